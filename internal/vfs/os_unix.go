@@ -1,0 +1,68 @@
+//go:build unix
+
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// control runs a system call on the descriptor of f, which cannot be closed meanwhile.
+func control(f *os.File, call func(fd int) error) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := conn.Control(func(fd uintptr) {
+		for {
+			if err = call(int(fd)); !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+func syncDir(root *os.Root, name string) error {
+	d, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func mmap(f *os.File, n int) (b []byte, err error) {
+	err = control(f, func(fd int) (err error) {
+		b, err = unix.Mmap(fd, 0, n, unix.PROT_READ, unix.MAP_SHARED)
+		return err
+	})
+	return b, err
+}
+
+func munmap(b []byte) error { return unix.Munmap(b) }
+
+func madvise(b []byte, p Pattern) {
+	advice := [...]int{unix.MADV_NORMAL, unix.MADV_RANDOM, unix.MADV_SEQUENTIAL, unix.MADV_WILLNEED}
+	if int(p) < len(advice) {
+		_ = unix.Madvise(b, advice[p])
+	}
+}
+
+// flock takes the lock of f; held means that somebody else has it.
+func flock(f *os.File, exclusive bool) (held bool, err error) {
+	how := unix.LOCK_SH
+	if exclusive {
+		how = unix.LOCK_EX
+	}
+	err = control(f, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}

@@ -1,0 +1,439 @@
+// Package vfs is the only way the engine touches files. An [FS] is rooted at one directory and cannot leave it
+// (neither by ".." nor by a symbolic link); a [File] reads and writes at offsets and syncs; a [Mapping] is a
+// read-only view of a file in memory; a [Lock] keeps a second process out. The files are always real ones: a
+// [Hook] sees every operation before it happens and can make it fail, which is how tests trace the durability
+// order and inject faults.
+//
+// Guarantees: names are slash-separated paths relative to the root; files are made with mode 0600 and directories
+// with 0700; every error names the file and wraps the cause (errors.Is works with fs.ErrNotExist and with system
+// error numbers); after a failed write or sync a File refuses further writes and syncs with [ErrPoisoned], because
+// a second fsync may report success for bytes that the first one lost. Code that reads a Mapping must run under
+// [Guard], which turns the fault of a missing page into an error.
+//
+// All types are safe for concurrent use unless a method says otherwise.
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"sync/atomic"
+)
+
+var (
+	// ErrPoisoned is returned by writes and syncs of a File after one of them has failed.
+	ErrPoisoned = errors.New("an earlier write or sync of the file has failed")
+	// ErrLocked is returned by FS.Lock when another handle holds the lock in a conflicting mode.
+	ErrLocked = errors.New("locked")
+	// ErrTooLarge is returned by FS.ReadFile for a file above the caller's limit.
+	ErrTooLarge = errors.New("file too large")
+)
+
+// Kind says which operation an [Op] is.
+type Kind uint8
+
+// The operations a hook sees. Closing files, locks and mappings cannot fail in a way that matters and is not shown.
+const (
+	OpOpen        Kind = iota + 1 // open an existing file, for reading or writing
+	OpCreate                      // create a new file
+	OpRead                        // read Len bytes at Off
+	OpWrite                       // write Len bytes at Off
+	OpSync                        // make a file's bytes durable
+	OpTruncate                    // set the size to Len
+	OpPreallocate                 // reserve Len bytes
+	OpRename                      // rename Name to To
+	OpRemove                      // remove a file or an empty directory
+	OpMkdir                       // make a directory
+	OpSyncDir                     // make a directory's entries durable
+	OpReadDir                     // list a directory
+	OpStat                        // ask for a size
+	OpMap                         // map Len bytes
+	OpDropCache                   // forget cached pages
+	OpLock                        // take the lock
+)
+
+var kindNames = [...]string{"", "open", "create", "read", "write", "sync", "truncate", "preallocate", "rename", "remove",
+	"mkdir", "syncdir", "readdir", "stat", "map", "dropcache", "lock"}
+
+// String returns the lower-case name of the operation, as used in traces and errors.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("op%d", uint8(k))
+}
+
+// Op is one operation on a file. To is set for OpRename only; Off and Len, in bytes, where the kind has them.
+type Op struct {
+	Kind     Kind
+	Name, To string
+	Off      int64
+	Len      int
+}
+
+// Hook is called with every operation before it happens, from the goroutine that performs it and possibly from
+// several at once. A nil error lets it go on; with any other error the operation is not performed and fails with
+// that error, except that a [*Short] performs part of a read or write first.
+type Hook func(Op) error
+
+// Short is the error with which a Hook makes a read or write stop after N bytes and fail with Err.
+type Short struct {
+	N   int
+	Err error
+}
+
+// Error describes the fault.
+func (s *Short) Error() string { return fmt.Sprintf("stopped after %d bytes: %v", s.N, s.Err) }
+
+// Unwrap returns Err.
+func (s *Short) Unwrap() error { return s.Err }
+
+// FS gives access to the files below one directory.
+type FS struct {
+	dir  string
+	root *os.Root
+	hook Hook
+	tmp  atomic.Uint64 // number of the last temporary file
+}
+
+// Open returns the FS rooted at dir, which must exist. hook may be nil.
+func Open(dir string, hook Hook) (*FS, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &FS{dir: dir, root: root, hook: hook}, nil
+}
+
+// Dir returns the directory given to Open.
+func (f *FS) Dir() string { return f.dir }
+
+// Close releases the root. Files opened through it stay usable.
+func (f *FS) Close() error { return f.root.Close() }
+
+// before runs the hook.
+func (f *FS) before(op Op) error {
+	if f.hook == nil {
+		return nil
+	}
+	if err := f.hook(op); err != nil {
+		return &fs.PathError{Op: op.Kind.String(), Path: op.Name, Err: err}
+	}
+	return nil
+}
+
+func (f *FS) open(kind Kind, name string, flag int) (*File, error) {
+	if err := f.before(Op{Kind: kind, Name: name}); err != nil {
+		return nil, err
+	}
+	of, err := f.root.OpenFile(name, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &File{fs: f, f: of, name: name}, nil
+}
+
+// Create makes a new file for reading and writing; a file of that name is an error (fs.ErrExist).
+func (f *FS) Create(name string) (*File, error) {
+	return f.open(OpCreate, name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+}
+
+// Open opens an existing file for reading.
+func (f *FS) Open(name string) (*File, error) { return f.open(OpOpen, name, os.O_RDONLY) }
+
+// OpenRW opens an existing file for reading and writing.
+func (f *FS) OpenRW(name string) (*File, error) { return f.open(OpOpen, name, os.O_RDWR) }
+
+// Rename renames a file, replacing one that already has the new name. Durable only after SyncDir of the directories.
+func (f *FS) Rename(oldname, newname string) error {
+	if err := f.before(Op{Kind: OpRename, Name: oldname, To: newname}); err != nil {
+		return err
+	}
+	return f.root.Rename(oldname, newname)
+}
+
+// Remove removes a file or an empty directory. Durable only after SyncDir.
+func (f *FS) Remove(name string) error {
+	if err := f.before(Op{Kind: OpRemove, Name: name}); err != nil {
+		return err
+	}
+	return f.root.Remove(name)
+}
+
+// Mkdir makes a directory; it is fine if it exists already. Durable only after SyncDir of its parent.
+func (f *FS) Mkdir(name string) error {
+	if err := f.before(Op{Kind: OpMkdir, Name: name}); err != nil {
+		return err
+	}
+	err := f.root.Mkdir(name, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		if st, serr := f.root.Stat(name); serr == nil && st.IsDir() {
+			return nil
+		}
+	}
+	return err
+}
+
+// SyncDir makes the entries of a directory durable: its files created, renamed and removed so far. The root is ".".
+// Windows offers no such call and needs none on NTFS; there it does nothing.
+func (f *FS) SyncDir(name string) error {
+	if err := f.before(Op{Kind: OpSyncDir, Name: name}); err != nil {
+		return err
+	}
+	return syncDir(f.root, name)
+}
+
+// ReadDir returns the sorted base names of a directory's entries; a missing directory is fs.ErrNotExist.
+func (f *FS) ReadDir(name string) ([]string, error) {
+	if err := f.before(Op{Kind: OpReadDir, Name: name}); err != nil {
+		return nil, err
+	}
+	d, err := f.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Size returns the size of a file in bytes.
+func (f *FS) Size(name string) (int64, error) {
+	if err := f.before(Op{Kind: OpStat, Name: name}); err != nil {
+		return 0, err
+	}
+	st, err := f.root.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
+// ReadFile returns the content of a file of at most limit bytes; a larger one is ErrTooLarge.
+func (f *FS) ReadFile(name string, limit int64) ([]byte, error) {
+	file, err := f.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > limit {
+		return nil, fmt.Errorf("%s: %w: %d bytes, limit %d", name, ErrTooLarge, size, limit)
+	}
+	b := make([]byte, size)
+	if _, err := file.ReadAt(b, 0); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// WriteFileAtomic gives name the content b: after a crash the file has its old content or b, and b once it has
+// returned nil. The bytes go to a new file in tmp/ (made when missing), which is synced and renamed; the directory
+// of name is then synced.
+func (f *FS) WriteFileAtomic(name string, b []byte) error {
+	if err := f.Mkdir("tmp"); err != nil {
+		return err
+	}
+	tmp, file, err := f.createTemp(path.Base(name))
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(b, 0)
+	if err == nil {
+		err = file.Sync()
+	}
+	if cerr := file.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = f.Rename(tmp, name)
+	}
+	if err != nil {
+		_ = f.Remove(tmp) // best effort: tmp/ is wiped at the next open
+		return err
+	}
+	return f.SyncDir(path.Dir(name))
+}
+
+// createTemp creates tmp/base.N for the first N that is free.
+func (f *FS) createTemp(base string) (string, *File, error) {
+	for {
+		name := fmt.Sprintf("tmp/%s.%d", base, f.tmp.Add(1))
+		file, err := f.Create(name)
+		if !errors.Is(err, fs.ErrExist) {
+			return name, file, err
+		}
+	}
+}
+
+// File is an open file.
+type File struct {
+	fs       *FS
+	f        *os.File
+	name     string
+	poisoned atomic.Pointer[error] // the first failure of a write or sync
+}
+
+// Name returns the name the file was opened with, relative to the root.
+func (f *File) Name() string { return f.name }
+
+// ReadAt reads len(b) bytes at off; fewer only with an error (io.EOF at the end of the file), as io.ReaderAt.
+func (f *File) ReadAt(b []byte, off int64) (int, error) {
+	if err := f.fs.before(Op{Kind: OpRead, Name: f.name, Off: off, Len: len(b)}); err != nil {
+		n := 0
+		if short := (*Short)(nil); errors.As(err, &short) {
+			n, _ = f.f.ReadAt(b[:clamp(short.N, len(b))], off)
+		}
+		return n, err
+	}
+	return f.f.ReadAt(b, off)
+}
+
+// WriteAt writes b at off. After an error any part of b may have been written and the file is poisoned.
+func (f *File) WriteAt(b []byte, off int64) (int, error) {
+	var n int
+	err := f.change(Op{Kind: OpWrite, Name: f.name, Off: off, Len: len(b)}, func() (err error) {
+		n, err = f.f.WriteAt(b, off)
+		return err
+	})
+	if short := (*Short)(nil); errors.As(err, &short) && !errors.Is(err, ErrPoisoned) {
+		n, _ = f.f.WriteAt(b[:clamp(short.N, len(b))], off)
+	}
+	return n, err
+}
+
+// Sync makes the bytes and the size of the file durable (fdatasync on Linux, F_FULLFSYNC on Darwin). After an error
+// the file is poisoned: what was written since the last good Sync must be taken for lost.
+func (f *File) Sync() error {
+	return f.change(Op{Kind: OpSync, Name: f.name}, func() error { return datasync(f.f) })
+}
+
+// Truncate sets the size. A file that is mapped anywhere must never be made shorter.
+func (f *File) Truncate(size int64) error {
+	return f.change(Op{Kind: OpTruncate, Name: f.name, Len: int(size)}, func() error { return f.f.Truncate(size) })
+}
+
+// change runs a modification unless an earlier one has failed, and poisons the file when it fails.
+func (f *File) change(op Op, do func() error) error {
+	if first := f.poisoned.Load(); first != nil {
+		return fmt.Errorf("%s %s: %w: %w", op.Kind, f.name, ErrPoisoned, *first)
+	}
+	err := f.fs.before(op)
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		f.poisoned.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// Preallocate reserves disk space for the first n bytes without changing the size. Where the file system cannot do
+// that it does nothing; a full disk is an error and does not poison the file.
+func (f *File) Preallocate(n int64) error {
+	if err := f.fs.before(Op{Kind: OpPreallocate, Name: f.name, Len: int(n)}); err != nil {
+		return err
+	}
+	if err := preallocate(f.f, n); err != nil {
+		return &fs.PathError{Op: OpPreallocate.String(), Path: f.name, Err: err}
+	}
+	return nil
+}
+
+// Size returns the size in bytes.
+func (f *File) Size() (int64, error) {
+	if err := f.fs.before(Op{Kind: OpStat, Name: f.name}); err != nil {
+		return 0, err
+	}
+	st, err := f.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
+// DropCache asks the system to forget the cached clean pages of the file, so that the next reads see the disk and
+// not what a failed fsync has left in memory. Best effort: Linux only, and dirty pages stay.
+func (f *File) DropCache() {
+	if f.fs.before(Op{Kind: OpDropCache, Name: f.name}) == nil {
+		dropCache(f.f)
+	}
+}
+
+// Close closes the file; mappings of it stay valid. It does not sync.
+func (f *File) Close() error { return f.f.Close() }
+
+// Map maps the first n bytes read-only; n above the size of the file is an error, as touching those bytes would be.
+func (f *File) Map(n int64) (*Mapping, error) {
+	if err := f.fs.before(Op{Kind: OpMap, Name: f.name, Len: int(n)}); err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*Mapping, error) {
+		return nil, &fs.PathError{Op: OpMap.String(), Path: f.name, Err: err}
+	}
+	st, err := f.f.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	if n < 0 || n > st.Size() {
+		return fail(fmt.Errorf("%d bytes of %d: %w", n, st.Size(), io.ErrUnexpectedEOF))
+	}
+	if int64(int(n)) != n {
+		return fail(fmt.Errorf("%d bytes: %w", n, ErrTooLarge))
+	}
+	if n == 0 {
+		return &Mapping{}, nil // systems refuse empty mappings
+	}
+	b, err := mmap(f.f, int(n))
+	if err != nil {
+		return fail(err)
+	}
+	return &Mapping{b: b}, nil
+}
+
+// Mapping is a read-only view of a file. Writing to Bytes faults; reading it must happen under [Guard].
+type Mapping struct{ b []byte }
+
+// Bytes returns the mapped memory. It must not be used after Close.
+func (m *Mapping) Bytes() []byte { return m.b }
+
+// Pattern tells the system how mapped memory will be read.
+type Pattern uint8
+
+// The access patterns of Advise.
+const (
+	Normal     Pattern = iota // the system's default read-ahead
+	Random                    // no read-ahead
+	Sequential                // aggressive read-ahead
+	WillNeed                  // start reading now
+)
+
+// Advise tells the system how the mapping will be read. Best effort; nothing on Windows.
+func (m *Mapping) Advise(p Pattern) {
+	if len(m.b) > 0 {
+		madvise(m.b, p)
+	}
+}
+
+// Close unmaps the memory. Closing twice is fine; closing while somebody reads is not.
+func (m *Mapping) Close() error {
+	b := m.b
+	m.b = nil
+	if len(b) == 0 {
+		return nil
+	}
+	return munmap(b)
+}
+
+func clamp(n, limit int) int { return max(0, min(n, limit)) }

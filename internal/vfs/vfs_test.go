@@ -1,0 +1,457 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// open returns an FS on a fresh directory, closed at the end of the test.
+func open(t *testing.T, hook Hook) *FS {
+	t.Helper()
+	f, err := Open(t.TempDir(), hook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	f := open(t, nil)
+	ok(t, f.Mkdir("seg"))
+	ok(t, f.Mkdir("seg"))
+	a := must[*File](t)(f.Create("seg/a"))
+	defer a.Close()
+	if _, err := f.Create("seg/a"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("create again: %v", err)
+	}
+	must[int](t)(a.WriteAt([]byte("hello"), 3))
+	ok(t, a.Sync())
+	ok(t, a.Truncate(10))
+	ok(t, a.Preallocate(1<<16))
+	a.DropCache()
+	if n := must[int64](t)(a.Size()); n != 10 {
+		t.Errorf("size %d", n)
+	}
+	if n := must[int64](t)(f.Size("seg/a")); n != 10 {
+		t.Errorf("size by name %d", n)
+	}
+	b := make([]byte, 12)
+	if n, err := a.ReadAt(b, 0); n != 10 || err != io.EOF || string(b[:n]) != "\x00\x00\x00hello\x00\x00" {
+		t.Errorf("read %d %v %q", n, err, b)
+	}
+	ok(t, f.Rename("seg/a", "seg/b"))
+	ok(t, f.SyncDir("seg"))
+	ok(t, f.SyncDir("."))
+	if diff := cmp.Diff([]string{"b"}, must[[]string](t)(f.ReadDir("seg"))); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := f.ReadDir("none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("readdir: %v", err)
+	}
+	if _, err := f.ReadFile("seg/b", 9); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("limit: %v", err)
+	}
+	if b := must[[]byte](t)(f.ReadFile("seg/b", 10)); len(b) != 10 {
+		t.Errorf("read file %q", b)
+	}
+	ok(t, f.Remove("seg/b"))
+	if _, err := f.Open("seg/b"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "seg/b") {
+		t.Errorf("open: %v", err)
+	}
+	if _, err := f.OpenRW("seg"); err == nil {
+		t.Error("opened a directory for writing")
+	}
+	must[*File](t)(f.Create("file")).Close()
+	if err := f.Mkdir("file"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("mkdir over a file: %v", err)
+	}
+}
+
+func TestModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no modes")
+	}
+	f := open(t, nil)
+	ok(t, f.WriteFileAtomic("a", []byte("x")))
+	for name, want := range map[string]fs.FileMode{"a": 0o600, "tmp": 0o700 | fs.ModeDir} {
+		st := must[fs.FileInfo](t)(os.Stat(filepath.Join(f.Dir(), name)))
+		if st.Mode() != want {
+			t.Errorf("%s has mode %v", name, st.Mode())
+		}
+	}
+}
+
+func TestEscape(t *testing.T) {
+	outside := t.TempDir()
+	f := open(t, nil)
+	if err := os.Symlink(outside, filepath.Join(f.Dir(), "link")); err != nil {
+		t.Skip(err)
+	}
+	for _, name := range []string{"../x", "link/x", "/etc/passwd", "a/../../x"} {
+		if _, err := f.Create(name); err == nil {
+			t.Errorf("created %s", name)
+		}
+		if _, err := f.Open(name); err == nil {
+			t.Errorf("opened %s", name)
+		}
+		if err := f.Rename(name, "y"); err == nil {
+			t.Errorf("renamed %s", name)
+		}
+	}
+}
+
+func TestWriteFileAtomic(t *testing.T) {
+	var trace []string
+	fail := OpLock
+	f := open(t, func(op Op) error {
+		trace = append(trace, strings.TrimSpace(fmt.Sprint(op.Kind, " ", op.Name, " ", op.To)))
+		if op.Kind == fail {
+			return syscall.EIO
+		}
+		return nil
+	})
+	ok(t, f.Mkdir("d"))
+	trace = nil
+	ok(t, f.WriteFileAtomic("d/a", []byte("one")))
+	want := []string{"mkdir tmp", "create tmp/a.1", "write tmp/a.1", "sync tmp/a.1", "rename tmp/a.1 d/a", "syncdir d"}
+	if diff := cmp.Diff(want, trace); diff != "" {
+		t.Error(diff)
+	}
+	for _, fail = range []Kind{OpMkdir, OpCreate, OpWrite, OpSync, OpRename} {
+		if err := f.WriteFileAtomic("d/a", []byte("two")); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%v: %v", fail, err)
+		}
+		if b := must[[]byte](t)(os.ReadFile(filepath.Join(f.Dir(), "d/a"))); string(b) != "one" {
+			t.Errorf("%v: content %q", fail, b)
+		}
+		if names := must[[]string](t)(f.ReadDir("tmp")); len(names) > 0 {
+			t.Errorf("%v: left %v", fail, names)
+		}
+	}
+	fail = OpLock
+	must[*File](t)(f.Create("tmp/a.7")).Close() // a leftover does not matter
+	for range 3 {
+		ok(t, f.WriteFileAtomic("d/a", []byte("three")))
+	}
+	if b := must[[]byte](t)(f.ReadFile("d/a", 100)); string(b) != "three" {
+		t.Errorf("content %q", b)
+	}
+}
+
+// TestHook makes every operation fail in turn and checks that it was not performed.
+func TestHook(t *testing.T) {
+	var fail Kind
+	var seen Op
+	f := open(t, func(op Op) error {
+		if op.Kind == fail {
+			seen = op
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	ok(t, f.Mkdir("d"))
+	file := must[*File](t)(f.Create("d/f"))
+	defer file.Close()
+	ok(t, f.WriteFileAtomic("g", []byte("0123456789")))
+	b := make([]byte, 4)
+	for _, c := range []struct {
+		op   Op
+		call func() error
+	}{
+		{Op{Kind: OpOpen, Name: "g"}, func() error { _, err := f.Open("g"); return err }},
+		{Op{Kind: OpOpen, Name: "g"}, func() error { _, err := f.OpenRW("g"); return err }},
+		{Op{Kind: OpCreate, Name: "h"}, func() error { _, err := f.Create("h"); return err }},
+		{Op{Kind: OpRead, Name: "d/f", Off: 2, Len: 4}, func() error { _, err := file.ReadAt(b, 2); return err }},
+		{Op{Kind: OpRead, Name: "g", Len: 10}, func() error { _, err := f.ReadFile("g", 10); return err }},
+		{Op{Kind: OpRename, Name: "g", To: "h"}, func() error { return f.Rename("g", "h") }},
+		{Op{Kind: OpRemove, Name: "g"}, func() error { return f.Remove("g") }},
+		{Op{Kind: OpMkdir, Name: "e"}, func() error { return f.Mkdir("e") }},
+		{Op{Kind: OpSyncDir, Name: "d"}, func() error { return f.SyncDir("d") }},
+		{Op{Kind: OpReadDir, Name: "d"}, func() error { _, err := f.ReadDir("d"); return err }},
+		{Op{Kind: OpStat, Name: "g"}, func() error { _, err := f.Size("g"); return err }},
+		{Op{Kind: OpStat, Name: "d/f"}, func() error { _, err := file.Size(); return err }},
+		{Op{Kind: OpMap, Name: "d/f", Len: 9}, func() error { _, err := file.Map(9); return err }},
+		{Op{Kind: OpPreallocate, Name: "d/f", Len: 9}, func() error { return file.Preallocate(9) }},
+		{Op{Kind: OpLock, Name: "LOCK"}, func() error { _, err := f.Lock("LOCK", true); return err }},
+		{Op{Kind: OpWrite, Name: "d/f", Off: 7, Len: 4}, func() error { _, err := file.WriteAt(b, 7); return err }},
+	} {
+		fail = c.op.Kind
+		if err := c.call(); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), c.op.Name) {
+			t.Errorf("%v: %v", c.op.Kind, err)
+		}
+		if diff := cmp.Diff(c.op, seen); diff != "" {
+			t.Errorf("%v: %s", c.op.Kind, diff)
+		}
+	}
+	fail = 0
+	if names := must[[]string](t)(f.ReadDir(".")); !cmp.Equal(names, []string{"d", "g", "tmp"}) {
+		t.Errorf("directory holds %v", names)
+	}
+	if s := OpLock.String() + Kind(99).String(); s != "lockop99" {
+		t.Error(s)
+	}
+}
+
+func TestPoison(t *testing.T) {
+	var fail error
+	var ops int
+	f := open(t, func(op Op) error {
+		if op.Kind == OpWrite || op.Kind == OpSync || op.Kind == OpTruncate {
+			ops++
+			return fail
+		}
+		return nil
+	})
+	a := must[*File](t)(f.Create("a"))
+	defer a.Close()
+	must[int](t)(a.WriteAt([]byte("good"), 0))
+	fail = &Short{N: 3, Err: syscall.EIO}
+	if n, err := a.WriteAt([]byte("abcdef"), 4); n != 3 || !errors.Is(err, syscall.EIO) || errors.Is(err, ErrPoisoned) {
+		t.Fatalf("short write: %d %v", n, err)
+	}
+	fail = nil
+	before := ops
+	_, err := a.WriteAt([]byte("more"), 7)
+	for i, err := range []error{err, a.Sync(), a.Truncate(1)} {
+		if !errors.Is(err, ErrPoisoned) || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%d after the failure: %v", i, err)
+		}
+	}
+	if ops != before {
+		t.Error("a poisoned file was touched")
+	}
+	if b := must[[]byte](t)(f.ReadFile("a", 100)); string(b) != "goodabc" {
+		t.Errorf("content %q", b)
+	}
+
+	b := must[*File](t)(f.Create("b"))
+	defer b.Close()
+	fail = syscall.ENOSPC
+	if err := b.Sync(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("sync: %v", err)
+	}
+	fail = nil
+	if err := b.Sync(); !errors.Is(err, ErrPoisoned) {
+		t.Errorf("sync was retried: %v", err)
+	}
+
+	// The system's own errors poison too.
+	r := must[*File](t)(f.Open("a"))
+	defer r.Close()
+	if _, err := r.WriteAt([]byte("x"), 0); err == nil || errors.Is(err, ErrPoisoned) {
+		t.Errorf("write to a read-only file: %v", err)
+	}
+	if err := r.Sync(); !errors.Is(err, ErrPoisoned) {
+		t.Errorf("sync after it: %v", err)
+	}
+}
+
+func TestShortRead(t *testing.T) {
+	f := open(t, func(op Op) error {
+		if op.Kind == OpRead {
+			return &Short{N: 2, Err: syscall.EIO}
+		}
+		return nil
+	})
+	ok(t, f.WriteFileAtomic("a", []byte("abcd")))
+	a := must[*File](t)(f.Open("a"))
+	defer a.Close()
+	b := make([]byte, 4)
+	if n, err := a.ReadAt(b, 1); n != 2 || !errors.Is(err, syscall.EIO) || string(b) != "bc\x00\x00" {
+		t.Errorf("%d %v %q", n, err, b)
+	}
+}
+
+func TestMap(t *testing.T) {
+	f := open(t, nil)
+	want := bytes.Repeat([]byte("0123456789abcdef"), 1000)
+	ok(t, f.WriteFileAtomic("a", want))
+	ok(t, f.WriteFileAtomic("empty", nil))
+	a := must[*File](t)(f.Open("a"))
+	if _, err := a.Map(int64(len(want)) + 1); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("map beyond the end: %v", err)
+	}
+	if _, err := a.Map(-1); err == nil {
+		t.Error("mapped -1 bytes")
+	}
+	m := must[*Mapping](t)(a.Map(int64(len(want)) - 5))
+	ok(t, a.Close())
+	for p := range WillNeed + 2 {
+		m.Advise(p)
+	}
+	if !bytes.Equal(m.Bytes(), want[:len(want)-5]) {
+		t.Error("mapping differs")
+	}
+	ok(t, m.Close())
+	ok(t, m.Close())
+	if m.Bytes() != nil {
+		t.Error("bytes after close")
+	}
+	e := must[*File](t)(f.Open("empty"))
+	defer e.Close()
+	em := must[*Mapping](t)(e.Map(0))
+	if len(em.Bytes()) != 0 {
+		t.Error("empty mapping is not empty")
+	}
+	em.Advise(Random)
+	ok(t, em.Close())
+}
+
+// TestGuard makes a mapped file shorter under its readers.
+func TestGuard(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be made shorter")
+	}
+	f := open(t, nil)
+	const size = 1 << 20
+	ok(t, f.WriteFileAtomic("a", make([]byte, size)))
+	a := must[*File](t)(f.OpenRW("a"))
+	defer a.Close()
+	m := must[*Mapping](t)(a.Map(size))
+	defer m.Close()
+	sum := func() error {
+		var s byte
+		for _, b := range m.Bytes() {
+			s += b
+		}
+		if s != 0 {
+			return errors.New("not zero")
+		}
+		return nil
+	}
+	ok(t, Guard("a", sum))
+	ok(t, a.Truncate(size/2))
+	for name, read := range map[string]func() error{
+		"loop": sum,
+		"copy": func() error { copy(make([]byte, size), m.Bytes()); return nil }, // faults inside assembly
+	} {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				err := Guard("seg/a", read)
+				var fault *FaultError
+				if !errors.As(err, &fault) || fault.Name != "seg/a" || fault.Addr == 0 || !strings.Contains(err.Error(), "seg/a") {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+func TestGuardPassesOn(t *testing.T) {
+	want := errors.New("x")
+	if err := Guard("a", func() error { return want }); err != want {
+		t.Error(err)
+	}
+	recovered := func(fn func() error) (r any) {
+		defer func() { r = recover() }()
+		_ = Guard("a", fn)
+		return nil
+	}
+	if r := recovered(func() error { panic("mine") }); r != "mine" {
+		t.Errorf("panic became %v", r)
+	}
+	var p *[4]int
+	if r := recovered(func() error { p[2]++; return nil }); r == nil {
+		t.Error("nil dereference was swallowed")
+	}
+	// Nested: the inner Guard restores the outer one's protection.
+	err := Guard("outer", func() error {
+		if err := Guard("inner", func() error { return want }); err != want {
+			return err
+		}
+		return fault(t)
+	})
+	var f *FaultError
+	if runtime.GOOS != "windows" && (!errors.As(err, &f) || f.Name != "outer") {
+		t.Errorf("nested: %v", err)
+	}
+}
+
+// fault reads a page that its file has lost.
+func fault(t *testing.T) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	fsys := open(t, nil)
+	ok(t, fsys.WriteFileAtomic("a", make([]byte, 1<<16)))
+	a := must[*File](t)(fsys.OpenRW("a"))
+	defer a.Close()
+	m := must[*Mapping](t)(a.Map(1 << 16))
+	t.Cleanup(func() { m.Close() })
+	ok(t, a.Truncate(0))
+	if m.Bytes()[1<<15] != 0 {
+		return errors.New("read a lost page")
+	}
+	return nil
+}
+
+func TestLock(t *testing.T) {
+	f := open(t, nil)
+	r := must[*Lock](t)(f.Lock("LOCK", false)) // absent: nothing to lock
+	w := must[*Lock](t)(f.Lock("LOCK", true))
+	ok(t, r.Close())
+	for _, exclusive := range []bool{true, false} {
+		_, err := f.Lock("LOCK", exclusive)
+		if want := fmt.Sprintf("by process %d", os.Getpid()); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), want) {
+			t.Errorf("exclusive %v: %v", exclusive, err)
+		}
+	}
+	ok(t, w.Close())
+	ok(t, w.Close())
+	if runtime.GOOS != "windows" {
+		ok(t, os.Chmod(filepath.Join(f.Dir(), "LOCK"), 0o400))
+	}
+	r1 := must[*Lock](t)(f.Lock("LOCK", false))
+	r2 := must[*Lock](t)(f.Lock("LOCK", false))
+	ok(t, os.Chmod(filepath.Join(f.Dir(), "LOCK"), 0o600))
+	if _, err := f.Lock("LOCK", true); !errors.Is(err, ErrLocked) {
+		t.Errorf("writer beside readers: %v", err)
+	}
+	ok(t, r1.Close())
+	ok(t, r2.Close())
+	ok(t, os.WriteFile(filepath.Join(f.Dir(), "LOCK"), []byte("garbage"), 0o600))
+	r = must[*Lock](t)(f.Lock("LOCK", false))
+	if _, err := f.Lock("LOCK", true); !errors.Is(err, ErrLocked) || strings.Contains(err.Error(), "process") {
+		t.Errorf("holder unknown: %v", err)
+	}
+	ok(t, r.Close())
+	ok(t, must[*Lock](t)(f.Lock("LOCK", true)).Close())
+}
+
+func BenchmarkGuard(b *testing.B) {
+	for b.Loop() {
+		_ = Guard("a", func() error { return nil })
+	}
+}
