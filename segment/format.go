@@ -1,0 +1,180 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+)
+
+// Numbers of the file format. They never change for version 1.
+const (
+	magic      = "VECBOLTS"
+	version    = 1
+	headerSize = 4096
+	crcOffset  = 4092 // of the header's own checksum, in this and every later version
+	blockSize  = 65536
+	docSize    = 8
+	invSize    = 4
+	floatSize  = 4
+	crcSize    = 4
+)
+
+// Limits of a segment. Their product keeps every offset within 50 bits.
+const (
+	MaxDim  = 65536      // elements of a vector
+	MaxRows = 2147483647 // rows of a segment
+)
+
+var (
+	// ErrChecksum is wrapped when bytes do not match their checksum.
+	ErrChecksum = errors.New("checksum mismatch")
+	// ErrVersion is wrapped when a later release wrote the file.
+	ErrVersion = errors.New("unknown format version")
+	// ErrMismatch is wrapped when an intact file is not the one that the manifest names.
+	ErrMismatch = errors.New("not the file of the manifest")
+	// ErrFormat is wrapped when the checksums hold and the values are impossible nevertheless.
+	ErrFormat = errors.New("invalid value")
+)
+
+// CorruptError says where a file is damaged. Err wraps one of this package's errors or an I/O error.
+type CorruptError struct {
+	File   string // name within the database directory
+	Offset int64  // of the damage, or of the block that has it
+	Err    error
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("segment: corrupt file %q at offset %d: %v", e.File, e.Offset, e.Err)
+}
+
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Info describes a segment as the manifest keeps it. Open compares all of it with the file.
+type Info struct {
+	ID         uint64  // names the file
+	Collection uint32  // id of the collection that the rows belong to
+	Dim        int     // elements per vector, 0 to MaxDim
+	Rows       int     // 1 to MaxRows
+	Size       int64   // of the file in bytes
+	CRC        uint32  // of the header, and through it of everything
+	MinDoc     uint64  // document number of the first row
+	MaxDoc     uint64  // document number of the last row
+	MaxNorm    float32 // at least the largest Euclidean norm, and hardly more; +Inf if that is beyond float32
+}
+
+// FileName returns the name of segment id within the database directory.
+func FileName(id uint64) string { return fmt.Sprintf("seg/%08x.vec", id) }
+
+// tempName is where segment id is written until it is whole.
+func tempName(id uint64) string { return fmt.Sprintf("tmp/%08x.vec", id) }
+
+// layout holds the file offsets that follow from rows and dim.
+type layout struct {
+	rows, dim               int
+	docs, invs, table, size int64 // vectors begin at headerSize
+	blocks                  int64
+}
+
+// layoutOf returns the layout of a file, or an error if rows or dim are out of range.
+func layoutOf(rows, dim int) (layout, error) {
+	if dim < 0 || dim > MaxDim {
+		return layout{}, fmt.Errorf("%w: dimension %d, want 0 to %d", ErrFormat, dim, MaxDim)
+	}
+	if rows < 1 || rows > MaxRows {
+		return layout{}, fmt.Errorf("%w: %d rows, want 1 to %d", ErrFormat, rows, MaxRows)
+	}
+	l := layout{rows: rows, dim: dim}
+	l.docs = (l.vec(rows) + 7) &^ 7 // aligned for uint64
+	l.invs = l.docs + int64(rows)*docSize
+	l.table = l.invs + int64(rows)*invSize
+	l.blocks = blockAt(l.table-1) + 1
+	l.size = l.table + l.blocks*crcSize
+	return l, nil
+}
+
+// vec, doc and inv return the file offset of a row's vector, document number and inverse norm.
+func (l *layout) vec(row int) int64 { return headerSize + int64(row)*int64(l.dim)*floatSize }
+func (l *layout) doc(row int) int64 { return l.docs + int64(row)*docSize }
+func (l *layout) inv(row int) int64 { return l.invs + int64(row)*invSize }
+
+// block returns the file offsets between which block b lies.
+func (l *layout) block(b int64) (start, end int64) {
+	start = headerSize + b*blockSize
+	return start, min(start+blockSize, l.table)
+}
+
+// blockAt returns the block that holds the file offset off.
+func blockAt(off int64) int64 { return (off - headerSize) / blockSize }
+
+// header is what the first page of the file says.
+type header struct {
+	db       [16]byte
+	info     Info
+	tableCRC uint32
+}
+
+// encode returns the header page and sets h.info.CRC.
+func (h *header) encode() []byte {
+	e := codec.Encoder{B: make([]byte, 0, headerSize)}
+	e.Raw([]byte(magic))
+	e.U32(version)
+	e.U32(h.info.Collection)
+	e.Raw(h.db[:])
+	e.U64(h.info.ID)
+	e.U64(uint64(h.info.Size))
+	e.U32(uint32(h.info.Dim))
+	e.U32(uint32(h.info.Rows))
+	e.U64(h.info.MinDoc)
+	e.U64(h.info.MaxDoc)
+	e.U32(math.Float32bits(h.info.MaxNorm))
+	e.U32(h.tableCRC)
+	e.B = e.B[:crcOffset] // the rest is zero
+	h.info.CRC = codec.CRC(e.B)
+	e.U32(h.info.CRC)
+	return e.B
+}
+
+// decodeHeader reads the header page of the file name, headerSize bytes or more, and derives the layout from it.
+func decodeHeader(name string, b []byte) (h header, l layout, err error) {
+	corrupt := func(off int, err error) (header, layout, error) {
+		return header{}, layout{}, &CorruptError{File: name, Offset: int64(off), Err: fmt.Errorf("header: %w", err)}
+	}
+	if string(b[:len(magic)]) != magic {
+		return corrupt(0, fmt.Errorf("%w: magic %q", ErrFormat, b[:len(magic)]))
+	}
+	d := codec.NewDecoder(b[:headerSize])
+	d.Raw(crcOffset)
+	h.info.CRC = d.U32()
+	if codec.CRC(b[:crcOffset]) != h.info.CRC {
+		return corrupt(0, ErrChecksum)
+	}
+	d = codec.NewDecoder(b[len(magic):crcOffset])
+	if v := d.U32(); v != version {
+		return corrupt(len(magic), fmt.Errorf("%w %d", ErrVersion, v))
+	}
+	h.info.Collection = d.U32()
+	copy(h.db[:], d.Raw(len(h.db)))
+	h.info.ID = d.U64()
+	size := d.U64()
+	dim, rows := d.U32(), d.U32()
+	h.info.MinDoc, h.info.MaxDoc = d.U64(), d.U64()
+	h.info.MaxNorm = math.Float32frombits(d.U32())
+	h.tableCRC = d.U32()
+	// Compared before the conversion to int, which has 32 bits on some machines.
+	if dim > MaxDim || rows > MaxRows {
+		return corrupt(0, fmt.Errorf("%w: dimension %d, %d rows", ErrFormat, dim, rows))
+	}
+	h.info.Dim, h.info.Rows = int(dim), int(rows)
+	if l, err = layoutOf(h.info.Rows, h.info.Dim); err != nil {
+		return corrupt(0, err)
+	}
+	if !validNorm(h.info.MaxNorm) {
+		return corrupt(0, fmt.Errorf("%w: largest norm %v", ErrFormat, h.info.MaxNorm))
+	}
+	if h.info.Size = l.size; size != uint64(l.size) {
+		return corrupt(0, fmt.Errorf("%w: size %d, want %d", ErrFormat, size, l.size))
+	}
+	return h, l, nil
+}

@@ -1,0 +1,77 @@
+package simd
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"testing"
+)
+
+// FuzzKernels takes any bytes as vectors and codes and compares every
+// implementation with the definitions.
+func FuzzKernels(f *testing.F) {
+	f.Add(uint16(3), uint32(1), uint32(2), []byte("any bytes, as many as make a query and a few rows of three floats"))
+	f.Add(uint16(0), uint32(0), uint32(math.MaxUint32), []byte{})
+	f.Add(uint16(17), uint32(0xfffffffe), uint32(3), make([]byte, 17*4*6+3))
+	f.Fuzz(func(t *testing.T, dim uint16, lo, span uint32, data []byte) {
+		u32 := make([]uint32, len(data)/4)
+		u16 := make([]uint16, len(data)/2)
+		floats := make([]float32, len(u32))
+		for i := range u32 {
+			u32[i] = binary.LittleEndian.Uint32(data[4*i:])
+			floats[i] = math.Float32frombits(u32[i])
+		}
+		for i := range u16 {
+			u16[i] = binary.LittleEndian.Uint16(data[2*i:])
+		}
+		n := min(int(dim), len(floats)/2)
+		q, rows := floats[:n], floats[n:]
+		dst := make([]float32, 3)
+		if n > 0 {
+			dst = make([]float32, len(rows)/n)
+		}
+		rows = rows[:n*len(dst)]
+		l2Dst := make([]float32, len(dst))
+		bits := make([]uint64, len(data)/64+2)
+		for i := range bits {
+			bits[i] = uint64(lo) << (i % 64)
+		}
+
+		forEach(t, func(t *testing.T) {
+			if got, want := Finite(floats), finiteGeneric(floats); got != want {
+				t.Errorf("Finite(%v) = %t", floats, got)
+			}
+			DotRows(dst, q, rows)
+			L2Rows(l2Dst, q, rows)
+			for i := range dst {
+				row := rows[i*n : (i+1)*n]
+				if got, want := Dot64(q, row), dot64Generic(q, row); !sameBits(got, want) {
+					t.Errorf("Dot64(%v, %v) = %x, want %x", q, row, got, want)
+				}
+				if got, want := L264(q, row), l264Generic(q, row); !sameBits(got, want) {
+					t.Errorf("L264(%v, %v) = %x, want %x", q, row, got, want)
+				}
+				if !Finite(q) || !Finite(row) {
+					continue
+				}
+				if dot64Generic(q, q)*dot64Generic(row, row) <= math.MaxFloat32/2*math.MaxFloat32/2 {
+					for _, got := range []float32{dst[i], Dot(q, row)} {
+						if err, bound := dotError(q, row, got); !(err <= bound) {
+							t.Errorf("dot of %v and %v: %g, error %g above %g", q, row, got, err, bound)
+						}
+					}
+				}
+				if l264Generic(q, row) <= math.MaxFloat32/2 {
+					for _, got := range []float32{l2Dst[i], L2(q, row)} {
+						if err, bound := l2Error(q, row, got); !(err <= bound) {
+							t.Errorf("l2 of %v and %v: %g, error %g above %g", q, row, got, err, bound)
+						}
+					}
+				}
+			}
+			testRange(t, RangeU8, slices.Clone(bits), data, uint8(lo), uint8(span))
+			testRange(t, RangeU16, slices.Clone(bits), u16, uint16(lo), uint16(span))
+			testRange(t, RangeU32, slices.Clone(bits), u32, lo, span)
+		})
+	})
+}

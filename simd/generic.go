@@ -1,0 +1,127 @@
+package simd
+
+import "math"
+
+// This file defines every kernel; the assembly must agree with it. For the
+// float32 kernels "agree" means within ErrorBound, because the order of their
+// additions is free and a compiler may fuse a product into a sum. Everything
+// else agrees bit for bit.
+
+// dotGeneric returns the sum of a[i]*b[i]. Four accumulators, because one would
+// wait for each addition before starting the next; and eight elements at a
+// time, which is what fits in the registers of amd64 without spilling.
+func dotGeneric(a, b []float32) float32 {
+	b = b[:len(a)]
+	var s0, s1, s2, s3 float32
+	for len(a) >= 8 && len(b) >= 8 {
+		s0 += a[0]*b[0] + a[4]*b[4]
+		s1 += a[1]*b[1] + a[5]*b[5]
+		s2 += a[2]*b[2] + a[6]*b[6]
+		s3 += a[3]*b[3] + a[7]*b[7]
+		a, b = a[8:], b[8:]
+	}
+	for i := range a {
+		s0 += a[i] * b[i]
+	}
+	return (s0 + s2) + (s1 + s3)
+}
+
+// l2Generic returns the sum of (a[i]-b[i])^2, like dotGeneric.
+func l2Generic(a, b []float32) float32 {
+	b = b[:len(a)]
+	var s0, s1, s2, s3 float32
+	for len(a) >= 8 && len(b) >= 8 {
+		d0, d4 := a[0]-b[0], a[4]-b[4]
+		d1, d5 := a[1]-b[1], a[5]-b[5]
+		d2, d6 := a[2]-b[2], a[6]-b[6]
+		d3, d7 := a[3]-b[3], a[7]-b[7]
+		s0 += d0*d0 + d4*d4
+		s1 += d1*d1 + d5*d5
+		s2 += d2*d2 + d6*d6
+		s3 += d3*d3 + d7*d7
+		a, b = a[8:], b[8:]
+	}
+	for i := range a {
+		d := a[i] - b[i]
+		s0 += d * d
+	}
+	return (s0 + s2) + (s1 + s3)
+}
+
+// dotRowsGeneric sets dst[i] to the dot product of q and row i of rows.
+func dotRowsGeneric(dst, q, rows []float32) {
+	for i := range dst {
+		dst[i] = dotGeneric(q, rows[i*len(q):(i+1)*len(q)])
+	}
+}
+
+// l2RowsGeneric sets dst[i] to the squared distance of q and row i of rows.
+func l2RowsGeneric(dst, q, rows []float32) {
+	for i := range dst {
+		dst[i] = l2Generic(q, rows[i*len(q):(i+1)*len(q)])
+	}
+}
+
+// dot64Generic is the definition of Dot64. Eight float64 lanes start at +0;
+// lane j adds the terms of the elements i with i%8 == j, in ascending order,
+// rounding to float64 after each addition; sumLanes adds the lanes up. A term
+// is float64(a[i])*float64(b[i]), which is exact: 24 by 24 bits fit in 53, and
+// no product of two float32 leaves the range of normal float64 numbers. So a
+// fused multiply-add gives the same bits as a multiplication and an addition.
+func dot64Generic(a, b []float32) float64 {
+	b = b[:len(a)]
+	var l [8]float64
+	for i := range a {
+		l[i%8] += float64(float64(a[i]) * float64(b[i]))
+	}
+	return sumLanes(&l)
+}
+
+// l264Generic is the definition of L264. The lanes are those of Dot64; a term
+// is d*d rounded to float64, where d is float64(a[i])-float64(b[i]) rounded to
+// float64. The conversion around d*d is what forbids the compiler to fuse it
+// with the addition.
+func l264Generic(a, b []float32) float64 {
+	b = b[:len(a)]
+	var l [8]float64
+	for i := range a {
+		d := float64(a[i]) - float64(b[i])
+		l[i%8] += float64(d * d)
+	}
+	return sumLanes(&l)
+}
+
+// sumLanes halves the number of lanes three times, as a vector register is.
+func sumLanes(l *[8]float64) float64 {
+	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
+}
+
+// finiteGeneric reports whether every a[i] is finite: whether the exponent of
+// none is all ones, which adding one to it would carry into the sign.
+func finiteGeneric(a []float32) bool {
+	const sign, one = 1 << 31, 1 << 23
+	var carry uint32
+	for _, x := range a {
+		carry |= math.Float32bits(x)&^sign + one
+	}
+	return carry&sign == 0
+}
+
+// rangeGeneric sets bit i of dst if codes[i]-lo <= span, in the wrapping
+// arithmetic of T, and leaves every other bit as it is. It does not branch on
+// codes, whose order is the order of the documents and so unpredictable.
+func rangeGeneric[T uint8 | uint16 | uint32](dst []uint64, codes []T, lo, span T) {
+	for w := range dst {
+		if len(codes) == 0 {
+			return
+		}
+		n := min(len(codes), 64)
+		var word uint64
+		for i, c := range codes[:n] {
+			above := (uint64(span) - uint64(c-lo)) >> 63 // the sign bit
+			word |= (above ^ 1) << i
+		}
+		dst[w] |= word
+		codes = codes[n:]
+	}
+}

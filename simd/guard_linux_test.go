@@ -1,0 +1,71 @@
+package simd
+
+import (
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// A guarded region is memory with an inaccessible page on either side: to read
+// or write one byte beyond it ends the test with a fault.
+type guarded []byte
+
+func newGuarded(t *testing.T, size int) guarded {
+	t.Helper()
+	page := syscall.Getpagesize()
+	size = (size + page - 1) / page * page
+	m, err := syscall.Mmap(-1, 0, size+2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Munmap(m); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, at := range []int{0, page + size} {
+		if err := syscall.Mprotect(m[at:at+page], syscall.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return guarded(m[page : page+size])
+}
+
+// at returns n elements at the very end of the region, or at its very start.
+func at[T any](g guarded, end bool, n int) []T {
+	p := unsafe.Pointer(unsafe.SliceData(g))
+	if end {
+		var x T
+		p = unsafe.Add(p, len(g)-n*int(unsafe.Sizeof(x)))
+	}
+	return unsafe.Slice((*T)(p), n)
+}
+
+// TestBounds runs every kernel with every argument against an inaccessible page.
+func TestBounds(t *testing.T) {
+	const most, rows = 1024, 6
+	a, b, c := newGuarded(t, 4*most), newGuarded(t, 4*most*rows), newGuarded(t, 4*most)
+	check := func(n int, end bool) {
+		x, y := at[float32](a, end, n), at[float32](c, end, n)
+		Dot(x, y)
+		L2(x, y)
+		Dot64(x, y)
+		L264(x, y)
+		Finite(x)
+		for m := range rows + 1 {
+			dst, rows := at[float32](c, end, m), at[float32](b, end, m*n)
+			DotRows(dst, x, rows)
+			L2Rows(dst, x, rows)
+		}
+		bits := at[uint64](c, end, (n+63)/64)
+		RangeU8(bits, at[uint8](a, end, n), 0, 1)
+		RangeU16(bits, at[uint16](a, end, n), 0, 1)
+		RangeU32(bits, at[uint32](a, end, n), 0, 1)
+	}
+	forEach(t, func(t *testing.T) {
+		for _, n := range append(span(0, 300), most-1, most) {
+			check(n, false)
+			check(n, true)
+		}
+	})
+}

@@ -1,0 +1,146 @@
+//go:build !purego
+
+package simd
+
+import (
+	"runtime"
+
+	"github.com/viterin/vek/vek32"
+	"golang.org/x/sys/cpu"
+)
+
+// active is the implementation in use; only tests change it.
+var active = available()[0]
+
+// available returns the implementations this CPU and system can run, best first.
+func available() []level {
+	x := &cpu.X86
+	levels := []level{generic}
+	if x.HasAVX2 && x.HasFMA {
+		levels = append([]level{avx2}, levels...)
+	}
+	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ {
+		levels = append([]level{avx512}, levels...)
+	}
+	return levels
+}
+
+func dot(a, b []float32) float32 {
+	// vek's AVX2 kernel is as good as ours, except on macOS, where vek does not
+	// use it. It panics on empty vectors.
+	if active == avx2 && runtime.GOOS != "darwin" && len(a) > 0 {
+		return vek32.Dot(a, b)
+	}
+	if active == generic {
+		return dotGeneric(a, b)
+	}
+	var dst [1]float32
+	dotRows(dst[:], a, b)
+	return dst[0]
+}
+
+func l2(a, b []float32) float32 {
+	if active == generic {
+		return l2Generic(a, b)
+	}
+	var dst [1]float32
+	l2Rows(dst[:], a, b)
+	return dst[0]
+}
+
+func dotRows(dst, q, rows []float32) {
+	switch active {
+	case avx512:
+		dotRowsAVX512(dst, q, rows)
+	case avx2:
+		dotRowsAVX2(dst, q, rows)
+	default:
+		dotRowsGeneric(dst, q, rows)
+	}
+}
+
+func l2Rows(dst, q, rows []float32) {
+	switch active {
+	case avx512:
+		l2RowsAVX512(dst, q, rows)
+	case avx2:
+		l2RowsAVX2(dst, q, rows)
+	default:
+		l2RowsGeneric(dst, q, rows)
+	}
+}
+
+func dot64(a, b []float32) float64 {
+	switch active {
+	case avx512:
+		return dot64AVX512(a, b)
+	case avx2:
+		return dot64AVX2(a, b)
+	default:
+		return dot64Generic(a, b)
+	}
+}
+
+func l264(a, b []float32) float64 {
+	switch active {
+	case avx512:
+		return l264AVX512(a, b)
+	case avx2:
+		return l264AVX2(a, b)
+	default:
+		return l264Generic(a, b)
+	}
+}
+
+func finite(a []float32) bool {
+	switch active {
+	case avx512:
+		return finiteAVX512(a)
+	case avx2:
+		return finiteAVX2(a)
+	default:
+		return finiteGeneric(a)
+	}
+}
+
+// The assembly of the range kernels takes whole words of 64 codes; the codes
+// of the last, partial word are left to the generic kernel.
+
+func rangeU8(dst []uint64, codes []uint8, lo, span uint8) {
+	n := len(codes) / 64
+	switch active {
+	case avx512:
+		rangeU8AVX512(dst[:n], codes, lo, span)
+	case avx2:
+		rangeU8AVX2(dst[:n], codes, lo, span)
+	default:
+		n = 0
+	}
+	rangeGeneric(dst[n:], codes[n*64:], lo, span)
+}
+
+func rangeU16(dst []uint64, codes []uint16, lo, span uint16) {
+	n := len(codes) / 64
+	switch active {
+	case avx512:
+		rangeU16AVX512(dst[:n], codes, lo, span)
+	case avx2:
+		rangeU16AVX2(dst[:n], codes, lo, span)
+	default:
+		n = 0
+	}
+	rangeGeneric(dst[n:], codes[n*64:], lo, span)
+}
+
+func rangeU32(dst []uint64, codes []uint32, lo, span uint32) {
+	n := len(codes) / 64
+	switch active {
+	case avx512:
+		rangeU32AVX512(dst[:n], codes, lo, span)
+	case avx2:
+		rangeU32AVX2(dst[:n], codes, lo, span)
+	default:
+		n = 0
+	}
+	rangeGeneric(dst[n:], codes[n*64:], lo, span)
+}

@@ -1,0 +1,21 @@
+//go:build purego || !amd64
+
+package simd
+
+// active is the implementation in use.
+var active = generic
+
+// available returns the implementations of this build.
+func available() []level { return []level{generic} }
+
+func dot(a, b []float32) float32     { return dotGeneric(a, b) }
+func l2(a, b []float32) float32      { return l2Generic(a, b) }
+func dotRows(dst, q, rows []float32) { dotRowsGeneric(dst, q, rows) }
+func l2Rows(dst, q, rows []float32)  { l2RowsGeneric(dst, q, rows) }
+func dot64(a, b []float32) float64   { return dot64Generic(a, b) }
+func l264(a, b []float32) float64    { return l264Generic(a, b) }
+func finite(a []float32) bool        { return finiteGeneric(a) }
+
+func rangeU8(dst []uint64, codes []uint8, lo, span uint8)    { rangeGeneric(dst, codes, lo, span) }
+func rangeU16(dst []uint64, codes []uint16, lo, span uint16) { rangeGeneric(dst, codes, lo, span) }
+func rangeU32(dst []uint64, codes []uint32, lo, span uint32) { rangeGeneric(dst, codes, lo, span) }
