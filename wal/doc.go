@@ -1,0 +1,25 @@
+// Package wal keeps a write-ahead log: a sequence of records in numbered files. [Replay] delivers the records that
+// survive, a [Log] appends new ones; a [Record] is bytes to this package. Every record has a log sequence number
+// (LSN): the first is 1, each next one is greater by 1, across files.
+//
+// Guarantees:
+//
+//   - A record for which Sync returned nil is delivered by Replay after any crash, in order, with the same bytes.
+//   - Of records that were appended and not synced, Replay delivers a prefix. An incomplete last write is a torn
+//     tail: the log ends before it, without an error.
+//   - Damage is told from a torn tail. Every frame says up to which LSN the log was durable when it was written, and
+//     a file is begun only after everything before it is durable; so a bad frame with such a witness behind it is a
+//     *CorruptError and never the silent end of the log. Only damage to the very last synced write of the last file,
+//     for which there is no witness yet, reads as a torn tail.
+//   - No write touches a 512-byte sector that holds earlier records, and no file is both appended to and trusted
+//     after a restart: a new Log always begins a new file.
+//   - After the first failed write or sync the Log refuses all further appends and syncs with that error: after a
+//     failed fsync nobody knows what the disk holds. Failing to make a new file, for want of space say, is harmless:
+//     nothing was written, and the append may be tried again.
+//
+// The format is specified in docs/format/wal.md. It is stable; this Go API is not, and is public for tools only.
+//
+//	wal/0000001f.wal   header 4 KiB | group | group | ... | zeros, or old bytes of a recycled file
+//	group              frame | frame | ..., written at once, begins at a multiple of 512
+//	frame              header 40 bytes | payload | padding to 8, after the last frame of a group to 512
+package wal

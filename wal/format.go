@@ -1,0 +1,133 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+)
+
+// These constants are part of the file format (docs/format/wal.md) and must never change.
+const (
+	fileMagic  = "VECBOLTW"
+	version    = 1
+	headerSize = 4096
+	headerCRC  = 4092 // offset of the header's checksum
+
+	frameMagic = 0x4d415246 // "FRAM"
+	frameSize  = 40
+	frameCRC   = 36 // offset of the frame header's checksum
+	frameAlign = 8
+	flagLast   = 1 // last frame of its group
+
+	sector = 512 // what a disk writes wholly or not at all
+
+	maxFile = 1 << 32 // bytes
+)
+
+// MaxRecord is the largest payload of a record in bytes.
+const MaxRecord = 1 << 30
+
+// le is the byte order of everything on disk.
+var le = binary.LittleEndian
+
+// fileHeader is the content of a file's first 4 KiB.
+type fileHeader struct {
+	db   [16]byte
+	seq  uint64 // number in the file's name
+	base uint64 // LSN of the file's first record
+	size uint64 // bytes of the whole file
+	salt uint32 // seed of the checksums of this file's frames
+	crc  uint32 // of the header; the first frame chains to it
+}
+
+// encode returns the header as 4 KiB and sets h.crc.
+func (h *fileHeader) encode() []byte {
+	b := make([]byte, headerSize)
+	copy(b, fileMagic)
+	le.PutUint32(b[8:], version)
+	copy(b[16:], h.db[:])
+	le.PutUint64(b[32:], h.seq)
+	le.PutUint64(b[40:], h.base)
+	le.PutUint64(b[48:], h.size)
+	le.PutUint32(b[56:], h.salt)
+	h.crc = codec.CRC(b[:headerCRC])
+	le.PutUint32(b[headerCRC:], h.crc)
+	return b
+}
+
+var errNotHeader = errors.New("file header is damaged")
+
+// decodeHeader checks a header of 4 KiB that is alone: not against the file's name or size.
+func decodeHeader(b []byte) (h fileHeader, err error) {
+	h.crc = le.Uint32(b[headerCRC:])
+	if string(b[:8]) != fileMagic || codec.CRC(b[:headerCRC]) != h.crc {
+		return h, errNotHeader
+	}
+	if v := le.Uint32(b[8:]); v != version {
+		return h, fmt.Errorf("%w %d", ErrVersion, v)
+	}
+	copy(h.db[:], b[16:])
+	h.seq = le.Uint64(b[32:])
+	h.base = le.Uint64(b[40:])
+	h.size = le.Uint64(b[48:])
+	h.salt = le.Uint32(b[56:])
+	if h.base == 0 || h.size < headerSize || h.size > maxFile {
+		return h, errNotHeader
+	}
+	return h, nil
+}
+
+// frameHeader precedes every payload.
+type frameHeader struct {
+	length  uint32 // of the payload
+	lsn     uint64
+	durable uint64 // the log was durable up to this LSN when the frame was written
+	prev    uint32 // crc of the frame before, of the file header for the first frame
+	payload uint32 // checksum of the payload, seeded with the salt
+	flags   uint32
+	crc     uint32 // of this header, seeded with the salt
+}
+
+// encode fills b, of frameSize bytes, and sets h.crc.
+func (h *frameHeader) encode(b []byte, salt uint32) {
+	le.PutUint32(b, frameMagic)
+	le.PutUint32(b[4:], h.length)
+	le.PutUint64(b[8:], h.lsn)
+	le.PutUint64(b[16:], h.durable)
+	le.PutUint32(b[24:], h.prev)
+	le.PutUint32(b[28:], h.payload)
+	le.PutUint32(b[32:], h.flags)
+	h.crc = codec.Update(salt, b[:frameCRC])
+	le.PutUint32(b[frameCRC:], h.crc)
+}
+
+// decodeFrame reads a frame header; ok is false unless it belongs to a file with this salt. That needs no context,
+// so that frames behind a damaged one can be found.
+func decodeFrame(b []byte, salt uint32) (h frameHeader, ok bool) {
+	if le.Uint32(b) != frameMagic {
+		return h, false
+	}
+	h = frameHeader{
+		length:  le.Uint32(b[4:]),
+		lsn:     le.Uint64(b[8:]),
+		durable: le.Uint64(b[16:]),
+		prev:    le.Uint32(b[24:]),
+		payload: le.Uint32(b[28:]),
+		flags:   le.Uint32(b[32:]),
+		crc:     le.Uint32(b[frameCRC:]),
+	}
+	return h, codec.Update(salt, b[:frameCRC]) == h.crc
+}
+
+// end returns where the frame that begins at off ends, padding included.
+func (h *frameHeader) end(off int64) int64 {
+	to := int64(frameAlign)
+	if h.flags&flagLast != 0 {
+		to = sector
+	}
+	return roundUp(off+frameSize+int64(h.length), to)
+}
+
+func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }

@@ -1,0 +1,471 @@
+package wal
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// Record is the payload of one record: the concatenation of Parts, at most MaxRecord bytes. The log does not keep it.
+type Record struct {
+	Parts [][]byte
+}
+
+// File describes a file of the log and the records in it.
+type File struct {
+	Name        string // relative to the database directory
+	Size        int64  // bytes on disk
+	First, Last uint64 // LSNs; Last is First-1 when it holds no record
+}
+
+// Log appends records. It is safe for concurrent use; calls wait for each other, Append for a running Sync as well.
+type Log struct {
+	mu      sync.Mutex
+	o       Options
+	err     error // the first failed write or sync: the end of this Log
+	closed  bool
+	hasDir  bool   // wal/ exists and is durable
+	spares  int    // files spareName(0) to spareName(spares-1) exist and have the size of new files
+	seq     uint64 // number of the next file
+	last    uint64 // LSN of the last appended record
+	durable uint64 // LSN up to which records are known durable
+	files   []File // finished files, oldest first
+
+	// The file being written; f is nil when the next Append has to make one.
+	f    *vfs.File
+	cur  File
+	salt uint32
+	prev uint32 // crc of the last frame, or of the file header
+	off  int64  // where the next group goes
+	buf  []byte // bytes of the current group that are not written yet; at most chunk
+	at   int64  // where buf goes
+}
+
+// chunk is the size of the largest single write, in bytes.
+const chunk = 1 << 20
+
+// zeros pads frames.
+var zeros [sector]byte
+
+// Create returns a Log whose first record will have the LSN next: Tail.Last + 1 after a Replay. durable is the LSN up
+// to which everything is known to be durable elsewhere (flushed). If it is below next-1, the last file is synced, so
+// that records which Replay has read from a cache can be built upon.
+//
+// The log always continues in a new file. It is made at the first Append: creating and closing a Log leaves nothing.
+func Create(o Options, next, durable uint64) (*Log, error) {
+	if o.ReadOnly {
+		return nil, ErrReadOnly
+	}
+	if next == 0 || durable >= next {
+		return nil, fmt.Errorf("wal: next record %d, durable %d: out of order", next, durable)
+	}
+	found, names, err := list(&o)
+	if err != nil {
+		return nil, err
+	}
+	// A file in wal/ proves that the directory itself was synced.
+	l := &Log{o: o, hasDir: len(found) > 0, seq: 1, last: next - 1, durable: next - 1}
+	for slices.Contains(names, path.Base(spareName(l.spares))) {
+		size, err := o.FS.Size(spareName(l.spares))
+		if err != nil {
+			return nil, fmt.Errorf("wal: %w", err)
+		}
+		if size != o.fileSize() {
+			break // the next spare takes its place
+		}
+		l.spares++
+	}
+	// A file ends where the next one begins. One with a damaged header is no longer needed, or Replay would have
+	// complained: it takes the range of its successor and goes with it.
+	last := l.last
+	for _, f := range slices.Backward(found) {
+		l.seq = max(l.seq, f.seq+1)
+		size, err := o.FS.Size(f.name)
+		if err != nil {
+			return nil, fmt.Errorf("wal: %w", err)
+		}
+		file := File{Name: f.name, Size: size, First: last + 1, Last: last}
+		if f.err == nil {
+			file.First = f.base
+			last = min(last, f.base-1)
+		}
+		l.files = append(l.files, file)
+	}
+	slices.Reverse(l.files)
+	if n := len(l.files); n > 0 && durable < next-1 {
+		if err := syncFile(o.FS, l.files[n-1].Name); err != nil {
+			return nil, fmt.Errorf("wal: sync %s: %w", l.files[n-1].Name, err)
+		}
+	}
+	return l, nil
+}
+
+func syncFile(fsys *vfs.FS, name string) error {
+	f, err := fsys.OpenRW(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// usable returns why the log cannot be written, or nil. Called with mu held.
+func (l *Log) usable() error {
+	if l.closed {
+		return ErrClosed
+	}
+	return l.err
+}
+
+// Append writes records with the next LSNs and returns the LSN of the last one. They are durable after Sync.
+//
+// The records of one call form a group: one write, unless they exceed 1 MiB. A failed write poisons the log, and any
+// of the records may then be found by a later Replay. An error while a new file is being made (errors.Is tells
+// syscall.ENOSPC), and ErrTooLarge, mean that nothing was written and that the log can still be used.
+func (l *Log) Append(records []Record) (lastLSN uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.usable(); err != nil {
+		return 0, err
+	}
+	var group int64
+	for i, r := range records {
+		n := r.size()
+		if n > MaxRecord {
+			return 0, fmt.Errorf("%w: record %d of %d has %d bytes, limit %d", ErrTooLarge, i+1, len(records), n, MaxRecord)
+		}
+		group = roundUp(group+frameSize+n, frameAlign)
+	}
+	if group == 0 {
+		return l.last, nil
+	}
+	group = roundUp(group, sector)
+	if headerSize+group > maxFile {
+		return 0, fmt.Errorf("%w: %d bytes in one group", ErrTooLarge, group)
+	}
+	if l.f != nil && group > l.cur.Size-l.off {
+		if err := l.finish(); err != nil {
+			return 0, err
+		}
+	}
+	if l.f == nil {
+		if err := l.begin(max(l.o.fileSize(), headerSize+group)); err != nil {
+			return 0, fmt.Errorf("wal: make file %d: %w", l.seq, err)
+		}
+	}
+	if err := l.write(records); err != nil {
+		l.err = fmt.Errorf("wal: append: %w", err)
+		return 0, l.err
+	}
+	return l.last, nil
+}
+
+// size returns the number of payload bytes.
+func (r *Record) size() (n int64) {
+	for _, p := range r.Parts {
+		n += int64(len(p))
+	}
+	return n
+}
+
+// write writes a group into the current file, which has room for it.
+func (l *Log) write(records []Record) error {
+	l.at = l.off
+	lsn, off := l.last, l.off
+	for i, r := range records {
+		lsn++
+		h := frameHeader{length: uint32(r.size()), lsn: lsn, durable: l.durable, prev: l.prev, payload: l.salt}
+		for _, p := range r.Parts {
+			h.payload = codec.Update(h.payload, p)
+		}
+		if i == len(records)-1 {
+			h.flags = flagLast
+		}
+		var b [frameSize]byte
+		h.encode(b[:], l.salt)
+		if err := l.put(b[:]); err != nil {
+			return err
+		}
+		for _, p := range r.Parts {
+			if err := l.put(p); err != nil {
+				return err
+			}
+		}
+		end := h.end(off)
+		if err := l.put(zeros[:end-off-frameSize-int64(h.length)]); err != nil {
+			return err
+		}
+		off, l.prev = end, h.crc
+	}
+	if err := l.flush(); err != nil {
+		return err
+	}
+	l.off, l.last, l.cur.Last = off, lsn, lsn
+	return nil
+}
+
+// put adds bytes to the group. What fills whole chunks goes to the file without being copied.
+func (l *Log) put(b []byte) error {
+	for len(b) > 0 {
+		if len(l.buf) == 0 && len(b) >= chunk {
+			if _, err := l.f.WriteAt(b[:chunk], l.at); err != nil {
+				return err
+			}
+			l.at += chunk
+			b = b[chunk:]
+			continue
+		}
+		n := min(len(b), chunk-len(l.buf))
+		l.buf = append(l.buf, b[:n]...)
+		b = b[n:]
+		if len(l.buf) == chunk {
+			if err := l.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Log) flush() error {
+	if len(l.buf) == 0 {
+		return nil
+	}
+	_, err := l.f.WriteAt(l.buf, l.at)
+	l.at += int64(len(l.buf))
+	l.buf = l.buf[:0]
+	return err
+}
+
+// Sync makes all appended records durable. If it fails, it is unknown which of them are; the log is then poisoned.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	return l.sync()
+}
+
+func (l *Log) sync() error {
+	if l.durable == l.last {
+		return nil
+	}
+	if err := l.f.Sync(); err != nil {
+		l.err = fmt.Errorf("wal: sync: %w", err)
+		return l.err
+	}
+	l.durable = l.last
+	return nil
+}
+
+// Rotate syncs and finishes the current file; the next Append begins a new one.
+func (l *Log) Rotate() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	return l.finish()
+}
+
+// finish syncs and closes the current file, if any: the existence of a file says that all before it is durable.
+func (l *Log) finish() error {
+	if l.f == nil {
+		return nil
+	}
+	if err := l.sync(); err != nil {
+		return err
+	}
+	_ = l.f.Close() // synced: there is nothing left that could fail
+	l.f = nil
+	l.files = append(l.files, l.cur)
+	return nil
+}
+
+// begin makes the next file and opens it for writing. A file gets its name when it is complete and synced, so that
+// whatever is wrong with a named file is damage. On an error nothing but leftovers that mean nothing remains.
+func (l *Log) begin(size int64) error {
+	fsys := l.o.FS
+	if !l.hasDir {
+		if err := errors.Join(fsys.Mkdir(dir), fsys.SyncDir(".")); err != nil {
+			return err
+		}
+		l.hasDir = true
+	}
+	h := fileHeader{db: l.o.DB, seq: l.seq, base: l.last + 1, size: uint64(size), salt: l.newSalt()}
+	var made string
+	var err error
+	if l.spares > 0 && size == l.o.fileSize() {
+		l.spares--
+		made = spareName(l.spares)
+		err = l.recycle(made, &h)
+	} else {
+		made, err = newName, l.make(&h)
+	}
+	name := fileName(l.seq)
+	if err == nil {
+		err = fsys.Rename(made, name)
+	}
+	if err != nil {
+		_ = fsys.Remove(made) // gives the space back; a file that stays is replaced by the next attempt
+		return err
+	}
+	l.seq++
+	f, err := fsys.OpenRW(name)
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	if err != nil {
+		if f != nil {
+			f.Close()
+		}
+		_ = fsys.Remove(name) // if it stays: it holds no record, and the next file begins with the same one
+		return err
+	}
+	l.f, l.salt, l.prev, l.off = f, h.salt, h.crc, headerSize
+	l.cur = File{Name: name, Size: size, First: h.base, Last: l.last}
+	return nil
+}
+
+// recycle gives a spare a new header. What else it holds is void under the new salt.
+func (l *Log) recycle(name string, h *fileHeader) error {
+	// Until its old name is gone for good, a crash could bring that back, with the new header.
+	if err := l.o.FS.SyncDir(dir); err != nil {
+		return err
+	}
+	f, err := l.o.FS.OpenRW(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(h.encode(), 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// make creates wal/new with a header and zeros. Writing into existing blocks later costs less than growing the file
+// with every append, and cannot run out of space.
+func (l *Log) make(h *fileHeader) error {
+	f, err := l.o.FS.Create(newName)
+	if errors.Is(err, fs.ErrExist) { // left by a crash
+		if err := l.o.FS.Remove(newName); err != nil {
+			return err
+		}
+		f, err = l.o.FS.Create(newName)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size := int64(h.size)
+	b := make([]byte, min(size, chunk))
+	copy(b, h.encode())
+	for off := int64(0); off < size; off += int64(len(b)) {
+		b = b[:min(size-off, chunk)]
+		if _, err := f.WriteAt(b, off); err != nil {
+			return err
+		}
+		if off == 0 {
+			clear(b[:headerSize])
+		}
+	}
+	return f.Sync()
+}
+
+func (l *Log) newSalt() uint32 {
+	if l.o.salt != nil {
+		return l.o.salt()
+	}
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return le.Uint32(b[:])
+}
+
+// Release gives up the finished files whose records all have LSNs of at most upTo, because those records are durable
+// elsewhere. Up to Options.Spares files are kept to become the next ones, also when the disk is full; others are
+// removed. The current file is never released: Rotate first. A failure loses nothing and may be tried again.
+func (l *Log) Release(upTo uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	for len(l.files) > 0 && l.files[0].Last <= upTo {
+		f := l.files[0]
+		keep := l.spares < l.o.spares() && f.Size == l.o.fileSize()
+		var err error
+		if keep {
+			err = l.o.FS.Rename(f.Name, spareName(l.spares))
+		} else {
+			err = l.o.FS.Remove(f.Name)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("wal: release: %w", err)
+		}
+		if keep && err == nil {
+			l.spares++
+		}
+		l.files = l.files[1:]
+	}
+	return nil
+}
+
+// Files returns the files of the log, oldest first, without the spares.
+func (l *Log) Files() []File {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all()
+}
+
+func (l *Log) all() []File {
+	files := slices.Clone(l.files)
+	if l.f != nil {
+		files = append(files, l.cur)
+	}
+	return files
+}
+
+// Size returns the bytes that the files of the log occupy, the spares included.
+func (l *Log) Size() (n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.all() {
+		n += f.Size
+	}
+	return n + int64(l.spares)*l.o.fileSize()
+}
+
+// Close syncs what was appended and closes the log. If all files have been released, it removes the spares too. Of a
+// poisoned log it only closes the file and returns the error that poisoned it. Closing twice is fine.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	if l.f == nil {
+		for l.err == nil && len(l.files) == 0 && l.spares > 0 {
+			l.spares--
+			if err := l.o.FS.Remove(spareName(l.spares)); err != nil {
+				return fmt.Errorf("wal: close: %w", err)
+			}
+		}
+		return l.err
+	}
+	if l.err == nil {
+		_ = l.sync() // sets l.err
+	}
+	_ = l.f.Close()
+	l.f = nil
+	return l.err
+}
