@@ -1,0 +1,156 @@
+package meta
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+const benchDocs = 20_000
+
+// benchIDs returns ids in the order of a flush: sorted, as random as user's ids are.
+func benchIDs(round int) []string {
+	ids := make([]string, benchDocs)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%016x-document", finalize(uint64(round*benchDocs+i)))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// BenchmarkUpdate flushes 20,000 documents of 200 bytes into a store that grows.
+func BenchmarkUpdate(b *testing.B) {
+	s := newStore(b)
+	payload := make([]byte, 200)
+	next, round := uint64(1), 0
+	for b.Loop() {
+		b.StopTimer()
+		ids := benchIDs(round)
+		round++
+		b.StartTimer()
+		err := s.Update(func(tx *Tx) error {
+			if round == 1 {
+				if err := tx.PutCollection(1, "bench", nil); err != nil {
+					return err
+				}
+			}
+			for i := range ids {
+				if err := tx.PutDocument(1, next+uint64(i), payload); err != nil {
+					return err
+				}
+			}
+			for i, id := range ids {
+				if _, _, err := tx.ID(1, id); err != nil {
+					return err
+				}
+				if err := tx.PutID(1, id, next+uint64(i)); err != nil {
+					return err
+				}
+			}
+			next += benchDocs
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func filled(b *testing.B) (*Store, []string) {
+	s := newStore(b)
+	ids := benchIDs(0)
+	err := s.Update(func(tx *Tx) error {
+		if err := tx.PutCollection(1, "bench", nil); err != nil {
+			return err
+		}
+		for i, id := range ids {
+			if err := tx.PutDocument(1, uint64(i+1), make([]byte, 200)); err != nil {
+				return err
+			}
+			if err := tx.PutID(1, id, uint64(i+1)); err != nil {
+				return err
+			}
+		}
+		st, err := tx.State()
+		if err != nil {
+			return err
+		}
+		st.NextDoc, st.NextCollection = benchDocs+1, 2
+		return tx.SetState(st)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s, ids
+}
+
+// inView measures calls in one transaction.
+func inView(b *testing.B, s *Store, fn func(tx *Tx, i int) (bool, error)) {
+	b.ReportAllocs()
+	err := s.View(func(tx *Tx) error {
+		for i := 0; b.Loop(); i++ {
+			if ok, err := fn(tx, i); !ok || err != nil {
+				return fmt.Errorf("found %v: %w", ok, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkDocument(b *testing.B) {
+	s, _ := filled(b)
+	inView(b, s, func(tx *Tx, i int) (bool, error) {
+		_, ok, err := tx.Document(1, uint64(i*7919%benchDocs)+1)
+		return ok, err
+	})
+}
+
+func BenchmarkID(b *testing.B) {
+	s, ids := filled(b)
+	inView(b, s, func(tx *Tx, i int) (bool, error) {
+		_, ok, err := tx.ID(1, ids[i*7919%benchDocs])
+		return ok, err
+	})
+}
+
+// BenchmarkGet is one id and its document in a transaction of its own.
+func BenchmarkGet(b *testing.B) {
+	s, ids := filled(b)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		err := s.View(func(tx *Tx) error {
+			doc, _, err := tx.ID(1, ids[i*7919%benchDocs])
+			if err != nil {
+				return err
+			}
+			_, _, err = tx.Document(1, doc)
+			return err
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	s, _ := filled(b)
+	size, _ := s.Size()
+	b.SetBytes(size)
+	for b.Loop() {
+		if problems := problemsOf(b, s); len(problems) > 0 {
+			b.Fatal(problems)
+		}
+	}
+}
+
+func BenchmarkRewrite(b *testing.B) {
+	s, _ := filled(b)
+	for b.Loop() {
+		if err := s.Rewrite(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

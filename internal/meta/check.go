@@ -1,0 +1,377 @@
+package meta
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/segment"
+)
+
+// checkEvery is how many records are read between two looks at the context.
+const checkEvery = 1024
+
+// Check reads the whole file and reports what is wrong: pages, checksums, digests and counts, and whatever does not fit
+// together: ids and documents, segments and their dead rows, numbers beyond the next unused one. bucket and key are empty
+// where they do not apply. The error says that the check could not be done, or ctx has ended. View goes on meanwhile,
+// Update waits.
+//
+// A root page that does not hold is reported although the other one replaces it: a crash may leave it so, until the next
+// Update.
+func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail string)) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.bolt == nil {
+		return ErrClosed
+	}
+	c := &checker{store: s, ctx: ctx, report: report}
+	whole, both, err := c.pages()
+	if err != nil || !whole {
+		return err // bbolt must not walk a file that is not whole
+	}
+	err = s.transact(false, func(b *bbolt.Tx) error {
+		if both { // roots, which bbolt's check takes for granted
+			c.drain(b)
+		}
+		c.tx = &Tx{store: s, bolt: b}
+		return c.records()
+	})
+	var bad *CorruptError
+	if errors.As(err, &bad) {
+		c.report(s.name, "", "", bad.Err.Error())
+		return nil
+	}
+	return err
+}
+
+type checker struct {
+	store  *Store
+	ctx    context.Context
+	report func(file, bucket, key, detail string)
+	tx     *Tx
+	seen   int
+
+	state   State
+	tallies [len(globalTags)]tally
+	colls   map[uint32]Collection
+	rows    map[uint64]segment.Info
+	refs    map[uint32]*tally // by collection: the documents that history names
+}
+
+// pages checks the file below bbolt, by pread: whether it can be followed, and whether both roots are right.
+func (c *checker) pages() (whole, both bool, err error) {
+	name := c.store.name
+	f, err := c.store.fs.Open(name)
+	if err != nil {
+		return false, false, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return false, false, err
+	}
+	var bad *boltcheck.Error
+	roots, _, err := boltcheck.Roots(f, size)
+	if err == nil {
+		both = true
+		for i := range roots {
+			if roots[i].Err != nil {
+				c.report(name, "", "", fmt.Sprintf("root in page %d: %v", i, roots[i].Err))
+				both = false
+			}
+		}
+		err = boltcheck.Check(f, size)
+	}
+	if errors.As(err, &bad) {
+		c.report(name, "", "", err.Error())
+		return false, both, nil
+	}
+	return err == nil, both, damage(name, err)
+}
+
+// drain runs bbolt's own check. Its channel has to be read to the end, or a goroutine would stay in the mapped file.
+func (c *checker) drain(b *bbolt.Tx) {
+	const most = 100
+	n := 0
+	for err := range b.Check() {
+		if n++; n <= most {
+			c.report(c.store.name, "", "", err.Error())
+		}
+	}
+	if n > most {
+		c.report(c.store.name, "", "", fmt.Sprintf("%d more problems of pages", n-most))
+	}
+}
+
+// bad reports a record.
+func (c *checker) bad(t *table, key []byte, format string, args ...any) {
+	c.report(c.store.name, bucketName(t.tag, t.coll), showKey(t.tag, key), fmt.Sprintf(format, args...))
+}
+
+// pause returns the error of the context, at times.
+func (c *checker) pause() error {
+	if c.seen++; c.seen%checkEvery == 0 {
+		return c.ctx.Err()
+	}
+	return nil
+}
+
+// each calls fn with the intact records of a bucket, and reports the others and the tally if it is not want.
+func (c *checker) each(t *table, want *tally, fn func(key, payload []byte) error) error {
+	var sum tally
+	cur := t.bucket.Cursor()
+	for k, v := cur.First(); k != nil; k, v = cur.Next() {
+		if err := c.pause(); err != nil {
+			return err
+		}
+		if v == nil {
+			c.bad(t, k, "a bucket where a record belongs")
+			continue
+		}
+		sum.add(k, v)
+		payload, err := payloadOf(t.seed, k, v)
+		if err == nil {
+			err = fn(k, payload)
+		}
+		if err != nil {
+			c.bad(t, k, "%v", err)
+		}
+	}
+	switch {
+	case want == nil:
+	case sum.count != want.count:
+		c.report(c.store.name, bucketName(t.tag, t.coll), "", fmt.Sprintf("%d records, want %d", sum.count, want.count))
+	case sum.digest != want.digest:
+		c.report(c.store.name, bucketName(t.tag, t.coll), "", "records are not those that were written: digest mismatch")
+	}
+	return nil
+}
+
+// global checks one of the buckets with a tally in the state record.
+func (c *checker) global(tag uint8, fn func(key, payload []byte) error) error {
+	t, err := c.tx.table(tag)
+	if err != nil {
+		return err
+	}
+	return c.each(t, &c.tallies[slices.Index(globalTags[:], tag)], fn)
+}
+
+func (c *checker) records() error {
+	c.colls, c.rows, c.refs = map[uint32]Collection{}, map[uint64]segment.Info{}, map[uint32]*tally{}
+	for _, step := range []func() error{c.system, c.collections, c.buckets, c.segments, c.dead, c.history, c.documents} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return c.ctx.Err()
+}
+
+func (c *checker) system() error {
+	t, err := c.tx.table(tagSystem)
+	if err != nil {
+		return err
+	}
+	intact := map[string]bool{}
+	err = c.each(t, nil, func(key, payload []byte) (err error) {
+		switch string(key) {
+		case string(keyFormat):
+			err = decodeFormat(payload)
+		case string(keyState):
+			c.state, c.tallies, err = decodeState(payload)
+		default:
+			return errUnknown
+		}
+		intact[string(key)] = err == nil
+		return err
+	})
+	for _, key := range [][]byte{keyFormat, keyState} {
+		if err == nil && !intact[string(key)] {
+			// Without it there is nothing to compare the rest with.
+			return t.corrupt(key, fmt.Errorf("%w: missing or damaged", ErrFormat))
+		}
+	}
+	return err
+}
+
+var errUnknown = fmt.Errorf("%w: unknown key", ErrFormat)
+
+func (c *checker) collections() error {
+	return c.global(tagCollections, func(key, payload []byte) error {
+		if len(key) != 4 {
+			return errUnknown
+		}
+		rec, err := decodeCollection(binary.BigEndian.Uint32(key), payload)
+		if err != nil {
+			return err
+		}
+		c.colls[rec.ID] = rec
+		if rec.ID >= c.state.NextCollection {
+			return fmt.Errorf("%w: the next unused number is %d", ErrFormat, c.state.NextCollection)
+		}
+		return nil
+	})
+}
+
+// buckets checks that there are no buckets but those known. Missing ones are noticed where they are wanted.
+func (c *checker) buckets() error {
+	known := map[string]bool{bucketNames[tagSystem]: true}
+	for _, tag := range globalTags {
+		known[bucketNames[tag]] = true
+	}
+	for id := range c.colls {
+		known[bucketName(tagDocuments, id)], known[bucketName(tagIDs, id)] = true, true
+	}
+	return c.tx.bolt.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+		if !known[string(name)] {
+			c.report(c.store.name, string(name), "", "unknown bucket")
+		}
+		return nil
+	})
+}
+
+func (c *checker) segments() error {
+	return c.global(tagSegments, func(key, payload []byte) error {
+		info, err := segmentOf(key, payload)
+		if err != nil {
+			return err
+		}
+		c.rows[info.ID] = info
+		_, exists := c.colls[info.Collection]
+		switch {
+		case !exists:
+			return fmt.Errorf("%w: of collection %d, which does not exist", ErrFormat, info.Collection)
+		case info.ID >= c.state.NextSegment:
+			return fmt.Errorf("%w: the next unused number is %d", ErrFormat, c.state.NextSegment)
+		case info.MaxDoc >= c.state.NextDoc || info.MinDoc > info.MaxDoc:
+			return fmt.Errorf("%w: documents %d to %d, the next unused number is %d", ErrFormat, info.MinDoc, info.MaxDoc,
+				c.state.NextDoc)
+		}
+		return nil
+	})
+}
+
+func (c *checker) dead() error {
+	return c.global(tagDead, func(key, payload []byte) error {
+		seg, chunk, words, err := chunkOf(key, payload)
+		if err != nil {
+			return err
+		}
+		info, ok := c.rows[seg]
+		switch {
+		case !ok:
+			return fmt.Errorf("%w: segment %d does not exist", ErrFormat, seg)
+		case (chunk+1)*chunkRows <= info.Rows:
+			return nil
+		}
+		for i, w := range words {
+			for bit := range 64 {
+				if row := chunk*chunkRows + 64*i + bit; w>>bit&1 != 0 && row >= info.Rows {
+					return fmt.Errorf("%w: row %d of %d", ErrFormat, row, info.Rows)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// history checks that both orders of the notes hold the same, and collects the documents they name.
+func (c *checker) history() error {
+	_, purge, err := c.tx.histories()
+	if err != nil {
+		return err
+	}
+	err = c.global(tagHistory, func(key, payload []byte) error {
+		old, err := number(payload)
+		owner := len(key) - 8
+		if owner < 0 || !validOwner(key[:owner]) {
+			return errUnknown
+		}
+		twin := slices.Concat(key[owner:], key[:owner])
+		b, ok, perr := purge.get(twin)
+		if same, nerr := number(b); perr == nil && (!ok || nerr != nil || same != old) {
+			return fmt.Errorf("%w: differs from its twin in bucket purge", ErrFormat)
+		}
+		if old != 0 && err == nil {
+			c.refer(binary.BigEndian.Uint32(key), old)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// As many as in history, each with its twin: the same.
+	return c.global(tagPurge, func(key, payload []byte) error {
+		if len(key) < 8 || !validOwner(key[8:]) {
+			return errUnknown
+		}
+		_, err := number(payload)
+		return err
+	})
+}
+
+// refer notes that something names a document. Sums of numbers are compared, not sets, which would not fit into memory.
+func (c *checker) refer(coll uint32, doc uint64) {
+	if c.refs[coll] == nil {
+		c.refs[coll] = &tally{}
+	}
+	c.refs[coll].add(appendU64(nil, doc), nil)
+}
+
+func (c *checker) documents() error {
+	for _, id := range slices.Sorted(maps.Keys(c.colls)) {
+		rec := c.colls[id]
+		docs, err := c.tx.documents(id)
+		if err != nil {
+			return err
+		}
+		ids, err := c.tx.identifiers(id)
+		if err != nil {
+			return err
+		}
+		var there tally
+		err = c.each(docs, &tally{rec.Documents, rec.DocDigest}, func(key, _ []byte) error {
+			if len(key) != 8 {
+				return errUnknown
+			}
+			there.add(key, nil)
+			if doc := binary.BigEndian.Uint64(key); doc == 0 || doc >= c.state.NextDoc {
+				return fmt.Errorf("%w: the next unused number is %d", ErrFormat, c.state.NextDoc)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		err = c.each(ids, &tally{rec.IDs, rec.IDDigest}, func(_, payload []byte) error {
+			doc, err := number(payload)
+			if err != nil {
+				return err
+			}
+			c.refer(id, doc)
+			if v, err := docs.find(appendU64(nil, doc)); v == nil || err != nil {
+				return fmt.Errorf("%w: names document %d, which does not exist", ErrFormat, doc)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		var refs tally
+		if c.refs[id] != nil {
+			refs = *c.refs[id]
+		}
+		if refs != there {
+			c.report(c.store.name, bucketName(tagDocuments, id), "",
+				fmt.Sprintf("%d documents, but ids and history name %d, not each one once", there.count, refs.count))
+		}
+	}
+	return nil
+}

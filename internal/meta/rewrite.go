@@ -1,0 +1,208 @@
+package meta
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+const rewriteTx = 16 << 20 // bytes that a rewrite holds in memory
+
+// Rewrite replaces the file by a copy without free pages. After a crash the file is the old one or the new one, with the
+// same content. View goes on while the copy is made, and waits while the files are swapped. After an error the store is
+// as it was, unless the error is also that of every later Update.
+func (s *Store) Rewrite() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.rewrite(); err != nil {
+		return fmt.Errorf("meta: rewrite %s: %w", s.name, err)
+	}
+	return nil
+}
+
+func (s *Store) rewrite() error {
+	tmp := "tmp/" + path.Base(s.name) + ".rewrite"
+	if err := s.compactTo(tmp); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bolt == nil {
+		return errors.Join(ErrClosed, s.discard(tmp))
+	}
+	// Windows does not rename over an open file, so it is closed first. The lock of the database keeps others out.
+	if err := s.close(); err != nil {
+		s.failed = err
+		return err
+	}
+	renamed := s.fs.Rename(tmp, s.name)
+	var synced error
+	if renamed == nil {
+		synced = s.fs.SyncDir(path.Dir(s.name))
+	}
+	err := s.open()
+	if err == nil {
+		s.countFree()
+	}
+	// Commits to a file whose name may not survive must not be promised.
+	if s.failed = errors.Join(synced, err); s.failed != nil {
+		return s.failed
+	}
+	if renamed != nil {
+		return errors.Join(renamed, s.discard(tmp))
+	}
+	return nil
+}
+
+// compactTo makes a checked and durable copy. writing is held.
+func (s *Store) compactTo(tmp string) (err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.changeable(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.discard(tmp))
+		}
+	}()
+	if err := s.fs.Mkdir(path.Dir(tmp)); err != nil {
+		return err
+	}
+	if err := s.discard(tmp); err != nil {
+		return err
+	}
+	f, err := s.fs.Create(tmp)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	to, file, err := s.openBolt(tmp, false)
+	if err != nil {
+		return err
+	}
+	to.NoSync, to.NoGrowSync = true, true // synced once, at the end
+	panicked := true
+	err = s.transact(false, func(from *bbolt.Tx) error {
+		err := s.copyRecords(to, from)
+		panicked = false
+		return err
+	})
+	if panicked {
+		return errors.Join(err, file.Close()) // to.Close might wait for ever
+	}
+	if err := errors.Join(err, to.Close()); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return check(f)
+}
+
+// copyRecords puts all records of a transaction into an empty file, in order, so that pages become full.
+func (s *Store) copyRecords(to *bbolt.DB, from *bbolt.Tx) error {
+	tx, err := to.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of the last one, unless committed
+	held := 0
+	err = from.ForEach(func(name []byte, b *bbolt.Bucket) error {
+		dst, err := tx.CreateBucket(name)
+		if err != nil {
+			return err
+		}
+		dst.FillPercent = fillDocuments
+		return b.ForEach(func(k, v []byte) error {
+			if v == nil {
+				return s.corrupt("%w: bucket %q in bucket %q", ErrFormat, k, name)
+			}
+			if held += len(k) + len(v); held > rewriteTx {
+				if err := tx.Commit(); err != nil {
+					return err
+				}
+				if tx, err = to.Begin(true); err != nil {
+					return err
+				}
+				dst = tx.Bucket(name)
+				dst.FillPercent = fillDocuments
+				held = 0
+			}
+			return dst.Put(k, v)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// check validates a new file.
+func check(f *vfs.File) error {
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	return damage(f.Name(), boltcheck.Check(f, size))
+}
+
+// discard removes a file that may not exist.
+func (s *Store) discard(name string) error {
+	if err := s.fs.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// CopyTo writes the state of the last Update, whole, checked and synced, to the new file name of another directory. View
+// and Update go on meanwhile. The caller makes the name durable, and renames the file if it must not appear half written.
+func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.bolt == nil {
+		return ErrClosed
+	}
+	f, err := to.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err != nil {
+			err = errors.Join(err, to.Remove(name))
+		}
+	}()
+	err = s.transact(false, func(tx *bbolt.Tx) error {
+		w := &appender{f: f}
+		_, err := tx.WriteTo(w)
+		return cmp.Or(w.err, err) // bbolt does not wrap it
+	})
+	if err != nil {
+		return fmt.Errorf("meta: copy %s: %w", s.name, err)
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return check(f)
+}
+
+// appender is the io.Writer of a new file.
+type appender struct {
+	f   *vfs.File
+	off int64
+	err error
+}
+
+func (a *appender) Write(b []byte) (n int, err error) {
+	n, a.err = a.f.WriteAt(b, a.off)
+	a.off += int64(n)
+	return n, a.err
+}

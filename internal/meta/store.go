@@ -1,0 +1,347 @@
+package meta
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// Options of Open. The zero value opens an existing store for reading and writing.
+type Options struct {
+	ReadOnly bool     // change nothing, not even the directory
+	Create   bool     // make a new store; a file of that name is an error (fs.ErrExist)
+	DB       [16]byte // with Create: identity of the database
+	Verify   bool     // look at the structure of the whole file first, and as it is on disk, not in the page cache
+}
+
+// Store is an open meta.bolt. It is safe for concurrent use: any number of View, and one Update at a time. Transactions
+// must be short, and must not be nested: an open one keeps pages from being used again, and Rewrite and Close wait for it.
+type Store struct {
+	fs   *vfs.FS
+	name string
+	opts Options
+
+	writing sync.Mutex // held by Update, Rewrite and Check
+	failed  error      // of the first commit that failed; guarded by writing
+
+	mu   sync.RWMutex // held for reading by every transaction, for writing to replace what follows
+	bolt *bbolt.DB    // nil when closed
+	file *os.File     // that of bolt
+
+	broken atomic.Pointer[error] // bbolt panicked while it held its locks and must not be called again
+	free   atomic.Int64          // bytes in free pages after the last commit
+}
+
+const (
+	lockTimeout = 100 * time.Millisecond // of bbolt's own lock: that of the database comes first, so this never waits
+	growBy      = 1 << 20                // bytes by which a file grows at least
+	initialMap  = 1 << 30                // bytes of address space: to map anew, bbolt waits for all readers
+)
+
+// Open opens the store in the file name. Without Create it looks, before bbolt maps the file, at what bbolt follows while
+// opening; with Verify at every page in use.
+func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
+	if opts.Create && opts.ReadOnly {
+		return nil, ErrReadOnly
+	}
+	s := &Store{fs: fsys, name: name, opts: opts}
+	if opts.Create {
+		f, err := fsys.Create(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, fsys.Remove(name))
+			}
+		}()
+	} else if err := s.validate(); err != nil {
+		return nil, err
+	}
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if opts.Create {
+		if err := s.create(); err != nil {
+			return nil, err
+		}
+		if err := fsys.SyncDir(path.Dir(name)); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.View((*Tx).identify); err != nil {
+		return nil, err
+	}
+	s.countFree()
+	return s, nil
+}
+
+// create writes the records of an empty store.
+func (s *Store) create() error {
+	return s.transact(true, func(b *bbolt.Tx) error {
+		for _, tag := range append(globalTags[:], tagSystem) {
+			if _, err := b.CreateBucket([]byte(bucketNames[tag])); err != nil {
+				return err
+			}
+		}
+		tx := &Tx{store: s, bolt: b, writable: true, dirty: true}
+		for _, tag := range globalTags {
+			tx.global[tag] = new(table)
+		}
+		tx.state = State{DB: s.opts.DB, NextDoc: 1, NextSegment: 1, NextCollection: 1}
+		if err := tx.putRecord(tagSystem, keyFormat, encodeFormat()); err != nil {
+			return err
+		}
+		return tx.finish()
+	})
+}
+
+// validate reads the file before bbolt does.
+func (s *Store) validate() error {
+	f, err := s.fs.Open(s.name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	if s.opts.Verify {
+		f.DropCache() // a failed fsync may have left there what is not on disk
+		return damage(s.name, boltcheck.Check(f, size))
+	}
+	_, _, err = boltcheck.Roots(f, size)
+	return damage(s.name, err)
+}
+
+// open lets bbolt open the file.
+func (s *Store) open() error {
+	bolt, file, err := s.openBolt(s.name, s.opts.ReadOnly)
+	if err == nil {
+		s.bolt, s.file = bolt, file
+	}
+	return err
+}
+
+func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.File, err error) {
+	root, err := os.OpenRoot(s.fs.Dir())
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	o := &bbolt.Options{
+		ReadOnly: readOnly, Timeout: lockTimeout,
+		PageSize: boltcheck.PageSize, FreelistType: bbolt.FreelistMapType, PreLoadFreelist: !readOnly, NoStatistics: true,
+		OpenFile: func(_ string, flag int, mode os.FileMode) (*os.File, error) {
+			var err error
+			file, err = root.OpenFile(name, flag&^os.O_CREATE, mode)
+			return file, err
+		},
+	}
+	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") {
+		o.InitialMmapSize = initialMap // elsewhere it would make the file as large
+	}
+	err, panicked := s.catch(func() (err error) {
+		bolt, err = bbolt.Open(name, 0o600, o)
+		return err
+	})
+	if panicked && file != nil {
+		file.Close() // releases the lock; the mapping is lost
+	}
+	if errors.Is(err, berrors.ErrTimeout) {
+		err = vfs.ErrLocked
+	}
+	if err != nil {
+		var bad *CorruptError
+		if !errors.As(err, &bad) {
+			err = fmt.Errorf("meta: open %s: %w", name, err)
+		}
+		return nil, nil, err
+	}
+	bolt.AllocSize = growBy
+	return bolt, file, nil
+}
+
+// catch runs fn, and makes panics and faults in it CorruptErrors.
+func (s *Store) catch(fn func() error) (err error, panicked bool) {
+	panicked = true
+	defer func() {
+		if !panicked {
+			return
+		}
+		if r := recover(); r != nil {
+			err = s.corrupt("panic: %v", r)
+		}
+	}()
+	err = vfs.Guard(s.name, func() error {
+		err := fn()
+		panicked = false
+		return err
+	})
+	if panicked {
+		err = s.corrupt("%w", err)
+	}
+	return err, panicked
+}
+
+// transact runs fn in a transaction of bbolt. Begin, Commit and Rollback are called one by one, not through bbolt's View
+// and Update, to know what a panic has left behind: bbolt then may hold locks for ever.
+func (s *Store) transact(writable bool, fn func(*bbolt.Tx) error) (err error) {
+	if broken := s.broken.Load(); broken != nil {
+		return *broken
+	}
+	var tx *bbolt.Tx
+	unlocked := false
+	defer func() { // also when fn ends the goroutine
+		if tx != nil {
+			_, panicked := s.catch(func() error { return tx.Rollback() }) // does nothing after Commit
+			unlocked = !panicked
+		}
+		if !unlocked {
+			s.broken.CompareAndSwap(nil, &err)
+		}
+	}()
+	err, _ = s.catch(func() (err error) {
+		tx, err = s.bolt.Begin(writable)
+		if err != nil {
+			unlocked = true
+			return err
+		}
+		if err := fn(tx); err != nil || !writable {
+			return err
+		}
+		return tx.Commit()
+	})
+	return err
+}
+
+// View calls fn with a transaction that sees what the last Update left. Everything that panics inside, fn included, and
+// every fault of the mapped file ends as a *CorruptError with the panic's text. What the transaction returns lives as
+// long as it does, unless it says otherwise.
+func (s *Store) View(fn func(*Tx) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.bolt == nil {
+		return ErrClosed
+	}
+	return s.transact(false, func(b *bbolt.Tx) error { return fn(&Tx{store: s, bolt: b}) })
+}
+
+// Update calls fn with a transaction that may change the store, and commits, durably, when fn returns nil. When fn
+// returns an error, nothing is changed. When the commit fails or something panics, it is not known what is on disk: the
+// error is returned now and by every later Update, and View may see either state, until the store is opened again.
+func (s *Store) Update(fn func(*Tx) error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.changeable(); err != nil {
+		return err
+	}
+	undone := false
+	err := s.transact(true, func(b *bbolt.Tx) error {
+		tx := &Tx{store: s, bolt: b, writable: true}
+		err := tx.begin()
+		if err == nil {
+			err = fn(tx)
+		}
+		if err == nil {
+			err = tx.finish()
+		}
+		undone = err != nil
+		return err
+	})
+	switch {
+	case err == nil:
+		s.countFree()
+	case !undone:
+		var bad *CorruptError
+		if !errors.As(err, &bad) {
+			err = fmt.Errorf("meta: commit %s: %w", s.name, err)
+		}
+		s.failed = err
+	}
+	return err
+}
+
+// changeable says why changes are refused. writing and mu are held.
+func (s *Store) changeable() error {
+	switch {
+	case s.bolt == nil:
+		return ErrClosed
+	case s.opts.ReadOnly:
+		return ErrReadOnly
+	case s.broken.Load() != nil:
+		return *s.broken.Load()
+	case s.failed != nil:
+		return fmt.Errorf("meta: refused until reopened: %w", s.failed)
+	}
+	return nil
+}
+
+// countFree notes how much of the file is free. Not knowing it is no reason to fail.
+func (s *Store) countFree() {
+	st, err := s.file.Stat()
+	if err != nil {
+		return
+	}
+	roots, newest, err := boltcheck.Roots(s.file, st.Size())
+	if err != nil {
+		return
+	}
+	if n, err := boltcheck.Free(s.file, roots[newest]); err == nil {
+		s.free.Store(n * boltcheck.PageSize)
+	}
+}
+
+// Size returns the size of the file, and how much of it is free for later Updates, both in bytes. Only Rewrite makes the
+// file smaller.
+func (s *Store) Size() (file, free int64) {
+	file, err := s.fs.Size(s.name)
+	if err != nil {
+		return 0, 0
+	}
+	return file, s.free.Load()
+}
+
+// Close waits for transactions and closes the file. Closing twice is fine.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.close()
+}
+
+// close closes the file. mu is held.
+func (s *Store) close() error {
+	bolt := s.bolt
+	s.bolt = nil
+	switch {
+	case bolt == nil:
+		return nil
+	case s.broken.Load() != nil:
+		return s.file.Close() // bolt.Close would wait for ever; its mapping is lost
+	}
+	err, _ := s.catch(bolt.Close)
+	return err
+}

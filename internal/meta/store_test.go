@@ -1,0 +1,383 @@
+package meta
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+func wantError(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got error %v, want %v", what, err, want)
+	}
+}
+
+func wantCorrupt(t testing.TB, what string, err error, parts ...string) {
+	t.Helper()
+	var bad *CorruptError
+	if !errors.As(err, &bad) || bad.File != name {
+		t.Errorf("%s: got error %v, want a CorruptError of %s", what, err, name)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: %q does not name %q", what, err, part)
+		}
+	}
+}
+
+// small makes a store with a bit of everything.
+func small(t testing.TB) *Store {
+	s := newStore(t)
+	update(t, s, func(tx *Tx) error { return fillSmall(tx) })
+	return s
+}
+
+func TestOpenErrors(t *testing.T) {
+	fsys := newFS(t, nil)
+	_, err := Open(fsys, name, Options{})
+	wantError(t, "missing file", err, fs.ErrNotExist)
+	_, err = Open(fsys, name, Options{ReadOnly: true, Create: true})
+	wantError(t, "read-only creation", err, ErrReadOnly)
+	s := open(t, fsys, Options{Create: true})
+	_, err = Open(fsys, name, Options{Create: true})
+	wantError(t, "second creation", err, fs.ErrExist)
+	start := time.Now()
+	_, err = Open(fsys, name, Options{})
+	wantError(t, "open twice", err, vfs.ErrLocked)
+	if wait := time.Since(start); wait > 2*time.Second {
+		t.Errorf("the second opener waited for %v", wait)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	wantError(t, "View after Close", s.View(nil), ErrClosed)
+	wantError(t, "Update after Close", s.Update(nil), ErrClosed)
+	wantError(t, "Rewrite after Close", s.Rewrite(), ErrClosed)
+	wantError(t, "CopyTo after Close", s.CopyTo(fsys, "x"), ErrClosed)
+	wantError(t, "Check after Close", s.Check(t.Context(), nil), ErrClosed)
+
+	path := filepath.Join(fsys.Dir(), name)
+	for what, content := range map[string]string{"empty": "", "text": strings.Repeat("text ", 10_000)} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(fsys, name, Options{})
+		wantCorrupt(t, what, err)
+	}
+	if b, err := os.ReadFile(path); err != nil || len(b) != 50_000 && len(b) != 0 {
+		t.Errorf("a file that is none of ours was changed: %d bytes, %v", len(b), err)
+	}
+}
+
+// rawUpdate changes a closed store behind its back.
+func rawUpdate(t testing.TB, fsys *vfs.FS, fn func(tx *bbolt.Tx) error) {
+	t.Helper()
+	db, err := bbolt.Open(filepath.Join(fsys.Dir(), name), 0o600, &bbolt.Options{PageSize: 4096, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(fn), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestForeignFiles(t *testing.T) {
+	s := newStore(t)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	system := func(fn func(b *bbolt.Bucket) error) {
+		rawUpdate(t, s.fs, func(tx *bbolt.Tx) error { return fn(tx.Bucket([]byte("system"))) })
+	}
+	put := func(key, payload []byte) {
+		system(func(b *bbolt.Bucket) error { return b.Put(key, appendValue(nil, seedOf(tagSystem, 0), key, payload)) })
+	}
+	good := encodeFormat()
+	for _, tc := range []struct {
+		payload []byte
+		want    error
+	}{
+		{append([]byte("VECBOLTX"), good[8:]...), ErrFormat},
+		{append([]byte("VECBOLTM"), 2, 0, 0, 0), ErrVersion},
+		{append(slices.Clone(good), 0), ErrFormat},
+		{good[:9], nil},
+	} {
+		put(keyFormat, tc.payload)
+		_, err := Open(s.fs, name, Options{})
+		wantCorrupt(t, string(tc.payload), err, `bucket system, key "format"`)
+		if tc.want != nil {
+			wantError(t, string(tc.payload), err, tc.want)
+		}
+	}
+	system(func(b *bbolt.Bucket) error { return b.Delete(keyFormat) })
+	_, err := Open(s.fs, name, Options{})
+	wantCorrupt(t, "no format", err, "format", "missing")
+	rawUpdate(t, s.fs, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("system")) })
+	_, err = Open(s.fs, name, Options{})
+	wantCorrupt(t, "no system bucket", err, "bucket system is missing")
+}
+
+// TestReadOnly opens in a directory where nothing may be written, and sees that nothing is tried.
+func TestReadOnly(t *testing.T) {
+	s := small(t)
+	want, err := dump(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := s.fs.Dir()
+	path := filepath.Join(dir, name)
+	if err := errors.Join(os.Chmod(path, 0o400), os.Chmod(dir, 0o500)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(dir, 0o700)
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsys, err := vfs.Open(dir, func(op vfs.Op) error {
+		switch op.Kind {
+		case vfs.OpOpen, vfs.OpRead, vfs.OpStat, vfs.OpDropCache:
+			return nil
+		}
+		t.Errorf("read-only store does %s %s", op.Kind, op.Name)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fsys.Close()
+	a := open(t, fsys, Options{ReadOnly: true, Verify: true})
+	b := open(t, fsys, Options{ReadOnly: true}) // any number of readers
+	for _, s := range []*Store{a, b} {
+		if got, err := dump(s); err != nil || !slices.Equal(got, want) {
+			t.Errorf("content differs: %v", err)
+		}
+		wantIntact(t, s)
+		wantError(t, "Update", s.Update(func(*Tx) error { return nil }), ErrReadOnly)
+		wantError(t, "Rewrite", s.Rewrite(), ErrReadOnly)
+		if size, _ := s.Size(); size != before.Size() {
+			t.Errorf("Size() = %d, want %d", size, before.Size())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	after, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
+		t.Error("the file was written")
+	}
+}
+
+// TestFailedCommit: the first failure is the answer to every later Update, reads go on, and reopening settles it.
+func TestFailedCommit(t *testing.T) {
+	s := small(t)
+	want, err := dump(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(tx *Tx) error { return tx.PutDocument(1, 77, []byte("lost")) }
+	wantError(t, "error of the function", s.Update(func(tx *Tx) error {
+		return errors.Join(change(tx), os.ErrDeadlineExceeded)
+	}), os.ErrDeadlineExceeded)
+	update(t, s, func(*Tx) error { return nil }) // that was no failure
+
+	s.file.Close() // the commit cannot write
+	first := s.Update(change)
+	wantError(t, "commit", first, os.ErrClosed)
+	again := s.Update(func(tx *Tx) error {
+		t.Error("an Update runs after a failed commit")
+		return nil
+	})
+	wantError(t, "next Update", again, os.ErrClosed)
+	wantError(t, "Rewrite", s.Rewrite(), os.ErrClosed)
+	if got, err := dump(s); err != nil || !slices.Equal(got, want) {
+		t.Errorf("reading after a failed commit: %v", err)
+	}
+	s.Close()
+	s = open(t, s.fs, Options{Verify: true})
+	wantIntact(t, s)
+	if got, err := dump(s); err != nil || !slices.Equal(got, want) {
+		t.Errorf("the commit that could not write anything is there: %v", err)
+	}
+	update(t, s, change)
+}
+
+func TestPanics(t *testing.T) {
+	s := small(t)
+	err := s.View(func(*Tx) error { panic("of the caller") })
+	wantCorrupt(t, "View", err, "of the caller")
+	if _, err := dump(s); err != nil {
+		t.Errorf("after a panic in View: %v", err)
+	}
+	err = s.Update(func(tx *Tx) error {
+		if err := tx.PutDocument(1, 77, nil); err != nil {
+			return err
+		}
+		panic("of the caller")
+	})
+	wantCorrupt(t, "Update", err, "of the caller")
+	wantCorrupt(t, "Update after a panic", s.Update(func(*Tx) error { return nil }), "of the caller")
+	view(t, s, func(tx *Tx) error {
+		if _, ok, err := tx.Document(1, 77); ok || err != nil {
+			t.Errorf("the change was kept: %v, %v", ok, err)
+		}
+		return nil
+	})
+	if err := s.Close(); err != nil { // no lock is left behind
+		t.Error(err)
+	}
+}
+
+// TestGoexit ends a goroutine inside transactions, as t.FailNow does.
+func TestGoexit(t *testing.T) {
+	s := small(t)
+	for _, run := range []func(func(*Tx) error) error{s.View, s.Update} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = run(func(*Tx) error { runtime.Goexit(); return nil })
+		}()
+		<-done
+	}
+	update(t, s, func(tx *Tx) error { return tx.PutDocument(1, 77, nil) })
+}
+
+// TestTruncated cuts the file under an open store: an error, no crash, and no hang.
+func TestTruncated(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be cut")
+	}
+	for _, size := range []int64{2 * 4096, 0} {
+		s := small(t)
+		if err := os.Truncate(filepath.Join(s.fs.Dir(), name), size); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			_, err := dump(s)
+			wantCorrupt(t, "View", err)
+			wantCorrupt(t, "Update", s.Update(func(tx *Tx) error { return fillSmall(tx) }))
+		}
+		if err := s.CopyTo(s.fs, "copy"); err == nil {
+			t.Error("CopyTo of half a file succeeds")
+		}
+		if err := s.Check(t.Context(), func(_, _, _, _ string) {}); err != nil {
+			wantCorrupt(t, "Check", err)
+		}
+		if err := s.Rewrite(); err == nil {
+			t.Error("Rewrite of half a file succeeds")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		_, err := Open(s.fs, name, Options{})
+		wantCorrupt(t, "Open", err)
+	}
+}
+
+// TestRewriteFaults makes each file operation of a Rewrite fail in turn.
+func TestRewriteFaults(t *testing.T) {
+	fault := errors.New("fault")
+	for n := 1; ; n++ {
+		calls := -1 << 30
+		fsys := newFS(t, func(vfs.Op) error {
+			if calls++; calls == n {
+				return fault
+			}
+			return nil
+		})
+		s := open(t, fsys, Options{Create: true, DB: identity})
+		update(t, s, func(tx *Tx) error { return fillSmall(tx) })
+		want, err := dump(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = 0
+		err = s.Rewrite()
+		hit := calls >= n
+		calls = -1 << 30
+		if hit {
+			wantError(t, "Rewrite", err, fault)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := dump(s); err != nil || !slices.Equal(got, want) {
+			t.Errorf("operation %d fails: content differs: %v", n, err)
+		}
+		uerr := s.Update(func(tx *Tx) error { return tx.PutDocument(1, 1, []byte("one")) })
+		if err == nil && uerr != nil || uerr != nil && !errors.Is(uerr, fault) {
+			t.Errorf("operation %d fails: Update: %v", n, uerr)
+		}
+		s = reopen(t, s)
+		wantIntact(t, s)
+		if !hit {
+			if n < 5 {
+				t.Errorf("a Rewrite has %d operations", n-1)
+			}
+			return
+		}
+	}
+}
+
+func TestCopyFaults(t *testing.T) {
+	s := small(t)
+	fault := errors.New("fault")
+	for n := 1; ; n++ {
+		calls := 0
+		to := newFS(t, func(vfs.Op) error {
+			if calls++; calls == n {
+				return fault
+			}
+			return nil
+		})
+		err := s.CopyTo(to, name)
+		if calls < n {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		wantError(t, "CopyTo", err, fault)
+		if _, err := to.Size(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("operation %d fails: half a copy stays: %v", n, err)
+		}
+	}
+}
+
+func TestCheckStops(t *testing.T) {
+	s := newStore(t)
+	update(t, s, func(tx *Tx) error {
+		if err := tx.PutCollection(1, "c", nil); err != nil {
+			return err
+		}
+		for i := range uint64(2 * checkEvery) {
+			if err := tx.PutDocument(1, i, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	ctx, cancel := contextWithCancel(t)
+	cancel()
+	wantError(t, "Check", s.Check(ctx, func(_, _, _, _ string) {}), ctx.Err())
+}

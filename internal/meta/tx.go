@@ -1,0 +1,369 @@
+package meta
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	arenaSize = 256 << 10 // bytes of values allocated at once
+
+	// Document numbers ascend, so that split pages are never filled later.
+	fillDocuments = 0.95
+	// Ids come in any order, but often ascending too.
+	fillIDs = 0.7
+)
+
+// Tx is a transaction of a Store. It is good for one goroutine, until the function that it was given to returns.
+type Tx struct {
+	store    *Store
+	bolt     *bbolt.Tx
+	writable bool
+
+	global [len(bucketNames)]*table // by tag; those not opened yet are nil or have no bucket
+	colls  map[uint32]*collection
+	last   *collection // the one used last
+	key    []byte      // reused
+	arena  []byte      // what is left of the memory for values, which bbolt wants untouched until the commit
+
+	// Of an Update: counts and digests change in memory and are written once, before the commit.
+	state State
+	dirty bool // the state record must be written
+}
+
+// A collection is what a transaction knows of one.
+type collection struct {
+	id        uint32
+	docs, ids table
+	known     bool // whether it exists; in an Update only
+	rec       Collection
+	dirty     bool // its record must be written
+}
+
+// A table is a bucket whose values carry checksums and, in an Update, are tallied.
+type table struct {
+	tx     *Tx
+	tag    uint8
+	coll   uint32
+	seed   uint32 // of checksums
+	bucket *bbolt.Bucket
+	cursor *bbolt.Cursor // for lookups; reused
+	tally  tally
+	dirty  bool // the tally has changed
+}
+
+// begin prepares an Update.
+func (tx *Tx) begin() (err error) {
+	var tallies [len(globalTags)]tally
+	tx.state, tallies, err = tx.readState()
+	for i, tag := range globalTags {
+		tx.global[tag] = &table{tally: tallies[i]}
+	}
+	return err
+}
+
+// readState reads the state record.
+func (tx *Tx) readState() (s State, tallies [len(globalTags)]tally, err error) {
+	system, err := tx.table(tagSystem)
+	if err != nil {
+		return s, tallies, err
+	}
+	b, ok, err := system.get(keyState)
+	if err == nil && !ok {
+		err = system.corrupt(keyState, fmt.Errorf("%w: missing", ErrFormat))
+	}
+	if err != nil {
+		return s, tallies, err
+	}
+	if s, tallies, err = decodeState(b); err != nil {
+		err = system.corrupt(keyState, err)
+	}
+	return s, tallies, err
+}
+
+// finish writes the records that depend on all others.
+func (tx *Tx) finish() error {
+	for _, c := range tx.colls {
+		if !c.known || !c.dirty && !c.docs.dirty && !c.ids.dirty {
+			continue
+		}
+		c.update()
+		if err := tx.putRecord(tagCollections, appendU32(nil, c.id), c.rec.encode()); err != nil {
+			return err
+		}
+	}
+	var tallies [len(globalTags)]tally
+	for i, tag := range globalTags {
+		tallies[i] = tx.global[tag].tally
+		tx.dirty = tx.dirty || tx.global[tag].dirty
+	}
+	if !tx.dirty {
+		return nil
+	}
+	return tx.putRecord(tagSystem, keyState, encodeState(&tx.state, &tallies))
+}
+
+func (tx *Tx) putRecord(tag uint8, key, payload []byte) error {
+	t, err := tx.table(tag)
+	if err != nil {
+		return err
+	}
+	return t.put(key, payload)
+}
+
+// table returns a bucket that every store has.
+func (tx *Tx) table(tag uint8) (*table, error) {
+	t := tx.global[tag]
+	if t == nil {
+		t = new(table)
+		tx.global[tag] = t
+	}
+	if t.bucket == nil {
+		name := bucketNames[tag]
+		b := tx.bolt.Bucket([]byte(name))
+		if b == nil {
+			return nil, tx.store.corrupt("%w: bucket %s is missing", ErrFormat, name)
+		}
+		t.open(tx, tag, 0, b)
+	}
+	return t, nil
+}
+
+// open fills in everything but the tally.
+func (t *table) open(tx *Tx, tag uint8, coll uint32, b *bbolt.Bucket) {
+	t.tx, t.tag, t.coll, t.seed, t.bucket, t.cursor = tx, tag, coll, seedOf(tag, coll), b, b.Cursor()
+}
+
+// corrupt returns a CorruptError that names bucket and key.
+func (t *table) corrupt(key []byte, err error) error {
+	return t.tx.store.corrupt("bucket %s, key %s: %w", bucketName(t.tag, t.coll), showKey(t.tag, key), err)
+}
+
+// find returns the stored value of key, not verified, or nil. The cursor stays there.
+func (t *table) find(key []byte) ([]byte, error) {
+	k, v := t.cursor.Seek(key)
+	if k == nil || !bytes.Equal(k, key) {
+		return nil, nil
+	}
+	if v == nil {
+		return nil, t.corrupt(key, fmt.Errorf("%w: a bucket", ErrFormat))
+	}
+	return v, nil
+}
+
+// get returns the payload of key.
+func (t *table) get(key []byte) (payload []byte, ok bool, err error) {
+	v, err := t.find(key)
+	if v == nil {
+		return nil, false, err
+	}
+	payload, err = t.verify(key, v)
+	return payload, err == nil, err
+}
+
+// verify returns the payload of a stored value.
+func (t *table) verify(key, value []byte) ([]byte, error) {
+	payload, err := payloadOf(t.seed, key, value)
+	if err != nil {
+		return nil, t.corrupt(key, err)
+	}
+	return payload, nil
+}
+
+// put stores a payload, which it copies. The old value need not be intact: its checksum is what counts for the tally.
+func (t *table) put(key, payload []byte) error {
+	if !t.tx.writable {
+		return ErrReadOnly
+	}
+	old, err := t.find(key)
+	if err != nil {
+		return err
+	}
+	value := appendValue(t.tx.alloc(len(payload)+valueOverhead), t.seed, key, payload)
+	if old != nil {
+		t.tally.remove(key, old)
+	}
+	t.tally.add(key, value)
+	t.dirty = true
+	return t.bucket.Put(key, value)
+}
+
+// delete removes a record and reports whether there was one. It need not be intact.
+func (t *table) delete(key []byte) (bool, error) {
+	if !t.tx.writable {
+		return false, ErrReadOnly
+	}
+	old, err := t.find(key)
+	if old == nil {
+		return false, err
+	}
+	t.tally.remove(key, old)
+	t.dirty = true
+	return true, t.cursor.Delete()
+}
+
+// alloc returns memory for n bytes, of length 0, that nothing else will use.
+func (tx *Tx) alloc(n int) []byte {
+	if n > arenaSize/8 {
+		return make([]byte, 0, n)
+	}
+	if n > len(tx.arena) {
+		tx.arena = make([]byte, arenaSize)
+	}
+	b := tx.arena[:0:n]
+	tx.arena = tx.arena[n:]
+	return b
+}
+
+// scan calls fn with the records from a key on that begin with prefix, verified, in order, until it returns false or an
+// error. fn must not change the bucket.
+func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more bool, err error)) error {
+	c := t.bucket.Cursor() // fn may look things up
+	for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		if v == nil {
+			return t.corrupt(k, fmt.Errorf("%w: a bucket", ErrFormat))
+		}
+		payload, err := t.verify(k, v)
+		if err != nil {
+			return err
+		}
+		if more, err := fn(k, payload); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain removes the records whose keys begin with prefix. Before each it calls fn, unless that is nil.
+func (t *table) drain(prefix []byte, fn func(key []byte) error) error {
+	key := slices.Clone(prefix)
+	for {
+		// On from the last key, not from the prefix: that would pass all the pages emptied so far.
+		k, _ := t.cursor.Seek(key)
+		if k == nil || !bytes.HasPrefix(k, prefix) {
+			return nil
+		}
+		key = append(key[:0], k...)
+		if fn != nil {
+			if err := fn(key); err != nil {
+				return err
+			}
+		}
+		if _, err := t.delete(key); err != nil {
+			return err
+		}
+	}
+}
+
+// collection returns what is known of a collection, existing or not.
+func (tx *Tx) collection(id uint32) (*collection, error) {
+	if tx.last != nil && tx.last.id == id {
+		return tx.last, nil
+	}
+	c := tx.colls[id]
+	if c == nil {
+		c = &collection{id: id}
+		if tx.writable {
+			if err := tx.load(c); err != nil {
+				return nil, err
+			}
+		}
+		if tx.colls == nil {
+			tx.colls = make(map[uint32]*collection)
+		}
+		tx.colls[id] = c
+	}
+	tx.last = c
+	return c, nil
+}
+
+// load reads the record of a collection, whose tallies an Update needs.
+func (tx *Tx) load(c *collection) error {
+	rec, ok, err := tx.record(c.id)
+	if err != nil || !ok {
+		return err
+	}
+	c.known, c.rec = true, rec
+	c.docs.tally = tally{rec.Documents, rec.DocDigest}
+	c.ids.tally = tally{rec.IDs, rec.IDDigest}
+	return nil
+}
+
+// record returns the stored record of a collection.
+func (tx *Tx) record(id uint32) (rec Collection, ok bool, err error) {
+	t, err := tx.table(tagCollections)
+	if err != nil {
+		return rec, false, err
+	}
+	key := appendU32(nil, id)
+	b, ok, err := t.get(key)
+	if err != nil || !ok {
+		return rec, false, err
+	}
+	if rec, err = decodeCollection(id, b); err != nil {
+		return rec, false, t.corrupt(key, err)
+	}
+	return rec, true, nil
+}
+
+// update brings the record up to date.
+func (c *collection) update() {
+	c.rec.Documents, c.rec.DocDigest = c.docs.tally.count, c.docs.tally.digest
+	c.rec.IDs, c.rec.IDDigest = c.ids.tally.count, c.ids.tally.digest
+}
+
+// documents and identifiers return the two buckets of a collection; nil if there is no such collection.
+func (tx *Tx) documents(id uint32) (*table, error) {
+	c, err := tx.collection(id)
+	if err != nil {
+		return nil, err
+	}
+	return tx.owned(c, &c.docs, tagDocuments, fillDocuments)
+}
+
+func (tx *Tx) identifiers(id uint32) (*table, error) {
+	c, err := tx.collection(id)
+	if err != nil {
+		return nil, err
+	}
+	return tx.owned(c, &c.ids, tagIDs, fillIDs)
+}
+
+func (tx *Tx) owned(c *collection, t *table, tag uint8, fill float64) (*table, error) {
+	if t.bucket != nil {
+		return t, nil
+	}
+	tx.key = appendBucketName(tx.key[:0], tag, c.id)
+	b := tx.bolt.Bucket(tx.key)
+	if b != nil {
+		b.FillPercent = fill
+		t.open(tx, tag, c.id, b)
+		return t, nil
+	}
+	known := c.known
+	if !tx.writable {
+		var err error
+		if _, known, err = tx.record(c.id); err != nil {
+			return nil, err
+		}
+	}
+	if known {
+		return nil, tx.store.corrupt("%w: bucket %s is missing", ErrFormat, bucketName(tag, c.id))
+	}
+	return nil, nil
+}
+
+// change returns a bucket of a collection that must exist.
+func (tx *Tx) change(open func(*Tx, uint32) (*table, error), coll uint32) (*table, error) {
+	if !tx.writable {
+		return nil, ErrReadOnly
+	}
+	t, err := open(tx, coll)
+	if err == nil && t == nil {
+		err = fmt.Errorf("%w: %d", ErrNoCollection, coll)
+	}
+	return t, err
+}
