@@ -1,0 +1,132 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+)
+
+// Backup writes a consistent copy of the database, as of now, to directory
+// dir, which must be empty or not exist. Readers and writers go on. The copy
+// is a database like any other; it becomes one with the last step, so that a
+// backup that was cut short cannot be taken for a whole one.
+func (db *DB) Backup(ctx context.Context, dir string) error {
+	if err := db.backup(ctx, dir); err != nil {
+		return fmt.Errorf("db: backup to %q: %w", dir, translate(err))
+	}
+	return nil
+}
+
+func (db *DB) backup(ctx context.Context, dir string) error {
+	if err := db.begin(); err != nil {
+		return err
+	}
+	defer db.end()
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%w: the directory is not empty", ErrExists)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if db.opts.ReadOnly && !db.active.empty() {
+		return fmt.Errorf("%w: the log has batches that a writer must flush first", ErrReadOnly)
+	}
+	if !db.opts.ReadOnly {
+		if err := db.flush(); err != nil {
+			return err
+		}
+	}
+	if err := makeDir(dir); err != nil {
+		return err
+	}
+	to, err := vfs.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	for _, d := range []string{segDir, walDir, tmpDir} {
+		if err := to.Mkdir(d); err != nil {
+			return err
+		}
+	}
+	const fresh = tmpDir + "/" + metaName
+	ver, err := db.copyStore(to, fresh)
+	if err != nil {
+		return err
+	}
+	defer db.drop(ver)
+	for _, s := range ver.files.segments {
+		if err := db.copySegment(ctx, to, s); err != nil {
+			return err
+		}
+	}
+	if err := to.SyncDir(segDir); err != nil {
+		return err
+	}
+	if err := to.Rename(fresh, metaName); err != nil {
+		return err
+	}
+	return to.SyncDir(".")
+}
+
+// copyStore copies meta.bolt and pins the version whose segments it names.
+func (db *DB) copyStore(to *vfs.FS, name string) (*version, error) {
+	db.metaMu.Lock()
+	defer db.metaMu.Unlock()
+	db.mu.Lock()
+	ver := db.cur
+	ver.refs++
+	db.mu.Unlock()
+	if err := db.store.CopyTo(to, name); err != nil {
+		db.drop(ver)
+		return nil, err
+	}
+	return ver, nil
+}
+
+const copyBytes = 1 << 20
+
+// copySegment copies a vector file and verifies the copy. Columns are derived:
+// the copy builds them when it first needs them.
+func (db *DB) copySegment(ctx context.Context, to *vfs.FS, s *openSegment) error {
+	name := segment.FileName(s.info.ID)
+	in, err := db.fs.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := to.Create(name)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	buf := make([]byte, copyBytes)
+	for off := int64(0); off < s.info.Size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(int64(len(buf)), s.info.Size-off)
+		if got, err := in.ReadAt(buf[:n], off); errors.Is(err, io.EOF) {
+			return &CorruptError{File: name, Offset: off + int64(got), Err: io.ErrUnexpectedEOF}
+		} else if err != nil {
+			return fmt.Errorf("read %s at offset %d: %w", name, off, err)
+		}
+		if _, err := out.WriteAt(buf[:n], off); err != nil {
+			return fmt.Errorf("write %s at offset %d: %w", name, off, err)
+		}
+		off += n
+	}
+	if err := out.Sync(); err != nil {
+		return err
+	}
+	written, err := segment.Open(to, db.state.DB, s.info)
+	if err != nil {
+		return err
+	}
+	return errors.Join(written.Verify(ctx), written.Close())
+}

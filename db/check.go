@@ -1,0 +1,251 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/segment/columns"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// A Problem is one thing that Check found wrong.
+type Problem struct {
+	File   string `json:"file"`   // relative to the database directory
+	Offset int64  `json:"offset"` // in bytes; -1 when it is not known
+	Detail string `json:"detail"`
+}
+
+func (p Problem) String() string {
+	if p.Offset < 0 {
+		return fmt.Sprintf("%s: %s", p.File, p.Detail)
+	}
+	return fmt.Sprintf("%s at offset %d: %s", p.File, p.Offset, p.Detail)
+}
+
+// A CheckReport is what Check looked at and what it found wrong.
+type CheckReport struct {
+	Problems    []Problem `json:"problems"`
+	Collections int       `json:"collections"`
+	Documents   int       `json:"documents"`
+	Segments    int       `json:"segments"`
+}
+
+// OK reports whether nothing is wrong.
+func (r *CheckReport) OK() bool { return len(r.Problems) == 0 }
+
+// maxProblems bounds a report: a broken disk has no end of them.
+const maxProblems = 1000
+
+// Check reads every byte on disk and verifies every checksum and invariant
+// (docs/design.md lists them). It changes nothing. Readers and writers go on;
+// writers pause while the log is read. The error says that the check itself
+// could not be done; what is wrong with the data is in the report.
+func (db *DB) Check(ctx context.Context) (*CheckReport, error) {
+	ver, err := db.acquire()
+	if err != nil {
+		return nil, fmt.Errorf("db: check: %w", err)
+	}
+	defer db.done(ver)
+	c := &checking{db: db, ctx: ctx, ver: ver, report: &CheckReport{Problems: []Problem{}}}
+	for _, step := range []func() error{c.store, c.log, c.segments, c.documents} {
+		if err := db.guard(step); err != nil {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("db: check: %w", ctx.Err())
+			}
+			c.problem(err)
+		}
+	}
+	return c.report, nil
+}
+
+type checking struct {
+	db     *DB
+	ctx    context.Context
+	ver    *version
+	report *CheckReport
+}
+
+func (c *checking) add(p Problem) {
+	if len(c.report.Problems) < maxProblems {
+		c.report.Problems = append(c.report.Problems, p)
+	}
+}
+
+// problem notes an error, file and offset taken from it where it has them.
+func (c *checking) problem(err error) {
+	for _, err := range flatten(err) {
+		p := Problem{File: metaName, Offset: -1, Detail: err.Error()}
+		var corrupt *CorruptError
+		if errors.As(translate(err), &corrupt) {
+			p.File, p.Offset = corrupt.File, corrupt.Offset
+		}
+		c.add(p)
+	}
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, flatten(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}
+
+// store checks meta.bolt: its pages, checksums, digests and counts.
+func (c *checking) store() error {
+	return c.db.store.Check(c.ctx, func(file, bucket, key, detail string) {
+		c.add(Problem{File: file, Offset: -1, Detail: fmt.Sprintf("%s %s: %s", bucket, key, detail)})
+	})
+}
+
+// log reads the log from what is flushed (I5: no hole; frames whole).
+func (c *checking) log() error {
+	c.db.metaMu.Lock() // no file of the log goes away
+	defer c.db.metaMu.Unlock()
+	c.db.commitMu.Lock() // nor is one being written
+	defer c.db.commitMu.Unlock()
+	_, err := wal.Replay(wal.Options{FS: c.db.fs, DB: c.db.state.DB}, c.db.cur.applied, func(_ uint64, b []byte) error {
+		_, _, err := decodeRecord(b)
+		return errors.Join(err, c.ctx.Err())
+	})
+	return err
+}
+
+// segments reads all vector files and the columns beside them.
+func (c *checking) segments() error {
+	for _, s := range c.ver.files.segments {
+		c.report.Segments++
+		if err := s.Verify(c.ctx); err != nil {
+			c.problem(err)
+			continue
+		}
+		if err := s.VerifyRows(c.ctx); err != nil {
+			c.problem(err)
+		}
+		if _, err := s.columns(); err != nil {
+			c.problem(err)
+		}
+	}
+	return c.ctx.Err()
+}
+
+// documents checks that ids, documents and rows belong together.
+func (c *checking) documents() error {
+	for _, v := range c.ver.sortedViews() {
+		c.report.Collections++
+		c.report.Documents += v.count
+		live := 0
+		for _, p := range v.parts {
+			n, err := c.part(v, p)
+			if err != nil {
+				return err
+			}
+			live += n
+		}
+		if live != v.count {
+			c.add(Problem{File: metaName, Offset: -1,
+				Detail: fmt.Sprintf("collection %q has %d ids and %d live rows", v.def.name, v.count, live)})
+		}
+	}
+	return nil
+}
+
+func (c *checking) part(v *view, p *part) (live int, err error) {
+	var cols *columns.Columns
+	if p.segment != nil {
+		if cols, err = p.segment.columns(); err != nil {
+			return p.live(), nil // reported with the segments
+		}
+		if p.dim != 0 && p.dim != v.def.schema.Dim {
+			c.add(Problem{File: segment.FileName(p.segment.info.ID), Offset: -1,
+				Detail: fmt.Sprintf("dimension %d in collection %q of dimension %d", p.dim, v.def.name, v.def.schema.Dim)})
+		}
+	}
+	set, err := p.rows(nil)
+	if err != nil {
+		return 0, err
+	}
+	rows := slices.Collect(set.All())
+	for batch := range slices.Chunk(rows, 256) {
+		if err := c.ctx.Err(); err != nil {
+			return 0, err
+		}
+		err := c.db.store.View(func(tx *meta.Tx) error {
+			for _, row := range batch {
+				if err := c.row(tx, v, p, row, cols); err != nil {
+					c.problem(err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
+}
+
+// row checks one live row: its document exists, names an id that names it
+// back, and its columns say what its metadata says.
+func (c *checking) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Columns) error {
+	b, err := v.stored(tx, p, row)
+	if err != nil {
+		return err
+	}
+	d, err := decodeDocument(b, 0)
+	if err != nil {
+		return corruptDocument(p.nums[row], err)
+	}
+	num, err := c.ver.num(tx, v, d.ID)
+	if err != nil {
+		return err
+	}
+	if num != p.nums[row] {
+		return &CorruptError{File: metaName, Offset: -1,
+			Err: fmt.Errorf("document %d names id %q, which names document %d", p.nums[row], d.ID, num)}
+	}
+	if cols == nil {
+		return nil
+	}
+	var wrong string
+	filter.Flatten(d.Metadata, func(path string, want any) bool {
+		if _, isMap := want.(map[string]any); isMap {
+			return true
+		}
+		got, ok := cols.Value(row, path)
+		same := ok && reflect.DeepEqual(got, want)
+		if n, comparable := filter.Compare(got, want); ok && comparable {
+			same = n == 0
+		}
+		if list, isList := want.([]any); isList {
+			same = sameList(got, list)
+		}
+		if !same {
+			wrong = path
+		}
+		return same
+	})
+	if wrong != "" {
+		return &CorruptError{File: p.segment.columnsName(), Offset: -1,
+			Err: fmt.Errorf("field %q of document %q differs from its metadata", wrong, d.ID)}
+	}
+	return nil
+}
+
+func sameList(got any, want []any) bool {
+	list, ok := got.([]any)
+	return ok && slices.EqualFunc(list, want, func(a, b any) bool {
+		n, comparable := filter.Compare(a, b)
+		return comparable && n == 0
+	})
+}

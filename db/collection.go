@@ -1,0 +1,465 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/meta"
+)
+
+// A Collection is a set of documents whose vectors are comparable. It is a
+// handle: cheap, safe for concurrent use, and bound to the collection itself,
+// not to its name, so that it survives a Rename. A Collection that comes from
+// a Snapshot is frozen and read-only.
+type Collection struct {
+	db   *DB
+	id   uint32
+	snap *Snapshot // nil for the live collection
+}
+
+// A CollectionInfo describes a collection at one moment.
+type CollectionInfo struct {
+	Name      string   `json:"name"`
+	Schema    Schema   `json:"schema"`
+	Metadata  Metadata `json:"metadata,omitempty"`
+	Documents int      `json:"documents"`
+}
+
+func (v *view) info() CollectionInfo {
+	return CollectionInfo{Name: v.def.name, Schema: v.def.schema, Metadata: v.def.metadata, Documents: v.count}
+}
+
+// CreateCollection makes an empty collection; ErrExists if the name is taken.
+func (db *DB) CreateCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
+	c, err := db.define(ctx, name, s, false)
+	if err != nil {
+		return nil, fmt.Errorf("db: create collection: %w", err)
+	}
+	return c, nil
+}
+
+// OpenCollection returns a collection, and creates it if there is none of
+// that name. If there is, its schema must fit: another dimension is a
+// *DimensionError, another metric or lineage is ErrSchema. Dimension zero and
+// empty lineage fields fit everything.
+func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
+	c, err := db.Collection(name)
+	if err == nil {
+		have := c.Schema()
+		if err := have.accepts(name, s); err != nil {
+			return nil, fmt.Errorf("db: open collection: %w", err)
+		}
+		if have.Dim != 0 || s.Dim == 0 || db.opts.ReadOnly {
+			return c, nil
+		}
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	if c, err = db.define(ctx, name, s, true); err != nil {
+		return nil, fmt.Errorf("db: open collection: %w", err)
+	}
+	return c, nil
+}
+
+// define creates a collection, or makes sure that an existing one fits.
+func (db *DB) define(ctx context.Context, name string, s Schema, mayExist bool) (*Collection, error) {
+	if err := validateName(name); err != nil {
+		return nil, err
+	}
+	if err := s.validate(name); err != nil {
+		return nil, err
+	}
+	var id uint32
+	_, err := db.exclusively(ctx, func(g *group) ([]op, error) {
+		def := &definition{name: name, schema: s}
+		if old, ok := g.base.names[name]; ok {
+			def = g.base.views[old].def
+			if !mayExist {
+				return nil, fmt.Errorf("%w: collection %q", ErrExists, name)
+			}
+			id = old
+			if err := def.schema.accepts(name, s); err != nil {
+				return nil, err
+			}
+			if def.schema.Dim != 0 || s.Dim == 0 {
+				return nil, nil
+			}
+			fixed := *def
+			fixed.schema.Dim = s.Dim
+			def = &fixed
+		} else {
+			id = g.nextID
+			g.nextID++
+			def.id = id
+		}
+		return []op{{kind: opDefine, coll: id, def: def}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Collection{db: db, id: id}, nil
+}
+
+// Collection returns an existing collection; ErrNotFound if there is none.
+func (db *DB) Collection(name string) (*Collection, error) {
+	ver, err := db.acquire()
+	if err != nil {
+		return nil, fmt.Errorf("db: collection %q: %w", name, err)
+	}
+	defer db.done(ver)
+	id, ok := ver.names[name]
+	if !ok {
+		return nil, fmt.Errorf("db: %w: collection %q", ErrNotFound, name)
+	}
+	return &Collection{db: db, id: id}, nil
+}
+
+// Collections describes every collection, in order of name.
+func (db *DB) Collections() []CollectionInfo {
+	ver, err := db.acquire()
+	if err != nil {
+		return nil
+	}
+	defer db.done(ver)
+	var infos []CollectionInfo
+	for _, v := range ver.sortedViews() {
+		infos = append(infos, v.info())
+	}
+	return infos
+}
+
+// Drop removes a collection with all its documents; ErrNotFound if there is
+// none of that name.
+func (db *DB) Drop(ctx context.Context, name string) error {
+	_, err := db.exclusively(ctx, func(g *group) ([]op, error) {
+		id, ok := g.base.names[name]
+		if !ok {
+			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, name)
+		}
+		return []op{{kind: opDrop, coll: id}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("db: drop: %w", err)
+	}
+	return nil
+}
+
+// Rename gives a collection another name; ErrExists if that is taken.
+func (db *DB) Rename(ctx context.Context, from, to string) error {
+	if err := validateName(to); err != nil {
+		return fmt.Errorf("db: rename: %w", err)
+	}
+	_, err := db.exclusively(ctx, func(g *group) ([]op, error) {
+		id, ok := g.base.names[from]
+		if !ok {
+			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, from)
+		}
+		if from == to {
+			return nil, nil
+		}
+		if _, taken := g.base.names[to]; taken {
+			return nil, fmt.Errorf("%w: collection %q", ErrExists, to)
+		}
+		def := *g.base.views[id].def
+		def.name = to
+		return []op{{kind: opDefine, coll: id, def: &def}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("db: rename: %w", err)
+	}
+	return nil
+}
+
+// open begins a call on the collection: the caller must call done.
+func (c *Collection) open() (ver *version, v *view, done func(), err error) {
+	if c.snap != nil {
+		ver, done, err = c.snap.open()
+	} else if ver, err = c.db.acquire(); err == nil {
+		done = func() { c.db.done(ver) }
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("db: %w", err)
+	}
+	if v = ver.views[c.id]; v == nil {
+		done()
+		return nil, nil, nil, fmt.Errorf("db: %w: the collection was dropped", ErrNotFound)
+	}
+	return ver, v, done, nil
+}
+
+// Info describes the collection; zero if it was dropped or closed.
+func (c *Collection) Info() CollectionInfo {
+	_, v, done, err := c.open()
+	if err != nil {
+		return CollectionInfo{}
+	}
+	defer done()
+	info := v.info()
+	info.Metadata = maps.Clone(info.Metadata)
+	return info
+}
+
+// Name returns the present name.
+func (c *Collection) Name() string { return c.Info().Name }
+
+// Schema returns the schema.
+func (c *Collection) Schema() Schema { return c.Info().Schema }
+
+// Metadata returns the metadata of the collection itself.
+func (c *Collection) Metadata() Metadata { return c.Info().Metadata }
+
+// Len returns the number of documents.
+func (c *Collection) Len() int { return c.Info().Documents }
+
+// SetMetadata replaces the metadata of the collection itself. The rules are
+// those for documents.
+func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
+	b, err := encodeMetadata(m)
+	if err != nil {
+		return c.wrap("set metadata", err)
+	}
+	own, err := decodeBareMetadata(b) // a copy in canonical types
+	if err != nil {
+		return c.wrap("set metadata", err)
+	}
+	return c.wrap("set metadata", c.change(ctx, func(g *group, v *view) ([]op, error) {
+		def := *v.def
+		def.metadata = own
+		return []op{{kind: opDefine, coll: c.id, def: &def}}, nil
+	}))
+}
+
+// change runs decide on the newest state of the collection while no other
+// write happens.
+func (c *Collection) change(ctx context.Context, decide func(*group, *view) ([]op, error)) error {
+	_, err := c.changed(ctx, decide)
+	return err
+}
+
+func (c *Collection) changed(ctx context.Context, decide func(*group, *view) ([]op, error)) (int, error) {
+	if c.snap != nil {
+		return 0, ErrReadOnly
+	}
+	return c.db.exclusively(ctx, func(g *group) ([]op, error) {
+		v := g.base.views[c.id]
+		if v == nil {
+			return nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
+		}
+		return decide(g, v)
+	})
+}
+
+// write builds a batch and applies it.
+func (c *Collection) write(ctx context.Context, build func(b *Batch, name string)) (*Batch, int, error) {
+	if c.snap != nil {
+		return nil, 0, ErrReadOnly
+	}
+	name := c.Name()
+	if name == "" {
+		if err := c.db.begin(); err != nil {
+			return nil, 0, err
+		}
+		c.db.end()
+		return nil, 0, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
+	}
+	b := &Batch{}
+	build(b, name)
+	if b.err != nil {
+		return nil, 0, b.err
+	}
+	deleted, err := c.db.apply(ctx, b)
+	return b, deleted, err
+}
+
+// Upsert writes documents, replacing those of the same id: all of them or
+// none. It returns their ids, with those that were given. Vectors are not
+// kept, but must not change during the call.
+func (c *Collection) Upsert(ctx context.Context, docs ...Document) ([]string, error) {
+	b, _, err := c.write(ctx, func(b *Batch, name string) {
+		for i := range docs {
+			b.Upsert(name, docs[i])
+		}
+	})
+	if err != nil {
+		return nil, c.wrap("upsert", err)
+	}
+	return b.IDs(), nil
+}
+
+// Insert writes documents whose ids must be free: all of them, or none and
+// ErrExists. It returns their ids.
+func (c *Collection) Insert(ctx context.Context, docs ...Document) ([]string, error) {
+	b, _, err := c.write(ctx, func(b *Batch, name string) {
+		for i := range docs {
+			b.Insert(name, docs[i])
+		}
+	})
+	if err != nil {
+		return nil, c.wrap("insert", err)
+	}
+	return b.IDs(), nil
+}
+
+// Patch changes parts of one document; ErrNotFound if there is none.
+func (c *Collection) Patch(ctx context.Context, p Patch) error {
+	_, _, err := c.write(ctx, func(b *Batch, name string) { b.Patch(name, p) })
+	return c.wrap("patch", err)
+}
+
+// Delete removes documents and returns how many there were. Deleting what
+// does not exist is no error.
+func (c *Collection) Delete(ctx context.Context, ids ...string) (int, error) {
+	_, deleted, err := c.write(ctx, func(b *Batch, name string) { b.Delete(name, ids...) })
+	return deleted, c.wrap("delete", err)
+}
+
+// DeleteWhere removes all documents that match and returns how many. A nil
+// filter is an error: to remove everything, say filter.And() or Drop.
+func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
+	if where == nil {
+		return 0, c.wrap("delete", invalidf("a nil filter would delete everything"))
+	}
+	if err := filter.Validate(where); err != nil {
+		return 0, c.wrap("delete", invalidf("where: %v", err))
+	}
+	deleted, err := c.changed(ctx, func(g *group, v *view) ([]op, error) {
+		ids, err := c.db.idsWhere(ctx, v, filter.Simplify(where))
+		ops := make([]op, len(ids))
+		for i, id := range ids {
+			ops[i] = op{kind: opDelete, collection: v.def.name, id: id}
+		}
+		return ops, err
+	})
+	return deleted, c.wrap("delete", err)
+}
+
+// idsWhere returns the ids of the live documents that match. The caller is
+// inside guard, and in no transaction.
+func (db *DB) idsWhere(ctx context.Context, v *view, where filter.Expr) ([]string, error) {
+	var ids []string
+	for _, p := range v.parts {
+		set, err := p.rows(where)
+		if err != nil {
+			return nil, err
+		}
+		err = db.store.View(func(tx *meta.Tx) error {
+			for row := range set.All() {
+				id, err := v.idAt(tx, p, row)
+				if err != nil {
+					return err
+				}
+				ids = append(ids, id)
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// LoadOptions tune Load. nil is the default.
+type LoadOptions struct {
+	// BatchSize is the number of documents per batch; 0 means about 4 MiB of
+	// them. Each batch is atomic and durable by itself.
+	BatchSize int
+	// Progress, if set, is called after each batch with the number of
+	// documents written so far.
+	Progress func(n int)
+}
+
+const loadBytes = 4 << 20
+
+// Load upserts all documents of a sequence in batches and returns how many
+// were written. It stops at the first error, of the sequence or of a write:
+// the batches before it stay. The next batch is gathered while one is being
+// written, so that documents that the sequence yields must not be reused.
+func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], opts *LoadOptions) (int, error) {
+	var o LoadOptions
+	if opts != nil {
+		o = *opts
+	}
+	if c.snap != nil {
+		return 0, c.wrap("load", ErrReadOnly)
+	}
+	name := c.Name()
+	written := 0
+	var writing chan error // of the batch under way
+	var inFlight int
+	finish := func() error {
+		if writing == nil {
+			return nil
+		}
+		err := <-writing
+		writing = nil
+		if err != nil {
+			return err
+		}
+		written += inFlight
+		if o.Progress != nil {
+			o.Progress(written)
+		}
+		return nil
+	}
+	send := func(b *Batch) error {
+		if err := finish(); err != nil {
+			return err
+		}
+		if b.err != nil {
+			return b.err
+		}
+		done := make(chan error, 1)
+		writing, inFlight = done, b.Len()
+		go func() {
+			_, err := c.db.apply(ctx, b)
+			done <- err
+		}()
+		return nil
+	}
+	b := &Batch{}
+	var failed error
+	for d, err := range docs {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			b.Upsert(name, d)
+			err = b.err
+		}
+		full := b.len >= loadBytes
+		if o.BatchSize > 0 {
+			full = b.Len() >= o.BatchSize
+		}
+		if err == nil && full {
+			err = send(b)
+			b = &Batch{}
+		}
+		if err != nil {
+			failed = err
+			break
+		}
+	}
+	if failed == nil && b.Len() > 0 {
+		failed = send(b)
+	}
+	failed = errors.Join(failed, finish())
+	return written, c.wrap("load", failed)
+}
+
+// wrap says which call on which collection failed.
+func (c *Collection) wrap(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = translate(err)
+	if name := c.Name(); name != "" { // it has none once closed or dropped
+		return fmt.Errorf("db: %s in collection %q: %w", call, name, err)
+	}
+	return fmt.Errorf("db: %s: %w", call, err)
+}

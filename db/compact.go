@@ -1,0 +1,396 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/segment/columns"
+)
+
+// When compaction happens by itself.
+const (
+	// deadShare is the share of dead rows at which a segment is rewritten.
+	deadShare = 0.3
+	// tierFactor is how much larger than the smallest a segment may be to be
+	// merged with it, and tierCount how many of such make a merge: rows are
+	// rewritten a logarithmic number of times.
+	tierFactor = 4
+	tierCount  = 4
+	// wholeBytes is the size from which Compact leaves a segment without dead
+	// rows alone.
+	wholeBytes = 1 << 30
+)
+
+// Compact gives back all space of deleted and replaced documents at once:
+// it flushes, rewrites segments that have dead rows, merges small ones, and
+// rewrites meta.bolt if much of it is free. Readers and writers go on
+// meanwhile. There is no need to call it: the database compacts in the
+// background.
+func (db *DB) Compact(ctx context.Context) error {
+	if err := db.usable(ctx); err != nil {
+		return fmt.Errorf("db: compact: %w", err)
+	}
+	if err := db.compactAll(ctx); err != nil {
+		return fmt.Errorf("db: compact: %w", translate(err))
+	}
+	return nil
+}
+
+func (db *DB) compactAll(ctx context.Context) error {
+	db.compactMu.Lock()
+	defer db.compactMu.Unlock()
+	if err := db.settle(); err != nil {
+		return err
+	}
+	for _, c := range db.plan(everyVictim) {
+		if err := db.compact(ctx, c); err != nil {
+			return err
+		}
+	}
+	if file, free := db.store.Size(); free > 1<<20 && free > file/8 {
+		db.metaMu.Lock()
+		err := db.store.Rewrite()
+		db.metaMu.Unlock()
+		if err != nil {
+			return db.fail(err)
+		}
+	}
+	return db.settle()
+}
+
+// compactSome compacts in the background until nothing is worth it.
+func (db *DB) compactSome(ctx context.Context) error {
+	db.compactMu.Lock()
+	defer db.compactMu.Unlock()
+	for {
+		jobs := db.plan(worthwhileVictims)
+		if len(jobs) == 0 || db.err() != nil {
+			return nil
+		}
+		if err := db.compact(ctx, jobs[0]); err != nil {
+			return err
+		}
+	}
+}
+
+// A compaction writes the live rows of some segments of one collection into
+// a new one.
+type compaction struct {
+	coll    uint32
+	dim     int
+	victims []victim
+}
+
+// A victim is a segment with the dead rows that the compaction leaves out:
+// those that meta.bolt knows to be dead. Rows that died since are carried
+// over and die in the new segment.
+type victim struct {
+	*openSegment
+	dead *bitset.Cow
+}
+
+func (v victim) live() int { return v.info.Rows - v.dead.Count() }
+
+// plan lists the compactions that choose asks for.
+func (db *DB) plan(choose func([]victim) []victim) []compaction {
+	db.metaMu.Lock()
+	defer db.metaMu.Unlock()
+	type key struct {
+		coll uint32
+		dim  int
+	}
+	groups := map[key][]victim{}
+	for _, s := range db.segments {
+		k := key{s.info.Collection, s.info.Dim}
+		groups[k] = append(groups[k], victim{s, s.dead})
+	}
+	var jobs []compaction
+	for k, group := range groups {
+		slices.SortFunc(group, func(a, b victim) int { return a.info.Rows - b.info.Rows })
+		if victims := choose(group); len(victims) > 0 {
+			jobs = append(jobs, compaction{coll: k.coll, dim: k.dim, victims: victims})
+		}
+	}
+	return jobs
+}
+
+// everyVictim chooses whatever gives space back or makes one of several.
+func everyVictim(group []victim) []victim {
+	victims := slices.DeleteFunc(slices.Clone(group), func(v victim) bool {
+		return v.dead.Count() == 0 && v.info.Size >= wholeBytes
+	})
+	if len(victims) == 1 && victims[0].dead.Count() == 0 {
+		return nil
+	}
+	return victims
+}
+
+// worthwhileVictims chooses segments with many dead rows or, among segments
+// sorted by rows, several of about the same size.
+func worthwhileVictims(group []victim) []victim {
+	for lo := range group {
+		hi := lo
+		for hi < len(group) && group[hi].info.Rows <= tierFactor*max(1, group[lo].info.Rows) {
+			hi++
+		}
+		if hi-lo >= tierCount {
+			return group[lo:hi]
+		}
+	}
+	for i, v := range group {
+		if float64(v.dead.Count()) > deadShare*float64(v.info.Rows) {
+			return group[i : i+1]
+		}
+	}
+	return nil
+}
+
+// compact runs one compaction. compactMu is held.
+func (db *DB) compact(ctx context.Context, c compaction) error {
+	start := time.Now()
+	pin, err := db.pin() // keeps the victims mapped
+	if err != nil {
+		return err
+	}
+	defer db.drop(pin)
+	var fresh *openSegment
+	err = db.guard(func() (err error) {
+		fresh, err = db.merge(ctx, c)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	db.metaMu.Lock()
+	defer db.metaMu.Unlock()
+	for _, v := range c.victims {
+		if db.segments[v.info.ID] != v.openSegment { // dropped meanwhile
+			if fresh != nil {
+				db.unmap(fresh)
+				db.removeSegment(fresh.info.ID)
+			}
+			return nil
+		}
+	}
+	var dead *bitset.Cow
+	err = db.guard(func() error {
+		for _, v := range c.victims {
+			dead = carryOver(dead, v, v.openSegment.dead, fresh)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = db.commitMeta(nil, func(tx *meta.Tx) error {
+		for _, v := range c.victims {
+			if err := db.retire(tx, v.info.ID); err != nil {
+				return err
+			}
+		}
+		if fresh == nil {
+			return nil
+		}
+		for chunk, words := range dead.Chunks() {
+			if err := tx.PutDeadChunk(fresh.info.ID, chunk, words); err != nil {
+				return err
+			}
+		}
+		return tx.PutSegment(fresh.info)
+	})
+	if err != nil {
+		return err
+	}
+	if fresh != nil {
+		fresh.dead = dead
+		db.segments[fresh.info.ID] = fresh
+	}
+	if err := db.guard(func() error { return db.publishCompaction(c, fresh) }); err != nil {
+		return db.fail(err) // meta.bolt is ahead of what this process knows
+	}
+	db.opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.victims), "took", time.Since(start))
+	return nil
+}
+
+// pin takes a reference to the current version without keeping the database
+// from being closed.
+func (db *DB) pin() (*version, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed && db.background.stopped.Err() != nil {
+		return nil, ErrClosed
+	}
+	db.cur.refs++
+	return db.cur, nil
+}
+
+// carryOver adds to dead the rows of fresh that have died in v, as of now,
+// since the compaction began.
+func carryOver(dead *bitset.Cow, v victim, now *bitset.Cow, fresh *openSegment) *bitset.Cow {
+	if fresh == nil || now == v.dead {
+		return dead
+	}
+	var rows []int
+	nums := v.DocNums()
+	for row := range now.All() {
+		if v.dead.Has(row) {
+			continue
+		}
+		if at, ok := fresh.Find(nums[row]); ok {
+			rows = append(rows, at)
+		}
+	}
+	return dead.With(rows...)
+}
+
+func (db *DB) publishCompaction(c compaction, fresh *openSegment) error {
+	db.commitMu.Lock()
+	defer db.commitMu.Unlock()
+	next := db.cur.successor()
+	next.files = newFileSet(db.segments)
+	if v := next.views[c.coll]; v != nil {
+		v = v.clone()
+		var dead *bitset.Cow
+		for _, victim := range c.victims {
+			for _, p := range v.parts {
+				if p.segment == victim.openSegment {
+					dead = carryOver(dead, victim, p.dead, fresh)
+				}
+			}
+		}
+		v.parts = slices.DeleteFunc(v.parts, func(p *part) bool {
+			return slices.ContainsFunc(c.victims, func(v victim) bool { return v.openSegment == p.segment })
+		})
+		if fresh != nil {
+			v.parts = append(v.parts, fresh.part(dead))
+		}
+		next.views[c.coll] = v
+	}
+	db.publish(next)
+	return nil
+}
+
+// merge writes the new segment, rows in order of DocNum; nil if none is left.
+func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
+	rows := 0
+	for _, v := range c.victims {
+		rows += v.live()
+	}
+	if rows == 0 {
+		return nil, nil
+	}
+	db.metaMu.Lock()
+	id := db.newSegmentID()
+	db.metaMu.Unlock()
+	w, err := segment.Create(db.fs, db.state.DB, id, c.coll, c.dim)
+	if err != nil {
+		return nil, err
+	}
+	m := merging{ctx: ctx, w: w, cols: columns.NewBuilder(), dim: c.dim}
+	if err := m.run(c.victims); err != nil {
+		return nil, errors.Join(err, w.Abort())
+	}
+	info, err := w.Finish()
+	if err != nil {
+		return nil, errors.Join(err, w.Abort())
+	}
+	s, err := db.openSegment(info, nil)
+	if err != nil {
+		return nil, err
+	}
+	db.writeColumns(s, m.cols)
+	return s, nil
+}
+
+// merging copies rows from several segments, each sorted by DocNum, into one.
+type merging struct {
+	ctx  context.Context
+	w    *segment.Writer
+	cols *columns.Builder
+	dim  int
+	rows int // written
+}
+
+// cursor is the next row of one source.
+type cursor struct {
+	victim
+	nums []uint64
+	row  int
+}
+
+func (m *merging) run(victims []victim) error {
+	var sources []*cursor
+	for _, v := range victims {
+		sources = append(sources, &cursor{victim: v, nums: v.DocNums()})
+	}
+	for len(sources) > 0 {
+		// The source with the smallest DocNum gives rows up to the smallest
+		// of the others: one stretch for each source, mostly.
+		slices.SortFunc(sources, func(a, b *cursor) int {
+			if a.nums[a.row] < b.nums[b.row] {
+				return -1
+			}
+			return 1
+		})
+		first, end := sources[0], len(sources[0].nums)
+		if len(sources) > 1 {
+			end, _ = slices.BinarySearch(first.nums, sources[1].nums[sources[1].row])
+		}
+		if err := m.copy(first, end); err != nil {
+			return err
+		}
+		if first.row = end; end == len(first.nums) {
+			sources = sources[1:]
+		}
+	}
+	return nil
+}
+
+// copyRows is the most rows copied between two looks at the context.
+const copyRows = 4096
+
+// copy appends the live rows of [c.row, end).
+func (m *merging) copy(c *cursor, end int) error {
+	cols, err := c.columns()
+	if err != nil {
+		return err
+	}
+	var kept []int
+	for lo := c.row; lo < end; {
+		if err := m.ctx.Err(); err != nil {
+			return err
+		}
+		if c.dead.Has(lo) {
+			lo++
+			continue
+		}
+		hi := lo + 1
+		for hi < end && hi-lo < copyRows && !c.dead.Has(hi) {
+			hi++
+		}
+		var vecs []float32
+		if m.dim > 0 {
+			if vecs, err = c.Rows(lo, hi); err != nil {
+				return err
+			}
+		}
+		if err := m.w.AppendRows(c.nums[lo:hi], c.InvNorms()[lo:hi], vecs); err != nil {
+			return err
+		}
+		for row := lo; row < hi; row++ {
+			kept = append(kept, row)
+		}
+		lo = hi
+	}
+	if err := m.cols.AddFrom(cols, kept, m.rows); err != nil {
+		return err
+	}
+	m.rows += len(kept)
+	return nil
+}

@@ -1,0 +1,789 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB, dir string, opts *Options) *DB {
+	t.Helper()
+	vdb, err := Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return vdb
+}
+
+func reopen(t testing.TB, vdb *DB, opts *Options) *DB {
+	t.Helper()
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, vdb.dir, opts)
+}
+
+func collection(t testing.TB, vdb *DB, name string, s Schema) *Collection {
+	t.Helper()
+	c, err := vdb.OpenCollection(t.Context(), name, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func upsert(t testing.TB, c *Collection, docs ...Document) {
+	t.Helper()
+	if _, err := c.Upsert(t.Context(), docs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check fails the test unless the database is sound.
+func check(t testing.TB, vdb *DB) {
+	t.Helper()
+	r, err := vdb.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.Problems {
+		t.Error(p)
+	}
+}
+
+func randomVectors(rng *rand.Rand, n, dim int) [][]float32 {
+	vecs := make([][]float32, n)
+	for i := range vecs {
+		vecs[i] = make([]float32, dim)
+		for j := range vecs[i] {
+			vecs[i][j] = float32(rng.NormFloat64())
+		}
+	}
+	return vecs
+}
+
+func ids(hits []Hit) []string {
+	out := make([]string, len(hits))
+	for i, h := range hits {
+		out[i] = h.ID
+	}
+	return out
+}
+
+func TestRoundTrip(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "notes.vdb")
+	vdb := open(t, dir, nil)
+	c := collection(t, vdb, "notes", Schema{Dim: 3, Metric: Dot})
+	want := []*Document{
+		{ID: "a", Vector: []float32{1, 2, 3}, Text: "first", Metadata: Metadata{
+			"s": "x", "b": true, "i": int64(math.MaxInt64), "f": 1.5, "whole": 2.0, "null": nil,
+			"list": []any{"a", int64(1), 2.5, nil, false}, "nested": map[string]any{"deep": map[string]any{"n": int64(-1)}},
+			"dotted.key": "v", "empty": map[string]any{}, "none": []any{}}},
+		{ID: "b", Text: "no vector yet"},
+		{ID: "ç/ü 漢", Vector: []float32{0, 0, 0}},
+		{ID: "neg", Vector: []float32{float32(math.Copysign(0, -1)), math.SmallestNonzeroFloat32, -math.MaxFloat32}},
+	}
+	for _, d := range want {
+		upsert(t, c, *d)
+	}
+	verify := func(c *Collection) {
+		t.Helper()
+		for _, d := range want {
+			got, err := c.Get(t.Context(), d.ID, Everything)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(d, got); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", d.ID, diff)
+			}
+			for i := range d.Vector {
+				if math.Float32bits(d.Vector[i]) != math.Float32bits(got.Vector[i]) {
+					t.Errorf("%s: component %d changed its bits", d.ID, i)
+				}
+			}
+		}
+		if c.Len() != len(want) {
+			t.Errorf("%d documents, want %d", c.Len(), len(want))
+		}
+	}
+	verify(c)
+	check(t, vdb)
+	vdb = reopen(t, vdb, nil)
+	c = collection(t, vdb, "notes", Schema{Metric: Dot})
+	verify(c)
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	verify(c)
+	check(t, vdb)
+
+	got, err := c.Get(t.Context(), "a", IDsOnly)
+	if err != nil || got.Text != "" || got.Metadata != nil || got.Vector != nil {
+		t.Errorf("IDsOnly gives %+v, %v", got, err)
+	}
+	got, err = c.Get(t.Context(), "a", 0)
+	if err != nil || got.Text != "first" || got.Metadata == nil || got.Vector != nil {
+		t.Errorf("the zero Select gives %+v, %v", got, err)
+	}
+}
+
+// Every invalid document is refused by every way in, with the same error and
+// nothing written.
+func TestTheDoor(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	upsert(t, c, Document{ID: "there", Vector: []float32{1, 0}})
+	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
+	deep := any("x")
+	for range MaxMetadataDepth + 1 {
+		deep = map[string]any{"d": deep}
+	}
+	for _, tt := range []struct {
+		name string
+		d    Document
+		want error
+		say  string
+	}{
+		{"id too long", Document{ID: strings.Repeat("x", MaxIDLen+1)}, ErrInvalid, "limit is 1024"},
+		{"id not UTF-8", Document{ID: "a\xff"}, ErrInvalid, "UTF-8"},
+		{"id with newline", Document{ID: "a\nb"}, ErrInvalid, `"a\nb"`},
+		{"NaN", Document{ID: "x", Vector: []float32{0, nan}}, ErrInvalid, "component 1 is NaN"},
+		{"infinity", Document{ID: "x", Vector: []float32{inf, 0}}, ErrInvalid, "component 0 is -Inf"},
+		{"dimension", Document{ID: "x", Vector: []float32{1, 2, 3}}, ErrDimensionMismatch, "expected 2, got 3"},
+		{"too many dimensions", Document{ID: "x", Vector: make([]float32, MaxDim+1)}, ErrInvalid, "65537"},
+		{"text not UTF-8", Document{ID: "x", Text: "\xc0"}, ErrInvalid, "UTF-8"},
+		{"text too long", Document{ID: "x", Text: strings.Repeat("x", MaxTextLen+1)}, ErrInvalid, "limit"},
+		{"metadata NaN", Document{ID: "x", Metadata: Metadata{"f": math.NaN()}}, ErrInvalid, `"f" is NaN`},
+		{"metadata infinity", Document{ID: "x", Metadata: Metadata{"a": map[string]any{"f": math.Inf(1)}}}, ErrInvalid, `"a.f"`},
+		{"metadata type", Document{ID: "x", Metadata: Metadata{"f": struct{}{}}}, ErrInvalid, "struct {}"},
+		{"metadata uint64", Document{ID: "x", Metadata: Metadata{"f": uint64(math.MaxUint64)}}, ErrInvalid, "range of int64"},
+		{"metadata list of lists", Document{ID: "x", Metadata: Metadata{"f": []any{[]any{}}}}, ErrInvalid, "inside a list"},
+		{"metadata operator", Document{ID: "x", Metadata: Metadata{"$f": 1}}, ErrInvalid, `"$f"`},
+		{"metadata empty key", Document{ID: "x", Metadata: Metadata{"": 1}}, ErrInvalid, "empty key"},
+		{"metadata ambiguous", Document{ID: "x", Metadata: Metadata{"a.b": 1, "a": map[string]any{"b": 2}}}, ErrInvalid, `"a.b"`},
+		{"metadata too deep", Document{ID: "x", Metadata: Metadata{"f": deep}}, ErrInvalid, "deeper"},
+		{"metadata too large", Document{ID: "x", Metadata: Metadata{"f": strings.Repeat("x", MaxMetadataLen)}}, ErrInvalid, "limit"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			good := Document{ID: "good", Vector: []float32{1, 1}}
+			batch := &Batch{}
+			batch.Upsert("c", good)
+			batch.Upsert("c", tt.d)
+			ways := map[string]error{"Apply": vdb.Apply(t.Context(), batch)}
+			_, ways["Upsert"] = c.Upsert(t.Context(), good, tt.d)
+			_, ways["Insert"] = c.Insert(t.Context(), good, tt.d)
+			_, ways["Load"] = c.Load(t.Context(), func(yield func(Document, error) bool) { _ = yield(good, nil) && yield(tt.d, nil) }, nil)
+			for way, err := range ways {
+				if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.say) {
+					t.Errorf("%s: %v", way, err)
+				}
+			}
+			if c.Len() != 1 {
+				t.Fatalf("%d documents after a refused write", c.Len())
+			}
+		})
+	}
+	var dim *DimensionError
+	_, err := c.Upsert(t.Context(), Document{ID: "x", Vector: make([]float32, 5)})
+	if !errors.As(err, &dim) || dim.Expected != 2 || dim.Got != 5 || dim.ID != "x" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestIDsAreGiven(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{})
+	got, err := c.Insert(t.Context(), Document{Text: "a"}, Document{ID: "own"}, Document{Text: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 3 || got[1] != "own" || len(got[0]) != 36 || got[0] >= got[2] {
+		t.Fatalf("ids %q", got)
+	}
+	d, err := c.Get(t.Context(), got[2], 0)
+	if err != nil || d.Text != "b" {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
+func TestInsertUpsertPatchDelete(t *testing.T) {
+	ctx := t.Context()
+	for _, flush := range []bool{false, true} {
+		t.Run(fmt.Sprintf("flush=%v", flush), func(t *testing.T) {
+			vdb := open(t, t.TempDir(), nil)
+			c := collection(t, vdb, "c", Schema{Dim: 2})
+			step := func() {
+				if flush {
+					if err := vdb.Flush(ctx); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			upsert(t, c, Document{ID: "a", Vector: []float32{1, 0}, Text: "one", Metadata: Metadata{"x": 1, "y": "z"}})
+			step()
+			if _, err := c.Insert(ctx, Document{ID: "new"}, Document{ID: "a"}); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), `"a"`) {
+				t.Fatalf("insert of a taken id: %v", err)
+			}
+			if _, err := c.Insert(ctx, Document{ID: "twice"}, Document{ID: "twice"}); !errors.Is(err, ErrExists) {
+				t.Fatalf("insert of the same id twice: %v", err)
+			}
+			if c.Len() != 1 {
+				t.Fatalf("a refused insert wrote something")
+			}
+			text := "two"
+			if err := c.Patch(ctx, Patch{ID: "a", Text: &text, Set: Metadata{"x": 2, "n": nil}, Unset: []string{"y"}}); err != nil {
+				t.Fatal(err)
+			}
+			step()
+			got, err := c.Get(ctx, "a", Everything)
+			want := &Document{ID: "a", Vector: []float32{1, 0}, Text: "two", Metadata: Metadata{"x": int64(2), "n": nil}}
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Fatalf("%v (-want +got)\n%s", err, diff)
+			}
+			if err := c.Patch(ctx, Patch{ID: "none", Text: &text}); !errors.Is(err, ErrNotFound) {
+				t.Fatalf("patch of nothing: %v", err)
+			}
+			// A document first, its vector later.
+			upsert(t, c, Document{ID: "late", Text: "t"})
+			step()
+			if err := c.Patch(ctx, Patch{ID: "late", Vector: []float32{0, 1}}); err != nil {
+				t.Fatal(err)
+			}
+			step()
+			res, err := c.Search(ctx, Query{Vector: []float32{0, 1}})
+			if err != nil || !slices.Equal(ids(res.Hits), []string{"late", "a"}) {
+				t.Fatalf("%v %v", res, err)
+			}
+			if n, err := c.Delete(ctx, "a", "none", "a"); n != 1 || err != nil {
+				t.Fatalf("deleted %d, %v", n, err)
+			}
+			step()
+			if n, err := c.Delete(ctx, "a"); n != 0 || err != nil {
+				t.Fatalf("deleted %d, %v", n, err)
+			}
+			if _, err := c.Get(ctx, "a", 0); !errors.Is(err, ErrNotFound) {
+				t.Fatalf("get of a deleted document: %v", err)
+			}
+			check(t, vdb)
+		})
+	}
+}
+
+func TestDeleteWhere(t *testing.T) {
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{})
+	for i := range 3000 {
+		if i == 1500 {
+			if err := vdb.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		upsert(t, c, Document{ID: fmt.Sprint(i), Metadata: Metadata{"i": i}})
+	}
+	if _, err := c.DeleteWhere(ctx, nil); !errors.Is(err, ErrInvalid) || c.Len() != 3000 {
+		t.Fatalf("a nil filter: %v, %d left", err, c.Len())
+	}
+	n, err := c.DeleteWhere(ctx, filter.And(filter.Gte("i", 1000), filter.Lt("i", 2000)))
+	if err != nil || n != 1000 || c.Len() != 2000 {
+		t.Fatalf("%d, %v, %d left", n, err, c.Len())
+	}
+	n, err = c.DeleteWhere(ctx, filter.And())
+	if err != nil || n != 2000 || c.Len() != 0 {
+		t.Fatalf("%d, %v, %d left", n, err, c.Len())
+	}
+	upsert(t, c, Document{ID: "again"})
+	check(t, reopen(t, vdb, nil))
+}
+
+func TestCollections(t *testing.T) {
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), nil)
+	lineage := Lineage{Provider: "p", Model: "m", Normalized: true, Chunker: "c"}
+	c, err := vdb.CreateCollection(ctx, "one", Schema{Dim: 4, Metric: L2, Lineage: lineage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vdb.CreateCollection(ctx, "one", Schema{}); !errors.Is(err, ErrExists) {
+		t.Errorf("create twice: %v", err)
+	}
+	for _, tt := range []struct {
+		s    Schema
+		want error
+		say  string
+	}{
+		{Schema{Dim: 4, Metric: L2, Lineage: lineage}, nil, ""},
+		{Schema{Metric: L2}, nil, ""},
+		{Schema{Dim: 5, Metric: L2}, ErrDimensionMismatch, "expected 4, got 5"},
+		{Schema{Dim: 4}, ErrSchema, "has metric l2, opened with cosine"},
+		{Schema{Dim: 4, Metric: L2, Lineage: Lineage{Model: "other"}}, ErrSchema, `has model "m", opened with "other"`},
+		{Schema{Dim: -1}, ErrDimensionMismatch, "-1"},
+	} {
+		_, err := vdb.OpenCollection(ctx, "one", tt.s)
+		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.say) {
+			t.Errorf("%+v: %v", tt.s, err)
+		}
+	}
+	for _, name := range []string{"", "a\x00", "\xff", strings.Repeat("n", 256)} {
+		if _, err := vdb.CreateCollection(ctx, name, Schema{}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+	if err := c.SetMetadata(ctx, Metadata{"note": "hello", "n": 1}); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2, 3, 4}})
+	collection(t, vdb, "../etc/passwd", Schema{}) // a name is not a path
+	if err := vdb.Rename(ctx, "one", "../etc/passwd"); !errors.Is(err, ErrExists) {
+		t.Errorf("rename to a taken name: %v", err)
+	}
+	if err := vdb.Rename(ctx, "one", "two"); err != nil {
+		t.Fatal(err)
+	}
+	if c.Name() != "two" || c.Len() != 1 {
+		t.Errorf("handle lost by rename: %+v", c.Info())
+	}
+	upsert(t, c, Document{ID: "b", Vector: []float32{1, 2, 3, 4}})
+	vdb = reopen(t, vdb, nil)
+	want := []CollectionInfo{
+		{Name: "../etc/passwd"},
+		{Name: "two", Schema: Schema{Dim: 4, Metric: L2, Lineage: lineage}, Metadata: Metadata{"note": "hello", "n": int64(1)}, Documents: 2},
+	}
+	if diff := cmp.Diff(want, vdb.Collections()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	c, err = vdb.Collection("two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Drop(ctx, "two"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(ctx, "a", 0); !errors.Is(err, ErrNotFound) {
+		t.Errorf("get from a dropped collection: %v", err)
+	}
+	if _, err := c.Upsert(ctx, Document{ID: "a"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("upsert to a dropped collection: %v", err)
+	}
+	if err := vdb.Drop(ctx, "two"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("drop twice: %v", err)
+	}
+	// The same name starts afresh, with another schema.
+	c = collection(t, vdb, "two", Schema{Dim: 1})
+	if c.Len() != 0 {
+		t.Errorf("%d documents in a new collection", c.Len())
+	}
+	vdb = reopen(t, vdb, nil)
+	check(t, vdb)
+	if infos := vdb.Collections(); len(infos) != 2 || infos[1].Documents != 0 || infos[1].Schema.Dim != 1 {
+		t.Errorf("%+v", infos)
+	}
+}
+
+// A collection without a dimension takes that of its first vector.
+func TestOpenDimension(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{})
+	upsert(t, c, Document{ID: "text"}, Document{ID: "a", Vector: []float32{1, 2}}, Document{ID: "b", Vector: []float32{3, 4}})
+	if _, err := c.Upsert(t.Context(), Document{ID: "x", Vector: []float32{1}}); !errors.Is(err, ErrDimensionMismatch) {
+		t.Fatal(err)
+	}
+	if c.Schema().Dim != 2 || c.Len() != 3 {
+		t.Fatalf("%+v", c.Info())
+	}
+	vdb = reopen(t, vdb, nil)
+	if got := collection(t, vdb, "c", Schema{}).Schema().Dim; got != 2 {
+		t.Fatalf("dimension %d after reopening", got)
+	}
+}
+
+func TestBatchIsAtomicAcrossCollections(t *testing.T) {
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), nil)
+	a, b := collection(t, vdb, "a", Schema{Dim: 1}), collection(t, vdb, "b", Schema{Dim: 2})
+	upsert(t, b, Document{ID: "old"})
+	batch := &Batch{}
+	batch.Upsert("a", Document{ID: "1", Vector: []float32{1}})
+	batch.Delete("b", "old")
+	batch.Insert("b", Document{ID: "1", Vector: []float32{1, 2, 3}}) // wrong dimension
+	if err := vdb.Apply(ctx, batch); !errors.Is(err, ErrDimensionMismatch) {
+		t.Fatal(err)
+	}
+	if a.Len() != 0 || b.Len() != 1 {
+		t.Fatalf("part of a failed batch is visible: %d, %d", a.Len(), b.Len())
+	}
+	batch.Reset()
+	batch.Upsert("a", Document{ID: "1", Vector: []float32{1}})
+	batch.Delete("b", "old")
+	batch.Insert("b", Document{ID: "1"})
+	batch.Patch("b", Patch{ID: "1", Set: Metadata{"n": 1}})
+	batch.Delete("a", "1")
+	batch.Upsert("a", Document{ID: "1", Vector: []float32{2}})
+	if err := vdb.Apply(ctx, batch); err != nil {
+		t.Fatal(err)
+	}
+	d, err := a.Get(ctx, "1", Everything)
+	if err != nil || d.Vector[0] != 2 || a.Len() != 1 || b.Len() != 1 {
+		t.Fatalf("%+v %v, %d, %d", d, err, a.Len(), b.Len())
+	}
+	d, err = b.Get(ctx, "1", 0)
+	if err != nil || d.Metadata["n"] != int64(1) {
+		t.Fatalf("%+v %v", d, err)
+	}
+	batch.Reset()
+	batch.Upsert("none", Document{ID: "1"})
+	if err := vdb.Apply(ctx, batch); !errors.Is(err, ErrNotFound) {
+		t.Fatal(err)
+	}
+	check(t, reopen(t, vdb, nil))
+}
+
+func TestSnapshot(t *testing.T) {
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), &Options{HeadSize: 1 << 16})
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	for i := range 500 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{float32(i), 1}, Metadata: Metadata{"i": i}})
+	}
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen, err := snap.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := dump(t, frozen)
+	// Everything changes: updates, deletes, new documents, a drop, with
+	// flushes and a compaction in between.
+	for round := range 3 {
+		for i := range 500 {
+			switch {
+			case i%3 == round:
+				upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{-1, float32(round)}, Text: "changed"})
+			case i%7 == round:
+				if _, err := c.Delete(ctx, fmt.Sprint(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			upsert(t, c, Document{ID: fmt.Sprint("new", round, i), Vector: []float32{1, 1}})
+		}
+		if err := vdb.Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, dump(t, frozen)); diff != "" {
+			t.Fatalf("round %d: the snapshot changed (-want +got)\n%s", round, diff)
+		}
+		check(t, vdb)
+	}
+	if err := vdb.Drop(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, dump(t, frozen)); diff != "" {
+		t.Fatalf("after a drop: (-want +got)\n%s", diff)
+	}
+	if _, err := frozen.Upsert(ctx, Document{ID: "x"}); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("write to a snapshot: %v", err)
+	}
+	if err := snap.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := frozen.Get(ctx, "1", 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("read from a closed snapshot: %v", err)
+	}
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	names, err := os.ReadDir(filepath.Join(vdb.dir, segDir))
+	if err != nil || len(names) != 0 {
+		t.Errorf("files of a dropped collection are left: %v %v", names, err)
+	}
+	check(t, vdb)
+}
+
+// dump reads a collection in every way and returns what it holds.
+func dump(t testing.TB, c *Collection) map[string]Document {
+	t.Helper()
+	ctx := t.Context()
+	all := map[string]Document{}
+	for d, err := range c.All(ctx, nil, Everything) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := all[d.ID]; twice {
+			t.Fatalf("%q twice", d.ID)
+		}
+		all[d.ID] = *d
+	}
+	if c.Len() != len(all) {
+		t.Fatalf("Len %d, All %d", c.Len(), len(all))
+	}
+	listed, after := []string{}, ""
+	for {
+		page, err := c.List(ctx, ListQuery{After: after, Limit: 77, Select: IDsOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range page.Documents {
+			listed = append(listed, d.ID)
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	want := []string{}
+	for id := range all {
+		want = append(want, id)
+	}
+	slices.Sort(want)
+	if !slices.Equal(listed, want) {
+		t.Fatalf("List gives %d ids, All %d", len(listed), len(want))
+	}
+	docs, err := c.GetMany(ctx, want, Everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range docs {
+		if d == nil {
+			t.Fatalf("GetMany misses %q", want[i])
+		}
+		if diff := cmp.Diff(all[d.ID], *d); diff != "" {
+			t.Fatalf("GetMany differs from All: %s", diff)
+		}
+	}
+	return all
+}
+
+func TestReadOnly(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	if _, err := Open(dir, &Options{ReadOnly: true}); !errors.Is(err, ErrNotFound) {
+		t.Fatalf("read-only open of nothing: %v", err)
+	}
+	if _, err := Open(filepath.Join(dir, "none"), &Options{MustExist: true}); !errors.Is(err, ErrNotFound) {
+		t.Fatalf("open of nothing with MustExist: %v", err)
+	}
+	vdb := open(t, dir, nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1}, Metadata: Metadata{"x": 1}})
+	if _, err := Open(dir, nil); !errors.Is(err, ErrLocked) {
+		t.Fatalf("second writer: %v", err)
+	}
+	if _, err := Open(dir, &Options{ReadOnly: true}); !errors.Is(err, ErrLocked) {
+		t.Fatalf("reader beside a writer: %v", err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshotDir(t, dir)
+	one := open(t, dir, &Options{ReadOnly: true})
+	two := open(t, dir, &Options{ReadOnly: true})
+	if _, err := Open(dir, nil); !errors.Is(err, ErrLocked) {
+		t.Fatalf("writer beside readers: %v", err)
+	}
+	for _, r := range []*DB{one, two} {
+		c, err := r.OpenCollection(ctx, "c", Schema{Dim: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Count(ctx, filter.Eq("x", 1)); n != 1 || err != nil {
+			t.Fatalf("%d %v", n, err)
+		}
+		if _, err := c.Upsert(ctx, Document{ID: "b"}); !errors.Is(err, ErrReadOnly) {
+			t.Fatalf("upsert: %v", err)
+		}
+		for name, err := range map[string]error{
+			"Drop": r.Drop(ctx, "c"), "Compact": r.Compact(ctx), "Flush": r.Flush(ctx),
+		} {
+			if !errors.Is(err, ErrReadOnly) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		check(t, r)
+	}
+	if diff := cmp.Diff(before, snapshotDir(t, dir)); diff != "" {
+		t.Errorf("reading changed files: %s", diff)
+	}
+}
+
+// snapshotDir returns the bytes of every file below dir.
+func snapshotDir(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		files[path] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestClosed(t *testing.T) {
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1}})
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen, err := snap.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range c.All(ctx, nil, 0) { // a walk under way does not hang Close
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	if err := vdb.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	errs := map[string]error{"Apply": vdb.Apply(ctx, &Batch{}), "Flush": vdb.Flush(ctx), "Compact": vdb.Compact(ctx),
+		"Backup": vdb.Backup(ctx, t.TempDir()), "Drop": vdb.Drop(ctx, "c")}
+	_, errs["Get"] = c.Get(ctx, "a", 0)
+	_, errs["Upsert"] = c.Upsert(ctx, Document{ID: "a"})
+	_, errs["Search"] = c.Search(ctx, Query{Vector: []float32{1}})
+	_, errs["Count"] = c.Count(ctx, nil)
+	_, errs["frozen Get"] = frozen.Get(ctx, "a", 0)
+	_, errs["Collection"] = vdb.Collection("c")
+	_, errs["Check"] = vdb.Check(ctx)
+	_, errs["Snapshot"] = vdb.Snapshot()
+	for name, err := range errs {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := snap.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestContext(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, upserted := c.Upsert(ctx, Document{ID: "b"})
+	_, searched := c.Search(ctx, Query{Vector: []float32{1}})
+	_, listed := c.List(ctx, ListQuery{})
+	for name, err := range map[string]error{"Upsert": upserted, "Search": searched, "List": listed, "Compact": vdb.Compact(ctx)} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if c.Len() != 1 {
+		t.Error("a cancelled write took effect")
+	}
+}
+
+// Many writers and readers at once: every acknowledged document is there, a
+// reader never sees half a batch.
+func TestConcurrent(t *testing.T) {
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), &Options{HeadSize: 64 << 10, Sync: SyncNever})
+	a, b := collection(t, vdb, "a", Schema{Dim: 4}), collection(t, vdb, "b", Schema{Dim: 4})
+	const writers, rounds = 4, 150
+	var writing, reading sync.WaitGroup
+	stop := make(chan struct{})
+	for w := range writers {
+		writing.Go(func() {
+			for i := range rounds {
+				v := []float32{float32(w), float32(i), 1, 0}
+				batch := &Batch{}
+				batch.Upsert("a", Document{ID: fmt.Sprintf("%d-%d", w, i), Vector: v, Metadata: Metadata{"w": w}})
+				batch.Upsert("b", Document{ID: fmt.Sprintf("%d-%d", w, i), Vector: v})
+				if i%10 == 9 {
+					batch.Delete("a", fmt.Sprintf("%d-%d", w, i-5))
+					batch.Delete("b", fmt.Sprintf("%d-%d", w, i-5))
+				}
+				if err := vdb.Apply(ctx, batch); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 2 {
+		reading.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				snap, err := vdb.Snapshot()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				fa, err1 := snap.Collection("a")
+				fb, err2 := snap.Collection("b")
+				if err := errors.Join(err1, err2); err != nil {
+					t.Error(err)
+					return
+				}
+				if fa.Len() != fb.Len() {
+					t.Errorf("half a batch is visible: %d, %d", fa.Len(), fb.Len())
+				}
+				res, err := fa.Search(ctx, Query{Vector: []float32{1, 2, 3, 4}, K: 3, Where: filter.Eq("w", 1), Select: Everything})
+				if err != nil {
+					t.Error(err)
+				} else if want := min(3, res.Matched); len(res.Hits) != want {
+					t.Errorf("%d hits, want %d", len(res.Hits), want)
+				}
+				if _, err := fb.List(ctx, ListQuery{Limit: 10}); err != nil {
+					t.Error(err)
+				}
+				if err := snap.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(stop)
+	reading.Wait()
+	want := writers * (rounds - rounds/10)
+	if a.Len() != want || b.Len() != want {
+		t.Errorf("%d and %d documents, want %d", a.Len(), b.Len(), want)
+	}
+	check(t, vdb)
+	vdb = reopen(t, vdb, nil)
+	if c := collection(t, vdb, "a", Schema{}); len(dump(t, c)) != want {
+		t.Errorf("%d documents after reopening, want %d", c.Len(), want)
+	}
+}

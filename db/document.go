@@ -1,0 +1,488 @@
+package db
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// Limits of one document. A document beyond them is refused with ErrInvalid.
+const (
+	MaxIDLen         = 1 << 10  // bytes of an id
+	MaxTextLen       = 16 << 20 // bytes of a text
+	MaxMetadataLen   = 1 << 20  // bytes of metadata, encoded as msgpack
+	MaxMetadataDepth = 16       // nested maps and lists
+	MaxKeyLen        = 256      // bytes of one metadata key
+	MaxDim           = 1 << 16  // components of a vector
+)
+
+// A Document is what a collection stores and returns.
+type Document struct {
+	// ID is 1 to MaxIDLen bytes of UTF-8 without control characters, unique
+	// in its collection. When empty on a write, a UUIDv7 is given.
+	ID string `json:"id"`
+
+	// Vector has the dimension of the collection and finite components. It
+	// may be missing: the document is then found by filters and id only,
+	// until Patch or Upsert gives it one. It is kept bit by bit.
+	Vector []float32 `json:"vector,omitempty"`
+
+	// Text is at most MaxTextLen bytes of UTF-8.
+	Text string `json:"text,omitempty"`
+
+	Metadata Metadata `json:"metadata,omitempty"`
+}
+
+// Metadata describes a document. Values are string, bool, int64, float64,
+// nil, lists ([]any) of those, and nested maps (map[string]any), whose fields
+// filters address by dotted path. Other integer, float, slice and map types
+// are converted on the way in; NaN and infinity are refused. A key must not
+// be empty nor start with "$". A key may contain dots: it is then the same
+// path as the nesting it spells, and a document that has both is refused.
+type Metadata map[string]any
+
+// Select says which parts of a document a read returns beside its id.
+type Select uint8
+
+// The parts of a document. The zero Select means WithText | WithMetadata.
+const (
+	WithText     Select = 1
+	WithMetadata Select = 2
+	WithVector   Select = 4
+	IDsOnly      Select = 8 // nothing but the id
+
+	Everything = WithText | WithMetadata | WithVector
+)
+
+func (s Select) has(part Select) bool {
+	if s == 0 {
+		s = WithText | WithMetadata
+	}
+	return s&part != 0 && s&IDsOnly == 0
+}
+
+// validateID is the only judge of ids.
+func validateID(id string) error {
+	switch {
+	case id == "":
+		return invalidf("id is empty")
+	case len(id) > MaxIDLen:
+		return invalidf("id %.40q…: %d bytes long, the limit is %d", id, len(id), MaxIDLen)
+	case !utf8.ValidString(id):
+		return invalidf("id %q: not valid UTF-8", id)
+	}
+	if i := strings.IndexFunc(id, func(r rune) bool { return r < 0x20 || r == 0x7f }); i >= 0 {
+		return invalidf("id %q: control character at byte %d", id, i)
+	}
+	return nil
+}
+
+// newID returns a UUIDv7: ascending in time, so that ids enter the id tree
+// side by side.
+func newID() (string, error) {
+	u, err := uuid.NewV7()
+	return u.String(), err
+}
+
+// validateVector checks what does not depend on the collection.
+func validateVector(id string, v []float32) error {
+	if len(v) > MaxDim {
+		return invalidf("document %q: vector has %d components, the limit is %d", id, len(v), MaxDim)
+	}
+	if simd.Finite(v) {
+		return nil
+	}
+	for i, x := range v {
+		if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
+			return invalidf("document %q: vector component %d is %v", id, i, x)
+		}
+	}
+	return nil
+}
+
+// A stored document is the msgpack array [id, metadata, text]; the vector
+// lives in a segment. Text comes last so that reads which do not want it
+// never look at it.
+const documentFields = 3
+
+// appendDocument validates d and appends its stored form to buf. This is the
+// door: whatever passes here is trusted afterwards.
+func appendDocument(buf *bytes.Buffer, d *Document) error {
+	if err := validateID(d.ID); err != nil {
+		return err
+	}
+	if len(d.Text) > MaxTextLen {
+		return invalidf("document %q: text has %d bytes, the limit is %d", d.ID, len(d.Text), MaxTextLen)
+	}
+	if !utf8.ValidString(d.Text) {
+		return invalidf("document %q: text is not valid UTF-8", d.ID)
+	}
+	enc := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(enc)
+	enc.Reset(buf)
+	enc.UseCompactInts(true)
+	w := metadataWriter{enc: enc}
+	start := buf.Len()
+	w.check(enc.EncodeArrayLen(documentFields))
+	w.check(enc.EncodeString(d.ID))
+	w.metadata(d.Metadata)
+	if w.err == nil && buf.Len()-start > MaxMetadataLen+len(d.ID) {
+		w.err = invalidf("metadata takes %d bytes, the limit is %d", buf.Len()-start, MaxMetadataLen)
+	}
+	w.check(enc.EncodeString(d.Text))
+	if w.err != nil {
+		return fmt.Errorf("document %q: %w", d.ID, w.err)
+	}
+	return nil
+}
+
+// encodeMetadata validates m and returns its msgpack form.
+func encodeMetadata(m Metadata) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(enc)
+	enc.Reset(&buf)
+	enc.UseCompactInts(true)
+	w := metadataWriter{enc: enc}
+	w.metadata(m)
+	if w.err == nil && buf.Len() > MaxMetadataLen {
+		w.err = invalidf("metadata takes %d bytes, the limit is %d", buf.Len(), MaxMetadataLen)
+	}
+	return buf.Bytes(), w.err
+}
+
+// metadataWriter encodes metadata and keeps the first error.
+type metadataWriter struct {
+	enc    *msgpack.Encoder
+	dotted bool // some key contains a dot
+	err    error
+}
+
+func (w *metadataWriter) check(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *metadataWriter) metadata(m Metadata) {
+	w.value("", map[string]any(m), 0)
+	if w.dotted && w.err == nil {
+		w.check(checkPaths(m))
+	}
+}
+
+// checkPaths refuses metadata in which two values share a dotted path.
+func checkPaths(m Metadata) error {
+	seen := map[string]bool{}
+	var twice string
+	filter.Flatten(m, func(path string, v any) bool {
+		if _, isMap := v.(map[string]any); isMap {
+			return true
+		}
+		if seen[path] {
+			twice = path
+			return false
+		}
+		seen[path] = true
+		return true
+	})
+	if twice != "" {
+		return invalidf("metadata path %q is given twice, as a key with dots and as nesting", twice)
+	}
+	return nil
+}
+
+func (w *metadataWriter) value(path string, v any, depth int) {
+	if w.err != nil {
+		return
+	}
+	if depth > MaxMetadataDepth {
+		w.err = invalidf("metadata field %q is nested deeper than %d", path, MaxMetadataDepth)
+		return
+	}
+	switch v := v.(type) {
+	case nil:
+		w.check(w.enc.EncodeNil())
+	case bool:
+		w.check(w.enc.EncodeBool(v))
+	case string:
+		if !utf8.ValidString(v) {
+			w.err = invalidf("metadata field %q is not valid UTF-8", path)
+			return
+		}
+		w.check(w.enc.EncodeString(v))
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			w.err = invalidf("metadata field %q is %v", path, v)
+			return
+		}
+		w.check(w.enc.EncodeFloat64(v))
+	case float32:
+		w.value(path, float64(v), depth)
+	case int64:
+		w.check(w.enc.EncodeInt(v))
+	case int:
+		w.check(w.enc.EncodeInt(int64(v)))
+	case int8:
+		w.check(w.enc.EncodeInt(int64(v)))
+	case int16:
+		w.check(w.enc.EncodeInt(int64(v)))
+	case int32:
+		w.check(w.enc.EncodeInt(int64(v)))
+	case uint8:
+		w.check(w.enc.EncodeInt(int64(v)))
+	case uint16:
+		w.check(w.enc.EncodeInt(int64(v)))
+	case uint32:
+		w.check(w.enc.EncodeInt(int64(v)))
+	case uint:
+		w.value(path, uint64(v), depth)
+	case uint64:
+		if v > math.MaxInt64 {
+			w.err = invalidf("metadata field %q is %d, beyond the range of int64", path, v)
+			return
+		}
+		w.check(w.enc.EncodeInt(int64(v)))
+	case Metadata:
+		w.value(path, map[string]any(v), depth)
+	case map[string]any:
+		w.object(path, v, depth)
+	case []any:
+		writeList(w, path, v, depth)
+	case []string:
+		writeList(w, path, v, depth)
+	case []int:
+		writeList(w, path, v, depth)
+	case []int64:
+		writeList(w, path, v, depth)
+	case []float64:
+		writeList(w, path, v, depth)
+	case []float32:
+		writeList(w, path, v, depth)
+	case []bool:
+		writeList(w, path, v, depth)
+	default:
+		w.err = invalidf("metadata field %q has type %T; values are string, bool, int64, float64, null, lists of those and maps", path, v)
+	}
+}
+
+func (w *metadataWriter) object(path string, m map[string]any, depth int) {
+	w.check(w.enc.EncodeMapLen(len(m)))
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys) // equal metadata has equal bytes
+	for _, k := range keys {
+		field := k
+		if path != "" {
+			field = path + "." + k
+		}
+		switch {
+		case k == "":
+			w.check(invalidf("metadata has an empty key under %q", path))
+		case len(k) > MaxKeyLen:
+			w.check(invalidf("metadata key %.40q… has %d bytes, the limit is %d", field, len(k), MaxKeyLen))
+		case k[0] == '$':
+			w.check(invalidf("metadata key %q starts with $, which is for operators", field))
+		case !utf8.ValidString(k):
+			w.check(invalidf("metadata key %q is not valid UTF-8", field))
+		}
+		if w.err != nil {
+			return
+		}
+		w.dotted = w.dotted || strings.Contains(k, ".")
+		w.check(w.enc.EncodeString(k))
+		w.value(field, m[k], depth+1)
+	}
+}
+
+func writeList[T any](w *metadataWriter, path string, list []T, depth int) {
+	w.check(w.enc.EncodeArrayLen(len(list)))
+	for _, v := range list {
+		switch any(v).(type) {
+		case []any, map[string]any, Metadata, []string, []int, []int64, []float64, []float32, []bool:
+			w.check(invalidf("metadata field %q holds a list or a map inside a list", path))
+		default:
+			w.value(path, v, depth+1)
+		}
+		if w.err != nil {
+			return
+		}
+	}
+}
+
+// decodeDocument reads a stored document. The result shares no memory with b.
+func decodeDocument(b []byte, want Select) (*Document, error) {
+	r := newDocumentReader(b)
+	defer r.release()
+	d := &Document{ID: r.id()}
+	if want.has(WithMetadata) || want.has(WithText) {
+		if want.has(WithMetadata) {
+			d.Metadata = r.metadata()
+		} else {
+			r.skip()
+		}
+		if want.has(WithText) {
+			d.Text = r.string()
+		}
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("decode document: %w", r.err)
+	}
+	return d, nil
+}
+
+// decodeID reads only the id of a stored document.
+func decodeID(b []byte) (string, error) {
+	r := newDocumentReader(b)
+	defer r.release()
+	id := r.id()
+	return id, r.err
+}
+
+// decodeMetadata reads only the metadata of a stored document.
+func decodeMetadata(b []byte) (Metadata, error) {
+	r := newDocumentReader(b)
+	defer r.release()
+	r.id()
+	m := r.metadata()
+	return m, r.err
+}
+
+// decodeBareMetadata is the inverse of encodeMetadata.
+func decodeBareMetadata(b []byte) (Metadata, error) {
+	r := newDocumentReader(b)
+	defer r.release()
+	m := r.metadata()
+	return m, r.err
+}
+
+// documentReader decodes a stored document field by field and keeps the first
+// error. It never allocates more than its input justifies.
+type documentReader struct {
+	in  *bytes.Reader
+	dec *msgpack.Decoder
+	err error
+}
+
+func newDocumentReader(b []byte) *documentReader {
+	r := &documentReader{in: bytes.NewReader(b), dec: msgpack.GetDecoder()}
+	r.dec.Reset(r.in)
+	return r
+}
+
+func (r *documentReader) release() { msgpack.PutDecoder(r.dec) }
+
+func (r *documentReader) id() string {
+	n, err := r.dec.DecodeArrayLen()
+	r.check(err)
+	if r.err == nil && n != documentFields {
+		r.err = fmt.Errorf("%d fields instead of %d", n, documentFields)
+	}
+	return r.string()
+}
+
+func (r *documentReader) check(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *documentReader) string() string {
+	if r.err != nil {
+		return ""
+	}
+	s, err := r.dec.DecodeString()
+	r.check(err)
+	return s
+}
+
+func (r *documentReader) skip() {
+	if r.err == nil {
+		r.check(r.dec.Skip())
+	}
+}
+
+func (r *documentReader) metadata() Metadata {
+	m, _ := r.value(0).(map[string]any)
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+func (r *documentReader) value(depth int) any {
+	if r.err != nil {
+		return nil
+	}
+	if depth > MaxMetadataDepth+1 {
+		r.err = fmt.Errorf("nested deeper than %d", MaxMetadataDepth)
+		return nil
+	}
+	code, err := r.dec.PeekCode()
+	if err != nil {
+		r.check(err)
+		return nil
+	}
+	switch {
+	case code == 0xc0: // nil
+		r.check(r.dec.DecodeNil())
+		return nil
+	case code == 0xc2 || code == 0xc3:
+		v, err := r.dec.DecodeBool()
+		r.check(err)
+		return v
+	case code == 0xca || code == 0xcb:
+		v, err := r.dec.DecodeFloat64()
+		r.check(err)
+		return v
+	case code <= 0x7f || code >= 0xe0 || code >= 0xcc && code <= 0xd3:
+		v, err := r.dec.DecodeInt64()
+		r.check(err)
+		return v
+	case code >= 0xa0 && code <= 0xbf || code >= 0xd9 && code <= 0xdb:
+		return r.string()
+	case code >= 0x90 && code <= 0x9f || code == 0xdc || code == 0xdd:
+		n, err := r.dec.DecodeArrayLen()
+		if !r.plausible(n, err) {
+			return nil
+		}
+		list := make([]any, 0, n)
+		for range n {
+			list = append(list, r.value(depth+1))
+		}
+		return list
+	case code >= 0x80 && code <= 0x8f || code == 0xde || code == 0xdf:
+		n, err := r.dec.DecodeMapLen()
+		if !r.plausible(n, err) {
+			return nil
+		}
+		m := make(map[string]any, n)
+		for range n {
+			k := r.string()
+			m[k] = r.value(depth + 1)
+		}
+		return m
+	}
+	r.err = fmt.Errorf("unexpected msgpack code %#x", code)
+	return nil
+}
+
+// plausible refuses lengths that the rest of the input cannot hold.
+func (r *documentReader) plausible(n int, err error) bool {
+	r.check(err)
+	if r.err == nil && (n < 0 || n > r.in.Len()) {
+		r.err = fmt.Errorf("length %d with %d bytes left", n, r.in.Len())
+	}
+	return r.err == nil
+}

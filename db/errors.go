@@ -1,0 +1,139 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// The errors that callers tell apart with errors.Is.
+var (
+	// ErrClosed is returned by every method of a database, a snapshot or a
+	// collection whose database or snapshot has been closed.
+	ErrClosed = errors.New("closed")
+
+	// ErrLocked is returned by Open, at once, when another process has the
+	// database open in a way that excludes this one.
+	ErrLocked = errors.New("locked by another process")
+
+	// ErrReadOnly is returned by writes to a database that was opened
+	// read-only and to a collection of a Snapshot.
+	ErrReadOnly = errors.New("read-only")
+
+	// ErrNotFound is returned when a database, a collection or a document
+	// does not exist.
+	ErrNotFound = errors.New("not found")
+
+	// ErrExists is returned by Insert for an id that is taken, and by
+	// CreateCollection and Rename for a name that is taken.
+	ErrExists = errors.New("already exists")
+
+	// ErrSchema is returned when a collection exists with another metric or
+	// another embedding lineage than the caller asks for.
+	ErrSchema = errors.New("schema mismatch")
+
+	// ErrDimensionMismatch is matched by every *DimensionError.
+	ErrDimensionMismatch = errors.New("dimension mismatch")
+
+	// ErrInvalid is returned for arguments that break a documented limit or
+	// rule. The message names the field or the id, and the reason. Nothing
+	// was written.
+	ErrInvalid = errors.New("invalid")
+
+	// ErrVersion is returned when the files were written by a newer release.
+	ErrVersion = errors.New("unsupported format version")
+
+	// ErrNoSpace is returned when the disk is full. The write did not happen;
+	// reads go on, and writes succeed again once there is room.
+	ErrNoSpace = errors.New("no space left on device")
+
+	// ErrUnknown is returned when the disk failed while a write was being
+	// made durable: whether it survives is decided by the next Open. From
+	// then on the database answers reads and refuses writes.
+	ErrUnknown = errors.New("write outcome unknown, reopen the database")
+
+	// ErrCorrupt is matched by every *CorruptError.
+	ErrCorrupt = errors.New("corrupt")
+)
+
+// A CorruptError says which bytes on disk are damaged. It matches ErrCorrupt.
+type CorruptError struct {
+	File   string // relative to the database directory
+	Offset int64  // in bytes; -1 when it is not known
+	Err    error
+}
+
+func (e *CorruptError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("corrupt file %s: %v", e.File, e.Err)
+	}
+	return fmt.Sprintf("corrupt file %s at offset %d: %v", e.File, e.Offset, e.Err)
+}
+
+// Unwrap returns the underlying error.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrCorrupt.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// A DimensionError says that a vector does not have the dimension of its
+// collection. It matches ErrDimensionMismatch.
+type DimensionError struct {
+	Collection string
+	ID         string // of the document; empty for queries and schemas
+	Expected   int
+	Got        int
+}
+
+func (e *DimensionError) Error() string {
+	s := fmt.Sprintf("dimension mismatch in collection %q: expected %d, got %d", e.Collection, e.Expected, e.Got)
+	if e.ID != "" {
+		s += fmt.Sprintf(" (document %q)", e.ID)
+	}
+	return s
+}
+
+// Is reports whether target is ErrDimensionMismatch.
+func (e *DimensionError) Is(target error) bool { return target == ErrDimensionMismatch }
+
+// invalidf builds an error that matches ErrInvalid.
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// translate gives errors of the packages below their public form, once, at
+// the boundary of db.
+func translate(err error) error {
+	var (
+		seg   *segment.CorruptError
+		log   *wal.CorruptError
+		store *meta.CorruptError
+		fault *vfs.FaultError
+		own   *CorruptError
+	)
+	switch {
+	case err == nil || errors.As(err, &own):
+		return err
+	case errors.As(err, &seg):
+		return &CorruptError{File: seg.File, Offset: seg.Offset, Err: err}
+	case errors.As(err, &log):
+		return &CorruptError{File: log.File, Offset: log.Offset, Err: err}
+	case errors.As(err, &store):
+		return &CorruptError{File: store.File, Offset: store.Offset, Err: err}
+	case errors.As(err, &fault):
+		return &CorruptError{File: fault.Name, Offset: -1, Err: err}
+	case errors.Is(err, vfs.ErrLocked):
+		return fmt.Errorf("%w: %w", ErrLocked, err)
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}

@@ -1,0 +1,327 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/segment/columns"
+)
+
+// An openSegment is a segment with its derived files.
+type openSegment struct {
+	*segment.Segment
+	db   *DB
+	info segment.Info
+
+	// dead is what meta.bolt says: the dead rows as of version.applied.
+	// Guarded by DB.metaMu.
+	dead *bitset.Cow
+
+	sets int // fileSets that hold it; guarded by DB.mu
+
+	colsMu   sync.Mutex
+	cols     *columns.Columns
+	colsFile *vfs.Mapping
+}
+
+func (db *DB) openSegment(info segment.Info, dead *bitset.Cow) (*openSegment, error) {
+	seg, err := segment.Open(db.fs, db.state.DB, info)
+	if err != nil {
+		return nil, err
+	}
+	s := &openSegment{Segment: seg, db: db, info: info, dead: dead}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.mapped[s] = struct{}{}
+	return s, nil
+}
+
+func (s *openSegment) part(dead *bitset.Cow) *part {
+	return &part{
+		source: s, segment: s, n: s.info.Rows, dim: s.info.Dim,
+		nums: s.DocNums(), inv: s.InvNorms(), maxNorm: s.info.MaxNorm, dead: dead,
+	}
+}
+
+func (s *openSegment) vectors(lo, hi int) ([]float32, error) { return s.Rows(lo, hi) }
+
+func (s *openSegment) run(int) int { return s.info.Rows }
+
+func (s *openSegment) match(e filter.Expr, dst bitset.Set) error {
+	cols, err := s.columns()
+	if err != nil {
+		return err
+	}
+	cols.Eval(e, dst)
+	return nil
+}
+
+func (s *openSegment) columnsName() string {
+	return fmt.Sprintf("%s/%08x.cols", segDir, s.info.ID)
+}
+
+func (db *DB) columnsIdent(info segment.Info) columns.Ident {
+	return columns.Ident{DB: db.state.DB, Segment: info.ID, Rows: info.Rows, CRC: info.CRC}
+}
+
+// columns returns the metadata columns. They are derived: if the file is
+// missing or damaged, they are built anew from the documents.
+func (s *openSegment) columns() (*columns.Columns, error) {
+	s.colsMu.Lock()
+	defer s.colsMu.Unlock()
+	if s.cols != nil {
+		return s.cols, nil
+	}
+	name := s.columnsName()
+	err := s.mapColumns(name)
+	if err == nil {
+		return s.cols, nil
+	}
+	s.db.opts.Logger.Info("rebuilding columns", "file", name, "reason", err)
+	built, err := s.rebuildColumns()
+	if err != nil {
+		return nil, err
+	}
+	if !s.db.opts.ReadOnly && s.db.err() == nil {
+		if err := s.db.fs.WriteFileAtomic(name, built); err != nil {
+			s.db.opts.Logger.Warn("cannot keep columns", "file", name, "error", err)
+		}
+	}
+	s.cols, err = columns.Parse(built, s.db.columnsIdent(s.info))
+	return s.cols, err
+}
+
+func (s *openSegment) mapColumns(name string) error {
+	f, err := s.db.fs.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	m, err := f.Map(size)
+	if err != nil {
+		return err
+	}
+	cols, err := columns.Parse(m.Bytes(), s.db.columnsIdent(s.info))
+	if err != nil {
+		m.Close()
+		return err
+	}
+	s.cols, s.colsFile = cols, m
+	return nil
+}
+
+// rebuildColumns makes the column file from the documents in meta.bolt. Rows
+// whose document is gone, because a newer version replaced it, stay empty:
+// they are dead.
+func (s *openSegment) rebuildColumns() ([]byte, error) {
+	b := columns.NewBuilder()
+	const perTx = 1024 // short transactions: a long one keeps pages from reuse
+	nums := s.DocNums()
+	for lo := 0; lo < len(nums); lo += perTx {
+		err := s.db.store.View(func(tx *meta.Tx) error {
+			for row := lo; row < min(lo+perTx, len(nums)); row++ {
+				doc, ok, err := tx.Document(s.info.Collection, nums[row])
+				if err != nil {
+					return err
+				}
+				if !ok {
+					continue
+				}
+				m, err := decodeMetadata(doc)
+				if err != nil {
+					return err
+				}
+				if err := b.Add(row, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(len(nums), s.db.columnsIdent(s.info)), nil
+}
+
+func (s *openSegment) close() error {
+	s.colsMu.Lock()
+	defer s.colsMu.Unlock()
+	s.cols = nil
+	if s.colsFile != nil {
+		s.colsFile.Close()
+		s.colsFile = nil
+	}
+	return s.Segment.Close()
+}
+
+// A fileSet is the segments of a version. Versions share one until a flush or
+// a compaction changes it.
+type fileSet struct {
+	segments []*openSegment
+	versions int // guarded by DB.mu
+}
+
+func newFileSet(segments map[uint64]*openSegment) *fileSet {
+	set := &fileSet{}
+	for _, s := range segments {
+		set.segments = append(set.segments, s)
+	}
+	return set
+}
+
+// successor returns a version that differs in nothing yet.
+func (v *version) successor() *version {
+	next := &version{
+		lsn: v.lsn, applied: v.applied, nextNum: v.nextNum, names: v.names, files: v.files,
+		views: make(map[uint32]*view, len(v.views)+1),
+	}
+	for id, w := range v.views {
+		next.views[id] = w
+	}
+	return next
+}
+
+// publish makes v the current version.
+func (db *DB) publish(v *version) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if v.files.versions == 0 {
+		for _, s := range v.files.segments {
+			s.sets++
+		}
+	}
+	v.files.versions++
+	v.refs = 1
+	db.live[v] = struct{}{}
+	old := db.cur
+	db.cur = v
+	if old != nil {
+		db.unref(old)
+	}
+}
+
+// guard runs fn, which reads mapped files, on this goroutine. A fault of the
+// memory, because a sector cannot be read or a file was cut, becomes an error
+// that names the file.
+func (db *DB) guard(fn func() error) error {
+	err := vfs.Guard(segDir, fn)
+	var fault *vfs.FaultError
+	if !errors.As(err, &fault) {
+		return err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for s := range db.mapped {
+		err = s.Fault(err)
+	}
+	return err
+}
+
+// begin starts a call that reads; Close waits for its end.
+func (db *DB) begin() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return ErrClosed
+	}
+	db.running++
+	return nil
+}
+
+// end ends a call.
+func (db *DB) end() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.running--; db.running == 0 {
+		db.idle.Broadcast()
+	}
+}
+
+// acquire begins a call on the current version, which done ends.
+func (db *DB) acquire() (*version, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return nil, ErrClosed
+	}
+	db.running++
+	db.cur.refs++
+	return db.cur, nil
+}
+
+// done ends a call and gives its version back.
+func (db *DB) done(v *version) {
+	db.drop(v)
+	db.end()
+}
+
+// retain takes another reference to the current version, to be given back by
+// drop. Unlike acquire it does not keep the database from being closed.
+func (db *DB) retain(v *version) *version {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	v.refs++
+	return v
+}
+
+// drop gives a version back.
+func (db *DB) drop(v *version) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.unref(v)
+}
+
+// unref drops one reference; mu is held. The last reader of a segment that no
+// longer belongs to the database unmaps it.
+func (db *DB) unref(v *version) {
+	if v.refs--; v.refs > 0 {
+		return
+	}
+	delete(db.live, v)
+	if v.files.versions--; v.files.versions > 0 {
+		return
+	}
+	for _, s := range v.files.segments {
+		if s.sets--; s.sets > 0 || db.closed { // Close sees to the rest
+			continue
+		}
+		delete(db.mapped, s)
+		if err := s.close(); err != nil {
+			db.opts.Logger.Warn("cannot close segment", "segment", s.info.ID, "error", err)
+		}
+	}
+}
+
+// oldest returns the batch number of the oldest version that is in use.
+func (db *DB) oldest() uint64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	lsn := db.cur.lsn
+	for v := range db.live {
+		lsn = min(lsn, v.lsn)
+	}
+	return lsn
+}
+
+// inUse reports whether a segment that left the database still has readers.
+func (db *DB) inUse(id uint64) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for s := range db.mapped {
+		if s.info.ID == id {
+			return true
+		}
+	}
+	return false
+}

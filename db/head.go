@@ -1,0 +1,268 @@
+package db
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/segment/columns"
+)
+
+// A head holds, in memory, what the WAL has and meta.bolt and the segments do
+// not have yet. There is one head for all collections. Only the goroutine
+// that holds DB.commitMu adds to it; readers use the prefix that their version
+// of the database names.
+type head struct {
+	colls map[uint32]*collHead
+	bytes int64 // memory held, about
+}
+
+func newHead() *head { return &head{colls: map[uint32]*collHead{}} }
+
+// collHead is the part of a head that belongs to one collection.
+type collHead struct {
+	vec  *table // rows with vectors; nil until the first
+	bare *table // rows without; nil until the first
+
+	mu      sync.RWMutex
+	latest  map[string]int32 // id → its newest entry
+	entries []entry
+}
+
+// An entry is a put or a delete of one id. Entries of the same id are chained
+// from the newest to the oldest.
+type entry struct {
+	num  uint64 // DocNum of the put; 0 is a delete
+	prev int32  // the entry before it of the same id, -1 if none
+}
+
+func (h *head) coll(id uint32) *collHead {
+	c := h.colls[id]
+	if c == nil {
+		c = &collHead{latest: map[string]int32{}}
+		h.colls[id] = c
+	}
+	return c
+}
+
+func (h *head) empty() bool { return len(h.colls) == 0 }
+
+// record notes that id is now num, or deleted if num is 0.
+func (c *collHead) record(id string, num uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	prev, ok := c.latest[id]
+	if !ok {
+		prev = -1
+	}
+	c.latest[id] = int32(len(c.entries))
+	c.entries = append(c.entries, entry{num: num, prev: prev})
+}
+
+// find returns the DocNum of id as of the first n entries; found is false if
+// they do not mention it.
+func (c *collHead) find(id string, n int) (num uint64, found bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e, ok := c.latest[id]
+	for ok && e >= 0 {
+		if int(e) < n {
+			return c.entries[e].num, true
+		}
+		e = c.entries[e].prev
+	}
+	return 0, false
+}
+
+// ids returns every id that the first n entries mention, with its DocNum as
+// of then.
+func (c *collHead) ids(n int) map[string]uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	m := make(map[string]uint64, len(c.latest))
+	for id, e := range c.latest {
+		for e >= 0 && int(e) >= n {
+			e = c.entries[e].prev
+		}
+		if e >= 0 {
+			m[id] = c.entries[e].num
+		}
+	}
+	return m
+}
+
+// put appends a document to the table for its dimension.
+func (h *head) put(coll uint32, o *op) {
+	c := h.coll(coll)
+	t := &c.bare
+	if len(o.vec) > 0 {
+		t = &c.vec
+	}
+	if *t == nil {
+		*t = newTable(len(o.vec))
+	}
+	(*t).append(o.num, o.doc, o.vec)
+	c.record(o.id, o.num)
+	h.bytes += int64(len(o.doc)+4*len(o.vec)+len(o.id)) + entryOverhead
+}
+
+// entryOverhead is about what a row takes beside its bytes: slice header,
+// DocNum, norm, map slot.
+const entryOverhead = 120
+
+// A table is an append-only list of rows in memory. It grows at the end only,
+// so that a reader who keeps the slice headers of some moment sees the rows
+// of that moment for ever.
+type table struct {
+	dim     int
+	nums    []uint64
+	docs    [][]byte
+	inv     []float32
+	chunks  [][]float32 // per rows each
+	per     int
+	maxNorm float32
+	cols    *tableColumns
+}
+
+// chunkBytes is the size of the pieces in which vectors are allocated and
+// scanned: a share of the second-level cache.
+const chunkBytes = 256 << 10
+
+func newTable(dim int) *table {
+	per := 1
+	if dim > 0 {
+		for per < 4096 && 2*per*dim*4 <= chunkBytes {
+			per *= 2
+		}
+	}
+	return &table{dim: dim, per: per, cols: &tableColumns{}}
+}
+
+func (t *table) append(num uint64, doc []byte, vec []float32) {
+	t.nums = append(t.nums, num)
+	t.docs = append(t.docs, doc)
+	if t.dim == 0 {
+		t.inv = append(t.inv, 0)
+		return
+	}
+	inv := segment.InvNorm(vec)
+	t.inv = append(t.inv, inv)
+	t.maxNorm = max(t.maxNorm, normBound(inv))
+	n := len(t.nums) - 1
+	if last := len(t.chunks) - 1; n == len(t.chunks)*t.per || last < 0 {
+		// The first chunk starts small: most collections are.
+		rows := t.per
+		if last < 0 {
+			rows = min(t.per, 8)
+		}
+		t.chunks = append(t.chunks, make([]float32, rows*t.dim))
+	} else if at := (n - last*t.per) * t.dim; at == len(t.chunks[last]) {
+		// Readers hold the outer slice: replace it, do not write into it.
+		grown := make([]float32, min(2*len(t.chunks[last]), t.per*t.dim))
+		copy(grown, t.chunks[last])
+		t.chunks = slices.Clone(t.chunks)
+		t.chunks[last] = grown
+	}
+	last := len(t.chunks) - 1
+	copy(t.chunks[last][(n-last*t.per)*t.dim:], vec)
+}
+
+// part returns the present rows as a part.
+func (t *table) part() *part {
+	return &part{
+		n: len(t.nums), dim: t.dim,
+		nums: t.nums, inv: t.inv, maxNorm: t.maxNorm, docs: t.docs, table: t,
+		source: &tableRows{chunks: t.chunks, per: t.per, dim: t.dim, docs: t.docs, cols: t.cols},
+	}
+}
+
+// tableRows reads a prefix of a table.
+type tableRows struct {
+	chunks [][]float32
+	per    int
+	dim    int
+	docs   [][]byte
+	cols   *tableColumns
+}
+
+func (r *tableRows) run(row int) int { return (row/r.per + 1) * r.per }
+
+func (r *tableRows) vectors(lo, hi int) ([]float32, error) {
+	first := lo / r.per * r.per
+	chunk := r.chunks[lo/r.per]
+	return chunk[(lo-first)*r.dim : (hi-first)*r.dim], nil
+}
+
+func (r *tableRows) match(e filter.Expr, dst bitset.Set) error {
+	n := len(r.docs)
+	full := n / columnRows
+	for b := range full {
+		cols, err := r.cols.block(b, r.docs)
+		if err != nil {
+			return err
+		}
+		const words = columnRows / 64
+		cols.Eval(e, dst[b*words:(b+1)*words])
+	}
+	for row := full * columnRows; row < n; row++ {
+		m, err := decodeMetadata(r.docs[row])
+		if err != nil {
+			return err
+		}
+		if filter.Match(e, func(path string) (any, bool) { return filter.Lookup(m, path) }) {
+			dst.Set(row)
+		} else {
+			dst.Clear(row)
+		}
+	}
+	return nil
+}
+
+// columnRows is the number of head rows that share column files in memory;
+// rows beyond the last full block are matched one by one.
+const columnRows = 1024
+
+// tableColumns builds the columns of full blocks of a table when a filter
+// first wants them.
+type tableColumns struct {
+	mu     sync.Mutex
+	blocks []*columns.Columns
+}
+
+func (t *tableColumns) block(i int, docs [][]byte) (*columns.Columns, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.blocks) <= i {
+		t.blocks = append(t.blocks, nil)
+	}
+	if t.blocks[i] == nil {
+		cols, err := buildColumns(docs[i*columnRows : (i+1)*columnRows])
+		if err != nil {
+			return nil, err
+		}
+		t.blocks[i] = cols
+	}
+	return t.blocks[i], nil
+}
+
+// buildColumns makes columns, in memory, of stored documents.
+func buildColumns(docs [][]byte) (*columns.Columns, error) {
+	b := columns.NewBuilder()
+	for row, doc := range docs {
+		m, err := decodeMetadata(doc)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.Add(row, m); err != nil {
+			return nil, err
+		}
+	}
+	ident := columns.Ident{Rows: len(docs)}
+	return columns.Parse(b.Bytes(len(docs), ident), ident)
+}
+
+// negInf is the score below all scores.
+var negInf = math.Inf(-1)

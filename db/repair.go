@@ -1,0 +1,408 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// A RepairReport says what Repair saved and what it could not.
+type RepairReport struct {
+	Collections int       `json:"collections"`
+	Documents   int       `json:"documents"` // in the new database
+	Vectors     int       `json:"vectors"`   // of which with a vector
+	Lost        []Lost    `json:"lost"`
+	Problems    []Problem `json:"problems"` // damage found on the way
+}
+
+// A Lost is something that was there once and is not in the new database.
+type Lost struct {
+	Collection string `json:"collection"`
+	ID         string `json:"id,omitempty"` // empty where it cannot be known
+	DocNum     uint64 `json:"docnum,omitempty"`
+	What       string `json:"what"` // "document", "text and metadata" or "vector"
+	Reason     string `json:"reason"`
+}
+
+// Repair copies everything that is provably intact from the damaged database
+// in src to a new one in dst, which must be empty or not exist. src is not
+// changed. The error says that the repair could not be done; what was lost is
+// in the report, by id where it can be known.
+//
+// Derived data need no repair: an open database rebuilds it by itself.
+func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
+	r := &repairing{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
+	if err := r.run(src, dst); err != nil {
+		return r.report, fmt.Errorf("db: repair %q: %w", src, translate(err))
+	}
+	return r.report, nil
+}
+
+// repairing is one repair on its way.
+type repairing struct {
+	ctx    context.Context
+	report *RepairReport
+	fs     *vfs.FS
+	store  *meta.Store
+	state  meta.State
+	names  map[uint32]string // of collections
+	dst    *DB
+	batch  Batch
+}
+
+func (r *repairing) run(src, dst string) (err error) {
+	if r.fs, err = vfs.Open(src, nil); err != nil {
+		return err
+	}
+	defer r.fs.Close()
+	lock, err := r.fs.Lock(lockName, false)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	// bbolt must not be let loose on a tree that is not whole.
+	if r.store, err = meta.Open(r.fs, metaName, meta.Options{ReadOnly: true, Verify: true}); err != nil {
+		return err
+	}
+	defer r.store.Close()
+	if r.dst, err = r.create(dst); err != nil {
+		return err
+	}
+	if err = r.salvage(); err == nil {
+		err = r.flush()
+	}
+	if err == nil {
+		err = r.count()
+	}
+	return errors.Join(err, r.dst.Close())
+}
+
+func (r *repairing) create(dst string) (*DB, error) {
+	if _, err := Open(dst, &Options{MustExist: true, ReadOnly: true}); !errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("%w: %q is not empty", ErrExists, dst)
+	}
+	return Open(dst, nil)
+}
+
+func (r *repairing) count() error {
+	for _, c := range r.dst.Stats().Collections {
+		r.report.Collections++
+		r.report.Documents += c.Documents
+		r.report.Vectors += c.Vectors
+	}
+	return nil
+}
+
+// problem notes damage and lets the repair go on.
+func (r *repairing) problem(err error) {
+	p := Problem{File: metaName, Offset: -1, Detail: err.Error()}
+	var corrupt *CorruptError
+	if errors.As(translate(err), &corrupt) {
+		p.File, p.Offset = corrupt.File, corrupt.Offset
+	}
+	if len(r.report.Problems) < maxProblems {
+		r.report.Problems = append(r.report.Problems, p)
+	}
+}
+
+func (r *repairing) salvage() error {
+	var colls []meta.Collection
+	var segments []segment.Info
+	err := r.store.View(func(tx *meta.Tx) (err error) {
+		if r.state, err = tx.State(); err != nil {
+			return err
+		}
+		if colls, err = tx.Collections(); err != nil {
+			return err
+		}
+		segments, err = tx.Segments()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.names = map[uint32]string{}
+	for _, c := range colls {
+		if c.Name == "" {
+			continue // dropped
+		}
+		def, err := decodeDefinition(c.ID, c.Schema)
+		if err != nil {
+			return err
+		}
+		if err := r.define(def); err != nil {
+			return err
+		}
+		own := slices.DeleteFunc(slices.Clone(segments), func(s segment.Info) bool { return s.Collection != c.ID })
+		s := &salvaging{repairing: r, coll: c.ID, name: def.name, done: map[uint64]bool{}}
+		if err := s.run(own); err != nil {
+			return err
+		}
+	}
+	return r.log()
+}
+
+func (r *repairing) define(def *definition) error {
+	if old, ok := r.names[def.id]; ok && old != def.name {
+		if err := r.dst.Rename(r.ctx, old, def.name); err != nil {
+			return err
+		}
+	}
+	r.names[def.id] = def.name
+	c, err := r.dst.OpenCollection(r.ctx, def.name, def.schema)
+	if err != nil {
+		return err
+	}
+	return c.SetMetadata(r.ctx, def.metadata)
+}
+
+// flushEvery is the size in bytes at which salvaged documents are written.
+const flushEvery = 4 << 20
+
+func (r *repairing) put(name string, d Document) error {
+	d.Vector = slices.Clone(d.Vector)
+	r.batch.Upsert(name, d)
+	if r.batch.len < flushEvery {
+		return r.batch.err
+	}
+	return r.flush()
+}
+
+func (r *repairing) flush() error {
+	if r.batch.Len() == 0 {
+		return r.batch.err
+	}
+	err := r.dst.Apply(r.ctx, &r.batch)
+	r.batch.Reset()
+	return err
+}
+
+// log applies the batches that are in the log alone, up to the first damage.
+func (r *repairing) log() error {
+	if err := r.flush(); err != nil {
+		return err
+	}
+	next := r.state.Applied + 1
+	_, err := wal.Replay(wal.Options{FS: r.fs, DB: r.state.DB, ReadOnly: true}, r.state.Applied, func(lsn uint64, b []byte) error {
+		_, ops, err := decodeRecord(b)
+		if err != nil {
+			return err
+		}
+		next = lsn + 1
+		return r.replay(ops)
+	})
+	var corrupt *wal.CorruptError
+	if errors.As(err, &corrupt) {
+		r.problem(err)
+		r.report.Lost = append(r.report.Lost, Lost{What: "document",
+			Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
+		return nil
+	}
+	return err
+}
+
+func (r *repairing) replay(ops []op) error {
+	for _, o := range ops {
+		name, known := r.names[o.coll]
+		switch {
+		case o.kind == opDefine:
+			if err := errors.Join(r.flush(), r.define(o.def)); err != nil {
+				return err
+			}
+		case !known:
+			return fmt.Errorf("the log writes to unknown collection %d", o.coll)
+		case o.kind == opDrop:
+			if err := errors.Join(r.flush(), r.dst.Drop(r.ctx, name)); err != nil {
+				return err
+			}
+			delete(r.names, o.coll)
+		case o.kind == opDelete:
+			r.batch.Delete(name, o.id)
+		case o.kind == opPut:
+			d, err := decodeDocument(o.doc, 0)
+			if err != nil {
+				return err
+			}
+			d.Vector = o.vec
+			if err := r.put(name, *d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// salvaging saves one collection.
+type salvaging struct {
+	*repairing
+	coll uint32
+	name string
+	open []*segment.Segment
+	done map[uint64]bool // DocNums that came out of damaged segments
+}
+
+func (s *salvaging) run(infos []segment.Info) error {
+	defer func() {
+		for _, seg := range s.open {
+			seg.Close()
+		}
+	}()
+	for _, info := range infos {
+		seg, err := segment.Open(s.fs, s.state.DB, info)
+		if err == nil {
+			err = seg.Verify(s.ctx)
+		}
+		if err == nil {
+			s.open = append(s.open, seg)
+			continue
+		}
+		if s.ctx.Err() != nil {
+			return err
+		}
+		for _, e := range flatten(err) {
+			s.problem(e)
+		}
+		if seg != nil {
+			seg.Close()
+		}
+		if err := s.damaged(info); err != nil {
+			return err
+		}
+	}
+	return s.documents()
+}
+
+// damaged saves the rows of a segment that are provably intact.
+func (s *salvaging) damaged(info segment.Info) error {
+	_, err := segment.Salvage(s.ctx, s.fs, segment.FileName(info.ID), info, func(num uint64, vec []float32) error {
+		return s.store.View(func(tx *meta.Tx) error {
+			b, ok, err := tx.Document(s.coll, num)
+			if err != nil || !ok {
+				return nil // reported with the documents, or dead
+			}
+			d, live, err := s.decode(tx, num, b)
+			if err != nil || !live {
+				return nil // likewise
+			}
+			d.Vector = vec
+			s.done[num] = true
+			return s.put(s.name, *d)
+		})
+	})
+	var corrupt *segment.CorruptError
+	if errors.As(err, &corrupt) || errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing can be saved of it; its documents are reported
+	}
+	return err
+}
+
+// decode reads a stored document and says whether it is the live one of its
+// id. Where the id is damaged, it is taken to be.
+func (s *salvaging) decode(tx *meta.Tx, num uint64, b []byte) (*Document, bool, error) {
+	d, err := decodeDocument(b, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	current, ok, err := tx.ID(s.coll, d.ID)
+	return d, err != nil || ok && current == num, nil
+}
+
+// documents saves every document that is not saved yet, with its vector if an
+// intact segment has it.
+func (s *salvaging) documents() error {
+	broken := map[uint64]error{}
+	err := s.store.View(func(tx *meta.Tx) error {
+		err := tx.SalvageDocuments(s.coll, func(num uint64, b []byte) error {
+			if err := s.ctx.Err(); err != nil || s.done[num] {
+				return err
+			}
+			d, live, err := s.decode(tx, num, b)
+			if err != nil {
+				s.problem(corruptDocument(num, err))
+				broken[num] = err
+				return nil
+			}
+			if !live {
+				return nil
+			}
+			vec, found, err := s.vector(num)
+			if err != nil {
+				return err
+			}
+			if !found {
+				s.report.Lost = append(s.report.Lost, Lost{Collection: s.name, ID: d.ID, DocNum: num,
+					What: "vector", Reason: "its segment is damaged"})
+			}
+			d.Vector = vec
+			return s.put(s.name, *d)
+		}, func(num uint64, err error) {
+			s.problem(err)
+			broken[num] = err
+		})
+		if err != nil {
+			return err
+		}
+		return s.undocumented(tx, broken)
+	})
+	return err
+}
+
+// undocumented deals with documents that are damaged: their id and vector may
+// not be.
+func (s *salvaging) undocumented(tx *meta.Tx, broken map[uint64]error) error {
+	err := tx.SalvageIDs(s.coll, func(id string, num uint64) error {
+		why, ok := broken[num]
+		if !ok {
+			return nil
+		}
+		delete(broken, num)
+		lost := Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: why.Error()}
+		vec, found, err := s.vector(num)
+		if err != nil {
+			return err
+		}
+		if found && vec != nil {
+			lost.What = "text and metadata"
+			if err := s.put(s.name, Document{ID: id, Vector: vec}); err != nil {
+				return err
+			}
+		}
+		s.report.Lost = append(s.report.Lost, lost)
+		return nil
+	}, func(_ string, err error) { s.problem(err) })
+	for num, why := range broken {
+		s.report.Lost = append(s.report.Lost, Lost{Collection: s.name, DocNum: num, What: "document", Reason: why.Error()})
+	}
+	return err
+}
+
+// vector finds the vector of a document in the intact segments; nil and true
+// if it never had one.
+func (s *salvaging) vector(num uint64) (vec []float32, found bool, err error) {
+	for _, seg := range s.open {
+		err = seg.Guard(func() error {
+			row, ok := seg.Find(num)
+			if !ok {
+				return nil
+			}
+			found = true
+			if seg.Dim() == 0 {
+				return nil
+			}
+			rows, err := seg.Rows(row, row+1)
+			vec = slices.Clone(rows)
+			return err
+		})
+		if found || err != nil {
+			return vec, found, err
+		}
+	}
+	return nil, false, nil
+}

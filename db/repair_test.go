@@ -1,0 +1,150 @@
+package db
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRepair(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+	c := collection(t, vdb, "c", Schema{Dim: 1024, Metric: Dot})
+	bare := collection(t, vdb, "bare", Schema{})
+	if err := c.SetMetadata(ctx, Metadata{"k": "v"}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Document{}
+	for i := range 200 {
+		d := Document{ID: fmt.Sprint(i), Text: fmt.Sprintf("<text of %d>", i), Vector: make([]float32, 1024), Metadata: Metadata{"i": int64(i)}}
+		d.Vector[0] = float32(i)
+		upsert(t, c, d)
+		upsert(t, bare, Document{ID: d.ID, Text: "bare " + d.Text})
+		want[d.ID] = d
+		if i == 99 {
+			if err := vdb.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := c.Delete(ctx, "7", "150"); err != nil {
+		t.Fatal(err)
+	}
+	delete(want, "7")
+	delete(want, "150")
+	if err := vdb.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 { // in the log alone
+		d := Document{ID: fmt.Sprint("late", i), Vector: make([]float32, 1024)}
+		upsert(t, c, d)
+		want[d.ID] = d
+	}
+	lose(t, vdb)
+
+	// Untouched, everything comes over.
+	whole := filepath.Join(t.TempDir(), "whole")
+	r, err := Repair(ctx, dir, whole)
+	if err != nil || len(r.Lost) != 0 || len(r.Problems) != 0 || r.Documents != len(want)+200 || r.Collections != 2 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	fixed := open(t, whole, nil)
+	got := collection(t, fixed, "c", Schema{Metric: Dot})
+	if diff := cmp.Diff(want, dump(t, got)); diff != "" {
+		t.Fatalf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(Metadata{"k": "v"}, got.Metadata()); diff != "" {
+		t.Error(diff)
+	}
+	check(t, fixed)
+	if _, err := Repair(ctx, dir, whole); !errors.Is(err, ErrExists) {
+		t.Errorf("repair over a database: %v", err)
+	}
+
+	// A rotten block of vectors (16 rows) and a rotten document.
+	vec := filepath.Join(dir, "seg", "00000001.vec")
+	if info, err := os.Stat(vec); err != nil || info.Size() < 100*4096 {
+		vec = filepath.Join(dir, "seg", "00000002.vec") // segments are numbered in no order
+	}
+	flip(t, vec, 4096+20*4096)
+	metaBytes, err := os.ReadFile(filepath.Join(dir, metaName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(metaBytes, []byte("<text of 180>"))
+	if at < 0 {
+		t.Fatal("the document is not found")
+	}
+	for off := 0; ; off++ { // all copies that bbolt has left lying about
+		i := bytes.Index(metaBytes[off:], []byte("<text of 180>"))
+		if i < 0 {
+			break
+		}
+		if off += i; !bytes.HasPrefix(metaBytes[max(0, off-5):], []byte("bare ")) {
+			flip(t, filepath.Join(dir, metaName), int64(off))
+		}
+	}
+	damaged := snapshotDir(t, dir)
+	half := filepath.Join(t.TempDir(), "half")
+	r, err = Repair(ctx, dir, half)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(damaged, snapshotDir(t, dir)); diff != "" {
+		t.Errorf("repair changed the source")
+	}
+	lost := map[string]int{}
+	for _, l := range r.Lost {
+		lost[l.What]++
+		d := want[l.ID]
+		if l.Collection != "c" || d.ID == "" {
+			t.Errorf("%+v", l)
+		}
+		switch l.What {
+		case "vector":
+			d.Vector = nil
+		case "text and metadata":
+			d.Text, d.Metadata = "", nil
+			if l.ID != "180" {
+				t.Errorf("%+v", l)
+			}
+		default:
+			t.Errorf("%+v", l)
+		}
+		want[l.ID] = d
+	}
+	if lost["vector"] < 15 || lost["vector"] > 17 || lost["text and metadata"] != 1 || len(r.Problems) != 2 {
+		t.Errorf("lost %v, problems %v", lost, r.Problems)
+	}
+	fixed = open(t, half, nil)
+	if diff := cmp.Diff(want, dump(t, collection(t, fixed, "c", Schema{Metric: Dot}))); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if n := collection(t, fixed, "bare", Schema{}).Len(); n != 200 {
+		t.Errorf("%d of the other collection", n)
+	}
+	check(t, fixed)
+}
+
+func flip(t *testing.T, name string, off int64) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, off); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x10
+	if _, err := f.WriteAt(b, off); err != nil {
+		t.Fatal(err)
+	}
+}

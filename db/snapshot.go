@@ -1,0 +1,91 @@
+package db
+
+import (
+	"fmt"
+	"sync"
+)
+
+// A Snapshot is the whole database as it was at one moment: all of each batch
+// or nothing of it, in every collection. It blocks nobody; it keeps the files
+// and documents that it needs until Close. Its methods are safe for
+// concurrent use.
+type Snapshot struct {
+	db  *DB
+	ver *version
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup
+}
+
+// Snapshot returns the present state, which must be closed.
+func (db *DB) Snapshot() (*Snapshot, error) {
+	ver, err := db.acquire()
+	if err != nil {
+		return nil, fmt.Errorf("db: snapshot: %w", err)
+	}
+	defer db.end()
+	return &Snapshot{db: db, ver: ver}, nil
+}
+
+// Batch returns the number of the last batch in the snapshot. Batches are
+// numbered from 1 in the order in which they took effect.
+func (s *Snapshot) Batch() uint64 { return s.ver.lsn }
+
+// Collection returns a collection as it was; ErrNotFound if there was none of
+// that name. It fails with ErrClosed once the snapshot is closed, and refuses
+// writes with ErrReadOnly.
+func (s *Snapshot) Collection(name string) (*Collection, error) {
+	ver, done, err := s.open()
+	if err != nil {
+		return nil, fmt.Errorf("db: snapshot: %w", err)
+	}
+	defer done()
+	id, ok := ver.names[name]
+	if !ok {
+		return nil, fmt.Errorf("db: snapshot: %w: collection %q", ErrNotFound, name)
+	}
+	return &Collection{db: s.db, id: id, snap: s}, nil
+}
+
+// Collections describes every collection, in order of name.
+func (s *Snapshot) Collections() []CollectionInfo {
+	ver, done, err := s.open()
+	if err != nil {
+		return nil
+	}
+	defer done()
+	var infos []CollectionInfo
+	for _, v := range ver.sortedViews() {
+		infos = append(infos, v.info())
+	}
+	return infos
+}
+
+// open begins a call.
+func (s *Snapshot) open() (*version, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, ErrClosed
+	}
+	if err := s.db.begin(); err != nil {
+		return nil, nil, err
+	}
+	s.calls.Add(1)
+	return s.ver, func() { s.db.end(); s.calls.Done() }, nil
+}
+
+// Close releases what the snapshot keeps. It waits for calls that are
+// running. Closing twice is fine.
+func (s *Snapshot) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.calls.Wait()
+	s.db.drop(s.ver)
+	return nil
+}

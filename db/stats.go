@@ -1,0 +1,79 @@
+package db
+
+import (
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// Stats describes a database at one moment. Sizes are in bytes.
+type Stats struct {
+	Dir         string            `json:"dir"`
+	ReadOnly    bool              `json:"read_only"`
+	Sync        string            `json:"sync"`    // durability of writes: always, interval or never
+	Kernels     string            `json:"kernels"` // instruction set of the vector kernels
+	Batches     uint64            `json:"batches"` // ever applied
+	Flushed     uint64            `json:"flushed"` // of which in segments and meta.bolt; the rest is in the log
+	HeadBytes   int64             `json:"head_bytes"`
+	LogBytes    int64             `json:"log_bytes"`
+	MetaBytes   int64             `json:"meta_bytes"`
+	MetaFree    int64             `json:"meta_free_bytes"` // of MetaBytes, to be used again
+	VectorBytes int64             `json:"vector_bytes"`    // segment files
+	Versions    int               `json:"versions"`        // states of the database that somebody reads
+	Failed      string            `json:"failed,omitempty"`
+	Collections []CollectionStats `json:"collections"`
+}
+
+// CollectionStats describes a collection at one moment.
+type CollectionStats struct {
+	CollectionInfo
+	Vectors  int `json:"vectors"`   // documents that have one
+	Segments int `json:"segments"`  // files
+	DeadRows int `json:"dead_rows"` // of deleted or replaced documents, not given back yet
+	HeadRows int `json:"head_rows"` // in memory and in the log
+}
+
+// Stats returns figures about the database; they cost little.
+func (db *DB) Stats() Stats {
+	ver, err := db.acquire()
+	if err != nil {
+		return Stats{Dir: db.dir}
+	}
+	defer db.done(ver)
+	s := Stats{
+		Dir: db.dir, ReadOnly: db.opts.ReadOnly, Sync: db.opts.Sync.String(), Kernels: simd.Name(),
+		Batches: ver.lsn, Flushed: ver.applied,
+		Collections: []CollectionStats{},
+	}
+	if err := db.err(); err != nil {
+		s.Failed = err.Error()
+	}
+	s.MetaBytes, s.MetaFree = db.store.Size()
+	if db.log != nil {
+		s.LogBytes = db.log.Size()
+	}
+	db.commitMu.Lock()
+	s.HeadBytes = db.active.bytes
+	if db.frozen != nil {
+		s.HeadBytes += db.frozen.bytes
+	}
+	db.commitMu.Unlock()
+	db.mu.Lock()
+	s.Versions = len(db.live)
+	db.mu.Unlock()
+	for _, v := range ver.sortedViews() {
+		c := CollectionStats{CollectionInfo: v.info()}
+		for _, p := range v.parts {
+			if p.dim > 0 {
+				c.Vectors += p.live()
+			}
+			c.DeadRows += p.dead.Count()
+			if p.segment != nil {
+				c.Segments++
+				s.VectorBytes += p.segment.info.Size
+			} else {
+				c.HeadRows += p.live()
+			}
+		}
+		s.Collections = append(s.Collections, c)
+	}
+	return s
+}
