@@ -78,10 +78,7 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 func (db *DB) copyStore(to *vfs.FS, name string) (*version, error) {
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
-	db.mu.Lock()
-	ver := db.cur
-	ver.refs++
-	db.mu.Unlock()
+	ver := db.current()
 	if err := db.store.CopyTo(to, name); err != nil {
 		db.drop(ver)
 		return nil, err

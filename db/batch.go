@@ -126,8 +126,9 @@ const (
 // the state it will be applied to fills the lower ones.
 type op struct {
 	kind       uint8
-	insert     bool // the id must be free
-	collection string
+	insert     bool   // the id must be free
+	collection string // its name; or
+	bound      bool   // coll is set already
 	id         string
 	start, end int // of the stored document in the batch's buffer
 	vec        []float32

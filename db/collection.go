@@ -254,26 +254,40 @@ func (c *Collection) changed(ctx context.Context, decide func(*group, *view) ([]
 	})
 }
 
-// write builds a batch and applies it.
+// write builds a batch for this collection, whatever its name is by the time
+// it is applied, and applies it.
 func (c *Collection) write(ctx context.Context, build func(b *Batch, name string)) (*Batch, int, error) {
-	if c.snap != nil {
-		return nil, 0, ErrReadOnly
-	}
-	name := c.Name()
-	if name == "" {
-		if err := c.db.begin(); err != nil {
-			return nil, 0, err
-		}
-		c.db.end()
-		return nil, 0, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
+	name, err := c.writable()
+	if err != nil {
+		return nil, 0, err
 	}
 	b := &Batch{}
 	build(b, name)
-	if b.err != nil {
-		return nil, 0, b.err
-	}
-	deleted, err := c.db.apply(ctx, b)
+	deleted, err := c.apply(ctx, b)
 	return b, deleted, err
+}
+
+// writable returns the present name, or why there can be no write.
+func (c *Collection) writable() (name string, err error) {
+	if c.snap != nil || c.db.opts.ReadOnly {
+		return "", ErrReadOnly
+	}
+	_, v, done, err := c.open()
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	return v.def.name, nil
+}
+
+func (c *Collection) apply(ctx context.Context, b *Batch) (deleted int, err error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	for i := range b.ops {
+		b.ops[i].bound, b.ops[i].coll = true, c.id
+	}
+	return c.db.apply(ctx, b)
 }
 
 // Upsert writes documents, replacing those of the same id: all of them or
@@ -385,10 +399,10 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 	if opts != nil {
 		o = *opts
 	}
-	if c.snap != nil {
-		return 0, c.wrap("load", ErrReadOnly)
+	name, err := c.writable()
+	if err != nil {
+		return 0, c.wrap("load", err)
 	}
-	name := c.Name()
 	written := 0
 	var writing chan error // of the batch under way
 	var inFlight int
@@ -411,13 +425,10 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 		if err := finish(); err != nil {
 			return err
 		}
-		if b.err != nil {
-			return b.err
-		}
 		done := make(chan error, 1)
 		writing, inFlight = done, b.Len()
 		go func() {
-			_, err := c.db.apply(ctx, b)
+			_, err := c.apply(ctx, b)
 			done <- err
 		}()
 		return nil

@@ -261,7 +261,7 @@ func (g *group) resolve(r *request) (err error) {
 			kept = append(kept, *o)
 			continue
 		}
-		def, err := g.definition(o.collection)
+		def, err := g.definition(o)
 		if err != nil {
 			return err
 		}
@@ -305,19 +305,23 @@ func (g *group) resolve(r *request) (err error) {
 	return nil
 }
 
-// definition returns the present definition of a collection.
-func (g *group) definition(name string) (*definition, error) {
-	for _, def := range g.defs {
-		if def != nil && def.name == name {
-			return def, nil
+// definition returns the present definition of the collection that o is for.
+func (g *group) definition(o *op) (*definition, error) {
+	id := o.coll
+	if !o.bound {
+		// Names change only in groups of their own.
+		var ok bool
+		if id, ok = g.base.names[o.collection]; !ok {
+			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, o.collection)
 		}
 	}
-	if id, ok := g.base.names[name]; ok {
-		if _, changed := g.defs[id]; !changed {
-			return g.base.views[id].def, nil
-		}
+	if def := g.defs[id]; def != nil {
+		return def, nil
 	}
-	return nil, fmt.Errorf("%w: collection %q", ErrNotFound, name)
+	if v := g.base.views[id]; v != nil {
+		return v.def, nil
+	}
+	return nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
 }
 
 // current returns the DocNum that an id has, 0 for none, and the write that

@@ -36,7 +36,15 @@ func (db *DB) Compact(ctx context.Context) error {
 	if err := db.usable(ctx); err != nil {
 		return fmt.Errorf("db: compact: %w", err)
 	}
-	if err := db.compactAll(ctx); err != nil {
+	defer db.end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(db.background.stopped, cancel)() // Close does not wait for all of it
+	err := db.compactAll(ctx)
+	if errors.Is(err, context.Canceled) && db.background.stopped.Err() != nil {
+		err = ErrClosed
+	}
+	if err != nil {
 		return fmt.Errorf("db: compact: %w", translate(err))
 	}
 	return nil
@@ -154,13 +162,9 @@ func worthwhileVictims(group []victim) []victim {
 // compact runs one compaction. compactMu is held.
 func (db *DB) compact(ctx context.Context, c compaction) error {
 	start := time.Now()
-	pin, err := db.pin() // keeps the victims mapped
-	if err != nil {
-		return err
-	}
-	defer db.drop(pin)
+	defer db.drop(db.current()) // keeps the victims mapped
 	var fresh *openSegment
-	err = db.guard(func() (err error) {
+	err := db.guard(func() (err error) {
 		fresh, err = db.merge(ctx, c)
 		return err
 	})
@@ -216,18 +220,6 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 	}
 	db.opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.victims), "took", time.Since(start))
 	return nil
-}
-
-// pin takes a reference to the current version without keeping the database
-// from being closed.
-func (db *DB) pin() (*version, error) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.closed && db.background.stopped.Err() != nil {
-		return nil, ErrClosed
-	}
-	db.cur.refs++
-	return db.cur, nil
 }
 
 // carryOver adds to dead the rows of fresh that have died in v, as of now,

@@ -517,6 +517,9 @@ func (db *DB) Close() error {
 	db.closed = true
 	db.mu.Unlock()
 	db.background.stop()
+	db.commitMu.Lock()
+	db.flushed.Broadcast() // to writers who wait for a flush that will not come
+	db.commitMu.Unlock()
 
 	var err error
 	if !db.opts.ReadOnly && db.err() == nil {
@@ -587,24 +590,23 @@ func (db *DB) Flush(ctx context.Context) error {
 	if err := db.usable(ctx); err != nil {
 		return fmt.Errorf("db: flush: %w", err)
 	}
+	defer db.end()
 	if err := db.flush(); err != nil {
 		return fmt.Errorf("db: flush: %w", translate(err))
 	}
 	return nil
 }
 
-// usable says whether a maintenance call may start.
+// usable begins a maintenance call, which end ends, or says why it cannot be.
 func (db *DB) usable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	switch {
-	case db.closed:
-		return ErrClosed
-	case db.opts.ReadOnly:
+	if db.opts.ReadOnly {
 		return ErrReadOnly
 	}
-	return db.failed
+	if err := db.err(); err != nil {
+		return err
+	}
+	return db.begin()
 }

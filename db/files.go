@@ -266,8 +266,17 @@ func (db *DB) done(v *version) {
 	db.end()
 }
 
-// retain takes another reference to the current version, to be given back by
-// drop. Unlike acquire it does not keep the database from being closed.
+// current returns the current version, to be given back by drop. The caller
+// is part of what Close waits for.
+func (db *DB) current() *version {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.cur.refs++
+	return db.cur
+}
+
+// retain takes another reference to a version that the caller holds, to be
+// given back by drop.
 func (db *DB) retain(v *version) *version {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -31,8 +31,9 @@ type scorer struct {
 const unit32 = 1.0 / (1 << 24)
 
 func newScorer(metric Metric, query []float32) scorer {
-	s := scorer{metric: metric, query: query, fast: query, norm: math.Sqrt(simd.Dot64(query, query))}
 	dim := len(query)
+	s := scorer{metric: metric, query: query, fast: simd.Make(dim), norm: math.Sqrt(simd.Dot64(query, query))}
+	copy(s.fast, query)
 	// A dozen roundings beside those of the sum: of the query's direction,
 	// the inverse norm, their product, and the norms.
 	s.rel = 1.01 * (simd.ErrorBound(dim) + 12*unit32)
@@ -41,7 +42,6 @@ func newScorer(metric Metric, query []float32) scorer {
 	s.most = float32(math.Inf(1))
 	switch metric {
 	case Cosine:
-		s.fast = make([]float32, dim)
 		if s.norm > 0 {
 			for i, x := range query {
 				s.fast[i] = float32(float64(x) / s.norm)

@@ -1,0 +1,236 @@
+// Package lint holds the rules of the repository as tests.
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/vecbolt/vecbolt/"
+	root   = "../.."
+)
+
+// imports says which packages of the module, and which others that are not of
+// the standard library, a package may import. Arrows point down. Packages
+// that are not listed (tools, fuzz, docs/examples, this one) are free.
+var imports = map[string][]string{
+	"simd":               {"golang.org/x/sys/cpu", "github.com/viterin/vek/vek32"},
+	"filter":             {},
+	"internal/codec":     {},
+	"internal/bitset":    {},
+	"internal/topk":      {},
+	"internal/vfs":       {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"internal/boltcheck": {},
+	"internal/meta": {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "internal/boltcheck", "internal/codec",
+		"internal/vfs", "segment"},
+	"wal":             {"internal/codec", "internal/vfs"},
+	"segment":         {"internal/codec", "internal/vfs", "simd"},
+	"segment/columns": {"filter", "internal/bitset", "internal/codec", "simd"},
+	"db": {"filter", "internal/bitset", "internal/codec", "internal/meta", "internal/topk", "internal/vfs",
+		"segment", "segment/columns", "simd", "wal",
+		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
+	"internal/exchange": {"db", "filter", "internal/codec"},
+	"rag":               {"db", "filter", "internal/exchange"},
+}
+
+// core is every module that a program which imports db links.
+var core = []string{
+	"github.com/chewxy/math32", "github.com/google/uuid", "github.com/vecbolt/vecbolt",
+	"github.com/viterin/partial", "github.com/viterin/vek", "github.com/vmihailenco/msgpack/v5",
+	"github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/exp", "golang.org/x/sys",
+}
+
+// A file is a parsed Go file of the module.
+type file struct {
+	path string // below the root, with slashes
+	dir  string
+	test bool
+	ast  *ast.File
+	text string
+}
+
+func files(t *testing.T) []file {
+	t.Helper()
+	var all []file
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			name := e.Name()
+			if path != root && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "node_modules") {
+				return filepath.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
+				return filepath.SkipDir // a nested module
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		parsed, err := parser.ParseFile(fset, path, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		rel = filepath.ToSlash(rel)
+		all = append(all, file{rel, filepath.ToSlash(filepath.Dir(rel)), strings.HasSuffix(path, "_test.go"), parsed, string(text)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("only %d files found", len(all))
+	}
+	return all
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, f := range files(t) {
+		allowed, listed := imports[f.dir]
+		if !listed || f.test {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path = strings.TrimPrefix(path, module)
+			std := !strings.Contains(strings.Split(path, "/")[0], ".") && !strings.HasPrefix(spec.Path.Value, `"`+module)
+			if !std && !slices.Contains(allowed, path) {
+				t.Errorf("%s imports %s, which the table does not allow", f.path, path)
+			}
+		}
+	}
+}
+
+func TestEveryImportRuleIsUsed(t *testing.T) {
+	used := map[string]bool{}
+	for _, f := range files(t) {
+		for _, spec := range f.ast.Imports {
+			path, _ := strconv.Unquote(spec.Path.Value)
+			if !f.test {
+				used[f.dir+" "+strings.TrimPrefix(path, module)] = true
+			}
+		}
+	}
+	for dir, allowed := range imports {
+		for _, path := range allowed {
+			if !used[dir+" "+path] {
+				t.Errorf("the table allows %s to import %s, which it does not", dir, path)
+			}
+		}
+	}
+}
+
+func TestCoreDependencies(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", module+"db").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := slices.DeleteFunc(strings.Split(string(out), "\n"), func(s string) bool { return s == "" })
+	slices.Sort(got)
+	if got = slices.Compact(got); !slices.Equal(got, core) {
+		t.Errorf("db links\n%q\nwant\n%q", got, core)
+	}
+}
+
+func TestOnePackageComment(t *testing.T) {
+	count := map[string]int{}
+	for _, f := range files(t) {
+		key := f.dir + " " + strings.TrimSuffix(f.ast.Name.Name, "_test")
+		count[key] += 0
+		if f.ast.Doc != nil && (!f.test || f.dir == "fuzz" || f.dir == "internal/lint") {
+			count[key]++
+		}
+	}
+	for pkg, n := range count {
+		if n != 1 {
+			t.Errorf("package %s has %d package comments", pkg, n)
+		}
+	}
+}
+
+// Numbers on disk are literals: a value must not change when a line moves.
+func TestFormatsAreLiteral(t *testing.T) {
+	for _, f := range files(t) {
+		if strings.HasSuffix(f.path, "/format.go") {
+			for _, word := range []string{"iota", "unsafe"} {
+				if regexp.MustCompile(`\b` + word + `\b`).MatchString(f.text) {
+					t.Errorf("%s uses %s", f.path, word)
+				}
+			}
+		}
+	}
+}
+
+func TestUnsafeStaysBelow(t *testing.T) {
+	allowed := []string{"simd", "internal/codec", "internal/vfs"}
+	for _, f := range files(t) {
+		for _, spec := range f.ast.Imports {
+			if spec.Path.Value == `"unsafe"` && !f.test && !slices.Contains(allowed, f.dir) {
+				t.Errorf("%s imports unsafe", f.path)
+			}
+		}
+	}
+}
+
+// What is stored goes through vfs, which syncs in the right order and can be
+// made to fail.
+func TestStorageUsesVFS(t *testing.T) {
+	raw := regexp.MustCompile(`\bos\.(Create|OpenFile|Rename|WriteFile|Remove|RemoveAll|Truncate)\(`)
+	for _, f := range files(t) {
+		if f.test || !slices.Contains([]string{"db", "segment", "segment/columns", "wal", "internal/meta"}, f.dir) {
+			continue
+		}
+		if call := raw.FindString(f.text); call != "" {
+			t.Errorf("%s calls %s directly", f.path, call)
+		}
+	}
+}
+
+func TestErrorsAreWrapped(t *testing.T) {
+	lost := regexp.MustCompile(`Errorf\([^)\n]*%[sv][^)\n]*,\s*err\)`)
+	kept := regexp.MustCompile(`invalidf\(`)
+	for _, f := range files(t) {
+		if f.test {
+			continue
+		}
+		for i, line := range strings.Split(f.text, "\n") {
+			if lost.MatchString(line) && !kept.MatchString(line) && !strings.Contains(line, "%w") {
+				t.Errorf("%s:%d: an error is printed, not wrapped", f.path, i+1)
+			}
+		}
+	}
+}
+
+func TestNamesOfPackages(t *testing.T) {
+	for _, f := range files(t) {
+		switch f.ast.Name.Name {
+		case "common", "util", "utils", "helpers", "types", "base", "misc":
+			t.Errorf("%s: package name says nothing", f.path)
+		}
+		if f.dir == "." {
+			t.Errorf("%s: no Go file belongs at the root", f.path)
+		}
+	}
+}
