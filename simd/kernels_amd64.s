@@ -52,12 +52,14 @@ TEXT ·dotRowsAVX2(SB), NOSPLIT, $0-72
 	MOVQ       BX, SI
 	ANDQ       $-128, SI
 	VMASKMOVPS (CX)(DI*1), Y14, Y15
+	CMPQ       BX, $0x00000200
+	JA         long
 	CMPQ       BX, $0x000000c0
-	JA         single
+	JA         short
 
 group:
 	CMPQ  R11, $0x00000002
-	JL    single
+	JL    group_end
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -69,50 +71,50 @@ group:
 	MOVQ  DX, R9
 	XORQ  R10, R10
 
-block2:
+group_block:
 	CMPQ        R10, SI
-	JE          vector2
+	JE          group_vector
 	VMOVUPS     (CX)(R10*1), Y8
-	PREFETCHT0  4096(R9)
+	PREFETCHT0  6144(R9)
 	VFMADD231PS (R9), Y8, Y0
-	PREFETCHT0  4096(R9)(BX*1)
+	PREFETCHT0  6144(R9)(BX*1)
 	VFMADD231PS (R9)(BX*1), Y8, Y4
 	VMOVUPS     32(CX)(R10*1), Y8
 	VFMADD231PS 32(R9), Y8, Y1
 	VFMADD231PS 32(R9)(BX*1), Y8, Y5
 	VMOVUPS     64(CX)(R10*1), Y8
-	PREFETCHT0  4160(R9)
+	PREFETCHT0  6208(R9)
 	VFMADD231PS 64(R9), Y8, Y2
-	PREFETCHT0  4160(R9)(BX*1)
+	PREFETCHT0  6208(R9)(BX*1)
 	VFMADD231PS 64(R9)(BX*1), Y8, Y6
 	VMOVUPS     96(CX)(R10*1), Y8
 	VFMADD231PS 96(R9), Y8, Y3
 	VFMADD231PS 96(R9)(BX*1), Y8, Y7
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
-	JMP         block2
+	JMP         group_block
 
-vector2:
+group_vector:
 	CMPQ        R10, DI
-	JE          rest2
+	JE          group_rest
 	VMOVUPS     (CX)(R10*1), Y8
-	PREFETCHT0  4096(R9)
+	PREFETCHT0  6144(R9)
 	VFMADD231PS (R9), Y8, Y0
-	PREFETCHT0  4096(R9)(BX*1)
+	PREFETCHT0  6144(R9)(BX*1)
 	VFMADD231PS (R9)(BX*1), Y8, Y4
 	ADDQ        $0x00000020, R9
 	ADDQ        $0x00000020, R10
-	JMP         vector2
+	JMP         group_vector
 
-rest2:
+group_rest:
 	TESTQ       R8, R8
-	JZ          reduce2
+	JZ          group_reduce
 	VMASKMOVPS  (R9), Y14, Y9
 	VFMADD231PS Y9, Y15, Y0
 	VMASKMOVPS  (R9)(BX*1), Y14, Y9
 	VFMADD231PS Y9, Y15, Y4
 
-reduce2:
+group_reduce:
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y2
 	VADDPS       Y2, Y0, Y0
@@ -130,9 +132,10 @@ reduce2:
 	SUBQ         $0x00000002, R11
 	JMP          group
 
-single:
-	TESTQ R11, R11
-	JZ    done
+group_end:
+short:
+	CMPQ  R11, $0x00000001
+	JL    short_end
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -140,40 +143,40 @@ single:
 	MOVQ  DX, R9
 	XORQ  R10, R10
 
-block1:
+short_block:
 	CMPQ        R10, SI
-	JE          vector1
+	JE          short_vector
 	VMOVUPS     (CX)(R10*1), Y8
-	PREFETCHT0  4096(R9)
+	PREFETCHT0  6144(R9)
 	VFMADD231PS (R9), Y8, Y0
 	VMOVUPS     32(CX)(R10*1), Y8
 	VFMADD231PS 32(R9), Y8, Y1
 	VMOVUPS     64(CX)(R10*1), Y8
-	PREFETCHT0  4160(R9)
+	PREFETCHT0  6208(R9)
 	VFMADD231PS 64(R9), Y8, Y2
 	VMOVUPS     96(CX)(R10*1), Y8
 	VFMADD231PS 96(R9), Y8, Y3
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
-	JMP         block1
+	JMP         short_block
 
-vector1:
+short_vector:
 	CMPQ        R10, DI
-	JE          rest1
+	JE          short_rest
 	VMOVUPS     (CX)(R10*1), Y8
-	PREFETCHT0  4096(R9)
+	PREFETCHT0  6144(R9)
 	VFMADD231PS (R9), Y8, Y0
 	ADDQ        $0x00000020, R9
 	ADDQ        $0x00000020, R10
-	JMP         vector1
+	JMP         short_vector
 
-rest1:
+short_rest:
 	TESTQ       R8, R8
-	JZ          reduce1
+	JZ          short_reduce
 	VMASKMOVPS  (R9), Y14, Y9
 	VFMADD231PS Y9, Y15, Y0
 
-reduce1:
+short_reduce:
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y2
 	VADDPS       Y2, Y0, Y0
@@ -184,9 +187,69 @@ reduce1:
 	VMOVSS       X0, (AX)
 	ADDQ         $0x00000004, AX
 	ADDQ         BX, DX
-	DECQ         R11
-	JMP          single
+	SUBQ         $0x00000001, R11
+	JMP          short
 
+short_end:
+	JMP done
+
+long:
+	CMPQ  R11, $0x00000001
+	JL    long_end
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  DX, R9
+	XORQ  R10, R10
+
+long_block:
+	CMPQ        R10, SI
+	JE          long_vector
+	VMOVUPS     (CX)(R10*1), Y8
+	PREFETCHT0  6144(R9)
+	VFMADD231PS (R9), Y8, Y0
+	VMOVUPS     32(CX)(R10*1), Y8
+	VFMADD231PS 32(R9), Y8, Y1
+	VMOVUPS     64(CX)(R10*1), Y8
+	VFMADD231PS 64(R9), Y8, Y2
+	VMOVUPS     96(CX)(R10*1), Y8
+	VFMADD231PS 96(R9), Y8, Y3
+	ADDQ        $0x00000080, R9
+	ADDQ        $0x00000080, R10
+	JMP         long_block
+
+long_vector:
+	CMPQ        R10, DI
+	JE          long_rest
+	VMOVUPS     (CX)(R10*1), Y8
+	PREFETCHT0  6144(R9)
+	VFMADD231PS (R9), Y8, Y0
+	ADDQ        $0x00000020, R9
+	ADDQ        $0x00000020, R10
+	JMP         long_vector
+
+long_rest:
+	TESTQ       R8, R8
+	JZ          long_reduce
+	VMASKMOVPS  (R9), Y14, Y9
+	VFMADD231PS Y9, Y15, Y0
+
+long_reduce:
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         BX, DX
+	SUBQ         $0x00000001, R11
+	JMP          long
+
+long_end:
 done:
 	VZEROUPPER
 	RET
@@ -211,12 +274,14 @@ TEXT ·l2RowsAVX2(SB), NOSPLIT, $0-72
 	MOVQ       BX, SI
 	ANDQ       $-128, SI
 	VMASKMOVPS (CX)(DI*1), Y14, Y15
+	CMPQ       BX, $0x00000200
+	JA         long
 	CMPQ       BX, $0x000000c0
-	JA         single
+	JA         short
 
 group:
 	CMPQ  R11, $0x00000002
-	JL    single
+	JL    group_end
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -228,14 +293,14 @@ group:
 	MOVQ  DX, R9
 	XORQ  R10, R10
 
-block2:
+group_block:
 	CMPQ        R10, SI
-	JE          vector2
+	JE          group_vector
 	VMOVUPS     (CX)(R10*1), Y8
-	PREFETCHT0  4096(R9)
+	PREFETCHT0  6144(R9)
 	VSUBPS      (R9), Y8, Y9
 	VFMADD231PS Y9, Y9, Y0
-	PREFETCHT0  4096(R9)(BX*1)
+	PREFETCHT0  6144(R9)(BX*1)
 	VSUBPS      (R9)(BX*1), Y8, Y10
 	VFMADD231PS Y10, Y10, Y4
 	VMOVUPS     32(CX)(R10*1), Y8
@@ -244,10 +309,10 @@ block2:
 	VSUBPS      32(R9)(BX*1), Y8, Y10
 	VFMADD231PS Y10, Y10, Y5
 	VMOVUPS     64(CX)(R10*1), Y8
-	PREFETCHT0  4160(R9)
+	PREFETCHT0  6208(R9)
 	VSUBPS      64(R9), Y8, Y9
 	VFMADD231PS Y9, Y9, Y2
-	PREFETCHT0  4160(R9)(BX*1)
+	PREFETCHT0  6208(R9)(BX*1)
 	VSUBPS      64(R9)(BX*1), Y8, Y10
 	VFMADD231PS Y10, Y10, Y6
 	VMOVUPS     96(CX)(R10*1), Y8
@@ -257,25 +322,25 @@ block2:
 	VFMADD231PS Y10, Y10, Y7
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
-	JMP         block2
+	JMP         group_block
 
-vector2:
+group_vector:
 	CMPQ        R10, DI
-	JE          rest2
+	JE          group_rest
 	VMOVUPS     (CX)(R10*1), Y8
-	PREFETCHT0  4096(R9)
+	PREFETCHT0  6144(R9)
 	VSUBPS      (R9), Y8, Y9
 	VFMADD231PS Y9, Y9, Y0
-	PREFETCHT0  4096(R9)(BX*1)
+	PREFETCHT0  6144(R9)(BX*1)
 	VSUBPS      (R9)(BX*1), Y8, Y10
 	VFMADD231PS Y10, Y10, Y4
 	ADDQ        $0x00000020, R9
 	ADDQ        $0x00000020, R10
-	JMP         vector2
+	JMP         group_vector
 
-rest2:
+group_rest:
 	TESTQ       R8, R8
-	JZ          reduce2
+	JZ          group_reduce
 	VMASKMOVPS  (R9), Y14, Y9
 	VSUBPS      Y9, Y15, Y9
 	VFMADD231PS Y9, Y9, Y0
@@ -283,7 +348,7 @@ rest2:
 	VSUBPS      Y9, Y15, Y9
 	VFMADD231PS Y9, Y9, Y4
 
-reduce2:
+group_reduce:
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y2
 	VADDPS       Y2, Y0, Y0
@@ -301,9 +366,10 @@ reduce2:
 	SUBQ         $0x00000002, R11
 	JMP          group
 
-single:
-	TESTQ R11, R11
-	JZ    done
+group_end:
+short:
+	CMPQ  R11, $0x00000001
+	JL    short_end
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -311,18 +377,18 @@ single:
 	MOVQ  DX, R9
 	XORQ  R10, R10
 
-block1:
+short_block:
 	CMPQ        R10, SI
-	JE          vector1
+	JE          short_vector
 	VMOVUPS     (CX)(R10*1), Y8
-	PREFETCHT0  4096(R9)
+	PREFETCHT0  6144(R9)
 	VSUBPS      (R9), Y8, Y9
 	VFMADD231PS Y9, Y9, Y0
 	VMOVUPS     32(CX)(R10*1), Y8
 	VSUBPS      32(R9), Y8, Y9
 	VFMADD231PS Y9, Y9, Y1
 	VMOVUPS     64(CX)(R10*1), Y8
-	PREFETCHT0  4160(R9)
+	PREFETCHT0  6208(R9)
 	VSUBPS      64(R9), Y8, Y9
 	VFMADD231PS Y9, Y9, Y2
 	VMOVUPS     96(CX)(R10*1), Y8
@@ -330,27 +396,27 @@ block1:
 	VFMADD231PS Y9, Y9, Y3
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
-	JMP         block1
+	JMP         short_block
 
-vector1:
+short_vector:
 	CMPQ        R10, DI
-	JE          rest1
+	JE          short_rest
 	VMOVUPS     (CX)(R10*1), Y8
-	PREFETCHT0  4096(R9)
+	PREFETCHT0  6144(R9)
 	VSUBPS      (R9), Y8, Y9
 	VFMADD231PS Y9, Y9, Y0
 	ADDQ        $0x00000020, R9
 	ADDQ        $0x00000020, R10
-	JMP         vector1
+	JMP         short_vector
 
-rest1:
+short_rest:
 	TESTQ       R8, R8
-	JZ          reduce1
+	JZ          short_reduce
 	VMASKMOVPS  (R9), Y14, Y9
 	VSUBPS      Y9, Y15, Y9
 	VFMADD231PS Y9, Y9, Y0
 
-reduce1:
+short_reduce:
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y2
 	VADDPS       Y2, Y0, Y0
@@ -361,9 +427,75 @@ reduce1:
 	VMOVSS       X0, (AX)
 	ADDQ         $0x00000004, AX
 	ADDQ         BX, DX
-	DECQ         R11
-	JMP          single
+	SUBQ         $0x00000001, R11
+	JMP          short
 
+short_end:
+	JMP done
+
+long:
+	CMPQ  R11, $0x00000001
+	JL    long_end
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  DX, R9
+	XORQ  R10, R10
+
+long_block:
+	CMPQ        R10, SI
+	JE          long_vector
+	VMOVUPS     (CX)(R10*1), Y8
+	PREFETCHT0  6144(R9)
+	VSUBPS      (R9), Y8, Y9
+	VFMADD231PS Y9, Y9, Y0
+	VMOVUPS     32(CX)(R10*1), Y8
+	VSUBPS      32(R9), Y8, Y9
+	VFMADD231PS Y9, Y9, Y1
+	VMOVUPS     64(CX)(R10*1), Y8
+	VSUBPS      64(R9), Y8, Y9
+	VFMADD231PS Y9, Y9, Y2
+	VMOVUPS     96(CX)(R10*1), Y8
+	VSUBPS      96(R9), Y8, Y9
+	VFMADD231PS Y9, Y9, Y3
+	ADDQ        $0x00000080, R9
+	ADDQ        $0x00000080, R10
+	JMP         long_block
+
+long_vector:
+	CMPQ        R10, DI
+	JE          long_rest
+	VMOVUPS     (CX)(R10*1), Y8
+	PREFETCHT0  6144(R9)
+	VSUBPS      (R9), Y8, Y9
+	VFMADD231PS Y9, Y9, Y0
+	ADDQ        $0x00000020, R9
+	ADDQ        $0x00000020, R10
+	JMP         long_vector
+
+long_rest:
+	TESTQ       R8, R8
+	JZ          long_reduce
+	VMASKMOVPS  (R9), Y14, Y9
+	VSUBPS      Y9, Y15, Y9
+	VFMADD231PS Y9, Y9, Y0
+
+long_reduce:
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         BX, DX
+	SUBQ         $0x00000001, R11
+	JMP          long
+
+long_end:
 done:
 	VZEROUPPER
 	RET
@@ -711,93 +843,40 @@ TEXT ·dotRowsAVX512(SB), NOSPLIT, $0-72
 	MOVQ      CX, R9
 	ANDQ      $-256, R9
 	VMOVUPS.Z (DX)(R10*1), K1, Z23
+	CMPQ      CX, $0x00000200
+	JA        long
 	CMPQ      CX, $0x000000c0
-	JA        single
+	JA        short
 
 group:
 	CMPQ   DI, $0x00000004
-	JL     single
+	JL     group_end
 	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
 	MOVQ   BX, R11
 	XORQ   R12, R12
 
-block4:
-	CMPQ        R12, R9
-	JE          vector4
-	VMOVUPS     (DX)(R12*1), Z16
-	PREFETCHT0  4096(R11)
-	VFMADD231PS (R11), Z16, Z0
-	PREFETCHT0  4096(R11)(CX*1)
-	VFMADD231PS (R11)(CX*1), Z16, Z4
-	PREFETCHT0  4096(R11)(CX*2)
-	VFMADD231PS (R11)(CX*2), Z16, Z8
-	PREFETCHT0  4096(R11)(R8*1)
-	VFMADD231PS (R11)(R8*1), Z16, Z12
-	VMOVUPS     64(DX)(R12*1), Z16
-	PREFETCHT0  4160(R11)
-	VFMADD231PS 64(R11), Z16, Z1
-	PREFETCHT0  4160(R11)(CX*1)
-	VFMADD231PS 64(R11)(CX*1), Z16, Z5
-	PREFETCHT0  4160(R11)(CX*2)
-	VFMADD231PS 64(R11)(CX*2), Z16, Z9
-	PREFETCHT0  4160(R11)(R8*1)
-	VFMADD231PS 64(R11)(R8*1), Z16, Z13
-	VMOVUPS     128(DX)(R12*1), Z16
-	PREFETCHT0  4224(R11)
-	VFMADD231PS 128(R11), Z16, Z2
-	PREFETCHT0  4224(R11)(CX*1)
-	VFMADD231PS 128(R11)(CX*1), Z16, Z6
-	PREFETCHT0  4224(R11)(CX*2)
-	VFMADD231PS 128(R11)(CX*2), Z16, Z10
-	PREFETCHT0  4224(R11)(R8*1)
-	VFMADD231PS 128(R11)(R8*1), Z16, Z14
-	VMOVUPS     192(DX)(R12*1), Z16
-	PREFETCHT0  4288(R11)
-	VFMADD231PS 192(R11), Z16, Z3
-	PREFETCHT0  4288(R11)(CX*1)
-	VFMADD231PS 192(R11)(CX*1), Z16, Z7
-	PREFETCHT0  4288(R11)(CX*2)
-	VFMADD231PS 192(R11)(CX*2), Z16, Z11
-	PREFETCHT0  4288(R11)(R8*1)
-	VFMADD231PS 192(R11)(R8*1), Z16, Z15
-	ADDQ        $0x00000100, R11
-	ADDQ        $0x00000100, R12
-	JMP         block4
-
-vector4:
+group_vector:
 	CMPQ        R12, R10
-	JE          rest4
+	JE          group_rest
 	VMOVUPS     (DX)(R12*1), Z16
-	PREFETCHT0  4096(R11)
+	PREFETCHT0  6144(R11)
 	VFMADD231PS (R11), Z16, Z0
-	PREFETCHT0  4096(R11)(CX*1)
+	PREFETCHT0  6144(R11)(CX*1)
 	VFMADD231PS (R11)(CX*1), Z16, Z4
-	PREFETCHT0  4096(R11)(CX*2)
+	PREFETCHT0  6144(R11)(CX*2)
 	VFMADD231PS (R11)(CX*2), Z16, Z8
-	PREFETCHT0  4096(R11)(R8*1)
+	PREFETCHT0  6144(R11)(R8*1)
 	VFMADD231PS (R11)(R8*1), Z16, Z12
 	ADDQ        $0x00000040, R11
 	ADDQ        $0x00000040, R12
-	JMP         vector4
+	JMP         group_vector
 
-rest4:
+group_rest:
 	TESTQ       SI, SI
-	JZ          reduce4
+	JZ          group_reduce
 	VMOVUPS.Z   (R11), K1, Z17
 	VFMADD231PS Z17, Z23, Z0
 	VMOVUPS.Z   (R11)(CX*1), K1, Z17
@@ -807,25 +886,18 @@ rest4:
 	VMOVUPS.Z   (R11)(R8*1), K1, Z17
 	VFMADD231PS Z17, Z23, Z12
 
-reduce4:
-	VADDPS        Z1, Z0, Z0
-	VADDPS        Z3, Z2, Z2
-	VADDPS        Z2, Z0, Z0
+group_reduce:
+	VPXORD        Z17, Z17, Z17
+	VADDPS        Z17, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VADDPS        Y1, Y0, Y0
-	VADDPS        Z5, Z4, Z4
-	VADDPS        Z7, Z6, Z6
-	VADDPS        Z6, Z4, Z4
+	VADDPS        Z17, Z4, Z4
 	VEXTRACTF64X4 $0x01, Z4, Y5
 	VADDPS        Y5, Y4, Y4
-	VADDPS        Z9, Z8, Z8
-	VADDPS        Z11, Z10, Z10
-	VADDPS        Z10, Z8, Z8
+	VADDPS        Z17, Z8, Z8
 	VEXTRACTF64X4 $0x01, Z8, Y9
 	VADDPS        Y9, Y8, Y8
-	VADDPS        Z13, Z12, Z12
-	VADDPS        Z15, Z14, Z14
-	VADDPS        Z14, Z12, Z12
+	VADDPS        Z17, Z12, Z12
 	VEXTRACTF64X4 $0x01, Z12, Y13
 	VADDPS        Y13, Y12, Y12
 	VHADDPS       Y4, Y0, Y0
@@ -842,9 +914,10 @@ reduce4:
 	SUBQ          $0x00000004, DI
 	JMP           group
 
-single:
-	TESTQ  DI, DI
-	JZ     done
+group_end:
+short:
+	CMPQ   DI, $0x00000001
+	JL     short_end
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -852,42 +925,42 @@ single:
 	MOVQ   BX, R11
 	XORQ   R12, R12
 
-block1:
+short_block:
 	CMPQ        R12, R9
-	JE          vector1
+	JE          short_vector
 	VMOVUPS     (DX)(R12*1), Z16
-	PREFETCHT0  4096(R11)
+	PREFETCHT0  6144(R11)
 	VFMADD231PS (R11), Z16, Z0
 	VMOVUPS     64(DX)(R12*1), Z16
-	PREFETCHT0  4160(R11)
+	PREFETCHT0  6208(R11)
 	VFMADD231PS 64(R11), Z16, Z1
 	VMOVUPS     128(DX)(R12*1), Z16
-	PREFETCHT0  4224(R11)
+	PREFETCHT0  6272(R11)
 	VFMADD231PS 128(R11), Z16, Z2
 	VMOVUPS     192(DX)(R12*1), Z16
-	PREFETCHT0  4288(R11)
+	PREFETCHT0  6336(R11)
 	VFMADD231PS 192(R11), Z16, Z3
 	ADDQ        $0x00000100, R11
 	ADDQ        $0x00000100, R12
-	JMP         block1
+	JMP         short_block
 
-vector1:
+short_vector:
 	CMPQ        R12, R10
-	JE          rest1
+	JE          short_rest
 	VMOVUPS     (DX)(R12*1), Z16
-	PREFETCHT0  4096(R11)
+	PREFETCHT0  6144(R11)
 	VFMADD231PS (R11), Z16, Z0
 	ADDQ        $0x00000040, R11
 	ADDQ        $0x00000040, R12
-	JMP         vector1
+	JMP         short_vector
 
-rest1:
+short_rest:
 	TESTQ       SI, SI
-	JZ          reduce1
+	JZ          short_reduce
 	VMOVUPS.Z   (R11), K1, Z17
 	VFMADD231PS Z17, Z23, Z0
 
-reduce1:
+short_reduce:
 	VADDPS        Z1, Z0, Z0
 	VADDPS        Z3, Z2, Z2
 	VADDPS        Z2, Z0, Z0
@@ -900,9 +973,71 @@ reduce1:
 	VMOVSS        X0, (AX)
 	ADDQ          $0x00000004, AX
 	ADDQ          CX, BX
-	DECQ          DI
-	JMP           single
+	SUBQ          $0x00000001, DI
+	JMP           short
 
+short_end:
+	JMP done
+
+long:
+	CMPQ   DI, $0x00000001
+	JL     long_end
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	MOVQ   BX, R11
+	XORQ   R12, R12
+
+long_block:
+	CMPQ        R12, R9
+	JE          long_vector
+	VMOVUPS     (DX)(R12*1), Z16
+	PREFETCHT0  6144(R11)
+	VFMADD231PS (R11), Z16, Z0
+	VMOVUPS     64(DX)(R12*1), Z16
+	VFMADD231PS 64(R11), Z16, Z1
+	VMOVUPS     128(DX)(R12*1), Z16
+	VFMADD231PS 128(R11), Z16, Z2
+	VMOVUPS     192(DX)(R12*1), Z16
+	VFMADD231PS 192(R11), Z16, Z3
+	ADDQ        $0x00000100, R11
+	ADDQ        $0x00000100, R12
+	JMP         long_block
+
+long_vector:
+	CMPQ        R12, R10
+	JE          long_rest
+	VMOVUPS     (DX)(R12*1), Z16
+	PREFETCHT0  6144(R11)
+	VFMADD231PS (R11), Z16, Z0
+	ADDQ        $0x00000040, R11
+	ADDQ        $0x00000040, R12
+	JMP         long_vector
+
+long_rest:
+	TESTQ       SI, SI
+	JZ          long_reduce
+	VMOVUPS.Z   (R11), K1, Z17
+	VFMADD231PS Z17, Z23, Z0
+
+long_reduce:
+	VADDPS        Z1, Z0, Z0
+	VADDPS        Z3, Z2, Z2
+	VADDPS        Z2, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVSS        X0, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          CX, BX
+	SUBQ          $0x00000001, DI
+	JMP           long
+
+long_end:
 done:
 	VZEROUPPER
 	RET
@@ -930,113 +1065,44 @@ TEXT ·l2RowsAVX512(SB), NOSPLIT, $0-72
 	MOVQ      CX, R9
 	ANDQ      $-256, R9
 	VMOVUPS.Z (DX)(R10*1), K1, Z23
+	CMPQ      CX, $0x00000200
+	JA        long
 	CMPQ      CX, $0x000000c0
-	JA        single
+	JA        short
 
 group:
 	CMPQ   DI, $0x00000004
-	JL     single
+	JL     group_end
 	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
 	MOVQ   BX, R11
 	XORQ   R12, R12
 
-block4:
-	CMPQ        R12, R9
-	JE          vector4
-	VMOVUPS     (DX)(R12*1), Z16
-	PREFETCHT0  4096(R11)
-	VSUBPS      (R11), Z16, Z17
-	VFMADD231PS Z17, Z17, Z0
-	PREFETCHT0  4096(R11)(CX*1)
-	VSUBPS      (R11)(CX*1), Z16, Z18
-	VFMADD231PS Z18, Z18, Z4
-	PREFETCHT0  4096(R11)(CX*2)
-	VSUBPS      (R11)(CX*2), Z16, Z19
-	VFMADD231PS Z19, Z19, Z8
-	PREFETCHT0  4096(R11)(R8*1)
-	VSUBPS      (R11)(R8*1), Z16, Z20
-	VFMADD231PS Z20, Z20, Z12
-	VMOVUPS     64(DX)(R12*1), Z16
-	PREFETCHT0  4160(R11)
-	VSUBPS      64(R11), Z16, Z17
-	VFMADD231PS Z17, Z17, Z1
-	PREFETCHT0  4160(R11)(CX*1)
-	VSUBPS      64(R11)(CX*1), Z16, Z18
-	VFMADD231PS Z18, Z18, Z5
-	PREFETCHT0  4160(R11)(CX*2)
-	VSUBPS      64(R11)(CX*2), Z16, Z19
-	VFMADD231PS Z19, Z19, Z9
-	PREFETCHT0  4160(R11)(R8*1)
-	VSUBPS      64(R11)(R8*1), Z16, Z20
-	VFMADD231PS Z20, Z20, Z13
-	VMOVUPS     128(DX)(R12*1), Z16
-	PREFETCHT0  4224(R11)
-	VSUBPS      128(R11), Z16, Z17
-	VFMADD231PS Z17, Z17, Z2
-	PREFETCHT0  4224(R11)(CX*1)
-	VSUBPS      128(R11)(CX*1), Z16, Z18
-	VFMADD231PS Z18, Z18, Z6
-	PREFETCHT0  4224(R11)(CX*2)
-	VSUBPS      128(R11)(CX*2), Z16, Z19
-	VFMADD231PS Z19, Z19, Z10
-	PREFETCHT0  4224(R11)(R8*1)
-	VSUBPS      128(R11)(R8*1), Z16, Z20
-	VFMADD231PS Z20, Z20, Z14
-	VMOVUPS     192(DX)(R12*1), Z16
-	PREFETCHT0  4288(R11)
-	VSUBPS      192(R11), Z16, Z17
-	VFMADD231PS Z17, Z17, Z3
-	PREFETCHT0  4288(R11)(CX*1)
-	VSUBPS      192(R11)(CX*1), Z16, Z18
-	VFMADD231PS Z18, Z18, Z7
-	PREFETCHT0  4288(R11)(CX*2)
-	VSUBPS      192(R11)(CX*2), Z16, Z19
-	VFMADD231PS Z19, Z19, Z11
-	PREFETCHT0  4288(R11)(R8*1)
-	VSUBPS      192(R11)(R8*1), Z16, Z20
-	VFMADD231PS Z20, Z20, Z15
-	ADDQ        $0x00000100, R11
-	ADDQ        $0x00000100, R12
-	JMP         block4
-
-vector4:
+group_vector:
 	CMPQ        R12, R10
-	JE          rest4
+	JE          group_rest
 	VMOVUPS     (DX)(R12*1), Z16
-	PREFETCHT0  4096(R11)
+	PREFETCHT0  6144(R11)
 	VSUBPS      (R11), Z16, Z17
 	VFMADD231PS Z17, Z17, Z0
-	PREFETCHT0  4096(R11)(CX*1)
+	PREFETCHT0  6144(R11)(CX*1)
 	VSUBPS      (R11)(CX*1), Z16, Z18
 	VFMADD231PS Z18, Z18, Z4
-	PREFETCHT0  4096(R11)(CX*2)
+	PREFETCHT0  6144(R11)(CX*2)
 	VSUBPS      (R11)(CX*2), Z16, Z19
 	VFMADD231PS Z19, Z19, Z8
-	PREFETCHT0  4096(R11)(R8*1)
+	PREFETCHT0  6144(R11)(R8*1)
 	VSUBPS      (R11)(R8*1), Z16, Z20
 	VFMADD231PS Z20, Z20, Z12
 	ADDQ        $0x00000040, R11
 	ADDQ        $0x00000040, R12
-	JMP         vector4
+	JMP         group_vector
 
-rest4:
+group_rest:
 	TESTQ       SI, SI
-	JZ          reduce4
+	JZ          group_reduce
 	VMOVUPS.Z   (R11), K1, Z17
 	VSUBPS      Z17, Z23, Z17
 	VFMADD231PS Z17, Z17, Z0
@@ -1050,25 +1116,18 @@ rest4:
 	VSUBPS      Z17, Z23, Z17
 	VFMADD231PS Z17, Z17, Z12
 
-reduce4:
-	VADDPS        Z1, Z0, Z0
-	VADDPS        Z3, Z2, Z2
-	VADDPS        Z2, Z0, Z0
+group_reduce:
+	VPXORD        Z17, Z17, Z17
+	VADDPS        Z17, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VADDPS        Y1, Y0, Y0
-	VADDPS        Z5, Z4, Z4
-	VADDPS        Z7, Z6, Z6
-	VADDPS        Z6, Z4, Z4
+	VADDPS        Z17, Z4, Z4
 	VEXTRACTF64X4 $0x01, Z4, Y5
 	VADDPS        Y5, Y4, Y4
-	VADDPS        Z9, Z8, Z8
-	VADDPS        Z11, Z10, Z10
-	VADDPS        Z10, Z8, Z8
+	VADDPS        Z17, Z8, Z8
 	VEXTRACTF64X4 $0x01, Z8, Y9
 	VADDPS        Y9, Y8, Y8
-	VADDPS        Z13, Z12, Z12
-	VADDPS        Z15, Z14, Z14
-	VADDPS        Z14, Z12, Z12
+	VADDPS        Z17, Z12, Z12
 	VEXTRACTF64X4 $0x01, Z12, Y13
 	VADDPS        Y13, Y12, Y12
 	VHADDPS       Y4, Y0, Y0
@@ -1085,9 +1144,10 @@ reduce4:
 	SUBQ          $0x00000004, DI
 	JMP           group
 
-single:
-	TESTQ  DI, DI
-	JZ     done
+group_end:
+short:
+	CMPQ   DI, $0x00000001
+	JL     short_end
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -1095,48 +1155,48 @@ single:
 	MOVQ   BX, R11
 	XORQ   R12, R12
 
-block1:
+short_block:
 	CMPQ        R12, R9
-	JE          vector1
+	JE          short_vector
 	VMOVUPS     (DX)(R12*1), Z16
-	PREFETCHT0  4096(R11)
+	PREFETCHT0  6144(R11)
 	VSUBPS      (R11), Z16, Z17
 	VFMADD231PS Z17, Z17, Z0
 	VMOVUPS     64(DX)(R12*1), Z16
-	PREFETCHT0  4160(R11)
+	PREFETCHT0  6208(R11)
 	VSUBPS      64(R11), Z16, Z17
 	VFMADD231PS Z17, Z17, Z1
 	VMOVUPS     128(DX)(R12*1), Z16
-	PREFETCHT0  4224(R11)
+	PREFETCHT0  6272(R11)
 	VSUBPS      128(R11), Z16, Z17
 	VFMADD231PS Z17, Z17, Z2
 	VMOVUPS     192(DX)(R12*1), Z16
-	PREFETCHT0  4288(R11)
+	PREFETCHT0  6336(R11)
 	VSUBPS      192(R11), Z16, Z17
 	VFMADD231PS Z17, Z17, Z3
 	ADDQ        $0x00000100, R11
 	ADDQ        $0x00000100, R12
-	JMP         block1
+	JMP         short_block
 
-vector1:
+short_vector:
 	CMPQ        R12, R10
-	JE          rest1
+	JE          short_rest
 	VMOVUPS     (DX)(R12*1), Z16
-	PREFETCHT0  4096(R11)
+	PREFETCHT0  6144(R11)
 	VSUBPS      (R11), Z16, Z17
 	VFMADD231PS Z17, Z17, Z0
 	ADDQ        $0x00000040, R11
 	ADDQ        $0x00000040, R12
-	JMP         vector1
+	JMP         short_vector
 
-rest1:
+short_rest:
 	TESTQ       SI, SI
-	JZ          reduce1
+	JZ          short_reduce
 	VMOVUPS.Z   (R11), K1, Z17
 	VSUBPS      Z17, Z23, Z17
 	VFMADD231PS Z17, Z17, Z0
 
-reduce1:
+short_reduce:
 	VADDPS        Z1, Z0, Z0
 	VADDPS        Z3, Z2, Z2
 	VADDPS        Z2, Z0, Z0
@@ -1149,9 +1209,77 @@ reduce1:
 	VMOVSS        X0, (AX)
 	ADDQ          $0x00000004, AX
 	ADDQ          CX, BX
-	DECQ          DI
-	JMP           single
+	SUBQ          $0x00000001, DI
+	JMP           short
 
+short_end:
+	JMP done
+
+long:
+	CMPQ   DI, $0x00000001
+	JL     long_end
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	MOVQ   BX, R11
+	XORQ   R12, R12
+
+long_block:
+	CMPQ        R12, R9
+	JE          long_vector
+	VMOVUPS     (DX)(R12*1), Z16
+	PREFETCHT0  6144(R11)
+	VSUBPS      (R11), Z16, Z17
+	VFMADD231PS Z17, Z17, Z0
+	VMOVUPS     64(DX)(R12*1), Z16
+	VSUBPS      64(R11), Z16, Z17
+	VFMADD231PS Z17, Z17, Z1
+	VMOVUPS     128(DX)(R12*1), Z16
+	VSUBPS      128(R11), Z16, Z17
+	VFMADD231PS Z17, Z17, Z2
+	VMOVUPS     192(DX)(R12*1), Z16
+	VSUBPS      192(R11), Z16, Z17
+	VFMADD231PS Z17, Z17, Z3
+	ADDQ        $0x00000100, R11
+	ADDQ        $0x00000100, R12
+	JMP         long_block
+
+long_vector:
+	CMPQ        R12, R10
+	JE          long_rest
+	VMOVUPS     (DX)(R12*1), Z16
+	PREFETCHT0  6144(R11)
+	VSUBPS      (R11), Z16, Z17
+	VFMADD231PS Z17, Z17, Z0
+	ADDQ        $0x00000040, R11
+	ADDQ        $0x00000040, R12
+	JMP         long_vector
+
+long_rest:
+	TESTQ       SI, SI
+	JZ          long_reduce
+	VMOVUPS.Z   (R11), K1, Z17
+	VSUBPS      Z17, Z23, Z17
+	VFMADD231PS Z17, Z17, Z0
+
+long_reduce:
+	VADDPS        Z1, Z0, Z0
+	VADDPS        Z3, Z2, Z2
+	VADDPS        Z2, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVSS        X0, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          CX, BX
+	SUBQ          $0x00000001, DI
+	JMP           long
+
+long_end:
 done:
 	VZEROUPPER
 	RET

@@ -15,14 +15,13 @@ var active = available()[0]
 // available returns the implementations this CPU and system can run, best first.
 func available() []level {
 	x := &cpu.X86
-	levels := []level{generic}
-	if x.HasAVX2 && x.HasFMA {
-		levels = append([]level{avx2}, levels...)
+	switch {
+	case !x.HasAVX2 || !x.HasFMA:
+		return []level{generic}
+	case !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL:
+		return []level{avx2, generic}
 	}
-	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ {
-		levels = append([]level{avx512}, levels...)
-	}
-	return levels
+	return []level{avx512, avx2, generic}
 }
 
 func dot(a, b []float32) float32 {

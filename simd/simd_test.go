@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 // forEach runs f once for every implementation this machine can run.
@@ -115,10 +116,10 @@ func TestRows(t *testing.T) {
 		{"L2Rows", L2Rows, l2Error},
 	}
 	forEach(t, func(t *testing.T) {
-		s := newSource(kinds[0].draw)
 		for _, k := range kernels {
 			for _, dim := range lengths {
 				for offset := range 8 {
+					s := newSource(kinds[(dim+offset)%len(kinds)].draw)
 					n := (dim + 5*offset) % 14
 					q, rows := s.vector(dim, offset), s.vector(n*dim, offset*5%8)
 					out := s.vector(n+2, offset)
@@ -134,7 +135,7 @@ func TestRows(t *testing.T) {
 							t.Fatalf("%s, dimension %d, row %d of %d: error %g above %g", k.name, dim, i, n, err, bound)
 						}
 						var alone [1]float32
-						if k.rows(alone[:], q, row); alone[0] != got {
+						if k.rows(alone[:], q, row); math.Float32bits(alone[0]) != math.Float32bits(got) {
 							t.Fatalf("%s, dimension %d, row %d of %d: %g, but alone %g", k.name, dim, i, n, got, alone[0])
 						}
 					}
@@ -397,6 +398,14 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("%g allocations", n)
 		}
 	})
+}
+
+func TestMake(t *testing.T) {
+	for _, dim := range span(1, 5000) {
+		if a := Make(dim); len(a) != dim || uintptr(unsafe.Pointer(unsafe.SliceData(a)))%64 != 0 {
+			t.Fatalf("Make(%d): %d elements at %p", dim, len(a), unsafe.SliceData(a))
+		}
+	}
 }
 
 func TestName(t *testing.T) {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -21,14 +19,22 @@ const (
 // computed in a group or alone: its result does not depend on its place.
 const accumulators = 4
 
+// The hot case is a scan of more rows than fit in a cache, where all that
+// counts is to keep the memory busy. These figures are from such scans; see
+// BenchmarkRows.
 const (
 	// groupStride is the row length in bytes up to which rows are computed in
 	// groups. Longer rows are read one after the other: the hardware prefetchers
-	// follow one stream better than several, and the gain in cache is gone.
+	// follow one stream better than several.
 	groupStride = 192
-	// ahead is the distance of the software prefetch in bytes. It crosses page
-	// boundaries, where hardware prefetchers stop.
-	ahead = 4096
+	// longStride is the row length in bytes above which one prefetch for every
+	// block of four vectors is enough, and below which it is one for every line.
+	longStride = 512
+	// ahead is the distance of the prefetch in bytes. It is more than a page,
+	// because hardware prefetchers stop where a page ends.
+	ahead = 6144
+	// line is the size of a cache line in bytes.
+	line = 64
 )
 
 func rows(s isa, f metric) {
@@ -60,21 +66,14 @@ func rows(s isa, f metric) {
 	ANDQ(I32(-s.bytes*accumulators), k.blocks)
 	k.tail.load(Mem{Base: k.q, Index: k.whole, Scale: 1}, k.qtail())
 
+	CMPQ(k.stride, U32(longStride))
+	JA(LabelRef("long"))
 	CMPQ(k.stride, U32(groupStride))
-	JA(LabelRef("single"))
-	Label("group")
-	CMPQ(n, U32(s.group))
-	JL(LabelRef("single"))
-	k.group(s.group)
-	SUBQ(U32(s.group), n)
-	JMP(LabelRef("group"))
-
-	Label("single")
-	TESTQ(n, n)
-	JZ(LabelRef("done"))
-	k.group(1)
-	DECQ(n)
-	JMP(LabelRef("single"))
+	JA(LabelRef("short"))
+	k.loop("group", n, s.group, line)
+	k.loop("short", n, 1, line)
+	JMP(LabelRef("done"))
+	k.loop("long", n, 1, accumulators*s.bytes)
 
 	Label("done")
 	end()
@@ -113,54 +112,69 @@ func (k rowKernel) at(r, disp int) Mem {
 	return m
 }
 
-// group computes the next n rows and advances row and dst.
-func (k rowKernel) group(n int) {
-	label := func(name string) string { return fmt.Sprintf("%s%d", name, n) }
-	for r := range n {
-		for j := range accumulators {
+// loop computes groups of size rows until fewer than that are left of n, and
+// prefetches one line in every so many bytes.
+func (k rowKernel) loop(name string, n GPVirtual, size, every int) {
+	label := func(suffix string) string { return name + "_" + suffix }
+	// Rows that are computed in groups may be too short for a block, and then
+	// need only the first accumulator.
+	used := accumulators
+	if size > 1 && groupStride < accumulators*k.bytes {
+		used = 1
+	}
+	Label(name)
+	CMPQ(n, U32(size))
+	JL(LabelRef(label("end")))
+	for r := range size {
+		for j := range used {
 			k.zero(r*accumulators + j)
 		}
 	}
 	MOVQ(k.row, k.p)
 	XORQ(k.off, k.off)
 
-	Label(label("block"))
-	CMPQ(k.off, k.blocks)
-	JE(LabelRef(label("vector")))
-	for j := range accumulators {
-		k.step(n, j)
+	if used > 1 {
+		Label(label("block"))
+		CMPQ(k.off, k.blocks)
+		JE(LabelRef(label("vector")))
+		for j := range used {
+			k.step(size, j, every)
+		}
+		k.advance(used)
+		JMP(LabelRef(label("block")))
 	}
-	k.advance(accumulators)
-	JMP(LabelRef(label("block")))
 
 	Label(label("vector"))
 	CMPQ(k.off, k.whole)
 	JE(LabelRef(label("rest")))
-	k.step(n, 0)
+	k.step(size, 0, every)
 	k.advance(1)
 	JMP(LabelRef(label("vector")))
 
 	Label(label("rest"))
 	TESTQ(k.rest, k.rest)
 	JZ(LabelRef(label("reduce")))
-	for r := range n {
+	for r := range size {
 		k.tail.load(k.at(r, 0), k.tmp(0))
 		k.accumulate(k.qtail(), k.vec(k.tmp(0)), r*accumulators, k.tmp(0))
 	}
 
 	Label(label("reduce"))
-	k.reduce(n)
-	ADDQ(U32(4*n), k.dst)
-	for range n {
+	k.reduce(size, used)
+	ADDQ(U32(4*size), k.dst)
+	for range size {
 		ADDQ(k.stride, k.row)
 	}
+	SUBQ(U32(size), n)
+	JMP(LabelRef(name))
+	Label(label("end"))
 }
 
-// step adds vector j from the current position of n rows.
-func (k rowKernel) step(n, j int) {
+// step adds vector j from the current position of n rows, and prefetches.
+func (k rowKernel) step(n, j, every int) {
 	VMOVUPS(Mem{Base: k.q, Index: k.off, Scale: 1, Disp: j * k.bytes}, k.vec(k.qreg()))
 	for r := range n {
-		if j*k.bytes%64 == 0 {
+		if j*k.bytes%every == 0 {
 			PREFETCHT0(k.at(r, j*k.bytes+ahead))
 		}
 		k.accumulate(k.qreg(), k.at(r, j*k.bytes), r*accumulators+j, k.tmp(r))
@@ -183,14 +197,21 @@ func (k rowKernel) accumulate(q int, row Op, acc, tmp int) {
 	VFMADD231PS(k.vec(tmp), k.vec(tmp), k.vec(acc))
 }
 
-// reduce sums the accumulators of n rows and stores the n results.
-func (k rowKernel) reduce(n int) {
+// reduce sums the used accumulators of n rows and stores the n results.
+func (k rowKernel) reduce(n, used int) {
 	sum := func(r int) VecPhysical { return ymm[r*accumulators] }
+	if used == 1 {
+		k.zero(k.tmp(0))
+	}
 	for r := range n {
 		a := r * accumulators
-		VADDPS(k.vec(a+1), k.vec(a), k.vec(a))
-		VADDPS(k.vec(a+3), k.vec(a+2), k.vec(a+2))
-		VADDPS(k.vec(a+2), k.vec(a), k.vec(a))
+		if used == 1 {
+			VADDPS(k.vec(k.tmp(0)), k.vec(a), k.vec(a)) // as the others would: -0 becomes +0
+		} else {
+			VADDPS(k.vec(a+1), k.vec(a), k.vec(a))
+			VADDPS(k.vec(a+3), k.vec(a+2), k.vec(a+2))
+			VADDPS(k.vec(a+2), k.vec(a), k.vec(a))
+		}
 		if k.bytes == 64 {
 			VEXTRACTF64X4(U8(1), k.vec(a), ymm[a+1])
 			VADDPS(ymm[a+1], sum(r), sum(r))
