@@ -47,7 +47,7 @@ type Store struct {
 const (
 	lockTimeout = 100 * time.Millisecond // of bbolt's own lock: that of the database comes first, so this never waits
 	growBy      = 1 << 20                // bytes by which a file grows at least
-	initialMap  = 1 << 30                // bytes of address space: to map anew, bbolt waits for all readers
+	initialMap  = 1 << 30                // bytes of address space at least: to map anew, bbolt waits for all readers
 )
 
 // Open opens the store in the file name. Without Create it looks, before bbolt maps the file, at what bbolt follows while
@@ -159,8 +159,11 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 			return file, err
 		},
 	}
-	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") {
-		o.InitialMmapSize = initialMap // elsewhere it would make the file as large
+	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") { // elsewhere it makes the file larger
+		o.InitialMmapSize = initialMap
+		if st, err := root.Stat(name); err == nil {
+			o.InitialMmapSize = max(initialMap, int(2*st.Size()))
+		}
 	}
 	err, panicked := s.catch(func() (err error) {
 		bolt, err = bbolt.Open(name, 0o600, o)
