@@ -1,0 +1,299 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+const (
+	sidecarSuffix = ".meta.json"
+	maxCacheFile  = 64 << 20 // bytes; a vector of the largest dimension takes 2 MiB
+)
+
+// cacheSource reads an embedding cache as LangChain's file stores write it: below a directory, one file per text, named
+// by a namespace and a hash of the text, that holds a JSON array of numbers. <name>.meta.json beside it is the metadata.
+//
+// The id of a document is the name of its file relative to the directory, with slashes.
+type cacheSource struct {
+	root  string
+	texts texts
+	procs int
+
+	count   sync.Once
+	entries int64
+}
+
+func openCache(root string, texts texts) *cacheSource {
+	return &cacheSource{root: root, texts: texts, procs: runtime.GOMAXPROCS(0)}
+}
+
+// A cacheFile is a file that may hold a vector.
+type cacheFile struct {
+	id      string
+	sidecar bool
+	err     error // of the walk
+}
+
+// files walks the cache in order of name.
+func (s *cacheSource) files(ctx context.Context) iter.Seq[cacheFile] {
+	return func(yield func(cacheFile) bool) { s.walk(ctx, "", yield) }
+}
+
+func (s *cacheSource) walk(ctx context.Context, dir string, yield func(cacheFile) bool) bool {
+	entries, err := os.ReadDir(filepath.Join(s.root, filepath.FromSlash(dir)))
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return yield(cacheFile{err: err})
+	}
+	sidecars := map[string]bool{}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), sidecarSuffix); ok {
+			sidecars[name] = true
+		}
+	}
+	for _, e := range entries {
+		name := e.Name()
+		id := path.Join(dir, name)
+		switch {
+		case strings.HasPrefix(name, "."):
+		case e.IsDir():
+			if !s.walk(ctx, id, yield) {
+				return false
+			}
+		case strings.HasSuffix(name, sidecarSuffix) && sidecars[strings.TrimSuffix(name, sidecarSuffix)]:
+		case e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0:
+			if !yield(cacheFile{id: id, sidecar: sidecars[name]}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Total returns the number of files.
+func (s *cacheSource) Total() int64 {
+	s.count.Do(func() {
+		for f := range s.files(context.Background()) {
+			if f.err == nil {
+				s.entries++
+			}
+		}
+	})
+	return s.entries
+}
+
+func (s *cacheSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		type result struct {
+			item *Item
+			err  error
+		}
+		buffers := sync.Pool{New: func() any { return new([]byte) }}
+		scratch := sync.Pool{New: func() any { return new([]float32) }}
+		read := func(f cacheFile) result {
+			if f.err != nil {
+				return result{err: f.err}
+			}
+			buf, vec := buffers.Get().(*[]byte), scratch.Get().(*[]float32)
+			defer buffers.Put(buf)
+			defer scratch.Put(vec)
+			item, err := s.read(f, buf, vec)
+			return result{item, err}
+		}
+		done := int64(0)
+		for r := range ordered(s.procs, s.files(ctx), read) {
+			if r.err != nil {
+				yield(nil, r.err)
+				return
+			}
+			done++
+			r.item.Done = done
+			if !yield(r.item, nil) {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// read makes an item of one file. An error is one of reading the disk.
+func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Item, error) {
+	name := filepath.Join(s.root, filepath.FromSlash(f.id))
+	item := &Item{Document: db.Document{ID: f.id}, Position: Position{File: name}, Carries: db.WithVector}
+	b, err := readInto(buf, name, maxCacheFile)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooLarge) { // a cache in use changes
+			item.Skip = err
+			return item, nil
+		}
+		return nil, err
+	}
+	start := skipSpace(b, 0)
+	isArray := start < len(b) && b[start] == '['
+	if !isArray && !namedByHash(path.Base(f.id)) {
+		item.Skip = ErrIgnored
+		return item, nil
+	}
+	vec, err := ParseVector((*scratch)[:0], b)
+	if err != nil {
+		item.Skip = err
+		return item, nil
+	}
+	*scratch = vec
+	if len(vec) == 0 {
+		item.Skip = fmt.Errorf("%w: the vector is empty", ErrFormat)
+		return item, nil
+	}
+	item.Document.Vector = append(make([]float32, 0, len(vec)), vec...)
+	if f.sidecar {
+		side, err := os.ReadFile(name + sidecarSuffix)
+		if err != nil {
+			return nil, err
+		}
+		m, at, err := readObject(side)
+		if err != nil {
+			item.Skip = fmt.Errorf("sidecar: %w", &FormatError{Offset: int64(at), Err: err})
+			return item, nil
+		}
+		item.Document.Metadata = m
+		item.Carries |= db.WithMetadata
+	}
+	text, ok, err := s.texts.of(f.id)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		item.Document.Text = text
+		item.Carries |= db.WithText
+	}
+	return item, nil
+}
+
+var errTooLarge = errors.New("too large for a vector")
+
+// readInto reads a whole file into *buf, which grows as needed.
+func readInto(buf *[]byte, name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := (*buf)[:cap(*buf)]
+	if len(b) == 0 {
+		b = make([]byte, 64<<10)
+	}
+	n := 0
+	for {
+		if n == len(b) {
+			if int64(n) > limit {
+				return nil, fmt.Errorf("%w: over %d bytes", errTooLarge, limit)
+			}
+			b = append(b, make([]byte, len(b))...)
+		}
+		got, err := f.Read(b[n:])
+		n += got
+		if err != nil {
+			*buf = b
+			if got == 0 && isEOF(err) {
+				return b[:n], nil
+			}
+			return nil, err
+		}
+	}
+}
+
+// namedByHash reports whether a file name ends as those of a cache do: in a UUID or in a hash in hexadecimal digits, of
+// SHA-1, SHA-256, SHA-512 or BLAKE2b, with or without .txt.
+func namedByHash(name string) bool {
+	name = strings.TrimSuffix(name, ".txt")
+	const uuidLen, sha1Len = 36, 40
+	if n := len(name); n >= uuidLen {
+		u := name[n-uuidLen:]
+		if u[8] == '-' && u[13] == '-' && u[18] == '-' && u[23] == '-' && isHex(strings.ReplaceAll(u, "-", "")) {
+			return true
+		}
+	}
+	return len(name) >= sha1Len && isHex(name[len(name)-sha1Len:])
+}
+
+func isHex(s string) bool {
+	return strings.Trim(s, "0123456789abcdefABCDEF") == ""
+}
+
+// texts finds the texts of cached vectors, which the cache itself does not keep.
+type texts struct {
+	byKey map[string]string
+	dir   string
+}
+
+// openTexts reads a JSONL file of objects with a text and its key ("key", "id" or "name"), or takes a directory of text
+// files with the names of the vectors, with or without .txt.
+func openTexts(name string) (texts, error) {
+	if name == "" {
+		return texts{}, nil
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return texts{}, err
+	}
+	if info.IsDir() {
+		return texts{dir: name}, nil
+	}
+	t := texts{byKey: map[string]string{}}
+	err = eachLine(name, func(n int64, line []byte) error {
+		m, at, err := readObject(line)
+		if err != nil {
+			return &FormatError{Name: name, Line: n, Offset: int64(at), Err: err}
+		}
+		text, ok := m["text"].(string)
+		for _, field := range []string{"key", "id", "name"} {
+			if key, isKey := m[field].(string); ok && isKey {
+				t.byKey[key] = text
+				return nil
+			}
+		}
+		return &FormatError{Name: name, Line: n, Err: errors.New(`want an object with the strings "text" and "key"`)}
+	})
+	return t, err
+}
+
+// of returns the text for the vector with an id.
+func (t texts) of(id string) (text string, ok bool, err error) {
+	base := path.Base(id)
+	if t.byKey != nil {
+		for _, key := range []string{id, base, strings.TrimSuffix(base, ".txt")} {
+			if text, ok := t.byKey[key]; ok {
+				return text, true, nil
+			}
+		}
+		return "", false, nil
+	}
+	if t.dir == "" {
+		return "", false, nil
+	}
+	for _, name := range []string{id, id + ".txt", base, base + ".txt"} {
+		b, err := os.ReadFile(filepath.Join(t.dir, filepath.FromSlash(name)))
+		if err == nil {
+			return string(b), true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", false, err
+		}
+	}
+	return "", false, nil
+}

@@ -1,0 +1,65 @@
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	// ErrFormat is matched by every *FormatError and *VectorError: input that does not follow its format.
+	ErrFormat = errors.New("malformed input")
+
+	// ErrNotFinite is wrapped by the error for a vector that holds NaN, an infinity, or a number beyond the range of
+	// float32.
+	ErrNotFinite = errors.New("not a finite float32")
+
+	// ErrIgnored is the Skip of a file that is no part of the source, such as a database lying in a cache directory.
+	ErrIgnored = errors.New("not a cache entry")
+)
+
+// A FormatError says where an input does not follow its format.
+type FormatError struct {
+	Name   string // of the file, may be empty
+	Line   int64  // from 1; 0 in formats without lines
+	Offset int64  // in bytes, from the start of the line or, without lines, of the file
+	Err    error
+}
+
+func (e *FormatError) Error() string {
+	var s strings.Builder
+	if e.Name != "" {
+		s.WriteString(e.Name + ": ")
+	}
+	if e.Line > 0 {
+		fmt.Fprintf(&s, "line %d, byte %d: %v", e.Line, e.Offset, e.Err)
+	} else {
+		fmt.Fprintf(&s, "offset %d: %v", e.Offset, e.Err)
+	}
+	return s.String()
+}
+
+// Unwrap returns the reason.
+func (e *FormatError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrFormat.
+func (e *FormatError) Is(target error) bool { return target == ErrFormat }
+
+// A VectorError says which element of a JSON array of numbers is wrong.
+type VectorError struct {
+	Index  int // of the element, from 0
+	Offset int // of the offending byte
+	Err    error
+}
+
+func (e *VectorError) Error() string {
+	return fmt.Sprintf("element %d at byte %d: %v", e.Index, e.Offset, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *VectorError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrFormat; ErrNotFinite is found by Unwrap.
+func (e *VectorError) Is(target error) bool {
+	return target == ErrFormat && !errors.Is(e.Err, ErrNotFinite)
+}

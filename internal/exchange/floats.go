@@ -1,0 +1,345 @@
+package exchange
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+	"strconv"
+)
+
+// ParseVector appends the numbers of the JSON array b to dst. Each is read as the nearest float64 and then rounded to
+// the nearest float32, as NumPy does with what json.load returns. The grammar is that of RFC 8259, strictly; white space
+// around the array is allowed, anything else is not. The tokens NaN, Infinity and -Infinity, which Python's json.dumps
+// writes, and numbers beyond the range of float32 give an error that wraps ErrNotFinite. Every error is a *VectorError;
+// one for a text that ends too early wraps io.ErrUnexpectedEOF. With an error, dst is returned as it was.
+func ParseVector(dst []float32, b []byte) ([]float32, error) {
+	v, i, err := appendArray(dst, b, 0)
+	if err != nil {
+		return dst, err
+	}
+	if i = skipSpace(b, i); i < len(b) {
+		return dst, &VectorError{Index: len(v) - len(dst), Offset: i, Err: fmt.Errorf("%s after the array", quoted(b[i]))}
+	}
+	return v, nil
+}
+
+// appendArray reads the array that starts at or after b[i], and returns the index of the first byte behind it.
+func appendArray(dst []float32, b []byte, i int) (_ []float32, end int, err error) {
+	first := len(dst)
+	fail := func(at int, err error) ([]float32, int, error) {
+		return dst[:first], at, &VectorError{Index: len(dst) - first, Offset: at, Err: err}
+	}
+	i = skipSpace(b, i)
+	switch {
+	case i == len(b):
+		return fail(i, io.ErrUnexpectedEOF)
+	case b[i] != '[':
+		return fail(i, fmt.Errorf("%s instead of an array of numbers", describe(b[i])))
+	}
+	i = skipSpace(b, i+1)
+	if i < len(b) && b[i] == ']' {
+		return dst, i + 1, nil
+	}
+	for {
+		f, next := fastNumber(b, i)
+		if next < 0 {
+			if f, next, err = slowNumber(b, i); err != nil {
+				return fail(next, err)
+			}
+		}
+		dst = append(dst, f)
+		i = next
+		if i+1 < len(b) && b[i] == ',' && b[i+1] == ' ' { // as json.dumps separates
+			i += 2
+		} else {
+			i = skipSpace(b, i)
+			switch {
+			case i == len(b):
+				return fail(i, io.ErrUnexpectedEOF)
+			case b[i] == ']':
+				return dst, i + 1, nil
+			case b[i] != ',':
+				return fail(i, fmt.Errorf("%s instead of a comma or the end of the array", quoted(b[i])))
+			}
+			i++
+		}
+		if i < len(b) && b[i] <= ' ' {
+			i = skipSpace(b, i)
+		}
+	}
+}
+
+// fastNumber reads the number at b[i] if it is of a common kind: at most 19 significant digits, at most 23 of them in the
+// fraction, not at the very end of b, and decided by round32. Else it returns a negative next. It never accepts what is
+// not a JSON number, though a digit may follow an accepted leading zero; the caller then finds no comma there.
+func fastNumber(b []byte, i int) (f float32, next int) {
+	const window = 32 // bytes that may be read without looking for the end: sign, digit, point, 3*8 digits, exponent
+	if len(b)-i < window {
+		return 0, -1
+	}
+	minus := 0 // a branch on the sign would be mispredicted half of the time
+	if b[i] == '-' {
+		minus = 1
+	}
+	i += minus
+	sign := uint32(minus) << 31
+	mantissa := uint64(b[i] - '0')
+	if mantissa > 9 {
+		return 0, -1
+	}
+	i++
+	digits := 0 // significant ones before the point
+	if mantissa != 0 {
+		for digits = 1; i < len(b) && b[i]-'0' <= 9; i++ {
+			mantissa = mantissa*10 + uint64(b[i]-'0')
+			digits++
+		}
+	}
+	exp := 0
+	if len(b)-i < window-2 {
+		return 0, -1
+	}
+	if b[i] == '.' {
+		i++
+		first := binary.LittleEndian.Uint64(b[i:]) ^ zeros
+		word, n := first, leadingDigits(first)
+		fraction := n
+		if n == 8 {
+			mantissa = mantissa*1e8 + eightDigits(word)
+			word = binary.LittleEndian.Uint64(b[i+8:]) ^ zeros
+			n = leadingDigits(word)
+			fraction += n
+			if n == 8 {
+				mantissa = mantissa*1e8 + eightDigits(word)
+				word = binary.LittleEndian.Uint64(b[i+16:]) ^ zeros
+				n = leadingDigits(word)
+				fraction += n
+			}
+		} else if n == 0 {
+			return 0, -1
+		}
+		// The digits of an incomplete word move up, and zeros to their left fill it.
+		mantissa = mantissa*smallPow10[n&15] + eightDigits(word<<(8*uint(8-n)))
+		i += fraction
+		exp = -fraction
+		if digits == 0 && fraction > 19 {
+			digits -= bits.TrailingZeros64(first) / 8 // leading zeros are not significant
+		}
+		digits += fraction
+		if n == 8 {
+			return 0, -1 // more may follow
+		}
+	}
+	if digits > 19 {
+		return 0, -1 // mantissa has overflowed
+	}
+	if b[i]|0x20 == 'e' {
+		e, end := exponent(b, i+1)
+		if end < 0 {
+			return 0, -1
+		}
+		exp += e
+		i = end
+	}
+	if mantissa == 0 {
+		return math.Float32frombits(sign), i
+	}
+	u, ok := round32(mantissa, exp)
+	if !ok {
+		return 0, -1
+	}
+	return math.Float32frombits(u | sign), i
+}
+
+// zeros is eight digits '0'.
+const zeros = 0x3030303030303030
+
+// smallPow10 holds 10^n for the n that leadingDigits returns; it is longer so that masking the index spares a check.
+var smallPow10 = [16]uint64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8}
+
+// leadingDigits counts the bytes in 0..9 at the low end of word.
+func leadingDigits(word uint64) int {
+	// The sum sets the top bit of each byte above 9; a carry only reaches bytes behind such a one.
+	const high = 0x8080808080808080
+	return bits.TrailingZeros64((word+0x7676767676767676|word)&high) / 8
+}
+
+// eightDigits returns the number that the bytes of word, each in 0..9, are the decimal digits of, lowest byte first:
+// neighbours are joined to pairs, the pairs to fours, the fours to one. From D. Lemire, "Quickly parsing eight digits",
+// 2018.
+func eightDigits(word uint64) uint64 {
+	const (
+		mask = 0x000000ff000000ff
+		mul1 = 100 + 1000000<<32
+		mul2 = 1 + 10000<<32
+	)
+	word = word*10 + word>>8
+	return (word&mask*mul1 + word>>16&mask*mul2) >> 32
+}
+
+// exponent reads what follows the letter e. A negative end means that there is no valid exponent or a very large one.
+func exponent(b []byte, i int) (e, end int) {
+	sign := 1
+	if i < len(b) && (b[i] == '-' || b[i] == '+') {
+		if b[i] == '-' {
+			sign = -1
+		}
+		i++
+	}
+	start := i
+	for ; i < len(b) && b[i]-'0' <= 9; i++ {
+		e = e*10 + int(b[i]-'0')
+		if e > 1000 {
+			return 0, -1
+		}
+	}
+	if i == start {
+		return 0, -1
+	}
+	return e * sign, i
+}
+
+// round32 returns the bits of float32(float64(mantissa * 10^exp)), both conversions rounding to nearest even, for a
+// mantissa above 0. It is the algorithm of D. Lemire, "Number Parsing at a Gigabyte per Second", Software: Practice and
+// Experience 51 (2021), cut down to float32: of the 64 bits of the product only 24 are kept, so that a table of 64-bit
+// powers decides all but about one number in 2^28. It reports false for those, which lie next to the middle of two
+// float32, and for results that are not normal numbers.
+func round32(mantissa uint64, exp int) (uint32, bool) {
+	if exp < minPow10 || exp > maxPow10 {
+		return 0, false
+	}
+	shift := bits.LeadingZeros64(mantissa)
+	product, _ := bits.Mul64(mantissa<<uint(shift), pow10[exp-minPow10])
+	carry := int(product >> 63)
+	product <<= uint(1 - carry)
+	// The true product is at least this one and less than 4 more, in units of its last bit: the power was rounded down
+	// (< 1), the low word dropped (< 1), and both may have been doubled.
+	const (
+		half  = 1 << 39
+		slack = 1<<10 + 4 // rounding to float64 in between moves it by 2^10 at most
+	)
+	if rest := product & (half<<1 - 1); rest-(half-slack) <= 2*slack {
+		return 0, false
+	}
+	biased := 127 + 63 + log2Pow10(exp) + carry - shift
+	if biased < 1 || biased > 253 { // 254 might still round up to infinity
+		return 0, false
+	}
+	// Adding without the leading bit masked away lets a carry out of the mantissa reach the exponent.
+	return uint32(biased-1)<<23 + uint32(product>>40) + uint32(product>>39&1), true
+}
+
+// log2Pow10 returns the binary exponent of 10^exp, rounded down, for |exp| < 300.
+func log2Pow10(exp int) int { return exp * 217706 >> 16 }
+
+// slowNumber reads any JSON number at b[i], by way of strconv. With an error, next is where it is.
+func slowNumber(b []byte, i int) (f float32, next int, err error) {
+	end, err := scanNumber(b, i)
+	if err != nil {
+		return 0, end, err
+	}
+	wide, err := strconv.ParseFloat(string(b[i:end]), 64)
+	if f = float32(wide); err != nil || math.IsInf(float64(f), 0) {
+		return 0, i, fmt.Errorf("%w: %.40s", ErrNotFinite, b[i:end])
+	}
+	return f, end, nil
+}
+
+// scanNumber returns the end of the JSON number at b[i]. With an error, end is where it is.
+func scanNumber(b []byte, i int) (end int, err error) {
+	start := i
+	digits := func() bool {
+		from := i
+		for i < len(b) && b[i]-'0' <= 9 {
+			i++
+		}
+		return i > from
+	}
+	if i < len(b) && b[i] == '-' {
+		i++
+	}
+	switch {
+	case i < len(b) && b[i] == '0':
+		i++
+		if i < len(b) && b[i]-'0' <= 9 {
+			return i, fmt.Errorf("a number with a leading zero")
+		}
+	case !digits():
+		return notANumber(b, start, i)
+	}
+	if i < len(b) && b[i] == '.' {
+		i++
+		if !digits() {
+			return i, unexpected(b, i)
+		}
+	}
+	if i < len(b) && b[i]|0x20 == 'e' {
+		i++
+		if i < len(b) && (b[i] == '-' || b[i] == '+') {
+			i++
+		}
+		if !digits() {
+			return i, unexpected(b, i)
+		}
+	}
+	return i, nil
+}
+
+// notANumber says what stands at b[start], where a number should, and where exactly the trouble is; at is behind its
+// minus sign, if any.
+func notANumber(b []byte, start, at int) (int, error) {
+	for _, token := range []string{"NaN", "Infinity", "-Infinity"} {
+		if end := start + len(token); end <= len(b) && string(b[start:end]) == token {
+			return start, fmt.Errorf("%w: %s", ErrNotFinite, token)
+		}
+	}
+	if at < len(b) && at == start {
+		return at, fmt.Errorf("%s instead of a number", describe(b[at]))
+	}
+	return at, unexpected(b, at)
+}
+
+// unexpected says what stands at b[i], where a digit should.
+func unexpected(b []byte, i int) error {
+	if i >= len(b) {
+		return io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%s instead of a digit", quoted(b[i]))
+}
+
+// describe names the JSON value that starts with c.
+func describe(c byte) string {
+	switch {
+	case c == '{':
+		return "an object"
+	case c == '[':
+		return "an array"
+	case c == '"':
+		return "a string"
+	case c == 't' || c == 'f':
+		return "a boolean"
+	case c == 'n':
+		return "null"
+	case c == '-' || c-'0' <= 9:
+		return "a number"
+	}
+	return quoted(c)
+}
+
+// quoted returns c for a message, unprintable bytes as a number.
+func quoted(c byte) string {
+	if c < 0x20 || c >= 0x7f {
+		return fmt.Sprintf("byte %#02x", c)
+	}
+	return "'" + string(c) + "'"
+}
+
+// skipSpace returns the index of the first byte from i on that is not JSON white space.
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}

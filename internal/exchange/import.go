@@ -1,0 +1,238 @@
+package exchange
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// ImportOptions tune Import. nil is the default.
+type ImportOptions struct {
+	// BatchSize is the number of documents that are compared and written together; 0 means 1,000, fewer if they are large.
+	BatchSize int
+	// Progress, if set, is called after each batch with what has been done of Source.Total.
+	Progress func(done int64, r Report)
+	// OnSkip, if set, is called with each Item that is skipped, but not with files that are no part of the source.
+	OnSkip func(*Item)
+	// Logger receives a warning for each Item that is skipped; nil is silent.
+	Logger *slog.Logger
+}
+
+// A Report counts what an import did.
+type Report struct {
+	Added     int `json:"added"`
+	Updated   int `json:"updated"`
+	Unchanged int `json:"unchanged"`
+	Skipped   int `json:"skipped"` // documents that cannot be stored
+	Ignored   int `json:"ignored"` // files that are no part of the source
+}
+
+const (
+	importBatch = 1000
+	importBytes = 8 << 20
+)
+
+// Import writes the documents of src to c, in their order, and leaves those alone that are stored already as the source
+// has them. If an id comes more than once, the last one stays. The next batch is read while one is written. An error
+// ends the import; the batches before it stay, and are in the Report.
+func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
+	im := &importing{c: c, dim: c.Schema().Dim}
+	if opts != nil {
+		im.opts = *opts
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	batches := make(chan batch, 1)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for b := range batches {
+			if err == nil {
+				if err = im.write(ctx, b); err != nil {
+					cancel(err) // no need to read on
+				}
+			}
+		}
+		done <- err
+	}()
+	readErr := im.read(ctx, src, batches)
+	close(batches)
+	err := <-done
+	if err == nil {
+		err = readErr
+	}
+	return im.report, err
+}
+
+// importing is one import on its way.
+type importing struct {
+	c      *db.Collection
+	dim    int // of the vectors, once known
+	opts   ImportOptions
+	report Report
+}
+
+// A batch is what is compared and written together.
+type batch struct {
+	items            []*Item // the last one for each id
+	at               map[string]int
+	size             int
+	done             int64
+	skipped, ignored int
+}
+
+func (im *importing) read(ctx context.Context, src Source, batches chan<- batch) error {
+	limit := cmp.Or(im.opts.BatchSize, importBatch)
+	b := batch{at: map[string]int{}}
+	for item, err := range src.Items(ctx) {
+		if err != nil {
+			return errors.Join(err, im.send(ctx, batches, b))
+		}
+		if err := im.dimension(item); err != nil {
+			return errors.Join(err, im.send(ctx, batches, b))
+		}
+		b.add(item)
+		im.skip(item)
+		if len(b.items) >= limit || b.size >= importBytes {
+			if err := im.send(ctx, batches, b); err != nil {
+				return err
+			}
+			b = batch{at: map[string]int{}}
+		}
+	}
+	return im.send(ctx, batches, b)
+}
+
+func (im *importing) send(ctx context.Context, batches chan<- batch, b batch) error {
+	select {
+	case batches <- b:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// dimension compares the vector of an item with the collection, or the first one of the source.
+func (im *importing) dimension(item *Item) error {
+	n := len(item.Document.Vector)
+	if n == 0 || item.Skip != nil {
+		return nil
+	}
+	if im.dim == 0 {
+		im.dim = n
+	}
+	if n == im.dim {
+		return nil
+	}
+	return fmt.Errorf("%v: %w", item.Position,
+		&db.DimensionError{Collection: im.c.Name(), ID: item.Document.ID, Expected: im.dim, Got: n})
+}
+
+func (im *importing) skip(item *Item) {
+	if item.Skip == nil || errors.Is(item.Skip, ErrIgnored) {
+		return
+	}
+	if im.opts.Logger != nil {
+		im.opts.Logger.Warn("skipped", "document", item.Position.String(), "reason", item.Skip)
+	}
+	if im.opts.OnSkip != nil {
+		im.opts.OnSkip(item)
+	}
+}
+
+func (b *batch) add(item *Item) {
+	b.done = item.Done
+	switch {
+	case errors.Is(item.Skip, ErrIgnored):
+		b.ignored++
+		return
+	case item.Skip != nil:
+		b.skipped++
+		return
+	}
+	d := &item.Document
+	b.size += 4*len(d.Vector) + len(d.Text) + 64
+	if i, twice := b.at[d.ID]; twice && d.ID != "" {
+		b.items[i] = item
+		return
+	}
+	b.at[d.ID] = len(b.items)
+	b.items = append(b.items, item)
+}
+
+// write compares a batch with what is stored and writes what differs.
+func (im *importing) write(ctx context.Context, b batch) error {
+	r := Report{Skipped: b.skipped, Ignored: b.ignored}
+	ids := make([]string, len(b.items))
+	for i, item := range b.items {
+		ids[i] = item.Document.ID
+	}
+	stored, err := im.c.GetMany(ctx, ids, db.Everything)
+	if err != nil {
+		return err
+	}
+	var changed []db.Document
+	for i, item := range b.items {
+		switch old := stored[i]; {
+		case old == nil:
+			r.Added++
+			changed = append(changed, item.Document)
+		case item.same(old):
+			r.Unchanged++
+		default:
+			r.Updated++
+			changed = append(changed, item.over(old))
+		}
+	}
+	if len(changed) > 0 {
+		if _, err := im.c.Upsert(ctx, changed...); err != nil {
+			return err
+		}
+	}
+	im.report.Added += r.Added
+	im.report.Updated += r.Updated
+	im.report.Unchanged += r.Unchanged
+	im.report.Skipped += r.Skipped
+	im.report.Ignored += r.Ignored
+	if im.opts.Progress != nil {
+		im.opts.Progress(b.done, im.report)
+	}
+	return nil
+}
+
+// same reports whether the stored document is what the source says, as far as it says anything.
+func (i *Item) same(old *db.Document) bool {
+	d := &i.Document
+	return (i.Carries&db.WithText == 0 || d.Text == old.Text) &&
+		(i.Carries&db.WithVector == 0 || slices.EqualFunc(d.Vector, old.Vector, equalBits)) &&
+		(i.Carries&db.WithMetadata == 0 || sameMetadata(d.Metadata, old.Metadata))
+}
+
+func equalBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
+
+func sameMetadata(a, b db.Metadata) bool {
+	return len(a) == 0 && len(b) == 0 || maps.EqualFunc(a, b, func(x, y any) bool { return reflect.DeepEqual(x, y) })
+}
+
+// over returns the stored document with what the source says of it.
+func (i *Item) over(old *db.Document) db.Document {
+	d := *old
+	if i.Carries&db.WithText != 0 {
+		d.Text = i.Document.Text
+	}
+	if i.Carries&db.WithVector != 0 {
+		d.Vector = i.Document.Vector
+	}
+	if i.Carries&db.WithMetadata != 0 {
+		d.Metadata = i.Document.Metadata
+	}
+	return d
+}

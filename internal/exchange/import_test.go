@@ -1,0 +1,365 @@
+package exchange
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+func open(t testing.TB, dim int) *db.Collection {
+	t.Helper()
+	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := vdb.OpenCollection(t.Context(), "c", db.Schema{Dim: dim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func write(t testing.TB, name, content string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func importAll(t testing.TB, c *db.Collection, path string, o *OpenOptions) Report {
+	t.Helper()
+	src, err := Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Import(t.Context(), c, src, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func documents(t testing.TB, c *db.Collection) []db.Document {
+	t.Helper()
+	var docs []db.Document
+	for d, err := range c.All(t.Context(), nil, db.Everything) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, *d)
+	}
+	return docs
+}
+
+const (
+	sha1Name = "ns0123456789abcdef0123456789abcdef01234567"
+	uuidName = "text-embedding-ada-00200161478-2cda-5cc0-a355-5e360bc4fd09"
+)
+
+func TestCache(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) { write(t, filepath.Join(dir, filepath.FromSlash(name)), content) }
+	file(uuidName, "[1, 2.5, -3e-2]")
+	file(uuidName+sidecarSuffix, `{"source_file":"a.go","line_number":7,"tags":["x","y"],"chunk_index":0,"own":{"n":1.0}}`)
+	file("sub/dir/"+sha1Name+".txt", " [0.1,0.2,0.3]\n")
+	file("named-otherwise", "[4,5,6]")
+	file("llm.db", "SQLite format 3\x00")
+	file(".hidden", "[1,2,3]")
+	// What is broken is skipped, with a reason.
+	file("a-torn-"+sha1Name, "[1, 2.5, -3e")
+	file("b-nan-"+sha1Name, "[1, NaN, 2]")
+	file("c-inf-"+sha1Name, "[1, -Infinity, 2]")
+	file("d-type-"+sha1Name, `{"a":1}`)
+	file("e-huge-"+sha1Name, "[1e39, 0, 0]")
+	file("f-empty-"+sha1Name, "[]")
+	file("g-side-"+sha1Name, "[1,2,3]")
+	file("g-side-"+sha1Name+sidecarSuffix, `{"a":`)
+	file("h-nothing-"+sha1Name, "")
+	texts := write(t, filepath.Join(t.TempDir(), "texts.jsonl"), `{"key":"`+uuidName+`","text":"hello"}`+"\n"+
+		`{"id":"`+sha1Name+`","text":"deep"}`+"\n")
+
+	c := open(t, 0)
+	src, err := Open(dir, &OpenOptions{Texts: texts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipped := map[string]error{}
+	r, err := Import(t.Context(), c, src, &ImportOptions{OnSkip: func(i *Item) { skipped[filepath.Base(i.Position.File)[:6]] = i.Skip }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Report{Added: 3, Skipped: 8, Ignored: 1}); r != want || len(skipped) != 8 {
+		t.Errorf("%+v, want %+v; %v", r, want, skipped)
+	}
+	for name, want := range map[string]error{"a-torn": ErrFormat, "b-nan-": ErrNotFinite, "c-inf-": ErrNotFinite, "d-type": ErrFormat, "e-huge": ErrNotFinite, "g-side": ErrFormat} {
+		if !errors.Is(skipped[name], want) {
+			t.Errorf("%s: %v", name, skipped[name])
+		}
+	}
+	want := []db.Document{
+		{ID: "named-otherwise", Vector: []float32{4, 5, 6}},
+		{ID: "sub/dir/" + sha1Name + ".txt", Vector: []float32{0.1, 0.2, 0.3}, Text: "deep"},
+		{ID: uuidName, Vector: []float32{1, 2.5, -0.03}, Text: "hello", Metadata: db.Metadata{
+			"source_file": "a.go", "line_number": int64(7), "tags": []any{"x", "y"}, "chunk_index": int64(0), "own": map[string]any{"n": 1.0}}},
+	}
+	if diff := cmp.Diff(want, documents(t, c)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	// Again: only what changed.
+	if r := importAll(t, c, dir, nil); r.Unchanged != 3 || r.Added+r.Updated != 0 {
+		t.Errorf("again: %+v", r)
+	}
+	file("named-otherwise", "[4,5,7]")
+	file(uuidName+sidecarSuffix, `{"source_file":"b.go"}`)
+	if r := importAll(t, c, dir, nil); r.Updated != 2 || r.Unchanged != 1 || r.Added != 0 {
+		t.Errorf("changed: %+v", r)
+	}
+	d, err := c.Get(t.Context(), uuidName, 0)
+	if err != nil || d.Text != "hello" || d.Metadata["source_file"] != "b.go" {
+		t.Errorf("%+v %v", d, err)
+	}
+	// Another dimension ends the import and names the file.
+	file("x-other-"+sha1Name, "[1,2]")
+	src, err = Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Import(t.Context(), c, src, nil)
+	var dim *db.DimensionError
+	if !errors.As(err, &dim) || dim.Expected != 3 || dim.Got != 2 || !strings.Contains(err.Error(), "x-other-") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Open(filepath.Join(dir, "none"), nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing directory: %v", err)
+	}
+}
+
+// The cache that a real run of LangChain left.
+func TestRealCache(t *testing.T) {
+	root := filepath.Join("..", "..", "..", "shared", "data", "emb-cache-ada002")
+	if _, err := os.Stat(root); err != nil {
+		t.Skip("the real cache is not here:", err)
+	}
+	c := open(t, 0)
+	o := &OpenOptions{Texts: filepath.Join(root, "texts.jsonl")}
+	if r := importAll(t, c, filepath.Join(root, "cache"), o); r.Added != 500 || r.Skipped != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if r := importAll(t, c, filepath.Join(root, "cache"), o); r.Unchanged != 500 {
+		t.Fatalf("again: %+v", r)
+	}
+	if s := c.Schema(); s.Dim != 1536 {
+		t.Errorf("%+v", s)
+	}
+	withText := 0
+	for _, d := range documents(t, c) {
+		if d.Text != "" {
+			withText++
+		}
+	}
+	if withText < 400 {
+		t.Errorf("%d documents have a text", withText)
+	}
+}
+
+func TestRows(t *testing.T) {
+	vecs := [][]float32{{1, -2.5, float32(math.Copysign(0, -1))}, {math.MaxFloat32, math.SmallestNonzeroFloat32, 3}}
+	dir := t.TempDir()
+	var fvecs, npy bytes.Buffer
+	fw := NewVecsWriter(&fvecs)
+	nw, err := NewNPYWriter(&npy, len(vecs), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vecs {
+		if err := errors.Join(fw.Write(v), nw.Write(v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if i := bytes.IndexByte(npy.Bytes(), '\n'); (i+1)%npyAlign != 0 {
+		t.Errorf("the data begin at %d", i+1)
+	}
+	meta := write(t, filepath.Join(dir, "meta.jsonl"), `{"i":0}`+"\n\n"+`{"i":1}`)
+	docs := write(t, filepath.Join(dir, "docs.jsonl"), `{"id":"a","text":"x","metadata":{"f":1.0}}`+"\n"+`{"id":"b"}`)
+	for name, b := range map[string][]byte{"v.fvecs": fvecs.Bytes(), "v.npy": npy.Bytes()} {
+		path := write(t, filepath.Join(dir, name), string(b))
+		c := open(t, 0)
+		if r := importAll(t, c, path, &OpenOptions{Metadata: meta}); r.Added != 2 {
+			t.Fatalf("%s: %+v", name, r)
+		}
+		want := []db.Document{{ID: "0", Vector: vecs[0], Metadata: db.Metadata{"i": int64(0)}}, {ID: "1", Vector: vecs[1], Metadata: db.Metadata{"i": int64(1)}}}
+		if diff := cmp.Diff(want, documents(t, c)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+		c = open(t, 0)
+		importAll(t, c, path, &OpenOptions{Documents: docs})
+		want = []db.Document{{ID: "a", Text: "x", Vector: vecs[0], Metadata: db.Metadata{"f": 1.0}}, {ID: "b", Vector: vecs[1]}}
+		if diff := cmp.Diff(want, documents(t, c)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+		// Cut anywhere: an error that names the file, never a panic.
+		for n := range b {
+			short := write(t, filepath.Join(dir, "cut-"+name), string(b[:n]))
+			src, err := Open(short, nil)
+			rows := 0
+			if err == nil {
+				for item, e := range src.Items(t.Context()) {
+					if err = e; err != nil {
+						break
+					}
+					rows += min(1, len(item.Document.Vector))
+				}
+			}
+			whole := name == "v.fvecs" && n%16 == 0
+			var bad *FormatError
+			if whole != (err == nil) || err != nil && (!errors.As(err, &bad) || bad.Name != short) {
+				t.Errorf("%s cut at %d: %d rows, %v", name, n, rows, err)
+			}
+		}
+	}
+	if rows, err := ReadIVecs(write(t, filepath.Join(dir, "t.ivecs"), "\x02\x00\x00\x00\x07\x00\x00\x00\x09\x00\x00\x00")); err != nil || fmt.Sprint(rows) != "[[7 9]]" {
+		t.Errorf("%v %v", rows, err)
+	}
+	bvecs := write(t, filepath.Join(dir, "v.bvecs"), "\x02\x00\x00\x00\x07\xff")
+	for v, err := range ReadVectors(bvecs) {
+		if err != nil || fmt.Sprint(v) != "[7 255]" {
+			t.Errorf("%v %v", v, err)
+		}
+	}
+	src, err := Open(filepath.Join(dir, "v.fvecs"), &OpenOptions{Metadata: write(t, filepath.Join(dir, "short.jsonl"), "{}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Import(t.Context(), open(t, 0), src, nil); !errors.Is(err, ErrFormat) {
+		t.Errorf("too little metadata: %v", err)
+	}
+}
+
+func TestNPYHeaders(t *testing.T) {
+	file := func(version byte, header string, data int) string {
+		b := npyMagic + string([]byte{version, 0, byte(len(header)), byte(len(header) >> 8)})
+		if version > 1 {
+			b += "\x00\x00"
+		}
+		return b + header + strings.Repeat("\x00", data)
+	}
+	for _, tt := range []struct {
+		name, content string
+		rows          int
+		say           string
+	}{
+		{"v1", file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24), 2, ""},
+		{"v2", file(2, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3)}", 48), 2, ""},
+		{"vector", file(3, "{'descr': '<f4', 'fortran_order': True, 'shape': (3,)}", 12), 1, ""},
+		{"empty", file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3)}", 0), 0, ""},
+		{"big-endian", file(1, "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3)}", 24), 0, ">f4"},
+		{"fortran", file(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}", 24), 0, "Fortran"},
+		{"cube", file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3)}", 24), 0, "shape"},
+		{"lies", file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 3)}", 24), 0, "fill"},
+		{"overflow", file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4)}", 0), 0, "fill"},
+		{"negative", file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-2, 3)}", 24), 0, "shape"},
+		{"wide", file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 70000)}", 280000), 0, "dimension"},
+		{"version 9", file(9, "{}", 0), 0, "version"},
+		{"no header", npyMagic, 0, ".npy"},
+	} {
+		src, err := Open(write(t, filepath.Join(t.TempDir(), "x.npy"), tt.content), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := 0
+		for _, e := range src.Items(t.Context()) {
+			if err = e; err == nil {
+				rows++
+			}
+		}
+		if rows != tt.rows || (tt.say == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.say) {
+			t.Errorf("%s: %d rows, %v", tt.name, rows, err)
+		}
+	}
+}
+
+func TestJSONLRoundTrip(t *testing.T) {
+	want := []db.Document{
+		{ID: "a", Text: "line\nbreak \"quoted\" \u2028 漢", Vector: []float32{0.1, -1e-45, 3.4028235e38}, Metadata: db.Metadata{
+			"i": int64(math.MaxInt64), "whole": 2.0, "f": 0.1, "null": nil, "list": []any{"x", int64(1), 1.5, nil, true}, "m": map[string]any{"d": "v"}}},
+		{ID: "b"},
+	}
+	from := open(t, 3)
+	if _, err := from.Upsert(t.Context(), want...); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w := NewJSONLWriter(&out, db.Everything)
+	for _, d := range documents(t, from) {
+		if err := w.Write(&d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := open(t, 3)
+	path := write(t, filepath.Join(t.TempDir(), "x.jsonl"), out.String())
+	if r := importAll(t, to, path, nil); r.Added != 2 {
+		t.Fatalf("%+v", r)
+	}
+	if diff := cmp.Diff(want, documents(t, to)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if r := importAll(t, to, path, nil); r.Unchanged != 2 {
+		t.Errorf("again: %+v", r)
+	}
+}
+
+func TestBEIR(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "corpus.jsonl"), `{"_id":"1","title":"T","text":"x","metadata":{"url":"u"}}`+"\n"+`{"_id":"1","title":"T2","text":"y"}`+"\n")
+	c := open(t, 0)
+	if r := importAll(t, c, dir, nil); r.Added != 1 { // the last of an id stays
+		t.Fatalf("%+v", r)
+	}
+	if diff := cmp.Diff([]db.Document{{ID: "1", Text: "y", Metadata: db.Metadata{"title": "T2"}}}, documents(t, c)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestJSONLErrors(t *testing.T) {
+	for _, tt := range []struct {
+		content, say string
+		skipped      int
+	}{
+		{`{"id":"a"}` + "\n" + `{"id":"b"`, "line 2", 0},
+		{`{"id":"a","id":"b"}`, "line 1", 0},
+		{`[1]`, "line 1", 0},
+		{`{"id":"a","vector":"x"}`, "line 1", 0},
+		{`{"id":"a","vector":[1,NaN]}` + "\n" + `{"id":1.5}`, "", 2},
+	} {
+		src, err := Open(write(t, filepath.Join(t.TempDir(), "x.jsonl"), tt.content), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Import(t.Context(), open(t, 0), src, nil)
+		if (tt.say == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.say) || r.Skipped != tt.skipped {
+			t.Errorf("%s: %+v %v", tt.content, r, err)
+		}
+	}
+}

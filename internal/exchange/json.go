@@ -1,0 +1,354 @@
+package exchange
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// jsonReader reads JSON into the values that metadata is made of: integers become int64, numbers with a fraction or an
+// exponent float64, and neither may lose its value. encoding/json has no such mode, and would read vectors slowly.
+// Reading stops at the first error; at is then the offending byte.
+type jsonReader struct {
+	b  []byte
+	at int
+}
+
+// maxNesting is the depth to which objects and arrays may nest: beyond what the database stores, so that it is the
+// database that says what is too deep.
+const maxNesting = 4 * db.MaxMetadataDepth
+
+// skip passes over white space and returns the byte that follows, 0 at the end.
+func (r *jsonReader) skip() byte {
+	r.at = skipSpace(r.b, r.at)
+	if r.at == len(r.b) {
+		return 0
+	}
+	return r.b[r.at]
+}
+
+// end returns an error unless nothing but white space is left.
+func (r *jsonReader) end() error {
+	if r.skip(); r.at < len(r.b) {
+		return fmt.Errorf("%s after the value", quoted(r.b[r.at]))
+	}
+	return nil
+}
+
+// want passes over the byte c.
+func (r *jsonReader) want(c byte) error {
+	switch r.skip() {
+	case c:
+		r.at++
+		return nil
+	case 0:
+		if r.at == len(r.b) {
+			return io.ErrUnexpectedEOF
+		}
+	}
+	return fmt.Errorf("%s instead of %s", quoted(r.b[r.at]), quoted(c))
+}
+
+// members calls read with each key of an object, in its order; read must pass over the value.
+func (r *jsonReader) members(read func(key string) error) error {
+	if c := r.skip(); c != '{' && r.at < len(r.b) {
+		return fmt.Errorf("%s instead of an object", describe(c))
+	}
+	if err := r.want('{'); err != nil {
+		return err
+	}
+	if r.skip() == '}' {
+		r.at++
+		return nil
+	}
+	for {
+		if c := r.skip(); c != '"' && r.at < len(r.b) {
+			return fmt.Errorf("%s instead of a key", describe(c))
+		}
+		key, err := r.string()
+		if err != nil {
+			return err
+		}
+		if err := r.want(':'); err != nil {
+			return err
+		}
+		if err := read(key); err != nil {
+			return err
+		}
+		if r.skip() == '}' {
+			r.at++
+			return nil
+		}
+		if err := r.want(','); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *jsonReader) object(depth int) (map[string]any, error) {
+	m := map[string]any{}
+	err := r.members(func(key string) error {
+		if _, ok := m[key]; ok {
+			return fmt.Errorf("key %.40q is given twice", key)
+		}
+		v, err := r.value(depth + 1)
+		m[key] = v
+		return err
+	})
+	return m, err
+}
+
+func (r *jsonReader) array(depth int) ([]any, error) {
+	if err := r.want('['); err != nil {
+		return nil, err
+	}
+	list := []any{}
+	if r.skip() == ']' {
+		r.at++
+		return list, nil
+	}
+	for {
+		v, err := r.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+		if r.skip() == ']' {
+			r.at++
+			return list, nil
+		}
+		if err := r.want(','); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *jsonReader) value(depth int) (any, error) {
+	if depth > maxNesting {
+		return nil, fmt.Errorf("nested deeper than %d", maxNesting)
+	}
+	switch c := r.skip(); {
+	case c == '"':
+		return r.string()
+	case c == '{':
+		return r.object(depth)
+	case c == '[':
+		return r.array(depth)
+	case c == 't' && r.word("true"):
+		return true, nil
+	case c == 'f' && r.word("false"):
+		return false, nil
+	case c == 'n' && r.word("null"):
+		return nil, nil
+	case r.at == len(r.b):
+		return nil, io.ErrUnexpectedEOF
+	case c == '-' || c-'0' <= 9 || c == 'N' || c == 'I': // NaN and Infinity get their own error there
+		return r.number()
+	}
+	return nil, fmt.Errorf("%s instead of a value", quoted(r.b[r.at]))
+}
+
+func (r *jsonReader) word(w string) bool {
+	if !bytes.HasPrefix(r.b[r.at:], []byte(w)) {
+		return false
+	}
+	r.at += len(w)
+	return true
+}
+
+func (r *jsonReader) number() (any, error) {
+	end, err := scanNumber(r.b, r.at)
+	if err != nil {
+		r.at = end
+		return nil, err
+	}
+	token := string(r.b[r.at:end])
+	if !strings.ContainsAny(token, ".eE") {
+		n, err := strconv.ParseInt(token, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: integer %.40s does not fit int64", db.ErrInvalid, token)
+		}
+		r.at = end
+		return n, nil
+	}
+	f, err := strconv.ParseFloat(token, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: number %.40s does not fit float64", db.ErrInvalid, token)
+	}
+	r.at = end
+	return f, nil
+}
+
+// string reads a string. As in encoding/json, half a surrogate pair becomes U+FFFD; bytes that are not UTF-8 are refused.
+func (r *jsonReader) string() (string, error) {
+	if err := r.want('"'); err != nil {
+		return "", err
+	}
+	start := r.at
+	escaped := false
+	for ; r.at < len(r.b); r.at++ {
+		switch c := r.b[r.at]; {
+		case c == '\\':
+			escaped = true
+			r.at++
+		case c < 0x20:
+			return "", fmt.Errorf("%s in a string", quoted(c))
+		case c == '"':
+			raw := r.b[start:r.at]
+			if !utf8.Valid(raw) {
+				r.at = start
+				return "", fmt.Errorf("string is not valid UTF-8")
+			}
+			r.at++
+			if !escaped {
+				return string(raw), nil
+			}
+			var s string
+			if err := json.Unmarshal(r.b[start-1:r.at], &s); err != nil {
+				r.at = start
+				return "", fmt.Errorf("string with an invalid escape")
+			}
+			return s, nil
+		}
+	}
+	r.at = len(r.b) // a final backslash has led beyond
+	return "", io.ErrUnexpectedEOF
+}
+
+// vector reads an array of numbers, or null, into a slice of its own. scratch saves it from growing step by step.
+func (r *jsonReader) vector(scratch *[]float32) ([]float32, error) {
+	if r.skip() == 'n' && r.word("null") {
+		return nil, nil
+	}
+	v, end, err := appendArray((*scratch)[:0], r.b, r.at)
+	*scratch = v
+	r.at = end
+	if err != nil || len(v) == 0 {
+		return nil, err
+	}
+	return slices.Clone(v), nil
+}
+
+// readObject reads b as one object.
+func readObject(b []byte) (map[string]any, int, error) {
+	r := jsonReader{b: b}
+	m, err := r.object(0)
+	if err == nil {
+		err = r.end()
+	}
+	return m, r.at, err
+}
+
+// appendString appends s as a JSON string. Only what must be escaped is.
+func appendString(dst []byte, s string) ([]byte, error) {
+	if !utf8.ValidString(s) {
+		return dst, fmt.Errorf("%w: string %.40q is not valid UTF-8, which JSON cannot carry", db.ErrInvalid, s)
+	}
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	done := 0
+	for i := range len(s) {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[done:i]...)
+		done = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(append(dst, s[done:]...), '"'), nil
+}
+
+// appendValue appends a metadata value such that jsonReader.value returns the same: keys in bytewise order, and a
+// float64 without a fraction with ".0", to tell it from an int64.
+func appendValue(dst []byte, v any) (_ []byte, err error) {
+	switch v := v.(type) {
+	case nil:
+		return append(dst, "null"...), nil
+	case bool:
+		return strconv.AppendBool(dst, v), nil
+	case string:
+		return appendString(dst, v)
+	case int64:
+		return strconv.AppendInt(dst, v, 10), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return dst, fmt.Errorf("%w: number %v, which JSON cannot carry", db.ErrInvalid, v)
+		}
+		start := len(dst)
+		dst = strconv.AppendFloat(dst, v, 'g', -1, 64)
+		if !bytes.ContainsAny(dst[start:], ".e") {
+			dst = append(dst, ".0"...)
+		}
+		return dst, nil
+	case []any:
+		dst = append(dst, '[')
+		for i, e := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = appendValue(dst, e); err != nil {
+				return dst, err
+			}
+		}
+		return append(dst, ']'), nil
+	case map[string]any:
+		dst = append(dst, '{')
+		for i, key := range sortedKeys(v) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = appendString(dst, key); err != nil {
+				return dst, err
+			}
+			if dst, err = appendValue(append(dst, ':'), v[key]); err != nil {
+				return dst, err
+			}
+		}
+		return append(dst, '}'), nil
+	}
+	return dst, fmt.Errorf("%w: a value of type %T in metadata", db.ErrInvalid, v)
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// appendVector appends v as a JSON array, each element with as few digits as lead ParseVector back to the same float32.
+func appendVector(dst []byte, v []float32) ([]byte, error) {
+	dst = append(dst, '[')
+	for i, f := range v {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if math.IsNaN(float64(f)) || math.IsInf(float64(f), 0) {
+			return dst, &VectorError{Index: i, Offset: len(dst), Err: fmt.Errorf("%w: %v", ErrNotFinite, f)}
+		}
+		dst = strconv.AppendFloat(dst, float64(f), 'g', -1, 32)
+	}
+	return append(dst, ']'), nil
+}

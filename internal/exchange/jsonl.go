@@ -1,0 +1,387 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// ParseDocument reads one line of JSONL, an object with the keys
+//
+//	id        or _id: a string, or an integer, which is taken as its digits; null or none: an id is given by the database
+//	text      a string
+//	metadata  an object
+//	vector    or embedding: an array of numbers, see ParseVector
+//
+// null stands for nothing. Any other key becomes a field of the metadata: the title of a BEIR corpus, for example. Numbers
+// in the metadata are int64 when written without fraction and exponent, else float64. named tells which parts have a key.
+// An error wraps db.ErrInvalid or ErrNotFinite where the line is well-formed but cannot be stored, else it is a
+// *FormatError.
+func ParseDocument(line []byte) (d db.Document, named db.Select, err error) {
+	p := documentParser{scratch: new([]float32)}
+	return p.parse(line)
+}
+
+// documentParser holds what parsing reuses from line to line.
+type documentParser struct{ scratch *[]float32 }
+
+func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err error) {
+	const idKey db.Select = 1 << 7
+	r := jsonReader{b: line}
+	extra := map[string]any{} // keys beside the known ones
+	err = r.members(func(key string) (err error) {
+		part, known := map[string]db.Select{
+			"id": idKey, "_id": idKey, "text": db.WithText, "metadata": db.WithMetadata,
+			"vector": db.WithVector, "embedding": db.WithVector,
+		}[key]
+		if _, ok := extra[key]; ok || known && named&part != 0 {
+			return fmt.Errorf("key %.40q comes second for the same thing", key)
+		}
+		named |= part
+		switch part {
+		case idKey:
+			d.ID, err = r.id()
+		case db.WithText:
+			d.Text, err = r.optionalString()
+		case db.WithMetadata:
+			if r.skip() == 'n' && r.word("null") {
+				return nil
+			}
+			d.Metadata, err = r.object(0)
+		case db.WithVector:
+			d.Vector, err = r.vector(p.scratch)
+		default:
+			extra[key], err = r.value(0)
+		}
+		return err
+	})
+	if err == nil {
+		err = r.end()
+	}
+	if len(extra) > 0 {
+		named |= db.WithMetadata
+		if d.Metadata == nil {
+			d.Metadata = db.Metadata{}
+		}
+		for key, v := range extra {
+			if _, ok := d.Metadata[key]; ok && err == nil {
+				err = fmt.Errorf("key %.40q stands beside the metadata and in it", key)
+			}
+			d.Metadata[key] = v
+		}
+	}
+	if err != nil {
+		return db.Document{ID: d.ID}, 0, &FormatError{Offset: int64(r.at), Err: err}
+	}
+	if len(d.Metadata) == 0 {
+		d.Metadata = nil
+	}
+	return d, named &^ idKey, nil
+}
+
+// id reads a string, an integer or null.
+func (r *jsonReader) id() (string, error) {
+	if c := r.skip(); c != '-' && c-'0' > 9 {
+		return r.optionalString()
+	}
+	start := r.at
+	v, err := r.number()
+	if err != nil {
+		return "", err
+	}
+	if _, ok := v.(int64); !ok {
+		return "", fmt.Errorf("%w: id %.40s is neither a string nor an integer", db.ErrInvalid, r.b[start:r.at])
+	}
+	return string(r.b[start:r.at]), nil
+}
+
+// optionalString reads a string or null.
+func (r *jsonReader) optionalString() (string, error) {
+	c := r.skip()
+	if c == 'n' && r.word("null") {
+		return "", nil
+	}
+	if c != '"' && r.at < len(r.b) {
+		return "", fmt.Errorf("%s instead of a string", describe(c))
+	}
+	return r.string()
+}
+
+// storable reports whether err concerns one document and not the structure of its file.
+func storable(err error) bool {
+	return !errors.Is(err, db.ErrInvalid) && !errors.Is(err, ErrNotFinite)
+}
+
+// item makes an Item of one line. A nil Item without error is a blank line.
+func (p documentParser) item(line []byte, pos Position) (*Item, error) {
+	if pos.N == 1 {
+		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // Windows editors write it
+	}
+	if skipSpace(line, 0) == len(line) {
+		return nil, nil
+	}
+	d, named, err := p.parse(line)
+	switch {
+	case err == nil:
+		return &Item{Document: d, Carries: named, Position: pos}, nil
+	case storable(err):
+		var f *FormatError
+		if errors.As(err, &f) {
+			f.Name, f.Line = pos.File, pos.N
+		}
+		return nil, err
+	}
+	return &Item{Document: d, Position: pos, Skip: err}, nil
+}
+
+const (
+	blockSize = 256 << 10 // bytes that are read at once
+	maxLine   = 128 << 20 // bytes; enough for the largest document, every character of its text escaped
+)
+
+// A block is some whole lines of a file.
+type block struct {
+	lines []byte
+	first int64 // number of the first line, from 1
+	end   int64 // offset in the file of the byte behind
+	err   error // a read that failed; lines is then empty
+}
+
+// all yields the lines of the block with their numbers, line ends included.
+func (b block) all() iter.Seq2[int64, []byte] {
+	return func(yield func(int64, []byte) bool) {
+		n := b.first
+		for line := range bytes.Lines(b.lines) {
+			if !yield(n, line) {
+				return
+			}
+			n++
+		}
+	}
+}
+
+// blockReader cuts a stream into blocks. It hands out what one Read returns as soon as that holds a whole line, so that
+// lines which arrive one by one are seen one by one.
+type blockReader struct {
+	r      io.Reader
+	name   string
+	rest   []byte // of the last Read: the start of a line
+	line   int64  // lines handed out
+	offset int64  // bytes handed out
+	err    error
+}
+
+// next returns the next block, io.EOF as its error at the end. The block's memory is its own.
+func (r *blockReader) next() block {
+	buf := append(make([]byte, 0, max(blockSize, 2*len(r.rest))), r.rest...)
+	for empty := 0; r.err == nil; {
+		if len(buf) == cap(buf) {
+			if len(buf) >= maxLine {
+				r.err = &FormatError{Name: r.name, Line: r.line + 1, Offset: int64(len(buf)), Err: errors.New("line too long")}
+				break
+			}
+			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+		}
+		n, err := r.r.Read(buf[len(buf):cap(buf)])
+		old := len(buf)
+		buf = buf[:old+n]
+		r.err = err
+		if end := bytes.LastIndexByte(buf[old:], '\n') + 1; end > 0 {
+			r.rest = buf[old+end:]
+			return r.take(buf[:old+end])
+		}
+		if n > 0 {
+			empty = 0
+		} else if empty++; empty == 100 && r.err == nil {
+			r.err = io.ErrNoProgress
+		}
+	}
+	r.rest = nil
+	if len(buf) > 0 && r.err == io.EOF {
+		return r.take(buf)
+	}
+	return block{err: r.err}
+}
+
+func (r *blockReader) take(lines []byte) block {
+	b := block{lines: lines, first: r.line + 1, end: r.offset + int64(len(lines))}
+	r.offset = b.end
+	r.line += int64(bytes.Count(lines, []byte{'\n'}))
+	return b
+}
+
+// A JSONLReader reads documents from a stream, each as soon as its line has arrived.
+type JSONLReader struct {
+	blocks blockReader
+	parser documentParser
+	lines  []byte // of the current block, not yet read
+	line   int64  // number of the next line
+}
+
+// NewJSONLReader returns a reader of the JSONL in r; name stands for it in errors and positions.
+func NewJSONLReader(r io.Reader, name string) *JSONLReader {
+	return &JSONLReader{blocks: blockReader{r: r, name: name}, parser: documentParser{new([]float32)}, line: 1}
+}
+
+// Next returns the next document, or io.EOF. See ParseDocument for the lines; blank ones are passed over. A line that is
+// well-formed but cannot be stored gives an Item with Skip set; after any error there is no Next.
+func (r *JSONLReader) Next() (*Item, error) {
+	for {
+		for len(r.lines) == 0 {
+			b := r.blocks.next()
+			if b.err != nil {
+				return nil, b.err
+			}
+			r.lines = b.lines
+		}
+		line := r.lines
+		if end := bytes.IndexByte(line, '\n') + 1; end > 0 {
+			line = line[:end]
+		}
+		r.lines = r.lines[len(line):]
+		item, err := r.parser.item(line, Position{File: r.blocks.name, Unit: "line", N: r.line})
+		r.line++
+		if item != nil || err != nil {
+			return item, err
+		}
+	}
+}
+
+// jsonlSource reads a JSONL file, parsing blocks of lines in parallel.
+type jsonlSource struct {
+	path  string
+	size  int64
+	procs int
+}
+
+func openJSONL(path string) (*jsonlSource, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s: is a directory, not JSONL", path)
+	}
+	return &jsonlSource{path: path, size: info.Size(), procs: runtime.GOMAXPROCS(0)}, nil
+}
+
+func (s *jsonlSource) Total() int64 { return s.size }
+
+func (s *jsonlSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		f, err := os.Open(s.path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.Close()
+		blocks := func(yield func(block) bool) {
+			r := blockReader{r: f, name: s.path}
+			for b := r.next(); b.err != io.EOF && ctx.Err() == nil && yield(b) && b.err == nil; b = r.next() {
+			}
+		}
+		type result struct {
+			items []*Item
+			err   error
+		}
+		scratch := sync.Pool{New: func() any { return new([]float32) }}
+		parse := func(b block) result {
+			parser := documentParser{scratch.Get().(*[]float32)}
+			defer scratch.Put(parser.scratch)
+			res := result{err: b.err}
+			for n, line := range b.all() {
+				item, err := parser.item(line, Position{File: s.path, Unit: "line", N: n})
+				if err != nil {
+					res.err = err
+					break
+				}
+				if item != nil {
+					item.Done = b.end
+					res.items = append(res.items, item)
+				}
+			}
+			return res
+		}
+		for res := range ordered(s.procs, blocks, parse) {
+			for _, item := range res.items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if res.err != nil {
+				yield(nil, res.err)
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// AppendDocument appends d as one line of JSONL, newline included: the id, then the chosen parts in the order text,
+// metadata, vector, empty ones too, so that an import of the line restores exactly that. The zero parts stand for all.
+// Keys of maps are sorted and vectors printed as briefly as float32 allows: equal documents give equal bytes, and
+// ParseDocument gives back what the database returned, bit by bit. It fails, with db.ErrInvalid or ErrNotFinite, on values
+// that the database would not hold.
+func AppendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err error) {
+	if parts == 0 {
+		parts = db.Everything
+	}
+	if dst, err = appendString(append(dst, `{"id":`...), d.ID); err != nil {
+		return dst, err
+	}
+	if parts&db.WithText != 0 {
+		if dst, err = appendString(append(dst, `,"text":`...), d.Text); err != nil {
+			return dst, err
+		}
+	}
+	if parts&db.WithMetadata != 0 {
+		if dst, err = appendValue(append(dst, `,"metadata":`...), map[string]any(d.Metadata)); err != nil {
+			return dst, err
+		}
+	}
+	if parts&db.WithVector != 0 {
+		dst = append(dst, `,"vector":`...)
+		if len(d.Vector) == 0 {
+			dst = append(dst, "null"...)
+		} else if dst, err = appendVector(dst, d.Vector); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, "}\n"...), nil
+}
+
+// A JSONLWriter writes documents line by line.
+type JSONLWriter struct {
+	w     io.Writer
+	parts db.Select
+	buf   []byte
+}
+
+// NewJSONLWriter returns a writer of the given parts of documents to w, in lines as AppendDocument makes them. Each
+// document is one call of w.Write.
+func NewJSONLWriter(w io.Writer, parts db.Select) *JSONLWriter {
+	return &JSONLWriter{w: w, parts: parts}
+}
+
+// Write writes d.
+func (w *JSONLWriter) Write(d *db.Document) error {
+	b, err := AppendDocument(w.buf[:0], d, w.parts)
+	w.buf = b[:0]
+	if err == nil {
+		_, err = w.w.Write(b)
+	}
+	if err != nil {
+		return fmt.Errorf("write document %.40q: %w", d.ID, err)
+	}
+	return nil
+}

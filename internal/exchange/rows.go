@@ -1,0 +1,347 @@
+package exchange
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"os"
+	"strconv"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// rowSource reads a file of vectors, one per row. The id of a document is its row number in decimal.
+type rowSource struct {
+	path      string
+	metadata  string // JSONL: line i is the metadata of row i
+	documents string // JSONL: line i is the document of row i, but for its vector
+	open      func(r *bufio.Reader, size int64) (rowReader, error)
+}
+
+// A rowReader reads the next row into dst, or returns io.EOF.
+type rowReader interface {
+	next(dst []float32) ([]float32, error)
+	rows() int64 // in the file, 0 if not known before its end
+	offset() int64
+}
+
+const rowBuffer = 1 << 20
+
+func (s *rowSource) reader() (*os.File, rowReader, error) {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		var r rowReader
+		if r, err = s.open(bufio.NewReaderSize(f, rowBuffer), info.Size()); err == nil {
+			return f, r, nil
+		}
+	}
+	f.Close()
+	return nil, nil, &FormatError{Name: s.path, Err: err}
+}
+
+// Total returns the number of rows.
+func (s *rowSource) Total() int64 {
+	f, r, err := s.reader()
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	return r.rows()
+}
+
+func (s *rowSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		f, r, err := s.reader()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.Close()
+		beside, stop := s.beside()
+		defer stop()
+		for row := int64(0); ; row++ {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			vec, err := r.next(nil)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(nil, &FormatError{Name: s.path, Offset: r.offset(), Err: err})
+				return
+			}
+			item := &Item{
+				Document: db.Document{ID: strconv.FormatInt(row, 10)}, Carries: db.WithVector,
+				Position: Position{File: s.path, Unit: "row", N: row}, Done: row + 1,
+			}
+			if err := beside(item); err != nil {
+				yield(nil, err)
+				return
+			}
+			item.Document.Vector = vec
+			if i := notFinite(vec); i >= 0 && item.Skip == nil {
+				item.Skip = fmt.Errorf("element %d: %w", i, ErrNotFinite)
+			}
+			if !yield(item, nil) {
+				return
+			}
+		}
+	}
+}
+
+// beside returns a function that adds to each item in turn what the file beside the vectors says of it.
+func (s *rowSource) beside() (add func(*Item) error, stop func()) {
+	name := s.metadata + s.documents
+	if name == "" {
+		return func(*Item) error { return nil }, func() {}
+	}
+	next, stop := iter.Pull2(lines(name))
+	return func(item *Item) error {
+		line, err, ok := next()
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return &FormatError{Name: name, Line: item.Position.N + 1, Err: fmt.Errorf("no line for row %d", item.Position.N)}
+		case s.metadata != "":
+			m, at, err := readObject(line)
+			if err != nil {
+				return &FormatError{Name: name, Line: item.Position.N + 1, Offset: int64(at), Err: err}
+			}
+			item.Document.Metadata = m
+			item.Carries |= db.WithMetadata
+			return nil
+		}
+		d, named, err := ParseDocument(line)
+		var bad *FormatError
+		if errors.As(err, &bad) {
+			bad.Name, bad.Line = name, item.Position.N+1
+			return bad
+		}
+		if item.Skip = err; d.ID == "" {
+			d.ID = item.Document.ID
+		}
+		item.Document, item.Carries = d, named|db.WithVector
+		return nil
+	}, stop
+}
+
+// lines yields the lines of a file that are not blank, without their ends.
+func lines(name string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		stopped := errors.New("stopped")
+		err := eachLine(name, func(_ int64, line []byte) error {
+			if !yield(line, nil) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && err != stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// eachLine calls fn with every line of a file that is not blank. The line is valid during the call.
+func eachLine(name string, fn func(n int64, line []byte) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := blockReader{r: f, name: name}
+	for {
+		b := r.next()
+		if b.err == io.EOF {
+			return nil
+		}
+		if b.err != nil {
+			return b.err
+		}
+		for n, line := range b.all() {
+			if skipSpace(line, 0) == len(line) {
+				continue
+			}
+			if err := fn(n, line); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
+
+// notFinite returns the index of the first component that is NaN or infinite, -1 if there is none.
+func notFinite(v []float32) int {
+	for i, x := range v {
+		if math.Float32bits(x)&0x7f800000 == 0x7f800000 {
+			return i
+		}
+	}
+	return -1
+}
+
+// vecsReader reads .fvecs, .bvecs and .ivecs: per row a little-endian int32, the dimension, and that many elements of
+// float32, uint8 or int32 (http://corpus-texmex.irisa.fr).
+type vecsReader struct {
+	r     *bufio.Reader
+	size  int64
+	read  int64
+	width int // bytes of an element
+	total int64
+	buf   []byte
+}
+
+func openVecs(width int) func(*bufio.Reader, int64) (rowReader, error) {
+	return func(r *bufio.Reader, size int64) (rowReader, error) {
+		v := &vecsReader{r: r, size: size, width: width}
+		if head, err := r.Peek(4); err == nil {
+			if dim := int64(int32(binary.LittleEndian.Uint32(head))); dim > 0 {
+				v.total = size / (4 + dim*int64(width))
+			}
+		}
+		return v, nil
+	}
+}
+
+func (v *vecsReader) rows() int64   { return v.total }
+func (v *vecsReader) offset() int64 { return v.read }
+
+// raw returns the bytes of the elements of the next row.
+func (v *vecsReader) raw() ([]byte, error) {
+	if v.read == v.size {
+		return nil, io.EOF
+	}
+	var head [4]byte
+	if _, err := io.ReadFull(v.r, head[:]); err != nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	dim := int64(int32(binary.LittleEndian.Uint32(head[:])))
+	if dim <= 0 || dim > db.MaxDim {
+		return nil, fmt.Errorf("dimension %d is outside 1..%d", dim, db.MaxDim)
+	}
+	n := dim * int64(v.width)
+	if n > v.size-v.read-4 {
+		return nil, fmt.Errorf("%w: a row of dimension %d needs %d bytes, %d are left", io.ErrUnexpectedEOF, dim, n, v.size-v.read-4)
+	}
+	if int64(cap(v.buf)) < n {
+		v.buf = make([]byte, n)
+	}
+	b := v.buf[:n]
+	if _, err := io.ReadFull(v.r, b); err != nil {
+		return nil, err
+	}
+	v.read += 4 + n
+	return b, nil
+}
+
+func (v *vecsReader) next(dst []float32) ([]float32, error) {
+	b, err := v.raw()
+	if err != nil {
+		return nil, err
+	}
+	if v.width == 1 {
+		for _, x := range b {
+			dst = append(dst, float32(x))
+		}
+		return dst, nil
+	}
+	return appendFloats(dst, b), nil
+}
+
+func appendFloats(dst []float32, b []byte) []float32 {
+	if dst == nil {
+		dst = make([]float32, 0, len(b)/4)
+	}
+	for i := 0; i+4 <= len(b); i += 4 {
+		dst = append(dst, math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+	}
+	return dst
+}
+
+// ReadIVecs reads an .ivecs file: lists of numbers, such as the true neighbours of queries.
+func ReadIVecs(name string) ([][]int32, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	v := &vecsReader{r: bufio.NewReaderSize(f, rowBuffer), size: info.Size(), width: 4}
+	var rows [][]int32
+	for {
+		b, err := v.raw()
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, &FormatError{Name: name, Offset: v.read, Err: err}
+		}
+		row := make([]int32, 0, len(b)/4)
+		for i := 0; i < len(b); i += 4 {
+			row = append(row, int32(binary.LittleEndian.Uint32(b[i:])))
+		}
+		rows = append(rows, row)
+	}
+}
+
+// ReadVectors yields the vectors of an .fvecs, .bvecs or .npy file.
+func ReadVectors(name string) iter.Seq2[[]float32, error] {
+	return func(yield func([]float32, error) bool) {
+		src, err := Open(name, nil)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for item, err := range src.Items(context.Background()) {
+			if err == nil {
+				err = item.Skip
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(item.Document.Vector, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A VecsWriter writes .fvecs.
+type VecsWriter struct {
+	w   io.Writer
+	buf []byte
+}
+
+// NewVecsWriter returns a writer to w.
+func NewVecsWriter(w io.Writer) *VecsWriter { return &VecsWriter{w: w} }
+
+// Write writes one vector.
+func (w *VecsWriter) Write(vec []float32) error {
+	w.buf = binary.LittleEndian.AppendUint32(w.buf[:0], uint32(len(vec)))
+	w.buf = putFloats(w.buf, vec)
+	_, err := w.w.Write(w.buf)
+	return err
+}
+
+func putFloats(dst []byte, vec []float32) []byte {
+	for _, x := range vec {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(x))
+	}
+	return dst
+}
