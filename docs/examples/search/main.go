@@ -1,0 +1,104 @@
+// Command search shows what a query can say, and filters in both spellings.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	vdb, err := db.Open("books.vdb", nil)
+	if err != nil {
+		return err
+	}
+	defer vdb.Close()
+	books, err := vdb.OpenCollection(ctx, "books", db.Schema{Dim: 2})
+	if err != nil {
+		return err
+	}
+	_, err = books.Upsert(ctx,
+		db.Document{ID: "emma", Vector: []float32{1, 0}, Metadata: db.Metadata{"year": 1815, "tags": []string{"novel"}, "by": db.Metadata{"name": "Austen"}}},
+		db.Document{ID: "ivanhoe", Vector: []float32{0.8, 0.6}, Metadata: db.Metadata{"year": 1819, "tags": []string{"novel", "history"}, "by": db.Metadata{"name": "Scott"}}},
+		db.Document{ID: "walden", Vector: []float32{0, 1}, Metadata: db.Metadata{"year": 1854, "tags": []string{"essay"}, "by": db.Metadata{"name": "Thoreau"}}},
+	)
+	if err != nil {
+		return err
+	}
+	for _, show := range []func(context.Context, *db.Collection) error{nearest, similar, filtered, many} {
+		if err := show(ctx, books); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nearest(ctx context.Context, books *db.Collection) error {
+	res, err := books.Search(ctx, db.Query{
+		Vector:    []float32{1, 0},
+		K:         10,              // at most; 0 means 10
+		Threshold: new(0.5),        // inclusive
+		Select:    db.WithMetadata, // no texts, no vectors
+	})
+	if err != nil {
+		return err
+	}
+	for _, h := range res.Hits {
+		fmt.Println(h.ID, h.Score, h.Metadata["year"])
+	}
+	fmt.Println("exact:", res.Exact, "considered:", res.Considered)
+	return nil
+}
+
+func similar(ctx context.Context, books *db.Collection) error {
+	// What resembles a document that is stored? It is its own first hit: skip it.
+	res, err := books.Search(ctx, db.Query{ID: "emma", K: 1, Offset: 1, Select: db.IDsOnly})
+	if err != nil {
+		return err
+	}
+	fmt.Println("like emma:", res.Hits[0].ID)
+	return nil
+}
+
+func filtered(ctx context.Context, books *db.Collection) error {
+	where := filter.And(
+		filter.Range("year", 1800, 1850),
+		filter.Contains("tags", "history"),
+		filter.Eq("by.name", "Scott"),
+	)
+	same, err := filter.Parse([]byte(`{"year": {"$gte": 1800, "$lte": 1850}, "tags": {"$contains": "history"}, "by.name": "Scott"}`))
+	if err != nil {
+		return err
+	}
+	for _, w := range []filter.Expr{where, same} {
+		res, err := books.Search(ctx, db.Query{Vector: []float32{0, 1}, Where: w})
+		if err != nil {
+			return err
+		}
+		fmt.Println(res.Hits[0].ID, "of", res.Matched)
+	}
+	return nil
+}
+
+func many(ctx context.Context, books *db.Collection) error {
+	results, err := books.SearchBatch(ctx, []db.Query{
+		{Vector: []float32{1, 0}, K: 1},
+		{Vector: []float32{0, 1}, K: 1},
+	})
+	if err != nil {
+		return err
+	}
+	for i, res := range results {
+		fmt.Printf("query %d: %s\n", i, res.Hits[0].ID)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package rag
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// The defaults that stand for zero values.
+const (
+	DefaultTopK      = 5
+	DefaultBatchSize = 32
+)
+
+// An AgentConfig says what one agent wants to get. The zero value is good.
+type AgentConfig struct {
+	// Name names the agent in errors and logs.
+	Name string `json:"agent_name,omitempty"`
+
+	// TopK is the most chunks wanted; 0 means DefaultTopK.
+	TopK int `json:"top_k,omitempty"`
+
+	// Threshold is the least score wanted, inclusive, from 0 to 1. Chunks
+	// that point away from the query are never returned.
+	Threshold float64 `json:"similarity_threshold,omitempty"`
+
+	// Tags, if there are any, restrict the search to chunks whose metadata
+	// list "tags" holds at least one of them. The restriction comes before
+	// the ranking: TopK chunks are found whenever as many match.
+	Tags []string `json:"filter_by_tags,omitempty"`
+
+	// Select says what chunks carry beside id and score; the zero value means
+	// text and metadata.
+	Select db.Select `json:"-"`
+}
+
+// Validate reports the first value out of range, as an error that matches
+// ErrConfig. Retrieve and RetrieveBatch call it before they search.
+func (c AgentConfig) Validate() error {
+	_, err := c.query()
+	return err
+}
+
+// query returns the query that c describes, without its vector.
+func (c AgentConfig) query() (q db.Query, err error) {
+	q = db.Query{K: cmp.Or(c.TopK, DefaultTopK), Threshold: &c.Threshold, Where: c.where(), Select: c.Select}
+	switch {
+	case c.TopK < 0 || c.TopK > math.MaxInt32:
+		err = fmt.Errorf("top_k %d is outside 0..%d", c.TopK, math.MaxInt32)
+	case !(c.Threshold >= 0 && c.Threshold <= 1): // NaN included
+		err = fmt.Errorf("similarity_threshold %v is outside 0..1", c.Threshold)
+	case slices.Contains(c.Tags, ""):
+		err = fmt.Errorf("filter_by_tags holds an empty tag")
+	case c.Select > db.Everything|db.IDsOnly:
+		err = fmt.Errorf("select %#x has unknown bits", uint8(c.Select))
+	case q.Where != nil:
+		if err = filter.Validate(q.Where); err != nil {
+			err = fmt.Errorf("filter_by_tags: %w", err)
+		}
+	}
+	if err != nil {
+		return db.Query{}, fmt.Errorf("%w of agent %q: %w", ErrConfig, c.Name, err)
+	}
+	return q, nil
+}
+
+func (c AgentConfig) where() filter.Expr {
+	if len(c.Tags) == 0 {
+		return nil
+	}
+	args := make([]filter.Expr, len(c.Tags))
+	for i, tag := range c.Tags {
+		args[i] = filter.Contains(FieldTags, tag)
+	}
+	return filter.Or(args...)
+}

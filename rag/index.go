@@ -1,0 +1,158 @@
+package rag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+)
+
+// An index is a database that mirrors one embedding cache.
+type index struct {
+	cache string // directory of the cache
+	dir   string
+	temp  bool // dir goes with the index
+	vdb   *db.DB
+
+	updating sync.Mutex
+}
+
+const collectionName = "chunks"
+
+// Open returns a Retriever over the embedding cache in directory cacheDir. It
+// makes the index, or brings the one in Options.Dir up to date. If there is no
+// such directory, it warns and leaves the index as it is: a new one is empty.
+//
+// A file that should hold a vector but does not is skipped with a warning; one
+// that neither is named by a hash nor begins like an array is ignored. A
+// vector of another dimension than the first is an error that names the file,
+// the dimension expected and the one found.
+func Open(ctx context.Context, cacheDir string, opts *Options) (*Retriever, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Retriever{opts: o, index: &index{cache: cacheDir, dir: o.Dir}}
+	err = r.index.open(o)
+	if err == nil {
+		r.chunks, err = r.index.vdb.OpenCollection(ctx, collectionName, db.Schema{Lineage: db.Lineage{Model: o.Model}})
+	}
+	if err == nil {
+		err = r.update(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w of %q: %w", ErrLoad, cacheDir, errors.Join(err, r.index.close()))
+	}
+	return r, nil
+}
+
+// Update reads the cache again and makes the index follow it: what is new or
+// changed is written, what is gone is removed. Queries are answered meanwhile.
+// It does nothing for a Retriever made by New.
+func (r *Retriever) Update(ctx context.Context) error {
+	if r.index == nil {
+		return nil
+	}
+	if err := r.update(ctx); err != nil {
+		return fmt.Errorf("%w of %q: %w", ErrLoad, r.index.cache, err)
+	}
+	return nil
+}
+
+func (r *Retriever) update(ctx context.Context) error {
+	r.index.updating.Lock()
+	defer r.index.updating.Unlock()
+	log := r.opts.Logger
+	if _, err := os.Stat(r.index.cache); errors.Is(err, fs.ErrNotExist) {
+		log.WarnContext(ctx, "no embedding cache", "dir", r.index.cache, "chunks", r.chunks.Len())
+		return nil
+	}
+	src, err := exchange.Open(r.index.cache, &exchange.OpenOptions{Format: exchange.EmbeddingCache, Texts: r.opts.Texts})
+	if err != nil {
+		return err
+	}
+	seen := recorder{src, map[string]bool{}, log}
+	report, err := exchange.Import(ctx, r.chunks, seen, &exchange.ImportOptions{Logger: log})
+	if err != nil {
+		return err
+	}
+	removed, err := r.removeExcept(ctx, seen.ids)
+	if err != nil {
+		return err
+	}
+	log.DebugContext(ctx, "index follows cache", "dir", r.index.cache, "added", report.Added, "updated", report.Updated,
+		"unchanged", report.Unchanged, "skipped", report.Skipped, "removed", removed)
+	return nil
+}
+
+// removeExcept removes every chunk whose id is not in keep.
+func (r *Retriever) removeExcept(ctx context.Context, keep map[string]bool) (int, error) {
+	var gone []string
+	for d, err := range r.chunks.All(ctx, nil, db.IDsOnly) {
+		if err != nil {
+			return 0, err
+		}
+		if !keep[d.ID] {
+			gone = append(gone, d.ID)
+		}
+	}
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	return r.chunks.Delete(ctx, gone...)
+}
+
+// A recorder notes the ids of the documents that a source yields, and lets
+// the source decide on metadata: without a sidecar there is none.
+type recorder struct {
+	exchange.Source
+	ids map[string]bool
+	log *slog.Logger
+}
+
+func (r recorder) Items(ctx context.Context) iter.Seq2[*exchange.Item, error] {
+	return func(yield func(*exchange.Item, error) bool) {
+		for item, err := range r.Source.Items(ctx) {
+			switch {
+			case err != nil:
+			case item.Skip == nil:
+				r.ids[item.Document.ID] = true
+				item.Carries |= db.WithMetadata
+			case errors.Is(item.Skip, exchange.ErrIgnored): // Import does not mention it
+				r.log.InfoContext(ctx, "ignored", "file", item.Position.String(), "reason", item.Skip)
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+func (x *index) open(o Options) (err error) {
+	policy := db.SyncAlways
+	if x.dir == "" {
+		if x.dir, err = os.MkdirTemp("", "vecbolt-index-"); err != nil {
+			return err
+		}
+		x.temp, policy = true, db.SyncNever
+	}
+	x.vdb, err = db.Open(x.dir, &db.Options{Sync: policy})
+	return err
+}
+
+func (x *index) close() (err error) {
+	if x.vdb != nil {
+		err = x.vdb.Close()
+	}
+	if x.temp {
+		err = errors.Join(err, os.RemoveAll(x.dir))
+	}
+	return err
+}
