@@ -445,7 +445,7 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 		}
 		full := b.len >= loadBytes
 		if o.BatchSize > 0 {
-			full = b.Len() >= o.BatchSize
+			full = b.Len() >= o.BatchSize || b.len >= MaxBatchLen/2
 		}
 		if err == nil && full {
 			err = send(b)

@@ -118,14 +118,18 @@ func translate(err error) error {
 		own   *CorruptError
 	)
 	switch {
-	case err == nil || errors.As(err, &own):
+	case err == nil || errors.As(err, &own) || errors.Is(err, ErrVersion):
 		return err
+	case errors.Is(err, meta.ErrVersion) || errors.Is(err, segment.ErrVersion) || errors.Is(err, wal.ErrVersion):
+		return fmt.Errorf("%w: %w", ErrVersion, err) // the bytes are intact, so that this is no corruption
+	case errors.Is(err, segment.ErrVersion) || errors.Is(err, wal.ErrVersion) || errors.Is(err, meta.ErrVersion):
+		return fmt.Errorf("%w: %w", ErrVersion, err)
 	case errors.As(err, &seg):
-		return &CorruptError{File: seg.File, Offset: seg.Offset, Err: err}
+		return &CorruptError{File: seg.File, Offset: seg.Offset, Err: seg.Err}
 	case errors.As(err, &log):
-		return &CorruptError{File: log.File, Offset: log.Offset, Err: err}
+		return &CorruptError{File: log.File, Offset: log.Offset, Err: log.Err}
 	case errors.As(err, &store):
-		return &CorruptError{File: store.File, Offset: store.Offset, Err: err}
+		return &CorruptError{File: store.File, Offset: store.Offset, Err: store.Err}
 	case errors.As(err, &fault):
 		return &CorruptError{File: fault.Name, Offset: -1, Err: err}
 	case errors.Is(err, vfs.ErrLocked):

@@ -125,6 +125,9 @@ func (db *DB) search(ctx context.Context, ver *version, v *view, queries []Query
 	err := db.guard(func() error {
 		for i := range queries {
 			p, err := s.prepare(ctx, &queries[i])
+			if err != nil && len(queries) > 1 {
+				err = fmt.Errorf("query %d: %w", i, err)
+			}
 			if err != nil {
 				return err
 			}

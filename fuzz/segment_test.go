@@ -84,15 +84,22 @@ func sealSegment(data []byte) []byte {
 	}
 	le := binary.LittleEndian
 	dim, rows := int(b[48]%32), int(b[52]%32)+1
-	table := (4096+rows*dim*4+7)&^7 + rows*12
-	size := table + 4 // one block
+	docs := (4096 + rows*dim*4 + 7) &^ 7
+	table := docs + rows*12
+	size := table + 4 // one block of document numbers
+	if docs > 4096 {
+		size += 4 // and one of vectors
+	}
 	b = append(b, make([]byte, max(0, size-len(b)))...)[:size]
 	copy(b, "VECBOLTS")
 	le.PutUint32(b[8:], 1)
 	le.PutUint64(b[40:], uint64(size))
 	le.PutUint32(b[48:], uint32(dim))
 	le.PutUint32(b[52:], uint32(rows))
-	le.PutUint32(b[table:], castagnoli(b[4096:table]))
+	le.PutUint32(b[size-4:], castagnoli(b[docs:table]))
+	if docs > 4096 {
+		le.PutUint32(b[table:], castagnoli(b[4096:docs]))
+	}
 	le.PutUint32(b[76:], castagnoli(b[table:]))
 	le.PutUint32(b[4092:], castagnoli(b[:4092]))
 	return b

@@ -89,7 +89,7 @@ func (x *damaged) checkFlip(t *testing.T, s *Segment, off int, mask byte) {
 		case of < headerSize:
 			return 0
 		case of < s.lay.table:
-			from, _ := s.lay.block(blockAt(of))
+			from, _ := s.lay.block(s.lay.blockAt(of))
 			return from
 		}
 		return s.lay.table
@@ -97,7 +97,7 @@ func (x *damaged) checkFlip(t *testing.T, s *Segment, off int, mask byte) {
 	if part(c.Offset) != part(int64(off)) {
 		t.Fatalf("flip at %d was reported at %d: %v", off, c.Offset, c)
 	}
-	if first, _ := s.lay.block(blockAt(s.lay.docs)); off < headerSize || int64(off) >= first {
+	if off < headerSize || int64(off) >= s.lay.docs {
 		if opened, err := Open(x.FS, testDB, x.info); err == nil {
 			opened.Close()
 			t.Fatalf("flip at %d: opened", off)
@@ -192,7 +192,12 @@ func TestSalvage(t *testing.T) {
 	}
 	x.writeAt(t, x.orig, 0)
 
-	// Documents share their block with the last vectors here: all is lost with it, and the inverse norms alone cost nothing.
+	// Document numbers share no block with vectors. With theirs, all is lost.
+	x.writeAt(t, zero[:1], int(l.vec(999)))
+	if got := salvage(t, x.FS, x.info, d); got.Lost != 1000-7*128 {
+		t.Errorf("the last vectors: %+v", got)
+	}
+	x.writeAt(t, x.orig, 0)
 	x.writeAt(t, zero[:1], int(l.doc(500)))
 	if got := salvage(t, x.FS, x.info, d); got.Intact != 0 {
 		t.Errorf("documents: %+v", got)

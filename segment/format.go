@@ -74,7 +74,7 @@ func tempName(id uint64) string { return fmt.Sprintf("tmp/%08x.vec", id) }
 type layout struct {
 	rows, dim               int
 	docs, invs, table, size int64 // vectors begin at headerSize
-	blocks                  int64
+	vecBlocks, blocks       int64 // blocks of vectors, and of all
 }
 
 // layoutOf returns the layout of a file, or an error if rows or dim are out of range.
@@ -89,7 +89,8 @@ func layoutOf(rows, dim int) (layout, error) {
 	l.docs = (l.vec(rows) + 7) &^ 7 // aligned for uint64
 	l.invs = l.docs + int64(rows)*docSize
 	l.table = l.invs + int64(rows)*invSize
-	l.blocks = blockAt(l.table-1) + 1
+	l.vecBlocks = (l.docs - headerSize + blockSize - 1) / blockSize
+	l.blocks = l.blockAt(l.table-1) + 1
 	l.size = l.table + l.blocks*crcSize
 	return l, nil
 }
@@ -99,14 +100,24 @@ func (l *layout) vec(row int) int64 { return headerSize + int64(row)*int64(l.dim
 func (l *layout) doc(row int) int64 { return l.docs + int64(row)*docSize }
 func (l *layout) inv(row int) int64 { return l.invs + int64(row)*invSize }
 
-// block returns the file offsets between which block b lies.
+// block returns the file offsets between which block b lies. No block holds vectors and document numbers: a vector that
+// rots must not take with it the numbers of all others.
 func (l *layout) block(b int64) (start, end int64) {
-	start = headerSize + b*blockSize
+	if b < l.vecBlocks {
+		start = headerSize + b*blockSize
+		return start, min(start+blockSize, l.docs)
+	}
+	start = l.docs + (b-l.vecBlocks)*blockSize
 	return start, min(start+blockSize, l.table)
 }
 
 // blockAt returns the block that holds the file offset off.
-func blockAt(off int64) int64 { return (off - headerSize) / blockSize }
+func (l *layout) blockAt(off int64) int64 {
+	if off < l.docs {
+		return (off - headerSize) / blockSize
+	}
+	return l.vecBlocks + (off-l.docs)/blockSize
+}
 
 // header is what the first page of the file says.
 type header struct {

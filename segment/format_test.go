@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -94,11 +95,12 @@ func dump(t *testing.T, b []byte) string {
 		line(4, fmt.Sprintf("inverse norm %d", row), "%v", d.F32s(1)[0])
 	}
 	start := d.Offset()
-	for block := 0; d.Len() > 0; block++ {
-		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(),
-			headerSize+block*blockSize, min(headerSize+(block+1)*blockSize, start)-1)
+	l, err := layoutOf(rows, dim)
+	for block := int64(0); err == nil && d.Len() > 0; block++ {
+		from, to := l.block(block)
+		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(), from, to-1)
 	}
-	if err := d.Err(); err != nil || codec.CRC(b[start:]) != table {
+	if err := errors.Join(err, d.Err()); err != nil || codec.CRC(b[start:]) != table {
 		t.Errorf("err %v, checksum of checksums %#x, want %#x", err, codec.CRC(b[start:]), table)
 	}
 	return out.String()

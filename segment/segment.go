@@ -157,7 +157,7 @@ func (s *Segment) Rows(lo, hi int) ([]float32, error) {
 // touch verifies the blocks of the file range [start, end), which is not empty, unless they were verified before. Several
 // goroutines may verify the same block at once; that is harmless.
 func (s *Segment) touch(start, end int64) error {
-	for b := blockAt(start); b <= blockAt(end-1); b++ {
+	for b := s.lay.blockAt(start); b <= s.lay.blockAt(end-1); b++ {
 		word, bit := &s.seen[b/64], uint64(1)<<(b%64)
 		if word.Load()&bit != 0 {
 			continue

@@ -203,11 +203,14 @@ func writeFile(t testing.TB, fsys *vfs.FS, name string, b []byte) {
 // reseal recomputes all checksums of a file for the given number of rows.
 func reseal(b []byte) {
 	dim, rows := int64(u32(b[48:])), int64(u32(b[52:]))
-	table := (headerSize+rows*dim*4+7)&^7 + rows*12
-	for i, block := 0, b[headerSize:table]; len(block) > 0; i++ {
-		n := min(len(block), blockSize)
-		putU32(b[table+int64(i)*4:], codec.CRC(block[:n]))
-		block = block[n:]
+	docs := (headerSize + rows*dim*4 + 7) &^ 7
+	table := docs + rows*12
+	i := table
+	for _, section := range [][]byte{b[headerSize:docs], b[docs:table]} {
+		for block := range slices.Chunk(section, blockSize) {
+			putU32(b[i:], codec.CRC(block))
+			i += 4
+		}
 	}
 	putU32(b[76:], codec.CRC(b[table:]))
 	putU32(b[crcOffset:], codec.CRC(b[:crcOffset]))

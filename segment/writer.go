@@ -66,7 +66,7 @@ type Writer struct {
 	docs  []uint64
 	invs  []float32
 	buf   []byte // not yet written; its capacity is bufferSize
-	off   int64  // file offset of buf, a block boundary
+	off   int64  // file offset of buf, where a block begins
 	table []uint32
 	err   error
 }
@@ -162,7 +162,7 @@ func (w *Writer) write(b []byte) error {
 	return w.err
 }
 
-// flush writes the buffer, which ends at a block boundary unless it is the last.
+// flush writes the buffer, which ends where a block does.
 func (w *Writer) flush() {
 	for block := range slices.Chunk(w.buf, blockSize) {
 		w.table = append(w.table, codec.CRC(block))
@@ -219,6 +219,7 @@ func (w *Writer) finish() error {
 		return w.fail(err)
 	}
 	w.write(make([]byte, l.docs-l.vec(info.Rows)))
+	w.flush() // the block of vectors ends here
 	w.write(codec.BytesFromU64s(w.docs))
 	w.write(codec.BytesFromF32s(w.invs))
 	w.flush()
