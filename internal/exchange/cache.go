@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -143,9 +144,7 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Item,
 		}
 		return nil, err
 	}
-	start := skipSpace(b, 0)
-	isArray := start < len(b) && b[start] == '['
-	if !isArray && !namedByHash(path.Base(f.id)) {
+	if !isEntry(path.Base(f.id), b) {
 		item.Skip = ErrIgnored
 		return item, nil
 	}
@@ -215,6 +214,19 @@ func readInto(buf *[]byte, name string, limit int64) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// isEntry tells the files of a cache, broken ones too, from others that lie beside them: a database, say, or a README.
+func isEntry(name string, content []byte) bool {
+	at := skipSpace(content, 0)
+	switch {
+	case at < len(content) && content[at] == '[' || namedByHash(name):
+		return true
+	case bytes.IndexByte(content[:min(len(content), 512)], 0) >= 0:
+		return false
+	}
+	ext := path.Ext(name)
+	return ext == "" || ext == ".txt" || ext == ".json"
 }
 
 // namedByHash reports whether a file name ends as those of a cache do: in a UUID or in a hash in hexadecimal digits, of

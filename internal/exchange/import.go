@@ -112,6 +112,9 @@ func (im *importing) read(ctx context.Context, src Source, batches chan<- batch)
 }
 
 func (im *importing) send(ctx context.Context, batches chan<- batch, b batch) error {
+	if len(b.items)+b.skipped+b.ignored == 0 {
+		return nil
+	}
 	select {
 	case batches <- b:
 		return nil

@@ -83,6 +83,7 @@ func TestCache(t *testing.T) {
 	file("sub/dir/"+sha1Name+".txt", " [0.1,0.2,0.3]\n")
 	file("named-otherwise", "[4,5,6]")
 	file("llm.db", "SQLite format 3\x00")
+	file("README.md", "about this cache")
 	file(".hidden", "[1,2,3]")
 	// What is broken is skipped, with a reason.
 	file("a-torn-"+sha1Name, "[1, 2.5, -3e")
@@ -94,6 +95,7 @@ func TestCache(t *testing.T) {
 	file("g-side-"+sha1Name, "[1,2,3]")
 	file("g-side-"+sha1Name+sidecarSuffix, `{"a":`)
 	file("h-nothing-"+sha1Name, "")
+	file("i-whatever", "not JSON")
 	texts := write(t, filepath.Join(t.TempDir(), "texts.jsonl"), `{"key":"`+uuidName+`","text":"hello"}`+"\n"+
 		`{"id":"`+sha1Name+`","text":"deep"}`+"\n")
 
@@ -107,10 +109,10 @@ func TestCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Report{Added: 3, Skipped: 8, Ignored: 1}); r != want || len(skipped) != 8 {
+	if want := (Report{Added: 3, Skipped: 9, Ignored: 2}); r != want || len(skipped) != 9 {
 		t.Errorf("%+v, want %+v; %v", r, want, skipped)
 	}
-	for name, want := range map[string]error{"a-torn": ErrFormat, "b-nan-": ErrNotFinite, "c-inf-": ErrNotFinite, "d-type": ErrFormat, "e-huge": ErrNotFinite, "g-side": ErrFormat} {
+	for name, want := range map[string]error{"a-torn": ErrFormat, "b-nan-": ErrNotFinite, "c-inf-": ErrNotFinite, "d-type": ErrFormat, "i-what": ErrFormat, "e-huge": ErrNotFinite, "g-side": ErrFormat} {
 		if !errors.Is(skipped[name], want) {
 			t.Errorf("%s: %v", name, skipped[name])
 		}

@@ -1,0 +1,203 @@
+package exchange
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// TestVectorsSurviveText writes float32 of every magnitude and reads them again. 7.038531e-26 is the one whose shortest
+// decimal is nearest, as a float64, to the middle between it and its neighbour.
+func TestVectorsSurviveText(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	v := []float32{7.038531e-26, -7.038531e-26, 0, negativeZero, math.MaxFloat32, math.SmallestNonzeroFloat32, 1, 1e-5, 1e21, 16777216}
+	for len(v) < 200_000 {
+		if f := math.Float32frombits(rng.Uint32()); notFinite([]float32{f}) < 0 {
+			v = append(v, f)
+		}
+	}
+	text, err := appendVector(nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseVector(nil, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sameBits(got, v); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestValuesAgainstEncodingJSON reads valid and invalid values; where both readers accept one, they agree.
+func TestValuesAgainstEncodingJSON(t *testing.T) {
+	for _, s := range []string{
+		`{}`, `[]`, ` { } `, `{"a":1}`, `{"a":[1,2.5,"x",null,true,false,{"b":{}}]}`, `"\u00e9\n\t\"\\\/\b\f\r"`, `"\ud83d\ude00"`,
+		`-0`, `-0.0`, `1e3`, `1E-3`, `9223372036854775807`, `-9223372036854775808`, `{"a":1,}`, `{,}`, `[1,]`, `[,]`, `{"a"}`, `{"a":}`,
+		`{1:2}`, `{"a" 1}`, `nul`, `truex`, `tru`, `"`, `"\`, `"\x"`, `"\u12"`, "\"\n\"", "\"\x00\"", `1 2`, `{}}`, `[[]`, `]`, ``, ` `, `-`, `+1`, `01`, `1.`,
+	} {
+		r := jsonReader{b: []byte(s)}
+		got, err := r.value(0)
+		if err == nil {
+			err = r.end()
+		}
+		dec := json.NewDecoder(strings.NewReader(s))
+		dec.UseNumber()
+		var want any
+		jsonErr := dec.Decode(&want)
+		if jsonErr == nil {
+			if _, more := dec.Token(); more != io.EOF {
+				jsonErr = io.ErrNoProgress // something follows
+			}
+		}
+		if (err == nil) != (jsonErr == nil) {
+			t.Errorf("%s: %v, encoding/json says %v", s, err, jsonErr)
+		}
+		if err == nil && !reflect.DeepEqual(got, numbers(want)) {
+			t.Errorf("%s: %#v, want %#v", s, got, numbers(want))
+		}
+		if r.at > len(s) {
+			t.Errorf("%s: offset %d", s, r.at)
+		}
+	}
+	for _, s := range []string{`{"a":1,"a":1}`, `9223372036854775808`, `1e400`, "\"\xff\"", strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000)} {
+		r := jsonReader{b: []byte(s)}
+		if v, err := r.value(0); err == nil {
+			t.Errorf("%.40s: accepted as %v", s, v)
+		}
+	}
+}
+
+// numbers gives the json.Number in v the types of metadata.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if !strings.ContainsAny(string(v), ".eE") {
+			n, _ := v.Int64()
+			return n
+		}
+		f, _ := v.Float64()
+		return f
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = numbers(v[k])
+		}
+	}
+	return v
+}
+
+func TestParseDocument(t *testing.T) {
+	for _, tt := range []struct {
+		in    string
+		want  db.Document
+		named db.Select
+	}{
+		{`{}`, db.Document{}, 0},
+		{`{"id":"a","text":null,"metadata":null,"vector":null}`, db.Document{ID: "a"}, db.Everything},
+		{`{"id":null}`, db.Document{}, 0},
+		{`{"_id":-17}`, db.Document{ID: "-17"}, 0},
+		{`{"id":12345678901234567,"embedding":[1,2e0]}`, db.Document{ID: "12345678901234567", Vector: []float32{1, 2}}, db.WithVector},
+		{`{"vector":[]}`, db.Document{}, db.WithVector},
+		{`{"title":"t","metadata":{"x":1}}`, db.Document{Metadata: db.Metadata{"title": "t", "x": int64(1)}}, db.WithMetadata},
+		{`{"title":null}`, db.Document{Metadata: db.Metadata{"title": nil}}, db.WithMetadata},
+		{`{"\u0069d":"a"}`, db.Document{ID: "a"}, 0},
+	} {
+		d, named, err := ParseDocument([]byte(tt.in))
+		if err != nil || named != tt.named || !reflect.DeepEqual(d, tt.want) {
+			t.Errorf("%s: %+v, %b, %v", tt.in, d, named, err)
+		}
+	}
+	for in, say := range map[string]string{
+		`{"id":"a","_id":"b"}`:               "byte 16: key \"_id\"",
+		`{"vector":[1],"embedding":[1]}`:     "\"embedding\"",
+		`{"x":1,"x":2}`:                      "\"x\"",
+		`{"x":1,"metadata":{"x":2}}`:         "beside the metadata",
+		`{"text":1}`:                         "a number instead of a string",
+		`{"id":true}`:                        "a boolean instead of a string",
+		`{"id":1.5}`:                         "neither a string nor an integer",
+		`{"metadata":[]}`:                    "an array instead of an object",
+		`{"metadata":{"n":99999999999999999999}}`: "does not fit int64",
+		`{"vector":{"0":1}}`:                 "an object instead of an array",
+		`{"vector":[1,"2"]}`:                 "element 1 at byte 13: a string",
+		`{"vector":[1,NaN]}`:                 "element 1 at byte 13",
+		`[]`:                                 "an array instead of an object",
+		`{"id":"a"} {}`:                      "after the value",
+		`{"id":"a"`:                          "EOF",
+	} {
+		_, _, err := ParseDocument([]byte(in))
+		if err == nil || !strings.Contains(strings.Replace(err.Error(), "offset", "byte", 1), say) {
+			t.Errorf("%s: %v, want %q", in, err, say)
+		}
+	}
+}
+
+// TestJSONLReader reads the same lines in reads of every kind; what has not arrived is not waited for.
+func TestJSONLReader(t *testing.T) {
+	long := strings.Repeat("x", 3*blockSize)
+	text := "\xef\xbb\xbf{\"id\":\"a\"}\r\n\n  \n{\"id\":\"b\",\"text\":\"" + long + "\"}\n{\"id\":\"c\"}\n{\"id\":\"d\"}"
+	for name, r := range map[string]io.Reader{
+		"whole":    strings.NewReader(text),
+		"halves":   iotest.HalfReader(strings.NewReader(text)),
+		"data+EOF": iotest.DataErrReader(strings.NewReader(text)),
+		"bytes":    iotest.OneByteReader(strings.NewReader(text)),
+	} {
+		reader := NewJSONLReader(r, "in")
+		var got []string
+		for {
+			item, err := reader.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			got = append(got, item.Document.ID+" "+item.Position.String())
+			if item.Document.ID == "b" && item.Document.Text != long {
+				t.Errorf("%s: text of %d bytes", name, len(item.Document.Text))
+			}
+		}
+		if want := "a in: line 1,b in: line 4,c in: line 5,d in: line 6"; strings.Join(got, ",") != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	pr, pw := io.Pipe()
+	reader := NewJSONLReader(pr, "pipe")
+	for _, id := range []string{"1", "2"} {
+		go pw.Write([]byte(`{"id":"` + id + `"}` + "\n"))
+		if item, err := reader.Next(); err != nil || item.Document.ID != id {
+			t.Fatalf("%+v, %v", item, err)
+		}
+	}
+	broken := io.MultiReader(strings.NewReader("{}\n{\"id\":\"cut"), iotest.ErrReader(io.ErrClosedPipe))
+	reader = NewJSONLReader(broken, "broken")
+	if _, err := reader.Next(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Next(); err != io.ErrClosedPipe {
+		t.Errorf("a failed read gives %v", err)
+	}
+}
+
+func TestAppendDocumentRefuses(t *testing.T) {
+	for _, d := range []db.Document{
+		{ID: "\xff"}, {Text: "\xff"}, {Metadata: db.Metadata{"x": math.NaN()}}, {Metadata: db.Metadata{"x": struct{}{}}},
+		{Metadata: db.Metadata{"\xff": nil}}, {Vector: []float32{float32(math.Inf(1))}},
+	} {
+		var out bytes.Buffer
+		if err := NewJSONLWriter(&out, 0).Write(&d); err == nil || out.Len() > 0 {
+			t.Errorf("%+v: wrote %q, %v", d, out.Bytes(), err)
+		}
+	}
+}

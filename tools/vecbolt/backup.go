@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+type backupCmd struct {
+	database
+	To string `arg:"" name:"dir" help:"Directory of the copy: empty, or not there yet."`
+}
+
+func (c *backupCmd) Help() string {
+	return "The copy is a database like any other. Other readers may be at work meanwhile, unless the database was not " +
+		"closed properly and its log has to be flushed first."
+}
+
+func (c *backupCmd) Run(ctx context.Context, t *tool) error {
+	start := time.Now()
+	backup := func(vdb *db.DB) error { return vdb.Backup(ctx, c.To) }
+	err := c.read(backup)
+	if errors.Is(err, db.ErrReadOnly) {
+		err = c.change(backup)
+	}
+	var copied int64
+	if err == nil {
+		copied, err = size(c.To)
+	}
+	if err != nil {
+		return err
+	}
+	return t.answer(struct {
+		Backup  string  `json:"backup"`
+		Bytes   int64   `json:"bytes"`
+		Seconds float64 `json:"seconds"`
+	}{c.To, copied, time.Since(start).Seconds()}, "copied %s to %s", humanize.IBytes(uint64(copied)), c.To)
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+type compactCmd struct{ database }
+
+func (c *compactCmd) Run(ctx context.Context, t *tool) error {
+	start := time.Now()
+	var before, after int64
+	err := c.change(func(vdb *db.DB) error {
+		before = stored(vdb)
+		err := vdb.Compact(ctx)
+		after = stored(vdb)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.answer(struct {
+		Before  int64   `json:"before_bytes"`
+		After   int64   `json:"after_bytes"`
+		Seconds float64 `json:"seconds"`
+	}{before, after, time.Since(start).Seconds()},
+		"compacted %s to %s", humanize.IBytes(uint64(before)), humanize.IBytes(uint64(after)))
+}
+
+// stored returns the bytes of documents and vectors on disk, without the log.
+func stored(vdb *db.DB) int64 {
+	s := vdb.Stats()
+	return s.MetaBytes + s.VectorBytes
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// database is the argument that names a database.
+type database struct {
+	DB string `arg:"" name:"db" help:"Directory of the database."`
+}
+
+// read runs fn on the database, opened so that other readers may be at work.
+func (d database) read(fn func(*db.DB) error) error {
+	return d.open(db.Options{ReadOnly: true}, fn)
+}
+
+// change runs fn on the database, opened for writing. It must exist.
+func (d database) change(fn func(*db.DB) error) error {
+	return d.open(db.Options{MustExist: true}, fn)
+}
+
+// create runs fn on the database, opened for writing and made if it does not exist.
+func (d database) create(fn func(*db.DB) error) error {
+	return d.open(db.Options{}, fn)
+}
+
+func (d database) open(o db.Options, fn func(*db.DB) error) (err error) {
+	vdb, err := db.Open(d.DB, &o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	return fn(vdb)
+}
+
+// size returns the bytes that the files of a database directory take.
+func size(dir string) (total int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	return total, err
+}
+
+// collection is the pair of arguments that names a collection.
+type collection struct {
+	database
+	Collection string `arg:"" help:"Name of the collection."`
+}
+
+// read runs fn on the collection, opened so that other readers may be at work.
+func (c collection) read(fn func(*db.Collection) error) error {
+	return c.database.read(c.existing(fn))
+}
+
+// change runs fn on the collection, opened for writing. It must exist.
+func (c collection) change(fn func(*db.Collection) error) error {
+	return c.database.change(c.existing(fn))
+}
+
+func (c collection) existing(fn func(*db.Collection) error) func(*db.DB) error {
+	return func(vdb *db.DB) error {
+		coll, err := vdb.Collection(c.Collection)
+		if err != nil {
+			return err
+		}
+		return fn(coll)
+	}
+}
+
+// schema are the flags of verbs that may create a collection.
+type schema struct {
+	Metric     *db.Metric `placeholder:"METRIC" help:"How vectors are compared: cosine, dot or l2. A new collection takes cosine if this is not given, an existing one must have it if it is."`
+	Provider   string     `placeholder:"NAME" help:"Who made the vectors. An existing collection must agree, here and below."`
+	Model      string     `placeholder:"NAME" help:"The model that made the vectors."`
+	Normalized bool       `help:"The model returns vectors of length 1."`
+	Chunker    string     `placeholder:"NAME" help:"How texts were split."`
+}
+
+// create opens the collection for writing, and makes it if it does not exist.
+func (c collection) create(ctx context.Context, s schema, fn func(*db.Collection) error) error {
+	return c.database.create(func(vdb *db.DB) error {
+		want := db.Schema{Lineage: db.Lineage{Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker}}
+		if s.Metric != nil {
+			want.Metric = *s.Metric
+		} else if coll, err := vdb.Collection(c.Collection); err == nil {
+			want.Metric = coll.Schema().Metric
+		}
+		coll, err := vdb.OpenCollection(ctx, c.Collection, want)
+		if err != nil {
+			return err
+		}
+		return fn(coll)
+	})
+}
+
+// condition is the flag that selects documents by their metadata.
+type condition struct {
+	Where where `placeholder:"JSON" help:"Only documents that meet this condition, such as '{\"lang\":\"go\",\"year\":{\"$gte\":2020}}'. See docs/where.md."`
+}
+
+// where is a filter that is given as JSON; its zero value is none.
+type where struct{ filter.Expr }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *where) UnmarshalText(b []byte) error {
+	e, err := filter.Parse(b)
+	if err != nil {
+		return fmt.Errorf("condition %s: %w", b, err)
+	}
+	w.Expr = e
+	return nil
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+)
+
+type exportCmd struct {
+	collection
+	Format    string `default:"auto" enum:"auto,jsonl,fvecs,npy" placeholder:"FORMAT" help:"One of ${enum}; auto goes by the name of the file, and is jsonl if that says nothing."`
+	Out       string `short:"o" default:"-" placeholder:"FILE" help:"Write to this file; otherwise to standard output."`
+	Documents string `placeholder:"FILE" help:"With fvecs and npy: write the id, text and metadata of row i as line i of this file, for import --documents."`
+	condition
+}
+
+func (c *exportCmd) Help() string {
+	return "Documents come in the order in which they were last written. JSON lines hold all of a document. The other formats " +
+		"hold vectors only: documents without one are left out, and counted. An import of what was exported restores every bit."
+}
+
+// Validate is called by kong.
+func (c *exportCmd) Validate() error {
+	if c.Format == "auto" {
+		switch filepath.Ext(c.Out) {
+		case ".fvecs":
+			c.Format = "fvecs"
+		case ".npy":
+			c.Format = "npy"
+		default:
+			c.Format = "jsonl"
+		}
+	}
+	if c.Documents != "" && c.Format == "jsonl" {
+		return errors.New("--documents goes with fvecs and npy; JSON lines hold all of a document")
+	}
+	return nil
+}
+
+func (c *exportCmd) Run(ctx context.Context, t *tool) error {
+	if c.Out == "-" && c.Format != "jsonl" && t.json {
+		return fmt.Errorf("%s is not JSON: with --json, name a file with --out", c.Format)
+	}
+	return c.read(func(coll *db.Collection) (err error) {
+		e := exporting{ctx: ctx, coll: coll, cmd: c}
+		out, err := t.create(c.Out)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, out.Close()) }()
+		if c.Documents != "" {
+			beside, err := t.create(c.Documents)
+			if err != nil {
+				return err
+			}
+			e.beside = exchange.NewJSONLWriter(beside, db.WithText|db.WithMetadata)
+			defer func() { err = errors.Join(err, beside.Close()) }()
+		}
+		if err := e.run(t, out); err != nil {
+			return err
+		}
+		if c.Out == "-" {
+			return nil
+		}
+		return t.answer(struct {
+			Documents int `json:"documents"`
+			LeftOut   int `json:"left_out"`
+		}{e.written, e.leftOut}, "exported %s documents to %s", humanize.Comma(int64(e.written)), c.Out)
+	})
+}
+
+// exporting is one export on its way.
+type exporting struct {
+	ctx     context.Context
+	coll    *db.Collection
+	cmd     *exportCmd
+	beside  *exchange.JSONLWriter // nil if not wanted
+	written int
+	leftOut int // documents without a vector, in formats that cannot hold them
+}
+
+func (e *exporting) run(t *tool, out io.Writer) error {
+	p := t.progress("export", func() int64 {
+		n, err := e.coll.Count(e.ctx, e.cmd.Where.Expr)
+		if err != nil {
+			return 0 // the export will say why
+		}
+		return int64(n)
+	})
+	defer p.end()
+	write, finish, err := e.writer(out)
+	if err != nil {
+		return err
+	}
+	for d, err := range e.coll.All(e.ctx, e.cmd.Where.Expr, db.Everything) {
+		if err != nil {
+			return err
+		}
+		if len(d.Vector) == 0 && e.cmd.Format != "jsonl" {
+			e.leftOut++
+			continue
+		}
+		if err := write(d); err != nil {
+			return err
+		}
+		if e.beside != nil {
+			if err := e.beside.Write(d); err != nil {
+				return err
+			}
+		}
+		e.written++
+		p.at(int64(e.written+e.leftOut), e.written)
+	}
+	if e.leftOut > 0 {
+		p.notef("left out %d documents that have no vector", e.leftOut)
+	}
+	return finish()
+}
+
+// writer returns what writes a document in the format, and what is to be called at the end.
+func (e *exporting) writer(out io.Writer) (write func(*db.Document) error, finish func() error, err error) {
+	finish = func() error { return nil }
+	switch e.cmd.Format {
+	case "fvecs":
+		w := exchange.NewVecsWriter(out)
+		return func(d *db.Document) error { return w.Write(d.Vector) }, finish, nil
+	case "npy":
+		rows, err := e.vectors()
+		if err != nil {
+			return nil, nil, err
+		}
+		w, err := exchange.NewNPYWriter(out, rows, e.coll.Schema().Dim)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(d *db.Document) error { return w.Write(d.Vector) }, w.Close, nil
+	}
+	w := exchange.NewJSONLWriter(out, db.Everything)
+	return w.Write, finish, nil
+}
+
+// vectors counts the documents with a vector: an .npy file begins with their number.
+func (e *exporting) vectors() (n int, err error) {
+	for d, err := range e.coll.All(e.ctx, e.cmd.Where.Expr, db.WithVector) {
+		if err != nil {
+			return 0, err
+		}
+		if len(d.Vector) > 0 {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// create creates a file, or truncates it; "-" is the standard output. Close must be called.
+func (t *tool) create(name string) (*outFile, error) {
+	if name == "-" {
+		return &outFile{Writer: t.out}, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return &outFile{Writer: bufio.NewWriter(f), file: f}, nil
+}
+
+// An outFile is a buffered file.
+type outFile struct {
+	*bufio.Writer
+	file *os.File // nil for the standard output
+}
+
+// Close flushes and closes.
+func (f *outFile) Close() error {
+	err := f.Flush()
+	if f.file != nil {
+		err = errors.Join(err, f.file.Close())
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// selected are the arguments that choose documents by id, by condition, or both.
+type selected struct {
+	IDs []string `arg:"" optional:"" name:"id" help:"Ids of documents."`
+	condition
+}
+
+// Validate is called by kong.
+func (s *selected) Validate() error {
+	if len(s.IDs) == 0 && s.Where.Expr == nil {
+		return errors.New("name documents by id, or with --where")
+	}
+	return nil
+}
+
+type getCmd struct {
+	collection
+	selected
+	parts
+}
+
+func (c *getCmd) Help() string {
+	return "Documents come in the order of the ids given, then those that meet the condition in order of id. " +
+		"If one of the ids does not exist, the exit status is 1."
+}
+
+func (c *getCmd) Run(ctx context.Context, t *tool) error {
+	return c.read(func(coll *db.Collection) error {
+		var missing []string
+		docs, err := coll.GetMany(ctx, c.IDs, c.selection())
+		if err != nil {
+			return err
+		}
+		shown := map[string]bool{}
+		for i, d := range docs {
+			if d == nil {
+				missing = append(missing, fmt.Sprintf("%q", c.IDs[i]))
+				continue
+			}
+			shown[d.ID] = true
+			if err := t.document(d, c.parts); err != nil {
+				return err
+			}
+		}
+		if c.Where.Expr != nil {
+			err := eachPage(ctx, coll, db.ListQuery{Where: c.Where.Expr, Select: c.selection()}, func(page []*db.Document) error {
+				for _, d := range page {
+					if shown[d.ID] {
+						continue
+					}
+					if err := t.document(d, c.parts); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("collection %q: %w: %s", c.Collection, db.ErrNotFound, strings.Join(missing, ", "))
+		}
+		return nil
+	})
+}

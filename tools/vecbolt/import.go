@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+)
+
+type importCmd struct {
+	collection
+	Source    string          `arg:"" help:"File or directory to import."`
+	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,beir" placeholder:"FORMAT" help:"One of ${enum}."`
+	Texts     string          `placeholder:"FILE" help:"For an embedding cache: JSON lines {\"key\",\"text\"}, or a directory of texts named like the vectors."`
+	Metadata  string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
+	Documents string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the document of row i (id, text, metadata), as export writes it."`
+	schema
+}
+
+func (c *importCmd) Help() string {
+	return `Sources are an embedding cache (a directory of JSON arrays in files named by a hash, with <name>.meta.json beside ` +
+		`them), JSON lines (id, text, metadata, vector or embedding), .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
+		`vectors have their number as id, from 0. Only what differs from what is stored is written. A document that cannot ` +
+		`be stored is skipped, with a message; a vector of another dimension ends the import, and what came before stays. ` +
+		`A cache directory that does not exist is an empty one.`
+}
+
+func (c *importCmd) Run(ctx context.Context, t *tool) error {
+	start := time.Now()
+	src, err := c.open(t)
+	if err != nil {
+		return err
+	}
+	return c.create(ctx, c.schema, func(coll *db.Collection) error {
+		report, err := c.load(ctx, t, coll, src)
+		// What was imported before an error is there, and counts.
+		seconds := time.Since(start).Seconds()
+		count := func(n int) string { return humanize.Comma(int64(n)) }
+		return errors.Join(err, t.answer(struct {
+			Added     int     `json:"added"`
+			Updated   int     `json:"updated"`
+			Unchanged int     `json:"unchanged"`
+			Skipped   int     `json:"skipped"`
+			Seconds   float64 `json:"seconds"`
+		}{report.Added, report.Updated, report.Unchanged, report.Skipped, seconds},
+			"added %s, updated %s, unchanged %s, skipped %s in %.1f s",
+			count(report.Added), count(report.Updated), count(report.Unchanged), count(report.Skipped), seconds))
+	})
+}
+
+// open opens the source. It is nil if it is a cache that does not exist.
+func (c *importCmd) open(t *tool) (exchange.Source, error) {
+	if _, err := os.Stat(c.Source); errors.Is(err, fs.ErrNotExist) && c.wantsCache() {
+		t.notef("warning: there is no cache %s: nothing to import", c.Source)
+		return nil, nil
+	}
+	return exchange.Open(c.Source, &exchange.OpenOptions{
+		Format: c.Format, Texts: c.Texts, Metadata: c.Metadata, Documents: c.Documents,
+	})
+}
+
+func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection, src exchange.Source) (exchange.Report, error) {
+	if src == nil {
+		return exchange.Report{}, nil
+	}
+	p := t.progress("import", src.Total)
+	defer p.end()
+	report, err := exchange.Import(ctx, coll, src, &exchange.ImportOptions{
+		Progress: func(done int64, r exchange.Report) { p.at(done, r.Added+r.Updated+r.Unchanged) },
+		OnSkip:   func(item *exchange.Item) { p.notef("skipped %v: %s", item.Position, message(item.Skip)) },
+	})
+	if report.Ignored > 0 {
+		p.notef("ignored %d files that are not named like cache files and hold no array", report.Ignored)
+	}
+	return report, err
+}
+
+// wantsCache reports whether a source that does not exist would be an embedding cache.
+func (c *importCmd) wantsCache() bool {
+	files := []string{".jsonl", ".ndjson", ".json", ".fvecs", ".bvecs", ".npy"}
+	return c.Format == exchange.EmbeddingCache ||
+		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+type infoCmd struct{ database }
+
+func (c *infoCmd) Run(t *tool) error {
+	return c.read(func(vdb *db.DB) error {
+		s := vdb.Stats()
+		if t.json {
+			return t.line(s)
+		}
+		bytes := func(n int64) string { return humanize.IBytes(uint64(n)) }
+		for _, row := range []struct {
+			name  string
+			value any
+		}{
+			{"directory", s.Dir},
+			{"durability", s.Sync},
+			{"kernels", s.Kernels},
+			{"batches", fmt.Sprintf("%s, %s of them flushed", humanize.Comma(int64(s.Batches)), humanize.Comma(int64(s.Flushed)))},
+			{"vectors", bytes(s.VectorBytes)},
+			{"documents", fmt.Sprintf("%s, %s of it free", bytes(s.MetaBytes), bytes(s.MetaFree))},
+			{"log", bytes(s.LogBytes)},
+			{"in memory", bytes(s.HeadBytes)},
+		} {
+			fmt.Fprintf(t.out, "%-11s  %v\n", row.name, row.value)
+		}
+		count := func(n int) string { return humanize.Comma(int64(n)) }
+		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "segments", "in memory", "dead rows"}
+		var rows []table.Row
+		for _, coll := range s.Collections {
+			rows = append(rows, table.Row{coll.Name, count(coll.Documents), count(coll.Vectors), coll.Schema.Dim,
+				coll.Schema.Metric, coll.Segments, count(coll.HeadRows), count(coll.DeadRows)})
+		}
+		fmt.Fprintln(t.out)
+		return t.table(header, rows)
+	})
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+)
+
+type putCmd struct {
+	collection
+	File string `arg:"" optional:"" default:"-" placeholder:"FILE|-" help:"JSON lines; standard input if none."`
+	schema
+}
+
+func (c *putCmd) Help() string {
+	return `A line is an object with the keys "id" (one is given if it is missing), "text", "metadata" and "vector" or ` +
+		`"embedding", each optional; other keys become metadata. A document replaces the one of the same id as a whole. ` +
+		`With --json each line is answered with {"id":...} as soon as the document is durable, in order, without waiting ` +
+		`for the end of the input. A bad line ends it with exit status 1; the lines before it are written and answered.`
+}
+
+func (c *putCmd) Run(ctx context.Context, t *tool) error {
+	in, err := t.open(c.File)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return c.create(ctx, c.schema, func(coll *db.Collection) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		written := 0
+		for lines := range grouped(ctx, documents(ctx, in, c.File)) {
+			n, err := c.write(ctx, t, coll, lines)
+			written += n
+			if err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if t.json {
+			return nil
+		}
+		_, err := fmt.Fprintf(t.out, "wrote %d\n", written)
+		return err
+	})
+}
+
+// An inputLine is a document of the input, or the error that ends it.
+type inputLine struct {
+	*exchange.Item
+	err error
+}
+
+// documents reads ahead: what arrives while a batch is written makes the next batch. The reader may be waiting for input
+// when the verb ends; it then ends with the process.
+func documents(ctx context.Context, in io.Reader, name string) <-chan inputLine {
+	const ahead = 1000 // documents
+	lines := make(chan inputLine, ahead)
+	go func() {
+		defer close(lines)
+		r := exchange.NewJSONLReader(in, name)
+		for {
+			item, err := r.Next()
+			if err == io.EOF {
+				return
+			}
+			if err == nil && item.Skip != nil {
+				err = fmt.Errorf("%v: %w", item.Position, item.Skip)
+			}
+			select {
+			case lines <- inputLine{item, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+// grouped yields what has arrived, in order, as soon as there is something.
+func grouped(ctx context.Context, lines <-chan inputLine) func(yield func([]inputLine) bool) {
+	return func(yield func([]inputLine) bool) {
+		for {
+			var group []inputLine
+			select {
+			case line, ok := <-lines:
+				if !ok {
+					return
+				}
+				group = append(group, line)
+			case <-ctx.Done():
+				return
+			}
+			for n := len(lines); n > 0; n-- { // nobody else receives
+				group = append(group, <-lines)
+			}
+			if !yield(group) {
+				return
+			}
+		}
+	}
+}
+
+// write writes a group of documents as one batch, answers, and returns how many were written. A line that cannot be
+// written makes the batch fail as a whole: then those before it are written one by one.
+func (c *putCmd) write(ctx context.Context, t *tool, coll *db.Collection, lines []inputLine) (written int, err error) {
+	var docs []db.Document
+	for _, line := range lines {
+		if line.err != nil {
+			err = line.err // the last of the input
+			break
+		}
+		docs = append(docs, line.Document)
+	}
+	put := func(docs ...db.Document) error {
+		ids, err := coll.Upsert(ctx, docs...)
+		if err == nil {
+			written += len(ids)
+			err = c.acknowledge(t, ids)
+		}
+		return err
+	}
+	if len(docs) == 0 {
+		return 0, err
+	}
+	failed := put(docs...)
+	if !errors.Is(failed, db.ErrInvalid) && !errors.Is(failed, db.ErrDimensionMismatch) {
+		return written, errors.Join(failed, err)
+	}
+	for i := range docs {
+		if err := put(docs[i]); err != nil {
+			return written, fmt.Errorf("%v: %w", lines[i].Position, err)
+		}
+	}
+	return written, err
+}
+
+// acknowledge answers with the ids of documents that are durable, at once.
+func (c *putCmd) acknowledge(t *tool, ids []string) error {
+	if !t.json {
+		return nil
+	}
+	for _, id := range ids {
+		if err := t.line(struct {
+			ID string `json:"id"`
+		}{id}); err != nil {
+			return err
+		}
+	}
+	return t.out.Flush()
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// A session is a run of the tool whose input and output a test holds.
+type session struct {
+	in     *io.PipeWriter
+	out    *bufio.Scanner
+	status chan int
+	report bytes.Buffer // complete when there is a status
+}
+
+func start(ctx context.Context, t *testing.T, args ...string) *session {
+	in, stdin := io.Pipe()
+	out, stdout := io.Pipe()
+	s := &session{in: stdin, out: bufio.NewScanner(out), status: make(chan int, 1)}
+	go func() {
+		status := run(ctx, args, in, stdout, &s.report)
+		stdout.Close()
+		s.status <- status
+	}()
+	t.Cleanup(func() { stdin.Close() })
+	return s
+}
+
+// put sends a line and waits for its answer.
+func (s *session) put(t *testing.T, line, want string) {
+	t.Helper()
+	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !s.out.Scan() {
+		t.Fatalf("no answer to %s: status %d, %s", line, <-s.status, &s.report)
+	}
+	if got := s.out.Text(); got != want {
+		t.Fatalf("%s is answered with %s, want %s", line, got, want)
+	}
+}
+
+// crashed returns a copy of a database as a crash would leave it now.
+func crashed(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "crashed.vdb")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func count(t *testing.T, dir, collection string) (n int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if status := run(t.Context(), []string{"count", dir, collection, "--json"}, nil, &stdout, &stderr); status != statusOK {
+		t.Fatal(stderr.String())
+	}
+	if _, err := fmt.Sscanf(stdout.String(), `{"count":%d}`, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Every line is answered before the next one is sent, and what was answered survives.
+func TestPutAnswersLineByLine(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t.vdb")
+	s := start(t.Context(), t, "put", dir, "c", "--json")
+	for i := range 3 {
+		s.put(t, fmt.Sprintf(`{"id":"%d","text":"t","vector":[%d,1]}`, i, i), fmt.Sprintf(`{"id":"%d"}`, i))
+		if n := count(t, crashed(t, dir), "c"); n != i+1 {
+			t.Fatalf("%d documents after a crash, %d were answered", n, i+1)
+		}
+	}
+	// A backup of a database that was not closed flushes its log first.
+	from, to := crashed(t, dir), filepath.Join(t.TempDir(), "copy.vdb")
+	var stdout, stderr bytes.Buffer
+	if status := run(t.Context(), []string{"backup", from, to}, nil, &stdout, &stderr); status != statusOK {
+		t.Fatal(stderr.String())
+	}
+	if n := count(t, to, "c"); n != 3 {
+		t.Fatalf("%d documents in the backup", n)
+	}
+	if err := s.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-s.status; status != statusOK {
+		t.Fatalf("status %d: %s", status, &s.report)
+	}
+}
+
+// An interrupt ends a put that waits for input; what was answered is there.
+func TestPutInterrupted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t.vdb")
+	ctx, interrupt := context.WithCancel(t.Context())
+	s := start(ctx, t, "put", dir, "c", "--json")
+	s.put(t, `{"id":"a"}`, `{"id":"a"}`)
+	interrupt()
+	if status := <-s.status; status != statusError || !strings.Contains(s.report.String(), "interrupted") {
+		t.Fatalf("status %d: %s", status, &s.report)
+	}
+	if n := count(t, dir, "c"); n != 1 {
+		t.Fatalf("%d documents", n)
+	}
+}
+
+// A line that fails in the middle of a batch takes none of the lines before it along.
+func TestPutBadLineInBatch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t.vdb")
+	vdb, err := db.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	coll, err := vdb.CreateCollection(t.Context(), "c", db.Schema{Dim: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := `{"id":"a","vector":[1,2]}
+{"id":"b","vector":[1,2]}
+
+{"id":"c","vector":[1,2,3]}
+{"id":"d"}
+`
+	var lines []inputLine
+	for line := range documents(t.Context(), strings.NewReader(input), "in") {
+		lines = append(lines, line)
+	}
+	var out bytes.Buffer
+	n, err := (&putCmd{}).write(t.Context(), &tool{json: true, out: bufio.NewWriter(&out)}, coll, lines)
+	if n != 2 || !errors.Is(err, db.ErrDimensionMismatch) || !strings.HasPrefix(err.Error(), "in: line 4: ") ||
+		out.String() != "{\"id\":\"a\"}\n{\"id\":\"b\"}\n" {
+		t.Fatalf("%d, %v, %s", n, err, &out)
+	}
+	if coll.Len() != 2 {
+		t.Fatalf("%d documents", coll.Len())
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+type repairCmd struct {
+	database
+	To string `arg:"" name:"dir" help:"Directory of the new database: empty, or not there yet."`
+}
+
+func (c *repairCmd) Help() string {
+	return "The damaged database is not changed. What could not be saved is listed, document by document where that can be " +
+		"known; the exit status is 0 also then. Derived data need no repair: they are rebuilt on the way."
+}
+
+func (c *repairCmd) Run(ctx context.Context, t *tool) error {
+	report, err := db.Repair(ctx, c.DB, c.To)
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.line(report)
+	}
+	for _, p := range report.Problems {
+		fmt.Fprintf(t.out, "damage: %v\n", p)
+	}
+	for _, l := range report.Lost {
+		name := fmt.Sprintf("document %q", l.ID)
+		if l.ID == "" {
+			name = fmt.Sprintf("document number %d", l.DocNum)
+		}
+		if l.What != "document" {
+			name = l.What + " of " + name
+		}
+		fmt.Fprintf(t.out, "lost: %s in collection %q: %s\n", name, l.Collection, l.Reason)
+	}
+	count := func(n int) string { return humanize.Comma(int64(n)) }
+	_, err = fmt.Fprintf(t.out, "saved %s documents, %s of them with a vector, in %d collections to %s; lost: %s\n",
+		count(report.Documents), count(report.Vectors), report.Collections, c.To, count(len(report.Lost)))
+	return err
+}

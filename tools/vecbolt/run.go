@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+
+	"github.com/alecthomas/kong"
+)
+
+// The exit statuses.
+const (
+	statusOK    = 0
+	statusError = 1
+	statusUsage = 2
+)
+
+// A cli is the command line: one field per verb.
+type cli struct {
+	JSON bool `name:"json" help:"Answer with one JSON object per line."`
+
+	Import importCmd `cmd:"" help:"Import vectors and documents from files."`
+	Put    putCmd    `cmd:"" help:"Write documents, given as JSON lines."`
+	Delete deleteCmd `cmd:"" help:"Delete documents."`
+
+	Search searchCmd `cmd:"" help:"Find the documents nearest to a vector."`
+	Get    getCmd    `cmd:"" help:"Show documents."`
+	List   listCmd   `cmd:"" help:"List documents in order of id."`
+	Count  countCmd  `cmd:"" help:"Count documents."`
+	Export exportCmd `cmd:"" help:"Write documents to files that import reads."`
+
+	Collections collectionsCmd `cmd:"" help:"List the collections."`
+	Rename      renameCmd      `cmd:"" help:"Rename a collection."`
+	Drop        dropCmd        `cmd:"" help:"Remove a collection with all its documents."`
+
+	Info    infoCmd    `cmd:"" help:"Show figures about a database."`
+	Check   checkCmd   `cmd:"" help:"Read and verify every byte of a database."`
+	Repair  repairCmd  `cmd:"" help:"Save what is intact in a damaged database into a new one."`
+	Compact compactCmd `cmd:"" help:"Give the space of deleted documents back."`
+	Backup  backupCmd  `cmd:"" help:"Copy a database."`
+
+	Demo    demoCmd    `cmd:"" help:"See it work on a few thousand word vectors."`
+	Version versionCmd `cmd:"" help:"Show the version."`
+}
+
+// newParser returns the parser of command lines. Help goes to stdout, and sets *helped.
+func newParser(c *cli, stdout, stderr io.Writer, helped *bool) (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("vecbolt"),
+		kong.Description("Vecbolt is the vector database that can prove its answers. A database is a directory; DB is its path."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { *helped = true }),
+		kong.WithHyphenPrefixedParameters(true), // --vector -, --threshold -2.5
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+}
+
+// run is the tool: it executes one command line and returns the exit status.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var (
+		c      cli
+		helped bool
+	)
+	parser, err := newParser(&c, stdout, stderr, &helped)
+	if err != nil { // a mistake in the tags above, which every test would show
+		fmt.Fprintln(stderr, "vecbolt:", err)
+		return statusError
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	line, err := parser.Parse(args)
+	if helped {
+		return statusOK
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "vecbolt: %s\nRun \"vecbolt --help\" for the usage.\n", message(err))
+		return statusUsage
+	}
+	t := &tool{json: c.JSON, in: stdin, out: bufio.NewWriter(stdout), report: stderr}
+	line.BindTo(ctx, (*context.Context)(nil))
+	err = errors.Join(line.Run(t), t.out.Flush())
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
+	if err == nil {
+		return statusOK
+	}
+	if !errors.Is(err, errReported) {
+		fmt.Fprintln(stderr, "vecbolt:", message(err))
+	}
+	return statusError
+}
+
+// message returns the text of err without the names of packages.
+func message(err error) string {
+	return packageNames.ReplaceAllString(err.Error(), "$1")
+}
+
+var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|segment|wal|meta|vfs): `)
+
+// errReported is the error of a verb whose answer says what is wrong.
+var errReported = errors.New("reported")

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+)
+
+// A tool is what a verb runs with: what it reads, and where it answers and reports.
+type tool struct {
+	json   bool // answer with JSON objects, one per line
+	in     io.Reader
+	out    *bufio.Writer // the answer; flushed when the verb returns
+	report io.Writer     // messages for people
+}
+
+// line answers with one JSON object.
+func (t *tool) line(v any) error {
+	enc := json.NewEncoder(t.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// answer answers with v as JSON, or with text for people.
+func (t *tool) answer(v any, format string, args ...any) error {
+	if t.json {
+		return t.line(v)
+	}
+	_, err := fmt.Fprintf(t.out, format+"\n", args...)
+	return err
+}
+
+// notef reports something that is no part of the answer.
+func (t *tool) notef(format string, args ...any) {
+	fmt.Fprintf(t.report, "vecbolt: "+format+"\n", args...)
+}
+
+// table answers with a table for people. Columns of numbers are aligned to the right.
+func (t *tool) table(header table.Row, rows []table.Row) error {
+	w := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Format.Header = text.FormatDefault
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	w.SetStyle(style)
+	w.AppendHeader(header)
+	w.AppendRows(rows)
+	for line := range strings.Lines(w.Render()) {
+		if _, err := fmt.Fprintln(t.out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// terminal returns the file behind w if it is a terminal.
+func terminal(w io.Writer) (*os.File, bool) {
+	f, ok := w.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// open opens a file to read; "-" is the standard input.
+func (t *tool) open(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(t.in), nil
+	}
+	return os.Open(name)
+}
+
+// parts are the flags that say what is shown of a document.
+type parts struct {
+	WithVector bool `help:"Show vectors."`
+	NoText     bool `help:"Leave out texts."`
+	NoMetadata bool `help:"Leave out metadata."`
+}
+
+func (p parts) selection() db.Select {
+	s := db.Everything
+	if !p.WithVector {
+		s &^= db.WithVector
+	}
+	if p.NoText {
+		s &^= db.WithText
+	}
+	if p.NoMetadata {
+		s &^= db.WithMetadata
+	}
+	return cmp.Or(s, db.IDsOnly)
+}
+
+// columns returns the header and the cells of documents in tables.
+func (p parts) columns() table.Row {
+	row := table.Row{"id"}
+	if !p.NoText {
+		row = append(row, "text")
+	}
+	if !p.NoMetadata {
+		row = append(row, "metadata")
+	}
+	if p.WithVector {
+		row = append(row, "vector")
+	}
+	return row
+}
+
+func (p parts) cells(d *db.Document) table.Row {
+	row := table.Row{brief(d.ID)}
+	if !p.NoText {
+		row = append(row, brief(d.Text))
+	}
+	if !p.NoMetadata {
+		row = append(row, brief(metadataJSON(d.Metadata)))
+	}
+	if p.WithVector {
+		row = append(row, brief(vectorText(d.Vector)))
+	}
+	return row
+}
+
+// document answers with one document: a line of JSON that import reads, or a paragraph for people.
+func (t *tool) document(d *db.Document, p parts) error {
+	if t.json {
+		line, err := exchange.AppendDocument(nil, d, p.selection())
+		if err != nil {
+			return err
+		}
+		_, err = t.out.Write(line)
+		return err
+	}
+	fmt.Fprintln(t.out, d.ID)
+	for _, part := range []struct {
+		name, value string
+	}{{"text", d.Text}, {"metadata", metadataJSON(d.Metadata)}, {"vector", vectorText(d.Vector)}} {
+		if part.value != "" {
+			fmt.Fprintf(t.out, "  %-8s  %s\n", part.name, strings.ReplaceAll(part.value, "\n", "\n            "))
+		}
+	}
+	return nil
+}
+
+func vectorText(v []float32) string {
+	if len(v) == 0 {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// brief makes one short line of s.
+func brief(s string) string {
+	const width = 60
+	if len(s) > 8*width {
+		s = s[:8*width]
+	}
+	return text.Snip(strings.Join(strings.Fields(s), " "), width, "…")
+}
+
+// metadataJSON returns m as JSON that tells an integer from a float64, empty if there is none.
+func metadataJSON(m db.Metadata) string {
+	if len(m) == 0 {
+		return ""
+	}
+	line, err := exchange.AppendDocument(nil, &db.Document{Metadata: m}, db.WithMetadata)
+	if err != nil {
+		return err.Error()
+	}
+	_, object, _ := strings.Cut(string(line), `"metadata":`)
+	return strings.TrimSuffix(object, "}\n")
+}

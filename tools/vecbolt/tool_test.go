@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"vecbolt": main})
+}
+
+// The stories of the tool.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Values[held{}] = &held{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"flip":    flip,
+			"hold":    hold,
+			"release": release,
+			"status":  status,
+		},
+	})
+}
+
+// flip FILE OFFSET inverts one bit of the only file that matches.
+func flip(ts *testscript.TestScript, _ bool, args []string) {
+	names, err := filepath.Glob(ts.MkAbs(args[0]))
+	if err != nil || len(names) != 1 {
+		ts.Fatalf("%s: %d files, %v", args[0], len(names), err)
+	}
+	b, err := os.ReadFile(names[0])
+	ts.Check(err)
+	at, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	b[at] ^= 1
+	ts.Check(os.WriteFile(names[0], b, 0o600))
+}
+
+// status N COMMAND expects an exit status and nothing on standard output.
+func status(ts *testscript.TestScript, _ bool, args []string) {
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); !errors.As(err, &exit) || strconv.Itoa(exit.ExitCode()) != args[0] {
+		ts.Fatalf("%v: %v, want status %s", args[1:], err, args[0])
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("%v: answered %s", args[1:], out)
+	}
+}
+
+// held is a database that a story keeps open in the process of the test.
+type held struct{ vdb *db.DB }
+
+// hold DIR read|write opens a database until release.
+func hold(ts *testscript.TestScript, _ bool, args []string) {
+	vdb, err := db.Open(ts.MkAbs(args[0]), &db.Options{MustExist: true, ReadOnly: args[1] == "read"})
+	ts.Check(err)
+	ts.Value(held{}).(*held).vdb = vdb
+	ts.Defer(func() { vdb.Close() })
+}
+
+func release(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Check(ts.Value(held{}).(*held).vdb.Close())
+}
