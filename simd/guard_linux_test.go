@@ -61,6 +61,11 @@ func TestBounds(t *testing.T) {
 		RangeU8(bits, at[uint8](a, end, n), 0, 1)
 		RangeU16(bits, at[uint16](a, end, n), 0, 1)
 		RangeU32(bits, at[uint32](a, end, n), 0, 1)
+		CodesAbove(bits, at[int32](a, end, n), x, y, 1, 1, 1, 1)
+		weights := NewWeights(at[int16](a, end, n))
+		for m := range rows + 1 {
+			DotCodes(at[int32](c, end, m), weights, at[uint8](b, end, CodesSize(m, n)))
+		}
 	}
 	forEach(t, func(t *testing.T) {
 		for _, n := range append(span(0, 300), most-1, most) {

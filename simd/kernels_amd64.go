@@ -44,6 +44,16 @@ func rangeU16AVX2(dst []uint64, codes []uint16, lo uint16, span uint16)
 //go:noescape
 func rangeU32AVX2(dst []uint64, codes []uint32, lo uint32, span uint32)
 
+// dotCodesAVX2 is the kernel of DotCodes for AVX2; weights are as arranged by NewWeights.
+//
+//go:noescape
+func dotCodesAVX2(dst []int32, weights []int16, codes []uint8, dim int, bias int32)
+
+// codesAboveAVX2 sets the first len(dst) words.
+//
+//go:noescape
+func codesAboveAVX2(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
+
 // dotRowsAVX512 is the row kernel for AVX512.
 //
 //go:noescape
@@ -83,3 +93,13 @@ func rangeU16AVX512(dst []uint64, codes []uint16, lo uint16, span uint16)
 //
 //go:noescape
 func rangeU32AVX512(dst []uint64, codes []uint32, lo uint32, span uint32)
+
+// dotCodesAVX512 is the kernel of DotCodes for AVX512; weights are as arranged by NewWeights.
+//
+//go:noescape
+func dotCodesAVX512(dst []int32, weights []int16, codes []uint8, dim int, bias int32)
+
+// codesAboveAVX512 sets the first len(dst) words.
+//
+//go:noescape
+func codesAboveAVX512(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)

@@ -820,6 +820,294 @@ done:
 	VZEROUPPER
 	RET
 
+// func dotCodesAVX2(dst []int32, weights []int16, codes []uint8, dim int, bias int32)
+// Requires: AVX, AVX2, MMX+
+TEXT ·dotCodesAVX2(SB), NOSPLIT, $0-84
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         weights_base+24(FP), CX
+	MOVQ         codes_base+48(FP), DX
+	MOVQ         dim+72(FP), BX
+	MOVQ         dst_len+8(FP), R10
+	MOVQ         weights_len+32(FP), DI
+	MOVL         bias+80(FP), SI
+	VMOVD        SI, X15
+	VPBROADCASTD X15, X15
+	LEAQ         (BX)(BX*2), SI
+	LEAQ         (DI)(DI*1), DI
+	VPCMPEQW     Y14, Y14, Y14
+	VPSRLW       $0x08, Y14, Y14
+	CMPQ         BX, $0x000000c0
+	JA           single
+
+group:
+	CMPQ  R10, $0x00000004
+	JL    group_end
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  DX, R8
+	XORQ  R9, R9
+
+group_step:
+	VMOVDQU      (CX)(R9*1), Y8
+	VMOVDQU      32(CX)(R9*1), Y9
+	PREFETCHT0   6144(R8)
+	VMOVDQU      (R8), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y0, Y0
+	VPADDD       Y11, Y1, Y1
+	PREFETCHT0   6144(R8)(BX*1)
+	VMOVDQU      (R8)(BX*1), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y2, Y2
+	VPADDD       Y11, Y3, Y3
+	PREFETCHT0   6144(R8)(BX*2)
+	VMOVDQU      (R8)(BX*2), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y4, Y4
+	VPADDD       Y11, Y5, Y5
+	PREFETCHT0   6144(R8)(SI*1)
+	VMOVDQU      (R8)(SI*1), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y6, Y6
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      64(CX)(R9*1), Y8
+	VMOVDQU      96(CX)(R9*1), Y9
+	VMOVDQU      32(R8), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y0, Y0
+	VPADDD       Y11, Y1, Y1
+	VMOVDQU      32(R8)(BX*1), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y2, Y2
+	VPADDD       Y11, Y3, Y3
+	VMOVDQU      32(R8)(BX*2), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y4, Y4
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      32(R8)(SI*1), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y6, Y6
+	VPADDD       Y11, Y7, Y7
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000080, R9
+	CMPQ         R9, DI
+	JB           group_step
+	VPADDD       Y1, Y0, Y0
+	VPADDD       Y3, Y2, Y1
+	VPADDD       Y5, Y4, Y2
+	VPADDD       Y7, Y6, Y3
+	VPUNPCKLDQ   Y1, Y0, Y10
+	VPUNPCKHDQ   Y1, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VPUNPCKLDQ   Y3, Y2, Y10
+	VPUNPCKHDQ   Y3, Y2, Y11
+	VPADDD       Y10, Y11, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y10
+	VPUNPCKHQDQ  Y2, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X15, X0, X0
+	VMOVDQU      X0, (AX)
+	ADDQ         $0x00000010, AX
+	ADDQ         BX, DX
+	ADDQ         BX, DX
+	ADDQ         BX, DX
+	ADDQ         BX, DX
+	SUBQ         $0x00000004, R10
+	JMP          group
+
+group_end:
+single:
+	CMPQ  R10, $0x00000001
+	JL    single_end
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	MOVQ  DX, R8
+	XORQ  R9, R9
+
+single_step:
+	VMOVDQU      (CX)(R9*1), Y8
+	VMOVDQU      32(CX)(R9*1), Y9
+	PREFETCHT0   6144(R8)
+	VMOVDQU      (R8), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y0, Y0
+	VPADDD       Y11, Y1, Y1
+	VMOVDQU      64(CX)(R9*1), Y8
+	VMOVDQU      96(CX)(R9*1), Y9
+	VMOVDQU      32(R8), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y0, Y0
+	VPADDD       Y11, Y1, Y1
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000080, R9
+	CMPQ         R9, DI
+	JB           single_step
+	VPADDD       Y1, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPUNPCKLDQ   Y1, Y0, Y10
+	VPUNPCKHDQ   Y1, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VPXOR        Y2, Y2, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y10
+	VPUNPCKHQDQ  Y2, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X15, X0, X0
+	VMOVD        X0, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         BX, DX
+	SUBQ         $0x00000001, R10
+	JMP          single
+
+single_end:
+	VZEROUPPER
+	RET
+
+// func codesAboveAVX2(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
+// Requires: AVX
+TEXT ·codesAboveAVX2(SB), NOSPLIT, $0-112
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         dst_len+8(FP), CX
+	MOVQ         dots_base+24(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         levels_base+72(FP), SI
+	VBROADCASTSS mul+96(FP), Y0
+	VBROADCASTSS add+100(FP), Y1
+	VBROADCASTSS per+104(FP), Y2
+	VBROADCASTSS cut+108(FP), Y3
+
+word:
+	TESTQ     CX, CX
+	JZ        done
+	VCVTDQ2PS (DX), Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VMULPS    (BX), Y4, Y4
+	VMULPS    (SI), Y2, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x15, Y3, Y4, Y4
+	VMOVMSKPS Y4, DI
+	VCVTDQ2PS 32(DX), Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VMULPS    32(BX), Y4, Y4
+	VMULPS    32(SI), Y2, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x15, Y3, Y4, Y4
+	VMOVMSKPS Y4, R8
+	SHLQ      $0x08, R8
+	ORQ       R8, DI
+	VCVTDQ2PS 64(DX), Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VMULPS    64(BX), Y4, Y4
+	VMULPS    64(SI), Y2, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x15, Y3, Y4, Y4
+	VMOVMSKPS Y4, R8
+	SHLQ      $0x10, R8
+	ORQ       R8, DI
+	VCVTDQ2PS 96(DX), Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VMULPS    96(BX), Y4, Y4
+	VMULPS    96(SI), Y2, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x15, Y3, Y4, Y4
+	VMOVMSKPS Y4, R8
+	SHLQ      $0x18, R8
+	ORQ       R8, DI
+	VCVTDQ2PS 128(DX), Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VMULPS    128(BX), Y4, Y4
+	VMULPS    128(SI), Y2, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x15, Y3, Y4, Y4
+	VMOVMSKPS Y4, R8
+	SHLQ      $0x20, R8
+	ORQ       R8, DI
+	VCVTDQ2PS 160(DX), Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VMULPS    160(BX), Y4, Y4
+	VMULPS    160(SI), Y2, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x15, Y3, Y4, Y4
+	VMOVMSKPS Y4, R8
+	SHLQ      $0x28, R8
+	ORQ       R8, DI
+	VCVTDQ2PS 192(DX), Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VMULPS    192(BX), Y4, Y4
+	VMULPS    192(SI), Y2, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x15, Y3, Y4, Y4
+	VMOVMSKPS Y4, R8
+	SHLQ      $0x30, R8
+	ORQ       R8, DI
+	VCVTDQ2PS 224(DX), Y4
+	VMULPS    Y0, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VMULPS    224(BX), Y4, Y4
+	VMULPS    224(SI), Y2, Y5
+	VADDPS    Y5, Y4, Y4
+	VCMPPS    $0x15, Y3, Y4, Y4
+	VMOVMSKPS Y4, R8
+	SHLQ      $0x38, R8
+	ORQ       R8, DI
+	MOVQ      DI, (AX)
+	ADDQ      $0x00000008, AX
+	ADDQ      $0x00000100, DX
+	ADDQ      $0x00000100, BX
+	ADDQ      $0x00000100, SI
+	DECQ      CX
+	JMP       word
+
+done:
+	VZEROUPPER
+	RET
+
 // func dotRowsAVX512(dst []float32, q []float32, rows []float32)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·dotRowsAVX512(SB), NOSPLIT, $0-72
@@ -1529,6 +1817,202 @@ word:
 	ORQ       BX, (AX)
 	ADDQ      $0x00000008, AX
 	ADDQ      $0x00000100, DX
+	DECQ      CX
+	JMP       word
+
+done:
+	VZEROUPPER
+	RET
+
+// func dotCodesAVX512(dst []int32, weights []int16, codes []uint8, dim int, bias int32)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, MMX+
+TEXT ·dotCodesAVX512(SB), NOSPLIT, $0-84
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         weights_base+24(FP), CX
+	MOVQ         codes_base+48(FP), DX
+	MOVQ         dim+72(FP), BX
+	MOVQ         dst_len+8(FP), R10
+	MOVQ         weights_len+32(FP), DI
+	MOVL         bias+80(FP), SI
+	VMOVD        SI, X15
+	VPBROADCASTD X15, X15
+	LEAQ         (BX)(BX*2), SI
+	LEAQ         (DI)(DI*1), DI
+	CMPQ         BX, $0x000000c0
+	JA           single
+
+group:
+	CMPQ   R10, $0x00000004
+	JL     group_end
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   DX, R8
+	XORQ   R9, R9
+
+group_step:
+	VMOVDQU32     (CX)(R9*1), Z8
+	VMOVDQU32     64(CX)(R9*1), Z9
+	PREFETCHT0    6144(R8)
+	VMOVDQU32     (R8), Z10
+	VPDPBUSD      Z8, Z10, Z0
+	VPDPBUSD      Z9, Z10, Z1
+	PREFETCHT0    6144(R8)(BX*1)
+	VMOVDQU32     (R8)(BX*1), Z10
+	VPDPBUSD      Z8, Z10, Z2
+	VPDPBUSD      Z9, Z10, Z3
+	PREFETCHT0    6144(R8)(BX*2)
+	VMOVDQU32     (R8)(BX*2), Z10
+	VPDPBUSD      Z8, Z10, Z4
+	VPDPBUSD      Z9, Z10, Z5
+	PREFETCHT0    6144(R8)(SI*1)
+	VMOVDQU32     (R8)(SI*1), Z10
+	VPDPBUSD      Z8, Z10, Z6
+	VPDPBUSD      Z9, Z10, Z7
+	ADDQ          $0x00000040, R8
+	ADDQ          $0x00000080, R9
+	CMPQ          R9, DI
+	JB            group_step
+	VPSLLD        $0x08, Z1, Z1
+	VPADDD        Z1, Z0, Z0
+	VPSLLD        $0x08, Z3, Z3
+	VPADDD        Z3, Z2, Z1
+	VPSLLD        $0x08, Z5, Z5
+	VPADDD        Z5, Z4, Z2
+	VPSLLD        $0x08, Z7, Z7
+	VPADDD        Z7, Z6, Z3
+	VPUNPCKLDQ    Z1, Z0, Z10
+	VPUNPCKHDQ    Z1, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VPUNPCKLDQ    Z3, Z2, Z10
+	VPUNPCKHDQ    Z3, Z2, Z11
+	VPADDD        Z10, Z11, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z10
+	VPUNPCKHQDQ   Z2, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X15, X0, X0
+	VMOVDQU       X0, (AX)
+	ADDQ          $0x00000010, AX
+	ADDQ          BX, DX
+	ADDQ          BX, DX
+	ADDQ          BX, DX
+	ADDQ          BX, DX
+	SUBQ          $0x00000004, R10
+	JMP           group
+
+group_end:
+single:
+	CMPQ   R10, $0x00000001
+	JL     single_end
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	MOVQ   DX, R8
+	XORQ   R9, R9
+
+single_step:
+	VMOVDQU32     (CX)(R9*1), Z8
+	VMOVDQU32     64(CX)(R9*1), Z9
+	PREFETCHT0    6144(R8)
+	VMOVDQU32     (R8), Z10
+	VPDPBUSD      Z8, Z10, Z0
+	VPDPBUSD      Z9, Z10, Z1
+	ADDQ          $0x00000040, R8
+	ADDQ          $0x00000080, R9
+	CMPQ          R9, DI
+	JB            single_step
+	VPSLLD        $0x08, Z1, Z1
+	VPADDD        Z1, Z0, Z0
+	VPXORD        Z1, Z1, Z1
+	VPUNPCKLDQ    Z1, Z0, Z10
+	VPUNPCKHDQ    Z1, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VPXORD        Z2, Z2, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z10
+	VPUNPCKHQDQ   Z2, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X15, X0, X0
+	VMOVD         X0, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          BX, DX
+	SUBQ          $0x00000001, R10
+	JMP           single
+
+single_end:
+	VZEROUPPER
+	RET
+
+// func codesAboveAVX512(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
+// Requires: AVX, AVX512F
+TEXT ·codesAboveAVX512(SB), NOSPLIT, $0-112
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         dst_len+8(FP), CX
+	MOVQ         dots_base+24(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         levels_base+72(FP), SI
+	VBROADCASTSS mul+96(FP), Z0
+	VBROADCASTSS add+100(FP), Z1
+	VBROADCASTSS per+104(FP), Z2
+	VBROADCASTSS cut+108(FP), Z3
+
+word:
+	TESTQ     CX, CX
+	JZ        done
+	VCVTDQ2PS (DX), Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    Z1, Z4, Z4
+	VMULPS    (BX), Z4, Z4
+	VMULPS    (SI), Z2, Z5
+	VADDPS    Z5, Z4, Z4
+	VCMPPS    $0x15, Z3, Z4, K1
+	KMOVW     K1, DI
+	VCVTDQ2PS 64(DX), Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    Z1, Z4, Z4
+	VMULPS    64(BX), Z4, Z4
+	VMULPS    64(SI), Z2, Z5
+	VADDPS    Z5, Z4, Z4
+	VCMPPS    $0x15, Z3, Z4, K1
+	KMOVW     K1, R8
+	SHLQ      $0x10, R8
+	ORQ       R8, DI
+	VCVTDQ2PS 128(DX), Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    Z1, Z4, Z4
+	VMULPS    128(BX), Z4, Z4
+	VMULPS    128(SI), Z2, Z5
+	VADDPS    Z5, Z4, Z4
+	VCMPPS    $0x15, Z3, Z4, K1
+	KMOVW     K1, R8
+	SHLQ      $0x20, R8
+	ORQ       R8, DI
+	VCVTDQ2PS 192(DX), Z4
+	VMULPS    Z0, Z4, Z4
+	VADDPS    Z1, Z4, Z4
+	VMULPS    192(BX), Z4, Z4
+	VMULPS    192(SI), Z2, Z5
+	VADDPS    Z5, Z4, Z4
+	VCMPPS    $0x15, Z3, Z4, K1
+	KMOVW     K1, R8
+	SHLQ      $0x30, R8
+	ORQ       R8, DI
+	MOVQ      DI, (AX)
+	ADDQ      $0x00000008, AX
+	ADDQ      $0x00000100, DX
+	ADDQ      $0x00000100, BX
+	ADDQ      $0x00000100, SI
 	DECQ      CX
 	JMP       word
 

@@ -143,3 +143,35 @@ func rangeU32(dst []uint64, codes []uint32, lo, span uint32) {
 	}
 	rangeGeneric(dst[n:], codes[n*64:], lo, span)
 }
+
+// dotCodesLevel is active, or avx2 on a CPU that has AVX-512 without VNNI.
+func dotCodesLevel() level {
+	if active == avx512 && !cpu.X86.HasAVX512VNNI {
+		return avx2
+	}
+	return active
+}
+
+func dotCodes(dst []int32, w *Weights, codes []uint8) {
+	switch w.level {
+	case avx512:
+		dotCodesAVX512(dst, w.packed, codes, w.dim, w.bias)
+	case avx2:
+		dotCodesAVX2(dst, w.packed, codes, w.dim, w.bias)
+	default:
+		dotCodesGeneric(dst, w, codes)
+	}
+}
+
+func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
+	n := len(dots) / 64
+	switch active {
+	case avx512:
+		codesAboveAVX512(dst[:n], dots, scales, levels, mul, add, per, cut)
+	case avx2:
+		codesAboveAVX2(dst[:n], dots, scales, levels, mul, add, per, cut)
+	default:
+		n = 0
+	}
+	codesAboveGeneric(dst[n:], dots[n*64:], scales[n*64:], levels[n*64:], mul, add, per, cut)
+}

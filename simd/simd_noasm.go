@@ -19,3 +19,11 @@ func finite(a []float32) bool        { return finiteGeneric(a) }
 func rangeU8(dst []uint64, codes []uint8, lo, span uint8)    { rangeGeneric(dst, codes, lo, span) }
 func rangeU16(dst []uint64, codes []uint16, lo, span uint16) { rangeGeneric(dst, codes, lo, span) }
 func rangeU32(dst []uint64, codes []uint32, lo, span uint32) { rangeGeneric(dst, codes, lo, span) }
+
+func dotCodesLevel() level { return generic }
+
+func dotCodes(dst []int32, w *Weights, codes []uint8) { dotCodesGeneric(dst, w, codes) }
+
+func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
+	codesAboveGeneric(dst, dots, scales, levels, mul, add, per, cut)
+}

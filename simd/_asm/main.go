@@ -30,6 +30,8 @@ func main() {
 		for _, bits := range []int{8, 16, 32} {
 			codes(s, bits)
 		}
+		dotCodes(s)
+		above(s)
 	}
 	Generate()
 }

@@ -1,0 +1,217 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// step64 is how many codes one step takes: for AVX-512 one vector of codes
+// against one of low and one of high bytes of the weights, for AVX2 two vectors
+// of codes against two of weights each. All are 128 bytes of weights.
+const step64 = 64
+
+// dotCodes generates the kernel of DotCodes. It has no partial vectors: the
+// weights are padded with zeros, and what the last vector reads beyond its row
+// is the next row, or the padding that DotCodes asks for.
+func dotCodes(s isa) {
+	begin(s, "dotCodes", "func(dst []int32, weights []int16, codes []uint8, dim int, bias int32)",
+		"is the kernel of DotCodes for "+s.name+"; weights are as arranged by NewWeights.")
+	k := codesKernel{
+		isa:  s,
+		dst:  gp(Param("dst").Base()),
+		w:    gp(Param("weights").Base()),
+		row:  gp(Param("codes").Base()),
+		dim:  gp(Param("dim")),
+		dim3: GP64(), end: GP64(), p: GP64(), off: GP64(),
+	}
+	n, bytes := gp(Param("dst").Len()), gp(Param("weights").Len())
+	bias := GP32()
+	MOVL(param("bias"), bias)
+	VMOVD(bias, ymm[k.bias()].AsX())
+	VPBROADCASTD(ymm[k.bias()].AsX(), ymm[k.bias()].AsX())
+	LEAQ(Mem{Base: k.dim, Index: k.dim, Scale: 2}, k.dim3)
+	LEAQ(Mem{Base: bytes, Index: bytes, Scale: 1}, k.end)
+	if s.bytes == 32 {
+		VPCMPEQW(s.vec(k.mask()), s.vec(k.mask()), s.vec(k.mask()))
+		VPSRLW(U8(8), s.vec(k.mask()), s.vec(k.mask()))
+	}
+	CMPQ(k.dim, U32(groupStride))
+	JA(LabelRef("single"))
+	k.loop("group", n, 4)
+	k.loop("single", n, 1)
+	end()
+}
+
+type codesKernel struct {
+	isa
+	dst, w, row GPVirtual // dst and row advance from group to group
+	dim, dim3   GPVirtual // bytes in one row and in three
+	end         GPVirtual // bytes of the weights
+	p, off      GPVirtual // position in the row and in the weights
+}
+
+// Under AVX-512, row r has its sums of low bytes in register 2r and of high
+// bytes in 2r+1; under AVX2, of even elements and of odd ones.
+func (k codesKernel) sum(r, i int) VecPhysical { return k.vec(2*r + i) }
+func (k codesKernel) weight(i int) VecPhysical { return k.vec(8 + i) }
+func (k codesKernel) code(i int) VecPhysical   { return k.vec(10 + i) }
+func (k codesKernel) mask() int                { return 14 }
+func (k codesKernel) bias() int                { return 15 }
+
+// loop computes groups of size rows until fewer than that are left of n.
+func (k codesKernel) loop(name string, n GPVirtual, size int) {
+	Label(name)
+	CMPQ(n, U32(size))
+	JL(LabelRef(name + "_end"))
+	for r := range size {
+		k.zero(2 * r)
+		k.zero(2*r + 1)
+	}
+	MOVQ(k.row, k.p)
+	XORQ(k.off, k.off)
+	Label(name + "_step")
+	k.step(size)
+	ADDQ(U32(step64), k.p)
+	ADDQ(U32(2*step64), k.off)
+	CMPQ(k.off, k.end)
+	JB(LabelRef(name + "_step"))
+
+	k.reduce(size)
+	ADDQ(U32(4*size), k.dst)
+	for range size {
+		ADDQ(k.dim, k.row)
+	}
+	SUBQ(U32(size), n)
+	JMP(LabelRef(name))
+	Label(name + "_end")
+}
+
+func (k codesKernel) at(r, disp int) Mem {
+	return rowKernel{p: k.p, stride: k.dim, stride3: k.dim3}.at(r, disp)
+}
+
+func (k codesKernel) step(size int) {
+	for i := 0; i < 2*step64; i += 2 * k.bytes {
+		for j := range 2 {
+			loadVector(k.isa, Mem{Base: k.w, Index: k.off, Scale: 1, Disp: i + j*k.bytes}, k.weight(j))
+		}
+		for r := range size {
+			at := i / 2
+			if i == 0 {
+				PREFETCHT0(k.at(r, ahead))
+			}
+			x, y := k.code(0), k.code(1)
+			loadVector(k.isa, k.at(r, at), x)
+			if k.bytes == 64 {
+				VPDPBUSD(k.weight(0), x, k.sum(r, 0))
+				VPDPBUSD(k.weight(1), x, k.sum(r, 1))
+				continue
+			}
+			VPSRLW(U8(8), x, y)
+			VPAND(k.vec(k.mask()), x, x)
+			VPMADDWD(k.weight(0), x, x)
+			VPMADDWD(k.weight(1), y, y)
+			VPADDD(x, k.sum(r, 0), k.sum(r, 0))
+			VPADDD(y, k.sum(r, 1), k.sum(r, 1))
+		}
+	}
+}
+
+// loadVector loads an unaligned vector.
+func loadVector(s isa, m Mem, to VecPhysical) {
+	if s.bytes == 64 {
+		VMOVDQU32(m, to)
+	} else {
+		VMOVDQU(m, to)
+	}
+}
+
+// reduce adds up the sums of size rows, adds the bias and stores the results.
+func (k codesKernel) reduce(size int) {
+	for r := range size {
+		if k.bytes == 64 {
+			VPSLLD(U8(8), k.sum(r, 1), k.sum(r, 1))
+		}
+		VPADDD(k.sum(r, 1), k.sum(r, 0), k.vec(r)) // register r is free: 2r+1 >= r
+	}
+	// Each of two rounds halves the lanes and doubles the rows of a register:
+	// in the end, lane r of every 128 bits belongs to row r.
+	add := func(a, b, to int, low, high func(...Op)) {
+		low(k.vec(b), k.vec(a), k.vec(10))
+		high(k.vec(b), k.vec(a), k.vec(11))
+		VPADDD(k.vec(10), k.vec(11), k.vec(to))
+	}
+	if size == 1 {
+		k.zero(1)
+	}
+	add(0, 1, 0, VPUNPCKLDQ, VPUNPCKHDQ)
+	if size == 1 {
+		k.zero(2)
+	} else {
+		add(2, 3, 2, VPUNPCKLDQ, VPUNPCKHDQ)
+	}
+	add(0, 2, 0, VPUNPCKLQDQ, VPUNPCKHQDQ)
+	if k.bytes == 64 {
+		VEXTRACTI64X4(U8(1), k.vec(0), Y1)
+		VPADDD(Y1, Y0, Y0)
+	}
+	VEXTRACTI128(U8(1), Y0, X1)
+	VPADDD(X1, X0, X0)
+	VPADDD(ymm[k.bias()].AsX(), X0, X0)
+	if out := (Mem{Base: k.dst}); size == 1 {
+		VMOVD(X0, out)
+	} else {
+		VMOVDQU(X0, out)
+	}
+}
+
+// above generates the kernel of CodesAbove for whole words of 64 rows.
+func above(s isa) {
+	begin(s, "codesAbove", "func(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32)",
+		"sets the first len(dst) words.")
+	dst, n := gp(Param("dst").Base()), gp(Param("dst").Len())
+	from := []GPVirtual{gp(Param("dots").Base()), gp(Param("scales").Base()), gp(Param("levels").Base())}
+	const mul, add, per, cut, x, y = 0, 1, 2, 3, 4, 5
+	for i, name := range []string{"mul", "add", "per", "cut"} {
+		VBROADCASTSS(param(name), s.vec(i))
+	}
+	word, part := GP64(), GP64()
+	Label("word")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	for i := 0; i < 64; i += s.lanes() {
+		at := func(j int) Mem { return Mem{Base: from[j], Disp: 4 * i} }
+		VCVTDQ2PS(at(0), s.vec(x))
+		VMULPS(s.vec(mul), s.vec(x), s.vec(x))
+		VADDPS(s.vec(add), s.vec(x), s.vec(x))
+		VMULPS(at(1), s.vec(x), s.vec(x))
+		VMULPS(at(2), s.vec(per), s.vec(y))
+		VADDPS(s.vec(y), s.vec(x), s.vec(x))
+		const notLess = 0x15 // NLT_UQ: true of a NaN
+		to := part
+		if i == 0 {
+			to = word
+		}
+		if s.bytes == 64 {
+			VCMPPS(U8(notLess), s.vec(cut), s.vec(x), K1)
+			KMOVW(K1, to.As32())
+		} else {
+			VCMPPS(U8(notLess), s.vec(cut), s.vec(x), s.vec(x))
+			VMOVMSKPS(s.vec(x), to.As32())
+		}
+		if i > 0 {
+			SHLQ(U8(i), part)
+			ORQ(part, word)
+		}
+	}
+	MOVQ(word, Mem{Base: dst})
+	ADDQ(U32(8), dst)
+	for _, p := range from {
+		ADDQ(U32(256), p)
+	}
+	DECQ(n)
+	JMP(LabelRef("word"))
+	Label("done")
+	end()
+}

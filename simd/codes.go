@@ -1,0 +1,156 @@
+package simd
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
+
+// Limits of Weights. They keep every sum of a row within an int32.
+const (
+	MaxWeight  = 32639   // of the absolute value of a weight: it is a low and a high byte, both signed
+	MaxWeights = 1 << 23 // of the sum of the absolute values
+)
+
+// Weights are a query for DotCodes: a vector of small integers in the order in
+// which the implementation in use reads them. They are immutable.
+type Weights struct {
+	level  level
+	dim    int
+	bias   int32    // -128 times their sum, because codes are 128 too large
+	packed []int16  // for the assembly, padded with zeros to a multiple of 64
+	pairs  []uint64 // for dotCodesGeneric, padded to a multiple of 4
+}
+
+// NewWeights arranges w, of which it keeps nothing. It panics if the values
+// exceed MaxWeight or their sum MaxWeights.
+func NewWeights(w []int16) *Weights {
+	k := &Weights{level: dotCodesLevel(), dim: len(w)}
+	sum := 0
+	for i, v := range w {
+		if v < -MaxWeight || v > MaxWeight {
+			panic(fmt.Sprintf("simd: NewWeights with %d at %d", v, i))
+		}
+		sum += max(int(v), -int(v))
+		k.bias -= 128 * int32(v)
+	}
+	if sum > MaxWeights {
+		panic(fmt.Sprintf("simd: NewWeights with a sum of %d", sum))
+	}
+	if k.level == generic {
+		k.pairs = make([]uint64, (len(w)+7)/8*4)
+		for i, v := range w {
+			if i&4 == 0 {
+				k.pairs[i/8*4+i%4] += uint64(v) << 32
+			} else {
+				k.pairs[i/8*4+i%4] += uint64(v)
+			}
+		}
+		return k
+	}
+	k.packed = make([]int16, (len(w)+63)&^63)
+	for i, v := range w {
+		if k.level == avx2 { // of 32 weights, those at even places, then the others
+			k.packed[i&^31+i%2*16+i%32/2] = v
+			continue
+		}
+		// Of 64 weights, the low bytes, then the high ones; v is low + 256*high.
+		low := int16(int8(v))
+		at, shift := i&^63+i%64/2, 8*(i%2)
+		k.packed[at] |= low & 0xff << shift
+		k.packed[at+32] |= (v - low) >> 8 & 0xff << shift
+	}
+	return k
+}
+
+// Dim returns the number of weights.
+func (w *Weights) Dim() int { return w.dim }
+
+// CodesSize returns how many bytes DotCodes wants for a number of rows of dim
+// codes: behind the last row there must be as many as make its length a
+// multiple of 64. They may have any value.
+func CodesSize(rows, dim int) int {
+	if rows == 0 {
+		return 0
+	}
+	return rows*dim + -dim&63
+}
+
+// DotCodes sets dst[i] to the dot product of w and row i of codes, which holds
+// len(dst) rows of w.Dim() codes one after the other, and then more bytes; see
+// CodesSize. A code c stands for the value c-128. The result is exact: the same
+// from every implementation on every CPU. DotCodes panics if codes are too few.
+func DotCodes(dst []int32, w *Weights, codes []uint8) {
+	hi, lo := bits.Mul(uint(len(dst)), uint(w.dim))
+	if hi != 0 || lo > uint(len(codes)) || CodesSize(len(dst), w.dim) > len(codes) {
+		panic(fmt.Sprintf("simd: DotCodes of %d rows of %d codes with only %d", len(dst), w.dim, len(codes)))
+	}
+	if w.dim == 0 {
+		clear(dst)
+		return
+	}
+	perCall := 4 * rowsPerCall(w.dim)
+	for len(dst) > perCall {
+		dotCodes(dst[:perCall], w, codes)
+		dst, codes = dst[perCall:], codes[perCall*w.dim:]
+	}
+	dotCodes(dst, w, codes)
+}
+
+// CodesAbove sets bit i of dst, which is bit i%64 of dst[i/64], unless
+//
+//	scales[i]*(mul*dots[i] + add) + per*levels[i] < cut
+//
+// with every operation, and the conversion of dots[i], rounded to float32: a NaN
+// sets the bit. The bits from len(dots) to the end of their word are cleared.
+// The result is the same from every implementation on every CPU. CodesAbove
+// panics if the lengths do not fit; scales and levels may be longer than dots.
+func CodesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
+	if min(len(scales), len(levels)) < len(dots) || len(dst) < (len(dots)+63)/64 {
+		panic(fmt.Sprintf("simd: CodesAbove of %d rows with %d scales, %d levels and %d words",
+			len(dots), len(scales), len(levels), len(dst)))
+	}
+	codesAbove(dst[:(len(dots)+63)/64], dots, scales, levels, mul, add, per, cut)
+}
+
+// dotCodesGeneric multiplies two codes by their weights at once: with a and b
+// for the codes, u and v for the weights, and B for 2^32,
+//
+//	(a + b*B) * (v + u*B)  =  a*v + (a*u + b*v)*B  modulo 2^64
+//
+// The sums of both parts are below 2^31 by the limits of Weights, so that they
+// can be told apart in the end.
+func dotCodesGeneric(dst []int32, w *Weights, codes []uint8) {
+	for i := range dst {
+		row := codes[i*w.dim:]
+		const mask = 0x000000ff_000000ff // codes j and j+4 of eight
+		var s0, s1 uint64
+		for p := w.pairs; len(p) >= 4 && len(row) >= 8; p, row = p[4:], row[8:] {
+			c := binary.LittleEndian.Uint64(row)
+			s0 += (c & mask) * p[0]
+			s1 += (c >> 8 & mask) * p[1]
+			s0 += (c >> 16 & mask) * p[2]
+			s1 += (c >> 24 & mask) * p[3]
+		}
+		s := s0 + s1
+		dst[i] = int32((s-uint64(int32(s)))>>32) + w.bias
+	}
+}
+
+// codesAboveGeneric is the definition of CodesAbove. The conversions forbid the
+// compiler to fuse operations.
+func codesAboveGeneric(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
+	scales, levels = scales[:len(dots)], levels[:len(dots)]
+	for w := range dst {
+		n := min(64, len(dots))
+		var word uint64
+		for i, d := range dots[:n] {
+			v := scales[i] * float32(float32(mul*float32(d))+add)
+			if v = float32(v) + float32(per*levels[i]); !(v < cut) {
+				word |= 1 << i
+			}
+		}
+		dst[w] = word
+		dots, scales, levels = dots[n:], scales[n:], levels[n:]
+	}
+}
