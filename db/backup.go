@@ -44,7 +44,7 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
-	to, err := vfs.Open(dir, nil)
+	to, err := vfs.Open(dir, db.opts.hook)
 	if err != nil {
 		return err
 	}

@@ -163,6 +163,12 @@ func worthwhileVictims(group []victim) []victim {
 func (db *DB) compact(ctx context.Context, c compaction) error {
 	start := time.Now()
 	defer db.drop(db.current()) // keeps the victims mapped
+	db.metaMu.Lock()
+	there := db.haveVictims(c) // else they may have been unmapped before
+	db.metaMu.Unlock()
+	if !there {
+		return nil
+	}
 	var fresh *openSegment
 	err := db.guard(func() (err error) {
 		fresh, err = db.merge(ctx, c)
@@ -173,14 +179,12 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 	}
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
-	for _, v := range c.victims {
-		if db.segments[v.info.ID] != v.openSegment { // dropped meanwhile
-			if fresh != nil {
-				db.unmap(fresh)
-				db.removeSegment(fresh.info.ID)
-			}
-			return nil
+	if !db.haveVictims(c) {
+		if fresh != nil {
+			db.unmap(fresh)
+			db.removeSegment(fresh.info.ID)
 		}
+		return nil
 	}
 	var dead *bitset.Cow
 	err = db.guard(func() error {
@@ -220,6 +224,17 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 	}
 	db.opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.victims), "took", time.Since(start))
 	return nil
+}
+
+// haveVictims reports whether no victim has been dropped, with its
+// collection, since the plan was made. metaMu is held.
+func (db *DB) haveVictims(c compaction) bool {
+	for _, v := range c.victims {
+		if db.segments[v.info.ID] != v.openSegment {
+			return false
+		}
+	}
+	return true
 }
 
 // carryOver adds to dead the rows of fresh that have died in v, as of now,

@@ -163,16 +163,15 @@ func Open(dir string, opts *Options) (*DB, error) {
 	}
 	db.flushed = sync.NewCond(&db.commitMu)
 	db.idle = sync.NewCond(&db.mu)
-	start := time.Now()
 	if err := db.open(); err != nil {
 		db.release()
 		return nil, fmt.Errorf("db: open %q: %w", dir, translate(err))
 	}
-	db.opts.Logger.Info("opened", "dir", dir, "lsn", db.cur.lsn, "segments", len(db.segments), "took", time.Since(start))
 	return db, nil
 }
 
 func (db *DB) open() (err error) {
+	start := time.Now()
 	if !db.opts.ReadOnly && !db.opts.MustExist {
 		if err := makeDir(db.dir); err != nil {
 			return err
@@ -216,6 +215,7 @@ func (db *DB) open() (err error) {
 	if err := db.recover(); err != nil {
 		return err
 	}
+	db.opts.Logger.Info("opened", "dir", db.dir, "lsn", db.cur.lsn, "segments", len(db.segments), "took", time.Since(start))
 	if !db.opts.ReadOnly {
 		db.background.start(db)
 	}
@@ -436,7 +436,7 @@ func (db *DB) recover() error {
 	if db.log, err = wal.Create(o, db.cur.lsn+1, db.cur.lsn); err != nil {
 		return err
 	}
-	if tail.Torn || tail.Files > 0 || !db.active.empty() {
+	if tail.Torn || tail.Files > 0 || !db.active.empty() || db.store.Torn() {
 		db.opts.Logger.Info("recovered", "lsn", db.cur.lsn, "files", tail.Files, "torn", tail.Torn)
 		return db.settle()
 	}

@@ -3,6 +3,8 @@ package db
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -172,10 +174,11 @@ type fileSet struct {
 	versions int // guarded by DB.mu
 }
 
+// newFileSet lists segments by number.
 func newFileSet(segments map[uint64]*openSegment) *fileSet {
 	set := &fileSet{}
-	for _, s := range segments {
-		set.segments = append(set.segments, s)
+	for _, id := range slices.Sorted(maps.Keys(segments)) {
+		set.segments = append(set.segments, segments[id])
 	}
 	return set
 }

@@ -263,7 +263,7 @@ func (s *salvaging) run(infos []segment.Info) error {
 			s.open = append(s.open, seg)
 			continue
 		}
-		if s.ctx.Err() != nil {
+		if s.ctx.Err() != nil || errors.Is(err, segment.ErrVersion) {
 			return err
 		}
 		for _, e := range flatten(err) {

@@ -32,6 +32,7 @@ type Store struct {
 	fs   *vfs.FS
 	name string
 	opts Options
+	torn bool // see Torn
 
 	writing sync.Mutex // held by Update, Rewrite and Check
 	failed  error      // of the first commit that failed; guarded by writing
@@ -129,11 +130,18 @@ func (s *Store) validate() error {
 	}
 	if s.opts.Verify {
 		f.DropCache() // a failed fsync may have left there what is not on disk
-		return damage(s.name, boltcheck.Check(f, size))
 	}
-	_, _, err = boltcheck.Roots(f, size)
+	roots, _, err := boltcheck.Roots(f, size)
+	if err == nil && s.opts.Verify {
+		err = boltcheck.Check(f, size)
+	}
+	s.torn = roots[0].Err != nil || roots[1].Err != nil
 	return damage(s.name, err)
 }
+
+// Torn reports whether, when the store was opened, one of its two roots was unreadable: a commit was cut short, or the
+// page has rotted. The other one is in force, and the next Update restores the first.
+func (s *Store) Torn() bool { return s.torn }
 
 // open lets bbolt open the file.
 func (s *Store) open() error {
