@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// vectorSet is a set of base vectors and held-out queries, as .fvecs files that every contestant reads, with the exact
+// answers of the first queries.
+type vectorSet struct {
+	name                string
+	basePath, queryPath string
+	base, queries       matrix
+	truth               [][]int // of the first truthQueries queries, truthK rows each
+}
+
+const (
+	truthQueries = 100
+	truthK       = 10
+	synthRows    = 100_000
+	synthQueries = 1_000
+	synthDim     = 768
+)
+
+// synthSet generates synth768 into the cache, or finds it there.
+func (e *env) synthSet() (*vectorSet, error) {
+	dir := filepath.Join(e.cache, "synth768")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	base, queries := filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs")
+	if stale(base) || stale(queries) {
+		e.logf("generating synth768")
+		m := synth(synthRows+synthQueries, synthDim)
+		if err := writeFvecs(base, m.head(synthRows)); err != nil {
+			return nil, err
+		}
+		if err := writeFvecs(queries, matrix{m.dim, m.data[synthRows*synthDim:]}); err != nil {
+			return nil, err
+		}
+	}
+	return e.readSet("synth768", base, queries)
+}
+
+// gloveSet reads the 100,000 word vectors that lie beside the repository.
+func (e *env) gloveSet() (*vectorSet, error) {
+	dir := filepath.Join(e.shared, "data", "glove100k")
+	return e.readSet("glove100k", filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs"))
+}
+
+func (e *env) readSet(name, base, queries string) (*vectorSet, error) {
+	s := &vectorSet{name: name, basePath: base, queryPath: queries}
+	var err error
+	if s.base, err = readFvecs(base); err != nil {
+		return nil, err
+	}
+	if s.queries, err = readFvecs(queries); err != nil {
+		return nil, err
+	}
+	if s.base.dim != s.queries.dim {
+		return nil, fmt.Errorf("%s: base of %d dimensions, queries of %d", name, s.base.dim, s.queries.dim)
+	}
+	truth := filepath.Join(e.cache, name+"-truth.ivecs")
+	if stale(truth, base, queries) {
+		e.logf("computing the exact answers of %s", name)
+		if err := writeIvecs(truth, exactTop(s.base, s.queries.head(truthQueries), truthK)); err != nil {
+			return nil, err
+		}
+	}
+	s.truth, err = readIvecs(truth)
+	return s, err
+}

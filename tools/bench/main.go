@@ -1,0 +1,140 @@
+// Command bench runs Vecbolt and every peer that can be had from its own package on the same files, in one run, and
+// prints and stores how they compare: the figures that Vecbolt set out to reach.
+//
+// Each figure is a file of its name (scan.go, import.go, ingest.go, open.go, filter.go, space.go); a peer outside Go is a
+// driver under peers/ that speaks the line protocol of driver.go. docs/bench/README.md says how to run it and how the
+// numbers are made.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// env is what the figures share.
+type env struct {
+	cache    string // generated data and compiled drivers, kept from run to run
+	scratch  string // databases of this run, removed at its end
+	shared   string // data that lies beside the repository
+	root     string // of the repository
+	peersDir string
+	peers    []*peer
+	rounds   int
+	budget   time.Duration
+	rows     int // of the writing figures
+	filter   int // rows of the filter figure
+}
+
+func (e *env) logf(format string, a ...any) {
+	fmt.Fprintf(os.Stderr, "%s "+format+"\n", append([]any{time.Now().Format("15:04:05")}, a...)...)
+}
+
+type figure struct {
+	name string
+	run  func(*env, *report) error
+}
+
+var figures = []figure{
+	{"scan", scanFigure}, {"import", importFigure}, {"ingest", ingestFigure},
+	{"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure},
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == childFlag {
+		os.Exit(child(os.Args[2:]))
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	var all []string
+	for _, f := range figures {
+		all = append(all, f.name)
+	}
+	what := flag.String("what", strings.Join(all, ","), "figures to measure, separated by commas")
+	out := flag.String("out", "../../docs/bench", "directory for the reports; empty: print only")
+	peers := flag.String("peers", "auto", "peers to compare with: auto, none, or names separated by commas")
+	e := &env{}
+	flag.StringVar(&e.root, "root", "../..", "root of the repository")
+	flag.StringVar(&e.shared, "shared", "../../../shared", "directory that has data/")
+	flag.StringVar(&e.cache, "cache", filepath.Join(os.TempDir(), "vecbolt-bench"), "directory for generated data, kept; databases are made and removed there too")
+	flag.IntVar(&e.rounds, "rounds", 5, "rounds of the scan and the import figure")
+	flag.DurationVar(&e.budget, "budget", 5*time.Second, "longest time for one contestant's queries of one round")
+	flag.IntVar(&e.rows, "rows", 100_000, "rows of the ingest, open and space figures, at most 100,000")
+	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	e.rounds = min(max(e.rounds, 1), truthQueries/3)
+	e.rows = min(max(e.rows, 2000), synthRows)
+
+	var err error
+	if e.peers, err = choosePeers(*peers); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(*what, ",") {
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("unknown figure %q", name)
+		}
+	}
+	e.peersDir = filepath.Join(e.root, "tools", "bench", "peers")
+	if err := os.MkdirAll(e.cache, 0o777); err != nil {
+		return err
+	}
+	if e.scratch, err = os.MkdirTemp(e.cache, "run-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(e.scratch)
+	var failed []error
+	for name := range strings.SplitSeq(*what, ",") {
+		i := slices.IndexFunc(figures, func(f figure) bool { return f.name == name })
+		r := &report{Figure: name, Date: time.Now().Format(time.DateOnly), Command: "go run . -what " + name, Machine: describe(e.scratch)}
+		e.logf("figure %s", name)
+		if err := figures[i].run(e, r); err != nil {
+			// The other figures still have something to say.
+			e.logf("%s: %v", name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", name, err))
+			e.takePeers()
+			continue
+		}
+		r.Peers = e.takePeers()
+		r.print()
+		if *out != "" {
+			if err := r.write(*out); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// takePeers returns the peers that the figure tried to run, and forgets it for the next.
+func (e *env) takePeers() []*peer {
+	var took []*peer
+	for _, p := range e.peers {
+		if p.Setting != "" || p.Missing != "" {
+			q := *p
+			took = append(took, &q)
+			p.Setting, p.Version, p.Missing = "", "", ""
+		}
+	}
+	return took
+}
+
+// freshDir makes dir anew, empty.
+func freshDir(dir string) (string, error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	return dir, os.MkdirAll(dir, 0o777)
+}

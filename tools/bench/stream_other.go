@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package main
+
+func vectorSums() map[string]sumFunc { return nil }

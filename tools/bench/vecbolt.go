@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+const collection = "rows"
+
+// vecboltScanner searches a compacted database. It is opened anew for every request, because the number of goroutines
+// that a search may use is an option of the database.
+type vecboltScanner struct {
+	dir     string
+	dim     int
+	queries matrix
+}
+
+func (*vecboltScanner) title() string { return "vecbolt" }
+func (*vecboltScanner) close()        {}
+
+func (v *vecboltScanner) load(s *vectorSet, dir string) error {
+	v.dir, v.dim, v.queries = dir, s.base.dim, s.queries
+	return withCollection(dir, v.dim, nil, func(ctx context.Context, d *db.DB, c *db.Collection) error {
+		docs := func(yield func(db.Document, error) bool) {
+			for i := range s.base.rows() {
+				if !yield(db.Document{ID: strconv.Itoa(i), Vector: s.base.row(i)}, nil) {
+					return
+				}
+			}
+		}
+		if _, err := c.Load(ctx, docs, nil); err != nil {
+			return err
+		}
+		return d.Compact(ctx)
+	})
+}
+
+func (v *vecboltScanner) scan(r scanRequest) (res scanResult, err error) {
+	opts, callers := &db.Options{Workers: threadsOf(r.mode)}, 1
+	if r.mode == modeCallers {
+		opts.Workers, callers = 1, 2
+	}
+	err = withCollection(v.dir, v.dim, opts, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
+		search := func(q []float32, k int) ([]int, error) {
+			found, err := c.Search(ctx, db.Query{Vector: q, K: k, Exact: true, Select: db.IDsOnly})
+			if err != nil {
+				return nil, err
+			}
+			ids := make([]int, len(found.Hits))
+			for i, h := range found.Hits {
+				if ids[i], err = strconv.Atoi(h.ID); err != nil {
+					return nil, err
+				}
+			}
+			return ids, nil
+		}
+		// The first search after an open verifies the checksums of what it reads; the scan figure is about the others.
+		if _, err := search(v.queries.row(0), r.k); err != nil {
+			return err
+		}
+		res, err = each(r, v.queries, callers, search)
+		return err
+	})
+	return res, err
+}
+
+// withCollection opens the database in dir and its collection of the given dimension, runs fn and closes.
+func withCollection(dir string, dim int, opts *db.Options, fn func(context.Context, *db.DB, *db.Collection) error) (err error) {
+	ctx := context.Background()
+	d, err := db.Open(dir, opts)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := d.Close(); err == nil {
+			err = e
+		}
+	}()
+	c, err := d.OpenCollection(ctx, collection, db.Schema{Dim: dim})
+	if err != nil {
+		return fmt.Errorf("open collection: %w", err)
+	}
+	return fn(ctx, d, c)
+}
+
+// vecboltIngest inserts the documents in batches into a new database with default options.
+func vecboltIngest(dir string, docs []db.Document, batch int) (res ingested, err error) {
+	err = withCollection(dir, len(docs[0].Vector), nil, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
+		t := time.Now()
+		for rest := docs; len(rest) > 0; {
+			n := min(batch, len(rest))
+			if _, err := c.Insert(ctx, rest[:n]...); err != nil {
+				return err
+			}
+			rest = rest[n:]
+		}
+		res = ingested{Rows: len(docs), Seconds: time.Since(t).Seconds()}
+		return nil
+	})
+	return res, err
+}
+
+// vecboltSingles inserts documents one by one from concurrent writers until the budget is spent.
+func vecboltSingles(dir string, docs []db.Document, writers int, budget time.Duration) (res ingested, err error) {
+	err = withCollection(dir, len(docs[0].Vector), nil, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
+		var next, done atomic.Int64
+		var wg sync.WaitGroup
+		failed := make(chan error, writers)
+		t := time.Now()
+		for range writers {
+			wg.Go(func() {
+				for time.Since(t) < budget {
+					i := int(next.Add(1)) - 1
+					if i >= len(docs) {
+						return
+					}
+					if _, err := c.Insert(ctx, docs[i]); err != nil {
+						failed <- err
+						return
+					}
+					done.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		res = ingested{Rows: int(done.Load()), Seconds: time.Since(t).Seconds()}
+		close(failed)
+		return <-failed
+	})
+	return res, err
+}
+
+// openVecbolt opens the database in dir, asks it one question, and reports both to the watch.
+func openVecbolt(w *watch, dir string, q []float32) error {
+	return withCollection(dir, len(q), nil, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
+		w.opened()
+		res, err := c.Search(ctx, db.Query{Vector: q, K: 10})
+		if err != nil {
+			return err
+		}
+		w.answered()
+		if len(res.Hits) != 10 {
+			return fmt.Errorf("found %d of 10", len(res.Hits))
+		}
+		return nil
+	})
+}
