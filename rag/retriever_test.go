@@ -386,7 +386,7 @@ func TestInvalidFilesAreSkipped(t *testing.T) {
 	for i, b := range broken {
 		f.writeRaw(t, chunkID(1000+i), b.content)
 	}
-	f.writeRaw(t, "readme", "some text")
+	f.writeRaw(t, "README.md", "some text")
 	r, log := open(t, f.dir, rag.Options{})
 	equal(t, "chunks", r.Info().Chunks, 10)
 	lines := strings.Split(log.String(), "\n")
@@ -400,7 +400,7 @@ func TestInvalidFilesAreSkipped(t *testing.T) {
 			t.Errorf("no warning about %q in\n%s", b.content, log)
 		}
 	}
-	if !says("level=INFO", "readme") {
+	if !says("level=INFO", "README.md") {
 		t.Errorf("nothing about readme in\n%s", log)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -52,7 +53,7 @@ func (s *cacheSource) files(ctx context.Context) iter.Seq[cacheFile] {
 }
 
 func (s *cacheSource) walk(ctx context.Context, dir string, yield func(cacheFile) bool) bool {
-	entries, err := os.ReadDir(filepath.Join(s.root, filepath.FromSlash(dir)))
+	entries, err := os.ReadDir(s.path(dir))
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -75,7 +76,7 @@ func (s *cacheSource) walk(ctx context.Context, dir string, yield func(cacheFile
 				return false
 			}
 		case strings.HasSuffix(name, sidecarSuffix) && sidecars[strings.TrimSuffix(name, sidecarSuffix)]:
-		case e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0:
+		case s.isFile(e, id):
 			if !yield(cacheFile{id: id, sidecar: sidecars[name]}) {
 				return false
 			}
@@ -83,6 +84,18 @@ func (s *cacheSource) walk(ctx context.Context, dir string, yield func(cacheFile
 	}
 	return true
 }
+
+// isFile reports whether an entry is a file, or a link to one. Links to directories are not followed: they may lead in
+// circles.
+func (s *cacheSource) isFile(e fs.DirEntry, id string) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.Type().IsRegular()
+	}
+	info, err := os.Stat(s.path(id))
+	return err == nil && info.Mode().IsRegular()
+}
+
+func (s *cacheSource) path(id string) string { return filepath.Join(s.root, filepath.FromSlash(id)) }
 
 // Total returns the number of files.
 func (s *cacheSource) Total() int64 {
@@ -134,19 +147,15 @@ func (s *cacheSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 
 // read makes an item of one file. An error is one of reading the disk.
 func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Item, error) {
-	name := filepath.Join(s.root, filepath.FromSlash(f.id))
+	name := s.path(f.id)
 	item := &Item{Document: db.Document{ID: f.id}, Position: Position{File: name}, Carries: db.WithVector}
-	b, err := readInto(buf, name, maxCacheFile)
+	b, err := readCacheFile(buf, name)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTooLarge) { // a cache in use changes
+		if concernsFile(err) {
 			item.Skip = err
 			return item, nil
 		}
 		return nil, err
-	}
-	if !isEntry(path.Base(f.id), b) {
-		item.Skip = ErrIgnored
-		return item, nil
 	}
 	vec, err := ParseVector((*scratch)[:0], b)
 	if err != nil {
@@ -162,6 +171,10 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Item,
 	if f.sidecar {
 		side, err := os.ReadFile(name + sidecarSuffix)
 		if err != nil {
+			if concernsFile(err) {
+				item.Skip = err
+				return item, nil
+			}
 			return nil, err
 		}
 		m, at, err := readObject(side)
@@ -185,8 +198,16 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Item,
 
 var errTooLarge = errors.New("too large for a vector")
 
-// readInto reads a whole file into *buf, which grows as needed.
-func readInto(buf *[]byte, name string, limit int64) ([]byte, error) {
+// concernsFile reports whether err, of reading a file of a cache, says something of that file and not of the disk. A cache
+// in use changes while it is read.
+func concernsFile(err error) bool {
+	return errors.Is(err, ErrIgnored) || errors.Is(err, errTooLarge) ||
+		errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+}
+
+// readCacheFile reads a whole file into *buf, which grows as needed. Of a file that is no part of a cache it reads no more
+// than it takes to see that, and returns ErrIgnored.
+func readCacheFile(buf *[]byte, name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -196,33 +217,41 @@ func readInto(buf *[]byte, name string, limit int64) ([]byte, error) {
 	if len(b) == 0 {
 		b = make([]byte, 64<<10)
 	}
-	n := 0
-	for {
+	known := false
+	for n := 0; ; {
 		if n == len(b) {
-			if int64(n) > limit {
-				return nil, fmt.Errorf("%w: over %d bytes", errTooLarge, limit)
+			if n > maxCacheFile {
+				return nil, fmt.Errorf("%w: over %d bytes", errTooLarge, maxCacheFile)
 			}
 			b = append(b, make([]byte, len(b))...)
 		}
 		got, err := f.Read(b[n:])
 		n += got
-		if err != nil {
-			*buf = b
-			if got == 0 && isEOF(err) {
-				return b[:n], nil
-			}
+		*buf = b
+		if err != nil && err != io.EOF {
 			return nil, err
+		}
+		if !known && (n >= headSize || err == io.EOF) {
+			if known = isEntry(filepath.Base(name), b[:n]); !known {
+				return nil, ErrIgnored
+			}
+		}
+		if err == io.EOF {
+			return b[:n], nil
 		}
 	}
 }
 
+// headSize is the number of bytes of a file that tell whether it belongs to a cache.
+const headSize = 512
+
 // isEntry tells the files of a cache, broken ones too, from others that lie beside them: a database, say, or a README.
-func isEntry(name string, content []byte) bool {
-	at := skipSpace(content, 0)
+func isEntry(name string, head []byte) bool {
+	at := skipSpace(head, 0)
 	switch {
-	case at < len(content) && content[at] == '[' || namedByHash(name):
+	case at < len(head) && head[at] == '[' || namedByHash(name):
 		return true
-	case bytes.IndexByte(content[:min(len(content), 512)], 0) >= 0:
+	case bytes.IndexByte(head[:min(len(head), headSize)], 0) >= 0:
 		return false
 	}
 	ext := path.Ext(name)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
 )
@@ -20,7 +21,8 @@ type ImportOptions struct {
 	BatchSize int
 	// Progress, if set, is called after each batch with what has been done of Source.Total.
 	Progress func(done int64, r Report)
-	// OnSkip, if set, is called with each Item that is skipped, but not with files that are no part of the source.
+	// OnSkip, if set, is called with each Item that is skipped, but not with files that are no part of the source. Calls of
+	// Progress and OnSkip come one at a time, from more than one goroutine.
 	OnSkip func(*Item)
 	// Logger receives a warning for each Item that is skipped; nil is silent.
 	Logger *slog.Logger
@@ -31,7 +33,7 @@ type Report struct {
 	Added     int `json:"added"`
 	Updated   int `json:"updated"`
 	Unchanged int `json:"unchanged"`
-	Skipped   int `json:"skipped"` // documents that cannot be stored
+	Skipped   int `json:"skipped"` // what cannot be read as a document, and documents that the database refuses
 	Ignored   int `json:"ignored"` // files that are no part of the source
 }
 
@@ -41,8 +43,9 @@ const (
 )
 
 // Import writes the documents of src to c, in their order, and leaves those alone that are stored already as the source
-// has them. If an id comes more than once, the last one stays. The next batch is read while one is written. An error
-// ends the import; the batches before it stay, and are in the Report.
+// has them. If an id comes more than once, what comes last stays. The next batch is read while one is written. An error
+// ends the import; what was written before it stays, and is in the Report. A document that the database refuses with
+// db.ErrInvalid is skipped.
 func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
 	im := &importing{c: c, dim: c.Schema().Dim}
 	if opts != nil {
@@ -78,11 +81,12 @@ type importing struct {
 	dim    int // of the vectors, once known
 	opts   ImportOptions
 	report Report
+	calls  sync.Mutex // held while a function of opts runs: the reading and the writing goroutine call them
 }
 
 // A batch is what is compared and written together.
 type batch struct {
-	items            []*Item // the last one for each id
+	items            []*Item // one for each id
 	at               map[string]int
 	size             int
 	done             int64
@@ -100,7 +104,9 @@ func (im *importing) read(ctx context.Context, src Source, batches chan<- batch)
 			return errors.Join(err, im.send(ctx, batches, b))
 		}
 		b.add(item)
-		im.skip(item)
+		if item.Skip != nil && !errors.Is(item.Skip, ErrIgnored) {
+			im.skip(item)
+		}
 		if len(b.items) >= limit || b.size >= importBytes {
 			if err := im.send(ctx, batches, b); err != nil {
 				return err
@@ -140,9 +146,8 @@ func (im *importing) dimension(item *Item) error {
 }
 
 func (im *importing) skip(item *Item) {
-	if item.Skip == nil || errors.Is(item.Skip, ErrIgnored) {
-		return
-	}
+	im.calls.Lock()
+	defer im.calls.Unlock()
 	if im.opts.Logger != nil {
 		im.opts.Logger.Warn("skipped", "document", item.Position.String(), "reason", item.Skip)
 	}
@@ -164,6 +169,8 @@ func (b *batch) add(item *Item) {
 	d := &item.Document
 	b.size += 4*len(d.Vector) + len(d.Text) + 64
 	if i, twice := b.at[d.ID]; twice && d.ID != "" {
+		first := b.items[i] // what only it carries stays, as if it had been written
+		item.Document, item.Carries = item.over(&first.Document), item.Carries|first.Carries
 		b.items[i] = item
 		return
 	}
@@ -171,9 +178,15 @@ func (b *batch) add(item *Item) {
 	b.items = append(b.items, item)
 }
 
+// A change is a document to write.
+type change struct {
+	item *Item
+	doc  db.Document
+	old  bool // stored already, in another form
+}
+
 // write compares a batch with what is stored and writes what differs.
 func (im *importing) write(ctx context.Context, b batch) error {
-	r := Report{Skipped: b.skipped, Ignored: b.ignored}
 	ids := make([]string, len(b.items))
 	for i, item := range b.items {
 		ids[i] = item.Document.ID
@@ -182,33 +195,65 @@ func (im *importing) write(ctx context.Context, b batch) error {
 	if err != nil {
 		return err
 	}
-	var changed []db.Document
+	unchanged := 0
+	var changes []change
 	for i, item := range b.items {
 		switch old := stored[i]; {
 		case old == nil:
-			r.Added++
-			changed = append(changed, item.Document)
+			changes = append(changes, change{item: item, doc: item.Document})
 		case item.same(old):
-			r.Unchanged++
+			unchanged++
 		default:
-			r.Updated++
-			changed = append(changed, item.over(old))
+			changes = append(changes, change{item: item, doc: item.over(old), old: true})
 		}
 	}
-	if len(changed) > 0 {
-		if _, err := im.c.Upsert(ctx, changed...); err != nil {
-			return err
-		}
+	if err := im.upsert(ctx, changes); err != nil {
+		return err
 	}
-	im.report.Added += r.Added
-	im.report.Updated += r.Updated
-	im.report.Unchanged += r.Unchanged
-	im.report.Skipped += r.Skipped
-	im.report.Ignored += r.Ignored
+	im.report.Unchanged += unchanged
+	im.report.Skipped += b.skipped
+	im.report.Ignored += b.ignored
 	if im.opts.Progress != nil {
+		im.calls.Lock()
+		defer im.calls.Unlock()
 		im.opts.Progress(b.done, im.report)
 	}
 	return nil
+}
+
+// upsert writes and counts changes. If the database refuses one, it is found by halving: the error does not tell which.
+func (im *importing) upsert(ctx context.Context, changes []change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	docs := make([]db.Document, len(changes))
+	for i := range changes {
+		docs[i] = changes[i].doc
+	}
+	_, err := im.c.Upsert(ctx, docs...)
+	switch {
+	case err == nil:
+		for _, ch := range changes {
+			if ch.old {
+				im.report.Updated++
+			} else {
+				im.report.Added++
+			}
+		}
+		return nil
+	case !errors.Is(err, db.ErrInvalid):
+		return err
+	case len(changes) == 1:
+		changes[0].item.Skip = err
+		im.report.Skipped++
+		im.skip(changes[0].item)
+		return nil
+	}
+	half := len(changes) / 2
+	if err := im.upsert(ctx, changes[:half]); err != nil {
+		return err
+	}
+	return im.upsert(ctx, changes[half:])
 }
 
 // same reports whether the stored document is what the source says, as far as it says anything.

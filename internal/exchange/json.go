@@ -338,6 +338,10 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
+// doublyRounded is the magnitude of the one float32, 7.038531e-26, whose shortest decimal does not lead back to it by way
+// of float64. All others do: each was tried.
+const doublyRounded = 0x15ae43fd
+
 // appendVector appends v as a JSON array, each element with as few digits as lead ParseVector back to the same float32.
 func appendVector(dst []byte, v []float32) ([]byte, error) {
 	dst = append(dst, '[')
@@ -348,7 +352,11 @@ func appendVector(dst []byte, v []float32) ([]byte, error) {
 		if math.IsNaN(float64(f)) || math.IsInf(float64(f), 0) {
 			return dst, &VectorError{Index: i, Offset: len(dst), Err: fmt.Errorf("%w: %v", ErrNotFinite, f)}
 		}
-		dst = strconv.AppendFloat(dst, float64(f), 'g', -1, 32)
+		bits := 32
+		if math.Float32bits(f)&^(1<<31) == doublyRounded {
+			bits = 64
+		}
+		dst = strconv.AppendFloat(dst, float64(f), 'g', -1, bits)
 	}
 	return append(dst, ']'), nil
 }

@@ -120,21 +120,21 @@ func TestParseDocument(t *testing.T) {
 		}
 	}
 	for in, say := range map[string]string{
-		`{"id":"a","_id":"b"}`:               "byte 16: key \"_id\"",
-		`{"vector":[1],"embedding":[1]}`:     "\"embedding\"",
-		`{"x":1,"x":2}`:                      "\"x\"",
-		`{"x":1,"metadata":{"x":2}}`:         "beside the metadata",
-		`{"text":1}`:                         "a number instead of a string",
-		`{"id":true}`:                        "a boolean instead of a string",
-		`{"id":1.5}`:                         "neither a string nor an integer",
-		`{"metadata":[]}`:                    "an array instead of an object",
+		`{"id":"a","_id":"b"}`:                    "byte 16: key \"_id\"",
+		`{"vector":[1],"embedding":[1]}`:          "\"embedding\"",
+		`{"x":1,"x":2}`:                           "\"x\"",
+		`{"x":1,"metadata":{"x":2}}`:              "beside the metadata",
+		`{"text":1}`:                              "a number instead of a string",
+		`{"id":true}`:                             "a boolean instead of a string",
+		`{"id":1.5}`:                              "neither a string nor an integer",
+		`{"metadata":[]}`:                         "an array instead of an object",
 		`{"metadata":{"n":99999999999999999999}}`: "does not fit int64",
-		`{"vector":{"0":1}}`:                 "an object instead of an array",
-		`{"vector":[1,"2"]}`:                 "element 1 at byte 13: a string",
-		`{"vector":[1,NaN]}`:                 "element 1 at byte 13",
-		`[]`:                                 "an array instead of an object",
-		`{"id":"a"} {}`:                      "after the value",
-		`{"id":"a"`:                          "EOF",
+		`{"vector":{"0":1}}`:                      "an object instead of an array",
+		`{"vector":[1,"2"]}`:                      "element 1 at byte 13: a string",
+		`{"vector":[1,NaN]}`:                      "element 1 at byte 13",
+		`[]`:                                      "an array instead of an object",
+		`{"id":"a"} {}`:                           "after the value",
+		`{"id":"a"`:                               "EOF",
 	} {
 		_, _, err := ParseDocument([]byte(in))
 		if err == nil || !strings.Contains(strings.Replace(err.Error(), "offset", "byte", 1), say) {

@@ -23,8 +23,7 @@ import (
 //
 // null stands for nothing. Any other key becomes a field of the metadata: the title of a BEIR corpus, for example. Numbers
 // in the metadata are int64 when written without fraction and exponent, else float64. named tells which parts have a key.
-// An error wraps db.ErrInvalid or ErrNotFinite where the line is well-formed but cannot be stored, else it is a
-// *FormatError.
+// Every error is a *FormatError; it wraps db.ErrInvalid or ErrNotFinite where only a value cannot be stored.
 func ParseDocument(line []byte) (d db.Document, named db.Select, err error) {
 	p := documentParser{scratch: new([]float32)}
 	return p.parse(line)
@@ -36,13 +35,20 @@ type documentParser struct{ scratch *[]float32 }
 func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err error) {
 	const idKey db.Select = 1 << 7
 	r := jsonReader{b: line}
-	extra := map[string]any{} // keys beside the known ones
+	var extra map[string]any // keys beside the known ones
 	err = r.members(func(key string) (err error) {
-		part, known := map[string]db.Select{
-			"id": idKey, "_id": idKey, "text": db.WithText, "metadata": db.WithMetadata,
-			"vector": db.WithVector, "embedding": db.WithVector,
-		}[key]
-		if _, ok := extra[key]; ok || known && named&part != 0 {
+		var part db.Select
+		switch key {
+		case "id", "_id":
+			part = idKey
+		case "text":
+			part = db.WithText
+		case "metadata":
+			part = db.WithMetadata
+		case "vector", "embedding":
+			part = db.WithVector
+		}
+		if _, ok := extra[key]; ok || named&part != 0 {
 			return fmt.Errorf("key %.40q comes second for the same thing", key)
 		}
 		named |= part
@@ -59,6 +65,9 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 		case db.WithVector:
 			d.Vector, err = r.vector(p.scratch)
 		default:
+			if extra == nil {
+				extra = map[string]any{}
+			}
 			extra[key], err = r.value(0)
 		}
 		return err
@@ -115,16 +124,13 @@ func (r *jsonReader) optionalString() (string, error) {
 	return r.string()
 }
 
-// storable reports whether err concerns one document and not the structure of its file.
-func storable(err error) bool {
-	return !errors.Is(err, db.ErrInvalid) && !errors.Is(err, ErrNotFinite)
+// onlyValue reports whether err concerns a value of one document and not the structure of its file.
+func onlyValue(err error) bool {
+	return errors.Is(err, db.ErrInvalid) || errors.Is(err, ErrNotFinite)
 }
 
 // item makes an Item of one line. A nil Item without error is a blank line.
 func (p documentParser) item(line []byte, pos Position) (*Item, error) {
-	if pos.N == 1 {
-		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // Windows editors write it
-	}
 	if skipSpace(line, 0) == len(line) {
 		return nil, nil
 	}
@@ -132,14 +138,14 @@ func (p documentParser) item(line []byte, pos Position) (*Item, error) {
 	switch {
 	case err == nil:
 		return &Item{Document: d, Carries: named, Position: pos}, nil
-	case storable(err):
-		var f *FormatError
-		if errors.As(err, &f) {
-			f.Name, f.Line = pos.File, pos.N
-		}
-		return nil, err
+	case onlyValue(err):
+		return &Item{Document: d, Position: pos, Skip: err}, nil
 	}
-	return &Item{Document: d, Position: pos, Skip: err}, nil
+	var f *FormatError
+	if errors.As(err, &f) {
+		f.Name, f.Line = pos.File, pos.N
+	}
+	return nil, err
 }
 
 const (
@@ -177,11 +183,17 @@ type blockReader struct {
 	line   int64  // lines handed out
 	offset int64  // bytes handed out
 	err    error
+	spare  []byte // memory to use for the next block, if it is large enough
 }
 
-// next returns the next block, io.EOF as its error at the end. The block's memory is its own.
+// next returns the next block, io.EOF as its error at the end. The block's memory is its own, until it becomes spare.
 func (r *blockReader) next() block {
-	buf := append(make([]byte, 0, max(blockSize, 2*len(r.rest))), r.rest...)
+	buf := r.spare
+	if cap(buf) < max(blockSize, 2*len(r.rest)) {
+		buf = make([]byte, 0, max(blockSize, 2*len(r.rest)))
+	}
+	r.spare = nil
+	buf = append(buf[:0], r.rest...)
 	for empty := 0; r.err == nil; {
 		if len(buf) == cap(buf) {
 			if len(buf) >= maxLine {
@@ -213,6 +225,9 @@ func (r *blockReader) next() block {
 
 func (r *blockReader) take(lines []byte) block {
 	b := block{lines: lines, first: r.line + 1, end: r.offset + int64(len(lines))}
+	if r.offset == 0 {
+		b.lines = bytes.TrimPrefix(lines, []byte("\xef\xbb\xbf")) // Windows editors write it
+	}
 	r.offset = b.end
 	r.line += int64(bytes.Count(lines, []byte{'\n'}))
 	return b
@@ -240,7 +255,7 @@ func (r *JSONLReader) Next() (*Item, error) {
 			if b.err != nil {
 				return nil, b.err
 			}
-			r.lines = b.lines
+			r.lines, r.blocks.spare = b.lines, b.lines // used by the next block only when all its lines are read
 		}
 		line := r.lines
 		if end := bytes.IndexByte(line, '\n') + 1; end > 0 {

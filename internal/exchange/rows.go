@@ -169,6 +169,7 @@ func eachLine(name string, fn func(n int64, line []byte) error) error {
 		if b.err != nil {
 			return b.err
 		}
+		r.spare = b.lines
 		for n, line := range b.all() {
 			if skipSpace(line, 0) == len(line) {
 				continue
@@ -179,8 +180,6 @@ func eachLine(name string, fn func(n int64, line []byte) error) error {
 		}
 	}
 }
-
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 // notFinite returns the index of the first component that is NaN or infinite, -1 if there is none.
 func notFinite(v []float32) int {

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,8 +120,8 @@ func TestCacheOtherFiles(t *testing.T) {
 	if err := os.Truncate(big, maxCacheFile+1<<20); err != nil {
 		t.Skip("no sparse file:", err)
 	}
-	write(t, filepath.Join(dir, "empty"), "")
-	write(t, filepath.Join(dir, "blank"), strings.Repeat(" ", 1000))
+	write(t, filepath.Join(dir, "empty.md"), "")
+	write(t, filepath.Join(dir, "blank.md"), strings.Repeat(" ", 1000))
 	write(t, filepath.Join(dir, "padded"), strings.Repeat(" ", 100_000)+"[1]")
 	if r := importAll(t, open(t, 0), dir, nil); r != (Report{Added: 1, Ignored: 3}) {
 		t.Errorf("%+v", r)
@@ -136,5 +139,61 @@ func TestImportCancelled(t *testing.T) {
 	r, err := Import(ctx, c, src, &ImportOptions{BatchSize: 100, Progress: func(int64, Report) { cancel() }})
 	if !errors.Is(err, context.Canceled) || r.Added == 0 || r.Added != c.Len() {
 		t.Errorf("%+v with %d documents, %v", r, c.Len(), err)
+	}
+}
+
+// BenchmarkReadCache reads the real cache on all processors: as an import does, and with the least that reads every file
+// and parses every number.
+func BenchmarkReadCache(b *testing.B) {
+	dir := shared(b, "emb-cache-ada002/cache")
+	var size int64
+	for _, f := range cacheFiles(b) {
+		size += int64(len(f))
+	}
+	src, err := Open(dir, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("source", func(b *testing.B) {
+		b.SetBytes(size)
+		for b.Loop() {
+			for item, err := range src.Items(b.Context()) {
+				if err != nil || item.Skip != nil {
+					b.Fatal(err, item)
+				}
+			}
+		}
+	})
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range []struct {
+		name  string
+		parse func([]float32, []byte) ([]float32, error)
+	}{{"ParseVector", ParseVector}, {"strconv", reference}} {
+		b.Run(p.name, func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				var next atomic.Int64
+				var wg sync.WaitGroup
+				for range runtime.GOMAXPROCS(0) {
+					wg.Go(func() {
+						var vec []float32
+						var buf []byte
+						for i := next.Add(1) - 1; int(i) < len(entries); i = next.Add(1) - 1 {
+							text, err := readCacheFile(&buf, filepath.Join(dir, entries[i].Name()))
+							if err == nil {
+								vec, err = p.parse(vec[:0], text)
+							}
+							if err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+			}
+		})
 	}
 }
