@@ -1,15 +1,14 @@
 package simd
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 )
 
 // Limits of Weights. They keep every sum of a row within an int32.
 const (
-	MaxWeight  = 32639   // of the absolute value of a weight: it is a low and a high byte, both signed
-	MaxWeights = 1 << 23 // of the sum of the absolute values
+	MaxWeight    = 32639   // of the absolute value of a weight: it is a low and a high byte, both signed
+	MaxWeightSum = 1 << 23 // of the sum of the absolute values
 )
 
 // Weights are a query for DotCodes: a vector of small integers in the order in
@@ -17,13 +16,13 @@ const (
 type Weights struct {
 	level  level
 	dim    int
-	bias   int32    // -128 times their sum, because codes are 128 too large
-	packed []int16  // for the assembly, padded with zeros to a multiple of 64
-	pairs  []uint64 // for dotCodesGeneric, padded to a multiple of 4
+	bias   int32       // -128 times their sum, because codes are 128 too large
+	packed []int16     // for the assembly, padded with zeros to a multiple of 64
+	pairs  [][4]uint64 // for dotCodesGeneric: of every 8 weights, the first four with the others
 }
 
 // NewWeights arranges w, of which it keeps nothing. It panics if the values
-// exceed MaxWeight or their sum MaxWeights.
+// exceed MaxWeight or their sum MaxWeightSum.
 func NewWeights(w []int16) *Weights {
 	k := &Weights{level: dotCodesLevel(), dim: len(w)}
 	sum := 0
@@ -34,16 +33,16 @@ func NewWeights(w []int16) *Weights {
 		sum += max(int(v), -int(v))
 		k.bias -= 128 * int32(v)
 	}
-	if sum > MaxWeights {
+	if sum > MaxWeightSum {
 		panic(fmt.Sprintf("simd: NewWeights with a sum of %d", sum))
 	}
 	if k.level == generic {
-		k.pairs = make([]uint64, (len(w)+7)/8*4)
+		k.pairs = make([][4]uint64, (len(w)+7)/8)
 		for i, v := range w {
 			if i&4 == 0 {
-				k.pairs[i/8*4+i%4] += uint64(v) << 32
+				k.pairs[i/8][i%4] += uint64(v) << 32
 			} else {
-				k.pairs[i/8*4+i%4] += uint64(v)
+				k.pairs[i/8][i%4] += uint64(v)
 			}
 		}
 		return k
@@ -111,46 +110,4 @@ func CodesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, 
 			len(dots), len(scales), len(levels), len(dst)))
 	}
 	codesAbove(dst[:(len(dots)+63)/64], dots, scales, levels, mul, add, per, cut)
-}
-
-// dotCodesGeneric multiplies two codes by their weights at once: with a and b
-// for the codes, u and v for the weights, and B for 2^32,
-//
-//	(a + b*B) * (v + u*B)  =  a*v + (a*u + b*v)*B  modulo 2^64
-//
-// The sums of both parts are below 2^31 by the limits of Weights, so that they
-// can be told apart in the end.
-func dotCodesGeneric(dst []int32, w *Weights, codes []uint8) {
-	for i := range dst {
-		row := codes[i*w.dim:]
-		const mask = 0x000000ff_000000ff // codes j and j+4 of eight
-		var s0, s1 uint64
-		for p := w.pairs; len(p) >= 4 && len(row) >= 8; p, row = p[4:], row[8:] {
-			c := binary.LittleEndian.Uint64(row)
-			s0 += (c & mask) * p[0]
-			s1 += (c >> 8 & mask) * p[1]
-			s0 += (c >> 16 & mask) * p[2]
-			s1 += (c >> 24 & mask) * p[3]
-		}
-		s := s0 + s1
-		dst[i] = int32((s-uint64(int32(s)))>>32) + w.bias
-	}
-}
-
-// codesAboveGeneric is the definition of CodesAbove. The conversions forbid the
-// compiler to fuse operations.
-func codesAboveGeneric(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
-	scales, levels = scales[:len(dots)], levels[:len(dots)]
-	for w := range dst {
-		n := min(64, len(dots))
-		var word uint64
-		for i, d := range dots[:n] {
-			v := scales[i] * float32(float32(mul*float32(d))+add)
-			if v = float32(v) + float32(per*levels[i]); !(v < cut) {
-				word |= 1 << i
-			}
-		}
-		dst[w] = word
-		dots, scales, levels = dots[n:], scales[n:], levels[n:]
-	}
 }

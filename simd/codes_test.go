@@ -12,7 +12,7 @@ import (
 // randomWeights draws weights whose sum is within the limit.
 func randomWeights(r *rand.Rand, dim int) []int16 {
 	w := make([]int16, dim)
-	most := min(MaxWeight, MaxWeights/max(dim, 1))
+	most := min(MaxWeight, MaxWeightSum/max(dim, 1))
 	for i := range w {
 		w[i] = int16(r.IntN(2*most+1) - most)
 	}
@@ -64,7 +64,7 @@ func TestDotCodesLimits(t *testing.T) {
 	forEach(t, func(t *testing.T) {
 		for _, dim := range []int{1, 4, 8, 257, 1024, 65536} {
 			for _, sign := range []int16{1, -1} {
-				most := int16(min(MaxWeight, MaxWeights/dim))
+				most := int16(min(MaxWeight, MaxWeightSum/dim))
 				w := slices.Repeat([]int16{sign * most}, dim)
 				for _, c := range []uint8{0, 1, 127, 128, 255} {
 					codes := slices.Repeat([]uint8{c}, CodesSize(1, dim))

@@ -69,6 +69,22 @@ func FuzzKernels(f *testing.F) {
 					}
 				}
 			}
+			w := make([]int16, min(n, 256))
+			for i := range w {
+				w[i] = int16(u16[i]) >> 1 // within MaxWeight
+			}
+			dots := make([]int32, 3)
+			if padded := len(data) - 63; len(w) > 0 && padded > 0 {
+				dots = make([]int32, padded/len(w))
+			}
+			if CodesSize(len(dots), len(w)) <= len(data) {
+				DotCodes(dots, NewWeights(w), data)
+				for i, got := range dots {
+					if want := dotCode(w, data[i*len(w):]); got != want {
+						t.Errorf("codes %v of %v: %d, want %d", w, data[i*len(w):][:len(w)], got, want)
+					}
+				}
+			}
 			testRange(t, RangeU8, slices.Clone(bits), data, uint8(lo), uint8(span))
 			testRange(t, RangeU16, slices.Clone(bits), u16, uint16(lo), uint16(span))
 			testRange(t, RangeU32, slices.Clone(bits), u32, lo, span)

@@ -1,6 +1,9 @@
 package simd
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // This file defines every kernel; the assembly must agree with it. For the
 // float32 kernels "agree" means within ErrorBound, because the order of their
@@ -123,5 +126,47 @@ func rangeGeneric[T uint8 | uint16 | uint32](dst []uint64, codes []T, lo, span T
 		}
 		dst[w] |= word
 		codes = codes[n:]
+	}
+}
+
+// dotCodesGeneric multiplies two codes by their weights at once: with a and b
+// for the codes, u and v for the weights, and B for 2^32,
+//
+//	(a + b*B) * (v + u*B)  =  a*v + (a*u + b*v)*B  modulo 2^64
+//
+// The sums of both parts are below 2^31 by the limits of Weights, so that they
+// can be told apart in the end.
+func dotCodesGeneric(dst []int32, w *Weights, codes []uint8) {
+	for i := range dst {
+		pairs := w.pairs
+		row := codes[i*w.dim:]
+		const mask = 0x000000ff_000000ff // codes j and j+4 of eight
+		var s0, s1 uint64
+		for j := range pairs {
+			c := binary.LittleEndian.Uint64(row[8*j:])
+			p := &pairs[j]
+			s0 += (c&mask)*p[0] + (c>>16&mask)*p[2]
+			s1 += (c>>8&mask)*p[1] + (c>>24&mask)*p[3]
+		}
+		s := s0 + s1
+		dst[i] = int32((s-uint64(int32(s)))>>32) + w.bias
+	}
+}
+
+// codesAboveGeneric is the definition of CodesAbove. The conversions forbid the
+// compiler to fuse operations.
+func codesAboveGeneric(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
+	scales, levels = scales[:len(dots)], levels[:len(dots)]
+	for w := range dst {
+		n := min(64, len(dots))
+		var word uint64
+		for i, d := range dots[:n] {
+			v := scales[i] * float32(float32(mul*float32(d))+add)
+			if v = float32(v) + float32(per*levels[i]); !(v < cut) {
+				word |= 1 << i
+			}
+		}
+		dst[w] = word
+		dots, scales, levels = dots[n:], scales[n:], levels[n:]
 	}
 }

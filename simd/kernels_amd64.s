@@ -1003,7 +1003,7 @@ single_end:
 	RET
 
 // func codesAboveAVX2(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·codesAboveAVX2(SB), NOSPLIT, $0-112
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
@@ -1016,93 +1016,101 @@ TEXT ·codesAboveAVX2(SB), NOSPLIT, $0-112
 	VBROADCASTSS cut+108(FP), Y3
 
 word:
-	TESTQ     CX, CX
-	JZ        done
-	VCVTDQ2PS (DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMULPS    (BX), Y4, Y4
-	VMULPS    (SI), Y2, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x15, Y3, Y4, Y4
-	VMOVMSKPS Y4, DI
-	VCVTDQ2PS 32(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMULPS    32(BX), Y4, Y4
-	VMULPS    32(SI), Y2, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x15, Y3, Y4, Y4
-	VMOVMSKPS Y4, R8
-	SHLQ      $0x08, R8
-	ORQ       R8, DI
-	VCVTDQ2PS 64(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMULPS    64(BX), Y4, Y4
-	VMULPS    64(SI), Y2, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x15, Y3, Y4, Y4
-	VMOVMSKPS Y4, R8
-	SHLQ      $0x10, R8
-	ORQ       R8, DI
-	VCVTDQ2PS 96(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMULPS    96(BX), Y4, Y4
-	VMULPS    96(SI), Y2, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x15, Y3, Y4, Y4
-	VMOVMSKPS Y4, R8
-	SHLQ      $0x18, R8
-	ORQ       R8, DI
-	VCVTDQ2PS 128(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMULPS    128(BX), Y4, Y4
-	VMULPS    128(SI), Y2, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x15, Y3, Y4, Y4
-	VMOVMSKPS Y4, R8
-	SHLQ      $0x20, R8
-	ORQ       R8, DI
-	VCVTDQ2PS 160(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMULPS    160(BX), Y4, Y4
-	VMULPS    160(SI), Y2, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x15, Y3, Y4, Y4
-	VMOVMSKPS Y4, R8
-	SHLQ      $0x28, R8
-	ORQ       R8, DI
-	VCVTDQ2PS 192(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMULPS    192(BX), Y4, Y4
-	VMULPS    192(SI), Y2, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x15, Y3, Y4, Y4
-	VMOVMSKPS Y4, R8
-	SHLQ      $0x30, R8
-	ORQ       R8, DI
-	VCVTDQ2PS 224(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMULPS    224(BX), Y4, Y4
-	VMULPS    224(SI), Y2, Y5
-	VADDPS    Y5, Y4, Y4
-	VCMPPS    $0x15, Y3, Y4, Y4
-	VMOVMSKPS Y4, R8
-	SHLQ      $0x38, R8
-	ORQ       R8, DI
-	MOVQ      DI, (AX)
-	ADDQ      $0x00000008, AX
-	ADDQ      $0x00000100, DX
-	ADDQ      $0x00000100, BX
-	ADDQ      $0x00000100, SI
-	DECQ      CX
-	JMP       word
+	TESTQ      CX, CX
+	JZ         done
+	PREFETCHT0 4096(BX)
+	PREFETCHT0 4096(SI)
+	VCVTDQ2PS  (DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMULPS     (BX), Y4, Y4
+	VMULPS     (SI), Y2, Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x15, Y3, Y4, Y4
+	VMOVMSKPS  Y4, DI
+	VCVTDQ2PS  32(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMULPS     32(BX), Y4, Y4
+	VMULPS     32(SI), Y2, Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x15, Y3, Y4, Y4
+	VMOVMSKPS  Y4, R8
+	SHLQ       $0x08, R8
+	ORQ        R8, DI
+	PREFETCHT0 4160(BX)
+	PREFETCHT0 4160(SI)
+	VCVTDQ2PS  64(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMULPS     64(BX), Y4, Y4
+	VMULPS     64(SI), Y2, Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x15, Y3, Y4, Y4
+	VMOVMSKPS  Y4, R8
+	SHLQ       $0x10, R8
+	ORQ        R8, DI
+	VCVTDQ2PS  96(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMULPS     96(BX), Y4, Y4
+	VMULPS     96(SI), Y2, Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x15, Y3, Y4, Y4
+	VMOVMSKPS  Y4, R8
+	SHLQ       $0x18, R8
+	ORQ        R8, DI
+	PREFETCHT0 4224(BX)
+	PREFETCHT0 4224(SI)
+	VCVTDQ2PS  128(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMULPS     128(BX), Y4, Y4
+	VMULPS     128(SI), Y2, Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x15, Y3, Y4, Y4
+	VMOVMSKPS  Y4, R8
+	SHLQ       $0x20, R8
+	ORQ        R8, DI
+	VCVTDQ2PS  160(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMULPS     160(BX), Y4, Y4
+	VMULPS     160(SI), Y2, Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x15, Y3, Y4, Y4
+	VMOVMSKPS  Y4, R8
+	SHLQ       $0x28, R8
+	ORQ        R8, DI
+	PREFETCHT0 4288(BX)
+	PREFETCHT0 4288(SI)
+	VCVTDQ2PS  192(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMULPS     192(BX), Y4, Y4
+	VMULPS     192(SI), Y2, Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x15, Y3, Y4, Y4
+	VMOVMSKPS  Y4, R8
+	SHLQ       $0x30, R8
+	ORQ        R8, DI
+	VCVTDQ2PS  224(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMULPS     224(BX), Y4, Y4
+	VMULPS     224(SI), Y2, Y5
+	VADDPS     Y5, Y4, Y4
+	VCMPPS     $0x15, Y3, Y4, Y4
+	VMOVMSKPS  Y4, R8
+	SHLQ       $0x38, R8
+	ORQ        R8, DI
+	MOVQ       DI, (AX)
+	ADDQ       $0x00000008, AX
+	ADDQ       $0x00000100, DX
+	ADDQ       $0x00000100, BX
+	ADDQ       $0x00000100, SI
+	DECQ       CX
+	JMP        word
 
 done:
 	VZEROUPPER
@@ -1955,7 +1963,7 @@ single_end:
 	RET
 
 // func codesAboveAVX512(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·codesAboveAVX512(SB), NOSPLIT, $0-112
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
@@ -1968,53 +1976,61 @@ TEXT ·codesAboveAVX512(SB), NOSPLIT, $0-112
 	VBROADCASTSS cut+108(FP), Z3
 
 word:
-	TESTQ     CX, CX
-	JZ        done
-	VCVTDQ2PS (DX), Z4
-	VMULPS    Z0, Z4, Z4
-	VADDPS    Z1, Z4, Z4
-	VMULPS    (BX), Z4, Z4
-	VMULPS    (SI), Z2, Z5
-	VADDPS    Z5, Z4, Z4
-	VCMPPS    $0x15, Z3, Z4, K1
-	KMOVW     K1, DI
-	VCVTDQ2PS 64(DX), Z4
-	VMULPS    Z0, Z4, Z4
-	VADDPS    Z1, Z4, Z4
-	VMULPS    64(BX), Z4, Z4
-	VMULPS    64(SI), Z2, Z5
-	VADDPS    Z5, Z4, Z4
-	VCMPPS    $0x15, Z3, Z4, K1
-	KMOVW     K1, R8
-	SHLQ      $0x10, R8
-	ORQ       R8, DI
-	VCVTDQ2PS 128(DX), Z4
-	VMULPS    Z0, Z4, Z4
-	VADDPS    Z1, Z4, Z4
-	VMULPS    128(BX), Z4, Z4
-	VMULPS    128(SI), Z2, Z5
-	VADDPS    Z5, Z4, Z4
-	VCMPPS    $0x15, Z3, Z4, K1
-	KMOVW     K1, R8
-	SHLQ      $0x20, R8
-	ORQ       R8, DI
-	VCVTDQ2PS 192(DX), Z4
-	VMULPS    Z0, Z4, Z4
-	VADDPS    Z1, Z4, Z4
-	VMULPS    192(BX), Z4, Z4
-	VMULPS    192(SI), Z2, Z5
-	VADDPS    Z5, Z4, Z4
-	VCMPPS    $0x15, Z3, Z4, K1
-	KMOVW     K1, R8
-	SHLQ      $0x30, R8
-	ORQ       R8, DI
-	MOVQ      DI, (AX)
-	ADDQ      $0x00000008, AX
-	ADDQ      $0x00000100, DX
-	ADDQ      $0x00000100, BX
-	ADDQ      $0x00000100, SI
-	DECQ      CX
-	JMP       word
+	TESTQ      CX, CX
+	JZ         done
+	PREFETCHT0 4096(BX)
+	PREFETCHT0 4096(SI)
+	VCVTDQ2PS  (DX), Z4
+	VMULPS     Z0, Z4, Z4
+	VADDPS     Z1, Z4, Z4
+	VMULPS     (BX), Z4, Z4
+	VMULPS     (SI), Z2, Z5
+	VADDPS     Z5, Z4, Z4
+	VCMPPS     $0x15, Z3, Z4, K1
+	KMOVW      K1, DI
+	PREFETCHT0 4160(BX)
+	PREFETCHT0 4160(SI)
+	VCVTDQ2PS  64(DX), Z4
+	VMULPS     Z0, Z4, Z4
+	VADDPS     Z1, Z4, Z4
+	VMULPS     64(BX), Z4, Z4
+	VMULPS     64(SI), Z2, Z5
+	VADDPS     Z5, Z4, Z4
+	VCMPPS     $0x15, Z3, Z4, K1
+	KMOVW      K1, R8
+	SHLQ       $0x10, R8
+	ORQ        R8, DI
+	PREFETCHT0 4224(BX)
+	PREFETCHT0 4224(SI)
+	VCVTDQ2PS  128(DX), Z4
+	VMULPS     Z0, Z4, Z4
+	VADDPS     Z1, Z4, Z4
+	VMULPS     128(BX), Z4, Z4
+	VMULPS     128(SI), Z2, Z5
+	VADDPS     Z5, Z4, Z4
+	VCMPPS     $0x15, Z3, Z4, K1
+	KMOVW      K1, R8
+	SHLQ       $0x20, R8
+	ORQ        R8, DI
+	PREFETCHT0 4288(BX)
+	PREFETCHT0 4288(SI)
+	VCVTDQ2PS  192(DX), Z4
+	VMULPS     Z0, Z4, Z4
+	VADDPS     Z1, Z4, Z4
+	VMULPS     192(BX), Z4, Z4
+	VMULPS     192(SI), Z2, Z5
+	VADDPS     Z5, Z4, Z4
+	VCMPPS     $0x15, Z3, Z4, K1
+	KMOVW      K1, R8
+	SHLQ       $0x30, R8
+	ORQ        R8, DI
+	MOVQ       DI, (AX)
+	ADDQ       $0x00000008, AX
+	ADDQ       $0x00000100, DX
+	ADDQ       $0x00000100, BX
+	ADDQ       $0x00000100, SI
+	DECQ       CX
+	JMP        word
 
 done:
 	VZEROUPPER

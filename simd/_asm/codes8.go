@@ -166,6 +166,10 @@ func (k codesKernel) reduce(size int) {
 	}
 }
 
+// nextRows is how far ahead scales and levels are prefetched, in bytes: as far as
+// a call of 1024 rows takes it.
+const nextRows = 4096
+
 // above generates the kernel of CodesAbove for whole words of 64 rows.
 func above(s isa) {
 	begin(s, "codesAbove", "func(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32)",
@@ -181,6 +185,10 @@ func above(s isa) {
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
 	for i := 0; i < 64; i += s.lanes() {
+		if i%16 == 0 { // for the next call: meanwhile, the memory is busy with codes
+			PREFETCHT0(Mem{Base: from[1], Disp: 4*i + nextRows})
+			PREFETCHT0(Mem{Base: from[2], Disp: 4*i + nextRows})
+		}
 		at := func(j int) Mem { return Mem{Base: from[j], Disp: 4 * i} }
 		VCVTDQ2PS(at(0), s.vec(x))
 		VMULPS(s.vec(mul), s.vec(x), s.vec(x))

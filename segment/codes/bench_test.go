@@ -1,0 +1,194 @@
+package codes
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// benchData is a data set with queries.
+type benchData struct {
+	name    string
+	queries data
+	data
+}
+
+// clustered makes vectors of length 1 around many centres with a common mean, like those of a text model.
+func clustered(dim, rows int) benchData {
+	r := rand.New(rand.NewPCG(1, 2))
+	const centres, latent = 1000, 48
+	noise := func(sd float64) float64 { return sd * r.NormFloat64() }
+	basis := make([]float32, latent*dim)
+	for i := range basis {
+		basis[i] = float32(noise(math.Pow(0.95, float64(i/dim))))
+	}
+	where := make([]float32, centres*latent)
+	for i := range where {
+		where[i] = float32(noise(1))
+	}
+	at := make([]float32, latent)
+	make1 := func(n int) data {
+		d := data{dim: dim, vecs: make([]float32, n*dim)}
+		for i := range n {
+			x := d.row(i)
+			c := r.IntN(centres)
+			for j := range at {
+				at[j] = where[c*latent+j] + float32(noise(0.5))
+			}
+			for j := range x {
+				x[j] = float32(1 + noise(0.6))
+			}
+			for j, w := range at {
+				for k, b := range basis[j*dim : (j+1)*dim] {
+					x[k] += w * b
+				}
+			}
+			inv := float32(1 / math.Sqrt(simd.Dot64(x, x)))
+			for j := range x {
+				x[j] *= inv
+			}
+		}
+		return d
+	}
+	return benchData{name: fmt.Sprintf("clustered-%dx%d", rows, dim), data: make1(rows), queries: make1(200)}
+}
+
+// benchSets returns a made data set, or those in the directories that VECBOLT_BENCH_DATA lists: each with base.fvecs
+// and query.fvecs.
+func benchSets(b *testing.B) []benchData {
+	list := os.Getenv("VECBOLT_BENCH_DATA")
+	if list == "" {
+		return []benchData{clustered(768, 20_000)}
+	}
+	var sets []benchData
+	for _, dir := range filepath.SplitList(list) {
+		sets = append(sets, benchData{filepath.Base(dir), readVecs(b, dir, "query.fvecs"), readVecs(b, dir, "base.fvecs")})
+	}
+	return sets
+}
+
+func readVecs(b *testing.B, dir, name string) data {
+	file, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := data{dim: int(binary.LittleEndian.Uint32(file))}
+	for ; len(file) > 0; file = file[4+4*d.dim:] {
+		for i := range d.dim {
+			d.vecs = append(d.vecs, math.Float32frombits(binary.LittleEndian.Uint32(file[4+4*i:])))
+		}
+	}
+	return d
+}
+
+// nearest finds the rows that may be among the k best of a query, and how many intervals that took.
+func nearest(b *testing.B, q *Query, k int, buf *Buffer, dst []Candidate) (rows []topk.Candidate, intervals int) {
+	c := topk.New(k, math.Inf(-1))
+	n, step := q.c.Len(), 64
+	for lo := 0; lo < n; lo += step {
+		if lo > 0 {
+			step = min(lo, 4096) // 64, 64, 128, 256, ...
+		}
+		got, err := q.Candidates(dst[:0], lo, min(lo+step, n), nil, c.Floor(), buf)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, cand := range got {
+			lower, upper := q.Interval(cand)
+			c.Offer(lower, upper, 0, int32(cand.Row))
+		}
+		intervals += len(got)
+	}
+	return topk.Merge(c), intervals
+}
+
+// BenchmarkSearch finds the 10 best rows of a query by codes and true scores of what they leave, twice, alternating with the
+// float32 products of all rows, on one core. Times are medians in microseconds per query, "again" that of the second
+// time, when codes may be in the cache; "rescored" and "intervals" are means of rows.
+func BenchmarkSearch(b *testing.B) {
+	for _, set := range benchSets(b) {
+		for _, m := range metrics {
+			c := set.codes(b, m)
+			b.Run(fmt.Sprintf("%s/metric=%d", set.name, m), func(b *testing.B) {
+				var buf Buffer
+				cands := make([]Candidate, 0, 4096)
+				dst := make([]float32, set.rows())
+				q32 := simd.Make(set.dim)
+				var codes, again, floats, prepare []float64
+				rescored, intervals := 0, 0
+				since := func(t time.Time) float64 { return float64(time.Since(t)) / 1e3 }
+				for b.Loop() {
+					vec := set.queries.row(len(codes) % set.queries.rows())
+					start := time.Now()
+					q := c.Query(vec)
+					prepare = append(prepare, since(start))
+					rows, n := nearest(b, q, 10, &buf, cands)
+					for _, r := range rows {
+						_ = score(m, vec, set.row(int(r.Row)))
+					}
+					codes = append(codes, since(start))
+					rescored += len(rows)
+					intervals += n
+
+					start = time.Now()
+					rows, _ = nearest(b, c.Query(vec), 10, &buf, cands)
+					for _, r := range rows {
+						_ = score(m, vec, set.row(int(r.Row)))
+					}
+					again = append(again, since(start))
+
+					copy(q32, vec)
+					start = time.Now()
+					const block = 64 << 10
+					step := block / 4 / set.dim
+					for lo := 0; lo < set.rows(); lo += step {
+						hi := min(lo+step, set.rows())
+						simd.DotRows(dst[:hi-lo], q32, set.vecs[lo*set.dim:hi*set.dim])
+					}
+					floats = append(floats, since(start))
+				}
+				median := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
+				b.ReportMetric(median(prepare), "prepare-us")
+				b.ReportMetric(median(codes), "codes-us")
+				b.ReportMetric(median(again), "again-us")
+				b.ReportMetric(median(floats), "floats-us")
+				b.ReportMetric(median(floats)/median(codes), "times")
+				b.ReportMetric(float64(rescored)/float64(len(codes)), "rescored")
+				b.ReportMetric(float64(intervals)/float64(len(codes)), "intervals")
+			})
+		}
+	}
+}
+
+// BenchmarkBuild codes rows: bytes of vectors per second, at best.
+func BenchmarkBuild(b *testing.B) {
+	for _, dim := range []int{100, 768} {
+		for _, m := range metrics {
+			d := data{dim: dim, vecs: make([]float32, 16<<20/4/dim*dim)}
+			r := rand.New(rand.NewPCG(1, 2))
+			for i := range d.vecs {
+				d.vecs[i] = float32(r.NormFloat64())
+			}
+			b.Run(fmt.Sprintf("%d/metric=%d", dim, m), func(b *testing.B) {
+				best := math.Inf(1)
+				for b.Loop() {
+					start := time.Now()
+					if _, err := Build(d.ident(m), d.source); err != nil {
+						b.Fatal(err)
+					}
+					best = min(best, float64(time.Since(start)))
+				}
+				b.ReportMetric(float64(4*len(d.vecs))/best, "GB/s")
+			})
+		}
+	}
+}

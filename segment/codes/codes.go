@@ -1,0 +1,103 @@
+package codes
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// Codes are the codes of one segment.
+type Codes struct {
+	b       []byte
+	head    header
+	lay     layout
+	codes   []byte // and the padding
+	mean    []float32
+	scales  []float32
+	levels  []float32
+	resids  []float32
+	squares []uint32
+	table   []uint32
+	seen    []atomic.Uint64 // bit b: block b was verified
+}
+
+// Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and the mean; every other block
+// when it is first used. b is kept: it must stay readable and unchanged while the Codes are used. Its address must be a
+// multiple of 4, as that of a mapping is; else, and on big-endian machines, all but the codes is copied, unverified
+// bytes included, which are verified in their place nevertheless. The error wraps ErrCorrupt, ErrVersion or ErrMismatch.
+func Parse(b []byte, ident Ident) (*Codes, error) {
+	h, l, err := decodeHeader(b)
+	if err != nil {
+		return nil, err
+	}
+	if h.ident != ident {
+		return nil, fmt.Errorf("codes: %w: have %+v, want %+v", ErrMismatch, h.ident, ident)
+	}
+	if h.ident.Metric < Cosine || h.ident.Metric > L2 {
+		return nil, corrupt(12, "metric %d", h.ident.Metric)
+	}
+	if codec.CRC(b[l.table:]) != h.tableCRC {
+		return nil, corrupt(l.table, "checksum of checksums")
+	}
+	n := int64(ident.Rows) * wordSize
+	c := &Codes{
+		b: b, head: h, lay: l,
+		codes:   b[headerSize:l.mean:l.mean],
+		mean:    codec.F32sFromBytes(b[l.mean:][:ident.Dim*wordSize]),
+		scales:  codec.F32sFromBytes(b[l.scales:][:n]),
+		levels:  codec.F32sFromBytes(b[l.levels:][:n]),
+		resids:  codec.F32sFromBytes(b[l.resids:][:n]),
+		squares: codec.U32sFromBytes(b[l.squares:][:n]),
+		table:   codec.U32sFromBytes(b[l.table:]),
+		seen:    make([]atomic.Uint64, (l.blocks+63)/64),
+	}
+	if err := c.touch(l.mean, l.scales); err != nil {
+		return nil, err
+	}
+	if !simd.Finite(c.mean) {
+		return nil, corrupt(l.mean, "mean is not finite")
+	}
+	return c, nil
+}
+
+// Len returns the number of rows.
+func (c *Codes) Len() int { return c.head.ident.Rows }
+
+// Dim returns the elements per vector.
+func (c *Codes) Dim() int { return c.head.ident.Dim }
+
+// Verify compares all checksums that were not compared yet.
+func (c *Codes) Verify() error { return c.touch(headerSize, c.lay.table) }
+
+// touch verifies the blocks of the file range [start, end), which is not empty, unless they were verified before. Several
+// goroutines may verify the same block at once; that is harmless.
+func (c *Codes) touch(start, end int64) error {
+	for b := blockAt(start); b <= blockAt(end-1); b++ {
+		word, bit := &c.seen[b/64], uint64(1)<<(b%64)
+		if word.Load()&bit != 0 {
+			continue
+		}
+		from, to := c.lay.block(b)
+		if got := codec.CRC(c.b[from:to]); got != c.table[b] {
+			return corrupt(from, "checksum %08x instead of %08x", got, c.table[b])
+		}
+		word.Or(bit)
+	}
+	return nil
+}
+
+// touchRows verifies all that belongs to rows lo to hi-1; there must be one.
+func (c *Codes) touchRows(lo, hi int) error {
+	dim := int64(c.head.ident.Dim)
+	if err := c.touch(headerSize+int64(lo)*dim, headerSize+int64(hi)*dim); err != nil {
+		return err
+	}
+	for _, section := range [...]int64{c.lay.scales, c.lay.levels, c.lay.resids, c.lay.squares} {
+		if err := c.touch(section+int64(lo)*wordSize, section+int64(hi)*wordSize); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,442 @@
+package codes
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+var metrics = []Metric{Cosine, Dot, L2}
+
+// score is the canonical score, as the package comment defines it.
+func score(m Metric, q, x []float32) float64 {
+	switch m {
+	case Dot:
+		return simd.Dot64(q, x)
+	case L2:
+		return -simd.L264(q, x)
+	}
+	norms := math.Sqrt(simd.Dot64(x, x)) * math.Sqrt(simd.Dot64(q, q))
+	if norms == 0 {
+		return 0
+	}
+	return max(-1, min(1, simd.Dot64(q, x)/norms))
+}
+
+// data is rows of vectors.
+type data struct {
+	dim  int
+	vecs []float32
+}
+
+func (d *data) rows() int                            { return len(d.vecs) / d.dim }
+func (d *data) row(i int) []float32                  { return d.vecs[i*d.dim : (i+1)*d.dim] }
+func (d *data) ident(m Metric) Ident                 { return Ident{Segment: 3, Rows: d.rows(), Dim: d.dim, Metric: m} }
+func (d *data) source(lo, hi int) ([]float32, error) { return d.vecs[lo*d.dim : hi*d.dim], nil }
+
+func (d *data) codes(t testing.TB, m Metric) *Codes {
+	t.Helper()
+	b, err := Build(d.ident(m), d.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse(b, d.ident(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(string, ...any)
+	Fatal(...any)
+}
+
+// check compares the intervals of all rows, and Candidates around every true score, with the definition.
+func check(t fataler, c *Codes, m Metric, d *data, vec []float32) {
+	t.Helper()
+	q := c.Query(vec)
+	n := d.rows()
+	var buf Buffer
+	all, err := q.Candidates(nil, 0, n, nil, math.Inf(-1), &buf)
+	if err != nil || len(all) != n {
+		t.Fatalf("%d of %d candidates without a cut, %v", len(all), n, err)
+	}
+	scores := make([]float64, n)
+	for i, cand := range all {
+		scores[i] = score(m, vec, d.row(i))
+		lower, upper := q.Interval(cand)
+		if !(lower <= scores[i] && scores[i] <= upper) || cand.Row != i {
+			t.Fatalf("metric %d, row %d: score %g is not in [%g, %g]\nquery %v\nrow %v\n%+v", m, i, scores[i], lower, upper, vec, d.row(i), q)
+		}
+		if one, err := q.Row(i); err != nil || one != cand {
+			t.Fatalf("row %d: %v, Candidates %v, %v", i, one, cand, err)
+		}
+	}
+	cuts := slices.Clone(scores)
+	slices.Sort(cuts)
+	step := max(1, n/8)
+	for i := 0; i < n; i += step {
+		for _, cut := range []float64{cuts[i], math.Nextafter(cuts[i], math.Inf(1))} {
+			got, err := q.Candidates(nil, 0, n, nil, cut, &buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for row, s := range scores {
+				if _, found := slices.BinarySearchFunc(got, row, func(c Candidate, row int) int { return cmp.Compare(c.Row, row) }); !found && s >= cut {
+					t.Fatalf("metric %d: row %d with score %g is not a candidate for %g\nquery %v\nrow %v\n%+v", m, row, s, cut, vec, d.row(row), q)
+				}
+			}
+		}
+	}
+}
+
+// kinds are distributions of elements, most of them hostile.
+var kinds = map[string]func(r *rand.Rand) float64{
+	"normal":   func(r *rand.Rand) float64 { return r.NormFloat64() },
+	"positive": func(r *rand.Rand) float64 { return r.Float64() },
+	"outlier":  func(r *rand.Rand) float64 { return math.Pow(r.NormFloat64(), 7) },
+	"sparse":   func(r *rand.Rand) float64 { return r.NormFloat64() * float64(r.IntN(8)/7) },
+	"signs":    func(r *rand.Rand) float64 { return float64(2*r.IntN(2) - 1) },
+	"grid":     func(r *rand.Rand) float64 { return float64(r.IntN(255) - 127) },
+	"half":     func(r *rand.Rand) float64 { return float64(r.IntN(9)) + 0.5 },
+	"scales":   func(r *rand.Rand) float64 { return math.Ldexp(r.NormFloat64(), r.IntN(80)-40) },
+	"huge":     func(r *rand.Rand) float64 { return math.Ldexp(r.Float64()*2-1, 127) },
+	"large":    func(r *rand.Rand) float64 { return math.Ldexp(r.NormFloat64(), 61) },
+	"small":    func(r *rand.Rand) float64 { return math.Ldexp(r.NormFloat64(), -54) },
+	"tiny":     func(r *rand.Rand) float64 { return math.Ldexp(r.NormFloat64(), -100) },
+	"denormal": func(r *rand.Rand) float64 { return math.Ldexp(r.NormFloat64(), -143) },
+	"zero":     func(r *rand.Rand) float64 { return 0 },
+}
+
+func kindNames() []string {
+	var names []string
+	for name := range kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// draw makes rows around a few centres, near or far as spread says, with zero rows and duplicates, and a query.
+func draw(r *rand.Rand, kind, centre string, dim, n int, spread float64) (*data, []float32) {
+	d := &data{dim: dim, vecs: make([]float32, dim*n)}
+	centres := make([]float64, dim*(1+r.IntN(3)))
+	for i := range centres {
+		centres[i] = kinds[centre](r)
+	}
+	vector := func(x []float32) {
+		at := r.IntN(len(centres)/dim) * dim
+		for i := range x {
+			v := centres[at+i] + spread*kinds[kind](r)
+			x[i] = float32(max(-math.MaxFloat32, min(math.MaxFloat32, v)))
+		}
+	}
+	for i := range n {
+		switch x := d.row(i); r.IntN(10) {
+		case 0:
+			copy(x, d.row(r.IntN(i+1)))
+		case 1:
+			if r.IntN(4) == 0 {
+				clear(x)
+				break
+			}
+			fallthrough
+		default:
+			vector(x)
+		}
+	}
+	q := make([]float32, dim)
+	switch r.IntN(8) {
+	case 0:
+		copy(q, d.row(r.IntN(n)))
+	case 1: // the mean itself, or nearly
+		for i := range q {
+			var sum float64
+			for j := range n {
+				sum += float64(d.row(j)[i])
+			}
+			q[i] = float32(sum / float64(n))
+		}
+	case 2:
+		if r.IntN(4) == 0 {
+			break // zero
+		}
+		fallthrough
+	default:
+		vector(q)
+	}
+	return d, q
+}
+
+func TestBounds(t *testing.T) {
+	names := kindNames()
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		d, vec := draw(r,
+			rapid.SampledFrom(names).Draw(t, "kind"),
+			rapid.SampledFrom(names).Draw(t, "centre"),
+			rapid.IntRange(1, 300).Draw(t, "dim"),
+			rapid.IntRange(1, 100).Draw(t, "rows"),
+			rapid.SampledFrom([]float64{0, 1e-20, 1e-9, 1e-6, 1e-3, 0.1, 1, 1e3}).Draw(t, "spread"))
+		m := rapid.SampledFrom(metrics).Draw(t, "metric")
+		b, err := Build(d.ident(m), d.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Parse(b, d.ident(m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, c, m, d, vec)
+	})
+}
+
+// TestBoundsEveryKind goes through all pairs of kinds.
+func TestBoundsEveryKind(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, kind := range kindNames() {
+		for _, centre := range kindNames() {
+			for _, m := range metrics {
+				d, vec := draw(r, kind, centre, 1+r.IntN(40), 1+r.IntN(40), math.Pow(10, -float64(r.IntN(12))))
+				check(t, d.codes(t, m), m, d, vec)
+			}
+		}
+	}
+}
+
+// TestBoundsLargeDimensions is about the sums, whose errors grow with their length.
+func TestBoundsLargeDimensions(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, dim := range []int{768, 1536, 4097, MaxDim} {
+		for _, kind := range []string{"normal", "positive", "signs", "outlier"} {
+			for _, m := range metrics {
+				d, vec := draw(r, kind, "positive", dim, 5, 0.01)
+				check(t, d.codes(t, m), m, d, vec)
+			}
+		}
+	}
+}
+
+// TestNotFinite gives rows that a segment never holds: they are candidates for everything, and harm no other row.
+func TestNotFinite(t *testing.T) {
+	for _, m := range metrics {
+		d := &data{dim: 3, vecs: []float32{1, 2, 3, 1, float32(math.NaN()), 0, float32(math.Inf(1)), 0, 1, 3, 2, 2}}
+		q := d.codes(t, m).Query([]float32{1, 2, 3})
+		got, err := q.Candidates(nil, 0, 4, nil, score(m, []float32{1, 2, 3}, d.row(0))-1e-3, new(Buffer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range got {
+			lower, upper := q.Interval(c)
+			if bad := c.Row == 1 || c.Row == 2; bad != math.IsInf(lower, -1) || bad != math.IsInf(upper, 1) {
+				t.Errorf("metric %d, row %d: [%g, %g]", m, c.Row, lower, upper)
+			}
+		}
+		if len(got) < 3 || m == L2 && len(got) > 3 {
+			t.Errorf("metric %d: candidates %v", m, got)
+		}
+		inf := d.codes(t, m).Query([]float32{0, float32(math.Inf(1)), 0})
+		if got, _ := inf.Candidates(nil, 0, 4, nil, 1e9, new(Buffer)); len(got) != 4 {
+			t.Errorf("metric %d: %d candidates for an infinite query", m, len(got))
+		}
+	}
+}
+
+// TestCandidatesSets compares ranges and sets with the rows found at once.
+func TestCandidatesSets(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	d, vec := draw(r, "normal", "normal", 20, 3000, 1)
+	for _, m := range metrics {
+		q := d.codes(t, m).Query(vec)
+		scores := make([]float64, d.rows())
+		for i := range scores {
+			scores[i] = score(m, vec, d.row(i))
+		}
+		slices.Sort(scores)
+		cut := scores[len(scores)*9/10]
+		var buf Buffer
+		want, err := q.Candidates(nil, 0, d.rows(), nil, cut, &buf)
+		if err != nil || len(want) < 300 || len(want) > 1000 {
+			t.Fatalf("%d candidates, %v", len(want), err)
+		}
+		set := make([]uint64, (d.rows()+63)/64)
+		for i := range set {
+			set[i] = r.Uint64()
+		}
+		for _, step := range []int{64, 640, 1024, 1088, 2944} {
+			var got, some []Candidate
+			for lo := 0; lo < d.rows(); lo += step {
+				hi := min(lo+step, d.rows())
+				got, _ = q.Candidates(got, lo, hi, nil, cut, &buf)
+				some, _ = q.Candidates(some, lo, hi, set, cut, &buf)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("metric %d, steps of %d: %d candidates, want %d", m, step, len(got), len(want))
+			}
+			in := slices.DeleteFunc(got, func(c Candidate) bool { return set[c.Row/64]>>(c.Row%64)&1 == 0 })
+			if !slices.Equal(some, in) {
+				t.Errorf("metric %d, steps of %d: %d candidates in the set, want %d", m, step, len(some), len(in))
+			}
+		}
+		if got, err := q.Candidates(nil, 64, 64, nil, cut, &buf); len(got) != 0 || err != nil {
+			t.Errorf("%v, %v of no rows", got, err)
+		}
+	}
+}
+
+// TestQuality holds the bounds tight: they are worth nothing if every row is a candidate.
+func TestQuality(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, centre := range []float64{0, 10} { // 10: a narrow cone
+		d := &data{dim: 96, vecs: make([]float32, 96*2000)}
+		for i := range d.vecs {
+			d.vecs[i] = float32(r.NormFloat64() + centre)
+		}
+		vec := make([]float32, d.dim)
+		for i := range vec {
+			vec[i] = float32(r.NormFloat64() + centre)
+		}
+		for _, m := range metrics {
+			scores := make([]float64, d.rows())
+			for i := range scores {
+				scores[i] = score(m, vec, d.row(i))
+			}
+			slices.Sort(scores)
+			got, err := d.codes(t, m).Query(vec).Candidates(nil, 0, d.rows(), nil, scores[d.rows()-10], new(Buffer))
+			if err != nil || len(got) > 40 {
+				t.Errorf("centre %g, metric %d: %d candidates for the best 10, %v", centre, m, len(got), err)
+			}
+		}
+	}
+}
+
+func TestSources(t *testing.T) {
+	d := &data{dim: 3, vecs: make([]float32, 3*100)}
+	failed := errors.New("no rows")
+	for i := range 3 {
+		calls := 0
+		_, err := Build(d.ident(Dot), func(lo, hi int) ([]float32, error) {
+			if calls++; calls > 4*i {
+				return nil, failed
+			}
+			return d.source(lo, hi)
+		})
+		if i < 2 && !errors.Is(err, failed) {
+			t.Errorf("source fails after %d calls: %v", 4*i, err)
+		}
+	}
+	if _, err := Build(d.ident(Dot), func(lo, hi int) ([]float32, error) { return nil, nil }); err == nil {
+		t.Error("source without rows: no error")
+	}
+	for _, id := range []Ident{
+		{Rows: 0, Dim: 3, Metric: Dot}, {Rows: 1, Dim: 0, Metric: Dot}, {Rows: 1, Dim: MaxDim + 1, Metric: Dot},
+		{Rows: 1, Dim: 1}, {Rows: 1, Dim: 1, Metric: L2 + 1}, {Rows: -1, Dim: 1, Metric: L2},
+	} {
+		if _, err := Build(id, d.source); err == nil {
+			t.Errorf("Build of %+v: no error", id)
+		}
+	}
+}
+
+// TestParse damages every byte of a file, cuts it and asks for other segments.
+func TestParse(t *testing.T) {
+	d, vec := draw(rand.New(rand.NewPCG(9, 10)), "normal", "normal", 50, 3000, 1) // three blocks
+	id := d.ident(Cosine)
+	b, err := Build(id, d.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func(b []byte) error {
+		c, err := Parse(b, id)
+		if err != nil {
+			return err
+		}
+		_, err = c.Query(vec).Candidates(nil, 0, c.Len(), nil, 0.5, new(Buffer))
+		return errors.Join(err, c.Verify())
+	}
+	if err := use(b); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(b); i += 1 + i/5000*7 {
+		b[i] ^= 0x10
+		if err := use(b); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("byte %d damaged: %v", i, err)
+		}
+		b[i] ^= 0x10
+	}
+	for _, n := range []int{0, 7, 4095, 4096, 5000, len(b) - 1} {
+		if err := use(b[:n]); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("cut to %d bytes: %v", n, err)
+		}
+	}
+	for _, change := range []func(*Ident){
+		func(id *Ident) { id.DB[3]++ }, func(id *Ident) { id.Segment++ }, func(id *Ident) { id.Rows++ },
+		func(id *Ident) { id.Dim++ }, func(id *Ident) { id.Metric = Dot }, func(id *Ident) { id.CRC++ },
+	} {
+		other := id
+		change(&other)
+		if _, err := Parse(b, other); !errors.Is(err, ErrMismatch) {
+			t.Errorf("parsed for %+v: %v", other, err)
+		}
+	}
+}
+
+// TestDeterministic: the same file from reads of any size.
+func TestDeterministic(t *testing.T) {
+	d, _ := draw(rand.New(rand.NewPCG(11, 12)), "normal", "normal", 7, 500, 1)
+	for _, m := range metrics {
+		a, err := Build(d.ident(m), d.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Build(d.ident(m), func(lo, hi int) ([]float32, error) { return slices.Clone(d.vecs[lo*d.dim : hi*d.dim]), nil })
+		if err != nil || !slices.Equal(a, b) {
+			t.Errorf("metric %d: files differ, %v", m, err)
+		}
+	}
+}
+
+func TestPanics(t *testing.T) {
+	d := &data{dim: 3, vecs: make([]float32, 300)}
+	q := d.codes(t, Dot).Query(make([]float32, 3))
+	for i, f := range []func(){
+		func() { q.c.Query(make([]float32, 4)) },
+		func() { q.Candidates(nil, 1, 10, nil, 0, new(Buffer)) },
+		func() { q.Candidates(nil, 0, 101, nil, 0, new(Buffer)) },
+	} {
+		func() {
+			defer func() {
+				if msg := fmt.Sprint(recover()); len(msg) < 7 || msg[:7] != "codes: " {
+					t.Errorf("call %d: panic %q", i, msg)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+// TestAllocations: a prepared query scans without allocating.
+func TestAllocations(t *testing.T) {
+	d, vec := draw(rand.New(rand.NewPCG(13, 14)), "normal", "normal", 64, 2000, 1)
+	q := d.codes(t, Cosine).Query(vec)
+	var buf Buffer
+	dst := make([]Candidate, 0, 2000)
+	if n := testing.AllocsPerRun(10, func() {
+		dst, _ = q.Candidates(dst[:0], 0, 2000, nil, 0.1, &buf)
+		for _, c := range dst {
+			q.Interval(c)
+		}
+	}); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+}

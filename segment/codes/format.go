@@ -1,0 +1,160 @@
+package codes
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+)
+
+// Numbers of the file format. They never change for version 1.
+const (
+	magic      = "VECBOLTQ"
+	version    = 1
+	headerSize = 4096
+	crcOffset  = 4092 // of the header's own checksum, in this and every later version
+	blockSize  = 65536
+	sectionEnd = 64 // sections are padded to a multiple of it, and codes by as much again
+	wordSize   = 4  // of an element of the mean, a scale, a level, a residual, a square and a checksum
+	center     = 128
+	largest    = 127 // absolute value of a code less center
+)
+
+// Limits of a file. Their product keeps every offset within 50 bits.
+const (
+	MaxDim  = 65536      // elements of a vector
+	MaxRows = 2147483647 // rows of a segment
+)
+
+// A Metric is the score that codes are made for. The numbers are those of the file format.
+type Metric uint8
+
+// The metrics. Higher scores are better.
+const (
+	Cosine Metric = 1 // of the angle between the vectors
+	Dot    Metric = 2 // inner product
+	L2     Metric = 3 // squared Euclidean distance, negated
+)
+
+var (
+	// ErrCorrupt is returned when bytes are not a code file, or a damaged one.
+	ErrCorrupt = errors.New("corrupt code file")
+	// ErrVersion is returned when a later release wrote the file.
+	ErrVersion = errors.New("unknown version of code file")
+	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
+	ErrMismatch = errors.New("code file of another segment")
+)
+
+// Ident names the segment that codes belong to, and the metric that they are for.
+type Ident struct {
+	DB      [16]byte // id of the database
+	Segment uint64   // id of the segment
+	Rows    int      // 1 to MaxRows
+	Dim     int      // 1 to MaxDim
+	Metric  Metric
+	CRC     uint32 // of the segment's vector file
+}
+
+// layout holds the file offsets of the sections.
+type layout struct {
+	mean, scales, levels, resids, squares, table, size int64 // codes begin at headerSize
+	blocks                                             int64
+}
+
+func layoutOf(rows, dim int) layout {
+	var l layout
+	l.mean = align(headerSize+int64(rows)*int64(dim)) + sectionEnd
+	l.scales = align(l.mean + int64(dim)*wordSize)
+	l.levels = align(l.scales + int64(rows)*wordSize)
+	l.resids = align(l.levels + int64(rows)*wordSize)
+	l.squares = align(l.resids + int64(rows)*wordSize)
+	l.table = align(l.squares + int64(rows)*wordSize)
+	l.blocks = blockAt(l.table-1) + 1
+	l.size = l.table + l.blocks*wordSize
+	return l
+}
+
+func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
+
+// block returns the file offsets between which block b lies.
+func (l *layout) block(b int64) (start, end int64) {
+	start = headerSize + b*blockSize
+	return start, min(start+blockSize, l.table)
+}
+
+// blockAt returns the block that holds the file offset off.
+func blockAt(off int64) int64 { return (off - headerSize) / blockSize }
+
+// header is what the first page of the file says.
+type header struct {
+	ident Ident
+	// No row but those with an infinite scale has a larger square, or a residual above slope*scale + the floor.
+	square   uint32
+	slope    float32
+	tableCRC uint32
+}
+
+func (h *header) encode(l *layout) []byte {
+	e := codec.Encoder{B: make([]byte, 0, headerSize)}
+	e.Raw([]byte(magic))
+	e.U32(version)
+	e.U32(uint32(h.ident.Metric))
+	e.Raw(h.ident.DB[:])
+	e.U64(h.ident.Segment)
+	e.U64(uint64(l.size))
+	e.U32(uint32(h.ident.Dim))
+	e.U32(uint32(h.ident.Rows))
+	e.U32(h.ident.CRC)
+	e.U32(h.square)
+	e.U32(math.Float32bits(h.slope))
+	e.U32(h.tableCRC)
+	e.B = e.B[:crcOffset] // the rest is zero
+	e.U32(codec.CRC(e.B))
+	return e.B
+}
+
+// decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.
+func decodeHeader(b []byte) (header, layout, error) {
+	fail := func(off int64, format string, args ...any) (header, layout, error) {
+		return header{}, layout{}, corrupt(off, format, args...)
+	}
+	if len(b) < headerSize || string(b[:len(magic)]) != magic {
+		return fail(0, "no header")
+	}
+	// The checksum comes first: it has this place in every version.
+	if got, want := codec.CRC(b[:crcOffset]), binary.LittleEndian.Uint32(b[crcOffset:]); got != want {
+		return fail(crcOffset, "checksum %08x instead of %08x", got, want)
+	}
+	d := codec.NewDecoder(b[len(magic):crcOffset])
+	if v := d.U32(); v != version {
+		return header{}, layout{}, fmt.Errorf("codes: %w: %d", ErrVersion, v)
+	}
+	var h header
+	metric := d.U32()
+	copy(h.ident.DB[:], d.Raw(len(h.ident.DB)))
+	h.ident.Segment = d.U64()
+	size := d.U64()
+	dim, rows := d.U32(), d.U32()
+	h.ident.CRC = d.U32()
+	h.square = d.U32()
+	h.slope = math.Float32frombits(d.U32())
+	h.tableCRC = d.U32()
+	if metric > math.MaxUint8 || dim < 1 || dim > MaxDim || rows < 1 || rows > MaxRows {
+		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
+	}
+	h.ident.Metric, h.ident.Dim, h.ident.Rows = Metric(metric), int(dim), int(rows)
+	if h.square > MaxDim*largest*largest || !(h.slope >= 0) || math.IsInf(float64(h.slope), 0) {
+		return fail(60, "largest square %d, slope %v", h.square, h.slope)
+	}
+	l := layoutOf(h.ident.Rows, h.ident.Dim)
+	if size != uint64(l.size) || uint64(len(b)) != size {
+		return fail(40, "%d bytes, header says %d, want %d", len(b), size, l.size)
+	}
+	return h, l, nil
+}
+
+func corrupt(off int64, format string, args ...any) error {
+	return fmt.Errorf("codes: %w: offset %d: %s", ErrCorrupt, off, fmt.Sprintf(format, args...))
+}

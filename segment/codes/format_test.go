@@ -1,0 +1,123 @@
+package codes
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// TestFormatPage compares the hexdump in docs/format/codes.md with a file that Build makes now. A difference means that the
+// format has changed: old files would be built again.
+func TestFormatPage(t *testing.T) {
+	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1}}
+	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: Dot, CRC: 0xcafe}
+	file, err := Build(id, d.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := dump(t, file)
+
+	const page, begin, end = "../../docs/format/codes.md", "```hexdump\n", "```"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), begin)
+	want, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no hexdump", page)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
+	}
+}
+
+// dump prints every byte of a code file with its meaning. It reads by the words of the page, not with the code under test.
+func dump(t *testing.T, b []byte) string {
+	var out strings.Builder
+	d := codec.NewDecoder(b)
+	line := func(n int, name, format string, args ...any) {
+		off := d.Offset() - n
+		value := fmt.Sprintf(format, args...)
+		for i := 0; i < n; i += 8 {
+			hex := fmt.Sprintf("% x", b[off+i:off+min(i+8, n)])
+			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", off+i, hex, name, value), " "))
+			name, value = "", ""
+		}
+	}
+	zeros := func(n int, name string) {
+		if strings.Trim(string(d.Raw(n)), "\x00") != "" {
+			t.Errorf("%s is not zero", name)
+		}
+		if n > 0 {
+			fmt.Fprintf(&out, "%06x  %-23s  %s\n", d.Offset()-n, fmt.Sprintf("00 (%d times)", n), name)
+		}
+	}
+	u32 := func(name string) int { v := d.U32(); line(4, name, "%d", v); return int(v) }
+	f32 := func(name string) float32 { v := math.Float32frombits(d.U32()); line(4, name, "%v", v); return v }
+	pad := func() { zeros(-d.Offset()&63, "padding") }
+
+	line(8, "magic", "%q", d.Raw(8))
+	u32("version")
+	u32("metric")
+	line(16, "database", "%x", d.Raw(16))
+	line(8, "segment", "%d: the file is seg/%08[1]x.codes", d.U64())
+	size := d.U64()
+	line(8, "size of the file", "%d", size)
+	dim := u32("dimension")
+	rows := u32("rows")
+	line(4, "checksum of the vectors", "%#08x", d.U32())
+	u32("largest square")
+	f32("slope")
+	table := d.U32()
+	line(4, "checksum of checksums", "%#08x", table)
+	zeros(4092-d.Offset(), "reserved")
+	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
+	for row := range rows {
+		values := make([]int, dim)
+		for i, c := range d.Raw(dim) {
+			values[i] = int(c) - 128
+		}
+		line(dim, fmt.Sprintf("codes of row %d", row), "%v", values)
+	}
+	pad()
+	zeros(64, "padding")
+	for i := range dim {
+		f32(fmt.Sprintf("mean, element %d", i))
+	}
+	pad()
+	for _, name := range []string{"scale", "level", "residual"} {
+		for row := range rows {
+			f32(fmt.Sprintf("%s of row %d", name, row))
+		}
+		pad()
+	}
+	for row := range rows {
+		u32(fmt.Sprintf("square of row %d", row))
+	}
+	pad()
+	start := d.Offset()
+	for block := 0; d.Len() > 0; block++ {
+		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(),
+			4096+block*65536, min(4096+(block+1)*65536, start)-1)
+	}
+	if err := d.Err(); err != nil || codec.CRC(b[start:]) != table || size != uint64(len(b)) {
+		t.Errorf("err %v, checksum of checksums %#x, want %#x, size %d of %d", err, codec.CRC(b[start:]), table, size, len(b))
+	}
+	return out.String()
+}

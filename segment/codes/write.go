@@ -1,0 +1,321 @@
+package codes
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A Source returns the vectors of rows lo to hi-1, one after the other. They are read only until the next call.
+type Source func(lo, hi int) ([]float32, error)
+
+// sampled is how many rows, evenly spread, the mean is computed from. It need not be exact: bounds hold for any.
+const sampled = 8192
+
+// readBytes is about how many bytes of vectors are asked for at once.
+const readBytes = 1 << 18
+
+// Rows whose largest element, the mean subtracted, is outside of these limits are not coded, except that a direction that
+// near to the mean is taken for it: far from the ends of float32, no product can over- or underflow.
+const (
+	tiny = 0x1p-54
+	huge = 0x1p62
+)
+
+// Write writes the code file of a segment to w, which must be empty, and returns its size. It reads a part of the rows, for
+// their mean, then all of them from first to last, and needs 16 bytes of memory per row. It does not sync.
+func Write(w io.WriterAt, ident Ident, rows Source) (int64, error) {
+	if err := ident.check(); err != nil {
+		return 0, err
+	}
+	e := encoder{ident: ident, lay: layoutOf(ident.Rows, ident.Dim), w: w, off: headerSize}
+	mean, err := e.sample(rows)
+	if err != nil {
+		return 0, err
+	}
+	e.mean = mean
+	e.floor = floor(ident.Metric, mean)
+	e.mean64 = make([]float64, ident.Dim)
+	for i, m := range mean {
+		e.mean64[i] = float64(m)
+	}
+	if err := e.codes(rows); err != nil {
+		return 0, err
+	}
+	e.out = append(e.out, make([]byte, e.lay.mean-e.at())...)
+	for _, words := range [][]float32{mean, e.scales, e.levels, e.resids} {
+		if err := e.section(codec.BytesFromF32s(words)); err != nil {
+			return 0, err
+		}
+	}
+	var squares codec.Encoder
+	for _, s := range e.squares {
+		squares.U32(s)
+	}
+	if err := e.section(squares.B); err != nil {
+		return 0, err
+	}
+	if err := e.flush(true); err != nil {
+		return 0, err
+	}
+	var table codec.Encoder
+	for _, crc := range e.table {
+		table.U32(crc)
+	}
+	e.head.ident = ident
+	e.head.tableCRC = codec.CRC(table.B)
+	if _, err := w.WriteAt(table.B, e.lay.table); err != nil {
+		return 0, fmt.Errorf("codes: write: %w", err)
+	}
+	// The header comes last: without it, nothing is a file.
+	if _, err := w.WriteAt(e.head.encode(&e.lay), 0); err != nil {
+		return 0, fmt.Errorf("codes: write: %w", err)
+	}
+	return e.lay.size, nil
+}
+
+// Build returns the file that Write writes.
+func Build(ident Ident, rows Source) ([]byte, error) {
+	if err := ident.check(); err != nil {
+		return nil, err
+	}
+	l := layoutOf(ident.Rows, ident.Dim)
+	if l.size > math.MaxInt {
+		return nil, fmt.Errorf("codes: file of %d bytes does not fit into memory", l.size)
+	}
+	b := make(memory, l.size)
+	if _, err := Write(b, ident, rows); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+type memory []byte
+
+func (m memory) WriteAt(b []byte, off int64) (int, error) { return copy(m[off:], b), nil }
+
+func (id *Ident) check() error {
+	if id.Rows < 1 || id.Rows > MaxRows || id.Dim < 1 || id.Dim > MaxDim || id.Metric < Cosine || id.Metric > L2 {
+		return fmt.Errorf("codes: cannot code %d rows of dimension %d for metric %d", id.Rows, id.Dim, id.Metric)
+	}
+	return nil
+}
+
+// An encoder is a file while it is being written.
+type encoder struct {
+	ident  Ident
+	lay    layout
+	head   header
+	mean   []float32
+	mean64 []float64
+	floor  float64
+
+	w     io.WriterAt
+	off   int64  // where out goes
+	out   []byte // not written yet
+	table []uint32
+
+	scales, levels, resids []float32
+	squares                []uint32
+}
+
+// at returns the file offset behind what was written.
+func (e *encoder) at() int64 { return e.off + int64(len(e.out)) }
+
+// flush writes whole blocks, or all there is.
+func (e *encoder) flush(all bool) error {
+	n := len(e.out) / blockSize * blockSize
+	if all {
+		n = len(e.out)
+	}
+	if n == 0 {
+		return nil
+	}
+	if _, err := e.w.WriteAt(e.out[:n], e.off); err != nil {
+		return fmt.Errorf("codes: write: %w", err)
+	}
+	for i := 0; i < n; i += blockSize {
+		e.table = append(e.table, codec.CRC(e.out[i:min(i+blockSize, n)]))
+	}
+	e.off += int64(n)
+	e.out = append(e.out[:0], e.out[n:]...)
+	return nil
+}
+
+// section appends b and pads.
+func (e *encoder) section(b []byte) error {
+	e.out = append(e.out, b...)
+	e.out = append(e.out, make([]byte, align(e.at())-e.at())...)
+	return e.flush(false)
+}
+
+// inverse returns the factor that makes a direction of x for Cosine, and 1 otherwise.
+func (e *encoder) inverse(x []float32) float64 {
+	if e.ident.Metric != Cosine {
+		return 1
+	}
+	if sq := simd.Dot64(x, x); sq > 0 {
+		return 1 / math.Sqrt(sq)
+	}
+	return 0
+}
+
+// sample returns the mean of some of the rows, or of their directions. Elements that are not finite count as zero.
+func (e *encoder) sample(rows Source) ([]float32, error) {
+	n, dim := e.ident.Rows, e.ident.Dim
+	sum := make([]float64, dim)
+	count := min(n, sampled)
+	run := min(max(1, readBytes/4/dim), 16) // few reads of some rows each
+	for i := 0; i < count; i += run {
+		lo := int(int64(i) * int64(n) / int64(count))
+		hi := min(lo+min(run, count-i), n)
+		x, err := rows(lo, hi)
+		if err != nil {
+			return nil, err
+		}
+		for ; len(x) >= dim; x = x[dim:] {
+			inv := e.inverse(x[:dim])
+			for j, v := range x[:dim] {
+				sum[j] += float64(float64(v) * inv)
+			}
+		}
+	}
+	mean := make([]float32, dim)
+	for j, s := range sum {
+		if m := float32(s / float64(count)); m-m == 0 { // finite
+			mean[j] = m
+		}
+	}
+	return mean, nil
+}
+
+// codes appends the codes of all rows.
+func (e *encoder) codes(rows Source) error {
+	n, dim := e.ident.Rows, e.ident.Dim
+	step := max(1, readBytes/4/dim)
+	y, c := simd.Make(dim), simd.Make(dim)
+	e.scales = make([]float32, 0, n)
+	e.levels = make([]float32, 0, n)
+	e.resids = make([]float32, 0, n)
+	e.squares = make([]uint32, 0, n)
+	for lo := 0; lo < n; lo += step {
+		hi := min(lo+step, n)
+		x, err := rows(lo, hi)
+		if err != nil {
+			return err
+		}
+		if len(x) != (hi-lo)*dim {
+			return fmt.Errorf("codes: source gave %d floats for %d rows of %d", len(x), hi-lo, dim)
+		}
+		start := len(e.out)
+		e.out = slices.Grow(e.out, len(x))[:start+len(x)]
+		for dst := e.out[start:]; len(x) > 0; x, dst = x[dim:], dst[dim:] {
+			e.row(dst[:dim], x[:dim], y, c)
+		}
+		if err := e.flush(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row codes x into dst. y and c are for its use. docs/decisions/0005-int8-codes-with-bounds.md derives the residual.
+func (e *encoder) row(dst []byte, x, y, c []float32) {
+	inv := e.inverse(x)
+	mean := e.mean64[:len(x)]
+	y = y[:len(x)]
+	var top uint32 // the bits of the largest absolute value
+	for i, v := range x {
+		d := float32(float64(float64(v)*inv) - mean[i])
+		y[i] = d
+		top = max(top, math.Float32bits(d)&^(1<<31))
+	}
+	most := math.Float32frombits(top)
+	yy := simd.Dot64(y, y)
+	level := float32(yy)
+	if e.ident.Metric != L2 {
+		level = float32(simd.Dot64(e.mean, y))
+	}
+	var scale, resid float32
+	var square uint32
+	switch {
+	case most == 0 || most < tiny && e.ident.Metric == Cosine:
+		level, resid = 0, above(e.floor)
+		setAll(dst, center)
+	case most >= tiny && most <= huge && level-level == 0:
+		quantise(dst, c, y, largest/most)
+		yc, cc := simd.Dot64(y, c), simd.Dot64(c, c)
+		// The scale with the least residual, which then is at right angles to the codes.
+		scale = float32(yc / cc)
+		square = uint32(cc)
+		s := float64(scale)
+		coded := s * s * cc
+		// The conversions forbid the compiler to fuse operations.
+		sq := yy - float64(2*s*yc) + float64(coded) + float64(float64(len(x)+16)*0x1p-51*(yy+float64(coded)))
+		r := math.Sqrt(max(0, sq)) + float64(1.01*unit32*math.Sqrt(yy))
+		resid = above(r + e.floor)
+		if slope := r / s * (1 + 0x1p-22); slope > float64(e.head.slope) {
+			e.head.slope = above(slope)
+		}
+		e.head.square = max(e.head.square, square)
+	default: // also NaN
+		scale, level, resid = float32(math.Inf(1)), 0, float32(math.Inf(1))
+		setAll(dst, center)
+	}
+	e.scales = append(e.scales, scale)
+	e.levels = append(e.levels, level)
+	e.resids = append(e.resids, resid)
+	e.squares = append(e.squares, square)
+}
+
+// quantise sets c to y*f rounded to integers, which must be from -127 to 127, and dst to their codes.
+func quantise(dst []byte, c, y []float32, f float32) {
+	// From here to its double, the unit in the last place of a float32 is 1, and the lowest byte zero.
+	const integers = 3 << 22
+	c, dst = c[:len(y)], dst[:len(y)]
+	for i, v := range y {
+		r := float32(v*f) + integers
+		c[i] = r - integers
+		dst[i] = byte(math.Float32bits(r)) + center
+	}
+}
+
+func setAll(dst []byte, b byte) {
+	for i := range dst {
+		dst[i] = b
+	}
+}
+
+// unit32 is the unit roundoff of float32.
+const unit32 = 0x1p-24
+
+// floor bounds the part of a residual that does not shrink with the scale: of the errors in a direction of length 1, and of
+// taking a tiny direction for none.
+func floor(m Metric, mean []float32) float64 {
+	if m != Cosine {
+		return 0
+	}
+	return float64(len(mean)+16) * 0x1p-50 * (1 + math.Sqrt(simd.Dot64(mean, mean)))
+}
+
+// above returns a float32 that is not below v, which is not negative.
+func above(v float64) float32 {
+	f := float32(v)
+	if float64(f) < v {
+		f = math.Nextafter32(f, float32(math.Inf(1)))
+	}
+	return f
+}
+
+// below returns a float32 that is not above v.
+func below(v float64) float32 {
+	f := float32(v)
+	if float64(f) > v {
+		f = math.Nextafter32(f, float32(math.Inf(-1)))
+	}
+	return f
+}
