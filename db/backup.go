@@ -54,6 +54,10 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	// Directories must not come after what makes the copy a database.
+	if err := to.SyncDir("."); err != nil {
+		return err
+	}
 	const fresh = tmpDir + "/" + metaName
 	ver, err := db.copyStore(to, fresh)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/wal"
 )
@@ -77,16 +78,20 @@ func (c *checking) add(p Problem) {
 	}
 }
 
-// problem notes an error, file and offset taken from it where it has them.
+// problem notes an error.
 func (c *checking) problem(err error) {
 	for _, err := range flatten(err) {
-		p := Problem{File: metaName, Offset: -1, Detail: err.Error()}
-		var corrupt *CorruptError
-		if errors.As(translate(err), &corrupt) {
-			p.File, p.Offset = corrupt.File, corrupt.Offset
-		}
-		c.add(p)
+		c.add(problemOf(err))
 	}
+}
+
+// problemOf describes an error, with file and offset where it has them.
+func problemOf(err error) Problem {
+	var corrupt *CorruptError
+	if errors.As(translate(err), &corrupt) {
+		return Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
+	}
+	return Problem{File: metaName, Offset: -1, Detail: err.Error()}
 }
 
 // flatten takes joined errors apart.
@@ -132,11 +137,36 @@ func (c *checking) segments() error {
 		if err := s.VerifyRows(c.ctx); err != nil {
 			c.problem(err)
 		}
-		if _, err := s.columns(); err != nil {
-			c.problem(err)
-		}
+		c.derived(s)
 	}
 	return c.ctx.Err()
+}
+
+// derived checks the files beside a segment, as they are on disk. They are
+// rebuilt when they are next needed.
+func (c *checking) derived(s *openSegment) {
+	if m, err := c.db.mapFile(s.columnsName()); err == nil {
+		_, err = columns.Parse(m.Bytes(), c.db.columnsIdent(s.info))
+		c.damage(s.columnsName(), errors.Join(err, m.Close()))
+	}
+	v := c.ver.views[s.info.Collection]
+	if v == nil || s.info.Dim == 0 {
+		return
+	}
+	if m, err := c.db.mapFile(s.codesName()); err == nil {
+		coded, err := codes.Parse(m.Bytes(), s.codesIdent(v.def.schema.Metric))
+		if err == nil {
+			err = coded.Verify()
+		}
+		c.damage(s.codesName(), errors.Join(err, m.Close()))
+	}
+}
+
+func (c *checking) damage(name string, err error) {
+	newer := errors.Is(err, columns.ErrVersion) || errors.Is(err, codes.ErrVersion) // nothing wrong with it
+	if err != nil && !newer {
+		c.add(Problem{File: name, Offset: -1, Detail: fmt.Sprintf("%v; derived, will be rebuilt", err)})
+	}
 }
 
 // documents checks that ids, documents and rows belong together.

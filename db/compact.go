@@ -53,7 +53,7 @@ func (db *DB) Compact(ctx context.Context) error {
 func (db *DB) compactAll(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
-	if err := db.settle(); err != nil {
+	if err := db.settle(ctx); err != nil {
 		return err
 	}
 	for _, c := range db.plan(everyVictim) {
@@ -69,17 +69,21 @@ func (db *DB) compactAll(ctx context.Context) error {
 			return db.fail(err)
 		}
 	}
-	return db.settle()
+	return db.settle(ctx)
 }
 
-// compactSome compacts in the background until nothing is worth it.
+// compactSome compacts in the background until nothing is worth it, then
+// builds codes.
 func (db *DB) compactSome(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
 	for {
 		jobs := db.plan(worthwhileVictims)
-		if len(jobs) == 0 || db.err() != nil {
+		if db.err() != nil {
 			return nil
+		}
+		if len(jobs) == 0 {
+			return db.buildCodes(ctx)
 		}
 		if err := db.compact(ctx, jobs[0]); err != nil {
 			return err

@@ -486,12 +486,12 @@ func TestDamageUnderReaders(t *testing.T) {
 func TestDerivedFilesAreRebuilt(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
-	vdb := open(t, dir, nil)
+	vdb := open(t, dir, &Options{codedBytes: 1})
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	for i := range 200 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}, Metadata: Metadata{"i": i}})
 	}
-	for _, damage := range []func(string) error{
+	for i, damage := range []func(string) error{
 		os.Remove,
 		func(name string) error { return os.WriteFile(name, []byte("rubbish"), 0o600) },
 		func(name string) error { return os.Truncate(name, 100) },
@@ -499,8 +499,8 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 		if err := vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
-		files, err := filepath.Glob(filepath.Join(dir, segDir, "*.cols"))
-		if err != nil || len(files) == 0 {
+		files, err := filepath.Glob(filepath.Join(dir, segDir, "*.co*"))
+		if err != nil || len(files) != 2 {
 			t.Fatal(files, err)
 		}
 		for _, name := range files {
@@ -508,12 +508,29 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		vdb = open(t, dir, nil)
-		n, err := collection(t, vdb, "c", Schema{}).Count(ctx, filter.Lt("i", 150))
+		// A reader does without, and check says what it sees.
+		r := open(t, dir, &Options{ReadOnly: true, codedBytes: 1})
+		c := collection(t, r, "c", Schema{})
+		n, err := c.Count(ctx, filter.Lt("i", 150))
+		res, err2 := c.Search(ctx, Query{Vector: []float32{1}})
+		if err := errors.Join(err, err2); err != nil || n != 150 || res.Matched != 200 || res.Plan != "exact scan" {
+			t.Fatalf("%d %+v %v", n, res, err)
+		}
+		report, err := r.Check(ctx)
+		if want := []int{0, 2, 2}[i]; err != nil || len(report.Problems) != want {
+			t.Fatalf("%+v %v", report, err)
+		}
+		// A writer rebuilds what it needs, and all of it by Close.
+		vdb = reopen(t, r, &Options{codedBytes: 1})
+		n, err = collection(t, vdb, "c", Schema{}).Count(ctx, filter.Lt("i", 150))
 		if err != nil || n != 150 {
 			t.Fatalf("%d %v", n, err)
 		}
+		vdb = reopen(t, vdb, &Options{codedBytes: 1})
 		check(t, vdb)
+		if res, err := collection(t, vdb, "c", Schema{}).Search(ctx, Query{Vector: []float32{1}}); err != nil || res.Plan != "exact scan of codes" {
+			t.Fatalf("%+v %v", res, err)
+		}
 	}
 }
 

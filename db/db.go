@@ -78,12 +78,14 @@ type Options struct {
 	// data and close. nil is silent.
 	Logger *slog.Logger
 
-	hook vfs.Hook // faults and traces, for tests
+	hook       vfs.Hook // faults and traces, for tests
+	codedBytes int64    // see the constant
 }
 
 func (o Options) withDefaults() Options {
 	o.SyncEvery = cmp.Or(o.SyncEvery, 100*time.Millisecond)
 	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
+	o.codedBytes = cmp.Or(o.codedBytes, codedBytes)
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -410,7 +412,7 @@ func (db *DB) wipe(dir string) error {
 // parseSegmentName splits "0000002a.vec" into 42 and ".vec".
 func parseSegmentName(name string) (id uint64, ext string, ok bool) {
 	hex, ext, _ := strings.Cut(name, ".")
-	if ext != "vec" && ext != "cols" {
+	if ext != "vec" && ext != "cols" && ext != "codes" {
 		return 0, "", false
 	}
 	if _, err := fmt.Sscanf(hex, "%x", &id); err != nil || segment.FileName(id) != segDir+"/"+hex+".vec" {
@@ -438,7 +440,7 @@ func (db *DB) recover() error {
 	}
 	if tail.Torn || tail.Files > 0 || !db.active.empty() || db.store.Torn() {
 		db.opts.Logger.Info("recovered", "lsn", db.cur.lsn, "files", tail.Files, "torn", tail.Torn)
-		return db.settle()
+		return db.settle(context.Background())
 	}
 	return nil
 }
@@ -523,7 +525,7 @@ func (db *DB) Close() error {
 
 	var err error
 	if !db.opts.ReadOnly && db.err() == nil {
-		err = db.settle()
+		err = db.settle(context.Background())
 	}
 	err = errors.Join(err, db.release())
 	db.opts.Logger.Info("closed", "dir", db.dir)

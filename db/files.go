@@ -12,6 +12,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
 )
 
@@ -30,6 +31,11 @@ type openSegment struct {
 	colsMu   sync.Mutex
 	cols     *columns.Columns
 	colsFile *vfs.Mapping
+
+	codesMu   sync.Mutex
+	coded     *codes.Codes
+	codesFile *vfs.Mapping
+	uncoded   bool // there is no usable file of codes
 }
 
 func (db *DB) openSegment(info segment.Info, dead *bitset.Cow) (*openSegment, error) {
@@ -64,8 +70,11 @@ func (s *openSegment) match(e filter.Expr, dst bitset.Set) error {
 	return nil
 }
 
-func (s *openSegment) columnsName() string {
-	return fmt.Sprintf("%s/%08x.cols", segDir, s.info.ID)
+func (s *openSegment) columnsName() string { return derivedName(s.info.ID, "cols") }
+
+// derivedName returns the name of a file beside the vectors of a segment.
+func derivedName(id uint64, ext string) string {
+	return fmt.Sprintf("%s/%08x.%s", segDir, id, ext)
 }
 
 func (db *DB) columnsIdent(info segment.Info) columns.Ident {
@@ -100,16 +109,7 @@ func (s *openSegment) columns() (*columns.Columns, error) {
 }
 
 func (s *openSegment) mapColumns(name string) error {
-	f, err := s.db.fs.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return err
-	}
-	m, err := f.Map(size)
+	m, err := s.db.mapFile(name)
 	if err != nil {
 		return err
 	}
@@ -159,10 +159,14 @@ func (s *openSegment) rebuildColumns() ([]byte, error) {
 func (s *openSegment) close() error {
 	s.colsMu.Lock()
 	defer s.colsMu.Unlock()
-	s.cols = nil
-	if s.colsFile != nil {
-		s.colsFile.Close()
-		s.colsFile = nil
+	s.codesMu.Lock()
+	defer s.codesMu.Unlock()
+	s.cols, s.coded = nil, nil
+	for _, m := range []**vfs.Mapping{&s.colsFile, &s.codesFile} {
+		if *m != nil {
+			(*m).Close()
+			*m = nil
+		}
 	}
 	return s.Segment.Close()
 }

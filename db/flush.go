@@ -479,8 +479,7 @@ func (db *DB) retire(tx *meta.Tx, id uint64) error {
 // removeSegment removes the files of a segment that nothing names. Failing
 // costs space until the next Open.
 func (db *DB) removeSegment(id uint64) {
-	s := openSegment{info: segment.Info{ID: id}}
-	for _, name := range []string{s.columnsName(), segment.FileName(id)} {
+	for _, name := range []string{derivedName(id, "codes"), derivedName(id, "cols"), segment.FileName(id)} {
 		if _, err := db.fs.Size(name); err != nil {
 			continue
 		}
@@ -491,9 +490,13 @@ func (db *DB) removeSegment(id uint64) {
 }
 
 // settle flushes and then commits once more, so that both roots of meta.bolt
-// say the same and neither the log nor retired segments are needed.
-func (db *DB) settle() error {
+// say the same and neither the log nor retired segments are needed. What is
+// derived is complete then, too.
+func (db *DB) settle(ctx context.Context) error {
 	if err := db.flush(); err != nil {
+		return err
+	}
+	if err := db.buildCodes(ctx); err != nil {
 		return err
 	}
 	db.metaMu.Lock()

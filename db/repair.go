@@ -102,13 +102,8 @@ func (r *repairing) count() error {
 
 // problem notes damage and lets the repair go on.
 func (r *repairing) problem(err error) {
-	p := Problem{File: metaName, Offset: -1, Detail: err.Error()}
-	var corrupt *CorruptError
-	if errors.As(translate(err), &corrupt) {
-		p.File, p.Offset = corrupt.File, corrupt.Offset
-	}
 	if len(r.report.Problems) < maxProblems {
-		r.report.Problems = append(r.report.Problems, p)
+		r.report.Problems = append(r.report.Problems, problemOf(err))
 	}
 }
 

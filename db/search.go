@@ -13,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -114,7 +115,8 @@ type search struct {
 type probe struct {
 	*Query
 	scorer  scorer
-	sets    []bitset.Set // rows to consider, by part; nil: all
+	sets    []bitset.Set   // rows to consider, by part; nil: all
+	codes   []*codes.Query // by part; nil: scan the vectors
 	matched int
 }
 
@@ -169,12 +171,18 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 		Query:  q,
 		scorer: newScorer(s.view.def.schema.Metric, vec),
 		sets:   make([]bitset.Set, len(s.view.parts)),
+		codes:  make([]*codes.Query, len(s.view.parts)),
 	}
 	where := q.Where
 	if where != nil {
 		where = filter.Simplify(where)
 	}
 	for i, part := range s.view.parts {
+		if part.dim > 0 && part.segment != nil {
+			if c := part.segment.codes(s.view.def.schema.Metric); c != nil {
+				p.codes[i] = c.Query(vec)
+			}
+		}
 		switch {
 		case part.dim == 0:
 		case where == nil && part.dead.Count() == 0:
@@ -228,7 +236,11 @@ func (s *search) units() []unit {
 		if p.dim == 0 {
 			continue
 		}
-		step := max(64, chunkBytes/(4*p.dim)&^63)
+		rowBytes := 4 * p.dim
+		if len(s.queries) > 0 && s.queries[0].codes[i] != nil {
+			rowBytes = p.dim
+		}
+		step := max(64, chunkBytes/rowBytes&^63)
 		for lo := 0; lo < p.n; {
 			hi := min(lo+step, p.source.run(lo), p.n)
 			units = append(units, unit{i, lo, hi})
@@ -257,7 +269,7 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 	var next atomic.Int64
 	work := func(w int) error {
 		return s.db.guard(func() error {
-			dst := make([]float32, 0, 1024)
+			var buf scanBuffer
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(units) {
@@ -267,7 +279,7 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 					return err
 				}
 				for j, q := range s.queries {
-					if err := s.scanUnit(q, collectors[j][w], units[i], &dst); err != nil {
+					if err := s.scanUnit(q, collectors[j][w], units[i], &buf); err != nil {
 						next.Store(int64(len(units))) // the others need not go on
 						return err
 					}
@@ -294,10 +306,21 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 	return found, nil
 }
 
-// sparse is the share of wanted rows below which they are scored one by one.
-const sparse = 0.25
+// sparse is the share of wanted rows below which they are scored one by one,
+// and sparseCodes that where there are codes, a quarter of the bytes.
+const (
+	sparse      = 0.25
+	sparseCodes = sparse / 4
+)
 
-func (s *search) scanUnit(q *probe, c *topk.Collector, u unit, dst *[]float32) error {
+// scanBuffer is what a worker uses again for each unit.
+type scanBuffer struct {
+	raw        []float32
+	codes      codes.Buffer
+	candidates []codes.Candidate
+}
+
+func (s *search) scanUnit(q *probe, c *topk.Collector, u unit, buf *scanBuffer) error {
 	p, set := s.view.parts[u.part], q.sets[u.part]
 	wanted := u.hi - u.lo
 	if set != nil {
@@ -305,13 +328,22 @@ func (s *search) scanUnit(q *probe, c *topk.Collector, u unit, dst *[]float32) e
 			return nil
 		}
 	}
+	share := float64(wanted) / float64(u.hi-u.lo)
+	if coded := q.codes[u.part]; coded != nil && share >= sparseCodes {
+		done, err := scanCodes(coded, c, u, set, buf)
+		if err == nil {
+			return nil
+		}
+		p.segment.distrust(err)
+		u.lo = done // the rest by vectors
+	}
 	rows, err := p.source.vectors(u.lo, u.hi)
 	if err != nil {
 		return err
 	}
 	scan := scanning{scorer: &q.scorer, c: c, part: int32(u.part), maxNorm: p.maxNorm}
 	scan.raise()
-	if float64(wanted) < sparse*float64(u.hi-u.lo) {
+	if share < sparse {
 		for row := set.NextSet(u.lo); row >= 0 && row < u.hi; row = set.NextSet(row + 1) {
 			vec := rows[(row-u.lo)*p.dim : (row-u.lo+1)*p.dim]
 			scan.offer(q.scorer.kernel(vec), p.inv[row], row)
@@ -319,13 +351,47 @@ func (s *search) scanUnit(q *probe, c *topk.Collector, u unit, dst *[]float32) e
 		return nil
 	}
 	n := u.hi - u.lo
-	if cap(*dst) < n {
-		*dst = make([]float32, n)
+	if cap(buf.raw) < n {
+		buf.raw = make([]float32, n)
 	}
-	out := (*dst)[:n]
+	out := buf.raw[:n]
 	q.scorer.kernelRows(out, rows)
 	scan.block(out, p.inv[u.lo:u.hi], set, u.lo)
 	return nil
+}
+
+// scanCodes offers the rows of a unit that their codes do not rule out. The
+// first steps are small, because every row is a candidate until k are known.
+// On an error it returns the first row that was not looked at.
+func scanCodes(coded *codes.Query, c *topk.Collector, u unit, set bitset.Set, buf *scanBuffer) (int, error) {
+	step := 64
+	if c.Floor() > negInf {
+		step = 1024
+	}
+	for lo := u.lo; lo < u.hi; step = min(2*step, 4096) {
+		hi := min(lo+step, u.hi)
+		candidates, err := coded.Candidates(buf.candidates[:0], lo, hi, set, c.Floor(), &buf.codes)
+		buf.candidates = candidates
+		if err != nil {
+			return lo, err
+		}
+		for _, row := range candidates {
+			lower, upper := coded.Interval(row)
+			c.Offer(lower, upper, int32(u.part), int32(row.Row))
+		}
+		lo = hi
+	}
+	return u.hi, nil
+}
+
+// plan says how a query was answered.
+func (q *probe) plan() string {
+	for _, c := range q.codes {
+		if c != nil {
+			return "exact scan of codes"
+		}
+	}
+	return "exact scan"
 }
 
 // finish computes true scores of the candidates, ranks them and fetches the
@@ -364,7 +430,7 @@ func (s *search) finish(ctx context.Context, q *probe, candidates []topk.Candida
 		hits = hits[:end]
 	}
 
-	r := &Result{Exact: true, Complete: true, Matched: q.matched, Considered: q.matched, Plan: "exact scan"}
+	r := &Result{Exact: true, Complete: true, Matched: q.matched, Considered: q.matched, Plan: q.plan()}
 	err := s.db.store.View(func(tx *meta.Tx) error {
 		for i := range hits {
 			h := &hits[i]

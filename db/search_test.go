@@ -124,7 +124,8 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 			t.Run(fmt.Sprint(metric, "/", kind), func(t *testing.T) {
 				ctx := t.Context()
 				rng := rand.New(rand.NewPCG(1, uint64(metric)))
-				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever})
+				// Codes for every segment, however small, that is compacted.
+				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1})
 				for _, dim := range []int{1, 3, 17, 100} {
 					c := collection(t, vdb, fmt.Sprint(dim), Schema{Dim: dim, Metric: metric})
 					vecs := vectorsOf(kind, rng, 700, dim)
@@ -140,7 +141,12 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
-						if i == 300 || i == 500 {
+						if i == 300 {
+							if err := vdb.Compact(ctx); err != nil {
+								t.Fatal(err)
+							}
+						}
+						if i == 500 {
 							if err := vdb.Flush(ctx); err != nil {
 								t.Fatal(err)
 							}

@@ -36,11 +36,12 @@ var imports = map[string][]string{
 		"internal/vfs", "segment"},
 	"wal":             {"internal/codec", "internal/vfs"},
 	"segment":         {"internal/codec", "internal/vfs", "simd"},
+	"segment/codes":   {"internal/codec", "simd"},
 	"segment/columns": {"filter", "internal/bitset", "internal/codec", "simd"},
 	"db": {"filter", "internal/bitset", "internal/codec", "internal/meta", "internal/topk", "internal/vfs",
-		"segment", "segment/columns", "simd", "wal",
+		"segment", "segment/codes", "segment/columns", "simd", "wal",
 		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
-	"internal/exchange": {"db", "filter", "internal/codec"},
+	"internal/exchange": {"db"},
 	"rag":               {"db", "filter", "internal/exchange"},
 }
 

@@ -92,6 +92,9 @@ func (s *Store) compactTo(tmp string) (err error) {
 	panicked := true
 	err = s.transact(false, func(from *bbolt.Tx) error {
 		err := s.copyRecords(to, from)
+		if err == nil {
+			err = to.Update(func(*bbolt.Tx) error { return nil }) // the other root, as in create
+		}
 		panicked = false
 		return err
 	})

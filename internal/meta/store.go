@@ -99,7 +99,7 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 
 // create writes the records of an empty store.
 func (s *Store) create() error {
-	return s.transact(true, func(b *bbolt.Tx) error {
+	err := s.transact(true, func(b *bbolt.Tx) error {
 		for _, tag := range append(globalTags[:], tagSystem) {
 			if _, err := b.CreateBucket([]byte(bucketNames[tag])); err != nil {
 				return err
@@ -115,6 +115,11 @@ func (s *Store) create() error {
 		}
 		return tx.finish()
 	})
+	if err != nil {
+		return err
+	}
+	// Should the newest root rot, the one before it has to be that of a store too.
+	return s.transact(true, func(*bbolt.Tx) error { return nil })
 }
 
 // validate reads the file before bbolt does.

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -56,9 +55,8 @@ func run(ctx context.Context) error {
 	if err := damage("copy.vdb"); err != nil {
 		return err
 	}
-	var corrupt *db.CorruptError
-	if err := sound(ctx, "copy.vdb"); errors.As(err, &corrupt) {
-		fmt.Println("damaged:", corrupt.File, "at offset", corrupt.Offset)
+	if err := sound(ctx, "copy.vdb"); err != nil {
+		return err
 	}
 	return save(ctx, "copy.vdb", "saved.vdb")
 }
