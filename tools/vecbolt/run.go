@@ -41,6 +41,7 @@ type cli struct {
 	Repair  repairCmd  `cmd:"" help:"Save what is intact in a damaged database into a new one."`
 	Compact compactCmd `cmd:"" help:"Give the space of deleted documents back."`
 	Backup  backupCmd  `cmd:"" help:"Copy a database."`
+	Torture tortureCmd `cmd:"" help:"Try on your disk whether a crash loses anything."`
 
 	Demo    demoCmd    `cmd:"" help:"See it work on a few thousand word vectors."`
 	Version versionCmd `cmd:"" help:"Show the version."`

@@ -1,0 +1,442 @@
+package torture
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// A policy says what is found, after the power has gone, of what nobody had synced.
+type policy struct {
+	name string
+	data dataPolicy
+	dirs dirPolicy
+}
+
+type (
+	dataPolicy uint8
+	dirPolicy  uint8
+)
+
+const (
+	dataNone    dataPolicy = iota // nothing
+	dataAll                       // everything
+	dataSectors                   // each sector of 512 bytes or not
+	dataPages                     // each page of 4096 bytes or not
+	dataWhole                     // each write or truncate or not: they are reordered
+	dataZero                      // the new size, and zeros in what it adds
+	dataGarbage                   // the new size, and rubbish in what it adds
+	dataShred                     // each sector old, new or rubbish
+	dataRot                       // nothing, and the newest root of meta.bolt cannot be read
+)
+
+const (
+	dirsNone   dirPolicy = iota
+	dirsAll              // everything
+	dirsSubset           // each or not
+	dirsPrefix           // the first few
+)
+
+// policies are tried at every operation. The first is what a sane disk guarantees and the second a killed process.
+var policies = []policy{
+	{"synced-only", dataNone, dirsNone},
+	{"all-applied", dataAll, dirsAll},
+	{"torn-512", dataSectors, dirsSubset},
+	{"torn-512-again", dataSectors, dirsPrefix},
+	{"torn-4096", dataPages, dirsSubset},
+	{"reordered", dataWhole, dirsSubset},
+	{"reordered-names-first", dataWhole, dirsAll},
+	{"size-first", dataZero, dirsAll},
+	{"garbage-first", dataGarbage, dirsPrefix},
+	{"shredded", dataShred, dirsAll},
+	{"data-first", dataAll, dirsNone},
+	{"names-first", dataNone, dirsAll},
+	{"names-subset", dataAll, dirsSubset},
+	{"names-prefix", dataAll, dirsPrefix},
+	{"rotten-root", dataRot, dirsNone},
+}
+
+const rootIno = 1
+
+// A node is a file or directory of a Disk.
+type node struct {
+	dir      bool
+	cur, dur *file // as the system shows it; as it certainly is on disk. nil for a directory
+	pending  []*Op // writes and truncates since the last sync
+	lossy    bool  // a sync has failed: dur and pending do not make cur
+	rooted   bool  // the last sync was of nothing but roots of a bbolt file, and nothing has been written since
+}
+
+type directory map[string]uint64
+
+// A Disk follows a recording and knows, at each operation, what is durable and what may or may not be.
+type Disk struct {
+	nodes    map[uint64]*node
+	cur, dur map[uint64]directory
+	pending  []*Op // changes of directories that no SyncDir has covered, in order
+	rng      *rand.Rand
+}
+
+// newDisk returns an empty one. rng decides what a failed sync has written.
+func newDisk(rng *rand.Rand) *Disk {
+	return &Disk{
+		nodes: map[uint64]*node{rootIno: {dir: true}},
+		cur:   map[uint64]directory{rootIno: {}}, dur: map[uint64]directory{rootIno: {}}, rng: rng,
+	}
+}
+
+// apply follows one operation.
+func (d *Disk) apply(op *Op) {
+	if n := d.nodes[op.Ino]; op.Failed && n != nil {
+		n.rooted = false
+	}
+	if op.Failed && op.Kind != Sync {
+		return
+	}
+	switch op.Kind {
+	case Write, Truncate:
+		n := d.nodes[op.Ino]
+		change(n.cur, op)
+		n.pending = append(n.pending, op)
+		n.rooted = false
+	case Sync:
+		n := d.nodes[op.Ino]
+		n.rooted = n.rooted || !op.Failed && len(n.pending) > 0 && !slices.ContainsFunc(n.pending, func(p *Op) bool {
+			return p.Kind != Write || p.Off+p.Len > 2*pageSize
+		})
+		if op.Failed {
+			// Linux then takes the pages for clean: what has not been written by now never will be.
+			for _, p := range n.pending {
+				if d.rng.IntN(2) == 0 {
+					change(n.dur, p)
+				}
+			}
+			n.lossy = true
+		} else if !n.lossy {
+			n.dur = n.cur.clone()
+		} else {
+			for _, p := range n.pending {
+				change(n.dur, p)
+			}
+		}
+		n.pending = nil
+	case Create, Mkdir:
+		n := &node{dir: op.Kind == Mkdir}
+		if n.dir {
+			d.cur[op.Ino], d.dur[op.Ino] = directory{}, directory{}
+		} else {
+			n.cur, n.dur = &file{}, &file{}
+		}
+		d.nodes[op.Ino] = n
+		name(d.cur, op)
+		d.pending = append(d.pending, op)
+	case Rename:
+		moved := *op
+		moved.Ino = d.cur[op.Dir][op.Name]
+		name(d.cur, &moved)
+		d.pending = append(d.pending, &moved)
+	case Remove:
+		name(d.cur, op)
+		d.pending = append(d.pending, op)
+	case SyncDir:
+		d.pending = slices.DeleteFunc(slices.Clone(d.pending), func(p *Op) bool {
+			covered := p.Dir == op.Dir || p.Kind == Rename && p.Dir2 == op.Dir
+			if covered {
+				name(d.dur, p)
+			}
+			return covered
+		})
+	}
+}
+
+// settle makes everything durable: the power came back.
+func (d *Disk) settle() {
+	for _, n := range d.nodes {
+		n.pending = nil
+		if !n.dir {
+			n.dur = n.cur.clone()
+		}
+	}
+	for ino, dir := range d.cur {
+		d.dur[ino] = maps.Clone(dir)
+	}
+	d.pending = nil
+}
+
+// unsynced reports whether different policies may give different states.
+func (d *Disk) unsynced() bool {
+	if len(d.pending) > 0 {
+		return true
+	}
+	for _, n := range d.nodes {
+		if len(n.pending) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func change(f *file, op *Op) {
+	if op.Kind == Truncate {
+		f.truncate(op.Off)
+	} else {
+		f.write(op.Off, op.Len, op.Data)
+	}
+}
+
+func name(dirs map[uint64]directory, op *Op) {
+	in := func(ino uint64) directory {
+		if dirs[ino] == nil {
+			dirs[ino] = directory{}
+		}
+		return dirs[ino]
+	}
+	switch op.Kind {
+	case Create, Mkdir:
+		in(op.Dir)[op.Name] = op.Ino
+	case Remove:
+		delete(in(op.Dir), op.Name)
+	case Rename:
+		if in(op.Dir)[op.Name] == op.Ino {
+			delete(in(op.Dir), op.Name)
+		}
+		in(op.Dir2)[op.Name2] = op.Ino
+	}
+}
+
+// A state is what is found on disk after a crash: paths below the root, directories before what is in them. It shares
+// files with its Disk, and changes with that; a clone does not.
+type state []entry
+
+type entry struct {
+	path string
+	file *file // nil for a directory
+}
+
+// state computes one state after a crash now.
+func (d *Disk) state(p policy, rng *rand.Rand) state {
+	dirs := map[uint64]directory{}
+	for ino, dir := range d.dur {
+		dirs[ino] = maps.Clone(dir)
+	}
+	first := rng.IntN(len(d.pending) + 1)
+	for i, op := range d.pending {
+		keep := false
+		switch p.dirs {
+		case dirsNone:
+		case dirsAll:
+			keep = true
+		case dirsSubset:
+			keep = rng.IntN(2) == 0
+		case dirsPrefix:
+			keep = i < first
+		}
+		if keep {
+			name(dirs, op)
+		}
+	}
+	var s state
+	seen := map[uint64]*file{} // a file may have two names
+	d.walk(&s, "", rootIno, dirs, p.data, rng, seen)
+	return s
+}
+
+func (d *Disk) walk(s *state, path string, ino uint64, dirs map[uint64]directory, p dataPolicy, rng *rand.Rand, seen map[uint64]*file) {
+	for _, base := range slices.Sorted(maps.Keys(dirs[ino])) {
+		child := dirs[ino][base]
+		n := d.nodes[child]
+		at := filepath.Join(path, base)
+		if n.dir {
+			*s = append(*s, entry{path: at})
+			d.walk(s, at, child, dirs, p, rng, seen)
+			continue
+		}
+		if seen[child] == nil {
+			seen[child] = n.after(p, rng)
+			if p == dataRot && n.rooted && base == "meta.bolt" {
+				seen[child] = rot(n.dur, rng)
+			}
+		}
+		*s = append(*s, entry{at, seen[child]})
+	}
+}
+
+// after returns what a file holds after a crash.
+func (n *node) after(p dataPolicy, rng *rand.Rand) *file {
+	switch {
+	case p == dataNone || p == dataRot || len(n.pending) == 0 && p != dataAll:
+		return n.dur
+	case p == dataAll:
+		return n.cur
+	}
+	f := n.dur.clone()
+	for _, op := range n.pending {
+		switch {
+		case p == dataZero || p == dataGarbage:
+			n.extend(f, op, p, rng)
+		case p == dataWhole || op.Kind == Truncate:
+			if rng.IntN(2) == 0 {
+				change(f, op)
+			}
+		case p == dataPages:
+			pieces(op, pageSize, func(off, n int64, b []byte) {
+				if rng.IntN(2) == 0 {
+					f.write(off, n, b)
+				}
+			})
+		default:
+			pieces(op, sectorSize, func(off, n int64, b []byte) {
+				switch r := rng.IntN(4); {
+				case p == dataShred && r == 0:
+					f.write(off, n, rubbish(rng, n))
+				case r < 2:
+					f.write(off, n, b)
+				}
+			})
+		}
+	}
+	return f
+}
+
+// rot returns a bbolt file whose newest root is damaged.
+func rot(f *file, rng *rand.Rand) *file {
+	const head, txid, length = 16, 48, 64 // of a root in its page
+	newest := func(page int64) uint64 {
+		var b [8]byte
+		f.readAt(b[:], page*pageSize+head+txid)
+		return binary.LittleEndian.Uint64(b[:])
+	}
+	at := int64(head + rng.IntN(length))
+	if newest(1) > newest(0) {
+		at += pageSize
+	}
+	var b [1]byte
+	f = f.clone()
+	f.readAt(b[:], at)
+	b[0] ^= 1 << rng.IntN(8)
+	f.write(at, 1, b[:])
+	return f
+}
+
+// extend gives a file its new size but not its new bytes.
+func (n *node) extend(f *file, op *Op, p dataPolicy, rng *rand.Rand) {
+	end := op.Off + op.Len
+	if op.Kind == Truncate {
+		end = op.Off
+	}
+	if end <= f.size {
+		return
+	}
+	from := f.size
+	f.truncate(end)
+	if p == dataGarbage {
+		f.write(from, min(end-from, 64<<10), rubbish(rng, min(end-from, 64<<10)))
+	}
+}
+
+// pieces cuts a write at multiples of size. Of a large write of zeros, which a new log file is, only the edges are
+// cut: zeros more or less in a file of zeros make no difference.
+func pieces(op *Op, size int64, fn func(off, n int64, b []byte)) {
+	if op.Data == nil && op.Len > 64<<10 {
+		fn(op.Off, op.Len/2, nil)
+		fn(op.Off+op.Len/2, op.Len-op.Len/2, nil)
+		return
+	}
+	for off := int64(0); off < op.Len; {
+		end := min((op.Off+off)/size*size+size-op.Off, op.Len)
+		var b []byte
+		if op.Data != nil {
+			b = op.Data[off:end]
+		}
+		fn(op.Off+off, end-off, b)
+		off = end
+	}
+}
+
+func rubbish(rng *rand.Rand, n int64) []byte {
+	b := make([]byte, n)
+	for i := 0; i < len(b); i += 8 {
+		r := rng.Uint64()
+		for j := i; j < min(i+8, len(b)); j++ {
+			b[j] = byte(r)
+			r >>= 8
+		}
+	}
+	return b
+}
+
+func (s state) clone() state {
+	s = slices.Clone(s)
+	for i := range s {
+		if s[i].file != nil {
+			s[i].file = s[i].file.clone()
+		}
+	}
+	return s
+}
+
+// sum is the same for states of the same content.
+func (s state) sum() uint64 {
+	h := uint64(len(s))
+	for _, e := range s {
+		h = mix(h*31 + hashString(e.path))
+		if e.file != nil {
+			h = mix(h ^ e.file.sum())
+		}
+	}
+	return h
+}
+
+// write makes the files of the state below dir, which must be empty. Holes stay holes.
+func (s state) write(dir string, buf []byte) (err error) {
+	for _, e := range s {
+		path := filepath.Join(dir, e.path)
+		if e.file == nil {
+			err = os.Mkdir(path, 0o700)
+		} else {
+			err = e.file.writeTo(path, buf)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *file) writeTo(path string, buf []byte) (err error) {
+	out, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	if err := out.Truncate(f.size); err != nil {
+		return err
+	}
+	return f.runs(buf, func(off int64, b []byte) error {
+		_, err := out.WriteAt(b, off)
+		return err
+	})
+}
+
+// runs calls fn with the stretches of a file that are not holes, of at most len(buf) bytes each.
+func (f *file) runs(buf []byte, fn func(off int64, b []byte) error) error {
+	for i := 0; i < len(f.pages); {
+		if f.pages[i] == nil {
+			i++
+			continue
+		}
+		n, start := 0, i
+		for ; i < len(f.pages) && f.pages[i] != nil && n+pageSize <= len(buf); i++ {
+			n += copy(buf[n:], f.pages[i].b[:])
+		}
+		off := int64(start) * pageSize
+		if err := fn(off, buf[:min(int64(n), f.size-off)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

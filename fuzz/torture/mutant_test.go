@@ -1,0 +1,196 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var mutantsFlag = flag.String("torture.mutants", "", "regular expression: mutants that TestMutants builds and tortures")
+
+// A mutant is a bug of the protocol: a replacement in a file, or one more where two layers guard against the same. It is
+// built with go build -overlay, so that the engine itself knows nothing of it.
+type mutant struct {
+	name     string
+	file     string // below the root of the module
+	old, new string // old occurs once
+	profiles string // where it shows soonest; all when empty
+	also     *mutant
+}
+
+// notPoisoned lets a file be written to after a failed write or sync.
+var notPoisoned = &mutant{file: "internal/vfs/vfs.go", old: "f.poisoned.CompareAndSwap(nil, &err)", new: "_ = err"}
+
+// mutants are what TestTorture must notice.
+var mutants = []mutant{
+	{name: "log-not-synced", file: "wal/log.go",
+		old: "if err := l.f.Sync(); err != nil {", new: "if err := error(nil); err != nil {"},
+	{name: "log-synced-only-on-rotation", file: "db/commit.go",
+		old: "db.opts.Sync == SyncAlways {", new: "db.opts.Sync == SyncInterval {"},
+	{name: "log-name-not-synced", file: "wal/log.go",
+		old: "\t\terr = fsys.SyncDir(dir)\n", new: "\t\terr = nil\n"},
+	{name: "new-log-file-not-synced", file: "wal/log.go",
+		old: "\t\t\tclear(b[:headerSize])\n\t\t}\n\t}\n\treturn f.Sync()", new: "\t\t\tclear(b[:headerSize])\n\t\t}\n\t}\n\treturn nil"},
+	{name: "recycled-header-not-synced", file: "wal/log.go",
+		old: "\tif _, err := f.WriteAt(h.encode(), 0); err != nil {\n\t\treturn err\n\t}\n\treturn f.Sync()",
+		new: "\tif _, err := f.WriteAt(h.encode(), 0); err != nil {\n\t\treturn err\n\t}\n\treturn nil", profiles: "flushes,updates,deletes"},
+	{name: "recycled-before-its-old-name-is-gone", file: "wal/log.go",
+		old: "\tif err := l.o.FS.SyncDir(dir); err != nil {\n\t\treturn err\n\t}\n", new: "", profiles: "flushes,updates,deletes"},
+	{name: "log-released-early", file: "wal/log.go",
+		old: "l.files[0].Last <= upTo {", new: "l.files[0].Last <= upTo+8 {"},
+	{name: "rotation-without-sync", file: "wal/log.go",
+		old: "\tif err := l.sync(); err != nil {\n\t\treturn err\n\t}\n\t_ = l.f.Close()", new: "\t_ = l.f.Close()", profiles: "unsynced"},
+	{name: "log-record-checksum-not-compared", file: "wal/replay.go",
+		old: "codec.Update(r.salt, payload) == h.payload, nil", new: "codec.Update(r.salt, payload) == h.payload || h.length > 0, nil"},
+	{name: "torn-tail-revived", file: "wal/replay.go",
+		old: "\t\tend = next.base\n", new: "\t\tend = math.MaxUint64\n", profiles: "unsynced,writers,batches"},
+	{name: "log-replayed-from-the-start", file: "db/db.go",
+		old: "tail, err := wal.Replay(o, db.state.Applied, db.replay)", new: "tail, err := wal.Replay(o, 0, db.replay)"},
+	{name: "log-generation-not-kept", file: "db/flush.go",
+		old: "db.log.Release(before.Applied)", new: "db.log.Release(db.state.Applied)"},
+	{name: "segment-generation-not-kept", file: "db/flush.go",
+		old: "\tfor _, id := range kept {\n\t\tif !db.inUse(id) {", new: "\tfor _, id := range slices.Clone(db.state.Obsolete) {\n\t\tif true {", profiles: "compaction,mixed,background"},
+	{name: "second-commit-of-settle-left-out", file: "db/flush.go",
+		old: "\treturn db.commitMeta(nil, func(tx *meta.Tx) error {\n\t\toldest := db.oldest()",
+		new: "\tif db.log != nil {\n\t\treturn db.log.Release(db.state.Applied)\n\t}\n\treturn db.commitMeta(nil, func(tx *meta.Tx) error {\n\t\toldest := db.oldest()"},
+	{name: "segment-not-synced", file: "segment/writer.go",
+		old: "if err := w.file.Sync(); err != nil {", new: "if err := error(nil); err != nil {"},
+	{name: "segment-names-not-synced", file: "internal/vfs/vfs.go",
+		old: "return syncDir(f.root, name)", new: "if name == \"seg\" {\n\t\treturn nil\n\t}\n\treturn syncDir(f.root, name)"},
+	{name: "no-name-synced", file: "internal/vfs/vfs.go",
+		old: "return syncDir(f.root, name)", new: "return nil"},
+	{name: "dead-rows-not-recorded", file: "db/flush.go",
+		old: "for _, chunk := range dead.Changed(s.dead) {", new: "for range 0 {\n\t\t\t\tchunk := 0"},
+	{name: "deletes-not-recorded", file: "db/flush.go",
+		old: "\t\t\terr = tx.DeleteID(coll, id)\n", new: "\t\t\terr = nil\n"},
+	{name: "replaced-documents-stay", file: "db/flush.go",
+		old: "\t\t\terr = tx.DeleteDocument(coll, replaced)\n", new: "\t\t\terr = nil\n"},
+	{name: "flushed-batch-not-recorded", file: "db/flush.go",
+		old: "db.state.Applied, db.state.NextDoc = v.lsn, v.nextNum", new: "db.state.NextDoc = v.nextNum"},
+	{name: "next-docnum-not-recorded", file: "db/flush.go",
+		old: "db.state.Applied, db.state.NextDoc = v.lsn, v.nextNum", new: "db.state.Applied = v.lsn"},
+	{name: "next-collection-not-recorded", file: "db/flush.go",
+		old: "\t\t\tdb.state.NextCollection = db.nextCollection()\n", new: "", profiles: "collections"},
+	{name: "root-names-not-synced", file: "internal/vfs/vfs.go",
+		old: "return syncDir(f.root, name)", new: "if name == \".\" {\n\t\treturn nil\n\t}\n\treturn syncDir(f.root, name)"},
+	{name: "database-directory-not-synced", file: "db/db.go",
+		old: "return errors.Join(f.SyncDir(\".\"), f.Close())", new: "return f.Close()"},
+	{name: "one-root-at-creation", file: "internal/meta/store.go",
+		old: "\treturn s.transact(true, func(*bbolt.Tx) error { return nil })\n", new: "\treturn nil\n"},
+	{name: "torn-root-not-restored", file: "db/db.go",
+		old: " || db.store.Torn() {", new: " {", profiles: "reopen,mixed,compaction"},
+	{name: "meta-never-synced", file: "internal/meta/store.go",
+		old: "\tbolt.AllocSize = growBy\n", new: "\tbolt.AllocSize = growBy\n\tbolt.NoSync = true\n"},
+	{name: "rewrite-not-synced", file: "internal/meta/rewrite.go",
+		old: "\tif err := f.Sync(); err != nil {\n\t\treturn err\n\t}\n\treturn check(f)\n}\n\n// copyRecords", new: "\treturn check(f)\n}\n\n// copyRecords", profiles: "rewrite"},
+	{name: "rewrite-name-not-synced", file: "internal/meta/rewrite.go",
+		old: "synced = s.fs.SyncDir(path.Dir(s.name))", new: "synced = nil", profiles: "rewrite"},
+	{name: "backup-segment-not-synced", file: "db/backup.go",
+		old: "if err := out.Sync(); err != nil {", new: "if err := error(nil); err != nil {", profiles: "backup"},
+	{name: "backup-segment-names-not-synced", file: "db/backup.go",
+		old: "if err := to.SyncDir(segDir); err != nil {", new: "if err := error(nil); err != nil {", profiles: "backup"},
+	{name: "backup-directories-not-synced", file: "db/backup.go",
+		old: "\tif err := to.SyncDir(\".\"); err != nil {\n\t\treturn err\n\t}\n", new: "", profiles: "backup"},
+	{name: "backup-without-flush", file: "db/backup.go",
+		old: "if err := db.flush(); err != nil {", new: "if err := error(nil); err != nil {", profiles: "backup"},
+	{name: "failed-log-not-noted", file: "wal/log.go",
+		old: "\t\tl.err = fmt.Errorf(\"wal: append: %w\", err)\n\t\treturn 0, l.err\n", new: "\t\treturn 0, fmt.Errorf(\"wal: append: %w\", err)\n", profiles: "fault", also: notPoisoned},
+	{name: "failed-sync-tried-again", file: "wal/log.go",
+		old: "\t\tl.err = fmt.Errorf(\"wal: sync: %w\", err)\n\t\treturn l.err\n", new: "\t\treturn l.f.Sync()\n", profiles: "fault", also: notPoisoned},
+	{name: "failed-commit-not-noted", file: "db/flush.go",
+		old: "\t\treturn tx.SetState(db.state)\n\t})\n\tif err != nil {\n\t\treturn db.fail(err)\n\t}",
+		new: "\t\treturn tx.SetState(db.state)\n\t})\n\tif err != nil {\n\t\treturn nil\n\t}", profiles: "fault"},
+}
+
+// TestMutants builds the tests of this package with one bug at a time and expects TestTorture to fail.
+func TestMutants(t *testing.T) {
+	if *mutantsFlag == "" {
+		t.Skip("takes minutes; -torture.mutants=. runs all of them")
+	}
+	want := regexp.MustCompile(*mutantsFlag)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed, all := 0, 0
+	for _, m := range mutants {
+		if !want.MatchString(m.name) {
+			continue
+		}
+		all++
+		t.Run(m.name, func(t *testing.T) {
+			start := time.Now()
+			how, ok := m.torture(t, root)
+			if !ok {
+				t.Errorf("survives: %s", how)
+				return
+			}
+			killed++
+			t.Logf("killed in %v: %s", time.Since(start).Round(time.Millisecond), how)
+		})
+	}
+	t.Logf("%d of %d mutants killed", killed, all)
+}
+
+// torture builds the mutant and reports whether torture notices it, and how.
+func (m *mutant) torture(t *testing.T, root string) (how string, killed bool) {
+	t.Helper()
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for e := m; e != nil; e = e.also {
+		source := filepath.Join(root, filepath.FromSlash(e.file))
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), e.old); n != 1 {
+			t.Fatalf("%s holds %d times %q", e.file, n, e.old)
+		}
+		changed := filepath.Join(dir, fmt.Sprintf("mutant%d.go", len(replace)))
+		if err := os.WriteFile(changed, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[source] = changed
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlayFile, bin := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
+	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", bin, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	args := []string{"-test.run=^TestTorture$", "-test.v", "-torture.first", "-torture.kills=0", "-torture.dir=" + dir}
+	switch m.profiles {
+	case "fault":
+		args = append(args, "-torture.states=1", "-torture.faults=800")
+	default:
+		args = append(args, "-torture.states=4000", "-torture.faults=0", "-torture.profiles="+m.profiles)
+	}
+	// A mutant may hang, or take its process down: that is noticed too.
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.Dir = dir
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if _, what, ok := strings.Cut(line, "VIOLATION: "); ok {
+			return fmt.Sprintf("%.300s", strings.TrimSpace(what)), true
+		}
+	}
+	last := string(out[max(0, len(out)-600):])
+	return last, err != nil && ctx.Err() == nil
+}

@@ -1,0 +1,83 @@
+package torture
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+)
+
+// A Kind says what an Op does. The numbers are stored in saved recordings.
+type Kind uint8
+
+// The kinds of operations, and marks, with which a workload says how far it is.
+const (
+	Write    Kind = 1
+	Truncate Kind = 2
+	Sync     Kind = 3
+	Create   Kind = 4
+	Mkdir    Kind = 5
+	Remove   Kind = 6
+	Rename   Kind = 7
+	SyncDir  Kind = 8
+	Mark     Kind = 9
+)
+
+var kindNames = [...]string{"", "write", "truncate", "sync", "create", "mkdir", "remove", "rename", "syncdir", "mark"}
+
+// String returns the lower-case name.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind%d", uint8(k))
+}
+
+// An Op is one recorded operation. Files and directories have numbers that are not used again.
+type Op struct {
+	Kind        Kind
+	Failed      bool   // it was answered with an error and, but for the bytes that a failed Sync had to write, not done
+	Ino         uint64 // the file of Write, Truncate and Sync; what Create and Mkdir made
+	Dir, Dir2   uint64 // the directory; that of the new name of a Rename
+	Name, Name2 string
+	Off, Len    int64  // of a Write; Off is the new size of a Truncate
+	Data        []byte // of a Write; nil for zeros
+	Note        string // of a Mark
+}
+
+// String describes the operation in one line.
+func (o Op) String() string {
+	failed := ""
+	if o.Failed {
+		failed = " FAILED"
+	}
+	switch o.Kind {
+	case Write:
+		zeros := ""
+		if o.Data == nil {
+			zeros = " zeros"
+		}
+		return fmt.Sprintf("write #%d at %d: %d%s%s", o.Ino, o.Off, o.Len, zeros, failed)
+	case Truncate:
+		return fmt.Sprintf("truncate #%d to %d%s", o.Ino, o.Off, failed)
+	case Sync:
+		return fmt.Sprintf("sync #%d%s", o.Ino, failed)
+	case Create, Mkdir:
+		return fmt.Sprintf("%s %q in #%d: #%d%s", o.Kind, o.Name, o.Dir, o.Ino, failed)
+	case Remove:
+		return fmt.Sprintf("remove %q in #%d%s", o.Name, o.Dir, failed)
+	case Rename:
+		return fmt.Sprintf("rename %q in #%d to %q in #%d%s", o.Name, o.Dir, o.Name2, o.Dir2, failed)
+	case SyncDir:
+		return fmt.Sprintf("syncdir #%d%s", o.Dir, failed)
+	}
+	return fmt.Sprintf("%s %s", o.Kind, o.Note)
+}
+
+// writeLog writes one line per operation.
+func writeLog(w io.Writer, ops []Op) error {
+	b := bufio.NewWriter(w)
+	for i, op := range ops {
+		fmt.Fprintf(b, "%6d %s\n", i, op)
+	}
+	return b.Flush()
+}

@@ -1,0 +1,252 @@
+package torture
+
+import (
+	"bufio"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// unmount detaches what is mounted at dir, if anything.
+func unmount(dir string) { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }
+
+// serve mounts the recording file system at dir and obeys the commands on in until it ends.
+func serve(dir string, in io.Reader, out io.Writer) {
+	s := &server{next: rootIno}
+	forever := time.Hour
+	mounted, err := fs.Mount(dir, &fuseDir{s: s, ino: rootIno}, &fs.Options{
+		AttrTimeout: &forever, EntryTimeout: &forever,
+		MountOptions: fuse.MountOptions{FsName: "vecbolt-torture", Name: "vecbolt", DirectMount: true,
+			MaxWrite: 1 << 20, DisableXAttrs: true},
+	})
+	if err != nil {
+		fmt.Fprintln(out, err)
+		return
+	}
+	// An interrupt goes to the whole group of processes. This one must outlive the one that uses its files.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	fmt.Fprintln(out, "ok")
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if err := s.obey(lines.Text()); err != nil {
+			fmt.Fprintln(out, strings.ReplaceAll(err.Error(), "\n", " "))
+			continue
+		}
+		fmt.Fprintln(out, "ok")
+	}
+	if mounted.Unmount() != nil {
+		unmount(dir)
+	}
+}
+
+// A server records what happens to its files and lets operations fail.
+type server struct {
+	mu   sync.Mutex
+	log  []Op
+	next uint64 // the last number given to a file
+
+	kind   Kind // that fails; 0: any
+	left   int  // operations of it until the failure; 0: none fails
+	errno  syscall.Errno
+	sticky bool
+}
+
+func (s *server) obey(line string) error {
+	verb, rest, _ := strings.Cut(line, " ")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch verb {
+	case "mark":
+		s.log = append(s.log, Op{Kind: Mark, Note: rest})
+	case "forget":
+		s.log = nil
+	case "take":
+		log := s.log
+		s.log = nil
+		return save(rest, log)
+	case "fault":
+		var errno int
+		_, err := fmt.Sscan(rest, &s.kind, &s.left, &errno, &s.sticky)
+		s.errno = syscall.Errno(errno)
+		return err
+	default:
+		return fmt.Errorf("unknown command %q", line)
+	}
+	return nil
+}
+
+func save(name string, log []Op) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriterSize(f, 1<<20)
+	return errors.Join(gob.NewEncoder(b).Encode(log), b.Flush(), f.Close())
+}
+
+// record notes an operation and says whether it is to fail. mu is held.
+func (s *server) record(op Op) syscall.Errno {
+	if s.left > 0 && (s.kind == 0 || s.kind == op.Kind) {
+		if s.left--; s.left == 0 {
+			if s.sticky {
+				s.left = 1
+			}
+			op.Failed = true
+			s.log = append(s.log, op)
+			return s.errno
+		}
+	}
+	s.log = append(s.log, op)
+	return 0
+}
+
+type fuseDir struct {
+	fs.Inode
+	s   *server
+	ino uint64
+}
+
+type fuseFile struct {
+	fs.Inode
+	s    *server
+	ino  uint64
+	data file // guarded by s.mu
+}
+
+var (
+	_ fs.NodeCreater   = (*fuseDir)(nil)
+	_ fs.NodeMkdirer   = (*fuseDir)(nil)
+	_ fs.NodeUnlinker  = (*fuseDir)(nil)
+	_ fs.NodeRmdirer   = (*fuseDir)(nil)
+	_ fs.NodeRenamer   = (*fuseDir)(nil)
+	_ fs.NodeFsyncer   = (*fuseDir)(nil)
+	_ fs.NodeGetattrer = (*fuseDir)(nil)
+	_ fs.NodeOpener    = (*fuseFile)(nil)
+	_ fs.NodeReader    = (*fuseFile)(nil)
+	_ fs.NodeWriter    = (*fuseFile)(nil)
+	_ fs.NodeFsyncer   = (*fuseFile)(nil)
+	_ fs.NodeFlusher   = (*fuseFile)(nil)
+	_ fs.NodeGetattrer = (*fuseFile)(nil)
+	_ fs.NodeSetattrer = (*fuseFile)(nil)
+)
+
+func (d *fuseDir) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	out.Mode = 0o700
+	return 0
+}
+
+func (d *fuseDir) Create(ctx context.Context, name string, _, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	d.s.next++
+	n := &fuseFile{s: d.s, ino: d.s.next}
+	if errno := d.s.record(Op{Kind: Create, Ino: n.ino, Dir: d.ino, Name: name}); errno != 0 {
+		return nil, nil, 0, errno
+	}
+	out.Mode = fuse.S_IFREG | mode&0o777
+	// KEEP_CACHE keeps what is mapped and what is written the same.
+	return d.NewPersistentInode(ctx, n, fs.StableAttr{Mode: fuse.S_IFREG, Ino: n.ino}), nil, fuse.FOPEN_KEEP_CACHE, 0
+}
+
+func (d *fuseDir) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	d.s.next++
+	n := &fuseDir{s: d.s, ino: d.s.next}
+	if errno := d.s.record(Op{Kind: Mkdir, Ino: n.ino, Dir: d.ino, Name: name}); errno != 0 {
+		return nil, errno
+	}
+	out.Mode = fuse.S_IFDIR | mode&0o777
+	return d.NewPersistentInode(ctx, n, fs.StableAttr{Mode: fuse.S_IFDIR, Ino: n.ino}), 0
+}
+
+func (d *fuseDir) Unlink(_ context.Context, name string) syscall.Errno {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	errno := d.s.record(Op{Kind: Remove, Dir: d.ino, Name: name})
+	if child := d.GetChild(name); errno == 0 && child != nil {
+		child.ForgetPersistent() // gone with its last user
+	}
+	return errno
+}
+
+func (d *fuseDir) Rmdir(ctx context.Context, name string) syscall.Errno { return d.Unlink(ctx, name) }
+
+func (d *fuseDir) Rename(_ context.Context, name string, to fs.InodeEmbedder, toName string, flags uint32) syscall.Errno {
+	target, ok := to.(*fuseDir)
+	if !ok || flags != 0 {
+		return syscall.EINVAL
+	}
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	return d.s.record(Op{Kind: Rename, Dir: d.ino, Name: name, Dir2: target.ino, Name2: toName})
+}
+
+func (d *fuseDir) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	return d.s.record(Op{Kind: SyncDir, Dir: d.ino})
+}
+
+func (f *fuseFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return nil, fuse.FOPEN_KEEP_CACHE, 0
+}
+
+func (f *fuseFile) Flush(context.Context, fs.FileHandle) syscall.Errno { return 0 }
+
+func (f *fuseFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(f.data.size)
+	return 0
+}
+
+func (f *fuseFile) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if size, ok := in.GetSize(); ok {
+		if errno := f.s.record(Op{Kind: Truncate, Ino: f.ino, Off: int64(size)}); errno != 0 {
+			return errno
+		}
+		f.data.truncate(int64(size))
+	}
+	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(f.data.size)
+	return 0
+}
+
+func (f *fuseFile) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	return fuse.ReadResultData(dest[:f.data.readAt(dest, off)]), 0
+}
+
+func (f *fuseFile) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64) (uint32, syscall.Errno) {
+	op := Op{Kind: Write, Ino: f.ino, Off: off, Len: int64(len(data))}
+	if !allZero(data) {
+		op.Data = append([]byte(nil), data...)
+	}
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if errno := f.s.record(op); errno != 0 {
+		return 0, errno
+	}
+	f.data.write(off, op.Len, op.Data)
+	return uint32(len(data)), 0
+}
+
+func (f *fuseFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	return f.s.record(Op{Kind: Sync, Ino: f.ino})
+}

@@ -1,0 +1,299 @@
+package torture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// An expectation says what a database may hold.
+type expectation struct {
+	p      *profile
+	tracks []*track
+	bounds *bounds
+	kill   bool // a process was killed but the power stayed on
+
+	readOnly bool // nothing can be put right while it is compared
+}
+
+// lower returns the first batch of a track after which the content may be.
+func (e *expectation) lower(track int) int {
+	if e.kill {
+		return e.bounds.acked[track]
+	}
+	return e.bounds.safe[track]
+}
+
+// exactly returns the expectation of what was found: batches that were in flight have been decided.
+func (e *expectation) exactly(found []int) *expectation {
+	return &expectation{p: e.p, tracks: e.tracks, kill: e.kill,
+		bounds: &bounds{safe: found, acked: found, begun: found, backups: e.bounds.backups}}
+}
+
+// verify opens the database below dir, which a crash has left behind, compares it with what is expected, writes to it,
+// closes it, and opens and compares it once more. It returns after which batch of each track it was found.
+func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (found []int, err error) {
+	at := filepath.Join(dir, databaseName)
+	if rng.IntN(8) == 0 {
+		if err := e.verifyReadOnly(ctx, at, rng); err != nil {
+			return nil, fmt.Errorf("opened read-only: %w", err)
+		}
+	}
+	if rng.IntN(4) == 0 {
+		if err := e.verifyBackups(ctx, dir, rng); err != nil {
+			return nil, err
+		}
+	}
+	o := e.p.options()
+	o.NoBackgroundCompaction = true
+	vdb, err := db.Open(at, o)
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	if found, err = e.compare(ctx, vdb, rng); err != nil {
+		_ = vdb.Close()
+		return nil, err
+	}
+	after := &db.Document{ID: "after", Vector: []float32{1, 2, 3}, Text: "written after the crash"}
+	if err := writeAfter(ctx, vdb, after); err != nil {
+		_ = vdb.Close()
+		return nil, fmt.Errorf("write after the crash: %w", err)
+	}
+	if err := vdb.Close(); err != nil {
+		return nil, fmt.Errorf("close after the crash: %w", err)
+	}
+	vdb, err = db.Open(at, o)
+	if err != nil {
+		return nil, fmt.Errorf("open again: %w", err)
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	c, err := vdb.Collection(afterName)
+	if err != nil {
+		return nil, fmt.Errorf("after opening again: %w", err)
+	}
+	if d, err := c.Get(ctx, after.ID, db.Everything); err != nil || documentSum(d) != documentSum(after) {
+		return nil, fmt.Errorf("after opening again: %+v %w", d, err)
+	}
+	if _, err := e.exactly(found).compare(ctx, vdb, rng); err != nil {
+		return nil, fmt.Errorf("after opening again: %w", err)
+	}
+	return found, nil
+}
+
+// afterName is of no track.
+const afterName = "after"
+
+func writeAfter(ctx context.Context, vdb *db.DB, d *db.Document) error {
+	if _, err := vdb.OpenCollection(ctx, afterName, db.Schema{}); err != nil {
+		return err
+	}
+	b := &db.Batch{}
+	b.Upsert(afterName, *d)
+	return vdb.Apply(ctx, b)
+}
+
+func (e *expectation) verifyReadOnly(ctx context.Context, at string, rng *rand.Rand) (err error) {
+	vdb, err := db.Open(at, &db.Options{ReadOnly: true, Workers: 1})
+	if errors.Is(err, db.ErrNotFound) && !exists(filepath.Join(at, "meta.bolt")) && !slices.ContainsFunc(e.bounds.safe, positive) {
+		return nil // the power went while it was being created
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	look := *e
+	look.readOnly = true
+	_, err = look.compare(ctx, vdb, rng)
+	return err
+}
+
+func positive(n int) bool { return n > 0 }
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// verifyBackups checks that a backup is whole, or is none.
+func (e *expectation) verifyBackups(ctx context.Context, dir string, rng *rand.Rand) error {
+	for _, name := range slices.Sorted(maps.Keys(e.bounds.backups)) {
+		b := e.bounds.backups[name]
+		at := filepath.Join(dir, name)
+		if !b.whole && !exists(filepath.Join(at, "meta.bolt")) {
+			continue
+		}
+		vdb, err := db.Open(at, &db.Options{ReadOnly: true, Workers: 1})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		_, err = e.exactly([]int{b.batch}).compare(ctx, vdb, rng)
+		if err := errors.Join(err, vdb.Close()); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// compare checks all of an open database and finds out after which batch of each track it is.
+func (e *expectation) compare(ctx context.Context, vdb *db.DB, rng *rand.Rand) (found []int, err error) {
+	report, err := vdb.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !report.OK() && !(e.readOnly && onlyRoots(report)) {
+		return nil, fmt.Errorf("check: %v", report.Problems)
+	}
+	got, err := read(ctx, vdb, len(e.tracks))
+	if err != nil {
+		return nil, err
+	}
+	if found, err = e.match(got); err != nil {
+		return nil, err
+	}
+	return found, search(ctx, vdb, got[rng.IntN(len(got))], rng)
+}
+
+// find finds out after which batch of each track a database is.
+func (e *expectation) find(ctx context.Context, vdb *db.DB) ([]int, error) {
+	got, err := read(ctx, vdb, len(e.tracks))
+	if err != nil {
+		return nil, err
+	}
+	return e.match(got)
+}
+
+func (e *expectation) match(got []content) (found []int, err error) {
+	for i, t := range e.tracks {
+		sum, at := got[i].sum(), -1
+		for n := e.bounds.begun[i]; n >= e.lower(i) && at < 0; n-- {
+			if t.history[n].sum() == sum {
+				at = n
+			}
+		}
+		if at < 0 {
+			return nil, fmt.Errorf("track %d is not as after any of batches %d to %d; after the first of them: %s",
+				i, e.lower(i), e.bounds.begun[i], difference(got[i], t.history[e.lower(i)]))
+		}
+		found = append(found, at)
+	}
+	return found, nil
+}
+
+// read returns what the collections of each track hold.
+func read(ctx context.Context, vdb *db.DB, tracks int) ([]content, error) {
+	all := make([]content, tracks)
+	for i := range all {
+		all[i] = content{}
+	}
+	for _, info := range vdb.Collections() {
+		if info.Name == afterName {
+			continue
+		}
+		prefix, _, _ := strings.Cut(info.Name, "/")
+		var track int
+		if _, err := fmt.Sscan(prefix, &track); err != nil || track >= tracks {
+			return nil, fmt.Errorf("collection %q is of no track", info.Name)
+		}
+		c, err := vdb.Collection(info.Name)
+		if err != nil {
+			return nil, err
+		}
+		t := &table{dim: info.Schema.Dim, metadata: info.Metadata, docs: make(map[string]*db.Document, info.Documents)}
+		for d, err := range c.All(ctx, nil, db.Everything) {
+			if err != nil {
+				return nil, err
+			}
+			if t.docs[d.ID] != nil {
+				return nil, fmt.Errorf("document %q of collection %q comes twice", d.ID, info.Name)
+			}
+			t.docs[d.ID] = d
+			t.sum += documentSum(d)
+		}
+		if len(t.docs) != info.Documents {
+			return nil, fmt.Errorf("collection %q counts %d documents and has %d", info.Name, info.Documents, len(t.docs))
+		}
+		all[track][info.Name] = t
+	}
+	return all, nil
+}
+
+// search asks for neighbours and compares them with brute force.
+func search(ctx context.Context, vdb *db.DB, c content, rng *rand.Rand) error {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		t := c[name]
+		if t.dim == 0 {
+			continue
+		}
+		coll, err := vdb.Collection(name)
+		if err != nil {
+			return err
+		}
+		q := make([]float32, t.dim)
+		for i := range q {
+			q[i] = float32(rng.NormFloat64())
+		}
+		group := int64(rng.IntN(4))
+		res, err := coll.Search(ctx, db.Query{Vector: q, K: 5, Where: filter.Eq("group", group)})
+		if err != nil {
+			return fmt.Errorf("search %q: %w", name, err)
+		}
+		type hit struct {
+			id    string
+			score float64
+		}
+		var want []hit
+		for id, d := range t.docs {
+			if len(d.Vector) > 0 && d.Metadata["group"] == group {
+				want = append(want, hit{id, cosine(q, d.Vector)})
+			}
+		}
+		slices.SortFunc(want, func(a, b hit) int {
+			return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.id, b.id))
+		})
+		want = want[:min(5, len(want))]
+		same := len(want) == len(res.Hits)
+		for i := range want {
+			// Ties of another rounding may swap: scores decide.
+			same = same && math.Abs(res.Hits[i].Score-want[i].score) < 1e-9
+		}
+		if !same {
+			return fmt.Errorf("search %q for group %d: %v, brute force says %v", name, group, res.Hits, want)
+		}
+	}
+	return nil
+}
+
+func cosine(a, b []float32) float64 {
+	var ab, aa, bb float64
+	for i := range a {
+		x, y := float64(a[i]), float64(b[i])
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	if aa == 0 || bb == 0 {
+		return 0
+	}
+	return ab / math.Sqrt(aa*bb)
+}
+
+// onlyRoots reports whether a check found nothing but one unreadable root of meta.bolt. The other one is then in force;
+// a writer restores the first with its next commit, somebody who opens read-only cannot.
+func onlyRoots(r *db.CheckReport) bool {
+	for _, p := range r.Problems {
+		if !strings.Contains(p.Detail, "root in page") {
+			return false
+		}
+	}
+	return true
+}

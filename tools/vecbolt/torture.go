@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/vecbolt/vecbolt/fuzz/torture"
+)
+
+type tortureCmd struct {
+	Dir      string        `arg:"" help:"Directory to work in, on the disk to be tried; made if it does not exist."`
+	Duration time.Duration `default:"1m" help:"How long it takes."`
+	Seed     uint64        `default:"1" help:"Another number makes other workloads."`
+}
+
+func (tortureCmd) Help() string {
+	return "Cuts the power at every operation of many workloads, in every way a disk can lie about what it had not been told to " +
+		"keep; lets operations fail; kills processes. Compares what the database then holds with what it has acknowledged. " +
+		"Crash states and faults need Linux, root and /dev/fuse. States that break a promise are kept in DIR, and the exit " +
+		"status is then 1."
+}
+
+func (c *tortureCmd) Run(ctx context.Context, t *tool) error {
+	if torture.Child() {
+		return nil
+	}
+	err := os.Mkdir(c.Dir, 0o700)
+	if made := err == nil; made {
+		defer os.Remove(c.Dir) // which fails if something is kept there
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	r, err := torture.Run(ctx, c.Dir, torture.Options{
+		Duration: c.Duration, Seed: c.Seed, Log: t.report,
+		Args: []string{"torture", c.Dir},
+	})
+	if err != nil {
+		return err
+	}
+	err = t.answer(r, "%s crash states, %s faults, %s kills: %d violations in %.0f s",
+		humanize.Comma(int64(r.CrashStates)), humanize.Comma(int64(r.Faults)), humanize.Comma(int64(r.Kills)), r.Violations, r.Seconds)
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	if r.Violations > 0 {
+		return errReported
+	}
+	return nil
+}
