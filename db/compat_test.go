@@ -201,7 +201,9 @@ func TestCompatibility(t *testing.T) {
 			verify("written to", vdb)
 			compact(t, vdb)
 			verify("compacted", vdb)
-			verify("compacted and reopened", reopen(t, vdb, nil))
+			vdb = reopen(t, vdb, &Options{codedBytes: 1})
+			compact(t, vdb) // makes codes
+			verify("with codes", vdb)
 		})
 	}
 }

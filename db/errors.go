@@ -122,8 +122,6 @@ func translate(err error) error {
 		return err
 	case errors.Is(err, meta.ErrVersion) || errors.Is(err, segment.ErrVersion) || errors.Is(err, wal.ErrVersion):
 		return fmt.Errorf("%w: %w", ErrVersion, err) // the bytes are intact, so that this is no corruption
-	case errors.Is(err, segment.ErrVersion) || errors.Is(err, wal.ErrVersion) || errors.Is(err, meta.ErrVersion):
-		return fmt.Errorf("%w: %w", ErrVersion, err)
 	case errors.As(err, &seg):
 		return &CorruptError{File: seg.File, Offset: seg.Offset, Err: seg.Err}
 	case errors.As(err, &log):

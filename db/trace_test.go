@@ -148,8 +148,16 @@ func TestTrace(t *testing.T) {
 	if err := reader.Close(); err != nil {
 		t.Fatal(err)
 	}
-	open(t, dir, opts)
+	vdb = open(t, dir, opts)
 	tr.golden(t, "recover", "Open after a crash: what is replayed is flushed, twice committed, and the log removed, before anything is served.")
+
+	compact(t, vdb)
+	opts.codedBytes = 1
+	vdb = reopen(t, vdb, opts)
+	upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "f", Vector: []float32{1, 0}})
+	tr.skip()
+	compact(t, vdb)
+	tr.golden(t, "compact-codes", "Compact with codes, which come after the commit: they are derived.")
 }
 
 // What every trace must obey, whatever it looks like in detail: new goldens

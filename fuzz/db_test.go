@@ -583,7 +583,7 @@ func FuzzOps(f *testing.F) {
 	f.Add([]byte{})
 	dir := dbDir(f)
 	f.Fuzz(func(t *testing.T, script []byte) {
-		if len(script) > 600 {
+		if len(script) > 300 {
 			t.Skip("long enough")
 		}
 		o := &operations{t: t, script: script, dir: dir, docs: map[string]map[string]db.Document{}}
