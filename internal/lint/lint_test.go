@@ -43,6 +43,7 @@ var imports = map[string][]string{
 		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
 	"internal/exchange": {"db"},
 	"rag":               {"db", "filter", "internal/exchange"},
+	"rag/embed":         {},
 }
 
 // core is every module that a program which imports db links.

@@ -1,0 +1,128 @@
+package embed
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+)
+
+// MaxDimensions is the largest dimension that a vector may have.
+const MaxDimensions = 1 << 16
+
+// An Embedder computes vectors of texts. Its methods are safe for concurrent
+// use.
+type Embedder interface {
+	// Provider names the provider, as a Config does.
+	Provider() string
+
+	// Model names the model, as a Config does.
+	Model() string
+
+	// Dimensions returns the number of components of every vector. It is 0
+	// until it is known: with some providers, that takes a first text.
+	Dimensions() int
+
+	// EmbedBatch returns one vector per text, in their order, each finite and
+	// of the same dimension; all or an error. No texts give no vectors, and
+	// nobody is asked.
+	EmbedBatch(ctx context.Context, texts []string) ([][]float32, error)
+
+	// Embed returns the vector of one text.
+	Embed(ctx context.Context, text string) ([]float32, error)
+}
+
+// one is Embed in terms of EmbedBatch.
+func one(ctx context.Context, batch func(context.Context, []string) ([][]float32, error), text string) ([]float32, error) {
+	vecs, err := batch(ctx, []string{text})
+	if err != nil {
+		return nil, err
+	}
+	return vecs[0], nil
+}
+
+// Normalize returns an embedder whose vectors are those of e, scaled to the
+// length 1. A zero vector stays.
+func Normalize(e Embedder) Embedder { return unit{e} }
+
+type unit struct{ Embedder }
+
+func (u unit) Unwrap() Embedder { return u.Embedder }
+
+func (u unit) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	vecs, err := u.Embedder.EmbedBatch(ctx, texts)
+	for _, v := range vecs {
+		normalize(v)
+	}
+	return vecs, err
+}
+
+func (u unit) Embed(ctx context.Context, text string) ([]float32, error) {
+	v, err := u.Embedder.Embed(ctx, text)
+	normalize(v)
+	return v, err
+}
+
+// normalize scales a finite vector to the length 1, if it has one.
+func normalize(v []float32) {
+	sum := 0.0
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	if sum == 0 {
+		return
+	}
+	norm := math.Sqrt(sum)
+	for i, x := range v {
+		v[i] = float32(float64(x) / norm)
+	}
+}
+
+// Health is what Check found.
+type Health struct {
+	OK         bool          `json:"ok"`
+	Time       time.Time     `json:"time"` // when it began
+	Took       time.Duration `json:"took_ns"`
+	Provider   string        `json:"provider"`
+	Model      string        `json:"model"`
+	Dimensions int           `json:"dimensions,omitempty"`
+	Error      string        `json:"error,omitempty"`
+}
+
+// Check embeds one word and reports how that went.
+func Check(ctx context.Context, e Embedder) Health {
+	h := Health{Time: time.Now(), Provider: e.Provider(), Model: e.Model()}
+	v, err := e.Embed(ctx, "ping")
+	h.Took = time.Since(h.Time)
+	if err != nil {
+		h.Error = err.Error()
+		return h
+	}
+	h.OK, h.Dimensions = true, len(v)
+	return h
+}
+
+// checkReply reports what is wrong with the answer to n texts. dim is 0 if
+// any dimension will do, as long as it is the same for all.
+func checkReply(vecs [][]float32, n, dim int) error {
+	if len(vecs) != n {
+		return fmt.Errorf("%d vectors for %d texts", len(vecs), n)
+	}
+	for i, v := range vecs {
+		if dim == 0 {
+			dim = len(v)
+		}
+		if len(v) == 0 || len(v) > MaxDimensions {
+			return fmt.Errorf("vector %d has %d components", i, len(v))
+		}
+		if len(v) != dim {
+			return fmt.Errorf("vector %d: %w", i, &DimensionError{Expected: dim, Got: len(v)})
+		}
+		for j, x := range v {
+			if d := x - x; d != 0 { // NaN or infinite
+				return fmt.Errorf("vector %d: component %d is %v", i, j, x)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package embed
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+)
+
+// DefaultBatchSize is the number of texts per request unless a Config says
+// another.
+const DefaultBatchSize = 100
+
+// A Config says which embedder is wanted. It holds no secret: those come from
+// Options.Secret when they are needed.
+type Config struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+
+	// Dimensions is the number of components of every vector; 0 means what
+	// the model gives.
+	Dimensions int `json:"dimensions,omitempty"`
+
+	// Normalize scales vectors to the length 1.
+	Normalize bool `json:"normalize,omitempty"`
+
+	// BatchSize is the number of texts per request; 0 means DefaultBatchSize.
+	// It is for Batches; Open does not look at it.
+	BatchSize int `json:"batch_size,omitempty"`
+
+	// Settings are the provider's own, as its schema says.
+	Settings map[string]any `json:"provider_config,omitempty"`
+}
+
+// DefaultConfig is the model that needs neither key nor network.
+func DefaultConfig() Config {
+	return Config{Provider: TrigramProvider, Model: TrigramModel, Dimensions: TrigramDimensions, Normalize: true, BatchSize: DefaultBatchSize}
+}
+
+// String returns what must agree for vectors to be comparable.
+func (c Config) String() string {
+	return fmt.Sprintf("provider=%s, model=%s, dimensions=%d", c.Provider, c.Model, c.Dimensions)
+}
+
+// Match returns a *MismatchError unless found has the provider, the model and
+// the dimensions of c, and with them comparable vectors.
+func (c Config) Match(found Config) error {
+	if c.Provider != found.Provider || c.Model != found.Model || c.Dimensions != found.Dimensions {
+		return &MismatchError{Expected: c, Found: found}
+	}
+	return nil
+}
+
+// Options are what an embedder takes from the program around it. The zero
+// value, like nil, is good.
+type Options struct {
+	// Client sends requests; nil means one of its own, which follows no
+	// redirects: they could take a key to another host.
+	Client *http.Client
+
+	// Secret returns the secret with a name such as "OPENAI_API_KEY", or "" if
+	// there is none. It is called for each request, and what it returns is
+	// neither kept nor logged. nil means the environment.
+	Secret func(ctx context.Context, name string) (string, error)
+}
+
+func (o *Options) client() *http.Client {
+	if o != nil && o.Client != nil {
+		return o.Client
+	}
+	return &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// secret returns a callback for the secret with a name.
+func (o *Options) secret(name string) Secret {
+	if o != nil && o.Secret != nil {
+		return func(ctx context.Context) (string, error) { return o.Secret(ctx, name) }
+	}
+	return Env(name)
+}
+
+// A Secret returns a key when it is needed.
+type Secret func(context.Context) (string, error)
+
+// Env returns the secret in an environment variable, which may be missing.
+func Env(name string) Secret {
+	return func(context.Context) (string, error) { return os.Getenv(name), nil }
+}
+
+// Capabilities say what a provider can do.
+type Capabilities struct {
+	Network    bool `json:"network"`             // it sends texts elsewhere
+	Secret     bool `json:"secret"`              // it wants a key
+	Files      bool `json:"files"`               // it reads a model from disk
+	Dimensions bool `json:"dimensions"`          // the dimension can be chosen
+	MaxBatch   int  `json:"max_batch,omitempty"` // texts per request; 0: any number
+}
+
+// A Provider makes embedders.
+type Provider struct {
+	Name         string       `json:"name"`
+	Description  string       `json:"description"`
+	Models       []string     `json:"models,omitempty"` // well-known ones
+	Capabilities Capabilities `json:"capabilities"`
+
+	// Settings describes Config.Settings; nil means that there are none.
+	Settings *Schema `json:"-"`
+
+	// Open makes an embedder of a valid configuration.
+	Open func(ctx context.Context, c Config, opts *Options) (Embedder, error) `json:"-"`
+}
+
+// Schema describes the configurations that the provider takes.
+func (p Provider) Schema() *Schema {
+	settings := cmp.Or(p.Settings, &Schema{Type: "object", Closed: true})
+	return &Schema{
+		Title: p.Name, Description: p.Description, Type: "object", Closed: true, Required: []string{"provider"},
+		Properties: map[string]*Schema{
+			"provider":        {Type: "string", Enum: []string{p.Name}},
+			"model":           {Type: "string", Description: "name of the model"},
+			"dimensions":      {Type: "integer", Description: "components of a vector; 0: what the model gives", Minimum: limit(0), Maximum: limit(MaxDimensions)},
+			"normalize":       {Type: "boolean", Description: "scale vectors to the length 1"},
+			"batch_size":      {Type: "integer", Description: "texts per request", Default: DefaultBatchSize, Minimum: limit(0), Maximum: limit(float64(cmp.Or(p.Capabilities.MaxBatch, 1<<20)))},
+			"provider_config": settings,
+		},
+	}
+}
+
+// A Registry holds providers by name. It is safe for concurrent use.
+type Registry struct {
+	mu     sync.RWMutex
+	byName map[string]Provider
+}
+
+// NewRegistry returns a registry of providers. It panics if two have the same
+// name.
+func NewRegistry(providers ...Provider) *Registry {
+	r := &Registry{byName: map[string]Provider{}}
+	for _, p := range providers {
+		if err := r.Register(p); err != nil {
+			panic(err)
+		}
+	}
+	return r
+}
+
+// Register adds a provider. It is an error if its name is taken or empty, or
+// if it has no Open.
+func (r *Registry) Register(p Provider) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	switch _, taken := r.byName[p.Name]; {
+	case p.Name == "" || p.Open == nil:
+		err = errors.New("a provider needs a name and a function Open")
+	case taken:
+		err = errors.New("the name is taken")
+	}
+	if err != nil {
+		return &Error{Kind: ErrConfig, Provider: p.Name, Err: err}
+	}
+	r.byName[p.Name] = p
+	return nil
+}
+
+// Lookup returns the provider with a name.
+func (r *Registry) Lookup(name string) (Provider, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	p, ok := r.byName[name]
+	if !ok {
+		return p, &Error{Kind: ErrProviderNotFound, Provider: name, Err: fmt.Errorf("there are %q", slices.Sorted(maps.Keys(r.byName)))}
+	}
+	return p, nil
+}
+
+// Providers yields all providers in order of name.
+func (r *Registry) Providers() iter.Seq[Provider] {
+	r.mu.RLock()
+	all := slices.SortedFunc(maps.Values(r.byName), func(a, b Provider) int { return cmp.Compare(a.Name, b.Name) })
+	r.mu.RUnlock()
+	return slices.Values(all)
+}
+
+// Validate reports what is wrong with a configuration.
+func (r *Registry) Validate(c Config) error {
+	_, err := r.validate(c)
+	return err
+}
+
+func (r *Registry) validate(c Config) (Provider, error) {
+	p, err := r.Lookup(c.Provider)
+	if err != nil {
+		return p, err
+	}
+	settings := c.Settings
+	if settings == nil {
+		settings = map[string]any{}
+	}
+	err = p.Schema().Validate(map[string]any{
+		"provider": c.Provider, "model": c.Model, "dimensions": c.Dimensions, "normalize": c.Normalize,
+		"batch_size": c.BatchSize, "provider_config": settings,
+	})
+	if err != nil {
+		return p, &Error{Kind: ErrConfig, Provider: c.Provider, Model: c.Model, Err: err}
+	}
+	return p, nil
+}
+
+// Open validates a configuration and makes its embedder. It contacts nobody;
+// local models are read from disk.
+func (r *Registry) Open(ctx context.Context, c Config, opts *Options) (Embedder, error) {
+	p, err := r.validate(c)
+	if err != nil {
+		return nil, err
+	}
+	e, err := p.Open(ctx, c, opts)
+	if err != nil {
+		return nil, err
+	}
+	if have := e.Dimensions(); c.Dimensions != 0 && have != 0 && have != c.Dimensions {
+		return nil, &Error{Kind: ErrConfig, Provider: c.Provider, Model: c.Model, Err: &DimensionError{Expected: c.Dimensions, Got: have}}
+	}
+	if c.Normalize {
+		e = Normalize(e)
+	}
+	return e, nil
+}
+
+// Open makes an embedder of one of the providers of this package.
+func Open(ctx context.Context, c Config, opts *Options) (Embedder, error) {
+	return NewRegistry(Builtin()...).Open(ctx, c, opts)
+}
+
+// Builtin returns the providers of this package.
+func Builtin() []Provider {
+	return []Provider{trigramProvider(TrigramProvider), trigramProvider("mock")}
+}
+
+func trigramProvider(name string) Provider {
+	return Provider{
+		Name:         name,
+		Description:  "hashes of trigrams and words: deterministic, without key or network",
+		Models:       []string{TrigramModel},
+		Capabilities: Capabilities{Dimensions: true},
+		Open: func(_ context.Context, c Config, _ *Options) (Embedder, error) {
+			if c.Model != "" && c.Model != TrigramModel {
+				return nil, &Error{Kind: ErrConfig, Provider: name, Model: c.Model, Err: fmt.Errorf("the only model is %q", TrigramModel)}
+			}
+			return trigram{name, cmp.Or(c.Dimensions, TrigramDimensions)}, nil
+		},
+	}
+}
+
+// decode puts the settings of a valid configuration into a struct whose JSON
+// names are theirs.
+func decode(c Config, into any) error {
+	b, err := json.Marshal(c.Settings)
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.DisallowUnknownFields()
+		err = d.Decode(into)
+	}
+	if err != nil {
+		return &Error{Kind: ErrConfig, Provider: c.Provider, Model: c.Model, Err: err}
+	}
+	return nil
+}
