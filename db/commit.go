@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime"
 	"sync"
 
 	"github.com/vecbolt/vecbolt/internal/meta"
@@ -90,9 +91,24 @@ func (db *DB) submit(ctx context.Context, r *request) error {
 	return r.err
 }
 
+// gather lets goroutines that are about to queue do so, as long as any come: a
+// sync costs the same for one as for all of them.
+func (q *commitQueue) gather() {
+	for before := 0; ; runtime.Gosched() {
+		q.mu.Lock()
+		n := len(q.waiting)
+		q.mu.Unlock()
+		if n == before {
+			return
+		}
+		before = n
+	}
+}
+
 // lead commits one group, in which r comes first, and passes the lead on.
 func (db *DB) lead(r *request) {
 	q := &db.queue
+	q.gather()
 	q.mu.Lock()
 	n, size := 0, 0
 	for n < len(q.waiting) && (n == 0 || size+q.waiting[n].size <= maxGroupBytes) {
@@ -190,6 +206,9 @@ func (db *DB) commitLocked(requests []*request) error {
 			err = db.fail(failed)
 		}
 		return err
+	}
+	if db.log.WantsSpare() {
+		db.background.wakePrepare()
 	}
 	err = db.guard(func() error {
 		for _, r := range requests {

@@ -21,7 +21,7 @@ const (
 	// merged with it, and tierCount how many of such make a merge: rows are
 	// rewritten a logarithmic number of times.
 	tierFactor = 4
-	tierCount  = 4
+	tierCount  = 8
 	// wholeBytes is the size from which Compact leaves a segment without dead
 	// rows alone.
 	wholeBytes = 1 << 30

@@ -32,7 +32,6 @@ type Log struct {
 	err     error // the first failed write or sync: the end of this Log
 	closed  bool
 	hasDir  bool   // wal/ exists and is durable
-	spares  int    // files spareName(0) to spareName(spares-1) exist and have the size of new files
 	seq     uint64 // number of the next file
 	last    uint64 // LSN of the last appended record
 	durable uint64 // LSN up to which records are known durable
@@ -46,6 +45,11 @@ type Log struct {
 	off  int64  // where the next group goes
 	buf  []byte // bytes of the current group that are not written yet; at most chunk
 	at   int64  // where buf goes
+
+	// making guards wal/new and the spares. It is locked after mu.
+	making sync.Mutex
+	spares int  // files spareName(0) to spareName(spares-1) exist and have the size of new files
+	sealed bool // no more of them
 }
 
 // chunk is the size of the largest single write, in bytes.
@@ -300,6 +304,8 @@ func (l *Log) begin(size int64) error {
 		}
 		l.hasDir = true
 	}
+	l.making.Lock()
+	defer l.making.Unlock()
 	h := fileHeader{db: l.o.DB, seq: l.seq, base: l.last + 1, size: uint64(size), salt: l.newSalt()}
 	var made string
 	var err error
@@ -308,7 +314,7 @@ func (l *Log) begin(size int64) error {
 		made = spareName(l.spares)
 		err = l.recycle(made, &h)
 	} else {
-		made, err = newName, l.make(&h)
+		made, err = newName, l.make(int64(h.size), h.encode())
 	}
 	name := fileName(l.seq)
 	if err == nil {
@@ -352,9 +358,40 @@ func (l *Log) recycle(name string, h *fileHeader) error {
 	return f.Sync()
 }
 
+// WantsSpare reports whether the next file will soon be needed and there is no spare for it.
+func (l *Log) WantsSpare() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil || l.off < l.cur.Size/2 || !l.making.TryLock() {
+		return false
+	}
+	defer l.making.Unlock()
+	return l.spares == 0
+}
+
+// Prepare makes a spare if there is none, so that the next file costs an Append nothing. Appends go on meanwhile, but
+// for one that needs a file. It must not be called before the first Append. An error changes nothing.
+func (l *Log) Prepare() error {
+	l.making.Lock()
+	defer l.making.Unlock()
+	if l.spares > 0 || l.sealed {
+		return nil
+	}
+	err := l.make(l.o.fileSize(), nil)
+	if err == nil {
+		err = l.o.FS.Rename(newName, spareName(0))
+	}
+	if err != nil {
+		_ = l.o.FS.Remove(newName)
+		return fmt.Errorf("wal: make spare: %w", err)
+	}
+	l.spares = 1
+	return nil
+}
+
 // make creates wal/new with a header and zeros. Writing into existing blocks later costs less than growing the file
 // with every append, and cannot run out of space.
-func (l *Log) make(h *fileHeader) error {
+func (l *Log) make(size int64, header []byte) error {
 	f, err := l.o.FS.Create(newName)
 	if errors.Is(err, fs.ErrExist) { // left by a crash
 		if err := l.o.FS.Remove(newName); err != nil {
@@ -366,16 +403,15 @@ func (l *Log) make(h *fileHeader) error {
 		return err
 	}
 	defer f.Close()
-	size := int64(h.size)
 	b := make([]byte, min(size, chunk))
-	copy(b, h.encode())
+	copy(b, header)
 	for off := int64(0); off < size; off += int64(len(b)) {
 		b = b[:min(size-off, chunk)]
 		if _, err := f.WriteAt(b, off); err != nil {
 			return err
 		}
 		if off == 0 {
-			clear(b[:headerSize])
+			clear(b[:len(header)])
 		}
 	}
 	return f.Sync()
@@ -399,6 +435,8 @@ func (l *Log) Release(upTo uint64) error {
 	if l.closed {
 		return ErrClosed
 	}
+	l.making.Lock()
+	defer l.making.Unlock()
 	for len(l.files) > 0 && l.files[0].Last <= upTo {
 		f := l.files[0]
 		keep := l.spares < l.o.spares() && f.Size == l.o.fileSize()
@@ -441,6 +479,8 @@ func (l *Log) Size() (n int64) {
 	for _, f := range l.all() {
 		n += f.Size
 	}
+	l.making.Lock()
+	defer l.making.Unlock()
 	return n + int64(l.spares)*l.o.fileSize()
 }
 
@@ -453,6 +493,9 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.closed = true
+	l.making.Lock()
+	defer l.making.Unlock()
+	l.sealed = true
 	if l.f == nil {
 		for l.err == nil && len(l.files) == 0 && l.spares > 0 {
 			l.spares--
