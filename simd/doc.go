@@ -16,6 +16,10 @@
 // CodesAbove drops the rows whose result is too low; package segment/codes says
 // what for. Both are exact in the sense of Dot64: the same everywhere.
 //
+// CodeTile and RowTile do the same, and the like for float32 vectors, for many
+// queries at once: they give the bits of the rows of a block that reach what each
+// query wants, and write no products.
+//
 // # Implementations
 //
 // generic.go is the definition, in portable Go, and what runs on arm64 and all

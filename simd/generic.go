@@ -170,3 +170,35 @@ func codesAboveGeneric(dst []uint64, dots []int32, scales, levels []float32, mul
 		dots, scales, levels = dots[n:], scales[n:], levels[n:]
 	}
 }
+
+// tileCodesGeneric is the definition of CodeTile.Above.
+func tileCodesGeneric(dst []uint64, t *CodeTile, b *CodeBlock) {
+	var dots [BlockRows]int32
+	for i := range dst {
+		dotCodesGeneric(dots[:b.n], t.exact[i], b.codes)
+		add, per := int32(*t.param(i, 0)), math.Float32frombits(*t.param(i, 1))
+		for j := range dots {
+			dots[j] += add
+		}
+		codesAboveGeneric(dst[i:i+1], dots[:b.n], b.scales[:], b.levels[:], 1, 0, per, t.cut(i))
+	}
+}
+
+// tileRowsGeneric is the definition of RowTile.Above.
+func tileRowsGeneric(dst []uint64, t *RowTile, b *RowBlock) {
+	var values [BlockRows]float32
+	for i, q := range t.exact[:len(dst)] {
+		if t.l2 {
+			l2RowsGeneric(values[:b.n], q, b.rows)
+		} else {
+			dotRowsGeneric(values[:b.n], q, b.rows)
+		}
+		var word uint64
+		for j, v := range values[:b.n] {
+			if !(float32(v*b.factors[j]) < t.cut(i)) {
+				word |= 1 << j
+			}
+		}
+		dst[i] = word
+	}
+}

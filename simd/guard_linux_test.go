@@ -64,7 +64,13 @@ func TestBounds(t *testing.T) {
 		CodesAbove(bits, at[int32](a, end, n), x, y, 1, 1, 1, 1)
 		weights := NewWeights(at[int16](a, end, n))
 		for m := range rows + 1 {
-			DotCodes(at[int32](c, end, m), weights, at[uint8](b, end, CodesSize(m, n)))
+			codes := at[uint8](b, end, CodesSize(m, n))
+			DotCodes(at[int32](c, end, m), weights, codes)
+			if n > 0 {
+				factors := at[float32](a, end, m)
+				new(CodeBlock).Pack(n, codes, factors, factors)
+				new(RowBlock).Pack(n, at[float32](b, end, m*n), factors)
+			}
 		}
 	}
 	forEach(t, func(t *testing.T) {

@@ -54,6 +54,21 @@ func dotCodesAVX2(dst []int32, weights []int16, codes []uint8, dim int, bias int
 //go:noescape
 func codesAboveAVX2(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
 
+// tileCodesAVX2 is the kernel of CodeTile.Above for AVX2.
+//
+//go:noescape
+func tileCodesAVX2(dst []uint64, block []uint32, w []uint32, steps int, params []uint32, scales []float32, levels []float32)
+
+// tileDotAVX2 is the kernel of RowTile.Above for AVX2.
+//
+//go:noescape
+func tileDotAVX2(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
+
+// tileL2AVX2 is the kernel of RowTile.Above for AVX2.
+//
+//go:noescape
+func tileL2AVX2(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
+
 // dotRowsAVX512 is the row kernel for AVX512.
 //
 //go:noescape
@@ -103,3 +118,18 @@ func dotCodesAVX512(dst []int32, weights []int16, codes []uint8, dim int, bias i
 //
 //go:noescape
 func codesAboveAVX512(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
+
+// tileCodesAVX512 is the kernel of CodeTile.Above for AVX512.
+//
+//go:noescape
+func tileCodesAVX512(dst []uint64, block []uint32, w []uint32, steps int, params []uint32, scales []float32, levels []float32)
+
+// tileDotAVX512 is the kernel of RowTile.Above for AVX512.
+//
+//go:noescape
+func tileDotAVX512(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
+
+// tileL2AVX512 is the kernel of RowTile.Above for AVX512.
+//
+//go:noescape
+func tileL2AVX512(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)

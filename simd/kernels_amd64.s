@@ -1116,6 +1116,455 @@ done:
 	VZEROUPPER
 	RET
 
+// func tileCodesAVX2(dst []uint64, block []uint32, w []uint32, steps int, params []uint32, scales []float32, levels []float32)
+// Requires: AVX, AVX2
+TEXT ·tileCodesAVX2(SB), NOSPLIT, $0-152
+	MOVQ dst_base+0(FP), AX
+	MOVQ dst_len+8(FP), CX
+	MOVQ block_base+24(FP), DX
+	MOVQ w_base+48(FP), BX
+	MOVQ steps+72(FP), SI
+	MOVQ params_base+80(FP), R8
+	MOVQ scales_base+104(FP), R9
+	MOVQ levels_base+128(FP), R10
+
+group:
+	TESTQ CX, CX
+	JLE   done
+	MOVQ  DX, R11
+	XORQ  DI, DI
+
+part:
+	VBROADCASTSS (R8), Y0
+	VMOVAPS      Y0, Y1
+	VBROADCASTSS 4(R8), Y2
+	VMOVAPS      Y2, Y3
+	VBROADCASTSS 8(R8), Y4
+	VMOVAPS      Y4, Y5
+	VBROADCASTSS 12(R8), Y6
+	VMOVAPS      Y6, Y7
+	VBROADCASTSS 16(R8), Y8
+	VMOVAPS      Y8, Y9
+	MOVQ         BX, R12
+	MOVQ         SI, R13
+
+step:
+	VMOVUPS      (R11), Y10
+	VMOVUPS      32(R11), Y11
+	VBROADCASTSS (R12), Y12
+	VPMADDWD     Y12, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y11, Y13
+	VPADDD       Y13, Y1, Y1
+	VBROADCASTSS 4(R12), Y12
+	VPMADDWD     Y12, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y11, Y13
+	VPADDD       Y13, Y3, Y3
+	VBROADCASTSS 8(R12), Y12
+	VPMADDWD     Y12, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y11, Y13
+	VPADDD       Y13, Y5, Y5
+	VBROADCASTSS 12(R12), Y12
+	VPMADDWD     Y12, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y11, Y13
+	VPADDD       Y13, Y7, Y7
+	VBROADCASTSS 16(R12), Y12
+	VPMADDWD     Y12, Y10, Y13
+	VPADDD       Y13, Y8, Y8
+	VPMADDWD     Y12, Y11, Y13
+	VPADDD       Y13, Y9, Y9
+	ADDQ         $0x00000040, R11
+	ADDQ         $0x00000014, R12
+	DECQ         R13
+	JNZ          step
+	VBROADCASTSS 20(R8), Y12
+	VBROADCASTSS 40(R8), Y10
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       (R9)(DI*4), Y0, Y0
+	VMULPS       (R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y0, Y0
+	VCMPPS       $0x15, Y10, Y0, Y0
+	VMOVMSKPS    Y0, R13
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       32(R9)(DI*4), Y1, Y1
+	VMULPS       32(R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y1, Y1
+	VCMPPS       $0x15, Y10, Y1, Y1
+	VMOVMSKPS    Y1, R14
+	SHLQ         $0x08, R14
+	ORQ          R14, R13
+	MOVQ         DI, R14
+	SHRQ         $0x03, R14
+	ADDQ         AX, R14
+	MOVW         R13, (R14)
+	VBROADCASTSS 24(R8), Y12
+	VBROADCASTSS 44(R8), Y10
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (R9)(DI*4), Y2, Y2
+	VMULPS       (R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y2, Y2
+	VCMPPS       $0x15, Y10, Y2, Y2
+	VMOVMSKPS    Y2, R13
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(R9)(DI*4), Y3, Y3
+	VMULPS       32(R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y3, Y3
+	VCMPPS       $0x15, Y10, Y3, Y3
+	VMOVMSKPS    Y3, R14
+	SHLQ         $0x08, R14
+	ORQ          R14, R13
+	MOVQ         DI, R14
+	SHRQ         $0x03, R14
+	ADDQ         AX, R14
+	MOVW         R13, 8(R14)
+	VBROADCASTSS 28(R8), Y12
+	VBROADCASTSS 48(R8), Y10
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (R9)(DI*4), Y4, Y4
+	VMULPS       (R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y4, Y4
+	VCMPPS       $0x15, Y10, Y4, Y4
+	VMOVMSKPS    Y4, R13
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       32(R9)(DI*4), Y5, Y5
+	VMULPS       32(R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y5, Y5
+	VCMPPS       $0x15, Y10, Y5, Y5
+	VMOVMSKPS    Y5, R14
+	SHLQ         $0x08, R14
+	ORQ          R14, R13
+	MOVQ         DI, R14
+	SHRQ         $0x03, R14
+	ADDQ         AX, R14
+	MOVW         R13, 16(R14)
+	VBROADCASTSS 32(R8), Y12
+	VBROADCASTSS 52(R8), Y10
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       (R9)(DI*4), Y6, Y6
+	VMULPS       (R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y6, Y6
+	VCMPPS       $0x15, Y10, Y6, Y6
+	VMOVMSKPS    Y6, R13
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       32(R9)(DI*4), Y7, Y7
+	VMULPS       32(R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y7, Y7
+	VCMPPS       $0x15, Y10, Y7, Y7
+	VMOVMSKPS    Y7, R14
+	SHLQ         $0x08, R14
+	ORQ          R14, R13
+	MOVQ         DI, R14
+	SHRQ         $0x03, R14
+	ADDQ         AX, R14
+	MOVW         R13, 24(R14)
+	VBROADCASTSS 36(R8), Y12
+	VBROADCASTSS 56(R8), Y10
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       (R9)(DI*4), Y8, Y8
+	VMULPS       (R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y8, Y8
+	VCMPPS       $0x15, Y10, Y8, Y8
+	VMOVMSKPS    Y8, R13
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       32(R9)(DI*4), Y9, Y9
+	VMULPS       32(R10)(DI*4), Y12, Y13
+	VADDPS       Y13, Y9, Y9
+	VCMPPS       $0x15, Y10, Y9, Y9
+	VMOVMSKPS    Y9, R14
+	SHLQ         $0x08, R14
+	ORQ          R14, R13
+	MOVQ         DI, R14
+	SHRQ         $0x03, R14
+	ADDQ         AX, R14
+	MOVW         R13, 32(R14)
+	ADDQ         $0x00000010, DI
+	CMPQ         DI, $0x00000040
+	JB           part
+	MOVQ         R12, BX
+	ADDQ         $0x0000003c, R8
+	ADDQ         $0x00000028, AX
+	SUBQ         $0x00000005, CX
+	JMP          group
+
+done:
+	VZEROUPPER
+	RET
+
+// func tileDotAVX2(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·tileDotAVX2(SB), NOSPLIT, $0-128
+	MOVQ dst_base+0(FP), AX
+	MOVQ dst_len+8(FP), CX
+	MOVQ block_base+24(FP), DX
+	MOVQ w_base+48(FP), BX
+	MOVQ steps+72(FP), SI
+	MOVQ cuts_base+80(FP), R8
+	MOVQ factors_base+104(FP), R9
+
+group:
+	TESTQ CX, CX
+	JLE   done
+	MOVQ  DX, R10
+	XORQ  DI, DI
+
+part:
+	VPXOR   Y0, Y0, Y0
+	VMOVAPS Y0, Y1
+	VPXOR   Y2, Y2, Y2
+	VMOVAPS Y2, Y3
+	VPXOR   Y4, Y4, Y4
+	VMOVAPS Y4, Y5
+	VPXOR   Y6, Y6, Y6
+	VMOVAPS Y6, Y7
+	VPXOR   Y8, Y8, Y8
+	VMOVAPS Y8, Y9
+	MOVQ    BX, R11
+	MOVQ    SI, R12
+
+step:
+	VMOVUPS      (R10), Y10
+	VMOVUPS      32(R10), Y11
+	VBROADCASTSS (R11), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 4(R11), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 8(R11), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 12(R11), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 16(R11), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	ADDQ         $0x00000040, R10
+	ADDQ         $0x00000014, R11
+	DECQ         R12
+	JNZ          step
+	VBROADCASTSS (R8), Y12
+	VMULPS       (R9)(DI*4), Y0, Y0
+	VCMPPS       $0x15, Y12, Y0, Y0
+	VMOVMSKPS    Y0, R12
+	VMULPS       32(R9)(DI*4), Y1, Y1
+	VCMPPS       $0x15, Y12, Y1, Y1
+	VMOVMSKPS    Y1, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, (R13)
+	VBROADCASTSS 4(R8), Y12
+	VMULPS       (R9)(DI*4), Y2, Y2
+	VCMPPS       $0x15, Y12, Y2, Y2
+	VMOVMSKPS    Y2, R12
+	VMULPS       32(R9)(DI*4), Y3, Y3
+	VCMPPS       $0x15, Y12, Y3, Y3
+	VMOVMSKPS    Y3, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, 8(R13)
+	VBROADCASTSS 8(R8), Y12
+	VMULPS       (R9)(DI*4), Y4, Y4
+	VCMPPS       $0x15, Y12, Y4, Y4
+	VMOVMSKPS    Y4, R12
+	VMULPS       32(R9)(DI*4), Y5, Y5
+	VCMPPS       $0x15, Y12, Y5, Y5
+	VMOVMSKPS    Y5, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, 16(R13)
+	VBROADCASTSS 12(R8), Y12
+	VMULPS       (R9)(DI*4), Y6, Y6
+	VCMPPS       $0x15, Y12, Y6, Y6
+	VMOVMSKPS    Y6, R12
+	VMULPS       32(R9)(DI*4), Y7, Y7
+	VCMPPS       $0x15, Y12, Y7, Y7
+	VMOVMSKPS    Y7, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, 24(R13)
+	VBROADCASTSS 16(R8), Y12
+	VMULPS       (R9)(DI*4), Y8, Y8
+	VCMPPS       $0x15, Y12, Y8, Y8
+	VMOVMSKPS    Y8, R12
+	VMULPS       32(R9)(DI*4), Y9, Y9
+	VCMPPS       $0x15, Y12, Y9, Y9
+	VMOVMSKPS    Y9, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, 32(R13)
+	ADDQ         $0x00000010, DI
+	CMPQ         DI, $0x00000040
+	JB           part
+	MOVQ         R11, BX
+	ADDQ         $0x00000014, R8
+	ADDQ         $0x00000028, AX
+	SUBQ         $0x00000005, CX
+	JMP          group
+
+done:
+	VZEROUPPER
+	RET
+
+// func tileL2AVX2(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·tileL2AVX2(SB), NOSPLIT, $0-128
+	MOVQ dst_base+0(FP), AX
+	MOVQ dst_len+8(FP), CX
+	MOVQ block_base+24(FP), DX
+	MOVQ w_base+48(FP), BX
+	MOVQ steps+72(FP), SI
+	MOVQ cuts_base+80(FP), R8
+	MOVQ factors_base+104(FP), R9
+
+group:
+	TESTQ CX, CX
+	JLE   done
+	MOVQ  DX, R10
+	XORQ  DI, DI
+
+part:
+	VPXOR   Y0, Y0, Y0
+	VMOVAPS Y0, Y1
+	VPXOR   Y2, Y2, Y2
+	VMOVAPS Y2, Y3
+	VPXOR   Y4, Y4, Y4
+	VMOVAPS Y4, Y5
+	VPXOR   Y6, Y6, Y6
+	VMOVAPS Y6, Y7
+	VPXOR   Y8, Y8, Y8
+	VMOVAPS Y8, Y9
+	MOVQ    BX, R11
+	MOVQ    SI, R12
+
+step:
+	VMOVUPS      (R10), Y10
+	VMOVUPS      32(R10), Y11
+	VBROADCASTSS (R11), Y12
+	VSUBPS       Y12, Y10, Y13
+	VFMADD231PS  Y13, Y13, Y0
+	VSUBPS       Y12, Y11, Y13
+	VFMADD231PS  Y13, Y13, Y1
+	VBROADCASTSS 4(R11), Y12
+	VSUBPS       Y12, Y10, Y13
+	VFMADD231PS  Y13, Y13, Y2
+	VSUBPS       Y12, Y11, Y13
+	VFMADD231PS  Y13, Y13, Y3
+	VBROADCASTSS 8(R11), Y12
+	VSUBPS       Y12, Y10, Y13
+	VFMADD231PS  Y13, Y13, Y4
+	VSUBPS       Y12, Y11, Y13
+	VFMADD231PS  Y13, Y13, Y5
+	VBROADCASTSS 12(R11), Y12
+	VSUBPS       Y12, Y10, Y13
+	VFMADD231PS  Y13, Y13, Y6
+	VSUBPS       Y12, Y11, Y13
+	VFMADD231PS  Y13, Y13, Y7
+	VBROADCASTSS 16(R11), Y12
+	VSUBPS       Y12, Y10, Y13
+	VFMADD231PS  Y13, Y13, Y8
+	VSUBPS       Y12, Y11, Y13
+	VFMADD231PS  Y13, Y13, Y9
+	ADDQ         $0x00000040, R10
+	ADDQ         $0x00000014, R11
+	DECQ         R12
+	JNZ          step
+	VBROADCASTSS (R8), Y12
+	VMULPS       (R9)(DI*4), Y0, Y0
+	VCMPPS       $0x15, Y12, Y0, Y0
+	VMOVMSKPS    Y0, R12
+	VMULPS       32(R9)(DI*4), Y1, Y1
+	VCMPPS       $0x15, Y12, Y1, Y1
+	VMOVMSKPS    Y1, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, (R13)
+	VBROADCASTSS 4(R8), Y12
+	VMULPS       (R9)(DI*4), Y2, Y2
+	VCMPPS       $0x15, Y12, Y2, Y2
+	VMOVMSKPS    Y2, R12
+	VMULPS       32(R9)(DI*4), Y3, Y3
+	VCMPPS       $0x15, Y12, Y3, Y3
+	VMOVMSKPS    Y3, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, 8(R13)
+	VBROADCASTSS 8(R8), Y12
+	VMULPS       (R9)(DI*4), Y4, Y4
+	VCMPPS       $0x15, Y12, Y4, Y4
+	VMOVMSKPS    Y4, R12
+	VMULPS       32(R9)(DI*4), Y5, Y5
+	VCMPPS       $0x15, Y12, Y5, Y5
+	VMOVMSKPS    Y5, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, 16(R13)
+	VBROADCASTSS 12(R8), Y12
+	VMULPS       (R9)(DI*4), Y6, Y6
+	VCMPPS       $0x15, Y12, Y6, Y6
+	VMOVMSKPS    Y6, R12
+	VMULPS       32(R9)(DI*4), Y7, Y7
+	VCMPPS       $0x15, Y12, Y7, Y7
+	VMOVMSKPS    Y7, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, 24(R13)
+	VBROADCASTSS 16(R8), Y12
+	VMULPS       (R9)(DI*4), Y8, Y8
+	VCMPPS       $0x15, Y12, Y8, Y8
+	VMOVMSKPS    Y8, R12
+	VMULPS       32(R9)(DI*4), Y9, Y9
+	VCMPPS       $0x15, Y12, Y9, Y9
+	VMOVMSKPS    Y9, R13
+	SHLQ         $0x08, R13
+	ORQ          R13, R12
+	MOVQ         DI, R13
+	SHRQ         $0x03, R13
+	ADDQ         AX, R13
+	MOVW         R12, 32(R13)
+	ADDQ         $0x00000010, DI
+	CMPQ         DI, $0x00000040
+	JB           part
+	MOVQ         R11, BX
+	ADDQ         $0x00000014, R8
+	ADDQ         $0x00000028, AX
+	SUBQ         $0x00000005, CX
+	JMP          group
+
+done:
+	VZEROUPPER
+	RET
+
 // func dotRowsAVX512(dst []float32, q []float32, rows []float32)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·dotRowsAVX512(SB), NOSPLIT, $0-72
@@ -2031,6 +2480,760 @@ word:
 	ADDQ       $0x00000100, SI
 	DECQ       CX
 	JMP        word
+
+done:
+	VZEROUPPER
+	RET
+
+// func tileCodesAVX512(dst []uint64, block []uint32, w []uint32, steps int, params []uint32, scales []float32, levels []float32)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileCodesAVX512(SB), NOSPLIT, $0-152
+	MOVQ dst_base+0(FP), AX
+	MOVQ dst_len+8(FP), CX
+	MOVQ block_base+24(FP), DX
+	MOVQ w_base+48(FP), BX
+	MOVQ steps+72(FP), SI
+	MOVQ params_base+80(FP), R8
+	MOVQ scales_base+104(FP), R9
+	MOVQ levels_base+128(FP), R10
+
+group:
+	TESTQ CX, CX
+	JLE   done
+	MOVQ  DX, R11
+	XORQ  DI, DI
+
+part:
+	VBROADCASTSS (R8), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VBROADCASTSS 4(R8), Z4
+	VMOVAPS      Z4, Z5
+	VMOVAPS      Z4, Z6
+	VMOVAPS      Z4, Z7
+	VBROADCASTSS 8(R8), Z8
+	VMOVAPS      Z8, Z9
+	VMOVAPS      Z8, Z10
+	VMOVAPS      Z8, Z11
+	VBROADCASTSS 12(R8), Z12
+	VMOVAPS      Z12, Z13
+	VMOVAPS      Z12, Z14
+	VMOVAPS      Z12, Z15
+	VBROADCASTSS 16(R8), Z16
+	VMOVAPS      Z16, Z17
+	VMOVAPS      Z16, Z18
+	VMOVAPS      Z16, Z19
+	VBROADCASTSS 20(R8), Z20
+	VMOVAPS      Z20, Z21
+	VMOVAPS      Z20, Z22
+	VMOVAPS      Z20, Z23
+	MOVQ         BX, R12
+	MOVQ         SI, R13
+
+step:
+	VMOVUPS      (R11), Z24
+	VMOVUPS      64(R11), Z25
+	VMOVUPS      128(R11), Z26
+	VMOVUPS      192(R11), Z27
+	VBROADCASTSS (R12), Z28
+	VPDPBUSD     Z28, Z24, Z0
+	VPDPBUSD     Z28, Z25, Z1
+	VPDPBUSD     Z28, Z26, Z2
+	VPDPBUSD     Z28, Z27, Z3
+	VBROADCASTSS 4(R12), Z28
+	VPDPBUSD     Z28, Z24, Z4
+	VPDPBUSD     Z28, Z25, Z5
+	VPDPBUSD     Z28, Z26, Z6
+	VPDPBUSD     Z28, Z27, Z7
+	VBROADCASTSS 8(R12), Z28
+	VPDPBUSD     Z28, Z24, Z8
+	VPDPBUSD     Z28, Z25, Z9
+	VPDPBUSD     Z28, Z26, Z10
+	VPDPBUSD     Z28, Z27, Z11
+	VBROADCASTSS 12(R12), Z28
+	VPDPBUSD     Z28, Z24, Z12
+	VPDPBUSD     Z28, Z25, Z13
+	VPDPBUSD     Z28, Z26, Z14
+	VPDPBUSD     Z28, Z27, Z15
+	VBROADCASTSS 16(R12), Z28
+	VPDPBUSD     Z28, Z24, Z16
+	VPDPBUSD     Z28, Z25, Z17
+	VPDPBUSD     Z28, Z26, Z18
+	VPDPBUSD     Z28, Z27, Z19
+	VBROADCASTSS 20(R12), Z28
+	VPDPBUSD     Z28, Z24, Z20
+	VPDPBUSD     Z28, Z25, Z21
+	VPDPBUSD     Z28, Z26, Z22
+	VPDPBUSD     Z28, Z27, Z23
+	ADDQ         $0x00000100, R11
+	ADDQ         $0x00000018, R12
+	DECQ         R13
+	JNZ          step
+	VBROADCASTSS 24(R8), Z28
+	VBROADCASTSS 48(R8), Z24
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       (R9)(DI*4), Z0, Z0
+	VMULPS       (R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z0, Z0
+	VCMPPS       $0x15, Z24, Z0, K1
+	KMOVW        K1, R13
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       64(R9)(DI*4), Z1, Z1
+	VMULPS       64(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z1, Z1
+	VCMPPS       $0x15, Z24, Z1, K1
+	KMOVW        K1, R14
+	SHLQ         $0x10, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       128(R9)(DI*4), Z2, Z2
+	VMULPS       128(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z2, Z2
+	VCMPPS       $0x15, Z24, Z2, K1
+	KMOVW        K1, R14
+	SHLQ         $0x20, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       192(R9)(DI*4), Z3, Z3
+	VMULPS       192(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z3, Z3
+	VCMPPS       $0x15, Z24, Z3, K1
+	KMOVW        K1, R14
+	SHLQ         $0x30, R14
+	ORQ          R14, R13
+	MOVQ         R13, (AX)
+	VBROADCASTSS 28(R8), Z28
+	VBROADCASTSS 52(R8), Z24
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       (R9)(DI*4), Z4, Z4
+	VMULPS       (R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z4, Z4
+	VCMPPS       $0x15, Z24, Z4, K1
+	KMOVW        K1, R13
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       64(R9)(DI*4), Z5, Z5
+	VMULPS       64(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z5, Z5
+	VCMPPS       $0x15, Z24, Z5, K1
+	KMOVW        K1, R14
+	SHLQ         $0x10, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       128(R9)(DI*4), Z6, Z6
+	VMULPS       128(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z6, Z6
+	VCMPPS       $0x15, Z24, Z6, K1
+	KMOVW        K1, R14
+	SHLQ         $0x20, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       192(R9)(DI*4), Z7, Z7
+	VMULPS       192(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z7, Z7
+	VCMPPS       $0x15, Z24, Z7, K1
+	KMOVW        K1, R14
+	SHLQ         $0x30, R14
+	ORQ          R14, R13
+	MOVQ         R13, 8(AX)
+	VBROADCASTSS 32(R8), Z28
+	VBROADCASTSS 56(R8), Z24
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       (R9)(DI*4), Z8, Z8
+	VMULPS       (R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z8, Z8
+	VCMPPS       $0x15, Z24, Z8, K1
+	KMOVW        K1, R13
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       64(R9)(DI*4), Z9, Z9
+	VMULPS       64(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z9, Z9
+	VCMPPS       $0x15, Z24, Z9, K1
+	KMOVW        K1, R14
+	SHLQ         $0x10, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       128(R9)(DI*4), Z10, Z10
+	VMULPS       128(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z10, Z10
+	VCMPPS       $0x15, Z24, Z10, K1
+	KMOVW        K1, R14
+	SHLQ         $0x20, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       192(R9)(DI*4), Z11, Z11
+	VMULPS       192(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z11, Z11
+	VCMPPS       $0x15, Z24, Z11, K1
+	KMOVW        K1, R14
+	SHLQ         $0x30, R14
+	ORQ          R14, R13
+	MOVQ         R13, 16(AX)
+	VBROADCASTSS 36(R8), Z28
+	VBROADCASTSS 60(R8), Z24
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       (R9)(DI*4), Z12, Z12
+	VMULPS       (R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z12, Z12
+	VCMPPS       $0x15, Z24, Z12, K1
+	KMOVW        K1, R13
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       64(R9)(DI*4), Z13, Z13
+	VMULPS       64(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z13, Z13
+	VCMPPS       $0x15, Z24, Z13, K1
+	KMOVW        K1, R14
+	SHLQ         $0x10, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       128(R9)(DI*4), Z14, Z14
+	VMULPS       128(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z14, Z14
+	VCMPPS       $0x15, Z24, Z14, K1
+	KMOVW        K1, R14
+	SHLQ         $0x20, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       192(R9)(DI*4), Z15, Z15
+	VMULPS       192(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z15, Z15
+	VCMPPS       $0x15, Z24, Z15, K1
+	KMOVW        K1, R14
+	SHLQ         $0x30, R14
+	ORQ          R14, R13
+	MOVQ         R13, 24(AX)
+	VBROADCASTSS 40(R8), Z28
+	VBROADCASTSS 64(R8), Z24
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       (R9)(DI*4), Z16, Z16
+	VMULPS       (R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z16, Z16
+	VCMPPS       $0x15, Z24, Z16, K1
+	KMOVW        K1, R13
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       64(R9)(DI*4), Z17, Z17
+	VMULPS       64(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z17, Z17
+	VCMPPS       $0x15, Z24, Z17, K1
+	KMOVW        K1, R14
+	SHLQ         $0x10, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       128(R9)(DI*4), Z18, Z18
+	VMULPS       128(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z18, Z18
+	VCMPPS       $0x15, Z24, Z18, K1
+	KMOVW        K1, R14
+	SHLQ         $0x20, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       192(R9)(DI*4), Z19, Z19
+	VMULPS       192(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z19, Z19
+	VCMPPS       $0x15, Z24, Z19, K1
+	KMOVW        K1, R14
+	SHLQ         $0x30, R14
+	ORQ          R14, R13
+	MOVQ         R13, 32(AX)
+	VBROADCASTSS 44(R8), Z28
+	VBROADCASTSS 68(R8), Z24
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       (R9)(DI*4), Z20, Z20
+	VMULPS       (R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z20, Z20
+	VCMPPS       $0x15, Z24, Z20, K1
+	KMOVW        K1, R13
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       64(R9)(DI*4), Z21, Z21
+	VMULPS       64(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z21, Z21
+	VCMPPS       $0x15, Z24, Z21, K1
+	KMOVW        K1, R14
+	SHLQ         $0x10, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       128(R9)(DI*4), Z22, Z22
+	VMULPS       128(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z22, Z22
+	VCMPPS       $0x15, Z24, Z22, K1
+	KMOVW        K1, R14
+	SHLQ         $0x20, R14
+	ORQ          R14, R13
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       192(R9)(DI*4), Z23, Z23
+	VMULPS       192(R10)(DI*4), Z28, Z29
+	VADDPS       Z29, Z23, Z23
+	VCMPPS       $0x15, Z24, Z23, K1
+	KMOVW        K1, R14
+	SHLQ         $0x30, R14
+	ORQ          R14, R13
+	MOVQ         R13, 40(AX)
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, $0x00000040
+	JB           part
+	MOVQ         R12, BX
+	ADDQ         $0x00000048, R8
+	ADDQ         $0x00000030, AX
+	SUBQ         $0x00000006, CX
+	JMP          group
+
+done:
+	VZEROUPPER
+	RET
+
+// func tileDotAVX512(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
+// Requires: AVX, AVX512F
+TEXT ·tileDotAVX512(SB), NOSPLIT, $0-128
+	MOVQ dst_base+0(FP), AX
+	MOVQ dst_len+8(FP), CX
+	MOVQ block_base+24(FP), DX
+	MOVQ w_base+48(FP), BX
+	MOVQ steps+72(FP), SI
+	MOVQ cuts_base+80(FP), R8
+	MOVQ factors_base+104(FP), R9
+
+group:
+	TESTQ CX, CX
+	JLE   done
+	MOVQ  DX, R10
+	XORQ  DI, DI
+
+part:
+	VPXORD  Z0, Z0, Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VPXORD  Z4, Z4, Z4
+	VMOVAPS Z4, Z5
+	VMOVAPS Z4, Z6
+	VMOVAPS Z4, Z7
+	VPXORD  Z8, Z8, Z8
+	VMOVAPS Z8, Z9
+	VMOVAPS Z8, Z10
+	VMOVAPS Z8, Z11
+	VPXORD  Z12, Z12, Z12
+	VMOVAPS Z12, Z13
+	VMOVAPS Z12, Z14
+	VMOVAPS Z12, Z15
+	VPXORD  Z16, Z16, Z16
+	VMOVAPS Z16, Z17
+	VMOVAPS Z16, Z18
+	VMOVAPS Z16, Z19
+	VPXORD  Z20, Z20, Z20
+	VMOVAPS Z20, Z21
+	VMOVAPS Z20, Z22
+	VMOVAPS Z20, Z23
+	MOVQ    BX, R11
+	MOVQ    SI, R12
+
+step:
+	VMOVUPS      (R10), Z24
+	VMOVUPS      64(R10), Z25
+	VMOVUPS      128(R10), Z26
+	VMOVUPS      192(R10), Z27
+	VBROADCASTSS (R11), Z28
+	VFMADD231PS  Z28, Z24, Z0
+	VFMADD231PS  Z28, Z25, Z1
+	VFMADD231PS  Z28, Z26, Z2
+	VFMADD231PS  Z28, Z27, Z3
+	VBROADCASTSS 4(R11), Z28
+	VFMADD231PS  Z28, Z24, Z4
+	VFMADD231PS  Z28, Z25, Z5
+	VFMADD231PS  Z28, Z26, Z6
+	VFMADD231PS  Z28, Z27, Z7
+	VBROADCASTSS 8(R11), Z28
+	VFMADD231PS  Z28, Z24, Z8
+	VFMADD231PS  Z28, Z25, Z9
+	VFMADD231PS  Z28, Z26, Z10
+	VFMADD231PS  Z28, Z27, Z11
+	VBROADCASTSS 12(R11), Z28
+	VFMADD231PS  Z28, Z24, Z12
+	VFMADD231PS  Z28, Z25, Z13
+	VFMADD231PS  Z28, Z26, Z14
+	VFMADD231PS  Z28, Z27, Z15
+	VBROADCASTSS 16(R11), Z28
+	VFMADD231PS  Z28, Z24, Z16
+	VFMADD231PS  Z28, Z25, Z17
+	VFMADD231PS  Z28, Z26, Z18
+	VFMADD231PS  Z28, Z27, Z19
+	VBROADCASTSS 20(R11), Z28
+	VFMADD231PS  Z28, Z24, Z20
+	VFMADD231PS  Z28, Z25, Z21
+	VFMADD231PS  Z28, Z26, Z22
+	VFMADD231PS  Z28, Z27, Z23
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x00000018, R11
+	DECQ         R12
+	JNZ          step
+	VBROADCASTSS (R8), Z28
+	VMULPS       (R9)(DI*4), Z0, Z0
+	VCMPPS       $0x15, Z28, Z0, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z1, Z1
+	VCMPPS       $0x15, Z28, Z1, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z2, Z2
+	VCMPPS       $0x15, Z28, Z2, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z3, Z3
+	VCMPPS       $0x15, Z28, Z3, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, (AX)
+	VBROADCASTSS 4(R8), Z28
+	VMULPS       (R9)(DI*4), Z4, Z4
+	VCMPPS       $0x15, Z28, Z4, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z5, Z5
+	VCMPPS       $0x15, Z28, Z5, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z6, Z6
+	VCMPPS       $0x15, Z28, Z6, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z7, Z7
+	VCMPPS       $0x15, Z28, Z7, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 8(AX)
+	VBROADCASTSS 8(R8), Z28
+	VMULPS       (R9)(DI*4), Z8, Z8
+	VCMPPS       $0x15, Z28, Z8, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z9, Z9
+	VCMPPS       $0x15, Z28, Z9, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z10, Z10
+	VCMPPS       $0x15, Z28, Z10, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z11, Z11
+	VCMPPS       $0x15, Z28, Z11, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 16(AX)
+	VBROADCASTSS 12(R8), Z28
+	VMULPS       (R9)(DI*4), Z12, Z12
+	VCMPPS       $0x15, Z28, Z12, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z13, Z13
+	VCMPPS       $0x15, Z28, Z13, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z14, Z14
+	VCMPPS       $0x15, Z28, Z14, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z15, Z15
+	VCMPPS       $0x15, Z28, Z15, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 24(AX)
+	VBROADCASTSS 16(R8), Z28
+	VMULPS       (R9)(DI*4), Z16, Z16
+	VCMPPS       $0x15, Z28, Z16, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z17, Z17
+	VCMPPS       $0x15, Z28, Z17, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z18, Z18
+	VCMPPS       $0x15, Z28, Z18, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z19, Z19
+	VCMPPS       $0x15, Z28, Z19, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 32(AX)
+	VBROADCASTSS 20(R8), Z28
+	VMULPS       (R9)(DI*4), Z20, Z20
+	VCMPPS       $0x15, Z28, Z20, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z21, Z21
+	VCMPPS       $0x15, Z28, Z21, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z22, Z22
+	VCMPPS       $0x15, Z28, Z22, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z23, Z23
+	VCMPPS       $0x15, Z28, Z23, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 40(AX)
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, $0x00000040
+	JB           part
+	MOVQ         R11, BX
+	ADDQ         $0x00000018, R8
+	ADDQ         $0x00000030, AX
+	SUBQ         $0x00000006, CX
+	JMP          group
+
+done:
+	VZEROUPPER
+	RET
+
+// func tileL2AVX512(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
+// Requires: AVX, AVX512F
+TEXT ·tileL2AVX512(SB), NOSPLIT, $0-128
+	MOVQ dst_base+0(FP), AX
+	MOVQ dst_len+8(FP), CX
+	MOVQ block_base+24(FP), DX
+	MOVQ w_base+48(FP), BX
+	MOVQ steps+72(FP), SI
+	MOVQ cuts_base+80(FP), R8
+	MOVQ factors_base+104(FP), R9
+
+group:
+	TESTQ CX, CX
+	JLE   done
+	MOVQ  DX, R10
+	XORQ  DI, DI
+
+part:
+	VPXORD  Z0, Z0, Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VPXORD  Z4, Z4, Z4
+	VMOVAPS Z4, Z5
+	VMOVAPS Z4, Z6
+	VMOVAPS Z4, Z7
+	VPXORD  Z8, Z8, Z8
+	VMOVAPS Z8, Z9
+	VMOVAPS Z8, Z10
+	VMOVAPS Z8, Z11
+	VPXORD  Z12, Z12, Z12
+	VMOVAPS Z12, Z13
+	VMOVAPS Z12, Z14
+	VMOVAPS Z12, Z15
+	VPXORD  Z16, Z16, Z16
+	VMOVAPS Z16, Z17
+	VMOVAPS Z16, Z18
+	VMOVAPS Z16, Z19
+	VPXORD  Z20, Z20, Z20
+	VMOVAPS Z20, Z21
+	VMOVAPS Z20, Z22
+	VMOVAPS Z20, Z23
+	MOVQ    BX, R11
+	MOVQ    SI, R12
+
+step:
+	VMOVUPS      (R10), Z24
+	VMOVUPS      64(R10), Z25
+	VMOVUPS      128(R10), Z26
+	VMOVUPS      192(R10), Z27
+	VBROADCASTSS (R11), Z28
+	VSUBPS       Z28, Z24, Z29
+	VFMADD231PS  Z29, Z29, Z0
+	VSUBPS       Z28, Z25, Z29
+	VFMADD231PS  Z29, Z29, Z1
+	VSUBPS       Z28, Z26, Z29
+	VFMADD231PS  Z29, Z29, Z2
+	VSUBPS       Z28, Z27, Z29
+	VFMADD231PS  Z29, Z29, Z3
+	VBROADCASTSS 4(R11), Z28
+	VSUBPS       Z28, Z24, Z29
+	VFMADD231PS  Z29, Z29, Z4
+	VSUBPS       Z28, Z25, Z29
+	VFMADD231PS  Z29, Z29, Z5
+	VSUBPS       Z28, Z26, Z29
+	VFMADD231PS  Z29, Z29, Z6
+	VSUBPS       Z28, Z27, Z29
+	VFMADD231PS  Z29, Z29, Z7
+	VBROADCASTSS 8(R11), Z28
+	VSUBPS       Z28, Z24, Z29
+	VFMADD231PS  Z29, Z29, Z8
+	VSUBPS       Z28, Z25, Z29
+	VFMADD231PS  Z29, Z29, Z9
+	VSUBPS       Z28, Z26, Z29
+	VFMADD231PS  Z29, Z29, Z10
+	VSUBPS       Z28, Z27, Z29
+	VFMADD231PS  Z29, Z29, Z11
+	VBROADCASTSS 12(R11), Z28
+	VSUBPS       Z28, Z24, Z29
+	VFMADD231PS  Z29, Z29, Z12
+	VSUBPS       Z28, Z25, Z29
+	VFMADD231PS  Z29, Z29, Z13
+	VSUBPS       Z28, Z26, Z29
+	VFMADD231PS  Z29, Z29, Z14
+	VSUBPS       Z28, Z27, Z29
+	VFMADD231PS  Z29, Z29, Z15
+	VBROADCASTSS 16(R11), Z28
+	VSUBPS       Z28, Z24, Z29
+	VFMADD231PS  Z29, Z29, Z16
+	VSUBPS       Z28, Z25, Z29
+	VFMADD231PS  Z29, Z29, Z17
+	VSUBPS       Z28, Z26, Z29
+	VFMADD231PS  Z29, Z29, Z18
+	VSUBPS       Z28, Z27, Z29
+	VFMADD231PS  Z29, Z29, Z19
+	VBROADCASTSS 20(R11), Z28
+	VSUBPS       Z28, Z24, Z29
+	VFMADD231PS  Z29, Z29, Z20
+	VSUBPS       Z28, Z25, Z29
+	VFMADD231PS  Z29, Z29, Z21
+	VSUBPS       Z28, Z26, Z29
+	VFMADD231PS  Z29, Z29, Z22
+	VSUBPS       Z28, Z27, Z29
+	VFMADD231PS  Z29, Z29, Z23
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x00000018, R11
+	DECQ         R12
+	JNZ          step
+	VBROADCASTSS (R8), Z28
+	VMULPS       (R9)(DI*4), Z0, Z0
+	VCMPPS       $0x15, Z28, Z0, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z1, Z1
+	VCMPPS       $0x15, Z28, Z1, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z2, Z2
+	VCMPPS       $0x15, Z28, Z2, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z3, Z3
+	VCMPPS       $0x15, Z28, Z3, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, (AX)
+	VBROADCASTSS 4(R8), Z28
+	VMULPS       (R9)(DI*4), Z4, Z4
+	VCMPPS       $0x15, Z28, Z4, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z5, Z5
+	VCMPPS       $0x15, Z28, Z5, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z6, Z6
+	VCMPPS       $0x15, Z28, Z6, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z7, Z7
+	VCMPPS       $0x15, Z28, Z7, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 8(AX)
+	VBROADCASTSS 8(R8), Z28
+	VMULPS       (R9)(DI*4), Z8, Z8
+	VCMPPS       $0x15, Z28, Z8, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z9, Z9
+	VCMPPS       $0x15, Z28, Z9, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z10, Z10
+	VCMPPS       $0x15, Z28, Z10, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z11, Z11
+	VCMPPS       $0x15, Z28, Z11, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 16(AX)
+	VBROADCASTSS 12(R8), Z28
+	VMULPS       (R9)(DI*4), Z12, Z12
+	VCMPPS       $0x15, Z28, Z12, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z13, Z13
+	VCMPPS       $0x15, Z28, Z13, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z14, Z14
+	VCMPPS       $0x15, Z28, Z14, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z15, Z15
+	VCMPPS       $0x15, Z28, Z15, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 24(AX)
+	VBROADCASTSS 16(R8), Z28
+	VMULPS       (R9)(DI*4), Z16, Z16
+	VCMPPS       $0x15, Z28, Z16, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z17, Z17
+	VCMPPS       $0x15, Z28, Z17, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z18, Z18
+	VCMPPS       $0x15, Z28, Z18, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z19, Z19
+	VCMPPS       $0x15, Z28, Z19, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 32(AX)
+	VBROADCASTSS 20(R8), Z28
+	VMULPS       (R9)(DI*4), Z20, Z20
+	VCMPPS       $0x15, Z28, Z20, K1
+	KMOVW        K1, R12
+	VMULPS       64(R9)(DI*4), Z21, Z21
+	VCMPPS       $0x15, Z28, Z21, K1
+	KMOVW        K1, R13
+	SHLQ         $0x10, R13
+	ORQ          R13, R12
+	VMULPS       128(R9)(DI*4), Z22, Z22
+	VCMPPS       $0x15, Z28, Z22, K1
+	KMOVW        K1, R13
+	SHLQ         $0x20, R13
+	ORQ          R13, R12
+	VMULPS       192(R9)(DI*4), Z23, Z23
+	VCMPPS       $0x15, Z28, Z23, K1
+	KMOVW        K1, R13
+	SHLQ         $0x30, R13
+	ORQ          R13, R12
+	MOVQ         R12, 40(AX)
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, $0x00000040
+	JB           part
+	MOVQ         R11, BX
+	ADDQ         $0x00000018, R8
+	ADDQ         $0x00000030, AX
+	SUBQ         $0x00000006, CX
+	JMP          group
 
 done:
 	VZEROUPPER

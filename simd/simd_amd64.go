@@ -175,3 +175,24 @@ func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, 
 	}
 	codesAboveGeneric(dst[n:], dots[n*64:], scales[n*64:], levels[n*64:], mul, add, per, cut)
 }
+
+func tileCodes(l level, dst []uint64, block, w []uint32, steps int, params []uint32, scales, levels []float32) {
+	if l == avx512 {
+		tileCodesAVX512(dst, block, w, steps, params, scales, levels)
+	} else {
+		tileCodesAVX2(dst, block, w, steps, params, scales, levels)
+	}
+}
+
+func tileRows(l level, squared bool, dst []uint64, block, w []uint32, steps int, cuts []uint32, factors []float32) {
+	switch {
+	case l == avx512 && squared:
+		tileL2AVX512(dst, block, w, steps, cuts, factors)
+	case l == avx512:
+		tileDotAVX512(dst, block, w, steps, cuts, factors)
+	case squared:
+		tileL2AVX2(dst, block, w, steps, cuts, factors)
+	default:
+		tileDotAVX2(dst, block, w, steps, cuts, factors)
+	}
+}

@@ -27,3 +27,13 @@ func dotCodes(dst []int32, w *Weights, codes []uint8) { dotCodesGeneric(dst, w, 
 func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
 	codesAboveGeneric(dst, dots, scales, levels, mul, add, per, cut)
 }
+
+// The kernels of tiles are called for assembly only.
+
+func tileCodes(l level, dst []uint64, block, w []uint32, steps int, params []uint32, scales, levels []float32) {
+	panic("simd: no " + l.String())
+}
+
+func tileRows(l level, squared bool, dst []uint64, block, w []uint32, steps int, cuts []uint32, factors []float32) {
+	panic("simd: no " + l.String())
+}

@@ -196,7 +196,6 @@ func above(s isa) {
 		VMULPS(at(1), s.vec(x), s.vec(x))
 		VMULPS(at(2), s.vec(per), s.vec(y))
 		VADDPS(s.vec(y), s.vec(x), s.vec(x))
-		const notLess = 0x15 // NLT_UQ: true of a NaN
 		to := part
 		if i == 0 {
 			to = word

@@ -32,6 +32,9 @@ func main() {
 		}
 		dotCodes(s)
 		above(s)
+		tileCodes(s)
+		tileRows(s, dot)
+		tileRows(s, l2)
 	}
 	Generate()
 }
@@ -63,7 +66,7 @@ func (s isa) vec(i int) VecPhysical {
 
 var ymm = []VecPhysical{
 	Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, Y12, Y13, Y14, Y15,
-	Y16, Y17, Y18, Y19, Y20, Y21, Y22, Y23, Y24,
+	Y16, Y17, Y18, Y19, Y20, Y21, Y22, Y23, Y24, Y25, Y26, Y27, Y28, Y29, Y30, Y31,
 }
 
 // zero clears vector register i.
