@@ -85,8 +85,29 @@ func check(t fataler, c *Codes, m Metric, d *data, vec []float32) {
 	cuts := slices.Clone(scores)
 	slices.Sort(cuts)
 	step := max(1, n/8)
+	// The query is first and last of a batch, among some that have no part in this.
+	batch := c.Batch([]*Query{q, c.Query(d.row(0)), c.Query(d.row(n - 1)), q}).Fork()
 	for i := 0; i < n; i += step {
 		for _, cut := range []float64{cuts[i], math.Nextafter(cuts[i], math.Inf(1))} {
+			batch.SetCut(0, cut)
+			batch.SetCut(3, cut)
+			for lo := 0; lo < n; lo += BlockRows {
+				hi := min(lo+BlockRows, n)
+				words, err := batch.Scan(lo, hi)
+				if err != nil || words[0] != words[3] || hi-lo < 64 && words[0]>>(hi-lo) != 0 || words[1] != 1<<(hi-lo)-1 {
+					t.Fatalf("rows %d to %d: bits %x, %v", lo, hi, words, err)
+				}
+				for row := lo; row < hi; row++ {
+					found := words[0]>>(row-lo)&1 != 0
+					if !found && scores[row] >= cut {
+						t.Fatalf("metric %d: row %d with score %g is not found in a batch for %g\nquery %v\nrow %v\n%+v",
+							m, row, scores[row], cut, vec, d.row(row), q)
+					}
+					if lower, upper := batch.Interval(3, row); found && !(lower <= scores[row] && scores[row] <= upper) {
+						t.Fatalf("metric %d, row %d: score %g is not in [%g, %g]", m, row, scores[row], lower, upper)
+					}
+				}
+			}
 			got, err := q.Candidates(nil, 0, n, nil, cut, &buf)
 			if err != nil {
 				t.Fatal(err)

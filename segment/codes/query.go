@@ -18,6 +18,7 @@ type Query struct {
 	c       *Codes
 	wild    bool // nothing is known: every row is a candidate
 	weights *simd.Weights
+	coded   []int16 // the weights
 
 	length float64 // of the query, or of its direction: 1
 	unit   float64 // length of v before the division, about
@@ -119,7 +120,7 @@ func (q *Query) prepare(v []float64) {
 		}
 		q.resid += 1.001 * math.Sqrt(sq)
 	}
-	q.weights = simd.NewWeights(w)
+	q.weights, q.coded = simd.NewWeights(w), w
 
 	q.half = 1
 	if q.unit > 0 {
@@ -208,9 +209,14 @@ func (q *Query) Row(row int) (Candidate, error) {
 	if err := c.touchRows(row, row+1); err != nil {
 		return Candidate{}, err
 	}
+	return Candidate{Row: row, dot: q.dot(row)}, nil
+}
+
+// dot returns the product with a row, whose bytes were verified.
+func (q *Query) dot(row int) int32 {
 	var dot [1]int32
-	simd.DotCodes(dot[:], q.weights, c.codes[row*c.Dim():])
-	return Candidate{Row: row, dot: dot[0]}, nil
+	simd.DotCodes(dot[:], q.weights, q.c.codes[row*q.c.Dim():])
+	return dot[0]
 }
 
 // Interval returns bounds of the true score of a candidate: infinite ones where codes say nothing.
