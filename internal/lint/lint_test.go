@@ -44,6 +44,7 @@ var imports = map[string][]string{
 	"internal/exchange": {"db"},
 	"rag":               {"db", "filter", "internal/exchange"},
 	"rag/embed":         {},
+	"rag/eval":          {"db", "internal/exchange"},
 }
 
 // core is every module that a program which imports db links.

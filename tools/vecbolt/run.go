@@ -32,6 +32,8 @@ type cli struct {
 	Count  countCmd  `cmd:"" help:"Count documents."`
 	Export exportCmd `cmd:"" help:"Write documents to files that import reads."`
 
+	Eval evalCmd `cmd:"" help:"Measure how good search is, by judged queries."`
+
 	Collections collectionsCmd `cmd:"" help:"List the collections."`
 	Rename      renameCmd      `cmd:"" help:"Rename a collection."`
 	Drop        dropCmd        `cmd:"" help:"Remove a collection with all its documents."`

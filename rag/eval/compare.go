@@ -1,0 +1,125 @@
+package eval
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Resamples is the number of random draws of each test. It bounds how small a p-value can be.
+const Resamples = 10_000
+
+// A Comparison says how a run differs from a baseline in one metric, query by query.
+type Comparison struct {
+	Run      string  `json:"run"`
+	Baseline string  `json:"baseline"`
+	Metric   Metric  `json:"metric"`
+	Delta    float64 `json:"delta"` // mean of the differences: positive if the run is better
+	// Low and High enclose the mean difference with 95 % confidence: the percentiles of a paired bootstrap (Sakai 2006).
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+	// P is the probability of a mean difference at least as large, in either direction, if it were mere chance which
+	// run has which value: the two-sided paired randomisation test (Smucker, Allan, Carterette 2007).
+	P      float64 `json:"p"`
+	Better int     `json:"better"` // queries in which the run is better
+	Worse  int     `json:"worse"`
+	Equal  int     `json:"equal"`
+	// Changes are the queries that differ, the worst regression first.
+	Changes []Change `json:"-"`
+}
+
+// A Change is a query in which two runs differ.
+type Change struct {
+	Query string  `json:"query"`
+	From  float64 `json:"from"` // of the baseline
+	To    float64 `json:"to"`
+}
+
+// Delta is positive if the query became better.
+func (c Change) Delta() float64 { return c.To - c.From }
+
+// Compare compares two evaluations of the same queries by a metric that both have. Equal seeds give equal results.
+func Compare(run, baseline *Evaluation, m Metric, seed uint64) (*Comparison, error) {
+	to, from := run.Values(m), baseline.Values(m)
+	if to == nil && len(run.Queries) > 0 || from == nil && len(baseline.Queries) > 0 {
+		return nil, fmt.Errorf("%v was not computed for both %q and %q", m, run.Run, baseline.Run)
+	}
+	same := slices.EqualFunc(run.Queries, baseline.Queries, func(a, b QueryValues) bool { return a.Query == b.Query })
+	if !same {
+		return nil, fmt.Errorf("%q and %q are not evaluated on the same queries", run.Run, baseline.Run)
+	}
+	c := &Comparison{Run: run.Run, Baseline: baseline.Run, Metric: m}
+	diffs := make([]float64, len(to))
+	for i := range to {
+		diffs[i] = to[i] - from[i]
+		switch {
+		case diffs[i] > 0:
+			c.Better++
+		case diffs[i] < 0:
+			c.Worse++
+		default:
+			c.Equal++
+			continue
+		}
+		c.Changes = append(c.Changes, Change{run.Queries[i].Query, from[i], to[i]})
+	}
+	slices.SortStableFunc(c.Changes, func(a, b Change) int { return cmp.Compare(a.Delta(), b.Delta()) })
+	c.Delta = mean(diffs)
+	rng := rand.New(rand.NewPCG(seed, 0x76656362))
+	c.Low, c.High = bootstrap(diffs, rng)
+	c.P = randomisation(diffs, rng)
+	return c, nil
+}
+
+// Regressions returns the worst n queries among those that became worse.
+func (c *Comparison) Regressions(n int) []Change { return c.Changes[:min(n, c.Worse)] }
+
+// bootstrap returns the 2.5th and 97.5th percentile of the mean of samples drawn with replacement.
+func bootstrap(diffs []float64, rng *rand.Rand) (low, high float64) {
+	if len(diffs) == 0 {
+		return 0, 0
+	}
+	means := make([]float64, Resamples)
+	for i := range means {
+		sum := 0.0
+		for range diffs {
+			sum += diffs[rng.IntN(len(diffs))]
+		}
+		means[i] = sum / float64(len(diffs))
+	}
+	slices.Sort(means)
+	return means[Resamples*25/1000], means[Resamples-1-Resamples*25/1000]
+}
+
+// randomisation returns the share of random assignments of signs whose sum is at least as far from zero as the one seen.
+// The one seen counts as one of the draws, so that the share is never 0.
+func randomisation(diffs []float64, rng *rand.Rand) float64 {
+	seen := 0.0
+	for _, d := range diffs {
+		seen += d
+	}
+	// Sums of the same numbers in another order differ by rounding.
+	least := math.Abs(seen) * (1 - 1e-12)
+	extreme := 1
+	for range Resamples {
+		sum := 0.0
+		bits, left := uint64(0), 0
+		for _, d := range diffs {
+			if left == 0 {
+				bits, left = rng.Uint64(), 64
+			}
+			if bits&1 == 0 {
+				sum += d
+			} else {
+				sum -= d
+			}
+			bits, left = bits>>1, left-1
+		}
+		if math.Abs(sum) >= least {
+			extreme++
+		}
+	}
+	return float64(extreme) / float64(Resamples+1)
+}

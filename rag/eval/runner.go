@@ -1,0 +1,227 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// A Runner is a way of searching.
+type Runner interface {
+	// Name names the run.
+	Name() string
+	// Run answers every query with at most depth documents.
+	Run(ctx context.Context, queries []Query, depth int) (*Run, error)
+}
+
+// RunnerFunc makes a Runner of a function that answers one query, best first. Anything that retrieves can be evaluated.
+func RunnerFunc(name string, search func(ctx context.Context, q Query, depth int) ([]Scored, error)) Runner {
+	return funcRunner{name, search}
+}
+
+type funcRunner struct {
+	name   string
+	search func(context.Context, Query, int) ([]Scored, error)
+}
+
+func (r funcRunner) Name() string { return r.name }
+
+func (r funcRunner) Run(ctx context.Context, queries []Query, depth int) (*Run, error) {
+	run := NewRun(r.name)
+	for _, q := range queries {
+		docs, err := r.search(ctx, q, depth)
+		if err != nil {
+			return nil, fmt.Errorf("run %s: query %q: %w", r.name, q.ID, err)
+		}
+		run.Set(q.ID, docs[:min(depth, len(docs))])
+	}
+	return run, nil
+}
+
+// Legs say which parts of a Query a Runner searches with.
+type Legs uint8
+
+// The parts of a query.
+const (
+	Vector Legs = 1
+)
+
+// ErrNoVector is matched by the error for a query without a vector where one is needed.
+var ErrNoVector = errors.New("query has no vector")
+
+// A Searcher is a Runner over a collection.
+type Searcher struct {
+	name string
+	coll *db.Collection
+	like db.Query
+	legs Legs
+}
+
+// Search returns a Runner that searches a collection with the given parts of each query. like holds what is the same in
+// all searches, such as Where; its vector, id, K and Select are not used.
+func Search(name string, coll *db.Collection, like db.Query, legs Legs) *Searcher {
+	return &Searcher{name, coll, like, legs}
+}
+
+// Name implements Runner.
+func (s *Searcher) Name() string { return s.name }
+
+// together is the number of queries that share a pass over the vectors.
+const together = 64
+
+// Run implements Runner. The run is exact if every answer was.
+func (s *Searcher) Run(ctx context.Context, queries []Query, depth int) (*Run, error) {
+	run := NewRun(s.name)
+	run.Exact = true
+	for group := range slices.Chunk(queries, together) {
+		asked := make([]db.Query, len(group))
+		for i, q := range group {
+			var err error
+			if asked[i], err = s.query(q, depth); err != nil {
+				return nil, fmt.Errorf("run %s: query %q: %w", s.name, q.ID, err)
+			}
+		}
+		results, err := s.coll.SearchBatch(ctx, asked)
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", s.name, err)
+		}
+		for i, res := range results {
+			docs := make([]Scored, len(res.Hits))
+			for j := range res.Hits {
+				docs[j] = Scored{res.Hits[j].ID, res.Hits[j].Score}
+			}
+			run.Set(group[i].ID, docs)
+			run.Exact = run.Exact && res.Exact
+		}
+	}
+	return run, nil
+}
+
+func (s *Searcher) query(q Query, depth int) (db.Query, error) {
+	like := s.like
+	like.Vector, like.ID, like.K, like.Select = nil, "", depth, db.IDsOnly
+	if s.legs&Vector != 0 {
+		if len(q.Vector) == 0 {
+			return like, ErrNoVector
+		}
+		like.Vector = q.Vector
+	}
+	return like, nil
+}
+
+// exact returns the same search, whose answers are the true ones whatever they cost.
+func (s *Searcher) exact() *Searcher {
+	e := *s
+	e.like.Exact = true
+	return &e
+}
+
+// A Diagnosis counts the relevant documents of all queries of a run, by what became of them.
+type Diagnosis struct {
+	Found       int `json:"found"`         // they are in the run
+	IndexMissed int `json:"index_missed"`  // an exact search finds them, this one did not
+	RankedLow   int `json:"ranked_low"`    // they are searched, but their score is too low
+	NotInCorpus int `json:"not_in_corpus"` // the collection does not have them, or nothing of them to search
+
+	// Missing are the relevant documents that are not in the run, by query.
+	Missing map[string][]Missing `json:"-"`
+}
+
+// A Missing is a relevant document that is not in a run.
+type Missing struct {
+	ID    string
+	Grade int
+	Why   Reason
+}
+
+// A Reason says why a document was not found.
+type Reason string
+
+// The reasons.
+const (
+	IndexMissed Reason = "the index missed it"
+	RankedLow   Reason = "it ranks low"
+	NotInCorpus Reason = "it is not in the corpus"
+)
+
+// Diagnose says why relevant documents are missing from a run that s made of queries. Where the run is not exact, it
+// searches again, exactly.
+func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries []Query, depth int) (*Diagnosis, error) {
+	d := &Diagnosis{Missing: map[string][]Missing{}}
+	lost := map[string]bool{} // documents that some query misses
+	for i := range queries {
+		id := queries[i].ID
+		found := idSet(run.Rankings[id])
+		for _, doc := range sortedIDs(qrels[id]) {
+			grade := qrels[id][doc]
+			switch {
+			case grade <= 0:
+			case found[doc]:
+				d.Found++
+			default:
+				d.Missing[id] = append(d.Missing[id], Missing{ID: doc, Grade: grade, Why: RankedLow})
+				lost[doc] = true
+			}
+		}
+	}
+	absent, err := s.absent(ctx, sortedIDs(lost))
+	if err != nil {
+		return nil, err
+	}
+	exact := run
+	if !run.Exact && len(d.Missing) > 0 {
+		var again []Query
+		for i := range queries {
+			if len(d.Missing[queries[i].ID]) > 0 {
+				again = append(again, queries[i])
+			}
+		}
+		if exact, err = s.exact().Run(ctx, again, depth); err != nil {
+			return nil, err
+		}
+	}
+	for id, missing := range d.Missing {
+		truth := idSet(exact.Rankings[id])
+		for i := range missing {
+			switch doc := missing[i].ID; {
+			case absent[doc]:
+				missing[i].Why = NotInCorpus
+				d.NotInCorpus++
+			case truth[doc]:
+				missing[i].Why = IndexMissed
+				d.IndexMissed++
+			default:
+				d.RankedLow++
+			}
+		}
+	}
+	return d, nil
+}
+
+// absent returns those documents that no search of this kind could find.
+func (s *Searcher) absent(ctx context.Context, ids []string) (map[string]bool, error) {
+	absent := map[string]bool{}
+	for group := range slices.Chunk(ids, 1024) {
+		docs, err := s.coll.GetMany(ctx, group, db.WithVector)
+		if err != nil {
+			return nil, err
+		}
+		for i, d := range docs {
+			if d == nil || s.legs == Vector && len(d.Vector) == 0 {
+				absent[group[i]] = true
+			}
+		}
+	}
+	return absent, nil
+}
+
+func idSet(docs []Scored) map[string]bool {
+	set := make(map[string]bool, len(docs))
+	for _, s := range docs {
+		set[s.ID] = true
+	}
+	return set
+}

@@ -1,0 +1,140 @@
+package eval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag/eval"
+)
+
+// compass makes a collection of four directions and a document without a vector.
+func compass(t *testing.T) *db.Collection {
+	t.Helper()
+	vdb, err := db.Open(filepath.Join(t.TempDir(), "t.vdb"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { vdb.Close() })
+	c, err := vdb.OpenCollection(t.Context(), "compass", db.Schema{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Upsert(t.Context(),
+		db.Document{ID: "east", Vector: []float32{1, 0}, Metadata: db.Metadata{"axis": "x"}},
+		db.Document{ID: "north", Vector: []float32{0, 1}},
+		db.Document{ID: "west", Vector: []float32{-1, 0}, Metadata: db.Metadata{"axis": "x"}},
+		db.Document{ID: "south", Vector: []float32{0, -1}},
+		db.Document{ID: "up", Text: "no vector"},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestSearch(t *testing.T) {
+	c := compass(t)
+	var queries []eval.Query
+	for i := range 150 { // more than one batch
+		queries = append(queries, eval.Query{ID: fmt.Sprint(i), Vector: []float32{1, 0.1 * float32(i%2)}})
+	}
+	run, err := eval.Search("dense", c, db.Query{Where: filter.Eq("axis", "x"), K: 1}, eval.Vector).Run(t.Context(), queries, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Rankings) != 150 || !run.Exact || run.Name != "dense" {
+		t.Errorf("%d rankings, %+v", len(run.Rankings), run.Rankings["0"])
+	}
+	if diff := cmp.Diff([]eval.Scored{{ID: "east", Score: 1}, {ID: "west", Score: -1}}, run.Rankings["148"]); diff != "" {
+		t.Error(diff)
+	}
+	_, err = eval.Search("dense", c, db.Query{}, eval.Vector).Run(t.Context(), []eval.Query{{ID: "q", Text: "words"}}, 3)
+	if !errors.Is(err, eval.ErrNoVector) || !strings.Contains(err.Error(), `query "q"`) {
+		t.Errorf("a query without a vector: %v", err)
+	}
+}
+
+// A run that lacks documents is compared with the true answer.
+func TestDiagnose(t *testing.T) {
+	s := eval.Search("dense", compass(t), db.Query{}, eval.Vector)
+	queries := []eval.Query{{ID: "q", Vector: []float32{1, 0.1}}, {ID: "r", Vector: []float32{0, 1}}}
+	qrels := eval.Qrels{
+		"q": {"east": 1, "north": 2, "west": 1, "up": 1, "down": 3, "south": 0},
+		"r": {"north": 1},
+	}
+	run := eval.NewRun("an index")
+	run.Set("q", []eval.Scored{{ID: "east", Score: 1}})
+	run.Set("r", []eval.Scored{{ID: "north", Score: 1}})
+	d, err := s.Diagnose(t.Context(), qrels, run, queries, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &eval.Diagnosis{Found: 2, IndexMissed: 1, RankedLow: 1, NotInCorpus: 2, Missing: map[string][]eval.Missing{"q": {
+		{"up", 1, eval.NotInCorpus}, {"down", 3, eval.NotInCorpus}, {"west", 1, eval.RankedLow}, {"north", 2, eval.IndexMissed},
+	}}}
+	if diff := cmp.Diff(want, d); diff != "" {
+		t.Error(diff)
+	}
+	if run, err = s.Run(t.Context(), queries, 2); err != nil {
+		t.Fatal(err)
+	}
+	d, err = s.Diagnose(t.Context(), qrels, run, queries, 2)
+	if err != nil || d.IndexMissed != 0 || d.Found != 3 {
+		t.Errorf("an exact run: %+v, %v", d, err)
+	}
+}
+
+func TestLab(t *testing.T) {
+	c := compass(t)
+	lab := eval.Lab{
+		Queries: []eval.Query{{ID: "10", Vector: []float32{0, 1}}, {ID: "9", Vector: []float32{1, 0}}, {ID: "unjudged"}},
+		Qrels:   eval.Qrels{"9": {"east": 1}, "10": {"west": 1}, "not asked": {"east": 1}},
+		Metrics: []eval.Metric{eval.MRR(10), eval.NDCG(10)}, Seed: 1,
+	}
+	backwards := eval.RunnerFunc("backwards", func(_ context.Context, q eval.Query, depth int) ([]eval.Scored, error) {
+		return []eval.Scored{{"west", 1}, {"north", 0.5}, {"east", 0.1}}, nil
+	})
+	r, err := lab.Measure(t.Context(), eval.Search("dense", c, db.Query{}, eval.Vector), backwards)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Queries) != 2 || r.Queries[0].ID != "9" || r.Baseline != "dense" || r.Depth != eval.DefaultDepth {
+		t.Errorf("%+v", r)
+	}
+	dense, other := r.Results[0], r.Results[1]
+	// East and west are equally far from north: trec_eval puts the higher id first.
+	if dense.Versus != nil || dense.Diagnosis == nil || dense.Evaluation.Mean(eval.MRR(10)) != (1+0.5)/2 {
+		t.Errorf("%+v", dense)
+	}
+	if other.Versus == nil || other.Versus.Worse != 1 || other.Versus.Better != 1 || other.Diagnosis != nil || other.Leg != nil {
+		t.Errorf("%+v", other)
+	}
+	if got := other.Versus.Regressions(5); len(got) != 1 || got[0].Query != "9" {
+		t.Errorf("regressions %+v", got)
+	}
+	lab.Baseline = eval.NewRun("nothing")
+	if r, err = lab.Measure(t.Context(), backwards); err != nil || r.Results[0].Versus.Better != 2 || r.Baseline != "nothing" {
+		t.Errorf("%+v, %v", r, err)
+	}
+
+	if _, err := lab.Measure(t.Context(), backwards, backwards); err == nil {
+		t.Error("two runs of one name")
+	}
+	failed := errors.New("out of order")
+	broken := eval.RunnerFunc("broken", func(context.Context, eval.Query, int) ([]eval.Scored, error) { return nil, failed })
+	if _, err := lab.Measure(t.Context(), broken); !errors.Is(err, failed) || !strings.Contains(err.Error(), `run broken: query "9"`) {
+		t.Errorf("a runner that fails: %v", err)
+	}
+	lab.Qrels = eval.Qrels{"x": {"east": 1}}
+	if _, err := lab.Measure(t.Context(), backwards); err == nil {
+		t.Error("nothing is judged, and no error")
+	}
+}

@@ -1,0 +1,384 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/rag/eval"
+)
+
+type evalCmd struct {
+	collection
+	Queries      string        `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and perhaps vector; or a directory in the layout of BEIR."`
+	Qrels        string        `placeholder:"FILE" help:"Judgements, as BEIR (query-id, corpus-id, score) or TREC has them. Not needed if --queries is a directory that has them."`
+	QueryVectors string        `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
+	Sweep        []string      `placeholder:"RUN,..." help:"Ways to search: dense."`
+	Depth        int           `default:"100" help:"Documents per query (${default}). Metrics without a number go so deep."`
+	Metrics      []eval.Metric `placeholder:"METRIC,..." help:"What is measured: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. The first is the one that runs are compared by."`
+	Out          string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run."`
+	Baseline     string        `placeholder:"RUN" help:"Compare with this run, a file in the format of TREC or a name out of --sweep; otherwise with the first."`
+	FailBelow    []floor       `placeholder:"METRIC=VALUE,..." help:"Exit with status 1 if a run has less, as in nDCG@10=0.30; RUN/METRIC=VALUE concerns one run only."`
+	Seed         uint64        `default:"1" help:"Of the random draws in tests of significance."`
+	condition
+}
+
+func (c *evalCmd) Help() string {
+	return "Metrics are those of trec_eval -c: a query without an answer counts as 0, documents without judgement are not " +
+		"relevant, and those of equal score are ranked by id in descending order. A comparison shows the mean difference, its 95 % " +
+		"confidence interval by a paired bootstrap, and p by a paired randomisation test. A relevant document that was not found is " +
+		"one that the index missed (an exact search finds it), that ranks low, or that is not in the corpus. See docs/eval.md."
+}
+
+// Validate is called by kong.
+func (c *evalCmd) Validate() error {
+	if c.Depth < 1 || c.Depth > 1<<20 {
+		return fmt.Errorf("--depth %d is outside 1..%d", c.Depth, 1<<20)
+	}
+	return nil
+}
+
+// A floor is the least value of a metric that a run may have.
+type floor struct {
+	run    string // empty: every run
+	metric eval.Metric
+	least  float64
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *floor) UnmarshalText(b []byte) error {
+	name, value, ok := strings.Cut(string(b), "=")
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		f.run, name = name[:i], name[i+1:]
+	}
+	var err error
+	if f.least, err = strconv.ParseFloat(value, 64); !ok || err != nil || math.IsNaN(f.least) {
+		return fmt.Errorf("%q: want METRIC=VALUE or RUN/METRIC=VALUE", b)
+	}
+	f.metric, err = eval.ParseMetric(name)
+	return err
+}
+
+func (c *evalCmd) Run(ctx context.Context, t *tool) error {
+	lab := eval.Lab{Metrics: c.metrics(), Depth: c.Depth, Seed: c.Seed}
+	var err error
+	if lab.Queries, lab.Qrels, err = c.load(ctx); err != nil {
+		return err
+	}
+	sweep := c.sweep()
+	if c.Baseline != "" {
+		if i := slices.Index(sweep, c.Baseline); i > 0 {
+			sweep[0], sweep[i] = sweep[i], sweep[0]
+		} else if i < 0 {
+			if lab.Baseline, err = readFile(c.Baseline, eval.ReadRun); err != nil {
+				return err
+			}
+		}
+	}
+	return c.read(func(coll *db.Collection) error {
+		var runners []eval.Runner
+		for _, name := range sweep {
+			r, err := c.runner(name, coll)
+			if err != nil {
+				return err
+			}
+			runners = append(runners, r)
+		}
+		report, err := lab.Measure(ctx, runners...)
+		if err != nil {
+			return err
+		}
+		report.Title = coll.Name()
+		if err := c.writeRuns(report); err != nil {
+			return err
+		}
+		if t.json {
+			err = t.evalLines(report)
+		} else {
+			err = t.evalTables(report)
+		}
+		if err != nil {
+			return err
+		}
+		return c.judge(t, report)
+	})
+}
+
+// metrics returns the metrics to compute: those asked for, then those that must not be too low.
+func (c *evalCmd) metrics() []eval.Metric {
+	metrics := slices.Clone(c.Metrics)
+	if len(metrics) == 0 {
+		metrics = eval.DefaultMetrics()
+	}
+	for _, f := range c.FailBelow {
+		if !slices.Contains(metrics, f.metric) {
+			metrics = append(metrics, f.metric)
+		}
+	}
+	return metrics
+}
+
+// load reads queries and judgements.
+func (c *evalCmd) load(ctx context.Context) ([]eval.Query, eval.Qrels, error) {
+	queriesFile, qrelsFile := c.Queries, c.Qrels
+	if info, err := os.Stat(queriesFile); err == nil && info.IsDir() {
+		queriesFile = filepath.Join(queriesFile, "queries.jsonl")
+		if qrelsFile == "" {
+			qrelsFile = c.Queries
+		}
+	}
+	if qrelsFile == "" {
+		return nil, nil, errors.New("--qrels is missing")
+	}
+	if info, err := os.Stat(qrelsFile); err == nil && info.IsDir() {
+		var found string
+		for _, name := range []string{"qrels/test.tsv", "test.tsv", "qrels.tsv"} {
+			if _, err := os.Stat(filepath.Join(qrelsFile, name)); err == nil {
+				found = name
+				break
+			}
+		}
+		if found == "" {
+			return nil, nil, fmt.Errorf("%s has neither qrels/test.tsv nor test.tsv nor qrels.tsv", qrelsFile)
+		}
+		qrelsFile = filepath.Join(qrelsFile, found)
+	}
+	queries, err := readFile(queriesFile, eval.ReadQueries)
+	if err != nil {
+		return nil, nil, err
+	}
+	qrels, err := readFile(qrelsFile, eval.ReadQrels)
+	if err == nil && c.QueryVectors != "" {
+		err = attachVectors(ctx, queries, c.QueryVectors)
+	}
+	return queries, qrels, err
+}
+
+func readFile[T any](name string, read func(io.Reader, string) (T, error)) (v T, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return v, err
+	}
+	defer f.Close()
+	return read(f, name)
+}
+
+// attachVectors gives queries the vectors of a file: by id in JSON lines, else by their order.
+func attachVectors(ctx context.Context, queries []eval.Query, name string) error {
+	format, err := exchange.Detect(name)
+	if err != nil {
+		return err
+	}
+	src, err := exchange.Open(name, &exchange.OpenOptions{Format: format})
+	if err != nil {
+		return err
+	}
+	place := map[string]int{}
+	for i, q := range queries {
+		if format != exchange.JSONL {
+			q.ID = strconv.Itoa(i) // rows are numbered
+		}
+		place[q.ID] = i
+	}
+	rows := 0
+	for item, err := range src.Items(ctx) {
+		if err == nil {
+			err = item.Skip
+		}
+		if err != nil {
+			return err
+		}
+		rows++
+		if i, ok := place[item.Document.ID]; ok {
+			queries[i].Vector = item.Document.Vector
+		}
+	}
+	if format != exchange.JSONL && rows != len(queries) {
+		return fmt.Errorf("%s: %d vectors for %d queries", name, rows, len(queries))
+	}
+	return nil
+}
+
+// sweep returns the names of the runs.
+func (c *evalCmd) sweep() []string {
+	if len(c.Sweep) > 0 {
+		return slices.Clone(c.Sweep)
+	}
+	return []string{"dense"}
+}
+
+// runner makes a runner of its name in --sweep.
+func (c *evalCmd) runner(name string, coll *db.Collection) (eval.Runner, error) {
+	switch name {
+	case "dense":
+		return eval.Search(name, coll, db.Query{Where: c.Where.Expr}, eval.Vector), nil
+	}
+	return nil, fmt.Errorf("--sweep: run %q: want dense", name)
+}
+
+// writeRuns writes the runs to the file or directory that is asked for.
+func (c *evalCmd) writeRuns(r *eval.Report) error {
+	if c.Out == "" {
+		return nil
+	}
+	write := func(name string, run *eval.Run) (err error) {
+		f, err := os.Create(name)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		return run.Write(f)
+	}
+	if len(r.Results) == 1 {
+		return write(c.Out, r.Results[0].Run)
+	}
+	if err := os.MkdirAll(c.Out, 0o777); err != nil {
+		return err
+	}
+	for _, res := range r.Results {
+		if err := write(filepath.Join(c.Out, res.Run.Name+".run"), res.Run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge fails if a run is below what is asked for.
+func (c *evalCmd) judge(t *tool, r *eval.Report) error {
+	failed := false
+	for _, f := range c.FailBelow {
+		known := false
+		for _, res := range r.Results {
+			if f.run != "" && f.run != res.Run.Name {
+				continue
+			}
+			known = true
+			if v := res.Evaluation.Mean(f.metric); v < f.least {
+				t.notef("%s: %v is %.4f, below %v", res.Run.Name, f.metric, v, f.least)
+				failed = true
+			}
+		}
+		if !known {
+			return fmt.Errorf("--fail-below: there is no run %q", f.run)
+		}
+	}
+	if failed {
+		return errReported
+	}
+	return nil
+}
+
+// evalLines answers with a line per run.
+func (t *tool) evalLines(r *eval.Report) error {
+	for _, res := range r.Results {
+		line, err := evalLine(res)
+		if err != nil {
+			return err
+		}
+		if _, err := t.out.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shownRegressions is how many of the queries that became worse are shown.
+const shownRegressions = 5
+
+// evalLine returns a result as JSON, its metrics as keys.
+func evalLine(res *eval.Result) (line []byte, err error) {
+	line = append(line, '{')
+	add := func(key string, v any) {
+		var b []byte
+		if err == nil {
+			b, err = json.Marshal(v)
+		}
+		line = fmt.Appendf(line, "%q:%s,", key, b)
+	}
+	add("run", res.Run.Name)
+	add("queries", len(res.Evaluation.Queries))
+	for _, m := range res.Evaluation.Metrics {
+		add(m.String(), rounded(res.Evaluation.Mean(m)))
+	}
+	add("exact", res.Run.Exact)
+	if res.Diagnosis != nil {
+		add("relevant", res.Diagnosis)
+	}
+	if res.Versus != nil {
+		add("versus", roundedComparison(res.Versus))
+		changes := slices.Clone(res.Versus.Regressions(shownRegressions))
+		for i, c := range changes {
+			changes[i] = eval.Change{Query: c.Query, From: rounded(c.From), To: rounded(c.To)}
+		}
+		add("regressions", changes)
+	}
+	if res.Leg != nil {
+		add("better_leg", roundedComparison(res.Leg))
+	}
+	line[len(line)-1] = '}'
+	return line, err
+}
+
+// rounded drops the digits that depend on how a processor adds.
+func rounded(v float64) float64 { return math.Round(v*1e6) / 1e6 }
+
+func roundedComparison(c *eval.Comparison) *eval.Comparison {
+	r := *c
+	r.Delta, r.Low, r.High, r.P = rounded(c.Delta), rounded(c.Low), rounded(c.High), rounded(c.P)
+	return &r
+}
+
+// evalTables answers for people.
+func (t *tool) evalTables(r *eval.Report) error {
+	header := table.Row{"run"}
+	for _, m := range r.Metrics {
+		header = append(header, m.String())
+	}
+	header = append(header, "found", "missed", "low", "absent")
+	var rows []table.Row
+	for _, res := range r.Results {
+		row := table.Row{res.Run.Name}
+		for _, m := range r.Metrics {
+			row = append(row, fmt.Sprintf("%.4f", res.Evaluation.Mean(m)))
+		}
+		if d := res.Diagnosis; d != nil {
+			row = append(row, d.Found, d.IndexMissed, d.RankedLow, d.NotInCorpus)
+		}
+		rows = append(rows, row)
+	}
+	if err := t.table(header, rows); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "%d queries, %d documents each; found: relevant documents among these; missed by the index; ranked low; absent from the corpus\n",
+		len(r.Queries), r.Depth)
+	for _, res := range r.Results {
+		if res.Versus != nil {
+			t.comparison(res.Versus)
+			for _, c := range res.Versus.Regressions(shownRegressions) {
+				fmt.Fprintf(t.out, "  query %s: %.4f, was %.4f\n", c.Query, c.To, c.From)
+			}
+		}
+		if res.Leg != nil && res.Leg.Delta < 0 {
+			fmt.Fprintln(t.out, "Fusion is worse than one of its legs alone:")
+			t.comparison(res.Leg)
+		}
+	}
+	return nil
+}
+
+func (t *tool) comparison(c *eval.Comparison) {
+	fmt.Fprintf(t.out, "%s against %s: %v %+.4f (95 %%: %+.4f to %+.4f), p = %.4f; %d queries better, %d worse, %d equal\n",
+		c.Run, c.Baseline, c.Metric, c.Delta, c.Low, c.High, c.P, c.Better, c.Worse, c.Equal)
+}
