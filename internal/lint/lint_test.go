@@ -34,6 +34,8 @@ var imports = map[string][]string{
 	"internal/boltcheck": {},
 	"internal/meta": {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "internal/boltcheck", "internal/codec",
 		"internal/vfs", "segment"},
+	"text": append(stemmers, "github.com/blevesearch/snowballstem", "github.com/clipperhouse/uax29/v2/words",
+		"golang.org/x/text/cases", "golang.org/x/text/unicode/norm"),
 	"wal":             {"internal/codec", "internal/vfs"},
 	"segment":         {"internal/codec", "internal/vfs", "simd"},
 	"segment/codes":   {"internal/codec", "simd"},
@@ -46,6 +48,14 @@ var imports = map[string][]string{
 	"rag/embed":         {},
 	"rag/eval":          {"db", "internal/exchange"},
 }
+
+var stemmers = func() (paths []string) {
+	for _, language := range []string{"arabic", "danish", "dutch", "english", "finnish", "french", "german", "hungarian", "irish",
+		"italian", "norwegian", "porter", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil", "turkish"} {
+		paths = append(paths, "github.com/blevesearch/snowballstem/"+language)
+	}
+	return paths
+}()
 
 // core is every module that a program which imports db links.
 var core = []string{

@@ -1,0 +1,27 @@
+// Package text turns texts into terms, for full-text search.
+//
+// An [Analyzer] is the analysis of one language: [Analyzer.Scanner] gives what
+// takes texts apart, [Analyzer.Parse] reads the query of a user, and [Highlight]
+// finds the passage of a text that answers a query best.
+//
+// # From text to terms
+//
+// A text is cut into words at the boundaries of Unicode Standard Annex 29. A word
+// is normalised (NFKC), case-folded, reduced to its stem by the Snowball stemmer
+// of the language, and loses its accents, in this order. Each word has the next
+// position. Beside that:
+//
+//   - An identifier is split as well as kept: parseHTTPHeader gives the terms
+//     "parse", "http", "header", each with its position, and "parsehttpheader"
+//     at the position of the first. The same holds for snake_case and dotted.names.
+//   - Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao,
+//     Khmer, Burmese) give overlapping pairs of characters.
+//   - Stop words are terms like others, so that phrases which contain them can
+//     be found; a query drops them where they stand alone.
+//
+// Language "none" neither stems nor has stop words.
+//
+// An Analyzer is immutable and safe for concurrent use; a [Scanner] is for one
+// goroutine. The same text and analysis give the same terms on every machine,
+// as long as [Analyzer.ID] is the same.
+package text

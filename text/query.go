@@ -1,0 +1,124 @@
+package text
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Occur says what a clause of a query asks for.
+type Occur uint8
+
+// The kinds of clauses.
+const (
+	Should  Occur = iota // finds and ranks documents
+	Must                 // the same, and every document has to meet it: +term
+	MustNot              // no document may meet it: -term
+)
+
+// A Clause is a word or a phrase of a query.
+//
+// It is met by a text that has all its Tokens but the Extra ones with the same
+// distances between their positions. Where it ranks, a quoted clause counts as
+// one term, namely as often as it is met, and so does a Prefix; of others, each
+// token counts for itself.
+type Clause struct {
+	Occur  Occur
+	Quoted bool
+	// Prefix: the only token stands for all terms that begin with it. If there
+	// is a second one, it is the stem of the word, and stands for itself.
+	Prefix bool
+	Tokens []Token
+}
+
+// A Query is what a user looks for. A text meets it if it meets all Must
+// clauses, no MustNot clause, and some Should or Must clause if there is any.
+// A query without clauses is met by nothing.
+type Query struct {
+	Clauses []Clause
+}
+
+// MaxClauses is the number of clauses that Parse reads; it ignores the rest.
+const MaxClauses = 1024
+
+// Ranks reports whether the query has anything that ranks documents.
+func (q *Query) Ranks() bool {
+	return slices.ContainsFunc(q.Clauses, func(c Clause) bool { return c.Occur != MustNot })
+}
+
+// Parse reads a query of a user: words; "phrases in quotes"; prefix*; each may be
+// required by a + or excluded by a - in front. Whatever is not of this form is
+// taken as words, so that Parse never fails. Stop words that stand alone are
+// dropped unless there is nothing else.
+func (a *Analyzer) Parse(query string) Query {
+	s := a.Scanner()
+	var q Query
+	for rest := strings.TrimLeftFunc(query, unicode.IsSpace); rest != "" && len(q.Clauses) < MaxClauses; rest = strings.TrimLeftFunc(rest, unicode.IsSpace) {
+		var c Clause
+		switch rest[0] {
+		case '+':
+			c.Occur, rest = Must, rest[1:]
+		case '-':
+			c.Occur, rest = MustNot, rest[1:]
+		}
+		var raw string
+		if r, size := utf8.DecodeRuneInString(rest); isQuote(r) {
+			c.Quoted = true
+			raw, rest = rest[size:], ""
+			if end := strings.IndexFunc(raw, isQuote); end >= 0 {
+				_, size := utf8.DecodeRuneInString(raw[end:])
+				raw, rest = raw[:end], raw[end+size:]
+			}
+		} else {
+			end := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || isQuote(r) })
+			if end < 0 {
+				end = len(rest)
+			}
+			raw, rest = rest[:end], rest[end:]
+		}
+		s.clause(&c, raw)
+		if len(c.Tokens) > 0 {
+			q.Clauses = append(q.Clauses, c)
+		}
+	}
+	strong := slices.ContainsFunc(q.Clauses, func(c Clause) bool { return c.Occur != MustNot && !c.stop() })
+	if strong {
+		q.Clauses = slices.DeleteFunc(q.Clauses, func(c Clause) bool { return c.Occur == Should && c.stop() })
+	}
+	return q
+}
+
+func isQuote(r rune) bool {
+	return r == '"' || r == '“' || r == '”' || r == '„' || r == '«' || r == '»'
+}
+
+// stop reports whether a clause is but a stop word.
+func (c *Clause) stop() bool { return !c.Quoted && !c.Prefix && len(c.Tokens) == 1 && c.Tokens[0].Stop }
+
+// clause analyses what the user wrote.
+func (s *Scanner) clause(c *Clause, raw string) {
+	word, star := strings.CutSuffix(raw, "*")
+	c.Tokens, _ = s.Tokens(nil, word)
+	// The last character of a run of pairs is there for queries of one character.
+	c.Tokens = slices.DeleteFunc(c.Tokens, func(t Token) bool {
+		r, _ := utf8.DecodeRuneInString(t.Term)
+		return t.Extra && spaceless(r) && len(c.Tokens) > 1
+	})
+	if len(c.Tokens) != 1 || c.Quoted {
+		return
+	}
+	t := &c.Tokens[0]
+	if r, _ := utf8.DecodeRuneInString(t.Term); spaceless(r) {
+		c.Prefix = utf8.RuneCountInString(t.Term) == 1 // it begins a pair wherever it stands
+		return
+	}
+	if star && t.End == len(word) {
+		stem := *t
+		t.Term, t.Stop = limited(s.unaccented(s.folded(word[t.Start:t.End]))), false
+		c.Prefix = true
+		if !strings.HasPrefix(stem.Term, t.Term) {
+			c.Tokens = append(c.Tokens, stem)
+		}
+	}
+}

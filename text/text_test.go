@@ -1,0 +1,285 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clipperhouse/uax29/v2/words"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func analyzer(t testing.TB, language string) *Analyzer {
+	t.Helper()
+	a, err := New(language)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// show prints tokens as position:term, with ! for extra ones.
+func show(tokens []Token) string {
+	var b strings.Builder
+	for i, t := range tokens {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%d:%s", t.Position, t.Term)
+		if t.Extra {
+			b.WriteByte('!')
+		}
+	}
+	return b.String()
+}
+
+func TestTokens(t *testing.T) {
+	for _, c := range []struct{ language, text, want string }{
+		{"", "", ""},
+		{"", " \t\r\n—… ,.;!", ""},
+		{"", "Running runners ran quickly", "0:run 1:runner 2:ran 3:quick"},
+		{"none", "Running the Café naïve", "0:running 1:the 2:cafe 3:naive"},
+		{"", "the compiler's don’t", "0:the 1:compil 2:don't"},
+		{"none", "parseHTTPHeader(x)", "0:parsehttpheader! 0:parse 1:http 2:header 3:x"},
+		{"none", "max_open_files os.ReadFile", "0:max_open_files! 0:max 1:open 2:files 3:os.readfile! 3:os 4:read 5:file"},
+		{"none", "HTTPServer JSON iPhone userID X", "0:httpserver! 0:http 1:server 2:json 3:iphone! 3:i 4:phone 5:userid! 5:user 6:id 7:x"},
+		{"none", "pi is 3.14, or 1,000 in the U.S. today", "0:pi 1:is 2:3.14 3:or 4:1,000 5:in 6:the 7:u.s 8:today"},
+		{"none", "sha256 utf8 x86_64 _ __init__", "0:sha256 1:utf8 2:x86_64! 2:x86 3:64 4:_ 5:__init__"},
+		{"none", "state-of-the-art std::vector", "0:state 1:of 2:the 3:art 4:std 5:vector"},
+		{"none", "東京都に行く", "0:東京 1:京都 2:都に 3:に行 4:行く 5:く!"},
+		{"none", "水 ab水", "0:水 1:ab 2:水"},
+		{"none", "한국어 텍스트", "0:한국 1:국어 2:어! 3:텍스 4:스트 5:트!"},
+		{"none", "ﬁne ＡＢＣ ½ STRASSE straße", "0:fine 1:abc 2:1⁄2 3:strasse 4:strasse"},
+		{"german", "Die Häuser der Städte", "0:die 1:haus 2:der 3:stadt"},
+		{"french", "l'avion d’une qu'elle", "0:avion 1:une 2:elle"},
+		{"russian", "книгами мойка", "0:книг 1:моик"},
+		{"none", "🚀 launch", "0:🚀 1:launch"},
+		{"none", "bad \xff\xfe bytes", "0:bad 1:bytes"},
+	} {
+		a := analyzer(t, c.language)
+		got, _ := a.Scanner().Tokens(nil, c.text)
+		if show(got) != c.want {
+			t.Errorf("%s %q:\n got %s\nwant %s", a.Language(), c.text, show(got), c.want)
+		}
+	}
+}
+
+func TestLanguages(t *testing.T) {
+	if _, err := New("klingon"); err == nil || !strings.Contains(err.Error(), "klingon") {
+		t.Errorf("error %v", err)
+	}
+	for _, name := range Languages() {
+		a := analyzer(t, name)
+		if a.Language() != name || !strings.HasPrefix(a.ID(), name+"/") {
+			t.Errorf("%s: %s, %s", name, a.Language(), a.ID())
+		}
+		s := a.Scanner()
+		for w := range a.stop {
+			if w != s.folded(w) {
+				t.Errorf("%s: stop word %q is not folded", name, w)
+			}
+		}
+		if name != "none" && len(a.stop) < 20 {
+			t.Errorf("%s has %d stop words", name, len(a.stop))
+		}
+	}
+	if n := len(Languages()); n != 20 {
+		t.Errorf("%d languages", n)
+	}
+}
+
+// texts draws text with what segmentation and folding may trip over.
+var texts = rapid.Custom(func(t *rapid.T) string {
+	piece := rapid.OneOf(
+		rapid.SampledFrom([]string{" ", ".", ",", "'", "’", ":", ";", "_", "-", "\"", "\r\n", "\u0301", "\u200d", "é", "e\u0301", "ß", "İ",
+			"東", "京", "に", "カ", "한", "ไทย", "א", "\"", "HTTP", "camelCase", "x", "A", "1", "3.14", "don't", "👩\u200d🚀", "\xff", "\u3099", "ー"}),
+		rapid.StringN(0, 4, -1))
+	return strings.Join(rapid.SliceOfN(piece, 0, 30).Draw(t, "pieces"), "")
+})
+
+// Segments of words are those of Unicode, whatever way they are found.
+func TestSegmentsAreThoseOfUnicode(t *testing.T) {
+	s := analyzer(t, "none").Scanner()
+	rapid.Check(t, func(t *rapid.T) {
+		text := texts.Draw(t, "text")
+		ours := map[[2]int]bool{}
+		for at := 0; at < len(text); {
+			end := s.segment(text, at)
+			ours[[2]int{at, end}] = true
+			at = end
+		}
+		for it := words.FromString(text); it.Next(); {
+			r, _ := utf8.DecodeRuneInString(it.Value())
+			if !unicode.IsLetter(r) && !unicode.IsNumber(r) && r != '_' {
+				continue
+			}
+			if !ours[[2]int{it.Start(), it.End()}] {
+				t.Fatalf("%q: no segment %q at %d", text, it.Value(), it.Start())
+			}
+		}
+	})
+}
+
+func TestTokensHold(t *testing.T) {
+	for _, language := range []string{"none", "english", "german"} {
+		a := analyzer(t, language)
+		s := a.Scanner()
+		rapid.Check(t, func(t *rapid.T) {
+			text := texts.Draw(t, "text")
+			got, positions := s.Tokens(nil, text)
+			if fresh, n := a.Scanner().Tokens(nil, text); n != positions || cmp.Diff(got, fresh) != "" {
+				t.Fatalf("%q: what was seen before changes the tokens", text)
+			}
+			taken := make([]bool, positions)
+			last := 0
+			for _, tok := range got {
+				if tok.Start < 0 || tok.Start >= tok.End || tok.End > len(text) || tok.Term == "" || len(tok.Term) > MaxTerm {
+					t.Fatalf("%q: token %+v", text, tok)
+				}
+				if tok.Position < last || tok.Position >= positions {
+					t.Fatalf("%q: position %d after %d of %d", text, tok.Position, last, positions)
+				}
+				last = tok.Position
+				r, _ := utf8.DecodeRuneInString(tok.Term)
+				taken[tok.Position] = taken[tok.Position] || !tok.Extra || spaceless(r)
+			}
+			for p, ok := range taken {
+				if !ok {
+					t.Fatalf("%q: position %d has no word", text, p)
+				}
+			}
+		})
+	}
+}
+
+func showQuery(q Query) string {
+	var out []string
+	for _, c := range q.Clauses {
+		s := []string{"", "+", "-"}[c.Occur]
+		if c.Quoted {
+			s += "quoted "
+		}
+		if c.Prefix {
+			s += "prefix "
+		}
+		out = append(out, s+"("+show(c.Tokens)+")")
+	}
+	return strings.Join(out, " ")
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct{ query, want string }{
+		{"", ""},
+		{"  ... ", ""},
+		{"running dogs", "(0:run) (0:dog)"},
+		{"+running -dogs", "+(0:run) -(0:dog)"},
+		{`the "state of the art" in +"vector search" -"foo`, `quoted (0:state 1:of 2:the 3:art) +quoted (0:vector 1:search) -quoted (0:foo)`},
+		{"conn* Running*", "prefix (0:conn) prefix (0:running 0:run)"},
+		{"+conn* -x*", "+prefix (0:conn) -prefix (0:x)"},
+		{"to be or not to be", "(0:to) (0:be) (0:or) (0:not) (0:to) (0:be)"},
+		{"what is the answer", "(0:answer)"},
+		{"+the answer", "+(0:the) (0:answer)"},
+		{"HTTPServer", "(0:httpserver! 0:http 1:server)"},
+		{"state-of-art", "(0:state 1:of 2:art)"},
+		{"東京", "(0:東京)"},
+		{"水", "prefix (0:水)"},
+		{"- + * \" \"\" -\" +", ""},
+		{"--x ++y", "-(0:x) +(0:y)"},
+		{`foo"bar baz"qux`, `(0:foo) quoted (0:bar 1:baz) (0:qux)`},
+		{"„Grüße“ «x»", "quoted (0:grusse) quoted (0:x)"},
+		{"a_b*", "prefix (0:a_b)"},
+	} {
+		if got := showQuery(analyzer(t, "").Parse(c.query)); got != c.want {
+			t.Errorf("%q:\n got %s\nwant %s", c.query, got, c.want)
+		}
+	}
+	many := analyzer(t, "").Parse(strings.Repeat("word ", 3*MaxClauses))
+	if len(many.Clauses) != MaxClauses {
+		t.Errorf("%d clauses", len(many.Clauses))
+	}
+}
+
+func TestParseNeverFails(t *testing.T) {
+	a := analyzer(t, "")
+	rapid.Check(t, func(t *rapid.T) {
+		query := rapid.OneOf(texts, rapid.StringOfN(rapid.SampledFrom([]rune(`+-"*“” ax水é.'`)), 0, 40, -1)).Draw(t, "query")
+		for _, c := range a.Parse(query).Clauses {
+			if len(c.Tokens) == 0 || c.Occur > MustNot || c.Prefix && len(c.Tokens) > 2 {
+				t.Fatalf("%q: clause %+v", query, c)
+			}
+		}
+	})
+}
+
+func TestHighlight(t *testing.T) {
+	const long = "Nothing here. The quick brown fox jumps over the lazy dog. More words follow, none of them useful, until the very end, where a fox meets dogs."
+	for _, c := range []struct {
+		query, text string
+		width       int
+		want        string
+	}{
+		{"fox", "", 20, ""},
+		{"cat", "The quick brown fox", 9, "The quick"},
+		{"foxes dog", long, 45, "brown [fox] jumps over the lazy [dog]. More words"},
+		{"dogs fox", long, 20, "a [fox] meets [dogs]."},
+		{`"lazy dog"`, long, 30, "the [lazy] [dog]. More words"},
+		{"jump*", long, 15, "[jumps] over"},
+		{"HTTPServer", "an HTTPServer here", 50, "an [HTTPServer] here"},
+		{"東京", "私は東京都に住む", 100, "私は[東京]都に住む"},
+		{"x -fox", long, 14, "Nothing here."},
+		{"verylongword", "a verylongword b", 3, "[verylongword]"},
+	} {
+		s := analyzer(t, "").Scanner()
+		q := s.a.Parse(c.query)
+		got := s.Highlight(&q, c.text, c.width, nil)
+		if c.text[got.Start:got.Start+len(got.Text)] != got.Text {
+			t.Errorf("%q: %q is not at %d", c.query, got.Text, got.Start)
+		}
+		shown := got.Text
+		for i := len(got.Marks) - 1; i >= 0; i-- {
+			m := got.Marks[i]
+			shown = shown[:m.Start] + "[" + shown[m.Start:m.End] + "]" + shown[m.End:]
+		}
+		if shown != c.want {
+			t.Errorf("%q of %d bytes:\n got %q\nwant %q", c.query, c.width, shown, c.want)
+		}
+	}
+}
+
+func TestHighlightHolds(t *testing.T) {
+	s := analyzer(t, "").Scanner()
+	rapid.Check(t, func(t *rapid.T) {
+		text, query := texts.Draw(t, "text"), texts.Draw(t, "query")
+		width := rapid.IntRange(0, 50).Draw(t, "width")
+		q := s.a.Parse(query)
+		got := s.Highlight(&q, text, width, func(string) float64 { return 2 })
+		if got.Start < 0 || got.Start+len(got.Text) > len(text) || text[got.Start:got.Start+len(got.Text)] != got.Text {
+			t.Fatalf("%q in %q: %+v", query, text, got)
+		}
+		last := 0
+		for _, m := range got.Marks {
+			if m.Start < last || m.End <= m.Start || m.End > len(got.Text) {
+				t.Fatalf("%q in %q: marks %+v", query, text, got)
+			}
+			last = m.End
+		}
+		tokens, _ := s.Tokens(nil, text)
+		if wanted := q.marks(tokens); len(wanted) > 0 && len(got.Marks) == 0 {
+			t.Fatalf("%q in %q: nothing of %+v in %+v", query, text, wanted, got)
+		}
+	})
+}
+
+func BenchmarkTokens(b *testing.B) {
+	s := analyzer(b, "").Scanner()
+	text := strings.Repeat("An experimental study of a wing in a propeller slipstream was made, in order to determine the lift. ", 100)
+	b.SetBytes(int64(len(text)))
+	var tokens []Token
+	for b.Loop() {
+		tokens, _ = s.Tokens(tokens[:0], text)
+	}
+	b.ReportMetric(float64(len(tokens)*b.N)/b.Elapsed().Seconds()/1e6, "Mwords/s")
+}
