@@ -58,6 +58,8 @@ type Error struct {
 	RetryAfter time.Duration // how long to wait before the next request
 
 	Err error // the cause; it holds no secret
+
+	plain bool // the provider said it in something else than JSON
 }
 
 func (e *Error) Error() string {

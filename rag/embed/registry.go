@@ -242,10 +242,10 @@ func Open(ctx context.Context, c Config, opts *Options) (Embedder, error) {
 
 // Builtin returns the providers of this package.
 func Builtin() []Provider {
-	return []Provider{trigramProvider(TrigramProvider), trigramProvider("mock")}
+	return []Provider{trigramBuiltin(TrigramProvider), trigramBuiltin("mock"), openAIBuiltin(), ollamaBuiltin()}
 }
 
-func trigramProvider(name string) Provider {
+func trigramBuiltin(name string) Provider {
 	return Provider{
 		Name:         name,
 		Description:  "hashes of trigrams and words: deterministic, without key or network",

@@ -1,0 +1,277 @@
+package embed
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+)
+
+// DefaultTimeout is how long a request to a provider may take.
+const DefaultTimeout = 60 * time.Second
+
+// A remote is what the providers have in common that are asked over HTTP.
+type remote struct {
+	provider, model string
+	dim             atomic.Int64
+	client          *http.Client
+	timeout         time.Duration
+	secret          Secret
+	maxBatch        int
+}
+
+func (r *remote) Provider() string { return r.provider }
+func (r *remote) Model() string    { return r.model }
+func (r *remote) Dimensions() int  { return int(r.dim.Load()) }
+
+// check verifies the answer to n texts. The first one decides on the
+// dimension if nobody did.
+func (r *remote) check(vecs [][]float32, n int) error {
+	if err := checkReply(vecs, n, r.Dimensions()); err != nil {
+		return r.fail(ErrInvalidResponse, err)
+	}
+	if r.dim.CompareAndSwap(0, int64(len(vecs[0]))) {
+		return nil
+	}
+	if dim := r.Dimensions(); dim != len(vecs[0]) { // somebody else was first
+		return r.fail(ErrInvalidResponse, &DimensionError{Expected: dim, Got: len(vecs[0])})
+	}
+	return nil
+}
+
+func (r *remote) fail(kind, err error) *Error {
+	return &Error{Kind: kind, Provider: r.provider, Model: r.model, Err: err}
+}
+
+// replyLimit bounds the answer to n texts, in bytes: an indented JSON number
+// takes less than 64, and there are some words around them.
+func (r *remote) replyLimit(n int) int64 {
+	dim := int64(r.Dimensions())
+	if dim == 0 {
+		dim = 16 << 10
+	}
+	return 64<<10 + int64(n)*(dim*64+1<<10)
+}
+
+// post sends a JSON body and decodes the answer, which has at most limit
+// bytes, into reply. header completes the header of the request; key is empty
+// if there is none.
+func (r *remote) post(ctx context.Context, url string, header func(h http.Header, key string), body any, limit int64, reply any) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return r.fail(ErrOther, err)
+	}
+	key := ""
+	if r.secret != nil {
+		if key, err = r.secret(ctx); err != nil {
+			return r.fail(ErrOther, fmt.Errorf("get secret: %w", err))
+		}
+		key = strings.TrimSpace(key)
+	}
+	inner, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(inner, http.MethodPost, url, bytes.NewReader(b))
+	if err != nil {
+		return r.fail(ErrConfig, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "vecbolt")
+	header(req.Header, key)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return r.broken(ctx, err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return r.refused(resp, answer, key) // whatever could be read of it
+	}
+	if err != nil {
+		return r.broken(ctx, err)
+	}
+	if int64(len(answer)) > limit {
+		return r.fail(ErrInvalidResponse, fmt.Errorf("more than %d bytes", limit))
+	}
+	if err := json.Unmarshal(answer, reply); err != nil {
+		return r.fail(ErrInvalidResponse, err)
+	}
+	var failed struct{ Error json.RawMessage }
+	if json.Unmarshal(answer, &failed) == nil && len(failed.Error) > 0 && string(failed.Error) != "null" {
+		return r.refused(resp, answer, key) // some servers say 200 even then
+	}
+	return nil
+}
+
+// broken classifies an error of the connection.
+func (r *remote) broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return r.fail(contextKind(ctx.Err()), ctx.Err())
+	}
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err // without the URL, which may hold a password
+	}
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return r.fail(ErrTimeout, fmt.Errorf("no answer within %v", r.timeout))
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return r.fail(ErrInvalidResponse, fmt.Errorf("%w: %w", errConnection, err))
+	}
+	return r.fail(ErrOther, fmt.Errorf("%w: %w", errConnection, err))
+}
+
+// refused makes an error of an answer other than 2xx.
+func (r *remote) refused(resp *http.Response, body []byte, key string) error {
+	e := r.fail(ErrProvider, nil)
+	e.Status = resp.StatusCode
+	message := ""
+	message, e.Code = explain(body)
+	e.plain = !json.Valid(body)
+	if key != "" {
+		message = strings.ReplaceAll(message, key, "[secret]")
+		e.Code = strings.ReplaceAll(e.Code, key, "[secret]")
+	}
+	if message != "" {
+		e.Err = errors.New(message)
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+		e.Kind = ErrRateLimited
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		e.Kind = ErrTimeout
+	}
+	e.RetryAfter = retryAfter(resp.Header, time.Now())
+	return e
+}
+
+// explain finds message and code in the body of an error. There are
+// {"error":{"message":…,"code":…}}, {"error":"…"}, {"message":…} and plain text.
+func explain(body []byte) (message, code string) {
+	type detail struct {
+		Message string          `json:"message"`
+		Code    json.RawMessage `json:"code"`
+		Type    string          `json:"type"`
+	}
+	var reply struct {
+		detail
+		Error  json.RawMessage `json:"error"`
+		Detail json.RawMessage `json:"detail"`
+	}
+	if json.Unmarshal(body, &reply) != nil {
+		return printable(string(body)), ""
+	}
+	d := reply.detail
+	for _, raw := range []json.RawMessage{reply.Error, reply.Detail} {
+		if len(raw) > 0 && json.Unmarshal(raw, &d) != nil {
+			d.Message = ""
+			if json.Unmarshal(raw, &d.Message) != nil {
+				d.Message = string(raw)
+			}
+		}
+	}
+	if json.Unmarshal(d.Code, &code) != nil || code == "" {
+		code = d.Type // the code is null or a number, which the status repeats
+	}
+	return printable(d.Message), printable(code)
+}
+
+// printable shortens a text from outside and makes it one line.
+func printable(s string) string {
+	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
+	const most = 300
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// retryAfter reads how long to wait: seconds or a date (RFC 9110, 10.2.3), or
+// the milliseconds of Azure and OpenAI. 0 means that nothing is said.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		return seconds(ms / 1000)
+	}
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if s, err := strconv.ParseFloat(v, 64); err == nil {
+		return seconds(s)
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(0, t.Sub(now))
+	}
+	return 0
+}
+
+// seconds converts a number of seconds from outside.
+func seconds(s float64) time.Duration {
+	if !(s > 0) { // NaN included
+		return 0
+	}
+	return time.Duration(min(s, 1e9) * float64(time.Second))
+}
+
+// parseBase parses the URL of a server.
+func parseBase(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("want a URL that begins with http:// or https://")
+	case u.User != nil:
+		return nil, errors.New("the URL holds a name or a password, which do not belong into a configuration")
+	}
+	return u, nil
+}
+
+// common are the settings of all remote providers.
+type common struct {
+	TimeoutSeconds float64 `json:"timeout_secs"`
+	KeyEnv         string  `json:"api_key_env"`
+}
+
+func (c common) timeout() time.Duration { return seconds(c.TimeoutSeconds) }
+
+func timeoutSchema() *Schema {
+	return &Schema{Type: "number", Description: "seconds that a request may take", Default: DefaultTimeout.Seconds(), Minimum: limit(0), Maximum: limit(3600)}
+}
+
+func keySchema(usual string) *Schema {
+	return &Schema{Type: "string", Description: "name of the environment variable that holds the key; " + usual + " if empty"}
+}
+
+// A vector is decoded from an array of numbers, or from the little-endian
+// bytes of float32 in base64.
+type vector []float32
+
+func (v *vector) UnmarshalJSON(b []byte) error {
+	switch {
+	case len(b) > 1 && b[0] == '"':
+		raw, err := base64.StdEncoding.DecodeString(string(b[1 : len(b)-1]))
+		if err != nil {
+			return err
+		}
+		if len(raw)%4 != 0 {
+			return fmt.Errorf("vector of %d bytes", len(raw))
+		}
+		*v = make(vector, len(raw)/4)
+		for i := range *v {
+			(*v)[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+		}
+		return nil
+	case len(b) == 0 || b[0] != '[' || bytes.IndexByte(b, 'n') >= 0: // a null in an array would count as 0
+		return errors.New("want an array of numbers")
+	}
+	return json.Unmarshal(b, (*[]float32)(v))
+}
