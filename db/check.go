@@ -10,7 +10,6 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
-	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/wal"
 )
@@ -137,36 +136,13 @@ func (c *checking) segments() error {
 		if err := s.VerifyRows(c.ctx); err != nil {
 			c.problem(err)
 		}
-		c.derived(s)
+		for _, d := range s.derived { // as they are on disk
+			if err := d.check(); err != nil {
+				c.add(Problem{File: d.file(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, errDerived)})
+			}
+		}
 	}
 	return c.ctx.Err()
-}
-
-// derived checks the files beside a segment, as they are on disk. They are
-// rebuilt when they are next needed.
-func (c *checking) derived(s *openSegment) {
-	if m, err := c.db.mapFile(s.columnsName()); err == nil {
-		_, err = columns.Parse(m.Bytes(), c.db.columnsIdent(s.info))
-		c.damage(s.columnsName(), errors.Join(err, m.Close()))
-	}
-	v := c.ver.views[s.info.Collection]
-	if v == nil || s.info.Dim == 0 {
-		return
-	}
-	if m, err := c.db.mapFile(s.codesName()); err == nil {
-		coded, err := codes.Parse(m.Bytes(), s.codesIdent(v.def.schema.Metric))
-		if err == nil {
-			err = coded.Verify()
-		}
-		c.damage(s.codesName(), errors.Join(err, m.Close()))
-	}
-}
-
-func (c *checking) damage(name string, err error) {
-	newer := errors.Is(err, columns.ErrVersion) || errors.Is(err, codes.ErrVersion) // nothing wrong with it
-	if err != nil && !newer {
-		c.add(Problem{File: name, Offset: -1, Detail: fmt.Sprintf("%v; derived, will be rebuilt", err)})
-	}
 }
 
 // documents checks that ids, documents and rows belong together.
@@ -193,7 +169,7 @@ func (c *checking) documents() error {
 func (c *checking) part(v *view, p *part) (live int, err error) {
 	var cols *columns.Columns
 	if p.segment != nil {
-		if cols, err = p.segment.columns(); err != nil {
+		if cols, err = p.segment.cols.need(c.ctx); err != nil {
 			return p.live(), nil // reported with the segments
 		}
 		if p.dim != 0 && p.dim != v.def.schema.Dim {
@@ -266,7 +242,7 @@ func (c *checking) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Col
 		return same
 	})
 	if wrong != "" {
-		return &CorruptError{File: p.segment.columnsName(), Offset: -1,
+		return &CorruptError{File: p.segment.cols.name, Offset: -1,
 			Err: fmt.Errorf("field %q of document %q differs from its metadata", wrong, d.ID)}
 	}
 	return nil

@@ -53,7 +53,7 @@ func (db *DB) Compact(ctx context.Context) error {
 func (db *DB) compactAll(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
-	if err := db.settle(ctx); err != nil {
+	if err := db.settle(); err != nil {
 		return err
 	}
 	for _, c := range db.plan(everyVictim) {
@@ -69,11 +69,14 @@ func (db *DB) compactAll(ctx context.Context) error {
 			return db.fail(err)
 		}
 	}
-	return db.settle(ctx)
+	if err := db.settle(); err != nil {
+		return err
+	}
+	return db.makeDerived(ctx, byCompact)
 }
 
 // compactSome compacts in the background until nothing is worth it, then
-// builds codes.
+// makes derived files.
 func (db *DB) compactSome(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
@@ -83,7 +86,7 @@ func (db *DB) compactSome(ctx context.Context) error {
 			return nil
 		}
 		if len(jobs) == 0 {
-			return db.buildCodes(ctx)
+			return db.makeDerived(ctx, byCompact)
 		}
 		if err := db.compact(ctx, jobs[0]); err != nil {
 			return err
@@ -174,9 +177,11 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 		return nil
 	}
 	var fresh *openSegment
-	err := db.guard(func() (err error) {
-		fresh, err = db.merge(ctx, c)
-		return err
+	err := retryDerived(func() error {
+		return db.guard(func() (err error) {
+			fresh, err = db.merge(ctx, c)
+			return err
+		})
 	})
 	if err != nil {
 		return err
@@ -311,11 +316,11 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.Abort())
 	}
-	s, err := db.openSegment(info, nil)
+	s, err := db.openSegment(info, c.victims[0].metric, nil)
 	if err != nil {
 		return nil, err
 	}
-	db.writeColumns(s, m.cols)
+	s.keepColumns(m.cols)
 	return s, nil
 }
 
@@ -368,7 +373,7 @@ const copyRows = 4096
 
 // copy appends the live rows of [c.row, end).
 func (m *merging) copy(c *cursor, end int) error {
-	cols, err := c.columns()
+	cols, err := c.cols.need(m.ctx)
 	if err != nil {
 		return err
 	}

@@ -11,12 +11,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -532,6 +535,54 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 			t.Fatalf("%+v %v", res, err)
 		}
 	}
+}
+
+// A mapped derived file that becomes unreadable costs nothing but time.
+func TestDerivedFilesFault(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be made shorter there")
+	}
+	ctx := t.Context()
+	dir := t.TempDir()
+	vdb := open(t, dir, &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	for i := range 300 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Metadata: Metadata{"i": i}})
+	}
+	q := Query{Vector: []float32{1, 20}, Where: filter.Lt("i", 150)}
+	ask := func(plan string) *Result {
+		t.Helper()
+		r, err := c.Search(ctx, q)
+		n, err2 := c.Count(ctx, q.Where)
+		if err := errors.Join(err, err2); err != nil || n != 150 || r.Plan != plan {
+			t.Fatalf("%d %+v %v", n, r, err)
+		}
+		return r
+	}
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want := ask("exact scan of codes")
+	files, err := filepath.Glob(filepath.Join(dir, segDir, "*.co*"))
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		if err := os.Truncate(name, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, plan := range []string{"exact scan", "exact scan of codes"} {
+		got := ask(plan)
+		got.Plan = want.Plan
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if err := vdb.Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(t, vdb)
 }
 
 // Files that are not ours block nothing; leftovers of ours are swept.

@@ -349,16 +349,16 @@ func (db *DB) load() error {
 		return err
 	}
 	for _, s := range segments {
-		seg, err := db.openSegment(s.info, bitset.FromChunks(s.dead))
-		if err != nil {
-			return err
-		}
-		db.segments[s.info.ID] = seg
 		w := v.views[s.info.Collection]
 		if w == nil {
 			return &CorruptError{File: metaName, Offset: -1,
 				Err: fmt.Errorf("segment %d belongs to unknown collection %d", s.info.ID, s.info.Collection)}
 		}
+		seg, err := db.openSegment(s.info, w.def.schema.Metric, bitset.FromChunks(s.dead))
+		if err != nil {
+			return err
+		}
+		db.segments[s.info.ID] = seg
 		w.parts = append(w.parts, seg.part(seg.dead))
 	}
 	v.lsn, v.applied, v.nextNum = db.state.Applied, db.state.Applied, db.state.NextDoc
@@ -412,7 +412,7 @@ func (db *DB) wipe(dir string) error {
 // parseSegmentName splits "0000002a.vec" into 42 and ".vec".
 func parseSegmentName(name string) (id uint64, ext string, ok bool) {
 	hex, ext, _ := strings.Cut(name, ".")
-	if ext != "vec" && ext != "cols" && ext != "codes" {
+	if ext != "vec" && !slices.Contains(derivedExts, ext) {
 		return 0, "", false
 	}
 	if _, err := fmt.Sscanf(hex, "%x", &id); err != nil || segment.FileName(id) != segDir+"/"+hex+".vec" {
@@ -440,7 +440,7 @@ func (db *DB) recover() error {
 	}
 	if tail.Torn || tail.Files > 0 || !db.active.empty() || db.store.Torn() {
 		db.opts.Logger.Info("recovered", "lsn", db.cur.lsn, "files", tail.Files, "torn", tail.Torn)
-		return db.settle(context.Background())
+		return db.settle()
 	}
 	return nil
 }
@@ -525,7 +525,9 @@ func (db *DB) Close() error {
 
 	var err error
 	if !db.opts.ReadOnly && db.err() == nil {
-		err = db.settle(context.Background())
+		if err = db.settle(); err == nil {
+			err = db.makeDerived(context.Background(), byClose)
+		}
 	}
 	err = errors.Join(err, db.release())
 	db.opts.Logger.Info("closed", "dir", db.dir)

@@ -1,15 +1,13 @@
 package db
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/codes"
@@ -19,8 +17,9 @@ import (
 // An openSegment is a segment with its derived files.
 type openSegment struct {
 	*segment.Segment
-	db   *DB
-	info segment.Info
+	db     *DB
+	info   segment.Info
+	metric Metric
 
 	// dead is what meta.bolt says: the dead rows as of version.applied.
 	// Guarded by DB.metaMu.
@@ -28,22 +27,24 @@ type openSegment struct {
 
 	sets int // fileSets that hold it; guarded by DB.mu
 
-	colsMu   sync.Mutex
-	cols     *columns.Columns
-	colsFile *vfs.Mapping
-
-	codesMu   sync.Mutex
-	coded     *codes.Codes
-	codesFile *vfs.Mapping
-	uncoded   bool // there is no usable file of codes
+	cols    *derived[columns.Columns]
+	codes   *derived[codes.Codes] // nil if they would not pay
+	derived []derivedFile         // all of the above
 }
 
-func (db *DB) openSegment(info segment.Info, dead *bitset.Cow) (*openSegment, error) {
+// openSegment maps a segment of a collection with the given metric.
+func (db *DB) openSegment(info segment.Info, metric Metric, dead *bitset.Cow) (*openSegment, error) {
 	seg, err := segment.Open(db.fs, db.state.DB, info)
 	if err != nil {
 		return nil, err
 	}
-	s := &openSegment{Segment: seg, db: db, info: info, dead: dead}
+	s := &openSegment{Segment: seg, db: db, info: info, metric: metric, dead: dead}
+	s.cols = db.columnsOf(s)
+	s.derived = append(s.derived, s.cols)
+	if s.wantsCodes() {
+		s.codes = db.codesOf(s)
+		s.derived = append(s.derived, s.codes)
+	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.mapped[s] = struct{}{}
@@ -62,7 +63,7 @@ func (s *openSegment) vectors(lo, hi int) ([]float32, error) { return s.Rows(lo,
 func (s *openSegment) run(int) int { return s.info.Rows }
 
 func (s *openSegment) match(e filter.Expr, dst bitset.Set) error {
-	cols, err := s.columns()
+	cols, err := s.cols.need(context.Background())
 	if err != nil {
 		return err
 	}
@@ -70,103 +71,9 @@ func (s *openSegment) match(e filter.Expr, dst bitset.Set) error {
 	return nil
 }
 
-func (s *openSegment) columnsName() string { return derivedName(s.info.ID, "cols") }
-
-// derivedName returns the name of a file beside the vectors of a segment.
-func derivedName(id uint64, ext string) string {
-	return fmt.Sprintf("%s/%08x.%s", segDir, id, ext)
-}
-
-func (db *DB) columnsIdent(info segment.Info) columns.Ident {
-	return columns.Ident{DB: db.state.DB, Segment: info.ID, Rows: info.Rows, CRC: info.CRC}
-}
-
-// columns returns the metadata columns. They are derived: if the file is
-// missing or damaged, they are built anew from the documents.
-func (s *openSegment) columns() (*columns.Columns, error) {
-	s.colsMu.Lock()
-	defer s.colsMu.Unlock()
-	if s.cols != nil {
-		return s.cols, nil
-	}
-	name := s.columnsName()
-	err := s.mapColumns(name)
-	if err == nil {
-		return s.cols, nil
-	}
-	s.db.opts.Logger.Info("rebuilding columns", "file", name, "reason", err)
-	built, err := s.rebuildColumns()
-	if err != nil {
-		return nil, err
-	}
-	if !s.db.opts.ReadOnly && s.db.err() == nil {
-		if err := s.db.fs.WriteFileAtomic(name, built); err != nil {
-			s.db.opts.Logger.Warn("cannot keep columns", "file", name, "error", err)
-		}
-	}
-	s.cols, err = columns.Parse(built, s.db.columnsIdent(s.info))
-	return s.cols, err
-}
-
-func (s *openSegment) mapColumns(name string) error {
-	m, err := s.db.mapFile(name)
-	if err != nil {
-		return err
-	}
-	cols, err := columns.Parse(m.Bytes(), s.db.columnsIdent(s.info))
-	if err != nil {
-		m.Close()
-		return err
-	}
-	s.cols, s.colsFile = cols, m
-	return nil
-}
-
-// rebuildColumns makes the column file from the documents in meta.bolt. Rows
-// whose document is gone, because a newer version replaced it, stay empty:
-// they are dead.
-func (s *openSegment) rebuildColumns() ([]byte, error) {
-	b := columns.NewBuilder()
-	const perTx = 1024 // short transactions: a long one keeps pages from reuse
-	nums := s.DocNums()
-	for lo := 0; lo < len(nums); lo += perTx {
-		err := s.db.store.View(func(tx *meta.Tx) error {
-			for row := lo; row < min(lo+perTx, len(nums)); row++ {
-				doc, ok, err := tx.Document(s.info.Collection, nums[row])
-				if err != nil {
-					return err
-				}
-				if !ok {
-					continue
-				}
-				m, err := decodeMetadata(doc)
-				if err != nil {
-					return err
-				}
-				if err := b.Add(row, m); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return b.Bytes(len(nums), s.db.columnsIdent(s.info)), nil
-}
-
 func (s *openSegment) close() error {
-	s.colsMu.Lock()
-	defer s.colsMu.Unlock()
-	s.codesMu.Lock()
-	defer s.codesMu.Unlock()
-	s.cols, s.coded = nil, nil
-	for _, m := range []**vfs.Mapping{&s.colsFile, &s.codesFile} {
-		if *m != nil {
-			(*m).Close()
-			*m = nil
-		}
+	for _, d := range s.derived {
+		d.close()
 	}
 	return s.Segment.Close()
 }
@@ -220,7 +127,8 @@ func (db *DB) publish(v *version) {
 
 // guard runs fn, which reads mapped files, on this goroutine. A fault of the
 // memory, because a sector cannot be read or a file was cut, becomes an error
-// that names the file.
+// that names the file. A derived file that failed so is not used again: see
+// retryDerived.
 func (db *DB) guard(fn func() error) error {
 	err := vfs.Guard(segDir, fn)
 	var fault *vfs.FaultError
@@ -230,6 +138,11 @@ func (db *DB) guard(fn func() error) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	for s := range db.mapped {
+		for _, d := range s.derived {
+			if err := d.fault(fault); err != nil {
+				return err
+			}
+		}
 		err = s.Fault(err)
 	}
 	return err

@@ -144,12 +144,12 @@ func (db *DB) unmap(s *openSegment) {
 }
 
 func (f *flushing) writeSegments() error {
-	for id, v := range f.v.views {
+	for _, v := range f.v.views {
 		for _, p := range v.parts {
 			if p.table == nil || p.live() == 0 {
 				continue
 			}
-			s, err := f.db.writeSegment(id, p)
+			s, err := f.db.writeSegment(v.def, p)
 			if err != nil {
 				return err
 			}
@@ -168,9 +168,9 @@ func (db *DB) newSegmentID() uint64 {
 }
 
 // writeSegment writes the live rows of a head part, vectors and columns.
-func (db *DB) writeSegment(coll uint32, p *part) (*openSegment, error) {
+func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
 	id := db.newSegmentID()
-	w, err := segment.Create(db.fs, db.state.DB, id, coll, p.dim)
+	w, err := segment.Create(db.fs, db.state.DB, id, def.id, p.dim)
 	if err != nil {
 		return nil, err
 	}
@@ -201,21 +201,12 @@ func (db *DB) writeSegment(coll uint32, p *part) (*openSegment, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.Abort())
 	}
-	s, err := db.openSegment(info, nil)
+	s, err := db.openSegment(info, def.schema.Metric, nil)
 	if err != nil {
 		return nil, err
 	}
-	db.writeColumns(s, cols)
+	s.keepColumns(cols)
 	return s, nil
-}
-
-// writeColumns keeps a column file beside a segment. It is derived: failing
-// costs time later, not data.
-func (db *DB) writeColumns(s *openSegment, b *columns.Builder) {
-	name := s.columnsName()
-	if err := db.fs.WriteFileAtomic(name, b.Bytes(s.info.Rows, db.columnsIdent(s.info))); err != nil {
-		db.opts.Logger.Warn("cannot keep columns", "file", name, "error", err)
-	}
 }
 
 // commit is the one transaction that makes the flush true.
@@ -479,7 +470,11 @@ func (db *DB) retire(tx *meta.Tx, id uint64) error {
 // removeSegment removes the files of a segment that nothing names. Failing
 // costs space until the next Open.
 func (db *DB) removeSegment(id uint64) {
-	for _, name := range []string{derivedName(id, "codes"), derivedName(id, "cols"), segment.FileName(id)} {
+	var names []string
+	for _, ext := range derivedExts {
+		names = append(names, derivedName(id, ext))
+	}
+	for _, name := range append(names, segment.FileName(id)) {
 		if _, err := db.fs.Size(name); err != nil {
 			continue
 		}
@@ -490,13 +485,9 @@ func (db *DB) removeSegment(id uint64) {
 }
 
 // settle flushes and then commits once more, so that both roots of meta.bolt
-// say the same and neither the log nor retired segments are needed. What is
-// derived is complete then, too.
-func (db *DB) settle(ctx context.Context) error {
+// say the same and neither the log nor retired segments are needed.
+func (db *DB) settle() error {
 	if err := db.flush(); err != nil {
-		return err
-	}
-	if err := db.buildCodes(ctx); err != nil {
 		return err
 	}
 	db.metaMu.Lock()

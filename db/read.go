@@ -194,19 +194,22 @@ func readable(where filter.Expr) (filter.Expr, error) {
 
 // rows evaluates where on every part.
 func (c *Collection) rows(ctx context.Context, v *view, where filter.Expr) (sets []bitset.Set, total int, err error) {
-	err = c.db.guard(func() error {
-		for _, p := range v.parts {
-			if err := ctx.Err(); err != nil {
-				return err
+	err = retryDerived(func() error {
+		sets, total = nil, 0
+		return c.db.guard(func() error {
+			for _, p := range v.parts {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				set, err := p.rows(where)
+				if err != nil {
+					return err
+				}
+				sets = append(sets, set)
+				total += set.Count()
 			}
-			set, err := p.rows(where)
-			if err != nil {
-				return err
-			}
-			sets = append(sets, set)
-			total += set.Count()
-		}
-		return nil
+			return nil
+		})
 	})
 	return sets, total, err
 }

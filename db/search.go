@@ -121,7 +121,15 @@ type probe struct {
 }
 
 // search answers queries on one view. The caller holds the version.
-func (db *DB) search(ctx context.Context, ver *version, v *view, queries []Query) ([]*Result, error) {
+func (db *DB) search(ctx context.Context, ver *version, v *view, queries []Query) (results []*Result, err error) {
+	err = retryDerived(func() error {
+		results, err = db.searchOnce(ctx, ver, v, queries)
+		return err
+	})
+	return results, err
+}
+
+func (db *DB) searchOnce(ctx context.Context, ver *version, v *view, queries []Query) ([]*Result, error) {
 	s := &search{db: db, ver: ver, view: v, workers: db.opts.Workers}
 	results := make([]*Result, len(queries))
 	err := db.guard(func() error {
@@ -179,7 +187,7 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	}
 	for i, part := range s.view.parts {
 		if part.dim > 0 && part.segment != nil {
-			if c := part.segment.codes(s.view.def.schema.Metric); c != nil {
+			if c := part.segment.codes.get(); c != nil {
 				p.codes[i] = c.Query(vec)
 			}
 		}
@@ -334,7 +342,7 @@ func (s *search) scanUnit(q *probe, c *topk.Collector, u unit, buf *scanBuffer) 
 		if err == nil {
 			return nil
 		}
-		p.segment.distrust(err)
+		p.segment.codes.distrust(err)
 		u.lo = done // the rest by vectors
 	}
 	rows, err := p.source.vectors(u.lo, u.hi)

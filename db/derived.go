@@ -1,0 +1,289 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// derivedExts are the files that a segment may have beside its vectors.
+var derivedExts = []string{"cols", "codes"}
+
+// derivedName returns the name of a file beside the vectors of a segment.
+func derivedName(id uint64, ext string) string {
+	return fmt.Sprintf("%s/%08x.%s", segDir, id, ext)
+}
+
+// A derived is a file beside the vectors of a segment that can be made anew
+// at any time from what is true. It is mapped when it is first used. One that
+// is missing, damaged or of another segment is absent: the caller then does
+// without, or has it made. A nil derived is a file that the segment does not
+// want, always absent.
+//
+// A new kind of file needs its extension above, a handle in openSegment, and
+// the functions below.
+type derived[T any] struct {
+	db   *DB
+	name string
+	when stage
+
+	// parse opens the bytes for the segment: identity first.
+	parse func([]byte) (*T, error)
+	// verify compares what parse leaves for later; nil if that is nothing.
+	verify func(*T) error
+	// write makes the content. It may read the segment's vectors, other
+	// derived files and meta.bolt; it is called inside guard.
+	write func(context.Context, io.WriterAt) error
+	// newer is the error of parse for a file that a newer release wrote.
+	newer error
+
+	building sync.Mutex // held while the file is being made; taken first
+
+	mu     sync.Mutex
+	value  *T
+	absent bool           // until it is made
+	maps   []*vfs.Mapping // the value's, and those of distrusted ones: others may be reading them
+}
+
+// stage says when a derived file is made.
+type stage int
+
+const (
+	onDemand  stage = iota // by the first call that cannot do without
+	byClose                // in the background, and at the latest by Compact or Close
+	byCompact              // in the background, and at the latest by Compact: it takes long
+)
+
+// derivedFile is a derived of any type.
+type derivedFile interface {
+	file() string
+	stage() stage
+	make(context.Context) error
+	check() error
+	fault(*vfs.FaultError) error
+	close()
+}
+
+func (d *derived[T]) file() string { return d.name }
+
+func (d *derived[T]) stage() stage { return d.when }
+
+// get returns the content, or nil if there is none yet. It must be called
+// inside guard.
+func (d *derived[T]) get() *T {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.value == nil && !d.absent {
+		if err := d.load(); err != nil {
+			d.db.opts.Logger.Debug("derived file is absent", "file", d.name, "reason", err)
+		}
+	}
+	return d.value
+}
+
+// load maps the file. mu is held.
+func (d *derived[T]) load() (err error) {
+	defer func() { d.absent = err != nil }()
+	m, err := d.db.mapFile(d.name)
+	if err != nil {
+		return err
+	}
+	d.maps = append(d.maps, m) // before a fault can happen
+	if d.value, err = d.parse(m.Bytes()); err != nil {
+		d.maps = d.maps[:len(d.maps)-1]
+		m.Close()
+	}
+	return err
+}
+
+// need returns the content, making the file if there is none; in memory, if
+// it cannot be kept. It must be called inside guard.
+func (d *derived[T]) need(ctx context.Context) (*T, error) {
+	if v := d.get(); v != nil {
+		return v, nil
+	}
+	if !d.db.opts.ReadOnly && d.db.err() == nil {
+		if err := d.make(ctx); err != nil {
+			d.db.opts.Logger.Warn("cannot keep derived file", "file", d.name, "error", err)
+		}
+	}
+	d.building.Lock()
+	defer d.building.Unlock()
+	if v := d.get(); v != nil {
+		return v, nil
+	}
+	var b memoryFile
+	if err := d.write(ctx, &b); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v, err := d.parse(b)
+	d.value = v
+	return v, err
+}
+
+// make makes the file unless it is there.
+func (d *derived[T]) make(ctx context.Context) error {
+	d.building.Lock()
+	defer d.building.Unlock()
+	if d.get() != nil {
+		return nil
+	}
+	if err := d.keep(func(w io.WriterAt) error { return d.write(ctx, w) }); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.load()
+}
+
+// keep makes the file durable with the content that write gives it, replacing
+// one that is there.
+func (d *derived[T]) keep(write func(io.WriterAt) error) error {
+	db, temp := d.db, tmpDir+d.name[len(segDir):]
+	f, err := db.fs.Create(temp)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = db.fs.Rename(temp, d.name)
+	}
+	if err != nil {
+		return errors.Join(err, db.fs.Remove(temp))
+	}
+	return db.fs.SyncDir(segDir)
+}
+
+// distrust stops the use of a damaged content.
+func (d *derived[T]) distrust(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.absent {
+		return // others saw it too
+	}
+	d.value, d.absent = nil, true
+	d.db.opts.Logger.Warn("derived file is damaged and will be made anew", "file", d.name, "error", err)
+	d.db.background.wakeCompact()
+}
+
+// errDerived says that a derived file could not be read and is not used any
+// more: the call can be made again.
+var errDerived = errors.New("derived, will be made anew")
+
+// fault returns an error if the memory that faulted is of this file.
+func (d *derived[T]) fault(f *vfs.FaultError) error {
+	d.mu.Lock()
+	at, ok := int64(0), false
+	for _, m := range d.maps {
+		if at, ok = codec.OffsetIn(m.Bytes(), f.Addr); ok {
+			break
+		}
+	}
+	d.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	err := &CorruptError{File: d.name, Offset: at, Err: fmt.Errorf("%w; %w", f, errDerived)}
+	d.distrust(err)
+	return err
+}
+
+// check reads the file as it is on disk, all of it.
+func (d *derived[T]) check() error {
+	m, err := d.db.mapFile(d.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v, err := d.parse(m.Bytes())
+	if err == nil && d.verify != nil {
+		err = d.verify(v)
+	}
+	if err = errors.Join(err, m.Close()); errors.Is(err, d.newer) {
+		return nil
+	}
+	return err
+}
+
+func (d *derived[T]) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.value, d.absent = nil, true
+	for _, m := range d.maps {
+		m.Close()
+	}
+	d.maps = nil
+}
+
+// memoryFile is a file that is not kept.
+type memoryFile []byte
+
+func (m *memoryFile) WriteAt(b []byte, off int64) (int, error) {
+	if n := int(off) + len(b) - len(*m); n > 0 {
+		*m = append(*m, make([]byte, n)...)
+	}
+	return copy((*m)[off:], b), nil
+}
+
+// mapFile maps a whole file.
+func (db *DB) mapFile(name string) (*vfs.Mapping, error) {
+	f, err := db.fs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	return f.Map(size)
+}
+
+// makeDerived makes the derived files that are missing and not made on
+// demand, those of the last stage and before. One that cannot be written
+// costs speed, not data.
+func (db *DB) makeDerived(ctx context.Context, last stage) error {
+	ver := db.current() // keeps the segments mapped
+	defer db.drop(ver)
+	for _, s := range ver.files.segments {
+		for _, d := range s.derived {
+			if d.stage() == onDemand || d.stage() > last {
+				continue
+			}
+			err := db.guard(func() error { return d.make(ctx) })
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				db.opts.Logger.Warn("cannot keep derived file", "file", d.file(), "error", err)
+			}
+		}
+	}
+	return nil
+}
+
+// retryDerived runs fn again after it met a damaged derived file, which it
+// then does without.
+func retryDerived(fn func() error) error {
+	for {
+		if err := fn(); !errors.Is(err, errDerived) {
+			return err
+		}
+	}
+}
