@@ -207,9 +207,6 @@ func (db *DB) commitLocked(requests []*request) error {
 		}
 		return err
 	}
-	if db.log.WantsSpare() {
-		db.background.wakePrepare()
-	}
 	err = db.guard(func() error {
 		for _, r := range requests {
 			if r.err == nil {

@@ -510,22 +510,18 @@ func (db *DB) settle() error {
 }
 
 // background is the maintenance of an open database: one goroutine flushes,
-// one compacts, one makes log files before they are needed, one syncs under
-// SyncInterval. They stop with Close.
+// one compacts, one syncs under SyncInterval. They stop with Close.
 type background struct {
 	stopped context.Context
 	cancel  context.CancelFunc
 	wait    sync.WaitGroup
 	flush   chan struct{}
 	compact chan struct{}
-	prepare chan struct{}
 }
 
 func (b *background) start(db *DB) {
 	b.stopped, b.cancel = context.WithCancel(context.Background())
-	for _, wake := range []*chan struct{}{&b.flush, &b.compact, &b.prepare} {
-		*wake = make(chan struct{}, 1)
-	}
+	b.flush, b.compact = make(chan struct{}, 1), make(chan struct{}, 1)
 	b.wait.Go(func() {
 		b.serve(b.flush, func() {
 			if err := db.flushFrozen(); err != nil {
@@ -543,13 +539,6 @@ func (b *background) start(db *DB) {
 		})
 		b.wakeCompact()
 	}
-	b.wait.Go(func() {
-		b.serve(b.prepare, func() {
-			if err := db.log.Prepare(); err != nil {
-				db.opts.Logger.Debug("no log file ahead", "error", err) // the write that needs one will say so
-			}
-		})
-	})
 	if db.opts.Sync == SyncInterval {
 		b.wait.Go(func() { b.syncEvery(db) })
 	}
@@ -591,7 +580,6 @@ func (b *background) stop() {
 
 func (b *background) wakeFlush()   { wake(b.flush) }
 func (b *background) wakeCompact() { wake(b.compact) }
-func (b *background) wakePrepare() { wake(b.prepare) }
 
 // wake leaves a note for a goroutine, unless there is one already.
 func wake(c chan<- struct{}) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -99,6 +100,9 @@ func (tr *tracer) golden(t *testing.T, name, what string) {
 // TestTrace fixes the order of file operations, so that a change of what is
 // durable before what is seen in review.
 func TestTrace(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the operations are those of Linux: elsewhere the log writes zeros instead of reserving space")
+	}
 	ctx := t.Context()
 	dir := t.TempDir()
 	tr := &tracer{meta: filepath.Join(dir, metaName)}

@@ -268,7 +268,7 @@ func TestCrash(t *testing.T) {
 				d.left = rapid.IntRange(0, 12).Draw(rt, "ops until crash")
 			}
 			var err error
-			switch rapid.SampledFrom([]string{"append", "append", "append", "sync", "rotate", "release", "prepare", "reopen"}).Draw(rt, "op") {
+			switch rapid.SampledFrom([]string{"append", "append", "append", "sync", "rotate", "release", "reopen"}).Draw(rt, "op") {
 			case "append":
 				sizes := rapid.SliceOfN(rapid.SampledFrom([]int{0, 1, 100, 465, 472, 473, 1000, 2000, 5000, 50000}), 1, 4).Draw(rt, "sizes")
 				next := uint64(len(m.sizes)) + 1
@@ -291,10 +291,6 @@ func TestCrash(t *testing.T) {
 				upTo := rapid.Uint64Range(m.released, m.synced).Draw(rt, "upTo")
 				m.released = upTo
 				err = l.Release(upTo)
-			case "prepare":
-				if l.hasDir {
-					err = l.Prepare()
-				}
 			case "reopen":
 				if err = l.Close(); err == nil {
 					m.synced = uint64(len(m.sizes))

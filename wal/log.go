@@ -32,6 +32,7 @@ type Log struct {
 	err     error // the first failed write or sync: the end of this Log
 	closed  bool
 	hasDir  bool   // wal/ exists and is durable
+	spares  int    // files spareName(0) to spareName(spares-1) exist and have the size of new files
 	seq     uint64 // number of the next file
 	last    uint64 // LSN of the last appended record
 	durable uint64 // LSN up to which records are known durable
@@ -45,15 +46,15 @@ type Log struct {
 	off  int64  // where the next group goes
 	buf  []byte // bytes of the current group that are not written yet; at most chunk
 	at   int64  // where buf goes
-
-	// making guards wal/new and the spares. It is locked after mu.
-	making sync.Mutex
-	spares int  // files spareName(0) to spareName(spares-1) exist and have the size of new files
-	sealed bool // no more of them
+	raw  int64  // from here on the file is reserved space that was never written
 }
 
 // chunk is the size of the largest single write, in bytes.
 const chunk = 1 << 20
+
+// ahead is how many zeros are written behind a smaller group that reaches reserved space. Syncing writes over what was
+// written before costs the disk less than syncing those that are the first.
+const ahead = 1 << 20
 
 // zeros pads frames.
 var zeros [sector]byte
@@ -211,7 +212,30 @@ func (l *Log) write(records []Record) error {
 	if err := l.flush(); err != nil {
 		return err
 	}
+	if err := l.writeAhead(off); err != nil {
+		return err
+	}
 	l.off, l.last, l.cur.Last = off, lsn, lsn
+	return nil
+}
+
+// writeAhead writes zeros behind a group that ends at end, if groups of its size would otherwise each be the first to
+// write where they go.
+func (l *Log) writeAhead(end int64) error {
+	if end <= l.raw {
+		return nil
+	}
+	if end-l.off < ahead {
+		for stop := min(end+ahead, l.cur.Size); l.at < stop; {
+			n := int(min(chunk, stop-l.at))
+			l.buf = slices.Grow(l.buf, n)[:n]
+			clear(l.buf)
+			if err := l.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	l.raw = l.at
 	return nil
 }
 
@@ -304,17 +328,17 @@ func (l *Log) begin(size int64) error {
 		}
 		l.hasDir = true
 	}
-	l.making.Lock()
-	defer l.making.Unlock()
 	h := fileHeader{db: l.o.DB, seq: l.seq, base: l.last + 1, size: uint64(size), salt: l.newSalt()}
 	var made string
 	var err error
+	raw := size
 	if l.spares > 0 && size == l.o.fileSize() {
 		l.spares--
 		made = spareName(l.spares)
 		err = l.recycle(made, &h)
 	} else {
-		made, err = newName, l.make(int64(h.size), h.encode())
+		made = newName
+		raw, err = l.make(&h)
 	}
 	name := fileName(l.seq)
 	if err == nil {
@@ -336,7 +360,7 @@ func (l *Log) begin(size int64) error {
 		_ = fsys.Remove(name) // if it stays: it holds no record, and the next file begins with the same one
 		return err
 	}
-	l.f, l.salt, l.prev, l.off = f, h.salt, h.crc, headerSize
+	l.f, l.salt, l.prev, l.off, l.raw = f, h.salt, h.crc, headerSize, raw
 	l.cur = File{Name: name, Size: size, First: h.base, Last: l.last}
 	return nil
 }
@@ -358,63 +382,41 @@ func (l *Log) recycle(name string, h *fileHeader) error {
 	return f.Sync()
 }
 
-// WantsSpare reports whether the next file will soon be needed and there is no spare for it.
-func (l *Log) WantsSpare() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f == nil || l.off < l.cur.Size/2 || !l.making.TryLock() {
-		return false
-	}
-	defer l.making.Unlock()
-	return l.spares == 0
-}
-
-// Prepare makes a spare if there is none, so that the next file costs an Append nothing. Appends go on meanwhile, but
-// for one that needs a file. It must not be called before the first Append. An error changes nothing.
-func (l *Log) Prepare() error {
-	l.making.Lock()
-	defer l.making.Unlock()
-	if l.spares > 0 || l.sealed {
-		return nil
-	}
-	err := l.make(l.o.fileSize(), nil)
-	if err == nil {
-		err = l.o.FS.Rename(newName, spareName(0))
-	}
-	if err != nil {
-		_ = l.o.FS.Remove(newName)
-		return fmt.Errorf("wal: make spare: %w", err)
-	}
-	l.spares = 1
-	return nil
-}
-
-// make creates wal/new with a header and zeros. Writing into existing blocks later costs less than growing the file
-// with every append, and cannot run out of space.
-func (l *Log) make(size int64, header []byte) error {
+// make creates wal/new with a header. The rest of it reads as zeros and can be written even when the disk is full: it is
+// reserved or, where the file system cannot do that, written. It returns where reserved space begins.
+func (l *Log) make(h *fileHeader) (raw int64, err error) {
 	f, err := l.o.FS.Create(newName)
 	if errors.Is(err, fs.ErrExist) { // left by a crash
 		if err := l.o.FS.Remove(newName); err != nil {
-			return err
+			return 0, err
 		}
 		f, err = l.o.FS.Create(newName)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
-	b := make([]byte, min(size, chunk))
-	copy(b, header)
-	for off := int64(0); off < size; off += int64(len(b)) {
-		b = b[:min(size-off, chunk)]
-		if _, err := f.WriteAt(b, off); err != nil {
-			return err
-		}
-		if off == 0 {
-			clear(b[:len(header)])
+	size := int64(h.size)
+	reserved, err := f.Preallocate(size)
+	if err != nil {
+		return 0, err
+	}
+	if reserved {
+		raw = headerSize
+		err = f.Truncate(size)
+	} else {
+		raw = size
+		for off := int64(headerSize); off < size && err == nil; off += chunk {
+			_, err = f.WriteAt(make([]byte, min(size-off, chunk)), off)
 		}
 	}
-	return f.Sync()
+	if err != nil {
+		return 0, err
+	}
+	if _, err := f.WriteAt(h.encode(), 0); err != nil {
+		return 0, err
+	}
+	return raw, f.Sync()
 }
 
 func (l *Log) newSalt() uint32 {
@@ -435,8 +437,6 @@ func (l *Log) Release(upTo uint64) error {
 	if l.closed {
 		return ErrClosed
 	}
-	l.making.Lock()
-	defer l.making.Unlock()
 	for len(l.files) > 0 && l.files[0].Last <= upTo {
 		f := l.files[0]
 		keep := l.spares < l.o.spares() && f.Size == l.o.fileSize()
@@ -479,8 +479,6 @@ func (l *Log) Size() (n int64) {
 	for _, f := range l.all() {
 		n += f.Size
 	}
-	l.making.Lock()
-	defer l.making.Unlock()
 	return n + int64(l.spares)*l.o.fileSize()
 }
 
@@ -493,9 +491,6 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.closed = true
-	l.making.Lock()
-	defer l.making.Unlock()
-	l.sealed = true
 	if l.f == nil {
 		for l.err == nil && len(l.files) == 0 && l.spares > 0 {
 			l.spares--

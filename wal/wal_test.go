@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -297,92 +298,6 @@ func TestSpares(t *testing.T) {
 	}
 }
 
-func TestPrepare(t *testing.T) {
-	var made []string
-	full := false
-	o := options(t, t.TempDir(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpCreate {
-			made = append(made, op.Name)
-		}
-		if full && op.Kind == vfs.OpWrite && op.Name == newName {
-			return syscall.ENOSPC
-		}
-		return nil
-	})
-	l := create(t, o, 1, 0)
-	if l.WantsSpare() {
-		t.Error("a log without a file wants a spare")
-	}
-	add(t, l, 1, 10)
-	if l.WantsSpare() {
-		t.Error("the file is nearly empty")
-	}
-	add(t, l, 2, 9<<10)
-	if !l.WantsSpare() {
-		t.Error("the file is half full")
-	}
-	full = true
-	if err := l.Prepare(); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("full disk: %v", err)
-	}
-	full = false
-	add(t, l, 3, 10)
-	ok(t, l.Prepare())
-	ok(t, l.Prepare()) // one is enough
-	if diff := cmp.Diff([]string{"00000001.wal", "spare"}, names(t, o)); diff != "" || l.WantsSpare() || l.Size() != 32<<10 {
-		t.Errorf("%s, size %d", diff, l.Size())
-	}
-	made = nil
-	add(t, l, 4, 9<<10)
-	if diff := cmp.Diff([]string{"00000001.wal", "00000002.wal"}, names(t, o)); diff != "" || len(made) > 0 {
-		t.Errorf("%s, made %v", diff, made)
-	}
-	ok(t, l.Close())
-	ok(t, l.Prepare())
-	if diff := cmp.Diff([]string{"00000001.wal", "00000002.wal"}, names(t, o)); diff != "" {
-		t.Errorf("after Close: %s", diff)
-	}
-	if got, _, err := replay(t, o, 0); err != nil || !slices.Equal(got, []int{10, 9 << 10, 10, 9 << 10}) {
-		t.Errorf("%v %v", got, err)
-	}
-}
-
-// TestPrepareBesideAppends is for the race detector.
-func TestPrepareBesideAppends(t *testing.T) {
-	o := options(t, t.TempDir(), nil)
-	l := create(t, o, 1, 0)
-	add(t, l, 1, 10)
-	var wait sync.WaitGroup
-	stop := make(chan struct{})
-	wait.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if l.WantsSpare() {
-				if err := l.Prepare(); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	})
-	const last = 300
-	for lsn := uint64(2); lsn <= last; lsn++ {
-		add(t, l, lsn, 3000)
-		if lsn%7 == 0 {
-			ok(t, l.Release(lsn/2))
-		}
-	}
-	close(stop)
-	wait.Wait()
-	ok(t, l.Close())
-	if _, tail, err := replay(t, o, last/2); err != nil || tail.Last != last {
-		t.Errorf("%+v %v", tail, err)
-	}
-}
-
 func TestTooLarge(t *testing.T) {
 	o := options(t, t.TempDir(), nil)
 	l := create(t, o, 1, 0)
@@ -492,6 +407,9 @@ func TestConcurrent(t *testing.T) {
 
 // TestTrace fixes the order of file operations: what is durable before what.
 func TestTrace(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the operations are those of Linux: elsewhere the log writes zeros instead of reserving space")
+	}
 	var trace strings.Builder
 	o := options(t, t.TempDir(), func(op vfs.Op) error {
 		fmt.Fprintf(&trace, "  %v %s", op.Kind, op.Name)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 // unmount detaches what is mounted at dir, if anything.
@@ -243,6 +244,14 @@ func (f *fuseFile) Write(_ context.Context, _ fs.FileHandle, data []byte, off in
 	}
 	f.data.write(off, op.Len, op.Data)
 	return uint32(len(data)), 0
+}
+
+// Allocate promises space and changes nothing that a crash could show.
+func (f *fuseFile) Allocate(_ context.Context, _ fs.FileHandle, _, _ uint64, mode uint32) syscall.Errno {
+	if mode != unix.FALLOC_FL_KEEP_SIZE {
+		return syscall.EOPNOTSUPP
+	}
+	return 0
 }
 
 func (f *fuseFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {

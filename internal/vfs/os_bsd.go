@@ -9,4 +9,4 @@ func datasync(f *os.File) error { return f.Sync() }
 
 func dropCache(*os.File) {}
 
-func preallocate(*os.File, int64) error { return nil }
+func preallocate(*os.File, int64) (bool, error) { return false, nil }

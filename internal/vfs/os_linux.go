@@ -20,10 +20,10 @@ func dropCache(f *os.File) {
 	_ = control(f, func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
 }
 
-func preallocate(f *os.File, n int64) error {
+func preallocate(f *os.File, n int64) (bool, error) {
 	err := control(f, func(fd int) error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, n) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }

@@ -12,7 +12,7 @@ func datasync(f *os.File) error { return f.Sync() }
 
 func dropCache(*os.File) {}
 
-func preallocate(*os.File, int64) error { return nil }
+func preallocate(*os.File, int64) (bool, error) { return false, nil }
 
 // syncDir does nothing: NTFS journals its directories, and they cannot be flushed by callers.
 func syncDir(*os.Root, string) error { return nil }

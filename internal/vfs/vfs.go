@@ -339,16 +339,16 @@ func (f *File) change(op Op, do func() error) error {
 	return err
 }
 
-// Preallocate reserves disk space for the first n bytes without changing the size. Where the file system cannot do
-// that it does nothing; a full disk is an error and does not poison the file.
-func (f *File) Preallocate(n int64) error {
+// Preallocate reserves disk space for the first n bytes without changing the size, and reports whether the file system
+// can do that. A full disk is an error and does not poison the file.
+func (f *File) Preallocate(n int64) (reserved bool, err error) {
 	if err := f.fs.before(Op{Kind: OpPreallocate, Name: f.name, Len: int(n)}); err != nil {
-		return err
+		return false, err
 	}
-	if err := preallocate(f.f, n); err != nil {
-		return &fs.PathError{Op: OpPreallocate.String(), Path: f.name, Err: err}
+	if reserved, err = preallocate(f.f, n); err != nil {
+		return false, &fs.PathError{Op: OpPreallocate.String(), Path: f.name, Err: err}
 	}
-	return nil
+	return reserved, nil
 }
 
 // Size returns the size in bytes.

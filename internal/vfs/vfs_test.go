@@ -57,7 +57,8 @@ func TestFiles(t *testing.T) {
 	must[int](t)(a.WriteAt([]byte("hello"), 3))
 	ok(t, a.Sync())
 	ok(t, a.Truncate(10))
-	ok(t, a.Preallocate(1<<16))
+	_, err := a.Preallocate(1 << 16)
+	ok(t, err)
 	a.DropCache()
 	if n := must[int64](t)(a.Size()); n != 10 {
 		t.Errorf("size %d", n)
@@ -201,7 +202,7 @@ func TestHook(t *testing.T) {
 		{Op{Kind: OpStat, Name: "g"}, func() error { _, err := f.Size("g"); return err }},
 		{Op{Kind: OpStat, Name: "d/f"}, func() error { _, err := file.Size(); return err }},
 		{Op{Kind: OpMap, Name: "d/f", Len: 9}, func() error { _, err := file.Map(9); return err }},
-		{Op{Kind: OpPreallocate, Name: "d/f", Len: 9}, func() error { return file.Preallocate(9) }},
+		{Op{Kind: OpPreallocate, Name: "d/f", Len: 9}, func() error { _, err := file.Preallocate(9); return err }},
 		{Op{Kind: OpLock, Name: "LOCK"}, func() error { _, err := f.Lock("LOCK", true); return err }},
 		{Op{Kind: OpWrite, Name: "d/f", Off: 7, Len: 4}, func() error { _, err := file.WriteAt(b, 7); return err }},
 	} {
