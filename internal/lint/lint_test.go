@@ -46,7 +46,8 @@ var imports = map[string][]string{
 	"internal/exchange": {"db"},
 	"rag":               {"db", "filter", "internal/exchange"},
 	"rag/embed":         {},
-	"rag/eval":          {"db", "internal/exchange"},
+	"rag/eval":          {"db", "internal/exchange", "internal/page"},
+	"internal/page":     {},
 }
 
 var stemmers = func() (paths []string) {

@@ -29,6 +29,7 @@ type evalCmd struct {
 	Depth        int           `default:"100" help:"Documents per query (${default}). Metrics without a number go so deep."`
 	Metrics      []eval.Metric `placeholder:"METRIC,..." help:"What is measured: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. The first is the one that runs are compared by."`
 	Out          string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run."`
+	HTML         string        `name:"html" placeholder:"FILE" help:"Write a report with plots, as one HTML file that loads nothing."`
 	Baseline     string        `placeholder:"RUN" help:"Compare with this run, a file in the format of TREC or a name out of --sweep; otherwise with the first."`
 	FailBelow    []floor       `placeholder:"METRIC=VALUE,..." help:"Exit with status 1 if a run has less, as in nDCG@10=0.30; RUN/METRIC=VALUE concerns one run only."`
 	Seed         uint64        `default:"1" help:"Of the random draws in tests of significance."`
@@ -85,6 +86,9 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 			if lab.Baseline, err = readFile(c.Baseline, eval.ReadRun); err != nil {
 				return err
 			}
+			if slices.Contains(sweep, lab.Baseline.Name) || lab.Baseline.Name == "" {
+				lab.Baseline.Name = c.Baseline
+			}
 		}
 	}
 	return c.read(func(coll *db.Collection) error {
@@ -103,6 +107,11 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 		report.Title = coll.Name()
 		if err := c.writeRuns(report); err != nil {
 			return err
+		}
+		if c.HTML != "" {
+			if err := writeFile(c.HTML, report.WriteHTML); err != nil {
+				return err
+			}
 		}
 		if t.json {
 			err = t.evalLines(report)
@@ -175,6 +184,16 @@ func readFile[T any](name string, read func(io.Reader, string) (T, error)) (v T,
 	return read(f, name)
 }
 
+// writeFile creates or truncates a file and writes it.
+func writeFile(name string, write func(io.Writer) error) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return write(f)
+}
+
 // attachVectors gives queries the vectors of a file: by id in JSON lines, else by their order.
 func attachVectors(ctx context.Context, queries []eval.Query, name string) error {
 	format, err := exchange.Detect(name)
@@ -233,22 +252,14 @@ func (c *evalCmd) writeRuns(r *eval.Report) error {
 	if c.Out == "" {
 		return nil
 	}
-	write := func(name string, run *eval.Run) (err error) {
-		f, err := os.Create(name)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		return run.Write(f)
-	}
 	if len(r.Results) == 1 {
-		return write(c.Out, r.Results[0].Run)
+		return writeFile(c.Out, r.Results[0].Run.Write)
 	}
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {
 		return err
 	}
 	for _, res := range r.Results {
-		if err := write(filepath.Join(c.Out, res.Run.Name+".run"), res.Run); err != nil {
+		if err := writeFile(filepath.Join(c.Out, res.Run.Name+".run"), res.Run.Write); err != nil {
 			return err
 		}
 	}
