@@ -140,6 +140,33 @@ func (s *scanning) raise() {
 	}
 }
 
+// tileFactors sets what the values of rows are multiplied by before they are
+// compared with tileCut: NaN where nothing can be said. It does for many rows
+// and queries what block does for one query.
+func tileFactors(dst []float32, m Metric, inv []float32, least, most float32) []float32 {
+	for i, v := range inv {
+		switch {
+		case m == L2:
+			dst[i] = -1
+		case !(v > least && (m == Dot || v < most)):
+			dst[i] = float32(math.NaN())
+		case m == Dot:
+			dst[i] = 1
+		default:
+			dst[i] = v
+		}
+	}
+	return dst
+}
+
+// tileCut returns the cut for values multiplied by tileFactors.
+func (s *scanning) tileCut() float32 {
+	if s.metric == L2 {
+		return -s.cut
+	}
+	return s.cut
+}
+
 // below returns a float32 that is not above v.
 func below(v float64) float32 {
 	f := float32(v)

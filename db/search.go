@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -108,6 +106,7 @@ type search struct {
 	ver     *version
 	view    *view
 	queries []*probe
+	codes   []*codes.Codes // by part; nil: scan the vectors
 	workers int
 }
 
@@ -133,6 +132,7 @@ func (db *DB) searchOnce(ctx context.Context, ver *version, v *view, queries []Q
 	s := &search{db: db, ver: ver, view: v, workers: db.opts.Workers}
 	results := make([]*Result, len(queries))
 	err := db.guard(func() error {
+		s.codes = v.codes()
 		for i := range queries {
 			p, err := s.prepare(ctx, &queries[i])
 			if err != nil && len(queries) > 1 {
@@ -186,10 +186,8 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 		where = filter.Simplify(where)
 	}
 	for i, part := range s.view.parts {
-		if part.dim > 0 && part.segment != nil {
-			if c := part.segment.codes.get(); c != nil {
-				p.codes[i] = c.Query(vec)
-			}
+		if s.codes[i] != nil {
+			p.codes[i] = s.codes[i].Query(vec)
 		}
 		switch {
 		case part.dim == 0:
@@ -230,166 +228,6 @@ func (s *search) vectorOf(id string) ([]float32, error) {
 		return nil, invalidf("document %q has no vector", id)
 	}
 	return p.vector(row)
-}
-
-// A unit is a stretch of rows that one worker scans while it is in the cache.
-type unit struct {
-	part   int
-	lo, hi int
-}
-
-func (s *search) units() []unit {
-	var units []unit
-	for i, p := range s.view.parts {
-		if p.dim == 0 {
-			continue
-		}
-		rowBytes := 4 * p.dim
-		if len(s.queries) > 0 && s.queries[0].codes[i] != nil {
-			rowBytes = p.dim
-		}
-		step := max(64, chunkBytes/rowBytes&^63)
-		for lo := 0; lo < p.n; {
-			hi := min(lo+step, p.source.run(lo), p.n)
-			units = append(units, unit{i, lo, hi})
-			lo = hi
-		}
-	}
-	return units
-}
-
-// scan offers every row that matters to the collectors and returns, for each
-// query, the candidates that may be among its best.
-func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
-	units := s.units()
-	workers := max(1, min(s.workers, len(units)))
-	collectors := make([][]*topk.Collector, len(s.queries)) // by query, by worker
-	for i, q := range s.queries {
-		least := negInf
-		if q.Threshold != nil {
-			least = *q.Threshold
-		}
-		collectors[i] = make([]*topk.Collector, workers)
-		for w := range workers {
-			collectors[i][w] = topk.New(min(q.limit(), max(1, q.matched)), least)
-		}
-	}
-	var next atomic.Int64
-	work := func(w int) error {
-		return s.db.guard(func() error {
-			var buf scanBuffer
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(units) {
-					return nil
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				for j, q := range s.queries {
-					if err := s.scanUnit(q, collectors[j][w], units[i], &buf); err != nil {
-						next.Store(int64(len(units))) // the others need not go on
-						return err
-					}
-				}
-			}
-		})
-	}
-	errs := make([]error, workers)
-	var wait sync.WaitGroup
-	for w := 1; w < workers; w++ {
-		wait.Go(func() { errs[w] = work(w) })
-	}
-	errs[0] = work(0)
-	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	found := make([][]topk.Candidate, len(s.queries))
-	for i := range s.queries {
-		found[i] = topk.Merge(collectors[i]...)
-	}
-	return found, nil
-}
-
-// sparse is the share of wanted rows below which they are scored one by one,
-// and sparseCodes that where there are codes, a quarter of the bytes.
-const (
-	sparse      = 0.25
-	sparseCodes = sparse / 4
-)
-
-// scanBuffer is what a worker uses again for each unit.
-type scanBuffer struct {
-	raw        []float32
-	codes      codes.Buffer
-	candidates []codes.Candidate
-}
-
-func (s *search) scanUnit(q *probe, c *topk.Collector, u unit, buf *scanBuffer) error {
-	p, set := s.view.parts[u.part], q.sets[u.part]
-	wanted := u.hi - u.lo
-	if set != nil {
-		if wanted = set.CountRange(u.lo, u.hi); wanted == 0 {
-			return nil
-		}
-	}
-	share := float64(wanted) / float64(u.hi-u.lo)
-	if coded := q.codes[u.part]; coded != nil && share >= sparseCodes {
-		done, err := scanCodes(coded, c, u, set, buf)
-		if err == nil {
-			return nil
-		}
-		p.segment.codes.distrust(err)
-		u.lo = done // the rest by vectors
-	}
-	rows, err := p.source.vectors(u.lo, u.hi)
-	if err != nil {
-		return err
-	}
-	scan := scanning{scorer: &q.scorer, c: c, part: int32(u.part), maxNorm: p.maxNorm}
-	scan.raise()
-	if share < sparse {
-		for row := set.NextSet(u.lo); row >= 0 && row < u.hi; row = set.NextSet(row + 1) {
-			vec := rows[(row-u.lo)*p.dim : (row-u.lo+1)*p.dim]
-			scan.offer(q.scorer.kernel(vec), p.inv[row], row)
-		}
-		return nil
-	}
-	n := u.hi - u.lo
-	if cap(buf.raw) < n {
-		buf.raw = make([]float32, n)
-	}
-	out := buf.raw[:n]
-	q.scorer.kernelRows(out, rows)
-	scan.block(out, p.inv[u.lo:u.hi], set, u.lo)
-	return nil
-}
-
-// scanCodes offers the rows of a unit that their codes do not rule out. The
-// first steps are small, because every row is a candidate until k are known.
-// On an error it returns the first row that was not looked at.
-func scanCodes(coded *codes.Query, c *topk.Collector, u unit, set bitset.Set, buf *scanBuffer) (int, error) {
-	step := 64
-	if c.Floor() > negInf {
-		step = 1024
-	}
-	for lo := u.lo; lo < u.hi; step = min(2*step, 4096) {
-		hi := min(lo+step, u.hi)
-		candidates, err := coded.Candidates(buf.candidates[:0], lo, hi, set, c.Floor(), &buf.codes)
-		buf.candidates = candidates
-		if err != nil {
-			return lo, err
-		}
-		for _, row := range candidates {
-			lower, upper := coded.Interval(row)
-			c.Offer(lower, upper, int32(u.part), int32(row.Row))
-		}
-		lo = hi
-	}
-	return u.hi, nil
 }
 
 // plan says how a query was answered.

@@ -152,8 +152,10 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 							}
 						}
 					}
-					queries := append(vectorsOf(kind, rng, 6, dim), vecs[0], vecs[350], make([]float32, dim))
-					for i, vec := range queries {
+					var batch []Query
+					var answers [][]Hit
+					vectors := append(vectorsOf(kind, rng, 6, dim), vecs[0], vecs[350], make([]float32, dim))
+					for i, vec := range vectors {
 						q := Query{Vector: vec, K: []int{1, 10, 2000}[i%3], Offset: i % 2 * 3}
 						switch i % 4 {
 						case 1:
@@ -170,6 +172,14 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 							t.Fatal(err)
 						}
 						sameHits(t, want, res)
+						batch, answers = append(batch, q), append(answers, want)
+					}
+					results, err := c.SearchBatch(ctx, batch)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, want := range answers {
+						sameHits(t, want, results[i])
 					}
 				}
 			})

@@ -11,6 +11,7 @@ package topk
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 )
 
 // A Candidate is a row that can still be among the k best.
@@ -23,8 +24,9 @@ type Candidate struct {
 // A Collector is for one goroutine. Merge unites those of several.
 type Collector struct {
 	k          int
-	least      float64   // candidates below it are never wanted
-	lowers     []float64 // min-heap of the k best lower bounds
+	least      float64        // candidates below it are never wanted
+	shared     *atomic.Uint64 // bits of the best floor of a group; nil: alone
+	lowers     []float64      // min-heap of the k best lower bounds
 	candidates []Candidate
 	prune      int // length of candidates at which to drop hopeless ones
 }
@@ -35,14 +37,47 @@ func New(k int, least float64) *Collector {
 	return &Collector{k: k, least: least, prune: max(4*k, 256)}
 }
 
+// Group returns n Collectors for the rows that n goroutines divide among them.
+// Each drops what the floor of any other excludes.
+func Group(n, k int, least float64) []*Collector {
+	group := make([]*Collector, n)
+	var shared *atomic.Uint64
+	if n > 1 {
+		shared = new(atomic.Uint64)
+		shared.Store(math.Float64bits(least))
+	}
+	for i := range group {
+		group[i] = New(k, least)
+		group[i].shared = shared
+	}
+	return group
+}
+
 // Floor is the score that a row must be able to reach to matter: the k-th
 // best lower bound so far, or the least score wanted while there are fewer
-// than k.
+// than k. In a group, it is that of the best of them.
 func (c *Collector) Floor() float64 {
-	if len(c.lowers) < c.k {
-		return c.least
+	floor := c.least
+	if len(c.lowers) >= c.k {
+		floor = max(floor, c.lowers[0])
 	}
-	return max(c.least, c.lowers[0])
+	if c.shared != nil {
+		floor = max(floor, math.Float64frombits(c.shared.Load()))
+	}
+	return floor
+}
+
+// raise tells the group of a new floor.
+func (c *Collector) raise() {
+	if c.shared == nil || len(c.lowers) < c.k {
+		return
+	}
+	for {
+		old := c.shared.Load()
+		if !(c.lowers[0] > math.Float64frombits(old)) || c.shared.CompareAndSwap(old, math.Float64bits(c.lowers[0])) {
+			return
+		}
+	}
 }
 
 // Offer presents a row whose true score lies in [lower, upper]. It reports
@@ -52,6 +87,7 @@ func (c *Collector) Offer(lower, upper float64, part, row int32) bool {
 		return false
 	}
 	c.push(lower)
+	c.raise()
 	if len(c.candidates) >= c.prune {
 		c.candidates = hopeful(c.candidates, c.Floor())
 		c.prune = max(c.prune, 2*len(c.candidates))

@@ -26,6 +26,9 @@ func TestCandidatesHoldTheTopK(t *testing.T) {
 		for i := range collectors {
 			collectors[i] = New(k, least)
 		}
+		if rapid.Bool().Draw(t, "group") {
+			collectors = Group(workers, k, least)
+		}
 		for row, s := range scores {
 			below, above := slack*float64(row%3)/2, slack*float64(row%5)/4
 			if row%17 == 0 {
