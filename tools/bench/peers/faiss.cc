@@ -1,20 +1,45 @@
-// Driver of FAISS IndexFlatIP (Debian: libfaiss-dev). Two threads share one query through FAISS's own IndexShards.
+// Driver of FAISS IndexFlatIP (Debian: libfaiss-dev). Two threads share one query through FAISS's own IndexShards; a batch is
+// one call, which FAISS does with OpenBLAS.
 #include <faiss/IndexFlat.h>
 #include <faiss/IndexShards.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <memory>
 
 #include "driver.hpp"
 
-int main() {
+extern "C" {
+char* openblas_get_corename();
+void openblas_set_num_threads(int);
+void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*, const float*, const int*, const float*, float*, const int*);
+}
+
+// sgemm multiplies all queries with all rows as FAISS does, in blocks of 1,024 rows, and keeps nothing.
+static void sgemm(const Matrix& queries, const float* rows, size_t n) {
+    const int dim = queries.dim, nq = queries.rows, step = 1024;
+    const float one = 1, zero = 0;
+    std::vector<float> out(size_t(nq) * step);
+    for (size_t i = 0; i < n; i += step) {
+        const int nb = std::min(size_t(step), n - i);
+        sgemm_("T", "N", &nb, &nq, &dim, &one, rows + i * dim, &dim, queries.data.data(), &dim, &zero, out.data(), &nb);
+    }
+}
+
+int main(int, char** argv) {
+    // Debian's OpenBLAS takes a processor that is newer than itself for a Haswell; with AVX-512 it is twice as fast.
+    if (__builtin_cpu_supports("avx512f") && !getenv("OPENBLAS_CORETYPE")) {
+        setenv("OPENBLAS_CORETYPE", "SkylakeX", 1);
+        execv("/proc/self/exe", argv);
+    }
     Matrix queries;
     std::unique_ptr<faiss::IndexFlatIP> whole, front, back;
     std::unique_ptr<faiss::IndexShards> shards;
     return serve([&](const Request& r) -> std::string {
         if (r.op == "hello")
             return "{\"settings\":" + quote("IndexFlatIP, FAISS " + std::to_string(FAISS_VERSION_MAJOR) + "." + std::to_string(FAISS_VERSION_MINOR) + "." +
-                                            std::to_string(FAISS_VERSION_PATCH) + "; two threads: IndexShards of two") + ",\"split\":true}";
+                                            std::to_string(FAISS_VERSION_PATCH) + "; two threads: IndexShards of two; OpenBLAS kernels for " +
+                                            openblas_get_corename()) + ",\"split\":true}";
         if (r.op == "load") {
             const Matrix base = read_fvecs(r.str("base"));
             queries = read_fvecs(r.str("queries"));
@@ -40,6 +65,28 @@ int main() {
                 index->search(1, q, k, score.data(), label.data());
                 return Ids(label.begin(), label.end());
             }, r.str("mode") == "callers" ? 2 : 1);
+        }
+        if (r.op == "batch") {
+            const int threads = r.num("threads");
+            const size_t k = r.num("k");
+            omp_set_num_threads(threads);
+            openblas_set_num_threads(threads);
+            std::vector<float> score(queries.rows * k);
+            std::vector<faiss::Index::idx_t> label(queries.rows * k);
+            const auto start = Clock::now();
+            if (r.str("what") == "sgemm")
+                sgemm(queries, whole->get_xb(), whole->ntotal);
+            else
+                whole->search(queries.rows, queries.data.data(), k, score.data(), label.data());
+            std::ostringstream out;
+            out << "{\"us\":[" << since_us(start) / queries.rows << "],\"ids\":[";
+            for (size_t i = 0; i < queries.rows; i++) {
+                out << (i ? ",[" : "[");
+                for (size_t j = 0; j < k; j++) out << (j ? "," : "") << label[i * k + j];
+                out << "]";
+            }
+            out << "]}";
+            return out.str();
         }
         throw std::runtime_error("unknown operation " + r.op);
     });
