@@ -126,3 +126,26 @@ func checkReply(vecs [][]float32, n, dim int) error {
 	}
 	return nil
 }
+
+// Prefix returns an embedder that puts a prefix before each text. Some models
+// want to be told what a text is for, such as "search_query: ".
+func Prefix(e Embedder, prefix string) Embedder { return prefixed{e, prefix} }
+
+type prefixed struct {
+	Embedder
+	prefix string
+}
+
+func (p prefixed) Unwrap() Embedder { return p.Embedder }
+
+func (p prefixed) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	longer := make([]string, len(texts))
+	for i, text := range texts {
+		longer[i] = p.prefix + text
+	}
+	return p.Embedder.EmbedBatch(ctx, longer)
+}
+
+func (p prefixed) Embed(ctx context.Context, text string) ([]float32, error) {
+	return p.Embedder.Embed(ctx, p.prefix+text)
+}

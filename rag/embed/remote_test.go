@@ -619,8 +619,8 @@ func TestOllamaHost(t *testing.T) {
 	}
 }
 
-// An exchange is a recorded request and its answer.
-type exchange struct {
+// A recording is a request and its answer.
+type recording struct {
 	method, url string
 	body        map[string]any
 	response    *http.Response
@@ -628,7 +628,7 @@ type exchange struct {
 }
 
 // recorded reads an httprr trace of langchaingo.
-func recorded(t *testing.T, name string) []exchange {
+func recorded(t *testing.T, name string) []recording {
 	t.Helper()
 	file := filepath.Join("../../../shared/data/wire", filepath.FromSlash(name))
 	b, err := os.ReadFile(file)
@@ -639,7 +639,7 @@ func recorded(t *testing.T, name string) []exchange {
 		t.Fatal(err)
 	}
 	_, b, _ = bytes.Cut(b, []byte("\n"))
-	var all []exchange
+	var all []recording
 	for len(b) > 0 {
 		var in, out int
 		head, rest, _ := bytes.Cut(b, []byte("\n"))
@@ -650,7 +650,7 @@ func recorded(t *testing.T, name string) []exchange {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := exchange{method: req.Method, url: req.URL.Path}
+		x := recording{method: req.Method, url: req.URL.Path}
 		if err := json.NewDecoder(req.Body).Decode(&x.body); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,100 @@
+package embed
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// BatchOptions tune Batches. The zero value, like nil, is good.
+type BatchOptions struct {
+	Size     int // texts per request; 0 means DefaultBatchSize
+	Parallel int // requests at the same time; 0 means 4
+}
+
+// Batches returns an embedder that splits what it is given into requests of a
+// limited size and sends some of them at the same time. Vectors come back in
+// the order of the texts. After an error, which is returned, no more requests
+// are sent, and those under way are cancelled.
+func Batches(e Embedder, opts *BatchOptions) Embedder {
+	if opts == nil {
+		opts = &BatchOptions{}
+	}
+	return &batches{e, cmp.Or(opts.Size, DefaultBatchSize), cmp.Or(opts.Parallel, 4)}
+}
+
+type batches struct {
+	Embedder
+	size, parallel int
+}
+
+func (b *batches) Unwrap() Embedder { return b.Embedder }
+
+func (b *batches) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	vecs := make([][]float32, len(texts))
+	err := b.each(ctx, texts, func(at int, part [][]float32) { copy(vecs[at:], part) })
+	if err == nil {
+		err = sameDimension(b, vecs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return vecs, nil
+}
+
+// each calls done with the vectors of each batch and the number of its first
+// text; concurrently, in any order, and also if another batch fails.
+func (b *batches) each(ctx context.Context, texts []string, done func(at int, vecs [][]float32)) error {
+	n := (len(texts) + b.size - 1) / b.size
+	if n == 0 {
+		return nil
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var next, completed atomic.Int64
+	var once sync.Once
+	var failure error
+	work := func() {
+		for inner.Err() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			at := i * b.size
+			part := texts[at:min(at+b.size, len(texts))]
+			vecs, err := b.Embedder.EmbedBatch(inner, part)
+			if err == nil {
+				if err = checkReply(vecs, len(part), b.Dimensions()); err != nil {
+					err = &Error{Kind: ErrInvalidResponse, Provider: b.Provider(), Model: b.Model(), Err: err}
+				}
+			}
+			if err != nil {
+				once.Do(func() { failure = err })
+				cancel()
+				return
+			}
+			done(at, vecs)
+			completed.Add(1)
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(b.parallel, n) {
+		wg.Go(work)
+	}
+	wg.Wait()
+	if err := ctx.Err(); failure == nil && err != nil && completed.Load() < int64(n) {
+		return &Error{Kind: contextKind(err), Provider: b.Provider(), Model: b.Model(), Err: err}
+	}
+	return failure
+}
+
+// sameDimension verifies vectors of several requests.
+func sameDimension(e Embedder, vecs [][]float32) error {
+	for _, v := range vecs {
+		if len(v) != len(vecs[0]) {
+			return &Error{Kind: ErrInvalidResponse, Provider: e.Provider(), Model: e.Model(), Err: &DimensionError{Expected: len(vecs[0]), Got: len(v)}}
+		}
+	}
+	return nil
+}

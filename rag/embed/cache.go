@@ -1,0 +1,350 @@
+package embed
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A KeyEncoder says how a text becomes the name of a file.
+type KeyEncoder uint8
+
+// The key encoders, with what LangChain calls them.
+const (
+	KeySHA256  KeyEncoder = iota // key_encoder="sha256"
+	KeyUUID                      // key_encoder="sha1", the oldest: a UUID of the SHA-1
+	KeySHA512                    // key_encoder="sha512"
+	KeyBLAKE2b                   // key_encoder="blake2b"
+	KeyJS                        // LangChain for JavaScript: SHA-1 and .txt
+)
+
+// key returns the name for a text.
+func (k KeyEncoder) key(text string) string {
+	switch k {
+	case KeyUUID:
+		// uuid5(UUID(int=1985), sha1(text).hexdigest()); RFC 9562, 5.5.
+		digest := sha1.Sum([]byte(text))
+		namespace := [16]byte{14: 1985 >> 8, 15: 1985 & 0xff}
+		sum := sha1.Sum(append(namespace[:], hex.EncodeToString(digest[:])...))
+		sum[6] = sum[6]&0x0f | 0x50
+		sum[8] = sum[8]&0x3f | 0x80
+		x := hex.EncodeToString(sum[:16])
+		return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
+	case KeySHA512:
+		sum := sha512.Sum512([]byte(text))
+		return hex.EncodeToString(sum[:])
+	case KeyBLAKE2b:
+		sum := blake2b(text)
+		return hex.EncodeToString(sum[:])
+	case KeyJS:
+		sum := sha1.Sum([]byte(text))
+		return hex.EncodeToString(sum[:]) + ".txt"
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// CacheOptions say how entries are named. The zero value, like nil, is good.
+type CacheOptions struct {
+	Key KeyEncoder
+
+	// Namespace begins the names of all entries. Letters, digits and "_.-/"
+	// may occur; a slash makes a directory. If it is empty, it is made of provider,
+	// model and dimension, so that several models can share a cache.
+	Namespace string
+
+	// Bare means no namespace at all, as in caches of a single model.
+	Bare bool
+
+	// Logger receives a warning for each entry that is damaged or cannot be
+	// written; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// A Cache keeps vectors on disk, so that no text is embedded twice: one file per
+// text, named by a hash of it, with a JSON array of numbers, as the file stores
+// of LangChain do. "vecbolt import --format emb-cache" and package rag read it,
+// and so does LangChain if the key encoder and the namespace are the same. The
+// texts themselves are not kept.
+//
+// Files are written beside and renamed, so that readers see none or a whole one.
+// They are not synced: after a power failure some may be damaged, which means
+// that their texts are embedded again. Several processes may share a cache. Its
+// methods are safe for concurrent use.
+type Cache struct {
+	dir  string
+	opts CacheOptions
+
+	hits, misses, damaged, unwritten atomic.Int64
+}
+
+var namespacePattern = regexp.MustCompile(`^[a-zA-Z0-9_.\-/]*$`)
+
+// NewCache returns the cache in a directory, which need not exist yet.
+func NewCache(dir string, opts *CacheOptions) (*Cache, error) {
+	c := &Cache{dir: dir}
+	if opts != nil {
+		c.opts = *opts
+	}
+	if c.opts.Logger == nil {
+		c.opts.Logger = slog.Default()
+	}
+	ns := c.opts.Namespace
+	switch {
+	case dir == "":
+		return nil, fmt.Errorf("embed: cache: %w: no directory", ErrConfig)
+	case !namespacePattern.MatchString(ns) || ns != "" && !filepath.IsLocal(filepath.FromSlash(ns)) || strings.HasPrefix(ns, ".") || strings.Contains(ns, "/."):
+		return nil, fmt.Errorf("embed: cache: %w: namespace %q", ErrConfig, ns)
+	case ns != "" && c.opts.Bare:
+		return nil, fmt.Errorf("embed: cache: %w: namespace %q, but Bare", ErrConfig, ns)
+	case c.opts.Key > KeyJS:
+		return nil, fmt.Errorf("embed: cache: %w: key encoder %d", ErrConfig, c.opts.Key)
+	}
+	return c, nil
+}
+
+// CacheStats count since NewCache.
+type CacheStats struct {
+	Hits      int64 `json:"hits"`
+	Misses    int64 `json:"misses"`    // texts that were embedded, each once per call
+	Damaged   int64 `json:"damaged"`   // of those, entries that could not be used
+	Unwritten int64 `json:"unwritten"` // entries that could not be written
+}
+
+// Stats returns what has been counted.
+func (c *Cache) Stats() CacheStats {
+	return CacheStats{c.hits.Load(), c.misses.Load(), c.damaged.Load(), c.unwritten.Load()}
+}
+
+// Wrap returns an embedder that asks e only for texts which are not in the
+// cache, and for each only once. What e gives is stored, batch by batch if e is made by
+// Batches: what was paid for is kept if a later batch fails. An entry that is
+// damaged, or has another dimension than e, is replaced. If an entry cannot be
+// written, there is a warning and no error.
+//
+// Store what a model gives: wrap e in Cache first, then in Normalize or Prefix.
+func (c *Cache) Wrap(e Embedder) Embedder {
+	ns := c.opts.Namespace
+	if ns == "" && !c.opts.Bare {
+		ns = namespace(e)
+	}
+	return &cached{e, c, ns}
+}
+
+// namespace names a model by a string that is part of a file name.
+func namespace(e Embedder) string {
+	name := e.Provider() + "-" + e.Model()
+	if e.Dimensions() != 0 {
+		name += "-" + strconv.Itoa(e.Dimensions())
+	}
+	id := name
+	for in := e; in != nil; {
+		if f, ok := in.(interface{ fingerprint() string }); ok {
+			id += "\x00" + f.fingerprint()
+		}
+		u, ok := in.(interface{ Unwrap() Embedder })
+		if !ok {
+			break
+		}
+		in = u.Unwrap()
+	}
+	safe := regexp.MustCompile(`[^a-zA-Z0-9_.\-]`).ReplaceAllString(name, "_")
+	safe = safe[:min(len(safe), 80)]
+	if safe != id || safe[0] == '.' {
+		sum := sha256.Sum256([]byte(id))
+		safe = "m" + strings.TrimPrefix(safe, ".") + "-" + hex.EncodeToString(sum[:4])
+	}
+	return safe + "-"
+}
+
+type cached struct {
+	Embedder
+	cache     *Cache
+	namespace string
+}
+
+func (c *cached) Unwrap() Embedder { return c.Embedder }
+
+func (c *cached) Embed(ctx context.Context, text string) ([]float32, error) {
+	return one(ctx, c.EmbedBatch, text)
+}
+
+func (c *cached) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	found := make(map[string][]float32, len(texts)) // nil: missing
+	var missing []string
+	dim := c.Dimensions()
+	for _, text := range texts {
+		if _, seen := found[text]; seen {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, &Error{Kind: contextKind(err), Provider: c.Provider(), Model: c.Model(), Err: err}
+		}
+		v := c.read(ctx, text, dim)
+		found[text] = v
+		if v == nil {
+			missing = append(missing, text)
+		} else {
+			dim = len(v)
+		}
+	}
+	err := c.embed(ctx, missing, found)
+	if err == nil && len(missing) > 0 {
+		// If only now the model shows its dimension, entries may have another.
+		dim = len(found[missing[0]])
+		var stale []string
+		for text, v := range found {
+			if len(v) != dim {
+				stale = append(stale, text)
+				c.cache.damaged.Add(1)
+			}
+		}
+		err = c.embed(ctx, stale, found)
+		missing = append(missing, stale...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.cache.hits.Add(int64(len(found) - len(missing)))
+	vecs := make([][]float32, len(texts))
+	for i, text := range texts {
+		vecs[i] = slices.Clone(found[text]) // a text may be there twice
+	}
+	if err := sameDimension(c, vecs); err != nil {
+		return nil, err
+	}
+	return vecs, nil
+}
+
+// embed puts the vectors of distinct texts into found and into the cache.
+func (c *cached) embed(ctx context.Context, texts []string, found map[string][]float32) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	c.cache.misses.Add(int64(len(texts)))
+	var mu sync.Mutex
+	keep := func(at int, vecs [][]float32) {
+		for i, v := range vecs {
+			c.write(ctx, texts[at+i], v)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i, v := range vecs {
+			found[texts[at+i]] = v
+		}
+	}
+	if b, ok := c.Embedder.(*batches); ok {
+		return b.each(ctx, texts, keep)
+	}
+	vecs, err := c.Embedder.EmbedBatch(ctx, texts)
+	if err != nil {
+		return err
+	}
+	if err := checkReply(vecs, len(texts), c.Dimensions()); err != nil {
+		return &Error{Kind: ErrInvalidResponse, Provider: c.Provider(), Model: c.Model(), Err: err}
+	}
+	keep(0, vecs)
+	return nil
+}
+
+func (c *cached) path(text string) string {
+	return filepath.Join(c.cache.dir, filepath.FromSlash(c.namespace+c.cache.opts.Key.key(text)))
+}
+
+// maxEntry bounds a file: no vector takes more.
+const maxEntry = 4 << 20
+
+// read returns the vector of a text, or nil if there is none that will do.
+func (c *cached) read(ctx context.Context, text string, dim int) []float32 {
+	v, err := readEntry(c.path(text))
+	if err == nil && dim != 0 && len(v) != dim {
+		err = &DimensionError{Expected: dim, Got: len(v)}
+	}
+	if err == nil {
+		return v
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		c.cache.damaged.Add(1)
+		c.cache.opts.Logger.WarnContext(ctx, "cached embedding cannot be used, will be made again", "file", c.path(text), "error", err)
+	}
+	return nil
+}
+
+func readEntry(name string) ([]float32, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxEntry+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxEntry {
+		return nil, fmt.Errorf("more than %d bytes", maxEntry)
+	}
+	if bytes.IndexByte(b, '[') < 0 {
+		return nil, errors.New("want an array of numbers")
+	}
+	var v vector
+	if err := json.Unmarshal(b, &v); err != nil {
+		return nil, err
+	}
+	return v, checkReply([][]float32{v}, 1, 0)
+}
+
+// write stores the vector of a text, if it can.
+func (c *cached) write(ctx context.Context, text string, v []float32) {
+	if err := writeEntry(c.path(text), v); err != nil {
+		c.cache.unwritten.Add(1)
+		c.cache.opts.Logger.WarnContext(ctx, "embedding cannot be cached", "error", err)
+	}
+}
+
+func writeEntry(name string, v []float32) error {
+	b := make([]byte, 0, 14*len(v)+2)
+	b = append(b, '[')
+	for i, x := range v {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = strconv.AppendFloat(b, float64(x), 'g', -1, 32)
+	}
+	b = append(b, ']')
+	dir := filepath.Dir(name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".tmp-*") // readers of caches pass over names with a dot
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
