@@ -1,0 +1,242 @@
+package split
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clipperhouse/uax29/v2/words"
+)
+
+// ErrInvalid is matched by errors about options out of their range and about
+// texts that cannot be split.
+var ErrInvalid = errors.New("split: invalid")
+
+// A Chunk is a piece of a text.
+type Chunk struct {
+	Text   string // without white space at its ends
+	Offset int    // of Text in the whole, in bytes
+	Tokens int    // of Text
+	// Header says where in the document the chunk stands: the headings above
+	// it, from the title down, joined by " › ". It is not part of Text: embed
+	// both, store them apart. Only Markdown knows it.
+	Header string
+}
+
+// Defaults of Options.
+const (
+	DefaultMaxTokens = 512
+	DefaultOverlap   = 64
+)
+
+// minTokens is the least limit: a character may take several tokens.
+const minTokens = 8
+
+// Options tune a Splitter. The zero value means a limit of 512 tokens, an
+// overlap of 64 and estimated tokens.
+type Options struct {
+	// MaxTokens is the most tokens of a chunk, at least 8; 0 means DefaultMaxTokens.
+	MaxTokens int
+	// Overlap is the most tokens that a chunk repeats of the one before it; 0
+	// means DefaultOverlap, or an eighth of MaxTokens if that is less, and
+	// negative none. It must be less than MaxTokens.
+	Overlap int
+	// Count returns the tokens of a text; nil means Estimate. It must be safe
+	// for concurrent use.
+	Count func(text string) int
+}
+
+// A Splitter divides texts. It is safe for concurrent use.
+type Splitter struct {
+	strategy     Strategy
+	max, overlap int
+	count        func(string) int
+}
+
+// New returns a Splitter. The error matches ErrInvalid.
+func New(s Strategy, o Options) (*Splitter, error) {
+	if s.divide == nil {
+		return nil, fmt.Errorf("%w: no strategy", ErrInvalid)
+	}
+	if s.err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, s.err)
+	}
+	limit := cmp.Or(o.MaxTokens, DefaultMaxTokens)
+	if limit < minTokens {
+		return nil, fmt.Errorf("%w: limit of %d tokens is below %d", ErrInvalid, limit, minTokens)
+	}
+	overlap := max(0, cmp.Or(o.Overlap, min(DefaultOverlap, limit/8)))
+	if overlap >= limit {
+		return nil, fmt.Errorf("%w: overlap of %d tokens in chunks of %d", ErrInvalid, overlap, limit)
+	}
+	count := o.Count
+	if count == nil {
+		count = Estimate
+	}
+	return &Splitter{strategy: s, max: limit, overlap: overlap, count: count}, nil
+}
+
+// Name returns what the splitter does, for the lineage of a collection: the
+// same name, the same chunks, as long as the same function counts.
+func (s *Splitter) Name() string {
+	return fmt.Sprintf("%s/%d/%d", s.strategy.name, s.max, s.overlap)
+}
+
+// Split divides a text, which must be UTF-8. A text of white space has no
+// chunks. The context matters to strategies that call a model.
+func (s *Splitter) Split(ctx context.Context, text string) ([]Chunk, error) {
+	if !utf8.ValidString(text) {
+		return nil, fmt.Errorf("%w: text is not UTF-8", ErrInvalid)
+	}
+	groups, err := s.strategy.divide(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	var chunks []Chunk
+	for _, g := range groups {
+		p := packing{Splitter: s, text: text, header: g.header}
+		for _, piece := range g.pieces {
+			if err := p.divide(piece, s.strategy.levels); err != nil {
+				return nil, err
+			}
+			if !s.strategy.join {
+				p.pack()
+			}
+		}
+		p.pack()
+		chunks = append(chunks, p.chunks...)
+	}
+	return chunks, nil
+}
+
+// A span is the bytes [lo, hi) of a text.
+type span struct{ lo, hi int }
+
+// A group is a stretch of a text that no chunk reaches beyond, in pieces.
+type group struct {
+	header string
+	pieces []span
+}
+
+// A level finds the places at which a text may be divided: their offsets,
+// ascending, neither 0 nor the end among them.
+type level func(text string) []int
+
+// A unit is a span that is not divided further, with its tokens when counted
+// by itself, without the white space around it.
+type unit struct {
+	span
+	tokens int
+}
+
+// packing makes the chunks of one group.
+type packing struct {
+	*Splitter
+	text   string
+	header string
+	units  []unit
+	chunks []Chunk
+}
+
+// divide adds a span as a unit or, if it is too large for that, what the next
+// level makes of it.
+func (p *packing) divide(s span, levels []level) error {
+	piece := p.text[s.lo:s.hi]
+	if blank(piece) {
+		if n := len(p.units); n > 0 {
+			p.units[n-1].hi = s.hi
+		}
+		return nil
+	}
+	if len(levels) == 0 || p.strategy.whole {
+		tokens := p.count(strings.TrimSpace(piece))
+		if tokens <= p.max {
+			p.units = append(p.units, unit{s, tokens})
+			return nil
+		}
+		if utf8.RuneCountInString(piece) == 1 {
+			return fmt.Errorf("%w: character %q at offset %d takes %d tokens of %d", ErrInvalid, piece, s.lo, tokens, p.max)
+		}
+	}
+	next := characters
+	if len(levels) > 0 {
+		next, levels = levels[0], levels[1:]
+	}
+	lo := s.lo
+	for _, cut := range append(next(piece), len(piece)) {
+		if hi := s.lo + cut; hi > lo {
+			if err := p.divide(span{lo, hi}, levels); err != nil {
+				return err
+			}
+			lo = hi
+		}
+	}
+	return nil
+}
+
+// pack joins consecutive units to chunks as large as the limits allow.
+func (p *packing) pack() {
+	units := p.units
+	for start := 0; start < len(units); {
+		end := p.reach(start)
+		p.emit(units[start].lo, units[end-1].hi)
+		if end == len(units) {
+			break
+		}
+		next, tokens := end, 0
+		for next-1 > start && tokens+units[next-1].tokens <= p.overlap {
+			next--
+			tokens += units[next].tokens
+		}
+		for next < end && p.reach(next) <= end { // a chunk must bring something new
+			next++
+		}
+		start = next
+	}
+	p.units = p.units[:0]
+}
+
+// reach returns the end of the longest chunk that begins with a unit.
+func (p *packing) reach(start int) int {
+	end, tokens := start, 0
+	for end < len(p.units) && tokens+p.units[end].tokens <= p.max &&
+		(p.strategy.units == 0 || end-start < p.strategy.units) {
+		tokens += p.units[end].tokens
+		end++
+	}
+	// Tokens of pieces need not add up to those of the whole.
+	for end > start+1 && p.count(trim(p.text, p.units[start].lo, p.units[end-1].hi)) > p.max {
+		end--
+	}
+	return max(end, start+1)
+}
+
+func trim(text string, lo, hi int) string { return strings.TrimSpace(text[lo:hi]) }
+
+func (p *packing) emit(lo, hi int) {
+	text := p.text[lo:hi]
+	trimmed := strings.TrimLeftFunc(text, unicode.IsSpace)
+	lo += len(text) - len(trimmed)
+	if trimmed = strings.TrimRightFunc(trimmed, unicode.IsSpace); trimmed != "" {
+		p.chunks = append(p.chunks, Chunk{Text: trimmed, Offset: lo, Tokens: p.count(trimmed), Header: p.header})
+	}
+}
+
+// Estimate returns about as many tokens as the tokenizers of current models
+// make of a text: one for each word, number or sign, and one more for every
+// six letters of a long word. It needs no vocabulary.
+func Estimate(text string) int {
+	n := 0
+	for it := words.FromString(text); it.Next(); {
+		word := it.Value()
+		if r, _ := utf8.DecodeRuneInString(word); unicode.IsSpace(r) {
+			continue
+		}
+		n += (utf8.RuneCountInString(word) + 5) / 6
+	}
+	return n
+}

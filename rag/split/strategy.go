@@ -1,0 +1,320 @@
+package split
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clipperhouse/uax29/v2/sentences"
+	"github.com/clipperhouse/uax29/v2/words"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	gmtext "github.com/yuin/goldmark/text"
+)
+
+// A Strategy says where a text may be divided.
+type Strategy struct {
+	name   string
+	divide func(ctx context.Context, text string) ([]group, error)
+	levels []level
+	whole  bool // a piece that fits is not divided further
+	join   bool // pieces are joined up to the limit; else each is a chunk
+	units  int  // the most units of a chunk; 0: no limit
+	err    error
+}
+
+// Fixed makes chunks as large as the limit allows, divided between words.
+func Fixed() Strategy {
+	return Strategy{name: "fixed", divide: all, levels: []level{wordEnds}, join: true}
+}
+
+// Sentences makes chunks of whole sentences, at most n of them; 0 means as many
+// as fit.
+func Sentences(n int) Strategy {
+	s := Strategy{name: "sentence", divide: sentencePieces, levels: []level{wordEnds}, whole: true, join: true, units: n}
+	if n > 0 {
+		s.name = fmt.Sprintf("sentence-%d", n)
+	}
+	if n < 0 {
+		s.err = fmt.Errorf("%d sentences", n)
+	}
+	return s
+}
+
+// Paragraphs makes a chunk of each paragraph: what empty lines enclose.
+// Paragraphs above the limit are divided between sentences.
+func Paragraphs() Strategy {
+	return Strategy{name: "paragraph", divide: paragraphPieces, levels: []level{sentenceEnds, wordEnds}, whole: true}
+}
+
+// Recursive divides at the first separator, what is still too large at the
+// second, and so on; separators stay at the end of the piece before them. With
+// no separators it takes paragraphs, lines, sentences and words.
+func Recursive(separators ...string) Strategy {
+	s := Strategy{name: "recursive", divide: all, levels: []level{paragraphEnds, lineEnds, sentenceEnds, wordEnds}, whole: true, join: true}
+	if len(separators) > 0 {
+		s.name, s.levels = fmt.Sprintf("recursive-%q", separators), nil
+	}
+	for _, sep := range separators {
+		if sep != "" { // the end of such lists elsewhere: characters, which come anyway
+			s.levels = append(s.levels, func(text string) []int { return after(text, sep) })
+		}
+	}
+	return s
+}
+
+// Markdown keeps sections apart: no chunk reaches over a heading, code blocks
+// stay whole where they fit, and each chunk has the headings above it as its
+// Header. title stands before them; it may be empty.
+func Markdown(title string) Strategy {
+	return Strategy{
+		name:   "markdown",
+		divide: func(_ context.Context, text string) ([]group, error) { return sections(text, title), nil },
+		levels: []level{lineEnds, sentenceEnds, wordEnds}, whole: true, join: true,
+	}
+}
+
+// Code divides source text before lines that are not indented and follow an
+// empty line, where most languages begin a new definition; then at empty
+// lines, then at lines.
+func Code() Strategy {
+	return Strategy{name: "code", divide: all, levels: []level{definitions, paragraphEnds, lineEnds, wordEnds}, whole: true, join: true}
+}
+
+// Semantic divides where the topic changes: where the embeddings of the two
+// sentences before and of the two after are less similar than threshold, a
+// cosine in [-1, 1]. embed returns a vector for each text.
+func Semantic(threshold float64, embed func(ctx context.Context, texts []string) ([][]float32, error)) Strategy {
+	s := Strategy{name: fmt.Sprintf("semantic-%g", threshold), levels: []level{wordEnds}, whole: true, join: true}
+	if !(threshold >= -1 && threshold <= 1) || embed == nil {
+		s.err = fmt.Errorf("similarity threshold %v, embedder %t", threshold, embed != nil)
+	}
+	s.divide = func(ctx context.Context, text string) ([]group, error) { return topics(ctx, text, threshold, embed) }
+	return s
+}
+
+func all(_ context.Context, text string) ([]group, error) {
+	return []group{{pieces: []span{{0, len(text)}}}}, nil
+}
+
+func sentencePieces(_ context.Context, text string) ([]group, error) {
+	return []group{{pieces: pieces(0, text, sentenceEnds)}}, nil
+}
+
+func paragraphPieces(_ context.Context, text string) ([]group, error) {
+	return []group{{pieces: pieces(0, text, paragraphEnds)}}, nil
+}
+
+// pieces divides a text that lies at an offset.
+func pieces(offset int, text string, l level) []span {
+	var spans []span
+	lo := 0
+	for _, hi := range append(l(text), len(text)) {
+		if hi > lo {
+			spans = append(spans, span{offset + lo, offset + hi})
+		}
+		lo = hi
+	}
+	return spans
+}
+
+// wordEnds cuts before words, so that white space and signs stay with the word
+// before them, or behind white space.
+func wordEnds(text string) []int {
+	var cuts []int
+	spaced := false
+	for it := words.FromString(text); it.Next(); {
+		r, _ := utf8.DecodeRuneInString(it.Value())
+		if it.Start() > 0 && !unicode.IsSpace(r) && (spaced || unicode.IsLetter(r) || unicode.IsNumber(r)) {
+			cuts = append(cuts, it.Start())
+		}
+		spaced = unicode.IsSpace(r)
+	}
+	return cuts
+}
+
+// abbreviations end with a full stop that ends no sentence when a capital
+// letter follows.
+var abbreviations = []string{"dr.", "mr.", "mrs.", "ms.", "prof.", "st.", "fig.", "figs.", "eq.", "no.", "vs.", "cf.", "e.g.",
+	"i.e.", "al.", "approx.", "sec.", "ch.", "vol.", "pp.", "ref.", "refs.", "inc.", "ltd.", "jr.", "sr."}
+
+func sentenceEnds(text string) []int {
+	var cuts []int
+	whole := true // what came before is a sentence
+	for it := sentences.FromString(text); it.Next(); {
+		if it.Start() > 0 && whole && !blank(it.Value()) {
+			cuts = append(cuts, it.Start())
+		}
+		if !blank(it.Value()) {
+			s := strings.TrimRightFunc(it.Value(), unicode.IsSpace)
+			last := s[strings.LastIndexFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r == '(' })+1:]
+			whole = !slices.Contains(abbreviations, strings.ToLower(last))
+		}
+	}
+	return cuts
+}
+
+// after returns the ends of sep in text.
+func after(text, sep string) []int {
+	var cuts []int
+	for at := 0; ; {
+		i := strings.Index(text[at:], sep)
+		if i < 0 || at+i+len(sep) == len(text) {
+			return cuts
+		}
+		at += i + len(sep)
+		cuts = append(cuts, at)
+	}
+}
+
+func lineEnds(text string) []int { return after(text, "\n") }
+
+// paragraphEnds cuts before each line with text that follows one without.
+func paragraphEnds(text string) []int {
+	return lines(text, func(before, line string) bool { return blank(before) && !blank(line) })
+}
+
+func definitions(text string) []int {
+	return lines(text, func(before, line string) bool {
+		return blank(before) && !blank(line) && !strings.ContainsAny(line[:1], " \t})]")
+	})
+}
+
+func blank(line string) bool { return strings.TrimSpace(line) == "" }
+
+// lines cuts before lines that cut chooses.
+func lines(text string, cut func(before, line string) bool) []int {
+	var cuts []int
+	before, at := "x", 0
+	for line := range strings.Lines(text) {
+		if at > 0 && cut(before, line) {
+			cuts = append(cuts, at)
+		}
+		before = line
+		at += len(line)
+	}
+	return cuts
+}
+
+func characters(text string) []int {
+	var cuts []int
+	for i := range text {
+		if i > 0 {
+			cuts = append(cuts, i)
+		}
+	}
+	return cuts
+}
+
+// sections divides a Markdown text before each heading and, within, between
+// blocks.
+func sections(text, title string) []group {
+	source := []byte(text)
+	doc := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(gmtext.NewReader(source))
+	lineStart := func(at int) int { return strings.LastIndexByte(text[:at], '\n') + 1 }
+
+	type heading struct {
+		at, level int
+		text      string
+	}
+	var headings []heading
+	var code []span // within which blank lines divide nothing
+	for n := doc.FirstChild(); n != nil; n = n.NextSibling() {
+		l := n.Lines()
+		if l.Len() == 0 {
+			continue
+		}
+		first, last := l.At(0), l.At(l.Len()-1)
+		switch n := n.(type) {
+		case *ast.Heading:
+			headings = append(headings, heading{lineStart(first.Start), n.Level, strings.TrimSpace(string(l.Value(source)))})
+		case *ast.FencedCodeBlock, *ast.CodeBlock, *ast.HTMLBlock:
+			code = append(code, span{first.Start, last.Stop})
+		}
+	}
+	blocks := func(lo, hi int) []span {
+		return pieces(lo, text[lo:hi], func(s string) []int {
+			return slices.DeleteFunc(paragraphEnds(s), func(cut int) bool {
+				return slices.ContainsFunc(code, func(c span) bool { return c.lo < lo+cut && lo+cut <= c.hi })
+			})
+		})
+	}
+	var groups []group
+	var path []heading
+	header := func() string {
+		var names []string
+		if title != "" {
+			names = append(names, title)
+		}
+		for _, h := range path {
+			if h.text != "" && h.text != title {
+				names = append(names, h.text)
+			}
+		}
+		return strings.Join(names, " › ")
+	}
+	lo := 0
+	for _, h := range append(headings, heading{at: len(text), level: math.MaxInt}) {
+		if h.at > lo {
+			groups = append(groups, group{header: header(), pieces: blocks(lo, h.at)})
+		}
+		for len(path) > 0 && path[len(path)-1].level >= h.level {
+			path = path[:len(path)-1]
+		}
+		path = append(path, h)
+		lo = h.at
+	}
+	return groups
+}
+
+// topics divides a text between sentences where the two before and the two
+// after are about different things, as in TextTiling (Hearst 1997).
+func topics(ctx context.Context, text string, threshold float64, embed func(context.Context, []string) ([][]float32, error)) ([]group, error) {
+	units := slices.DeleteFunc(pieces(0, text, sentenceEnds), func(u span) bool { return blank(text[u.lo:u.hi]) })
+	n := len(units)
+	if n == 0 {
+		return nil, nil
+	}
+	pairs := make([]string, n+1) // pair i ends with sentence i
+	for i := range pairs {
+		pairs[i] = trim(text, units[max(0, i-1)].lo, units[min(n-1, i)].hi)
+	}
+	vecs, err := embed(ctx, pairs)
+	if err != nil {
+		return nil, fmt.Errorf("split: embed sentences: %w", err)
+	}
+	if len(vecs) != len(pairs) {
+		return nil, fmt.Errorf("%w: %d vectors for %d texts", ErrInvalid, len(vecs), len(pairs))
+	}
+	for i, v := range vecs {
+		if len(v) != len(vecs[0]) {
+			return nil, fmt.Errorf("%w: vector %d has %d dimensions, the first %d", ErrInvalid, i, len(v), len(vecs[0]))
+		}
+	}
+	groups := []group{{}}
+	for i, u := range units {
+		last := &groups[len(groups)-1]
+		last.pieces = append(last.pieces, u)
+		if i+1 < n && cosine(vecs[i], vecs[min(n, i+2)]) < threshold {
+			groups = append(groups, group{})
+		}
+	}
+	return groups, nil
+}
+
+func cosine(a, b []float32) float64 {
+	var ab, aa, bb float64
+	for i := range a {
+		x, y := float64(a[i]), float64(b[i])
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	if aa == 0 || bb == 0 {
+		return 0
+	}
+	return ab / math.Sqrt(aa*bb)
+}
