@@ -2,9 +2,12 @@ package db
 
 import (
 	"context"
-	"math/bits"
+	"math"
+	mathbits "math/bits"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/codes"
@@ -115,6 +118,10 @@ func (s *search) sparse(part int) float64 {
 	return sparseRows
 }
 
+// worthHelp is how long a scan must be going to take for other goroutines to
+// be asked for help: waking them up costs some tens of microseconds.
+const worthHelp = 200 * time.Microsecond
+
 // scan offers every row that matters to the collectors and returns, for each
 // query, the candidates that may be among its best.
 func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
@@ -130,7 +137,7 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 		collectors[i] = topk.Group(workers, min(q.limit(), max(1, q.matched)), least)
 	}
 	var next atomic.Int64
-	work := func(n int) error {
+	work := func(n int, each func(scanned int)) error {
 		return s.db.guard(func() error {
 			w := newWorker(s, crowds)
 			for i, group := range collectors {
@@ -149,15 +156,32 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 					next.Store(int64(len(units))) // the others need not go on
 					return err
 				}
+				each(i + 1)
 			}
 		})
 	}
 	errs := make([]error, workers)
+	var busy atomic.Int64
 	var wait sync.WaitGroup
-	for n := 1; n < workers; n++ {
-		wait.Go(func() { errs[n] = work(n) })
+	start, alone := time.Now(), workers > 1
+	errs[0] = work(0, func(scanned int) {
+		if !alone || time.Since(start)/time.Duration(scanned)*time.Duration(len(units)-scanned) < worthHelp {
+			return
+		}
+		alone = false
+		busy.Store(int64(workers - 1))
+		for n := 1; n < workers; n++ {
+			wait.Go(func() {
+				errs[n] = work(n, func(int) {})
+				busy.Add(-1)
+			})
+		}
+	})
+	// The others end within one unit: sooner than this goroutine could be
+	// woken up.
+	for end := time.Now().Add(worthHelp / 4); busy.Load() > 0 && time.Now().Before(end); {
+		runtime.Gosched()
 	}
-	errs[0] = work(0)
 	wait.Wait()
 	for _, err := range errs {
 		if err != nil {
@@ -171,6 +195,9 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 	return found, nil
 }
 
+// rawRows is the number of rows whose vectors are compared before the next cut.
+const rawRows = 512
+
 // A worker is one goroutine of a scan.
 type worker struct {
 	*search
@@ -178,7 +205,8 @@ type worker struct {
 	crowds     []crowd           // by part
 	ours       []bool            // crowds that were made this worker's own
 
-	raw        []float32
+	raw        [rawRows]float32
+	bits       [rawRows / 64]uint64
 	codes      codes.Buffer
 	candidates []codes.Candidate
 	block      simd.RowBlock
@@ -248,15 +276,20 @@ func (w *worker) scanOne(j int, u unit) error {
 	return w.scanVectors(j, u)
 }
 
+// firstRows returns how many rows to look at before the floor is asked for
+// again: few at first, because every row is a candidate until k are known.
+func firstRows(c *topk.Collector, most int) int {
+	if math.IsInf(c.Floor(), -1) {
+		return 64
+	}
+	return most
+}
+
 // scanCodes offers to query j the rows of a unit that their codes do not rule
-// out. The first steps are small, because every row is a candidate until k are
-// known. On an error it returns the first row that was not looked at.
+// out. On an error it returns the first row that was not looked at.
 func (w *worker) scanCodes(coded *codes.Query, j int, u unit) (int, error) {
 	c, set := w.collectors[j], w.queries[j].sets[u.part]
-	step := 64
-	if c.Floor() > negInf {
-		step = 1024
-	}
+	step := firstRows(c, 1024)
 	for lo := u.lo; lo < u.hi; step = min(2*step, 4096) {
 		hi := min(lo+step, u.hi)
 		candidates, err := coded.Candidates(w.candidates[:0], lo, hi, set, c.Floor(), &w.codes)
@@ -292,12 +325,24 @@ func (w *worker) scanVectors(j int, u unit) error {
 		}
 		return nil
 	}
-	if cap(w.raw) < n {
-		w.raw = make([]float32, n)
+	step := firstRows(scan.c, rawRows)
+	for lo := u.lo; lo < u.hi; step = min(2*step, rawRows) {
+		n := min(step-lo%64, u.hi-lo)
+		raw, bits, inv := w.raw[:n], w.bits[:(n+63)/64], p.inv[lo:lo+n]
+		q.scorer.kernelRows(raw, rows[(lo-u.lo)*p.dim:(lo-u.lo+n)*p.dim])
+		simd.RowsAbove(bits, raw, inv, scan.plain, scan.scaled, scan.least, scan.most, scan.cut)
+		for i, word := range bits {
+			// A unit may begin within a word of the set, but then it ends there too.
+			if set != nil {
+				word &= set[lo/64+i] >> (lo % 64)
+			}
+			for ; word != 0; word &= word - 1 {
+				at := i*64 + mathbits.TrailingZeros64(word)
+				scan.offer(raw[at], inv[at], lo+at)
+			}
+		}
+		lo += n
 	}
-	out := w.raw[:n]
-	q.scorer.kernelRows(out, rows)
-	scan.block(out, p.inv[u.lo:u.hi], set, u.lo)
 	return nil
 }
 
@@ -328,7 +373,7 @@ func (w *worker) crowdCodes(c *crowd, u unit) (int, error) {
 			}
 			kept := false
 			for ; word != 0; word &= word - 1 {
-				row := lo + bits.TrailingZeros64(word)
+				row := lo + mathbits.TrailingZeros64(word)
 				lower, upper := c.codes.Interval(i, row)
 				kept = w.collectors[j].Offer(lower, upper, int32(u.part), int32(row)) || kept
 			}
@@ -352,16 +397,22 @@ func (w *worker) crowdRows(c *crowd, u unit) error {
 	}
 	words := w.words[:c.rows.Words()]
 	w.scans = w.scans[:0]
-	var least, most float32 // the narrowest of all queries
+	least, most := float32(math.Inf(-1)), float32(math.Inf(1)) // the narrowest of all queries
 	for i, j := range c.queries {
 		scan := w.scanning(j, u.part)
 		w.scans = append(w.scans, scan)
-		c.rows.SetCut(i, scan.tileCut())
-		least, most = max(least, scan.least), scan.most
+		c.rows.SetCut(i, scan.cut)
+		least, most = max(least, scan.least), min(most, scan.most)
 	}
 	for lo := u.lo; lo < u.hi; {
 		n := min(simd.BlockRows-lo%64, u.hi-lo) // within one word of a set
-		w.block.Pack(p.dim, rows[(lo-u.lo)*p.dim:(lo-u.lo+n)*p.dim], tileFactors(w.factors[:n], w.scans[0].metric, p.inv[lo:lo+n], least, most))
+		for i, inv := range p.inv[lo : lo+n] {
+			w.factors[i] = w.scans[0].plain + w.scans[0].scaled*inv
+			if !(inv > least && inv < most) {
+				w.factors[i] = float32(math.NaN()) // always a candidate
+			}
+		}
+		w.block.Pack(p.dim, rows[(lo-u.lo)*p.dim:(lo-u.lo+n)*p.dim], w.factors[:n])
 		c.rows.Above(words, &w.block)
 		for i, word := range words[:len(c.queries)] {
 			q := w.queries[c.queries[i]]
@@ -373,10 +424,10 @@ func (w *worker) crowdRows(c *crowd, u unit) error {
 			}
 			scan := &w.scans[i]
 			for ; word != 0; word &= word - 1 {
-				row := lo + bits.TrailingZeros64(word)
+				row := lo + mathbits.TrailingZeros64(word)
 				scan.offer(q.scorer.kernel(rows[(row-u.lo)*p.dim:(row-u.lo+1)*p.dim]), p.inv[row], row)
 			}
-			c.rows.SetCut(i, scan.tileCut())
+			c.rows.SetCut(i, scan.cut)
 		}
 		lo += n
 	}

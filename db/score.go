@@ -3,7 +3,6 @@ package db
 import (
 	"math"
 
-	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -25,6 +24,8 @@ type scorer struct {
 	// Rows with an inverse norm outside (least, most) may over- or underflow
 	// in float32: they are always candidates.
 	least, most float32
+	// A raw value times plain + scaled*inv is the more the better.
+	plain, scaled float32
 }
 
 // unit32 is the unit roundoff of float32.
@@ -39,9 +40,11 @@ func newScorer(metric Metric, query []float32) scorer {
 	s.rel = 1.01 * (simd.ErrorBound(dim) + 12*unit32)
 	// Each product loses at most half of the least denormal.
 	s.abs = float64(dim) * math.SmallestNonzeroFloat32
-	s.most = float32(math.Inf(1))
+	s.least, s.most = float32(math.Inf(-1)), float32(math.Inf(1))
+	s.plain = 1
 	switch metric {
 	case Cosine:
+		s.plain, s.scaled = 0, 1
 		if s.norm > 0 {
 			for i, x := range query {
 				s.fast[i] = float32(float64(x) / s.norm)
@@ -53,6 +56,8 @@ func newScorer(metric Metric, query []float32) scorer {
 		s.least, s.most = 0x1p-120, 0x1p100
 	case Dot:
 		s.least = float32(s.norm * 0x1p-120)
+	case L2:
+		s.plain = -1
 	}
 	return s
 }
@@ -113,7 +118,8 @@ func (s *scorer) bounds(raw, inv float32) (lower, upper float64) {
 }
 
 // scanning offers the rows of one part to a collector. Most rows are far from
-// good enough: one comparison with cut, in the units of the kernel, drops them.
+// good enough: one comparison with cut, which is for raw values times what
+// scorer says, drops them.
 type scanning struct {
 	*scorer
 	c       *topk.Collector
@@ -132,39 +138,11 @@ func (s *scanning) raise() {
 	case Dot:
 		s.cut = below(floor - 1.02*s.rel*s.norm*float64(s.maxNorm) - 2*s.abs)
 	case L2:
-		// A distance is kept up to cut.
-		s.cut = float32(math.Inf(1))
+		s.cut = float32(math.Inf(-1))
 		if far := (-floor + s.abs) * (1 + 2.1*s.rel); far < math.MaxFloat32/2 {
-			s.cut = -below(-far)
+			s.cut = below(-far)
 		}
 	}
-}
-
-// tileFactors sets what the values of rows are multiplied by before they are
-// compared with tileCut: NaN where nothing can be said. It does for many rows
-// and queries what block does for one query.
-func tileFactors(dst []float32, m Metric, inv []float32, least, most float32) []float32 {
-	for i, v := range inv {
-		switch {
-		case m == L2:
-			dst[i] = -1
-		case !(v > least && (m == Dot || v < most)):
-			dst[i] = float32(math.NaN())
-		case m == Dot:
-			dst[i] = 1
-		default:
-			dst[i] = v
-		}
-	}
-	return dst
-}
-
-// tileCut returns the cut for values multiplied by tileFactors.
-func (s *scanning) tileCut() float32 {
-	if s.metric == L2 {
-		return -s.cut
-	}
-	return s.cut
 }
 
 // below returns a float32 that is not above v.
@@ -174,42 +152,6 @@ func below(v float64) float32 {
 		f = math.Nextafter32(f, float32(math.Inf(-1)))
 	}
 	return f
-}
-
-// block offers rows base, base+1, … with their raw values; a nil set means
-// all of them.
-func (s *scanning) block(raw, inv []float32, set bitset.Set, base int) {
-	inv = inv[:len(raw)]
-	least, most := s.least, s.most
-	switch s.metric {
-	case Cosine:
-		for i, v := range raw {
-			if v*inv[i] < s.cut && inv[i] > least && inv[i] < most {
-				continue
-			}
-			s.consider(v, inv[i], set, base+i)
-		}
-	case Dot:
-		for i, v := range raw {
-			if v < s.cut && inv[i] > least {
-				continue
-			}
-			s.consider(v, inv[i], set, base+i)
-		}
-	case L2:
-		for i, v := range raw {
-			if v > s.cut {
-				continue
-			}
-			s.consider(v, inv[i], set, base+i)
-		}
-	}
-}
-
-func (s *scanning) consider(raw, inv float32, set bitset.Set, row int) {
-	if set == nil || set.Has(row) {
-		s.offer(raw, inv, row)
-	}
 }
 
 func (s *scanning) offer(raw, inv float32, row int) {

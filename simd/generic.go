@@ -202,3 +202,20 @@ func tileRowsGeneric(dst []uint64, t *RowTile, b *RowBlock) {
 		dst[i] = word
 	}
 }
+
+// rowsAboveGeneric is the definition of RowsAbove.
+func rowsAboveGeneric(dst []uint64, values, scales []float32, add, mul, least, most, cut float32) {
+	for w := range dst {
+		n := min(64, len(values))
+		var word uint64
+		for i, v := range values[:n] {
+			s := scales[i]
+			x := float32(v * (add + float32(mul*s)))
+			if !(x < cut) || !(s > least) || !(s < most) {
+				word |= 1 << i
+			}
+		}
+		dst[w] = word
+		values, scales = values[n:], scales[n:]
+	}
+}

@@ -62,6 +62,7 @@ func TestBounds(t *testing.T) {
 		RangeU16(bits, at[uint16](a, end, n), 0, 1)
 		RangeU32(bits, at[uint32](a, end, n), 0, 1)
 		CodesAbove(bits, at[int32](a, end, n), x, y, 1, 1, 1, 1)
+		RowsAbove(bits, x, y, 1, 1, 1, 1, 1)
 		weights := NewWeights(at[int16](a, end, n))
 		for m := range rows + 1 {
 			codes := at[uint8](b, end, CodesSize(m, n))

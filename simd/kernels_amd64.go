@@ -54,6 +54,11 @@ func dotCodesAVX2(dst []int32, weights []int16, codes []uint8, dim int, bias int
 //go:noescape
 func codesAboveAVX2(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
 
+// rowsAboveAVX2 sets the first len(dst) words.
+//
+//go:noescape
+func rowsAboveAVX2(dst []uint64, values []float32, scales []float32, add float32, mul float32, least float32, most float32, cut float32)
+
 // tileCodesAVX2 is the kernel of CodeTile.Above for AVX2.
 //
 //go:noescape
@@ -118,6 +123,11 @@ func dotCodesAVX512(dst []int32, weights []int16, codes []uint8, dim int, bias i
 //
 //go:noescape
 func codesAboveAVX512(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
+
+// rowsAboveAVX512 sets the first len(dst) words.
+//
+//go:noescape
+func rowsAboveAVX512(dst []uint64, values []float32, scales []float32, add float32, mul float32, least float32, most float32, cut float32)
 
 // tileCodesAVX512 is the kernel of CodeTile.Above for AVX512.
 //

@@ -69,6 +69,21 @@ func L2Rows(dst, q, rows []float32) {
 	l2Rows(dst, q, rows)
 }
 
+// RowsAbove tells what the results of DotRows or L2Rows are worth. It sets bit i
+// of dst, which is bit i%64 of dst[i/64], unless
+//
+//	values[i] * (add + mul*scales[i]) < cut  and  least < scales[i] < most
+//
+// with every operation rounded to float32: a NaN sets the bit. The bits from
+// len(values) to the end of their word are cleared. The result is the same from
+// every implementation on every CPU. RowsAbove panics if the lengths do not fit.
+func RowsAbove(dst []uint64, values, scales []float32, add, mul, least, most, cut float32) {
+	if len(scales) != len(values) || len(dst) < (len(values)+63)/64 {
+		panic(fmt.Sprintf("simd: RowsAbove of %d rows with %d scales and %d words", len(values), len(scales), len(dst)))
+	}
+	rowsAbove(dst[:(len(values)+63)/64], values, scales, add, mul, least, most, cut)
+}
+
 // Dot64 returns the canonical dot product of a and b: summed in float64, with
 // the same bits from every implementation on every CPU (of a NaN, only that it
 // is one). Its relative error, against the product of the norms, is below

@@ -176,6 +176,19 @@ func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, 
 	codesAboveGeneric(dst[n:], dots[n*64:], scales[n*64:], levels[n*64:], mul, add, per, cut)
 }
 
+func rowsAbove(dst []uint64, values, scales []float32, add, mul, least, most, cut float32) {
+	n := len(values) / 64
+	switch active {
+	case avx512:
+		rowsAboveAVX512(dst[:n], values, scales, add, mul, least, most, cut)
+	case avx2:
+		rowsAboveAVX2(dst[:n], values, scales, add, mul, least, most, cut)
+	default:
+		n = 0
+	}
+	rowsAboveGeneric(dst[n:], values[n*64:], scales[n*64:], add, mul, least, most, cut)
+}
+
 func tileCodes(l level, dst []uint64, block, w []uint32, steps int, params []uint32, scales, levels []float32) {
 	if l == avx512 {
 		tileCodesAVX512(dst, block, w, steps, params, scales, levels)

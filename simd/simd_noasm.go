@@ -28,6 +28,10 @@ func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, 
 	codesAboveGeneric(dst, dots, scales, levels, mul, add, per, cut)
 }
 
+func rowsAbove(dst []uint64, values, scales []float32, add, mul, least, most, cut float32) {
+	rowsAboveGeneric(dst, values, scales, add, mul, least, most, cut)
+}
+
 // The kernels of tiles are called for assembly only.
 
 func tileCodes(l level, dst []uint64, block, w []uint32, steps int, params []uint32, scales, levels []float32) {

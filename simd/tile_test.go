@@ -136,6 +136,41 @@ func TestRowTile(t *testing.T) {
 	})
 }
 
+func TestRowsAbove(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	odd := []float32{0, inf, -inf, nan, math.SmallestNonzeroFloat32, 0x1p100, 0x1p-100, -1}
+	forEach(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(15, 16))
+		draw := func() float32 {
+			if r.IntN(8) == 0 {
+				return odd[r.IntN(len(odd))]
+			}
+			return r.Float32() - 0.5
+		}
+		for n := range 300 {
+			values, scales := make([]float32, n+n%4)[n%4:], make([]float32, n+n%3)[n%3:]
+			for i := range n {
+				values[i], scales[i] = draw(), draw()
+			}
+			add, mul, least, most, cut := draw(), draw(), draw(), draw(), draw()
+			if n%2 == 1 { // ties
+				i := r.IntN(n)
+				cut, least, most = values[i]*(add+float32(mul*scales[i])), scales[r.IntN(n)], scales[r.IntN(n)]
+			}
+			words := (n + 63) / 64
+			got, want := make([]uint64, words+1), make([]uint64, words+1)
+			for i := range got {
+				got[i], want[i] = 42, 42
+			}
+			RowsAbove(got, values, scales, add, mul, least, most, cut)
+			rowsAboveGeneric(want[:words], values, scales, add, mul, least, most, cut)
+			if !slices.Equal(got, want) {
+				t.Fatalf("%d rows: %x, want %x", n, got, want)
+			}
+		}
+	})
+}
+
 func TestTileLengths(t *testing.T) {
 	forEach(t, func(t *testing.T) {
 		code, row := NewCodeTile(7, 100), NewRowTile(7, 100, false)
@@ -144,6 +179,8 @@ func TestTileLengths(t *testing.T) {
 		codes.Pack(100, make([]uint8, 300), make([]float32, 2), make([]float32, 2))
 		rows.Pack(100, make([]float32, 200), make([]float32, 2))
 		for i, f := range []func(){
+			func() { RowsAbove(make([]uint64, 1), make([]float32, 65), make([]float32, 65), 0, 0, 0, 0, 0) },
+			func() { RowsAbove(make([]uint64, 1), make([]float32, 2), make([]float32, 1), 0, 0, 0, 0, 0) },
 			func() { NewCodeTile(1, 0) },
 			func() { NewRowTile(-1, 1, true) },
 			func() { code.Set(0, make([]int8, 99), 0, 0) },

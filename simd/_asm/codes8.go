@@ -222,3 +222,56 @@ func above(s isa) {
 	Label("done")
 	end()
 }
+
+// rowsAbove generates the kernel of RowsAbove for whole words of 64 rows.
+func rowsAbove(s isa) {
+	begin(s, "rowsAbove", "func(dst []uint64, values, scales []float32, add, mul, least, most, cut float32)",
+		"sets the first len(dst) words.")
+	dst, n := gp(Param("dst").Base()), gp(Param("dst").Len())
+	values, scales := gp(Param("values").Base()), gp(Param("scales").Base())
+	const add, mul, least, most, cut, x, y = 0, 1, 2, 3, 4, 5, 6
+	for i, name := range []string{"add", "mul", "least", "most", "cut"} {
+		VBROADCASTSS(param(name), s.vec(i))
+	}
+	word, part := GP64(), GP64()
+	Label("word")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	for i := 0; i < 64; i += s.lanes() {
+		VMOVUPS(Mem{Base: scales, Disp: 4 * i}, s.vec(y))
+		VMULPS(s.vec(mul), s.vec(y), s.vec(x))
+		VADDPS(s.vec(add), s.vec(x), s.vec(x))
+		VMULPS(Mem{Base: values, Disp: 4 * i}, s.vec(x), s.vec(x))
+		const less, greater = 0x11, 0x1e // LT_OQ and GT_OQ: false of a NaN
+		to := part
+		if i == 0 {
+			to = word
+		}
+		if s.bytes == 64 {
+			VCMPPS(U8(less), s.vec(cut), s.vec(x), K1)
+			VCMPPS(U8(greater), s.vec(least), s.vec(y), K1, K1)
+			VCMPPS(U8(less), s.vec(most), s.vec(y), K1, K1)
+			KMOVW(K1, to.As32())
+		} else {
+			VCMPPS(U8(less), s.vec(cut), s.vec(x), s.vec(x))
+			VCMPPS(U8(greater), s.vec(least), s.vec(y), s.vec(7))
+			VANDPS(s.vec(7), s.vec(x), s.vec(x))
+			VCMPPS(U8(less), s.vec(most), s.vec(y), s.vec(7))
+			VANDPS(s.vec(7), s.vec(x), s.vec(x))
+			VMOVMSKPS(s.vec(x), to.As32())
+		}
+		if i > 0 {
+			SHLQ(U8(i), part)
+			ORQ(part, word)
+		}
+	}
+	NOTQ(word)
+	MOVQ(word, Mem{Base: dst})
+	ADDQ(U32(8), dst)
+	ADDQ(U32(256), values)
+	ADDQ(U32(256), scales)
+	DECQ(n)
+	JMP(LabelRef("word"))
+	Label("done")
+	end()
+}

@@ -32,6 +32,7 @@ func main() {
 		}
 		dotCodes(s)
 		above(s)
+		rowsAbove(s)
 		tileCodes(s)
 		tileRows(s, dot)
 		tileRows(s, l2)
