@@ -72,6 +72,9 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 	if err := to.SyncDir(segDir); err != nil {
 		return err
 	}
+	if err := db.store.SealCopy(to, fresh); err != nil {
+		return err
+	}
 	if err := to.Rename(fresh, metaName); err != nil {
 		return err
 	}

@@ -525,9 +525,7 @@ func (db *DB) Close() error {
 
 	var err error
 	if !db.opts.ReadOnly && db.err() == nil {
-		if err = db.settle(); err == nil {
-			err = db.makeDerived(context.Background(), byClose)
-		}
+		err = db.finish()
 	}
 	err = errors.Join(err, db.release())
 	db.opts.Logger.Info("closed", "dir", db.dir)
@@ -535,6 +533,25 @@ func (db *DB) Close() error {
 		return fmt.Errorf("db: close %q: %w", db.dir, translate(err))
 	}
 	return nil
+}
+
+// finish leaves a database that the next Open has no work with. One that was
+// not written to is that already.
+func (db *DB) finish() error {
+	db.metaMu.Lock()
+	db.commitMu.Lock()
+	idle := db.store.Sealed() && db.cur.lsn == db.state.Applied && len(db.state.Obsolete) == 0
+	db.commitMu.Unlock()
+	db.metaMu.Unlock()
+	if !idle {
+		if err := db.settle(); err != nil {
+			return err
+		}
+		if err := db.store.Seal(); err != nil {
+			db.opts.Logger.Warn("cannot keep checksums of pages", "error", err) // Open then takes longer
+		}
+	}
+	return db.makeDerived(context.Background(), byClose)
 }
 
 // release frees what open took, in reverse.

@@ -76,6 +76,7 @@ type Root struct {
 	Root     uint64 // page of the root bucket
 	Freelist uint64 // page of the freelist
 	Pages    uint64 // high-water mark: pages from here on are not in use
+	Sum      uint64 // checksum of all this, which tells states of a file apart
 	Err      error  // why bbolt does not use this page, or nil. A crash during a commit leaves such a page.
 }
 
@@ -137,7 +138,7 @@ func Roots(r io.ReaderAt, size int64) (roots [2]Root, newest int, err error) {
 
 // decodeRoot reads the part of a meta page behind the page header.
 func decodeRoot(b []byte) Root {
-	root := Root{TxID: u64(b[48:]), Root: u64(b[16:]), Freelist: u64(b[32:]), Pages: u64(b[40:])}
+	root := Root{TxID: u64(b[48:]), Root: u64(b[16:]), Freelist: u64(b[32:]), Pages: u64(b[40:]), Sum: u64(b[metaSize-8:])}
 	sum := fnv.New64a()
 	sum.Write(b[:metaSize-8])
 	switch {
@@ -518,4 +519,21 @@ func Free(r io.ReaderAt, root Root) (int64, error) {
 	c := &checker{r: r, pages: root.Pages}
 	_, ids, err := c.openFreelist(root.Freelist)
 	return ids[1], err
+}
+
+// FreePages returns a bit for each page, free by the root in force, in a file whose Roots are fine.
+func FreePages(r io.ReaderAt, root Root) ([]uint64, error) {
+	c := &checker{r: r, pages: root.Pages, seen: make([]uint64, root.Pages/64+1), scratch: make([]byte, bufferSize)}
+	n, _, err := c.openFreelist(root.Freelist)
+	if err != nil {
+		return nil, err
+	}
+	clear(c.seen) // the list itself is in use
+	if err := c.freelist(root.Freelist); err != nil {
+		return nil, err
+	}
+	for page := root.Freelist; page < root.Freelist+uint64(n.size)/PageSize; page++ {
+		c.seen[page/64] &^= 1 << (page % 64)
+	}
+	return c.seen, nil
 }

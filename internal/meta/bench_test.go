@@ -154,3 +154,74 @@ func BenchmarkRewrite(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkOpen opens a store of 100,000 documents, of 200 bytes each, that was closed: with the checksums of its pages;
+// with a look at the structure of all pages, as without them; and with a comparison of all pages, as before a change.
+func BenchmarkOpen(b *testing.B) {
+	s := newStore(b)
+	err := s.Update(func(tx *Tx) error { return tx.PutCollection(1, "bench", nil) })
+	next := uint64(1)
+	for round := range 5 {
+		if err == nil {
+			err = s.Update(func(tx *Tx) error {
+				for _, id := range benchIDs(round) {
+					if err := tx.PutDocument(1, next, make([]byte, 200)); err != nil {
+						return err
+					}
+					if err := tx.PutID(1, id, next); err != nil {
+						return err
+					}
+					next++
+				}
+				return nil
+			})
+		}
+	}
+	if err == nil {
+		err = s.Seal()
+	}
+	if err != nil || s.Close() != nil {
+		b.Fatal(err)
+	}
+	size, _ := s.Size()
+	ids := benchIDs(0)
+	for _, bench := range []struct {
+		name string
+		opts Options
+		fn   func(s *Store) error
+	}{
+		{"sealed", Options{}, nil},
+		{"structure", Options{Verify: true}, nil},
+		{"sealed, all compared", Options{}, (*Store).whole},
+		{"sealed, 10 documents", Options{}, func(s *Store) error {
+			return s.View(func(tx *Tx) error {
+				for i := range 10 {
+					doc, _, err := tx.ID(1, ids[i*benchDocs/10])
+					if err != nil {
+						return err
+					}
+					if _, _, err := tx.Document(1, doc); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportMetric(float64(size)/(1<<20), "MiB")
+			for b.Loop() {
+				s, err := Open(s.fs, name, bench.opts)
+				if err == nil && bench.fn != nil {
+					err = bench.fn(s)
+				}
+				if err == nil {
+					err = s.Close()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -90,6 +90,13 @@ func (c *checker) pages() (whole, both bool, err error) {
 		}
 		err = boltcheck.Check(f, size)
 	}
+	if p := c.store.sums.Load(); p != nil && err == nil {
+		var errs []error
+		errs, err = p.bad()
+		for _, bad := range errs {
+			c.report(name, "", "", bad.Error())
+		}
+	}
 	if errors.As(err, &bad) {
 		c.report(name, "", "", err.Error())
 		return false, both, nil

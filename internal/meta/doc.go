@@ -9,8 +9,9 @@
 //   - Every value carries a CRC-32C over its bucket, its key and itself, compared on every read. Counts and digests, kept
 //     with the values, show a record that is missing or that should not be there; [Store.Check] compares them. What does
 //     not hold is a [CorruptError] that names the file, the bucket and the key.
-//   - bbolt trusts its file. Open looks at the parts that bbolt follows while opening, with Options.Verify at all of it;
-//     whatever else bbolt trips over, panic or fault of the mapped memory, becomes an error.
+//   - bbolt trusts its file. Open looks at the structure of all of it, unless [Store.Seal] has left checksums of its pages:
+//     then each page is compared before bbolt first goes there. Whatever else bbolt trips over, panic or fault of the mapped
+//     memory, becomes an error.
 //
-// docs/format/meta.md is the norm of the format.
+// docs/format/meta.md and docs/format/sums.md are the norm of the formats.
 package meta

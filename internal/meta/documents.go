@@ -162,6 +162,9 @@ func (tx *Tx) History(coll uint32, id string, after uint64) (old uint64, ok bool
 	tx.key = appendOwner(tx.key[:0], coll, id)
 	owner := len(tx.key)
 	tx.key = appendU64(tx.key, after+1)
+	if err := t.reach.to(tx.key); err != nil {
+		return 0, false, err
+	}
 	k, v := t.cursor.Seek(tx.key)
 	if len(k) != len(tx.key) || !bytes.Equal(k[:owner], tx.key[:owner]) {
 		return 0, false, nil

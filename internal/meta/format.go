@@ -34,6 +34,11 @@ const (
 	chunkList   = 0 // form of a chunk: row numbers
 	chunkBitmap = 1 // form of a chunk: bits
 
+	// Of meta.sums (docs/format/sums.md).
+	sumsMagic   = "VECBOLTS"
+	sumsVersion = 1
+	sumsHeader  = 44
+
 	golden = 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
 )
 

@@ -68,6 +68,9 @@ func (s *Store) compactTo(tmp string) (err error) {
 	if err := s.changeable(); err != nil {
 		return err
 	}
+	if err := s.unseal(); err != nil {
+		return err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.discard(tmp))
@@ -172,6 +175,9 @@ func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
 	defer s.mu.RUnlock()
 	if s.bolt == nil {
 		return ErrClosed
+	}
+	if err := s.whole(); err != nil {
+		return err
 	}
 	f, err := to.Create(name)
 	if err != nil {

@@ -23,7 +23,7 @@ type Options struct {
 	ReadOnly bool     // change nothing, not even the directory
 	Create   bool     // make a new store; a file of that name is an error (fs.ErrExist)
 	DB       [16]byte // with Create: identity of the database
-	Verify   bool     // look at the structure of the whole file first, and as it is on disk, not in the page cache
+	Verify   bool     // look at the structure of the whole file first, and as it is on disk, and not at meta.sums
 }
 
 // Store is an open meta.bolt. It is safe for concurrent use: any number of View, and one Update at a time. Transactions
@@ -33,6 +33,10 @@ type Store struct {
 	name string
 	opts Options
 	torn bool // see Torn
+
+	identity [16]byte                 // of the database
+	sums     atomic.Pointer[pageSums] // of the pages, as long as they hold; nil: there are none
+	sumsFile *vfs.File                // what sums reads; nil if there never were any
 
 	writing sync.Mutex // held by Update, Rewrite and Check
 	failed  error      // of the first commit that failed; guarded by writing
@@ -52,7 +56,8 @@ const (
 )
 
 // Open opens the store in the file name. Without Create it looks, before bbolt maps the file, at what bbolt follows while
-// opening; with Verify at every page in use.
+// opening. If Seal has written checksums of the pages and they still hold, pages are compared with them when they are first
+// used; else, or with Verify, Open looks at the structure of every page in use.
 func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	if opts.Create && opts.ReadOnly {
 		return nil, ErrReadOnly
@@ -93,6 +98,12 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	if err := s.View((*Tx).identify); err != nil {
 		return nil, err
 	}
+	if p := s.sums.Load(); p != nil && p.db != s.identity {
+		s.sums.Store(nil) // those of another database
+		if err := damage(name, boltcheck.Check(p.file, int64(len(p.sums))*boltcheck.PageSize)); err != nil {
+			return nil, err
+		}
+	}
 	s.countFree()
 	return s, nil
 }
@@ -128,7 +139,11 @@ func (s *Store) validate() error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() {
+		if f != s.sumsFile {
+			f.Close()
+		}
+	}()
 	size, err := f.Size()
 	if err != nil {
 		return err
@@ -136,11 +151,16 @@ func (s *Store) validate() error {
 	if s.opts.Verify {
 		f.DropCache() // a failed fsync may have left there what is not on disk
 	}
-	roots, _, err := boltcheck.Roots(f, size)
-	if err == nil && s.opts.Verify {
+	roots, newest, err := boltcheck.Roots(f, size)
+	s.torn = roots[0].Err != nil || roots[1].Err != nil
+	if err == nil && !s.opts.Verify {
+		if err := s.loadSums(f, roots[newest]); err != nil {
+			return err
+		}
+	}
+	if err == nil && !s.Sealed() {
 		err = boltcheck.Check(f, size)
 	}
-	s.torn = roots[0].Err != nil || roots[1].Err != nil
 	return damage(s.name, err)
 }
 
@@ -261,7 +281,7 @@ func (s *Store) View(fn func(*Tx) error) error {
 	if s.bolt == nil {
 		return ErrClosed
 	}
-	return s.transact(false, func(b *bbolt.Tx) error { return fn(&Tx{store: s, bolt: b}) })
+	return s.transact(false, func(b *bbolt.Tx) error { return fn(&Tx{store: s, bolt: b, sums: s.sums.Load()}) })
 }
 
 // Update calls fn with a transaction that may change the store, and commits, durably, when fn returns nil. When fn
@@ -272,11 +292,15 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	defer s.writing.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if err := s.changeable(); err != nil {
+	err := s.changeable()
+	if err == nil {
+		err = s.unseal()
+	}
+	if err != nil {
 		return err
 	}
 	undone := false
-	err := s.transact(true, func(b *bbolt.Tx) error {
+	err = s.transact(true, func(b *bbolt.Tx) error {
 		tx := &Tx{store: s, bolt: b, writable: true}
 		err := tx.begin()
 		if err == nil {
@@ -345,6 +369,10 @@ func (s *Store) Size() (file, free int64) {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.sumsFile != nil {
+		s.sumsFile.Close()
+		s.sumsFile = nil
+	}
 	return s.close()
 }
 

@@ -24,7 +24,8 @@ func (tx *Tx) identify() error {
 	if err := decodeFormat(b); err != nil {
 		return system.corrupt(keyFormat, err)
 	}
-	_, _, err = tx.readState()
+	st, _, err := tx.readState()
+	tx.store.identity = st.DB
 	return err
 }
 

@@ -22,6 +22,7 @@ type Tx struct {
 	store    *Store
 	bolt     *bbolt.Tx
 	writable bool
+	sums     *pageSums // that pages are compared with before bbolt goes there; nil: they need not be
 
 	global [len(bucketNames)]*table // by tag; those not opened yet are nil or have no bucket
 	colls  map[uint32]*collection
@@ -51,6 +52,7 @@ type table struct {
 	seed   uint32 // of checksums
 	bucket *bbolt.Bucket
 	cursor *bbolt.Cursor // for lookups; reused
+	reach  reach         // of cursor
 	tally  tally
 	dirty  bool // the tally has changed
 }
@@ -123,17 +125,32 @@ func (tx *Tx) table(tag uint8) (*table, error) {
 	}
 	if t.bucket == nil {
 		name := bucketNames[tag]
-		b := tx.bolt.Bucket([]byte(name))
-		if b == nil {
-			return nil, tx.store.corrupt("%w: bucket %s is missing", ErrFormat, name)
+		b, err := tx.bucket([]byte(name))
+		if err == nil && b == nil {
+			err = tx.store.corrupt("%w: bucket %s is missing", ErrFormat, name)
+		}
+		if err != nil {
+			return nil, err
 		}
 		t.open(tx, tag, 0, b)
 	}
 	return t, nil
 }
 
+// bucket returns a bucket, nil if there is none.
+func (tx *Tx) bucket(name []byte) (*bbolt.Bucket, error) {
+	if tx.sums != nil {
+		r := reach{p: tx.sums, root: tx.sums.root}
+		if err := r.to(name); err != nil {
+			return nil, err
+		}
+	}
+	return tx.bolt.Bucket(name), nil
+}
+
 // open fills in everything but the tally.
 func (t *table) open(tx *Tx, tag uint8, coll uint32, b *bbolt.Bucket) {
+	t.reach = reach{p: tx.sums, root: uint64(b.Root())}
 	t.tx, t.tag, t.coll, t.seed, t.bucket, t.cursor = tx, tag, coll, seedOf(tag, coll), b, b.Cursor()
 }
 
@@ -144,6 +161,9 @@ func (t *table) corrupt(key []byte, err error) error {
 
 // find returns the stored value of key, not verified, or nil. The cursor stays there.
 func (t *table) find(key []byte) ([]byte, error) {
+	if err := t.reach.to(key); err != nil {
+		return nil, err
+	}
 	k, v := t.cursor.Seek(key)
 	if k == nil || !bytes.Equal(k, key) {
 		return nil, nil
@@ -221,8 +241,15 @@ func (tx *Tx) alloc(n int) []byte {
 // scan calls fn with the records from a key on that begin with prefix, verified, in order, until it returns false or an
 // error. fn must not change the bucket.
 func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more bool, err error)) error {
-	c := t.bucket.Cursor() // fn may look things up
+	c, reach := t.bucket.Cursor(), t.reach // fn may look things up
+	reach.known, reach.from, reach.buf = false, nil, nil
+	if err := reach.to(from); err != nil {
+		return err
+	}
 	for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		if err := reach.step(k); err != nil {
+			return err
+		}
 		if v == nil {
 			return t.corrupt(k, fmt.Errorf("%w: a bucket", ErrFormat))
 		}
@@ -337,7 +364,10 @@ func (tx *Tx) owned(c *collection, t *table, tag uint8, fill float64) (*table, e
 		return t, nil
 	}
 	tx.key = appendBucketName(tx.key[:0], tag, c.id)
-	b := tx.bolt.Bucket(tx.key)
+	b, err := tx.bucket(tx.key)
+	if err != nil {
+		return nil, err
+	}
 	if b != nil {
 		b.FillPercent = fill
 		t.open(tx, tag, c.id, b)

@@ -1,0 +1,361 @@
+package meta
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path"
+	"sort"
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// bbolt's pages have no checksums. Seal writes those of all pages in use to a file of its own, which holds until the next
+// commit: a store that opens with them compares each page before bbolt first follows it, as it does with the value
+// checksums inside. What reads little pays for little. A transaction that writes, and all that reads the whole file,
+// compares everything first, so that a damaged page is never built upon.
+
+// sumsName returns the name of the file with the checksums of the pages of the store in name.
+func sumsName(name string) string { return path.Join(path.Dir(name), "meta.sums") }
+
+// pageSums are the checksums of the pages of a file that has not changed since they were made. All methods may be used
+// concurrently.
+type pageSums struct {
+	db   [16]byte
+	name string
+	file *vfs.File
+	root uint64 // page of the root bucket
+	sums []uint32
+	seen []atomic.Uint64 // a bit for each page that was compared, or is free
+	all  atomic.Bool     // that is every page
+}
+
+// encodeSums returns the file for the pages of f under root: of those in use, by used.
+func encodeSums(db [16]byte, f *vfs.File, root boltcheck.Root) ([]byte, error) {
+	free, err := boltcheck.FreePages(f, root)
+	if err != nil {
+		return nil, err
+	}
+	e := codec.Encoder{B: make([]byte, 0, sumsHeader+4*root.Pages+4)}
+	e.Raw([]byte(sumsMagic))
+	e.U32(sumsVersion)
+	e.Raw(db[:])
+	e.U64(root.Sum)
+	e.U64(root.Pages)
+	err = eachPage(f, root.Pages, func(page uint64, b []byte) error {
+		if page < 2 || free[page/64]>>(page%64)&1 != 0 {
+			e.U32(0)
+		} else {
+			e.U32(codec.CRC(b))
+		}
+		return nil
+	})
+	e.U32(codec.CRC(e.B))
+	return e.B, err
+}
+
+// eachPage calls fn with every page of a file in turn.
+func eachPage(f *vfs.File, pages uint64, fn func(page uint64, b []byte) error) error {
+	const at = 64 // pages read at once
+	buf := make([]byte, at*boltcheck.PageSize)
+	for page := uint64(0); page < pages; page += at {
+		b := buf[:min(at, pages-page)*boltcheck.PageSize]
+		if _, err := f.ReadAt(b, int64(page)*boltcheck.PageSize); err != nil {
+			return readError(f.Name(), page, err)
+		}
+		for i := uint64(0); len(b) > 0; i, b = i+1, b[boltcheck.PageSize:] {
+			if err := fn(page+i, b[:boltcheck.PageSize]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func readError(name string, page uint64, err error) error {
+	return fmt.Errorf("meta: read %s at offset %d: %w", name, page*boltcheck.PageSize, err)
+}
+
+// decodeSums returns the checksums in b, and the database that they are for, if they are those of the root.
+func decodeSums(b []byte, root boltcheck.Root) (db [16]byte, sums []uint32, err error) {
+	if len(b) < sumsHeader+4 || codec.CRC(b[:len(b)-4]) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
+		return db, nil, ErrChecksum
+	}
+	d := codec.NewDecoder(b[:len(b)-4])
+	magic, version := string(d.Raw(len(sumsMagic))), d.U32()
+	copy(db[:], d.Raw(len(db)))
+	sum, pages := d.U64(), d.U64()
+	switch {
+	case magic != sumsMagic:
+		return db, nil, fmt.Errorf("%w: magic %q", ErrFormat, magic)
+	case version != sumsVersion:
+		return db, nil, fmt.Errorf("%w %d", ErrVersion, version)
+	case sum != root.Sum || pages != root.Pages || uint64(d.Len()) != 4*pages:
+		return db, nil, fmt.Errorf("%w: of another state", ErrFormat)
+	}
+	sums = make([]uint32, pages)
+	for i := range sums {
+		sums[i] = d.U32()
+	}
+	return db, sums, nil
+}
+
+// newPageSums takes the checksums in b, if they belong to the file, whose root is sound. It compares the list of free
+// pages, which bbolt reads when it opens.
+func newPageSums(b []byte, f *vfs.File, root boltcheck.Root) (*pageSums, error) {
+	db, sums, err := decodeSums(b, root)
+	if err != nil {
+		return nil, err
+	}
+	p := &pageSums{db: db, name: f.Name(), file: f, root: root.Root, sums: sums, seen: make([]atomic.Uint64, len(sums)/64+1)}
+	if _, err := p.node(root.Freelist, nil); err != nil {
+		return nil, err
+	}
+	free, err := boltcheck.FreePages(f, root)
+	if err != nil {
+		return nil, damage(f.Name(), err)
+	}
+	for i, word := range free {
+		p.seen[i].Or(word)
+	}
+	p.seen[0].Or(3) // the roots, which have checksums of their own
+	return p, nil
+}
+
+func (p *pageSums) verified(page uint64) bool { return p.seen[page/64].Load()>>(page%64)&1 != 0 }
+
+// verify compares a page that was read.
+func (p *pageSums) verify(page uint64, b []byte) error {
+	if p.verified(page) {
+		return nil
+	}
+	if codec.CRC(b) != p.sums[page] {
+		return &CorruptError{p.name, int64(page) * boltcheck.PageSize, fmt.Errorf("page %d: %w", page, ErrChecksum)}
+	}
+	p.seen[page/64].Or(1 << (page % 64))
+	return nil
+}
+
+// verifyAll compares every page that was not compared yet.
+func (p *pageSums) verifyAll() error {
+	if p.all.Load() {
+		return nil
+	}
+	if err := eachPage(p.file, uint64(len(p.sums)), p.verify); err != nil {
+		return err
+	}
+	p.all.Store(true)
+	return nil
+}
+
+// bad returns an error for each damaged page.
+func (p *pageSums) bad() (errs []error, err error) {
+	err = eachPage(p.file, uint64(len(p.sums)), func(page uint64, b []byte) error {
+		if page >= 2 && p.sums[page] != 0 && codec.CRC(b) != p.sums[page] {
+			errs = append(errs, fmt.Errorf("page %d, offset %d: %w", page, page*boltcheck.PageSize, ErrChecksum))
+		}
+		return nil
+	})
+	return errs, err
+}
+
+// node compares a page with its overflow pages, and returns the bytes if it is a branch page. buf is reused.
+func (p *pageSums) node(page uint64, buf []byte) ([]byte, error) {
+	const size = boltcheck.PageSize
+	if page < 2 || page >= uint64(len(p.sums)) {
+		return nil, p.invalid(page, "page %d of %d", page, len(p.sums))
+	}
+	read := func(page uint64, b []byte) error {
+		if _, err := p.file.ReadAt(b, int64(page)*size); err != nil {
+			return readError(p.name, page, err)
+		}
+		return p.verify(page, b)
+	}
+	buf = append(buf[:0], make([]byte, size)...)
+	if err := read(page, buf); err != nil {
+		return nil, err
+	}
+	more := uint64(binary.NativeEndian.Uint32(buf[12:]))
+	if more >= uint64(len(p.sums))-page {
+		return nil, p.invalid(page, "%d overflow pages", more)
+	}
+	branch := binary.NativeEndian.Uint16(buf[8:])&flagBranch != 0
+	next := make([]byte, min(more, 1)*size)
+	for i := range more {
+		if !branch && p.verified(page+1+i) {
+			continue
+		}
+		if err := read(page+1+i, next); err != nil {
+			return nil, err
+		}
+		if branch {
+			buf = append(buf, next...)
+		}
+	}
+	if !branch {
+		return nil, nil
+	}
+	return buf, nil
+}
+
+func (p *pageSums) invalid(page uint64, format string, args ...any) error {
+	return &CorruptError{p.name, int64(page) * boltcheck.PageSize, fmt.Errorf("%w: "+format, append([]any{ErrFormat}, args...)...)}
+}
+
+// Of a branch page of bbolt (see internal/boltcheck): a header, then elements of position, key size and child.
+const (
+	flagBranch    = 1
+	pageHeader    = 16
+	branchElement = 16
+	maxDepth      = boltcheck.MaxDepth
+)
+
+// path compares the pages from the root of a bucket to the leaf where key is or would be. It returns the first key of the
+// leaf behind, nil if there is none.
+func (p *pageSums) path(page uint64, key []byte, buf *[]byte) (next []byte, err error) {
+	for range maxDepth {
+		b, err := p.node(page, *buf)
+		if b == nil || err != nil {
+			return next, err
+		}
+		*buf = b
+		n := int(binary.NativeEndian.Uint16(b[10:]))
+		if n == 0 || pageHeader+branchElement*n > len(b) {
+			return nil, p.invalid(page, "%d elements", n)
+		}
+		keyAt := func(i int) []byte {
+			at := pageHeader + branchElement*i
+			from := uint64(at) + uint64(binary.NativeEndian.Uint32(b[at:]))
+			to := min(from+uint64(binary.NativeEndian.Uint32(b[at+4:])), uint64(len(b)))
+			return b[min(from, to):to]
+		}
+		i := max(1, sort.Search(n, func(i int) bool { return string(keyAt(i)) > string(key) }))
+		if i < n {
+			next = append([]byte(nil), keyAt(i)...)
+		}
+		page = binary.NativeEndian.Uint64(b[pageHeader+branchElement*(i-1)+8:])
+	}
+	return nil, p.invalid(page, "more than %d levels", maxDepth)
+}
+
+// A reach says how far the pages of a bucket have been compared on the way of a cursor. bbolt may go to the leaf behind
+// the one that it is in before it hands out a key of it, so that one more is always compared.
+type reach struct {
+	p     *pageSums // nil: nothing to compare
+	root  uint64    // page of the bucket; 0: it lies in a page that was compared
+	buf   []byte
+	known bool
+	from  []byte // keys from here on lie in a compared leaf,
+	leaf  []byte // as far as the first key of the leaf behind it; nil: the last leaf
+	ahead []byte // first key of the leaf behind that, which is compared too
+}
+
+// to compares what a cursor needs to seek key and to take a step from there.
+func (r *reach) to(key []byte) (err error) {
+	if r.p == nil || r.root == 0 || r.p.all.Load() || r.known && r.within(key) {
+		return nil
+	}
+	r.known, r.from = false, append(r.from[:0], key...)
+	if r.leaf, err = r.p.path(r.root, key, &r.buf); err == nil && r.leaf != nil {
+		r.ahead, err = r.p.path(r.root, r.leaf, &r.buf)
+	}
+	r.known = err == nil
+	return err
+}
+
+func (r *reach) within(key []byte) bool {
+	return string(key) >= string(r.from) && (r.leaf == nil || string(key) < string(r.leaf))
+}
+
+// step compares what the cursor, which has come to key, needs to go on.
+func (r *reach) step(key []byte) (err error) {
+	if !r.known || r.within(key) {
+		return nil
+	}
+	r.known, r.from, r.leaf = false, r.leaf, r.ahead
+	if r.leaf != nil {
+		r.ahead, err = r.p.path(r.root, r.leaf, &r.buf)
+	}
+	r.known = err == nil
+	return err
+}
+
+// loadSums opens the checksums of the pages, if there are usable ones; the reason why not is of no interest, but damage
+// that they show is. f stays open then.
+func (s *Store) loadSums(f *vfs.File, root boltcheck.Root) error {
+	b, err := s.fs.ReadFile(sumsName(s.name), int64(sumsHeader+4*root.Pages+4))
+	if err != nil {
+		return nil
+	}
+	p, err := newPageSums(b, f, root)
+	var bad *CorruptError
+	if errors.As(err, &bad) {
+		return err
+	}
+	if err == nil {
+		s.sums.Store(p)
+		s.sumsFile = f
+	}
+	return nil
+}
+
+// whole compares all pages that were not compared yet. Those who read or write the whole file call it first.
+func (s *Store) whole() error {
+	if p := s.sums.Load(); p != nil {
+		return p.verifyAll()
+	}
+	return nil
+}
+
+// unseal prepares a change: all that the checksums say is looked at, once, and then they no longer hold.
+func (s *Store) unseal() error {
+	err := s.whole()
+	if err == nil {
+		s.sums.Store(nil)
+	}
+	return err
+}
+
+// Sealed reports whether the checksums of the pages on disk are those of the store.
+func (s *Store) Sealed() bool { return s.sums.Load() != nil }
+
+// Seal writes the checksums of the pages to meta.sums beside the store, for the next Open to compare with. They hold until
+// the next Update. Without them Open looks at the structure of every page instead.
+func (s *Store) Seal() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.changeable(); err != nil || s.Sealed() {
+		return err
+	}
+	return s.seal(s.fs, s.name)
+}
+
+// SealCopy does for the file that CopyTo has made what Seal does for the store.
+func (s *Store) SealCopy(to *vfs.FS, name string) error { return s.seal(to, name) }
+
+// seal writes the checksums of a file with this store, or of a copy, that nobody changes.
+func (s *Store) seal(fsys *vfs.FS, name string) error {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	roots, newest, err := boltcheck.Roots(f, size)
+	if err != nil {
+		return damage(name, err)
+	}
+	b, err := encodeSums(s.identity, f, roots[newest])
+	if err != nil {
+		return damage(name, err)
+	}
+	return fsys.WriteFileAtomic(sumsName(s.name), b)
+}

@@ -1,0 +1,271 @@
+package meta
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/codec"
+)
+
+// sealed returns a closed store of several levels with checksums of its pages, and what it holds.
+func sealed(t *testing.T) (s *Store, content []string) {
+	t.Helper()
+	s = small(t)
+	for round := range 2 {
+		update(t, s, func(tx *Tx) error {
+			for i := range 150 {
+				doc, id := uint64(1000+150*round+i), fmt.Sprintf("%03d %s", (i*37+round)%150, strings.Repeat("k", 200))
+				text := strings.Repeat("text ", 20)
+				if i == 70 {
+					text = strings.Repeat("long ", 3000) // overflow pages
+				}
+				old, had, err := tx.ID(1, id)
+				if had {
+					err = errors.Join(err, tx.DeleteDocument(1, old))
+				}
+				if err := errors.Join(err, tx.PutDocument(1, doc, []byte(text)), tx.PutID(1, id, doc)); err != nil {
+					return err
+				}
+			}
+			st, err := tx.State()
+			if err != nil {
+				return err
+			}
+			st.NextDoc = 2000
+			return tx.SetState(st)
+		})
+	}
+	content, err := dump(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s, content
+}
+
+// pointReads looks everything up one by one, as dump walks through it.
+func pointReads(s *Store, content []string) error {
+	return s.View(func(tx *Tx) error {
+		err := tx.IDs(1, "", true, func(id string, doc uint64) (bool, error) {
+			got, ok, err := tx.ID(1, id)
+			if err == nil && (!ok || got != doc) {
+				err = errors.New("an id is lost")
+			}
+			if err == nil {
+				_, _, err = tx.Document(1, doc)
+			}
+			if err == nil {
+				_, _, err = tx.History(1, id, 0)
+			}
+			return true, err
+		})
+		if err == nil {
+			_, _, err = tx.ID(1, "no such id")
+		}
+		return err
+	})
+}
+
+// TestSealedByte flips bits of every byte of a sealed file. Without a look at the whole file, reading gives an error or
+// what was written, whether bbolt walks or looks up.
+func TestSealedByte(t *testing.T) {
+	s, want := sealed(t)
+	good := fileOf(t, s)
+	roots, newest, err := boltcheck.Roots(bytes.NewReader(good), int64(len(good)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := 211
+	if *everyByte {
+		step = 1
+	}
+	f, err := os.OpenFile(filepath.Join(s.fs.Dir(), s.name), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var refused, failed, harmless int
+	for at := 0; at < int(roots[newest].Pages)*boltcheck.PageSize; at += step {
+		bad := []byte{good[at] ^ 1<<(at%8)}
+		if at%3 == 0 {
+			bad[0] = ^good[at]
+		}
+		if _, err := f.WriteAt(bad, int64(at)); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Open(s.fs, name, Options{ReadOnly: at%2 == 0})
+		if err != nil {
+			wantCorrupt(t, "Open", err)
+			refused++
+		} else {
+			got, err := dump(again)
+			err = errors.Join(err, pointReads(again, want))
+			switch {
+			case err != nil:
+				wantCorrupt(t, "read", err)
+				failed++
+			case !slices.Equal(got, want):
+				t.Errorf("offset %d: silently wrong: %s", at, cmp.Diff(want, got))
+			default:
+				harmless++
+			}
+			if len(problemsOf(t, again)) == 0 && err != nil {
+				t.Errorf("offset %d: %v, and Check finds nothing", at, err)
+			}
+			again.Close()
+		}
+		if _, err := f.WriteAt(good[at:at+1], int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d refused, %d errors when read, %d harmless", refused, failed, harmless)
+	if failed < 10*refused || failed < 100 {
+		t.Error("too few were looked at")
+	}
+}
+
+// Only what is used is compared: a damaged page is no reason to withhold the others. A change refuses to build on it.
+func TestSealedPageIsComparedOnce(t *testing.T) {
+	s, _ := sealed(t)
+	good := fileOf(t, s)
+	key := []byte("149 " + strings.Repeat("k", 200))
+	at := bytes.LastIndex(good, key)
+	bad := bytes.Clone(good)
+	bad[at+10] = 'x'
+	again := openBytes(t, s, bad)
+	view(t, again, func(tx *Tx) error {
+		if _, ok, err := tx.ID(1, "000 "+strings.Repeat("k", 200)); !ok || err != nil {
+			t.Errorf("id on another page: %v, %v", ok, err)
+		}
+		_, ok, err := tx.ID(1, string(key))
+		wantCorrupt(t, "id on the page", err, fmt.Sprint("page ", at/boltcheck.PageSize))
+		if ok {
+			t.Error("found on a damaged page")
+		}
+		return nil
+	})
+	if !again.Sealed() {
+		t.Error("not sealed")
+	}
+	err := again.Update(func(*Tx) error { t.Error("called"); return nil })
+	wantCorrupt(t, "Update", err, "checksum")
+	wantCorrupt(t, "Rewrite", again.Rewrite(), "checksum")
+	wantCorrupt(t, "CopyTo", again.CopyTo(s.fs, "copy"), "checksum")
+	if err := again.Seal(); err != nil || !again.Sealed() {
+		t.Errorf("Seal of a sealed store: %v", err)
+	}
+	wantProblem(t, again, fmt.Sprintf("page %d, offset %d: checksum", at/boltcheck.PageSize, at/boltcheck.PageSize*boltcheck.PageSize))
+}
+
+// TestSumsByte damages the file of checksums: the structure of the store is then looked at instead.
+func TestSumsByte(t *testing.T) {
+	s, want := sealed(t)
+	file := filepath.Join(s.fs.Dir(), "meta.sums")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func(what string, b []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := open(t, s.fs, Options{})
+		defer again.Close()
+		if again.Sealed() {
+			t.Errorf("%s: accepted", what)
+		}
+		if got, err := dump(again); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, other content", what, err)
+		}
+		if problems := problemsOf(t, again); len(problems) > 0 {
+			t.Errorf("%s: %v", what, problems)
+		}
+	}
+	for at := range good {
+		bad := bytes.Clone(good)
+		bad[at] ^= 1 << (at % 8)
+		try(fmt.Sprint("bit of byte ", at), bad)
+		if at%8 == 0 {
+			try(fmt.Sprint("first ", at, " bytes"), good[:at])
+		}
+	}
+	signed := func(at int) []byte {
+		bad := bytes.Clone(good)
+		bad[at]++
+		e := codec.Encoder{B: bad[:len(bad)-4]}
+		e.U32(codec.CRC(e.B))
+		return e.B
+	}
+	for at, what := range map[int]string{0: "another format", 8: "a later version", 12: "another database", 28: "another state", 36: "other pages"} {
+		try(what, signed(at))
+	}
+	try("a longer file", append(bytes.Clone(good), 0))
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, s.fs, Options{})
+	if again.Sealed() {
+		t.Error("sealed without a file")
+	}
+	// A change makes old checksums void; Seal makes new ones.
+	if err := again.Seal(); err != nil || again.Close() != nil {
+		t.Fatal(err)
+	}
+	again = open(t, s.fs, Options{})
+	if !again.Sealed() {
+		t.Error("not sealed after Seal")
+	}
+	update(t, again, func(tx *Tx) error { return tx.PutDocument(1, 2, []byte("new")) })
+	if again.Sealed() {
+		t.Error("sealed after a change")
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again = open(t, s.fs, Options{})
+	if again.Sealed() {
+		t.Error("opened with the checksums of another state")
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file of checksums that says, rightly signed, that pages are other ones is damage like that of the pages.
+func TestSumsOfOtherPages(t *testing.T) {
+	s, _ := sealed(t)
+	file := filepath.Join(s.fs.Dir(), "meta.sums")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := sumsHeader; i < len(b)-4; i++ {
+		b[i] ^= 0x55
+	}
+	e := codec.Encoder{B: b[:len(b)-4]}
+	e.U32(codec.CRC(e.B))
+	if err := os.WriteFile(file, e.B, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(s.fs, name, Options{})
+	wantCorrupt(t, "Open", err, "checksum")
+	again := open(t, s.fs, Options{Verify: true}) // does not look at them
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
