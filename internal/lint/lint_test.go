@@ -47,6 +47,7 @@ var imports = map[string][]string{
 	"rag":               {"db", "filter", "internal/exchange"},
 	"rag/embed":         {},
 	"rag/eval":          {"db", "internal/exchange", "internal/page"},
+	"rag/xray":          {"db", "filter", "internal/page", "rag/eval"},
 	"internal/page":     {},
 	"rag/split": {"github.com/clipperhouse/uax29/v2/sentences", "github.com/clipperhouse/uax29/v2/words", "github.com/yuin/goldmark",
 		"github.com/yuin/goldmark/ast", "github.com/yuin/goldmark/extension", "github.com/yuin/goldmark/text"},

@@ -47,7 +47,9 @@ func Number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return "–"
-	case a == 0 || a >= 1e-3 && a < 1e5:
+	case a >= 1e3 && a < 1e7:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a == 0 || a >= 1e-3 && a < 1e3:
 		return strconv.FormatFloat(v, 'g', 4, 64)
 	}
 	return strconv.FormatFloat(v, 'e', 2, 64)
@@ -175,15 +177,15 @@ func Columns(label string, columns []Column) template.HTML {
 
 // A Distribution counts values in bins of equal width.
 type Distribution struct {
-	Count    int     `json:"count"`
-	Min      float64 `json:"min"`
-	Max      float64 `json:"max"`
-	Mean     float64 `json:"mean"`
-	Median   float64 `json:"median"`
-	Low      float64 `json:"low"`  // where the first bin begins
-	High     float64 `json:"high"` // where the last one ends
-	Counts   []int   `json:"counts"`
-	Outliers int     `json:"outside,omitempty"` // values outside of the bins
+	Count   int     `json:"count"`
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`
+	Mean    float64 `json:"mean"`
+	Median  float64 `json:"median"`
+	Low     float64 `json:"low"`  // where the first bin begins
+	High    float64 `json:"high"` // where the last one ends
+	Counts  []int   `json:"counts"`
+	Outside int     `json:"outside,omitempty"` // values below Low or above High
 }
 
 // Histogram draws a distribution.
@@ -203,6 +205,9 @@ func Histogram(label string, d *Distribution, class string) template.HTML {
 			h = max(h, 1)
 		}
 		s.rect(float64(i)*step, base-h, step-1, h, class, fmt.Sprintf("%s to %s: %d", Number(lo), Number(hi), n))
+	}
+	if d.Outside > 0 {
+		s.text(width, 12, "end", "soft", fmt.Sprintf("%d outside", d.Outside))
 	}
 	s.line(0, base, width, base, "axis")
 	for i, anchor := range []string{"start", "middle", "end"} {

@@ -66,7 +66,7 @@ func TestPageLoadsNothing(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.123456: "0.1235", 1234.56: "1235", 1e-9: "1.00e-09", -3e7: "-3.00e+07"} {
+	for v, want := range map[float64]string{0: "0", 0.123456: "0.1235", 1234.56: "1235", 98765: "98765", 999.94: "999.9", 1e-9: "1.00e-09", -3e7: "-3.00e+07"} {
 		if got := page.Number(v); got != want {
 			t.Errorf("%v is %s, want %s", v, got, want)
 		}

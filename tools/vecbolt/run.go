@@ -33,6 +33,7 @@ type cli struct {
 	Export exportCmd `cmd:"" help:"Write documents to files that import reads."`
 
 	Eval evalCmd `cmd:"" help:"Measure how good search is, by judged queries."`
+	Xray xrayCmd `cmd:"" help:"Look for near-duplicates, outliers, hubs and documents that are never found; draw a map."`
 
 	Collections collectionsCmd `cmd:"" help:"List the collections."`
 	Rename      renameCmd      `cmd:"" help:"Rename a collection."`

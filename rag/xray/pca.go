@@ -1,0 +1,198 @@
+package xray
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+const (
+	components = 2
+	oversample = 8 // further directions that are iterated, so that the wanted ones converge
+	iterations = 8
+)
+
+// project returns the coordinates of rows in the two directions of most variance, and the share of the variance that
+// lies in each: principal components by randomised subspace iteration (Halko, Martinsson, Tropp 2011, algorithm 4.4).
+func project(rows [][]float32, rng *rand.Rand) (coords [][components]float64, explained [components]float64) {
+	coords = make([][components]float64, len(rows))
+	if len(rows) == 0 || len(rows[0]) == 0 {
+		return coords, explained
+	}
+	dim := len(rows[0])
+	mean := make([]float64, dim)
+	for _, row := range rows {
+		for j, v := range row {
+			mean[j] += float64(v) / float64(len(rows))
+		}
+	}
+	total := 0.0 // variance times rows
+	for _, row := range rows {
+		for j, v := range row {
+			d := float64(v) - mean[j]
+			total += d * d
+		}
+	}
+	if !(total > 0) || math.IsInf(total, 0) {
+		return coords, explained
+	}
+	width := min(dim, components+oversample)
+	basis := make([][]float64, width) // orthonormal directions
+	for i := range basis {
+		basis[i] = make([]float64, dim)
+		for j := range basis[i] {
+			basis[i][j] = rng.NormFloat64()
+		}
+	}
+	orthonormalise(basis)
+	for range iterations {
+		basis = covariance(rows, mean, basis)
+		orthonormalise(basis)
+	}
+	// Within the space that is left, the components are the eigenvectors of a small matrix.
+	image := covariance(rows, mean, basis)
+	small := make([][]float64, width)
+	for i := range small {
+		small[i] = make([]float64, width)
+		for j := range small[i] {
+			small[i][j] = inner(basis[i], image[j])
+		}
+	}
+	values, vectors := eigen(small)
+	for c := range min(components, width) {
+		axis := make([]float64, dim)
+		for i, b := range basis {
+			for j := range axis {
+				axis[j] += vectors[c][i] * b[j]
+			}
+		}
+		upright(axis)
+		for i, row := range rows {
+			for j, v := range row {
+				coords[i][c] += (float64(v) - mean[j]) * axis[j]
+			}
+		}
+		explained[c] = max(0, values[c]) / total
+	}
+	return coords, explained
+}
+
+// upright chooses one of the two directions of an axis: that in which its largest component is positive.
+func upright(axis []float64) {
+	largest := 0.0
+	for _, v := range axis {
+		if math.Abs(v) > math.Abs(largest) {
+			largest = v
+		}
+	}
+	if largest < 0 {
+		for j := range axis {
+			axis[j] = -axis[j]
+		}
+	}
+}
+
+// covariance multiplies each vector of the basis by the covariance of rows (times their number).
+func covariance(rows [][]float32, mean []float64, basis [][]float64) [][]float64 {
+	image := make([][]float64, len(basis))
+	for i := range image {
+		image[i] = make([]float64, len(mean))
+	}
+	centred := make([]float64, len(mean))
+	for _, row := range rows {
+		for j, v := range row {
+			centred[j] = float64(v) - mean[j]
+		}
+		for i, b := range basis {
+			w := inner(b, centred)
+			for j, v := range centred {
+				image[i][j] += w * v
+			}
+		}
+	}
+	return image
+}
+
+func inner(a, b []float64) (sum float64) {
+	for i, v := range a {
+		sum += v * b[i]
+	}
+	return sum
+}
+
+// orthonormalise applies the Gram-Schmidt process, twice for the sake of rounding. What depends on vectors before it
+// becomes zero.
+func orthonormalise(basis [][]float64) {
+	for i, v := range basis {
+		before := math.Sqrt(inner(v, v))
+		for range 2 {
+			for _, u := range basis[:i] {
+				w := inner(u, v)
+				for j := range v {
+					v[j] -= w * u[j]
+				}
+			}
+		}
+		norm := math.Sqrt(inner(v, v))
+		for j := range v {
+			if norm > 1e-12*before {
+				v[j] /= norm
+			} else {
+				v[j] = 0
+			}
+		}
+	}
+}
+
+// eigen returns the eigenvalues of a symmetric matrix, the largest first, with their vectors: Jacobi's method. It
+// destroys the matrix.
+func eigen(m [][]float64) (values []float64, vectors [][]float64) {
+	n := len(m)
+	vectors = make([][]float64, n) // in rows
+	for i := range vectors {
+		vectors[i] = make([]float64, n)
+		vectors[i][i] = 1
+	}
+	for range 30 { // sweeps; a handful is enough
+		off := 0.0
+		for p := range n {
+			for q := p + 1; q < n; q++ {
+				off += m[p][q] * m[p][q]
+				if m[p][q] == 0 {
+					continue
+				}
+				theta := (m[q][q] - m[p][p]) / (2 * m[p][q])
+				t := 1 / (math.Abs(theta) + math.Hypot(theta, 1))
+				if theta < 0 {
+					t = -t
+				}
+				c := 1 / math.Hypot(t, 1)
+				s := t * c
+				for k := range n {
+					m[k][p], m[k][q] = c*m[k][p]-s*m[k][q], s*m[k][p]+c*m[k][q]
+				}
+				for k := range n {
+					m[p][k], m[q][k] = c*m[p][k]-s*m[q][k], s*m[p][k]+c*m[q][k]
+					vectors[p][k], vectors[q][k] = c*vectors[p][k]-s*vectors[q][k], s*vectors[p][k]+c*vectors[q][k]
+				}
+			}
+		}
+		if off == 0 {
+			break
+		}
+	}
+	values = make([]float64, n)
+	for i := range values {
+		values[i] = m[i][i]
+	}
+	for i := range n { // few: selection will do
+		best := i
+		for j := i; j < n; j++ {
+			if values[j] > values[best] {
+				best = j
+			}
+		}
+		values[i], values[best] = values[best], values[i]
+		vectors[i], vectors[best] = vectors[best], vectors[i]
+	}
+	return values, vectors
+}

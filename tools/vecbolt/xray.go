@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/eval"
+	"github.com/vecbolt/vecbolt/rag/xray"
+)
+
+type xrayCmd struct {
+	collection
+	HTML         string  `name:"html" placeholder:"FILE" help:"Write a report with a map, as one HTML file that loads nothing."`
+	Color        string  `placeholder:"FIELD" help:"Colour the map by this metadata field."`
+	Queries      string  `placeholder:"FILE" help:"A log: queries as JSON lines (see eval), which are searched for, or a run in the format of TREC. Says which documents none of them found."`
+	QueryVectors string  `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
+	Depth        int     `default:"10" help:"Documents that a query of the log finds (${default})."`
+	K            int     `short:"k" default:"10" help:"Neighbours that a document is looked at with (${default})."`
+	Near         float64 `default:"0.98" help:"The cosine from which documents are near-duplicates (${default})."`
+	Sample       int     `default:"10000" help:"Search for so many documents, drawn at random (${default})."`
+	List         int     `default:"20" help:"Length of each list (${default})."`
+	Seed         uint64  `default:"1" help:"Of the random sample."`
+	condition
+}
+
+func (c *xrayCmd) Help() string {
+	return "Reads all documents and searches for those of a sample, exactly, among all. What is said of a document of the sample " +
+		"holds with respect to the whole collection. With --json the report is one object. See docs/eval.md."
+}
+
+// Validate is called by kong.
+func (c *xrayCmd) Validate() error {
+	switch {
+	case c.K < 1 || c.Depth < 1 || c.Sample < 1 || c.List < 1:
+		return errors.New("-k, --depth, --sample and --list must be at least 1")
+	case !(c.Near > 0 && c.Near <= 1):
+		return fmt.Errorf("--near %v is outside 0..1", c.Near)
+	}
+	return nil
+}
+
+func (c *xrayCmd) Run(ctx context.Context, t *tool) error {
+	return c.read(func(coll *db.Collection) error {
+		log, err := c.log(ctx, coll)
+		if err != nil {
+			return err
+		}
+		total := min(c.Sample, coll.Info().Documents)
+		p := t.progress("xray", func() int64 { return int64(total) })
+		report, err := xray.Inspect(ctx, coll, xray.Options{
+			K: c.K, Near: c.Near, Sample: c.Sample, List: c.List, Seed: c.Seed, Where: c.Where.Expr, Color: c.Color, Log: log,
+			Progress: func(done, _ int) { p.at(int64(done), done) },
+		})
+		p.end()
+		if err != nil {
+			return err
+		}
+		if c.HTML != "" {
+			if err := writeFile(c.HTML, report.WriteHTML); err != nil {
+				return err
+			}
+		}
+		if t.json {
+			return t.line(report)
+		}
+		return t.xrayTables(report)
+	})
+}
+
+// log returns what the queries of the log found, nil without a log.
+func (c *xrayCmd) log(ctx context.Context, coll *db.Collection) (*eval.Run, error) {
+	if c.Queries == "" {
+		return nil, nil
+	}
+	isRun, err := looksLikeRun(c.Queries)
+	if err != nil {
+		return nil, err
+	}
+	if isRun {
+		return readFile(c.Queries, eval.ReadRun)
+	}
+	queries, err := readFile(c.Queries, eval.ReadQueries)
+	if err == nil && c.QueryVectors != "" {
+		err = attachVectors(ctx, queries, c.QueryVectors)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return eval.Search("log", coll, db.Query{Where: c.Where.Expr}, eval.Vector).Run(ctx, queries, c.Depth)
+}
+
+// looksLikeRun reports whether a file begins with anything but a JSON object.
+func looksLikeRun(name string) (bool, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	for {
+		switch b, err := r.ReadByte(); {
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return false, err
+		case b != ' ' && b != '\t' && b != '\r' && b != '\n' && b != 0xef && b != 0xbb && b != 0xbf:
+			return b != '{', nil
+		}
+	}
+}
+
+// xrayTables answers for people.
+func (t *tool) xrayTables(r *xray.Report) error {
+	fmt.Fprintf(t.out, "%s documents, %s with a vector; searched for %s of them\n", comma(r.Documents), comma(r.Vectors), comma(r.Sampled))
+	if r.Zero > 0 {
+		fmt.Fprintf(t.out, "%s vectors of length zero\n", comma(r.Zero))
+	}
+	fmt.Fprintf(t.out, "scores: nearest neighbour %.4f (median), random pair %.4f; lengths %.4g to %.4g\n",
+		r.Nearest.Median, r.Random.Median, r.Norms.Min, r.Norms.Max)
+
+	// list shows the first of a list; the rest is in the report.
+	list := func(title, header string, n int, row func(i int) (value any, id string)) error {
+		fmt.Fprintf(t.out, "\n%s\n", title)
+		var rows []table.Row
+		for i := range min(n, 5) {
+			value, id := row(i)
+			rows = append(rows, table.Row{value, brief(id), brief(r.Texts[id])})
+		}
+		if rows == nil {
+			return nil
+		}
+		return t.table(table.Row{header, "id", "text"}, rows)
+	}
+	groups, outliers, hubs := r.Duplicates.Groups, r.Outliers, r.Hubs.Top
+	err := errors.Join(
+		list(fmt.Sprintf("%s documents have near-duplicates (a cosine of %v or more), in %s pairs", comma(r.Duplicates.Documents), r.Near, comma(r.Duplicates.Pairs)),
+			"group of", len(groups), func(i int) (any, string) { return groups[i].Size, groups[i].IDs[0] }),
+		list("outliers, by their mean distance to neighbours",
+			"distance", len(outliers), func(i int) (any, string) { return fmt.Sprintf("%.4f", outliers[i].Distance), outliers[i].ID }),
+		list(fmt.Sprintf("hubs, by the neighbourhoods they are in (skewness %.2f; %s documents are in none)", r.Hubs.Skewness, comma(r.Hubs.Never)),
+			"in", len(hubs), func(i int) (any, string) { return hubs[i].Count, hubs[i].ID }),
+	)
+	if u := r.Unretrieved; u != nil {
+		err = errors.Join(err, list(fmt.Sprintf("%s documents that none of %s queries found", comma(u.Documents), comma(u.Queries)),
+			"", len(u.IDs), func(i int) (any, string) { return "", u.IDs[i] }))
+	}
+	return err
+}
+
+func comma(n int) string { return humanize.Comma(int64(n)) }
