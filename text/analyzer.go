@@ -327,12 +327,14 @@ func split(w string) [][2]int {
 // pairs, and the last character alone, so that every character begins a term.
 func (s *Scanner) pairs(dst []Token, run string, start, pos int) ([]Token, int) {
 	s.run = s.run[:0]
-	for i, r := range run {
+	for i := 0; i < len(run); {
+		r, size := utf8.DecodeRuneInString(run[i:])
 		if n := len(s.run); n > 0 && (unicode.IsMark(r) || !spaceless(r)) {
-			s.run[n-1].end = i + utf8.RuneLen(r) // a mark belongs to what it marks
-			continue
+			s.run[n-1].end = i + size // a mark belongs to what it marks
+		} else {
+			s.run = append(s.run, unit{start: i, end: i + size})
 		}
-		s.run = append(s.run, unit{start: i, end: i + utf8.RuneLen(r)})
+		i += size
 	}
 	for i, u := range s.run {
 		s.run[i].term = s.folded(run[u.start:u.end])

@@ -20,9 +20,9 @@ const (
 // A Clause is a word or a phrase of a query.
 //
 // It is met by a text that has all its Tokens but the Extra ones with the same
-// distances between their positions. Where it ranks, a quoted clause counts as
-// one term, namely as often as it is met, and so does a Prefix; of others, each
-// token counts for itself.
+// distances between their positions. Where it finds and ranks, a quoted clause
+// counts as one term, namely as often as it is met, and so does a Prefix; of
+// others, each token counts for itself.
 type Clause struct {
 	Occur  Occur
 	Quoted bool
@@ -33,8 +33,9 @@ type Clause struct {
 }
 
 // A Query is what a user looks for. A text meets it if it meets all Must
-// clauses, no MustNot clause, and some Should or Must clause if there is any.
-// A query without clauses is met by nothing.
+// clauses and no MustNot clause, and has something that a Should or a Must
+// clause ranks by if there are such clauses. A query without clauses is met by
+// nothing.
 type Query struct {
 	Clauses []Clause
 }

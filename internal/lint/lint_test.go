@@ -34,6 +34,7 @@ var imports = map[string][]string{
 	"internal/boltcheck": {},
 	"internal/meta": {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "internal/boltcheck", "internal/codec",
 		"internal/vfs", "segment"},
+	"segment/terms": {"internal/bitset", "internal/codec", "internal/topk", "text"},
 	"text": append(stemmers, "github.com/blevesearch/snowballstem", "github.com/clipperhouse/uax29/v2/words",
 		"golang.org/x/text/cases", "golang.org/x/text/unicode/norm"),
 	"wal":             {"internal/codec", "internal/vfs"},

@@ -1,0 +1,183 @@
+package terms
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+)
+
+// Numbers of the file format. They never change for version 1.
+const (
+	magic      = "VECBOLTT"
+	version    = 1
+	headerSize = 4096
+	crcOffset  = 4092 // of the header's own checksum, in this and every later version
+	blockSize  = 65536
+	sectionEnd = 64
+	wordSize   = 4
+	skipSize   = 24  // of an entry of a skip table
+	perBlock   = 128 // postings
+	perGroup   = 16  // terms of a dictionary group
+	offsetSize = 8   // of an entry of the dictionary index
+)
+
+// MaxRows is the limit of the rows of a segment.
+const MaxRows = 2147483647
+
+var (
+	// ErrCorrupt is returned when bytes are not a file of terms, or a damaged one.
+	ErrCorrupt = errors.New("corrupt file of terms")
+	// ErrVersion is returned when a later release wrote the file.
+	ErrVersion = errors.New("unknown version of file of terms")
+	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
+	ErrMismatch = errors.New("file of terms of another segment or analysis")
+)
+
+// Ident names the segment that an index belongs to, and the analysis of its texts.
+type Ident struct {
+	DB       [16]byte // id of the database
+	Segment  uint64   // id of the segment
+	Rows     int      // 1 to MaxRows
+	CRC      uint32   // of the segment's vector file
+	Analysis [16]byte // whatever decides which terms a document has
+}
+
+// header is what the first page of the file says. Offsets are from the start of the file.
+type header struct {
+	ident      Ident
+	texts      uint32 // rows that have terms
+	terms      uint32
+	tokens     uint64 // length of all rows
+	dictionary uint64
+	index      uint64
+	table      uint64
+	tableCRC   uint32
+}
+
+// postings is the offset of the postings.
+func (h *header) postings() uint64 { return align(headerSize + wordSize*uint64(h.ident.Rows)) }
+
+func (h *header) groups() uint64 { return (uint64(h.terms) + perGroup - 1) / perGroup }
+
+func (h *header) blocks() uint64 { return (h.table - headerSize + blockSize - 1) / blockSize }
+
+func (h *header) size() uint64 { return h.table + wordSize*h.blocks() }
+
+func align(off uint64) uint64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
+
+func (h *header) encode() []byte {
+	e := codec.Encoder{B: make([]byte, 0, headerSize)}
+	e.Raw([]byte(magic))
+	e.U32(version)
+	e.U32(uint32(h.ident.Rows))
+	e.Raw(h.ident.DB[:])
+	e.U64(h.ident.Segment)
+	e.U64(h.size())
+	e.Raw(h.ident.Analysis[:])
+	e.U32(h.ident.CRC)
+	e.U32(h.texts)
+	e.U64(h.tokens)
+	e.U64(h.dictionary)
+	e.U64(h.index)
+	e.U64(h.table)
+	e.U32(h.terms)
+	e.U32(h.tableCRC)
+	e.B = e.B[:crcOffset] // the rest is zero
+	e.U32(codec.CRC(e.B))
+	return e.B
+}
+
+// decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.
+func decodeHeader(b []byte) (h header, err error) {
+	if len(b) < headerSize || string(b[:len(magic)]) != magic {
+		return h, corrupt(0, "no header")
+	}
+	// The checksum comes first: it has this place in every version.
+	if got, want := codec.CRC(b[:crcOffset]), binary.LittleEndian.Uint32(b[crcOffset:]); got != want {
+		return h, corrupt(crcOffset, "checksum %08x instead of %08x", got, want)
+	}
+	d := codec.NewDecoder(b[len(magic):crcOffset])
+	if v := d.U32(); v != version {
+		return h, fmt.Errorf("terms: %w: %d", ErrVersion, v)
+	}
+	rows := d.U32()
+	copy(h.ident.DB[:], d.Raw(len(h.ident.DB)))
+	h.ident.Segment = d.U64()
+	size := d.U64()
+	copy(h.ident.Analysis[:], d.Raw(len(h.ident.Analysis)))
+	h.ident.CRC = d.U32()
+	h.texts = d.U32()
+	h.tokens = d.U64()
+	h.dictionary, h.index, h.table = d.U64(), d.U64(), d.U64()
+	h.terms = d.U32()
+	h.tableCRC = d.U32()
+	if rows < 1 || rows > MaxRows || h.texts > rows {
+		return h, corrupt(12, "%d rows, %d of them with terms", rows, h.texts)
+	}
+	h.ident.Rows = int(rows)
+	n := uint64(len(b))
+	if h.table > n || h.index > h.table || h.dictionary > h.index || h.postings() > h.dictionary ||
+		h.index%offsetSize != 0 || h.table-h.index < offsetSize*h.groups() || h.table%wordSize != 0 {
+		return h, corrupt(80, "sections at %d, %d and %d of %d bytes", h.dictionary, h.index, h.table, n)
+	}
+	if size != n || h.size() != n {
+		return h, corrupt(40, "%d bytes, header says %d, want %d", n, size, h.size())
+	}
+	return h, nil
+}
+
+func corrupt(off uint64, format string, args ...any) error {
+	return fmt.Errorf("terms: %w: offset %d: %s", ErrCorrupt, off, fmt.Sprintf(format, args...))
+}
+
+// An entry is what the dictionary says of a term, beside the term itself.
+type entry struct {
+	df      uint64 // rows that have it
+	maxFreq uint64 // in one row
+	minLen  uint64 // of these rows
+	docs    uint64 // bytes of rows and frequencies
+	pos     uint64 // bytes of positions
+}
+
+func (x *entry) append(b []byte) []byte {
+	for _, v := range [...]uint64{x.df, x.maxFreq, x.minLen, x.docs, x.pos} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
+
+func (x *entry) decode(d *codec.Decoder) {
+	for _, v := range [...]*uint64{&x.df, &x.maxFreq, &x.minLen, &x.docs, &x.pos} {
+		*v = d.Uvarint()
+	}
+}
+
+// skips returns the bytes of the skip table.
+func (x *entry) skips() uint64 { return x.df / perBlock * skipSize }
+
+// A skip is what is known of a whole block of postings before it is read.
+type skip struct {
+	last    uint32 // its last row
+	maxFreq uint32
+	minLen  uint32
+	docs    uint32 // where its rows and frequencies end, from where those of the term begin
+	pos     uint64 // where its positions end, likewise
+}
+
+func (s *skip) append(b []byte) []byte {
+	e := codec.Encoder{B: b}
+	e.U32(s.last)
+	e.U32(s.maxFreq)
+	e.U32(s.minLen)
+	e.U32(s.docs)
+	e.U64(s.pos)
+	return e.B
+}
+
+func decodeSkip(b []byte) skip {
+	_ = b[skipSize-1]
+	le := binary.LittleEndian
+	return skip{last: le.Uint32(b), maxFreq: le.Uint32(b[4:]), minLen: le.Uint32(b[8:]), docs: le.Uint32(b[12:]), pos: le.Uint64(b[16:])}
+}

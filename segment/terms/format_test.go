@@ -1,0 +1,196 @@
+package terms
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/text"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// TestFormatPage compares the hexdump in docs/format/terms.md with a file that Build makes now. A difference means that the
+// format has changed: old files would be built again.
+func TestFormatPage(t *testing.T) {
+	x := NewIndex()
+	words := func(terms ...string) {
+		var tokens []text.Token
+		for i, term := range terms {
+			if term != "" {
+				tokens = append(tokens, text.Token{Term: term, Position: i})
+			}
+		}
+		x.Add(tokens)
+	}
+	words("heat", "layer", "heat")
+	words()
+	words("heated", "", "layer")
+	for range 127 {
+		words("heat")
+	}
+	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: x.Rows(), CRC: 0xcafe, Analysis: [16]byte{9, 8, 7}}
+	file, err := Build(id, Input{Source: x.View(x.Rows())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := dump(t, file)
+
+	const page, begin, end = "../../docs/format/terms.md", "```hexdump\n", "```"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), begin)
+	want, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no hexdump", page)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
+	}
+}
+
+// dump prints every byte of a file with its meaning. It reads by the words of the page, not with the code under test.
+func dump(t *testing.T, b []byte) string {
+	var out strings.Builder
+	d := codec.NewDecoder(b)
+	print := func(off, n int, name, value string) {
+		for i := 0; i < n; i += 8 {
+			hex := fmt.Sprintf("% x", b[off+i:off+min(i+8, n)])
+			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", off+i, hex, name, value), " "))
+			name, value = "", ""
+		}
+	}
+	line := func(n int, name, format string, args ...any) {
+		print(d.Offset()-n, n, name, fmt.Sprintf(format, args...))
+	}
+	zeros := func(n int, name string) {
+		if strings.Trim(string(d.Raw(n)), "\x00") != "" {
+			t.Errorf("%s is not zero", name)
+		}
+		if n > 0 {
+			fmt.Fprintf(&out, "%06x  %-23s  %s\n", d.Offset()-n, fmt.Sprintf("00 (%d times)", n), name)
+		}
+	}
+	u32 := func(name string) int { v := d.U32(); line(4, name, "%d", v); return int(v) }
+	u64 := func(name string) int { v := d.U64(); line(8, name, "%d", v); return int(v) }
+	uvarints := func(n int, name string) []uint64 {
+		start, values := d.Offset(), make([]uint64, n)
+		for i := range values {
+			values[i] = d.Uvarint()
+		}
+		print(start, d.Offset()-start, name, strings.Trim(fmt.Sprint(values), "[]"))
+		return values
+	}
+
+	line(8, "magic", "%q", d.Raw(8))
+	u32("version")
+	rows := u32("rows")
+	line(16, "database", "%x", d.Raw(16))
+	line(8, "segment", "%d: the file is seg/%08[1]x.terms", d.U64())
+	size := u64("size of the file")
+	line(16, "analysis", "%x", d.Raw(16))
+	line(4, "checksum of the vectors", "%#08x", d.U32())
+	u32("rows with terms")
+	u64("length of all rows")
+	dictionary, index, table := u64("start of dictionary"), u64("start of its index"), u64("start of checksums")
+	terms := u32("terms")
+	sums := d.U32()
+	line(4, "checksum of checksums", "%#08x", sums)
+	zeros(4092-d.Offset(), "reserved")
+	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
+	for row := 0; row < rows; row++ {
+		same := row + 1
+		for same < rows && string(b[d.Offset():][:4]) == string(b[d.Offset()+4*(same-row):][:4]) {
+			same++
+		}
+		if same-row < 4 {
+			u32(fmt.Sprintf("length of row %d", row))
+			continue
+		}
+		n := d.U32()
+		fmt.Fprintf(&out, "%06x  %-23s  %-24s %d\n", d.Offset()-4, fmt.Sprintf("% x (%d times)", b[d.Offset()-4:d.Offset()], same-row),
+			fmt.Sprintf("length of rows %d to %d", row, same-1), n)
+		d.Raw(4 * (same - row - 1))
+		row = same - 1
+	}
+	zeros(-d.Offset()&63, "padding")
+
+	// The dictionary says what the postings are.
+	postings := d
+	first := d.Offset()
+	d = codec.NewDecoder(b[:index])
+	d.Raw(dictionary)
+	type entry struct {
+		name   string
+		values []uint64
+	}
+	var entries []entry
+	before := out.String()
+	out.Reset()
+	term := ""
+	for i := range terms {
+		if i%16 == 0 {
+			uvarints(1, fmt.Sprintf("group %d: postings at", i/16))
+			term = ""
+		}
+		shared := uvarints(1, "bytes shared")[0]
+		start := d.Offset()
+		term = term[:shared] + d.String()
+		print(start, d.Offset()-start, "and others", fmt.Sprintf("%q", term[shared:]))
+		entries = append(entries, entry{term, uvarints(5, fmt.Sprintf("%q", term))})
+	}
+	zeros(d.Len(), "padding")
+	dict := out.String()
+
+	out.Reset()
+	out.WriteString(before)
+	d = postings
+	for _, e := range entries {
+		df, docs, pos := int(e.values[0]), int(e.values[3]), int(e.values[4])
+		for block := range df / 128 {
+			fmt.Fprintf(&out, "        %-23s  skip table of %q, block %d\n", "", e.name, block)
+			for _, name := range []string{"last row", "largest frequency", "least length", "end of rows"} {
+				u32(name)
+			}
+			u64("end of positions")
+		}
+		start := d.Offset()
+		d.Raw(docs)
+		print(start, docs, "rows of "+e.name, "")
+		start = d.Offset()
+		d.Raw(pos)
+		print(start, pos, "positions of "+e.name, "")
+	}
+	if d.Offset() != dictionary {
+		t.Errorf("postings from %d to %d, dictionary at %d", first, d.Offset(), dictionary)
+	}
+	out.WriteString(dict)
+	d = codec.NewDecoder(b)
+	d.Raw(index)
+	for group := range (terms + 15) / 16 {
+		u64(fmt.Sprintf("group %d", group))
+	}
+	if d.Offset() != table {
+		t.Errorf("index ends at %d, checksums at %d", d.Offset(), table)
+	}
+	for block := 0; d.Len() > 0; block++ {
+		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(), 4096+block*65536, min(4096+(block+1)*65536, table)-1)
+	}
+	if err := d.Err(); err != nil || codec.CRC(b[table:]) != sums || size != len(b) {
+		t.Errorf("err %v, checksum of checksums %#x, want %#x, size %d of %d", err, codec.CRC(b[table:]), sums, size, len(b))
+	}
+	return out.String()
+}
