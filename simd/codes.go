@@ -96,6 +96,33 @@ func DotCodes(dst []int32, w *Weights, codes []uint8) {
 	dotCodes(dst, w, codes)
 }
 
+// DotCodesAt sets dst[i] to the dot product of w and row rows[i] of codes, as
+// DotCodes does: for rows that lie here and there, the next of which are on their
+// way from memory meanwhile. It panics if a row does not lie within codes, with
+// as many bytes behind it as DotCodes wants, or if the lengths do not fit.
+func DotCodesAt(dst []int32, w *Weights, codes []uint8, rows []int32) {
+	least, most := int32(0), int32(-1)
+	for _, r := range rows {
+		least, most = min(least, r), max(most, r)
+	}
+	if len(dst) != len(rows) || least < 0 || CodesSize(int(most)+1, w.dim) > len(codes) {
+		panic(fmt.Sprintf("simd: DotCodesAt of %d rows from %d to %d, with %d results and %d codes", len(rows), least, most, len(dst), len(codes)))
+	}
+	if w.dim == 0 {
+		clear(dst)
+		return
+	}
+	perCall := rowsPerCall(w.dim)
+	for len(dst) > perCall {
+		dotCodesAt(dst[:perCall], w, codes, rows[:perCall])
+		dst, rows = dst[perCall:], rows[perCall:]
+	}
+	dotCodesAt(dst, w, codes, rows)
+}
+
+// rowsAhead is how many more rows than results the kernels of DotCodesAt have.
+const rowsAhead = 8
+
 // CodesAbove sets bit i of dst, which is bit i%64 of dst[i/64], unless
 //
 //	scales[i]*(mul*dots[i] + add) + per*levels[i] < cut

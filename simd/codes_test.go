@@ -79,6 +79,32 @@ func TestDotCodesLimits(t *testing.T) {
 	})
 }
 
+func TestDotCodesAt(t *testing.T) {
+	forEach(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(17, 18))
+		for i, dim := range append(lengths, 1<<16) {
+			n := 1 + r.IntN(20)
+			codes := randomCodes(r, CodesSize(n, dim))
+			w := randomWeights(r, dim)
+			rows := make([]int32, i%40)
+			for j := range rows {
+				rows[j] = int32(r.IntN(n))
+			}
+			dst := make([]int32, len(rows)+1)
+			dst[len(rows)] = 42
+			DotCodesAt(dst[:len(rows)], NewWeights(w), codes, rows)
+			for j, row := range rows {
+				if want := dotCode(w, codes[int(row)*dim:int(row+1)*dim]); dst[j] != want {
+					t.Fatalf("dimension %d, row %d: %d, want %d", dim, row, dst[j], want)
+				}
+			}
+			if dst[len(rows)] != 42 {
+				t.Fatalf("dimension %d, %d rows: wrote beside dst", dim, len(rows))
+			}
+		}
+	})
+}
+
 // TestDotCodesMany crosses the limit of rows per call of the kernels.
 func TestDotCodesMany(t *testing.T) {
 	const dim = 100
@@ -88,7 +114,15 @@ func TestDotCodesMany(t *testing.T) {
 	forEach(t, func(t *testing.T) {
 		dst := make([]int32, n)
 		DotCodes(dst, NewWeights(w), codes)
+		at, rows := make([]int32, n), make([]int32, n)
+		for i := range rows {
+			rows[i] = int32(n - 1 - i)
+		}
+		DotCodesAt(at, NewWeights(w), codes, rows)
 		for i, got := range dst {
+			if at[n-1-i] != got {
+				t.Fatalf("row %d: %d, by number %d", i, got, at[n-1-i])
+			}
 			if want := dotCode(w, codes[i*dim:(i+1)*dim]); got != want {
 				t.Fatalf("row %d: %d, want %d", i, got, want)
 			}
@@ -143,6 +177,9 @@ func TestCodesLengths(t *testing.T) {
 		func() { NewWeights(slices.Repeat([]int16{MaxWeight}, 258)) },
 		func() { DotCodes(make([]int32, 3), w, codes) }, // no padding
 		func() { DotCodes(make([]int32, 4), w, codes) },
+		func() { DotCodesAt(make([]int32, 1), w, codes, []int32{2}) },
+		func() { DotCodesAt(make([]int32, 1), w, codes, []int32{-1}) },
+		func() { DotCodesAt(make([]int32, 1), w, codes, []int32{0, 0}) },
 		func() { CodesAbove(make([]uint64, 1), make([]int32, 65), floats, floats, 0, 0, 0, 0) },
 		func() { CodesAbove(make([]uint64, 2), make([]int32, 65), floats[1:], floats, 0, 0, 0, 0) },
 		func() { CodesAbove(make([]uint64, 2), make([]int32, 65), floats, floats[1:], 0, 0, 0, 0) },

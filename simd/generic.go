@@ -219,3 +219,9 @@ func rowsAboveGeneric(dst []uint64, values, scales []float32, add, mul, least, m
 		values, scales = values[n:], scales[n:]
 	}
 }
+
+func dotCodesAtGeneric(dst []int32, w *Weights, codes []uint8, rows []int32) {
+	for i, r := range rows {
+		dotCodesGeneric(dst[i:i+1], w, codes[int(r)*w.dim:])
+	}
+}

@@ -67,6 +67,11 @@ func TestBounds(t *testing.T) {
 		for m := range rows + 1 {
 			codes := at[uint8](b, end, CodesSize(m, n))
 			DotCodes(at[int32](c, end, m), weights, codes)
+			order := make([]int32, m)
+			for i := range order {
+				order[i] = int32(i)
+			}
+			DotCodesAt(at[int32](c, end, m), weights, codes, order)
 			if n > 0 {
 				factors := at[float32](a, end, m)
 				new(CodeBlock).Pack(n, codes, factors, factors)

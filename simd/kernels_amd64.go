@@ -49,6 +49,11 @@ func rangeU32AVX2(dst []uint64, codes []uint32, lo uint32, span uint32)
 //go:noescape
 func dotCodesAVX2(dst []int32, weights []int16, codes []uint8, dim int, bias int32)
 
+// dotCodesAtAVX2 is the kernel of DotCodesAt for AVX2; rows has some more elements than dst.
+//
+//go:noescape
+func dotCodesAtAVX2(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)
+
 // codesAboveAVX2 sets the first len(dst) words.
 //
 //go:noescape
@@ -118,6 +123,11 @@ func rangeU32AVX512(dst []uint64, codes []uint32, lo uint32, span uint32)
 //
 //go:noescape
 func dotCodesAVX512(dst []int32, weights []int16, codes []uint8, dim int, bias int32)
+
+// dotCodesAtAVX512 is the kernel of DotCodesAt for AVX512; rows has some more elements than dst.
+//
+//go:noescape
+func dotCodesAtAVX512(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)
 
 // codesAboveAVX512 sets the first len(dst) words.
 //

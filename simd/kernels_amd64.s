@@ -1002,6 +1002,83 @@ single_end:
 	VZEROUPPER
 	RET
 
+// func dotCodesAtAVX2(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)
+// Requires: AVX, AVX2, MMX+
+TEXT ·dotCodesAtAVX2(SB), NOSPLIT, $0-108
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         weights_base+24(FP), CX
+	MOVQ         dim+96(FP), DX
+	MOVQ         dst_len+8(FP), R9
+	MOVQ         weights_len+32(FP), BX
+	MOVQ         codes_base+48(FP), R10
+	MOVQ         rows_base+72(FP), R11
+	MOVL         bias+104(FP), SI
+	VMOVD        SI, X15
+	VPBROADCASTD X15, X15
+	LEAQ         (BX)(BX*1), BX
+	VPCMPEQW     Y14, Y14, Y14
+	VPSRLW       $0x08, Y14, Y14
+
+row:
+	TESTQ   R9, R9
+	JZ      done
+	MOVLQSX (R11), SI
+	IMULQ   DX, SI
+	ADDQ    R10, SI
+	MOVLQSX 32(R11), R8
+	IMULQ   DX, R8
+	ADDQ    R10, R8
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	XORQ    DI, DI
+
+step:
+	VMOVDQU      (CX)(DI*1), Y8
+	VMOVDQU      32(CX)(DI*1), Y9
+	PREFETCHT0   (R8)
+	VMOVDQU      (SI), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y0, Y0
+	VPADDD       Y11, Y1, Y1
+	VMOVDQU      64(CX)(DI*1), Y8
+	VMOVDQU      96(CX)(DI*1), Y9
+	VMOVDQU      32(SI), Y10
+	VPSRLW       $0x08, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPMADDWD     Y8, Y10, Y10
+	VPMADDWD     Y9, Y11, Y11
+	VPADDD       Y10, Y0, Y0
+	VPADDD       Y11, Y1, Y1
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000080, DI
+	CMPQ         DI, BX
+	JB           step
+	VPADDD       Y1, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPUNPCKLDQ   Y1, Y0, Y10
+	VPUNPCKHDQ   Y1, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VPXOR        Y2, Y2, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y10
+	VPUNPCKHQDQ  Y2, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X15, X0, X0
+	VMOVD        X0, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         $0x00000004, R11
+	DECQ         R9
+	JMP          row
+
+done:
+	VZEROUPPER
+	RET
+
 // func codesAboveAVX2(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
 // Requires: AVX, MMX+
 TEXT ·codesAboveAVX2(SB), NOSPLIT, $0-112
@@ -2530,6 +2607,71 @@ single_step:
 	JMP           single
 
 single_end:
+	VZEROUPPER
+	RET
+
+// func dotCodesAtAVX512(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, MMX+
+TEXT ·dotCodesAtAVX512(SB), NOSPLIT, $0-108
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         weights_base+24(FP), CX
+	MOVQ         dim+96(FP), DX
+	MOVQ         dst_len+8(FP), R9
+	MOVQ         weights_len+32(FP), BX
+	MOVQ         codes_base+48(FP), R10
+	MOVQ         rows_base+72(FP), R11
+	MOVL         bias+104(FP), SI
+	VMOVD        SI, X15
+	VPBROADCASTD X15, X15
+	LEAQ         (BX)(BX*1), BX
+
+row:
+	TESTQ   R9, R9
+	JZ      done
+	MOVLQSX (R11), SI
+	IMULQ   DX, SI
+	ADDQ    R10, SI
+	MOVLQSX 32(R11), R8
+	IMULQ   DX, R8
+	ADDQ    R10, R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	XORQ    DI, DI
+
+step:
+	VMOVDQU32     (CX)(DI*1), Z8
+	VMOVDQU32     64(CX)(DI*1), Z9
+	PREFETCHT0    (R8)
+	VMOVDQU32     (SI), Z10
+	VPDPBUSD      Z8, Z10, Z0
+	VPDPBUSD      Z9, Z10, Z1
+	ADDQ          $0x00000040, SI
+	ADDQ          $0x00000040, R8
+	ADDQ          $0x00000080, DI
+	CMPQ          DI, BX
+	JB            step
+	VPSLLD        $0x08, Z1, Z1
+	VPADDD        Z1, Z0, Z0
+	VPXORD        Z1, Z1, Z1
+	VPUNPCKLDQ    Z1, Z0, Z10
+	VPUNPCKHDQ    Z1, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VPXORD        Z2, Z2, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z10
+	VPUNPCKHQDQ   Z2, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X15, X0, X0
+	VMOVD         X0, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          $0x00000004, R11
+	DECQ          R9
+	JMP           row
+
+done:
 	VZEROUPPER
 	RET
 

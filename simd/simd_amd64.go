@@ -163,6 +163,23 @@ func dotCodes(dst []int32, w *Weights, codes []uint8) {
 	}
 }
 
+func dotCodesAt(dst []int32, w *Weights, codes []uint8, rows []int32) {
+	if w.level == generic {
+		dotCodesAtGeneric(dst, w, codes, rows)
+		return
+	}
+	// The last rows come with their own list, as the next ones of nothing.
+	n := max(0, len(rows)-rowsAhead)
+	var last [2 * rowsAhead]int32
+	copy(last[:], rows[n:])
+	kernel := dotCodesAtAVX2
+	if w.level == avx512 {
+		kernel = dotCodesAtAVX512
+	}
+	kernel(dst[:n], w.packed, codes, rows, w.dim, w.bias)
+	kernel(dst[n:], w.packed, codes, last[:], w.dim, w.bias)
+}
+
 func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
 	n := len(dots) / 64
 	switch active {

@@ -24,6 +24,10 @@ func dotCodesLevel() level { return generic }
 
 func dotCodes(dst []int32, w *Weights, codes []uint8) { dotCodesGeneric(dst, w, codes) }
 
+func dotCodesAt(dst []int32, w *Weights, codes []uint8, rows []int32) {
+	dotCodesAtGeneric(dst, w, codes, rows)
+}
+
 func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
 	codesAboveGeneric(dst, dots, scales, levels, mul, add, per, cut)
 }

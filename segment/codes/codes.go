@@ -21,6 +21,7 @@ type Codes struct {
 	squares []uint32
 	table   []uint32
 	seen    []atomic.Uint64 // bit b: block b was verified
+	left    atomic.Int64    // blocks that were not
 }
 
 // Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and the mean; every other block
@@ -53,6 +54,7 @@ func Parse(b []byte, ident Ident) (*Codes, error) {
 		table:   codec.U32sFromBytes(b[l.table:]),
 		seen:    make([]atomic.Uint64, (l.blocks+63)/64),
 	}
+	c.left.Store(l.blocks)
 	if err := c.touch(l.mean, l.scales); err != nil {
 		return nil, err
 	}
@@ -83,13 +85,18 @@ func (c *Codes) touch(start, end int64) error {
 		if got := codec.CRC(c.b[from:to]); got != c.table[b] {
 			return corrupt(from, "checksum %08x instead of %08x", got, c.table[b])
 		}
-		word.Or(bit)
+		if word.Or(bit)&bit == 0 {
+			c.left.Add(-1)
+		}
 	}
 	return nil
 }
 
 // touchRows verifies all that belongs to rows lo to hi-1; there must be one.
 func (c *Codes) touchRows(lo, hi int) error {
+	if c.left.Load() == 0 {
+		return nil
+	}
 	dim := int64(c.head.ident.Dim)
 	if err := c.touch(headerSize+int64(lo)*dim, headerSize+int64(hi)*dim); err != nil {
 		return err

@@ -305,6 +305,16 @@ func TestCandidatesSets(t *testing.T) {
 				t.Errorf("metric %d, steps of %d: %d candidates, want %d", m, step, len(got), len(want))
 			}
 			in := slices.DeleteFunc(got, func(c Candidate) bool { return set[c.Row/64]>>(c.Row%64)&1 == 0 })
+			var members []int32
+			for row := range d.rows() {
+				if set[row/64]>>(row%64)&1 != 0 {
+					members = append(members, int32(row))
+				}
+			}
+			among, err := q.Among(some[:1:1], members, cut, &buf)
+			if err != nil || !slices.Equal(among[1:], in) {
+				t.Errorf("metric %d: %d candidates among %d, want %d, %v", m, len(among)-1, len(members), len(in), err)
+			}
 			if !slices.Equal(some, in) {
 				t.Errorf("metric %d, steps of %d: %d candidates in the set, want %d", m, step, len(some), len(in))
 			}
@@ -392,6 +402,15 @@ func TestParse(t *testing.T) {
 		b[i] ^= 0x10
 		if err := use(b); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("byte %d damaged: %v", i, err)
+		}
+		if row := (i - headerSize) / d.dim; row >= 0 && row < d.rows() {
+			c, err := Parse(b, id)
+			if err == nil {
+				_, err = c.Query(vec).Among(nil, []int32{int32(row)}, 0.5, new(Buffer))
+			}
+			if !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("byte %d damaged, row %d alone: %v", i, row, err)
+			}
 		}
 		b[i] ^= 0x10
 	}

@@ -153,7 +153,7 @@ type Candidate struct {
 	dot int32
 }
 
-// A Buffer is memory for Candidates. The zero value is ready.
+// A Buffer is memory for Candidates and Among. The zero value is ready.
 type Buffer struct {
 	dots [chunk]int32
 	bits [chunk / 64]uint64
@@ -203,7 +203,39 @@ func (q *Query) scan(dots []int32, words []uint64, lo int, low float32) {
 	simd.CodesAbove(words, dots, c.scales[lo:], c.levels[lo:], float32(q.step), q.add, q.per, low)
 }
 
-// Row returns a row as Candidates does, whatever its score. It is for sets of few rows.
+// Among appends to dst those of rows, in any order, whose score may be cut or higher. It is for few rows that lie here and
+// there. The error is that of damaged bytes and wraps ErrCorrupt; dst is then as it was.
+func (q *Query) Among(dst []Candidate, rows []int32, cut float64, buf *Buffer) ([]Candidate, error) {
+	c, before := q.c, len(dst)
+	low := q.cut(cut)
+	if q.wild {
+		low = float32(math.Inf(-1))
+	}
+	step := float32(q.step)
+	for len(rows) > 0 {
+		n := min(chunk, len(rows))
+		if c.left.Load() > 0 {
+			for _, r := range rows[:n] {
+				if err := c.touchRows(int(r), int(r)+1); err != nil {
+					return dst[:before], err
+				}
+			}
+		}
+		dots := buf.dots[:n]
+		simd.DotCodesAt(dots, q.weights, c.codes, rows[:n])
+		for i, r := range rows[:n] {
+			// As simd.CodesAbove has it.
+			v := c.scales[r] * float32(float32(step*float32(dots[i]))+q.add)
+			if v = float32(v) + float32(q.per*c.levels[r]); !(v < low) {
+				dst = append(dst, Candidate{Row: int(r), dot: dots[i]})
+			}
+		}
+		rows = rows[n:]
+	}
+	return dst, nil
+}
+
+// Row returns a row as Candidates does, whatever its score.
 func (q *Query) Row(row int) (Candidate, error) {
 	c := q.c
 	if err := c.touchRows(row, row+1); err != nil {

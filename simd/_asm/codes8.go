@@ -49,6 +49,7 @@ type codesKernel struct {
 	dim, dim3   GPVirtual // bytes in one row and in three
 	end         GPVirtual // bytes of the weights
 	p, off      GPVirtual // position in the row and in the weights
+	next        GPVirtual // position in a row to come, if they are not one after the other
 }
 
 // Under AVX-512, row r has its sums of low bytes in register 2r and of high
@@ -98,7 +99,11 @@ func (k codesKernel) step(size int) {
 		}
 		for r := range size {
 			at := i / 2
-			if i == 0 {
+			switch {
+			case i > 0:
+			case k.next != nil:
+				PREFETCHT0(Mem{Base: k.next})
+			default:
 				PREFETCHT0(k.at(r, ahead))
 			}
 			x, y := k.code(0), k.code(1)
@@ -116,6 +121,55 @@ func (k codesKernel) step(size int) {
 			VPADDD(y, k.sum(r, 1), k.sum(r, 1))
 		}
 	}
+}
+
+// rowsAhead is how many rows ahead dotCodesAt prefetches.
+const rowsAhead = 8
+
+// dotCodesAt generates the kernel of DotCodesAt for all but the last rowsAhead rows, which the caller has behind the others.
+func dotCodesAt(s isa) {
+	begin(s, "dotCodesAt", "func(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)",
+		"is the kernel of DotCodesAt for "+s.name+"; rows has some more elements than dst.")
+	k := codesKernel{
+		isa: s,
+		dst: gp(Param("dst").Base()), w: gp(Param("weights").Base()), dim: gp(Param("dim")),
+		end: GP64(), p: GP64(), off: GP64(), next: GP64(),
+	}
+	n, bytes, codes, rows := gp(Param("dst").Len()), gp(Param("weights").Len()), gp(Param("codes").Base()), gp(Param("rows").Base())
+	bias := GP32()
+	MOVL(param("bias"), bias)
+	VMOVD(bias, ymm[k.bias()].AsX())
+	VPBROADCASTD(ymm[k.bias()].AsX(), ymm[k.bias()].AsX())
+	LEAQ(Mem{Base: bytes, Index: bytes, Scale: 1}, k.end)
+	if s.bytes == 32 {
+		VPCMPEQW(s.vec(k.mask()), s.vec(k.mask()), s.vec(k.mask()))
+		VPSRLW(U8(8), s.vec(k.mask()), s.vec(k.mask()))
+	}
+	Label("row")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	for i, p := range []GPVirtual{k.p, k.next} {
+		MOVLQSX(Mem{Base: rows, Disp: 4 * i * rowsAhead}, p)
+		IMULQ(k.dim, p)
+		ADDQ(codes, p)
+	}
+	k.zero(0)
+	k.zero(1)
+	XORQ(k.off, k.off)
+	Label("step")
+	k.step(1)
+	ADDQ(U32(step64), k.p)
+	ADDQ(U32(step64), k.next)
+	ADDQ(U32(2*step64), k.off)
+	CMPQ(k.off, k.end)
+	JB(LabelRef("step"))
+	k.reduce(1)
+	ADDQ(U32(4), k.dst)
+	ADDQ(U32(4), rows)
+	DECQ(n)
+	JMP(LabelRef("row"))
+	Label("done")
+	end()
 }
 
 // loadVector loads an unaligned vector.

@@ -31,6 +31,7 @@ func main() {
 			codes(s, bits)
 		}
 		dotCodes(s)
+		dotCodesAt(s)
 		above(s)
 		rowsAbove(s)
 		tileCodes(s)
