@@ -1,0 +1,363 @@
+package tokenizer
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// A component is any part of tokenizer.json that has a type.
+type component struct {
+	Type string `json:"type"`
+
+	// Of BertNormalizer, Replace, Strip and Prepend.
+	Clean    *bool  `json:"clean_text"`
+	CJK      *bool  `json:"handle_chinese_chars"`
+	Accents  *bool  `json:"strip_accents"`
+	Lower    *bool  `json:"lowercase"`
+	Pattern  target `json:"pattern"`
+	Content  string `json:"content"`
+	Left     *bool  `json:"strip_left"`
+	Right    *bool  `json:"strip_right"`
+	Prepend_ string `json:"prepend"`
+
+	// Of Metaspace and Punctuation.
+	Replacement string `json:"replacement"`
+	Scheme      string `json:"prepend_scheme"`
+	AddPrefix   *bool  `json:"add_prefix_space"`
+	Split       *bool  `json:"split"`
+	Behavior    string `json:"behavior"`
+
+	// Of sequences.
+	Normalizers   []component `json:"normalizers"`
+	PreTokenizers []component `json:"pretokenizers"`
+	Processors    []component `json:"processors"`
+
+	// Of post-processors.
+	Single  []templatePart             `json:"single"`
+	Special map[string]templateSpecial `json:"special_tokens"`
+	Sep     tokenPair                  `json:"sep"`
+	CLS     tokenPair                  `json:"cls"`
+}
+
+type target struct {
+	String *string
+	Regex  *string
+}
+
+type templatePart struct {
+	SpecialToken *struct {
+		ID string `json:"id"`
+	}
+	Sequence *struct {
+		ID string `json:"id"`
+	}
+}
+
+type templateSpecial struct {
+	IDs []int `json:"ids"`
+}
+
+// A tokenPair is a token and its number, as an array of two.
+type tokenPair struct {
+	token string
+	id    int
+}
+
+func (p *tokenPair) UnmarshalJSON(b []byte) error {
+	list := []any{&p.token, &p.id}
+	return json.Unmarshal(b, &list)
+}
+
+// Parse reads a tokenizer.json.
+func Parse(b []byte) (*Tokenizer, error) {
+	var file struct {
+		Added []struct {
+			ID      int    `json:"id"`
+			Content string `json:"content"`
+			Special bool   `json:"special"`
+		} `json:"added_tokens"`
+		Normalizer    *component `json:"normalizer"`
+		PreTokenizer  *component `json:"pre_tokenizer"`
+		PostProcessor *component `json:"post_processor"`
+		Model         struct {
+			Type         string          `json:"type"`
+			Vocab        json.RawMessage `json:"vocab"`
+			Unknown      string          `json:"unk_token"`
+			UnknownID    *int            `json:"unk_id"`
+			Prefix       string          `json:"continuing_subword_prefix"`
+			Most         int             `json:"max_input_chars_per_word"`
+			ByteFallback bool            `json:"byte_fallback"`
+		} `json:"model"`
+	}
+	if err := json.Unmarshal(b, &file); err != nil {
+		return nil, formatf("%w", err)
+	}
+	t := &Tokenizer{ids: map[string]int{}, unknown: -1}
+	m := &file.Model
+	if m.Type == "" && bytes.HasPrefix(bytes.TrimSpace(m.Vocab), []byte("{")) && m.Prefix != "" {
+		m.Type = "WordPiece" // old files do not say
+	}
+	switch m.Type {
+	case "WordPiece", "WordLevel":
+		if err := json.Unmarshal(m.Vocab, &t.ids); err != nil {
+			return nil, formatf("vocabulary: %w", err)
+		}
+		for token, id := range t.ids {
+			if id < 0 || id > math.MaxInt32 {
+				return nil, formatf("token %q has the number %d", token, id)
+			}
+		}
+		id, ok := t.ids[m.Unknown]
+		if !ok {
+			return nil, formatf("the unknown token %q is not in the vocabulary", m.Unknown)
+		}
+		t.unknown = id
+		t.model = wordPiece(t.ids, id, cmp.Or(m.Prefix, "##"), cmp.Or(m.Most, 100))
+		if m.Type == "WordLevel" {
+			t.model = func(dst []int, word string) []int {
+				if id, ok := t.ids[word]; ok {
+					return append(dst, id)
+				}
+				return append(dst, t.unknown)
+			}
+		}
+	case "Unigram":
+		if m.ByteFallback {
+			return nil, formatf("Unigram with byte_fallback is not supported")
+		}
+		var vocab [][2]json.RawMessage
+		if err := json.Unmarshal(m.Vocab, &vocab); err != nil {
+			return nil, formatf("vocabulary: %w", err)
+		}
+		tokens := make(map[string]scored, len(vocab))
+		for i, entry := range vocab {
+			var token string
+			var score float64
+			if json.Unmarshal(entry[0], &token) != nil || json.Unmarshal(entry[1], &score) != nil {
+				return nil, formatf("vocabulary: entry %d is not a token and a score", i)
+			}
+			if _, twice := t.ids[token]; !twice { // the first one counts
+				t.ids[token] = i
+				tokens[token] = scored{i, score}
+			}
+		}
+		if m.UnknownID == nil || *m.UnknownID < 0 || *m.UnknownID >= len(vocab) {
+			return nil, formatf("the unknown token has no number of the vocabulary")
+		}
+		t.unknown = *m.UnknownID
+		delete(tokens, "")
+		t.model = unigram(tokens, t.unknown)
+	default:
+		return nil, formatf("model %q is not supported", m.Type)
+	}
+	for _, a := range file.Added {
+		if a.ID < 0 || a.ID > math.MaxInt32 {
+			return nil, formatf("token %q has the number %d", a.Content, a.ID)
+		}
+		if a.Content != "" {
+			t.ids[a.Content] = a.ID
+			t.special = append(t.special, a.Content)
+		}
+	}
+	if err := t.addNormalizer(file.Normalizer); err != nil {
+		return nil, err
+	}
+	if err := t.addPreTokenizer(file.PreTokenizer); err != nil {
+		return nil, err
+	}
+	if err := t.addPostProcessor(file.PostProcessor); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func is(p *bool, unset bool) bool {
+	if p == nil {
+		return unset
+	}
+	return *p
+}
+
+func (t *Tokenizer) addNormalizer(c *component) error {
+	if c == nil {
+		return nil
+	}
+	var f func(string) string
+	switch c.Type {
+	case "Sequence":
+		for i := range c.Normalizers {
+			if err := t.addNormalizer(&c.Normalizers[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "BertNormalizer":
+		lower := is(c.Lower, true)
+		f = bertNormalizer(is(c.Clean, true), is(c.CJK, true), is(c.Accents, lower), lower)
+	case "Lowercase":
+		f = strings.ToLower
+	case "NFC":
+		f = norm.NFC.String
+	case "NFD":
+		f = norm.NFD.String
+	case "NFKC":
+		f = norm.NFKC.String
+	case "NFKD":
+		f = norm.NFKD.String
+	case "StripAccents":
+		f = stripMarks
+	case "Prepend":
+		f = func(s string) string {
+			if s == "" {
+				return s
+			}
+			return c.Prepend_ + s
+		}
+	case "Strip":
+		left, right := is(c.Left, true), is(c.Right, true)
+		f = func(s string) string {
+			if left {
+				s = strings.TrimLeftFunc(s, isSpace)
+			}
+			if right {
+				s = strings.TrimRightFunc(s, isSpace)
+			}
+			return s
+		}
+	case "Replace":
+		switch {
+		case c.Pattern.String != nil && *c.Pattern.String != "":
+			f = func(s string) string { return strings.ReplaceAll(s, *c.Pattern.String, c.Content) }
+		case c.Pattern.Regex != nil:
+			// \s is all white space there and that of ASCII here.
+			re, err := regexp.Compile(strings.ReplaceAll(*c.Pattern.Regex, `\s`, `[\s\v\x{85}\p{Z}]`))
+			if err != nil {
+				return formatf("normalizer: %w", err)
+			}
+			f = func(s string) string { return re.ReplaceAllLiteralString(s, c.Content) }
+		default:
+			return formatf("normalizer Replace has no pattern")
+		}
+	default:
+		return formatf("normalizer %q is not supported", c.Type)
+	}
+	t.normalize = append(t.normalize, f)
+	return nil
+}
+
+func (t *Tokenizer) addPreTokenizer(c *component) error {
+	if c == nil {
+		return nil
+	}
+	var f func([]string) []string
+	switch c.Type {
+	case "Sequence":
+		for i := range c.PreTokenizers {
+			if err := t.addPreTokenizer(&c.PreTokenizers[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "BertPreTokenizer":
+		f = cut(isSpace, isPunct)
+	case "WhitespaceSplit":
+		f = cut(isSpace, never)
+	case "Whitespace":
+		f = words
+	case "Punctuation":
+		if c.Behavior != "" && c.Behavior != "Isolated" {
+			return formatf("pre-tokenizer Punctuation with behavior %q is not supported", c.Behavior)
+		}
+		f = cut(never, isPunct)
+	case "Metaspace":
+		scheme := c.Scheme
+		if scheme == "" {
+			scheme = "always"
+			if !is(c.AddPrefix, true) {
+				scheme = "never"
+			}
+		}
+		f = metaspace(cmp.Or(c.Replacement, "▁"), scheme, is(c.Split, true))
+	default:
+		return formatf("pre-tokenizer %q is not supported", c.Type)
+	}
+	t.split = append(t.split, f)
+	return nil
+}
+
+func (t *Tokenizer) addPostProcessor(c *component) error {
+	if c == nil {
+		return nil
+	}
+	switch c.Type {
+	case "Sequence":
+		for i := range c.Processors {
+			if err := t.addPostProcessor(&c.Processors[i]); err != nil {
+				return err
+			}
+		}
+	case "BertProcessing", "RobertaProcessing":
+		t.before, t.after = []int{c.CLS.id}, []int{c.Sep.id}
+	case "TemplateProcessing":
+		to := &t.before
+		for _, part := range c.Single {
+			switch {
+			case part.Sequence != nil:
+				to = &t.after
+			case part.SpecialToken != nil:
+				s, ok := c.Special[part.SpecialToken.ID]
+				if !ok {
+					return formatf("template names %q, which is no special token", part.SpecialToken.ID)
+				}
+				*to = append(*to, s.IDs...)
+			}
+		}
+	case "ByteLevel": // concerns offsets only
+	default:
+		return formatf("post-processor %q is not supported", c.Type)
+	}
+	if slices.ContainsFunc(slices.Concat(t.before, t.after), func(id int) bool { return id < 0 || id > math.MaxInt32 }) {
+		return formatf("a special token has a number out of range")
+	}
+	return nil
+}
+
+// BERT returns the WordPiece tokenizer of BERT for a vocabulary in order of
+// numbers, with the usual special tokens, which must be in it. lower says
+// whether case and accents are dropped, as models do that are called uncased.
+func BERT(vocab []string, lower bool) (*Tokenizer, error) {
+	t := &Tokenizer{ids: make(map[string]int, len(vocab))}
+	for i, token := range vocab {
+		if _, twice := t.ids[token]; !twice {
+			t.ids[token] = i
+		}
+	}
+	for _, token := range []string{"[UNK]", "[CLS]", "[SEP]"} {
+		if _, ok := t.ids[token]; !ok {
+			return nil, formatf("%s is not in the vocabulary", token)
+		}
+	}
+	t.unknown = t.ids["[UNK]"]
+	t.before, t.after = []int{t.ids["[CLS]"]}, []int{t.ids["[SEP]"]}
+	for _, token := range []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"} {
+		if _, ok := t.ids[token]; ok {
+			t.special = append(t.special, token)
+		}
+	}
+	t.normalize = append(t.normalize, bertNormalizer(true, true, lower, lower))
+	t.split = append(t.split, cut(isSpace, isPunct))
+	t.model = wordPiece(t.ids, t.unknown, "##", 100)
+	return t, nil
+}
+
+// ReadVocab splits a vocab.txt, which has a token per line.
+func ReadVocab(b []byte) []string {
+	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(b), "\r\n", "\n"), "\n"), "\n")
+}
