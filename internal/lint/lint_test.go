@@ -53,8 +53,6 @@ var imports = map[string][]string{
 
 	"rag/embed/tokenizer": {"golang.org/x/text/unicode/norm"},
 	"rag/embed/weights":   {},
-	"rag/eval":            {"db", "internal/exchange", "internal/page"},
-	"internal/page":       {},
 	"rag/split": {"github.com/clipperhouse/uax29/v2/sentences", "github.com/clipperhouse/uax29/v2/words", "github.com/yuin/goldmark",
 		"github.com/yuin/goldmark/ast", "github.com/yuin/goldmark/extension", "github.com/yuin/goldmark/text"},
 }
