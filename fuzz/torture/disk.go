@@ -94,7 +94,7 @@ func (d *Disk) apply(op *Op) {
 	if n := d.nodes[op.Ino]; op.Failed && n != nil {
 		n.rooted = false
 	}
-	if op.Failed && op.Kind != Sync {
+	if op.Failed && (op.Kind != Sync || op.Interrupted) {
 		return
 	}
 	switch op.Kind {

@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 )
 
@@ -20,30 +21,74 @@ var faultProfiles = []profile{
 		weights: []weight{{stepBatch, 4}, {stepWhere, 2}, {stepDelete, 1}, {stepCompact, 2}}},
 }
 
-// errnos are what a failing operation says.
-var errnos = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EDQUOT, syscall.ENOMEM, syscall.EMFILE}
+// readProfile is the workload in which reads fail, those of mapped pages included, and the opening of files.
+var readProfile = profile{name: "fault-reads", steps: 24, head: 8 * kib, ids: 12, text: 500, docs: 3,
+	weights: []weight{{stepBatch, 3}, {stepCross, 1}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 2}, {stepCompact, 1}, {stepReopen, 2}, {stepRead, 4}}}
+
+// shortWrite is no error: the system writes half of what it was given and says so.
+const shortWrite = syscall.Errno(4096)
+
+// A faultPlan is a workload and what fails in it.
+type faultPlan struct {
+	p      *profile
+	kind   Kind // of the operations that fail; 0: all that change anything
+	errnos []syscall.Errno
+	once   bool // never from then on
+}
+
+// faultPlans returns all of them.
+func faultPlans() (all []faultPlan) {
+	changes := []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EDQUOT, syscall.ENOMEM, syscall.EMFILE}
+	for i := range faultProfiles {
+		all = append(all, faultPlan{p: &faultProfiles[i], errnos: changes})
+	}
+	compaction := &faultProfiles[1]
+	return append(all,
+		faultPlan{p: compaction, errnos: []syscall.Errno{syscall.EINTR}, once: true},
+		faultPlan{p: compaction, kind: Write, errnos: []syscall.Errno{shortWrite}},
+		faultPlan{p: &readProfile, kind: Read, errnos: []syscall.Errno{syscall.EIO, syscall.ENOMEM}},
+		faultPlan{p: &readProfile, kind: Open, errnos: []syscall.Errno{syscall.EIO, syscall.EMFILE, syscall.ENOMEM}})
+}
 
 // A fault is one failing operation of a workload.
 type fault struct {
+	kind   Kind
 	n      int // which one
 	errno  syscall.Errno
 	sticky bool // all later ones fail too
 }
 
 func (f fault) String() string {
-	if f.sticky {
-		return fmt.Sprintf("from operation %d on %v", f.n, f.errno)
+	kind := "operation"
+	if f.kind != 0 {
+		kind = f.kind.String()
 	}
-	return fmt.Sprintf("at operation %d %v", f.n, f.errno)
+	if f.sticky {
+		return fmt.Sprintf("from %s %d on: %s", kind, f.n, f.what())
+	}
+	return fmt.Sprintf("at %s %d: %s", kind, f.n, f.what())
 }
 
-// faultAt returns the i-th fault of a workload of so many operations: each comes once, in an order in which any few in a
-// row differ much.
-func faultAt(i, operations int) fault {
-	total := operations * len(errnos) * 2
+func (f fault) what() string {
+	switch {
+	case f.errno == shortWrite:
+		return "short write"
+	case f.kind == 0:
+		return f.errno.Error()
+	}
+	return fmt.Sprintf("%s: %v", f.kind, f.errno)
+}
+
+// at returns the i-th fault of a workload of so many operations: each comes once, in an order in which any few in a row
+// differ much.
+func (p faultPlan) at(i, operations int) fault {
+	total := operations * len(p.errnos)
+	if !p.once {
+		total *= 2
+	}
 	const stride = 7919 // a prime: it meets all of them unless it divides total
 	k := i * stride % total
-	return fault{n: 1 + k%operations, errno: errnos[k/operations%len(errnos)], sticky: k/operations/len(errnos) > 0}
+	return fault{kind: p.kind, n: 1 + k%operations, errno: p.errnos[k/operations%len(p.errnos)], sticky: k/operations >= len(p.errnos)}
 }
 
 // faultStates is how many states are looked at after a fault.
@@ -51,27 +96,28 @@ const faultStates = 6
 
 // faults runs workloads with one fault each, as long as next says so.
 func (w *worker) faults(ctx context.Context, next func() (job int, more bool)) error {
-	operations := map[string]int{}
+	plans := faultPlans()
+	operations := make([]int, len(plans))
 	for {
 		job, more := next()
 		if !more {
 			return nil
 		}
-		p := &faultProfiles[job%len(faultProfiles)]
-		seed := mix(w.o.Seed ^ uint64(job%len(faultProfiles)))
-		if operations[p.name] == 0 {
-			r, err := w.record(ctx, p, seed)
+		i := job % len(plans)
+		plan := plans[i]
+		seed := mix(w.o.Seed ^ uint64(i))
+		if operations[i] == 0 {
+			r, err := w.record(ctx, plan.p, seed, plan.kind)
 			if r == nil || err != nil {
 				return err
 			}
 			for _, op := range r.ops {
-				if op.Kind != Mark {
-					operations[p.name]++
+				if op.Kind == plan.kind || plan.kind == 0 && op.Kind != Mark {
+					operations[i]++
 				}
 			}
 		}
-		f := faultAt(job/len(faultProfiles), operations[p.name])
-		if err := w.fault(ctx, p, seed, f); err != nil {
+		if err := w.fault(ctx, plan.p, seed, plan.at(job/len(plans), operations[i])); err != nil {
 			return err
 		}
 	}
@@ -82,11 +128,11 @@ func (w *worker) fault(ctx context.Context, p *profile, seed uint64, f fault) er
 	if err := w.rec.reset(); err != nil {
 		return err
 	}
-	if err := w.rec.fault(0, f.n, f.errno, f.sticky); err != nil {
+	if err := w.rec.fault(f.kind, f.n, f.errno, f.sticky); err != nil {
 		return err
 	}
 	work := newWorkload(p, seed, w.rec.dir, w.rec.mark)
-	work.faulty = true
+	work.faulty, work.blind = true, f.kind == Read || f.kind == Open
 	failed := work.run(ctx)
 	ops, err := w.rec.take()
 	if err != nil {
@@ -101,7 +147,10 @@ func (w *worker) fault(ctx context.Context, p *profile, seed uint64, f fault) er
 	if from < 0 {
 		return nil // the order of operations varies: there were fewer
 	}
-	w.add(func(r *Report) { r.Faults++ })
+	w.add(func(r *Report) {
+		r.Faults++
+		r.FaultKinds[f.what()]++
+	})
 	if work.wrong != nil {
 		w.violation(r.what, work.wrong, nil, ops)
 	}
@@ -125,30 +174,50 @@ func (w *worker) fault(ctx context.Context, p *profile, seed uint64, f fault) er
 }
 
 func firstFailed(ops []Op) int {
-	for i, op := range ops {
-		if op.Failed {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(ops, func(op Op) bool { return op.Failed || op.Short })
 }
 
 // writesAfterFailure reports a write or sync of a file after one of them had failed, by the same process: it may succeed
 // and mean nothing.
+//
+// The system cuts a large write. If a later piece fails, it says how much was written, and the rest is written again:
+// nobody has been told of a failure before that fails too.
 func writesAfterFailure(ops []Op) error {
-	failed := map[uint64]int{}
-	for i, op := range ops {
+	type past struct {
+		failed int // operation; 0 if none has
+		again  *Op // may be repeated
+		end    int64
+	}
+	files := map[uint64]*past{}
+	for i := range ops {
+		op := &ops[i]
 		switch op.Kind {
 		case Mark:
 			if op.Note == opened {
-				clear(failed)
+				clear(files)
 			}
 		case Write, Truncate, Sync:
-			if first, ok := failed[op.Ino]; ok {
-				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same file", i, op, first)
+			f := files[op.Ino]
+			if f == nil {
+				f = &past{}
+				files[op.Ino] = f
 			}
-			if op.Failed {
-				failed[op.Ino] = i
+			repeated := f.again != nil && op.Kind == Write && op.Off == f.again.Off && op.Len == f.again.Len
+			switch {
+			case op.Interrupted:
+				continue
+			case f.failed > 0 && !repeated:
+				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same file", i, op, f.failed)
+			case op.Failed:
+				f.failed = i
+				if f.again = nil; op.Kind == Write && op.Off > 0 && op.Off == f.end && !repeated {
+					f.again = op
+				}
+			default:
+				*f = past{}
+			}
+			if op.Kind == Write && !op.Failed {
+				f.end = op.Off + op.Len
 			}
 		}
 	}

@@ -26,15 +26,16 @@ var (
 type file struct {
 	size  int64
 	pages []*page // those beyond its length are zero
+	hash  uint64  // what sum returned; 0: unknown
 }
 
 func (f *file) clone() *file {
-	return &file{f.size, append([]*page(nil), f.pages...)}
+	return &file{f.size, append([]*page(nil), f.pages...), f.hash}
 }
 
 // write writes n bytes at off, those of b or, if b is nil, zeros.
 func (f *file) write(off, n int64, b []byte) {
-	f.size = max(f.size, off+n)
+	f.size, f.hash = max(f.size, off+n), 0
 	for n > 0 {
 		i, at := int(off/pageSize), off%pageSize
 		m := min(n, pageSize-at)
@@ -79,7 +80,7 @@ func (f *file) truncate(size int64) {
 			f.writePage(whole-1, int(at), int(pageSize-at), nil)
 		}
 	}
-	f.size = size
+	f.size, f.hash = size, 0
 }
 
 // readAt reads like io.ReaderAt, without an error at the end.
@@ -101,6 +102,9 @@ func (f *file) readAt(b []byte, off int64) int {
 
 // sum is the same for files of the same content.
 func (f *file) sum() uint64 {
+	if f.hash != 0 {
+		return f.hash
+	}
 	h := uint64(f.size) * 0x9e3779b97f4a7c15
 	for i, p := range f.pages {
 		if p == nil {
@@ -111,6 +115,7 @@ func (f *file) sum() uint64 {
 		}
 		h += mix(p.sum ^ uint64(i)*0xbf58476d1ce4e5b9)
 	}
+	f.hash = h
 	return h
 }
 

@@ -20,9 +20,12 @@ const (
 	Rename   Kind = 7
 	SyncDir  Kind = 8
 	Mark     Kind = 9
+	Allocate Kind = 10 // reserves space
+	Read     Kind = 11 // these two are recorded on demand: they change nothing
+	Open     Kind = 12
 )
 
-var kindNames = [...]string{"", "write", "truncate", "sync", "create", "mkdir", "remove", "rename", "syncdir", "mark"}
+var kindNames = [...]string{"", "write", "truncate", "sync", "create", "mkdir", "remove", "rename", "syncdir", "mark", "allocate", "read", "open"}
 
 // String returns the lower-case name.
 func (k Kind) String() string {
@@ -36,7 +39,9 @@ func (k Kind) String() string {
 type Op struct {
 	Kind        Kind
 	Failed      bool   // it was answered with an error and, but for the bytes that a failed Sync had to write, not done
-	Ino         uint64 // the file of Write, Truncate and Sync; what Create and Mkdir made
+	Short       bool   // of a Write: more was asked for, and the answer says so
+	Interrupted bool   // with Failed: by a signal; nothing was done, it can be repeated
+	Ino         uint64 // the file of Write, Truncate, Sync, Allocate, Read and Open; what Create and Mkdir made
 	Dir, Dir2   uint64 // the directory; that of the new name of a Rename
 	Name, Name2 string
 	Off, Len    int64  // of a Write; Off is the new size of a Truncate
@@ -69,6 +74,8 @@ func (o Op) String() string {
 		return fmt.Sprintf("rename %q in #%d to %q in #%d%s", o.Name, o.Dir, o.Name2, o.Dir2, failed)
 	case SyncDir:
 		return fmt.Sprintf("syncdir #%d%s", o.Dir, failed)
+	case Allocate, Read, Open:
+		return fmt.Sprintf("%s #%d%s", o.Kind, o.Ino, failed)
 	}
 	return fmt.Sprintf("%s %s", o.Kind, o.Note)
 }

@@ -130,7 +130,9 @@ func (r *recorder) mark(format string, args ...any) error {
 }
 
 // fault makes the n-th operation from now on that changes anything, or that is of a kind, fail with errno; sticky:
-// and all later ones.
+// and all later ones. n is 0 for none. The number of an error that is no error, shortWrite, makes writes write half.
+// Reads, which include those of mapped pages, and the opening of files count, and are recorded, only if the kind is
+// theirs; files are then not kept in memory from one opening to the next.
 func (r *recorder) fault(kind Kind, n int, errno syscall.Errno, sticky bool) error {
 	return r.do("fault %d %d %d %t", kind, n, int(errno), sticky)
 }

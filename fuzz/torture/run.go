@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -47,10 +48,11 @@ type Report struct {
 	Violations  int     `json:"violations"`
 	Seconds     float64 `json:"seconds"`
 
-	Recoveries int         `json:"-"` // of CrashStates: those after a crash during the recovery from a crash
-	Recorded   int         `json:"-"` // operations
-	Details    []Violation `json:"-"` // the first few
-	Skipped    []string    `json:"-"` // what could not be done here, and why
+	FaultKinds map[string]int `json:"-"` // Faults, by error
+	Recoveries int            `json:"-"` // of CrashStates: those after a crash during the recovery from a crash
+	Recorded   int            `json:"-"` // operations
+	Details    []Violation    `json:"-"` // the first few
+	Skipped    []string       `json:"-"` // what could not be done here, and why
 }
 
 // A Violation is a promise that was broken.
@@ -68,6 +70,7 @@ const (
 	keptViolations = 20 // beyond, only their number is known
 	hangTime       = 2 * time.Minute
 	progressTime   = 15 * time.Second
+	gcPercent      = 600
 )
 
 // errHang ends a run: what hangs cannot be stopped.
@@ -86,7 +89,7 @@ func Run(ctx context.Context, dir string, o Options) (Report, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	r := &run{o: o, dir: dir, start: start}
+	r := &run{o: o, dir: dir, start: start, report: Report{FaultKinds: map[string]int{}}}
 	for i := range profiles {
 		if len(o.Profiles) == 0 || slices.Contains(o.Profiles, profiles[i].name) {
 			r.profiles = append(r.profiles, &profiles[i])
@@ -95,6 +98,8 @@ func Run(ctx context.Context, dir string, o Options) (Report, error) {
 	if len(r.profiles) == 0 {
 		return Report{}, fmt.Errorf("torture: no profile of these names: %v", o.Profiles)
 	}
+	// States are many and small: the collector would run without end.
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	stop := r.progress()
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
@@ -303,6 +308,7 @@ func (w *worker) crash(ctx context.Context) error {
 		if w.o.States > 0 {
 			quota = min(max(quota, w.o.States/(2*len(w.profiles))), left)
 		}
+		quota = max(1, quota/max(1, p.cost))
 		if err := w.explore(ctx, p, mix(w.o.Seed^uint64(round)<<8), quota); err != nil {
 			return err
 		}
@@ -327,13 +333,18 @@ func (r *recording) String() string {
 	return fmt.Sprintf("profile %s, seed %d", r.p.name, r.seed)
 }
 
-// record runs a workload on the recording file system.
-func (w *worker) record(ctx context.Context, p *profile, seed uint64) (*recording, error) {
+// record runs a workload on the recording file system. Operations that change nothing are recorded if they are of that
+// kind.
+func (w *worker) record(ctx context.Context, p *profile, seed uint64, kind Kind) (*recording, error) {
 	if err := w.rec.reset(); err != nil {
+		return nil, err
+	}
+	if err := w.rec.fault(kind, 0, 0, false); err != nil {
 		return nil, err
 	}
 	work := newWorkload(p, seed, w.rec.dir, w.rec.mark)
 	err := work.run(ctx)
+	err = errors.Join(err, work.wrong)
 	ops, terr := w.rec.take()
 	if terr != nil {
 		return nil, terr
@@ -421,7 +432,7 @@ func (p policy) kill() bool { return p.data == dataAll && p.dirs == dirsAll }
 
 // explore records a workload and looks at up to quota of its states.
 func (w *worker) explore(ctx context.Context, p *profile, seed uint64, quota int) error {
-	r, err := w.record(ctx, p, seed)
+	r, err := w.record(ctx, p, seed, 0)
 	if r == nil || err != nil {
 		return err
 	}

@@ -98,18 +98,46 @@ func save(name string, log []Op) error {
 
 // record notes an operation and says whether it is to fail. mu is held.
 func (s *server) record(op Op) syscall.Errno {
-	if s.left > 0 && (s.kind == 0 || s.kind == op.Kind) {
-		if s.left--; s.left == 0 {
-			if s.sticky {
-				s.left = 1
-			}
-			op.Failed = true
-			s.log = append(s.log, op)
-			return s.errno
-		}
-	}
+	op.Failed = s.fails(op.Kind)
+	op.Interrupted = op.Failed && s.errno == syscall.EINTR
 	s.log = append(s.log, op)
+	if op.Failed {
+		return s.errno
+	}
 	return 0
+}
+
+// fails counts an operation and says whether it is to fail. mu is held.
+func (s *server) fails(kind Kind) bool {
+	if s.left == 0 || s.kind != 0 && s.kind != kind {
+		return false
+	}
+	s.left--
+	if s.left == 0 && s.sticky {
+		s.left = 1
+		return true
+	}
+	return s.left == 0
+}
+
+// look records an operation that changes nothing, if these are wanted, and says whether it is to fail.
+func (s *server) look(op Op) syscall.Errno {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kind != op.Kind {
+		return 0
+	}
+	return s.record(op)
+}
+
+// cache tells the kernel whether to keep what it has of a file that is opened.
+func (s *server) cache() uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kind == Read {
+		return 0
+	}
+	return fuse.FOPEN_KEEP_CACHE // which keeps what is mapped and what is written the same
 }
 
 type fuseDir struct {
@@ -156,7 +184,6 @@ func (d *fuseDir) Create(ctx context.Context, name string, _, mode uint32, out *
 		return nil, nil, 0, errno
 	}
 	out.Mode = fuse.S_IFREG | mode&0o777
-	// KEEP_CACHE keeps what is mapped and what is written the same.
 	return d.NewPersistentInode(ctx, n, fs.StableAttr{Mode: fuse.S_IFREG, Ino: n.ino}), nil, fuse.FOPEN_KEEP_CACHE, 0
 }
 
@@ -201,7 +228,7 @@ func (d *fuseDir) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 }
 
 func (f *fuseFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	return nil, fuse.FOPEN_KEEP_CACHE, 0
+	return nil, f.s.cache(), f.s.look(Op{Kind: Open, Ino: f.ino})
 }
 
 func (f *fuseFile) Flush(context.Context, fs.FileHandle) syscall.Errno { return 0 }
@@ -227,19 +254,28 @@ func (f *fuseFile) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrI
 }
 
 func (f *fuseFile) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if errno := f.s.look(Op{Kind: Read, Ino: f.ino}); errno != 0 {
+		return nil, errno
+	}
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	return fuse.ReadResultData(dest[:f.data.readAt(dest, off)]), 0
 }
 
 func (f *fuseFile) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64) (uint32, syscall.Errno) {
-	op := Op{Kind: Write, Ino: f.ino, Off: off, Len: int64(len(data))}
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	short := f.s.errno == shortWrite && len(data) > 1 && f.s.fails(Write)
+	if short {
+		data = data[:len(data)/2]
+	}
+	op := Op{Kind: Write, Short: short, Ino: f.ino, Off: off, Len: int64(len(data))}
 	if !allZero(data) {
 		op.Data = append([]byte(nil), data...)
 	}
-	f.s.mu.Lock()
-	defer f.s.mu.Unlock()
-	if errno := f.s.record(op); errno != 0 {
+	if f.s.errno == shortWrite {
+		f.s.log = append(f.s.log, op)
+	} else if errno := f.s.record(op); errno != 0 {
 		return 0, errno
 	}
 	f.data.write(off, op.Len, op.Data)
@@ -251,7 +287,9 @@ func (f *fuseFile) Allocate(_ context.Context, _ fs.FileHandle, _, _ uint64, mod
 	if mode != unix.FALLOC_FL_KEEP_SIZE {
 		return syscall.EOPNOTSUPP
 	}
-	return 0
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	return f.s.record(Op{Kind: Allocate, Ino: f.ino})
 }
 
 func (f *fuseFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {

@@ -50,6 +50,7 @@ func TestTorture(t *testing.T) {
 	t.Logf("%d crash states (%d of them during recovery, %d operations recorded), %d kills, %d faults, %d violations, %v",
 		report.CrashStates, report.Recoveries, report.Recorded, report.Kills, report.Faults, report.Violations,
 		time.Duration(report.Seconds*float64(time.Second)).Round(time.Millisecond))
+	t.Logf("faults: %v", report.FaultKinds)
 	if err != nil {
 		t.Fatal(err)
 	}
