@@ -141,12 +141,13 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 		if q.Threshold != nil {
 			least = *q.Threshold
 		}
-		collectors[i] = topk.Group(workers, min(q.limit(), max(1, q.matched)), least)
+		collectors[i] = topk.Group(workers, min(q.need, max(1, q.matched)), least)
 	}
 	var next atomic.Int64
 	work := func(n int, each func(scanned int)) error {
 		return s.db.guard(func() error {
 			w := newWorker(s, crowds)
+			defer func() { s.trace.read(w.read) }()
 			for i, group := range collectors {
 				w.collectors[i] = group[n]
 			}
@@ -221,6 +222,7 @@ type worker struct {
 	factors    [simd.BlockRows]float32
 	words      []uint64
 	scans      []scanning
+	read       int64 // bytes of codes and vectors
 }
 
 func newWorker(s *search, crowds []crowd) *worker {
@@ -247,6 +249,7 @@ func (w *worker) scan(u unit) error {
 	}
 	if c.codes != nil {
 		done, err := w.crowdCodes(c, u)
+		w.read += int64(done-u.lo) * int64(w.view.parts[u.part].dim)
 		if err == nil {
 			return nil
 		}
@@ -277,10 +280,11 @@ func (w *worker) scanOne(j int, u unit) error {
 	if coded == nil {
 		return w.scanVectors(j, u)
 	}
-	scan := w.scanCodes
-	if float64(wanted) < w.sparse(u.part)*float64(u.hi-u.lo) {
-		scan = w.scanAmong
+	scan, read := w.scanCodes, u.hi-u.lo
+	if float64(wanted) < w.sparse(u.part)*float64(read) {
+		scan, read = w.scanAmong, wanted
 	}
+	w.read += int64(read) * int64(w.view.parts[u.part].dim)
 	done, err := scan(coded, j, u)
 	if err == nil {
 		return nil
@@ -360,12 +364,14 @@ func (w *worker) scanVectors(j int, u unit) error {
 	set := q.sets[u.part]
 	scan := w.scanning(j, u.part)
 	if set != nil && float64(set.CountRange(u.lo, u.hi)) < sparseRows*float64(n) {
+		w.read += int64(set.CountRange(u.lo, u.hi)) * int64(4*p.dim)
 		for row := set.NextSet(u.lo); row >= 0 && row < u.hi; row = set.NextSet(row + 1) {
 			vec := rows[(row-u.lo)*p.dim : (row-u.lo+1)*p.dim]
 			scan.offer(q.scorer.kernel(vec), p.inv[row], row)
 		}
 		return nil
 	}
+	w.read += int64(n) * int64(4*p.dim)
 	step := firstRows(scan.c, rawRows)
 	for lo := u.lo; lo < u.hi; step = min(2*step, rawRows) {
 		n := min(step-lo%64, u.hi-lo)
@@ -433,6 +439,7 @@ func (w *worker) crowdRows(c *crowd, u unit) error {
 	if err != nil {
 		return err
 	}
+	w.read += int64(u.hi-u.lo) * int64(4*p.dim)
 	if cap(w.words) < c.rows.Words() {
 		w.words = make([]uint64, c.rows.Words())
 	}

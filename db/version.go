@@ -132,6 +132,16 @@ func (v *view) kill(nums []uint64) {
 	}
 }
 
+// vectors returns how many live rows have a vector.
+func (v *view) vectors() (n int) {
+	for _, p := range v.parts {
+		if p.dim > 0 {
+			n += p.live()
+		}
+	}
+	return n
+}
+
 // clone returns a copy whose parts can be replaced.
 func (v *view) clone() *view {
 	c := *v

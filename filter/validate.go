@@ -184,12 +184,17 @@ func (p *pointer) push(step string) { *p = append(*p, step) }
 func (p *pointer) pop()             { *p = (*p)[:len(*p)-1] }
 
 func (p pointer) errorf(format string, args ...any) error {
+	return &SyntaxError{p.String(), fmt.Sprintf(format, args...)}
+}
+
+// String returns the pointer in its JSON form.
+func (p pointer) String() string {
 	var b strings.Builder
 	for _, step := range p {
 		b.WriteByte('/')
 		b.WriteString(escape.Replace(step))
 	}
-	return &SyntaxError{b.String(), fmt.Sprintf(format, args...)}
+	return b.String()
 }
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")

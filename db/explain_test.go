@@ -1,0 +1,133 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// Explain gives the answer of Search, and of every document the rank and the
+// reason that a reference finds.
+func TestExplainEqualsReference(t *testing.T) {
+	for _, kind := range []string{"normal", "duplicates"} {
+		for _, metric := range []Metric{Cosine, Dot, L2} {
+			t.Run(fmt.Sprint(metric, "/", kind), func(t *testing.T) {
+				w := newZoo(t, metric, kind)
+				everything := append(slices.Sorted(maps.Keys(w.docs)), "nobody")
+				for i := range 12 {
+					q := w.query(kind)
+					switch i % 4 {
+					case 1:
+						q.Group = &Group{Field: "g", Size: w.rng.IntN(3)}
+					case 2:
+						q.MMR = &MMR{Lambda: 0.5, Fetch: q.limit() + 5}
+					}
+					want, err := w.c.Search(t.Context(), q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, err := w.c.Explain(t.Context(), q, everything...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(want, got.Result); diff != "" {
+						t.Fatal(diff)
+					}
+					matched := 0
+					for _, p := range got.Plan {
+						matched += p.Matched
+					}
+					if matched != want.Matched || len(got.Stages) < 3 || len(got.WhyNot) != len(everything) {
+						t.Fatalf("%d of %d rows in plans, stages %v, %d reasons", matched, want.Matched, got.Stages, len(got.WhyNot))
+					}
+					w.checkReasons(t, q, got)
+				}
+			})
+		}
+	}
+}
+
+func (w *zoo) checkReasons(t *testing.T, q Query, e *Explanation) {
+	t.Helper()
+	loose := q // what Rank is about
+	loose.Threshold = nil
+	ranks := map[string]int{}
+	for _, h := range w.ranked(loose) {
+		h.Group, _ = filter.Lookup(h.Metadata, "g")
+		switch h.Group.(type) {
+		case string, bool, int64, float64:
+		default:
+			if q.Group != nil {
+				continue
+			}
+		}
+		ranks[h.ID] = len(ranks) + 1
+	}
+	loose.Where = nil
+	scores := map[string]float64{}
+	for _, h := range w.ranked(loose) {
+		scores[h.ID] = h.Score
+	}
+	for _, y := range e.WhyNot {
+		d, exists := w.docs[y.ID]
+		if y.Exists != exists || y.HasVector != (d.Vector != nil) || y.Reason == "" {
+			t.Fatalf("%+v", y)
+		}
+		if want := 1 + slices.IndexFunc(e.Result.Hits, func(h Hit) bool { return h.ID == y.ID }); y.Hit != want || (y.Hit > 0) != (y.Stage == "") {
+			t.Fatalf("%+v: hit %d", y, want)
+		}
+		if !y.HasVector {
+			continue
+		}
+		if score, ok := scores[y.ID]; ok && (y.Score == nil || *y.Score != score) { // else an example
+			t.Fatalf("%+v: score %v", y, score)
+		}
+		rank, matches := ranks[y.ID]
+		if matches != !slices.Contains([]string{"missing", "vector", "example", "where", "field"}, y.Stage) {
+			t.Fatalf("%+v: rank %d", y, rank)
+		}
+		if matches && y.Rank != rank {
+			t.Fatalf("%+v: rank %d", y, rank)
+		}
+		if (y.Clause != "") != (y.Stage == "where") {
+			t.Fatalf("%+v", y)
+		}
+		switch {
+		case y.Stage == "threshold" && !(*y.Score < *q.Threshold),
+			y.Stage == "graph",
+			y.Stage == "k" && q.Group == nil && q.MMR == nil && y.Beyond != rank-q.limit(),
+			y.Stage == "k" && q.MMR != nil && y.Beyond != rank-q.MMR.Fetch,
+			y.Stage == "offset" && rank > q.Offset,
+			y.Stage == "example" && !slices.Contains(append(q.Like, q.Unlike...), y.ID):
+			t.Fatalf("%+v: rank %d", y, rank)
+		}
+	}
+
+}
+
+func TestExplainFilter(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1}, Metadata: Metadata{"lang": "go", "year": 2019}})
+	q := Query{Vector: []float32{1}, Where: filter.MustParse(`{"$and":[{"lang":"go"},{"$or":[{"year":{"$gte":2020}},{"year":1}]}]}`)}
+	e, err := c.Explain(t.Context(), q, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := 1.0
+	want := []WhyNot{{ID: "a", Exists: true, HasVector: true, Score: &one, Rank: 1, Stage: "where",
+		Clause: `{"$or":[{"year":{"$gte":2020}},{"year":1}]}`, Path: "/$and/1/$or",
+		Reason: `it does not meet {"$or":[{"year":{"$gte":2020}},{"year":1}]}`}}
+	if diff := cmp.Diff(want, e.WhyNot); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := c.Explain(t.Context(), Query{}, "a"); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,142 @@
+package db
+
+import (
+	"context"
+	"math"
+
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// groupable restricts a query to documents that are in a group: those with a
+// string, a number or a boolean in the field.
+func groupable(q *Query) filter.Expr {
+	f := q.Group.Field
+	in := filter.Or(filter.Gte(f, ""), filter.Gte(f, -math.MaxFloat64), filter.In(f, true, false))
+	if q.Where == nil {
+		return in
+	}
+	return filter.And(q.Where, in)
+}
+
+// firstRound is how many rows are looked at first: with some luck, they are
+// of as many groups as wanted.
+func firstRound(q *Query) int { return 4 * q.limit() * q.Group.size() }
+
+// group returns the best hits of the best groups, Offset left out.
+//
+// Groups are found in rounds: the best rows, in order, give groups in order.
+// If there are too few, the best rows of all other groups are next. A group
+// whose best documents are not all among the rows seen is then asked for by
+// itself.
+func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, error) {
+	clock := s.clock("group")
+	rows := len(best)
+	type group struct {
+		hits     []ranked
+		complete bool // no other document of it belongs here
+	}
+	var groups []*group
+	byValue := map[any]*group{}
+	var values []any
+	for round := q; ; {
+		all := len(best) < round.need // nothing is left out but what is too bad
+		if err := s.groupValues(q, best); err != nil {
+			return nil, err
+		}
+		for _, h := range best {
+			key := groupKey(h.group)
+			g := byValue[key]
+			if g == nil {
+				g = &group{}
+				byValue[key] = g
+				groups = append(groups, g)
+				values = append(values, h.group)
+			}
+			if len(g.hits) < q.Group.size() {
+				g.hits = append(g.hits, h)
+			}
+			g.complete = all || len(g.hits) == q.Group.size()
+		}
+		if all || len(groups) >= q.limit() {
+			break
+		}
+		next := *q
+		next.need = 2 * round.need
+		next.where = filter.Simplify(filter.And(q.where, filter.Nin(q.Group.Field, values...)))
+		lists, err := s.again(ctx, &next)
+		if err != nil {
+			return nil, err
+		}
+		round, best = &next, lists[0]
+		rows += len(best)
+	}
+	groups = groups[min(q.Offset, len(groups)):min(q.limit(), len(groups))]
+
+	var asked []*group
+	var probes []*probe
+	for _, g := range groups {
+		if !g.complete {
+			own := *q
+			own.need = q.Group.size()
+			own.where = filter.Simplify(filter.And(q.where, filter.Eq(q.Group.Field, g.hits[0].group)))
+			asked, probes = append(asked, g), append(probes, &own)
+		}
+	}
+	if len(probes) > 0 {
+		lists, err := s.again(ctx, probes...)
+		if err != nil {
+			return nil, err
+		}
+		for i, g := range asked {
+			g.hits = lists[i]
+			rows += len(lists[i])
+			if err := s.groupValues(q, g.hits); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var hits []ranked
+	for _, g := range groups {
+		hits = append(hits, g.hits...)
+	}
+	clock.done(rows, len(hits), s.trace.taken())
+	return hits, nil
+}
+
+// again finds the best rows of probes made from that of a query: with other
+// rows to look at.
+func (s *search) again(ctx context.Context, probes ...*probe) ([][]ranked, error) {
+	sub := s.db.newSearch(s.ver, s.view)
+	sub.queries, sub.codes = probes, s.codes
+	if s.trace != nil {
+		sub.trace = &trace{}
+	}
+	for _, p := range probes {
+		if err := s.choose(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	best, err := sub.best(ctx)
+	s.trace.read(sub.trace.taken())
+	return best, err
+}
+
+// groupValues reads the field of each row.
+func (s *search) groupValues(q *probe, rows []ranked) error {
+	for i := range rows {
+		m, err := s.metadata(rows[i].place)
+		if err != nil {
+			return err
+		}
+		rows[i].group, _ = filter.Lookup(m, q.Group.Field)
+	}
+	return nil
+}
+
+// groupKey makes equal numbers of different types the same.
+func groupKey(v any) any {
+	if f, ok := v.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<63 {
+		return int64(f)
+	}
+	return v
+}

@@ -1,0 +1,183 @@
+package db
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// DefaultK is the number of hits when Query.K is zero.
+const DefaultK = 10
+
+// A Query asks for the documents whose vectors are nearest to one vector:
+// exactly one of Vector, ID and Like says to which.
+type Query struct {
+	// Vector is what to look for; or
+	Vector []float32
+	// ID names a stored document whose vector to look for. The document
+	// itself is among the hits; or
+	ID string
+	// Like names stored documents of the kind that is wanted, and Unlike, if
+	// any, of the kind that is not. What is looked for is twice the mean of
+	// the former less that of the latter, or the mean of the former if there
+	// are none of the latter; for Cosine, of their directions. The examples
+	// themselves are not among the hits.
+	Like, Unlike []string
+
+	// K is the most hits wanted; 0 means DefaultK. If fewer documents match,
+	// all of them are returned. With Group it is the most groups.
+	K int
+	// Offset skips that many of the best hits first; of groups, with Group.
+	Offset int
+	// Where restricts the search to documents that match; nil to all. It is
+	// applied before ranking: K hits are found whenever K documents match.
+	Where filter.Expr
+	// Threshold is the least score wanted, inclusive; nil is no bound.
+	Threshold *float64
+	// Group, if set, asks for the best hits of each group of documents.
+	Group *Group
+	// MMR, if set, asks for hits that differ from each other.
+	MMR *MMR
+	// Exact asks for the true answer whatever it costs.
+	Exact bool
+	// Recall is the share of the true answer that is enough, above 0 and up
+	// to 1; 0 means DefaultRecall. It is a promise about the mean over
+	// queries. An exact answer is given where it costs no more.
+	Recall float64
+	// Effort, if set, is how far an approximate search goes, in place of
+	// Recall: the number of rows that it keeps in view.
+	Effort int
+	// Select says what a hit carries; the zero value means text and metadata.
+	Select Select
+}
+
+// DefaultRecall is the recall that is promised when Query.Recall is zero.
+const DefaultRecall = 0.98
+
+// A Group makes groups of the documents that have the same value in a field,
+// such as the chunks of one text. The hits are those of the K best groups, a
+// group being as good as its best document; hits of a group are together,
+// the best first.
+//
+// Values are strings, numbers (1 and 1.0 are the same) and booleans:
+// documents without the field, or where it is null, a list or a map, are in no
+// group and are not found.
+type Group struct {
+	// Field is the path of the field, dotted as in filters.
+	Field string
+	// Size is the most hits of each group; 0 means 1.
+	Size int
+}
+
+func (g *Group) size() int { return max(1, g.Size) }
+
+// An MMR asks for maximal marginal relevance (Carbonell and Goldstein, SIGIR
+// 1998): one after the other, of the Fetch best documents, the one is taken for
+// which
+//
+//	Lambda · its score − (1 − Lambda) · its greatest similarity to one that was taken
+//
+// is greatest; of equal ones the one with the higher score. Similarities are
+// scores under the metric of the collection. Hits come in the order in which they
+// were taken; their Score is what it always is.
+type MMR struct {
+	// Lambda is between 0, nothing but diversity, and 1, nothing but
+	// relevance. 0.7 is a good start where near-duplicates are to be avoided.
+	Lambda float64
+	// Fetch is how many of the best documents to choose from; 0 means five
+	// times K plus Offset. Pages of one answer should name it.
+	Fetch int
+}
+
+// A Hit is a document with its score.
+type Hit struct {
+	Document
+	// Score is higher for better hits under every metric; see Metric. It is
+	// computed in float64 by one definition: the same bits on every machine.
+	Score float64 `json:"score"`
+	// Group is the value of Group.Field, if the query has one.
+	Group any `json:"group,omitempty"`
+}
+
+// A Result answers one Query.
+type Result struct {
+	// Hits are ordered by score, best first, and by id where scores are equal;
+	// see Group and MMR for the order that these make.
+	Hits []Hit `json:"hits"`
+	// Exact means that no other document of the collection belongs here.
+	Exact bool `json:"exact"`
+	// Complete means that there are as many hits as asked for, or as match.
+	Complete bool `json:"complete"`
+	// Recall is the share of the true answer that is promised, as a mean over
+	// queries; 1 if the answer is exact.
+	Recall float64 `json:"recall"`
+	// Matched is the number of documents with a vector that match Where; of
+	// those that are in a group, with Group, and that are no examples, with Like.
+	Matched int `json:"matched"`
+	// Considered is the number of vectors whose score was looked at.
+	Considered int `json:"considered"`
+	// Plan says how the answer was found.
+	Plan string `json:"plan"`
+}
+
+// limit returns how many of the best hits have to be known.
+func (q *Query) limit() int { return cmp.Or(q.K, DefaultK) + q.Offset }
+
+func (q *Query) validate(def *definition) error {
+	switch {
+	case q.K < 0:
+		return invalidf("k is %d", q.K)
+	case q.Offset < 0:
+		return invalidf("offset is %d", q.Offset)
+	case q.K > math.MaxInt32 || q.Offset > math.MaxInt32:
+		return invalidf("k %d with offset %d is beyond 2^31", q.K, q.Offset)
+	case q.ID != "" && q.Vector != nil:
+		return invalidf("query has a vector and an id")
+	case len(q.Like) > 0 && (q.ID != "" || q.Vector != nil):
+		return invalidf("query has examples and a vector or an id")
+	case q.ID == "" && len(q.Vector) == 0 && len(q.Like) == 0:
+		if len(q.Unlike) > 0 {
+			return invalidf("query has examples of what is not wanted only")
+		}
+		return invalidf("query has neither a vector nor an id nor examples")
+	case len(q.Unlike) > 0 && len(q.Like) == 0:
+		return invalidf("query has examples of what is not wanted only")
+	case q.Group != nil && q.MMR != nil:
+		return invalidf("query has groups and maximal marginal relevance")
+	case q.Group != nil && (q.Group.Size < 0 || q.Group.Size > math.MaxInt16):
+		return invalidf("group size is %d", q.Group.Size)
+	case q.MMR != nil && !(q.MMR.Lambda >= 0 && q.MMR.Lambda <= 1):
+		return invalidf("lambda is %v, not between 0 and 1", q.MMR.Lambda)
+	case q.MMR != nil && (q.MMR.Fetch < 0 || q.MMR.Fetch > math.MaxInt32 || q.MMR.Fetch > 0 && q.MMR.Fetch < q.limit()):
+		return invalidf("maximal marginal relevance among %d for %d hits", q.MMR.Fetch, q.limit())
+	case !(q.Recall >= 0 && q.Recall <= 1):
+		return invalidf("recall is %v, not between 0 and 1", q.Recall)
+	case q.Effort < 0 || q.Effort > math.MaxInt32:
+		return invalidf("effort is %d", q.Effort)
+	case q.Effort > 0 && q.Recall > 0:
+		return invalidf("query has a recall and an effort")
+	case q.Threshold != nil && math.IsNaN(*q.Threshold):
+		return invalidf("threshold is NaN")
+	}
+	if len(q.Vector) > 0 {
+		if def.schema.Dim != 0 && len(q.Vector) != def.schema.Dim {
+			return &DimensionError{Collection: def.name, Expected: def.schema.Dim, Got: len(q.Vector)}
+		}
+		if !simd.Finite(q.Vector) {
+			return invalidf("query vector holds NaN or infinity")
+		}
+	}
+	if q.Group != nil {
+		if err := filter.Validate(filter.Exists(q.Group.Field)); err != nil {
+			return invalidf("group: %v", err)
+		}
+	}
+	if q.Where != nil {
+		if err := filter.Validate(q.Where); err != nil {
+			return invalidf("where: %v", err)
+		}
+	}
+	return nil
+}

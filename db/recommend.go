@@ -1,0 +1,66 @@
+package db
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// recommend makes a vector of examples, and returns where they are. It is the
+// strategy "average vector" of Qdrant: away from what is not wanted, as far
+// as what is wanted is from there.
+func (s *search) recommend(q *Query) ([]float32, []place, error) {
+	like, at, err := s.mean(q.Like)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(q.Unlike) > 0 {
+		unlike, more, err := s.mean(q.Unlike)
+		if err != nil {
+			return nil, nil, err
+		}
+		at = append(at, more...)
+		for i := range like {
+			like[i] = 2*like[i] - unlike[i]
+		}
+	}
+	vec := make([]float32, len(like))
+	for i, x := range like {
+		vec[i] = float32(x)
+	}
+	if !simd.Finite(vec) {
+		return nil, nil, invalidf("the mean of the examples is too large")
+	}
+	return vec, at, nil
+}
+
+// mean returns the mean of the vectors of documents, or for Cosine of their
+// directions.
+func (s *search) mean(ids []string) ([]float64, []place, error) {
+	var sum []float64
+	var places []place
+	for _, id := range ids {
+		vec, at, err := s.vectorOf(id)
+		if err != nil {
+			return nil, nil, fmt.Errorf("example: %w", err)
+		}
+		if sum == nil {
+			sum = make([]float64, len(vec))
+		}
+		length := 1.0
+		if s.view.def.schema.Metric == Cosine {
+			if length = math.Sqrt(simd.Dot64(vec, vec)); length == 0 {
+				length = 1
+			}
+		}
+		for i, x := range vec {
+			sum[i] += float64(x) / length
+		}
+		places = append(places, at)
+	}
+	for i := range sum {
+		sum[i] /= float64(len(ids))
+	}
+	return sum, places, nil
+}

@@ -1,0 +1,53 @@
+package filter
+
+import "strconv"
+
+// Why returns the innermost part of e that decides that a document does not
+// meet it, and the JSON pointer (RFC 6901) of that part in the String of e;
+// nil if the document does meet it. Of a conjunction that is in its first
+// argument that fails; a disjunction fails as a whole, and so does a negation.
+// get is that of [Match].
+func Why(e Expr, get func(path string) (any, bool)) (clause Expr, path string) {
+	if Match(e, get) {
+		return nil, ""
+	}
+	var at pointer
+	for {
+		args, op := []Expr(nil), ""
+		switch e := e.(type) {
+		case *Conjunction:
+			args, op = e.Args, "$and"
+		case *Disjunction:
+			if len(e.Args) == 1 {
+				args, op = e.Args, "$or"
+			}
+		}
+		i := 0
+		for i < len(args) && match(args[i], get) {
+			i++
+		}
+		if i == len(args) {
+			break
+		}
+		at.push(op)
+		at.push(strconv.Itoa(i))
+		e = args[i]
+	}
+	leaf := e
+	if n, ok := e.(*Negation); ok && isLeaf(n.Arg) { // written as $ne and the like
+		leaf = n.Arg
+	}
+	switch leaf := leaf.(type) {
+	case *Comparison:
+		at.push(leaf.Field)
+	case *Membership:
+		at.push(leaf.Field)
+	case *Existence:
+		at.push(leaf.Field)
+	case *Negation:
+		at.push("$not")
+	case *Disjunction:
+		at.push("$or")
+	}
+	return e, at.String()
+}
