@@ -11,7 +11,10 @@ import (
 	_ "github.com/vecbolt/vecbolt/rag" // what the programs use, so that a cached test result does not outlive a change of it
 )
 
-// A block of code in the guide begins with its language and where it is
+// pages quote programs.
+var pages = []string{"../guide.md", "../eval.md"}
+
+// A block of code on these pages begins with its language and where it is
 // quoted from:
 //
 //	```go examples/first/main.go complete    the whole file
@@ -27,16 +30,20 @@ type quote struct {
 
 func quotes(t *testing.T) []quote {
 	t.Helper()
-	guide, err := os.ReadFile("../guide.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []quote
-	for _, m := range block.FindAllStringSubmatch(string(guide), -1) {
-		all = append(all, quote{m[1], m[2], m[3] != "", m[4]})
+	fences := 0
+	for _, name := range pages {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range block.FindAllStringSubmatch(string(page), -1) {
+			all = append(all, quote{m[1], m[2], m[3] != "", m[4]})
+		}
+		fences += strings.Count(string(page), "\n```")
 	}
-	if n := strings.Count(string(guide), "\n```"); n != 2*len(all) {
-		t.Fatalf("%d fences but %d blocks: one is malformed", n, len(all))
+	if fences != 2*len(all) {
+		t.Fatalf("%d fences but %d blocks: one is malformed", fences, len(all))
 	}
 	return all
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag/eval"
 )
 
-func read[T any](t *testing.T, name string, parse func(io.Reader, string) (T, error)) T {
+func read[T any](t testing.TB, name string, parse func(io.Reader, string) (T, error)) T {
 	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {
