@@ -1,0 +1,679 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+var (
+	damages    = flag.Int("damages", 1500, "cases of damage that TestDamage tries of each database; 0: all of them")
+	damageFile = flag.String("damagefile", "", "TestDamage: only files whose names contain this")
+)
+
+// A specimen is a small database with everything in it, at a moment and before.
+type specimen struct {
+	name    string
+	files   map[string][]byte
+	earlier []map[string][]byte // the files at moments before
+	states  []string            // what the collections held after each batch; the last one is the present
+	known   map[string]bool     // every version of every document
+}
+
+func readFiles(t testing.TB, dir string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err == nil && name != lockName && !strings.Contains(name, "spare") {
+			files[filepath.ToSlash(name)], err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func writeFiles(t testing.TB, dir string, files map[string][]byte) {
+	t.Helper()
+	err := os.RemoveAll(dir)
+	for _, sub := range []string{segDir, walDir, tmpDir} {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, sub), 0o700))
+	}
+	for name, b := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func docString(coll string, d *Document) string {
+	return fmt.Sprintf("%s %q %v %q %v", coll, d.ID, d.Vector, d.Text, d.Metadata)
+}
+
+// specimenWriter writes a specimen batch by batch.
+type specimenWriter struct {
+	t   testing.TB
+	db  *DB
+	now map[string]map[string]Document
+	v   *specimen
+}
+
+func (w *specimenWriter) batch(fn func(put func(coll string, d Document), drop func(coll, id string))) {
+	w.t.Helper()
+	b := &Batch{}
+	fn(func(coll string, d Document) {
+		b.Upsert(coll, d)
+		w.now[coll][d.ID] = d
+		w.v.known[docString(coll, &d)] = true
+	}, func(coll, id string) {
+		b.Delete(coll, id)
+		delete(w.now[coll], id)
+	})
+	if err := w.db.Apply(w.t.Context(), b); err != nil {
+		w.t.Fatal(err)
+	}
+	w.v.states = append(w.v.states, w.state())
+}
+
+func (w *specimenWriter) state() string {
+	var lines []string
+	for coll, docs := range w.now {
+		for _, d := range docs {
+			lines = append(lines, docString(coll, &d))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// newSpecimen writes a database with two metrics, columns, codes, documents
+// without vectors, dead rows, replaced documents, obsolete segments; closed,
+// so that pages have checksums, or killed, with a snapshot's history and a
+// log of two files.
+func newSpecimen(t testing.TB, killed bool) *specimen {
+	t.Helper()
+	dir := filepath.Join(memDir(t), "db")
+	w := &specimenWriter{t: t, v: &specimen{name: "closed", known: map[string]bool{}}, now: map[string]map[string]Document{"a": {}, "b": {}}}
+	w.db = open(t, dir, &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	collection(t, w.db, "a", Schema{Dim: 6})
+	collection(t, w.db, "b", Schema{Dim: 3, Metric: L2})
+	rng := rand.New(rand.NewPCG(3, 1))
+	doc := func(i, version, dim int) Document {
+		d := Document{ID: fmt.Sprint("id ", i), Text: strings.Repeat(fmt.Sprintf("version %d of %d. ", version, i), 1+i%4)}
+		if i%5 > 0 {
+			d.Vector = randomVectors(rng, 1, dim)[0]
+		}
+		if i%3 > 0 {
+			d.Metadata = Metadata{"i": int64(i), "lang": []any{"go", "c"}[i%2], "tags": []any{"x", int64(version)}}
+		}
+		return d
+	}
+	type put = func(string, Document)
+	type drop = func(string, string)
+	for part := range 2 {
+		w.batch(func(put put, _ drop) {
+			for i := part * 20; i < part*20+20; i++ {
+				put("a", doc(i, 0, 6))
+				if i%3 == 0 {
+					put("b", doc(i, 0, 3))
+				}
+			}
+		})
+	}
+	flush(t, w.db)
+	w.v.earlier = append(w.v.earlier, readFiles(t, dir))
+	w.batch(func(put put, drop drop) {
+		for i := range 6 {
+			put("a", doc(i*6, 1, 6))
+			drop("b", fmt.Sprint("id ", i*6))
+		}
+	})
+	if err := w.db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.v.earlier = append(w.v.earlier, readFiles(t, dir))
+	if !killed {
+		w.batch(func(put put, drop drop) {
+			put("a", doc(1, 2, 6))
+			drop("a", "id 7")
+		})
+		if err := w.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.v.files = readFiles(t, dir)
+	} else {
+		snap, err := w.db.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer snap.Close()
+		w.batch(func(put put, drop drop) {
+			put("a", doc(2, 2, 6))
+			drop("a", "id 8")
+		})
+		flush(t, w.db)
+		for i := range 4 {
+			w.batch(func(put put, drop drop) {
+				put("a", doc(i*5, 3, 6))
+				put("b", doc(i*9, 3, 3))
+				drop("a", fmt.Sprint("id ", 30+i))
+			})
+		}
+		w.v.name, w.v.files = "killed", readFiles(t, dir)
+		w.shortLog(dir)
+	}
+	// Free space behind the last page says nothing.
+	roots, newest, err := boltcheck.Roots(bytes.NewReader(w.v.files[metaName]), int64(len(w.v.files[metaName])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.v.files[metaName] = w.v.files[metaName][:roots[newest].Pages*boltcheck.PageSize]
+	return w.v
+}
+
+// shortLog writes the log anew in short files, the last batch in a second one.
+func (w *specimenWriter) shortLog(dir string) {
+	w.t.Helper()
+	maps.DeleteFunc(w.v.files, func(name string, _ []byte) bool { return strings.HasPrefix(name, walDir+"/") })
+	copied := filepath.Join(memDir(w.t), "log")
+	writeFiles(w.t, copied, nil)
+	from, err := vfs.Open(dir, nil)
+	to, err2 := vfs.Open(copied, nil)
+	if err := errors.Join(err, err2); err != nil {
+		w.t.Fatal(err)
+	}
+	defer from.Close()
+	defer to.Close()
+	id := w.db.state.DB
+	var log *wal.Log
+	_, err = wal.Replay(wal.Options{FS: from, DB: id}, w.db.state.Applied-1, func(lsn uint64, b []byte) (err error) {
+		if log == nil {
+			log, err = wal.Create(wal.Options{FS: to, DB: id, FileSize: 16 << 10}, lsn, lsn-1)
+		}
+		if err == nil && lsn == uint64(len(w.v.states)+2) { // two batches made the collections
+			err = log.Rotate()
+		}
+		if err == nil {
+			_, err = log.Append([]wal.Record{{Parts: [][]byte{b}}})
+		}
+		if err == nil {
+			err = log.Sync()
+		}
+		return err
+	})
+	if err == nil {
+		err = log.Close()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for name, b := range readFiles(w.t, copied) {
+		w.v.files[name] = b
+	}
+}
+
+// A hurt is one case of damage: other bytes at an offset of a file, or a
+// length that it is cut to.
+type hurt struct {
+	kind string
+	file string
+	off  int
+	new  []byte // nil: cut
+}
+
+func (h hurt) String() string {
+	if h.new == nil {
+		return fmt.Sprintf("%s: %s at %d", h.kind, h.file, h.off)
+	}
+	return fmt.Sprintf("%s: %s at %d, % x...", h.kind, h.file, h.off, h.new[:min(4, len(h.new))])
+}
+
+// hurts yields every case.
+func (v *specimen) hurts() iter.Seq[hurt] {
+	return func(yield func(hurt) bool) {
+		for _, name := range slices.Sorted(maps.Keys(v.files)) {
+			if !strings.Contains(name, *damageFile) {
+				continue
+			}
+			for h := range v.hurtsOf(name) {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// headerBytes is how much of the beginning of a file has each of its bits
+// flipped; of meta.bolt, that of both roots.
+const headerBytes = 128
+
+func (v *specimen) hurtsOf(name string) iter.Seq[hurt] {
+	b := v.files[name]
+	return func(yield func(hurt) bool) {
+		rng := rand.New(rand.NewPCG(uint64(len(b)), 5))
+		for off, old := range b {
+			header := off < headerBytes || name == metaName && off < 2*boltcheck.PageSize && off%boltcheck.PageSize < headerBytes
+			bits := []byte{1 << rng.IntN(8)}
+			if header {
+				bits = []byte{1, 2, 4, 8, 16, 32, 64, 128}
+			}
+			for _, bit := range bits {
+				if !yield(hurt{"bit", name, off, []byte{old ^ bit}}) {
+					return
+				}
+			}
+			random := byte(1 + rng.IntN(255))
+			if !yield(hurt{"complement", name, off, []byte{^old}}) || !yield(hurt{"random byte", name, off, []byte{old + random}}) ||
+				old != 0 && !yield(hurt{"zero byte", name, off, []byte{0}}) || !yield(hurt{"cut", name, off, nil}) {
+				return
+			}
+		}
+		for _, size := range []int{512, 4096} {
+			for off := 0; off < len(b); off += size {
+				for _, h := range v.sectors(name, off, size, rng) {
+					if !bytes.Equal(h.new, b[off:min(off+len(h.new), len(b))]) && !yield(h) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// sectors returns what can happen to one sector: zeros, rubbish, the content
+// of other sectors of the file and of other files, and its own of before.
+func (v *specimen) sectors(name string, off, size int, rng *rand.Rand) []hurt {
+	b := v.files[name]
+	n := min(size, len(b)-off)
+	kind := fmt.Sprintf(" sector of %d", size)
+	garbage := make([]byte, n)
+	for i := range garbage {
+		garbage[i] = byte(rng.Uint32())
+	}
+	all := []hurt{{"zero" + kind, name, off, make([]byte, n)}, {"garbage" + kind, name, off, garbage}}
+	for other := 0; other+n <= len(b); other += size {
+		all = append(all, hurt{"other" + kind, name, off, b[other : other+n]})
+	}
+	for _, file := range slices.Sorted(maps.Keys(v.files)) {
+		if from := v.files[file]; file != name && len(from) >= off+n {
+			all = append(all, hurt{"foreign" + kind, name, off, from[off : off+n]})
+		}
+	}
+	for _, earlier := range v.earlier {
+		if from := earlier[name]; len(from) >= off+n {
+			all = append(all, hurt{"stale" + kind, name, off, from[off : off+n]})
+		}
+	}
+	return all
+}
+
+// A patient is a copy of a specimen that one worker hurts and heals.
+type patient struct {
+	t       *testing.T
+	v       *specimen
+	dir     string
+	files   map[string]*os.File
+	want    seen
+	allowed []seen // that of a log without its last write
+	now     atomic.Pointer[hurt]
+	results map[string]int
+}
+
+// seen is what reading everything gave.
+type seen struct {
+	state   string
+	answers string
+	errs    []error
+}
+
+// look reads a database in the ways that differ in what they touch.
+func (p *patient) look(vdb *DB) seen {
+	var s seen
+	var docs, answers []string
+	ctx := context.Background()
+	note := func(d *Document, coll string) string {
+		text := docString(coll, d)
+		if !p.v.known[text] {
+			p.t.Errorf("%v: never written: %s", p.now.Load(), text)
+		}
+		return text
+	}
+	for _, info := range vdb.Collections() {
+		c, err := vdb.Collection(info.Name)
+		if err != nil {
+			s.errs = append(s.errs, err)
+			continue
+		}
+		for d, err := range c.All(ctx, nil, Everything) {
+			if err != nil {
+				s.errs = append(s.errs, err)
+				break
+			}
+			docs = append(docs, note(d, info.Name))
+		}
+		page, err := c.List(ctx, ListQuery{Limit: 1000})
+		if err == nil {
+			answers = append(answers, fmt.Sprint(info.Name, " ", page.Total))
+			for _, d := range page.Documents {
+				answers = append(answers, d.ID)
+			}
+		}
+		q := Query{Vector: []float32{1, 2, 3, 4, 5, 6}[:info.Schema.Dim], K: 100, Select: Everything}
+		res, err2 := c.Search(ctx, q)
+		if err2 == nil {
+			for _, h := range res.Hits {
+				note(&h.Document, info.Name)
+				answers = append(answers, fmt.Sprint(h.ID, " ", h.Score))
+			}
+		}
+		q.Where, q.K = filter.Eq("lang", "go"), 3
+		res, err3 := c.Search(ctx, q)
+		if err3 == nil {
+			answers = append(answers, fmt.Sprint(res.Matched))
+			for _, h := range res.Hits {
+				answers = append(answers, fmt.Sprint(h.ID, " ", h.Score))
+			}
+		}
+		for _, err := range []error{err, err2, err3} {
+			if err != nil {
+				s.errs = append(s.errs, err)
+			}
+		}
+	}
+	slices.Sort(docs)
+	s.state, s.answers = strings.Join(docs, "\n"), strings.Join(answers, "\n")
+	return s
+}
+
+func (s seen) same(as seen) bool { return s.state == as.state && s.answers == as.answers }
+
+// typed wants an error that says which file is damaged.
+func (p *patient) typed(h hurt, err error) {
+	var corrupt *CorruptError
+	switch {
+	case errors.Is(err, ErrVersion) || errors.Is(err, ErrNotFound) && h.new == nil:
+	case !errors.As(err, &corrupt) || corrupt.File == "":
+		p.t.Errorf("%v: an error of no kind: %v", h, err)
+	}
+}
+
+// examine opens the damaged database without writing to it, reads everything
+// and has it checked, and says what became of the damage.
+func (p *patient) examine(h hurt) string {
+	vdb, err := Open(p.dir, &Options{ReadOnly: true, codedBytes: 1, Workers: 1})
+	if err != nil {
+		p.typed(h, err)
+		return "refused by Open"
+	}
+	defer func() {
+		if err := vdb.Close(); err != nil {
+			p.t.Errorf("%v: close: %v", h, err)
+		}
+	}()
+	got := p.look(vdb)
+	report, err := vdb.Check(context.Background())
+	if err != nil {
+		p.t.Errorf("%v: check: %v", h, err)
+		return "failed"
+	}
+	for _, err := range got.errs {
+		p.typed(h, err)
+	}
+	for _, problem := range report.Problems {
+		if problem.File == "" {
+			p.t.Errorf("%v: a problem of no file: %v", h, problem)
+		}
+	}
+	right := got.same(p.want)
+	switch {
+	case len(got.errs) > 0 && report.OK():
+		p.t.Errorf("%v: Check finds nothing, reading gives %v", h, got.errs)
+	case len(got.errs) > 0:
+		return "an error where it is read"
+	case right && report.OK():
+		return "harmless"
+	case right:
+		return "reported by Check, answers right"
+	case report.OK() && strings.HasPrefix(h.file, walDir+"/") && slices.ContainsFunc(p.allowed, got.same):
+		return "taken for a torn last write"
+	case !report.OK() && p.v.name == "killed" && h.file == metaName:
+		return "reported by Check, answers incomplete until then"
+	}
+	p.t.Errorf("%v: silently wrong; Check says %v: (-want +got)\n%s%s", h, report.Problems,
+		cmp.Diff(p.want.state, got.state), cmp.Diff(p.want.answers, got.answers))
+	return "silently wrong"
+}
+
+// live lets a writer open the damaged database, and go on with it if it can.
+func (p *patient) live(h hurt, dir string) string {
+	writeFiles(p.t, dir, p.v.files)
+	if err := h.inflict(filepath.Join(dir, h.file)); err != nil {
+		p.t.Fatal(err)
+	}
+	opts := &Options{codedBytes: 1, Workers: 1, MustExist: true}
+	vdb, err := Open(dir, opts)
+	if err != nil {
+		p.typed(h, err)
+		return "refused by Open"
+	}
+	got := p.look(vdb)
+	ctx := context.Background()
+	c, err := vdb.Collection("a")
+	if err == nil {
+		_, err = c.Upsert(ctx, Document{ID: "new"})
+	}
+	if err == nil {
+		err = vdb.Compact(ctx)
+	}
+	if err = errors.Join(err, vdb.Close()); err != nil || len(got.errs) > 0 {
+		if err != nil {
+			p.typed(h, err)
+		}
+		return "an error where it is used"
+	}
+	if vdb, err = Open(dir, opts); err != nil {
+		p.typed(h, err)
+		return "refused by the next Open"
+	}
+	defer vdb.Close()
+	report, err := vdb.Check(ctx)
+	if err != nil || !report.OK() {
+		return "reported by Check"
+	}
+	if c, err = vdb.Collection("a"); err == nil {
+		_, err = c.Delete(ctx, "new")
+	}
+	if again := p.look(vdb); err != nil || again.state != got.state {
+		p.t.Errorf("%v: %v; after reopening: (-before +after)\n%s", h, err, cmp.Diff(got.state, again.state))
+	}
+	if got.state != p.want.state && !slices.ContainsFunc(p.allowed, func(s seen) bool { return s.state == got.state }) {
+		p.t.Errorf("%v: silently wrong for a writer: (-want +got)\n%s", h, cmp.Diff(p.want.state, got.state))
+	}
+	return "went on"
+}
+
+// inflict changes a file.
+func (h hurt) inflict(path string) error {
+	if h.new == nil {
+		return os.Truncate(path, int64(h.off))
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(h.new, int64(h.off))
+	return errors.Join(err, f.Close())
+}
+
+// suffer hurts, looks and heals.
+func (p *patient) suffer(h hurt) error {
+	f, whole := p.files[h.file], p.v.files[h.file]
+	var err error
+	end := len(whole)
+	if h.new == nil {
+		err = f.Truncate(int64(h.off))
+	} else {
+		_, err = f.WriteAt(h.new, int64(h.off))
+		end = min(end, h.off+len(h.new))
+	}
+	if err != nil {
+		return err
+	}
+	p.now.Store(&h)
+	p.results[p.examine(h)]++
+	p.now.Store(nil)
+	_, err = f.WriteAt(whole[h.off:end], int64(h.off))
+	return err
+}
+
+func newPatient(t *testing.T, v *specimen) *patient {
+	t.Helper()
+	p := &patient{t: t, v: v, dir: filepath.Join(memDir(t), "db"), files: map[string]*os.File{}, results: map[string]int{}}
+	writeFiles(t, p.dir, v.files)
+	for name := range v.files {
+		f, err := os.OpenFile(filepath.Join(p.dir, name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		p.files[name] = f
+	}
+	look := func() seen {
+		vdb := open(t, p.dir, &Options{ReadOnly: true, codedBytes: 1, Workers: 1})
+		defer vdb.Close()
+		check(t, vdb)
+		return p.look(vdb)
+	}
+	p.want = look()
+	if last := v.states[len(v.states)-1]; p.want.state != last || len(p.want.errs) > 0 {
+		t.Fatalf("the whole database: %v (-want +got)\n%s", p.want.errs, cmp.Diff(last, p.want.state))
+	}
+	// The last log file holds the last batch alone: what is without it?
+	for name, b := range v.files {
+		if strings.HasPrefix(name, walDir+"/") && name == slices.Max(slices.Collect(maps.Keys(v.files))) {
+			if _, err := p.files[name].WriteAt(make([]byte, len(b)-4096), 4096); err != nil {
+				t.Fatal(err)
+			}
+			p.allowed = append(p.allowed, look())
+			if _, err := p.files[name].WriteAt(b, 0); err != nil {
+				t.Fatal(err)
+			}
+			if p.allowed[0].state != v.states[len(v.states)-2] {
+				t.Fatal("without the last write it is not the state before")
+			}
+		}
+	}
+	return p
+}
+
+// allocated returns the bytes that were ever allocated on the heap.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// TestDamage changes a small database in every way that a disk can: bits and
+// bytes, lengths, sectors of 512 and 4096 bytes that are zeroed, swapped or
+// of another time. Each case must be harmless, or give an error that names
+// the file, or be reported by Check while every answer is right. Nothing may
+// panic, hang, allocate without bounds, or be silently wrong.
+func TestDamage(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		v := newSpecimen(t, killed)
+		t.Run(v.name, func(t *testing.T) {
+			kinds, total := map[string]int{}, 0
+			for h := range v.hurts() {
+				kinds[h.kind]++
+				total++
+			}
+			step := 1
+			if *damages > 0 {
+				step = max(1, total / *damages) | 1
+			}
+			patients := make([]*patient, runtime.GOMAXPROCS(0))
+			var wait sync.WaitGroup
+			lives := map[string]int{}
+			for i := range patients {
+				p := newPatient(t, v)
+				patients[i] = p
+				wait.Go(func() {
+					n := 0
+					for h := range v.hurts() {
+						n++
+						if n%step != 0 || n/step%len(patients) != i || t.Failed() {
+							continue
+						}
+						before := allocated()
+						stop := time.AfterFunc(time.Minute, func() { panic(fmt.Sprintf("hangs: %v", h)) })
+						err := p.suffer(h)
+						stop.Stop()
+						if err != nil {
+							t.Error(err)
+						}
+						if n := (allocated() - before) >> 20; n > 64 {
+							t.Errorf("%v: %d MiB allocated", h, n)
+						}
+					}
+				})
+			}
+			wait.Wait()
+			// A writer, for some of them.
+			n, dir := 0, filepath.Join(memDir(t), "db")
+			for h := range v.hurts() {
+				if n++; n%(31*step) == 0 && !t.Failed() {
+					patients[0].now.Store(&h)
+					lives[patients[0].live(h, dir)]++
+				}
+			}
+			results, tried := map[string]int{}, 0
+			for _, p := range patients {
+				for what, n := range p.results {
+					results[what] += n
+					tried += n
+				}
+			}
+			t.Logf("%d of %d cases of damage", tried, total)
+			for _, of := range []map[string]int{kinds, results, lives} {
+				for _, what := range slices.Sorted(maps.Keys(of)) {
+					t.Logf("%9d  %s", of[what], what)
+				}
+				t.Log("")
+			}
+			if results["refused by Open"]*100 < tried || results["an error where it is read"]*100 < tried {
+				t.Error("hardly any damage was noticed")
+			}
+		})
+	}
+}
