@@ -26,11 +26,12 @@ type cli struct {
 	Put    putCmd    `cmd:"" help:"Write documents, given as JSON lines."`
 	Delete deleteCmd `cmd:"" help:"Delete documents."`
 
-	Search searchCmd `cmd:"" help:"Find the documents nearest to a vector."`
-	Get    getCmd    `cmd:"" help:"Show documents."`
-	List   listCmd   `cmd:"" help:"List documents in order of id."`
-	Count  countCmd  `cmd:"" help:"Count documents."`
-	Export exportCmd `cmd:"" help:"Write documents to files that import reads."`
+	Search  searchCmd  `cmd:"" help:"Find the documents nearest to a vector."`
+	Explain explainCmd `cmd:"" help:"Show how a search finds its hits, and why a document is not among them."`
+	Get     getCmd     `cmd:"" help:"Show documents."`
+	List    listCmd    `cmd:"" help:"List documents in order of id."`
+	Count   countCmd   `cmd:"" help:"Count documents."`
+	Export  exportCmd  `cmd:"" help:"Write documents to files that import reads."`
 
 	Eval evalCmd `cmd:"" help:"Measure how good search is, by judged queries."`
 	Xray xrayCmd `cmd:"" help:"Look for near-duplicates, outliers, hubs and documents that are never found; draw a map."`

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -17,31 +18,58 @@ import (
 	"github.com/vecbolt/vecbolt/internal/exchange"
 )
 
-type searchCmd struct {
+// asking are the arguments of verbs that search.
+type asking struct {
 	collection
 	Vector    string   `required:"" xor:"query" placeholder:"FILE|-|[...]" help:"Look for this vector: a JSON array, or a file that holds one."`
 	Fvecs     string   `required:"" xor:"query" placeholder:"FILE" help:"Look for every vector of an .fvecs file."`
 	ID        string   `required:"" xor:"query" name:"id" placeholder:"ID" help:"Look for the vector of this document. It is its own first hit."`
-	K         int      `short:"k" default:"10" help:"How many hits to find (${default})."`
+	Like      []string `required:"" xor:"query" sep:"none" placeholder:"ID" help:"Look for more documents like this one. May be repeated."`
+	Unlike    []string `sep:"none" placeholder:"ID" help:"With --like: but less like this one. May be repeated."`
+	K         int      `short:"k" default:"10" help:"How many hits to find (${default}); how many groups, with --group."`
 	Offset    int      `placeholder:"N" help:"Leave out the best N hits."`
 	Threshold *float64 `placeholder:"SCORE" help:"The least score of a hit."`
+	Group     *group   `placeholder:"FIELD[:N]" help:"Find the best N documents, or the best one, of each of the best groups: a group is the documents with the same value in this field."`
+	MMR       *float64 `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
 	Exact     bool     `help:"Find the true answer, whatever it costs."`
-	Explain   bool     `help:"With --json, say how the answer was found as well."`
+	Recall    float64  `placeholder:"R" help:"The share of the true answer that is enough, up to 1. The default is 0.98, or the true answer where it costs no more."`
+	Effort    int      `placeholder:"N" help:"How many rows an approximate search keeps in view, in place of --recall."`
 	condition
 	parts
+}
+
+// Validate is called by kong.
+func (c *asking) Validate() error {
+	if c.K < 1 || c.Offset < 0 {
+		return fmt.Errorf("-k %d --offset %d: at least one hit, and no negative offset", c.K, c.Offset)
+	}
+	return nil
+}
+
+// group is a field, with the number of hits of each group behind a colon.
+type group struct{ db.Group }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *group) UnmarshalText(b []byte) error {
+	g.Field = string(b)
+	if i := strings.LastIndexByte(g.Field, ':'); i >= 0 {
+		n, err := strconv.Atoi(g.Field[i+1:])
+		if err != nil || n < 1 {
+			return fmt.Errorf("group %q: not FIELD:N with a positive number N", b)
+		}
+		g.Field, g.Size = g.Field[:i], n
+	}
+	return nil
+}
+
+type searchCmd struct {
+	asking
+	Explain bool `help:"With --json, say how many documents match as well. The verb explain says more."`
 }
 
 func (c *searchCmd) Help() string {
 	return "A score is higher for better hits under every metric: the cosine, the inner product, or the squared Euclidean " +
 		"distance with a minus sign. Hits of equal score come in order of id."
-}
-
-// Validate is called by kong.
-func (c *searchCmd) Validate() error {
-	if c.K < 1 || c.Offset < 0 {
-		return fmt.Errorf("-k %d --offset %d: at least one hit, and no negative offset", c.K, c.Offset)
-	}
-	return nil
 }
 
 func (c *searchCmd) Run(ctx context.Context, t *tool) error {
@@ -80,13 +108,20 @@ func (c *searchCmd) Run(ctx context.Context, t *tool) error {
 }
 
 // queries yields what to search for.
-func (c *searchCmd) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error] {
+func (c *asking) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error] {
 	q := db.Query{
-		ID: c.ID, K: c.K, Offset: c.Offset, Where: c.Where.Expr, Threshold: c.Threshold, Exact: c.Exact, Select: c.selection(),
+		ID: c.ID, Like: c.Like, Unlike: c.Unlike, K: c.K, Offset: c.Offset, Where: c.Where.Expr, Threshold: c.Threshold,
+		Exact: c.Exact, Recall: c.Recall, Effort: c.Effort, Select: c.selection(),
+	}
+	if c.Group != nil {
+		q.Group = &c.Group.Group
+	}
+	if c.MMR != nil {
+		q.MMR = &db.MMR{Lambda: *c.MMR}
 	}
 	return func(yield func(db.Query, error) bool) {
 		switch {
-		case c.ID != "":
+		case c.Vector == "" && c.Fvecs == "":
 			yield(q, nil)
 		case c.Vector != "":
 			var err error
@@ -140,31 +175,38 @@ func (c *searchCmd) answer(t *tool, n int, r *db.Result) error {
 	if !t.json {
 		return c.table(t, n, r)
 	}
-	line := fmt.Appendf(nil, `{"query":%d,"exact":%t,`, n, r.Exact)
-	if c.Explain {
-		plan, err := json.Marshal(r.Plan)
-		if err != nil {
-			return err
-		}
-		line = fmt.Appendf(line, `"complete":%t,"matched":%d,"considered":%d,"plan":%s,`,
-			r.Complete, r.Matched, r.Considered, plan)
+	line, err := c.appendResult(nil, n, r, c.Explain)
+	if err != nil {
+		return err
 	}
-	line = append(line, `"hits":[`...)
-	for i := range r.Hits {
-		if i > 0 {
-			line = append(line, ',')
-		}
-		var err error
-		if line, err = c.appendHit(line, &r.Hits[i]); err != nil {
-			return err
-		}
-	}
-	_, err := t.out.Write(append(line, "]}\n"...))
+	_, err = t.out.Write(append(line, "}\n"...))
 	return err
 }
 
+// appendResult appends the beginning of a JSON object: all but the brace that ends it.
+func (c *asking) appendResult(dst []byte, n int, r *db.Result, counts bool) ([]byte, error) {
+	plan, err := json.Marshal(r.Plan)
+	if err != nil {
+		return nil, err
+	}
+	dst = fmt.Appendf(dst, `{"query":%d,"exact":%t,"plan":%s,"recall":%v,`, n, r.Exact, plan, r.Recall)
+	if counts {
+		dst = fmt.Appendf(dst, `"complete":%t,"matched":%d,"considered":%d,`, r.Complete, r.Matched, r.Considered)
+	}
+	dst = append(dst, `"hits":[`...)
+	for i := range r.Hits {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = c.appendHit(dst, &r.Hits[i]); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
 // appendHit appends a hit as JSON: id, score, and what it carries of the document.
-func (c *searchCmd) appendHit(dst []byte, h *db.Hit) ([]byte, error) {
+func (c *asking) appendHit(dst []byte, h *db.Hit) ([]byte, error) {
 	carries := cmp.Or(c.selection()&^emptyParts(&h.Document), db.IDsOnly)
 	id, err := exchange.AppendDocument(nil, &h.Document, db.IDsOnly)
 	if err != nil {
@@ -178,7 +220,15 @@ func (c *searchCmd) appendHit(dst []byte, h *db.Hit) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole = slices.Insert(whole, len(id)-len("}\n"), append([]byte(`,"score":`), score...)...)
+	extra := append([]byte(`,"score":`), score...)
+	if c.Group != nil {
+		value, err := json.Marshal(h.Group)
+		if err != nil {
+			return nil, err
+		}
+		extra = append(append(extra, `,"group":`...), value...)
+	}
+	whole = slices.Insert(whole, len(id)-len("}\n"), extra...)
 	return append(dst, whole[:len(whole)-len("\n")]...), nil
 }
 
@@ -196,19 +246,27 @@ func emptyParts(d *db.Document) (s db.Select) {
 	return s
 }
 
-func (c *searchCmd) table(t *tool, n int, r *db.Result) error {
+func (c *asking) table(t *tool, n int, r *db.Result) error {
 	if c.Fvecs != "" {
 		fmt.Fprintf(t.out, "query %d\n", n)
 	}
 	var rows []table.Row
 	for i := range r.Hits {
 		h := &r.Hits[i]
-		rows = append(rows, append(table.Row{fmt.Sprintf("%.6f", h.Score)}, c.cells(&h.Document)...))
+		row := table.Row{fmt.Sprintf("%.6f", h.Score)}
+		if c.Group != nil {
+			row = append(row, h.Group)
+		}
+		rows = append(rows, append(row, c.cells(&h.Document)...))
 	}
-	if err := t.table(append(table.Row{"score"}, c.columns()...), rows); err != nil {
+	header := table.Row{"score"}
+	if c.Group != nil {
+		header = append(header, c.Group.Field)
+	}
+	if err := t.table(append(header, c.columns()...), rows); err != nil {
 		return err
 	}
-	quality := "approximate"
+	quality := fmt.Sprintf("approximate, recall %.3g", r.Recall)
 	if r.Exact {
 		quality = "exact"
 	}

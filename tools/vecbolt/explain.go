@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+type explainCmd struct {
+	asking
+	WhyNot []string `sep:"none" placeholder:"ID" help:"Say where this document stands, and what kept it out. May be repeated."`
+}
+
+func (c *explainCmd) Help() string {
+	return "Answers as search does and says how: how each part of the collection was searched and why, and what each stage " +
+		"looked at. For each document that --why-not names: its true score and its exact rank among all that match, and " +
+		"whether the filter (which clause of it), the threshold, the groups or the number of hits wanted left it out."
+}
+
+func (c *explainCmd) Run(ctx context.Context, t *tool) error {
+	return c.read(func(coll *db.Collection) error {
+		n := 0
+		for q, err := range c.queries(ctx, t) {
+			if err != nil {
+				return err
+			}
+			e, err := coll.Explain(ctx, q, c.WhyNot...)
+			if err != nil {
+				return err
+			}
+			if err := c.answer(t, n, e); err != nil {
+				return err
+			}
+			n++
+		}
+		return nil
+	})
+}
+
+func (c *explainCmd) answer(t *tool, n int, e *db.Explanation) error {
+	if !t.json {
+		return c.text(t, n, e)
+	}
+	line, err := c.appendResult(nil, n, e.Result, true)
+	if err != nil {
+		return err
+	}
+	for _, field := range []struct {
+		name  string
+		value any
+	}{{"parts", e.Plan}, {"stages", e.Stages}, {"why_not", append([]db.WhyNot{}, e.WhyNot...)}} {
+		value, err := json.Marshal(field.value)
+		if err != nil {
+			return err
+		}
+		line = fmt.Appendf(line, `,%q:%s`, field.name, value)
+	}
+	_, err = t.out.Write(append(line, "}\n"...))
+	return err
+}
+
+// text answers for people.
+func (c *explainCmd) text(t *tool, n int, e *db.Explanation) error {
+	count := func(n int) string { return humanize.Comma(int64(n)) }
+	if err := c.table(t, n, e.Result); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "\nplan: %s\n", e.Result.Plan)
+	var rows []table.Row
+	for _, p := range e.Plan {
+		rows = append(rows, table.Row{p.Name, count(p.Rows), count(p.Matched), p.Plan, p.Reason})
+	}
+	if err := t.table(table.Row{"part", "vectors", "match", "plan", "because"}, rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, s := range e.Stages {
+		rows = append(rows, table.Row{s.Name, count(s.Rows), count(s.Kept), humanize.IBytes(uint64(s.Bytes)), s.Time.Round(time.Microsecond)})
+	}
+	fmt.Fprintln(t.out)
+	if err := t.table(table.Row{"stage", "rows", "left", "read", "time"}, rows); err != nil {
+		return err
+	}
+	for _, w := range e.WhyNot {
+		fmt.Fprintf(t.out, "\n%s: %s\n", w.ID, w.Reason)
+		if w.Score != nil {
+			fmt.Fprintf(t.out, "  score  %v\n", *w.Score)
+		}
+		switch {
+		case w.Rank > 0 && (w.Stage == "where" || w.Stage == "field" || w.Stage == "example"):
+			fmt.Fprintf(t.out, "  rank   it would be %s, before %s that match\n", count(w.Rank), count(e.Result.Matched-w.Rank+1))
+		case w.Rank > 0:
+			fmt.Fprintf(t.out, "  rank   %s of %s that match\n", count(w.Rank), count(e.Result.Matched))
+		}
+		if w.Path != "" {
+			fmt.Fprintf(t.out, "  where  %s\n", w.Path)
+		}
+	}
+	return nil
+}
