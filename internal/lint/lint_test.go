@@ -51,6 +51,7 @@ var imports = map[string][]string{
 	"rag/xray":          {"db", "filter", "internal/page", "rag/eval"},
 	"internal/page":     {},
 
+	"rag/embed/static":    {"rag/embed/tokenizer", "rag/embed/weights"},
 	"rag/embed/tokenizer": {"golang.org/x/text/unicode/norm"},
 	"rag/embed/weights":   {},
 	"rag/split": {"github.com/clipperhouse/uax29/v2/sentences", "github.com/clipperhouse/uax29/v2/words", "github.com/yuin/goldmark",

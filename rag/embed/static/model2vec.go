@@ -1,0 +1,216 @@
+package static
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
+	"github.com/vecbolt/vecbolt/rag/embed/weights"
+)
+
+// maxTokens is how many tokens of a text count, as in the original.
+const maxTokens = 512
+
+// A Model is a Model2Vec model. It is safe for concurrent use.
+type Model struct {
+	tok       *tokenizer.Tokenizer
+	dim       int
+	rows      []float32
+	row       []int     // of a token; nil: the same number
+	weight    []float32 // of a token; nil: 1
+	normalize bool
+	most      int // characters of a text that count
+}
+
+// Open reads a Model2Vec directory.
+func Open(dir string) (*Model, error) {
+	m, err := open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("static: open %q: %w", dir, err)
+	}
+	return m, nil
+}
+
+func open(dir string) (*Model, error) {
+	sub := dir
+	if _, err := os.Stat(filepath.Join(dir, "model.safetensors")); errors.Is(err, fs.ErrNotExist) {
+		sub = filepath.Join(dir, "0_StaticEmbedding") // of Sentence Transformers
+	}
+	b, err := os.ReadFile(filepath.Join(sub, "model.safetensors"))
+	if err != nil {
+		return nil, err
+	}
+	file, err := weights.Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("model.safetensors: %w", err)
+	}
+	b, err = os.ReadFile(filepath.Join(sub, "tokenizer.json"))
+	if err != nil {
+		return nil, err
+	}
+	tok, err := tokenizer.Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	m, err := New(file, tok)
+	if err != nil {
+		return nil, err
+	}
+	m.normalize, err = normalizes(dir)
+	return m, err
+}
+
+// normalizes finds out whether vectors are to have the length 1, which is so
+// unless a file says otherwise.
+func normalizes(dir string) (bool, error) {
+	for _, name := range []string{"config.json", "config_sentence_transformers.json"} {
+		var c struct {
+			Normalize *bool `json:"normalize"`
+		}
+		if found, err := readJSON(filepath.Join(dir, name), &c); err != nil || found && c.Normalize != nil {
+			return c.Normalize != nil && *c.Normalize, err
+		}
+	}
+	var modules []struct {
+		Type string `json:"type"`
+	}
+	found, err := readJSON(filepath.Join(dir, "modules.json"), &modules)
+	for _, m := range modules {
+		if strings.HasSuffix(m.Type, ".Normalize") {
+			return true, err
+		}
+	}
+	return !found, err
+}
+
+// readJSON reads a file that need not exist.
+func readJSON(name string, into any) (found bool, err error) {
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(b, into); err != nil {
+			err = fmt.Errorf("%s: %w", filepath.Base(name), err)
+		}
+	}
+	return true, err
+}
+
+// New returns the model of a table of tensors and a tokenizer. Vectors get the
+// length 1.
+func New(file *weights.File, tok *tokenizer.Tokenizer) (*Model, error) {
+	m := &Model{tok: tok, normalize: true}
+	table, ok := file.Tensors["embeddings"]
+	if !ok {
+		table, ok = file.Tensors["embedding.weight"]
+	}
+	if !ok || len(table.Shape) != 2 || table.Shape[1] == 0 {
+		return nil, errors.New(`there is no matrix "embeddings" or "embedding.weight"`)
+	}
+	var err error
+	if m.rows, err = table.Float32(); err != nil {
+		return nil, fmt.Errorf("embeddings: %w", err)
+	}
+	m.dim = table.Shape[1]
+	size := table.Shape[0] // numbers of tokens that there may be
+	if t, ok := file.Tensors["mapping"]; ok {
+		rows, err := t.Ints()
+		if err != nil {
+			return nil, fmt.Errorf("mapping: %w", err)
+		}
+		for i, r := range rows {
+			if r < 0 || r >= int64(size) {
+				return nil, fmt.Errorf("mapping: token %d has row %d of %d", i, r, size)
+			}
+			m.row = append(m.row, int(r))
+		}
+		size = len(rows)
+	}
+	if t, ok := file.Tensors["weights"]; ok {
+		if m.weight, err = t.Float32(); err != nil {
+			return nil, fmt.Errorf("weights: %w", err)
+		}
+		size = min(size, len(m.weight))
+	}
+	var lengths []int
+	for token, id := range tok.Tokens() {
+		if id >= size {
+			return nil, fmt.Errorf("token %q has number %d, the table ends at %d", token, id, size)
+		}
+		lengths = append(lengths, utf8.RuneCountInString(token))
+	}
+	if len(lengths) > 0 {
+		slices.Sort(lengths)
+		m.most = maxTokens * (lengths[len(lengths)/2] + lengths[(len(lengths)-1)/2]) / 2
+	}
+	return m, nil
+}
+
+// Dim returns the number of components of a vector.
+func (m *Model) Dim() int { return m.dim }
+
+// Embed returns the vector of a text: the weighted mean of those of its
+// tokens, unknown ones aside, without the special ones around. If there are
+// none, it is zero. Only the first 512 tokens count.
+func (m *Model) Embed(text string) []float32 {
+	ids := m.tok.Encode(cutRunes(text, m.most), false)
+	if unknown, ok := m.tok.Unknown(); ok {
+		ids = slices.DeleteFunc(ids, func(id int) bool { return id == unknown })
+	}
+	ids = ids[:min(len(ids), maxTokens)]
+	sum := make([]float64, m.dim)
+	for _, id := range ids {
+		r, w := id, 1.0
+		if m.row != nil {
+			r = m.row[id]
+		}
+		if m.weight != nil {
+			w = float64(m.weight[id])
+		}
+		for i, x := range m.rows[r*m.dim:][:m.dim] {
+			sum[i] += w * float64(x)
+		}
+	}
+	return mean(sum, float64(len(ids)), m.normalize)
+}
+
+// cutRunes returns the first n characters of a text.
+func cutRunes(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for i := range text {
+		if n == 0 {
+			return text[:i]
+		}
+		n--
+	}
+	return text
+}
+
+// mean divides a sum by n, or else by its length.
+func mean(sum []float64, n float64, normalize bool) []float32 {
+	if normalize {
+		n = 0
+		for _, x := range sum {
+			n += x * x
+		}
+		n = math.Sqrt(n)
+	}
+	v := make([]float32, len(sum))
+	for i, x := range sum {
+		if n > 0 {
+			v[i] = float32(x / n)
+		}
+	}
+	return v
+}
