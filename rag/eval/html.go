@@ -190,6 +190,8 @@ func byReason(missing []Missing) (lists []missingFor) {
 			case m.Why != why:
 			case len(list.IDs) == htmlRegressions:
 				list.More++
+			case m.Rank > 0:
+				list.IDs = append(list.IDs, fmt.Sprintf("%s (%d)", m.ID, m.Rank))
 			default:
 				list.IDs = append(list.IDs, m.ID)
 			}

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,21 +113,14 @@ func (s *Searcher) query(q Query, depth int) (db.Query, error) {
 	return like, nil
 }
 
-// exact returns the same search, whose answers are the true ones whatever they cost.
-func (s *Searcher) exact() *Searcher {
-	e := *s
-	e.like.Exact = true
-	return &e
-}
-
 // A Diagnosis counts the relevant documents of all queries of a run, by what became of them.
 type Diagnosis struct {
 	Found       int `json:"found"`         // they are in the run
 	IndexMissed int `json:"index_missed"`  // an exact search finds them, this one did not
-	RankedLow   int `json:"ranked_low"`    // they are searched, but their score is too low
-	NotInCorpus int `json:"not_in_corpus"` // the collection does not have them, or nothing of them to search
+	RankedLow   int `json:"ranked_low"`    // they are searched, but others come before them
+	NotInCorpus int `json:"not_in_corpus"` // the search does not reach them: they do not exist, have nothing to be searched by, or Where excludes them
 
-	// Missing are the relevant documents that are not in the run, by query.
+	// Missing are the relevant documents that are not in the run, by query, those with the highest judgement first.
 	Missing map[string][]Missing `json:"-"`
 }
 
@@ -135,6 +129,7 @@ type Missing struct {
 	ID    string
 	Grade int
 	Why   Reason
+	Rank  int // its true rank, from 1; 0 if it has none
 }
 
 // A Reason says why a document was not found.
@@ -147,81 +142,52 @@ const (
 	NotInCorpus Reason = "it is not in the corpus"
 )
 
-// Diagnose says why relevant documents are missing from a run that s made of queries. Where the run is not exact, it
-// searches again, exactly.
+// Diagnose says why relevant documents are missing from a run that s made of queries. It costs an exact search for each
+// query that lacks some.
 func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries []Query, depth int) (*Diagnosis, error) {
 	d := &Diagnosis{Missing: map[string][]Missing{}}
-	lost := map[string]bool{} // documents that some query misses
-	for i := range queries {
-		id := queries[i].ID
-		found := idSet(run.Rankings[id])
-		for _, doc := range sortedIDs(qrels[id]) {
-			grade := qrels[id][doc]
+	for _, q := range queries {
+		found := map[string]bool{}
+		for _, doc := range run.Rankings[q.ID] {
+			found[doc.ID] = true
+		}
+		var lost []string
+		for _, doc := range sortedIDs(qrels[q.ID]) {
 			switch {
-			case grade <= 0:
+			case qrels[q.ID][doc] <= 0:
 			case found[doc]:
 				d.Found++
 			default:
-				d.Missing[id] = append(d.Missing[id], Missing{ID: doc, Grade: grade, Why: RankedLow})
-				lost[doc] = true
+				lost = append(lost, doc)
 			}
 		}
-	}
-	absent, err := s.absent(ctx, sortedIDs(lost))
-	if err != nil {
-		return nil, err
-	}
-	exact := run
-	if !run.Exact && len(d.Missing) > 0 {
-		var again []Query
-		for i := range queries {
-			if len(d.Missing[queries[i].ID]) > 0 {
-				again = append(again, queries[i])
-			}
+		if lost == nil {
+			continue
 		}
-		if exact, err = s.exact().Run(ctx, again, depth); err != nil {
-			return nil, err
-		}
-	}
-	for id, missing := range d.Missing {
-		truth := idSet(exact.Rankings[id])
-		for i := range missing {
-			switch doc := missing[i].ID; {
-			case absent[doc]:
-				missing[i].Why = NotInCorpus
-				d.NotInCorpus++
-			case truth[doc]:
-				missing[i].Why = IndexMissed
-				d.IndexMissed++
-			default:
-				d.RankedLow++
-			}
-		}
-	}
-	return d, nil
-}
-
-// absent returns those documents that no search of this kind could find.
-func (s *Searcher) absent(ctx context.Context, ids []string) (map[string]bool, error) {
-	absent := map[string]bool{}
-	for group := range slices.Chunk(ids, 1024) {
-		docs, err := s.coll.GetMany(ctx, group, db.WithVector)
+		asked, err := s.query(q, depth)
 		if err != nil {
 			return nil, err
 		}
-		for i, d := range docs {
-			if d == nil || s.legs == Vector && len(d.Vector) == 0 {
-				absent[group[i]] = true
-			}
+		e, err := s.coll.Explain(ctx, asked, lost...)
+		if err != nil {
+			return nil, fmt.Errorf("query %q: %w", q.ID, err)
 		}
+		for i, why := range e.WhyNot {
+			m := Missing{ID: lost[i], Grade: qrels[q.ID][lost[i]], Rank: why.Rank}
+			switch {
+			case why.Stage == "missing" || why.Stage == "vector" || why.Stage == "where":
+				m.Why, m.Rank = NotInCorpus, 0
+				d.NotInCorpus++
+			case why.Hit > 0 || why.Stage == "graph":
+				m.Why = IndexMissed
+				d.IndexMissed++
+			default:
+				m.Why = RankedLow
+				d.RankedLow++
+			}
+			d.Missing[q.ID] = append(d.Missing[q.ID], m)
+		}
+		slices.SortStableFunc(d.Missing[q.ID], func(a, b Missing) int { return cmp.Compare(b.Grade, a.Grade) })
 	}
-	return absent, nil
-}
-
-func idSet(docs []Scored) map[string]bool {
-	set := make(map[string]bool, len(docs))
-	for _, s := range docs {
-		set[s.ID] = true
-	}
-	return set
+	return d, nil
 }

@@ -78,7 +78,7 @@ func TestDiagnose(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &eval.Diagnosis{Found: 2, IndexMissed: 1, RankedLow: 1, NotInCorpus: 2, Missing: map[string][]eval.Missing{"q": {
-		{"up", 1, eval.NotInCorpus}, {"down", 3, eval.NotInCorpus}, {"west", 1, eval.RankedLow}, {"north", 2, eval.IndexMissed},
+		{"down", 3, eval.NotInCorpus, 0}, {"north", 2, eval.IndexMissed, 2}, {"up", 1, eval.NotInCorpus, 0}, {"west", 1, eval.RankedLow, 4},
 	}}}
 	if diff := cmp.Diff(want, d); diff != "" {
 		t.Error(diff)
@@ -89,6 +89,11 @@ func TestDiagnose(t *testing.T) {
 	d, err = s.Diagnose(t.Context(), qrels, run, queries, 2)
 	if err != nil || d.IndexMissed != 0 || d.Found != 3 {
 		t.Errorf("an exact run: %+v, %v", d, err)
+	}
+	s = eval.Search("dense", compass(t), db.Query{Where: filter.Eq("axis", "x")}, eval.Vector)
+	d, err = s.Diagnose(t.Context(), qrels, eval.NewRun("nothing"), queries, 1)
+	if err != nil || d.Missing["r"][0].Why != eval.NotInCorpus || d.IndexMissed != 1 || d.RankedLow != 1 || d.NotInCorpus != 4 {
+		t.Errorf("a condition: %+v, %v", d, err)
 	}
 }
 

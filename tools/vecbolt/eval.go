@@ -25,10 +25,10 @@ type evalCmd struct {
 	Queries      string        `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and perhaps vector; or a directory in the layout of BEIR."`
 	Qrels        string        `placeholder:"FILE" help:"Judgements, as BEIR (query-id, corpus-id, score) or TREC has them. Not needed if --queries is a directory that has them."`
 	QueryVectors string        `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
-	Sweep        []string      `placeholder:"RUN,..." help:"Ways to search: dense."`
+	Sweep        []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, mmr, mmr:LAMBDA."`
 	Depth        int           `default:"100" help:"Documents per query (${default}). Metrics without a number go so deep."`
 	Metrics      []eval.Metric `placeholder:"METRIC,..." help:"What is measured: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. The first is the one that runs are compared by."`
-	Out          string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run."`
+	Out          string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run, - for a colon."`
 	HTML         string        `name:"html" placeholder:"FILE" help:"Write a report with plots, as one HTML file that loads nothing."`
 	Baseline     string        `placeholder:"RUN" help:"Compare with this run, a file in the format of TREC or a name out of --sweep; otherwise with the first."`
 	FailBelow    []floor       `placeholder:"METRIC=VALUE,..." help:"Exit with status 1 if a run has less, as in nDCG@10=0.30; RUN/METRIC=VALUE concerns one run only."`
@@ -240,11 +240,33 @@ func (c *evalCmd) sweep() []string {
 
 // runner makes a runner of its name in --sweep.
 func (c *evalCmd) runner(name string, coll *db.Collection) (eval.Runner, error) {
-	switch name {
-	case "dense":
-		return eval.Search(name, coll, db.Query{Where: c.Where.Expr}, eval.Vector), nil
+	like := db.Query{Where: c.Where.Expr}
+	kind, value, found := strings.Cut(name, ":")
+	number := math.NaN()
+	if found {
+		var err error
+		if number, err = strconv.ParseFloat(value, 64); err != nil {
+			return nil, fmt.Errorf("--sweep: run %q: %q is not a number", name, value)
+		}
 	}
-	return nil, fmt.Errorf("--sweep: run %q: want dense", name)
+	// parameter returns the number behind the colon.
+	parameter := func(otherwise float64) float64 {
+		if found {
+			return number
+		}
+		return otherwise
+	}
+	switch {
+	case name == "dense":
+		return eval.Search(name, coll, like, eval.Vector), nil
+	case name == "exact":
+		like.Exact = true
+		return eval.Search(name, coll, like, eval.Vector), nil
+	case kind == "mmr":
+		like.MMR = &db.MMR{Lambda: parameter(0.7), Fetch: c.Depth}
+		return eval.Search(name, coll, like, eval.Vector), nil
+	}
+	return nil, fmt.Errorf("--sweep: run %q: want dense, exact or mmr", name)
 }
 
 // writeRuns writes the runs to the file or directory that is asked for.
@@ -259,7 +281,7 @@ func (c *evalCmd) writeRuns(r *eval.Report) error {
 		return err
 	}
 	for _, res := range r.Results {
-		if err := writeFile(filepath.Join(c.Out, res.Run.Name+".run"), res.Run.Write); err != nil {
+		if err := writeFile(filepath.Join(c.Out, strings.ReplaceAll(res.Run.Name, ":", "-")+".run"), res.Run.Write); err != nil {
 			return err
 		}
 	}
