@@ -14,7 +14,9 @@
 //
 // DotCodes multiplies codes of one byte by a query of 16-bit integers, and
 // CodesAbove drops the rows whose result is too low; package segment/codes says
-// what for. Both are exact in the sense of Dot64: the same everywhere.
+// what for. GatherL2 compares one vector of codes with others at random places;
+// it serves package segment/graph. All are exact in the sense of Dot64: the same
+// everywhere.
 //
 // CodeTile and RowTile do the same, and the like for float32 vectors, for many
 // queries at once: they give the bits of the rows of a block that reach what each

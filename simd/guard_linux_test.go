@@ -80,6 +80,19 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	forEach(t, func(t *testing.T) {
+		for stride := RecordAlign; stride <= most; stride += RecordAlign {
+			for _, end := range []bool{false, true} {
+				records := at[uint8](b, end, 3*stride)
+				q := Point{Codes: at[uint8](a, end, stride)}
+				for m := range 6 {
+					ids := []uint32{2, 0, 1, 2, 0, 1}[:m]
+					if got := GatherL2(at[float32](c, end, m), &q, records, ids); got != m {
+						t.Fatalf("%d of %d ids", got, m)
+					}
+				}
+				LoadPoint(new(Point), records[2*stride:])
+			}
+		}
 		for _, n := range append(span(0, 300), most-1, most) {
 			check(n, false)
 			check(n, true)

@@ -79,6 +79,11 @@ func tileDotAVX2(dst []uint64, block []uint32, w []uint32, steps int, cuts []uin
 //go:noescape
 func tileL2AVX2(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
 
+// gatherL2AVX2 is the kernel of GatherL2 for AVX2.
+//
+//go:noescape
+func gatherL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
+
 // dotRowsAVX512 is the row kernel for AVX512.
 //
 //go:noescape
@@ -153,3 +158,13 @@ func tileDotAVX512(dst []uint64, block []uint32, w []uint32, steps int, cuts []u
 //
 //go:noescape
 func tileL2AVX512(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint32, factors []float32)
+
+// gatherL2AVX512 is the kernel of GatherL2 for AVX512.
+//
+//go:noescape
+func gatherL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
+
+// prefetchLines is the kernel of Prefetch.
+//
+//go:noescape
+func prefetchLines(b []uint8)

@@ -1764,6 +1764,220 @@ done:
 	VZEROUPPER
 	RET
 
+// func gatherL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
+// Requires: AVX, AVX2, MMX+
+TEXT ·gatherL2AVX2(SB), NOSPLIT, $0-112
+	MOVQ dst_base+0(FP), AX
+	MOVQ q_base+24(FP), CX
+	MOVQ q_len+32(FP), DX
+	MOVQ records_base+64(FP), BX
+	MOVQ ids_base+88(FP), SI
+	MOVQ ids_len+96(FP), R12
+	XORQ DI, DI
+
+ahead:
+	CMPQ  DI, R12
+	JE    asked
+	MOVL  (SI)(DI*4), R8
+	IMULQ DX, R8
+	LEAQ  (BX)(R8*1), R9
+	LEAQ  (R9)(DX*1), R10
+
+line:
+	PREFETCHT0 (R9)
+	ADDQ       $0x00000040, R9
+	CMPQ       R9, R10
+	JB         line
+	INCQ       DI
+	JMP        ahead
+
+asked:
+	MOVL         bias+48(FP), DI
+	VMOVD        DI, X13
+	VPBROADCASTD X13, X13
+	VBROADCASTSS mul+52(FP), X14
+	VBROADCASTSS add+56(FP), X15
+	VBROADCASTSS extra+60(FP), X12
+
+group:
+	CMPQ  R12, $0x00000004
+	JL    group_end
+	MOVL  (SI), R8
+	IMULQ DX, R8
+	ADDQ  BX, R8
+	VPXOR Y0, Y0, Y0
+	MOVL  4(SI), R9
+	IMULQ DX, R9
+	ADDQ  BX, R9
+	VPXOR Y1, Y1, Y1
+	MOVL  8(SI), R10
+	IMULQ DX, R10
+	ADDQ  BX, R10
+	VPXOR Y2, Y2, Y2
+	MOVL  12(SI), R11
+	IMULQ DX, R11
+	ADDQ  BX, R11
+	VPXOR Y3, Y3, Y3
+	XORQ  DI, DI
+
+group_step:
+	VPMOVSXBW    (CX)(DI*1), Y4
+	VPMOVZXBW    (R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    (R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    (R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    (R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    16(CX)(DI*1), Y4
+	VPMOVZXBW    16(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    16(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    16(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    16(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    32(CX)(DI*1), Y4
+	VPMOVZXBW    32(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    32(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    32(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    32(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    48(CX)(DI*1), Y4
+	VPMOVZXBW    48(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    48(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    48(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    48(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, DX
+	JB           group_step
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VPUNPCKLDQ   Y3, Y2, Y4
+	VPUNPCKHDQ   Y3, Y2, Y5
+	VPADDD       Y4, Y5, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y4
+	VPUNPCKHQDQ  Y2, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X13, X0, X0
+	VCVTDQ2PS    X0, X0
+	VMOVSS       -16(R8)(DX*1), X1
+	VINSERTPS    $0x10, -16(R9)(DX*1), X1, X1
+	VINSERTPS    $0x20, -16(R10)(DX*1), X1, X1
+	VINSERTPS    $0x30, -16(R11)(DX*1), X1, X1
+	VMOVSS       -12(R8)(DX*1), X2
+	VINSERTPS    $0x10, -12(R9)(DX*1), X2, X2
+	VINSERTPS    $0x20, -12(R10)(DX*1), X2, X2
+	VINSERTPS    $0x30, -12(R11)(DX*1), X2, X2
+	VMOVSS       -8(R8)(DX*1), X3
+	VINSERTPS    $0x10, -8(R9)(DX*1), X3, X3
+	VINSERTPS    $0x20, -8(R10)(DX*1), X3, X3
+	VINSERTPS    $0x30, -8(R11)(DX*1), X3, X3
+	VMULPS       X14, X1, X1
+	VMULPS       X1, X0, X0
+	VADDPS       X15, X2, X2
+	VMULPS       X12, X3, X3
+	VADDPS       X3, X2, X2
+	VADDPS       X2, X0, X0
+	VMOVUPS      X0, (AX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, SI
+	SUBQ         $0x00000004, R12
+	JMP          group
+
+group_end:
+single:
+	CMPQ  R12, $0x00000001
+	JL    single_end
+	MOVL  (SI), R8
+	IMULQ DX, R8
+	ADDQ  BX, R8
+	VPXOR Y0, Y0, Y0
+	XORQ  DI, DI
+
+single_step:
+	VPMOVSXBW    (CX)(DI*1), Y4
+	VPMOVZXBW    (R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    16(CX)(DI*1), Y4
+	VPMOVZXBW    16(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    32(CX)(DI*1), Y4
+	VPMOVZXBW    32(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    48(CX)(DI*1), Y4
+	VPMOVZXBW    48(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, DX
+	JB           single_step
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VPUNPCKLDQ   Y3, Y2, Y4
+	VPUNPCKHDQ   Y3, Y2, Y5
+	VPADDD       Y4, Y5, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y4
+	VPUNPCKHQDQ  Y2, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X13, X0, X0
+	VCVTDQ2PS    X0, X0
+	VMOVSS       -16(R8)(DX*1), X1
+	VMOVSS       -12(R8)(DX*1), X2
+	VMOVSS       -8(R8)(DX*1), X3
+	VMULPS       X14, X1, X1
+	VMULPS       X1, X0, X0
+	VADDPS       X15, X2, X2
+	VMULPS       X12, X3, X3
+	VADDPS       X3, X2, X2
+	VADDPS       X2, X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         $0x00000004, SI
+	SUBQ         $0x00000001, R12
+	JMP          single
+
+single_end:
+	VZEROUPPER
+	RET
+
 // func dotRowsAVX512(dst []float32, q []float32, rows []float32)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·dotRowsAVX512(SB), NOSPLIT, $0-72
@@ -3567,4 +3781,183 @@ step:
 
 done:
 	VZEROUPPER
+	RET
+
+// func gatherL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, MMX+
+TEXT ·gatherL2AVX512(SB), NOSPLIT, $0-112
+	MOVQ dst_base+0(FP), AX
+	MOVQ q_base+24(FP), CX
+	MOVQ q_len+32(FP), DX
+	MOVQ records_base+64(FP), BX
+	MOVQ ids_base+88(FP), SI
+	MOVQ ids_len+96(FP), R12
+	XORQ DI, DI
+
+ahead:
+	CMPQ  DI, R12
+	JE    asked
+	MOVL  (SI)(DI*4), R8
+	IMULQ DX, R8
+	LEAQ  (BX)(R8*1), R9
+	LEAQ  (R9)(DX*1), R10
+
+line:
+	PREFETCHT0 (R9)
+	ADDQ       $0x00000040, R9
+	CMPQ       R9, R10
+	JB         line
+	INCQ       DI
+	JMP        ahead
+
+asked:
+	MOVL         bias+48(FP), DI
+	VMOVD        DI, X13
+	VPBROADCASTD X13, X13
+	VBROADCASTSS mul+52(FP), X14
+	VBROADCASTSS add+56(FP), X15
+	VBROADCASTSS extra+60(FP), X12
+
+group:
+	CMPQ   R12, $0x00000004
+	JL     group_end
+	MOVL   (SI), R8
+	IMULQ  DX, R8
+	ADDQ   BX, R8
+	VPXORD Z0, Z0, Z0
+	MOVL   4(SI), R9
+	IMULQ  DX, R9
+	ADDQ   BX, R9
+	VPXORD Z1, Z1, Z1
+	MOVL   8(SI), R10
+	IMULQ  DX, R10
+	ADDQ   BX, R10
+	VPXORD Z2, Z2, Z2
+	MOVL   12(SI), R11
+	IMULQ  DX, R11
+	ADDQ   BX, R11
+	VPXORD Z3, Z3, Z3
+	XORQ   DI, DI
+
+group_step:
+	VMOVDQU32     (CX)(DI*1), Z4
+	VMOVDQU32     (R8)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z0
+	VMOVDQU32     (R9)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z1
+	VMOVDQU32     (R10)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z2
+	VMOVDQU32     (R11)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z3
+	ADDQ          $0x00000040, DI
+	CMPQ          DI, DX
+	JB            group_step
+	VPUNPCKLDQ    Z1, Z0, Z4
+	VPUNPCKHDQ    Z1, Z0, Z5
+	VPADDD        Z4, Z5, Z0
+	VPUNPCKLDQ    Z3, Z2, Z4
+	VPUNPCKHDQ    Z3, Z2, Z5
+	VPADDD        Z4, Z5, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z4
+	VPUNPCKHQDQ   Z2, Z0, Z5
+	VPADDD        Z4, Z5, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X13, X0, X0
+	VCVTDQ2PS     X0, X0
+	VMOVSS        -16(R8)(DX*1), X1
+	VINSERTPS     $0x10, -16(R9)(DX*1), X1, X1
+	VINSERTPS     $0x20, -16(R10)(DX*1), X1, X1
+	VINSERTPS     $0x30, -16(R11)(DX*1), X1, X1
+	VMOVSS        -12(R8)(DX*1), X2
+	VINSERTPS     $0x10, -12(R9)(DX*1), X2, X2
+	VINSERTPS     $0x20, -12(R10)(DX*1), X2, X2
+	VINSERTPS     $0x30, -12(R11)(DX*1), X2, X2
+	VMOVSS        -8(R8)(DX*1), X3
+	VINSERTPS     $0x10, -8(R9)(DX*1), X3, X3
+	VINSERTPS     $0x20, -8(R10)(DX*1), X3, X3
+	VINSERTPS     $0x30, -8(R11)(DX*1), X3, X3
+	VMULPS        X14, X1, X1
+	VMULPS        X1, X0, X0
+	VADDPS        X15, X2, X2
+	VMULPS        X12, X3, X3
+	VADDPS        X3, X2, X2
+	VADDPS        X2, X0, X0
+	VMOVUPS       X0, (AX)
+	ADDQ          $0x00000010, AX
+	ADDQ          $0x00000010, SI
+	SUBQ          $0x00000004, R12
+	JMP           group
+
+group_end:
+single:
+	CMPQ   R12, $0x00000001
+	JL     single_end
+	MOVL   (SI), R8
+	IMULQ  DX, R8
+	ADDQ   BX, R8
+	VPXORD Z0, Z0, Z0
+	XORQ   DI, DI
+
+single_step:
+	VMOVDQU32     (CX)(DI*1), Z4
+	VMOVDQU32     (R8)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z0
+	ADDQ          $0x00000040, DI
+	CMPQ          DI, DX
+	JB            single_step
+	VPXORD        Z1, Z1, Z1
+	VPXORD        Z2, Z2, Z2
+	VPXORD        Z3, Z3, Z3
+	VPUNPCKLDQ    Z1, Z0, Z4
+	VPUNPCKHDQ    Z1, Z0, Z5
+	VPADDD        Z4, Z5, Z0
+	VPUNPCKLDQ    Z3, Z2, Z4
+	VPUNPCKHDQ    Z3, Z2, Z5
+	VPADDD        Z4, Z5, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z4
+	VPUNPCKHQDQ   Z2, Z0, Z5
+	VPADDD        Z4, Z5, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X13, X0, X0
+	VCVTDQ2PS     X0, X0
+	VMOVSS        -16(R8)(DX*1), X1
+	VMOVSS        -12(R8)(DX*1), X2
+	VMOVSS        -8(R8)(DX*1), X3
+	VMULPS        X14, X1, X1
+	VMULPS        X1, X0, X0
+	VADDPS        X15, X2, X2
+	VMULPS        X12, X3, X3
+	VADDPS        X3, X2, X2
+	VADDPS        X2, X0, X0
+	VMOVSS        X0, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          $0x00000004, SI
+	SUBQ          $0x00000001, R12
+	JMP           single
+
+single_end:
+	VZEROUPPER
+	RET
+
+// func prefetchLines(b []uint8)
+// Requires: MMX+
+TEXT ·prefetchLines(SB), NOSPLIT, $0-24
+	MOVQ b_base+0(FP), AX
+	MOVQ b_len+8(FP), CX
+	LEAQ (AX)(CX*1), CX
+
+next:
+	CMPQ       AX, CX
+	JAE        done
+	PREFETCHT0 (AX)
+	ADDQ       $0x00000040, AX
+	JMP        next
+
+done:
 	RET

@@ -226,3 +226,16 @@ func tileRows(l level, squared bool, dst []uint64, block, w []uint32, steps int,
 		tileDotAVX2(dst, block, w, steps, cuts, factors)
 	}
 }
+
+func gatherL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32) {
+	switch dotCodesLevel() {
+	case avx512:
+		gatherL2AVX512(dst, q, bias, mul, add, extra, records, ids)
+	case avx2:
+		gatherL2AVX2(dst, q, bias, mul, add, extra, records, ids)
+	default:
+		gatherL2Generic(dst, q, bias, mul, add, extra, records, ids)
+	}
+}
+
+func prefetch(b []uint8) { prefetchLines(b[:min(len(b), 1<<16)]) }

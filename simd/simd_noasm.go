@@ -45,3 +45,9 @@ func tileCodes(l level, dst []uint64, block, w []uint32, steps int, params []uin
 func tileRows(l level, squared bool, dst []uint64, block, w []uint32, steps int, cuts []uint32, factors []float32) {
 	panic("simd: no " + l.String())
 }
+
+func gatherL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32) {
+	gatherL2Generic(dst, q, bias, mul, add, extra, records, ids)
+}
+
+func prefetch([]uint8) {}

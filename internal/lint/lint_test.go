@@ -40,6 +40,7 @@ var imports = map[string][]string{
 	"wal":             {"internal/codec", "internal/vfs"},
 	"segment":         {"internal/codec", "internal/vfs", "simd"},
 	"segment/codes":   {"internal/codec", "simd"},
+	"segment/graph":   {"internal/bitset", "internal/codec", "segment/codes", "simd"},
 	"segment/columns": {"filter", "internal/bitset", "internal/codec", "simd"},
 	"db": {"filter", "internal/bitset", "internal/codec", "internal/meta", "internal/topk", "internal/vfs",
 		"segment", "segment/codes", "segment/columns", "simd", "wal",

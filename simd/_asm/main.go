@@ -37,7 +37,9 @@ func main() {
 		tileCodes(s)
 		tileRows(s, dot)
 		tileRows(s, l2)
+		gatherL2(s)
 	}
+	prefetch()
 	Generate()
 }
 

@@ -1,0 +1,141 @@
+package fuzz_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/graph"
+)
+
+// graphMemory is a file.
+type graphMemory []byte
+
+func (m *graphMemory) WriteAt(b []byte, off int64) (int, error) {
+	*m = append(*m, make([]byte, max(0, int(off)+len(b)-len(*m)))...)
+	return copy((*m)[off:], b), nil
+}
+
+// sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so that the fuzzer gets
+// behind them.
+func sealGraph(data []byte) []byte {
+	const header, crc, table = 4096, 4092, 60
+	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
+	le := binary.LittleEndian
+	copy(b, "VECBOLTG\x01\x00\x00\x00")
+	limit := func(at int, most uint32) uint64 {
+		if le.Uint32(b[at:]) > most {
+			le.PutUint32(b[at:], le.Uint32(b[at:])%(most+1))
+		}
+		return uint64(le.Uint32(b[at:]))
+	}
+	le.PutUint32(b[64:], 1)
+	dim, rows := limit(48, 300), limit(52, 2000)
+	pilots, overflow, levels := limit(92, uint32(min(1024, rows))), limit(96, uint32(rows)), limit(100, 64)
+	align := func(n uint64) uint64 { return (n + 63) &^ 63 }
+	size := align(header + rows*(align(dim+16)+128) + rows*4)
+	for _, n := range []uint64{dim * 4, pilots * 4, overflow * 4, levels * 16} {
+		size = align(size + n)
+	}
+	end := size
+	size += (end - header + 65535) / 65536 * 4
+	b = append(b, make([]byte, max(0, int(size)-len(b)))...)[:size]
+	le.PutUint64(b[40:], size)
+	at := end
+	for start := uint64(header); start < end; start += 65536 {
+		le.PutUint32(b[at:], codec.CRC(b[start:min(start+65536, end)]))
+		at += 4
+	}
+	le.PutUint32(b[table:], codec.CRC(b[end:]))
+	le.PutUint32(b[crc:], codec.CRC(b[:crc]))
+	return b
+}
+
+// graphIdent reads what docs/format/graph.md says the file was made from.
+func graphIdent(b []byte) (id codes.Ident) {
+	if len(b) >= 4096 {
+		le := binary.LittleEndian
+		id.Metric = codes.Metric(le.Uint32(b[12:]))
+		copy(id.DB[:], b[16:32])
+		id.Segment = le.Uint64(b[32:])
+		id.Dim, id.Rows = int(int32(le.Uint32(b[48:]))), int(int32(le.Uint32(b[52:])))
+		id.CRC = le.Uint32(b[56:])
+	}
+	return id
+}
+
+// FuzzGraph parses arbitrary bytes as they are and with size and checksums made right. What Parse accepts can be searched;
+// nothing panics or loops, every hit is a row, and Parse allocates a fraction of its input.
+func FuzzGraph(f *testing.F) {
+	for i, dim := range []int{1, 7, 64, 100} {
+		r := rand.New(rand.NewPCG(uint64(dim), 1))
+		rows := 70*i + 1
+		vecs := make([]float32, dim*rows)
+		for i := range vecs {
+			vecs[i] = float32(r.IntN(3)) // with twins
+		}
+		var b graphMemory
+		ident := codes.Ident{Segment: 3, Rows: rows, Dim: dim, Metric: codes.Metric(i%3 + 1)}
+		if _, err := graph.Write(f.Context(), &b, ident, func(lo, hi int) ([]float32, error) { return vecs[lo*dim : hi*dim], nil }, graph.Options{}); err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(b), false)
+		for i := range 16 {
+			bad := slices.Clone(b)
+			bad[4000+(len(b)-4000)*i/16] ^= 1 << (i % 8)
+			f.Add([]byte(bad), true)
+		}
+		f.Add([]byte(b[:len(b)-1]), false)
+		for _, at := range []int{12, 48, 52, 64, 76, 84, 92, 96, 100} {
+			bad := slices.Clone(b)
+			binary.LittleEndian.PutUint32(bad[at:], math.MaxUint32>>(at%7))
+			f.Add([]byte(bad), true)
+		}
+	}
+	f.Add([]byte{}, true)
+	f.Add(bytes.Repeat([]byte{0xff}, 5000), true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		if seal {
+			data = sealGraph(data)
+		}
+		ident := graphIdent(data)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		g, err := graph.Parse(data, ident)
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > uint64(64<<10+len(data)) {
+			t.Fatalf("%d bytes allocated for %d bytes of input", got, len(data))
+		}
+		if err != nil {
+			return
+		}
+		vec := make([]float32, g.Dim())
+		for i := range vec {
+			vec[i] = float32(i%5) - 1.5
+		}
+		odd := bitset.New(g.Len())
+		for i := 1; i < g.Len(); i += 2 {
+			odd.Set(i)
+		}
+		g.Effort(0.9, 10)
+		var buf graph.Buffer
+		for _, allowed := range []bitset.Set{nil, odd} {
+			hits, _, err := g.Query(vec).Search(10, 100, allowed, func(row int) (float64, error) {
+				if row < 0 || row >= g.Len() || allowed != nil && row%2 == 0 {
+					t.Fatalf("row %d of %d", row, g.Len())
+				}
+				return 0, nil
+			}, &buf)
+			if err != nil && len(hits) > 0 {
+				t.Fatalf("%v and %d hits", err, len(hits))
+			}
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package graph
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// benchData is a data set with queries.
+type benchData struct {
+	name    string
+	queries data
+	data
+}
+
+// clustered makes vectors of length 1 around many centres with a common mean, like those of a text model.
+func clustered(dim, rows int) benchData {
+	r := rand.New(rand.NewPCG(1, 2))
+	const centres, latent = 1000, 48
+	noise := func(sd float64) float64 { return sd * r.NormFloat64() }
+	basis := make([]float32, latent*dim)
+	for i := range basis {
+		basis[i] = float32(noise(math.Pow(0.95, float64(i/dim))))
+	}
+	where := make([]float32, centres*latent)
+	for i := range where {
+		where[i] = float32(noise(1))
+	}
+	at := make([]float32, latent)
+	make1 := func(n int) data {
+		d := data{dim: dim, vecs: make([]float32, n*dim)}
+		for i := range n {
+			x := d.row(i)
+			c := r.IntN(centres)
+			for j := range at {
+				at[j] = where[c*latent+j] + float32(noise(0.5))
+			}
+			for j := range x {
+				x[j] = float32(1 + noise(0.6))
+			}
+			for j, w := range at {
+				for k, b := range basis[j*dim : (j+1)*dim] {
+					x[k] += w * b
+				}
+			}
+			inv := float32(1 / math.Sqrt(simd.Dot64(x, x)))
+			for j := range x {
+				x[j] *= inv
+			}
+		}
+		return d
+	}
+	return benchData{name: fmt.Sprintf("clustered-%dx%d", rows, dim), data: make1(rows), queries: make1(500)}
+}
+
+// benchSets returns a made data set, or those in the directories that VECBOLT_BENCH_DATA lists: each with base.fvecs
+// and query.fvecs.
+func benchSets(b *testing.B) []benchData {
+	list := os.Getenv("VECBOLT_BENCH_DATA")
+	if list == "" {
+		return []benchData{clustered(768, 20_000)}
+	}
+	var sets []benchData
+	for _, dir := range filepath.SplitList(list) {
+		sets = append(sets, benchData{filepath.Base(dir), readVecs(b, dir, "query.fvecs"), readVecs(b, dir, "base.fvecs")})
+	}
+	return sets
+}
+
+func readVecs(b *testing.B, dir, name string) data {
+	file, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := data{dim: int(binary.LittleEndian.Uint32(file))}
+	d.vecs = make([]float32, 0, len(file)/4)
+	for ; len(file) > 0; file = file[4+4*d.dim:] {
+		for i := range d.dim {
+			d.vecs = append(d.vecs, math.Float32frombits(binary.LittleEndian.Uint32(file[4+4*i:])))
+		}
+	}
+	return d
+}
+
+// BenchmarkSearch builds a graph and prints recall and time of searches for the 10 best rows by effort, on one core. Each
+// query is run five times for each effort, and the best time counts.
+func BenchmarkSearch(b *testing.B) {
+	for _, set := range benchSets(b) {
+		m := codes.Cosine
+		b.Run(set.name, func(b *testing.B) {
+			start := time.Now()
+			g, err := create(context.Background(), set.ident(m), set.source, Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			g.head.pilots = uint32(len(g.pilots))
+			fmt.Printf("%s: %d x %d, built in %.1f s, %d bytes per row, overflow %d\n", set.name, g.Len(), g.Dim(),
+				time.Since(start).Seconds(), g.geo.size/int64(g.Len()), len(g.over))
+			const k = 10
+			truth := make([][]Hit, set.queries.rows())
+			for i := range truth {
+				truth[i] = exact(m, &set.data, set.queries.row(i), k, nil)
+			}
+			inverse := make([]float64, g.Len())
+			for i := range inverse {
+				x := set.row(i)
+				inverse[i] = 1 / math.Sqrt(simd.Dot64(x, x))
+			}
+			var buf Buffer
+			for b.Loop() {
+				for _, effort := range []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 450, 640} {
+					// The best time of each query: others use the machine, too.
+					best := slices.Repeat([]float64{math.Inf(1)}, len(truth))
+					var stats Stats
+					hits := 0
+					for range 5 {
+						hits, stats = 0, Stats{}
+						for i := range truth {
+							vec := set.queries.row(i)
+							start := time.Now()
+							got, s, err := g.Query(vec).Search(k, effort, nil, func(row int) (float64, error) {
+								return simd.Dot64(vec, set.row(row)) * inverse[row], nil
+							}, &buf)
+							best[i] = min(best[i], time.Since(start).Seconds())
+							if err != nil {
+								b.Fatal(err)
+							}
+							hits += common(got, truth[i])
+							stats.Expanded += s.Expanded
+							stats.Estimated += s.Estimated
+						}
+					}
+					total := 0.0
+					for _, s := range best {
+						total += s
+					}
+					n := float64(len(truth))
+					fmt.Printf("effort %4d: recall %.4f, %6.0f QPS, %.0f expanded, %.0f estimated\n", effort, float64(hits)/n/k,
+						n/total, float64(stats.Expanded)/n, float64(stats.Estimated)/n)
+				}
+				for _, r := range []float64{0.9, 0.95, 0.98, 0.99, 0.995} {
+					effort, ok := g.Effort(r, k)
+					hits := 0
+					for i := range truth {
+						vec := set.queries.row(i)
+						got, _, _ := g.Query(vec).Search(k, effort, nil, func(row int) (float64, error) {
+							return score(m, vec, set.row(row)), nil
+						}, &buf)
+						hits += common(got, truth[i])
+					}
+					fmt.Printf("promised %.3f: effort %d (%v), recall %.4f\n", r, effort, ok, float64(hits)/float64(len(truth)*k))
+				}
+			}
+		})
+	}
+}
+
+// common counts the hits that are in truth.
+func common(got, truth []Hit) int {
+	n := 0
+	for _, h := range got {
+		if slices.ContainsFunc(truth, func(t Hit) bool { return t.Row == h.Row }) {
+			n++
+		}
+	}
+	return n
+}

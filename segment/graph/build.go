@@ -1,0 +1,311 @@
+package graph
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"hash/maphash"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// Parameters of building. None is part of the format.
+const (
+	buildEffort = 100 // of the walk that finds candidates for the neighbours of a node
+	newLinks    = 32  // most neighbours of a node that is being inserted; it gets more when others choose it
+	alpha       = 1.1 // slack of the rule that drops neighbours, on squared distances
+	batch       = 512 // nodes that are inserted together
+	pilotCount  = 64  // rows that a walk starts from
+	reachEffort = 64  // of the walk that looks for the neighbour of a node that cannot be reached
+)
+
+// A builder makes the nodes of a graph whose records are there.
+//
+// Nodes are inserted in random order, as in HNSW (Malkov and Yashunin, IEEE TPAMI 42, 2020) with one layer only: a walk through
+// the graph so far finds candidates, and of these a node keeps as neighbours those that are nearer to it than to any neighbour
+// kept before, with some slack (Subramanya et al., "DiskANN", NeurIPS 2019). Insertion is in batches, so that the graph
+// depends neither on the number of goroutines nor on their timing (Dobson et al., "Scaling graph-based ANNS algorithms to
+// billion-size datasets", 2023): all walks of a batch see the graph before it, and the nodes of the batch, which are compared
+// with one another; then the nodes that were chosen choose in turn.
+type builder struct {
+	*Graph
+	ctx   context.Context
+	order []uint32 // the nodes in the order of insertion
+	lanes []*lane  // one per goroutine
+}
+
+// A lane is the memory of one goroutine.
+type lane struct {
+	buf     Buffer
+	self    simd.Point
+	other   simd.Point
+	dists   [degree]float32
+	chosen  []uint32
+	point   []float32
+	scores  []float32
+	entries []entry
+}
+
+func newBuilder(ctx context.Context, g *Graph, workers int) *builder {
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	b := &builder{Graph: g, ctx: ctx}
+	for range workers {
+		b.lanes = append(b.lanes, new(lane))
+	}
+	return b
+}
+
+// each calls f for 0 to n-1, in any order, on all lanes. It returns an error of f or of the context.
+func (b *builder) each(n int, f func(l *lane, i int) error) error {
+	const step = 8
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var group sync.WaitGroup
+	for _, l := range b.lanes[:min(len(b.lanes), (n+step-1)/step)] {
+		group.Go(func() {
+			for failed.Load() == nil {
+				lo := int(next.Add(step)) - step
+				if lo >= n {
+					return
+				}
+				err := b.ctx.Err()
+				for i := lo; i < min(lo+step, n) && err == nil; i++ {
+					err = f(l, i)
+				}
+				if err != nil {
+					failed.Store(&err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// links returns the neighbours of a node, with none in free places.
+func (b *builder) links(node uint32) *[degree]uint32 {
+	return (*[degree]uint32)(b.nodes[int(node)*b.per:])
+}
+
+// count returns how many neighbours there are.
+func count(links *[degree]uint32) int {
+	if n := slices.Index(links[:], none); n >= 0 {
+		return n
+	}
+	return degree
+}
+
+// group links rows of equal codes to chains of twins and puts the first of each in b.order.
+func (b *builder) group() {
+	n := b.Len()
+	b.twins = make([]uint32, n)
+	seed := maphash.MakeSeed()
+	last := make(map[uint64]uint32, n) // by hash
+	for i := range uint32(n) {
+		b.twins[i] = none
+		rec := b.record(i)
+		h := maphash.Bytes(seed, rec)
+		if j, found := last[h]; found && bytes.Equal(rec, b.record(j)) {
+			b.twins[j] = i
+		} else {
+			b.order = append(b.order, i)
+		}
+		last[h] = i
+	}
+}
+
+// build makes nodes, pilots and overflow.
+func (b *builder) build(seed uint64) error {
+	b.group()
+	r := rand.New(rand.NewPCG(seed, 1))
+	r.Shuffle(len(b.order), func(i, j int) { b.order[i], b.order[j] = b.order[j], b.order[i] })
+	b.pilots = slices.Clone(b.order[:min(pilotCount, len(b.order))])
+	b.nodes = slices.Repeat([]uint32{none}, b.Len()*b.per)
+	for lo := 0; lo < len(b.order); lo += batch {
+		if err := b.insert(b.order[lo:min(lo+batch, len(b.order))]); err != nil {
+			return err
+		}
+	}
+	return b.reach()
+}
+
+// A choice is that a node has taken another for a neighbour.
+type choice struct {
+	to, from uint32
+	dist     float32
+}
+
+// insert adds nodes to the graph.
+func (b *builder) insert(nodes []uint32) error {
+	chosen := make([][]choice, len(nodes))
+	err := b.each(len(nodes), func(l *lane, i int) error {
+		me := nodes[i]
+		simd.LoadPoint(&l.self, b.record(me))
+		l.buf.start(b.Len(), buildEffort)
+		if nodes[0] != b.order[0] {
+			if err := b.walk(&l.self, &l.buf); err != nil {
+				return err
+			}
+		}
+		l.buf.ids = l.buf.ids[:0]
+		for _, id := range nodes {
+			if id != me {
+				l.buf.ids = append(l.buf.ids, id)
+			}
+		}
+		l.buf.dists = slices.Grow(l.buf.dists[:0], batch)[:len(l.buf.ids)]
+		simd.GatherL2(l.buf.dists, &l.self, b.records, l.buf.ids)
+		for j, id := range l.buf.ids {
+			l.buf.pool.offer(l.buf.dists[j], id)
+		}
+		links := b.links(me)
+		kept := b.choose(l, l.buf.pool.entries, newLinks)
+		for j, e := range kept {
+			links[j] = e.id
+			chosen[i] = append(chosen[i], choice{e.id, me, e.dist})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return b.answer(slices.Concat(chosen...))
+}
+
+// answer lets the nodes that were chosen take those that chose them.
+func (b *builder) answer(choices []choice) error {
+	slices.SortFunc(choices, func(x, y choice) int {
+		return cmp.Or(cmp.Compare(x.to, y.to), cmp.Compare(x.dist, y.dist), cmp.Compare(x.from, y.from))
+	})
+	var starts []int
+	for i := range choices {
+		if i == 0 || choices[i].to != choices[i-1].to {
+			starts = append(starts, i)
+		}
+	}
+	return b.each(len(starts), func(l *lane, i int) error {
+		mine := choices[starts[i]:]
+		if i+1 < len(starts) {
+			mine = choices[starts[i]:starts[i+1]]
+		}
+		me := mine[0].to
+		links := b.links(me)
+		n := count(links)
+		l.entries = l.entries[:0]
+		for _, c := range mine {
+			if !slices.Contains(links[:n], c.from) {
+				l.entries = append(l.entries, entry{c.dist, c.from})
+			}
+		}
+		if n+len(l.entries) <= degree {
+			for j, e := range l.entries {
+				links[n+j] = e.id
+			}
+			return nil
+		}
+		simd.LoadPoint(&l.self, b.record(me))
+		simd.GatherL2(l.dists[:], &l.self, b.records, links[:n])
+		for j, id := range links[:n] {
+			l.entries = append(l.entries, entry{l.dists[j], id})
+		}
+		slices.SortFunc(l.entries, func(x, y entry) int { return cmp.Or(cmp.Compare(x.dist, y.dist), cmp.Compare(x.id, y.id)) })
+		for j := range links {
+			links[j] = none
+		}
+		for j, e := range b.choose(l, l.entries, degree) {
+			links[j] = e.id
+		}
+		return nil
+	})
+}
+
+// choose returns at most limit of the candidates, nearest first, as neighbours of a node at their distances. It keeps them at
+// the start of candidates.
+func (b *builder) choose(l *lane, candidates []entry, limit int) []entry {
+	kept := candidates[:0]
+	l.chosen = l.chosen[:0]
+next:
+	for _, c := range candidates {
+		c.id &^= expanded
+		simd.LoadPoint(&l.other, b.record(c.id))
+		const step = 8
+		for lo := 0; lo < len(l.chosen); lo += step {
+			ids := l.chosen[lo:min(lo+step, len(l.chosen))]
+			simd.GatherL2(l.dists[:], &l.other, b.records, ids)
+			for _, d := range l.dists[:len(ids)] {
+				if alpha*d < c.dist {
+					continue next
+				}
+			}
+		}
+		kept = append(kept, c)
+		if l.chosen = append(l.chosen, c.id); len(kept) == limit {
+			break
+		}
+	}
+	return kept
+}
+
+// reach makes nodes that cannot be reached from the pilots neighbours of others, or puts them on the overflow list.
+func (b *builder) reach() error {
+	seen := make([]bool, b.Len())
+	var queue []uint32
+	visit := func(from uint32) {
+		if seen[from] {
+			return
+		}
+		seen[from] = true
+		for queue = append(queue[:0], from); len(queue) > 0; {
+			node := queue[len(queue)-1]
+			queue = queue[:len(queue)-1]
+			for _, id := range b.links(node) {
+				if id == none {
+					break
+				}
+				if !seen[id] {
+					seen[id] = true
+					queue = append(queue, id)
+				}
+			}
+		}
+	}
+	for _, p := range b.pilots {
+		visit(p)
+	}
+	l := b.lanes[0]
+	for _, node := range b.order {
+		if seen[node] {
+			continue
+		}
+		if err := b.ctx.Err(); err != nil {
+			return err
+		}
+		simd.LoadPoint(&l.self, b.record(node))
+		l.buf.start(b.Len(), reachEffort)
+		if err := b.walk(&l.self, &l.buf); err != nil {
+			return err
+		}
+		b.over = append(b.over, node)
+		for _, e := range l.buf.pool.entries {
+			links := b.links(e.id &^ expanded)
+			if n := count(links); n < degree {
+				links[n] = node
+				b.over = b.over[:len(b.over)-1]
+				visit(node)
+				break
+			}
+		}
+	}
+	slices.Sort(b.over)
+	return nil
+}

@@ -1,0 +1,164 @@
+package graph
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// Numbers of the file format. They never change for version 1.
+const (
+	magic      = "VECBOLTG"
+	version    = 1
+	headerSize = 4096
+	crcOffset  = 4092 // of the header's own checksum, in this and every later version
+	blockSize  = 65536
+	sectionEnd = 64         // sections are padded to a multiple of it
+	degree     = 32         // most neighbours of a node
+	none       = 0xffffffff // in place of a row: there is none
+	maxPilots  = 1024
+	maxLevels  = 64 // lines of the calibration
+	levelSize  = 16 // bytes of a line
+)
+
+// The layout of the nodes.
+const plain = 1 // ids of the neighbours
+
+var (
+	// ErrCorrupt is returned when bytes are not a graph file, or a damaged one.
+	ErrCorrupt = errors.New("corrupt graph file")
+	// ErrVersion is returned when a later release wrote the file.
+	ErrVersion = errors.New("unknown version of graph file")
+	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
+	ErrMismatch = errors.New("graph file of another segment")
+)
+
+// header is what the first page of the file says.
+type header struct {
+	ident    codes.Ident
+	layout   uint32
+	seed     uint64  // of the rotation
+	unit     float64 // what a coded 1 stands for
+	reach    float64 // length that queries and rows are brought to, for cosine and dot
+	pilots   uint32
+	overflow uint32
+	levels   uint32
+	tableCRC uint32
+}
+
+// geometry holds the sizes and file offsets of the sections.
+type geometry struct {
+	stride, node                                              int64 // bytes of a record and of a node
+	nodes, twins, mean, pilots, overflow, levels, table, size int64 // records begin at headerSize
+	blocks                                                    int64
+}
+
+func (h *header) geometry() geometry {
+	rows := int64(h.ident.Rows)
+	g := geometry{stride: align(int64(h.ident.Dim) + simd.RecordTail), node: degree * 4}
+	g.nodes = headerSize + rows*g.stride
+	g.twins = g.nodes + rows*g.node
+	g.mean = align(g.twins + rows*4)
+	g.pilots = align(g.mean + int64(h.ident.Dim)*4)
+	g.overflow = align(g.pilots + int64(h.pilots)*4)
+	g.levels = align(g.overflow + int64(h.overflow)*4)
+	g.table = align(g.levels + int64(h.levels)*levelSize)
+	g.blocks = blockAt(g.table-1) + 1
+	g.size = g.table + g.blocks*4
+	return g
+}
+
+func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
+
+// block returns the file offsets between which block b lies.
+func (g *geometry) block(b int64) (start, end int64) {
+	start = headerSize + b*blockSize
+	return start, min(start+blockSize, g.table)
+}
+
+// blockAt returns the block that holds the file offset off.
+func blockAt(off int64) int64 { return (off - headerSize) / blockSize }
+
+func (h *header) encode(g *geometry) []byte {
+	e := codec.Encoder{B: make([]byte, 0, headerSize)}
+	e.Raw([]byte(magic))
+	e.U32(version)
+	e.U32(uint32(h.ident.Metric))
+	e.Raw(h.ident.DB[:])
+	e.U64(h.ident.Segment)
+	e.U64(uint64(g.size))
+	e.U32(uint32(h.ident.Dim))
+	e.U32(uint32(h.ident.Rows))
+	e.U32(h.ident.CRC)
+	e.U32(h.tableCRC)
+	e.U32(h.layout)
+	e.U64(h.seed)
+	e.F64(h.unit)
+	e.F64(h.reach)
+	e.U32(h.pilots)
+	e.U32(h.overflow)
+	e.U32(h.levels)
+	e.B = e.B[:crcOffset] // the rest is zero
+	e.U32(codec.CRC(e.B))
+	return e.B
+}
+
+// decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.
+func decodeHeader(b []byte) (header, geometry, error) {
+	fail := func(off int64, format string, args ...any) (header, geometry, error) {
+		return header{}, geometry{}, corrupt(off, format, args...)
+	}
+	if len(b) < headerSize || string(b[:len(magic)]) != magic {
+		return fail(0, "no header")
+	}
+	// The checksum comes first: it has this place in every version.
+	if got, want := codec.CRC(b[:crcOffset]), binary.LittleEndian.Uint32(b[crcOffset:]); got != want {
+		return fail(crcOffset, "checksum %08x instead of %08x", got, want)
+	}
+	d := codec.NewDecoder(b[len(magic):crcOffset])
+	if v := d.U32(); v != version {
+		return header{}, geometry{}, fmt.Errorf("graph: %w: %d", ErrVersion, v)
+	}
+	var h header
+	metric := d.U32()
+	copy(h.ident.DB[:], d.Raw(len(h.ident.DB)))
+	h.ident.Segment = d.U64()
+	size := d.U64()
+	dim, rows := d.U32(), d.U32()
+	h.ident.CRC = d.U32()
+	h.tableCRC = d.U32()
+	h.layout = d.U32()
+	h.seed = d.U64()
+	h.unit = d.F64()
+	h.reach = d.F64()
+	h.pilots = d.U32()
+	h.overflow = d.U32()
+	h.levels = d.U32()
+	if metric < uint32(codes.Cosine) || metric > uint32(codes.L2) || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
+		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
+	}
+	h.ident.Metric, h.ident.Dim, h.ident.Rows = codes.Metric(metric), int(dim), int(rows)
+	if h.layout != plain {
+		return fail(64, "layout %d", h.layout)
+	}
+	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.reach >= 0) || math.IsInf(h.reach, 0) {
+		return fail(76, "unit %g, reach %g", h.unit, h.reach)
+	}
+	if h.pilots > min(maxPilots, rows) || h.overflow > rows || h.levels > maxLevels {
+		return fail(92, "%d pilots, overflow of %d, %d levels", h.pilots, h.overflow, h.levels)
+	}
+	g := h.geometry()
+	if size != uint64(g.size) || uint64(len(b)) != size {
+		return fail(40, "%d bytes, header says %d, want %d", len(b), size, g.size)
+	}
+	return h, g, nil
+}
+
+func corrupt(off int64, format string, args ...any) error {
+	return fmt.Errorf("graph: %w: offset %d: %s", ErrCorrupt, off, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,191 @@
+package graph
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/segment/codes"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// fixture is a small file with twins.
+func fixture(t *testing.T) []byte {
+	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1, 0, 0, 0}}
+	id := codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe}
+	var b memory
+	if _, err := Write(t.Context(), &b, id, d.source, Options{Seed: 9}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestFormatPage compares the hexdump in docs/format/graph.md with a file that Write makes now. A difference means that the
+// format has changed: old files would be built again.
+func TestFormatPage(t *testing.T) {
+	got := dump(t, fixture(t))
+	const page, begin, end = "../../docs/format/graph.md", "```hexdump\n", "```"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), begin)
+	want, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no hexdump", page)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
+	}
+}
+
+// TestOldFile opens a file that was written when the format was new.
+func TestOldFile(t *testing.T) {
+	const name = "testdata/v1.graph"
+	if *update {
+		if err := os.WriteFile(name, fixture(t), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []int
+	hits, _, err := g.Query([]float32{1, 2, 3}).Search(5, 5, nil, func(row int) (float64, error) {
+		order = append(order, row)
+		return 0, nil
+	}, new(Buffer))
+	if err != nil || len(hits) != 5 || len(order) != 5 || order[0] != 3 && order[0] != 0 {
+		t.Errorf("%v, order %v, %v", hits, order, err)
+	}
+	if err := g.Verify(); err != nil {
+		t.Error(err)
+	}
+}
+
+// dump prints every byte of a graph file with its meaning. It reads by the words of the page, not with the code under test.
+func dump(t *testing.T, b []byte) string {
+	var out strings.Builder
+	d := codec.NewDecoder(b)
+	line := func(n int, name, format string, args ...any) {
+		off := d.Offset() - n
+		value := fmt.Sprintf(format, args...)
+		for i := 0; i < n; i += 8 {
+			hex := fmt.Sprintf("% x", b[off+i:off+min(i+8, n)])
+			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", off+i, hex, name, value), " "))
+			name, value = "", ""
+		}
+	}
+	repeat := func(n int, value byte, name string) {
+		if strings.Trim(string(d.Raw(n)), string([]byte{value})) != "" {
+			t.Errorf("%s is not %#x", name, value)
+		}
+		if n > 0 {
+			fmt.Fprintf(&out, "%06x  %-23s  %s\n", d.Offset()-n, fmt.Sprintf("%02x (%d times)", value, n), name)
+		}
+	}
+	u32 := func(name string) int { v := d.U32(); line(4, name, "%d", v); return int(v) }
+	f32 := func(name string) { line(4, name, "%v", math.Float32frombits(d.U32())) }
+	row := func(name string) {
+		if v := d.U32(); v == math.MaxUint32 {
+			line(4, name, "none")
+		} else {
+			line(4, name, "%d", v)
+		}
+	}
+	pad := func() { repeat(-d.Offset()&63, 0, "padding") }
+
+	line(8, "magic", "%q", d.Raw(8))
+	u32("version")
+	u32("metric")
+	line(16, "database", "%x", d.Raw(16))
+	line(8, "segment", "%d: the file is seg/%08[1]x.graph", d.U64())
+	size := d.U64()
+	line(8, "size of the file", "%d", size)
+	dim := u32("dimension")
+	rows := u32("rows")
+	line(4, "checksum of the vectors", "%#08x", d.U32())
+	table := d.U32()
+	line(4, "checksum of checksums", "%#08x", table)
+	u32("layout")
+	line(8, "seed", "%d", d.U64())
+	line(8, "unit", "%v", d.F64())
+	line(8, "reach", "%v", d.F64())
+	pilots := u32("pilots")
+	overflow := u32("rows of the overflow")
+	levels := u32("levels")
+	repeat(4092-d.Offset(), 0, "reserved")
+	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
+	for r := range rows {
+		values := make([]int, dim)
+		for i, c := range d.Raw(dim) {
+			values[i] = int(c) - 128
+		}
+		line(dim, fmt.Sprintf("codes of row %d", r), "%v", values)
+		repeat(-(dim+16)&63, 128, "padding")
+		f32("scale")
+		f32("level")
+		f32("extra element")
+		line(4, "sum of the codes", "%d", int32(d.U32()))
+	}
+	for r := range rows {
+		ids := make([]string, 0, 32)
+		start := d.Offset()
+		for range 32 {
+			if v := d.U32(); v != math.MaxUint32 {
+				ids = append(ids, fmt.Sprint(v))
+			}
+		}
+		fmt.Fprintf(&out, "%06x  %-23s  neighbours of row %d       %s\n", start, "(128 bytes)", r, strings.Join(ids, " "))
+	}
+	for r := range rows {
+		row(fmt.Sprintf("twin of row %d", r))
+	}
+	pad()
+	for i := range dim {
+		f32(fmt.Sprintf("mean, element %d", i))
+	}
+	pad()
+	for i := range pilots {
+		row(fmt.Sprintf("pilot %d", i))
+	}
+	pad()
+	for i := range overflow {
+		row(fmt.Sprintf("overflow, row %d", i))
+	}
+	pad()
+	for i := range levels {
+		u32(fmt.Sprintf("level %d: effort", i))
+		for _, k := range []int{1, 10, 100} {
+			f32(fmt.Sprintf("recall of %d", k))
+		}
+	}
+	pad()
+	start := d.Offset()
+	for block := 0; d.Len() > 0; block++ {
+		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(),
+			4096+block*65536, min(4096+(block+1)*65536, start)-1)
+	}
+	if err := d.Err(); err != nil || codec.CRC(b[start:]) != table || size != uint64(len(b)) {
+		t.Errorf("err %v, checksum of checksums %#x, want %#x, size %d of %d", err, codec.CRC(b[start:]), table, size, len(b))
+	}
+	return out.String()
+}

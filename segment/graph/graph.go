@@ -1,0 +1,168 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A Graph is the graph index of one segment.
+type Graph struct {
+	head  header
+	geo   geometry
+	space space
+
+	b       []byte // of the file; nil for a graph that is being built
+	records []byte
+	nodes   []uint32
+	per     int // uint32 per node
+	twins   []uint32
+	pilots  []uint32
+	over    []uint32
+	levels  []level
+	table   []uint32
+	seen    []atomic.Uint64 // bit b: block b was verified
+	left    atomic.Int64    // blocks not verified
+}
+
+// Parse opens the graph file b for the segment ident. It verifies the header, the checksums of blocks, and the small sections at
+// the end; every other block when it is first used. b is kept: it must stay readable and unchanged while the Graph is used.
+// Its address must be a multiple of 4, as that of a mapping is; else, and on big-endian machines, all but the records is
+// copied. The error wraps ErrCorrupt, ErrVersion or ErrMismatch.
+func Parse(b []byte, ident codes.Ident) (*Graph, error) {
+	h, geo, err := decodeHeader(b)
+	if err != nil {
+		return nil, err
+	}
+	if h.ident != ident {
+		return nil, fmt.Errorf("graph: %w: have %+v, want %+v", ErrMismatch, h.ident, ident)
+	}
+	if codec.CRC(b[geo.table:]) != h.tableCRC {
+		return nil, corrupt(geo.table, "checksum of checksums")
+	}
+	words := func(off int64, n int) []uint32 { return codec.U32sFromBytes(b[off:][:n*4]) }
+	g := &Graph{
+		head: h, geo: geo, b: b,
+		records: b[headerSize:geo.nodes:geo.nodes],
+		nodes:   codec.U32sFromBytes(b[geo.nodes:geo.twins]),
+		per:     int(geo.node / 4),
+		twins:   words(geo.twins, ident.Rows),
+		pilots:  words(geo.pilots, int(h.pilots)),
+		over:    words(geo.overflow, int(h.overflow)),
+		table:   words(geo.table, int(geo.blocks)),
+		seen:    make([]atomic.Uint64, (geo.blocks+63)/64),
+	}
+	g.left.Store(geo.blocks)
+	if err := g.touch(geo.mean, geo.table); err != nil {
+		return nil, err
+	}
+	mean := codec.F32sFromBytes(b[geo.mean:][:ident.Dim*4])
+	if !simd.Finite(mean) {
+		return nil, corrupt(geo.mean, "mean is not finite")
+	}
+	g.space = newSpace(&h, mean)
+	for i, row := range g.pilots {
+		if row >= uint32(ident.Rows) {
+			return nil, corrupt(geo.pilots+int64(i)*4, "pilot %d of %d rows", row, ident.Rows)
+		}
+	}
+	for i, row := range g.over {
+		if row >= uint32(ident.Rows) {
+			return nil, corrupt(geo.overflow+int64(i)*4, "row %d of %d", row, ident.Rows)
+		}
+	}
+	for i := range int(h.levels) {
+		l := decodeLevel(b[geo.levels+int64(i)*levelSize:])
+		if l.effort < 1 || l.effort > math.MaxInt32 {
+			return nil, corrupt(geo.levels+int64(i)*levelSize, "effort %d", l.effort)
+		}
+		g.levels = append(g.levels, l)
+	}
+	return g, nil
+}
+
+// Len returns the number of rows.
+func (g *Graph) Len() int { return g.head.ident.Rows }
+
+// Dim returns the elements per vector.
+func (g *Graph) Dim() int { return g.head.ident.Dim }
+
+// Overflow returns how many rows no walk can reach. Search looks at each of them.
+func (g *Graph) Overflow() int { return len(g.over) }
+
+// Verify compares all checksums that were not compared yet.
+func (g *Graph) Verify() error {
+	if g.b == nil {
+		return nil
+	}
+	return g.touch(headerSize, g.geo.table)
+}
+
+// touch verifies the blocks of the file range [start, end), which is not empty, unless they were verified before. Several
+// goroutines may verify the same block at once; that is harmless.
+func (g *Graph) touch(start, end int64) error {
+	for b := blockAt(start); b <= blockAt(end-1); b++ {
+		word, bit := &g.seen[b/64], uint64(1)<<(b%64)
+		if word.Load()&bit != 0 {
+			continue
+		}
+		from, to := g.geo.block(b)
+		if got := codec.CRC(g.b[from:to]); got != g.table[b] {
+			return corrupt(from, "checksum %08x instead of %08x", got, g.table[b])
+		}
+		if word.Or(bit)&bit == 0 {
+			g.left.Add(-1)
+		}
+	}
+	return nil
+}
+
+// touchRecords verifies the records of ids, all of them rows.
+func (g *Graph) touchRecords(ids []uint32) error {
+	if g.left.Load() == 0 {
+		return nil
+	}
+	for _, id := range ids {
+		at := headerSize + int64(id)*g.geo.stride
+		if err := g.touch(at, at+g.geo.stride); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record returns the record of a row.
+func (g *Graph) record(row uint32) []byte {
+	stride := int(g.geo.stride)
+	return g.records[int(row)*stride:][:stride]
+}
+
+// neighbours returns the ids of a node's neighbours: they may be no rows, and none ends them.
+func (g *Graph) neighbours(node uint32) (*[degree]uint32, error) {
+	if g.left.Load() != 0 {
+		at := g.geo.nodes + int64(node)*g.geo.node
+		if err := g.touch(at, at+g.geo.node); err != nil {
+			return nil, err
+		}
+	}
+	return (*[degree]uint32)(g.nodes[int(node)*g.per:]), nil
+}
+
+// twin returns the next row with the same codes as row, or none.
+func (g *Graph) twin(row uint32) (uint32, error) {
+	at := g.geo.twins + int64(row)*4
+	if g.left.Load() != 0 {
+		if err := g.touch(at, at+4); err != nil {
+			return none, err
+		}
+	}
+	next := g.twins[row]
+	if next != none && (next <= row || next >= uint32(g.Len())) { // ascending, or it might not end
+		return none, corrupt(at, "twin %d of row %d", next, row)
+	}
+	return next, nil
+}

@@ -1,0 +1,554 @@
+package graph
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+var metrics = []codes.Metric{codes.Cosine, codes.Dot, codes.L2}
+
+// score is the canonical score, as package codes defines it.
+func score(m codes.Metric, q, x []float32) float64 {
+	switch m {
+	case codes.Dot:
+		return simd.Dot64(q, x)
+	case codes.L2:
+		return -simd.L264(q, x)
+	}
+	norms := math.Sqrt(simd.Dot64(x, x)) * math.Sqrt(simd.Dot64(q, q))
+	if norms == 0 {
+		return 0
+	}
+	return max(-1, min(1, simd.Dot64(q, x)/norms))
+}
+
+// data is rows of vectors.
+type data struct {
+	dim  int
+	vecs []float32
+}
+
+func (d *data) rows() int                            { return len(d.vecs) / d.dim }
+func (d *data) row(i int) []float32                  { return d.vecs[i*d.dim : (i+1)*d.dim] }
+func (d *data) source(lo, hi int) ([]float32, error) { return d.vecs[lo*d.dim : hi*d.dim], nil }
+func (d *data) ident(m codes.Metric) codes.Ident {
+	return codes.Ident{Segment: 3, Rows: d.rows(), Dim: d.dim, Metric: m}
+}
+func (d *data) scorer(m codes.Metric, vec []float32) func(int) (float64, error) {
+	return func(row int) (float64, error) { return score(m, vec, d.row(row)), nil }
+}
+
+// memory is a file.
+type memory []byte
+
+func (m *memory) WriteAt(b []byte, off int64) (int, error) {
+	if need := int(off) + len(b); need > len(*m) {
+		*m = append(*m, make([]byte, need-len(*m))...)
+	}
+	return copy((*m)[off:], b), nil
+}
+
+// file builds the graph file of d.
+func (d *data) file(t testing.TB, m codes.Metric, opts Options) []byte {
+	t.Helper()
+	var b memory
+	size, err := Write(context.Background(), &b, d.ident(m), d.source, opts)
+	if err != nil || size != int64(len(b)) {
+		t.Fatalf("%d bytes of %d, %v", len(b), size, err)
+	}
+	return b
+}
+
+func (d *data) graph(t testing.TB, m codes.Metric, opts Options) *Graph {
+	t.Helper()
+	g, err := Parse(d.file(t, m, opts), d.ident(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// exact returns the k best rows that are allowed.
+func exact(m codes.Metric, d *data, vec []float32, k int, allowed bitset.Set) []Hit {
+	var hits []Hit
+	for i := range d.rows() {
+		if allowed == nil || allowed.Has(i) {
+			hits = append(hits, Hit{i, score(m, vec, d.row(i))})
+		}
+	}
+	slices.SortFunc(hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Row, b.Row))
+	})
+	return slices.Clone(hits[:min(k, len(hits))])
+}
+
+// normal draws a vector.
+func normal(r *rand.Rand, dim int, sd float64) []float32 {
+	v := make([]float32, dim)
+	for i := range v {
+		v[i] = float32(sd * r.NormFloat64())
+	}
+	return v
+}
+
+// near returns v with noise.
+func near(r *rand.Rand, v []float32, sd float64) []float32 {
+	w := normal(r, len(v), sd)
+	for i := range w {
+		w[i] += v[i]
+	}
+	return w
+}
+
+// A shape makes vectors of some distribution, rows and queries alike.
+type shape func(r *rand.Rand, dim int) func() []float32
+
+var shapes = map[string]shape{
+	"normal": func(r *rand.Rand, dim int) func() []float32 {
+		return func() []float32 { return normal(r, dim, 1) }
+	},
+	"clusters": func(r *rand.Rand, dim int) func() []float32 {
+		centres := make([][]float32, 40)
+		for i := range centres {
+			centres[i] = normal(r, dim, 1)
+		}
+		return func() []float32 { return near(r, centres[r.IntN(len(centres))], 0.05) }
+	},
+	"cone": func(r *rand.Rand, dim int) func() []float32 {
+		axis := normal(r, dim, 10)
+		return func() []float32 { return near(r, axis, 1) }
+	},
+	"duplicates": func(r *rand.Rand, dim int) func() []float32 {
+		some := make([][]float32, 150)
+		for i := range some {
+			some[i] = normal(r, dim, 1)
+		}
+		return func() []float32 { return some[r.IntN(len(some))] }
+	},
+	"constant": func(r *rand.Rand, dim int) func() []float32 {
+		v := normal(r, dim, 1)
+		return func() []float32 { return v }
+	},
+	"zeros": func(r *rand.Rand, dim int) func() []float32 {
+		return func() []float32 { return normal(r, dim, float64(r.IntN(2))) }
+	},
+	"lengths": func(r *rand.Rand, dim int) func() []float32 {
+		return func() []float32 { return normal(r, dim, math.Exp(r.NormFloat64())) }
+	},
+	"grid": func(r *rand.Rand, dim int) func() []float32 {
+		return func() []float32 {
+			v := make([]float32, dim)
+			v[r.IntN(dim)] = float32(r.IntN(100))
+			return v
+		}
+	},
+	"line": func(r *rand.Rand, dim int) func() []float32 {
+		return func() []float32 {
+			v := make([]float32, dim)
+			v[0], v[1] = 1, float32(r.Float64())
+			return v
+		}
+	},
+	"huge": func(r *rand.Rand, dim int) func() []float32 {
+		return func() []float32 { return normal(r, dim, 0x1p124) }
+	},
+	"tiny": func(r *rand.Rand, dim int) func() []float32 {
+		return func() []float32 { return normal(r, dim, 0x1p-120) }
+	},
+}
+
+func shapeNames() []string {
+	var names []string
+	for name := range shapes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// make1 makes n rows and some queries of a shape.
+func make1(name string, dim, n, queries int) (*data, [][]float32) {
+	r := rand.New(rand.NewPCG(uint64(len(name)), uint64(n)))
+	next := shapes[name](r, dim)
+	d := &data{dim: dim}
+	for range n {
+		d.vecs = append(d.vecs, next()...)
+	}
+	var qs [][]float32
+	for range queries {
+		qs = append(qs, next())
+	}
+	return d, qs
+}
+
+// check compares a search with the truth: as many hits as there can be, all allowed, in order, with their own scores. It returns how many
+// have a score that the exact answer has, and how many there should be.
+func check(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, k, effort int, allowed bitset.Set, buf *Buffer) (found, want int) {
+	t.Helper()
+	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, effort, allowed, buf)
+}
+
+// compare is check with the k best rows known.
+func compare(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, truth []Hit, k, effort int, allowed bitset.Set, buf *Buffer) (found, want int) {
+	t.Helper()
+	got, stats, err := g.Query(vec).Search(k, effort, allowed, d.scorer(m, vec), buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(truth) || stats.Scored < len(got) {
+		t.Fatalf("%d hits of %d, %+v", len(got), len(truth), stats)
+	}
+	rows := make(map[int]bool)
+	for i, h := range got {
+		switch {
+		case rows[h.Row]:
+			t.Fatalf("row %d twice", h.Row)
+		case allowed != nil && !allowed.Has(h.Row):
+			t.Fatalf("row %d is not allowed", h.Row)
+		case h.Score != score(m, vec, d.row(h.Row)):
+			t.Fatalf("row %d: score %g", h.Row, h.Score)
+		case i > 0 && (got[i-1].Score < h.Score || got[i-1].Score == h.Score && got[i-1].Row > h.Row):
+			t.Fatalf("hits %d and %d are out of order", i-1, i)
+		}
+		rows[h.Row] = true
+		if h.Score >= truth[len(truth)-1].Score {
+			found++
+		}
+	}
+	return found, len(truth)
+}
+
+// TestRecall holds promises: in every shape and for every metric, searches with the effort for a recall have it.
+func TestRecall(t *testing.T) {
+	for _, name := range shapeNames() {
+		for _, m := range metrics {
+			t.Run(fmt.Sprintf("%s/metric=%d", name, m), func(t *testing.T) {
+				d, queries := make1(name, 24, 1000, 200)
+				g := d.graph(t, m, Options{})
+				truth := make([][]Hit, len(queries))
+				for i, q := range queries {
+					truth[i] = exact(m, d, q, 50, nil)
+				}
+				var buf Buffer
+				for _, k := range []int{1, 10, 50} {
+					for _, promise := range []float64{0.9, 0.99} {
+						effort, ok := g.Effort(promise, k)
+						if !ok && name == "lengths" && m == codes.Dot {
+							continue // few long rows are the best of most queries, which resemble none: not every recall can be promised
+						}
+						if !ok {
+							t.Errorf("no effort for recall %g of %d", promise, k)
+							continue
+						}
+						noise := 2 * math.Sqrt(promise*(1-promise)/float64(len(queries))) // of this sample
+						found, want := 0, 0
+						for i, q := range queries {
+							f, w := compare(t, g, d, m, q, truth[i][:k], k, effort, nil, &buf)
+							found, want = found+f, want+w
+						}
+						if recall := float64(found) / float64(want); recall < promise-0.01-noise {
+							t.Errorf("recall %.3f of %d with effort %d, promised %g", recall, k, effort, promise)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestFilters searches under filters down to a few rows: never fewer hits than there can be.
+func TestFilters(t *testing.T) {
+	for _, name := range []string{"normal", "clusters", "duplicates", "zeros", "constant"} {
+		d, queries := make1(name, 16, 1500, 40)
+		for _, m := range metrics {
+			g := d.graph(t, m, Options{})
+			var buf Buffer
+			r := rand.New(rand.NewPCG(1, 2))
+			for _, share := range []float64{1, 0.5, 0.1, 0.02, 0.001, 0} {
+				allowed := bitset.New(d.rows())
+				for i := range d.rows() {
+					if r.Float64() < share {
+						allowed.Set(i)
+					}
+				}
+				found, want := 0, 0
+				for _, q := range queries {
+					f, w := check(t, g, d, m, q, 10, 80, allowed, &buf)
+					found, want = found+f, want+w
+				}
+				if float64(found) < 0.98*float64(want) {
+					t.Errorf("%s, metric %d, %g allowed: %d of %d found", name, m, share, found, want)
+				}
+			}
+		}
+	}
+}
+
+// TestFew has fewer rows than a node has neighbours, or hardly more: searches are exact.
+func TestFew(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 10, 33, 64, 65} {
+		for _, name := range shapeNames() {
+			d, queries := make1(name, 5, n, 5)
+			for _, m := range metrics {
+				g := d.graph(t, m, Options{Workers: 1})
+				for _, q := range queries {
+					for _, k := range []int{1, 7, 100} {
+						if found, want := check(t, g, d, m, q, k, 100, nil, new(Buffer)); found != want {
+							t.Errorf("%s, metric %d, %d rows: %d of %d found", name, m, n, found, want)
+						}
+					}
+				}
+			}
+		}
+	}
+	d := &data{dim: 2, vecs: []float32{1, 2}}
+	g := d.graph(t, codes.L2, Options{})
+	if hits, _, err := g.Query(d.row(0)).Search(0, 10, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
+		t.Errorf("k = 0: %v, %v", hits, err)
+	}
+}
+
+// TestReach follows the links of every shape: what they do not reach is on the overflow list.
+func TestReach(t *testing.T) {
+	for _, name := range shapeNames() {
+		d, _ := make1(name, 8, 1500, 0)
+		for _, m := range metrics {
+			g := d.graph(t, m, Options{})
+			seen := make([]bool, g.Len())
+			queue := slices.Concat(g.pilots, g.over)
+			total := 0
+			for len(queue) > 0 {
+				id := queue[0]
+				queue = queue[1:]
+				if seen[id] {
+					continue
+				}
+				links, err := g.neighbours(id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, n := range links {
+					if n == none {
+						break
+					}
+					queue = append(queue, n)
+				}
+				for row := id; row != none; {
+					seen[row] = true
+					total++
+					if row, err = g.twin(row); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if total != g.Len() {
+				t.Errorf("%s, metric %d: %d of %d rows", name, m, total, g.Len())
+			}
+			if len(g.over) > 40 {
+				t.Errorf("%s, metric %d: %d rows on the overflow list", name, m, len(g.over))
+			}
+		}
+	}
+}
+
+// TestOverflow cuts nodes off: searches find them nevertheless.
+func TestOverflow(t *testing.T) {
+	d, queries := make1("normal", 16, 1000, 30)
+	g, err := create(context.Background(), d.ident(codes.L2), d.source, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := builder{Graph: g, ctx: context.Background(), lanes: []*lane{new(lane)}}
+	const cut = 100 // pilots are among them
+	for i := range uint32(g.Len()) {
+		links := b.links(i)
+		for j := range links {
+			links[j] = none
+		}
+		if i >= cut {
+			b.order = append(b.order, i)
+		}
+	}
+	b.pilots = nil
+	b.over = nil
+	if err := b.reach(); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.over) != g.Len()-cut {
+		t.Fatalf("%d rows on the overflow list", len(b.over))
+	}
+	for i := range uint32(cut) {
+		g.over = append(g.over, i)
+	}
+	for _, q := range queries {
+		if found, want := check(t, g, d, codes.L2, q, 10, 10, nil, new(Buffer)); found < want-1 {
+			t.Errorf("%d of %d found", found, want)
+		}
+	}
+}
+
+// TestQueries gives queries that are unlike any row.
+func TestQueries(t *testing.T) {
+	d, _ := make1("lengths", 6, 500, 0)
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, m := range metrics {
+		g := d.graph(t, m, Options{})
+		for _, vec := range [][]float32{
+			make([]float32, 6), {1e30, 1, 1, 1, 1, 1}, {1e-40, 0, 0, 0, 0, 0}, {-3e38, 3e38, 3e38, 3e38, 3e38, 3e38},
+			{inf, 1, 1, 1, 1, 1}, {nan, 1, 1, 1, 1, 1}, {nan, nan, nan, inf, inf, inf},
+		} {
+			hits, _, err := g.Query(vec).Search(10, 500, nil, func(row int) (float64, error) { return float64(-row), nil }, new(Buffer))
+			if len(hits) != 10 || err != nil {
+				t.Errorf("metric %d, query %v: %v, %v", m, vec, hits, err)
+			}
+		}
+	}
+}
+
+// TestDeterministic: the same file from any number of goroutines, another one from another seed.
+func TestDeterministic(t *testing.T) {
+	d, _ := make1("clusters", 12, 2000, 0)
+	for _, m := range metrics {
+		one := d.file(t, m, Options{Workers: 1, Seed: 7})
+		if !slices.Equal(one, d.file(t, m, Options{Workers: 5, Seed: 7})) {
+			t.Errorf("metric %d: files differ", m)
+		}
+		if slices.Equal(one, d.file(t, m, Options{Seed: 8})) {
+			t.Errorf("metric %d: the seed changes nothing", m)
+		}
+	}
+}
+
+func TestSources(t *testing.T) {
+	d, _ := make1("normal", 3, 600, 0)
+	failed := errors.New("no rows")
+	for i := range 5 {
+		calls := 0
+		_, err := Write(context.Background(), new(memory), d.ident(codes.Dot), func(lo, hi int) ([]float32, error) {
+			if calls++; calls > i {
+				return nil, failed
+			}
+			return d.source(lo, hi)
+		}, Options{})
+		if !errors.Is(err, failed) {
+			t.Errorf("source fails after %d calls: %v", i, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	calls := 0
+	if _, err := Write(ctx, new(memory), d.ident(codes.Dot), func(lo, hi int) ([]float32, error) {
+		if calls++; calls == 2 { // the second reading
+			cancel()
+		}
+		return d.source(lo, hi)
+	}, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if _, err := Write(context.Background(), new(memory), d.ident(codes.Dot), func(lo, hi int) ([]float32, error) { return nil, nil }, Options{}); err == nil {
+		t.Error("source without rows: no error")
+	}
+	for _, id := range []codes.Ident{
+		{Rows: 0, Dim: 3, Metric: codes.Dot}, {Rows: 1, Dim: 0, Metric: codes.Dot}, {Rows: 1, Dim: codes.MaxDim + 1, Metric: codes.Dot},
+		{Rows: 1, Dim: 1}, {Rows: 1, Dim: 1, Metric: codes.L2 + 1}, {Rows: -1, Dim: 1, Metric: codes.L2},
+	} {
+		if _, err := Write(context.Background(), new(memory), id, d.source, Options{}); err == nil {
+			t.Errorf("%+v: no error", id)
+		}
+	}
+	g := d.graph(t, codes.Dot, Options{})
+	if _, _, err := g.Query(d.row(0)).Search(3, 10, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
+		t.Errorf("score fails: %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("query of another dimension: no panic")
+		}
+	}()
+	g.Query(make([]float32, 4))
+}
+
+// TestParse damages every part of a file, cuts it and asks for other segments.
+func TestParse(t *testing.T) {
+	d, queries := make1("normal", 50, 700, 1)
+	id := d.ident(codes.Cosine)
+	b := d.file(t, codes.Cosine, Options{})
+	use := func(b []byte) error {
+		g, err := Parse(b, id)
+		if err != nil {
+			return err
+		}
+		_, _, err = g.Query(queries[0]).Search(10, 1000, nil, d.scorer(codes.Cosine, queries[0]), new(Buffer))
+		return errors.Join(err, g.Verify())
+	}
+	if err := use(b); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(b); i += 1 + i/200*7 {
+		b[i] ^= 0x10
+		if err := use(b); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("byte %d damaged: %v", i, err)
+		}
+		b[i] ^= 0x10
+	}
+	for _, n := range []int{0, 7, 4095, 4096, 5000, len(b) - 1} {
+		if err := use(b[:n]); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("cut to %d bytes: %v", n, err)
+		}
+	}
+	for _, change := range []func(*codes.Ident){
+		func(id *codes.Ident) { id.DB[3]++ }, func(id *codes.Ident) { id.Segment++ }, func(id *codes.Ident) { id.Rows++ },
+		func(id *codes.Ident) { id.Dim++ }, func(id *codes.Ident) { id.Metric = codes.Dot }, func(id *codes.Ident) { id.CRC++ },
+	} {
+		other := id
+		change(&other)
+		if _, err := Parse(b, other); !errors.Is(err, ErrMismatch) {
+			t.Errorf("parsed for %+v: %v", other, err)
+		}
+	}
+}
+
+// TestAllocations: a prepared query searches without allocating.
+func TestAllocations(t *testing.T) {
+	d, queries := make1("normal", 32, 2000, 1)
+	g := d.graph(t, codes.Cosine, Options{})
+	q := g.Query(queries[0])
+	allowed := bitset.New(d.rows())
+	for i := 0; i < d.rows(); i += 2 {
+		allowed.Set(i)
+	}
+	var buf Buffer
+	score := d.scorer(codes.Cosine, queries[0])
+	for _, set := range []bitset.Set{nil, allowed} {
+		if n := testing.AllocsPerRun(10, func() { q.Search(10, 50, set, score, &buf) }); n != 0 {
+			t.Errorf("%g allocations, filtered %v", n, set != nil)
+		}
+	}
+}
+
+func TestEffort(t *testing.T) {
+	g := &Graph{levels: []level{{10, [3]float32{0.75, 0.5, 0.125}}, {20, [3]float32{0.875, 0.75, 0.5}}, {100, [3]float32{1, 0.96875, 0.875}}}}
+	for _, c := range []struct {
+		recall float64
+		k      int
+		effort int
+		ok     bool
+	}{
+		{0.5, 1, 10, true}, {0.75, 1, 10, true}, {0.75, 10, 20, true}, {0.875, 1, 20, true}, {0.96875, 2, 100, true}, {0.97, 2, 0, false},
+		{0.5, 100, 100, true}, {0.875, 300, 300, true}, {0.875, 11, 100, true}, {1, 1, 100, true},
+	} {
+		effort, ok := g.Effort(c.recall, c.k)
+		if effort != c.effort || ok != c.ok {
+			t.Errorf("recall %g of %d: effort %d, %v, want %d, %v", c.recall, c.k, effort, ok, c.effort, c.ok)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package graph
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A Query is a vector to be searched for in one graph. It is immutable.
+type Query struct {
+	g     *Graph
+	point simd.Point
+}
+
+// Query prepares a search for vec, whose length must be Dim, or else it panics. It keeps nothing of vec.
+func (g *Graph) Query(vec []float32) *Query {
+	if len(vec) != g.Dim() {
+		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), g.Dim()))
+	}
+	q := &Query{g: g}
+	y := make([]float32, g.Dim())
+	extra := g.space.point(y, vec, true)
+	rec := make([]byte, g.geo.stride)
+	record(rec, y, extra)
+	simd.LoadPoint(&q.point, rec)
+	return q
+}
+
+// A Hit is a row with its score, as the caller defined it.
+type Hit struct {
+	Row   int
+	Score float64
+}
+
+// Stats say what a search has done.
+type Stats struct {
+	Expanded  int // nodes whose neighbours were looked at
+	Estimated int // distances estimated from codes
+	Scored    int // rows that were scored
+}
+
+// Search returns the k rows with the highest scores that a walk with this effort finds, the best first; of equal scores the
+// lower row. There are fewer only if fewer rows are allowed. effort is the number of rows the walk keeps in view, at least k; see
+// [Graph.Effort]. allowed is the set of rows that may be returned, nil for all; the walk passes through the others too.
+// score gives the true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in the memory
+// of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps ErrCorrupt.
+func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
+	if k < 1 {
+		return nil, Stats{}, nil
+	}
+	buf.start(q.g.Len(), max(effort, k))
+	if err := q.find(k, allowed, buf); err != nil {
+		return nil, buf.stats, err
+	}
+	buf.hits = buf.hits[:0]
+	for _, row := range buf.rows {
+		s, err := score(int(row))
+		if err != nil {
+			return nil, buf.stats, err
+		}
+		buf.hits = append(buf.hits, Hit{int(row), s})
+	}
+	buf.stats.Scored = len(buf.hits)
+	slices.SortFunc(buf.hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Row, b.Row))
+	})
+	return buf.hits[:min(k, len(buf.hits))], buf.stats, nil
+}
+
+// rescored is how many rows are scored for k results: codes may have the order of near rows wrong.
+func rescored(k int) int { return k + max(k/2, 10) }
+
+// find walks, and leaves in buf.rows the nearest allowed rows. buf must be started.
+func (q *Query) find(k int, allowed bitset.Set, buf *Buffer) error {
+	g := q.g
+	for over := g.over; len(over) > 0; {
+		n := min(len(over), degree)
+		if err := g.measure(&q.point, over[:n], buf); err != nil {
+			return err
+		}
+		for i, id := range buf.ids {
+			ok := allowed == nil
+			if !ok {
+				var err error
+				if ok, err = g.anyAllowed(id, allowed); err != nil {
+					return err
+				}
+			}
+			if ok {
+				buf.pool.offer(buf.dists[i], id|expanded)
+			}
+		}
+		over = over[n:]
+	}
+	var err error
+	if allowed == nil {
+		err = g.walk(&q.point, buf)
+	} else {
+		err = g.walkAllowed(&q.point, allowed, buf)
+	}
+	if err != nil {
+		return err
+	}
+	buf.rows = buf.rows[:0]
+	want := rescored(k)
+	for _, e := range buf.pool.entries {
+		for row := e.id &^ expanded; row != none && len(buf.rows) < want; {
+			if allowed == nil || allowed.Has(int(row)) {
+				buf.rows = append(buf.rows, row)
+			}
+			if row, err = g.twin(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package graph
+
+import (
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// An entry is a row at a distance from the query. The top bit of id tells that its neighbours were looked at.
+type entry struct {
+	dist float32
+	id   uint32
+}
+
+const expanded = 1 << 31
+
+// A pool holds the nearest rows so far, nearest first.
+type pool struct {
+	entries []entry
+	limit   int
+	next    int // no entry before it is unexpanded
+}
+
+func (p *pool) reset(limit int) {
+	if cap(p.entries) < limit {
+		p.entries = make([]entry, 0, limit)
+	}
+	p.entries, p.limit, p.next = p.entries[:0], limit, 0
+}
+
+// full reports whether rows at this distance have no place any more.
+func (p *pool) full(dist float32) bool {
+	n := len(p.entries)
+	return n == p.limit && !(dist < p.entries[n-1].dist)
+}
+
+// offer puts a row in its place, if there is one.
+func (p *pool) offer(dist float32, id uint32) {
+	n := len(p.entries)
+	if n == p.limit {
+		if n--; !(dist < p.entries[n].dist) {
+			return
+		}
+	} else if dist != dist {
+		return
+	}
+	lo, hi := 0, n
+	for lo < hi {
+		if mid := int(uint(lo+hi) / 2); p.entries[mid].dist <= dist {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	e := p.entries[:n+1]
+	copy(e[lo+1:], e[lo:n])
+	e[lo] = entry{dist, id}
+	p.entries = e
+	p.next = min(p.next, lo)
+}
+
+// pop returns the nearest row that was not expanded, and marks it.
+func (p *pool) pop() (uint32, bool) {
+	for ; p.next < len(p.entries); p.next++ {
+		if e := &p.entries[p.next]; e.id < expanded {
+			id := e.id
+			e.id |= expanded
+			p.next++
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+// A Buffer is memory for searches. The zero value is ready; it is for one goroutine.
+type Buffer struct {
+	pool    pool
+	visited bitset.Set
+	heap    []entry
+	ids     []uint32
+	dists   []float32
+	rows    []uint32
+	hits    []Hit
+	stats   Stats
+}
+
+// start forgets the last walk.
+func (b *Buffer) start(rows, effort int) {
+	words := bitset.Words(rows)
+	if len(b.visited) != words {
+		b.visited = make(bitset.Set, words)
+	} else {
+		b.visited.Reset()
+	}
+	b.pool.reset(effort)
+	b.heap = b.heap[:0]
+	b.stats = Stats{}
+}
+
+// measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the rows and distances.
+func (g *Graph) measure(p *simd.Point, ids []uint32, b *Buffer) error {
+	b.ids = b.ids[:0]
+	for _, id := range ids {
+		if id >= uint32(g.Len()) {
+			if id == none {
+				break
+			}
+			return corrupt(g.geo.nodes, "neighbour %d of %d rows", id, g.Len())
+		}
+		word, bit := &b.visited[id/64], uint64(1)<<(id%64)
+		if *word&bit == 0 {
+			*word |= bit
+			b.ids = append(b.ids, id)
+		}
+	}
+	if err := g.touchRecords(b.ids); err != nil {
+		return err
+	}
+	if cap(b.dists) < len(b.ids) {
+		b.dists = make([]float32, max(maxPilots, len(b.ids)))
+	}
+	b.dists = b.dists[:len(b.ids)]
+	simd.GatherL2(b.dists, p, g.records, b.ids)
+	b.stats.Estimated += len(b.ids)
+	return nil
+}
+
+// walk fills the pool with the nearest rows of p that a best-first walk finds. The buffer must be started.
+func (g *Graph) walk(p *simd.Point, b *Buffer) error {
+	if err := g.measure(p, g.pilots, b); err != nil {
+		return err
+	}
+	for {
+		for i, d := range b.dists {
+			b.pool.offer(d, b.ids[i])
+		}
+		node, ok := b.pool.pop()
+		if !ok {
+			return nil
+		}
+		ids, err := g.neighbours(node)
+		if err != nil {
+			return err
+		}
+		b.stats.Expanded++
+		if err := g.measure(p, ids[:], b); err != nil {
+			return err
+		}
+	}
+}
+
+// walkAllowed is walk with a pool of allowed rows only. It goes on until the pool is full of rows nearer than any other, or
+// no row is left that can be reached: what is walked is not restricted.
+func (g *Graph) walkAllowed(p *simd.Point, allowed bitset.Set, b *Buffer) error {
+	if err := g.measure(p, g.pilots, b); err != nil {
+		return err
+	}
+	for {
+		for i, d := range b.dists {
+			if b.pool.full(d) || d != d {
+				continue
+			}
+			id := b.ids[i]
+			b.push(entry{d, id})
+			if ok, err := g.anyAllowed(id, allowed); err != nil {
+				return err
+			} else if ok {
+				b.pool.offer(d, id)
+			}
+		}
+		if len(b.heap) == 0 || b.pool.full(b.heap[0].dist) {
+			return nil
+		}
+		node := b.popHeap()
+		ids, err := g.neighbours(node.id)
+		if err != nil {
+			return err
+		}
+		b.stats.Expanded++
+		if err := g.measure(p, ids[:], b); err != nil {
+			return err
+		}
+	}
+}
+
+// anyAllowed reports whether a row or one of its twins is allowed.
+func (g *Graph) anyAllowed(row uint32, allowed bitset.Set) (bool, error) {
+	for row != none {
+		if allowed.Has(int(row)) {
+			return true, nil
+		}
+		next, err := g.twin(row)
+		if err != nil {
+			return false, err
+		}
+		row = next
+	}
+	return false, nil
+}
+
+// push and popHeap keep b.heap a binary heap with the nearest entry first.
+func (b *Buffer) push(e entry) {
+	b.heap = append(b.heap, e)
+	h, i := b.heap, len(b.heap)-1
+	for i > 0 {
+		up := (i - 1) / 2
+		if h[up].dist <= e.dist {
+			break
+		}
+		h[i] = h[up]
+		i = up
+	}
+	h[i] = e
+}
+
+func (b *Buffer) popHeap() entry {
+	h := b.heap
+	top, last := h[0], h[len(h)-1]
+	h = h[:len(h)-1]
+	b.heap = h
+	i := 0
+	for {
+		down := 2*i + 1
+		if down >= len(h) {
+			break
+		}
+		if down+1 < len(h) && h[down+1].dist < h[down].dist {
+			down++
+		}
+		if last.dist <= h[down].dist {
+			break
+		}
+		h[i] = h[down]
+		i = down
+	}
+	if len(h) > 0 {
+		h[i] = last
+	}
+	return top
+}

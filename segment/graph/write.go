@@ -1,0 +1,218 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// Options are how a graph is built. The zero value is the default.
+type Options struct {
+	Workers int    // goroutines that compute; 0: GOMAXPROCS
+	Seed    uint64 // of all that is random: equal rows, seeds and options give equal files
+}
+
+// readBytes is about how many bytes of vectors are asked for at once.
+const readBytes = 1 << 20
+
+// Write builds the graph of a segment, writes its file to w, which must be empty, and returns its size. It reads the rows
+// three times from first to last, never two ranges at once, and stops when ctx is done. Memory: the file's size, and
+// 40 bytes per row. It does not sync.
+func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Source, opts Options) (int64, error) {
+	g, err := create(ctx, ident, rows, opts)
+	if err != nil {
+		return 0, err
+	}
+	return g.write(w)
+}
+
+// create builds a graph in memory.
+func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Options) (*Graph, error) {
+	if ident.Rows < 1 || ident.Rows > codes.MaxRows || ident.Dim < 1 || ident.Dim > codes.MaxDim ||
+		ident.Metric < codes.Cosine || ident.Metric > codes.L2 {
+		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows, ident.Dim, ident.Metric)
+	}
+	h := header{ident: ident, layout: plain, seed: opts.Seed}
+	mean, err := survey(ctx, &h, rows)
+	if err != nil {
+		return nil, err
+	}
+	geo := h.geometry()
+	if geo.size > math.MaxInt {
+		return nil, fmt.Errorf("graph: file of %d bytes does not fit into memory", geo.size)
+	}
+	g := &Graph{head: h, geo: geo, space: newSpace(&h, mean), per: int(geo.node / 4)}
+	b := newBuilder(ctx, g, opts.Workers)
+	if err := b.code(rows); err != nil {
+		return nil, err
+	}
+	if err := b.build(opts.Seed); err != nil {
+		return nil, err
+	}
+	if err := b.calibrate(rows); err != nil {
+		return nil, err
+	}
+	g.head.pilots, g.head.overflow, g.head.levels = uint32(len(g.pilots)), uint32(len(g.over)), uint32(len(g.levels))
+	g.geo = g.head.geometry()
+	return g, nil
+}
+
+// read calls f for all rows, some at a time.
+func read(ctx context.Context, ident *codes.Ident, rows codes.Source, f func(lo int, x []float32) error) error {
+	n, dim := ident.Rows, ident.Dim
+	step := max(1, readBytes/4/dim)
+	for lo := 0; lo < n; lo += step {
+		hi := min(lo+step, n)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		x, err := rows(lo, hi)
+		if err != nil {
+			return err
+		}
+		if len(x) != (hi-lo)*dim {
+			return fmt.Errorf("graph: source gave %d floats for %d rows of %d", len(x), hi-lo, dim)
+		}
+		if err := f(lo, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// survey reads all rows to find what the points are relative to: unit and reach in h, and the mean.
+func survey(ctx context.Context, h *header, rows codes.Source) ([]float32, error) {
+	dim := h.ident.Dim
+	sum := make([]float64, dim)
+	largest, longest := 0.0, 0.0
+	err := read(ctx, &h.ident, rows, func(_ int, x []float32) error {
+		for ; len(x) > 0; x = x[dim:] {
+			factor := 1.0
+			if h.ident.Metric != codes.L2 {
+				length := math.Sqrt(simd.Dot64(x[:dim], x[:dim]))
+				if math.IsInf(length, 0) || length != length {
+					continue
+				}
+				if h.ident.Metric == codes.Cosine && length > 0 {
+					factor, length = 1/length, 1
+				}
+				longest = max(longest, length)
+			}
+			for i, v := range x[:dim] {
+				y := float64(float64(v) * factor)
+				if y-y == 0 {
+					sum[i] += y
+					largest = max(largest, y, -y)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.reach = longest
+	largest = max(largest, longest) // of the extra elements
+	h.unit = 1
+	if largest > 0 {
+		_, exp := math.Frexp(largest)
+		h.unit = math.Ldexp(1, exp)
+	}
+	mean := make([]float32, dim)
+	for i := range mean {
+		if m := float32(sum[i] / float64(h.ident.Rows)); m-m == 0 {
+			mean[i] = m
+		}
+	}
+	return mean, nil
+}
+
+// code makes the records.
+func (b *builder) code(rows codes.Source) error {
+	b.records = make([]byte, int64(b.Len())*b.geo.stride)
+	dim := b.Dim()
+	return read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
+		return b.each(len(x)/dim, func(l *lane, i int) error {
+			l.point = slices.Grow(l.point[:0], dim)[:dim]
+			extra := b.space.point(l.point, x[i*dim:(i+1)*dim], false)
+			record(b.record(uint32(lo+i)), l.point, extra)
+			return nil
+		})
+	})
+}
+
+// write writes the file.
+func (g *Graph) write(w io.WriterAt) (int64, error) {
+	out := writer{w: w, off: headerSize}
+	out.add(g.records)
+	out.add(codec.BytesFromU32s(g.nodes))
+	for _, words := range [][]uint32{g.twins, meanBits(g.space.mean), g.pilots, g.over, encodeLevels(g.levels)} {
+		out.add(codec.BytesFromU32s(words))
+		out.pad()
+	}
+	out.flush(true)
+	table := codec.BytesFromU32s(out.table)
+	g.head.tableCRC = codec.CRC(table)
+	out.write(table, g.geo.table)
+	// The header comes last: without it, nothing is a file.
+	out.write(g.head.encode(&g.geo), 0)
+	if out.err != nil {
+		return 0, fmt.Errorf("graph: write: %w", out.err)
+	}
+	return g.geo.size, nil
+}
+
+// A writer writes the sections and computes the checksums of their blocks. It keeps the first error.
+type writer struct {
+	w     io.WriterAt
+	off   int64  // where out goes
+	out   []byte // not written yet
+	table []uint32
+	err   error
+}
+
+func (w *writer) write(b []byte, off int64) {
+	if w.err == nil {
+		_, w.err = w.w.WriteAt(b, off)
+	}
+}
+
+// add appends b to the file.
+func (w *writer) add(b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), blockSize-len(w.out))
+		w.out = append(w.out, b[:n]...)
+		b = b[n:]
+		w.flush(false)
+	}
+}
+
+func (w *writer) pad() {
+	at := w.off + int64(len(w.out))
+	w.add(make([]byte, align(at)-at))
+}
+
+// flush writes a whole block, or all there is.
+func (w *writer) flush(all bool) {
+	if len(w.out) < blockSize && !(all && len(w.out) > 0) {
+		return
+	}
+	w.write(w.out, w.off)
+	w.table = append(w.table, codec.CRC(w.out))
+	w.off += int64(len(w.out))
+	w.out = w.out[:0]
+}
+
+func meanBits(v []float32) []uint32 {
+	bits := make([]uint32, len(v))
+	for i, x := range v {
+		bits[i] = math.Float32bits(x)
+	}
+	return bits
+}

@@ -1,0 +1,78 @@
+package simd
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Record geometry of GatherL2.
+const (
+	RecordAlign = 64 // the length of a record is a multiple of it
+	RecordTail  = 16 // bytes at the end of a record that are not codes
+)
+
+// A Point is a vector to be compared with records by GatherL2: the codes of a
+// record, or those of a query.
+type Point struct {
+	Codes []uint8 // signed, as two's complement; as long as a record, with zeros behind the last
+	Sum   int32   // of the codes
+	Scale float32 // value of a code of 1
+	Level float32 // squared length
+	Extra float32 // an element that is not coded
+}
+
+// GatherL2 sets dst[i] to the squared distance of q and record ids[i] of
+// records, which are len(q.Codes) bytes each. A record holds codes c, stored as
+// c+128, and in its last 16 bytes the value of a code of 1, the squared length
+// of the vector and an element that is not coded, all float32, and the sum of
+// the codes, an int32, which is not used here. What lies between the codes and
+// them may have any value. The distance is
+//
+//	((record's length + q's) + (-2*q.Extra)*record's extra) + ((-2*q.Scale)*record's scale)*(codes of q . codes of the record)
+//
+// where the product of the codes is exact and all else is rounded to float32
+// from left to right: the same from every implementation on every CPU. The
+// codes of q must be such that no sum leaves an int32, which 65536 of them
+// never do. GatherL2 returns the number of leading ids that have a record: if
+// that is not len(ids), it has computed nothing. It panics if dst is shorter
+// than ids or the length of a record not a multiple of 64.
+func GatherL2(dst []float32, q *Point, records []uint8, ids []uint32) int {
+	if len(dst) < len(ids) || len(q.Codes) == 0 || len(q.Codes)%RecordAlign != 0 {
+		panic(fmt.Sprintf("simd: GatherL2 of %d ids into %d, records of %d bytes", len(ids), len(dst), len(q.Codes)))
+	}
+	n := uint32(min(uint64(len(records)/len(q.Codes)), 1<<32-1))
+	for i, id := range ids {
+		if id >= n {
+			return i
+		}
+	}
+	gatherL2(dst, q.Codes, -128*q.Sum, -2*q.Scale, q.Level, -2*q.Extra, records, ids)
+	return len(ids)
+}
+
+// Prefetch asks for the cache lines of b, at most 64 KiB of them, and does not
+// wait. It is a hint without any other effect.
+func Prefetch(b []uint8) { prefetch(b) }
+
+// LoadPoint makes p the point of a record, reusing p's memory. Every byte between
+// the codes and the tail must be 128.
+func LoadPoint(p *Point, record []uint8) {
+	if len(record)%RecordAlign != 0 || len(record) == 0 {
+		panic(fmt.Sprintf("simd: LoadPoint of a record of %d bytes", len(record)))
+	}
+	if cap(p.Codes) < len(record) {
+		p.Codes = make([]uint8, len(record))
+	}
+	p.Codes = p.Codes[:len(record)]
+	for i := 0; i+8 <= len(record); i += 8 {
+		binary.LittleEndian.PutUint64(p.Codes[i:], binary.LittleEndian.Uint64(record[i:])^0x8080808080808080)
+	}
+	body := len(record) - RecordTail
+	clear(p.Codes[body:])
+	tail := record[body:]
+	p.Scale = math.Float32frombits(binary.LittleEndian.Uint32(tail))
+	p.Level = math.Float32frombits(binary.LittleEndian.Uint32(tail[4:]))
+	p.Extra = math.Float32frombits(binary.LittleEndian.Uint32(tail[8:]))
+	p.Sum = int32(binary.LittleEndian.Uint32(tail[12:]))
+}
