@@ -23,6 +23,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment/columns"
 )
 
 var (
@@ -583,6 +584,44 @@ func TestDerivedFilesFault(t *testing.T) {
 		}
 	}
 	check(t, vdb)
+}
+
+// On a disk that takes a derived file and never gives it back, a search makes
+// it in memory and ends.
+func TestDerivedFileIsNeverReadable(t *testing.T) {
+	ctx := t.Context()
+	vdb := open(t, t.TempDir(), &Options{NoBackgroundCompaction: true})
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	for i := range 20 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Metadata: Metadata{"i": i}})
+	}
+	if err := vdb.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	for _, s := range vdb.segments {
+		cols, parse := s.cols, s.cols.parse
+		cols.value, cols.absent = nil, false
+		cols.parse = func(b []byte) (*columns.Columns, error) {
+			path := filepath.Join(vdb.dir, cols.name)
+			if st, err := os.Stat(path); err == nil && len(cols.maps) > made && st.Size() > 0 {
+				made = len(cols.maps)
+				if err := os.Truncate(path, 0); err != nil { // what is mapped faults from now on
+					return nil, err
+				}
+			}
+			return parse(b)
+		}
+	}
+	for range 3 {
+		res, err := c.Search(ctx, Query{Vector: []float32{1, 7}, K: 1, Where: filter.Eq("i", 7)})
+		if err != nil || len(res.Hits) != 1 || res.Hits[0].ID != "7" {
+			t.Fatal(res, err)
+		}
+	}
+	if made != 2 {
+		t.Errorf("could not be read %d times, want 2", made)
+	}
 }
 
 // Files that are not ours block nothing; leftovers of ours are swept.

@@ -48,6 +48,7 @@ type derived[T any] struct {
 	mu     sync.Mutex
 	value  *T
 	absent bool           // until it is made
+	faults int            // how often it could not be read
 	maps   []*vfs.Mapping // the value's, and those of distrusted ones: others may be reading them
 }
 
@@ -139,6 +140,12 @@ func (d *derived[T]) make(ctx context.Context) error {
 	if d.get() != nil {
 		return nil
 	}
+	d.mu.Lock()
+	faults := d.faults
+	d.mu.Unlock()
+	if faults > 1 { // writing it again would go on for ever
+		return fmt.Errorf("%s: made anew, it could not be read either", d.name)
+	}
 	if err := d.keep(func(w io.WriterAt) error { return d.write(ctx, w) }); err != nil {
 		return err
 	}
@@ -190,6 +197,7 @@ func (d *derived[T]) fault(f *vfs.FaultError) error {
 	at, ok := int64(0), false
 	for _, m := range d.maps {
 		if at, ok = codec.OffsetIn(m.Bytes(), f.Addr); ok {
+			d.faults++
 			break
 		}
 	}
