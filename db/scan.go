@@ -204,7 +204,7 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 }
 
 // rawRows is the number of rows whose vectors are compared before the next cut.
-const rawRows = 512
+const rawRows = 1024
 
 // A worker is one goroutine of a scan.
 type worker struct {

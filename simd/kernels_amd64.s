@@ -1194,7 +1194,7 @@ done:
 	RET
 
 // func rowsAboveAVX2(dst []uint64, values []float32, scales []float32, add float32, mul float32, least float32, most float32, cut float32)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·rowsAboveAVX2(SB), NOSPLIT, $0-92
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
@@ -1207,109 +1207,113 @@ TEXT ·rowsAboveAVX2(SB), NOSPLIT, $0-92
 	VBROADCASTSS cut+88(FP), Y4
 
 word:
-	TESTQ     CX, CX
-	JZ        done
-	VMOVUPS   (BX), Y6
-	VMULPS    Y1, Y6, Y5
-	VADDPS    Y0, Y5, Y5
-	VMULPS    (DX), Y5, Y5
-	VCMPPS    $0x11, Y4, Y5, Y5
-	VCMPPS    $0x1e, Y2, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VCMPPS    $0x11, Y3, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VMOVMSKPS Y5, SI
-	VMOVUPS   32(BX), Y6
-	VMULPS    Y1, Y6, Y5
-	VADDPS    Y0, Y5, Y5
-	VMULPS    32(DX), Y5, Y5
-	VCMPPS    $0x11, Y4, Y5, Y5
-	VCMPPS    $0x1e, Y2, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VCMPPS    $0x11, Y3, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VMOVMSKPS Y5, DI
-	SHLQ      $0x08, DI
-	ORQ       DI, SI
-	VMOVUPS   64(BX), Y6
-	VMULPS    Y1, Y6, Y5
-	VADDPS    Y0, Y5, Y5
-	VMULPS    64(DX), Y5, Y5
-	VCMPPS    $0x11, Y4, Y5, Y5
-	VCMPPS    $0x1e, Y2, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VCMPPS    $0x11, Y3, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VMOVMSKPS Y5, DI
-	SHLQ      $0x10, DI
-	ORQ       DI, SI
-	VMOVUPS   96(BX), Y6
-	VMULPS    Y1, Y6, Y5
-	VADDPS    Y0, Y5, Y5
-	VMULPS    96(DX), Y5, Y5
-	VCMPPS    $0x11, Y4, Y5, Y5
-	VCMPPS    $0x1e, Y2, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VCMPPS    $0x11, Y3, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VMOVMSKPS Y5, DI
-	SHLQ      $0x18, DI
-	ORQ       DI, SI
-	VMOVUPS   128(BX), Y6
-	VMULPS    Y1, Y6, Y5
-	VADDPS    Y0, Y5, Y5
-	VMULPS    128(DX), Y5, Y5
-	VCMPPS    $0x11, Y4, Y5, Y5
-	VCMPPS    $0x1e, Y2, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VCMPPS    $0x11, Y3, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VMOVMSKPS Y5, DI
-	SHLQ      $0x20, DI
-	ORQ       DI, SI
-	VMOVUPS   160(BX), Y6
-	VMULPS    Y1, Y6, Y5
-	VADDPS    Y0, Y5, Y5
-	VMULPS    160(DX), Y5, Y5
-	VCMPPS    $0x11, Y4, Y5, Y5
-	VCMPPS    $0x1e, Y2, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VCMPPS    $0x11, Y3, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VMOVMSKPS Y5, DI
-	SHLQ      $0x28, DI
-	ORQ       DI, SI
-	VMOVUPS   192(BX), Y6
-	VMULPS    Y1, Y6, Y5
-	VADDPS    Y0, Y5, Y5
-	VMULPS    192(DX), Y5, Y5
-	VCMPPS    $0x11, Y4, Y5, Y5
-	VCMPPS    $0x1e, Y2, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VCMPPS    $0x11, Y3, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VMOVMSKPS Y5, DI
-	SHLQ      $0x30, DI
-	ORQ       DI, SI
-	VMOVUPS   224(BX), Y6
-	VMULPS    Y1, Y6, Y5
-	VADDPS    Y0, Y5, Y5
-	VMULPS    224(DX), Y5, Y5
-	VCMPPS    $0x11, Y4, Y5, Y5
-	VCMPPS    $0x1e, Y2, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VCMPPS    $0x11, Y3, Y6, Y7
-	VANDPS    Y7, Y5, Y5
-	VMOVMSKPS Y5, DI
-	SHLQ      $0x38, DI
-	ORQ       DI, SI
-	NOTQ      SI
-	MOVQ      SI, (AX)
-	ADDQ      $0x00000008, AX
-	ADDQ      $0x00000100, DX
-	ADDQ      $0x00000100, BX
-	DECQ      CX
-	JMP       word
+	TESTQ      CX, CX
+	JZ         done
+	PREFETCHT0 4096(BX)
+	VMOVUPS    (BX), Y6
+	VMULPS     Y1, Y6, Y5
+	VADDPS     Y0, Y5, Y5
+	VMULPS     (DX), Y5, Y5
+	VCMPPS     $0x11, Y4, Y5, Y5
+	VCMPPS     $0x1e, Y2, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VCMPPS     $0x11, Y3, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VMOVMSKPS  Y5, SI
+	VMOVUPS    32(BX), Y6
+	VMULPS     Y1, Y6, Y5
+	VADDPS     Y0, Y5, Y5
+	VMULPS     32(DX), Y5, Y5
+	VCMPPS     $0x11, Y4, Y5, Y5
+	VCMPPS     $0x1e, Y2, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VCMPPS     $0x11, Y3, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VMOVMSKPS  Y5, DI
+	SHLQ       $0x08, DI
+	ORQ        DI, SI
+	PREFETCHT0 4160(BX)
+	VMOVUPS    64(BX), Y6
+	VMULPS     Y1, Y6, Y5
+	VADDPS     Y0, Y5, Y5
+	VMULPS     64(DX), Y5, Y5
+	VCMPPS     $0x11, Y4, Y5, Y5
+	VCMPPS     $0x1e, Y2, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VCMPPS     $0x11, Y3, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VMOVMSKPS  Y5, DI
+	SHLQ       $0x10, DI
+	ORQ        DI, SI
+	VMOVUPS    96(BX), Y6
+	VMULPS     Y1, Y6, Y5
+	VADDPS     Y0, Y5, Y5
+	VMULPS     96(DX), Y5, Y5
+	VCMPPS     $0x11, Y4, Y5, Y5
+	VCMPPS     $0x1e, Y2, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VCMPPS     $0x11, Y3, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VMOVMSKPS  Y5, DI
+	SHLQ       $0x18, DI
+	ORQ        DI, SI
+	PREFETCHT0 4224(BX)
+	VMOVUPS    128(BX), Y6
+	VMULPS     Y1, Y6, Y5
+	VADDPS     Y0, Y5, Y5
+	VMULPS     128(DX), Y5, Y5
+	VCMPPS     $0x11, Y4, Y5, Y5
+	VCMPPS     $0x1e, Y2, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VCMPPS     $0x11, Y3, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VMOVMSKPS  Y5, DI
+	SHLQ       $0x20, DI
+	ORQ        DI, SI
+	VMOVUPS    160(BX), Y6
+	VMULPS     Y1, Y6, Y5
+	VADDPS     Y0, Y5, Y5
+	VMULPS     160(DX), Y5, Y5
+	VCMPPS     $0x11, Y4, Y5, Y5
+	VCMPPS     $0x1e, Y2, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VCMPPS     $0x11, Y3, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VMOVMSKPS  Y5, DI
+	SHLQ       $0x28, DI
+	ORQ        DI, SI
+	PREFETCHT0 4288(BX)
+	VMOVUPS    192(BX), Y6
+	VMULPS     Y1, Y6, Y5
+	VADDPS     Y0, Y5, Y5
+	VMULPS     192(DX), Y5, Y5
+	VCMPPS     $0x11, Y4, Y5, Y5
+	VCMPPS     $0x1e, Y2, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VCMPPS     $0x11, Y3, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VMOVMSKPS  Y5, DI
+	SHLQ       $0x30, DI
+	ORQ        DI, SI
+	VMOVUPS    224(BX), Y6
+	VMULPS     Y1, Y6, Y5
+	VADDPS     Y0, Y5, Y5
+	VMULPS     224(DX), Y5, Y5
+	VCMPPS     $0x11, Y4, Y5, Y5
+	VCMPPS     $0x1e, Y2, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VCMPPS     $0x11, Y3, Y6, Y7
+	VANDPS     Y7, Y5, Y5
+	VMOVMSKPS  Y5, DI
+	SHLQ       $0x38, DI
+	ORQ        DI, SI
+	NOTQ       SI
+	MOVQ       SI, (AX)
+	ADDQ       $0x00000008, AX
+	ADDQ       $0x00000100, DX
+	ADDQ       $0x00000100, BX
+	DECQ       CX
+	JMP        word
 
 done:
 	VZEROUPPER
@@ -2964,7 +2968,7 @@ done:
 	RET
 
 // func rowsAboveAVX512(dst []uint64, values []float32, scales []float32, add float32, mul float32, least float32, most float32, cut float32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·rowsAboveAVX512(SB), NOSPLIT, $0-92
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
@@ -2977,53 +2981,57 @@ TEXT ·rowsAboveAVX512(SB), NOSPLIT, $0-92
 	VBROADCASTSS cut+88(FP), Z4
 
 word:
-	TESTQ   CX, CX
-	JZ      done
-	VMOVUPS (BX), Z6
-	VMULPS  Z1, Z6, Z5
-	VADDPS  Z0, Z5, Z5
-	VMULPS  (DX), Z5, Z5
-	VCMPPS  $0x11, Z4, Z5, K1
-	VCMPPS  $0x1e, Z2, Z6, K1, K1
-	VCMPPS  $0x11, Z3, Z6, K1, K1
-	KMOVW   K1, SI
-	VMOVUPS 64(BX), Z6
-	VMULPS  Z1, Z6, Z5
-	VADDPS  Z0, Z5, Z5
-	VMULPS  64(DX), Z5, Z5
-	VCMPPS  $0x11, Z4, Z5, K1
-	VCMPPS  $0x1e, Z2, Z6, K1, K1
-	VCMPPS  $0x11, Z3, Z6, K1, K1
-	KMOVW   K1, DI
-	SHLQ    $0x10, DI
-	ORQ     DI, SI
-	VMOVUPS 128(BX), Z6
-	VMULPS  Z1, Z6, Z5
-	VADDPS  Z0, Z5, Z5
-	VMULPS  128(DX), Z5, Z5
-	VCMPPS  $0x11, Z4, Z5, K1
-	VCMPPS  $0x1e, Z2, Z6, K1, K1
-	VCMPPS  $0x11, Z3, Z6, K1, K1
-	KMOVW   K1, DI
-	SHLQ    $0x20, DI
-	ORQ     DI, SI
-	VMOVUPS 192(BX), Z6
-	VMULPS  Z1, Z6, Z5
-	VADDPS  Z0, Z5, Z5
-	VMULPS  192(DX), Z5, Z5
-	VCMPPS  $0x11, Z4, Z5, K1
-	VCMPPS  $0x1e, Z2, Z6, K1, K1
-	VCMPPS  $0x11, Z3, Z6, K1, K1
-	KMOVW   K1, DI
-	SHLQ    $0x30, DI
-	ORQ     DI, SI
-	NOTQ    SI
-	MOVQ    SI, (AX)
-	ADDQ    $0x00000008, AX
-	ADDQ    $0x00000100, DX
-	ADDQ    $0x00000100, BX
-	DECQ    CX
-	JMP     word
+	TESTQ      CX, CX
+	JZ         done
+	PREFETCHT0 4096(BX)
+	VMOVUPS    (BX), Z6
+	VMULPS     Z1, Z6, Z5
+	VADDPS     Z0, Z5, Z5
+	VMULPS     (DX), Z5, Z5
+	VCMPPS     $0x11, Z4, Z5, K1
+	VCMPPS     $0x1e, Z2, Z6, K1, K1
+	VCMPPS     $0x11, Z3, Z6, K1, K1
+	KMOVW      K1, SI
+	PREFETCHT0 4160(BX)
+	VMOVUPS    64(BX), Z6
+	VMULPS     Z1, Z6, Z5
+	VADDPS     Z0, Z5, Z5
+	VMULPS     64(DX), Z5, Z5
+	VCMPPS     $0x11, Z4, Z5, K1
+	VCMPPS     $0x1e, Z2, Z6, K1, K1
+	VCMPPS     $0x11, Z3, Z6, K1, K1
+	KMOVW      K1, DI
+	SHLQ       $0x10, DI
+	ORQ        DI, SI
+	PREFETCHT0 4224(BX)
+	VMOVUPS    128(BX), Z6
+	VMULPS     Z1, Z6, Z5
+	VADDPS     Z0, Z5, Z5
+	VMULPS     128(DX), Z5, Z5
+	VCMPPS     $0x11, Z4, Z5, K1
+	VCMPPS     $0x1e, Z2, Z6, K1, K1
+	VCMPPS     $0x11, Z3, Z6, K1, K1
+	KMOVW      K1, DI
+	SHLQ       $0x20, DI
+	ORQ        DI, SI
+	PREFETCHT0 4288(BX)
+	VMOVUPS    192(BX), Z6
+	VMULPS     Z1, Z6, Z5
+	VADDPS     Z0, Z5, Z5
+	VMULPS     192(DX), Z5, Z5
+	VCMPPS     $0x11, Z4, Z5, K1
+	VCMPPS     $0x1e, Z2, Z6, K1, K1
+	VCMPPS     $0x11, Z3, Z6, K1, K1
+	KMOVW      K1, DI
+	SHLQ       $0x30, DI
+	ORQ        DI, SI
+	NOTQ       SI
+	MOVQ       SI, (AX)
+	ADDQ       $0x00000008, AX
+	ADDQ       $0x00000100, DX
+	ADDQ       $0x00000100, BX
+	DECQ       CX
+	JMP        word
 
 done:
 	VZEROUPPER

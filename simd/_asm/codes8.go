@@ -292,6 +292,9 @@ func rowsAbove(s isa) {
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
 	for i := 0; i < 64; i += s.lanes() {
+		if i%16 == 0 { // for the next call, as in above
+			PREFETCHT0(Mem{Base: scales, Disp: 4*i + nextRows})
+		}
 		VMOVUPS(Mem{Base: scales, Disp: 4 * i}, s.vec(y))
 		VMULPS(s.vec(mul), s.vec(y), s.vec(x))
 		VADDPS(s.vec(add), s.vec(x), s.vec(x))
