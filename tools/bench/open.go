@@ -161,24 +161,35 @@ func repeat[T any](n int, fn func() (T, error)) ([]T, error) {
 const childFlag = "-child"
 
 func runChild(who, dir, queries string) (o opened, err error) {
+	err = callChild(&o, who, dir, queries)
+	return o, err
+}
+
+// callChild runs this program as a child and decodes what it reports.
+func callChild(reply any, who, dir, queries string) error {
 	self, err := os.Executable()
 	if err != nil {
-		return o, err
+		return err
 	}
 	var stderr strings.Builder
 	cmd := exec.Command(self, childFlag, who, dir, queries)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return o, fmt.Errorf("%s: %w: %.300s", who, err, stderr.String())
+		return fmt.Errorf("%s: %w: %.300s", who, err, stderr.String())
 	}
-	return o, json.Unmarshal(out, &o)
+	return json.Unmarshal(out, reply)
 }
 
 func child(args []string) int {
-	o, err := openOnce(args[0], args[1], args[2])
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(o)
+	var err error
+	if args[0] == "memory" {
+		err = memoryChild(args[1], args[2])
+	} else {
+		var o opened
+		if o, err = openOnce(args[0], args[1], args[2]); err == nil {
+			err = json.NewEncoder(os.Stdout).Encode(o)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
