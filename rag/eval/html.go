@@ -162,7 +162,9 @@ func (v *view) comparisons() {
 		for range c.Equal { // between those that became worse and better
 			columns = slices.Insert(columns, c.Worse, page.Column{})
 		}
-		v.Waterfalls = append(v.Waterfalls, namedChart{c.Run, page.Columns("difference of each query", columns)})
+		if len(c.Changes) > 0 {
+			v.Waterfalls = append(v.Waterfalls, namedChart{c.Run, page.Columns("difference of each query", columns)})
+		}
 		if c.Worse == 0 {
 			continue
 		}

@@ -351,9 +351,9 @@ func evalLine(res *eval.Result) (line []byte, err error) {
 	}
 	if res.Versus != nil {
 		add("versus", roundedComparison(res.Versus))
-		changes := slices.Clone(res.Versus.Regressions(shownRegressions))
-		for i, c := range changes {
-			changes[i] = eval.Change{Query: c.Query, From: rounded(c.From), To: rounded(c.To)}
+		changes := []eval.Change{}
+		for _, c := range res.Versus.Regressions(shownRegressions) {
+			changes = append(changes, eval.Change{Query: c.Query, From: rounded(c.From), To: rounded(c.To)})
 		}
 		add("regressions", changes)
 	}
