@@ -1,0 +1,146 @@
+package load
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// ignoreFiles hold patterns of what is left out of their directory and those
+// below it.
+var ignoreFiles = []string{".gitignore", ".vecboltignore"}
+
+// walk reads all files below root.
+func walk(ctx context.Context, root string, o *Options, yield func(*Document, error) bool) {
+	include, exclude := patterns("", o.Include), patterns("", o.Exclude)
+	rules := map[string]ignore{} // by directory, those above included
+	more := true
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			if more = yield(nil, &SkipError{Source: filepath.Join(root, name), Err: err}); !more {
+				return fs.SkipAll
+			}
+			if e != nil && e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		parent := rules[path.Dir(name)]
+		hidden := name != "." && strings.HasPrefix(e.Name(), ".") && !o.Hidden
+		if hidden || e.Name() == ".git" || parent.matches(name, e.IsDir()) || exclude.matches(name, e.IsDir()) {
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if e.IsDir() {
+			rules[name] = parent
+			if !o.NoIgnoreFiles {
+				for _, file := range ignoreFiles {
+					b, err := os.ReadFile(filepath.Join(root, name, file))
+					if err == nil {
+						rules[name] = append(rules[name][:len(rules[name]):len(rules[name])], patterns(name, strings.Split(string(b), "\n"))...)
+					}
+				}
+			}
+			return nil
+		}
+		if !e.Type().IsRegular() || len(include) > 0 && !include.matches(name, false) {
+			return nil
+		}
+		full := filepath.Join(root, filepath.FromSlash(name))
+		if more = file(ctx, full, full, o, yield); !more {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil && more {
+		yield(nil, err)
+	}
+}
+
+// ignore is a list of patterns; the last that matches decides.
+type ignore []pattern
+
+type pattern struct {
+	re     *regexp.Regexp
+	keep   bool // begins with !
+	dirs   bool // ends with /
+	within string
+}
+
+// patterns compiles lines in the syntax of gitignore(5), which hold in a
+// directory. Lines that cannot be compiled match nothing.
+func patterns(dir string, lines []string) ignore {
+	var list ignore
+	for _, line := range lines {
+		line = strings.TrimRight(line, " \t\r")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		p := pattern{within: dir}
+		line, p.keep = strings.CutPrefix(line, "!")
+		line, p.dirs = strings.CutSuffix(line, "/")
+		anchored := strings.Contains(line, "/")
+		line = strings.TrimPrefix(line, "/")
+		var re strings.Builder
+		re.WriteString("^")
+		if !anchored {
+			re.WriteString("(?:.*/)?")
+		}
+		for i := 0; i < len(line); i++ {
+			switch rest := line[i:]; {
+			case strings.HasPrefix(rest, "**/"):
+				re.WriteString("(?:.*/)?")
+				i += 2
+			case strings.HasPrefix(rest, "**"):
+				re.WriteString(".*")
+				i++
+			case line[i] == '*':
+				re.WriteString("[^/]*")
+			case line[i] == '?':
+				re.WriteString("[^/]")
+			case line[i] == '[' && strings.Contains(rest, "]"):
+				end := i + strings.Index(rest, "]")
+				class := strings.ReplaceAll(line[i+1:end], `\`, `\\`)
+				if after, ok := strings.CutPrefix(class, "!"); ok {
+					class = "^" + after
+				}
+				re.WriteString("[" + class + "]")
+				i = end
+			case line[i] == '\\' && i+1 < len(line):
+				i++
+				re.WriteString(regexp.QuoteMeta(line[i : i+1]))
+			default:
+				re.WriteString(regexp.QuoteMeta(line[i : i+1]))
+			}
+		}
+		re.WriteString("$")
+		var err error
+		if p.re, err = regexp.Compile(re.String()); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func (l ignore) matches(name string, dir bool) bool {
+	matched := false
+	for _, p := range l {
+		rel := name
+		if p.within != "" && p.within != "." {
+			var below bool
+			if rel, below = strings.CutPrefix(name, p.within+"/"); !below {
+				continue
+			}
+		}
+		if (!p.dirs || dir) && p.re.MatchString(rel) {
+			matched = !p.keep
+		}
+	}
+	return matched
+}

@@ -1,0 +1,355 @@
+package load
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/gabriel-vasile/mimetype"
+)
+
+// A Document is a text with where it comes from.
+type Document struct {
+	Source   string // path, or the name given to Read
+	Row      int    // of a file with many documents, from 1; else 0
+	Format   Format
+	Title    string         // if the file says so
+	Text     string         // UTF-8, lines end with \n
+	Metadata map[string]any // front matter, fields of a row; string, bool, int64, float64, lists and maps of these
+
+	// Base is the number of bytes of the file before Text, such as those of
+	// front matter, where Text is a part of the file; else 0.
+	Base  int
+	exact bool  // Text is a part of the file
+	line  int   // of Text in the file, less one
+	pages []int // offsets at which pages begin
+}
+
+// Exact reports whether the text is a part of the file, byte by byte, so that
+// Base plus an offset of the text is one of the file.
+func (d *Document) Exact() bool { return d.exact }
+
+// Line returns the line of the file, from 1, at an offset of the text; for
+// formats that are converted (HTML, PDF, DOCX), the line of the text.
+func (d *Document) Line(offset int) int {
+	return d.line + 1 + strings.Count(d.Text[:min(max(offset, 0), len(d.Text))], "\n")
+}
+
+// Page returns the page, from 1, at an offset of the text; 0 if the format has
+// no pages.
+func (d *Document) Page(offset int) int {
+	return sort.SearchInts(d.pages, offset+1)
+}
+
+// A Format says how a file is read, and what is a good way to split its text.
+type Format string
+
+// The formats.
+const (
+	Text     Format = "text"
+	Markdown Format = "markdown"
+	HTML     Format = "html" // read as Markdown
+	PDF      Format = "pdf"
+	DOCX     Format = "docx" // read as Markdown
+	CSV      Format = "csv"  // a document per row; TSV too
+	JSONL    Format = "jsonl"
+	Code     Format = "code"
+)
+
+var extensions = map[string]Format{
+	".txt": Text, ".text": Text, ".log": Text, ".rst": Text, ".org": Text, ".tex": Text, ".adoc": Text,
+	".md": Markdown, ".markdown": Markdown, ".mdx": Markdown,
+	".html": HTML, ".htm": HTML, ".xhtml": HTML,
+	".pdf": PDF, ".docx": DOCX, ".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL,
+}
+
+// languages of source code, by extension.
+var languages = map[string]string{
+	".go": "go", ".py": "python", ".js": "javascript", ".mjs": "javascript", ".jsx": "javascript", ".ts": "typescript",
+	".tsx": "typescript", ".java": "java", ".kt": "kotlin", ".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".hpp": "cpp",
+	".cs": "csharp", ".rs": "rust", ".rb": "ruby", ".php": "php", ".swift": "swift", ".scala": "scala", ".sh": "shell",
+	".bash": "shell", ".sql": "sql", ".lua": "lua", ".pl": "perl", ".r": "r", ".jl": "julia", ".hs": "haskell", ".ml": "ocaml",
+	".ex": "elixir", ".erl": "erlang", ".clj": "clojure", ".zig": "zig", ".s": "assembly", ".proto": "protobuf",
+	".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".xml": "xml", ".css": "css", ".ini": "ini",
+}
+
+// Errors that a SkipError wraps.
+var (
+	ErrUnsupported = errors.New("not a format that can be read")
+	ErrTooLarge    = errors.New("too large")
+	ErrBroken      = errors.New("broken")
+	ErrEmpty       = errors.New("no text in it")
+)
+
+// A SkipError says why a file, or one row of it, was skipped.
+type SkipError struct {
+	Source string
+	Row    int // 0: all of it
+	Err    error
+}
+
+// Error names the file.
+func (e *SkipError) Error() string {
+	if e.Row > 0 {
+		return fmt.Sprintf("load: skipped %s, row %d: %v", e.Source, e.Row, e.Err)
+	}
+	return fmt.Sprintf("load: skipped %s: %v", e.Source, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *SkipError) Unwrap() error { return e.Err }
+
+// Options tune what is read. The zero value, like nil, is the default.
+type Options struct {
+	// MaxBytes is the size above which a file is skipped, and the most text
+	// taken from one; 0 means 64 MiB.
+	MaxBytes int64
+	// Timeout is the most time for one file that has to be converted; 0 means a minute.
+	Timeout time.Duration
+	// Include, if not empty, restricts a directory to files that match one of
+	// the patterns; Exclude leaves out files and directories. Patterns are
+	// those of .gitignore.
+	Include, Exclude []string
+	// Hidden reads files and directories whose names begin with a dot, too.
+	Hidden bool
+	// NoIgnoreFiles reads what .gitignore and .vecboltignore leave out.
+	NoIgnoreFiles bool
+	// WholePages keeps all of an HTML page; by default navigation and the
+	// like is left out where the main content can be told from it.
+	WholePages bool
+}
+
+func (o *Options) withDefaults() Options {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
+	return c
+}
+
+// Path reads a file, all files of a directory and those below it, or standard
+// input if path is "-". Directories are read in order of name. Errors are
+// *SkipError, after which it goes on, or the last.
+func Path(ctx context.Context, path string, opts *Options) iter.Seq2[*Document, error] {
+	o := opts.withDefaults()
+	return func(yield func(*Document, error) bool) {
+		if path == "-" {
+			readAll(ctx, "-", os.Stdin, &o, yield)
+			return
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			yield(nil, fmt.Errorf("load: %w", err))
+			return
+		}
+		if !info.IsDir() {
+			file(ctx, path, path, &o, yield)
+			return
+		}
+		walk(ctx, path, &o, yield)
+	}
+}
+
+// Read reads the documents of one file from r. The name says the format, by its
+// extension; if it does not, the content does.
+func Read(ctx context.Context, name string, r io.Reader, opts *Options) iter.Seq2[*Document, error] {
+	o := opts.withDefaults()
+	return func(yield func(*Document, error) bool) { readAll(ctx, name, r, &o, yield) }
+}
+
+// file reads the file at path, which is known as source.
+func file(ctx context.Context, path, source string, o *Options, yield func(*Document, error) bool) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return yield(nil, &SkipError{Source: source, Err: err})
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > o.MaxBytes {
+		return yield(nil, &SkipError{Source: source, Err: fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, info.Size(), o.MaxBytes)})
+	}
+	return readAll(ctx, source, f, o, yield)
+}
+
+// readAll reports whether to go on with other files.
+func readAll(ctx context.Context, source string, r io.Reader, o *Options, yield func(*Document, error) bool) bool {
+	if err := ctx.Err(); err != nil {
+		yield(nil, err)
+		return false
+	}
+	b, err := io.ReadAll(io.LimitReader(r, o.MaxBytes+1))
+	if err == nil && int64(len(b)) > o.MaxBytes {
+		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, o.MaxBytes)
+	}
+	if err != nil {
+		return yield(nil, &SkipError{Source: source, Err: err})
+	}
+	ext := strings.ToLower(filepath.Ext(source))
+	format, known := extensions[ext]
+	language := languages[ext]
+	switch {
+	case known:
+	case language != "":
+		format = Code
+	default:
+		if format, err = sniff(b); err != nil {
+			return yield(nil, &SkipError{Source: source, Err: err})
+		}
+	}
+	rd := &reading{ctx: ctx, o: o, source: source, format: format, yield: yield}
+	switch format {
+	case CSV, JSONL:
+		return rd.rows(b, ext == ".tsv")
+	}
+	doc, err := rd.whole(b)
+	if err == nil && strings.TrimSpace(doc.Text) == "" {
+		err = ErrEmpty
+	}
+	if ctx.Err() != nil {
+		yield(nil, ctx.Err())
+		return false
+	}
+	if err != nil {
+		return yield(nil, &SkipError{Source: source, Err: err})
+	}
+	if language != "" {
+		doc.Metadata["language"] = language
+	}
+	return yield(doc, nil)
+}
+
+// sniff finds the format from the content.
+func sniff(b []byte) (Format, error) {
+	m := mimetype.Detect(b)
+	for _, f := range []struct {
+		mime   string
+		format Format
+	}{
+		{"application/pdf", PDF}, {"text/html", HTML}, {"application/x-ndjson", JSONL}, {"text/csv", CSV},
+		{"application/vnd.openxmlformats-officedocument.wordprocessingml.document", DOCX}, {"text/plain", Text},
+	} {
+		for at := m; at != nil; at = at.Parent() {
+			if at.Is(f.mime) {
+				return f.format, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w: %s", ErrUnsupported, m)
+}
+
+// reading is the reading of one file.
+type reading struct {
+	ctx    context.Context
+	o      *Options
+	source string
+	format Format
+	yield  func(*Document, error) bool
+}
+
+// whole reads a file that is one document.
+func (r *reading) whole(b []byte) (*Document, error) {
+	doc := &Document{Source: r.source, Format: r.format, Metadata: map[string]any{}}
+	switch r.format {
+	case PDF:
+		return doc, r.convert(func() error { return readPDF(doc, b, r.o.MaxBytes) })
+	case DOCX:
+		return doc, r.convert(func() error { return readDOCX(doc, b, r.o.MaxBytes) })
+	case HTML:
+		return doc, r.convert(func() error { return readHTML(doc, b, r.o.WholePages) })
+	}
+	text, err := decode(b)
+	if err != nil {
+		return nil, err
+	}
+	doc.Text, doc.exact = text, len(text) == len(b) && text == string(b)
+	if r.format == Markdown {
+		frontMatter(doc)
+	}
+	return doc, nil
+}
+
+// convert runs a conversion that is not trusted: what it panics with is an
+// error. If it takes too long it is left behind, to end when it will.
+func (r *reading) convert(fn func() error) error {
+	ctx, cancel := context.WithTimeout(r.ctx, r.o.Timeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("%w: %v", ErrBroken, p)
+			}
+		}()
+		done <- fn()
+	}()
+	select {
+	case err := <-done:
+		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrBroken) {
+			err = fmt.Errorf("%w: %w", ErrBroken, err)
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: not read within %v", ErrTooLarge, r.o.Timeout)
+	}
+}
+
+// newlines makes all line ends \n.
+func newlines(text string) string {
+	if !strings.Contains(text, "\r") {
+		return text
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+}
+
+// plain turns what decoders return into the kinds that metadata may have; what
+// has none of them becomes text.
+func plain(v any) any {
+	switch v := v.(type) {
+	case nil, string, bool, int64, float64:
+		return v
+	case int:
+		return int64(v)
+	case uint64:
+		if v <= 1<<63-1 {
+			return int64(v)
+		}
+		return float64(v)
+	case time.Time:
+		return v.Format(time.RFC3339)
+	case []any:
+		list := make([]any, len(v))
+		for i, x := range v {
+			list[i] = plain(x)
+		}
+		if slices.ContainsFunc(list, func(x any) bool {
+			switch x.(type) {
+			case []any, map[string]any:
+				return true
+			}
+			return false
+		}) {
+			return fmt.Sprint(v) // a list of lists or maps
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, x := range v {
+			m[k] = plain(x)
+		}
+		return m
+	case []byte:
+		return string(bytes.ToValidUTF8(v, []byte("\ufffd")))
+	}
+	return fmt.Sprint(v)
+}

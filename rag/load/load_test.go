@@ -1,0 +1,321 @@
+package load
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// read returns the documents of one file, and what was skipped.
+func read(t testing.TB, name, content string, o *Options) (docs []*Document, skipped []error) {
+	t.Helper()
+	for doc, err := range Read(t.Context(), name, strings.NewReader(content), o) {
+		var skip *SkipError
+		switch {
+		case err == nil:
+			docs = append(docs, doc)
+		case errors.As(err, &skip):
+			skipped = append(skipped, err)
+		default:
+			t.Fatal(err)
+		}
+	}
+	return docs, skipped
+}
+
+func TestFormats(t *testing.T) {
+	utf16 := "\xff\xfeh\x00\xe9\x00\r\x00\n\x00"
+	tests := []struct {
+		name, file, content string
+		want                []Document
+	}{
+		{"text", "a.txt", "one\r\ntwo\rthree", []Document{{Format: Text, Text: "one\ntwo\nthree"}}},
+		{"mark", "a.txt", "\xef\xbb\xbfone", []Document{{Format: Text, Text: "one"}}},
+		{"windows-1252", "a.txt", "caf\xe9 \x80", []Document{{Format: Text, Text: "café €"}}},
+		{"utf-16", "a.txt", utf16, []Document{{Format: Text, Text: "hé\n"}}},
+		{"utf-16 unmarked", "a.txt", "\x00h\x00i\x00 \x00y\x00o\x00u", []Document{{Format: Text, Text: "hi you"}}},
+		{"no extension", "README", "just words", []Document{{Format: Text, Text: "just words"}}},
+		{"markdown", "a.md", "---\ntitle: T\ntags: [a, b]\nn: 3\nwhen: 2024-01-02\n---\n# H\ntext\n", []Document{{Format: Markdown, Title: "T", Text: "# H\ntext\n",
+			Metadata: map[string]any{"title": "T", "tags": []any{"a", "b"}, "n": int64(3), "when": "2024-01-02"}, Base: len("---\ntitle: T\ntags: [a, b]\nn: 3\nwhen: 2024-01-02\n---\n")}}},
+		{"a rule is no front matter", "a.md", "---\ntext: [\n---\nmore\n", []Document{{Format: Markdown, Text: "---\ntext: [\n---\nmore\n"}}},
+		{"html", "a.html", "<html><head><title> A  page </title><style>x{}</style></head><body><nav>menu</nav><h1>Head</h1><p>Some <b>bold</b> text.</p>" +
+			"<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><script>no()</script></body></html>",
+			[]Document{{Format: HTML, Title: "A page", Text: "# Head\n\nSome **bold** text.\n\n| a | b |\n|---|---|\n| 1 | 2 |"}}},
+		{"csv", "a.csv", "id,text,year\n1,hello,2020\n\"2\",\"multi\nline\",2021\n", []Document{
+			{Format: CSV, Row: 1, Text: "hello", Metadata: map[string]any{"id": "1", "year": "2020"}},
+			{Format: CSV, Row: 2, Text: "multi\nline", Metadata: map[string]any{"id": "2", "year": "2021"}}}},
+		{"semicolons", "a.csv", "name;city\nAnn;Bonn\n", []Document{{Format: CSV, Row: 1, Text: "name: Ann\ncity: Bonn\n", Metadata: map[string]any{"name": "Ann", "city": "Bonn"}}}},
+		{"tabs", "a.tsv", "text\tn\nx,y\t1\n", []Document{{Format: CSV, Row: 1, Text: "x,y", Metadata: map[string]any{"n": "1"}}}},
+		{"jsonl", "a.jsonl", `{"content":"c","n":12345678901234567,"f":1.5,"l":["x",null],"m":{"k":true},"title":"T"}` + "\n\n" + `{"a":1}`, []Document{
+			{Format: JSONL, Row: 1, Title: "T", Text: "c", Metadata: map[string]any{"n": int64(12345678901234567), "f": 1.5, "l": []any{"x", nil}, "m": map[string]any{"k": true}, "title": "T"}},
+			{Format: JSONL, Row: 2, Text: "a: 1\n", Metadata: map[string]any{"a": int64(1)}}}},
+		{"code", "a.go", "package a\n", []Document{{Format: Code, Text: "package a\n", Metadata: map[string]any{"language": "go"}}}},
+		{"docx", "a.docx", docx(t), []Document{{Format: DOCX, Title: "My title", Text: "# Head\n\nA sentence.\n\n- item\n\n| a | b |\n| --- | --- |\n| 1 | 2 |"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, skipped := read(t, tt.file, tt.content, nil)
+			if len(skipped) > 0 {
+				t.Fatal(skipped)
+			}
+			for i := range tt.want {
+				tt.want[i].Source = tt.file
+				if tt.want[i].Metadata == nil {
+					tt.want[i].Metadata = map[string]any{}
+				}
+			}
+			var have []Document
+			for _, d := range got {
+				have = append(have, *d)
+				if d.Exact() && tt.content[d.Base:d.Base+len(d.Text)] != d.Text {
+					t.Error("text is not a part of the file")
+				}
+			}
+			if diff := cmp.Diff(tt.want, have, cmpopts.IgnoreUnexported(Document{})); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// docx makes a small Word document.
+func docx(t testing.TB) string {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for name, content := range map[string]string{
+		"docProps/core.xml": `<cp:coreProperties xmlns:cp="c" xmlns:dc="d"><dc:title>My title</dc:title></cp:coreProperties>`,
+		"word/document.xml": `<w:document xmlns:w="w"><w:body>
+			<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>Head</w:t></w:r></w:p>
+			<w:p><w:r><w:t>A sen</w:t></w:r><w:r><w:t>tence.</w:t></w:r></w:p><w:p/>
+			<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>item</w:t></w:r></w:p>
+			<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr>
+			<w:tr><w:tc><w:p><w:r><w:t>1</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>2</w:t></w:r></w:p></w:tc></w:tr></w:tbl>
+			</w:body></w:document>`,
+	} {
+		w, err := z.Create(name)
+		if err == nil {
+			_, err = w.Write([]byte(content))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestSkipped(t *testing.T) {
+	var bomb bytes.Buffer
+	z := zip.NewWriter(&bomb)
+	w, err := z.Create("word/document.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, file, content string
+		want                error
+		docs                int
+	}{
+		{"binary", "a.txt", "ab\x00cd", ErrUnsupported, 0},
+		{"image", "a.dat", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", ErrUnsupported, 0},
+		{"empty", "a.md", " \n", ErrEmpty, 0},
+		{"not a pdf", "a.pdf", "hello", ErrBroken, 0},
+		{"not a docx", "a.docx", "hello", ErrBroken, 0},
+		{"bomb", "a.docx", bomb.String(), ErrTooLarge, 0},
+		{"large", "a.txt", strings.Repeat("x", 2<<20), ErrTooLarge, 0},
+		{"row", "a.jsonl", "{\"text\":\"a\"}\nnot json\n{\"text\":\"b\"} {}\n{\"text\":\"c\"}\n", ErrBroken, 2},
+		{"fields", "a.csv", "text\na\nb,c\nd\n", ErrBroken, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			docs, skipped := read(t, tt.file, tt.content, &Options{MaxBytes: 1 << 20})
+			if len(skipped) == 0 || !errors.Is(skipped[0], tt.want) || !strings.Contains(skipped[0].Error(), tt.file) || len(docs) != tt.docs {
+				t.Errorf("%d documents, skipped %v", len(docs), skipped)
+			}
+		})
+	}
+}
+
+func TestPositions(t *testing.T) {
+	docs, _ := read(t, "a.md", "---\na: 1\n---\nfirst\nsecond\n", nil)
+	d := docs[0]
+	if got := []int{d.Line(0), d.Line(6), d.Line(100), d.Line(-1), d.Page(0)}; !cmp.Equal(got, []int{4, 5, 6, 4, 0}) {
+		t.Error(got)
+	}
+	if rows, _ := read(t, "a.csv", "text\na\n\"b\nb\"\nc\n", nil); rows[2].Line(0) != 5 {
+		t.Error(rows[2].Line(0))
+	}
+	d = &Document{Text: "one\n\ntwo", pages: []int{0, 5}}
+	if got := []int{d.Page(0), d.Page(4), d.Page(5), d.Page(7)}; !cmp.Equal(got, []int{1, 1, 2, 2}) {
+		t.Error(got)
+	}
+}
+
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"a.txt": "a", "b.md": "b", "empty.txt": "", "c.bin": "\x00\x01", ".hidden": "h", ".git/config": "g",
+		".gitignore": "*.log\n/build/\n!keep.log\n# comment\nsub/**/x?.txt\n", "x.log": "l", "keep.log": "k", "build/out.txt": "o",
+		"sub/.vecboltignore": "private\n", "sub/private/s.txt": "s", "sub/deep/x1.txt": "x", "sub/deep/y.txt": "y", "sub/build/z.txt": "z",
+		"vendor/v.go": "package v",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(o *Options) (found, skipped []string) {
+		for doc, err := range Path(t.Context(), dir, o) {
+			var skip *SkipError
+			if errors.As(err, &skip) {
+				rel, _ := filepath.Rel(dir, skip.Source)
+				skipped = append(skipped, filepath.ToSlash(rel))
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			rel, _ := filepath.Rel(dir, doc.Source)
+			found = append(found, filepath.ToSlash(rel))
+		}
+		return found, skipped
+	}
+	for _, tt := range []struct {
+		name string
+		o    *Options
+		want []string
+	}{
+		{"default", nil, []string{"a.txt", "b.md", "keep.log", "sub/build/z.txt", "sub/deep/y.txt", "vendor/v.go"}},
+		{"patterns", &Options{Include: []string{"*.txt", "*.go"}, Exclude: []string{"vendor/", "sub/deep"}}, []string{"a.txt", "sub/build/z.txt"}},
+		{"everything", &Options{Hidden: true, NoIgnoreFiles: true}, []string{".gitignore", ".hidden", "a.txt", "b.md", "build/out.txt", "keep.log",
+			"sub/.vecboltignore", "sub/build/z.txt", "sub/deep/x1.txt", "sub/deep/y.txt", "sub/private/s.txt", "vendor/v.go", "x.log"}},
+	} {
+		found, skipped := list(tt.o)
+		if diff := cmp.Diff(tt.want, found); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
+		}
+		if tt.name == "default" && !cmp.Equal(skipped, []string{"c.bin", "empty.txt"}) {
+			t.Errorf("skipped %v", skipped)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range Path(ctx, dir, nil) {
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	for _, err := range Path(t.Context(), filepath.Join(dir, "nothing"), nil) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+}
+
+const shared = "../../../shared/data/loaders"
+
+// TestPDFsLikePoppler compares with another reader on real files, many of them
+// malformed.
+func TestPDFsLikePoppler(t *testing.T) {
+	poppler, err := exec.LookPath("pdftotext")
+	if err != nil {
+		t.Skip("pdftotext (Debian: poppler-utils) is not installed")
+	}
+	if _, err := os.Stat(shared); err != nil {
+		t.Skip("no sample files:", err)
+	}
+	files, read, words, same := 0, 0, 0, 0
+	err = filepath.WalkDir(shared, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".pdf" {
+			return err
+		}
+		have := map[string]int{}
+		for doc, err := range Path(t.Context(), path, nil) {
+			var skip *SkipError
+			if err != nil && !errors.As(err, &skip) {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if err == nil {
+				for _, w := range strings.Fields(doc.Text) {
+					have[w]++
+				}
+			}
+		}
+		out, _ := exec.Command(poppler, path, "-").Output() // it fails where it can read nothing
+		want := strings.Fields(string(out))
+		if len(want) == 0 {
+			return nil
+		}
+		files++
+		if len(have) > 0 {
+			read++
+		} else {
+			t.Logf("no text: %s, in which poppler finds %d words", filepath.Base(path), len(want))
+		}
+		for _, w := range want {
+			words++
+			if have[w] > 0 {
+				have[w]--
+				same++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("text from %d of the %d files that poppler reads; %.1f %% of its %d words", read, files, 100*float64(same)/float64(words), words)
+	if files < 50 || float64(read) < 0.95*float64(files) || float64(same) < 0.75*float64(words) {
+		t.Error("too little")
+	}
+}
+
+func TestRealDocuments(t *testing.T) {
+	if _, err := os.Stat(shared); err != nil {
+		t.Skip("no sample files:", err)
+	}
+	for name, want := range map[string][]string{
+		"html/go_mem.html":  {"## Introduction", "happens before", "```"},
+		"html/go_spec.html": {"## Introduction", "Lexical elements", "goroutine"},
+		"office/terrier-simplefilecollection/share/tests/simplefilecollection/document.docx": {"Lorem ipsum dolor sit amet"},
+		"office/terrier-simplefilecollection/share/tests/simplefilecollection/document.txt":  {"Lorem ipsum dolor sit amet"},
+	} {
+		for doc, err := range Path(t.Context(), filepath.Join(shared, name), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range want {
+				if !strings.Contains(doc.Text, s) {
+					t.Errorf("%s: no %q", name, s)
+				}
+			}
+			if strings.Contains(doc.Text, "<script") || strings.Contains(doc.Text, "function(") {
+				t.Errorf("%s holds a script", name)
+			}
+		}
+	}
+}

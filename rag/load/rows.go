@@ -1,0 +1,182 @@
+package load
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// textFields are the names under which rows keep their text, the best first.
+var textFields = []string{"text", "content", "body", "page_content", "document"}
+
+// rows reads a file that has a document in each row.
+func (r *reading) rows(b []byte, tabs bool) bool {
+	text, err := decode(b)
+	if err != nil {
+		return r.yield(nil, &SkipError{Source: r.source, Err: err})
+	}
+	if r.format == JSONL {
+		return r.jsonl(text)
+	}
+	return r.csv(text, tabs)
+}
+
+// emit reports whether to go on.
+func (r *reading) emit(row, line int, fields map[string]any, names []string, err error) bool {
+	doc := &Document{Source: r.source, Row: row, Format: r.format, Metadata: map[string]any{}, line: line - 1}
+	if err == nil {
+		doc.fill(fields, names)
+		if strings.TrimSpace(doc.Text) == "" {
+			err = ErrEmpty
+		}
+	}
+	if err != nil {
+		return r.yield(nil, &SkipError{Source: r.source, Row: row, Err: err})
+	}
+	return r.yield(doc, nil)
+}
+
+// fill takes the text of a row from the field that holds it, or makes one of
+// all fields; the others become metadata.
+func (d *Document) fill(fields map[string]any, names []string) {
+	for _, name := range textFields {
+		if text, ok := fields[name].(string); ok {
+			d.Text = newlines(text)
+			delete(fields, name)
+			break
+		}
+	}
+	d.Title, _ = fields["title"].(string)
+	whole := d.Text == ""
+	var all strings.Builder
+	for _, name := range names {
+		v, ok := fields[name]
+		if !ok || name == "" {
+			continue
+		}
+		d.Metadata[name] = plain(v)
+		if whole && v != nil && v != "" {
+			fmt.Fprintf(&all, "%s: %v\n", name, v)
+		}
+	}
+	if whole {
+		d.Text = all.String()
+	}
+}
+
+func (r *reading) csv(text string, tabs bool) bool {
+	dec := csv.NewReader(strings.NewReader(text))
+	dec.FieldsPerRecord = -1
+	dec.LazyQuotes = true
+	if tabs {
+		dec.Comma = '\t'
+	} else if head, _, _ := strings.Cut(text, "\n"); strings.Count(head, ";") > strings.Count(head, ",") {
+		dec.Comma = ';'
+	}
+	var names []string
+	for row := 0; ; row++ {
+		record, err := dec.Read()
+		if errors.Is(err, io.EOF) {
+			return true
+		}
+		if r.ctx.Err() != nil {
+			r.yield(nil, r.ctx.Err())
+			return false
+		}
+		if err != nil {
+			return r.yield(nil, &SkipError{Source: r.source, Row: row, Err: fmt.Errorf("%w: %w", ErrBroken, err)})
+		}
+		if row == 0 {
+			names = record
+			continue
+		}
+		line, _ := dec.FieldPos(0)
+		fields := make(map[string]any, len(record))
+		for i, v := range record[:min(len(record), len(names))] {
+			fields[names[i]] = v
+		}
+		if len(record) > len(names) {
+			err = fmt.Errorf("%w: %d fields under %d names", ErrBroken, len(record), len(names))
+		}
+		if !r.emit(row, line, fields, names, err) {
+			return false
+		}
+	}
+}
+
+func (r *reading) jsonl(text string) bool {
+	row, line := 0, 0
+	for s := range strings.Lines(text) {
+		line++
+		if strings.TrimSpace(s) == "" {
+			continue
+		}
+		row++
+		if r.ctx.Err() != nil {
+			r.yield(nil, r.ctx.Err())
+			return false
+		}
+		fields, names, err := object(s)
+		if !r.emit(row, line, fields, names, err) {
+			return false
+		}
+	}
+	return true
+}
+
+// object decodes one JSON object; names keeps the order of its fields.
+func object(s string) (fields map[string]any, names []string, err error) {
+	dec := json.NewDecoder(strings.NewReader(s))
+	dec.UseNumber()
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, nil, fmt.Errorf("%w: not a JSON object", ErrBroken)
+	}
+	fields = map[string]any{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrBroken, err)
+		}
+		var v any
+		if err := dec.Decode(&v); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrBroken, err)
+		}
+		name, _ := key.(string)
+		names = append(names, name)
+		fields[name] = numbers(v)
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	if rest, _ := io.ReadAll(dec.Buffered()); len(bytes.TrimSpace(rest)) > 0 {
+		return nil, nil, fmt.Errorf("%w: more than one JSON value", ErrBroken)
+	}
+	return fields, names, nil
+}
+
+// numbers makes integers of the numbers that are.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		if f, err := v.Float64(); err == nil {
+			return f
+		}
+		return v.String()
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = numbers(v[k])
+		}
+	}
+	return v
+}

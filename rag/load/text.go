@@ -1,0 +1,78 @@
+package load
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+)
+
+// decode finds the encoding of a text: a byte order mark, UTF-8, UTF-16 by its
+// zero bytes, else Windows-1252, which is how nearly all other texts of the
+// web are encoded.
+func decode(b []byte) (string, error) {
+	utf16 := func(e unicode.Endianness) (string, error) {
+		out, err := unicode.UTF16(e, unicode.UseBOM).NewDecoder().Bytes(b)
+		return newlines(string(out)), err
+	}
+	switch {
+	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
+		b = b[3:]
+	case bytes.HasPrefix(b, []byte("\xff\xfe")):
+		return utf16(unicode.LittleEndian)
+	case bytes.HasPrefix(b, []byte("\xfe\xff")):
+		return utf16(unicode.BigEndian)
+	}
+	if zeros := bytes.Count(b, []byte{0}); zeros > 0 {
+		// Of western text in UTF-16, every other byte is zero.
+		even := 0
+		for i := 0; i < len(b); i += 2 {
+			if b[i] == 0 {
+				even++
+			}
+		}
+		if len(b)%2 == 0 && zeros > len(b)*2/5 && (even > zeros*19/20 || even < zeros/20) {
+			e := unicode.LittleEndian
+			if even > zeros/2 {
+				e = unicode.BigEndian
+			}
+			out, err := unicode.UTF16(e, unicode.IgnoreBOM).NewDecoder().Bytes(b)
+			return newlines(string(out)), err
+		}
+		return "", fmt.Errorf("%w: binary, zero byte at offset %d", ErrUnsupported, bytes.IndexByte(b, 0))
+	}
+	if utf8.Valid(b) {
+		return newlines(string(b)), nil
+	}
+	out, err := charmap.Windows1252.NewDecoder().Bytes(b)
+	return newlines(string(out)), err
+}
+
+// frontMatter moves the YAML at the beginning of a Markdown file into the
+// metadata. What is not valid YAML stays in the text.
+func frontMatter(doc *Document) {
+	const fence = "---\n"
+	rest, ok := strings.CutPrefix(doc.Text, fence)
+	if !ok {
+		return
+	}
+	end := strings.Index("\n"+rest, "\n"+fence)
+	if end < 0 {
+		return
+	}
+	var fields map[string]any
+	if err := yaml.Unmarshal([]byte(rest[:end]), &fields); err != nil {
+		return
+	}
+	for k, v := range fields {
+		doc.Metadata[k] = plain(v)
+	}
+	doc.Title, _ = fields["title"].(string)
+	doc.Base = len(fence) + end + len(fence)
+	doc.line = strings.Count(doc.Text[:doc.Base], "\n")
+	doc.Text = doc.Text[doc.Base:]
+}
