@@ -16,23 +16,22 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
 	"github.com/vecbolt/vecbolt/rag/eval"
 )
 
 type evalCmd struct {
 	collection
-	Queries      string        `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and perhaps vector; or a directory in the layout of BEIR."`
-	Qrels        string        `placeholder:"FILE" help:"Judgements, as BEIR (query-id, corpus-id, score) or TREC has them. Not needed if --queries is a directory that has them."`
-	QueryVectors string        `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
-	Sweep        []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, mmr, mmr:LAMBDA."`
-	Depth        int           `default:"100" help:"Documents per query (${default}). Metrics without a number go so deep."`
-	Metrics      []eval.Metric `placeholder:"METRIC,..." help:"What is measured: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. The first is the one that runs are compared by."`
-	Out          string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run, - for a colon."`
-	HTML         string        `name:"html" placeholder:"FILE" help:"Write a report with plots, as one HTML file that loads nothing."`
-	Baseline     string        `placeholder:"RUN" help:"Compare with this run, a file in the format of TREC or a name out of --sweep; otherwise with the first."`
-	FailBelow    []floor       `placeholder:"METRIC=VALUE,..." help:"Exit with status 1 if a run has less, as in nDCG@10=0.30; RUN/METRIC=VALUE concerns one run only."`
-	Seed         uint64        `default:"1" help:"Of the random draws in tests of significance."`
+	Queries string `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and perhaps vector; or a directory in the layout of BEIR."`
+	Qrels   string `placeholder:"FILE" help:"Judgements, as BEIR (query-id, corpus-id, score) or TREC has them. Not needed if --queries is a directory that has them."`
+	queryVectors
+	Sweep     []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, mmr, mmr:LAMBDA."`
+	Depth     int           `default:"100" help:"Documents per query (${default}). Metrics without a number go so deep."`
+	Metrics   []eval.Metric `placeholder:"METRIC,..." help:"What is measured: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. The first is the one that runs are compared by."`
+	Out       string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run, - for a colon."`
+	HTML      string        `name:"html" placeholder:"FILE" help:"Write a report with plots, as one HTML file that loads nothing."`
+	Baseline  string        `placeholder:"RUN" help:"Compare with this run, a file in the format of TREC or a name out of --sweep; otherwise with the first."`
+	FailBelow []floor       `placeholder:"METRIC=VALUE,..." help:"Exit with status 1 if a run has less, as in nDCG@10=0.30; RUN/METRIC=VALUE concerns one run only."`
+	Seed      uint64        `default:"1" help:"Of the random draws in tests of significance."`
 	condition
 }
 
@@ -75,7 +74,7 @@ func (f *floor) UnmarshalText(b []byte) error {
 func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 	lab := eval.Lab{Metrics: c.metrics(), Depth: c.Depth, Seed: c.Seed}
 	var err error
-	if lab.Queries, lab.Qrels, err = c.load(ctx); err != nil {
+	if lab.Queries, lab.Qrels, err = c.load(); err != nil {
 		return err
 	}
 	sweep := c.sweep()
@@ -92,6 +91,11 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 		}
 	}
 	return c.read(func(coll *db.Collection) error {
+		if slices.ContainsFunc(sweep, needsVectors) {
+			if err := c.attach(ctx, lab.Queries, coll.Schema()); err != nil {
+				return err
+			}
+		}
 		var runners []eval.Runner
 		for _, name := range sweep {
 			r, err := c.runner(name, coll)
@@ -140,7 +144,7 @@ func (c *evalCmd) metrics() []eval.Metric {
 }
 
 // load reads queries and judgements.
-func (c *evalCmd) load(ctx context.Context) ([]eval.Query, eval.Qrels, error) {
+func (c *evalCmd) load() ([]eval.Query, eval.Qrels, error) {
 	queriesFile, qrelsFile := c.Queries, c.Qrels
 	if info, err := os.Stat(queriesFile); err == nil && info.IsDir() {
 		queriesFile = filepath.Join(queriesFile, "queries.jsonl")
@@ -169,9 +173,6 @@ func (c *evalCmd) load(ctx context.Context) ([]eval.Query, eval.Qrels, error) {
 		return nil, nil, err
 	}
 	qrels, err := readFile(qrelsFile, eval.ReadQrels)
-	if err == nil && c.QueryVectors != "" {
-		err = attachVectors(ctx, queries, c.QueryVectors)
-	}
 	return queries, qrels, err
 }
 
@@ -194,42 +195,6 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	return write(f)
 }
 
-// attachVectors gives queries the vectors of a file: by id in JSON lines, else by their order.
-func attachVectors(ctx context.Context, queries []eval.Query, name string) error {
-	format, err := exchange.Detect(name)
-	if err != nil {
-		return err
-	}
-	src, err := exchange.Open(name, &exchange.OpenOptions{Format: format})
-	if err != nil {
-		return err
-	}
-	place := map[string]int{}
-	for i, q := range queries {
-		if format != exchange.JSONL {
-			q.ID = strconv.Itoa(i) // rows are numbered
-		}
-		place[q.ID] = i
-	}
-	rows := 0
-	for item, err := range src.Items(ctx) {
-		if err == nil {
-			err = item.Skip
-		}
-		if err != nil {
-			return err
-		}
-		rows++
-		if i, ok := place[item.Document.ID]; ok {
-			queries[i].Vector = item.Document.Vector
-		}
-	}
-	if format != exchange.JSONL && rows != len(queries) {
-		return fmt.Errorf("%s: %d vectors for %d queries", name, rows, len(queries))
-	}
-	return nil
-}
-
 // sweep returns the names of the runs.
 func (c *evalCmd) sweep() []string {
 	if len(c.Sweep) > 0 {
@@ -237,6 +202,9 @@ func (c *evalCmd) sweep() []string {
 	}
 	return []string{"dense"}
 }
+
+// needsVectors reports whether a run searches by vector.
+func needsVectors(name string) bool { return name != "text" }
 
 // runner makes a runner of its name in --sweep.
 func (c *evalCmd) runner(name string, coll *db.Collection) (eval.Runner, error) {

@@ -18,16 +18,16 @@ import (
 
 type xrayCmd struct {
 	collection
-	HTML         string  `name:"html" placeholder:"FILE" help:"Write a report with a map, as one HTML file that loads nothing."`
-	Color        string  `placeholder:"FIELD" help:"Colour the map by this metadata field."`
-	Queries      string  `placeholder:"FILE" help:"A log: queries as JSON lines (see eval), which are searched for, or a run in the format of TREC. Says which documents none of them found."`
-	QueryVectors string  `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
-	Depth        int     `default:"10" help:"Documents that a query of the log finds (${default})."`
-	K            int     `short:"k" default:"10" help:"Neighbours that a document is looked at with (${default})."`
-	Near         float64 `default:"0.98" help:"The cosine from which documents are near-duplicates (${default})."`
-	Sample       int     `default:"10000" help:"Search for so many documents, drawn at random (${default})."`
-	List         int     `default:"20" help:"Length of each list (${default})."`
-	Seed         uint64  `default:"1" help:"Of the random sample."`
+	HTML    string `name:"html" placeholder:"FILE" help:"Write a report with a map, as one HTML file that loads nothing."`
+	Color   string `placeholder:"FIELD" help:"Colour the map by this metadata field."`
+	Queries string `placeholder:"FILE" help:"A log: queries as JSON lines (see eval), which are searched for, or a run in the format of TREC. Says which documents none of them found."`
+	queryVectors
+	Depth  int     `default:"10" help:"Documents that a query of the log finds (${default})."`
+	K      int     `short:"k" default:"10" help:"Neighbours that a document is looked at with (${default})."`
+	Near   float64 `default:"0.98" help:"The cosine from which documents are near-duplicates (${default})."`
+	Sample int     `default:"10000" help:"Search for so many documents, drawn at random (${default})."`
+	List   int     `default:"20" help:"Length of each list (${default})."`
+	Seed   uint64  `default:"1" help:"Of the random sample."`
 	condition
 }
 
@@ -88,8 +88,8 @@ func (c *xrayCmd) log(ctx context.Context, coll *db.Collection) (*eval.Run, erro
 		return readFile(c.Queries, eval.ReadRun)
 	}
 	queries, err := readFile(c.Queries, eval.ReadQueries)
-	if err == nil && c.QueryVectors != "" {
-		err = attachVectors(ctx, queries, c.QueryVectors)
+	if err == nil {
+		err = c.attach(ctx, queries, coll.Schema())
 	}
 	if err != nil {
 		return nil, err

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/eval"
+)
+
+// queryVectors are the flags that say where the vectors of queries come from.
+type queryVectors struct {
+	QueryVectors string `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
+	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute vectors that queries lack, such as hash:trigram-v1 or ollama:nomic-embed-text; otherwise with what the collection says it was made with."`
+}
+
+// attach gives queries the vectors that they lack. Without a source of vectors it does nothing.
+func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Schema) error {
+	if f.QueryVectors != "" {
+		if err := attachVectors(ctx, queries, f.QueryVectors); err != nil {
+			return err
+		}
+	}
+	var lack []int
+	var texts []string
+	for i, q := range queries {
+		if len(q.Vector) == 0 && q.Text != "" {
+			lack = append(lack, i)
+			texts = append(texts, q.Text)
+		}
+	}
+	provider, model, _ := strings.Cut(f.Embedder, ":")
+	if f.Embedder == "" {
+		provider, model = s.Lineage.Provider, s.Lineage.Model
+	}
+	if provider == "" || lack == nil {
+		return nil
+	}
+	e, err := embed.Open(ctx, embed.Config{Provider: provider, Model: model, Dimensions: s.Dim}, nil)
+	if err != nil {
+		return err
+	}
+	vectors, err := embed.Batches(embed.Retry(e, nil), nil).EmbedBatch(ctx, texts)
+	if err != nil {
+		return fmt.Errorf("vectors of queries: %w", err)
+	}
+	for i, v := range vectors {
+		queries[lack[i]].Vector = v
+	}
+	return nil
+}
+
+// attachVectors gives queries the vectors of a file: by id in JSON lines, else by their order.
+func attachVectors(ctx context.Context, queries []eval.Query, name string) error {
+	format, err := exchange.Detect(name)
+	if err != nil {
+		return err
+	}
+	src, err := exchange.Open(name, &exchange.OpenOptions{Format: format})
+	if err != nil {
+		return err
+	}
+	place := map[string]int{}
+	for i, q := range queries {
+		if format != exchange.JSONL {
+			q.ID = strconv.Itoa(i) // rows are numbered
+		}
+		place[q.ID] = i
+	}
+	rows := 0
+	for item, err := range src.Items(ctx) {
+		if err == nil {
+			err = item.Skip
+		}
+		if err != nil {
+			return err
+		}
+		rows++
+		if i, ok := place[item.Document.ID]; ok {
+			queries[i].Vector = item.Document.Vector
+		}
+	}
+	if format != exchange.JSONL && rows != len(queries) {
+		return fmt.Errorf("%s: %d vectors for %d queries", name, rows, len(queries))
+	}
+	return nil
+}
