@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -107,25 +108,39 @@ func (t *track) advance(batches int) {
 	}
 }
 
+// A blow ends processes that write to a database.
+type blow struct {
+	dir    string       // for the database; empty at first
+	strike func() error // what happens to the process before it is killed; nil for nothing
+	mend   func() error // makes the directory readable again; nil if it is
+	lost   bool         // with what was not synced
+	count  func(*Report)
+}
+
 // kills kills processes as long as more says so.
 func (r *run) kills(ctx context.Context, more func() bool) error {
 	rng := rand.New(rand.NewPCG(r.o.Seed, 3))
 	for more() {
-		if err := r.killDatabase(ctx, rng, more); err != nil {
+		dir, err := os.MkdirTemp(r.dir, "kill-")
+		if err != nil {
+			return err
+		}
+		before := r.violations()
+		err = r.killDatabase(ctx, rng, more, blow{dir: dir, count: func(r *Report) { r.Kills++ }})
+		if r.violations() == before {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// killDatabase makes a database and kills the processes that write to it.
-func (r *run) killDatabase(ctx context.Context, rng *rand.Rand, more func() bool) error {
-	dir, err := os.MkdirTemp(r.dir, "kill-")
-	if err != nil {
-		return err
-	}
+// killDatabase makes a database and strikes the processes that write to it.
+func (r *run) killDatabase(ctx context.Context, rng *rand.Rand, more func() bool, how blow) error {
 	order := killOrder{Seed: rng.Uint64(), Resume: make([]int, killProfile.tracks)}
-	w := newWorkload(&killProfile, order.Seed, dir, nil)
+	w := newWorkload(&killProfile, order.Seed, how.dir, nil)
 	for range killsPerDatabase {
 		if !more() {
 			break
@@ -134,32 +149,32 @@ func (r *run) killDatabase(ctx context.Context, rng *rand.Rand, more func() bool
 		copy(b.safe, order.Resume)
 		copy(b.acked, order.Resume)
 		copy(b.begun, order.Resume)
-		what := fmt.Sprintf("profile kill, seed %d, batches %v", order.Seed, order.Resume)
-		if err := r.kill(ctx, dir, order, rng, b); err != nil {
+		what := fmt.Sprintf("profile kill in %s, seed %d, batches %v", how.dir, order.Seed, order.Resume)
+		if err := r.kill(ctx, how, order, rng, b); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			r.violation(what, fmt.Errorf("%w (database kept in %s)", err, dir), nil, nil)
+			r.violation(what, fmt.Errorf("%w (the database is kept)", err), nil, nil)
 			return nil
 		}
-		r.add(func(r *Report) { r.Kills++ })
+		r.add(how.count)
 		for i, t := range w.tracks {
 			t.advance(b.begun[i])
 		}
-		e := &expectation{p: &killProfile, tracks: w.tracks, bounds: b, kill: true}
-		found, err := e.verify(context.WithoutCancel(ctx), dir, rng)
+		e := &expectation{p: &killProfile, tracks: w.tracks, bounds: b, kill: !how.lost}
+		found, err := e.verify(context.WithoutCancel(ctx), how.dir, rng)
 		if err != nil {
-			r.violation(what, fmt.Errorf("%w (database kept in %s)", err, dir), nil, nil)
+			r.violation(what, fmt.Errorf("%w (the database is kept)", err), nil, nil)
 			return nil
 		}
 		order.Resume = slices.Clone(found)
 	}
-	return os.RemoveAll(dir)
+	return nil
 }
 
-// kill starts a process, kills it, and notes in b what it said.
-func (r *run) kill(ctx context.Context, dir string, order killOrder, rng *rand.Rand, b *bounds) error {
-	cmd, err := command(r.o.Args, killEnv+"="+dir)
+// kill starts a process, ends it, and notes in b what it said.
+func (r *run) kill(ctx context.Context, how blow, order killOrder, rng *rand.Rand, b *bounds) error {
+	cmd, err := command(r.o.Args, killEnv+"="+how.dir)
 	if err != nil {
 		return err
 	}
@@ -180,10 +195,20 @@ func (r *run) kill(ctx context.Context, dir string, order killOrder, rng *rand.R
 	defer stop()
 	hang := time.AfterFunc(hangTime, kill)
 	defer hang.Stop()
+	var struck atomic.Bool // from then on the process may complain
+	var strikeErr error
+	strike := sync.OnceFunc(func() {
+		struck.Store(true)
+		if how.strike != nil {
+			strikeErr = how.strike()
+		}
+		kill()
+	})
 	left := 1 + rng.IntN(marksPerKill)
 	if rng.IntN(4) == 0 { // soon, while it still opens
 		left = marksPerKill
-		time.AfterFunc(time.Duration(rng.IntN(20))*time.Millisecond, kill)
+		soon := time.AfterFunc(time.Duration(rng.IntN(20))*time.Millisecond, strike)
+		defer soon.Stop()
 	}
 	var failed error
 	lines := bufio.NewScanner(out)
@@ -191,19 +216,25 @@ func (r *run) kill(ctx context.Context, dir string, order killOrder, rng *rand.R
 		line := lines.Text()
 		switch {
 		case strings.HasPrefix(line, "error "):
-			failed = errors.Join(failed, errors.New(line))
+			if !struck.Load() {
+				failed = errors.Join(failed, errors.New(line))
+			}
 		case line != opened:
 			failed = errors.Join(failed, b.note(line))
 		}
 		if left--; left == 0 {
-			kill()
+			strike()
 		}
 	}
-	if err := cmd.Wait(); err == nil && failed == nil {
+	if err := cmd.Wait(); err == nil && failed == nil && !struck.Load() {
 		failed = errors.New("the process ended by itself")
 	}
+	strike() // waits for one that has begun
 	if !hang.Stop() {
 		failed = errors.Join(failed, errHang)
 	}
-	return errors.Join(failed, lines.Err())
+	if failed = errors.Join(failed, strikeErr, lines.Err()); failed == nil && how.mend != nil {
+		failed = how.mend()
+	}
+	return failed
 }

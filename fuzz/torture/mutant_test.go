@@ -33,6 +33,10 @@ var notPoisoned = &mutant{file: "internal/vfs/vfs.go", old: "f.poisoned.CompareA
 var mutants = []mutant{
 	{name: "log-not-synced", file: "wal/log.go",
 		old: "if err := l.f.Sync(); err != nil {", new: "if err := error(nil); err != nil {"},
+	{name: "log-not-synced-on-ext4", file: "wal/log.go",
+		old: "if err := l.f.Sync(); err != nil {", new: "if err := error(nil); err != nil {", profiles: "ext4"},
+	{name: "no-name-synced-on-ext4", file: "internal/vfs/vfs.go",
+		old: "return syncDir(f.root, name)", new: "return nil", profiles: "ext4"},
 	{name: "log-synced-only-on-rotation", file: "db/commit.go",
 		old: "db.opts.Sync == SyncAlways {", new: "db.opts.Sync == SyncInterval {"},
 	{name: "log-name-not-synced", file: "wal/log.go",
@@ -172,12 +176,14 @@ func (m *mutant) torture(t *testing.T, root string) (how string, killed bool) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	args := []string{"-test.run=^TestTorture$", "-test.v", "-torture.first", "-torture.kills=0", "-torture.dir=" + dir}
+	args := []string{"-test.run=^TestTorture$", "-test.v", "-torture.first", "-torture.kills=0", "-torture.xfs=0", "-torture.dir=" + dir}
 	switch m.profiles {
 	case "fault":
-		args = append(args, "-torture.states=1", "-torture.faults=800")
+		args = append(args, "-torture.states=-1", "-torture.faults=800", "-torture.ext4=0")
+	case "ext4":
+		args = append(args, "-torture.states=-1", "-torture.faults=0", "-torture.ext4=100")
 	default:
-		args = append(args, "-torture.states=4000", "-torture.faults=0", "-torture.profiles="+m.profiles)
+		args = append(args, "-torture.states=4000", "-torture.faults=0", "-torture.ext4=0", "-torture.profiles="+m.profiles)
 	}
 	// A mutant may hang, or take its process down: that is noticed too.
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -23,11 +23,13 @@ type Options struct {
 	// Seed makes the same workloads and, of the same recording, the same states. The order in which the goroutines of a
 	// database touch files is not decided by it.
 	Seed uint64
-	// States is the number of crash states after which a run ends; 0 leaves it to Duration.
+	// States is the number of crash states after which a run ends; 0 leaves it to Duration, and a negative one means none.
 	States int
 	// Kills and Faults are numbers of killed processes and of failed operations; 0 leaves them to Duration, and means none
 	// when States is set.
 	Kills, Faults int
+	// Ext4Cuts and XFSCuts are numbers of power cuts on these file systems, like Kills.
+	Ext4Cuts, XFSCuts int
 	// Workers is the number of databases that are tortured at the same time; 0 means GOMAXPROCS.
 	Workers int
 	// Profiles are the workloads to run, by name; all when empty.
@@ -49,6 +51,7 @@ type Report struct {
 	Seconds     float64 `json:"seconds"`
 
 	FaultKinds map[string]int `json:"-"` // Faults, by error
+	Cuts       map[string]int `json:"-"` // power cuts, by file system
 	Recoveries int            `json:"-"` // of CrashStates: those after a crash during the recovery from a crash
 	Recorded   int            `json:"-"` // operations
 	Details    []Violation    `json:"-"` // the first few
@@ -89,7 +92,7 @@ func Run(ctx context.Context, dir string, o Options) (Report, error) {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	r := &run{o: o, dir: dir, start: start, report: Report{FaultKinds: map[string]int{}}}
+	r := &run{o: o, dir: dir, start: start, report: Report{FaultKinds: map[string]int{}, Cuts: map[string]int{}}}
 	for i := range profiles {
 		if len(o.Profiles) == 0 || slices.Contains(o.Profiles, profiles[i].name) {
 			r.profiles = append(r.profiles, &profiles[i])
@@ -152,7 +155,8 @@ type run struct {
 // The shares of a run that is bounded by time.
 const (
 	crashShare = 0.6
-	faultShare = 0.2 // the rest is for kills
+	faultShare = 0.15
+	cutShare   = 0.05 // of each file system; the rest is for kills
 )
 
 func (r *run) run(ctx context.Context) error {
@@ -169,6 +173,25 @@ func (r *run) run(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	for i, fs := range []string{"ext4", "xfs"} {
+		wanted := []int{r.o.Ext4Cuts, r.o.XFSCuts}[i]
+		err := r.bounded(ctx, crashShare+faultShare+float64(i+1)*cutShare, func(ctx context.Context) error {
+			return r.cuts(ctx, fs, func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return ctx.Err() == nil && r.wanted(wanted, r.report.Cuts[fs])
+			})
+		})
+		if errors.Is(err, ErrUnavailable) {
+			if wanted > 0 || r.o.States == 0 {
+				r.skip("%v", err)
+			}
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return r.bounded(ctx, 1, func(ctx context.Context) error {
 		return r.kills(ctx, func() bool {
@@ -240,6 +263,12 @@ func (r *run) add(fn func(*Report)) {
 	fn(&r.report)
 }
 
+func (r *run) violations() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.report.Violations
+}
+
 // violation notes one and keeps what is needed to see it again.
 func (r *run) violation(what string, err error, s state, ops []Op) {
 	r.mu.Lock()
@@ -298,7 +327,7 @@ func (w *worker) crash(ctx context.Context) error {
 		job, left := w.jobs, w.o.States-w.report.CrashStates
 		w.jobs++
 		w.mu.Unlock()
-		if w.o.States > 0 && left <= 0 {
+		if w.o.States != 0 && left <= 0 {
 			return nil
 		}
 		// All profiles get their turn: the more often they do, the more states of each are looked at.

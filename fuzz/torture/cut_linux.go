@@ -1,0 +1,145 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A realFS is a file system of the kernel on a loop device.
+type realFS struct {
+	name string
+	size int64    // of the device
+	mkfs []string // and the image
+	from string   // package of Debian with the program
+}
+
+// realFSs are those that can be cut off from their device.
+var realFSs = []realFS{
+	{"ext4", 96 << 20, []string{"mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4"}, "e2fsprogs"},
+	{"xfs", 320 << 20, []string{"mkfs.xfs", "-q", "-f", "-K"}, "xfsprogs"},
+}
+
+// From linux/fs.h: the file system stops writing at once, as if the power were gone. One way writes its journal first, so
+// that names and sizes are there and the data is not.
+const (
+	fsIocShutdown = 0x8004587d
+	logFlush      = 1
+	noLogFlush    = 2
+)
+
+// cuts cuts the power of file systems under processes that write, as often as more says so.
+func (r *run) cuts(ctx context.Context, name string, more func() bool) error {
+	for i := range realFSs {
+		if fs := &realFSs[i]; fs.name == name {
+			if err := fs.available(); err != nil {
+				return err
+			}
+			rng := rand.New(rand.NewPCG(r.o.Seed, 4))
+			for more() {
+				if err := r.cutDatabase(ctx, fs, rng, more); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: no file system %q", ErrUnavailable, name)
+}
+
+// available says what is missing.
+func (fs *realFS) available() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: a power cut on %s needs root", ErrUnavailable, fs.name)
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		return fmt.Errorf("%w: a power cut on %s needs loop devices: %w", ErrUnavailable, fs.name, err)
+	}
+	for program, from := range map[string]string{fs.mkfs[0]: fs.from, "mount": "mount"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%w: a power cut on %s needs %s, which is in Debian's %s", ErrUnavailable, fs.name, program, from)
+		}
+	}
+	kernel, err := os.ReadFile("/proc/filesystems")
+	if err == nil && !strings.Contains(string(kernel), "\t"+fs.name+"\n") {
+		return fmt.Errorf("%w: the kernel has no %s", ErrUnavailable, fs.name)
+	}
+	return err
+}
+
+// cutDatabase makes a file system with a database and cuts its power as often as it pays.
+func (r *run) cutDatabase(ctx context.Context, fs *realFS, rng *rand.Rand, more func() bool) (err error) {
+	tmp, err := os.MkdirTemp(r.dir, "cut-")
+	if err != nil {
+		return err
+	}
+	image, at := filepath.Join(tmp, "image"), filepath.Join(tmp, "mnt")
+	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, fs.size)); err != nil {
+		return err
+	}
+	if err := system(ctx, append(fs.mkfs, image)...); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	mount := func() error { return system(ctx, "mount", "-t", fs.name, "-o", "loop", image, at) }
+	if err := mount(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	before := r.violations()
+	defer func() {
+		err = errors.Join(err, detach(at))
+		if r.violations() == before {
+			err = errors.Join(err, os.RemoveAll(tmp))
+		}
+	}()
+	how := blow{
+		dir: at, lost: true,
+		strike: func() error { return shutdown(at, noLogFlush-rng.IntN(3)/2) },
+		mend:   func() error { return errors.Join(detach(at), mount()) },
+		count:  func(r *Report) { r.Cuts[fs.name]++ },
+	}
+	return r.killDatabase(ctx, rng, more, how)
+}
+
+// shutdown cuts a file system off from its device.
+func shutdown(dir string, how int) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.IoctlSetPointerInt(int(d.Fd()), fsIocShutdown, how); err != nil {
+		return fmt.Errorf("torture: shut down %s: %w", dir, err)
+	}
+	return nil
+}
+
+// detach unmounts. The loop device goes with it.
+func detach(dir string) (err error) {
+	for range 200 {
+		if err = unix.Unmount(dir, 0); !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // the kernel has files of a killed process open for a moment
+	}
+	if err != nil {
+		return fmt.Errorf("torture: unmount %s: %w", dir, err)
+	}
+	return nil
+}
+
+// system runs a program of the system.
+func system(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("torture: %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
