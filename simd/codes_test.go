@@ -79,6 +79,66 @@ func TestDotCodesLimits(t *testing.T) {
 	})
 }
 
+func TestDotNibbles(t *testing.T) {
+	forEach(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(19, 20))
+		for i, dim := range append(lengths, 65536) {
+			w := make([]int8, dim)
+			for j := range w {
+				w[j] = int8(r.IntN(255) - 127)
+				if i%7 == 0 {
+					w[j] = 127
+				}
+			}
+			for n := range 7 {
+				offset, stride := r.IntN(64), (dim+1)/2
+				nibbles := randomCodes(r, offset+NibblesSize(n, dim))[offset:]
+				if i%14 == 0 {
+					nibbles = slices.Repeat([]uint8{255}, len(nibbles))
+				}
+				out := make([]int32, n+2)
+				DotNibbles(out[1:n+1], NewNibbleWeights(w), nibbles)
+				if out[0] != 0 || out[n+1] != 0 {
+					t.Fatalf("dimension %d, %d rows: wrote beside dst", dim, n)
+				}
+				for row, got := range out[1 : n+1] {
+					want := 0
+					for j, v := range w {
+						want += int(v) * (2*int(nibbles[row*stride+j/2]>>(j%2*4)&15) - 15)
+					}
+					if got != int32(want) {
+						t.Fatalf("dimension %d, row %d of %d: %d, want %d", dim, row, n, got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestDotNibblesMany crosses the limit of rows per call of the kernels.
+func TestDotNibblesMany(t *testing.T) {
+	const dim = 100
+	n := 8*rowsPerCall(dim/2) + 5
+	r := rand.New(rand.NewPCG(21, 22))
+	w, nibbles := make([]int8, dim), randomCodes(r, NibblesSize(n, dim))
+	for j := range w {
+		w[j] = int8(r.IntN(255) - 127)
+	}
+	want := make([]int32, n)
+	forEach(t, func(t *testing.T) {
+		dst := make([]int32, n)
+		DotNibbles(dst, NewNibbleWeights(w), nibbles)
+		for i := range dst {
+			var one [1]int32
+			DotNibbles(one[:], NewNibbleWeights(w), nibbles[i*dim/2:])
+			if dst[i] != one[0] || want[i] != 0 && want[i] != dst[i] {
+				t.Fatalf("row %d: %d, alone %d, before %d", i, dst[i], one[0], want[i])
+			}
+		}
+		want = dst
+	})
+}
+
 func TestDotCodesAt(t *testing.T) {
 	forEach(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(17, 18))
@@ -177,6 +237,9 @@ func TestCodesLengths(t *testing.T) {
 		func() { NewWeights(slices.Repeat([]int16{MaxWeight}, 258)) },
 		func() { DotCodes(make([]int32, 3), w, codes) }, // no padding
 		func() { DotCodes(make([]int32, 4), w, codes) },
+		func() { NewNibbleWeights([]int8{-128}) },
+		func() { NewNibbleWeights(make([]int8, 1<<16+1)) },
+		func() { DotNibbles(make([]int32, 6), NewNibbleWeights(make([]int8, 100)), codes) },
 		func() { DotCodesAt(make([]int32, 1), w, codes, []int32{2}) },
 		func() { DotCodesAt(make([]int32, 1), w, codes, []int32{-1}) },
 		func() { DotCodesAt(make([]int32, 1), w, codes, []int32{0, 0}) },
@@ -245,7 +308,8 @@ func BenchmarkCodes(b *testing.B) {
 					w := NewWeights(randomWeights(rand.New(rand.NewPCG(1, 2)), dim))
 					q := append(Make(dim)[:0], floats[:dim]...)
 					dots, dst := make([]int32, n), make([]float32, n)
-					scan, rows := newTimer(), newTimer()
+					narrow := NewNibbleWeights(make([]int8, dim))
+					scan, rows, half := newTimer(), newTimer(), newTimer()
 					next, nextRow := 0, 0
 					calls := set.size / block
 					for b.Loop() {
@@ -255,6 +319,11 @@ func BenchmarkCodes(b *testing.B) {
 						scan.run(set.reps, func() {
 							for i := range calls {
 								DotCodes(dots, w, set.data[next+i*block:])
+							}
+						})
+						half.run(set.reps, func() {
+							for i := range calls {
+								DotNibbles(dots, narrow, set.data[next+i*block/2:])
 							}
 						})
 						if nextRow += calls * n * dim; nextRow+calls*n*dim > len(floats) {
@@ -268,6 +337,7 @@ func BenchmarkCodes(b *testing.B) {
 					}
 					b.ReportMetric(float64(calls*n*dim)/float64(scan), "GB/s")
 					b.ReportMetric(float64(rows/scan), "of-rows")
+					b.ReportMetric(float64(scan/half), "nibbles-of-codes")
 				})
 			}
 		}

@@ -246,3 +246,21 @@ func gatherL2Generic(dst []float32, q []uint8, bias int32, mul, add, extra float
 		dst[i] = float32(float32(level+add)+float32(extra*other)) + product
 	}
 }
+
+// dotNibblesGeneric is the definition of DotNibbles.
+func dotNibblesGeneric(dst []int32, w *NibbleWeights, nibbles []uint8) {
+	stride := (w.dim + 1) / 2
+	for i := range dst {
+		row := nibbles[i*stride : (i+1)*stride]
+		weights := w.plain
+		var sum int32
+		for len(weights) >= 2 && len(row) > 0 {
+			sum += int32(weights[0])*int32(row[0]&15) + int32(weights[1])*int32(row[0]>>4)
+			weights, row = weights[2:], row[1:]
+		}
+		if len(weights) > 0 {
+			sum += int32(weights[0]) * int32(row[0]&15)
+		}
+		dst[i] = 2*sum + w.bias
+	}
+}

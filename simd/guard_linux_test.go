@@ -67,6 +67,7 @@ func TestBounds(t *testing.T) {
 		for m := range rows + 1 {
 			codes := at[uint8](b, end, CodesSize(m, n))
 			DotCodes(at[int32](c, end, m), weights, codes)
+			DotNibbles(at[int32](c, end, m), NewNibbleWeights(at[int8](a, end, n)), at[uint8](b, end, NibblesSize(m, n)))
 			order := make([]int32, m)
 			for i := range order {
 				order[i] = int32(i)

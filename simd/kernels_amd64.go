@@ -54,6 +54,11 @@ func dotCodesAVX2(dst []int32, weights []int16, codes []uint8, dim int, bias int
 //go:noescape
 func dotCodesAtAVX2(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)
 
+// dotNibblesAVX2 is the kernel of DotNibbles for AVX2; weights are as arranged by NewNibbleWeights.
+//
+//go:noescape
+func dotNibblesAVX2(dst []int32, weights []int8, codes []uint8, stride int, bias int32)
+
 // codesAboveAVX2 sets the first len(dst) words.
 //
 //go:noescape
@@ -133,6 +138,11 @@ func dotCodesAVX512(dst []int32, weights []int16, codes []uint8, dim int, bias i
 //
 //go:noescape
 func dotCodesAtAVX512(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)
+
+// dotNibblesAVX512 is the kernel of DotNibbles for AVX512; weights are as arranged by NewNibbleWeights.
+//
+//go:noescape
+func dotNibblesAVX512(dst []int32, weights []int8, codes []uint8, stride int, bias int32)
 
 // codesAboveAVX512 sets the first len(dst) words.
 //

@@ -1079,6 +1079,212 @@ done:
 	VZEROUPPER
 	RET
 
+// func dotNibblesAVX2(dst []int32, weights []int8, codes []uint8, stride int, bias int32)
+// Requires: AVX, AVX2, MMX+
+TEXT ·dotNibblesAVX2(SB), NOSPLIT, $0-84
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         weights_base+24(FP), CX
+	MOVQ         codes_base+48(FP), DX
+	MOVQ         stride+72(FP), BX
+	MOVQ         weights_len+32(FP), DI
+	MOVQ         dst_len+8(FP), R10
+	MOVL         bias+80(FP), SI
+	VMOVD        SI, X15
+	VPBROADCASTD X15, X15
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X14
+	VPBROADCASTD X14, Y14
+	VPCMPEQW     Y12, Y12, Y12
+	VPSRLW       $0x0f, Y12, Y12
+	LEAQ         (BX)(BX*2), SI
+	CMPQ         BX, $0x000000c0
+	JA           single
+
+group:
+	CMPQ  R10, $0x00000004
+	JL    group_end
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  DX, R8
+	XORQ  R9, R9
+
+group_step:
+	VMOVDQU      (CX)(R9*1), Y8
+	VMOVDQU      32(CX)(R9*1), Y9
+	PREFETCHT0   6144(R8)
+	VMOVDQU      (R8), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y0, Y0
+	PREFETCHT0   6144(R8)(BX*1)
+	VMOVDQU      (R8)(BX*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y2, Y2
+	PREFETCHT0   6144(R8)(BX*2)
+	VMOVDQU      (R8)(BX*2), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	PREFETCHT0   6144(R8)(SI*1)
+	VMOVDQU      (R8)(SI*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VMOVDQU      64(CX)(R9*1), Y8
+	VMOVDQU      96(CX)(R9*1), Y9
+	VMOVDQU      32(R8), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y0, Y0
+	VMOVDQU      32(R8)(BX*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y2, Y2
+	VMOVDQU      32(R8)(BX*2), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VMOVDQU      32(R8)(SI*1), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000080, R9
+	CMPQ         R9, DI
+	JB           group_step
+	VPADDD       Y1, Y0, Y0
+	VPADDD       Y3, Y2, Y1
+	VPADDD       Y5, Y4, Y2
+	VPADDD       Y7, Y6, Y3
+	VPUNPCKLDQ   Y1, Y0, Y10
+	VPUNPCKHDQ   Y1, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VPUNPCKLDQ   Y3, Y2, Y10
+	VPUNPCKHDQ   Y3, Y2, Y11
+	VPADDD       Y10, Y11, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y10
+	VPUNPCKHQDQ  Y2, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X0, X0, X0
+	VPADDD       X15, X0, X0
+	VMOVDQU      X0, (AX)
+	ADDQ         $0x00000010, AX
+	ADDQ         BX, DX
+	ADDQ         BX, DX
+	ADDQ         BX, DX
+	ADDQ         BX, DX
+	SUBQ         $0x00000004, R10
+	JMP          group
+
+group_end:
+single:
+	CMPQ  R10, $0x00000001
+	JL    single_end
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	MOVQ  DX, R8
+	XORQ  R9, R9
+
+single_step:
+	VMOVDQU      (CX)(R9*1), Y8
+	VMOVDQU      32(CX)(R9*1), Y9
+	PREFETCHT0   6144(R8)
+	VMOVDQU      (R8), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y0, Y0
+	VMOVDQU      64(CX)(R9*1), Y8
+	VMOVDQU      96(CX)(R9*1), Y9
+	VMOVDQU      32(R8), Y10
+	VPSRLW       $0x04, Y10, Y11
+	VPAND        Y14, Y10, Y10
+	VPAND        Y14, Y11, Y11
+	VPMADDUBSW   Y8, Y10, Y10
+	VPMADDUBSW   Y9, Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y0, Y0
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000080, R9
+	CMPQ         R9, DI
+	JB           single_step
+	VPADDD       Y1, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPUNPCKLDQ   Y1, Y0, Y10
+	VPUNPCKHDQ   Y1, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VPXOR        Y2, Y2, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y10
+	VPUNPCKHQDQ  Y2, Y0, Y11
+	VPADDD       Y10, Y11, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X0, X0, X0
+	VPADDD       X15, X0, X0
+	VMOVD        X0, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         BX, DX
+	SUBQ         $0x00000001, R10
+	JMP          single
+
+single_end:
+	VZEROUPPER
+	RET
+
 // func codesAboveAVX2(dst []uint64, dots []int32, scales []float32, levels []float32, mul float32, add float32, per float32, cut float32)
 // Requires: AVX, MMX+
 TEXT ·codesAboveAVX2(SB), NOSPLIT, $0-112
@@ -2890,6 +3096,150 @@ step:
 	JMP           row
 
 done:
+	VZEROUPPER
+	RET
+
+// func dotNibblesAVX512(dst []int32, weights []int8, codes []uint8, stride int, bias int32)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VNNI, MMX+
+TEXT ·dotNibblesAVX512(SB), NOSPLIT, $0-84
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         weights_base+24(FP), CX
+	MOVQ         codes_base+48(FP), DX
+	MOVQ         stride+72(FP), BX
+	MOVQ         weights_len+32(FP), DI
+	MOVQ         dst_len+8(FP), R10
+	MOVL         bias+80(FP), SI
+	VMOVD        SI, X15
+	VPBROADCASTD X15, X15
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X14
+	VPBROADCASTD X14, Z14
+	LEAQ         (BX)(BX*2), SI
+	CMPQ         BX, $0x000000c0
+	JA           single
+
+group:
+	CMPQ   R10, $0x00000004
+	JL     group_end
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   DX, R8
+	XORQ   R9, R9
+
+group_step:
+	VMOVDQU32     (CX)(R9*1), Z8
+	VMOVDQU32     64(CX)(R9*1), Z9
+	PREFETCHT0    6144(R8)
+	VMOVDQU32     (R8), Z10
+	VPSRLW        $0x04, Z10, Z11
+	VPANDD        Z14, Z10, Z10
+	VPANDD        Z14, Z11, Z11
+	VPDPBUSD      Z8, Z10, Z0
+	VPDPBUSD      Z9, Z11, Z1
+	PREFETCHT0    6144(R8)(BX*1)
+	VMOVDQU32     (R8)(BX*1), Z10
+	VPSRLW        $0x04, Z10, Z11
+	VPANDD        Z14, Z10, Z10
+	VPANDD        Z14, Z11, Z11
+	VPDPBUSD      Z8, Z10, Z2
+	VPDPBUSD      Z9, Z11, Z3
+	PREFETCHT0    6144(R8)(BX*2)
+	VMOVDQU32     (R8)(BX*2), Z10
+	VPSRLW        $0x04, Z10, Z11
+	VPANDD        Z14, Z10, Z10
+	VPANDD        Z14, Z11, Z11
+	VPDPBUSD      Z8, Z10, Z4
+	VPDPBUSD      Z9, Z11, Z5
+	PREFETCHT0    6144(R8)(SI*1)
+	VMOVDQU32     (R8)(SI*1), Z10
+	VPSRLW        $0x04, Z10, Z11
+	VPANDD        Z14, Z10, Z10
+	VPANDD        Z14, Z11, Z11
+	VPDPBUSD      Z8, Z10, Z6
+	VPDPBUSD      Z9, Z11, Z7
+	ADDQ          $0x00000040, R8
+	ADDQ          $0x00000080, R9
+	CMPQ          R9, DI
+	JB            group_step
+	VPADDD        Z1, Z0, Z0
+	VPADDD        Z3, Z2, Z1
+	VPADDD        Z5, Z4, Z2
+	VPADDD        Z7, Z6, Z3
+	VPUNPCKLDQ    Z1, Z0, Z10
+	VPUNPCKHDQ    Z1, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VPUNPCKLDQ    Z3, Z2, Z10
+	VPUNPCKHDQ    Z3, Z2, Z11
+	VPADDD        Z10, Z11, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z10
+	VPUNPCKHQDQ   Z2, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X0, X0, X0
+	VPADDD        X15, X0, X0
+	VMOVDQU       X0, (AX)
+	ADDQ          $0x00000010, AX
+	ADDQ          BX, DX
+	ADDQ          BX, DX
+	ADDQ          BX, DX
+	ADDQ          BX, DX
+	SUBQ          $0x00000004, R10
+	JMP           group
+
+group_end:
+single:
+	CMPQ   R10, $0x00000001
+	JL     single_end
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	MOVQ   DX, R8
+	XORQ   R9, R9
+
+single_step:
+	VMOVDQU32     (CX)(R9*1), Z8
+	VMOVDQU32     64(CX)(R9*1), Z9
+	PREFETCHT0    6144(R8)
+	VMOVDQU32     (R8), Z10
+	VPSRLW        $0x04, Z10, Z11
+	VPANDD        Z14, Z10, Z10
+	VPANDD        Z14, Z11, Z11
+	VPDPBUSD      Z8, Z10, Z0
+	VPDPBUSD      Z9, Z11, Z1
+	ADDQ          $0x00000040, R8
+	ADDQ          $0x00000080, R9
+	CMPQ          R9, DI
+	JB            single_step
+	VPADDD        Z1, Z0, Z0
+	VPXORD        Z1, Z1, Z1
+	VPUNPCKLDQ    Z1, Z0, Z10
+	VPUNPCKHDQ    Z1, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VPXORD        Z2, Z2, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z10
+	VPUNPCKHQDQ   Z2, Z0, Z11
+	VPADDD        Z10, Z11, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X0, X0, X0
+	VPADDD        X15, X0, X0
+	VMOVD         X0, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          BX, DX
+	SUBQ          $0x00000001, R10
+	JMP           single
+
+single_end:
 	VZEROUPPER
 	RET
 

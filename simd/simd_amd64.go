@@ -180,6 +180,17 @@ func dotCodesAt(dst []int32, w *Weights, codes []uint8, rows []int32) {
 	kernel(dst[n:], w.packed, codes, last[:], w.dim, w.bias)
 }
 
+func dotNibbles(dst []int32, w *NibbleWeights, nibbles []uint8) {
+	switch w.level {
+	case avx512:
+		dotNibblesAVX512(dst, w.packed, nibbles, (w.dim+1)/2, w.bias)
+	case avx2:
+		dotNibblesAVX2(dst, w.packed, nibbles, (w.dim+1)/2, w.bias)
+	default:
+		dotNibblesGeneric(dst, w, nibbles)
+	}
+}
+
 func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
 	n := len(dots) / 64
 	switch active {

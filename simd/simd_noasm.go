@@ -28,6 +28,8 @@ func dotCodesAt(dst []int32, w *Weights, codes []uint8, rows []int32) {
 	dotCodesAtGeneric(dst, w, codes, rows)
 }
 
+func dotNibbles(dst []int32, w *NibbleWeights, nibbles []uint8) { dotNibblesGeneric(dst, w, nibbles) }
+
 func codesAbove(dst []uint64, dots []int32, scales, levels []float32, mul, add, per, cut float32) {
 	codesAboveGeneric(dst, dots, scales, levels, mul, add, per, cut)
 }

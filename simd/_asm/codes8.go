@@ -45,6 +45,7 @@ func dotCodes(s isa) {
 
 type codesKernel struct {
 	isa
+	nibbles     bool      // two codes per byte and weights of one byte, or one and of two
 	dst, w, row GPVirtual // dst and row advance from group to group
 	dim, dim3   GPVirtual // bytes in one row and in three
 	end         GPVirtual // bytes of the weights
@@ -59,6 +60,7 @@ func (k codesKernel) weight(i int) VecPhysical { return k.vec(8 + i) }
 func (k codesKernel) code(i int) VecPhysical   { return k.vec(10 + i) }
 func (k codesKernel) mask() int                { return 14 }
 func (k codesKernel) bias() int                { return 15 }
+func (k codesKernel) ones() int                { return 12 }
 
 // loop computes groups of size rows until fewer than that are left of n.
 func (k codesKernel) loop(name string, n GPVirtual, size int) {
@@ -108,6 +110,10 @@ func (k codesKernel) step(size int) {
 			}
 			x, y := k.code(0), k.code(1)
 			loadVector(k.isa, k.at(r, at), x)
+			if k.nibbles {
+				k.stepNibbles(r)
+				continue
+			}
 			if k.bytes == 64 {
 				VPDPBUSD(k.weight(0), x, k.sum(r, 0))
 				VPDPBUSD(k.weight(1), x, k.sum(r, 1))
@@ -121,6 +127,59 @@ func (k codesKernel) step(size int) {
 			VPADDD(y, k.sum(r, 1), k.sum(r, 1))
 		}
 	}
+}
+
+// stepNibbles adds the two codes of each byte in code(0), times their weights: those in weight(0) are of the low ones.
+func (k codesKernel) stepNibbles(r int) {
+	x, y, mask := k.code(0), k.code(1), k.vec(k.mask())
+	VPSRLW(U8(4), x, y)
+	if k.bytes == 64 {
+		VPANDD(mask, x, x)
+		VPANDD(mask, y, y)
+		VPDPBUSD(k.weight(0), x, k.sum(r, 0))
+		VPDPBUSD(k.weight(1), y, k.sum(r, 1))
+		return
+	}
+	VPAND(mask, x, x)
+	VPAND(mask, y, y)
+	// Four products of 15 times 127 stay far below 2^15.
+	VPMADDUBSW(k.weight(0), x, x)
+	VPMADDUBSW(k.weight(1), y, y)
+	VPADDW(y, x, x)
+	VPMADDWD(k.vec(k.ones()), x, x)
+	VPADDD(x, k.sum(r, 0), k.sum(r, 0))
+}
+
+// dotNibbles generates the kernel of DotNibbles, like dotCodes.
+func dotNibbles(s isa) {
+	begin(s, "dotNibbles", "func(dst []int32, weights []int8, codes []uint8, stride int, bias int32)",
+		"is the kernel of DotNibbles for "+s.name+"; weights are as arranged by NewNibbleWeights.")
+	k := codesKernel{
+		isa: s, nibbles: true,
+		dst:  gp(Param("dst").Base()),
+		w:    gp(Param("weights").Base()),
+		row:  gp(Param("codes").Base()),
+		dim:  gp(Param("stride")),
+		dim3: GP64(), end: gp(Param("weights").Len()), p: GP64(), off: GP64(),
+	}
+	n := gp(Param("dst").Len())
+	constant := GP32()
+	MOVL(param("bias"), constant)
+	VMOVD(constant, ymm[k.bias()].AsX())
+	VPBROADCASTD(ymm[k.bias()].AsX(), ymm[k.bias()].AsX())
+	MOVL(U32(0x0f0f0f0f), constant)
+	VMOVD(constant, ymm[k.mask()].AsX())
+	VPBROADCASTD(ymm[k.mask()].AsX(), s.vec(k.mask()))
+	if s.bytes == 32 {
+		VPCMPEQW(s.vec(k.ones()), s.vec(k.ones()), s.vec(k.ones()))
+		VPSRLW(U8(15), s.vec(k.ones()), s.vec(k.ones()))
+	}
+	LEAQ(Mem{Base: k.dim, Index: k.dim, Scale: 2}, k.dim3)
+	CMPQ(k.dim, U32(groupStride))
+	JA(LabelRef("single"))
+	k.loop("group", n, 4)
+	k.loop("single", n, 1)
+	end()
 }
 
 // rowsAhead is how many rows ahead dotCodesAt prefetches.
@@ -184,7 +243,7 @@ func loadVector(s isa, m Mem, to VecPhysical) {
 // reduce adds up the sums of size rows, adds the bias and stores the results.
 func (k codesKernel) reduce(size int) {
 	for r := range size {
-		if k.bytes == 64 {
+		if k.bytes == 64 && !k.nibbles {
 			VPSLLD(U8(8), k.sum(r, 1), k.sum(r, 1))
 		}
 		VPADDD(k.sum(r, 1), k.sum(r, 0), k.vec(r)) // register r is free: 2r+1 >= r
@@ -212,6 +271,9 @@ func (k codesKernel) reduce(size int) {
 	}
 	VEXTRACTI128(U8(1), Y0, X1)
 	VPADDD(X1, X0, X0)
+	if k.nibbles {
+		VPADDD(X0, X0, X0)
+	}
 	VPADDD(ymm[k.bias()].AsX(), X0, X0)
 	if out := (Mem{Base: k.dst}); size == 1 {
 		VMOVD(X0, out)

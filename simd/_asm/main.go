@@ -32,6 +32,7 @@ func main() {
 		}
 		dotCodes(s)
 		dotCodesAt(s)
+		dotNibbles(s)
 		above(s)
 		rowsAbove(s)
 		tileCodes(s)
