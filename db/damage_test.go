@@ -348,6 +348,15 @@ type patient struct {
 	allowed []seen // that of a log without its last write
 	now     atomic.Pointer[hurt]
 	results map[string]int
+	errors  *atomic.Int64
+}
+
+// maxErrors is how many cases go wrong before the test gives up.
+const maxErrors = 20
+
+func (p *patient) errorf(format string, args ...any) {
+	p.errors.Add(1)
+	p.t.Errorf(format, args...)
 }
 
 // seen is what reading everything gave.
@@ -365,7 +374,7 @@ func (p *patient) look(vdb *DB) seen {
 	note := func(d *Document, coll string) string {
 		text := docString(coll, d)
 		if !p.v.known[text] {
-			p.t.Errorf("%v: never written: %s", p.now.Load(), text)
+			p.errorf("%v: never written: %s", p.now.Load(), text)
 		}
 		return text
 	}
@@ -424,7 +433,7 @@ func (p *patient) typed(h hurt, err error) {
 	switch {
 	case errors.Is(err, ErrVersion) || errors.Is(err, ErrNotFound) && h.new == nil:
 	case !errors.As(err, &corrupt) || corrupt.File == "":
-		p.t.Errorf("%v: an error of no kind: %v", h, err)
+		p.errorf("%v: an error of no kind: %v", h, err)
 	}
 }
 
@@ -438,13 +447,13 @@ func (p *patient) examine(h hurt) string {
 	}
 	defer func() {
 		if err := vdb.Close(); err != nil {
-			p.t.Errorf("%v: close: %v", h, err)
+			p.errorf("%v: close: %v", h, err)
 		}
 	}()
 	got := p.look(vdb)
 	report, err := vdb.Check(context.Background())
 	if err != nil {
-		p.t.Errorf("%v: check: %v", h, err)
+		p.errorf("%v: check: %v", h, err)
 		return "failed"
 	}
 	for _, err := range got.errs {
@@ -452,13 +461,13 @@ func (p *patient) examine(h hurt) string {
 	}
 	for _, problem := range report.Problems {
 		if problem.File == "" {
-			p.t.Errorf("%v: a problem of no file: %v", h, problem)
+			p.errorf("%v: a problem of no file: %v", h, problem)
 		}
 	}
 	right := got.same(p.want)
 	switch {
 	case len(got.errs) > 0 && report.OK():
-		p.t.Errorf("%v: Check finds nothing, reading gives %v", h, got.errs)
+		p.errorf("%v: Check finds nothing, reading gives %v", h, got.errs)
 	case len(got.errs) > 0:
 		return "an error where it is read"
 	case right && report.OK():
@@ -470,7 +479,7 @@ func (p *patient) examine(h hurt) string {
 	case !report.OK() && p.v.name == "killed" && h.file == metaName:
 		return "reported by Check, answers incomplete until then"
 	}
-	p.t.Errorf("%v: silently wrong; Check says %v: (-want +got)\n%s%s", h, report.Problems,
+	p.errorf("%v: silently wrong; Check says %v: (-want +got)\n%s%s", h, report.Problems,
 		cmp.Diff(p.want.state, got.state), cmp.Diff(p.want.answers, got.answers))
 	return "silently wrong"
 }
@@ -515,10 +524,10 @@ func (p *patient) live(h hurt, dir string) string {
 		_, err = c.Delete(ctx, "new")
 	}
 	if again := p.look(vdb); err != nil || again.state != got.state {
-		p.t.Errorf("%v: %v; after reopening: (-before +after)\n%s", h, err, cmp.Diff(got.state, again.state))
+		p.errorf("%v: %v; after reopening: (-before +after)\n%s", h, err, cmp.Diff(got.state, again.state))
 	}
 	if got.state != p.want.state && !slices.ContainsFunc(p.allowed, func(s seen) bool { return s.state == got.state }) {
-		p.t.Errorf("%v: silently wrong for a writer: (-want +got)\n%s", h, cmp.Diff(p.want.state, got.state))
+		p.errorf("%v: silently wrong for a writer: (-want +got)\n%s", h, cmp.Diff(p.want.state, got.state))
 	}
 	return "went on"
 }
@@ -537,7 +546,7 @@ func (h hurt) inflict(path string) error {
 }
 
 // suffer hurts, looks and heals.
-func (p *patient) suffer(h hurt) error {
+func (p *patient) suffer(h hurt) (result string) {
 	f, whole := p.files[h.file], p.v.files[h.file]
 	var err error
 	end := len(whole)
@@ -547,19 +556,22 @@ func (p *patient) suffer(h hurt) error {
 		_, err = f.WriteAt(h.new, int64(h.off))
 		end = min(end, h.off+len(h.new))
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		p.now.Store(&h)
+		result = p.examine(h)
+		p.now.Store(nil)
+		_, err = f.WriteAt(whole[h.off:end], int64(h.off))
 	}
-	p.now.Store(&h)
-	p.results[p.examine(h)]++
-	p.now.Store(nil)
-	_, err = f.WriteAt(whole[h.off:end], int64(h.off))
-	return err
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return result
 }
 
-func newPatient(t *testing.T, v *specimen) *patient {
+func newPatient(t *testing.T, v *specimen, errors *atomic.Int64) *patient {
 	t.Helper()
-	p := &patient{t: t, v: v, dir: filepath.Join(memDir(t), "db"), files: map[string]*os.File{}, results: map[string]int{}}
+	p := &patient{t: t, v: v, dir: filepath.Join(memDir(t), "db"), files: map[string]*os.File{},
+		results: map[string]int{}, errors: errors}
 	writeFiles(t, p.dir, v.files)
 	for name := range v.files {
 		f, err := os.OpenFile(filepath.Join(p.dir, name), os.O_RDWR, 0)
@@ -597,6 +609,9 @@ func newPatient(t *testing.T, v *specimen) *patient {
 	return p
 }
 
+// maxAlloc is how much one case may allocate: opening, reading, checking.
+const maxAlloc = 32 << 20
+
 // allocated returns the bytes that were ever allocated on the heap.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
@@ -624,26 +639,34 @@ func TestDamage(t *testing.T) {
 			}
 			patients := make([]*patient, runtime.GOMAXPROCS(0))
 			var wait sync.WaitGroup
+			var alone sync.RWMutex
+			var failed atomic.Int64
 			lives := map[string]int{}
 			for i := range patients {
-				p := newPatient(t, v)
+				p := newPatient(t, v, &failed)
 				patients[i] = p
 				wait.Go(func() {
 					n := 0
 					for h := range v.hurts() {
 						n++
-						if n%step != 0 || n/step%len(patients) != i || t.Failed() {
+						if n%step != 0 || n/step%len(patients) != i || failed.Load() > maxErrors {
 							continue
 						}
+						alone.RLock()
 						before := allocated()
 						stop := time.AfterFunc(time.Minute, func() { panic(fmt.Sprintf("hangs: %v", h)) })
-						err := p.suffer(h)
+						p.results[p.suffer(h)]++
 						stop.Stop()
-						if err != nil {
-							t.Error(err)
-						}
-						if n := (allocated() - before) >> 20; n > 64 {
-							t.Errorf("%v: %d MiB allocated", h, n)
+						much := allocated()-before > maxAlloc
+						alone.RUnlock()
+						if much { // or the others did
+							alone.Lock()
+							before := allocated()
+							p.suffer(h)
+							if n := allocated() - before; n > maxAlloc {
+								p.errorf("%v: %d bytes allocated", h, n)
+							}
+							alone.Unlock()
 						}
 					}
 				})
@@ -652,7 +675,7 @@ func TestDamage(t *testing.T) {
 			// A writer, for some of them.
 			n, dir := 0, filepath.Join(memDir(t), "db")
 			for h := range v.hurts() {
-				if n++; n%(31*step) == 0 && !t.Failed() {
+				if n++; n%(31*step) == 0 && failed.Load() <= maxErrors {
 					patients[0].now.Store(&h)
 					lives[patients[0].live(h, dir)]++
 				}

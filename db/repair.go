@@ -68,7 +68,7 @@ func (r *repairing) run(src, dst string) (err error) {
 	}
 	defer lock.Close()
 	// bbolt must not be let loose on a tree that is not whole.
-	if r.store, err = meta.Open(r.fs, metaName, meta.Options{ReadOnly: true, Verify: true}); err != nil {
+	if r.store, err = meta.Open(r.fs, metaName, meta.Options{ReadOnly: true, Verify: true, Lenient: true}); err != nil {
 		return err
 	}
 	defer r.store.Close()

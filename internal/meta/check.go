@@ -14,6 +14,57 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 )
 
+// complete compares counts and digests with what is there, key by key, without a look into the values.
+func (tx *Tx) complete() error {
+	_, tallies, err := tx.readState()
+	if err != nil {
+		return err
+	}
+	for i, tag := range globalTags {
+		t, err := tx.table(tag)
+		if err == nil {
+			err = t.complete(tallies[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	colls, err := tx.Collections()
+	if err != nil {
+		return err
+	}
+	for _, c := range colls {
+		docs, err := tx.documents(c.ID)
+		if err == nil {
+			err = docs.complete(tally{c.Documents, c.DocDigest})
+		}
+		if err != nil {
+			return err
+		}
+		ids, err := tx.identifiers(c.ID)
+		if err == nil {
+			err = ids.complete(tally{c.IDs, c.IDDigest})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *table) complete(want tally) error {
+	var sum tally
+	cur := t.bucket.Cursor()
+	for k, v := cur.First(); k != nil; k, v = cur.Next() {
+		sum.add(k, v)
+	}
+	if sum != want {
+		return t.tx.store.corrupt("bucket %s: %w: %d records and their digest, want %d and theirs", bucketName(t.tag, t.coll),
+			ErrChecksum, sum.count, want.count)
+	}
+	return nil
+}
+
 // checkEvery is how many records are read between two looks at the context.
 const checkEvery = 1024
 

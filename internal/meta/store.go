@@ -23,6 +23,7 @@ type Options struct {
 	ReadOnly bool     // change nothing, not even the directory
 	Create   bool     // make a new store; a file of that name is an error (fs.ErrExist)
 	DB       [16]byte // with Create: identity of the database
+	Lenient  bool     // to salvage: counts and digests need not agree
 	Verify   bool     // look at the structure of the whole file first, and as it is on disk, and not at meta.sums
 }
 
@@ -57,7 +58,7 @@ const (
 
 // Open opens the store in the file name. Without Create it looks, before bbolt maps the file, at what bbolt follows while
 // opening. If Seal has written checksums of the pages and they still hold, pages are compared with them when they are first
-// used; else, or with Verify, Open looks at the structure of every page in use.
+// used; else, or with Verify, Open looks at the structure of every page in use, and whether any record is missing or extra.
 func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	if opts.Create && opts.ReadOnly {
 		return nil, ErrReadOnly
@@ -97,6 +98,11 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	}
 	if err := s.View((*Tx).identify); err != nil {
 		return nil, err
+	}
+	if !opts.Create && !s.Sealed() && !opts.Lenient {
+		if err := s.View((*Tx).complete); err != nil {
+			return nil, err
+		}
 	}
 	if p := s.sums.Load(); p != nil && p.db != s.identity {
 		s.sums.Store(nil) // those of another database
