@@ -200,7 +200,7 @@ func Histogram(label string, d *Distribution, class string) template.HTML {
 	for i, n := range d.Counts {
 		lo := d.Low + (d.High-d.Low)*float64(i)/float64(len(d.Counts))
 		hi := d.Low + (d.High-d.Low)*float64(i+1)/float64(len(d.Counts))
-		h := float64(n) / float64(most) * (base - 10)
+		h := float64(n) / float64(most) * (base - 18) // below the note on what is outside
 		if n > 0 {
 			h = max(h, 1)
 		}
