@@ -2,8 +2,11 @@ package fuzz_test
 
 import (
 	"encoding/binary"
+	"os"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/rag/embed/bert"
+	"github.com/vecbolt/vecbolt/rag/embed/static"
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
@@ -87,6 +90,65 @@ func FuzzTokenizer(f *testing.F) {
 		}
 		if n := len(tok.EncodeMax(text, true, 3)); n > 3 && n > len(tok.Encode("", true)) {
 			t.Fatalf("%q: %d tokens", text, n)
+		}
+	})
+}
+
+// FuzzEncoder reads any bytes as a sentence encoder and runs it.
+func FuzzEncoder(f *testing.F) {
+	tiny, err := os.ReadFile("../rag/embed/bert/testdata/tiny.gguf")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := 0; i < len(tiny); i += 40 {
+		b := append([]byte(nil), tiny...)
+		b[i] ^= 1 << (i / 40 % 8)
+		f.Add(b, "a cup of tea, unable")
+	}
+	f.Add(tiny, "")
+	f.Fuzz(func(t *testing.T, b []byte, text string) {
+		file, err := weights.Parse(b)
+		if err != nil || len(text) > 1000 {
+			return
+		}
+		m, err := bert.NewGGUF(file)
+		if err != nil || m.Dim() > 1000 {
+			return
+		}
+		if v := m.Embed(text); len(v) != m.Dim() {
+			t.Fatalf("%d components, want %d", len(v), m.Dim())
+		}
+	})
+}
+
+// FuzzStatic reads any bytes as the two files of a static model and runs it.
+func FuzzStatic(f *testing.F) {
+	tokens := []byte(`{"pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":"WordLevel","unk_token":"?","vocab":{"?":0,"a":1}}}`)
+	for _, header := range []string{
+		`{"embeddings":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}`,
+		`{"embedding.weight":{"dtype":"I8","shape":[4,4],"data_offsets":[0,16]}}`,
+		`{"embeddings":{"dtype":"I8","shape":[1,4],"data_offsets":[0,4]},"mapping":{"dtype":"I32","shape":[2],"data_offsets":[8,16]}}`,
+		`{"embeddings":{"dtype":"I8","shape":[4,1],"data_offsets":[0,4]},"weights":{"dtype":"F16","shape":[2],"data_offsets":[4,8]},"mapping":{"dtype":"I8","shape":[2],"data_offsets":[8,10]}}`,
+		`{"embeddings":{"dtype":"I8","shape":[1,4],"data_offsets":[0,4]},"mapping":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}`,
+		`{"embeddings":{"dtype":"F32","shape":[0,2],"data_offsets":[0,0]}}`,
+	} {
+		f.Add(safetensorsFile(header, "\x01\x02\x03\x04\x05\x06\x07\x08\x00\x00\x00\x00\x00\x00\x00\x00"), tokens, "a b a")
+	}
+	f.Fuzz(func(t *testing.T, table, tokens []byte, text string) {
+		file, err := weights.Parse(table)
+		if err != nil || len(text) > 1000 {
+			return
+		}
+		tok, err := tokenizer.Parse(tokens)
+		if err != nil {
+			return
+		}
+		m, err := static.New(file, tok)
+		if err != nil {
+			return
+		}
+		if v := m.Embed(text); len(v) != m.Dim() {
+			t.Fatalf("%d components, want %d", len(v), m.Dim())
 		}
 	})
 }

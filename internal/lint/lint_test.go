@@ -47,11 +47,12 @@ var imports = map[string][]string{
 		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
 	"internal/exchange": {"db"},
 	"rag":               {"db", "filter", "internal/exchange"},
-	"rag/embed":         {},
+	"rag/embed":         {"rag/embed/bert", "rag/embed/static"},
 	"rag/eval":          {"db", "internal/exchange", "internal/page"},
 	"rag/xray":          {"db", "filter", "internal/page", "rag/eval"},
 	"internal/page":     {},
 
+	"rag/embed/bert":      {"rag/embed/tokenizer", "rag/embed/weights", "simd"},
 	"rag/embed/static":    {"rag/embed/tokenizer", "rag/embed/weights"},
 	"rag/embed/tokenizer": {"golang.org/x/text/unicode/norm"},
 	"rag/embed/weights":   {},

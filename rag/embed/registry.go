@@ -242,7 +242,14 @@ func Open(ctx context.Context, c Config, opts *Options) (Embedder, error) {
 
 // Builtin returns the providers of this package.
 func Builtin() []Provider {
-	return []Provider{trigramBuiltin(TrigramProvider), trigramBuiltin("mock"), openAIBuiltin(), ollamaBuiltin()}
+	return []Provider{
+		trigramBuiltin(TrigramProvider), trigramBuiltin("mock"),
+		openAIBuiltin(), ollamaBuiltin(),
+		localBuiltin(BERTProvider, "sentence encoders of the BERT architecture, from a directory of Hugging Face or a GGUF file"),
+		localBuiltin(GGUFProvider, "the same as "+BERTProvider),
+		localBuiltin(Model2VecProvider, "static models of Model2Vec, from a directory"),
+		localBuiltin(WordsProvider, "word vectors as GloVe and fastText write them, from a text file"),
+	}
 }
 
 func trigramBuiltin(name string) Provider {

@@ -208,7 +208,7 @@ func mean(sum []float64, n float64, normalize bool) []float32 {
 	}
 	v := make([]float32, len(sum))
 	for i, x := range sum {
-		if n > 0 {
+		if n != 0 { // NaN, too, stays visible
 			v[i] = float32(x / n)
 		}
 	}

@@ -1,0 +1,358 @@
+package bert
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
+	"github.com/vecbolt/vecbolt/rag/embed/weights"
+)
+
+// Open reads a model: a GGUF file, or else a directory.
+func Open(path string) (*Model, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	var m *Model
+	if info.IsDir() {
+		m, err = openDir(path)
+	} else {
+		m, err = openGGUF(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bert: open %q: %w", path, err)
+	}
+	return m, nil
+}
+
+func openDir(dir string) (*Model, error) {
+	var c struct {
+		Type         string  `json:"model_type"`
+		Hidden       int     `json:"hidden_size"`
+		Intermediate int     `json:"intermediate_size"`
+		Layers       int     `json:"num_hidden_layers"`
+		Heads        int     `json:"num_attention_heads"`
+		Positions    int     `json:"max_position_embeddings"`
+		Epsilon      float64 `json:"layer_norm_eps"`
+		Activation   string  `json:"hidden_act"`
+		Position     string  `json:"position_embedding_type"`
+	}
+	if found, err := readJSON(dir, "config.json", &c); err != nil || !found {
+		return nil, cmp.Or(err, errors.New("there is no config.json"))
+	}
+	if c.Type != "bert" || c.Position != "" && c.Position != "absolute" {
+		return nil, fmt.Errorf("models of type %q with positions %q are not supported", c.Type, c.Position)
+	}
+	cfg := Config{
+		Layers: c.Layers, Heads: c.Heads, Hidden: c.Hidden, Intermediate: c.Intermediate, Positions: c.Positions,
+		Epsilon: cmp.Or(c.Epsilon, 1e-12), Activation: c.Activation, MaxTokens: c.Positions,
+	}
+	if err := sentenceTransformers(dir, &cfg); err != nil {
+		return nil, err
+	}
+	tok, err := openTokenizer(dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		return nil, err
+	}
+	file, err := weights.Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("model.safetensors: %w", err)
+	}
+	return New(file, tok, cfg)
+}
+
+// sentenceTransformers reads pooling and the like from the files that Sentence
+// Transformers puts beside a model.
+func sentenceTransformers(dir string, cfg *Config) error {
+	var modules []struct {
+		Path string `json:"path"`
+		Type string `json:"type"`
+	}
+	if _, err := readJSON(dir, "modules.json", &modules); err != nil {
+		return err
+	}
+	for _, m := range modules {
+		switch m.Type[strings.LastIndex(m.Type, ".")+1:] {
+		case "Normalize":
+			cfg.Normalize = true
+		case "Pooling":
+			if !filepath.IsLocal(m.Path) {
+				return fmt.Errorf("modules.json: path %q leads out of the model", m.Path)
+			}
+			var p map[string]any
+			if _, err := readJSON(filepath.Join(dir, filepath.FromSlash(m.Path)), "config.json", &p); err != nil {
+				return err
+			}
+			set := 0
+			for name, pooling := range map[string]Pooling{"pooling_mode_mean_tokens": Mean, "pooling_mode_cls_token": First, "pooling_mode_lasttoken": Last} {
+				if p[name] == true {
+					cfg.Pooling = pooling
+					set++
+				}
+			}
+			if set != 1 {
+				return fmt.Errorf("%s/config.json: want one of the poolings mean, cls and lasttoken", m.Path)
+			}
+		case "Transformer":
+		default:
+			return fmt.Errorf("modules.json: module %q is not supported", m.Type)
+		}
+	}
+	var s struct {
+		Most int `json:"max_seq_length"`
+	}
+	_, err := readJSON(dir, "sentence_bert_config.json", &s)
+	if s.Most > 0 {
+		cfg.MaxTokens = min(cfg.MaxTokens, s.Most)
+	}
+	return err
+}
+
+func openTokenizer(dir string) (*tokenizer.Tokenizer, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	if err == nil {
+		tok, err := tokenizer.Parse(b)
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer.json: %w", err)
+		}
+		return tok, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	b, err = os.ReadFile(filepath.Join(dir, "vocab.txt"))
+	if err != nil {
+		return nil, err
+	}
+	c := struct {
+		Lower *bool `json:"do_lower_case"`
+	}{}
+	if _, err := readJSON(dir, "tokenizer_config.json", &c); err != nil {
+		return nil, err
+	}
+	tok, err := tokenizer.BERT(tokenizer.ReadVocab(b), c.Lower == nil || *c.Lower)
+	if err != nil {
+		return nil, fmt.Errorf("vocab.txt: %w", err)
+	}
+	return tok, nil
+}
+
+// readJSON reads a file that need not exist.
+func readJSON(dir, name string, into any) (found bool, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(b, into); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return true, err
+}
+
+func openGGUF(name string) (*Model, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	file, err := weights.Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	return NewGGUF(file)
+}
+
+// NewGGUF returns the model of a GGUF file, which holds its configuration and
+// its vocabulary.
+func NewGGUF(file *weights.File) (*Model, error) {
+	v := file.Values
+	if arch := v["general.architecture"]; arch != "bert" {
+		return nil, fmt.Errorf("models of the architecture %v are not supported", arch)
+	}
+	number := func(key string) int {
+		n, _ := v["bert."+key].(uint64)
+		return int(min(n, math.MaxInt32))
+	}
+	cfg := Config{
+		Layers: number("block_count"), Heads: number("attention.head_count"), Hidden: number("embedding_length"),
+		Intermediate: number("feed_forward_length"), Positions: number("context_length"), MaxTokens: number("context_length"),
+		Activation: "gelu", Normalize: true,
+	}
+	cfg.Epsilon, _ = v["bert.attention.layer_norm_epsilon"].(float64)
+	switch p := v["bert.pooling_type"]; p {
+	case nil, uint64(1):
+	case uint64(2):
+		cfg.Pooling = First
+	case uint64(3):
+		cfg.Pooling = Last
+	default:
+		return nil, fmt.Errorf("pooling type %v is not supported", p)
+	}
+	if m := v["tokenizer.ggml.model"]; m != "bert" {
+		return nil, fmt.Errorf("tokenizer %v is not supported", m)
+	}
+	list, _ := v["tokenizer.ggml.tokens"].([]any)
+	vocab := make([]string, len(list))
+	for i, t := range list {
+		s, ok := t.(string)
+		if !ok {
+			return nil, fmt.Errorf("token %d is no string", i)
+		}
+		// llama.cpp marks the beginnings of words, BERT what continues them.
+		word, begins := strings.CutPrefix(s, "▁")
+		switch {
+		case begins:
+			s = word
+		case !strings.HasPrefix(s, "[") || !strings.HasSuffix(s, "]"):
+			s = "##" + s
+		}
+		vocab[i] = s
+	}
+	tok, err := tokenizer.BERT(vocab, true)
+	if err != nil {
+		return nil, err
+	}
+	return New(file, tok, cfg)
+}
+
+// The names of the tensors: of Hugging Face, and of GGUF.
+var names = map[string]string{
+	"embeddings.word_embeddings":       "token_embd",
+	"embeddings.position_embeddings":   "position_embd",
+	"embeddings.token_type_embeddings": "token_types",
+	"embeddings.LayerNorm":             "token_embd_norm",
+	"attention.self.query":             "attn_q",
+	"attention.self.key":               "attn_k",
+	"attention.self.value":             "attn_v",
+	"attention.output.dense":           "attn_output",
+	"attention.output.LayerNorm":       "attn_output_norm",
+	"intermediate.dense":               "ffn_up",
+	"output.dense":                     "ffn_down",
+	"output.LayerNorm":                 "layer_output_norm",
+}
+
+// A loader takes tensors out of a file until the first error, which stays.
+type loader struct {
+	file *weights.File
+	err  error
+}
+
+// get returns the tensor of a layer, or of none if it is -1, with the shape
+// that it must have, in which a 0 stands for any dimension.
+func (l *loader) get(layer int, name, suffix string, shape ...int) []float32 {
+	if l.err != nil {
+		return nil
+	}
+	hf, gguf := name, names[name]
+	if layer >= 0 {
+		hf, gguf = fmt.Sprintf("encoder.layer.%d.%s", layer, name), fmt.Sprintf("blk.%d.%s", layer, gguf)
+	}
+	old := map[string]string{"weight": "gamma", "bias": "beta"}[suffix] // of layer norms in old files
+	var t weights.Tensor
+	found := false
+	for _, full := range []string{hf + "." + suffix, "bert." + hf + "." + suffix, gguf + "." + suffix, hf + "." + old, "bert." + hf + "." + old} {
+		if t, found = l.file.Tensors[full]; found {
+			break
+		}
+	}
+	if !found {
+		l.err = fmt.Errorf("tensor %q is missing", hf+"."+suffix)
+		return nil
+	}
+	ok := len(t.Shape) == len(shape)
+	for i := range min(len(t.Shape), len(shape)) {
+		ok = ok && t.Shape[i] > 0 && (t.Shape[i] == shape[i] || shape[i] == 0)
+	}
+	if !ok {
+		l.err = fmt.Errorf("tensor %q has shape %v, want %v", hf+"."+suffix, t.Shape, shape)
+		return nil
+	}
+	v, err := t.Float32()
+	if err != nil {
+		l.err = fmt.Errorf("tensor %q: %w", hf+"."+suffix, err)
+	}
+	return v
+}
+
+func (l *loader) linear(layer int, name string, out, in int) linear {
+	return linear{l.get(layer, name, "weight", out, in), l.get(layer, name, "bias", out)}
+}
+
+func (l *loader) norm(layer int, name string, h int) norm {
+	return norm{l.get(layer, name, "weight", h), l.get(layer, name, "bias", h)}
+}
+
+// New returns the model of tensors, which have the names of Hugging Face or of
+// GGUF, with a tokenizer.
+func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, error) {
+	switch cfg.Activation {
+	case "gelu", "relu", "gelu_tanh":
+	case "gelu_new", "gelu_pytorch_tanh":
+		cfg.Activation = "gelu_tanh"
+	default:
+		return nil, fmt.Errorf("activation %q is not supported", cfg.Activation)
+	}
+	const most = 1 << 20
+	for _, n := range []int{cfg.Layers, cfg.Heads, cfg.Hidden, cfg.Intermediate, cfg.Positions} {
+		if n < 1 || n > most {
+			return nil, fmt.Errorf("shape %+v is not possible", cfg)
+		}
+	}
+	if cfg.Hidden%cfg.Heads != 0 || !(cfg.Epsilon >= 0 && cfg.Epsilon < 1) {
+		return nil, fmt.Errorf("shape %+v is not possible", cfg)
+	}
+	if cfg.MaxTokens < 1 || cfg.MaxTokens > cfg.Positions {
+		cfg.MaxTokens = cfg.Positions
+	}
+	around := len(tok.Encode("", true))
+	if around == 0 || around > cfg.MaxTokens {
+		return nil, fmt.Errorf("the tokenizer puts %d special tokens around a text, want 1 to %d", around, cfg.MaxTokens)
+	}
+	l, h := &loader{file: file}, cfg.Hidden
+	m := &Model{cfg: cfg, tok: tok}
+	m.tokens = l.get(-1, "embeddings.word_embeddings", "weight", 0, h)
+	m.places = l.get(-1, "embeddings.position_embeddings", "weight", cfg.Positions, h)
+	segment := l.get(-1, "embeddings.token_type_embeddings", "weight", 0, h)
+	m.norm = l.norm(-1, "embeddings.LayerNorm", h)
+	for i := 0; i < cfg.Layers && l.err == nil; i++ {
+		q, k, v := l.linear(i, "attention.self.query", h, h), l.linear(i, "attention.self.key", h, h), l.linear(i, "attention.self.value", h, h)
+		m.layers = append(m.layers, layer{
+			qkv:       linear{append(append(q.w, k.w...), v.w...), append(append(q.b, k.b...), v.b...)},
+			attention: l.linear(i, "attention.output.dense", h, h),
+			norm1:     l.norm(i, "attention.output.LayerNorm", h),
+			up:        l.linear(i, "intermediate.dense", cfg.Intermediate, h),
+			down:      l.linear(i, "output.dense", h, cfg.Intermediate),
+			norm2:     l.norm(i, "output.LayerNorm", h),
+		})
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	for p := range cfg.Positions {
+		add(m.places[p*h:][:h], segment)
+	}
+	for token, id := range tok.Tokens() {
+		if id >= len(m.tokens)/h {
+			return nil, fmt.Errorf("token %q has number %d, the table ends at %d", token, id, len(m.tokens)/h)
+		}
+	}
+	for _, id := range tok.Encode("", true) {
+		if id >= len(m.tokens)/h {
+			return nil, fmt.Errorf("a special token has number %d, the table ends at %d", id, len(m.tokens)/h)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,162 @@
+package embed
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/rag/embed/bert"
+	"github.com/vecbolt/vecbolt/rag/embed/static"
+)
+
+// The providers of models on disk.
+const (
+	BERTProvider      = "bert"      // sentence encoders: a directory or a GGUF file; see package bert
+	GGUFProvider      = "gguf"      // the same
+	Model2VecProvider = "model2vec" // a directory; see package static
+	WordsProvider     = "words"     // a file of word vectors; see package static
+)
+
+// LocalOptions tune Local. The zero value, like nil, is good.
+type LocalOptions struct {
+	// Model names the model; empty means the last element of its path.
+	Model string
+
+	// Threads is how many texts of a batch are embedded at the same time; 0
+	// means as many as there are cores.
+	Threads int
+}
+
+// Local reads a model from disk. provider says of what kind it is.
+func Local(provider, path string, opts *LocalOptions) (Embedder, error) {
+	var o LocalOptions
+	if opts != nil {
+		o = *opts
+	}
+	l := &local{provider: provider, path: path, threads: cmp.Or(o.Threads, runtime.GOMAXPROCS(0))}
+	l.model = cmp.Or(o.Model, strings.TrimSuffix(filepath.Base(path), ".gguf"))
+	var model interface {
+		Dim() int
+		Embed(string) []float32
+	}
+	var err error
+	switch provider {
+	case BERTProvider, GGUFProvider:
+		model, err = bert.Open(path)
+	case Model2VecProvider:
+		model, err = static.Open(path)
+	case WordsProvider:
+		model, err = static.OpenWords(path, nil)
+	default:
+		return nil, l.fail(ErrProviderNotFound, errors.New("no provider of local models"))
+	}
+	if err != nil {
+		return nil, l.fail(ErrConfig, err)
+	}
+	l.dim, l.embed = model.Dim(), model.Embed
+	return l, nil
+}
+
+type local struct {
+	provider, model, path string
+	dim, threads          int
+	embed                 func(string) []float32
+
+	hashed sync.Once
+	hash   string
+}
+
+func (l *local) Provider() string { return l.provider }
+func (l *local) Model() string    { return l.model }
+func (l *local) Dimensions() int  { return l.dim }
+
+func (l *local) fail(kind, err error) error {
+	return &Error{Kind: kind, Provider: l.provider, Model: l.model, Err: err}
+}
+
+func (l *local) Embed(ctx context.Context, text string) ([]float32, error) {
+	return one(ctx, l.EmbedBatch, text)
+}
+
+func (l *local) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	vecs := make([][]float32, len(texts))
+	var next atomic.Int64
+	work := func() {
+		for ctx.Err() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= len(texts) {
+				return
+			}
+			vecs[i] = l.embed(texts[i])
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(l.threads, len(texts)) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, l.fail(contextKind(err), err)
+	}
+	if err := checkReply(vecs, len(texts), l.dim); err != nil {
+		return nil, l.fail(ErrInvalidResponse, err) // weights that are not finite
+	}
+	return vecs, nil
+}
+
+// fingerprint is a hash of the weights, so that two models of the same name do
+// not share a cache.
+func (l *local) fingerprint() string {
+	l.hashed.Do(func() {
+		for _, name := range []string{"model.safetensors", "0_StaticEmbedding/model.safetensors", "."} {
+			f, err := os.Open(filepath.Join(l.path, filepath.FromSlash(name)))
+			if err != nil {
+				continue
+			}
+			h := sha256.New()
+			_, err = io.Copy(h, f)
+			f.Close()
+			if err == nil {
+				l.hash = hex.EncodeToString(h.Sum(nil))
+				return
+			}
+		}
+	})
+	return l.hash
+}
+
+func localBuiltin(name, description string) Provider {
+	return Provider{
+		Name:         name,
+		Description:  description,
+		Capabilities: Capabilities{Files: true},
+		Settings: &Schema{Type: "object", Closed: true, Required: []string{"model_path"}, Properties: map[string]*Schema{
+			"model_path": {Type: "string", Description: "directory or file of the model"},
+			"threads":    {Type: "integer", Description: "texts at the same time; 0: as many as there are cores", Minimum: limit(0), Maximum: limit(1024)},
+		}},
+		Open: func(_ context.Context, c Config, _ *Options) (Embedder, error) {
+			var s struct {
+				Path    string `json:"model_path"`
+				Threads int    `json:"threads"`
+			}
+			if err := decode(c, &s); err != nil {
+				return nil, err
+			}
+			if s.Path == "" {
+				return nil, &Error{Kind: ErrConfig, Provider: name, Model: c.Model, Err: fmt.Errorf("model_path is empty")}
+			}
+			return Local(name, s.Path, &LocalOptions{Model: c.Model, Threads: s.Threads})
+		},
+	}
+}
