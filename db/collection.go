@@ -44,8 +44,9 @@ func (db *DB) CreateCollection(ctx context.Context, name string, s Schema) (*Col
 
 // OpenCollection returns a collection, and creates it if there is none of
 // that name. If there is, its schema must fit: another dimension is a
-// *DimensionError, another metric or lineage is ErrSchema. Dimension zero and
-// empty lineage fields fit everything.
+// *DimensionError, another metric, lineage or text index is ErrSchema. Dimension
+// zero, empty lineage fields and no text index fit everything; a collection
+// without dimension or text index gets that of s.
 func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
 	c, err := db.Collection(name)
 	if err == nil {
@@ -53,7 +54,7 @@ func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Colle
 		if err := have.accepts(name, s); err != nil {
 			return nil, fmt.Errorf("db: open collection: %w", err)
 		}
-		if have.Dim != 0 || s.Dim == 0 || db.opts.ReadOnly {
+		if (have.Dim != 0 || s.Dim == 0) && (have.Text != nil || s.Text == nil) || db.opts.ReadOnly {
 			return c, nil
 		}
 	}
@@ -74,9 +75,14 @@ func (db *DB) define(ctx context.Context, name string, s Schema, mayExist bool) 
 	if err := s.validate(name); err != nil {
 		return nil, err
 	}
+	s.Text = s.Text.clone()
+	words, err := newAnalysis(name, s.Text)
+	if err != nil {
+		return nil, err
+	}
 	var id uint32
-	_, err := db.exclusively(ctx, func(g *group) ([]op, error) {
-		def := &definition{name: name, schema: s}
+	_, err = db.exclusively(ctx, func(g *group) ([]op, error) {
+		def := &definition{name: name, schema: s, analysis: words}
 		if old, ok := g.base.names[name]; ok {
 			def = g.base.views[old].def
 			if !mayExist {
@@ -86,11 +92,16 @@ func (db *DB) define(ctx context.Context, name string, s Schema, mayExist bool) 
 			if err := def.schema.accepts(name, s); err != nil {
 				return nil, err
 			}
-			if def.schema.Dim != 0 || s.Dim == 0 {
+			fixed := *def
+			if def.schema.Dim == 0 {
+				fixed.schema.Dim = s.Dim
+			}
+			if def.schema.Text == nil {
+				fixed.schema.Text, fixed.analysis = s.Text, words
+			}
+			if fixed.schema == def.schema {
 				return nil, nil
 			}
-			fixed := *def
-			fixed.schema.Dim = s.Dim
 			def = &fixed
 		} else {
 			id = g.nextID
@@ -101,6 +112,9 @@ func (db *DB) define(ctx context.Context, name string, s Schema, mayExist bool) 
 	})
 	if err != nil {
 		return nil, err
+	}
+	if s.Text != nil {
+		db.background.wakeCompact()
 	}
 	return &Collection{db: db, id: id}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
+	"github.com/vecbolt/vecbolt/segment/terms"
 )
 
 // When compaction happens by itself.
@@ -309,6 +310,10 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 		return nil, err
 	}
 	m := merging{ctx: ctx, w: w, cols: columns.NewBuilder(), dim: c.dim}
+	a := db.analysis(c.coll)
+	if a != nil {
+		m.moved = map[*openSegment][]uint32{}
+	}
 	if err := m.run(c.victims); err != nil {
 		return nil, errors.Join(err, w.Abort())
 	}
@@ -321,6 +326,17 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 		return nil, err
 	}
 	s.keepColumns(m.cols)
+	if a != nil {
+		inputs := make([]terms.Input, len(c.victims))
+		for i, v := range c.victims {
+			src, err := v.terms.of(a).need(ctx)
+			if err != nil {
+				return s, nil // they are made anew
+			}
+			inputs[i] = terms.Input{Source: src, Rows: m.moved[v.openSegment]}
+		}
+		s.terms.keep(a, inputs)
+	}
 	return s, nil
 }
 
@@ -331,6 +347,8 @@ type merging struct {
 	cols *columns.Builder
 	dim  int
 	rows int // written
+	// moved, if it is wanted, has the new row of each row, or terms.Dropped.
+	moved map[*openSegment][]uint32
 }
 
 // cursor is the next row of one source.
@@ -343,6 +361,9 @@ type cursor struct {
 func (m *merging) run(victims []victim) error {
 	var sources []*cursor
 	for _, v := range victims {
+		if m.moved != nil {
+			m.moved[v.openSegment] = slices.Repeat([]uint32{terms.Dropped}, v.info.Rows)
+		}
 		sources = append(sources, &cursor{victim: v, nums: v.DocNums()})
 	}
 	for len(sources) > 0 {
@@ -406,6 +427,12 @@ func (m *merging) copy(c *cursor, end int) error {
 	}
 	if err := m.cols.AddFrom(cols, kept, m.rows); err != nil {
 		return err
+	}
+	for i, row := range kept {
+		if m.moved == nil {
+			break
+		}
+		m.moved[c.openSegment][row] = uint32(m.rows + i)
 	}
 	m.rows += len(kept)
 	return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // derivedExts are the files that a segment may have beside its vectors.
-var derivedExts = []string{"cols", "codes"}
+var derivedExts = []string{"cols", "codes", "terms"}
 
 // derivedName returns the name of a file beside the vectors of a segment.
 func derivedName(id uint64, ext string) string {
@@ -40,6 +40,8 @@ type derived[T any] struct {
 	// write makes the content. It may read the segment's vectors, other
 	// derived files and meta.bolt; it is called inside guard.
 	write func(context.Context, io.WriterAt) error
+	// scratch, if set, tells that the content is not to be kept as a file.
+	scratch func() bool
 	// newer is the error of parse for a file that a newer release wrote.
 	newer error
 
@@ -112,7 +114,7 @@ func (d *derived[T]) need(ctx context.Context) (*T, error) {
 	if v := d.get(); v != nil {
 		return v, nil
 	}
-	if !d.db.opts.ReadOnly && d.db.err() == nil {
+	if !d.db.opts.ReadOnly && d.db.err() == nil && (d.scratch == nil || !d.scratch()) {
 		if err := d.make(ctx); err != nil {
 			d.db.opts.Logger.Warn("cannot keep derived file", "file", d.name, "error", err)
 		}

@@ -29,7 +29,8 @@ type openSegment struct {
 
 	cols    *derived[columns.Columns]
 	codes   *derived[codes.Codes] // nil if they would not pay
-	derived []derivedFile         // all of the above
+	terms   *segmentTerms
+	derived []derivedFile // all of the above
 }
 
 // openSegment maps a segment of a collection with the given metric.
@@ -40,7 +41,8 @@ func (db *DB) openSegment(info segment.Info, metric Metric, dead *bitset.Cow) (*
 	}
 	s := &openSegment{Segment: seg, db: db, info: info, metric: metric, dead: dead}
 	s.cols = db.columnsOf(s)
-	s.derived = append(s.derived, s.cols)
+	s.terms = &segmentTerms{s: s}
+	s.derived = append(s.derived, s.cols, s.terms)
 	if s.wantsCodes() {
 		s.codes = db.codesOf(s)
 		s.derived = append(s.derived, s.codes)

@@ -13,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
+	"github.com/vecbolt/vecbolt/segment/terms"
 )
 
 // makeRoom lets a group of writes go on, or says why not. When the head is
@@ -206,6 +207,23 @@ func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
 		return nil, err
 	}
 	s.keepColumns(cols)
+	if a := def.analysis; a != nil {
+		src, err := p.terms(context.Background(), a)
+		if err != nil {
+			db.opts.Logger.Warn("cannot index texts", "segment", id, "error", err)
+			return s, nil
+		}
+		in := terms.Input{Source: src, Rows: make([]uint32, p.n)}
+		next := uint32(0)
+		for row := range in.Rows {
+			in.Rows[row] = terms.Dropped
+			if live.Has(row) {
+				in.Rows[row] = next
+				next++
+			}
+		}
+		s.terms.keep(a, []terms.Input{in})
+	}
 	return s, nil
 }
 

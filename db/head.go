@@ -125,6 +125,7 @@ type table struct {
 	per     int
 	maxNorm float32
 	cols    *tableColumns
+	terms   *tableTerms
 }
 
 // chunkBytes is the size of the pieces in which vectors are allocated and
@@ -138,7 +139,7 @@ func newTable(dim int) *table {
 			per *= 2
 		}
 	}
-	return &table{dim: dim, per: per, cols: &tableColumns{}}
+	return &table{dim: dim, per: per, cols: &tableColumns{}, terms: &tableTerms{}}
 }
 
 func (t *table) append(num uint64, doc []byte, vec []float32) {

@@ -72,6 +72,9 @@ type Schema struct {
 	Dim     int     `json:"dim"`
 	Metric  Metric  `json:"metric"`
 	Lineage Lineage `json:"lineage,omitzero"`
+	// Text says how documents are indexed for full-text search; nil: they are
+	// not.
+	Text *TextIndex `json:"text,omitempty"`
 }
 
 func (s Schema) validate(collection string) error {
@@ -92,6 +95,9 @@ func (s Schema) accepts(collection string, want Schema) error {
 	}
 	if want.Metric != s.Metric {
 		return fmt.Errorf("%w: collection %q has metric %v, opened with %v", ErrSchema, collection, s.Metric, want.Metric)
+	}
+	if want.Text != nil && s.Text != nil && !s.Text.equal(want.Text) {
+		return fmt.Errorf("%w: collection %q has another text index: SetText changes it", ErrSchema, collection)
 	}
 	for _, f := range []struct{ name, have, want string }{
 		{"provider", s.Lineage.Provider, want.Lineage.Provider},
@@ -130,6 +136,7 @@ type definition struct {
 	id       uint32
 	name     string
 	schema   Schema
+	analysis *analysis // of schema.Text
 	metadata Metadata
 }
 
@@ -144,6 +151,15 @@ type storedDefinition struct {
 	Normalized bool               `msgpack:"normalized,omitempty"`
 	Chunker    string             `msgpack:"chunker,omitempty"`
 	Metadata   msgpack.RawMessage `msgpack:"metadata"`
+	Text       *storedText        `msgpack:"text,omitempty"`
+}
+
+// storedText is the msgpack form of a TextIndex.
+type storedText struct {
+	Language string   `msgpack:"language"`
+	Fields   []string `msgpack:"fields,omitempty"`
+	K1       *float64 `msgpack:"k1,omitempty"`
+	B        *float64 `msgpack:"b,omitempty"`
 }
 
 func (d *definition) encode() ([]byte, error) {
@@ -155,7 +171,7 @@ func (d *definition) encode() ([]byte, error) {
 		Name: d.name, Dim: d.schema.Dim, Metric: uint8(d.schema.Metric),
 		Provider: d.schema.Lineage.Provider, Model: d.schema.Lineage.Model,
 		Normalized: d.schema.Lineage.Normalized, Chunker: d.schema.Lineage.Chunker,
-		Metadata: meta,
+		Metadata: meta, Text: (*storedText)(d.schema.Text),
 	})
 }
 
@@ -171,8 +187,11 @@ func decodeDefinition(id uint32, b []byte) (*definition, error) {
 	d := &definition{
 		id: id, name: s.Name,
 		schema: Schema{Dim: s.Dim, Metric: Metric(s.Metric), Lineage: Lineage{
-			Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker}},
+			Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker}, Text: (*TextIndex)(s.Text)},
 		metadata: meta,
+	}
+	if d.analysis, err = newAnalysis(s.Name, d.schema.Text); err != nil {
+		return nil, err
 	}
 	if err := d.schema.validate(d.name); err != nil {
 		return nil, err

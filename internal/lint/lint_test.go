@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"segment/graph":   {"internal/bitset", "internal/codec", "segment/codes", "simd"},
 	"segment/columns": {"filter", "internal/bitset", "internal/codec", "simd"},
 	"db": {"filter", "internal/bitset", "internal/codec", "internal/meta", "internal/topk", "internal/vfs",
-		"segment", "segment/codes", "segment/columns", "simd", "wal",
+		"segment", "segment/codes", "segment/columns", "segment/terms", "simd", "text", "wal",
 		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
 	"internal/exchange": {"db"},
 	"rag":               {"db", "filter", "internal/exchange"},
@@ -75,9 +75,10 @@ var stemmers = func() (paths []string) {
 
 // core is every module that a program which imports db links.
 var core = []string{
-	"github.com/chewxy/math32", "github.com/google/uuid", "github.com/vecbolt/vecbolt",
+	"github.com/blevesearch/snowballstem", "github.com/chewxy/math32", "github.com/clipperhouse/uax29/v2",
+	"github.com/google/uuid", "github.com/vecbolt/vecbolt",
 	"github.com/viterin/partial", "github.com/viterin/vek", "github.com/vmihailenco/msgpack/v5",
-	"github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/exp", "golang.org/x/sys",
+	"github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/exp", "golang.org/x/sys", "golang.org/x/text",
 }
 
 // A file is a parsed Go file of the module.

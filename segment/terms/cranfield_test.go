@@ -195,4 +195,3 @@ func TestCranfield(t *testing.T) {
 		t.Errorf("nDCG@10: none %.4f, english %.4f", plain, english)
 	}
 }
-

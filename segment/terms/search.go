@@ -11,6 +11,24 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
+// A PartError says in which part of a Search something went wrong.
+type PartError struct {
+	Part int
+	Err  error
+}
+
+func (e *PartError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what went wrong.
+func (e *PartError) Unwrap() error { return e.Err }
+
+func inPart(part int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &PartError{part, err}
+}
+
 // Params are those of BM25 (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009).
 type Params struct {
 	K1 float64 // how much repetition counts, >= 0
@@ -111,7 +129,7 @@ func condition(c *text.Clause) unit {
 }
 
 // Prepare makes a Search of a query. It reads the dictionaries, and the postings of phrases and prefixes, and of terms in parts
-// that have dead rows.
+// that have dead rows. Errors of it and of the methods of a Search are PartErrors.
 func Prepare(q text.Query, p Params, parts []Part) (*Search, error) {
 	s := &Search{query: q}
 	for i := range q.Clauses {
@@ -127,28 +145,14 @@ func Prepare(q text.Query, p Params, parts []Part) (*Search, error) {
 		}
 	}
 	var texts, tokens uint64
-	for _, in := range parts {
+	for i, in := range parts {
 		pt := &part{Part: in, lists: make([]list, len(s.units))}
 		s.parts = append(s.parts, pt)
-		var err error
-		if pt.lens, err = in.lengths(); err != nil {
-			return nil, err
+		if err := s.look(pt); err != nil {
+			return nil, inPart(i, err)
 		}
 		n, length := pt.live()
 		texts, tokens = texts+n, tokens+length
-		for i := range s.units {
-			if err := pt.list(&s.units[i], &pt.lists[i]); err != nil {
-				return nil, err
-			}
-			n, err := pt.lists[i].count(pt.Rows(), s.units[i].kind != aTerm || in.whole(), in.Live)
-			if err != nil {
-				return nil, err
-			}
-			s.units[i].n += n
-		}
-		if err := s.restrict(pt); err != nil {
-			return nil, err
-		}
 	}
 	for i := range s.units {
 		u := &s.units[i]
@@ -164,6 +168,25 @@ func Prepare(q text.Query, p Params, parts []Part) (*Search, error) {
 	}
 	s.slack = float64(2*len(s.units)+8) * 0x1p-53
 	return s, nil
+}
+
+// look finds what the query asks for in a part.
+func (s *Search) look(p *part) (err error) {
+	if p.lens, err = p.lengths(); err != nil {
+		return err
+	}
+	for i := range s.units {
+		u := &s.units[i]
+		if err := p.list(u, &p.lists[i]); err != nil {
+			return err
+		}
+		n, err := p.lists[i].count(p.Rows(), u.kind != aTerm || p.whole(), p.Live)
+		if err != nil {
+			return err
+		}
+		u.n += n
+	}
+	return s.restrict(p)
 }
 
 // idf is the inverse document frequency of a term that n of all rows have.
@@ -411,7 +434,7 @@ func (s *Search) Matches(part int) (bitset.Set, error) {
 		for _, u := range unitsOf(&s.query.Clauses[i]) {
 			at := slices.IndexFunc(s.units, func(v unit) bool { return u.same(&v) })
 			if err := p.union(p.lists[at], set); err != nil {
-				return nil, err
+				return nil, inPart(part, err)
 			}
 		}
 	}
@@ -447,7 +470,7 @@ func (s *Search) Score(part, row int) (float64, error) {
 		c.init(p.lists[i], p.Rows())
 		f, err := c.frequency(uint32(row))
 		if err != nil {
-			return 0, err
+			return 0, inPart(part, err)
 		}
 		if f > 0 {
 			score += share(s.units[i].weight, f, norm)
@@ -510,7 +533,7 @@ func (s *Search) Scan(part, lo, hi int, set bitset.Set, c *topk.Collector, buf *
 			continue
 		}
 		if err := s.window(p, int32(part), start, end, set, c, buf); err != nil {
-			return err
+			return inPart(part, err)
 		}
 	}
 	return nil
