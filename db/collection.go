@@ -370,8 +370,12 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 // inside guard, and in no transaction.
 func (db *DB) idsWhere(ctx context.Context, v *view, where filter.Expr) ([]string, error) {
 	var ids []string
-	for _, p := range v.parts {
-		set, err := p.rows(where)
+	bound, err := v.condition(ctx, where)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range v.parts {
+		set, err := bound.rows(i)
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ type Explanation struct {
 
 // A Stage is one step of a search.
 type Stage struct {
-	// Name is "filter", "scan", "score" (true scores of candidates), "mmr",
+	// Name is "filter", "scan", "score" (true scores of candidates), "text", "fuse", "mmr",
 	// "group" or "fetch".
 	Name string `json:"name"`
 	// Rows is how many rows the stage considered, and Kept how many it left.
@@ -51,6 +51,9 @@ type WhyNot struct {
 	// rank that it would have, if it does not match. Offset, Threshold, Group
 	// and MMR do not enter.
 	Rank int `json:"rank,omitempty"`
+	// Legs is what each ranking says of it, if the query has a text; then Score
+	// and Rank are those of the fusion, and missing if it is in no list.
+	Legs []Leg `json:"legs,omitempty"`
 	// Clause is the innermost part of Where that it fails, as JSON, and Path
 	// the JSON pointer of that part; see filter.Why.
 	Clause string `json:"clause,omitempty"`
@@ -58,7 +61,8 @@ type WhyNot struct {
 	// Beyond is how many places it is behind the last rank that could have
 	// made it a hit.
 	Beyond int `json:"beyond,omitempty"`
-	// Stage is what lost it: "missing", "vector", "example", "where", "field"
+	// Stage is what lost it: "missing", "vector", "text" (it has nothing of the
+	// text, or what that excludes), "depth" (no list is long enough for it), "example", "where", "field"
 	// (it is in no group), "threshold", "k", "offset", "group", "mmr" or
 	// "graph" (an approximate search did not find it); empty for a hit.
 	Stage string `json:"stage,omitempty"`
@@ -148,6 +152,9 @@ type suspect struct {
 
 // whyNot explains where documents stand. It is called inside guard.
 func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) ([]WhyNot, error) {
+	if p.text != nil {
+		return s.whyNotText(ctx, p, r, ids)
+	}
 	all := make([]WhyNot, len(ids))
 	var suspects []*suspect
 	for i, id := range ids {
@@ -172,7 +179,7 @@ func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) 
 		}
 		x := &suspect{WhyNot: w, ranked: ranked{place: at, score: p.scorer.score(vec), id: id}}
 		w.Score = &x.score
-		if err := s.whyFiltered(p, x); err != nil {
+		if err := s.whyFiltered(ctx, p, x); err != nil {
 			return nil, err
 		}
 		suspects = append(suspects, x)
@@ -193,7 +200,7 @@ func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) 
 
 // whyFiltered says which clause of the filter a document fails, if any, and
 // which group it is in.
-func (s *search) whyFiltered(p *probe, x *suspect) error {
+func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
 	if slices.Contains(p.examples, x.place) {
 		x.Stage, x.Reason = "example", "examples are not among the hits"
 		return nil
@@ -202,7 +209,11 @@ func (s *search) whyFiltered(p *probe, x *suspect) error {
 	if err != nil {
 		return err
 	}
-	get := func(path string) (any, bool) { return filter.Lookup(meta, path) }
+	where, err := s.view.condition(ctx, p.Where)
+	if err != nil {
+		return err
+	}
+	get := where.get(x.place, meta)
 	clause, path := filter.Why(p.Where, get)
 	switch {
 	case clause != nil:

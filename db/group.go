@@ -39,7 +39,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 	byValue := map[any]*group{}
 	var values []any
 	for round := q; ; {
-		all := len(best) < round.need // nothing is left out but what is too bad
+		all := len(best) < round.need || q.vector && q.text != nil // nothing is left out but what is too bad; fused ranks are of one round
 		if err := s.groupValues(q, best); err != nil {
 			return nil, err
 		}

@@ -15,12 +15,19 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 	clock := s.clock("mmr")
 	vecs := make([][]float32, len(best))
 	nearest := make([]float64, len(best)) // similarity to the nearest that was taken
+	relevance := func(h ranked) float64 { return h.score }
+	if q.text != nil && len(best) > 0 { // no similarity is near a sum of BM25 or of fractions of ranks
+		relevance = func(h ranked) float64 { return h.score / best[0].score }
+	}
 	for i, h := range best {
 		var err error
+		nearest[i] = math.Inf(-1)
+		if h.part.dim == 0 {
+			continue
+		}
 		if vecs[i], err = h.part.source.vectors(h.row, h.row+1); err != nil {
 			return nil, err
 		}
-		nearest[i] = math.Inf(-1)
 	}
 	left := make([]int, len(best)) // indexes of best, in order
 	for i := range left {
@@ -33,8 +40,8 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 		}
 		at, most := 0, math.Inf(-1)
 		for j, i := range left {
-			value := q.MMR.Lambda * best[i].score
-			if len(taken) > 0 {
+			value := q.MMR.Lambda * relevance(best[i])
+			if !math.IsInf(nearest[i], -1) {
 				value -= (1 - q.MMR.Lambda) * nearest[i]
 			}
 			if value > most {
@@ -44,8 +51,14 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 		next := left[at]
 		taken = append(taken, best[next])
 		left = slices.Delete(left, at, at+1)
-		similarity := newScorer(q.scorer.metric, vecs[next])
+		if vecs[next] == nil {
+			continue
+		}
+		similarity := newScorer(s.view.def.schema.Metric, vecs[next])
 		for _, i := range left {
+			if vecs[i] == nil {
+				continue
+			}
 			nearest[i] = max(nearest[i], similarity.score(vecs[i]))
 		}
 	}

@@ -14,6 +14,14 @@ type PartPlan struct {
 
 // plan says how a query was answered.
 func (q *probe) plan() string {
+	if q.text != nil {
+		if !q.vector {
+			return "text index"
+		}
+		vectors := *q
+		vectors.text = nil
+		return vectors.plan() + " and text index, fused by " + q.Fusion.Method.String()
+	}
 	for _, c := range q.codes {
 		if c != nil {
 			return "exact scan of codes"
@@ -26,6 +34,17 @@ func (q *probe) plan() string {
 func (s *search) partPlans(q *probe) []PartPlan {
 	plans := []PartPlan{}
 	for i, p := range s.view.parts {
+		if !q.vector && p.live() > 0 {
+			plan := PartPlan{Name: "memory", Rows: p.live(), Matched: p.live(), Plan: "text index", Reason: "the query has no vector"}
+			if p.segment != nil {
+				plan.Name = p.segment.Name()
+			}
+			if q.sets[i] != nil {
+				plan.Matched = q.sets[i].Count()
+			}
+			plans = append(plans, plan)
+			continue
+		}
 		if p.dim == 0 || p.live() == 0 {
 			continue
 		}

@@ -3,16 +3,19 @@ package db
 import (
 	"cmp"
 	"math"
+	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/simd"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // DefaultK is the number of hits when Query.K is zero.
 const DefaultK = 10
 
-// A Query asks for the documents whose vectors are nearest to one vector:
-// exactly one of Vector, ID and Like says to which.
+// A Query asks for the documents whose vectors are nearest to one vector, for
+// those whose text answers a text best, or for both. At most one of Vector, ID
+// and Like names the vector.
 type Query struct {
 	// Vector is what to look for; or
 	Vector []float32
@@ -25,6 +28,19 @@ type Query struct {
 	// are none of the latter; for Cosine, of their directions. The examples
 	// themselves are not among the hits.
 	Like, Unlike []string
+
+	// Text is a text to look for, in the syntax that text.Analyzer.Parse reads:
+	// words, "phrases", prefix*, +required, -excluded. Documents are ranked by
+	// BM25; those that have nothing of it are not found. The collection must
+	// have a text index. With a vector as well, both rankings are fused;
+	// what is required and excluded holds for both.
+	Text string
+	// Fusion says how; Score is then that of the fusion, and Threshold, Offset,
+	// Group and MMR apply to what was fused.
+	Fusion Fusion
+	// Snippet asks for the passage of each hit that answers Text best, of about
+	// that many bytes.
+	Snippet int
 
 	// K is the most hits wanted; 0 means DefaultK. If fewer documents match,
 	// all of them are returned. With Group it is the most groups.
@@ -80,7 +96,8 @@ func (g *Group) size() int { return max(1, g.Size) }
 //	Lambda · its score − (1 − Lambda) · its greatest similarity to one that was taken
 //
 // is greatest; of equal ones the one with the higher score. Similarities are
-// scores under the metric of the collection. Hits come in the order in which they
+// scores under the metric of the collection; documents without a vector are like
+// no other. If the query has a text, the score is divided by the best one. Hits come in the order in which they
 // were taken; their Score is what it always is.
 type MMR struct {
 	// Lambda is between 0, nothing but diversity, and 1, nothing but
@@ -99,6 +116,10 @@ type Hit struct {
 	Score float64 `json:"score"`
 	// Group is the value of Group.Field, if the query has one.
 	Group any `json:"group,omitempty"`
+	// Legs is what each of the rankings says that were fused, if any were.
+	Legs []Leg `json:"legs,omitempty"`
+	// Snippet is the best passage of the text, if Query.Snippet asks for it.
+	Snippet *text.Snippet `json:"snippet,omitempty"`
 }
 
 // A Result answers one Query.
@@ -113,7 +134,9 @@ type Result struct {
 	// Recall is the share of the true answer that is promised, as a mean over
 	// queries; 1 if the answer is exact.
 	Recall float64 `json:"recall"`
-	// Matched is the number of documents with a vector that match Where; of
+	// Matched is the number of documents with a vector that match Where, or, if
+	// the query has a text, of all documents that match Where and have what
+	// the text requires and nothing that it excludes; of
 	// those that are in a group, with Group, and that are no examples, with Like.
 	Matched int `json:"matched"`
 	// Considered is the number of vectors whose score was looked at.
@@ -137,11 +160,15 @@ func (q *Query) validate(def *definition) error {
 		return invalidf("query has a vector and an id")
 	case len(q.Like) > 0 && (q.ID != "" || q.Vector != nil):
 		return invalidf("query has examples and a vector or an id")
-	case q.ID == "" && len(q.Vector) == 0 && len(q.Like) == 0:
+	case q.Snippet < 0 || q.Snippet > MaxTextLen:
+		return invalidf("snippet of %d bytes", q.Snippet)
+	case !utf8.ValidString(q.Text):
+		return invalidf("the text of the query is not valid UTF-8")
+	case q.ID == "" && len(q.Vector) == 0 && len(q.Like) == 0 && q.Text == "":
 		if len(q.Unlike) > 0 {
 			return invalidf("query has examples of what is not wanted only")
 		}
-		return invalidf("query has neither a vector nor an id nor examples")
+		return invalidf("query has neither a vector nor an id nor examples nor a text")
 	case len(q.Unlike) > 0 && len(q.Like) == 0:
 		return invalidf("query has examples of what is not wanted only")
 	case q.Group != nil && q.MMR != nil:
@@ -160,6 +187,9 @@ func (q *Query) validate(def *definition) error {
 		return invalidf("query has a recall and an effort")
 	case q.Threshold != nil && math.IsNaN(*q.Threshold):
 		return invalidf("threshold is NaN")
+	}
+	if err := q.Fusion.validate(); err != nil {
+		return err
 	}
 	if len(q.Vector) > 0 {
 		if def.schema.Dim != 0 && len(q.Vector) != def.schema.Dim {

@@ -14,7 +14,8 @@ type ranked struct {
 	place
 	score float64
 	id    string
-	group any // the value of Group.Field
+	group any   // the value of Group.Field
+	legs  []Leg // of a fused one
 }
 
 // compareRanked is the order of hits.
@@ -22,8 +23,9 @@ func compareRanked(a, b ranked) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.id, b.id))
 }
 
-// best returns, for each query, its best rows, as many as it needs, in order.
-func (s *search) best(ctx context.Context) ([][]ranked, error) {
+// nearest returns, for each query, its best rows by their vectors, as many as it
+// needs, in order.
+func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
 	clock := s.clock("scan")
 	found, err := s.scan(ctx)
 	if err != nil {
@@ -46,6 +48,21 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 
 // rank computes true scores of the candidates and returns the best, in order.
 func (s *search) rank(ctx context.Context, q *probe, candidates []topk.Candidate) ([]ranked, error) {
+	return s.rankBy(ctx, q.need, candidates, func(c topk.Candidate) (float64, bool, error) {
+		vec, err := s.view.parts[c.Part].source.vectors(int(c.Row), int(c.Row)+1)
+		if err != nil {
+			return 0, false, err
+		}
+		score := q.scorer.score(vec)
+		return score, q.Threshold == nil || score >= *q.Threshold, nil
+	})
+}
+
+// rankBy ranks candidates by the scores that score gives them, if it says that
+// they are wanted, and returns the n best, in order.
+func (s *search) rankBy(
+	ctx context.Context, n int, candidates []topk.Candidate, score func(topk.Candidate) (float64, bool, error),
+) ([]ranked, error) {
 	hits := make([]ranked, 0, len(candidates))
 	for i, c := range candidates {
 		if i%1024 == 0 {
@@ -53,18 +70,17 @@ func (s *search) rank(ctx context.Context, q *probe, candidates []topk.Candidate
 				return nil, err
 			}
 		}
-		p := s.view.parts[c.Part]
-		vec, err := p.source.vectors(int(c.Row), int(c.Row)+1)
+		score, wanted, err := score(c)
 		if err != nil {
 			return nil, err
 		}
-		if score := q.scorer.score(vec); q.Threshold == nil || score >= *q.Threshold {
-			hits = append(hits, ranked{place: place{p, int(c.Row)}, score: score})
+		if wanted {
+			hits = append(hits, ranked{place: place{s.view.parts[c.Part], int(c.Row)}, score: score})
 		}
 	}
 	slices.SortFunc(hits, compareRanked)
 	// Rows that tie with the last one wanted compete by id.
-	if n := q.need; len(hits) > n {
+	if len(hits) > n {
 		end := n
 		for end < len(hits) && hits[end].score == hits[n-1].score {
 			end++
@@ -81,7 +97,7 @@ func (s *search) rank(ctx context.Context, q *probe, candidates []topk.Candidate
 		return nil
 	})
 	slices.SortFunc(hits, compareRanked)
-	return hits[:min(q.need, len(hits))], err
+	return hits[:min(n, len(hits))], err
 }
 
 // finish makes the answer of the best rows.
@@ -100,20 +116,31 @@ func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, 
 	if q.Group == nil {
 		best = best[min(q.Offset, len(best)):min(q.limit(), len(best))]
 	}
+	r.Hits, err = s.fetch(q, best)
+	return r, err
+}
+
+// fetch reads the documents of hits.
+func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 	clock := s.clock("fetch")
-	r.Hits = make([]Hit, len(best))
-	err = s.db.store.View(func(tx *meta.Tx) error {
+	hits := make([]Hit, len(best))
+	err := s.db.store.View(func(tx *meta.Tx) error {
 		for i, h := range best {
 			d, err := s.view.read(tx, h.part, h.row, q.Select)
 			if err != nil {
 				return err
 			}
-			r.Hits[i] = Hit{Document: *d, Score: h.score, Group: h.group}
+			hits[i] = Hit{Document: *d, Score: h.score, Group: h.group, Legs: h.legs}
+			if q.Snippet > 0 && q.text != nil {
+				if hits[i].Snippet, err = s.snippet(tx, q, h); err != nil {
+					return err
+				}
+			}
 		}
 		return nil
 	})
 	clock.done(len(best), len(best), 0)
-	return r, err
+	return hits, err
 }
 
 // read returns the selected parts of the document at a row.

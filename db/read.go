@@ -197,11 +197,15 @@ func (c *Collection) rows(ctx context.Context, v *view, where filter.Expr) (sets
 	err = retryDerived(func() error {
 		sets, total = nil, 0
 		return c.db.guard(func() error {
-			for _, p := range v.parts {
+			bound, err := v.condition(ctx, where)
+			if err != nil {
+				return err
+			}
+			for i := range v.parts {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				set, err := p.rows(where)
+				set, err := bound.rows(i)
 				if err != nil {
 					return err
 				}

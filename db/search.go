@@ -26,6 +26,8 @@ type search struct {
 type probe struct {
 	*Query
 	scorer   scorer
+	vector   bool           // it asks for the neighbours of a vector
+	text     *textLeg       // nil: it has no text
 	where    filter.Expr    // simplified; nil: all
 	examples []place        // not to be found
 	need     int            // how many of the best have to be known
@@ -51,7 +53,13 @@ func (db *DB) newSearch(ver *version, v *view) *search {
 // answer answers queries: their rows, all scans at once, then one by one what
 // is made of the candidates.
 func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error) {
-	err := s.db.guard(func() error {
+	results, _, err := s.answerRanked(ctx, queries)
+	return results, err
+}
+
+// answerRanked is answer; it also returns the best rows of each query.
+func (s *search) answerRanked(ctx context.Context, queries []Query) (results []*Result, best [][]ranked, err error) {
+	err = s.db.guard(func() error {
 		s.codes = s.view.codes()
 		for i := range queries {
 			p, err := s.prepare(ctx, &queries[i])
@@ -66,13 +74,12 @@ func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error)
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	best, err := s.best(ctx)
-	if err != nil {
-		return nil, err
+	if best, err = s.best(ctx); err != nil {
+		return nil, nil, err
 	}
-	results := make([]*Result, len(queries))
+	results = make([]*Result, len(queries))
 	err = s.db.guard(func() error {
 		for i, p := range s.queries {
 			if results[i], err = s.finish(ctx, p, best[i]); err != nil {
@@ -81,7 +88,7 @@ func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error)
 		}
 		return nil
 	})
-	return results, err
+	return results, best, err
 }
 
 // prepare validates a query, finds its vector and its rows.
@@ -101,8 +108,11 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 		return nil, err
 	}
 	p := &probe{
-		Query: q, scorer: newScorer(s.view.def.schema.Metric, vec),
+		Query: q, scorer: newScorer(s.view.def.schema.Metric, vec), vector: vec != nil,
 		where: q.Where, examples: examples, need: q.limit(),
+	}
+	if p.text, err = s.textLeg(ctx, q); err != nil {
+		return nil, err
 	}
 	switch {
 	case q.MMR != nil:
@@ -115,7 +125,7 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	}
 	p.codes = make([]*codes.Query, len(s.view.parts))
 	for i, c := range s.codes {
-		if c != nil {
+		if c != nil && p.vector {
 			p.codes[i] = c.Query(vec)
 		}
 	}
@@ -130,18 +140,29 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 // choose finds the rows of a probe.
 func (s *search) choose(ctx context.Context, p *probe) error {
 	p.sets, p.matched = make([]bitset.Set, len(s.view.parts)), 0
+	where, err := s.view.condition(ctx, p.where)
+	if err != nil {
+		return err
+	}
 	for i, part := range s.view.parts {
+		var limits bitset.Set // by what the text requires and excludes
+		if p.text != nil {
+			limits = p.text.Restriction(i)
+		}
 		switch {
-		case part.dim == 0:
-		case p.where == nil && part.dead.Count() == 0:
+		case part.dim == 0 && p.text == nil:
+		case p.where == nil && part.dead.Count() == 0 && limits == nil:
 			p.matched += part.n
 		default:
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			set, err := part.rows(p.where)
+			set, err := where.rows(i)
 			if err != nil {
 				return err
+			}
+			if limits != nil {
+				set.And(limits)
 			}
 			p.sets[i] = set
 			p.matched += set.Count()

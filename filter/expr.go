@@ -6,8 +6,8 @@ import (
 )
 
 // An Expr is a condition on the metadata of a document. Its dynamic type is one
-// of *[Comparison], *[Membership], *[Existence], *[Conjunction], *[Disjunction]
-// and *[Negation]. Where an Expr is asked for, nil means "every document".
+// of *[Comparison], *[Membership], *[Existence], *[TextMatch], *[Conjunction],
+// *[Disjunction] and *[Negation]. Where an Expr is asked for, nil means "every document".
 type Expr interface {
 	// String returns the expression as JSON, in the one form that [Parse] maps
 	// back to an equal expression.
@@ -48,6 +48,10 @@ type Existence struct {
 	Field string // dotted path
 }
 
+// A TextMatch holds if the text of the document meets a query, in the syntax of
+// package text. Only a database with a full-text index knows; see [Match].
+type TextMatch struct{ Query string }
+
 // A Conjunction holds if all of Args hold, hence if there are none.
 type Conjunction struct{ Args []Expr }
 
@@ -60,6 +64,7 @@ type Negation struct{ Arg Expr }
 func (*Comparison) isExpr()  {}
 func (*Membership) isExpr()  {}
 func (*Existence) isExpr()   {}
+func (*TextMatch) isExpr()   {}
 func (*Conjunction) isExpr() {}
 func (*Disjunction) isExpr() {}
 func (*Negation) isExpr()    {}
@@ -103,6 +108,10 @@ func Nin(field string, vs ...any) Expr { return Not(In(field, vs...)) }
 
 // Exists holds if the field exists, whatever its value, null included.
 func Exists(field string) Expr { return &Existence{field} }
+
+// Text holds if the text of the document meets a query, such as
+// `+vector "nearest neighbour" -graph`. The collection must have a full-text index.
+func Text(query string) Expr { return &TextMatch{query} }
 
 // And holds if all of xs hold. And() matches every document.
 func And(xs ...Expr) Expr { return &Conjunction{slices.Clone(xs)} }
@@ -148,6 +157,28 @@ func appendOperands[T any](out []any, vs []T) []any {
 		out = append(out, operand(v))
 	}
 	return out
+}
+
+// Texts returns the TextMatches in e, from left to right.
+func Texts(e Expr) []*TextMatch {
+	switch e := e.(type) {
+	case *TextMatch:
+		return []*TextMatch{e}
+	case *Conjunction:
+		return textsOf(e.Args)
+	case *Disjunction:
+		return textsOf(e.Args)
+	case *Negation:
+		return Texts(e.Arg)
+	}
+	return nil
+}
+
+func textsOf(args []Expr) (all []*TextMatch) {
+	for _, arg := range args {
+		all = append(all, Texts(arg)...)
+	}
+	return all
 }
 
 // Fields returns the distinct paths that e uses, sorted.

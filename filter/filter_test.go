@@ -305,3 +305,29 @@ func BenchmarkMatch(b *testing.B) {
 		}
 	}
 }
+
+// Whether a text matches is asked of get; metadata does not tell.
+func TestText(t *testing.T) {
+	e := filter.And(filter.Eq("a", 1), filter.Not(filter.Text("+x y")))
+	get := func(found bool) func(string) (any, bool) {
+		return func(path string) (any, bool) {
+			if path == filter.TextPath+"+x y" {
+				return found, true
+			}
+			return int64(1), path == "a"
+		}
+	}
+	if filter.Match(e, get(true)) || !filter.Match(e, get(false)) {
+		t.Error("the text is not asked for")
+	}
+	meta := map[string]any{"a": int64(1)}
+	if !filter.Match(e, func(path string) (any, bool) { return filter.Lookup(meta, path) }) {
+		t.Error("a text matches without an index")
+	}
+	if texts := filter.Texts(filter.Or(e, filter.Text("z"))); len(texts) != 2 || texts[0].Query != "+x y" || texts[1].Query != "z" {
+		t.Errorf("texts %v", texts)
+	}
+	if _, err := filter.Parse([]byte(`{"$text":1}`)); err == nil || !strings.Contains(err.Error(), "/$text") {
+		t.Errorf("error %v", err)
+	}
+}

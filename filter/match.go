@@ -10,9 +10,16 @@ import (
 // of the package comment; any other type counts as one that nothing equals.
 // A nil e matches every document. Match is the reference: whatever evaluates
 // conditions faster gives the same answers.
+//
+// Metadata does not tell whether a [TextMatch] holds. Match asks get for the
+// path [TextPath] followed by the query, which is no path of metadata: it holds
+// if the value is true, hence never if get is Lookup.
 func Match(e Expr, get func(path string) (any, bool)) bool {
 	return e == nil || match(e, get)
 }
+
+// TextPath begins the paths by which [Match] asks for a [TextMatch].
+const TextPath = "$text "
 
 func match(e Expr, get func(path string) (any, bool)) bool {
 	switch e := e.(type) {
@@ -25,6 +32,9 @@ func match(e Expr, get func(path string) (any, bool)) bool {
 	case *Existence:
 		_, ok := get(e.Field)
 		return ok
+	case *TextMatch:
+		v, ok := get(TextPath + e.Query)
+		return ok && v == true
 	case *Conjunction:
 		for _, arg := range e.Args {
 			if !match(arg, get) {

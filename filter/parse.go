@@ -122,12 +122,23 @@ func (p *parser) condition(depth int) (Expr, error) {
 			arg, err := p.condition(depth + 1)
 			args = append(args, Not(arg))
 			return err
+		case "$text":
+			tok, err := p.token()
+			if err != nil {
+				return err
+			}
+			query, ok := tok.(string)
+			if !ok {
+				return p.errorf("a query is a string, not %s", describeToken(tok))
+			}
+			args = append(args, Text(query))
+			return nil
 		}
 		if strings.HasPrefix(key, "$") {
 			if isFieldOp(key) {
 				return p.errorf("%s needs a field: {\"field\":{%q:...}}", key, key)
 			}
-			return p.errorf("unknown operator %q; around fields there are $and $or $not", key)
+			return p.errorf("unknown operator %q; around fields there are $and $or $not $text", key)
 		}
 		field, err := p.field(key, depth)
 		args = append(args, field...)

@@ -54,9 +54,9 @@ func drawMap(t *rapid.T, depth int) map[string]any {
 }
 
 func drawExpr(t *rapid.T, depth int) filter.Expr {
-	forms := 11
+	forms := 12
 	if depth > 1 {
-		forms = 15
+		forms = 16
 	}
 	field := rapid.SampledFrom(fields).Draw(t, "field")
 	args := func() []filter.Expr {
@@ -85,9 +85,11 @@ func drawExpr(t *rapid.T, depth int) filter.Expr {
 		return filter.Nin(field, rapid.SliceOfN(scalars, 0, 4).Draw(t, "values")...)
 	case 10:
 		return filter.Exists(field)
-	case 11, 12:
+	case 11:
+		return filter.Text(rapid.SampledFrom([]string{"", "a \"b\"", "+x -y*"}).Draw(t, "query"))
+	case 12, 13:
 		return filter.And(args()...)
-	case 13:
+	case 14:
 		return filter.Or(args()...)
 	}
 	return filter.Not(drawExpr(t, depth-1))

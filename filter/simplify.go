@@ -24,7 +24,7 @@ func Simplify(e Expr) Expr {
 // simplify returns the simple form of e, or of Not(e).
 func simplify(e Expr, negate bool) Expr {
 	switch e := e.(type) {
-	case *Comparison, *Existence:
+	case *Comparison, *Existence, *TextMatch:
 		return leaf(e, negate)
 	case *Membership:
 		values := distinct(e.Values)

@@ -15,6 +15,9 @@ func (e *Membership) String() string { return string(appendExpr(nil, e)) }
 // String returns {"field":{"$exists":true}}.
 func (e *Existence) String() string { return string(appendExpr(nil, e)) }
 
+// String returns {"$text":"query"}.
+func (e *TextMatch) String() string { return string(appendExpr(nil, e)) }
+
 // String returns {"$and":[...]}, or {} if there are no arguments.
 func (e *Conjunction) String() string { return string(appendExpr(nil, e)) }
 
@@ -40,6 +43,8 @@ func appendExpr(b []byte, e Expr) []byte {
 		return appendMembership(b, e, "$in")
 	case *Existence:
 		return append(appendName(b, e.Field), `{"$exists":true}}`...)
+	case *TextMatch:
+		return append(appendString(appendName(b, "$text"), e.Query), '}')
 	case *Conjunction:
 		if len(e.Args) == 0 {
 			return append(b, "{}"...)

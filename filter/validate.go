@@ -70,6 +70,13 @@ func (c *validator) check(e Expr, depth int) error {
 		return c.leaf(e.Field, err)
 	case *Existence:
 		return c.leaf(e.Field, nil)
+	case *TextMatch:
+		c.push("$text")
+		defer c.pop()
+		if !utf8.ValidString(e.Query) {
+			return c.errorf("the query is not valid UTF-8")
+		}
+		return nil
 	case *Conjunction:
 		return c.args("$and", e.Args, depth)
 	case *Disjunction:

@@ -44,6 +44,8 @@ func Why(e Expr, get func(path string) (any, bool)) (clause Expr, path string) {
 		at.push(leaf.Field)
 	case *Existence:
 		at.push(leaf.Field)
+	case *TextMatch:
+		at.push("$text")
 	case *Negation:
 		at.push("$not")
 	case *Disjunction:

@@ -1,0 +1,404 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/segment/terms"
+	"github.com/vecbolt/vecbolt/text"
+)
+
+// A FusionMethod says how ranked lists are made into one.
+type FusionMethod uint8
+
+// The methods.
+const (
+	// RRF is reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR
+	// 2009): the sum, over the lists that have a document, of weight / (C +
+	// its rank from 1).
+	RRF FusionMethod = iota
+	// Convex is the sum of weight · score, scores being brought to [0, 1]:
+	// those of the text by division by the best, those of vectors as (score -
+	// least) / (best - least) of the Depth best documents.
+	Convex
+)
+
+// String returns the name that ParseFusionMethod reads.
+func (m FusionMethod) String() string {
+	switch m {
+	case RRF:
+		return "rrf"
+	case Convex:
+		return "convex"
+	}
+	return fmt.Sprintf("fusion(%d)", uint8(m))
+}
+
+// ParseFusionMethod reads "rrf" or "convex".
+func ParseFusionMethod(s string) (FusionMethod, error) {
+	for _, m := range []FusionMethod{RRF, Convex} {
+		if s == m.String() {
+			return m, nil
+		}
+	}
+	return 0, invalidf("fusion %q: want rrf or convex", s)
+}
+
+// A Fusion says how a query with a vector and a text combines the two. The
+// zero value is the default.
+type Fusion struct {
+	Method FusionMethod
+	// Vector and Text are the weights, not negative. If both are zero they
+	// are 0.3 and 0.7, which keep a weak vector model from spoiling a good text
+	// ranking; with a strong one, equal weights are better. docs/bench has the
+	// measurements.
+	Vector, Text float64
+	// C is the constant of RRF; 0 means 60.
+	C float64
+	// Depth is how many of the best documents of each kind are combined; 0
+	// means 100. It is never less than what is wanted.
+	Depth int
+}
+
+// Weights by default.
+const (
+	defaultVectorWeight = 0.3
+	defaultTextWeight   = 0.7
+)
+
+func (f Fusion) withDefaults(need int) Fusion {
+	if f.Vector == 0 && f.Text == 0 {
+		f.Vector, f.Text = defaultVectorWeight, defaultTextWeight
+	}
+	f.C = cmp.Or(f.C, 60)
+	f.Depth = max(cmp.Or(f.Depth, 100), need)
+	return f
+}
+
+func (f *Fusion) validate() error {
+	positive := func(x float64) bool { return x >= 0 && x <= 1e6 }
+	switch {
+	case f.Method > Convex:
+		return invalidf("unknown fusion method %d", f.Method)
+	case !positive(f.Vector) || !positive(f.Text):
+		return invalidf("weights of fusion are %v and %v", f.Vector, f.Text)
+	case !positive(f.C):
+		return invalidf("constant of fusion is %v", f.C)
+	case f.Depth < 0 || f.Depth > math.MaxInt32:
+		return invalidf("depth of fusion is %d", f.Depth)
+	}
+	return nil
+}
+
+// A Leg is what one ranked list says of a hit.
+type Leg struct {
+	// Name is "vector" or "text", or the number of the query of SearchFused.
+	Name string `json:"name"`
+	// Rank is the place in the list, from 1; 0 if it is not there.
+	Rank int `json:"rank"`
+	// Score is what the list ranks by; nil if the document has none: no
+	// vector, or none of the words.
+	Score *float64 `json:"score,omitempty"`
+}
+
+// A textLeg is the text of a query while it is being answered.
+type textLeg struct {
+	*textSearch
+	query   text.Query
+	scanner *text.Scanner
+}
+
+// textLeg prepares the text of a query; nil if it has none. The caller is
+// inside guard.
+func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
+	if q.Text == "" {
+		return nil, nil
+	}
+	a := s.view.def.analysis
+	if a == nil {
+		return nil, noText(s.view.def.name)
+	}
+	parsed := a.analyzer.Parse(q.Text)
+	prepared, err := s.view.prepareText(ctx, a, parsed)
+	return &textLeg{textSearch: prepared, query: parsed, scanner: a.analyzer.Scanner()}, err
+}
+
+// best returns, for each query, its best rows, as many as it needs, in order.
+func (s *search) best(ctx context.Context) ([][]ranked, error) {
+	vectors := *s
+	vectors.queries = nil
+	for _, p := range s.queries {
+		if p.vector {
+			vectors.queries = append(vectors.queries, p.vectorLeg())
+		}
+	}
+	var near [][]ranked
+	var err error
+	if len(vectors.queries) > 0 {
+		if near, err = vectors.nearest(ctx); err != nil {
+			return nil, err
+		}
+	}
+	best := make([][]ranked, len(s.queries))
+	err = s.db.guard(func() error {
+		for i, p := range s.queries {
+			var list []ranked
+			if p.vector {
+				list, near = near[0], near[1:]
+			}
+			if p.text != nil {
+				if list, err = s.withText(ctx, p, list); err != nil {
+					return err
+				}
+			}
+			best[i] = list
+		}
+		return nil
+	})
+	return best, err
+}
+
+// vectorLeg returns the probe of the vector alone.
+func (p *probe) vectorLeg() *probe {
+	if p.text == nil {
+		return p
+	}
+	leg, q := *p, *p.Query
+	q.Threshold = nil // that of the fused score
+	leg.Query, leg.need = &q, p.Fusion.withDefaults(p.need).Depth
+	return &leg
+}
+
+// withText returns the best rows of a probe by its text, fused with near if
+// it has a vector.
+func (s *search) withText(ctx context.Context, p *probe, near []ranked) ([]ranked, error) {
+	if !p.vector {
+		least := negInf
+		if p.Threshold != nil {
+			least = *p.Threshold
+		}
+		return s.bestTexts(ctx, p, p.need, least)
+	}
+	f := p.Fusion.withDefaults(p.need)
+	texts, err := s.bestTexts(ctx, p, f.Depth, negInf)
+	if err != nil {
+		return nil, err
+	}
+	clock := s.clock("fuse")
+	fused, err := s.fuse(p, f, near, texts)
+	clock.done(len(near)+len(texts), len(fused), 0)
+	return fused, err
+}
+
+// textRows is the number of rows that are searched between two looks at the
+// context.
+const textRows = 1 << 16
+
+// bestTexts ranks by text.
+func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
+	clock := s.clock("text")
+	c := topk.New(min(need, max(1, p.matched)), least)
+	var buf terms.Buffer
+	for i, part := range s.view.parts {
+		for lo := 0; lo < part.n; lo += textRows {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if err := p.text.Scan(i, lo, min(lo+textRows, part.n), p.sets[i], c, &buf); err != nil {
+				return nil, p.text.damaged(err)
+			}
+		}
+	}
+	found := topk.Merge(c)
+	best, err := s.rankBy(ctx, need, found, func(c topk.Candidate) (float64, bool, error) {
+		score, err := p.text.Score(int(c.Part), int(c.Row))
+		return score, score >= least, p.text.damaged(err)
+	})
+	clock.done(p.matched, len(best), 0)
+	return best, err
+}
+
+// fuse makes one list of two.
+func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error) {
+	var all []ranked
+	at := map[place]int{}
+	find := func(h ranked) *ranked {
+		i, ok := at[h.place]
+		if !ok {
+			i = len(all)
+			at[h.place] = i
+			all = append(all, ranked{place: h.place, id: h.id, legs: []Leg{{Name: "vector"}, {Name: "text"}}})
+		}
+		return &all[i]
+	}
+	for leg, list := range [][]ranked{near, texts} {
+		for i, h := range list {
+			find(h).legs[leg] = Leg{Name: []string{"vector", "text"}[leg], Rank: i + 1, Score: new(h.score)}
+		}
+	}
+	for i := range all {
+		if err := s.complete(p, &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range all {
+		h := &all[i]
+		switch f.Method {
+		case RRF:
+			h.score = reciprocal(f.Vector, f.C, h.legs[0].Rank) + reciprocal(f.Text, f.C, h.legs[1].Rank)
+		case Convex:
+			if v := h.legs[0].Score; v != nil && len(near) > 0 {
+				most, least := near[0].score, near[len(near)-1].score
+				share := 1.0
+				if most > least {
+					share = max(0, (*v-least)/(most-least))
+				}
+				h.score = float64(f.Vector * share)
+			}
+			if t := h.legs[1].Score; t != nil && len(texts) > 0 {
+				h.score += float64(f.Text * (*t / texts[0].score))
+			}
+		}
+	}
+	all = slices.DeleteFunc(all, func(h ranked) bool { return p.Threshold != nil && h.score < *p.Threshold })
+	slices.SortFunc(all, compareRanked)
+	return all[:min(p.need, len(all))], nil
+}
+
+// reciprocal is what a rank is worth; 0 is no rank.
+func reciprocal(weight, c float64, rank int) float64 {
+	if rank == 0 {
+		return 0
+	}
+	return weight / (c + float64(rank))
+}
+
+// complete computes the scores that a fused document has in lists which are too
+// short for it.
+func (s *search) complete(p *probe, h *ranked) error {
+	if v := &h.legs[0]; v.Score == nil && h.part.dim > 0 {
+		vec, err := h.part.source.vectors(h.row, h.row+1)
+		if err != nil {
+			return err
+		}
+		v.Score = new(p.scorer.score(vec))
+	}
+	if t := &h.legs[1]; t.Score == nil {
+		score, err := p.text.Score(slices.Index(s.view.parts, h.part), h.row)
+		if err != nil {
+			return p.text.damaged(err)
+		}
+		if score > 0 {
+			t.Score = &score
+		}
+	}
+	return nil
+}
+
+// snippet returns the best passage of a document.
+func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error) {
+	b, err := s.view.stored(tx, h.part, h.row)
+	if err != nil {
+		return nil, err
+	}
+	d, err := decodeDocument(b, WithText)
+	if err != nil {
+		return nil, corruptDocument(h.part.nums[h.row], err)
+	}
+	sn := p.text.scanner.Highlight(&p.text.query, d.Text, p.Snippet, p.text.Weight)
+	return &sn, nil
+}
+
+// SearchFused answers several queries, such as rewrites of one question, and
+// fuses their hits by RRF into one answer. Each query gives its best documents,
+// Fusion.Depth of them; those that meet its own Where and Threshold. The
+// weights are those of the queries in order; without any, all are 1. K, Offset,
+// Select and Snippet are those of the first query.
+func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights ...float64) (*Result, error) {
+	ver, v, done, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var r *Result
+	err = retryDerived(func() error {
+		r, err = c.db.newSearch(ver, v).answerFused(ctx, queries, weights)
+		return err
+	})
+	if err != nil {
+		return nil, c.wrap("search", err)
+	}
+	return r, nil
+}
+
+func (s *search) answerFused(ctx context.Context, queries []Query, weights []float64) (*Result, error) {
+	if len(queries) == 0 || len(weights) > 0 && len(weights) != len(queries) {
+		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
+	}
+	first := queries[0]
+	if first.Group != nil || first.MMR != nil {
+		return nil, invalidf("fused queries have no groups and no maximal marginal relevance")
+	}
+	own := slices.Clone(queries)
+	for i := range own {
+		q := &own[i]
+		if err := q.Fusion.validate(); err != nil {
+			return nil, fmt.Errorf("query %d: %w", i, err)
+		}
+		if q.Group != nil || q.MMR != nil {
+			return nil, invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
+		}
+		q.K, q.Offset, q.Select, q.Snippet = max(first.limit(), q.Fusion.withDefaults(0).Depth), 0, IDsOnly, 0
+		if len(weights) > 0 && !(weights[i] >= 0 && weights[i] <= 1e6) {
+			return nil, invalidf("weight of query %d is %v", i, weights[i])
+		}
+	}
+	results, lists, err := s.answerRanked(ctx, own)
+	if err != nil {
+		return nil, err
+	}
+	c := first.Fusion.withDefaults(0).C
+	at := map[place]int{}
+	var all []ranked
+	for i, list := range lists {
+		weight := 1.0
+		if len(weights) > 0 {
+			weight = weights[i]
+		}
+		for rank, h := range list {
+			j, ok := at[h.place]
+			if !ok {
+				j = len(all)
+				at[h.place] = j
+				fresh := ranked{place: h.place, id: h.id}
+				for k := range lists {
+					fresh.legs = append(fresh.legs, Leg{Name: fmt.Sprint(k)})
+				}
+				all = append(all, fresh)
+			}
+			all[j].legs[i].Rank, all[j].legs[i].Score = rank+1, new(h.score)
+			all[j].score += reciprocal(weight, c, rank+1)
+		}
+	}
+	slices.SortFunc(all, compareRanked)
+	r := results[0]
+	for _, o := range results[1:] {
+		r.Exact, r.Complete = r.Exact && o.Exact, r.Complete && o.Complete
+		r.Recall = min(r.Recall, o.Recall)
+		r.Matched, r.Considered = max(r.Matched, o.Matched), r.Considered+o.Considered
+	}
+	r.Plan = fmt.Sprintf("%d queries fused by rrf, the first by %s", len(queries), r.Plan)
+	all = all[min(first.Offset, len(all)):min(first.limit(), len(all))]
+	p := *s.queries[0]
+	p.Query = &first
+	err = s.db.guard(func() (err error) {
+		r.Hits, err = s.fetch(&p, all)
+		return err
+	})
+	return r, err
+}

@@ -1,0 +1,141 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/segment/terms"
+)
+
+// whyNotText explains where documents stand in the answer to a query with a
+// text. It is called inside guard.
+func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []string) ([]WhyNot, error) {
+	all := make([]WhyNot, len(ids))
+	var suspects, vectors []*suspect
+	for i, id := range ids {
+		w := &all[i]
+		w.ID = id
+		at, err := s.find(id)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			w.Stage, w.Reason = "missing", "there is no document of that id"
+			continue
+		case err != nil:
+			return nil, err
+		}
+		w.Exists, w.HasVector = true, at.part.dim > 0
+		x := &suspect{WhyNot: w, ranked: ranked{place: at, id: id, legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
+		if err := s.whyFiltered(ctx, p, x); err != nil {
+			return nil, err
+		}
+		if p.vector {
+			if err := s.complete(p, &x.ranked); err != nil {
+				return nil, err
+			}
+			if v := x.legs[0].Score; v != nil {
+				x.score = *v
+				vectors = append(vectors, x)
+			}
+		} else if score, err := p.text.Score(slices.Index(s.view.parts, at.part), at.row); err != nil {
+			return nil, p.text.damaged(err)
+		} else if score > 0 {
+			x.legs[1].Score = &score
+		}
+		suspects = append(suspects, x)
+	}
+	if len(suspects) == 0 {
+		return all, nil
+	}
+	if len(vectors) > 0 {
+		if err := s.countBetter(ctx, p, vectors); err != nil {
+			return nil, err
+		}
+	}
+	for _, x := range vectors {
+		x.legs[0].Rank = x.better + 1
+	}
+	if err := s.textRanks(ctx, p, suspects); err != nil {
+		return nil, err
+	}
+	fused, err := s.allFused(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range suspects {
+		at := slices.IndexFunc(fused, func(h ranked) bool { return h.place == x.place })
+		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.id })
+		x.Legs = x.legs
+		limits := p.text.Restriction(slices.Index(s.view.parts, x.part))
+		switch {
+		case p.vector && at >= 0:
+			x.Rank, x.score, x.Score = at+1, fused[at].score, &fused[at].score
+		case !p.vector && x.legs[1].Score != nil:
+			x.Rank, x.score, x.Score = x.legs[1].Rank, *x.legs[1].Score, x.legs[1].Score
+		}
+		switch {
+		case x.Hit == 0 && x.matches && limits != nil && !limits.Has(x.row):
+			x.Stage, x.Reason = "text", "it lacks what the text requires, or has what it excludes"
+		case x.Hit == 0 && x.matches && x.Rank == 0 && x.legs[0].Score == nil && x.legs[1].Score == nil:
+			x.Stage, x.Reason = "text", "it has nothing of the text"
+		case x.Hit == 0 && x.matches && x.Rank == 0:
+			x.Stage, x.Reason = "depth", "it is not among the best of any ranking that was fused; see legs"
+		default:
+			s.whyLost(p, r, x)
+		}
+		if !p.vector {
+			x.Legs = x.Legs[1:]
+		}
+	}
+	return all, nil
+}
+
+// textRanks finds the ranks of documents by text, exactly.
+func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) error {
+	c := topk.New(math.MaxInt, negInf)
+	var buf terms.Buffer
+	for i, part := range s.view.parts {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := p.text.Scan(i, 0, part.n, p.sets[i], c, &buf); err != nil {
+			return p.text.damaged(err)
+		}
+	}
+	list, err := s.rankBy(ctx, math.MaxInt, topk.Merge(c), func(c topk.Candidate) (float64, bool, error) {
+		score, err := p.text.Score(int(c.Part), int(c.Row))
+		return score, true, p.text.damaged(err)
+	})
+	for _, x := range suspects {
+		if score := x.legs[1].Score; score != nil { // one that does not match gets the rank it would have
+			better := ranked{score: *score, id: x.id}
+			x.legs[1].Rank, _ = slices.BinarySearchFunc(list, better, compareRanked)
+			x.legs[1].Rank++
+		}
+	}
+	return err
+}
+
+// allFused returns all that was fused for a query, nil if nothing was.
+func (s *search) allFused(ctx context.Context, p *probe) ([]ranked, error) {
+	if !p.vector {
+		return nil, nil
+	}
+	whole, q := *p, *p.Query
+	q.Threshold, q.Fusion = nil, p.Fusion.withDefaults(p.need)
+	whole.Query = &q
+	vectors := *s
+	vectors.queries, vectors.trace = []*probe{whole.vectorLeg()}, nil
+	near, err := vectors.nearest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := vectors.bestTexts(ctx, &whole, q.Fusion.Depth, negInf)
+	if err != nil {
+		return nil, err
+	}
+	whole.need = len(near[0]) + len(texts)
+	return s.fuse(&whole, q.Fusion, near[0], texts)
+}
