@@ -378,3 +378,23 @@ func TestTemporary(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkTrigram embeds a chunk of 2,000 characters.
+func BenchmarkTrigram(b *testing.B) {
+	e, err := embed.Trigram(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	words := strings.Fields("the quick brown fox jumps over a lazy dog and runs away from retrieval benchmarks of embedded databases")
+	var text strings.Builder
+	for i := 0; text.Len() < 2000; i++ {
+		text.WriteString(words[i*i%len(words)])
+		text.WriteString([]string{" ", ", ", "s ", "ing "}[i/3%4])
+	}
+	b.SetBytes(int64(text.Len()))
+	for b.Loop() {
+		if _, err := e.Embed(b.Context(), text.String()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

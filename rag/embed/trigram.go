@@ -51,7 +51,8 @@ func (t trigram) Embed(ctx context.Context, text string) ([]float32, error) {
 }
 
 func (t trigram) embed(text string) []float32 {
-	count := map[string]int{}
+	threes := map[uint32]int{} // three bytes in one number
+	words := map[string]*int{}
 	word := []byte{' '}
 	for i := 0; i <= len(text); i++ {
 		if i < len(text) {
@@ -63,25 +64,33 @@ func (t trigram) embed(text string) []float32 {
 		if len(word) > 1 {
 			word = append(word, ' ')
 			for j := 0; j+3 <= len(word); j++ {
-				count[string(word[j:j+3])]++
+				threes[uint32(word[j])<<16|uint32(word[j+1])<<8|uint32(word[j+2])]++
 			}
 			if len(word) > 5 {
-				count[string(word)]++
+				n := words[string(word)]
+				if n == nil {
+					n = new(int)
+					words[string(word)] = n
+				}
+				*n++
 			}
 			word = word[:1]
 		}
 	}
 	sums := make([]int64, t.dim)
-	for feature, n := range count {
-		weight := int64(bits.Len(uint(n)))
-		if len(feature) > 3 {
-			weight *= 2
-		}
+	add := func(feature []byte, n, weight int) {
+		weight *= bits.Len(uint(n))
 		h := hash(feature)
 		if h>>63 == 1 {
 			weight = -weight
 		}
-		sums[h%uint64(t.dim)] += weight
+		sums[h%uint64(t.dim)] += int64(weight)
+	}
+	for three, n := range threes {
+		add([]byte{byte(three >> 16), byte(three >> 8), byte(three)}, n, 1)
+	}
+	for word, n := range words {
+		add([]byte(word), *n, 2)
 	}
 	square := int64(0)
 	for _, c := range sums {
@@ -112,10 +121,10 @@ func fold(c byte) byte {
 
 // hash is FNV-1a (Fowler, Noll and Vo) with the finalizer of MurmurHash3
 // (Appleby), which spreads short strings over all bits.
-func hash(s string) uint64 {
+func hash(feature []byte) uint64 {
 	h := uint64(0xcbf29ce484222325)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 0x100000001b3
+	for _, b := range feature {
+		h = (h ^ uint64(b)) * 0x100000001b3
 	}
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53

@@ -109,7 +109,7 @@ func parseGGUF(b []byte) (*File, error) {
 		}
 		in.tensor.Shape = make([]int, dims)
 		for i := range dims {
-			in.tensor.Shape[dims-1-i] = int(min(r.u64(), math.MaxInt64))
+			in.tensor.Shape[dims-1-i] = int(min(r.u64(), math.MaxInt))
 		}
 		number := r.u32()
 		in.offset = r.u64()
