@@ -66,6 +66,9 @@ func (db *DB) compactAll(ctx context.Context) error {
 		db.metaMu.Lock()
 		err := db.store.Rewrite()
 		db.metaMu.Unlock()
+		if noSpace(err) && db.store.Usable() {
+			return err // nothing has happened
+		}
 		if err != nil {
 			return db.fail(err)
 		}
@@ -223,6 +226,10 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 		return tx.PutSegment(fresh.info)
 	})
 	if err != nil {
+		if db.err() == nil && fresh != nil {
+			db.unmap(fresh)
+			db.removeSegment(fresh.info.ID)
+		}
 		return err
 	}
 	if fresh != nil {

@@ -107,6 +107,11 @@ func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
+// noSpace reports whether the disk is full or a quota is used up.
+func noSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // translate gives errors of the packages below their public form, once, at
 // the boundary of db.
 func translate(err error) error {
@@ -132,7 +137,7 @@ func translate(err error) error {
 		return &CorruptError{File: fault.Name, Offset: -1, Err: err}
 	case errors.Is(err, vfs.ErrLocked):
 		return fmt.Errorf("%w: %w", ErrLocked, err)
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+	case noSpace(err):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %w", ErrNotFound, err)

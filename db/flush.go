@@ -106,7 +106,10 @@ func (db *DB) flushFrozen() (err error) {
 		return err
 	}
 	if err := db.guard(f.commit); err != nil {
-		return err // what became of it is for the next Open to see
+		if db.err() == nil { // nothing; else that is for the next Open to see
+			f.discard()
+		}
+		return err
 	}
 	if err := db.guard(f.publish); err != nil {
 		return db.fail(err) // meta.bolt is ahead of what this process knows
@@ -440,7 +443,7 @@ func carryDead(p *part, s *openSegment) *bitset.Cow {
 // commitMeta runs the one transaction of a flush (v is its version) or of a
 // compaction (v is nil) and does what may follow it. metaMu is held.
 func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) error {
-	before := db.state
+	before, segments, stored := db.state, maps.Clone(db.segments), maps.Clone(db.stored)
 	kept := before.Obsolete
 	err := db.store.Update(func(tx *meta.Tx) error {
 		db.state.Obsolete = slices.Clone(kept)
@@ -453,6 +456,10 @@ func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) error {
 		}
 		return tx.SetState(db.state)
 	})
+	if noSpace(err) && db.store.Usable() { // nothing has happened
+		db.state, db.segments, db.stored = before, segments, stored
+		return err
+	}
 	if err != nil {
 		return db.fail(err)
 	}

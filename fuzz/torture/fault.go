@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -181,7 +182,8 @@ func firstFailed(ops []Op) int {
 // and mean nothing.
 //
 // The system cuts a large write. If a later piece fails, it says how much was written, and the rest is written again:
-// nobody has been told of a failure before that fails too.
+// nobody has been told of a failure before that fails too. And bbolt may go on after a write for which there was no room:
+// that went where no root points (meta.Store.Update).
 func writesAfterFailure(ops []Op) error {
 	type past struct {
 		failed int // operation; 0 if none has
@@ -189,9 +191,12 @@ func writesAfterFailure(ops []Op) error {
 		end    int64
 	}
 	files := map[uint64]*past{}
+	stores := map[uint64]bool{} // files of bbolt
 	for i := range ops {
 		op := &ops[i]
 		switch op.Kind {
+		case Create:
+			stores[op.Ino] = strings.HasPrefix(op.Name, "meta.bolt")
 		case Mark:
 			if op.Note == opened {
 				clear(files)
@@ -204,7 +209,7 @@ func writesAfterFailure(ops []Op) error {
 			}
 			repeated := f.again != nil && op.Kind == Write && op.Off == f.again.Off && op.Len == f.again.Len
 			switch {
-			case op.Interrupted:
+			case op.Interrupted, op.Full && op.Kind == Write && op.Off >= 2*pageSize && stores[op.Ino]:
 				continue
 			case f.failed > 0 && !repeated:
 				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same file", i, op, f.failed)

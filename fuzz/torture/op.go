@@ -40,6 +40,7 @@ type Op struct {
 	Kind        Kind
 	Failed      bool   // it was answered with an error and, but for the bytes that a failed Sync had to write, not done
 	Short       bool   // of a Write: more was asked for, and the answer says so
+	Full        bool   // with Failed: there was no room
 	Interrupted bool   // with Failed: by a signal; nothing was done, it can be repeated
 	Ino         uint64 // the file of Write, Truncate, Sync, Allocate, Read and Open; what Create and Mkdir made
 	Dir, Dir2   uint64 // the directory; that of the new name of a Rename

@@ -100,6 +100,7 @@ func save(name string, log []Op) error {
 func (s *server) record(op Op) syscall.Errno {
 	op.Failed = s.fails(op.Kind)
 	op.Interrupted = op.Failed && s.errno == syscall.EINTR
+	op.Full = op.Failed && (s.errno == syscall.ENOSPC || s.errno == syscall.EDQUOT)
 	s.log = append(s.log, op)
 	if op.Failed {
 		return s.errno

@@ -3,12 +3,14 @@ package meta
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -291,8 +293,9 @@ func (s *Store) View(fn func(*Tx) error) error {
 }
 
 // Update calls fn with a transaction that may change the store, and commits, durably, when fn returns nil. When fn
-// returns an error, nothing is changed. When the commit fails or something panics, it is not known what is on disk: the
-// error is returned now and by every later Update, and View may see either state, until the store is opened again.
+// returns an error, nothing is changed; nor when the disk was full before the commit had written its root. When the
+// commit fails otherwise or something panics, it is not known what is on disk: the error is returned now and by every
+// later Update, and View may see either state, until the store is opened again. Usable tells which it was.
 func (s *Store) Update(fn func(*Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -306,7 +309,9 @@ func (s *Store) Update(fn func(*Tx) error) error {
 		return err
 	}
 	undone := false
+	var id uint64
 	err = s.transact(true, func(b *bbolt.Tx) error {
+		id = uint64(b.ID())
 		tx := &Tx{store: s, bolt: b, writable: true}
 		err := tx.begin()
 		if err == nil {
@@ -326,9 +331,44 @@ func (s *Store) Update(fn func(*Tx) error) error {
 		if !errors.As(err, &bad) {
 			err = fmt.Errorf("meta: commit %s: %w", s.name, err)
 		}
-		s.failed = err
+		if !s.full(err, id) {
+			s.failed = err
+		}
 	}
 	return err
+}
+
+// full reports whether the commit of a transaction failed because there was no room for its pages. They were to go where
+// no root points; bbolt has forgotten them, and there is nothing that a later commit could rest on. A failed sync is
+// another matter; so is a root that could not be written but is seen, in the file or in memory.
+func (s *Store) full(err error, id uint64) bool {
+	write := (*fs.PathError)(nil)
+	if !errors.As(err, &write) || write.Op != "write" || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return false
+	}
+	st, err := s.file.Stat()
+	if err != nil {
+		return false
+	}
+	roots, newest, err := boltcheck.Roots(s.file, st.Size())
+	if err != nil || roots[0].Err != nil || roots[1].Err != nil || roots[newest].TxID >= id {
+		return false
+	}
+	seen := id
+	err = s.transact(false, func(b *bbolt.Tx) error {
+		seen = uint64(b.ID())
+		return nil
+	})
+	return err == nil && seen < id
+}
+
+// Usable reports whether Updates are still possible: those that failed have changed nothing.
+func (s *Store) Usable() bool {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.changeable() == nil
 }
 
 // changeable says why changes are refused. writing and mu are held.
