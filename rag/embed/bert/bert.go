@@ -49,7 +49,8 @@ type Model struct {
 	cfg    Config
 	tok    *tokenizer.Tokenizer
 	tokens []float32 // a row per token
-	places []float32 // a row per position, the segment's added
+	places []float32 // a row per position, that of the first segment added
+	second []float32 // what to add for the second segment instead; nil: there is none
 	norm   norm
 	layers []layer
 
@@ -81,11 +82,14 @@ func grow(s []float32, n int) []float32 {
 
 // Embed returns the vector of a text. It runs on one core.
 func (m *Model) Embed(text string) []float32 {
-	return m.embed(m.tok.EncodeMax(text, true, m.cfg.MaxTokens))
+	ids := m.tok.EncodeMax(text, true, m.cfg.MaxTokens)
+	return m.run(ids, len(ids), m.pool)
 }
 
-// embed runs the model over tokens, of which there must be at least one.
-func (m *Model) embed(ids []int) []float32 {
+// run runs the model over tokens, of which there must be at least one; from
+// second on they are of the second segment. It returns what is made of the
+// rows of the last layer.
+func (m *Model) run(ids []int, second int, finish func(x []float32, n int) []float32) []float32 {
 	c, n := m.cfg, len(ids)
 	s, _ := m.scratch.Get().(*scratch)
 	if s == nil {
@@ -99,12 +103,15 @@ func (m *Model) embed(ids []int) []float32 {
 		for j := range x {
 			x[j] = word[j] + place[j]
 		}
+		if i >= second {
+			add(x, m.second)
+		}
 	}
 	m.norm.apply(s.x, c.Epsilon)
 	for i := range m.layers {
 		m.layers[i].run(s, n, c)
 	}
-	return m.pool(s.x, n)
+	return finish(s.x, n)
 }
 
 // run replaces s.x, which has n rows.

@@ -143,12 +143,41 @@ func open(t testing.TB, path string) *bert.Model {
 	return m
 }
 
-// reference computes the vector of tokens in float64, matrix by matrix, as
-// the paper writes it down.
+type matrix [][]float64
+
+// reference computes the vector of tokens in float64.
 func (m *made) reference(ids []int) []float64 {
+	c, n, x := m.cfg, len(ids), m.lastLayer(ids, len(ids))
+	out := make([]float64, c.Hidden)
+	switch c.Pooling {
+	case bert.First:
+		copy(out, x[0])
+	case bert.Last:
+		copy(out, x[n-1])
+	default:
+		for i := range x {
+			for j := range out {
+				out[j] += x[i][j] / float64(n)
+			}
+		}
+	}
+	if c.Normalize {
+		length := 0.0
+		for _, v := range out {
+			length = math.Hypot(length, v)
+		}
+		for j := range out {
+			out[j] /= length
+		}
+	}
+	return out
+}
+
+// lastLayer computes the rows of tokens in float64, matrix by matrix, as the
+// paper writes it down. From second on, they are of the second segment.
+func (m *made) lastLayer(ids []int, second int) matrix {
 	c := m.cfg
 	n := len(ids)
-	type matrix [][]float64
 	get := func(name string) tensor {
 		t, ok := m.tensors[name]
 		if !ok {
@@ -207,6 +236,9 @@ func (m *made) reference(ids []int) []float64 {
 	x := make(matrix, n)
 	for i, id := range ids {
 		word, place, segment := row(get("embeddings.word_embeddings.weight"), id), row(get("embeddings.position_embeddings.weight"), i), row(get("embeddings.token_type_embeddings.weight"), 0)
+		if i >= second {
+			segment = row(get("embeddings.token_type_embeddings.weight"), 1)
+		}
 		for j := range word {
 			x[i] = append(x[i], word[j]+place[j]+segment[j])
 		}
@@ -252,29 +284,7 @@ func (m *made) reference(ids []int) []float64 {
 		}
 		x = norm(plus(x, linear(y, p+"output.dense")), p+"output.LayerNorm")
 	}
-	out := make([]float64, c.Hidden)
-	switch c.Pooling {
-	case bert.First:
-		copy(out, x[0])
-	case bert.Last:
-		copy(out, x[n-1])
-	default:
-		for i := range x {
-			for j := range out {
-				out[j] += x[i][j] / float64(n)
-			}
-		}
-	}
-	if c.Normalize {
-		length := 0.0
-		for _, v := range out {
-			length = math.Hypot(length, v)
-		}
-		for j := range out {
-			out[j] /= length
-		}
-	}
-	return out
+	return x
 }
 
 func cosine(a []float32, b []float64) float64 {
@@ -626,6 +636,54 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestCrossEncoder(t *testing.T) {
+	m := small()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for name, shape := range map[string][]int{"pooler.dense.weight": {48, 48}, "pooler.dense.bias": {48}, "classifier.weight": {1, 48}, "classifier.bias": {1}} {
+		n := 1
+		for _, d := range shape {
+			n *= d
+		}
+		data := make([]float32, n)
+		for i := range data {
+			data[i] = float32(rng.NormFloat64() / 5)
+		}
+		m.tensors[name] = tensor{shape, data}
+	}
+	c, err := bert.OpenCross(m.dir(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok := open(t, m.dir(t, nil)).Tokenizer()
+	for _, pair := range [][2]string{{"green tea", "a cup of green tea."}, {"", ""}, {"tea", strings.Repeat("the unable cup ", 30)}} {
+		ids, second := tok.EncodePair(pair[0], pair[1], 24)
+		first := m.lastLayer(ids, second)[0]
+		want := float64(m.tensors["classifier.bias"].data[0])
+		for o := range 48 {
+			sum := float64(m.tensors["pooler.dense.bias"].data[o])
+			for j, v := range first {
+				sum += v * float64(m.tensors["pooler.dense.weight"].data[48*o+j])
+			}
+			want += math.Tanh(sum) * float64(m.tensors["classifier.weight"].data[o])
+		}
+		if got := c.Score(pair[0], pair[1]); math.Abs(got-want) > 1e-5 {
+			t.Errorf("%q: %v, want %v", pair, got, want)
+		}
+	}
+	delete(m.tensors, "classifier.bias")
+	if _, err := bert.OpenCross(m.dir(t, nil)); err == nil || !strings.Contains(err.Error(), "classifier.bias") {
+		t.Error(err)
+	}
+	if _, err := bert.OpenCross(t.TempDir()); err == nil {
+		t.Error("an empty directory")
+	}
+	types := m.tensors["embeddings.token_type_embeddings.weight"]
+	m.tensors["embeddings.token_type_embeddings.weight"] = tensor{[]int{1, 48}, types.data[:48]}
+	if _, err := bert.OpenCross(m.dir(t, nil)); err == nil || !strings.Contains(err.Error(), "segment") {
+		t.Error(err)
+	}
 }
 
 // BenchmarkMiniLM runs 128 tokens through a model of the shape of

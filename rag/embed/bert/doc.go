@@ -8,6 +8,8 @@
 // between them, each added to its input and normalized; and the mean over all tokens, or the first one. Sums are float32,
 // those of layer norms and softmax float64. GGUF models get the exact GELU, too, where llama.cpp approximates it.
 //
+// A [CrossEncoder] has the same layers and reads two texts at once, to say how well they fit.
+//
 // The arithmetic is tested against a second one in float64, with random weights: no trained checkpoint was at hand. The
 // tokenizer is tested with the real files of all-MiniLM-L6-v2.
 //

@@ -34,6 +34,34 @@ func Open(path string) (*Model, error) {
 }
 
 func openDir(dir string) (*Model, error) {
+	file, tok, cfg, err := readDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return New(file, tok, cfg)
+}
+
+func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, Config, error) {
+	cfg, err := readConfig(dir)
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	tok, err := openTokenizer(dir)
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		return nil, nil, cfg, err
+	}
+	file, err := weights.Parse(b)
+	if err != nil {
+		return nil, nil, cfg, fmt.Errorf("model.safetensors: %w", err)
+	}
+	return file, tok, cfg, nil
+}
+
+func readConfig(dir string) (cfg Config, err error) {
 	var c struct {
 		Type         string  `json:"model_type"`
 		Hidden       int     `json:"hidden_size"`
@@ -46,31 +74,16 @@ func openDir(dir string) (*Model, error) {
 		Position     string  `json:"position_embedding_type"`
 	}
 	if found, err := readJSON(dir, "config.json", &c); err != nil || !found {
-		return nil, cmp.Or(err, errors.New("there is no config.json"))
+		return cfg, cmp.Or(err, errors.New("there is no config.json"))
 	}
 	if c.Type != "bert" || c.Position != "" && c.Position != "absolute" {
-		return nil, fmt.Errorf("models of type %q with positions %q are not supported", c.Type, c.Position)
+		return cfg, fmt.Errorf("models of type %q with positions %q are not supported", c.Type, c.Position)
 	}
-	cfg := Config{
+	cfg = Config{
 		Layers: c.Layers, Heads: c.Heads, Hidden: c.Hidden, Intermediate: c.Intermediate, Positions: c.Positions,
 		Epsilon: cmp.Or(c.Epsilon, 1e-12), Activation: c.Activation, MaxTokens: c.Positions,
 	}
-	if err := sentenceTransformers(dir, &cfg); err != nil {
-		return nil, err
-	}
-	tok, err := openTokenizer(dir)
-	if err != nil {
-		return nil, err
-	}
-	b, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
-	if err != nil {
-		return nil, err
-	}
-	file, err := weights.Parse(b)
-	if err != nil {
-		return nil, fmt.Errorf("model.safetensors: %w", err)
-	}
-	return New(file, tok, cfg)
+	return cfg, sentenceTransformers(dir, &cfg)
 }
 
 // sentenceTransformers reads pooling and the like from the files that Sentence
@@ -343,6 +356,12 @@ func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, erro
 	}
 	for p := range cfg.Positions {
 		add(m.places[p*h:][:h], segment)
+	}
+	if len(segment) >= 2*h {
+		m.second = segment[h : 2*h]
+		for i := range m.second {
+			m.second[i] -= segment[i]
+		}
 	}
 	for token, id := range tok.Tokens() {
 		if id >= len(m.tokens)/h {

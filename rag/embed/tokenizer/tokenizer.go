@@ -84,6 +84,22 @@ func (t *Tokenizer) EncodeMax(text string, special bool, most int) []int {
 	return append(ids[:room:room], t.after...)
 }
 
+// EncodePair returns the numbers of the tokens of two texts as BERT wants them,
+// [CLS] a [SEP] b [SEP], and where those of b begin. There are at most a number
+// of tokens, as long as it leaves room for the special ones: of a what exceeds
+// half of the room is cut off if need be, then b.
+func (t *Tokenizer) EncodePair(a, b string, most int) (ids []int, second int) {
+	first, rest := t.Encode(a, false), t.Encode(b, false)
+	room := max(0, most-len(t.before)-2*len(t.after))
+	if len(first)+len(rest) > room {
+		first = first[:min(len(first), max(room/2, room-len(rest)))]
+		rest = rest[:min(len(rest), room-len(first))]
+	}
+	ids = slices.Concat(t.before, first, t.after)
+	second = len(ids)
+	return append(append(ids, rest...), t.after...), second
+}
+
 func (t *Tokenizer) encode(ids []int, text string) []int {
 	next := make([]int, len(t.special)) // where each occurs from begin on
 	for begin := 0; begin < len(text); {

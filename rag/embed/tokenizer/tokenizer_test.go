@@ -134,6 +134,24 @@ func TestWordPiece(t *testing.T) {
 	if got := tok.EncodeMax("unaffable", false, 2); !slices.Equal(got, []int{3, 4}) {
 		t.Error(got)
 	}
+	for _, tt := range []struct {
+		a, b   string
+		most   int
+		want   []int
+		second int
+	}{
+		{"unaffable", "a,", 100, []int{1, 3, 4, 5, 2, 6, 8, 2}, 5},
+		{"", "", 100, []int{1, 2, 2}, 2},
+		{"unaffable", "a,", 7, []int{1, 3, 4, 2, 6, 8, 2}, 4},
+		{"a", "unaffable", 6, []int{1, 6, 2, 3, 4, 2}, 3},
+		{"unaffable", "unaffable", 7, []int{1, 3, 4, 2, 3, 4, 2}, 4},
+		{"unaffable", "unaffable", 1, []int{1, 2, 2}, 2},
+	} {
+		got, second := tok.EncodePair(tt.a, tt.b, tt.most)
+		if !slices.Equal(got, tt.want) || second != tt.second {
+			t.Errorf("%q and %q: %v from %d, want %v from %d", tt.a, tt.b, got, second, tt.want, tt.second)
+		}
+	}
 	id, ok := tok.ID("##aff")
 	unknown, hasUnknown := tok.Unknown()
 	if id != 4 || !ok || unknown != 0 || !hasUnknown || tok.Len() != 10 {

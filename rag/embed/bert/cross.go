@@ -1,0 +1,66 @@
+package bert
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
+	"github.com/vecbolt/vecbolt/rag/embed/weights"
+)
+
+// A CrossEncoder reads a question together with a text and says how well they
+// fit, as the rerankers of MS MARCO do. It is safe for concurrent use.
+type CrossEncoder struct {
+	model        *Model
+	pooler, head linear
+}
+
+// OpenCross reads a cross-encoder from a directory of Hugging Face: a
+// BertForSequenceClassification with one label.
+func OpenCross(dir string) (*CrossEncoder, error) {
+	file, tok, cfg, err := readDir(dir)
+	var c *CrossEncoder
+	if err == nil {
+		c, err = NewCross(file, tok, cfg)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bert: open %q: %w", dir, err)
+	}
+	return c, nil
+}
+
+// NewCross returns the cross-encoder of tensors with a tokenizer.
+func NewCross(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*CrossEncoder, error) {
+	m, err := New(file, tok, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if m.second == nil {
+		return nil, errors.New("the model knows no second segment")
+	}
+	if ids, _ := tok.EncodePair("", "", 0); len(ids) > m.cfg.MaxTokens {
+		return nil, fmt.Errorf("%d special tokens around two texts, of %d tokens at most", len(ids), m.cfg.MaxTokens)
+	}
+	l, h := &loader{file: file}, cfg.Hidden
+	c := &CrossEncoder{m, l.linear(-1, "pooler.dense", h, h), l.linear(-1, "classifier", 1, h)}
+	return c, l.err
+}
+
+// Score returns how well a text fits a question: a logit, of which only the
+// order counts. 1/(1+exp(-score)) lies between 0 and 1. It runs on one core.
+func (c *CrossEncoder) Score(question, text string) float64 {
+	m := c.model
+	ids, second := m.tok.EncodePair(question, text, m.cfg.MaxTokens)
+	score := make([]float32, 1)
+	m.run(ids, second, func(x []float32, _ int) []float32 {
+		pooled := make([]float32, m.cfg.Hidden)
+		c.pooler.apply(pooled, x, 1)
+		for i, v := range pooled {
+			pooled[i] = float32(math.Tanh(float64(v)))
+		}
+		c.head.apply(score, pooled, 1)
+		return nil
+	})
+	return float64(score[0])
+}
