@@ -19,13 +19,14 @@ const (
 	codesHeader = 4096
 	codesCRC    = 4092
 	codesTable  = 68 // checksum of checksums
+	codesHalves = 72 // whether there are nibbles
 )
 
 // sealCodes makes magic, size and all checksums of any bytes right, so that the fuzzer gets behind them.
 func sealCodes(data []byte) []byte {
 	b := append(slices.Clone(data), make([]byte, max(0, codesHeader+1-len(data)))...)
 	le := binary.LittleEndian
-	copy(b, "VECBOLTQ\x01\x00\x00\x00")
+	copy(b, "VECBOLTQ\x02\x00\x00\x00")
 	dim, rows := uint64(le.Uint32(b[48:])), uint64(le.Uint32(b[52:]))
 	align := func(n uint64) uint64 { return (n + 63) &^ 63 }
 	if dim > 1<<16 || rows > 1<<16 {
@@ -34,6 +35,10 @@ func sealCodes(data []byte) []byte {
 		le.PutUint32(b[52:], uint32(rows))
 	}
 	table := align(codesHeader+dim*rows) + 64 + align(4*dim) + 4*align(4*rows)
+	if le.Uint32(b[codesHalves:]) == 1 {
+		nibbles := codesHeader + (table-codesHeader+65535)/65536*65536
+		table = align(nibbles+(dim+1)/2*rows) + 64 + align(4*rows)
+	}
 	size := table + (table-codesHeader+65535)/65536*4
 	if size > 1<<22 {
 		return b
@@ -89,7 +94,10 @@ func FuzzCodes(f *testing.F) {
 			f.Add(bad, true)
 		}
 		f.Add(b[:len(b)-1], false)
-		for _, at := range []int{12, 48, 52, 60, 64} {
+		other := slices.Clone(b) // without nibbles, or with arbitrary ones
+		other[codesHalves] ^= 1
+		f.Add(other, true)
+		for _, at := range []int{12, 48, 52, 60, 64, 72, 76, 80} {
 			bad := slices.Clone(b)
 			binary.LittleEndian.PutUint32(bad[at:], math.MaxUint32>>(at%7))
 			f.Add(bad, true)

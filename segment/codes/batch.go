@@ -55,31 +55,35 @@ func (b *Batch) Fork() *Batch {
 // Len returns the number of queries.
 func (b *Batch) Len() int { return len(b.queries) }
 
-// round sets w to the weights in one byte, and returns their step and what a scan adds to the integer product for all
-// errors that grow with the scale: Query.add, with the larger rest of the query in it.
-func (q *Query) round(w []int8) (step float64, add int32) {
+// narrow sets w to the weights in one byte, and returns their step and at least what they are off by: |v - step*w|.
+func (q *Query) narrow(w []int8) (step, rest float64) {
 	clear(w)
-	if q.unit == 0 {
-		return 1, 0
-	}
 	var most int16
 	for _, v := range q.coded {
 		most = max(most, v, -v)
 	}
-	step = 1
-	var sq float64
-	if most > 0 {
-		step = q.step * float64(most) / 127
-		for i, v := range q.coded {
-			r := math.RoundToEven(float64(v) * 127 / float64(most))
-			w[i] = int8(r)
-			d := q.step*float64(v) - step*r
-			sq += d * d
-		}
+	if most == 0 {
+		return 1, q.resid
 	}
-	n, slope := math.Sqrt(float64(q.c.head.square)), float64(q.c.head.slope)
-	rest := q.resid + 1.001*math.Sqrt(sq)
-	sum := math.Ceil(1.001*(q.size*slope+rest*n+0x1p-19*(n+slope)*(1+q.length/q.unit))/step) + 1
+	step = q.step * float64(most) / 127
+	var sq float64
+	for i, v := range q.coded {
+		r := math.RoundToEven(float64(v) * 127 / float64(most))
+		w[i] = int8(r)
+		d := q.step*float64(v) - step*r
+		sq += d * d
+	}
+	return step, q.resid + 1.001*math.Sqrt(sq)
+}
+
+// round sets w to the weights in one byte, and returns their step and what a scan adds to the integer product for all
+// errors that grow with the scale.
+func (q *Query) round(w []int8) (step float64, add int32) {
+	step, rest := q.narrow(w)
+	if q.unit == 0 {
+		return step, 0
+	}
+	sum := math.Ceil(q.slack(q.c.head.slope, q.c.head.square, rest)/step) + 1
 	if !(sum < 1<<30) { // the sum of all products is below 2^30: together they fit into 31 bits
 		return math.Inf(1), 0
 	}

@@ -111,43 +111,55 @@ func nearest(b *testing.B, q *Query, k int, buf *Buffer, dst []Candidate) (rows 
 	return topk.Merge(c), intervals
 }
 
-// BenchmarkSearch finds the 10 best rows of a query by codes and true scores of what they leave, twice, alternating with the
-// float32 products of all rows, on one core. Times are medians in microseconds per query, "again" that of the second
-// time, when codes may be in the cache; "rescored" and "intervals" are means of rows.
+// BenchmarkSearch finds the 10 best rows of a query by codes and true scores of what they leave, twice, with nibbles and
+// without, alternating with the float32 products of all rows, on one core. Times are medians in microseconds per query, "again" that
+// of the second time, when codes may be in the cache; "rescored" and "intervals" are means of rows.
 func BenchmarkSearch(b *testing.B) {
 	for _, set := range benchSets(b) {
 		for _, m := range metrics {
-			c := set.codes(b, m)
+			var kinds [2]*Codes
+			for i := range kinds {
+				file, err := build(set.ident(m), set.source, i == 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if kinds[i], err = Parse(file, set.ident(m)); err != nil {
+					b.Fatal(err)
+				}
+				if err := kinds[i].Verify(); err != nil {
+					b.Fatal(err)
+				}
+			}
 			b.Run(fmt.Sprintf("%s/metric=%d", set.name, m), func(b *testing.B) {
 				var buf Buffer
 				cands := make([]Candidate, 0, 4096)
 				dst := make([]float32, set.rows())
 				q32 := simd.Make(set.dim)
-				var codes, again, floats, prepare []float64
-				rescored, intervals := 0, 0
+				var times, again [2][]float64
+				var floats, prepare []float64
+				var rescored, intervals [2]int
 				since := func(t time.Time) float64 { return float64(time.Since(t)) / 1e3 }
 				for b.Loop() {
-					vec := set.queries.row(len(codes) % set.queries.rows())
-					start := time.Now()
-					q := c.Query(vec)
-					prepare = append(prepare, since(start))
-					rows, n := nearest(b, q, 10, &buf, cands)
-					for _, r := range rows {
-						_ = score(m, vec, set.row(int(r.Row)))
+					vec := set.queries.row(len(floats) % set.queries.rows())
+					for i, c := range kinds {
+						for _, to := range []*[]float64{&times[i], &again[i]} {
+							start := time.Now()
+							q := c.Query(vec)
+							if i == 0 && to == &times[i] {
+								prepare = append(prepare, since(start))
+							}
+							rows, n := nearest(b, q, 10, &buf, cands)
+							for _, r := range rows {
+								_ = score(m, vec, set.row(int(r.Row)))
+							}
+							*to = append(*to, since(start))
+							rescored[i] += len(rows)
+							intervals[i] += n
+						}
 					}
-					codes = append(codes, since(start))
-					rescored += len(rows)
-					intervals += n
-
-					start = time.Now()
-					rows, _ = nearest(b, c.Query(vec), 10, &buf, cands)
-					for _, r := range rows {
-						_ = score(m, vec, set.row(int(r.Row)))
-					}
-					again = append(again, since(start))
 
 					copy(q32, vec)
-					start = time.Now()
+					start := time.Now()
 					const block = 64 << 10
 					step := block / 4 / set.dim
 					for lo := 0; lo < set.rows(); lo += step {
@@ -158,12 +170,14 @@ func BenchmarkSearch(b *testing.B) {
 				}
 				median := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
 				b.ReportMetric(median(prepare), "prepare-us")
-				b.ReportMetric(median(codes), "codes-us")
-				b.ReportMetric(median(again), "again-us")
 				b.ReportMetric(median(floats), "floats-us")
-				b.ReportMetric(median(floats)/median(codes), "times")
-				b.ReportMetric(float64(rescored)/float64(len(codes)), "rescored")
-				b.ReportMetric(float64(intervals)/float64(len(codes)), "intervals")
+				for i, name := range []string{"codes", "nibbles"} {
+					b.ReportMetric(median(times[i]), name+"-us")
+					b.ReportMetric(median(again[i]), name+"-again-us")
+					b.ReportMetric(median(floats)/median(times[i]), name+"-times")
+					b.ReportMetric(float64(rescored[i])/float64(2*len(floats)), name+"-rescored")
+					b.ReportMetric(float64(intervals[i])/float64(2*len(floats)), name+"-intervals")
+				}
 			})
 		}
 	}

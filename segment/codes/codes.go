@@ -19,6 +19,8 @@ type Codes struct {
 	levels  []float32
 	resids  []float32
 	squares []uint32
+	nibbles []byte // and the padding; nil: none
+	coarse  []float32
 	table   []uint32
 	seen    []atomic.Uint64 // bit b: block b was verified
 	left    atomic.Int64    // blocks that were not
@@ -53,6 +55,10 @@ func Parse(b []byte, ident Ident) (*Codes, error) {
 		squares: codec.U32sFromBytes(b[l.squares:][:n]),
 		table:   codec.U32sFromBytes(b[l.table:]),
 		seen:    make([]atomic.Uint64, (l.blocks+63)/64),
+	}
+	if h.nibbles {
+		c.nibbles = b[l.nibbles:l.coarse:l.coarse]
+		c.coarse = codec.F32sFromBytes(b[l.coarse:][:n])
 	}
 	c.left.Store(l.blocks)
 	if err := c.touch(l.mean, l.scales); err != nil {
@@ -97,11 +103,28 @@ func (c *Codes) touchRows(lo, hi int) error {
 	if c.left.Load() == 0 {
 		return nil
 	}
-	dim := int64(c.head.ident.Dim)
+	dim := int64(c.Dim())
 	if err := c.touch(headerSize+int64(lo)*dim, headerSize+int64(hi)*dim); err != nil {
 		return err
 	}
 	for _, section := range [...]int64{c.lay.scales, c.lay.levels, c.lay.resids, c.lay.squares} {
+		if err := c.touch(section+int64(lo)*wordSize, section+int64(hi)*wordSize); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// touchNibbles verifies what a scan of the nibbles of rows lo to hi-1 reads.
+func (c *Codes) touchNibbles(lo, hi int) error {
+	if c.left.Load() == 0 {
+		return nil
+	}
+	width := stride(c.Dim())
+	if err := c.touch(c.lay.nibbles+int64(lo)*width, c.lay.nibbles+int64(hi)*width); err != nil {
+		return err
+	}
+	for _, section := range [...]int64{c.lay.coarse, c.lay.levels} {
 		if err := c.touch(section+int64(lo)*wordSize, section+int64(hi)*wordSize); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func (d *data) source(lo, hi int) ([]float32, error) { return d.vecs[lo*d.dim : 
 
 func (d *data) codes(t testing.TB, m Metric) *Codes {
 	t.Helper()
-	b, err := Build(d.ident(m), d.source)
+	b, err := build(d.ident(m), d.source, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +89,17 @@ func check(t fataler, c *Codes, m Metric, d *data, vec []float32) {
 	batch := c.Batch([]*Query{q, c.Query(d.row(0)), c.Query(d.row(n - 1)), q}).Fork()
 	for i := 0; i < n; i += step {
 		for _, cut := range []float64{cuts[i], math.Nextafter(cuts[i], math.Inf(1))} {
+			if c.nibbles != nil && !q.wild {
+				for lo := 0; lo < n; lo += chunk {
+					words, dots := buf.bits[:], buf.dots[:min(chunk, n-lo)]
+					q.scanNibbles(words[:(len(dots)+63)/64], dots, lo, q.cut(cut))
+					for row := lo; row < lo+len(dots); row++ {
+						if scores[row] >= cut && words[(row-lo)/64]>>(row%64)&1 == 0 {
+							t.Fatalf("metric %d: nibbles rule out row %d with score %g for %g\nquery %v\nrow %v\n%+v", m, row, scores[row], cut, vec, d.row(row), q)
+						}
+					}
+				}
+			}
 			batch.SetCut(0, cut)
 			batch.SetCut(3, cut)
 			for lo := 0; lo < n; lo += BlockRows {
@@ -210,7 +221,7 @@ func TestBounds(t *testing.T) {
 			rapid.IntRange(1, 100).Draw(t, "rows"),
 			rapid.SampledFrom([]float64{0, 1e-20, 1e-9, 1e-6, 1e-3, 0.1, 1, 1e3}).Draw(t, "spread"))
 		m := rapid.SampledFrom(metrics).Draw(t, "metric")
-		b, err := Build(d.ident(m), d.source)
+		b, err := build(d.ident(m), d.source, rapid.Bool().Draw(t, "nibbles"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +394,7 @@ func TestSources(t *testing.T) {
 func TestParse(t *testing.T) {
 	d, vec := draw(rand.New(rand.NewPCG(9, 10)), "normal", "normal", 50, 3000, 1) // three blocks
 	id := d.ident(Cosine)
-	b, err := Build(id, d.source)
+	b, err := build(id, d.source, true)
 	if err != nil {
 		t.Fatal(err)
 	}

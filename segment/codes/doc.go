@@ -1,9 +1,10 @@
 // Package codes keeps the vectors of a segment as one byte per element, with bounds: from the codes of a row and a query it
 // says an interval that certainly holds the row's true score, and from many rows, at the speed of memory, which of them may
-// reach a score at all. The file is a quarter of the vectors, and so is the time of a scan.
+// reach a score at all. Where it pays there are nibbles too, half a byte per element, so that a scan reads an eighth of the bytes of
+// the vectors.
 //
-// [Write] makes the file of a segment, [Parse] opens it, [Codes.Query] prepares a query, [Query.Candidates] scans rows
-// and [Query.Interval] gives the bounds of one.
+// [Write] makes the file of a segment, [Parse] opens it, [Codes.Query] prepares a query, [Query.Candidates] scans rows,
+// [Query.Among] looks at single ones and [Query.Interval] gives the bounds of one. [Codes.Batch] scans for many queries at once.
 //
 // Guarantees:
 //
@@ -12,9 +13,9 @@
 //     |v| is sqrt(simd.Dot64(v, v)), and 0 if either vector is zero. All errors are accounted for: those of
 //     coding rows and query, and those of floating-point arithmetic here and in the definition.
 //     docs/decisions/0005-int8-codes-with-bounds.md has the proof.
-//   - A row that Candidates leaves out has a score below cut.
+//   - A row that Candidates, Among or a Batch leaves out has a score below cut.
 //   - Every byte of a file is covered by a checksum that is compared before its first use, and equal rows give equal files,
-//     on every CPU.
+//     on every CPU, but for whether there are nibbles, which is measured.
 //   - Any bytes may be parsed: no panic, no access out of bounds, no memory beyond a fraction of the file's size.
 //
 // Codes are derived data: whatever is wrong with a file, it can be built anew from the vectors. docs/format/codes.md is the

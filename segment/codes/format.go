@@ -9,10 +9,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// Numbers of the file format. They never change for version 1.
+// Numbers of the file format. They never change for version 2. Version 1 had no nibbles.
 const (
 	magic      = "VECBOLTQ"
-	version    = 1
+	version    = 2
 	headerSize = 4096
 	crcOffset  = 4092 // of the header's own checksum, in this and every later version
 	blockSize  = 65536
@@ -20,6 +20,7 @@ const (
 	wordSize   = 4  // of an element of the mean, a scale, a level, a residual, a square and a checksum
 	center     = 128
 	largest    = 127 // absolute value of a code less center
+	odd        = 15  // of a nibble h, the value is 2*h - odd
 )
 
 // Limits of a file. Their product keeps every offset within 50 bits.
@@ -41,7 +42,7 @@ const (
 var (
 	// ErrCorrupt is returned when bytes are not a code file, or a damaged one.
 	ErrCorrupt = errors.New("corrupt code file")
-	// ErrVersion is returned when a later release wrote the file.
+	// ErrVersion is returned when another release wrote the file.
 	ErrVersion = errors.New("unknown version of code file")
 	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
 	ErrMismatch = errors.New("code file of another segment")
@@ -59,11 +60,12 @@ type Ident struct {
 
 // layout holds the file offsets of the sections.
 type layout struct {
-	mean, scales, levels, resids, squares, table, size int64 // codes begin at headerSize
-	blocks                                             int64
+	mean, scales, levels, resids, squares, nibbles, coarse, table, size int64 // codes begin at headerSize
+	blocks                                                              int64
 }
 
-func layoutOf(rows, dim int) layout {
+// layoutOf returns the layout of a file with or without nibbles.
+func layoutOf(rows, dim int, nibbles bool) layout {
 	var l layout
 	l.mean = align(headerSize+int64(rows)*int64(dim)) + sectionEnd
 	l.scales = align(l.mean + int64(dim)*wordSize)
@@ -71,10 +73,20 @@ func layoutOf(rows, dim int) layout {
 	l.resids = align(l.levels + int64(rows)*wordSize)
 	l.squares = align(l.resids + int64(rows)*wordSize)
 	l.table = align(l.squares + int64(rows)*wordSize)
+	l.nibbles, l.coarse = l.table, l.table
+	if nibbles {
+		// In blocks of their own, so that they can be written beside the codes.
+		l.nibbles = headerSize + (blockAt(l.table-1)+1)*blockSize
+		l.coarse = align(l.nibbles+int64(rows)*stride(dim)) + sectionEnd
+		l.table = align(l.coarse + int64(rows)*wordSize)
+	}
 	l.blocks = blockAt(l.table-1) + 1
 	l.size = l.table + l.blocks*wordSize
 	return l
 }
+
+// stride returns the bytes of a row of nibbles.
+func stride(dim int) int64 { return int64(dim+1) / 2 }
 
 func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
 
@@ -94,6 +106,10 @@ type header struct {
 	square   uint32
 	slope    float32
 	tableCRC uint32
+	// The same for nibbles, if there are any: no row but those whose coarse scale is NaN.
+	nibbles      bool
+	coarseSquare uint32
+	coarseSlope  float32
 }
 
 func (h *header) encode(l *layout) []byte {
@@ -110,6 +126,11 @@ func (h *header) encode(l *layout) []byte {
 	e.U32(h.square)
 	e.U32(math.Float32bits(h.slope))
 	e.U32(h.tableCRC)
+	if h.nibbles {
+		e.U32(1)
+		e.U32(h.coarseSquare)
+		e.U32(math.Float32bits(h.coarseSlope))
+	}
 	e.B = e.B[:crcOffset] // the rest is zero
 	e.U32(codec.CRC(e.B))
 	return e.B
@@ -141,6 +162,10 @@ func decodeHeader(b []byte) (header, layout, error) {
 	h.square = d.U32()
 	h.slope = math.Float32frombits(d.U32())
 	h.tableCRC = d.U32()
+	nibbles := d.U32()
+	h.nibbles = nibbles == 1
+	h.coarseSquare = d.U32()
+	h.coarseSlope = math.Float32frombits(d.U32())
 	if metric > math.MaxUint8 || dim < 1 || dim > MaxDim || rows < 1 || rows > MaxRows {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
@@ -148,7 +173,10 @@ func decodeHeader(b []byte) (header, layout, error) {
 	if h.square > MaxDim*largest*largest || !(h.slope >= 0) || math.IsInf(float64(h.slope), 0) {
 		return fail(60, "largest square %d, slope %v", h.square, h.slope)
 	}
-	l := layoutOf(h.ident.Rows, h.ident.Dim)
+	if nibbles > 1 || h.coarseSquare > MaxDim*odd*odd || !(h.coarseSlope >= 0) || math.IsInf(float64(h.coarseSlope), 0) {
+		return fail(72, "nibbles %d, largest square %d, slope %v", nibbles, h.coarseSquare, h.coarseSlope)
+	}
+	l := layoutOf(h.ident.Rows, h.ident.Dim, h.nibbles)
 	if size != uint64(l.size) || uint64(len(b)) != size {
 		return fail(40, "%d bytes, header says %d, want %d", len(b), size, l.size)
 	}

@@ -1,9 +1,11 @@
 package codes
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -20,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 func TestFormatPage(t *testing.T) {
 	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1}}
 	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: Dot, CRC: 0xcafe}
-	file, err := Build(id, d.source)
+	file, err := build(id, d.source, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +88,9 @@ func dump(t *testing.T, b []byte) string {
 	f32("slope")
 	table := d.U32()
 	line(4, "checksum of checksums", "%#08x", table)
+	nibbles := u32("nibbles")
+	u32("largest square of them")
+	f32("slope of them")
 	zeros(4092-d.Offset(), "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for row := range rows {
@@ -111,6 +116,22 @@ func dump(t *testing.T, b []byte) string {
 		u32(fmt.Sprintf("square of row %d", row))
 	}
 	pad()
+	if nibbles == 1 {
+		zeros(65536-(d.Offset()-4096)%65536, "padding")
+		for row := range rows {
+			values, raw := make([]int, dim), d.Raw((dim+1)/2)
+			for i := range values {
+				values[i] = 2*int(raw[i/2]>>(i%2*4)&15) - 15
+			}
+			line(len(raw), fmt.Sprintf("nibbles of row %d", row), "%v", values)
+		}
+		pad()
+		zeros(64, "padding")
+		for row := range rows {
+			f32(fmt.Sprintf("coarse scale of row %d", row))
+		}
+		pad()
+	}
 	start := d.Offset()
 	for block := 0; d.Len() > 0; block++ {
 		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(),
@@ -120,4 +141,44 @@ func dump(t *testing.T, b []byte) string {
 		t.Errorf("err %v, checksum of checksums %#x, want %#x, size %d of %d", err, codec.CRC(b[start:]), table, size, len(b))
 	}
 	return out.String()
+}
+
+// TestVersion1 opens a file of the first version, which had no nibbles: it is left alone, to be replaced.
+func TestVersion1(t *testing.T) {
+	file, err := os.ReadFile("testdata/v1.codes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: Dot, CRC: 0xcafe}
+	if _, err := Parse(file, id); !errors.Is(err, ErrVersion) {
+		t.Errorf("version 1: %v", err)
+	}
+}
+
+// TestNibblesPay: they do for vectors of a model, but not where every row is as good as any other.
+func TestNibblesPay(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 16))
+	near, far := &data{dim: 64, vecs: make([]float32, 64*3000)}, &data{dim: 1000, vecs: make([]float32, 1000*400)}
+	for i := range near.vecs {
+		centre := float64(1 + i/64%100) // of a cluster
+		near.vecs[i] = float32(math.Sin(centre*float64(i%64+1)) + 0.3*r.NormFloat64())
+	}
+	for i := range far.vecs {
+		far.vecs[i] = float32(r.NormFloat64()) // all at right angles, nearly
+	}
+	for _, d := range []*data{near, far} {
+		for _, m := range metrics {
+			b, err := Build(d.ident(m), d.source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Parse(b, d.ident(m))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.nibbles != nil; got != (d == near) {
+				t.Errorf("metric %d, clusters %v: nibbles %v", m, d == near, got)
+			}
+		}
+	}
 }

@@ -33,6 +33,7 @@ type Query struct {
 
 	half     float64 // divisor of a score in the scan
 	add, per float32 // what the scan adds for all errors that grow with the scale, and for a level of 1
+	coarse   coarse
 }
 
 // Query prepares a query for vec, whose length must be Dim, or else it panics. It keeps nothing of vec.
@@ -122,10 +123,9 @@ func (q *Query) prepare(v []float64) {
 	}
 	q.weights, q.coded = simd.NewWeights(w), w
 
+	q.add = above(q.slack(q.c.head.slope, q.c.head.square, q.resid))
 	q.half = 1
 	if q.unit > 0 {
-		n, slope := math.Sqrt(float64(q.c.head.square)), float64(q.c.head.slope)
-		q.add = above(1.001 * (q.size*slope + q.resid*n + 0x1p-20*(n+slope)*(1+ratio)))
 		q.half = q.unit
 	}
 	if q.c.head.ident.Metric == L2 {
@@ -134,6 +134,16 @@ func (q *Query) prepare(v []float64) {
 	} else {
 		q.per = float32(q.beta / q.half)
 	}
+}
+
+// slack returns what a scan adds to the products for all errors that grow with the scale, of codes with this slope and largest
+// square, and of weights that are off by rest.
+func (q *Query) slack(slope float32, square uint32, rest float64) float64 {
+	if q.unit == 0 {
+		return 0
+	}
+	n, k := math.Sqrt(float64(square)), float64(slope)
+	return 1.001 * (q.size*k + rest*n + 0x1p-19*(n+k)*(1+q.length/q.unit))
 }
 
 // cut returns the least value of a row in the scan that is compatible with a score of at least cut.
@@ -157,6 +167,7 @@ type Candidate struct {
 type Buffer struct {
 	dots [chunk]int32
 	bits [chunk / 64]uint64
+	rows [chunk]int32
 }
 
 // chunk is the number of rows that are scanned before their candidates are collected.
@@ -164,7 +175,7 @@ const chunk = 1024
 
 // Candidates appends to dst the rows from lo to hi-1 whose score may be cut or higher, and which are in set if it is not
 // nil: bit i%64 of set[i/64] stands for row i, as in bitset.Set. lo must be a multiple of 64. The error is that of damaged
-// bytes and wraps ErrCorrupt.
+// bytes and wraps ErrCorrupt; dst is then as it was.
 func (q *Query) Candidates(dst []Candidate, lo, hi int, set []uint64, cut float64, buf *Buffer) ([]Candidate, error) {
 	if lo < 0 || hi > q.c.Len() || lo%64 != 0 {
 		panic(fmt.Sprintf("codes: candidates from %d to %d of %d", lo, hi, q.c.Len()))
@@ -172,12 +183,24 @@ func (q *Query) Candidates(dst []Candidate, lo, hi int, set []uint64, cut float6
 	if lo >= hi {
 		return dst, nil
 	}
-	if err := q.c.touchRows(lo, hi); err != nil {
-		return dst, err
-	}
-	low := q.cut(cut)
+	low, before := q.cut(cut), len(dst)
 	for ; lo < hi; lo += chunk {
 		n := min(chunk, hi-lo)
+		if q.useNibbles(low) {
+			rows, ok, err := q.among(lo, lo+n, set, low, buf)
+			if err == nil && ok {
+				dst, err = q.look(dst, rows, low, buf)
+			}
+			if err != nil {
+				return dst[:before], err
+			}
+			if ok {
+				continue
+			}
+		}
+		if err := q.c.touchRows(lo, lo+n); err != nil {
+			return dst[:before], err
+		}
 		dots, words := buf.dots[:n], buf.bits[:(n+63)/64]
 		q.scan(dots, words, lo, low)
 		for i, w := range words {
@@ -206,31 +229,37 @@ func (q *Query) scan(dots []int32, words []uint64, lo int, low float32) {
 // Among appends to dst those of rows, in any order, whose score may be cut or higher. It is for few rows that lie here and
 // there. The error is that of damaged bytes and wraps ErrCorrupt; dst is then as it was.
 func (q *Query) Among(dst []Candidate, rows []int32, cut float64, buf *Buffer) ([]Candidate, error) {
-	c, before := q.c, len(dst)
-	low := q.cut(cut)
-	if q.wild {
-		low = float32(math.Inf(-1))
-	}
-	step := float32(q.step)
+	before, low := len(dst), q.cut(cut)
 	for len(rows) > 0 {
 		n := min(chunk, len(rows))
-		if c.left.Load() > 0 {
-			for _, r := range rows[:n] {
-				if err := c.touchRows(int(r), int(r)+1); err != nil {
-					return dst[:before], err
-				}
-			}
-		}
-		dots := buf.dots[:n]
-		simd.DotCodesAt(dots, q.weights, c.codes, rows[:n])
-		for i, r := range rows[:n] {
-			// As simd.CodesAbove has it.
-			v := c.scales[r] * float32(float32(step*float32(dots[i]))+q.add)
-			if v = float32(v) + float32(q.per*c.levels[r]); !(v < low) {
-				dst = append(dst, Candidate{Row: int(r), dot: dots[i]})
-			}
+		var err error
+		if dst, err = q.look(dst, rows[:n], low, buf); err != nil {
+			return dst[:before], err
 		}
 		rows = rows[n:]
+	}
+	return dst, nil
+}
+
+// look is Among for up to chunk rows.
+func (q *Query) look(dst []Candidate, rows []int32, low float32, buf *Buffer) ([]Candidate, error) {
+	c := q.c
+	if c.left.Load() > 0 {
+		for _, r := range rows {
+			if err := c.touchRows(int(r), int(r)+1); err != nil {
+				return dst, err
+			}
+		}
+	}
+	dots := buf.dots[:len(rows)]
+	simd.DotCodesAt(dots, q.weights, c.codes, rows)
+	step := float32(q.step)
+	for i, r := range rows {
+		// As simd.CodesAbove has it.
+		v := c.scales[r] * float32(float32(step*float32(dots[i]))+q.add)
+		if v = float32(v) + float32(q.per*c.levels[r]); !(v < low) || q.wild {
+			dst = append(dst, Candidate{Row: int(r), dot: dots[i]})
+		}
 	}
 	return dst, nil
 }

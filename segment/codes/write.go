@@ -1,6 +1,7 @@
 package codes
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -27,12 +28,23 @@ const (
 )
 
 // Write writes the code file of a segment to w, which must be empty, and returns its size. It reads a part of the rows, for
-// their mean, then all of them from first to last, and needs 16 bytes of memory per row. It does not sync.
+// their mean and to find out whether nibbles pay, then all of them from first to last, and needs 20 bytes of memory per row. It
+// does not sync.
 func Write(w io.WriterAt, ident Ident, rows Source) (int64, error) {
 	if err := ident.check(); err != nil {
 		return 0, err
 	}
-	e := encoder{ident: ident, lay: layoutOf(ident.Rows, ident.Dim), w: w, off: headerSize}
+	nibbles, err := nibblesPay(ident, rows)
+	if err != nil {
+		return 0, err
+	}
+	return write(w, ident, rows, nibbles)
+}
+
+func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error) {
+	lay := layoutOf(ident.Rows, ident.Dim, nibbles)
+	e := encoder{ident: ident, lay: lay, stream: stream{w: w, off: headerSize}, nibbles: stream{w: w, off: lay.nibbles}}
+	e.head.nibbles = nibbles
 	mean, err := e.sample(rows)
 	if err != nil {
 		return 0, err
@@ -59,11 +71,22 @@ func Write(w io.WriterAt, ident Ident, rows Source) (int64, error) {
 	if err := e.section(squares.B); err != nil {
 		return 0, err
 	}
+	if nibbles {
+		e.out = append(e.out, make([]byte, e.lay.nibbles-e.at())...)
+		n := &e.nibbles
+		n.out = append(n.out, make([]byte, e.lay.coarse-n.at())...)
+		if err := n.section(codec.BytesFromF32s(e.coarse)); err != nil {
+			return 0, err
+		}
+		if err := n.flush(true); err != nil {
+			return 0, err
+		}
+	}
 	if err := e.flush(true); err != nil {
 		return 0, err
 	}
 	var table codec.Encoder
-	for _, crc := range e.table {
+	for _, crc := range append(e.table, e.nibbles.table...) {
 		table.U32(crc)
 	}
 	e.head.ident = ident
@@ -83,12 +106,20 @@ func Build(ident Ident, rows Source) ([]byte, error) {
 	if err := ident.check(); err != nil {
 		return nil, err
 	}
-	l := layoutOf(ident.Rows, ident.Dim)
+	nibbles, err := nibblesPay(ident, rows)
+	if err != nil {
+		return nil, err
+	}
+	return build(ident, rows, nibbles)
+}
+
+func build(ident Ident, rows Source, nibbles bool) ([]byte, error) {
+	l := layoutOf(ident.Rows, ident.Dim, nibbles)
 	if l.size > math.MaxInt {
 		return nil, fmt.Errorf("codes: file of %d bytes does not fit into memory", l.size)
 	}
 	b := make(memory, l.size)
-	if _, err := Write(b, ident, rows); err != nil {
+	if _, err := write(b, ident, rows, nibbles); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -107,50 +138,55 @@ func (id *Ident) check() error {
 
 // An encoder is a file while it is being written.
 type encoder struct {
-	ident  Ident
-	lay    layout
-	head   header
-	mean   []float32
-	mean64 []float64
-	floor  float64
+	stream  // from the codes to the squares
+	nibbles stream
+	ident   Ident
+	lay     layout
+	head    header
+	mean    []float32
+	mean64  []float64
+	floor   float64
 
+	scales, levels, resids, coarse []float32
+	squares                        []uint32
+}
+
+// A stream is consecutive blocks of a file while they are being written.
+type stream struct {
 	w     io.WriterAt
 	off   int64  // where out goes
 	out   []byte // not written yet
 	table []uint32
-
-	scales, levels, resids []float32
-	squares                []uint32
 }
 
 // at returns the file offset behind what was written.
-func (e *encoder) at() int64 { return e.off + int64(len(e.out)) }
+func (s *stream) at() int64 { return s.off + int64(len(s.out)) }
 
 // flush writes whole blocks, or all there is.
-func (e *encoder) flush(all bool) error {
-	n := len(e.out) / blockSize * blockSize
+func (s *stream) flush(all bool) error {
+	n := len(s.out) / blockSize * blockSize
 	if all {
-		n = len(e.out)
+		n = len(s.out)
 	}
 	if n == 0 {
 		return nil
 	}
-	if _, err := e.w.WriteAt(e.out[:n], e.off); err != nil {
+	if _, err := s.w.WriteAt(s.out[:n], s.off); err != nil {
 		return fmt.Errorf("codes: write: %w", err)
 	}
 	for i := 0; i < n; i += blockSize {
-		e.table = append(e.table, codec.CRC(e.out[i:min(i+blockSize, n)]))
+		s.table = append(s.table, codec.CRC(s.out[i:min(i+blockSize, n)]))
 	}
-	e.off += int64(n)
-	e.out = append(e.out[:0], e.out[n:]...)
+	s.off += int64(n)
+	s.out = append(s.out[:0], s.out[n:]...)
 	return nil
 }
 
 // section appends b and pads.
-func (e *encoder) section(b []byte) error {
-	e.out = append(e.out, b...)
-	e.out = append(e.out, make([]byte, align(e.at())-e.at())...)
-	return e.flush(false)
+func (s *stream) section(b []byte) error {
+	s.out = append(s.out, b...)
+	s.out = append(s.out, make([]byte, align(s.at())-s.at())...)
+	return s.flush(false)
 }
 
 // inverse returns the factor that makes a direction of x for Cosine, and 1 otherwise.
@@ -215,8 +251,11 @@ func (e *encoder) codes(rows Source) error {
 		e.out = slices.Grow(e.out, len(x))[:start+len(x)]
 		for dst := e.out[start:]; len(x) > 0; x, dst = x[dim:], dst[dim:] {
 			e.row(dst[:dim], x[:dim], y, c)
+			if e.head.nibbles {
+				e.nibble(dst[:dim], y, c)
+			}
 		}
-		if err := e.flush(false); err != nil {
+		if err := errors.Join(e.flush(false), e.nibbles.flush(false)); err != nil {
 			return err
 		}
 	}
@@ -248,19 +287,10 @@ func (e *encoder) row(dst []byte, x, y, c []float32) {
 		setAll(dst, center)
 	case most >= tiny && most <= huge && level-level == 0:
 		quantise(dst, c, y, largest/most)
-		yc, cc := simd.Dot64(y, c), simd.Dot64(c, c)
-		// The scale with the least residual, which then is at right angles to the codes.
-		scale = float32(yc / cc)
-		square = uint32(cc)
-		s := float64(scale)
-		coded := s * s * cc
-		// The conversions forbid the compiler to fuse operations.
-		sq := yy - float64(2*s*yc) + float64(coded) + float64(float64(len(x)+16)*0x1p-51*(yy+float64(coded)))
-		r := math.Sqrt(max(0, sq)) + float64(1.01*unit32*math.Sqrt(yy))
+		var r float64
+		scale, square, r = fit(y, c)
 		resid = above(r + e.floor)
-		if slope := r / s * (1 + 0x1p-22); slope > float64(e.head.slope) {
-			e.head.slope = above(slope)
-		}
+		e.head.slope = max(e.head.slope, slope(r, scale))
 		e.head.square = max(e.head.square, square)
 	default: // also NaN
 		scale, level, resid = float32(math.Inf(1)), 0, float32(math.Inf(1))
@@ -270,6 +300,50 @@ func (e *encoder) row(dst []byte, x, y, c []float32) {
 	e.levels = append(e.levels, level)
 	e.resids = append(e.resids, resid)
 	e.squares = append(e.squares, square)
+}
+
+// fit returns the scale s with the least residual y - s*c, which then is at right angles to c, the square of c, and at least
+// the length of the residual.
+func fit(y, c []float32) (scale float32, square uint32, resid float64) {
+	yy, yc, cc := simd.Dot64(y, y), simd.Dot64(y, c), simd.Dot64(c, c)
+	scale = float32(yc / cc)
+	s := float64(scale)
+	coded := s * s * cc
+	// The conversions forbid the compiler to fuse operations.
+	sq := yy - float64(2*s*yc) + float64(coded) + float64(float64(len(y)+16)*0x1p-51*(yy+float64(coded)))
+	return scale, uint32(cc), math.Sqrt(max(0, sq)) + float64(1.01*unit32*math.Sqrt(yy))
+}
+
+// slope returns a number that resid/scale does not exceed.
+func slope(resid float64, scale float32) float32 {
+	return above(resid / float64(scale) * (1 + 0x1p-22))
+}
+
+// nibble codes y, which row left behind, once more: the upper halves of its codes. c is for its use. A row whose nibbles say
+// little has a scale of NaN, which makes it a candidate of every query, so that it does not spoil the slope of all others.
+func (e *encoder) nibble(codes []byte, y, c []float32) {
+	start := len(e.nibbles.out)
+	e.nibbles.out = append(e.nibbles.out, make([]byte, stride(len(codes)))...)
+	dst := e.nibbles.out[start:]
+	for i, b := range codes {
+		h := b >> 4
+		dst[i/2] |= h << (i % 2 * 4)
+		c[i] = float32(2*int(h) - odd)
+	}
+	scale := math.Float32frombits(0x7fc00000)
+	switch row := len(e.coarse); {
+	case e.scales[row] == 0:
+		scale = 0 // the mean itself
+	case e.squares[row] > 0:
+		s, square, resid := fit(y, c)
+		// The residual of a row of which every element is off by a step is sqrt(dim) times that.
+		if k := slope(resid, s); s > 0 && k < float32(3*math.Sqrt(float64(len(y)))) {
+			scale = s
+			e.head.coarseSlope = max(e.head.coarseSlope, k)
+			e.head.coarseSquare = max(e.head.coarseSquare, square)
+		}
+	}
+	e.coarse = append(e.coarse, scale)
 }
 
 // quantise sets c to y*f rounded to integers, which must be from -127 to 127, and dst to their codes.
