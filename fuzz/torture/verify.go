@@ -192,8 +192,14 @@ func (e *expectation) match(got []content) (found []int, err error) {
 	return found, nil
 }
 
-// read returns what the collections of each track hold.
-func read(ctx context.Context, vdb *db.DB, tracks int) ([]content, error) {
+// A source is a database or a snapshot of one.
+type source interface {
+	Collections() []db.CollectionInfo
+	Collection(name string) (*db.Collection, error)
+}
+
+// read returns what the collections of each track hold. Nobody must change which collections there are.
+func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 	all := make([]content, tracks)
 	for i := range all {
 		all[i] = content{}
@@ -231,7 +237,7 @@ func read(ctx context.Context, vdb *db.DB, tracks int) ([]content, error) {
 }
 
 // search asks for neighbours and compares them with brute force.
-func search(ctx context.Context, vdb *db.DB, c content, rng *rand.Rand) error {
+func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		t := c[name]
 		if t.dim == 0 {
