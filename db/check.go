@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -46,13 +45,15 @@ const maxProblems = 1000
 // (docs/design.md lists them). It changes nothing. Readers and writers go on;
 // writers pause while the log is read. The error says that the check itself
 // could not be done; what is wrong with the data is in the report.
-func (db *DB) Check(ctx context.Context) (*CheckReport, error) {
+func (db *DB) Check(ctx context.Context) (*CheckReport, error) { return db.check(ctx, false) }
+
+func (db *DB) check(ctx context.Context, deep bool) (*CheckReport, error) {
 	ver, err := db.acquire()
 	if err != nil {
 		return nil, fmt.Errorf("db: check: %w", err)
 	}
 	defer db.done(ver)
-	c := &checking{db: db, ctx: ctx, ver: ver, report: &CheckReport{Problems: []Problem{}}}
+	c := &checking{db: db, ctx: ctx, ver: ver, deep: deep, report: &CheckReport{Problems: []Problem{}}}
 	for _, step := range []func() error{c.store, c.log, c.segments, c.documents} {
 		if err := db.guard(step); err != nil {
 			if ctx.Err() != nil {
@@ -68,6 +69,7 @@ type checking struct {
 	db     *DB
 	ctx    context.Context
 	ver    *version
+	deep   bool
 	report *CheckReport
 }
 
@@ -137,7 +139,11 @@ func (c *checking) segments() error {
 			c.problem(err)
 		}
 		for _, d := range s.derived { // as they are on disk
-			if err := d.check(); err != nil {
+			err := d.check()
+			if err == nil && c.deep {
+				err = d.recompute(c.ctx)
+			}
+			if err != nil && c.ctx.Err() == nil {
 				c.add(Problem{File: d.file(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, errDerived)})
 			}
 		}
@@ -157,6 +163,11 @@ func (c *checking) documents() error {
 				return err
 			}
 			live += n
+		}
+		if c.deep {
+			if err := c.ids(v); err != nil {
+				return err
+			}
 		}
 		if live != v.count {
 			c.add(Problem{File: metaName, Offset: -1,
@@ -229,17 +240,10 @@ func (c *checking) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Col
 			return true
 		}
 		got, ok := cols.Value(row, path)
-		same := ok && reflect.DeepEqual(got, want)
-		if n, comparable := filter.Compare(got, want); ok && comparable {
-			same = n == 0
-		}
-		if list, isList := want.([]any); isList {
-			same = sameList(got, list)
-		}
-		if !same {
+		if !ok || !sameValue(got, want) {
 			wrong = path
 		}
-		return same
+		return wrong == ""
 	})
 	if wrong != "" {
 		return &CorruptError{File: p.segment.cols.name, Offset: -1,
@@ -248,10 +252,19 @@ func (c *checking) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Col
 	return nil
 }
 
-func sameList(got any, want []any) bool {
-	list, ok := got.([]any)
-	return ok && slices.EqualFunc(list, want, func(a, b any) bool {
-		n, comparable := filter.Compare(a, b)
-		return comparable && n == 0
-	})
+// sameValue compares values of columns and metadata. Maps are compared value by
+// value, at their own paths.
+func sameValue(a, b any) bool {
+	switch a := a.(type) {
+	case nil:
+		return b == nil
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, sameValue)
+	case map[string]any:
+		_, ok := b.(map[string]any)
+		return ok
+	}
+	n, ok := filter.Compare(a, b)
+	return ok && n == 0
 }

@@ -27,6 +27,7 @@ func (db *DB) codesOf(s *openSegment) *derived[codes.Codes] {
 		db: db, name: derivedName(s.info.ID, "codes"), when: byClose,
 		parse:  func(b []byte) (*codes.Codes, error) { return codes.Parse(b, ident) },
 		verify: (*codes.Codes).Verify,
+		deep:   s.compareCodes,
 		write: func(ctx context.Context, w io.WriterAt) error {
 			_, err := codes.Write(w, ident, func(lo, hi int) ([]float32, error) {
 				if err := ctx.Err(); err != nil {

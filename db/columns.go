@@ -21,6 +21,7 @@ func (db *DB) columnsOf(s *openSegment) *derived[columns.Columns] {
 			}
 			return err
 		},
+		deep:  s.compareColumns,
 		newer: columns.ErrVersion,
 	}
 }
@@ -47,11 +48,17 @@ func (s *openSegment) keepColumns(b *columns.Builder) {
 // dead.
 func (s *openSegment) gatherColumns(ctx context.Context) (*columns.Builder, error) {
 	b := columns.NewBuilder()
+	return b, s.eachMetadata(ctx, func(row int, m Metadata) error { return b.Add(row, m) })
+}
+
+// eachMetadata calls fn with the metadata of all rows whose document is in
+// meta.bolt.
+func (s *openSegment) eachMetadata(ctx context.Context, fn func(row int, m Metadata) error) error {
 	const perTx = 1024 // short transactions: a long one keeps pages from reuse
 	nums := s.DocNums()
 	for lo := 0; lo < len(nums); lo += perTx {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		err := s.db.store.View(func(tx *meta.Tx) error {
 			for row := lo; row < min(lo+perTx, len(nums)); row++ {
@@ -66,15 +73,15 @@ func (s *openSegment) gatherColumns(ctx context.Context) (*columns.Builder, erro
 				if err != nil {
 					return err
 				}
-				if err := b.Add(row, m); err != nil {
+				if err := fn(row, m); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return b, nil
+	return nil
 }

@@ -37,6 +37,9 @@ type derived[T any] struct {
 	parse func([]byte) (*T, error)
 	// verify compares what parse leaves for later; nil if that is nothing.
 	verify func(*T) error
+	// deep compares the content with what it is made from, for CheckDeep; nil
+	// if there is no telling.
+	deep func(context.Context, *T) error
 	// write makes the content. It may read the segment's vectors, other
 	// derived files and meta.bolt; it is called inside guard.
 	write func(context.Context, io.WriterAt) error
@@ -69,6 +72,7 @@ type derivedFile interface {
 	stage() stage
 	make(context.Context) error
 	check() error
+	recompute(context.Context) error
 	fault(*vfs.FaultError) error
 	close()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/dustin/go-humanize"
@@ -10,24 +9,18 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-type checkCmd struct{ database }
+type checkCmd struct {
+	database
+	Deep bool `help:"Also recompute what is derived, and follow every id: finds errors of programs, not of disks."`
+}
 
 func (c *checkCmd) Help() string {
-	return "Verifies every checksum and that everything fits together; changes nothing. The exit status is 1 if anything " +
-		"is wrong."
+	return "Verifies every checksum and that everything fits together; changes nothing. A database that " +
+		"does not open is examined file by file. The exit status is 1 if anything is wrong."
 }
 
 func (c *checkCmd) Run(ctx context.Context, t *tool) error {
-	var report *db.CheckReport
-	err := c.read(func(vdb *db.DB) (err error) {
-		report, err = vdb.Check(ctx)
-		return err
-	})
-	var corrupt *db.CorruptError
-	if errors.As(err, &corrupt) { // so damaged that it does not open
-		p := db.Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: message(err)}
-		report, err = &db.CheckReport{Problems: []db.Problem{p}}, nil
-	}
+	report, err := db.CheckFiles(ctx, c.DB, c.Deep)
 	switch {
 	case err != nil:
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -37,7 +38,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// flip FILE OFFSET inverts one bit of the only file that matches.
+// flip FILE OFFSET inverts one bit of the only file that matches; with a text in place of the offset, one bit of each place
+// where that is.
 func flip(ts *testscript.TestScript, _ bool, args []string) {
 	names, err := filepath.Glob(ts.MkAbs(args[0]))
 	if err != nil || len(names) != 1 {
@@ -45,9 +47,16 @@ func flip(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	b, err := os.ReadFile(names[0])
 	ts.Check(err)
-	at, err := strconv.Atoi(args[1])
-	ts.Check(err)
-	b[at] ^= 1
+	if at, err := strconv.Atoi(args[1]); err == nil {
+		b[at] ^= 1
+	} else {
+		other := []byte(args[1])
+		other[0] ^= 1
+		n := bytes.Count(b, []byte(args[1]))
+		if b = bytes.ReplaceAll(b, []byte(args[1]), other); n == 0 {
+			ts.Fatalf("%s does not hold %q", args[0], args[1])
+		}
+	}
 	ts.Check(os.WriteFile(names[0], b, 0o600))
 }
 

@@ -1,0 +1,190 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/segment/columns"
+)
+
+func checkDeep(t *testing.T, vdb *DB) []Problem {
+	t.Helper()
+	r, err := vdb.CheckDeep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Problems
+}
+
+// CheckDeep finds derived files that are wrong although their checksums hold,
+// where Check does not.
+func TestCheckDeep(t *testing.T) {
+	vdb := open(t, t.TempDir(), coded)
+	for i, metric := range []Metric{Cosine, Dot, L2} {
+		c := collection(t, vdb, metric.String(), Schema{Dim: 5, Metric: metric})
+		rng := rand.New(rand.NewPCG(1, uint64(i)))
+		fill(t, c, 300, func(i int) Document {
+			d := Document{ID: fmt.Sprint(i), Metadata: Metadata{"n": i, "half": float64(i) / 2, "tags": []any{"x", i, nil}, "m": map[string]any{"k": i}}}
+			if i%7 > 0 {
+				d.Vector = randomVectors(rng, 1, 5)[0]
+			}
+			return d
+		})
+		flush(t, vdb)
+		if _, err := c.Delete(t.Context(), "7", "8", "9"); err != nil {
+			t.Fatal(err)
+		}
+		upsert(t, c, Document{ID: "10", Metadata: Metadata{"n": nil}})
+		flush(t, vdb)
+		upsert(t, c, Document{ID: "0", Text: "in the head"}, Document{ID: "new"})
+	}
+	if err := vdb.Drop(t.Context(), "dot"); err != nil {
+		t.Fatal(err)
+	}
+	if problems := checkDeep(t, vdb); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	vdb = reopen(t, vdb, coded)
+	if problems := checkDeep(t, vdb); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+
+	// The same files with other contents, rightly signed.
+	s := vdb.cur.files.segments[slices.IndexFunc(vdb.cur.files.segments, func(s *openSegment) bool { return s.info.Dim > 0 && s.info.Rows > 100 })]
+	good := readFiles(t, vdb.dir)
+	replace := func(name string, b []byte) { // not its bytes: they are mapped
+		t.Helper()
+		temp := filepath.Join(vdb.dir, tmpDir, "x")
+		if err := errors.Join(os.WriteFile(temp, b, 0o600), os.Rename(temp, filepath.Join(vdb.dir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrong := func(name, want string, b []byte) {
+		t.Helper()
+		replace(name, b)
+		check(t, vdb)
+		problems := checkDeep(t, vdb)
+		if len(problems) != 1 || problems[0].File != name || !strings.Contains(problems[0].Detail, want) {
+			t.Errorf("%s: %v, want %q", name, problems, want)
+		}
+		replace(name, good[name])
+	}
+	b := columns.NewBuilder()
+	err := s.eachMetadata(t.Context(), func(row int, m Metadata) error {
+		if row == 5 {
+			m["surplus"] = true
+		}
+		return b.Add(row, m)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong(s.cols.name, `field "surplus" of row 5 is true, and <nil> in the document`, b.Bytes(s.info.Rows, s.columnsIdent()))
+	var other memoryFile
+	ident := codes.Ident{DB: vdb.state.DB, Segment: s.info.ID, Rows: s.info.Rows, Dim: s.info.Dim,
+		Metric: map[Metric]codes.Metric{Cosine: codes.Cosine, Dot: codes.Dot, L2: codes.L2}[s.metric], CRC: s.info.CRC}
+	_, err = codes.Write(&other, ident, func(lo, hi int) ([]float32, error) {
+		vecs, err := s.Rows(lo, hi)
+		vecs = slices.Clone(vecs)
+		for i := range vecs {
+			vecs[i] = -vecs[i]
+		}
+		return vecs, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong(s.codes.name, "by its codes one from", other)
+	if problems := checkDeep(t, vdb); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := vdb.CheckDeep(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// CheckFiles says what is wrong with a database that does not open, beyond
+// that it does not.
+func TestCheckFiles(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		v := newSpecimen(t, killed)
+		var vec, log string
+		for name := range v.files {
+			if strings.HasSuffix(name, ".vec") {
+				vec = max(vec, name)
+			}
+			if strings.HasSuffix(name, ".wal") {
+				log = max(log, name)
+			}
+		}
+		flip := func(b []byte, at ...int) []byte {
+			b = slices.Clone(b)
+			for _, at := range at {
+				b[at] ^= 0x10
+			}
+			return b
+		}
+		dir := filepath.Join(memDir(t), "db")
+		for _, c := range []struct {
+			what   string
+			damage func(files map[string][]byte)
+			want   []string // files that have problems
+		}{
+			{"nothing", func(map[string][]byte) {}, nil},
+			{"header of a vector file", func(f map[string][]byte) { f[vec] = flip(f[vec], 20) }, []string{vec}},
+			{"vector file is missing", func(f map[string][]byte) { delete(f, vec) }, []string{vec}},
+			{"end of a vector file", func(f map[string][]byte) { f[vec] = f[vec][:4120] }, []string{vec}},
+			{"both roots and a vector", func(f map[string][]byte) {
+				f[metaName], f[vec] = flip(f[metaName], 40, 4136), flip(f[vec], 4100)
+			}, []string{metaName, vec}},
+			{"no root, no vectors", func(f map[string][]byte) {
+				f[metaName] = nil
+				maps.DeleteFunc(f, func(name string, _ []byte) bool { return strings.HasPrefix(name, segDir) })
+			}, []string{metaName}},
+			{"the log and a header", func(f map[string][]byte) {
+				if log != "" {
+					f[log] = flip(f[log], 30)
+				}
+				f[vec] = flip(f[vec], 30)
+			}, []string{vec, log}},
+		} {
+			files := maps.Clone(v.files)
+			c.damage(files)
+			writeFiles(t, dir, files)
+			r, err := CheckFiles(t.Context(), dir, true)
+			if err != nil {
+				t.Errorf("%s, %s: %v", v.name, c.what, err)
+				continue
+			}
+			for _, name := range c.want {
+				if name != "" && !slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.File == name }) {
+					t.Errorf("%s, %s: nothing of %s in %v", v.name, c.what, name, r.Problems)
+				}
+			}
+			for _, p := range r.Problems {
+				if !slices.Contains(c.want, p.File) {
+					t.Errorf("%s, %s: %v", v.name, c.what, p)
+				}
+			}
+		}
+	}
+	if _, err := CheckFiles(t.Context(), filepath.Join(t.TempDir(), "none"), false); !errors.Is(err, ErrNotFound) {
+		t.Errorf("no database: %v", err)
+	}
+	dir := t.TempDir()
+	open(t, dir, nil)
+	if _, err := CheckFiles(t.Context(), dir, false); !errors.Is(err, ErrLocked) {
+		t.Errorf("in use: %v", err)
+	}
+}
