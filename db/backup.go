@@ -7,15 +7,19 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
 )
 
 // Backup writes a consistent copy of the database, as of now, to directory
 // dir, which must be empty or not exist. Readers and writers go on. The copy
 // is a database like any other; it becomes one with the last step, so that a
-// backup that was cut short cannot be taken for a whole one.
+// backup that was cut short cannot be taken for a whole one. From a database
+// that is open read-only and that a killed writer has left with a log, the
+// log is copied too: the copy recovers when it is opened.
 func (db *DB) Backup(ctx context.Context, dir string) error {
 	if err := db.backup(ctx, dir); err != nil {
 		return fmt.Errorf("db: backup to %q: %w", dir, translate(err))
@@ -32,9 +36,6 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 		return fmt.Errorf("%w: the directory is not empty", ErrExists)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
-	}
-	if db.opts.ReadOnly && !db.active.empty() {
-		return fmt.Errorf("%w: the log has batches that a writer must flush first", ErrReadOnly)
 	}
 	if !db.opts.ReadOnly {
 		if err := db.flush(); err != nil {
@@ -72,6 +73,11 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 	if err := to.SyncDir(segDir); err != nil {
 		return err
 	}
+	if db.opts.ReadOnly { // there is no writer, whose log might change; one would have flushed it
+		if err := db.copyLog(ctx, to, ver); err != nil {
+			return err
+		}
+	}
 	if err := db.store.SealCopy(to, fresh); err != nil {
 		return err
 	}
@@ -93,12 +99,50 @@ func (db *DB) copyStore(to *vfs.FS, name string) (*version, error) {
 	return ver, nil
 }
 
+// copyLog copies what a killed writer left behind.
+func (db *DB) copyLog(ctx context.Context, to *vfs.FS, ver *version) error {
+	names, err := db.fs.ReadDir(walDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		if err == nil && strings.HasSuffix(name, ".wal") {
+			var size int64
+			if size, err = db.fs.Size(walDir + "/" + name); err == nil {
+				err = db.copyFile(ctx, to, walDir+"/"+name, size)
+			}
+		}
+	}
+	if err == nil {
+		err = to.SyncDir(walDir)
+	}
+	if err != nil {
+		return err
+	}
+	tail, err := wal.Replay(wal.Options{FS: to, DB: db.state.DB}, ver.applied, func(uint64, []byte) error { return ctx.Err() })
+	if err == nil && tail.Last != ver.lsn {
+		err = &CorruptError{File: walDir, Offset: -1, Err: fmt.Errorf("copied batches to %d, have %d", tail.Last, ver.lsn)}
+	}
+	return err
+}
+
 const copyBytes = 1 << 20
 
 // copySegment copies a vector file and verifies the copy. Columns are derived:
 // the copy builds them when it first needs them.
 func (db *DB) copySegment(ctx context.Context, to *vfs.FS, s *openSegment) error {
-	name := segment.FileName(s.info.ID)
+	if err := db.copyFile(ctx, to, segment.FileName(s.info.ID), s.info.Size); err != nil {
+		return err
+	}
+	written, err := segment.Open(to, db.state.DB, s.info)
+	if err != nil {
+		return err
+	}
+	return errors.Join(written.Verify(ctx), written.Close())
+}
+
+// copyFile copies the first size bytes of a file and syncs the copy.
+func (db *DB) copyFile(ctx context.Context, to *vfs.FS, name string, size int64) error {
 	in, err := db.fs.Open(name)
 	if err != nil {
 		return err
@@ -110,11 +154,11 @@ func (db *DB) copySegment(ctx context.Context, to *vfs.FS, s *openSegment) error
 	}
 	defer out.Close()
 	buf := make([]byte, copyBytes)
-	for off := int64(0); off < s.info.Size; {
+	for off := int64(0); off < size; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(int64(len(buf)), s.info.Size-off)
+		n := min(int64(len(buf)), size-off)
 		if got, err := in.ReadAt(buf[:n], off); errors.Is(err, io.EOF) {
 			return &CorruptError{File: name, Offset: off + int64(got), Err: io.ErrUnexpectedEOF}
 		} else if err != nil {
@@ -125,12 +169,5 @@ func (db *DB) copySegment(ctx context.Context, to *vfs.FS, s *openSegment) error
 		}
 		off += n
 	}
-	if err := out.Sync(); err != nil {
-		return err
-	}
-	written, err := segment.Open(to, db.state.DB, s.info)
-	if err != nil {
-		return err
-	}
-	return errors.Join(written.Verify(ctx), written.Close())
+	return out.Sync()
 }

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
@@ -186,5 +189,61 @@ func TestCheckFiles(t *testing.T) {
 	open(t, dir, nil)
 	if _, err := CheckFiles(t.Context(), dir, false); !errors.Is(err, ErrLocked) {
 		t.Errorf("in use: %v", err)
+	}
+}
+
+func existing(t *testing.T, vdb *DB, name string) *Collection {
+	t.Helper()
+	c, err := vdb.Collection(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A database that was killed is backed up without a writer, log and all.
+func TestBackupOfTheKilled(t *testing.T) {
+	v := newSpecimen(t, true)
+	dir, copied := filepath.Join(memDir(t), "db"), filepath.Join(memDir(t), "copy")
+	writeFiles(t, dir, v.files)
+	vdb := open(t, dir, &Options{ReadOnly: true})
+	if err := vdb.Backup(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]Document{}
+	for _, name := range []string{"a", "b"} {
+		want[name] = dump(t, existing(t, vdb, name))
+	}
+	for name, b := range readFiles(t, dir) {
+		if !bytes.Equal(b, v.files[name]) {
+			t.Errorf("%s has changed", name)
+		}
+	}
+	for _, readOnly := range []bool{true, false, false} {
+		backup := open(t, copied, &Options{ReadOnly: readOnly})
+		for name, docs := range want {
+			if diff := cmp.Diff(docs, dump(t, existing(t, backup, name))); diff != "" {
+				t.Errorf("collection %q: (-want +got)\n%s", name, diff)
+			}
+		}
+		if problems := checkDeep(t, backup); len(problems) > 0 {
+			t.Error(problems)
+		}
+		if err := backup.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A log that has rotted since is not copied as if it were whole.
+	log := ""
+	for name := range v.files {
+		if strings.HasSuffix(name, ".wal") {
+			log = max(log, name)
+		}
+	}
+	if err := os.Truncate(filepath.Join(dir, log), 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Backup(t.Context(), filepath.Join(memDir(t), "copy")); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("backup of a damaged log: %v", err)
 	}
 }

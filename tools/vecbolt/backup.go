@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -16,17 +15,12 @@ type backupCmd struct {
 }
 
 func (c *backupCmd) Help() string {
-	return "The copy is a database like any other. Other readers may be at work meanwhile, unless the database was not " +
-		"closed properly and its log has to be flushed first."
+	return "The copy is a database like any other. Other readers may be at work meanwhile."
 }
 
 func (c *backupCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
-	backup := func(vdb *db.DB) error { return vdb.Backup(ctx, c.To) }
-	err := c.read(backup)
-	if errors.Is(err, db.ErrReadOnly) {
-		err = c.change(backup)
-	}
+	err := c.read(func(vdb *db.DB) error { return vdb.Backup(ctx, c.To) })
 	var copied int64
 	if err == nil {
 		copied, err = size(c.To)
