@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -79,29 +78,10 @@ func (x *examining) run(dir string) (err error) {
 		defer store.Close()
 		err = x.store(store)
 	} else {
-		x.note(x.pages())
 		x.note(err)
 		err = x.loose()
 	}
 	return errors.Join(err, x.ctx.Err())
-}
-
-// pages examines meta.bolt below bbolt.
-func (x *examining) pages() error {
-	f, err := x.fs.Open(metaName)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return err
-	}
-	err = boltcheck.Check(f, size)
-	if bad, ok := errors.AsType[*boltcheck.Error](err); ok {
-		return &CorruptError{File: metaName, Offset: bad.Offset, Err: err}
-	}
-	return err
 }
 
 // store examines meta.bolt, and what it says there should be.

@@ -281,6 +281,13 @@ func (t *segmentTerms) check() error {
 	return err
 }
 
+func (t *segmentTerms) recompute(ctx context.Context) error {
+	if a := t.s.db.analysis(t.s.info.Collection); a != nil {
+		return t.of(a).recompute(ctx)
+	}
+	return nil
+}
+
 func (t *segmentTerms) all() []*derived[terms.Terms] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
