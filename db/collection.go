@@ -230,6 +230,18 @@ func (c *Collection) Metadata() Metadata { return c.Info().Metadata }
 // Len returns the number of documents.
 func (c *Collection) Len() int { return c.Info().Documents }
 
+// Version returns a number that grows with every batch of writes to the
+// database: two equal ones mean equal answers. It is 0 if the collection was
+// dropped or closed.
+func (c *Collection) Version() uint64 {
+	ver, _, done, err := c.open()
+	if err != nil {
+		return 0
+	}
+	defer done()
+	return ver.lsn
+}
+
 // SetMetadata replaces the metadata of the collection itself. The rules are
 // those for documents.
 func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {

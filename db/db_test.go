@@ -787,3 +787,35 @@ func TestConcurrent(t *testing.T) {
 		t.Errorf("%d documents after reopening, want %d", c.Len(), want)
 	}
 }
+
+// A version tells whether answers can have changed.
+func TestVersionGrows(t *testing.T) {
+	vdb := open(t, t.TempDir(), quick)
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	before := c.Version()
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	frozen, err := snap.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Version() != before || before == 0 {
+		t.Errorf("%d, then %d without a write", before, c.Version())
+	}
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
+	if c.Version() <= before || frozen.Version() != before {
+		t.Errorf("after a write %d, in the snapshot %d, before %d", c.Version(), frozen.Version(), before)
+	}
+	now := c.Version()
+	flush(t, vdb)
+	compact(t, vdb)
+	if c.Version() != now {
+		t.Error("a compaction changes no answer")
+	}
+	if err := vdb.Drop(t.Context(), "c"); err != nil || c.Version() != 0 {
+		t.Error(err, c.Version())
+	}
+}

@@ -18,6 +18,12 @@ const (
 	FieldTags        = "tags" // list of strings
 	FieldChunkIndex  = "chunk_index"
 	FieldChunkLength = "chunk_length"
+	FieldSource      = "source" // like source_file, in the caches of others
+	FieldPage        = "page"
+	FieldOffset      = "offset" // of the chunk in its text, in bytes
+	FieldHeader      = "header" // the headings above the chunk
+	FieldTitle       = "title"
+	FieldFormat      = "format"
 )
 
 // A Chunk is a piece of text that was found.

@@ -14,14 +14,18 @@ import (
 // below it.
 var ignoreFiles = []string{".gitignore", ".vecboltignore"}
 
-// walk reads all files below root.
-func walk(ctx context.Context, root string, o *Options, yield func(*Document, error) bool) {
+// walk yields the files below root that are to be read. After an error, which
+// is a *SkipError unless it is the last, it goes on.
+func walk(ctx context.Context, root string, o *Options, yield func(string, error) bool) {
 	include, exclude := patterns("", o.Include), patterns("", o.Exclude)
 	rules := map[string]ignore{} // by directory, those above included
 	more := true
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			if more = yield(nil, &SkipError{Source: filepath.Join(root, name), Err: err}); !more {
+			if more = yield("", &SkipError{Source: filepath.Join(root, name), Err: err}); !more {
 				return fs.SkipAll
 			}
 			if e != nil && e.IsDir() {
@@ -52,14 +56,13 @@ func walk(ctx context.Context, root string, o *Options, yield func(*Document, er
 		if !e.Type().IsRegular() || len(include) > 0 && !include.matches(name, false) {
 			return nil
 		}
-		full := filepath.Join(root, filepath.FromSlash(name))
-		if more = file(ctx, full, full, o, yield); !more {
+		if more = yield(filepath.Join(root, filepath.FromSlash(name)), nil); !more {
 			return fs.SkipAll
 		}
 		return nil
 	})
 	if err != nil && more {
-		yield(nil, err)
+		yield("", err)
 	}
 }
 

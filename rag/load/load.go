@@ -149,16 +149,27 @@ func Path(ctx context.Context, path string, opts *Options) iter.Seq2[*Document, 
 			readAll(ctx, "-", os.Stdin, &o, yield)
 			return
 		}
+		for name, err := range Files(ctx, path, opts) {
+			if err != nil && !yield(nil, err) || err == nil && !file(ctx, name, &o, yield) {
+				return
+			}
+		}
+	}
+}
+
+// Files yields the names of the files that Path reads.
+func Files(ctx context.Context, path string, opts *Options) iter.Seq2[string, error] {
+	o := opts.withDefaults()
+	return func(yield func(string, error) bool) {
 		info, err := os.Stat(path)
-		if err != nil {
-			yield(nil, fmt.Errorf("load: %w", err))
-			return
+		switch {
+		case err != nil:
+			yield("", fmt.Errorf("load: %w", err))
+		case info.IsDir():
+			walk(ctx, path, &o, yield)
+		default:
+			yield(path, nil)
 		}
-		if !info.IsDir() {
-			file(ctx, path, path, &o, yield)
-			return
-		}
-		walk(ctx, path, &o, yield)
 	}
 }
 
@@ -169,9 +180,8 @@ func Read(ctx context.Context, name string, r io.Reader, opts *Options) iter.Seq
 	return func(yield func(*Document, error) bool) { readAll(ctx, name, r, &o, yield) }
 }
 
-// file reads the file at path, which is known as source.
-func file(ctx context.Context, path, source string, o *Options, yield func(*Document, error) bool) bool {
-	f, err := os.Open(path)
+func file(ctx context.Context, source string, o *Options, yield func(*Document, error) bool) bool {
+	f, err := os.Open(source)
 	if err != nil {
 		return yield(nil, &SkipError{Source: source, Err: err})
 	}

@@ -120,6 +120,7 @@ type span struct{ lo, hi int }
 type group struct {
 	header string
 	pieces []span
+	bare   bool // nothing but a heading
 }
 
 // A level finds the places at which a text may be divided: their offsets,

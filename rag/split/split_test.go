@@ -168,6 +168,11 @@ func TestMarkdownHeaders(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	// A heading with nothing below it is no chunk, unless nothing follows.
+	chunks0 := split(t, Markdown(""), Options{}, "# A\n\n## B\n\n### C\ntext\n\n## D\n\n# E\n")
+	if diff := cmp.Diff([]string{"# A\n\n## B\n\n### C\ntext", "## D", "# E"}, texts(chunks0)); diff != "" || chunks0[0].Header != "A › B › C" {
+		t.Errorf("%q (-want +got)\n%s", chunks0[0].Header, diff)
+	}
 	// A code block stays whole where it fits, though it has empty lines.
 	chunks := split(t, Markdown(""), Options{MaxTokens: 14, Overlap: -1}, "# T\n\nSome words before it.\n\n```\na b c\n\nd e f\n```\n")
 	if diff := cmp.Diff([]string{"# T\n\nSome words before it.", "```\na b c\n\nd e f\n```"}, texts(chunks)); diff != "" {

@@ -261,7 +261,15 @@ func sections(text, title string) []group {
 	lo := 0
 	for _, h := range append(headings, heading{at: len(text), level: math.MaxInt}) {
 		if h.at > lo {
-			groups = append(groups, group{header: header(), pieces: blocks(lo, h.at)})
+			g := group{header: header(), pieces: blocks(lo, h.at)}
+			// A heading with nothing below it goes with the section that follows.
+			if n := len(groups); n > 0 && groups[n-1].bare {
+				g.pieces = append(groups[n-1].pieces, g.pieces...)
+				groups = groups[:n-1]
+			}
+			_, body, _ := strings.Cut(text[lo:h.at], "\n")
+			g.bare = len(path) > 0 && h.level > path[len(path)-1].level && h.level != math.MaxInt && blank(strings.Trim(body, "=- \n"))
+			groups = append(groups, g)
 		}
 		for len(path) > 0 && path[len(path)-1].level >= h.level {
 			path = path[:len(path)-1]

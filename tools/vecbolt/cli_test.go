@@ -39,6 +39,9 @@ but not beside a writer; then one fails at once with "locked by another process"
 	fmt.Fprintf(&doc, "```\n%s```\n", help())
 	for _, verb := range parser.Model.Children {
 		fmt.Fprintf(&doc, "\n## %s\n\n```\n%s```\n", verb.Name, help(verb.Name))
+		for _, sub := range verb.Children {
+			fmt.Fprintf(&doc, "\n### %s %s\n\n```\n%s```\n", verb.Name, sub.Name, help(verb.Name, sub.Name))
+		}
 	}
 	if *update {
 		if err := os.WriteFile(name, doc.Bytes(), 0o644); err != nil {

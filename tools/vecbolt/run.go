@@ -36,6 +36,8 @@ type cli struct {
 	Eval evalCmd `cmd:"" help:"Measure how good search is, by judged queries."`
 	Xray xrayCmd `cmd:"" help:"Look for near-duplicates, outliers, hubs and documents that are never found; draw a map."`
 
+	RAG ragCmd `cmd:"" name:"rag" help:"Learn documents and answer questions from them."`
+
 	Collections collectionsCmd `cmd:"" help:"List the collections."`
 	Rename      renameCmd      `cmd:"" help:"Rename a collection."`
 	Drop        dropCmd        `cmd:"" help:"Remove a collection with all its documents."`
@@ -105,7 +107,7 @@ func message(err error) string {
 	return packageNames.ReplaceAllString(err.Error(), "$1")
 }
 
-var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|segment|wal|meta|vfs): `)
+var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|segment|wal|meta|vfs|knowledge|rag|embed|load|chat): `)
 
 // errReported is the error of a verb whose answer says what is wrong.
 var errReported = errors.New("reported")

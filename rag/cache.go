@@ -1,0 +1,116 @@
+package rag
+
+import (
+	"cmp"
+	"container/list"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// CacheOptions tune the cache of answers. The zero value is the default.
+type CacheOptions struct {
+	// Size is the most answers kept; the least recently used go first. 0
+	// means 1000.
+	Size int
+	// Similarity is the least cosine between the embeddings of two questions
+	// at which one gets the answer of the other, inclusive; 0 means 0.97.
+	Similarity float64
+	// TTL is how long an answer is good; 0 means as long as the store does
+	// not change.
+	TTL time.Duration
+	// Now returns the time; nil means time.Now.
+	Now func() time.Time
+}
+
+// A cache remembers answers by the embeddings of their questions. Any change
+// of the store empties it.
+type cache struct {
+	o       CacheOptions
+	mu      sync.Mutex
+	version uint64
+	recent  *list.List // of *cached, the most recently used first
+}
+
+type cached struct {
+	where  string // the filter of the question
+	vector []float32
+	norm   float64
+	since  time.Time
+	answer Response
+}
+
+func newCache(o CacheOptions) (*cache, error) {
+	o.Size = cmp.Or(o.Size, 1000)
+	o.Similarity = cmp.Or(o.Similarity, 0.97)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Size < 0 || !(o.Similarity >= -1 && o.Similarity <= 1) || o.TTL < 0 {
+		return nil, fmt.Errorf("%w: cache of %d answers, similarity %v, time to live %v", ErrConfig, o.Size, o.Similarity, o.TTL)
+	}
+	return &cache{o: o, recent: list.New()}, nil
+}
+
+// get returns a copy of the answer to the most similar question, or nil.
+func (c *cache) get(where string, vec []float32, version uint64) *Response {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renew(version)
+	now, norm := c.o.Now(), length(vec)
+	var best *list.Element
+	bestCosine := c.o.Similarity
+	var next *list.Element
+	for e := c.recent.Front(); e != nil; e = next {
+		next = e.Next()
+		entry := e.Value.(*cached)
+		if c.o.TTL > 0 && now.Sub(entry.since) >= c.o.TTL {
+			c.recent.Remove(e)
+			continue
+		}
+		if entry.where != where || len(entry.vector) != len(vec) || norm == 0 || entry.norm == 0 {
+			continue
+		}
+		if cos := simd.Dot64(entry.vector, vec) / (entry.norm * norm); cos >= bestCosine-1e-12 && (best == nil || cos > bestCosine) {
+			best, bestCosine = e, cos
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	c.recent.MoveToFront(best)
+	answer := best.Value.(*cached).answer
+	answer.Chunks = slices.Clone(answer.Chunks)
+	answer.FromCache = true
+	answer.EmbedTime, answer.RerankTime = 0, 0
+	return &answer
+}
+
+func (c *cache) put(where string, vec []float32, version uint64, r *Response) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renew(version)
+	if version != c.version {
+		return // the store has changed since the answer was found
+	}
+	answer := *r
+	answer.Chunks = slices.Clone(r.Chunks)
+	c.recent.PushFront(&cached{where: where, vector: slices.Clone(vec), norm: length(vec), since: c.o.Now(), answer: answer})
+	for c.recent.Len() > c.o.Size {
+		c.recent.Remove(c.recent.Back())
+	}
+}
+
+// renew empties the cache if the store is newer than what it holds.
+func (c *cache) renew(version uint64) {
+	if version > c.version {
+		c.recent.Init()
+		c.version = version
+	}
+}
+
+func length(vec []float32) float64 { return math.Sqrt(simd.Dot64(vec, vec)) }

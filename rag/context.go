@@ -1,0 +1,128 @@
+package rag
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/rag/split"
+)
+
+// DefaultMaxContextTokens is the limit of a context when none is given.
+const DefaultMaxContextTokens = 2048
+
+// ContextOptions say how a context is built. The zero value is the default.
+type ContextOptions struct {
+	// MaxTokens is the most tokens of a context; 0 means DefaultMaxContextTokens.
+	MaxTokens int
+	// Count returns the tokens of a text; nil means split.Estimate.
+	Count func(text string) int
+	// Source returns what a chunk is attributed to; nil means its file and
+	// line or page, or its id.
+	Source func(c Chunk) string
+}
+
+func (o *ContextOptions) validate() error {
+	if o.MaxTokens < 0 {
+		return fmt.Errorf("%w: context of %d tokens", ErrConfig, o.MaxTokens)
+	}
+	return nil
+}
+
+// A Citation is a place that a context was taken from. Numbers begin with 1
+// and are those in the context.
+type Citation struct {
+	Number int    `json:"number"`
+	ID     string `json:"id"`
+	Source string `json:"source"`
+}
+
+// BuildContext puts chunks together, in their order, each with its source,
+// until the limit is reached. A chunk whose text another holds already is left
+// out. If not even the first fits, it is cut between words.
+func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int, cited []Citation) {
+	count, source := o.Count, o.Source
+	if count == nil {
+		count = split.Estimate
+	}
+	if source == nil {
+		source = SourceOf
+	}
+	limit := cmp.Or(o.MaxTokens, DefaultMaxContextTokens)
+	var b strings.Builder
+	var texts []string
+	for _, c := range chunks {
+		text := strings.TrimSpace(c.Text)
+		if text == "" || repeats(texts, text) {
+			continue
+		}
+		head := fmt.Sprintf("[%d] [Source: %s]\n", len(cited)+1, source(c))
+		n := count(head + text)
+		if tokens+n > limit && len(cited) > 0 {
+			break
+		}
+		if n > limit {
+			if text = cut(text, limit-count(head), count); text == "" {
+				break
+			}
+			n = count(head + text)
+		}
+		b.WriteString(head + text + "\n\n")
+		tokens += n
+		texts = append(texts, text)
+		cited = append(cited, Citation{Number: len(cited) + 1, ID: c.ID, Source: source(c)})
+	}
+	return strings.TrimSuffix(b.String(), "\n"), tokens, cited
+}
+
+// repeats reports whether one of texts has all of text.
+func repeats(texts []string, text string) bool {
+	for _, t := range texts {
+		if strings.Contains(t, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// cut returns the longest beginning of text, between words, within the limit.
+func cut(text string, limit int, count func(string) int) string {
+	var ends []int
+	for i, r := range text {
+		if r == ' ' || r == '\n' {
+			ends = append(ends, i)
+		}
+	}
+	lo, hi := 0, len(ends) // ends[:lo] fit
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if count(text[:ends[mid]]) <= limit {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == 0 {
+		return ""
+	}
+	return text[:ends[lo-1]]
+}
+
+// SourceOf says where a chunk comes from: its file with line or page, as
+// Learn and caches note it, or its id.
+func SourceOf(c Chunk) string {
+	file, _ := c.Metadata[FieldSourceFile].(string)
+	if file == "" {
+		file, _ = c.Metadata[FieldSource].(string)
+	}
+	if file == "" {
+		return c.ID
+	}
+	if page, ok := c.Metadata[FieldPage].(int64); ok && page > 0 {
+		return fmt.Sprintf("%s, page %d", file, page)
+	}
+	if line, ok := c.Metadata[FieldLineNumber].(int64); ok && line > 0 {
+		return fmt.Sprintf("%s:%d", file, line)
+	}
+	return file
+}

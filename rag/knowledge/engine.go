@@ -1,0 +1,317 @@
+package knowledge
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// Options tune an Engine. The zero value, like nil, is the default.
+type Options struct {
+	// Providers are those that configurations may name; nil means the builtin
+	// ones of package embed.
+	Providers *embed.Registry
+	// Embed is what embedders take from the program: secrets, an HTTP client.
+	Embed *embed.Options
+	// Retry says how failed requests are tried again; nil is the default of
+	// package embed.
+	Retry *embed.RetryOptions
+	// Logger receives what is skipped and how questions are answered; nil
+	// means slog.Default().
+	Logger *slog.Logger
+}
+
+// An Engine works with the bases of a workspace, a directory. Embedders are
+// made once for each base. It is safe for concurrent use; a base is learnt by
+// one process at a time.
+type Engine struct {
+	workspace string
+	opts      Options
+
+	mu        sync.Mutex
+	embedders map[string]opened // by base
+}
+
+type opened struct {
+	config string // as JSON
+	embed.Embedder
+}
+
+// New returns an Engine for a workspace, which need not exist yet.
+func New(workspace string, opts *Options) (*Engine, error) {
+	e := &Engine{workspace: workspace, embedders: map[string]opened{}}
+	if opts != nil {
+		e.opts = *opts
+	}
+	if e.opts.Providers == nil {
+		e.opts.Providers = embed.NewRegistry(embed.Builtin()...)
+	}
+	if e.opts.Logger == nil {
+		e.opts.Logger = slog.Default()
+	}
+	if workspace == "" {
+		return nil, fmt.Errorf("%w: no workspace", ErrConfig)
+	}
+	return e, nil
+}
+
+// embedder returns the embedder of a configuration: with batches, retries and,
+// if the provider is asked over the network, a cache on disk that learning and
+// questions share.
+func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error) {
+	want, err := json.Marshal(c.embedding())
+	if err != nil {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if have, ok := e.embedders[c.Name]; ok && have.config == string(want) {
+		return have.Embedder, nil
+	}
+	provider, err := e.opts.Providers.Lookup(c.Provider)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := e.opts.Providers.Open(ctx, c.embedding(), e.opts.Embed)
+	if err != nil {
+		return nil, err
+	}
+	if provider.Capabilities.Network {
+		inner = embed.Retry(inner, e.opts.Retry)
+	}
+	inner = embed.Batches(inner, &embed.BatchOptions{Size: c.Embedding.BatchSize})
+	if provider.Capabilities.Network {
+		cache, err := embed.NewCache(filepath.Join(e.dir(c.Name), "embeddings"), &embed.CacheOptions{Logger: e.opts.Logger})
+		if err != nil {
+			return nil, err
+		}
+		inner = cache.Wrap(inner)
+	}
+	e.embedders[c.Name] = opened{string(want), inner}
+	return inner, nil
+}
+
+const (
+	chunksName = "chunks"
+	filesName  = "files"
+	// pinned is the field of the metadata of the collection of files that
+	// holds the configuration with which the base was learnt.
+	pinned = "embedding"
+	// active is the field that names the collection of chunks.
+	active = "chunks"
+)
+
+// pin returns the embedding configuration as metadata.
+func pin(c embed.Config, chunks string) db.Metadata {
+	return db.Metadata{pinned: map[string]any{"provider": c.Provider, "model": c.Model, "dimensions": int64(c.Dimensions)}, active: chunks}
+}
+
+func pinnedConfig(m db.Metadata) (c embed.Config, chunks string, ok bool) {
+	fields, ok := m[pinned].(map[string]any)
+	if !ok {
+		return c, "", false
+	}
+	c.Provider, _ = fields["provider"].(string)
+	c.Model, _ = fields["model"].(string)
+	dim, _ := fields["dimensions"].(int64)
+	c.Dimensions = int(dim)
+	chunks, _ = m[active].(string)
+	return c, cmp.Or(chunks, chunksName), true
+}
+
+// match compares a configuration with the one that a base was learnt with.
+func match(name string, learnt, found embed.Config) error {
+	if err := learnt.Match(found); err != nil {
+		return &MismatchError{Base: name, Expected: learnt, Found: found}
+	}
+	return nil
+}
+
+// A reading is a base that is open for questions.
+type reading struct {
+	vdb      *db.DB
+	chunks   *db.Collection
+	embedder embed.Embedder
+	config   Config
+}
+
+// read opens a base read-only.
+func (e *Engine) read(ctx context.Context, name string) (*reading, error) {
+	c, err := e.Config(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(e.database(name)); err != nil {
+		return nil, fmt.Errorf("%w: base %q was never learnt", ErrNotFound, name)
+	}
+	vdb, err := db.Open(e.database(name), &db.Options{ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	r := &reading{vdb: vdb, config: c}
+	err = func() error {
+		files, err := vdb.Collection(filesName)
+		if err != nil {
+			return fmt.Errorf("%w: base %q was never learnt: %w", ErrNotFound, name, err)
+		}
+		learnt, chunks, _ := pinnedConfig(files.Metadata())
+		if r.chunks, err = vdb.Collection(chunks); err != nil {
+			return fmt.Errorf("%w: base %q: %w", ErrNotFound, name, err)
+		}
+		if r.embedder, err = e.embedder(ctx, c); err != nil {
+			return err
+		}
+		found := c.embedding()
+		found.Dimensions = cmp.Or(found.Dimensions, r.embedder.Dimensions(), learnt.Dimensions)
+		return match(name, learnt, found)
+	}()
+	if err != nil {
+		return nil, errors.Join(err, vdb.Close())
+	}
+	return r, nil
+}
+
+// QueryOptions tune a question. The zero value is the default.
+type QueryOptions struct {
+	K        int          // chunks; 0 means rag.DefaultTopK
+	Where    filter.Expr  // on the metadata of chunks
+	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion
+	Rerank   rag.Reranker
+	Expand   *rag.Expansion
+}
+
+// Query answers a question from a base.
+func (e *Engine) Query(ctx context.Context, name, question string, o QueryOptions) (*rag.Response, error) {
+	r, err := e.read(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.vdb.Close()
+	strategy := o.Strategy
+	if strategy.String() == "" {
+		strategy = rag.Hybrid(db.Fusion{})
+	}
+	p, err := rag.NewPipeline(r.chunks, r.embedder, &rag.PipelineOptions{
+		Strategy: strategy, TopK: o.K, Rerank: o.Rerank, Expand: o.Expand,
+		Context: rag.ContextOptions{MaxTokens: r.config.MaxContextTokens}, Logger: e.opts.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p.Query(ctx, question, o.Where)
+}
+
+// A Status describes a base.
+type Status struct {
+	Name     string    `json:"name"`
+	Config   Config    `json:"config"`
+	Files    int       `json:"files"`
+	Chunks   int       `json:"chunks"`
+	Bytes    int64     `json:"bytes"` // on disk
+	Learnt   time.Time `json:"learnt,omitzero"`
+	Mismatch string    `json:"mismatch,omitempty"` // why the base cannot be asked
+}
+
+// Status describes a base.
+func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
+	c, err := e.Config(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Name: name, Config: c}
+	err = filepath.WalkDir(e.dir(name), func(_ string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			s.Bytes += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	r, err := e.read(ctx, name)
+	var mismatch *MismatchError
+	if errors.As(err, &mismatch) {
+		s.Mismatch = mismatch.Error()
+		return s, nil
+	}
+	if errors.Is(err, ErrNotFound) {
+		return s, nil // configured, not learnt yet
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer r.vdb.Close()
+	files, err := r.vdb.Collection(filesName)
+	if err != nil {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	s.Files, s.Chunks = files.Len(), r.chunks.Len()
+	if text, ok := files.Metadata()["learnt"].(string); ok {
+		s.Learnt, _ = time.Parse(time.RFC3339, text)
+	}
+	return s, nil
+}
+
+// Bases lists the bases of the workspace, by name.
+func (e *Engine) Bases() ([]string, error) {
+	entries, err := os.ReadDir(e.workspace)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if _, err := os.Stat(e.ConfigPath(entry.Name())); err == nil && validName(entry.Name()) == nil {
+			names = append(names, entry.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Clean removes what a base has learnt and its configuration; ErrNotFound if
+// there is no such base.
+func (e *Engine) Clean(name string) error {
+	if err := validName(name); err != nil {
+		return err
+	}
+	if _, err := os.Stat(e.dir(name)); err != nil {
+		return fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
+	}
+	// A database that somebody has open is not pulled away from under them.
+	if _, err := os.Stat(e.database(name)); err == nil {
+		vdb, err := db.Open(e.database(name), nil)
+		if errors.Is(err, db.ErrLocked) {
+			return fmt.Errorf("knowledge: clean %q: %w", name, err)
+		}
+		if err == nil {
+			_ = vdb.Close() // it is about to go
+		}
+	}
+	e.mu.Lock()
+	delete(e.embedders, name)
+	e.mu.Unlock()
+	for _, part := range []string{"index.vdb", "embeddings", "config.yaml"} {
+		if err := os.RemoveAll(filepath.Join(e.dir(name), part)); err != nil {
+			return fmt.Errorf("knowledge: clean %q: %w", name, err)
+		}
+	}
+	_ = os.Remove(e.dir(name)) // stays if there is something of somebody else's in it
+	return nil
+}

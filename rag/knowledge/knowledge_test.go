@@ -1,0 +1,329 @@
+package knowledge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// fixture is a workspace, a directory of documents, and an engine that counts
+// the texts it embeds.
+type fixture struct {
+	*Engine
+	t      testing.TB
+	docs   string
+	texts  atomic.Int64
+	opened int
+	broken error
+}
+
+// counting counts texts on their way to the trigram embedder.
+type counting struct {
+	embed.Embedder
+	f *fixture
+}
+
+func (c counting) Provider() string { return "counting" }
+
+func (c counting) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	c.f.texts.Add(int64(len(texts)))
+	if c.f.broken != nil {
+		return nil, c.f.broken
+	}
+	return c.Embedder.EmbedBatch(ctx, texts)
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{t: t, docs: filepath.Join(t.TempDir(), "docs")}
+	registry := embed.NewRegistry(embed.Builtin()...)
+	err := registry.Register(embed.Provider{Name: "counting", Capabilities: embed.Capabilities{Dimensions: true},
+		Open: func(_ context.Context, c embed.Config, _ *embed.Options) (embed.Embedder, error) {
+			f.opened++
+			e, err := embed.Trigram(max(c.Dimensions, 64))
+			return counting{e, f}, err
+		}})
+	if err == nil {
+		f.Engine, err = New(filepath.Join(t.TempDir(), "workspace"), &Options{Providers: registry, Logger: slog.New(slog.DiscardHandler)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) write(name, content string) {
+	f.t.Helper()
+	path := filepath.Join(f.docs, name)
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, []byte(content), 0o600)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+var counted = &Config{Provider: "counting", Model: "m", Embedding: Embedding{Dimensions: 64}, ChunkSize: 40}
+
+func (f *fixture) learn(name string, c *Config) Report {
+	f.t.Helper()
+	r, err := f.Learn(f.t.Context(), name, LearnOptions{Paths: []string{f.docs}, Config: c})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return *r
+}
+
+func (f *fixture) query(question string, o QueryOptions) *rag.Response {
+	f.t.Helper()
+	r, err := f.Query(f.t.Context(), "b", question, o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+func (f *fixture) expect(got, want Report) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Report{}, "Seconds")); diff != "" {
+		f.t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+const animals = "# Animals\n\n## Cats\n\nCats sleep most of the day and purr when they are content.\n\n## Dogs\n\nDogs guard the house and bark at strangers.\n"
+
+func TestLearn(t *testing.T) {
+	f := newFixture(t)
+	f.write("animals.md", animals)
+	f.write("plants/trees.txt", "Oaks live for centuries. Birches do not.")
+	f.write("plants/broken.pdf", "not a pdf")
+	f.write("rows.csv", "text,year\nThe first steam engine,1712\nThe first telephone,1876\n")
+	f.expect(f.learn("b", counted), Report{Files: 3, Chunks: 5, Embedded: 5, Broken: 1})
+
+	// Nothing has changed: nothing is embedded.
+	before := f.texts.Load()
+	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 5, Skipped: 3, Broken: 1})
+	if f.texts.Load() != before {
+		t.Error("texts were embedded again")
+	}
+	r := f.query("which animal purrs?", QueryOptions{K: 2})
+	if len(r.Chunks) != 2 || !strings.Contains(r.Chunks[0].Text, "purr") || r.Chunks[0].Metadata[rag.FieldHeader] != "Animals › Cats" ||
+		r.Chunks[0].Metadata[rag.FieldLineNumber] != int64(1) || r.Strategy != "hybrid" || !strings.Contains(r.Context, "animals.md:1]") {
+		t.Errorf("%+v", r)
+	}
+	offset, _ := r.Chunks[0].Metadata[rag.FieldOffset].(int64)
+	if !strings.HasPrefix(animals[offset:], r.Chunks[0].Text) {
+		t.Error("offset", offset)
+	}
+	if r := f.query("telephone", QueryOptions{K: 1, Where: filter.Eq("year", "1876")}); r.Chunks[0].Metadata["row"] != int64(2) {
+		t.Errorf("%+v", r.Chunks)
+	}
+
+	// One section changes: the others keep their vectors.
+	f.write("animals.md", strings.Replace(animals, "bark at strangers", "howl at night", 1))
+	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 5, Embedded: 1, Skipped: 2, Broken: 1})
+	if r := f.query("howl", QueryOptions{K: 1}); !strings.Contains(r.Chunks[0].Text, "howl") {
+		t.Errorf("%+v", r.Chunks)
+	}
+	// It gets shorter: what is left over goes.
+	f.write("animals.md", "# Animals\n\nCats purr.\n")
+	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 4, Embedded: 1, Skipped: 2, Broken: 1})
+	// A file is gone, another cannot be read any more and keeps what was learnt.
+	if err := os.Remove(filepath.Join(f.docs, "rows.csv")); err != nil {
+		t.Fatal(err)
+	}
+	f.write("animals.md", "\x00\x01\x02")
+	f.expect(f.learn("b", nil), Report{Files: 1, Chunks: 1, Skipped: 1, Removed: 1, Broken: 2})
+	s, err := f.Status(t.Context(), "b")
+	if err != nil || s.Files != 2 || s.Chunks != 2 || s.Bytes == 0 || s.Learnt.IsZero() || s.Config.ChunkSize != 40 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if f.opened != 1 {
+		t.Errorf("the embedder was made %d times", f.opened)
+	}
+	names, err := f.Bases()
+	if err != nil || !slices.Equal(names, []string{"b"}) {
+		t.Error(names, err)
+	}
+	if err := f.Clean("b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Status(t.Context(), "b"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(f.dir("b")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestInterrupted learns with an embedder that fails: what was there stays.
+func TestInterrupted(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", counted)
+	f.write("a.txt", "Apples are green.")
+	f.broken = errors.New("down")
+	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, f.broken) {
+		t.Fatal(err)
+	}
+	f.broken = nil
+	if r := f.query("apples", QueryOptions{}); r.Chunks[0].Text != "Apples are red." {
+		t.Errorf("%+v", r.Chunks)
+	}
+	f.expect(f.learn("b", nil), Report{Files: 1, Chunks: 1, Embedded: 1})
+}
+
+func TestMismatch(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("gamedex", counted)
+	const message = `Embedding configuration mismatch for base 'gamedex':
+  Expected: provider=counting, model=m, dimensions=64
+  Found: provider=openai, model=text-embedding-3-small, dimensions=1536
+
+To change embedding configuration, clean and recreate the base:
+  vecbolt rag clean gamedex
+  vecbolt rag learn gamedex --path ...`
+	other := &Config{Provider: "openai", Model: "text-embedding-3-small", Embedding: Embedding{Dimensions: 1536}}
+	_, err := f.Learn(t.Context(), "gamedex", LearnOptions{Paths: []string{f.docs}, Config: other})
+	if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), message) {
+		t.Errorf("%v", err)
+	}
+	// The file is edited: it disagrees with what is pinned in the database.
+	c, err := f.Config("gamedex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Embedding.Dimensions = 128
+	if err := f.save(c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Learn(t.Context(), "gamedex", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, ErrMismatch) {
+		t.Error(err)
+	}
+	if _, err := f.Query(t.Context(), "gamedex", "apples", QueryOptions{}); !errors.Is(err, ErrMismatch) {
+		t.Error(err)
+	}
+	s, err := f.Status(t.Context(), "gamedex")
+	if err != nil || !strings.Contains(s.Mismatch, "dimensions=128") {
+		t.Errorf("%+v, %v", s, err)
+	}
+	// So is it when the file is gone.
+	if err := os.Remove(f.ConfigPath("gamedex")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Learn(t.Context(), "gamedex", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, ErrMismatch) {
+		t.Error(err)
+	}
+	if err := f.Clean("gamedex"); err != nil {
+		t.Fatal(err)
+	}
+	f.learn("gamedex", nil)
+}
+
+func TestConfigFile(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	r, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}})
+	if err != nil || r.Files != 1 {
+		t.Fatal(r, err)
+	}
+	b, err := os.ReadFile(f.ConfigPath("b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `name: b
+provider: hash
+model: trigram-v1
+embedding:
+  dimensions: 384
+  normalize: true
+  batch_size: 100
+chunk_size: 512
+chunk_overlap: 64
+max_context_tokens: 2048
+`
+	if diff := cmp.Diff(want, string(b)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	c, err := f.Config("b")
+	if err != nil || !cmp.Equal(c, Defaults("b")) {
+		t.Error(c, err)
+	}
+	for _, wrong := range []string{"nonsense: 1\n", "chunk_size: [\n", "chunk_size: many\n"} {
+		if err := os.WriteFile(f.ConfigPath("b"), []byte(wrong), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Config("b"); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "config.yaml") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	for _, name := range []string{"", "..", "a/b", ".hidden", "x y"} {
+		if _, err := f.Learn(t.Context(), name, LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, ErrConfig) {
+			t.Errorf("%q: %v", name, err)
+		}
+		if err := f.Clean(name); !errors.Is(err, ErrConfig) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := f.Learn(t.Context(), "c", LearnOptions{}); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+	if _, err := f.Learn(t.Context(), "c", LearnOptions{Paths: []string{"/does/not/exist"}}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := f.Learn(t.Context(), "c", LearnOptions{Paths: []string{f.docs}, Config: &Config{Provider: "nobody", Model: "x"}}); !errors.Is(err, embed.ErrProviderNotFound) {
+		t.Error(err)
+	}
+	if _, err := f.Query(t.Context(), "c", "x", QueryOptions{}); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestCleanLeavesOpenBases pulls no database away from under a reader.
+func TestCleanLeavesOpenBases(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", counted)
+	vdb, err := db.Open(f.database("b"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	if err := f.Clean("b"); !errors.Is(err, db.ErrLocked) {
+		t.Error(err)
+	}
+	if _, err := f.Config("b"); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkLearnUnchanged learns 1,000 files that have not changed.
+func BenchmarkLearnUnchanged(b *testing.B) {
+	f := newFixture(b)
+	for i := range 1000 {
+		f.write(fmt.Sprintf("%d/%d.md", i%10, i), fmt.Sprintf("# File %d\n\n%s", i, strings.Repeat("Some text that is not short. ", 100)))
+	}
+	f.learn("b", counted)
+	for b.Loop() {
+		if r := f.learn("b", nil); r.Skipped != 1000 || r.Embedded != 0 {
+			b.Fatalf("%+v", r)
+		}
+	}
+}

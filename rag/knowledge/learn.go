@@ -1,0 +1,456 @@
+package knowledge
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/load"
+	"github.com/vecbolt/vecbolt/rag/split"
+)
+
+// LearnOptions say what to learn.
+type LearnOptions struct {
+	// Paths are files and directories.
+	Paths []string
+	// Config is for a base that does not exist yet; what is zero in it is
+	// default. For one that exists it must name the same embedder, unless it
+	// is nil.
+	Config *Config
+	// Load says which files of a directory are read, and how.
+	Load *load.Options
+	// Progress is called after each file, if it is set.
+	Progress func(file string)
+}
+
+// A Report says what Learn did.
+type Report struct {
+	Files    int     `json:"files"`    // found and readable
+	Chunks   int     `json:"chunks"`   // of these files, in the base now
+	Embedded int     `json:"embedded"` // chunks that had to be embedded
+	Skipped  int     `json:"skipped"`  // files that had not changed
+	Removed  int     `json:"removed"`  // files that are gone
+	Broken   int     `json:"broken"`   // files that could not be read; the log says why
+	Seconds  float64 `json:"seconds"`
+}
+
+// Learn makes a base follow the files below some paths: new and changed ones
+// are read, split, embedded and indexed, those that are gone are removed, the
+// others are left alone. A file changes as a whole: what is interrupted goes on
+// where it was. A file that cannot be read keeps what was learnt of it.
+func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Report, error) {
+	start := time.Now()
+	if len(o.Paths) == 0 {
+		return nil, fmt.Errorf("%w: nothing to learn: no path", ErrConfig)
+	}
+	for _, path := range o.Paths {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("knowledge: learn %q: %w", name, err)
+		}
+	}
+	l, err := e.learning(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	err = l.run()
+	err = errors.Join(err, l.vdb.Close())
+	if err != nil {
+		return nil, fmt.Errorf("knowledge: learn %q: %w", name, err)
+	}
+	l.report.Seconds = time.Since(start).Seconds()
+	return &l.report, nil
+}
+
+// A learning is one run of Learn.
+type learning struct {
+	*Engine
+	ctx      context.Context
+	o        LearnOptions
+	config   Config
+	embedder embed.Embedder
+	vdb      *db.DB
+	chunks   *db.Collection
+	files    *db.Collection
+	seen     map[string]bool
+	report   Report
+
+	pending []change // files that are read and not written yet
+	texts   int      // chunks in them
+}
+
+// A change is what becomes of one file.
+type change struct {
+	id     string
+	docs   []db.Document
+	before int // chunks that it had
+	record db.Metadata
+}
+
+// learning opens or makes a base for writing.
+func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *learning, err error) {
+	if err := validName(name); err != nil {
+		return nil, err
+	}
+	c, err := e.Config(name)
+	fresh := errors.Is(err, ErrNotFound)
+	switch {
+	case fresh:
+		c = Config{Name: name}
+		if o.Config != nil {
+			c = *o.Config
+			c.Name = name
+		}
+		c.fill()
+	case err != nil:
+		return nil, err
+	case o.Config != nil:
+		asked := *o.Config
+		asked.Name = name
+		asked.fill()
+		if err := match(name, c.embedding(), asked.embedding()); err != nil {
+			return nil, err
+		}
+	}
+	if c.Name != name {
+		return nil, fmt.Errorf("%w: %s is named %q", ErrConfig, e.ConfigPath(name), c.Name)
+	}
+	l = &learning{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}}
+	if l.embedder, err = e.embedder(ctx, c); err != nil {
+		return nil, err
+	}
+	if l.config.Embedding.Dimensions == 0 {
+		// The dimension is pinned: ask the model for it once.
+		vec, err := l.embedder.Embed(ctx, "dimension")
+		if err != nil {
+			return nil, err
+		}
+		l.config.Embedding.Dimensions = len(vec)
+	}
+	if err := os.MkdirAll(e.dir(name), 0o700); err != nil {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	if l.vdb, err = db.Open(e.database(name), nil); err != nil {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	err = l.open()
+	if err == nil && fresh {
+		err = e.save(l.config)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.vdb.Close())
+	}
+	return l, nil
+}
+
+func (l *learning) open() (err error) {
+	if l.files, err = l.vdb.OpenCollection(l.ctx, filesName, db.Schema{}); err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	want, chunks := l.config.embedding(), chunksName
+	if learnt, current, ok := pinnedConfig(l.files.Metadata()); ok {
+		if err := match(l.config.Name, learnt, want); err != nil {
+			return err
+		}
+		chunks = current
+	}
+	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: &db.TextIndex{},
+		Lineage: db.Lineage{Provider: want.Provider, Model: want.Model, Normalized: want.Normalize}}
+	if l.chunks, err = l.vdb.OpenCollection(l.ctx, chunks, schema); err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	return l.note(chunks)
+}
+
+// note pins the configuration and the time.
+func (l *learning) note(chunks string) error {
+	m := pin(l.config.embedding(), chunks)
+	m["learnt"] = time.Now().UTC().Format(time.RFC3339)
+	if err := l.files.SetMetadata(l.ctx, m); err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	return nil
+}
+
+func (l *learning) run() error {
+	for _, path := range l.o.Paths {
+		for name, err := range load.Files(l.ctx, path, l.o.Load) {
+			var skip *load.SkipError
+			if errors.As(err, &skip) {
+				l.skip(err)
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := l.file(name); err != nil {
+				return err
+			}
+			if l.o.Progress != nil {
+				l.o.Progress(name)
+			}
+		}
+		if err := l.write(); err != nil {
+			return err
+		}
+		if err := l.forget(path); err != nil {
+			return err
+		}
+	}
+	return l.note(l.chunks.Name())
+}
+
+func (l *learning) skip(err error) {
+	l.report.Broken++
+	l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
+}
+
+// The metadata of a document of the collection of files.
+const (
+	fileHash     = "hash"     // of its content
+	fileSplitter = "splitter" // how it was split
+	fileChunks   = "chunks"   // how many
+)
+
+// file brings the base up to date with one file.
+func (l *learning) file(name string) error {
+	id := filepath.ToSlash(filepath.Clean(name))
+	if l.seen[id] {
+		return nil
+	}
+	l.seen[id] = true
+	content, err := os.ReadFile(name)
+	if err != nil {
+		l.skip(err)
+		return nil
+	}
+	sum := sha256.Sum256(content)
+	hash := hex.EncodeToString(sum[:])
+	how := fmt.Sprintf("1/%d/%d", l.config.ChunkSize, l.config.ChunkOverlap) // 1: the version of splitter()
+	before := 0
+	old, err := l.files.Get(l.ctx, id, db.WithMetadata)
+	switch {
+	case errors.Is(err, db.ErrNotFound):
+	case err != nil:
+		return err
+	default:
+		n, _ := old.Metadata[fileChunks].(int64)
+		before = int(n)
+		if old.Metadata[fileHash] == hash && old.Metadata[fileSplitter] == how {
+			l.report.Files++
+			l.report.Skipped++
+			l.report.Chunks += before
+			return nil
+		}
+	}
+	docs, err := l.split(id, content)
+	if err != nil {
+		return err
+	}
+	if docs == nil {
+		return nil // broken: what was learnt before stays
+	}
+	l.pending = append(l.pending, change{id, docs, before, db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}})
+	l.texts += len(docs)
+	if l.texts >= 4*l.config.Embedding.BatchSize { // enough for requests in parallel
+		return l.write()
+	}
+	return nil
+}
+
+// write embeds what is pending and writes it, as one batch.
+func (l *learning) write() error {
+	var all []*db.Document
+	for _, c := range l.pending {
+		for i := range c.docs {
+			all = append(all, &c.docs[i])
+		}
+	}
+	if err := l.embed(all); err != nil {
+		return err
+	}
+	var b db.Batch
+	for _, c := range l.pending {
+		for _, d := range c.docs {
+			b.Upsert(l.chunks.Name(), d)
+		}
+		for i := len(c.docs); i < c.before; i++ {
+			b.Delete(l.chunks.Name(), chunkID(c.id, i))
+		}
+		b.Upsert(filesName, db.Document{ID: c.id, Metadata: c.record})
+		l.report.Files++
+		l.report.Chunks += len(c.docs)
+	}
+	l.pending, l.texts = nil, 0
+	if b.Len() == 0 {
+		return nil
+	}
+	return l.vdb.Apply(l.ctx, &b)
+}
+
+func chunkID(file string, i int) string { return fmt.Sprintf("%s#%d", file, i) }
+
+// splitter says how a document is best divided.
+func splitter(doc *load.Document) split.Strategy {
+	switch doc.Format {
+	case load.Markdown, load.HTML, load.DOCX:
+		return split.Markdown(doc.Title)
+	case load.Code:
+		return split.Code()
+	}
+	return split.Recursive()
+}
+
+// split reads a file and divides what it holds. It returns nil if nothing
+// could be read.
+func (l *learning) split(id string, content []byte) ([]db.Document, error) {
+	docs := []db.Document{}
+	read := 0
+	for doc, err := range load.Read(l.ctx, id, bytes.NewReader(content), l.o.Load) {
+		var skip *load.SkipError
+		if errors.As(err, &skip) {
+			if skip.Row > 0 {
+				l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
+				continue
+			}
+			l.skip(err)
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		read++
+		s, err := split.New(splitter(doc), split.Options{MaxTokens: l.config.ChunkSize, Overlap: cmp.Or(l.config.ChunkOverlap, -1)})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		chunks, err := s.Split(l.ctx, doc.Text)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range chunks {
+			docs = append(docs, db.Document{ID: chunkID(id, len(docs)), Text: c.Text, Metadata: metadata(id, doc, c, len(docs))})
+		}
+	}
+	return docs, nil
+}
+
+// metadata is what a chunk knows about where it comes from.
+func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metadata {
+	m := db.Metadata(maps.Clone(doc.Metadata))
+	if m == nil {
+		m = db.Metadata{}
+	}
+	m[rag.FieldSourceFile] = id
+	m[rag.FieldFormat] = string(doc.Format)
+	m[rag.FieldChunkIndex] = int64(index)
+	m[rag.FieldChunkLength] = int64(len(c.Text))
+	m[rag.FieldOffset] = int64(doc.Base + c.Offset)
+	if page := doc.Page(c.Offset); page > 0 {
+		m[rag.FieldPage] = int64(page)
+	} else {
+		m[rag.FieldLineNumber] = int64(doc.Line(c.Offset))
+	}
+	if doc.Row > 0 {
+		m["row"] = int64(doc.Row)
+	}
+	if c.Header != "" {
+		m[rag.FieldHeader] = c.Header
+	}
+	if doc.Title != "" {
+		m[rag.FieldTitle] = doc.Title
+	}
+	return m
+}
+
+// embedded is the text that is embedded for a chunk: its header helps to find
+// it, and is not part of what is shown.
+func embedded(d *db.Document) string {
+	if header, ok := d.Metadata[rag.FieldHeader].(string); ok {
+		return header + "\n\n" + d.Text
+	}
+	return d.Text
+}
+
+// embed gives every chunk its vector: the one it has, if neither its text nor
+// its header has changed, or a new one.
+func (l *learning) embed(docs []*db.Document) error {
+	ids := make([]string, len(docs))
+	for i, d := range docs {
+		ids[i] = d.ID
+	}
+	known := map[string][]float32{}
+	old, err := l.chunks.GetMany(l.ctx, ids, db.Everything)
+	if err != nil {
+		return err
+	}
+	for _, d := range old {
+		if d != nil {
+			known[embedded(d)] = d.Vector
+		}
+	}
+	var texts []string
+	var missing []*db.Document
+	for _, d := range docs {
+		text := embedded(d)
+		if vec := known[text]; len(vec) == l.config.Embedding.Dimensions {
+			d.Vector = vec
+			continue
+		}
+		texts, missing = append(texts, text), append(missing, d)
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	vecs, err := l.embedder.EmbedBatch(l.ctx, texts)
+	if err != nil {
+		return err
+	}
+	for i, d := range missing {
+		d.Vector = vecs[i]
+	}
+	l.report.Embedded += len(texts)
+	return nil
+}
+
+// forget removes the files below a path that are gone.
+func (l *learning) forget(path string) error {
+	root := filepath.ToSlash(filepath.Clean(path))
+	var gone []*db.Document
+	for d, err := range l.files.All(l.ctx, nil, db.WithMetadata) {
+		if err != nil {
+			return err
+		}
+		below := root == "." && !filepath.IsAbs(d.ID) && !strings.HasPrefix(d.ID, "../") || d.ID == root || strings.HasPrefix(d.ID, strings.TrimSuffix(root, "/")+"/")
+		if below && !l.seen[d.ID] {
+			gone = append(gone, d)
+		}
+	}
+	for group := range slices.Chunk(gone, 1000) {
+		var b db.Batch
+		for _, d := range group {
+			n, _ := d.Metadata[fileChunks].(int64)
+			for i := range int(n) {
+				b.Delete(l.chunks.Name(), chunkID(d.ID, i))
+			}
+			b.Delete(filesName, d.ID)
+		}
+		if err := l.vdb.Apply(l.ctx, &b); err != nil {
+			return err
+		}
+	}
+	l.report.Removed += len(gone)
+	return nil
+}

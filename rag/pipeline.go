@@ -1,0 +1,275 @@
+package rag
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// A Reranker puts chunks in a better order, and may drop some. Package rerank
+// has several.
+type Reranker interface {
+	Rerank(ctx context.Context, question string, chunks []Chunk) ([]Chunk, error)
+}
+
+// PipelineOptions tune a Pipeline. The zero value, like nil, is the default.
+type PipelineOptions struct {
+	// Strategy says how chunks are searched for; the zero value means Dense.
+	Strategy Strategy
+	// TopK is the most chunks of an answer, before expansion; 0 means DefaultTopK.
+	TopK int
+	// Candidates is how many chunks a reranker is given; 0 means 4 × TopK.
+	Candidates int
+	// Threshold is the least score of the search wanted, inclusive; nil is no
+	// bound. What a score is depends on the strategy.
+	Threshold *float64
+	// Rerank, if set, orders the candidates.
+	Rerank Reranker
+	// Expand, if set, adds chunks that belong to those found.
+	Expand *Expansion
+	// Context says how the context is built.
+	Context ContextOptions
+	// Cache, if set, answers questions that are like one that was answered.
+	Cache *CacheOptions
+	// Logger receives a line per question; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// A Pipeline finds the chunks that answer a question and makes a context of
+// them for a language model, which it does not call. It is safe for
+// concurrent use.
+type Pipeline struct {
+	store    Store
+	embedder embed.Embedder
+	opts     PipelineOptions
+	cache    *cache
+
+	mu    sync.Mutex
+	total totals
+}
+
+// A Response answers a question.
+type Response struct {
+	// Chunks are in order of relevance.
+	Chunks []Chunk `json:"chunks"`
+	// Context is the text for the model, made of the first Cited of Chunks
+	// that are not repetitions.
+	Context       string     `json:"context"`
+	ContextTokens int        `json:"context_tokens"`
+	Citations     []Citation `json:"citations"`
+	FromCache     bool       `json:"from_cache"`
+	Strategy      string     `json:"strategy"`
+	// Candidates is the number of chunks found before reranking.
+	Candidates    int           `json:"candidates_before_rerank"`
+	EmbedTime     time.Duration `json:"embed_ns"`
+	RetrievalTime time.Duration `json:"retrieval_ns"`
+	RerankTime    time.Duration `json:"rerank_ns"`
+}
+
+// NewPipeline returns a Pipeline over a store. The embedder must be the one
+// that made the vectors of the store; it may be nil for strategies that need
+// none. The error matches ErrConfig.
+func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, error) {
+	p := &Pipeline{store: s, embedder: e}
+	if opts != nil {
+		p.opts = *opts
+	}
+	o := &p.opts
+	if o.Strategy.search == nil {
+		o.Strategy = Dense()
+	}
+	o.TopK = cmp.Or(o.TopK, DefaultTopK)
+	o.Candidates = max(o.TopK, cmp.Or(o.Candidates, 4*o.TopK))
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	switch {
+	case s == nil:
+		return nil, fmt.Errorf("%w: no store", ErrConfig)
+	case o.TopK < 0 || o.Candidates < 0:
+		return nil, fmt.Errorf("%w: top_k %d of %d candidates", ErrConfig, o.TopK, o.Candidates)
+	case o.Expand != nil && (o.Expand.Field == "" || o.Expand.Max < 0):
+		return nil, fmt.Errorf("%w: expansion by field %q, at most %d", ErrConfig, o.Expand.Field, o.Expand.Max)
+	case e == nil && o.Strategy.name != "text":
+		return nil, fmt.Errorf("%w: strategy %v needs an embedder", ErrConfig, o.Strategy)
+	}
+	if err := o.Context.validate(); err != nil {
+		return nil, err
+	}
+	if o.Cache != nil {
+		if e == nil {
+			return nil, fmt.Errorf("%w: the cache compares embeddings and needs an embedder", ErrConfig)
+		}
+		c, err := newCache(*o.Cache)
+		if err != nil {
+			return nil, err
+		}
+		p.cache = c
+	}
+	return p, nil
+}
+
+// Query answers a question from the chunks that match where, which may be nil.
+// Finding nothing is no error. The error matches ErrQuery.
+func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr) (*Response, error) {
+	if strings.TrimSpace(question) == "" {
+		return nil, fmt.Errorf("%w: the question is empty", ErrQuery)
+	}
+	var vec []float32
+	start := time.Now()
+	if p.opts.Strategy.vector || p.cache != nil {
+		var err error
+		if vec, err = p.embedder.Embed(ctx, question); err != nil {
+			return nil, fmt.Errorf("%w: embed the question: %w", ErrQuery, err)
+		}
+	}
+	r, err := p.answer(ctx, question, vec, where)
+	if err != nil {
+		return nil, err
+	}
+	r.EmbedTime = time.Since(start) - r.RetrievalTime - r.RerankTime
+	return r, nil
+}
+
+// QueryVector answers a question whose embedding is known.
+func (p *Pipeline) QueryVector(ctx context.Context, question string, vec []float32, where filter.Expr) (*Response, error) {
+	return p.answer(ctx, question, vec, where)
+}
+
+func (p *Pipeline) answer(ctx context.Context, question string, vec []float32, where filter.Expr) (*Response, error) {
+	start := time.Now()
+	var version uint64
+	if v, ok := p.store.(versioned); ok {
+		version = v.Version()
+	}
+	key := ""
+	if where != nil {
+		key = where.String()
+	}
+	var r *Response
+	if p.cache != nil {
+		r = p.cache.get(key, vec, version)
+	}
+	if r != nil {
+		r.RetrievalTime = time.Since(start)
+	} else {
+		var err error
+		if r, err = p.retrieve(ctx, question, vec, where); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrQuery, err)
+		}
+		if p.cache != nil {
+			p.cache.put(key, vec, version, r)
+		}
+	}
+	p.note(r)
+	p.opts.Logger.DebugContext(ctx, "answered", "strategy", r.Strategy, "chunks", len(r.Chunks), "candidates", r.Candidates,
+		"context_tokens", r.ContextTokens, "from_cache", r.FromCache, "took", time.Since(start))
+	return r, nil
+}
+
+func (p *Pipeline) retrieve(ctx context.Context, question string, vec []float32, where filter.Expr) (*Response, error) {
+	start := time.Now()
+	r := &retrieval{Pipeline: p, question: question, vector: vec}
+	r.query = db.Query{K: p.opts.TopK, Where: where, Threshold: p.opts.Threshold}
+	if p.opts.Rerank != nil {
+		r.query.K = p.opts.Candidates
+		r.query.Select = db.WithText | db.WithMetadata | db.WithVector
+	}
+	res, err := p.opts.Strategy.search(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	found := chunks(res.Hits)
+	answer := &Response{Strategy: p.opts.Strategy.name, Candidates: len(found), RetrievalTime: time.Since(start)}
+	if p.opts.Rerank != nil {
+		start = time.Now()
+		if found, err = p.opts.Rerank.Rerank(ctx, question, found); err != nil {
+			return nil, fmt.Errorf("rerank: %w", err)
+		}
+		answer.RerankTime = time.Since(start)
+		found = found[:min(len(found), p.opts.TopK)]
+		for i := range found {
+			found[i].Vector = nil
+		}
+	}
+	start = time.Now()
+	if p.opts.Expand != nil {
+		if found, err = r.expand(ctx, found); err != nil {
+			return nil, fmt.Errorf("expand: %w", err)
+		}
+	}
+	answer.Chunks = found
+	answer.Context, answer.ContextTokens, answer.Citations = BuildContext(found, p.opts.Context)
+	answer.RetrievalTime += time.Since(start)
+	return answer, nil
+}
+
+// siblings returns the documents with a value in the field of the expansion,
+// in order.
+func (r *retrieval) siblings(ctx context.Context, value any, limit int) ([]*db.Document, error) {
+	page, err := r.store.List(ctx, db.ListQuery{Where: filter.Eq(r.opts.Expand.Field, value), Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	docs := page.Documents
+	order := cmp.Or(r.opts.Expand.Order, FieldChunkIndex)
+	slices.SortStableFunc(docs, func(a, b *db.Document) int {
+		va, okA := a.Metadata[order]
+		vb, okB := b.Metadata[order]
+		if !okA || !okB {
+			return 0
+		}
+		c, _ := filter.Compare(va, vb)
+		return c
+	})
+	return docs, nil
+}
+
+// PipelineStats are figures about the questions that a Pipeline has answered.
+type PipelineStats struct {
+	Queries          int     `json:"queries"`
+	AvgRetrievalMS   float64 `json:"avg_retrieval_ms"`
+	CacheHitRate     float64 `json:"cache_hit_rate"`
+	AvgChunks        float64 `json:"avg_chunks"`
+	AvgContextTokens float64 `json:"avg_context_tokens"`
+}
+
+type totals struct {
+	queries, hits, chunks, tokens int
+	retrieval                     time.Duration
+}
+
+func (p *Pipeline) note(r *Response) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.total.queries++
+	p.total.chunks += len(r.Chunks)
+	p.total.tokens += r.ContextTokens
+	p.total.retrieval += r.RetrievalTime
+	if r.FromCache {
+		p.total.hits++
+	}
+}
+
+// Stats returns figures about the questions answered so far.
+func (p *Pipeline) Stats() PipelineStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := float64(max(1, p.total.queries))
+	return PipelineStats{
+		Queries:          p.total.queries,
+		AvgRetrievalMS:   float64(p.total.retrieval) / float64(time.Millisecond) / n,
+		CacheHitRate:     float64(p.total.hits) / n,
+		AvgChunks:        float64(p.total.chunks) / n,
+		AvgContextTokens: float64(p.total.tokens) / n,
+	}
+}

@@ -1,0 +1,402 @@
+package rag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// counted counts the texts that it embeds.
+type counted struct {
+	embed.Embedder
+	texts []string
+	err   error
+}
+
+func newCounted(t testing.TB) *counted {
+	t.Helper()
+	e, err := embed.Trigram(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &counted{Embedder: e}
+}
+
+func (c *counted) Embed(ctx context.Context, text string) ([]float32, error) {
+	c.texts = append(c.texts, text)
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.Embedder.Embed(ctx, text)
+}
+
+var notes = []struct{ id, text, section string }{
+	{"wal#0", "The write-ahead log makes every acknowledged write durable.", "log"},
+	{"wal#1", "Writers that wait together share one fsync.", "log"},
+	{"wal#2", "A torn tail of the log is cut off when it is replayed.", "log"},
+	{"seg#0", "Vectors lie in segments, which are mapped into memory.", "segments"},
+	{"seg#1", "Compaction rewrites segments that have many dead rows.", "segments"},
+	{"bolt#0", "Documents and ids are kept in bbolt, a B+ tree in one file.", "bolt"},
+}
+
+func knowledge(t testing.TB, e embed.Embedder) *db.Collection {
+	t.Helper()
+	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := vdb.CreateCollection(t.Context(), "chunks", db.Schema{Text: &db.TextIndex{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range notes {
+		vec, err := e.Embed(t.Context(), n.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := db.Document{ID: n.id, Text: n.text, Vector: vec, Metadata: db.Metadata{"section": n.section, FieldChunkIndex: i, FieldSourceFile: n.section + ".md", FieldLineNumber: i + 1}}
+		if _, err := c.Upsert(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func pipeline(t testing.TB, s Store, e embed.Embedder, o *PipelineOptions) *Pipeline {
+	t.Helper()
+	p, err := NewPipeline(s, e, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func ask(t testing.TB, p *Pipeline, question string, where filter.Expr) *Response {
+	t.Helper()
+	r, err := p.Query(t.Context(), question, where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func chunkIDs(r *Response) []string {
+	var list []string
+	for _, c := range r.Chunks {
+		list = append(list, c.ID)
+	}
+	return list
+}
+
+func TestStrategies(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	for _, tt := range []struct {
+		strategy Strategy
+		question string
+	}{
+		{Dense(), "Writers wait together and share an fsync"},
+		{Text(), "fsync -shared \"by writers"},
+		{Hybrid(db.Fusion{}), "which writers share one fsync?"},
+		{MultiQuery(func(_ context.Context, q string) ([]string, error) {
+			return []string{"one fsync for writers", "writers wait"}, nil
+		}), "who shares?"},
+		{HyDE(func(context.Context, string) (string, error) { return "Writers that wait share one fsync.", nil }), "why is it fast?"},
+	} {
+		p := pipeline(t, c, e, &PipelineOptions{Strategy: tt.strategy, TopK: 3})
+		r := ask(t, p, tt.question, nil)
+		if len(r.Chunks) == 0 || r.Chunks[0].ID != "wal#1" || r.Strategy != tt.strategy.String() || r.Candidates != len(r.Chunks) {
+			t.Errorf("%v: %+v", tt.strategy, r)
+		}
+		if !strings.Contains(r.Context, "[Source: log.md:2]\nWriters that wait") || r.ContextTokens == 0 || r.Citations[0].ID != "wal#1" {
+			t.Errorf("%v: context %q, %v", tt.strategy, r.Context, r.Citations)
+		}
+		r = ask(t, p, tt.question, filter.Eq("section", "segments"))
+		for _, c := range r.Chunks {
+			if c.Metadata["section"] != "segments" {
+				t.Errorf("%v: %v does not match", tt.strategy, c.ID)
+			}
+		}
+	}
+	broken := errors.New("broken")
+	for _, s := range []Strategy{
+		MultiQuery(func(context.Context, string) ([]string, error) { return nil, broken }),
+		HyDE(func(context.Context, string) (string, error) { return "", broken }),
+	} {
+		if _, err := pipeline(t, c, e, &PipelineOptions{Strategy: s}).Query(t.Context(), "x", nil); !errors.Is(err, broken) || !errors.Is(err, ErrQuery) {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+	if _, err := pipeline(t, c, e, nil).Query(t.Context(), " \n", nil); !errors.Is(err, ErrQuery) {
+		t.Error(err)
+	}
+}
+
+func TestThresholdIsInclusive(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	all := ask(t, pipeline(t, c, e, nil), notes[0].text, nil)
+	least := all.Chunks[1].Score
+	if got := ask(t, pipeline(t, c, e, &PipelineOptions{Threshold: &least}), notes[0].text, nil); len(got.Chunks) != 2 {
+		t.Errorf("%v", chunkIDs(got))
+	}
+}
+
+func TestExpansion(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	o := &PipelineOptions{TopK: 1, Expand: &Expansion{Field: "section"}}
+	if got := chunkIDs(ask(t, pipeline(t, c, e, o), "Writers that wait share one fsync", nil)); !slices.Equal(got, []string{"wal#0", "wal#1", "wal#2"}) {
+		t.Error(got)
+	}
+	o.Expand = &Expansion{Field: "section", Max: 1}
+	if got := chunkIDs(ask(t, pipeline(t, c, e, o), "A torn tail of the log is cut off", nil)); !slices.Equal(got, []string{"wal#0", "wal#1", "wal#2"}) {
+		t.Error(got)
+	}
+	o.Expand = &Expansion{Field: "nothing"}
+	if got := chunkIDs(ask(t, pipeline(t, c, e, o), "A torn tail of the log is cut off", nil)); !slices.Equal(got, []string{"wal#2"}) {
+		t.Error(got)
+	}
+}
+
+type reverse struct{ given int }
+
+func (r *reverse) Rerank(_ context.Context, _ string, chunks []Chunk) ([]Chunk, error) {
+	r.given = len(chunks)
+	out := slices.Clone(chunks)
+	slices.Reverse(out)
+	return out, nil
+}
+
+func TestRerank(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	plain := chunkIDs(ask(t, pipeline(t, c, e, &PipelineOptions{TopK: 6}), "log", nil))
+	r := &reverse{}
+	got := ask(t, pipeline(t, c, e, &PipelineOptions{TopK: 2, Candidates: 6, Rerank: r}), "log", nil)
+	slices.Reverse(plain)
+	if r.given != 6 || got.Candidates != 6 || !slices.Equal(chunkIDs(got), plain[:2]) || got.Chunks[0].Vector != nil {
+		t.Errorf("given %d, got %v, want %v", r.given, chunkIDs(got), plain[:2])
+	}
+}
+
+func TestCache(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	now := time.Unix(0, 0)
+	p := pipeline(t, c, e, &PipelineOptions{Cache: &CacheOptions{Size: 2, Similarity: 0.9, TTL: time.Minute, Now: func() time.Time { return now }}})
+	first := ask(t, p, "how is a write made durable?", nil)
+	again := ask(t, p, "how is a write made durable", nil) // nearly the same
+	if first.FromCache || !again.FromCache || !slices.Equal(chunkIDs(first), chunkIDs(again)) {
+		t.Errorf("first %v, again %v", first.FromCache, again.FromCache)
+	}
+	if ask(t, p, "what lies in bbolt?", nil).FromCache {
+		t.Error("another question")
+	}
+	if ask(t, p, "how is a write made durable?", filter.Eq("section", "log")).FromCache {
+		t.Error("another filter")
+	}
+	if ask(t, p, "how is a write made durable?", nil).FromCache {
+		t.Error("two later answers should have pushed it out")
+	}
+	now = now.Add(time.Minute)
+	if ask(t, p, "how is a write made durable?", nil).FromCache {
+		t.Error("it is too old")
+	}
+	if !ask(t, p, "how is a write made durable?", nil).FromCache {
+		t.Error("it is new")
+	}
+	if _, err := c.Delete(t.Context(), "wal#0"); err != nil {
+		t.Fatal(err)
+	}
+	if r := ask(t, p, "how is a write made durable?", nil); r.FromCache || slices.Contains(chunkIDs(r), "wal#0") {
+		t.Error("the collection has changed")
+	}
+	if s := p.Stats(); s.Queries != 8 || s.CacheHitRate != 2.0/8 || s.AvgChunks == 0 || s.AvgContextTokens == 0 || s.AvgRetrievalMS <= 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestBuildContext(t *testing.T) {
+	chunks := []Chunk{
+		{ID: "a", Text: "one two three"}, {ID: "b", Text: " two three "}, {ID: "c", Text: "four", Metadata: db.Metadata{FieldSourceFile: "f.pdf", FieldPage: int64(2)}},
+		{ID: "d", Text: ""}, {ID: "e", Text: "five six seven eight"},
+	}
+	count := func(s string) int { return len(strings.Fields(s)) }
+	context, tokens, cited := BuildContext(chunks, ContextOptions{Count: count, MaxTokens: 13})
+	want := "[1] [Source: a]\none two three\n\n[2] [Source: f.pdf, page 2]\nfour\n"
+	if context != want || tokens != 12 || !cmp.Equal(cited, []Citation{{1, "a", "a"}, {2, "c", "f.pdf, page 2"}}) {
+		t.Errorf("%q, %d tokens, %v", context, tokens, cited)
+	}
+	if context, tokens, _ := BuildContext(chunks, ContextOptions{Count: count, MaxTokens: 5}); context != "[1] [Source: a]\none two\n" || tokens != 5 {
+		t.Errorf("%q, %d tokens", context, tokens)
+	}
+	if context, tokens, cited := BuildContext(chunks, ContextOptions{Count: count, MaxTokens: 2}); context != "" || tokens != 0 || cited != nil {
+		t.Errorf("%q, %d tokens", context, tokens)
+	}
+}
+
+func TestPipelineConfig(t *testing.T) {
+	e := newCounted(t)
+	c := knowledge(t, e)
+	for name, o := range map[string]*PipelineOptions{
+		"top_k": {TopK: -1}, "field": {Expand: &Expansion{}}, "context": {Context: ContextOptions{MaxTokens: -1}},
+		"cache": {Cache: &CacheOptions{Similarity: 2}},
+	} {
+		if _, err := NewPipeline(c, e, o); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := NewPipeline(c, nil, nil); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+	if _, err := NewPipeline(c, nil, &PipelineOptions{Strategy: Text()}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConversation(t *testing.T) {
+	for _, tt := range []struct{ message, topic, text, strategy string }{
+		{"What is InstructLab?", "", "What is InstructLab?", FirstMessage},
+		{"What is InstructLab?", " \t\n", "What is InstructLab?", FirstMessage},
+		{"Does it integrate with OpenShift AI?", " InstructLab  and\nOpenShift AI ", "InstructLab and OpenShift AI", FollowUp},
+	} {
+		var log strings.Builder
+		turn := NewTurn(t.Context(), tt.message, tt.topic, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		if turn.Text() != tt.text || turn.Strategy() != tt.strategy || !strings.Contains(log.String(), tt.strategy) {
+			t.Errorf("%q, %q, log %q", turn.Text(), turn.Strategy(), log.String())
+		}
+		e := newCounted(t)
+		for _, connection := range []string{"a", "a", "b", "a"} {
+			if _, err := turn.Embed(t.Context(), connection, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(e.texts, []string{tt.text, tt.text}) || strings.Count(log.String(), "embedding cache hit") != 2 {
+			t.Errorf("embedded %q, log %q", e.texts, log.String())
+		}
+	}
+	e := newCounted(t)
+	e.err = errors.New("down")
+	if _, err := NewTurn(t.Context(), "x", "", nil).Embed(t.Context(), "a", e); !errors.Is(err, e.err) || !errors.Is(err, ErrQuery) {
+		t.Error(err)
+	}
+}
+
+// state is what a graph passes from node to node.
+type state struct {
+	query string
+	where filter.Expr
+	docs  []db.Document
+}
+
+func (s *state) Query() string                       { return s.query }
+func (s *state) MetadataFilter() filter.Expr         { return s.where }
+func (s *state) SetRetrievedDocs(docs []db.Document) { s.docs = docs }
+func (s *state) String() string                      { return fmt.Sprint(s.query, len(s.docs)) }
+func run(t *testing.T, n *RetrieverNode[*state], s *state) error {
+	t.Helper()
+	got, err := n.Run(t.Context(), s)
+	if got != s {
+		t.Error("another state")
+	}
+	return err
+}
+
+func TestRetrieverNode(t *testing.T) {
+	e := newCounted(t)
+	n := &RetrieverNode[*state]{Embedder: e, Store: knowledge(t, e), TopK: 2}
+	s := &state{query: notes[3].text, docs: []db.Document{{ID: "old"}}}
+	if err := run(t, n, s); err != nil || len(s.docs) != 2 || s.docs[0].ID != "seg#0" || s.docs[0].Vector != nil || s.docs[0].Text == "" {
+		t.Errorf("%v, %v", s.docs, err)
+	}
+	s.where = filter.Eq("section", "bolt")
+	if err := run(t, n, s); err != nil || len(s.docs) != 1 || s.docs[0].ID != "bolt#0" {
+		t.Errorf("%v, %v", s.docs, err)
+	}
+	one := 1 - 1e-9
+	n.Threshold = &one
+	if err := run(t, n, s); err != nil || len(s.docs) != 0 {
+		t.Errorf("%v, %v", s.docs, err)
+	}
+	e.err = errors.New("down")
+	s.docs = []db.Document{{ID: "old"}}
+	var failed *NodeError
+	if err := run(t, n, s); !errors.As(err, &failed) || failed.Node != "retriever" || !errors.Is(err, e.err) || len(s.docs) != 1 {
+		t.Errorf("%v, %v", s.docs, err)
+	}
+}
+
+// BenchmarkPipeline answers questions whose embedding is known from 10,000
+// chunks.
+func BenchmarkPipeline(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		e, err := embed.Trigram(384)
+		if err != nil {
+			b.Fatal(err)
+		}
+		vdb, err := db.Open(b.TempDir(), &db.Options{Sync: db.SyncNever})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer vdb.Close()
+		c, err := vdb.CreateCollection(b.Context(), "chunks", db.Schema{Text: &db.TextIndex{}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var docs []db.Document
+		for i := range n {
+			text := fmt.Sprintf("chunk %d about %s, %s and number %d", i, notes[i%len(notes)].text, notes[i/7%len(notes)].section, i*7919%n)
+			vec, err := e.Embed(b.Context(), text)
+			if err != nil {
+				b.Fatal(err)
+			}
+			docs = append(docs, db.Document{ID: fmt.Sprint(i), Text: text, Vector: vec})
+		}
+		if _, err := c.Upsert(b.Context(), docs...); err != nil {
+			b.Fatal(err)
+		}
+		if err := vdb.Compact(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		question := "which number has the log?"
+		vec, err := e.Embed(b.Context(), question)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, s := range []Strategy{Dense(), Text(), Hybrid(db.Fusion{})} {
+			b.Run(fmt.Sprintf("%d/%v", n, s), func(b *testing.B) {
+				p, err := NewPipeline(c, e, &PipelineOptions{Strategy: s})
+				if err != nil {
+					b.Fatal(err)
+				}
+				var took []time.Duration
+				for b.Loop() {
+					start := time.Now()
+					if _, err := p.QueryVector(b.Context(), question, vec, nil); err != nil {
+						b.Fatal(err)
+					}
+					took = append(took, time.Since(start))
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2])/1e3, "p50-us")
+			})
+		}
+	}
+}

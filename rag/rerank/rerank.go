@@ -1,0 +1,255 @@
+// Package rerank puts retrieved chunks in a better order. [Lexical] and [MMR]
+// compute; [HTTP] asks a cross-encoder behind the API of Cohere, Jina or
+// text-embeddings-inference. All are [rag.Reranker]s and safe for concurrent use.
+package rerank
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// Func makes a Reranker of a function.
+type Func func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error)
+
+// Rerank calls f.
+func (f Func) Rerank(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
+	return f(ctx, question, chunks)
+}
+
+// Lexical orders chunks by a mixture of the order they come in and the words
+// that they share with the question, rare ones among the chunks counting more.
+// weight, in [0, 1], is the share of the words.
+func Lexical(weight float64) rag.Reranker {
+	return Func(func(_ context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
+		if !(weight >= 0 && weight <= 1) {
+			return nil, fmt.Errorf("rerank: weight %v is outside 0..1", weight)
+		}
+		asked := words(question)
+		sets := make([]map[string]bool, len(chunks))
+		frequency := map[string]int{}
+		for i, c := range chunks {
+			sets[i] = words(c.Text)
+			for w := range asked {
+				if sets[i][w] {
+					frequency[w]++
+				}
+			}
+		}
+		rarity := func(w string) float64 { return math.Log(1 + float64(len(chunks))/float64(1+frequency[w])) }
+		all := 0.0
+		for w := range asked {
+			all += rarity(w)
+		}
+		scores := make([]float64, len(chunks))
+		for i := range chunks {
+			shared := 0.0
+			for w := range asked {
+				if sets[i][w] {
+					shared += rarity(w)
+				}
+			}
+			if all > 0 {
+				shared /= all
+			}
+			scores[i] = weight*shared + (1-weight)*(1-float64(i)/float64(len(chunks)))
+		}
+		return ordered(chunks, scores), nil
+	})
+}
+
+func words(text string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
+		set[w] = true
+	}
+	return set
+}
+
+// ordered returns the chunks by score, best first, and in their order where
+// scores are equal.
+func ordered(chunks []rag.Chunk, scores []float64) []rag.Chunk {
+	index := make([]int, len(chunks))
+	for i := range index {
+		index[i] = i
+	}
+	slices.SortStableFunc(index, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	out := make([]rag.Chunk, len(chunks))
+	for i, at := range index {
+		out[i] = chunks[at]
+		out[i].Score = scores[at]
+	}
+	return out
+}
+
+// MMR orders chunks by maximal marginal relevance (Carbonell and Goldstein,
+// SIGIR 1998): lambda × score less (1 - lambda) × the greatest cosine with a
+// chunk before it. lambda, in [0, 1], is 1 for the order of the scores.
+func MMR(lambda float64) rag.Reranker {
+	return Func(func(_ context.Context, _ string, chunks []rag.Chunk) ([]rag.Chunk, error) {
+		if !(lambda >= 0 && lambda <= 1) {
+			return nil, fmt.Errorf("rerank: lambda %v is outside 0..1", lambda)
+		}
+		left := slices.Clone(chunks)
+		nearest := make([]float64, len(left))
+		for i := range nearest {
+			nearest[i] = math.Inf(-1)
+		}
+		var out []rag.Chunk
+		for len(left) > 0 {
+			best, bestValue := 0, math.Inf(-1)
+			for i, c := range left {
+				value := lambda * c.Score
+				if len(out) > 0 {
+					value -= (1 - lambda) * nearest[i]
+				}
+				if value > bestValue {
+					best, bestValue = i, value
+				}
+			}
+			chosen := left[best]
+			out = append(out, chosen)
+			left = slices.Delete(left, best, best+1)
+			nearest = slices.Delete(nearest, best, best+1)
+			for i, c := range left {
+				nearest[i] = max(nearest[i], cosine(chosen.Vector, c.Vector))
+			}
+		}
+		return out, nil
+	})
+}
+
+func cosine(a, b []float32) float64 {
+	norms := math.Sqrt(simd.Dot64(a, a)) * math.Sqrt(simd.Dot64(b, b))
+	if len(a) != len(b) || norms == 0 {
+		return 0
+	}
+	return simd.Dot64(a, b) / norms
+}
+
+// An API says how a server of cross-encoders is spoken to.
+type API uint8
+
+// The APIs.
+const (
+	// Cohere is POST /v2/rerank of Cohere; Jina's /v1/rerank is the same.
+	Cohere API = iota
+	// TEI is POST /rerank of text-embeddings-inference.
+	TEI
+)
+
+// HTTPOptions tune HTTP.
+type HTTPOptions struct {
+	API   API
+	Model string
+	// Secret returns the key when it is needed; nil means none.
+	Secret func(context.Context) (string, error)
+	// Client sends the request; nil means one with a timeout of a minute that
+	// follows no redirects.
+	Client *http.Client
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 8 << 20
+
+// HTTP asks the cross-encoder at url. Scores are those of the server.
+func HTTP(url string, o HTTPOptions) rag.Reranker {
+	client := o.Client
+	if client == nil {
+		client = &http.Client{Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	return Func(func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
+		if len(chunks) == 0 {
+			return chunks, nil
+		}
+		texts := make([]string, len(chunks))
+		for i, c := range chunks {
+			texts[i] = c.Text
+		}
+		request := map[string]any{"query": question, "texts": texts}
+		if o.API == Cohere {
+			request = map[string]any{"model": o.Model, "query": question, "documents": texts, "top_n": len(texts)}
+		}
+		body, err := json.Marshal(request)
+		if err != nil {
+			return nil, fmt.Errorf("rerank: %w", err)
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+		if err != nil {
+			return nil, fmt.Errorf("rerank: %w", err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if o.Secret != nil {
+			key, err := o.Secret(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("rerank: secret: %w", err)
+			}
+			if key != "" {
+				req.Header.Set("Authorization", "Bearer "+key)
+			}
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return nil, fmt.Errorf("rerank: %w", err)
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		if err != nil {
+			return nil, fmt.Errorf("rerank: %w", err)
+		}
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("rerank: status %s: %.200s", resp.Status, answer)
+		}
+		scores, err := parseScores(answer, o.API, len(chunks))
+		if err != nil {
+			return nil, fmt.Errorf("rerank: invalid response: %w", err)
+		}
+		return ordered(chunks, scores), nil
+	})
+}
+
+// parseScores reads one score for each of n texts.
+func parseScores(answer []byte, api API, n int) ([]float64, error) {
+	type result struct {
+		Index *int     `json:"index"`
+		Score *float64 `json:"score"`           // TEI
+		Other *float64 `json:"relevance_score"` // Cohere
+	}
+	var results []result
+	var err error
+	if api == TEI {
+		err = json.Unmarshal(answer, &results)
+	} else {
+		var body struct{ Results []result }
+		err = json.Unmarshal(answer, &body)
+		results = body.Results
+	}
+	if err != nil {
+		return nil, err
+	}
+	scores, seen := make([]float64, n), make([]bool, n)
+	for _, r := range results {
+		score := cmp.Or(r.Score, r.Other)
+		if r.Index == nil || score == nil || *r.Index < 0 || *r.Index >= n || seen[*r.Index] {
+			return nil, errors.New("a result without a score, or for no text")
+		}
+		scores[*r.Index], seen[*r.Index] = *score, true
+	}
+	if len(results) != n {
+		return nil, fmt.Errorf("%d results for %d texts", len(results), n)
+	}
+	return scores, nil
+}

@@ -1,0 +1,112 @@
+package rerank_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/rerank"
+)
+
+func order(t *testing.T, r rag.Reranker, question string, chunks []rag.Chunk) []string {
+	t.Helper()
+	before := slices.Clone(chunks)
+	got, err := r.Rerank(t.Context(), question, chunks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i, c := range got {
+		ids = append(ids, c.ID)
+		if before[i].ID != chunks[i].ID {
+			t.Error("the chunks given were changed")
+		}
+	}
+	return ids
+}
+
+func TestLexical(t *testing.T) {
+	chunks := []rag.Chunk{{ID: "a", Text: "the cat sat"}, {ID: "b", Text: "the dog ran"}, {ID: "c", Text: "the dog and the cat"}}
+	for weight, want := range map[float64][]string{1: {"c", "a", "b"}, 0: {"a", "b", "c"}} {
+		if got := order(t, rerank.Lexical(weight), "Cat, dog?", chunks); !slices.Equal(got, want) {
+			t.Errorf("weight %v: %v", weight, got)
+		}
+	}
+	if got := order(t, rerank.Lexical(1), "?", chunks); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Error(got)
+	}
+	if _, err := rerank.Lexical(2).Rerank(t.Context(), "", chunks); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestMMR(t *testing.T) {
+	chunks := []rag.Chunk{
+		{ID: "a", Score: 0.9, Vector: []float32{1, 0}}, {ID: "twin", Score: 0.89, Vector: []float32{1, 0.01}},
+		{ID: "other", Score: 0.5, Vector: []float32{0, 1}}, {ID: "none", Score: 0.1},
+	}
+	for lambda, want := range map[float64][]string{1: {"a", "twin", "other", "none"}, 0.5: {"a", "other", "none", "twin"}} {
+		if got := order(t, rerank.MMR(lambda), "", chunks); !slices.Equal(got, want) {
+			t.Errorf("lambda %v: %v", lambda, got)
+		}
+	}
+	if _, err := rerank.MMR(-1).Rerank(t.Context(), "", chunks); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	chunks := []rag.Chunk{{ID: "a", Text: "one"}, {ID: "b", Text: "two"}}
+	var body map[string]any
+	answer, status := "", http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(b, &body)
+		}
+		if err != nil || r.Header.Get("Authorization") != "Bearer key" {
+			t.Error(err, r.Header)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	secret := func(context.Context) (string, error) { return "key", nil }
+	cohere := rerank.HTTP(server.URL, rerank.HTTPOptions{Model: "m", Secret: secret})
+	tei := rerank.HTTP(server.URL, rerank.HTTPOptions{API: rerank.TEI, Secret: secret})
+
+	answer = `{"results":[{"index":1,"relevance_score":0.9},{"index":0,"relevance_score":0.1}]}`
+	if got := order(t, cohere, "q", chunks); !slices.Equal(got, []string{"b", "a"}) || body["model"] != "m" || body["query"] != "q" {
+		t.Error(got, body)
+	}
+	answer = `[{"index":1,"score":2.5},{"index":0,"score":-1}]`
+	if got := order(t, tei, "q", chunks); !slices.Equal(got, []string{"b", "a"}) || len(body["texts"].([]any)) != 2 {
+		t.Error(got, body)
+	}
+	if got := order(t, tei, "q", nil); got != nil {
+		t.Error(got)
+	}
+	for _, wrong := range []string{"", "{}", `[{"index":0,"score":1}]`, `[{"index":0,"score":1},{"index":0,"score":1}]`, `[{"index":0,"score":1},{"index":2,"score":1}]`,
+		`[{"index":0,"score":1},{"index":1}]`, `[{"index":0,"score":1},{"score":1}]`} {
+		answer = wrong
+		if _, err := tei.Rerank(t.Context(), "q", chunks); err == nil || !strings.Contains(err.Error(), "invalid response") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+	status, answer = http.StatusTooManyRequests, "slow down"
+	if _, err := tei.Rerank(t.Context(), "q", chunks); err == nil || !strings.Contains(err.Error(), "429") || !strings.Contains(err.Error(), "slow down") {
+		t.Error(err)
+	}
+	down := errors.New("no key")
+	broken := rerank.HTTP(server.URL, rerank.HTTPOptions{Secret: func(context.Context) (string, error) { return "", down }})
+	if _, err := broken.Rerank(t.Context(), "q", chunks); !errors.Is(err, down) {
+		t.Error(err)
+	}
+}

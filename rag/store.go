@@ -1,0 +1,26 @@
+package rag
+
+import (
+	"context"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// A Store is what a Pipeline retrieves from. A *db.Collection is one.
+type Store interface {
+	// Search answers a query by vector, by text, or by both.
+	Search(ctx context.Context, q db.Query) (*db.Result, error)
+	// SearchFused answers several queries and fuses their hits by rank.
+	SearchFused(ctx context.Context, queries []db.Query, weights ...float64) (*db.Result, error)
+	// List returns documents by filter, in order of id.
+	List(ctx context.Context, q db.ListQuery) (*db.Page, error)
+}
+
+// A versioned store has a number that changes with everything that can change
+// an answer, as that of a *db.Collection does. Caches need it.
+type versioned interface{ Version() uint64 }
+
+var (
+	_ Store     = (*db.Collection)(nil)
+	_ versioned = (*db.Collection)(nil)
+)

@@ -1,0 +1,164 @@
+package rag
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// A Strategy says how chunks are searched for.
+type Strategy struct {
+	name   string
+	vector bool // needs the embedding of the question
+	search func(ctx context.Context, r *retrieval) (*db.Result, error)
+}
+
+// String returns the name, as Response.Strategy has it.
+func (s Strategy) String() string { return s.name }
+
+// A retrieval is one search on behalf of a question.
+type retrieval struct {
+	*Pipeline
+	question string
+	vector   []float32
+	query    db.Query // all but what to look for
+}
+
+// Dense looks for chunks whose embeddings are near that of the question.
+func Dense() Strategy {
+	return Strategy{name: "dense", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+		q := r.query
+		q.Vector = r.vector
+		return r.store.Search(ctx, q)
+	}}
+}
+
+// Text looks for chunks that have the words of the question. The store needs a
+// text index.
+func Text() Strategy {
+	return Strategy{name: "text", search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+		q := r.query
+		q.Text = Words(r.question)
+		return r.store.Search(ctx, q)
+	}}
+}
+
+// Hybrid does both and fuses what they find. The zero Fusion is the default of
+// the database.
+func Hybrid(f db.Fusion) Strategy {
+	return Strategy{name: "hybrid", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+		q := r.query
+		q.Vector, q.Text, q.Fusion = r.vector, Words(r.question), f
+		return r.store.Search(ctx, q)
+	}}
+}
+
+// MultiQuery searches for the question and for each way in which rewrite puts
+// it, and fuses the hits by rank. rewrite is the caller's: a model, a list of
+// synonyms.
+func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, error)) Strategy {
+	return Strategy{name: "multi-query", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+		texts, err := rewrite(ctx, r.question)
+		if err != nil {
+			return nil, fmt.Errorf("rewrite the question: %w", err)
+		}
+		vecs, err := r.embedder.EmbedBatch(ctx, texts)
+		if err != nil {
+			return nil, fmt.Errorf("embed rewrites: %w", err)
+		}
+		q := r.query
+		q.Vector = r.vector
+		queries := []db.Query{q}
+		for _, vec := range vecs {
+			q.Vector = vec
+			queries = append(queries, q)
+		}
+		return r.store.SearchFused(ctx, queries)
+	}}
+}
+
+// HyDE looks for chunks near the embedding of a made-up answer (Gao et al.
+// 2023), which is often nearer to the true one than the question is. generate
+// is the caller's model.
+func HyDE(generate func(ctx context.Context, question string) (string, error)) Strategy {
+	return Strategy{name: "hyde", search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+		answer, err := generate(ctx, r.question)
+		if err != nil {
+			return nil, fmt.Errorf("make up an answer: %w", err)
+		}
+		q := r.query
+		if q.Vector, err = r.embedder.Embed(ctx, answer); err != nil {
+			return nil, fmt.Errorf("embed the made-up answer: %w", err)
+		}
+		return r.store.Search(ctx, q)
+	}}
+}
+
+// Words returns a question without what would be syntax in a text query.
+func Words(question string) string {
+	words := strings.FieldsFunc(question, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"*", r) })
+	for i, w := range words {
+		words[i] = strings.TrimLeft(w, "+-")
+	}
+	return strings.Join(words, " ")
+}
+
+// An Expansion adds what belongs to a chunk: the chunks of the same section,
+// the parent of a small chunk.
+type Expansion struct {
+	// Field is the metadata field whose value chunks share that belong
+	// together, such as "section_id". Chunks without it stay alone.
+	Field string
+	// Order is the field by which they are put in order; empty means chunk_index.
+	Order string
+	// Max is the most chunks added for one that was found; 0 means 20.
+	Max int
+}
+
+// expand puts behind each chunk those that share its value of the field and
+// were not found themselves, and all of them in order.
+func (r *retrieval) expand(ctx context.Context, chunks []Chunk) ([]Chunk, error) {
+	e := r.opts.Expand
+	var all []Chunk
+	done := map[any]bool{}
+	have := map[string]Chunk{}
+	for _, c := range chunks {
+		have[c.ID] = c
+	}
+	for _, c := range chunks {
+		value, ok := c.Metadata[e.Field]
+		switch value.(type) {
+		case string, bool, int64, float64:
+		default:
+			ok = false
+		}
+		if !ok {
+			all = append(all, c)
+			continue
+		}
+		if done[value] {
+			continue
+		}
+		done[value] = true
+		group, err := r.siblings(ctx, value, cmp.Or(e.Max, 20)+1)
+		if err != nil {
+			return nil, err
+		}
+		found := false
+		for _, d := range group {
+			sibling, ok := have[d.ID]
+			if !ok {
+				sibling = Chunk{ID: d.ID, Score: c.Score, Text: d.Text, Metadata: d.Metadata}
+			}
+			found = found || d.ID == c.ID
+			all = append(all, sibling)
+		}
+		if !found { // the group is larger than Max
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}

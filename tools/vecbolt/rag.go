@@ -1,0 +1,333 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/chat"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/knowledge"
+	"github.com/vecbolt/vecbolt/rag/load"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// ragCmd works with knowledge bases: documents that are read, split, embedded and indexed.
+type ragCmd struct {
+	Workspace string `default:".vecbolt" placeholder:"DIR" env:"VECBOLT_WORKSPACE" help:"Directory of the bases (${default}); a base is configured by BASE/config.yaml in it."`
+
+	Learn  ragLearnCmd  `cmd:"" help:"Make a base follow files and directories."`
+	Query  ragQueryCmd  `cmd:"" help:"Find the chunks that answer a question, and make a context of them."`
+	Ask    ragAskCmd    `cmd:"" help:"Let a chat model answer a question from a base; without one, show the context."`
+	Status ragStatusCmd `cmd:"" help:"Describe a base, or all."`
+	Config ragConfigCmd `cmd:"" help:"Show the configuration of a base."`
+	Clean  ragCleanCmd  `cmd:"" help:"Remove what a base has learnt, and its configuration."`
+}
+
+// engine opens the workspace. Warnings about files go where messages go.
+func (c *ragCmd) engine(t *tool) (*knowledge.Engine, error) {
+	log := slog.New(slog.NewTextHandler(t.report, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return knowledge.New(c.Workspace, &knowledge.Options{Logger: log})
+}
+
+type ragLearnCmd struct {
+	Base string   `arg:"" help:"Name of the base. The first time, it is made."`
+	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn; may be repeated. What is gone from it is forgotten."`
+
+	Provider   string            `placeholder:"NAME" help:"Provider of embeddings of a new base: hash (needs nothing), openai, ollama, …"`
+	Model      string            `placeholder:"NAME" help:"Model of a new base."`
+	Dimensions int               `placeholder:"N" help:"Components of a vector; otherwise what the model gives."`
+	Set        map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider, such as api_base=… or host=…."`
+	ChunkSize  int               `placeholder:"N" help:"Most tokens of a chunk (512)."`
+	Overlap    int               `placeholder:"N" help:"Tokens that neighbouring chunks share (64); negative: none."`
+	Include    []string          `placeholder:"PATTERN" help:"Of directories, read only files that match, as in .gitignore."`
+	Exclude    []string          `placeholder:"PATTERN" help:"Leave out what matches."`
+	Hidden     bool              `help:"Read hidden files, too."`
+}
+
+func (c *ragLearnCmd) Help() string {
+	return "Reads Markdown, HTML, PDF, DOCX, CSV, JSON lines, code and text; leaves out hidden files and what .gitignore and " +
+		".vecboltignore name. Files that have not changed cost nothing. Keys come from the environment, such as OPENAI_API_KEY."
+}
+
+// config returns what the flags ask for, nil if that is nothing.
+func (c *ragLearnCmd) config(e *knowledge.Engine) *knowledge.Config {
+	if c.Provider == "" && c.Model == "" && c.Dimensions == 0 && len(c.Set) == 0 && c.ChunkSize == 0 && c.Overlap == 0 {
+		return nil
+	}
+	cfg, err := e.Config(c.Base)
+	if err != nil {
+		cfg = knowledge.Defaults(c.Base)
+	}
+	if c.Provider != "" && c.Provider != cfg.Provider {
+		cfg.Provider, cfg.Model, cfg.Embedding = c.Provider, "", knowledge.Embedding{Normalize: true}
+	}
+	cfg.Model = cmp.Or(c.Model, cfg.Model)
+	cfg.Embedding.Dimensions = cmp.Or(c.Dimensions, cfg.Embedding.Dimensions)
+	cfg.ChunkSize, cfg.ChunkOverlap = cmp.Or(c.ChunkSize, cfg.ChunkSize), cmp.Or(c.Overlap, min(cfg.ChunkOverlap, cmp.Or(c.ChunkSize, cfg.ChunkSize)/8))
+	for k, v := range c.Set {
+		if cfg.Embedding.ProviderConfig == nil {
+			cfg.Embedding.ProviderConfig = map[string]any{}
+		}
+		cfg.Embedding.ProviderConfig[k] = setting(v)
+	}
+	return &cfg
+}
+
+// setting reads a value as the number or boolean that it is.
+func setting(s string) any {
+	var n float64
+	switch {
+	case s == "true" || s == "false":
+		return s == "true"
+	case strings.Trim(s, "-0123456789.") == "":
+		if _, err := fmt.Sscanf(s, "%g", &n); err == nil {
+			return n
+		}
+	}
+	return s
+}
+
+func (c *ragLearnCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
+	e, err := r.engine(t)
+	if err != nil {
+		return err
+	}
+	report, err := e.Learn(ctx, c.Base, knowledge.LearnOptions{
+		Paths: c.Path, Config: c.config(e),
+		Load: &load.Options{Include: c.Include, Exclude: c.Exclude, Hidden: c.Hidden},
+	})
+	if err != nil {
+		return err
+	}
+	return t.answer(report, "%s: %s files, %s chunks; embedded %s, unchanged files %s, removed %s, broken %s; %.1f s", c.Base,
+		humanize.Comma(int64(report.Files)), humanize.Comma(int64(report.Chunks)), humanize.Comma(int64(report.Embedded)),
+		humanize.Comma(int64(report.Skipped)), humanize.Comma(int64(report.Removed)), humanize.Comma(int64(report.Broken)), report.Seconds)
+}
+
+// ragQuestion is a question with how it is answered.
+type ragQuestion struct {
+	Base     string `arg:"" help:"Name of the base."`
+	Text     string `arg:"" help:"The question."`
+	K        int    `short:"k" default:"5" help:"Chunks (${default})."`
+	Where    string `placeholder:"JSON" help:"Only chunks whose metadata match."`
+	Strategy string `enum:"hybrid,dense,text" default:"hybrid" help:"How to search: hybrid, dense or text (${default})."`
+	Siblings string `placeholder:"FIELD" help:"Add the chunks that share this metadata field with one that was found."`
+}
+
+func (q *ragQuestion) ask(ctx context.Context, t *tool, r *ragCmd) (*rag.Response, error) {
+	e, err := r.engine(t)
+	if err != nil {
+		return nil, err
+	}
+	o := knowledge.QueryOptions{K: q.K}
+	if q.Where != "" {
+		if o.Where, err = filter.Parse([]byte(q.Where)); err != nil {
+			return nil, err
+		}
+	}
+	switch q.Strategy {
+	case "dense":
+		o.Strategy = rag.Dense()
+	case "text":
+		o.Strategy = rag.Text()
+	default:
+		o.Strategy = rag.Hybrid(db.Fusion{})
+	}
+	if q.Siblings != "" {
+		o.Expand = &rag.Expansion{Field: q.Siblings}
+	}
+	return e.Query(ctx, q.Base, q.Text, o)
+}
+
+type ragQueryCmd struct{ ragQuestion }
+
+// ragAnswer is the JSON of a query.
+type ragAnswer struct {
+	Chunks        []ragChunk     `json:"chunks"`
+	Context       string         `json:"context"`
+	ContextTokens int            `json:"context_tokens"`
+	Citations     []rag.Citation `json:"citations"`
+	FromCache     bool           `json:"from_cache"`
+	Strategy      string         `json:"strategy"`
+	Candidates    int            `json:"candidates_before_rerank"`
+	RetrievalMS   float64        `json:"retrieval_ms"`
+	Answer        string         `json:"answer,omitempty"`
+}
+
+type ragChunk struct {
+	ID       string      `json:"id"`
+	Score    float64     `json:"score"`
+	Text     string      `json:"text"`
+	Metadata db.Metadata `json:"metadata"`
+}
+
+func newRAGAnswer(r *rag.Response) *ragAnswer {
+	a := &ragAnswer{Chunks: []ragChunk{}, Context: r.Context, ContextTokens: r.ContextTokens, Citations: r.Citations, FromCache: r.FromCache,
+		Strategy: r.Strategy, Candidates: r.Candidates, RetrievalMS: float64(r.RetrievalTime) / float64(time.Millisecond)}
+	if a.Citations == nil {
+		a.Citations = []rag.Citation{}
+	}
+	for _, c := range r.Chunks {
+		a.Chunks = append(a.Chunks, ragChunk{c.ID, c.Score, c.Text, c.Metadata})
+	}
+	return a
+}
+
+func (c *ragQueryCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
+	response, err := c.ask(ctx, t, r)
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.line(newRAGAnswer(response))
+	}
+	if len(response.Chunks) == 0 {
+		t.notef("nothing found")
+	}
+	_, err = fmt.Fprint(t.out, response.Context)
+	return err
+}
+
+type ragAskCmd struct {
+	ragQuestion
+	Chat    string `placeholder:"openai|ollama" env:"VECBOLT_CHAT" help:"How the chat model is spoken to."`
+	ChatURL string `placeholder:"URL" env:"VECBOLT_CHAT_URL" help:"Where it is; otherwise api.openai.com, or localhost for ollama."`
+	Model   string `placeholder:"NAME" env:"VECBOLT_CHAT_MODEL" help:"The chat model. The key of openai comes from OPENAI_API_KEY."`
+}
+
+func (c *ragAskCmd) Help() string {
+	return "Answers from the base only, and cites the sources by number. Without a chat model it shows the context that one would get."
+}
+
+func (c *ragAskCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
+	client := &chat.Client{API: chat.API(cmp.Or(c.Chat, string(chat.OpenAI))), Base: c.ChatURL, Model: c.Model}
+	switch client.API {
+	case chat.OpenAI:
+		client.Base = cmp.Or(client.Base, "https://api.openai.com/v1")
+		client.Secret = embed.Env("OPENAI_API_KEY")
+	case chat.Ollama:
+		client.Base = cmp.Or(client.Base, "http://localhost:11434")
+	default:
+		return fmt.Errorf("--chat %q: want openai or ollama", c.Chat)
+	}
+	response, err := c.ask(ctx, t, r)
+	if err != nil {
+		return err
+	}
+	answer := newRAGAnswer(response)
+	if c.Model != "" {
+		if answer.Answer, err = client.Answer(ctx, c.Text, response.Context); err != nil {
+			return err
+		}
+	}
+	if t.json {
+		return t.line(answer)
+	}
+	if c.Model == "" {
+		t.notef("no chat model is configured (--model): this is the context")
+		_, err = fmt.Fprint(t.out, response.Context)
+		return err
+	}
+	fmt.Fprintln(t.out, answer.Answer)
+	for _, cited := range response.Citations {
+		fmt.Fprintf(t.out, "  [%d] %s\n", cited.Number, cited.Source)
+	}
+	return nil
+}
+
+type ragStatusCmd struct {
+	Base string `arg:"" optional:"" help:"Name of the base; otherwise all."`
+}
+
+func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
+	e, err := r.engine(t)
+	if err != nil {
+		return err
+	}
+	names := []string{c.Base}
+	if c.Base == "" {
+		if names, err = e.Bases(); err != nil {
+			return err
+		}
+	}
+	var rows []table.Row
+	for _, name := range names {
+		s, err := e.Status(ctx, name)
+		if err != nil {
+			return err
+		}
+		if t.json {
+			if err := t.line(s); err != nil {
+				return err
+			}
+			continue
+		}
+		learnt := "never"
+		if !s.Learnt.IsZero() {
+			learnt = s.Learnt.Local().Format(time.DateTime)
+		}
+		rows = append(rows, table.Row{name, s.Config.Provider, s.Config.Model, s.Config.Embedding.Dimensions, s.Files, s.Chunks, humanize.IBytes(uint64(s.Bytes)), learnt})
+		if s.Mismatch != "" {
+			t.notef("%s", s.Mismatch)
+		}
+	}
+	if t.json {
+		return nil
+	}
+	return t.table(table.Row{"base", "provider", "model", "dimensions", "files", "chunks", "size", "learnt"}, rows)
+}
+
+type ragConfigCmd struct {
+	Base string `arg:"" help:"Name of the base."`
+}
+
+func (c *ragConfigCmd) Run(t *tool, r *ragCmd) error {
+	e, err := r.engine(t)
+	if err != nil {
+		return err
+	}
+	cfg, err := e.Config(c.Base)
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.line(cfg)
+	}
+	b, err := os.ReadFile(e.ConfigPath(c.Base))
+	if err != nil {
+		return err
+	}
+	_, err = t.out.Write(b)
+	return err
+}
+
+type ragCleanCmd struct {
+	Base string `arg:"" help:"Name of the base."`
+}
+
+func (c *ragCleanCmd) Run(t *tool, r *ragCmd) error {
+	e, err := r.engine(t)
+	if err != nil {
+		return err
+	}
+	if err := e.Clean(c.Base); err != nil {
+		return err
+	}
+	return t.answer(map[string]any{"base": c.Base, "cleaned": true}, "%s: cleaned", c.Base)
+}
