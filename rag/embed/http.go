@@ -139,7 +139,7 @@ func (r *remote) refused(resp *http.Response, body []byte, key string) error {
 	e := r.fail(ErrProvider, nil)
 	e.Status = resp.StatusCode
 	message := ""
-	message, e.Code = explain(body)
+	message, e.Code, e.RetryAfter = explain(body)
 	e.plain = !json.Valid(body)
 	if key != "" {
 		message = strings.ReplaceAll(message, key, "[secret]")
@@ -154,17 +154,22 @@ func (r *remote) refused(resp *http.Response, body []byte, key string) error {
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		e.Kind = ErrTimeout
 	}
-	e.RetryAfter = retryAfter(resp.Header, time.Now())
+	if d := retryAfter(resp.Header, time.Now()); d > 0 {
+		e.RetryAfter = d
+	}
 	return e
 }
 
-// explain finds message and code in the body of an error. There are
-// {"error":{"message":…,"code":…}}, {"error":"…"}, {"message":…} and plain text.
-func explain(body []byte) (message, code string) {
+// explain finds message and code in the body of an error, and when to come
+// back. There are {"error":{"message":…,"code":…}}, {"error":"…"}, {"message":…}
+// and plain text; Google has "status" and the pause among "details".
+func explain(body []byte) (message, code string, pause time.Duration) {
 	type detail struct {
 		Message string          `json:"message"`
 		Code    json.RawMessage `json:"code"`
 		Type    string          `json:"type"`
+		Status  json.RawMessage `json:"status"`
+		Details json.RawMessage `json:"details"`
 	}
 	var reply struct {
 		detail
@@ -172,7 +177,7 @@ func explain(body []byte) (message, code string) {
 		Detail json.RawMessage `json:"detail"`
 	}
 	if json.Unmarshal(body, &reply) != nil {
-		return printable(string(body)), ""
+		return printable(string(body)), "", 0
 	}
 	d := reply.detail
 	for _, raw := range []json.RawMessage{reply.Error, reply.Detail} {
@@ -183,10 +188,23 @@ func explain(body []byte) (message, code string) {
 			}
 		}
 	}
-	if json.Unmarshal(d.Code, &code) != nil || code == "" {
-		code = d.Type // the code is null or a number, which the status repeats
+	if json.Unmarshal(d.Code, &code) != nil || code == "" { // null or a number, which the status repeats
+		if code = d.Type; code == "" && json.Unmarshal(d.Status, &code) != nil {
+			code = ""
+		}
 	}
-	return printable(d.Message), printable(code)
+	var details []struct {
+		RetryDelay string `json:"retryDelay"`
+	}
+	if json.Unmarshal(d.Details, &details) != nil {
+		details = nil
+	}
+	for _, x := range details {
+		if t, err := time.ParseDuration(x.RetryDelay); err == nil {
+			pause = max(pause, t)
+		}
+	}
+	return printable(d.Message), printable(code), pause
 }
 
 // printable shortens a text from outside and makes it one line.

@@ -244,7 +244,7 @@ func Open(ctx context.Context, c Config, opts *Options) (Embedder, error) {
 func Builtin() []Provider {
 	return []Provider{
 		trigramBuiltin(TrigramProvider), trigramBuiltin("mock"),
-		openAIBuiltin(), ollamaBuiltin(),
+		openAIBuiltin(), ollamaBuiltin(), geminiBuiltin(),
 		localBuiltin(BERTProvider, "sentence encoders of the BERT architecture, from a directory of Hugging Face or a GGUF file"),
 		localBuiltin(GGUFProvider, "the same as "+BERTProvider),
 		localBuiltin(Model2VecProvider, "static models of Model2Vec, from a directory"),

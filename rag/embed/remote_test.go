@@ -279,11 +279,14 @@ func TestRefusals(t *testing.T) {
 		{429, "Retry-After: NaN", ``, embed.ErrRateLimited, true, 0, ``},
 		{429, "Retry-After: 1e300", ``, embed.ErrRateLimited, true, 1e9 * time.Second, ``},
 		{429, "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT", ``, embed.ErrRateLimited, true, 0, ``},
+		{429, "", `{"error":{"code":429,"message":"Quota exceeded","status":"RESOURCE_EXHAUSTED","details":[{"@type":"x.Help"},{"@type":"x.RetryInfo","retryDelay":"34s"}]}}`,
+			embed.ErrRateLimited, true, 34 * time.Second, `status 429 (RESOURCE_EXHAUSTED): Quota exceeded; retry after 34s`},
 		{503, "Retry-After: 2", `<html><h1>Unavailable</h1></html>`, embed.ErrProvider, true, 2 * time.Second, `status 503: <html><h1>Unavailable</h1></html>; retry after 2s`},
 		{500, "", strings.Repeat("x", 5000), embed.ErrProvider, true, 0, "xxx…"},
 		{504, "", "", embed.ErrTimeout, true, 0, "timeout: status 504"},
 		{400, "", `{"error":"input is too long"}`, embed.ErrProvider, false, 0, `status 400: input is too long`},
 		{422, "", `{"detail":[{"msg":"field required"}]}`, embed.ErrProvider, false, 0, `status 422: [{"msg":"field required"}]`},
+		{404, "", `{"error":{"message":"not here","status":404,"details":"none"}}`, embed.ErrProvider, false, 0, `status 404: not here`},
 		{404, "", `{"message":"no such model","code":404}`, embed.ErrProvider, false, 0, `status 404: no such model`},
 		{307, "Location: http://elsewhere.invalid/", ``, embed.ErrProvider, false, 0, `status 307`},
 		{200, "", `{"error":{"message":"no ` + secret + ` here","code":400}}`, embed.ErrProvider, false, 0, `status 200: no [secret] here`},
@@ -526,6 +529,9 @@ func TestSettingsAreKnown(t *testing.T) {
 			if s.Format == "uri" {
 				c.Settings[name] = "http://x"
 			}
+			if len(s.Enum) > 0 {
+				c.Settings[name] = s.Enum[0]
+			}
 		}
 		if _, err := embed.Open(t.Context(), c, nil); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
@@ -726,6 +732,75 @@ func TestRecordedOllama(t *testing.T) {
 	}
 }
 
+func TestGemini(t *testing.T) {
+	var got request
+	url := serve(t, func(w http.ResponseWriter, r request) {
+		got = r
+		io.WriteString(w, "{\n  \"embeddings\": [\n    {\n      \"values\": [\n        0.5,\n        -1\n      ]\n    },\n    {\n      \"values\": [2, 3]\n    }\n  ]\n}")
+	})
+	e, err := embed.Gemini("models/gemini-embedding-001", 2, &embed.GeminiOptions{Base: url + "/v1beta", Task: "RETRIEVAL_QUERY", Secret: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vecs, err := e.EmbedBatch(t.Context(), []string{"one", "two"})
+	if err != nil || !cmp.Equal(vecs, [][]float32{{0.5, -1}, {2, 3}}) {
+		t.Error(vecs, err)
+	}
+	want := map[string]any{"requests": []any{}}
+	for _, text := range []string{"one", "two"} {
+		want["requests"] = append(want["requests"].([]any), map[string]any{"model": "models/gemini-embedding-001", "taskType": "RETRIEVAL_QUERY",
+			"outputDimensionality": 2.0, "content": map[string]any{"parts": []any{map[string]any{"text": text}}}})
+	}
+	if got.Path != "/v1beta/models/gemini-embedding-001:batchEmbedContents" || got.Header.Get("X-Goog-Api-Key") != secret || !cmp.Equal(got.Body, want) {
+		t.Errorf("%+v", got)
+	}
+	if e.Provider() != "gemini" || e.Model() != "gemini-embedding-001" || e.Dimensions() != 2 {
+		t.Error(e.Provider(), e.Model(), e.Dimensions())
+	}
+	if vecs, err := e.EmbedBatch(t.Context(), nil); len(vecs) != 0 || err != nil {
+		t.Error(vecs, err)
+	}
+	if _, err := e.EmbedBatch(t.Context(), make([]string, 101)); !errors.Is(err, embed.ErrBatchSize) {
+		t.Error(err)
+	}
+	if _, err := e.EmbedBatch(t.Context(), make([]string, 3)); !errors.Is(err, embed.ErrInvalidResponse) {
+		t.Error(err)
+	}
+	for _, dim := range []int{-1, embed.MaxDimensions + 1} {
+		if _, err := embed.Gemini("m", dim, nil); !errors.Is(err, embed.ErrConfig) {
+			t.Error(err)
+		}
+	}
+	if _, err := embed.Gemini("m", 0, &embed.GeminiOptions{Base: "x"}); !errors.Is(err, embed.ErrConfig) {
+		t.Error(err)
+	}
+}
+
+func TestRecordedGemini(t *testing.T) {
+	for _, name := range []string{"llms/googleai/testdata/TestGoogleAICreateEmbedding.httprr", "llms/googleai/testdata/TestGoogleAIBatchEmbedding.httprr"} {
+		for _, x := range recorded(t, name) {
+			var texts []string
+			for _, r := range x.body["requests"].([]any) {
+				texts = append(texts, r.(map[string]any)["content"].(map[string]any)["parts"].([]any)[0].(map[string]any)["text"].(string))
+			}
+			url := serve(t, func(w http.ResponseWriter, r request) {
+				if r.Path != x.url || len(r.Body["requests"].([]any)) != len(texts) {
+					t.Errorf("%s for %d texts, recorded %s for %d", r.Path, len(r.Body["requests"].([]any)), x.url, len(texts))
+				}
+				w.WriteHeader(x.response.StatusCode)
+				w.Write(x.answer)
+			})
+			e, err := embed.Gemini(x.body["model"].(string), 768, &embed.GeminiOptions{Base: url + "/v1beta", Secret: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if vecs, err := e.EmbedBatch(t.Context(), texts); err != nil || len(vecs) != len(texts) {
+				t.Errorf("%s: %d vectors, %v", name, len(vecs), err)
+			}
+		}
+	}
+}
+
 func cosineLength(v []float32) float64 {
 	sum := 0.0
 	for _, x := range v {
@@ -741,6 +816,7 @@ func TestLive(t *testing.T) {
 		config   embed.Config
 	}{
 		{"VECBOLT_LIVE_OPENAI", embed.Config{Provider: "openai", Model: "text-embedding-3-small", Dimensions: 256}},
+		{"VECBOLT_LIVE_GEMINI", embed.Config{Provider: "gemini", Model: "gemini-embedding-001", Dimensions: 768}},
 		{"VECBOLT_LIVE_OLLAMA", embed.Config{Provider: "ollama", Model: "nomic-embed-text"}},
 	} {
 		t.Run(tt.config.Provider, func(t *testing.T) {

@@ -1,0 +1,155 @@
+package embed
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The defaults of GeminiOptions.
+const (
+	GeminiProvider = "gemini"
+	GeminiBase     = "https://generativelanguage.googleapis.com/v1beta"
+	GeminiKey      = "GEMINI_API_KEY"
+	geminiDefault  = "gemini-embedding-001"
+	geminiMaxBatch = 100
+)
+
+var geminiTasks = []string{"RETRIEVAL_QUERY", "RETRIEVAL_DOCUMENT", "SEMANTIC_SIMILARITY", "CLASSIFICATION", "CLUSTERING",
+	"QUESTION_ANSWERING", "FACT_VERIFICATION", "CODE_RETRIEVAL_QUERY"}
+
+// GeminiOptions say how Google's Gemini API is reached. The zero value, like
+// nil, is good.
+type GeminiOptions struct {
+	// Base is the URL before /models; empty means GeminiBase.
+	Base string `json:"api_base"`
+
+	// Task is what the vectors are for, such as "RETRIEVAL_DOCUMENT"; empty
+	// means what the model thinks.
+	Task string `json:"task_type"`
+
+	// Timeout of a request; 0 means DefaultTimeout.
+	Timeout time.Duration `json:"-"`
+
+	// Secret returns the key. nil means the environment variable GeminiKey.
+	Secret Secret `json:"-"`
+
+	// Client sends requests; nil means one that follows no redirects.
+	Client *http.Client `json:"-"`
+}
+
+// Gemini returns an embedder that asks Google's Gemini API, for vectors of dim
+// components unless that is 0. Nobody is contacted yet. Shortened vectors do not
+// have the length 1: see Normalize.
+func Gemini(model string, dim int, opts *GeminiOptions) (Embedder, error) {
+	var o GeminiOptions
+	if opts != nil {
+		o = *opts
+	}
+	e := &gemini{task: o.Task, dimensions: dim}
+	e.provider, e.model = GeminiProvider, strings.TrimPrefix(cmp.Or(model, geminiDefault), "models/")
+	base, err := parseBase(cmp.Or(o.Base, GeminiBase))
+	switch {
+	case err != nil:
+		return nil, e.fail(ErrConfig, fmt.Errorf("api_base: %w", err))
+	case dim < 0 || dim > MaxDimensions:
+		return nil, e.fail(ErrConfig, fmt.Errorf("%d dimensions are outside 0..%d", dim, MaxDimensions))
+	}
+	e.url = base.JoinPath("models", url.PathEscape(e.model)+":batchEmbedContents").String()
+	e.dim.Store(int64(dim))
+	if e.secret = o.Secret; e.secret == nil {
+		e.secret = Env(GeminiKey)
+	}
+	e.client = (&Options{Client: o.Client}).client()
+	e.timeout, e.maxBatch = cmp.Or(o.Timeout, DefaultTimeout), geminiMaxBatch
+	return e, nil
+}
+
+type gemini struct {
+	remote
+	url, task  string
+	dimensions int // sent, unless 0
+}
+
+func (e *gemini) Embed(ctx context.Context, text string) ([]float32, error) {
+	return one(ctx, e.EmbedBatch, text)
+}
+
+func (e *gemini) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	if len(texts) > e.maxBatch {
+		return nil, e.fail(ErrBatchSize, &BatchSizeError{Size: len(texts), Max: e.maxBatch})
+	}
+	type part struct {
+		Text string `json:"text"`
+	}
+	type content struct {
+		Parts []part `json:"parts"`
+	}
+	type request struct {
+		Model      string  `json:"model"`
+		Content    content `json:"content"`
+		Task       string  `json:"taskType,omitempty"`
+		Dimensions int     `json:"outputDimensionality,omitempty"`
+	}
+	var body struct {
+		Requests []request `json:"requests"`
+	}
+	for _, text := range texts {
+		body.Requests = append(body.Requests, request{"models/" + e.model, content{[]part{{text}}}, e.task, e.dimensions})
+	}
+	var reply struct {
+		Embeddings []struct {
+			Values vector `json:"values"`
+		} `json:"embeddings"`
+	}
+	if err := e.post(ctx, e.url, e.header, body, e.replyLimit(len(texts)), &reply); err != nil {
+		return nil, err
+	}
+	vecs := make([][]float32, len(reply.Embeddings))
+	for i, v := range reply.Embeddings {
+		vecs[i] = v.Values
+	}
+	if err := e.check(vecs, len(texts)); err != nil {
+		return nil, err
+	}
+	return vecs, nil
+}
+
+func (e *gemini) header(h http.Header, key string) {
+	if key != "" {
+		h.Set("X-Goog-Api-Key", key)
+	}
+}
+
+func geminiBuiltin() Provider {
+	return Provider{
+		Name:         GeminiProvider,
+		Description:  "Google's Gemini API",
+		Models:       []string{geminiDefault},
+		Capabilities: Capabilities{Network: true, Secret: true, Dimensions: true, MaxBatch: geminiMaxBatch},
+		Settings: &Schema{Type: "object", Closed: true, Properties: map[string]*Schema{
+			"api_base":     {Type: "string", Format: "uri", Description: "URL before /models", Default: GeminiBase},
+			"task_type":    {Type: "string", Description: "what the vectors are for", Enum: geminiTasks},
+			"timeout_secs": timeoutSchema(),
+			"api_key_env":  keySchema(GeminiKey),
+		}},
+		Open: func(_ context.Context, c Config, opts *Options) (Embedder, error) {
+			s := struct {
+				*GeminiOptions
+				common
+			}{GeminiOptions: &GeminiOptions{Client: opts.client()}}
+			if err := decode(c, &s); err != nil {
+				return nil, err
+			}
+			s.Timeout, s.Secret = s.timeout(), opts.secret(cmp.Or(s.KeyEnv, GeminiKey))
+			return Gemini(c.Model, c.Dimensions, s.GeminiOptions)
+		},
+	}
+}
