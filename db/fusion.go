@@ -39,6 +39,15 @@ func (m FusionMethod) String() string {
 	return fmt.Sprintf("fusion(%d)", uint8(m))
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (m FusionMethod) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *FusionMethod) UnmarshalText(b []byte) (err error) {
+	*m, err = ParseFusionMethod(string(b))
+	return err
+}
+
 // ParseFusionMethod reads "rrf" or "convex".
 func ParseFusionMethod(s string) (FusionMethod, error) {
 	for _, m := range []FusionMethod{RRF, Convex} {
@@ -54,9 +63,11 @@ func ParseFusionMethod(s string) (FusionMethod, error) {
 type Fusion struct {
 	Method FusionMethod
 	// Vector and Text are the weights, not negative. If both are zero they
-	// are 0.3 and 0.7, which keep a weak vector model from spoiling a good text
-	// ranking; with a strong one, equal weights are better. docs/bench has the
-	// measurements.
+	// are 0.01 and 0.99 for RRF, 0.05 and 0.95 for Convex: the text ranks, the
+	// vector decides between documents that are about equal, and adds those
+	// that have none of the words. So a weak vector model cannot spoil a good
+	// text ranking (docs/bench has the measurements). For a model that is known
+	// to be good, equal weights are a better start.
 	Vector, Text float64
 	// C is the constant of RRF; 0 means 60.
 	C float64
@@ -65,15 +76,12 @@ type Fusion struct {
 	Depth int
 }
 
-// Weights by default.
-const (
-	defaultVectorWeight = 0.3
-	defaultTextWeight   = 0.7
-)
-
 func (f Fusion) withDefaults(need int) Fusion {
 	if f.Vector == 0 && f.Text == 0 {
-		f.Vector, f.Text = defaultVectorWeight, defaultTextWeight
+		if f.Vector = 0.01; f.Method == Convex {
+			f.Vector = 0.05
+		}
+		f.Text = 1 - f.Vector
 	}
 	f.C = cmp.Or(f.C, 60)
 	f.Depth = max(cmp.Or(f.Depth, 100), need)

@@ -88,6 +88,20 @@ type schema struct {
 	Model      string     `placeholder:"NAME" help:"The model that made the vectors."`
 	Normalized bool       `help:"The model returns vectors of length 1."`
 	Chunker    string     `placeholder:"NAME" help:"How texts were split."`
+	TextIndex  bool       `help:"Index texts for full-text search. An existing collection without an index gets one; one that has one keeps it."`
+	Language   string     `placeholder:"NAME" help:"With --text-index: the language of the texts, for stemming and stop words; english if it is not given, none for no language."`
+	TextField  []string   `sep:"none" placeholder:"FIELD" help:"With --text-index: index this metadata field as well. May be repeated."`
+}
+
+// text returns the index that the flags ask for, nil if it is none or what the collection has.
+func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
+	switch {
+	case !s.TextIndex && (s.Language != "" || len(s.TextField) > 0):
+		return nil, errors.New("--language and --text-field need --text-index")
+	case !s.TextIndex, have != nil && s.Language == "" && len(s.TextField) == 0:
+		return nil, nil
+	}
+	return &db.TextIndex{Language: s.Language, Fields: s.TextField}, nil
 }
 
 // create opens the collection for writing, and makes it if it does not exist.
@@ -96,8 +110,17 @@ func (c collection) create(ctx context.Context, s schema, fn func(*db.Collection
 		want := db.Schema{Lineage: db.Lineage{Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker}}
 		if s.Metric != nil {
 			want.Metric = *s.Metric
-		} else if coll, err := vdb.Collection(c.Collection); err == nil {
-			want.Metric = coll.Schema().Metric
+		}
+		var have *db.TextIndex
+		if coll, err := vdb.Collection(c.Collection); err == nil {
+			have = coll.Schema().Text
+			if s.Metric == nil {
+				want.Metric = coll.Schema().Metric
+			}
+		}
+		var err error
+		if want.Text, err = s.text(have); err != nil {
+			return err
 		}
 		coll, err := vdb.OpenCollection(ctx, c.Collection, want)
 		if err != nil {

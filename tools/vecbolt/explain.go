@@ -98,6 +98,14 @@ func (c *explainCmd) text(t *tool, n int, e *db.Explanation) error {
 		case w.Rank > 0:
 			fmt.Fprintf(t.out, "  rank   %s of %s that match\n", count(w.Rank), count(e.Result.Matched))
 		}
+		for _, leg := range w.Legs {
+			switch {
+			case leg.Rank > 0:
+				fmt.Fprintf(t.out, "  %-6s rank %s, score %v\n", leg.Name, count(leg.Rank), *leg.Score)
+			default:
+				fmt.Fprintf(t.out, "  %-6s no rank\n", leg.Name)
+			}
+		}
 		if w.Path != "" {
 			fmt.Fprintf(t.out, "  where  %s\n", w.Path)
 		}

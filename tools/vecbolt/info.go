@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -34,13 +35,21 @@ func (c *infoCmd) Run(t *tool) error {
 			fmt.Fprintf(t.out, "%-11s  %v\n", row.name, row.value)
 		}
 		count := func(n int) string { return humanize.Comma(int64(n)) }
-		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "segments", "in memory", "dead rows"}
+		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "texts", "segments", "in memory", "dead rows"}
 		var rows []table.Row
 		for _, coll := range s.Collections {
 			rows = append(rows, table.Row{coll.Name, count(coll.Documents), count(coll.Vectors), coll.Schema.Dim,
-				coll.Schema.Metric, coll.Segments, count(coll.HeadRows), count(coll.DeadRows)})
+				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, count(coll.HeadRows), count(coll.DeadRows)})
 		}
 		fmt.Fprintln(t.out)
 		return t.table(header, rows)
 	})
+}
+
+// texts says how texts are indexed.
+func texts(t *db.TextIndex) string {
+	if t == nil {
+		return "not indexed"
+	}
+	return strings.Join(append([]string{t.Language}, t.Fields...), " + ")
 }

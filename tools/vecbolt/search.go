@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -16,24 +17,29 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // asking are the arguments of verbs that search.
 type asking struct {
 	collection
-	Vector    string   `required:"" xor:"query" placeholder:"FILE|-|[...]" help:"Look for this vector: a JSON array, or a file that holds one."`
-	Fvecs     string   `required:"" xor:"query" placeholder:"FILE" help:"Look for every vector of an .fvecs file."`
-	ID        string   `required:"" xor:"query" name:"id" placeholder:"ID" help:"Look for the vector of this document. It is its own first hit."`
-	Like      []string `required:"" xor:"query" sep:"none" placeholder:"ID" help:"Look for more documents like this one. May be repeated."`
-	Unlike    []string `sep:"none" placeholder:"ID" help:"With --like: but less like this one. May be repeated."`
-	K         int      `short:"k" default:"10" help:"How many hits to find (${default}); how many groups, with --group."`
-	Offset    int      `placeholder:"N" help:"Leave out the best N hits."`
-	Threshold *float64 `placeholder:"SCORE" help:"The least score of a hit."`
-	Group     *group   `placeholder:"FIELD[:N]" help:"Find the best N documents, or the best one, of each of the best groups: a group is the documents with the same value in this field."`
-	MMR       *float64 `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
-	Exact     bool     `help:"Find the true answer, whatever it costs."`
-	Recall    float64  `placeholder:"R" help:"The share of the true answer that is enough, up to 1. The default is 0.98, or the true answer where it costs no more."`
-	Effort    int      `placeholder:"N" help:"How many rows an approximate search keeps in view, in place of --recall."`
+	Vector    string          `xor:"query" placeholder:"FILE|-|[...]" help:"Look for this vector: a JSON array, or a file that holds one."`
+	Fvecs     string          `xor:"query" placeholder:"FILE" help:"Look for every vector of an .fvecs file."`
+	ID        string          `xor:"query" name:"id" placeholder:"ID" help:"Look for the vector of this document. It is its own first hit."`
+	Like      []string        `xor:"query" sep:"none" placeholder:"ID" help:"Look for more documents like this one. May be repeated."`
+	Unlike    []string        `sep:"none" placeholder:"ID" help:"With --like: but less like this one. May be repeated."`
+	Text      string          `placeholder:"QUERY" help:"Look for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused."`
+	Hybrid    weights         `placeholder:"V,T" help:"The weights of vector and text where both are given, such as 1,1. The default all but follows the text."`
+	Fusion    db.FusionMethod `default:"rrf" placeholder:"METHOD" help:"How to fuse: rrf, by ranks, or convex, by scores."`
+	Snippets  bool            `help:"Show the passage that answers --text best, in place of the text."`
+	K         int             `short:"k" default:"10" help:"How many hits to find (${default}); how many groups, with --group."`
+	Offset    int             `placeholder:"N" help:"Leave out the best N hits."`
+	Threshold *float64        `placeholder:"SCORE" help:"The least score of a hit."`
+	Group     *group          `placeholder:"FIELD[:N]" help:"Find the best N documents, or the best one, of each of the best groups: a group is the documents with the same value in this field."`
+	MMR       *float64        `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
+	Exact     bool            `help:"Find the true answer, whatever it costs."`
+	Recall    float64         `placeholder:"R" help:"The share of the true answer that is enough, up to 1. The default is 0.98, or the true answer where it costs no more."`
+	Effort    int             `placeholder:"N" help:"How many rows an approximate search keeps in view, in place of --recall."`
 	condition
 	parts
 }
@@ -43,8 +49,32 @@ func (c *asking) Validate() error {
 	if c.K < 1 || c.Offset < 0 {
 		return fmt.Errorf("-k %d --offset %d: at least one hit, and no negative offset", c.K, c.Offset)
 	}
+	if c.Vector == "" && c.Fvecs == "" && c.ID == "" && len(c.Like) == 0 && c.Text == "" {
+		return errors.New("what to look for is missing: --vector, --fvecs, --id, --like or --text")
+	}
+	if c.Snippets && c.Text == "" {
+		return errors.New("--snippets needs --text")
+	}
 	return nil
 }
+
+// weights are those of vector and text.
+type weights struct{ vector, text float64 }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *weights) UnmarshalText(b []byte) error {
+	v, t, ok := strings.Cut(string(b), ",")
+	var errs [2]error
+	w.vector, errs[0] = strconv.ParseFloat(v, 64)
+	w.text, errs[1] = strconv.ParseFloat(t, 64)
+	if !ok || errs[0] != nil || errs[1] != nil {
+		return fmt.Errorf("weights %q: not two numbers with a comma between", b)
+	}
+	return nil
+}
+
+// snippetBytes is about the length of a passage.
+const snippetBytes = 200
 
 // group is a field, with the number of hits of each group behind a colon.
 type group struct{ db.Group }
@@ -112,6 +142,10 @@ func (c *asking) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error
 	q := db.Query{
 		ID: c.ID, Like: c.Like, Unlike: c.Unlike, K: c.K, Offset: c.Offset, Where: c.Where.Expr, Threshold: c.Threshold,
 		Exact: c.Exact, Recall: c.Recall, Effort: c.Effort, Select: c.selection(),
+		Text: c.Text, Fusion: db.Fusion{Method: c.Fusion, Vector: c.Hybrid.vector, Text: c.Hybrid.text},
+	}
+	if c.Snippets {
+		q.Snippet = snippetBytes
 	}
 	if c.Group != nil {
 		q.Group = &c.Group.Group
@@ -228,6 +262,19 @@ func (c *asking) appendHit(dst []byte, h *db.Hit) ([]byte, error) {
 		}
 		extra = append(append(extra, `,"group":`...), value...)
 	}
+	for _, field := range []struct {
+		name  string
+		value any
+		given bool
+	}{{"legs", h.Legs, h.Legs != nil}, {"snippet", h.Snippet, h.Snippet != nil}} {
+		if field.given {
+			value, err := json.Marshal(field.value)
+			if err != nil {
+				return nil, err
+			}
+			extra = append(fmt.Appendf(extra, ",%q:", field.name), value...)
+		}
+	}
 	whole = slices.Insert(whole, len(id)-len("}\n"), extra...)
 	return append(dst, whole[:len(whole)-len("\n")]...), nil
 }
@@ -246,6 +293,17 @@ func emptyParts(d *db.Document) (s db.Select) {
 	return s
 }
 
+// marked shows what of a passage was asked for.
+func marked(s *text.Snippet) string {
+	var b strings.Builder
+	at := 0
+	for _, m := range s.Marks {
+		b.WriteString(s.Text[at:m.Start] + "[" + s.Text[m.Start:m.End] + "]")
+		at = m.End
+	}
+	return b.String() + s.Text[at:]
+}
+
 func (c *asking) table(t *tool, n int, r *db.Result) error {
 	if c.Fvecs != "" {
 		fmt.Fprintf(t.out, "query %d\n", n)
@@ -257,11 +315,22 @@ func (c *asking) table(t *tool, n int, r *db.Result) error {
 		if c.Group != nil {
 			row = append(row, h.Group)
 		}
+		if h.Snippet != nil {
+			h.Text = marked(h.Snippet)
+		}
+		for _, leg := range h.Legs {
+			row = append(row, cmp.Or(strings.TrimPrefix(strconv.Itoa(leg.Rank), "0"), "-"))
+		}
 		rows = append(rows, append(row, c.cells(&h.Document)...))
 	}
 	header := table.Row{"score"}
 	if c.Group != nil {
 		header = append(header, c.Group.Field)
+	}
+	if len(r.Hits) > 0 {
+		for _, leg := range r.Hits[0].Legs {
+			header = append(header, "by "+leg.Name)
+		}
 	}
 	if err := t.table(append(header, c.columns()...), rows); err != nil {
 		return err
