@@ -52,25 +52,25 @@ func (r *run) cuts(ctx context.Context, name string, more func() bool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: no file system %q", ErrUnavailable, name)
+	return fmt.Errorf("%w on %s: not known", errNoCuts, name)
 }
 
 // available says what is missing.
 func (fs *realFS) available() error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: a power cut on %s needs root", ErrUnavailable, fs.name)
+		return fmt.Errorf("%w on %s: they need root", errNoCuts, fs.name)
 	}
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		return fmt.Errorf("%w: a power cut on %s needs loop devices: %w", ErrUnavailable, fs.name, err)
+		return fmt.Errorf("%w on %s: they need loop devices: %w", errNoCuts, fs.name, err)
 	}
 	for program, from := range map[string]string{fs.mkfs[0]: fs.from, "mount": "mount"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%w: a power cut on %s needs %s, which is in Debian's %s", ErrUnavailable, fs.name, program, from)
+			return fmt.Errorf("%w on %s: they need %s, which is in Debian's %s", errNoCuts, fs.name, program, from)
 		}
 	}
 	kernel, err := os.ReadFile("/proc/filesystems")
 	if err == nil && !strings.Contains(string(kernel), "\t"+fs.name+"\n") {
-		return fmt.Errorf("%w: the kernel has no %s", ErrUnavailable, fs.name)
+		return fmt.Errorf("%w on %s: the kernel has none", errNoCuts, fs.name)
 	}
 	return err
 }
@@ -86,11 +86,11 @@ func (r *run) cutDatabase(ctx context.Context, fs *realFS, rng *rand.Rand, more 
 		return err
 	}
 	if err := system(ctx, append(fs.mkfs, image)...); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w on %s: %w", errNoCuts, fs.name, err)
 	}
 	mount := func() error { return system(ctx, "mount", "-t", fs.name, "-o", "loop", image, at) }
 	if err := mount(); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w on %s: %w", errNoCuts, fs.name, err)
 	}
 	before := r.violations()
 	defer func() {

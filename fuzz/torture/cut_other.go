@@ -8,5 +8,5 @@ import (
 )
 
 func (r *run) cuts(_ context.Context, name string, _ func() bool) error {
-	return fmt.Errorf("%w: a power cut on %s needs Linux", ErrUnavailable, name)
+	return fmt.Errorf("%w on %s: they need Linux", errNoCuts, name)
 }

@@ -186,7 +186,7 @@ func (m *mutant) torture(t *testing.T, root string) (how string, killed bool) {
 		args = append(args, "-torture.states=4000", "-torture.faults=0", "-torture.ext4=0", "-torture.profiles="+m.profiles)
 	}
 	// A mutant may hang, or take its process down: that is noticed too.
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, args...)
 	cmd.Dir = dir

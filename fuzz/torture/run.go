@@ -76,6 +76,9 @@ const (
 	gcPercent      = 600
 )
 
+// errNoCuts says that the power of a file system cannot be cut here.
+var errNoCuts = errors.New("power cuts")
+
 // errHang ends a run: what hangs cannot be stopped.
 var errHang = errors.New("hangs")
 
@@ -183,7 +186,7 @@ func (r *run) run(ctx context.Context) error {
 				return ctx.Err() == nil && r.wanted(wanted, r.report.Cuts[fs])
 			})
 		})
-		if errors.Is(err, ErrUnavailable) {
+		if errors.Is(err, errNoCuts) {
 			if wanted > 0 || r.o.States == 0 {
 				r.skip("%v", err)
 			}

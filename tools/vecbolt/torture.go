@@ -21,8 +21,9 @@ type tortureCmd struct {
 
 func (tortureCmd) Help() string {
 	return "Cuts the power at every operation of many workloads, in every way a disk can lie about what it had not been told to " +
-		"keep; lets operations fail; kills processes. Compares what the database then holds with what it has acknowledged. " +
-		"Crash states and faults need Linux, root and /dev/fuse. States that break a promise are kept in DIR, and the exit " +
+		"keep; lets operations fail; cuts the power of an ext4 and an XFS; kills processes. Compares what the database then holds " +
+		"with what it has acknowledged. Crash states and faults need Linux, root and /dev/fuse, power cuts loop devices, " +
+		"mkfs.ext4 and mkfs.xfs: what cannot be done is skipped, and said so. States that break a promise are kept in DIR, and the exit " +
 		"status is then 1."
 }
 
@@ -43,8 +44,13 @@ func (c *tortureCmd) Run(ctx context.Context, t *tool) error {
 	if err != nil {
 		return err
 	}
-	err = t.answer(r, "%s crash states, %s faults, %s kills: %d violations in %.0f s",
-		humanize.Comma(int64(r.CrashStates)), humanize.Comma(int64(r.Faults)), humanize.Comma(int64(r.Kills)), r.Violations, r.Seconds)
+	cuts := 0
+	for _, n := range r.Cuts {
+		cuts += n
+	}
+	err = t.answer(r, "%s crash states, %s faults, %s kills, %s power cuts: %d violations in %.0f s",
+		humanize.Comma(int64(r.CrashStates)), humanize.Comma(int64(r.Faults)), humanize.Comma(int64(r.Kills)), humanize.Comma(int64(cuts)),
+		r.Violations, r.Seconds)
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
