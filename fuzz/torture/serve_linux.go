@@ -25,6 +25,7 @@ func unmount(dir string) { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }
 // serve mounts the recording file system at dir and obeys the commands on in until it ends.
 func serve(dir string, in io.Reader, out io.Writer) {
 	s := &server{next: rootIno}
+	s.changed = sync.NewCond(&s.mu)
 	forever := time.Hour
 	mounted, err := fs.Mount(dir, &fuseDir{s: s, ino: rootIno}, &fs.Options{
 		AttrTimeout: &forever, EntryTimeout: &forever,
@@ -61,6 +62,10 @@ type server struct {
 	left   int  // operations of it until the failure; 0: none fails
 	errno  syscall.Errno
 	sticky bool
+
+	changed *sync.Cond // signals that one of these has
+	stalled bool       // syncs take until this is over
+	waiting int        // syncs that do
 }
 
 func (s *server) obey(line string) error {
@@ -72,6 +77,15 @@ func (s *server) obey(line string) error {
 		s.log = append(s.log, Op{Kind: Mark, Note: rest})
 	case "forget":
 		s.log = nil
+	case "stall": // until "resume"
+		s.stalled = true
+	case "await": // a sync that is stalled
+		for s.waiting == 0 {
+			s.changed.Wait()
+		}
+	case "resume":
+		s.stalled = false
+		s.changed.Broadcast()
 	case "take":
 		log := s.log
 		s.log = nil
@@ -296,5 +310,10 @@ func (f *fuseFile) Allocate(_ context.Context, _ fs.FileHandle, _, _ uint64, mod
 func (f *fuseFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
+	for f.s.waiting++; f.s.stalled; {
+		f.s.changed.Broadcast()
+		f.s.changed.Wait()
+	}
+	f.s.waiting--
 	return f.s.record(Op{Kind: Sync, Ino: f.ino})
 }
