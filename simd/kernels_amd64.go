@@ -89,6 +89,11 @@ func tileL2AVX2(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint
 //go:noescape
 func gatherL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
 
+// estimateAVX2 is the kernel of Estimate for AVX2.
+//
+//go:noescape
+func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
+
 // dotRowsAVX512 is the row kernel for AVX512.
 //
 //go:noescape
@@ -173,6 +178,11 @@ func tileL2AVX512(dst []uint64, block []uint32, w []uint32, steps int, cuts []ui
 //
 //go:noescape
 func gatherL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
+
+// estimateAVX512 is the kernel of Estimate for AVX512.
+//
+//go:noescape
+func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
 
 // prefetchLines is the kernel of Prefetch.
 //

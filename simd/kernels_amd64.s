@@ -2188,6 +2188,118 @@ single_end:
 	VZEROUPPER
 	RET
 
+// func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
+// Requires: AVX, AVX2
+TEXT ·estimateAVX2(SB), NOSPLIT, $0-76
+	MOVQ         dst+0(FP), AX
+	MOVQ         sums_base+8(FP), CX
+	MOVQ         sums_len+16(FP), DX
+	MOVQ         block_base+32(FP), BX
+	VPXOR        Y0, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
+	XORQ         SI, SI
+
+step:
+	VMOVDQU      256(BX)(SI*1), Y5
+	VMOVDQU      (CX)(SI*1), Y7
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y4, Y5, Y5
+	VPAND        Y4, Y6, Y6
+	VPSHUFB      Y5, Y7, Y5
+	VPADDW       Y5, Y0, Y0
+	VPSRLW       $0x08, Y5, Y5
+	VPADDW       Y5, Y1, Y1
+	VPSHUFB      Y6, Y7, Y6
+	VPADDW       Y6, Y2, Y2
+	VPSRLW       $0x08, Y6, Y6
+	VPADDW       Y6, Y3, Y3
+	ADDQ         $0x00000020, SI
+	CMPQ         SI, DX
+	JB           step
+	MOVL         bias+56(FP), SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Y8
+	VBROADCASTSS unit+60(FP), Y9
+	VBROADCASTSS add+64(FP), Y10
+	VBROADCASTSS limit+68(FP), Y11
+	XORL         CX, CX
+	VPSLLW       $0x08, Y1, Y5
+	VPSUBW       Y5, Y0, Y0
+	VPUNPCKLWD   Y1, Y0, Y5
+	VPMOVZXWD    X5, Y6
+	VEXTRACTI128 $0x01, Y5, X7
+	VPMOVZXWD    X7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPSUBD       Y8, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       128(BX), Y9, Y7
+	VMULPS       Y7, Y6, Y6
+	VADDPS       (BX), Y10, Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, (AX)
+	VCMPPS       $0x11, Y11, Y6, Y6
+	VMOVMSKPS    Y6, DX
+	SHLL         $0x00, DX
+	ORL          DX, CX
+	VPUNPCKHWD   Y1, Y0, Y5
+	VPMOVZXWD    X5, Y6
+	VEXTRACTI128 $0x01, Y5, X7
+	VPMOVZXWD    X7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPSUBD       Y8, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       160(BX), Y9, Y7
+	VMULPS       Y7, Y6, Y6
+	VADDPS       32(BX), Y10, Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 32(AX)
+	VCMPPS       $0x11, Y11, Y6, Y6
+	VMOVMSKPS    Y6, DX
+	SHLL         $0x08, DX
+	ORL          DX, CX
+	VPSLLW       $0x08, Y3, Y5
+	VPSUBW       Y5, Y2, Y2
+	VPUNPCKLWD   Y3, Y2, Y5
+	VPMOVZXWD    X5, Y6
+	VEXTRACTI128 $0x01, Y5, X7
+	VPMOVZXWD    X7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPSUBD       Y8, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       192(BX), Y9, Y7
+	VMULPS       Y7, Y6, Y6
+	VADDPS       64(BX), Y10, Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 64(AX)
+	VCMPPS       $0x11, Y11, Y6, Y6
+	VMOVMSKPS    Y6, DX
+	SHLL         $0x10, DX
+	ORL          DX, CX
+	VPUNPCKHWD   Y3, Y2, Y5
+	VPMOVZXWD    X5, Y6
+	VEXTRACTI128 $0x01, Y5, X7
+	VPMOVZXWD    X7, Y7
+	VPADDD       Y7, Y6, Y6
+	VPSUBD       Y8, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       224(BX), Y9, Y7
+	VMULPS       Y7, Y6, Y6
+	VADDPS       96(BX), Y10, Y7
+	VADDPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 96(AX)
+	VCMPPS       $0x11, Y11, Y6, Y6
+	VMOVMSKPS    Y6, DX
+	SHLL         $0x18, DX
+	ORL          DX, CX
+	MOVL         CX, ret+72(FP)
+	VZEROUPPER
+	RET
+
 // func dotRowsAVX512(dst []float32, q []float32, rows []float32)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·dotRowsAVX512(SB), NOSPLIT, $0-72
@@ -4300,6 +4412,142 @@ single_step:
 	JMP           single
 
 single_end:
+	VZEROUPPER
+	RET
+
+// func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
+// Requires: AVX, AVX2, AVX512BW, AVX512F
+TEXT ·estimateAVX512(SB), NOSPLIT, $0-76
+	MOVQ         dst+0(FP), AX
+	MOVQ         sums_base+8(FP), CX
+	MOVQ         sums_len+16(FP), DX
+	MOVQ         block_base+32(FP), BX
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x0f0f0f0f, SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Z4
+	XORQ         SI, SI
+
+step:
+	VMOVDQU32     256(BX)(SI*1), Z5
+	VMOVDQU32     (CX)(SI*1), Z7
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z4, Z5, Z5
+	VPANDD        Z4, Z6, Z6
+	VPSHUFB       Z5, Z7, Z5
+	VPADDW        Z5, Z0, Z0
+	VPSRLW        $0x08, Z5, Z5
+	VPADDW        Z5, Z1, Z1
+	VPSHUFB       Z6, Z7, Z6
+	VPADDW        Z6, Z2, Z2
+	VPSRLW        $0x08, Z6, Z6
+	VPADDW        Z6, Z3, Z3
+	ADDQ          $0x00000040, SI
+	CMPQ          SI, DX
+	JB            step
+	MOVL          bias+56(FP), SI
+	VMOVD         SI, X8
+	VPBROADCASTD  X8, Y8
+	VBROADCASTSS  unit+60(FP), Y9
+	VBROADCASTSS  add+64(FP), Y10
+	VBROADCASTSS  limit+68(FP), Y11
+	XORL          CX, CX
+	VPSLLW        $0x08, Z1, Z5
+	VPSUBW        Z5, Z0, Z0
+	VPUNPCKLWD    Z1, Z0, Z5
+	VPMOVZXWD     X5, Y6
+	VEXTRACTI32X4 $0x01, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VEXTRACTI32X4 $0x02, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VEXTRACTI32X4 $0x03, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VPSUBD        Y8, Y6, Y6
+	VCVTDQ2PS     Y6, Y6
+	VMULPS        128(BX), Y9, Y7
+	VMULPS        Y7, Y6, Y6
+	VADDPS        (BX), Y10, Y7
+	VADDPS        Y6, Y7, Y6
+	VMOVUPS       Y6, (AX)
+	VCMPPS        $0x11, Y11, Y6, Y6
+	VMOVMSKPS     Y6, DX
+	SHLL          $0x00, DX
+	ORL           DX, CX
+	VPUNPCKHWD    Z1, Z0, Z5
+	VPMOVZXWD     X5, Y6
+	VEXTRACTI32X4 $0x01, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VEXTRACTI32X4 $0x02, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VEXTRACTI32X4 $0x03, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VPSUBD        Y8, Y6, Y6
+	VCVTDQ2PS     Y6, Y6
+	VMULPS        160(BX), Y9, Y7
+	VMULPS        Y7, Y6, Y6
+	VADDPS        32(BX), Y10, Y7
+	VADDPS        Y6, Y7, Y6
+	VMOVUPS       Y6, 32(AX)
+	VCMPPS        $0x11, Y11, Y6, Y6
+	VMOVMSKPS     Y6, DX
+	SHLL          $0x08, DX
+	ORL           DX, CX
+	VPSLLW        $0x08, Z3, Z5
+	VPSUBW        Z5, Z2, Z2
+	VPUNPCKLWD    Z3, Z2, Z5
+	VPMOVZXWD     X5, Y6
+	VEXTRACTI32X4 $0x01, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VEXTRACTI32X4 $0x02, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VEXTRACTI32X4 $0x03, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VPSUBD        Y8, Y6, Y6
+	VCVTDQ2PS     Y6, Y6
+	VMULPS        192(BX), Y9, Y7
+	VMULPS        Y7, Y6, Y6
+	VADDPS        64(BX), Y10, Y7
+	VADDPS        Y6, Y7, Y6
+	VMOVUPS       Y6, 64(AX)
+	VCMPPS        $0x11, Y11, Y6, Y6
+	VMOVMSKPS     Y6, DX
+	SHLL          $0x10, DX
+	ORL           DX, CX
+	VPUNPCKHWD    Z3, Z2, Z5
+	VPMOVZXWD     X5, Y6
+	VEXTRACTI32X4 $0x01, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VEXTRACTI32X4 $0x02, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VEXTRACTI32X4 $0x03, Z5, X7
+	VPMOVZXWD     X7, Y7
+	VPADDD        Y7, Y6, Y6
+	VPSUBD        Y8, Y6, Y6
+	VCVTDQ2PS     Y6, Y6
+	VMULPS        224(BX), Y9, Y7
+	VMULPS        Y7, Y6, Y6
+	VADDPS        96(BX), Y10, Y7
+	VADDPS        Y6, Y7, Y6
+	VMOVUPS       Y6, 96(AX)
+	VCMPPS        $0x11, Y11, Y6, Y6
+	VMOVMSKPS     Y6, DX
+	SHLL          $0x18, DX
+	ORL           DX, CX
+	MOVL          CX, ret+72(FP)
 	VZEROUPPER
 	RET
 

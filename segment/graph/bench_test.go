@@ -97,72 +97,86 @@ func readVecs(b *testing.B, dir, name string) data {
 func BenchmarkSearch(b *testing.B) {
 	for _, set := range benchSets(b) {
 		m := codes.Cosine
-		b.Run(set.name, func(b *testing.B) {
-			start := time.Now()
-			g, err := create(context.Background(), set.ident(m), set.source, Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			g.head.pilots = uint32(len(g.pilots))
-			fmt.Printf("%s: %d x %d, built in %.1f s, %d bytes per row, overflow %d\n", set.name, g.Len(), g.Dim(),
-				time.Since(start).Seconds(), g.geo.size/int64(g.Len()), len(g.over))
-			const k = 10
-			truth := make([][]Hit, set.queries.rows())
-			for i := range truth {
-				truth[i] = exact(m, &set.data, set.queries.row(i), k, nil)
-			}
-			inverse := make([]float64, g.Len())
-			for i := range inverse {
-				x := set.row(i)
-				inverse[i] = 1 / math.Sqrt(simd.Dot64(x, x))
-			}
-			var buf Buffer
-			for b.Loop() {
-				for _, effort := range []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 450, 640} {
-					// The best time of each query: others use the machine, too.
-					best := slices.Repeat([]float64{math.Inf(1)}, len(truth))
-					var stats Stats
-					hits := 0
-					for range 5 {
-						hits, stats = 0, Stats{}
+		for _, layout := range benchLayouts() {
+			b.Run(fmt.Sprintf("%s/layout=%d", set.name, layout), func(b *testing.B) {
+				start := time.Now()
+				g, err := create(context.Background(), set.ident(m), set.source, Options{layout: layout})
+				if err != nil {
+					b.Fatal(err)
+				}
+				g.head.pilots = uint32(len(g.pilots))
+				fmt.Printf("%s: %d x %d, built in %.1f s, %d bytes per row, overflow %d\n", set.name, g.Len(), g.Dim(),
+					time.Since(start).Seconds(), g.geo.size/int64(g.Len()), len(g.over))
+				const k = 10
+				truth := make([][]Hit, set.queries.rows())
+				for i := range truth {
+					truth[i] = exact(m, &set.data, set.queries.row(i), k, nil)
+				}
+				inverse := make([]float64, g.Len())
+				for i := range inverse {
+					x := set.row(i)
+					inverse[i] = 1 / math.Sqrt(simd.Dot64(x, x))
+				}
+				var buf Buffer
+				for b.Loop() {
+					for _, effort := range []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 450, 640} {
+						// The best time of each query: others use the machine, too.
+						best := slices.Repeat([]float64{math.Inf(1)}, len(truth))
+						var stats Stats
+						hits := 0
+						for range 5 {
+							hits, stats = 0, Stats{}
+							for i := range truth {
+								vec := set.queries.row(i)
+								start := time.Now()
+								got, s, err := g.Query(vec).Search(k, effort, nil, func(row int) (float64, error) {
+									return simd.Dot64(vec, set.row(row)) * inverse[row], nil
+								}, &buf)
+								best[i] = min(best[i], time.Since(start).Seconds())
+								if err != nil {
+									b.Fatal(err)
+								}
+								hits += common(got, truth[i])
+								stats.Expanded += s.Expanded
+								stats.Estimated += s.Estimated
+							}
+						}
+						total := 0.0
+						for _, s := range best {
+							total += s
+						}
+						n := float64(len(truth))
+						fmt.Printf("effort %4d: recall %.4f, %6.0f QPS, %.0f expanded, %.0f estimated\n", effort, float64(hits)/n/k,
+							n/total, float64(stats.Expanded)/n, float64(stats.Estimated)/n)
+					}
+					for _, r := range []float64{0.9, 0.95, 0.98, 0.99, 0.995} {
+						effort, ok := g.Effort(r, k)
+						hits := 0
 						for i := range truth {
 							vec := set.queries.row(i)
-							start := time.Now()
-							got, s, err := g.Query(vec).Search(k, effort, nil, func(row int) (float64, error) {
-								return simd.Dot64(vec, set.row(row)) * inverse[row], nil
+							got, _, _ := g.Query(vec).Search(k, effort, nil, func(row int) (float64, error) {
+								return score(m, vec, set.row(row)), nil
 							}, &buf)
-							best[i] = min(best[i], time.Since(start).Seconds())
-							if err != nil {
-								b.Fatal(err)
-							}
 							hits += common(got, truth[i])
-							stats.Expanded += s.Expanded
-							stats.Estimated += s.Estimated
 						}
+						fmt.Printf("promised %.3f: effort %d (%v), recall %.4f\n", r, effort, ok, float64(hits)/float64(len(truth)*k))
 					}
-					total := 0.0
-					for _, s := range best {
-						total += s
-					}
-					n := float64(len(truth))
-					fmt.Printf("effort %4d: recall %.4f, %6.0f QPS, %.0f expanded, %.0f estimated\n", effort, float64(hits)/n/k,
-						n/total, float64(stats.Expanded)/n, float64(stats.Estimated)/n)
 				}
-				for _, r := range []float64{0.9, 0.95, 0.98, 0.99, 0.995} {
-					effort, ok := g.Effort(r, k)
-					hits := 0
-					for i := range truth {
-						vec := set.queries.row(i)
-						got, _, _ := g.Query(vec).Search(k, effort, nil, func(row int) (float64, error) {
-							return score(m, vec, set.row(row)), nil
-						}, &buf)
-						hits += common(got, truth[i])
-					}
-					fmt.Printf("promised %.3f: effort %d (%v), recall %.4f\n", r, effort, ok, float64(hits)/float64(len(truth)*k))
-				}
-			}
-		})
+			})
+		}
 	}
+}
+
+// benchLayouts returns the layouts in VECBOLT_BENCH_LAYOUTS, such as "12", or that by dimension.
+func benchLayouts() []uint32 {
+	var layouts []uint32
+	for _, c := range os.Getenv("VECBOLT_BENCH_LAYOUTS") {
+		layouts = append(layouts, uint32(c-'0'))
+	}
+	if layouts == nil {
+		return []uint32{0}
+	}
+	return layouts
 }
 
 // common counts the hits that are in truth.

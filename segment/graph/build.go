@@ -37,6 +37,8 @@ type builder struct {
 	ctx   context.Context
 	order []uint32 // the nodes in the order of insertion
 	lanes []*lane  // one per goroutine
+
+	started bool // there are nodes in the graph
 }
 
 // A lane is the memory of one goroutine.
@@ -44,6 +46,8 @@ type lane struct {
 	buf     Buffer
 	self    simd.Point
 	other   simd.Point
+	centre  decoded
+	decoded decoded
 	dists   [degree]float32
 	chosen  []uint32
 	point   []float32
@@ -125,18 +129,35 @@ func (b *builder) group() {
 }
 
 // build makes nodes, pilots and overflow.
-func (b *builder) build(seed uint64) error {
+func (b *builder) build(opts *Options) error {
 	b.group()
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := rand.New(rand.NewPCG(opts.Seed, 1))
 	r.Shuffle(len(b.order), func(i, j int) { b.order[i], b.order[j] = b.order[j], b.order[i] })
-	b.pilots = slices.Clone(b.order[:min(pilotCount, len(b.order))])
 	b.nodes = slices.Repeat([]uint32{none}, b.Len()*b.per)
-	for lo := 0; lo < len(b.order); lo += batch {
+	done := 0
+	if opts.Base != nil {
+		fresh, ok, err := b.adopt(opts.Base, opts.Rows)
+		if err != nil {
+			return err
+		}
+		if ok {
+			done = len(b.order) - fresh
+		}
+	}
+	b.pilots = slices.Clone(b.order[:min(pilotCount, len(b.order))])
+	b.started = done > 0
+	for lo := done; lo < len(b.order); lo += batch {
 		if err := b.insert(b.order[lo:min(lo+batch, len(b.order))]); err != nil {
 			return err
 		}
 	}
-	return b.reach()
+	if err := b.reach(); err != nil {
+		return err
+	}
+	if b.head.layout == quick {
+		return b.pack()
+	}
+	return nil
 }
 
 // A choice is that a node has taken another for a neighbour.
@@ -151,8 +172,8 @@ func (b *builder) insert(nodes []uint32) error {
 	err := b.each(len(nodes), func(l *lane, i int) error {
 		me := nodes[i]
 		simd.LoadPoint(&l.self, b.record(me))
-		l.buf.start(b.Len(), buildEffort)
-		if nodes[0] != b.order[0] {
+		l.buf.start(b.Len(), buildEffort, 0)
+		if b.started {
 			if err := b.walk(&l.self, &l.buf); err != nil {
 				return err
 			}
@@ -169,6 +190,7 @@ func (b *builder) insert(nodes []uint32) error {
 			l.buf.pool.offer(l.buf.dists[j], id)
 		}
 		links := b.links(me)
+		l.chosen = l.chosen[:0]
 		kept := b.choose(l, l.buf.pool.entries, newLinks)
 		for j, e := range kept {
 			links[j] = e.id
@@ -179,6 +201,7 @@ func (b *builder) insert(nodes []uint32) error {
 	if err != nil {
 		return err
 	}
+	b.started = true
 	return b.answer(slices.Concat(chosen...))
 }
 
@@ -218,24 +241,30 @@ func (b *builder) answer(choices []choice) error {
 		for j, id := range links[:n] {
 			l.entries = append(l.entries, entry{l.dists[j], id})
 		}
-		slices.SortFunc(l.entries, func(x, y entry) int { return cmp.Or(cmp.Compare(x.dist, y.dist), cmp.Compare(x.id, y.id)) })
+		sortEntries(l.entries)
 		for j := range links {
 			links[j] = none
 		}
-		for j, e := range b.choose(l, l.entries, degree) {
-			links[j] = e.id
-		}
+		l.chosen = l.chosen[:0]
+		b.choose(l, l.entries, degree)
+		copy(links[:], l.chosen)
 		return nil
 	})
 }
 
-// choose returns at most limit of the candidates, nearest first, as neighbours of a node at their distances. It keeps them at
-// the start of candidates.
+func sortEntries(e []entry) {
+	slices.SortFunc(e, func(x, y entry) int { return cmp.Or(cmp.Compare(x.dist, y.dist), cmp.Compare(x.id, y.id)) })
+}
+
+// choose adds neighbours of a node, from candidates at their distances from it, nearest first, to those in l.chosen, until there are
+// limit. It returns the new ones, which it keeps at the start of candidates.
 func (b *builder) choose(l *lane, candidates []entry, limit int) []entry {
 	kept := candidates[:0]
-	l.chosen = l.chosen[:0]
 next:
 	for _, c := range candidates {
+		if len(l.chosen) >= limit {
+			break
+		}
 		c.id &^= expanded
 		simd.LoadPoint(&l.other, b.record(c.id))
 		const step = 8
@@ -249,9 +278,7 @@ next:
 			}
 		}
 		kept = append(kept, c)
-		if l.chosen = append(l.chosen, c.id); len(kept) == limit {
-			break
-		}
+		l.chosen = append(l.chosen, c.id)
 	}
 	return kept
 }
@@ -291,7 +318,7 @@ func (b *builder) reach() error {
 			return err
 		}
 		simd.LoadPoint(&l.self, b.record(node))
-		l.buf.start(b.Len(), reachEffort)
+		l.buf.start(b.Len(), reachEffort, 0)
 		if err := b.walk(&l.self, &l.buf); err != nil {
 			return err
 		}

@@ -167,7 +167,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 // as near as the last of them count, too.
 func (b *builder) try(t *trial, c, effort int, l *lane, distance func(*trial, uint32, []float32) (float32, error)) error {
 	k := calibrated[c]
-	l.buf.start(b.Len(), max(k, effort))
+	t.query.start(k, effort, nil, &l.buf)
 	if b.twins[t.row] == none {
 		l.buf.visited.Set(int(t.row))
 	}

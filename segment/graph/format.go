@@ -26,8 +26,11 @@ const (
 	levelSize  = 16 // bytes of a line
 )
 
-// The layout of the nodes.
-const plain = 1 // ids of the neighbours
+// The layouts of the nodes.
+const (
+	plain = 1 // ids of the neighbours
+	quick = 2 // and their codes of one bit per element
+)
 
 var (
 	// ErrCorrupt is returned when bytes are not a graph file, or a damaged one.
@@ -61,6 +64,9 @@ type geometry struct {
 func (h *header) geometry() geometry {
 	rows := int64(h.ident.Rows)
 	g := geometry{stride: align(int64(h.ident.Dim) + simd.RecordTail), node: degree * 4}
+	if h.layout == quick {
+		g.node += int64(simd.BlockSize(signs(h.ident.Dim)))
+	}
 	g.nodes = headerSize + rows*g.stride
 	g.twins = g.nodes + rows*g.node
 	g.mean = align(g.twins + rows*4)
@@ -143,7 +149,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
 	h.ident.Metric, h.ident.Dim, h.ident.Rows = codes.Metric(metric), int(dim), int(rows)
-	if h.layout != plain {
+	if h.layout != plain && (h.layout != quick || dim > simd.MaxSign) {
 		return fail(64, "layout %d", h.layout)
 	}
 	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.reach >= 0) || math.IsInf(h.reach, 0) {

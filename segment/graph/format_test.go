@@ -17,11 +17,11 @@ import (
 var update = flag.Bool("update", false, "rewrite golden files")
 
 // fixture is a small file with twins.
-func fixture(t *testing.T) []byte {
+func fixture(t *testing.T, layout uint32) []byte {
 	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1, 0, 0, 0}}
 	id := codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe}
 	var b memory
-	if _, err := Write(t.Context(), &b, id, d.source, Options{Seed: 9}); err != nil {
+	if _, err := Write(t.Context(), &b, id, d.source, Options{Seed: 9, layout: layout}); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -30,7 +30,7 @@ func fixture(t *testing.T) []byte {
 // TestFormatPage compares the hexdump in docs/format/graph.md with a file that Write makes now. A difference means that the
 // format has changed: old files would be built again.
 func TestFormatPage(t *testing.T) {
-	got := dump(t, fixture(t))
+	got := dump(t, fixture(t, quick))
 	const page, begin, end = "../../docs/format/graph.md", "```hexdump\n", "```"
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -54,16 +54,21 @@ func TestFormatPage(t *testing.T) {
 
 // TestOldFile opens a file that was written when the format was new.
 func TestOldFile(t *testing.T) {
-	const name = "testdata/v1.graph"
-	if *update {
-		if err := os.WriteFile(name, fixture(t), 0o644); err != nil {
+	for layout, name := range map[uint32]string{plain: "testdata/v1-plain.graph", quick: "testdata/v1-quick.graph"} {
+		if *update {
+			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
 			t.Fatal(err)
 		}
+		oldFile(t, b)
 	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+func oldFile(t *testing.T, b []byte) {
 	g, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +130,7 @@ func dump(t *testing.T, b []byte) string {
 	line(4, "checksum of the vectors", "%#08x", d.U32())
 	table := d.U32()
 	line(4, "checksum of checksums", "%#08x", table)
-	u32("layout")
+	layout := u32("layout")
 	line(8, "seed", "%d", d.U64())
 	line(8, "unit", "%v", d.F64())
 	line(8, "reach", "%v", d.F64())
@@ -154,7 +159,40 @@ func dump(t *testing.T, b []byte) string {
 				ids = append(ids, fmt.Sprint(v))
 			}
 		}
-		fmt.Fprintf(&out, "%06x  %-23s  neighbours of row %d       %s\n", start, "(128 bytes)", r, strings.Join(ids, " "))
+		fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  neighbours of row %d      %s", start, "(128 bytes)", r, strings.Join(ids, " ")), " "))
+		if layout == 1 {
+			continue
+		}
+		for _, name := range []string{"first", "second"} {
+			start := d.Offset()
+			factors := make([]string, len(ids))
+			for i := range 32 {
+				if v := math.Float32frombits(d.U32()); i < len(ids) {
+					factors[i] = fmt.Sprint(v)
+				} else if v != 0 {
+					t.Errorf("factor %d of row %d", i, r)
+				}
+			}
+			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, "(128 bytes)", name+" factors", strings.Join(factors, " ")), " "))
+		}
+		start = d.Offset()
+		signs := make([]string, len(ids))
+		for e := range (dim + 15) / 16 * 4 { // elements 4*e to 4*e+3
+			for i, b := range d.Raw(16) {
+				for half, nibble := range []byte{b & 15, b >> 4} {
+					for bit := range 4 {
+						if j := i + 16*half; j >= len(ids) {
+							if nibble != 0 {
+								t.Errorf("signs of point %d of row %d", j, r)
+							}
+						} else if 4*e+bit < dim {
+							signs[j] += string("-+"[nibble>>bit&1])
+						}
+					}
+				}
+			}
+		}
+		fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, fmt.Sprintf("(%d bytes)", d.Offset()-start), "signs", strings.Join(signs, " ")), " "))
 	}
 	for r := range rows {
 		row(fmt.Sprintf("twin of row %d", r))

@@ -15,18 +15,21 @@ type Graph struct {
 	head  header
 	geo   geometry
 	space space
+	mean  []float32
+	turn  *rotation // of the quick layout
 
-	b       []byte // of the file; nil for a graph that is being built
-	records []byte
-	nodes   []uint32
-	per     int // uint32 per node
-	twins   []uint32
-	pilots  []uint32
-	over    []uint32
-	levels  []level
-	table   []uint32
-	seen    []atomic.Uint64 // bit b: block b was verified
-	left    atomic.Int64    // blocks not verified
+	b         []byte // of the file; nil for a graph that is being built
+	records   []byte
+	nodes     []uint32
+	nodeBytes []byte
+	per       int // uint32 per node
+	twins     []uint32
+	pilots    []uint32
+	over      []uint32
+	levels    []level
+	table     []uint32
+	seen      []atomic.Uint64 // bit b: block b was verified
+	left      atomic.Int64    // blocks not verified
 }
 
 // Parse opens the graph file b for the segment ident. It verifies the header, the checksums of blocks, and the small sections at
@@ -47,14 +50,15 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	words := func(off int64, n int) []uint32 { return codec.U32sFromBytes(b[off:][:n*4]) }
 	g := &Graph{
 		head: h, geo: geo, b: b,
-		records: b[headerSize:geo.nodes:geo.nodes],
-		nodes:   codec.U32sFromBytes(b[geo.nodes:geo.twins]),
-		per:     int(geo.node / 4),
-		twins:   words(geo.twins, ident.Rows),
-		pilots:  words(geo.pilots, int(h.pilots)),
-		over:    words(geo.overflow, int(h.overflow)),
-		table:   words(geo.table, int(geo.blocks)),
-		seen:    make([]atomic.Uint64, (geo.blocks+63)/64),
+		records:   b[headerSize:geo.nodes:geo.nodes],
+		nodes:     codec.U32sFromBytes(b[geo.nodes:geo.twins]),
+		nodeBytes: b[geo.nodes:geo.twins:geo.twins],
+		per:       int(geo.node / 4),
+		twins:     words(geo.twins, ident.Rows),
+		pilots:    words(geo.pilots, int(h.pilots)),
+		over:      words(geo.overflow, int(h.overflow)),
+		table:     words(geo.table, int(geo.blocks)),
+		seen:      make([]atomic.Uint64, (geo.blocks+63)/64),
 	}
 	g.left.Store(geo.blocks)
 	if err := g.touch(geo.mean, geo.table); err != nil {
@@ -64,7 +68,10 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	if !simd.Finite(mean) {
 		return nil, corrupt(geo.mean, "mean is not finite")
 	}
-	g.space = newSpace(&h, mean)
+	g.mean, g.space = mean, newSpace(&h, mean)
+	if h.layout == quick {
+		g.turn = newRotation(ident.Dim, h.seed)
+	}
 	for i, row := range g.pilots {
 		if row >= uint32(ident.Rows) {
 			return nil, corrupt(geo.pilots+int64(i)*4, "pilot %d of %d rows", row, ident.Rows)

@@ -124,6 +124,22 @@ var shapes = map[string]shape{
 		}
 		return func() []float32 { return near(r, centres[r.IntN(len(centres))], 0.05) }
 	},
+	"latent": func(r *rand.Rand, dim int) func() []float32 { // of few dimensions in truth, as embeddings are
+		basis := make([][]float32, 10)
+		for i := range basis {
+			basis[i] = normal(r, dim, 1)
+		}
+		return func() []float32 {
+			v := normal(r, dim, 0.2)
+			for _, b := range basis {
+				f := float32(r.NormFloat64())
+				for i, x := range b {
+					v[i] += f * x
+				}
+			}
+			return v
+		}
+	},
 	"cone": func(r *rand.Rand, dim int) func() []float32 {
 		axis := normal(r, dim, 10)
 		return func() []float32 { return near(r, axis, 1) }
@@ -230,10 +246,14 @@ func compare(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, tru
 
 // TestRecall holds promises: in every shape and for every metric, searches with the effort for a recall have it.
 func TestRecall(t *testing.T) {
-	for _, name := range shapeNames() {
+	for _, name := range append(shapeNames(), "quick") {
 		for _, m := range metrics {
 			t.Run(fmt.Sprintf("%s/metric=%d", name, m), func(t *testing.T) {
-				d, queries := make1(name, 24, 1000, 200)
+				shape, dim := name, 24
+				if name == "quick" {
+					shape, dim = "latent", quickDim
+				}
+				d, queries := make1(shape, dim, 600, 150)
 				g := d.graph(t, m, Options{})
 				truth := make([][]Hit, len(queries))
 				for i, q := range queries {
@@ -243,7 +263,7 @@ func TestRecall(t *testing.T) {
 				for _, k := range []int{1, 10, 50} {
 					for _, promise := range []float64{0.9, 0.99} {
 						effort, ok := g.Effort(promise, k)
-						if !ok && name == "lengths" && m == codes.Dot {
+						if !ok && m == codes.Dot && (name == "lengths" || name == "grid") {
 							continue // few long rows are the best of most queries, which resemble none: not every recall can be promised
 						}
 						if !ok {
@@ -268,10 +288,14 @@ func TestRecall(t *testing.T) {
 
 // TestFilters searches under filters down to a few rows: never fewer hits than there can be.
 func TestFilters(t *testing.T) {
-	for _, name := range []string{"normal", "clusters", "duplicates", "zeros", "constant"} {
-		d, queries := make1(name, 16, 1500, 40)
+	for _, name := range []string{"normal", "clusters", "duplicates", "zeros", "constant", "latent"} {
+		d, queries := make1(name, 16, 1000, 30)
 		for _, m := range metrics {
-			g := d.graph(t, m, Options{})
+			opts := Options{quiet: true, layout: plain}
+			if name == "latent" || name == "constant" {
+				opts.layout = quick
+			}
+			g := d.graph(t, m, opts)
 			var buf Buffer
 			r := rand.New(rand.NewPCG(1, 2))
 			for _, share := range []float64{1, 0.5, 0.1, 0.02, 0.001, 0} {
@@ -300,7 +324,7 @@ func TestFew(t *testing.T) {
 		for _, name := range shapeNames() {
 			d, queries := make1(name, 5, n, 5)
 			for _, m := range metrics {
-				g := d.graph(t, m, Options{Workers: 1})
+				g := d.graph(t, m, Options{Workers: 1, layout: uint32(1 + n%2)})
 				for _, q := range queries {
 					for _, k := range []int{1, 7, 100} {
 						if found, want := check(t, g, d, m, q, k, 100, nil, new(Buffer)); found != want {
@@ -321,9 +345,9 @@ func TestFew(t *testing.T) {
 // TestReach follows the links of every shape: what they do not reach is on the overflow list.
 func TestReach(t *testing.T) {
 	for _, name := range shapeNames() {
-		d, _ := make1(name, 8, 1500, 0)
+		d, _ := make1(name, 8, 1000, 0)
 		for _, m := range metrics {
-			g := d.graph(t, m, Options{})
+			g := d.graph(t, m, Options{quiet: true, layout: plain})
 			seen := make([]bool, g.Len())
 			queue := slices.Concat(g.pilots, g.over)
 			total := 0
@@ -417,10 +441,12 @@ func TestQueries(t *testing.T) {
 
 // TestDeterministic: the same file from any number of goroutines, another one from another seed.
 func TestDeterministic(t *testing.T) {
-	d, _ := make1("clusters", 12, 2000, 0)
-	for _, m := range metrics {
-		one := d.file(t, m, Options{Workers: 1, Seed: 7})
-		if !slices.Equal(one, d.file(t, m, Options{Workers: 5, Seed: 7})) {
+	d, _ := make1("clusters", 12, 1200, 0)
+	for i, m := range metrics {
+		opts := Options{Workers: 1, Seed: 7, layout: uint32(1 + i%2)}
+		one := d.file(t, m, opts)
+		opts.Workers = 5
+		if !slices.Equal(one, d.file(t, m, opts)) {
 			t.Errorf("metric %d: files differ", m)
 		}
 		if slices.Equal(one, d.file(t, m, Options{Seed: 8})) {
@@ -479,9 +505,15 @@ func TestSources(t *testing.T) {
 
 // TestParse damages every part of a file, cuts it and asks for other segments.
 func TestParse(t *testing.T) {
-	d, queries := make1("normal", 50, 700, 1)
+	for _, layout := range []uint32{plain, quick} {
+		testParse(t, layout)
+	}
+}
+
+func testParse(t *testing.T, layout uint32) {
+	d, queries := make1("normal", 50, 500, 1)
 	id := d.ident(codes.Cosine)
-	b := d.file(t, codes.Cosine, Options{})
+	b := d.file(t, codes.Cosine, Options{layout: layout, quiet: true})
 	use := func(b []byte) error {
 		g, err := Parse(b, id)
 		if err != nil {
@@ -519,8 +551,14 @@ func TestParse(t *testing.T) {
 
 // TestAllocations: a prepared query searches without allocating.
 func TestAllocations(t *testing.T) {
-	d, queries := make1("normal", 32, 2000, 1)
-	g := d.graph(t, codes.Cosine, Options{})
+	for _, layout := range []uint32{plain, quick} {
+		testAllocations(t, layout)
+	}
+}
+
+func testAllocations(t *testing.T, layout uint32) {
+	d, queries := make1("normal", 32, 1000, 1)
+	g := d.graph(t, codes.Cosine, Options{layout: layout, quiet: true})
 	q := g.Query(queries[0])
 	allowed := bitset.New(d.rows())
 	for i := 0; i < d.rows(); i += 2 {

@@ -13,6 +13,7 @@ import (
 type Query struct {
 	g     *Graph
 	point simd.Point
+	table simd.Table // of the quick layout
 }
 
 // Query prepares a search for vec, whose length must be Dim, or else it panics. It keeps nothing of vec.
@@ -21,10 +22,14 @@ func (g *Graph) Query(vec []float32) *Query {
 		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), g.Dim()))
 	}
 	q := &Query{g: g}
-	y := make([]float32, g.Dim())
-	extra := g.space.point(y, vec, true)
+	y := make([]float32, signs(g.Dim())) // zeros at the end
+	extra := g.space.point(y[:g.Dim()], vec, true)
+	if g.turn != nil {
+		g.turn.apply(y[:g.Dim()])
+		q.table.Set(y)
+	}
 	rec := make([]byte, g.geo.stride)
-	record(rec, y, extra)
+	record(rec, y[:g.Dim()], extra)
 	simd.LoadPoint(&q.point, rec)
 	return q
 }
@@ -51,7 +56,7 @@ func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (f
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
-	buf.start(q.g.Len(), max(effort, k))
+	q.start(k, effort, allowed, buf)
 	if err := q.find(k, allowed, buf); err != nil {
 		return nil, buf.stats, err
 	}
@@ -73,9 +78,23 @@ func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (f
 // rescored is how many rows are scored for k results: codes may have the order of near rows wrong.
 func rescored(k int) int { return k + max(k/2, 10) }
 
+// start prepares buf for find.
+func (q *Query) start(k, effort int, allowed bitset.Set, buf *Buffer) {
+	effort = max(k, effort)
+	near := effort
+	if allowed == nil {
+		near = rescored(k)
+	}
+	buf.start(q.g.Len(), effort, near)
+}
+
 // find walks, and leaves in buf.rows the nearest allowed rows. buf must be started.
 func (q *Query) find(k int, allowed bitset.Set, buf *Buffer) error {
 	g := q.g
+	found := &buf.pool
+	if g.head.layout == quick {
+		found = &buf.near
+	}
 	for over := g.over; len(over) > 0; {
 		n := min(len(over), degree)
 		if err := g.measure(&q.point, over[:n], buf); err != nil {
@@ -90,13 +109,15 @@ func (q *Query) find(k int, allowed bitset.Set, buf *Buffer) error {
 				}
 			}
 			if ok {
-				buf.pool.offer(buf.dists[i], id|expanded)
+				found.offer(buf.dists[i], id|expanded)
 			}
 		}
 		over = over[n:]
 	}
 	var err error
-	if allowed == nil {
+	if g.head.layout == quick {
+		err = q.walkQuick(allowed, buf)
+	} else if allowed == nil {
 		err = g.walk(&q.point, buf)
 	} else {
 		err = g.walkAllowed(&q.point, allowed, buf)
@@ -106,7 +127,7 @@ func (q *Query) find(k int, allowed bitset.Set, buf *Buffer) error {
 	}
 	buf.rows = buf.rows[:0]
 	want := rescored(k)
-	for _, e := range buf.pool.entries {
+	for _, e := range found.entries {
 		for row := e.id &^ expanded; row != none && len(buf.rows) < want; {
 			if allowed == nil || allowed.Has(int(row)) {
 				buf.rows = append(buf.rows, row)

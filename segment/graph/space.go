@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
@@ -19,11 +20,15 @@ type space struct {
 	metric codes.Metric
 	unit   float64
 	reach  float64
-	mean   []float32
+	mean   []float64 // divided by unit
 }
 
 func newSpace(h *header, mean []float32) space {
-	return space{metric: h.ident.Metric, unit: h.unit, reach: h.reach, mean: mean}
+	s := space{metric: h.ident.Metric, unit: h.unit, reach: h.reach, mean: make([]float64, len(mean))}
+	for i, m := range mean {
+		s.mean[i] = float64(m) / h.unit
+	}
+	return s
 }
 
 // far is the largest element of a point. Those of rows are 2 or so.
@@ -31,12 +36,19 @@ const far = 1 << 20
 
 // point sets dst to the point of x but for the extra element, which it returns. What is not finite counts as zero.
 func (s *space) point(dst, x []float32, query bool) (extra float32) {
+	if !simd.Finite(x) {
+		x = slices.Clone(x)
+		for i, v := range x {
+			if v-v != 0 {
+				x[i] = 0
+			}
+		}
+	}
 	factor := 1.0
 	if s.metric != codes.L2 {
 		length := math.Sqrt(simd.Dot64(x, x))
 		switch {
-		case !(length > 0) || math.IsInf(length, 0):
-			factor = 0
+		case length == 0:
 		case s.metric == codes.Cosine:
 			factor = 1 / length
 		case query:
@@ -50,61 +62,53 @@ func (s *space) point(dst, x []float32, query bool) (extra float32) {
 			}
 		}
 	}
-	inv := 1 / s.unit
-	var most float32
+	factor /= s.unit
+	var top uint32 // the bits of the largest absolute value
 	mean := s.mean[:len(dst)]
 	for i, v := range x[:len(dst)] {
-		d := float32((float64(float64(v)*factor) - float64(mean[i])) * inv)
-		if d-d != 0 {
-			d = 0
-		}
+		d := float32(float64(float64(v)*factor) - mean[i])
 		dst[i] = d
-		most = max(most, d, -d)
+		top = max(top, math.Float32bits(d)&^(1<<31))
 	}
-	if most > far { // a query far from all rows: only its direction counts
-		for i := range dst {
-			dst[i] *= far / most
+	if math.Float32frombits(top) > far { // a query far from all rows: only its direction counts
+		most := 0.0
+		for i, v := range x[:len(dst)] {
+			most = max(most, math.Abs(float64(float64(v)*factor)-mean[i]))
+		}
+		for i, v := range x[:len(dst)] {
+			dst[i] = float32((float64(float64(v)*factor) - mean[i]) / most * far)
 		}
 	}
 	return extra
 }
 
-// encode codes the elements of y.
-func encode(dst []byte, y []float32) (scale, level float32, sum int32) {
-	var most float32
-	for _, v := range y {
-		most = max(most, v, -v)
-	}
-	if !(most > 0x1p-50) {
-		for i := range y {
-			dst[i] = 128
-		}
-		return 0, 0, 0
-	}
-	f := 127 / most
-	var square int32
-	var product float64
-	for i, v := range y {
-		c := int32(math.RoundToEven(float64(float32(v * f))))
-		dst[i] = byte(c + 128)
-		square += c * c
-		sum += c
-		product += float64(v) * float64(c)
-	}
-	// The scale with the least error. The level is that of the coded vector, so that equal ones have distance 0.
-	scale = float32(product / float64(square))
-	return scale, float32(float64(scale) * float64(scale) * float64(square)), sum
-}
-
 // record writes the record of a point.
 func record(dst []byte, y []float32, extra float32) {
-	scale, level, sum := encode(dst, y)
+	var top uint32
+	for _, v := range y {
+		top = max(top, math.Float32bits(v)&^(1<<31))
+	}
+	var scale, f float32
+	if most := math.Float32frombits(top); most > 0x1p-50 {
+		scale, f = most/127, 127/most
+	}
+	var sum, square int32
+	codes := dst[:len(y)]
+	for i, v := range y {
+		// From here to its double, the unit in the last place of a float32 is 1.
+		c := int32(math.Float32bits(float32(v*f)+3<<22) - 0x4b400000)
+		codes[i] = byte(c + 128)
+		square += c * c
+		sum += c
+	}
 	tail := dst[len(dst)-simd.RecordTail:]
 	for i := len(y); i < len(dst)-len(tail); i++ {
 		dst[i] = 128
 	}
+	level := float64(scale) * float64(scale) * float64(square) // of the coded point, so that equal ones have distance 0
+	level += float64(float64(extra) * float64(extra))
 	binary.LittleEndian.PutUint32(tail, math.Float32bits(scale))
-	binary.LittleEndian.PutUint32(tail[4:], math.Float32bits(level+float32(extra*extra)))
+	binary.LittleEndian.PutUint32(tail[4:], math.Float32bits(float32(level)))
 	binary.LittleEndian.PutUint32(tail[8:], math.Float32bits(extra))
 	binary.LittleEndian.PutUint32(tail[12:], uint32(sum))
 }

@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"math"
+
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -31,6 +33,14 @@ func (p *pool) reset(limit int) {
 func (p *pool) full(dist float32) bool {
 	n := len(p.entries)
 	return n == p.limit && !(dist < p.entries[n-1].dist)
+}
+
+// worst returns the distance from which on rows have no place.
+func (p *pool) worst() float32 {
+	if n := len(p.entries); n == p.limit {
+		return p.entries[n-1].dist
+	}
+	return float32(math.Inf(1))
 }
 
 // offer puts a row in its place, if there is one.
@@ -74,6 +84,7 @@ func (p *pool) pop() (uint32, bool) {
 // A Buffer is memory for searches. The zero value is ready; it is for one goroutine.
 type Buffer struct {
 	pool    pool
+	near    pool // of the quick layout: rows with distances by their records
 	visited bitset.Set
 	heap    []entry
 	ids     []uint32
@@ -83,8 +94,8 @@ type Buffer struct {
 	stats   Stats
 }
 
-// start forgets the last walk.
-func (b *Buffer) start(rows, effort int) {
+// start forgets the last walk. near is how many rows it has to find in the quick layout.
+func (b *Buffer) start(rows, effort, near int) {
 	words := bitset.Words(rows)
 	if len(b.visited) != words {
 		b.visited = make(bitset.Set, words)
@@ -92,6 +103,7 @@ func (b *Buffer) start(rows, effort int) {
 		b.visited.Reset()
 	}
 	b.pool.reset(effort)
+	b.near.reset(near)
 	b.heap = b.heap[:0]
 	b.stats = Stats{}
 }

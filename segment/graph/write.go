@@ -16,7 +16,19 @@ import (
 type Options struct {
 	Workers int    // goroutines that compute; 0: GOMAXPROCS
 	Seed    uint64 // of all that is random: equal rows, seeds and options give equal files
+
+	// Base is a graph of other rows, many of which are among the rows now: row i of Base is row Rows[i], or gone if that is
+	// negative. Its nodes are taken over and only the others are inserted, unless the others are more. Records and
+	// calibration are new.
+	Base *Graph
+	Rows []int32
+
+	layout uint32 // 0: by the dimension
+	quiet  bool   // no calibration
 }
+
+// quickDim is the dimension from which on the quick layout is the faster one.
+const quickDim = 192
 
 // readBytes is about how many bytes of vectors are asked for at once.
 const readBytes = 1 << 20
@@ -38,7 +50,13 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 		ident.Metric < codes.Cosine || ident.Metric > codes.L2 {
 		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows, ident.Dim, ident.Metric)
 	}
-	h := header{ident: ident, layout: plain, seed: opts.Seed}
+	h := header{ident: ident, layout: opts.layout, seed: opts.Seed}
+	if h.layout == 0 {
+		h.layout = plain
+		if ident.Dim >= quickDim && ident.Dim <= simd.MaxSign {
+			h.layout = quick
+		}
+	}
 	mean, err := survey(ctx, &h, rows)
 	if err != nil {
 		return nil, err
@@ -47,16 +65,21 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	if geo.size > math.MaxInt {
 		return nil, fmt.Errorf("graph: file of %d bytes does not fit into memory", geo.size)
 	}
-	g := &Graph{head: h, geo: geo, space: newSpace(&h, mean), per: int(geo.node / 4)}
+	g := &Graph{head: h, geo: geo, mean: mean, space: newSpace(&h, mean), per: degree}
+	if h.layout == quick {
+		g.turn = newRotation(ident.Dim, h.seed)
+	}
 	b := newBuilder(ctx, g, opts.Workers)
 	if err := b.code(rows); err != nil {
 		return nil, err
 	}
-	if err := b.build(opts.Seed); err != nil {
+	if err := b.build(&opts); err != nil {
 		return nil, err
 	}
-	if err := b.calibrate(rows); err != nil {
-		return nil, err
+	if !opts.quiet {
+		if err := b.calibrate(rows); err != nil {
+			return nil, err
+		}
 	}
 	g.head.pilots, g.head.overflow, g.head.levels = uint32(len(g.pilots)), uint32(len(g.over)), uint32(len(g.levels))
 	g.geo = g.head.geometry()
@@ -141,6 +164,9 @@ func (b *builder) code(rows codes.Source) error {
 		return b.each(len(x)/dim, func(l *lane, i int) error {
 			l.point = slices.Grow(l.point[:0], dim)[:dim]
 			extra := b.space.point(l.point, x[i*dim:(i+1)*dim], false)
+			if b.turn != nil {
+				b.turn.apply(l.point)
+			}
 			record(b.record(uint32(lo+i)), l.point, extra)
 			return nil
 		})
@@ -152,7 +178,7 @@ func (g *Graph) write(w io.WriterAt) (int64, error) {
 	out := writer{w: w, off: headerSize}
 	out.add(g.records)
 	out.add(codec.BytesFromU32s(g.nodes))
-	for _, words := range [][]uint32{g.twins, meanBits(g.space.mean), g.pilots, g.over, encodeLevels(g.levels)} {
+	for _, words := range [][]uint32{g.twins, meanBits(g.mean), g.pilots, g.over, encodeLevels(g.levels)} {
 		out.add(codec.BytesFromU32s(words))
 		out.pad()
 	}

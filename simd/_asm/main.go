@@ -39,6 +39,7 @@ func main() {
 		tileRows(s, dot)
 		tileRows(s, l2)
 		gatherL2(s)
+		estimate(s)
 	}
 	prefetch()
 	Generate()

@@ -1,0 +1,304 @@
+package graph
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// The quick layout is that of SymphonyQG (Gou et al., SIGMOD 2025). Beside the ids of a node's neighbours are their codes of one bit
+// per element, the signs of their differences from the node, so that the distances of all of them are estimated at once,
+// without a look at their records: with c for the node, d = o - c for the difference of a neighbour o, and sgn for its signs,
+//
+//	|q - o|^2  =  |q - c|^2 + |d|^2 - 2 (q - c).d
+//	(q - c).d  ~  (q - c).sgn * |d|^2 / d.sgn
+//
+// which is the estimator of RaBitQ (Gao and Long, SIGMOD 2024): it has no bias if the points have been turned at random. c.sgn is known when
+// the node is written, q.sgn is looked up, and |q - c| computed from the record of the node.
+
+// signs returns the number of elements in the codes of one bit for points of dim.
+func signs(dim int) int { return (dim + 15) &^ 15 }
+
+// A rotation turns points by signs at random and Hadamard transforms of the greatest power of two, at the start and at the
+// end of the vector, twice.
+type rotation struct {
+	flips [2][]uint32 // the sign bits that change
+	size  int
+}
+
+func newRotation(dim int, seed uint64) *rotation {
+	r := &rotation{size: 1}
+	for 2*r.size <= dim {
+		r.size *= 2
+	}
+	for i := range r.flips {
+		r.flips[i] = make([]uint32, dim)
+		for j := range dim {
+			// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+			seed += 0x9e3779b97f4a7c15
+			z := seed
+			z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+			z = (z ^ z>>27) * 0x94d049bb133111eb
+			r.flips[i][j] = uint32(z>>63) << 31
+		}
+	}
+	return r
+}
+
+func (r *rotation) apply(v []float32) {
+	scale := float32(1 / math.Sqrt(float64(r.size)))
+	for _, flips := range r.flips {
+		for i, f := range flips[:len(v)] {
+			v[i] = math.Float32frombits(math.Float32bits(v[i]) ^ f)
+		}
+		hadamard(v[:r.size], scale)
+		if r.size < len(v) {
+			hadamard(v[len(v)-r.size:], scale)
+		}
+	}
+}
+
+// hadamard transforms v, whose length is a power of two, and multiplies by scale.
+func hadamard(v []float32, scale float32) {
+	if len(v) < 4 {
+		if len(v) == 2 {
+			v[0], v[1] = (v[0]+v[1])*scale, (v[0]-v[1])*scale
+		}
+		return
+	}
+	for i := 0; i < len(v); i += 4 {
+		q := (*[4]float32)(v[i:])
+		s, t, x, y := q[0]+q[1], q[0]-q[1], q[2]+q[3], q[2]-q[3]
+		q[0], q[1], q[2], q[3] = (s+x)*scale, (t+y)*scale, (s-x)*scale, (t-y)*scale
+	}
+	h := 4
+	for ; 4*h <= len(v); h *= 4 { // two steps at once
+		for i := 0; i < len(v); i += 4 * h {
+			a, b, c, d := v[i:i+h:i+h], v[i+h:i+2*h], v[i+2*h:i+3*h], v[i+3*h:i+4*h]
+			b, c, d = b[:len(a)], c[:len(a)], d[:len(a)]
+			for j, w := range a {
+				x, y, z := b[j], c[j], d[j]
+				s, t, p, q := w+x, w-x, y+z, y-z
+				a[j], b[j], c[j], d[j] = s+p, t+q, s-p, t-q
+			}
+		}
+	}
+	if h < len(v) {
+		a, b := v[:h], v[h:2*h]
+		for j, x := range a {
+			y := b[j]
+			a[j], b[j] = x+y, x-y
+		}
+	}
+}
+
+// A decoded record.
+type decoded struct {
+	y     []float32
+	level float32
+	extra float32
+}
+
+func (d *decoded) read(rec []byte, dim int) {
+	tail := rec[len(rec)-simd.RecordTail:]
+	scale := math.Float32frombits(binary.LittleEndian.Uint32(tail))
+	d.level = math.Float32frombits(binary.LittleEndian.Uint32(tail[4:]))
+	d.extra = math.Float32frombits(binary.LittleEndian.Uint32(tail[8:]))
+	d.y = slices.Grow(d.y[:0], signs(dim))[:signs(dim)]
+	clear(d.y[dim:])
+	for i, c := range rec[:dim] {
+		d.y[i] = scale * float32(int(c)-128)
+	}
+}
+
+// pack makes the nodes of the quick layout from those of the plain one. Free places are filled with the nearest neighbours
+// of neighbours: an estimate costs the same for few points and for many.
+func (b *builder) pack() error {
+	plain, dim := b.nodes, b.Dim()
+	per := int(b.geo.node / 4)
+	nodes := make([]uint32, b.Len()*per)
+	for i := range b.Len() {
+		copy(nodes[i*per:], plain[i*degree:][:degree])
+	}
+	err := b.each(len(b.order), func(l *lane, i int) error {
+		me := b.order[i]
+		at := int(me) * per
+		ids := nodes[at:][:count((*[degree]uint32)(nodes[at:]))]
+		simd.LoadPoint(&l.self, b.record(me))
+		ids = append(ids, b.fill(l, plain, me, ids)...)
+		words := nodes[at+degree : at+per]
+		head, plus := words[:2*degree], words[2*degree:]
+		l.centre.read(b.record(me), dim)
+		c := l.centre.y
+		for j, id := range ids {
+			l.decoded.read(b.record(id), dim)
+			var square, abs, along float64 // |d|^2, d.sgn and c.sgn
+			for e, o := range l.decoded.y {
+				d := o - c[e]
+				square += float64(d) * float64(d)
+				if d > 0 {
+					abs += float64(d)
+					along += float64(c[e])
+					// Byte j%16 of every four elements: see simd.Estimate.
+					plus[e/4*4+j%16/4] |= 1 << (j%4*8 + j/16*4 + e%4)
+				} else {
+					abs -= float64(d)
+					along -= float64(c[e])
+				}
+			}
+			factor := 0.0
+			if abs > 0 {
+				factor = 2 * square / abs
+			}
+			z, own := float64(l.decoded.extra), float64(l.centre.extra)
+			head[j] = math.Float32bits(float32(square + float64(factor*along) + float64(z*z) - float64(own*own)))
+			head[degree+j] = math.Float32bits(float32(-factor))
+		}
+		return nil
+	})
+	b.nodes, b.per, b.nodeBytes = nodes, per, codec.BytesFromU32s(nodes)
+	return err
+}
+
+// fill returns neighbours of a node's neighbours for its free places. l.self is the node.
+func (b *builder) fill(l *lane, plain []uint32, me uint32, ids []uint32) []uint32 {
+	if len(l.buf.visited) != bitset.Words(b.Len()) {
+		l.buf.visited = bitset.New(b.Len())
+	}
+	seen := l.buf.visited
+	seen.Reset()
+	seen.Set(int(me))
+	for _, id := range ids {
+		seen.Set(int(id))
+	}
+	found := l.buf.ids[:0]
+	for _, via := range ids {
+		for _, id := range plain[int(via)*degree:][:degree] {
+			if id != none && !seen.Has(int(id)) {
+				seen.Set(int(id))
+				found = append(found, id)
+			}
+		}
+	}
+	l.buf.ids = found
+	l.buf.dists = slices.Grow(l.buf.dists[:0], len(found))[:len(found)]
+	simd.GatherL2(l.buf.dists, &l.self, b.records, found)
+	l.buf.pool.reset(degree)
+	for i, id := range found {
+		l.buf.pool.offer(l.buf.dists[i], id)
+	}
+	l.chosen = l.chosen[:0]
+	for _, e := range l.buf.pool.entries[:min(degree-len(ids), len(l.buf.pool.entries))] {
+		l.chosen = append(l.chosen, e.id)
+	}
+	return l.chosen
+}
+
+// block returns what simd.Estimate needs of a node.
+func (g *Graph) block(node uint32) []byte {
+	const head = degree * 4
+	return g.nodeBytes[int64(node)*g.geo.node+head:][:g.geo.node-head]
+}
+
+// walkQuick is walk for the quick layout. What is ahead is known by estimates; b.near gets the rows whose records were read, of those
+// that are allowed. Without a filter the walk ends when all of the pool is expanded, with one as walkAllowed does.
+func (q *Query) walkQuick(allowed bitset.Set, b *Buffer) error {
+	g := q.g
+	if err := g.measure(&q.point, g.pilots, b); err != nil {
+		return err
+	}
+	for i, d := range b.dists {
+		b.ahead(d, b.ids[i], allowed == nil)
+	}
+	var estimates [degree]float32
+	var dist [1]float32
+	for {
+		node, ok := b.nearest(allowed == nil)
+		if !ok {
+			return nil
+		}
+		ids, err := g.neighbours(node)
+		if err != nil {
+			return err
+		}
+		b.ids = append(b.ids[:0], node)
+		if err := g.touchRecords(b.ids); err != nil {
+			return err
+		}
+		simd.GatherL2(dist[:], &q.point, g.records, b.ids)
+		b.stats.Expanded++
+		wanted := allowed == nil
+		if !wanted && !b.near.full(dist[0]) {
+			if wanted, err = g.anyAllowed(node, allowed); err != nil {
+				return err
+			}
+		}
+		if wanted {
+			b.near.offer(dist[0], node)
+		}
+		at := &b.pool
+		if allowed != nil {
+			at = &b.near
+		}
+		b.stats.Estimated += degree
+		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0], at.worst()); below != 0; below &= below - 1 {
+			i := bits.TrailingZeros32(below)
+			id := ids[i]
+			if id >= uint32(g.Len()) {
+				if id == none {
+					break
+				}
+				return corrupt(g.geo.nodes, "neighbour %d of %d rows", id, g.Len())
+			}
+			if word, bit := &b.visited[id/64], uint64(1)<<(id%64); *word&bit == 0 {
+				*word |= bit
+				b.ahead(estimates[i], id, allowed == nil)
+			}
+		}
+		if next, ok := b.peek(allowed == nil); ok {
+			simd.Prefetch(g.record(next))
+			simd.Prefetch(g.nodeBytes[int64(next)*g.geo.node:][:g.geo.node])
+		}
+	}
+}
+
+// ahead puts a row where nearest finds it: in the pool, or, if that is not bounded, in the heap.
+func (b *Buffer) ahead(dist float32, id uint32, bounded bool) {
+	if bounded {
+		b.pool.offer(dist, id)
+	} else if dist == dist {
+		b.push(entry{dist, id})
+	}
+}
+
+// nearest returns the next row to be expanded.
+func (b *Buffer) nearest(bounded bool) (uint32, bool) {
+	if bounded {
+		return b.pool.pop()
+	}
+	if len(b.heap) == 0 || b.near.full(b.heap[0].dist) {
+		return 0, false
+	}
+	return b.popHeap().id, true
+}
+
+// peek returns what nearest would.
+func (b *Buffer) peek(bounded bool) (uint32, bool) {
+	if !bounded {
+		if len(b.heap) > 0 {
+			return b.heap[0].id, true
+		}
+		return 0, false
+	}
+	for _, e := range b.pool.entries[b.pool.next:] {
+		if e.id < expanded {
+			return e.id, true
+		}
+	}
+	return 0, false
+}

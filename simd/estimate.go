@@ -1,0 +1,94 @@
+package simd
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Geometry of the blocks that Estimate reads.
+const (
+	BlockPoints = 32  // points in a block
+	blockHead   = 256 // bytes of the factors of a block
+	MaxSign     = 4096
+)
+
+// BlockSize returns the bytes of a block of points of dim elements, a multiple
+// of 16.
+func BlockSize(dim int) int { return blockHead + 4*dim }
+
+// A Table is a query for Estimate: for every four elements, the sums of their
+// values with all combinations of signs.
+type Table struct {
+	sums []uint8
+	bias int32   // that of all sums
+	unit float32 // value of a sum of 1
+}
+
+// Set makes t the table of the query q, reusing t's memory. Elements are
+// rounded to 1/31 of the largest one, or 1/15 where there are more than 2048.
+// It panics if the length of q is not a multiple of 16 or above MaxSign.
+func (t *Table) Set(q []float32) {
+	if len(q)%16 != 0 || len(q) > MaxSign {
+		panic(fmt.Sprintf("simd: Table of %d elements", len(q)))
+	}
+	steps := float32(31)
+	if len(q) > 2048 { // so that no sum of a lane leaves 16 bits
+		steps = 15
+	}
+	var top uint32 // the bits of the largest absolute value
+	for _, v := range q {
+		top = max(top, math.Float32bits(v)&^(1<<31))
+	}
+	var inv float32
+	if t.unit = math.Float32frombits(top) / steps; t.unit > 0x1p-100 {
+		inv = 1 / t.unit
+	}
+	if n := 4 * len(q); cap(t.sums) < n {
+		t.sums = make([]uint8, n)
+	} else {
+		t.sums = t.sums[:n]
+	}
+	const each = 0x0101010101010101
+	t.bias = 31 * int32(len(q))
+	for i := 0; i+4 <= len(q); i += 4 {
+		x := (*[4]float32)(q[i:])
+		a, b, c, d := whole(x[0]*inv), whole(x[1]*inv), whole(x[2]*inv), whole(x[3]*inv)
+		// Byte n is 124 + the sum of v with the signs of the bits of n. Bytes may
+		// overflow into one another on the way, but not in the end.
+		low := (124-a-b-c-d)*each + 2*a*0x0100010001000100 + 2*b*0x0101000001010000 + 2*c*0x0101010100000000
+		out := (*[16]uint8)(t.sums[4*i:])
+		binary.LittleEndian.PutUint64(out[:8], low)
+		binary.LittleEndian.PutUint64(out[8:], low+2*d*each)
+	}
+}
+
+// whole rounds a small number to an integer, modulo 2^64.
+func whole(v float32) uint64 {
+	// From here to its double, the unit in the last place of a float32 is 1.
+	const integers = 3 << 22
+	return uint64(int64(int32(math.Float32bits(float32(v)+integers)) - 0x4b400000))
+}
+
+// Estimate sets dst to
+//
+//	(add + block's first factor) + (t.unit * block's second factor) * sum
+//
+// for the 32 points of a block, where sum is that of the query's elements with
+// the signs of the point's, as integers, and returns the set of points with a
+// result below limit. A block is 32 first factors and 32 second ones, float32,
+// and then for every four elements 16 bytes, of which byte j has the signs of
+// the elements of point j in its low four bits, the first element's lowest, and
+// those of point j+16 in the high ones; a bit that is set stands for plus.
+// Operations are rounded to float32 as written: the result is the same from
+// every implementation on every CPU. Estimate panics if the block is not of the
+// size that t is for.
+//
+// The look-up of sums of four elements in registers is that of André, Kermarrec
+// and Le Scouarnec, "Quicker ADC", IEEE TPAMI 43 (2021).
+func Estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit float32) uint32 {
+	if len(block) != blockHead+len(t.sums) || len(t.sums) == 0 {
+		panic(fmt.Sprintf("simd: Estimate of a block of %d bytes with %d sums", len(block), len(t.sums)))
+	}
+	return estimate(dst, t, block, add, limit)
+}

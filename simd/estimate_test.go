@@ -1,0 +1,103 @@
+package simd
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func randomBlock(r *rand.Rand, dim int) []uint8 {
+	block := randomCodes(r, BlockSize(dim))
+	for i := range 2 * BlockPoints {
+		binary.LittleEndian.PutUint32(block[4*i:], math.Float32bits(float32(r.NormFloat64())))
+	}
+	return block
+}
+
+// TestEstimate compares with sums of signed elements, one by one.
+func TestEstimate(t *testing.T) {
+	forEach(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(9, 10))
+		var table Table
+		for _, dim := range []int{16, 32, 48, 112, 384, 768, 1536, 2048, 2064, MaxSign} {
+			block := randomBlock(r, dim)
+			q := make([]float32, dim)
+			for i := range q {
+				q[i] = float32(r.NormFloat64())
+				if dim == MaxSign || dim == 2048 {
+					q[i] = 2 // the largest sums
+				}
+			}
+			table.Set(q)
+			var dst [BlockPoints]float32
+			const add = 0.5
+			below := Estimate(&dst, &table, block, add, 0)
+			for j := range BlockPoints {
+				var sum, all, exact float64
+				for i, v := range q {
+					b := block[blockHead+i/4*16+j%16] >> (j / 16 * 4)
+					sign := float64(int(b>>(i%4)&1)*2 - 1)
+					sum += sign * math.RoundToEven(float64(v/table.unit))
+					exact += sign * float64(v)
+					all += math.Abs(float64(v))
+				}
+				f := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(block[at+4*j:])) }
+				want := float32(add+f(0)) + float32(float32(table.unit*f(128))*float32(sum))
+				if diff := math.Abs(float64(dst[j] - want)); diff > 4e-3*(1+math.Abs(float64(want))) {
+					t.Fatalf("dimension %d, point %d: %g, want %g", dim, j, dst[j], want)
+				}
+				if math.Abs(exact-sum*float64(table.unit)) > 0.04*all {
+					t.Fatalf("dimension %d, point %d: sum %g is far from %g", dim, j, sum*float64(table.unit), exact)
+				}
+				if below>>j&1 == 1 != (dst[j] < 0) {
+					t.Fatalf("dimension %d, point %d: %g is below 0: %v", dim, j, dst[j], below>>j&1)
+				}
+			}
+		}
+	})
+}
+
+// TestEstimateSame: every implementation gives the same bits.
+func TestEstimateSame(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	for _, dim := range []int{16, 160, 784, MaxSign} {
+		block := randomBlock(r, dim)
+		q := make([]float32, dim)
+		for i := range q {
+			q[i] = float32(r.NormFloat64())
+		}
+		var table Table
+		table.Set(q)
+		var want [BlockPoints]float32
+		below := estimateGeneric(&want, &table, block, 1, 0.5)
+		forEach(t, func(t *testing.T) {
+			var got [BlockPoints]float32
+			if b := Estimate(&got, &table, block, 1, 0.5); got != want || b != below {
+				t.Errorf("dimension %d: %v, want %v", dim, got, want)
+			}
+		})
+	}
+}
+
+func BenchmarkEstimate(b *testing.B) {
+	r := rand.New(rand.NewPCG(11, 12))
+	const dim = 768
+	block := randomBlock(r, dim)
+	q := make([]float32, dim)
+	for i := range q {
+		q[i] = float32(r.NormFloat64())
+	}
+	var table Table
+	b.Run("table", func(b *testing.B) {
+		for b.Loop() {
+			table.Set(q)
+		}
+	})
+	b.Run("block", func(b *testing.B) {
+		var dst [BlockPoints]float32
+		for b.Loop() {
+			Estimate(&dst, &table, block, 1, 0.5)
+		}
+	})
+}
