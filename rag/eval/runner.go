@@ -48,10 +48,14 @@ type Legs uint8
 // The parts of a query.
 const (
 	Vector Legs = 1
+	Text   Legs = 2
 )
 
-// ErrNoVector is matched by the error for a query without a vector where one is needed.
-var ErrNoVector = errors.New("query has no vector")
+// These are matched by the errors for queries that lack what is needed.
+var (
+	ErrNoVector = errors.New("query has no vector")
+	ErrNoText   = errors.New("query has no text")
+)
 
 // A Searcher is a Runner over a collection.
 type Searcher struct {
@@ -61,8 +65,8 @@ type Searcher struct {
 	legs Legs
 }
 
-// Search returns a Runner that searches a collection with the given parts of each query. like holds what is the same in
-// all searches, such as Where; its vector, id, K and Select are not used.
+// Search returns a Runner that searches a collection with the given parts of each query, fused if both are given. like
+// holds what is the same in all searches, such as Where and Fusion; its vector, text, K and Select are not used.
 func Search(name string, coll *db.Collection, like db.Query, legs Legs) *Searcher {
 	return &Searcher{name, coll, like, legs}
 }
@@ -103,12 +107,18 @@ func (s *Searcher) Run(ctx context.Context, queries []Query, depth int) (*Run, e
 
 func (s *Searcher) query(q Query, depth int) (db.Query, error) {
 	like := s.like
-	like.Vector, like.ID, like.K, like.Select = nil, "", depth, db.IDsOnly
+	like.Vector, like.ID, like.Text, like.K, like.Select = nil, "", "", depth, db.IDsOnly
 	if s.legs&Vector != 0 {
 		if len(q.Vector) == 0 {
 			return like, ErrNoVector
 		}
 		like.Vector = q.Vector
+	}
+	if s.legs&Text != 0 {
+		if q.Text == "" {
+			return like, ErrNoText
+		}
+		like.Text = q.Text
 	}
 	return like, nil
 }

@@ -97,6 +97,61 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
+// Text alone, vectors alone, and both.
+func TestSearchLegs(t *testing.T) {
+	c := compass(t)
+	if err := c.SetText(t.Context(), &db.TextIndex{Language: "none"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Upsert(t.Context(), db.Document{ID: "up", Text: "the way up"}, db.Document{ID: "east", Vector: []float32{1, 0}, Text: "sun rise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := []eval.Query{{ID: "q", Vector: []float32{1, 0}, Text: "way of the sun"}}
+	found := func(legs eval.Legs) string {
+		run, err := eval.Search("x", c, db.Query{}, legs).Run(t.Context(), queries, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, s := range run.Rankings["q"] {
+			ids = append(ids, s.ID)
+		}
+		return strings.Join(ids, " ")
+	}
+	if got := found(eval.Text); got != "up east" {
+		t.Errorf("by text: %s", got)
+	}
+	if got := found(eval.Vector); got != "east north south west" {
+		t.Errorf("by vector: %s", got)
+	}
+	if got := found(eval.Vector | eval.Text); len(strings.Fields(got)) != 5 {
+		t.Errorf("by both: %s", got)
+	}
+	_, err = eval.Search("x", c, db.Query{}, eval.Text).Run(t.Context(), []eval.Query{{ID: "mute", Vector: []float32{1, 0}}}, 10)
+	if !errors.Is(err, eval.ErrNoText) || !strings.Contains(err.Error(), `query "mute"`) {
+		t.Errorf("a query without a text: %v", err)
+	}
+	lab := eval.Lab{Queries: queries, Qrels: eval.Qrels{"q": {"west": 1, "up": 1, "down": 1}}, Depth: 1}
+	report, err := lab.Measure(t.Context(),
+		eval.Search("text", c, db.Query{}, eval.Text), eval.Search("both", c, db.Query{}, eval.Vector|eval.Text), eval.Search("vector", c, db.Query{}, eval.Vector))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []eval.Diagnosis{{Found: 1, RankedLow: 1, NotInCorpus: 1}, {RankedLow: 2, NotInCorpus: 1}, {RankedLow: 1, NotInCorpus: 2}} {
+		got := *report.Results[i].Diagnosis
+		if got.Missing = nil; i == 1 && got.Found == 1 { // whichever leg weighs more
+			want = eval.Diagnosis{Found: 1, RankedLow: 1, NotInCorpus: 1}
+		}
+		if !cmp.Equal(got, want) {
+			t.Errorf("%s: %+v", report.Results[i].Run.Name, got)
+		}
+	}
+	if leg := report.Results[1].Leg; leg == nil || leg.Baseline != "text" || report.Results[0].Leg != nil {
+		t.Errorf("the fusion is compared with %+v", leg)
+	}
+}
+
 func TestLab(t *testing.T) {
 	c := compass(t)
 	lab := eval.Lab{

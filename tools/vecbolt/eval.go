@@ -24,7 +24,7 @@ type evalCmd struct {
 	Queries string `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and perhaps vector; or a directory in the layout of BEIR."`
 	Qrels   string `placeholder:"FILE" help:"Judgements, as BEIR (query-id, corpus-id, score) or TREC has them. Not needed if --queries is a directory that has them."`
 	queryVectors
-	Sweep     []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, mmr, mmr:LAMBDA."`
+	Sweep     []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, text, rrf, convex, mmr, with a parameter as in rrf:0.5, convex:0.5 (weight of the vector, of 1) or mmr:0.7 (lambda). Otherwise all of dense, text, rrf and convex that can be."`
 	Depth     int           `default:"100" help:"Documents per query (${default}). Metrics without a number go so deep."`
 	Metrics   []eval.Metric `placeholder:"METRIC,..." help:"What is measured: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. The first is the one that runs are compared by."`
 	Out       string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run, - for a colon."`
@@ -77,32 +77,10 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 	if lab.Queries, lab.Qrels, err = c.load(); err != nil {
 		return err
 	}
-	sweep := c.sweep()
-	if c.Baseline != "" {
-		if i := slices.Index(sweep, c.Baseline); i > 0 {
-			sweep[0], sweep[i] = sweep[i], sweep[0]
-		} else if i < 0 {
-			if lab.Baseline, err = readFile(c.Baseline, eval.ReadRun); err != nil {
-				return err
-			}
-			if slices.Contains(sweep, lab.Baseline.Name) || lab.Baseline.Name == "" {
-				lab.Baseline.Name = c.Baseline
-			}
-		}
-	}
 	return c.read(func(coll *db.Collection) error {
-		if slices.ContainsFunc(sweep, needsVectors) {
-			if err := c.attach(ctx, lab.Queries, coll.Schema()); err != nil {
-				return err
-			}
-		}
-		var runners []eval.Runner
-		for _, name := range sweep {
-			r, err := c.runner(name, coll)
-			if err != nil {
-				return err
-			}
-			runners = append(runners, r)
+		runners, err := c.runners(ctx, &lab, coll)
+		if err != nil {
+			return err
 		}
 		report, err := lab.Measure(ctx, runners...)
 		if err != nil {
@@ -127,6 +105,54 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 		}
 		return c.judge(t, report)
 	})
+}
+
+// runners returns the ways to search that are compared, and gives the lab the baseline that they are compared with.
+func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collection) ([]eval.Runner, error) {
+	sweep := slices.Clone(c.Sweep)
+	if len(sweep) == 0 || slices.ContainsFunc(sweep, needsVectors) {
+		if err := c.attach(ctx, lab.Queries, coll.Schema()); err != nil {
+			return nil, err
+		}
+	}
+	if len(sweep) == 0 {
+		sweep = possible(coll.Schema(), lab.Queries)
+	}
+	if c.Baseline != "" {
+		if i := slices.Index(sweep, c.Baseline); i > 0 {
+			sweep[0], sweep[i] = sweep[i], sweep[0]
+		} else if i < 0 {
+			var err error
+			if lab.Baseline, err = readFile(c.Baseline, eval.ReadRun); err != nil {
+				return nil, err
+			}
+			if slices.Contains(sweep, lab.Baseline.Name) || lab.Baseline.Name == "" {
+				lab.Baseline.Name = c.Baseline
+			}
+		}
+	}
+	var runners []eval.Runner
+	for _, name := range sweep {
+		r, err := c.runner(name, coll)
+		if err != nil {
+			return nil, err
+		}
+		runners = append(runners, r)
+	}
+	return runners, nil
+}
+
+// possible returns the runs for which the queries and the collection have what it takes.
+func possible(s db.Schema, queries []eval.Query) []string {
+	vectors := !slices.ContainsFunc(queries, func(q eval.Query) bool { return len(q.Vector) == 0 })
+	texts := s.Text != nil && !slices.ContainsFunc(queries, func(q eval.Query) bool { return q.Text == "" })
+	switch {
+	case vectors && texts:
+		return []string{"dense", "text", "rrf", "convex"}
+	case texts:
+		return []string{"text"}
+	}
+	return []string{"dense"}
 }
 
 // metrics returns the metrics to compute: those asked for, then those that must not be too low.
@@ -195,14 +221,6 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	return write(f)
 }
 
-// sweep returns the names of the runs.
-func (c *evalCmd) sweep() []string {
-	if len(c.Sweep) > 0 {
-		return slices.Clone(c.Sweep)
-	}
-	return []string{"dense"}
-}
-
 // needsVectors reports whether a run searches by vector.
 func needsVectors(name string) bool { return name != "text" }
 
@@ -217,24 +235,30 @@ func (c *evalCmd) runner(name string, coll *db.Collection) (eval.Runner, error) 
 			return nil, fmt.Errorf("--sweep: run %q: %q is not a number", name, value)
 		}
 	}
-	// parameter returns the number behind the colon.
-	parameter := func(otherwise float64) float64 {
-		if found {
-			return number
-		}
-		return otherwise
-	}
 	switch {
 	case name == "dense":
 		return eval.Search(name, coll, like, eval.Vector), nil
+	case name == "text":
+		return eval.Search(name, coll, like, eval.Text), nil
+	case kind == "rrf" || kind == "convex":
+		if kind == "convex" {
+			like.Fusion.Method = db.Convex
+		}
+		if found { // else the weights of the database
+			like.Fusion.Vector, like.Fusion.Text = number, 1-number
+		}
+		return eval.Search(name, coll, like, eval.Vector|eval.Text), nil
 	case name == "exact":
 		like.Exact = true
 		return eval.Search(name, coll, like, eval.Vector), nil
 	case kind == "mmr":
-		like.MMR = &db.MMR{Lambda: parameter(0.7), Fetch: c.Depth}
+		like.MMR = &db.MMR{Lambda: 0.7, Fetch: c.Depth}
+		if found {
+			like.MMR.Lambda = number
+		}
 		return eval.Search(name, coll, like, eval.Vector), nil
 	}
-	return nil, fmt.Errorf("--sweep: run %q: want dense, exact or mmr", name)
+	return nil, fmt.Errorf("--sweep: run %q: want dense, exact, text, rrf, convex or mmr", name)
 }
 
 // writeRuns writes the runs to the file or directory that is asked for.

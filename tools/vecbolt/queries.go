@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,7 +42,10 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 		return nil
 	}
 	e, err := embed.Open(ctx, embed.Config{Provider: provider, Model: model, Dimensions: s.Dim}, nil)
-	if err != nil {
+	switch {
+	case f.Embedder == "" && errors.Is(err, embed.ErrProviderNotFound):
+		return nil // the mark of somebody else's model
+	case err != nil:
 		return err
 	}
 	vectors, err := embed.Batches(embed.Retry(e, nil), nil).EmbedBatch(ctx, texts)

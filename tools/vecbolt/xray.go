@@ -94,7 +94,14 @@ func (c *xrayCmd) log(ctx context.Context, coll *db.Collection) (*eval.Run, erro
 	if err != nil {
 		return nil, err
 	}
-	return eval.Search("log", coll, db.Query{Where: c.Where.Expr}, eval.Vector).Run(ctx, queries, c.Depth)
+	legs := eval.Vector
+	switch runs := possible(coll.Schema(), queries); {
+	case len(runs) > 1:
+		legs = eval.Vector | eval.Text
+	case runs[0] == "text":
+		legs = eval.Text
+	}
+	return eval.Search("log", coll, db.Query{Where: c.Where.Expr}, legs).Run(ctx, queries, c.Depth)
 }
 
 // looksLikeRun reports whether a file begins with anything but a JSON object.
