@@ -78,14 +78,16 @@ type Options struct {
 	// data and close. nil is silent.
 	Logger *slog.Logger
 
-	hook       vfs.Hook // faults and traces, for tests
-	codedBytes int64    // see the constant
+	hook       vfs.Hook      // faults and traces, for tests
+	codedBytes int64         // see the constant
+	worthHelp  time.Duration // see the constant
 }
 
 func (o Options) withDefaults() Options {
 	o.SyncEvery = cmp.Or(o.SyncEvery, 100*time.Millisecond)
 	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
 	o.codedBytes = cmp.Or(o.codedBytes, codedBytes)
+	o.worthHelp = cmp.Or(o.worthHelp, worthHelp)
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}

@@ -173,7 +173,7 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 	var wait sync.WaitGroup
 	start, alone := time.Now(), workers > 1
 	errs[0] = work(0, func(scanned int) {
-		if !alone || time.Since(start)/time.Duration(scanned)*time.Duration(len(units)-scanned) < worthHelp {
+		if !alone || time.Since(start)/time.Duration(scanned)*time.Duration(len(units)-scanned) < s.db.opts.worthHelp {
 			return
 		}
 		alone = false

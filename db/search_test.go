@@ -125,7 +125,7 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 				ctx := t.Context()
 				rng := rand.New(rand.NewPCG(1, uint64(metric)))
 				// Codes for every segment, however small, that is compacted.
-				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1})
+				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1, Workers: 3, worthHelp: 1})
 				for _, dim := range []int{1, 3, 17, 100} {
 					c := collection(t, vdb, fmt.Sprint(dim), Schema{Dim: dim, Metric: metric})
 					vecs := vectorsOf(kind, rng, 700, dim)
