@@ -65,6 +65,9 @@ func (r *remote) replyLimit(n int) int64 {
 	return 64<<10 + int64(n)*(dim*64+1<<10)
 }
 
+// maxRefusal is how many bytes of an error are read.
+const maxRefusal = 64 << 10
+
 // post sends a JSON body and decodes the answer, which has at most limit
 // bytes, into reply. header completes the header of the request; key is empty
 // if there is none.
@@ -95,10 +98,11 @@ func (r *remote) post(ctx context.Context, url string, header func(h http.Header
 		return r.broken(ctx, err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return r.refused(resp, answer, key) // whatever could be read of it
+		answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // whatever can be read of it
+		return r.refused(resp, answer, key)
 	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
 		return r.broken(ctx, err)
 	}
