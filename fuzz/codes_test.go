@@ -163,7 +163,8 @@ func FuzzCodesBounds(f *testing.F) {
 	f.Add(uint8(0), bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, 9))
 	f.Add(uint8(1), bytes.Repeat([]byte{1, 0, 0, 0, 0, 0, 0x80, 0x7f - 1}, 20))
 	r := rand.New(rand.NewPCG(1, 2))
-	for dim := range uint8(20) {
+	for i := range uint8(60) {
+		dim := i % 20
 		var b []byte
 		for range 6 * (int(dim) + 1) {
 			v := math.Ldexp(r.NormFloat64(), r.IntN(4)*int(dim)-30)

@@ -16,6 +16,9 @@ func FuzzEvalFiles(f *testing.F) {
 		"\ufeff1\ta\t1\r\n", "1 0 a 1\n1 0 a 2", "1 Q0 a 1 nan t", "1 Q0 a 1 0x1p-2 t", "\t\t\n", "a\tb c\t1", "null", "{}", "{\"_id\":\"\xff\"}",
 	} {
 		f.Add([]byte(s))
+		for _, b := range variants([]byte(s), 4) {
+			f.Add(b)
+		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		qrels, err := eval.ReadQrels(bytes.NewReader(b), "")

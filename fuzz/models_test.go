@@ -76,6 +76,9 @@ func FuzzTokenizer(f *testing.F) {
 	for _, m := range models {
 		for _, p := range parts {
 			f.Add([]byte(`{`+p+`,"model":`+m+`}`), text)
+			for _, b := range variants([]byte(`{`+p+`,"model":`+m+`}`), 1+len(m)%2) {
+				f.Add(b, text)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, text string) {
@@ -133,6 +136,9 @@ func FuzzStatic(f *testing.F) {
 		`{"embeddings":{"dtype":"F32","shape":[0,2],"data_offsets":[0,0]}}`,
 	} {
 		f.Add(safetensorsFile(header, "\x01\x02\x03\x04\x05\x06\x07\x08\x00\x00\x00\x00\x00\x00\x00\x00"), tokens, "a b a")
+		for _, b := range variants([]byte(header), 8) {
+			f.Add(safetensorsFile(string(b), "\x01\x02\x03\x04\x05\x06\x07\x08"), tokens, "a b a")
+		}
 	}
 	f.Fuzz(func(t *testing.T, table, tokens []byte, text string) {
 		file, err := weights.Parse(table)

@@ -18,6 +18,7 @@ func FuzzSplit(f *testing.F) {
 	} {
 		f.Add(seed, uint8(i), uint8(8+i), int8(i%7-1))
 		f.Add(seed+"\n\n"+seed, uint8(i+1), uint8(100), int8(5))
+		f.Add(seed+" "+seed+"\n# "+seed, uint8(i+2), uint8(3*i), int8(i))
 	}
 	strategies := []split.Strategy{split.Fixed(), split.Sentences(0), split.Sentences(3), split.Paragraphs(), split.Recursive(),
 		split.Recursive("\n", ", "), split.Markdown("T"), split.Code()}

@@ -160,6 +160,9 @@ func FuzzText(f *testing.F) {
 		{"私は東京都に住む。カタカナ ｶﾞ 한국어", "東京 水"}, {"e\u0301 ﬁ ß İ \xff\xfe", `"`}, {"a-b_c.d'e", "+ - * \"\""},
 	} {
 		f.Add(c[0], c[1], 20)
+		for i, document := range variants([]byte(c[0]), 12) {
+			f.Add(string(document), string(variants([]byte(c[1]), 12)[i]), 5*i)
+		}
 	}
 	a, s := scanner(f)
 	f.Fuzz(func(t *testing.T, document, query string, width int) {

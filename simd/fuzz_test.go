@@ -3,6 +3,7 @@ package simd
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -13,6 +14,18 @@ func FuzzKernels(f *testing.F) {
 	f.Add(uint16(3), uint32(1), uint32(2), []byte("any bytes, as many as make a query and a few rows of three floats"))
 	f.Add(uint16(0), uint32(0), uint32(math.MaxUint32), []byte{})
 	f.Add(uint16(17), uint32(0xfffffffe), uint32(3), make([]byte, 17*4*6+3))
+	rng := rand.New(rand.NewPCG(1, 2))
+	for dim := range uint16(60) { // ordinary numbers, and any bits
+		data := make([]byte, 4*int(dim)*(2+rng.IntN(4))+rng.IntN(4))
+		for i := 0; i+4 <= len(data); i += 4 {
+			bits := rng.Uint32()
+			if dim%3 > 0 {
+				bits = math.Float32bits(float32(rng.NormFloat64()))
+			}
+			binary.LittleEndian.PutUint32(data[i:], bits)
+		}
+		f.Add(dim, rng.Uint32()>>(dim%32), rng.Uint32()>>(dim%29), data)
+	}
 	f.Fuzz(func(t *testing.T, dim uint16, lo, span uint32, data []byte) {
 		u32 := make([]uint32, len(data)/4)
 		u16 := make([]uint16, len(data)/2)
