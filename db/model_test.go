@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,16 +16,26 @@ import (
 )
 
 // TestModel runs random operations against a map, with flushes, compactions,
-// snapshots, clean reopenings and lost processes in between. After each the
-// database must hold what the map holds and answer as brute force does.
+// snapshots, batches over two collections, backups, repairs, derived files
+// that are lost or damaged, clean reopenings and lost processes in between.
+// After each the database must hold what the map holds and answer as brute
+// force does.
 func TestModel(t *testing.T) {
+	base, steps := memDir(t), map[string]int{}
+	defer func() {
+		total := 0
+		for _, n := range steps {
+			total += n
+		}
+		t.Logf("%d steps: %v", total, steps)
+	}()
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "vecbolt-model-")
+		dir, err := os.MkdirTemp(base, "model-")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		m := &model{dir: dir, metric: Metric(rapid.IntRange(0, 2).Draw(t, "metric")), docs: map[string]Document{}}
+		m := &model{dir: dir, metric: Metric(rapid.IntRange(0, 2).Draw(t, "metric")), docs: map[string]Document{}, other: map[string]Document{}, name: "c"}
 		m.opts = &Options{Sync: SyncNever, HeadSize: rapid.SampledFrom([]int64{1, 2000, 64 << 20}).Draw(t, "head size"), Workers: 2,
 			codedBytes: rapid.SampledFrom([]int64{0, 1}).Draw(t, "codes"), worthHelp: 1}
 		m.open(t)
@@ -35,7 +47,7 @@ func TestModel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}()
-		t.Repeat(map[string]func(*rapid.T){
+		actions := map[string]func(*rapid.T){
 			"upsert":   m.upsert,
 			"insert":   m.insert,
 			"patch":    m.patch,
@@ -50,7 +62,21 @@ func TestModel(t *testing.T) {
 			"forget":   m.forget,
 			"reopen":   m.reopen,
 			"check":    m.check,
-		})
+			"batch":    m.batch,
+			"rename":   m.rename,
+			"drop":     m.drop,
+			"derived":  m.derived,
+			"backup":   m.backup,
+			"repair":   m.repair,
+			"deep":     m.deep,
+		}
+		for name, action := range actions {
+			actions[name] = func(t *rapid.T) {
+				action(t)
+				steps[name]++ // not those that were skipped
+			}
+		}
+		t.Repeat(actions)
 	})
 }
 
@@ -61,11 +87,14 @@ type model struct {
 	db     *DB
 	c      *Collection
 	docs   map[string]Document
+	other  map[string]Document // of the second collection
+	name   string              // of the first
 	snaps  []frozenModel
 }
 
 type frozenModel struct {
 	snap *Snapshot
+	name string
 	docs map[string]Document
 }
 
@@ -82,7 +111,9 @@ func (m *model) open(t *rapid.T) {
 	var err error
 	m.db, err = Open(m.dir, m.opts)
 	m.must(t, err)
-	m.c, err = m.db.OpenCollection(t.Context(), "c", Schema{Dim: modelDim, Metric: m.metric})
+	m.c, err = m.db.OpenCollection(t.Context(), m.name, Schema{Dim: modelDim, Metric: m.metric})
+	m.must(t, err)
+	_, err = m.db.OpenCollection(t.Context(), "other", Schema{})
 	m.must(t, err)
 }
 
@@ -204,7 +235,7 @@ func (m *model) search(t *rapid.T) {
 	}
 	m.answers(t, m.c, m.docs, q)
 	for _, s := range m.snaps {
-		c, err := s.snap.Collection("c")
+		c, err := s.snap.Collection(s.name)
 		m.must(t, err)
 		m.answers(t, c, s.docs, q)
 	}
@@ -242,7 +273,7 @@ func (m *model) count(t *rapid.T) {
 func (m *model) list(t *rapid.T) {
 	m.lists(t, m.c, m.docs)
 	for _, s := range m.snaps {
-		c, err := s.snap.Collection("c")
+		c, err := s.snap.Collection(s.name)
 		m.must(t, err)
 		m.lists(t, c, s.docs)
 	}
@@ -287,7 +318,7 @@ func (m *model) lists(t *rapid.T, c *Collection, docs map[string]Document) {
 func (m *model) snapshot(t *rapid.T) {
 	snap, err := m.db.Snapshot()
 	m.must(t, err)
-	m.snaps = append(m.snaps, frozenModel{snap, maps.Clone(m.docs)})
+	m.snaps = append(m.snaps, frozenModel{snap, m.name, maps.Clone(m.docs)})
 }
 
 func (m *model) forget(t *rapid.T) {
@@ -300,6 +331,12 @@ func (m *model) forget(t *rapid.T) {
 }
 
 func (m *model) reopen(t *rapid.T) {
+	m.leave(t)
+	m.open(t)
+}
+
+// leave closes the database, or leaves it as a killed process does.
+func (m *model) leave(t *rapid.T) {
 	for _, s := range m.snaps {
 		m.must(t, s.snap.Close())
 	}
@@ -308,15 +345,160 @@ func (m *model) reopen(t *rapid.T) {
 		m.db.abandon()
 	}
 	m.must(t, m.db.Close())
+}
+
+// batch writes to both collections at once, or, because one insert meets an
+// id that is taken, to none.
+func (m *model) batch(t *rapid.T) {
+	b := &Batch{}
+	docs, other, taken := maps.Clone(m.docs), maps.Clone(m.other), false
+	for range rapid.IntRange(1, 6).Draw(t, "size") {
+		name, into := m.name, docs
+		d := m.document(t)
+		if rapid.Bool().Draw(t, "other") {
+			name, into = "other", other
+			d.Vector = nil
+		}
+		_, there := into[d.ID]
+		switch rapid.IntRange(0, 5).Draw(t, "write") {
+		case 0:
+			b.Delete(name, d.ID)
+			delete(into, d.ID)
+		case 1:
+			b.Insert(name, d)
+			taken = taken || there
+			into[d.ID] = d
+		default:
+			b.Upsert(name, d)
+			into[d.ID] = d
+		}
+	}
+	err := m.db.Apply(t.Context(), b)
+	if taken {
+		if !errors.Is(err, ErrExists) {
+			t.Fatalf("batch with an insert of a taken id: %v", err)
+		}
+		return
+	}
+	m.must(t, err)
+	m.docs, m.other = docs, other
+}
+
+func (m *model) rename(t *rapid.T) {
+	to := rapid.SampledFrom([]string{"c", "d", "e"}).Draw(t, "name")
+	m.must(t, m.db.Rename(t.Context(), m.name, to))
+	m.name = to
+}
+
+func (m *model) drop(t *rapid.T) {
+	m.must(t, m.db.Drop(t.Context(), m.name))
+	if _, err := m.c.Get(t.Context(), "id0", 0); !errors.Is(err, ErrNotFound) {
+		t.Fatalf("get from a dropped collection: %v", err)
+	}
+	m.docs = map[string]Document{}
+	var err error
+	m.c, err = m.db.OpenCollection(t.Context(), m.name, Schema{Dim: modelDim, Metric: m.metric})
+	m.must(t, err)
+}
+
+// derived loses or damages the files that can be made again, between two
+// processes.
+func (m *model) derived(t *rapid.T) {
+	m.leave(t)
+	names, err := filepath.Glob(filepath.Join(m.dir, segDir, "*"))
+	m.must(t, err)
+	names = append(names, filepath.Join(m.dir, "meta.sums"))
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if filepath.Ext(name) == ".vec" || err != nil || len(b) == 0 {
+			continue
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "damage") {
+		case 0:
+			err = os.Remove(name)
+		case 1:
+			b[rapid.IntRange(0, len(b)-1).Draw(t, "byte")] ^= 0x40
+			err = os.WriteFile(name, b, 0o600)
+		case 2:
+			err = os.Truncate(name, int64(rapid.IntRange(0, len(b)-1).Draw(t, "length")))
+		}
+		m.must(t, err)
+	}
 	m.open(t)
 }
+
+// holds compares a database with the model.
+func (m *model) holds(t *rapid.T, vdb *DB) {
+	for name, want := range map[string]map[string]Document{m.name: m.docs, "other": m.other} {
+		c, err := vdb.Collection(name)
+		m.must(t, err)
+		n := 0
+		for d, err := range c.All(t.Context(), nil, Everything) {
+			m.must(t, err)
+			w, ok := want[d.ID]
+			if n++; !ok || d.Text != w.Text || !slices.Equal(d.Vector, w.Vector) || len(d.Metadata) != len(w.Metadata) {
+				t.Fatalf("%s holds %+v, want %+v", name, d, w)
+			}
+		}
+		if n != len(want) || c.Len() != n {
+			t.Fatalf("%s holds %d documents, Len %d, want %d", name, n, c.Len(), len(want))
+		}
+	}
+	r, err := vdb.CheckDeep(t.Context())
+	m.must(t, err)
+	m.sound(t, r)
+}
+
+// sound wants no problems but those of files that will be made anew.
+func (m *model) sound(t *rapid.T, r *CheckReport) {
+	for _, p := range r.Problems {
+		if !strings.Contains(p.Detail, errDerived.Error()) {
+			t.Error(p)
+		}
+	}
+}
+
+// moved goes on with a copy of the database.
+func (m *model) moved(t *rapid.T, copied string) {
+	m.must(t, os.RemoveAll(m.dir))
+	m.must(t, os.Rename(copied, m.dir))
+	m.open(t)
+	m.holds(t, m.db)
+}
+
+func (m *model) backup(t *rapid.T) {
+	copied := m.dir + "-copy"
+	if rapid.Bool().Draw(t, "by a reader") {
+		m.leave(t)
+		r, err := Open(m.dir, &Options{ReadOnly: true, codedBytes: m.opts.codedBytes})
+		m.must(t, err)
+		m.holds(t, r)
+		m.must(t, r.Backup(t.Context(), copied))
+		m.must(t, r.Close())
+	} else {
+		m.must(t, m.db.Backup(t.Context(), copied))
+		m.leave(t)
+	}
+	m.moved(t, copied)
+}
+
+func (m *model) repair(t *rapid.T) {
+	m.leave(t)
+	copied := m.dir + "-copy"
+	r, err := Repair(t.Context(), m.dir, copied)
+	m.must(t, err)
+	if len(r.Lost) > 0 || len(r.Problems) > 0 || r.Documents != len(m.docs)+len(m.other) {
+		t.Fatalf("repair of a sound database: %+v, want %d documents", r, len(m.docs)+len(m.other))
+	}
+	m.moved(t, copied)
+}
+
+func (m *model) deep(t *rapid.T) { m.holds(t, m.db) }
 
 func (m *model) check(t *rapid.T) {
 	r, err := m.db.Check(t.Context())
 	m.must(t, err)
-	for _, p := range r.Problems {
-		t.Error(p)
-	}
+	m.sound(t, r)
 	if m.c.Len() != len(m.docs) {
 		t.Fatalf("%d documents, want %d", m.c.Len(), len(m.docs))
 	}
