@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"sort"
 	"sync/atomic"
@@ -75,7 +76,11 @@ func eachPage(f *vfs.File, pages uint64, fn func(page uint64, b []byte) error) e
 	return nil
 }
 
+// readError names what could not be read. A file that has become too short is damaged.
 func readError(name string, page uint64, err error) error {
+	if errors.Is(err, io.EOF) {
+		return &CorruptError{name, int64(page) * boltcheck.PageSize, io.ErrUnexpectedEOF}
+	}
 	return fmt.Errorf("meta: read %s at offset %d: %w", name, page*boltcheck.PageSize, err)
 }
 
