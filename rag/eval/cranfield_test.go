@@ -125,6 +125,8 @@ func TestCranfield(t *testing.T) {
 		}
 		if fused := res.Run.Name == "rrf" || res.Run.Name == "convex"; fused != (res.Leg != nil) || fused && res.Leg.Baseline != "text" {
 			t.Errorf("%s is compared with the leg %+v", res.Run.Name, res.Leg)
+		} else if fused && res.Leg.Delta < -0.001 { // the default weights are to hold what text reaches
+			t.Errorf("%s is worse than text: %+.4f", res.Run.Name, res.Leg.Delta)
 		}
 	}
 }

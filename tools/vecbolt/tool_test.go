@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -33,7 +32,6 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"flip":    flip,
 			"hold":    hold,
-			"index":   index,
 			"release": release,
 			"status":  status,
 		},
@@ -71,16 +69,6 @@ func status(ts *testscript.TestScript, _ bool, args []string) {
 	if out := ts.ReadFile("stdout"); out != "" {
 		ts.Fatalf("%v: answered %s", args[1:], out)
 	}
-}
-
-// index DIR COLLECTION LANGUAGE gives a collection a full-text index.
-func index(ts *testscript.TestScript, _ bool, args []string) {
-	vdb, err := db.Open(ts.MkAbs(args[0]), &db.Options{MustExist: true})
-	ts.Check(err)
-	defer func() { ts.Check(vdb.Close()) }()
-	c, err := vdb.Collection(args[1])
-	ts.Check(err)
-	ts.Check(c.SetText(context.Background(), &db.TextIndex{Language: args[2]}))
 }
 
 // held is a database that a story keeps open in the process of the test.
