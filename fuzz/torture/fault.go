@@ -24,7 +24,7 @@ var faultProfiles = []profile{
 
 // readProfile is the workload in which reads fail, those of mapped pages included, and the opening of files.
 var readProfile = profile{name: "fault-reads", steps: 24, head: 8 * kib, ids: 12, text: 500, docs: 3,
-	weights: []weight{{stepBatch, 3}, {stepCross, 1}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 2}, {stepCompact, 1}, {stepReopen, 2}, {stepRead, 4}}}
+	weights: []weight{{stepBatch, 3}, {stepCross, 1}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 2}, {stepCompact, 1}, {stepText, 1}, {stepReopen, 2}, {stepRead, 4}}}
 
 // shortWrite is no error: the system writes half of what it was given and says so.
 const shortWrite = syscall.Errno(4096)

@@ -19,6 +19,7 @@ type content map[string]*table
 // A table is one collection.
 type table struct {
 	dim      int
+	words    bool // has a full-text index
 	metadata db.Metadata
 	docs     map[string]*db.Document
 	sum      uint64 // of docs, see documentSum
@@ -52,9 +53,16 @@ func (t *table) remove(id string) {
 func (c content) sum() uint64 {
 	var h uint64
 	for name, t := range c {
-		h += mix(hashString(name) ^ mix(t.sum^uint64(t.dim)) ^ hashString(jsonOf(t.metadata)))
+		h += mix(hashString(name) ^ mix(t.sum^uint64(t.dim)^t.index()) ^ hashString(jsonOf(t.metadata)))
 	}
 	return h
+}
+
+func (t *table) index() uint64 {
+	if t.words {
+		return 1 << 32
+	}
+	return 0
 }
 
 func hashString(s string) uint64 { return maphash.String(hashSeed, s) }
@@ -95,9 +103,9 @@ func difference(got, want content) string {
 			all = append(all, fmt.Sprintf("collection %q is missing", name))
 			continue
 		}
-		if g.dim != w.dim || jsonOf(g.metadata) != jsonOf(w.metadata) {
-			all = append(all, fmt.Sprintf("collection %q has dimension %d and metadata %s, want %d and %s",
-				name, g.dim, jsonOf(g.metadata), w.dim, jsonOf(w.metadata)))
+		if g.dim != w.dim || g.words != w.words || jsonOf(g.metadata) != jsonOf(w.metadata) {
+			all = append(all, fmt.Sprintf("collection %q has dimension %d, text index %t and metadata %s, want %d, %t and %s",
+				name, g.dim, g.words, jsonOf(g.metadata), w.dim, w.words, jsonOf(w.metadata)))
 		}
 		for _, id := range slices.Sorted(maps.Keys(w.docs)) {
 			switch d := g.docs[id]; {

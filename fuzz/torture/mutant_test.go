@@ -22,7 +22,7 @@ type mutant struct {
 	name     string
 	file     string // below the root of the module
 	old, new string // old occurs once
-	profiles string // where it shows soonest; all when empty
+	profiles string // where it shows soonest; all when empty; or fault, full, ext4: where else
 	also     *mutant
 }
 
@@ -42,7 +42,7 @@ var mutants = []mutant{
 	{name: "log-name-not-synced", file: "wal/log.go",
 		old: "\t\terr = fsys.SyncDir(dir)\n", new: "\t\terr = nil\n"},
 	{name: "new-log-file-not-synced", file: "wal/log.go",
-		old: "\t\t\tclear(b[:headerSize])\n\t\t}\n\t}\n\treturn f.Sync()", new: "\t\t\tclear(b[:headerSize])\n\t\t}\n\t}\n\treturn nil"},
+		old: "\treturn raw, f.Sync()\n", new: "\treturn raw, nil\n"},
 	{name: "recycled-header-not-synced", file: "wal/log.go",
 		old: "\tif _, err := f.WriteAt(h.encode(), 0); err != nil {\n\t\treturn err\n\t}\n\treturn f.Sync()",
 		new: "\tif _, err := f.WriteAt(h.encode(), 0); err != nil {\n\t\treturn err\n\t}\n\treturn nil", profiles: "flushes,updates,deletes"},
@@ -109,6 +109,14 @@ var mutants = []mutant{
 		old: "\t\tl.err = fmt.Errorf(\"wal: append: %w\", err)\n\t\treturn 0, l.err\n", new: "\t\treturn 0, fmt.Errorf(\"wal: append: %w\", err)\n", profiles: "fault", also: notPoisoned},
 	{name: "failed-sync-tried-again", file: "wal/log.go",
 		old: "\t\tl.err = fmt.Errorf(\"wal: sync: %w\", err)\n\t\treturn l.err\n", new: "\t\treturn l.f.Sync()\n", profiles: "fault", also: notPoisoned},
+	{name: "derived-file-not-synced", file: "db/derived.go",
+		old: "\t\terr = f.Sync()\n", new: "\t\terr = nil\n", profiles: "flushes,updates,deletes"},
+	{name: "full-disk-segments-not-put-back", file: "db/flush.go",
+		old: "db.state, db.segments, db.stored = before, segments, stored", new: "_, db.state, db.stored = segments, before, stored", profiles: "full"},
+	{name: "full-disk-collections-not-put-back", file: "db/flush.go",
+		old: "db.state, db.segments, db.stored = before, segments, stored", new: "_, db.state, db.segments = stored, before, segments", profiles: "full"},
+	{name: "full-disk-in-use-after-a-root", file: "internal/meta/store.go",
+		old: "\treturn err == nil && seen < id\n", new: "\treturn err == nil\n", profiles: "fault"},
 	{name: "failed-commit-not-noted", file: "db/flush.go",
 		old: "\t\treturn tx.SetState(db.state)\n\t})\n\tif err != nil {\n\t\treturn db.fail(err)\n\t}",
 		new: "\t\treturn tx.SetState(db.state)\n\t})\n\tif err != nil {\n\t\treturn nil\n\t}", profiles: "fault"},
@@ -180,6 +188,8 @@ func (m *mutant) torture(t *testing.T, root string) (how string, killed bool) {
 	switch m.profiles {
 	case "fault":
 		args = append(args, "-torture.states=-1", "-torture.faults=800", "-torture.ext4=0")
+	case "full":
+		args = []string{"-test.run=^TestFullDisk$", "-torture.full=4"}
 	case "ext4":
 		args = append(args, "-torture.states=-1", "-torture.faults=0", "-torture.ext4=100")
 	default:

@@ -23,7 +23,7 @@ var soakTime = flag.Duration("torture.soak", 3*time.Second, "how long TestSoak g
 
 // soakProfile keeps a bounded number of documents, so that nothing but leaks can grow.
 var soakProfile = profile{name: "soak", tracks: 4, head: 128 * kib, sync: db.SyncInterval, compact: true, ids: 80, text: 2000, docs: 5,
-	weights: []weight{{stepBatch, 10}, {stepCross, 6}, {stepDelete, 3}, {stepWhere, 1}, {stepCreate, 1}, {stepDrop, 1}, {stepRename, 1}, {stepMeta, 1}}}
+	weights: []weight{{stepBatch, 10}, {stepCross, 6}, {stepDelete, 3}, {stepWhere, 1}, {stepCreate, 1}, {stepDrop, 1}, {stepRename, 1}, {stepMeta, 1}, {stepText, 1}}}
 
 // soakRound is how long the database stays open, at most.
 const soakRound = 20 * time.Second

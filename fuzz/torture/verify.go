@@ -217,7 +217,7 @@ func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 		if err != nil {
 			return nil, err
 		}
-		t := &table{dim: info.Schema.Dim, metadata: info.Metadata, docs: make(map[string]*db.Document, info.Documents)}
+		t := &table{dim: info.Schema.Dim, words: info.Schema.Text != nil, metadata: info.Metadata, docs: make(map[string]*db.Document, info.Documents)}
 		for d, err := range c.All(ctx, nil, db.Everything) {
 			if err != nil {
 				return nil, err
@@ -240,12 +240,17 @@ func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		t := c[name]
-		if t.dim == 0 {
-			continue
-		}
 		coll, err := vdb.Collection(name)
 		if err != nil {
 			return err
+		}
+		if t.words {
+			if err := searchText(ctx, coll, t, int64(rng.IntN(4))); err != nil {
+				return fmt.Errorf("search %q: %w", name, err)
+			}
+		}
+		if t.dim == 0 {
+			continue
 		}
 		q := make([]float32, t.dim)
 		for i := range q {
@@ -278,6 +283,30 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 		if !same {
 			return &differenceError{fmt.Sprintf("search %q for group %d: %v, brute force says %v", name, group, res.Hits, want)}
 		}
+	}
+	return nil
+}
+
+// searchText asks for a word and compares which documents have it.
+func searchText(ctx context.Context, coll *db.Collection, t *table, group int64) error {
+	const word = "lazy"
+	var want, got []string
+	for id, d := range t.docs {
+		if d.Metadata["group"] == group && slices.Contains(strings.Fields(strings.ToLower(d.Text)), word) {
+			want = append(want, id)
+		}
+	}
+	res, err := coll.Search(ctx, db.Query{Text: word, K: len(t.docs) + 1, Where: filter.Eq("group", group)})
+	if err != nil {
+		return err
+	}
+	for _, h := range res.Hits {
+		got = append(got, h.ID)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		return &differenceError{fmt.Sprintf("documents with %q in group %d: %v, brute force says %v", word, group, got, want)}
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ const (
 	stepDrop
 	stepRename
 	stepMeta // metadata of a collection
+	stepText // makes or drops its full-text index
 	lastWrite
 	stepFlush
 	stepCompact
@@ -79,6 +80,8 @@ var profiles = []profile{
 	{name: "reopen", steps: 40, head: 16 * kib, ids: 30, text: 600, docs: 3, weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepReopen, 1}}},
 	{name: "snapshots", steps: 60, head: 12 * kib, ids: 12, text: 300, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepSnapshot, 2}, {stepFlush, 1}, {stepCompact, 1}, {stepDrop, 1}, {stepCreate, 1}}},
+	{name: "words", steps: 40, head: 12 * kib, compact: true, ids: 30, text: 400, docs: 4,
+		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepText, 2}, {stepFlush, 2}, {stepCompact, 1}}},
 	{name: "writers", steps: 16, tracks: 4, cost: 3, head: 16 * kib, compact: true, ids: 20, text: 900, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 1}}},
 	{name: "unsynced", steps: 50, head: 16 * kib, sync: db.SyncNever, ids: 30, text: 900, docs: 3,
@@ -101,6 +104,7 @@ type step struct {
 	group    int64 // where is: group is this
 	metadata db.Metadata
 	dim      int
+	words    bool
 }
 
 // A write is one line of a batch.
@@ -183,6 +187,8 @@ func (t *track) choose(rng *rand.Rand, c content, name func(string) string) step
 			break
 		}
 		return step{kind: kind, coll: coll, to: fresh}
+	case stepText:
+		return step{kind: kind, coll: coll, words: !c[coll].words}
 	case stepMeta:
 		return step{kind: kind, coll: coll, metadata: db.Metadata{"step": int64(t.taken), "of": coll}}
 	case stepBatch:
@@ -257,6 +263,8 @@ func (s *step) effect(c content) content {
 		delete(c, s.coll)
 	case stepMeta:
 		c.edit(s.coll).metadata = s.metadata
+	case stepText:
+		c.edit(s.coll).words = s.words
 	case stepWhere:
 		t := c.edit(s.coll)
 		for _, d := range c[s.coll].docs {
@@ -295,13 +303,19 @@ func (s *step) write(ctx context.Context, vdb *db.DB) error {
 		return vdb.Drop(ctx, s.coll)
 	case stepRename:
 		return vdb.Rename(ctx, s.coll, s.to)
-	case stepMeta, stepWhere:
+	case stepMeta, stepWhere, stepText:
 		c, err := vdb.Collection(s.coll)
 		if err != nil {
 			return err
 		}
 		if s.kind == stepMeta {
 			return c.SetMetadata(ctx, s.metadata)
+		}
+		if s.kind == stepText {
+			if !s.words {
+				return c.SetText(ctx, nil)
+			}
+			return c.SetText(ctx, &db.TextIndex{Language: "none"})
 		}
 		_, err = c.DeleteWhere(ctx, s.where)
 		return err
