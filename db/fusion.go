@@ -222,13 +222,37 @@ func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float6
 			}
 		}
 	}
-	found := topk.Merge(c)
-	best, err := s.rankBy(ctx, need, found, func(c topk.Candidate) (float64, bool, error) {
-		score, err := p.text.Score(int(c.Part), int(c.Row))
-		return score, score >= least, p.text.damaged(err)
-	})
+	hits, err := s.textScores(p, topk.Merge(c))
+	if err != nil {
+		return nil, err
+	}
+	best, err := s.order(slices.DeleteFunc(hits, func(h ranked) bool { return h.score < least }), need)
 	clock.done(p.matched, len(best), 0)
 	return best, err
+}
+
+// textScores computes the scores of candidates by text.
+func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) {
+	slices.SortFunc(found, func(a, b topk.Candidate) int { return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Row, b.Row)) })
+	hits := make([]ranked, 0, len(found))
+	var rows []uint32
+	var scores []float64
+	for len(found) > 0 {
+		part := int(found[0].Part)
+		rows = rows[:0]
+		for len(found) > 0 && int(found[0].Part) == part {
+			rows = append(rows, uint32(found[0].Row))
+			found = found[1:]
+		}
+		var err error
+		if scores, err = p.text.Scores(scores[:0], part, rows); err != nil {
+			return nil, p.text.damaged(err)
+		}
+		for i, row := range rows {
+			hits = append(hits, ranked{place: place{s.view.parts[part], int(row)}, score: scores[i]})
+		}
+	}
+	return hits, nil
 }
 
 // fuse makes one list of two.
@@ -250,16 +274,14 @@ func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error
 		}
 	}
 	for i := range all {
-		if err := s.complete(p, &all[i]); err != nil {
-			return nil, err
-		}
-	}
-	for i := range all {
 		h := &all[i]
 		switch f.Method {
 		case RRF:
 			h.score = reciprocal(f.Vector, f.C, h.legs[0].Rank) + reciprocal(f.Text, f.C, h.legs[1].Rank)
 		case Convex:
+			if err := s.complete(p, h); err != nil {
+				return nil, err
+			}
 			if v := h.legs[0].Score; v != nil && len(near) > 0 {
 				most, least := near[0].score, near[len(near)-1].score
 				share := 1.0
@@ -274,8 +296,13 @@ func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error
 		}
 	}
 	all = slices.DeleteFunc(all, func(h ranked) bool { return p.Threshold != nil && h.score < *p.Threshold })
-	slices.SortFunc(all, compareRanked)
-	return all[:min(p.need, len(all))], nil
+	all, err := s.order(all, p.need)
+	for i := range all {
+		if err == nil {
+			err = s.complete(p, &all[i])
+		}
+	}
+	return all, err
 }
 
 // reciprocal is what a rank is worth; 0 is no rank.
@@ -393,7 +420,13 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 			all[j].score += reciprocal(weight, c, rank+1)
 		}
 	}
-	slices.SortFunc(all, compareRanked)
+	err = s.db.guard(func() error {
+		all, err = s.order(all, first.limit())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	r := results[0]
 	for _, o := range results[1:] {
 		r.Exact, r.Complete = r.Exact && o.Exact, r.Complete && o.Complete
@@ -401,7 +434,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 		r.Matched, r.Considered = max(r.Matched, o.Matched), r.Considered+o.Considered
 	}
 	r.Plan = fmt.Sprintf("%d queries fused by rrf, the first by %s", len(queries), r.Plan)
-	all = all[min(first.Offset, len(all)):min(first.limit(), len(all))]
+	all = all[min(first.Offset, len(all)):]
 	p := *s.queries[0]
 	p.Query = &first
 	err = s.db.guard(func() (err error) {

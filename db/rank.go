@@ -13,9 +13,9 @@ import (
 type ranked struct {
 	place
 	score float64
-	id    string
-	group any   // the value of Group.Field
-	legs  []Leg // of a fused one
+	id    string // read where it decides on the order
+	group any    // the value of Group.Field
+	legs  []Leg  // of a fused one
 }
 
 // compareRanked is the order of hits.
@@ -78,11 +78,16 @@ func (s *search) rankBy(
 			hits = append(hits, ranked{place: place{s.view.parts[c.Part], int(c.Row)}, score: score})
 		}
 	}
+	return s.order(hits, n)
+}
+
+// order returns the n best of hits, in order.
+func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 	slices.SortFunc(hits, compareRanked)
 	// Rows that tie with the last one wanted compete by id.
 	if len(hits) > n {
 		end := n
-		for end < len(hits) && hits[end].score == hits[n-1].score {
+		for end < len(hits) && n > 0 && hits[end].score == hits[n-1].score {
 			end++
 		}
 		hits = hits[:end]
@@ -90,6 +95,10 @@ func (s *search) rankBy(
 	err := s.db.store.View(func(tx *meta.Tx) (err error) {
 		for i := range hits {
 			h := &hits[i]
+			tied := i > 0 && hits[i-1].score == h.score || i+1 < len(hits) && hits[i+1].score == h.score
+			if !tied || h.id != "" {
+				continue
+			}
 			if h.id, err = s.view.idAt(tx, h.part, h.row); err != nil {
 				return err
 			}

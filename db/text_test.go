@@ -608,7 +608,7 @@ func TestExplainText(t *testing.T) {
 	if diff := gocmp.Diff([]string{"a 1 ", "b 2 ", "c 2 where", "d 0 text", "e 3 threshold", "f 0 missing"}, stages(why(q, everyone...))); diff != "" {
 		t.Errorf("text in a filter (-want +got):\n%s", diff)
 	}
-	q = Query{Text: "fox", Vector: []float32{1, 0}, K: 2}
+	q = Query{Text: "fox", Vector: []float32{1, 0}, K: 2, Fusion: Fusion{Vector: 1, Text: 1}}
 	all := why(q, everyone...)
 	if diff := gocmp.Diff([]string{"a 1 ", "c 3 k", "b 2 "}, stages([]WhyNot{all[0], all[2], all[1]})); diff != "" {
 		t.Errorf("hybrid (-want +got):\n%s", diff)

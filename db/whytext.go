@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/terms"
 )
@@ -104,18 +105,33 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 			return p.text.damaged(err)
 		}
 	}
-	list, err := s.rankBy(ctx, math.MaxInt, topk.Merge(c), func(c topk.Candidate) (float64, bool, error) {
-		score, err := p.text.Score(int(c.Part), int(c.Row))
-		return score, true, p.text.damaged(err)
-	})
-	for _, x := range suspects {
-		if score := x.legs[1].Score; score != nil { // one that does not match gets the rank it would have
-			better := ranked{score: *score, id: x.id}
-			x.legs[1].Rank, _ = slices.BinarySearchFunc(list, better, compareRanked)
-			x.legs[1].Rank++
-		}
+	list, err := s.textScores(p, topk.Merge(c))
+	if err != nil {
+		return err
 	}
-	return err
+	return s.db.store.View(func(tx *meta.Tx) error {
+		for _, x := range suspects {
+			score := x.legs[1].Score
+			if score == nil {
+				continue
+			}
+			x.legs[1].Rank = 1 // one that does not match gets the rank it would have
+			for _, h := range list {
+				if h.score == *score && h.place != x.place {
+					id, err := s.view.idAt(tx, h.part, h.row)
+					if err != nil {
+						return err
+					}
+					if id < x.id {
+						x.legs[1].Rank++
+					}
+				} else if h.score > *score {
+					x.legs[1].Rank++
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // allFused returns all that was fused for a query, nil if nothing was.

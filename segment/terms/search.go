@@ -459,24 +459,32 @@ func (s *Search) Weight(term string) float64 {
 
 // Score returns the score of a row; 0 if it has nothing that the query ranks by.
 func (s *Search) Score(part, row int) (float64, error) {
+	scores, err := s.Scores(nil, part, []uint32{uint32(row)})
+	return scores[0], err
+}
+
+// Scores appends to dst the scores of rows of a part, which ascend.
+func (s *Search) Scores(dst []float64, part int, rows []uint32) ([]float64, error) {
 	p := s.parts[part]
-	norm := s.norm(p.lens[row])
-	score := 0.0
+	first := len(dst)
+	dst = append(dst, make([]float64, len(rows))...)
 	var c cursor
-	for i := range s.units {
+	for i := range s.units { // in this order for every row
 		if p.lists[i].df == 0 {
 			continue
 		}
 		c.init(p.lists[i], p.Rows())
-		f, err := c.frequency(uint32(row))
-		if err != nil {
-			return 0, inPart(part, err)
-		}
-		if f > 0 {
-			score += share(s.units[i].weight, f, norm)
+		for j, row := range rows {
+			f, err := c.frequency(row)
+			if err != nil {
+				return dst, inPart(part, err)
+			}
+			if f > 0 {
+				dst[first+j] += share(s.units[i].weight, f, s.norm(p.lens[row]))
+			}
 		}
 	}
-	return score, nil
+	return dst, nil
 }
 
 // window is the number of rows that are scored together.
