@@ -209,7 +209,6 @@ func BenchmarkOpen(b *testing.B) {
 		}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			b.ReportMetric(float64(size)/(1<<20), "MiB")
 			for b.Loop() {
 				s, err := Open(s.fs, name, bench.opts)
 				if err == nil && bench.fn != nil {
@@ -222,6 +221,7 @@ func BenchmarkOpen(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(float64(size)/(1<<20), "MiB")
 		})
 	}
 }
