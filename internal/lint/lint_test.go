@@ -51,7 +51,7 @@ var imports = map[string][]string{
 	"rag/chat":          {},
 	"rag/rerank":        {"rag", "simd"},
 	"rag/embed":         {"rag/embed/bert", "rag/embed/static"},
-	"rag/eval":          {"db", "internal/exchange", "internal/page"},
+	"rag/eval":          {"db", "filter", "internal/exchange", "internal/page"},
 	"rag/xray":          {"db", "filter", "internal/page", "rag/eval"},
 	"internal/page":     {},
 

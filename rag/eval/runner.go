@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
 )
 
 // A Runner is a way of searching.
@@ -139,7 +140,7 @@ type Missing struct {
 	ID    string
 	Grade int
 	Why   Reason
-	Rank  int // its true rank, from 1; 0 if it has none
+	Rank  int // its true rank, from 1; 0 if it has none, or was searched for by text
 }
 
 // A Reason says why a document was not found.
@@ -152,52 +153,143 @@ const (
 	NotInCorpus Reason = "it is not in the corpus"
 )
 
-// Diagnose says why relevant documents are missing from a run that s made of queries. It costs an exact search for each
-// query that lacks some.
+// Diagnose says why relevant documents are missing from a run that s made of queries. It costs an exact look at all vectors
+// for each query that lacks some; with texts, an exact search if the run is not exact.
 func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries []Query, depth int) (*Diagnosis, error) {
 	d := &Diagnosis{Missing: map[string][]Missing{}}
+	var lacking []Query
 	for _, q := range queries {
-		found := map[string]bool{}
-		for _, doc := range run.Rankings[q.ID] {
-			found[doc.ID] = true
-		}
-		var lost []string
+		found := idSet(run.Rankings[q.ID])
 		for _, doc := range sortedIDs(qrels[q.ID]) {
-			switch {
-			case qrels[q.ID][doc] <= 0:
+			switch grade := qrels[q.ID][doc]; {
+			case grade <= 0:
 			case found[doc]:
 				d.Found++
 			default:
-				lost = append(lost, doc)
+				d.Missing[q.ID] = append(d.Missing[q.ID], Missing{ID: doc, Grade: grade, Why: RankedLow})
 			}
 		}
-		if lost == nil {
-			continue
+		if missing := d.Missing[q.ID]; missing != nil {
+			slices.SortStableFunc(missing, func(a, b Missing) int { return cmp.Compare(b.Grade, a.Grade) })
+			lacking = append(lacking, q)
 		}
+	}
+	// To rank by text all documents that have a word of the query takes too long for every query, and is needed for
+	// nothing but a figure in the report; a condition, however, only the database can judge.
+	explain := s.byRerun
+	if s.legs == Vector || s.like.Where != nil {
+		explain = s.byExplain
+	}
+	if err := explain(ctx, d.Missing, run, lacking, depth); err != nil {
+		return nil, err
+	}
+	for _, missing := range d.Missing {
+		for _, m := range missing {
+			switch m.Why {
+			case IndexMissed:
+				d.IndexMissed++
+			case NotInCorpus:
+				d.NotInCorpus++
+			default:
+				d.RankedLow++
+			}
+		}
+	}
+	return d, nil
+}
+
+// byExplain asks the database about each document.
+func (s *Searcher) byExplain(ctx context.Context, missing map[string][]Missing, _ *Run, queries []Query, depth int) error {
+	for _, q := range queries {
 		asked, err := s.query(q, depth)
+		if err != nil {
+			return err
+		}
+		list := missing[q.ID]
+		ids := make([]string, len(list))
+		for i := range list {
+			ids[i] = list[i].ID
+		}
+		e, err := s.coll.Explain(ctx, asked, ids...)
+		if err != nil {
+			return fmt.Errorf("query %q: %w", q.ID, err)
+		}
+		for i, why := range e.WhyNot {
+			switch {
+			case why.Stage == "missing" || why.Stage == "vector" || why.Stage == "where":
+				list[i].Why = NotInCorpus
+				continue
+			case why.Hit > 0 || why.Stage == "graph":
+				list[i].Why = IndexMissed
+			}
+			list[i].Rank = why.Rank
+		}
+	}
+	return nil
+}
+
+// byRerun looks the documents up, and into the answers of an exact search.
+func (s *Searcher) byRerun(ctx context.Context, missing map[string][]Missing, run *Run, queries []Query, depth int) error {
+	exact := run
+	if !run.Exact {
+		like := *s
+		like.like.Exact = true
+		var err error
+		if exact, err = like.Run(ctx, queries, depth); err != nil {
+			return err
+		}
+	}
+	lost := map[string]bool{}
+	for _, list := range missing {
+		for _, m := range list {
+			lost[m.ID] = true
+		}
+	}
+	reached, err := s.reached(ctx, sortedIDs(lost))
+	if err != nil {
+		return err
+	}
+	for id, list := range missing {
+		truth := idSet(exact.Rankings[id])
+		for i := range list {
+			switch {
+			case !reached[list[i].ID]:
+				list[i].Why = NotInCorpus
+			case truth[list[i].ID]:
+				list[i].Why = IndexMissed
+			}
+		}
+	}
+	return nil
+}
+
+// reached returns the documents that exist and have something that s searches by.
+func (s *Searcher) reached(ctx context.Context, ids []string) (map[string]bool, error) {
+	reached := map[string]bool{}
+	text := s.coll.Schema().Text
+	for group := range slices.Chunk(ids, 256) {
+		docs, err := s.coll.GetMany(ctx, group, db.Everything)
 		if err != nil {
 			return nil, err
 		}
-		e, err := s.coll.Explain(ctx, asked, lost...)
-		if err != nil {
-			return nil, fmt.Errorf("query %q: %w", q.ID, err)
-		}
-		for i, why := range e.WhyNot {
-			m := Missing{ID: lost[i], Grade: qrels[q.ID][lost[i]], Rank: why.Rank}
-			switch {
-			case why.Stage == "missing" || why.Stage == "vector" || why.Stage == "where":
-				m.Why, m.Rank = NotInCorpus, 0
-				d.NotInCorpus++
-			case why.Hit > 0 || why.Stage == "graph":
-				m.Why = IndexMissed
-				d.IndexMissed++
-			default:
-				m.Why = RankedLow
-				d.RankedLow++
+		for i, d := range docs {
+			if d == nil {
+				continue
 			}
-			d.Missing[q.ID] = append(d.Missing[q.ID], m)
+			has := s.legs&Vector != 0 && len(d.Vector) > 0 || s.legs&Text != 0 && d.Text != ""
+			for j := 0; !has && s.legs&Text != 0 && text != nil && j < len(text.Fields); j++ {
+				_, has = filter.Lookup(d.Metadata, text.Fields[j])
+			}
+			reached[group[i]] = has
 		}
-		slices.SortStableFunc(d.Missing[q.ID], func(a, b Missing) int { return cmp.Compare(b.Grade, a.Grade) })
 	}
-	return d, nil
+	return reached, nil
+}
+
+func idSet(docs []Scored) map[string]bool {
+	set := make(map[string]bool, len(docs))
+	for _, s := range docs {
+		set[s.ID] = true
+	}
+	return set
 }

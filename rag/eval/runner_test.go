@@ -138,7 +138,8 @@ func TestSearchLegs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []eval.Diagnosis{{Found: 1, RankedLow: 1, NotInCorpus: 1}, {RankedLow: 2, NotInCorpus: 1}, {RankedLow: 1, NotInCorpus: 2}} {
+	// West has no text, up no vector, and down does not exist.
+	for i, want := range []eval.Diagnosis{{Found: 1, NotInCorpus: 2}, {RankedLow: 2, NotInCorpus: 1}, {RankedLow: 1, NotInCorpus: 2}} {
 		got := *report.Results[i].Diagnosis
 		if got.Missing = nil; i == 1 && got.Found == 1 { // whichever leg weighs more
 			want = eval.Diagnosis{Found: 1, RankedLow: 1, NotInCorpus: 1}
@@ -146,6 +147,17 @@ func TestSearchLegs(t *testing.T) {
 		if !cmp.Equal(got, want) {
 			t.Errorf("%s: %+v", report.Results[i].Run.Name, got)
 		}
+	}
+	both := eval.Search("both", c, db.Query{}, eval.Vector|eval.Text)
+	full, err := both.Run(t.Context(), queries, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := eval.NewRun("an index")
+	cut.Set("q", full.Rankings["q"][:1])
+	d, err := both.Diagnose(t.Context(), eval.Qrels{"q": {"north": 1, full.Rankings["q"][1].ID: 1, "down": 1}}, cut, queries, 2)
+	if err != nil || d.IndexMissed != 1 || d.RankedLow != 1 || d.NotInCorpus != 1 {
+		t.Errorf("a fusion that lacks documents: %+v, %v", d, err)
 	}
 	if leg := report.Results[1].Leg; leg == nil || leg.Baseline != "text" || report.Results[0].Leg != nil {
 		t.Errorf("the fusion is compared with %+v", leg)
