@@ -60,6 +60,8 @@ const (
 const (
 	kib = 1 << 10
 	dim = 8
+
+	mostCollections = 12 // of a track; then one is dropped instead
 )
 
 // profiles are the workloads, each about one thing that a database does.
@@ -179,12 +181,16 @@ func (t *track) choose(rng *rand.Rand, c content, name func(string) string) step
 	case stepWhere:
 		group := int64(rng.IntN(4))
 		return step{kind: kind, coll: coll, group: group, where: filter.Eq("group", group)}
-	case stepCreate:
-		return step{kind: kind, coll: fresh, dim: dim * rng.IntN(2)}
-	case stepDrop, stepRename:
+	case stepDrop, stepRename, stepCreate:
+		if kind == stepCreate && len(names) < mostCollections {
+			return step{kind: kind, coll: fresh, dim: dim * rng.IntN(2)}
+		}
 		// "a" and "b" stay, for the sake of the steps that come.
 		if coll == name("a") || coll == name("b") {
 			break
+		}
+		if kind == stepCreate {
+			kind = stepDrop
 		}
 		return step{kind: kind, coll: coll, to: fresh}
 	case stepText:
