@@ -592,6 +592,9 @@ func (w *worker) recover(ctx context.Context, s scene, depth int) error {
 		return terr
 	}
 	what := "crash while recovering from " + s.what
+	if ctx.Err() != nil {
+		return ctx.Err() // nothing is wrong: the time is up
+	}
 	if err != nil {
 		w.violation(what, err, s.state, ops)
 		return nil
