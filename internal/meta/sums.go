@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"sort"
+	"sync"
 	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
@@ -32,6 +33,10 @@ type pageSums struct {
 	sums []uint32
 	seen []atomic.Uint64 // a bit for each page that was compared, or is free
 	all  atomic.Bool     // that is every page
+
+	// Look-ups come by the same pages again and again.
+	leaves   []atomic.Uint64 // a bit for each leaf that was compared as a whole
+	branches sync.Map        // page to the bytes of a branch
 }
 
 // encodeSums returns the file for the pages of f under root: of those in use, by used.
@@ -115,8 +120,8 @@ func newPageSums(b []byte, f *vfs.File, root boltcheck.Root) (*pageSums, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &pageSums{db: db, name: f.Name(), file: f, root: root.Root, sums: sums, seen: make([]atomic.Uint64, len(sums)/64+1)}
-	if _, err := p.node(root.Freelist, nil); err != nil {
+	p := &pageSums{db: db, name: f.Name(), file: f, root: root.Root, sums: sums, seen: make([]atomic.Uint64, len(sums)/64+1), leaves: make([]atomic.Uint64, len(sums)/64+1)}
+	if _, err := p.node(root.Freelist); err != nil {
 		return nil, err
 	}
 	free, err := boltcheck.FreePages(f, root)
@@ -167,11 +172,17 @@ func (p *pageSums) bad() (errs []error, err error) {
 	return errs, err
 }
 
-// node compares a page with its overflow pages, and returns the bytes if it is a branch page. buf is reused.
-func (p *pageSums) node(page uint64, buf []byte) ([]byte, error) {
+// node compares a page with its overflow pages, and returns the bytes, not to be changed, if it is a branch page.
+func (p *pageSums) node(page uint64) ([]byte, error) {
 	const size = boltcheck.PageSize
 	if page < 2 || page >= uint64(len(p.sums)) {
 		return nil, p.invalid(page, "page %d of %d", page, len(p.sums))
+	}
+	if p.leaves[page/64].Load()>>(page%64)&1 != 0 {
+		return nil, nil
+	}
+	if b, ok := p.branches.Load(page); ok {
+		return b.([]byte), nil
 	}
 	read := func(page uint64, b []byte) error {
 		if _, err := p.file.ReadAt(b, int64(page)*size); err != nil {
@@ -179,7 +190,7 @@ func (p *pageSums) node(page uint64, buf []byte) ([]byte, error) {
 		}
 		return p.verify(page, b)
 	}
-	buf = append(buf[:0], make([]byte, size)...)
+	buf := make([]byte, size)
 	if err := read(page, buf); err != nil {
 		return nil, err
 	}
@@ -201,8 +212,10 @@ func (p *pageSums) node(page uint64, buf []byte) ([]byte, error) {
 		}
 	}
 	if !branch {
+		p.leaves[page/64].Or(1 << (page % 64))
 		return nil, nil
 	}
+	p.branches.Store(page, buf)
 	return buf, nil
 }
 
@@ -220,13 +233,12 @@ const (
 
 // path compares the pages from the root of a bucket to the leaf where key is or would be. It returns the first key of the
 // leaf behind, nil if there is none.
-func (p *pageSums) path(page uint64, key []byte, buf *[]byte) (next []byte, err error) {
+func (p *pageSums) path(page uint64, key []byte) (next []byte, err error) {
 	for range maxDepth {
-		b, err := p.node(page, *buf)
+		b, err := p.node(page)
 		if b == nil || err != nil {
 			return next, err
 		}
-		*buf = b
 		n := int(binary.NativeEndian.Uint16(b[10:]))
 		if n == 0 || pageHeader+branchElement*n > len(b) {
 			return nil, p.invalid(page, "%d elements", n)
@@ -251,7 +263,6 @@ func (p *pageSums) path(page uint64, key []byte, buf *[]byte) (next []byte, err 
 type reach struct {
 	p     *pageSums // nil: nothing to compare
 	root  uint64    // page of the bucket; 0: it lies in a page that was compared
-	buf   []byte
 	known bool
 	from  []byte // keys from here on lie in a compared leaf,
 	leaf  []byte // as far as the first key of the leaf behind it; nil: the last leaf
@@ -264,8 +275,8 @@ func (r *reach) to(key []byte) (err error) {
 		return nil
 	}
 	r.known, r.from = false, append(r.from[:0], key...)
-	if r.leaf, err = r.p.path(r.root, key, &r.buf); err == nil && r.leaf != nil {
-		r.ahead, err = r.p.path(r.root, r.leaf, &r.buf)
+	if r.leaf, err = r.p.path(r.root, key); err == nil && r.leaf != nil {
+		r.ahead, err = r.p.path(r.root, r.leaf)
 	}
 	r.known = err == nil
 	return err
@@ -282,7 +293,7 @@ func (r *reach) step(key []byte) (err error) {
 	}
 	r.known, r.from, r.leaf = false, r.leaf, r.ahead
 	if r.leaf != nil {
-		r.ahead, err = r.p.path(r.root, r.leaf, &r.buf)
+		r.ahead, err = r.p.path(r.root, r.leaf)
 	}
 	r.known = err == nil
 	return err

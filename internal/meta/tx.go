@@ -242,7 +242,7 @@ func (tx *Tx) alloc(n int) []byte {
 // error. fn must not change the bucket.
 func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more bool, err error)) error {
 	c, reach := t.bucket.Cursor(), t.reach // fn may look things up
-	reach.known, reach.from, reach.buf = false, nil, nil
+	reach.known, reach.from = false, nil
 	if err := reach.to(from); err != nil {
 		return err
 	}
