@@ -32,8 +32,8 @@ func (t *Table) Set(q []float32) {
 	if len(q)%16 != 0 || len(q) > MaxSign {
 		panic(fmt.Sprintf("simd: Table of %d elements", len(q)))
 	}
-	steps := float32(31)
-	if len(q) > 2048 { // so that no sum of a lane leaves 16 bits
+	steps := uint64(31)
+	if len(q) > 2048 { // so that no sum in 128 bits of AVX2 leaves 16 bits
 		steps = 15
 	}
 	var top uint32 // the bits of the largest absolute value
@@ -41,7 +41,7 @@ func (t *Table) Set(q []float32) {
 		top = max(top, math.Float32bits(v)&^(1<<31))
 	}
 	var inv float32
-	if t.unit = math.Float32frombits(top) / steps; t.unit > 0x1p-100 {
+	if t.unit = math.Float32frombits(top) / float32(steps); t.unit > 0x1p-100 {
 		inv = 1 / t.unit
 	}
 	if n := 4 * len(q); cap(t.sums) < n {
@@ -50,13 +50,13 @@ func (t *Table) Set(q []float32) {
 		t.sums = t.sums[:n]
 	}
 	const each = 0x0101010101010101
-	t.bias = 31 * int32(len(q))
+	t.bias = int32(steps) * int32(len(q))
 	for i := 0; i+4 <= len(q); i += 4 {
 		x := (*[4]float32)(q[i:])
 		a, b, c, d := whole(x[0]*inv), whole(x[1]*inv), whole(x[2]*inv), whole(x[3]*inv)
-		// Byte n is 124 + the sum of v with the signs of the bits of n. Bytes may
+		// Byte n is 4*steps + the sum of the four with the signs of the bits of n. Bytes may
 		// overflow into one another on the way, but not in the end.
-		low := (124-a-b-c-d)*each + 2*a*0x0100010001000100 + 2*b*0x0101000001010000 + 2*c*0x0101010100000000
+		low := (4*steps-a-b-c-d)*each + 2*a*0x0100010001000100 + 2*b*0x0101000001010000 + 2*c*0x0101010100000000
 		out := (*[16]uint8)(t.sums[4*i:])
 		binary.LittleEndian.PutUint64(out[:8], low)
 		binary.LittleEndian.PutUint64(out[8:], low+2*d*each)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -134,6 +135,7 @@ func (b *builder) build(opts *Options) error {
 	r := rand.New(rand.NewPCG(opts.Seed, 1))
 	r.Shuffle(len(b.order), func(i, j int) { b.order[i], b.order[j] = b.order[j], b.order[i] })
 	b.nodes = slices.Repeat([]uint32{none}, b.Len()*b.per)
+	b.nodeBytes = codec.BytesFromU32s(b.nodes)
 	done := 0
 	if opts.Base != nil {
 		fresh, ok, err := b.adopt(opts.Base, opts.Rows)

@@ -11,7 +11,7 @@ import (
 // nothing, if so few are left that building anew is better, else it leaves the nodes that are still to be inserted at the
 // end of b.order, and returns their number.
 //
-// A node that loses neighbours keeps the others and chooses among those of the lost ones (after Singh et al., "FreshDiskANN", 2021).
+// A node that loses neighbours keeps the others and chooses more among the neighbours of all of them (after Singh et al., "FreshDiskANN", 2021).
 func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err error) {
 	n := b.Len()
 	if len(rows) != base.Len() {
@@ -71,21 +71,28 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 		if err != nil {
 			return err
 		}
-		l.chosen, l.buf.ids = l.chosen[:0], l.buf.ids[:0]
+		l.buf.start(n, reachEffort, 0)
+		l.buf.visited.Set(int(me))
+		l.chosen = l.chosen[:0]
+		lost := 0
 		for _, id := range its[:count(its)] {
 			if id >= uint32(base.Len()) {
 				return corrupt(base.geo.nodes, "neighbour %d of %d rows", id, base.Len())
 			}
 			if h := heir[id]; h == none {
-				l.buf.ids = append(l.buf.ids, id)
-			} else if h != me && !slices.Contains(l.chosen, h) {
+				lost++
+			} else if !l.buf.visited.Has(int(h)) {
+				l.buf.visited.Set(int(h))
 				l.chosen = append(l.chosen, h)
 			}
 		}
-		limit := len(l.chosen) + len(l.buf.ids)
-		l.entries = l.entries[:0]
-		for _, lost := range l.buf.ids {
-			its, err := base.neighbours(lost)
+		if lost == 0 {
+			copy(b.links(me)[:], l.chosen)
+			return nil
+		}
+		l.buf.ids = l.buf.ids[:0]
+		for _, via := range its[:count(its)] {
+			its, err := base.neighbours(via)
 			if err != nil {
 				return err
 			}
@@ -93,21 +100,19 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 				if id >= uint32(base.Len()) {
 					return corrupt(base.geo.nodes, "neighbour %d of %d rows", id, base.Len())
 				}
-				h := heir[id]
-				if h != none && h != me && !slices.Contains(l.chosen, h) &&
-					!slices.ContainsFunc(l.entries, func(e entry) bool { return e.id == h }) {
-					l.entries = append(l.entries, entry{id: h})
+				if h := heir[id]; h != none && !l.buf.visited.Has(int(h)) {
+					l.buf.visited.Set(int(h))
+					l.buf.ids = append(l.buf.ids, h)
 				}
 			}
 		}
 		simd.LoadPoint(&l.self, b.record(me))
-		for j := range l.entries {
-			e := &l.entries[j]
-			simd.GatherL2(l.dists[:], &l.self, b.records, []uint32{e.id})
-			e.dist = l.dists[0]
+		l.scores = slices.Grow(l.scores[:0], len(l.buf.ids))[:len(l.buf.ids)]
+		simd.GatherL2(l.scores, &l.self, b.records, l.buf.ids)
+		for j, id := range l.buf.ids {
+			l.buf.pool.offer(l.scores[j], id)
 		}
-		sortEntries(l.entries)
-		b.choose(l, l.entries, limit)
+		b.choose(l, l.buf.pool.entries, len(l.chosen)+lost)
 		copy(b.links(me)[:], l.chosen)
 		return nil
 	})

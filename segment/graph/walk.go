@@ -154,6 +154,9 @@ func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 			return err
 		}
 		b.stats.Expanded++
+		if next, ok := b.peek(true); ok { // it is likely to be the next, or the one after
+			simd.Prefetch(g.nodeBytes[int64(next)*degree*4:][:degree*4])
+		}
 		if err := g.measure(p, ids[:], b); err != nil {
 			return err
 		}
