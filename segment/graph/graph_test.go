@@ -249,12 +249,12 @@ func TestRecall(t *testing.T) {
 	for _, name := range append(shapeNames(), "quick") {
 		for _, m := range metrics {
 			t.Run(fmt.Sprintf("%s/metric=%d", name, m), func(t *testing.T) {
-				shape, dim := name, 24
+				shape, dim, opts := name, 24, Options{}
 				if name == "quick" {
-					shape, dim = "latent", quickDim
+					shape, dim, opts.layout = "latent", 192, quick
 				}
 				d, queries := make1(shape, dim, 600, 150)
-				g := d.graph(t, m, Options{})
+				g := d.graph(t, m, opts)
 				truth := make([][]Hit, len(queries))
 				for i, q := range queries {
 					truth[i] = exact(m, d, q, 50, nil)

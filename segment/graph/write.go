@@ -28,7 +28,7 @@ type Options struct {
 }
 
 // quickDim is the dimension from which on the quick layout is the faster one.
-const quickDim = 192
+const quickDim = 512
 
 // readBytes is about how many bytes of vectors are asked for at once.
 const readBytes = 1 << 20
