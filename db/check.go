@@ -192,6 +192,9 @@ func (c *checking) part(v *view, p *part) (live int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := c.texts(v, p, set); err != nil {
+		return 0, err
+	}
 	rows := slices.Collect(set.All())
 	for batch := range slices.Chunk(rows, 256) {
 		if err := c.ctx.Err(); err != nil {

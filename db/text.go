@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -434,6 +435,31 @@ func (s *textSearch) damaged(err error) error {
 		d.distrust(err)
 	}
 	return &CorruptError{File: t.file(), Offset: -1, Err: fmt.Errorf("%w; %w", err, errDerived)}
+}
+
+// texts checks that the index of a part, if it is there, says what the documents
+// say.
+func (c *checking) texts(v *view, p *part, live bitset.Set) error {
+	a := v.def.analysis
+	if a == nil || p.segment == nil {
+		return nil
+	}
+	index := p.segment.terms.of(a).get()
+	if index == nil {
+		return nil
+	}
+	var b memoryFile
+	if err := p.segment.writeTerms(c.ctx, &b, a); err != nil {
+		return err
+	}
+	fresh, err := terms.Parse(b, p.segment.termsIdent(a))
+	if err == nil {
+		err = terms.Compare(index, fresh, live)
+	}
+	if err != nil {
+		c.add(Problem{File: p.segment.terms.file(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, errDerived)})
+	}
+	return nil
 }
 
 // noText is the error of a text query where there is no index.

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/segment/terms"
 	"github.com/vecbolt/vecbolt/text"
 )
 
@@ -618,5 +621,83 @@ func TestExplainText(t *testing.T) {
 	}
 	if all[0].Legs[0].Rank != 1 || all[0].Legs[1].Rank != 1 || *all[0].Score <= 0 {
 		t.Errorf("a: %+v", all[0])
+	}
+}
+
+// A damaged index is found by Check, is not believed, and is made anew; one that says something else than the documents is
+// found by Check.
+func TestTextDamage(t *testing.T) {
+	dir := t.TempDir()
+	vdb := open(t, dir, &Options{Sync: SyncNever, NoBackgroundCompaction: true})
+	coll := collection(t, vdb, "c", Schema{Text: &TextIndex{}})
+	upsert(t, coll, Document{ID: "a", Text: "a quick fox"}, Document{ID: "b", Text: "a lazy dog"})
+	if err := vdb.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	find := func() {
+		t.Helper()
+		if r, err := coll.Search(t.Context(), Query{Text: "fox"}); err != nil || len(r.Hits) != 1 || r.Hits[0].ID != "a" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	find()
+	check(t, vdb)
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "seg", "*.terms"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	intact, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 4096; at < len(intact); at += 7 {
+		bad := slices.Clone(intact)
+		bad[at] ^= 1
+		if err := os.WriteFile(files[0], bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		vdb = open(t, dir, &Options{ReadOnly: true})
+		if coll, err = vdb.Collection("c"); err != nil {
+			t.Fatal(err)
+		}
+		report, err := vdb.Check(t.Context())
+		if err != nil || report.OK() {
+			t.Fatalf("byte %d: %+v, %v", at, report, err)
+		}
+		find()
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vdb = open(t, dir, &Options{Sync: SyncNever})
+	if coll, err = vdb.Collection("c"); err != nil {
+		t.Fatal(err)
+	}
+	find()
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check(t, vdb)
+
+	// An intact file with other content.
+	var s *openSegment
+	for _, s = range vdb.segments {
+	}
+	a := vdb.analysis(s.info.Collection)
+	x := a.indexer()
+	for range s.info.Rows {
+		tokens, _ := x.scanner.Tokens(nil, "something else here")
+		x.index.Add(tokens)
+	}
+	s.terms.keep(a, []terms.Input{{Source: x.index.View(s.info.Rows)}})
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	vdb = open(t, dir, &Options{ReadOnly: true})
+	if report, err := vdb.Check(t.Context()); err != nil || report.OK() {
+		t.Errorf("%+v, %v", report, err)
 	}
 }

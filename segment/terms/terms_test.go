@@ -465,3 +465,31 @@ func TestEmpty(t *testing.T) {
 		}
 	}
 }
+
+func TestCompare(t *testing.T) {
+	scanner := analyzer(t, "none").Scanner()
+	index := func(texts ...string) Source {
+		x := NewIndex()
+		for _, s := range texts {
+			tokens, _ := scanner.Tokens(nil, s)
+			x.Add(tokens)
+		}
+		return x.View(len(texts))
+	}
+	rows := bitset.New(3)
+	rows.Fill(3)
+	texts := []string{"a b c", "", "b b d"}
+	same := index(texts...)
+	if err := Compare(same, file(t, Ident{Rows: 3}, Input{Source: index(texts...)}), rows); err != nil {
+		t.Error(err)
+	}
+	for _, other := range [][]string{{"a b c", "", "b d b"}, {"a b", "", "b b d"}, {"a b c", "", "b b e"}, {"a b a", "", "b b d"}, {"a b c", "x", "b b d"}} {
+		if err := Compare(same, index(other...), rows); err == nil {
+			t.Errorf("%q is the same", other)
+		}
+	}
+	rows.Clear(1)
+	if err := Compare(same, index("a b c", "x d", "b b d"), rows); err != nil {
+		t.Errorf("a row that does not count: %v", err)
+	}
+}
