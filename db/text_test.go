@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -700,4 +701,43 @@ func TestTextDamage(t *testing.T) {
 	if report, err := vdb.Check(t.Context()); err != nil || report.OK() {
 		t.Errorf("%+v, %v", report, err)
 	}
+}
+
+// Readers by text beside writers, flushes and compactions: every answer is of one state.
+func TestTextConcurrent(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, HeadSize: 1 << 14})
+	coll := collection(t, vdb, "c", Schema{Text: &TextIndex{}})
+	var wait sync.WaitGroup
+	for w := range 2 {
+		wait.Go(func() {
+			for i := range 150 {
+				// Each batch has one document of each kind: readers see as many of both.
+				_, err := coll.Upsert(t.Context(),
+					Document{ID: fmt.Sprint("x", w, "-", i%40), Text: "fox and " + strings.Repeat("word ", i%9)},
+					Document{ID: fmt.Sprint("y", w, "-", i%40), Text: "dog and " + strings.Repeat("word ", i%7)})
+				if err != nil {
+					t.Error(err)
+				}
+				if i%50 == 49 {
+					if err := vdb.Compact(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+		wait.Go(func() {
+			for range 150 {
+				results, err := coll.SearchBatch(t.Context(), []Query{{Text: "fox", K: 100}, {Text: "dog", K: 100}, {Text: "fox dog", K: 200, Where: filter.Text("word")}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if x, y := len(results[0].Hits), len(results[1].Hits); x != y {
+					t.Errorf("%d documents of one kind, %d of the other", x, y)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	check(t, vdb)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -194,3 +195,45 @@ func dump(t *testing.T, b []byte) string {
 	}
 	return out.String()
 }
+
+// TestOldFile opens a file that the first release of the format has left, and that is never written again.
+func TestOldFile(t *testing.T) {
+	const name = "testdata/v1.terms"
+	scanner := analyzer(t, "none").Scanner()
+	x := NewIndex()
+	for i := range 300 {
+		tokens, _ := scanner.Tokens(nil, strings.Repeat("flow ", i%4)+fmt.Sprintf("heat w%d layer%d", i, i%9))
+		x.Add(tokens)
+	}
+	id := Ident{DB: [16]byte{7}, Segment: 1, Rows: 300, CRC: 2, Analysis: [16]byte{3}}
+	if *writeOld {
+		b, err := Build(id, Input{Source: x.View(300)})
+		if err == nil {
+			err = os.MkdirAll("testdata", 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(name, b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse(b, id)
+	if err == nil {
+		err = f.Verify()
+	}
+	all := bitset.New(300)
+	all.Fill(300)
+	if err == nil {
+		err = Compare(f, x.View(300), all)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+var writeOld = flag.Bool("write-old", false, "for the release that changes the format: write its testdata")
