@@ -21,8 +21,7 @@ func (s *openSegment) wantsCodes() bool {
 // codesOf returns the codes of a segment. As long as they are absent, its
 // vectors are scanned.
 func (db *DB) codesOf(s *openSegment) *derived[codes.Codes] {
-	ident := codes.Ident{DB: db.state.DB, Segment: s.info.ID, Rows: s.info.Rows, Dim: s.info.Dim,
-		Metric: map[Metric]codes.Metric{Cosine: codes.Cosine, Dot: codes.Dot, L2: codes.L2}[s.metric], CRC: s.info.CRC}
+	ident := s.codesIdent()
 	return &derived[codes.Codes]{
 		db: db, name: derivedName(s.info.ID, "codes"), when: byClose,
 		parse:  func(b []byte) (*codes.Codes, error) { return codes.Parse(b, ident) },
@@ -39,4 +38,10 @@ func (db *DB) codesOf(s *openSegment) *derived[codes.Codes] {
 		},
 		newer: codes.ErrVersion,
 	}
+}
+
+// codesIdent identifies a segment in the files that are made of its vectors.
+func (s *openSegment) codesIdent() codes.Ident {
+	return codes.Ident{DB: s.db.state.DB, Segment: s.info.ID, Rows: s.info.Rows, Dim: s.info.Dim,
+		Metric: map[Metric]codes.Metric{Cosine: codes.Cosine, Dot: codes.Dot, L2: codes.L2}[s.metric], CRC: s.info.CRC}
 }

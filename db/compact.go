@@ -79,18 +79,15 @@ func (db *DB) compactAll(ctx context.Context) error {
 	return db.makeDerived(ctx, byCompact)
 }
 
-// compactSome compacts in the background until nothing is worth it, then
-// makes derived files.
+// compactSome compacts in the background until nothing is worth it.
 func (db *DB) compactSome(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
+	defer db.background.wakeDerive()
 	for {
 		jobs := db.plan(worthwhileVictims)
-		if db.err() != nil {
+		if len(jobs) == 0 || db.err() != nil {
 			return nil
-		}
-		if len(jobs) == 0 {
-			return db.makeDerived(ctx, byCompact)
 		}
 		if err := db.compact(ctx, jobs[0]); err != nil {
 			return err

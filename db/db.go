@@ -81,6 +81,8 @@ type Options struct {
 	hook       vfs.Hook      // faults and traces, for tests
 	codedBytes int64         // see the constant
 	worthHelp  time.Duration // see the constant
+	graphSize  int64         // see the constant
+	walkAlways bool          // search graphs even where scans cost less
 }
 
 func (o Options) withDefaults() Options {
@@ -88,6 +90,7 @@ func (o Options) withDefaults() Options {
 	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
 	o.codedBytes = cmp.Or(o.codedBytes, codedBytes)
 	o.worthHelp = cmp.Or(o.worthHelp, worthHelp)
+	o.graphSize = cmp.Or(o.graphSize, graphSize)
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -139,6 +142,8 @@ type DB struct {
 	idle    *sync.Cond                // signals running == 0
 	failed  error
 	closed  bool
+
+	walkers sync.Pool // of *graph.Buffer
 
 	background background
 }

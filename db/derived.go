@@ -13,7 +13,7 @@ import (
 )
 
 // derivedExts are the files that a segment may have beside its vectors.
-var derivedExts = []string{"cols", "codes", "terms"}
+var derivedExts = []string{"cols", "codes", "graph", "terms"}
 
 // derivedName returns the name of a file beside the vectors of a segment.
 func derivedName(id uint64, ext string) string {
@@ -190,7 +190,7 @@ func (d *derived[T]) distrust(err error) {
 	}
 	d.value, d.absent = nil, true
 	d.db.opts.Logger.Warn("derived file is damaged and will be made anew", "file", d.name, "error", err)
-	d.db.background.wakeCompact()
+	d.db.background.wakeDerive()
 }
 
 // errDerived says that a derived file could not be read and is not used any
@@ -275,17 +275,19 @@ func (db *DB) mapFile(name string) (*vfs.Mapping, error) {
 func (db *DB) makeDerived(ctx context.Context, last stage) error {
 	ver := db.current() // keeps the segments mapped
 	defer db.drop(ver)
-	for _, s := range ver.files.segments {
-		for _, d := range s.derived {
-			if d.stage() == onDemand || d.stage() > last {
-				continue
-			}
-			err := db.guard(func() error { return d.make(ctx) })
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				db.opts.Logger.Warn("cannot keep derived file", "file", d.file(), "error", err)
+	for now := byClose; now <= last; now++ {
+		for _, s := range ver.files.segments {
+			for _, d := range s.derived {
+				if d.stage() != now {
+					continue
+				}
+				err := db.guard(func() error { return d.make(ctx) })
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if err != nil {
+					db.opts.Logger.Warn("cannot keep derived file", "file", d.file(), "error", err)
+				}
 			}
 		}
 	}

@@ -25,8 +25,8 @@ type Explanation struct {
 
 // A Stage is one step of a search.
 type Stage struct {
-	// Name is "filter", "scan", "score" (true scores of candidates), "text", "fuse", "mmr",
-	// "group" or "fetch".
+	// Name is "filter", "graph", "scan", "score" (true scores of candidates), "text",
+	// "fuse", "mmr", "group" or "fetch".
 	Name string `json:"name"`
 	// Rows is how many rows the stage considered, and Kept how many it left.
 	Rows int `json:"rows"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -12,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
+	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
 // An openSegment is a segment with its derived files.
@@ -27,8 +29,11 @@ type openSegment struct {
 
 	sets int // fileSets that hold it; guarded by DB.mu
 
+	lengths atomic.Int32 // see alike
+
 	cols    *derived[columns.Columns]
 	codes   *derived[codes.Codes] // nil if they would not pay
+	graph   *derived[graph.Graph] // likewise
 	terms   *segmentTerms
 	derived []derivedFile // all of the above
 }
@@ -46,6 +51,10 @@ func (db *DB) openSegment(info segment.Info, metric Metric, dead *bitset.Cow) (*
 	if s.wantsCodes() {
 		s.codes = db.codesOf(s)
 		s.derived = append(s.derived, s.codes)
+	}
+	if s.wantsGraph() {
+		s.graph = db.graphOf(s)
+		s.derived = append(s.derived, s.graph)
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()

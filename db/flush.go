@@ -535,18 +535,20 @@ func (db *DB) settle() error {
 }
 
 // background is the maintenance of an open database: one goroutine flushes,
-// one compacts, one syncs under SyncInterval. They stop with Close.
+// one compacts, one makes derived files, one syncs under SyncInterval. They
+// stop with Close.
 type background struct {
 	stopped context.Context
 	cancel  context.CancelFunc
 	wait    sync.WaitGroup
 	flush   chan struct{}
 	compact chan struct{}
+	derive  chan struct{}
 }
 
 func (b *background) start(db *DB) {
 	b.stopped, b.cancel = context.WithCancel(context.Background())
-	b.flush, b.compact = make(chan struct{}, 1), make(chan struct{}, 1)
+	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.wait.Go(func() {
 		b.serve(b.flush, func() {
 			if err := db.flushFrozen(); err != nil {
@@ -559,6 +561,13 @@ func (b *background) start(db *DB) {
 			b.serve(b.compact, func() {
 				if err := db.compactSome(b.stopped); err != nil && !errors.Is(err, context.Canceled) {
 					db.opts.Logger.Error("compaction failed", "error", err)
+				}
+			})
+		})
+		b.wait.Go(func() {
+			b.serve(b.derive, func() {
+				if err := db.makeDerived(b.stopped, byCompact); err != nil && !errors.Is(err, context.Canceled) {
+					db.opts.Logger.Error("making derived files failed", "error", err)
 				}
 			})
 		})
@@ -605,6 +614,7 @@ func (b *background) stop() {
 
 func (b *background) wakeFlush()   { wake(b.flush) }
 func (b *background) wakeCompact() { wake(b.compact) }
+func (b *background) wakeDerive()  { wake(b.derive) }
 
 // wake leaves a note for a goroutine, unless there is one already.
 func wake(c chan<- struct{}) {

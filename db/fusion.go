@@ -153,22 +153,19 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 		}
 	}
 	best := make([][]ranked, len(s.queries))
-	err = s.db.guard(func() error {
-		for i, p := range s.queries {
-			var list []ranked
-			if p.vector {
-				list, near = near[0], near[1:]
-			}
-			if p.text != nil {
-				if list, err = s.withText(ctx, p, list); err != nil {
-					return err
-				}
-			}
-			best[i] = list
+	for i, p := range s.queries {
+		if p.vector {
+			leg := vectors.queries[0]
+			p.walks, p.reasons, p.codes, p.looked, p.scanned = leg.walks, leg.reasons, leg.codes, leg.looked, leg.scanned
+			best[i], near, vectors.queries = near[0], near[1:], vectors.queries[1:]
 		}
-		return nil
-	})
-	return best, err
+		if p.text != nil {
+			if best[i], err = s.withText(ctx, p, best[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return best, nil
 }
 
 // vectorLeg returns the probe of the vector alone.
@@ -264,7 +261,7 @@ func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error
 		if !ok {
 			i = len(all)
 			at[h.place] = i
-			all = append(all, ranked{place: h.place, id: h.id, legs: []Leg{{Name: "vector"}, {Name: "text"}}})
+			all = append(all, ranked{place: h.place, legs: []Leg{{Name: "vector"}, {Name: "text"}}})
 		}
 		return &all[i]
 	}
@@ -410,7 +407,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 			if !ok {
 				j = len(all)
 				at[h.place] = j
-				fresh := ranked{place: h.place, id: h.id}
+				fresh := ranked{place: h.place}
 				for k := range lists {
 					fresh.legs = append(fresh.legs, Leg{Name: fmt.Sprint(k)})
 				}

@@ -22,54 +22,59 @@ func (q *probe) plan() string {
 		vectors.text = nil
 		return vectors.plan() + " and text index, fused by " + q.Fusion.Method.String()
 	}
-	for _, c := range q.codes {
-		if c != nil {
-			return "exact scan of codes"
-		}
+	graph, codes := false, false
+	for i := range q.walks {
+		graph = graph || q.walks[i] != nil
+		codes = codes || q.codes[i] != nil
 	}
-	return "exact scan"
+	plan := "exact scan"
+	if codes {
+		plan = "exact scan of codes"
+	}
+	switch {
+	case graph && q.scanned > 0:
+		plan = "graph, and " + plan + " of the rest"
+	case graph:
+		plan = "graph"
+	}
+	return plan
 }
 
 // partPlans explains the plan part by part.
 func (s *search) partPlans(q *probe) []PartPlan {
 	plans := []PartPlan{}
 	for i, p := range s.view.parts {
-		if !q.vector && p.live() > 0 {
-			plan := PartPlan{Name: "memory", Rows: p.live(), Matched: p.live(), Plan: "text index", Reason: "the query has no vector"}
-			if p.segment != nil {
-				plan.Name = p.segment.Name()
-			}
-			if q.sets[i] != nil {
-				plan.Matched = q.sets[i].Count()
-			}
-			plans = append(plans, plan)
+		if p.live() == 0 || p.dim == 0 && q.vector {
 			continue
 		}
-		if p.dim == 0 || p.live() == 0 {
-			continue
-		}
-		plan := PartPlan{Name: "memory", Rows: p.live(), Matched: p.live()}
+		plan := PartPlan{Name: "memory", Rows: p.live(), Matched: q.matchedIn(s.view, i)}
 		if p.segment != nil {
 			plan.Name = p.segment.Name()
 		}
-		if q.sets[i] != nil {
-			plan.Matched = q.sets[i].Count()
-		}
-		share := float64(plan.Matched) / float64(p.n)
-		switch coded := p.segment != nil && p.segment.codes != nil; {
+		share := q.share(i, p.n)
+		switch {
+		case !q.vector:
+			plan.Plan, plan.Reason = "text index", "the query has no vector"
 		case plan.Matched == 0:
 			plan.Plan, plan.Reason = "nothing", "no row matches"
+		case q.walks[i] != nil:
+			plan.Plan = "graph"
 		case share < s.sparse(i):
-			plan.Plan = "row by row"
-			plan.Reason = fmt.Sprintf("only %.3g %% of the rows match", 100*share)
+			plan.Plan, plan.Reason = "row by row", fmt.Sprintf("only %.3g %% of the rows match", 100*share)
 		case q.codes[i] != nil:
 			plan.Plan, plan.Reason = "scan of codes", "codes rule out most rows, from a quarter of the bytes"
 		case p.segment == nil:
 			plan.Plan, plan.Reason = "scan of vectors", "rows in memory have no codes"
-		case coded:
+		case p.segment.codes != nil:
 			plan.Plan, plan.Reason = "scan of vectors", "the codes are not built yet"
 		default:
 			plan.Plan, plan.Reason = "scan of vectors", "the segment is too small for codes to pay"
+		}
+		if q.vector && q.reasons[i] != "" {
+			if plan.Reason != "" {
+				plan.Reason += "; "
+			}
+			plan.Reason += q.reasons[i]
 		}
 		plans = append(plans, plan)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 // A ranked is a row with its true score.
@@ -26,24 +27,51 @@ func compareRanked(a, b ranked) int {
 // nearest returns, for each query, its best rows by their vectors, as many as it
 // needs, in order.
 func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
+	for _, p := range s.queries {
+		s.planWalks(p)
+	}
+	if err := s.walk(ctx); err != nil {
+		return nil, err
+	}
 	clock := s.clock("scan")
+	scanned, kept := 0, 0
+	for _, p := range s.queries {
+		scanned += p.prepareScan(s)
+	}
 	found, err := s.scan(ctx)
 	if err != nil {
 		return nil, err
 	}
+	for i, p := range s.queries {
+		kept += max(0, len(found[i])-len(p.found))
+	}
+	clock.done(scanned, kept, s.trace.taken())
 	best := make([][]ranked, len(found))
-	err = s.db.guard(func() error {
-		for i, p := range s.queries {
-			clock.done(p.matched, len(found[i]), s.trace.taken())
-			clock = s.clock("score")
-			if best[i], err = s.rank(ctx, p, found[i]); err != nil {
-				return err
-			}
-			clock.done(len(found[i]), len(best[i]), int64(len(found[i]))*int64(4*len(p.scorer.query)))
+	for i, p := range s.queries {
+		clock := s.clock("score")
+		if best[i], err = s.rank(ctx, p, found[i]); err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return best, err
+		clock.done(len(found[i]), len(best[i]), int64(len(found[i]))*int64(4*len(p.scorer.query)))
+	}
+	return best, nil
+}
+
+// prepareScan prepares a query for the parts that are scanned, and returns how
+// many rows it wants of them.
+func (p *probe) prepareScan(s *search) int {
+	p.codes, p.scanned = make([]*codes.Query, len(s.view.parts)), 0
+	for i, part := range s.view.parts {
+		if part.dim == 0 || p.walks[i] != nil {
+			continue
+		}
+		p.scanned += p.matchedIn(s.view, i)
+		if s.codes[i] != nil {
+			p.codes[i] = s.codes[i].Query(p.scorer.query)
+		}
+	}
+	p.looked += p.scanned
+	return p.scanned
 }
 
 // rank computes true scores of the candidates and returns the best, in order.
@@ -111,7 +139,15 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 
 // finish makes the answer of the best rows.
 func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, error) {
-	r := &Result{Exact: true, Complete: true, Recall: 1, Matched: q.matched, Considered: q.matched, Plan: q.plan()}
+	r := &Result{Exact: true, Complete: true, Recall: 1, Matched: q.matched, Considered: q.looked, Plan: q.plan()}
+	if q.text != nil {
+		r.Considered = q.matched
+	}
+	for _, w := range q.walks {
+		if w != nil {
+			r.Exact, r.Recall = false, min(r.Recall, w.recall)
+		}
+	}
 	var err error
 	switch {
 	case q.MMR != nil:

@@ -42,9 +42,14 @@ func (s *search) units() []unit {
 		if s.codes[i] != nil {
 			rowBytes /= 4
 		}
-		share := 1 / float64(p.n)
+		share, scanned := 1/float64(p.n), false
 		for _, q := range s.queries {
-			share = max(share, q.share(i, p.n))
+			if q.walks[i] == nil {
+				share, scanned = max(share, q.share(i, p.n)), true
+			}
+		}
+		if !scanned {
+			continue
 		}
 		step := p.n
 		if rows := chunkBytes / (rowBytes * share); rows < float64(p.n) {
@@ -78,9 +83,11 @@ func (s *search) crowds() []crowd {
 	for i, p := range s.view.parts {
 		c := &crowds[i]
 		for j, q := range s.queries {
-			if q.share(i, p.n) >= s.sparse(i) {
+			switch {
+			case q.walks[i] != nil: // it has what it needs
+			case q.share(i, p.n) >= s.sparse(i):
 				c.queries = append(c.queries, j)
-			} else {
+			default:
 				c.others = append(c.others, j)
 			}
 		}
@@ -142,6 +149,9 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 			least = *q.Threshold
 		}
 		collectors[i] = topk.Group(workers, min(q.need, max(1, q.matched)), least)
+		for _, c := range q.found {
+			collectors[i][0].Offer(c.Upper, c.Upper, c.Part, c.Row)
+		}
 	}
 	var next atomic.Int64
 	work := func(n int, each func(scanned int)) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
@@ -26,14 +27,22 @@ type search struct {
 type probe struct {
 	*Query
 	scorer   scorer
-	vector   bool           // it asks for the neighbours of a vector
-	text     *textLeg       // nil: it has no text
-	where    filter.Expr    // simplified; nil: all
-	examples []place        // not to be found
-	need     int            // how many of the best have to be known
-	sets     []bitset.Set   // rows to consider, by part; nil: all
-	codes    []*codes.Query // by part; nil: scan the vectors
+	vector   bool         // it asks for the neighbours of a vector
+	text     *textLeg     // nil: it has no text
+	where    filter.Expr  // simplified; nil: all
+	examples []place      // not to be found
+	need     int          // how many of the best have to be known
+	sets     []bitset.Set // rows to consider, by part; nil: all
 	matched  int
+
+	// Of the search for the vector, by part:
+	walks   []*walk        // in the graph; nil: scan
+	reasons []string       // why, or why not
+	codes   []*codes.Query // nil: scan the vectors
+
+	found   []topk.Candidate // by walks, with true scores
+	looked  int              // rows of which a score was looked at
+	scanned int              // of these, not by walks
 }
 
 // search answers queries on one view. The caller holds the version.
@@ -71,16 +80,10 @@ func (s *search) answerRanked(ctx context.Context, queries []Query) (results []*
 			}
 			s.queries = append(s.queries, p)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if best, err = s.best(ctx); err != nil {
-		return nil, nil, err
-	}
-	results = make([]*Result, len(queries))
-	err = s.db.guard(func() error {
+		if best, err = s.best(ctx); err != nil {
+			return err
+		}
+		results = make([]*Result, len(queries))
 		for i, p := range s.queries {
 			if results[i], err = s.finish(ctx, p, best[i]); err != nil {
 				return err
@@ -122,12 +125,6 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	}
 	if p.where != nil {
 		p.where = filter.Simplify(p.where)
-	}
-	p.codes = make([]*codes.Query, len(s.view.parts))
-	for i, c := range s.codes {
-		if c != nil && p.vector {
-			p.codes[i] = c.Query(vec)
-		}
 	}
 	clock := s.clock("filter")
 	if err := s.choose(ctx, p); err != nil {
@@ -172,6 +169,14 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 		p.drop(s.view, e)
 	}
 	return nil
+}
+
+// matchedIn returns how many rows of a part are those of a probe.
+func (p *probe) matchedIn(v *view, part int) int {
+	if p.sets[part] == nil {
+		return v.parts[part].n
+	}
+	return p.sets[part].Count()
 }
 
 // drop takes one row out of those of a probe.

@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"segment/graph":   {"internal/bitset", "internal/codec", "segment/codes", "simd"},
 	"segment/columns": {"filter", "internal/bitset", "internal/codec", "simd"},
 	"db": {"filter", "internal/bitset", "internal/codec", "internal/meta", "internal/topk", "internal/vfs",
-		"segment", "segment/codes", "segment/columns", "segment/terms", "simd", "text", "wal",
+		"segment", "segment/codes", "segment/columns", "segment/graph", "segment/terms", "simd", "text", "wal",
 		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
 	"internal/exchange": {"db"},
 	"rag":               {"db", "filter", "internal/exchange", "rag/embed", "rag/split", "simd"},

@@ -1,0 +1,236 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/segment/graph"
+)
+
+// Segments of at least so many rows times dimensions get a graph: to scan the
+// codes of one takes a core about a millisecond, and a walk a tenth of that.
+const graphSize = 10_000_000
+
+// wantsGraph reports whether the segment is large enough for a graph.
+func (s *openSegment) wantsGraph() bool {
+	size := int64(s.info.Dim) * int64(s.info.Rows)
+	return size > 0 && size >= s.db.opts.graphSize
+}
+
+// graphOf returns the graph of a segment. As long as it is absent, and wherever
+// it would not pay, all rows that match are looked at.
+func (db *DB) graphOf(s *openSegment) *derived[graph.Graph] {
+	ident := s.codesIdent()
+	return &derived[graph.Graph]{
+		db: db, name: derivedName(s.info.ID, "graph"), when: byCompact,
+		parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident) },
+		verify: (*graph.Graph).Verify,
+		write: func(ctx context.Context, w io.WriterAt) error {
+			_, err := graph.Write(ctx, w, ident, s.Rows, graph.Options{Workers: db.opts.Workers})
+			return err
+		},
+		newer: graph.ErrVersion,
+	}
+}
+
+// A walk is the decision to search a part for a query in its graph.
+type walk struct {
+	graph  *graph.Graph
+	effort int
+	recall float64 // promised
+}
+
+// planWalks decides for which parts a query uses the graph: where that costs
+// less than an exact answer, and as many rows as are wanted are sure to be
+// found.
+func (s *search) planWalks(p *probe) {
+	p.walks, p.reasons, p.looked = make([]*walk, len(s.view.parts)), make([]string, len(s.view.parts)), 0
+	for i, part := range s.view.parts {
+		if part.segment == nil || part.segment.graph == nil {
+			continue
+		}
+		if p.Exact || p.Recall == 1 {
+			p.reasons[i] = "the query wants an exact answer"
+		} else if g := part.segment.graph.get(); g != nil {
+			p.walks[i], p.reasons[i] = s.planWalk(p, i, g)
+		} else {
+			p.reasons[i] = "the graph is not built yet"
+		}
+	}
+}
+
+// What a walk looks at: some rows that it begins with, and so many for each
+// row that it keeps in view.
+const (
+	walkBase = 250
+	walkEach = 18
+)
+
+// planWalk decides whether a part is searched in its graph, and says why.
+// Costs are in units of scanning one byte of the codes; a row that is not the
+// next one costs twice its length and 400 of them: see search.sparse.
+func (s *search) planWalk(p *probe, i int, g *graph.Graph) (*walk, string) {
+	rows, matched, dim := float64(s.view.parts[i].n), p.matchedIn(s.view, i), float64(s.view.parts[i].dim)
+	if matched <= p.need {
+		return nil, "no more rows match than are wanted"
+	}
+	if p.scorer.metric == Dot && p.where != nil && !s.view.parts[i].segment.alike() {
+		return nil, "the lengths of the vectors differ too much for a walk under a filter"
+	}
+	w := &walk{graph: g, effort: max(p.Effort, p.need)}
+	if p.Effort > 0 {
+		w.recall = promised(g, w.effort, p.need)
+	} else {
+		ok := false
+		w.recall = cmp.Or(p.Recall, DefaultRecall)
+		if w.effort, ok = g.Effort(w.recall, p.need); !ok {
+			return nil, fmt.Sprintf("no effort in the graph was measured to give a recall of %v", w.recall)
+		}
+	}
+	far := 2*dim + 400
+	scan := min(rows*dim, float64(matched)*far)
+	// Rows that do not match are walked through, too.
+	cost := (walkBase + walkEach*float64(w.effort)*rows/float64(matched)) * far
+	if cost > scan && !s.db.opts.walkAlways {
+		return nil, fmt.Sprintf("a walk of effort %d through the graph would cost %.2g of a scan", w.effort, cost/scan)
+	}
+	return w, fmt.Sprintf("a walk of effort %d costs %.2g of a scan and promises a recall of %.4g", w.effort, cost/scan, w.recall)
+}
+
+// alike reports whether nearly all vectors of the segment are of similar length.
+// If they are not, the codes of the short ones are much the same under Dot: no
+// matter among all rows, but a filter may leave nothing but those.
+func (s *openSegment) alike() bool {
+	const unknown, yes, no = 0, 1, 2
+	if s.lengths.Load() == unknown {
+		short := 0
+		for _, inv := range s.InvNorms() {
+			if !(inv*s.info.MaxNorm < 32) {
+				short++
+			}
+		}
+		if short*100 < s.info.Rows {
+			s.lengths.Store(yes)
+		} else {
+			s.lengths.Store(no)
+		}
+	}
+	return s.lengths.Load() == yes
+}
+
+// promised returns the recall that searches with an effort were measured to
+// give.
+func promised(g *graph.Graph, effort, k int) float64 {
+	lo, hi := 0.0, 1.0
+	for range 20 {
+		mid := (lo + hi) / 2
+		if e, ok := g.Effort(mid, k); ok && e <= effort {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// walk searches the graphs of all queries that use one, and leaves with each
+// query what was found. A graph that turns out to be damaged is not used: the
+// part is scanned.
+func (s *search) walk(ctx context.Context) error {
+	type job struct {
+		query *probe
+		part  int
+		found []topk.Candidate
+		stats graph.Stats
+	}
+	var jobs []*job
+	for _, q := range s.queries {
+		q.found = nil
+		for i, w := range q.walks {
+			if w != nil {
+				jobs = append(jobs, &job{query: q, part: i})
+			}
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	clock := s.clock("graph")
+	var next atomic.Int64
+	work := func() error {
+		return s.db.guard(func() error {
+			buf, _ := s.db.walkers.Get().(*graph.Buffer)
+			if buf == nil {
+				buf = &graph.Buffer{}
+			}
+			defer s.db.walkers.Put(buf)
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(jobs) {
+					return nil
+				}
+				err := ctx.Err()
+				if j := jobs[n]; err == nil {
+					j.found, j.stats, err = s.walkPart(j.query, j.part, buf)
+				}
+				if err != nil {
+					next.Store(int64(len(jobs))) // the others need not go on
+					return err
+				}
+			}
+		})
+	}
+	const each = 4 // fewer walks are not worth another goroutine
+	errs := make([]error, max(1, min(s.workers, len(jobs)/each)))
+	var wait sync.WaitGroup
+	for n := 1; n < len(errs); n++ {
+		wait.Go(func() { errs[n] = work() })
+	}
+	errs[0] = work()
+	wait.Wait()
+	looked, found := 0, 0
+	for _, j := range jobs {
+		j.query.found = append(j.query.found, j.found...)
+		j.query.looked += j.stats.Estimated
+		looked, found = looked+j.stats.Estimated, found+len(j.found)
+	}
+	clock.done(looked, found, s.trace.taken())
+	return errors.Join(errs...)
+}
+
+// walkPart searches the graph of one part.
+func (s *search) walkPart(q *probe, i int, buf *graph.Buffer) ([]topk.Candidate, graph.Stats, error) {
+	w, part := q.walks[i], s.view.parts[i]
+	score := func(row int) (float64, error) {
+		vec, err := part.source.vectors(row, row+1)
+		if err != nil {
+			return 0, err
+		}
+		return q.scorer.score(vec), nil
+	}
+	hits, stats, err := w.graph.Query(q.scorer.query).Search(q.need, w.effort, q.sets[i], score, buf)
+	s.trace.read(int64(stats.Estimated)*int64(part.dim) + int64(stats.Scored)*int64(4*part.dim))
+	if errors.Is(err, graph.ErrCorrupt) {
+		part.segment.graph.distrust(err)
+		q.walks[i], q.reasons[i] = nil, "the graph is damaged"
+		return nil, stats, nil
+	}
+	if err != nil {
+		return nil, stats, err
+	}
+	if len(hits) < q.need { // although more match: see planWalk
+		q.walks[i], q.reasons[i] = nil, "the graph has too few of the rows"
+		return nil, stats, nil
+	}
+	found := make([]topk.Candidate, len(hits))
+	for n, h := range hits {
+		found[n] = topk.Candidate{Upper: h.Score, Part: int32(i), Row: int32(h.Row)}
+	}
+	return found, stats, nil
+}

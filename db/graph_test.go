@@ -1,0 +1,308 @@
+package db
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// A forest is a collection most of whose rows are in a graph: some were
+// deleted since it was built, and some are newer.
+type forest struct {
+	vdb  *DB
+	c    *Collection
+	docs map[string]Document
+	rng  *rand.Rand
+}
+
+var walking = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, walkAlways: true, NoBackgroundCompaction: true}
+
+func plant(t *testing.T, dir string, metric Metric, kind string, rows, dim int) *forest {
+	t.Helper()
+	ctx := t.Context()
+	opts := walking
+	f := &forest{vdb: open(t, dir, &opts), docs: map[string]Document{}, rng: rand.New(rand.NewPCG(11, uint64(metric)))}
+	f.c = collection(t, f.vdb, "c", Schema{Dim: dim, Metric: metric})
+	vecs := vectorsOf(kind, f.rng, rows, dim)
+	put := func(lo, hi int) {
+		var docs []Document
+		for i, v := range vecs[lo:hi] {
+			m := Metadata{"i": int64((lo + i) * 7919 % rows), "x": float64(v[0])} // x goes with where the vector is
+			docs = append(docs, Document{ID: fmt.Sprint((lo + i) * 31 % 10_007), Vector: v, Metadata: m})
+			f.docs[docs[i].ID] = docs[i]
+		}
+		upsert(t, f.c, docs...)
+	}
+	put(0, rows*9/10)
+	if err := f.vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	put(rows*9/10, rows)
+	put(0, 20) // again
+	for i, id := range slices.Sorted(maps.Keys(f.docs)) {
+		if i%20 == 7 {
+			delete(f.docs, id)
+			if _, err := f.c.Delete(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return f
+}
+
+// truth returns all documents that match, in order.
+func (f *forest) truth(metric Metric, q Query) []Hit {
+	q.K, q.Offset = len(f.docs)+1, 0
+	return bruteForce(f.docs, metric, q)
+}
+
+// recall checks that r is made of true scores, in order, of as many documents
+// as match, and returns its share of the true answer.
+func recall(t *testing.T, truth []Hit, q Query, r *Result) float64 {
+	t.Helper()
+	scores := map[string]float64{}
+	for _, h := range truth {
+		scores[h.ID] = h.Score
+	}
+	if len(r.Hits) != min(q.K, len(truth)) || !r.Complete {
+		t.Fatalf("%d hits of %d that match, %s", len(r.Hits), len(truth), r.Plan)
+	}
+	good := 0
+	for i, h := range r.Hits {
+		if s, ok := scores[h.ID]; !ok || math.Float64bits(s+0) != math.Float64bits(h.Score) {
+			t.Fatalf("hit %q has score %v, want %v", h.ID, h.Score, s)
+		}
+		if i > 0 {
+			if p := r.Hits[i-1]; p.Score < h.Score || p.Score == h.Score && p.ID >= h.ID {
+				t.Fatalf("hits %q and %q are in the wrong order", p.ID, h.ID)
+			}
+		}
+		worst := truth[len(r.Hits)-1].Score
+		if !r.Exact {
+			worst -= 1e-5 * math.Abs(worst) // as near as the calibration can tell
+		}
+		if h.Score >= worst {
+			good++
+		}
+	}
+	if r.Exact && good < len(r.Hits) {
+		t.Fatalf("%d of %d hits are right in an exact answer", good, len(r.Hits))
+	}
+	if len(r.Hits) == 0 {
+		return 1
+	}
+	return float64(good) / float64(len(r.Hits))
+}
+
+// Answers from graphs hold true scores, in order, of min(k, matching)
+// documents, at any selectivity, whether the filter goes with the vectors or
+// not; and the recall that is promised is delivered.
+func TestGraphAnswers(t *testing.T) {
+	const rows, dim = 1200, 12
+	for _, metric := range []Metric{Cosine, Dot, L2} {
+		for _, kind := range vectorKinds {
+			if metric != Cosine && !slices.Contains([]string{"normal", "clustered", "scales"}, kind) {
+				continue
+			}
+			t.Run(fmt.Sprint(metric, "/", kind), func(t *testing.T) {
+				f := plant(t, t.TempDir(), metric, kind, rows, dim)
+				queries := vectorsOf(kind, f.rng, 20, dim)
+				xs := make([]float64, 0, rows)
+				for _, d := range f.docs {
+					xs = append(xs, float64(d.Vector[0]))
+				}
+				slices.Sort(xs)
+				for _, share := range []float64{1, 0.5, 0.1, 0.01, 0.0005} {
+					n := int(share * rows)
+					for _, where := range []filter.Expr{nil, filter.Lt("i", n), filter.Lt("x", xs[min(n, len(xs)-1)])} {
+						var sum, least [3]float64
+						for _, vec := range queries {
+							q := Query{Vector: vec, K: 10, Where: where}
+							truth := f.truth(metric, q)
+							for i, promise := range []float64{0.9, 0, 1} {
+								q.Recall = promise
+								r, err := f.c.Search(t.Context(), q)
+								if err != nil {
+									t.Fatal(err)
+								}
+								if r.Exact != (r.Recall == 1) || r.Recall < cmp.Or(promise, DefaultRecall) {
+									t.Fatalf("exact %v, recall %v, wanted %v", r.Exact, r.Recall, promise)
+								}
+								if i == 0 && where == nil && kind == "normal" && r.Exact {
+									t.Fatal("no graph was used")
+								}
+								sum[i] += recall(t, truth, q, r)
+								least[i] += r.Recall
+							}
+						}
+						for i := range sum {
+							if n := float64(len(queries)); sum[i] < least[i]-0.01*n {
+								t.Errorf("%v of the rows, filter %v: recall %v instead of %v", share, where, sum[i]/n, least[i]/n)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// The other parts of a query work on graphs as they do on scans.
+func TestGraphQueries(t *testing.T) {
+	f := plant(t, t.TempDir(), Cosine, "normal", 2000, 12)
+	ctx := t.Context()
+	var batch []Query
+	for _, vec := range vectorsOf("normal", f.rng, 9, 12) {
+		batch = append(batch, Query{Vector: vec, K: 5, Effort: 200})
+	}
+	results, err := f.c.SearchBatch(ctx, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range batch {
+		if recall(t, f.truth(Cosine, q), q, results[i]) < 0.8 || results[i].Exact || results[i].Plan != "graph, and exact scan of the rest" ||
+			results[i].Considered >= results[i].Matched || results[i].Recall < 0.9 {
+			t.Errorf("%+v", results[i])
+		}
+		// What the graph finds is found page by page.
+		q.K, q.Offset = 2, 3
+		page, err := f.c.Search(ctx, q)
+		if err != nil || !slices.Equal(ids(page.Hits), ids(results[i].Hits[3:])) {
+			t.Errorf("%v %v", err, page)
+		}
+		q.K, q.Offset, q.Threshold = 5, 0, &results[i].Hits[2].Score
+		bound, err := f.c.Search(ctx, q)
+		if err != nil || !slices.Equal(ids(bound.Hits), ids(results[i].Hits[:3])) {
+			t.Errorf("%v %v", err, bound)
+		}
+		exact := Query{Vector: q.Vector, Exact: true}
+		if r, err := f.c.Search(ctx, exact); err != nil || !r.Exact || len(r.Hits) != 10 {
+			t.Errorf("%v %v", err, r)
+		}
+	}
+	snap, err := f.vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	for _, id := range ids(results[0].Hits) {
+		delete(f.docs, id)
+		if _, err := f.c.Delete(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, err := snap.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := old.Search(ctx, batch[0])
+	if err != nil || !slices.Equal(ids(again.Hits), ids(results[0].Hits)) {
+		t.Errorf("%v %v", err, again)
+	}
+	now, err := f.c.Search(ctx, batch[0])
+	if err != nil || len(now.Hits) != 5 || slices.ContainsFunc(now.Hits, func(h Hit) bool { return slices.Contains(ids(again.Hits), h.ID) }) {
+		t.Errorf("%v %v", err, now)
+	}
+	e, err := f.c.Explain(ctx, batch[1], ids(results[1].Hits)[4])
+	if err != nil || e.Plan[0].Plan != "graph" || e.Stages[1].Name != "graph" || e.WhyNot[0].Hit != 5 {
+		t.Errorf("%v %+v", err, e)
+	}
+	// A low effort misses rows that have a rank: the graph is named.
+	for _, vec := range vectorsOf("normal", f.rng, 50, 12) {
+		truth := bruteForce(f.docs, Cosine, Query{Vector: vec, K: 10})
+		e, err := f.c.Explain(ctx, Query{Vector: vec, K: 10, Effort: 1}, ids(truth)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range e.WhyNot {
+			if w.Rank != i+1 || (w.Hit == 0) != (w.Stage == "graph") {
+				t.Fatalf("%+v", w)
+			}
+		}
+	}
+}
+
+// A damaged, lost or unreadable graph costs nothing but time.
+func TestGraphFaults(t *testing.T) {
+	dir := t.TempDir()
+	f := plant(t, dir, L2, "normal", 1000, 12)
+	q := Query{Vector: f.rngVector(12), K: 10, Recall: 0.9}
+	ask := func(exact bool) {
+		t.Helper()
+		r, err := f.c.Search(t.Context(), q)
+		if err != nil || r.Exact != exact {
+			t.Fatalf("%v %+v", err, r)
+		}
+		recall(t, f.truth(L2, q), q, r)
+	}
+	ask(false)
+	for _, damage := range []func(string) error{
+		os.Remove,
+		func(name string) error { return os.Truncate(name, 100) },
+		func(name string) error { return os.WriteFile(name, []byte("rubbish"), 0o600) },
+		func(name string) error { return flipBytes(name, 5000, 70_000, 100_000) },
+	} {
+		if err := f.vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, name := range files {
+			if err := damage(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		opts := walking
+		f.vdb = open(t, dir, &opts)
+		f.c = collection(t, f.vdb, "c", Schema{Metric: L2})
+		ask(true)
+		if err := f.vdb.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ask(false)
+		check(t, f.vdb)
+	}
+	if runtime.GOOS == "windows" {
+		return // a mapped file cannot be made shorter there
+	}
+	files, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if err := os.Truncate(name, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(true)
+}
+
+func (f *forest) rngVector(dim int) []float32 { return vectorsOf("normal", f.rng, 1, dim)[0] }
+
+func flipBytes(name string, at ...int64) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, off := range at {
+		b := make([]byte, 1)
+		_, err := f.ReadAt(b, off)
+		b[0] ^= 0x40
+		_, err2 := f.WriteAt(b, off)
+		errs = append(errs, err, err2)
+	}
+	return errors.Join(append(errs, f.Close())...)
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+)
+
+type benchCmd struct {
+	collection
+	Fvecs   string        `required:"" placeholder:"FILE" help:"Search for every vector of this .fvecs file."`
+	Truth   string        `placeholder:"FILE.ivecs" help:"The true answers: a line of row numbers for each query, best first; ids are row numbers. The default is to find them by exact search."`
+	K       int           `short:"k" default:"10" help:"How many hits to find (${default})."`
+	Exact   bool          `help:"Measure exact search. The default is this and recalls of 0.9, 0.95 and 0.99."`
+	Recall  []float64     `placeholder:"R,..." help:"Measure searches that promise these recalls."`
+	Threads int           `default:"1" help:"How many searches run at the same time (${default}), each on one core."`
+	For     time.Duration `default:"1s" help:"Measure each setting for at least so long (${default}), and all queries at least once."`
+	SVG     string        `name:"svg" placeholder:"FILE" help:"Draw queries per second against recall."`
+	condition
+}
+
+func (c *benchCmd) Help() string {
+	return "Measures searches in this process, with everything in memory that fits: each setting runs once before it is " +
+		"measured. A setting is what is asked for; recall is what came out, as a mean over the queries."
+}
+
+// Validate is called by kong.
+func (c *benchCmd) Validate() error {
+	if c.K < 1 || c.Threads < 1 || c.For < 0 {
+		return fmt.Errorf("-k %d --threads %d --for %v: not positive", c.K, c.Threads, c.For)
+	}
+	for _, r := range c.Recall {
+		if !(r > 0 && r <= 1) {
+			return fmt.Errorf("--recall %v: not above 0 and up to 1", r)
+		}
+	}
+	return nil
+}
+
+// A measurement is a line of the answer.
+type measurement struct {
+	Setting string  `json:"setting"`
+	Threads int     `json:"threads"`
+	K       int     `json:"k"`
+	Recall  float64 `json:"recall"`
+	QPS     float64 `json:"qps"`
+	P50     float64 `json:"p50_us"`
+	P95     float64 `json:"p95_us"`
+	P99     float64 `json:"p99_us"`
+}
+
+func (c *benchCmd) Run(ctx context.Context, t *tool) error {
+	return c.open(db.Options{ReadOnly: true, Workers: 1}, c.existing(func(coll *db.Collection) error {
+		queries, err := c.queries(ctx)
+		if err != nil {
+			return err
+		}
+		truth, err := c.truths(ctx, coll, queries)
+		if err != nil {
+			return err
+		}
+		if !c.Exact && len(c.Recall) == 0 {
+			c.Exact, c.Recall = true, []float64{0.9, 0.95, 0.99}
+		}
+		var settings []db.Query
+		if c.Exact {
+			settings = append(settings, db.Query{Exact: true})
+		}
+		for _, r := range c.Recall {
+			settings = append(settings, db.Query{Recall: r})
+		}
+		var all []measurement
+		for _, q := range settings {
+			m, err := c.measure(ctx, coll, q, queries, truth)
+			if err != nil {
+				return err
+			}
+			all = append(all, m)
+			if t.json {
+				if err := errors.Join(t.line(m), t.out.Flush()); err != nil {
+					return err
+				}
+			}
+		}
+		if c.SVG != "" {
+			if err := os.WriteFile(c.SVG, drawRecall(all), 0o644); err != nil {
+				return err
+			}
+		}
+		if t.json {
+			return nil
+		}
+		var rows []table.Row
+		for _, m := range all {
+			us := func(v float64) string { return humanize.CommafWithDigits(v, 1) }
+			rows = append(rows, table.Row{m.Setting, fmt.Sprintf("%.4f", m.Recall), humanize.CommafWithDigits(m.QPS, 0), us(m.P50), us(m.P95), us(m.P99)})
+		}
+		return t.table(table.Row{"setting", "recall", "queries/s", "p50 µs", "p95 µs", "p99 µs"}, rows)
+	}))
+}
+
+// queries reads the vectors to search for.
+func (c *benchCmd) queries(ctx context.Context) ([][]float32, error) {
+	src, err := exchange.Open(c.Fvecs, &exchange.OpenOptions{Format: exchange.FVecs})
+	if err != nil {
+		return nil, err
+	}
+	var all [][]float32
+	for item, err := range src.Items(ctx) {
+		if err == nil && item.Skip != nil {
+			err = fmt.Errorf("%v: %w", item.Position, item.Skip)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, item.Document.Vector)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s holds no queries", c.Fvecs)
+	}
+	return all, nil
+}
+
+// A truth is the true answer to a query: its ids, or the score that a hit must have.
+type truth struct {
+	ids   map[string]bool
+	worst float64
+	n     int
+}
+
+func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]float32) ([]truth, error) {
+	all := make([]truth, len(queries))
+	if c.Truth != "" {
+		rows, err := exchange.ReadIVecs(c.Truth)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) < len(queries) {
+			return nil, fmt.Errorf("%s has %d answers for %d queries", c.Truth, len(rows), len(queries))
+		}
+		for i := range all {
+			if len(rows[i]) < c.K {
+				return nil, fmt.Errorf("%s has %d rows for query %d, fewer than -k %d", c.Truth, len(rows[i]), i, c.K)
+			}
+			all[i] = truth{ids: map[string]bool{}, n: c.K}
+			for _, row := range rows[i][:c.K] {
+				all[i].ids[strconv.Itoa(int(row))] = true
+			}
+		}
+		return all, nil
+	}
+	const together = 256
+	for lo := 0; lo < len(queries); lo += together {
+		var batch []db.Query
+		for _, v := range queries[lo:min(lo+together, len(queries))] {
+			batch = append(batch, c.query(db.Query{Exact: true}, v))
+		}
+		results, err := coll.SearchBatch(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		for i, r := range results {
+			all[lo+i] = truth{worst: math.Inf(1), n: len(r.Hits)}
+			if n := len(r.Hits); n > 0 {
+				all[lo+i].worst = r.Hits[n-1].Score
+			}
+		}
+	}
+	return all, nil
+}
+
+func (c *benchCmd) query(q db.Query, vec []float32) db.Query {
+	q.Vector, q.K, q.Where, q.Select = vec, c.K, c.Where.Expr, db.IDsOnly
+	return q
+}
+
+// share returns which share of the true answer a result has.
+func (t *truth) share(r *db.Result) float64 {
+	if t.n == 0 {
+		return 1
+	}
+	good := 0
+	for i := range r.Hits {
+		h := &r.Hits[i]
+		if t.ids[h.ID] || t.ids == nil && h.Score >= t.worst {
+			good++
+		}
+	}
+	return float64(min(good, t.n)) / float64(t.n)
+}
+
+// measure runs all queries once to warm up, which gives the recall, and then for the time that is asked for.
+func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query, queries [][]float32, truth []truth) (measurement, error) {
+	m := measurement{Setting: "exact", Threads: c.Threads, K: c.K}
+	if !q.Exact {
+		m.Setting = "recall=" + strconv.FormatFloat(q.Recall, 'g', -1, 64)
+	}
+	for i, vec := range queries {
+		r, err := coll.Search(ctx, c.query(q, vec))
+		if err != nil {
+			return m, err
+		}
+		m.Recall += truth[i].share(r) / float64(len(queries))
+	}
+	var next atomic.Int64
+	took := make([][]time.Duration, c.Threads)
+	errs := make([]error, c.Threads)
+	start := time.Now()
+	var wait sync.WaitGroup
+	for n := range c.Threads {
+		wait.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				begin := time.Now()
+				if i >= len(queries) && begin.Sub(start) >= c.For {
+					return
+				}
+				if _, errs[n] = coll.Search(ctx, c.query(q, queries[i%len(queries)])); errs[n] != nil {
+					return
+				}
+				took[n] = append(took[n], time.Since(begin))
+			}
+		})
+	}
+	wait.Wait()
+	elapsed := time.Since(start)
+	all := slices.Concat(took...)
+	if err := errors.Join(errs...); err != nil {
+		return m, err
+	}
+	slices.Sort(all)
+	quantile := func(p float64) float64 {
+		return float64(all[min(len(all)-1, int(p*float64(len(all))))].Nanoseconds()) / 1000
+	}
+	m.QPS = float64(len(all)) / elapsed.Seconds()
+	m.P50, m.P95, m.P99 = quantile(0.50), quantile(0.95), quantile(0.99)
+	return m, nil
+}
+
+// drawRecall draws queries per second, on a logarithmic scale, against recall.
+func drawRecall(all []measurement) []byte {
+	const width, height, left, right, top, bottom = 640, 400, 80, 30, 30, 50
+	all = slices.SortedFunc(slices.Values(all), func(a, b measurement) int { return cmp.Compare(a.Recall, b.Recall) })
+	lowest, least, most := 1.0, math.Inf(1), 1.0
+	for _, m := range all {
+		lowest, least, most = min(lowest, m.Recall), min(least, m.QPS), max(most, m.QPS)
+	}
+	lowest = math.Floor(min(lowest, 0.99)*20) / 20
+	floor, ceiling := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most)+1e-9)
+	x := func(recall float64) float64 { return left + (recall-lowest)/(1-lowest)*(width-left-right) }
+	y := func(qps float64) float64 {
+		return height - bottom - (math.Log10(qps)-floor)/(ceiling-floor)*(height-top-bottom)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
+	line := func(x1, y1, x2, y2 float64) {
+		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#ccc"/>`+"\n", x1, y1, x2, y2)
+	}
+	label := func(x, y float64, anchor, text string) {
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, text)
+	}
+	for e := floor; e <= ceiling; e++ {
+		qps := math.Pow(10, e)
+		line(left, y(qps), width-right, y(qps))
+		label(left-8, y(qps)+4, "end", humanize.CommafWithDigits(qps, 2))
+	}
+	for i := range 6 {
+		recall := lowest + (1-lowest)*float64(i)/5
+		line(x(recall), top, x(recall), height-bottom)
+		label(x(recall), height-bottom+18, "middle", strconv.FormatFloat(recall, 'g', 4, 64))
+	}
+	label(width/2, height-8, "middle", fmt.Sprintf("recall@%d", all[0].K))
+	label(left, top-12, "middle", "queries per second")
+	b.WriteString(`<polyline fill="none" stroke="#1f77b4" stroke-width="2" points="`)
+	for i, m := range all {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%.1f,%.1f", x(m.Recall), y(m.QPS))
+	}
+	b.WriteString("\"/>\n")
+	for _, m := range all {
+		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="4" fill="#1f77b4"><title>%s: recall %.4f, %.0f queries per second, p99 %.0f µs</title></circle>`+"\n",
+			x(m.Recall), y(m.QPS), m.Setting, m.Recall, m.QPS, m.P99)
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes()
+}
