@@ -95,7 +95,9 @@ func answerText(r *Result, err error) (string, error) {
 // where the file has ended.
 var pageSize = os.Getpagesize()
 
-func mappedVector(i int) []float32 { return randomVectors(rand.New(rand.NewPCG(9, uint64(i))), 1, 64)[0] }
+func mappedVector(i int) []float32 {
+	return randomVectors(rand.New(rand.NewPCG(9, uint64(i))), 1, 64)[0]
+}
 
 // Files that are cut, or rot before they are read, while a database has them
 // open: each way of reading gives the right answer or an error that names a

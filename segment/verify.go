@@ -79,7 +79,11 @@ func (r *ranges) survey(ctx context.Context, file *vfs.File, l *layout, tableCRC
 	}
 	raw := make([]byte, min(size, l.size)-l.table)
 	_, tableErr := file.ReadAt(raw, l.table)
-	if tableErr == nil && tableCRC != nil && codec.CRC(raw) != *tableCRC {
+	if tableErr != nil { // nothing can be compared
+		r.add(headerSize, l.size-headerSize, readError(tableErr))
+		return nil
+	}
+	if tableCRC != nil && codec.CRC(raw) != *tableCRC {
 		tableErr = ErrChecksum
 	}
 	table := codec.U32sFromBytes(raw)

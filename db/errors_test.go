@@ -1,0 +1,286 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+var everyStep = flag.Bool("everystep", false, "TestEveryStepFails lets every operation fail, not a sample")
+
+// everything calls all of a database, and returns the errors by call.
+func everything(ctx context.Context, vdb *DB, copied string) map[string]error {
+	errs := map[string]error{}
+	note := func(call string, err error) {
+		if err != nil {
+			errs[call] = err
+		}
+	}
+	c, err := vdb.Collection("a")
+	note("collection", err)
+	if err == nil {
+		vec := []float32{1, 2, 3, 4, 5, 6}
+		for _, q := range []Query{{Vector: vec, K: 3, Select: Everything}, {ID: "id 1", K: 3}, {Vector: vec, K: 3, Where: filter.Gte("i", 3)},
+			{Text: "version", K: 3}, {Text: "version", Vector: vec, K: 3}, {Vector: vec, K: 3, Group: &Group{Field: "lang", Size: 1}},
+			{Vector: vec, K: 3, MMR: &MMR{Lambda: 0.5}}, {Like: []string{"id 1"}, Unlike: []string{"id 2"}, K: 3}} {
+			_, err := c.Search(ctx, q)
+			note("search", err)
+			_, err = c.Explain(ctx, q, "id 1", "id 38")
+			note("explain", err)
+		}
+		_, err = c.SearchBatch(ctx, []Query{{Vector: vec, K: 1}, {Vector: vec, K: 2, Where: filter.Eq("lang", "c")}})
+		note("search batch", err)
+		_, err = c.GetMany(ctx, []string{"id 1", "id 2", "none"}, Everything)
+		note("get", err)
+		_, err = c.List(ctx, ListQuery{Limit: 5, Where: filter.Ne("lang", "go"), Select: Everything})
+		note("list", err)
+		_, err = c.Count(ctx, filter.Lt("i", 9))
+		note("count", err)
+		for _, err := range c.All(ctx, filter.Exists("i"), Everything) {
+			note("all", err)
+		}
+		_, err = c.Upsert(ctx, Document{ID: "new", Vector: vec, Text: "new", Metadata: Metadata{"i": 100}})
+		note("upsert", err)
+		note("patch", c.Patch(ctx, Patch{ID: "new", Set: Metadata{"i": 101}}))
+		note("set metadata", c.SetMetadata(ctx, Metadata{"x": 1}))
+		_, err = c.DeleteWhere(ctx, filter.Gte("i", 100))
+		note("delete where", err)
+		_, err = c.Delete(ctx, "new")
+		note("delete", err)
+		_, err = c.Load(ctx, func(yield func(Document, error) bool) { yield(Document{ID: "loaded"}, nil) }, nil)
+		note("load", err)
+	}
+	snap, err := vdb.Snapshot()
+	note("snapshot", err)
+	if err == nil {
+		frozen, err := snap.Collection("b")
+		if note("snapshot", err); err == nil {
+			_, err = frozen.Search(ctx, Query{Vector: []float32{1, 2, 3}, K: 2})
+			note("search snapshot", err)
+		}
+	}
+	_, err = vdb.CreateCollection(ctx, "fresh", Schema{Dim: 2})
+	note("create", err)
+	note("rename", vdb.Rename(ctx, "fresh", "stale"))
+	note("drop", vdb.Drop(ctx, "stale"))
+	note("flush", vdb.Flush(ctx))
+	note("compact", vdb.Compact(ctx))
+	if err == nil && snap != nil {
+		note("close snapshot", snap.Close())
+	}
+	_, err = vdb.CheckDeep(ctx)
+	note("check", err)
+	note("backup", vdb.Backup(ctx, copied))
+	if snap != nil {
+		snap.Close()
+	}
+	return errs
+}
+
+// One operation on a file fails, whichever it is, of a database that recovers,
+// reads, writes, compacts, checks and copies. Nothing panics or hangs, the
+// error keeps its cause, and the next process finds every document.
+func TestEveryStepFails(t *testing.T) {
+	v := newSpecimen(t, true)
+	want := ""
+	dir := filepath.Join(memDir(t), "db")
+	run := func(n int) (count int, failed vfs.Op, errs map[string]error) {
+		writeFiles(t, dir, v.files)
+		var mu sync.Mutex
+		hook := func(op vfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if count++; count == n {
+				failed = op
+				return syscall.EIO
+			}
+			return nil
+		}
+		opts := &Options{hook: hook, codedBytes: 1, NoBackgroundCompaction: true, Workers: 1}
+		errs = map[string]error{}
+		for _, readOnly := range []bool{true, false} {
+			opts.ReadOnly = readOnly
+			vdb, err := Open(dir, opts)
+			if err != nil {
+				errs["open"] = err
+				continue
+			}
+			for call, err := range everything(t.Context(), vdb, filepath.Join(memDir(t), "copy")) {
+				if !readOnly || !errors.Is(err, ErrReadOnly) {
+					errs[call] = err
+				}
+			}
+			if err := vdb.Close(); err != nil {
+				errs["close"] = err
+			}
+		}
+		return count, failed, errs
+	}
+	state := func() string {
+		vdb := open(t, dir, nil)
+		defer vdb.Close()
+		check(t, vdb)
+		var lines []string
+		for _, name := range []string{"a", "b"} {
+			for _, d := range dump(t, existing(t, vdb, name)) {
+				if d.ID != "new" && d.ID != "loaded" {
+					lines = append(lines, docString(name, &d))
+				}
+			}
+		}
+		slices.Sort(lines)
+		return fmt.Sprint(lines)
+	}
+	total, _, errs := run(0)
+	for call, err := range errs {
+		if call != "search" && call != "explain" { // there is no text index
+			t.Errorf("without a fault: %s: %v", call, err)
+		}
+	}
+	want = state()
+	step := 29
+	if *everyStep {
+		step = 1
+	}
+	runs, told := 0, 0
+	for n := 1; n <= total; n += step {
+		_, failed, errs := run(n)
+		runs++
+		for call, err := range errs {
+			if errors.Is(err, syscall.EIO) {
+				told++
+				break
+			} else if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrReadOnly) {
+				continue
+			}
+			t.Errorf("operation %d (%v %s): %s: %v", n, failed.Kind, failed.Name, call, err)
+		}
+		if got := state(); got != want {
+			t.Fatalf("operation %d (%v %s): documents are\n%s\nwant\n%s", n, failed.Kind, failed.Name, got, want)
+		}
+	}
+	t.Logf("%d of %d operations failed, %d were told", runs, total, told)
+	if told*4 < runs {
+		t.Error("few faults were told")
+	}
+}
+
+// Calls with a context that has ended, and on a database that was closed, say
+// so, and do nothing.
+func TestEndedAndClosed(t *testing.T) {
+	v := newSpecimen(t, false)
+	dir := filepath.Join(memDir(t), "db")
+	writeFiles(t, dir, v.files)
+	vdb := open(t, dir, &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	before := dump(t, existing(t, vdb, "a"))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	errs := everything(ended, vdb, filepath.Join(memDir(t), "copy"))
+	for _, call := range []string{"search", "search batch", "get", "all", "upsert", "patch", "delete", "delete where", "load", "create",
+		"rename", "drop", "flush", "compact", "check", "backup", "set metadata"} {
+		if !errors.Is(errs[call], context.Canceled) && !errors.Is(errs[call], ErrInvalid) {
+			t.Errorf("%s with an ended context: %v", call, errs[call])
+		}
+	}
+	if after := dump(t, existing(t, vdb, "a")); len(after) != len(before) {
+		t.Errorf("%d documents, %d before", len(after), len(before))
+	}
+	c := existing(t, vdb, "a")
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(snap.Close(), snap.Close(), vdb.Close(), vdb.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snap.Collection("a"); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed snapshot: %v", err)
+	}
+	for call, err := range everything(t.Context(), vdb, filepath.Join(memDir(t), "copy")) {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s after Close: %v", call, err)
+		}
+	}
+	if _, err := c.Get(t.Context(), "id 1", 0); !errors.Is(err, ErrClosed) || c.Len() != 0 || c.Name() != "" {
+		t.Errorf("get after Close: %v, %d, %q", err, c.Len(), c.Name())
+	}
+	if _, err := c.Upsert(t.Context(), Document{ID: "x"}); !errors.Is(err, ErrClosed) {
+		t.Errorf("upsert after Close: %v", err)
+	}
+	if len(vdb.Collections()) != 0 || len(snap.Collections()) != 0 {
+		t.Error("collections after Close")
+	}
+}
+
+// Stored documents, metadata and log records of any bytes are decoded or
+// refused.
+func TestDecodersOfDamage(t *testing.T) {
+	var buf bytes.Buffer
+	doc := Document{ID: "some id", Text: "text", Metadata: Metadata{"null": nil, "t": true, "i": int64(-70000), "f": 1.5, "s": "string",
+		"list": []any{"a", int64(1), 2.5, nil, false}, "map": map[string]any{"deep": map[string]any{"n": int64(1 << 40)}}}}
+	if err := appendDocument(&buf, &doc); err != nil {
+		t.Fatal(err)
+	}
+	def := &definition{name: "c", schema: Schema{Dim: 2}}
+	ops := []op{{kind: opDefine, coll: 1, def: def}, {kind: opPut, coll: 1, doc: buf.Bytes(), vec: []float32{1, 2}},
+		{kind: opDelete, coll: 1, id: "x"}, {kind: opDrop, coll: 1}}
+	parts, err := encodeRecord(5, ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := bytes.Join(parts, nil)
+	if first, got, err := decodeRecord(record); err != nil || first != 5 || len(got) != len(ops) {
+		t.Fatalf("%d, %v, %v", first, got, err)
+	}
+	refused := 0
+	try := func(what string, good []byte, decode func([]byte) error) {
+		t.Helper()
+		for at := range good {
+			for _, value := range []byte{0, 1, 0x7f, 0x80, 0x90, 0xa1, 0xc0, 0xc1, 0xc3, 0xcf, 0xd3, 0xdd, 0xdf, 0xff, good[at] ^ 1, good[at] + 1} {
+				bad := bytes.Clone(good)
+				bad[at] = value
+				if decode(bad) != nil {
+					refused++
+				}
+			}
+			if decode(good[:at]) == nil {
+				t.Errorf("%s: %d of %d bytes are enough", what, at, len(good))
+			}
+		}
+		if err := decode(good); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	try("document", buf.Bytes(), func(b []byte) error { _, err := decodeDocument(b, Everything); return err })
+	try("record", record, func(b []byte) error { _, _, err := decodeRecord(b); return err })
+	bare, err := encodeMetadata(doc.Metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	try("metadata", bare, func(b []byte) error { _, err := decodeBareMetadata(b); return err })
+	if refused < 500 {
+		t.Errorf("only %d refused", refused)
+	}
+	if _, _, err := decodeRecord(append(bytes.Clone(record), 0)); err == nil {
+		t.Error("record: a byte too many is no error")
+	}
+	for what, bad := range map[string][]byte{
+		"dimension": slices.Concat(record[:0:0], []byte{recordVersion}, make([]byte, 8), []byte{1, 0, 0, 0, opPut, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f}),
+		"version":   {9}, "kind": slices.Concat([]byte{recordVersion}, make([]byte, 8), []byte{1, 0, 0, 0, 77, 1, 0, 0, 0}),
+	} {
+		if _, _, err := decodeRecord(bad); err == nil || errors.Is(err, codec.ErrShort) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
