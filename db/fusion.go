@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
@@ -145,27 +146,56 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 			vectors.queries = append(vectors.queries, p.vectorLeg())
 		}
 	}
-	var near [][]ranked
-	var err error
-	if len(vectors.queries) > 0 {
-		if near, err = vectors.nearest(ctx); err != nil {
-			return nil, err
-		}
-	}
-	best := make([][]ranked, len(s.queries))
-	for i, p := range s.queries {
-		if p.vector {
-			leg := vectors.queries[0]
-			p.walks, p.reasons, p.codes, p.looked, p.scanned = leg.walks, leg.reasons, leg.codes, leg.looked, leg.scanned
-			best[i], near, vectors.queries = near[0], near[1:], vectors.queries[1:]
-		}
-		if p.text != nil {
-			if best[i], err = s.withText(ctx, p, best[i]); err != nil {
-				return nil, err
+	// Both rankings at the same time, unless Explain takes the time of each.
+	texts := make([][]ranked, len(s.queries))
+	rankTexts := func() error {
+		return s.db.guard(func() (err error) {
+			for i, p := range s.queries {
+				if p.text != nil && err == nil {
+					texts[i], err = s.bestTexts(ctx, p)
+				}
 			}
-		}
+			return err
+		})
 	}
-	return best, nil
+	var near [][]ranked
+	var nearErr, textErr error
+	var wait sync.WaitGroup
+	both := slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil && p.vector })
+	if both && s.trace == nil && s.workers > 1 {
+		wait.Go(func() { textErr = rankTexts() })
+	} else {
+		textErr = rankTexts()
+	}
+	if len(vectors.queries) > 0 {
+		near, nearErr = vectors.nearest(ctx)
+	}
+	wait.Wait()
+	if err := cmp.Or(nearErr, textErr); err != nil {
+		return nil, err
+	}
+	best := texts
+	err := s.db.guard(func() (err error) {
+		for i, p := range s.queries {
+			if !p.vector {
+				continue
+			}
+			leg, list := vectors.queries[0], near[0]
+			vectors.queries, near = vectors.queries[1:], near[1:]
+			p.walks, p.reasons, p.codes, p.looked, p.scanned = leg.walks, leg.reasons, leg.codes, leg.looked, leg.scanned
+			if p.text == nil {
+				best[i] = list
+				continue
+			}
+			clock := s.clock("fuse")
+			if best[i], err = s.fuse(p, p.Fusion.withDefaults(p.need), list, texts[i]); err != nil {
+				return err
+			}
+			clock.done(len(list)+len(texts[i]), len(best[i]), 0)
+		}
+		return nil
+	})
+	return best, err
 }
 
 // vectorLeg returns the probe of the vector alone.
@@ -179,33 +209,19 @@ func (p *probe) vectorLeg() *probe {
 	return &leg
 }
 
-// withText returns the best rows of a probe by its text, fused with near if
-// it has a vector.
-func (s *search) withText(ctx context.Context, p *probe, near []ranked) ([]ranked, error) {
-	if !p.vector {
-		least := negInf
-		if p.Threshold != nil {
-			least = *p.Threshold
-		}
-		return s.bestTexts(ctx, p, p.need, least)
-	}
-	f := p.Fusion.withDefaults(p.need)
-	texts, err := s.bestTexts(ctx, p, f.Depth, negInf)
-	if err != nil {
-		return nil, err
-	}
-	clock := s.clock("fuse")
-	fused, err := s.fuse(p, f, near, texts)
-	clock.done(len(near)+len(texts), len(fused), 0)
-	return fused, err
-}
-
 // textRows is the number of rows that are searched between two looks at the
 // context.
 const textRows = 1 << 16
 
-// bestTexts ranks by text.
-func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
+// bestTexts ranks by text: the best that are wanted, or that are to be fused.
+func (s *search) bestTexts(ctx context.Context, p *probe) ([]ranked, error) {
+	need, least := p.need, negInf
+	switch {
+	case p.vector:
+		need = p.Fusion.withDefaults(p.need).Depth
+	case p.Threshold != nil:
+		least = *p.Threshold
+	}
 	clock := s.clock("text")
 	c := topk.New(min(need, max(1, p.matched)), least)
 	var buf terms.Buffer

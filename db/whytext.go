@@ -148,7 +148,7 @@ func (s *search) allFused(ctx context.Context, p *probe) ([]ranked, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts, err := vectors.bestTexts(ctx, &whole, q.Fusion.Depth, negInf)
+	texts, err := vectors.bestTexts(ctx, &whole)
 	if err != nil {
 		return nil, err
 	}
