@@ -22,8 +22,8 @@ var fullProfile = profile{name: "full", head: 16 * kib, ids: 400, text: 3000, do
 	weights: []weight{{stepBatch, 8}, {stepCross, 4}, {stepDelete, 2}, {stepWhere, 1}, {stepCreate, 1}, {stepFlush, 2}, {stepCompact, 1}}}
 
 const (
-	fullPages = 400 // remaining space, at most
-	fullSteps = 600 // until it must be used up
+	fullPages = 400  // remaining space, at most
+	fullSteps = 1500 // until it must be used up
 )
 
 // TestFullDisk lets a disk fill up, from each number of pages that remain. The call that meets the end says ErrNoSpace and

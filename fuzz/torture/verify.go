@@ -51,7 +51,7 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 			return nil, fmt.Errorf("opened read-only: %w", err)
 		}
 	}
-	if rng.IntN(4) == 0 {
+	if rng.IntN(4) == 0 || e.bounds.backingUp() {
 		if err := e.verifyBackups(ctx, dir, rng); err != nil {
 			return nil, err
 		}

@@ -583,6 +583,16 @@ type backup struct {
 	whole bool
 }
 
+// backingUp reports whether a backup is not whole yet.
+func (b *bounds) backingUp() bool {
+	for _, backup := range b.backups {
+		if !backup.whole {
+			return true
+		}
+	}
+	return false
+}
+
 func newBounds(tracks int) *bounds {
 	return &bounds{make([]int, tracks), make([]int, tracks), make([]int, tracks), map[string]backup{}}
 }
