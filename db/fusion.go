@@ -19,14 +19,17 @@ type FusionMethod uint8
 
 // The methods.
 const (
+	// Convex is the sum of weight · score, each score as a share of the best
+	// one, counted from the least that is possible and not from the least that
+	// was found (Bruch, Gai and Ingber, TOIS 2023): a vector model whose
+	// scores hardly differ then hardly counts. For the text that is s / best; for
+	// Cosine (s + 1) / (best + 1); for Dot (s + |best|) / (best + |best|); for
+	// L2, with squared distances, (1 + least) / (1 + d).
+	Convex FusionMethod = iota
 	// RRF is reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR
 	// 2009): the sum, over the lists that have a document, of weight / (C +
 	// its rank from 1).
-	RRF FusionMethod = iota
-	// Convex is the sum of weight · score, scores being brought to [0, 1]:
-	// those of the text by division by the best, those of vectors as (score -
-	// least) / (best - least) of the Depth best documents.
-	Convex
+	RRF
 )
 
 // String returns the name that ParseFusionMethod reads.
@@ -51,7 +54,7 @@ func (m *FusionMethod) UnmarshalText(b []byte) (err error) {
 
 // ParseFusionMethod reads "rrf" or "convex".
 func ParseFusionMethod(s string) (FusionMethod, error) {
-	for _, m := range []FusionMethod{RRF, Convex} {
+	for _, m := range []FusionMethod{Convex, RRF} {
 		if s == m.String() {
 			return m, nil
 		}
@@ -64,11 +67,10 @@ func ParseFusionMethod(s string) (FusionMethod, error) {
 type Fusion struct {
 	Method FusionMethod
 	// Vector and Text are the weights, not negative. If both are zero they
-	// are 0.01 and 0.99 for RRF, 0.05 and 0.95 for Convex: the text ranks, the
-	// vector decides between documents that are about equal, and adds those
-	// that have none of the words. So a weak vector model cannot spoil a good
-	// text ranking (docs/bench has the measurements). For a model that is known
-	// to be good, equal weights are a better start.
+	// are equal for Convex, and 0.01 and 0.99 for RRF, which sees no scores and
+	// could not keep a weak vector model from spoiling a good text ranking
+	// (docs/eval.md has the measurements). For a model that is known to be
+	// good, equal weights are a better start there.
 	Vector, Text float64
 	// C is the constant of RRF; 0 means 60.
 	C float64
@@ -79,8 +81,8 @@ type Fusion struct {
 
 func (f Fusion) withDefaults(need int) Fusion {
 	if f.Vector == 0 && f.Text == 0 {
-		if f.Vector = 0.01; f.Method == Convex {
-			f.Vector = 0.05
+		if f.Vector = 0.5; f.Method == RRF {
+			f.Vector = 0.01
 		}
 		f.Text = 1 - f.Vector
 	}
@@ -92,7 +94,7 @@ func (f Fusion) withDefaults(need int) Fusion {
 func (f *Fusion) validate() error {
 	positive := func(x float64) bool { return x >= 0 && x <= 1e6 }
 	switch {
-	case f.Method > Convex:
+	case f.Method > RRF:
 		return invalidf("unknown fusion method %d", f.Method)
 	case !positive(f.Vector) || !positive(f.Text):
 		return invalidf("weights of fusion are %v and %v", f.Vector, f.Text)
@@ -296,12 +298,7 @@ func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error
 				return nil, err
 			}
 			if v := h.legs[0].Score; v != nil && len(near) > 0 {
-				most, least := near[0].score, near[len(near)-1].score
-				share := 1.0
-				if most > least {
-					share = max(0, (*v-least)/(most-least))
-				}
-				h.score = float64(f.Vector * share)
+				h.score = float64(f.Vector * p.scorer.share(*v, near[0].score))
 			}
 			if t := h.legs[1].Score; t != nil && len(texts) > 0 {
 				h.score += float64(f.Text * (*t / texts[0].score))
@@ -316,6 +313,21 @@ func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error
 		}
 	}
 	return all, err
+}
+
+// share returns a score as a share of the best one; see Convex.
+func (s *scorer) share(score, best float64) float64 {
+	worst := -1.0
+	switch s.metric {
+	case L2:
+		return (1 - best) / (1 - score)
+	case Dot:
+		worst = -math.Abs(best)
+	}
+	if best <= worst { // nothing is above the worst
+		return 0
+	}
+	return max(0, (score-worst)/(best-worst))
 }
 
 // reciprocal is what a rank is worth; 0 is no rank.

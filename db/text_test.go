@@ -430,7 +430,7 @@ func TestHybrid(t *testing.T) {
 		return r
 	}
 	near := []float32{1, 0}
-	r := search(Query{Vector: near, Text: "needle", K: 4, Fusion: Fusion{Vector: 1, Text: 1}})
+	r := search(Query{Vector: near, Text: "needle", K: 4, Fusion: Fusion{Method: RRF, Vector: 1, Text: 1}})
 	// 10 is in both lists: rank 6 by vector and 2 by text; 11 has no vector and is the first by text; then by vector alone.
 	if diff := gocmp.Diff([]string{"10", "00", "11", "02"}, ids(r.Hits)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -444,12 +444,26 @@ func TestHybrid(t *testing.T) {
 	if l := r.Hits[2].Legs; l[0].Rank != 0 || l[0].Score != nil || l[1].Rank != 1 {
 		t.Errorf("legs of a document without vector: %+v", l)
 	}
+	// By scores, counted from the least that is possible.
 	text := search(Query{Text: "needle"})
+	r = search(Query{Vector: near, Text: "needle", K: 50})
+	for _, h := range r.Hits {
+		want := 0.0
+		if v := h.Legs[0].Score; v != nil {
+			want = 0.5 * ((*v + 1) / (1 + 1))
+		}
+		if s := h.Legs[1].Score; s != nil {
+			want += 0.5 * (*s / text.Hits[0].Score)
+		}
+		if h.Score != want {
+			t.Errorf("%s: score %v, want %v of %+v", h.ID, h.Score, want, h.Legs)
+		}
+	}
 	for method, want := range map[Fusion][]string{
-		{Text: 1}:                   {"11", "10"},
-		{Method: Convex, Text: 1}:   {"11", "10"},
-		{Vector: 1}:                 {"00", "02"},
-		{Method: Convex, Vector: 1}: {"00", "02"},
+		{Text: 1}:                {"11", "10"},
+		{Method: RRF, Text: 1}:   {"11", "10"},
+		{Vector: 1}:              {"00", "02"},
+		{Method: RRF, Vector: 1}: {"00", "02"},
 	} {
 		if r := search(Query{Vector: near, Text: "needle", K: 2, Fusion: method}); !slices.Equal(ids(r.Hits), want) {
 			t.Errorf("%+v: %v, want %v (by text %v)", method, ids(r.Hits), want, ids(text.Hits))
@@ -740,4 +754,28 @@ func TestTextConcurrent(t *testing.T) {
 	}
 	wait.Wait()
 	check(t, vdb)
+}
+
+// TestShare: the best is 1, all others lie between 0 and 1 in the same order, and scaling the vectors changes nothing of
+// that for Dot.
+func TestShare(t *testing.T) {
+	for _, tt := range []struct {
+		metric             Metric
+		best, middle, last float64
+	}{
+		{Cosine, 0.9, 0.8, -1}, {Cosine, -0.5, -0.7, -0.9}, {Dot, 40, 3, -60}, {Dot, -1, -2, -3}, {Dot, 0, -1, -2}, {L2, -0.5, -3, -1e9}, {L2, 0, -1, -2},
+	} {
+		s := &scorer{metric: tt.metric}
+		best, middle, last := s.share(tt.best, tt.best), s.share(tt.middle, tt.best), s.share(tt.last, tt.best)
+		positive := tt.metric != Dot || tt.best > 0
+		if positive && best != 1 || !(best >= middle && middle >= last && last >= 0) {
+			t.Errorf("%+v: %v, %v, %v", tt, best, middle, last)
+		}
+		if scaled := s.share(16*tt.middle, 16*tt.best); tt.metric == Dot && scaled != middle {
+			t.Errorf("%+v: scaled %v, not %v", tt, scaled, middle)
+		}
+	}
+	if s := (&scorer{metric: Cosine}); s.share(-1, -1) != 0 {
+		t.Error("all are opposite")
+	}
 }

@@ -241,8 +241,8 @@ func (c *evalCmd) runner(name string, coll *db.Collection) (eval.Runner, error) 
 	case name == "text":
 		return eval.Search(name, coll, like, eval.Text), nil
 	case kind == "rrf" || kind == "convex":
-		if kind == "convex" {
-			like.Fusion.Method = db.Convex
+		if kind == "rrf" {
+			like.Fusion.Method = db.RRF
 		}
 		if found { // else the weights of the database
 			like.Fusion.Vector, like.Fusion.Text = number, 1-number

@@ -29,8 +29,8 @@ type asking struct {
 	Like      []string        `xor:"query" sep:"none" placeholder:"ID" help:"Look for more documents like this one. May be repeated."`
 	Unlike    []string        `sep:"none" placeholder:"ID" help:"With --like: but less like this one. May be repeated."`
 	Text      string          `placeholder:"QUERY" help:"Look for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused."`
-	Hybrid    weights         `placeholder:"V,T" help:"The weights of vector and text where both are given, such as 1,1. The default all but follows the text."`
-	Fusion    db.FusionMethod `default:"rrf" placeholder:"METHOD" help:"How to fuse: rrf, by ranks, or convex, by scores."`
+	Hybrid    weights         `placeholder:"V,T" help:"The weights of vector and text where both are given, such as 2,1. The default is equal weights, or all but the text alone with rrf."`
+	Fusion    db.FusionMethod `default:"convex" placeholder:"METHOD" help:"How to fuse: convex, by scores, or rrf, by ranks (${default})."`
 	Snippets  bool            `help:"Show the passage that answers --text best, in place of the text."`
 	K         int             `short:"k" default:"10" help:"How many hits to find (${default}); how many groups, with --group."`
 	Offset    int             `placeholder:"N" help:"Leave out the best N hits."`
