@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, show := range []func(context.Context, *db.Collection) error{nearest, similar, filtered, many} {
+	for _, show := range []func(context.Context, *db.Collection) error{nearest, similar, filtered, many, varied, why} {
 		if err := show(ctx, books); err != nil {
 			return err
 		}
@@ -99,6 +99,35 @@ func many(ctx context.Context, books *db.Collection) error {
 	}
 	for i, res := range results {
 		fmt.Printf("query %d: %s\n", i, res.Hits[0].ID)
+	}
+	return nil
+}
+
+func varied(ctx context.Context, books *db.Collection) error {
+	for _, q := range []db.Query{
+		// The best two books of each of the ten best authors.
+		{Vector: []float32{1, 0}, Group: &db.Group{Field: "by.name", Size: 2}},
+		// Hits that differ from each other.
+		{Vector: []float32{1, 0}, MMR: &db.MMR{Lambda: 0.7}},
+		// More like emma, less like walden; neither is a hit.
+		{Like: []string{"emma"}, Unlike: []string{"walden"}},
+	} {
+		res, err := books.Search(ctx, q)
+		if err != nil {
+			return err
+		}
+		fmt.Println(len(res.Hits), "hits")
+	}
+	return nil
+}
+
+func why(ctx context.Context, books *db.Collection) error {
+	e, err := books.Explain(ctx, db.Query{Vector: []float32{1, 0}, K: 1, Where: filter.Lt("year", 1850)}, "ivanhoe", "walden")
+	if err != nil {
+		return err
+	}
+	for _, w := range e.WhyNot {
+		fmt.Println(w.ID, "has rank", w.Rank, "and is no hit:", w.Reason)
 	}
 	return nil
 }
