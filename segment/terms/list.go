@@ -35,11 +35,11 @@ func (l *list) bounds(block int) (last, maxFreq, minLen uint32) {
 // A lister makes a list.
 type lister struct {
 	list
-	last            int64 // row
-	blockFreq       uint32
-	blockLen        uint32
-	row             int64 // being collected by Index.Add
-	freq, pos, from uint32
+	last       int64 // row
+	blockFreq  uint32
+	blockLen   uint32
+	row        int64 // being collected by Index.Add
+	freq, from uint32
 }
 
 func newLister() lister {
