@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -28,8 +27,6 @@ type openSegment struct {
 	dead *bitset.Cow
 
 	sets int // fileSets that hold it; guarded by DB.mu
-
-	lengths atomic.Int32 // see alike
 
 	cols    *derived[columns.Columns]
 	codes   *derived[codes.Codes] // nil if they would not pay

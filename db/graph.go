@@ -17,10 +17,13 @@ import (
 // codes of one takes a core about a millisecond, and a walk a tenth of that.
 const graphSize = 10_000_000
 
-// wantsGraph reports whether the segment is large enough for a graph.
+// wantsGraph reports whether the segment is large enough for a graph, and has
+// a metric for which the recall of walks can be promised. For Dot it cannot:
+// among rows of nearly equal products, of vectors of different lengths, walks
+// find fewer than the calibration says.
 func (s *openSegment) wantsGraph() bool {
 	size := int64(s.info.Dim) * int64(s.info.Rows)
-	return size > 0 && size >= s.db.opts.graphSize
+	return s.metric != Dot && size > 0 && size >= s.db.opts.graphSize
 }
 
 // graphOf returns the graph of a segment. As long as it is absent, and wherever
@@ -80,9 +83,6 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) (*walk, string) {
 	if matched <= p.need {
 		return nil, "no more rows match than are wanted"
 	}
-	if p.scorer.metric == Dot && p.where != nil && !s.view.parts[i].segment.alike() {
-		return nil, "the lengths of the vectors differ too much for a walk under a filter"
-	}
 	w := &walk{graph: g, effort: max(p.Effort, p.need)}
 	if p.Effort > 0 {
 		w.recall = promised(g, w.effort, p.need)
@@ -101,27 +101,6 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) (*walk, string) {
 		return nil, fmt.Sprintf("a walk of effort %d through the graph would cost %.2g of a scan", w.effort, cost/scan)
 	}
 	return w, fmt.Sprintf("a walk of effort %d costs %.2g of a scan and promises a recall of %.4g", w.effort, cost/scan, w.recall)
-}
-
-// alike reports whether nearly all vectors of the segment are of similar length.
-// If they are not, the codes of the short ones are much the same under Dot: no
-// matter among all rows, but a filter may leave nothing but those.
-func (s *openSegment) alike() bool {
-	const unknown, yes, no = 0, 1, 2
-	if s.lengths.Load() == unknown {
-		short := 0
-		for _, inv := range s.InvNorms() {
-			if !(inv*s.info.MaxNorm < 32) {
-				short++
-			}
-		}
-		if short*100 < s.info.Rows {
-			s.lengths.Store(yes)
-		} else {
-			s.lengths.Store(no)
-		}
-	}
-	return s.lengths.Load() == yes
 }
 
 // promised returns the recall that searches with an effort were measured to

@@ -198,7 +198,7 @@ func checkSimple(t *rapid.T, e filter.Expr, root bool) {
 		args = e.Args
 	case *filter.Negation:
 		switch e.Arg.(type) {
-		case *filter.Comparison, *filter.Membership, *filter.Existence:
+		case *filter.Comparison, *filter.Membership, *filter.Existence, *filter.TextMatch:
 		default:
 			t.Fatalf("negation of %s", e.Arg)
 		}
