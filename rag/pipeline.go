@@ -61,8 +61,7 @@ type Pipeline struct {
 type Response struct {
 	// Chunks are in order of relevance.
 	Chunks []Chunk `json:"chunks"`
-	// Context is the text for the model, made of the first Cited of Chunks
-	// that are not repetitions.
+	// Context is the text for the model, made of the chunks in Citations.
 	Context       string     `json:"context"`
 	ContextTokens int        `json:"context_tokens"`
 	Citations     []Citation `json:"citations"`

@@ -93,6 +93,17 @@ func Dot64(a, b []float32) float64 {
 	return dot64(a, b)
 }
 
+// Cosine64 returns the cosine of the angle between a and b, in [-1, 1], from
+// canonical products: the same bits on every CPU. It is 0 if either is zero. It
+// panics if the lengths differ.
+func Cosine64(a, b []float32) float64 {
+	norms := math.Sqrt(Dot64(a, a)) * math.Sqrt(Dot64(b, b))
+	if norms == 0 {
+		return 0
+	}
+	return max(-1, min(1, Dot64(a, b)/norms))
+}
+
 // L264 returns the canonical squared Euclidean distance of a and b: summed in
 // float64, with the same bits from every implementation on every CPU (of a NaN,
 // only that it is one). Its relative error is below (len(a)+2)*2^-53. It is +0

@@ -414,3 +414,19 @@ func TestName(t *testing.T) {
 	}
 	t.Logf("available: %v", available())
 }
+
+// TestCosine64 compares with the definition, and its ends.
+func TestCosine64(t *testing.T) {
+	for _, tt := range []struct {
+		a, b []float32
+		want float64
+	}{
+		{nil, nil, 0}, {[]float32{0, 0}, []float32{1, 2}, 0}, {[]float32{1, 0}, []float32{0, 3}, 0},
+		{[]float32{3, 4}, []float32{6, 8}, 1}, {[]float32{3, 4}, []float32{-3, -4}, -1}, {[]float32{1, 0}, []float32{3, 4}, 0.6},
+		{[]float32{1e-30, 1e-30}, []float32{1e30, 1e30}, 1},
+	} {
+		if got := Cosine64(tt.a, tt.b); math.Abs(got-tt.want) > 1e-15 || got > 1 || got < -1 {
+			t.Errorf("%v, %v: %v, want %v", tt.a, tt.b, got, tt.want)
+		}
+	}
+}

@@ -48,11 +48,11 @@ var imports = map[string][]string{
 	"internal/exchange": {"db"},
 	"rag":               {"db", "filter", "internal/exchange", "rag/embed", "rag/split", "simd"},
 	"rag/knowledge":     {"db", "filter", "rag", "rag/embed", "rag/load", "rag/split", "github.com/goccy/go-yaml"},
-	"rag/chat":          {},
-	"rag/rerank":        {"rag", "simd"},
+	"rag/chat":          {"internal/httpjson"},
+	"rag/rerank":        {"internal/httpjson", "rag", "simd"},
 	"rag/embed":         {"rag/embed/bert", "rag/embed/static"},
 	"rag/eval":          {"db", "filter", "internal/exchange", "internal/page"},
-	"rag/xray":          {"db", "filter", "internal/page", "rag/eval"},
+	"rag/xray":          {"db", "filter", "internal/page", "rag/eval", "simd"},
 	"internal/page":     {},
 
 	"rag/embed/bert":      {"rag/embed/tokenizer", "rag/embed/weights", "simd"},
@@ -64,7 +64,8 @@ var imports = map[string][]string{
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table", "github.com/gabriel-vasile/mimetype", "github.com/goccy/go-yaml",
 		"github.com/ledongthuc/pdf", "golang.org/x/net/html", "golang.org/x/net/html/charset", "golang.org/x/text/encoding/charmap",
 		"golang.org/x/text/encoding/unicode"},
-	"rag/split": {"github.com/clipperhouse/uax29/v2/sentences", "github.com/clipperhouse/uax29/v2/words", "github.com/yuin/goldmark",
+	"internal/httpjson": {},
+	"rag/split": {"simd", "github.com/clipperhouse/uax29/v2/sentences", "github.com/clipperhouse/uax29/v2/words", "github.com/yuin/goldmark",
 		"github.com/yuin/goldmark/ast", "github.com/yuin/goldmark/extension", "github.com/yuin/goldmark/text"},
 }
 

@@ -4,13 +4,11 @@
 package rerank
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -18,6 +16,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/vecbolt/vecbolt/internal/httpjson"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -125,19 +124,15 @@ func MMR(lambda float64) rag.Reranker {
 			left = slices.Delete(left, best, best+1)
 			nearest = slices.Delete(nearest, best, best+1)
 			for i, c := range left {
-				nearest[i] = max(nearest[i], cosine(chosen.Vector, c.Vector))
+				alike := 0.0 // nothing is known of chunks without vectors
+				if len(c.Vector) == len(chosen.Vector) {
+					alike = simd.Cosine64(chosen.Vector, c.Vector)
+				}
+				nearest[i] = max(nearest[i], alike)
 			}
 		}
 		return out, nil
 	})
-}
-
-func cosine(a, b []float32) float64 {
-	norms := math.Sqrt(simd.Dot64(a, a)) * math.Sqrt(simd.Dot64(b, b))
-	if len(a) != len(b) || norms == 0 {
-		return 0
-	}
-	return simd.Dot64(a, b) / norms
 }
 
 // An API says how a server of cross-encoders is spoken to.
@@ -162,15 +157,9 @@ type HTTPOptions struct {
 	Client *http.Client
 }
 
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 8 << 20
-
 // HTTP asks the cross-encoder at url. Scores are those of the server.
 func HTTP(url string, o HTTPOptions) rag.Reranker {
-	client := o.Client
-	if client == nil {
-		client = &http.Client{Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	}
+	caller := httpjson.Caller{Client: o.Client, Timeout: time.Minute, Secret: o.Secret}
 	return Func(func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		if len(chunks) == 0 {
 			return chunks, nil
@@ -183,35 +172,9 @@ func HTTP(url string, o HTTPOptions) rag.Reranker {
 		if o.API == Cohere {
 			request = map[string]any{"model": o.Model, "query": question, "documents": texts, "top_n": len(texts)}
 		}
-		body, err := json.Marshal(request)
-		if err != nil {
+		var answer json.RawMessage
+		if err := caller.Post(ctx, url, request, &answer); err != nil {
 			return nil, fmt.Errorf("rerank: %w", err)
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-		if err != nil {
-			return nil, fmt.Errorf("rerank: %w", err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		if o.Secret != nil {
-			key, err := o.Secret(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("rerank: secret: %w", err)
-			}
-			if key != "" {
-				req.Header.Set("Authorization", "Bearer "+key)
-			}
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return nil, fmt.Errorf("rerank: %w", err)
-		}
-		defer resp.Body.Close()
-		answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-		if err != nil {
-			return nil, fmt.Errorf("rerank: %w", err)
-		}
-		if resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("rerank: status %s: %.200s", resp.Status, answer)
 		}
 		scores, err := parseScores(answer, o.API, len(chunks))
 		if err != nil {

@@ -15,6 +15,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	gmtext "github.com/yuin/goldmark/text"
+
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 // A Strategy says where a text may be divided.
@@ -308,21 +310,9 @@ func topics(ctx context.Context, text string, threshold float64, embed func(cont
 	for i, u := range units {
 		last := &groups[len(groups)-1]
 		last.pieces = append(last.pieces, u)
-		if i+1 < n && cosine(vecs[i], vecs[min(n, i+2)]) < threshold {
+		if i+1 < n && simd.Cosine64(vecs[i], vecs[min(n, i+2)]) < threshold {
 			groups = append(groups, group{})
 		}
 	}
 	return groups, nil
-}
-
-func cosine(a, b []float32) float64 {
-	var ab, aa, bb float64
-	for i := range a {
-		x, y := float64(a[i]), float64(b[i])
-		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
-	}
-	if aa == 0 || bb == 0 {
-		return 0
-	}
-	return ab / math.Sqrt(aa*bb)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/page"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 // shades is the most colours on the map.
@@ -59,7 +60,7 @@ func (x *inspection) draw() error {
 }
 
 func unit(v []float32) []float32 {
-	norm := math.Sqrt(dot(v, v))
+	norm := math.Sqrt(simd.Dot64(v, v))
 	if norm == 0 {
 		return v
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/page"
 	"github.com/vecbolt/vecbolt/rag/eval"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 // The defaults that stand for zero values.
@@ -215,7 +216,7 @@ func (x *inspection) read() error {
 		if len(d.Vector) == 0 {
 			continue
 		}
-		norm := math.Sqrt(dot(d.Vector, d.Vector))
+		norm := math.Sqrt(simd.Dot64(d.Vector, d.Vector))
 		norms = append(norms, norm)
 		if norm == 0 {
 			r.Zero++
@@ -338,7 +339,7 @@ func (x *inspection) cosine(d *document, h *db.Hit) float64 {
 	if x.metric == db.Cosine {
 		return h.Score
 	}
-	return cosine(d.vec, h.Vector)
+	return simd.Cosine64(d.vec, h.Vector)
 }
 
 func (x *inspection) distance(d *document, h *db.Hit) float64 {
@@ -545,34 +546,15 @@ func shorten(s string) string {
 	return s
 }
 
-func dot(a, b []float32) (sum float64) {
-	for i := range a {
-		sum += float64(a[i]) * float64(b[i])
-	}
-	return sum
-}
-
-// cosine is 0 if a vector is zero.
-func cosine(a, b []float32) float64 {
-	if n := math.Sqrt(dot(a, a)) * math.Sqrt(dot(b, b)); n > 0 {
-		return dot(a, b) / n
-	}
-	return 0
-}
-
+// score is that of a search.
 func score(m db.Metric, a, b []float32) float64 {
 	switch m {
 	case db.Cosine:
-		return cosine(a, b)
+		return simd.Cosine64(a, b)
 	case db.Dot:
-		return dot(a, b)
+		return simd.Dot64(a, b)
 	}
-	sum := 0.0
-	for i := range a {
-		d := float64(a[i]) - float64(b[i])
-		sum -= d * d
-	}
-	return sum
+	return -simd.L264(a, b)
 }
 
 // bins is the number of bins of a distribution.

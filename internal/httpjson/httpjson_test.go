@@ -1,0 +1,57 @@
+package httpjson
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestPost(t *testing.T) {
+	const key = "sk-123"
+	answer, status := "", http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+key || r.Header.Get("Content-Type") != "application/json" {
+			t.Error(r.Header)
+		}
+		if status == http.StatusFound {
+			w.Header().Set("Location", "http://elsewhere.invalid/")
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	c := Caller{Secret: func(context.Context) (string, error) { return key + "\n", nil }}
+	post := func() (reply struct{ A int }, err error) {
+		err = c.Post(t.Context(), server.URL, map[string]int{"q": 1}, &reply)
+		return reply, err
+	}
+	answer = `{"a":7}`
+	if reply, err := post(); err != nil || reply.A != 7 {
+		t.Error(reply, err)
+	}
+	for _, tt := range []struct {
+		status int
+		answer string
+		want   string
+	}{
+		{http.StatusOK, "", "invalid response"},
+		{http.StatusOK, `{"a":"` + strings.Repeat("x", maxReply) + `"}`, "invalid response: more than"},
+		{http.StatusFound, "", "status 302"},
+		{http.StatusUnauthorized, "wrong key " + key + strings.Repeat("!", 1000), "status 401 Unauthorized: wrong key [secret]!"},
+	} {
+		status, answer = tt.status, tt.answer
+		_, err := post()
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), key) || len(err.Error()) > 300 {
+			t.Errorf("status %d: %v", tt.status, err)
+		}
+	}
+	down := errors.New("no key")
+	c.Secret = func(context.Context) (string, error) { return "", down }
+	if _, err := post(); !errors.Is(err, down) {
+		t.Error(err)
+	}
+}
