@@ -45,6 +45,7 @@ func faultPlans() (all []faultPlan) {
 	}
 	compaction := &faultProfiles[1]
 	return append(all,
+		faultPlan{p: &faultProfiles[4], kind: Write, errnos: []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}},
 		faultPlan{p: compaction, errnos: []syscall.Errno{syscall.EINTR}, once: true},
 		faultPlan{p: compaction, kind: Write, errnos: []syscall.Errno{shortWrite}},
 		faultPlan{p: &readProfile, kind: Read, errnos: []syscall.Errno{syscall.EIO, syscall.ENOMEM}},
@@ -97,11 +98,11 @@ const faultStates = 6
 
 // faults runs workloads with one fault each, as long as next says so.
 func (w *worker) faults(ctx context.Context, next func() (job int, more bool)) error {
-	plans := faultPlans()
+	plans := w.faultPlans
 	operations := make([]int, len(plans))
 	for {
 		job, more := next()
-		if !more {
+		if !more || len(plans) == 0 {
 			return nil
 		}
 		i := job % len(plans)
@@ -182,8 +183,8 @@ func firstFailed(ops []Op) int {
 // and mean nothing.
 //
 // The system cuts a large write. If a later piece fails, it says how much was written, and the rest is written again:
-// nobody has been told of a failure before that fails too. And bbolt may go on after a write for which there was no room:
-// that went where no root points (meta.Store.Update).
+// nobody has been told of a failure before that fails too. And meta.bolt may be used after a write for which there was no room:
+// it has been looked at since (meta.Store.Update).
 func writesAfterFailure(ops []Op) error {
 	type past struct {
 		failed int // operation; 0 if none has
@@ -209,7 +210,7 @@ func writesAfterFailure(ops []Op) error {
 			}
 			repeated := f.again != nil && op.Kind == Write && op.Off == f.again.Off && op.Len == f.again.Len
 			switch {
-			case op.Interrupted, op.Full && op.Kind == Write && op.Off >= 2*pageSize && stores[op.Ino]:
+			case op.Interrupted, op.Full && op.Kind == Write && stores[op.Ino]:
 				continue
 			case f.failed > 0 && !repeated:
 				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same file", i, op, f.failed)

@@ -116,8 +116,8 @@ var mutants = []mutant{
 		old: "\t\terr = f.Sync()\n", new: "\t\terr = nil\n", profiles: "flushes,updates,deletes"},
 	{name: "full-disk-collections-not-put-back", file: "db/flush.go",
 		old: "db.state, db.segments, db.stored = before, segments, stored", new: "_, db.state, db.segments = stored, before, segments", profiles: "full"},
-	{name: "full-disk-in-use-after-a-root", file: "internal/meta/store.go",
-		old: "\treturn err == nil && seen < id\n", new: "\treturn err == nil && seen <= id\n", profiles: "fault"},
+	{name: "full-disk-and-old-memory", file: "internal/meta/store.go",
+		old: "return s.close() == nil && s.open() == nil", new: "return true", profiles: "fault-rewrite"},
 	{name: "failed-commit-not-noted", file: "db/flush.go",
 		old: "\t\treturn tx.SetState(db.state)\n\t})\n\tif err != nil {\n\t\treturn db.fail(err)\n\t}",
 		new: "\t\treturn tx.SetState(db.state)\n\t})\n\tif err != nil {\n\t\treturn nil\n\t}", profiles: "fault"},
@@ -189,6 +189,8 @@ func (m *mutant) torture(t *testing.T, root string) (how string, killed bool) {
 	switch m.profiles {
 	case "fault":
 		args = append(args, "-torture.states=-1", "-torture.faults=800", "-torture.ext4=0")
+	case "fault-rewrite":
+		args = append(args, "-torture.states=-1", "-torture.faults=800", "-torture.ext4=0", "-torture.profiles="+m.profiles)
 	case "full":
 		args = []string{"-test.run=^TestFullDisk$", "-torture.full=4"}
 	case "ext4":

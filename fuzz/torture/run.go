@@ -32,7 +32,7 @@ type Options struct {
 	Ext4Cuts, XFSCuts int
 	// Workers is the number of databases that are tortured at the same time; 0 means GOMAXPROCS.
 	Workers int
-	// Profiles are the workloads to run, by name; all when empty.
+	// Profiles are the workloads to run and to let fail, by name; all when empty.
 	Profiles []string
 	// FailFast ends the run at the first violation.
 	FailFast bool
@@ -96,12 +96,18 @@ func Run(ctx context.Context, dir string, o Options) (Report, error) {
 		o.Log = io.Discard
 	}
 	r := &run{o: o, dir: dir, start: start, report: Report{FaultKinds: map[string]int{}, Cuts: map[string]int{}}}
+	wanted := func(name string) bool { return len(o.Profiles) == 0 || slices.Contains(o.Profiles, name) }
 	for i := range profiles {
-		if len(o.Profiles) == 0 || slices.Contains(o.Profiles, profiles[i].name) {
+		if wanted(profiles[i].name) {
 			r.profiles = append(r.profiles, &profiles[i])
 		}
 	}
-	if len(r.profiles) == 0 {
+	for _, plan := range faultPlans() {
+		if wanted(plan.p.name) {
+			r.faultPlans = append(r.faultPlans, plan)
+		}
+	}
+	if len(r.profiles)+len(r.faultPlans) == 0 {
 		return Report{}, fmt.Errorf("torture: no profile of these names: %v", o.Profiles)
 	}
 	// States are many and small: the collector would run without end.
@@ -141,10 +147,11 @@ func (r *run) progress() (stop func()) {
 }
 
 type run struct {
-	o        Options
-	dir      string
-	start    time.Time
-	profiles []*profile
+	o          Options
+	dir        string
+	start      time.Time
+	profiles   []*profile
+	faultPlans []faultPlan
 
 	mu     sync.Mutex
 	report Report
@@ -330,7 +337,7 @@ func (w *worker) crash(ctx context.Context) error {
 		job, left := w.jobs, w.o.States-w.report.CrashStates
 		w.jobs++
 		w.mu.Unlock()
-		if w.o.States != 0 && left <= 0 {
+		if w.o.States != 0 && left <= 0 || len(w.profiles) == 0 {
 			return nil
 		}
 		// All profiles get their turn: the more often they do, the more states of each are looked at.

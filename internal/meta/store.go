@@ -299,17 +299,25 @@ func (s *Store) View(fn func(*Tx) error) error {
 func (s *Store) Update(fn func(*Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	id, uncommitted, err := s.update(fn)
+	if uncommitted && !(isFull(err) && s.forget(id)) {
+		s.failed = err
+	}
+	return err
+}
+
+// update is Update for the holder of writing. id is that of the transaction; uncommitted says that err is that of its
+// commit.
+func (s *Store) update(fn func(*Tx) error) (id uint64, uncommitted bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	err := s.changeable()
-	if err == nil {
-		err = s.unseal()
+	if err := s.changeable(); err != nil {
+		return 0, false, err
 	}
-	if err != nil {
-		return err
+	if err := s.unseal(); err != nil {
+		return 0, false, err
 	}
 	undone := false
-	var id uint64
 	err = s.transact(true, func(b *bbolt.Tx) error {
 		id = uint64(b.ID())
 		tx := &Tx{store: s, bolt: b, writable: true}
@@ -326,24 +334,31 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	switch {
 	case err == nil:
 		s.countFree()
-	case !undone:
-		var bad *CorruptError
-		if !errors.As(err, &bad) {
-			err = fmt.Errorf("meta: commit %s: %w", s.name, err)
-		}
-		if !s.full(err, id) {
-			s.failed = err
-		}
+		return id, false, nil
+	case undone:
+		return id, false, err
 	}
-	return err
+	var bad *CorruptError
+	if !errors.As(err, &bad) {
+		err = fmt.Errorf("meta: commit %s: %w", s.name, err)
+	}
+	return id, true, err
 }
 
-// full reports whether the commit of a transaction failed because there was no room for its pages. They were to go where
-// no root points; bbolt has forgotten them, and there is nothing that a later commit could rest on. A failed sync is
-// another matter; so is a root that could not be written but is seen, in the file or in memory.
-func (s *Store) full(err error, id uint64) bool {
+// isFull reports whether a commit failed because there was no room for a page that it wrote. A failed sync is another matter.
+func isFull(err error) bool {
 	write := (*fs.PathError)(nil)
-	if !errors.As(err, &write) || write.Op != "write" || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+	return errors.As(err, &write) && write.Op == "write" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+}
+
+// forget makes a transaction undone whose commit found no room, and reports whether that is certain: both roots must be
+// in the file, and neither its. Its pages are then where no root points. bbolt reads the file again, since what it
+// remembers of free pages may be that of the new root: after a write that failed, some file systems show in a mapping
+// what is not in the file, until that is read.
+func (s *Store) forget(id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bolt == nil || s.broken.Load() != nil {
 		return false
 	}
 	st, err := s.file.Stat()
@@ -354,12 +369,7 @@ func (s *Store) full(err error, id uint64) bool {
 	if err != nil || roots[0].Err != nil || roots[1].Err != nil || roots[newest].TxID >= id {
 		return false
 	}
-	seen := id
-	err = s.transact(false, func(b *bbolt.Tx) error {
-		seen = uint64(b.ID())
-		return nil
-	})
-	return err == nil && seen < id
+	return s.close() == nil && s.open() == nil
 }
 
 // Usable reports whether Updates are still possible: those that failed have changed nothing.
