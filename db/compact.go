@@ -76,7 +76,8 @@ func (db *DB) compactAll(ctx context.Context) error {
 	if err := db.settle(); err != nil {
 		return err
 	}
-	return db.makeDerived(ctx, byCompact)
+	_, err := db.makeDerived(ctx, byCompact, 0)
+	return err
 }
 
 // compactSome compacts in the background until nothing is worth it.
@@ -329,6 +330,7 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.made = time.Now()
 	s.keepColumns(m.cols)
 	if a != nil {
 		inputs := make([]terms.Input, len(c.victims))

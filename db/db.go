@@ -558,7 +558,8 @@ func (db *DB) finish() error {
 			db.opts.Logger.Warn("cannot keep checksums of pages", "error", err) // Open then takes longer
 		}
 	}
-	return db.makeDerived(context.Background(), byClose)
+	_, err := db.makeDerived(context.Background(), byClose, 0)
+	return err
 }
 
 // release frees what open took, in reverse.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -63,7 +64,7 @@ type stage int
 const (
 	onDemand  stage = iota // by the first call that cannot do without
 	byClose                // in the background, and at the latest by Compact or Close
-	byCompact              // in the background, and at the latest by Compact: it takes long
+	byCompact              // in the background, once the segment has settled, and at the latest by Compact: it takes long
 )
 
 // derivedFile is a derived of any type.
@@ -269,21 +270,32 @@ func (db *DB) mapFile(name string) (*vfs.Mapping, error) {
 	return f.Map(size)
 }
 
+// settleTime is how old a segment must be before the background makes what
+// takes long: while documents are loaded, segments are soon merged.
+const settleTime = 5 * time.Second
+
 // makeDerived makes the derived files that are missing and not made on
-// demand, those of the last stage and before. One that cannot be written
-// costs speed, not data.
-func (db *DB) makeDerived(ctx context.Context, last stage) error {
+// demand, those of the last stage and before; those of the stage byCompact for
+// segments of the given age only, and it returns how long it takes the next
+// one to come of age, 0 if there is none. A file that cannot be written costs
+// speed, not data.
+func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
 	ver := db.current() // keeps the segments mapped
 	defer db.drop(ver)
 	for now := byClose; now <= last; now++ {
 		for _, s := range ver.files.segments {
+			wait := age - time.Since(s.made)
 			for _, d := range s.derived {
 				if d.stage() != now {
 					continue
 				}
+				if now == byCompact && wait > 0 {
+					next = max(next, wait)
+					continue
+				}
 				err := db.guard(func() error { return d.make(ctx) })
 				if ctx.Err() != nil {
-					return ctx.Err()
+					return 0, ctx.Err()
 				}
 				if err != nil {
 					db.opts.Logger.Warn("cannot keep derived file", "file", d.file(), "error", err)
@@ -291,7 +303,7 @@ func (db *DB) makeDerived(ctx context.Context, last stage) error {
 			}
 		}
 	}
-	return nil
+	return next, nil
 }
 
 // retryDerived runs fn again after it met a damaged derived file, which it

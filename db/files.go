@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -21,6 +22,7 @@ type openSegment struct {
 	db     *DB
 	info   segment.Info
 	metric Metric
+	made   time.Time // by this process; zero if it was there
 
 	// dead is what meta.bolt says: the dead rows as of version.applied.
 	// Guarded by DB.metaMu.

@@ -209,6 +209,7 @@ func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.made = time.Now()
 	s.keepColumns(cols)
 	if a := def.analysis; a != nil {
 		src, err := p.terms(context.Background(), a)
@@ -566,8 +567,12 @@ func (b *background) start(db *DB) {
 		})
 		b.wait.Go(func() {
 			b.serve(b.derive, func() {
-				if err := db.makeDerived(b.stopped, byCompact); err != nil && !errors.Is(err, context.Canceled) {
+				next, err := db.makeDerived(b.stopped, byCompact, settleTime)
+				if err != nil && !errors.Is(err, context.Canceled) {
 					db.opts.Logger.Error("making derived files failed", "error", err)
+				}
+				if next > 0 {
+					time.AfterFunc(next, b.wakeDerive)
 				}
 			})
 		})

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
 )
@@ -287,6 +288,36 @@ func TestGraphFaults(t *testing.T) {
 		}
 	}
 	ask(true)
+}
+
+// What takes long is not made in the background for segments that are likely
+// to be merged soon, but for those that were there when the database was
+// opened.
+func TestGraphOfYoungSegments(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	opts := walking
+	vdb := open(t, dir, &opts)
+	c := collection(t, vdb, "c", Schema{Dim: 4, Metric: Cosine})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2, 3, 4}})
+	if err := vdb.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	derive := func(age time.Duration, later bool, graphs int) {
+		t.Helper()
+		next, err := vdb.makeDerived(ctx, byCompact, age)
+		if err != nil || (next > 0) != later {
+			t.Errorf("next in %v, %v", next, err)
+		}
+		if files, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph")); err != nil || len(files) != graphs {
+			t.Errorf("%d graphs, want %d; %v", len(files), graphs, err)
+		}
+	}
+	derive(time.Hour, true, 0)
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	vdb = open(t, dir, &opts)
+	derive(time.Hour, false, 1)
 }
 
 func (f *forest) rngVector(dim int) []float32 { return vectorsOf("normal", f.rng, 1, dim)[0] }
