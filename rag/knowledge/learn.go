@@ -375,15 +375,6 @@ func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metada
 	return m
 }
 
-// embedded is the text that is embedded for a chunk: its header helps to find
-// it, and is not part of what is shown.
-func embedded(d *db.Document) string {
-	if header, ok := d.Metadata[rag.FieldHeader].(string); ok {
-		return header + "\n\n" + d.Text
-	}
-	return d.Text
-}
-
 // embed gives every chunk its vector: the one it has, if neither its text nor
 // its header has changed, or a new one.
 func (l *learning) embed(docs []*db.Document) error {
@@ -398,13 +389,13 @@ func (l *learning) embed(docs []*db.Document) error {
 	}
 	for _, d := range old {
 		if d != nil {
-			known[embedded(d)] = d.Vector
+			known[rag.Embedded(d.Text, d.Metadata)] = d.Vector
 		}
 	}
 	var texts []string
 	var missing []*db.Document
 	for _, d := range docs {
-		text := embedded(d)
+		text := rag.Embedded(d.Text, d.Metadata)
 		if vec := known[text]; len(vec) == l.config.Embedding.Dimensions {
 			d.Vector = vec
 			continue

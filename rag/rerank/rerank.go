@@ -1,6 +1,8 @@
 // Package rerank puts retrieved chunks in a better order. [Lexical] and [MMR]
-// compute; [HTTP] asks a cross-encoder behind the API of Cohere, Jina or
-// text-embeddings-inference. All are [rag.Reranker]s and safe for concurrent use.
+// compute; [Cross] reads question and chunk together with a model in this
+// process, such as a cross-encoder of package bert; [HTTP] asks one behind the API of
+// Cohere, Jina or text-embeddings-inference. All are [rag.Reranker]s and safe for
+// concurrent use.
 package rerank
 
 import (
@@ -11,8 +13,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -132,6 +137,34 @@ func MMR(lambda float64) rag.Reranker {
 			}
 		}
 		return out, nil
+	})
+}
+
+// Cross orders chunks by how well each fits the question, of which score knows
+// more the greater it is: the method Score of a bert.CrossEncoder, for one. It
+// is called on all cores at the same time, and must be safe for that. The
+// header of a chunk is scored with its text, as it is embedded. A score that is
+// NaN is an error.
+func Cross(score func(question, text string) float64) rag.Reranker {
+	return Func(func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
+		scores := make([]float64, len(chunks))
+		var next atomic.Int64
+		var wg sync.WaitGroup
+		for range min(runtime.GOMAXPROCS(0), len(chunks)) {
+			wg.Go(func() {
+				for i := int(next.Add(1)) - 1; i < len(chunks) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+					scores[i] = score(question, rag.Embedded(chunks[i].Text, chunks[i].Metadata))
+				}
+			})
+		}
+		wg.Wait()
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("rerank: %w", err)
+		}
+		if i := slices.IndexFunc(scores, math.IsNaN); i >= 0 {
+			return nil, fmt.Errorf("rerank: the score of chunk %q is NaN", chunks[i].ID)
+		}
+		return ordered(chunks, scores), nil
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed/bert"
 	"github.com/vecbolt/vecbolt/rag/rerank"
 )
 
@@ -45,6 +47,35 @@ func TestLexical(t *testing.T) {
 	if _, err := rerank.Lexical(2).Rerank(t.Context(), "", chunks); err == nil {
 		t.Error("no error")
 	}
+}
+
+func TestCross(t *testing.T) {
+	shared := func(question, text string) (n float64) {
+		for _, w := range strings.Fields(question) {
+			n += float64(strings.Count(text, w))
+		}
+		return n
+	}
+	chunks := []rag.Chunk{{ID: "a", Text: "a cat"}, {ID: "b", Text: "a dog and a cat"}, {ID: "c", Text: "a cat", Metadata: map[string]any{rag.FieldHeader: "dog, cat, dog"}}, {ID: "d", Text: "a cat"}}
+	if got := order(t, rerank.Cross(shared), "dog cat", chunks); !slices.Equal(got, []string{"c", "b", "a", "d"}) {
+		t.Error(got)
+	}
+	got, err := rerank.Cross(shared).Rerank(t.Context(), "dog cat", chunks)
+	if err != nil || got[0].Score != 4 || got[3].Score != 1 {
+		t.Error(got, err)
+	}
+	if got, err := rerank.Cross(shared).Rerank(t.Context(), "dog", nil); err != nil || len(got) != 0 {
+		t.Error(got, err)
+	}
+	if _, err := rerank.Cross(func(string, string) float64 { return math.NaN() }).Rerank(t.Context(), "", chunks); err == nil || !strings.Contains(err.Error(), `"a"`) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := rerank.Cross(shared).Rerank(ctx, "dog", chunks); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	var _ func(string, string) float64 = (*bert.CrossEncoder)(nil).Score // what Cross takes
 }
 
 func TestMMR(t *testing.T) {

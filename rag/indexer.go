@@ -1,0 +1,183 @@
+package rag
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/split"
+)
+
+// ErrIndex is returned when documents cannot be indexed.
+var ErrIndex error = kind("index documents")
+
+// FieldDocument is the metadata field in which an Indexer that splits notes
+// the id of the document that a chunk is from.
+const FieldDocument = "document"
+
+// DefaultIndexBatch is the number of texts that an Indexer embeds and writes
+// at once.
+const DefaultIndexBatch = 1000
+
+// IndexerOptions tune an Indexer. The zero value, like nil, is the default.
+type IndexerOptions struct {
+	// Split, if set, divides the text of each document: chunk i of document d
+	// gets the id "d#i", the metadata of d, FieldDocument, FieldChunkIndex,
+	// FieldOffset and, if there is one, FieldHeader, which is embedded with it.
+	Split *split.Splitter
+	// NewID names documents without an id; nil means that they are refused.
+	// uuid.NewString of github.com/google/uuid is one such function.
+	NewID func() string
+	// Batch is the most texts embedded and written at once; 0 means
+	// DefaultIndexBatch.
+	Batch int
+	// Logger receives a line per batch at level debug; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// An Indexer embeds documents and writes them to a collection. It is safe for
+// concurrent use.
+type Indexer struct {
+	coll     *db.Collection
+	embedder embed.Embedder
+	o        IndexerOptions
+}
+
+// NewIndexer returns an Indexer. The embedder must be the one that questions
+// will be embedded with. The error matches ErrConfig.
+func NewIndexer(c *db.Collection, e embed.Embedder, opts *IndexerOptions) (*Indexer, error) {
+	x := &Indexer{coll: c, embedder: e}
+	if opts != nil {
+		x.o = *opts
+	}
+	x.o.Batch = cmp.Or(x.o.Batch, DefaultIndexBatch)
+	if x.o.Logger == nil {
+		x.o.Logger = slog.Default()
+	}
+	if c == nil || e == nil {
+		return nil, fmt.Errorf("%w: an indexer needs a collection and an embedder", ErrConfig)
+	}
+	if x.o.Batch < 0 {
+		return nil, fmt.Errorf("%w: batches of %d texts", ErrConfig, x.o.Batch)
+	}
+	if want, got := c.Schema().Dim, e.Dimensions(); want != 0 && got != 0 && want != got {
+		return nil, fmt.Errorf("%w: collection %q: %w", ErrConfig, c.Name(), &embed.DimensionError{Expected: want, Got: got})
+	}
+	return x, nil
+}
+
+// Index writes documents, in place of those with the same ids, and returns the
+// ids of what it wrote: the documents, or their chunks. A document that has a
+// vector keeps it, unless it is split; the others are embedded. Batches are
+// written one after the other, each as a whole; an error leaves those before
+// it. What is left of a document that had more chunks is removed. The error
+// matches ErrIndex.
+func (x *Indexer) Index(ctx context.Context, docs ...db.Document) ([]string, error) {
+	start := time.Now()
+	ids, err := x.index(ctx, docs)
+	if err != nil {
+		return ids, fmt.Errorf("%w in %q: %w", ErrIndex, x.coll.Name(), err)
+	}
+	x.o.Logger.DebugContext(ctx, "indexed", "collection", x.coll.Name(), "documents", len(docs), "written", len(ids), "took", time.Since(start))
+	return ids, nil
+}
+
+func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, err error) {
+	docs = slices.Clone(docs)
+	for i := range docs {
+		if docs[i].ID == "" && x.o.NewID != nil {
+			docs[i].ID = x.o.NewID()
+		}
+		if docs[i].ID == "" {
+			return nil, fmt.Errorf("document %d: %w: it has no id", i, db.ErrInvalid)
+		}
+	}
+	chunks, counts := docs, []int(nil)
+	if x.o.Split != nil {
+		if chunks, counts, err = x.split(ctx, docs); err != nil {
+			return nil, err
+		}
+	}
+	for group := range slices.Chunk(chunks, x.o.Batch) {
+		if err := x.embed(ctx, group); err != nil {
+			return ids, err
+		}
+		written, err := x.coll.Upsert(ctx, group...)
+		if err != nil {
+			return ids, err
+		}
+		ids = append(ids, written...)
+	}
+	for i, n := range counts {
+		if _, err := x.coll.DeleteWhere(ctx, filter.And(filter.Eq(FieldDocument, docs[i].ID), filter.Gte(FieldChunkIndex, n))); err != nil {
+			return ids, err
+		}
+	}
+	return ids, nil
+}
+
+// split returns the chunks of documents, and how many each has.
+func (x *Indexer) split(ctx context.Context, docs []db.Document) (all []db.Document, counts []int, err error) {
+	for _, d := range docs {
+		chunks, err := x.o.Split.Split(ctx, d.Text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("document %q: %w", d.ID, err)
+		}
+		for i, c := range chunks {
+			m := maps.Clone(d.Metadata)
+			if m == nil {
+				m = db.Metadata{}
+			}
+			m[FieldDocument], m[FieldChunkIndex], m[FieldOffset] = d.ID, int64(i), int64(c.Offset)
+			if c.Header != "" {
+				m[FieldHeader] = c.Header
+			}
+			all = append(all, db.Document{ID: d.ID + "#" + strconv.Itoa(i), Text: c.Text, Metadata: m})
+		}
+		counts = append(counts, len(chunks))
+	}
+	return all, counts, nil
+}
+
+// embed gives vectors to those documents that have none.
+func (x *Indexer) embed(ctx context.Context, docs []db.Document) error {
+	var texts []string
+	var missing []int
+	for i := range docs {
+		if docs[i].Vector == nil {
+			texts, missing = append(texts, Embedded(docs[i].Text, docs[i].Metadata)), append(missing, i)
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	vecs, err := x.embedder.EmbedBatch(ctx, texts)
+	if err != nil {
+		return err
+	}
+	if len(vecs) != len(texts) {
+		return errors.New("the embedder returned another number of vectors")
+	}
+	for i, at := range missing {
+		docs[at].Vector = vecs[i]
+	}
+	return nil
+}
+
+// Embedded returns the text that is embedded for a chunk: its header, if its
+// metadata name one, helps to find it, and is no part of what is shown.
+func Embedded(text string, m db.Metadata) string {
+	if header, ok := m[FieldHeader].(string); ok {
+		return header + "\n\n" + text
+	}
+	return text
+}

@@ -1,0 +1,164 @@
+package rag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/split"
+)
+
+// batched counts the texts of batches.
+func (c *counted) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	c.texts = append(c.texts, texts...)
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.Embedder.EmbedBatch(ctx, texts)
+}
+
+func indexer(t testing.TB, c *db.Collection, e embed.Embedder, o IndexerOptions) *Indexer {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	x, err := NewIndexer(c, e, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func emptyCollection(t testing.TB) *db.Collection {
+	t.Helper()
+	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := vdb.CreateCollection(t.Context(), "docs", db.Schema{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestIndexer(t *testing.T) {
+	e, c := newCounted(t), emptyCollection(t)
+	x := indexer(t, c, e, IndexerOptions{Batch: 2})
+	own := make([]float32, 256)
+	own[3] = 1
+	docs := []db.Document{
+		{ID: "a", Text: "Apples are red."}, {ID: "b", Text: "Bananas are yellow.", Metadata: db.Metadata{FieldHeader: "Fruit"}},
+		{ID: "c", Text: "It came with a vector.", Vector: own},
+	}
+	ids, err := x.Index(t.Context(), docs...)
+	if err != nil || !slices.Equal(ids, []string{"a", "b", "c"}) {
+		t.Fatal(ids, err)
+	}
+	if diff := cmp.Diff([]string{"Apples are red.", "Fruit\n\nBananas are yellow."}, e.texts); diff != "" {
+		t.Error(diff)
+	}
+	if docs[0].Vector != nil {
+		t.Error("the caller's documents were changed")
+	}
+	d, err := c.Get(t.Context(), "c", db.Everything)
+	if err != nil || !slices.Equal(d.Vector, own) {
+		t.Error(d, err)
+	}
+	res, err := c.Search(t.Context(), db.Query{ID: "a", K: 1})
+	if err != nil || res.Hits[0].Score < 0.999 {
+		t.Error(res, err)
+	}
+
+	// Ids are needed, or a function that makes them; then nothing is written.
+	before := c.Version()
+	if _, err := x.Index(t.Context(), db.Document{ID: "d", Text: "d"}, db.Document{Text: "x"}); !errors.Is(err, db.ErrInvalid) || !errors.Is(err, ErrIndex) || !errors.Is(err, ErrRetrieval) {
+		t.Error(err)
+	}
+	if c.Version() != before {
+		t.Error("something was written")
+	}
+	n := 0
+	x = indexer(t, c, e, IndexerOptions{NewID: func() string { n++; return fmt.Sprint("new", n) }})
+	if ids, err := x.Index(t.Context(), db.Document{Text: "x"}, db.Document{ID: "y", Text: "y"}); err != nil || !slices.Equal(ids, []string{"new1", "y"}) {
+		t.Error(ids, err)
+	}
+	e.err = errors.New("down")
+	if _, err := x.Index(t.Context(), db.Document{Text: "x"}); !errors.Is(err, e.err) {
+		t.Error(err)
+	}
+}
+
+func TestIndexerSplits(t *testing.T) {
+	e, c := newCounted(t), emptyCollection(t)
+	s, err := split.New(split.Markdown(""), split.Options{MaxTokens: 12, Overlap: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := indexer(t, c, e, IndexerOptions{Split: s})
+	text := "# Fruit\n\nApples are red and sweet.\n\n# Trees\n\nOaks are tall and very old trees."
+	ids, err := x.Index(t.Context(), db.Document{ID: "doc", Text: text, Metadata: db.Metadata{"lang": "en"}}, db.Document{ID: "blank", Text: " \n"})
+	if err != nil || !slices.Equal(ids, []string{"doc#0", "doc#1"}) {
+		t.Fatal(ids, err)
+	}
+	d, err := c.Get(t.Context(), "doc#1", db.WithText|db.WithMetadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset, _ := d.Metadata[FieldOffset].(int64)
+	if !strings.HasPrefix(text[offset:], d.Text) {
+		t.Errorf("offset %d of %q", offset, d.Text)
+	}
+	want := db.Metadata{"lang": "en", FieldDocument: "doc", FieldChunkIndex: int64(1), FieldOffset: offset, FieldHeader: "Trees"}
+	if diff := cmp.Diff(want, d.Metadata); diff != "" {
+		t.Error(diff)
+	}
+	// The document gets shorter: what is left over goes, and nothing else.
+	if _, err := x.Index(t.Context(), db.Document{ID: "doc2", Text: text}, db.Document{ID: "doc", Text: "# Fruit\n\nPears."}); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for d, err := range c.All(t.Context(), nil, db.IDsOnly) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, d.ID)
+	}
+	slices.Sort(left)
+	if diff := cmp.Diff([]string{"doc#0", "doc2#0", "doc2#1"}, left); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := x.Index(t.Context(), db.Document{ID: "bad", Text: "\xff"}); !errors.Is(err, split.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
+		t.Error(err)
+	}
+}
+
+func TestIndexerConfig(t *testing.T) {
+	e, c := newCounted(t), emptyCollection(t)
+	if _, err := NewIndexer(c, nil, nil); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+	if _, err := NewIndexer(nil, e, nil); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+	if _, err := NewIndexer(c, e, &IndexerOptions{Batch: -1}); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+	if _, err := c.Upsert(t.Context(), db.Document{ID: "a", Vector: []float32{1, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewIndexer(c, e, nil); !errors.Is(err, ErrConfig) || !errors.Is(err, embed.ErrDimension) {
+		t.Error(err)
+	}
+}
