@@ -21,7 +21,8 @@ import (
 // CheckDeep is Check, and does not trust that derived files say what they
 // should because their checksums hold: it recomputes columns from documents
 // and compares them in both directions, compares the bounds of codes with the
-// scores of vectors, and follows every id to its document. That takes longer,
+// scores of vectors, and the graph with codes made anew, wants each row where
+// walks through the graph find it, and follows every id to its document. That takes longer,
 // and finds the errors of programs where Check finds those of disks.
 func (db *DB) CheckDeep(ctx context.Context) (*CheckReport, error) { return db.check(ctx, true) }
 
@@ -159,6 +160,12 @@ func (d *derived[T]) recompute(ctx context.Context) error {
 	if d.deep == nil {
 		return nil
 	}
+	return d.onDisk(func(v *T) error { return d.deep(ctx, v) })
+}
+
+// onDisk calls fn with the content of the file as it is on disk. It does not
+// if there is none, or if check says what is wrong with it.
+func (d *derived[T]) onDisk(fn func(*T) error) error {
 	m, err := d.db.mapFile(d.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -169,9 +176,9 @@ func (d *derived[T]) recompute(ctx context.Context) error {
 	defer m.Close()
 	v, err := d.parse(m.Bytes())
 	if err != nil {
-		return nil // check has said so
+		return nil
 	}
-	return d.deep(ctx, v)
+	return fn(v)
 }
 
 // compareColumns compares columns with the documents of all rows that still

@@ -17,6 +17,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
+	"github.com/vecbolt/vecbolt/segment/graph"
+	"github.com/vecbolt/vecbolt/segment/terms"
 )
 
 func checkDeep(t *testing.T, vdb *DB) []Problem {
@@ -31,12 +33,13 @@ func checkDeep(t *testing.T, vdb *DB) []Problem {
 // CheckDeep finds derived files that are wrong although their checksums hold,
 // where Check does not.
 func TestCheckDeep(t *testing.T) {
-	vdb := open(t, t.TempDir(), coded)
+	opts := &Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, NoBackgroundCompaction: true}
+	vdb := open(t, t.TempDir(), opts)
 	for i, metric := range []Metric{Cosine, Dot, L2} {
-		c := collection(t, vdb, metric.String(), Schema{Dim: 5, Metric: metric})
+		c := collection(t, vdb, metric.String(), Schema{Dim: 5, Metric: metric, Text: &TextIndex{Language: "none"}})
 		rng := rand.New(rand.NewPCG(1, uint64(i)))
 		fill(t, c, 300, func(i int) Document {
-			d := Document{ID: fmt.Sprint(i), Metadata: Metadata{"n": i, "half": float64(i) / 2, "tags": []any{"x", i, nil}, "m": map[string]any{"k": i}}}
+			d := Document{ID: fmt.Sprint(i), Text: fmt.Sprintf("word%d and word%d", i%10, i%7), Metadata: Metadata{"n": i, "half": float64(i) / 2, "tags": []any{"x", i, nil}, "m": map[string]any{"k": i}}}
 			if i%7 > 0 {
 				d.Vector = randomVectors(rng, 1, 5)[0]
 			}
@@ -56,7 +59,10 @@ func TestCheckDeep(t *testing.T) {
 	if problems := checkDeep(t, vdb); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	vdb = reopen(t, vdb, coded)
+	vdb = reopen(t, vdb, opts)
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if problems := checkDeep(t, vdb); len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -92,21 +98,34 @@ func TestCheckDeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong(s.cols.name, `field "surplus" of row 5 is true, and <nil> in the document`, b.Bytes(s.info.Rows, s.columnsIdent()))
-	var other memoryFile
-	ident := codes.Ident{DB: vdb.state.DB, Segment: s.info.ID, Rows: s.info.Rows, Dim: s.info.Dim,
-		Metric: map[Metric]codes.Metric{Cosine: codes.Cosine, Dot: codes.Dot, L2: codes.L2}[s.metric], CRC: s.info.CRC}
-	_, err = codes.Write(&other, ident, func(lo, hi int) ([]float32, error) {
+	opposite := func(lo, hi int) ([]float32, error) {
 		vecs, err := s.Rows(lo, hi)
 		vecs = slices.Clone(vecs)
 		for i := range vecs {
 			vecs[i] = -vecs[i]
 		}
 		return vecs, err
-	})
-	if err != nil {
+	}
+	var other, third memoryFile
+	if _, err = codes.Write(&other, s.codesIdent(), opposite); err != nil {
 		t.Fatal(err)
 	}
 	wrong(s.codes.name, "by its codes one from", other)
+	if _, err = graph.Write(t.Context(), &third, s.codesIdent(), opposite, graph.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	wrong(s.graph.name, "are not those of its vector", third)
+	x := vdb.analysis(s.info.Collection).indexer()
+	for range s.info.Rows {
+		if err := x.add(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fourth, err := terms.Build(s.termsIdent(x.analysis), terms.Input{Source: x.index.View(s.info.Rows)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong(s.terms.file(), "has 0 terms, not", fourth)
 	if problems := checkDeep(t, vdb); len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -34,6 +34,7 @@ func (db *DB) graphOf(s *openSegment) *derived[graph.Graph] {
 		db: db, name: derivedName(s.info.ID, "graph"), when: byCompact,
 		parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident) },
 		verify: (*graph.Graph).Verify,
+		deep:   func(ctx context.Context, g *graph.Graph) error { return g.Compare(ctx, s.Rows) },
 		write: func(ctx context.Context, w io.WriterAt) error {
 			_, err := graph.Write(ctx, w, ident, s.Rows, graph.Options{Workers: db.opts.Workers})
 			return err

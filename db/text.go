@@ -444,20 +444,26 @@ func (c *checking) texts(v *view, p *part, live bitset.Set) error {
 	if a == nil || p.segment == nil {
 		return nil
 	}
-	index := p.segment.terms.of(a).get()
-	if index == nil {
+	d := p.segment.terms.of(a)
+	compare := func(index *terms.Terms) error {
+		var b memoryFile
+		if err := p.segment.writeTerms(c.ctx, &b, a); err != nil {
+			return err
+		}
+		fresh, err := terms.Parse(b, p.segment.termsIdent(a))
+		if err == nil {
+			err = terms.Compare(index, fresh, live)
+		}
+		if err != nil {
+			c.add(Problem{File: d.name, Offset: -1, Detail: fmt.Sprintf("%v; %v", err, errDerived)})
+		}
 		return nil
 	}
-	var b memoryFile
-	if err := p.segment.writeTerms(c.ctx, &b, a); err != nil {
-		return err
+	if c.deep {
+		return d.onDisk(compare)
 	}
-	fresh, err := terms.Parse(b, p.segment.termsIdent(a))
-	if err == nil {
-		err = terms.Compare(index, fresh, live)
-	}
-	if err != nil {
-		c.add(Problem{File: p.segment.terms.file(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, errDerived)})
+	if index := d.get(); index != nil {
+		return compare(index)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (d *decoded) read(rec []byte, dim int) {
 // pack makes the nodes of the quick layout from those of the plain one. Free places are filled with the nearest neighbours
 // of neighbours: an estimate costs the same for few points and for many.
 func (b *builder) pack() error {
-	plain, dim := b.nodes, b.Dim()
+	plain := b.nodes
 	per := int(b.geo.node / 4)
 	nodes := make([]uint32, b.Len()*per)
 	for i := range b.Len() {
@@ -131,38 +131,43 @@ func (b *builder) pack() error {
 		ids := nodes[at:][:count((*[degree]uint32)(nodes[at:]))]
 		simd.LoadPoint(&l.self, b.record(me))
 		ids = append(ids, b.fill(l, plain, me, ids)...)
-		words := nodes[at+degree : at+per]
-		head, plus := words[:2*degree], words[2*degree:]
-		l.centre.read(b.record(me), dim)
-		c := l.centre.y
-		for j, id := range ids {
-			l.decoded.read(b.record(id), dim)
-			var square, abs, along float64 // |d|^2, d.sgn and c.sgn
-			for e, o := range l.decoded.y {
-				d := o - c[e]
-				square += float64(d) * float64(d)
-				if d > 0 {
-					abs += float64(d)
-					along += float64(c[e])
-					// Byte j%16 of every four elements: see simd.Estimate.
-					plus[e/4*4+j%16/4] |= 1 << (j%4*8 + j/16*4 + e%4)
-				} else {
-					abs -= float64(d)
-					along -= float64(c[e])
-				}
-			}
-			factor := 0.0
-			if abs > 0 {
-				factor = 2 * square / abs
-			}
-			z, own := float64(l.decoded.extra), float64(l.centre.extra)
-			head[j] = math.Float32bits(float32(square + float64(factor*along) + float64(z*z) - float64(own*own)))
-			head[degree+j] = math.Float32bits(float32(-factor))
-		}
+		l.sketch(b.Graph, nodes[at+degree:at+per], me, ids)
 		return nil
 	})
 	b.nodes, b.per, b.nodeBytes = nodes, per, codec.BytesFromU32s(nodes)
 	return err
+}
+
+// sketch writes what simd.Estimate needs of a node with these neighbours to words, which are zero.
+func (l *lane) sketch(g *Graph, words []uint32, node uint32, ids []uint32) {
+	dim := g.Dim()
+	head, plus := words[:2*degree], words[2*degree:]
+	l.centre.read(g.record(node), dim)
+	c := l.centre.y
+	for j, id := range ids {
+		l.decoded.read(g.record(id), dim)
+		var square, abs, along float64 // |d|^2, d.sgn and c.sgn
+		for e, o := range l.decoded.y {
+			d := o - c[e]
+			square += float64(d) * float64(d)
+			if d > 0 {
+				abs += float64(d)
+				along += float64(c[e])
+				// Byte j%16 of every four elements: see simd.Estimate.
+				plus[e/4*4+j%16/4] |= 1 << (j%4*8 + j/16*4 + e%4)
+			} else {
+				abs -= float64(d)
+				along -= float64(c[e])
+			}
+		}
+		factor := 0.0
+		if abs > 0 {
+			factor = 2 * square / abs
+		}
+		z, own := float64(l.decoded.extra), float64(l.centre.extra)
+		head[j] = math.Float32bits(float32(square + float64(factor*along) + float64(z*z) - float64(own*own)))
+		head[degree+j] = math.Float32bits(float32(-factor))
+	}
 }
 
 // fill returns neighbours of a node's neighbours for its free places. l.self is the node.

@@ -1,0 +1,146 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/segment/codes"
+)
+
+// Compare returns an error that says where the graph, whose checksums hold, is none of the given rows: a record that is not
+// that of its row, twins that differ, neighbours that are no nodes, estimates of other neighbours, a node that no search
+// can find. nil if there is no such place. Which neighbours a node has, and the calibration, it takes as they are. It reads
+// the rows once from first to last. An error that does not wrap ErrCorrupt is that of rows or of ctx.
+func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
+	if err := g.Verify(); err != nil {
+		return err
+	}
+	if err := g.compareRecords(ctx, rows); err != nil {
+		return err
+	}
+	twins, err := g.compareTwins()
+	if err != nil {
+		return err
+	}
+	if err := g.compareNodes(ctx, twins); err != nil {
+		return err
+	}
+	return g.compareReach(twins)
+}
+
+func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
+	dim := g.Dim()
+	point, want := make([]float32, dim), make([]byte, g.geo.stride)
+	return read(ctx, &g.head.ident, rows, func(lo int, x []float32) error {
+		for row := lo; len(x) > 0; row, x = row+1, x[dim:] {
+			extra := g.space.point(point, x[:dim], false)
+			if g.turn != nil {
+				g.turn.apply(point)
+			}
+			record(want, point, extra)
+			if !bytes.Equal(g.record(uint32(row)), want) {
+				return corrupt(headerSize+int64(row)*g.geo.stride, "codes of row %d are not those of its vector", row)
+			}
+		}
+		return nil
+	})
+}
+
+// compareTwins returns the rows that are no nodes: twins of earlier ones.
+func (g *Graph) compareTwins() (bitset.Set, error) {
+	twins := bitset.New(g.Len())
+	for row := range uint32(g.Len()) {
+		next, err := g.twin(row)
+		if err != nil {
+			return nil, err
+		}
+		if next == none {
+			continue
+		}
+		if twins.Has(int(next)) || !bytes.Equal(g.record(row), g.record(next)) {
+			return nil, corrupt(g.geo.twins+int64(row)*4, "row %d is no twin of row %d, or of another one too", next, row)
+		}
+		twins.Set(int(next))
+	}
+	return twins, nil
+}
+
+func (g *Graph) compareNodes(ctx context.Context, twins bitset.Set) error {
+	var l lane
+	seen := bitset.New(g.Len())
+	want := make([]uint32, g.per-degree)
+	for node := range uint32(g.Len()) {
+		if node%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		at := g.geo.nodes + int64(node)*g.geo.node
+		ids, err := g.neighbours(node)
+		if err != nil {
+			return err
+		}
+		n := count(ids)
+		if twins.Has(int(node)) && n > 0 {
+			return corrupt(at, "row %d is a twin and has neighbours", node)
+		}
+		seen.Set(int(node))
+		for i, id := range ids {
+			switch {
+			case i >= n && id == none:
+			case i >= n, id >= uint32(g.Len()), twins.Has(int(id)), seen.Has(int(id)):
+				return corrupt(at+int64(i)*4, "%d cannot be neighbour %d of row %d", id, i, node)
+			default:
+				seen.Set(int(id))
+			}
+		}
+		clear(want)
+		if g.head.layout == quick {
+			l.sketch(g, want, node, ids[:n])
+		}
+		if !slices.Equal(want, g.nodes[int(node)*g.per+degree:][:len(want)]) {
+			return corrupt(at+degree*4, "estimates of row %d are not those of its neighbours", node)
+		}
+		seen.Clear(int(node))
+		for _, id := range ids[:n] {
+			seen.Clear(int(id))
+		}
+	}
+	return nil
+}
+
+// compareReach wants every node where a search finds it: walks from the pilots, or on the overflow list.
+func (g *Graph) compareReach(twins bitset.Set) error {
+	reached := bitset.New(g.Len())
+	var queue []uint32
+	visit := func(rows []uint32) {
+		for _, row := range rows {
+			if !reached.Has(int(row)) {
+				reached.Set(int(row))
+				queue = append(queue, row)
+			}
+		}
+	}
+	visit(g.pilots)
+	for len(queue) > 0 {
+		node := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		ids, err := g.neighbours(node)
+		if err != nil {
+			return err
+		}
+		visit(ids[:count(ids)])
+	}
+	for i, row := range g.over {
+		if i > 0 && row <= g.over[i-1] {
+			return corrupt(g.geo.overflow+int64(i)*4, "row %d behind row %d", row, g.over[i-1])
+		}
+		reached.Set(int(row))
+	}
+	for row := range g.Len() {
+		if twins.Has(row) == reached.Has(row) {
+			return corrupt(g.geo.nodes+int64(row)*g.geo.node, "row %d is a twin that is reached, or a node that is not", row)
+		}
+	}
+	return nil
+}
