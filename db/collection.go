@@ -35,7 +35,20 @@ func (v *view) info() CollectionInfo {
 
 // CreateCollection makes an empty collection; ErrExists if the name is taken.
 func (db *DB) CreateCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
-	c, err := db.define(ctx, name, s, false)
+	return db.CreateCollectionWith(ctx, name, s, nil)
+}
+
+// CreateCollectionWith makes an empty collection that has metadata from the
+// beginning, as SetMetadata would give it; ErrExists if the name is taken.
+func (db *DB) CreateCollectionWith(ctx context.Context, name string, s Schema, m Metadata) (*Collection, error) {
+	var own Metadata
+	var err error
+	if len(m) > 0 {
+		if own, err = m.canonical(); err != nil {
+			return nil, fmt.Errorf("db: create collection: %w", err)
+		}
+	}
+	c, err := db.define(ctx, name, s, own, false)
 	if err != nil {
 		return nil, fmt.Errorf("db: create collection: %w", err)
 	}
@@ -61,14 +74,15 @@ func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Colle
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	if c, err = db.define(ctx, name, s, true); err != nil {
+	if c, err = db.define(ctx, name, s, nil, true); err != nil {
 		return nil, fmt.Errorf("db: open collection: %w", err)
 	}
 	return c, nil
 }
 
-// define creates a collection, or makes sure that an existing one fits.
-func (db *DB) define(ctx context.Context, name string, s Schema, mayExist bool) (*Collection, error) {
+// define creates a collection with metadata m, or makes sure that an existing
+// one fits.
+func (db *DB) define(ctx context.Context, name string, s Schema, m Metadata, mayExist bool) (*Collection, error) {
 	if err := validateName(name); err != nil {
 		return nil, err
 	}
@@ -82,7 +96,7 @@ func (db *DB) define(ctx context.Context, name string, s Schema, mayExist bool) 
 	}
 	var id uint32
 	_, err = db.exclusively(ctx, func(g *group) ([]op, error) {
-		def := &definition{name: name, schema: s, analysis: words}
+		def := &definition{name: name, schema: s, analysis: words, metadata: m}
 		if old, ok := g.base.names[name]; ok {
 			def = g.base.views[old].def
 			if !mayExist {
@@ -245,11 +259,7 @@ func (c *Collection) Version() uint64 {
 // SetMetadata replaces the metadata of the collection itself. The rules are
 // those for documents.
 func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
-	b, err := encodeMetadata(m)
-	if err != nil {
-		return c.wrap("set metadata", err)
-	}
-	own, err := decodeBareMetadata(b) // a copy in canonical types
+	own, err := m.canonical()
 	if err != nil {
 		return c.wrap("set metadata", err)
 	}

@@ -819,3 +819,23 @@ func TestVersionGrows(t *testing.T) {
 		t.Error(err, c.Version())
 	}
 }
+
+func TestCreateCollectionWith(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	if _, err := vdb.CreateCollectionWith(t.Context(), "c", Schema{}, Metadata{"$x": 1}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("metadata with an operator: %v", err)
+	}
+	c, err := vdb.CreateCollectionWith(t.Context(), "c", Schema{Dim: 2}, Metadata{"n": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Metadata{"n": int64(1)}, c.Metadata()); diff != "" {
+		t.Error(diff)
+	}
+	if n := vdb.Stats().Batches; n != 1 {
+		t.Errorf("%d batches, want 1", n)
+	}
+	if _, err := vdb.CreateCollectionWith(t.Context(), "c", Schema{}, nil); !errors.Is(err, ErrExists) {
+		t.Errorf("second time: %v", err)
+	}
+}

@@ -160,6 +160,15 @@ func encodeMetadata(m Metadata) ([]byte, error) {
 	return buf.Bytes(), w.err
 }
 
+// canonical returns a valid copy of m in the types that are stored.
+func (m Metadata) canonical() (Metadata, error) {
+	b, err := encodeMetadata(m)
+	if err != nil {
+		return nil, err
+	}
+	return decodeBareMetadata(b)
+}
+
 // metadataWriter encodes metadata and keeps the first error.
 type metadataWriter struct {
 	enc    *msgpack.Encoder

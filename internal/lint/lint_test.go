@@ -46,6 +46,8 @@ var imports = map[string][]string{
 		"segment", "segment/codes", "segment/columns", "segment/graph", "segment/terms", "simd", "text", "wal",
 		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
 	"internal/exchange": {"db"},
+	"internal/rest":     {"db", "filter", "internal/exchange"},
+	"server":            {"db", "internal/exchange", "internal/rest"},
 	"rag":               {"db", "filter", "internal/exchange", "rag/embed", "rag/split", "simd"},
 	"rag/knowledge":     {"db", "filter", "rag", "rag/embed", "rag/load", "rag/split", "github.com/goccy/go-yaml"},
 	"rag/chat":          {"internal/httpjson"},

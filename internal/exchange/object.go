@@ -1,0 +1,208 @@
+package exchange
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// A Reader reads the value that stands next in a JSON text, strictly and with the numbers that metadata has: a key comes
+// once in an object, strings are UTF-8, integers do not lose their value, and nesting is limited. Its methods fail if
+// another kind of value is next.
+type Reader struct{ json jsonReader }
+
+// ReadObject calls member with each key of the object in b, in its order; member must read the value. A key that comes
+// twice is an error, and so is anything behind the object. Every error is a *FormatError around what member returned.
+func ReadObject(b []byte, member func(key string, r *Reader) error) error {
+	r := Reader{jsonReader{b: b}}
+	err := r.Object(func(key string) error { return member(key, &r) })
+	if err == nil {
+		err = r.json.end()
+	}
+	if err != nil {
+		return &FormatError{Offset: int64(r.json.at), Err: err}
+	}
+	return nil
+}
+
+// Object calls member with each key of an object, of which there may be 64.
+func (r *Reader) Object(member func(key string) error) error {
+	const most = 64
+	var keys []string
+	return r.json.members(func(key string) error {
+		switch {
+		case slices.Contains(keys, key):
+			return fmt.Errorf("key %.40q is given twice", key)
+		case len(keys) == most:
+			return fmt.Errorf("more than %d keys", most)
+		}
+		keys = append(keys, key)
+		return member(key)
+	})
+}
+
+// Array calls element for each element of an array.
+func (r *Reader) Array(element func() error) error {
+	if err := r.want('[', "an array"); err != nil {
+		return err
+	}
+	r.json.at++
+	if r.json.skip() == ']' {
+		r.json.at++
+		return nil
+	}
+	for {
+		if err := element(); err != nil {
+			return err
+		}
+		if r.json.skip() == ']' {
+			r.json.at++
+			return nil
+		}
+		if err := r.json.want(','); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Reader) want(c byte, what string) error {
+	switch got := r.json.skip(); {
+	case r.json.at == len(r.json.b):
+		return io.ErrUnexpectedEOF
+	case got != c:
+		return fmt.Errorf("%s instead of %s", describe(got), what)
+	}
+	return nil
+}
+
+// Null passes over null, and reports whether it was next.
+func (r *Reader) Null() bool { return r.json.skip() == 'n' && r.json.word("null") }
+
+// Is reports whether a value that begins with c is next: '{', '[' or '"'.
+func (r *Reader) Is(c byte) bool { return r.json.skip() == c }
+
+// String reads a string.
+func (r *Reader) String() (string, error) {
+	if err := r.want('"', "a string"); err != nil {
+		return "", err
+	}
+	return r.json.string()
+}
+
+// Strings reads an array of at most limit strings.
+func (r *Reader) Strings(limit int) (list []string, err error) {
+	err = r.Array(func() error {
+		if len(list) == limit {
+			return fmt.Errorf("%w: more than %d strings", db.ErrInvalid, limit)
+		}
+		s, err := r.String()
+		list = append(list, s)
+		return err
+	})
+	return list, err
+}
+
+// Bool reads true or false.
+func (r *Reader) Bool() (bool, error) {
+	switch c := r.json.skip(); {
+	case c == 't' && r.json.word("true"):
+		return true, nil
+	case c == 'f' && r.json.word("false"):
+		return false, nil
+	case r.json.at == len(r.json.b):
+		return false, io.ErrUnexpectedEOF
+	default:
+		return false, fmt.Errorf("%s instead of true or false", describe(c))
+	}
+}
+
+func (r *Reader) number(what string) (any, error) {
+	switch c := r.json.skip(); {
+	case r.json.at == len(r.json.b):
+		return nil, io.ErrUnexpectedEOF
+	case c != '-' && c-'0' > 9 && c != 'N' && c != 'I':
+		return nil, fmt.Errorf("%s instead of %s", describe(c), what)
+	}
+	return r.json.number()
+}
+
+// Int reads an integer, written without fraction and exponent, from low to high.
+func (r *Reader) Int(low, high int) (int, error) {
+	v, err := r.number("an integer")
+	if err != nil {
+		return 0, err
+	}
+	n, ok := v.(int64)
+	if !ok {
+		return 0, fmt.Errorf("%v instead of an integer", v)
+	}
+	if n < int64(low) || n > int64(high) {
+		return 0, fmt.Errorf("%w: %d, want %d to %d", db.ErrInvalid, n, low, high)
+	}
+	return int(n), nil
+}
+
+// Float reads a number.
+func (r *Reader) Float() (float64, error) {
+	switch v, err := r.number("a number"); v := v.(type) {
+	case int64:
+		return float64(v), err
+	case float64:
+		return v, err
+	default:
+		return 0, err
+	}
+}
+
+// Vector reads an array of numbers as ParseVector does. An empty one is not nil.
+func (r *Reader) Vector() ([]float32, error) {
+	if r.json.skip(); r.json.at == len(r.json.b) {
+		return nil, io.ErrUnexpectedEOF
+	}
+	v, end, err := appendArray([]float32{}, r.json.b, r.json.at)
+	r.json.at = end
+	return v, err
+}
+
+// Metadata reads an object as metadata.
+func (r *Reader) Metadata() (db.Metadata, error) {
+	if err := r.want('{', "an object"); err != nil {
+		return nil, err
+	}
+	return r.json.object(0)
+}
+
+// Value reads any value.
+func (r *Reader) Value() (any, error) { return r.json.value(0) }
+
+// Raw reads any value and returns its text.
+func (r *Reader) Raw() ([]byte, error) {
+	r.json.skip()
+	start := r.json.at
+	_, err := r.json.value(0)
+	return r.json.b[start:r.json.at], err
+}
+
+// AppendValue appends a value of metadata as JSON: string, bool, int64, float64, nil, and lists and maps of those. A
+// float64 without a fraction has ".0", keys are sorted.
+func AppendValue(dst []byte, v any) ([]byte, error) {
+	if m, ok := v.(db.Metadata); ok {
+		v = map[string]any(m)
+	}
+	return appendValue(dst, v)
+}
+
+// AppendString appends s as a JSON string; what is not UTF-8 becomes U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	dst, err := appendString(dst, s)
+	if err != nil {
+		dst, _ = appendString(dst, strings.ToValidUTF8(s, "\ufffd"))
+	}
+	return dst
+}
+
+// AppendVector appends v as a JSON array that ParseVector reads back bit by bit.
+func AppendVector(dst []byte, v []float32) ([]byte, error) { return appendVector(dst, v) }

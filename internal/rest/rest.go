@@ -1,0 +1,184 @@
+// Package rest holds what the HTTP interfaces of a database have in common, whatever they look like to clients: which
+// status an error has and what a client may read of it, bodies within limits, and what a request is allowed to do.
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+)
+
+// StatusClientClosed is what the log shows of a request whose client has gone.
+const StatusClientClosed = 499
+
+// An Error is an answer with a status of its own and a message for the client, to the letter.
+type Error struct {
+	Status  int
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Errorf returns an *Error.
+func Errorf(status int, format string, args ...any) error {
+	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+// Status returns the HTTP status of an error of the database, of a filter or of a body.
+func Status(err error) int {
+	var (
+		own   *Error
+		where *filter.SyntaxError
+		large *http.MaxBytesError
+		is    = func(target error) bool { return errors.Is(err, target) }
+	)
+	switch {
+	case errors.As(err, &own):
+		return own.Status
+	case errors.As(err, &large):
+		return http.StatusRequestEntityTooLarge
+	case is(os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout
+	case is(db.ErrCorrupt), is(db.ErrVersion): // before what they may wrap
+		return http.StatusInternalServerError
+	case is(db.ErrNoSpace):
+		return http.StatusInsufficientStorage
+	case is(db.ErrClosed), is(db.ErrUnknown), is(db.ErrLocked), is(context.DeadlineExceeded):
+		return http.StatusServiceUnavailable
+	case is(context.Canceled):
+		return StatusClientClosed
+	case is(db.ErrNotFound):
+		return http.StatusNotFound
+	case is(db.ErrExists), is(db.ErrSchema):
+		return http.StatusConflict
+	case is(db.ErrReadOnly):
+		return http.StatusForbidden
+	case errors.As(err, &where), is(db.ErrInvalid), is(db.ErrDimensionMismatch), is(exchange.ErrFormat),
+		is(exchange.ErrNotFinite), is(io.ErrUnexpectedEOF):
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
+}
+
+// Message returns what a client may read of an error. What went wrong within the server is named, not described: the
+// description may hold paths and belongs in the log.
+func Message(err error) string {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.Message
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return fmt.Sprintf("request body is larger than %d bytes", large.Limit)
+	}
+	if status := Status(err); status >= 500 || status == http.StatusRequestTimeout {
+		for _, known := range []error{db.ErrNoSpace, db.ErrUnknown, db.ErrCorrupt, db.ErrVersion, db.ErrClosed, db.ErrLocked} {
+			if errors.Is(err, known) {
+				return known.Error()
+			}
+		}
+		return strings.ToLower(http.StatusText(status))
+	}
+	return packageNames.ReplaceAllString(err.Error(), "$1")
+}
+
+var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|exchange|segment|wal|meta|vfs): `)
+
+// JSON answers with v as JSON.
+func JSON(w http.ResponseWriter, status int, v any) {
+	var body strings.Builder
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil { // a mistake in the server: v is its own
+		panic(fmt.Sprintf("rest: answer: %v", err))
+	}
+	Bytes(w, status, []byte(body.String()))
+}
+
+// Bytes answers with a body that is JSON already.
+func Bytes(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", fmt.Sprint(len(body)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // nobody is left to be told
+}
+
+// Body reads the body of a request, which must be JSON of at most limit bytes and arrive within the time given.
+func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) ([]byte, error) {
+	if err := ContentType(r, "application/json"); err != nil {
+		return nil, err
+	}
+	if r.ContentLength > limit {
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	// Not supported by every ResponseWriter, and then not needed: there is no connection behind it.
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(within))
+	var body []byte
+	var err error
+	in := http.MaxBytesReader(w, r.Body, limit)
+	if r.ContentLength > 0 && r.ContentLength <= 1<<20 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(in, body)
+	} else {
+		body, err = io.ReadAll(in)
+	}
+	if err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if Status(err) == http.StatusInternalServerError {
+			err = Errorf(http.StatusBadRequest, "request body cannot be read")
+		}
+		return nil, err
+	}
+	_ = c.SetReadDeadline(time.Time{}) // it would end the request while it is worked on
+	return body, nil
+}
+
+// ContentType returns an error if the body of a request says that it is something else than one of the types, or that it
+// is compressed. Saying nothing will do.
+func ContentType(r *http.Request, types ...string) error {
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return Errorf(http.StatusUnsupportedMediaType, "content encoding %q is not supported", e)
+	}
+	given := r.Header.Get("Content-Type")
+	if given == "" {
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(given)
+	for _, t := range types {
+		if err == nil && media == t {
+			return nil
+		}
+	}
+	return Errorf(http.StatusUnsupportedMediaType, "content type %q is not supported; send %s", given, strings.Join(types, " or "))
+}
+
+type mayWrite struct{}
+
+// WithAccess returns a context of a request that may or may not write.
+func WithAccess(ctx context.Context, write bool) context.Context {
+	return context.WithValue(ctx, mayWrite{}, write)
+}
+
+// MayWrite reports whether a request may write. It is the server that has decided so, by the token and by what it was
+// told; a request that did not come through it may not.
+func MayWrite(ctx context.Context) bool {
+	write, _ := ctx.Value(mayWrite{}).(bool)
+	return write
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// admit judges where a request comes from: the host that it asks for, and the page that makes a browser send it.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
+	if len(s.opts.Hosts) > 0 {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		if !slices.ContainsFunc(s.opts.Hosts, func(h string) bool { return strings.EqualFold(strings.Trim(h, "[]"), strings.Trim(host, "[]")) }) {
+			return rest.Errorf(http.StatusMisdirectedRequest, "this service is not known as %q", r.Host)
+		}
+	}
+	origin := r.Header.Get("Origin")
+	every := slices.Contains(s.opts.Origins, "*")
+	if len(s.opts.Origins) > 0 {
+		h := w.Header()
+		h.Add("Vary", "Origin")
+		if origin != "" && (every || slices.Contains(s.opts.Origins, origin)) {
+			h.Set("Access-Control-Allow-Origin", origin)
+			h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
+			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+			h.Set("Access-Control-Max-Age", "600")
+		}
+	}
+	if every {
+		return nil
+	}
+	if err := s.cross.Check(r); err != nil {
+		return &rest.Error{Status: http.StatusForbidden, Message: err.Error()}
+	}
+	return nil
+}
+
+func (s *Server) anonymous() bool { return s.opts.ReadToken == "" && s.opts.WriteToken == "" }
+
+// mayRead reports whether a request has a token, if there are any.
+func (s *Server) mayRead(r *http.Request) bool {
+	return s.anonymous() || s.has(r, 0) || s.has(r, 1)
+}
+
+func (s *Server) mayWrite(r *http.Request) bool {
+	return !s.opts.ReadOnly && (s.anonymous() || s.has(r, 1))
+}
+
+// has reports whether a request has the read token (0) or the write token (1), in a time that does not tell how much of it
+// is right.
+func (s *Server) has(r *http.Request, which int) bool {
+	if []string{s.opts.ReadToken, s.opts.WriteToken}[which] == "" {
+		return false
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return subtle.ConstantTimeCompare(sum[:], s.tokens[which][:]) == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// refusal says what a request lacks.
+func (s *Server) refusal(r *http.Request) error {
+	switch {
+	case !s.mayRead(r):
+		return rest.Errorf(http.StatusUnauthorized, "a bearer token is needed")
+	case s.opts.ReadOnly:
+		return rest.Errorf(http.StatusForbidden, "this service is read-only")
+	}
+	return rest.Errorf(http.StatusForbidden, "this token does not allow writes")
+}

@@ -1,0 +1,224 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// metadata is db.Metadata in answers: integers and floats stay apart, and none is {}.
+type metadata db.Metadata
+
+func (m metadata) MarshalJSON() ([]byte, error) {
+	if m == nil {
+		return []byte("{}"), nil
+	}
+	return exchange.AppendValue(nil, map[string]any(m))
+}
+
+// A collection is what answers say of one.
+type collection struct {
+	Name     string    `json:"name"`
+	Count    int       `json:"count"` // documents
+	Metadata metadata  `json:"metadata"`
+	Schema   db.Schema `json:"schema"`
+}
+
+func describe(info db.CollectionInfo) collection {
+	return collection{Name: info.Name, Count: info.Documents, Metadata: metadata(info.Metadata), Schema: info.Schema}
+}
+
+func (s *Server) listCollections(w http.ResponseWriter, r *http.Request) error {
+	if err := onlyParameters(r); err != nil {
+		return err
+	}
+	all := []collection{}
+	for _, info := range s.db.Collections() {
+		all = append(all, describe(info))
+	}
+	rest.JSON(w, http.StatusOK, struct {
+		Collections []collection `json:"collections"`
+		Count       int          `json:"count"`
+	}{all, len(all)})
+	return nil
+}
+
+func (s *Server) getCollection(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err == nil {
+		err = onlyParameters(r)
+	}
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, describe(c.Info()))
+	return nil
+}
+
+// createCollection reads what a collection is to be like. Top-level fields that begin with "embedding_" are stored as
+// metadata, whatever the provider is called; the provider and the model are the lineage as well.
+func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error {
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var (
+		name   string
+		schema db.Schema
+		meta   db.Metadata
+		given  = db.Metadata{}
+	)
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		switch {
+		case key == "name":
+			name, err = v.String()
+		case key == "metadata" && !v.Null():
+			meta, err = v.Metadata()
+		case key == "dimension" && !v.Null():
+			schema.Dim, err = v.Int(1, db.MaxDim)
+		case key == "metric" && !v.Null():
+			var s string
+			if s, err = v.String(); err == nil {
+				schema.Metric, err = db.ParseMetric(s)
+			}
+		case key == "text_index" && !v.Null():
+			schema.Text, err = readTextIndex(v)
+		case strings.HasPrefix(key, "embedding_"):
+			if v.Null() {
+				return nil
+			}
+			var value any
+			value, err = v.Value()
+			given[key] = value
+			text, _ := value.(string)
+			switch key {
+			case "embedding_provider":
+				schema.Lineage.Provider = text
+			case "embedding_model":
+				schema.Lineage.Model = text
+			}
+		case key != "metadata" && key != "dimension" && key != "metric" && key != "text_index":
+			return unknown(key)
+		}
+		return named(key, err)
+	})
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		return rest.Errorf(http.StatusBadRequest, "Collection name is required")
+	}
+	if len(given) > 0 {
+		if meta == nil {
+			meta = db.Metadata{}
+		}
+		maps.Copy(meta, given)
+	}
+	c, err := s.db.CreateCollectionWith(r.Context(), name, schema, meta)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/collections/"+escape(name))
+	rest.JSON(w, http.StatusCreated, struct {
+		Success bool `json:"success"`
+		collection
+	}{true, describe(c.Info())})
+	return nil
+}
+
+// readTextIndex reads true, or an index.
+func readTextIndex(v *exchange.Reader) (*db.TextIndex, error) {
+	if !v.Is('{') {
+		if wanted, err := v.Bool(); err != nil || !wanted {
+			return nil, err
+		}
+		return &db.TextIndex{}, nil
+	}
+	index := &db.TextIndex{}
+	return index, v.Object(func(key string) (err error) {
+		switch key {
+		case "language":
+			index.Language, err = v.String()
+		case "fields":
+			index.Fields, err = v.Strings(db.MaxTextFields)
+		case "k1", "b":
+			var f float64
+			f, err = v.Float()
+			if key == "b" {
+				index.B = &f
+			} else {
+				index.K1 = &f
+			}
+		default:
+			err = unknown(key)
+		}
+		return named(key, err)
+	})
+}
+
+func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err == nil {
+		err = onlyParameters(r)
+	}
+	if err == nil {
+		err = s.db.Drop(r.Context(), c.Name())
+	}
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, map[string]bool{"success": true})
+	return nil
+}
+
+// setMetadata replaces the metadata: {"metadata": {...}}.
+func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var meta db.Metadata
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		if key != "metadata" {
+			return unknown(key)
+		}
+		meta, err = v.Metadata()
+		return named(key, err)
+	})
+	if err == nil && meta == nil {
+		err = rest.Errorf(http.StatusBadRequest, "Metadata is required")
+	}
+	if err == nil {
+		err = c.SetMetadata(r.Context(), meta)
+	}
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, struct {
+		Success bool `json:"success"`
+		collection
+	}{true, describe(c.Info())})
+	return nil
+}
+
+// unknown is the error for a key that nobody reads: a mistake that must not go unnoticed.
+func unknown(key string) error {
+	return rest.Errorf(http.StatusBadRequest, "unknown field %.60q", key)
+}
+
+// named says in which field of a body an error is.
+func named(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%q: %w", key, err)
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// A request is what is found out about a request on its way.
+type request struct {
+	pattern string // of the route
+	err     error  // what it was answered with
+}
+
+type requestKey struct{}
+
+func requestOf(r *http.Request) *request { return r.Context().Value(requestKey{}).(*request) }
+
+// A response counts what is answered.
+type response struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (w *response) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// ReadFrom keeps sendfile working for pages.
+func (w *response) ReadFrom(r io.Reader) (int64, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := io.Copy(w.ResponseWriter, r)
+	w.bytes += n
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// done logs and counts a request that was answered.
+func (s *Server) done(r *http.Request, w *response, took time.Duration) {
+	q := requestOf(r)
+	status := w.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	args := []any{"method", r.Method, "path", r.URL.Path, "status", status, "bytes", w.bytes, "ms", float64(took.Microseconds()) / 1e3,
+		"remote", r.RemoteAddr}
+	switch {
+	case q.err != nil && rest.Status(q.err) >= 500:
+		s.log.Error("request failed", append(args, "error", q.err)...)
+	case q.err != nil:
+		s.log.Info("request refused", append(args, "error", rest.Message(q.err))...)
+	default:
+		s.log.Info("request", args...)
+	}
+}
+
+func stack() string { return string(debug.Stack()) }

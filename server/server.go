@@ -1,0 +1,367 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// MinTokenLen is the least number of bytes of a token.
+const MinTokenLen = 16
+
+// Options tune a Server. The zero value, like nil, is a service for everyone
+// who can reach it.
+type Options struct {
+	// ReadToken lets requests read, and WriteToken lets them read and write:
+	// clients send one as "Authorization: Bearer <token>". If either is set,
+	// nothing but /healthz, /readyz and public pages is answered without a token.
+	ReadToken, WriteToken string
+
+	// ReadOnly refuses every write, whatever the token.
+	ReadOnly bool
+
+	// Origins are the origins, such as "https://app.example.com", whose pages may
+	// ask from a browser (CORS); "*" is every origin. None are allowed by
+	// default, and pages of others cannot make a browser write either.
+	Origins []string
+
+	// Hosts are the names and addresses, without ports, by which the service may
+	// be asked for; empty is any. On a loopback address, naming those of
+	// loopback keeps pages of strangers out that point their own name there.
+	Hosts []string
+
+	// Limits bound what one request, and all of them, may cost.
+	Limits Limits
+
+	// Logger receives a line for each request and each failure; nil is silent.
+	Logger *slog.Logger
+
+	// Extensions are other APIs and pages for the same database.
+	Extensions []Extension
+}
+
+// Limits bound what requests cost. Zero fields mean the default.
+type Limits struct {
+	Body      int64         // bytes of a request body, streams excepted: 32 MiB
+	Documents int           // documents, or ids, in one request: 10,000
+	Hits      int           // hits of one query, those left out by an offset included: 10,000
+	Queries   int           // queries in one batch: 256
+	Requests  int           // requests that are worked on at once; beyond them the answer is 429: 256
+	Time      time.Duration // to read a body, and to answer: 30 s; for streams: without any progress
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Body: cmp.Or(l.Body, 32<<20), Documents: cmp.Or(l.Documents, 10_000), Hits: cmp.Or(l.Hits, 10_000),
+		Queries: cmp.Or(l.Queries, 256), Requests: cmp.Or(l.Requests, 256), Time: cmp.Or(l.Time, 30*time.Second),
+	}
+}
+
+// An Extension is another API or page beside the one of this package.
+type Extension struct {
+	// Pattern is that of http.ServeMux, without a method: "/api/v2/" is all
+	// paths below, "/{$}" the one page at the root. It must not be a path of
+	// this package.
+	Pattern string
+	// Handler answers. What it panics with is logged and answered with 500.
+	Handler http.Handler
+	// Writes reports whether a request writes, and so needs the right to. nil
+	// means all methods but GET, HEAD and OPTIONS.
+	Writes func(*http.Request) bool
+	// Public lets GET and HEAD be answered without a token: for pages that hold
+	// no data and ask for a token themselves.
+	Public bool
+}
+
+// A Server answers HTTP requests on one database. It is safe for concurrent
+// use. It does not close the database.
+type Server struct {
+	db      *db.DB
+	opts    Options
+	limits  Limits
+	log     *slog.Logger
+	mux     *http.ServeMux
+	access  map[string]access // by pattern
+	tokens  [2][sha256.Size]byte
+	cross   *http.CrossOriginProtection
+	slots   chan struct{} // one for each request that is worked on
+	closing atomic.Bool
+}
+
+// access is what a route asks of a request.
+type access uint8
+
+const (
+	public access = iota // no token
+	reads
+	writes
+	decides // by Extension.Writes
+)
+
+// A route is a method and path of the API, and who may use it.
+type route struct {
+	pattern string
+	access  access
+	handle  func(http.ResponseWriter, *http.Request) error
+}
+
+// New returns the service of a database, which must stay open. It fails if a
+// token is too short, if an origin is none, or if a pattern is taken.
+func New(vdb *db.DB, opts *Options) (*Server, error) {
+	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{}}
+	if opts != nil {
+		s.opts = *opts
+	}
+	s.limits = s.opts.Limits.withDefaults()
+	s.slots = make(chan struct{}, s.limits.Requests)
+	s.log = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
+	for i, token := range []string{s.opts.ReadToken, s.opts.WriteToken} {
+		if token != "" && len(token) < MinTokenLen {
+			return nil, fmt.Errorf("server: a token has %d bytes, want %d or more", len(token), MinTokenLen)
+		}
+		s.tokens[i] = sha256.Sum256([]byte(token))
+	}
+	s.cross = http.NewCrossOriginProtection()
+	for _, origin := range s.opts.Origins {
+		if origin == "*" {
+			continue
+		}
+		if err := s.cross.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+	}
+	for _, r := range s.routes() {
+		s.access[r.pattern] = r.access
+		s.mux.Handle(r.pattern, s.handler(r.handle))
+	}
+	for _, e := range s.opts.Extensions {
+		if err := s.mount(e); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Server) routes() []route {
+	return []route{
+		{"GET /healthz", public, s.live},
+		{"GET /readyz", public, s.ready},
+		{"GET /collections", reads, s.listCollections},
+		{"POST /collections", writes, s.createCollection},
+		{"GET /collections/{name}", reads, s.getCollection},
+		{"DELETE /collections/{name}", writes, s.dropCollection},
+		{"PUT /collections/{name}/metadata", writes, s.setMetadata},
+	}
+}
+
+// mount adds an extension. The mux panics on a pattern that is malformed or taken.
+func (s *Server) mount(e Extension) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("server: extension: %v", p)
+		}
+	}()
+	if e.Handler == nil || strings.ContainsAny(e.Pattern, " \t") {
+		return fmt.Errorf("server: extension %q: want a handler, and a pattern without method", e.Pattern)
+	}
+	writing := e.Writes
+	if writing == nil {
+		writing = func(r *http.Request) bool {
+			return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+		}
+	}
+	s.access[e.Pattern] = decides
+	if e.Public {
+		s.access[e.Pattern] = public
+	}
+	s.mux.HandleFunc(e.Pattern, func(w http.ResponseWriter, r *http.Request) {
+		get := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if writing(r) && !rest.MayWrite(r.Context()) || !get && !s.mayRead(r) {
+			s.fail(w, r, s.refusal(r))
+			return
+		}
+		e.Handler.ServeHTTP(w, r)
+	})
+	return nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	out := &response{ResponseWriter: w}
+	ctx := context.WithValue(r.Context(), requestKey{}, &request{})
+	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
+	defer cancel()
+	r = r.WithContext(ctx)
+	// A deadline of an earlier request on the connection would still hold. Not every ResponseWriter has a connection.
+	_ = http.NewResponseController(w).SetWriteDeadline(start.Add(s.limits.Time + 5*time.Second))
+	defer func() {
+		p := recover()
+		if p != nil && p != http.ErrAbortHandler {
+			s.log.Error("panic", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", stack())
+			if out.status == 0 {
+				s.fail(out, r, errors.New("panic"))
+			} else {
+				p = http.ErrAbortHandler // the client must not take half an answer for a whole one
+			}
+		}
+		s.done(r, out, time.Since(start))
+		if p == http.ErrAbortHandler {
+			panic(p)
+		}
+	}()
+	s.serve(out, r)
+}
+
+// serve finds out what is asked for and whether it may be, before anything else of the request is looked at.
+func (s *Server) serve(w *response, r *http.Request) {
+	if err := s.admit(w, r); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" && w.Header().Get("Access-Control-Allow-Origin") != "" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	_, pattern := s.mux.Handler(r)
+	need := reads
+	if pattern != "" {
+		need = s.access[pattern]
+	}
+	write := s.mayWrite(r)
+	r = r.WithContext(rest.WithAccess(r.Context(), write))
+	if need != public && !s.mayRead(r) || need == writes && !write {
+		s.fail(w, r, s.refusal(r))
+		return
+	}
+	if need != public {
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			s.fail(w, r, rest.Errorf(http.StatusTooManyRequests, "more than %d requests at once", s.limits.Requests))
+			return
+		}
+	}
+	if clean := path.Clean("/" + r.URL.EscapedPath()); clean != r.URL.EscapedPath() && clean+"/" != r.URL.EscapedPath() {
+		pattern = "" // the mux would redirect
+	}
+	if pattern == "" {
+		s.fail(w, r, s.unmatched(r))
+		return
+	}
+	requestOf(r).pattern = pattern
+	s.mux.ServeHTTP(w, r)
+}
+
+// unmatched says why no route takes a request: its path, or its method.
+func (s *Server) unmatched(r *http.Request) error {
+	var answer statusOnly
+	h, _ := s.mux.Handler(r)
+	h.ServeHTTP(&answer, r)
+	if answer.status == http.StatusMethodNotAllowed {
+		return &methodError{allow: answer.Header().Get("Allow")}
+	}
+	return rest.Errorf(http.StatusNotFound, "there is nothing at %s", r.URL.Path)
+}
+
+// A methodError says which methods a path has.
+type methodError struct{ allow string }
+
+func (e *methodError) Error() string { return "method not allowed; there are " + e.allow }
+
+// statusOnly is a ResponseWriter that keeps the status.
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (w *statusOnly) Header() http.Header {
+	if w.header == nil {
+		w.header = http.Header{}
+	}
+	return w.header
+}
+
+func (w *statusOnly) WriteHeader(status int) { w.status = status }
+
+func (w *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
+
+// handler makes an http.Handler of a route.
+func (s *Server) handler(handle func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := handle(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// fail answers with an error.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	requestOf(r).err = err
+	status := rest.Status(err)
+	var method *methodError
+	if errors.As(err, &method) {
+		w.Header().Set("Allow", method.allow)
+		err = rest.Errorf(http.StatusMethodNotAllowed, "%s", method.Error())
+		status = http.StatusMethodNotAllowed
+	}
+	if status == http.StatusRequestTimeout || status == http.StatusRequestEntityTooLarge {
+		w.Header().Set("Connection", "close") // what is left of the body is not read
+	}
+	rest.JSON(w, status, struct {
+		Error string `json:"error"`
+	}{rest.Message(err)})
+}
+
+// Drain makes /readyz say that no more requests should be sent. Those that come are answered.
+func (s *Server) Drain() { s.closing.Store(true) }
+
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
+	rest.JSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	return nil
+}
+
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
+	if s.closing.Load() {
+		return rest.Errorf(http.StatusServiceUnavailable, "shutting down")
+	}
+	switch failed := s.db.Stats(); {
+	case failed.Kernels == "": // of a closed database nothing is known
+		return fmt.Errorf("database: %w", db.ErrClosed)
+	case failed.Failed != "":
+		return fmt.Errorf("database: %w", db.ErrUnknown)
+	}
+	rest.JSON(w, http.StatusOK, map[string]string{"status": "ready"})
+	return nil
+}
+
+// body reads the body of a request.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	return rest.Body(w, r, s.limits.Body, s.limits.Time)
+}
+
+// collection returns the collection that the path names.
+func (s *Server) collection(r *http.Request) (*db.Collection, error) {
+	name := r.PathValue("name")
+	c, err := s.db.Collection(name)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil, rest.Errorf(http.StatusNotFound, "Collection '%s' not found", name)
+	}
+	return c, err
+}
+
+var _ io.ReaderFrom = (*response)(nil)
