@@ -1,0 +1,176 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// Options tune a server. The zero value, like nil, is the default.
+type Options struct {
+	// AllowWrite adds the tools upsert and delete.
+	AllowWrite bool
+	// Embedders turn texts into vectors for the collections whose lineage
+	// names their provider and model. The model of package embed that needs
+	// neither network nor files is always there.
+	Embedders []embed.Embedder
+	// Logger receives what the protocol has to say; nil is silent.
+	Logger *slog.Logger
+}
+
+// NewServer returns a server with tools for a database, which must stay open
+// as long as the server runs. It can have many sessions at a time.
+func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
+	s := &service{vdb: vdb}
+	if opts != nil {
+		s.opts = *opts
+	}
+	version := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = cmp.Or(info.Main.Version, version)
+	}
+	server := sdk.NewServer(&sdk.Implementation{Name: "vecbolt", Title: "Vecbolt", Version: version}, &sdk.ServerOptions{
+		Instructions: "A vector database. Begin with list_collections and describe_collection: the latter says how a collection " +
+			"can be searched and which metadata fields conditions can use. Prefer hybrid_search for questions in natural language.",
+		Logger:       s.opts.Logger,
+		Capabilities: &sdk.ServerCapabilities{},
+	})
+	read := &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
+	add(server, "list_collections", "List the collections of the database, in order of name.", read, s.listCollections)
+	add(server, "describe_collection", "Describe a collection: its size, how it can be searched, and the metadata fields of a sample of its documents.", read, s.describe)
+	add(server, "search", "Find the documents nearest to a vector, to the vector of a stored document, or to a text. Give exactly one of id, vector and text.", read, s.search)
+	add(server, "hybrid_search", "Find documents by the words of a text and by vectors at the same time, and fuse both rankings. Without a vector the text is embedded, "+
+		"which works if describe_collection says so.", read, s.hybrid)
+	add(server, "get_documents", "Read documents by id.", read, s.get)
+	add(server, "list_documents", "List documents in order of id, page by page, all or those that meet a condition.", read, s.list)
+	if s.opts.AllowWrite {
+		add(server, "upsert_documents", "Write documents, replacing those with the same id: all or none. If describe_collection says that texts are embedded, documents "+
+			"without a vector get that of their text.", &sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: new(bool)}, s.upsert)
+		add(server, "delete_documents", "Delete documents by id. Ids that do not exist are no error.",
+			&sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: new(bool)}, s.delete)
+	}
+	return server
+}
+
+// Handler serves a server over streamable HTTP, without sessions. If token is
+// not empty, requests must have it as bearer token. Requests from pages of
+// other origins are refused, and so are requests to a loopback address by
+// another host name.
+func Handler(server *sdk.Server, token string) http.Handler {
+	h := http.Handler(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+		&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, PropagateRequestCancellation: true}))
+	h = http.NewCrossOriginProtection().Handler(h)
+	if token == "" {
+		return h
+	}
+	want := sha256.Sum256([]byte(token)) // hashed, so that the comparison tells nothing of the length
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, have, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(have))
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// service answers the tools.
+type service struct {
+	vdb  *db.DB
+	opts Options
+}
+
+// A bounder adds to a schema what tags cannot say.
+type bounder interface {
+	bound(map[string]*jsonschema.Schema)
+}
+
+// add adds a tool with arguments In and result Out. The SDK validates the
+// arguments against the schema; they are decoded here, because what the SDK
+// hands on has gone through float64.
+func add[In bounder, Out any](server *sdk.Server, name, description string, hints *sdk.ToolAnnotations, tool func(context.Context, In) (*Out, error)) {
+	input, err := jsonschema.For[In](nil)
+	if err != nil {
+		panic(fmt.Errorf("mcp: schema of %s: %w", name, err)) // depends on nothing but the types in this package
+	}
+	var zero In
+	zero.bound(input.Properties)
+	output, err := jsonschema.For[Out](nil)
+	if err != nil {
+		panic(fmt.Errorf("mcp: schema of the result of %s: %w", name, err))
+	}
+	sdk.AddTool(server, &sdk.Tool{Name: name, Description: description, Annotations: hints, InputSchema: input, OutputSchema: output},
+		func(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
+			var in In
+			if len(req.Params.Arguments) > 0 {
+				if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
+					return nil, nil, fmt.Errorf("arguments: %w", err)
+				}
+			}
+			out, err := tool(ctx, in)
+			if err != nil {
+				return nil, nil, err
+			}
+			text, err := json.Marshal(out)
+			if err != nil {
+				return nil, nil, fmt.Errorf("result: %w", err)
+			}
+			return &sdk.CallToolResult{StructuredContent: json.RawMessage(text), Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}}, nil, nil
+		})
+}
+
+// collection returns a collection; the error names those that exist.
+func (s *service) collection(name string) (*db.Collection, error) {
+	c, err := s.vdb.Collection(name)
+	if !errors.Is(err, db.ErrNotFound) {
+		return c, err
+	}
+	const most = 20
+	var names []string
+	for _, info := range s.vdb.Collections() {
+		names = append(names, info.Name)
+	}
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	return nil, fmt.Errorf("collection %.100q: %w; there are %q%s", name, db.ErrNotFound, names, more)
+}
+
+// embedder returns the embedder that made the vectors of a collection, nil if
+// it is not known or cannot be had.
+func (s *service) embedder(ctx context.Context, schema db.Schema) embed.Embedder {
+	lineage := schema.Lineage
+	for _, e := range s.opts.Embedders {
+		if e.Provider() == lineage.Provider && e.Model() == lineage.Model {
+			return e
+		}
+	}
+	for _, p := range embed.Builtin() {
+		if can := p.Capabilities; p.Name != lineage.Provider || can.Network || can.Files || can.Secret {
+			continue
+		}
+		e, err := p.Open(ctx, embed.Config{Provider: p.Name, Model: lineage.Model, Dimensions: schema.Dim, Normalize: lineage.Normalized}, nil)
+		if err == nil && e.Model() == lineage.Model {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,571 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+)
+
+// The limits of arguments and answers.
+const (
+	MaxK         = 50      // hits of one search
+	MaxDocuments = 100     // documents that one call reads, lists, writes or deletes; collections of one page
+	MaxText      = 20_000  // bytes of the text of one document in an answer
+	MaxMetadata  = 16_000  // bytes of the metadata of one document in an answer, as JSON
+	MaxAnswer    = 200_000 // bytes of all texts and metadata in an answer
+
+	defaultK    = 10
+	defaultPage = 20
+	defaultText = 2_000
+)
+
+// A condition is a filter, as JSON or as a string that holds it: some models
+// cannot be kept from that.
+type condition struct{ filter.Expr }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *condition) UnmarshalJSON(b []byte) error {
+	var inner string
+	switch {
+	case string(b) == "null":
+		return nil
+	case b[0] == '"':
+		if err := json.Unmarshal(b, &inner); err != nil {
+			return err
+		}
+		b = []byte(inner)
+	}
+	var err error
+	if c.Expr, err = filter.Parse(b); err != nil {
+		return fmt.Errorf("where: %w", err)
+	}
+	return nil
+}
+
+// The schemas of arguments that several tools have.
+func boundCollection(p map[string]*jsonschema.Schema) {
+	p["collection"] = &jsonschema.Schema{Type: "string", Description: "name of the collection", MinLength: new(1)}
+}
+
+func boundWhere(p map[string]*jsonschema.Schema) {
+	p["where"] = &jsonschema.Schema{Types: []string{"object", "string"}, Description: `condition on metadata, such as {"lang":"go","year":{"$gte":2020}}; operators: ` +
+		"$eq $ne $gt $gte $lt $lte $in $nin $contains $prefix $exists $and $or $not, and $text for the words of the text"}
+}
+
+func boundText(p map[string]*jsonschema.Schema) {
+	p["max_text"] = integer(0, MaxText, fmt.Sprintf("most bytes of the text of each document; %d unless told", defaultText))
+}
+
+func integer(least, most int, description string) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "integer", Minimum: new(float64(least)), Maximum: new(float64(most)), Description: description}
+}
+
+func list(most int, items *jsonschema.Schema, description string) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: &most, Items: items, Description: description}
+}
+
+func vector() *jsonschema.Schema {
+	return list(db.MaxDim, &jsonschema.Schema{Type: "number"}, "vector of the dimension of the collection")
+}
+
+func ids() *jsonschema.Schema {
+	return list(MaxDocuments, &jsonschema.Schema{Type: "string"}, "ids of documents")
+}
+
+// A document is what an answer carries of one.
+type document struct {
+	ID       string         `json:"id"`
+	Score    *float64       `json:"score,omitempty" jsonschema:"higher is better"`
+	Text     string         `json:"text,omitempty"`
+	Cut      int            `json:"text_bytes,omitempty" jsonschema:"length of the whole text in bytes, if this is a part of it"`
+	Metadata map[string]any `json:"metadata,omitempty"`
+	Omitted  bool           `json:"metadata_omitted,omitempty" jsonschema:"the metadata is too large for the answer"`
+}
+
+// An allowance is how much an answer may still carry.
+type allowance struct{ left, text int }
+
+func newAllowance(maxText *int) *allowance {
+	a := &allowance{left: MaxAnswer, text: defaultText}
+	if maxText != nil {
+		a.text = min(*maxText, MaxText)
+	}
+	return a
+}
+
+// document makes a part of the answer of d. passage is shown in place of a
+// text that is too long, if it is not empty.
+func (a *allowance) document(d *db.Document, score *float64, passage string) (document, error) {
+	out := document{ID: d.ID, Score: score, Text: d.Text}
+	if n := min(a.text, a.left); len(d.Text) > n {
+		out.Text, out.Cut = cut(cmp.Or(passage, d.Text), n), len(d.Text)
+	}
+	a.left -= len(out.Text)
+	encoded, err := json.Marshal(d.Metadata)
+	if err != nil {
+		return out, fmt.Errorf("document %q: %w", d.ID, err)
+	}
+	switch {
+	case len(d.Metadata) == 0:
+	case len(encoded) > min(MaxMetadata, a.left):
+		out.Omitted = true
+	default:
+		out.Metadata = d.Metadata
+		a.left -= len(encoded)
+	}
+	return out, nil
+}
+
+// cut returns at most n bytes of s, whole characters.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+type listCollectionsArgs struct {
+	After string `json:"after,omitempty" jsonschema:"begin behind this name: the next of the page before"`
+	Limit int    `json:"limit,omitempty"`
+}
+
+func (listCollectionsArgs) bound(p map[string]*jsonschema.Schema) {
+	p["limit"] = integer(1, MaxDocuments, fmt.Sprintf("collections of a page; %d unless told", MaxDocuments))
+}
+
+type collectionList struct {
+	Collections []collectionLine `json:"collections"`
+	Next        string           `json:"next,omitempty" jsonschema:"after of the next page; none on the last"`
+}
+
+type collectionLine struct {
+	Name      string `json:"name"`
+	Documents int    `json:"documents"`
+	Dim       int    `json:"dim" jsonschema:"components of a vector; 0: no vector yet"`
+}
+
+func (s *service) listCollections(_ context.Context, in listCollectionsArgs) (*collectionList, error) {
+	all := s.vdb.Collections()
+	at, found := slices.BinarySearchFunc(all, in.After, func(c db.CollectionInfo, name string) int { return strings.Compare(c.Name, name) })
+	if found {
+		at++
+	}
+	out := &collectionList{Collections: []collectionLine{}}
+	for _, c := range all[at:] {
+		if len(out.Collections) == cmp.Or(in.Limit, MaxDocuments) {
+			out.Next = out.Collections[len(out.Collections)-1].Name
+			break
+		}
+		out.Collections = append(out.Collections, collectionLine{c.Name, c.Documents, c.Schema.Dim})
+	}
+	return out, nil
+}
+
+type describeArgs struct {
+	Collection string `json:"collection"`
+}
+
+func (describeArgs) bound(p map[string]*jsonschema.Schema) { boundCollection(p) }
+
+type description struct {
+	Name      string         `json:"name"`
+	Documents int            `json:"documents"`
+	Dim       int            `json:"dim" jsonschema:"components of a vector; 0: no vector yet"`
+	Metric    string         `json:"metric" jsonschema:"cosine, dot, or l2: the squared distance, negated"`
+	Provider  string         `json:"embedding_provider,omitempty"`
+	Model     string         `json:"embedding_model,omitempty"`
+	Words     bool           `json:"searches_words" jsonschema:"there is a full-text index: search and hybrid_search find words"`
+	Language  string         `json:"language,omitempty" jsonschema:"language of the full-text index"`
+	Embeds    bool           `json:"embeds_texts" jsonschema:"texts can be embedded here: no vector is needed"`
+	Writable  bool           `json:"writable"`
+	Metadata  map[string]any `json:"metadata,omitempty" jsonschema:"of the collection itself"`
+	Fields    []field        `json:"fields" jsonschema:"metadata fields of a sample of documents, for conditions"`
+	Sampled   int            `json:"sampled" jsonschema:"documents in the sample"`
+}
+
+type field struct {
+	Path     string   `json:"path"`
+	Types    []string `json:"types"`
+	Count    int      `json:"count" jsonschema:"documents of the sample that have it"`
+	Examples []string `json:"examples,omitempty" jsonschema:"as JSON"`
+}
+
+// What describe looks at and tells.
+const (
+	sampleDocuments = 200
+	sampleBytes     = 4 << 20
+	sampleFields    = 100
+	sampleValues    = 4
+	sampleLength    = 60
+)
+
+func (s *service) describe(ctx context.Context, in describeArgs) (*description, error) {
+	c, err := s.collection(in.Collection)
+	if err != nil {
+		return nil, err
+	}
+	info := c.Info()
+	out := &description{Name: info.Name, Documents: info.Documents, Dim: info.Schema.Dim, Metric: info.Schema.Metric.String(),
+		Provider: info.Schema.Lineage.Provider, Model: info.Schema.Lineage.Model, Words: info.Schema.Text != nil,
+		Embeds: s.embedder(ctx, info.Schema) != nil, Writable: s.opts.AllowWrite, Fields: []field{}}
+	if info.Schema.Text != nil {
+		out.Language = cmp.Or(info.Schema.Text.Language, "english")
+	}
+	if encoded, err := json.Marshal(info.Metadata); err == nil && len(encoded) <= MaxMetadata {
+		out.Metadata = info.Metadata
+	}
+	fields, bytes := map[string]*field{}, 0
+	for d, err := range c.All(ctx, nil, db.WithMetadata) {
+		if err != nil {
+			return nil, err
+		}
+		out.Sampled++
+		filter.Flatten(d.Metadata, func(path string, v any) bool {
+			bytes += len(path)
+			f := fields[path]
+			if f == nil {
+				if len(fields) == sampleFields {
+					return true
+				}
+				f = &field{Path: path}
+				fields[path] = f
+			}
+			f.see(v)
+			return bytes < sampleBytes
+		})
+		if out.Sampled == sampleDocuments || bytes >= sampleBytes {
+			break
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(fields)) {
+		out.Fields = append(out.Fields, *fields[path])
+	}
+	return out, nil
+}
+
+// see counts a value of the field.
+func (f *field) see(v any) {
+	f.Count++
+	kind, shown := "null", true
+	switch v := v.(type) {
+	case string:
+		kind, shown = "string", len(v) <= sampleLength
+	case bool:
+		kind = "boolean"
+	case int64, float64:
+		kind = "number"
+	case []any:
+		kind, shown = "list", false
+	case map[string]any:
+		kind, shown = "map", false
+	}
+	if !slices.Contains(f.Types, kind) {
+		f.Types = append(f.Types, kind)
+	}
+	if !shown || len(f.Examples) == sampleValues {
+		return
+	}
+	if example, err := json.Marshal(v); err == nil && !slices.Contains(f.Examples, string(example)) {
+		f.Examples = append(f.Examples, string(example))
+	}
+}
+
+type searchArgs struct {
+	Collection string    `json:"collection"`
+	ID         string    `json:"id,omitempty" jsonschema:"find the documents nearest to this one, which is not among the hits"`
+	Vector     []float32 `json:"vector,omitempty"`
+	Text       string    `json:"text,omitempty" jsonschema:"words, \"phrases\", prefix*, +required, -excluded; where there is no full-text index the text is embedded instead"`
+	Where      condition `json:"where,omitzero"`
+	K          int       `json:"k,omitempty"`
+	MaxText    *int      `json:"max_text,omitempty"`
+}
+
+func (searchArgs) bound(p map[string]*jsonschema.Schema) {
+	boundCollection(p)
+	boundWhere(p)
+	boundText(p)
+	p["vector"] = vector()
+	p["k"] = integer(1, MaxK, fmt.Sprintf("most hits; %d unless told", defaultK))
+}
+
+type hits struct {
+	Hits    []document `json:"hits" jsonschema:"best first"`
+	Ranking string     `json:"ranking" jsonschema:"what scores are of: vector, words or both"`
+	Exact   bool       `json:"exact" jsonschema:"no other document of the collection belongs here"`
+	Recall  float64    `json:"recall" jsonschema:"share of the true answer that is promised; 1 if exact"`
+	Matched int        `json:"matched" jsonschema:"documents that could have been hits"`
+	Plan    string     `json:"plan"`
+}
+
+func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
+	c, err := s.collection(in.Collection)
+	if err != nil {
+		return nil, err
+	}
+	q := db.Query{Vector: in.Vector, Text: in.Text, Where: in.Where.Expr, K: cmp.Or(in.K, defaultK)}
+	given := 0
+	for _, is := range []bool{in.ID != "", in.Vector != nil, in.Text != ""} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, errors.New("give exactly one of id, vector and text")
+	}
+	ranking := "vector"
+	switch {
+	case in.ID != "":
+		q.Like = []string{in.ID}
+	case in.Text != "" && c.Schema().Text != nil:
+		ranking = "words"
+	case in.Text != "":
+		q.Text = ""
+		if q.Vector, err = s.embed(ctx, c, in.Text); err != nil {
+			return nil, fmt.Errorf("the collection has no full-text index, and %w", err)
+		}
+	}
+	return s.answer(ctx, c, q, ranking, in.MaxText)
+}
+
+// embed returns the vector of a text as the collection has them.
+func (s *service) embed(ctx context.Context, c *db.Collection, text string) ([]float32, error) {
+	schema := c.Schema()
+	e := s.embedder(ctx, schema)
+	if e == nil {
+		return nil, fmt.Errorf("texts cannot be embedded: the vectors are by provider %q, model %q, which is not available here; give a vector",
+			schema.Lineage.Provider, schema.Lineage.Model)
+	}
+	return e.Embed(ctx, text)
+}
+
+// answer answers a query.
+func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, ranking string, maxText *int) (*hits, error) {
+	a := newAllowance(maxText)
+	if q.Text != "" {
+		q.Snippet = a.text
+	}
+	r, err := c.Search(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &hits{Hits: []document{}, Ranking: ranking, Exact: r.Exact, Recall: r.Recall, Matched: r.Matched, Plan: r.Plan}
+	for i := range r.Hits {
+		h, passage := &r.Hits[i], ""
+		if h.Snippet != nil {
+			passage = h.Snippet.Text
+		}
+		d, err := a.document(&h.Document, &h.Score, passage)
+		if err != nil {
+			return nil, err
+		}
+		out.Hits = append(out.Hits, d)
+	}
+	return out, nil
+}
+
+type hybridArgs struct {
+	Collection string    `json:"collection"`
+	Text       string    `json:"text" jsonschema:"words, \"phrases\", prefix*, +required, -excluded"`
+	Vector     []float32 `json:"vector,omitempty"`
+	Where      condition `json:"where,omitzero"`
+	K          int       `json:"k,omitempty"`
+	MaxText    *int      `json:"max_text,omitempty"`
+}
+
+func (hybridArgs) bound(p map[string]*jsonschema.Schema) {
+	searchArgs{}.bound(p)
+	p["vector"].Description = "vector of what is looked for; the text is embedded unless it is given"
+	p["text"].MinLength = new(1)
+}
+
+func (s *service) hybrid(ctx context.Context, in hybridArgs) (*hits, error) {
+	c, err := s.collection(in.Collection)
+	if err != nil {
+		return nil, err
+	}
+	if c.Schema().Text == nil {
+		return nil, errors.New("the collection has no full-text index: use search")
+	}
+	q := db.Query{Vector: in.Vector, Text: in.Text, Where: in.Where.Expr, K: cmp.Or(in.K, defaultK)}
+	if q.Vector == nil {
+		if q.Vector, err = s.embed(ctx, c, in.Text); err != nil {
+			return nil, err
+		}
+	}
+	return s.answer(ctx, c, q, "both", in.MaxText)
+}
+
+type getArgs struct {
+	Collection string   `json:"collection"`
+	IDs        []string `json:"ids"`
+	MaxText    *int     `json:"max_text,omitempty"`
+}
+
+func (getArgs) bound(p map[string]*jsonschema.Schema) {
+	boundCollection(p)
+	boundText(p)
+	p["ids"] = ids()
+}
+
+type documents struct {
+	Documents []document `json:"documents"`
+	Missing   []string   `json:"missing,omitempty" jsonschema:"ids that do not exist"`
+}
+
+func (s *service) get(ctx context.Context, in getArgs) (*documents, error) {
+	c, err := s.collection(in.Collection)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := c.GetMany(ctx, in.IDs, 0)
+	if err != nil {
+		return nil, err
+	}
+	a, out := newAllowance(in.MaxText), &documents{Documents: []document{}}
+	for i, d := range docs {
+		if d == nil {
+			out.Missing = append(out.Missing, in.IDs[i])
+			continue
+		}
+		part, err := a.document(d, nil, "")
+		if err != nil {
+			return nil, err
+		}
+		out.Documents = append(out.Documents, part)
+	}
+	return out, nil
+}
+
+type listArgs struct {
+	Collection string    `json:"collection"`
+	Where      condition `json:"where,omitzero"`
+	After      string    `json:"after,omitempty" jsonschema:"begin behind this id: the next of the page before"`
+	Limit      int       `json:"limit,omitempty"`
+	MaxText    *int      `json:"max_text,omitempty"`
+}
+
+func (listArgs) bound(p map[string]*jsonschema.Schema) {
+	boundCollection(p)
+	boundWhere(p)
+	boundText(p)
+	p["limit"] = integer(1, MaxDocuments, fmt.Sprintf("documents of a page; %d unless told", defaultPage))
+}
+
+type page struct {
+	Documents []document `json:"documents"`
+	Total     int        `json:"total" jsonschema:"documents that match, on all pages"`
+	Next      string     `json:"next,omitempty" jsonschema:"after of the next page; none on the last"`
+}
+
+func (s *service) list(ctx context.Context, in listArgs) (*page, error) {
+	c, err := s.collection(in.Collection)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.List(ctx, db.ListQuery{Where: in.Where.Expr, After: in.After, Limit: cmp.Or(in.Limit, defaultPage)})
+	if err != nil {
+		return nil, err
+	}
+	a, out := newAllowance(in.MaxText), &page{Documents: []document{}, Total: p.Total, Next: p.Next}
+	for _, d := range p.Documents {
+		part, err := a.document(d, nil, "")
+		if err != nil {
+			return nil, err
+		}
+		out.Documents = append(out.Documents, part)
+	}
+	return out, nil
+}
+
+type upsertArgs struct {
+	Collection string            `json:"collection"`
+	Documents  []json.RawMessage `json:"documents"`
+}
+
+func (upsertArgs) bound(p map[string]*jsonschema.Schema) {
+	boundCollection(p)
+	p["documents"] = list(MaxDocuments, &jsonschema.Schema{
+		Type: "object",
+		Properties: map[string]*jsonschema.Schema{
+			"id":       {Type: "string", Description: "one is given if it is missing"},
+			"text":     {Type: "string"},
+			"metadata": {Type: "object", Description: "strings, numbers, booleans, null, lists of these, and objects"},
+			"vector":   vector(),
+		},
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+	}, "documents to write")
+}
+
+type written struct {
+	IDs      []string `json:"ids" jsonschema:"of the documents, in order"`
+	Embedded int      `json:"embedded" jsonschema:"documents that got the vector of their text"`
+}
+
+func (s *service) upsert(ctx context.Context, in upsertArgs) (*written, error) {
+	c, err := s.collection(in.Collection)
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]db.Document, len(in.Documents))
+	var texts []string
+	var bare []int // documents with a text and no vector
+	for i, raw := range in.Documents {
+		if docs[i], _, err = exchange.ParseDocument(raw); err != nil {
+			return nil, fmt.Errorf("document %d: %w", i, err)
+		}
+		if docs[i].Vector == nil && docs[i].Text != "" {
+			bare, texts = append(bare, i), append(texts, docs[i].Text)
+		}
+	}
+	out := &written{}
+	if e := s.embedder(ctx, c.Schema()); e != nil && len(bare) > 0 {
+		vecs, err := e.EmbedBatch(ctx, texts)
+		if err != nil {
+			return nil, err
+		}
+		for j, i := range bare {
+			docs[i].Vector = vecs[j]
+		}
+		out.Embedded = len(bare)
+	}
+	out.IDs, err = c.Upsert(ctx, docs...)
+	return out, err
+}
+
+type deleteArgs struct {
+	Collection string   `json:"collection"`
+	IDs        []string `json:"ids"`
+}
+
+func (deleteArgs) bound(p map[string]*jsonschema.Schema) {
+	boundCollection(p)
+	p["ids"] = ids()
+}
+
+type deleted struct {
+	Deleted int `json:"deleted" jsonschema:"documents that there were"`
+}
+
+func (s *service) delete(ctx context.Context, in deleteArgs) (*deleted, error) {
+	c, err := s.collection(in.Collection)
+	if err != nil {
+		return nil, err
+	}
+	n, err := c.Delete(ctx, in.IDs...)
+	return &deleted{n}, err
+}

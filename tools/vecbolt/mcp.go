@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/mcp"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+type mcpCmd struct {
+	database
+	AllowWrite bool   `help:"Let agents write and delete documents. The database is then open for writing."`
+	HTTP       string `name:"http" placeholder:"ADDR" help:"Serve streamable HTTP at this loopback address, such as 127.0.0.1:8322, in place of standard input and output."`
+	Token      string `env:"VECBOLT_TOKEN" placeholder:"TOKEN" help:"With --http: the bearer token that requests must have. Better given by the environment, where other users do not see it."`
+
+	Provider   string            `placeholder:"NAME" help:"Provider of embeddings, for collections whose vectors are by it; one that needs neither network nor files is found without. See rag learn."`
+	Model      string            `placeholder:"NAME" help:"With --provider: the model."`
+	Dimensions int               `placeholder:"N" help:"With --provider: components of a vector; otherwise what the model gives."`
+	Set        map[string]string `placeholder:"KEY=VALUE" help:"With --provider: settings, such as api_base=… or host=…."`
+}
+
+func (c *mcpCmd) Help() string {
+	return "Lets agents search, read and describe the collections of a database by the Model Context Protocol. docs/mcp.md says how " +
+		"clients are told. The database stays open as long as the server runs: read-only unless --allow-write is given."
+}
+
+// Validate is called by kong.
+func (c *mcpCmd) Validate() error {
+	if c.Provider == "" && (c.Model != "" || c.Dimensions != 0 || len(c.Set) > 0) {
+		return errors.New("--model, --dimensions and --set need --provider")
+	}
+	if c.HTTP == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.HTTP)
+	if err != nil {
+		return fmt.Errorf("--http: %w", err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+		return fmt.Errorf("--http %s: not a loopback address", c.HTTP)
+	}
+	return nil
+}
+
+func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
+	opts := &mcp.Options{AllowWrite: c.AllowWrite}
+	if c.Provider != "" {
+		e, err := c.embedder(ctx)
+		if err != nil {
+			return err
+		}
+		opts.Embedders = []embed.Embedder{e}
+	}
+	return c.open(db.Options{ReadOnly: !c.AllowWrite, MustExist: true}, func(vdb *db.DB) error {
+		server := mcp.NewServer(vdb, opts)
+		if c.HTTP != "" {
+			return c.serve(ctx, t, mcp.Handler(server, c.Token))
+		}
+		err := server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(t.in), Writer: answers{t}})
+		if ctx.Err() != nil || errors.Is(err, sdk.ErrConnectionClosed) {
+			return nil // the way in which clients end it
+		}
+		return err
+	})
+}
+
+func (c *mcpCmd) embedder(ctx context.Context) (embed.Embedder, error) {
+	config := embed.Config{Provider: c.Provider, Model: c.Model, Dimensions: c.Dimensions, Normalize: true, Settings: map[string]any{}}
+	for k, v := range c.Set {
+		config.Settings[k] = setting(v)
+	}
+	providers := embed.NewRegistry(embed.Builtin()...)
+	provider, err := providers.Lookup(c.Provider)
+	if err != nil {
+		return nil, err
+	}
+	e, err := providers.Open(ctx, config, nil)
+	if err == nil && provider.Capabilities.Network {
+		e = embed.Retry(e, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return embed.Batches(e, nil), nil
+}
+
+// serve serves until the tool is interrupted, and then lets requests finish.
+func (c *mcpCmd) serve(ctx context.Context, t *tool, h http.Handler) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.HTTP)
+	if err != nil {
+		return err
+	}
+	t.notef("serving MCP at http://%s", listener.Addr())
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		stopped <- server.Shutdown(grace)
+	})
+	err = server.Serve(listener)
+	if stop() { // not interrupted: Serve failed
+		return err
+	}
+	return <-stopped
+}
+
+// answers writes to the standard output at once.
+type answers struct{ *tool }
+
+// Write implements io.Writer.
+func (a answers) Write(b []byte) (int, error) {
+	n, err := a.out.Write(b)
+	return n, errors.Join(err, a.out.Flush())
+}
+
+// Close implements io.Closer.
+func (a answers) Close() error { return nil }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// The client of the SDK talks to the tool as agents do: over its standard input and output, and over HTTP.
+func TestMCPClient(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t.vdb")
+	vdb, err := db.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Upsert(t.Context(), db.Document{ID: "a", Vector: []float32{1, 0}}, db.Document{ID: "b", Vector: []float32{0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	search := func(transport sdk.Transport) {
+		t.Helper()
+		s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "search", Arguments: map[string]any{"collection": "c", "vector": []float32{0, 1}, "k": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := r.Content[0].(*sdk.TextContent).Text; !strings.HasPrefix(text, `{"hits":[{"id":"b","score":1}]`) {
+			t.Error(text)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("pipes", func(t *testing.T) {
+		search(&sdk.CommandTransport{Command: exec.CommandContext(t.Context(), "vecbolt", "mcp", dir)}) // TestMain puts it there
+	})
+	t.Run("http", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		args := []string{"mcp", dir, "--http", "127.0.0.1:0", "--token", "secret"}
+		lines, report, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lines.Close()
+		status := make(chan int, 1)
+		go func() {
+			defer report.Close()
+			status <- run(ctx, args, strings.NewReader(""), report, report)
+		}()
+		said := bufio.NewScanner(lines)
+		if !said.Scan() {
+			t.Fatal("it says nothing")
+		}
+		_, url, ok := strings.Cut(said.Text(), "serving MCP at ")
+		if !ok {
+			t.Fatal(said.Text())
+		}
+		search(&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer{}}})
+		response, err := http.Post(url, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("without a token: status %d", response.StatusCode)
+		}
+		cancel()
+		if got := <-status; got != statusOK {
+			t.Errorf("status %d after an interruption", got)
+		}
+	})
+}
+
+type bearer struct{}
+
+func (bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer secret")
+	return http.DefaultTransport.RoundTrip(r)
+}
