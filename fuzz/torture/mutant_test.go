@@ -14,7 +14,10 @@ import (
 	"time"
 )
 
-var mutantsFlag = flag.String("torture.mutants", "", "regular expression: mutants that TestMutants builds and tortures")
+var (
+	mutantsFlag  = flag.String("torture.mutants", "", "regular expression: mutants that TestMutants builds and tortures")
+	smallestFlag = flag.Int("torture.smallest", 0, "crash states that TestSmallest looks at")
+)
 
 // A mutant is a bug of the protocol: a replacement in a file, or one more where two layers guard against the same. It is
 // built with go build -overlay, so that the engine itself knows nothing of it.
@@ -31,6 +34,11 @@ var notPoisoned = &mutant{file: "internal/vfs/vfs.go", old: "f.poisoned.CompareA
 
 // sumsNotSynced leaves out the sync of the directory that holds meta.sums, and with it all that a backup has made before.
 var sumsNotSynced = &mutant{file: "internal/vfs/vfs.go", old: "\treturn f.SyncDir(path.Dir(name))\n", new: "\treturn nil\n"}
+
+// smallest gives segments of any size every derived file, and uses them. It is no bug: see TestSmallest.
+var smallest = &mutant{file: "db/graph.go", old: "const graphSize = 10_000_000", new: "const graphSize = 1",
+	also: &mutant{file: "db/graph.go", old: "if cost > scan && !s.db.opts.walkAlways {", new: "if false {",
+		also: &mutant{file: "db/codes.go", old: "const codedBytes = 1 << 20", new: "const codedBytes = 1"}}}
 
 // mutants are what TestTorture must notice.
 var mutants = []mutant{
@@ -101,7 +109,7 @@ var mutants = []mutant{
 	{name: "rewrite-name-not-synced", file: "internal/meta/rewrite.go",
 		old: "synced = s.fs.SyncDir(path.Dir(s.name))", new: "synced = nil", profiles: "rewrite"},
 	{name: "backup-segment-not-synced", file: "db/backup.go",
-		old: "if err := out.Sync(); err != nil {", new: "if err := error(nil); err != nil {", profiles: "backup"},
+		old: "\treturn out.Sync()\n", new: "\treturn nil\n", profiles: "backup"},
 	{name: "backup-segment-names-not-synced", file: "db/backup.go",
 		old: "if err := to.SyncDir(segDir); err != nil {", new: "if err := error(nil); err != nil {", profiles: "backup"},
 	{name: "backup-directories-not-synced", file: "db/backup.go",
@@ -119,8 +127,11 @@ var mutants = []mutant{
 	{name: "full-disk-and-old-memory", file: "internal/meta/store.go",
 		old: "return s.close() == nil && s.open() == nil", new: "return true", profiles: "fault-rewrite"},
 	{name: "failed-commit-not-noted", file: "db/flush.go",
-		old: "\t\treturn tx.SetState(db.state)\n\t})\n\tif err != nil {\n\t\treturn db.fail(err)\n\t}",
-		new: "\t\treturn tx.SetState(db.state)\n\t})\n\tif err != nil {\n\t\treturn nil\n\t}", profiles: "fault"},
+		old: "\t\treturn db.fail(err)\n\t}\n\t// The newest root", new: "\t\treturn nil\n\t}\n\t// The newest root", profiles: "fault"},
+	{name: "graph-row-wrong", file: "db/graph.go",
+		old: "Row: int32(h.Row)}", new: "Row: 0}", profiles: "compaction,mixed", also: smallest},
+	{name: "graph-of-one-row", file: "db/graph.go",
+		old: "graph.Write(ctx, w, ident, s.Rows,", new: "graph.Write(ctx, w, ident, func(lo, hi int) ([]float32, error) { return make([]float32, (hi-lo)*s.info.Dim), nil },", profiles: "compaction,mixed", also: smallest},
 }
 
 // TestMutants builds the tests of this package with one bug at a time and expects TestTorture to fail.
@@ -129,10 +140,6 @@ func TestMutants(t *testing.T) {
 		t.Skip("takes minutes; -torture.mutants=. runs all of them")
 	}
 	want := regexp.MustCompile(*mutantsFlag)
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	killed, all := 0, 0
 	for _, m := range mutants {
 		if !want.MatchString(m.name) {
@@ -141,7 +148,7 @@ func TestMutants(t *testing.T) {
 		all++
 		t.Run(m.name, func(t *testing.T) {
 			start := time.Now()
-			how, ok := m.torture(t, root)
+			how, ok := m.torture(t)
 			if !ok {
 				t.Errorf("survives: %s", how)
 				return
@@ -153,25 +160,68 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d of %d mutants killed", killed, all)
 }
 
-// torture builds the mutant and reports whether torture notices it, and how.
-func (m *mutant) torture(t *testing.T, root string) (how string, killed bool) {
-	t.Helper()
+// TestSmallest is TestTorture of an engine whose segments have codes and graphs from the first row on, so that they are written,
+// torn, lost, found and searched as often as everything else.
+func TestSmallest(t *testing.T) {
+	if *smallestFlag == 0 {
+		t.Skip("builds the tests again; -torture.smallest=N looks at so many crash states")
+	}
 	dir := t.TempDir()
-	replace := map[string]string{}
+	bin := smallest.build(t, dir)
+	cmd := exec.CommandContext(t.Context(), bin, "-test.run=^TestTorture$", "-test.v", "-torture.kills=20", "-torture.xfs=0", "-torture.ext4=0",
+		fmt.Sprint("-torture.states=", *smallestFlag), fmt.Sprint("-torture.faults=", *smallestFlag/20), fmt.Sprint("-torture.seed=", *seed), "-torture.profiles="+*only)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMutantsApply finds the place of every replacement.
+func TestMutantsApply(t *testing.T) {
+	for _, m := range mutants {
+		m.sources(t)
+	}
+	smallest.sources(t)
+}
+
+// sources returns the changed files, by their paths.
+func (m *mutant) sources(t *testing.T) map[string]string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := map[string]string{}
 	for e := m; e != nil; e = e.also {
-		source := filepath.Join(root, filepath.FromSlash(e.file))
-		text, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
+		path := filepath.Join(root, filepath.FromSlash(e.file))
+		text, ok := changed[path]
+		if !ok {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(b)
 		}
-		if n := strings.Count(string(text), e.old); n != 1 {
-			t.Fatalf("%s holds %d times %q", e.file, n, e.old)
+		if n := strings.Count(text, e.old); n != 1 {
+			t.Fatalf("%s: %s holds %d times %q", m.name, e.file, n, e.old)
 		}
+		changed[path] = strings.Replace(text, e.old, e.new, 1)
+	}
+	return changed
+}
+
+// build builds the tests with the mutant in dir and returns the program.
+func (m *mutant) build(t *testing.T, dir string) string {
+	t.Helper()
+	replace := map[string]string{}
+	for path, text := range m.sources(t) {
 		changed := filepath.Join(dir, fmt.Sprintf("mutant%d.go", len(replace)))
-		if err := os.WriteFile(changed, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+		if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		replace[source] = changed
+		replace[path] = changed
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -185,6 +235,14 @@ func (m *mutant) torture(t *testing.T, root string) (how string, killed bool) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
+	return bin
+}
+
+// torture builds the mutant and reports whether torture notices it, and how.
+func (m *mutant) torture(t *testing.T) (how string, killed bool) {
+	t.Helper()
+	dir := t.TempDir()
+	bin := m.build(t, dir)
 	args := []string{"-test.run=^TestTorture$", "-test.v", "-torture.first", "-torture.kills=0", "-torture.xfs=0", "-torture.dir=" + dir}
 	switch m.profiles {
 	case "fault":

@@ -149,7 +149,11 @@ func (e *expectation) verifyBackups(ctx context.Context, dir string, rng *rand.R
 
 // compare checks all of an open database and finds out after which batch of each track it is.
 func (e *expectation) compare(ctx context.Context, vdb *db.DB, rng *rand.Rand) (found []int, err error) {
-	report, err := vdb.Check(ctx)
+	check := vdb.Check
+	if rng.IntN(8) == 0 {
+		check = vdb.CheckDeep
+	}
+	report, err := check(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +261,8 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 			q[i] = float32(rng.NormFloat64())
 		}
 		group := int64(rng.IntN(4))
-		res, err := coll.Search(ctx, db.Query{Vector: q, K: 5, Where: filter.Eq("group", group)})
+		// A walk through a graph keeps all rows in view, so that it misses none.
+		res, err := coll.Search(ctx, db.Query{Vector: q, K: 5, Effort: 4096, Where: filter.Eq("group", group)})
 		if err != nil {
 			return fmt.Errorf("search %q: %w", name, err)
 		}
