@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -29,6 +30,10 @@ type openSegment struct {
 	dead *bitset.Cow
 
 	sets int // fileSets that hold it; guarded by DB.mu
+
+	raised   atomic.Int32 // how often the effort of walks was raised
+	checked  tally        // what walks found, since then; guarded by rechecks.mu
+	promised float64      // how much they should have; likewise
 
 	cols    *derived[columns.Columns]
 	codes   *derived[codes.Codes] // nil if they would not pay

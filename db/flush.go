@@ -549,6 +549,12 @@ type background struct {
 
 func (b *background) start(db *DB) {
 	b.stopped, b.cancel = context.WithCancel(context.Background())
+	if db.rechecks.queue != nil && !db.opts.recheckByHand {
+		b.wait.Go(func() { db.rechecks.serve(b.stopped) })
+	}
+	if db.opts.ReadOnly {
+		return
+	}
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.wait.Go(func() {
 		b.serve(b.flush, func() {

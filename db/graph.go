@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -94,14 +95,19 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) (*walk, string) {
 			return nil, fmt.Sprintf("no effort in the graph was measured to give a recall of %v", w.recall)
 		}
 	}
+	raise, raised := s.view.parts[i].segment.raise(), ""
+	if raise > 1 && p.Effort == 0 {
+		w.effort = int(math.Ceil(float64(w.effort) * raise))
+		raised = fmt.Sprintf(", %.3g times that of the calibration because queries found less than promised", raise)
+	}
 	far := 2*dim + 400
 	scan := min(rows*dim, float64(matched)*far)
 	// Rows that do not match are walked through, too.
 	cost := (walkBase + walkEach*float64(w.effort)*rows/float64(matched)) * far
 	if cost > scan && !s.db.opts.walkAlways {
-		return nil, fmt.Sprintf("a walk of effort %d through the graph would cost %.2g of a scan", w.effort, cost/scan)
+		return nil, fmt.Sprintf("a walk of effort %d%s through the graph would cost %.2g of a scan", w.effort, raised, cost/scan)
 	}
-	return w, fmt.Sprintf("a walk of effort %d costs %.2g of a scan and promises a recall of %.4g", w.effort, cost/scan, w.recall)
+	return w, fmt.Sprintf("a walk of effort %d%s costs %.2g of a scan and promises a recall of %.4g", w.effort, raised, cost/scan, w.recall)
 }
 
 // promised returns the recall that searches with an effort were measured to
@@ -194,7 +200,14 @@ func (s *search) walkPart(q *probe, i int, buf *graph.Buffer) ([]topk.Candidate,
 		}
 		return q.scorer.score(vec), nil
 	}
-	hits, stats, err := w.graph.Query(q.scorer.query).Search(q.need, w.effort, q.sets[i], score, buf)
+	query, set := w.graph.Query(q.scorer.query), q.sets[i]
+	if q.unseen != nil && q.unseen.part == part {
+		query = w.graph.QueryRow(q.scorer.query, q.unseen.row)
+		if q.free { // no filter, as for a vector that is not stored
+			set = nil
+		}
+	}
+	hits, stats, err := query.Search(q.need, w.effort, set, score, buf)
 	s.trace.read(int64(stats.Estimated)*int64(part.dim) + int64(stats.Scored)*int64(4*part.dim))
 	if errors.Is(err, graph.ErrCorrupt) {
 		part.segment.graph.distrust(err)

@@ -67,6 +67,8 @@ type Query struct {
 	Effort int
 	// Select says what a hit carries; the zero value means text and metadata.
 	Select Select
+
+	unseen bool // ID is looked for as if it were not stored
 }
 
 // DefaultRecall is the recall that is promised when Query.Recall is zero.

@@ -139,14 +139,9 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 
 // finish makes the answer of the best rows.
 func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, error) {
-	r := &Result{Exact: true, Complete: true, Recall: 1, Matched: q.matched, Considered: q.looked, Plan: q.plan()}
+	r := &Result{Exact: !q.walked(), Complete: true, Recall: q.promise(), Matched: q.matched, Considered: q.looked, Plan: q.plan()}
 	if q.text != nil {
 		r.Considered = q.matched
-	}
-	for _, w := range q.walks {
-		if w != nil {
-			r.Exact, r.Recall = false, min(r.Recall, w.recall)
-		}
 	}
 	var err error
 	switch {

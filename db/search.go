@@ -31,9 +31,11 @@ type probe struct {
 	text     *textLeg     // nil: it has no text
 	where    filter.Expr  // simplified; nil: all
 	examples []place      // not to be found
+	unseen   *place       // the one that was asked for, and counts as not stored
 	need     int          // how many of the best have to be known
 	sets     []bitset.Set // rows to consider, by part; nil: all
 	matched  int
+	free     bool // no other row of the part of unseen is left out
 
 	// Of the search for the vector, by part:
 	walks   []*walk        // in the graph; nil: scan
@@ -49,7 +51,9 @@ type probe struct {
 func (db *DB) search(ctx context.Context, ver *version, v *view, queries []Query) (results []*Result, err error) {
 	err = retryDerived(func() error {
 		s := db.newSearch(ver, v)
-		results, err = s.answer(ctx, queries)
+		if results, err = s.answer(ctx, queries); err == nil {
+			db.rechecks.offer(s)
+		}
 		return err
 	})
 	return results, err
@@ -99,11 +103,14 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	if err := q.validate(s.view.def); err != nil {
 		return nil, err
 	}
-	vec, examples := q.Vector, []place(nil)
+	vec, examples, unseen := q.Vector, []place(nil), (*place)(nil)
 	var err error
 	switch {
 	case q.ID != "":
-		vec, _, err = s.vectorOf(q.ID)
+		var at place
+		if vec, at, err = s.vectorOf(q.ID); q.unseen {
+			unseen = &at
+		}
 	case len(q.Like) > 0:
 		vec, examples, err = s.recommend(q)
 	}
@@ -112,7 +119,7 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	}
 	p := &probe{
 		Query: q, scorer: newScorer(s.view.def.schema.Metric, vec), vector: vec != nil,
-		where: q.Where, examples: examples, need: q.limit(),
+		where: q.Where, examples: examples, unseen: unseen, need: q.limit(),
 	}
 	if p.text, err = s.textLeg(ctx, q); err != nil {
 		return nil, err
@@ -167,6 +174,11 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 	}
 	for _, e := range p.examples {
 		p.drop(s.view, e)
+	}
+	if p.unseen != nil {
+		i := slices.Index(s.view.parts, p.unseen.part)
+		p.free = p.sets[i] == nil
+		p.drop(s.view, *p.unseen)
 	}
 	return nil
 }

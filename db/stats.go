@@ -29,6 +29,13 @@ type CollectionStats struct {
 	Segments int `json:"segments"`  // files
 	DeadRows int `json:"dead_rows"` // of deleted or replaced documents, not given back yet
 	HeadRows int `json:"head_rows"` // in memory and in the log
+	// Recall is what live queries found that graphs answered, by the recall that
+	// they asked for, since the database was opened or an effort was raised: of a
+	// few of them, which were repeated exactly. See Options.NoRecheck.
+	Recall []Rechecked `json:"recall"`
+	// Effort is how many times the effort of its calibration a graph uses, the
+	// most of all segments: it is raised when queries found less than promised.
+	Effort float64 `json:"effort"`
 }
 
 // Stats returns figures about the database; they cost little.
@@ -60,7 +67,7 @@ func (db *DB) Stats() Stats {
 	s.Versions = len(db.live)
 	db.mu.Unlock()
 	for _, v := range ver.sortedViews() {
-		c := CollectionStats{CollectionInfo: v.info()}
+		c := CollectionStats{CollectionInfo: v.info(), Recall: db.rechecks.observed(v.def.id), Effort: 1}
 		for _, p := range v.parts {
 			if p.dim > 0 {
 				c.Vectors += p.live()
@@ -69,6 +76,7 @@ func (db *DB) Stats() Stats {
 			if p.segment != nil {
 				c.Segments++
 				s.VectorBytes += p.segment.info.Size
+				c.Effort = max(c.Effort, p.segment.raise())
 			} else {
 				c.HeadRows += p.live()
 			}

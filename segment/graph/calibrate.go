@@ -88,7 +88,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 			return err
 		}
 		t := &trials[i]
-		*t = trial{row: uint32(row), query: b.Query(x), point: make([]float32, dim+1)}
+		*t = trial{row: uint32(row), query: b.QueryRow(x, row), point: make([]float32, dim+1)}
 		t.point[dim] = b.space.point(t.point[:dim], x, true)
 		t.truth.reset(calibrated[len(calibrated)-1])
 	}
@@ -167,9 +167,8 @@ func (b *builder) calibrate(rows codes.Source) error {
 // as near as the last of them count, too.
 func (b *builder) try(t *trial, c, effort int, l *lane, distance func(*trial, uint32, []float32) (float32, error)) error {
 	k := calibrated[c]
-	t.query.start(k, effort, nil, &l.buf)
-	if b.twins[t.row] == none {
-		l.buf.visited.Set(int(t.row))
+	if err := t.query.start(k, effort, nil, &l.buf); err != nil {
+		return err
 	}
 	if err := t.query.find(k, nil, &l.buf); err != nil {
 		return err

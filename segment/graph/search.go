@@ -11,9 +11,10 @@ import (
 
 // A Query is a vector to be searched for in one graph. It is immutable.
 type Query struct {
-	g     *Graph
-	point simd.Point
-	table simd.Table // of the quick layout
+	g       *Graph
+	point   simd.Point
+	table   simd.Table // of the quick layout
+	without uint32     // a row that counts as not there, or none
 }
 
 // Query prepares a search for vec, whose length must be Dim, or else it panics. It keeps nothing of vec.
@@ -21,7 +22,7 @@ func (g *Graph) Query(vec []float32) *Query {
 	if len(vec) != g.Dim() {
 		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), g.Dim()))
 	}
-	q := &Query{g: g}
+	q := &Query{g: g, without: none}
 	y := make([]float32, signs(g.Dim())) // zeros at the end
 	extra := g.space.point(y[:g.Dim()], vec, true)
 	if g.turn != nil {
@@ -31,6 +32,14 @@ func (g *Graph) Query(vec []float32) *Query {
 	rec := make([]byte, g.geo.stride)
 	record(rec, y[:g.Dim()], extra)
 	simd.LoadPoint(&q.point, rec)
+	return q
+}
+
+// QueryRow prepares a search for vec, that of a row, as if the row were not there: it is not found, and no walk passes
+// through it unless it stands for others with the same codes. So the search is one for a vector that is like the rows.
+func (g *Graph) QueryRow(vec []float32, row int) *Query {
+	q := g.Query(vec)
+	q.without = uint32(row)
 	return q
 }
 
@@ -56,7 +65,9 @@ func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (f
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
-	q.start(k, effort, allowed, buf)
+	if err := q.start(k, effort, allowed, buf); err != nil {
+		return nil, buf.stats, err
+	}
 	if err := q.find(k, allowed, buf); err != nil {
 		return nil, buf.stats, err
 	}
@@ -79,13 +90,21 @@ func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (f
 func rescored(k int) int { return k + max(k/2, 10) }
 
 // start prepares buf for find.
-func (q *Query) start(k, effort int, allowed bitset.Set, buf *Buffer) {
+func (q *Query) start(k, effort int, allowed bitset.Set, buf *Buffer) error {
 	effort = max(k, effort)
 	near := effort
 	if allowed == nil {
 		near = rescored(k)
 	}
 	buf.start(q.g.Len(), effort, near)
+	if q.without == none {
+		return nil
+	}
+	twin, err := q.g.twin(q.without)
+	if err == nil && twin == none {
+		buf.visited.Set(int(q.without))
+	}
+	return err
 }
 
 // find walks, and leaves in buf.rows the nearest allowed rows. buf must be started.
@@ -129,7 +148,7 @@ func (q *Query) find(k int, allowed bitset.Set, buf *Buffer) error {
 	want := rescored(k)
 	for _, e := range found.entries {
 		for row := e.id &^ expanded; row != none && len(buf.rows) < want; {
-			if allowed == nil || allowed.Has(int(row)) {
+			if row != q.without && (allowed == nil || allowed.Has(int(row))) {
 				buf.rows = append(buf.rows, row)
 			}
 			if row, err = g.twin(row); err != nil {

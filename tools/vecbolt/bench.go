@@ -65,8 +65,8 @@ type measurement struct {
 }
 
 func (c *benchCmd) Run(ctx context.Context, t *tool) error {
-	return c.open(db.Options{ReadOnly: true, Workers: 1}, c.existing(func(coll *db.Collection) error {
-		queries, err := c.queries(ctx)
+	return c.open(db.Options{ReadOnly: true, Workers: 1, NoRecheck: true}, c.existing(func(coll *db.Collection) error {
+		queries, err := readQueries(ctx, c.Fvecs)
 		if err != nil {
 			return err
 		}
@@ -114,9 +114,9 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 	}))
 }
 
-// queries reads the vectors to search for.
-func (c *benchCmd) queries(ctx context.Context) ([][]float32, error) {
-	src, err := exchange.Open(c.Fvecs, &exchange.OpenOptions{Format: exchange.FVecs})
+// readQueries reads the vectors to search for from an .fvecs file.
+func readQueries(ctx context.Context, name string) ([][]float32, error) {
+	src, err := exchange.Open(name, &exchange.OpenOptions{Format: exchange.FVecs})
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (c *benchCmd) queries(ctx context.Context) ([][]float32, error) {
 		all = append(all, item.Document.Vector)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s holds no queries", c.Fvecs)
+		return nil, fmt.Errorf("%s holds no queries", name)
 	}
 	return all, nil
 }

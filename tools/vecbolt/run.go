@@ -33,9 +33,10 @@ type cli struct {
 	Count   countCmd   `cmd:"" help:"Count documents."`
 	Export  exportCmd  `cmd:"" help:"Write documents to files that import reads."`
 
-	Bench benchCmd `cmd:"" help:"Measure how fast search is, and how good."`
-	Eval  evalCmd  `cmd:"" help:"Measure how good search is, by judged queries."`
-	Xray  xrayCmd  `cmd:"" help:"Look for near-duplicates, outliers, hubs and documents that are never found; draw a map."`
+	Bench  benchCmd  `cmd:"" help:"Measure how fast search is, and how good."`
+	Recall recallCmd `cmd:"" help:"Measure which share of the true hits is found, beside what is promised."`
+	Eval   evalCmd   `cmd:"" help:"Measure how good search is, by judged queries."`
+	Xray   xrayCmd   `cmd:"" help:"Look for near-duplicates, outliers, hubs and documents that are never found; draw a map."`
 
 	RAG ragCmd `cmd:"" name:"rag" help:"Learn documents and answer questions from them."`
 

@@ -1,0 +1,308 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/meta"
+)
+
+// A RecallTest says how MeasureRecall compares answers with exact ones.
+type RecallTest struct {
+	// Queries are the vectors to look for. Without any, Sample stored vectors
+	// are looked for, each as if it were not stored.
+	Queries [][]float32
+	// Sample is how many stored vectors are looked for, of all that there are;
+	// 0 means DefaultSample.
+	Sample int
+	// Seed chooses the sample: the same one in the same state of the collection.
+	Seed uint64
+	// K is how many hits each query wants; 0 means DefaultK.
+	K int
+	// Recalls are the targets to measure; without any, and without an Effort,
+	// 0.9, 0.95, 0.98 and 0.99.
+	Recalls []float64
+	// Effort is measured too, if it is set: see Query.Effort.
+	Effort int
+	// Where restricts the documents to be found; nil to all.
+	Where filter.Expr
+}
+
+// DefaultSample is how many stored vectors are looked for when
+// RecallTest.Sample is zero.
+const DefaultSample = 1000
+
+// A MeasuredRecall is what the answers to one way of asking are worth.
+type MeasuredRecall struct {
+	// Target is the recall that was asked for, 0 if it was Effort.
+	Target float64 `json:"target,omitempty"`
+	Effort int     `json:"effort,omitempty"`
+	// Promised is the mean of Result.Recall.
+	Promised float64 `json:"promised"`
+	// Exact is how many queries were answered exactly, because that costs no
+	// more.
+	Exact int `json:"exact"`
+	RecallEstimate
+}
+
+// A RecallEstimate is the share of true hits that were found, with an interval
+// that holds the mean over all such queries with a confidence of 95 %. Hits
+// whose score is within 4e-6 of that of the last true one count as true.
+//
+// The interval is Wilson's (Journal of the American Statistical Association 22,
+// 1927), for as many hits as the true ones are worth: those of one query are
+// often missed together, so their number is divided by the design effect (Kish,
+// "Survey Sampling", 1965) that the queries show.
+type RecallEstimate struct {
+	Queries int     `json:"queries"`
+	Wanted  int     `json:"wanted"` // true hits
+	Found   int     `json:"found"`  // of these
+	Recall  float64 `json:"recall"` // 1 if nothing was wanted
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
+}
+
+// A tally counts what queries found of what they should have.
+type tally struct {
+	queries, wanted, found int
+	squares                float64 // of what each query found
+	products               float64 // of that and what it wanted
+	wants                  float64 // squares of what they wanted
+}
+
+func (t *tally) add(found, wanted int) {
+	if wanted == 0 {
+		return
+	}
+	t.queries, t.wanted, t.found = t.queries+1, t.wanted+wanted, t.found+found
+	f, w := float64(found), float64(wanted)
+	t.squares += float64(f * f)
+	t.products += float64(f * w)
+	t.wants += float64(w * w)
+}
+
+// The standard deviations to both sides that hold 95 %, and those that leave
+// out one in a thousand on one side.
+const (
+	usual  = 1.96
+	strict = 3.09
+)
+
+func (t *tally) estimate(z float64) RecallEstimate {
+	e := RecallEstimate{Queries: t.queries, Wanted: t.wanted, Found: t.found, Recall: 1, High: 1}
+	if t.wanted == 0 {
+		return e
+	}
+	n := float64(t.wanted)
+	p := float64(t.found) / n
+	e.Recall = p
+	// The variance of a ratio of sums over queries, against that of as many
+	// hits on their own.
+	effect := 1.0
+	if spread := t.squares - float64(2*p*t.products) + float64(p*p*t.wants); p < 1 && p > 0 && t.queries > 1 {
+		m := float64(t.queries)
+		effect = max(1, m/(m-1)*spread/(n*p*(1-p)))
+	}
+	n /= effect
+	mid := (p + z*z/(2*n)) / (1 + z*z/n)
+	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
+	e.Low, e.High = max(0, min(p, mid-half)), min(1, max(p, mid+half))
+	return e
+}
+
+// MeasureRecall asks many queries twice, as the test says and for the exact
+// answer, and returns what share of it was found, for each of the targets. All
+// of it is of one state of the collection.
+func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]MeasuredRecall, error) {
+	ver, v, done, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var all []MeasuredRecall
+	err = retryDerived(func() error {
+		all, err = c.db.measureRecall(ctx, ver, v, t)
+		return err
+	})
+	return all, c.wrap("measure recall", err)
+}
+
+func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t RecallTest) ([]MeasuredRecall, error) {
+	var settings []Query
+	for _, r := range t.Recalls {
+		if !(r > 0 && r <= 1) {
+			return nil, invalidf("recall is %v, not above 0 and up to 1", r)
+		}
+		settings = append(settings, Query{Recall: r})
+	}
+	switch {
+	case t.Effort < 0 || t.Sample < 0:
+		return nil, invalidf("effort is %d, sample of %d", t.Effort, t.Sample)
+	case t.Effort > 0:
+		settings = append(settings, Query{Effort: t.Effort})
+	case len(settings) == 0:
+		settings = []Query{{Recall: 0.9}, {Recall: 0.95}, {Recall: 0.98}, {Recall: 0.99}}
+	}
+	queries, err := db.testQueries(ver, v, t)
+	if err != nil {
+		return nil, err
+	}
+	all, tallies := make([]MeasuredRecall, len(settings)), make([]tally, len(settings))
+	const together = 128 // queries that share a pass over the vectors
+	for batch := range slices.Chunk(queries, together) {
+		truth, _, err := db.ranking(ctx, ver, v, batch, Query{Exact: true}, db.opts.Workers)
+		if err != nil {
+			return nil, err
+		}
+		for i, how := range settings {
+			got, s, err := db.ranking(ctx, ver, v, batch, how, db.opts.Workers)
+			if err != nil {
+				return nil, err
+			}
+			for j, q := range s.queries {
+				tallies[i].add(len(truth[j])-missed(truth[j], got[j], nil), len(truth[j]))
+				all[i].Promised += q.promise()
+				if !q.walked() {
+					all[i].Exact++
+				}
+			}
+		}
+	}
+	for i, q := range settings {
+		all[i].Promised /= float64(max(1, len(queries)))
+		all[i].Target, all[i].Effort, all[i].RecallEstimate = q.Recall, q.Effort, tallies[i].estimate(usual)
+		if all[i].Exact == all[i].Queries {
+			all[i].Low = 1 // by definition
+		}
+	}
+	return all, nil
+}
+
+// testQueries returns the queries of a test, which say nothing yet of how good
+// the answers have to be.
+func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) {
+	q := Query{K: cmp.Or(t.K, DefaultK), Where: t.Where}
+	var queries []Query
+	for _, vec := range t.Queries {
+		q.Vector = vec
+		queries = append(queries, q)
+	}
+	if queries != nil {
+		return queries, nil
+	}
+	r := rand.New(rand.NewPCG(t.Seed, 0))
+	total := v.vectors()
+	n := min(cmp.Or(t.Sample, DefaultSample), total)
+	picks := map[int]bool{} // by Floyd's way: CACM 30, 1987
+	for i := total - n; i < total; i++ {
+		if j := r.IntN(i + 1); picks[j] {
+			picks[i] = true
+		} else {
+			picks[j] = true
+		}
+	}
+	q.unseen = true
+	err := db.read(func(tx *meta.Tx) error {
+		at := 0
+		for _, p := range v.parts {
+			for row := 0; p.dim > 0 && row < p.n; row++ {
+				if p.dead.Has(row) {
+					continue
+				}
+				if picks[at] {
+					var err error
+					if q.ID, err = v.idAt(tx, p, row); err != nil {
+						return err
+					}
+					queries = append(queries, q)
+				}
+				at++
+			}
+		}
+		return nil
+	})
+	return queries, err
+}
+
+// ranking answers queries in the way that how says, and returns their best rows
+// and the search that found them.
+func (db *DB) ranking(ctx context.Context, ver *version, v *view, queries []Query, how Query, workers int) ([][]ranked, *search, error) {
+	asked := slices.Clone(queries)
+	for i := range asked {
+		q := &asked[i]
+		q.Exact, q.Recall, q.Effort, q.Select = how.Exact, how.Recall, how.Effort, IDsOnly
+	}
+	s := db.newSearch(ver, v)
+	s.workers = workers
+	_, best, err := s.answerRanked(ctx, asked)
+	return best, s, err
+}
+
+// missed counts the rows of truth, in order, that are not in got, nor others as
+// good in their place. It calls each, if that is not nil, for every row of truth.
+func missed(truth, got []ranked, each func(r ranked, found bool)) int {
+	if len(truth) == 0 {
+		return 0
+	}
+	worst := truth[len(truth)-1].score
+	worst -= 4e-6 * math.Abs(worst)
+	have, spare := map[place]bool{}, 0
+	for _, g := range got {
+		have[g.place] = true
+		if g.score >= worst {
+			spare++
+		}
+	}
+	for _, r := range truth {
+		if have[r.place] {
+			spare--
+		}
+	}
+	missed := 0
+	for _, r := range truth {
+		found := have[r.place]
+		if !found && spare > 0 {
+			spare--
+			found = true
+		}
+		if !found {
+			missed++
+		}
+		if each != nil {
+			each(r, found)
+		}
+	}
+	return missed
+}
+
+// promise returns the recall that the answer promises.
+func (p *probe) promise() float64 {
+	r := 1.0
+	for _, w := range p.walks {
+		if w != nil {
+			r = min(r, w.recall)
+		}
+	}
+	return r
+}
+
+// walked reports whether a graph was used.
+func (p *probe) walked() bool {
+	return slices.ContainsFunc(p.walks, func(w *walk) bool { return w != nil })
+}
+
+// A Rechecked is what the live queries of a collection that asked for one
+// recall got, as far as they were repeated exactly.
+type Rechecked struct {
+	Target float64 `json:"target"`
+	RecallEstimate
+}
+
+func (r Rechecked) String() string {
+	return fmt.Sprintf("%.4g promised, %.4f found in %d queries (%.4f to %.4f)", r.Target, r.Recall, r.Queries, r.Low, r.High)
+}

@@ -1,0 +1,268 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// The interval holds the true share in at least 95 of 100 cases, nearly,
+// whether hits are missed one by one or all of a query at once; and one that is
+// as strict as for raising efforts leaves it out hardly ever.
+func TestRecallEstimate(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		for _, p := range []float64{0.5, 0.9, 0.98} {
+			r := rand.New(rand.NewPCG(uint64(1000*p), 5))
+			const runs, queries, k = 2000, 400, 10
+			outside, low := 0, 0
+			for range runs {
+				var n tally
+				for range queries {
+					found := 0
+					if together && r.Float64() < p {
+						found = k
+					}
+					for range k {
+						if !together && r.Float64() < p {
+							found++
+						}
+					}
+					n.add(found, k)
+				}
+				e := n.estimate(usual)
+				if e.Queries != queries || e.Wanted != queries*k || !(0 <= e.Low && e.Low <= e.Recall && e.Recall <= e.High && e.High <= 1) {
+					t.Fatalf("%+v", e)
+				}
+				if p < e.Low || p > e.High {
+					outside++
+				}
+				if n.estimate(strict).High < p {
+					low++
+				}
+			}
+			t.Logf("together %v, %v: %d of %d outside, %d below", together, p, outside, runs, low)
+			if outside > runs*65/1000 || low > runs*4/1000 {
+				t.Errorf("together %v, %v: %d of %d outside, %d below", together, p, outside, runs, low)
+			}
+		}
+	}
+	if e := (&tally{}).estimate(usual); e.Recall != 1 || e.Low != 0 || e.High != 1 {
+		t.Errorf("nothing: %+v", e)
+	}
+}
+
+// MeasureRecall counts what a comparison of answers counts, and looks for stored
+// vectors as if they were not stored.
+func TestMeasureRecall(t *testing.T) {
+	const rows, dim = 1500, 12
+	f := plant(t, t.TempDir(), Cosine, "normal", rows, dim)
+	ctx := t.Context()
+	queries := vectorsOf("normal", f.rng, 40, dim)
+	where := filter.Lt("i", rows/3)
+	m, err := f.c.MeasureRecall(ctx, RecallTest{Queries: queries, K: 7, Recalls: []float64{0.5, 1}, Effort: 9, Where: where})
+	if err != nil || len(m) != 3 {
+		t.Fatal(m, err)
+	}
+	for i, q := range []Query{{Recall: 0.5}, {Recall: 1}, {Effort: 9}} {
+		q.K, q.Where = 7, where
+		share, promised, exact := 0.0, 0.0, 0
+		for _, q.Vector = range queries {
+			r, err := f.c.Search(ctx, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			share += recall(t, f.truth(Cosine, q), q, r) / float64(len(queries))
+			promised += r.Recall / float64(len(queries))
+			if r.Exact {
+				exact++
+			}
+		}
+		if math.Abs(m[i].Recall-share) > 1e-9 || math.Abs(m[i].Promised-promised) > 1e-9 || m[i].Exact != exact || m[i].Queries != len(queries) ||
+			m[i].Wanted != 7*len(queries) || m[i].Target != q.Recall || m[i].Effort != q.Effort {
+			t.Errorf("%+v, want recall %v, promise %v, %d exact", m[i], share, promised, exact)
+		}
+	}
+	// The sample: nobody finds itself, in whatever part it is; but a copy finds its original.
+	for _, sample := range []int{50, 100_000} {
+		m, err = f.c.MeasureRecall(ctx, RecallTest{Sample: sample})
+		if err != nil || len(m) != 4 || m[0].Queries != min(sample, len(f.docs)) || m[0].Wanted != 10*m[0].Queries {
+			t.Fatal(m, err)
+		}
+		for i, want := range []float64{0.9, 0.95, 0.98, 0.99} {
+			if m[i].Target != want || m[i].Recall < want-0.01 || m[i].Promised < want-1e-9 {
+				t.Errorf("%+v", m[i])
+			}
+		}
+	}
+	upsert(t, f.c, Document{ID: "copy", Vector: f.docs["310"].Vector})
+	for _, id := range []string{"310", "copy"} {
+		for _, exact := range []bool{true, false} {
+			other := map[string]string{"310": "copy", "copy": "310"}[id]
+			r, err := f.c.Search(ctx, Query{ID: id, unseen: true, Exact: exact})
+			if err != nil || r.Hits[0].ID != other || len(r.Hits) != 10 || r.Exact != exact {
+				t.Errorf("%v: %v %+v", id, err, r)
+			}
+		}
+	}
+	for _, bad := range []RecallTest{{Recalls: []float64{2}}, {Effort: -1}, {Sample: -1}, {K: -1}, {Queries: [][]float32{{1}}}} {
+		if _, err := f.c.MeasureRecall(ctx, bad); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrDimensionMismatch) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	empty := collection(t, f.vdb, "empty", Schema{})
+	if m, err := empty.MeasureRecall(ctx, RecallTest{}); err != nil || m[0].Queries != 0 {
+		t.Error(m, err)
+	}
+	stopped, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := f.c.MeasureRecall(stopped, RecallTest{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Live queries that are unlike the rows find less than was promised: that is
+// noticed, shown, and made good.
+func TestRecheck(t *testing.T) {
+	const rows, dim = 3000, 32
+	ctx := t.Context()
+	opts := walking
+	opts.recheckEvery, opts.recheckByHand = 1, true
+	vdb := open(t, t.TempDir(), &opts)
+	c := collection(t, vdb, "c", Schema{Dim: dim, Metric: L2})
+	r := rand.New(rand.NewPCG(3, 4))
+	var docs []Document
+	for i, v := range randomVectors(r, rows, dim) {
+		for j := range v[4:] { // most of the space is empty
+			v[4+j] *= 0.01
+		}
+		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v})
+	}
+	upsert(t, c, docs...)
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	odd := func() []float32 {
+		v := randomVectors(r, 1, dim)[0]
+		for j := range v {
+			v[j] *= 4
+		}
+		return v
+	}
+	const target = 0.95
+	share := func() float64 {
+		var queries [][]float32
+		for range 300 {
+			queries = append(queries, odd())
+		}
+		m, err := c.MeasureRecall(ctx, RecallTest{Queries: queries, Recalls: []float64{target}})
+		if err != nil || m[0].Exact > 0 {
+			t.Fatal(m, err)
+		}
+		return m[0].Recall
+	}
+	stats := func() CollectionStats { return vdb.Stats().Collections[0] }
+	before := share()
+	if before >= target-0.02 {
+		t.Fatalf("recall %v: nothing is wrong with these queries", before)
+	}
+	if s := stats(); s.Effort != 1 || len(s.Recall) > 0 {
+		t.Fatalf("%+v", s)
+	}
+	ask := func(n int) {
+		t.Helper()
+		for range n {
+			if _, err := c.Search(ctx, Query{Vector: odd(), Recall: target}); err != nil {
+				t.Fatal(err)
+			}
+			vdb.rechecks.drain(ctx)
+		}
+	}
+	ask(raiseAfter - 1)
+	if s := stats(); s.Effort != 1 || len(s.Recall) != 1 || s.Recall[0].Queries != raiseAfter-1 || s.Recall[0].Target != target ||
+		s.Recall[0].Wanted != 10*(raiseAfter-1) {
+		t.Fatalf("%+v", s)
+	}
+	ask(1000)
+	s := stats()
+	t.Logf("before %.4f, effort × %.3g: %v", before, s.Effort, s.Recall)
+	if s.Effort < raiseBy || len(s.Recall) != 1 || s.Recall[0].High < target {
+		t.Errorf("%+v", s)
+	}
+	if after := share(); after < target-0.01 {
+		t.Errorf("recall %v after %v before, effort × %v", after, before, s.Effort)
+	}
+	e, err := c.Explain(ctx, Query{Vector: odd(), Recall: target})
+	if err != nil || !strings.Contains(e.Plan[0].Reason, "because queries found less than promised") {
+		t.Error(err, e.Plan)
+	}
+
+	// Explicit efforts and exact answers are not checked; too many queries are dropped.
+	queries := s.Recall[0].Queries
+	for _, q := range []Query{{Effort: 20}, {Exact: true}, {K: recheckNeed + 1, Recall: 0.5}} {
+		q.Vector = odd()
+		if _, err := c.Search(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vdb.rechecks.drain(ctx)
+	if got := stats().Recall; len(got) != 1 || got[0].Queries != queries {
+		t.Errorf("%+v", got)
+	}
+	for range 2 * recheckQueue {
+		if _, err := c.Search(ctx, Query{Vector: odd(), Recall: 0.6}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vdb.rechecks.drain(ctx)
+	if got := stats().Recall; len(got) != 2 || got[0].Queries != recheckQueue {
+		t.Errorf("%+v", got)
+	}
+
+	// A dropped collection is forgotten; checks that wait do not keep Close.
+	if _, err := c.Search(ctx, Query{Vector: odd()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Drop(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+	vdb.rechecks.drain(ctx)
+	if len(vdb.rechecks.tallies) > 0 {
+		t.Error("not forgotten")
+	}
+}
+
+// In the background, checks are made and end with the database; NoRecheck makes
+// none.
+func TestRecheckInBackground(t *testing.T) {
+	dir := t.TempDir()
+	f := plant(t, dir, L2, "normal", 1000, 12)
+	if err := f.vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, none := range []bool{false, true} {
+		opts := walking
+		opts.recheckEvery, opts.NoRecheck, opts.ReadOnly = 1, none, true
+		vdb := open(t, dir, &opts)
+		c := collection(t, vdb, "c", Schema{Metric: L2})
+		for checked := false; !checked; { // until the goroutine had its turn
+			if r, err := c.Search(t.Context(), Query{Vector: f.rngVector(12)}); err != nil || r.Exact {
+				t.Fatal(r, err)
+			}
+			runtime.Gosched()
+			checked = none || len(vdb.Stats().Collections[0].Recall) > 0
+		}
+		if none && vdb.rechecks.queue != nil {
+			t.Error("there is a queue")
+		}
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// How much is checked, and what follows.
+const (
+	recheckEvery = 64   // one of so many queries that walk a graph is asked again
+	recheckQueue = 16   // of these, as many can wait; others are dropped
+	recheckPause = 100  // times as long as a check took, nothing is checked
+	recheckNeed  = 1000 // queries for more hits are not asked again
+	recheckMost  = 16   // targets of a collection that are counted
+	raiseAfter   = 20   // checks at least, before an effort is raised
+	raiseBy      = 1.5
+	raiseMost    = 20 // times
+)
+
+// rechecks repeat a few of the live queries that walked a graph, both ways, when
+// a processor is idle: so the database knows what its promises are worth on the
+// queries that it gets, and walks further where they are broken.
+type rechecks struct {
+	db    *DB
+	queue chan recheck
+
+	mu      sync.Mutex
+	tallies map[uint32]map[float64]*tally // by collection and target
+}
+
+// A recheck is a query to be asked again.
+type recheck struct {
+	coll  uint32
+	query Query
+}
+
+func newRechecks(db *DB) *rechecks {
+	r := &rechecks{db: db, tallies: map[uint32]map[float64]*tally{}}
+	if !db.opts.NoRecheck {
+		r.queue = make(chan recheck, recheckQueue)
+	}
+	return r
+}
+
+// offer puts some of the queries that were answered in the queue.
+func (r *rechecks) offer(s *search) {
+	if r.queue == nil {
+		return
+	}
+	for _, p := range s.queries {
+		if !p.walked() || p.Effort > 0 || p.need > recheckNeed || rand.N(s.db.opts.recheckEvery) > 0 {
+			continue
+		}
+		q := Query{Vector: slices.Clone(p.scorer.query), K: p.need, Where: p.where, Recall: cmp.Or(p.Recall, DefaultRecall)}
+		select {
+		case r.queue <- recheck{s.view.def.id, q}:
+		default: // busy
+		}
+	}
+}
+
+// serve checks what is in the queue until ctx is done.
+func (r *rechecks) serve(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-r.queue:
+			if r.db.busy() {
+				continue
+			}
+			start := time.Now()
+			r.check(ctx, c)
+			select {
+			case <-ctx.Done():
+			case <-time.After(recheckPause * time.Since(start)):
+			}
+		}
+	}
+}
+
+// busy reports whether every processor has a call to serve.
+func (db *DB) busy() bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.running >= runtime.GOMAXPROCS(0)
+}
+
+// drain checks what is in the queue, and does not wait for more.
+func (r *rechecks) drain(ctx context.Context) {
+	for {
+		select {
+		case c := <-r.queue:
+			r.check(ctx, c)
+		default:
+			return
+		}
+	}
+}
+
+// check asks a query again, as it was asked and exactly.
+func (r *rechecks) check(ctx context.Context, c recheck) {
+	ver, err := r.db.acquire()
+	if err != nil {
+		return
+	}
+	defer r.db.done(ver)
+	v := ver.views[c.coll]
+	if v == nil { // dropped
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.tallies, c.coll)
+		return
+	}
+	err = retryDerived(func() error {
+		truth, _, err := r.db.ranking(ctx, ver, v, []Query{c.query}, Query{Exact: true}, 1)
+		if err != nil {
+			return err
+		}
+		got, s, err := r.db.ranking(ctx, ver, v, []Query{c.query}, Query{Recall: c.query.Recall}, 1)
+		if err == nil && s.queries[0].walked() {
+			r.count(c, s, truth[0], got[0])
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		r.db.opts.Logger.Warn("cannot repeat a query", "error", err)
+	}
+}
+
+// count notes what a query got of the truth.
+func (r *rechecks) count(c recheck, s *search, truth, got []ranked) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, wanted, found := s.queries[0], map[*part]int{}, map[*part]int{}
+	all := len(truth) - missed(truth, got, func(t ranked, ok bool) {
+		wanted[t.part]++
+		if ok {
+			found[t.part]++
+		}
+	})
+	byTarget := r.tallies[c.coll]
+	if byTarget == nil {
+		byTarget = map[float64]*tally{}
+		r.tallies[c.coll] = byTarget
+	}
+	t := byTarget[c.query.Recall]
+	if t == nil && len(byTarget) < recheckMost {
+		t = &tally{}
+		byTarget[c.query.Recall] = t
+	}
+	if t != nil {
+		t.add(all, len(truth))
+	}
+	for i, w := range p.walks {
+		if w == nil {
+			continue
+		}
+		part := s.view.parts[i]
+		seg := part.segment
+		seg.checked.add(found[part], wanted[part])
+		seg.promised += w.recall * float64(wanted[part])
+		e := seg.checked.estimate(strict)
+		if promised := seg.promised / float64(max(1, e.Wanted)); e.Queries < raiseAfter || e.High >= promised || seg.raised.Load() >= raiseMost {
+			continue
+		}
+		seg.raised.Add(1)
+		seg.checked, seg.promised = tally{}, 0
+		delete(r.tallies, c.coll) // they are of less effort
+		r.db.opts.Logger.Info("recall was less than promised, raising the effort", "segment", seg.info.ID, "recall", e.Recall,
+			"queries", e.Queries, "times", seg.raise())
+	}
+}
+
+// raise returns how many times the effort of the calibration is taken.
+func (s *openSegment) raise() float64 { return math.Pow(raiseBy, float64(s.raised.Load())) }
+
+// observed returns what is known about the recall of a collection.
+func (r *rechecks) observed(coll uint32) []Rechecked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := []Rechecked{}
+	for _, target := range slices.Sorted(maps.Keys(r.tallies[coll])) {
+		all = append(all, Rechecked{target, r.tallies[coll][target].estimate(usual)})
+	}
+	return all
+}
