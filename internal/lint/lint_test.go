@@ -51,7 +51,7 @@ var imports = map[string][]string{
 	"internal/rest": {"db", "filter", "internal/exchange"},
 	"server":        {"db", "internal/exchange", "internal/rest"},
 	"rag":           {"db", "filter", "internal/exchange", "rag/embed", "rag/split", "simd"},
-	"rag/knowledge": {"db", "filter", "rag", "rag/embed", "rag/load", "rag/split", "github.com/goccy/go-yaml"},
+	"rag/knowledge": {"db", "filter", "rag", "rag/embed", "rag/eval", "rag/load", "rag/split", "github.com/goccy/go-yaml"},
 	"rag/chat":      {"internal/httpjson"},
 	"rag/rerank":    {"internal/httpjson", "rag", "simd"},
 	"rag/embed":     {"rag/embed/bert", "rag/embed/static"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 
 	"github.com/goccy/go-yaml"
 
@@ -26,6 +27,10 @@ type Config struct {
 	ChunkSize        int `yaml:"chunk_size" json:"chunk_size"`       // most tokens of a chunk
 	ChunkOverlap     int `yaml:"chunk_overlap" json:"chunk_overlap"` // tokens that neighbours share
 	MaxContextTokens int `yaml:"max_context_tokens" json:"max_context_tokens"`
+
+	// Index is the directory of the database, beside the file; empty means
+	// index.vdb. Reembed sets it.
+	Index string `yaml:"index,omitempty" json:"index,omitempty"`
 }
 
 // Embedding is the part of a Config that belongs to the provider.
@@ -76,8 +81,12 @@ func validName(name string) error {
 	return nil
 }
 
-func (e *Engine) dir(name string) string      { return filepath.Join(e.workspace, name) }
-func (e *Engine) database(name string) string { return filepath.Join(e.dir(name), "index.vdb") }
+func (e *Engine) dir(name string) string { return filepath.Join(e.workspace, name) }
+
+// database returns the directory of the database that a configuration names.
+func (e *Engine) database(c Config) string {
+	return filepath.Join(e.dir(c.Name), cmp.Or(c.Index, firstIndex))
+}
 
 // ConfigPath returns the name of the file with the configuration of a base.
 func (e *Engine) ConfigPath(name string) string { return filepath.Join(e.dir(name), "config.yaml") }
@@ -88,41 +97,72 @@ func (e *Engine) Config(name string) (Config, error) {
 	if err := validName(name); err != nil {
 		return Config{}, err
 	}
-	path := e.ConfigPath(name)
-	b, err := os.ReadFile(path)
+	c, err := readConfig(e.ConfigPath(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Config{}, fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
+		return c, fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
 	}
+	if err == nil && c.Name != name {
+		err = fmt.Errorf("%w: %s is named %q", ErrConfig, e.ConfigPath(name), c.Name)
+	}
+	return c, err
+}
+
+func readConfig(path string) (c Config, err error) {
+	b, err := os.ReadFile(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("knowledge: %w", err)
+		return c, fmt.Errorf("knowledge: %w", err)
 	}
-	var c Config
-	if err := yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
-		return Config{}, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	if err = yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
+		return c, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
 	}
-	c.Name = cmp.Or(c.Name, name)
+	if _, ok := generation(cmp.Or(c.Index, firstIndex)); !ok {
+		return c, fmt.Errorf("%w: %s: index %q: want index.vdb or index-NUMBER.vdb", ErrConfig, path, c.Index)
+	}
+	c.Name = cmp.Or(c.Name, filepath.Base(filepath.Dir(path)))
 	c.fill()
 	return c, nil
 }
 
-// save writes the configuration beside the database.
-func (e *Engine) save(c Config) error {
+// save writes the configuration beside the database. It is on disk, or as it
+// was before.
+func (e *Engine) save(c Config) error { return writeConfig(e.ConfigPath(c.Name), c) }
+
+func writeConfig(path string, c Config) error {
 	b, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	if err := os.MkdirAll(e.dir(c.Name), 0o700); err != nil {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	path := e.ConfigPath(c.Name)
 	temp := path + ".new"
-	if err := os.WriteFile(temp, b, 0o600); err != nil {
+	if err := writeSynced(temp, b); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
+	if runtime.GOOS == "windows" {
+		return nil // directories cannot be synced there
+	}
+	d, err := os.Open(dir)
+	if err == nil {
+		err = errors.Join(d.Sync(), d.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
 	return nil
+}
+
+func writeSynced(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // A MismatchError says that a base was learnt with another embedder than the
@@ -140,7 +180,10 @@ func (e *MismatchError) Error() string {
 
 To change embedding configuration, clean and recreate the base:
   vecbolt rag clean %[1]s
-  vecbolt rag learn %[1]s --path ...`, e.Base, e.Expected, e.Found)
+  vecbolt rag learn %[1]s --path ...
+
+Or keep it in use, and embed what it holds with another model beside it:
+  vecbolt rag reembed %[1]s --provider %[4]s --model %[5]s`, e.Base, e.Expected, e.Found, e.Found.Provider, e.Found.Model)
 }
 
 // Is reports whether target is ErrMismatch.

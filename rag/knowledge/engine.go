@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,17 +43,16 @@ type Engine struct {
 	opts      Options
 
 	mu        sync.Mutex
-	embedders map[string]opened // by base
+	embedders map[embedderKey]embed.Embedder
+
+	at func(step string) // called between the steps of Reembed, by tests
 }
 
-type opened struct {
-	config string // as JSON
-	embed.Embedder
-}
+type embedderKey struct{ base, config string } // config as JSON
 
 // New returns an Engine for a workspace, which need not exist yet.
 func New(workspace string, opts *Options) (*Engine, error) {
-	e := &Engine{workspace: workspace, embedders: map[string]opened{}}
+	e := &Engine{workspace: workspace, embedders: map[embedderKey]embed.Embedder{}, at: func(string) {}}
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -78,8 +78,9 @@ func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if have, ok := e.embedders[c.Name]; ok && have.config == string(want) {
-		return have.Embedder, nil
+	key := embedderKey{c.Name, string(want)}
+	if have, ok := e.embedders[key]; ok {
+		return have, nil
 	}
 	provider, err := e.opts.Providers.Lookup(c.Provider)
 	if err != nil {
@@ -100,7 +101,7 @@ func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error)
 		}
 		inner = cache.Wrap(inner)
 	}
-	e.embedders[c.Name] = opened{string(want), inner}
+	e.embedders[key] = inner
 	return inner, nil
 }
 
@@ -143,6 +144,7 @@ func match(name string, learnt, found embed.Config) error {
 // A reading is a base that is open for questions.
 type reading struct {
 	vdb      *db.DB
+	files    *db.Collection
 	chunks   *db.Collection
 	embedder embed.Embedder
 	config   Config
@@ -151,23 +153,38 @@ type reading struct {
 // read opens a base read-only.
 func (e *Engine) read(ctx context.Context, name string) (*reading, error) {
 	c, err := e.Config(name)
-	if err != nil {
-		return nil, err
+	for {
+		if err != nil {
+			return nil, err
+		}
+		r, err := e.readIndex(ctx, c)
+		if err == nil {
+			return r, nil
+		}
+		// If Reembed has put another index in its place meanwhile, that one.
+		again, changed := e.Config(name)
+		if changed != nil || again.Index == c.Index {
+			return nil, err
+		}
+		c = again
 	}
-	if _, err := os.Stat(e.database(name)); err != nil {
+}
+
+func (e *Engine) readIndex(ctx context.Context, c Config) (*reading, error) {
+	name := c.Name
+	if _, err := os.Stat(e.database(c)); err != nil {
 		return nil, fmt.Errorf("%w: base %q was never learnt", ErrNotFound, name)
 	}
-	vdb, err := db.Open(e.database(name), &db.Options{ReadOnly: true})
+	vdb, err := db.Open(e.database(c), &db.Options{ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
 	r := &reading{vdb: vdb, config: c}
 	err = func() error {
-		files, err := vdb.Collection(filesName)
-		if err != nil {
+		if r.files, err = vdb.Collection(filesName); err != nil {
 			return fmt.Errorf("%w: base %q was never learnt: %w", ErrNotFound, name, err)
 		}
-		learnt, chunks, _ := pinnedConfig(files.Metadata())
+		learnt, chunks, _ := pinnedConfig(r.files.Metadata())
 		if r.chunks, err = vdb.Collection(chunks); err != nil {
 			return fmt.Errorf("%w: base %q: %w", ErrNotFound, name, err)
 		}
@@ -223,6 +240,7 @@ type Status struct {
 	Bytes    int64     `json:"bytes"` // on disk
 	Learnt   time.Time `json:"learnt,omitzero"`
 	Mismatch string    `json:"mismatch,omitempty"` // why the base cannot be asked
+	Next     string    `json:"next,omitempty"`     // the embedder of a re-embedding that was begun
 }
 
 // Status describes a base.
@@ -232,6 +250,11 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 		return nil, err
 	}
 	s := &Status{Name: name, Config: c}
+	if next, ok, err := e.next(c); err != nil {
+		return nil, err
+	} else if ok {
+		s.Next = next.embedding().String()
+	}
 	err = filepath.WalkDir(e.dir(name), func(_ string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -258,12 +281,8 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 		return nil, err
 	}
 	defer r.vdb.Close()
-	files, err := r.vdb.Collection(filesName)
-	if err != nil {
-		return nil, fmt.Errorf("knowledge: %w", err)
-	}
-	s.Files, s.Chunks = files.Len(), r.chunks.Len()
-	if text, ok := files.Metadata()["learnt"].(string); ok {
+	s.Config, s.Files, s.Chunks = r.config, r.files.Len(), r.chunks.Len()
+	if text, ok := r.files.Metadata()["learnt"].(string); ok {
 		s.Learnt, _ = time.Parse(time.RFC3339, text)
 	}
 	return s, nil
@@ -294,24 +313,46 @@ func (e *Engine) Clean(name string) error {
 	if _, err := os.Stat(e.dir(name)); err != nil {
 		return fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
 	}
-	// A database that somebody has open is not pulled away from under them.
-	if _, err := os.Stat(e.database(name)); err == nil {
-		vdb, err := db.Open(e.database(name), nil)
-		if errors.Is(err, db.ErrLocked) {
-			return fmt.Errorf("knowledge: clean %q: %w", name, err)
-		}
-		if err == nil {
-			_ = vdb.Close() // it is about to go
+	e.forget(name)
+	entries, err := os.ReadDir(e.dir(name))
+	if err != nil {
+		return fmt.Errorf("knowledge: clean %q: %w", name, err)
+	}
+	for _, entry := range entries {
+		if _, ok := generation(entry.Name()); ok {
+			if err := removeIndex(filepath.Join(e.dir(name), entry.Name())); err != nil {
+				return fmt.Errorf("knowledge: clean %q: %w", name, err)
+			}
 		}
 	}
-	e.mu.Lock()
-	delete(e.embedders, name)
-	e.mu.Unlock()
-	for _, part := range []string{"index.vdb", "embeddings", "config.yaml"} {
+	for _, part := range []string{"embeddings", nextConfig, "config.yaml"} {
 		if err := os.RemoveAll(filepath.Join(e.dir(name), part)); err != nil {
 			return fmt.Errorf("knowledge: clean %q: %w", name, err)
 		}
 	}
 	_ = os.Remove(e.dir(name)) // stays if there is something of somebody else's in it
 	return nil
+}
+
+// forget drops the embedders of a base.
+func (e *Engine) forget(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.embedders, func(k embedderKey, _ embed.Embedder) bool { return k.base == name })
+}
+
+// removeIndex removes a database, unless somebody has it open: it is not
+// pulled away from under them.
+func removeIndex(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return nil
+	}
+	vdb, err := db.Open(dir, nil)
+	if errors.Is(err, db.ErrLocked) {
+		return err
+	}
+	if err == nil {
+		_ = vdb.Close() // it is about to go
+	}
+	return os.RemoveAll(dir)
 }

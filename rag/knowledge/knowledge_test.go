@@ -301,7 +301,7 @@ func TestCleanLeavesOpenBases(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.txt", "Apples are red.")
 	f.learn("b", counted)
-	vdb, err := db.Open(f.database("b"), nil)
+	vdb, err := db.Open(f.database(Config{Name: "b"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

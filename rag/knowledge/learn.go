@@ -124,27 +124,27 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 			return nil, err
 		}
 	}
-	if c.Name != name {
-		return nil, fmt.Errorf("%w: %s is named %q", ErrConfig, e.ConfigPath(name), c.Name)
-	}
 	l = &learning{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}}
 	if l.embedder, err = e.embedder(ctx, c); err != nil {
 		return nil, err
 	}
-	if l.config.Embedding.Dimensions == 0 {
-		// The dimension is pinned: ask the model for it once.
-		vec, err := l.embedder.Embed(ctx, "dimension")
-		if err != nil {
-			return nil, err
-		}
-		l.config.Embedding.Dimensions = len(vec)
+	if err := l.dimension(); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(e.dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
-	if l.vdb, err = db.Open(e.database(name), nil); err != nil {
+	if l.vdb, err = db.Open(e.database(c), nil); err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
+	if now, err := e.Config(name); err == nil && now.Index != c.Index {
+		// Reembed has put another index in its place meanwhile.
+		if err := l.vdb.Close(); err != nil {
+			return nil, fmt.Errorf("knowledge: %w", err)
+		}
+		return e.learning(ctx, name, o)
+	}
+	e.sweep(c)
 	err = l.open()
 	if err == nil && fresh {
 		err = e.save(l.config)
@@ -153,6 +153,17 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 		return nil, errors.Join(err, l.vdb.Close())
 	}
 	return l, nil
+}
+
+// dimension asks the model for its dimension, once, if the configuration does
+// not name it: it is pinned.
+func (l *learning) dimension() error {
+	if l.config.Embedding.Dimensions != 0 {
+		return nil
+	}
+	vec, err := l.embedder.Embed(l.ctx, "dimension")
+	l.config.Embedding.Dimensions = len(vec)
+	return err
 }
 
 func (l *learning) open() (err error) {
@@ -429,12 +440,17 @@ func (l *learning) forget(path string) error {
 			gone = append(gone, d)
 		}
 	}
-	for group := range slices.Chunk(gone, 1000) {
+	l.report.Removed += len(gone)
+	return l.drop(gone)
+}
+
+// drop removes files and their chunks.
+func (l *learning) drop(files []*db.Document) error {
+	for group := range slices.Chunk(files, 1000) {
 		var b db.Batch
 		for _, d := range group {
-			n, _ := d.Metadata[fileChunks].(int64)
-			for i := range int(n) {
-				b.Delete(l.chunks.Name(), chunkID(d.ID, i))
+			for _, id := range chunkIDs(d) {
+				b.Delete(l.chunks.Name(), id)
 			}
 			b.Delete(filesName, d.ID)
 		}
@@ -442,6 +458,15 @@ func (l *learning) forget(path string) error {
 			return err
 		}
 	}
-	l.report.Removed += len(gone)
 	return nil
+}
+
+// chunkIDs returns the ids of the chunks of a file.
+func chunkIDs(file *db.Document) []string {
+	n, _ := file.Metadata[fileChunks].(int64)
+	ids := make([]string, max(0, n))
+	for i := range ids {
+		ids[i] = chunkID(file.ID, i)
+	}
+	return ids
 }

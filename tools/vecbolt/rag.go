@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/chat"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/eval"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 	"github.com/vecbolt/vecbolt/rag/load"
 
@@ -26,12 +28,13 @@ import (
 type ragCmd struct {
 	Workspace string `default:".vecbolt" placeholder:"DIR" env:"VECBOLT_WORKSPACE" help:"Directory of the bases (${default}); a base is configured by BASE/config.yaml in it."`
 
-	Learn  ragLearnCmd  `cmd:"" help:"Make a base follow files and directories."`
-	Query  ragQueryCmd  `cmd:"" help:"Find the chunks that answer a question, and make a context of them."`
-	Ask    ragAskCmd    `cmd:"" help:"Let a chat model answer a question from a base; without one, show the context."`
-	Status ragStatusCmd `cmd:"" help:"Describe a base, or all."`
-	Config ragConfigCmd `cmd:"" help:"Show the configuration of a base."`
-	Clean  ragCleanCmd  `cmd:"" help:"Remove what a base has learnt, and its configuration."`
+	Learn   ragLearnCmd   `cmd:"" help:"Make a base follow files and directories."`
+	Query   ragQueryCmd   `cmd:"" help:"Find the chunks that answer a question, and make a context of them."`
+	Ask     ragAskCmd     `cmd:"" help:"Let a chat model answer a question from a base; without one, show the context."`
+	Status  ragStatusCmd  `cmd:"" help:"Describe a base, or all."`
+	Config  ragConfigCmd  `cmd:"" help:"Show the configuration of a base."`
+	Reembed ragReembedCmd `cmd:"" help:"Embed a base again with another model, compare both, and switch."`
+	Clean   ragCleanCmd   `cmd:"" help:"Remove what a base has learnt, and its configuration."`
 }
 
 // engine opens the workspace. Warnings about files go where messages go.
@@ -49,15 +52,40 @@ type ragLearnCmd struct {
 	Base string   `arg:"" help:"Name of the base. The first time, it is made."`
 	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn; may be repeated. What is gone from it is forgotten."`
 
+	ragEmbedder
+	ChunkSize int      `placeholder:"N" help:"Most tokens of a chunk (512)."`
+	Overlap   int      `placeholder:"N" help:"Tokens that neighbouring chunks share (64); negative: none."`
+	Include   []string `placeholder:"PATTERN" help:"Of directories, read only files that match, as in .gitignore."`
+	Exclude   []string `placeholder:"PATTERN" help:"Leave out what matches."`
+	Hidden    bool     `help:"Read hidden files, too."`
+}
+
+// ragEmbedder says how a base is embedded.
+type ragEmbedder struct {
 	Provider   string            `placeholder:"NAME" help:"Provider of embeddings of a new base: hash (needs nothing), openai, ollama, …"`
 	Model      string            `placeholder:"NAME" help:"Model of a new base."`
 	Dimensions int               `placeholder:"N" help:"Components of a vector; otherwise what the model gives."`
 	Set        map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider, such as api_base=… or host=…."`
-	ChunkSize  int               `placeholder:"N" help:"Most tokens of a chunk (512)."`
-	Overlap    int               `placeholder:"N" help:"Tokens that neighbouring chunks share (64); negative: none."`
-	Include    []string          `placeholder:"PATTERN" help:"Of directories, read only files that match, as in .gitignore."`
-	Exclude    []string          `placeholder:"PATTERN" help:"Leave out what matches."`
-	Hidden     bool              `help:"Read hidden files, too."`
+}
+
+// given reports whether there is anything of it.
+func (c *ragEmbedder) given() bool {
+	return c.Provider != "" || c.Model != "" || c.Dimensions != 0 || len(c.Set) > 0
+}
+
+// apply changes a configuration to it.
+func (c *ragEmbedder) apply(cfg *knowledge.Config) {
+	if c.Provider != "" && c.Provider != cfg.Provider {
+		cfg.Provider, cfg.Model, cfg.Embedding = c.Provider, "", knowledge.Embedding{Normalize: true}
+	}
+	cfg.Model = cmp.Or(c.Model, cfg.Model)
+	cfg.Embedding.Dimensions = cmp.Or(c.Dimensions, cfg.Embedding.Dimensions)
+	for k, v := range c.Set {
+		if cfg.Embedding.ProviderConfig == nil {
+			cfg.Embedding.ProviderConfig = map[string]any{}
+		}
+		cfg.Embedding.ProviderConfig[k] = setting(v)
+	}
 }
 
 func (c *ragLearnCmd) Help() string {
@@ -67,25 +95,15 @@ func (c *ragLearnCmd) Help() string {
 
 // config returns what the flags ask for, nil if that is nothing.
 func (c *ragLearnCmd) config(e *knowledge.Engine) *knowledge.Config {
-	if c.Provider == "" && c.Model == "" && c.Dimensions == 0 && len(c.Set) == 0 && c.ChunkSize == 0 && c.Overlap == 0 {
+	if !c.given() && c.ChunkSize == 0 && c.Overlap == 0 {
 		return nil
 	}
 	cfg, err := e.Config(c.Base)
 	if err != nil {
 		cfg = knowledge.Defaults(c.Base)
 	}
-	if c.Provider != "" && c.Provider != cfg.Provider {
-		cfg.Provider, cfg.Model, cfg.Embedding = c.Provider, "", knowledge.Embedding{Normalize: true}
-	}
-	cfg.Model = cmp.Or(c.Model, cfg.Model)
-	cfg.Embedding.Dimensions = cmp.Or(c.Dimensions, cfg.Embedding.Dimensions)
+	c.apply(&cfg)
 	cfg.ChunkSize, cfg.ChunkOverlap = cmp.Or(c.ChunkSize, cfg.ChunkSize), cmp.Or(c.Overlap, min(cfg.ChunkOverlap, cmp.Or(c.ChunkSize, cfg.ChunkSize)/8))
-	for k, v := range c.Set {
-		if cfg.Embedding.ProviderConfig == nil {
-			cfg.Embedding.ProviderConfig = map[string]any{}
-		}
-		cfg.Embedding.ProviderConfig[k] = setting(v)
-	}
 	return &cfg
 }
 
@@ -286,6 +304,9 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		if s.Mismatch != "" {
 			t.notef("%s", s.Mismatch)
 		}
+		if s.Next != "" {
+			t.notef("%s is being embedded again: %s", name, s.Next)
+		}
 	}
 	if t.json {
 		return nil
@@ -330,4 +351,84 @@ func (c *ragCleanCmd) Run(t *tool, r *ragCmd) error {
 		return err
 	}
 	return t.answer(map[string]any{"base": c.Base, "cleaned": true}, "%s: cleaned", c.Base)
+}
+
+type ragReembedCmd struct {
+	Base string `arg:"" help:"Name of the base."`
+	ragEmbedder
+	Queries string `placeholder:"FILE" help:"Questions to compare both models by: JSON lines with _id and text. Otherwise, the neighbours of a sample of the chunks."`
+	Qrels   string `placeholder:"FILE" help:"Which files or chunks answer them (BEIR or TREC): adds nDCG."`
+	K       int    `short:"k" default:"10" help:"Chunks per question that are compared (${default})."`
+	Switch  bool   `help:"Answer from the new vectors from now on."`
+	Discard bool   `help:"Remove the new vectors."`
+}
+
+func (c *ragReembedCmd) Help() string {
+	return "The new vectors are made in a database beside the one in use, which answers meanwhile. Without --switch they stay there, to be " +
+		"compared again, switched to, or discarded: the next call needs no provider or model, and embeds only what was learnt since. " +
+		"The switch is one rename: whatever interrupts it, the base is the old one or the new one."
+}
+
+func (c *ragReembedCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
+	e, err := r.engine(t)
+	if err != nil {
+		return err
+	}
+	if c.Discard {
+		if c.Switch || c.given() {
+			return errors.New("--discard goes with nothing else")
+		}
+		if err := e.Discard(c.Base); err != nil {
+			return err
+		}
+		return t.answer(map[string]any{"base": c.Base, "discarded": true}, "%s: discarded", c.Base)
+	}
+	o := knowledge.ReembedOptions{K: c.K, Switch: func(*knowledge.Reembedding) bool { return c.Switch }}
+	if c.given() {
+		cfg, err := e.Config(c.Base)
+		if err != nil {
+			return err
+		}
+		if c.Model != "" && c.Model != cfg.Model && c.Provider == "" {
+			cfg.Embedding.Dimensions = 0
+		}
+		c.apply(&cfg)
+		o.Config = &cfg
+	}
+	if c.Queries != "" {
+		if o.Queries, err = readFile(c.Queries, eval.ReadQueries); err != nil {
+			return err
+		}
+	}
+	if c.Qrels != "" {
+		if c.Queries == "" {
+			return errors.New("--qrels needs --queries")
+		}
+		if o.Qrels, err = readFile(c.Qrels, eval.ReadQrels); err != nil {
+			return err
+		}
+	}
+	report, err := e.Reembed(ctx, c.Base, o)
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.line(report)
+	}
+	by := "questions"
+	if report.Sampled {
+		by = "chunks and their neighbours"
+	}
+	t.notef("before: %s", report.From)
+	t.notef("after:  %s", report.To)
+	t.notef("overlap@%d %.3f, by %d %s", report.K, report.Overlap, report.Questions, by)
+	if report.Compare != nil {
+		t.notef("nDCG@%d %.4f, was %.4f (p = %.3f)", report.K, *report.After, *report.Before, report.Compare.P)
+	}
+	done := "not switched: --switch does, --discard gives up"
+	if report.Switched {
+		done = "switched"
+	}
+	return t.answer(report, "%s: %s files, %s chunks; embedded %s; %.1f s; %s", c.Base, humanize.Comma(int64(report.Files)),
+		humanize.Comma(int64(report.Chunks)), humanize.Comma(int64(report.Embedded)), report.Seconds, done)
 }

@@ -1,0 +1,538 @@
+package knowledge
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/eval"
+)
+
+// A base that is embedded again has two databases: the one that config.yaml
+// names, from which questions are answered, and the next one, which is being
+// made. The configuration of the next one is in next.yaml. The switch is that
+// config.yaml is replaced: a rename.
+const (
+	firstIndex = "index.vdb"
+	nextConfig = "next.yaml"
+)
+
+// generation returns the number of a database of a base: 1 for index.vdb, N
+// for index-N.vdb.
+func generation(index string) (n int, ok bool) {
+	if index == firstIndex {
+		return 1, true
+	}
+	middle, prefixed := strings.CutPrefix(index, "index-")
+	middle, suffixed := strings.CutSuffix(middle, ".vdb")
+	n, err := strconv.Atoi(middle)
+	return n, prefixed && suffixed && err == nil && n > 1 && n < 1<<30 && indexName(n) == index
+}
+
+func indexName(n int) string { return fmt.Sprintf("index-%d.vdb", n) }
+
+// nextIndex names the database that comes after the one of a configuration.
+func nextIndex(c Config) string {
+	n, _ := generation(cmp.Or(c.Index, firstIndex))
+	return indexName(n + 1)
+}
+
+// next returns the configuration of the database that is being made beside
+// that of c, if one is.
+func (e *Engine) next(c Config) (next Config, ok bool, err error) {
+	next, err = readConfig(filepath.Join(e.dir(c.Name), nextConfig))
+	if errors.Is(err, fs.ErrNotExist) {
+		return next, false, nil
+	}
+	return next, err == nil && next.Index == nextIndex(c), err
+}
+
+// sweep removes databases that were replaced: a switch may have been
+// interrupted, or somebody was reading. Those in use stay for the next time.
+func (e *Engine) sweep(c Config) {
+	now, _ := generation(cmp.Or(c.Index, firstIndex))
+	entries, err := os.ReadDir(e.dir(c.Name))
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if n, ok := generation(entry.Name()); ok && n < now {
+			if err := removeIndex(filepath.Join(e.dir(c.Name), entry.Name())); err != nil {
+				e.opts.Logger.Debug("a replaced database stays for now", "dir", entry.Name(), "error", err)
+			}
+		}
+	}
+	if _, ok, err := e.next(c); err == nil && !ok {
+		_ = os.Remove(filepath.Join(e.dir(c.Name), nextConfig)) // of a switch that is done; usually there is none
+	}
+}
+
+// ReembedOptions say how a base is embedded again.
+type ReembedOptions struct {
+	// Config names the new embedder: its Provider, Model and Embedding count,
+	// the rest stays that of the base. nil goes on with what was begun.
+	Config *Config
+
+	// Queries, if there are any, are the questions for which both models are
+	// compared, instead of a sample of the chunks. Vectors of them are not used.
+	Queries []eval.Query
+	// Qrels, if there are any, say which chunks, or which files, answer which
+	// of Queries.
+	Qrels eval.Qrels
+	// K is how many chunks are compared per question; 0 means 10.
+	K int
+	// Sample is the number of chunks compared with if there are no Queries; 0
+	// means 100.
+	Sample int
+
+	// Switch says whether the base shall answer from the new vectors from now
+	// on. nil, like false, leaves it as it is, with the new ones beside, for
+	// another call.
+	Switch func(*Reembedding) bool
+	// Progress is called with the number of files that are done, if it is set.
+	Progress func(files int)
+}
+
+// A Reembedding says what Reembed did.
+type Reembedding struct {
+	From     string  `json:"from"` // the embedder of the base before
+	To       string  `json:"to"`
+	Files    int     `json:"files"`
+	Chunks   int     `json:"chunks"`
+	Embedded int     `json:"embedded"` // chunks, in this call
+	Switched bool    `json:"switched"`
+	Seconds  float64 `json:"seconds"`
+
+	// What both models find is compared by Questions: Queries, answered as
+	// Query does, or a sample of the chunks, by their nearest neighbours.
+	Questions int     `json:"questions"`
+	Sampled   bool    `json:"sampled"`
+	K         int     `json:"k"`
+	Overlap   float64 `json:"overlap"` // mean share of the best K that both have
+
+	// With judgements: means of nDCG@K, and whether they differ by more than
+	// chance.
+	Before  *float64         `json:"ndcg_before,omitempty"`
+	After   *float64         `json:"ndcg_after,omitempty"`
+	Compare *eval.Comparison `json:"compare,omitempty"`
+}
+
+// Reembed embeds all chunks of a base again, with another model, in a database
+// beside the one in use, compares what both find, and switches if it is told to.
+// Questions are answered meanwhile, and others can learn until the comparison
+// begins: what they learn is embedded too. Whatever interrupts it, the base is the old
+// one, or the new one as a whole; the next call goes on where this one was.
+// Discard gives up what was begun.
+func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*Reembedding, error) {
+	start := time.Now()
+	r, err := e.reembed(ctx, name, o)
+	if err != nil {
+		return nil, fmt.Errorf("knowledge: reembed %q: %w", name, err)
+	}
+	if r.Switched { // nothing is open any more
+		e.forget(name)
+		if c, err := e.Config(name); err == nil {
+			e.sweep(c)
+		}
+		e.at("swept")
+	}
+	r.Seconds = time.Since(start).Seconds()
+	return r, nil
+}
+
+func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r *Reembedding, err error) {
+	o.K, o.Sample = cmp.Or(o.K, 10), cmp.Or(o.Sample, 100)
+	if o.K < 0 || o.Sample < 0 {
+		return nil, fmt.Errorf("%w: the best %d of %d", ErrConfig, o.K, o.Sample)
+	}
+	c, err := e.Config(name)
+	if err != nil {
+		return nil, err
+	}
+	l, err := e.staging(ctx, c, o.Config)
+	if err != nil {
+		return nil, err
+	}
+	e.at("staged")
+	// What takes long, while nobody is kept from anything.
+	err = l.follow(o, func() (*reading, func() error, error) {
+		old, err := e.read(ctx, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		return old, old.vdb.Close, nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, l.vdb.Close())
+	}
+	e.at("followed")
+
+	// From here on nothing is learnt: what is compared is what is switched to.
+	old, err := e.read(ctx, name)
+	if err != nil {
+		return nil, errors.Join(err, l.vdb.Close())
+	}
+	defer func() { err = errors.Join(err, old.vdb.Close()) }()
+	r = &Reembedding{From: c.embedding().String(), To: l.config.embedding().String(), K: o.K}
+	err = r.finish(l, o, old, c)
+	if err = errors.Join(err, l.vdb.Close()); err != nil {
+		return nil, err
+	}
+	// Both databases are open for reading, as those have them who ask.
+	staged, err := e.readIndex(ctx, l.config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, staged.vdb.Close()) }()
+	if staged.files.Len() != r.Files || staged.chunks.Len() != r.Chunks {
+		return nil, errors.New("somebody else embeds the base again")
+	}
+	if err := r.compare(ctx, o, old, staged); err != nil {
+		return nil, err
+	}
+	e.at("compared")
+	if o.Switch == nil || !o.Switch(r) {
+		return r, nil
+	}
+	to := old.config // with what else was changed in it meanwhile
+	to.Provider, to.Model, to.Embedding, to.Index = l.config.Provider, l.config.Model, l.config.Embedding, l.config.Index
+	if err := e.save(to); err != nil {
+		return nil, err
+	}
+	r.Switched = true
+	e.at("switched")
+	return r, nil
+}
+
+// finish brings what is staged up to date for the last time.
+func (r *Reembedding) finish(l *learning, o ReembedOptions, old *reading, c Config) error {
+	if old.config.Index != c.Index {
+		return errors.New("the base was switched meanwhile")
+	}
+	err := l.follow(o, func() (*reading, func() error, error) { return old, func() error { return nil }, nil })
+	if err != nil {
+		return err
+	}
+	m := pin(l.config.embedding(), chunksName)
+	m["learnt"] = old.files.Metadata()["learnt"]
+	r.Files, r.Chunks, r.Embedded = l.files.Len(), l.chunks.Len(), l.report.Embedded
+	return l.files.SetMetadata(l.ctx, m)
+}
+
+// Discard gives up a re-embedding that was begun and not switched to; nothing
+// happens if there is none.
+func (e *Engine) Discard(name string) error {
+	c, err := e.Config(name)
+	if err != nil {
+		return err
+	}
+	dir := e.dir(name)
+	if err := removeIndex(filepath.Join(dir, nextIndex(c))); err != nil {
+		return fmt.Errorf("knowledge: discard the re-embedding of %q: %w", name, err)
+	}
+	if err := os.Remove(filepath.Join(dir, nextConfig)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("knowledge: discard the re-embedding of %q: %w", name, err)
+	}
+	return nil
+}
+
+// staging opens the next database of a base, empty or as it was left.
+func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learning, err error) {
+	begun, ok, err := e.next(c)
+	if err != nil {
+		return nil, err
+	}
+	to := c
+	switch {
+	case asked != nil:
+		to.Provider, to.Model, to.Embedding = asked.Provider, asked.Model, asked.Embedding
+		to.fill()
+	case ok:
+		to.Provider, to.Model, to.Embedding = begun.Provider, begun.Model, begun.Embedding
+	default:
+		return nil, fmt.Errorf("%w: no provider or model is named, and nothing was begun", ErrConfig)
+	}
+	to.Index = nextIndex(c)
+	l = &learning{Engine: e, ctx: ctx, config: to, seen: map[string]bool{}}
+	if l.embedder, err = e.embedder(ctx, to); err != nil {
+		return nil, err
+	}
+	if err := l.dimension(); err != nil {
+		return nil, err
+	}
+	if sameEmbedding(l.config, c) {
+		return nil, fmt.Errorf("%w: the base has this embedder already: %v", ErrConfig, c.embedding())
+	}
+	if l.vdb, err = db.Open(e.database(to), nil); err != nil {
+		return nil, err
+	}
+	if !ok || !sameEmbedding(l.config, begun) { // begun with another model, or never
+		err = l.vdb.Close()
+		if err == nil {
+			err = removeIndex(e.database(to))
+		}
+		if err == nil {
+			err = writeConfig(filepath.Join(e.dir(c.Name), nextConfig), l.config)
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.at("begun")
+		if l.vdb, err = db.Open(e.database(to), nil); err != nil {
+			return nil, err
+		}
+	}
+	err = l.open()
+	if now, changed := e.Config(c.Name); err == nil && (changed != nil || now.Index != c.Index) {
+		err = errors.Join(changed, errors.New("the base was switched meanwhile"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.vdb.Close())
+	}
+	return l, nil
+}
+
+// sameEmbedding reports whether two configurations give the same vectors.
+func sameEmbedding(a, b Config) bool {
+	x, y := a.embedding(), b.embedding()
+	x.BatchSize, y.BatchSize = 0, 0
+	j, err := json.Marshal(x)
+	k, err2 := json.Marshal(y)
+	return err == nil && err2 == nil && string(j) == string(k)
+}
+
+// follow makes the staged files those of the base: with the same chunks, and
+// vectors of the new model. The base is opened for each portion.
+func (l *learning) follow(o ReembedOptions, open func() (*reading, func() error, error)) error {
+	clear(l.seen)
+	for after, more := "", true; more; {
+		old, done, err := open()
+		if err != nil {
+			return err
+		}
+		after, more, err = l.portion(old, after)
+		if err = errors.Join(err, done()); err != nil {
+			return err
+		}
+		if err := l.write(); err != nil {
+			return err
+		}
+		if o.Progress != nil {
+			o.Progress(len(l.seen))
+		}
+		l.at("written")
+	}
+	var gone []*db.Document
+	for d, err := range l.files.All(l.ctx, nil, db.WithMetadata) {
+		if err != nil {
+			return err
+		}
+		if !l.seen[d.ID] {
+			gone = append(gone, d)
+		}
+	}
+	return l.drop(gone)
+}
+
+// portion reads files after one that differ from what is staged, until there
+// is enough to embed or a page is read. more says that there may be others.
+func (l *learning) portion(old *reading, after string) (last string, more bool, err error) {
+	page, err := old.files.List(l.ctx, db.ListQuery{After: after, Limit: 1000, Select: db.WithMetadata})
+	if err != nil {
+		return "", false, err
+	}
+	ids := make([]string, len(page.Documents))
+	for i, d := range page.Documents {
+		ids[i] = d.ID
+	}
+	staged, err := l.files.GetMany(l.ctx, ids, db.WithMetadata)
+	if err != nil {
+		return "", false, err
+	}
+	for i, file := range page.Documents {
+		last = file.ID
+		l.seen[last] = true
+		var before []string
+		if was := staged[i]; was != nil {
+			if before = chunkIDs(was); same(was.Metadata, file.Metadata) {
+				continue
+			}
+		}
+		chunks, err := old.chunks.GetMany(l.ctx, chunkIDs(file), db.WithText|db.WithMetadata)
+		if err != nil {
+			return "", false, err
+		}
+		ch := change{id: file.ID, before: len(before), record: file.Metadata}
+		for j, d := range chunks {
+			if d == nil {
+				return "", false, fmt.Errorf("chunk %q is missing", chunkID(file.ID, j))
+			}
+			ch.docs = append(ch.docs, *d)
+		}
+		l.pending = append(l.pending, ch)
+		if l.texts += len(ch.docs); l.texts >= 4*l.config.Embedding.BatchSize {
+			return last, true, nil
+		}
+	}
+	return last, page.Next != "", nil
+}
+
+// same compares the records of a file.
+func same(a, b db.Metadata) bool {
+	return a[fileHash] == b[fileHash] && a[fileSplitter] == b[fileSplitter] && a[fileChunks] == b[fileChunks]
+}
+
+// A side is one of the two models of a comparison.
+type side struct {
+	name   string
+	chunks *db.Collection
+	vecs   map[string][]float32 // of questions
+}
+
+// compare fills in what both models find.
+func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged *reading) error {
+	sides := [2]side{{name: "before", chunks: old.chunks}, {name: "after", chunks: staged.chunks}}
+	if len(o.Queries) == 0 {
+		return r.sample(ctx, o, sides)
+	}
+	texts := make([]string, len(o.Queries))
+	for i, q := range o.Queries {
+		texts[i] = q.Text
+	}
+	for i, e := range []embed.Embedder{old.embedder, staged.embedder} {
+		vecs, err := e.EmbedBatch(ctx, texts)
+		if err != nil {
+			return err
+		}
+		sides[i].vecs = map[string][]float32{}
+		for j, q := range o.Queries {
+			sides[i].vecs[q.ID] = vecs[j]
+		}
+	}
+	for _, q := range o.Queries {
+		var found [2][]string
+		for i, s := range sides {
+			hits, err := s.search(ctx, q, o.K)
+			if err != nil {
+				return err
+			}
+			for _, h := range hits {
+				found[i] = append(found[i], h.ID)
+			}
+		}
+		r.count(found)
+	}
+	r.mean()
+	if len(o.Qrels) == 0 {
+		return nil
+	}
+	// Files are judged as well as chunks: a chunk stands for its file if that is what is judged.
+	judged := map[string]bool{}
+	for _, docs := range o.Qrels {
+		for id := range docs {
+			judged[id] = true
+		}
+	}
+	metric := eval.NDCG(o.K)
+	lab := eval.Lab{Queries: o.Queries, Qrels: o.Qrels, Metrics: []eval.Metric{metric}, Depth: o.K}
+	report, err := lab.Measure(ctx, sides[0].runner(judged), sides[1].runner(judged))
+	if err != nil {
+		return err
+	}
+	before, after := report.Results[0].Evaluation.Mean(metric), report.Results[1].Evaluation.Mean(metric)
+	r.Before, r.After, r.Compare = &before, &after, report.Results[1].Versus
+	return nil
+}
+
+// search answers a question as Query does.
+func (s side) search(ctx context.Context, q eval.Query, k int) ([]db.Hit, error) {
+	res, err := s.chunks.Search(ctx, db.Query{Vector: s.vecs[q.ID], Text: rag.Words(q.Text), K: k, Select: db.WithMetadata})
+	if err != nil {
+		return nil, err
+	}
+	return res.Hits, nil
+}
+
+func (s side) runner(judged map[string]bool) eval.Runner {
+	return eval.RunnerFunc(s.name, func(ctx context.Context, q eval.Query, depth int) (found []eval.Scored, err error) {
+		hits, err := s.search(ctx, q, 4*depth) // several may be of one file
+		if err != nil {
+			return nil, err
+		}
+		have := map[string]bool{}
+		for _, h := range hits {
+			id := h.ID
+			if file, ok := h.Metadata[rag.FieldSourceFile].(string); ok && !judged[id] && judged[file] {
+				id = file
+			}
+			if !have[id] {
+				have[id] = true
+				found = append(found, eval.Scored{ID: id, Score: h.Score})
+			}
+		}
+		return found, nil
+	})
+}
+
+// sample compares the neighbours of some chunks: the vectors are there, nothing
+// is embedded.
+func (r *Reembedding) sample(ctx context.Context, o ReembedOptions, sides [2]side) error {
+	r.Sampled = true
+	var ids []string
+	for d, err := range sides[0].chunks.All(ctx, nil, db.IDsOnly) {
+		if err != nil {
+			return err
+		}
+		ids = append(ids, d.ID)
+	}
+	slices.Sort(ids)
+	n := min(o.Sample, len(ids))
+	for i := range n {
+		var found [2][]string
+		for j, s := range sides {
+			id := ids[i*len(ids)/n]
+			res, err := s.chunks.Search(ctx, db.Query{ID: id, K: o.K + 1, Select: db.IDsOnly})
+			if err != nil {
+				return err
+			}
+			for _, h := range res.Hits {
+				if h.ID != id && len(found[j]) < o.K {
+					found[j] = append(found[j], h.ID)
+				}
+			}
+		}
+		r.count(found)
+	}
+	r.mean()
+	return nil
+}
+
+// count adds what both models found for one question.
+func (r *Reembedding) count(found [2][]string) {
+	r.Questions++
+	both := 0
+	for _, id := range found[0] {
+		if slices.Contains(found[1], id) {
+			both++
+		}
+	}
+	if n := max(len(found[0]), len(found[1])); n > 0 {
+		r.Overlap += float64(both) / float64(n)
+	} else {
+		r.Overlap++ // both found nothing
+	}
+}
+
+func (r *Reembedding) mean() { r.Overlap /= float64(max(1, r.Questions)) }
