@@ -74,10 +74,14 @@ type Fusion struct {
 	Vector, Text float64
 	// C is the constant of RRF; 0 means 60.
 	C float64
-	// Depth is how many of the best documents of each kind are combined; 0
-	// means 100. It is never less than what is wanted.
+	// Depth is how many of the best documents of each kind are combined, never
+	// fewer than are wanted. 0 means 100 for RRF; for Convex, which gives all of
+	// them both scores, three times as many as are wanted and at least 30.
 	Depth int
 }
+
+// rrfDepth is how many of each list RRF sees: beyond, ranks are worth little.
+const rrfDepth = 100
 
 func (f Fusion) withDefaults(need int) Fusion {
 	if f.Vector == 0 && f.Text == 0 {
@@ -87,7 +91,11 @@ func (f Fusion) withDefaults(need int) Fusion {
 		f.Text = 1 - f.Vector
 	}
 	f.C = cmp.Or(f.C, 60)
-	f.Depth = max(cmp.Or(f.Depth, 100), need)
+	usual := rrfDepth
+	if f.Method == Convex {
+		usual = max(30, 3*need)
+	}
+	f.Depth = max(cmp.Or(f.Depth, usual), need)
 	return f
 }
 
@@ -413,7 +421,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 		if q.Group != nil || q.MMR != nil {
 			return nil, invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
 		}
-		q.K, q.Offset, q.Select, q.Snippet = max(first.limit(), q.Fusion.withDefaults(0).Depth), 0, IDsOnly, 0
+		q.K, q.Offset, q.Select, q.Snippet = max(first.limit(), cmp.Or(q.Fusion.Depth, rrfDepth)), 0, IDsOnly, 0
 		if len(weights) > 0 && !(weights[i] >= 0 && weights[i] <= 1e6) {
 			return nil, invalidf("weight of query %d is %v", i, weights[i])
 		}
