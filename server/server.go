@@ -16,6 +16,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/rag/provider"
 )
 
 // MinTokenLen is the least number of bytes of a token.
@@ -47,6 +48,10 @@ type Options struct {
 
 	// Logger receives a line for each request and each failure; nil is silent.
 	Logger *slog.Logger
+
+	// Providers are those that /providers shows; nil means provider.Embedded
+	// alone, which is the database of the service.
+	Providers *provider.Registry
 
 	// Extensions are other APIs and pages for the same database.
 	Extensions []Extension
@@ -124,6 +129,9 @@ func New(vdb *db.DB, opts *Options) (*Server, error) {
 	if opts != nil {
 		s.opts = *opts
 	}
+	if s.opts.Providers == nil {
+		s.opts.Providers = provider.NewRegistry()
+	}
 	s.limits = s.opts.Limits.withDefaults()
 	s.slots = make(chan struct{}, s.limits.Requests)
 	s.log = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
@@ -163,6 +171,27 @@ func (s *Server) routes() []route {
 		{"GET /collections/{name}", reads, s.getCollection},
 		{"DELETE /collections/{name}", writes, s.dropCollection},
 		{"PUT /collections/{name}/metadata", writes, s.setMetadata},
+
+		{"POST /collections/{name}/documents", writes, s.addDocuments},
+		{"GET /collections/{name}/documents", reads, s.listDocuments},
+		{"DELETE /collections/{name}/documents", writes, s.deleteWhere},
+		{"POST /collections/{name}/documents/get", reads, s.getDocuments},
+		{"POST /collections/{name}/documents/delete", writes, s.deleteDocuments},
+		{"GET /collections/{name}/documents/{id}", reads, s.getDocument},
+		{"PATCH /collections/{name}/documents/{id}", writes, s.patchDocument},
+		{"DELETE /collections/{name}/documents/{id}", writes, s.deleteDocument},
+
+		{"POST /collections/{name}/search", reads, s.search},
+		{"POST /collections/{name}/search/batch", reads, s.searchBatch},
+		{"POST /collections/{name}/explain", reads, s.explain},
+
+		{"GET /providers", reads, s.listProviders},
+		{"GET /providers/{provider}", reads, s.getProvider},
+		{"GET /providers/{provider}/capabilities", reads, s.getCapabilities},
+		{"GET /providers/{provider}/schema", reads, s.getSchema},
+		{"POST /providers/{provider}/validate", reads, s.validateConfig},
+		{"GET /providers/{provider}/health", reads, s.providerHealth},
+		{"GET /health", reads, s.health},
 	}
 }
 
@@ -335,15 +364,12 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	if s.closing.Load() {
 		return rest.Errorf(http.StatusServiceUnavailable, "shutting down")
 	}
-	switch failed := s.db.Stats(); {
-	case failed.Kernels == "": // of a closed database nothing is known
-		return fmt.Errorf("database: %w", db.ErrClosed)
-	case failed.Failed != "":
-		return fmt.Errorf("database: %w", db.ErrUnknown)
+	if h := provider.Connect(s.db).Health(r.Context()); h.Error != nil {
+		return fmt.Errorf("%w: %s", db.ErrUnknown, *h.Error)
 	}
 	rest.JSON(w, http.StatusOK, map[string]string{"status": "ready"})
 	return nil

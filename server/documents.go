@@ -1,0 +1,519 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// The length of a page of documents.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// Messages to the letter.
+const (
+	noDocuments  = "Documents array is required"
+	noEmbeddings = "All documents must include pre-computed embeddings"
+	notJSON      = "Invalid 'where' filter: must be valid JSON"
+)
+
+// addDocuments writes documents with their embeddings, all of them or none: {"documents": [{"id", "text", "metadata",
+// "embedding"}], "mode": "upsert"}.
+func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var docs []db.Document
+	insert := false
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) error {
+		switch key {
+		case "documents":
+			if !v.Is('[') {
+				return rest.Errorf(http.StatusBadRequest, noDocuments)
+			}
+			return v.Array(func() error {
+				if len(docs) == s.limits.Documents {
+					return tooMany("documents", s.limits.Documents)
+				}
+				d, err := readDocument(v, len(docs))
+				docs = append(docs, d)
+				return err
+			})
+		case "mode":
+			mode, err := v.String()
+			if insert = mode == "insert"; err == nil && !insert && mode != "upsert" {
+				err = rest.Errorf(http.StatusBadRequest, "Invalid 'mode': want upsert or insert")
+			}
+			return named(key, err)
+		}
+		return unknown(key)
+	})
+	if err == nil && len(docs) == 0 {
+		err = rest.Errorf(http.StatusBadRequest, noDocuments)
+	}
+	if err == nil {
+		err = sameDimension(docs)
+	}
+	if err != nil {
+		return err
+	}
+	write := c.Upsert
+	if insert {
+		write = c.Insert
+	}
+	ids, err := write(r.Context(), docs...)
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, struct {
+		Success bool     `json:"success"`
+		Count   int      `json:"count"`
+		IDs     []string `json:"ids"`
+	}{true, len(ids), ids})
+	return nil
+}
+
+// readDocument reads document i of a request.
+func readDocument(v *exchange.Reader, i int) (d db.Document, err error) {
+	if !v.Is('{') {
+		return d, rest.Errorf(http.StatusBadRequest, "Document %d: must be an object", i)
+	}
+	err = v.Object(func(key string) (err error) {
+		switch key {
+		case "embedding", "vector":
+			if v.Null() {
+				return nil
+			}
+			d.Vector, err = readEmbedding(v)
+			if err != nil {
+				return rest.Errorf(http.StatusBadRequest, "Document %d: invalid embedding: must be an array of finite numbers: %s", i, err.Error())
+			}
+			return nil
+		case "id", "text", "metadata":
+			if v.Null() {
+				return nil
+			}
+			switch key {
+			case "id":
+				d.ID, err = v.String()
+			case "text":
+				d.Text, err = v.String()
+			case "metadata":
+				d.Metadata, err = v.Metadata()
+			}
+		default:
+			err = unknown(key)
+		}
+		if err != nil {
+			err = fmt.Errorf("document %d: %w", i, named(key, err))
+		}
+		return err
+	})
+	if err == nil && d.Vector == nil {
+		err = rest.Errorf(http.StatusBadRequest, noEmbeddings)
+	}
+	return d, err
+}
+
+// readEmbedding reads a vector with at least one component.
+func readEmbedding(v *exchange.Reader) ([]float32, error) {
+	vec, err := v.Vector()
+	if err == nil && len(vec) == 0 {
+		err = fmt.Errorf("%w: it is empty", db.ErrInvalid)
+	}
+	return vec, err
+}
+
+// sameDimension compares the documents of one request: which of them the collection would refuse may depend on the first.
+func sameDimension(docs []db.Document) error {
+	for i := range docs {
+		if n, first := len(docs[i].Vector), len(docs[0].Vector); n != first {
+			return rest.Errorf(http.StatusBadRequest, "Embedding dimension mismatch: document 0 has %d dimensions, document %d has %d", first, i, n)
+		}
+	}
+	return nil
+}
+
+func tooMany(what string, limit int) error {
+	return rest.Errorf(http.StatusBadRequest, "more than %d %s in one request", limit, what)
+}
+
+// listDocuments returns a page: {"documents": [...], "count": of these, "total": of all that match, "next": for after}.
+func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err != nil {
+		return err
+	}
+	given, err := parameters(r, "where", "limit", "offset", "after", "include")
+	if err != nil {
+		return err
+	}
+	q := db.ListQuery{Limit: defaultPage, After: given["after"]}
+	for name, value := range given {
+		switch name {
+		case "where":
+			q.Where, err = readWhere([]byte(value))
+		case "limit":
+			q.Limit, err = count(name, value)
+		case "offset":
+			q.Offset, err = count(name, value)
+		case "include":
+			q.Select, err = selection(strings.Split(value, ","))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if q.Limit == 0 { // for db that is the default
+		total, err := c.Count(r.Context(), q.Where)
+		if err != nil {
+			return err
+		}
+		return answerPage(w, &db.Page{Total: total}, q.Select)
+	}
+	q.Limit = min(q.Limit, maxPage)
+	page, err := c.List(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	return answerPage(w, page, q.Select)
+}
+
+func answerPage(w http.ResponseWriter, page *db.Page, parts db.Select) error {
+	body := []byte(`{"documents":[`)
+	var err error
+	for i, d := range page.Documents {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		if body, err = appendDocument(body, d, parts); err != nil {
+			return err
+		}
+		body = append(body, '}')
+	}
+	body = fmt.Appendf(body, `],"count":%d,"total":%d`, len(page.Documents), page.Total)
+	if page.Next != "" {
+		body = exchange.AppendString(append(body, `,"next":`...), page.Next)
+	}
+	rest.Bytes(w, http.StatusOK, append(body, "}\n"...))
+	return nil
+}
+
+// readWhere reads a filter. What is no JSON at all has a message of its own.
+func readWhere(text []byte) (filter.Expr, error) {
+	where, err := filter.Parse(text)
+	if err != nil && len(text) <= filter.MaxText && !json.Valid(text) {
+		return nil, rest.Errorf(http.StatusBadRequest, notJSON)
+	}
+	if err != nil {
+		return nil, rest.Errorf(http.StatusBadRequest, "Invalid 'where' filter: %s", rest.Message(err))
+	}
+	return where, nil
+}
+
+// selection reads which parts of documents are wanted.
+func selection(parts []string) (db.Select, error) {
+	s := db.IDsOnly
+	for _, part := range parts {
+		switch part {
+		case "text":
+			s |= db.WithText
+		case "metadata":
+			s |= db.WithMetadata
+		case "embedding", "vector":
+			s |= db.WithVector
+		case "id", "":
+		default:
+			return 0, rest.Errorf(http.StatusBadRequest, "Invalid 'include': %.40q is none of id, text, metadata, embedding", part)
+		}
+	}
+	if s != db.IDsOnly {
+		s &^= db.IDsOnly
+	}
+	return s, nil
+}
+
+// appendDocument appends a document as JSON, with the parts that were asked for even if they are empty, and without the
+// brace that ends it. A document without a vector has the embedding null.
+func appendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err error) {
+	if parts == 0 {
+		parts = db.WithText | db.WithMetadata
+	}
+	dst = exchange.AppendString(append(dst, `{"id":`...), d.ID)
+	if parts&db.WithText != 0 {
+		dst = exchange.AppendString(append(dst, `,"text":`...), d.Text)
+	}
+	if parts&db.WithMetadata != 0 {
+		if dst, err = exchange.AppendValue(append(dst, `,"metadata":`...), map[string]any(d.Metadata)); err != nil {
+			return nil, err
+		}
+	}
+	if parts&db.WithVector != 0 {
+		dst = append(dst, `,"embedding":`...)
+		if len(d.Vector) == 0 {
+			return append(dst, "null"...), nil
+		}
+		return exchange.AppendVector(dst, d.Vector)
+	}
+	return dst, nil
+}
+
+func (s *Server) getDocument(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err != nil {
+		return err
+	}
+	given, err := parameters(r, "include")
+	if err != nil {
+		return err
+	}
+	var parts db.Select
+	if include, ok := given["include"]; ok {
+		if parts, err = selection(strings.Split(include, ",")); err != nil {
+			return err
+		}
+	}
+	d, err := c.Get(r.Context(), r.PathValue("id"), parts)
+	if err != nil {
+		return noDocument(r, err)
+	}
+	body, err := appendDocument(nil, d, parts)
+	if err != nil {
+		return err
+	}
+	rest.Bytes(w, http.StatusOK, append(body, "}\n"...))
+	return nil
+}
+
+// noDocument makes the error of one that is not there, or cannot be because of its id, the client's.
+func noDocument(r *http.Request, err error) error {
+	if errors.Is(err, db.ErrNotFound) {
+		return rest.Errorf(http.StatusNotFound, "Document '%s' not found", r.PathValue("id"))
+	}
+	return err
+}
+
+// getDocuments returns documents by id, in the order of the ids: {"ids": [...], "include": [...]}.
+func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	var parts db.Select
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		switch key {
+		case "ids":
+			ids, err = v.Strings(maxPage)
+		case "include":
+			parts, err = readInclude(v)
+		default:
+			err = unknown(key)
+		}
+		return named(key, err)
+	})
+	if err != nil {
+		return err
+	}
+	docs, err := c.GetMany(r.Context(), ids, parts)
+	if err != nil {
+		return err
+	}
+	out := []byte(`{"documents":[`)
+	found, missing := 0, []string{}
+	for i, d := range docs {
+		if d == nil {
+			missing = append(missing, ids[i])
+			continue
+		}
+		if found > 0 {
+			out = append(out, ',')
+		}
+		if out, err = appendDocument(out, d, parts); err != nil {
+			return err
+		}
+		out = append(out, '}')
+		found++
+	}
+	out = fmt.Appendf(out, `],"count":%d,"missing":[`, found)
+	for i, id := range missing {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = exchange.AppendString(out, id)
+	}
+	rest.Bytes(w, http.StatusOK, append(out, "]}\n"...))
+	return nil
+}
+
+func readInclude(v *exchange.Reader) (db.Select, error) {
+	parts, err := v.Strings(8)
+	if err != nil {
+		return 0, err
+	}
+	return selection(parts)
+}
+
+// patchDocument changes parts of a document: {"text", "embedding", "set": {...}, "unset": [...]}.
+func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err == nil {
+		err = onlyParameters(r)
+	}
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	p := db.Patch{ID: r.PathValue("id")}
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		switch key {
+		case "text":
+			var text string
+			text, err = v.String()
+			p.Text = &text
+		case "embedding", "vector":
+			p.Vector, err = readEmbedding(v)
+		case "set", "metadata":
+			if p.Set != nil {
+				return fmt.Errorf("%w: %q says the same as another field", db.ErrInvalid, key)
+			}
+			p.Set, err = v.Metadata()
+		case "unset":
+			p.Unset, err = v.Strings(s.limits.Documents)
+		default:
+			err = unknown(key)
+		}
+		return named(key, err)
+	})
+	if err == nil {
+		err = noDocument(r, c.Patch(r.Context(), p))
+	}
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, map[string]bool{"success": true})
+	return nil
+}
+
+func answerDeleted(w http.ResponseWriter, n int) {
+	rest.JSON(w, http.StatusOK, struct {
+		Success bool `json:"success"`
+		Deleted int  `json:"deleted"`
+	}{true, n})
+}
+
+func (s *Server) deleteDocument(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err == nil {
+		err = onlyParameters(r)
+	}
+	if err != nil {
+		return err
+	}
+	n, err := c.Delete(r.Context(), r.PathValue("id"))
+	if err == nil && n == 0 {
+		err = db.ErrNotFound
+	}
+	if err != nil {
+		return noDocument(r, err)
+	}
+	answerDeleted(w, n)
+	return nil
+}
+
+// deleteWhere deletes what a filter matches: ?where={...}.
+func (s *Server) deleteWhere(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err != nil {
+		return err
+	}
+	given, err := parameters(r, "where")
+	if err != nil {
+		return err
+	}
+	text, ok := given["where"]
+	if !ok {
+		return rest.Errorf(http.StatusBadRequest, "'where' is required; {} deletes every document")
+	}
+	where, err := readWhere([]byte(text))
+	if err != nil {
+		return err
+	}
+	n, err := c.DeleteWhere(r.Context(), where)
+	if err != nil {
+		return err
+	}
+	answerDeleted(w, n)
+	return nil
+}
+
+// deleteDocuments deletes by id or by filter: {"ids": [...]} or {"where": {...}}.
+func (s *Server) deleteDocuments(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	var where filter.Expr
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		switch key {
+		case "ids":
+			ids, err = v.Strings(s.limits.Documents)
+		case "where":
+			where, err = readWhereIn(v)
+		default:
+			err = unknown(key)
+		}
+		return named(key, err)
+	})
+	var n int
+	switch {
+	case err != nil:
+	case (ids == nil) == (where == nil):
+		err = rest.Errorf(http.StatusBadRequest, "either 'ids' or 'where' is required")
+	case where != nil:
+		n, err = c.DeleteWhere(r.Context(), where)
+	default:
+		n, err = c.Delete(r.Context(), ids...)
+	}
+	if err != nil {
+		return err
+	}
+	answerDeleted(w, n)
+	return nil
+}
+
+// readWhereIn reads a filter within a body.
+func readWhereIn(v *exchange.Reader) (filter.Expr, error) {
+	text, err := v.Raw()
+	if err != nil {
+		return nil, err
+	}
+	return readWhere(bytes.TrimSpace(text))
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/rag/provider"
+)
+
+func (s *Server) listProviders(w http.ResponseWriter, r *http.Request) error {
+	if err := onlyParameters(r); err != nil {
+		return err
+	}
+	all := s.opts.Providers.Providers()
+	rest.JSON(w, http.StatusOK, struct {
+		Providers []provider.Provider `json:"providers"`
+		Count     int                 `json:"count"`
+		Active    string              `json:"active"` // the one whose documents this service has
+	}{all, len(all), provider.EmbeddedName})
+	return nil
+}
+
+// provider returns the provider that the path names.
+func (s *Server) provider(r *http.Request) (provider.Provider, error) {
+	p, err := s.opts.Providers.Lookup(r.PathValue("provider"))
+	if err != nil {
+		return p, rest.Errorf(http.StatusNotFound, "Provider '%s' not found", r.PathValue("provider"))
+	}
+	return p, onlyParameters(r)
+}
+
+func (s *Server) getProvider(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.provider(r)
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, p)
+	return nil
+}
+
+func (s *Server) getCapabilities(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.provider(r)
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, map[string][]provider.Capability{"capabilities": p.Capabilities})
+	return nil
+}
+
+func (s *Server) getSchema(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.provider(r)
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, p.Connection)
+	return nil
+}
+
+// validateConfig judges a configuration and opens nothing: a client must not choose what the server opens.
+func (s *Server) validateConfig(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.provider(r)
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var config map[string]any
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		if key != "config" {
+			return unknown(key)
+		}
+		config, err = v.Metadata()
+		return named(key, err)
+	})
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Valid bool    `json:"valid"`
+		Error *string `json:"error"`
+	}
+	err = s.opts.Providers.Validate(p.Name, config)
+	if answer.Valid = err == nil; err != nil {
+		text := err.Error()
+		answer.Error = &text
+	}
+	rest.JSON(w, http.StatusOK, answer)
+	return nil
+}
+
+func (s *Server) providerHealth(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.provider(r)
+	if err == nil && p.Name != provider.EmbeddedName {
+		err = rest.Errorf(http.StatusNotFound, "Provider '%s' is not connected", p.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return s.health(w, r)
+}
+
+// health answers 503 if the database cannot be worked with, and says what it is in both cases.
+func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
+	if err := onlyParameters(r); err != nil {
+		return err
+	}
+	h := provider.Connect(s.db).Health(r.Context())
+	status := http.StatusOK
+	if h.Status != provider.Healthy {
+		status = http.StatusServiceUnavailable
+		requestOf(r).err = errors.New(*h.Error)
+	}
+	rest.JSON(w, status, h)
+	return nil
+}

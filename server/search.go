@@ -1,0 +1,318 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// Bounds of what only some queries ask for.
+const (
+	maxExamples = 1000    // ids of Like and of Unlike, and of documents to explain
+	maxDiverse  = 2000    // documents that MMR compares with each other
+	maxEffort   = 100_000 // rows that an approximate search keeps in view
+	maxSnippet  = 64 << 10
+	maxGroup    = 1000
+)
+
+// search answers one query.
+func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
+	c, q, _, err := s.asked(w, r, false)
+	if err != nil {
+		return err
+	}
+	res, err := c.Search(r.Context(), q)
+	if err != nil {
+		return notFoundIsInvalid(err)
+	}
+	body, err := appendResult(nil, &q, res)
+	if err != nil {
+		return err
+	}
+	rest.Bytes(w, http.StatusOK, append(body, "}\n"...))
+	return nil
+}
+
+// explain answers one query and says how: the body may have "why_not", ids of documents.
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
+	c, q, whyNot, err := s.asked(w, r, true)
+	if err != nil {
+		return err
+	}
+	e, err := c.Explain(r.Context(), q, whyNot...)
+	if err != nil {
+		return notFoundIsInvalid(err)
+	}
+	body, err := appendResult(nil, &q, e.Result)
+	if err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name  string
+		value any
+	}{{"parts", append([]db.PartPlan{}, e.Plan...)}, {"stages", append([]db.Stage{}, e.Stages...)}, {"why_not", append([]db.WhyNot{}, e.WhyNot...)}} {
+		if body, err = appendField(body, part.name, part.value); err != nil {
+			return err
+		}
+	}
+	rest.Bytes(w, http.StatusOK, append(body, "}\n"...))
+	return nil
+}
+
+// notFoundIsInvalid keeps 404 for what the path names: a query that names a document which does not exist is a mistake in
+// the body.
+func notFoundIsInvalid(err error) error {
+	if rest.Status(err) == http.StatusNotFound {
+		return &rest.Error{Status: http.StatusBadRequest, Message: rest.Message(err)}
+	}
+	return err
+}
+
+// asked reads the collection and the query of a request.
+func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (c *db.Collection, q db.Query, whyNot []string, err error) {
+	if c, err = s.collection(r); err != nil {
+		return c, q, nil, err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return c, q, nil, err
+	}
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		if explain && key == "why_not" {
+			whyNot, err = v.Strings(maxExamples)
+			return named(key, err)
+		}
+		return readQueryField(&q, key, v)
+	})
+	if err == nil {
+		err = s.judge(&q)
+	}
+	return c, q, whyNot, err
+}
+
+// searchBatch answers {"queries": [...]} on one state of the collection: {"results": [...]}.
+func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var queries []db.Query
+	hits := 0
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) error {
+		if key != "queries" {
+			return unknown(key)
+		}
+		return named(key, v.Array(func() error {
+			if len(queries) == s.limits.Queries {
+				return tooMany("queries", s.limits.Queries)
+			}
+			var q db.Query
+			err := v.Object(func(key string) error { return readQueryField(&q, key, v) })
+			if err == nil {
+				err = s.judge(&q)
+			}
+			if hits += wanted(&q); err == nil && hits > 10*s.limits.Hits {
+				err = tooMany("hits", 10*s.limits.Hits)
+			}
+			queries = append(queries, q)
+			return err
+		}))
+	})
+	if err != nil {
+		return err
+	}
+	results, err := c.SearchBatch(r.Context(), queries)
+	if err != nil {
+		return notFoundIsInvalid(err)
+	}
+	out := []byte(`{"results":[`)
+	for i, res := range results {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if out, err = appendResult(out, &queries[i], res); err != nil {
+			return err
+		}
+		out = append(out, '}')
+	}
+	rest.Bytes(w, http.StatusOK, append(out, "]}\n"...))
+	return nil
+}
+
+// readQueryField reads one member of a query.
+func readQueryField(q *db.Query, key string, v *exchange.Reader) (err error) {
+	read, known := queryFields[key]
+	switch {
+	case !known:
+		return unknown(key)
+	case v.Null(): // as if it were not there
+		return nil
+	}
+	return named(key, read(q, v))
+}
+
+// queryFields are the members of a query. s.judge has the limits that are the server's.
+var queryFields = map[string]func(*db.Query, *exchange.Reader) error{
+	"vector":    readQueryVector,
+	"embedding": readQueryVector,
+	"id":        func(q *db.Query, v *exchange.Reader) (err error) { q.ID, err = v.String(); return },
+	"like":      func(q *db.Query, v *exchange.Reader) (err error) { q.Like, err = v.Strings(maxExamples); return },
+	"unlike":    func(q *db.Query, v *exchange.Reader) (err error) { q.Unlike, err = v.Strings(maxExamples); return },
+	"text":      func(q *db.Query, v *exchange.Reader) (err error) { q.Text, err = v.String(); return },
+	"snippet":   func(q *db.Query, v *exchange.Reader) (err error) { q.Snippet, err = v.Int(0, maxSnippet); return },
+	"k":         func(q *db.Query, v *exchange.Reader) (err error) { q.K, err = v.Int(1, math.MaxInt); return },
+	"offset":    func(q *db.Query, v *exchange.Reader) (err error) { q.Offset, err = v.Int(0, math.MaxInt); return },
+	"where":     func(q *db.Query, v *exchange.Reader) (err error) { q.Where, err = readWhereIn(v); return },
+	"exact":     func(q *db.Query, v *exchange.Reader) (err error) { q.Exact, err = v.Bool(); return },
+	"recall":    func(q *db.Query, v *exchange.Reader) (err error) { q.Recall, err = v.Float(); return },
+	"effort":    func(q *db.Query, v *exchange.Reader) (err error) { q.Effort, err = v.Int(0, maxEffort); return },
+	"include":   func(q *db.Query, v *exchange.Reader) (err error) { q.Select, err = readInclude(v); return },
+	"threshold": func(q *db.Query, v *exchange.Reader) error {
+		f, err := v.Float()
+		q.Threshold = &f
+		return err
+	},
+	"fusion": func(q *db.Query, v *exchange.Reader) error {
+		return v.Object(func(key string) (err error) {
+			f := &q.Fusion
+			switch key {
+			case "method":
+				var name string
+				if name, err = v.String(); err == nil {
+					f.Method, err = db.ParseFusionMethod(name)
+				}
+			case "vector":
+				f.Vector, err = v.Float()
+			case "text":
+				f.Text, err = v.Float()
+			case "c":
+				f.C, err = v.Float()
+			case "depth":
+				f.Depth, err = v.Int(0, math.MaxInt)
+			default:
+				err = unknown(key)
+			}
+			return named(key, err)
+		})
+	},
+	"group": func(q *db.Query, v *exchange.Reader) error {
+		q.Group = &db.Group{}
+		return v.Object(func(key string) (err error) {
+			switch key {
+			case "field":
+				q.Group.Field, err = v.String()
+			case "size":
+				q.Group.Size, err = v.Int(1, maxGroup)
+			default:
+				err = unknown(key)
+			}
+			return named(key, err)
+		})
+	},
+	"mmr": func(q *db.Query, v *exchange.Reader) error {
+		q.MMR = &db.MMR{}
+		return v.Object(func(key string) (err error) {
+			switch key {
+			case "lambda":
+				q.MMR.Lambda, err = v.Float()
+			case "fetch":
+				q.MMR.Fetch, err = v.Int(0, maxDiverse)
+			default:
+				err = unknown(key)
+			}
+			return named(key, err)
+		})
+	},
+}
+
+func readQueryVector(q *db.Query, v *exchange.Reader) (err error) {
+	if q.Vector != nil {
+		return fmt.Errorf("%w: the vector is given twice", db.ErrInvalid)
+	}
+	q.Vector, err = readEmbedding(v)
+	return err
+}
+
+// wanted is the number of hits that a query may make the database rank.
+func wanted(q *db.Query) int {
+	k := q.K
+	if k == 0 {
+		k = db.DefaultK
+	}
+	if q.Group != nil {
+		k *= max(q.Group.Size, 1)
+	}
+	return k + q.Offset
+}
+
+// judge refuses queries beyond the limits.
+func (s *Server) judge(q *db.Query) error {
+	most := s.limits.Hits
+	switch {
+	case len(q.Vector) == 0 && q.ID == "" && len(q.Like) == 0 && q.Text == "":
+		return rest.Errorf(http.StatusBadRequest, "a query needs one of 'vector', 'id', 'like' and 'text'")
+	case q.K > most || q.Offset > most || wanted(q) > most:
+		return rest.Errorf(http.StatusBadRequest, "a query ranks at most %d hits, those left out by 'offset' included", most)
+	case q.Fusion.Depth > most:
+		return rest.Errorf(http.StatusBadRequest, "'fusion': 'depth' is at most %d", most)
+	case q.MMR != nil && q.MMR.Fetch == 0 && 5*wanted(q) > maxDiverse:
+		return rest.Errorf(http.StatusBadRequest, "'mmr' compares at most %d documents, five times the hits: ask for fewer or name 'fetch'", maxDiverse)
+	}
+	return nil
+}
+
+// appendResult appends a result as JSON, without the brace that ends it.
+func appendResult(dst []byte, q *db.Query, res *db.Result) (_ []byte, err error) {
+	dst = append(dst, `{"hits":[`...)
+	for i := range res.Hits {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = appendHit(dst, q, &res.Hits[i]); err != nil {
+			return nil, err
+		}
+	}
+	dst = fmt.Appendf(dst, `],"count":%d,"exact":%t,"complete":%t,"recall":%v,"matched":%d,"considered":%d`,
+		len(res.Hits), res.Exact, res.Complete, res.Recall, res.Matched, res.Considered)
+	return appendField(dst, "plan", res.Plan)
+}
+
+// appendHit appends a document with its score.
+func appendHit(dst []byte, q *db.Query, h *db.Hit) (_ []byte, err error) {
+	if dst, err = appendDocument(dst, &h.Document, q.Select); err != nil {
+		return nil, err
+	}
+	dst = strconv.AppendFloat(append(dst, `,"score":`...), h.Score, 'g', -1, 64)
+	if q.Group != nil {
+		if dst, err = exchange.AppendValue(append(dst, `,"group":`...), h.Group); err != nil {
+			return nil, err
+		}
+	}
+	if h.Legs != nil {
+		if dst, err = appendField(dst, "legs", h.Legs); err != nil {
+			return nil, err
+		}
+	}
+	if h.Snippet != nil {
+		if dst, err = appendField(dst, "snippet", h.Snippet); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// appendField appends a member of an object.
+func appendField(dst []byte, name string, v any) ([]byte, error) {
+	value, err := json.Marshal(v)
+	return append(fmt.Appendf(dst, ",%q:", name), value...), err
+}
