@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -58,5 +59,30 @@ func (c *dropCmd) Run(ctx context.Context, t *tool) error {
 		return t.answer(struct {
 			Dropped string `json:"dropped"`
 		}{c.Collection}, "dropped %s", c.Collection)
+	})
+}
+
+type textIndexCmd struct {
+	collection
+	Language string   `default:"english" placeholder:"NAME" help:"The language of the texts, for stemming and stop words (english); none for no language."`
+	Field    []string `sep:"none" placeholder:"FIELD" help:"Index this metadata field as well. May be repeated."`
+	Remove   bool     `help:"Have no full-text index any more."`
+}
+
+func (c *textIndexCmd) Run(ctx context.Context, t *tool) error {
+	if c.Remove && len(c.Field) > 0 {
+		return errors.New("--remove and --field exclude each other")
+	}
+	return c.change(func(coll *db.Collection) error {
+		want, done := &db.TextIndex{Language: c.Language, Fields: c.Field}, "texts are indexed:"
+		if c.Remove {
+			want, done = nil, "texts are not indexed any more:"
+		}
+		if err := coll.SetText(ctx, want); err != nil {
+			return err
+		}
+		return t.answer(struct {
+			Text *db.TextIndex `json:"text"`
+		}{coll.Schema().Text}, "%s %s", done, c.Collection)
 	})
 }

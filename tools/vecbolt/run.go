@@ -45,6 +45,7 @@ type cli struct {
 	Collections collectionsCmd `cmd:"" help:"List the collections."`
 	Rename      renameCmd      `cmd:"" help:"Rename a collection."`
 	Drop        dropCmd        `cmd:"" help:"Remove a collection with all its documents."`
+	TextIndex   textIndexCmd   `cmd:"" help:"Give a collection another full-text index, or none."`
 
 	Info    infoCmd    `cmd:"" help:"Show figures about a database."`
 	Check   checkCmd   `cmd:"" help:"Read and verify every byte of a database."`
