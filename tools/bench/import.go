@@ -34,7 +34,7 @@ func importFigure(e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	tool := filepath.Join(e.scratch, "vecbolt")
+	tool := filepath.Join(e.scratch, "vecbolt-tool")
 	build := exec.Command("go", "build", "-o", tool, "./tools/vecbolt")
 	build.Dir = e.root
 	if out, err := build.CombinedOutput(); err != nil {

@@ -35,7 +35,7 @@ func memoryFigure(e *env, r *report) error {
 	if err := writeFvecs(queries, asked); err != nil {
 		return err
 	}
-	vb := &vecboltScanner{}
+	vb := &vecboltScanner{flush: true}
 	dir, err := e.scratchDir("memory-vecbolt")
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func memoryChild(dir, queries string) error {
 	}
 	var s searched
 	start := time.Now()
-	err = withCollection(dir, q.dim, &db.Options{Workers: 2}, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
+	err = withCollection(dir, q.dim, &db.Options{Workers: 2, NoBackgroundCompaction: true}, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		for i := range q.rows() {
 			t := time.Now()
 			found, err := c.Search(ctx, db.Query{Vector: q.row(i), K: truthK, Exact: true, Select: db.IDsOnly})

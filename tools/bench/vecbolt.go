@@ -19,6 +19,7 @@ type vecboltScanner struct {
 	dir     string
 	dim     int
 	queries matrix
+	flush   bool // and not compact: no graph is wanted
 }
 
 func (*vecboltScanner) title() string { return "vecbolt" }
@@ -36,6 +37,9 @@ func (v *vecboltScanner) load(s *vectorSet, dir string) error {
 		}
 		if _, err := c.Load(ctx, docs, nil); err != nil {
 			return err
+		}
+		if v.flush {
+			return d.Flush(ctx)
 		}
 		return d.Compact(ctx)
 	})
