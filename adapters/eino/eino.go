@@ -1,0 +1,239 @@
+package eino
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/cloudwego/eino/components"
+	"github.com/cloudwego/eino/components/embedding"
+	"github.com/cloudwego/eino/components/indexer"
+	"github.com/cloudwego/eino/components/retriever"
+	"github.com/cloudwego/eino/schema"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// Embedder makes an embedder of Vecbolt one of eino, whose vectors are float64.
+func Embedder(e embed.Embedder) embedding.Embedder { return embedder{e} }
+
+type embedder struct{ embed.Embedder }
+
+// GetType implements components.Typer.
+func (embedder) GetType() string { return "Vecbolt" }
+
+// EmbedStrings implements embedding.Embedder. A model in the options must be
+// that of the embedder.
+func (e embedder) EmbedStrings(ctx context.Context, texts []string, opts ...embedding.Option) ([][]float64, error) {
+	if o := embedding.GetCommonOptions(nil, opts...); o.Model != nil && *o.Model != e.Model() {
+		return nil, fmt.Errorf("eino: model %q is asked of an embedder with model %q", *o.Model, e.Model())
+	}
+	vecs, err := e.EmbedBatch(ctx, texts)
+	if err != nil {
+		return nil, err
+	}
+	wide := make([][]float64, len(vecs))
+	for i, v := range vecs {
+		wide[i] = make([]float64, len(v))
+		for j, x := range v {
+			wide[i][j] = float64(x)
+		}
+	}
+	return wide, nil
+}
+
+// Options tune a Store. The zero value, like nil, is the default.
+type Options struct {
+	// Collection is the collection that is used without retriever.WithIndex;
+	// empty means "documents".
+	Collection string
+	// Schema is that of the collection if it does not exist yet.
+	Schema db.Schema
+	// Hybrid searches by the words of the query, too, in collections with a
+	// text index. Scores are then those of the fusion.
+	Hybrid bool
+	// TopK is the number of documents without retriever.WithTopK; 0 means
+	// rag.DefaultTopK.
+	TopK int
+}
+
+// A Store is a retriever.Retriever and an indexer.Indexer. It is safe for
+// concurrent use.
+type Store struct {
+	vdb      *db.DB
+	embedder embedding.Embedder
+	o        Options
+}
+
+var (
+	_ retriever.Retriever = (*Store)(nil)
+	_ indexer.Indexer     = (*Store)(nil)
+	_ components.Typer    = (*Store)(nil)
+)
+
+// New returns a Store over a database that the caller keeps open.
+func New(vdb *db.DB, e embedding.Embedder, opts *Options) (*Store, error) {
+	if vdb == nil || e == nil {
+		return nil, errors.New("eino: a store needs a database and an embedder")
+	}
+	s := &Store{vdb: vdb, embedder: e}
+	if opts != nil {
+		s.o = *opts
+	}
+	s.o.Collection, s.o.TopK = cmp.Or(s.o.Collection, "documents"), cmp.Or(s.o.TopK, rag.DefaultTopK)
+	return s, nil
+}
+
+// GetType implements components.Typer.
+func (s *Store) GetType() string { return "Vecbolt" }
+
+// The keys of metadata that eino uses itself. The sub-indexes of a document
+// are stored under its key; the others say something about one search, or are
+// stored as the vector.
+const (
+	keyPrefix     = "_"
+	keySubIndexes = "_sub_indexes"
+	keyExtraInfo  = "_extra_info"
+)
+
+// Store embeds documents, unless they have a dense vector, and writes them, all
+// or none. It returns their ids, new ones for those that have none. The
+// sub-indexes of a document, and those of indexer.WithSubIndexes, restrict where
+// it is found. Sparse vectors are not kept.
+func (s *Store) Store(ctx context.Context, docs []*schema.Document, opts ...indexer.Option) ([]string, error) {
+	o := indexer.GetCommonOptions(&indexer.Options{Embedding: s.embedder}, opts...)
+	c, err := s.vdb.OpenCollection(ctx, s.o.Collection, s.o.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("eino: %w", err)
+	}
+	add := make([]db.Document, len(docs))
+	var texts []string
+	var missing []int
+	for i, d := range docs {
+		m := db.Metadata(maps.Clone(d.MetaData))
+		maps.DeleteFunc(m, func(key string, _ any) bool { return strings.HasPrefix(key, keyPrefix) && key != keyExtraInfo })
+		if list := append(d.SubIndexes(), o.SubIndexes...); len(list) > 0 {
+			if m == nil {
+				m = db.Metadata{}
+			}
+			m[keySubIndexes] = list
+		}
+		add[i] = db.Document{ID: d.ID, Text: d.Content, Metadata: m}
+		if vec := d.DenseVector(); vec != nil {
+			add[i].Vector = narrow(vec)
+			continue
+		}
+		texts, missing = append(texts, d.Content), append(missing, i)
+	}
+	if len(texts) > 0 {
+		vecs, err := embedAll(ctx, o.Embedding, texts)
+		if err != nil {
+			return nil, err
+		}
+		for i, at := range missing {
+			add[at].Vector = vecs[i]
+		}
+	}
+	ids, err := c.Upsert(ctx, add...)
+	if err != nil {
+		return nil, fmt.Errorf("eino: %w", err)
+	}
+	return ids, nil
+}
+
+// embedAll returns one vector per text.
+func embedAll(ctx context.Context, e embedding.Embedder, texts []string) ([][]float32, error) {
+	wide, err := e.EmbedStrings(ctx, texts)
+	if err == nil && len(wide) != len(texts) {
+		err = fmt.Errorf("%d vectors for %d texts", len(wide), len(texts))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("eino: embed: %w", err)
+	}
+	vecs := make([][]float32, len(wide))
+	for i, w := range wide {
+		vecs[i] = narrow(w)
+	}
+	return vecs, nil
+}
+
+func narrow(wide []float64) []float32 {
+	vec := make([]float32, len(wide))
+	for i, x := range wide {
+		vec[i] = float32(x)
+	}
+	return vec
+}
+
+type where struct{ expr filter.Expr }
+
+// WithFilter restricts a Retrieve to documents whose metadata match.
+func WithFilter(x filter.Expr) retriever.Option {
+	return retriever.WrapImplSpecificOptFn(func(w *where) { w.expr = x })
+}
+
+// Retrieve returns the documents nearest to a query, best first, with scores. Of the
+// common options, Index names the collection, SubIndex one of the sub-indexes
+// of the documents, DSLInfo is a filter in the JSON language of Vecbolt, and
+// ScoreThreshold is inclusive. WithFilter is a filter, too.
+func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Option) ([]*schema.Document, error) {
+	o := retriever.GetCommonOptions(&retriever.Options{Embedding: s.embedder, TopK: &s.o.TopK, Index: &s.o.Collection}, opts...)
+	var conditions []filter.Expr
+	if w := retriever.GetImplSpecificOptions(&where{}, opts...); w.expr != nil {
+		conditions = append(conditions, w.expr)
+	}
+	if o.SubIndex != nil {
+		conditions = append(conditions, filter.Contains(keySubIndexes, *o.SubIndex))
+	}
+	if o.DSLInfo != nil {
+		text, err := json.Marshal(o.DSLInfo)
+		if err != nil {
+			return nil, fmt.Errorf("eino: filter: %w", err)
+		}
+		x, err := filter.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("eino: %w", err)
+		}
+		conditions = append(conditions, x)
+	}
+	c, err := s.vdb.Collection(*o.Index)
+	if err != nil {
+		return nil, fmt.Errorf("eino: %w", err)
+	}
+	vecs, err := embedAll(ctx, o.Embedding, []string{query})
+	if err != nil {
+		return nil, err
+	}
+	q := db.Query{Vector: vecs[0], K: *o.TopK, Threshold: o.ScoreThreshold}
+	if len(conditions) > 0 {
+		q.Where = filter.And(conditions...)
+	}
+	if s.o.Hybrid && c.Schema().Text != nil {
+		q.Text = rag.Words(query)
+	}
+	res, err := c.Search(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("eino: %w", err)
+	}
+	docs := make([]*schema.Document, len(res.Hits))
+	for i, h := range res.Hits {
+		docs[i] = (&schema.Document{ID: h.ID, Content: h.Text, MetaData: h.Metadata}).WithScore(h.Score)
+		if list, ok := h.Metadata[keySubIndexes].([]any); ok {
+			var names []string
+			for _, v := range list {
+				if name, ok := v.(string); ok {
+					names = append(names, name)
+				}
+			}
+			docs[i].WithSubIndexes(names)
+		}
+	}
+	return docs, nil
+}
