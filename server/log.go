@@ -2,6 +2,7 @@ package server
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -61,6 +62,10 @@ func (s *Server) done(r *http.Request, w *response, took time.Duration) {
 	status := w.status
 	if status == 0 {
 		status = http.StatusOK
+	}
+	s.metrics.observe(r.Method, q.pattern, status, took)
+	if !s.log.Enabled(r.Context(), slog.LevelInfo) && (q.err == nil || rest.Status(q.err) < 500) {
+		return
 	}
 	args := []any{"method", r.Method, "path", r.URL.Path, "status", status, "bytes", w.bytes, "ms", float64(took.Microseconds()) / 1e3,
 		"remote", r.RemoteAddr}

@@ -88,6 +88,9 @@ type Extension struct {
 	// Public lets GET and HEAD be answered without a token: for pages that hold
 	// no data and ask for a token themselves.
 	Public bool
+	// Stream lifts the limit of time for an answer. The handler has to set
+	// deadlines as it goes on, by http.ResponseController.
+	Stream bool
 }
 
 // A Server answers HTTP requests on one database. It is safe for concurrent
@@ -99,8 +102,10 @@ type Server struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 	access  map[string]access // by pattern
+	streams map[string]bool   // patterns of routes that may take as long as something moves
 	tokens  [2][sha256.Size]byte
 	cross   *http.CrossOriginProtection
+	metrics metrics
 	slots   chan struct{} // one for each request that is worked on
 	closing atomic.Bool
 }
@@ -125,7 +130,7 @@ type route struct {
 // New returns the service of a database, which must stay open. It fails if a
 // token is too short, if an origin is none, or if a pattern is taken.
 func New(vdb *db.DB, opts *Options) (*Server, error) {
-	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{}}
+	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{}, streams: map[string]bool{}}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -154,6 +159,7 @@ func New(vdb *db.DB, opts *Options) (*Server, error) {
 		s.access[r.pattern] = r.access
 		s.mux.Handle(r.pattern, s.handler(r.handle))
 	}
+	s.streams["GET /collections/{name}/export"], s.streams["POST /collections/{name}/import"] = true, true
 	for _, e := range s.opts.Extensions {
 		if err := s.mount(e); err != nil {
 			return nil, err
@@ -185,6 +191,9 @@ func (s *Server) routes() []route {
 		{"POST /collections/{name}/search/batch", reads, s.searchBatch},
 		{"POST /collections/{name}/explain", reads, s.explain},
 
+		{"GET /collections/{name}/export", reads, s.export},
+		{"POST /collections/{name}/import", writes, s.load},
+
 		{"GET /providers", reads, s.listProviders},
 		{"GET /providers/{provider}", reads, s.getProvider},
 		{"GET /providers/{provider}/capabilities", reads, s.getCapabilities},
@@ -192,6 +201,7 @@ func (s *Server) routes() []route {
 		{"POST /providers/{provider}/validate", reads, s.validateConfig},
 		{"GET /providers/{provider}/health", reads, s.providerHealth},
 		{"GET /health", reads, s.health},
+		{"GET /metrics", reads, s.showMetrics},
 	}
 }
 
@@ -211,7 +221,7 @@ func (s *Server) mount(e Extension) (err error) {
 			return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
 		}
 	}
-	s.access[e.Pattern] = decides
+	s.access[e.Pattern], s.streams[e.Pattern] = decides, e.Stream
 	if e.Public {
 		s.access[e.Pattern] = public
 	}
@@ -231,14 +241,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	out := &response{ResponseWriter: w}
 	ctx := context.WithValue(r.Context(), requestKey{}, &request{})
-	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
-	defer cancel()
 	r = r.WithContext(ctx)
 	// A deadline of an earlier request on the connection would still hold. Not every ResponseWriter has a connection.
 	_ = http.NewResponseController(w).SetWriteDeadline(start.Add(s.limits.Time + 5*time.Second))
 	defer func() {
 		p := recover()
 		if p != nil && p != http.ErrAbortHandler {
+			s.metrics.mu.Lock()
+			s.metrics.panics++
+			s.metrics.mu.Unlock()
 			s.log.Error("panic", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", stack())
 			if out.status == 0 {
 				s.fail(out, r, errors.New("panic"))
@@ -265,6 +276,7 @@ func (s *Server) serve(w *response, r *http.Request) {
 		return
 	}
 	_, pattern := s.mux.Handler(r)
+	requestOf(r).pattern = pattern
 	need := reads
 	if pattern != "" {
 		need = s.access[pattern]
@@ -292,7 +304,11 @@ func (s *Server) serve(w *response, r *http.Request) {
 		s.fail(w, r, s.unmatched(r))
 		return
 	}
-	requestOf(r).pattern = pattern
+	if !s.streams[pattern] {
+		ctx, cancel := context.WithTimeout(r.Context(), s.limits.Time)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	s.mux.ServeHTTP(w, r)
 }
 

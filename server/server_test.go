@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -20,8 +22,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type service struct {
 	*testing.T
 	db    *db.DB
+	srv   *server.Server
 	url   string
 	token string
+
+	direct bool // ask by ServeHTTP: everything about a request is then over when it has been answered
 }
 
 func start(t *testing.T, opts *server.Options) *service {
@@ -42,7 +47,7 @@ func start(t *testing.T, opts *server.Options) *service {
 			t.Error(err)
 		}
 	})
-	return &service{T: t, db: vdb, url: web.URL}
+	return &service{T: t, db: vdb, srv: srv, url: web.URL}
 }
 
 // An answer is the status and the body of a response; Field looks into the body.
@@ -66,6 +71,11 @@ func (s *service) ask(method, path, body string, header ...string) answer {
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
+	}
+	if s.direct {
+		w := httptest.NewRecorder()
+		s.srv.ServeHTTP(w, req)
+		return answer{w.Code, w.Header(), w.Body.String()}
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -147,5 +157,159 @@ func TestCollections(t *testing.T) {
 	s.must(404, "DELETE", "/collections/a%20b%2Fc", "")
 	if a := s.ask("PATCH", "/collections", ""); a.status != 405 || a.header.Get("Allow") != "GET, HEAD, POST" {
 		t.Errorf("PATCH /collections: %d, Allow %q", a.status, a.header.Get("Allow"))
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	s := start(t, nil)
+	s.must(201, "POST", "/collections", `{"name":"c"}`)
+	s.add("c", `{"id":"a/b","text":"one","metadata":{"n":1,"f":1.0,"big":9007199254740993},"embedding":[1,0]},{"id":"..","embedding":[0,1]}`)
+	const odd = "/collections/c/documents/a%2Fb"
+	if got := s.ask("GET", odd, "").body; got != `{"id":"a/b","text":"one","metadata":{"big":9007199254740993,"f":1.0,"n":1}}`+"\n" {
+		t.Errorf("got %s", got)
+	}
+	s.must(200, "PATCH", odd, `{"text":"two","set":{"n":2},"unset":["f"],"embedding":[0.5,0.5]}`)
+	if got := s.ask("GET", odd+"?include=embedding,text,metadata", "").body; got != `{"id":"a/b","text":"two","metadata":{"big":9007199254740993,"n":2},"embedding":[0.5,0.5]}`+"\n" {
+		t.Errorf("got %s", got)
+	}
+	s.refuses(404, "Document 'x' not found", "PATCH", "/collections/c/documents/x", `{"text":"y"}`)
+	s.refuses(404, "Document 'x' not found", "GET", "/collections/c/documents/x", "")
+	s.refuses(404, "Document 'x' not found", "DELETE", "/collections/c/documents/x", "")
+	s.refuses(409, `insert in collection "c": already exists: document "a/b" in collection "c"`, "POST", "/collections/c/documents", `{"documents":[{"id":"new","embedding":[1,1]},{"id":"a/b","embedding":[1,1]}],"mode":"insert"}`)
+	s.expect("get", s.must(200, "POST", "/collections/c/documents/get", `{"ids":["..","new","a/b"],"include":["id"]}`),
+		`{"documents":[{"id":".."},{"id":"a/b"}],"count":2,"missing":["new"]}`)
+	s.expect("page", s.must(200, "GET", "/collections/c/documents?limit=1&include=id", ""), `{"documents":[{"id":".."}],"count":1,"total":2,"next":".."}`)
+	s.expect("page", s.must(200, "GET", "/collections/c/documents?after=..&include=id", ""), `{"documents":[{"id":"a/b"}],"count":1,"total":2}`)
+
+	s.refuses(400, "'where' is required; {} deletes every document", "DELETE", "/collections/c/documents", "")
+	s.refuses(400, "Invalid 'where' filter: must be valid JSON", "DELETE", "/collections/c/documents?where=", "")
+	s.refuses(400, "either 'ids' or 'where' is required", "POST", "/collections/c/documents/delete", `{}`)
+	s.refuses(400, "either 'ids' or 'where' is required", "POST", "/collections/c/documents/delete", `{"ids":["a"],"where":{}}`)
+	s.must(400, "POST", "/collections/c/documents/delete", `{"where":null}`)
+	s.expect("nothing", s.must(200, "POST", "/collections/c/documents/delete", `{"ids":["nobody"]}`)["deleted"], `0`)
+	s.expect("by filter", s.must(200, "DELETE", "/collections/c/documents?where=%7B%22n%22%3A2%7D", "")["deleted"], `1`)
+	s.expect("by filter", s.must(200, "POST", "/collections/c/documents/delete", `{"where":{"n":2}}`)["deleted"], `0`)
+	s.must(200, "DELETE", "/collections/c/documents/%2E%2E", "")
+	s.expect("left", s.must(200, "GET", "/collections/c", "")["count"], `0`)
+}
+
+func TestSearch(t *testing.T) {
+	s := start(t, nil)
+	s.must(201, "POST", "/collections", `{"name":"c","text_index":true}`)
+	s.add("c", `{"id":"e","text":"the sun rises","metadata":{"side":"r"},"embedding":[1,0]},{"id":"n","text":"the north star","metadata":{"side":"l"},"embedding":[0,1]},
+		{"id":"w","text":"the sun sets","metadata":{"side":"l"},"embedding":[-1,0]}`)
+	for _, tt := range []struct{ query, want string }{
+		{`{"vector":[1,0.1]}`, "[e n w]"},
+		{`{"embedding":[1,0.1],"k":2,"offset":1,"include":["id"]}`, "[n w]"},
+		{`{"vector":[1,0.1],"where":{"side":"l"},"exact":true}`, "[n w]"},
+		{`{"vector":[1,0.1],"threshold":0.5}`, "[e]"},
+		{`{"id":"w","k":1}`, "[w]"},
+		{`{"like":["e"],"unlike":["n"]}`, "[w]"},
+		{`{"text":"sun"}`, "[e w]"},
+		{`{"text":"+sun -rises","snippet":100}`, "[w]"},
+		{`{"text":"sun","vector":[-1,0],"k":1,"fusion":{"method":"rrf","vector":1,"text":1,"c":60,"depth":10}}`, "[w]"},
+		{`{"vector":[1,0.1],"group":{"field":"side","size":1}}`, "[e n]"},
+		{`{"vector":[1,0.1],"mmr":{"lambda":0.1},"k":2}`, "[e w]"},
+		{`{"vector":[1,0.1],"effort":10}`, "[e n w]"},
+		{`{"vector":[1,0.1],"recall":0.9,"where":null}`, "[e n w]"},
+	} {
+		got := s.must(200, "POST", "/collections/c/search", tt.query)
+		if list := fmt.Sprint(ids(got, "hits")); list != tt.want || got["exact"] != true || got["complete"] == nil {
+			t.Errorf("%s: %s, want %s: %v", tt.query, list, tt.want, got)
+		}
+	}
+	got := s.must(200, "POST", "/collections/c/search/batch", `{"queries":[{"vector":[1,0],"k":1},{"text":"star"}]}`)["results"].([]any)
+	if len(got) != 2 || fmt.Sprint(ids(got[0].(map[string]any), "hits"), ids(got[1].(map[string]any), "hits")) != "[e] [n]" {
+		t.Errorf("batch: %v", got)
+	}
+	e := s.must(200, "POST", "/collections/c/explain", `{"vector":[1,0],"k":1,"where":{"side":"r"},"why_not":["n","x"]}`)
+	why := e["why_not"].([]any)
+	if len(why) != 2 || why[0].(map[string]any)["stage"] != "where" || why[1].(map[string]any)["stage"] != "missing" || len(e["stages"].([]any)) == 0 || len(e["parts"].([]any)) == 0 {
+		t.Errorf("explain: %v", e)
+	}
+	for _, bad := range []string{`{}`, `{"k":3}`, `{"vector":[]}`, `{"vector":[1,2,3]}`, `{"vector":"x"}`, `{"vector":[1,0],"k":0}`, `{"vector":[1,0],"k":10001}`, `{"vector":[1,0],"k":1.5}`,
+		`{"vector":[1,0],"k":9999,"offset":2}`, `{"vector":[1,0],"offset":-1}`, `{"vector":[1,0],"id":"e"}`, `{"id":"nobody"}`, `{"like":["nobody"]}`, `{"vector":[1,0],"K":1}`, `{"vector":[1,0],"recall":2}`,
+		`{"vector":[1,0],"group":{"field":"side","size":9999}}`, `{"vector":[1,0],"group":{"size":1}}`, `{"vector":[1,0],"group":"side"}`, `{"vector":[1,0],"mmr":{"lambda":2}}`,
+		`{"vector":[1,0],"mmr":{"lambda":0.5},"k":1000}`, `{"vector":[1,0],"fusion":{"method":"x"}}`, `{"text":"sun","fusion":{"depth":100000}}`, `{"vector":[1,0],"include":["all"]}`,
+		`{"vector":[1,0],"vector":[0,1]}`, `{"vector":[1,0],"embedding":[0,1]}`, `{"vector":[1,0],"where":{"a":{"$x":1}}}`, `{"vector":[1,0],"why_not":["a"]}`} {
+		if a := s.ask("POST", "/collections/c/search", bad); a.status != 400 {
+			t.Errorf("%s: status %d: %s", bad, a.status, a.body)
+		}
+	}
+	s.must(400, "POST", "/collections/c/search/batch", `{"queries":[{"vector":[1,0]},{"vector":[1]}]}`)
+	s.must(404, "POST", "/collections/x/search", `{"vector":[1,0]}`)
+}
+
+func TestStreams(t *testing.T) {
+	s := start(t, &server.Options{Limits: server.Limits{Body: 1 << 10}})
+	s.must(201, "POST", "/collections", `{"name":"a"}`)
+	s.must(201, "POST", "/collections", `{"name":"b"}`)
+	if a := s.ask("GET", "/collections/a/export", ""); a.status != 200 || a.body != "" || a.header.Get("Content-Type") != "application/x-ndjson" {
+		t.Errorf("empty: %+v", a)
+	}
+	var in strings.Builder
+	for i := range 3000 { // many times the limit of a body
+		fmt.Fprintf(&in, `{"id":"%04d","text":"t","metadata":{"even":%t},"vector":[%d,0.1]}`+"\n", i, i%2 == 0, i)
+	}
+	const stream = "application/x-ndjson"
+	s.expect("import", s.must(200, "POST", "/collections/a/import", in.String(), "Content-Type", stream),
+		`{"success":true,"added":3000,"updated":0,"unchanged":0,"skipped":0,"skipped_lines":[]}`)
+	if out := s.ask("GET", "/collections/a/export", "").body; out != in.String() {
+		t.Errorf("%d bytes exported, %d imported", len(out), in.Len())
+	}
+	if out := s.ask("GET", "/collections/a/export?where=%7B%22even%22%3Atrue%7D", "").body; strings.Count(out, "\n") != 1500 {
+		t.Errorf("%d lines with a filter", strings.Count(out, "\n"))
+	}
+	s.expect("again", s.must(200, "POST", "/collections/a/import", in.String(), "Content-Type", stream)["unchanged"], `3000`)
+	got := s.must(200, "POST", "/collections/b/import", `{"id":"a","vector":[1]}`+"\n"+`{"id":"b","metadata":{"$x":1}}`+"\n\n"+`{"id":"c"}`, "Content-Type", stream)
+	if got["added"] != 2.0 || got["skipped"] != 1.0 || got["skipped_lines"].([]any)[0].(map[string]any)["line"] != 2.0 {
+		t.Errorf("with a line that cannot be stored: %v", got)
+	}
+	for body, status := range map[string]int{"{\"id\":\"d\"}\n{": 400, "[]": 400, "x": 400, `{"vector":[1,2]}`: 400, `{"text":"` + strings.Repeat("x", 2000) + `"}`: 413} {
+		got := s.must(status, "POST", "/collections/b/import", body, "Content-Type", stream)
+		if got["success"] != false || got["error"] == nil {
+			t.Errorf("%.20s: %v", body, got)
+		}
+	}
+	s.must(415, "POST", "/collections/b/import", "{}", "Content-Type", "text/plain")
+}
+
+func TestMetrics(t *testing.T) {
+	const token = "0123456789abcdef"
+	s := start(t, &server.Options{WriteToken: token})
+	s.direct = true
+	s.must(401, "GET", "/metrics", "")
+	s.token = token
+	s.must(201, "POST", "/collections", `{"name":"a\"b\\c"}`)
+	s.must(201, "POST", "/collections", `{"name":"docs"}`)
+	s.add("docs", `{"embedding":[1]},{"embedding":[2]}`)
+	s.ask("BREW", "/coffee", "")
+	s.must(404, "GET", "/collections/none", "")
+	page := s.ask("GET", "/metrics", "")
+	if page.status != 200 || page.header.Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
+		t.Fatalf("%d %v", page.status, page.header)
+	}
+	line := regexp.MustCompile(`^(# (HELP|TYPE) [a-z_]+ .*|[a-z_]+(\{[a-z]+="([^"\\\n]|\\["\\n])*"(,[a-z]+="([^"\\\n]|\\["\\n])*")*\})? [0-9.e+-]+)$`)
+	for l := range strings.Lines(page.body) {
+		if l = strings.TrimSuffix(l, "\n"); !line.MatchString(l) {
+			t.Errorf("not the text format: %q", l)
+		}
+	}
+	for _, want := range []string{
+		`vecbolt_http_requests_total{route="/collections",method="POST",status="201"} 2`,
+		`vecbolt_http_requests_total{route="/collections/{name}",method="GET",status="404"} 1`,
+		`vecbolt_http_requests_total{route="none",method="other",status="404"} 1`,
+		`vecbolt_http_requests_total{route="/metrics",method="GET",status="401"} 1`,
+		`vecbolt_http_request_duration_seconds_count{route="/collections/{name}/documents"} 1`,
+		`vecbolt_http_request_duration_seconds_bucket{route="/collections/{name}/documents",le="+Inf"} 1`,
+		`vecbolt_documents{collection="docs"} 2`,
+		`vecbolt_documents{collection="a\"b\\c"} 0`,
+		`vecbolt_http_requests_in_flight 1`,
+		`vecbolt_http_panics_total 0`,
+		`vecbolt_failed 0`,
+	} {
+		if !strings.Contains(page.body, "\n"+want+"\n") {
+			t.Errorf("no %s in\n%s", want, page.body)
+		}
 	}
 }

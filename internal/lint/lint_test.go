@@ -27,7 +27,7 @@ const (
 var imports = map[string][]string{
 	"internal/rest": {"db", "filter", "internal/exchange"},
 	"rag/provider":  {"db", "rag", "rag/embed"},
-	"server":        {"db", "filter", "internal/exchange", "internal/rest", "rag/provider"},
+	"server":        {"db", "filter", "golang.org/x/net/netutil", "internal/exchange", "internal/rest", "rag/provider"},
 
 	"simd":               {"golang.org/x/sys/cpu", "github.com/viterin/vek/vek32"},
 	"filter":             {},

@@ -40,7 +40,8 @@ type cli struct {
 
 	RAG ragCmd `cmd:"" name:"rag" help:"Learn documents and answer questions from them."`
 
-	MCP mcpCmd `cmd:"" name:"mcp" help:"Let agents work with a database by the Model Context Protocol."`
+	Serve serveCmd `cmd:"" help:"Serve a database over HTTP."`
+	MCP   mcpCmd   `cmd:"" name:"mcp" help:"Let agents work with a database by the Model Context Protocol."`
 
 	Collections collectionsCmd `cmd:"" help:"List the collections."`
 	Rename      renameCmd      `cmd:"" help:"Rename a collection."`

@@ -27,13 +27,17 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
 			e.Values[held{}] = &held{}
+			e.Values[servedKey{}] = &served{}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"ask":     ask,
 			"flip":    flip,
 			"hold":    hold,
 			"release": release,
+			"serve":   serve,
 			"status":  status,
+			"stop":    stop,
 		},
 	})
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/server"
+)
+
+type serveCmd struct {
+	database
+	Addr           string        `default:"127.0.0.1:8321" placeholder:"HOST:PORT" help:"Listen here (${default}); port 0 is any free one."`
+	ReadOnly       bool          `help:"Refuse writes, and open the database so that other readers may be at work."`
+	ReadTokenFile  string        `placeholder:"FILE" help:"The token that clients need to read; or in VECBOLT_READ_TOKEN."`
+	WriteTokenFile string        `placeholder:"FILE" help:"The token that clients need to write, which lets them read as well; or in VECBOLT_WRITE_TOKEN."`
+	AllowAnonymous bool          `help:"Listen without tokens on an address that other machines reach."`
+	TLSCert        string        `name:"tls-cert" placeholder:"FILE" help:"Speak HTTPS with this certificate (PEM)."`
+	TLSKey         string        `name:"tls-key" placeholder:"FILE" help:"The key of the certificate (PEM)."`
+	CORSOrigin     []string      `name:"cors-origin" sep:"none" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://app.example.com, ask from browsers; * is every origin. May be repeated."`
+	Host           []string      `sep:"none" placeholder:"NAME" help:"Answer requests for this name only, beside those of loopback. May be repeated."`
+	MaxBody        int64         `default:"33554432" placeholder:"BYTES" help:"The largest request body (${default})."`
+	MaxRequests    int           `default:"256" placeholder:"N" help:"Requests that are worked on at once (${default})."`
+	Timeout        time.Duration `default:"30s" placeholder:"TIME" help:"For a body to arrive, and for an answer (${default})."`
+	Log            string        `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"How requests are logged to standard error: ${enum}."`
+}
+
+func (c *serveCmd) Help() string {
+	return "Serves the database over HTTP until it is interrupted; requests under way are then answered first. A database that " +
+		"does not exist is created. The address is answered when connections are taken. Clients send a token as " +
+		"\"Authorization: Bearer TOKEN\". Without tokens, only addresses of this machine are listened on. docs/http.md " +
+		"describes the API, GET /openapi.json is its OpenAPI document."
+}
+
+// Validate is called by kong.
+func (c *serveCmd) Validate() error {
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return errors.New("--tls-cert and --tls-key go together")
+	case c.MaxBody < 1 || c.MaxRequests < 1 || c.Timeout <= 0:
+		return errors.New("--max-body, --max-requests and --timeout must be positive")
+	}
+	return nil
+}
+
+func (c *serveCmd) Run(ctx context.Context, t *tool) error {
+	opts, err := c.options(t)
+	if err != nil {
+		return err
+	}
+	var secure *tls.Config
+	if c.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return err
+		}
+		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	return c.open(db.Options{ReadOnly: c.ReadOnly, MustExist: c.ReadOnly, Logger: opts.Logger}, func(vdb *db.DB) error {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		opts.Hosts = c.hosts(l)
+		srv, err := server.New(vdb, opts)
+		if err != nil {
+			return err
+		}
+		if err := srv.CheckExposure(l); err != nil && !c.AllowAnonymous {
+			return fmt.Errorf("%w: set VECBOLT_READ_TOKEN or VECBOLT_WRITE_TOKEN, or say --allow-anonymous", err)
+		}
+		scheme := "http"
+		if secure != nil {
+			scheme = "https"
+		} else if !server.Loopback(l) {
+			t.notef("warning: without --tls-cert, tokens and documents travel unencrypted")
+		}
+		address := scheme + "://" + l.Addr().String()
+		err = errors.Join(t.answer(struct {
+			Address string `json:"address"`
+		}{address}, "listening on %s", address), t.out.Flush())
+		if err != nil {
+			return err
+		}
+		return srv.Serve(ctx, l, secure)
+	})
+}
+
+func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
+	o := &server.Options{
+		ReadOnly: c.ReadOnly, Origins: c.CORSOrigin,
+		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Time: c.Timeout},
+	}
+	switch c.Log {
+	case "text":
+		o.Logger = slog.New(slog.NewTextHandler(t.report, nil))
+	case "json":
+		o.Logger = slog.New(slog.NewJSONHandler(t.report, nil))
+	}
+	if o.ReadToken, err = token(c.ReadTokenFile, "VECBOLT_READ_TOKEN"); err != nil {
+		return nil, err
+	}
+	o.WriteToken, err = token(c.WriteTokenFile, "VECBOLT_WRITE_TOKEN")
+	return o, err
+}
+
+// token returns the content of a file or of an environment variable, without white space around it. A file that is named
+// must hold one: an empty file must not open the door.
+func token(file, variable string) (string, error) {
+	if file == "" {
+		return strings.TrimSpace(os.Getenv(variable)), nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	if s := strings.TrimSpace(string(b)); s != "" {
+		return s, nil
+	}
+	return "", fmt.Errorf("%s: there is no token in it", file)
+}
+
+// hosts are the names by which the service may be asked for: on a loopback address those of loopback, so that a page of a
+// stranger that has its own name point there gets nothing.
+func (c *serveCmd) hosts(l net.Listener) []string {
+	if !server.Loopback(l) && len(c.Host) == 0 {
+		return nil
+	}
+	hosts := append([]string{"localhost", "127.0.0.1", "::1"}, c.Host...)
+	if host, _, err := net.SplitHostPort(c.Addr); err == nil && host != "" {
+		hosts = append(hosts, host)
+	}
+	return hosts
+}

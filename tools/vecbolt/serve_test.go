@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// served is a server that a story has started.
+type served struct {
+	url  string
+	stop func() (status int, stderr string)
+}
+
+type servedKey struct{}
+
+// serve ARGS... runs the verb serve until stop, and waits until it listens.
+func serve(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	in, out := io.Pipe()
+	status := make(chan int, 1)
+	var stderr strings.Builder
+	go func() {
+		status <- run(ctx, append([]string{"serve"}, args...), nil, out, &stderr)
+		out.Close()
+	}()
+	line, _ := bufio.NewReader(in).ReadString('\n')
+	stopped := false
+	s := ts.Value(servedKey{}).(*served)
+	s.url = strings.TrimPrefix(strings.TrimSpace(line), "listening on ")
+	s.stop = func() (int, string) {
+		if stopped {
+			return 0, ""
+		}
+		stopped = true
+		cancel()
+		http.DefaultClient.CloseIdleConnections()
+		return <-status, stderr.String()
+	}
+	ts.Defer(func() { s.stop() })
+	if s.url == "" {
+		_, text := s.stop()
+		ts.Fatalf("serve %v: %s", args, text)
+	}
+}
+
+// ask STATUS METHOD PATH [BODY-FILE [TOKEN]] expects a status; the answer goes to the file "answer".
+func ask(ts *testscript.TestScript, _ bool, args []string) {
+	var body io.Reader
+	if len(args) > 3 && args[3] != "-" {
+		body = strings.NewReader(ts.ReadFile(args[3]))
+	}
+	req, err := http.NewRequest(args[1], ts.Value(servedKey{}).(*served).url+args[2], body)
+	ts.Check(err)
+	if len(args) > 4 {
+		req.Header.Set("Authorization", "Bearer "+args[4])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("answer"), b, 0o600))
+	if strconv.Itoa(resp.StatusCode) != args[0] {
+		ts.Fatalf("%v: status %d: %s", args, resp.StatusCode, b)
+	}
+}
+
+// stop ends the server as an interrupt does; what it wrote to standard error goes to the file "log".
+func stop(ts *testscript.TestScript, _ bool, _ []string) {
+	status, stderr := ts.Value(servedKey{}).(*served).stop()
+	ts.Check(os.WriteFile(ts.MkAbs("log"), []byte(stderr), 0o600))
+	if status != statusOK {
+		ts.Fatalf("stop: status %d: %s", status, stderr)
+	}
+}
