@@ -30,9 +30,20 @@ type Options struct {
 	// Retry says how failed requests are tried again; nil is the default of
 	// package embed.
 	Retry *embed.RetryOptions
-	// Logger receives what is skipped and how questions are answered; nil
-	// means slog.Default().
+	// Tokens counts the tokens of chunks and contexts; the zero value
+	// estimates them.
+	Tokens Tokens
+	// Logger receives what is skipped and embedded and how questions are
+	// answered; nil means slog.Default().
 	Logger *slog.Logger
+}
+
+// Tokens is a way to count tokens.
+type Tokens struct {
+	// Name names it: files that were split with another are split again.
+	Name string
+	// Count returns the tokens of a text. It must be safe for concurrent use.
+	Count func(text string) int
 }
 
 // An Engine works with the bases of a workspace, a directory. Embedders are
@@ -223,7 +234,7 @@ func (e *Engine) Query(ctx context.Context, name, question string, o QueryOption
 	}
 	p, err := rag.NewPipeline(r.chunks, r.embedder, &rag.PipelineOptions{
 		Strategy: strategy, TopK: o.K, Rerank: o.Rerank, Expand: o.Expand,
-		Context: rag.ContextOptions{MaxTokens: r.config.MaxContextTokens}, Logger: e.opts.Logger,
+		Context: rag.ContextOptions{MaxTokens: r.config.MaxContextTokens, Count: e.opts.Tokens.Count}, Logger: e.opts.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -189,6 +189,26 @@ func TestInterrupted(t *testing.T) {
 	f.expect(f.learn("b", nil), Report{Files: 1, Chunks: 1, Embedded: 1})
 }
 
+// TestTokens counts tokens in another way, which splits files again.
+func TestTokens(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", strings.Repeat("One sentence of six words here. ", 12))
+	f.learn("b", counted)
+	f.opts.Tokens = Tokens{Name: "bytes", Count: func(text string) int { return len(text) }}
+	r := f.learn("b", nil)
+	if r.Skipped != 0 || r.Chunks < 10 {
+		t.Errorf("%+v", r)
+	}
+	for _, c := range f.query("sentence", QueryOptions{K: 20}).Chunks {
+		if len(c.Text) > 40 {
+			t.Errorf("%q", c.Text)
+		}
+	}
+	if r := f.learn("b", nil); r.Skipped != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestMismatch(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.txt", "Apples are red.")

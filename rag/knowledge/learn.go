@@ -250,6 +250,9 @@ func (l *learning) file(name string) error {
 	sum := sha256.Sum256(content)
 	hash := hex.EncodeToString(sum[:])
 	how := fmt.Sprintf("1/%d/%d", l.config.ChunkSize, l.config.ChunkOverlap) // 1: the version of splitter()
+	if l.opts.Tokens.Count != nil {
+		how += "/" + l.opts.Tokens.Name
+	}
 	before := 0
 	old, err := l.files.Get(l.ctx, id, db.WithMetadata)
 	switch {
@@ -343,7 +346,7 @@ func (l *learning) split(id string, content []byte) ([]db.Document, error) {
 			return nil, err
 		}
 		read++
-		s, err := split.New(splitter(doc), split.Options{MaxTokens: l.config.ChunkSize, Overlap: cmp.Or(l.config.ChunkOverlap, -1)})
+		s, err := split.New(splitter(doc), split.Options{MaxTokens: l.config.ChunkSize, Overlap: cmp.Or(l.config.ChunkOverlap, -1), Count: l.opts.Tokens.Count})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
@@ -416,10 +419,13 @@ func (l *learning) embed(docs []*db.Document) error {
 	if len(texts) == 0 {
 		return nil
 	}
+	start := time.Now()
 	vecs, err := l.embedder.EmbedBatch(l.ctx, texts)
 	if err != nil {
 		return err
 	}
+	l.opts.Logger.InfoContext(l.ctx, "embedded", "base", l.config.Name, "texts", len(texts), "provider", l.embedder.Provider(),
+		"model", l.embedder.Model(), "dimensions", l.config.Embedding.Dimensions, "took", time.Since(start))
 	for i, d := range missing {
 		d.Vector = vecs[i]
 	}

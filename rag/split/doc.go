@@ -14,5 +14,6 @@
 // the strategy lets them.
 //
 // Tokens are counted by [Estimate], which needs no vocabulary, or by any function
-// that knows the tokenizer of the model.
+// that knows the tokenizer of the model: Count of package tokenizer for local
+// models, the nested module rag/split/tiktoken for those of OpenAI.
 package split

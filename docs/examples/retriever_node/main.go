@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag"
@@ -54,10 +55,12 @@ func run(ctx context.Context) error {
 	retriever := &rag.RetrieverNode[*state]{Embedder: model, Store: facts, TopK: 1}
 	steps := []func(context.Context, *state) (*state, error){retriever.Run, answer}
 	s := &state{question: "how do bees tell where flowers are?"}
-	for _, step := range steps {
+	for i, step := range steps {
+		start := time.Now()
 		if s, err = step(ctx, s); err != nil {
 			return err
 		}
+		fmt.Println("step", i+1, "took", time.Since(start))
 	}
 	fmt.Println(s.answer)
 	return nil
