@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/meta"
@@ -30,7 +31,27 @@ type CollectionInfo struct {
 }
 
 func (v *view) info() CollectionInfo {
-	return CollectionInfo{Name: v.def.name, Schema: v.def.schema, Metadata: v.def.metadata, Documents: v.count}
+	m, _ := copied(map[string]any(v.def.metadata)).(map[string]any)
+	return CollectionInfo{Name: v.def.name, Schema: v.def.schema, Metadata: m, Documents: v.count}
+}
+
+// copied returns a value of metadata that shares nothing with v.
+func copied(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		v = maps.Clone(v)
+		for key, value := range v {
+			v[key] = copied(value)
+		}
+		return v
+	case []any:
+		v = slices.Clone(v)
+		for i, value := range v {
+			v[i] = copied(value)
+		}
+		return v
+	}
+	return v
 }
 
 // CreateCollection makes an empty collection; ErrExists if the name is taken.
@@ -227,9 +248,7 @@ func (c *Collection) Info() CollectionInfo {
 		return CollectionInfo{}
 	}
 	defer done()
-	info := v.info()
-	info.Metadata = maps.Clone(info.Metadata)
-	return info
+	return v.info()
 }
 
 // Name returns the present name.
