@@ -202,6 +202,7 @@ func (s *Server) routes() []route {
 		{"GET /providers/{provider}/health", reads, s.providerHealth},
 		{"GET /health", reads, s.health},
 		{"GET /metrics", reads, s.showMetrics},
+		{"GET /openapi.json", reads, s.showOpenAPI},
 	}
 }
 
@@ -363,6 +364,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Allow", method.allow)
 		err = rest.Errorf(http.StatusMethodNotAllowed, "%s", method.Error())
 		status = http.StatusMethodNotAllowed
+	}
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if status == http.StatusRequestTimeout || status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // what is left of the body is not read

@@ -75,7 +75,9 @@ func (s *service) ask(method, path, body string, header ...string) answer {
 	if s.direct {
 		w := httptest.NewRecorder()
 		s.srv.ServeHTTP(w, req)
-		return answer{w.Code, w.Header(), w.Body.String()}
+		a := answer{w.Code, w.Header(), w.Body.String()}
+		s.judge(method, path, body, a)
+		return a
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -86,7 +88,9 @@ func (s *service) ask(method, path, body string, header ...string) answer {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(b)}
+	a := answer{resp.StatusCode, resp.Header, string(b)}
+	s.judge(method, path, body, a)
+	return a
 }
 
 // must asks and expects a status; it returns the object of the answer.

@@ -1,0 +1,222 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/server"
+)
+
+const (
+	readToken  = "read-read-read-read"
+	writeToken = "write-write-write"
+)
+
+// Every operation of the document, without a token, with each of them, and on a service that is read-only.
+func TestTokens(t *testing.T) {
+	open := start(t, &server.Options{ReadToken: readToken, WriteToken: writeToken})
+	readOnly := start(t, &server.Options{ReadOnly: true})
+	n := 0
+	for template, methods := range at(spec(), "paths").(map[string]any) {
+		path := strings.NewReplacer("{name}", "none", "{id}", "none", "{provider}", "none").Replace(template)
+		for method, op := range methods.(map[string]any) {
+			n++
+			method = strings.ToUpper(method)
+			public := op.(map[string]any)["security"] != nil
+			writes := method == "PUT" || method == "PATCH" || method == "DELETE" || slices.Contains([]string{
+				"POST /collections", "POST /collections/{name}/documents", "POST /collections/{name}/documents/delete", "POST /collections/{name}/import"}, method+" "+template)
+			for _, token := range []string{"", readToken, writeToken, readToken + "x", readToken[:18], "Read-read-read-read"} {
+				open.token = token
+				got := open.ask(method, path, "").status
+				want := map[bool]int{true: 401}[!public && token != readToken && token != writeToken]
+				if writes && token == readToken {
+					want = 403
+				}
+				if want != 0 && got != want || want == 0 && (got == 401 || got == 403) {
+					t.Errorf("%s %s with token %q: status %d, want %d", method, path, token, got, want)
+				}
+			}
+			if got := readOnly.ask(method, path, "").status; writes != (got == 403) {
+				t.Errorf("%s %s: status %d of a read-only service", method, path, got)
+			}
+		}
+	}
+	if n < 25 {
+		t.Errorf("only %d operations", n)
+	}
+	open.token = ""
+	for _, header := range []string{"", "Bearer", "Bearer ", "Basic " + readToken, readToken, "Bearer  " + readToken + readToken, "Bearer\t" + readToken} {
+		open.must(401, "GET", "/collections", "", "Authorization", header)
+	}
+	open.must(200, "GET", "/collections", "", "Authorization", "bearer "+readToken)
+	if a := open.ask("GET", "/collections", ""); a.header.Get("WWW-Authenticate") != "Bearer" {
+		t.Errorf("headers of 401: %v", a.header)
+	}
+	if _, err := server.New(open.db, &server.Options{ReadToken: "short"}); err == nil {
+		t.Error("a short token is taken")
+	}
+}
+
+// Tokens are in no answer and in no line of the log.
+func TestTokensAreNotRepeated(t *testing.T) {
+	var log bytes.Buffer
+	s := start(t, &server.Options{ReadToken: readToken, WriteToken: writeToken, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s.direct = true
+	s.token = writeToken
+	var answers strings.Builder
+	for _, path := range []string{"/collections", "/none", "/metrics", "/openapi.json", "/health"} {
+		answers.WriteString(s.ask("GET", path, "").body)
+	}
+	answers.WriteString(s.ask("POST", "/collections", "{").body)
+	if text := answers.String() + log.String(); strings.Contains(text, readToken) || strings.Contains(text, writeToken) {
+		t.Error("a token is repeated")
+	}
+	if strings.Count(log.String(), "\n") != 6 {
+		t.Errorf("log:\n%s", &log)
+	}
+}
+
+func TestBrowsers(t *testing.T) {
+	const page = "https://app.example.com"
+	closed, open, every := start(t, nil), start(t, &server.Options{Origins: []string{page}}), start(t, &server.Options{Origins: []string{"*"}})
+	preflight := []string{"Origin", page, "Access-Control-Request-Method", "POST"}
+
+	// Nothing is allowed by default: neither reading from a page, nor writing behind the back of a user.
+	if a := closed.ask("GET", "/collections", "", "Origin", page); a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("closed: %d %v", a.status, a.header)
+	}
+	closed.must(405, "OPTIONS", "/collections", "", preflight...)
+	closed.must(403, "POST", "/collections", `{"name":"x"}`, "Origin", page)
+	closed.must(403, "POST", "/collections", `{"name":"x"}`, "Sec-Fetch-Site", "cross-site")
+	closed.must(415, "POST", "/collections", `{"name":"x"}`, "Content-Type", "text/plain") // what a form can send
+	closed.must(201, "POST", "/collections", `{"name":"x"}`, "Origin", closed.url)
+
+	if a := open.ask("OPTIONS", "/collections", "", preflight...); a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != page || a.header.Get("Vary") != "Origin" ||
+		!strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "DELETE") || !strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Authorization") {
+		t.Errorf("open: %d %v", a.status, a.header)
+	}
+	open.must(201, "POST", "/collections", `{"name":"x"}`, "Origin", page)
+	open.must(403, "POST", "/collections", `{"name":"y"}`, "Origin", page+".evil.example")
+	if a := open.ask("GET", "/collections", "", "Origin", "https://evil.example"); a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("open to all: %v", a.header)
+	}
+	if a := every.ask("POST", "/collections", `{"name":"x"}`, "Origin", "https://any.example"); a.status != 201 || a.header.Get("Access-Control-Allow-Origin") != "https://any.example" ||
+		a.header.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("every: %d %v", a.status, a.header)
+	}
+	if _, err := server.New(open.db, &server.Options{Origins: []string{"app.example.com"}}); err == nil {
+		t.Error("an origin without scheme is taken")
+	}
+}
+
+func TestHosts(t *testing.T) {
+	s := start(t, &server.Options{Hosts: []string{"localhost", "127.0.0.1", "::1"}})
+	for host, status := range map[string]int{"localhost": 200, "LOCALHOST:8321": 200, "127.0.0.1:1": 200, "[::1]:8321": 200, "evil.example": 421, "localhost.evil.example:8321": 421, "127.0.0.1.nip.io": 421} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/collections", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != status {
+			t.Errorf("host %s: status %d, want %d", host, resp.StatusCode, status)
+		}
+	}
+}
+
+func TestReadOnlyDatabase(t *testing.T) {
+	dir := t.TempDir()
+	vdb, err := db.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vdb.CreateCollection(t.Context(), "c", db.Schema{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if vdb, err = db.Open(dir, &db.Options{ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	srv, err := server.New(vdb, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{T: t, db: vdb, srv: srv, direct: true}
+	s.must(200, "GET", "/collections/c", "")
+	s.refuses(403, "create collection: read-only", "POST", "/collections", `{"name":"d"}`)
+	s.must(403, "POST", "/collections/c/documents", `{"documents":[{"embedding":[1]}]}`)
+}
+
+// Serve ends requests that are under way, and takes no others.
+func TestGracefulShutdown(t *testing.T) {
+	begun, finish := make(chan struct{}), make(chan struct{})
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-finish
+		w.Header().Set("Content-Type", "text/plain")
+		w.Write([]byte("whole"))
+	})
+	s := start(t, &server.Options{Extensions: []server.Extension{{Pattern: "/slow", Handler: slow}}})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + l.Addr().String()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.srv.Serve(ctx, l, nil) }()
+	s.must(200, "GET", "/readyz", "")
+	got := make(chan answer)
+	go func() { got <- s.ask("GET", "/slow", "") }()
+	<-begun
+	cancel()
+	for { // the listener is closed soon, but when is not told
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			break
+		}
+		c.Close()
+	}
+	close(finish)
+	if a := <-got; a.status != 200 || a.body != "whole" {
+		t.Errorf("under way: %+v", a)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	s.direct = true
+	s.refuses(503, "shutting down", "GET", "/readyz", "")
+	s.must(200, "GET", "/healthz", "")
+}
+
+func TestExposure(t *testing.T) {
+	for addr, loopback := range map[string]bool{"127.0.0.1:0": true, "127.0.0.2:0": true, ":0": false, "0.0.0.0:0": false} {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Skipf("skipped: cannot listen on %s: %v", addr, err)
+		}
+		defer l.Close()
+		s := start(t, nil)
+		if err := s.srv.CheckExposure(l); errors.Is(err, server.ErrExposed) == loopback {
+			t.Errorf("%s: %v", addr, err)
+		}
+		if err := start(t, &server.Options{ReadToken: readToken}).srv.CheckExposure(l); err != nil {
+			t.Errorf("%s with a token: %v", addr, err)
+		}
+	}
+}

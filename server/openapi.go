@@ -1,0 +1,21 @@
+package server
+
+import (
+	_ "embed"
+	"net/http"
+
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// openapi is kept by hand; a test compares it with the routes and with every answer that tests get.
+//
+//go:embed openapi.json
+var openapi []byte
+
+func (s *Server) showOpenAPI(w http.ResponseWriter, r *http.Request) error {
+	if err := onlyParameters(r); err != nil {
+		return err
+	}
+	rest.Bytes(w, http.StatusOK, openapi)
+	return nil
+}
