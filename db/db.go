@@ -212,6 +212,8 @@ func (db *DB) open() (err error) {
 		if err := db.create(); err != nil {
 			return err
 		}
+	} else if err != nil {
+		return err
 	}
 	// Log files are left behind by a crash only: then nothing is believed
 	// without a look.

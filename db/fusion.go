@@ -409,9 +409,6 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
 	}
 	first := queries[0]
-	if first.Group != nil || first.MMR != nil {
-		return nil, invalidf("fused queries have no groups and no maximal marginal relevance")
-	}
 	own := slices.Clone(queries)
 	for i := range own {
 		q := &own[i]

@@ -196,8 +196,7 @@ func (r *repairing) log() error {
 	var corrupt *wal.CorruptError
 	if errors.As(err, &corrupt) {
 		r.problem(err)
-		r.report.Lost = append(r.report.Lost, Lost{What: "document",
-			Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
+		r.lose(Lost{What: "document", Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
 		return nil
 	}
 	return err
@@ -332,8 +331,7 @@ func (s *salvaging) documents() error {
 				return err
 			}
 			if !found {
-				s.report.Lost = append(s.report.Lost, Lost{Collection: s.name, ID: d.ID, DocNum: num,
-					What: "vector", Reason: "its segment is damaged"})
+				s.lose(Lost{Collection: s.name, ID: d.ID, DocNum: num, What: "vector", Reason: "its segment is damaged"})
 			}
 			d.Vector = vec
 			return s.put(s.name, *d)
@@ -349,13 +347,16 @@ func (s *salvaging) documents() error {
 	return err
 }
 
-// undocumented deals with documents that are damaged: their id and vector may
-// not be.
+// undocumented deals with ids whose document is damaged or is not theirs: the
+// vector may be intact.
 func (s *salvaging) undocumented(tx *meta.Tx, broken map[uint64]error) error {
 	err := tx.SalvageIDs(s.coll, func(id string, num uint64) error {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
 		why, ok := broken[num]
 		if !ok {
-			return nil
+			return s.misled(tx, id, num)
 		}
 		delete(broken, num)
 		lost := Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: why.Error()}
@@ -369,14 +370,34 @@ func (s *salvaging) undocumented(tx *meta.Tx, broken map[uint64]error) error {
 				return err
 			}
 		}
-		s.report.Lost = append(s.report.Lost, lost)
+		s.lose(lost)
 		return nil
 	}, func(_ string, err error) { s.problem(err) })
 	for num, why := range broken {
-		s.report.Lost = append(s.report.Lost, Lost{Collection: s.name, DocNum: num, What: "document", Reason: why.Error()})
+		s.lose(Lost{Collection: s.name, DocNum: num, What: "document", Reason: why.Error()})
 	}
 	return err
 }
+
+// misled reports an id that does not lead to an intact document of its own.
+func (s *salvaging) misled(tx *meta.Tx, id string, num uint64) error {
+	b, ok, err := tx.Document(s.coll, num)
+	var d *Document
+	if err == nil && ok {
+		d, err = decodeDocument(b, 0)
+	}
+	if err != nil || d != nil && d.ID == id {
+		return nil // reported, or saved
+	}
+	why := "the document that it leads to does not exist"
+	if d != nil {
+		why = fmt.Sprintf("it leads to document %q", d.ID)
+	}
+	s.lose(Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: why})
+	return nil
+}
+
+func (r *repairing) lose(l Lost) { r.report.Lost = append(r.report.Lost, l) }
 
 // vector finds the vector of a document in the intact segments; nil and true
 // if it never had one.

@@ -1,0 +1,234 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+)
+
+// A countdown is a context that ends when it has been asked so many times.
+type countdown struct {
+	mu   sync.Mutex
+	left int
+	done chan struct{}
+}
+
+func (c *countdown) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (c *countdown) Value(any) any               { return nil }
+func (c *countdown) Done() <-chan struct{}       { return c.done }
+func (c *countdown) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left--; c.left > 0 {
+		return nil
+	}
+	if c.left == 0 {
+		close(c.done)
+	}
+	return context.Canceled
+}
+
+// Wherever a call looks at its context, and that has ended, it says so, and
+// leaves a database that is whole.
+func TestContextEndsAnywhere(t *testing.T) {
+	v := newSpecimen(t, true)
+	dir := filepath.Join(memDir(t), "db")
+	ended := map[string]int{} // by call: at the latest after so many looks
+	for n := 1; n <= 60; n += 1 + n/12 {
+		writeFiles(t, dir, v.files)
+		opts := smallest
+		opts.NoBackgroundCompaction = true
+		vdb := open(t, dir, &opts)
+		errs := everything(func() context.Context { return &countdown{left: n, done: make(chan struct{})} }, vdb, filepath.Join(memDir(t), "copy"))
+		for call, err := range errs {
+			if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNotFound) {
+				t.Errorf("%s, at look %d: %v", call, n, err)
+			}
+			ended[call] = n
+		}
+		check(t, vdb)
+		for _, name := range []string{"a", "b"} {
+			for id, d := range dump(t, existing(t, vdb, name)) {
+				if !v.known[docString(name, &d)] && id != "new" && id != "loaded" {
+					t.Errorf("at look %d: never written: %+v", n, d)
+				}
+			}
+		}
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, call := range []string{"search", "explain", "list", "all", "delete where", "check", "backup"} {
+		if ended[call] < 2 {
+			t.Errorf("%s looked at its context %d times at most", call, ended[call])
+		}
+	}
+	for n := 1; n < 30; n += 2 {
+		writeFiles(t, dir, v.files)
+		ctx := &countdown{left: n, done: make(chan struct{})}
+		if _, err := CheckFiles(ctx, dir, true); err != nil && !errors.Is(err, context.Canceled) || err == nil && ctx.Err() != nil && ctx.left < -1 {
+			t.Errorf("check of files, at look %d: %v", n, err)
+		}
+		ctx = &countdown{left: n, done: make(chan struct{})}
+		if _, err := Repair(ctx, dir, filepath.Join(memDir(t), "fixed")); err != nil && !errors.Is(err, context.Canceled) || err == nil && ctx.Err() != nil && ctx.left < -1 {
+			t.Errorf("repair, at look %d: %v", n, err)
+		}
+	}
+}
+
+// Records that do not fit together, though each has its checksum, are noticed:
+// by Open, or where they are used, by Check, and by Repair, which saves the
+// rest.
+func TestInconsistent(t *testing.T) {
+	v := newSpecimen(t, false)
+	good := map[string]uint64{} // ids of collection a
+	var coll meta.Collection
+	var state meta.State
+	var infos []segment.Info
+	dir := filepath.Join(memDir(t), "db")
+	change := func(fn func(tx *meta.Tx) error) {
+		t.Helper()
+		writeFiles(t, dir, v.files)
+		fsys, err := vfs.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer fsys.Close()
+		store, err := meta.Open(fsys, metaName, meta.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(store.Update(fn), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(tx *meta.Tx) error {
+		colls, err := tx.Collections()
+		if err != nil {
+			return err
+		}
+		coll = colls[slices.IndexFunc(colls, func(c meta.Collection) bool { return c.Name == "a" })]
+		if state, err = tx.State(); err != nil {
+			return err
+		}
+		if infos, err = tx.Segments(); err != nil {
+			return err
+		}
+		return tx.IDs(coll.ID, "", true, func(id string, doc uint64) (bool, error) {
+			good[id] = doc
+			return true, nil
+		})
+	})
+	encoded := func(d Document) []byte {
+		var b bytes.Buffer
+		if err := appendDocument(&b, &d); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	schema := func(dim int, text *TextIndex) []byte {
+		b, err := (&definition{id: coll.ID, name: "a", schema: Schema{Dim: dim, Metric: Cosine, Text: text}}).encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	none := &TextIndex{Language: "none"}
+	for _, c := range []struct {
+		what    string
+		change  func(tx *meta.Tx) error
+		refused bool // by Open
+		repair  bool // is possible
+		lost    int  // entries in the report of a repair
+	}{
+		{"a document that is none", func(tx *meta.Tx) error { return tx.PutDocument(coll.ID, good["id 3"], []byte{0xc1, 0xff}) }, false, true, 1},
+		{"a document whose metadata is none", func(tx *meta.Tx) error {
+			b := encoded(Document{ID: "id 4", Metadata: Metadata{"x": "a long string"}})
+			return tx.PutDocument(coll.ID, good["id 4"], b[:len(b)-4])
+		}, false, true, 1},
+		{"a document with the id of another one", func(tx *meta.Tx) error {
+			return tx.PutDocument(coll.ID, good["id 3"], encoded(Document{ID: "id 4"}))
+		}, false, true, 1},
+		{"an id of another document", func(tx *meta.Tx) error { return tx.PutID(coll.ID, "id 3", good["id 4"]) }, false, true, 1},
+		{"an id of a document without a row", func(tx *meta.Tx) error {
+			next := state
+			next.NextDoc++
+			return errors.Join(tx.PutDocument(coll.ID, state.NextDoc, encoded(Document{ID: "id 3"})), tx.PutID(coll.ID, "id 3", state.NextDoc), tx.SetState(next))
+		}, false, true, 1},
+		{"an id that is missing", func(tx *meta.Tx) error { return tx.DeleteID(coll.ID, "id 3") }, false, true, 0},
+		{"other metadata than the columns have", func(tx *meta.Tx) error {
+			return tx.PutDocument(coll.ID, good["id 3"], encoded(Document{ID: "id 3", Metadata: Metadata{"i": int64(99)}}))
+		}, false, true, 0},
+		{"another dimension", func(tx *meta.Tx) error { return tx.PutCollection(coll.ID, "a", schema(7, none)) }, false, false, 0},
+		{"a definition that is none", func(tx *meta.Tx) error { return tx.PutCollection(coll.ID, "a", []byte{0xc1}) }, true, false, 0},
+		{"a language that nobody knows", func(tx *meta.Tx) error {
+			return tx.PutCollection(coll.ID, "a", schema(6, &TextIndex{Language: "klingon"}))
+		}, true, false, 0},
+		{"a segment of no collection", func(tx *meta.Tx) error {
+			info := infos[0]
+			info.Collection = 77
+			return tx.PutSegment(info)
+		}, true, true, -1},
+	} {
+		change(c.change)
+		opts := smallest
+		opts.NoBackgroundCompaction = true
+		r, err := CheckFiles(t.Context(), dir, true)
+		if err != nil || r.OK() {
+			t.Errorf("%s: CheckFiles finds %v, %v", c.what, r, err)
+		}
+		vdb, err := Open(dir, &opts)
+		if (err != nil) != c.refused || err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: Open says %v", c.what, err)
+		}
+		if err == nil {
+			if report, err := vdb.CheckDeep(t.Context()); err != nil || report.OK() || strings.HasPrefix(report.Problems[0].String(), ":") {
+				t.Errorf("%s: %v, %v", c.what, report, err)
+			}
+			for call, err := range everything(t.Context, vdb, filepath.Join(memDir(t), "copy")) {
+				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrDimensionMismatch) {
+					t.Errorf("%s: %s: %v", c.what, call, err)
+				}
+			}
+			if err := vdb.Close(); err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrUnknown) {
+				t.Errorf("%s: close: %v", c.what, err)
+			}
+		}
+		change(c.change)
+		fixed := filepath.Join(memDir(t), "fixed")
+		report, err := Repair(t.Context(), dir, fixed)
+		if (err == nil) != c.repair {
+			t.Errorf("%s: repair: %+v, %v", c.what, report, err)
+		}
+		if err != nil {
+			continue
+		}
+		if len(report.Lost) != c.lost && c.lost >= 0 {
+			t.Errorf("%s: lost %+v, want %d", c.what, report.Lost, c.lost)
+		}
+		vdb = open(t, fixed, &opts)
+		check(t, vdb)
+		n := existing(t, vdb, "a").Len()
+		if n < len(good)-1 && c.lost >= 0 || n == 0 {
+			t.Errorf("%s: repair saved %d of %d", c.what, n, len(good))
+		}
+		for id, d := range dump(t, existing(t, vdb, "a")) {
+			if id != d.ID || good[id] == 0 {
+				t.Errorf("%s: repair made %+v", c.what, d)
+			}
+		}
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
