@@ -70,13 +70,6 @@ func (s *search) planWalks(p *probe) {
 	}
 }
 
-// What a walk looks at: some rows that it begins with, and so many for each
-// row that it keeps in view.
-const (
-	walkBase = 250
-	walkEach = 18
-)
-
 // planWalk decides whether a part is searched in its graph, and says why.
 // Costs are in units of scanning one byte of the codes; a row that is not the
 // next one costs twice its length and 400 of them: see search.sparse.
@@ -102,8 +95,7 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) (*walk, string) {
 	}
 	far := 2*dim + 400
 	scan := min(rows*dim, float64(matched)*far)
-	// Rows that do not match are walked through, too.
-	cost := (walkBase + walkEach*float64(w.effort)*rows/float64(matched)) * far
+	cost := g.Work(w.effort, matched) * far
 	if cost > scan && !s.db.opts.walkAlways {
 		return nil, fmt.Sprintf("a walk of effort %d%s through the graph would cost %.2g of a scan", w.effort, raised, cost/scan)
 	}
@@ -207,8 +199,13 @@ func (s *search) walkPart(q *probe, i int, buf *graph.Buffer) ([]topk.Candidate,
 			set = nil
 		}
 	}
+	query.Most = w.graph.Most(w.effort, q.matchedIn(s.view, i))
 	hits, stats, err := query.Search(q.need, w.effort, set, score, buf)
 	s.trace.read(int64(stats.Estimated)*int64(part.dim) + int64(stats.Scored)*int64(4*part.dim))
+	if errors.Is(err, graph.ErrFar) {
+		q.walks[i], q.reasons[i] = nil, fmt.Sprintf("what is near does not match: a walk of effort %d went too far for its promise", w.effort)
+		return nil, stats, nil
+	}
 	if errors.Is(err, graph.ErrCorrupt) {
 		part.segment.graph.distrust(err)
 		q.walks[i], q.reasons[i] = nil, "the graph is damaged"

@@ -590,3 +590,38 @@ func TestEffort(t *testing.T) {
 		}
 	}
 }
+
+// TestFar leaves out what is near to the query: a search that has to go far gives up, in both layouts; one under a filter
+// that has nothing to do with the query does not, nor one without a filter or a bound.
+func TestFar(t *testing.T) {
+	for _, layout := range []uint32{plain, quick} {
+		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
+		g := d.graph(t, codes.Cosine, Options{quiet: true, layout: layout})
+		r := rand.New(rand.NewPCG(1, 2))
+		half, n := bitset.New(d.rows()), d.rows()/2
+		for _, i := range r.Perm(d.rows())[:n] {
+			half.Set(i)
+		}
+		const k, effort = 10, 20
+		var buf Buffer
+		for _, vec := range queries {
+			score := d.scorer(codes.Cosine, vec)
+			far := bitset.New(d.rows())
+			for _, h := range exact(codes.Cosine, d, vec, d.rows(), nil)[n:] {
+				far.Set(h.Row)
+			}
+			for _, c := range []struct {
+				allowed bitset.Set
+				most    int
+				want    error
+			}{{nil, 1, nil}, {half, g.Most(effort, n), nil}, {half, 5, ErrFar}, {far, g.Most(effort, n), ErrFar}, {far, 0, nil}} {
+				q := g.Query(vec)
+				q.Most = c.most
+				hits, stats, err := q.Search(k, effort, c.allowed, score, &buf)
+				if !errors.Is(err, c.want) || err == nil && len(hits) != k || err != nil && (len(hits) > 0 || stats.Expanded != c.most) {
+					t.Fatalf("layout %d, at most %d: %v, %d hits, %+v", layout, c.most, err, len(hits), stats)
+				}
+			}
+		}
+	}
+}

@@ -227,6 +227,9 @@ func (q *Query) walkQuick(allowed bitset.Set, b *Buffer) error {
 		if !ok {
 			return nil
 		}
+		if allowed != nil && b.stats.Expanded == q.Most && q.Most > 0 {
+			return ErrFar
+		}
 		ids, err := g.neighbours(node)
 		if err != nil {
 			return err

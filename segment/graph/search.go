@@ -2,15 +2,21 @@ package graph
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Query is a vector to be searched for in one graph. It is immutable.
+// A Query is a vector to be searched for in one graph. It must not be changed while it is searched for.
 type Query struct {
+	// Most, if it is not zero, is how many nodes a search under a filter may expand: one that comes so far gives up and
+	// returns ErrFar. See [Graph.Most].
+	Most int
+
 	g       *Graph
 	point   simd.Point
 	table   simd.Table // of the quick layout
@@ -43,6 +49,30 @@ func (g *Graph) QueryRow(vec []float32, row int) *Query {
 	return q
 }
 
+// ErrFar is returned when a search has gone as far as Query.Most allows.
+var ErrFar = errors.New("walk went too far")
+
+// Work returns about how many rows a search with this effort looks at that may return that many of the rows. Looking at one
+// takes as long as reading its record from memory.
+func (g *Graph) Work(effort, allowed int) float64 {
+	expanded := float64(effort) * float64(g.Len()) / float64(max(1, allowed))
+	if g.head.layout == quick { // a record, and an estimate of the neighbours, for each node
+		return pilotCount + 1.7*expanded
+	}
+	return 50 * math.Pow(expanded, 0.75) // neighbours were seen before, the more often the longer it goes on
+}
+
+// Most returns how many nodes a search with this effort may expand, of which that many rows may be returned, to be worth
+// what the calibration says. A walk that goes beyond is in a region that the filter excludes: what is allowed is at the edge
+// of what the walk sees, where it misses more.
+func (g *Graph) Most(effort, allowed int) int {
+	slack := 3.0
+	if g.head.layout == quick {
+		slack = 1.6 // estimates are rough
+	}
+	return 16 + int(slack*float64(effort)*float64(g.Len())/float64(max(1, allowed)))
+}
+
 // A Hit is a row with its score, as the caller defined it.
 type Hit struct {
 	Row   int
@@ -58,7 +88,7 @@ type Stats struct {
 
 // Search returns the k rows with the highest scores that a walk with this effort finds, the best first; of equal scores the
 // lower row. There are fewer only if fewer rows are allowed. effort is the number of rows the walk keeps in view, at least k; see
-// [Graph.Effort]. allowed is the set of rows that may be returned, nil for all; the walk passes through the others too.
+// [Graph.Effort]. allowed is the set of rows that may be returned, nil for all; the walk passes through the others too, as far as q.Most allows.
 // score gives the true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in the memory
 // of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps ErrCorrupt.
 func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
@@ -139,7 +169,7 @@ func (q *Query) find(k int, allowed bitset.Set, buf *Buffer) error {
 	} else if allowed == nil {
 		err = g.walk(&q.point, buf)
 	} else {
-		err = g.walkAllowed(&q.point, allowed, buf)
+		err = q.walkAllowed(allowed, buf)
 	}
 	if err != nil {
 		return err

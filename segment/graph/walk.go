@@ -165,7 +165,8 @@ func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 
 // walkAllowed is walk with a pool of allowed rows only. It goes on until the pool is full of rows nearer than any other, or
 // no row is left that can be reached: what is walked is not restricted.
-func (g *Graph) walkAllowed(p *simd.Point, allowed bitset.Set, b *Buffer) error {
+func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
+	g, p := q.g, &q.point
 	if err := g.measure(p, g.pilots, b); err != nil {
 		return err
 	}
@@ -184,6 +185,9 @@ func (g *Graph) walkAllowed(p *simd.Point, allowed bitset.Set, b *Buffer) error 
 		}
 		if len(b.heap) == 0 || b.pool.full(b.heap[0].dist) {
 			return nil
+		}
+		if b.stats.Expanded == q.Most && q.Most > 0 {
+			return ErrFar
 		}
 		node := b.popHeap()
 		ids, err := g.neighbours(node.id)
