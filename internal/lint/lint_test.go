@@ -52,6 +52,7 @@ var imports = map[string][]string{
 	"internal/exchange": {"db"},
 	"mcp": {"db", "filter", "internal/exchange", "rag/embed", "github.com/google/jsonschema-go/jsonschema",
 		"github.com/modelcontextprotocol/go-sdk/mcp"},
+	"server/chroma": {"db", "filter", "internal/exchange", "internal/rest", "simd", "github.com/google/uuid"},
 	"rag":           {"db", "filter", "internal/exchange", "rag/embed", "rag/split", "simd"},
 	"rag/knowledge": {"db", "filter", "rag", "rag/embed", "rag/eval", "rag/load", "rag/split", "github.com/goccy/go-yaml"},
 	"rag/chat":      {"internal/httpjson"},

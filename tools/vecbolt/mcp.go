@@ -20,7 +20,7 @@ type mcpCmd struct {
 	database
 	AllowWrite bool   `help:"Let agents write and delete documents. The database is then open for writing."`
 	HTTP       string `name:"http" placeholder:"ADDR" help:"Serve streamable HTTP at this loopback address, such as 127.0.0.1:8322, in place of standard input and output."`
-	Token      string `env:"VECBOLT_TOKEN" placeholder:"TOKEN" help:"With --http: the bearer token that requests must have. Better given by the environment, where other users do not see it."`
+	TokenFile  string `placeholder:"FILE" help:"With --http: the bearer token that requests must have; or in VECBOLT_TOKEN."`
 
 	Provider   string            `placeholder:"NAME" help:"Provider of embeddings, for collections whose vectors are by it; one that needs neither network nor files is found without. See rag learn."`
 	Model      string            `placeholder:"NAME" help:"With --provider: the model."`
@@ -52,6 +52,10 @@ func (c *mcpCmd) Validate() error {
 }
 
 func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
+	secret, err := token(c.TokenFile, "VECBOLT_TOKEN")
+	if err != nil {
+		return err
+	}
 	opts := &mcp.Options{AllowWrite: c.AllowWrite}
 	if c.Provider != "" {
 		e, err := c.embedder(ctx)
@@ -63,7 +67,7 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 	return c.open(db.Options{ReadOnly: !c.AllowWrite, MustExist: true}, func(vdb *db.DB) error {
 		server := mcp.NewServer(vdb, opts)
 		if c.HTTP != "" {
-			return c.serve(ctx, t, mcp.Handler(server, c.Token))
+			return c.serve(ctx, t, mcp.Handler(server, secret))
 		}
 		err := server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(t.in), Writer: answers{t}})
 		if ctx.Err() != nil || errors.Is(err, sdk.ErrConnectionClosed) {

@@ -55,7 +55,8 @@ func TestMCPClient(t *testing.T) {
 	t.Run("http", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		args := []string{"mcp", dir, "--http", "127.0.0.1:0", "--token", "secret"}
+		args := []string{"mcp", dir, "--http", "127.0.0.1:0"}
+		t.Setenv("VECBOLT_TOKEN", "secret")
 		lines, report, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/server"
+	"github.com/vecbolt/vecbolt/server/chroma"
 )
 
 type serveCmd struct {
@@ -36,7 +37,8 @@ func (c *serveCmd) Help() string {
 	return "Serves the database over HTTP until it is interrupted; requests under way are then answered first. A database that " +
 		"does not exist is created. The address is answered when connections are taken. Clients send a token as " +
 		"\"Authorization: Bearer TOKEN\". Without tokens, only addresses of this machine are listened on. docs/http.md " +
-		"describes the API, GET /openapi.json is its OpenAPI document."
+		"describes the API, GET /openapi.json is its OpenAPI document. Clients of Chroma find what they expect below " +
+		"/api/v2: see docs/chroma.md."
 }
 
 // Validate is called by kong.
@@ -70,6 +72,9 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 		}
 		defer l.Close()
 		opts.Hosts = c.hosts(l)
+		opts.Extensions = []server.Extension{
+			{Pattern: chroma.Pattern, Handler: chroma.New(vdb, &chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
+		}
 		srv, err := server.New(vdb, opts)
 		if err != nil {
 			return err

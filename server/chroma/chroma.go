@@ -1,0 +1,212 @@
+package chroma
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// Pattern is where the API belongs, for http.ServeMux.
+const Pattern = "/api/v2/"
+
+// version is that of the Chroma server whose API this is.
+const version = "1.0.0"
+
+// Options tune an API. Zero fields, like nil, mean the default.
+type Options struct {
+	Body    int64         // bytes of a request body: 64 MiB
+	Records int           // records, or ids, in one request: 10,000
+	Results int           // records in one answer, over all queries: 100,000
+	Answer  int64         // bytes of texts, metadata and vectors in one answer: 256 MiB
+	Time    time.Duration // to read a body: 30 s
+}
+
+// An API is an http.Handler for the paths below Pattern. It is safe for
+// concurrent use. It does not close the database.
+type API struct {
+	db   *db.DB
+	opts Options
+	mux  *http.ServeMux
+
+	mu   sync.Mutex // held while a collection is renamed or dropped, so that its name means the same all the time
+	byID sync.Map   // id of a collection to *db.Collection
+}
+
+// New returns the API of a database, which must stay open.
+func New(vdb *db.DB, opts *Options) *API {
+	a := &API{db: vdb, mux: http.NewServeMux()}
+	if opts != nil {
+		a.opts = *opts
+	}
+	o := &a.opts
+	o.Body, o.Records = cmp.Or(o.Body, 64<<20), cmp.Or(o.Records, 10_000)
+	o.Results, o.Answer, o.Time = cmp.Or(o.Results, 100_000), cmp.Or(o.Answer, 256<<20), cmp.Or(o.Time, 30*time.Second)
+
+	const (
+		tenants     = Pattern + "tenants"
+		tenant      = tenants + "/{tenant}"
+		databases   = tenant + "/databases"
+		database    = databases + "/{database}"
+		collections = database + "/collections"
+		collection  = collections + "/{collection}"
+	)
+	for pattern, h := range map[string]handler{
+		"GET " + Pattern + "heartbeat":           a.heartbeat,
+		"GET " + Pattern + "healthcheck":         a.healthcheck,
+		"GET " + Pattern + "version":             a.version,
+		"GET " + Pattern + "pre-flight-checks":   a.preflight,
+		"GET " + Pattern + "auth/identity":       a.identity,
+		"POST " + tenants:                        a.createTenant,
+		"GET " + tenant:                          a.getTenant,
+		"GET " + databases:                       a.listDatabases,
+		"POST " + databases:                      a.createDatabase,
+		"GET " + database:                        a.getDatabase,
+		"DELETE " + database:                     a.deleteDatabase,
+		"GET " + database + "/collections_count": a.countCollections,
+		"GET " + collections:                     a.listCollections,
+		"POST " + collections:                    a.createCollection,
+		"GET " + collection:                      a.getCollection,
+		"PUT " + collection:                      a.updateCollection,
+		"DELETE " + collection:                   a.deleteCollection,
+		"GET " + collection + "/{part}":          a.part,
+		"POST " + collection + "/add":            a.add,
+		"POST " + collection + "/upsert":         a.upsert,
+		"POST " + collection + "/update":         a.update,
+		"POST " + collection + "/delete":         a.delete,
+		"POST " + collection + "/get":            a.get,
+		"POST " + collection + "/query":          a.query,
+	} {
+		a.mux.HandleFunc(pattern, a.serve(h))
+	}
+	return a
+}
+
+// part answers what lies below a collection, and by-id, which only looks like one.
+func (a *API) part(ctx context.Context, r *request) (any, error) {
+	part := r.PathValue("part")
+	switch {
+	case r.PathValue("collection") == "by-id":
+		r.SetPathValue("collection", part)
+		return a.getCollection(ctx, r)
+	case part == "count":
+		return a.count(ctx, r)
+	case part == "indexing_status":
+		return a.indexingStatus(ctx, r)
+	}
+	return nil, unsupported(r.Request)
+}
+
+func unsupported(r *http.Request) error {
+	return invalidf("%s %.300s is not supported", r.Method, r.URL.Path)
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, pattern := a.mux.Handler(r); pattern == "" {
+		fail(w, unsupported(r))
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// Writes reports whether a request to the API changes something.
+func Writes(r *http.Request) bool {
+	if r.Method != http.MethodPost {
+		return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+	}
+	call := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	return call != "get" && call != "query"
+}
+
+// A handler returns what is answered as JSON.
+type handler func(ctx context.Context, r *request) (any, error)
+
+// A request is what a handler gets.
+type request struct {
+	*http.Request
+	body []byte
+}
+
+// decode reads the body. Unknown fields are of other versions of the clients.
+func (r *request) decode(into any) error {
+	if err := json.Unmarshal(r.body, into); err != nil {
+		return invalidf("request body: %v", err)
+	}
+	return nil
+}
+
+func (a *API) serve(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		in := &request{Request: r}
+		var err error
+		if r.Method == http.MethodPost || r.Method == http.MethodPut {
+			in.body, err = rest.Body(w, r, a.opts.Body, a.opts.Time)
+		}
+		var out any
+		if err == nil {
+			out, err = h(r.Context(), in)
+		}
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		rest.JSON(w, http.StatusOK, out)
+	}
+}
+
+// fail answers with an error as Chroma's clients expect it.
+func fail(w http.ResponseWriter, err error) {
+	status := rest.Status(err)
+	if errors.Is(err, db.ErrSchema) {
+		status = http.StatusBadRequest
+	}
+	kind := "InternalError"
+	switch {
+	case status == http.StatusNotFound:
+		kind = "NotFoundError"
+	case status == http.StatusConflict:
+		kind = "UniqueConstraintError"
+	case status == http.StatusForbidden:
+		kind = "AuthorizationError"
+	case status < 500:
+		kind = "InvalidArgumentError"
+	}
+	if status == http.StatusRequestTimeout || status == http.StatusRequestEntityTooLarge {
+		w.Header().Set("Connection", "close") // what is left of the body is not read
+	}
+	rest.JSON(w, status, struct {
+		Error   string `json:"error"`
+		Message string `json:"message"`
+	}{kind, rest.Message(err)})
+}
+
+// invalidf is the error of a request that makes no sense.
+func invalidf(format string, args ...any) error {
+	return rest.Errorf(http.StatusBadRequest, format, args...)
+}
+
+func (a *API) heartbeat(context.Context, *request) (any, error) {
+	return map[string]int64{"nanosecond heartbeat": time.Now().UnixNano()}, nil
+}
+
+func (a *API) healthcheck(context.Context, *request) (any, error) {
+	return map[string]bool{"is_executor_ready": true, "is_log_client_ready": true}, nil
+}
+
+func (a *API) version(context.Context, *request) (any, error) { return version, nil }
+
+func (a *API) preflight(context.Context, *request) (any, error) {
+	return map[string]any{"max_batch_size": a.opts.Records, "supports_base64_encoding": true}, nil
+}
+
+func (a *API) identity(context.Context, *request) (any, error) {
+	return map[string]any{"user_id": "", "tenant": defaultTenant, "databases": []string{defaultDatabase}}, nil
+}

@@ -1,0 +1,397 @@
+package chroma
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"regexp"
+
+	"github.com/google/uuid"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+// own is the field of the metadata of a collection that holds what Chroma's
+// clients want back: the id, and embedding function and schema as JSON. A
+// collection that was made in another way has none; its id is made of its name.
+const own = "chroma:collection"
+
+// collectionName is Chroma's rule.
+var collectionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]$`)
+
+// state is what the field own holds.
+type state struct {
+	id                uuid.UUID
+	embedding, schema json.RawMessage
+}
+
+func stateOf(name string, m db.Metadata) state {
+	s := state{id: uuid.NewSHA1(namespace, []byte("collection/"+name))}
+	fields, _ := m[own].(map[string]any)
+	if text, ok := fields["id"].(string); ok {
+		if id, err := uuid.Parse(text); err == nil {
+			s.id = id
+		}
+	}
+	for key, into := range map[string]*json.RawMessage{"embedding_function": &s.embedding, "schema": &s.schema} {
+		if text, ok := fields[key].(string); ok && json.Valid([]byte(text)) {
+			*into = json.RawMessage(text)
+		}
+	}
+	return s
+}
+
+// metadata returns what is stored for user metadata.
+func (s state) metadata(user db.Metadata) db.Metadata {
+	fields := map[string]any{"id": s.id.String()}
+	for key, from := range map[string]json.RawMessage{"embedding_function": s.embedding, "schema": s.schema} {
+		if given(from) {
+			fields[key] = string(from)
+		}
+	}
+	m := db.Metadata{}
+	maps.Copy(m, user)
+	m[own] = fields
+	return m
+}
+
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// metadata reads a map of metadata, nil for none.
+func metadata(raw json.RawMessage) (db.Metadata, error) {
+	if !given(raw) {
+		return nil, nil
+	}
+	line := append(append([]byte(`{"metadata":`), raw...), '}')
+	d, _, err := exchange.ParseDocument(line)
+	if err != nil {
+		return nil, err
+	}
+	if _, taken := d.Metadata[own]; taken {
+		return nil, invalidf("metadata: the key %q is taken", own)
+	}
+	return d.Metadata, nil
+}
+
+// configuration is what a client says of the index. Only the metric counts.
+type configuration struct {
+	HNSW              *spaceConfig    `json:"hnsw"`
+	SPANN             *spaceConfig    `json:"spann"`
+	EmbeddingFunction json.RawMessage `json:"embedding_function"`
+}
+
+type spaceConfig struct {
+	Space *string `json:"space"`
+}
+
+// schema is the part of Chroma's schema that counts.
+type schema struct {
+	Defaults valueTypes            `json:"defaults"`
+	Keys     map[string]valueTypes `json:"keys"`
+}
+
+type valueTypes struct {
+	FloatList *struct {
+		VectorIndex *struct {
+			Config *spaceConfig `json:"config"`
+		} `json:"vector_index"`
+	} `json:"float_list"`
+}
+
+func (v valueTypes) space() *spaceConfig {
+	if v.FloatList == nil || v.FloatList.VectorIndex == nil {
+		return nil
+	}
+	return v.FloatList.VectorIndex.Config
+}
+
+var metrics = map[string]db.Metric{"l2": db.L2, "cosine": db.Cosine, "ip": db.Dot}
+
+func spaceOf(m db.Metric) string {
+	for name, metric := range metrics {
+		if metric == m {
+			return name
+		}
+	}
+	return ""
+}
+
+// metric finds out how vectors are compared: what the configuration says, else
+// the schema, else the metadata, as in older versions; "l2" if nobody says.
+func metric(c configuration, s schema, m db.Metadata) (db.Metric, error) {
+	name := "l2"
+	if old, ok := m["hnsw:space"].(string); ok {
+		name = old
+	}
+	for _, from := range []*spaceConfig{s.Defaults.space(), s.Keys["#embedding"].space(), c.SPANN, c.HNSW} {
+		if from != nil && from.Space != nil {
+			name = *from.Space
+		}
+	}
+	metric, ok := metrics[name]
+	if !ok {
+		return 0, invalidf("space %.50q: want l2, cosine or ip", name)
+	}
+	return metric, nil
+}
+
+// collectionAnswer describes a collection.
+type collectionAnswer struct {
+	ID            uuid.UUID       `json:"id"`
+	Name          string          `json:"name"`
+	Configuration any             `json:"configuration_json"`
+	Schema        json.RawMessage `json:"schema"`
+	Metadata      db.Metadata     `json:"metadata"`
+	Dimension     *int            `json:"dimension"`
+	Tenant        string          `json:"tenant"`
+	Database      string          `json:"database"`
+	LogPosition   int             `json:"log_position"`
+	Version       int             `json:"version"`
+}
+
+// answer describes a collection of a space.
+func (s space) answerCollection(info db.CollectionInfo) *collectionAnswer {
+	state := stateOf(info.Name, info.Metadata)
+	name, _ := s.name(info.Name)
+	out := &collectionAnswer{ID: state.id, Name: name, Schema: null(state.schema), Tenant: s.Tenant, Database: s.Database,
+		Configuration: map[string]any{
+			// Beside the metric, the defaults of Chroma: clients expect numbers here.
+			"hnsw": map[string]any{"space": spaceOf(info.Schema.Metric), "ef_construction": 100, "ef_search": 100, "max_neighbors": 16,
+				"resize_factor": 1.2, "sync_threshold": 1000},
+			"spann": nil, "embedding_function": null(state.embedding),
+		}}
+	delete(info.Metadata, own)
+	if len(info.Metadata) > 0 {
+		out.Metadata = info.Metadata
+	}
+	if info.Schema.Dim > 0 {
+		out.Dimension = &info.Schema.Dim
+	}
+	return out
+}
+
+func null(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// collection returns the collection that the path names, by id or by name.
+func (a *API) collection(ctx context.Context, r *request) (*db.Collection, space, error) {
+	s, err := a.space(ctx, r)
+	if err != nil {
+		return nil, s, err
+	}
+	key := r.PathValue("collection")
+	id, err := uuid.Parse(key)
+	if err != nil || len(key) != 36 {
+		c, err := a.named(s, key)
+		return c, s, err
+	}
+	if have, ok := a.byID.Load(id); ok {
+		c := have.(*db.Collection)
+		if info := c.Info(); stateOf(info.Name, info.Metadata).id == id {
+			if _, ok := s.name(info.Name); ok && info.Name != "" {
+				return c, s, nil
+			}
+		}
+		a.byID.Delete(id) // dropped
+	}
+	for _, info := range a.db.Collections() {
+		if _, ok := s.name(info.Name); ok && stateOf(info.Name, info.Metadata).id == id {
+			c, err := a.db.Collection(info.Name)
+			if err == nil {
+				a.byID.Store(id, c)
+			}
+			return c, s, err
+		}
+	}
+	c, err := a.named(s, key) // a name may look like an id
+	return c, s, err
+}
+
+// named returns the collection of a name.
+func (a *API) named(s space, name string) (*db.Collection, error) {
+	c, err := a.db.Collection(s.prefix() + name)
+	if _, ok := s.name(s.prefix() + name); errors.Is(err, db.ErrNotFound) || err == nil && !ok {
+		return nil, missing("collection", name)
+	}
+	return c, err
+}
+
+func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
+	s, err := a.space(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var in struct {
+		Name          string          `json:"name"`
+		GetOrCreate   bool            `json:"get_or_create"`
+		Configuration *configuration  `json:"configuration"`
+		Metadata      json.RawMessage `json:"metadata"`
+		Schema        json.RawMessage `json:"schema"`
+	}
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := checkName(s, in.Name); err != nil {
+		return nil, err
+	}
+	user, err := metadata(in.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	var index schema
+	if given(in.Schema) {
+		if err := json.Unmarshal(in.Schema, &index); err != nil {
+			return nil, invalidf("schema: %v", err)
+		}
+	}
+	if in.Configuration == nil {
+		in.Configuration = &configuration{}
+	}
+	metric, err := metric(*in.Configuration, index, user)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return nil, err
+	}
+	state := state{id, in.Configuration.EmbeddingFunction, in.Schema}
+	c, err := a.db.CreateCollectionWith(ctx, s.prefix()+in.Name, db.Schema{Metric: metric}, state.metadata(user))
+	if errors.Is(err, db.ErrExists) {
+		if !in.GetOrCreate {
+			return nil, exists("collection", in.Name)
+		}
+		c, err = a.named(s, in.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.answerCollection(c.Info()), nil
+}
+
+func checkName(s space, name string) error {
+	if !collectionName.MatchString(name) || len(s.prefix()+name) > db.MaxCollectionNameLen {
+		return invalidf("collection name %.100q: want 3 to %d letters, digits and ._-, a letter or digit first and last", name,
+			db.MaxCollectionNameLen-len(s.prefix()))
+	}
+	return nil
+}
+
+func (a *API) getCollection(ctx context.Context, r *request) (any, error) {
+	c, s, err := a.collection(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return s.answerCollection(c.Info()), nil
+}
+
+// infos describes the collections of a space, in order of name.
+func (a *API) infos(ctx context.Context, r *request) (space, []db.CollectionInfo, error) {
+	s, err := a.space(ctx, r)
+	if err != nil {
+		return s, nil, err
+	}
+	var infos []db.CollectionInfo
+	for _, info := range a.db.Collections() {
+		if _, ok := s.name(info.Name); ok {
+			infos = append(infos, info)
+		}
+	}
+	return s, infos, nil
+}
+
+func (a *API) listCollections(ctx context.Context, r *request) (any, error) {
+	s, infos, err := a.infos(ctx, r)
+	if err == nil {
+		infos, err = page(r, infos)
+	}
+	out := []*collectionAnswer{}
+	for _, info := range infos {
+		out = append(out, s.answerCollection(info))
+	}
+	return out, err
+}
+
+func (a *API) countCollections(ctx context.Context, r *request) (any, error) {
+	_, infos, err := a.infos(ctx, r)
+	return len(infos), err
+}
+
+func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
+	c, s, err := a.collection(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var in struct {
+		Name          *string         `json:"new_name"`
+		Metadata      json.RawMessage `json:"new_metadata"`
+		Configuration *configuration  `json:"new_configuration"`
+	}
+	if err := r.decode(&in); err != nil {
+		return nil, err
+	}
+	user, err := metadata(in.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	info := c.Info()
+	rename := in.Name != nil && s.prefix()+*in.Name != info.Name
+	if rename {
+		if err := checkName(s, *in.Name); err != nil {
+			return nil, err
+		}
+		if _, err := a.db.Collection(s.prefix() + *in.Name); !errors.Is(err, db.ErrNotFound) {
+			return nil, errors.Join(err, exists("collection", *in.Name))
+		}
+	}
+	if !given(in.Metadata) {
+		user = info.Metadata
+	}
+	state := stateOf(info.Name, info.Metadata)
+	if in.Configuration != nil && given(in.Configuration.EmbeddingFunction) {
+		state.embedding = in.Configuration.EmbeddingFunction
+	}
+	// The id is stored even if it was made of the name until now: it stays when that changes.
+	if err := c.SetMetadata(ctx, state.metadata(user)); err != nil {
+		return nil, err
+	}
+	if rename {
+		if err := a.db.Rename(ctx, info.Name, s.prefix()+*in.Name); err != nil {
+			return nil, err
+		}
+	}
+	return struct{}{}, nil
+}
+
+func (a *API) deleteCollection(ctx context.Context, r *request) (any, error) {
+	c, _, err := a.collection(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name := c.Name()
+	if name == "" {
+		return nil, rest.Errorf(http.StatusNotFound, "the collection was deleted")
+	}
+	return struct{}{}, a.db.Drop(ctx, name)
+}
+
+func (a *API) indexingStatus(ctx context.Context, r *request) (any, error) {
+	c, _, err := a.collection(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	n := c.Len()
+	return map[string]any{"num_indexed_ops": n, "num_unindexed_ops": 0, "op_indexing_progress": 1.0, "total_ops": n}, nil
+}

@@ -1,0 +1,203 @@
+package chroma
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// The limits of a query.
+const (
+	maxQueries      = 256
+	defaultNResults = 10
+)
+
+// matrix is what a query answers: a row for each embedding. What was not asked
+// for is null.
+type matrix struct {
+	IDs        [][]string      `json:"ids"`
+	Documents  [][]*string     `json:"documents"`
+	Embeddings [][][]float32   `json:"embeddings"`
+	Metadatas  [][]db.Metadata `json:"metadatas"`
+	URIs       [][]*string     `json:"uris"`
+	Distances  [][]float64     `json:"distances"`
+	Include    []string        `json:"include"`
+}
+
+func (m *matrix) add(c *columns, in included) {
+	m.IDs = append(m.IDs, c.IDs)
+	if in.documents {
+		m.Documents = append(m.Documents, c.Documents)
+	}
+	if in.embeddings {
+		m.Embeddings = append(m.Embeddings, c.Embeddings)
+	}
+	if in.metadatas {
+		m.Metadatas = append(m.Metadatas, c.Metadatas)
+	}
+	if in.uris {
+		m.URIs = append(m.URIs, c.URIs)
+	}
+	if in.distances {
+		m.Distances = append(m.Distances, c.Distances)
+	}
+}
+
+// distance makes Chroma's distance of a score.
+func distance(m db.Metric, score float64) float64 {
+	if m == db.L2 {
+		return 0 - score // never -0
+	}
+	return 1 - score
+}
+
+// score is the score of package db, bit for bit.
+func score(m db.Metric, q, x []float32) float64 {
+	switch m {
+	case db.Dot:
+		return 0 + simd.Dot64(q, x)
+	case db.L2:
+		return 0 - simd.L264(q, x)
+	}
+	return 0 + simd.Cosine64(q, x)
+}
+
+func (a *API) query(ctx context.Context, r *request) (any, error) {
+	var in struct {
+		asked
+		Embeddings []json.RawMessage `json:"query_embeddings"`
+		N          *int              `json:"n_results"`
+	}
+	c, cond, err := a.question(ctx, r, &in, &in.asked)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := include(in.Include, true)
+	if err != nil {
+		return nil, err
+	}
+	n := defaultNResults
+	if in.N != nil {
+		n = *in.N
+	}
+	if len(in.Embeddings) < 1 || len(in.Embeddings) > maxQueries || n < 1 || n > a.opts.Results/len(in.Embeddings) {
+		return nil, invalidf("%d query embeddings, %d results each: want 1 to %d and 1 to %d, %d in all", len(in.Embeddings), n, maxQueries, a.opts.Results, a.opts.Results)
+	}
+	dim := c.Schema().Dim
+	vectors := make([][]float32, len(in.Embeddings))
+	for i, raw := range in.Embeddings {
+		if vectors[i], err = vector(raw); err != nil {
+			return nil, invalidf("query embedding %d: %v", i, err)
+		}
+		if !simd.Finite(vectors[i]) {
+			return nil, invalidf("query embedding %d: a component is no finite number", i)
+		}
+		if have := len(vectors[i]); have == 0 || dim > 0 && have != dim {
+			return nil, invalidf("query embedding %d has dimension %d, the collection has %d", i, have, dim)
+		}
+	}
+	out := &matrix{IDs: [][]string{}, Include: parts.names}
+	found, err := a.find(ctx, c, in.IDs, cond, vectors, n, parts.selection())
+	if err != nil {
+		return nil, err
+	}
+	left := a.allowance()
+	for _, hits := range found {
+		row := newColumns(parts)
+		for i := range hits {
+			if parts.distances {
+				row.Distances = append(row.Distances, distance(c.Schema().Metric, hits[i].Score))
+			}
+			if err := row.add(&hits[i].Document, parts, left); err != nil {
+				return nil, err
+			}
+		}
+		out.add(row, parts)
+	}
+	return out, nil
+}
+
+// find returns the best n documents for each vector.
+func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int, want db.Select) ([][]db.Hit, error) {
+	out := make([][]db.Hit, len(vectors))
+	if c.Schema().Dim == 0 { // nothing has a vector
+		return out, nil
+	}
+	if ids == nil {
+		// Where the database knows only a part of the condition, more documents than wanted often hold enough of those that meet all of it.
+		k := n
+		if !cond.plain() {
+			k = 4*n + 100
+			want |= db.WithText | db.WithMetadata
+			want &^= db.IDsOnly
+		}
+		queries := make([]db.Query, len(vectors))
+		for i, v := range vectors {
+			queries[i] = db.Query{Vector: v, K: k, Where: cond.native(), Select: want}
+		}
+		results, err := c.SearchBatch(ctx, queries)
+		if err != nil {
+			return nil, err
+		}
+		enough := true
+		for i, r := range results {
+			hits := r.Hits
+			if !cond.plain() {
+				hits = slices.DeleteFunc(hits, func(h db.Hit) bool { return !cond.match(&h.Document) })
+				enough = enough && (len(hits) >= n || r.Matched <= k)
+			}
+			out[i] = hits[:min(n, len(hits))]
+		}
+		if enough {
+			return out, nil
+		}
+	}
+	return a.scan(ctx, c, ids, cond, vectors, n, want)
+}
+
+// scan looks at every document that meets the condition.
+func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int, want db.Select) ([][]db.Hit, error) {
+	metric := c.Schema().Metric
+	best := make([][]db.Hit, len(vectors))
+	order := func(x, y db.Hit) int { return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(x.ID, y.ID)) }
+	keep := func(i, most int) {
+		if len(best[i]) > most {
+			slices.SortFunc(best[i], order)
+			best[i] = best[i][:n]
+		}
+	}
+	for d, err := range documents(ctx, c, ids, cond, "", db.WithVector) {
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range vectors {
+			if len(d.Vector) != len(v) { // it has none
+				continue
+			}
+			best[i] = append(best[i], db.Hit{Document: db.Document{ID: d.ID}, Score: score(metric, v, d.Vector)})
+			keep(i, 2*n+100)
+		}
+	}
+	for i := range best {
+		slices.SortFunc(best[i], order)
+		best[i] = best[i][:min(n, len(best[i]))]
+		names := make([]string, len(best[i]))
+		for j := range best[i] {
+			names[j] = best[i][j].ID
+		}
+		docs, err := c.GetMany(ctx, names, want)
+		if err != nil {
+			return nil, err
+		}
+		for j, d := range docs {
+			if d != nil { // deleted meanwhile: its id says that it was there
+				best[i][j].Document = *d
+			}
+		}
+	}
+	return best, nil
+}

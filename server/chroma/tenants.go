@@ -1,0 +1,241 @@
+package chroma
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/rest"
+)
+
+const (
+	defaultTenant   = "default_tenant"
+	defaultDatabase = "default_database"
+	// registry is the collection that holds the other tenants, as documents
+	// tenant/NAME, and their databases, as database/TENANT/NAME. Chroma has no
+	// collection of that name.
+	registry = ".chroma"
+)
+
+var (
+	namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/vecbolt/vecbolt/server/chroma"))
+	// spaceName is narrower than Chroma's rule, so that prefixes of names of
+	// collections are unambiguous and fit.
+	spaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
+)
+
+// A space is a database of a tenant.
+type space struct{ Tenant, Database string }
+
+func (s space) isDefault() bool { return s == space{defaultTenant, defaultDatabase} }
+
+// prefix begins the names of the collections of the space.
+func (s space) prefix() string {
+	if s.isDefault() {
+		return ""
+	}
+	return s.Tenant + "/" + s.Database + "/"
+}
+
+// name returns the name within the space of a collection of the database.
+func (s space) name(stored string) (string, bool) {
+	name, ok := strings.CutPrefix(stored, s.prefix())
+	return name, ok && !strings.Contains(name, "/") && stored != registry
+}
+
+func (s space) id() uuid.UUID {
+	return uuid.NewSHA1(namespace, []byte("database/"+s.Tenant+"/"+s.Database))
+}
+
+// registered reports whether the registry has a document.
+func (a *API) registered(ctx context.Context, id string) (bool, error) {
+	c, err := a.db.Collection(registry)
+	if err == nil {
+		_, err = c.Get(ctx, id, db.IDsOnly)
+	}
+	if errors.Is(err, db.ErrNotFound) || errors.Is(err, db.ErrInvalid) { // an id that cannot be
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// register adds a document to the registry.
+func (a *API) register(ctx context.Context, id, what, name string) error {
+	c, err := a.db.OpenCollection(ctx, registry, db.Schema{})
+	if err == nil {
+		_, err = c.Insert(ctx, db.Document{ID: id})
+	}
+	if errors.Is(err, db.ErrExists) {
+		return exists(what, name)
+	}
+	return err
+}
+
+func exists(what, name string) error {
+	return rest.Errorf(http.StatusConflict, "%s %.300q already exists", what, name)
+}
+
+func missing(what, name string) error {
+	return rest.Errorf(http.StatusNotFound, "%s %.300q not found", what, name)
+}
+
+// tenant returns an error if there is no such tenant.
+func (a *API) tenant(ctx context.Context, name string) error {
+	if name == defaultTenant {
+		return nil
+	}
+	ok, err := a.registered(ctx, "tenant/"+name)
+	if err == nil && !ok {
+		err = missing("tenant", name)
+	}
+	return err
+}
+
+// space returns the space that the path names.
+func (a *API) space(ctx context.Context, r *request) (space, error) {
+	s := space{r.PathValue("tenant"), r.PathValue("database")}
+	if s.isDefault() {
+		return s, nil
+	}
+	ok, err := a.registered(ctx, "database/"+s.Tenant+"/"+s.Database)
+	if err == nil && !ok {
+		err = missing("database", s.Database)
+	}
+	return s, err
+}
+
+func (a *API) createTenant(ctx context.Context, r *request) (any, error) {
+	name, err := newName(r)
+	if err != nil {
+		return nil, err
+	}
+	if name == defaultTenant {
+		return nil, exists("tenant", name)
+	}
+	return struct{}{}, a.register(ctx, "tenant/"+name, "tenant", name)
+}
+
+// newName reads the name of a tenant or a database to be.
+func newName(r *request) (string, error) {
+	var in struct {
+		Name string `json:"name"`
+	}
+	if err := r.decode(&in); err != nil {
+		return "", err
+	}
+	if !spaceName.MatchString(in.Name) {
+		return "", invalidf("name %.100q: want letters, digits and ._-, at most 80, a letter or digit first", in.Name)
+	}
+	return in.Name, nil
+}
+
+func (a *API) getTenant(ctx context.Context, r *request) (any, error) {
+	name := r.PathValue("tenant")
+	return map[string]string{"name": name}, a.tenant(ctx, name)
+}
+
+// databaseAnswer describes a database.
+type databaseAnswer struct {
+	ID     uuid.UUID `json:"id"`
+	Name   string    `json:"name"`
+	Tenant string    `json:"tenant"`
+}
+
+func (s space) answer() databaseAnswer { return databaseAnswer{s.id(), s.Database, s.Tenant} }
+
+func (a *API) createDatabase(ctx context.Context, r *request) (any, error) {
+	name, err := newName(r)
+	if err != nil {
+		return nil, err
+	}
+	s := space{r.PathValue("tenant"), name}
+	if err := a.tenant(ctx, s.Tenant); err != nil {
+		return nil, err
+	}
+	if s.isDefault() {
+		return nil, exists("database", name)
+	}
+	return struct{}{}, a.register(ctx, "database/"+s.Tenant+"/"+name, "database", name)
+}
+
+func (a *API) getDatabase(ctx context.Context, r *request) (any, error) {
+	s, err := a.space(ctx, r)
+	return s.answer(), err
+}
+
+func (a *API) listDatabases(ctx context.Context, r *request) (any, error) {
+	tenant := r.PathValue("tenant")
+	if err := a.tenant(ctx, tenant); err != nil {
+		return nil, err
+	}
+	all := []databaseAnswer{}
+	if tenant == defaultTenant {
+		all = append(all, space{tenant, defaultDatabase}.answer())
+	}
+	c, err := a.db.Collection(registry)
+	if err == nil {
+		for d, err := range c.All(ctx, nil, db.IDsOnly) {
+			if err != nil {
+				return nil, err
+			}
+			if name, ok := strings.CutPrefix(d.ID, "database/"+tenant+"/"); ok {
+				all = append(all, space{tenant, name}.answer())
+			}
+		}
+	} else if !errors.Is(err, db.ErrNotFound) {
+		return nil, err
+	}
+	slices.SortFunc(all, func(x, y databaseAnswer) int { return strings.Compare(x.Name, y.Name) })
+	return page(r, all)
+}
+
+// page returns the part of a list that the query asks for.
+func page[T any](r *request, all []T) ([]T, error) {
+	limit, offset := len(all), 0
+	for name, into := range map[string]*int{"limit": &limit, "offset": &offset} {
+		text := r.URL.Query().Get(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return nil, invalidf("%s %.50q is not a number that counts", name, text)
+		}
+		*into = n
+	}
+	all = all[min(offset, len(all)):]
+	return all[:min(limit, len(all))], nil
+}
+
+func (a *API) deleteDatabase(ctx context.Context, r *request) (any, error) {
+	s, err := a.space(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if s.isDefault() {
+		return nil, invalidf("the default database cannot be deleted")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, info := range a.db.Collections() {
+		if _, ok := s.name(info.Name); !ok {
+			continue
+		}
+		if err := a.db.Drop(ctx, info.Name); err != nil && !errors.Is(err, db.ErrNotFound) {
+			return nil, err
+		}
+	}
+	c, err := a.db.Collection(registry)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.Delete(ctx, "database/"+s.Tenant+"/"+s.Database)
+	return struct{}{}, err
+}
