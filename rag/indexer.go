@@ -101,9 +101,9 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 			return nil, fmt.Errorf("document %d: %w: it has no id", i, db.ErrInvalid)
 		}
 	}
-	chunks, counts := docs, []int(nil)
+	chunks := docs
 	if x.o.Split != nil {
-		if chunks, counts, err = x.split(ctx, docs); err != nil {
+		if chunks, err = x.split(ctx, docs); err != nil {
 			return nil, err
 		}
 	}
@@ -117,20 +117,47 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 		}
 		ids = append(ids, written...)
 	}
-	for i, n := range counts {
-		if _, err := x.coll.DeleteWhere(ctx, filter.And(filter.Eq(FieldDocument, docs[i].ID), filter.Gte(FieldChunkIndex, n))); err != nil {
-			return ids, err
-		}
+	if x.o.Split != nil {
+		return ids, x.removeRest(ctx, docs, ids)
 	}
 	return ids, nil
 }
 
-// split returns the chunks of documents, and how many each has.
-func (x *Indexer) split(ctx context.Context, docs []db.Document) (all []db.Document, counts []int, err error) {
+// removeRest removes the chunks of documents that are not among those written.
+func (x *Indexer) removeRest(ctx context.Context, docs []db.Document, written []string) error {
+	keep := make(map[string]bool, len(written))
+	for _, id := range written {
+		keep[id] = true
+	}
+	for group := range slices.Chunk(docs, 500) {
+		names := make([]any, len(group))
+		for i, d := range group {
+			names[i] = d.ID
+		}
+		var gone []string
+		for d, err := range x.coll.All(ctx, filter.In(FieldDocument, names...), db.IDsOnly) {
+			if err != nil {
+				return err
+			}
+			if !keep[d.ID] {
+				gone = append(gone, d.ID)
+			}
+		}
+		if len(gone) > 0 {
+			if _, err := x.coll.Delete(ctx, gone...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// split returns the chunks of documents.
+func (x *Indexer) split(ctx context.Context, docs []db.Document) (all []db.Document, err error) {
 	for _, d := range docs {
 		chunks, err := x.o.Split.Split(ctx, d.Text)
 		if err != nil {
-			return nil, nil, fmt.Errorf("document %q: %w", d.ID, err)
+			return nil, fmt.Errorf("document %q: %w", d.ID, err)
 		}
 		for i, c := range chunks {
 			m := maps.Clone(d.Metadata)
@@ -143,9 +170,8 @@ func (x *Indexer) split(ctx context.Context, docs []db.Document) (all []db.Docum
 			}
 			all = append(all, db.Document{ID: d.ID + "#" + strconv.Itoa(i), Text: c.Text, Metadata: m})
 		}
-		counts = append(counts, len(chunks))
 	}
-	return all, counts, nil
+	return all, nil
 }
 
 // embed gives vectors to those documents that have none.

@@ -183,9 +183,12 @@ func callChild(reply any, who, dir, queries string) error {
 
 func child(args []string) int {
 	var err error
-	if args[0] == "memory" {
+	switch args[0] {
+	case "memory":
 		err = memoryChild(args[1], args[2])
-	} else {
+	case "rag":
+		err = ragChild(args[1], args[2])
+	default:
 		var o opened
 		if o, err = openOnce(args[0], args[1], args[2]); err == nil {
 			err = json.NewEncoder(os.Stdout).Encode(o)

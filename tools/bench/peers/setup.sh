@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")" || exit 1
 
-debian="g++ libhnswlib-dev libfaiss-dev libopenblas-dev libsqlite3-dev"
+debian="g++ libhnswlib-dev libfaiss-dev libopenblas-dev libsqlite3-dev python3-numpy"
 missing=""
 for p in $debian; do
 	dpkg-query -W "$p" >/dev/null 2>&1 || missing="$missing $p"
