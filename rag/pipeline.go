@@ -23,7 +23,9 @@ type Reranker interface {
 
 // PipelineOptions tune a Pipeline. The zero value, like nil, is the default.
 type PipelineOptions struct {
-	// Strategy says how chunks are searched for; the zero value means Dense.
+	// Strategy says how chunks are searched for. The zero value means what
+	// the store can do: Hybrid with the default fusion if it has a text
+	// index, else Dense; Text if there is no embedder.
 	Strategy Strategy
 	// TopK is the most chunks of an answer, before expansion; 0 means DefaultTopK.
 	TopK int
@@ -85,6 +87,11 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 	o := &p.opts
 	if o.Strategy.search == nil {
 		o.Strategy = Dense()
+		if c, ok := s.(interface{ Schema() db.Schema }); ok && c.Schema().Text != nil {
+			if o.Strategy = Hybrid(db.Fusion{}); e == nil {
+				o.Strategy = Text()
+			}
+		}
 	}
 	o.TopK = cmp.Or(o.TopK, DefaultTopK)
 	o.Candidates = max(o.TopK, cmp.Or(o.Candidates, 4*o.TopK))

@@ -263,7 +263,19 @@ func TestPipelineConfig(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := NewPipeline(c, nil, nil); !errors.Is(err, ErrConfig) {
+	if _, err := NewPipeline(c, nil, &PipelineOptions{Strategy: Dense()}); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+	// The default is what the store can do.
+	plain := emptyCollection(t)
+	for want, p := range map[string]*Pipeline{
+		"hybrid": pipeline(t, c, e, nil), "text": pipeline(t, c, nil, nil), "dense": pipeline(t, plain, e, nil),
+	} {
+		if r := ask(t, p, "which log?", nil); r.Strategy != want {
+			t.Errorf("%s, not %s", r.Strategy, want)
+		}
+	}
+	if _, err := NewPipeline(plain, nil, nil); !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}
 	if _, err := NewPipeline(c, nil, &PipelineOptions{Strategy: Text()}); err != nil {

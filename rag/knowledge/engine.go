@@ -216,7 +216,7 @@ func (e *Engine) readIndex(ctx context.Context, c Config) (*reading, error) {
 type QueryOptions struct {
 	K        int          // chunks; 0 means rag.DefaultTopK
 	Where    filter.Expr  // on the metadata of chunks
-	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion
+	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion: bases have a text index
 	Rerank   rag.Reranker
 	Expand   *rag.Expansion
 }
@@ -228,12 +228,8 @@ func (e *Engine) Query(ctx context.Context, name, question string, o QueryOption
 		return nil, err
 	}
 	defer r.vdb.Close()
-	strategy := o.Strategy
-	if strategy.String() == "" {
-		strategy = rag.Hybrid(db.Fusion{})
-	}
 	p, err := rag.NewPipeline(r.chunks, r.embedder, &rag.PipelineOptions{
-		Strategy: strategy, TopK: o.K, Rerank: o.Rerank, Expand: o.Expand,
+		Strategy: o.Strategy, TopK: o.K, Rerank: o.Rerank, Expand: o.Expand,
 		Context: rag.ContextOptions{MaxTokens: r.config.MaxContextTokens, Count: e.opts.Tokens.Count}, Logger: e.opts.Logger,
 	})
 	if err != nil {
