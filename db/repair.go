@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -33,7 +34,8 @@ type Lost struct {
 
 // Repair copies everything that is provably intact from the damaged database
 // in src to a new one in dst, which must be empty or not exist. src is not
-// changed. The error says that the repair could not be done; what was lost is
+// changed. Where pages of meta.bolt are damaged, it looks for records in all
+// of its pages. The error says that the repair could not be done; what was lost is
 // in the report, by id where it can be known.
 //
 // Derived data need no repair: an open database rebuilds it by itself.
@@ -51,6 +53,7 @@ type repairing struct {
 	report *RepairReport
 	fs     *vfs.FS
 	store  *meta.Store
+	wreck  *meta.Wreck // store is made of it; nil: it is that of the database
 	state  meta.State
 	names  map[uint32]string // of collections
 	dst    *DB
@@ -68,20 +71,65 @@ func (r *repairing) run(src, dst string) (err error) {
 	}
 	defer lock.Close()
 	// bbolt must not be let loose on a tree that is not whole.
-	if r.store, err = meta.Open(r.fs, metaName, meta.Options{ReadOnly: true, Verify: true, Lenient: true}); err != nil {
+	lenient := meta.Options{ReadOnly: true, Verify: true, Lenient: true}
+	r.store, err = meta.Open(r.fs, metaName, lenient)
+	var wreck *meta.Wreck
+	if bad := (*meta.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, meta.ErrVersion) {
+		wreck, err = meta.Examine(r.fs, metaName)
+	}
+	if err != nil {
 		return err
 	}
-	defer r.store.Close()
 	if r.dst, err = r.create(dst); err != nil {
-		return err
+		return errors.Join(err, r.closeStore())
 	}
-	if err = r.salvage(); err == nil {
+	if wreck != nil {
+		err = r.rebuild(wreck, lenient)
+	}
+	if err == nil {
+		err = r.salvage()
+	}
+	if err == nil {
 		err = r.flush()
 	}
 	if err == nil {
 		err = r.count()
 	}
-	return errors.Join(err, r.dst.Close())
+	return errors.Join(err, r.closeStore(), r.dst.Close())
+}
+
+// rebuilt is what meta.bolt is made of again, in the new database.
+const rebuilt = tmpDir + "/" + metaName + ".rebuilt"
+
+// rebuild goes on with what is left of a meta.bolt whose pages are damaged.
+func (r *repairing) rebuild(w *meta.Wreck, o meta.Options) (err error) {
+	r.wreck = w
+	for _, err := range w.Problems {
+		r.problem(err)
+	}
+	if w.Stale {
+		r.problem(&CorruptError{File: metaName, Offset: -1,
+			Err: errors.New("free pages cannot be told from others: what was deleted or replaced may be back")})
+	}
+	if err := w.WriteTo(r.dst.fs, rebuilt); err != nil {
+		return err
+	}
+	for id, n := range w.Nameless {
+		r.lose(Lost{What: "document", Reason: fmt.Sprintf("%d documents, or earlier versions of them, are of collection %d, whose definition is lost", n, id)})
+	}
+	r.store, err = meta.Open(r.dst.fs, rebuilt, o)
+	return err
+}
+
+func (r *repairing) closeStore() error {
+	if r.store == nil {
+		return nil
+	}
+	err := r.store.Close()
+	if r.wreck != nil {
+		err = errors.Join(err, r.dst.fs.Remove(rebuilt))
+	}
+	return err
 }
 
 func (r *repairing) create(dst string) (*DB, error) {
@@ -136,7 +184,7 @@ func (r *repairing) salvage() error {
 			return err
 		}
 		own := slices.DeleteFunc(slices.Clone(segments), func(s segment.Info) bool { return s.Collection != c.ID })
-		s := &salvaging{repairing: r, coll: c.ID, name: def.name, done: map[uint64]bool{}}
+		s := &salvaging{repairing: r, coll: c.ID, name: def.name, want: int(c.Documents), done: map[uint64]bool{}, dead: map[uint64]bool{}}
 		if err := s.run(own); err != nil {
 			return err
 		}
@@ -211,7 +259,7 @@ func (r *repairing) replay(ops []op) error {
 				return err
 			}
 		case !known:
-			return fmt.Errorf("the log writes to unknown collection %d", o.coll)
+			r.lose(Lost{ID: o.id, What: "document", Reason: fmt.Sprintf("the log writes to collection %d, whose definition is lost", o.coll)})
 		case o.kind == opDrop:
 			if err := errors.Join(r.flush(), r.dst.Drop(r.ctx, name)); err != nil {
 				return err
@@ -238,8 +286,10 @@ type salvaging struct {
 	*repairing
 	coll uint32
 	name string
+	want int // documents that there should be, or versions of them; without those found, and those missed by id
 	open []*segment.Segment
 	done map[uint64]bool // DocNums that came out of damaged segments
+	dead map[uint64]bool // DocNums of dead rows, of a wreck
 }
 
 func (s *salvaging) run(infos []segment.Info) error {
@@ -255,6 +305,12 @@ func (s *salvaging) run(infos []segment.Info) error {
 		}
 		if err == nil {
 			s.open = append(s.open, seg)
+			if s.wreck != nil {
+				err = seg.Guard(func() error { return s.buried(seg, info.ID) })
+			}
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		if s.ctx.Err() != nil || errors.Is(err, segment.ErrVersion) {
@@ -298,14 +354,39 @@ func (s *salvaging) damaged(info segment.Info) error {
 }
 
 // decode reads a stored document and says whether it is the live one of its
-// id. Where the id is damaged, it is taken to be.
+// id. Where the id is damaged, or may be among what was lost, it is taken to
+// be, unless its row is dead; of several, the newest is put last.
 func (s *salvaging) decode(tx *meta.Tx, num uint64, b []byte) (*Document, bool, error) {
 	d, err := decodeDocument(b, 0)
 	if err != nil {
 		return nil, false, err
 	}
 	current, ok, err := tx.ID(s.coll, d.ID)
+	if err == nil && !ok && s.wreck != nil {
+		return d, !s.dead[num], nil
+	}
 	return d, err != nil || ok && current == num, nil
+}
+
+// buried notes the documents of dead rows.
+func (s *salvaging) buried(seg *segment.Segment, id uint64) error {
+	var chunks map[int][]uint64
+	err := s.store.View(func(tx *meta.Tx) (err error) {
+		chunks, err = tx.DeadChunks(id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	nums := seg.DocNums()
+	for chunk, words := range chunks {
+		for row := range bitset.Set(words).All() {
+			if row += chunk * 64 * len(words); row < len(nums) {
+				s.dead[nums[row]] = true
+			}
+		}
+	}
+	return nil
 }
 
 // documents saves every document that is not saved yet, with its vector if an
@@ -314,6 +395,7 @@ func (s *salvaging) documents() error {
 	broken := map[uint64]error{}
 	err := s.store.View(func(tx *meta.Tx) error {
 		err := tx.SalvageDocuments(s.coll, func(num uint64, b []byte) error {
+			s.want--
 			if err := s.ctx.Err(); err != nil || s.done[num] {
 				return err
 			}
@@ -336,6 +418,7 @@ func (s *salvaging) documents() error {
 			d.Vector = vec
 			return s.put(s.name, *d)
 		}, func(num uint64, err error) {
+			s.want--
 			s.problem(err)
 			broken[num] = err
 		})
@@ -344,6 +427,9 @@ func (s *salvaging) documents() error {
 		}
 		return s.undocumented(tx, broken)
 	})
+	if s.want > 0 && err == nil {
+		s.lose(Lost{Collection: s.name, What: "document", Reason: fmt.Sprintf("%d documents, or earlier versions of them, are in no page that can be read", s.want)})
+	}
 	return err
 }
 
@@ -359,19 +445,7 @@ func (s *salvaging) undocumented(tx *meta.Tx, broken map[uint64]error) error {
 			return s.misled(tx, id, num)
 		}
 		delete(broken, num)
-		lost := Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: why.Error()}
-		vec, found, err := s.vector(num)
-		if err != nil {
-			return err
-		}
-		if found && vec != nil {
-			lost.What = "text and metadata"
-			if err := s.put(s.name, Document{ID: id, Vector: vec}); err != nil {
-				return err
-			}
-		}
-		s.lose(lost)
-		return nil
+		return s.bare(id, num, why.Error())
 	}, func(_ string, err error) { s.problem(err) })
 	for num, why := range broken {
 		s.lose(Lost{Collection: s.name, DocNum: num, What: "document", Reason: why.Error()})
@@ -379,22 +453,33 @@ func (s *salvaging) undocumented(tx *meta.Tx, broken map[uint64]error) error {
 	return err
 }
 
-// misled reports an id that does not lead to an intact document of its own.
+// bare saves the vector of a document that is lost.
+func (s *salvaging) bare(id string, num uint64, why string) error {
+	lost := Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: why}
+	vec, found, err := s.vector(num)
+	if err == nil && found && vec != nil {
+		lost.What = "text and metadata"
+		err = s.put(s.name, Document{ID: id, Vector: vec})
+	}
+	s.lose(lost)
+	return err
+}
+
+// misled deals with an id that does not lead to a document of its own.
 func (s *salvaging) misled(tx *meta.Tx, id string, num uint64) error {
 	b, ok, err := tx.Document(s.coll, num)
+	if err == nil && !ok {
+		s.want--
+		return s.bare(id, num, "it is missing")
+	}
 	var d *Document
-	if err == nil && ok {
+	if err == nil {
 		d, err = decodeDocument(b, 0)
 	}
-	if err != nil || d != nil && d.ID == id {
-		return nil // reported, or saved
+	if err == nil && d.ID != id {
+		s.lose(Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: fmt.Sprintf("its id leads to document %q", d.ID)})
 	}
-	why := "the document that it leads to does not exist"
-	if d != nil {
-		why = fmt.Sprintf("it leads to document %q", d.ID)
-	}
-	s.lose(Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: why})
-	return nil
+	return nil // what is damaged was reported
 }
 
 func (r *repairing) lose(l Lost) { r.report.Lost = append(r.report.Lost, l) }

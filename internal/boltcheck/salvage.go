@@ -1,0 +1,183 @@
+package boltcheck
+
+import (
+	"errors"
+	"io"
+)
+
+// Origin says how sure it is that what Salvage found is the present state.
+type Origin int
+
+const (
+	// Reached is what the root in force leads to.
+	Reached Origin = iota
+	// Unreached is in a page to which nothing leads, and which the freelist, if it can be read, does not have: it was cut off by
+	// damage. If the freelist cannot be read, it may be of an earlier state.
+	Unreached
+	// Freed is in a free page: it was there once.
+	Freed
+)
+
+// Salvage calls fn with every element of leaf pages that can be made out, in a file in which nothing need be right: first
+// what is Reached, then what is Unreached, then what is Freed. bucket is the name of the bucket in the root that leads there,
+// nil where none does. Nothing vouches for what fn gets but what the caller can verify; it may keep none of it. An error of
+// fn ends it. If no damage stands in the way of the
+// root in force, that is all. bad are the places that are damaged; listed tells that what is Unreached is no earlier state, as the
+// freelist could be read. Memory is two bits per
+// page, and the largest value; time grows with the size of the file.
+func Salvage(r io.ReaderAt, size int64, fn func(from Origin, bucket, key, value []byte) error) (bad []*Error, listed bool, err error) {
+	pages := uint64(max(size, 0)) / PageSize
+	s := &salvager{checker: checker{r: r, pages: pages, seen: make([]uint64, pages/64+1)}, fn: fn}
+	s.seen[0] = 3
+	var free []uint64
+	if root, ok := s.root(); ok {
+		before := len(s.bad)
+		s.pages = min(pages, root.Pages)
+		s.tree(root.Root, nil, 1, true)
+		whole := len(s.bad) == before
+		if root.Pages <= pages {
+			if free, err = FreePages(r, root); err != nil {
+				s.note(root.Freelist, err)
+			}
+		}
+		if whole { // whatever else there is, is of no use
+			return s.bad, true, s.err
+		}
+	}
+	for from := Unreached; from <= Freed; from++ {
+		s.from = from
+		for page := uint64(2); page < s.pages; page++ {
+			isFree := free != nil && free[page/64]>>(page%64)&1 != 0
+			if s.err == nil && isFree == (from == Freed) && s.seen[page/64]>>(page%64)&1 == 0 {
+				s.stray(page)
+			}
+		}
+	}
+	return s.bad, free != nil, s.err
+}
+
+type salvager struct {
+	checker
+	fn   func(from Origin, bucket, key, value []byte) error
+	from Origin
+	bad  []*Error
+	err  error // of fn
+}
+
+const maxBad = 1000 // places that are told
+
+func (s *salvager) note(page uint64, err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{page, int64(page) * PageSize, err.Error()} // the disk cannot read it
+	}
+	if len(s.bad) < maxBad {
+		s.bad = append(s.bad, e)
+	}
+}
+
+// root returns the newest root whose checksum holds.
+func (s *salvager) root() (newest Root, ok bool) {
+	for page := range uint64(2) {
+		b, err := s.read(int64(page)*PageSize+headerSize, metaSize)
+		if err == nil {
+			root := decodeRoot(b)
+			if err = root.Err; err == nil && (!ok || root.TxID > newest.TxID) {
+				newest, ok = root, true
+			}
+		}
+		if err != nil {
+			s.note(page, err)
+		}
+	}
+	return newest, ok
+}
+
+// tree goes through all that can be reached from a page.
+func (s *salvager) tree(page uint64, bucket []byte, depth int, top bool) {
+	if s.err != nil {
+		return
+	}
+	n, err := s.open(page, nil)
+	switch {
+	case err != nil:
+		s.note(page, err)
+	case depth > MaxDepth:
+		s.note(page, n.fail(0, "more than %d levels deep", MaxDepth))
+	case n.flags == flagLeaf:
+		s.leaf(n, bucket, depth, top)
+	case n.flags == flagBranch:
+		for i := range n.count {
+			b, err := s.part(n, headerSize+elementSize*int64(i), elementSize)
+			if err != nil {
+				s.note(page, err)
+				return
+			}
+			s.tree(u64(b[8:]), bucket, depth+1, top)
+		}
+	default:
+		s.note(page, n.fail(8, "flags %#x are neither a branch nor a leaf page's", n.flags))
+	}
+}
+
+// stray looks at a page to which nothing leads.
+func (s *salvager) stray(page uint64) {
+	head, err := s.read(int64(page)*PageSize, headerSize)
+	if err != nil {
+		s.note(page, err)
+		return
+	}
+	if u64(head) != page || u16(head[8:]) != flagLeaf {
+		return // a branch page, whose leaves are found without it; or the rest of a large value
+	}
+	if n, err := s.open(page, nil); err == nil { // else it reaches into others
+		s.leaf(n, nil, 1, true)
+	}
+}
+
+// part returns bytes of a node, wherever they may be.
+func (s *salvager) part(n *node, off, size int64) ([]byte, error) {
+	if off < 0 || size < 0 || size > n.size || off > n.size-size {
+		return nil, n.fail(min(max(off, 0), n.size), "%d bytes do not fit into %d", size, n.size)
+	}
+	return s.bytes(n, off, size)
+}
+
+// leaf goes through the elements of a leaf page. top tells that they may be buckets.
+func (s *salvager) leaf(n *node, bucket []byte, depth int, top bool) {
+	budget := 4 * n.size // elements that overlap must not take for ever
+	for i := range n.count {
+		if s.err != nil {
+			return
+		}
+		at := headerSize + elementSize*int64(i)
+		b, err := s.part(n, at, elementSize)
+		if err != nil {
+			s.note(n.page, err)
+			return
+		}
+		flags, pos, key, val := u32(b), int64(u32(b[4:])), int64(u32(b[8:])), int64(u32(b[12:]))
+		if key == 0 || key > maxKey || budget < key+val {
+			s.note(n.page, n.fail(at, "element %d: key of %d bytes, value of %d", i, key, val))
+			continue
+		}
+		e, err := s.part(n, at+pos, key+val)
+		if err != nil {
+			s.note(n.page, err)
+			continue
+		}
+		budget -= key + val
+		switch {
+		case flags&flagBucket == 0:
+			s.err = s.fn(s.from, bucket, e[:key], e[key:])
+		case !top || val < bucketSize:
+			s.note(n.page, n.fail(at, "element %d: a bucket of %d bytes", i, val))
+		case u64(e[key:]) != 0:
+			s.tree(u64(e[key:]), append([]byte(nil), e[:key]...), depth+1, false)
+		case val >= bucketSize+headerSize:
+			inline := &node{page: n.page, off: n.off + at + pos + key + bucketSize, size: val - bucketSize, buf: e[key+bucketSize:]}
+			inline.flags, inline.count = u16(inline.buf[8:]), int(u16(inline.buf[10:]))
+			s.leaf(inline, append([]byte(nil), e[:key]...), depth+1, false)
+		}
+	}
+}
