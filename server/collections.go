@@ -123,7 +123,7 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", "/collections/"+escape(name))
+	w.Header().Set("Location", "collections/"+escape(name)) // relative: the service may be mounted anywhere
 	rest.JSON(w, http.StatusCreated, struct {
 		Success bool `json:"success"`
 		collection
