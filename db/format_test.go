@@ -4,12 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/wal"
 )
 
@@ -48,31 +46,7 @@ func TestBatchPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareDump(t, "../docs/format/batch.md", got.String())
-}
-
-// compareDump compares the hexdump of a page.
-func compareDump(t *testing.T, page, got string) {
-	t.Helper()
-	const begin, end = "```hexdump\n", "```"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	want, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no hexdump", page)
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
-	}
+	formattest.Page(t, "../docs/format/batch.md", got.String(), *update)
 }
 
 // A recordPrinter prints a record. It follows the words of the page, not the

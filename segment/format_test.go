@@ -3,13 +3,10 @@ package segment
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
 // TestFormatPage compares the hexdump in docs/format/segment.md with a file that the writer makes now. A difference means
@@ -22,48 +19,14 @@ func TestFormatPage(t *testing.T) {
 	}
 	d.write(t, fsys, 42)
 	got := dump(t, readFile(t, fsys, FileName(42)))
-
-	const page, begin, end = "../docs/format/segment.md", "```hexdump\n", "```"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	want, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no hexdump", page)
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
-	}
+	formattest.Page(t, "../docs/format/segment.md", got, *update)
 }
 
 // dump prints every byte of a segment file with its meaning. It reads by the words of the page, not with the code under
 // test.
 func dump(t *testing.T, b []byte) string {
-	var out strings.Builder
-	d := codec.NewDecoder(b)
-	line := func(n int, name, format string, args ...any) {
-		off := d.Offset() - n
-		value := fmt.Sprintf(format, args...)
-		for i := 0; i < n; i += 8 {
-			hex := fmt.Sprintf("% x", b[off+i:off+min(i+8, n)])
-			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-22s %s", off+i, hex, name, value), " "))
-			name, value = "", ""
-		}
-	}
-	zeros := func(n int, name string) {
-		if strings.Trim(string(d.Raw(n)), "\x00") != "" {
-			t.Errorf("%s are not zero", name)
-		}
-		fmt.Fprintf(&out, "%06x  %-23s  %s\n", d.Offset()-n, fmt.Sprintf("00 (%d times)", n), name)
-	}
+	d := formattest.New(t, b)
+	line, zeros := d.Line, d.Zeros
 	line(8, "magic", "%q", d.Raw(8))
 	line(4, "version", "%d", d.U32())
 	line(4, "collection", "%d", d.U32())
@@ -84,7 +47,7 @@ func dump(t *testing.T, b []byte) string {
 	for row := range rows {
 		for i, v := range d.F32s(dim) {
 			n := d.Offset() - (dim-1-i)*4 // the decoder is behind the whole row
-			fmt.Fprintf(&out, "%06x  % -23x  %-22s %v\n", n-4, b[n-4:n], fmt.Sprintf("vector %d, element %d", row, i), v)
+			d.Bytes(n-4, 4, fmt.Sprintf("vector %d, element %d", row, i), fmt.Sprint(v))
 		}
 	}
 	zeros((8-d.Offset()%8)%8, "padding to 8")
@@ -103,5 +66,5 @@ func dump(t *testing.T, b []byte) string {
 	if err := errors.Join(err, d.Err()); err != nil || codec.CRC(b[start:]) != table {
 		t.Errorf("err %v, checksum of checksums %#x, want %#x", err, codec.CRC(b[start:]), table)
 	}
-	return out.String()
+	return d.Out.String()
 }

@@ -8,13 +8,13 @@ import (
 	"hash/fnv"
 	"math"
 	"math/big"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
+
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
 var updatePage = flag.Bool("update", false, "rewrite the example in docs/format/meta.md")
@@ -34,26 +34,7 @@ func TestFormatPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := p.out.String()
-
-	const page, begin, end = "../../docs/format/meta.md", "```hexdump\n", "```"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	want, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no hexdump", page)
-	}
-	if *updatePage {
-		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
-	}
+	formattest.Page(t, "../../docs/format/meta.md", got, *updatePage)
 }
 
 // A printer prints the records of a store. It follows the words of the page, not the code under test.

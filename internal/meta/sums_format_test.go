@@ -5,11 +5,9 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
 // TestSumsPage compares the example in docs/format/sums.md with a file made now.
@@ -52,24 +50,5 @@ func TestSumsPage(t *testing.T) {
 		t.Errorf("%d bytes left over", len(p.b))
 	}
 	got := p.out.String()
-
-	const page, begin, end = "../../docs/format/sums.md", "```hexdump\n", "```"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	want, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no hexdump", page)
-	}
-	if *updatePage {
-		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(slices.Collect(strings.Lines(want)), slices.Collect(strings.Lines(got))); diff != "" {
-		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
-	}
+	formattest.Page(t, "../../docs/format/sums.md", got, *updatePage)
 }

@@ -7,12 +7,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -27,51 +24,13 @@ func TestFormatPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := dump(t, file)
-
-	const page, begin, end = "../../docs/format/codes.md", "```hexdump\n", "```"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	want, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no hexdump", page)
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
-	}
+	formattest.Page(t, "../../docs/format/codes.md", got, *update)
 }
 
 // dump prints every byte of a code file with its meaning. It reads by the words of the page, not with the code under test.
 func dump(t *testing.T, b []byte) string {
-	var out strings.Builder
-	d := codec.NewDecoder(b)
-	line := func(n int, name, format string, args ...any) {
-		off := d.Offset() - n
-		value := fmt.Sprintf(format, args...)
-		for i := 0; i < n; i += 8 {
-			hex := fmt.Sprintf("% x", b[off+i:off+min(i+8, n)])
-			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", off+i, hex, name, value), " "))
-			name, value = "", ""
-		}
-	}
-	zeros := func(n int, name string) {
-		if strings.Trim(string(d.Raw(n)), "\x00") != "" {
-			t.Errorf("%s is not zero", name)
-		}
-		if n > 0 {
-			fmt.Fprintf(&out, "%06x  %-23s  %s\n", d.Offset()-n, fmt.Sprintf("00 (%d times)", n), name)
-		}
-	}
-	u32 := func(name string) int { v := d.U32(); line(4, name, "%d", v); return int(v) }
-	f32 := func(name string) float32 { v := math.Float32frombits(d.U32()); line(4, name, "%v", v); return v }
+	d := formattest.New(t, b)
+	line, zeros, u32, f32 := d.Line, d.Zeros, d.Int32, d.Float32
 	pad := func() { zeros(-d.Offset()&63, "padding") }
 
 	line(8, "magic", "%q", d.Raw(8))
@@ -132,15 +91,11 @@ func dump(t *testing.T, b []byte) string {
 		}
 		pad()
 	}
-	start := d.Offset()
-	for block := 0; d.Len() > 0; block++ {
-		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(),
-			4096+block*65536, min(4096+(block+1)*65536, start)-1)
+	d.Checksums(table)
+	if size != uint64(len(b)) {
+		t.Errorf("size %d of %d", size, len(b))
 	}
-	if err := d.Err(); err != nil || codec.CRC(b[start:]) != table || size != uint64(len(b)) {
-		t.Errorf("err %v, checksum of checksums %#x, want %#x, size %d of %d", err, codec.CRC(b[start:]), table, size, len(b))
-	}
-	return out.String()
+	return d.Out.String()
 }
 
 // TestVersion1 opens a file of the first version, which had no nibbles: it is left alone, to be replaced.

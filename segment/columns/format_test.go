@@ -3,13 +3,10 @@ package columns
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -26,42 +23,14 @@ func TestFormatPage(t *testing.T) {
 		{"lang": "zig", "year": int64(-1)},
 	})
 	got := dump(t, file)
-
-	const page, begin, end = "../../docs/format/columns.md", "```hexdump\n", "```"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	want, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no hexdump", page)
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
-	}
+	formattest.Page(t, "../../docs/format/columns.md", got, *update)
 }
 
 // dump prints every byte of a column file with its meaning. It reads by the words of the page, not with the code under
 // test, as far as the example needs them: codes of one byte.
 func dump(t *testing.T, b []byte) string {
-	var out strings.Builder
-	d := codec.NewDecoder(b)
-	line := func(n int, name, format string, args ...any) {
-		off := d.Offset() - n
-		value := fmt.Sprintf(format, args...)
-		for i := 0; i < n; i += 8 {
-			hex := fmt.Sprintf("% x", b[off+i:off+min(i+8, n)])
-			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", off+i, hex, name, value), " "))
-			name, value = "", ""
-		}
-	}
+	d := formattest.New(t, b)
+	out, line, u8, u32, u64 := &d.Out, d.Line, d.Int8, d.Int32, d.Int64
 	zeros := func(n int, name string) {
 		if strings.Trim(string(d.Raw(n)), "\x00") != "" {
 			t.Errorf("%s is not zero", name)
@@ -70,9 +39,6 @@ func dump(t *testing.T, b []byte) string {
 			line(n, name, "")
 		}
 	}
-	u8 := func(name string) uint8 { v := d.U8(); line(1, name, "%d", v); return v }
-	u32 := func(name string) int { v := d.U32(); line(4, name, "%d", v); return int(v) }
-	u64 := func(name string) int { v := d.U64(); line(8, name, "%d", v); return int(v) }
 	pad := func() { zeros(-d.Offset()&7, "padding") }
 
 	line(8, "magic", "%q", d.Raw(8))
@@ -92,7 +58,7 @@ func dump(t *testing.T, b []byte) string {
 	}
 	columns := make([]column, n)
 	for i := range columns {
-		fmt.Fprintf(&out, "                                 entry %d\n", i)
+		fmt.Fprintf(out, "                                 entry %d\n", i)
 		c := &columns[i]
 		c.path = u64("offset of the path")
 		c.pathLen = u32("bytes of the path")
@@ -127,7 +93,7 @@ func dump(t *testing.T, b []byte) string {
 	}
 	pad()
 	for i, c := range columns {
-		fmt.Fprintf(&out, "                                 sections of column %d\n", i)
+		fmt.Fprintf(out, "                                 sections of column %d\n", i)
 		if c.sections != d.Offset() {
 			t.Errorf("sections %d are said to be at %d", i, c.sections)
 		}

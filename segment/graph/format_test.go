@@ -8,9 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
@@ -31,25 +29,7 @@ func fixture(t *testing.T, layout uint32) []byte {
 // format has changed: old files would be built again.
 func TestFormatPage(t *testing.T) {
 	got := dump(t, fixture(t, quick))
-	const page, begin, end = "../../docs/format/graph.md", "```hexdump\n", "```"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	want, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no hexdump", page)
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
-	}
+	formattest.Page(t, "../../docs/format/graph.md", got, *update)
 }
 
 // TestOldFile opens a file that was written when the format was new.
@@ -88,27 +68,9 @@ func oldFile(t *testing.T, b []byte) {
 
 // dump prints every byte of a graph file with its meaning. It reads by the words of the page, not with the code under test.
 func dump(t *testing.T, b []byte) string {
-	var out strings.Builder
-	d := codec.NewDecoder(b)
-	line := func(n int, name, format string, args ...any) {
-		off := d.Offset() - n
-		value := fmt.Sprintf(format, args...)
-		for i := 0; i < n; i += 8 {
-			hex := fmt.Sprintf("% x", b[off+i:off+min(i+8, n)])
-			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", off+i, hex, name, value), " "))
-			name, value = "", ""
-		}
-	}
-	repeat := func(n int, value byte, name string) {
-		if strings.Trim(string(d.Raw(n)), string([]byte{value})) != "" {
-			t.Errorf("%s is not %#x", name, value)
-		}
-		if n > 0 {
-			fmt.Fprintf(&out, "%06x  %-23s  %s\n", d.Offset()-n, fmt.Sprintf("%02x (%d times)", value, n), name)
-		}
-	}
-	u32 := func(name string) int { v := d.U32(); line(4, name, "%d", v); return int(v) }
-	f32 := func(name string) { line(4, name, "%v", math.Float32frombits(d.U32())) }
+	d := formattest.New(t, b)
+	out, line, repeat, u32 := &d.Out, d.Line, d.Repeat, d.Int32
+	f32 := func(name string) { d.Float32(name) }
 	row := func(name string) {
 		if v := d.U32(); v == math.MaxUint32 {
 			line(4, name, "none")
@@ -159,7 +121,7 @@ func dump(t *testing.T, b []byte) string {
 				ids = append(ids, fmt.Sprint(v))
 			}
 		}
-		fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  neighbours of row %d      %s", start, "(128 bytes)", r, strings.Join(ids, " ")), " "))
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  neighbours of row %d      %s", start, "(128 bytes)", r, strings.Join(ids, " ")), " "))
 		if layout == 1 {
 			continue
 		}
@@ -173,7 +135,7 @@ func dump(t *testing.T, b []byte) string {
 					t.Errorf("factor %d of row %d", i, r)
 				}
 			}
-			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, "(128 bytes)", name+" factors", strings.Join(factors, " ")), " "))
+			fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, "(128 bytes)", name+" factors", strings.Join(factors, " ")), " "))
 		}
 		start = d.Offset()
 		signs := make([]string, len(ids))
@@ -192,7 +154,7 @@ func dump(t *testing.T, b []byte) string {
 				}
 			}
 		}
-		fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, fmt.Sprintf("(%d bytes)", d.Offset()-start), "signs", strings.Join(signs, " ")), " "))
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, fmt.Sprintf("(%d bytes)", d.Offset()-start), "signs", strings.Join(signs, " ")), " "))
 	}
 	for r := range rows {
 		row(fmt.Sprintf("twin of row %d", r))
@@ -217,13 +179,9 @@ func dump(t *testing.T, b []byte) string {
 		}
 	}
 	pad()
-	start := d.Offset()
-	for block := 0; d.Len() > 0; block++ {
-		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(),
-			4096+block*65536, min(4096+(block+1)*65536, start)-1)
-	}
-	if err := d.Err(); err != nil || codec.CRC(b[start:]) != table || size != uint64(len(b)) {
-		t.Errorf("err %v, checksum of checksums %#x, want %#x, size %d of %d", err, codec.CRC(b[start:]), table, size, len(b))
+	d.Checksums(table)
+	if size != uint64(len(b)) {
+		t.Errorf("size %d of %d", size, len(b))
 	}
 	return out.String()
 }

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/text"
 )
 
@@ -41,52 +40,13 @@ func TestFormatPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := dump(t, file)
-
-	const page, begin, end = "../../docs/format/terms.md", "```hexdump\n", "```"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	want, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no hexdump", page)
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-update rewrites it):\n%s", page, diff)
-	}
+	formattest.Page(t, "../../docs/format/terms.md", got, *update)
 }
 
 // dump prints every byte of a file with its meaning. It reads by the words of the page, not with the code under test.
 func dump(t *testing.T, b []byte) string {
-	var out strings.Builder
-	d := codec.NewDecoder(b)
-	print := func(off, n int, name, value string) {
-		for i := 0; i < n; i += 8 {
-			hex := fmt.Sprintf("% x", b[off+i:off+min(i+8, n)])
-			fmt.Fprintln(&out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", off+i, hex, name, value), " "))
-			name, value = "", ""
-		}
-	}
-	line := func(n int, name, format string, args ...any) {
-		print(d.Offset()-n, n, name, fmt.Sprintf(format, args...))
-	}
-	zeros := func(n int, name string) {
-		if strings.Trim(string(d.Raw(n)), "\x00") != "" {
-			t.Errorf("%s is not zero", name)
-		}
-		if n > 0 {
-			fmt.Fprintf(&out, "%06x  %-23s  %s\n", d.Offset()-n, fmt.Sprintf("00 (%d times)", n), name)
-		}
-	}
-	u32 := func(name string) int { v := d.U32(); line(4, name, "%d", v); return int(v) }
-	u64 := func(name string) int { v := d.U64(); line(8, name, "%d", v); return int(v) }
+	d := formattest.New(t, b)
+	out, print, line, zeros, u32, u64 := &d.Out, d.Bytes, d.Line, d.Zeros, d.Int32, d.Int64
 	uvarints := func(n int, name string) []uint64 {
 		start, values := d.Offset(), make([]uint64, n)
 		for i := range values {
@@ -122,7 +82,7 @@ func dump(t *testing.T, b []byte) string {
 			continue
 		}
 		n := d.U32()
-		fmt.Fprintf(&out, "%06x  %-23s  %-24s %d\n", d.Offset()-4, fmt.Sprintf("% x (%d times)", b[d.Offset()-4:d.Offset()], same-row),
+		fmt.Fprintf(out, "%06x  %-23s  %-24s %d\n", d.Offset()-4, fmt.Sprintf("% x (%d times)", b[d.Offset()-4:d.Offset()], same-row),
 			fmt.Sprintf("length of rows %d to %d", row, same-1), n)
 		d.Raw(4 * (same - row - 1))
 		row = same - 1
@@ -130,9 +90,9 @@ func dump(t *testing.T, b []byte) string {
 	zeros(-d.Offset()&63, "padding")
 
 	// The dictionary says what the postings are.
-	postings := d
+	postings := d.Decoder
 	first := d.Offset()
-	d = codec.NewDecoder(b[:index])
+	d.Decoder = codec.NewDecoder(b[:index])
 	d.Raw(dictionary)
 	type entry struct {
 		name   string
@@ -158,11 +118,11 @@ func dump(t *testing.T, b []byte) string {
 
 	out.Reset()
 	out.WriteString(before)
-	d = postings
+	d.Decoder = postings
 	for _, e := range entries {
 		df, docs, pos := int(e.values[0]), int(e.values[3]), int(e.values[4])
 		for block := range df / 128 {
-			fmt.Fprintf(&out, "        %-23s  skip table of %q, block %d\n", "", e.name, block)
+			fmt.Fprintf(out, "        %-23s  skip table of %q, block %d\n", "", e.name, block)
 			for _, name := range []string{"last row", "largest frequency", "least length", "end of rows"} {
 				u32(name)
 			}
@@ -179,7 +139,7 @@ func dump(t *testing.T, b []byte) string {
 		t.Errorf("postings from %d to %d, dictionary at %d", first, d.Offset(), dictionary)
 	}
 	out.WriteString(dict)
-	d = codec.NewDecoder(b)
+	d.Decoder = codec.NewDecoder(b)
 	d.Raw(index)
 	for group := range (terms + 15) / 16 {
 		u64(fmt.Sprintf("group %d", group))
@@ -187,11 +147,9 @@ func dump(t *testing.T, b []byte) string {
 	if d.Offset() != table {
 		t.Errorf("index ends at %d, checksums at %d", d.Offset(), table)
 	}
-	for block := 0; d.Len() > 0; block++ {
-		line(4, fmt.Sprintf("checksum of block %d", block), "%#08x: %d to %d", d.U32(), 4096+block*65536, min(4096+(block+1)*65536, table)-1)
-	}
-	if err := d.Err(); err != nil || codec.CRC(b[table:]) != sums || size != len(b) {
-		t.Errorf("err %v, checksum of checksums %#x, want %#x, size %d of %d", err, codec.CRC(b[table:]), sums, size, len(b))
+	d.Checksums(sums)
+	if size != len(b) {
+		t.Errorf("size %d of %d", size, len(b))
 	}
 	return out.String()
 }
