@@ -190,6 +190,7 @@ func (s *Server) routes() []route {
 		{"POST /collections/{name}/search", reads, s.search},
 		{"POST /collections/{name}/search/batch", reads, s.searchBatch},
 		{"POST /collections/{name}/explain", reads, s.explain},
+		{"GET /collections/{name}/map", reads, s.showMap},
 
 		{"GET /collections/{name}/export", reads, s.export},
 		{"POST /collections/{name}/import", writes, s.load},
@@ -201,6 +202,7 @@ func (s *Server) routes() []route {
 		{"POST /providers/{provider}/validate", reads, s.validateConfig},
 		{"GET /providers/{provider}/health", reads, s.providerHealth},
 		{"GET /health", reads, s.health},
+		{"GET /stats", reads, s.stats},
 		{"GET /metrics", reads, s.showMetrics},
 		{"GET /openapi.json", reads, s.showOpenAPI},
 	}

@@ -147,6 +147,32 @@ type Point struct {
 
 // Inspect examines a collection. To see one state of a collection that is being written to, pass that of a snapshot.
 func Inspect(ctx context.Context, coll *db.Collection, opts Options) (*Report, error) {
+	x, err := newInspection(ctx, coll, opts)
+	if err == nil {
+		err = x.run(x.read, x.probe, x.compareAtRandom, x.useLog, x.draw, x.addTexts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x.report, nil
+}
+
+// Draw makes the map alone, of Options.Points documents drawn at random. It
+// costs one pass over the vectors and no search.
+func Draw(ctx context.Context, coll *db.Collection, opts Options) (*Map, error) {
+	opts.Points = cmp.Or(opts.Points, DefaultPoints)
+	opts.Sample, opts.Log = opts.Points, nil
+	x, err := newInspection(ctx, coll, opts)
+	if err == nil {
+		err = x.run(x.read, x.draw)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &x.report.Map, nil
+}
+
+func newInspection(ctx context.Context, coll *db.Collection, opts Options) (*inspection, error) {
 	if opts.K < 0 || opts.Sample < 0 || opts.Points < 0 || opts.List < 0 || !(opts.Near >= 0 && opts.Near <= 1) {
 		return nil, fmt.Errorf("%w: k %d, sample %d, points %d, list %d, near %v", db.ErrInvalid, opts.K, opts.Sample, opts.Points, opts.List, opts.Near)
 	}
@@ -156,19 +182,22 @@ func Inspect(ctx context.Context, coll *db.Collection, opts Options) (*Report, e
 	opts.Points = cmp.Or(opts.Points, DefaultPoints)
 	opts.List = cmp.Or(opts.List, DefaultList)
 	schema := coll.Schema()
-	x := &inspection{
+	return &inspection{
 		Options: opts, ctx: ctx, coll: coll, metric: schema.Metric,
 		rng: rand.New(rand.NewPCG(opts.Seed, 0x78726179)),
 		report: &Report{
 			Collection: coll.Name(), Metric: schema.Metric, Dim: schema.Dim, K: opts.K, Near: opts.Near, Texts: map[string]string{},
 		},
-	}
-	for _, step := range []func() error{x.read, x.probe, x.compareAtRandom, x.useLog, x.draw, x.addTexts} {
+	}, nil
+}
+
+func (x *inspection) run(steps ...func() error) error {
+	for _, step := range steps {
 		if err := step(); err != nil {
-			return nil, fmt.Errorf("inspect collection %q: %w", coll.Name(), err)
+			return fmt.Errorf("inspect collection %q: %w", x.report.Collection, err)
 		}
 	}
-	return x.report, nil
+	return nil
 }
 
 // An inspection is one call of Inspect.

@@ -14,6 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/chroma"
+	"github.com/vecbolt/vecbolt/server/inspector"
 )
 
 type serveCmd struct {
@@ -38,7 +39,8 @@ func (c *serveCmd) Help() string {
 		"does not exist is created. The address is answered when connections are taken. Clients send a token as " +
 		"\"Authorization: Bearer TOKEN\". Without tokens, only addresses of this machine are listened on. docs/http.md " +
 		"describes the API, GET /openapi.json is its OpenAPI document. Clients of Chroma find what they expect below " +
-		"/api/v2: see docs/chroma.md."
+		"/api/v2: see docs/chroma.md. In a browser, the address shows the inspector: collections, documents, searches with " +
+		"their plans, a map, health."
 }
 
 // Validate is called by kong.
@@ -74,6 +76,7 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 		opts.Hosts = c.hosts(l)
 		opts.Extensions = []server.Extension{
 			{Pattern: chroma.Pattern, Handler: chroma.New(vdb, &chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
+			inspector.Extension(),
 		}
 		srv, err := server.New(vdb, opts)
 		if err != nil {

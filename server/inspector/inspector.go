@@ -1,0 +1,65 @@
+// Package inspector is a page that shows a database in a browser: its
+// collections, their documents, searches with scores, plans and reasons, a map,
+// and the health of indexes and storage.
+//
+//	srv, err := server.New(vdb, &server.Options{Extensions: []server.Extension{inspector.Extension()}})
+//
+// The page is one file without any other: it asks the HTTP API of package
+// server, nobody else, and holds no data itself, so that it is served without a
+// token and asks for one when the API does. A Content-Security-Policy by hashes
+// keeps the browser from running anything that is not in it.
+package inspector
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // of the page
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/vecbolt/vecbolt/server"
+)
+
+//go:embed inspector.html
+var page []byte
+
+// Extension returns the page, at the root of a server.
+func Extension() server.Extension {
+	return server.Extension{Pattern: "/{$}", Handler: Handler(), Public: true}
+}
+
+// Handler serves the page to GET and HEAD, whatever the path. It asks for the
+// API beside it: the path should end in a slash.
+func Handler() http.Handler {
+	hash := sha256.Sum256(page)
+	tag := `"` + hex.EncodeToString(hash[:8]) + `"`
+	policy := fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		source("script"), source("style"))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("ETag", tag)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(page))
+	})
+}
+
+// source returns the hash of the one element of that name, as a policy has it.
+func source(element string) string {
+	_, rest, _ := bytes.Cut(page, []byte("<"+element+">"))
+	content, _, _ := bytes.Cut(rest, []byte("</"+element+">"))
+	hash := sha256.Sum256(content)
+	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
+}
