@@ -3,10 +3,12 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -218,5 +220,38 @@ func TestExposure(t *testing.T) {
 		if err := start(t, &server.Options{ReadToken: readToken}).srv.CheckExposure(l); err != nil {
 			t.Errorf("%s with a token: %v", addr, err)
 		}
+	}
+}
+
+// Over TLS, by HTTP/2 and by HTTP/1.1.
+func TestTLS(t *testing.T) {
+	template := httptest.NewTLSServer(nil) // for its certificate
+	defer template.Close()
+	s := start(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.srv.Serve(ctx, l, &tls.Config{Certificates: template.TLS.Certificates}) }()
+	roots := template.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	for _, h2 := range []bool{true, false} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: h2}}
+		for range 3 {
+			resp, err := client.Get("https://" + l.Addr().String() + "/collections")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != 200 || resp.ProtoMajor != map[bool]int{true: 2, false: 1}[h2] {
+				t.Errorf("h2 %t: status %d by %s", h2, resp.StatusCode, resp.Proto)
+			}
+		}
+		client.CloseIdleConnections()
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }

@@ -155,15 +155,17 @@ func tooMany(what string, limit int) error {
 
 // listDocuments returns a page: {"documents": [...], "count": of these, "total": of all that match, "next": for after}.
 func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
+	c, end, err := s.frozen(r)
 	if err != nil {
 		return err
 	}
+	defer end()
 	given, err := parameters(r, "where", "limit", "offset", "after", "include")
 	if err != nil {
 		return err
 	}
-	q := db.ListQuery{Limit: defaultPage, After: given["after"]}
+	q := db.ListQuery{Limit: defaultPage, After: given["after"], Select: db.IDsOnly}
+	var parts db.Select
 	for name, value := range given {
 		switch name {
 		case "where":
@@ -173,7 +175,7 @@ func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
 		case "offset":
 			q.Offset, err = count(name, value)
 		case "include":
-			q.Select, err = selection(strings.Split(value, ","))
+			parts, err = selection(strings.Split(value, ","))
 		}
 		if err != nil {
 			return err
@@ -184,34 +186,42 @@ func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return answerPage(w, &db.Page{Total: total}, q.Select)
+		return s.answerPage(w, r, c, &db.Page{Total: total}, parts)
 	}
 	q.Limit = min(q.Limit, maxPage)
-	page, err := c.List(r.Context(), q)
+	found, err := c.List(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	return answerPage(w, page, q.Select)
+	return s.answerPage(w, r, c, found, parts)
 }
 
-func answerPage(w http.ResponseWriter, page *db.Page, parts db.Select) error {
-	body := []byte(`{"documents":[`)
-	var err error
-	for i, d := range page.Documents {
-		if i > 0 {
-			body = append(body, ',')
+// answerPage answers with the documents of a list of ids.
+func (s *Server) answerPage(w http.ResponseWriter, r *http.Request, c *db.Collection, found *db.Page, parts db.Select) error {
+	ids := make([]string, len(found.Documents))
+	for i, d := range found.Documents {
+		ids[i] = d.ID
+	}
+	p := &page{server: s, w: w, buf: []byte(`{"documents":[`)}
+	err := each(r.Context(), c, ids, parts, func(i int, d *db.Document) (err error) {
+		if d == nil { // of one state of the collection: it cannot be
+			return fmt.Errorf("%w: document %q of a list", db.ErrCorrupt, ids[i])
 		}
-		if body, err = appendDocument(body, d, parts); err != nil {
+		if i > 0 {
+			p.buf = append(p.buf, ',')
+		}
+		if p.buf, err = appendDocument(p.buf, d, parts); err != nil {
 			return err
 		}
-		body = append(body, '}')
+		p.buf = append(p.buf, '}')
+		return p.grow()
+	})
+	p.buf = fmt.Appendf(p.buf, `],"count":%d,"total":%d`, len(ids), found.Total)
+	if found.Next != "" {
+		p.buf = exchange.AppendString(append(p.buf, `,"next":`...), found.Next)
 	}
-	body = fmt.Appendf(body, `],"count":%d,"total":%d`, len(page.Documents), page.Total)
-	if page.Next != "" {
-		body = exchange.AppendString(append(body, `,"next":`...), page.Next)
-	}
-	rest.Bytes(w, http.StatusOK, append(body, "}\n"...))
-	return nil
+	p.buf = append(p.buf, "}\n"...)
+	return p.end(r, err)
 }
 
 // readWhere reads a filter. What is no JSON at all has a message of its own.
@@ -310,10 +320,11 @@ func noDocument(r *http.Request, err error) error {
 
 // getDocuments returns documents by id, in the order of the ids: {"ids": [...], "include": [...]}.
 func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
+	c, end, err := s.frozen(r)
 	if err != nil {
 		return err
 	}
+	defer end()
 	body, err := s.body(w, r)
 	if err != nil {
 		return err
@@ -334,35 +345,32 @@ func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	docs, err := c.GetMany(r.Context(), ids, parts)
-	if err != nil {
-		return err
-	}
-	out := []byte(`{"documents":[`)
+	p := &page{server: s, w: w, buf: []byte(`{"documents":[`)}
 	found, missing := 0, []string{}
-	for i, d := range docs {
+	err = each(r.Context(), c, ids, parts, func(i int, d *db.Document) (err error) {
 		if d == nil {
 			missing = append(missing, ids[i])
-			continue
+			return nil
 		}
 		if found > 0 {
-			out = append(out, ',')
+			p.buf = append(p.buf, ',')
 		}
-		if out, err = appendDocument(out, d, parts); err != nil {
+		found++
+		if p.buf, err = appendDocument(p.buf, d, parts); err != nil {
 			return err
 		}
-		out = append(out, '}')
-		found++
-	}
-	out = fmt.Appendf(out, `],"count":%d,"missing":[`, found)
+		p.buf = append(p.buf, '}')
+		return p.grow()
+	})
+	p.buf = fmt.Appendf(p.buf, `],"count":%d,"missing":[`, found)
 	for i, id := range missing {
 		if i > 0 {
-			out = append(out, ',')
+			p.buf = append(p.buf, ',')
 		}
-		out = exchange.AppendString(out, id)
+		p.buf = exchange.AppendString(p.buf, id)
 	}
-	rest.Bytes(w, http.StatusOK, append(out, "]}\n"...))
-	return nil
+	p.buf = append(p.buf, "]}\n"...)
+	return p.end(r, err)
 }
 
 func readInclude(v *exchange.Reader) (db.Select, error) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -23,46 +24,42 @@ const (
 
 // search answers one query.
 func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
-	c, q, _, err := s.asked(w, r, false)
+	a, _, err := s.asked(w, r, false)
 	if err != nil {
 		return err
 	}
-	res, err := c.Search(r.Context(), q)
+	defer a.end()
+	res, err := a.c.Search(r.Context(), a.queries[0])
 	if err != nil {
 		return notFoundIsInvalid(err)
 	}
-	body, err := appendResult(nil, &q, res)
-	if err != nil {
-		return err
-	}
-	rest.Bytes(w, http.StatusOK, append(body, "}\n"...))
-	return nil
+	err = a.append(r.Context(), 0, res)
+	a.buf = append(a.buf, "}\n"...)
+	return a.page.end(r, err)
 }
 
 // explain answers one query and says how: the body may have "why_not", ids of documents.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
-	c, q, whyNot, err := s.asked(w, r, true)
+	a, whyNot, err := s.asked(w, r, true)
 	if err != nil {
 		return err
 	}
-	e, err := c.Explain(r.Context(), q, whyNot...)
+	defer a.end()
+	e, err := a.c.Explain(r.Context(), a.queries[0], whyNot...)
 	if err != nil {
 		return notFoundIsInvalid(err)
 	}
-	body, err := appendResult(nil, &q, e.Result)
-	if err != nil {
-		return err
-	}
+	err = a.append(r.Context(), 0, e.Result)
 	for _, part := range []struct {
 		name  string
 		value any
 	}{{"parts", append([]db.PartPlan{}, e.Plan...)}, {"stages", append([]db.Stage{}, e.Stages...)}, {"why_not", append([]db.WhyNot{}, e.WhyNot...)}} {
-		if body, err = appendField(body, part.name, part.value); err != nil {
-			return err
+		if err == nil {
+			a.buf, err = appendField(a.buf, part.name, part.value)
 		}
 	}
-	rest.Bytes(w, http.StatusOK, append(body, "}\n"...))
-	return nil
+	a.buf = append(a.buf, "}\n"...)
+	return a.page.end(r, err)
 }
 
 // notFoundIsInvalid keeps 404 for what the path names: a query that names a document which does not exist is a mistake in
@@ -74,15 +71,25 @@ func notFoundIsInvalid(err error) error {
 	return err
 }
 
-// asked reads the collection and the query of a request.
-func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (c *db.Collection, q db.Query, whyNot []string, err error) {
-	if c, err = s.collection(r); err != nil {
-		return c, q, nil, err
+// An asking is a request for hits, on one state of a collection, and its answer.
+type asking struct {
+	page
+	c       *db.Collection
+	end     func()
+	queries []db.Query
+	parts   []db.Select // that are wanted, if hits are found by id alone and their documents read one after the other
+}
+
+// asked reads the collection and the query of a request. end must be called.
+func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ *asking, whyNot []string, err error) {
+	if _, err := s.collection(r); err != nil {
+		return nil, nil, err
 	}
 	body, err := s.body(w, r)
 	if err != nil {
-		return c, q, nil, err
+		return nil, nil, err
 	}
+	var q db.Query
 	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
 		if explain && key == "why_not" {
 			whyNot, err = v.Strings(maxExamples)
@@ -93,13 +100,31 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (c 
 	if err == nil {
 		err = s.judge(&q)
 	}
-	return c, q, whyNot, err
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := s.newAsking(w, r, []db.Query{q}, wanted(&q))
+	return a, whyNot, err
+}
+
+func (s *Server) newAsking(w http.ResponseWriter, r *http.Request, queries []db.Query, hits int) (*asking, error) {
+	a := &asking{page: page{server: s, w: w}, queries: queries, end: func() {}}
+	var err error
+	if hits <= together {
+		a.c, err = s.collection(r)
+		return a, err
+	}
+	for i := range queries {
+		a.parts = append(a.parts, queries[i].Select)
+		queries[i].Select = db.IDsOnly
+	}
+	a.c, a.end, err = s.frozen(r)
+	return a, err
 }
 
 // searchBatch answers {"queries": [...]} on one state of the collection: {"results": [...]}.
 func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err != nil {
+	if _, err := s.collection(r); err != nil {
 		return err
 	}
 	body, err := s.body(w, r)
@@ -131,22 +156,27 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	results, err := c.SearchBatch(r.Context(), queries)
+	a, err := s.newAsking(w, r, queries, hits)
+	if err != nil {
+		return err
+	}
+	defer a.end()
+	results, err := a.c.SearchBatch(r.Context(), a.queries)
 	if err != nil {
 		return notFoundIsInvalid(err)
 	}
-	out := []byte(`{"results":[`)
+	a.buf = append(a.buf, `{"results":[`...)
 	for i, res := range results {
 		if i > 0 {
-			out = append(out, ',')
+			a.buf = append(a.buf, ',')
 		}
-		if out, err = appendResult(out, &queries[i], res); err != nil {
-			return err
+		if err == nil {
+			err = a.append(r.Context(), i, res)
 		}
-		out = append(out, '}')
+		a.buf = append(a.buf, '}')
 	}
-	rest.Bytes(w, http.StatusOK, append(out, "]}\n"...))
-	return nil
+	a.buf = append(a.buf, "]}\n"...)
+	return a.page.end(r, err)
 }
 
 // readQueryField reads one member of a query.
@@ -271,20 +301,48 @@ func (s *Server) judge(q *db.Query) error {
 	return nil
 }
 
-// appendResult appends a result as JSON, without the brace that ends it.
-func appendResult(dst []byte, q *db.Query, res *db.Result) (_ []byte, err error) {
-	dst = append(dst, `{"hits":[`...)
-	for i := range res.Hits {
-		if i > 0 {
-			dst = append(dst, ',')
+// append appends the result of query i as JSON, without the brace that ends it.
+func (a *asking) append(ctx context.Context, i int, res *db.Result) (err error) {
+	a.buf = append(a.buf, `{"hits":[`...)
+	q := a.queries[i]
+	add := func(j int) error {
+		if j > 0 {
+			a.buf = append(a.buf, ',')
 		}
-		if dst, err = appendHit(dst, q, &res.Hits[i]); err != nil {
-			return nil, err
+		if a.buf, err = appendHit(a.buf, &q, &res.Hits[j]); err != nil {
+			return err
+		}
+		return a.grow()
+	}
+	if a.parts == nil {
+		for j := range res.Hits {
+			if err := add(j); err != nil {
+				return err
+			}
+		}
+	} else {
+		q.Select = a.parts[i]
+		ids := make([]string, len(res.Hits))
+		for j := range res.Hits {
+			ids[j] = res.Hits[j].ID
+		}
+		err := each(ctx, a.c, ids, q.Select, func(j int, d *db.Document) error {
+			if d == nil { // of one state of the collection: it cannot be
+				return fmt.Errorf("%w: document %q of a hit", db.ErrCorrupt, ids[j])
+			}
+			res.Hits[j].Document = *d
+			err := add(j)
+			res.Hits[j] = db.Hit{}
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
-	dst = fmt.Appendf(dst, `],"count":%d,"exact":%t,"complete":%t,"recall":%v,"matched":%d,"considered":%d`,
+	a.buf = fmt.Appendf(a.buf, `],"count":%d,"exact":%t,"complete":%t,"recall":%v,"matched":%d,"considered":%d`,
 		len(res.Hits), res.Exact, res.Complete, res.Recall, res.Matched, res.Considered)
-	return appendField(dst, "plan", res.Plan)
+	a.buf, err = appendField(a.buf, "plan", res.Plan)
+	return err
 }
 
 // appendHit appends a document with its score.

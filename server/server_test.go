@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -315,5 +316,58 @@ func TestMetrics(t *testing.T) {
 		if !strings.Contains(page.body, "\n"+want+"\n") {
 			t.Errorf("no %s in\n%s", want, page.body)
 		}
+	}
+}
+
+// Answers that are sent as they grow have what those have that are sent whole.
+func TestLargeAnswers(t *testing.T) {
+	s := start(t, nil)
+	s.must(201, "POST", "/collections", `{"name":"c","text_index":true}`)
+	var docs []string
+	for i := range 300 {
+		docs = append(docs, fmt.Sprintf(`{"id":"%03d","text":"common word%d %s","metadata":{"n":%d},"embedding":[%d,1]}`, i, i, strings.Repeat("x", 4000), i, i))
+	}
+	s.add("c", strings.Join(docs, ","))
+	check := func(list []any, i int, id string, score bool) {
+		t.Helper()
+		d := list[i].(map[string]any)
+		text, _ := d["text"].(string)
+		if d["id"] != id || !strings.HasPrefix(text, "common word") || len(text) < 4000 || d["metadata"].(map[string]any)["n"] == nil || d["embedding"] == nil || score != (d["score"] != nil) {
+			t.Errorf("document %d: %.100v", i, d)
+		}
+	}
+	const include = `"include":["text","metadata","embedding"]`
+	got := s.must(200, "GET", "/collections/c/documents?limit=250&offset=10&include=text,metadata,embedding", "")
+	if got["count"] != 250.0 || got["total"] != 300.0 || got["next"] != "259" {
+		t.Errorf("page: %v %v %v", got["count"], got["total"], got["next"])
+	}
+	for i := range 250 {
+		check(got["documents"].([]any), i, fmt.Sprintf("%03d", i+10), false)
+	}
+	got = s.must(200, "POST", "/collections/c/documents/get", `{"ids":[`+strings.Repeat(`"299","none",`, 200)+`"000"],`+include+`}`)
+	if got["count"] != 201.0 || len(got["missing"].([]any)) != 200 {
+		t.Errorf("by id: %v", got["count"])
+	}
+	check(got["documents"].([]any), 200, "000", false)
+
+	small := s.must(200, "POST", "/collections/c/search", `{"vector":[1,0],"k":16,`+include+`}`)
+	large := s.must(200, "POST", "/collections/c/search", `{"vector":[1,0],"k":300,`+include+`}`)
+	if diff := cmp.Diff(small["hits"], large["hits"].([]any)[:16]); diff != "" {
+		t.Errorf("the best hits of a few and of many differ:\n%s", diff)
+	}
+	for i := range 300 {
+		check(large["hits"].([]any), i, fmt.Sprintf("%03d", 299-i), true)
+	}
+	texts := s.must(200, "POST", "/collections/c/search", `{"text":"common","vector":[1,0],"k":100,"snippet":20,"include":["id"]}`)["hits"].([]any)
+	if hit := texts[99].(map[string]any); len(texts) != 100 || hit["text"] != nil || hit["snippet"].(map[string]any)["text"] == "" || len(hit["legs"].([]any)) != 2 {
+		t.Errorf("hybrid: %v", texts[len(texts)-1])
+	}
+	batch := s.must(200, "POST", "/collections/c/search/batch", `{"queries":[{"vector":[1,0],"k":16,`+include+`},{"vector":[1,0],"k":1,"include":["id"]}]}`)["results"].([]any)
+	if diff := cmp.Diff(small["hits"], batch[0].(map[string]any)["hits"]); diff != "" {
+		t.Errorf("a query alone and in a batch:\n%s", diff)
+	}
+	s.expect("second of the batch", batch[1].(map[string]any)["hits"].([]any)[0].(map[string]any)["text"], `null`)
+	if e := s.must(200, "POST", "/collections/c/explain", `{"vector":[1,0],"k":200,`+include+`}`); len(e["hits"].([]any)) != 200 || e["stages"] == nil {
+		t.Errorf("explain: %v", e["count"])
 	}
 }
