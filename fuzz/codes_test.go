@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
-	"github.com/vecbolt/vecbolt/simd"
 )
 
 // The offsets of docs/format/codes.md.
@@ -45,17 +45,23 @@ func sealCodes(data []byte) []byte {
 	}
 	b = append(b, make([]byte, max(0, int(size)-len(b)))...)[:size]
 	le.PutUint64(b[40:], size)
-	at := table
+	sealBlocks(b, table, codesTable)
+	return b
+}
+
+// sealBlocks makes the checksums of blocks right, which begin at table, their own, which stands at an offset of the header, and
+// that of the header.
+func sealBlocks(b []byte, table uint64, sum int) {
+	le, at := binary.LittleEndian, table
 	for start := uint64(codesHeader); start < table; start += 65536 {
 		le.PutUint32(b[at:], codec.CRC(b[start:min(start+65536, table)]))
 		at += 4
 	}
-	le.PutUint32(b[codesTable:], codec.CRC(b[table:]))
+	le.PutUint32(b[sum:], codec.CRC(b[table:]))
 	le.PutUint32(b[codesCRC:], codec.CRC(b[:codesCRC]))
-	return b
 }
 
-// codesIdent reads what docs/format/codes.md says the file was made from.
+// codesIdent reads what docs/format/codes.md and graph.md say the file was made from.
 func codesIdent(b []byte) (id codes.Ident) {
 	if len(b) >= codesHeader {
 		le := binary.LittleEndian
@@ -141,21 +147,6 @@ func FuzzCodes(f *testing.F) {
 	})
 }
 
-// codesScore is the definition that db has.
-func codesScore(m codes.Metric, q, x []float32) float64 {
-	switch m {
-	case codes.Dot:
-		return simd.Dot64(q, x)
-	case codes.L2:
-		return -simd.L264(q, x)
-	}
-	norms := math.Sqrt(simd.Dot64(q, q)) * math.Sqrt(simd.Dot64(x, x))
-	if norms == 0 {
-		return 0
-	}
-	return max(-1, min(1, simd.Dot64(q, x)/norms))
-}
-
 // FuzzCodesBounds takes any finite floats as a query and rows. The interval of every row holds its score, and no row whose
 // score reaches a cut is left out.
 func FuzzCodesBounds(f *testing.F) {
@@ -199,7 +190,7 @@ func FuzzCodesBounds(f *testing.F) {
 			}
 			q := c.Query(vec)
 			for row := range rows {
-				score := codesScore(m, vec, vecs[row*dim:(row+1)*dim])
+				score := formattest.Score(m, vec, vecs[row*dim:(row+1)*dim])
 				cand, err := q.Row(row)
 				if err != nil {
 					t.Fatal(err)

@@ -10,23 +10,15 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
-// graphMemory is a file.
-type graphMemory []byte
-
-func (m *graphMemory) WriteAt(b []byte, off int64) (int, error) {
-	*m = append(*m, make([]byte, max(0, int(off)+len(b)-len(*m)))...)
-	return copy((*m)[off:], b), nil
-}
-
 // sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so that the fuzzer gets
 // behind them.
 func sealGraph(data []byte) []byte {
-	const header, crc, table = 4096, 4092, 60
+	const header, table = 4096, 60
 	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
 	le := binary.LittleEndian
 	copy(b, "VECBOLTG\x01\x00\x00\x00")
@@ -52,27 +44,8 @@ func sealGraph(data []byte) []byte {
 	size += (end - header + 65535) / 65536 * 4
 	b = append(b, make([]byte, max(0, int(size)-len(b)))...)[:size]
 	le.PutUint64(b[40:], size)
-	at := end
-	for start := uint64(header); start < end; start += 65536 {
-		le.PutUint32(b[at:], codec.CRC(b[start:min(start+65536, end)]))
-		at += 4
-	}
-	le.PutUint32(b[table:], codec.CRC(b[end:]))
-	le.PutUint32(b[crc:], codec.CRC(b[:crc]))
+	sealBlocks(b, end, table)
 	return b
-}
-
-// graphIdent reads what docs/format/graph.md says the file was made from.
-func graphIdent(b []byte) (id codes.Ident) {
-	if len(b) >= 4096 {
-		le := binary.LittleEndian
-		id.Metric = codes.Metric(le.Uint32(b[12:]))
-		copy(id.DB[:], b[16:32])
-		id.Segment = le.Uint64(b[32:])
-		id.Dim, id.Rows = int(int32(le.Uint32(b[48:]))), int(int32(le.Uint32(b[52:])))
-		id.CRC = le.Uint32(b[56:])
-	}
-	return id
 }
 
 // FuzzGraph parses arbitrary bytes as they are and with size and checksums made right. What Parse accepts can be searched;
@@ -85,7 +58,7 @@ func FuzzGraph(f *testing.F) {
 		for i := range vecs {
 			vecs[i] = float32(r.IntN(3)) // with twins
 		}
-		var b graphMemory
+		var b formattest.File
 		ident := codes.Ident{Segment: 3, Rows: rows, Dim: dim, Metric: codes.Metric(i%3 + 1)}
 		if _, err := graph.Write(f.Context(), &b, ident, func(lo, hi int) ([]float32, error) { return vecs[lo*dim : hi*dim], nil }, graph.Options{}); err != nil {
 			f.Fatal(err)
@@ -109,7 +82,7 @@ func FuzzGraph(f *testing.F) {
 		if seal {
 			data = sealGraph(data)
 		}
-		ident := graphIdent(data)
+		ident := codesIdent(data)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		g, err := graph.Parse(data, ident)

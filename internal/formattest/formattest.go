@@ -1,5 +1,5 @@
 // Package formattest holds what the tests of file formats have in common: dumps of files, byte for byte, and their comparison with the
-// pages of docs/format. Only tests import it.
+// pages of docs/format; and what files are made of in tests and benchmarks. Only tests import it.
 package formattest
 
 import (

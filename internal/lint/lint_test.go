@@ -36,7 +36,7 @@ var imports = map[string][]string{
 	"internal/topk":       {},
 	"internal/vfs":        {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"internal/boltcheck":  {},
-	"internal/formattest": {"internal/codec", "github.com/google/go-cmp/cmp"},
+	"internal/formattest": {"internal/codec", "simd", "github.com/google/go-cmp/cmp"},
 	"internal/meta": {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "internal/boltcheck", "internal/codec",
 		"internal/vfs", "segment"},
 	"segment/terms": {"internal/bitset", "internal/codec", "internal/topk", "text"},

@@ -11,25 +11,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/vecbolt/vecbolt/simd"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
 var metrics = []Metric{Cosine, Dot, L2}
 
-// score is the canonical score, as the package comment defines it.
-func score(m Metric, q, x []float32) float64 {
-	switch m {
-	case Dot:
-		return simd.Dot64(q, x)
-	case L2:
-		return -simd.L264(q, x)
-	}
-	norms := math.Sqrt(simd.Dot64(x, x)) * math.Sqrt(simd.Dot64(q, q))
-	if norms == 0 {
-		return 0
-	}
-	return max(-1, min(1, simd.Dot64(q, x)/norms))
-}
+func score(m Metric, q, x []float32) float64 { return formattest.Score(m, q, x) }
 
 // data is rows of vectors.
 type data struct {

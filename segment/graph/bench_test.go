@@ -2,16 +2,14 @@ package graph
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -23,73 +21,12 @@ type benchData struct {
 	data
 }
 
-// clustered makes vectors of length 1 around many centres with a common mean, like those of a text model.
-func clustered(dim, rows int) benchData {
-	r := rand.New(rand.NewPCG(1, 2))
-	const centres, latent = 1000, 48
-	noise := func(sd float64) float64 { return sd * r.NormFloat64() }
-	basis := make([]float32, latent*dim)
-	for i := range basis {
-		basis[i] = float32(noise(math.Pow(0.95, float64(i/dim))))
-	}
-	where := make([]float32, centres*latent)
-	for i := range where {
-		where[i] = float32(noise(1))
-	}
-	at := make([]float32, latent)
-	make1 := func(n int) data {
-		d := data{dim: dim, vecs: make([]float32, n*dim)}
-		for i := range n {
-			x := d.row(i)
-			c := r.IntN(centres)
-			for j := range at {
-				at[j] = where[c*latent+j] + float32(noise(0.5))
-			}
-			for j := range x {
-				x[j] = float32(1 + noise(0.6))
-			}
-			for j, w := range at {
-				for k, b := range basis[j*dim : (j+1)*dim] {
-					x[k] += w * b
-				}
-			}
-			inv := float32(1 / math.Sqrt(simd.Dot64(x, x)))
-			for j := range x {
-				x[j] *= inv
-			}
-		}
-		return d
-	}
-	return benchData{name: fmt.Sprintf("clustered-%dx%d", rows, dim), data: make1(rows), queries: make1(500)}
-}
-
-// benchSets returns a made data set, or those in the directories that VECBOLT_BENCH_DATA lists: each with base.fvecs
-// and query.fvecs.
-func benchSets(b *testing.B) []benchData {
-	list := os.Getenv("VECBOLT_BENCH_DATA")
-	if list == "" {
-		return []benchData{clustered(768, 20_000)}
-	}
-	var sets []benchData
-	for _, dir := range filepath.SplitList(list) {
-		sets = append(sets, benchData{filepath.Base(dir), readVecs(b, dir, "query.fvecs"), readVecs(b, dir, "base.fvecs")})
+// benchSets returns the data sets of formattest.
+func benchSets(b *testing.B) (sets []benchData) {
+	for _, s := range formattest.Sets(b, 500) {
+		sets = append(sets, benchData{s.Name, data{dim: s.Dim, vecs: s.Queries}, data{dim: s.Dim, vecs: s.Rows}})
 	}
 	return sets
-}
-
-func readVecs(b *testing.B, dir, name string) data {
-	file, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		b.Fatal(err)
-	}
-	d := data{dim: int(binary.LittleEndian.Uint32(file))}
-	d.vecs = make([]float32, 0, len(file)/4)
-	for ; len(file) > 0; file = file[4+4*d.dim:] {
-		for i := range d.dim {
-			d.vecs = append(d.vecs, math.Float32frombits(binary.LittleEndian.Uint32(file[4+4*i:])))
-		}
-	}
-	return d
 }
 
 // BenchmarkSearch builds a graph and prints recall and time of searches for the 10 best rows by effort, on one core. Each

@@ -11,26 +11,13 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
-	"github.com/vecbolt/vecbolt/simd"
 )
 
 var metrics = []codes.Metric{codes.Cosine, codes.Dot, codes.L2}
 
-// score is the canonical score, as package codes defines it.
-func score(m codes.Metric, q, x []float32) float64 {
-	switch m {
-	case codes.Dot:
-		return simd.Dot64(q, x)
-	case codes.L2:
-		return -simd.L264(q, x)
-	}
-	norms := math.Sqrt(simd.Dot64(x, x)) * math.Sqrt(simd.Dot64(q, q))
-	if norms == 0 {
-		return 0
-	}
-	return max(-1, min(1, simd.Dot64(q, x)/norms))
-}
+func score(m codes.Metric, q, x []float32) float64 { return formattest.Score(m, q, x) }
 
 // data is rows of vectors.
 type data struct {
@@ -48,15 +35,7 @@ func (d *data) scorer(m codes.Metric, vec []float32) func(int) (float64, error) 
 	return func(row int) (float64, error) { return score(m, vec, d.row(row)), nil }
 }
 
-// memory is a file.
-type memory []byte
-
-func (m *memory) WriteAt(b []byte, off int64) (int, error) {
-	if need := int(off) + len(b); need > len(*m) {
-		*m = append(*m, make([]byte, need-len(*m))...)
-	}
-	return copy((*m)[off:], b), nil
-}
+type memory = formattest.File
 
 // file builds the graph file of d.
 func (d *data) file(t testing.TB, m codes.Metric, opts Options) []byte {

@@ -1,0 +1,116 @@
+package formattest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A File is a file in memory: an io.WriterAt.
+type File []byte
+
+// WriteAt makes the file longer where that is needed.
+func (f *File) WriteAt(b []byte, off int64) (int, error) {
+	*f = append(*f, make([]byte, max(0, int(off)+len(b)-len(*f)))...)
+	return copy((*f)[off:], b), nil
+}
+
+// Score is the canonical score of a row, as packages db and codes define it: metric is 1 for cosine, 2 for the inner product, 3 for
+// the negated squared distance.
+func Score[M ~uint8 | ~int](metric M, q, x []float32) float64 {
+	switch metric {
+	case 2:
+		return simd.Dot64(q, x)
+	case 3:
+		return -simd.L264(q, x)
+	}
+	norms := math.Sqrt(simd.Dot64(x, x)) * math.Sqrt(simd.Dot64(q, q))
+	if norms == 0 {
+		return 0
+	}
+	return max(-1, min(1, simd.Dot64(q, x)/norms))
+}
+
+// A Set is rows and queries for a benchmark, one after the other.
+type Set struct {
+	Name          string
+	Dim           int
+	Rows, Queries []float32
+}
+
+// Sets returns a made data set, or those in the directories that VECBOLT_BENCH_DATA lists: each with base.fvecs and
+// query.fvecs.
+func Sets(t testing.TB, queries int) (all []Set) {
+	list := os.Getenv("VECBOLT_BENCH_DATA")
+	if list == "" {
+		return []Set{clustered(768, 20_000, queries)}
+	}
+	for _, dir := range filepath.SplitList(list) {
+		s := Set{Name: filepath.Base(dir)}
+		s.Dim, s.Queries = readVecs(t, filepath.Join(dir, "query.fvecs"))
+		_, s.Rows = readVecs(t, filepath.Join(dir, "base.fvecs"))
+		all = append(all, s)
+	}
+	return all
+}
+
+// clustered makes vectors of length 1 around many centres with a common mean, like those of a text model.
+func clustered(dim, rows, queries int) Set {
+	r := rand.New(rand.NewPCG(1, 2))
+	const centres, latent = 1000, 48
+	noise := func(sd float64) float64 { return sd * r.NormFloat64() }
+	basis := make([]float32, latent*dim)
+	for i := range basis {
+		basis[i] = float32(noise(math.Pow(0.95, float64(i/dim))))
+	}
+	where := make([]float32, centres*latent)
+	for i := range where {
+		where[i] = float32(noise(1))
+	}
+	at := make([]float32, latent)
+	some := func(n int) []float32 {
+		vecs := make([]float32, n*dim)
+		for i := range n {
+			x := vecs[i*dim : (i+1)*dim]
+			c := r.IntN(centres)
+			for j := range at {
+				at[j] = where[c*latent+j] + float32(noise(0.5))
+			}
+			for j := range x {
+				x[j] = float32(1 + noise(0.6))
+			}
+			for j, w := range at {
+				for k, b := range basis[j*dim : (j+1)*dim] {
+					x[k] += w * b
+				}
+			}
+			inv := float32(1 / math.Sqrt(simd.Dot64(x, x)))
+			for j := range x {
+				x[j] *= inv
+			}
+		}
+		return vecs
+	}
+	return Set{fmt.Sprintf("clustered-%dx%d", rows, dim), dim, some(rows), some(queries)}
+}
+
+func readVecs(t testing.TB, name string) (dim int, vecs []float32) {
+	file, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dim = int(binary.LittleEndian.Uint32(file))
+	vecs = make([]float32, 0, len(file)/4)
+	for ; len(file) > 0; file = file[4+4*dim:] {
+		for i := range dim {
+			vecs = append(vecs, math.Float32frombits(binary.LittleEndian.Uint32(file[4+4*i:])))
+		}
+	}
+	return dim, vecs
+}
