@@ -111,7 +111,7 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	if name == "" {
-		return rest.Errorf(http.StatusBadRequest, "Collection name is required")
+		return rest.Errorf(http.StatusBadRequest, noName)
 	}
 	if len(given) > 0 {
 		if meta == nil {
@@ -124,10 +124,7 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	w.Header().Set("Location", "collections/"+escape(name)) // relative: the service may be mounted anywhere
-	rest.JSON(w, http.StatusCreated, struct {
-		Success bool `json:"success"`
-		collection
-	}{true, describe(c.Info())})
+	answerCollection(w, http.StatusCreated, c)
 	return nil
 }
 
@@ -176,6 +173,85 @@ func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// renameCollection gives a collection another name: {"name": "..."}.
+func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err == nil {
+		err = onlyParameters(r)
+	}
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var name string
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		if key != "name" {
+			return unknown(key)
+		}
+		name, err = v.String()
+		return named(key, err)
+	})
+	if err == nil && name == "" {
+		err = rest.Errorf(http.StatusBadRequest, noName)
+	}
+	if err == nil {
+		err = s.db.Rename(r.Context(), c.Name(), name)
+	}
+	if err != nil {
+		return err
+	}
+	answerCollection(w, http.StatusOK, c)
+	return nil
+}
+
+// setTextIndex changes how the texts of a collection are indexed: {"text_index": true}, or an index; null or false drops it.
+func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.collection(r)
+	if err == nil {
+		err = onlyParameters(r)
+	}
+	if err != nil {
+		return err
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	var index *db.TextIndex
+	given := false
+	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+		if key != "text_index" {
+			return unknown(key)
+		}
+		if given = true; !v.Null() {
+			index, err = readTextIndex(v)
+		}
+		return named(key, err)
+	})
+	if err == nil && !given {
+		err = rest.Errorf(http.StatusBadRequest, "'text_index' is required; null drops it")
+	}
+	if err == nil {
+		err = c.SetText(r.Context(), index)
+	}
+	if err != nil {
+		return err
+	}
+	answerCollection(w, http.StatusOK, c)
+	return nil
+}
+
+// answerCollection answers with a collection that was changed.
+func answerCollection(w http.ResponseWriter, status int, c *db.Collection) {
+	rest.JSON(w, status, struct {
+		Success bool `json:"success"`
+		collection
+	}{true, describe(c.Info())})
+}
+
 // setMetadata replaces the metadata: {"metadata": {...}}.
 func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.collection(r)
@@ -203,10 +279,7 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rest.JSON(w, http.StatusOK, struct {
-		Success bool `json:"success"`
-		collection
-	}{true, describe(c.Info())})
+	answerCollection(w, http.StatusOK, c)
 	return nil
 }
 

@@ -22,13 +22,14 @@ const (
 
 // Messages to the letter.
 const (
+	noName       = "Collection name is required"
 	noDocuments  = "Documents array is required"
 	noEmbeddings = "All documents must include pre-computed embeddings"
 	notJSON      = "Invalid 'where' filter: must be valid JSON"
 )
 
 // addDocuments writes documents with their embeddings, all of them or none: {"documents": [{"id", "text", "metadata",
-// "embedding"}], "mode": "upsert"}.
+// "embedding"}], "mode": "upsert"}. A client may say what made the embeddings: those of another model are refused.
 func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.collection(r)
 	if err != nil {
@@ -40,6 +41,8 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request) error {
 	}
 	var docs []db.Document
 	insert := false
+	schema := c.Schema()
+	schema = db.Schema{Metric: schema.Metric} // what the embeddings of the request must fit
 	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) error {
 		switch key {
 		case "documents":
@@ -60,9 +63,23 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request) error {
 				err = rest.Errorf(http.StatusBadRequest, "Invalid 'mode': want upsert or insert")
 			}
 			return named(key, err)
+		case "embedding_provider", "embedding_model":
+			if v.Null() {
+				return nil
+			}
+			name, err := v.String()
+			if key == "embedding_model" {
+				schema.Lineage.Model = name
+			} else {
+				schema.Lineage.Provider = name
+			}
+			return named(key, err)
 		}
 		return unknown(key)
 	})
+	if err == nil && schema.Lineage != (db.Lineage{}) {
+		_, err = s.db.OpenCollection(r.Context(), c.Name(), schema)
+	}
 	if err == nil && len(docs) == 0 {
 		err = rest.Errorf(http.StatusBadRequest, noDocuments)
 	}

@@ -77,7 +77,7 @@ func TestLoad(t *testing.T) {
 	}
 
 	start := time.Now()
-	rounds := 12
+	rounds := 8
 	if testing.Short() {
 		rounds = 3
 	}

@@ -175,7 +175,9 @@ func (s *Server) routes() []route {
 		{"GET /collections", reads, s.listCollections},
 		{"POST /collections", writes, s.createCollection},
 		{"GET /collections/{name}", reads, s.getCollection},
+		{"PATCH /collections/{name}", writes, s.renameCollection},
 		{"DELETE /collections/{name}", writes, s.dropCollection},
+		{"PUT /collections/{name}/text_index", writes, s.setTextIndex},
 		{"PUT /collections/{name}/metadata", writes, s.setMetadata},
 
 		{"POST /collections/{name}/documents", writes, s.addDocuments},

@@ -158,6 +158,26 @@ func TestCollections(t *testing.T) {
 	s.must(404, "GET", "/collections/d", "") // nothing is left of it
 	s.must(400, "POST", "/collections", `{"name":"d","dimensions":3}`)
 	s.must(400, "POST", "/collections", `{"name":"d","metric":"x"}`)
+	s.must(201, "POST", "/collections", `{"name":"other"}`)
+	s.refuses(409, `rename: already exists: collection "other"`, "PATCH", "/collections/a%20b%2Fc", `{"name":"other"}`)
+	s.refuses(400, "Collection name is required", "PATCH", "/collections/other", `{}`)
+	s.expect("renamed", s.must(200, "PATCH", "/collections/other", `{"name":"new"}`)["name"], `"new"`)
+	s.must(404, "GET", "/collections/other", "")
+
+	// Texts are indexed when that is asked for.
+	s.add("new", `{"id":"a","text":"two words","embedding":[1]}`)
+	s.must(400, "POST", "/collections/new/search", `{"text":"words"}`)
+	s.must(400, "PUT", "/collections/new/text_index", `{}`)
+	s.must(400, "PUT", "/collections/new/text_index", `{"text_index":{"language":"klingon"}}`)
+	s.expect("indexed", s.must(200, "PUT", "/collections/new/text_index", `{"text_index":{"k1":1.5,"b":0.5}}`)["schema"], `{"dim":1,"metric":"cosine","text":{"language":"english","k1":1.5,"b":0.5}}`)
+	s.expect("found", s.must(200, "POST", "/collections/new/search", `{"text":"words"}`)["count"], `1`)
+	s.expect("dropped", s.must(200, "PUT", "/collections/new/text_index", `{"text_index":null}`)["schema"], `{"dim":1,"metric":"cosine"}`)
+
+	// Embeddings of another model are refused, if the client says which they are.
+	s.must(201, "POST", "/collections", `{"name":"made","embedding_provider":"p","embedding_model":"m"}`)
+	s.refuses(409, `open collection: schema mismatch: collection "made" has model "m", opened with "n"`, "POST", "/collections/made/documents", `{"embedding_model":"n","documents":[{"embedding":[1]}]}`)
+	s.must(200, "POST", "/collections/made/documents", `{"documents":[{"embedding":[1]}],"embedding_model":"m","embedding_provider":"p"}`)
+	s.expect("stored", s.must(200, "GET", "/collections/made", "")["count"], `1`)
 	s.must(200, "DELETE", "/collections/a%20b%2Fc", "")
 	s.must(404, "DELETE", "/collections/a%20b%2Fc", "")
 	if a := s.ask("PATCH", "/collections", ""); a.status != 405 || a.header.Get("Allow") != "GET, HEAD, POST" {

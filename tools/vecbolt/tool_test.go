@@ -31,7 +31,10 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"ask":     ask,
+			"ask": ask,
+
+			"certificate": certificate,
+
 			"flip":    flip,
 			"hold":    hold,
 			"release": release,
