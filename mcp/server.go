@@ -66,8 +66,16 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 	return server
 }
 
-// Handler serves a server over streamable HTTP, without sessions. If token is
-// not empty, requests must have it as bearer token. Requests from pages of
+// HandlerFunc serves over streamable HTTP, without sessions, the server that
+// choose returns for a request. Who may ask is for others to decide: tokens,
+// hosts and origins are not looked at.
+func HandlerFunc(choose func(*http.Request) *sdk.Server) http.Handler {
+	return sdk.NewStreamableHTTPHandler(choose, &sdk.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true})
+}
+
+// Handler serves one server over streamable HTTP, without sessions. If token
+// is not empty, requests must have it as bearer token. Requests from pages of
 // other origins are refused, and so are requests to a loopback address by
 // another host name.
 func Handler(server *sdk.Server, token string) http.Handler {

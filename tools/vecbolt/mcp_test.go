@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -75,7 +76,7 @@ func TestMCPClient(t *testing.T) {
 		if !ok {
 			t.Fatal(said.Text())
 		}
-		search(&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer{}}})
+		search(&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer("secret")}})
 		response, err := http.Post(url, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
@@ -91,10 +92,60 @@ func TestMCPClient(t *testing.T) {
 	})
 }
 
-type bearer struct{}
+type bearer string
 
-func (bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer secret")
+	r.Header.Set("Authorization", "Bearer "+string(b))
 	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Beside the API of serve, the token of a request decides which tools it finds.
+func TestServeMCP(t *testing.T) {
+	const read, write = "a token to read with", "a token to write with"
+	t.Setenv("VECBOLT_READ_TOKEN", read)
+	t.Setenv("VECBOLT_WRITE_TOKEN", write)
+	for what, tools := range map[string]map[string]int{"read": {read: 6, write: 6, "another": 0}, "write": {read: 6, write: 8, "": 0}, "off": {write: 0}} {
+		t.Run(what, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			lines, answer, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lines.Close()
+			status := make(chan int, 1)
+			dir := filepath.Join(t.TempDir(), "t.vdb")
+			go func() {
+				defer answer.Close()
+				status <- run(ctx, []string{"serve", dir, "--addr", "127.0.0.1:0", "--mcp", what, "--log", "none"}, strings.NewReader(""), answer, io.Discard)
+			}()
+			said := bufio.NewScanner(lines)
+			if !said.Scan() {
+				t.Fatal("it says nothing")
+			}
+			url := strings.TrimPrefix(said.Text(), "listening on ") + "/mcp"
+			for token, want := range tools {
+				n := 0
+				s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+					&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}}, nil)
+				if err == nil {
+					for _, err := range s.Tools(t.Context(), nil) {
+						if err != nil {
+							t.Error(err)
+						}
+						n++
+					}
+					s.Close()
+				}
+				if n != want {
+					t.Errorf("token %q: %d tools, want %d; %v", token, n, want, err)
+				}
+			}
+			cancel()
+			if got := <-status; got != statusOK {
+				t.Errorf("status %d after an interruption", got)
+			}
+		})
+	}
 }

@@ -7,11 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/mcp"
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/chroma"
 	"github.com/vecbolt/vecbolt/server/inspector"
@@ -31,6 +36,7 @@ type serveCmd struct {
 	MaxBody        int64         `default:"33554432" placeholder:"BYTES" help:"The largest request body (${default})."`
 	MaxRequests    int           `default:"256" placeholder:"N" help:"Requests that are worked on at once (${default})."`
 	Timeout        time.Duration `default:"30s" placeholder:"TIME" help:"For a body to arrive, and for an answer (${default})."`
+	MCP            string        `name:"mcp" default:"off" enum:"off,read,write" placeholder:"WHAT" help:"Let agents work with the database at /mcp, as vecbolt mcp does: ${enum}. To write they need the token for it, too."`
 	Log            string        `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"How requests are logged to standard error: ${enum}."`
 }
 
@@ -78,6 +84,9 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 			{Pattern: chroma.Pattern, Handler: chroma.New(vdb, &chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
 			inspector.Extension(),
 		}
+		if c.MCP != "off" {
+			opts.Extensions = append(opts.Extensions, c.agents(vdb))
+		}
 		srv, err := server.New(vdb, opts)
 		if err != nil {
 			return err
@@ -100,6 +109,24 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 		}
 		return srv.Serve(ctx, l, secure)
 	})
+}
+
+// agents is the extension for agents. What a request may do decides which tools it finds.
+func (c *serveCmd) agents(vdb *db.DB) server.Extension {
+	read := mcp.NewServer(vdb, nil)
+	write := read
+	if c.MCP == "write" {
+		write = mcp.NewServer(vdb, &mcp.Options{AllowWrite: true})
+	}
+	return server.Extension{
+		Pattern: "/mcp", Writes: func(*http.Request) bool { return false },
+		Handler: mcp.HandlerFunc(func(r *http.Request) *sdk.Server {
+			if rest.MayWrite(r.Context()) {
+				return write
+			}
+			return read
+		}),
+	}
 }
 
 func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
