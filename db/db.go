@@ -465,11 +465,15 @@ func (db *DB) recover() error {
 // which should cost little.
 const logFileSize = 4 << 20
 
+func badBatch(lsn uint64, err error) error {
+	return &CorruptError{File: walDir, Offset: -1, Err: fmt.Errorf("batch %d: %w", lsn, err)}
+}
+
 // replay applies one log record.
 func (db *DB) replay(lsn uint64, record []byte) error {
 	first, ops, err := decodeRecord(record)
 	if err != nil {
-		return err
+		return badBatch(lsn, err)
 	}
 	db.commitMu.Lock()
 	full := !db.opts.ReadOnly && db.active.bytes >= db.opts.HeadSize
@@ -483,7 +487,7 @@ func (db *DB) replay(lsn uint64, record []byte) error {
 	defer db.commitMu.Unlock()
 	g := newGroup(db)
 	if first != g.nextNum {
-		return fmt.Errorf("batch %d begins with docnum %d, expected %d", lsn, first, g.nextNum)
+		return badBatch(lsn, fmt.Errorf("begins with docnum %d, expected %d", first, g.nextNum))
 	}
 	g.own = map[docKey]*op{}
 	err = db.read(func(tx *meta.Tx) error {
@@ -500,7 +504,7 @@ func (db *DB) replay(lsn uint64, record []byte) error {
 				continue
 			}
 			if g.defs[o.coll] == nil && g.base.views[o.coll] == nil {
-				return fmt.Errorf("batch %d writes to unknown collection %d", lsn, o.coll)
+				return badBatch(lsn, fmt.Errorf("writes to unknown collection %d", o.coll))
 			}
 			var err error
 			if o.old, _, err = g.current(o.coll, o.id); err != nil {

@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
 )
 
 // A countdown is a context that ends when it has been asked so many times.
@@ -230,5 +233,122 @@ func TestInconsistent(t *testing.T) {
 		if err := vdb.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A batch in the log that is none, though its checksum holds, is refused, and
+// the rest can be repaired.
+func TestInconsistentLog(t *testing.T) {
+	ctx := t.Context()
+	v := newSpecimen(t, false)
+	dir := filepath.Join(memDir(t), "db")
+	writeFiles(t, dir, v.files)
+	vdb := open(t, dir, &Options{ReadOnly: true})
+	id, next, coll, num := vdb.state.DB, vdb.cur.lsn+1, existing(t, vdb, "a").id, vdb.state.NextDoc
+	want := dump(t, existing(t, vdb, "a"))
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	encode := func(first uint64, ops ...op) []byte {
+		parts, err := encodeRecord(first, ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Join(parts, nil)
+	}
+	for _, c := range []struct {
+		what   string
+		record []byte
+		says   string
+		lost   int
+	}{
+		{"no batch", []byte{0xff, 1, 2}, "batch", 1},
+		{"of another number", encode(num+5, op{kind: opDelete, coll: coll, id: "none"}), "begins with docnum", 0},
+		{"of no collection", encode(num, op{kind: opDelete, coll: 99, id: "none"}), "writes to unknown collection 99", 1},
+		{"a document that is none", encode(num, op{kind: opPut, coll: coll, id: "x", doc: []byte{0xc1}, num: num}), "", 1},
+	} {
+		writeFiles(t, dir, v.files)
+		fsys, err := vfs.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := wal.Create(wal.Options{FS: fsys, DB: id}, next, next-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = log.Append([]wal.Record{{Parts: [][]byte{c.record}}})
+		if err := errors.Join(err, log.Sync(), log.Close(), fsys.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for _, readOnly := range []bool{true, false} {
+			vdb, err := Open(dir, &Options{ReadOnly: readOnly})
+			if err == nil {
+				vdb.abandon()
+				vdb.Close()
+				if c.says == "" {
+					continue // where it is read
+				}
+			}
+			var corrupt *CorruptError
+			if !errors.As(err, &corrupt) || corrupt.File == "" || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", c.what, err)
+			}
+		}
+		fixed := filepath.Join(memDir(t), "fixed")
+		r, err := Repair(ctx, dir, fixed)
+		if err != nil || len(r.Lost) != c.lost {
+			t.Errorf("%s: repair: %+v, %v", c.what, r, err)
+			continue
+		}
+		vdb := open(t, fixed, nil)
+		check(t, vdb)
+		if got := dump(t, existing(t, vdb, "a")); len(got) != len(want) {
+			t.Errorf("%s: repair saved %d of %d", c.what, len(got), len(want))
+		}
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// SyncInterval syncs the log in the background; when that fails, writes stop.
+func TestSyncInterval(t *testing.T) {
+	synced, failing := make(chan struct{}, 1), make(chan struct{})
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncInterval, SyncEvery: time.Millisecond, hook: func(op vfs.Op) error {
+		if op.Kind != vfs.OpSync || !strings.HasPrefix(op.Name, walDir+"/") {
+			return nil
+		}
+		select {
+		case <-failing:
+			return syscall.EIO
+		default:
+		}
+		select {
+		case synced <- struct{}{}:
+		default:
+		}
+		return nil
+	}})
+	c := collection(t, vdb, "c", Schema{})
+	for range 3 { // the first may be of a new file
+		upsert(t, c, Document{ID: "x"})
+		<-synced
+	}
+	close(failing)
+	for n := 0; ; n++ {
+		_, err := c.Upsert(t.Context(), Document{ID: fmt.Sprint(n)})
+		if err == nil {
+			continue // not yet
+		}
+		if !errors.Is(err, ErrUnknown) || !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
+		break
+	}
+	if s := vdb.Stats(); s.Failed == "" {
+		t.Error("Stats says nothing")
+	}
+	if _, err := c.Get(t.Context(), "x", Everything); err != nil {
+		t.Errorf("reading goes on: %v", err)
 	}
 }

@@ -236,13 +236,12 @@ func (r *repairing) log() error {
 	_, err := wal.Replay(wal.Options{FS: r.fs, DB: r.state.DB, ReadOnly: true}, r.state.Applied, func(lsn uint64, b []byte) error {
 		_, ops, err := decodeRecord(b)
 		if err != nil {
-			return err
+			return badBatch(lsn, err)
 		}
 		next = lsn + 1
 		return r.replay(ops)
 	})
-	var corrupt *wal.CorruptError
-	if errors.As(err, &corrupt) {
+	if errors.Is(translate(err), ErrCorrupt) {
 		r.problem(err)
 		r.lose(Lost{What: "document", Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
 		return nil
