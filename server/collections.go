@@ -37,8 +37,13 @@ func (s *Server) listCollections(w http.ResponseWriter, r *http.Request) error {
 	if err := onlyParameters(r); err != nil {
 		return err
 	}
+	snap, err := s.db.Snapshot() // which a closed database does not give
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
 	all := []collection{}
-	for _, info := range s.db.Collections() {
+	for _, info := range snap.Collections() {
 		all = append(all, describe(info))
 	}
 	rest.JSON(w, http.StatusOK, struct {

@@ -28,6 +28,9 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := figures{Stats: s.db.Stats(), Collections: []collectionFigures{}}
+	if out.Kernels == "" { // of a closed database nothing is known
+		return db.ErrClosed
+	}
 	for _, c := range out.Stats.Collections {
 		if c.Recall == nil {
 			c.Recall = []db.Rechecked{}

@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -229,4 +231,131 @@ func TestLimits(t *testing.T) {
 	<-done
 	<-done
 	s.must(200, "GET", "/collections", "")
+}
+
+// A failing writer takes some bytes, and then calls what ends the request or fails itself.
+type failing struct {
+	*httptest.ResponseRecorder
+	left int
+	then func() error
+}
+
+func (w *failing) Write(b []byte) (int, error) {
+	if w.left -= len(b); w.left < 0 {
+		if err := w.then(); err != nil {
+			return 0, err
+		}
+	}
+	return w.ResponseRecorder.Write(b)
+}
+
+// An answer that fails on the way is cut off: nobody takes a part for the whole.
+func TestAnswersThatAreCutOff(t *testing.T) {
+	s := hostile(t, nil)
+	var docs []string
+	for i := range 500 {
+		docs = append(docs, fmt.Sprintf(`{"id":"%d","text":%q,"embedding":[1,%d]}`, i, strings.Repeat("x", 4000), i))
+	}
+	s.add("c", strings.Join(docs, ","))
+	for _, tt := range []struct{ method, path, body string }{
+		{"GET", "/collections/c/export", ""},
+		{"GET", "/collections/c/documents?limit=1000", ""},
+		{"POST", "/collections/c/search", `{"vector":[1,0],"k":500}`},
+		{"POST", "/collections/c/search/batch", `{"queries":[{"vector":[1,0],"k":500}]}`},
+		{"POST", "/collections/c/explain", `{"vector":[1,0],"k":500}`},
+	} {
+		for _, cause := range []string{"the client has gone", "the request is cancelled"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := &failing{httptest.NewRecorder(), 600 << 10, func() error {
+				if cause == "the client has gone" {
+					return io.ErrClosedPipe
+				}
+				cancel()
+				return nil
+			}}
+			func() {
+				defer func() {
+					if p := recover(); p != http.ErrAbortHandler {
+						t.Errorf("%s %s, %s: recovered %v", tt.method, tt.path, cause, p)
+					}
+				}()
+				s.srv.ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, strings.NewReader(tt.body)).WithContext(ctx))
+			}()
+			if w.Body.Len() == 0 || json.Valid(w.Body.Bytes()) {
+				t.Errorf("%s %s, %s: %d bytes", tt.method, tt.path, cause, w.Body.Len())
+			}
+			cancel()
+		}
+	}
+}
+
+// A client that does not read holds its request no longer than the limit.
+func TestClientsThatDoNotRead(t *testing.T) {
+	ended := make(chan string, 100)
+	s := hostile(t, &server.Options{Limits: server.Limits{Time: 50 * time.Millisecond}, Logger: slog.New(&paths{slog.DiscardHandler, ended})})
+	coll, err := s.db.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 { // more than sockets hold
+		if _, err := coll.Upsert(t.Context(), db.Document{ID: fmt.Sprint(i), Text: strings.Repeat("x", 1<<20)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /collections/c/export HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for path := range ended { // or the test does not end
+		if path == "/collections/c/export" {
+			break
+		}
+	}
+}
+
+// paths is a handler of logs that sends the paths of requests.
+type paths struct {
+	slog.Handler
+	to chan string
+}
+
+func (h *paths) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *paths) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "path" {
+			h.to <- a.Value.String()
+		}
+		return true
+	})
+	return nil
+}
+
+// Of a closed database every route says so.
+func TestClosedDatabase(t *testing.T) {
+	s := hostile(t, nil)
+	if err := s.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.direct = true
+	for template, methods := range at(spec(), "paths").(map[string]any) {
+		path := strings.NewReplacer("{name}", "c", "{id}", "a", "{provider}", "vecbolt").Replace(template)
+		for method, op := range methods.(map[string]any) {
+			body := ""
+			if strings.Contains(template, "search") {
+				body = `{"vector":[1,0]}`
+			}
+			if template == "/collections" && method == "post" {
+				body = `{"name":"d"}`
+			}
+			without := template == "/healthz" || template == "/metrics" || template == "/openapi.json" || strings.HasPrefix(template, "/providers") && !strings.HasSuffix(template, "/health")
+			if a := s.ask(strings.ToUpper(method), path, body); (a.status == 503) == without {
+				t.Errorf("%s %s: status %d: %s (%v)", method, path, a.status, a.body, at(op, "operationId"))
+			}
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -40,16 +39,6 @@ func (w *response) Write(b []byte) (int, error) {
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
-	return n, err
-}
-
-// ReadFrom keeps sendfile working for pages.
-func (w *response) ReadFrom(r io.Reader) (int64, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	n, err := io.Copy(w.ResponseWriter, r)
-	w.bytes += n
 	return n, err
 }
 

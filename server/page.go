@@ -85,6 +85,9 @@ func (s *Server) frozen(r *http.Request) (*db.Collection, func(), error) {
 func each(ctx context.Context, c *db.Collection, ids []string, parts db.Select, fn func(i int, d *db.Document) error) error {
 	i := 0
 	for some := range slices.Chunk(ids, together) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		docs, err := c.GetMany(ctx, some, parts)
 		if err != nil {
 			return err

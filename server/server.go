@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"path"
@@ -413,5 +412,3 @@ func (s *Server) collection(r *http.Request) (*db.Collection, error) {
 	}
 	return c, err
 }
-
-var _ io.ReaderFrom = (*response)(nil)
