@@ -273,6 +273,36 @@ func TestMap(t *testing.T) {
 	}
 }
 
+// Draw makes the map that Inspect makes, and no more points than are wanted.
+func TestDraw(t *testing.T) {
+	c := collection(t, db.Schema{}, randomDocs(200, 6, 3)...)
+	opts := xray.Options{Seed: 7, Points: 200, Sample: 200}
+	report, err := xray.Inspect(t.Context(), c, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := xray.Draw(t.Context(), c, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byID := map[string]xray.Point{}
+	for _, p := range report.Map.Points {
+		byID[p.ID] = p
+	}
+	for _, p := range m.Points {
+		want := byID[p.ID]
+		if math.Abs(math.Abs(p.X)-math.Abs(want.X)) > 1e-6 || math.Abs(math.Abs(p.Y)-math.Abs(want.Y)) > 1e-6 {
+			t.Fatalf("%+v, want %+v, but for the sides", p, want)
+		}
+	}
+	if m, err = xray.Draw(t.Context(), c, xray.Options{Points: 20}); err != nil || len(m.Points) != 20 {
+		t.Errorf("%d points, %v", len(m.Points), err)
+	}
+	if _, err := xray.Draw(t.Context(), c, xray.Options{Points: -1}); err == nil {
+		t.Error("-1 points")
+	}
+}
+
 func TestLabels(t *testing.T) {
 	docs := randomDocs(60, 3, 6)
 	for i := range docs {
