@@ -195,7 +195,11 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for want, got := range map[string]fmt.Stringer{"always": SyncAlways, "interval": SyncInterval, "never": SyncNever, "SyncPolicy(9)": SyncPolicy(9),
-		"metric(9)": Metric(9), "fusion(9)": FusionMethod(9), "f at offset 3: d": Problem{"f", 3, "d"}, "f: d": Problem{"f", -1, "d"}} {
+		"metric(9)": Metric(9), "fusion(9)": FusionMethod(9), "f at offset 3: d": Problem{"f", 3, "d"}, "f: d": Problem{"f", -1, "d"},
+		`document "x" in collection "c": r`:           Lost{Collection: "c", ID: "x", DocNum: 3, What: "document", Reason: "r"},
+		`vector of document "x" in collection "c": r`: Lost{Collection: "c", ID: "x", What: "vector", Reason: "r"},
+		`document number 3 in collection "c": r`:      Lost{Collection: "c", DocNum: 3, What: "document", Reason: "r"},
+		"documents: r":                                Lost{What: "document", Reason: "r"}} {
 		if got.String() != want {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -26,10 +26,29 @@ type RepairReport struct {
 // A Lost is something that was there once and is not in the new database.
 type Lost struct {
 	Collection string `json:"collection"`
-	ID         string `json:"id,omitempty"` // empty where it cannot be known
+	ID         string `json:"id,omitempty"` // empty where it cannot be known; without DocNum too, of as many as Reason says
 	DocNum     uint64 `json:"docnum,omitempty"`
 	What       string `json:"what"` // "document", "text and metadata" or "vector"
 	Reason     string `json:"reason"`
+}
+
+// String is one line for people.
+func (l Lost) String() string {
+	s := l.What
+	switch {
+	case l.ID != "" && l.What != "document":
+		s += fmt.Sprintf(" of document %q", l.ID)
+	case l.ID != "":
+		s += fmt.Sprintf(" %q", l.ID)
+	case l.DocNum != 0:
+		s += fmt.Sprintf(" number %d", l.DocNum)
+	default:
+		s += "s"
+	}
+	if l.Collection != "" {
+		s += fmt.Sprintf(" in collection %q", l.Collection)
+	}
+	return s + ": " + l.Reason
 }
 
 // Repair copies everything that is provably intact from the damaged database

@@ -15,8 +15,9 @@ type repairCmd struct {
 }
 
 func (c *repairCmd) Help() string {
-	return "The damaged database is not changed. What could not be saved is listed, document by document where that can be " +
-		"known; the exit status is 0 also then. Derived data need no repair: they are rebuilt on the way."
+	return "The damaged database is not changed. Where pages of meta.bolt are destroyed, the records in all others are saved. " +
+		"What could not be saved is listed, document by document where that can be known; the exit status is 0 also then. " +
+		"Derived data need no repair: they are rebuilt on the way."
 }
 
 func (c *repairCmd) Run(ctx context.Context, t *tool) error {
@@ -31,14 +32,7 @@ func (c *repairCmd) Run(ctx context.Context, t *tool) error {
 		fmt.Fprintf(t.out, "damage: %v\n", p)
 	}
 	for _, l := range report.Lost {
-		name := fmt.Sprintf("document %q", l.ID)
-		if l.ID == "" {
-			name = fmt.Sprintf("document number %d", l.DocNum)
-		}
-		if l.What != "document" {
-			name = l.What + " of " + name
-		}
-		fmt.Fprintf(t.out, "lost: %s in collection %q: %s\n", name, l.Collection, l.Reason)
+		fmt.Fprintf(t.out, "lost: %v\n", l)
 	}
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	_, err = fmt.Fprintf(t.out, "saved %s documents, %s of them with a vector, in %d collections to %s; lost: %s\n",
