@@ -179,7 +179,7 @@ func wreck(t *testing.T, closed bool) {
 				}
 			},
 		} {
-			if kind == "leaf" && page%6 != 0 && (page%3 != 0 || what != "zeroed") {
+			if kind == "leaf" && (page%6 != 0 || testing.Short()) && (page%3 != 0 || what != "zeroed") {
 				continue
 			}
 			try(fmt.Sprintf("page %d, a %s, %s", page, kind, what), []uint64{page}, kind, destroy)
