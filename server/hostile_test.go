@@ -170,8 +170,21 @@ func TestPathTricks(t *testing.T) {
 	}
 }
 
+// hurried is another server on the same database, which gives requests hardly any time.
+func (s *service) hurried(log *slog.Logger) *service {
+	s.Helper()
+	srv, err := server.New(s.db, &server.Options{Limits: server.Limits{Time: 50 * time.Millisecond}, Logger: log})
+	if err != nil {
+		s.Fatal(err)
+	}
+	web := httptest.NewServer(srv)
+	s.Cleanup(web.Close)
+	return &service{T: s.T, db: s.db, srv: srv, url: web.URL}
+}
+
 func TestBodiesThatDoNotArrive(t *testing.T) {
-	s := hostile(t, &server.Options{Limits: server.Limits{Time: 50 * time.Millisecond, Body: 1000}})
+	s := hostile(t, &server.Options{Limits: server.Limits{Body: 1000}})
+	hurried := s.hurried(nil)
 	const head = "POST /collections/c/documents HTTP/1.1\r\nHost: x\r\n"
 	for _, path := range []string{"documents", "search", "import"} {
 		for _, length := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
@@ -181,7 +194,7 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 			} else {
 				request += `{"id"`
 			}
-			if a := s.raw(request, false); a.status != 408 {
+			if a := hurried.raw(request, false); a.status != 408 {
 				t.Errorf("%s, %s, nothing more comes: status %d: %s", path, length, a.status, a.body)
 			}
 			if a := s.raw(request, true); a.status != 400 {
@@ -292,7 +305,7 @@ func TestAnswersThatAreCutOff(t *testing.T) {
 // A client that does not read holds its request no longer than the limit.
 func TestClientsThatDoNotRead(t *testing.T) {
 	ended := make(chan string, 100)
-	s := hostile(t, &server.Options{Limits: server.Limits{Time: 50 * time.Millisecond}, Logger: slog.New(&paths{slog.DiscardHandler, ended})})
+	s := hostile(t, nil).hurried(slog.New(&paths{slog.DiscardHandler, ended}))
 	coll, err := s.db.Collection("c")
 	if err != nil {
 		t.Fatal(err)
