@@ -19,6 +19,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/load"
 )
 
 // fixture is a workspace, a directory of documents, and an engine that counts
@@ -187,6 +188,38 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("%+v", r.Chunks)
 	}
 	f.expect(f.learn("b", nil), Report{Files: 1, Chunks: 1, Embedded: 1})
+}
+
+// TestLargeFiles skips them before they are read.
+func TestLargeFiles(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.write("b.txt", strings.Repeat("x", 100))
+	r, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs, "-"}, Stdin: strings.NewReader(strings.Repeat("y", 100)), Load: &load.Options{MaxBytes: 50}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.expect(*r, Report{Files: 1, Chunks: 1, Embedded: 1, Broken: 2})
+}
+
+func TestStandardInput(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	learn := func(paths []string, input string) Report {
+		r, err := f.Learn(t.Context(), "b", LearnOptions{Paths: paths, Stdin: strings.NewReader(input), Config: counted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *r
+	}
+	f.expect(learn([]string{f.docs, "-"}, "Pears are green.\n"), Report{Files: 2, Chunks: 2, Embedded: 2})
+	f.expect(learn([]string{"-"}, "Pears are green.\n"), Report{Files: 1, Chunks: 1, Skipped: 1})
+	f.expect(learn([]string{"-"}, "Plums are blue.\n"), Report{Files: 1, Chunks: 1, Embedded: 1})
+	t.Chdir(f.docs)
+	learn([]string{"."}, "")
+	if r := f.query("plums", QueryOptions{K: 1}); r.Chunks[0].Text != "Plums are blue." || !strings.Contains(r.Context, "[Source: -:1]") {
+		t.Errorf("%+v", r)
+	}
 }
 
 // TestTokens counts tokens in another way, which splits files again.

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,8 +25,11 @@ import (
 
 // LearnOptions say what to learn.
 type LearnOptions struct {
-	// Paths are files and directories.
+	// Paths are files and directories; "-" is Stdin.
 	Paths []string
+	// Stdin is what "-" stands for: one document, which is learnt in place of
+	// the one before. nil means the standard input.
+	Stdin io.Reader
 	// Config is for a base that does not exist yet; what is zero in it is
 	// default. For one that exists it must name the same embedder, unless it
 	// is nil.
@@ -57,6 +61,9 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 		return nil, fmt.Errorf("%w: nothing to learn: no path", ErrConfig)
 	}
 	for _, path := range o.Paths {
+		if path == stdin {
+			continue
+		}
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("knowledge: learn %q: %w", name, err)
 		}
@@ -197,6 +204,12 @@ func (l *learning) note(chunks string) error {
 
 func (l *learning) run() error {
 	for _, path := range l.o.Paths {
+		if path == stdin {
+			if err := l.input(); err != nil {
+				return err
+			}
+			continue
+		}
 		for name, err := range load.Files(l.ctx, path, l.o.Load) {
 			var skip *load.SkipError
 			if errors.As(err, &skip) {
@@ -235,6 +248,22 @@ const (
 	fileChunks   = "chunks"   // how many
 )
 
+// stdin is the path of the standard input, and the id of what was read from it.
+const stdin = "-"
+
+// input brings the base up to date with the standard input.
+func (l *learning) input() error {
+	in := l.o.Stdin
+	if in == nil {
+		in = os.Stdin
+	}
+	l.seen[stdin] = true
+	if err := l.read(stdin, in); err != nil {
+		return err
+	}
+	return l.write()
+}
+
 // file brings the base up to date with one file.
 func (l *learning) file(name string) error {
 	id := filepath.ToSlash(filepath.Clean(name))
@@ -242,7 +271,18 @@ func (l *learning) file(name string) error {
 		return nil
 	}
 	l.seen[id] = true
-	content, err := os.ReadFile(name)
+	f, err := os.Open(name)
+	if err != nil {
+		l.skip(err)
+		return nil
+	}
+	defer f.Close()
+	return l.read(id, f)
+}
+
+// read brings the base up to date with what is in a file.
+func (l *learning) read(id string, r io.Reader) error {
+	content, err := load.Bytes(id, r, l.o.Load)
 	if err != nil {
 		l.skip(err)
 		return nil
@@ -442,7 +482,7 @@ func (l *learning) forget(path string) error {
 			return err
 		}
 		below := root == "." && !filepath.IsAbs(d.ID) && !strings.HasPrefix(d.ID, "../") || d.ID == root || strings.HasPrefix(d.ID, strings.TrimSuffix(root, "/")+"/")
-		if below && !l.seen[d.ID] {
+		if below && !l.seen[d.ID] && d.ID != stdin {
 			gone = append(gone, d)
 		}
 	}

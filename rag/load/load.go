@@ -180,15 +180,31 @@ func Read(ctx context.Context, name string, r io.Reader, opts *Options) iter.Seq
 	return func(yield func(*Document, error) bool) { readAll(ctx, name, r, &o, yield) }
 }
 
+// Bytes reads all of a file, unless it has more than Options.MaxBytes. The error
+// is a *SkipError that names source.
+func Bytes(source string, r io.Reader, opts *Options) ([]byte, error) {
+	most := opts.withDefaults().MaxBytes
+	if f, ok := r.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Size() > most {
+			return nil, &SkipError{Source: source, Err: fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, info.Size(), most)}
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, most)
+	}
+	if err != nil {
+		return nil, &SkipError{Source: source, Err: err}
+	}
+	return b, nil
+}
+
 func file(ctx context.Context, source string, o *Options, yield func(*Document, error) bool) bool {
 	f, err := os.Open(source)
 	if err != nil {
 		return yield(nil, &SkipError{Source: source, Err: err})
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > o.MaxBytes {
-		return yield(nil, &SkipError{Source: source, Err: fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, info.Size(), o.MaxBytes)})
-	}
 	return readAll(ctx, source, f, o, yield)
 }
 
@@ -198,12 +214,9 @@ func readAll(ctx context.Context, source string, r io.Reader, o *Options, yield 
 		yield(nil, err)
 		return false
 	}
-	b, err := io.ReadAll(io.LimitReader(r, o.MaxBytes+1))
-	if err == nil && int64(len(b)) > o.MaxBytes {
-		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, o.MaxBytes)
-	}
+	b, err := Bytes(source, r, o)
 	if err != nil {
-		return yield(nil, &SkipError{Source: source, Err: err})
+		return yield(nil, err)
 	}
 	ext := strings.ToLower(filepath.Ext(source))
 	format, known := extensions[ext]

@@ -22,6 +22,7 @@ import (
 	"unicode"
 
 	"github.com/vecbolt/vecbolt/internal/httpjson"
+	"github.com/vecbolt/vecbolt/internal/mmr"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -107,34 +108,18 @@ func MMR(lambda float64) rag.Reranker {
 		if !(lambda >= 0 && lambda <= 1) {
 			return nil, fmt.Errorf("rerank: lambda %v is outside 0..1", lambda)
 		}
-		left := slices.Clone(chunks)
-		nearest := make([]float64, len(left))
-		for i := range nearest {
-			nearest[i] = math.Inf(-1)
-		}
-		var out []rag.Chunk
-		for len(left) > 0 {
-			best, bestValue := 0, math.Inf(-1)
-			for i, c := range left {
-				value := lambda * c.Score
-				if len(out) > 0 {
-					value -= (1 - lambda) * nearest[i]
+		order := mmr.Order(len(chunks), lambda, func(i int) float64 { return chunks[i].Score }, func(chosen int) func(int) (float64, bool) {
+			vec := chunks[chosen].Vector
+			return func(i int) (float64, bool) { // nothing is known of chunks without vectors
+				if len(vec) == 0 || len(chunks[i].Vector) != len(vec) {
+					return 0, false
 				}
-				if value > bestValue {
-					best, bestValue = i, value
-				}
+				return simd.Cosine64(vec, chunks[i].Vector), true
 			}
-			chosen := left[best]
-			out = append(out, chosen)
-			left = slices.Delete(left, best, best+1)
-			nearest = slices.Delete(nearest, best, best+1)
-			for i, c := range left {
-				alike := 0.0 // nothing is known of chunks without vectors
-				if len(c.Vector) == len(chosen.Vector) {
-					alike = simd.Cosine64(chosen.Vector, c.Vector)
-				}
-				nearest[i] = max(nearest[i], alike)
-			}
+		})
+		out := make([]rag.Chunk, 0, len(chunks))
+		for i := range order {
+			out = append(out, chunks[i])
 		}
 		return out, nil
 	})

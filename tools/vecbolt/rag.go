@@ -17,9 +17,11 @@ import (
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/chat"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/embed/bert"
 	"github.com/vecbolt/vecbolt/rag/eval"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 	"github.com/vecbolt/vecbolt/rag/load"
+	"github.com/vecbolt/vecbolt/rag/rerank"
 
 	"github.com/vecbolt/vecbolt/db"
 )
@@ -50,7 +52,7 @@ func (c *ragCmd) engine(t *tool) (*knowledge.Engine, error) {
 
 type ragLearnCmd struct {
 	Base string   `arg:"" help:"Name of the base. The first time, it is made."`
-	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn; may be repeated. What is gone from it is forgotten."`
+	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn, - for the standard input; may be repeated. What is gone from it is forgotten."`
 
 	ragEmbedder
 	ChunkSize int      `placeholder:"N" help:"Most tokens of a chunk (512)."`
@@ -127,7 +129,7 @@ func (c *ragLearnCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		return err
 	}
 	report, err := e.Learn(ctx, c.Base, knowledge.LearnOptions{
-		Paths: c.Path, Config: c.config(e),
+		Paths: c.Path, Stdin: t.in, Config: c.config(e),
 		Load: &load.Options{Include: c.Include, Exclude: c.Exclude, Hidden: c.Hidden},
 	})
 	if err != nil {
@@ -146,6 +148,7 @@ type ragQuestion struct {
 	Where    string `placeholder:"JSON" help:"Only chunks whose metadata match."`
 	Strategy string `enum:"hybrid,dense,text" default:"hybrid" help:"How to search: hybrid, dense or text (${default})."`
 	Siblings string `placeholder:"FIELD" help:"Add the chunks that share this metadata field with one that was found."`
+	Rerank   string `placeholder:"HOW" help:"Put four times as many chunks in a better order first: lexical, mmr, or a directory with a cross-encoder (BERT, from Hugging Face)."`
 }
 
 func (q *ragQuestion) ask(ctx context.Context, t *tool, r *ragCmd) (*rag.Response, error) {
@@ -169,6 +172,19 @@ func (q *ragQuestion) ask(ctx context.Context, t *tool, r *ragCmd) (*rag.Respons
 	}
 	if q.Siblings != "" {
 		o.Expand = &rag.Expansion{Field: q.Siblings}
+	}
+	switch q.Rerank {
+	case "":
+	case "lexical":
+		o.Rerank = rerank.Lexical(0.5)
+	case "mmr":
+		o.Rerank = rerank.MMR(0.7)
+	default:
+		cross, err := bert.OpenCross(q.Rerank)
+		if err != nil {
+			return nil, err
+		}
+		o.Rerank = rerank.Cross(cross.Score)
 	}
 	return e.Query(ctx, q.Base, q.Text, o)
 }
