@@ -172,11 +172,11 @@ func TestInconsistent(t *testing.T) {
 		{"other metadata than the columns have", func(tx *meta.Tx) error {
 			return tx.PutDocument(coll.ID, good["id 3"], encoded(Document{ID: "id 3", Metadata: Metadata{"i": int64(99)}}))
 		}, false, true, 0},
-		{"another dimension", func(tx *meta.Tx) error { return tx.PutCollection(coll.ID, "a", schema(7, none)) }, false, false, 0},
-		{"a definition that is none", func(tx *meta.Tx) error { return tx.PutCollection(coll.ID, "a", []byte{0xc1}) }, true, false, 0},
+		{"another dimension", func(tx *meta.Tx) error { return tx.PutCollection(coll.ID, "a", schema(7, none)) }, false, true, -1},
+		{"a definition that is none", func(tx *meta.Tx) error { return tx.PutCollection(coll.ID, "a", []byte{0xc1}) }, true, true, 1},
 		{"a language that nobody knows", func(tx *meta.Tx) error {
 			return tx.PutCollection(coll.ID, "a", schema(6, &TextIndex{Language: "klingon"}))
-		}, true, false, 0},
+		}, true, true, 1},
 		{"a segment of no collection", func(tx *meta.Tx) error {
 			info := infos[0]
 			info.Collection = 77

@@ -28,7 +28,7 @@ type Lost struct {
 	Collection string `json:"collection"`
 	ID         string `json:"id,omitempty"` // empty where it cannot be known; without DocNum too, of as many as Reason says
 	DocNum     uint64 `json:"docnum,omitempty"`
-	What       string `json:"what"` // "document", "text and metadata" or "vector"
+	What       string `json:"what"` // "document", "text and metadata", "vector", or "definition" of a collection
 	Reason     string `json:"reason"`
 }
 
@@ -42,7 +42,7 @@ func (l Lost) String() string {
 		s += fmt.Sprintf(" %q", l.ID)
 	case l.DocNum != 0:
 		s += fmt.Sprintf(" number %d", l.DocNum)
-	default:
+	case l.What == "document":
 		s += "s"
 	}
 	if l.Collection != "" {
@@ -75,6 +75,7 @@ type repairing struct {
 	wreck  *meta.Wreck // store is made of it; nil: it is that of the database
 	state  meta.State
 	names  map[uint32]string // of collections
+	dims   map[string]int    // of their vectors, by name; 0 until there is one
 	dst    *DB
 	batch  Batch
 }
@@ -190,14 +191,16 @@ func (r *repairing) salvage() error {
 	if err != nil {
 		return err
 	}
-	r.names = map[uint32]string{}
+	r.names, r.dims = map[uint32]string{}, map[string]int{}
 	for _, c := range colls {
 		if c.Name == "" {
 			continue // dropped
 		}
 		def, err := decodeDefinition(c.ID, c.Schema)
 		if err != nil {
-			return err
+			r.problem(&CorruptError{File: metaName, Offset: -1, Err: err})
+			r.lose(Lost{Collection: c.Name, What: "definition", Reason: err.Error()})
+			def = &definition{id: c.ID, name: c.Name}
 		}
 		if err := r.define(def); err != nil {
 			return err
@@ -222,17 +225,29 @@ func (r *repairing) define(def *definition) error {
 	if err != nil {
 		return err
 	}
+	r.dims[def.name] = c.Schema().Dim
 	return c.SetMetadata(r.ctx, def.metadata)
 }
 
 // flushEvery is the size in bytes at which salvaged documents are written.
 const flushEvery = 4 << 20
 
+// put saves a document, without its vector if the collection has others. One
+// that no database takes is lost.
 func (r *repairing) put(name string, d Document) error {
 	d.Vector = slices.Clone(d.Vector)
-	r.batch.Upsert(name, d)
+	if n := len(d.Vector); n > 0 && r.dims[name] == 0 {
+		r.dims[name] = n
+	} else if n > 0 && n != r.dims[name] {
+		r.lose(Lost{Collection: name, ID: d.ID, What: "vector", Reason: fmt.Sprintf("it has %d components, others have %d", n, r.dims[name])})
+		d.Vector = nil
+	}
+	if r.batch.Upsert(name, d); r.batch.err != nil {
+		r.lose(Lost{Collection: name, ID: d.ID, What: "document", Reason: r.batch.err.Error()})
+		r.batch.err = nil
+	}
 	if r.batch.len < flushEvery {
-		return r.batch.err
+		return nil
 	}
 	return r.flush()
 }
@@ -284,6 +299,9 @@ func (r *repairing) replay(ops []op) error {
 			}
 			delete(r.names, o.coll)
 		case o.kind == opDelete:
+			if err := validateID(o.id); err != nil {
+				return &CorruptError{File: walDir, Offset: -1, Err: err}
+			}
 			r.batch.Delete(name, o.id)
 		case o.kind == opPut:
 			d, err := decodeDocument(o.doc, 0)

@@ -493,11 +493,44 @@ func FuzzOpenDir(f *testing.F) {
 	})
 }
 
+// repairDamaged saves what is intact of a database that does not open. That is sound, and was written, but for what the
+// report says is lost.
+func repairDamaged(t *testing.T, r *recording, dir string, forged bool) {
+	fixed := dir + "-fixed"
+	defer os.RemoveAll(fixed)
+	report, err := db.Repair(context.Background(), dir, fixed)
+	if err != nil {
+		dbError(t, err)
+		return
+	}
+	vdb, err := db.Open(fixed, &db.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatalf("repaired: %v", err)
+	}
+	lost := map[string]bool{}
+	for _, l := range report.Lost {
+		lost[l.ID] = true
+	}
+	got := readAll(t, vdb, func(collection string, d *db.Document) {
+		if !forged && !lost[d.ID] && !r.known[collection+" "+d.ID+" "+docText(d)] {
+			t.Errorf("repaired, and never written: %q %q %s", collection, d.ID, docText(d))
+		}
+	})
+	checked, err := vdb.Check(context.Background())
+	if err != nil || !checked.OK() || len(got.errs) > 0 {
+		t.Errorf("repaired: %v, %v, %v", checked, err, got.errs)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func openDamaged(t *testing.T, r *recording, dir string, readOnly, forged bool) {
 	ctx := context.Background()
 	vdb, err := db.Open(dir, &db.Options{MustExist: true, ReadOnly: readOnly})
 	if err != nil {
 		dbError(t, err)
+		repairDamaged(t, r, dir, forged)
 		return
 	}
 	got := readAll(t, vdb, func(collection string, d *db.Document) {
