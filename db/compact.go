@@ -76,8 +76,16 @@ func (db *DB) compactAll(ctx context.Context) error {
 	if err := db.settle(); err != nil {
 		return err
 	}
-	_, err := db.makeDerived(ctx, byCompact, 0)
-	return err
+	if _, err := db.makeDerived(ctx, byCompact, 0); err != nil {
+		return err
+	}
+	db.metaMu.Lock()
+	rest := len(db.state.Obsolete) > 0 // segments that graphs were built upon
+	db.metaMu.Unlock()
+	if rest {
+		return db.settle()
+	}
+	return nil
 }
 
 // compactSome compacts in the background until nothing is worth it.
@@ -314,10 +322,13 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := merging{ctx: ctx, w: w, cols: columns.NewBuilder(), dim: c.dim}
+	m := merging{ctx: ctx, w: w, cols: columns.NewBuilder(), dim: c.dim, moved: map[*openSegment][]uint32{}}
 	a := db.analysis(c.coll)
-	if a != nil {
-		m.moved = map[*openSegment][]uint32{}
+	base := graphBase(c.victims, rows)
+	for _, v := range c.victims {
+		if a != nil || v.openSegment == base {
+			m.moved[v.openSegment] = slices.Repeat([]uint32{terms.Dropped}, v.info.Rows)
+		}
 	}
 	if err := m.run(c.victims); err != nil {
 		return nil, errors.Join(err, w.Abort())
@@ -332,6 +343,9 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 	}
 	s.made = time.Now()
 	s.keepColumns(m.cols)
+	if s.graph != nil && base != nil {
+		db.keepBase(s, base, m.moved[base])
+	}
 	if a != nil {
 		inputs := make([]terms.Input, len(c.victims))
 		for i, v := range c.victims {
@@ -353,7 +367,8 @@ type merging struct {
 	cols *columns.Builder
 	dim  int
 	rows int // written
-	// moved, if it is wanted, has the new row of each row, or terms.Dropped.
+	// moved has the new row of each row, or terms.Dropped, of the segments for
+	// which it is wanted.
 	moved map[*openSegment][]uint32
 }
 
@@ -367,9 +382,6 @@ type cursor struct {
 func (m *merging) run(victims []victim) error {
 	var sources []*cursor
 	for _, v := range victims {
-		if m.moved != nil {
-			m.moved[v.openSegment] = slices.Repeat([]uint32{terms.Dropped}, v.info.Rows)
-		}
 		sources = append(sources, &cursor{victim: v, nums: v.DocNums()})
 	}
 	for len(sources) > 0 {
@@ -435,10 +447,9 @@ func (m *merging) copy(c *cursor, end int) error {
 		return err
 	}
 	for i, row := range kept {
-		if m.moved == nil {
-			break
+		if moved := m.moved[c.openSegment]; moved != nil {
+			moved[row] = uint32(m.rows + i)
 		}
-		m.moved[c.openSegment][row] = uint32(m.rows + i)
 	}
 	m.rows += len(kept)
 	return nil

@@ -558,6 +558,11 @@ func (db *DB) Close() error {
 // finish leaves a database that the next Open has no work with. One that was
 // not written to is that already.
 func (db *DB) finish() error {
+	db.mu.Lock()
+	for s := range db.mapped { // graphs take too long for Close
+		db.dropBase(s)
+	}
+	db.mu.Unlock()
 	db.metaMu.Lock()
 	db.commitMu.Lock()
 	idle := db.store.Sealed() && db.cur.lsn == db.state.Applied && len(db.state.Obsolete) == 0

@@ -29,7 +29,10 @@ type openSegment struct {
 	// Guarded by DB.metaMu.
 	dead *bitset.Cow
 
-	sets int // fileSets that hold it; guarded by DB.mu
+	sets int // who holds it: fileSets, and segments whose base it is; guarded by DB.mu
+
+	base     *openSegment // whose graph that of this one is to be built upon; guarded by DB.mu
+	baseRows []int32      // the row that each of its rows has become here, or -1; likewise
 
 	raised   atomic.Int32 // how often the effort of walks was raised
 	checked  tally        // what walks found, since then; guarded by rechecks.mu
@@ -240,11 +243,17 @@ func (db *DB) unref(v *version) {
 		if s.sets--; s.sets > 0 || db.closed { // Close sees to the rest
 			continue
 		}
-		delete(db.mapped, s)
-		if err := s.close(); err != nil {
-			db.opts.Logger.Warn("cannot close segment", "segment", s.info.ID, "error", err)
-		}
+		db.shut(s)
 	}
+}
+
+// shut closes a segment that nobody reads; mu is held.
+func (db *DB) shut(s *openSegment) {
+	delete(db.mapped, s)
+	if err := s.close(); err != nil {
+		db.opts.Logger.Warn("cannot close segment", "segment", s.info.ID, "error", err)
+	}
+	db.dropBase(s)
 }
 
 // oldest returns the batch number of the oldest version that is in use.

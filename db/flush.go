@@ -140,11 +140,8 @@ func (f *flushing) discard() {
 // unmap closes a segment that no version knows.
 func (db *DB) unmap(s *openSegment) {
 	db.mu.Lock()
-	delete(db.mapped, s)
-	db.mu.Unlock()
-	if err := s.close(); err != nil {
-		db.opts.Logger.Warn("cannot close segment", "segment", s.info.ID, "error", err)
-	}
+	defer db.mu.Unlock()
+	db.shut(s)
 }
 
 func (f *flushing) writeSegments() error {

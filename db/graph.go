@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,11 +37,77 @@ func (db *DB) graphOf(s *openSegment) *derived[graph.Graph] {
 		parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident) },
 		verify: (*graph.Graph).Verify,
 		deep:   func(ctx context.Context, g *graph.Graph) error { return g.Compare(ctx, s.Rows) },
-		write: func(ctx context.Context, w io.WriterAt) error {
-			_, err := graph.Write(ctx, w, ident, s.Rows, graph.Options{Workers: db.opts.Workers})
-			return err
-		},
-		newer: graph.ErrVersion,
+		write:  func(ctx context.Context, w io.WriterAt) error { return db.writeGraph(ctx, w, s) },
+		newer:  graph.ErrVersion,
+	}
+}
+
+// writeGraph builds the graph of a segment, upon its base if it has one.
+func (db *DB) writeGraph(ctx context.Context, w io.WriterAt, s *openSegment) error {
+	opts := graph.Options{Workers: db.opts.Workers}
+	db.mu.Lock()
+	base := s.base
+	if base != nil {
+		opts.Rows = s.baseRows
+		base.sets++ // Close may drop it meanwhile
+	}
+	db.mu.Unlock()
+	if base != nil {
+		opts.Base = base.graph.get()
+	}
+	_, err := graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)
+	if errors.Is(err, graph.ErrCorrupt) {
+		base.graph.distrust(err)
+		opts.Base = nil
+		_, err = graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if base != nil {
+		db.letGo(base)
+	}
+	if err == nil {
+		db.dropBase(s)
+	}
+	return err
+}
+
+// graphBase returns the victim of a compaction upon whose graph that of the
+// new segment of so many rows is to be built: the one with most rows, if it has
+// a graph and half of the rows. It is nil if there is none.
+func graphBase(victims []victim, rows int) *openSegment {
+	most := slices.MaxFunc(victims, func(a, b victim) int { return a.live() - b.live() })
+	if most.graph.get() == nil || 2*most.live() < rows {
+		return nil
+	}
+	return most.openSegment
+}
+
+// keepBase keeps base open until the graph of s is built, although it is no
+// part of the database any more. rows says what has become of its rows.
+func (db *DB) keepBase(s, base *openSegment, rows []uint32) {
+	s.baseRows = make([]int32, len(rows))
+	for i, row := range rows {
+		s.baseRows[i] = int32(row) // terms.Dropped becomes -1
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	s.base = base
+	base.sets++
+}
+
+// dropBase gives the base of a segment back; mu is held.
+func (db *DB) dropBase(s *openSegment) {
+	if base := s.base; base != nil {
+		s.base, s.baseRows = nil, nil
+		db.letGo(base)
+	}
+}
+
+// letGo gives a segment back; mu is held.
+func (db *DB) letGo(s *openSegment) {
+	if s.sets--; s.sets == 0 {
+		db.shut(s)
 	}
 }
 
@@ -70,8 +137,12 @@ func (s *search) planWalks(p *probe) {
 	}
 }
 
+// scanEach is what a byte of codes costs in a scan of all rows: most rows are
+// ruled out by codes of four bits, which are read in order (docs/bench, graph).
+const scanEach = 0.25
+
 // planWalk decides whether a part is searched in its graph, and says why.
-// Costs are in units of scanning one byte of the codes; a row that is not the
+// Costs are in units of scanning one byte of codes of eight bits; a row that is not the
 // next one costs twice its length and 400 of them: see search.sparse.
 func (s *search) planWalk(p *probe, i int, g *graph.Graph) (*walk, string) {
 	rows, matched, dim := float64(s.view.parts[i].n), p.matchedIn(s.view, i), float64(s.view.parts[i].dim)
@@ -94,7 +165,7 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) (*walk, string) {
 		raised = fmt.Sprintf(", %.3g times that of the calibration because queries found less than promised", raise)
 	}
 	far := 2*dim + 400
-	scan := min(rows*dim, float64(matched)*far)
+	scan := min(rows*dim*scanEach, float64(matched)*far)
 	cost := g.Work(w.effort, matched) * far
 	if cost > scan && !s.db.opts.walkAlways {
 		return nil, fmt.Sprintf("a walk of effort %d%s through the graph would cost %.2g of a scan", w.effort, raised, cost/scan)

@@ -3,6 +3,7 @@ package db
 import (
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 )
+
+var churnRounds = flag.Int("churn", 0, "rounds of TestGraphChurn; 1,000 take about an hour")
 
 // A forest is a collection most of whose rows are in a graph: some were
 // deleted since it was built, and some are newer.
@@ -336,4 +339,151 @@ func flipBytes(name string, at ...int64) error {
 		errs = append(errs, err, err2)
 	}
 	return errors.Join(append(errs, f.Close())...)
+}
+
+// Compactions build graphs upon that of the largest victim, let it go then, and
+// after many rounds of changes find as much as a new graph does.
+func TestGraphChurn(t *testing.T) {
+	const dim = 24
+	rows, rounds := 1500, 6
+	if *churnRounds > 0 {
+		rows, rounds = 5000, *churnRounds
+	}
+	ctx, r := t.Context(), rand.New(rand.NewPCG(31, 7))
+	opts := walking
+	opts.NoRecheck = true
+	dir := t.TempDir()
+	vdb := open(t, dir, &opts)
+	c := collection(t, vdb, "c", Schema{Dim: dim, Metric: L2})
+	next, docs := 0, map[string]Document{}
+	write := func(n int) {
+		t.Helper()
+		var batch []Document
+		for _, v := range vectorsOf("normal", r, n, dim) {
+			d := Document{ID: fmt.Sprint(next), Vector: v}
+			docs[d.ID] = d
+			batch = append(batch, d)
+			next++
+		}
+		upsert(t, c, batch...)
+	}
+	write(rows)
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range rounds {
+		write(rows / 100)
+		for _, id := range slices.Sorted(maps.Keys(docs))[:rows/100] {
+			delete(docs, id)
+			if _, err := c.Delete(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := vdb.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := vdb.Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if files, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph")); err != nil || len(files) != 1 || len(vdb.mapped) != 1 {
+			t.Fatalf("%v %v, %d segments are mapped", err, files, len(vdb.mapped))
+		}
+	}
+	fresh := collection(t, vdb, "fresh", Schema{Dim: dim, Metric: L2})
+	var all []Document
+	for _, id := range slices.Sorted(maps.Keys(docs)) {
+		all = append(all, docs[id])
+	}
+	upsert(t, fresh, all...)
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	queries := vectorsOf("normal", r, 300, dim)
+	var got [2]float64
+	for i, c := range []*Collection{c, fresh} {
+		m, err := c.MeasureRecall(ctx, RecallTest{Queries: queries, Effort: 30})
+		if err != nil || m[0].Exact > 0 {
+			t.Fatal(m, err)
+		}
+		got[i] = m[0].Recall
+		if m, err = c.MeasureRecall(ctx, RecallTest{Queries: queries, Recalls: []float64{0.95}}); err != nil || m[0].Recall < 0.94 {
+			t.Error(m, err)
+		}
+	}
+	t.Logf("recall %.4f after %d rounds, %.4f of a new graph", got[0], rounds, got[1])
+	if got[0] < got[1]-0.005 {
+		t.Errorf("recall %.4f after %d rounds, %.4f of a new graph", got[0], rounds, got[1])
+	}
+
+	// A graph upon another is not the one that is built anew, so the other was used;
+	// a base that waits for its graph ends with the database, and a damaged one is not used.
+	write(rows / 100)
+	if err := vdb.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var s *openSegment
+	for _, job := range vdb.plan(everyVictim) {
+		if err := vdb.compact(ctx, job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, seg := range vdb.segments {
+		if seg.base != nil {
+			s = seg
+		}
+	}
+	if s == nil || len(vdb.mapped) != len(vdb.segments)+1 {
+		t.Fatalf("%d segments are mapped, %d in use, base of %v", len(vdb.mapped), len(vdb.segments), s)
+	}
+	build := func() []byte {
+		var b memoryFile
+		if err := vdb.guard(func() error { return s.graph.write(ctx, &b) }); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	upon, anew := build(), build()
+	if s.base != nil || slices.Equal(upon, anew) {
+		t.Error("the base was not used, or not let go")
+	}
+	if len(vdb.mapped) != len(vdb.segments) {
+		t.Errorf("%d segments are mapped, %d in use", len(vdb.mapped), len(vdb.segments))
+	}
+	for _, last := range []bool{false, true} {
+		write(rows / 100)
+		if err := vdb.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := vdb.makeDerived(ctx, byCompact, 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range vdb.plan(everyVictim) {
+			if err := vdb.compact(ctx, job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, seg := range vdb.segments {
+			if seg.base != nil {
+				s = seg
+			}
+		}
+		if s.base == nil {
+			t.Fatal("no base")
+		}
+		if last {
+			break
+		}
+		if err := flipBytes(filepath.Join(dir, s.base.graph.name), 4096+64*int64(s.base.info.Rows)+100); err != nil {
+			t.Fatal(err)
+		}
+		if damaged := build(); !slices.Equal(damaged, build()) {
+			t.Error("a damaged base was used")
+		}
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, segDir, "*.vec")); err != nil || len(left) != len(vdb.segments) {
+		t.Errorf("%v %v, want %d", err, left, len(vdb.segments))
+	}
 }

@@ -36,7 +36,7 @@ func TestChurn(t *testing.T) {
 			d.vecs = append(d.vecs, next()...)
 		}
 		var queries [][]float32
-		for range 200 {
+		for range 600 {
 			queries = append(queries, next())
 		}
 		g := d.graph(t, codes.Cosine, Options{layout: layout, quiet: true})

@@ -61,13 +61,18 @@ func (e *env) readSet(name, base, queries string) (*vectorSet, error) {
 	if s.base.dim != s.queries.dim {
 		return nil, fmt.Errorf("%s: base of %d dimensions, queries of %d", name, s.base.dim, s.queries.dim)
 	}
-	truth := filepath.Join(e.cache, name+"-truth.ivecs")
-	if stale(truth, base, queries) {
-		e.logf("computing the exact answers of %s", name)
-		if err := writeIvecs(truth, exactTop(s.base, s.queries.head(truthQueries), truthK)); err != nil {
+	s.truth, err = e.truthOf(s, truthQueries, name+"-truth.ivecs")
+	return s, err
+}
+
+// truthOf computes the exact answers of the first n queries, or finds them in the cache.
+func (e *env) truthOf(s *vectorSet, n int, file string) ([][]int, error) {
+	truth := filepath.Join(e.cache, file)
+	if stale(truth, s.basePath, s.queryPath) {
+		e.logf("computing the exact answers of %s", s.name)
+		if err := writeIvecs(truth, exactTop(s.base, s.queries.head(n), truthK)); err != nil {
 			return nil, err
 		}
 	}
-	s.truth, err = readIvecs(truth)
-	return s, err
+	return readIvecs(truth)
 }

@@ -46,13 +46,21 @@ func (v *vecboltScanner) load(s *vectorSet, dir string) error {
 }
 
 func (v *vecboltScanner) scan(r scanRequest) (res scanResult, err error) {
-	opts, callers := &db.Options{Workers: threadsOf(r.mode)}, 1
+	return v.ask(r, db.Query{Exact: true}, 1)
+}
+
+// ask answers the queries of a request in the way that a query says, after so many that only warm up: the first to read a
+// block after an open verifies its checksum.
+func (v *vecboltScanner) ask(r scanRequest, how db.Query, warm int) (res scanResult, err error) {
+	opts, callers := &db.Options{Workers: threadsOf(r.mode), NoRecheck: true}, 1
 	if r.mode == modeCallers {
 		opts.Workers, callers = 1, 2
 	}
 	err = withCollection(v.dir, v.dim, opts, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		search := func(q []float32, k int) ([]int, error) {
-			found, err := c.Search(ctx, db.Query{Vector: q, K: k, Exact: true, Select: db.IDsOnly})
+			query := how
+			query.Vector, query.K, query.Select = q, k, db.IDsOnly
+			found, err := c.Search(ctx, query)
 			if err != nil {
 				return nil, err
 			}
@@ -64,9 +72,10 @@ func (v *vecboltScanner) scan(r scanRequest) (res scanResult, err error) {
 			}
 			return ids, nil
 		}
-		// The first search after an open verifies the checksums of what it reads; the scan figure is about the others.
-		if _, err := search(v.queries.row(0), r.k); err != nil {
-			return err
+		for i := range warm {
+			if _, err := search(v.queries.row((r.first+i)%v.queries.rows()), r.k); err != nil {
+				return err
+			}
 		}
 		res, err = each(r, v.queries, callers, search)
 		return err

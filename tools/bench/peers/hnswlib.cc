@@ -1,4 +1,4 @@
-// Driver of hnswlib's BruteforceSearch (Debian: libhnswlib-dev). Two threads share one query by holding half of the rows
+// Driver of hnswlib (Debian: libhnswlib-dev): BruteforceSearch for scans, HierarchicalNSW for graphs. Two threads share one query by holding half of the rows
 // each: hnswlib itself searches on the caller's thread.
 #include <hnswlib/hnswlib.h>
 
@@ -47,8 +47,25 @@ struct Half {
     }
 };
 
+using Graph = hnswlib::HierarchicalNSW<float>;
+
+// build makes a graph with several threads, as the library's own bindings do, and returns the seconds that it took.
+static double build(Graph& graph, const Matrix& base, int threads) {
+    const auto start = Clock::now();
+    graph.addPoint(base.row(0), 0);
+    std::atomic<size_t> next{1};
+    std::vector<std::thread> workers;
+    for (int t = 0; t < threads; t++)
+        workers.emplace_back([&] {
+            for (size_t i; (i = next++) < base.rows;) graph.addPoint(base.row(i), i);
+        });
+    for (auto& w : workers) w.join();
+    return since_us(start) / 1e6;
+}
+
 int main() {
     Matrix queries;
+    std::unique_ptr<Graph> graph;
     std::unique_ptr<hnswlib::InnerProductSpace> space;
     std::unique_ptr<Index> whole, front;
     Half back;
@@ -87,6 +104,18 @@ int main() {
             }, 1);
             back.finish();
             return out;
+        }
+        if (r.op == "build") {
+            const Matrix base = read_fvecs(r.str("base"));
+            queries = read_fvecs(r.str("queries"));
+            space = std::make_unique<hnswlib::InnerProductSpace>(base.dim);
+            graph = std::make_unique<Graph>(space.get(), base.rows, r.num("m"), r.num("construction"));
+            return "{\"seconds\":" + std::to_string(build(*graph, base, r.num("threads"))) + "}";
+        }
+        if (r.op == "walk") {
+            graph->setEf(r.num("ef"));
+            return scan(r, queries, [&](const float* q, int k, int) { return drain(graph->searchKnn(q, k), {}, k); },
+                        r.str("mode") == "callers" ? 2 : 1);
         }
         throw std::runtime_error("unknown operation " + r.op);
     });

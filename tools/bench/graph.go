@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+const (
+	graphQueries = 300
+	graphM       = 16  // of hnswlib, as its documentation recommends
+	graphBuild   = 200 // its ef_construction
+)
+
+var (
+	graphRecalls = []float64{0.90, 0.95, 0.99}
+	// What is kept in view: ef and effort. Each set has its range.
+	graphEfforts = []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448, 640}
+	// graphGoals are times hnswlib, at the recalls above. On word vectors that is where Glass is.
+	graphGoals = map[string][]float64{"synth768": {2.5, 2.5, 2.5}, "glove100k": {2.6, 2.9, 2.3}}
+)
+
+func graphFigure(e *env, r *report) error {
+	r.Title = "Approximate search, k = 10"
+	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the efforts (ef of hnswlib) around it. Of each query the best time of all rounds counts on one thread, and of each effort the best round with two callers: other programs use the machine. Every round asks every contestant in turn.")
+	r.note("\"asked\" is what an application asks for: a recall, which finds its own effort, or an exact answer. Recall is that of %d held-out queries.", graphQueries)
+	r.note("hnswlib of this version takes no filters; filters are on an integer column that has nothing to do with the vectors, with a recall of 0.99 asked.")
+	for _, open := range []func() (*vectorSet, error){e.gloveSet, e.synthSet} {
+		set, err := open()
+		if err != nil {
+			r.note("left out: %v", err)
+			continue
+		}
+		if err := e.graphSet(set, r); err != nil {
+			return fmt.Errorf("%s: %w", set.name, err)
+		}
+	}
+	return nil
+}
+
+// walker is a contestant: it answers the queries of a request with an effort.
+type walker func(r scanRequest, effort int) (scanResult, error)
+
+// A curve is what a contestant reached, by mode and effort.
+type curve struct {
+	best   map[string]map[int][]float64 // microseconds
+	recall map[int]float64
+}
+
+func (e *env) graphSet(set *vectorSet, r *report) error {
+	truth, err := e.truthOf(set, graphQueries, set.name+"-graph-truth.ivecs")
+	if err != nil {
+		return err
+	}
+	dir, err := e.scratchDir("vecbolt")
+	if err != nil {
+		return err
+	}
+	e.logf("%s: building the graph of vecbolt", set.name)
+	took, err := buildVecbolt(dir, set)
+	if err != nil {
+		return err
+	}
+	r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
+	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
+	walkers := map[string]walker{"vecbolt": func(q scanRequest, effort int) (scanResult, error) {
+		return v.ask(q, db.Query{Effort: effort}, q.n)
+	}}
+	drivers, stop := e.start("hnswlib")
+	defer stop()
+	for _, d := range drivers {
+		e.logf("%s: building the graph of %s", set.name, d.name)
+		var built struct{ Seconds float64 }
+		if err := d.call("build", args{"base": set.basePath, "queries": set.queryPath, "m": graphM, "construction": graphBuild, "threads": runtime.NumCPU()}, &built); err != nil {
+			return err
+		}
+		d.settings += fmt.Sprintf("; HierarchicalNSW M=%d ef_construction=%d", graphM, graphBuild)
+		for _, p := range e.peers {
+			if p.Name == d.name {
+				p.Setting = d.settings
+			}
+		}
+		r.add(measurement{Set: set.name, Who: d.name, How: "build, 2 threads", Value: built.Seconds, Unit: "s", Ratio: built.Seconds / took})
+		r.atLeast(set.name+": times as fast to build as "+d.name, 1, built.Seconds/took)
+		walkers[d.name] = func(q scanRequest, effort int) (res scanResult, err error) {
+			err = d.call("walk", args{"ef": effort, "mode": q.mode, "first": q.first, "n": q.n, "k": q.k, "budget_ms": q.budget.Milliseconds()}, &res)
+			return res, err
+		}
+	}
+	curves := map[string]*curve{}
+	for round := range e.rounds {
+		e.logf("%s: round %d of %d", set.name, round+1, e.rounds)
+		for name, walk := range walkers {
+			c := curves[name]
+			if c == nil {
+				c = &curve{map[string]map[int][]float64{modeOne: {}, modeCallers: {}}, map[int]float64{}}
+				curves[name] = c
+			}
+			for _, effort := range graphEfforts {
+				if err := c.measure(walk, effort, truth); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+			}
+		}
+	}
+	for _, mode := range []string{modeOne, modeCallers} {
+		for i, want := range graphRecalls {
+			how := fmt.Sprintf("%s, recall %.2f", modeTitles[mode], want)
+			us := curves["vecbolt"].at(mode, want)
+			r.add(measurement{Set: set.name, Who: "vecbolt", How: how, Value: us, Unit: "queries/s"})
+			for _, d := range drivers {
+				theirs := curves[d.name].at(mode, want)
+				r.add(measurement{Set: set.name, Who: d.name, How: how, Value: theirs, Unit: "queries/s", Ratio: us / theirs})
+				r.atLeast(fmt.Sprintf("%s, %s: times as fast as %s", set.name, how, d.name), graphGoals[set.name][i], us/theirs)
+			}
+		}
+	}
+	return e.graphAsked(set, v, truth, r)
+}
+
+// measure runs all queries with an effort.
+func (c *curve) measure(walk walker, effort int, truth [][]int) error {
+	for _, mode := range []string{modeOne, modeCallers} {
+		res, err := walk(scanRequest{mode: mode, n: graphQueries, k: truthK, budget: time.Minute}, effort)
+		if err != nil {
+			return err
+		}
+		c.recall[effort] = recall(truth, res.IDs, truthK)
+		best := c.best[mode][effort]
+		if best == nil {
+			best = slices.Repeat([]float64{math.Inf(1)}, len(res.US))
+			c.best[mode][effort] = best
+		}
+		for i := range best {
+			best[i] = min(best[i], res.US[i])
+		}
+	}
+	return nil
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// at returns the queries per second at a recall, NaN if no effort reaches it.
+func (c *curve) at(mode string, want float64) float64 {
+	last := 0
+	for _, effort := range graphEfforts {
+		if c.recall[effort] < want {
+			last = effort
+			continue
+		}
+		fast := 1e6 / mean(c.best[mode][effort])
+		if last == 0 { // the least effort is more than enough
+			return fast
+		}
+		share := (want - c.recall[last]) / (c.recall[effort] - c.recall[last])
+		before := 1e6 / mean(c.best[mode][last])
+		return math.Exp((1-share)*math.Log(before) + share*math.Log(fast))
+	}
+	return math.NaN()
+}
+
+// graphAsked measures what applications ask for.
+func (e *env) graphAsked(set *vectorSet, v *vecboltScanner, truth [][]int, r *report) error {
+	type asked struct {
+		how   string
+		query db.Query
+		mode  string
+		n     int
+	}
+	var all []asked
+	for _, mode := range []string{modeOne, modeCallers} {
+		all = append(all, asked{"exact", db.Query{Exact: true}, mode, graphQueries / 6})
+		for _, want := range []float64{0.90, 0.95, 0.98, 0.99} {
+			all = append(all, asked{fmt.Sprintf("recall %.2f asked", want), db.Query{Recall: want}, mode, graphQueries})
+		}
+	}
+	best := make([][]float64, len(all))
+	got := make([]float64, len(all))
+	for range e.rounds {
+		for i, a := range all {
+			res, err := v.ask(scanRequest{mode: a.mode, n: a.n, k: truthK, budget: time.Minute}, a.query, a.n)
+			if err != nil {
+				return err
+			}
+			got[i] = recall(truth, res.IDs, truthK)
+			if best[i] == nil {
+				best[i] = slices.Clone(res.US)
+			}
+			for j := range best[i] {
+				best[i][j] = min(best[i][j], res.US[j])
+			}
+		}
+	}
+	for i, a := range all {
+		r.add(measurement{Set: set.name, Who: "vecbolt", How: modeTitles[a.mode] + ", " + a.how, Value: 1e6 / mean(best[i]), Unit: "queries/s",
+			Detail: map[string]float64{"recall@10": got[i]}})
+		if a.query.Recall > 0 && a.mode == modeOne {
+			r.atLeast(set.name+": found where "+a.how, a.query.Recall-0.01, got[i])
+		}
+	}
+	for _, share := range []float64{50, 10, 1, 0.1} {
+		where := filter.Lt("c", int(share*10))
+		res, err := v.ask(scanRequest{mode: modeOne, n: graphQueries / 3, k: truthK, budget: time.Minute}, db.Query{Exact: true, Where: where}, graphQueries/3)
+		if err != nil {
+			return err
+		}
+		exact := res.IDs
+		us := slices.Clone(res.US)
+		best := math.Inf(1)
+		for range e.rounds {
+			if res, err = v.ask(scanRequest{mode: modeOne, n: graphQueries / 3, k: truthK, budget: time.Minute}, db.Query{Recall: 0.99, Where: where}, graphQueries/3); err != nil {
+				return err
+			}
+			best = min(best, median(res.US))
+		}
+		hits, want := 0, 0
+		for i, ids := range exact {
+			want += len(ids)
+			for _, id := range ids {
+				if slices.Contains(res.IDs[i], id) {
+					hits++
+				}
+			}
+		}
+		found := float64(hits) / float64(want)
+		r.add(measurement{Set: set.name, Who: "vecbolt", How: fmt.Sprintf("1 thread, filter of %g %%, recall 0.99 asked", share), Value: best, Unit: "us",
+			Detail: map[string]float64{"recall@10": found, "exact us": median(us)}})
+		r.atLeast(fmt.Sprintf("%s: found under a filter of %g %%", set.name, share), 0.99, found)
+	}
+	return nil
+}
+
+// buildVecbolt makes a database of the set with a column for filters, and returns the seconds that its graph took.
+func buildVecbolt(dir string, s *vectorSet) (seconds float64, err error) {
+	err = withCollection(dir, s.base.dim, &db.Options{NoBackgroundCompaction: true}, func(ctx context.Context, d *db.DB, c *db.Collection) error {
+		docs := func(yield func(db.Document, error) bool) {
+			for i := range s.base.rows() {
+				if !yield(db.Document{ID: strconv.Itoa(i), Vector: s.base.row(i), Metadata: db.Metadata{"c": int64(i * 7919 % 1000)}}, nil) {
+					return
+				}
+			}
+		}
+		if _, err := c.Load(ctx, docs, nil); err != nil {
+			return err
+		}
+		start := time.Now()
+		if err := d.Compact(ctx); err != nil {
+			return err
+		}
+		seconds = time.Since(start).Seconds()
+		res, err := c.Search(ctx, db.Query{Vector: s.queries.row(0), Effort: 10})
+		if err == nil && res.Exact {
+			err = errors.New("no graph was used: " + res.Plan)
+		}
+		return err
+	})
+	return seconds, err
+}
