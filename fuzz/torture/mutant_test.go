@@ -131,7 +131,7 @@ var mutants = []mutant{
 	{name: "graph-row-wrong", file: "db/graph.go",
 		old: "Row: int32(h.Row)}", new: "Row: 0}", profiles: "compaction,mixed", also: smallest},
 	{name: "graph-of-one-row", file: "db/graph.go",
-		old: "graph.Write(ctx, w, ident, s.Rows,", new: "graph.Write(ctx, w, ident, func(lo, hi int) ([]float32, error) { return make([]float32, (hi-lo)*s.info.Dim), nil },", profiles: "compaction,mixed", also: smallest},
+		old: "_, err := graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)", new: "_, err := graph.Write(ctx, w, s.codesIdent(), func(lo, hi int) ([]float32, error) { return make([]float32, (hi-lo)*s.info.Dim), nil }, opts)", profiles: "compaction,mixed", also: smallest},
 }
 
 // TestMutants builds the tests of this package with one bug at a time and expects TestTorture to fail.
