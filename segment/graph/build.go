@@ -176,6 +176,7 @@ func (b *builder) insert(nodes []uint32) error {
 		simd.LoadPoint(&l.self, b.record(me))
 		l.buf.start(b.Len(), buildEffort, 0)
 		l.buf.visited.Set(int(me)) // it may be a pilot
+		l.buf.visited.Set(int(me)) // others may have it for a neighbour already
 		if b.started {
 			if err := b.walk(&l.self, &l.buf); err != nil {
 				return err

@@ -7,10 +7,14 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
+// renewed is the share of the nodes of a base that is inserted anew: one of so many.
+const renewed = 20
+
 // adopt takes over the nodes of base, whose row i is row rows[i] now, or is gone if that is negative. It returns false, having done
 // nothing, if so few are left that building anew is better, else it leaves the nodes that are still to be inserted at the
 // end of b.order, and returns their number.
 //
+// Some nodes are inserted anew, so that none keeps its neighbours for ever: else recall falls slowly over hundreds of merges.
 // A node that loses neighbours keeps the others and chooses more among the neighbours of all of them (after Singh et al., "FreshDiskANN", 2021).
 func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err error) {
 	n := b.Len()
@@ -65,7 +69,9 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 	}
 	recent := slices.DeleteFunc(slices.Clone(b.order), func(node uint32) bool { return from[node] != none })
 	b.order = append(old, recent...)
-	return len(recent), true, b.each(len(old), func(l *lane, i int) error {
+	again := len(old) / renewed
+	old = old[:len(old)-again]
+	return len(recent) + again, true, b.each(len(old), func(l *lane, i int) error {
 		me := old[i]
 		its, err := base.neighbours(from[me])
 		if err != nil {

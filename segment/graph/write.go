@@ -18,7 +18,7 @@ type Options struct {
 	Seed    uint64 // of all that is random: equal rows, seeds and options give equal files
 
 	// Base is a graph of other rows, many of which are among the rows now: row i of Base is row Rows[i], or gone if that is
-	// negative. Its nodes are taken over and only the others are inserted, unless the others are more. Records and
+	// negative. Its nodes are taken over and only the others are inserted, and a few of them again, unless the others are more. Records and
 	// calibration are new.
 	Base *Graph
 	Rows []int32
