@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"runtime/debug"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 )
@@ -18,7 +19,7 @@ func Compare(a, b Source, rows bitset.Set) error {
 			return err
 		}
 		var stop func()
-		next[i], stop = iter.Pull2(s.from(""))
+		next[i], stop = pull(s)
 		defer stop()
 	}
 	for row := range rows.All() {
@@ -96,4 +97,13 @@ func compareLists(term string, lists [2]list, limits [2]int, rows bitset.Set) er
 		}
 	}
 	return nil
+}
+
+// pull is iter.Pull2 of all terms of a source. That runs in a goroutine of its own, where a fault of mapped memory would end the
+// process although the caller is guarded: it is made a panic there too, which next passes on to the caller.
+func pull(s Source) (next func() (named, error, bool), stop func()) {
+	return iter.Pull2(func(yield func(named, error) bool) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		s.from("")(yield)
+	})
 }

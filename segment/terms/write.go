@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -177,7 +176,7 @@ func (s *stream) move() error {
 func (e *encoder) postings() error {
 	streams := make([]*stream, len(e.inputs))
 	for i := range e.inputs {
-		next, stop := iter.Pull2(e.inputs[i].from(""))
+		next, stop := pull(e.inputs[i].Source)
 		defer stop()
 		streams[i] = &stream{Input: &e.inputs[i], next: next}
 		if err := streams[i].advance(); err != nil {
