@@ -151,6 +151,7 @@ type DB struct {
 	closed  bool
 
 	walkers  sync.Pool // of *graph.Buffer
+	scratch  sync.Pool // of *scratch
 	rechecks *rechecks
 
 	background background

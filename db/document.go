@@ -379,14 +379,15 @@ func decodeBareMetadata(b []byte) (Metadata, error) {
 // documentReader decodes a stored document field by field and keeps the first
 // error. It never allocates more than its input justifies.
 type documentReader struct {
-	in  *bytes.Reader
+	in  bytes.Reader
 	dec *msgpack.Decoder
 	err error
 }
 
 func newDocumentReader(b []byte) *documentReader {
-	r := &documentReader{in: bytes.NewReader(b), dec: msgpack.GetDecoder()}
-	r.dec.Reset(r.in)
+	r := &documentReader{dec: msgpack.GetDecoder()}
+	r.in.Reset(b)
+	r.dec.Reset(&r.in)
 	return r
 }
 

@@ -157,7 +157,7 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 	work := func(n int, each func(scanned int)) error {
 		return s.db.guard(func() error {
 			w := newWorker(s, crowds)
-			defer func() { s.trace.read(w.read) }()
+			defer w.done()
 			for i, group := range collectors {
 				w.collectors[i] = group[n]
 			}
@@ -222,22 +222,37 @@ type worker struct {
 	collectors []*topk.Collector // by query
 	crowds     []crowd           // by part
 	ours       []bool            // crowds that were made this worker's own
+	scans      []scanning
+	read       int64 // bytes of codes and vectors
 
+	*scratch
+}
+
+// scratch is memory that workers take from DB.scratch and give back.
+type scratch struct {
 	raw        [rawRows]float32
 	bits       [rawRows / 64]uint64
-	codes      codes.Buffer
+	buffer     codes.Buffer
 	candidates []codes.Candidate
 	among      []int32
 	block      simd.RowBlock
 	factors    [simd.BlockRows]float32
 	words      []uint64
-	scans      []scanning
-	read       int64 // bytes of codes and vectors
 }
 
 func newWorker(s *search, crowds []crowd) *worker {
+	memory, _ := s.db.scratch.Get().(*scratch)
+	if memory == nil {
+		memory = &scratch{}
+	}
 	return &worker{search: s, collectors: make([]*topk.Collector, len(s.queries)),
-		crowds: append([]crowd(nil), crowds...), ours: make([]bool, len(crowds))}
+		crowds: append([]crowd(nil), crowds...), ours: make([]bool, len(crowds)), scratch: memory}
+}
+
+// done gives the memory back and notes what was read.
+func (w *worker) done() {
+	w.trace.read(w.read)
+	w.db.scratch.Put(w.scratch)
 }
 
 // scan offers the rows of a unit to all queries.
@@ -320,7 +335,7 @@ func (w *worker) scanCodes(coded *codes.Query, j int, u unit) (int, error) {
 	step := firstRows(c, 1024)
 	for lo := u.lo; lo < u.hi; step = min(2*step, 4096) {
 		hi := min(lo+step, u.hi)
-		candidates, err := coded.Candidates(w.candidates[:0], lo, hi, set, c.Floor(), &w.codes)
+		candidates, err := coded.Candidates(w.candidates[:0], lo, hi, set, c.Floor(), &w.buffer)
 		w.candidates = candidates
 		if err != nil {
 			return lo, err
@@ -350,7 +365,7 @@ func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
 				w.among = append(w.among, int32(hi+mathbits.TrailingZeros64(word)))
 			}
 		}
-		candidates, err := coded.Among(w.candidates[:0], w.among, c.Floor(), &w.codes)
+		candidates, err := coded.Among(w.candidates[:0], w.among, c.Floor(), &w.buffer)
 		w.candidates = candidates
 		if err != nil {
 			return lo, err
