@@ -466,8 +466,14 @@ func (db *DB) recover() error {
 // which should cost little.
 const logFileSize = 4 << 20
 
+// badBatch is the error for a batch of the log that does not fit, or that a
+// newer release wrote.
 func badBatch(lsn uint64, err error) error {
-	return &CorruptError{File: walDir, Offset: -1, Err: fmt.Errorf("batch %d: %w", lsn, err)}
+	err = fmt.Errorf("batch %d: %w", lsn, err)
+	if errors.Is(err, ErrVersion) {
+		return err
+	}
+	return &CorruptError{File: walDir, Offset: -1, Err: err}
 }
 
 // replay applies one log record.

@@ -262,7 +262,7 @@ func TestInconsistentLog(t *testing.T) {
 		says   string
 		lost   int
 	}{
-		{"no batch", []byte{0xff, 1, 2}, "batch", 1},
+		{"no batch", []byte{recordVersion, 1, 2}, "batch", 1},
 		{"of another number", encode(num+5, op{kind: opDelete, coll: coll, id: "none"}), "begins with docnum", 0},
 		{"of no collection", encode(num, op{kind: opDelete, coll: 99, id: "none"}), "writes to unknown collection 99", 1},
 		{"a document that is none", encode(num, op{kind: opPut, coll: coll, id: "x", doc: []byte{0xc1}, num: num}), "", 1},
