@@ -88,13 +88,18 @@ func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail
 	if err != nil || !whole {
 		return err // bbolt must not walk a file that is not whole
 	}
-	err = s.transact(false, func(b *bbolt.Tx) error {
-		if both { // roots, which bbolt's check takes for granted
-			c.drain(b)
-		}
-		c.tx = &Tx{store: s, bolt: b}
-		return c.records()
-	})
+	if both && s.opts.ReadOnly { // roots, which bbolt's check takes for granted
+		err = c.apart()
+	}
+	if err == nil {
+		err = s.transact(false, func(b *bbolt.Tx) error {
+			if both && !s.opts.ReadOnly {
+				c.drain(b)
+			}
+			c.tx = &Tx{store: s, bolt: b}
+			return c.records()
+		})
+	}
 	var bad *CorruptError
 	if errors.As(err, &bad) {
 		c.report(s.name, "", "", bad.Err.Error())
@@ -153,6 +158,25 @@ func (c *checker) pages() (whole, both bool, err error) {
 		return false, both, nil
 	}
 	return err == nil, both, damage(name, err)
+}
+
+// apart runs bbolt's own check on a handle of its own: if the file is open for reading only, bbolt loads its free pages
+// for that, which other readers must not meet.
+func (c *checker) apart() error {
+	bolt, file, err := c.store.openBolt(c.store.name, true)
+	if err != nil {
+		return err
+	}
+	err, panicked := c.store.catch(func() error {
+		return bolt.View(func(b *bbolt.Tx) error {
+			c.drain(b)
+			return nil
+		})
+	})
+	if panicked {
+		return errors.Join(err, file.Close()) // bolt.Close would wait for ever
+	}
+	return errors.Join(err, bolt.Close())
 }
 
 // drain runs bbolt's own check. Its channel has to be read to the end, or a goroutine would stay in the mapped file.

@@ -175,8 +175,7 @@ func (b *builder) insert(nodes []uint32) error {
 		me := nodes[i]
 		simd.LoadPoint(&l.self, b.record(me))
 		l.buf.start(b.Len(), buildEffort, 0)
-		l.buf.visited.Set(int(me)) // it may be a pilot
-		l.buf.visited.Set(int(me)) // others may have it for a neighbour already
+		l.buf.visited.Set(int(me)) // it may be a pilot, or others have it for a neighbour already
 		if b.started {
 			if err := b.walk(&l.self, &l.buf); err != nil {
 				return err
@@ -193,17 +192,20 @@ func (b *builder) insert(nodes []uint32) error {
 		for j, id := range l.buf.ids {
 			l.buf.pool.offer(l.buf.dists[j], id)
 		}
-		links := b.links(me)
 		l.chosen = l.chosen[:0]
-		kept := b.choose(l, l.buf.pool.entries, newLinks)
-		for j, e := range kept {
-			links[j] = e.id
+		for _, e := range b.choose(l, l.buf.pool.entries, newLinks) {
 			chosen[i] = append(chosen[i], choice{e.id, me, e.dist})
 		}
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	for i, me := range nodes { // not before: others may have walked through those that are inserted anew
+		links := b.links(me)
+		for j, c := range chosen[i] {
+			links[j] = c.to
+		}
 	}
 	b.started = true
 	return b.answer(slices.Concat(chosen...))
