@@ -53,12 +53,8 @@ func (s *Server) listCollections(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) getCollection(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err == nil {
-		err = onlyParameters(r)
-	}
-	if err != nil {
+func (s *Server) getCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
+	if err := onlyParameters(r); err != nil {
 		return err
 	}
 	rest.JSON(w, http.StatusOK, describe(c.Info()))
@@ -68,17 +64,13 @@ func (s *Server) getCollection(w http.ResponseWriter, r *http.Request) error {
 // createCollection reads what a collection is to be like. Top-level fields that begin with "embedding_" are stored as
 // metadata, whatever the provider is called; the provider and the model are the lineage as well.
 func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error {
-	body, err := s.body(w, r)
-	if err != nil {
-		return err
-	}
 	var (
 		name   string
 		schema db.Schema
 		meta   db.Metadata
 		given  = db.Metadata{}
 	)
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		switch {
 		case key == "name":
 			name, err = v.String()
@@ -163,11 +155,8 @@ func readTextIndex(v *exchange.Reader) (*db.TextIndex, error) {
 	})
 }
 
-func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err == nil {
-		err = onlyParameters(r)
-	}
+func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
+	err := onlyParameters(r)
 	if err == nil {
 		err = s.db.Drop(r.Context(), c.Name())
 	}
@@ -179,20 +168,12 @@ func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request) error {
 }
 
 // renameCollection gives a collection another name: {"name": "..."}.
-func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err == nil {
-		err = onlyParameters(r)
-	}
-	if err != nil {
-		return err
-	}
-	body, err := s.body(w, r)
-	if err != nil {
+func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
+	if err := onlyParameters(r); err != nil {
 		return err
 	}
 	var name string
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		if key != "name" {
 			return unknown(key)
 		}
@@ -213,21 +194,13 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request) error 
 }
 
 // setTextIndex changes how the texts of a collection are indexed: {"text_index": true}, or an index; null or false drops it.
-func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err == nil {
-		err = onlyParameters(r)
-	}
-	if err != nil {
-		return err
-	}
-	body, err := s.body(w, r)
-	if err != nil {
+func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
+	if err := onlyParameters(r); err != nil {
 		return err
 	}
 	var index *db.TextIndex
 	given := false
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		if key != "text_index" {
 			return unknown(key)
 		}
@@ -258,17 +231,9 @@ func answerCollection(w http.ResponseWriter, status int, c *db.Collection) {
 }
 
 // setMetadata replaces the metadata: {"metadata": {...}}.
-func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err != nil {
-		return err
-	}
-	body, err := s.body(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var meta db.Metadata
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		if key != "metadata" {
 			return unknown(key)
 		}

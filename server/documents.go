@@ -30,20 +30,12 @@ const (
 
 // addDocuments writes documents with their embeddings, all of them or none: {"documents": [{"id", "text", "metadata",
 // "embedding"}], "mode": "upsert"}. A client may say what made the embeddings: those of another model are refused.
-func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err != nil {
-		return err
-	}
-	body, err := s.body(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var docs []db.Document
 	insert := false
 	schema := c.Schema()
 	schema = db.Schema{Metric: schema.Metric} // what the embeddings of the request must fit
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) error {
+	err := s.object(w, r, func(key string, v *exchange.Reader) error {
 		switch key {
 		case "documents":
 			if !v.Is('[') {
@@ -300,11 +292,7 @@ func appendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err 
 	return dst, nil
 }
 
-func (s *Server) getDocument(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) getDocument(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "include")
 	if err != nil {
 		return err
@@ -342,13 +330,9 @@ func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer end()
-	body, err := s.body(w, r)
-	if err != nil {
-		return err
-	}
 	var ids []string
 	var parts db.Select
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err = s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		switch key {
 		case "ids":
 			ids, err = v.Strings(maxPage)
@@ -399,20 +383,12 @@ func readInclude(v *exchange.Reader) (db.Select, error) {
 }
 
 // patchDocument changes parts of a document: {"text", "embedding", "set": {...}, "unset": [...]}.
-func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err == nil {
-		err = onlyParameters(r)
-	}
-	if err != nil {
-		return err
-	}
-	body, err := s.body(w, r)
-	if err != nil {
+func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
+	if err := onlyParameters(r); err != nil {
 		return err
 	}
 	p := db.Patch{ID: r.PathValue("id")}
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		switch key {
 		case "text":
 			var text string
@@ -449,12 +425,8 @@ func answerDeleted(w http.ResponseWriter, n int) {
 	}{true, n})
 }
 
-func (s *Server) deleteDocument(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err == nil {
-		err = onlyParameters(r)
-	}
-	if err != nil {
+func (s *Server) deleteDocument(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
+	if err := onlyParameters(r); err != nil {
 		return err
 	}
 	n, err := c.Delete(r.Context(), r.PathValue("id"))
@@ -469,11 +441,7 @@ func (s *Server) deleteDocument(w http.ResponseWriter, r *http.Request) error {
 }
 
 // deleteWhere deletes what a filter matches: ?where={...}.
-func (s *Server) deleteWhere(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) deleteWhere(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "where")
 	if err != nil {
 		return err
@@ -495,18 +463,10 @@ func (s *Server) deleteWhere(w http.ResponseWriter, r *http.Request) error {
 }
 
 // deleteDocuments deletes by id or by filter: {"ids": [...]} or {"where": {...}}.
-func (s *Server) deleteDocuments(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err != nil {
-		return err
-	}
-	body, err := s.body(w, r)
-	if err != nil {
-		return err
-	}
+func (s *Server) deleteDocuments(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var ids []string
 	var where filter.Expr
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		switch key {
 		case "ids":
 			ids, err = v.Strings(s.limits.Documents)

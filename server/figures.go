@@ -43,11 +43,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 
 // showMap projects documents drawn at random, all or those that match where, into the plane: see xray.Map. "color" is the
 // field of the metadata that gives them colours.
-func (s *Server) showMap(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) showMap(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "where", "color", "points")
 	if err != nil {
 		return err

@@ -64,12 +64,8 @@ func (s *Server) validateConfig(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.body(w, r)
-	if err != nil {
-		return err
-	}
 	var config map[string]any
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err = s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		if key != "config" {
 			return unknown(key)
 		}

@@ -85,12 +85,8 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 	if _, err := s.collection(r); err != nil {
 		return nil, nil, err
 	}
-	body, err := s.body(w, r)
-	if err != nil {
-		return nil, nil, err
-	}
 	var q db.Query
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) (err error) {
+	err = s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		if explain && key == "why_not" {
 			whyNot, err = v.Strings(maxExamples)
 			return named(key, err)
@@ -127,13 +123,9 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.collection(r); err != nil {
 		return err
 	}
-	body, err := s.body(w, r)
-	if err != nil {
-		return err
-	}
 	var queries []db.Query
 	hits := 0
-	err = exchange.ReadObject(body, func(key string, v *exchange.Reader) error {
+	err := s.object(w, r, func(key string, v *exchange.Reader) error {
 		if key != "queries" {
 			return unknown(key)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/exchange"
 	"github.com/vecbolt/vecbolt/internal/rest"
 	"github.com/vecbolt/vecbolt/rag/provider"
 )
@@ -173,28 +174,28 @@ func (s *Server) routes() []route {
 		{"GET /readyz", public, s.ready},
 		{"GET /collections", reads, s.listCollections},
 		{"POST /collections", writes, s.createCollection},
-		{"GET /collections/{name}", reads, s.getCollection},
-		{"PATCH /collections/{name}", writes, s.renameCollection},
-		{"DELETE /collections/{name}", writes, s.dropCollection},
-		{"PUT /collections/{name}/text_index", writes, s.setTextIndex},
-		{"PUT /collections/{name}/metadata", writes, s.setMetadata},
+		{"GET /collections/{name}", reads, s.of(s.getCollection)},
+		{"PATCH /collections/{name}", writes, s.of(s.renameCollection)},
+		{"DELETE /collections/{name}", writes, s.of(s.dropCollection)},
+		{"PUT /collections/{name}/text_index", writes, s.of(s.setTextIndex)},
+		{"PUT /collections/{name}/metadata", writes, s.of(s.setMetadata)},
 
-		{"POST /collections/{name}/documents", writes, s.addDocuments},
+		{"POST /collections/{name}/documents", writes, s.of(s.addDocuments)},
 		{"GET /collections/{name}/documents", reads, s.listDocuments},
-		{"DELETE /collections/{name}/documents", writes, s.deleteWhere},
+		{"DELETE /collections/{name}/documents", writes, s.of(s.deleteWhere)},
 		{"POST /collections/{name}/documents/get", reads, s.getDocuments},
-		{"POST /collections/{name}/documents/delete", writes, s.deleteDocuments},
-		{"GET /collections/{name}/documents/{id}", reads, s.getDocument},
-		{"PATCH /collections/{name}/documents/{id}", writes, s.patchDocument},
-		{"DELETE /collections/{name}/documents/{id}", writes, s.deleteDocument},
+		{"POST /collections/{name}/documents/delete", writes, s.of(s.deleteDocuments)},
+		{"GET /collections/{name}/documents/{id}", reads, s.of(s.getDocument)},
+		{"PATCH /collections/{name}/documents/{id}", writes, s.of(s.patchDocument)},
+		{"DELETE /collections/{name}/documents/{id}", writes, s.of(s.deleteDocument)},
 
 		{"POST /collections/{name}/search", reads, s.search},
 		{"POST /collections/{name}/search/batch", reads, s.searchBatch},
 		{"POST /collections/{name}/explain", reads, s.explain},
-		{"GET /collections/{name}/map", reads, s.showMap},
+		{"GET /collections/{name}/map", reads, s.of(s.showMap)},
 
-		{"GET /collections/{name}/export", reads, s.export},
-		{"POST /collections/{name}/import", writes, s.load},
+		{"GET /collections/{name}/export", reads, s.of(s.export)},
+		{"POST /collections/{name}/import", writes, s.of(s.load)},
 
 		{"GET /providers", reads, s.listProviders},
 		{"GET /providers/{provider}", reads, s.getProvider},
@@ -398,9 +399,24 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// body reads the body of a request.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	return rest.Body(w, r, s.limits.Body, s.limits.Time)
+// object reads a body that is an object: see exchange.ReadObject.
+func (s *Server) object(w http.ResponseWriter, r *http.Request, member func(key string, v *exchange.Reader) error) error {
+	body, err := rest.Body(w, r, s.limits.Body, s.limits.Time)
+	if err != nil {
+		return err
+	}
+	return exchange.ReadObject(body, member)
+}
+
+// of gives a handler the collection that the path names.
+func (s *Server) of(handle func(http.ResponseWriter, *http.Request, *db.Collection) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		c, err := s.collection(r)
+		if err != nil {
+			return err
+		}
+		return handle(w, r, c)
+	}
 }
 
 // collection returns the collection that the path names.

@@ -19,11 +19,7 @@ import (
 const ndjson = "application/x-ndjson"
 
 // export streams documents as `vecbolt export` writes them, of one state of the collection: ?where={...}.
-func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) export(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "where")
 	if err != nil {
 		return err
@@ -83,11 +79,8 @@ type skippedLine struct {
 }
 
 // load imports documents as `vecbolt import` does. The stream may be of any length: batches before a mistake stay.
-func (s *Server) load(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.collection(r)
-	if err == nil {
-		err = onlyParameters(r)
-	}
+func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
+	err := onlyParameters(r)
 	if err == nil {
 		err = rest.ContentType(r, ndjson, "application/jsonl", "application/ndjson")
 	}
