@@ -56,7 +56,7 @@ func (db *DB) writeGraph(ctx context.Context, w io.WriterAt, s *openSegment) err
 		opts.Base = base.graph.get()
 	}
 	_, err := graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)
-	if errors.Is(err, graph.ErrCorrupt) {
+	if opts.Base != nil && errors.Is(err, graph.ErrCorrupt) {
 		base.graph.distrust(err)
 		opts.Base = nil
 		_, err = graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)
