@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"path"
@@ -60,6 +61,7 @@ type Options struct {
 // Limits bound what requests cost. Zero fields mean the default.
 type Limits struct {
 	Body      int64         // bytes of a request body, streams excepted: 32 MiB
+	Bodies    int64         // bytes of all bodies in memory at once; beyond them the answer is 429: 256 MiB, or what one may have
 	Documents int           // documents, or ids, in one request: 10,000
 	Hits      int           // hits of one query, those left out by an offset included: 10,000
 	Queries   int           // queries in one batch: 256
@@ -68,8 +70,9 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
+	body := cmp.Or(l.Body, 32<<20)
 	return Limits{
-		Body: cmp.Or(l.Body, 32<<20), Documents: cmp.Or(l.Documents, 10_000), Hits: cmp.Or(l.Hits, 10_000),
+		Body: body, Bodies: max(body, cmp.Or(l.Bodies, 256<<20)), Documents: cmp.Or(l.Documents, 10_000), Hits: cmp.Or(l.Hits, 10_000),
 		Queries: cmp.Or(l.Queries, 256), Requests: cmp.Or(l.Requests, 256), Time: cmp.Or(l.Time, 30*time.Second),
 	}
 }
@@ -107,6 +110,7 @@ type Server struct {
 	cross   *http.CrossOriginProtection
 	metrics metrics
 	slots   chan struct{} // one for each request that is worked on
+	bodies  atomic.Int64  // bytes that these have read
 	closing atomic.Bool
 }
 
@@ -313,8 +317,30 @@ func (s *Server) serve(w *response, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), s.limits.Time)
 		defer cancel()
 		r = r.WithContext(ctx)
+		b := &body{ReadCloser: r.Body, server: s, header: w.Header()}
+		defer func() { s.bodies.Add(-b.bytes) }()
+		r.Body = b
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// A body is that of a request. It counts for all of them what it was read for until the request ends.
+type body struct {
+	io.ReadCloser
+	server *Server
+	header http.Header // of the answer
+	bytes  int64
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.bytes += int64(n)
+	if b.server.bodies.Add(int64(n)) > b.server.limits.Bodies {
+		b.header.Set("Retry-After", "1")
+		return 0, rest.Errorf(http.StatusTooManyRequests, "request bodies have more than %d bytes at once", b.server.limits.Bodies)
+	}
+	return n, err
 }
 
 // unmatched says why no route takes a request: its path, or its method.
