@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/segment/graph"
@@ -106,7 +107,7 @@ func TestCheckDeep(t *testing.T) {
 		}
 		return vecs, err
 	}
-	var other, third memoryFile
+	var other, third blocks.Memory
 	if _, err = codes.Write(&other, s.codesIdent(), opposite); err != nil {
 		t.Fatal(err)
 	}

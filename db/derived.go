@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
@@ -129,7 +130,7 @@ func (d *derived[T]) need(ctx context.Context) (*T, error) {
 	if v := d.get(); v != nil {
 		return v, nil
 	}
-	var b memoryFile
+	var b blocks.Memory
 	if err := d.write(ctx, &b); err != nil {
 		return nil, err
 	}
@@ -244,16 +245,6 @@ func (d *derived[T]) close() {
 		m.Close()
 	}
 	d.maps = nil
-}
-
-// memoryFile is a file that is not kept.
-type memoryFile []byte
-
-func (m *memoryFile) WriteAt(b []byte, off int64) (int, error) {
-	if n := int(off) + len(b) - len(*m); n > 0 {
-		*m = append(*m, make([]byte, n)...)
-	}
-	return copy((*m)[off:], b), nil
 }
 
 // mapFile maps a whole file.

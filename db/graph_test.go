@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/blocks"
 )
 
 var churnRounds = flag.Int("churn", 0, "rounds of TestGraphChurn; 1,000 take about an hour")
@@ -436,7 +437,7 @@ func TestGraphChurn(t *testing.T) {
 		t.Fatalf("%d segments are mapped, %d in use, base of %v", len(vdb.mapped), len(vdb.segments), s)
 	}
 	build := func() []byte {
-		var b memoryFile
+		var b blocks.Memory
 		if err := vdb.guard(func() error { return s.graph.write(ctx, &b) }); err != nil {
 			t.Fatal(err)
 		}

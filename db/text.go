@@ -13,6 +13,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -446,7 +447,7 @@ func (c *checking) texts(v *view, p *part, live bitset.Set) error {
 	}
 	d := p.segment.terms.of(a)
 	compare := func(index *terms.Terms) error {
-		var b memoryFile
+		var b blocks.Memory
 		if err := p.segment.writeTerms(c.ctx, &b, a); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/internal/formattest"
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
@@ -58,7 +58,7 @@ func FuzzGraph(f *testing.F) {
 		for i := range vecs {
 			vecs[i] = float32(r.IntN(3)) // with twins
 		}
-		var b formattest.File
+		var b blocks.Memory
 		ident := codes.Ident{Segment: 3, Rows: rows, Dim: dim, Metric: codes.Metric(i%3 + 1)}
 		if _, err := graph.Write(f.Context(), &b, ident, func(lo, hi int) ([]float32, error) { return vecs[lo*dim : hi*dim], nil }, graph.Options{}); err != nil {
 			f.Fatal(err)

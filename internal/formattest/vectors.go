@@ -12,15 +12,6 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A File is a file in memory: an io.WriterAt.
-type File []byte
-
-// WriteAt makes the file longer where that is needed.
-func (f *File) WriteAt(b []byte, off int64) (int, error) {
-	*f = append(*f, make([]byte, max(0, int(off)+len(b)-len(*f)))...)
-	return copy((*f)[off:], b), nil
-}
-
 // Score is the canonical score of a row, as packages db and codes define it: metric is 1 for cosine, 2 for the inner product, 3 for
 // the negated squared distance.
 func Score[M ~uint8 | ~int](metric M, q, x []float32) float64 {

@@ -2,15 +2,15 @@ package codes
 
 import (
 	"fmt"
-	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
 // Codes are the codes of one segment.
 type Codes struct {
-	b       []byte
+	file    *blocks.Content
 	head    header
 	lay     layout
 	codes   []byte // and the padding
@@ -21,9 +21,6 @@ type Codes struct {
 	squares []uint32
 	nibbles []byte // and the padding; nil: none
 	coarse  []float32
-	table   []uint32
-	seen    []atomic.Uint64 // bit b: block b was verified
-	left    atomic.Int64    // blocks that were not
 }
 
 // Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and the mean; every other block
@@ -41,27 +38,25 @@ func Parse(b []byte, ident Ident) (*Codes, error) {
 	if h.ident.Metric < Cosine || h.ident.Metric > L2 {
 		return nil, corrupt(12, "metric %d", h.ident.Metric)
 	}
-	if codec.CRC(b[l.table:]) != h.tableCRC {
-		return nil, corrupt(l.table, "checksum of checksums")
+	content, err := format.Content(b, l.table, h.tableCRC)
+	if err != nil {
+		return nil, err
 	}
 	n := int64(ident.Rows) * wordSize
 	c := &Codes{
-		b: b, head: h, lay: l,
+		file: content, head: h, lay: l,
 		codes:   b[headerSize:l.mean:l.mean],
 		mean:    codec.F32sFromBytes(b[l.mean:][:ident.Dim*wordSize]),
 		scales:  codec.F32sFromBytes(b[l.scales:][:n]),
 		levels:  codec.F32sFromBytes(b[l.levels:][:n]),
 		resids:  codec.F32sFromBytes(b[l.resids:][:n]),
 		squares: codec.U32sFromBytes(b[l.squares:][:n]),
-		table:   codec.U32sFromBytes(b[l.table:]),
-		seen:    make([]atomic.Uint64, (l.blocks+63)/64),
 	}
 	if h.nibbles {
 		c.nibbles = b[l.nibbles:l.coarse:l.coarse]
 		c.coarse = codec.F32sFromBytes(b[l.coarse:][:n])
 	}
-	c.left.Store(l.blocks)
-	if err := c.touch(l.mean, l.scales); err != nil {
+	if err := c.file.Touch(l.mean, l.scales); err != nil {
 		return nil, err
 	}
 	if !simd.Finite(c.mean) {
@@ -77,38 +72,19 @@ func (c *Codes) Len() int { return c.head.ident.Rows }
 func (c *Codes) Dim() int { return c.head.ident.Dim }
 
 // Verify compares all checksums that were not compared yet.
-func (c *Codes) Verify() error { return c.touch(headerSize, c.lay.table) }
-
-// touch verifies the blocks of the file range [start, end), which is not empty, unless they were verified before. Several
-// goroutines may verify the same block at once; that is harmless.
-func (c *Codes) touch(start, end int64) error {
-	for b := blockAt(start); b <= blockAt(end-1); b++ {
-		word, bit := &c.seen[b/64], uint64(1)<<(b%64)
-		if word.Load()&bit != 0 {
-			continue
-		}
-		from, to := c.lay.block(b)
-		if got := codec.CRC(c.b[from:to]); got != c.table[b] {
-			return corrupt(from, "checksum %08x instead of %08x", got, c.table[b])
-		}
-		if word.Or(bit)&bit == 0 {
-			c.left.Add(-1)
-		}
-	}
-	return nil
-}
+func (c *Codes) Verify() error { return c.file.Verify() }
 
 // touchRows verifies all that belongs to rows lo to hi-1; there must be one.
 func (c *Codes) touchRows(lo, hi int) error {
-	if c.left.Load() == 0 {
+	if c.file.Verified() {
 		return nil
 	}
 	dim := int64(c.Dim())
-	if err := c.touch(headerSize+int64(lo)*dim, headerSize+int64(hi)*dim); err != nil {
+	if err := c.file.Touch(headerSize+int64(lo)*dim, headerSize+int64(hi)*dim); err != nil {
 		return err
 	}
 	for _, section := range [...]int64{c.lay.scales, c.lay.levels, c.lay.resids, c.lay.squares} {
-		if err := c.touch(section+int64(lo)*wordSize, section+int64(hi)*wordSize); err != nil {
+		if err := c.file.Touch(section+int64(lo)*wordSize, section+int64(hi)*wordSize); err != nil {
 			return err
 		}
 	}
@@ -117,15 +93,15 @@ func (c *Codes) touchRows(lo, hi int) error {
 
 // touchNibbles verifies what a scan of the nibbles of rows lo to hi-1 reads.
 func (c *Codes) touchNibbles(lo, hi int) error {
-	if c.left.Load() == 0 {
+	if c.file.Verified() {
 		return nil
 	}
 	width := stride(c.Dim())
-	if err := c.touch(c.lay.nibbles+int64(lo)*width, c.lay.nibbles+int64(hi)*width); err != nil {
+	if err := c.file.Touch(c.lay.nibbles+int64(lo)*width, c.lay.nibbles+int64(hi)*width); err != nil {
 		return err
 	}
 	for _, section := range [...]int64{c.lay.coarse, c.lay.levels} {
-		if err := c.touch(section+int64(lo)*wordSize, section+int64(hi)*wordSize); err != nil {
+		if err := c.file.Touch(section+int64(lo)*wordSize, section+int64(hi)*wordSize); err != nil {
 			return err
 		}
 	}

@@ -1,23 +1,19 @@
 package codes
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 
-	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/blocks"
 )
 
 // Numbers of the file format. They never change for version 2. Version 1 had no nibbles.
 const (
 	magic      = "VECBOLTQ"
 	version    = 2
-	headerSize = 4096
-	crcOffset  = 4092 // of the header's own checksum, in this and every later version
-	blockSize  = 65536
+	headerSize = blocks.HeaderSize
 	sectionEnd = 64 // sections are padded to a multiple of it, and codes by as much again
-	wordSize   = 4  // of an element of the mean, a scale, a level, a residual, a square and a checksum
+	wordSize   = 4  // of an element of the mean, a scale, a level, a residual and a square
 	center     = 128
 	largest    = 127 // absolute value of a code less center
 	odd        = 15  // of a nibble h, the value is 2*h - odd
@@ -48,6 +44,8 @@ var (
 	ErrMismatch = errors.New("code file of another segment")
 )
 
+var format = blocks.Format{Magic: magic, Version: version, Name: "codes", ErrCorrupt: ErrCorrupt, ErrVersion: ErrVersion}
+
 // Ident names the segment that codes belong to, and the metric that they are for.
 type Ident struct {
 	DB      [16]byte // id of the database
@@ -61,7 +59,6 @@ type Ident struct {
 // layout holds the file offsets of the sections.
 type layout struct {
 	mean, scales, levels, resids, squares, nibbles, coarse, table, size int64 // codes begin at headerSize
-	blocks                                                              int64
 }
 
 // layoutOf returns the layout of a file with or without nibbles.
@@ -76,12 +73,11 @@ func layoutOf(rows, dim int, nibbles bool) layout {
 	l.nibbles, l.coarse = l.table, l.table
 	if nibbles {
 		// In blocks of their own, so that they can be written beside the codes.
-		l.nibbles = headerSize + (blockAt(l.table-1)+1)*blockSize
+		l.nibbles = headerSize + blocks.Count(l.table)*blocks.Size
 		l.coarse = align(l.nibbles+int64(rows)*stride(dim)) + sectionEnd
 		l.table = align(l.coarse + int64(rows)*wordSize)
 	}
-	l.blocks = blockAt(l.table-1) + 1
-	l.size = l.table + l.blocks*wordSize
+	l.size = l.table + blocks.TableSize(l.table)
 	return l
 }
 
@@ -89,15 +85,6 @@ func layoutOf(rows, dim int, nibbles bool) layout {
 func stride(dim int) int64 { return int64(dim+1) / 2 }
 
 func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
-
-// block returns the file offsets between which block b lies.
-func (l *layout) block(b int64) (start, end int64) {
-	start = headerSize + b*blockSize
-	return start, min(start+blockSize, l.table)
-}
-
-// blockAt returns the block that holds the file offset off.
-func blockAt(off int64) int64 { return (off - headerSize) / blockSize }
 
 // header is what the first page of the file says.
 type header struct {
@@ -113,9 +100,7 @@ type header struct {
 }
 
 func (h *header) encode(l *layout) []byte {
-	e := codec.Encoder{B: make([]byte, 0, headerSize)}
-	e.Raw([]byte(magic))
-	e.U32(version)
+	e := format.Header()
 	e.U32(uint32(h.ident.Metric))
 	e.Raw(h.ident.DB[:])
 	e.U64(h.ident.Segment)
@@ -131,26 +116,17 @@ func (h *header) encode(l *layout) []byte {
 		e.U32(h.coarseSquare)
 		e.U32(math.Float32bits(h.coarseSlope))
 	}
-	e.B = e.B[:crcOffset] // the rest is zero
-	e.U32(codec.CRC(e.B))
-	return e.B
+	return blocks.Seal(e)
 }
 
 // decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.
 func decodeHeader(b []byte) (header, layout, error) {
-	fail := func(off int64, format string, args ...any) (header, layout, error) {
-		return header{}, layout{}, corrupt(off, format, args...)
+	fail := func(off int64, text string, args ...any) (header, layout, error) {
+		return header{}, layout{}, corrupt(off, text, args...)
 	}
-	if len(b) < headerSize || string(b[:len(magic)]) != magic {
-		return fail(0, "no header")
-	}
-	// The checksum comes first: it has this place in every version.
-	if got, want := codec.CRC(b[:crcOffset]), binary.LittleEndian.Uint32(b[crcOffset:]); got != want {
-		return fail(crcOffset, "checksum %08x instead of %08x", got, want)
-	}
-	d := codec.NewDecoder(b[len(magic):crcOffset])
-	if v := d.U32(); v != version {
-		return header{}, layout{}, fmt.Errorf("codes: %w: %d", ErrVersion, v)
+	d, err := format.Open(b)
+	if err != nil {
+		return header{}, layout{}, err
 	}
 	var h header
 	metric := d.U32()
@@ -183,6 +159,4 @@ func decodeHeader(b []byte) (header, layout, error) {
 	return h, l, nil
 }
 
-func corrupt(off int64, format string, args ...any) error {
-	return fmt.Errorf("codes: %w: offset %d: %s", ErrCorrupt, off, fmt.Sprintf(format, args...))
-}
+func corrupt(off int64, text string, args ...any) error { return format.Corrupt(off, text, args...) }

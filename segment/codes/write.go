@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -43,8 +44,8 @@ func Write(w io.WriterAt, ident Ident, rows Source) (int64, error) {
 
 func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error) {
 	lay := layoutOf(ident.Rows, ident.Dim, nibbles)
-	e := encoder{ident: ident, lay: lay, stream: stream{w: w, off: headerSize}, nibbles: stream{w: w, off: lay.nibbles}}
-	e.head.nibbles = nibbles
+	e := encoder{ident: ident, lay: lay, Writer: blocks.NewWriter(w, headerSize), nibbles: blocks.NewWriter(w, lay.nibbles)}
+	e.head.ident, e.head.nibbles = ident, nibbles
 	mean, err := e.sample(rows)
 	if err != nil {
 		return 0, err
@@ -58,45 +59,26 @@ func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error)
 	if err := e.codes(rows); err != nil {
 		return 0, err
 	}
-	e.out = append(e.out, make([]byte, e.lay.mean-e.at())...)
-	for _, words := range [][]float32{mean, e.scales, e.levels, e.resids} {
-		if err := e.section(codec.BytesFromF32s(words)); err != nil {
-			return 0, err
-		}
+	e.PadTo(lay.mean)
+	for _, words := range [][]byte{codec.BytesFromF32s(mean), codec.BytesFromF32s(e.scales), codec.BytesFromF32s(e.levels),
+		codec.BytesFromF32s(e.resids), codec.BytesFromU32s(e.squares)} {
+		e.Add(words)
+		e.Pad(sectionEnd)
 	}
-	var squares codec.Encoder
-	for _, s := range e.squares {
-		squares.U32(s)
-	}
-	if err := e.section(squares.B); err != nil {
-		return 0, err
-	}
+	runs := []*blocks.Writer{e.Writer}
 	if nibbles {
-		e.out = append(e.out, make([]byte, e.lay.nibbles-e.at())...)
-		n := &e.nibbles
-		n.out = append(n.out, make([]byte, e.lay.coarse-n.at())...)
-		if err := n.section(codec.BytesFromF32s(e.coarse)); err != nil {
-			return 0, err
-		}
-		if err := n.flush(true); err != nil {
-			return 0, err
-		}
+		e.PadTo(lay.nibbles)
+		e.nibbles.PadTo(lay.coarse)
+		e.nibbles.Add(codec.BytesFromF32s(e.coarse))
+		e.nibbles.Pad(sectionEnd)
+		runs = append(runs, e.nibbles)
 	}
-	if err := e.flush(true); err != nil {
+	err = format.Finish(w, func(_ int64, tableCRC uint32) []byte {
+		e.head.tableCRC = tableCRC
+		return e.head.encode(&e.lay)
+	}, runs...)
+	if err != nil {
 		return 0, err
-	}
-	var table codec.Encoder
-	for _, crc := range append(e.table, e.nibbles.table...) {
-		table.U32(crc)
-	}
-	e.head.ident = ident
-	e.head.tableCRC = codec.CRC(table.B)
-	if _, err := w.WriteAt(table.B, e.lay.table); err != nil {
-		return 0, fmt.Errorf("codes: write: %w", err)
-	}
-	// The header comes last: without it, nothing is a file.
-	if _, err := w.WriteAt(e.head.encode(&e.lay), 0); err != nil {
-		return 0, fmt.Errorf("codes: write: %w", err)
 	}
 	return e.lay.size, nil
 }
@@ -118,16 +100,12 @@ func build(ident Ident, rows Source, nibbles bool) ([]byte, error) {
 	if l.size > math.MaxInt {
 		return nil, fmt.Errorf("codes: file of %d bytes does not fit into memory", l.size)
 	}
-	b := make(memory, l.size)
-	if _, err := write(b, ident, rows, nibbles); err != nil {
+	b := make(blocks.Memory, l.size)
+	if _, err := write(&b, ident, rows, nibbles); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
-
-type memory []byte
-
-func (m memory) WriteAt(b []byte, off int64) (int, error) { return copy(m[off:], b), nil }
 
 func (id *Ident) check() error {
 	if id.Rows < 1 || id.Rows > MaxRows || id.Dim < 1 || id.Dim > MaxDim || id.Metric < Cosine || id.Metric > L2 {
@@ -138,55 +116,17 @@ func (id *Ident) check() error {
 
 // An encoder is a file while it is being written.
 type encoder struct {
-	stream  // from the codes to the squares
-	nibbles stream
-	ident   Ident
-	lay     layout
-	head    header
-	mean    []float32
-	mean64  []float64
-	floor   float64
+	*blocks.Writer // from the codes to the squares
+	nibbles        *blocks.Writer
+	ident          Ident
+	lay            layout
+	head           header
+	mean           []float32
+	mean64         []float64
+	floor          float64
 
 	scales, levels, resids, coarse []float32
 	squares                        []uint32
-}
-
-// A stream is consecutive blocks of a file while they are being written.
-type stream struct {
-	w     io.WriterAt
-	off   int64  // where out goes
-	out   []byte // not written yet
-	table []uint32
-}
-
-// at returns the file offset behind what was written.
-func (s *stream) at() int64 { return s.off + int64(len(s.out)) }
-
-// flush writes whole blocks, or all there is.
-func (s *stream) flush(all bool) error {
-	n := len(s.out) / blockSize * blockSize
-	if all {
-		n = len(s.out)
-	}
-	if n == 0 {
-		return nil
-	}
-	if _, err := s.w.WriteAt(s.out[:n], s.off); err != nil {
-		return fmt.Errorf("codes: write: %w", err)
-	}
-	for i := 0; i < n; i += blockSize {
-		s.table = append(s.table, codec.CRC(s.out[i:min(i+blockSize, n)]))
-	}
-	s.off += int64(n)
-	s.out = append(s.out[:0], s.out[n:]...)
-	return nil
-}
-
-// section appends b and pads.
-func (s *stream) section(b []byte) error {
-	s.out = append(s.out, b...)
-	s.out = append(s.out, make([]byte, align(s.at())-s.at())...)
-	return s.flush(false)
 }
 
 // inverse returns the factor that makes a direction of x for Cosine, and 1 otherwise.
@@ -247,16 +187,16 @@ func (e *encoder) codes(rows Source) error {
 		if len(x) != (hi-lo)*dim {
 			return fmt.Errorf("codes: source gave %d floats for %d rows of %d", len(x), hi-lo, dim)
 		}
-		start := len(e.out)
-		e.out = slices.Grow(e.out, len(x))[:start+len(x)]
-		for dst := e.out[start:]; len(x) > 0; x, dst = x[dim:], dst[dim:] {
+		start := len(e.Out)
+		e.Out = slices.Grow(e.Out, len(x))[:start+len(x)]
+		for dst := e.Out[start:]; len(x) > 0; x, dst = x[dim:], dst[dim:] {
 			e.row(dst[:dim], x[:dim], y, c)
 			if e.head.nibbles {
 				e.nibble(dst[:dim], y, c)
 			}
 		}
-		if err := errors.Join(e.flush(false), e.nibbles.flush(false)); err != nil {
-			return err
+		if err := errors.Join(e.Spill(), e.nibbles.Spill()); err != nil {
+			return format.Failed(err)
 		}
 	}
 	return nil
@@ -322,9 +262,9 @@ func slope(resid float64, scale float32) float32 {
 // nibble codes y, which row left behind, once more: the upper halves of its codes. c is for its use. A row whose nibbles say
 // little has a scale of NaN, which makes it a candidate of every query, so that it does not spoil the slope of all others.
 func (e *encoder) nibble(codes []byte, y, c []float32) {
-	start := len(e.nibbles.out)
-	e.nibbles.out = append(e.nibbles.out, make([]byte, stride(len(codes)))...)
-	dst := e.nibbles.out[start:]
+	start := len(e.nibbles.Out)
+	e.nibbles.Out = append(e.nibbles.Out, make([]byte, stride(len(codes)))...)
+	dst := e.nibbles.Out[start:]
 	for i, b := range codes {
 		h := b >> 4
 		dst[i/2] |= h << (i % 2 * 4)

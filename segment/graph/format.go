@@ -1,12 +1,10 @@
 package graph
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 
-	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -15,9 +13,7 @@ import (
 const (
 	magic      = "VECBOLTG"
 	version    = 1
-	headerSize = 4096
-	crcOffset  = 4092 // of the header's own checksum, in this and every later version
-	blockSize  = 65536
+	headerSize = blocks.HeaderSize
 	sectionEnd = 64         // sections are padded to a multiple of it
 	degree     = 32         // most neighbours of a node
 	none       = 0xffffffff // in place of a row: there is none
@@ -41,6 +37,8 @@ var (
 	ErrMismatch = errors.New("graph file of another segment")
 )
 
+var format = blocks.Format{Magic: magic, Version: version, Name: "graph", ErrCorrupt: ErrCorrupt, ErrVersion: ErrVersion}
+
 // header is what the first page of the file says.
 type header struct {
 	ident    codes.Ident
@@ -58,7 +56,6 @@ type header struct {
 type geometry struct {
 	stride, node                                              int64 // bytes of a record and of a node
 	nodes, twins, mean, pilots, overflow, levels, table, size int64 // records begin at headerSize
-	blocks                                                    int64
 }
 
 func (h *header) geometry() geometry {
@@ -74,26 +71,14 @@ func (h *header) geometry() geometry {
 	g.overflow = align(g.pilots + int64(h.pilots)*4)
 	g.levels = align(g.overflow + int64(h.overflow)*4)
 	g.table = align(g.levels + int64(h.levels)*levelSize)
-	g.blocks = blockAt(g.table-1) + 1
-	g.size = g.table + g.blocks*4
+	g.size = g.table + blocks.TableSize(g.table)
 	return g
 }
 
 func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
 
-// block returns the file offsets between which block b lies.
-func (g *geometry) block(b int64) (start, end int64) {
-	start = headerSize + b*blockSize
-	return start, min(start+blockSize, g.table)
-}
-
-// blockAt returns the block that holds the file offset off.
-func blockAt(off int64) int64 { return (off - headerSize) / blockSize }
-
 func (h *header) encode(g *geometry) []byte {
-	e := codec.Encoder{B: make([]byte, 0, headerSize)}
-	e.Raw([]byte(magic))
-	e.U32(version)
+	e := format.Header()
 	e.U32(uint32(h.ident.Metric))
 	e.Raw(h.ident.DB[:])
 	e.U64(h.ident.Segment)
@@ -109,26 +94,17 @@ func (h *header) encode(g *geometry) []byte {
 	e.U32(h.pilots)
 	e.U32(h.overflow)
 	e.U32(h.levels)
-	e.B = e.B[:crcOffset] // the rest is zero
-	e.U32(codec.CRC(e.B))
-	return e.B
+	return blocks.Seal(e)
 }
 
 // decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.
 func decodeHeader(b []byte) (header, geometry, error) {
-	fail := func(off int64, format string, args ...any) (header, geometry, error) {
-		return header{}, geometry{}, corrupt(off, format, args...)
+	fail := func(off int64, text string, args ...any) (header, geometry, error) {
+		return header{}, geometry{}, corrupt(off, text, args...)
 	}
-	if len(b) < headerSize || string(b[:len(magic)]) != magic {
-		return fail(0, "no header")
-	}
-	// The checksum comes first: it has this place in every version.
-	if got, want := codec.CRC(b[:crcOffset]), binary.LittleEndian.Uint32(b[crcOffset:]); got != want {
-		return fail(crcOffset, "checksum %08x instead of %08x", got, want)
-	}
-	d := codec.NewDecoder(b[len(magic):crcOffset])
-	if v := d.U32(); v != version {
-		return header{}, geometry{}, fmt.Errorf("graph: %w: %d", ErrVersion, v)
+	d, err := format.Open(b)
+	if err != nil {
+		return header{}, geometry{}, err
 	}
 	var h header
 	metric := d.U32()
@@ -165,6 +141,4 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	return h, g, nil
 }
 
-func corrupt(off int64, format string, args ...any) error {
-	return fmt.Errorf("graph: %w: offset %d: %s", ErrCorrupt, off, fmt.Sprintf(format, args...))
-}
+func corrupt(off int64, text string, args ...any) error { return format.Corrupt(off, text, args...) }

@@ -3,8 +3,8 @@ package graph
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
@@ -18,7 +18,7 @@ type Graph struct {
 	mean  []float32
 	turn  *rotation // of the quick layout
 
-	b         []byte // of the file; nil for a graph that is being built
+	file      *blocks.Content // nil for a graph that is being built
 	records   []byte
 	nodes     []uint32
 	nodeBytes []byte
@@ -27,9 +27,6 @@ type Graph struct {
 	pilots    []uint32
 	over      []uint32
 	levels    []level
-	table     []uint32
-	seen      []atomic.Uint64 // bit b: block b was verified
-	left      atomic.Int64    // blocks not verified
 }
 
 // Parse opens the graph file b for the segment ident. It verifies the header, the checksums of blocks, and the small sections at
@@ -44,12 +41,13 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	if h.ident != ident {
 		return nil, fmt.Errorf("graph: %w: have %+v, want %+v", ErrMismatch, h.ident, ident)
 	}
-	if codec.CRC(b[geo.table:]) != h.tableCRC {
-		return nil, corrupt(geo.table, "checksum of checksums")
+	file, err := format.Content(b, geo.table, h.tableCRC)
+	if err != nil {
+		return nil, err
 	}
 	words := func(off int64, n int) []uint32 { return codec.U32sFromBytes(b[off:][:n*4]) }
 	g := &Graph{
-		head: h, geo: geo, b: b,
+		head: h, geo: geo, file: file,
 		records:   b[headerSize:geo.nodes:geo.nodes],
 		nodes:     codec.U32sFromBytes(b[geo.nodes:geo.twins]),
 		nodeBytes: b[geo.nodes:geo.twins:geo.twins],
@@ -57,11 +55,8 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 		twins:     words(geo.twins, ident.Rows),
 		pilots:    words(geo.pilots, int(h.pilots)),
 		over:      words(geo.overflow, int(h.overflow)),
-		table:     words(geo.table, int(geo.blocks)),
-		seen:      make([]atomic.Uint64, (geo.blocks+63)/64),
 	}
-	g.left.Store(geo.blocks)
-	if err := g.touch(geo.mean, geo.table); err != nil {
+	if err := file.Touch(geo.mean, geo.table); err != nil {
 		return nil, err
 	}
 	mean := codec.F32sFromBytes(b[geo.mean:][:ident.Dim*4])
@@ -103,39 +98,23 @@ func (g *Graph) Overflow() int { return len(g.over) }
 
 // Verify compares all checksums that were not compared yet.
 func (g *Graph) Verify() error {
-	if g.b == nil {
+	if g.file == nil {
 		return nil
 	}
-	return g.touch(headerSize, g.geo.table)
+	return g.file.Verify()
 }
 
-// touch verifies the blocks of the file range [start, end), which is not empty, unless they were verified before. Several
-// goroutines may verify the same block at once; that is harmless.
-func (g *Graph) touch(start, end int64) error {
-	for b := blockAt(start); b <= blockAt(end-1); b++ {
-		word, bit := &g.seen[b/64], uint64(1)<<(b%64)
-		if word.Load()&bit != 0 {
-			continue
-		}
-		from, to := g.geo.block(b)
-		if got := codec.CRC(g.b[from:to]); got != g.table[b] {
-			return corrupt(from, "checksum %08x instead of %08x", got, g.table[b])
-		}
-		if word.Or(bit)&bit == 0 {
-			g.left.Add(-1)
-		}
-	}
-	return nil
-}
+// verified reports whether there is nothing left to touch.
+func (g *Graph) verified() bool { return g.file == nil || g.file.Verified() }
 
 // touchRecords verifies the records of ids, all of them rows.
 func (g *Graph) touchRecords(ids []uint32) error {
-	if g.left.Load() == 0 {
+	if g.verified() {
 		return nil
 	}
 	for _, id := range ids {
 		at := headerSize + int64(id)*g.geo.stride
-		if err := g.touch(at, at+g.geo.stride); err != nil {
+		if err := g.file.Touch(at, at+g.geo.stride); err != nil {
 			return err
 		}
 	}
@@ -150,9 +129,9 @@ func (g *Graph) record(row uint32) []byte {
 
 // neighbours returns the ids of a node's neighbours: they may be no rows, and none ends them.
 func (g *Graph) neighbours(node uint32) (*[degree]uint32, error) {
-	if g.left.Load() != 0 {
+	if !g.verified() {
 		at := g.geo.nodes + int64(node)*g.geo.node
-		if err := g.touch(at, at+g.geo.node); err != nil {
+		if err := g.file.Touch(at, at+g.geo.node); err != nil {
 			return nil, err
 		}
 	}
@@ -162,8 +141,8 @@ func (g *Graph) neighbours(node uint32) (*[degree]uint32, error) {
 // twin returns the next row with the same codes as row, or none.
 func (g *Graph) twin(row uint32) (uint32, error) {
 	at := g.geo.twins + int64(row)*4
-	if g.left.Load() != 0 {
-		if err := g.touch(at, at+4); err != nil {
+	if !g.verified() {
+		if err := g.file.Touch(at, at+4); err != nil {
 			return none, err
 		}
 	}

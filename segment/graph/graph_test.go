@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
@@ -35,7 +36,7 @@ func (d *data) scorer(m codes.Metric, vec []float32) func(int) (float64, error) 
 	return func(row int) (float64, error) { return score(m, vec, d.row(row)), nil }
 }
 
-type memory = formattest.File
+type memory = blocks.Memory
 
 // file builds the graph file of d.
 func (d *data) file(t testing.TB, m codes.Metric, opts Options) []byte {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
@@ -175,64 +176,21 @@ func (b *builder) code(rows codes.Source) error {
 
 // write writes the file.
 func (g *Graph) write(w io.WriterAt) (int64, error) {
-	out := writer{w: w, off: headerSize}
-	out.add(g.records)
-	out.add(codec.BytesFromU32s(g.nodes))
+	out := blocks.NewWriter(w, headerSize)
+	out.Add(g.records)
+	out.Add(codec.BytesFromU32s(g.nodes))
 	for _, words := range [][]uint32{g.twins, meanBits(g.mean), g.pilots, g.over, encodeLevels(g.levels)} {
-		out.add(codec.BytesFromU32s(words))
-		out.pad()
+		out.Add(codec.BytesFromU32s(words))
+		out.Pad(sectionEnd)
 	}
-	out.flush(true)
-	table := codec.BytesFromU32s(out.table)
-	g.head.tableCRC = codec.CRC(table)
-	out.write(table, g.geo.table)
-	// The header comes last: without it, nothing is a file.
-	out.write(g.head.encode(&g.geo), 0)
-	if out.err != nil {
-		return 0, fmt.Errorf("graph: write: %w", out.err)
+	err := format.Finish(w, func(_ int64, tableCRC uint32) []byte {
+		g.head.tableCRC = tableCRC
+		return g.head.encode(&g.geo)
+	}, out)
+	if err != nil {
+		return 0, err
 	}
 	return g.geo.size, nil
-}
-
-// A writer writes the sections and computes the checksums of their blocks. It keeps the first error.
-type writer struct {
-	w     io.WriterAt
-	off   int64  // where out goes
-	out   []byte // not written yet
-	table []uint32
-	err   error
-}
-
-func (w *writer) write(b []byte, off int64) {
-	if w.err == nil {
-		_, w.err = w.w.WriteAt(b, off)
-	}
-}
-
-// add appends b to the file.
-func (w *writer) add(b []byte) {
-	for len(b) > 0 {
-		n := min(len(b), blockSize-len(w.out))
-		w.out = append(w.out, b[:n]...)
-		b = b[n:]
-		w.flush(false)
-	}
-}
-
-func (w *writer) pad() {
-	at := w.off + int64(len(w.out))
-	w.add(make([]byte, align(at)-at))
-}
-
-// flush writes a whole block, or all there is.
-func (w *writer) flush(all bool) {
-	if len(w.out) < blockSize && !(all && len(w.out) > 0) {
-		return
-	}
-	w.write(w.out, w.off)
-	w.table = append(w.table, codec.CRC(w.out))
-	w.off += int64(len(w.out))
-	w.out = w.out[:0]
 }
 
 func meanBits(v []float32) []uint32 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/text"
@@ -21,13 +22,13 @@ func seal(b []byte) {
 	le := binary.LittleEndian
 	if table := le.Uint64(b[96:]); table >= headerSize && table < uint64(len(b)) {
 		at := table
-		for start := uint64(headerSize); start < table && at+4 <= uint64(len(b)); start += blockSize {
-			le.PutUint32(b[at:], codec.CRC(b[start:min(start+blockSize, table)]))
+		for start := uint64(headerSize); start < table && at+4 <= uint64(len(b)); start += blocks.Size {
+			le.PutUint32(b[at:], codec.CRC(b[start:min(start+blocks.Size, table)]))
 			at += 4
 		}
 		le.PutUint32(b[108:], codec.CRC(b[table:]))
 	}
-	le.PutUint32(b[crcOffset:], codec.CRC(b[:crcOffset]))
+	le.PutUint32(b[blocks.CRCOffset:], codec.CRC(b[:blocks.CRCOffset]))
 }
 
 // small returns a source with every kind of list: of many rows and of few, with positions and gaps, and empty rows.

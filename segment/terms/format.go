@@ -3,8 +3,8 @@ package terms
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
@@ -12,9 +12,7 @@ import (
 const (
 	magic      = "VECBOLTT"
 	version    = 1
-	headerSize = 4096
-	crcOffset  = 4092 // of the header's own checksum, in this and every later version
-	blockSize  = 65536
+	headerSize = blocks.HeaderSize
 	sectionEnd = 64
 	wordSize   = 4
 	skipSize   = 24  // of an entry of a skip table
@@ -34,6 +32,8 @@ var (
 	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
 	ErrMismatch = errors.New("file of terms of another segment or analysis")
 )
+
+var format = blocks.Format{Magic: magic, Version: version, Name: "terms", ErrCorrupt: ErrCorrupt, ErrVersion: ErrVersion}
 
 // Ident names the segment that an index belongs to, and the analysis of its texts.
 type Ident struct {
@@ -61,16 +61,12 @@ func (h *header) postings() uint64 { return align(headerSize + wordSize*uint64(h
 
 func (h *header) groups() uint64 { return (uint64(h.terms) + perGroup - 1) / perGroup }
 
-func (h *header) blocks() uint64 { return (h.table - headerSize + blockSize - 1) / blockSize }
-
-func (h *header) size() uint64 { return h.table + wordSize*h.blocks() }
+func (h *header) size() uint64 { return h.table + uint64(blocks.TableSize(int64(h.table))) }
 
 func align(off uint64) uint64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
 
 func (h *header) encode() []byte {
-	e := codec.Encoder{B: make([]byte, 0, headerSize)}
-	e.Raw([]byte(magic))
-	e.U32(version)
+	e := format.Header()
 	e.U32(uint32(h.ident.Rows))
 	e.Raw(h.ident.DB[:])
 	e.U64(h.ident.Segment)
@@ -84,23 +80,14 @@ func (h *header) encode() []byte {
 	e.U64(h.table)
 	e.U32(h.terms)
 	e.U32(h.tableCRC)
-	e.B = e.B[:crcOffset] // the rest is zero
-	e.U32(codec.CRC(e.B))
-	return e.B
+	return blocks.Seal(e)
 }
 
 // decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.
 func decodeHeader(b []byte) (h header, err error) {
-	if len(b) < headerSize || string(b[:len(magic)]) != magic {
-		return h, corrupt(0, "no header")
-	}
-	// The checksum comes first: it has this place in every version.
-	if got, want := codec.CRC(b[:crcOffset]), binary.LittleEndian.Uint32(b[crcOffset:]); got != want {
-		return h, corrupt(crcOffset, "checksum %08x instead of %08x", got, want)
-	}
-	d := codec.NewDecoder(b[len(magic):crcOffset])
-	if v := d.U32(); v != version {
-		return h, fmt.Errorf("terms: %w: %d", ErrVersion, v)
+	d, err := format.Open(b)
+	if err != nil {
+		return h, err
 	}
 	rows := d.U32()
 	copy(h.ident.DB[:], d.Raw(len(h.ident.DB)))
@@ -128,8 +115,8 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-func corrupt(off uint64, format string, args ...any) error {
-	return fmt.Errorf("terms: %w: offset %d: %s", ErrCorrupt, off, fmt.Sprintf(format, args...))
+func corrupt(off uint64, text string, args ...any) error {
+	return format.Corrupt(int64(off), text, args...)
 }
 
 // An entry is what the dictionary says of a term, beside the term itself.

@@ -6,18 +6,17 @@ import (
 	"iter"
 	"math"
 	"sort"
-	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
 // Terms is the file of a segment.
 type Terms struct {
-	b     []byte
-	head  header
-	lens  []uint32
-	table []uint32
-	seen  []atomic.Uint64 // bit i: block i was verified
+	b    []byte
+	file *blocks.Content
+	head header
+	lens []uint32
 }
 
 // Parse opens the file b for the segment ident. It verifies the header and the checksums of blocks; each block when it is first
@@ -32,15 +31,11 @@ func Parse(b []byte, ident Ident) (*Terms, error) {
 	if h.ident != ident {
 		return nil, fmt.Errorf("terms: %w: have %+v, want %+v", ErrMismatch, h.ident, ident)
 	}
-	if codec.CRC(b[h.table:]) != h.tableCRC {
-		return nil, corrupt(h.table, "checksum of checksums")
+	file, err := format.Content(b, int64(h.table), h.tableCRC)
+	if err != nil {
+		return nil, err
 	}
-	return &Terms{
-		b: b, head: h,
-		lens:  codec.U32sFromBytes(b[headerSize:][:wordSize*ident.Rows]),
-		table: codec.U32sFromBytes(b[h.table:]),
-		seen:  make([]atomic.Uint64, (h.blocks()+63)/64),
-	}, nil
+	return &Terms{b: b, file: file, head: h, lens: codec.U32sFromBytes(b[headerSize:][:wordSize*ident.Rows])}, nil
 }
 
 // Rows returns the number of rows.
@@ -49,26 +44,8 @@ func (t *Terms) Rows() int { return t.head.ident.Rows }
 // Len returns the number of different terms.
 func (t *Terms) Len() int { return int(t.head.terms) }
 
-// touch verifies the blocks of the file range [start, end), unless they were verified before. Several goroutines may verify
-// the same block at once; that is harmless.
-func (t *Terms) touch(start, end uint64) error {
-	if start >= end {
-		return nil
-	}
-	for b := (start - headerSize) / blockSize; b <= (end-1-headerSize)/blockSize; b++ {
-		word, bit := &t.seen[b/64], uint64(1)<<(b%64)
-		if word.Load()&bit != 0 {
-			continue
-		}
-		from := headerSize + b*blockSize
-		to := min(from+blockSize, t.head.table)
-		if got := codec.CRC(t.b[from:to]); got != t.table[b] {
-			return corrupt(from, "checksum %08x instead of %08x", got, t.table[b])
-		}
-		word.Or(bit)
-	}
-	return nil
-}
+// touch verifies what lies in the file range [start, end).
+func (t *Terms) touch(start, end uint64) error { return t.file.Touch(int64(start), int64(end)) }
 
 func (t *Terms) lengths() ([]uint32, error) {
 	return t.lens, t.touch(headerSize, headerSize+wordSize*uint64(len(t.lens)))
@@ -221,7 +198,7 @@ func (t *Terms) from(term string) iter.Seq2[named, error] {
 // Verify compares all checksums that were not compared yet and reads all postings: every row and position is where it may be,
 // and the numbers of the header and dictionary are right.
 func (t *Terms) Verify() error {
-	if err := t.touch(headerSize, t.head.table); err != nil {
+	if err := t.file.Verify(); err != nil {
 		return err
 	}
 	var texts, tokens, terms uint64

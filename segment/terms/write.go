@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
@@ -33,7 +34,7 @@ func Write(w io.WriterAt, ident Ident, inputs ...Input) (int64, error) {
 	if ident.Rows < 1 || ident.Rows > MaxRows {
 		return 0, fmt.Errorf("terms: cannot index %d rows", ident.Rows)
 	}
-	e := encoder{w: w, off: headerSize, inputs: inputs, head: header{ident: ident}, lens: make([]uint32, ident.Rows)}
+	e := encoder{file: w, Writer: blocks.NewWriter(w, headerSize), inputs: inputs, head: header{ident: ident}, lens: make([]uint32, ident.Rows)}
 	for _, step := range []func() error{e.lengths, e.postings, e.dictionary, e.finish} {
 		if err := step(); err != nil {
 			return 0, err
@@ -44,18 +45,9 @@ func Write(w io.WriterAt, ident Ident, inputs ...Input) (int64, error) {
 
 // Build returns the file that Write writes.
 func Build(ident Ident, inputs ...Input) ([]byte, error) {
-	var m memory
+	var m blocks.Memory
 	_, err := Write(&m, ident, inputs...)
-	return m.b, err
-}
-
-type memory struct{ b []byte }
-
-func (m *memory) WriteAt(b []byte, off int64) (int, error) {
-	if n := int(off) + len(b) - len(m.b); n > 0 {
-		m.b = append(m.b, make([]byte, n)...)
-	}
-	return copy(m.b[off:], b), nil
+	return m, err
 }
 
 // An encoder is a file while it is being written.
@@ -64,10 +56,8 @@ type encoder struct {
 	inputs []Input
 	lens   []uint32
 
-	w     io.WriterAt
-	off   uint64 // where out goes
-	out   []byte // not written yet
-	table codec.Encoder
+	*blocks.Writer
+	file io.WriterAt
 
 	dict   []byte
 	groups []uint64 // offsets in dict
@@ -76,38 +66,15 @@ type encoder struct {
 }
 
 // at returns the file offset behind what was written.
-func (e *encoder) at() uint64 { return e.off + uint64(len(e.out)) }
+func (e *encoder) at() uint64 { return uint64(e.At()) }
 
-// flush writes whole blocks, or all there is.
-func (e *encoder) flush(all bool) error {
-	n := len(e.out) / blockSize * blockSize
-	if all {
-		n = len(e.out)
-	}
-	if n == 0 {
-		return nil
-	}
-	if _, err := e.w.WriteAt(e.out[:n], int64(e.off)); err != nil {
-		return fmt.Errorf("terms: write: %w", err)
-	}
-	for i := 0; i < n; i += blockSize {
-		e.table.U32(codec.CRC(e.out[i:min(i+blockSize, n)]))
-	}
-	e.off += uint64(n)
-	e.out = append(e.out[:0], e.out[n:]...)
-	return nil
-}
-
+// put writes b. An error is noticed soon, not at once.
 func (e *encoder) put(b []byte) error {
-	e.out = append(e.out, b...)
-	if len(e.out) < 16*blockSize {
-		return nil
+	e.Add(b)
+	if err := e.Spill(); err != nil {
+		return format.Failed(err)
 	}
-	return e.flush(false)
-}
-
-func (e *encoder) pad(size uint64) error {
-	return e.put(make([]byte, (e.at()+size-1)/size*size-e.at()))
+	return nil
 }
 
 func (e *encoder) lengths() error {
@@ -140,7 +107,8 @@ func (e *encoder) lengths() error {
 	if err := e.put(codec.BytesFromU32s(e.lens)); err != nil {
 		return err
 	}
-	return e.pad(sectionEnd)
+	e.Pad(sectionEnd)
+	return nil
 }
 
 // A stream is the terms of an input while they are merged.
@@ -290,9 +258,7 @@ func (e *encoder) dictionary() error {
 	if err := e.put(e.dict); err != nil {
 		return err
 	}
-	if err := e.pad(offsetSize); err != nil {
-		return err
-	}
+	e.Pad(offsetSize)
 	e.head.index = e.at()
 	var index codec.Encoder
 	for _, g := range e.groups {
@@ -302,17 +268,8 @@ func (e *encoder) dictionary() error {
 }
 
 func (e *encoder) finish() error {
-	if err := e.flush(true); err != nil {
-		return err
-	}
-	e.head.table = e.at()
-	e.head.tableCRC = codec.CRC(e.table.B)
-	if _, err := e.w.WriteAt(e.table.B, int64(e.head.table)); err != nil {
-		return fmt.Errorf("terms: write: %w", err)
-	}
-	// The header comes last: without it, nothing is a file.
-	if _, err := e.w.WriteAt(e.head.encode(), 0); err != nil {
-		return fmt.Errorf("terms: write: %w", err)
-	}
-	return nil
+	return format.Finish(e.file, func(end int64, tableCRC uint32) []byte {
+		e.head.table, e.head.tableCRC = uint64(end), tableCRC
+		return e.head.encode()
+	}, e.Writer)
 }

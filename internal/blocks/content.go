@@ -1,0 +1,57 @@
+package blocks
+
+import (
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+)
+
+// Content is the content of a file. Its methods may be used concurrently.
+type Content struct {
+	format *Format
+	b      []byte // the file
+	end    int64  // of the content
+	table  []uint32
+	seen   []atomic.Uint64 // bit i: block i was verified
+	left   atomic.Int64    // blocks that were not
+}
+
+// Content returns the content of the file b, which ends at the offset end and is followed by the checksums of its blocks and
+// nothing else. crc is that of the checksums. b must stay readable and unchanged.
+func (f *Format) Content(b []byte, end int64, crc uint32) (*Content, error) {
+	if codec.CRC(b[end:]) != crc {
+		return nil, f.Corrupt(end, "checksum of checksums")
+	}
+	n := Count(end)
+	c := &Content{format: f, b: b, end: end, table: codec.U32sFromBytes(b[end:]), seen: make([]atomic.Uint64, (n+63)/64)}
+	c.left.Store(n)
+	return c, nil
+}
+
+// Touch verifies the blocks of the file range [start, end) unless they were verified before. Several goroutines may verify
+// the same block at once; that is harmless.
+func (c *Content) Touch(start, end int64) error {
+	if start >= end {
+		return nil
+	}
+	for i := block(start); i <= block(end-1); i++ {
+		word, bit := &c.seen[i/64], uint64(1)<<(i%64)
+		if word.Load()&bit != 0 {
+			continue
+		}
+		from := HeaderSize + i*Size
+		if got := codec.CRC(c.b[from:min(from+Size, c.end)]); got != c.table[i] {
+			return c.format.Corrupt(from, "checksum %08x instead of %08x", got, c.table[i])
+		}
+		if word.Or(bit)&bit == 0 {
+			c.left.Add(-1)
+		}
+	}
+	return nil
+}
+
+// Verified reports whether all blocks were: then there is no need to touch any.
+func (c *Content) Verified() bool { return c.left.Load() == 0 }
+
+// Verify verifies all blocks that were not verified yet.
+func (c *Content) Verify() error { return c.Touch(HeaderSize, c.end) }
