@@ -21,26 +21,39 @@ const (
 	synthRows    = 100_000
 	synthQueries = 1_000
 	synthDim     = 768
+	wideRows     = 50_000
+	wideDim      = 1536
 )
 
-// synthSet generates synth768 into the cache, or finds it there.
-func (e *env) synthSet() (*vectorSet, error) {
-	dir := filepath.Join(e.cache, "synth768")
+// synthSet returns 100,000 vectors of 768 dimensions, and wideSet 50,000 of 1536.
+func (e *env) synthSet() (*vectorSet, error) { return e.made(synthRows, synthDim) }
+func (e *env) wideSet() (*vectorSet, error)  { return e.made(wideRows, wideDim) }
+
+// made generates a set into the cache, or finds it there.
+func (e *env) made(rows, dim int) (*vectorSet, error) {
+	set := fmt.Sprintf("synth%d", dim)
+	dir := filepath.Join(e.cache, set)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
 	base, queries := filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs")
 	if stale(base) || stale(queries) {
-		e.logf("generating synth768")
-		m := synth(synthRows+synthQueries, synthDim)
-		if err := writeFvecs(base, m.head(synthRows)); err != nil {
+		e.logf("generating %s", set)
+		m := synth(rows+synthQueries, dim)
+		if err := writeFvecs(base, m.head(rows)); err != nil {
 			return nil, err
 		}
-		if err := writeFvecs(queries, matrix{m.dim, m.data[synthRows*synthDim:]}); err != nil {
+		if err := writeFvecs(queries, matrix{m.dim, m.data[rows*dim:]}); err != nil {
 			return nil, err
 		}
 	}
-	return e.readSet("synth768", base, queries)
+	return e.readSet(set, base, queries)
+}
+
+// sentenceSet reads the 26,000 embeddings of texts of 384 dimensions that lie beside the repository.
+func (e *env) sentenceSet() (*vectorSet, error) {
+	dir := filepath.Join(e.shared, "data", "bgemicro_ml_384")
+	return e.readSet("sentences384", filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs"))
 }
 
 // gloveSet reads the 100,000 word vectors that lie beside the repository.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,7 +157,10 @@ func (d *driver) load(s *vectorSet, dir string) error {
 	return d.call("load", args{"base": s.basePath, "queries": s.queryPath, "dir": dir}, nil)
 }
 
-func (d *driver) scan(r scanRequest) (scanResult, error) {
+func (d *driver) scan(r scanRequest) (scanResult, error) { return d.ask("scan", r, args{}) }
+
+// ask has the driver answer the queries of a request by an operation, for which more may be said.
+func (d *driver) ask(op string, r scanRequest, more args) (scanResult, error) {
 	if r.mode == modeSplit && !d.split || r.mode == modeCallers && d.blocks {
 		return scanResult{}, errUnsupported
 	}
@@ -169,7 +173,9 @@ func (d *driver) scan(r scanRequest) (scanResult, error) {
 			return scanResult{}, err
 		}
 	}
+	a := args{"mode": r.mode, "first": r.first, "n": r.n, "k": r.k, "budget_ms": r.budget.Milliseconds()}
+	maps.Copy(a, more)
 	var res scanResult
-	err := d.call("scan", args{"mode": r.mode, "first": r.first, "n": r.n, "k": r.k, "budget_ms": r.budget.Milliseconds()}, &res)
+	err := d.call(op, a, &res)
 	return res, err
 }

@@ -42,7 +42,7 @@ type figure struct {
 
 var figures = []figure{
 	{"scan", scanFigure}, {"batch", batchFigure}, {"import", importFigure}, {"ingest", ingestFigure},
-	{"graph", graphFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure},
+	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure},
 }
 
 func main() {

@@ -50,6 +50,9 @@ inline Matrix read_fvecs(const std::string& name, size_t limit = SIZE_MAX) {
     return m;
 }
 
+// filter_column is the integer that the filters of row i are on, as in filtered.go.
+inline long filter_column(long i) { return i * 7919 % 1000; }
+
 using Clock = std::chrono::steady_clock;
 inline double since_us(Clock::time_point t) { return std::chrono::duration<double, std::micro>(Clock::now() - t).count(); }
 

@@ -28,6 +28,9 @@ export function readFvecs(name, limit = Infinity) {
   return { dim, rows, data, row: (i) => data.subarray(i * dim, (i + 1) * dim) };
 }
 
+// filterColumn is the integer that the filters of row i are on, as in filtered.go.
+export const filterColumn = (i) => (i * 7919) % 1000;
+
 export const readTexts = (name) => {
   const all = readFileSync(name, "latin1");
   return (i) => all.slice(i * textBytes, (i + 1) * textBytes);

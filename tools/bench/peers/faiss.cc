@@ -2,6 +2,7 @@
 // one call, which FAISS does with OpenBLAS.
 #include <faiss/IndexFlat.h>
 #include <faiss/IndexShards.h>
+#include <faiss/impl/IDSelector.h>
 #include <omp.h>
 #include <unistd.h>
 
@@ -55,6 +56,28 @@ int main(int, char** argv) {
             shards->add_shard(front.get());
             shards->add_shard(back.get());
             return "{}";
+        }
+        if (r.op == "load_filtered") {
+            const Matrix base = read_fvecs(r.str("base"));
+            queries = read_fvecs(r.str("queries"));
+            whole = std::make_unique<faiss::IndexFlatIP>(base.dim);
+            whole->add(base.rows, base.data.data());
+            return "{\"settings\":\"IDSelectorBitmap made beforehand\"}";
+        }
+        if (r.op == "filtered") {
+            omp_set_num_threads(1);
+            std::vector<uint8_t> bits((whole->ntotal + 7) / 8);
+            for (long i = 0; i < whole->ntotal; i++)
+                if (filter_column(i) < r.num("below")) bits[i / 8] |= 1 << i % 8;
+            faiss::IDSelectorBitmap some(bits.size(), bits.data());
+            faiss::SearchParameters params;
+            params.sel = &some;
+            return scan(r, queries, [&](const float* q, int k, int) {
+                std::vector<float> score(k);
+                std::vector<faiss::Index::idx_t> label(k);
+                whole->search(1, q, k, score.data(), label.data(), &params);
+                return Ids(label.begin(), label.end());
+            }, 1);
         }
         if (r.op == "scan") {
             omp_set_num_threads(1);

@@ -2,7 +2,7 @@
 // without a copy, its fastest way in; scans have no index, so they are exact.
 import * as lancedb from "@lancedb/lancedb";
 import * as arrow from "apache-arrow";
-import { ingest, langs, mix, readFvecs, readTexts, scan, serve, timed, version } from "./driver.mjs";
+import { filterColumn, ingest, langs, mix, readFvecs, readTexts, scan, serve, timed, version } from "./driver.mjs";
 
 function vectorColumn(data, dim) {
   const item = new arrow.Field("item", new arrow.Float32(), true);
@@ -39,7 +39,7 @@ async function optimize(t) {
   for (let i = 0; i < 2; i++) await t.optimize({ cleanupOlderThan: new Date(), deleteUnverified: true });
 }
 
-let base, texts, queries, scanned, counted;
+let base, texts, queries, scanned, filtered, counted;
 
 await serve({
   hello: () => ({ settings: `@lancedb/lancedb ${version("@lancedb/lancedb")} on node ${process.versions.node}, no index, dot product, own thread pool`, split: true, pin: true }),
@@ -52,6 +52,23 @@ await serve({
   scan: (r) =>
     scan(r, queries, async (q, k) => {
       const rows = await scanned.vectorSearch(q).distanceType("dot").select(["id", "_distance"]).limit(k).toArray();
+      return rows.map((row) => row.id);
+    }),
+  async load_filtered(r) {
+    const m = readFvecs(r.base);
+    queries = readFvecs(r.queries);
+    const db = await lancedb.connect(r.dir);
+    filtered = await db.createTable("filtered", new arrow.Table({
+      id: arrow.vectorFromArray(Int32Array.from({ length: m.rows }, (_, i) => i), new arrow.Int32()),
+      c: arrow.vectorFromArray(Int32Array.from({ length: m.rows }, (_, i) => filterColumn(i)), new arrow.Int32()),
+      vector: vectorColumn(m.data, m.dim),
+    }), { mode: "overwrite" });
+    await filtered.createIndex("c", { config: lancedb.Index.btree() });
+    return { settings: "btree of the column, filter before the search" };
+  },
+  filtered: (r) =>
+    scan(r, queries, async (q, k) => {
+      const rows = await filtered.vectorSearch(q).distanceType("dot").where(`c < ${r.below}`).select(["id", "_distance"]).limit(k).toArray();
       return rows.map((row) => row.id);
     }),
   rows(r) {

@@ -135,6 +135,30 @@ int main(int argc, char** argv) {
         if (r.op == "scan")
             return scan(r, queries, [&](const float* q, int k, int lane) { return nearest(*stmts[lane], q, queries.dim, k); },
                         r.str("mode") == "callers" ? 2 : 1);
+        if (r.op == "load_filtered") {
+            const Matrix m = read_fvecs(r.str("base"));
+            queries = read_fvecs(r.str("queries"));
+            file = r.str("dir") + "/filtered.db";
+            Conn c(file, extension);
+            c.exec("PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF; CREATE VIRTUAL TABLE v USING vec0(embedding float[" + std::to_string(m.dim) + "], c integer); BEGIN");
+            Stmt s(c.db, "INSERT INTO v(rowid, embedding, c) VALUES (?, ?, ?)");
+            for (size_t i = 0; i < m.rows; i++) {
+                s.reset();
+                sqlite3_bind_int64(s.s, 1, i);
+                s.vec(2, m.row(i), m.dim);
+                sqlite3_bind_int64(s.s, 3, filter_column(i));
+                s.step();
+            }
+            c.exec("COMMIT");
+            return "{\"settings\":\"metadata column\"}";
+        }
+        if (r.op == "filtered") {
+            Conn c(file, extension);
+            c.exec("PRAGMA mmap_size=2147418112");
+            Stmt s(c.db, std::string(kNearest) + " AND c < " + r.str("below"));
+            nearest(s, queries.row(0), queries.dim, 10);
+            return scan(r, queries, [&](const float* q, int k, int) { return nearest(s, q, queries.dim, k); }, 1);
+        }
         if (r.op == "rows") {  // vectors and texts for the writing operations, read before any clock runs
             base = read_fvecs(r.str("base"));
             texts = read_all(r.str("texts"));

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+const filteredQueries = 100
+
+// filteredShares are the percentages of the rows that match.
+var filteredShares = []float64{50, 10, 1, 0.1}
+
+// filterColumn is the integer that the filters of row i are on: from 0 to 999, and nothing to do with the vectors. The drivers
+// compute the same.
+func filterColumn(i int) int { return i * 7919 % 1000 }
+
+func filteredFigure(e *env, r *report) error {
+	r.Title = "Search under a filter, one query at a time on one thread, k = 10"
+	r.note("Filters are \"less than\" on an integer column that has nothing to do with the vectors. Microseconds are the median of the best times of each query over all rounds; every round asks every contestant in turn.")
+	r.note("Vecbolt is asked for a recall of 0.99 and, beside it, for the exact answer; peers have the settings named below, with an index of the column where they have such. The recall of each is that of %d held-out queries. hnswlib of this version and usearch's client take no filters; chromem-go only equality of strings.", filteredQueries)
+	for _, open := range []func() (*vectorSet, error){e.gloveSet, e.synthSet} {
+		set, err := open()
+		if err != nil {
+			r.note("left out: %v", err)
+			continue
+		}
+		if err := e.filteredSet(set, r); err != nil {
+			return fmt.Errorf("%s: %w", set.name, err)
+		}
+	}
+	return nil
+}
+
+func (e *env) filteredSet(set *vectorSet, r *report) error {
+	dir, err := e.scratchDir("vecbolt")
+	if err != nil {
+		return err
+	}
+	e.logf("%s: loading vecbolt", set.name)
+	if _, err := buildVecbolt(dir, set); err != nil {
+		return err
+	}
+	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
+	ask := func(how db.Query) func(scanRequest, float64) (scanResult, error) {
+		return func(q scanRequest, share float64) (scanResult, error) {
+			how.Where = filter.Lt("c", int(share*10))
+			return v.ask(q, how, q.n)
+		}
+	}
+	const exact = "vecbolt, exact"
+	names := []string{"vecbolt", exact}
+	contestants := map[string]func(scanRequest, float64) (scanResult, error){"vecbolt": ask(db.Query{Recall: 0.99}), exact: ask(db.Query{Exact: true})}
+	drivers, stop := e.start("faiss", "sqlite-vec", "lancedb", "zvec")
+	defer stop()
+	for _, d := range drivers {
+		e.logf("%s: loading %s", set.name, d.name)
+		dir, err := e.scratchDir(d.name)
+		if err != nil {
+			return err
+		}
+		var loaded struct{ Settings string }
+		if err := d.call("load_filtered", args{"base": set.basePath, "queries": set.queryPath, "dir": dir}, &loaded); err != nil {
+			return err
+		}
+		for _, p := range e.peers {
+			if p.Name == d.name {
+				p.Setting = d.settings + "; " + loaded.Settings
+			}
+		}
+		names = append(names, d.name)
+		contestants[d.name] = func(q scanRequest, share float64) (scanResult, error) {
+			return d.ask("filtered", q, args{"below": int(share * 10)})
+		}
+	}
+	type figure struct {
+		best []float64
+		ids  [][]int
+	}
+	for _, share := range filteredShares {
+		e.logf("%s: filter of %g %%", set.name, share)
+		got := map[string]*figure{}
+		for range e.rounds {
+			for _, name := range names {
+				res, err := contestants[name](scanRequest{mode: modeOne, n: filteredQueries, k: truthK, budget: time.Minute}, share)
+				if err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				f := got[name]
+				if f == nil {
+					f = &figure{best: slices.Clone(res.US), ids: res.IDs}
+					got[name] = f
+				}
+				for i := range f.best {
+					f.best[i] = min(f.best[i], res.US[i])
+				}
+			}
+		}
+		ours := median(got["vecbolt"].best)
+		for _, name := range names {
+			f := got[name]
+			m := measurement{Set: set.name, Who: name, How: fmt.Sprintf("filter of %g %%", share), Value: median(f.best), Unit: "us",
+				Detail: map[string]float64{"recall@10": recall(got[exact].ids, f.ids, truthK)}}
+			if name != "vecbolt" && name != exact {
+				m.Ratio = m.Value / ours
+				r.atLeast(fmt.Sprintf("%s, %g %%: times as fast as %s", set.name, share, name), 1, m.Ratio)
+			}
+			r.add(m)
+		}
+		r.atLeast(fmt.Sprintf("%s, %g %%: recall", set.name, share), 0.99, recall(got[exact].ids, got["vecbolt"].ids, truthK))
+	}
+	return nil
+}
