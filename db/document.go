@@ -109,6 +109,16 @@ func validateVector(id string, v []float32) error {
 	return nil
 }
 
+func validateText(d *Document) error {
+	if len(d.Text) > MaxTextLen {
+		return invalidf("document %q: text has %d bytes, the limit is %d", d.ID, len(d.Text), MaxTextLen)
+	}
+	if !utf8.ValidString(d.Text) {
+		return invalidf("document %q: text is not valid UTF-8", d.ID)
+	}
+	return nil
+}
+
 // A stored document is the msgpack array [id, metadata, text]; the vector
 // lives in a segment. Text comes last so that reads which do not want it
 // never look at it.
@@ -120,11 +130,8 @@ func appendDocument(buf *bytes.Buffer, d *Document) error {
 	if err := validateID(d.ID); err != nil {
 		return err
 	}
-	if len(d.Text) > MaxTextLen {
-		return invalidf("document %q: text has %d bytes, the limit is %d", d.ID, len(d.Text), MaxTextLen)
-	}
-	if !utf8.ValidString(d.Text) {
-		return invalidf("document %q: text is not valid UTF-8", d.ID)
+	if err := validateText(d); err != nil {
+		return err
 	}
 	enc := msgpack.GetEncoder()
 	defer msgpack.PutEncoder(enc)

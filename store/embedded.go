@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// Embedded returns the Store of an open database. Its hits are exact or as
+// db.DefaultRecall says; pages come in order of id; every call is atomic.
+// Closing the Store leaves the database open.
+func Embedded(vdb *db.DB) Store { return embedded{vdb} }
+
+type embedded struct{ vdb *db.DB }
+
+func (e embedded) Create(ctx context.Context, name string, s Schema) (Collection, error) {
+	s, err := CheckCreate(name, s)
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.vdb.CreateCollectionWith(ctx, name, db.Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text}, s.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	return OfCollection(c)
+}
+
+func (e embedded) Collection(_ context.Context, name string) (Collection, error) {
+	c, err := e.vdb.Collection(name)
+	if err != nil {
+		return nil, err
+	}
+	return OfCollection(c)
+}
+
+func (e embedded) Collections(context.Context) ([]string, error) {
+	var names []string
+	for _, info := range e.vdb.Collections() {
+		if info.Schema.Metric == db.Cosine {
+			names = append(names, info.Name)
+		}
+	}
+	return names, nil
+}
+
+func (e embedded) Describe(ctx context.Context, name string) (Info, error) {
+	c, err := e.Collection(ctx, name)
+	if err != nil {
+		return Info{}, err
+	}
+	n, err := c.Count(ctx, nil)
+	return Info{Name: name, Schema: c.Schema(), Documents: n}, err
+}
+
+func (e embedded) Drop(ctx context.Context, name string) error { return e.vdb.Drop(ctx, name) }
+
+func (e embedded) Close() error { return nil }
+
+// OfCollection returns one collection of a database, or of a Snapshot of one, as
+// a Collection. db.ErrSchema says that its metric is not the cosine.
+func OfCollection(c *db.Collection) (Collection, error) {
+	if m := c.Schema().Metric; m != db.Cosine {
+		return nil, fmt.Errorf("%w: collection %q has metric %v, not %v", db.ErrSchema, c.Name(), m, db.Cosine)
+	}
+	return embeddedCollection{c}, nil
+}
+
+type embeddedCollection struct{ *db.Collection }
+
+func (c embeddedCollection) Schema() Schema {
+	s := c.Collection.Schema()
+	return Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text, Metadata: c.Metadata()}
+}
+
+func (c embeddedCollection) Upsert(ctx context.Context, docs []db.Document) error {
+	docs, err := CheckDocuments(c.Name(), c.Schema(), docs)
+	if err != nil || len(docs) == 0 {
+		return err
+	}
+	_, err = c.Collection.Upsert(ctx, docs...)
+	return err
+}
+
+func (c embeddedCollection) Get(ctx context.Context, ids []string) ([]*db.Document, error) {
+	return c.GetMany(ctx, ids, db.Everything)
+}
+
+func (c embeddedCollection) Delete(ctx context.Context, ids []string) (int, error) {
+	return c.Collection.Delete(ctx, ids...)
+}
+
+func (c embeddedCollection) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
+	if err := CheckDelete(where); err != nil {
+		return 0, err
+	}
+	return c.Collection.DeleteWhere(ctx, where)
+}
+
+func (c embeddedCollection) Query(ctx context.Context, vector []float32, k int, where filter.Expr) ([]db.Hit, error) {
+	if err := CheckQuery(c.Name(), c.Schema(), vector, k, where); err != nil {
+		return nil, err
+	}
+	return c.search(ctx, db.Query{Vector: vector, K: k, Where: where})
+}
+
+func (c embeddedCollection) TextQuery(ctx context.Context, text string, k int, where filter.Expr) ([]db.Hit, error) {
+	if err := CheckTextQuery(c.Name(), c.Schema(), k, where); err != nil {
+		return nil, err
+	}
+	if text = PlainWords(text); text == "" {
+		return nil, nil
+	}
+	return c.search(ctx, db.Query{Text: text, K: k, Where: where})
+}
+
+func (c embeddedCollection) search(ctx context.Context, q db.Query) ([]db.Hit, error) {
+	r, err := c.Search(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return r.Hits, nil
+}
+
+// Scan goes on from one moment to the next: see db.Collection.List.
+func (c embeddedCollection) Scan(ctx context.Context, after string, limit int, where filter.Expr) (Page, error) {
+	if err := CheckScan(limit, where); err != nil {
+		return Page{}, err
+	}
+	p, err := c.List(ctx, db.ListQuery{Where: where, Limit: limit, After: after, Select: db.Everything})
+	if err != nil {
+		return Page{}, err
+	}
+	return Page{p.Documents, p.Next}, nil
+}
+
+func (c embeddedCollection) Count(ctx context.Context, where filter.Expr) (int, error) {
+	if err := CheckWhere(where); err != nil {
+		return 0, err
+	}
+	return c.Collection.Count(ctx, where)
+}

@@ -1,0 +1,195 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// The functions below are for those who implement a Store: what is refused, and
+// how, is the same everywhere.
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", db.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// CheckCreate returns the arguments of Create as they are to be kept, or the
+// error for them.
+func CheckCreate(name string, s Schema) (Schema, error) {
+	if err := db.ValidateName(name); err != nil {
+		return s, err
+	}
+	if s.Dim < 1 || s.Dim > db.MaxDim {
+		return s, invalidf("collection %q: dimension %d is outside 1..%d", name, s.Dim, db.MaxDim)
+	}
+	var err error
+	if s.Metadata, err = s.Metadata.Canonical(); err != nil {
+		return s, fmt.Errorf("collection %q: %w", name, err)
+	}
+	return s, nil
+}
+
+// CheckDocuments returns what Upsert has to write: canonical copies of docs,
+// which share their vectors, in order, without those that are followed by one
+// of the same id; or the error for one that is invalid.
+func CheckDocuments(collection string, s Schema, docs []db.Document) ([]db.Document, error) {
+	last := make(map[string]int, len(docs))
+	for i, d := range docs {
+		last[d.ID] = i
+	}
+	out := make([]db.Document, 0, len(last))
+	for i := range docs {
+		d, err := docs[i].Canonical()
+		if err != nil {
+			return nil, err
+		}
+		if len(d.Vector) != 0 && len(d.Vector) != s.Dim {
+			return nil, &db.DimensionError{Collection: collection, ID: d.ID, Expected: s.Dim, Got: len(d.Vector)}
+		}
+		if last[d.ID] == i {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// CheckWhere returns the error for a condition that a Collection does not take.
+func CheckWhere(where filter.Expr) error {
+	if err := filter.Validate(where); err != nil {
+		return fmt.Errorf("%w: %w", db.ErrInvalid, err)
+	}
+	if len(filter.Texts(where)) > 0 {
+		return invalidf("$text cannot be a condition here: ask for it with TextQuery")
+	}
+	return nil
+}
+
+// CheckDelete returns the error for a condition that DeleteWhere does not take.
+func CheckDelete(where filter.Expr) error {
+	if where == nil {
+		return invalidf("no condition: to delete everything, say filter.And()")
+	}
+	return CheckWhere(where)
+}
+
+// CheckQuery returns the error for arguments of Query.
+func CheckQuery(collection string, s Schema, vector []float32, k int, where filter.Expr) error {
+	if len(vector) != s.Dim {
+		return &db.DimensionError{Collection: collection, Expected: s.Dim, Got: len(vector)}
+	}
+	if !simd.Finite(vector) {
+		return invalidf("collection %q: the vector of the query is not finite", collection)
+	}
+	return checkK(k, where)
+}
+
+// CheckTextQuery returns the error for arguments of TextQuery.
+func CheckTextQuery(collection string, s Schema, k int, where filter.Expr) error {
+	if s.Text == nil {
+		return invalidf("collection %q has no text index", collection)
+	}
+	return checkK(k, where)
+}
+
+func checkK(k int, where filter.Expr) error {
+	if k < 1 || k > MaxK {
+		return invalidf("k is %d, outside 1..%d", k, MaxK)
+	}
+	return CheckWhere(where)
+}
+
+// CheckScan returns the error for arguments of Scan.
+func CheckScan(limit int, where filter.Expr) error {
+	if limit < 1 || limit > MaxLimit {
+		return invalidf("limit is %d, outside 1..%d", limit, MaxLimit)
+	}
+	return CheckWhere(where)
+}
+
+// PlainWords returns a text without what db and others read as the syntax of
+// queries: quotes, a + or - in front of a word, a * behind it.
+func PlainWords(text string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"“”„«»*", r) })
+	for i, w := range words {
+		words[i] = strings.TrimLeft(w, "+-")
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
+}
+
+// SortHits puts hits in order: the best first, and by id where scores are equal.
+func SortHits(hits []db.Hit) {
+	slices.SortFunc(hits, func(a, b db.Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.ID, b.ID))
+	})
+}
+
+// Matches reports whether a document meets a condition that CheckWhere accepts.
+func Matches(where filter.Expr, d *db.Document) bool {
+	return filter.Match(where, func(path string) (any, bool) { return filter.Lookup(d.Metadata, path) })
+}
+
+// EncodeMetadata returns canonical metadata as JSON that DecodeMetadata reads
+// without loss: integers are written without fraction and exponent, and other
+// numbers with one. Keys are sorted: equal metadata has equal bytes.
+func EncodeMetadata(m db.Metadata) ([]byte, error) { return exchange.AppendValue(nil, m) }
+
+// DecodeMetadata reads what EncodeMetadata wrote. It takes any bytes; the error
+// matches db.ErrInvalid.
+func DecodeMetadata(b []byte) (db.Metadata, error) {
+	var m db.Metadata
+	// As the only member of an object, which is what there is a reader for.
+	err := exchange.ReadObject(slices.Concat([]byte(`{"m":`), b, []byte(`}`)), func(key string, r *exchange.Reader) (err error) {
+		if key != "m" {
+			return fmt.Errorf("key %.40q", key)
+		}
+		m, err = r.Metadata()
+		return err
+	})
+	if err != nil {
+		return nil, invalidf("metadata: %s", err)
+	}
+	if len(m) == 0 {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// EncodeSchema returns a Schema as JSON that DecodeSchema reads without loss.
+func EncodeSchema(s Schema) ([]byte, error) {
+	meta, err := EncodeMetadata(s.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	s.Metadata = nil
+	b, err := json.Marshal(s)
+	if err != nil || len(meta) <= len(`{}`) {
+		return b, err
+	}
+	return slices.Concat(bytes.TrimSuffix(b, []byte("}")), []byte(`,"metadata":`), meta, []byte("}")), nil
+}
+
+// DecodeSchema reads what EncodeSchema wrote.
+func DecodeSchema(b []byte) (Schema, error) {
+	var s struct {
+		Schema
+		Metadata json.RawMessage `json:"metadata"` // shadows that of the Schema
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return Schema{}, invalidf("schema: %s", err)
+	}
+	if len(s.Metadata) == 0 {
+		return s.Schema, nil
+	}
+	var err error
+	s.Schema.Metadata, err = DecodeMetadata(s.Metadata)
+	return s.Schema, err
+}
