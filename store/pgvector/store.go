@@ -1,0 +1,433 @@
+package pgvector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/store"
+)
+
+// DefaultSchema is the schema of the server that holds collections when
+// Options.Schema is empty.
+const DefaultSchema = "vecbolt"
+
+// Limits of pgvector, in components of a vector.
+const (
+	MaxDim     = 16_000
+	MaxHNSWDim = 2_000 // of a collection with an HNSW index
+)
+
+// Options say how collections are kept. nil means the zero value.
+type Options struct {
+	// Schema is the schema (the namespace) of the server that holds the
+	// collections and their catalogue; it is made when needed. Empty means
+	// DefaultSchema.
+	Schema string
+	// HNSW, if set, gives every collection that Create makes an HNSW index, so
+	// that Query need not read every vector. It is kept with the collection:
+	// what an existing one has does not depend on it.
+	HNSW *HNSW
+}
+
+// An HNSW says how an index of pgvector is built. Zero values mean those of
+// pgvector: 16 and 64.
+type HNSW struct {
+	M              int `json:"m,omitempty"`               // links of a vector, 2 to 100
+	EfConstruction int `json:"ef_construction,omitempty"` // 4 to 1000, at least 2*M
+}
+
+func (h *HNSW) validate() error {
+	if h == nil || (h.M == 0 || h.M >= 2 && h.M <= 100) && (h.EfConstruction == 0 || h.EfConstruction >= 4 && h.EfConstruction <= 1000) {
+		return nil
+	}
+	return fmt.Errorf("%w: hnsw: m = %d is outside 2..100 or ef_construction = %d outside 4..1000", db.ErrInvalid, h.M, h.EfConstruction)
+}
+
+// A Store is a schema of a PostgreSQL database. It implements store.Store.
+type Store struct {
+	pool   *pgxpool.Pool
+	own    bool // Close closes pool
+	schema string
+	hnsw   *HNSW
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects to a server by a URL such as
+//
+//	postgres://user:password@host:5432/database?sslmode=require&pool_max_conns=8
+//
+// with the parameters of pgx, and these, which take the place of Options:
+// vecbolt_schema=NAME and vecbolt_hnsw=on, or M,EF_CONSTRUCTION. It writes nothing.
+func Open(ctx context.Context, address string, o *Options) (*Store, error) {
+	address, opts, err := parseURL(address, o)
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", db.ErrInvalid, err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	s, err := New(ctx, pool, opts)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.own = true
+	return s, nil
+}
+
+// parseURL takes the parameters of this package out of a URL. The rest is for
+// pgx, which takes more than net/url does, several hosts for one.
+func parseURL(address string, o *Options) (string, *Options, error) {
+	if !strings.HasPrefix(address, "postgres://") && !strings.HasPrefix(address, "postgresql://") {
+		return "", nil, fmt.Errorf("%w: the address of a PostgreSQL server is postgres://user@host:port/database", db.ErrInvalid)
+	}
+	opts := Options{}
+	if o != nil {
+		opts = *o
+	}
+	address, query, _ := strings.Cut(address, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: parameters of the address: %w", db.ErrInvalid, err)
+	}
+	for key := range q {
+		name, ours := strings.CutPrefix(key, "vecbolt_")
+		if !ours {
+			continue
+		}
+		switch value := q.Get(key); {
+		case name == "schema":
+			opts.Schema = value
+		case name == "hnsw" && value == "on":
+			opts.HNSW = &HNSW{}
+		case name == "hnsw":
+			opts.HNSW = &HNSW{}
+			if n, err := fmt.Sscanf(value, "%d,%d", &opts.HNSW.M, &opts.HNSW.EfConstruction); n != 2 || err != nil {
+				return "", nil, fmt.Errorf(`%w: vecbolt_hnsw=%s: want "on" or M,EF_CONSTRUCTION`, db.ErrInvalid, value)
+			}
+		default:
+			return "", nil, fmt.Errorf("%w: unknown parameter %s: there are vecbolt_schema and vecbolt_hnsw", db.ErrInvalid, key)
+		}
+		q.Del(key)
+	}
+	if len(q) > 0 {
+		address += "?" + q.Encode()
+	}
+	return address, &opts, nil
+}
+
+// New uses a pool of the caller, who closes it after the Store. The server
+// encoding must be UTF8.
+func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
+	s := &Store{pool: pool, schema: DefaultSchema}
+	if o != nil {
+		s.hnsw = o.HNSW
+		if o.Schema != "" {
+			s.schema = o.Schema
+		}
+	}
+	if len(s.schema) > 63 || !utf8.ValidString(s.schema) || strings.ContainsRune(s.schema, 0) || strings.HasPrefix(s.schema, "pg_") {
+		return nil, fmt.Errorf("%w: %q cannot be the name of a schema: at most 63 bytes of UTF-8, not beginning with pg_", db.ErrInvalid, s.schema)
+	}
+	if err := s.hnsw.validate(); err != nil {
+		return nil, err
+	}
+	var encoding string
+	if err := pool.QueryRow(ctx, "SELECT current_setting('server_encoding')").Scan(&encoding); err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	if encoding != "UTF8" {
+		return nil, fmt.Errorf("postgres: the encoding of the database is %s, it has to be UTF8", encoding)
+	}
+	return s, nil
+}
+
+// format is the version of the tables of a collection. The catalogue has one row
+// per collection:
+//
+//	id          names the table: c<id>_<readable part of the name>
+//	name        of the collection
+//	format      1
+//	definition  store.EncodeSchema, as bytes: nothing of it is for SQL
+//	hnsw        parameters of the index, null if there is none
+const format = 1
+
+// ident quotes a table of the schema.
+func (s *Store) ident(table string) string { return pgx.Identifier{s.schema, table}.Sanitize() }
+
+func (s *Store) catalogue() string { return s.ident("collections") }
+
+// setup makes what Create needs. Concurrent callers wait for each other:
+// IF NOT EXISTS alone fails when two see that there is none.
+func (s *Store) setup(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('vecbolt'))"); err != nil {
+		return err
+	}
+	var ready, vector bool
+	err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL, to_regtype('vector') IS NOT NULL", s.catalogue()).Scan(&ready, &vector)
+	if err == nil && !vector {
+		_, err = tx.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS vector")
+	}
+	if err != nil {
+		return fmt.Errorf("extension vector: %w", err)
+	}
+	if ready {
+		return nil
+	}
+	_, err = tx.Exec(ctx, fmt.Sprintf(`CREATE SCHEMA IF NOT EXISTS %s`, pgx.Identifier{s.schema}.Sanitize()))
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, fmt.Sprintf(`CREATE TABLE %s (
+	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	name text COLLATE "C" NOT NULL UNIQUE,
+	format integer NOT NULL,
+	definition bytea NOT NULL,
+	hnsw jsonb
+)`, s.catalogue()))
+	return err
+}
+
+// Create implements store.Store.
+func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (store.Collection, error) {
+	schema, err := store.CheckCreate(name, schema)
+	if err != nil {
+		return nil, err
+	}
+	if schema.Dim > MaxDim {
+		return nil, fmt.Errorf("%w: collection %q: dimension %d: pgvector takes at most %d", db.ErrInvalid, name, schema.Dim, MaxDim)
+	}
+	if s.hnsw != nil {
+		if err := checkHNSW(name, schema.Dim); err != nil {
+			return nil, err
+		}
+	}
+	definition, err := store.EncodeSchema(schema)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.collection(name, schema, 0, s.hnsw)
+	if err != nil {
+		return nil, err
+	}
+	err = s.transaction(ctx, func(tx pgx.Tx) error {
+		if err := s.setup(ctx, tx); err != nil {
+			return err
+		}
+		var id int64
+		err := tx.QueryRow(ctx, "INSERT INTO "+s.catalogue()+" (name, format, definition, hnsw) VALUES ($1, $2, $3, $4) RETURNING id",
+			name, format, definition, s.hnsw).Scan(&id)
+		if code(err) == uniqueViolation {
+			return fmt.Errorf("%w: collection %q", db.ErrExists, name)
+		}
+		if err != nil {
+			return err
+		}
+		c.table = s.ident(tableName(id, name))
+		for _, statement := range c.definition() {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, wrap(err, "create collection %q", name)
+	}
+	return c, nil
+}
+
+// Index gives a collection that has none an HNSW index, which is quicker than to
+// keep one while many documents are written, and has writers wait meanwhile.
+// Where the collection was opened before, every vector is still compared. It
+// returns db.ErrExists if there is an index.
+func (s *Store) Index(ctx context.Context, name string, h HNSW) error {
+	if err := h.validate(); err != nil {
+		return err
+	}
+	c, err := s.lookup(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := checkHNSW(name, c.schema.Dim); err != nil {
+		return err
+	}
+	c.hnsw = &h
+	err = s.transaction(ctx, func(tx pgx.Tx) error {
+		done, err := tx.Exec(ctx, "UPDATE "+s.catalogue()+" SET hnsw = $1 WHERE name = $2 AND hnsw IS NULL", c.hnsw, name)
+		if err == nil && done.RowsAffected() == 0 {
+			err = fmt.Errorf("%w: an HNSW index", db.ErrExists)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, c.hnswDefinition())
+		}
+		return err
+	})
+	return wrap(err, "index collection %q", name)
+}
+
+func checkHNSW(name string, dim int) error {
+	if dim <= MaxHNSWDim {
+		return nil
+	}
+	return fmt.Errorf("%w: collection %q: dimension %d: an HNSW index of pgvector takes at most %d; without the index it is %d",
+		db.ErrInvalid, name, dim, MaxHNSWDim, MaxDim)
+}
+
+// tableName is for people who look at the server; the id alone tells tables apart.
+func tableName(id int64, name string) string {
+	readable := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '_'
+	}, name)
+	return fmt.Sprintf("c%d_%.40s", id, readable)
+}
+
+// Collection implements store.Store.
+func (s *Store) Collection(ctx context.Context, name string) (store.Collection, error) {
+	c, err := s.lookup(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *Store) lookup(ctx context.Context, name string) (*collection, error) {
+	if db.ValidateName(name) != nil {
+		return nil, fmt.Errorf("%w: collection %.40q", db.ErrNotFound, name)
+	}
+	var (
+		id         int64
+		version    int
+		definition []byte
+		hnsw       *HNSW
+	)
+	err := s.pool.QueryRow(ctx, "SELECT id, format, definition, hnsw FROM "+s.catalogue()+" WHERE name = $1", name).
+		Scan(&id, &version, &definition, &hnsw)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) || code(err) == undefinedTable:
+		return nil, fmt.Errorf("%w: collection %q", db.ErrNotFound, name)
+	case err != nil:
+		return nil, wrap(err, "collection %q", name)
+	case version > format:
+		return nil, fmt.Errorf("%w: collection %q has format %d, this release reads %d", db.ErrVersion, name, version, format)
+	}
+	schema, err := store.DecodeSchema(definition)
+	if err != nil {
+		return nil, wrap(err, "collection %q", name)
+	}
+	return s.collection(name, schema, id, hnsw)
+}
+
+// Collections implements store.Store.
+func (s *Store) Collections(ctx context.Context) ([]string, error) {
+	rows, _ := s.pool.Query(ctx, "SELECT name FROM "+s.catalogue()+" ORDER BY name")
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if code(err) == undefinedTable {
+		return nil, nil // nothing was ever created
+	}
+	return names, wrap(err, "list collections")
+}
+
+// Describe implements store.Store. It counts the documents.
+func (s *Store) Describe(ctx context.Context, name string) (store.Info, error) {
+	c, err := s.lookup(ctx, name)
+	if err != nil {
+		return store.Info{}, err
+	}
+	n, err := c.Count(ctx, nil)
+	return store.Info{Name: name, Schema: c.schema, Documents: n}, err
+}
+
+// Drop implements store.Store.
+func (s *Store) Drop(ctx context.Context, name string) error {
+	if db.ValidateName(name) != nil {
+		return fmt.Errorf("%w: collection %.40q", db.ErrNotFound, name)
+	}
+	err := s.transaction(ctx, func(tx pgx.Tx) error {
+		var id int64
+		err := tx.QueryRow(ctx, "DELETE FROM "+s.catalogue()+" WHERE name = $1 RETURNING id", name).Scan(&id)
+		if errors.Is(err, pgx.ErrNoRows) || code(err) == undefinedTable {
+			return fmt.Errorf("%w: collection %q", db.ErrNotFound, name)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "DROP TABLE "+s.ident(tableName(id, name)))
+		return err
+	})
+	return wrap(err, "drop collection %q", name)
+}
+
+// Close implements store.Store. It closes the connections that Open made.
+func (s *Store) Close() error {
+	if s.own {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// The states of SQL that say more than that something failed.
+const (
+	uniqueViolation     = "23505"
+	undefinedTable      = "42P01"
+	serializationFailed = "40001"
+	deadlock            = "40P01"
+)
+
+func code(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// wrap gives errors their public form; nil stays nil.
+func wrap(err error, format string, args ...any) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, puddle.ErrClosedPool):
+		err = db.ErrClosed
+	case code(err) == undefinedTable:
+		err = fmt.Errorf("%w: %w", db.ErrNotFound, err) // dropped since it was looked up
+	}
+	return fmt.Errorf("postgres: %s: %w", fmt.Sprintf(format, args...), err)
+}
+
+// attempts is how often a transaction is tried that the server chose to end
+// because of others. Writes are in order of id, so that it is rare.
+const attempts = 5
+
+// transaction runs do in a transaction, again if the server asks for it.
+func (s *Store) transaction(ctx context.Context, do func(pgx.Tx) error) (err error) {
+	for range attempts {
+		err = pgx.BeginFunc(ctx, s.pool, do)
+		if c := code(err); c != deadlock && c != serializationFailed {
+			return err
+		}
+	}
+	return err
+}
