@@ -56,6 +56,7 @@ var imports = map[string][]string{
 	"mcp": {"db", "filter", "internal/exchange", "rag/embed", "github.com/google/jsonschema-go/jsonschema",
 		"github.com/modelcontextprotocol/go-sdk/mcp"},
 	"store":            {"db", "filter", "internal/exchange", "simd"},
+	"store/weaviate":   {"db", "filter", "store", "github.com/google/uuid"},
 	"store/storetest":  {"db", "filter", "simd", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 	"server/inspector": {"server"},
 	"server/chroma":    {"db", "filter", "internal/exchange", "internal/rest", "simd", "github.com/google/uuid"},
