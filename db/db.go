@@ -152,6 +152,7 @@ type DB struct {
 
 	walkers  sync.Pool // of *graph.Buffer
 	scratch  sync.Pool // of *scratch
+	ids      knownIDs
 	rechecks *rechecks
 
 	background background

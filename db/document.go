@@ -3,6 +3,7 @@ package db
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -339,37 +340,43 @@ func writeList[T any](w *metadataWriter, path string, list []T, depth int) {
 
 // decodeDocument reads a stored document. The result shares no memory with b.
 func decodeDocument(b []byte, want Select) (*Document, error) {
-	r := newDocumentReader(b)
-	defer r.release()
-	d := &Document{ID: r.id()}
+	d := &Document{}
+	if err := d.decode(b, want); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// decode sets d to what is wanted of a stored document.
+func (d *Document) decode(b []byte, want Select) error {
+	r := documentReader{b: b}
+	d.ID = r.id()
 	if want.has(WithMetadata) || want.has(WithText) {
 		if want.has(WithMetadata) {
 			d.Metadata = r.metadata()
 		} else {
-			r.skip()
+			r.skip(0)
 		}
 		if want.has(WithText) {
 			d.Text = r.string()
 		}
 	}
 	if r.err != nil {
-		return nil, fmt.Errorf("decode document: %w", r.err)
+		return fmt.Errorf("decode document: %w", r.err)
 	}
-	return d, nil
+	return nil
 }
 
 // decodeID reads only the id of a stored document.
 func decodeID(b []byte) (string, error) {
-	r := newDocumentReader(b)
-	defer r.release()
+	r := documentReader{b: b}
 	id := r.id()
 	return id, r.err
 }
 
 // decodeMetadata reads only the metadata of a stored document.
 func decodeMetadata(b []byte) (Metadata, error) {
-	r := newDocumentReader(b)
-	defer r.release()
+	r := documentReader{b: b}
 	r.id()
 	m := r.metadata()
 	return m, r.err
@@ -377,57 +384,100 @@ func decodeMetadata(b []byte) (Metadata, error) {
 
 // decodeBareMetadata is the inverse of encodeMetadata.
 func decodeBareMetadata(b []byte) (Metadata, error) {
-	r := newDocumentReader(b)
-	defer r.release()
+	r := documentReader{b: b}
 	m := r.metadata()
 	return m, r.err
 }
 
 // documentReader decodes a stored document field by field and keeps the first
-// error. It never allocates more than its input justifies.
+// error. It never allocates more than its input justifies. It reads what
+// metadataWriter writes of msgpack, which is most of it: no binary strings, no
+// extensions. It is written out because every hit of a search passes through it.
 type documentReader struct {
-	in  bytes.Reader
-	dec *msgpack.Decoder
+	b   []byte // what is left
 	err error
 }
 
-func newDocumentReader(b []byte) *documentReader {
-	r := &documentReader{dec: msgpack.GetDecoder()}
-	r.in.Reset(b)
-	r.dec.Reset(&r.in)
-	return r
+// take returns the next n bytes, or nil if there are not so many.
+func (r *documentReader) take(n int) []byte {
+	if n > len(r.b) {
+		r.fail(io.ErrUnexpectedEOF)
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
 }
 
-func (r *documentReader) release() { msgpack.PutDecoder(r.dec) }
+func (r *documentReader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.b = nil
+}
+
+// code returns the first byte of the next value, 0 at the end.
+func (r *documentReader) code() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+// uint reads an integer of n bytes.
+func (r *documentReader) uint(n int) (v uint64) {
+	for _, c := range r.take(n) {
+		v = v<<8 | uint64(c)
+	}
+	return v
+}
+
+// length reads that of a string, a list or a map, as code says.
+func (r *documentReader) length(code byte) int {
+	n := uint64(0)
+	switch {
+	case code >= 0xa0 && code <= 0xbf:
+		n = uint64(code & 0x1f)
+	case code >= 0x80 && code <= 0x9f:
+		n = uint64(code & 0x0f)
+	case code == 0xd9:
+		n = r.uint(1)
+	case code == 0xda || code == 0xdc || code == 0xde:
+		n = r.uint(2)
+	default:
+		n = r.uint(4)
+	}
+	if n > uint64(len(r.b)) { // each element takes a byte at least
+		r.fail(fmt.Errorf("length %d with %d bytes left", n, len(r.b)))
+		return 0
+	}
+	return int(n)
+}
+
+func isString(code byte) bool { return code >= 0xa0 && code <= 0xbf || code >= 0xd9 && code <= 0xdb }
+
+func isList(code byte) bool { return code >= 0x90 && code <= 0x9f || code == 0xdc || code == 0xdd }
+
+func isMap(code byte) bool { return code >= 0x80 && code <= 0x8f || code == 0xde || code == 0xdf }
 
 func (r *documentReader) id() string {
-	n, err := r.dec.DecodeArrayLen()
-	r.check(err)
-	if r.err == nil && n != documentFields {
-		r.err = fmt.Errorf("%d fields instead of %d", n, documentFields)
+	code := r.code()
+	if !isList(code) {
+		r.fail(fmt.Errorf("msgpack code %#x instead of a list", code))
+	}
+	if n := r.length(code); r.err == nil && n != documentFields {
+		r.fail(fmt.Errorf("%d fields instead of %d", n, documentFields))
 	}
 	return r.string()
 }
 
-func (r *documentReader) check(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
 func (r *documentReader) string() string {
-	if r.err != nil {
+	code := r.code()
+	if !isString(code) {
+		r.fail(fmt.Errorf("msgpack code %#x instead of a string", code))
 		return ""
 	}
-	s, err := r.dec.DecodeString()
-	r.check(err)
-	return s
-}
-
-func (r *documentReader) skip() {
-	if r.err == nil {
-		r.check(r.dec.Skip())
-	}
+	return string(r.take(r.length(code)))
 }
 
 func (r *documentReader) metadata() Metadata {
@@ -439,51 +489,40 @@ func (r *documentReader) metadata() Metadata {
 }
 
 func (r *documentReader) value(depth int) any {
+	if depth > MaxMetadataDepth+1 {
+		r.fail(fmt.Errorf("nested deeper than %d", MaxMetadataDepth))
+	}
 	if r.err != nil {
 		return nil
 	}
-	if depth > MaxMetadataDepth+1 {
-		r.err = fmt.Errorf("nested deeper than %d", MaxMetadataDepth)
-		return nil
-	}
-	code, err := r.dec.PeekCode()
-	if err != nil {
-		r.check(err)
-		return nil
-	}
+	code := r.code()
 	switch {
-	case code == 0xc0: // nil
-		r.check(r.dec.DecodeNil())
+	case r.err != nil || code == 0xc0:
 		return nil
 	case code == 0xc2 || code == 0xc3:
-		v, err := r.dec.DecodeBool()
-		r.check(err)
-		return v
-	case code == 0xca || code == 0xcb:
-		v, err := r.dec.DecodeFloat64()
-		r.check(err)
-		return v
-	case code <= 0x7f || code >= 0xe0 || code >= 0xcc && code <= 0xd3:
-		v, err := r.dec.DecodeInt64()
-		r.check(err)
-		return v
-	case code >= 0xa0 && code <= 0xbf || code >= 0xd9 && code <= 0xdb:
-		return r.string()
-	case code >= 0x90 && code <= 0x9f || code == 0xdc || code == 0xdd:
-		n, err := r.dec.DecodeArrayLen()
-		if !r.plausible(n, err) {
-			return nil
-		}
+		return code == 0xc3
+	case code == 0xca:
+		return float64(math.Float32frombits(uint32(r.uint(4))))
+	case code == 0xcb:
+		return math.Float64frombits(r.uint(8))
+	case code <= 0x7f || code >= 0xe0:
+		return int64(int8(code))
+	case code >= 0xcc && code <= 0xcf:
+		return int64(r.uint(1 << (code - 0xcc)))
+	case code >= 0xd0 && code <= 0xd3:
+		bits := 8 << (code - 0xd0)
+		return int64(r.uint(bits/8)) << (64 - bits) >> (64 - bits)
+	case isString(code):
+		return string(r.take(r.length(code)))
+	case isList(code):
+		n := r.length(code)
 		list := make([]any, 0, n)
 		for range n {
 			list = append(list, r.value(depth+1))
 		}
 		return list
-	case code >= 0x80 && code <= 0x8f || code == 0xde || code == 0xdf:
-		n, err := r.dec.DecodeMapLen()
-		if !r.plausible(n, err) {
-			return nil
-		}
+	case isMap(code):
+		n := r.length(code)
 		m := make(map[string]any, n)
 		for range n {
 			k := r.string()
@@ -491,15 +530,36 @@ func (r *documentReader) value(depth int) any {
 		}
 		return m
 	}
-	r.err = fmt.Errorf("unexpected msgpack code %#x", code)
+	r.fail(fmt.Errorf("unexpected msgpack code %#x", code))
 	return nil
 }
 
-// plausible refuses lengths that the rest of the input cannot hold.
-func (r *documentReader) plausible(n int, err error) bool {
-	r.check(err)
-	if r.err == nil && (n < 0 || n > r.in.Len()) {
-		r.err = fmt.Errorf("length %d with %d bytes left", n, r.in.Len())
+// skip passes over what value reads.
+func (r *documentReader) skip(depth int) {
+	if depth > MaxMetadataDepth+1 {
+		r.fail(fmt.Errorf("nested deeper than %d", MaxMetadataDepth))
 	}
-	return r.err == nil
+	code := r.code()
+	values := 0
+	switch {
+	case r.err != nil || code <= 0x7f || code >= 0xe0 || code == 0xc0 || code == 0xc2 || code == 0xc3:
+	case code == 0xca || code == 0xcb:
+		r.take(4 << (code - 0xca))
+	case code >= 0xcc && code <= 0xd3:
+		r.take(1 << (code & 3))
+	case isString(code):
+		r.take(r.length(code))
+	case isList(code):
+		values = r.length(code)
+	case isMap(code):
+		values = 2 * r.length(code)
+	default:
+		r.fail(fmt.Errorf("unexpected msgpack code %#x", code))
+	}
+	for range values {
+		if r.err != nil {
+			return
+		}
+		r.skip(depth + 1)
+	}
 }

@@ -120,21 +120,37 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 		}
 		hits = hits[:end]
 	}
+	tied := false
+	for i := range hits[min(1, len(hits)):] {
+		tied = tied || hits[i].score == hits[i+1].score
+	}
+	if !tied { // ids decide nothing
+		return hits[:min(n, len(hits))], nil
+	}
 	err := s.db.store.View(func(tx *meta.Tx) (err error) {
 		for i := range hits {
 			h := &hits[i]
 			tied := i > 0 && hits[i-1].score == h.score || i+1 < len(hits) && hits[i+1].score == h.score
-			if !tied || h.id != "" {
+			if !tied || s.known(h) {
 				continue
 			}
 			if h.id, err = s.view.idAt(tx, h.part, h.row); err != nil {
 				return err
 			}
+			s.db.ids.put(h.part.nums[h.row], h.id)
 		}
 		return nil
 	})
 	slices.SortFunc(hits, compareRanked)
 	return hits[:min(n, len(hits))], err
+}
+
+// known finds the id of a row without a look at meta.bolt, if it can.
+func (s *search) known(h *ranked) bool {
+	if h.id == "" {
+		h.id = s.db.ids.get(h.part.nums[h.row])
+	}
+	return h.id != ""
 }
 
 // finish makes the answer of the best rows.
@@ -160,41 +176,62 @@ func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, 
 	return r, err
 }
 
-// fetch reads the documents of hits.
+// fetch reads the documents of hits, unless nothing but ids is wanted of
+// them and these are known.
 func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 	clock := s.clock("fetch")
 	hits := make([]Hit, len(best))
-	err := s.db.store.View(func(tx *meta.Tx) error {
-		for i, h := range best {
-			d, err := s.view.read(tx, h.part, h.row, q.Select)
+	stored := q.Select.has(WithText) || q.Select.has(WithMetadata) || q.Snippet > 0 && q.text != nil
+	unknown := false
+	for i := range best {
+		h := &best[i]
+		hits[i] = Hit{Score: h.score, Group: h.group, Legs: h.legs}
+		unknown = !stored && !s.known(h) || unknown
+	}
+	read := func(tx *meta.Tx) (err error) {
+		for i := range best {
+			h, d := &best[i], &hits[i].Document
+			switch {
+			case stored || h.id == "":
+				if err = s.view.read(tx, h.part, h.row, q.Select, d); err == nil {
+					s.db.ids.put(h.part.nums[h.row], d.ID)
+				}
+			default:
+				d.ID = h.id
+				if q.Select.has(WithVector) {
+					d.Vector, err = h.part.vector(h.row)
+				}
+			}
+			if err == nil && q.Snippet > 0 && q.text != nil {
+				hits[i].Snippet, err = s.snippet(tx, q, *h)
+			}
 			if err != nil {
 				return err
 			}
-			hits[i] = Hit{Document: *d, Score: h.score, Group: h.group, Legs: h.legs}
-			if q.Snippet > 0 && q.text != nil {
-				if hits[i].Snippet, err = s.snippet(tx, q, h); err != nil {
-					return err
-				}
-			}
 		}
 		return nil
-	})
+	}
+	var err error
+	if stored || unknown {
+		err = s.db.store.View(read)
+	} else {
+		err = read(nil)
+	}
 	clock.done(len(best), len(best), 0)
 	return hits, err
 }
 
-// read returns the selected parts of the document at a row.
-func (v *view) read(tx *meta.Tx, p *part, row int, want Select) (*Document, error) {
+// read sets d to the selected parts of the document at a row.
+func (v *view) read(tx *meta.Tx, p *part, row int, want Select, d *Document) error {
 	b, err := v.stored(tx, p, row)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d, err := decodeDocument(b, want)
-	if err != nil {
-		return nil, corruptDocument(p.nums[row], err)
+	if err := d.decode(b, want); err != nil {
+		return corruptDocument(p.nums[row], err)
 	}
 	if want.has(WithVector) {
 		d.Vector, err = p.vector(row)
 	}
-	return d, err
+	return err
 }

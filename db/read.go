@@ -75,7 +75,8 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 				if !ok {
 					return missingRow(v.def.name, ids[i], num)
 				}
-				if docs[i], err = v.read(tx, p, row, want); err != nil {
+				docs[i] = &Document{}
+				if err := v.read(tx, p, row, want, docs[i]); err != nil {
 					return err
 				}
 			}
@@ -166,8 +167,8 @@ func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuer
 	for batch := range slices.Chunk(l.found, 256) {
 		err := c.db.read(func(tx *meta.Tx) error {
 			for _, m := range batch {
-				d, err := v.read(tx, m.part, m.row, q.Select)
-				if err != nil {
+				d := &Document{}
+				if err := v.read(tx, m.part, m.row, q.Select, d); err != nil {
 					return err
 				}
 				page.Documents = append(page.Documents, d)
@@ -417,8 +418,8 @@ func (c *Collection) walk(ctx context.Context, v *view, where filter.Expr, want 
 						if !ok {
 							break
 						}
-						d, err := v.read(tx, p, row, want)
-						if err != nil {
+						d := &Document{}
+						if err := v.read(tx, p, row, want, d); err != nil {
 							return err
 						}
 						docs = append(docs, d)

@@ -232,7 +232,7 @@ const (
 )
 
 // path compares the pages from the root of a bucket to the leaf where key is or would be. It returns the first key of the
-// leaf behind, nil if there is none.
+// leaf behind, in memory that stays as it is, nil if there is none.
 func (p *pageSums) path(page uint64, key []byte) (next []byte, err error) {
 	for range maxDepth {
 		b, err := p.node(page)
@@ -251,7 +251,7 @@ func (p *pageSums) path(page uint64, key []byte) (next []byte, err error) {
 		}
 		i := max(1, sort.Search(n, func(i int) bool { return string(keyAt(i)) > string(key) }))
 		if i < n {
-			next = append([]byte(nil), keyAt(i)...)
+			next = keyAt(i)
 		}
 		page = binary.NativeEndian.Uint64(b[pageHeader+branchElement*(i-1)+8:])
 	}
@@ -264,7 +264,7 @@ type reach struct {
 	p     *pageSums // nil: nothing to compare
 	root  uint64    // page of the bucket; 0: it lies in a page that was compared
 	known bool
-	from  []byte // keys from here on lie in a compared leaf,
+	from  []byte // a copy: keys from here on lie in a compared leaf,
 	leaf  []byte // as far as the first key of the leaf behind it; nil: the last leaf
 	ahead []byte // first key of the leaf behind that, which is compared too
 }
@@ -291,7 +291,7 @@ func (r *reach) step(key []byte) (err error) {
 	if !r.known || r.within(key) {
 		return nil
 	}
-	r.known, r.from, r.leaf = false, r.leaf, r.ahead
+	r.known, r.from, r.leaf = false, append(r.from[:0], r.leaf...), r.ahead
 	if r.leaf != nil {
 		r.ahead, err = r.p.path(r.root, r.leaf)
 	}

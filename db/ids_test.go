@@ -1,0 +1,79 @@
+package db
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestKnownIDs(t *testing.T) {
+	var k knownIDs
+	if id := k.get(7); id != "" {
+		t.Fatalf("%q is known from the start", id)
+	}
+	k.put(7, "seven")
+	k.put(8, "eight")
+	k.put(9, strings.Repeat("9", idLongest+1))
+	k.put(10, strings.Repeat("9", idLongest))
+	if k.get(7) != "seven" || k.get(8) != "eight" || k.get(9) != "" || len(k.get(10)) != idLongest {
+		t.Fatalf("got %q, %q, %q, %q", k.get(7), k.get(8), k.get(9), k.get(10))
+	}
+	k.put(7+idSlots, "another") // in its place
+	if k.get(7) != "" || k.get(7+idSlots) != "another" {
+		t.Fatalf("got %q and %q", k.get(7), k.get(7+idSlots))
+	}
+}
+
+// Ids that are remembered are those of the documents that are there, in every
+// state of the database, whether only ids are asked for or more.
+func TestIDsOfHits(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever})
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	search := func(c *Collection, want ...string) {
+		t.Helper()
+		for range 2 {
+			for _, parts := range []Select{IDsOnly, WithVector, Everything, IDsOnly} {
+				r, err := c.Search(t.Context(), Query{Vector: []float32{1}, Select: parts})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := ids(r.Hits); !slices.Equal(got, want) {
+					t.Fatalf("select %d: got %q, want %q", parts, got, want)
+				}
+				for _, h := range r.Hits {
+					if (h.Vector != nil) != parts.has(WithVector) || (h.Text == "text of "+h.ID) != parts.has(WithText) {
+						t.Fatalf("select %d: got %+v", parts, h.Document)
+					}
+				}
+			}
+		}
+	}
+	doc := func(id string, x float32) Document {
+		return Document{ID: id, Vector: []float32{x}, Text: "text of " + id}
+	}
+	upsert(t, c, doc("b", 1), doc("a", 1), doc("c", -1))
+	search(c, "a", "b", "c") // by id, where scores are equal
+	if err := vdb.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	search(c, "a", "b", "c")
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	upsert(t, c, doc("b", -2), doc("d", 3))
+	if _, err := c.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	search(c, "d", "b", "c")
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	search(c, "d", "b", "c")
+	old, err := snap.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	search(old, "a", "b", "c")
+}
