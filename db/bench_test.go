@@ -3,11 +3,13 @@ package db
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
 // BenchmarkIngest writes batches of 1,000 documents with text and small
@@ -97,6 +99,55 @@ func BenchmarkSearch(b *testing.B) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// BenchmarkSearchGraph walks the graph of each set of formattest.Sets (VECBOLT_BENCH_DATA=../../shared/data/glove100k) for the
+// 10 best rows, by one goroutine and by two.
+func BenchmarkSearchGraph(b *testing.B) {
+	for _, set := range formattest.Sets(b, 300) {
+		vdb := open(b, b.TempDir(), &Options{Sync: SyncNever, NoBackgroundCompaction: true, NoRecheck: true, Workers: 1})
+		c := collection(b, vdb, "c", Schema{Dim: set.Dim})
+		_, err := c.Load(b.Context(), func(yield func(Document, error) bool) {
+			for i := range len(set.Rows) / set.Dim {
+				d := Document{ID: fmt.Sprint(i), Vector: set.Rows[i*set.Dim:][:set.Dim], Text: "some text of a document, not a long one",
+					Metadata: Metadata{"c": i * 7919 % 1000, "name": fmt.Sprintf("document %d", i)}}
+				if !yield(d, nil) {
+					return
+				}
+			}
+		}, nil)
+		if err == nil {
+			err = vdb.Compact(b.Context())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		search := func(b *testing.B, i int, q Query) {
+			at := i % (len(set.Queries) / set.Dim) * set.Dim
+			q.Vector = set.Queries[at:][:set.Dim]
+			if r, err := c.Search(b.Context(), q); err != nil || r.Plan != "graph" {
+				b.Fatal(r, err)
+			}
+		}
+		for _, q := range []Query{{Effort: 20, Select: IDsOnly}, {Effort: 20}, {Effort: 80, Select: IDsOnly}} {
+			name := fmt.Sprintf("%s/effort=%d/ids=%v", set.Name, q.Effort, q.Select == IDsOnly)
+			b.Run(name, func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					search(b, i, q)
+				}
+			})
+			b.Run(name+"/callers=2", func(b *testing.B) {
+				var n atomic.Int64
+				b.SetParallelism(max(1, 2/runtime.GOMAXPROCS(0)))
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						search(b, int(n.Add(1)), q)
+					}
+				})
+			})
 		}
 	}
 }

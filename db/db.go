@@ -150,7 +150,7 @@ type DB struct {
 	failed  error
 	closed  bool
 
-	walkers  sync.Pool // of *graph.Buffer
+	walkers  sync.Pool // of *walker
 	scratch  sync.Pool // of *scratch
 	ids      knownIDs
 	rechecks *rechecks

@@ -253,7 +253,7 @@ func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect)
 		if part.dim == 0 {
 			continue
 		}
-		set := p.sets[i]
+		set := p.parts[i].set
 		for lo := 0; lo < part.n; {
 			if err := ctx.Err(); err != nil {
 				return err

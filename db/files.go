@@ -149,8 +149,11 @@ func (db *DB) publish(v *version) {
 // retryDerived.
 func (db *DB) guard(fn func() error) error {
 	err := vfs.Guard(segDir, fn)
-	var fault *vfs.FaultError
-	if !errors.As(err, &fault) {
+	if err == nil {
+		return nil
+	}
+	fault, ok := errors.AsType[*vfs.FaultError](err)
+	if !ok {
 		return err
 	}
 	db.mu.Lock()
@@ -181,6 +184,11 @@ func (db *DB) begin() error {
 func (db *DB) end() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	db.ended()
+}
+
+// ended is end for the holder of mu.
+func (db *DB) ended() {
 	if db.running--; db.running == 0 {
 		db.idle.Broadcast()
 	}
@@ -200,8 +208,10 @@ func (db *DB) acquire() (*version, error) {
 
 // done ends a call and gives its version back.
 func (db *DB) done(v *version) {
-	db.drop(v)
-	db.end()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.unref(v)
+	db.ended()
 }
 
 // current returns the current version, to be given back by drop. The caller

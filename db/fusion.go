@@ -149,6 +149,9 @@ func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
 
 // best returns, for each query, its best rows, as many as it needs, in order.
 func (s *search) best(ctx context.Context) ([][]ranked, error) {
+	if !slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil }) {
+		return s.nearest(ctx)
+	}
 	vectors := *s
 	vectors.queries = nil
 	for _, p := range s.queries {
@@ -179,6 +182,7 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 	}
 	if len(vectors.queries) > 0 {
 		near, nearErr = vectors.nearest(ctx)
+		s.codes = vectors.codes
 	}
 	wait.Wait()
 	if err := cmp.Or(nearErr, textErr); err != nil {
@@ -192,7 +196,7 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 			}
 			leg, list := vectors.queries[0], near[0]
 			vectors.queries, near = vectors.queries[1:], near[1:]
-			p.walks, p.reasons, p.codes, p.looked, p.scanned = leg.walks, leg.reasons, leg.codes, leg.looked, leg.scanned
+			p.looked, p.scanned = leg.looked, leg.scanned
 			if p.text == nil {
 				best[i] = list
 				continue
@@ -208,7 +212,7 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 	return best, err
 }
 
-// vectorLeg returns the probe of the vector alone.
+// vectorLeg returns the probe of the vector alone, which shares parts with p.
 func (p *probe) vectorLeg() *probe {
 	if p.text == nil {
 		return p
@@ -240,7 +244,7 @@ func (s *search) bestTexts(ctx context.Context, p *probe) ([]ranked, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if err := p.text.Scan(i, lo, min(lo+textRows, part.n), p.sets[i], c, &buf); err != nil {
+			if err := p.text.Scan(i, lo, min(lo+textRows, part.n), p.parts[i].set, c, &buf); err != nil {
 				return nil, p.text.damaged(err)
 			}
 		}

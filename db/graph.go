@@ -113,26 +113,29 @@ func (db *DB) letGo(s *openSegment) {
 
 // A walk is the decision to search a part for a query in its graph.
 type walk struct {
-	graph  *graph.Graph
+	graph  *graph.Graph // nil: there is none
 	effort int
 	recall float64 // promised
 }
+
+// walks reports whether a part is searched in its graph.
+func (p *probe) walks(part int) bool { return p.parts[part].walk.graph != nil }
 
 // planWalks decides for which parts a query uses the graph: where that costs
 // less than an exact answer, and as many rows as are wanted are sure to be
 // found.
 func (s *search) planWalks(p *probe) {
-	p.walks, p.reasons, p.looked = make([]*walk, len(s.view.parts)), make([]string, len(s.view.parts)), 0
+	p.looked = 0
 	for i, part := range s.view.parts {
 		if part.segment == nil || part.segment.graph == nil {
 			continue
 		}
 		if p.Exact || p.Recall == 1 {
-			p.reasons[i] = "the query wants an exact answer"
+			p.parts[i].reason = "the query wants an exact answer"
 		} else if g := part.segment.graph.get(); g != nil {
-			p.walks[i], p.reasons[i] = s.planWalk(p, i, g)
+			s.planWalk(p, i, g)
 		} else {
-			p.reasons[i] = "the graph is not built yet"
+			p.parts[i].reason = "the graph is not built yet"
 		}
 	}
 }
@@ -144,66 +147,72 @@ const scanEach = 0.25
 // planWalk decides whether a part is searched in its graph, and says why.
 // Costs are in units of scanning one byte of codes of eight bits; a row that is not the
 // next one costs twice its length and 400 of them: see search.sparse.
-func (s *search) planWalk(p *probe, i int, g *graph.Graph) (*walk, string) {
+func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 	rows, matched, dim := float64(s.view.parts[i].n), p.matchedIn(s.view, i), float64(s.view.parts[i].dim)
-	if matched <= p.need {
-		return nil, "no more rows match than are wanted"
+	because := func(format string, args ...any) {
+		p.parts[i].reason = fmt.Sprintf(format, args...)
 	}
-	w := &walk{graph: g, effort: max(p.Effort, p.need)}
+	if matched <= p.need {
+		p.parts[i].reason = "no more rows match than are wanted"
+		return
+	}
+	w := walk{graph: g, effort: max(p.Effort, p.need)}
 	if p.Effort > 0 {
-		w.recall = promised(g, w.effort, p.need)
+		w.recall = g.Recall(w.effort, p.need)
 	} else {
 		ok := false
 		w.recall = cmp.Or(p.Recall, DefaultRecall)
 		if w.effort, ok = g.Effort(w.recall, p.need); !ok {
-			return nil, fmt.Sprintf("no effort in the graph was measured to give a recall of %v", w.recall)
+			if s.trace != nil {
+				because("no effort in the graph was measured to give a recall of %v", w.recall)
+			}
+			return
 		}
 	}
-	raise, raised := s.view.parts[i].segment.raise(), ""
-	if raise > 1 && p.Effort == 0 {
+	raise := 1.0
+	if p.Effort == 0 {
+		raise = s.view.parts[i].segment.raise()
 		w.effort = int(math.Ceil(float64(w.effort) * raise))
-		raised = fmt.Sprintf(", %.3g times that of the calibration because queries found less than promised", raise)
 	}
 	far := 2*dim + 400
 	scan := min(rows*dim*scanEach, float64(matched)*far)
 	cost := g.Work(w.effort, matched) * far
-	if cost > scan && !s.db.opts.walkAlways {
-		return nil, fmt.Sprintf("a walk of effort %d%s through the graph would cost %.2g of a scan", w.effort, raised, cost/scan)
+	dear := cost > scan && !s.db.opts.walkAlways
+	if !dear {
+		p.parts[i].walk = w
 	}
-	return w, fmt.Sprintf("a walk of effort %d%s costs %.2g of a scan and promises a recall of %.4g", w.effort, raised, cost/scan, w.recall)
+	if s.trace == nil { // nobody asks why
+		return
+	}
+	raised := ""
+	if raise > 1 {
+		raised = fmt.Sprintf(", %.3g times that of the calibration because queries found less than promised", raise)
+	}
+	if dear {
+		because("a walk of effort %d%s through the graph would cost %.2g of a scan", w.effort, raised, cost/scan)
+	} else {
+		because("a walk of effort %d%s costs %.2g of a scan and promises a recall of %.4g", w.effort, raised, cost/scan, w.recall)
+	}
 }
 
-// promised returns the recall that searches with an effort were measured to
-// give.
-func promised(g *graph.Graph, effort, k int) float64 {
-	lo, hi := 0.0, 1.0
-	for range 20 {
-		mid := (lo + hi) / 2
-		if e, ok := g.Effort(mid, k); ok && e <= effort {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+// A walkJob is the walk of one query in one part, and what it found.
+type walkJob struct {
+	query *probe
+	part  int
+	found []topk.Candidate
+	stats graph.Stats
 }
 
 // walk searches the graphs of all queries that use one, and leaves with each
 // query what was found. A graph that turns out to be damaged is not used: the
 // part is scanned.
 func (s *search) walk(ctx context.Context) error {
-	type job struct {
-		query *probe
-		part  int
-		found []topk.Candidate
-		stats graph.Stats
-	}
-	var jobs []*job
+	var jobs []walkJob
 	for _, q := range s.queries {
 		q.found = nil
-		for i, w := range q.walks {
-			if w != nil {
-				jobs = append(jobs, &job{query: q, part: i})
+		for i := range q.parts {
+			if q.walks(i) {
+				jobs = append(jobs, walkJob{query: q, part: i})
 			}
 		}
 	}
@@ -211,87 +220,135 @@ func (s *search) walk(ctx context.Context) error {
 		return nil
 	}
 	clock := s.clock("graph")
+	var err error
+	const each = 4 // fewer walks are not worth another goroutine
+	if workers := min(s.workers, len(jobs)/each); workers > 1 {
+		err = s.walkTogether(ctx, jobs, workers)
+	} else {
+		err = s.walkSome(ctx, jobs)
+	}
+	looked, found := 0, 0
+	for i := range jobs {
+		j := &jobs[i]
+		if j.query.found == nil {
+			j.query.found = j.found
+		} else {
+			j.query.found = append(j.query.found, j.found...)
+		}
+		j.query.looked += j.stats.Estimated
+		looked, found = looked+j.stats.Estimated, found+len(j.found)
+	}
+	clock.done(looked, found, s.trace.taken())
+	return err
+}
+
+// walkTogether does jobs by several goroutines.
+func (s *search) walkTogether(ctx context.Context, jobs []walkJob, workers int) error {
 	var next atomic.Int64
-	work := func() error {
-		return s.db.guard(func() error {
-			buf, _ := s.db.walkers.Get().(*graph.Buffer)
-			if buf == nil {
-				buf = &graph.Buffer{}
-			}
-			defer s.db.walkers.Put(buf)
+	errs := make([]error, workers)
+	work := func(n int) {
+		errs[n] = s.db.guard(func() error {
 			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(jobs) {
+				i := int(next.Add(1)) - 1
+				if i >= len(jobs) {
 					return nil
 				}
-				err := ctx.Err()
-				if j := jobs[n]; err == nil {
-					j.found, j.stats, err = s.walkPart(j.query, j.part, buf)
-				}
-				if err != nil {
+				if err := s.walkSome(ctx, jobs[i:i+1]); err != nil {
 					next.Store(int64(len(jobs))) // the others need not go on
 					return err
 				}
 			}
 		})
 	}
-	const each = 4 // fewer walks are not worth another goroutine
-	errs := make([]error, max(1, min(s.workers, len(jobs)/each)))
 	var wait sync.WaitGroup
-	for n := 1; n < len(errs); n++ {
-		wait.Go(func() { errs[n] = work() })
+	for n := 1; n < workers; n++ {
+		wait.Go(func() { work(n) })
 	}
-	errs[0] = work()
+	work(0)
 	wait.Wait()
-	looked, found := 0, 0
-	for _, j := range jobs {
-		j.query.found = append(j.query.found, j.found...)
-		j.query.looked += j.stats.Estimated
-		looked, found = looked+j.stats.Estimated, found+len(j.found)
-	}
-	clock.done(looked, found, s.trace.taken())
 	return errors.Join(errs...)
 }
 
-// walkPart searches the graph of one part.
-func (s *search) walkPart(q *probe, i int, buf *graph.Buffer) ([]topk.Candidate, graph.Stats, error) {
-	w, part := q.walks[i], s.view.parts[i]
-	score := func(row int) (float64, error) {
-		vec, err := part.source.vectors(row, row+1)
-		if err != nil {
-			return 0, err
-		}
-		return q.scorer.score(vec), nil
+// A walker is memory that walks take from DB.walkers and give back.
+type walker struct {
+	query graph.Query
+	buf   graph.Buffer
+}
+
+// walkSome does jobs one after the other. The caller is inside guard.
+func (s *search) walkSome(ctx context.Context, jobs []walkJob) error {
+	w, _ := s.db.walkers.Get().(*walker)
+	if w == nil {
+		w = &walker{}
 	}
-	query, set := w.graph.Query(q.scorer.query), q.sets[i]
+	defer s.db.walkers.Put(w)
+	for i := range jobs {
+		err := ctx.Err()
+		if err == nil {
+			err = s.walkPart(&jobs[i], w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkPart searches the graph of one part.
+func (s *search) walkPart(j *walkJob, memory *walker) error {
+	q, i := j.query, j.part
+	w, part := q.parts[i].walk, s.view.parts[i]
+	query, set := &memory.query, q.parts[i].set
+	query.Reset(w.graph, q.scorer.query)
 	if q.unseen != nil && q.unseen.part == part {
-		query = w.graph.QueryRow(q.scorer.query, q.unseen.row)
+		query.Without(q.unseen.row)
 		if q.free { // no filter, as for a vector that is not stored
 			set = nil
 		}
 	}
 	query.Most = w.graph.Most(w.effort, q.matchedIn(s.view, i))
-	hits, stats, err := query.Search(q.need, w.effort, set, score, buf)
-	s.trace.read(int64(stats.Estimated)*int64(part.dim) + int64(stats.Scored)*int64(4*part.dim))
-	if errors.Is(err, graph.ErrFar) {
-		q.walks[i], q.reasons[i] = nil, fmt.Sprintf("what is near does not match: a walk of effort %d went too far for its promise", w.effort)
-		return nil, stats, nil
-	}
-	if errors.Is(err, graph.ErrCorrupt) {
+	rows, stats, err := query.Find(q.need, w.effort, set, &memory.buf)
+	j.stats = stats
+	s.trace.read(int64(stats.Estimated)*int64(part.dim) + int64(len(rows))*int64(4*part.dim))
+	why := ""
+	switch {
+	case errors.Is(err, graph.ErrFar):
+		why = fmt.Sprintf("what is near does not match: a walk of effort %d went too far for its promise", w.effort)
+	case errors.Is(err, graph.ErrCorrupt):
 		part.segment.graph.distrust(err)
-		q.walks[i], q.reasons[i] = nil, "the graph is damaged"
-		return nil, stats, nil
+		why = "the graph is damaged"
+	case err != nil:
+		return err
+	case len(rows) < q.need: // although more match: see planWalk
+		why = "the graph has too few of the rows"
+	default:
+		j.found, err = q.score(part, i, rows)
+		return err
 	}
-	if err != nil {
-		return nil, stats, err
+	q.parts[i].walk, q.parts[i].reason = walk{}, why
+	return nil
+}
+
+// score returns the best of rows of a part by their true scores, as many as
+// are needed, the best first.
+func (p *probe) score(part *part, at int, rows []uint32) ([]topk.Candidate, error) {
+	const ahead = 4 // rows on their way from memory
+	for _, row := range rows[:min(ahead, len(rows))] {
+		part.segment.Prefetch(int(row))
 	}
-	if len(hits) < q.need { // although more match: see planWalk
-		q.walks[i], q.reasons[i] = nil, "the graph has too few of the rows"
-		return nil, stats, nil
+	found := make([]topk.Candidate, len(rows))
+	for n, row := range rows {
+		if n+ahead < len(rows) {
+			part.segment.Prefetch(int(rows[n+ahead]))
+		}
+		vec, err := part.source.vectors(int(row), int(row)+1)
+		if err != nil {
+			return nil, err
+		}
+		found[n] = topk.Candidate{Upper: p.scorer.score(vec), Part: int32(at), Row: int32(row)}
 	}
-	found := make([]topk.Candidate, len(hits))
-	for n, h := range hits {
-		found[n] = topk.Candidate{Upper: h.Score, Part: int32(i), Row: int32(h.Row)}
-	}
-	return found, stats, nil
+	slices.SortFunc(found, func(a, b topk.Candidate) int {
+		return cmp.Or(cmp.Compare(b.Upper, a.Upper), cmp.Compare(a.Row, b.Row))
+	})
+	return found[:min(p.need, len(found))], nil
 }

@@ -488,3 +488,35 @@ func TestGraphChurn(t *testing.T) {
 		t.Errorf("%v %v, want %d", err, left, len(vdb.segments))
 	}
 }
+
+// A walk allocates what it returns and little else, whatever the size of the collection.
+func TestSearchAllocations(t *testing.T) {
+	for _, rows := range []int{500, 2000} {
+		opts := walking
+		opts.NoRecheck, opts.Workers = true, 1
+		vdb := open(t, t.TempDir(), &opts)
+		c := collection(t, vdb, "c", Schema{Dim: 16})
+		rng := rand.New(rand.NewPCG(5, 5))
+		for i, v := range randomVectors(rng, rows, 16) {
+			upsert(t, c, Document{ID: fmt.Sprint(i), Vector: v, Text: "text", Metadata: Metadata{"i": i}})
+		}
+		if err := vdb.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		vec := randomVectors(rng, 1, 16)[0]
+		for _, x := range []struct {
+			parts Select
+			most  float64
+		}{{IDsOnly, 20}, {WithText | WithMetadata, 100}} {
+			q := Query{Vector: vec, Effort: 20, Select: x.parts}
+			got := testing.AllocsPerRun(200, func() {
+				if r, err := c.Search(t.Context(), q); err != nil || r.Plan != "graph" || len(r.Hits) != 10 {
+					t.Fatal(r, err)
+				}
+			})
+			if got > x.most {
+				t.Errorf("%d rows, select %d: %v allocations, want %v at most", rows, x.parts, got, x.most)
+			}
+		}
+	}
+}

@@ -23,9 +23,9 @@ func (q *probe) plan() string {
 		return vectors.plan() + " and text index, fused by " + q.Fusion.Method.String()
 	}
 	graph, codes := false, false
-	for i := range q.walks {
-		graph = graph || q.walks[i] != nil
-		codes = codes || q.codes[i] != nil
+	for i := range q.parts {
+		graph = graph || q.walks(i)
+		codes = codes || q.parts[i].codes != nil
 	}
 	plan := "exact scan"
 	if codes {
@@ -57,11 +57,11 @@ func (s *search) partPlans(q *probe) []PartPlan {
 			plan.Plan, plan.Reason = "text index", "the query has no vector"
 		case plan.Matched == 0:
 			plan.Plan, plan.Reason = "nothing", "no row matches"
-		case q.walks[i] != nil:
+		case q.walks(i):
 			plan.Plan = "graph"
 		case share < s.sparse(i):
 			plan.Plan, plan.Reason = "row by row", fmt.Sprintf("only %.3g %% of the rows match", 100*share)
-		case q.codes[i] != nil:
+		case q.parts[i].codes != nil:
 			plan.Plan, plan.Reason = "scan of codes", "codes rule out most rows, from a quarter of the bytes"
 		case p.segment == nil:
 			plan.Plan, plan.Reason = "scan of vectors", "rows in memory have no codes"
@@ -70,11 +70,11 @@ func (s *search) partPlans(q *probe) []PartPlan {
 		default:
 			plan.Plan, plan.Reason = "scan of vectors", "the segment is too small for codes to pay"
 		}
-		if q.vector && q.reasons[i] != "" {
+		if q.vector && q.parts[i].reason != "" {
 			if plan.Reason != "" {
 				plan.Reason += "; "
 			}
-			plan.Reason += q.reasons[i]
+			plan.Reason += q.parts[i].reason
 		}
 		plans = append(plans, plan)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
-	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 // A ranked is a row with its true score.
@@ -38,17 +37,23 @@ func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
 	for _, p := range s.queries {
 		scanned += p.prepareScan(s)
 	}
-	found, err := s.scan(ctx)
-	if err != nil {
-		return nil, err
+	found := make([][]topk.Candidate, len(s.queries))
+	if scanned > 0 {
+		if err := s.scan(ctx, found); err != nil {
+			return nil, err
+		}
 	}
+	best := make([][]ranked, len(found))
 	for i, p := range s.queries {
+		if scanned == 0 {
+			found[i] = p.found
+		}
 		kept += max(0, len(found[i])-len(p.found))
 	}
 	clock.done(scanned, kept, s.trace.taken())
-	best := make([][]ranked, len(found))
 	for i, p := range s.queries {
 		clock := s.clock("score")
+		var err error
 		if best[i], err = s.rank(ctx, p, found[i]); err != nil {
 			return nil, err
 		}
@@ -60,14 +65,15 @@ func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
 // prepareScan prepares a query for the parts that are scanned, and returns how
 // many rows it wants of them.
 func (p *probe) prepareScan(s *search) int {
-	p.codes, p.scanned = make([]*codes.Query, len(s.view.parts)), 0
+	p.scanned = 0
 	for i, part := range s.view.parts {
-		if part.dim == 0 || p.walks[i] != nil {
+		if part.dim == 0 || part.n == 0 || p.walks(i) {
 			continue
 		}
+		s.openCodes()
 		p.scanned += p.matchedIn(s.view, i)
 		if s.codes[i] != nil {
-			p.codes[i] = s.codes[i].Query(p.scorer.query)
+			p.parts[i].codes = s.codes[i].Query(p.scorer.query)
 		}
 	}
 	p.looked += p.scanned
@@ -77,6 +83,9 @@ func (p *probe) prepareScan(s *search) int {
 // rank computes true scores of the candidates and returns the best, in order.
 func (s *search) rank(ctx context.Context, q *probe, candidates []topk.Candidate) ([]ranked, error) {
 	return s.rankBy(ctx, q.need, candidates, func(c topk.Candidate) (float64, bool, error) {
+		if q.walks(int(c.Part)) { // it is the true one
+			return c.Upper, q.Threshold == nil || c.Upper >= *q.Threshold, nil
+		}
 		vec, err := s.view.parts[c.Part].source.vectors(int(c.Row), int(c.Row)+1)
 		if err != nil {
 			return 0, false, err

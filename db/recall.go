@@ -283,9 +283,9 @@ func missed(truth, got []ranked, each func(r ranked, found bool)) int {
 // promise returns the recall that the answer promises.
 func (p *probe) promise() float64 {
 	r := 1.0
-	for _, w := range p.walks {
-		if w != nil {
-			r = min(r, w.recall)
+	for i := range p.parts {
+		if p.walks(i) {
+			r = min(r, p.parts[i].walk.recall)
 		}
 	}
 	return r
@@ -293,7 +293,12 @@ func (p *probe) promise() float64 {
 
 // walked reports whether a graph was used.
 func (p *probe) walked() bool {
-	return slices.ContainsFunc(p.walks, func(w *walk) bool { return w != nil })
+	for i := range p.parts {
+		if p.walks(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // A Rechecked is what the live queries of a collection that asked for one

@@ -160,14 +160,14 @@ func (r *rechecks) count(c recheck, s *search, truth, got []ranked) {
 	if t != nil {
 		t.add(all, len(truth))
 	}
-	for i, w := range p.walks {
-		if w == nil {
+	for i := range p.parts {
+		if !p.walks(i) {
 			continue
 		}
 		part := s.view.parts[i]
 		seg := part.segment
 		seg.checked.add(found[part], wanted[part])
-		seg.promised += w.recall * float64(wanted[part])
+		seg.promised += p.parts[i].walk.recall * float64(wanted[part])
 		e := seg.checked.estimate(strict)
 		if promised := seg.promised / float64(max(1, e.Wanted)); e.Queries < raiseAfter || e.High >= promised || seg.raised.Load() >= raiseMost {
 			continue

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"math"
 	mathbits "math/bits"
@@ -14,16 +15,18 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// codes returns the codes of every part that has them. It must be called
-// inside guard.
-func (v *view) codes() []*codes.Codes {
-	all := make([]*codes.Codes, len(v.parts))
-	for i, p := range v.parts {
+// openCodes opens the codes of every part that has them, for the whole search. It
+// must be called inside guard.
+func (s *search) openCodes() {
+	if s.codes != nil {
+		return
+	}
+	s.codes = make([]*codes.Codes, len(s.view.parts))
+	for i, p := range s.view.parts {
 		if p.dim > 0 && p.segment != nil {
-			all[i] = p.segment.codes.get()
+			s.codes[i] = p.segment.codes.get()
 		}
 	}
-	return all
 }
 
 // A unit is a stretch of rows that one worker scans while it is in the cache.
@@ -44,7 +47,7 @@ func (s *search) units() []unit {
 		}
 		share, scanned := 1/float64(p.n), false
 		for _, q := range s.queries {
-			if q.walks[i] == nil {
+			if !q.walks(i) {
 				share, scanned = max(share, q.share(i, p.n)), true
 			}
 		}
@@ -84,7 +87,7 @@ func (s *search) crowds() []crowd {
 		c := &crowds[i]
 		for j, q := range s.queries {
 			switch {
-			case q.walks[i] != nil: // it has what it needs
+			case q.walks(i): // it has what it needs
 			case q.share(i, p.n) >= s.sparse(i):
 				c.queries = append(c.queries, j)
 			default:
@@ -97,7 +100,7 @@ func (s *search) crowds() []crowd {
 		case s.codes[i] != nil:
 			coded := make([]*codes.Query, n)
 			for at, j := range c.queries {
-				coded[at] = s.queries[j].codes[i]
+				coded[at] = s.queries[j].parts[i].codes
 			}
 			c.codes = s.codes[i].Batch(coded)
 		default:
@@ -112,17 +115,17 @@ func (s *search) crowds() []crowd {
 
 // share returns which share of the n rows of a part q wants.
 func (q *probe) share(part, n int) float64 {
-	if q.sets[part] == nil {
+	if q.parts[part].set == nil {
 		return 1
 	}
-	return float64(q.sets[part].Count()) / float64(max(n, 1))
+	return float64(q.parts[part].set.Count()) / float64(max(n, 1))
 }
 
 // sparse returns the share of a part below which wanted rows are looked at one
 // by one: of codes, which memory delivers faster in order, a wanted row takes
 // about as long as two rows and 400 elements.
 func (s *search) sparse(part int) float64 {
-	if s.codes[part] == nil {
+	if s.codes == nil || s.codes[part] == nil {
 		return sparseRows
 	}
 	dim := float64(s.view.parts[part].dim)
@@ -136,9 +139,9 @@ const sparseRows = 0.25
 // be asked for help: waking them up costs some tens of microseconds.
 const worthHelp = 200 * time.Microsecond
 
-// scan offers every row that matters to the collectors and returns, for each
-// query, the candidates that may be among its best.
-func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
+// scan offers every row that matters to the collectors and sets found, for each
+// query, to the candidates that may be among its best.
+func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	units := s.units()
 	workers := max(1, min(s.workers, len(units)))
 	crowds := s.crowds()
@@ -201,16 +204,10 @@ func (s *search) scan(ctx context.Context) ([][]topk.Candidate, error) {
 		runtime.Gosched()
 	}
 	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	found := make([][]topk.Candidate, len(s.queries))
 	for i := range s.queries {
 		found[i] = topk.Merge(collectors[i]...)
 	}
-	return found, nil
+	return cmp.Or(errs...)
 }
 
 // rawRows is the number of rows whose vectors are compared before the next cut.
@@ -296,12 +293,12 @@ func (w *worker) scan(u unit) error {
 func (w *worker) scanOne(j int, u unit) error {
 	q := w.queries[j]
 	wanted := u.hi - u.lo
-	if set := q.sets[u.part]; set != nil {
+	if set := q.parts[u.part].set; set != nil {
 		if wanted = set.CountRange(u.lo, u.hi); wanted == 0 {
 			return nil
 		}
 	}
-	coded := q.codes[u.part]
+	coded := q.parts[u.part].codes
 	if coded == nil {
 		return w.scanVectors(j, u)
 	}
@@ -331,7 +328,7 @@ func firstRows(c *topk.Collector, most int) int {
 // scanCodes offers to query j the rows of a unit that their codes do not rule
 // out. On an error it returns the first row that was not looked at.
 func (w *worker) scanCodes(coded *codes.Query, j int, u unit) (int, error) {
-	c, set := w.collectors[j], w.queries[j].sets[u.part]
+	c, set := w.collectors[j], w.queries[j].parts[u.part].set
 	step := firstRows(c, 1024)
 	for lo := u.lo; lo < u.hi; step = min(2*step, 4096) {
 		hi := min(lo+step, u.hi)
@@ -355,7 +352,7 @@ func offerCodes(coded *codes.Query, candidates []codes.Candidate, c *topk.Collec
 
 // scanAmong does what scanCodes does for a unit of which few rows are wanted.
 func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
-	c, set := w.collectors[j], w.queries[j].sets[u.part]
+	c, set := w.collectors[j], w.queries[j].parts[u.part].set
 	step := firstRows(c, 1024)
 	for lo := u.lo; lo < u.hi; step = min(2*step, 1024) {
 		w.among = w.among[:0]
@@ -386,7 +383,7 @@ func (w *worker) scanVectors(j int, u unit) error {
 	if err != nil {
 		return err
 	}
-	set := q.sets[u.part]
+	set := q.parts[u.part].set
 	scan := w.scanning(j, u.part)
 	if set != nil && float64(set.CountRange(u.lo, u.hi)) < sparseRows*float64(n) {
 		w.read += int64(set.CountRange(u.lo, u.hi)) * int64(4*p.dim)
@@ -440,7 +437,7 @@ func (w *worker) crowdCodes(c *crowd, u unit) (int, error) {
 				continue
 			}
 			j := c.queries[i]
-			if set := w.queries[j].sets[u.part]; set != nil {
+			if set := w.queries[j].parts[u.part].set; set != nil {
 				word &= set[lo/64]
 			}
 			kept := false
@@ -489,7 +486,7 @@ func (w *worker) crowdRows(c *crowd, u unit) error {
 		c.rows.Above(words, &w.block)
 		for i, word := range words[:len(c.queries)] {
 			q := w.queries[c.queries[i]]
-			if set := q.sets[u.part]; set != nil {
+			if set := q.parts[u.part].set; set != nil {
 				word &= set[lo/64] >> (lo % 64)
 			}
 			if word == 0 {

@@ -18,7 +18,7 @@ type search struct {
 	ver     *version
 	view    *view
 	queries []*probe
-	codes   []*codes.Codes // by part; nil: scan the vectors
+	codes   []*codes.Codes // by part; nil: scan the vectors; nil as long as nothing is scanned
 	workers int
 	trace   *trace // of Explain; else nil
 }
@@ -27,24 +27,30 @@ type search struct {
 type probe struct {
 	*Query
 	scorer   scorer
-	vector   bool         // it asks for the neighbours of a vector
-	text     *textLeg     // nil: it has no text
-	where    filter.Expr  // simplified; nil: all
-	examples []place      // not to be found
-	unseen   *place       // the one that was asked for, and counts as not stored
-	need     int          // how many of the best have to be known
-	sets     []bitset.Set // rows to consider, by part; nil: all
+	vector   bool        // it asks for the neighbours of a vector
+	text     *textLeg    // nil: it has no text
+	where    filter.Expr // simplified; nil: all
+	examples []place     // not to be found
+	unseen   *place      // the one that was asked for, and counts as not stored
+	need     int         // how many of the best have to be known
+	parts    []probePart
 	matched  int
 	free     bool // no other row of the part of unseen is left out
 
-	// Of the search for the vector, by part:
-	walks   []*walk        // in the graph; nil: scan
-	reasons []string       // why, or why not
-	codes   []*codes.Query // nil: scan the vectors
-
+	// Of the search for the vector:
 	found   []topk.Candidate // by walks, with true scores
 	looked  int              // rows of which a score was looked at
 	scanned int              // of these, not by walks
+}
+
+// A probePart is what a probe does in one part.
+type probePart struct {
+	set bitset.Set // rows to consider; nil: all
+
+	// Of the search for the vector:
+	walk   walk         // in the graph; zero: scan
+	reason string       // why, or why not; only for Explain
+	codes  *codes.Query // nil: scan the vectors
 }
 
 // search answers queries on one view. The caller holds the version.
@@ -73,7 +79,7 @@ func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error)
 // answerRanked is answer; it also returns the best rows of each query.
 func (s *search) answerRanked(ctx context.Context, queries []Query) (results []*Result, best [][]ranked, err error) {
 	err = s.db.guard(func() error {
-		s.codes = s.view.codes()
+		s.queries = make([]*probe, 0, len(queries))
 		for i := range queries {
 			p, err := s.prepare(ctx, &queries[i])
 			if err != nil && len(queries) > 1 {
@@ -143,10 +149,13 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 
 // choose finds the rows of a probe.
 func (s *search) choose(ctx context.Context, p *probe) error {
-	p.sets, p.matched = make([]bitset.Set, len(s.view.parts)), 0
-	where, err := s.view.condition(ctx, p.where)
-	if err != nil {
-		return err
+	p.parts, p.matched = make([]probePart, len(s.view.parts)), 0
+	var where *condition // nil until it is needed
+	if p.where != nil {
+		var err error
+		if where, err = s.view.condition(ctx, p.where); err != nil {
+			return err
+		}
 	}
 	for i, part := range s.view.parts {
 		var limits bitset.Set // by what the text requires and excludes
@@ -161,6 +170,9 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			if where == nil {
+				where = &condition{view: s.view}
+			}
 			set, err := where.rows(i)
 			if err != nil {
 				return err
@@ -168,7 +180,7 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 			if limits != nil {
 				set.And(limits)
 			}
-			p.sets[i] = set
+			p.parts[i].set = set
 			p.matched += set.Count()
 		}
 	}
@@ -177,7 +189,7 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 	}
 	if p.unseen != nil {
 		i := slices.Index(s.view.parts, p.unseen.part)
-		p.free = p.sets[i] == nil
+		p.free = p.parts[i].set == nil
 		p.drop(s.view, *p.unseen)
 	}
 	return nil
@@ -185,21 +197,21 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 
 // matchedIn returns how many rows of a part are those of a probe.
 func (p *probe) matchedIn(v *view, part int) int {
-	if p.sets[part] == nil {
+	if p.parts[part].set == nil {
 		return v.parts[part].n
 	}
-	return p.sets[part].Count()
+	return p.parts[part].set.Count()
 }
 
 // drop takes one row out of those of a probe.
 func (p *probe) drop(v *view, e place) {
 	i := slices.Index(v.parts, e.part)
-	if p.sets[i] == nil {
-		p.sets[i] = bitset.New(e.part.n)
-		p.sets[i].Fill(e.part.n)
+	if p.parts[i].set == nil {
+		p.parts[i].set = bitset.New(e.part.n)
+		p.parts[i].set.Fill(e.part.n)
 	}
-	if p.sets[i].Has(e.row) {
-		p.sets[i].Clear(e.row)
+	if p.parts[i].set.Has(e.row) {
+		p.parts[i].set.Clear(e.row)
 		p.matched--
 	}
 }

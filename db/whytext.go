@@ -101,7 +101,7 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.text.Scan(i, 0, part.n, p.sets[i], c, &buf); err != nil {
+		if err := p.text.Scan(i, 0, part.n, p.parts[i].set, c, &buf); err != nil {
 			return p.text.damaged(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 // Segment is an open segment file. Its methods may be used concurrently, except Close.
@@ -152,6 +153,11 @@ func (s *Segment) Rows(lo, hi int) ([]float32, error) {
 		return nil, err
 	}
 	return codec.F32sFromBytes(vecs), nil
+}
+
+// Prefetch asks for the vector of a row, which Rows is soon to return. It is a hint without any other effect.
+func (s *Segment) Prefetch(row int) {
+	simd.Prefetch(s.vecs[row*s.lay.dim*floatSize : (row+1)*s.lay.dim*floatSize])
 }
 
 // touch verifies the blocks of the file range [start, end), which is not empty, unless they were verified before. Several

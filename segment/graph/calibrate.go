@@ -42,19 +42,43 @@ func encodeLevels(levels []level) []uint32 {
 // Effort returns the least effort that was measured to give the recall, a mean over queries that are like the rows, in searches for k
 // results; or false if none did.
 func (g *Graph) Effort(recall float64, k int) (effort int, ok bool) {
-	column := slices.IndexFunc(calibrated[:], func(c int) bool { return k <= c })
-	times := 1.0
-	if column < 0 {
-		column = len(calibrated) - 1
-		times = float64(k) / float64(calibrated[column])
-	}
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
-	for _, l := range g.levels {
-		if float64(l.recall[column]) >= recall {
-			return max(k, int(math.Ceil(float64(l.effort)*times))), true
+	column, times := calibration(k)
+	for i := range g.levels {
+		if float64(g.levels[i].recall[column]) >= recall {
+			return g.levels[i].of(k, times), true
 		}
 	}
 	return 0, false
+}
+
+// Recall returns the recall that searches for k results with an effort, or less, were measured to give: the greatest one for which
+// Effort returns no more. It is 0 if there is none.
+func (g *Graph) Recall(effort, k int) float64 {
+	column, times := calibration(k)
+	recall := float32(0)
+	for i := range g.levels {
+		if r := g.levels[i].recall[column]; r > recall && g.levels[i].of(k, times) <= effort {
+			recall = r
+		}
+	}
+	return float64(recall)
+}
+
+// calibration returns which of calibrated tells of searches for k results, and how many times the effort they take.
+func calibration(k int) (column int, times float64) {
+	for i, c := range calibrated {
+		if k <= c {
+			return i, 1
+		}
+	}
+	last := len(calibrated) - 1
+	return last, float64(k) / float64(calibrated[last])
+}
+
+// of returns the effort for k results.
+func (l *level) of(k int, times float64) int {
+	return max(k, int(math.Ceil(float64(l.effort)*times)))
 }
 
 // Parameters of the calibration.

@@ -569,6 +569,19 @@ func TestEffort(t *testing.T) {
 			t.Errorf("recall %g of %d: effort %d, %v, want %d, %v", c.recall, c.k, effort, ok, c.effort, c.ok)
 		}
 	}
+	for _, k := range []int{1, 5, 10, 11, 100, 250} {
+		for effort := range 400 {
+			r := g.Recall(effort, k)
+			if r > 0 {
+				if e, ok := g.Effort(r, k); !ok || e > effort {
+					t.Errorf("effort %d has recall %g of %d, which takes an effort of %d, %v", effort, r, k, e, ok)
+				}
+			}
+			if e, ok := g.Effort(math.Nextafter(r, 2), k); ok && e <= effort {
+				t.Errorf("effort %d has recall %g of %d, but %d is enough for more", effort, r, k, e)
+			}
+		}
+	}
 }
 
 // TestFar leaves out what is near to the query: a search that has to go far gives up, in both layouts; one under a filter

@@ -21,33 +21,47 @@ type Query struct {
 	point   simd.Point
 	table   simd.Table // of the quick layout
 	without uint32     // a row that counts as not there, or none
+
+	y   []float32 // memory of Reset
+	rec []byte
 }
 
 // Query prepares a search for vec, whose length must be Dim, or else it panics. It keeps nothing of vec.
 func (g *Graph) Query(vec []float32) *Query {
-	if len(vec) != g.Dim() {
-		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), g.Dim()))
-	}
-	q := &Query{g: g, without: none}
-	y := make([]float32, signs(g.Dim())) // zeros at the end
-	extra := g.space.point(y[:g.Dim()], vec, true)
-	if g.turn != nil {
-		g.turn.apply(y[:g.Dim()])
-		q.table.Set(y)
-	}
-	rec := make([]byte, g.geo.stride)
-	record(rec, y[:g.Dim()], extra)
-	simd.LoadPoint(&q.point, rec)
+	q := new(Query)
+	q.Reset(g, vec)
 	return q
 }
 
-// QueryRow prepares a search for vec, that of a row, as if the row were not there: it is not found, and no walk passes
-// through it unless it stands for others with the same codes. So the search is one for a vector that is like the rows.
+// Reset makes q what g.Query(vec) returns, in the memory that it has.
+func (q *Query) Reset(g *Graph, vec []float32) {
+	dim := g.Dim()
+	if len(vec) != dim {
+		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), dim))
+	}
+	q.Most, q.g, q.without = 0, g, none
+	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
+	clear(q.y[dim:])
+	extra := g.space.point(q.y[:dim], vec, true)
+	if g.turn != nil {
+		g.turn.apply(q.y[:dim])
+		q.table.Set(q.y)
+	}
+	q.rec = slices.Grow(q.rec[:0], int(g.geo.stride))[:g.geo.stride]
+	record(q.rec, q.y[:dim], extra)
+	simd.LoadPoint(&q.point, q.rec)
+}
+
+// QueryRow prepares a search for vec, that of a row, as if the row were not there: see Without.
 func (g *Graph) QueryRow(vec []float32, row int) *Query {
 	q := g.Query(vec)
-	q.without = uint32(row)
+	q.Without(row)
 	return q
 }
+
+// Without makes the search one for a vector that is like the rows, and not there, although it is that of row: the row is not
+// found, and no walk passes through it unless it stands for others with the same codes.
+func (q *Query) Without(row int) { q.without = uint32(row) }
 
 // ErrFar is returned when a search has gone as far as Query.Most allows.
 var ErrFar = errors.New("walk went too far")
@@ -92,28 +106,34 @@ type Stats struct {
 // score gives the true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in the memory
 // of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps ErrCorrupt.
 func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
-	if k < 1 {
-		return nil, Stats{}, nil
-	}
-	if err := q.start(k, effort, allowed, buf); err != nil {
-		return nil, buf.stats, err
-	}
-	if err := q.find(k, allowed, buf); err != nil {
-		return nil, buf.stats, err
+	rows, stats, err := q.Find(k, effort, allowed, buf)
+	if err != nil {
+		return nil, stats, err
 	}
 	buf.hits = buf.hits[:0]
-	for _, row := range buf.rows {
+	for _, row := range rows {
 		s, err := score(int(row))
 		if err != nil {
-			return nil, buf.stats, err
+			return nil, stats, err
 		}
 		buf.hits = append(buf.hits, Hit{int(row), s})
 	}
-	buf.stats.Scored = len(buf.hits)
+	stats.Scored = len(buf.hits)
 	slices.SortFunc(buf.hits, func(a, b Hit) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Row, b.Row))
 	})
-	return buf.hits[:min(k, len(buf.hits))], buf.stats, nil
+	return buf.hits[:min(k, len(buf.hits))], stats, nil
+}
+
+// Find returns the rows that Search scores, nearest first by their codes. They are in the memory of buf.
+func (q *Query) Find(k, effort int, allowed bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
+	if k < 1 {
+		return nil, Stats{}, nil
+	}
+	if err = q.start(k, effort, allowed, buf); err == nil {
+		err = q.find(k, allowed, buf)
+	}
+	return buf.rows, buf.stats, err
 }
 
 // rescored is how many rows are scored for k results: codes may have the order of near rows wrong.
