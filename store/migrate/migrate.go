@@ -1,0 +1,187 @@
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/store"
+)
+
+// DefaultBatchSize is how many documents are read and written at a time when
+// Options.BatchSize is zero.
+const DefaultBatchSize = 300
+
+// ErrCheckpoint is returned when the checkpoint is one of another migration.
+var ErrCheckpoint = errors.New("checkpoint of another migration")
+
+// Options tune Run. nil is the default.
+type Options struct {
+	// BatchSize is the number of documents of a batch; 0 means DefaultBatchSize.
+	BatchSize int
+	// Checkpoint is a file that says after each batch how far the migration has
+	// come, and that is removed when it is done; empty: there is none.
+	Checkpoint string
+	// ID says what is migrated where, in the checkpoint: one with another ID is
+	// refused with ErrCheckpoint.
+	ID string
+	// Resume goes on where Checkpoint says, or from the beginning without one:
+	// documents that are there already are written again. Without Resume the
+	// collection must not exist, or be empty.
+	Resume bool
+	// Progress, if set, is called after each batch with the number of documents
+	// that are done, and that of all.
+	Progress func(done, total int)
+}
+
+// A Report says what was migrated.
+type Report struct {
+	Documents int `json:"documents"` // written by this run
+	Before    int `json:"before"`    // written by runs before, by the checkpoint
+}
+
+// checkpoint is the content of the file, as JSON.
+type checkpoint struct {
+	ID    string `json:"id"`
+	After string `json:"after"` // where to go on, see store.Collection.Scan
+	Done  int    `json:"done"`
+}
+
+// Run copies all documents of a collection into the collection of another store
+// by the given name, which it creates with the schema of the source unless it
+// exists. What is written to the source meanwhile may be missed. Run can be
+// repeated: documents are replaced by themselves.
+func Run(ctx context.Context, from store.Collection, to store.Store, name string, opts *Options) (*Report, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.BatchSize < 0 || o.BatchSize > store.MaxLimit {
+		return nil, fmt.Errorf("%w: batch size is %d", db.ErrInvalid, o.BatchSize)
+	}
+	at := checkpoint{ID: o.ID}
+	if o.Resume {
+		var err error
+		if at, err = o.load(); err != nil {
+			return nil, err
+		}
+	}
+	target, err := open(ctx, from.Schema(), to, name, o.Resume)
+	if err != nil {
+		return nil, err
+	}
+	total, err := from.Count(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("count the source: %w", err)
+	}
+	report := &Report{Before: at.Done}
+	for {
+		page, err := from.Scan(ctx, at.After, cmp.Or(o.BatchSize, DefaultBatchSize), nil)
+		if err != nil {
+			return report, fmt.Errorf("read the source: %w", err)
+		}
+		batch := make([]db.Document, len(page.Documents))
+		for i, d := range page.Documents {
+			batch[i] = *d
+		}
+		if err := target.Upsert(ctx, batch); err != nil {
+			return report, fmt.Errorf("write after %d documents: %w", at.Done, err)
+		}
+		report.Documents += len(batch)
+		at.Done += len(batch)
+		at.After = page.Next
+		if o.Progress != nil {
+			o.Progress(at.Done, max(total, at.Done))
+		}
+		if page.Next == "" {
+			return report, o.remove()
+		}
+		if err := o.save(at); err != nil {
+			return report, err
+		}
+	}
+}
+
+// open returns the collection to write to.
+func open(ctx context.Context, schema store.Schema, to store.Store, name string, resume bool) (store.Collection, error) {
+	target, err := to.Collection(ctx, name)
+	if errors.Is(err, db.ErrNotFound) {
+		return to.Create(ctx, name, schema)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if have := target.Schema().Dim; have != schema.Dim {
+		return nil, &db.DimensionError{Collection: name, Expected: have, Got: schema.Dim}
+	}
+	if resume {
+		return target, nil
+	}
+	n, err := target.Count(ctx, nil)
+	if err == nil && n > 0 {
+		err = fmt.Errorf("collection %q %w, with %d documents: resume a migration that was cut short, or take another name", name, db.ErrExists, n)
+	}
+	return target, err
+}
+
+// load reads the checkpoint; without one it is the beginning.
+func (o *Options) load() (checkpoint, error) {
+	at := checkpoint{ID: o.ID}
+	if o.Checkpoint == "" {
+		return at, nil
+	}
+	b, err := os.ReadFile(o.Checkpoint)
+	if errors.Is(err, fs.ErrNotExist) {
+		return at, nil
+	}
+	if err != nil {
+		return at, err
+	}
+	if err := json.Unmarshal(b, &at); err != nil {
+		return at, fmt.Errorf("checkpoint %s: %w", o.Checkpoint, err)
+	}
+	if at.ID != o.ID {
+		return at, fmt.Errorf("%w: %s is of %q, not of %q", ErrCheckpoint, o.Checkpoint, at.ID, o.ID)
+	}
+	return at, nil
+}
+
+// save replaces the checkpoint. It is not synced: an older one is as good, and
+// only means more to do again.
+func (o *Options) save(at checkpoint) error {
+	if o.Checkpoint == "" {
+		return nil
+	}
+	b, err := json.Marshal(at)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(o.Checkpoint), filepath.Base(o.Checkpoint)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), o.Checkpoint)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (o *Options) remove() error {
+	if o.Checkpoint == "" {
+		return nil
+	}
+	if err := os.Remove(o.Checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/store"
+	"github.com/vecbolt/vecbolt/store/storetest"
+)
+
+func open2(t *testing.T) (from store.Collection, to store.Store) {
+	t.Helper()
+	stores := make([]store.Store, 2)
+	for i := range stores {
+		vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := vdb.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		stores[i] = store.Embedded(vdb)
+	}
+	from, err := stores[0].Create(t.Context(), "from", store.Schema{Dim: 8, Text: &db.TextIndex{Language: "german"}, Lineage: db.Lineage{Model: "m"},
+		Metadata: db.Metadata{"n": int64(1) << 60}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := from.Upsert(t.Context(), storetest.Documents(8)); err != nil {
+		t.Fatal(err)
+	}
+	return from, stores[1]
+}
+
+// failing fails after some writes, and can damage what it writes.
+type failing struct {
+	store.Store
+	writes *int // left
+	damage func(*db.Document)
+}
+
+type failingCollection struct {
+	store.Collection
+	failing
+}
+
+var errCut = errors.New("cut")
+
+func (f failing) Create(ctx context.Context, name string, s store.Schema) (store.Collection, error) {
+	c, err := f.Store.Create(ctx, name, s)
+	return failingCollection{c, f}, err
+}
+
+func (f failing) Collection(ctx context.Context, name string) (store.Collection, error) {
+	c, err := f.Store.Collection(ctx, name)
+	return failingCollection{c, f}, err
+}
+
+func (c failingCollection) Upsert(ctx context.Context, docs []db.Document) error {
+	if *c.writes == 0 {
+		return errCut
+	}
+	*c.writes--
+	for i := range docs {
+		if c.damage != nil {
+			c.damage(&docs[i])
+		}
+	}
+	return c.Collection.Upsert(ctx, docs)
+}
+
+func TestMigrate(t *testing.T) {
+	ctx := t.Context()
+	from, to := open2(t)
+	var seen []int
+	report, err := Run(ctx, from, to, "to", &Options{BatchSize: 100, Progress: func(done, total int) {
+		if total != 320 {
+			t.Errorf("total %d", total)
+		}
+		seen = append(seen, done)
+	}})
+	if err != nil || report.Documents != 320 || !cmp.Equal(seen, []int{100, 200, 300, 320}) {
+		t.Fatalf("%+v %v %v", report, seen, err)
+	}
+	target, err := to.Collection(ctx, "to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(from.Schema(), target.Schema()); diff != "" {
+		t.Error(diff)
+	}
+	v, err := Verify(ctx, from, target)
+	if err != nil || !v.OK() || v.Compared != 320 || v.Queries != sampleQueries || v.Overlap != 1 || v.ScoreError > 0 {
+		t.Errorf("%+v %v", v, err)
+	}
+	if _, err := Run(ctx, from, to, "to", nil); !errors.Is(err, db.ErrExists) {
+		t.Errorf("into documents of others: %v", err)
+	}
+	if _, err := to.Create(ctx, "small", store.Schema{Dim: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(ctx, from, to, "small", nil); !errors.Is(err, db.ErrDimensionMismatch) {
+		t.Errorf("into another dimension: %v", err)
+	}
+}
+
+// What was cut short goes on where it stopped, and nothing is written twice.
+func TestResume(t *testing.T) {
+	ctx := t.Context()
+	from, to := open2(t)
+	writes := 2
+	f := failing{Store: to, writes: &writes}
+	o := &Options{BatchSize: 100, Checkpoint: filepath.Join(t.TempDir(), "c.json"), ID: "a to b", Resume: true}
+	report, err := Run(ctx, from, f, "to", o)
+	if !errors.Is(err, errCut) || report.Documents != 200 {
+		t.Fatalf("%+v %v", report, err)
+	}
+	other := *o
+	other.ID = "a to c"
+	if _, err := Run(ctx, from, f, "to", &other); !errors.Is(err, ErrCheckpoint) {
+		t.Errorf("with the checkpoint of another: %v", err)
+	}
+	writes = 10
+	if report, err = Run(ctx, from, f, "to", o); err != nil || report.Documents != 120 || report.Before != 200 {
+		t.Fatalf("%+v %v", report, err)
+	}
+	if _, err := os.Stat(o.Checkpoint); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the checkpoint is still there: %v", err)
+	}
+	if report, err = Run(ctx, from, f, "to", o); err != nil || report.Documents != 320 {
+		t.Fatalf("again: %+v %v", report, err)
+	}
+	target, err := to.Collection(ctx, "to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := Verify(ctx, from, target); err != nil || !v.OK() {
+		t.Errorf("%+v %v", v, err)
+	}
+	if err := os.WriteFile(o.Checkpoint, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(ctx, from, f, "to", o); err == nil {
+		t.Error("a damaged checkpoint is taken")
+	}
+}
+
+// Verify notices a missing document, one too many, a changed bit.
+func TestVerifyNotices(t *testing.T) {
+	ctx := t.Context()
+	for name, damage := range map[string]func(*db.Document){
+		"text":     func(d *db.Document) { d.Text += "x" },
+		"integer":  func(d *db.Document) { d.Metadata = db.Metadata{"n": int64(1)<<53 + 1} },
+		"type":     func(d *db.Document) { d.Metadata = db.Metadata{"n": 1.0} },
+		"bit":      func(d *db.Document) { d.Vector = append([]float32{d.Vector[0] + 1e-3}, d.Vector[1:]...) },
+		"opposite": func(d *db.Document) { d.Vector = append([]float32{-d.Vector[0]}, d.Vector[1:]...) },
+		"id":       func(d *db.Document) { d.ID = "another" },
+	} {
+		from, to := open2(t)
+		writes := 100
+		f := failing{Store: to, writes: &writes, damage: func(d *db.Document) {
+			if d.ID == "doc-200" {
+				damage(d)
+			}
+		}}
+		if _, err := Run(ctx, from, f, "to", nil); err != nil {
+			t.Fatal(err)
+		}
+		target, err := to.Collection(ctx, "to")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := Verify(ctx, from, target); err != nil || v.OK() || !cmp.Equal(v.Different, []string{"doc-200"}) {
+			t.Errorf("%s: %v %v", name, v, err)
+		}
+	}
+	from, to := open2(t)
+	if _, err := Run(ctx, from, to, "to", nil); err != nil {
+		t.Fatal(err)
+	}
+	target, err := to.Collection(ctx, "to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Upsert(ctx, []db.Document{{ID: "one too many"}}); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := Verify(ctx, from, target); err != nil || v.OK() {
+		t.Errorf("one too many: %v %v", v, err)
+	}
+}
