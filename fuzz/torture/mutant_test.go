@@ -37,7 +37,7 @@ var sumsNotSynced = &mutant{file: "internal/vfs/vfs.go", old: "\treturn f.SyncDi
 
 // smallest gives segments of any size every derived file, and uses them. It is no bug: see TestSmallest.
 var smallest = &mutant{file: "db/graph.go", old: "const graphSize = 10_000_000", new: "const graphSize = 1",
-	also: &mutant{file: "db/graph.go", old: "if cost > scan && !s.db.opts.walkAlways {", new: "if false {",
+	also: &mutant{file: "db/graph.go", old: "dear := cost > scan && !s.db.opts.walkAlways", new: "dear := false",
 		also: &mutant{file: "db/codes.go", old: "const codedBytes = 1 << 20", new: "const codedBytes = 1"}}}
 
 // mutants are what TestTorture must notice.
@@ -129,7 +129,7 @@ var mutants = []mutant{
 	{name: "failed-commit-not-noted", file: "db/flush.go",
 		old: "\t\treturn db.fail(err)\n\t}\n\t// The newest root", new: "\t\treturn nil\n\t}\n\t// The newest root", profiles: "fault"},
 	{name: "graph-row-wrong", file: "db/graph.go",
-		old: "Row: int32(h.Row)}", new: "Row: 0}", profiles: "compaction,mixed", also: smallest},
+		old: "Row: int32(row)}", new: "Row: 0}", profiles: "compaction,mixed", also: smallest},
 	{name: "graph-of-one-row", file: "db/graph.go",
 		old: "_, err := graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)", new: "_, err := graph.Write(ctx, w, s.codesIdent(), func(lo, hi int) ([]float32, error) { return make([]float32, (hi-lo)*s.info.Dim), nil }, opts)", profiles: "compaction,mixed", also: smallest},
 }

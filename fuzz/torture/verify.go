@@ -285,6 +285,11 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 			// Ties of another rounding may swap: scores decide.
 			same = same && math.Abs(res.Hits[i].Score-want[i].score) < 1e-9
 		}
+		// And those of the documents that are hits.
+		for _, h := range res.Hits {
+			d := t.docs[h.ID]
+			same = same && d != nil && math.Abs(cosine(q, d.Vector)-h.Score) < 1e-9
+		}
 		if !same {
 			return &differenceError{fmt.Sprintf("search %q for group %d: %v, brute force says %v", name, group, res.Hits, want)}
 		}
