@@ -172,8 +172,7 @@ func known(ids []string) []string {
 }
 
 func (c *collection) Get(ctx context.Context, ids []string) ([]*db.Document, error) {
-	rows, _ := c.s.pool.Query(ctx, "SELECT "+whole+" FROM "+c.table+" WHERE id = ANY($1)", known(ids))
-	docs, err := collect(rows)
+	docs, err := query(ctx, c.s, collect, "SELECT "+whole+" FROM "+c.table+" WHERE id = ANY($1)", known(ids))
 	if err != nil {
 		return nil, wrap(err, "get from %q", c.name)
 	}
@@ -227,8 +226,7 @@ func (c *collection) Scan(ctx context.Context, after string, limit int, where fi
 	var s statement
 	// One more than wanted tells whether there is another page.
 	sql := fmt.Sprintf("SELECT %s FROM %s WHERE id > %s AND %s ORDER BY id LIMIT %d", whole, c.table, s.arg(escape(after)), s.where(where), limit+1)
-	rows, _ := c.s.pool.Query(ctx, sql, s.args...)
-	docs, err := collect(rows)
+	docs, err := query(ctx, c.s, collect, sql, s.args...)
 	if err != nil {
 		return store.Page{}, wrap(err, "scan %q", c.name)
 	}
@@ -239,11 +237,12 @@ func (c *collection) Scan(ctx context.Context, after string, limit int, where fi
 	return page, nil
 }
 
-func (c *collection) Count(ctx context.Context, where filter.Expr) (n int, err error) {
+func (c *collection) Count(ctx context.Context, where filter.Expr) (int, error) {
 	if err := store.CheckWhere(where); err != nil {
 		return 0, err
 	}
 	var s statement
-	err = c.s.pool.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s", c.table, s.where(where)), s.args...).Scan(&n)
+	sql := fmt.Sprintf("SELECT count(*) FROM %s WHERE %s", c.table, s.where(where))
+	n, err := query(ctx, c.s, one[int], sql, s.args...)
 	return n, wrap(err, "count in %q", c.name)
 }

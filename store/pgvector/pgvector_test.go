@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
@@ -555,6 +556,48 @@ func TestCancellation(t *testing.T) {
 	upsert(t, c, db.Document{ID: "x"})
 	if n, err := c.Count(t.Context(), nil); err != nil || n != 1 {
 		t.Errorf("%d documents, %v", n, err)
+	}
+}
+
+// A server that restarts closes every connection: the next calls do not notice.
+func TestRestart(t *testing.T) {
+	s := open(t, Options{HNSW: &HNSW{}})
+	c := create(t, s, "x", store.Schema{Dim: 1, Text: &db.TextIndex{}})
+	admin, err := pgx.Connect(t.Context(), address(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background())
+	docs := []db.Document{{ID: "a", Vector: []float32{1}, Text: "words"}}
+	for _, call := range []func() (int, error){
+		func() (int, error) { return 1, c.Upsert(t.Context(), docs) },
+		func() (int, error) { hits, err := c.Query(t.Context(), []float32{1}, 1, nil); return len(hits), err },
+		func() (int, error) { hits, err := c.Query(t.Context(), []float32{0}, 1, nil); return len(hits), err },
+		func() (int, error) { hits, err := c.TextQuery(t.Context(), "word", 1, nil); return len(hits), err },
+		func() (int, error) { p, err := c.Scan(t.Context(), "", 1, nil); return len(p.Documents), err },
+		func() (int, error) { names, err := s.Collections(t.Context()); return len(names), err },
+		func() (int, error) { i, err := s.Describe(t.Context(), "x"); return i.Documents, err },
+		func() (int, error) { docs, err := c.Get(t.Context(), []string{"a"}); return len(docs), err },
+		func() (int, error) { return c.Delete(t.Context(), []string{"a"}) },
+	} {
+		var conns []*pgxpool.Conn // several, all of which go
+		var pids []uint32
+		for range 3 {
+			conn, err := s.pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns, pids = append(conns, conn), append(pids, conn.Conn().PgConn().PID())
+		}
+		if _, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid, 10000) FROM unnest($1::int[]) pid", pids); err != nil {
+			t.Fatal(err)
+		}
+		for _, conn := range conns {
+			conn.Release()
+		}
+		if n, err := call(); n != 1 || err != nil {
+			t.Errorf("after a restart: %d, %v", n, err)
+		}
 	}
 }
 

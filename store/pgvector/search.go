@@ -30,16 +30,15 @@ func (c *collection) Query(ctx context.Context, vector []float32, k int, where f
 	if err := store.CheckQuery(c.name, c.schema, vector, k, where); err != nil {
 		return nil, err
 	}
-	hits, err := c.query(ctx, newScorer(vector), k, where)
+	hits, err := c.nearestTo(ctx, newScorer(vector), k, where)
 	return hits, wrap(err, "query %q", c.name)
 }
 
-func (c *collection) query(ctx context.Context, score *scorer, k int, where filter.Expr) ([]db.Hit, error) {
+func (c *collection) nearestTo(ctx context.Context, score *scorer, k int, where filter.Expr) ([]db.Hit, error) {
 	if score.norm == 0 { // every score is 0
 		var s statement
 		sql := fmt.Sprintf("SELECT %s FROM %s WHERE embedding IS NOT NULL AND %s ORDER BY id LIMIT %d", whole, c.table, s.where(where), k)
-		rows, _ := c.s.pool.Query(ctx, sql, s.args...)
-		return score.hits(rows)
+		return query(ctx, c.s, score.hits, sql, s.args...)
 	}
 	limit := k + slack
 	var near, far statement
@@ -52,8 +51,6 @@ func (c *collection) query(ctx context.Context, score *scorer, k int, where filt
 	odd := fmt.Sprintf(`(SELECT %s FROM %s WHERE odd AND vector_norm(embedding) = 0 AND %s ORDER BY id LIMIT %d)
 UNION ALL SELECT %s FROM %s WHERE odd AND vector_norm(embedding) <> 0 AND %s`, whole, c.table, all, k, whole, c.table, all)
 
-	// A batch is one transaction, to which settings are local.
-	var batch pgx.Batch
 	var ordinary, rest []db.Hit
 	into := func(hits *[]db.Hit) func(pgx.Rows) error {
 		return func(rows pgx.Rows) (err error) {
@@ -61,21 +58,22 @@ UNION ALL SELECT %s FROM %s WHERE odd AND vector_norm(embedding) <> 0 AND %s`, w
 			return err
 		}
 	}
-	batch.Queue(odd, far.args...).Query(into(&rest))
-	if c.hnsw != nil {
-		batch.Queue(settings(limit))
-		batch.Queue(indexed, near.args...).Query(into(&ordinary))
-	} else {
-		batch.Queue(exact, near.args...).Query(into(&ordinary))
-	}
-	if err := c.s.pool.SendBatch(ctx, &batch).Close(); err != nil {
-		return nil, err
-	}
-	if c.hnsw != nil && len(ordinary) < limit {
-		rows, _ := c.s.pool.Query(ctx, exact, near.args...)
-		if err := into(&ordinary)(rows); err != nil {
-			return nil, err
+	err := c.s.retry(func() error {
+		var batch pgx.Batch // one transaction, to which settings are local
+		batch.Queue(odd, far.args...).Query(into(&rest))
+		if c.hnsw != nil {
+			batch.Queue(settings(limit))
+			batch.Queue(indexed, near.args...).Query(into(&ordinary))
+		} else {
+			batch.Queue(exact, near.args...).Query(into(&ordinary))
 		}
+		return c.s.pool.SendBatch(ctx, &batch).Close()
+	})
+	if err == nil && c.hnsw != nil && len(ordinary) < limit {
+		ordinary, err = query(ctx, c.s, score.hits, exact, near.args...)
+	}
+	if err != nil {
+		return nil, err
 	}
 	hits := append(ordinary, rest...)
 	store.SortHits(hits)

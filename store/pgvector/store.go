@@ -148,8 +148,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	if err := s.hnsw.validate(); err != nil {
 		return nil, err
 	}
-	var encoding string
-	if err := pool.QueryRow(ctx, "SELECT current_setting('server_encoding')").Scan(&encoding); err != nil {
+	encoding, err := query(ctx, s, one[string], "SELECT current_setting('server_encoding')")
+	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	if encoding != "UTF8" {
@@ -167,6 +167,13 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 //	definition  store.EncodeSchema, as bytes: nothing of it is for SQL
 //	hnsw        parameters of the index, null if there is none
 const format = 1
+
+type catalogueRow struct {
+	ID         int64
+	Format     int
+	Definition []byte
+	HNSW       *HNSW
+}
 
 // ident quotes a table of the schema.
 func (s *Store) ident(table string) string { return pgx.Identifier{s.schema, table}.Sanitize() }
@@ -317,33 +324,28 @@ func (s *Store) lookup(ctx context.Context, name string) (*collection, error) {
 	if db.ValidateName(name) != nil {
 		return nil, fmt.Errorf("%w: collection %.40q", db.ErrNotFound, name)
 	}
-	var (
-		id         int64
-		version    int
-		definition []byte
-		hnsw       *HNSW
-	)
-	err := s.pool.QueryRow(ctx, "SELECT id, format, definition, hnsw FROM "+s.catalogue()+" WHERE name = $1", name).
-		Scan(&id, &version, &definition, &hnsw)
+	row, err := query(ctx, s, func(rows pgx.Rows) (catalogueRow, error) {
+		return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[catalogueRow])
+	}, "SELECT id, format, definition, hnsw FROM "+s.catalogue()+" WHERE name = $1", name)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) || code(err) == undefinedTable:
 		return nil, fmt.Errorf("%w: collection %q", db.ErrNotFound, name)
 	case err != nil:
 		return nil, wrap(err, "collection %q", name)
-	case version > format:
-		return nil, fmt.Errorf("%w: collection %q has format %d, this release reads %d", db.ErrVersion, name, version, format)
+	case row.Format > format:
+		return nil, fmt.Errorf("%w: collection %q has format %d, this release reads %d", db.ErrVersion, name, row.Format, format)
 	}
-	schema, err := store.DecodeSchema(definition)
+	schema, err := store.DecodeSchema(row.Definition)
 	if err != nil {
 		return nil, wrap(err, "collection %q", name)
 	}
-	return s.collection(name, schema, id, hnsw)
+	return s.collection(name, schema, row.ID, row.HNSW)
 }
 
 // Collections implements store.Store.
 func (s *Store) Collections(ctx context.Context) ([]string, error) {
-	rows, _ := s.pool.Query(ctx, "SELECT name FROM "+s.catalogue()+" ORDER BY name")
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	names, err := query(ctx, s, func(rows pgx.Rows) ([]string, error) { return pgx.CollectRows(rows, pgx.RowTo[string]) },
+		"SELECT name FROM "+s.catalogue()+" ORDER BY name")
 	if code(err) == undefinedTable {
 		return nil, nil // nothing was ever created
 	}
@@ -394,6 +396,9 @@ const (
 	undefinedTable      = "42P01"
 	serializationFailed = "40001"
 	deadlock            = "40P01"
+	adminShutdown       = "57P01"
+	crashShutdown       = "57P02"
+	cannotConnectNow    = "57P03"
 )
 
 func code(err error) string {
@@ -417,17 +422,38 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("postgres: %s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// attempts is how often a transaction is tried that the server chose to end
-// because of others. Writes are in order of id, so that it is rare.
+// attempts is how often something is tried that the server ended because of
+// others, or for which it closed the connection before it did anything.
 const attempts = 5
 
-// transaction runs do in a transaction, again if the server asks for it.
-func (s *Store) transaction(ctx context.Context, do func(pgx.Tx) error) (err error) {
+func (s *Store) retry(do func() error) (err error) {
 	for range attempts {
-		err = pgx.BeginFunc(ctx, s.pool, do)
-		if c := code(err); c != deadlock && c != serializationFailed {
+		err = do()
+		switch c := code(err); {
+		case c == deadlock || c == serializationFailed:
+		case c == adminShutdown || c == crashShutdown || c == cannotConnectNow || pgconn.SafeToRetry(err):
+			s.pool.Reset() // the other connections are gone as well
+		default:
 			return err
 		}
 	}
 	return err
 }
+
+// transaction runs do in a transaction.
+func (s *Store) transaction(ctx context.Context, do func(pgx.Tx) error) error {
+	return s.retry(func() error { return pgx.BeginFunc(ctx, s.pool, do) })
+}
+
+// query sends a statement that changes nothing.
+func query[T any](ctx context.Context, s *Store, collect func(pgx.Rows) (T, error), sql string, args ...any) (out T, err error) {
+	err = s.retry(func() error {
+		rows, _ := s.pool.Query(ctx, sql, args...) // collect returns its error
+		out, err = collect(rows)
+		return err
+	})
+	return out, err
+}
+
+// one collects a single value.
+func one[T any](rows pgx.Rows) (T, error) { return pgx.CollectExactlyOneRow(rows, pgx.RowTo[T]) }

@@ -94,16 +94,20 @@ func (c *collection) TextQuery(ctx context.Context, words string, k int, where f
 	if err := store.CheckTextQuery(c.name, c.schema, k, where); err != nil {
 		return nil, err
 	}
-	query := c.tsquery(words)
-	if query == "" {
+	terms := c.tsquery(words)
+	if terms == "" {
 		return nil, nil
 	}
 	var s statement
-	q := s.arg(query) + "::text::tsquery"
+	q := s.arg(terms) + "::text::tsquery"
 	sql := fmt.Sprintf("SELECT id, body, meta, ts_rank(terms, %s, 1) AS rank FROM %s WHERE terms @@ %s AND %s ORDER BY rank DESC, id LIMIT %d",
 		q, c.table, q, s.where(where), k)
-	rows, _ := c.s.pool.Query(ctx, sql, s.args...)
-	hits, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (db.Hit, error) {
+	hits, err := query(ctx, c.s, rankedHits, sql, s.args...)
+	return hits, wrap(err, "text query in %q", c.name)
+}
+
+func rankedHits(rows pgx.Rows) ([]db.Hit, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (db.Hit, error) {
 		var (
 			h    db.Hit
 			meta []byte
@@ -116,7 +120,6 @@ func (c *collection) TextQuery(ctx context.Context, words string, k int, where f
 		}
 		return h, err
 	})
-	return hits, wrap(err, "text query in %q", c.name)
 }
 
 // tsquery returns any of the words, without operators; empty if there are none.

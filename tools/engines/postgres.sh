@@ -46,7 +46,7 @@ get() {
     -o Dir::Etc::SourceList="$work/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Parts="/etc/apt/apt.conf.d"
     -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
     -o Dir::State::Lists="$work/apt/lists" -o Dir::State::Status="$work/apt/status"
-    -o Dir::Cache::Archives="$work/apt/archives" -o Acquire::Retries=3 -o Debug::NoLocking=1)
+    -o Dir::Cache::Archives="$work/apt/archives" -o Acquire::Retries=3 -o APT::Update::Error-Mode=any -o Debug::NoLocking=1)
   echo "postgres.sh: fetching $packages and what they need from Debian $suite" >&2
   "${apt[@]}" update >"$work/log" 2>&1 || { cat "$work/log" >&2; die "apt-get update failed for $suite at $mirror"; }
   # shellcheck disable=SC2086
