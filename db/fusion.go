@@ -300,22 +300,21 @@ func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error
 			find(h).legs[leg] = Leg{Name: []string{"vector", "text"}[leg], Rank: i + 1, Score: new(h.score)}
 		}
 	}
+	var bestVector, bestText float64
+	if len(near) > 0 {
+		bestVector = near[0].score
+	}
+	if len(texts) > 0 {
+		bestText = texts[0].score
+	}
 	for i := range all {
 		h := &all[i]
-		switch f.Method {
-		case RRF:
-			h.score = reciprocal(f.Vector, f.C, h.legs[0].Rank) + reciprocal(f.Text, f.C, h.legs[1].Rank)
-		case Convex:
+		if f.Method == Convex {
 			if err := s.complete(p, h); err != nil {
 				return nil, err
 			}
-			if v := h.legs[0].Score; v != nil && len(near) > 0 {
-				h.score = float64(f.Vector * p.scorer.share(*v, near[0].score))
-			}
-			if t := h.legs[1].Score; t != nil && len(texts) > 0 {
-				h.score += float64(f.Text * (*t / texts[0].score))
-			}
 		}
+		h.score = f.Score(p.scorer.metric, h.legs[0], h.legs[1], bestVector, bestText)
 	}
 	all = slices.DeleteFunc(all, func(h ranked) bool { return p.Threshold != nil && h.score < *p.Threshold })
 	all, err := s.order(all, p.need)
@@ -327,10 +326,33 @@ func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error
 	return all, err
 }
 
+// Score returns what a document is worth by what the two rankings say of it; for
+// those who have rankings from elsewhere. f is as WithDefaults returns it. The
+// best scores are those of the first of each list, and not looked at if no
+// document has a score in it.
+func (f Fusion) Score(metric Metric, vector, text Leg, bestVector, bestText float64) (score float64) {
+	if f.Method == RRF {
+		return reciprocal(f.Vector, f.C, vector.Rank) + reciprocal(f.Text, f.C, text.Rank)
+	}
+	if vector.Score != nil {
+		score = float64(f.Vector * share(metric, *vector.Score, bestVector))
+	}
+	if text.Score != nil && bestText > 0 {
+		score += float64(f.Text * (*text.Score / bestText))
+	}
+	return score
+}
+
+// WithDefaults returns f with the values that zeros stand for, when so many hits
+// are wanted.
+func (f Fusion) WithDefaults(need int) (Fusion, error) {
+	return f.withDefaults(need), f.validate()
+}
+
 // share returns a score as a share of the best one; see Convex.
-func (s *scorer) share(score, best float64) float64 {
+func share(metric Metric, score, best float64) float64 {
 	worst := -1.0
-	switch s.metric {
+	switch metric {
 	case L2:
 		return (1 - best) / (1 - score)
 	case Dot:

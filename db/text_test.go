@@ -765,17 +765,16 @@ func TestShare(t *testing.T) {
 	}{
 		{Cosine, 0.9, 0.8, -1}, {Cosine, -0.5, -0.7, -0.9}, {Dot, 40, 3, -60}, {Dot, -1, -2, -3}, {Dot, 0, -1, -2}, {L2, -0.5, -3, -1e9}, {L2, 0, -1, -2},
 	} {
-		s := &scorer{metric: tt.metric}
-		best, middle, last := s.share(tt.best, tt.best), s.share(tt.middle, tt.best), s.share(tt.last, tt.best)
+		best, middle, last := share(tt.metric, tt.best, tt.best), share(tt.metric, tt.middle, tt.best), share(tt.metric, tt.last, tt.best)
 		positive := tt.metric != Dot || tt.best > 0
 		if positive && best != 1 || !(best >= middle && middle >= last && last >= 0) {
 			t.Errorf("%+v: %v, %v, %v", tt, best, middle, last)
 		}
-		if scaled := s.share(16*tt.middle, 16*tt.best); tt.metric == Dot && scaled != middle {
+		if scaled := share(tt.metric, 16*tt.middle, 16*tt.best); tt.metric == Dot && scaled != middle {
 			t.Errorf("%+v: scaled %v, not %v", tt, scaled, middle)
 		}
 	}
-	if s := (&scorer{metric: Cosine}); s.share(-1, -1) != 0 {
+	if share(Cosine, -1, -1) != 0 {
 		t.Error("all are opposite")
 	}
 }

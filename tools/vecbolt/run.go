@@ -53,6 +53,7 @@ type cli struct {
 	Repair  repairCmd  `cmd:"" help:"Save what is intact in a damaged database into a new one."`
 	Compact compactCmd `cmd:"" help:"Give the space of deleted documents back."`
 	Backup  backupCmd  `cmd:"" help:"Copy a database."`
+	Migrate migrateCmd `cmd:"" help:"Copy a collection to or from another store, such as a cluster of Weaviate."`
 	Torture tortureCmd `cmd:"" help:"Try on your disk whether a crash loses anything."`
 
 	Demo    demoCmd    `cmd:"" help:"See it work on a few thousand word vectors."`
@@ -113,7 +114,7 @@ func message(err error) string {
 	return packageNames.ReplaceAllString(err.Error(), "$1")
 }
 
-var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|segment|wal|meta|vfs|knowledge|rag|embed|load|chat): `)
+var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|segment|wal|meta|vfs|knowledge|rag|embed|load|chat|weaviate): `)
 
 // errReported is the error of a verb whose answer says what is wrong.
 var errReported = errors.New("reported")

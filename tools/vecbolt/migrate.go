@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/store"
+	"github.com/vecbolt/vecbolt/store/migrate"
+	"github.com/vecbolt/vecbolt/store/weaviate"
+)
+
+type migrateCmd struct {
+	collection
+	To        string `xor:"where" required:"" placeholder:"ADDRESS" help:"Copy the collection there."`
+	From      string `xor:"where" required:"" placeholder:"ADDRESS" help:"Copy a collection from there into the database, which is made unless it exists."`
+	Name      string `placeholder:"NAME" help:"What the collection is called there; the same if this is not given."`
+	Resume    bool   `help:"Go on with a migration that was cut short."`
+	Verify    bool   `help:"Compare both afterwards: counts, a sample of documents, scores."`
+	BatchSize int    `default:"300" placeholder:"N" help:"Documents per request, at most 1,000; 300 if this is not given."`
+}
+
+func (c *migrateCmd) Help() string {
+	return `An address is weaviate://host:port,host:port (with ?class=Name to choose the class, ?replicas=1 or 3 and more, ?shards=, ` +
+		`?scheme=https), or vecbolt://path of another database; for postgres:// there is ` + postgresProgram + `. The collection is ` +
+		`made there with its schema, unless it exists and is empty. The metric must be the cosine. A checkpoint beside the ` +
+		`database says how far it has come, for --resume; documents that are written a second time replace themselves. ` +
+		`With --verify, a difference is an error. docs/stores.md says what each store keeps and finds.`
+}
+
+// postgresProgram migrates to and from PostgreSQL: this tool does not link a driver.
+const postgresProgram = "github.com/vecbolt/vecbolt/store/pgvector/cmd/vecbolt-migrate-postgres"
+
+// Validate is called by kong.
+func (c *migrateCmd) Validate() error {
+	if c.BatchSize < 1 || c.BatchSize > 1000 {
+		return fmt.Errorf("--batch-size %d is outside 1..1000", c.BatchSize)
+	}
+	return nil
+}
+
+func (c *migrateCmd) Run(ctx context.Context, t *tool) error {
+	name := c.Name
+	if name == "" {
+		name = c.Collection
+	}
+	if c.To != "" {
+		return c.read(func(coll *db.Collection) error {
+			from, err := store.OfCollection(coll)
+			if err != nil {
+				return err
+			}
+			return c.with(ctx, c.To, db.Options{}, func(to store.Store) error {
+				return c.copy(ctx, t, from, to, name)
+			})
+		})
+	}
+	return c.with(ctx, c.From, db.Options{ReadOnly: true, MustExist: true}, func(remote store.Store) error {
+		from, err := remote.Collection(ctx, name)
+		if err != nil {
+			return err
+		}
+		return c.database.create(func(vdb *db.DB) error { return c.copy(ctx, t, from, store.Embedded(vdb), c.Collection) })
+	})
+}
+
+// with runs fn on the store at an address; o is for one that is a directory.
+func (c *migrateCmd) with(ctx context.Context, address string, o db.Options, fn func(store.Store) error) (err error) {
+	scheme, rest, _ := strings.Cut(address, "://")
+	switch scheme {
+	case "weaviate":
+		endpoints, wo, err := weaviate.Parse(address)
+		if err != nil {
+			return err
+		}
+		s, err := weaviate.Open(ctx, endpoints, wo)
+		if err != nil {
+			return err
+		}
+		return errors.Join(fn(s), s.Close())
+	case "vecbolt":
+		vdb, err := db.Open(rest, &o)
+		if err != nil {
+			return err
+		}
+		return errors.Join(fn(store.Embedded(vdb)), vdb.Close())
+	case "postgres", "postgresql":
+		return fmt.Errorf("%s: this tool has no driver for PostgreSQL, %s has one", address, postgresProgram)
+	}
+	return fmt.Errorf("%s: unknown kind of address, want weaviate:// or vecbolt://", address)
+}
+
+func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, to store.Store, name string) error {
+	id := fmt.Sprintf("%s to %s%s as %s", from.Name(), c.To, c.From, name)
+	sum := sha256.Sum256([]byte(id))
+	p := t.progress("migrate", func() int64 {
+		n, err := from.Count(ctx, nil)
+		if err != nil {
+			return 0 // the migration will say why
+		}
+		return int64(n)
+	})
+	report, err := migrate.Run(ctx, from, to, name, &migrate.Options{
+		BatchSize: c.BatchSize, Resume: c.Resume, ID: id,
+		Checkpoint: filepath.Clean(c.DB) + ".migrate-" + hex.EncodeToString(sum[:4]) + ".json",
+		Progress:   func(done, _ int) { p.at(int64(done), done) },
+	})
+	p.end()
+	if err != nil {
+		if report != nil && report.Documents+report.Before > 0 {
+			t.notef("%s documents are there: --resume goes on", humanize.Comma(int64(report.Documents+report.Before)))
+		}
+		return err
+	}
+	answer := struct {
+		*migrate.Report
+		Verification *migrate.Verification `json:"verification,omitempty"`
+	}{Report: report}
+	if c.Verify {
+		target, err := to.Collection(ctx, name)
+		if err != nil {
+			return err
+		}
+		if answer.Verification, err = migrate.Verify(ctx, from, target); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf("migrated %s documents", humanize.Comma(int64(report.Documents)))
+	if report.Before > 0 {
+		text += fmt.Sprintf(", after %s before", humanize.Comma(int64(report.Before)))
+	}
+	if v := answer.Verification; v != nil {
+		text += "\nverified: " + v.String()
+		if !v.OK() {
+			text = strings.Replace(text, "verified:", "NOT the same:", 1)
+		}
+	}
+	if err := t.answer(answer, "%s", text); err != nil {
+		return err
+	}
+	if v := answer.Verification; v != nil && !v.OK() {
+		return errReported
+	}
+	return nil
+}
