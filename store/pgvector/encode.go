@@ -78,15 +78,12 @@ func appendString(b []byte, s string) ([]byte, error) {
 	return append(b, quoted...), err
 }
 
-// appendFloat appends the shortest decimal that reads as f, which orders like
-// f among all int64 and float64 as long as f has a fraction. From 2^53 on a
-// float64 is an integer and is written exactly.
+// appendFloat appends integers exactly, and of other numbers the shortest decimal
+// that reads as f: both order like f among all int64 and float64.
 func appendFloat(b []byte, f float64) []byte {
 	switch {
 	case f == 0 && math.Signbit(f):
 		return append(b, "0.00"...)
-	case math.Abs(f) >= 1<<53:
-		return append(strconv.AppendFloat(b, f, 'f', 0, 64), ".0"...)
 	case f == math.Trunc(f):
 		return strconv.AppendFloat(b, f, 'f', 1, 64)
 	}

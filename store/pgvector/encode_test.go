@@ -103,6 +103,7 @@ func TestParseURL(t *testing.T) {
 	}{
 		"postgres://h/d": {"postgres://h/d", Options{}},
 		"postgresql://u:p@h1:1,h2:2/d?vecbolt_schema=x&sslmode=disable&vecbolt_hnsw=on": {"postgresql://u:p@h1:1,h2:2/d?sslmode=disable", Options{Schema: "x", HNSW: &HNSW{}}},
+		"postgres://h/d?options=-c%20a%3D1%20-c%20b%3D2&vecbolt_schema=a%20b":           {"postgres://h/d?options=-c%20a%3D1%20-c%20b%3D2", Options{Schema: "a b"}},
 		"postgres://h/d?vecbolt_hnsw=24,200":                                            {"postgres://h/d", Options{HNSW: &HNSW{24, 200}}},
 	} {
 		address, options, err := parseURL(in, nil)
@@ -110,7 +111,7 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s: %s, %+v, %v", in, address, options, err)
 		}
 	}
-	for _, in := range []string{"", "weaviate://h", "h:5432", "postgres://h/d?vecbolt_hnsw=1", "postgres://h/d?vecbolt_x=1", "postgres://h/d?%"} {
+	for _, in := range []string{"", "weaviate://h", "h:5432", "postgres://h/d?vecbolt_hnsw=1", "postgres://h/d?vecbolt_x=1", "postgres://h/d?vecbolt_schema=%"} {
 		if _, _, err := parseURL(in, nil); !errors.Is(err, db.ErrInvalid) {
 			t.Errorf("%s: %v", in, err)
 		}

@@ -102,16 +102,19 @@ func parseURL(address string, o *Options) (string, *Options, error) {
 		opts = *o
 	}
 	address, query, _ := strings.Cut(address, "?")
-	q, err := url.ParseQuery(query)
-	if err != nil {
-		return "", nil, fmt.Errorf("%w: parameters of the address: %w", db.ErrInvalid, err)
-	}
-	for key := range q {
-		name, ours := strings.CutPrefix(key, "vecbolt_")
+	var rest []string
+	for _, parameter := range strings.Split(query, "&") {
+		name, ours := strings.CutPrefix(parameter, "vecbolt_")
 		if !ours {
+			rest = append(rest, parameter)
 			continue
 		}
-		switch value := q.Get(key); {
+		name, value, _ := strings.Cut(name, "=")
+		value, err := url.PathUnescape(value)
+		if err != nil {
+			return "", nil, fmt.Errorf("%w: parameter %s: %w", db.ErrInvalid, parameter, err)
+		}
+		switch {
 		case name == "schema":
 			opts.Schema = value
 		case name == "hnsw" && value == "on":
@@ -122,12 +125,11 @@ func parseURL(address string, o *Options) (string, *Options, error) {
 				return "", nil, fmt.Errorf(`%w: vecbolt_hnsw=%s: want "on" or M,EF_CONSTRUCTION`, db.ErrInvalid, value)
 			}
 		default:
-			return "", nil, fmt.Errorf("%w: unknown parameter %s: there are vecbolt_schema and vecbolt_hnsw", db.ErrInvalid, key)
+			return "", nil, fmt.Errorf("%w: unknown parameter vecbolt_%s: there are vecbolt_schema and vecbolt_hnsw", db.ErrInvalid, name)
 		}
-		q.Del(key)
 	}
-	if len(q) > 0 {
-		address += "?" + q.Encode()
+	if query = strings.Join(rest, "&"); query != "" {
+		address += "?" + query
 	}
 	return address, &opts, nil
 }

@@ -74,7 +74,7 @@ func (s *statement) comparison(c *filter.Comparison) string {
 	case filter.OpEq:
 		return s.holds(c.Field, literal(c.Value), "%s = %s::jsonb")
 	case filter.OpContains:
-		return s.holds(c.Field, "["+literal(c.Value)+"]", "jsonb_typeof(%[1]s) = 'array' AND %[1]s @> %[2]s::jsonb")
+		return s.holds(c.Field, "["+literal(c.Value)+"]", "%s @> %s::jsonb")
 	}
 	test := ""
 	operand, isString := c.Value.(string)
