@@ -20,17 +20,7 @@ func batchFigure(e *env, r *report) error {
 	r.Title = "Exact search, batches of 1,000 queries, k = 10"
 	r.note("Microseconds per query are medians over the rounds, in which the contestants take turns. GFLOP/s counts two operations for every element of a query and a row, whoever needs fewer.")
 	r.note("OpenBLAS is the multiplication of all queries with all rows by its sgemm alone, in the blocks that FAISS takes: nothing is selected, so that no search built upon it can be faster.")
-	for _, open := range []func() (*vectorSet, error){e.gloveSet, e.synthSet} {
-		set, err := open()
-		if err != nil {
-			r.note("left out: %v", err)
-			continue
-		}
-		if err := e.batchSet(set, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return e.eachSet(r, e.batchSet, glove, synth768)
 }
 
 // batcher answers all queries of a set in one call.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // vectorSet is a set of base vectors and held-out queries, as .fvecs files that every contestant reads, with the exact
@@ -25,9 +26,50 @@ const (
 	wideDim      = 1536
 )
 
-// synthSet returns 100,000 vectors of 768 dimensions, and wideSet 50,000 of 1536.
-func (e *env) synthSet() (*vectorSet, error) { return e.made(synthRows, synthDim) }
-func (e *env) wideSet() (*vectorSet, error)  { return e.made(wideRows, wideDim) }
+// The sets by name.
+const (
+	glove     = "glove100k"
+	sentences = "sentences384"
+	synth768  = "synth768"
+	synth1536 = "synth1536"
+)
+
+// eachSet runs a figure on those of the named sets that were chosen and can be had.
+func (e *env) eachSet(r *report, run func(*vectorSet, *report) error, names ...string) error {
+	for _, name := range names {
+		if len(e.sets) > 0 && !slices.Contains(e.sets, name) {
+			continue
+		}
+		set, err := e.set(name)
+		if err != nil {
+			r.note("left out: %v", err)
+			continue
+		}
+		if err := run(set, r); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (e *env) set(name string) (*vectorSet, error) {
+	switch name {
+	case glove: // 100,000 word vectors
+		return e.readShared(glove, "glove100k")
+	case sentences: // 26,000 embeddings of texts, of 384 dimensions
+		return e.readShared(sentences, "bgemicro_ml_384")
+	case synth768:
+		return e.made(synthRows, synthDim)
+	default:
+		return e.made(wideRows, wideDim)
+	}
+}
+
+// readShared reads a set that lies beside the repository.
+func (e *env) readShared(name, folder string) (*vectorSet, error) {
+	dir := filepath.Join(e.shared, "data", folder)
+	return e.readSet(name, filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs"))
+}
 
 // made generates a set into the cache, or finds it there.
 func (e *env) made(rows, dim int) (*vectorSet, error) {
@@ -48,18 +90,6 @@ func (e *env) made(rows, dim int) (*vectorSet, error) {
 		}
 	}
 	return e.readSet(set, base, queries)
-}
-
-// sentenceSet reads the 26,000 embeddings of texts of 384 dimensions that lie beside the repository.
-func (e *env) sentenceSet() (*vectorSet, error) {
-	dir := filepath.Join(e.shared, "data", "bgemicro_ml_384")
-	return e.readSet("sentences384", filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs"))
-}
-
-// gloveSet reads the 100,000 word vectors that lie beside the repository.
-func (e *env) gloveSet() (*vectorSet, error) {
-	dir := filepath.Join(e.shared, "data", "glove100k")
-	return e.readSet("glove100k", filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs"))
 }
 
 func (e *env) readSet(name, base, queries string) (*vectorSet, error) {

@@ -22,17 +22,7 @@ func filteredFigure(e *env, r *report) error {
 	r.Title = "Search under a filter, one query at a time on one thread, k = 10"
 	r.note("Filters are \"less than\" on an integer column that has nothing to do with the vectors. Microseconds are the median of the best times of each query over all rounds; every round asks every contestant in turn.")
 	r.note("Vecbolt is asked for a recall of 0.99 and, beside it, for the exact answer; peers have the settings named below, with an index of the column where they have such. The recall of each is that of %d held-out queries. hnswlib of this version and usearch's client take no filters; chromem-go only equality of strings.", filteredQueries)
-	for _, open := range []func() (*vectorSet, error){e.gloveSet, e.synthSet} {
-		set, err := open()
-		if err != nil {
-			r.note("left out: %v", err)
-			continue
-		}
-		if err := e.filteredSet(set, r); err != nil {
-			return fmt.Errorf("%s: %w", set.name, err)
-		}
-	}
-	return nil
+	return e.eachSet(r, e.filteredSet, glove, synth768)
 }
 
 func (e *env) filteredSet(set *vectorSet, r *report) error {

@@ -24,24 +24,14 @@ var (
 	// What is kept in view: ef and effort. Each set has its range.
 	graphEfforts = []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448, 640}
 	// graphGoals are times hnswlib, at the recalls above. On word vectors that is where Glass is.
-	graphGoals = map[string][]float64{"synth768": {2.5, 2.5, 2.5}, "synth1536": {2.5, 2.5, 2.5}, "glove100k": {2.6, 2.9, 2.3}}
+	graphGoals = map[string][]float64{synth768: {2.5, 2.5, 2.5}, synth1536: {2.5, 2.5, 2.5}, glove: {2.6, 2.9, 2.3}}
 )
 
 func graphFigure(e *env, r *report) error {
 	r.Title = "Approximate search, k = 10"
 	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the efforts (ef of hnswlib) around it. Of each query the best time of all rounds counts on one thread, and of each effort the best round with two callers: other programs use the machine. Every round asks every contestant in turn.")
 	r.note("\"asked\" is what an application asks for: a recall, which finds its own effort, or an exact answer. Recall is that of %d held-out queries.", graphQueries)
-	for _, open := range []func() (*vectorSet, error){e.gloveSet, e.sentenceSet, e.synthSet, e.wideSet} {
-		set, err := open()
-		if err != nil {
-			r.note("left out: %v", err)
-			continue
-		}
-		if err := e.graphSet(set, r); err != nil {
-			return fmt.Errorf("%s: %w", set.name, err)
-		}
-	}
-	return nil
+	return e.eachSet(r, e.graphSet, glove, sentences, synth768, synth1536)
 }
 
 // walker is a contestant: it answers the queries of a request with an effort.

@@ -31,7 +31,7 @@ func ingestFigure(e *env, r *report) error {
 	if r.Machine.Disk == "tmpfs" {
 		r.note("THE SCRATCH DIRECTORY IS IN MEMORY: nothing here was durable. Use -cache to name one on a disk.")
 	}
-	set, err := e.synthSet()
+	set, err := e.set(synth768)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,9 @@ type env struct {
 	peers    []*peer
 	rounds   int
 	budget   time.Duration
-	rows     int // of the writing figures
-	filter   int // rows of the filter figure
+	rows     int      // of the writing figures
+	filter   int      // rows of the filter figure
+	sets     []string // of the figures that have several; empty: all
 }
 
 func (e *env) logf(format string, a ...any) {
@@ -71,7 +72,11 @@ func run() error {
 	flag.DurationVar(&e.budget, "budget", 5*time.Second, "longest time for one contestant's queries of one round")
 	flag.IntVar(&e.rows, "rows", 100_000, "rows of the ingest, open and space figures, at most 100,000")
 	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
+	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas; empty: all")
 	flag.Parse()
+	if *sets != "" {
+		e.sets = strings.Split(*sets, ",")
+	}
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}

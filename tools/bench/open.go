@@ -32,7 +32,7 @@ type opened struct {
 func openFigure(e *env, r *report) error {
 	r.Title = fmt.Sprintf("Open %s × %d to the first answer", number(float64(e.rows)), synthDim)
 	r.note("Medians of %d fresh processes each after one that warms the page cache; process start and loading of libraries not counted. Heap is the Go heap in use after a collection.", openRuns)
-	set, err := e.synthSet()
+	set, err := e.set(synth768)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ type scanner interface {
 // and nothing else, by set.
 var (
 	scanGoals = map[string]float64{"chromem-go": 20, "lancedb": 20, "sqlite-vec": 20}
-	libraries = map[string]float64{"glove100k": 5, "sentences384": 3.5, "synth768": 3.5}
+	libraries = map[string]float64{glove: 5, sentences: 3.5, synth768: 3.5}
 )
 
 // streamGoal is the share of the streaming sum's bandwidth that a scan is to reach.
@@ -61,18 +61,7 @@ func scanFigure(e *env, r *report) error {
 	r.note("Microseconds are medians over all queries of all rounds; every round asks every contestant in turn, so that a busy moment of the machine hits all of them.")
 	r.note("GB/s is the size of the float32 vectors divided by the median latency. The yardstick is the sum of all bytes of Vecbolt's own segment files, mapped as Vecbolt maps them; its fastest loop counts.")
 	r.note("Ratios compare the same way of asking. On two threads the goal holds for one query shared by two threads and for two callers, whichever is worse for Vecbolt; a peer that cannot share a query is compared by callers alone.")
-	sets := []func() (*vectorSet, error){e.gloveSet, e.sentenceSet, e.synthSet}
-	for _, open := range sets {
-		set, err := open()
-		if err != nil {
-			r.note("left out: %v", err)
-			continue
-		}
-		if err := e.scanSet(set, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return e.eachSet(r, e.scanSet, glove, sentences, synth768)
 }
 
 // contest holds what the contestants answered, by contestant and mode.

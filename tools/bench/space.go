@@ -13,7 +13,7 @@ const spaceGoal = 1.1
 func spaceFigure(e *env, r *report) error {
 	r.Title = "Space after deleting half and compacting"
 	r.note("Every second of %s full rows deleted, then compacted (Vecbolt Compact, LanceDB optimize, SQLite VACUUM) and closed; beside it a new database of the other half, treated alike. Bytes allocated by the file system.", number(float64(e.rows)))
-	set, err := e.synthSet()
+	set, err := e.set(synth768)
 	if err != nil {
 		return err
 	}
