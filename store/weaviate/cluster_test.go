@@ -15,12 +15,13 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/store"
+	"github.com/vecbolt/vecbolt/store/migrate"
 	"github.com/vecbolt/vecbolt/store/storetest"
 )
 
 // cluster returns the endpoints of a real cluster, which tools/engines/weaviate.sh
 // starts.
-func cluster(t *testing.T) []string {
+func cluster(t testing.TB) []string {
 	t.Helper()
 	list := os.Getenv("VECBOLT_WEAVIATE")
 	if list == "" {
@@ -40,6 +41,75 @@ func TestConformance(t *testing.T) {
 		}
 		return s
 	}, storetest.Options{Recall: 0.99})
+}
+
+// A collection moves to the cluster and back: everything is as it was, bit by
+// bit. Hybrid answers are made by the rules of package db.
+func TestMigration(t *testing.T) {
+	endpoints := cluster(t)
+	ctx := t.Context()
+	s, err := Open(ctx, endpoints, &Options{WriteAll: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "storetest migration"
+	drop := func() {
+		if err := s.Drop(context.WithoutCancel(ctx), name); err != nil && !errors.Is(err, db.ErrNotFound) {
+			t.Errorf("drop: %v", err)
+		}
+	}
+	drop()
+	t.Cleanup(drop)
+	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	embedded := store.Embedded(vdb)
+	from, err := embedded.Create(ctx, "from", store.Schema{Dim: 8, Text: &db.TextIndex{Language: "none"}, Metadata: db.Metadata{"n": int64(1) << 60}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := from.Upsert(ctx, storetest.Documents(8)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrate.Run(ctx, from, s, name, nil); err != nil {
+		t.Fatal(err)
+	}
+	there, err := s.Collection(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrate.Run(ctx, there, embedded, "back", nil); err != nil {
+		t.Fatal(err)
+	}
+	back, err := embedded.Collection(ctx, "back")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pair := range [][2]store.Collection{{from, there}, {there, back}, {from, back}} {
+		if v, err := migrate.Verify(ctx, pair[0], pair[1]); err != nil || !v.OK() {
+			t.Errorf("%s and %s: %v, %v", pair[0].Name(), pair[1].Name(), v, err)
+		} else {
+			t.Log(v)
+		}
+	}
+	q := db.Query{Vector: storetest.Documents(8)[101].Vector, Text: "graph number7", K: 10, Where: filter.Exists("n")}
+	want, err := store.NewSearcher(from).Search(ctx, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := store.NewSearcher(there).Search(ctx, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Hits) != 10 || got.Hits[0].ID != want.Hits[0].ID {
+		t.Errorf("hybrid: %v, from the source %v", got.Hits, want.Hits)
+	}
 }
 
 // One of three nodes is killed while others read and write: no call fails, and
@@ -98,7 +168,16 @@ func TestKilledNode(t *testing.T) {
 		}
 		return err
 	}
-	done := make(chan struct{})
+	done, ended := make(chan struct{}), make(chan struct{})
+	ticks := make(chan struct{}, 1<<20) // one for each pair of reads
+	await := func(n int) {              // until readers have gone on, or have failed
+		for range n {
+			select {
+			case <-ticks:
+			case <-ended:
+			}
+		}
+	}
 	var wait sync.WaitGroup
 	for reader := range 2 {
 		wait.Go(func() {
@@ -130,13 +209,22 @@ func TestKilledNode(t *testing.T) {
 					return
 				}
 				reads.Add(2)
+				ticks <- struct{}{}
 			}
 		})
 	}
+	go func() {
+		wait.Wait()
+		close(ended)
+	}()
 	killed := int64(0)
 	for i := before; i < before+during; i += 10 {
 		if i == before+during/3/10*10 {
+			await(10)
 			run("kill", "2")
+			for len(ticks) > 0 {
+				<-ticks
+			}
 			killed = reads.Load()
 		}
 		var batch []db.Document
@@ -148,8 +236,9 @@ func TestKilledNode(t *testing.T) {
 			break
 		}
 	}
+	await(30)
 	close(done)
-	wait.Wait()
+	<-ended
 	t.Logf("%d reads, %d of them after the kill, %d batches written, slowest call %v", reads.Load(), reads.Load()-killed, during/10, time.Duration(slowest.Load()))
 	if killed == 0 || reads.Load() == killed {
 		t.Errorf("%d reads, %d of them before the kill: nothing was tested", reads.Load(), killed)

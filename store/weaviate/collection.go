@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	batchLen  = 200 // objects of a write
-	pageLen   = 500 // objects of a page, which carry vectors
-	parallel  = 8   // requests at a time, for objects by id
+	batchLen  = 200     // objects of a write
+	batchSize = 8 << 20 // about, in bytes, if that is less
+	pageLen   = 500     // objects of a page, which carry vectors
+	parallel  = 8       // requests at a time, for objects by id
 	deleteLen = 10_000
 )
 
@@ -111,16 +112,21 @@ func (c *collection) Upsert(ctx context.Context, docs []db.Document) error {
 	if err := c.store.open(); err != nil {
 		return err
 	}
-	for batch := range slices.Chunk(docs, batchLen) {
-		objects := make([]object, len(batch))
-		for i := range batch {
-			if objects[i], err = c.object(&batch[i]); err != nil {
+	for len(docs) > 0 {
+		var objects []object
+		for size := 0; len(objects) < min(batchLen, len(docs)) && size < batchSize; {
+			o, err := c.object(&docs[len(objects)])
+			if err != nil {
 				return err
 			}
+			// A component takes about twelve bytes, and terms about as much as the metadata again.
+			size += len(docs[len(objects)].Text) + 12*len(o.Vector) + 2*len(o.Properties["meta"].(string))
+			objects = append(objects, o)
 		}
-		if err := c.write(ctx, batch, objects); err != nil {
+		if err := c.write(ctx, docs[:len(objects)], objects); err != nil {
 			return err
 		}
+		docs = docs[len(objects):]
 	}
 	return nil
 }

@@ -17,7 +17,7 @@
 // the prefixes of a sortable form, by which a range is a small set of words, as
 // in the numeric fields of Lucene (Schindler and Diepenbroek, "Generic
 // XML-based framework for metadata portals", Computers & Geosciences 34, 2008).
-// Strings have four bytes of that; where this is not enough, and for prefixes of
+// Strings have ten bytes of that, enough for dates; where this is not enough, and for prefixes of
 // more than 120 bytes, the server finds a superset and this package looks at the
 // metadata. terms.go has the words, where.go the conditions.
 //

@@ -33,8 +33,8 @@ const (
 )
 
 const (
-	// sortBytes is how many bytes of a string are sortable.
-	sortBytes = 4
+	// sortBytes is how many bytes of a string are sortable: those of a date.
+	sortBytes = 10
 	// wholeBytes is how many bytes of a string are in its term; of longer ones
 	// there is a hash as well.
 	wholeBytes = 120
@@ -67,8 +67,8 @@ func termsOf(m db.Metadata) []string {
 		}
 		add(string(termEqual) + path + ":" + value)
 		if kind, key := sortable(v); kind != 0 {
-			for i := range len(key)/keyStep(kind) + 1 {
-				add(prefixTerm(path, kind, key[:i*keyStep(kind)]))
+			for i := range len(key) + 1 {
+				add(prefixTerm(path, kind, key[:i]))
 			}
 		}
 		return true
@@ -110,15 +110,6 @@ func sortable(v any) (kind byte, key string) {
 		return kindNumber, sortableNumber(v)
 	}
 	return 0, ""
-}
-
-// keyStep is the length of one step of a sortable form: its alphabet is that of
-// half bytes or bytes.
-func keyStep(kind byte) int {
-	if kind == kindString {
-		return 2
-	}
-	return 1
 }
 
 // sortableNumber returns hexadecimal digits whose order is that of the numbers:

@@ -194,28 +194,20 @@ func compare(path string, op filter.Op, v any) condition {
 // atLeast returns the condition for values of the kind of v that are not less.
 func atLeast(path string, v any) condition {
 	kind, key := sortable(v)
-	step := keyStep(kind)
 	var terms []string
-	for at := 0; at < len(key); at += step {
-		// Those that agree so far and are greater in the next step.
-		for next := digits(key[at:at+step]) + 1; next < 1<<(4*step); next++ {
-			terms = append(terms, prefixTerm(path, kind, fmt.Sprintf("%s%0*x", key[:at], step, next)))
+	for i := range len(key) {
+		// Those that agree so far and are greater in the next digit.
+		for _, next := range "0123456789abcdef"[strings.IndexByte("0123456789abcdef", key[i])+1:] {
+			terms = append(terms, prefixTerm(path, kind, key[:i]+string(next)))
 		}
 	}
 	upper := append(terms[:len(terms):len(terms)], prefixTerm(path, kind, key))
 	if s, ok := v.(string); ok && len(s) > sortBytes {
-		// Those that agree in all the steps there are may be less.
+		// Those that agree in all the digits there are may be less.
 		equal, _ := valueTerm(v)
 		return condition{anyOf(upper...), anyOf(append(terms, string(termEqual)+path+":"+equal)...)}
 	}
 	return exactly(anyOf(upper...))
-}
-
-func digits(hex string) (n int) {
-	for _, c := range []byte(hex) {
-		n = n<<4 | strings.IndexByte("0123456789abcdef", c)
-	}
-	return n
 }
 
 func prefixed(path, prefix string) condition {
