@@ -2,6 +2,7 @@ package graph
 
 import (
 	"math"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/simd"
@@ -53,19 +54,46 @@ func (p *pool) offer(dist float32, id uint32) {
 	} else if dist != dist {
 		return
 	}
-	lo, hi := 0, n
-	for lo < hi {
-		if mid := int(uint(lo+hi) / 2); p.entries[mid].dist <= dist {
-			lo = mid + 1
-		} else {
-			hi = mid
+	p.insert(dist, id, n)
+}
+
+// insert puts a row in its place among the first n entries. What is behind them is given up.
+func (p *pool) insert(dist float32, id uint32, n int) {
+	at := place(p.entries[:n], dist)
+	e := p.entries[:n+1]
+	copy(e[at+1:], e[at:n])
+	e[at] = entry{dist, id}
+	p.entries = e
+	p.next = min(p.next, at)
+}
+
+// place returns where a row at this distance belongs: behind all that are as near.
+func place(entries []entry, dist float32) int {
+	at := uint(0)
+	for n := uint(len(entries)); n > 0; {
+		half := (n + 1) / 2
+		behind := uint(0) // no branch, which would often be guessed wrong
+		if entries[at+half-1].dist <= dist {
+			behind = 1
+		}
+		at += half & -behind
+		n -= half
+	}
+	return int(at)
+}
+
+// offerAll offers rows, which are told by their ids and distances.
+func (p *pool) offerAll(ids []uint32, dists []float32) {
+	i := 0
+	for ; i < len(dists) && len(p.entries) < p.limit; i++ {
+		p.offer(dists[i], ids[i])
+	}
+	last := p.limit - 1
+	for ; i < len(dists); i++ {
+		if d := dists[i]; d < p.entries[last].dist { // few are
+			p.insert(d, ids[i], last)
 		}
 	}
-	e := p.entries[:n+1]
-	copy(e[lo+1:], e[lo:n])
-	e[lo] = entry{dist, id}
-	p.entries = e
-	p.next = min(p.next, lo)
 }
 
 // pop returns the nearest row that was not expanded, and marks it.
@@ -110,20 +138,22 @@ func (b *Buffer) start(rows, effort, near int) {
 
 // measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the rows and distances.
 func (g *Graph) measure(p *simd.Point, ids []uint32, b *Buffer) error {
-	b.ids = b.ids[:0]
+	b.ids = slices.Grow(b.ids[:0], len(ids))[:len(ids)]
+	n, rows := 0, uint32(g.Len())
 	for _, id := range ids {
-		if id >= uint32(g.Len()) {
+		if id >= rows {
 			if id == none {
 				break
 			}
-			return corrupt(g.geo.nodes, "neighbour %d of %d rows", id, g.Len())
+			return corrupt(g.geo.nodes, "neighbour %d of %d rows", id, rows)
 		}
-		word, bit := &b.visited[id/64], uint64(1)<<(id%64)
-		if *word&bit == 0 {
-			*word |= bit
-			b.ids = append(b.ids, id)
-		}
+		word := &b.visited[id/64]
+		old := *word
+		*word = old | 1<<(id%64)
+		b.ids[n] = id
+		n += int(^old >> (id % 64) & 1) // no branch, which would often be guessed wrong
 	}
+	b.ids = b.ids[:n]
 	if err := g.touchRecords(b.ids); err != nil {
 		return err
 	}
@@ -142,9 +172,7 @@ func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 		return err
 	}
 	for {
-		for i, d := range b.dists {
-			b.pool.offer(d, b.ids[i])
-		}
+		b.pool.offerAll(b.ids, b.dists)
 		node, ok := b.pool.pop()
 		if !ok {
 			return nil
