@@ -8,8 +8,8 @@ import (
 )
 
 // background is the maintenance of an open database: one goroutine flushes,
-// one compacts, one makes derived files, one syncs under SyncInterval. They
-// stop with Close.
+// one compacts, one makes derived files, one syncs under SyncInterval; or one
+// follows a published folder. They stop with Close.
 type background struct {
 	stopped context.Context
 	cancel  context.CancelFunc
@@ -23,6 +23,9 @@ func (b *background) start(db *DB) {
 	b.stopped, b.cancel = context.WithCancel(context.Background())
 	if db.rechecks.queue != nil && !db.opts.recheckByHand {
 		b.wait.Go(func() { db.rechecks.serve(b.stopped) })
+	}
+	if db.following != nil && db.opts.Follow > 0 {
+		b.wait.Go(func() { db.follow(b.stopped) })
 	}
 	if db.opts.ReadOnly {
 		return

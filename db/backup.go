@@ -60,13 +60,13 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 		return err
 	}
 	const fresh = tmpDir + "/" + metaName
-	ver, err := db.copyStore(to, fresh)
+	ver, from, err := db.copyStore(to, fresh)
 	if err != nil {
 		return err
 	}
 	defer db.drop(ver)
 	for _, s := range ver.files.segments {
-		if err := db.copySegment(ctx, to, s); err != nil {
+		if err := db.copySegment(ctx, from, to, s); err != nil {
 			return err
 		}
 	}
@@ -74,11 +74,11 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 		return err
 	}
 	if db.opts.ReadOnly { // there is no writer, whose log might change; one would have flushed it
-		if err := db.copyLog(ctx, to, ver); err != nil {
+		if err := db.copyLog(ctx, from, to, ver); err != nil {
 			return err
 		}
 	}
-	if err := db.store.SealCopy(to, fresh); err != nil {
+	if err := ver.files.store.SealCopy(to, fresh); err != nil {
 		return err
 	}
 	if err := to.Rename(fresh, metaName); err != nil {
@@ -87,29 +87,30 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 	return to.SyncDir(".")
 }
 
-// copyStore copies meta.bolt and pins the version whose segments it names.
-func (db *DB) copyStore(to *vfs.FS, name string) (*version, error) {
+// copyStore copies meta.bolt and pins the version whose segments it names, and
+// which from has.
+func (db *DB) copyStore(to *vfs.FS, name string) (_ *version, from *vfs.FS, err error) {
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
 	ver := db.current()
-	if err := db.store.CopyTo(to, name); err != nil {
+	if err := ver.files.store.CopyTo(to, name); err != nil {
 		db.drop(ver)
-		return nil, err
+		return nil, nil, err
 	}
-	return ver, nil
+	return ver, db.files(), nil
 }
 
 // copyLog copies what a killed writer left behind.
-func (db *DB) copyLog(ctx context.Context, to *vfs.FS, ver *version) error {
-	names, err := db.fs.ReadDir(walDir)
+func (db *DB) copyLog(ctx context.Context, from, to *vfs.FS, ver *version) error {
+	names, err := from.ReadDir(walDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, name := range names {
 		if err == nil && strings.HasSuffix(name, ".wal") {
 			var size int64
-			if size, err = db.fs.Size(walDir + "/" + name); err == nil {
-				err = db.copyFile(ctx, to, walDir+"/"+name, size)
+			if size, err = from.Size(walDir + "/" + name); err == nil {
+				err = copyFile(ctx, from, to, walDir+"/"+name, size)
 			}
 		}
 	}
@@ -130,8 +131,8 @@ const copyBytes = 1 << 20
 
 // copySegment copies a vector file and verifies the copy. Columns are derived:
 // the copy builds them when it first needs them.
-func (db *DB) copySegment(ctx context.Context, to *vfs.FS, s *openSegment) error {
-	if err := db.copyFile(ctx, to, segment.FileName(s.info.ID), s.info.Size); err != nil {
+func (db *DB) copySegment(ctx context.Context, from, to *vfs.FS, s *openSegment) error {
+	if err := copyFile(ctx, from, to, segment.FileName(s.info.ID), s.info.Size); err != nil {
 		return err
 	}
 	written, err := segment.Open(to, db.state.DB, s.info)
@@ -142,8 +143,8 @@ func (db *DB) copySegment(ctx context.Context, to *vfs.FS, s *openSegment) error
 }
 
 // copyFile copies the first size bytes of a file and syncs the copy.
-func (db *DB) copyFile(ctx context.Context, to *vfs.FS, name string, size int64) error {
-	in, err := db.fs.Open(name)
+func copyFile(ctx context.Context, from, to *vfs.FS, name string, size int64) error {
+	in, err := from.Open(name)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (db *DB) check(ctx context.Context, deep bool) (*CheckReport, error) {
 	}
 	defer db.done(ver)
 	c := &checking{db: db, ctx: ctx, ver: ver, deep: deep, report: &CheckReport{Problems: []Problem{}}}
-	for _, step := range []func() error{c.store, c.log, c.segments, c.documents} {
+	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.documents} {
 		if err := db.guard(step); err != nil {
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("db: check: %w", ctx.Err())
@@ -109,7 +109,7 @@ func flatten(err error) []error {
 
 // store checks meta.bolt: its pages, checksums, digests and counts.
 func (c *checking) store() error {
-	return c.db.store.Check(c.ctx, func(file, bucket, key, detail string) {
+	return c.ver.files.store.Check(c.ctx, func(file, bucket, key, detail string) {
 		c.add(Problem{File: file, Offset: -1, Detail: fmt.Sprintf("%s %s: %s", bucket, key, detail)})
 	})
 }
@@ -120,7 +120,7 @@ func (c *checking) log() error {
 	defer c.db.metaMu.Unlock()
 	c.db.commitMu.Lock() // nor is one being written
 	defer c.db.commitMu.Unlock()
-	_, err := wal.Replay(wal.Options{FS: c.db.fs, DB: c.db.state.DB}, c.db.cur.applied, func(_ uint64, b []byte) error {
+	_, err := wal.Replay(wal.Options{FS: c.db.files(), DB: c.db.state.DB}, c.db.cur.applied, func(_ uint64, b []byte) error {
 		_, _, err := decodeRecord(b)
 		return errors.Join(err, c.ctx.Err())
 	})
@@ -200,7 +200,7 @@ func (c *checking) part(v *view, p *part) (live int, err error) {
 		if err := c.ctx.Err(); err != nil {
 			return 0, err
 		}
-		err := c.db.store.View(func(tx *meta.Tx) error {
+		err := c.ver.read(func(tx *meta.Tx) error {
 			for _, row := range batch {
 				if err := c.row(tx, v, p, row, cols); err != nil {
 					c.problem(err)

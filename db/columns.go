@@ -60,7 +60,7 @@ func (s *openSegment) eachMetadata(ctx context.Context, fn func(row int, m Metad
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := s.db.store.View(func(tx *meta.Tx) error {
+		err := s.documents(func(tx *meta.Tx) error {
 			for row := lo; row < min(lo+perTx, len(nums)); row++ {
 				doc, ok, err := tx.Document(s.info.Collection, nums[row])
 				if err != nil {

@@ -177,7 +177,7 @@ func (db *DB) commitLocked(requests []*request) error {
 		}
 	}
 	var records []wal.Record
-	err := db.read(func(tx *meta.Tx) error {
+	err := db.read(g.base, func(tx *meta.Tx) error {
 		g.tx = tx
 		for _, r := range requests {
 			first := g.nextNum
@@ -247,7 +247,7 @@ type docKey struct {
 // newGroup must be called, and the group used, with commitMu held.
 func newGroup(db *DB) *group {
 	return &group{
-		db: db, base: db.cur, nextNum: db.nextNum, nextID: db.nextColl,
+		db: db, base: db.tip(), nextNum: db.nextNum, nextID: db.nextColl,
 		defs:    map[uint32]*definition{},
 		pending: map[docKey]*op{},
 		views:   map[uint32]*view{},

@@ -283,7 +283,7 @@ func (db *DB) publishCompaction(c compaction, fresh *openSegment) error {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
 	next := db.cur.successor()
-	next.files = newFileSet(db.segments)
+	next.files = newFileSet(db.store, &db.ids, db.segments)
 	if v := next.views[c.coll]; v != nil {
 		v = v.clone()
 		var dead *bitset.Cow

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,8 +58,13 @@ func (p SyncPolicy) String() string {
 // are read by Open and never written to.
 type Options struct {
 	// ReadOnly opens without writing a byte. Any number of processes can have
-	// a database open read-only while none has it open for writing.
+	// a database open read-only while none has it open for writing. A folder
+	// that a Publisher fills can be opened so at any time, and in no other way.
 	ReadOnly bool
+	// Follow, if positive, looks for a newer version of such a folder this
+	// often, as Refresh does, and compares the content of every file with its
+	// SHA-256 before it is used for the first time, by Open as well.
+	Follow time.Duration
 	// MustExist makes Open fail with ErrNotFound instead of creating.
 	MustExist bool
 	// Sync says when writes reach the disk.
@@ -133,6 +139,7 @@ type DB struct {
 	// metaMu is held by whoever commits to meta.bolt. It is taken before
 	// commitMu. It guards the fields below.
 	metaMu   sync.Mutex
+	commits  uint64 // of meta.bolt, since it was opened
 	state    meta.State
 	segments map[uint64]*openSegment
 	stored   map[uint32]*definition // as in meta.bolt
@@ -143,6 +150,8 @@ type DB struct {
 	// mu guards the fields below; it is held for moments only.
 	mu      sync.Mutex
 	cur     *version
+	held    *version // newer than cur, on its way; guarded by commitMu as well
+	holding bool     // publish makes versions held
 	live    map[*version]struct{}
 	mapped  map[*openSegment]struct{} // segments to close, in the database or only in old versions
 	running int                       // calls that Close waits for
@@ -156,6 +165,8 @@ type DB struct {
 	rechecks *rechecks
 
 	background background
+	following  *following             // nil unless the directory is a published folder
+	names      atomic.Pointer[vfs.FS] // with the names of the newest version of it
 }
 
 // The names inside a database directory.
@@ -201,11 +212,18 @@ func (db *DB) open() (err error) {
 		return err
 	}
 	if _, err := db.fs.Size(metaName); errors.Is(err, fs.ErrNotExist) {
+		if published, err := db.isPublished(); err != nil {
+			return err
+		} else if published {
+			return db.openPublished(start)
+		}
 		if err := db.mayCreate(); err != nil {
 			return err
 		}
 	} else if err != nil {
 		return err
+	} else if db.opts.Follow > 0 {
+		return invalidf("directory %q is a database, not a published folder", db.dir)
 	}
 	if db.lock, err = db.fs.Lock(lockName, !db.opts.ReadOnly); err != nil {
 		return err
@@ -226,7 +244,7 @@ func (db *DB) open() (err error) {
 	if db.store, err = meta.Open(db.fs, metaName, meta.Options{ReadOnly: db.opts.ReadOnly, Verify: crashed}); err != nil {
 		return err
 	}
-	if err := db.load(); err != nil {
+	if err := db.load(db.store); err != nil {
 		return err
 	}
 	if !db.opts.ReadOnly {
@@ -245,12 +263,18 @@ func (db *DB) open() (err error) {
 // mayCreate refuses to make an empty database where one has lost its root, or
 // in a directory full of something else.
 func (db *DB) mayCreate() error {
-	if db.opts.ReadOnly || db.opts.MustExist {
-		return fmt.Errorf("%w: %s is not there", ErrNotFound, metaName)
+	missing := fmt.Errorf("%w: %s is not there", ErrNotFound, metaName)
+	if db.opts.ReadOnly {
+		return missing
 	}
 	names, err := db.fs.ReadDir(".")
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case slices.Contains(names, manifestDir):
+		return fmt.Errorf("%w: directory %q is a published folder", ErrReadOnly, db.dir)
+	case db.opts.MustExist:
+		return missing
 	}
 	for _, name := range names {
 		switch {
@@ -321,16 +345,19 @@ func (db *DB) hasLog() (bool, error) {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".wal") }), err
 }
 
-// load builds the first version from meta.bolt and the segments.
-func (db *DB) load() error {
+// load builds a version from meta.bolt and the segments, of which those that
+// are open are not opened again.
+func (db *DB) load(store *meta.Store) (err error) {
 	v := &version{views: map[uint32]*view{}, names: map[string]uint32{}}
 	type stored struct {
 		info segment.Info
 		dead map[int][]uint64
 	}
 	var segments []stored
-	err := db.store.View(func(tx *meta.Tx) (err error) {
-		if db.state, err = tx.State(); err != nil {
+	var state meta.State
+	defs := map[uint32]*definition{}
+	err = store.View(func(tx *meta.Tx) (err error) {
+		if state, err = tx.State(); err != nil {
 			return err
 		}
 		colls, err := tx.Collections()
@@ -339,14 +366,14 @@ func (db *DB) load() error {
 		}
 		for _, c := range colls {
 			if c.Name == "" {
-				db.stored[c.ID] = nil // dropped, its documents wait for removal
+				defs[c.ID] = nil // dropped, its documents wait for removal
 				continue
 			}
 			def, err := decodeDefinition(c.ID, c.Schema)
 			if err != nil {
 				return &CorruptError{File: metaName, Offset: -1, Err: err}
 			}
-			db.stored[c.ID] = def
+			defs[c.ID] = def
 			v.names[def.name] = c.ID
 			v.views[c.ID] = &view{def: def, count: int(c.IDs)}
 		}
@@ -366,22 +393,41 @@ func (db *DB) load() error {
 	if err != nil {
 		return err
 	}
+	ids := &db.ids
+	if db.cur == nil {
+		db.state = state
+	} else {
+		ids = new(knownIDs)
+	}
+	open, fresh := map[uint64]*openSegment{}, []*openSegment(nil)
+	defer func() {
+		if err != nil {
+			for _, s := range fresh {
+				db.unmap(s)
+			}
+		}
+	}()
 	for _, s := range segments {
 		w := v.views[s.info.Collection]
 		if w == nil {
 			return &CorruptError{File: metaName, Offset: -1,
 				Err: fmt.Errorf("segment %d belongs to unknown collection %d", s.info.ID, s.info.Collection)}
 		}
-		seg, err := db.openSegment(s.info, w.def.schema.Metric, bitset.FromChunks(s.dead))
-		if err != nil {
-			return err
+		dead := bitset.FromChunks(s.dead)
+		seg := db.segments[s.info.ID]
+		if seg == nil || seg.info != s.info {
+			if seg, err = db.openSegment(s.info, w.def.schema.Metric, dead); err != nil {
+				return err
+			}
+			fresh = append(fresh, seg)
 		}
-		db.segments[s.info.ID] = seg
-		w.parts = append(w.parts, seg.part(seg.dead))
+		open[s.info.ID] = seg
+		w.parts = append(w.parts, seg.part(dead))
 	}
-	v.lsn, v.applied, v.nextNum = db.state.Applied, db.state.Applied, db.state.NextDoc
-	db.nextNum, db.nextColl = db.state.NextDoc, db.state.NextCollection
-	v.files = newFileSet(db.segments)
+	v.lsn, v.applied, v.nextNum = state.Applied, state.Applied, state.NextDoc
+	db.nextNum, db.nextColl = state.NextDoc, state.NextCollection
+	db.segments, db.stored = open, defs
+	v.files = newFileSet(store, ids, open)
 	db.publish(v)
 	return nil
 }
@@ -498,7 +544,7 @@ func (db *DB) replay(lsn uint64, record []byte) error {
 		return badBatch(lsn, fmt.Errorf("begins with docnum %d, expected %d", first, g.nextNum))
 	}
 	g.own = map[docKey]*op{}
-	err = db.read(func(tx *meta.Tx) error {
+	err = db.read(g.base, func(tx *meta.Tx) error {
 		g.tx = tx
 		for i := range ops {
 			o := &ops[i]
@@ -547,6 +593,10 @@ func (db *DB) Close() error {
 	db.closed = true
 	db.mu.Unlock()
 	db.background.stop()
+	if db.following != nil {
+		db.metaMu.Lock() // a Refresh has ended
+		defer db.metaMu.Unlock()
+	}
 	db.commitMu.Lock()
 	db.flushed.Broadcast() // to writers who wait for a flush that will not come
 	db.commitMu.Unlock()
@@ -600,6 +650,9 @@ func (db *DB) release() error {
 	}
 	for s := range db.mapped {
 		errs = append(errs, s.close())
+	}
+	for v := range db.live { // of a published folder, each may have its own
+		errs = append(errs, v.files.store.Close())
 	}
 	db.mu.Unlock()
 	if db.log != nil {

@@ -166,7 +166,7 @@ func (d *derived[T]) recompute(ctx context.Context) error {
 // onDisk calls fn with the content of the file as it is on disk. It does not
 // if there is none, or if check says what is wrong with it.
 func (d *derived[T]) onDisk(fn func(*T) error) error {
-	m, err := d.db.mapFile(d.name)
+	m, err := mapFile(d.db.files(), d.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -266,7 +266,7 @@ func (c *checking) ids(v *view) error {
 		}
 		all = append(all, set)
 	}
-	return c.db.store.View(func(tx *meta.Tx) error {
+	return c.ver.read(func(tx *meta.Tx) error {
 		l := lister{ver: c.ver, v: v, sets: all, want: math.MaxInt}
 		if err := l.run(c.ctx, tx, v.count); err != nil {
 			return err

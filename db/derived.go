@@ -75,6 +75,8 @@ type derivedFile interface {
 	make(context.Context) error
 	check() error
 	recompute(context.Context) error
+	present() publishable
+	retry()
 	fault(*vfs.FaultError) error
 	close()
 }
@@ -102,7 +104,7 @@ func (d *derived[T]) get() *T {
 // load maps the file. mu is held.
 func (d *derived[T]) load() (err error) {
 	defer func() { d.absent = err != nil }()
-	m, err := d.db.mapFile(d.name)
+	m, err := mapFile(d.db.files(), d.name)
 	if err != nil {
 		return err
 	}
@@ -218,12 +220,27 @@ func (d *derived[T]) fault(f *vfs.FaultError) error {
 	return err
 }
 
+// retry looks for an absent file again when it is next used: it may be there
+// by now, of a newer published version.
+func (d *derived[T]) retry() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.absent = false
+}
+
 // check reads the file as it is on disk, all of it.
 func (d *derived[T]) check() error {
-	m, err := d.db.mapFile(d.name)
-	if errors.Is(err, fs.ErrNotExist) {
+	err := d.fits(d.db.files())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, d.newer) {
 		return nil
 	}
+	return err
+}
+
+// fits reads the file of its name in from, all of it, and says what is wrong
+// with it. It must be called inside guard.
+func (d *derived[T]) fits(from *vfs.FS) error {
+	m, err := mapFile(from, d.name)
 	if err != nil {
 		return err
 	}
@@ -231,11 +248,10 @@ func (d *derived[T]) check() error {
 	if err == nil && d.verify != nil {
 		err = d.verify(v)
 	}
-	if err = errors.Join(err, m.Close()); errors.Is(err, d.newer) {
-		return nil
-	}
-	return err
+	return errors.Join(err, m.Close())
 }
+
+func (d *derived[T]) present() publishable { return d }
 
 func (d *derived[T]) close() {
 	d.mu.Lock()
@@ -248,8 +264,8 @@ func (d *derived[T]) close() {
 }
 
 // mapFile maps a whole file.
-func (db *DB) mapFile(name string) (*vfs.Mapping, error) {
-	f, err := db.fs.Open(name)
+func mapFile(from *vfs.FS, name string) (*vfs.Mapping, error) {
+	f, err := from.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -232,7 +232,7 @@ func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
 
 // metadata reads that of one document.
 func (s *search) metadata(at place) (m Metadata, err error) {
-	err = s.db.store.View(func(tx *meta.Tx) error {
+	err = s.ver.read(func(tx *meta.Tx) error {
 		b, err := s.view.stored(tx, at.part, at.row)
 		if err != nil {
 			return err
@@ -292,7 +292,7 @@ func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect)
 			lo = hi
 		}
 	}
-	return s.db.store.View(func(tx *meta.Tx) error {
+	return s.ver.read(func(tx *meta.Tx) error {
 		for _, x := range suspects {
 			for _, e := range x.equal {
 				id, err := s.view.idAt(tx, e.part, e.row)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/codes"
@@ -47,7 +48,7 @@ type openSegment struct {
 
 // openSegment maps a segment of a collection with the given metric.
 func (db *DB) openSegment(info segment.Info, metric Metric, dead *bitset.Cow) (*openSegment, error) {
-	seg, err := segment.Open(db.fs, db.state.DB, info)
+	seg, err := segment.Open(db.files(), db.state.DB, info)
 	if err != nil {
 		return nil, err
 	}
@@ -96,16 +97,18 @@ func (s *openSegment) close() error {
 	return s.Segment.Close()
 }
 
-// A fileSet is the segments of a version. Versions share one until a flush or
-// a compaction changes it.
+// A fileSet is the segments of a version, and where its documents are. Versions
+// share one until a flush or a compaction changes it.
 type fileSet struct {
+	store    *meta.Store // that of the database, but where published versions are followed;
+	ids      *knownIDs   // likewise: a database that was restored gives DocNums again
 	segments []*openSegment
 	versions int // guarded by DB.mu
 }
 
 // newFileSet lists segments by number.
-func newFileSet(segments map[uint64]*openSegment) *fileSet {
-	set := &fileSet{}
+func newFileSet(store *meta.Store, ids *knownIDs, segments map[uint64]*openSegment) *fileSet {
+	set := &fileSet{store: store, ids: ids}
 	for _, id := range slices.Sorted(maps.Keys(segments)) {
 		set.segments = append(set.segments, segments[id])
 	}
@@ -124,7 +127,15 @@ func (v *version) successor() *version {
 	return next
 }
 
-// publish makes v the current version.
+// tip returns the newest version, for the holder of commitMu to build upon.
+func (db *DB) tip() *version {
+	if db.held != nil {
+		return db.held
+	}
+	return db.cur
+}
+
+// publish makes v the current version, or the one that Refresh prepares.
 func (db *DB) publish(v *version) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -136,8 +147,12 @@ func (db *DB) publish(v *version) {
 	v.files.versions++
 	v.refs = 1
 	db.live[v] = struct{}{}
-	old := db.cur
-	db.cur = v
+	slot := &db.cur
+	if db.holding {
+		slot = &db.held
+	}
+	old := *slot
+	*slot = v
 	if old != nil {
 		db.unref(old)
 	}
@@ -254,6 +269,9 @@ func (db *DB) unref(v *version) {
 			continue
 		}
 		db.shut(s)
+	}
+	if v.files.store != db.store && !db.closed {
+		db.closeStore(v.files.store)
 	}
 }
 

@@ -398,7 +398,7 @@ func (f *flushing) publish() error {
 	defer db.commitMu.Unlock()
 	next := db.cur.successor()
 	next.applied = f.v.lsn
-	next.files = newFileSet(db.segments)
+	next.files = newFileSet(db.store, &db.ids, db.segments)
 	for id, v := range next.views {
 		c := f.head.colls[id]
 		if c == nil {
@@ -460,6 +460,7 @@ func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) error {
 	if err != nil {
 		return db.fail(err)
 	}
+	db.commits++
 	// The newest root may rot: what the one before it needs stays until now.
 	if db.log != nil {
 		if err := db.log.Release(before.Applied); err != nil {

@@ -136,7 +136,7 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 	if !tied { // ids decide nothing
 		return hits[:min(n, len(hits))], nil
 	}
-	err := s.db.store.View(func(tx *meta.Tx) (err error) {
+	err := s.ver.read(func(tx *meta.Tx) (err error) {
 		for i := range hits {
 			h := &hits[i]
 			tied := i > 0 && hits[i-1].score == h.score || i+1 < len(hits) && hits[i+1].score == h.score
@@ -146,7 +146,7 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 			if h.id, err = s.view.idAt(tx, h.part, h.row); err != nil {
 				return err
 			}
-			s.db.ids.put(h.part.nums[h.row], h.id)
+			s.ver.files.ids.put(h.part.nums[h.row], h.id)
 		}
 		return nil
 	})
@@ -157,7 +157,7 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 // known finds the id of a row without a look at meta.bolt, if it can.
 func (s *search) known(h *ranked) bool {
 	if h.id == "" {
-		h.id = s.db.ids.get(h.part.nums[h.row])
+		h.id = s.ver.files.ids.get(h.part.nums[h.row])
 	}
 	return h.id != ""
 }
@@ -203,7 +203,7 @@ func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 			switch {
 			case stored || h.id == "":
 				if err = s.view.read(tx, h.part, h.row, q.Select, d); err == nil {
-					s.db.ids.put(h.part.nums[h.row], d.ID)
+					s.ver.files.ids.put(h.part.nums[h.row], d.ID)
 				}
 			default:
 				d.ID = h.id
@@ -222,7 +222,7 @@ func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 	}
 	var err error
 	if stored || unknown {
-		err = s.db.store.View(read)
+		err = s.ver.read(read)
 	} else {
 		err = read(nil)
 	}

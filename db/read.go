@@ -62,7 +62,7 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 		if err = ctx.Err(); err != nil {
 			break
 		}
-		err = c.db.read(func(tx *meta.Tx) error {
+		err = c.db.read(ver, func(tx *meta.Tx) error {
 			for i := lo; i < min(lo+perTx, len(ids)); i++ {
 				num, err := ver.num(tx, v, ids[i])
 				if err != nil || num == 0 {
@@ -89,9 +89,10 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 	return docs, nil
 }
 
-// read runs fn in a read transaction, with faults of mapped files caught.
-func (db *DB) read(fn func(tx *meta.Tx) error) error {
-	return db.guard(func() error { return db.store.View(fn) })
+// read runs fn in a read transaction for a version, with faults of mapped
+// files caught.
+func (db *DB) read(ver *version, fn func(tx *meta.Tx) error) error {
+	return db.guard(func() error { return ver.read(fn) })
 }
 
 func missingRow(collection, id string, num uint64) error {
@@ -156,7 +157,7 @@ func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuer
 	}
 	page := &Page{Total: total, Documents: []*Document{}}
 	l := lister{ver: ver, v: v, sets: sets, where: where, after: q.After, skip: q.Offset, want: limit + 1}
-	err = c.db.read(func(tx *meta.Tx) error { return l.run(ctx, tx, total) })
+	err = c.db.read(ver, func(tx *meta.Tx) error { return l.run(ctx, tx, total) })
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuer
 		page.Next = l.found[limit-1].id
 	}
 	for batch := range slices.Chunk(l.found, 256) {
-		err := c.db.read(func(tx *meta.Tx) error {
+		err := c.db.read(ver, func(tx *meta.Tx) error {
 			for _, m := range batch {
 				d := &Document{}
 				if err := v.read(tx, m.part, m.row, q.Select, d); err != nil {
@@ -378,7 +379,7 @@ func (c *Collection) All(ctx context.Context, where filter.Expr, want Select) it
 		c.db.retain(ver)
 		done() // so that Close does not wait for the caller's loop
 		defer c.db.drop(ver)
-		for d, err := range c.walk(ctx, v, where, want) {
+		for d, err := range c.walk(ctx, ver, v, where, want) {
 			if err != nil {
 				yield(nil, c.wrap("read", err))
 				return
@@ -390,7 +391,7 @@ func (c *Collection) All(ctx context.Context, where filter.Expr, want Select) it
 	}
 }
 
-func (c *Collection) walk(ctx context.Context, v *view, where filter.Expr, want Select) iter.Seq2[*Document, error] {
+func (c *Collection) walk(ctx context.Context, ver *version, v *view, where filter.Expr, want Select) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
 		where, err := readable(where)
 		var sets []bitset.Set
@@ -412,7 +413,7 @@ func (c *Collection) walk(ctx context.Context, v *view, where filter.Expr, want 
 				err = c.db.begin()
 			}
 			if err == nil {
-				err = c.db.read(func(tx *meta.Tx) error {
+				err = c.db.read(ver, func(tx *meta.Tx) error {
 					for len(docs) < perTx {
 						p, row, ok := next()
 						if !ok {

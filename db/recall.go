@@ -207,7 +207,7 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 		}
 	}
 	q.unseen = true
-	err := db.read(func(tx *meta.Tx) error {
+	err := db.read(ver, func(tx *meta.Tx) error {
 		at := 0
 		for _, p := range v.parts {
 			for row := 0; p.dim > 0 && row < p.n; row++ {

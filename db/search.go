@@ -225,7 +225,7 @@ type place struct {
 // find returns the place of a document, or ErrNotFound.
 func (s *search) find(id string) (place, error) {
 	var num uint64
-	err := s.db.store.View(func(tx *meta.Tx) (err error) {
+	err := s.ver.read(func(tx *meta.Tx) (err error) {
 		num, err = s.ver.num(tx, s.view, id)
 		return err
 	})

@@ -19,6 +19,7 @@ type Stats struct {
 	VectorBytes int64             `json:"vector_bytes"`    // segment files
 	Versions    int               `json:"versions"`        // states of the database that somebody reads
 	Failed      string            `json:"failed,omitempty"`
+	Replica     *ReplicaStats     `json:"replica,omitempty"` // of a published folder only
 	Collections []CollectionStats `json:"collections"`
 }
 
@@ -53,7 +54,7 @@ func (db *DB) Stats() Stats {
 	if err := db.err(); err != nil {
 		s.Failed = err.Error()
 	}
-	s.MetaBytes, s.MetaFree = db.store.Size()
+	s.MetaBytes, s.MetaFree = ver.files.store.Size()
 	if db.log != nil {
 		s.LogBytes = db.log.Size()
 	}
@@ -63,6 +64,12 @@ func (db *DB) Stats() Stats {
 		s.HeadBytes += db.frozen.bytes
 	}
 	db.commitMu.Unlock()
+	if f := db.following; f != nil {
+		f.mu.Lock()
+		stats := f.stats
+		f.mu.Unlock()
+		s.Replica = &stats
+	}
 	db.mu.Lock()
 	s.Versions = len(db.live)
 	db.mu.Unlock()

@@ -290,6 +290,19 @@ func (t *segmentTerms) recompute(ctx context.Context) error {
 	return nil
 }
 
+func (t *segmentTerms) present() publishable {
+	if a := t.s.db.analysis(t.s.info.Collection); a != nil {
+		return t.of(a)
+	}
+	return nil
+}
+
+func (t *segmentTerms) retry() {
+	for _, d := range t.all() {
+		d.retry()
+	}
+}
+
 func (t *segmentTerms) all() []*derived[terms.Terms] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -361,7 +374,7 @@ func (s *openSegment) writeTerms(ctx context.Context, w io.WriterAt, a *analysis
 			return err
 		}
 		hi := min(lo+perTx, len(nums))
-		err := s.db.store.View(func(tx *meta.Tx) error {
+		err := s.documents(func(tx *meta.Tx) error {
 			for row := lo; row < hi; row++ {
 				doc, _, err := tx.Document(s.info.Collection, nums[row])
 				if err != nil {

@@ -24,6 +24,9 @@ type version struct {
 	refs int // guarded by DB.mu; the current version holds one
 }
 
+// read runs fn in a read transaction on the documents of the version.
+func (v *version) read(fn func(tx *meta.Tx) error) error { return v.files.store.View(fn) }
+
 // A view is one collection in one version.
 type view struct {
 	def   *definition

@@ -109,7 +109,7 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 	if err != nil {
 		return err
 	}
-	return s.db.store.View(func(tx *meta.Tx) error {
+	return s.ver.read(func(tx *meta.Tx) error {
 		for _, x := range suspects {
 			score := x.legs[1].Score
 			if score == nil {

@@ -539,3 +539,38 @@ func BenchmarkReplay(b *testing.B) {
 		ok(b, err)
 	}
 }
+
+// TestCopy copies parts of a log, of several files, to files of another one that follow each other.
+func TestCopy(t *testing.T) {
+	from, to := options(t, memDir(t), nil), options(t, memDir(t), nil)
+	l := create(t, from, 1, 0)
+	next := uint64(1)
+	for _, n := range []int{100, 9000, 0, 5000, 12000, 70000, 1, 300} {
+		next = add(t, l, next, n, n/2) + 1
+	}
+	last := next - 1
+	for i, end := range []uint64{3, 4, 11, last} {
+		after := []uint64{0, 3, 4, 11}[i]
+		name, err := Copy(from, after, end, to, uint64(i+1))
+		ok(t, err)
+		if name != fileName(uint64(i+1)) {
+			t.Errorf("copied to %s", name)
+		}
+	}
+	want, _, err := replay(t, from, 0)
+	ok(t, err)
+	got, tail, err := replay(t, to, 0)
+	ok(t, err)
+	if diff := cmp.Diff(want, got); diff != "" || tail.Last != last || tail.Torn {
+		t.Errorf("copies end with %+v: %s", tail, diff)
+	}
+	for _, bad := range [][2]uint64{{last, last + 1}, {3, 3}, {3, 2}} {
+		if _, err := Copy(from, bad[0], bad[1], to, 9); err == nil {
+			t.Errorf("copied %d to %d", bad[0]+1, bad[1])
+		}
+	}
+	ok(t, l.Close())
+	if got, _, err := replay(t, to, 0); err != nil || len(got) != len(want) {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}

@@ -191,18 +191,22 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 		return nil, nil, err
 	}
 	defer root.Close()
+	real, err := s.fs.Real(name)
+	if err != nil {
+		return nil, nil, err
+	}
 	o := &bbolt.Options{
 		ReadOnly: readOnly, Timeout: lockTimeout,
 		PageSize: boltcheck.PageSize, FreelistType: bbolt.FreelistMapType, PreLoadFreelist: !readOnly, NoStatistics: true,
 		OpenFile: func(_ string, flag int, mode os.FileMode) (*os.File, error) {
 			var err error
-			file, err = root.OpenFile(name, flag&^os.O_CREATE, mode)
+			file, err = root.OpenFile(real, flag&^os.O_CREATE, mode)
 			return file, err
 		},
 	}
 	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") { // elsewhere it makes the file larger
 		o.InitialMmapSize = initialMap
-		if st, err := root.Stat(name); err == nil {
+		if st, err := root.Stat(real); err == nil {
 			o.InitialMmapSize = max(initialMap, int(2*st.Size()))
 		}
 	}

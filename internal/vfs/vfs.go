@@ -94,10 +94,11 @@ func (s *Short) Unwrap() error { return s.Err }
 
 // FS gives access to the files below one directory.
 type FS struct {
-	dir  string
-	root *os.Root
-	hook Hook
-	tmp  atomic.Uint64 // number of the last temporary file
+	dir   string
+	root  *os.Root
+	hook  Hook
+	names map[string]string // of a view: see Named
+	tmp   atomic.Uint64     // number of the last temporary file
 }
 
 // Open returns the FS rooted at dir, which must exist. hook may be nil.
@@ -111,6 +112,25 @@ func Open(dir string, hook Hook) (*FS, error) {
 
 // Dir returns the directory given to Open.
 func (f *FS) Dir() string { return f.dir }
+
+// Named returns a view of f for reading: a file that is opened, measured or listed by a key of names is the file of that
+// value, and no others are there. The view shares the root of f, which alone is to be closed. Operations that change
+// something take names as they are. names must not be changed any more.
+func (f *FS) Named(names map[string]string) *FS {
+	return &FS{dir: f.dir, root: f.root, hook: f.hook, names: names}
+}
+
+// Real returns the name under which the file called name lies below the directory.
+func (f *FS) Real(name string) (string, error) {
+	if f.names == nil {
+		return name, nil
+	}
+	real, ok := f.names[name]
+	if !ok {
+		return "", &fs.PathError{Op: OpOpen.String(), Path: name, Err: fs.ErrNotExist}
+	}
+	return real, nil
+}
 
 // Close releases the root. Files opened through it stay usable.
 func (f *FS) Close() error { return f.root.Close() }
@@ -127,6 +147,13 @@ func (f *FS) before(op Op) error {
 }
 
 func (f *FS) open(kind Kind, name string, flag int) (*File, error) {
+	if kind == OpOpen {
+		real, err := f.Real(name)
+		if err != nil {
+			return nil, err
+		}
+		name = real
+	}
 	if err := f.before(Op{Kind: kind, Name: name}); err != nil {
 		return nil, err
 	}
@@ -192,6 +219,9 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	if err := f.before(Op{Kind: OpReadDir, Name: name}); err != nil {
 		return nil, err
 	}
+	if f.names != nil {
+		return f.list(name)
+	}
 	d, err := f.root.Open(name)
 	if err != nil {
 		return nil, err
@@ -205,8 +235,26 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
+// list is ReadDir of a view.
+func (f *FS) list(dir string) (names []string, err error) {
+	for name := range f.names {
+		if path.Dir(name) == path.Clean(dir) {
+			names = append(names, path.Base(name))
+		}
+	}
+	if names == nil {
+		return nil, &fs.PathError{Op: OpReadDir.String(), Path: dir, Err: fs.ErrNotExist}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 // Size returns the size of a file in bytes.
 func (f *FS) Size(name string) (int64, error) {
+	name, err := f.Real(name)
+	if err != nil {
+		return 0, err
+	}
 	if err := f.before(Op{Kind: OpStat, Name: name}); err != nil {
 		return 0, err
 	}

@@ -456,3 +456,35 @@ func BenchmarkGuard(b *testing.B) {
 		_ = Guard("a", func() error { return nil })
 	}
 }
+
+func TestNamed(t *testing.T) {
+	f := open(t, nil)
+	for _, name := range []string{"a-1", "a-2"} {
+		if err := f.WriteFileAtomic(name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view := f.Named(map[string]string{"a": "a-1", "d/b": "a-2"})
+	for name, want := range map[string]string{"a": "a-1", "d/b": "a-2"} {
+		if b, err := view.ReadFile(name, 10); err != nil || string(b) != want {
+			t.Errorf("%s is %q, %v", name, b, err)
+		}
+		if n, err := view.Size(name); err != nil || n != 3 {
+			t.Errorf("%s has %d bytes, %v", name, n, err)
+		}
+	}
+	for dir, want := range map[string]string{".": "a", "d": "b"} {
+		if names, err := view.ReadDir(dir); err != nil || len(names) != 1 || names[0] != want {
+			t.Errorf("%s holds %q, %v", dir, names, err)
+		}
+	}
+	for _, err := range []error{
+		func() error { _, err := view.Open("a-1"); return err }(),
+		func() error { _, err := view.Size("a-1"); return err }(),
+		func() error { _, err := view.ReadDir("tmp"); return err }(),
+	} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what the view does not name: %v", err)
+		}
+	}
+}

@@ -1,0 +1,574 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/manifest"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// PublishOptions tune a Publisher. The zero value, like nil, is the default.
+type PublishOptions struct {
+	// Keep is how many versions the folder holds, the newest one included; 0
+	// means DefaultKeep. Whoever copies the folder has the time in which so many
+	// are published for a round.
+	Keep int
+
+	hook vfs.Hook // faults and traces, for tests
+}
+
+// DefaultKeep is how many versions a published folder holds.
+const DefaultKeep = 8
+
+// A Publisher writes versions of a database to a folder, for processes that
+// read only: on the same machine, or wherever a copy of the folder is carried
+// to. Files in it are written once and never changed; what is there already is
+// not written again. See docs/replicas.md.
+//
+// Its methods are safe for concurrent use. It must be closed before the
+// database.
+type Publisher struct {
+	db   *DB
+	to   *vfs.FS // the folder
+	temp *vfs.FS // tmp/ in it: laid out like a database
+	lock *vfs.Lock
+	keep int
+
+	mu      sync.Mutex // held by Publish and Close
+	closed  bool
+	last    *manifest.Manifest // nil if there is none
+	based   bool               // its meta.bolt was made by this Publisher,
+	commits uint64             // when the database had committed so often
+	known   map[string]any     // what files in last, by name, were found to be of: segment.Info or publishable
+}
+
+// A Publication is what Publish did.
+type Publication struct {
+	Version  uint64 `json:"version"`   // number of the newest version in the folder, from 1
+	Batch    uint64 `json:"batch"`     // the last batch in it
+	New      bool   `json:"new"`       // false: it was there, and says all
+	Files    int    `json:"files"`     // of the version
+	Bytes    int64  `json:"bytes"`     // in them
+	NewFiles int    `json:"new_files"` // of which were written
+	NewBytes int64  `json:"new_bytes"` // in those
+}
+
+// What is written behind a copy of meta.bolt, before there is a new one.
+const (
+	maxLogFiles = 32      // files of the log
+	minLogBytes = 1 << 20 // and bytes, or a quarter of meta.bolt if that is more
+)
+
+// NewPublisher prepares directory dir, which must be a folder that this
+// database was published to before, or be empty or not exist. Only one
+// Publisher can have it: ErrLocked.
+func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error) {
+	var o PublishOptions
+	if opts != nil {
+		o = *opts
+	}
+	p := &Publisher{db: db, keep: cmp.Or(o.Keep, DefaultKeep)}
+	err := p.open(dir, o.hook)
+	if err != nil {
+		_ = p.release()
+		return nil, fmt.Errorf("db: publish to %q: %w", dir, translate(err))
+	}
+	return p, nil
+}
+
+// lockFile is locked by the Publisher of a folder.
+const lockFile = "publish.lock"
+
+func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
+	if p.db.opts.ReadOnly {
+		return ErrReadOnly
+	}
+	if p.keep < 1 {
+		return invalidf("keep %d versions", p.keep)
+	}
+	if err := makeDir(dir); err != nil {
+		return err
+	}
+	if p.to, err = vfs.Open(dir, hook); err != nil {
+		return err
+	}
+	names, err := p.to.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(names, manifestDir) {
+		for _, name := range names {
+			if name != lockFile && name != tmpDir && !strings.HasPrefix(name, ".") {
+				return fmt.Errorf("%w: the directory holds %q and no published database", ErrExists, name)
+			}
+		}
+	}
+	if p.lock, err = p.to.Lock(lockFile, true); err != nil {
+		return err
+	}
+	for _, d := range []string{manifestDir, metaDir, segDir, walDir, tmpDir} { // the first one says what it is
+		if err := p.to.Mkdir(d); err != nil {
+			return err
+		}
+	}
+	if err := p.to.SyncDir("."); err != nil {
+		return err
+	}
+	var inside vfs.Hook
+	if hook != nil {
+		inside = func(op vfs.Op) error { op.Name = path.Join(tmpDir, op.Name); return hook(op) }
+	}
+	if p.temp, err = vfs.Open(filepath.Join(dir, tmpDir), inside); err != nil {
+		return err
+	}
+	numbers, err := manifests(p.to)
+	if err != nil {
+		return err
+	}
+	for _, number := range slices.Backward(numbers) {
+		m, err := readManifest(p.to, number)
+		if errors.Is(err, ErrCorrupt) {
+			continue // a follower does without as well
+		}
+		if err != nil {
+			return err
+		}
+		if m.DB != p.db.state.DB {
+			return fmt.Errorf("%w: the directory holds another database", ErrExists)
+		}
+		p.last = m
+		break
+	}
+	return nil
+}
+
+// Close gives the folder free. It waits for a Publish that runs.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	return p.release()
+}
+
+func (p *Publisher) release() error {
+	var errs []error
+	if p.lock != nil {
+		errs = append(errs, p.lock.Close())
+	}
+	for _, f := range []*vfs.FS{p.temp, p.to} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Publish makes the folder hold the database as it is now, unless it does.
+// Readers and writers go on. After an error, and after a crash at any moment,
+// the folder holds the version before, whole; Publish can be called again.
+func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var done Publication
+	err := ErrClosed
+	if !p.closed {
+		if err = p.db.usable(ctx); err == nil {
+			done, err = p.publish(ctx)
+			p.db.end()
+		}
+	}
+	if err != nil {
+		return done, fmt.Errorf("db: publish to %q: %w", p.dir(), translate(err))
+	}
+	return done, nil
+}
+
+func (p *Publisher) dir() string { return p.to.Dir() }
+
+func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
+	start := time.Now()
+	defer func() {
+		if err != nil {
+			p.based = false // the next time all is looked at again
+			err = errors.Join(err, p.wipe())
+		}
+	}()
+	if err := p.wipe(); err != nil {
+		return done, err
+	}
+	if p.long() {
+		if err := p.db.flush(); err != nil {
+			return done, err
+		}
+	}
+	if _, err := p.db.makeDerived(ctx, byClose, 0); err != nil {
+		return done, err
+	}
+	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.state.DB}, found: map[string]any{}, old: map[string]string{}}
+	if p.last != nil {
+		next.old = p.last.Names()
+	}
+	commits, err := next.documents()
+	if next.ver != nil {
+		defer p.db.drop(next.ver)
+	}
+	if err == nil {
+		err = p.db.guard(next.segments)
+	}
+	if err != nil {
+		return done, err
+	}
+	m := next.m
+	slices.SortFunc(m.Files, func(a, b manifest.File) int { return strings.Compare(a.Name, b.Name) })
+	if err := next.there(); err != nil {
+		return done, err
+	}
+	same := p.last != nil && m.Batch == p.last.Batch && slices.Equal(m.Files, p.last.Files)
+	if same {
+		m = p.last
+	} else if err := p.commit(m); err != nil {
+		return done, err
+	}
+	p.last, p.based, p.commits, p.known = m, true, commits, next.found
+	p.tidy()
+	done = Publication{
+		Version: m.Number, Batch: m.Batch, New: !same, Files: len(m.Files), Bytes: m.Bytes(),
+		NewFiles: next.files, NewBytes: next.bytes,
+	}
+	if !same {
+		p.db.opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch, "files", next.files, "bytes", next.bytes, "took", time.Since(start))
+	}
+	return done, nil
+}
+
+// wipe removes what is being written.
+func (p *Publisher) wipe() error {
+	for _, dir := range []string{".", segDir, walDir, tmpDir} {
+		names, err := p.temp.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if dir == "." && slices.Contains([]string{segDir, walDir, tmpDir}, name) {
+				continue
+			}
+			if err := p.temp.Remove(path.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, dir := range []string{segDir, walDir} {
+		if err := p.temp.Mkdir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// long reports whether it is time for a new copy of meta.bolt: because of the
+// batches that are not in it.
+func (p *Publisher) long() bool {
+	limit, files := int64(minLogBytes), 0
+	if p.last != nil {
+		for _, f := range p.last.Files {
+			if strings.HasPrefix(f.Name, walDir+"/") {
+				files++
+			}
+		}
+	}
+	if size, err := p.db.fs.Size(metaName); err == nil {
+		limit = max(limit, size/4)
+	}
+	p.db.commitMu.Lock()
+	defer p.db.commitMu.Unlock()
+	bytes := p.db.active.bytes
+	if p.db.frozen != nil {
+		bytes += p.db.frozen.bytes
+	}
+	return bytes > limit || files >= maxLogFiles && bytes > 0
+}
+
+// commit makes the manifest of a version whose files are there.
+func (p *Publisher) commit(m *manifest.Manifest) error {
+	for _, dir := range []string{metaDir, segDir, walDir} {
+		if err := p.to.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	numbers, err := manifests(p.to)
+	if err != nil {
+		return err
+	}
+	m.Number = 1
+	if n := len(numbers); n > 0 {
+		m.Number = numbers[n-1] + 1
+	}
+	m.Time = time.Now().UnixNano()
+	b, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	return p.to.WriteFileAtomic(manifestName(m.Number), b)
+}
+
+// tidy removes old versions, and files of which no version is. What cannot be
+// removed is tried again the next time.
+func (p *Publisher) tidy() {
+	if err := p.remove(); err != nil {
+		p.db.opts.Logger.Warn("cannot remove old versions", "dir", p.dir(), "error", err)
+	}
+}
+
+func (p *Publisher) remove() error {
+	numbers, err := manifests(p.to)
+	if err != nil {
+		return err
+	}
+	needed := map[string]bool{}
+	for i, number := range numbers {
+		if i < len(numbers)-p.keep {
+			if err := p.to.Remove(manifestName(number)); err != nil {
+				return err
+			}
+			continue
+		}
+		m, err := readManifest(p.to, number)
+		if errors.Is(err, ErrCorrupt) {
+			continue // nobody can use it
+		}
+		if err != nil {
+			return err
+		}
+		for _, f := range m.Files {
+			needed[f.Path] = true
+		}
+	}
+	if len(numbers) > p.keep {
+		if err := p.to.SyncDir(manifestDir); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{metaDir, segDir, walDir} {
+		names, err := p.to.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if name = path.Join(dir, name); !needed[name] && isPublishedName(name) {
+				if err := p.to.Remove(name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// publishedPath returns where in a folder a file is, by its name in a database
+// and the checksum of its content.
+func publishedPath(name string, sum []byte) string {
+	hash, ext := hex.EncodeToString(sum[:8]), path.Ext(name)
+	if path.Dir(name) == "." {
+		return metaDir + "/" + hash + ext
+	}
+	return strings.TrimSuffix(name, ext) + "-" + hash + ext
+}
+
+// isPublishedName reports whether publishedPath may have made a path.
+func isPublishedName(name string) bool {
+	base, ext := strings.TrimSuffix(path.Base(name), path.Ext(name)), strings.TrimPrefix(path.Ext(name), ".")
+	known := slices.Contains([]string{"bolt", "sums", "vec", "wal"}, ext) || slices.Contains(derivedExts, ext)
+	return known && len(base) >= 16 && strings.Trim(base, "0123456789abcdef-") == ""
+}
+
+// A publication is a version on its way to the folder.
+type publication struct {
+	*Publisher
+	ctx   context.Context
+	ver   *version
+	m     *manifest.Manifest
+	old   map[string]string // names of the version before
+	found map[string]any    // becomes known
+	files int               // that were written
+	bytes int64             // in them
+}
+
+// documents adds meta.bolt and the batches behind it: what was published, as
+// long as it holds, and the batches since. It decides which version it is.
+func (p *publication) documents() (commits uint64, err error) {
+	db := p.db
+	db.metaMu.Lock()
+	defer db.metaMu.Unlock()
+	if db.opts.Sync != SyncAlways { // a replica must not have what the database may lose
+		if err := db.log.Sync(); err != nil {
+			return 0, db.fail(err)
+		}
+	}
+	p.ver = db.current()
+	p.m.Batch = p.ver.lsn
+	from := p.ver.applied
+	if p.based && p.commits == db.commits && p.last.Batch >= from && p.last.Batch <= p.ver.lsn {
+		from = p.last.Batch
+		for _, f := range p.last.Files {
+			if !strings.HasPrefix(f.Name, segDir+"/") {
+				p.m.Files = append(p.m.Files, f)
+			}
+		}
+	} else {
+		store := p.ver.files.store
+		err := store.CopyTo(p.temp, metaName)
+		if err == nil {
+			err = store.SealCopy(p.temp, metaName)
+		}
+		if err == nil {
+			err = p.adopt(metaName)
+		}
+		if err == nil {
+			err = p.adopt("meta.sums")
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if from < p.ver.lsn {
+		seq := uint64(1)
+		for _, f := range p.m.Files {
+			if strings.HasPrefix(f.Name, walDir+"/") {
+				seq++
+			}
+		}
+		name, err := wal.Copy(wal.Options{FS: db.fs, DB: db.state.DB, ReadOnly: true}, from, p.ver.lsn,
+			wal.Options{FS: p.temp, DB: db.state.DB}, seq)
+		if err == nil {
+			err = p.adopt(name)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return db.commits, nil
+}
+
+// adopt moves a file that is complete and synced from tmp/ to its place.
+func (p *publication) adopt(name string) error {
+	size, sum, err := digest(p.ctx, p.temp, name)
+	if err != nil {
+		return err
+	}
+	f := manifest.File{Name: name, Path: publishedPath(name, sum[:]), Size: size, Sum: sum}
+	p.m.Files = append(p.m.Files, f)
+	if compare(p.ctx, p.to, f) == nil { // of a version that was not finished, or came back
+		return p.temp.Remove(name)
+	}
+	p.files++
+	p.bytes += size
+	return p.to.Rename(path.Join(tmpDir, name), f.Path)
+}
+
+// segments adds those of the version, with the derived files that there are.
+func (p *publication) segments() error {
+	view := p.to.Named(p.old)
+	for _, s := range p.ver.files.segments {
+		name := segment.FileName(s.info.ID)
+		if !p.have(name, s.info, func() error {
+			published, err := segment.Open(view, p.db.state.DB, s.info)
+			if err == nil {
+				err = published.Close()
+			}
+			return err
+		}) {
+			err := p.db.copySegment(p.ctx, p.db.fs, p.temp, s)
+			if err == nil {
+				err = p.adopt(name)
+			}
+			if err != nil {
+				return err
+			}
+			p.found[name] = s.info
+		}
+		for _, d := range s.derived {
+			if err := p.derived(d.present(), view); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// have adds a file if that of its name in the version before is right for what
+// it is of. fits says that where it is not known.
+func (p *publication) have(name string, of any, fits func() error) bool {
+	if p.last == nil {
+		return false
+	}
+	f := p.last.Find(name)
+	if f == nil || p.known[name] != of && fits() != nil {
+		return false
+	}
+	p.found[name] = of
+	p.m.Files = append(p.m.Files, *f)
+	return true
+}
+
+// there compares the sizes of all files with those that there are.
+func (p *publication) there() error {
+	for _, f := range p.m.Files {
+		if size, err := p.to.Size(f.Path); err != nil || size != f.Size {
+			p.last, p.known = nil, nil // the next Publish writes what is missing
+			return fmt.Errorf("%s, published before, is gone or has changed: %w", f.Path, cmp.Or(err, ErrCorrupt))
+		}
+	}
+	return nil
+}
+
+// derived adds a derived file, if there is one that is right.
+func (p *publication) derived(d publishable, view *vfs.FS) error {
+	if d == nil {
+		return nil
+	}
+	name := d.file()
+	if p.have(name, d, func() error { return d.fits(view) }) {
+		return nil
+	}
+	size, err := p.db.fs.Size(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = copyFile(p.ctx, p.db.fs, p.temp, name, size)
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.fits(p.temp); err != nil { // damaged, or of a schema before: a reader does without
+		p.db.opts.Logger.Debug("derived file is not published", "file", name, "reason", err)
+		return p.temp.Remove(name)
+	}
+	p.found[name] = d
+	return p.adopt(name)
+}
+
+// publishable is a derived file as far as a Publisher knows it.
+type publishable interface {
+	file() string
+	fits(*vfs.FS) error
+}

@@ -1,0 +1,790 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/manifest"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// byHand makes a reader follow, and leaves it to Refresh when.
+const byHand = 1000 * time.Hour
+
+func publisher(t testing.TB, vdb *DB, dir string, opts *PublishOptions) *Publisher {
+	t.Helper()
+	p, err := vdb.NewPublisher(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func publish(t testing.TB, p *Publisher) Publication {
+	t.Helper()
+	done, err := p.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+func refresh(t testing.TB, vdb *DB) bool {
+	t.Helper()
+	swapped, err := vdb.Refresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return swapped
+}
+
+// all returns the documents of all collections.
+func all(t testing.TB, vdb interface {
+	Collections() []CollectionInfo
+	Collection(string) (*Collection, error)
+}) map[string]map[string]Document {
+	t.Helper()
+	state := map[string]map[string]Document{}
+	for _, info := range vdb.Collections() {
+		c, err := vdb.Collection(info.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state[info.Name] = dump(t, c)
+	}
+	return state
+}
+
+func TestPublish(t *testing.T) {
+	dir, folder := t.TempDir(), t.TempDir()
+	vdb := open(t, dir, nil)
+	p := publisher(t, vdb, folder, &PublishOptions{Keep: 2})
+	first := publish(t, p)
+	if !first.New || first.Version != 1 || first.Files != 2 {
+		t.Errorf("an empty database: %+v", first)
+	}
+	replica := open(t, folder, &Options{ReadOnly: true, Follow: byHand})
+	if n := len(replica.Collections()); n != 0 {
+		t.Errorf("%d collections", n)
+	}
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 0}, Text: "one", Metadata: Metadata{"n": int64(1)}})
+	second := publish(t, p)
+	if !second.New || second.Version != 2 || second.NewFiles != 1 || second.NewBytes > 10_000 {
+		t.Errorf("a small batch: %+v", second)
+	}
+	if again := publish(t, p); again.New || again.Version != 2 || again.NewFiles != 0 {
+		t.Errorf("nothing new: %+v", again)
+	}
+	if len(replica.Collections()) != 0 {
+		t.Error("the reader did not keep its version")
+	}
+	old, err := replica.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if !refresh(t, replica) || refresh(t, replica) {
+		t.Error("not one newer version")
+	}
+	rc, err := replica.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The handle stays good over all that follows.
+	for i := range 5 {
+		switch i {
+		case 1:
+			flush(t, vdb)
+		case 3:
+			if err := vdb.Compact(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		upsert(t, c, Document{ID: "a", Vector: []float32{1, float32(i)}}, Document{ID: fmt.Sprint(i), Text: "more"})
+		publish(t, p)
+		if !refresh(t, replica) {
+			t.Fatalf("round %d: no newer version", i)
+		}
+		if diff := gocmp.Diff(dump(t, c), dump(t, rc)); diff != "" {
+			t.Fatalf("round %d: %s", i, diff)
+		}
+		if n := len(old.Collections()); n != 0 {
+			t.Errorf("round %d: the snapshot has %d collections", i, n)
+		}
+	}
+	st := replica.Stats()
+	if st.Replica == nil || st.Replica.Version != 7 || st.Replica.Error != "" || st.Batches != vdb.Stats().Batches || st.Versions != 2 {
+		t.Errorf("%+v, %+v", st, st.Replica)
+	}
+	if _, err := rc.Upsert(t.Context(), Document{ID: "x"}); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("write: %v", err)
+	}
+	check(t, replica)
+	if names := files(t, folder, manifestDir); len(names) != 2 {
+		t.Errorf("kept %q", names)
+	}
+	if stray := strays(t, folder); len(stray) > 0 {
+		t.Errorf("no version has %q", stray)
+	}
+	// A backup of a replica is a database.
+	restored := filepath.Join(t.TempDir(), "restored")
+	if err := replica.Backup(t.Context(), restored); err != nil {
+		t.Fatal(err)
+	}
+	back := open(t, restored, nil)
+	check(t, back)
+	if diff := gocmp.Diff(all(t, vdb), all(t, back)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// files lists a directory of a folder, as paths.
+func files(t testing.TB, folder, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(folder, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() {
+			names = append(names, path.Join(dir, e.Name()))
+		}
+	}
+	return names
+}
+
+// strays lists the files that belong to no version.
+func strays(t testing.TB, folder string) []string {
+	t.Helper()
+	named := map[string]bool{}
+	for _, m := range versions(t, folder) {
+		for _, f := range m.Files {
+			named[f.Path] = true
+		}
+	}
+	var out []string
+	for _, dir := range []string{metaDir, segDir, walDir, tmpDir, tmpDir + "/" + segDir, tmpDir + "/" + walDir} {
+		for _, name := range files(t, folder, dir) {
+			if !named[name] {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// versions reads all manifests, and compares the files of each with it.
+func versions(t testing.TB, folder string) []*manifest.Manifest {
+	t.Helper()
+	fsys, err := vfs.Open(folder, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fsys.Close()
+	numbers, err := manifests(fsys)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var out []*manifest.Manifest
+	for _, number := range numbers {
+		m, err := readManifest(fsys, number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range m.Files {
+			if err := compare(t.Context(), fsys, f); err != nil {
+				t.Errorf("version %d: %v", number, err)
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// A copier carries files from one folder to another, as badly as it may.
+type copier struct {
+	t        *testing.T
+	rng      *rand.Rand
+	from, to string
+	whole    map[string]bool
+}
+
+// step copies some files, in any order. Of a file it may copy a part, or make it
+// as long as it will be before it has content.
+func (c *copier) step(all bool) {
+	c.t.Helper()
+	var names []string
+	for _, dir := range []string{".", manifestDir, metaDir, segDir, walDir, tmpDir} {
+		names = append(names, files(c.t, c.from, dir)...)
+		if err := os.MkdirAll(filepath.Join(c.to, dir), 0o700); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	if !all {
+		names = names[:c.rng.IntN(len(names)+1)]
+	}
+	for _, name := range names {
+		if c.whole[name] {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(c.from, name))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		part := c.rng.IntN(len(b) + 1)
+		switch way := c.rng.IntN(5); {
+		case all || way > 1:
+			c.whole[name] = true
+		case way == 0:
+			b = b[:part]
+		case way == 1:
+			clear(b[part:])
+		}
+		if err := os.WriteFile(filepath.Join(c.to, name), b, 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if all || c.rng.IntN(3) == 0 { // delete what is gone
+		for _, dir := range []string{manifestDir, metaDir, segDir, walDir} {
+			for _, name := range files(c.t, c.to, dir) {
+				if _, err := os.Stat(filepath.Join(c.from, name)); errors.Is(err, fs.ErrNotExist) {
+					if err := os.Remove(filepath.Join(c.to, name)); err != nil && filepath.Separator == '/' {
+						c.t.Fatal(err)
+					}
+					delete(c.whole, name)
+				}
+			}
+		}
+	}
+}
+
+// TestReplicaModel has a database that changes, a folder that it is published to, another one to which a careless copier
+// carries that, and a reader of the latter. Whatever the reader shows is one of the states that were published, in order.
+func TestReplicaModel(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			ctx := t.Context()
+			vdb := open(t, t.TempDir(), &Options{HeadSize: 20_000, codedBytes: 1, Sync: SyncPolicy(seed % 3)})
+			folder, copied := t.TempDir(), t.TempDir()
+			p := publisher(t, vdb, folder, &PublishOptions{Keep: 1 + rng.IntN(4)})
+			c := &copier{t: t, rng: rng, from: folder, to: copied, whole: map[string]bool{}}
+			published := map[uint64]map[string]map[string]Document{}
+			type kept struct {
+				snap    *Snapshot
+				version uint64
+			}
+			var replica *DB
+			var snaps []kept
+			defer func() {
+				for _, k := range snaps {
+					k.snap.Close()
+				}
+				if replica != nil {
+					replica.Close()
+				}
+			}()
+			last, seen := uint64(0), 0
+			compareWith := func(version uint64, got map[string]map[string]Document) {
+				t.Helper()
+				if diff := gocmp.Diff(published[version], got); diff != "" {
+					t.Fatalf("version %d: %s", version, diff)
+				}
+			}
+			look := func() {
+				t.Helper()
+				if replica == nil {
+					r, err := Open(copied, &Options{ReadOnly: true, Follow: byHand, codedBytes: 1})
+					if err != nil {
+						return
+					}
+					replica = r
+				} else if _, err := replica.Refresh(ctx); err != nil && replica.Stats().Replica.Error == "" {
+					t.Fatalf("%v is not in the stats", err)
+				}
+				version := replica.Stats().Replica.Version
+				if version < last {
+					t.Fatalf("version %d after %d", version, last)
+				}
+				if version > last {
+					seen++
+				}
+				last = version
+				compareWith(version, all(t, replica))
+				for _, info := range replica.Collections() {
+					rc, err := replica.Collection(info.Name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					q := Query{Vector: []float32{1, 2, 3}, K: 5, Where: filter.Gte("n", 3)}
+					res, err := rc.Search(ctx, q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want := 0
+					for _, d := range published[version][info.Name] {
+						if n, _ := d.Metadata["n"].(int64); n >= 3 && d.Vector != nil {
+							want++
+						}
+					}
+					if len(res.Hits) != min(5, want) {
+						t.Fatalf("version %d: %d hits, want %d", version, len(res.Hits), min(5, want))
+					}
+				}
+				if k := rng.IntN(4); k == 0 && len(snaps) < 3 {
+					s, err := replica.Snapshot()
+					if err != nil {
+						t.Fatal(err)
+					}
+					snaps = append(snaps, kept{s, version})
+				} else if k == 1 && len(snaps) > 0 {
+					compareWith(snaps[0].version, all(t, snaps[0].snap))
+					snaps[0].snap.Close()
+					snaps = snaps[1:]
+				}
+				if rng.IntN(12) == 0 { // it is stopped, and started again
+					for _, k := range snaps {
+						k.snap.Close()
+					}
+					snaps = nil
+					if err := replica.Close(); err != nil {
+						t.Fatal(err)
+					}
+					replica, last = nil, 0 // what was removed meanwhile may not have come yet
+				}
+			}
+			names := []string{"a", "b"}
+			for step := range 120 {
+				name := names[rng.IntN(2)]
+				switch k := rng.IntN(20); {
+				case k < 10:
+					c := collection(t, vdb, name, Schema{Dim: 3})
+					var docs []Document
+					for range 1 + rng.IntN(8) {
+						d := Document{ID: fmt.Sprint(rng.IntN(60)), Text: randomText(rng, 12), Metadata: Metadata{"n": int64(rng.IntN(6))}}
+						if rng.IntN(4) > 0 {
+							d.Vector = randomVectors(rng, 1, 3)[0]
+						}
+						docs = append(docs, d)
+					}
+					slices.SortFunc(docs, func(a, b Document) int { return cmp.Compare(a.ID, b.ID) })
+					docs = slices.CompactFunc(docs, func(a, b Document) bool { return a.ID == b.ID })
+					upsert(t, c, docs...)
+				case k < 12:
+					c := collection(t, vdb, name, Schema{Dim: 3})
+					if _, err := c.DeleteWhere(ctx, filter.Eq("n", rng.IntN(6))); err != nil {
+						t.Fatal(err)
+					}
+				case k == 12:
+					flush(t, vdb)
+				case k == 13:
+					if err := vdb.Compact(ctx); err != nil {
+						t.Fatal(err)
+					}
+				case k == 14 && rng.IntN(3) == 0:
+					if err := vdb.Drop(ctx, name); err != nil && !errors.Is(err, ErrNotFound) {
+						t.Fatal(err)
+					}
+				case k == 15 && rng.IntN(2) == 0: // the process that publishes is started again
+					if err := p.Close(); err != nil {
+						t.Fatal(err)
+					}
+					vdb = reopen(t, vdb, &Options{HeadSize: 20_000, codedBytes: 1})
+					p = publisher(t, vdb, folder, nil)
+				}
+				if rng.IntN(3) == 0 {
+					done := publish(t, p)
+					published[done.Version] = all(t, vdb)
+				}
+				if rng.IntN(2) == 0 && len(published) > 0 {
+					c.step(rng.IntN(6) == 0)
+					look()
+				}
+				if t.Failed() {
+					t.Fatalf("step %d", step)
+				}
+			}
+			done := publish(t, p)
+			published[done.Version] = all(t, vdb)
+			c.step(true)
+			look()
+			if replica == nil {
+				look()
+			}
+			if v := replica.Stats().Replica.Version; v != done.Version {
+				t.Errorf("ends with version %d, want %d", v, done.Version)
+			}
+			check(t, replica)
+			if seen < 3 {
+				t.Errorf("saw %d versions only", seen)
+			}
+		})
+	}
+}
+
+// TestPublishCrash ends publications at each of their operations, as if the process were killed there, and has each of
+// them fail alone, once for want of room. The folder holds the version before, or the new one, and the next publication
+// succeeds.
+func TestPublishCrash(t *testing.T) {
+	for _, how := range []string{"killed", "failed", "full"} {
+		t.Run(how, func(t *testing.T) {
+			ctx := t.Context()
+			vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
+			c := collection(t, vdb, "c", Schema{Dim: 2})
+			folder := t.TempDir()
+			count, at := 0, 1<<30
+			reads := []vfs.Kind{vfs.OpOpen, vfs.OpRead, vfs.OpStat, vfs.OpMap, vfs.OpReadDir, vfs.OpDropCache, vfs.OpLock}
+			hook := func(op vfs.Op) error {
+				if how == "full" && slices.Contains(reads, op.Kind) {
+					return nil
+				}
+				if count++; count == at || how == "killed" && count > at {
+					return map[string]error{"full": syscall.ENOSPC, "failed": syscall.EIO, "killed": syscall.EIO}[how]
+				}
+				return nil
+			}
+			states := map[uint64]map[string]map[string]Document{}
+			round, ended := 0, false
+			change := func() {
+				round++
+				upsert(t, c, Document{ID: fmt.Sprint(round % 7), Vector: []float32{1, float32(round)}, Text: fmt.Sprint(round)})
+				switch round % 4 {
+				case 1:
+					flush(t, vdb)
+				case 2:
+					if err := vdb.Compact(ctx); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			number := uint64(0)
+			stride := 3
+			if *everyStep {
+				stride = 1
+			}
+			for step := 1; !ended; step += stride {
+				change()
+				count, at = 0, step
+				p, err := vdb.NewPublisher(folder, &PublishOptions{Keep: 2, hook: hook})
+				if err == nil {
+					if how == "failed" || how == "full" {
+						at = 1 << 30
+						states[number+1] = all(t, vdb)
+						number = publish(t, p).Version
+						change()
+						count, at = 0, step
+					}
+					states[number+1] = all(t, vdb)
+					var done Publication
+					if done, err = p.Publish(ctx); err == nil {
+						number = done.Version
+						ended = count < at
+					}
+					if how != "killed" { // it goes on with the same one
+						at = 1 << 30
+						again := publish(t, p)
+						if again.Version < number || again.Version > number+2 { // one may have come to its name and not known it
+							t.Fatalf("step %d: version %d after %d", step, again.Version, number)
+						}
+						number = again.Version
+						states[number] = all(t, vdb)
+					}
+					p.Close()
+				}
+				if err != nil && !errors.Is(err, syscall.EIO) && !errors.Is(err, ErrNoSpace) {
+					t.Fatalf("step %d: %v", step, err)
+				}
+				ms := versions(t, folder)
+				if len(ms) == 0 {
+					continue
+				}
+				if newest := ms[len(ms)-1].Number; newest != number && newest != number+1 {
+					t.Fatalf("step %d: version %d, want %d or one more", step, newest, number)
+				} else {
+					number = newest
+				}
+				replica, err := Open(folder, &Options{ReadOnly: true, Follow: byHand})
+				if err != nil {
+					t.Fatalf("step %d: %v", step, err)
+				}
+				if diff := gocmp.Diff(states[number], all(t, replica)); diff != "" {
+					t.Fatalf("step %d, version %d: %s", step, number, diff)
+				}
+				if err := replica.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if round < 20 {
+				t.Errorf("%d rounds only", round)
+			}
+			p := publisher(t, vdb, folder, nil)
+			publish(t, p)
+			if stray := strays(t, folder); len(stray) > 0 {
+				t.Errorf("no version has %q", stray)
+			}
+		})
+	}
+}
+
+// TestPublishOrder holds the operations of publications to the rule that makes them survive power cuts: when a manifest
+// gets its name, all that it names is synced, under its name, and nothing of it is written later.
+func TestPublishOrder(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	folder := t.TempDir()
+	dirty := map[string]bool{}       // written and not synced
+	unnamed := map[string][]string{} // by directory: names that are not durable
+	named := map[string]bool{}       // what any manifest names
+	manifests := 0
+	hook := func(op vfs.Op) error {
+		switch op.Kind {
+		case vfs.OpWrite, vfs.OpTruncate, vfs.OpCreate:
+			if named[op.Name] {
+				t.Errorf("%v of %s, which a manifest names", op.Kind, op.Name)
+			}
+			dirty[op.Name] = true
+		case vfs.OpSync:
+			delete(dirty, op.Name)
+		case vfs.OpSyncDir:
+			delete(unnamed, op.Name)
+		case vfs.OpRename:
+			if strings.HasPrefix(op.To, tmpDir) || !strings.Contains(op.To, "/") || strings.HasPrefix(op.Name, tmpDir+"/") && !strings.HasPrefix(op.To, manifestDir) && !strings.HasPrefix(op.To, segDir) && !strings.HasPrefix(op.To, metaDir) && !strings.HasPrefix(op.To, walDir) {
+				break
+			}
+			if dirty[op.Name] {
+				t.Errorf("%s gets its name %s before it is synced", op.Name, op.To)
+			}
+			dir := path.Dir(op.To)
+			if dir != manifestDir {
+				unnamed[dir] = append(unnamed[dir], op.To)
+				break
+			}
+			manifests++
+			b, err := os.ReadFile(filepath.Join(folder, op.Name))
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			m, err := manifest.Decode(b)
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			for _, f := range m.Files {
+				if slices.Contains(unnamed[path.Dir(f.Path)], f.Path) {
+					t.Errorf("the directory entry of %s is not durable", f.Path)
+				}
+				named[f.Path] = true
+			}
+		case vfs.OpRemove:
+			delete(named, op.Name)
+		}
+		return nil
+	}
+	p := publisher(t, vdb, folder, &PublishOptions{Keep: 2, hook: hook})
+	for i := range 12 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Text: "text"})
+		if i%3 == 2 {
+			flush(t, vdb)
+		}
+		publish(t, p)
+	}
+	if manifests != 12 {
+		t.Errorf("%d manifests", manifests)
+	}
+}
+
+// TestReplicaDamage changes files of a version that is about to be taken, and of the only one.
+func TestReplicaDamage(t *testing.T) {
+	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "first"})
+	folder := t.TempDir()
+	p := publisher(t, vdb, folder, nil)
+	publish(t, p)
+	replica := open(t, folder, &Options{ReadOnly: true, Follow: byHand})
+	before := all(t, replica)
+	upsert(t, c, Document{ID: "b", Vector: []float32{3, 4}, Text: "second"})
+	flush(t, vdb)
+	upsert(t, c, Document{ID: "c", Vector: []float32{5, 6}, Text: "third"})
+	done := publish(t, p)
+	ms := versions(t, folder)
+	m := ms[len(ms)-1]
+	names := []string{manifestName(done.Version)}
+	for _, f := range m.Files {
+		if !slices.Contains(ms[0].Files, f) {
+			names = append(names, f.Path)
+		}
+	}
+	if len(names) < 6 {
+		t.Fatalf("%q is all that is new", names)
+	}
+	for _, name := range names {
+		file := filepath.Join(folder, name)
+		good, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flipped, cut := slices.Clone(good), good[:len(good)-1]
+		flipped[len(flipped)/2] ^= 1
+		for what, b := range map[string][]byte{"flipped": flipped, "cut": cut, "empty": nil, "longer": append(slices.Clone(good), 0), "missing": nil} {
+			err := os.WriteFile(file, b, 0o600)
+			if what == "missing" {
+				err = os.Remove(file)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == names[0] && what == "missing" {
+				if refresh(t, replica) {
+					t.Error("took a version without manifest")
+				}
+			} else if swapped, err := replica.Refresh(t.Context()); err == nil || swapped {
+				t.Errorf("%s %s: taken, %v", name, what, err)
+			} else if !strings.Contains(replica.Stats().Replica.Error, path.Base(name)) {
+				t.Errorf("%s %s: %s does not name it", name, what, replica.Stats().Replica.Error)
+			}
+			if diff := gocmp.Diff(before, all(t, replica)); diff != "" {
+				t.Fatalf("%s %s: %s", name, what, diff)
+			}
+			// Who comes now takes the version before.
+			late, err := Open(folder, &Options{ReadOnly: true, Follow: byHand})
+			if err != nil {
+				t.Fatalf("%s %s: %v", name, what, err)
+			}
+			if v := late.Stats().Replica.Version; v != done.Version-1 {
+				t.Errorf("%s %s: opened version %d", name, what, v)
+			}
+			late.Close()
+			if err := os.WriteFile(file, good, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// A reader that does not follow looks at the sizes, and Check at everything.
+	rotten := filepath.Join(folder, m.Find("seg/00000001.vec").Path)
+	b, err := os.ReadFile(rotten)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[4100] ^= 1
+	if err := os.WriteFile(rotten, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	once := open(t, folder, &Options{ReadOnly: true})
+	if r, err := once.Check(t.Context()); err != nil || r.OK() {
+		t.Errorf("Check: %+v, %v", r, err)
+	}
+	b[4100] ^= 1
+	if err := os.WriteFile(rotten, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !refresh(t, replica) {
+		t.Error("did not take the whole version")
+	}
+	if diff := gocmp.Diff(all(t, vdb), all(t, replica)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPublishRefusals(t *testing.T) {
+	vdb := open(t, t.TempDir(), nil)
+	folder := t.TempDir()
+	p := publisher(t, vdb, folder, nil)
+	publish(t, p)
+	is := func(want error, err error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	another := func(vdb *DB, dir string, opts *PublishOptions) error {
+		p, err := vdb.NewPublisher(dir, opts)
+		if err == nil {
+			p.Close()
+		}
+		return err
+	}
+	is(ErrLocked, another(vdb, folder, nil))
+	is(ErrInvalid, another(vdb, t.TempDir(), &PublishOptions{Keep: -1}))
+	other := open(t, t.TempDir(), nil)
+	is(ErrExists, another(vdb, other.dir, nil))
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.Publish(t.Context())
+	is(ErrClosed, err)
+	is(ErrExists, another(other, folder, nil))
+	for _, opts := range []*Options{nil, {MustExist: true}} {
+		_, err := Open(folder, opts)
+		is(ErrReadOnly, err)
+	}
+	reader := open(t, folder, &Options{ReadOnly: true})
+	is(ErrReadOnly, another(reader, t.TempDir(), nil))
+	_, err = vdb.Refresh(t.Context())
+	is(ErrInvalid, err)
+	_, err = Open(vdb.dir, &Options{ReadOnly: true, Follow: byHand})
+	is(ErrInvalid, err)
+	_, err = Open(t.TempDir(), &Options{ReadOnly: true, Follow: byHand})
+	is(ErrNotFound, err)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	p = publisher(t, vdb, folder, nil)
+	_, err = p.Publish(cancelled)
+	is(context.Canceled, err)
+
+	// The folder is emptied below the publisher, which notices and writes all again.
+	collection(t, vdb, "c", Schema{Dim: 2})
+	publish(t, p)
+	for _, name := range files(t, folder, metaDir) {
+		if err := os.Remove(filepath.Join(folder, name)); err != nil {
+			t.Skip("cannot remove a file that is open here")
+		}
+	}
+	_, err = p.Publish(t.Context())
+	is(ErrNotFound, err)
+	if done := publish(t, p); done.NewFiles != 3 {
+		t.Errorf("%+v", done)
+	}
+	if _, err := reader.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(reader.Collections()) != 1 {
+		t.Error("the reader does not see it")
+	}
+	// And by another folder.
+	if err := os.RemoveAll(filepath.Join(folder, manifestDir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Refresh(t.Context()); err == nil {
+		t.Error("no error without manifests")
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = reader.Refresh(t.Context())
+	is(ErrClosed, err)
+}

@@ -1,0 +1,36 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Copy writes the records above after, up to last, of the log of from as the one new file with number seq of the log of to,
+// and makes it durable. The log of from may be in use: records that are appended meanwhile are left alone, but none of its
+// files may be released. All of the records are held in memory at once.
+func Copy(from Options, after, last uint64, to Options, seq uint64) (name string, err error) {
+	if last <= after || seq == 0 {
+		return "", fmt.Errorf("wal: copy records %d to %d as file %d: out of order", after+1, last, seq)
+	}
+	var records []Record
+	done := errors.New("all")
+	_, err = Replay(from, after, func(lsn uint64, payload []byte) error {
+		records = append(records, Record{Parts: [][]byte{append([]byte(nil), payload...)}})
+		if lsn == last {
+			return done
+		}
+		return nil
+	})
+	if err == nil {
+		err = &CorruptError{File: dir, Err: fmt.Errorf("records %d to %d are missing", after+uint64(len(records))+1, last)}
+	}
+	if err != done {
+		return "", err
+	}
+	to.FileSize = 1 // as long as the records need
+	l := &Log{o: to, seq: seq, last: after, durable: after}
+	if _, err = l.Append(records); err == nil {
+		err = l.Sync()
+	}
+	return fileName(seq), errors.Join(err, l.Close())
+}
