@@ -8,7 +8,7 @@
 //   - Package store/weaviate is a cluster of Weaviate.
 //   - Package store/pgvector, a module of its own, is PostgreSQL with pgvector.
 //
-// Search makes of a Collection what a pipeline of package rag retrieves from:
+// A Searcher makes of a Collection what a pipeline of package rag retrieves from:
 // one vector query and one text query, fused by the rules of package db, so that
 // rankings are made the same way everywhere. Package store/migrate moves
 // collections from one store to another. docs/stores.md compares the stores.

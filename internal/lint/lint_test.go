@@ -26,7 +26,7 @@ const (
 // that are not listed (tools, fuzz, docs/examples, this one) are free.
 var imports = map[string][]string{
 	"internal/rest": {"db", "filter", "internal/exchange"},
-	"rag/provider":  {"db", "rag", "rag/embed"},
+	"rag/provider":  {"db", "rag", "rag/embed", "store", "store/weaviate"},
 	"server":        {"db", "filter", "golang.org/x/net/netutil", "internal/exchange", "internal/rest", "rag/provider", "rag/xray"},
 
 	"simd":                {"golang.org/x/sys/cpu", "github.com/viterin/vek/vek32"},

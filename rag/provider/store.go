@@ -1,0 +1,69 @@
+package provider
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/vecbolt/vecbolt/rag"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/store"
+	"github.com/vecbolt/vecbolt/store/weaviate"
+)
+
+// Weaviate is the provider of clusters of Weaviate; see package store/weaviate
+// and docs/stores.md.
+func Weaviate() Provider {
+	return Provider{
+		Name:         "weaviate",
+		Description:  "a cluster of Weaviate",
+		Capabilities: []Capability{Collections, Search, Embeddings, MetadataFiltering},
+		Connection: &embed.Schema{
+			Title: "weaviate", Type: "object", Closed: true, Required: []string{"endpoints"},
+			Properties: map[string]*embed.Schema{
+				"endpoints": {Type: "string", Description: "nodes, as host:port or URLs, with commas between"},
+				"class":     {Type: "string", Description: "the class of the collection, if it is not to be named by it"},
+				"key":       {Type: "string", Description: "sent as a bearer token"},
+			},
+		},
+		Open: func(ctx context.Context, config map[string]any) (Connection, error) {
+			endpoints, _ := config["endpoints"].(string)
+			class, _ := config["class"].(string)
+			key, _ := config["key"].(string)
+			s, err := weaviate.Open(ctx, strings.Split(endpoints, ","), &weaviate.Options{Class: class, Key: key})
+			if err != nil {
+				return nil, err
+			}
+			return ConnectStore(s), nil
+		},
+	}
+}
+
+// ConnectStore is a connection to a store that is open; closing it closes the
+// store. Collections are searched by a store.Searcher.
+func ConnectStore(s store.Store) Connection { return &ofStore{s} }
+
+type ofStore struct{ store store.Store }
+
+func (c *ofStore) Store(ctx context.Context, collection string) (rag.Store, error) {
+	coll, err := c.store.Collection(ctx, collection)
+	if err != nil {
+		return nil, err
+	}
+	return store.NewSearcher(coll), nil
+}
+
+// Health lists the collections, which takes a round trip.
+func (c *ofStore) Health(ctx context.Context) Health {
+	h := Health{Status: Healthy, Timestamp: time.Now().UTC(), Details: map[string]any{}}
+	names, err := c.store.Collections(ctx)
+	if err != nil {
+		text := err.Error()
+		h.Status, h.Error = Unhealthy, &text
+		return h
+	}
+	h.Details["collection_count"] = len(names)
+	return h
+}
+
+func (c *ofStore) Close() error { return c.store.Close() }
