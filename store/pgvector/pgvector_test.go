@@ -74,7 +74,7 @@ func create(t testing.TB, s *Store, name string, schema store.Schema) *collectio
 	return c.(*collection)
 }
 
-func upsert(t *testing.T, c *collection, docs ...db.Document) {
+func upsert(t testing.TB, c *collection, docs ...db.Document) {
 	t.Helper()
 	if err := c.Upsert(t.Context(), docs); err != nil {
 		t.Fatal(err)

@@ -160,6 +160,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	return s, nil
 }
 
+// String says where the Store is, without what is secret of its address.
+func (s *Store) String() string {
+	c := s.pool.Config().ConnConfig
+	return fmt.Sprintf("postgres://%s:%d/%s schema %s", c.Host, c.Port, c.Database, s.schema)
+}
+
 // format is the version of the tables of a collection. The catalogue has one row
 // per collection:
 //

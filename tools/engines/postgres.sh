@@ -6,14 +6,14 @@
 #   tools/engines/postgres.sh get            only fetches the packages; start does so when needed
 #
 # PostgreSQL comes from Debian trixie, whatever Debian this is, because older ones have no pgvector. The packages are unpacked,
-# not installed, below ~/.cache/vecbolt (VECBOLT_CACHE), and run there in a chroot; so it needs root. No file is synced: tests
+# not installed, below ~/.cache/vecbolt-engines, and run there in a chroot; so it needs root. No file is synced: tests
 # only. The default collation is English, so that whoever forgets that ids and strings are ordered by bytes is found out.
 set -euo pipefail
 
 major=17 suite=trixie
 # postgresql-17 needs a shell (initdb) but does not depend on one.
 packages="postgresql-$major postgresql-$major-pgvector dash"
-cache=${VECBOLT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vecbolt}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/vecbolt-engines
 bin=/usr/lib/postgresql/$major/bin
 uid=5433
 
