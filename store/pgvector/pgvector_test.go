@@ -314,6 +314,56 @@ func TestScoresOfEmbedded(t *testing.T) {
 	}
 }
 
+// The same words find the same documents as in the embedded database.
+func TestWordsOfEmbedded(t *testing.T) {
+	s := open(t, Options{})
+	vdb, err := db.Open(t.TempDir()+"/e.vdb", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	texts := []string{"The quick brown foxes were running", "a fox ran; it's John's", "HTTPServer http_server.go server2 v1.2.3", "foo-bar/baz@example.com",
+		"日本語の文章を書く", "日本", "中文 and English", "naïve café Ångström", "don't STOP", "running runs runner", "x", "1,000.50 0x1F", "e\u0301té été",
+		"data-base database", "C++ c# .NET", "👍 emoji", "", "of the and", "new\nline\ttab", "ﬁne ligature", "Straße STRASSE", "l'école d'été", "ΣΊΣΥΦΟΣ σίσυφος"}
+	queries := []string{"fox", "foxes", "run", "the", "the fox", "it's", "john", "http", "HTTPServer", "http_server", "server", "server2", "1.2.3", "v1", "foo", "foo-bar",
+		"bar baz", "example.com", "日本", "日", "語", "文章", "中", "cafe", "CAFÉ", "angstrom", "stop", "don't", "1000", "1,000.50", "0x1F", "été", "ete", "data", "c", "c++", "net",
+		"👍", "line tab", "fine", "strasse", "straße", "école", "σίσυφος", "+fox -quick", "\"quick brown\"", "ru*", "a*", "-", "zzz x", "of"}
+	for _, language := range []string{"", "none", "french", "german"} {
+		var docs []db.Document
+		for i, text := range texts {
+			docs = append(docs, db.Document{ID: fmt.Sprintf("%02d", i), Text: text, Metadata: db.Metadata{"title": texts[(i+5)%len(texts)]}})
+		}
+		for _, fields := range [][]string{nil, {"title"}} {
+			var found [2][]string
+			for i, s := range []store.Store{s, store.Embedded(vdb)} {
+				name := fmt.Sprint(language, len(fields))
+				c, err := s.Create(t.Context(), name, store.Schema{Dim: 1, Text: &db.TextIndex{Language: language, Fields: fields}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Upsert(t.Context(), docs); err != nil {
+					t.Fatal(err)
+				}
+				for _, q := range queries {
+					hits, err := c.TextQuery(t.Context(), q, 100, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var ids []string
+					for _, h := range hits {
+						ids = append(ids, h.ID)
+					}
+					slices.Sort(ids)
+					found[i] = append(found[i], fmt.Sprintf("%s: %q finds %v", name, q, ids))
+				}
+			}
+			if diff := cmp.Diff(found[1], found[0]); diff != "" {
+				t.Errorf("-embedded +PostgreSQL\n%s", diff)
+			}
+		}
+	}
+}
+
 func TestDimensions(t *testing.T) {
 	s := open(t, Options{})
 	c := create(t, s, "wide", store.Schema{Dim: MaxDim})
@@ -605,6 +655,37 @@ func TestCancellation(t *testing.T) {
 	upsert(t, c, db.Document{ID: "x"})
 	if n, err := c.Count(t.Context(), nil); err != nil || n != 1 {
 		t.Errorf("%d documents, %v", n, err)
+	}
+}
+
+// Whoever may only read, as on a replica, can do all that reads.
+func TestReadOnly(t *testing.T) {
+	s := open(t, Options{HNSW: &HNSW{}})
+	upsert(t, create(t, s, "x", store.Schema{Dim: 1, Text: &db.TextIndex{}}), db.Document{ID: "a", Vector: []float32{1}, Text: "words"})
+	r, err := Open(t.Context(), address(t)+"&options=-c%20default_transaction_read_only%3Don", &Options{Schema: s.schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if info, err := r.Describe(t.Context(), "x"); err != nil || info.Documents != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	c, err := r.Collection(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hits, err := c.Query(t.Context(), []float32{1}, 1, filter.Not(filter.Exists("a.b.c.d.e.f")))
+	if err != nil || len(hits) != 1 {
+		t.Errorf("%v, %v", hits, err)
+	}
+	if hits, err = c.TextQuery(t.Context(), "word", 1, nil); err != nil || len(hits) != 1 {
+		t.Errorf("%v, %v", hits, err)
+	}
+	if page, err := c.Scan(t.Context(), "", 1, nil); err != nil || len(page.Documents) != 1 {
+		t.Errorf("%v, %v", page, err)
+	}
+	if err := c.Upsert(t.Context(), []db.Document{{ID: "b"}}); code(err) != "25006" {
+		t.Errorf("a write: %v", err)
 	}
 }
 

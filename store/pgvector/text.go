@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
@@ -124,12 +123,8 @@ func rankedHits(rows pgx.Rows) ([]db.Hit, error) {
 
 // tsquery returns any of the words, without operators; empty if there are none.
 func (c *collection) tsquery(words string) string {
-	var plain []string
-	for _, word := range strings.FieldsFunc(words, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`"“”„«»*`, r) }) {
-		plain = append(plain, strings.TrimLeft(word, "+-"))
-	}
 	terms := map[string]bool{}
-	for _, clause := range c.text.Parse(strings.Join(plain, " ")).Clauses {
+	for _, clause := range c.text.Parse(store.PlainWords(words)).Clauses {
 		for _, t := range clause.Tokens {
 			l := lexeme(t.Term)
 			if clause.Prefix {
