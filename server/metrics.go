@@ -133,6 +133,16 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 	one("vecbolt_failed", "gauge", "1 if the database refuses writes until it is opened again.", failed)
 	one("vecbolt_batches_total", "counter", "Batches of writes ever applied.", stats.Batches)
 	one("vecbolt_versions", "gauge", "States of the database that somebody reads.", stats.Versions)
+	if r := stats.Replica; r != nil {
+		behind := 0
+		if r.Error != "" {
+			behind = 1
+		}
+		one("vecbolt_replica_version", "gauge", "Number of the published version that is served.", r.Version)
+		one("vecbolt_replica_published_seconds", "gauge", "When it was published, in seconds since 1970.", r.Published.Unix())
+		one("vecbolt_replica_checked_seconds", "gauge", "When a newer one was looked for last, in seconds since 1970.", r.Checked.Unix())
+		one("vecbolt_replica_failing", "gauge", "1 if a newer one cannot be served, or none be looked for.", behind)
+	}
 	e.head("vecbolt_storage_bytes", "gauge", "Bytes on disk, and of what is in memory and not flushed.")
 	for _, part := range []struct {
 		name  string

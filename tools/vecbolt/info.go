@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -33,6 +34,9 @@ func (c *infoCmd) Run(t *tool) error {
 			{"in memory", bytes(s.HeadBytes)},
 		} {
 			fmt.Fprintf(t.out, "%-11s  %v\n", row.name, row.value)
+		}
+		if r := s.Replica; r != nil {
+			fmt.Fprintf(t.out, "%-11s  %d, published %s\n", "version", r.Version, r.Published.Format(time.RFC3339))
 		}
 		count := func(n int) string { return humanize.Comma(int64(n)) }
 		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "texts", "segments", "in memory", "dead rows"}

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/vecbolt/vecbolt/db"
 )
 
 // The exit statuses.
@@ -53,6 +56,7 @@ type cli struct {
 	Repair  repairCmd  `cmd:"" help:"Save what is intact in a damaged database into a new one."`
 	Compact compactCmd `cmd:"" help:"Give the space of deleted documents back."`
 	Backup  backupCmd  `cmd:"" help:"Copy a database."`
+	Publish publishCmd `cmd:"" help:"Write the present version of a database to a folder, for replicas."`
 	Migrate migrateCmd `cmd:"" help:"Copy a collection to or from another store, such as a cluster of Weaviate."`
 	Torture tortureCmd `cmd:"" help:"Try on your disk whether a crash loses anything."`
 
@@ -66,6 +70,7 @@ func newParser(c *cli, stdout, stderr io.Writer, helped *bool) (*kong.Kong, erro
 		kong.Name("vecbolt"),
 		kong.Description("Vecbolt is the vector database that can prove its answers. A database is a directory; DB is its path."),
 		kong.Writers(stdout, stderr),
+		kong.Vars{"keep": strconv.Itoa(db.DefaultKeep)},
 		kong.Exit(func(int) { *helped = true }),
 		kong.WithHyphenPrefixedParameters(true), // --vector -, --threshold -2.5
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),

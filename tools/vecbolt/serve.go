@@ -26,6 +26,8 @@ type serveCmd struct {
 	database
 	Addr           string        `default:"127.0.0.1:8321" placeholder:"HOST:PORT" help:"Listen here (${default}); port 0 is any free one."`
 	ReadOnly       bool          `help:"Refuse writes, and open the database so that other readers may be at work."`
+	Follow         time.Duration `placeholder:"TIME" help:"The database is a published folder: look for a newer version this often, and serve that, read-only."`
+	publishing     `embed:""`
 	ReadTokenFile  string        `placeholder:"FILE" help:"The token that clients need to read; or in VECBOLT_READ_TOKEN."`
 	WriteTokenFile string        `placeholder:"FILE" help:"The token that clients need to write, which lets them read as well; or in VECBOLT_WRITE_TOKEN."`
 	AllowAnonymous bool          `help:"Listen without tokens on an address that other machines reach."`
@@ -54,6 +56,10 @@ func (c *serveCmd) Validate() error {
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return errors.New("--tls-cert and --tls-key go together")
+	case c.Follow < 0 || c.PublishEvery <= 0 || c.PublishKeep < 1:
+		return errors.New("--follow, --publish-every and --publish-keep must be positive")
+	case c.Publish != "" && (c.ReadOnly || c.Follow > 0):
+		return errors.New("only who writes can --publish")
 	case c.MaxBody < 1 || c.MaxRequests < 1 || c.Timeout <= 0:
 		return errors.New("--max-body, --max-requests and --timeout must be positive")
 	}
@@ -73,42 +79,47 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 		}
 		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	return c.open(db.Options{ReadOnly: c.ReadOnly, MustExist: c.ReadOnly, Logger: opts.Logger}, func(vdb *db.DB) error {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		opts.Hosts = c.hosts(l)
-		opts.Extensions = []server.Extension{
-			{Pattern: chroma.Pattern, Handler: chroma.New(vdb, &chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
-			inspector.Extension(),
-		}
-		if c.MCP != "off" {
-			opts.Extensions = append(opts.Extensions, c.agents(vdb))
-		}
-		srv, err := server.New(vdb, opts)
-		if err != nil {
-			return err
-		}
-		if err := srv.CheckExposure(l); err != nil && !c.AllowAnonymous {
-			return fmt.Errorf("%w: set VECBOLT_READ_TOKEN or VECBOLT_WRITE_TOKEN, or say --allow-anonymous", err)
-		}
-		scheme := "http"
-		if secure != nil {
-			scheme = "https"
-		} else if !server.Loopback(l) {
-			t.notef("warning: without --tls-cert, tokens and documents travel unencrypted")
-		}
-		address := scheme + "://" + l.Addr().String()
-		err = errors.Join(t.answer(struct {
-			Address string `json:"address"`
-		}{address}, "listening on %s", address), t.out.Flush())
-		if err != nil {
-			return err
-		}
-		return srv.Serve(ctx, l, secure)
+	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: c.Follow, MustExist: opts.ReadOnly, Logger: opts.Logger}, func(vdb *db.DB) error {
+		return c.during(ctx, vdb, opts.Logger, func() error { return c.serve(ctx, t, vdb, opts, secure) })
 	})
+}
+
+// serve listens, says where, and answers until ctx ends.
+func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.Options, secure *tls.Config) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	opts.Hosts = c.hosts(l)
+	opts.Extensions = []server.Extension{
+		{Pattern: chroma.Pattern, Handler: chroma.New(vdb, &chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
+		inspector.Extension(),
+	}
+	if c.MCP != "off" {
+		opts.Extensions = append(opts.Extensions, c.agents(vdb))
+	}
+	srv, err := server.New(vdb, opts)
+	if err != nil {
+		return err
+	}
+	if err := srv.CheckExposure(l); err != nil && !c.AllowAnonymous {
+		return fmt.Errorf("%w: set VECBOLT_READ_TOKEN or VECBOLT_WRITE_TOKEN, or say --allow-anonymous", err)
+	}
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
+	} else if !server.Loopback(l) {
+		t.notef("warning: without --tls-cert, tokens and documents travel unencrypted")
+	}
+	address := scheme + "://" + l.Addr().String()
+	err = errors.Join(t.answer(struct {
+		Address string `json:"address"`
+	}{address}, "listening on %s", address), t.out.Flush())
+	if err != nil {
+		return err
+	}
+	return srv.Serve(ctx, l, secure)
 }
 
 // agents is the extension for agents. What a request may do decides which tools it finds.
@@ -131,7 +142,7 @@ func (c *serveCmd) agents(vdb *db.DB) server.Extension {
 
 func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
 	o := &server.Options{
-		ReadOnly: c.ReadOnly, Origins: c.CORSOrigin,
+		ReadOnly: c.ReadOnly || c.Follow > 0, Origins: c.CORSOrigin,
 		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Time: c.Timeout},
 	}
 	switch c.Log {

@@ -29,7 +29,7 @@ type served struct {
 
 type servedKey struct{}
 
-// serve ARGS... runs the verb serve until stop, and waits until it listens.
+// serve ARGS... runs the verb serve until shutdown, and waits until it listens.
 func serve(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	in, out := io.Pipe()
@@ -97,11 +97,11 @@ func ask(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// stop ends the server as an interrupt does; what it wrote to standard error goes to the file "log".
+// shutdown ends the server as an interrupt does; what it wrote to standard error goes to the file "log".
 func stop(ts *testscript.TestScript, _ bool, _ []string) {
 	status, stderr := ts.Value(servedKey{}).(*served).stop()
 	ts.Check(os.WriteFile(ts.MkAbs("log"), []byte(stderr), 0o600))
 	if status != statusOK {
-		ts.Fatalf("stop: status %d: %s", status, stderr)
+		ts.Fatalf("shutdown: status %d: %s", status, stderr)
 	}
 }

@@ -35,12 +35,12 @@ func TestScripts(t *testing.T) {
 
 			"certificate": certificate,
 
-			"flip":    flip,
-			"hold":    hold,
-			"release": release,
-			"serve":   serve,
-			"status":  status,
-			"stop":    stop,
+			"flip":     flip,
+			"hold":     hold,
+			"release":  release,
+			"serve":    serve,
+			"status":   status,
+			"shutdown": stop,
 		},
 	})
 }
