@@ -38,6 +38,14 @@ func address(t testing.TB) string {
 	return address
 }
 
+// with adds parameters to an address.
+func with(address, parameters string) string {
+	if strings.Contains(address, "?") {
+		return address + "&" + parameters
+	}
+	return address + "?" + parameters
+}
+
 // open connects to the server of the tests. Each test has a schema of its own.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
@@ -499,7 +507,7 @@ func TestHNSW(t *testing.T) {
 	}
 
 	// The index may still give up, here because it is told to; then it is not asked.
-	address := address(t) + "&vecbolt_schema=" + s.schema + "&options=" + strings.ReplaceAll(url.QueryEscape("-c hnsw.max_scan_tuples=1 -c enable_seqscan=off -c enable_bitmapscan=off"), "+", "%20")
+	address := with(address(t), "vecbolt_schema="+s.schema+"&options="+strings.ReplaceAll(url.QueryEscape("-c hnsw.max_scan_tuples=1 -c enable_seqscan=off -c enable_bitmapscan=off"), "+", "%20"))
 	lazy, err := Open(t.Context(), address, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -662,7 +670,7 @@ func TestCancellation(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	s := open(t, Options{HNSW: &HNSW{}})
 	upsert(t, create(t, s, "x", store.Schema{Dim: 1, Text: &db.TextIndex{}}), db.Document{ID: "a", Vector: []float32{1}, Text: "words"})
-	r, err := Open(t.Context(), address(t)+"&options=-c%20default_transaction_read_only%3Don", &Options{Schema: s.schema})
+	r, err := Open(t.Context(), with(address(t), "options=-c%20default_transaction_read_only%3Don"), &Options{Schema: s.schema})
 	if err != nil {
 		t.Fatal(err)
 	}
