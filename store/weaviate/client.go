@@ -174,7 +174,10 @@ func (e *networkError) Error() string { return e.err.Error() }
 func (e *networkError) Unwrap() error { return e.err }
 
 // A remoteError is what an answer with status 200 says went wrong.
-type remoteError struct{ message string }
+type remoteError struct {
+	message string
+	again   bool // it may be another time
+}
 
 func (e *remoteError) Error() string { return e.message }
 
@@ -189,7 +192,7 @@ func transient(err error) bool {
 	case errors.As(err, &status):
 		return status.status >= 500 || status.status == http.StatusTooManyRequests || unsettled(status.message)
 	case errors.As(err, &remote):
-		return unsettled(remote.message)
+		return remote.again || unsettled(remote.message)
 	}
 	return false
 }
@@ -201,7 +204,7 @@ func unsettled(message string) bool {
 	message = strings.ToLower(message)
 	return slices.ContainsFunc([]string{"connection refused", "connection reset", "broken pipe", "deadline exceeded", "eof", "timeout", "timed out",
 		"no such host", "not ready", "leader", "replica", "consistency level", "broadcast", "unavailable", "shutting down", "too many requests",
-		"context canceled", "connect:", "dial tcp", "no healthy", "not enough",
+		"context canceled", "connect:", "dial tcp", "no healthy", "not enough", "request not found",
 		"could not find index for class", "not found in schema", "could not find class", "no such class", "cannot query field"},
 		func(s string) bool { return strings.Contains(message, s) })
 }
@@ -237,7 +240,7 @@ func (c *client) graphQL(ctx context.Context, query, kind, class string, out any
 			for _, e := range errs {
 				all = append(all, e.Message)
 			}
-			return &remoteError{strings.Join(all, "; ")}
+			return &remoteError{message: strings.Join(all, "; ")}
 		}
 		if !ok {
 			return fmt.Errorf("answer without data.%s.%s", kind, class)

@@ -154,7 +154,10 @@ func (c *collection) write(ctx context.Context, batch []db.Document, objects []o
 				for _, e := range v.Result.Errors.Error {
 					text = append(text, e.Message)
 				}
-				return fmt.Errorf("document %q: %w", batch[i].ID, &remoteError{cmp.Or(strings.Join(text, "; "), "status "+v.Result.Status)})
+				// What is wrong with an object itself is called invalid; the rest are
+				// troubles among the nodes, of many kinds.
+				reason := cmp.Or(strings.Join(text, "; "), "status "+v.Result.Status)
+				return fmt.Errorf("document %q: %w", batch[i].ID, &remoteError{reason, !strings.Contains(reason, "invalid")})
 			}
 		}
 		return nil
@@ -296,7 +299,7 @@ func (c *collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 		r := request{method: http.MethodDelete, path: "/v1/batch/objects", query: c.params(true), body: body, timeout: 3 * c.client().timeout}
 		_, err := c.client().do(ctx, r, &answer, func() error {
 			if n := answer.Results.Failed; n > 0 {
-				return &remoteError{fmt.Sprintf("%d objects were not deleted by a replica", n)}
+				return &remoteError{fmt.Sprintf("%d objects were not deleted", n), true}
 			}
 			return nil
 		})

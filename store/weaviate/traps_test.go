@@ -289,7 +289,8 @@ func TestCountsAreAggregates(t *testing.T) {
 // Trap 9: status 200 says nothing; each object has a verdict. One that is about
 // the cluster is worth another attempt, one about the object is not.
 func TestBatchVerdicts(t *testing.T) {
-	for reason, again := range map[string]bool{"invalid text property 'docid' on class": false, "broadcast: cannot reach enough replicas": true} {
+	for reason, again := range map[string]bool{"invalid text property 'docid' on class": false, "broadcast: cannot reach enough replicas": true,
+		"127.0.0.1:18181: status code: 404, error: request not found": true, "": true} {
 		n := newNode(t)
 		c := openDocs(t, &Options{}, 3, n)
 		n.play["POST /v1/batch/objects"] = func(c call) (int, string) {
