@@ -59,13 +59,22 @@ func (p *pool) offer(dist float32, id uint32) {
 
 // insert puts a row in its place among the first n entries. What is behind them is given up.
 func (p *pool) insert(dist float32, id uint32, n int) {
-	at := place(p.entries[:n], dist)
-	e := p.entries[:n+1]
-	copy(e[at+1:], e[at:n])
+	e, at := p.entries[:n+1], n
+	if n <= short {
+		for ; at > 0 && e[at-1].dist > dist; at-- {
+			e[at] = e[at-1]
+		}
+	} else {
+		at = place(e[:n], dist)
+		copy(e[at+1:], e[at:n])
+	}
 	e[at] = entry{dist, id}
 	p.entries = e
 	p.next = min(p.next, at)
 }
+
+// short is the length up to which entries are moved while their place is looked for.
+const short = 64
 
 // place returns where a row at this distance belongs: behind all that are as near.
 func place(entries []entry, dist float32) int {
