@@ -155,7 +155,16 @@ func TestKilledNode(t *testing.T) {
 	for i := range before {
 		batch = append(batch, document(i))
 	}
-	if err := c.Upsert(ctx, batch); err != nil {
+	// All replicas have what the readers will look for: a search reads one (trap 7).
+	patient, err := Open(ctx, endpoints, &Options{WriteAll: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := patient.Collection(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.Upsert(ctx, batch); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) {
