@@ -62,8 +62,9 @@ func Verify(ctx context.Context, from, to store.Collection) (*Verification, erro
 	if v.Target, err = to.Count(ctx, nil); err != nil {
 		return nil, fmt.Errorf("count the target: %w", err)
 	}
-	step := max(1, v.Source/sampleDocuments)
-	wanted, found, n := 0, 0, 0
+	step := max(1, (v.Source+sampleDocuments-1)/sampleDocuments)
+	stride := max(1, v.Source/step/sampleQueries) // of the sample, between queries
+	wanted, found, n, sampled, next := 0, 0, 0, 0, 0
 	for after := ""; ; {
 		page, err := from.Scan(ctx, after, DefaultBatchSize, nil)
 		if err != nil {
@@ -80,9 +81,11 @@ func Verify(ctx context.Context, from, to store.Collection) (*Verification, erro
 			return nil, err
 		}
 		for _, d := range sample {
-			if len(d.Vector) == 0 || v.Queries == sampleQueries {
+			sampled++
+			if sampled <= next || len(d.Vector) == 0 || v.Queries == sampleQueries {
 				continue
 			}
+			next += stride
 			w, f, err := v.query(ctx, d.Vector, from, to)
 			if err != nil {
 				return nil, err
