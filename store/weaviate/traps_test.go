@@ -452,3 +452,38 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// A class of somebody else is neither read nor replaced, and a store that is
+// bound to one class has one collection.
+func TestForeignClasses(t *testing.T) {
+	n := newNode(t)
+	n.on("GET /v1/schema/Docs", 200, `{"class":"Docs","description":"of another program"}`)
+	n.on("GET /v1/schema", 200, `{"classes":[{"class":"Docs","description":"of another program"},{"class":"Other"}]}`)
+	n.on("GET /v1/cluster/statistics", 200, `{"statistics":[]}`)
+	n.on("POST /v1/schema", 422, `{"error":[{"message":"class name Docs already exists"}]}`)
+	s := openNodes(t, &Options{Class: "Docs"}, n)
+	if _, err := s.Collection(t.Context(), "docs"); !errors.Is(err, db.ErrNotFound) || !strings.Contains(err.Error(), "class Docs is not") {
+		t.Error(err)
+	}
+	if err := s.Drop(t.Context(), "docs"); !errors.Is(err, db.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := s.Create(t.Context(), "docs", store.Schema{Dim: 2}); !errors.Is(err, db.ErrInvalid) || !strings.Contains(err.Error(), "already exists") {
+		t.Error(err)
+	}
+	if names, err := s.Collections(t.Context()); err != nil || len(names) != 0 {
+		t.Errorf("%q, %v", names, err)
+	}
+	about, err := json.Marshal(description{layout + 1, "docs", []byte(`{"dim":2}`), ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	class, err := json.Marshal(map[string]string{"class": "Docs", "description": string(about)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.on("GET /v1/schema/Docs", 200, string(class))
+	if _, err := s.Collection(t.Context(), "docs"); !errors.Is(err, db.ErrVersion) {
+		t.Errorf("a later layout: %v", err)
+	}
+}
