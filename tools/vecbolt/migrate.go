@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -29,14 +32,15 @@ type migrateCmd struct {
 
 func (c *migrateCmd) Help() string {
 	return `An address is weaviate://host:port,host:port (with ?class=Name to choose the class, ?replicas=1 or 3 and more, ?shards=, ` +
-		`?scheme=https), or vecbolt://path of another database; for postgres:// there is ` + postgresProgram + `. The collection is ` +
+		`?scheme=https), vecbolt://path of another database, or postgres://user@host/database, for which the program ` +
+		postgresProgram + ` must be in PATH or beside this one. The collection is ` +
 		`made there with its schema, unless it exists and is empty. The metric must be the cosine. A checkpoint beside the ` +
 		`database says how far it has come, for --resume; documents that are written a second time replace themselves. ` +
 		`With --verify, a difference is an error. docs/stores.md says what each store keeps and finds.`
 }
 
-// postgresProgram migrates to and from PostgreSQL: this tool does not link a driver.
-const postgresProgram = "github.com/vecbolt/vecbolt/store/pgvector/cmd/vecbolt-migrate-postgres"
+// postgresProgram migrates to and from PostgreSQL: this tool does not link a driver. It is in store/pgvector/cmd.
+const postgresProgram = "vecbolt-migrate-postgres"
 
 // Validate is called by kong.
 func (c *migrateCmd) Validate() error {
@@ -47,6 +51,9 @@ func (c *migrateCmd) Validate() error {
 }
 
 func (c *migrateCmd) Run(ctx context.Context, t *tool) error {
+	if scheme, _, _ := strings.Cut(c.To+c.From, "://"); scheme == "postgres" || scheme == "postgresql" {
+		return c.postgres(ctx, t)
+	}
 	name := c.Name
 	if name == "" {
 		name = c.Collection
@@ -91,10 +98,37 @@ func (c *migrateCmd) with(ctx context.Context, address string, o db.Options, fn 
 			return err
 		}
 		return errors.Join(fn(store.Embedded(vdb)), vdb.Close())
-	case "postgres", "postgresql":
-		return fmt.Errorf("%s: this tool has no driver for PostgreSQL, %s has one", address, postgresProgram)
 	}
-	return fmt.Errorf("%s: unknown kind of address, want weaviate:// or vecbolt://", address)
+	return fmt.Errorf("%s: unknown kind of address, want weaviate://, postgres:// or vecbolt://", address)
+}
+
+// postgres has the program with the driver do it.
+func (c *migrateCmd) postgres(ctx context.Context, t *tool) error {
+	program, err := exec.LookPath(postgresProgram)
+	if err != nil {
+		self, _ := os.Executable()
+		if program, err = exec.LookPath(filepath.Join(filepath.Dir(self), postgresProgram)); err != nil {
+			return fmt.Errorf("%s is neither in PATH nor beside this program: docs/stores.md says how to build it", postgresProgram)
+		}
+	}
+	args := []string{c.DB, c.Collection, "--batch-size", strconv.Itoa(c.BatchSize)}
+	for _, flag := range [][2]string{{"--to", c.To}, {"--from", c.From}, {"--name", c.Name}} {
+		if flag[1] != "" {
+			args = append(args, flag[0]+"="+flag[1])
+		}
+	}
+	for flag, set := range map[string]bool{"--resume": c.Resume, "--verify": c.Verify, "--json": t.json} {
+		if set {
+			args = append(args, flag)
+		}
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = t.out, t.report
+	err = cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return errReported // by the program
+	}
+	return err
 }
 
 func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, to store.Store, name string) error {

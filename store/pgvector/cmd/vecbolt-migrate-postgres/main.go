@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +39,7 @@ type command struct {
 	Index      bool   `help:"With --to: build an HNSW index when all documents are there, which is quicker than to have one from the beginning."`
 	Resume     bool   `help:"Go on with a migration that was cut short."`
 	Verify     bool   `help:"Compare both afterwards: counts, a sample of documents, scores."`
+	JSON       bool   `name:"json" help:"Answer with one JSON object."`
 	BatchSize  int    `default:"500" placeholder:"N" help:"Documents per transaction, at most 10,000; 500 if this is not given."`
 }
 
@@ -141,25 +143,39 @@ func (c *command) copy(ctx context.Context, from store.Collection, to store.Stor
 		}
 		return err
 	}
-	fmt.Fprintf(stdout, "migrated %d documents", report.Documents)
-	if report.Before > 0 {
-		fmt.Fprintf(stdout, ", after %d before", report.Before)
+	answer := struct {
+		*migrate.Report
+		Verification *migrate.Verification `json:"verification,omitempty"`
+	}{Report: report}
+	if c.Verify {
+		target, err := to.Collection(ctx, name)
+		if err != nil {
+			return err
+		}
+		if answer.Verification, err = migrate.Verify(ctx, from, target); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintln(stdout)
-	if !c.Verify {
-		return nil
-	}
-	target, err := to.Collection(ctx, name)
-	if err != nil {
+	if err := c.answer(stdout, answer, report, answer.Verification); err != nil {
 		return err
 	}
-	v, err := migrate.Verify(ctx, from, target)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "compared: %v\n", v)
-	if !v.OK() {
+	if v := answer.Verification; v != nil && !v.OK() {
 		return errDifferent
 	}
 	return nil
+}
+
+func (c *command) answer(stdout io.Writer, all any, report *migrate.Report, v *migrate.Verification) error {
+	if c.JSON {
+		return json.NewEncoder(stdout).Encode(all)
+	}
+	text := fmt.Sprintf("migrated %d documents", report.Documents)
+	if report.Before > 0 {
+		text += fmt.Sprintf(", after %d before", report.Before)
+	}
+	if v != nil {
+		text += fmt.Sprintf("\ncompared: %v", v)
+	}
+	_, err := fmt.Fprintln(stdout, text)
+	return err
 }
