@@ -127,7 +127,7 @@ var mutants = []mutant{
 	{name: "full-disk-and-old-memory", file: "internal/meta/store.go",
 		old: "return s.close() == nil && s.open() == nil", new: "return true", profiles: "fault-rewrite"},
 	{name: "failed-commit-not-noted", file: "db/flush.go",
-		old: "\t\treturn db.fail(err)\n\t}\n\t// The newest root", new: "\t\treturn nil\n\t}\n\t// The newest root", profiles: "fault"},
+		old: "\t\treturn db.fail(err)\n\t}\n\tdb.commits++", new: "\t\treturn nil\n\t}\n\tdb.commits++", profiles: "fault"},
 	{name: "graph-row-wrong", file: "db/graph.go",
 		old: "Row: int32(row)}", new: "Row: 0}", profiles: "compaction,mixed", also: smallest},
 	{name: "graph-of-one-row", file: "db/graph.go",
