@@ -129,7 +129,13 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	}
 	var inside vfs.Hook
 	if hook != nil {
-		inside = func(op vfs.Op) error { op.Name = path.Join(tmpDir, op.Name); return hook(op) }
+		inside = func(op vfs.Op) error {
+			op.Name = path.Join(tmpDir, op.Name)
+			if op.To != "" {
+				op.To = path.Join(tmpDir, op.To)
+			}
+			return hook(op)
+		}
 	}
 	if p.temp, err = vfs.Open(filepath.Join(dir, tmpDir), inside); err != nil {
 		return err
