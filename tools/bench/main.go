@@ -104,6 +104,10 @@ func run() error {
 	for name := range strings.SplitSeq(*what, ",") {
 		i := slices.IndexFunc(figures, func(f figure) bool { return f.name == name })
 		r := &report{Figure: name, Date: time.Now().Format(time.DateOnly), Command: "go run . -what " + name, Machine: describe(e.scratch)}
+		if *sets != "" { // a report of its own
+			r.Figure += "-" + strings.ReplaceAll(*sets, ",", "-")
+			r.Command += " -sets " + *sets
+		}
 		e.logf("figure %s", name)
 		if err := figures[i].run(e, r); err != nil {
 			// The other figures still have something to say.
