@@ -159,8 +159,10 @@ type DB struct {
 	failed  error
 	closed  bool
 
-	walkers  sync.Pool // of *walker
-	scratch  sync.Pool // of *scratch
+	// Pointers, because the runtime keeps every sync.Pool over two collections of
+	// garbage, and would keep a closed database with it.
+	walkers  *sync.Pool // of *walker
+	scratch  *sync.Pool // of *scratch
 	ids      knownIDs
 	rechecks *rechecks
 
@@ -187,6 +189,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 		o = *opts
 	}
 	db := &DB{
+		walkers: &sync.Pool{}, scratch: &sync.Pool{},
 		dir: dir, opts: o.withDefaults(),
 		active: newHead(), live: map[*version]struct{}{}, mapped: map[*openSegment]struct{}{},
 		segments: map[uint64]*openSegment{}, stored: map[uint32]*definition{},

@@ -964,3 +964,62 @@ func TestPublishRefusals(t *testing.T) {
 	_, err = reader.Refresh(t.Context())
 	is(ErrClosed, err)
 }
+
+// TestReplicaGraph has a segment with codes, a graph and a text index: all of it is published, and the reader walks.
+func TestReplicaGraph(t *testing.T) {
+	folder := t.TempDir()
+	opts := walking
+	vdb := open(t, t.TempDir(), &opts)
+	c := collection(t, vdb, "c", Schema{Dim: 4, Text: &TextIndex{}})
+	rng := rand.New(rand.NewPCG(1, 0))
+	vector := func() []float32 {
+		v := make([]float32, 4)
+		for i := range v {
+			v[i] = float32(rng.NormFloat64())
+		}
+		return v
+	}
+	for i := range 300 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: vector(), Text: fmt.Sprintf("number %d", i)})
+	}
+	p := publisher(t, vdb, folder, nil)
+	replicaOpts := walking
+	replicaOpts.ReadOnly, replicaOpts.Follow = true, byHand
+	publish(t, p)
+	replica := open(t, folder, &replicaOpts)
+	rc, err := replica.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		if err := vdb.Compact(t.Context()); err != nil { // which builds the graph
+			t.Fatal(err)
+		}
+		publish(t, p)
+		if refresh(t, replica); round == 0 {
+			for _, ext := range []string{"vec", "cols", "codes", "graph", "terms"} {
+				if files, err := filepath.Glob(filepath.Join(folder, segDir, "*."+ext)); err != nil || len(files) != 1 {
+					t.Errorf("published %s files: %v %v", ext, files, err)
+				}
+			}
+		}
+		for range 20 {
+			q := Query{Vector: vector(), K: 5}
+			got, err := rc.Search(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := c.Search(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Exact || got.Plan != want.Plan {
+				t.Fatalf("round %d: exact %t, plan %q, at the writer %q", round, got.Exact, got.Plan, want.Plan)
+			}
+			if diff := gocmp.Diff(want.Hits, got.Hits); diff != "" {
+				t.Fatalf("round %d: %s", round, diff)
+			}
+		}
+		upsert(t, c, Document{ID: "7", Vector: vector()}, Document{ID: fmt.Sprint("new ", round), Vector: vector()})
+	}
+}
