@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -132,8 +130,8 @@ func (c *migrateCmd) postgres(ctx context.Context, t *tool) error {
 }
 
 func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, to store.Store, name string) error {
-	id := fmt.Sprintf("%s to %s%s as %s", from.Name(), c.To, c.From, name)
-	sum := sha256.Sum256([]byte(id))
+	o := &migrate.Options{BatchSize: c.BatchSize, Resume: c.Resume}
+	o.Named(c.DB, fmt.Sprintf("%s to %s%s as %s", from.Name(), c.To, c.From, name))
 	p := t.progress("migrate", func() int64 {
 		n, err := from.Count(ctx, nil)
 		if err != nil {
@@ -141,11 +139,8 @@ func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, t
 		}
 		return int64(n)
 	})
-	report, err := migrate.Run(ctx, from, to, name, &migrate.Options{
-		BatchSize: c.BatchSize, Resume: c.Resume, ID: id,
-		Checkpoint: filepath.Clean(c.DB) + ".migrate-" + hex.EncodeToString(sum[:4]) + ".json",
-		Progress:   func(done, _ int) { p.at(int64(done), done) },
-	})
+	o.Progress = func(done, _ int) { p.at(int64(done), done) }
+	report, err := migrate.Run(ctx, from, to, name, o)
 	p.end()
 	if err != nil {
 		if report != nil && report.Documents+report.Before > 0 {
@@ -153,33 +148,14 @@ func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, t
 		}
 		return err
 	}
-	answer := struct {
-		*migrate.Report
-		Verification *migrate.Verification `json:"verification,omitempty"`
-	}{Report: report}
-	if c.Verify {
-		target, err := to.Collection(ctx, name)
-		if err != nil {
-			return err
-		}
-		if answer.Verification, err = migrate.Verify(ctx, from, target); err != nil {
-			return err
-		}
-	}
-	text := fmt.Sprintf("migrated %s documents", humanize.Comma(int64(report.Documents)))
-	if report.Before > 0 {
-		text += fmt.Sprintf(", after %s before", humanize.Comma(int64(report.Before)))
-	}
-	if v := answer.Verification; v != nil {
-		text += "\nverified: " + v.String()
-		if !v.OK() {
-			text = strings.Replace(text, "verified:", "NOT the same:", 1)
-		}
-	}
-	if err := t.answer(answer, "%s", text); err != nil {
+	result, err := migrate.Conclude(ctx, report, from, to, name, c.Verify)
+	if err != nil {
 		return err
 	}
-	if v := answer.Verification; v != nil && !v.OK() {
+	if err := t.answer(result, "%v", result); err != nil {
+		return err
+	}
+	if !result.OK() {
 		return errReported
 	}
 	return nil

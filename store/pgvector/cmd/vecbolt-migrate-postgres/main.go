@@ -10,15 +10,12 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -121,19 +118,15 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 
 // copy migrates; finish is called when all documents are there.
 func (c *command) copy(ctx context.Context, from store.Collection, to store.Store, name, where string, stdout, stderr io.Writer, finish func() error) error {
-	id := fmt.Sprintf("%s %s as %s", from.Name(), where, name)
-	sum := sha256.Sum256([]byte(id))
 	last := time.Now()
-	report, err := migrate.Run(ctx, from, to, name, &migrate.Options{
-		BatchSize: c.BatchSize, Resume: c.Resume, ID: id,
-		Checkpoint: filepath.Clean(c.DB) + ".migrate-" + hex.EncodeToString(sum[:4]) + ".json",
-		Progress: func(done, total int) {
-			if done == total || time.Since(last) > 2*time.Second {
-				last = time.Now()
-				fmt.Fprintf(stderr, "%d of %d documents\n", done, total)
-			}
-		},
-	})
+	o := &migrate.Options{BatchSize: c.BatchSize, Resume: c.Resume, Progress: func(done, total int) {
+		if done == total || time.Since(last) > 2*time.Second {
+			last = time.Now()
+			fmt.Fprintf(stderr, "%d of %d documents\n", done, total)
+		}
+	}}
+	o.Named(c.DB, fmt.Sprintf("%s %s as %s", from.Name(), where, name))
+	report, err := migrate.Run(ctx, from, to, name, o)
 	if err == nil {
 		err = finish()
 	}
@@ -143,39 +136,17 @@ func (c *command) copy(ctx context.Context, from store.Collection, to store.Stor
 		}
 		return err
 	}
-	answer := struct {
-		*migrate.Report
-		Verification *migrate.Verification `json:"verification,omitempty"`
-	}{Report: report}
-	if c.Verify {
-		target, err := to.Collection(ctx, name)
-		if err != nil {
-			return err
-		}
-		if answer.Verification, err = migrate.Verify(ctx, from, target); err != nil {
-			return err
-		}
-	}
-	if err := c.answer(stdout, answer, report, answer.Verification); err != nil {
+	result, err := migrate.Conclude(ctx, report, from, to, name, c.Verify)
+	if err != nil {
 		return err
 	}
-	if v := answer.Verification; v != nil && !v.OK() {
-		return errDifferent
-	}
-	return nil
-}
-
-func (c *command) answer(stdout io.Writer, all any, report *migrate.Report, v *migrate.Verification) error {
 	if c.JSON {
-		return json.NewEncoder(stdout).Encode(all)
+		err = json.NewEncoder(stdout).Encode(result)
+	} else {
+		_, err = fmt.Fprintln(stdout, result)
 	}
-	text := fmt.Sprintf("migrated %d documents", report.Documents)
-	if report.Before > 0 {
-		text += fmt.Sprintf(", after %d before", report.Before)
+	if err == nil && !result.OK() {
+		err = errDifferent
 	}
-	if v != nil {
-		text += fmt.Sprintf("\ncompared: %v", v)
-	}
-	_, err := fmt.Fprintln(stdout, text)
 	return err
 }

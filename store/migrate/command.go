@@ -1,0 +1,58 @@
+package migrate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+
+	"github.com/vecbolt/vecbolt/store"
+)
+
+// Named sets ID and Checkpoint for a migration between a database directory and
+// some other place: the checkpoint lies beside the database.
+func (o *Options) Named(database, id string) {
+	sum := sha256.Sum256([]byte(id))
+	o.ID, o.Checkpoint = id, filepath.Clean(database)+".migrate-"+hex.EncodeToString(sum[:4])+".json"
+}
+
+// A Result is what the programs that migrate answer with.
+type Result struct {
+	*Report
+	Verification *Verification `json:"verification,omitempty"` // if it was wanted
+}
+
+// Conclude returns the result of a migration that Run has reported, after
+// comparing both collections if verify is set.
+func Conclude(ctx context.Context, r *Report, from store.Collection, to store.Store, name string, verify bool) (*Result, error) {
+	result := &Result{Report: r}
+	if !verify {
+		return result, nil
+	}
+	target, err := to.Collection(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	result.Verification, err = Verify(ctx, from, target)
+	return result, err
+}
+
+// OK reports whether no difference was found.
+func (r *Result) OK() bool { return r.Verification == nil || r.Verification.OK() }
+
+// String says it in a line, or two.
+func (r *Result) String() string {
+	text := fmt.Sprintf("migrated %d documents", r.Documents)
+	if r.Before > 0 {
+		text += fmt.Sprintf(", after %d before", r.Before)
+	}
+	switch {
+	case r.Verification == nil:
+	case r.OK():
+		text += "\nverified: " + r.Verification.String()
+	default:
+		text += "\nNOT the same: " + r.Verification.String()
+	}
+	return text
+}
