@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,7 +26,7 @@ type Config struct {
 	Embedding Embedding `yaml:"embedding" json:"embedding"`
 
 	ChunkSize        int `yaml:"chunk_size" json:"chunk_size"`       // most tokens of a chunk
-	ChunkOverlap     int `yaml:"chunk_overlap" json:"chunk_overlap"` // tokens that neighbours share
+	ChunkOverlap     int `yaml:"chunk_overlap" json:"chunk_overlap"` // tokens that neighbours share; negative, or 0 in the file: none
 	MaxContextTokens int `yaml:"max_context_tokens" json:"max_context_tokens"`
 
 	// Index is the directory of the database, beside the file; empty means
@@ -112,8 +113,15 @@ func readConfig(path string) (c Config, err error) {
 	if err != nil {
 		return c, fmt.Errorf("knowledge: %w", err)
 	}
+	c.ChunkOverlap = math.MinInt
 	if err = yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
 		return c, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	switch c.ChunkOverlap {
+	case math.MinInt: // it is not in the file
+		c.ChunkOverlap = 0
+	case 0:
+		c.ChunkOverlap = -1
 	}
 	if _, ok := generation(cmp.Or(c.Index, firstIndex)); !ok {
 		return c, fmt.Errorf("%w: %s: index %q: want index.vdb or index-NUMBER.vdb", ErrConfig, path, c.Index)
@@ -174,6 +182,10 @@ type MismatchError struct {
 
 // Error says what to do.
 func (e *MismatchError) Error() string {
+	again := fmt.Sprintf("--provider %s --model %s", e.Found.Provider, e.Found.Model)
+	if e.Found.Dimensions != 0 {
+		again += fmt.Sprintf(" --dimensions %d", e.Found.Dimensions)
+	}
 	return fmt.Sprintf(`Embedding configuration mismatch for base '%[1]s':
   Expected: %[2]v
   Found: %[3]v
@@ -183,7 +195,7 @@ To change embedding configuration, clean and recreate the base:
   vecbolt rag learn %[1]s --path ...
 
 Or keep it in use, and embed what it holds with another model beside it:
-  vecbolt rag reembed %[1]s --provider %[4]s --model %[5]s`, e.Base, e.Expected, e.Found, e.Found.Provider, e.Found.Model)
+  vecbolt rag reembed %[1]s %[4]s`, e.Base, e.Expected, e.Found, again)
 }
 
 // Is reports whether target is ErrMismatch.

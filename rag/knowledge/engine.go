@@ -79,6 +79,16 @@ func New(workspace string, opts *Options) (*Engine, error) {
 	return e, nil
 }
 
+// Embedder returns the embedder of a base, which is made once. ErrNotFound if
+// there is no such base.
+func (e *Engine) Embedder(ctx context.Context, name string) (embed.Embedder, error) {
+	c, err := e.Config(name)
+	if err != nil {
+		return nil, err
+	}
+	return e.embedder(ctx, c)
+}
+
 // embedder returns the embedder of a configuration: with batches, retries and,
 // if the provider is asked over the network, a cache on disk that learning and
 // questions share.
@@ -203,6 +213,7 @@ func (e *Engine) readIndex(ctx context.Context, c Config) (*reading, error) {
 			return err
 		}
 		found := c.embedding()
+		found.Model = cmp.Or(found.Model, r.embedder.Model())
 		found.Dimensions = cmp.Or(found.Dimensions, r.embedder.Dimensions(), learnt.Dimensions)
 		return match(name, learnt, found)
 	}()

@@ -290,6 +290,114 @@ To change embedding configuration, clean and recreate the base:
 	f.learn("gamedex", nil)
 }
 
+// TestMismatchOfDefaults asks for an embedder whose model and dimension are not
+// said, without contacting its provider.
+func TestMismatchOfDefaults(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", nil)
+	for _, tt := range []struct {
+		asked Config
+		found string
+	}{
+		{Config{Provider: "openai"}, "provider=openai, model=text-embedding-3-small, dimensions=1536\n"},
+		{Config{Provider: "openai", Model: "text-embedding-3-large"}, "provider=openai, model=text-embedding-3-large, dimensions=3072\n"},
+		{Config{Embedding: Embedding{Dimensions: 128}}, "provider=hash, model=trigram-v1, dimensions=128\n"},
+		{Config{Embedding: Embedding{Dimensions: 128}}, "vecbolt rag reembed b --provider hash --model trigram-v1 --dimensions 128"},
+		{Config{Provider: "ollama", Model: "nomic-embed-text"}, "provider=ollama, model=nomic-embed-text, dimensions=0\n"},
+	} {
+		_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}, Config: &tt.asked})
+		if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), tt.found) {
+			t.Errorf("%+v: %v", tt.asked, err)
+		}
+	}
+}
+
+// TestChange changes what does not concern the vectors of a base.
+func TestChange(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", strings.Repeat("One sentence of six words here. ", 12))
+	f.expect(f.learn("b", counted), Report{Files: 1, Chunks: 3, Embedded: 3})
+	f.expect(f.learn("b", &Config{Provider: "counting", Model: "m"}), Report{Files: 1, Chunks: 3, Skipped: 1})
+	if r := f.learn("b", &Config{ChunkSize: 10, ChunkOverlap: -1}); r.Chunks != 12 || r.Skipped != 0 {
+		t.Errorf("%+v", r)
+	}
+	f.learn("b", &Config{MaxContextTokens: 100, Embedding: Embedding{BatchSize: 7}})
+	f.expect(f.learn("b", nil), Report{Files: 1, Chunks: 12, Skipped: 1})
+	want := Config{Name: "b", Provider: "counting", Model: "m", Embedding: Embedding{Dimensions: 64, BatchSize: 7}, ChunkSize: 10, ChunkOverlap: -1, MaxContextTokens: 100}
+	if c, err := f.Config("b"); err != nil || !cmp.Equal(c, want) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if e, err := f.Embedder(t.Context(), "b"); err != nil || e.Dimensions() != 64 {
+		t.Error(e, err)
+	}
+	if _, err := f.Embedder(t.Context(), "c"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestConfigByHand learns with a file that says little.
+func TestConfigByHand(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	write := func(config string) {
+		t.Helper()
+		err := os.MkdirAll(f.dir("b"), 0o700)
+		if err == nil {
+			err = os.WriteFile(f.ConfigPath("b"), []byte(config), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("name: b\nprovider: mock\nembedding:\n  provider_config:\n    # nothing\nchunk_overlap: 0\n")
+	f.expect(f.learn("b", nil), Report{Files: 1, Chunks: 1, Embedded: 1})
+	f.expect(f.learn("b", &Config{Provider: "mock", Model: "trigram-v1"}), Report{Files: 1, Chunks: 1, Skipped: 1})
+	f.query("apples", QueryOptions{})
+	if c, err := f.Config("b"); err != nil || c.ChunkOverlap >= 0 || c.ChunkSize != 512 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	write("provider: mock\nmodel: trigram-v1\nembedding:\n  dimensions: 100\n")
+	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, ErrMismatch) {
+		t.Error(err)
+	}
+}
+
+// TestFilesThatMove renames a file, empties one, and names one that is gone.
+func TestFilesThatMove(t *testing.T) {
+	f := newFixture(t)
+	f.write("animals.md", animals)
+	f.write("trees.txt", "Oaks live for centuries.")
+	f.write("rocks.txt", "Granite is hard.")
+	f.learn("b", counted)
+	path := func(name string) string { return filepath.Join(f.docs, name) }
+	if err := os.Rename(path("animals.md"), path("beasts.md")); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 4, Skipped: 2, Removed: 1})
+	if r := f.query("which animal purrs?", QueryOptions{K: 1}); !strings.HasSuffix(r.Chunks[0].ID, "beasts.md#0") {
+		t.Errorf("%+v", r.Chunks)
+	}
+	f.write("trees.txt", " \n")
+	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 3, Skipped: 2})
+	for _, c := range f.query("oaks", QueryOptions{K: 10}).Chunks {
+		if strings.Contains(c.Text, "Oaks") {
+			t.Errorf("%+v", c)
+		}
+	}
+	if err := os.Remove(path("rocks.txt")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{path("rocks.txt"), path("beasts.md")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.expect(*r, Report{Files: 1, Chunks: 2, Skipped: 1, Removed: 1})
+	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{path("rocks.txt")}}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 func TestConfigFile(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.txt", "Apples are red.")

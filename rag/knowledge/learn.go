@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,14 +26,16 @@ import (
 
 // LearnOptions say what to learn.
 type LearnOptions struct {
-	// Paths are files and directories; "-" is Stdin.
+	// Paths are files and directories; "-" is Stdin. A file that was learnt by
+	// its path, and is gone, is forgotten.
 	Paths []string
 	// Stdin is what "-" stands for: one document, which is learnt in place of
 	// the one before. nil means the standard input.
 	Stdin io.Reader
 	// Config is for a base that does not exist yet; what is zero in it is
-	// default. For one that exists it must name the same embedder, unless it
-	// is nil.
+	// default. For one that exists, what is zero stays as it is; provider,
+	// model and dimensions must be the same, all else is changed to it: files
+	// are split again if their chunks are to have another size.
 	Config *Config
 	// Load says which files of a directory are read, and how.
 	Load *load.Options
@@ -64,7 +67,7 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 		if path == stdin {
 			continue
 		}
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Stat(path); err != nil && !(errors.Is(err, fs.ErrNotExist) && e.learnt(ctx, name, path)) {
 			return nil, fmt.Errorf("knowledge: learn %q: %w", name, err)
 		}
 	}
@@ -81,6 +84,17 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 	return &l.report, nil
 }
 
+// learnt reports whether a base has a file, whatever has become of it.
+func (e *Engine) learnt(ctx context.Context, name, path string) bool {
+	r, err := e.read(ctx, name)
+	if err != nil {
+		return false
+	}
+	defer r.vdb.Close()
+	_, err = r.files.Get(ctx, fileID(path), db.IDsOnly)
+	return err == nil
+}
+
 // A learning is one run of Learn.
 type learning struct {
 	*Engine
@@ -94,15 +108,17 @@ type learning struct {
 	seen     map[string]bool
 	report   Report
 
-	pending []change // files that are read and not written yet
-	texts   int      // chunks in them
+	before  map[string]*db.Document // files by the hash of their content, as they were; nil until it is needed
+	pending []change                // files that are read and not written yet
+	texts   int                     // chunks in them
 }
 
 // A change is what becomes of one file.
 type change struct {
 	id     string
 	docs   []db.Document
-	before int // chunks that it had
+	before int          // chunks that it had
+	twin   *db.Document // a file with the same content, if it is new
 	record db.Metadata
 }
 
@@ -112,9 +128,9 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 		return nil, err
 	}
 	c, err := e.Config(name)
-	fresh := errors.Is(err, ErrNotFound)
+	changed := errors.Is(err, ErrNotFound)
 	switch {
-	case fresh:
+	case changed:
 		c = Config{Name: name}
 		if o.Config != nil {
 			c = *o.Config
@@ -124,10 +140,7 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 	case err != nil:
 		return nil, err
 	case o.Config != nil:
-		asked := *o.Config
-		asked.Name = name
-		asked.fill()
-		if err := match(name, c.embedding(), asked.embedding()); err != nil {
+		if c, changed, err = e.change(ctx, c, *o.Config); err != nil {
 			return nil, err
 		}
 	}
@@ -135,6 +148,7 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 	if l.embedder, err = e.embedder(ctx, c); err != nil {
 		return nil, err
 	}
+	l.config.Model = cmp.Or(c.Model, l.embedder.Model())
 	if err := l.dimension(); err != nil {
 		return nil, err
 	}
@@ -153,7 +167,7 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 	}
 	e.sweep(c)
 	err = l.open()
-	if err == nil && fresh {
+	if err == nil && changed {
 		err = e.save(l.config)
 	}
 	if err != nil {
@@ -162,14 +176,45 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 	return l, nil
 }
 
+// change applies what a caller asks for to the configuration of a base, unless
+// that needs other vectors.
+func (e *Engine) change(ctx context.Context, c, asked Config) (Config, bool, error) {
+	differs := func(asked, have string) bool { return asked != "" && have != "" && asked != have }
+	dim := asked.Embedding.Dimensions
+	if differs(asked.Provider, c.Provider) || differs(asked.Model, c.Model) || dim != 0 && c.Embedding.Dimensions != 0 && dim != c.Embedding.Dimensions {
+		if asked.Provider == "" {
+			asked.Provider, asked.Model = c.Provider, cmp.Or(asked.Model, c.Model)
+		}
+		found := asked.embedding()
+		if inner, err := e.opts.Providers.Open(ctx, found, e.opts.Embed); err == nil {
+			found.Model, found.Dimensions = inner.Model(), cmp.Or(dim, inner.Dimensions())
+		}
+		if err := match(c.Name, c.embedding(), found); err != nil {
+			return c, false, err
+		}
+	}
+	before := c
+	c.ChunkSize, c.ChunkOverlap = cmp.Or(asked.ChunkSize, c.ChunkSize), cmp.Or(asked.ChunkOverlap, c.ChunkOverlap)
+	c.Model, c.MaxContextTokens = cmp.Or(c.Model, asked.Model), cmp.Or(asked.MaxContextTokens, c.MaxContextTokens)
+	c.Embedding.BatchSize, c.Embedding.Dimensions = cmp.Or(asked.Embedding.BatchSize, c.Embedding.BatchSize), cmp.Or(c.Embedding.Dimensions, dim)
+	settings := asked.Embedding.ProviderConfig
+	if settings != nil {
+		c.Embedding.ProviderConfig = settings
+	}
+	changed := c.ChunkSize != before.ChunkSize || c.ChunkOverlap != before.ChunkOverlap || c.MaxContextTokens != before.MaxContextTokens ||
+		c.Embedding.BatchSize != before.Embedding.BatchSize || settings != nil
+	return c, changed, nil
+}
+
 // dimension asks the model for its dimension, once, if the configuration does
 // not name it: it is pinned.
 func (l *learning) dimension() error {
-	if l.config.Embedding.Dimensions != 0 {
+	dim := &l.config.Embedding.Dimensions
+	if *dim = cmp.Or(*dim, l.embedder.Dimensions()); *dim != 0 {
 		return nil
 	}
 	vec, err := l.embedder.Embed(l.ctx, "dimension")
-	l.config.Embedding.Dimensions = len(vec)
+	*dim = len(vec)
 	return err
 }
 
@@ -211,6 +256,9 @@ func (l *learning) run() error {
 			continue
 		}
 		for name, err := range load.Files(l.ctx, path, l.o.Load) {
+			if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*load.SkipError)) {
+				break // the path itself: what was learnt from it is forgotten below
+			}
 			var skip *load.SkipError
 			if errors.As(err, &skip) {
 				l.skip(err)
@@ -264,9 +312,12 @@ func (l *learning) input() error {
 	return l.write()
 }
 
+// fileID returns the id of a file in the collection of files.
+func fileID(path string) string { return filepath.ToSlash(filepath.Clean(path)) }
+
 // file brings the base up to date with one file.
 func (l *learning) file(name string) error {
-	id := filepath.ToSlash(filepath.Clean(name))
+	id := fileID(name)
 	if l.seen[id] {
 		return nil
 	}
@@ -294,9 +345,13 @@ func (l *learning) read(id string, r io.Reader) error {
 		how += "/" + l.opts.Tokens.Name
 	}
 	before := 0
+	var twin *db.Document
 	old, err := l.files.Get(l.ctx, id, db.WithMetadata)
 	switch {
 	case errors.Is(err, db.ErrNotFound):
+		if twin, err = l.twin(hash); err != nil {
+			return err
+		}
 	case err != nil:
 		return err
 	default:
@@ -316,7 +371,7 @@ func (l *learning) read(id string, r io.Reader) error {
 	if docs == nil {
 		return nil // broken: what was learnt before stays
 	}
-	l.pending = append(l.pending, change{id, docs, before, db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}})
+	l.pending = append(l.pending, change{id, docs, before, twin, db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}})
 	l.texts += len(docs)
 	if l.texts >= 4*l.config.Embedding.BatchSize { // enough for requests in parallel
 		return l.write()
@@ -327,12 +382,17 @@ func (l *learning) read(id string, r io.Reader) error {
 // write embeds what is pending and writes it, as one batch.
 func (l *learning) write() error {
 	var all []*db.Document
+	var ids []string // of chunks that may be the same
 	for _, c := range l.pending {
 		for i := range c.docs {
 			all = append(all, &c.docs[i])
+			ids = append(ids, c.docs[i].ID)
+		}
+		if c.twin != nil {
+			ids = append(ids, chunkIDs(c.twin)...)
 		}
 	}
-	if err := l.embed(all); err != nil {
+	if err := l.embed(all, ids); err != nil {
 		return err
 	}
 	var b db.Batch
@@ -371,7 +431,6 @@ func splitter(doc *load.Document) split.Strategy {
 // could be read.
 func (l *learning) split(id string, content []byte) ([]db.Document, error) {
 	docs := []db.Document{}
-	read := 0
 	for doc, err := range load.Read(l.ctx, id, bytes.NewReader(content), l.o.Load) {
 		var skip *load.SkipError
 		if errors.As(err, &skip) {
@@ -379,13 +438,16 @@ func (l *learning) split(id string, content []byte) ([]db.Document, error) {
 				l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
 				continue
 			}
+			if errors.Is(err, load.ErrEmpty) { // it could be read: what it held before is gone
+				l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
+				break
+			}
 			l.skip(err)
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		read++
 		s, err := split.New(splitter(doc), split.Options{MaxTokens: l.config.ChunkSize, Overlap: cmp.Or(l.config.ChunkOverlap, -1), Count: l.opts.Tokens.Count})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -429,13 +491,26 @@ func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metada
 	return m
 }
 
-// embed gives every chunk its vector: the one it has, if neither its text nor
-// its header has changed, or a new one.
-func (l *learning) embed(docs []*db.Document) error {
-	ids := make([]string, len(docs))
-	for i, d := range docs {
-		ids[i] = d.ID
+// twin returns a file that had some content before, or nil: what was renamed or
+// copied is not embedded again.
+func (l *learning) twin(hash string) (*db.Document, error) {
+	if l.before == nil {
+		l.before = map[string]*db.Document{}
+		for d, err := range l.files.All(l.ctx, nil, db.WithMetadata) {
+			if err != nil {
+				return nil, err
+			}
+			if h, ok := d.Metadata[fileHash].(string); ok {
+				l.before[h] = d
+			}
+		}
 	}
+	return l.before[hash], nil
+}
+
+// embed gives every chunk its vector: that of a chunk among ids which has the
+// same text and header, or a new one.
+func (l *learning) embed(docs []*db.Document, ids []string) error {
 	known := map[string][]float32{}
 	old, err := l.chunks.GetMany(l.ctx, ids, db.Everything)
 	if err != nil {
@@ -475,7 +550,7 @@ func (l *learning) embed(docs []*db.Document) error {
 
 // forget removes the files below a path that are gone.
 func (l *learning) forget(path string) error {
-	root := filepath.ToSlash(filepath.Clean(path))
+	root := fileID(path)
 	var gone []*db.Document
 	for d, err := range l.files.All(l.ctx, nil, db.WithMetadata) {
 		if err != nil {

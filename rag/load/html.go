@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"codeberg.org/readeck/go-readability"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
@@ -13,15 +14,18 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding"
 )
 
 // readHTML reads a page as Markdown.
 func readHTML(doc *Document, b []byte, whole bool) error {
-	r, err := charset.NewReader(bytes.NewReader(b), "")
-	if err != nil {
-		return err
+	// A page that does not name its encoding is guessed from its first kilobyte,
+	// which may be ASCII where the rest is not.
+	enc, _, certain := charset.DetermineEncoding(b, "")
+	if !certain && utf8.Valid(b) {
+		enc = encoding.Nop
 	}
-	page, err := html.Parse(r)
+	page, err := html.Parse(enc.NewDecoder().Reader(bytes.NewReader(b)))
 	if err != nil {
 		return err
 	}

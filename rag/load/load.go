@@ -27,8 +27,9 @@ type Document struct {
 	Text     string         // UTF-8, lines end with \n
 	Metadata map[string]any // front matter, fields of a row; string, bool, int64, float64, lists and maps of these
 
-	// Base is the number of bytes of the file before Text, such as those of
-	// front matter, where Text is a part of the file; else 0.
+	// Base is the number of bytes of the file before Text: a byte order mark,
+	// front matter. Where the text is not Exact, it counts those of the whole
+	// text that the file was converted to.
 	Base  int
 	exact bool  // Text is a part of the file
 	line  int   // of Text in the file, less one
@@ -295,7 +296,10 @@ func (r *reading) whole(b []byte) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc.Text, doc.exact = text, len(text) == len(b) && text == string(b)
+	rest := bytes.TrimPrefix(b, []byte(mark))
+	if doc.Text, doc.exact = text, text == string(rest); doc.exact {
+		doc.Base = len(b) - len(rest)
+	}
 	if r.format == Markdown {
 		frontMatter(doc)
 	}

@@ -41,7 +41,8 @@ func TestFormats(t *testing.T) {
 		want                []Document
 	}{
 		{"text", "a.txt", "one\r\ntwo\rthree", []Document{{Format: Text, Text: "one\ntwo\nthree"}}},
-		{"mark", "a.txt", "\xef\xbb\xbfone", []Document{{Format: Text, Text: "one"}}},
+		{"mark", "a.txt", "\xef\xbb\xbfone", []Document{{Format: Text, Text: "one", Base: 3}}},
+		{"mark and front matter", "a.md", "\xef\xbb\xbf---\na: b\n---\ntext\n", []Document{{Format: Markdown, Text: "text\n", Metadata: map[string]any{"a": "b"}, Base: 3 + len("---\na: b\n---\n")}}},
 		{"windows-1252", "a.txt", "caf\xe9 \x80", []Document{{Format: Text, Text: "café €"}}},
 		{"utf-16", "a.txt", utf16, []Document{{Format: Text, Text: "hé\n"}}},
 		{"utf-16 unmarked", "a.txt", "\x00h\x00i\x00 \x00y\x00o\x00u", []Document{{Format: Text, Text: "hi you"}}},
@@ -52,6 +53,9 @@ func TestFormats(t *testing.T) {
 		{"html", "a.html", "<html><head><title> A  page </title><style>x{}</style></head><body><nav>menu</nav><h1>Head</h1><p>Some <b>bold</b> text.</p>" +
 			"<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><script>no()</script></body></html>",
 			[]Document{{Format: HTML, Title: "A page", Text: "# Head\n\nSome **bold** text.\n\n| a | b |\n|---|---|\n| 1 | 2 |"}}},
+		{"html without encoding", "a.html", strings.Repeat(" ", 2000) + "<p>“naïve”</p>", []Document{{Format: HTML, Text: "“naïve”"}}},
+		{"html with an old encoding", "a.html", "<meta charset=iso-8859-1><p>caf\xe9</p>", []Document{{Format: HTML, Text: "café"}}},
+		{"html in an old encoding, unsaid", "a.html", "<p>caf\xe9</p>", []Document{{Format: HTML, Text: "café"}}},
 		{"csv", "a.csv", "id,text,year\n1,hello,2020\n\"2\",\"multi\nline\",2021\n", []Document{
 			{Format: CSV, Row: 1, Text: "hello", Metadata: map[string]any{"id": "1", "year": "2020"}},
 			{Format: CSV, Row: 2, Text: "multi\nline", Metadata: map[string]any{"id": "2", "year": "2021"}}}},

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
+// mark is the byte order mark of UTF-8.
+const mark = "\xef\xbb\xbf"
+
 // decode finds the encoding of a text: a byte order mark, UTF-8, UTF-16 by its
 // zero bytes, else Windows-1252, which is how nearly all other texts of the
 // web are encoded.
@@ -20,8 +23,8 @@ func decode(b []byte) (string, error) {
 		return newlines(string(out)), err
 	}
 	switch {
-	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
-		b = b[3:]
+	case bytes.HasPrefix(b, []byte(mark)):
+		b = b[len(mark):]
 	case bytes.HasPrefix(b, []byte("\xff\xfe")):
 		return utf16(unicode.LittleEndian)
 	case bytes.HasPrefix(b, []byte("\xfe\xff")):
@@ -72,7 +75,8 @@ func frontMatter(doc *Document) {
 		doc.Metadata[k] = plain(v)
 	}
 	doc.Title, _ = fields["title"].(string)
-	doc.Base = len(fence) + end + len(fence)
-	doc.line = strings.Count(doc.Text[:doc.Base], "\n")
-	doc.Text = doc.Text[doc.Base:]
+	n := len(fence) + end + len(fence)
+	doc.Base += n
+	doc.line = strings.Count(doc.Text[:n], "\n")
+	doc.Text = doc.Text[n:]
 }

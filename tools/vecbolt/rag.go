@@ -55,7 +55,7 @@ type ragLearnCmd struct {
 	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn, - for the standard input; may be repeated. What is gone from it is forgotten."`
 
 	ragEmbedder
-	ChunkSize int      `placeholder:"N" help:"Most tokens of a chunk (512)."`
+	ChunkSize int      `placeholder:"N" help:"Most tokens of a chunk (512). Files are split again if it changes."`
 	Overlap   int      `placeholder:"N" help:"Tokens that neighbouring chunks share (64); negative: none."`
 	Include   []string `placeholder:"PATTERN" help:"Of directories, read only files that match, as in .gitignore."`
 	Exclude   []string `placeholder:"PATTERN" help:"Leave out what matches."`

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/knowledge"
 )
 
 // The exit statuses.
@@ -108,7 +109,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return statusOK
 	}
-	if !errors.Is(err, errReported) {
+	switch {
+	case errors.Is(err, errReported):
+	case errors.Is(err, knowledge.ErrMismatch): // a text of several lines, for people
+		fmt.Fprintln(stderr, message(err))
+	default:
 		fmt.Fprintln(stderr, "vecbolt:", message(err))
 	}
 	return statusError
