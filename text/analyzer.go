@@ -15,7 +15,7 @@ import (
 // algorithm is the version of the analysis in this package. It changes with
 // the terms that some text gives, so that an index made by another one is not
 // mistaken for ours.
-const algorithm = 1
+const algorithm = 2
 
 // MaxTerm is the length of the longest term in bytes. What is longer is cut
 // between characters.
@@ -25,6 +25,7 @@ const MaxTerm = 256
 type Analyzer struct {
 	name  string
 	stem  func(*snowballstem.Env) bool // nil: none
+	bare  bool                         // accents go before stemming
 	elide map[string]bool              // what an apostrophe may cut off the front of a word
 	stop  map[string]bool
 }
@@ -39,7 +40,7 @@ func New(language string) (*Analyzer, error) {
 	if !ok {
 		return nil, fmt.Errorf("text: unknown language %q: want one of %s", language, strings.Join(Languages(), ", "))
 	}
-	return &Analyzer{name: language, stem: l.stem, elide: set(l.elide), stop: set(l.stop)}, nil
+	return &Analyzer{name: language, stem: l.stem, bare: l.bare, elide: set(l.elide), stop: set(l.stop)}, nil
 }
 
 func set(words string) map[string]bool {
@@ -197,7 +198,8 @@ func (s *Scanner) word(dst []Token, w string, start, pos int) ([]Token, int) {
 func (s *Scanner) analyse(w string) []Token {
 	var tokens []Token
 	if parts := split(w); len(parts) > 1 {
-		tokens = append(tokens, Token{Term: s.unaccented(s.folded(w)), End: len(w), Extra: true})
+		whole, _ := s.term(w)
+		tokens = append(tokens, Token{Term: whole, End: len(w), Extra: true})
 		for i, p := range parts {
 			term, stop := s.term(w[p[0]:p[1]])
 			tokens = append(tokens, Token{Term: term, Position: i, Start: p[0], End: p[1], Stop: stop})
@@ -215,11 +217,11 @@ func (s *Scanner) analyse(w string) []Token {
 // term returns the term of a word that is not split, and whether it is a stop
 // word.
 func (s *Scanner) term(w string) (term string, stop bool) {
-	w = s.folded(w)
-	if front, rest, ok := strings.Cut(w, "'"); ok && rest != "" && s.a.elide[front] {
-		w = rest
-	}
+	w = s.surface(w)
 	stop = s.a.stop[w]
+	if s.a.bare {
+		w = s.unaccented(w)
+	}
 	if s.a.stem != nil && len(w) <= MaxTerm {
 		env := snowballstem.NewEnv(w)
 		s.a.stem(env)
@@ -228,6 +230,15 @@ func (s *Scanner) term(w string) (term string, stop bool) {
 		}
 	}
 	return s.unaccented(w), stop
+}
+
+// surface returns a word as stemmers want it: folded, and without what was elided in front.
+func (s *Scanner) surface(w string) string {
+	w = s.folded(w)
+	if front, rest, ok := strings.Cut(w, "'"); ok && rest != "" && s.a.elide[front] {
+		return rest
+	}
+	return w
 }
 
 // folded normalises a word and folds its case.

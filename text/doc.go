@@ -8,8 +8,9 @@
 //
 // A text is cut into words at the boundaries of Unicode Standard Annex 29. A word
 // is normalised (NFKC), case-folded, reduced to its stem by the Snowball stemmer
-// of the language, and loses its accents, in this order. Each word has the next
-// position. Beside that:
+// of the language, and loses its accents, in this order; in English, whose stemmer
+// knows no accents, it loses them first. Each word has the next position. Beside
+// that:
 //
 //   - An identifier is split as well as kept: parseHTTPHeader gives the terms
 //     "parse", "http", "header", each with its position, and "parsehttpheader"

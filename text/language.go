@@ -29,6 +29,7 @@ import (
 // A language is what the analysis knows of one. Words are case-folded.
 type language struct {
 	stem  func(*snowballstem.Env) bool
+	bare  bool // the stemmer knows no accents: a word with them would keep its ending
 	elide string
 	stop  string
 }
@@ -44,7 +45,7 @@ var languages = map[string]language{
 	"arabic":  {stem: arabic.Stem, stop: `في من على إلى عن مع هذا هذه ذلك التي الذي ما لا أن إن كان كانت هو هي و أو ثم قد لم لن بين كل بعد قبل عند`},
 	"danish":  {stem: danish.Stem, stop: `og i jeg det at en den til er som på de med han af for ikke der var mig sig men et har om vi min havde ham hun nu over da fra du ud sin dem os op man hans hvor eller hvad skal selv her alle vil blev kunne ind når være dog noget ville jo deres efter ned skulle denne end dette mit også under have dig anden hende mine alt meget sit sine vor mod disse hvis din nogle hos blive mange ad bliver hendes været thi jer sådan`},
 	"dutch":   {stem: dutch.Stem, stop: `de en van ik te dat die in een hij het niet zijn is was op aan met als voor had er maar om hem dan zou of wat mijn men dit zo door over ze zich bij ook tot je mij uit der daar haar naar heb hoe heeft hebben deze u want nog zal me zij nu ge geen omdat iets worden toch al waren veel meer doen toen moet ben zonder kan hun dus alles onder ja eens hier wie werd altijd doch wordt wezen kunnen ons zelf tegen na reeds wil kon niets uw iemand geweest andere`},
-	"english": {stem: english.Stem, stop: englishStop},
+	"english": {stem: english.Stem, bare: true, stop: englishStop},
 	"finnish": {stem: finnish.Stem, stop: `olla olen olet on olemme olette ovat oli olivat en et ei emme ette eivät minä sinä hän me te he tämä tuo se nämä nuo ne kuka mikä mitä joka jotka että ja jos koska kuin mutta niin sekä sillä tai vaan vai vaikka kanssa mukaan noin poikki yli kun nyt itse myös`},
 	"french": {stem: french.Stem, elide: `l d j m t s n c qu jusqu lorsqu puisqu quoiqu`,
 		stop: `au aux avec ce ces dans de des du elle en et eux il ils je la le les leur leurs lui ma mais me même mes moi mon ne nos notre nous on ou où par pas pour qu que qui sa se ses son sur ta te tes toi ton tu un une vos votre vous c d j l à m n s t y été étée étées étés étant suis es est sommes êtes sont sera seront serait étais était étaient fut furent soit soient ai as avons avez ont aura auront avais avait avaient eu eut quel quelle quels quelles comme si sans plus ceci cela ça`},

@@ -106,18 +106,18 @@ func (s *Scanner) clause(c *Clause, raw string) {
 		r, _ := utf8.DecodeRuneInString(t.Term)
 		return t.Extra && spaceless(r) && len(c.Tokens) > 1
 	})
-	if len(c.Tokens) != 1 || c.Quoted {
+	if len(c.Tokens) == 0 || c.Quoted {
 		return
 	}
-	t := &c.Tokens[0]
-	if r, _ := utf8.DecodeRuneInString(t.Term); spaceless(r) {
-		c.Prefix = utf8.RuneCountInString(t.Term) == 1 // it begins a pair wherever it stands
-		return
-	}
-	if star && t.End == len(word) {
-		stem := *t
-		t.Term, t.Stop = limited(s.unaccented(s.folded(word[t.Start:t.End]))), false
-		c.Prefix = true
+	t := c.Tokens[0]
+	switch r, _ := utf8.DecodeRuneInString(t.Term); {
+	case spaceless(r):
+		c.Prefix = len(c.Tokens) == 1 && utf8.RuneCountInString(t.Term) == 1 // it begins a pair wherever it stands
+	case star && t.Start == 0 && t.End == len(word): // one word, or an identifier as a whole
+		t.Extra = false
+		stem := t
+		t.Term, t.Stop = limited(s.unaccented(s.surface(word))), false
+		c.Prefix, c.Tokens = true, []Token{t}
 		if !strings.HasPrefix(stem.Term, t.Term) {
 			c.Tokens = append(c.Tokens, stem)
 		}

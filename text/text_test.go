@@ -43,6 +43,8 @@ func TestTokens(t *testing.T) {
 		{"", "Running runners ran quickly", "0:run 1:runner 2:ran 3:quick"},
 		{"none", "Running the Café naïve", "0:running 1:the 2:cafe 3:naive"},
 		{"", "the compiler's don’t", "0:the 1:compil 2:don't"},
+		{"", "Résumés resume naïvely", "0:resum 1:resum 2:naiv"},
+		{"", "walkNeighbours walkneighbours", "0:walkneighbour! 0:walk 1:neighbour 2:walkneighbour"},
 		{"none", "parseHTTPHeader(x)", "0:parsehttpheader! 0:parse 1:http 2:header 3:x"},
 		{"none", "max_open_files os.ReadFile", "0:max_open_files! 0:max 1:open 2:files 3:os.readfile! 3:os 4:read 5:file"},
 		{"none", "HTTPServer JSON iPhone userID X", "0:httpserver! 0:http 1:server 2:json 3:iphone! 3:i 4:phone 5:userid! 5:user 6:id 7:x"},
@@ -189,12 +191,18 @@ func TestParse(t *testing.T) {
 		{"- + * \" \"\" -\" +", ""},
 		{"--x ++y", "-(0:x) +(0:y)"},
 		{`foo"bar baz"qux`, `(0:foo) quoted (0:bar 1:baz) (0:qux)`},
-		{"„Grüße“ «x»", "quoted (0:grusse) quoted (0:x)"},
+		{"„Grüße“ «x»", "quoted (0:gruss) quoted (0:x)"},
 		{"a_b*", "prefix (0:a_b)"},
+		{"+parseHTTPHead*", "+prefix (0:parsehttphead)"},
+		{"max_open_files* state-of*", "prefix (0:max_open_files 0:max_open_fil) (0:state 1:of)"},
+		{"résumé* 東*", "prefix (0:resume 0:resum) prefix (0:東)"},
 	} {
 		if got := showQuery(analyzer(t, "").Parse(c.query)); got != c.want {
 			t.Errorf("%q:\n got %s\nwant %s", c.query, got, c.want)
 		}
+	}
+	if got := showQuery(analyzer(t, "french").Parse("l'avi*")); got != "prefix (0:avi)" {
+		t.Errorf("prefix behind an elision: %s", got)
 	}
 	many := analyzer(t, "").Parse(strings.Repeat("word ", 3*MaxClauses))
 	if len(many.Clauses) != MaxClauses {

@@ -184,6 +184,7 @@ func TestReadQrels(t *testing.T) {
 	for _, in := range []string{
 		"query-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t0\n2\tc\t-1\n",
 		"1\ta\t2\r\n1\tb\t0\r\n\r\n2\tc\t-1",
+		"1 0\ta\t2\n1\t0 b\t0\n  2  Q0\t\tc  -1\t\n",
 		"# judged by hand\n1 0 a 2\n1\t0\tb\t0\n  2 Q0 c -1  \n1 0 a 2\n",
 	} {
 		got, err := eval.ReadQrels(strings.NewReader(in), "q")
@@ -193,6 +194,9 @@ func TestReadQrels(t *testing.T) {
 	}
 	if got, err := eval.ReadQrels(strings.NewReader("q 1\tan id\t1\n"), "q"); err != nil || got["q 1"]["an id"] != 1 {
 		t.Errorf("ids with spaces: %v, %v", got, err)
+	}
+	if got, err := eval.ReadQrels(strings.NewReader("query-id\tcorpus-id\tscore\nq 1\tid\t1\n"), "q"); err != nil || got["q 1"]["id"] != 1 {
+		t.Errorf("an id that looks like TREC's columns, below the header: %v, %v", got, err)
 	}
 	for in, says := range map[string]string{
 		"1 0 a":                                  "line 1: malformed: judgement \"a\"",

@@ -4,11 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
+
+	"github.com/vecbolt/vecbolt/db"
 )
 
-// DefaultDepth is the number of documents per query when Lab.Depth is 0.
+// DefaultDepth is the number of documents per query when Lab.Depth is 0 and no metric looks at more.
 const DefaultDepth = 100
+
+// Depth returns the number of documents per query that metrics need: DefaultDepth, or the most ranks that one looks at.
+func Depth(metrics []Metric) int {
+	depth := DefaultDepth
+	for _, m := range metrics {
+		depth = max(depth, m.k)
+	}
+	return depth
+}
 
 // A Lab holds what runs are measured with. It is not changed by being used.
 type Lab struct {
@@ -16,7 +26,7 @@ type Lab struct {
 	Qrels   Qrels
 
 	Metrics []Metric // nil is DefaultMetrics; the first is the one that runs are compared by
-	Depth   int      // documents per query; 0 is DefaultDepth. It bounds MAP and every metric without a number
+	Depth   int      // documents per query; 0 is Depth(Metrics). It bounds every metric, also of Baseline
 	Seed    uint64   // of the tests of significance
 
 	// Baseline is what runs are compared with; nil is the first of them.
@@ -44,8 +54,8 @@ type Result struct {
 	// Versus compares with the baseline; nil for the baseline itself.
 	Versus *Comparison
 
-	// Leg compares a run that fuses vectors and texts with the better of those, in the same report, that use one of
-	// them; nil if there is none.
+	// Leg compares a run that fuses vectors and texts with the best of those in the same report that use one of them. Where
+	// there is none for vectors or for texts, that one is made for the comparison. nil for other runs.
 	Leg *Comparison
 }
 
@@ -56,7 +66,7 @@ func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 		r.Metrics = DefaultMetrics()
 	}
 	if r.Depth == 0 {
-		r.Depth = DefaultDepth
+		r.Depth = Depth(r.Metrics)
 	}
 	if len(r.Metrics) == 0 || r.Depth < 0 {
 		return nil, fmt.Errorf("%d metrics, depth %d", len(r.Metrics), r.Depth)
@@ -73,7 +83,7 @@ func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 		r.Queries = append(r.Queries, byID[id])
 	}
 	names := map[string]bool{}
-	legs := map[*Result]Legs{}
+	searchers := map[*Result]*Searcher{}
 	for _, runner := range runners {
 		if names[runner.Name()] {
 			return nil, fmt.Errorf("two runs are named %q", runner.Name())
@@ -85,14 +95,14 @@ func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 		}
 		res := &Result{Run: run, Evaluation: Evaluate(qrels, run, r.Metrics)}
 		if s, ok := runner.(*Searcher); ok {
-			legs[res] = s.legs
+			searchers[res] = s
 			if res.Diagnosis, err = s.Diagnose(ctx, qrels, run, r.Queries, r.Depth); err != nil {
 				return nil, fmt.Errorf("run %s: %w", run.Name, err)
 			}
 		}
 		r.Results = append(r.Results, res)
 	}
-	return r, errors.Join(l.compare(r, qrels), r.compareLegs(legs, l.Seed))
+	return r, errors.Join(l.compare(r, qrels), r.compareLegs(ctx, searchers, qrels, l.Seed))
 }
 
 // compare compares every result with the baseline.
@@ -100,7 +110,7 @@ func (l *Lab) compare(r *Report, qrels Qrels) (err error) {
 	var base *Evaluation
 	switch {
 	case l.Baseline != nil:
-		base = Evaluate(qrels, l.Baseline, r.Metrics)
+		base = Evaluate(qrels, l.Baseline.first(r.Depth), r.Metrics)
 	case len(r.Results) > 0:
 		base = r.Results[0].Evaluation
 	default:
@@ -119,19 +129,37 @@ func (l *Lab) compare(r *Report, qrels Qrels) (err error) {
 }
 
 // compareLegs compares every fusion with the better of its legs.
-func (r *Report) compareLegs(legs map[*Result]Legs, seed uint64) (err error) {
-	single := func(l Legs) bool { return bits.OnesCount8(uint8(l)) == 1 }
-	var best *Result
-	for _, res := range r.Results {
-		if single(legs[res]) && (best == nil || res.Evaluation.Mean(r.Metrics[0]) > best.Evaluation.Mean(r.Metrics[0])) {
-			best = res
+func (r *Report) compareLegs(ctx context.Context, searchers map[*Result]*Searcher, qrels Qrels, seed uint64) error {
+	var best *Evaluation
+	var have Legs
+	consider := func(e *Evaluation, legs Legs) {
+		have |= legs
+		if best == nil || e.Mean(r.Metrics[0]) > best.Mean(r.Metrics[0]) {
+			best = e
 		}
 	}
 	for _, res := range r.Results {
-		if best == nil || legs[res] == 0 || single(legs[res]) {
+		if s := searchers[res]; s != nil && s.legs != Vector|Text {
+			consider(res.Evaluation, s.legs)
+		}
+	}
+	for _, res := range r.Results {
+		s := searchers[res]
+		if s == nil || s.legs != Vector|Text {
 			continue
 		}
-		if res.Leg, err = Compare(res.Evaluation, best.Evaluation, r.Metrics[0], seed); err != nil {
+		alone := db.Query{Where: s.like.Where}
+		for _, leg := range []*Searcher{Search("dense", s.coll, alone, Vector), Search("text", s.coll, alone, Text)} {
+			if have&leg.legs == 0 {
+				run, err := leg.Run(ctx, r.Queries, r.Depth)
+				if err != nil {
+					return err
+				}
+				consider(Evaluate(qrels, run, r.Metrics), leg.legs)
+			}
+		}
+		var err error
+		if res.Leg, err = Compare(res.Evaluation, best, r.Metrics[0], seed); err != nil {
 			return err
 		}
 	}

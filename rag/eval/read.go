@@ -104,18 +104,19 @@ func ReadQueries(r io.Reader, name string) ([]Query, error) {
 type Qrels map[string]map[string]int
 
 // ReadQrels reads judgements, one per line: those of BEIR, "query-id corpus-id score" with tabs between and this header,
-// or those of TREC, "query iteration document judgement" with white space between. A line of three columns is BEIR's, one
-// of four TREC's. A document may be judged twice only if both judgements are the same. name stands for r in errors.
+// or those of TREC, "query iteration document judgement" with any white space between. A line of three columns is BEIR's,
+// one of four TREC's; ids with spaces in them are safe below the header. A document may be judged twice only if both
+// judgements are the same. name stands for r in errors.
 func ReadQrels(r io.Reader, name string) (Qrels, error) {
 	q := Qrels{}
-	first := true
+	first, headed := true, false
 	for l, err := range lines(r, name) {
 		if err != nil {
 			return nil, err
 		}
-		fields := strings.Split(l.text, "\t")
-		if len(fields) != 3 {
-			fields = strings.Fields(l.text)
+		fields, words := strings.Split(l.text, "\t"), strings.Fields(l.text)
+		if len(fields) != 3 || !headed && len(words) == 4 && isIteration(words[1]) {
+			fields = words
 		}
 		header := first
 		first = false
@@ -134,6 +135,7 @@ func ReadQrels(r io.Reader, name string) (Qrels, error) {
 		grade, err := strconv.ParseInt(fields[2], 10, 32)
 		if err != nil {
 			if header && (query == "query-id" || fields[2] == "score") {
+				headed = true
 				continue
 			}
 			return nil, l.errorf("judgement %.40q is not an integer", fields[2])
@@ -147,6 +149,12 @@ func ReadQrels(r io.Reader, name string) (Qrels, error) {
 		q[query][doc] = int(grade)
 	}
 	return q, nil
+}
+
+// isIteration reports whether a word is what the second column of TREC's judgements holds: 0, Q0, or a number of feedback.
+func isIteration(word string) bool {
+	_, err := strconv.Atoi(strings.TrimPrefix(word, "Q"))
+	return err == nil
 }
 
 // WriteBEIR writes the judgements as BEIR has them, in order of query and document. It fails on ids with tabs or line
@@ -236,6 +244,15 @@ func (r *Run) Set(query string, ranking []Scored) {
 		}
 	}
 	r.Rankings[query] = ranking
+}
+
+// first returns the best n documents of each query.
+func (r *Run) first(n int) *Run {
+	cut := NewRun(r.Name)
+	for query, docs := range r.Rankings {
+		cut.Rankings[query] = ranked(docs)[:min(n, len(docs))]
+	}
+	return cut
 }
 
 // ReadRun reads a TREC run: lines of "query Q0 document rank score tag" with white space between. The rank is passed

@@ -162,6 +162,13 @@ func TestSearchLegs(t *testing.T) {
 	if leg := report.Results[1].Leg; leg == nil || leg.Baseline != "text" || report.Results[0].Leg != nil {
 		t.Errorf("the fusion is compared with %+v", leg)
 	}
+	// Also if the legs are not among the runs.
+	if report, err = lab.Measure(t.Context(), both); err != nil || len(report.Results) != 1 || report.Results[0].Leg == nil {
+		t.Fatalf("a fusion alone: %+v, %v", report, err)
+	}
+	if leg := report.Results[0].Leg; leg.Baseline != "text" {
+		t.Errorf("the fusion alone is compared with %+v", leg)
+	}
 }
 
 func TestLab(t *testing.T) {
@@ -195,6 +202,19 @@ func TestLab(t *testing.T) {
 	lab.Baseline = eval.NewRun("nothing")
 	if r, err = lab.Measure(t.Context(), backwards); err != nil || r.Results[0].Versus.Better != 2 || r.Baseline != "nothing" {
 		t.Errorf("%+v, %v", r, err)
+	}
+
+	// A baseline counts no deeper than the runs, and these as deep as a metric looks.
+	deep := lab
+	deep.Metrics, deep.Depth = []eval.Metric{eval.MAP()}, 2
+	deep.Baseline = eval.NewRun("deep")
+	deep.Baseline.Set("9", []eval.Scored{{"west", 3}, {"north", 2}, {"east", 1}})
+	if r, err = deep.Measure(t.Context(), backwards); err != nil || r.Results[0].Versus.Delta != 0.5 {
+		t.Errorf("a baseline of 3 documents beside 2: %+v, %v", r.Results[0].Versus, err)
+	}
+	deep.Metrics, deep.Depth = []eval.Metric{eval.NDCG(10), eval.Recall(1000)}, 0
+	if r, err = deep.Measure(t.Context(), backwards); err != nil || r.Depth != 1000 {
+		t.Errorf("Recall@1000 of %d documents, %v", r.Depth, err)
 	}
 
 	if _, err := lab.Measure(t.Context(), backwards, backwards); err == nil {

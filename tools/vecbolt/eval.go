@@ -25,7 +25,7 @@ type evalCmd struct {
 	Qrels   string `placeholder:"FILE" help:"Judgements, as BEIR (query-id, corpus-id, score) or TREC has them. Not needed if --queries is a directory that has them."`
 	queryVectors
 	Sweep     []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, text, rrf, convex, mmr, with a parameter as in rrf:0.5, convex:0.5 (weight of the vector, of 1) or mmr:0.7 (lambda). Otherwise all of dense, text, rrf and convex that can be."`
-	Depth     int           `default:"100" help:"Documents per query (${default}). Metrics without a number go so deep."`
+	Depth     int           `placeholder:"N" help:"Documents per query; otherwise 100, or as many as a metric looks at. Metrics without a number go so deep."`
 	Metrics   []eval.Metric `placeholder:"METRIC,..." help:"What is measured: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. The first is the one that runs are compared by."`
 	Out       string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run, - for a colon."`
 	HTML      string        `name:"html" placeholder:"FILE" help:"Write a report with plots, as one HTML file that loads nothing."`
@@ -44,7 +44,7 @@ func (c *evalCmd) Help() string {
 
 // Validate is called by kong.
 func (c *evalCmd) Validate() error {
-	if c.Depth < 1 || c.Depth > 1<<20 {
+	if c.Depth < 0 || c.Depth > 1<<20 {
 		return fmt.Errorf("--depth %d is outside 1..%d", c.Depth, 1<<20)
 	}
 	return nil
@@ -73,6 +73,9 @@ func (f *floor) UnmarshalText(b []byte) error {
 
 func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 	lab := eval.Lab{Metrics: c.metrics(), Depth: c.Depth, Seed: c.Seed}
+	if lab.Depth == 0 {
+		lab.Depth = eval.Depth(lab.Metrics)
+	}
 	var err error
 	if lab.Queries, lab.Qrels, err = c.load(); err != nil {
 		return err
@@ -133,7 +136,7 @@ func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collectio
 	}
 	var runners []eval.Runner
 	for _, name := range sweep {
-		r, err := c.runner(name, coll)
+		r, err := c.runner(name, coll, lab.Depth)
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +228,7 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 func needsVectors(name string) bool { return name != "text" }
 
 // runner makes a runner of its name in --sweep.
-func (c *evalCmd) runner(name string, coll *db.Collection) (eval.Runner, error) {
+func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runner, error) {
 	like := db.Query{Where: c.Where.Expr}
 	kind, value, found := strings.Cut(name, ":")
 	number := math.NaN()
@@ -252,7 +255,7 @@ func (c *evalCmd) runner(name string, coll *db.Collection) (eval.Runner, error) 
 		like.Exact = true
 		return eval.Search(name, coll, like, eval.Vector), nil
 	case kind == "mmr":
-		like.MMR = &db.MMR{Lambda: 0.7, Fetch: c.Depth}
+		like.MMR = &db.MMR{Lambda: 0.7, Fetch: depth}
 		if found {
 			like.MMR.Lambda = number
 		}
