@@ -56,8 +56,11 @@ const chunk = 1 << 20
 // written before costs the disk less than syncing those that are the first.
 const ahead = 1 << 20
 
-// zeros pads frames.
-var zeros [sector]byte
+// page is what systems cache of files at once: a write of less than that has to read the rest first.
+const page = 4096
+
+// zeros pads frames and pages.
+var zeros [page]byte
 
 // Create returns a Log whose first record will have the LSN next: Tail.Last + 1 after a Replay. durable is the LSN up
 // to which everything is known to be durable elsewhere (flushed). If it is below next-1, the last file is synced, so
@@ -209,6 +212,9 @@ func (l *Log) write(records []Record) error {
 		}
 		off, l.prev = end, h.crc
 	}
+	if err := l.put(zeros[:min(roundUp(off, page), l.cur.Size)-off]); err != nil {
+		return err
+	}
 	if err := l.flush(); err != nil {
 		return err
 	}
@@ -312,6 +318,7 @@ func (l *Log) finish() error {
 	if err := l.sync(); err != nil {
 		return err
 	}
+	l.f.DropCache() // nobody reads it but after a crash; the next file's pages take the place of these
 	_ = l.f.Close() // synced: there is nothing left that could fail
 	l.f = nil
 	l.files = append(l.files, l.cur)

@@ -62,7 +62,7 @@ var mutants = []mutant{
 	{name: "log-released-early", file: "wal/log.go",
 		old: "l.files[0].Last <= upTo {", new: "l.files[0].Last <= upTo+8 {"},
 	{name: "rotation-without-sync", file: "wal/log.go",
-		old: "\tif err := l.sync(); err != nil {\n\t\treturn err\n\t}\n\t_ = l.f.Close()", new: "\t_ = l.f.Close()", profiles: "unsynced"},
+		old: "\tif err := l.sync(); err != nil {\n\t\treturn err\n\t}\n\tl.f.DropCache()", new: "\tl.f.DropCache()", profiles: "unsynced"},
 	{name: "log-record-checksum-not-compared", file: "wal/replay.go",
 		old: "codec.Update(r.salt, payload) == h.payload, nil", new: "codec.Update(r.salt, payload) == h.payload || h.length > 0, nil"},
 	{name: "torn-tail-revived", file: "wal/replay.go",
