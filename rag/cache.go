@@ -21,7 +21,7 @@ type CacheOptions struct {
 	// at which one gets the answer of the other, inclusive; 0 means 0.97.
 	Similarity float64
 	// TTL is how long an answer is good; 0 means as long as the store does
-	// not change.
+	// not change, which a *db.Collection tells; other stores need one.
 	TTL time.Duration
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time

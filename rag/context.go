@@ -3,6 +3,7 @@ package rag
 import (
 	"cmp"
 	"fmt"
+	"sort"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/rag/split"
@@ -39,7 +40,8 @@ type Citation struct {
 
 // BuildContext puts chunks together, in their order, each with its source,
 // until the limit is reached. A chunk whose text another holds already is left
-// out. If not even the first fits, it is cut between words.
+// out. If not even the first fits, it is cut: between words if it has spaces,
+// else between characters.
 func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int, cited []Citation) {
 	count, source := o.Count, o.Source
 	if count == nil {
@@ -49,6 +51,7 @@ func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int,
 		source = SourceOf
 	}
 	limit := cmp.Or(o.MaxTokens, DefaultMaxContextTokens)
+	const end = "\n\n" // a token of its own to some
 	var b strings.Builder
 	var texts []string
 	for _, c := range chunks {
@@ -57,17 +60,17 @@ func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int,
 			continue
 		}
 		head := fmt.Sprintf("[%d] [Source: %s]\n", len(cited)+1, source(c))
-		n := count(head + text)
+		n := count(head + text + end)
 		if tokens+n > limit && len(cited) > 0 {
 			break
 		}
 		if n > limit {
-			if text = cut(text, limit-count(head), count); text == "" {
+			if text = cut(text, func(text string) bool { return count(head+text+end) <= limit }); text == "" {
 				break
 			}
-			n = count(head + text)
+			n = count(head + text + end)
 		}
-		b.WriteString(head + text + "\n\n")
+		b.WriteString(head + text + end)
 		tokens += n
 		texts = append(texts, text)
 		cited = append(cited, Citation{Number: len(cited) + 1, ID: c.ID, Source: source(c)})
@@ -85,27 +88,21 @@ func repeats(texts []string, text string) bool {
 	return false
 }
 
-// cut returns the longest beginning of text, between words, within the limit.
-func cut(text string, limit int, count func(string) int) string {
-	var ends []int
+// cut returns the longest beginning of text that fits: between words, or else
+// between characters.
+func cut(text string, fits func(string) bool) string {
+	var words, characters []int
 	for i, r := range text {
-		if r == ' ' || r == '\n' {
-			ends = append(ends, i)
+		if characters = append(characters, i); r == ' ' || r == '\n' {
+			words = append(words, i)
 		}
 	}
-	lo, hi := 0, len(ends) // ends[:lo] fit
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if count(text[:ends[mid]]) <= limit {
-			lo = mid + 1
-		} else {
-			hi = mid
+	for _, ends := range [][]int{words, characters} {
+		if n := sort.Search(len(ends), func(i int) bool { return !fits(text[:ends[i]]) }); n > 0 {
+			return text[:ends[n-1]]
 		}
 	}
-	if lo == 0 {
-		return ""
-	}
-	return text[:ends[lo-1]]
+	return ""
 }
 
 // SourceOf says where a chunk comes from: its file with line or page, as

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -115,6 +114,9 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 		if e == nil {
 			return nil, fmt.Errorf("%w: the cache compares embeddings and needs an embedder", ErrConfig)
 		}
+		if _, ok := s.(versioned); !ok && o.Cache.TTL == 0 {
+			return nil, fmt.Errorf("%w: the store does not tell when it changes: the cache needs a time to live", ErrConfig)
+		}
 		c, err := newCache(*o.Cache)
 		if err != nil {
 			return nil, err
@@ -217,27 +219,6 @@ func (p *Pipeline) retrieve(ctx context.Context, question string, vec []float32,
 	answer.Context, answer.ContextTokens, answer.Citations = BuildContext(found, p.opts.Context)
 	answer.RetrievalTime += time.Since(start)
 	return answer, nil
-}
-
-// siblings returns the documents with a value in the field of the expansion,
-// in order.
-func (r *retrieval) siblings(ctx context.Context, value any, limit int) ([]*db.Document, error) {
-	page, err := r.store.List(ctx, db.ListQuery{Where: filter.Eq(r.opts.Expand.Field, value), Limit: limit})
-	if err != nil {
-		return nil, err
-	}
-	docs := page.Documents
-	order := cmp.Or(r.opts.Expand.Order, FieldChunkIndex)
-	slices.SortStableFunc(docs, func(a, b *db.Document) int {
-		va, okA := a.Metadata[order]
-		vb, okB := b.Metadata[order]
-		if !okA || !okB {
-			return 0
-		}
-		c, _ := filter.Compare(va, vb)
-		return c
-	})
-	return docs, nil
 }
 
 // PipelineStats are figures about the questions that a Pipeline has answered.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -166,7 +167,17 @@ func TestExpansion(t *testing.T) {
 		t.Error(got)
 	}
 	o.Expand = &Expansion{Field: "section", Max: 1}
-	if got := chunkIDs(ask(t, pipeline(t, c, e, o), "A torn tail of the log is cut off", nil)); !slices.Equal(got, []string{"wal#0", "wal#1", "wal#2"}) {
+	if got := chunkIDs(ask(t, pipeline(t, c, e, o), "A torn tail of the log is cut off", nil)); !slices.Equal(got, []string{"wal#1", "wal#2"}) {
+		t.Error(got)
+	}
+	// No chunk that was found is lost, and what does not match is not added.
+	o = &PipelineOptions{TopK: 3, Expand: &Expansion{Field: "section", Max: 1}}
+	got := chunkIDs(ask(t, pipeline(t, c, e, o), "log", filter.Eq("section", "log")))
+	if slices.Sort(got); !slices.Equal(got, []string{"wal#0", "wal#1", "wal#2"}) {
+		t.Error(got)
+	}
+	o = &PipelineOptions{TopK: 1, Expand: &Expansion{Field: "section"}}
+	if got := chunkIDs(ask(t, pipeline(t, c, e, o), "A torn tail of the log is cut off", filter.Gte(FieldChunkIndex, 1))); !slices.Equal(got, []string{"wal#1", "wal#2"}) {
 		t.Error(got)
 	}
 	o.Expand = &Expansion{Field: "nothing"}
@@ -250,6 +261,14 @@ func TestBuildContext(t *testing.T) {
 	if context, tokens, cited := BuildContext(chunks, ContextOptions{Count: count, MaxTokens: 2}); context != "" || tokens != 0 || cited != nil {
 		t.Errorf("%q, %d tokens", context, tokens)
 	}
+	// White space may take tokens, and not all languages have it between words.
+	bytes := func(s string) int { return len(s) }
+	for _, text := range []string{"one two three", strings.Repeat("数据库", 20), strings.Repeat("x", 100)} {
+		context, tokens, cited := BuildContext([]Chunk{{ID: "a", Text: text}, {ID: "b", Text: "y"}, {ID: "c", Text: "z"}}, ContextOptions{Count: bytes, MaxTokens: 40})
+		if len(cited) == 0 || !strings.HasPrefix(context, "[1] [Source: a]\n"+text[:3]) || len(context) > 40 || tokens > 40 || !utf8.ValidString(context) {
+			t.Errorf("%q, %d tokens", context, tokens)
+		}
+	}
 }
 
 func TestPipelineConfig(t *testing.T) {
@@ -275,6 +294,11 @@ func TestPipelineConfig(t *testing.T) {
 			t.Errorf("%s, not %s", r.Strategy, want)
 		}
 	}
+	// A store that does not tell when it changes.
+	if _, err := NewPipeline(struct{ Store }{c}, e, &PipelineOptions{Cache: &CacheOptions{}}); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
+	pipeline(t, struct{ Store }{c}, e, &PipelineOptions{Cache: &CacheOptions{TTL: time.Minute}})
 	if _, err := NewPipeline(plain, nil, nil); !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}

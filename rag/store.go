@@ -17,7 +17,8 @@ type Store interface {
 }
 
 // A versioned store has a number that changes with everything that can change
-// an answer, as that of a *db.Collection does. Caches need it.
+// an answer, as that of a *db.Collection does. Caches over other stores need a
+// time to live.
 type versioned interface{ Version() uint64 }
 
 var (

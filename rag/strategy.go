@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
 )
 
 // A Strategy says how chunks are searched for.
@@ -107,58 +109,87 @@ func Words(question string) string {
 }
 
 // An Expansion adds what belongs to a chunk: the chunks of the same section,
-// the parent of a small chunk.
+// the parent of a small chunk. They match the filter of the question, too.
 type Expansion struct {
 	// Field is the metadata field whose value chunks share that belong
 	// together, such as "section_id". Chunks without it stay alone.
 	Field string
 	// Order is the field by which they are put in order; empty means chunk_index.
 	Order string
-	// Max is the most chunks added for one that was found; 0 means 20.
+	// Max is the most chunks added for one that was found; 0 means 20. If
+	// there are more, and Order holds integers, those around it are added.
 	Max int
 }
 
-// expand puts behind each chunk those that share its value of the field and
-// were not found themselves, and all of them in order.
+// expand puts around each chunk those that share its value of the field and
+// were not found themselves, all of them in order.
 func (r *retrieval) expand(ctx context.Context, chunks []Chunk) ([]Chunk, error) {
-	e := r.opts.Expand
 	var all []Chunk
-	done := map[any]bool{}
-	have := map[string]Chunk{}
+	have, placed := map[string]Chunk{}, map[string]bool{}
 	for _, c := range chunks {
 		have[c.ID] = c
 	}
 	for _, c := range chunks {
-		value, ok := c.Metadata[e.Field]
-		switch value.(type) {
-		case string, bool, int64, float64:
-		default:
-			ok = false
-		}
-		if !ok {
-			all = append(all, c)
+		if placed[c.ID] {
 			continue
 		}
-		if done[value] {
-			continue
-		}
-		done[value] = true
-		group, err := r.siblings(ctx, value, cmp.Or(e.Max, 20)+1)
+		group, err := r.siblings(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		found := false
 		for _, d := range group {
+			if placed[d.ID] {
+				continue
+			}
+			placed[d.ID] = true
 			sibling, ok := have[d.ID]
 			if !ok {
 				sibling = Chunk{ID: d.ID, Score: c.Score, Text: d.Text, Metadata: d.Metadata}
 			}
-			found = found || d.ID == c.ID
 			all = append(all, sibling)
 		}
-		if !found { // the group is larger than Max
+		if !placed[c.ID] { // it has no group, or is not among the first of it
+			placed[c.ID] = true
 			all = append(all, c)
 		}
 	}
 	return all, nil
+}
+
+// siblings returns the documents with the value of a chunk in the field of the
+// expansion, itself included, in order.
+func (r *retrieval) siblings(ctx context.Context, c Chunk) ([]*db.Document, error) {
+	e := r.opts.Expand
+	value := c.Metadata[e.Field]
+	switch value.(type) {
+	case string, bool, int64, float64:
+	default:
+		return nil, nil
+	}
+	same := filter.Eq(e.Field, value)
+	if r.query.Where != nil {
+		same = filter.And(r.query.Where, same)
+	}
+	most, order := cmp.Or(e.Max, 20), cmp.Or(e.Order, FieldChunkIndex)
+	page, err := r.store.List(ctx, db.ListQuery{Where: same, Limit: most + 2})
+	if err == nil && len(page.Documents) > most+1 {
+		if at, ok := c.Metadata[order].(int64); ok {
+			lo := at - int64(most+1)/2
+			page, err = r.store.List(ctx, db.ListQuery{Where: filter.And(same, filter.Range(order, lo, lo+int64(most))), Limit: most + 1})
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	docs := page.Documents[:min(len(page.Documents), most+1)]
+	slices.SortStableFunc(docs, func(a, b *db.Document) int {
+		va, okA := a.Metadata[order]
+		vb, okB := b.Metadata[order]
+		if !okA || !okB {
+			return 0
+		}
+		c, _ := filter.Compare(va, vb)
+		return c
+	})
+	return docs, nil
 }
