@@ -2,9 +2,12 @@ package knowledge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -360,6 +363,38 @@ func TestConfigByHand(t *testing.T) {
 	write("provider: mock\nmodel: trigram-v1\nembedding:\n  dimensions: 100\n")
 	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, ErrMismatch) {
 		t.Error(err)
+	}
+}
+
+// TestCacheIsShared learns again what a server has embedded, and asks for it.
+func TestCacheIsShared(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		var body struct{ Input []string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprint(w, `{"data":[{"index":0,"embedding":[1,2,3]}]}`)
+	}))
+	defer server.Close()
+	c := &Config{Provider: "openai", Model: "m", Embedding: Embedding{ProviderConfig: map[string]any{"api_base": server.URL}}}
+	f.expect(f.learn("b", c), Report{Files: 1, Chunks: 1, Embedded: 1})
+	if err := os.RemoveAll(filepath.Join(f.dir("b"), firstIndex)); err != nil {
+		t.Fatal(err)
+	}
+	before := requests
+	again, err := New(f.workspace, &Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Query(t.Context(), "b", "Apples are red.", QueryOptions{}); err != nil || requests != before {
+		t.Errorf("%d requests, then %d, %v", before, requests, err)
 	}
 }
 

@@ -152,6 +152,10 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 	if err := l.dimension(); err != nil {
 		return nil, err
 	}
+	// What has been found out names the entries of the cache, from now on.
+	if l.embedder, err = e.embedder(ctx, l.config); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(e.dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}

@@ -80,7 +80,7 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 func (c *mcpCmd) embedder(ctx context.Context) (embed.Embedder, error) {
 	config := embed.Config{Provider: c.Provider, Model: c.Model, Dimensions: c.Dimensions, Normalize: true, Settings: map[string]any{}}
 	for k, v := range c.Set {
-		config.Settings[k] = setting(v)
+		config.Settings[k] = setting(config.Provider, k, v)
 	}
 	providers := embed.NewRegistry(embed.Builtin()...)
 	provider, err := providers.Lookup(c.Provider)

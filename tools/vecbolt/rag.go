@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -86,7 +86,7 @@ func (c *ragEmbedder) apply(cfg *knowledge.Config) {
 		if cfg.Embedding.ProviderConfig == nil {
 			cfg.Embedding.ProviderConfig = map[string]any{}
 		}
-		cfg.Embedding.ProviderConfig[k] = setting(v)
+		cfg.Embedding.ProviderConfig[k] = setting(cfg.Provider, k, v)
 	}
 }
 
@@ -109,18 +109,23 @@ func (c *ragLearnCmd) config(e *knowledge.Engine) *knowledge.Config {
 	return &cfg
 }
 
-// setting reads a value as the number or boolean that it is.
-func setting(s string) any {
-	var n float64
-	switch {
-	case s == "true" || s == "false":
-		return s == "true"
-	case strings.Trim(s, "-0123456789.") == "":
-		if _, err := fmt.Sscanf(s, "%g", &n); err == nil {
+// setting reads a value as what the schema of the provider says.
+func setting(provider, name, value string) any {
+	p, err := embed.NewRegistry(embed.Builtin()...).Lookup(provider)
+	if err != nil || p.Settings == nil || p.Settings.Properties[name] == nil {
+		return value
+	}
+	switch p.Settings.Properties[name].Type {
+	case "boolean":
+		if b, err := strconv.ParseBool(value); err == nil {
+			return b
+		}
+	case "integer", "number":
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
 			return n
 		}
 	}
-	return s
+	return value
 }
 
 func (c *ragLearnCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
