@@ -64,8 +64,8 @@ type stage int
 
 const (
 	onDemand  stage = iota // by the first call that cannot do without
-	byClose                // in the background, and at the latest by Compact or Close
-	byCompact              // in the background, once the segment has settled, and at the latest by Compact: it takes long
+	byClose                // in the background, once the segment has settled, and at the latest by Compact or Close
+	byCompact              // likewise, after those, and at the latest by Compact: it takes long
 )
 
 // derivedFile is a derived of any type.
@@ -277,15 +277,14 @@ func mapFile(from *vfs.FS, name string) (*vfs.Mapping, error) {
 	return f.Map(size)
 }
 
-// settleTime is how old a segment must be before the background makes what
-// takes long: while documents are loaded, segments are soon merged.
+// settleTime is how old a segment must be before the background makes its
+// derived files: while documents are loaded, segments are soon merged.
 const settleTime = 5 * time.Second
 
 // makeDerived makes the derived files that are missing and not made on
-// demand, those of the last stage and before; those of the stage byCompact for
-// segments of the given age only, and it returns how long it takes the next
-// one to come of age, 0 if there is none. A file that cannot be written costs
-// speed, not data.
+// demand, those of the last stage and before, for segments of the given age.
+// It returns how long it takes the next one to come of age, 0 if there is
+// none. A file that cannot be written costs speed, not data.
 func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
 	ver := db.current() // keeps the segments mapped
 	defer db.drop(ver)
@@ -296,7 +295,7 @@ func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (n
 				if d.stage() != now {
 					continue
 				}
-				if now == byCompact && wait > 0 {
+				if wait > 0 {
 					next = max(next, wait)
 					continue
 				}

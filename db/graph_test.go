@@ -294,10 +294,10 @@ func TestGraphFaults(t *testing.T) {
 	ask(true)
 }
 
-// What takes long is not made in the background for segments that are likely
+// Codes and graphs are not made in the background for segments that are likely
 // to be merged soon, but for those that were there when the database was
 // opened.
-func TestGraphOfYoungSegments(t *testing.T) {
+func TestDerivedOfYoungSegments(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	opts := walking
 	vdb := open(t, dir, &opts)
@@ -306,14 +306,16 @@ func TestGraphOfYoungSegments(t *testing.T) {
 	if err := vdb.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	derive := func(age time.Duration, later bool, graphs int) {
+	derive := func(age time.Duration, later bool, want int) {
 		t.Helper()
 		next, err := vdb.makeDerived(ctx, byCompact, age)
 		if err != nil || (next > 0) != later {
 			t.Errorf("next in %v, %v", next, err)
 		}
-		if files, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph")); err != nil || len(files) != graphs {
-			t.Errorf("%d graphs, want %d; %v", len(files), graphs, err)
+		for _, ext := range []string{"codes", "graph"} {
+			if files, err := filepath.Glob(filepath.Join(dir, segDir, "*."+ext)); err != nil || len(files) != want {
+				t.Errorf("%d files of %s, want %d; %v", len(files), ext, want, err)
+			}
 		}
 	}
 	derive(time.Hour, true, 0)
