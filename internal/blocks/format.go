@@ -71,3 +71,6 @@ func TableSize(end int64) int64 { return Count(end) * CRCSize }
 
 // block returns the number of the block that holds the file offset off.
 func block(off int64) int64 { return (off - HeaderSize) / Size }
+
+// End returns the file offset where that block ends, had it all its bytes.
+func End(off int64) int64 { return HeaderSize + (block(off)+1)*Size }

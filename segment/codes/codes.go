@@ -79,13 +79,47 @@ func (c *Codes) touchRows(lo, hi int) error {
 	if c.file.Verified() {
 		return nil
 	}
-	dim := int64(c.Dim())
-	if err := c.file.Touch(headerSize+int64(lo)*dim, headerSize+int64(hi)*dim); err != nil {
+	if err := c.touchCodes(lo, hi); err != nil {
 		return err
 	}
-	for _, section := range [...]int64{c.lay.scales, c.lay.levels, c.lay.resids, c.lay.squares} {
+	for _, section := range c.words() {
 		if err := c.file.Touch(section+int64(lo)*wordSize, section+int64(hi)*wordSize); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+func (c *Codes) touchCodes(lo, hi int) error {
+	dim := int64(c.Dim())
+	return c.file.Touch(headerSize+int64(lo)*dim, headerSize+int64(hi)*dim)
+}
+
+// words returns where the sections with a word for each row begin.
+func (c *Codes) words() [4]int64 {
+	return [...]int64{c.lay.scales, c.lay.levels, c.lay.resids, c.lay.squares}
+}
+
+// touchAt is touchRows for rows here and there. Many of them share the blocks of their words.
+func (c *Codes) touchAt(rows []int32) error {
+	if c.file.Verified() {
+		return nil
+	}
+	first, end := 0, 0 // rows whose words were verified
+	for _, r := range rows {
+		row := int(r)
+		if row >= first && row < end {
+			if err := c.touchCodes(row, row+1); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.touchRows(row, row+1); err != nil {
+			return err
+		}
+		first, end = row, c.Len()
+		for _, section := range c.words() {
+			end = min(end, int((blocks.End(section+int64(row)*wordSize)-section)/wordSize))
 		}
 	}
 	return nil

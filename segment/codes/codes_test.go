@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
@@ -425,6 +426,43 @@ func TestParse(t *testing.T) {
 		change(&other)
 		if _, err := Parse(b, other); !errors.Is(err, ErrMismatch) {
 			t.Errorf("parsed for %+v: %v", other, err)
+		}
+	}
+}
+
+// TestAmongDamage: whatever of a row is damaged, Among notices it behind rows of the same and of other blocks, in any order.
+func TestAmongDamage(t *testing.T) {
+	d, vec := draw(rand.New(rand.NewPCG(13, 14)), "normal", "normal", 5, 40_000, 1) // three blocks for each section of words
+	id := d.ident(Cosine)
+	b, err := build(id, d.source, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := Parse(b, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picks := []int{0, 1, 20_000, 39_999}
+	for _, section := range whole.words() { // where a block begins
+		picks = append(picks, int(blocks.End(section)-section)/wordSize)
+	}
+	for _, row := range picks {
+		places := []int64{headerSize + int64(row*d.dim)}
+		for _, section := range whole.words() {
+			places = append(places, section+int64(row)*wordSize)
+		}
+		for _, at := range places {
+			b[at] ^= 1
+			for _, rows := range [][]int32{{int32(row)}, {0, int32(row)}, {39_999, int32(row)}, {0, 20_000, 39_999, int32(row)}, {int32(max(0, row-1)), int32(row)}} {
+				c, err := Parse(b, id)
+				if err == nil {
+					_, err = c.Query(vec).Among(nil, rows, math.Inf(-1), new(Buffer))
+				}
+				if !errors.Is(err, ErrCorrupt) {
+					t.Fatalf("byte %d of row %d damaged, rows %d: %v", at, row, rows, err)
+				}
+			}
+			b[at] ^= 1
 		}
 	}
 }

@@ -244,12 +244,8 @@ func (q *Query) Among(dst []Candidate, rows []int32, cut float64, buf *Buffer) (
 // look is Among for up to chunk rows.
 func (q *Query) look(dst []Candidate, rows []int32, low float32, buf *Buffer) ([]Candidate, error) {
 	c := q.c
-	if !c.file.Verified() {
-		for _, r := range rows {
-			if err := c.touchRows(int(r), int(r)+1); err != nil {
-				return dst, err
-			}
-		}
+	if err := c.touchAt(rows); err != nil {
+		return dst, err
 	}
 	dots := buf.dots[:len(rows)]
 	simd.DotCodesAt(dots, q.weights, c.codes, rows)
