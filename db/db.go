@@ -206,6 +206,9 @@ func Open(dir string, opts *Options) (*DB, error) {
 
 func (db *DB) open() (err error) {
 	start := time.Now()
+	if db.dir == "" {
+		return invalidf("the name of the directory is empty")
+	}
 	if !db.opts.ReadOnly && !db.opts.MustExist {
 		if err := makeDir(db.dir); err != nil {
 			return err

@@ -317,6 +317,9 @@ func TestDerivedOfYoungSegments(t *testing.T) {
 				t.Errorf("%d files of %s, want %d; %v", len(files), ext, want, err)
 			}
 		}
+		if s := vdb.Stats().Collections[0]; s.Graphs != graphs || s.GraphsDue != 1-graphs {
+			t.Errorf("%d graphs and %d due, want %d of one", s.Graphs, s.GraphsDue, graphs)
+		}
 	}
 	derive(time.Hour, true, 0)
 	if err := vdb.Close(); err != nil {

@@ -154,6 +154,7 @@ func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t Recall
 	}
 	all, tallies := make([]MeasuredRecall, len(settings)), make([]tally, len(settings))
 	const together = 128 // queries that share a pass over the vectors
+	asked := 0
 	for batch := range slices.Chunk(queries, together) {
 		truth, _, err := db.ranking(ctx, ver, v, batch, Query{Exact: true}, db.opts.Workers)
 		if err != nil {
@@ -166,15 +167,16 @@ func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t Recall
 			}
 			for j, q := range s.queries {
 				tallies[i].add(len(truth[j])-missed(truth[j], got[j], nil), len(truth[j]))
-				all[i].Promised += q.promise()
+				// The mean of equal promises is that promise, to the last bit.
+				all[i].Promised += (q.promise() - all[i].Promised) / float64(asked+j+1)
 				if !q.walked() {
 					all[i].Exact++
 				}
 			}
 		}
+		asked += len(batch)
 	}
 	for i, q := range settings {
-		all[i].Promised /= float64(max(1, len(queries)))
 		all[i].Target, all[i].Effort, all[i].RecallEstimate = q.Recall, q.Effort, tallies[i].estimate(usual)
 		if all[i].Exact == all[i].Queries {
 			all[i].Low = 1 // by definition

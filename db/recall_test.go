@@ -96,7 +96,7 @@ func TestMeasureRecall(t *testing.T) {
 			t.Fatal(m, err)
 		}
 		for i, want := range []float64{0.9, 0.95, 0.98, 0.99} {
-			if m[i].Target != want || m[i].Recall < want-0.01 || m[i].Promised < want-1e-9 {
+			if m[i].Target != want || m[i].Recall < want-0.01 || m[i].Promised < want {
 				t.Errorf("%+v", m[i])
 			}
 		}

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"github.com/vecbolt/vecbolt/segment/graph"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -30,6 +31,11 @@ type CollectionStats struct {
 	Segments int `json:"segments"`  // files
 	DeadRows int `json:"dead_rows"` // of deleted or replaced documents, not given back yet
 	HeadRows int `json:"head_rows"` // in memory and in the log
+	// Graphs is how many segments have a graph, and GraphsDue how many are large
+	// enough for one and have none yet: they are scanned until it is made, in
+	// the background while the database is open, or by Compact.
+	Graphs    int `json:"graphs"`
+	GraphsDue int `json:"graphs_due"`
 	// Recall is what live queries found that graphs answered, by the recall that
 	// they asked for, since the database was opened or an effort was raised: of a
 	// few of them, which were repeated exactly. See Options.NoRecheck.
@@ -84,6 +90,11 @@ func (db *DB) Stats() Stats {
 				c.Segments++
 				s.VectorBytes += p.segment.info.Size
 				c.Effort = max(c.Effort, p.segment.raise())
+				if g := p.segment.graph; g != nil && db.has(g) {
+					c.Graphs++
+				} else if g != nil {
+					c.GraphsDue++
+				}
 			} else {
 				c.HeadRows += p.live()
 			}
@@ -91,4 +102,13 @@ func (db *DB) Stats() Stats {
 		s.Collections = append(s.Collections, c)
 	}
 	return s
+}
+
+// has reports whether a graph is there.
+func (db *DB) has(g *derived[graph.Graph]) (found bool) {
+	err := db.guard(func() error {
+		found = g.get() != nil
+		return nil
+	})
+	return found && err == nil
 }

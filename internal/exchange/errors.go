@@ -31,11 +31,16 @@ func (e *FormatError) Error() string {
 	if e.Name != "" {
 		s.WriteString(e.Name + ": ")
 	}
-	if e.Line > 0 {
-		fmt.Fprintf(&s, "line %d, byte %d: %v", e.Line, e.Offset, e.Err)
-	} else {
-		fmt.Fprintf(&s, "offset %d: %v", e.Offset, e.Err)
+	_, says := e.Err.(*VectorError) // at which byte
+	switch {
+	case e.Line > 0 && says:
+		fmt.Fprintf(&s, "line %d: ", e.Line)
+	case e.Line > 0:
+		fmt.Fprintf(&s, "line %d, byte %d: ", e.Line, e.Offset)
+	case !says:
+		fmt.Fprintf(&s, "offset %d: ", e.Offset)
 	}
+	s.WriteString(e.Err.Error())
 	return s.String()
 }
 

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -36,7 +37,7 @@ func appendArray(dst []float32, b []byte, i int) (_ []float32, end int, err erro
 	case i == len(b):
 		return fail(i, io.ErrUnexpectedEOF)
 	case b[i] != '[':
-		return fail(i, fmt.Errorf("%s instead of an array of numbers", describe(b[i])))
+		return fail(i, fmt.Errorf("%s instead of an array of numbers", describe(b[i:])))
 	}
 	i = skipSpace(b, i+1)
 	if i < len(b) && b[i] == ']' {
@@ -296,7 +297,7 @@ func notANumber(b []byte, start, at int) (int, error) {
 		}
 	}
 	if at < len(b) && at == start {
-		return at, fmt.Errorf("%s instead of a number", describe(b[at]))
+		return at, fmt.Errorf("%s instead of a number", describe(b[at:]))
 	}
 	return at, unexpected(b, at)
 }
@@ -309,23 +310,24 @@ func unexpected(b []byte, i int) error {
 	return fmt.Errorf("%s instead of a digit", quoted(b[i]))
 }
 
-// describe names the JSON value that starts with c.
-func describe(c byte) string {
-	switch {
+// describe names the JSON value that b starts with, or its first byte if it is none.
+func describe(b []byte) string {
+	starts := func(word string) bool { return bytes.HasPrefix(b, []byte(word)) }
+	switch c := b[0]; {
 	case c == '{':
 		return "an object"
 	case c == '[':
 		return "an array"
 	case c == '"':
 		return "a string"
-	case c == 't' || c == 'f':
+	case starts("true") || starts("false"):
 		return "a boolean"
-	case c == 'n':
+	case starts("null"):
 		return "null"
 	case c == '-' || c-'0' <= 9:
 		return "a number"
 	}
-	return quoted(c)
+	return quoted(b[0])
 }
 
 // quoted returns c for a message, unprintable bytes as a number.

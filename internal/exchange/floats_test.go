@@ -288,7 +288,7 @@ func TestParseVectorRefuses(t *testing.T) {
 		{"[1, -1e400]", 1, 4, ErrNotFinite, "-1e400"},
 		{"[3.4028236e38]", 0, 1, ErrNotFinite, "3.4028236e38"},
 		{"[1e99999999999999999999]", 0, 1, ErrNotFinite, ""},
-		{"[nan]", 0, 1, nil, "null instead of a number"},
+		{"[nan]", 0, 1, nil, "'n' instead of a number"},
 		{"[null]", 0, 1, nil, "null instead of a number"},
 		{"[true]", 0, 1, nil, "a boolean instead of a number"},
 		{`["1"]`, 0, 1, nil, "a string instead of a number"},

@@ -60,7 +60,7 @@ func (r *jsonReader) want(c byte) error {
 // members calls read with each key of an object, in its order; read must pass over the value.
 func (r *jsonReader) members(read func(key string) error) error {
 	if c := r.skip(); c != '{' && r.at < len(r.b) {
-		return fmt.Errorf("%s instead of an object", describe(c))
+		return fmt.Errorf("%s instead of an object", describe(r.b[r.at:]))
 	}
 	if err := r.want('{'); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r *jsonReader) members(read func(key string) error) error {
 	}
 	for {
 		if c := r.skip(); c != '"' && r.at < len(r.b) {
-			return fmt.Errorf("%s instead of a key", describe(c))
+			return fmt.Errorf("%s instead of a key", describe(r.b[r.at:]))
 		}
 		key, err := r.string()
 		if err != nil {

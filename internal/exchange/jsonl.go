@@ -119,7 +119,7 @@ func (r *jsonReader) optionalString() (string, error) {
 		return "", nil
 	}
 	if c != '"' && r.at < len(r.b) {
-		return "", fmt.Errorf("%s instead of a string", describe(c))
+		return "", fmt.Errorf("%s instead of a string", describe(r.b[r.at:]))
 	}
 	return r.string()
 }
@@ -273,6 +273,7 @@ func (r *JSONLReader) Next() (*Item, error) {
 // jsonlSource reads a JSONL file, parsing blocks of lines in parallel.
 type jsonlSource struct {
 	path  string
+	r     io.Reader // what to read in place of the file, if set
 	size  int64
 	procs int
 }
@@ -288,18 +289,27 @@ func openJSONL(path string) (*jsonlSource, error) {
 	return &jsonlSource{path: path, size: info.Size(), procs: runtime.GOMAXPROCS(0)}, nil
 }
 
+// Stream makes a Source of the JSONL in r, which can be read once; name stands for it in errors and positions.
+func Stream(r io.Reader, name string) Source {
+	return &jsonlSource{path: name, r: r, procs: runtime.GOMAXPROCS(0)}
+}
+
 func (s *jsonlSource) Total() int64 { return s.size }
 
 func (s *jsonlSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
-		f, err := os.Open(s.path)
-		if err != nil {
-			yield(nil, err)
-			return
+		in := s.r
+		if in == nil {
+			f, err := os.Open(s.path)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			defer f.Close()
+			in = f
 		}
-		defer f.Close()
 		blocks := func(yield func(block) bool) {
-			r := blockReader{r: f, name: s.path}
+			r := blockReader{r: in, name: s.path}
 			for b := r.next(); b.err != io.EOF && ctx.Err() == nil && yield(b) && b.err == nil; b = r.next() {
 			}
 		}

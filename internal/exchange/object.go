@@ -73,7 +73,7 @@ func (r *Reader) want(c byte, what string) error {
 	case r.json.at == len(r.json.b):
 		return io.ErrUnexpectedEOF
 	case got != c:
-		return fmt.Errorf("%s instead of %s", describe(got), what)
+		return fmt.Errorf("%s instead of %s", describe(r.json.b[r.json.at:]), what)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (r *Reader) Bool() (bool, error) {
 	case r.json.at == len(r.json.b):
 		return false, io.ErrUnexpectedEOF
 	default:
-		return false, fmt.Errorf("%s instead of true or false", describe(c))
+		return false, fmt.Errorf("%s instead of true or false", describe(r.json.b[r.json.at:]))
 	}
 }
 
@@ -124,7 +124,7 @@ func (r *Reader) number(what string) (any, error) {
 	case r.json.at == len(r.json.b):
 		return nil, io.ErrUnexpectedEOF
 	case c != '-' && c-'0' > 9 && c != 'N' && c != 'I':
-		return nil, fmt.Errorf("%s instead of %s", describe(c), what)
+		return nil, fmt.Errorf("%s instead of %s", describe(r.json.b[r.json.at:]), what)
 	}
 	return r.json.number()
 }

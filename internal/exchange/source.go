@@ -9,7 +9,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// A Source yields documents to import. It can be read any number of times, each time from the start.
+// A Source yields documents to import. It can be read any number of times, each time from the start, but for a Stream.
 type Source interface {
 	// Items yields the documents in the order of the source. A file whose structure is broken ends it with an error and
 	// a nil Item. Files are open, and goroutines run, only while the loop does.

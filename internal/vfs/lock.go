@@ -18,8 +18,8 @@ type Lock struct {
 }
 
 // Lock takes the lock of the named file without waiting: exclusive for a writer, shared for readers. When another
-// handle, in this process or another, holds it in the way, the error wraps ErrLocked and names the holder's process
-// id if the file tells. An exclusive lock creates the file and writes the process id into it, for people to read;
+// handle, in this process or another, holds it in the way, the error wraps ErrLocked and names the process id of
+// a writer, if the file tells. An exclusive lock creates the file and writes the process id into it, for people to read;
 // a shared lock needs read permission only, and an absent file then counts as locked: there is no writer.
 func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	if err := f.before(Op{Kind: OpLock, Name: name}); err != nil {
@@ -38,11 +38,7 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	}
 	held, err := flock(file, exclusive)
 	if err == nil && held {
-		pid := holder(file)
-		err = ErrLocked
-		if pid > 0 {
-			err = fmt.Errorf("%w by process %d", ErrLocked, pid)
-		}
+		err = heldBy(file, exclusive)
 	}
 	if err != nil {
 		file.Close()
@@ -55,6 +51,23 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 		}
 	}
 	return &Lock{f: file}, nil
+}
+
+// heldBy returns an error that says who holds the lock of a file. Readers leave no trace there: what it tells is then
+// of a writer before them.
+func heldBy(file *os.File, exclusive bool) error {
+	if exclusive {
+		if held, err := flock(file, false); err == nil && !held { // until the file is closed, at once
+			return fmt.Errorf("%w by readers", ErrLocked)
+		}
+	}
+	switch pid := holder(file); {
+	case pid == os.Getpid():
+		return fmt.Errorf("%w by process %d, this one", ErrLocked, pid)
+	case pid > 0:
+		return fmt.Errorf("%w by process %d", ErrLocked, pid)
+	}
+	return ErrLocked
 }
 
 // holder returns the process id in a lock file, or 0.

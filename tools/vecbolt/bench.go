@@ -65,7 +65,12 @@ type measurement struct {
 }
 
 func (c *benchCmd) Run(ctx context.Context, t *tool) error {
-	return c.open(db.Options{ReadOnly: true, Workers: 1, NoRecheck: true}, c.existing(func(coll *db.Collection) error {
+	return c.open(db.Options{ReadOnly: true, Workers: 1, NoRecheck: true}, func(vdb *db.DB) error {
+		coll, err := vdb.Collection(c.Collection)
+		if err != nil {
+			return err
+		}
+		t.noteGraphs(vdb, coll, c.DB)
 		queries, err := readQueries(ctx, c.Fvecs)
 		if err != nil {
 			return err
@@ -111,7 +116,7 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 			rows = append(rows, table.Row{m.Setting, fmt.Sprintf("%.4f", m.Recall), humanize.CommafWithDigits(m.QPS, 0), us(m.P50), us(m.P95), us(m.P99)})
 		}
 		return t.table(table.Row{"setting", "recall", "queries/s", "p50 µs", "p95 µs", "p99 µs"}, rows)
-	}))
+	})
 }
 
 // readQueries reads the vectors to search for from an .fvecs file.
@@ -158,8 +163,18 @@ func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]
 				return nil, fmt.Errorf("%s has %d rows for query %d, fewer than -k %d", c.Truth, len(rows[i]), i, c.K)
 			}
 			all[i] = truth{ids: map[string]bool{}, n: c.K}
-			for _, row := range rows[i][:c.K] {
-				all[i].ids[strconv.Itoa(int(row))] = true
+			ids := make([]string, c.K)
+			for j, row := range rows[i][:c.K] {
+				ids[j] = strconv.Itoa(int(row))
+				all[i].ids[ids[j]] = true
+			}
+			// A truth of other rows would measure nothing.
+			docs, err := coll.GetMany(ctx, ids, db.IDsOnly)
+			if err != nil {
+				return nil, err
+			}
+			if j := slices.Index(docs, nil); j >= 0 {
+				return nil, fmt.Errorf("%s: row %s of query %d is no document of collection %q", c.Truth, ids[j], i, c.Collection)
 			}
 		}
 		return all, nil
@@ -215,7 +230,7 @@ func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query,
 		if err != nil {
 			return m, err
 		}
-		m.Recall += truth[i].share(r) / float64(len(queries))
+		m.Recall += (truth[i].share(r) - m.Recall) / float64(i+1) // the mean of ones is one, to the last bit
 	}
 	var next atomic.Int64
 	took := make([][]time.Duration, c.Threads)

@@ -11,6 +11,11 @@ import (
 
 type compactCmd struct{ database }
 
+func (c *compactCmd) Help() string {
+	return "The database does so by itself while a program has it open; this does it now. What is derived and not there yet is made, too: " +
+		"columns, codes, and the graphs of large collections, which take minutes for a million vectors."
+}
+
 func (c *compactCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
 	var before, after int64

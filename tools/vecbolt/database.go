@@ -105,7 +105,7 @@ func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
 }
 
 // create opens the collection for writing, and makes it if it does not exist.
-func (c collection) create(ctx context.Context, s schema, fn func(*db.Collection) error) error {
+func (c collection) create(ctx context.Context, s schema, fn func(*db.DB, *db.Collection) error) error {
 	return c.database.create(func(vdb *db.DB) error {
 		want := db.Schema{Lineage: db.Lineage{Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker}}
 		if s.Metric != nil {
@@ -126,7 +126,7 @@ func (c collection) create(ctx context.Context, s schema, fn func(*db.Collection
 		if err != nil {
 			return err
 		}
-		return fn(coll)
+		return fn(vdb, coll)
 	})
 }
 

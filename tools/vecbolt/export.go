@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,9 @@ import (
 
 type exportCmd struct {
 	collection
+	File      string `arg:"" optional:"" placeholder:"FILE|-" help:"Write to this file; standard output if none."`
 	Format    string `default:"auto" enum:"auto,jsonl,fvecs,npy" placeholder:"FORMAT" help:"One of ${enum}; auto goes by the name of the file, and is jsonl if that says nothing."`
-	Out       string `short:"o" default:"-" placeholder:"FILE" help:"Write to this file; otherwise to standard output."`
+	Out       string `short:"o" placeholder:"FILE" help:"The same as the argument."`
 	Documents string `placeholder:"FILE" help:"With fvecs and npy: write the id, text and metadata of row i as line i of this file, for import --documents."`
 	condition
 }
@@ -30,6 +32,10 @@ func (c *exportCmd) Help() string {
 
 // Validate is called by kong.
 func (c *exportCmd) Validate() error {
+	if c.File != "" && c.Out != "" {
+		return errors.New("the file is given twice")
+	}
+	c.Out = cmp.Or(c.File, c.Out, "-")
 	if c.Format == "auto" {
 		switch filepath.Ext(c.Out) {
 		case ".fvecs":
@@ -48,7 +54,7 @@ func (c *exportCmd) Validate() error {
 
 func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 	if c.Out == "-" && c.Format != "jsonl" && t.json {
-		return fmt.Errorf("%s is not JSON: with --json, name a file with --out", c.Format)
+		return fmt.Errorf("%s is not JSON: with --json, name a file", c.Format)
 	}
 	return c.read(func(coll *db.Collection) (err error) {
 		e := exporting{ctx: ctx, coll: coll, cmd: c}

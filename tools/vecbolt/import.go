@@ -18,7 +18,7 @@ import (
 
 type importCmd struct {
 	collection
-	Source    string          `arg:"" help:"File or directory to import."`
+	Source    string          `arg:"" help:"File or directory to import; - for JSON lines from the standard input."`
 	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,beir" placeholder:"FORMAT" help:"One of ${enum}."`
 	Texts     string          `placeholder:"FILE" help:"For an embedding cache: JSON lines {\"key\",\"text\"}, or a directory of texts named like the vectors."`
 	Metadata  string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
@@ -34,16 +34,32 @@ func (c *importCmd) Help() string {
 		`A cache directory that does not exist is an empty one.`
 }
 
+// Validate is called by kong.
+func (c *importCmd) Validate() error {
+	if c.Source != "-" {
+		return nil
+	}
+	if !slices.Contains([]exchange.Format{exchange.Auto, exchange.JSONL, exchange.BEIR}, c.Format) || c.Texts+c.Metadata+c.Documents != "" {
+		return errors.New("the standard input is read as JSON lines, alone")
+	}
+	return nil
+}
+
 func (c *importCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
 	src, err := c.open(t)
 	if err != nil {
 		return err
 	}
-	return c.create(ctx, c.schema, func(coll *db.Collection) error {
+	return c.create(ctx, c.schema, func(vdb *db.DB, coll *db.Collection) error {
 		report, err := c.load(ctx, t, coll, src)
 		// What was imported before an error is there, and counts.
 		seconds := time.Since(start).Seconds()
+		if err == nil {
+			if err = vdb.Flush(ctx); err == nil { // as Close would
+				t.noteGraphs(vdb, coll, c.DB)
+			}
+		}
 		count := func(n int) string { return humanize.Comma(int64(n)) }
 		return errors.Join(err, t.answer(struct {
 			Added     int     `json:"added"`
@@ -59,6 +75,9 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 
 // open opens the source. It is nil if it is a cache that does not exist.
 func (c *importCmd) open(t *tool) (exchange.Source, error) {
+	if c.Source == "-" {
+		return exchange.Stream(t.in, inputName(c.Source)), nil
+	}
 	if _, err := os.Stat(c.Source); errors.Is(err, fs.ErrNotExist) && c.wantsCache() {
 		t.notef("warning: there is no cache %s: nothing to import", c.Source)
 		return nil, nil

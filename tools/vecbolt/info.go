@@ -39,15 +39,23 @@ func (c *infoCmd) Run(t *tool) error {
 			fmt.Fprintf(t.out, "%-11s  %d, published %s\n", "version", r.Version, r.Published.Format(time.RFC3339))
 		}
 		count := func(n int) string { return humanize.Comma(int64(n)) }
-		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "texts", "segments", "in memory", "dead rows"}
+		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "texts", "segments", "graphs", "in memory", "dead rows"}
 		var rows []table.Row
 		for _, coll := range s.Collections {
 			rows = append(rows, table.Row{coll.Name, count(coll.Documents), count(coll.Vectors), coll.Schema.Dim,
-				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, count(coll.HeadRows), count(coll.DeadRows)})
+				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, graphs(coll), count(coll.HeadRows), count(coll.DeadRows)})
 		}
 		fmt.Fprintln(t.out)
 		return t.table(header, rows)
 	})
+}
+
+// graphs says how many segments have a graph, and how many are to have one.
+func graphs(s db.CollectionStats) string {
+	if s.GraphsDue > 0 {
+		return fmt.Sprintf("%d of %d", s.Graphs, s.Graphs+s.GraphsDue)
+	}
+	return fmt.Sprint(s.Graphs)
 }
 
 // texts says how texts are indexed.

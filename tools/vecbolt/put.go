@@ -29,11 +29,11 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 		return err
 	}
 	defer in.Close()
-	return c.create(ctx, c.schema, func(coll *db.Collection) error {
+	return c.create(ctx, c.schema, func(_ *db.DB, coll *db.Collection) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		written := 0
-		for lines := range grouped(ctx, documents(ctx, in, c.File)) {
+		for lines := range grouped(ctx, documents(ctx, in, inputName(c.File))) {
 			n, err := c.write(ctx, t, coll, lines)
 			written += n
 			if err != nil {

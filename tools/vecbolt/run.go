@@ -89,8 +89,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, "vecbolt:", err)
 		return statusError
 	}
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "help": // what users of git and go try first
+		args = append(args[1:len(args):len(args)], "--help")
+	case args[0] == "--version":
+		args[0] = "version"
 	}
 	line, err := parser.Parse(args)
 	if helped {
@@ -115,6 +120,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, message(err))
 	default:
 		fmt.Fprintln(stderr, "vecbolt:", message(err))
+	}
+	if errors.Is(err, db.ErrCorrupt) {
+		fmt.Fprintln(stderr, `vecbolt: "vecbolt check" lists all that is damaged, "vecbolt repair" saves what is intact`)
 	}
 	return statusError
 }

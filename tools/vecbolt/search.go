@@ -38,8 +38,8 @@ type asking struct {
 	Group     *group          `placeholder:"FIELD[:N]" help:"Find the best N documents, or the best one, of each of the best groups: a group is the documents with the same value in this field."`
 	MMR       *float64        `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
 	Exact     bool            `help:"Find the true answer, whatever it costs."`
-	Recall    float64         `placeholder:"R" help:"The share of the true answer that is enough, up to 1. The default is 0.98, or the true answer where it costs no more."`
-	Effort    int             `placeholder:"N" help:"How many rows an approximate search keeps in view, in place of --recall."`
+	Recall    *float64        `xor:"how" placeholder:"R" help:"The share of the true answer that is enough, up to 1. The default is 0.98, or the true answer where it costs no more."`
+	Effort    *int            `xor:"how" placeholder:"N" help:"How many rows an approximate search keeps in view, in place of --recall."`
 	condition
 	parts
 }
@@ -48,6 +48,14 @@ type asking struct {
 func (c *asking) Validate() error {
 	if c.K < 1 || c.Offset < 0 {
 		return fmt.Errorf("-k %d --offset %d: at least one hit, and no negative offset", c.K, c.Offset)
+	}
+	switch {
+	case c.Recall != nil && !(*c.Recall > 0 && *c.Recall <= 1):
+		return fmt.Errorf("--recall %v: not above 0 and up to 1", *c.Recall)
+	case c.Effort != nil && *c.Effort < 1:
+		return fmt.Errorf("--effort %d: not positive", *c.Effort)
+	case c.MMR != nil && !(*c.MMR >= 0 && *c.MMR <= 1):
+		return fmt.Errorf("--mmr %v: not between 0 and 1", *c.MMR)
 	}
 	if c.Vector == "" && c.Fvecs == "" && c.ID == "" && len(c.Like) == 0 && c.Text == "" {
 		return errors.New("what to look for is missing: --vector, --fvecs, --id, --like or --text")
@@ -141,8 +149,14 @@ func (c *searchCmd) Run(ctx context.Context, t *tool) error {
 func (c *asking) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error] {
 	q := db.Query{
 		ID: c.ID, Like: c.Like, Unlike: c.Unlike, K: c.K, Offset: c.Offset, Where: c.Where.Expr, Threshold: c.Threshold,
-		Exact: c.Exact, Recall: c.Recall, Effort: c.Effort, Select: c.selection(),
+		Exact: c.Exact, Select: c.selection(),
 		Text: c.Text, Fusion: db.Fusion{Method: c.Fusion, Vector: c.Hybrid.vector, Text: c.Hybrid.text},
+	}
+	if c.Recall != nil {
+		q.Recall = *c.Recall
+	}
+	if c.Effort != nil {
+		q.Effort = *c.Effort
 	}
 	if c.Snippets {
 		q.Snippet = snippetBytes
@@ -196,7 +210,7 @@ func (t *tool) vector(arg string) ([]float32, error) {
 		if text, err = io.ReadAll(f); err != nil {
 			return nil, err
 		}
-		name = arg
+		name = inputName(arg)
 	}
 	v, err := exchange.ParseVector(nil, text)
 	if err != nil {
