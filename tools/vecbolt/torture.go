@@ -27,6 +27,14 @@ func (tortureCmd) Help() string {
 		"status is then 1."
 }
 
+// Validate is called by kong.
+func (c *tortureCmd) Validate() error {
+	if c.Duration <= 0 {
+		return fmt.Errorf("--duration %v: not positive", c.Duration)
+	}
+	return nil
+}
+
 func (c *tortureCmd) Run(ctx context.Context, t *tool) error {
 	if torture.Child() {
 		return nil
