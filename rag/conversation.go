@@ -65,7 +65,7 @@ func (t *Turn) Embed(ctx context.Context, connection string, e embed.Embedder) (
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if vec, ok := t.vecs[key]; ok {
-		t.log.DebugContext(ctx, "embedding cache hit", "key", key)
+		t.log.InfoContext(ctx, "embedding cache hit", "key", key)
 		return vec, nil
 	}
 	vec, err := e.Embed(ctx, t.text)

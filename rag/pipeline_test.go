@@ -314,7 +314,7 @@ func TestConversation(t *testing.T) {
 		{"Does it integrate with OpenShift AI?", " InstructLab  and\nOpenShift AI ", "InstructLab and OpenShift AI", FollowUp},
 	} {
 		var log strings.Builder
-		turn := NewTurn(t.Context(), tt.message, tt.topic, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		turn := NewTurn(t.Context(), tt.message, tt.topic, slog.New(slog.NewTextHandler(&log, nil)))
 		if turn.Text() != tt.text || turn.Strategy() != tt.strategy || !strings.Contains(log.String(), tt.strategy) {
 			t.Errorf("%q, %q, log %q", turn.Text(), turn.Strategy(), log.String())
 		}

@@ -129,7 +129,7 @@ func TestCranfield(t *testing.T) {
 		if mean["default"] < mean["text"] {
 			t.Errorf("%s: the default is worse than words alone: %v", base, mean)
 		}
-		if err := open.vdb.Close(); err != nil {
+		if err := open.close(); err != nil {
 			t.Fatal(err)
 		}
 		// What the engine answers is the default.

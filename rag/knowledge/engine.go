@@ -47,14 +47,16 @@ type Tokens struct {
 }
 
 // An Engine works with the bases of a workspace, a directory. Embedders are
-// made once for each base. It is safe for concurrent use; a base is learnt by
-// one process at a time.
+// made once for each base. It is safe for concurrent use: questions are answered
+// while it learns. Other processes can ask a base at the same time, but not while
+// one learns it.
 type Engine struct {
 	workspace string
 	opts      Options
 
 	mu        sync.Mutex
 	embedders map[embedderKey]embed.Embedder
+	gates     map[string]*gate // by directory of a database
 
 	at func(step string) // called between the steps of Reembed, by tests
 }
@@ -63,7 +65,7 @@ type embedderKey struct{ base, config string } // config as JSON
 
 // New returns an Engine for a workspace, which need not exist yet.
 func New(workspace string, opts *Options) (*Engine, error) {
-	e := &Engine{workspace: workspace, embedders: map[embedderKey]embed.Embedder{}, at: func(string) {}}
+	e := &Engine{workspace: workspace, embedders: map[embedderKey]embed.Embedder{}, gates: map[string]*gate{}, at: func(string) {}}
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -164,21 +166,43 @@ func match(name string, learnt, found embed.Config) error {
 
 // A reading is a base that is open for questions.
 type reading struct {
-	vdb      *db.DB
+	close    func() error
 	files    *db.Collection
 	chunks   *db.Collection
 	embedder embed.Embedder
 	config   Config
 }
 
-// read opens a base read-only.
+// read opens a base for reading, also while this Engine learns it.
 func (e *Engine) read(ctx context.Context, name string) (*reading, error) {
+	return e.readBy(ctx, name, func(ctx context.Context, dir string) (*db.DB, func() error, error) {
+		return e.gate(dir).read(ctx, dir)
+	})
+}
+
+// readAlone opens a base for reading, so that nobody learns it meanwhile.
+func (e *Engine) readAlone(ctx context.Context, name string) (*reading, error) {
+	return e.readBy(ctx, name, openAlone)
+}
+
+func openAlone(_ context.Context, dir string) (*db.DB, func() error, error) {
+	vdb, err := db.Open(dir, &db.Options{ReadOnly: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	return vdb, vdb.Close, nil
+}
+
+// An opener opens a database for reading.
+type opener func(ctx context.Context, dir string) (vdb *db.DB, closeIt func() error, err error)
+
+func (e *Engine) readBy(ctx context.Context, name string, open opener) (*reading, error) {
 	c, err := e.Config(name)
 	for {
 		if err != nil {
 			return nil, err
 		}
-		r, err := e.readIndex(ctx, c)
+		r, err := e.readIndex(ctx, c, open)
 		if err == nil {
 			return r, nil
 		}
@@ -191,16 +215,16 @@ func (e *Engine) read(ctx context.Context, name string) (*reading, error) {
 	}
 }
 
-func (e *Engine) readIndex(ctx context.Context, c Config) (*reading, error) {
+func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reading, error) {
 	name := c.Name
 	if _, err := os.Stat(e.database(c)); err != nil {
 		return nil, fmt.Errorf("%w: base %q was never learnt", ErrNotFound, name)
 	}
-	vdb, err := db.Open(e.database(c), &db.Options{ReadOnly: true})
+	vdb, closeIt, err := open(ctx, e.database(c))
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
-	r := &reading{vdb: vdb, config: c}
+	r := &reading{close: closeIt, config: c}
 	err = func() error {
 		if r.files, err = vdb.Collection(filesName); err != nil {
 			return fmt.Errorf("%w: base %q was never learnt: %w", ErrNotFound, name, err)
@@ -218,7 +242,7 @@ func (e *Engine) readIndex(ctx context.Context, c Config) (*reading, error) {
 		return match(name, learnt, found)
 	}()
 	if err != nil {
-		return nil, errors.Join(err, vdb.Close())
+		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
@@ -238,7 +262,7 @@ func (e *Engine) Query(ctx context.Context, name, question string, o QueryOption
 	if err != nil {
 		return nil, err
 	}
-	defer r.vdb.Close()
+	defer r.close()
 	p, err := rag.NewPipeline(r.chunks, r.embedder, &rag.PipelineOptions{
 		Strategy: o.Strategy, TopK: o.K, Rerank: o.Rerank, Expand: o.Expand,
 		Context: rag.ContextOptions{MaxTokens: r.config.MaxContextTokens, Count: e.opts.Tokens.Count}, Logger: e.opts.Logger,
@@ -246,7 +270,7 @@ func (e *Engine) Query(ctx context.Context, name, question string, o QueryOption
 	if err != nil {
 		return nil, err
 	}
-	return p.Query(ctx, question, o.Where)
+	return p.Query(context.WithValue(ctx, answering{}, true), question, o.Where)
 }
 
 // A Status describes a base.
@@ -298,7 +322,7 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.vdb.Close()
+	defer r.close()
 	s.Config, s.Files, s.Chunks = r.config, r.files.Len(), r.chunks.Len()
 	if text, ok := r.files.Metadata()["learnt"].(string); ok {
 		s.Learnt, _ = time.Parse(time.RFC3339, text)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -395,6 +396,65 @@ func TestCacheIsShared(t *testing.T) {
 	}
 	if _, err := again.Query(t.Context(), "b", "Apples are red.", QueryOptions{}); err != nil || requests != before {
 		t.Errorf("%d requests, then %d, %v", before, requests, err)
+	}
+}
+
+// TestAskWhileLearning asks a base from within Learn, and learns it from within
+// a question, which has to wait.
+func TestAskWhileLearning(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.write("b.txt", "Pears are green.")
+	f.learn("b", counted)
+	asked := 0
+	o := LearnOptions{Paths: []string{f.docs}, Progress: func(string) {
+		if r := f.query("apples", QueryOptions{K: 1}); r.Chunks[0].Text == "Apples are red." {
+			asked++
+		}
+		if _, err := f.Status(t.Context(), "b"); err != nil {
+			t.Error(err)
+		}
+	}}
+	if _, err := f.Learn(t.Context(), "b", o); err != nil || asked != 2 {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+	c, err := f.Config("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	learnt, after := make(chan error), make(chan error)
+	f.write("c.txt", "Plums are blue.")
+	rewrite := func(ctx context.Context, _ string) ([]string, error) {
+		go func() {
+			_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}})
+			learnt <- err
+		}()
+		g := f.gate(f.database(c))
+		for waiting := 0; waiting == 0; runtime.Gosched() {
+			g.mu.Lock()
+			waiting = g.waiting
+			g.mu.Unlock()
+		}
+		go func() { // a question of somebody else waits for its turn
+			_, err := f.Query(t.Context(), "b", "plums", QueryOptions{})
+			after <- err
+		}()
+		// This one belongs to what is waited for.
+		if _, err := f.Query(ctx, "b", "pears", QueryOptions{K: 1}); err != nil {
+			t.Error(err)
+		}
+		_, err := f.Learn(ctx, "b", LearnOptions{Paths: []string{f.docs}})
+		if !errors.Is(err, db.ErrLocked) {
+			t.Error(err)
+		}
+		return []string{"plums"}, nil
+	}
+	f.query("fruit", QueryOptions{Strategy: rag.MultiQuery(rewrite)})
+	if err := errors.Join(<-learnt, <-after); err != nil {
+		t.Error(err)
+	}
+	if r := f.query("plums", QueryOptions{K: 1}); r.Chunks[0].Text != "Plums are blue." {
+		t.Errorf("%+v", r)
 	}
 }
 

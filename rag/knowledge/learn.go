@@ -76,7 +76,7 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 		return nil, err
 	}
 	err = l.run()
-	err = errors.Join(err, l.vdb.Close())
+	err = errors.Join(err, l.close())
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: learn %q: %w", name, err)
 	}
@@ -90,7 +90,7 @@ func (e *Engine) learnt(ctx context.Context, name, path string) bool {
 	if err != nil {
 		return false
 	}
-	defer r.vdb.Close()
+	defer r.close()
 	_, err = r.files.Get(ctx, fileID(path), db.IDsOnly)
 	return err == nil
 }
@@ -103,6 +103,7 @@ type learning struct {
 	config   Config
 	embedder embed.Embedder
 	vdb      *db.DB
+	close    func() error
 	chunks   *db.Collection
 	files    *db.Collection
 	seen     map[string]bool
@@ -159,12 +160,14 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 	if err := os.MkdirAll(e.dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
-	if l.vdb, err = db.Open(e.database(c), nil); err != nil {
+	g := e.gate(e.database(c))
+	if l.vdb, err = g.write(ctx, e.database(c)); err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
+	l.close = func() error { return g.close(ctx) }
 	if now, err := e.Config(name); err == nil && now.Index != c.Index {
 		// Reembed has put another index in its place meanwhile.
-		if err := l.vdb.Close(); err != nil {
+		if err := l.close(); err != nil {
 			return nil, fmt.Errorf("knowledge: %w", err)
 		}
 		return e.learning(ctx, name, o)
@@ -175,7 +178,7 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 		err = e.save(l.config)
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.vdb.Close())
+		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
 }

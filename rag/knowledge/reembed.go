@@ -168,11 +168,11 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	e.at("staged")
 	// What takes long, while nobody is kept from anything.
 	err = l.follow(o, func() (*reading, func() error, error) {
-		old, err := e.read(ctx, name)
+		old, err := e.readAlone(ctx, name)
 		if err != nil {
 			return nil, nil, err
 		}
-		return old, old.vdb.Close, nil
+		return old, old.close, nil
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.vdb.Close())
@@ -180,22 +180,22 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	e.at("followed")
 
 	// From here on nothing is learnt: what is compared is what is switched to.
-	old, err := e.read(ctx, name)
+	old, err := e.readAlone(ctx, name)
 	if err != nil {
 		return nil, errors.Join(err, l.vdb.Close())
 	}
-	defer func() { err = errors.Join(err, old.vdb.Close()) }()
+	defer func() { err = errors.Join(err, old.close()) }()
 	r = &Reembedding{From: c.embedding().String(), To: l.config.embedding().String(), K: o.K}
 	err = r.finish(l, o, old, c)
 	if err = errors.Join(err, l.vdb.Close()); err != nil {
 		return nil, err
 	}
 	// Both databases are open for reading, as those have them who ask.
-	staged, err := e.readIndex(ctx, l.config)
+	staged, err := e.readIndex(ctx, l.config, openAlone)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, staged.vdb.Close()) }()
+	defer func() { err = errors.Join(err, staged.close()) }()
 	if staged.files.Len() != r.Files || staged.chunks.Len() != r.Chunks {
 		return nil, errors.New("somebody else embeds the base again")
 	}
