@@ -317,8 +317,8 @@ func TestDerivedOfYoungSegments(t *testing.T) {
 				t.Errorf("%d files of %s, want %d; %v", len(files), ext, want, err)
 			}
 		}
-		if s := vdb.Stats().Collections[0]; s.Graphs != graphs || s.GraphsDue != 1-graphs {
-			t.Errorf("%d graphs and %d due, want %d of one", s.Graphs, s.GraphsDue, graphs)
+		if s := vdb.Stats().Collections[0]; s.Graphs != want || s.GraphsDue != 1-want {
+			t.Errorf("%d graphs and %d due, want %d of one", s.Graphs, s.GraphsDue, want)
 		}
 	}
 	derive(time.Hour, true, 0)
