@@ -73,12 +73,17 @@ type word struct {
 	text, paragraph strings.Builder
 	inText          bool
 	prefix          string   // of the paragraph: heading or list item
-	cells           []string // of the table row
+	cells           []string // of the row of the outermost table
 	tables          int      // depth
-	rows            int      // of the table
+	rows            int      // of the outermost table
+	repeated        int      // depth in what older programs show instead of what was read
 }
 
 func (w *word) start(t xml.StartElement) {
+	if t.Name.Local == "Fallback" || w.repeated > 0 {
+		w.repeated++
+		return
+	}
 	switch t.Name.Local {
 	case "t":
 		w.inText = true
@@ -104,14 +109,25 @@ func (w *word) start(t xml.StartElement) {
 			w.prefix = "- "
 		}
 	case "tbl":
-		w.tables++
-		w.rows = 0
+		if w.tables++; w.tables == 1 {
+			w.rows = 0
+		}
 	case "tr":
-		w.cells = nil
+		if w.tables == 1 {
+			w.cells = nil
+		}
+	case "tc":
+		if w.tables == 1 {
+			w.cells = append(w.cells, "")
+		}
 	}
 }
 
 func (w *word) end(name string) {
+	if w.repeated > 0 {
+		w.repeated--
+		return
+	}
 	switch name {
 	case "t":
 		w.inText = false
@@ -120,15 +136,18 @@ func (w *word) end(name string) {
 		w.paragraph.Reset()
 		switch {
 		case w.tables > 0:
-			if p != "" {
-				w.cells = append(w.cells, strings.Join(strings.Fields(p), " "))
+			if n := len(w.cells); n > 0 {
+				w.cells[n-1] = strings.Join(strings.Fields(w.cells[n-1]+" "+p), " ")
 			}
 		case p != "":
 			w.text.WriteString(w.prefix + p + "\n\n")
 		}
 		w.prefix = ""
 	case "tr":
-		if len(w.cells) > 0 {
+		if w.tables != 1 {
+			return
+		}
+		if strings.Join(w.cells, "") != "" {
 			w.text.WriteString("| " + strings.Join(w.cells, " | ") + " |\n")
 			if w.rows == 0 {
 				w.text.WriteString(strings.Repeat("| --- ", len(w.cells)) + "|\n")

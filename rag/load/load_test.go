@@ -65,7 +65,7 @@ func TestFormats(t *testing.T) {
 			{Format: JSONL, Row: 1, Title: "T", Text: "c", Metadata: map[string]any{"n": int64(12345678901234567), "f": 1.5, "l": []any{"x", nil}, "m": map[string]any{"k": true}, "title": "T"}},
 			{Format: JSONL, Row: 2, Text: "a: 1\n", Metadata: map[string]any{"a": int64(1)}}}},
 		{"code", "a.go", "package a\n", []Document{{Format: Code, Text: "package a\n", Metadata: map[string]any{"language": "go"}}}},
-		{"docx", "a.docx", docx(t), []Document{{Format: DOCX, Title: "My title", Text: "# Head\n\nA sentence.\n\n- item\n\n| a | b |\n| --- | --- |\n| 1 | 2 |"}}},
+		{"docx", "a.docx", docx(t), []Document{{Format: DOCX, Title: "My title", Text: "# Head\n\nA sentence.\n\n- item\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n|  | two parts |\n\nOnce."}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -104,7 +104,9 @@ func docx(t testing.TB) string {
 			<w:p><w:r><w:t>A sen</w:t></w:r><w:r><w:t>tence.</w:t></w:r></w:p><w:p/>
 			<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>item</w:t></w:r></w:p>
 			<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr>
-			<w:tr><w:tc><w:p><w:r><w:t>1</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>2</w:t></w:r></w:p></w:tc></w:tr></w:tbl>
+			<w:tr><w:tc><w:p><w:r><w:t>1</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>2</w:t></w:r></w:p></w:tc></w:tr>
+			<w:tr><w:tc><w:p/></w:tc><w:tc><w:p><w:r><w:t>two</w:t></w:r></w:p><w:tbl><w:tr><w:tc><w:p><w:r><w:t>parts</w:t></w:r></w:p></w:tc></w:tr></w:tbl></w:tc></w:tr></w:tbl>
+			<w:p><w:r><mc:AlternateContent xmlns:mc="mc"><mc:Choice><w:t>Once.</w:t></mc:Choice><mc:Fallback><w:p><w:r><w:t>Once.</w:t></w:r></w:p></mc:Fallback></mc:AlternateContent></w:r></w:p>
 			</w:body></w:document>`,
 	} {
 		w, err := z.Create(name)
@@ -295,6 +297,24 @@ func TestPDFsLikePoppler(t *testing.T) {
 	t.Logf("text from %d of the %d files that poppler reads; %.1f %% of its %d words", read, files, 100*float64(same)/float64(words), words)
 	if files < 50 || float64(read) < 0.95*float64(files) || float64(same) < 0.75*float64(words) {
 		t.Error("too little")
+	}
+}
+
+// TestPDFCharacters reads fonts that say UTF-16, and ligatures.
+func TestPDFCharacters(t *testing.T) {
+	for name, want := range map[string]string{
+		"pdfminer/samples/contrib/issue-625-identity-cmap.pdf":             "Sprzedawca",
+		"py-pdf-sample-files/009-pdflatex-geotopo/GeoTopo-komprimiert.pdf": "Definition",
+	} {
+		path := filepath.Join(shared, "pdf", filepath.FromSlash(name))
+		if _, err := os.Stat(path); err != nil {
+			t.Skip("no sample files:", err)
+		}
+		for doc, err := range Path(t.Context(), path, nil) {
+			if err != nil || !strings.Contains(doc.Text, want) || strings.ContainsAny(doc.Text, "\ufb01\x00") {
+				t.Errorf("%s: no %q, %v", name, want, err)
+			}
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ledongthuc/pdf"
+	"golang.org/x/text/encoding/unicode"
 )
 
 // maxPages bounds the time that one file takes.
@@ -163,12 +164,16 @@ func (l pdfLeaf) read() (text string, err error) {
 		if e := recover(); e != nil && p.out.Len() == 0 {
 			err = fmt.Errorf("%v", e)
 		}
-		text = strings.TrimSpace(newlines(strings.ToValidUTF8(strings.ReplaceAll(p.out.String(), "\x00", ""), "\ufffd")))
+		text = strings.TrimSpace(newlines(strings.ToValidUTF8(pdfLetters.Replace(p.out.String()), "\ufffd")))
 	}()
 	p.state.ctm = identity
 	p.run(l.page.Key("Contents"), l.resources, 0)
 	return "", nil
 }
+
+// pdfLetters undoes the ligatures of typesetters: nobody asks for them.
+var pdfLetters = strings.NewReplacer("\x00", "", "\ufb00", "ff", "\ufb01", "fi", "\ufb02", "fl", "\ufb03", "ffi", "\ufb04", "ffl",
+	"\ufb05", "st", "\ufb06", "st")
 
 // A matrix is [a b c d e f] of ISO 32000-1, 8.3.3.
 type matrix [6]float64
@@ -421,6 +426,9 @@ func (p *pdfPage) font(v pdf.Value) *pdfFont {
 	}
 	f := &pdfFont{Font: pdf.Font{V: v}, widths: map[int]float64{}, missing: 500}
 	f.encoding = f.Encoder()
+	if strings.HasPrefix(v.Key("ToUnicode").Name(), "Identity") {
+		f.encoding = utf16Codes{}
+	}
 	if inner := v.Key("DescendantFonts"); inner.Len() > 0 {
 		f.wide, f.missing = true, 1000
 		if dw := inner.Index(0).Key("DW"); !dw.IsNull() {
@@ -435,6 +443,18 @@ func (p *pdfPage) font(v pdf.Value) *pdfFont {
 	}
 	p.fonts[key] = f
 	return f
+}
+
+// utf16Codes is the encoding of fonts whose codes are those of UTF-16.
+type utf16Codes struct{}
+
+// Decode implements pdf.TextEncoding.
+func (utf16Codes) Decode(s string) string {
+	text, err := unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewDecoder().String(s)
+	if err != nil {
+		return ""
+	}
+	return text
 }
 
 // wideWidths reads the widths of a composite font, 9.7.4.3 of the standard:
