@@ -83,9 +83,11 @@ func (l *level) of(k int, times float64) int {
 
 // Parameters of the calibration.
 const (
-	sampled     = 400  // rows
-	firstEffort = 10.0 // each is a fifth more than the one before
+	sampled     = 800 // rows
+	firstEffort = 10
 	lastEffort  = 1500
+	perDecade   = 24  // efforts from one to ten times as much
+	coarse      = 150 // from here on every second one
 	enough      = 0.9995
 )
 
@@ -97,6 +99,9 @@ type trial struct {
 	truth pool      // nearest rows but itself, as many as the largest of calibrated
 	found [len(calibrated)]float64
 }
+
+// done reports whether the trial found all that there is. With more effort it would again.
+func (t *trial) done() bool { return slices.Min(t.found[:]) == 1 }
 
 // calibrate measures the recall of searches for some of the rows, each without itself: a row that has no twin is left out of the
 // walk, so that the walk does not pass through it.
@@ -154,18 +159,32 @@ func (b *builder) calibrate(rows codes.Source) error {
 		return simd.L2(t.point, y), nil
 	}
 	var last level
-	for e := firstEffort; int(e) <= lastEffort && len(b.levels) < maxLevels; e *= 1.2 {
-		l := level{effort: int(e), recall: last.recall}
+	for i := 0; len(b.levels) < maxLevels; i++ {
+		l := level{effort: int(firstEffort * math.Pow(10, float64(i)/perDecade)), recall: last.recall}
+		if l.effort > lastEffort {
+			break
+		}
+		if l.effort > coarse && i%2 > 0 || l.effort == last.effort {
+			continue
+		}
+		var wanted [len(calibrated)]bool
 		for c, k := range calibrated {
-			if len(b.levels) > 0 && (last.recall[c] >= enough || l.effort <= k) {
-				continue
+			wanted[c] = last.effort == 0 || l.effort > k && last.recall[c] < enough
+		}
+		err := b.each(len(trials), func(lane *lane, i int) error {
+			lane.point = slices.Grow(lane.point[:0], dim+1)[:dim+1]
+			t := &trials[i]
+			if last.effort > 0 && t.done() {
+				return nil
 			}
-			err := b.each(len(trials), func(lane *lane, i int) error {
-				lane.point = slices.Grow(lane.point[:0], dim+1)[:dim+1]
-				return b.try(&trials[i], c, l.effort, lane, distance)
-			})
-			if err != nil {
-				return err
+			return b.try(t, wanted, l.effort, lane, distance)
+		})
+		if err != nil {
+			return err
+		}
+		for c := range calibrated {
+			if !wanted[c] {
+				continue
 			}
 			var sum, squares float64
 			for i := range trials {
@@ -187,16 +206,36 @@ func (b *builder) calibrate(rows codes.Source) error {
 	return nil
 }
 
-// try searches for a trial and leaves in found what share of the k nearest rows was among those that a search scores. Rows
-// as near as the last of them count, too.
-func (b *builder) try(t *trial, c, effort int, l *lane, distance func(*trial, uint32, []float32) (float32, error)) error {
+// try searches for a trial, for those numbers of results that are wanted: one walk serves all that want no more than its effort.
+func (b *builder) try(t *trial, wanted [len(calibrated)]bool, effort int, l *lane, distance func(*trial, uint32, []float32) (float32, error)) error {
+	walked := 0
+	for c, k := range slices.Backward(calibrated[:]) {
+		if !wanted[c] {
+			continue
+		}
+		if e := max(k, effort); e != walked {
+			if err := t.query.start(k, e, nil, &l.buf); err != nil {
+				return err
+			}
+			if err := t.query.walk(nil, &l.buf); err != nil {
+				return err
+			}
+			walked = e
+		}
+		if err := t.query.collect(k, nil, &l.buf); err != nil {
+			return err
+		}
+		if err := t.count(c, l, distance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count leaves in found what share of the k nearest rows was among those that a search would score. Rows as near as the last of
+// them count, too.
+func (t *trial) count(c int, l *lane, distance func(*trial, uint32, []float32) (float32, error)) error {
 	k := calibrated[c]
-	if err := t.query.start(k, effort, nil, &l.buf); err != nil {
-		return err
-	}
-	if err := t.query.find(k, nil, &l.buf); err != nil {
-		return err
-	}
 	truth := t.truth.entries[:min(k, len(t.truth.entries))]
 	t.found[c] = 1
 	if len(truth) == 0 {

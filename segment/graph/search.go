@@ -21,6 +21,7 @@ type Query struct {
 	point   simd.Point
 	table   simd.Table // of the quick layout
 	without uint32     // a row that counts as not there, or none
+	gap     *gap       // that it leaves; nil as long as it is none
 
 	y   []float32 // memory of Reset
 	rec []byte
@@ -39,7 +40,7 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	if len(vec) != dim {
 		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), dim))
 	}
-	q.Most, q.g, q.without = 0, g, none
+	q.Most, q.g, q.without, q.gap = 0, g, none, nil
 	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)
@@ -60,8 +61,8 @@ func (g *Graph) QueryRow(vec []float32, row int) *Query {
 }
 
 // Without makes the search one for a vector that is like the rows, and not there, although it is that of row: the row is not
-// found, and no walk passes through it unless it stands for others with the same codes.
-func (q *Query) Without(row int) { q.without = uint32(row) }
+// found, and no walk passes through it unless it stands for others with the same codes. The query is then for one goroutine.
+func (q *Query) Without(row int) { q.without, q.gap = uint32(row), nil }
 
 // ErrFar is returned when a search has gone as far as Query.Most allows.
 var ErrFar = errors.New("walk went too far")
@@ -131,7 +132,9 @@ func (q *Query) Find(k, effort int, allowed bitset.Set, buf *Buffer) (rows []uin
 		return nil, Stats{}, nil
 	}
 	if err = q.start(k, effort, allowed, buf); err == nil {
-		err = q.find(k, allowed, buf)
+		if err = q.walk(allowed, buf); err == nil {
+			err = q.collect(k, allowed, buf)
+		}
 	}
 	return buf.rows, buf.stats, err
 }
@@ -139,7 +142,7 @@ func (q *Query) Find(k, effort int, allowed bitset.Set, buf *Buffer) (rows []uin
 // rescored is how many rows are scored for k results: codes may have the order of near rows wrong.
 func rescored(k int) int { return k + max(k/2, 10) }
 
-// start prepares buf for find.
+// start prepares buf for walk.
 func (q *Query) start(k, effort int, allowed bitset.Set, buf *Buffer) error {
 	effort = max(k, effort)
 	near := effort
@@ -153,17 +156,25 @@ func (q *Query) start(k, effort int, allowed bitset.Set, buf *Buffer) error {
 	twin, err := q.g.twin(q.without)
 	if err == nil && twin == none {
 		buf.visited.Set(int(q.without))
+		if q.gap == nil {
+			q.gap = newGap(q.without)
+		}
+		buf.gap = q.gap
 	}
 	return err
 }
 
-// find walks, and leaves in buf.rows the nearest allowed rows. buf must be started.
-func (q *Query) find(k int, allowed bitset.Set, buf *Buffer) error {
-	g := q.g
-	found := &buf.pool
-	if g.head.layout == quick {
-		found = &buf.near
+// found returns where a walk leaves what it has found.
+func (q *Query) found(buf *Buffer) *pool {
+	if q.g.head.layout == quick {
+		return &buf.near
 	}
+	return &buf.pool
+}
+
+// walk walks. buf must be started.
+func (q *Query) walk(allowed bitset.Set, buf *Buffer) error {
+	g, found := q.g, q.found(buf)
 	for over := g.over; len(over) > 0; {
 		n := min(len(over), degree)
 		if err := g.measure(&q.point, over[:n], buf); err != nil {
@@ -183,25 +194,25 @@ func (q *Query) find(k int, allowed bitset.Set, buf *Buffer) error {
 		}
 		over = over[n:]
 	}
-	var err error
-	if g.head.layout == quick {
-		err = q.walkQuick(allowed, buf)
-	} else if allowed == nil {
-		err = g.walk(&q.point, buf)
-	} else {
-		err = q.walkAllowed(allowed, buf)
+	switch {
+	case g.head.layout == quick:
+		return q.walkQuick(allowed, buf)
+	case allowed == nil:
+		return g.walk(&q.point, buf)
 	}
-	if err != nil {
-		return err
-	}
+	return q.walkAllowed(allowed, buf)
+}
+
+// collect leaves in buf.rows the nearest allowed rows that a walk has found.
+func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	buf.rows = buf.rows[:0]
 	want := rescored(k)
-	for _, e := range found.entries {
+	for _, e := range q.found(buf).entries {
 		for row := e.id &^ expanded; row != none && len(buf.rows) < want; {
 			if row != q.without && (allowed == nil || allowed.Has(int(row))) {
 				buf.rows = append(buf.rows, row)
 			}
-			if row, err = g.twin(row); err != nil {
+			if row, err = q.g.twin(row); err != nil {
 				return err
 			}
 		}

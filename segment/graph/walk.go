@@ -123,6 +123,8 @@ type Buffer struct {
 	pool    pool
 	near    pool // of the quick layout: rows with distances by their records
 	visited bitset.Set
+	gap     *gap // nil: no node is left out
+	detour  detour
 	heap    []entry
 	ids     []uint32
 	dists   []float32
@@ -142,6 +144,7 @@ func (b *Buffer) start(rows, effort, near int) {
 	b.pool.reset(effort)
 	b.near.reset(near)
 	b.heap = b.heap[:0]
+	b.gap = nil
 	b.stats = Stats{}
 }
 
@@ -194,6 +197,11 @@ func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 		if next, ok := b.peek(true); ok { // it is likely to be the next, or the one after
 			simd.Prefetch(g.nodeBytes[int64(next)*degree*4:][:degree*4])
 		}
+		if b.gap != nil {
+			if ids, err = g.around(b, node, ids); err != nil {
+				return err
+			}
+		}
 		if err := g.measure(p, ids[:], b); err != nil {
 			return err
 		}
@@ -232,6 +240,11 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 			return err
 		}
 		b.stats.Expanded++
+		if b.gap != nil {
+			if ids, err = g.around(b, node.id, ids); err != nil {
+				return err
+			}
+		}
 		if err := g.measure(p, ids[:], b); err != nil {
 			return err
 		}

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	graphQueries = 300
-	graphM       = 16  // of hnswlib, as its documentation recommends
-	graphBuild   = 200 // its ef_construction
+	graphQueries = 1000 // the first of the word vectors are of frequent words, which are easy to find
+	graphM       = 16   // of hnswlib, as its documentation recommends
+	graphBuild   = 200  // its ef_construction
 )
 
 var (
@@ -44,7 +44,7 @@ type curve struct {
 }
 
 func (e *env) graphSet(set *vectorSet, r *report) error {
-	truth, err := e.truthOf(set, graphQueries, set.name+"-graph-truth.ivecs")
+	truth, err := e.truthOf(set, graphQueries, fmt.Sprintf("%s-graph-truth-%d.ivecs", set.name, graphQueries))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,100 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A gap is a node that is left out of walks in the plain layout, and the links of those around it that have it for a neighbour.
+//
+// A walk that only avoids the node is harder than one in a graph that never had it: there, the nodes around would have
+// neighbours that were dropped because this one is near to them. So they choose more, as if they were inserted now: of the neighbours
+// of their neighbours, the nearest that the rule of building leaves (see builder.choose). The walk is still no easier than one
+// without the node: docs/decisions/0006 has the figures.
+type gap struct {
+	node  uint32
+	links map[uint32]*[degree]uint32 // by node
+}
+
+// A detour is memory for the links around a gap.
+type detour struct {
+	seen  bitset.Set
+	ids   []uint32
+	dists []float32
+	point simd.Point
+	near  pool
+}
+
+func newGap(node uint32) *gap { return &gap{node: node, links: map[uint32]*[degree]uint32{}} }
+
+// around returns the neighbours of a node, which are ids, without the one that b leaves out.
+func (g *Graph) around(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]uint32, error) {
+	at := slices.Index(ids[:], b.gap.node)
+	if at < 0 {
+		return ids, nil
+	}
+	if links := b.gap.links[node]; links != nil {
+		return links, nil
+	}
+	own, d := ids[:count(ids)], &b.detour
+	if len(d.seen) != len(b.visited) {
+		d.seen = make(bitset.Set, len(b.visited))
+	} else {
+		d.seen.Reset()
+	}
+	d.seen.Set(int(node))
+	for _, id := range own {
+		if id >= uint32(g.Len()) {
+			return nil, corrupt(g.geo.nodes, "neighbour %d of %d rows", id, g.Len())
+		}
+		d.seen.Set(int(id))
+	}
+	d.ids = d.ids[:0]
+	for _, via := range own {
+		its, err := g.neighbours(via)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range its[:count(its)] {
+			if id >= uint32(g.Len()) {
+				return nil, corrupt(g.geo.nodes, "neighbour %d of %d rows", id, g.Len())
+			}
+			if !d.seen.Has(int(id)) {
+				d.seen.Set(int(id))
+				d.ids = append(d.ids, id)
+			}
+		}
+	}
+	if err := g.touchRecords(own); err != nil {
+		return nil, err
+	}
+	if err := g.touchRecords(d.ids); err != nil {
+		return nil, err
+	}
+	simd.LoadPoint(&d.point, g.record(node)) // it was compared with the query
+	d.dists = slices.Grow(d.dists[:0], len(d.ids)+degree)[:len(d.ids)+degree]
+	simd.GatherL2(d.dists, &d.point, g.records, d.ids)
+	d.near.reset(buildEffort)
+	d.near.offerAll(d.ids, d.dists[:len(d.ids)])
+	links, n := *ids, len(own)-1
+	links[at], links[n] = links[n], none
+next:
+	for _, e := range d.near.entries {
+		if n == degree {
+			break
+		}
+		simd.LoadPoint(&d.point, g.record(e.id))
+		simd.GatherL2(d.dists, &d.point, g.records, links[:n])
+		for _, dist := range d.dists[:n] {
+			if alpha*dist < e.dist {
+				continue next
+			}
+		}
+		links[n] = e.id
+		n++
+	}
+	b.gap.links[node] = &links
+	return &links, nil
+}

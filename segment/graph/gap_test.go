@@ -1,0 +1,74 @@
+package graph
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/segment/codes"
+)
+
+// TestGap compares searches that leave a row out with those in a graph that never had it: they find less, if anything, and more
+// than walks that only avoid it.
+func TestGap(t *testing.T) {
+	const rows, held, k, effort = 2000, 150, 10, 20
+	for _, name := range []string{"normal", "latent", "cone"} {
+		all, _ := make1(name, 24, rows, 0)
+		rest := &data{dim: all.dim, vecs: all.vecs[held*all.dim:]}
+		g, never := all.graph(t, codes.L2, Options{quiet: true}), rest.graph(t, codes.L2, Options{quiet: true})
+		var buf Buffer
+		var avoided, out, in int
+		for row := range held {
+			vec := all.row(row)
+			others := bitset.New(rows)
+			others.Fill(rows)
+			others.Clear(row)
+			truth := exact(codes.L2, all, vec, k, others)
+			search := func(q *Query, allowed bitset.Set) int {
+				hits, _, err := q.Search(k, effort, allowed, all.scorer(codes.L2, vec), &buf)
+				if err != nil || len(hits) != k || slices.ContainsFunc(hits, func(h Hit) bool { return h.Row == row }) {
+					t.Fatal(hits, err)
+				}
+				return common(hits, truth)
+			}
+			q := g.QueryRow(vec, row)
+			out += search(q, nil)
+			if n := search(q, others); n < k-4 { // by the other walk
+				t.Errorf("%s: %d found of row %d under a filter", name, n, row)
+			}
+			for node, links := range q.gap.links {
+				n := count(links)
+				distinct := slices.Clone(links[:n])
+				slices.Sort(distinct)
+				if len(slices.Compact(distinct)) != n || slices.Contains(links[:n], uint32(row)) || slices.Contains(links[:n], node) {
+					t.Fatalf("%s: node %d has %v without row %d", name, node, links, row)
+				}
+			}
+			for node := range uint32(rows) { // nothing is in the place of the row
+				q.gap.links[node] = (*[degree]uint32)(g.nodes[int(node)*g.per:])
+			}
+			avoided += search(q, nil)
+			hits, _, err := never.Query(vec).Search(k, effort, nil, rest.scorer(codes.L2, vec), &buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in += common(hits, exact(codes.L2, rest, vec, k, nil))
+		}
+		if avoided >= out || out > in+held*k/100 {
+			t.Errorf("%s: %d found by avoiding rows, %d by leaving them out, %d without them", name, avoided, out, in)
+		}
+		t.Logf("%s: %d found by avoiding rows, %d by leaving them out, %d without them", name, avoided, out, in)
+	}
+	r := rand.New(rand.NewPCG(3, 4)) // twins stay
+	d := &data{dim: 2}
+	for range 50 {
+		v := normal(r, 2, 1)
+		d.vecs = append(append(d.vecs, v...), v...)
+	}
+	g := d.graph(t, codes.L2, Options{quiet: true})
+	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, 10, nil, d.scorer(codes.L2, d.row(4)), new(Buffer))
+	if err != nil || len(hits) != 1 || hits[0].Row != 5 {
+		t.Errorf("%v, %v; want the twin", hits, err)
+	}
+}
