@@ -335,6 +335,16 @@ func TestChange(t *testing.T) {
 	if e, err := f.Embedder(t.Context(), "b"); err != nil || e.Dimensions() != 64 {
 		t.Error(e, err)
 	}
+	for _, c := range []Config{{ChunkSize: 4}, {ChunkSize: 16, ChunkOverlap: 16}, {MaxContextTokens: -1}} {
+		for _, name := range []string{"b", "c"} { // neither changed nor made
+			if _, err := f.Learn(t.Context(), name, LearnOptions{Paths: []string{f.docs}, Config: &c}); !errors.Is(err, ErrConfig) {
+				t.Errorf("%+v of %s: %v", c, name, err)
+			}
+		}
+	}
+	if c, err := f.Config("b"); err != nil || !cmp.Equal(c, want) {
+		t.Errorf("%+v, %v", c, err)
+	}
 	if _, err := f.Embedder(t.Context(), "c"); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}

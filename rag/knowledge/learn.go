@@ -146,6 +146,12 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 		}
 	}
 	l = &learning{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}}
+	if _, err := l.splitter(split.Recursive()); err != nil {
+		return nil, err
+	}
+	if c.MaxContextTokens < 0 {
+		return nil, fmt.Errorf("%w: max_context_tokens is %d", ErrConfig, c.MaxContextTokens)
+	}
 	if l.embedder, err = e.embedder(ctx, c); err != nil {
 		return nil, err
 	}
@@ -347,7 +353,7 @@ func (l *learning) read(id string, r io.Reader) error {
 	}
 	sum := sha256.Sum256(content)
 	hash := hex.EncodeToString(sum[:])
-	how := fmt.Sprintf("1/%d/%d", l.config.ChunkSize, l.config.ChunkOverlap) // 1: the version of splitter()
+	how := fmt.Sprintf("1/%d/%d", l.config.ChunkSize, l.config.ChunkOverlap) // 1: the version of strategy()
 	if l.opts.Tokens.Count != nil {
 		how += "/" + l.opts.Tokens.Name
 	}
@@ -423,8 +429,17 @@ func (l *learning) write() error {
 
 func chunkID(file string, i int) string { return fmt.Sprintf("%s#%d", file, i) }
 
-// splitter says how a document is best divided.
-func splitter(doc *load.Document) split.Strategy {
+// splitter divides texts as the configuration says.
+func (l *learning) splitter(s split.Strategy) (*split.Splitter, error) {
+	sp, err := split.New(s, split.Options{MaxTokens: l.config.ChunkSize, Overlap: cmp.Or(l.config.ChunkOverlap, -1), Count: l.opts.Tokens.Count})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return sp, nil
+}
+
+// strategy says how a document is best divided.
+func strategy(doc *load.Document) split.Strategy {
 	switch doc.Format {
 	case load.Markdown, load.HTML, load.DOCX:
 		return split.Markdown(doc.Title)
@@ -455,9 +470,9 @@ func (l *learning) split(id string, content []byte) ([]db.Document, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := split.New(splitter(doc), split.Options{MaxTokens: l.config.ChunkSize, Overlap: cmp.Or(l.config.ChunkOverlap, -1), Count: l.opts.Tokens.Count})
+		s, err := l.splitter(strategy(doc))
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+			return nil, err
 		}
 		chunks, err := s.Split(l.ctx, doc.Text)
 		if err != nil {

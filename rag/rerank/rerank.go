@@ -175,7 +175,8 @@ type HTTPOptions struct {
 	Client *http.Client
 }
 
-// HTTP asks the cross-encoder at url. Scores are those of the server.
+// HTTP asks the cross-encoder at url. Scores are those of the server. The header
+// of a chunk is sent with its text, as it is embedded.
 func HTTP(url string, o HTTPOptions) rag.Reranker {
 	caller := httpjson.Caller{Client: o.Client, Timeout: time.Minute, Secret: o.Secret}
 	return Func(func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
@@ -184,7 +185,7 @@ func HTTP(url string, o HTTPOptions) rag.Reranker {
 		}
 		texts := make([]string, len(chunks))
 		for i, c := range chunks {
-			texts[i] = c.Text
+			texts[i] = rag.Embedded(c.Text, c.Metadata)
 		}
 		request := map[string]any{"query": question, "texts": texts}
 		if o.API == Cohere {

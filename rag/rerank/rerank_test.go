@@ -94,7 +94,7 @@ func TestMMR(t *testing.T) {
 }
 
 func TestHTTP(t *testing.T) {
-	chunks := []rag.Chunk{{ID: "a", Text: "one"}, {ID: "b", Text: "two"}}
+	chunks := []rag.Chunk{{ID: "a", Text: "one", Metadata: map[string]any{rag.FieldHeader: "H"}}, {ID: "b", Text: "two"}}
 	var body map[string]any
 	answer, status := "", http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func TestHTTP(t *testing.T) {
 		t.Error(got, body)
 	}
 	answer = `[{"index":1,"score":2.5},{"index":0,"score":-1}]`
-	if got := order(t, tei, "q", chunks); !slices.Equal(got, []string{"b", "a"}) || len(body["texts"].([]any)) != 2 {
+	if got := order(t, tei, "q", chunks); !slices.Equal(got, []string{"b", "a"}) || !slices.Equal(body["texts"].([]any), []any{"H\n\none", "two"}) {
 		t.Error(got, body)
 	}
 	if got := order(t, tei, "q", nil); got != nil {
