@@ -76,7 +76,8 @@ type Fusion struct {
 	C float64
 	// Depth is how many of the best documents of each kind are combined, never
 	// fewer than are wanted. 0 means 100 for RRF; for Convex, which gives all of
-	// them both scores, three times as many as are wanted and at least 30.
+	// them both scores, three times as many as are wanted and at least 30. Pages
+	// of one answer should name it. For groups longer lists are fused if need be.
 	Depth int
 }
 
@@ -404,7 +405,13 @@ func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error)
 	if err != nil {
 		return nil, corruptDocument(h.part.nums[h.row], err)
 	}
-	sn := p.text.scanner.Highlight(&p.text.query, d.Text, p.Snippet, p.text.Weight)
+	leg, rank := p.text, math.MaxInt
+	for i, f := range p.forms {
+		if r := h.legs[i].Rank; f.text != nil && r > 0 && r < rank {
+			leg, rank = f.text, r
+		}
+	}
+	sn := leg.scanner.Highlight(&leg.query, d.Text, p.Snippet, leg.Weight)
 	return &sn, nil
 }
 
@@ -412,7 +419,8 @@ func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error)
 // fuses their hits by RRF into one answer. Each query gives its best documents,
 // Fusion.Depth of them; those that meet its own Where and Threshold. The
 // weights are those of the queries in order; without any, all are 1. K, Offset,
-// Select and Snippet are those of the first query.
+// Select and Snippet are those of the first query; a passage is the one that answers
+// the text by which the hit ranks best.
 func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights ...float64) (*Result, error) {
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -438,7 +446,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 	own := slices.Clone(queries)
 	for i := range own {
 		q := &own[i]
-		if err := q.Fusion.validate(); err != nil {
+		if err := q.validate(s.view.def); err != nil {
 			return nil, fmt.Errorf("query %d: %w", i, err)
 		}
 		if q.Group != nil || q.MMR != nil {
@@ -492,7 +500,12 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 	r.Plan = fmt.Sprintf("%d queries fused by rrf, the first by %s", len(queries), r.Plan)
 	all = all[min(first.Offset, len(all)):]
 	p := *s.queries[0]
-	p.Query = &first
+	p.Query, p.forms = &first, s.queries
+	for _, form := range s.queries {
+		if p.text == nil {
+			p.text = form.text
+		}
+	}
 	err = s.db.guard(func() (err error) {
 		r.Hits, err = s.fetch(&p, all)
 		return err

@@ -27,7 +27,8 @@ func firstRound(q *Query) int { return 4 * q.limit() * q.Group.size() }
 // Groups are found in rounds: the best rows, in order, give groups in order.
 // If there are too few, the best rows of all other groups are next. A group
 // whose best documents are not all among the rows seen is then asked for by
-// itself.
+// itself. What was fused depends on the other documents in the lists: there,
+// longer lists are fused anew.
 func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, error) {
 	clock := s.clock("group")
 	rows := len(best)
@@ -38,8 +39,9 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 	var groups []*group
 	byValue := map[any]*group{}
 	var values []any
+	fused := q.vector && q.text != nil
 	for round := q; ; {
-		all := len(best) < round.need || q.vector && q.text != nil // nothing is left out but what is too bad; fused ranks are of one round
+		all := len(best) < round.need // nothing is left out but what is too bad
 		if err := s.groupValues(q, best); err != nil {
 			return nil, err
 		}
@@ -55,14 +57,19 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 			if len(g.hits) < q.Group.size() {
 				g.hits = append(g.hits, h)
 			}
-			g.complete = all || len(g.hits) == q.Group.size()
+			g.complete = all || fused || len(g.hits) == q.Group.size()
 		}
 		if all || len(groups) >= q.limit() {
 			break
 		}
 		next := *q
 		next.need = 2 * round.need
-		next.where = filter.Simplify(filter.And(q.where, filter.Nin(q.Group.Field, values...)))
+		if fused {
+			groups, values = nil, nil
+			clear(byValue)
+		} else {
+			next.where = filter.Simplify(filter.And(q.where, filter.Nin(q.Group.Field, values...)))
+		}
 		lists, err := s.again(ctx, &next)
 		if err != nil {
 			return nil, err

@@ -141,7 +141,8 @@ type Result struct {
 	// the text requires and nothing that it excludes; of
 	// those that are in a group, with Group, and that are no examples, with Like.
 	Matched int `json:"matched"`
-	// Considered is the number of vectors whose score was looked at.
+	// Considered is the number of vectors whose score was looked at: none, if
+	// the query is but a text.
 	Considered int `json:"considered"`
 	// Plan says how the answer was found.
 	Plan string `json:"plan"`

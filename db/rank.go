@@ -165,9 +165,6 @@ func (s *search) known(h *ranked) bool {
 // finish makes the answer of the best rows.
 func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, error) {
 	r := &Result{Exact: !q.walked(), Complete: true, Recall: q.promise(), Matched: q.matched, Considered: q.looked, Plan: q.plan()}
-	if q.text != nil {
-		r.Considered = q.matched
-	}
 	var err error
 	switch {
 	case q.MMR != nil:

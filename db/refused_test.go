@@ -123,6 +123,8 @@ func TestRefused(t *testing.T) {
 		"fusion of groups":           {fused(nil, Query{Vector: vec, K: 1}, Query{Vector: vec, K: 1, Group: &Group{Field: "x"}}), ErrInvalid, "query 1: fused queries have no groups"},
 		"unknown fusion":             {fused(nil, Query{Vector: vec, K: 1, Fusion: Fusion{Method: 9}}), ErrInvalid, "query 0"},
 		"bad query of a fusion":      {fused(nil, Query{Vector: vec, K: 1}, Query{Vector: []float32{1}, K: 1}), ErrDimensionMismatch, "query 1"},
+		"negative k of a fusion":     {fused(nil, Query{Vector: vec, K: -1}), ErrInvalid, "query 0: invalid: k is -1"},
+		"negative offset of fusion":  {fused(nil, Query{Vector: vec, K: 1, Offset: -3}), ErrInvalid, "query 0: invalid: offset is -3"},
 		"unknown metric":             {first(ParseMetric("manhattan")), ErrInvalid, "want cosine, dot or l2"},
 		"unknown fusion method":      {new(FusionMethod).UnmarshalText([]byte("sum")), ErrInvalid, "want rrf or convex"},
 		"backup into a database":     {vdb.Backup(ctx, vdb.dir), ErrExists, ""},

@@ -35,7 +35,8 @@ type probe struct {
 	need     int         // how many of the best have to be known
 	parts    []probePart
 	matched  int
-	free     bool // no other row of the part of unseen is left out
+	free     bool     // no other row of the part of unseen is left out
+	forms    []*probe // that were fused, by SearchFused
 
 	// Of the search for the vector:
 	found   []topk.Candidate // by walks, with true scores

@@ -486,6 +486,26 @@ func TestHybrid(t *testing.T) {
 	if len(groups.Hits) != 3 || groups.Hits[0].ID != all.Hits[0].ID {
 		t.Errorf("groups: %v", ids(groups.Hits))
 	}
+	// The best 90 documents of both rankings are of one group.
+	crowd := openText(t, Schema{Text: &TextIndex{}})
+	for i := range 200 {
+		d := Document{ID: fmt.Sprint(i), Text: "needle", Vector: []float32{1, float32(i)}, Metadata: Metadata{"g": int64(0)}}
+		if i >= 150 {
+			d.Text, d.Metadata["g"] = "needle with many other words around it", int64(1+i%2)
+		}
+		if _, err := crowd.Upsert(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []Fusion{{}, {Method: RRF, Vector: 1, Text: 1}, {Depth: 5}} {
+		r, err := crowd.Search(t.Context(), Query{Vector: near, Text: "needle", K: 3, Fusion: f, Group: &Group{Field: "g", Size: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ids(r.Hits); !slices.Equal(got, []string{"0", "1", "150", "152", "151", "153"}) {
+			t.Errorf("%+v: groups behind a crowd: %v", f, got)
+		}
+	}
 	for _, q := range []Query{{Vector: near, Text: "needle word"}, {Text: "needle word"}} {
 		q.K, q.MMR = 3, &MMR{Lambda: 1}
 		plain := q
@@ -501,6 +521,17 @@ func TestHybrid(t *testing.T) {
 	fused, err := coll.SearchFused(t.Context(), []Query{{Text: "needle", K: 3}, {Vector: near}}, 2, 1)
 	if err != nil || len(fused.Hits) != 3 || fused.Hits[0].ID != "10" || fused.Hits[0].Score != 2.0/62+1.0/66 || fused.Hits[0].Text == "" {
 		t.Errorf("fused: %+v, %v", fused, err)
+	}
+	// The passage of each hit is that of the form that found it.
+	fused, err = coll.SearchFused(t.Context(), []Query{{Vector: near, K: 60, Snippet: 99}, {Text: "haystack"}, {Text: "+filler word"}})
+	if err != nil || len(fused.Hits) != 49 {
+		t.Fatalf("%d hits, %v", len(fused.Hits), err)
+	}
+	for _, h := range fused.Hits {
+		want := 1 + strings.Count(h.Text, "word")
+		if h.Snippet == nil || len(h.Snippet.Marks) != want {
+			t.Errorf("%s %q: %+v, want %d marks", h.ID, h.Text, h.Snippet, want)
+		}
 	}
 	for _, bad := range []Query{
 		{Text: "x", Fusion: Fusion{Vector: -1}}, {Text: "x", Fusion: Fusion{Method: 9}}, {Text: "x", Fusion: Fusion{C: math.NaN()}},
@@ -621,6 +652,10 @@ func TestExplainText(t *testing.T) {
 	q := Query{Text: "fox -hunt", Where: filter.Eq("n", 1), K: 1}
 	if diff := gocmp.Diff([]string{"a 1 ", "b 2 where", "c 2 text", "d 0 text", "e 2 k", "f 0 missing"}, stages(why(q, everyone...))); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	strict := why(Query{Text: `fox -hunts +"quick fox"`}, "b", "c")
+	if got := []string{strict[0].Reason, strict[1].Reason}; !slices.Equal(got, []string{`it lacks "quick fox", which the text requires`, `it has "hunts", which the text excludes`}) {
+		t.Errorf("reasons %q", got)
 	}
 	q = Query{Text: "fox", Where: filter.Text("-hunt"), K: 9, Threshold: new(0.25)}
 	if diff := gocmp.Diff([]string{"a 1 ", "b 2 ", "c 2 where", "d 0 text", "e 3 threshold", "f 0 missing"}, stages(why(q, everyone...))); diff != "" {

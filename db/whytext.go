@@ -3,12 +3,14 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/terms"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // whyNotText explains where documents stand in the answer to a query with a
@@ -69,7 +71,10 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		at := slices.IndexFunc(fused, func(h ranked) bool { return h.place == x.place })
 		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.id })
 		x.Legs = x.legs
-		limits := p.text.Restriction(slices.Index(s.view.parts, x.part))
+		failed, err := p.text.Fails(slices.Index(s.view.parts, x.part), x.row)
+		if err != nil {
+			return nil, p.text.damaged(err)
+		}
 		switch {
 		case p.vector && at >= 0:
 			x.Rank, x.score, x.Score = at+1, fused[at].score, &fused[at].score
@@ -77,8 +82,10 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 			x.Rank, x.score, x.Score = x.legs[1].Rank, *x.legs[1].Score, x.legs[1].Score
 		}
 		switch {
-		case x.Hit == 0 && x.matches && limits != nil && !limits.Has(x.row):
-			x.Stage, x.Reason = "text", "it lacks what the text requires, or has what it excludes"
+		case x.Hit == 0 && x.matches && failed != nil && failed.Occur == text.Must:
+			x.Stage, x.Reason = "text", fmt.Sprintf("it lacks %q, which the text requires", failed.Raw)
+		case x.Hit == 0 && x.matches && failed != nil:
+			x.Stage, x.Reason = "text", fmt.Sprintf("it has %q, which the text excludes", failed.Raw)
 		case x.Hit == 0 && x.matches && x.Rank == 0 && x.legs[0].Score == nil && x.legs[1].Score == nil:
 			x.Stage, x.Reason = "text", "it has nothing of the text"
 		case x.Hit == 0 && x.matches && x.Rank == 0:

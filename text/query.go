@@ -30,6 +30,8 @@ type Clause struct {
 	// is a second one, it is the stem of the word, and stands for itself.
 	Prefix bool
 	Tokens []Token
+	// Raw is what the user wrote, without the sign and the quotes.
+	Raw string
 }
 
 // A Query is what a user looks for. A text meets it if it meets all Must
@@ -78,6 +80,7 @@ func (a *Analyzer) Parse(query string) Query {
 			}
 			raw, rest = rest[:end], rest[end:]
 		}
+		c.Raw = raw
 		s.clause(&c, raw)
 		if len(c.Tokens) > 0 {
 			q.Clauses = append(q.Clauses, c)

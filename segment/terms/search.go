@@ -412,6 +412,25 @@ func (s *Search) restrict(p *part) error {
 	return nil
 }
 
+// Fails returns the first required clause that a row of a part does not meet, or excluded one that it meets; nil if there is
+// none.
+func (s *Search) Fails(part, row int) (*text.Clause, error) {
+	for i := range s.query.Clauses {
+		c := &s.query.Clauses[i]
+		if c.Occur == text.Should {
+			continue
+		}
+		set, err := s.parts[part].meets(c)
+		if err != nil {
+			return nil, inPart(part, err)
+		}
+		if set.Has(row) != (c.Occur == text.Must) {
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
 // Restriction returns the rows of a part that meet all required and no excluded clauses; nil if there are no such clauses. The
 // set must not be written to.
 func (s *Search) Restriction(part int) bitset.Set { return s.parts[part].rows }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,6 +42,14 @@ func (c *explainCmd) Run(ctx context.Context, t *tool) error {
 		}
 		return nil
 	})
+}
+
+// Validate is called by kong.
+func (c *explainCmd) Validate() error {
+	if len(c.Text) > 1 {
+		return errors.New("--text is given twice: explain each form of a question by itself")
+	}
+	return c.asking.Validate()
 }
 
 func (c *explainCmd) answer(t *tool, n int, e *db.Explanation) error {
@@ -93,7 +102,7 @@ func (c *explainCmd) text(t *tool, n int, e *db.Explanation) error {
 			fmt.Fprintf(t.out, "  score  %v\n", *w.Score)
 		}
 		switch {
-		case w.Rank > 0 && (w.Stage == "where" || w.Stage == "field" || w.Stage == "example"):
+		case w.Rank > 0 && (w.Stage == "where" || w.Stage == "field" || w.Stage == "example" || w.Stage == "text"):
 			fmt.Fprintf(t.out, "  rank   it would be %s, before %s that match\n", count(w.Rank), count(e.Result.Matched-w.Rank+1))
 		case w.Rank > 0:
 			fmt.Fprintf(t.out, "  rank   %s of %s that match\n", count(w.Rank), count(e.Result.Matched))

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -28,10 +27,10 @@ type asking struct {
 	ID        string          `xor:"query" name:"id" placeholder:"ID" help:"Look for the vector of this document. It is its own first hit."`
 	Like      []string        `xor:"query" sep:"none" placeholder:"ID" help:"Look for more documents like this one. May be repeated."`
 	Unlike    []string        `sep:"none" placeholder:"ID" help:"With --like: but less like this one. May be repeated."`
-	Text      string          `placeholder:"QUERY" help:"Look for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused."`
+	Text      []string        `sep:"none" placeholder:"QUERY" help:"Look for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
 	Hybrid    weights         `placeholder:"V,T" help:"The weights of vector and text where both are given, such as 2,1. The default is equal weights, or all but the text alone with rrf."`
 	Fusion    db.FusionMethod `default:"convex" placeholder:"METHOD" help:"How to fuse: convex, by scores, or rrf, by ranks (${default})."`
-	Snippets  bool            `help:"Show the passage that answers --text best, in place of the text."`
+	Snippets  bool            `help:"Show the passage that answers --text best: in place of the text, or beside it with --json."`
 	K         int             `short:"k" default:"10" help:"How many hits to find (${default}); how many groups, with --group."`
 	Offset    int             `placeholder:"N" help:"Leave out the best N hits."`
 	Threshold *float64        `placeholder:"SCORE" help:"The least score of a hit."`
@@ -57,10 +56,10 @@ func (c *asking) Validate() error {
 	case c.MMR != nil && !(*c.MMR >= 0 && *c.MMR <= 1):
 		return fmt.Errorf("--mmr %v: not between 0 and 1", *c.MMR)
 	}
-	if c.Vector == "" && c.Fvecs == "" && c.ID == "" && len(c.Like) == 0 && c.Text == "" {
+	if c.Vector == "" && c.Fvecs == "" && c.ID == "" && len(c.Like) == 0 && strings.Join(c.Text, "") == "" {
 		return errors.New("what to look for is missing: --vector, --fvecs, --id, --like or --text")
 	}
-	if c.Snippets && c.Text == "" {
+	if c.Snippets && strings.Join(c.Text, "") == "" {
 		return errors.New("--snippets needs --text")
 	}
 	return nil
@@ -115,7 +114,7 @@ func (c *searchCmd) Run(ctx context.Context, t *tool) error {
 		const together = 256 // queries that share a pass over the vectors
 		batch, n := []db.Query{}, 0
 		answer := func() error {
-			results, err := coll.SearchBatch(ctx, batch)
+			results, err := c.search(ctx, coll, batch)
 			if err != nil {
 				return err
 			}
@@ -145,12 +144,35 @@ func (c *searchCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
+// search answers queries; with several texts, each query in all of its forms.
+func (c *searchCmd) search(ctx context.Context, coll *db.Collection, queries []db.Query) ([]*db.Result, error) {
+	if len(c.Text) < 2 {
+		return coll.SearchBatch(ctx, queries)
+	}
+	var results []*db.Result
+	for _, q := range queries {
+		forms := slices.Repeat([]db.Query{q}, len(c.Text))
+		for i, text := range c.Text {
+			forms[i].Text = text
+		}
+		r, err := coll.SearchFused(ctx, forms)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
 // queries yields what to search for.
 func (c *asking) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error] {
 	q := db.Query{
 		ID: c.ID, Like: c.Like, Unlike: c.Unlike, K: c.K, Offset: c.Offset, Where: c.Where.Expr, Threshold: c.Threshold,
 		Exact: c.Exact, Select: c.selection(),
-		Text: c.Text, Fusion: db.Fusion{Method: c.Fusion, Vector: c.Hybrid.vector, Text: c.Hybrid.text},
+		Fusion: db.Fusion{Method: c.Fusion, Vector: c.Hybrid.vector, Text: c.Hybrid.text},
+	}
+	if len(c.Text) > 0 {
+		q.Text = c.Text[0]
 	}
 	if c.Recall != nil {
 		q.Recall = *c.Recall
@@ -353,7 +375,6 @@ func (c *asking) table(t *tool, n int, r *db.Result) error {
 	if r.Exact {
 		quality = "exact"
 	}
-	fmt.Fprintf(t.out, "%d hits, %s; %s documents match, %s vectors considered\n", len(r.Hits), quality,
-		humanize.Comma(int64(r.Matched)), humanize.Comma(int64(r.Considered)))
+	fmt.Fprintf(t.out, "%d hits, %s; %s documents match, %s vectors considered\n", len(r.Hits), quality, comma(r.Matched), comma(r.Considered))
 	return nil
 }
