@@ -140,15 +140,9 @@ func (s *search) planWalks(p *probe) {
 	}
 }
 
-// scanEach is what a byte of codes costs in a scan of all rows: most rows are
-// ruled out by codes of four bits, which are read in order (docs/bench, graph).
-const scanEach = 0.25
-
 // planWalk decides whether a part is searched in its graph, and says why.
-// Costs are in units of scanning one byte of codes of eight bits; a row that is not the
-// next one costs twice its length and 400 of them: see search.sparse.
 func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
-	rows, matched, dim := float64(s.view.parts[i].n), p.matchedIn(s.view, i), float64(s.view.parts[i].dim)
+	matched := p.matchedIn(s.view, i)
 	because := func(format string, args ...any) {
 		p.parts[i].reason = fmt.Sprintf(format, args...)
 	}
@@ -174,9 +168,8 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 		raise = s.view.parts[i].segment.raise()
 		w.effort = int(math.Ceil(float64(w.effort) * raise))
 	}
-	far := 2*dim + 400
-	scan := min(rows*dim*scanEach, float64(matched)*far)
-	cost := g.Work(w.effort, matched) * far
+	scan := s.scanCost(p, i)
+	cost := g.Work(w.effort, matched) * g.Price(p.parts[i].set != nil)
 	dear := cost > scan && !s.db.opts.walkAlways
 	if !dear {
 		p.parts[i].walk = w

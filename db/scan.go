@@ -121,15 +121,40 @@ func (q *probe) share(part, n int) float64 {
 	return float64(q.parts[part].set.Count()) / float64(max(n, 1))
 }
 
-// sparse returns the share of a part below which wanted rows are looked at one
-// by one: of codes, which memory delivers faster in order, a wanted row takes
-// about as long as two rows and 400 elements.
-func (s *search) sparse(part int) float64 {
-	if s.codes == nil || s.codes[part] == nil {
-		return sparseRows
+// rowCosts returns what a row of a part costs in a scan of all rows, and one
+// that is looked at alone, which memory delivers later: as multiples of the time
+// in which a scan of codes reads a byte. docs/decisions/0006 says how they were
+// measured.
+func (s *search) rowCosts(part int) (each, alone float64) {
+	p := s.view.parts[part]
+	dim := float64(p.dim)
+	var c *codes.Codes
+	if s.codes != nil {
+		c = s.codes[part]
+	} else if p.segment != nil { // nothing is scanned yet
+		c = p.segment.codes.get()
 	}
-	dim := float64(s.view.parts[part].dim)
-	return dim / (2*dim + 400)
+	switch {
+	case c == nil:
+		return 4 * dim, 4 * dim / sparseRows
+	case c.Halved():
+		return 10 + dim/2, 400 + 1.3*dim
+	default:
+		return 10 + dim, 400 + 1.3*dim
+	}
+}
+
+// scanCost returns what it costs to scan a part for a query.
+func (s *search) scanCost(q *probe, part int) float64 {
+	each, alone := s.rowCosts(part)
+	return min(each*float64(s.view.parts[part].n), alone*float64(q.matchedIn(s.view, part)))
+}
+
+// sparse returns the share of a part below which wanted rows are looked at one
+// by one.
+func (s *search) sparse(part int) float64 {
+	each, alone := s.rowCosts(part)
+	return each / max(alone, 1)
 }
 
 // sparseRows is that share of vectors.

@@ -71,6 +71,9 @@ func (c *Codes) Len() int { return c.head.ident.Rows }
 // Dim returns the elements per vector.
 func (c *Codes) Dim() int { return c.head.ident.Dim }
 
+// Halved reports whether a scan reads half a byte of each element first.
+func (c *Codes) Halved() bool { return c.nibbles != nil }
+
 // Verify compares all checksums that were not compared yet.
 func (c *Codes) Verify() error { return c.file.Verify() }
 

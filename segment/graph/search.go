@@ -67,14 +67,31 @@ func (q *Query) Without(row int) { q.without, q.gap = uint32(row), nil }
 // ErrFar is returned when a search has gone as far as Query.Most allows.
 var ErrFar = errors.New("walk went too far")
 
-// Work returns about how many rows a search with this effort looks at that may return that many of the rows. Looking at one
-// takes as long as reading its record from memory.
+// Work returns about how many distances a search with this effort estimates that may return that many of the rows: see
+// Stats.Estimated.
 func (g *Graph) Work(effort, allowed int) float64 {
 	expanded := float64(effort) * float64(g.Len()) / float64(max(1, allowed))
-	if g.head.layout == quick { // a record, and an estimate of the neighbours, for each node
-		return pilotCount + 1.7*expanded
+	if g.head.layout == quick {
+		return pilotCount + degree*min(expanded, float64(g.Len()))
 	}
-	return 50 * math.Pow(expanded, 0.75) // neighbours were seen before, the more often the longer it goes on
+	// Neighbours were seen before, the more often the longer it goes on.
+	return min(50*math.Pow(expanded, 0.75), float64(g.Len()))
+}
+
+// Price returns what each of these distances costs, with all that a walk does for it, as a multiple of the time in which a scan of codes
+// reads a byte: see docs/decisions/0006. Under a filter candidates wait in a heap without bounds, which is dearer than a pool.
+func (g *Graph) Price(filtered bool) float64 {
+	dim := float64(g.Dim())
+	switch {
+	case g.head.layout == quick && filtered:
+		return 2.5 * dim
+	case g.head.layout == quick:
+		return 1.75 * dim
+	case filtered:
+		return 1800 + 1.3*dim
+	default:
+		return 1000 + 1.3*dim
+	}
 }
 
 // Most returns how many nodes a search with this effort may expand, of which that many rows may be returned, to be worth
