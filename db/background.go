@@ -53,7 +53,8 @@ func (b *background) start(db *DB) {
 					db.opts.Logger.Error("making derived files failed", "error", err)
 				}
 				if next > 0 {
-					time.AfterFunc(next, b.wakeDerive)
+					derive := b.derive // the timer must not keep the database when it is closed
+					time.AfterFunc(next, func() { wake(derive) })
 				}
 			})
 		})
