@@ -1,4 +1,4 @@
-// Package xray looks into a collection for what spoils retrieval: documents that are nearly the same, outliers far from
+// Package xray looks into a collection for what spoils retrieval: documents that are nearly the same, equal texts, outliers far from
 // all others, hubs that turn up among everybody's neighbours, documents that no question ever finds, vectors of length
 // zero; and it draws a map.
 //

@@ -45,7 +45,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		Title:    "Corpus: " + r.Collection,
 		Subtitle: "What is in a collection, and what spoils its answers, by vecbolt xray",
 		Body:     template.HTML(body.String()),
-		Script:   template.JS("const data = " + string(data) + ";\n" + mapJS),
+	}
+	if r.Vectors > 0 {
+		p.Script = template.JS("const data = " + string(data) + ";\n" + mapJS)
 	}
 	return p.Write(w)
 }

@@ -3,7 +3,9 @@ package xray
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -66,6 +68,7 @@ type Report struct {
 	Nearest *page.Distribution `json:"nearest"` // score of the nearest neighbour of each document of the sample
 	Random  *page.Distribution `json:"random"`  // scores of random pairs of the sample
 
+	SameText    SameText     `json:"same_text"`
 	Duplicates  Duplicates   `json:"duplicates"`
 	Outliers    []Outlier    `json:"outliers"` // the farthest first
 	Hubs        Hubs         `json:"hubs"`
@@ -74,6 +77,13 @@ type Report struct {
 
 	// Texts hold the beginning of the text of each document that is named.
 	Texts map[string]string `json:"texts"`
+}
+
+// SameText are the documents that share their text with another, but for white space; with or without a vector. Documents
+// without a text are not among them.
+type SameText struct {
+	Documents int     `json:"documents"`
+	Groups    []Group `json:"groups"` // the largest first
 }
 
 // Duplicates are the documents that have a near-duplicate. Under a metric other than Cosine, only the K nearest of a
@@ -149,6 +159,7 @@ type Point struct {
 func Inspect(ctx context.Context, coll *db.Collection, opts Options) (*Report, error) {
 	x, err := newInspection(ctx, coll, opts)
 	if err == nil {
+		x.texts = map[[16]byte][]string{}
 		err = x.run(x.read, x.probe, x.compareAtRandom, x.useLog, x.draw, x.addTexts)
 	}
 	if err != nil {
@@ -211,6 +222,7 @@ type inspection struct {
 
 	sample []document // in random order
 	found  map[string]bool
+	texts  map[[16]byte][]string // ids by a hash of the text; nil: not wanted
 }
 
 // A document of the sample.
@@ -232,7 +244,11 @@ func (x *inspection) read() error {
 		r.Unretrieved = &Unretrieved{Queries: len(x.Log.Rankings), IDs: []string{}}
 	}
 	var norms []float64
-	for d, err := range x.coll.All(x.ctx, x.Where, db.WithVector) {
+	want := db.WithVector
+	if x.texts != nil {
+		want |= db.WithText
+	}
+	for d, err := range x.coll.All(x.ctx, x.Where, want) {
 		if err != nil {
 			return err
 		}
@@ -241,6 +257,11 @@ func (x *inspection) read() error {
 			if u.Documents++; len(u.IDs) < x.List {
 				u.IDs = append(u.IDs, d.ID)
 			}
+		}
+		if words := strings.Fields(d.Text); x.texts != nil && len(words) > 0 {
+			sum := sha256.Sum256([]byte(strings.Join(words, " ")))
+			key := [16]byte(sum[:])
+			x.texts[key] = append(x.texts[key], d.ID)
 		}
 		if len(d.Vector) == 0 {
 			continue
@@ -259,6 +280,14 @@ func (x *inspection) read() error {
 	x.rng.Shuffle(len(x.sample), func(i, j int) { x.sample[i], x.sample[j] = x.sample[j], x.sample[i] })
 	r.Vectors, r.Sampled = len(norms), len(x.sample)
 	r.Norms = distribute(norms)
+	var same [][]string
+	for _, ids := range x.texts {
+		if len(ids) > 1 {
+			same = append(same, ids)
+			r.SameText.Documents += len(ids)
+		}
+	}
+	r.SameText.Groups = largest(same, x.List)
 	return nil
 }
 
@@ -423,8 +452,8 @@ func closest(pairs []Pair, n int) []Pair {
 func (p *prober) finish() {
 	r, n := p.x.report, p.x.List
 	r.Nearest = distribute(p.nearest)
-	r.Outliers = farthest(r.Outliers, n)
-	r.Duplicates.Closest = closest(p.pairs, n)
+	r.Outliers = append([]Outlier{}, farthest(r.Outliers, n)...)
+	r.Duplicates.Closest = append([]Pair{}, closest(p.pairs, n)...)
 	r.Duplicates.Documents = len(p.groups)
 	r.Duplicates.Groups = p.groups.largest(n)
 
@@ -434,7 +463,7 @@ func (p *prober) finish() {
 		r.Hubs.Top = append(r.Hubs.Top, Hub{id, c})
 	}
 	slices.SortFunc(r.Hubs.Top, func(a, b Hub) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
-	r.Hubs.Top = slices.Clone(r.Hubs.Top[:min(n, len(r.Hubs.Top))])
+	r.Hubs.Top = append([]Hub{}, r.Hubs.Top[:min(n, len(r.Hubs.Top))]...)
 	r.Hubs.Never = r.Vectors - len(counts)
 	for len(counts) < r.Vectors {
 		counts = append(counts, 0)
@@ -471,6 +500,11 @@ func (u unionFind) largest(n int) []Group {
 		root := u.root(id)
 		members[root] = append(members[root], id)
 	}
+	return largest(slices.Collect(maps.Values(members)), n)
+}
+
+// largest returns the n largest groups.
+func largest(members [][]string, n int) []Group {
 	groups := make([]Group, 0, len(members))
 	for _, ids := range members {
 		slices.Sort(ids)
@@ -527,7 +561,7 @@ func (x *inspection) addTexts() error {
 			ids = append(ids, id)
 		}
 	}
-	for _, g := range r.Duplicates.Groups {
+	for _, g := range slices.Concat(r.Duplicates.Groups, r.SameText.Groups) {
 		for _, id := range g.IDs {
 			name(id)
 		}

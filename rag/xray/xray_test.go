@@ -344,6 +344,33 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+// Equal texts need no vectors, and without these the report says nothing of what needs them.
+func TestTextsAlone(t *testing.T) {
+	c := collection(t, db.Schema{},
+		db.Document{ID: "a", Text: "once  more\n"}, db.Document{ID: "b", Text: "something else"}, db.Document{ID: "c", Text: " once more"},
+		db.Document{ID: "d"}, db.Document{ID: "e", Text: " "}, db.Document{ID: "f", Text: "Once more"})
+	r, err := xray.Inspect(t.Context(), c, xray.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := r.SameText; s.Documents != 2 || len(s.Groups) != 1 || s.Groups[0].Size != 2 || !slices.Equal(s.Groups[0].IDs, []string{"a", "c"}) || r.Texts["a"] != "once more" {
+		t.Errorf("%+v, %v", s, r.Texts)
+	}
+	var html strings.Builder
+	if err := r.WriteHTML(&html); err != nil {
+		t.Fatal(err)
+	}
+	for what, want := range map[string]bool{"Equal texts": true, "No document has a vector": true, "<canvas": false, "const data": false, "Near-duplicates": false} {
+		if strings.Contains(html.String(), what) != want {
+			t.Errorf("%q in the report: %t", what, !want)
+		}
+	}
+	data, err := json.Marshal(r)
+	if err != nil || strings.Contains(string(data), "null") {
+		t.Errorf("%s, %v", data, err)
+	}
+}
+
 // Few documents, or none, are no trouble.
 func TestSmallCollections(t *testing.T) {
 	one := db.Document{ID: "one", Vector: []float32{3, 4}}

@@ -130,8 +130,12 @@ func (t *tool) xrayTables(r *xray.Report) error {
 	if r.Zero > 0 {
 		fmt.Fprintf(t.out, "%s vectors of length zero\n", comma(r.Zero))
 	}
-	fmt.Fprintf(t.out, "scores: nearest neighbour %.4f (median), random pair %.4f; lengths %.4g to %.4g\n",
-		r.Nearest.Median, r.Random.Median, r.Norms.Min, r.Norms.Max)
+	if r.Vectors == 0 {
+		fmt.Fprintln(t.out, "no document has a vector: near-duplicates, outliers, hubs and the map need them")
+	} else {
+		fmt.Fprintf(t.out, "scores: nearest neighbour %.4f (median), random pair %.4f; lengths %.4g to %.4g\n",
+			r.Nearest.Median, r.Random.Median, r.Norms.Min, r.Norms.Max)
+	}
 
 	// list shows the first of a list; the rest is in the report.
 	list := func(title, header string, n int, row func(i int) (value any, id string)) error {
@@ -147,14 +151,21 @@ func (t *tool) xrayTables(r *xray.Report) error {
 		return t.table(table.Row{header, "id", "text"}, rows)
 	}
 	groups, outliers, hubs := r.Duplicates.Groups, r.Outliers, r.Hubs.Top
-	err := errors.Join(
-		list(fmt.Sprintf("%s documents have near-duplicates (a cosine of %v or more), in %s pairs", comma(r.Duplicates.Documents), r.Near, comma(r.Duplicates.Pairs)),
-			"group of", len(groups), func(i int) (any, string) { return groups[i].Size, groups[i].IDs[0] }),
-		list("outliers, by their mean distance to neighbours",
-			"distance", len(outliers), func(i int) (any, string) { return fmt.Sprintf("%.4f", outliers[i].Distance), outliers[i].ID }),
-		list(fmt.Sprintf("hubs, by the neighbourhoods they are in (skewness %.2f; %s documents are in none)", r.Hubs.Skewness, comma(r.Hubs.Never)),
-			"in", len(hubs), func(i int) (any, string) { return hubs[i].Count, hubs[i].ID }),
-	)
+	var err error
+	if same := r.SameText.Groups; len(same) > 0 {
+		err = list(fmt.Sprintf("%s documents share their text with another", comma(r.SameText.Documents)),
+			"group of", len(same), func(i int) (any, string) { return same[i].Size, same[i].IDs[0] })
+	}
+	if r.Vectors > 0 {
+		err = errors.Join(err,
+			list(fmt.Sprintf("%s documents have near-duplicates (a cosine of %v or more), in %s pairs", comma(r.Duplicates.Documents), r.Near, comma(r.Duplicates.Pairs)),
+				"group of", len(groups), func(i int) (any, string) { return groups[i].Size, groups[i].IDs[0] }),
+			list("outliers, by their mean distance to neighbours",
+				"distance", len(outliers), func(i int) (any, string) { return fmt.Sprintf("%.4f", outliers[i].Distance), outliers[i].ID }),
+			list(fmt.Sprintf("hubs, by the neighbourhoods they are in (skewness %.2f; %s documents are in none)", r.Hubs.Skewness, comma(r.Hubs.Never)),
+				"in", len(hubs), func(i int) (any, string) { return hubs[i].Count, hubs[i].ID }),
+		)
+	}
 	if u := r.Unretrieved; u != nil {
 		err = errors.Join(err, list(fmt.Sprintf("%s documents that none of %s queries found", comma(u.Documents), comma(u.Queries)),
 			"", len(u.IDs), func(i int) (any, string) { return "", u.IDs[i] }))
