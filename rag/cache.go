@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/list"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -83,8 +84,7 @@ func (c *cache) get(where string, vec []float32, version uint64) *Response {
 		return nil
 	}
 	c.recent.MoveToFront(best)
-	answer := best.Value.(*cached).answer
-	answer.Chunks = slices.Clone(answer.Chunks)
+	answer := own(best.Value.(*cached).answer)
 	answer.FromCache = true
 	answer.EmbedTime, answer.RerankTime = 0, 0
 	return &answer
@@ -97,12 +97,19 @@ func (c *cache) put(where string, vec []float32, version uint64, r *Response) {
 	if version != c.version {
 		return // the store has changed since the answer was found
 	}
-	answer := *r
-	answer.Chunks = slices.Clone(r.Chunks)
-	c.recent.PushFront(&cached{where: where, vector: slices.Clone(vec), norm: length(vec), since: c.o.Now(), answer: answer})
+	c.recent.PushFront(&cached{where: where, vector: slices.Clone(vec), norm: length(vec), since: c.o.Now(), answer: own(*r)})
 	for c.recent.Len() > c.o.Size {
 		c.recent.Remove(c.recent.Back())
 	}
+}
+
+// own returns a copy of an answer that shares nothing which callers may change.
+func own(r Response) Response {
+	r.Chunks, r.Citations = slices.Clone(r.Chunks), slices.Clone(r.Citations)
+	for i := range r.Chunks {
+		r.Chunks[i].Metadata = maps.Clone(r.Chunks[i].Metadata)
+	}
+	return r
 }
 
 // renew empties the cache if the store is newer than what it holds.

@@ -214,6 +214,11 @@ func TestCache(t *testing.T) {
 	p := pipeline(t, c, e, &PipelineOptions{Cache: &CacheOptions{Size: 2, Similarity: 0.9, TTL: time.Minute, Now: func() time.Time { return now }}})
 	first := ask(t, p, "how is a write made durable?", nil)
 	again := ask(t, p, "how is a write made durable", nil) // nearly the same
+	first.Chunks[0].Metadata["seen"], again.Chunks[0].Metadata["seen"] = true, true
+	first.Citations[0].ID, again.Citations[0].ID = "", ""
+	if third := ask(t, p, "how is a write made durable?", nil); third.Chunks[0].Metadata["seen"] != nil || third.Citations[0].ID == "" {
+		t.Error("callers have changed the cached answer")
+	}
 	if first.FromCache || !again.FromCache || !slices.Equal(chunkIDs(first), chunkIDs(again)) {
 		t.Errorf("first %v, again %v", first.FromCache, again.FromCache)
 	}
@@ -239,7 +244,7 @@ func TestCache(t *testing.T) {
 	if r := ask(t, p, "how is a write made durable?", nil); r.FromCache || slices.Contains(chunkIDs(r), "wal#0") {
 		t.Error("the collection has changed")
 	}
-	if s := p.Stats(); s.Queries != 8 || s.CacheHitRate != 2.0/8 || s.AvgChunks == 0 || s.AvgContextTokens == 0 || s.AvgRetrievalMS <= 0 {
+	if s := p.Stats(); s.Queries != 9 || s.CacheHitRate != 3.0/9 || s.AvgChunks == 0 || s.AvgContextTokens == 0 || s.AvgRetrievalMS <= 0 {
 		t.Errorf("%+v", s)
 	}
 }

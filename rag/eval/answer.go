@@ -3,6 +3,7 @@ package eval
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,8 @@ type Row struct {
 // maxRow is the longest row that is read, in bytes.
 const maxRow = 16 << 20
 
-// ReadRows reads rows of JSONL. Keys that Row does not have are passed over. name stands for r in errors.
+// ReadRows reads rows of JSONL, also with the names of ragas before version 0.2: question, contexts, answer, ground_truth.
+// Keys that have neither are passed over. name stands for r in errors.
 func ReadRows(r io.Reader, name string) ([]Row, error) {
 	var rows []Row
 	s := bufio.NewScanner(r)
@@ -46,14 +48,25 @@ func ReadRows(r io.Reader, name string) ([]Row, error) {
 		if len(text) == 0 {
 			continue
 		}
-		var row *Row
-		if err := json.Unmarshal(text, &row); err != nil {
+		var old *struct {
+			Row
+			Question    string   `json:"question"`
+			Contexts    []string `json:"contexts"`
+			Answer      string   `json:"answer"`
+			GroundTruth string   `json:"ground_truth"`
+		}
+		if err := json.Unmarshal(text, &old); err != nil {
 			return nil, l.errorf("%w", err)
 		}
-		if row == nil {
+		if old == nil {
 			return nil, l.errorf("null instead of an object")
 		}
-		rows = append(rows, *row)
+		row := old.Row
+		row.UserInput, row.Response, row.Reference = cmp.Or(row.UserInput, old.Question), cmp.Or(row.Response, old.Answer), cmp.Or(row.Reference, old.GroundTruth)
+		if row.RetrievedContexts == nil {
+			row.RetrievedContexts = old.Contexts
+		}
+		rows = append(rows, row)
 	}
 	l.n++
 	if err := s.Err(); errors.Is(err, bufio.ErrTooLong) {

@@ -359,6 +359,10 @@ func TestRows(t *testing.T) {
 	if err != nil || len(rows) != 2 {
 		t.Fatal(rows, err)
 	}
+	old, err := eval.ReadRows(strings.NewReader(`{"question":"q","contexts":["a b"],"answer":"r","ground_truth":"g"}`), "old")
+	if want := []eval.Row{{UserInput: "q", RetrievedContexts: []string{"a b"}, Response: "r", Reference: "g"}}; err != nil || !cmp.Equal(old, want) {
+		t.Errorf("%+v, %v", old, err)
+	}
 	var asked []string
 	judge := func(_ context.Context, measure string, row *eval.Row) (float64, error) {
 		asked = append(asked, measure+" "+row.UserInput)

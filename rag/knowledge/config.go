@@ -135,6 +135,9 @@ func readConfig(path string) (c Config, err error) {
 // was before.
 func (e *Engine) save(c Config) error { return writeConfig(e.ConfigPath(c.Name), c) }
 
+// newSuffix ends the name of a file that is being written.
+const newSuffix = ".new"
+
 func writeConfig(path string, c Config) error {
 	b, err := yaml.Marshal(c)
 	if err != nil {
@@ -144,7 +147,7 @@ func writeConfig(path string, c Config) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	temp := path + ".new"
+	temp := path + newSuffix
 	if err := writeSynced(temp, b); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}

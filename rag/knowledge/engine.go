@@ -367,7 +367,7 @@ func (e *Engine) Clean(name string) error {
 			}
 		}
 	}
-	for _, part := range []string{"embeddings", nextConfig, "config.yaml"} {
+	for _, part := range []string{"embeddings", nextConfig, nextConfig + newSuffix, "config.yaml" + newSuffix, "config.yaml"} {
 		if err := os.RemoveAll(filepath.Join(e.dir(name), part)); err != nil {
 			return fmt.Errorf("knowledge: clean %q: %w", name, err)
 		}

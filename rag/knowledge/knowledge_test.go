@@ -166,6 +166,9 @@ func TestLearn(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"b"}) {
 		t.Error(names, err)
 	}
+	if err := os.WriteFile(f.ConfigPath("b")+".new", []byte("nam"), 0o600); err != nil { // somebody was interrupted
+		t.Fatal(err)
+	}
 	if err := f.Clean("b"); err != nil {
 		t.Fatal(err)
 	}
