@@ -66,15 +66,16 @@ type textIndexCmd struct {
 	collection
 	Language string   `default:"english" placeholder:"NAME" help:"The language of the texts, for stemming and stop words (english); none for no language."`
 	Field    []string `sep:"none" placeholder:"FIELD" help:"Index this metadata field as well. May be repeated."`
-	Remove   bool     `help:"Have no full-text index any more."`
+	bm25
+	Remove bool `help:"Have no full-text index any more."`
 }
 
 func (c *textIndexCmd) Run(ctx context.Context, t *tool) error {
-	if c.Remove && len(c.Field) > 0 {
-		return errors.New("--remove and --field exclude each other")
+	if c.Remove && (len(c.Field) > 0 || c.given()) {
+		return errors.New("--remove and --field, --k1 or --b exclude each other")
 	}
 	return c.change(func(coll *db.Collection) error {
-		want, done := &db.TextIndex{Language: c.Language, Fields: c.Field}, "texts are indexed:"
+		want, done := &db.TextIndex{Language: c.Language, Fields: c.Field, K1: c.K1, B: c.B}, "texts are indexed:"
 		if c.Remove {
 			want, done = nil, "texts are not indexed any more:"
 		}

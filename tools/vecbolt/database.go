@@ -91,17 +91,26 @@ type schema struct {
 	TextIndex  bool       `help:"Index texts for full-text search. An existing collection without an index gets one; one that has one keeps it."`
 	Language   string     `placeholder:"NAME" help:"With --text-index: the language of the texts, for stemming and stop words; english if it is not given, none for no language."`
 	TextField  []string   `sep:"none" placeholder:"FIELD" help:"With --text-index: index this metadata field as well. May be repeated."`
+	bm25
 }
+
+// bm25 are the parameters of a text index.
+type bm25 struct {
+	K1 *float64 `name:"k1" placeholder:"K1" help:"How much it counts that a text has a word again and again, from 0 (BM25; 1.2)."`
+	B  *float64 `name:"b" placeholder:"B" help:"How much the length of a text counts, from 0 to 1 (BM25; 0.75)."`
+}
+
+func (p bm25) given() bool { return p.K1 != nil || p.B != nil }
 
 // text returns the index that the flags ask for, nil if it is none or what the collection has.
 func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
 	switch {
-	case !s.TextIndex && (s.Language != "" || len(s.TextField) > 0):
-		return nil, errors.New("--language and --text-field need --text-index")
-	case !s.TextIndex, have != nil && s.Language == "" && len(s.TextField) == 0:
+	case !s.TextIndex && (s.Language != "" || len(s.TextField) > 0 || s.given()):
+		return nil, errors.New("--language, --text-field, --k1 and --b need --text-index")
+	case !s.TextIndex, have != nil && s.Language == "" && len(s.TextField) == 0 && !s.given():
 		return nil, nil
 	}
-	return &db.TextIndex{Language: s.Language, Fields: s.TextField}, nil
+	return &db.TextIndex{Language: s.Language, Fields: s.TextField, K1: s.K1, B: s.B}, nil
 }
 
 // create opens the collection for writing, and makes it if it does not exist.

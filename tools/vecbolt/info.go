@@ -63,5 +63,12 @@ func texts(t *db.TextIndex) string {
 	if t == nil {
 		return "not indexed"
 	}
-	return strings.Join(append([]string{t.Language}, t.Fields...), " + ")
+	s := strings.Join(append([]string{t.Language}, t.Fields...), " + ")
+	if t.K1 != nil {
+		s += fmt.Sprintf(", k1 %v", *t.K1)
+	}
+	if t.B != nil {
+		s += fmt.Sprintf(", b %v", *t.B)
+	}
+	return s
 }
