@@ -20,6 +20,7 @@ type Problem struct {
 	Detail string `json:"detail"`
 }
 
+// String is one line for people.
 func (p Problem) String() string {
 	if p.Offset < 0 {
 		return fmt.Sprintf("%s: %s", p.File, p.Detail)

@@ -175,6 +175,7 @@ type DB struct {
 const (
 	lockName = "LOCK"
 	metaName = "meta.bolt"
+	sumsName = "meta.sums"
 	segDir   = "seg"
 	walDir   = "wal"
 	tmpDir   = "tmp"
@@ -266,23 +267,19 @@ func (db *DB) open() (err error) {
 	return nil
 }
 
-// mayCreate refuses to make an empty database where one has lost its root, or
-// in a directory full of something else.
+// mayCreate refuses to make an empty database, or to call it not there, where
+// one has lost its root, and to make one in a directory full of something else.
 func (db *DB) mayCreate() error {
-	missing := fmt.Errorf("%w: %s is not there", ErrNotFound, metaName)
-	if db.opts.ReadOnly {
-		return missing
-	}
 	names, err := db.fs.ReadDir(".")
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case slices.Contains(names, manifestDir):
-		return fmt.Errorf("%w: directory %q is a published folder", ErrReadOnly, db.dir)
-	case db.opts.MustExist:
-		return missing
 	}
+	if slices.Contains(names, manifestDir) && !db.opts.ReadOnly {
+		return fmt.Errorf("%w: directory %q is a published folder", ErrReadOnly, db.dir)
+	}
+	other := ""
 	for _, name := range names {
+		left := "" // a file of a database
 		switch {
 		case name == segDir || name == walDir:
 			files, err := db.fs.ReadDir(name)
@@ -290,13 +287,23 @@ func (db *DB) mayCreate() error {
 				return err
 			}
 			if len(files) > 0 {
-				return &CorruptError{File: metaName, Offset: -1,
-					Err: fmt.Errorf("missing, but %s holds %s", name, files[0])}
+				left = name + "/" + files[0]
 			}
+		case name == sumsName:
+			left = name
 		case name == lockName || name == tmpDir || strings.HasPrefix(name, "."):
 		default:
-			return invalidf("directory %q holds %q and no database", db.dir, name)
+			other = name
 		}
+		if left != "" {
+			return &CorruptError{File: metaName, Offset: -1, Err: fmt.Errorf("missing, but %s is there", left)}
+		}
+	}
+	switch {
+	case db.opts.ReadOnly || db.opts.MustExist:
+		return fmt.Errorf("%w: %s is not there", ErrNotFound, metaName)
+	case other != "":
+		return invalidf("directory %q holds %q and no database", db.dir, other)
 	}
 	return nil
 }

@@ -69,6 +69,7 @@ type CorruptError struct {
 	Err    error
 }
 
+// Error names the file, the offset if it is known, and what is wrong.
 func (e *CorruptError) Error() string {
 	if e.Offset < 0 {
 		return fmt.Sprintf("corrupt file %s: %v", e.File, e.Err)
@@ -91,6 +92,7 @@ type DimensionError struct {
 	Got        int
 }
 
+// Error names the collection, both dimensions and the document.
 func (e *DimensionError) Error() string {
 	s := fmt.Sprintf("dimension mismatch in collection %q: expected %d, got %d", e.Collection, e.Expected, e.Got)
 	if e.ID != "" {

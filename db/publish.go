@@ -449,7 +449,7 @@ func (p *publication) documents() (commits uint64, err error) {
 			err = p.adopt(metaName)
 		}
 		if err == nil {
-			err = p.adopt("meta.sums")
+			err = p.adopt(sumsName)
 		}
 		if err != nil {
 			return 0, err

@@ -310,6 +310,7 @@ type Rechecked struct {
 	RecallEstimate
 }
 
+// String is one line for people.
 func (r Rechecked) String() string {
 	return fmt.Sprintf("%.4g promised, %.4f found in %d queries (%.4f to %.4f)", r.Target, r.Recall, r.Queries, r.Low, r.High)
 }

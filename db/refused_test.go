@@ -250,8 +250,12 @@ func TestNoDatabase(t *testing.T) {
 		kind  error
 		says  string
 	}{
-		{"segments without meta.bolt", map[string][]byte{"seg/00000001.vec": {1}}, Options{}, ErrCorrupt, "seg holds 00000001.vec"},
-		{"a log without meta.bolt", map[string][]byte{"wal/00000001.wal": {1}}, Options{}, ErrCorrupt, "wal holds"},
+		{"segments without meta.bolt", map[string][]byte{"seg/00000001.vec": {1}}, Options{}, ErrCorrupt, "seg/00000001.vec is there"},
+		{"a log without meta.bolt", map[string][]byte{"wal/00000001.wal": {1}}, Options{}, ErrCorrupt, "wal/00000001.wal is there"},
+		{"checksums without meta.bolt", map[string][]byte{"meta.sums": {1}}, Options{}, ErrCorrupt, "meta.sums is there"},
+		{"segments without meta.bolt, read-only", map[string][]byte{"seg/00000001.vec": {1}, "letter.txt": {1}}, Options{ReadOnly: true}, ErrCorrupt, "seg/00000001.vec is there"},
+		{"a log without meta.bolt, that must exist", map[string][]byte{"wal/00000001.wal": {1}}, Options{MustExist: true}, ErrCorrupt, "wal/00000001.wal is there"},
+		{"no files of a database, read-only", map[string][]byte{"letter.txt": {1}}, Options{ReadOnly: true}, ErrNotFound, ""},
 		{"other files", map[string][]byte{"letter.txt": {1}}, Options{}, nil, "letter.txt"},
 		{"nothing, read-only", map[string][]byte{}, Options{ReadOnly: true}, ErrNotFound, ""},
 		{"nothing that must exist", map[string][]byte{}, Options{MustExist: true}, ErrNotFound, ""},

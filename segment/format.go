@@ -45,10 +45,12 @@ type CorruptError struct {
 	Err    error
 }
 
+// Error names the file, the offset and what is wrong.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("segment: corrupt file %q at offset %d: %v", e.File, e.Offset, e.Err)
 }
 
+// Unwrap returns what is wrong.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
 // Info describes a segment as the manifest keeps it. Open compares all of it with the file.

@@ -26,6 +26,7 @@ type FormatError struct {
 	Err    error
 }
 
+// Error names the file, the place in it and what is wrong.
 func (e *FormatError) Error() string {
 	var s strings.Builder
 	if e.Name != "" {
@@ -57,6 +58,7 @@ type VectorError struct {
 	Err    error
 }
 
+// Error names the element, its place and what is wrong.
 func (e *VectorError) Error() string {
 	return fmt.Sprintf("element %d at byte %d: %v", e.Index, e.Offset, e.Err)
 }

@@ -62,6 +62,7 @@ type Error struct {
 	plain bool // the provider said it in something else than JSON
 }
 
+// Error names the provider, the model, the kind of the error and what caused it.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "embed: %s", e.Provider)
@@ -125,6 +126,7 @@ var errConnection = errors.New("connection failed")
 // matches ErrDimension.
 type DimensionError struct{ Expected, Got int }
 
+// Error names both dimensions.
 func (e *DimensionError) Error() string {
 	return fmt.Sprintf("%v: expected %d, got %d", ErrDimension, e.Expected, e.Got)
 }
@@ -136,6 +138,7 @@ func (e *DimensionError) Is(target error) bool { return target == ErrDimension }
 // once; Batches splits them. It matches ErrBatchSize.
 type BatchSizeError struct{ Size, Max int }
 
+// Error names the size of the batch and the limit.
 func (e *BatchSizeError) Error() string {
 	return fmt.Sprintf("%v: %d texts, at most %d", ErrBatchSize, e.Size, e.Max)
 }
@@ -147,6 +150,7 @@ func (e *BatchSizeError) Is(target error) bool { return target == ErrBatchSize }
 // It matches ErrConfigMismatch.
 type MismatchError struct{ Expected, Found Config }
 
+// Error names both configurations.
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("embed: %v: expected %v, found %v", ErrConfigMismatch, e.Expected, e.Found)
 }

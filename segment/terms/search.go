@@ -17,6 +17,7 @@ type PartError struct {
 	Err  error
 }
 
+// Error says what is wrong with the part.
 func (e *PartError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what went wrong.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -121,7 +122,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	default:
 		fmt.Fprintln(stderr, "vecbolt:", message(err))
 	}
-	if errors.Is(err, db.ErrCorrupt) {
+	if errors.Is(err, db.ErrCorrupt) && !strings.HasPrefix(line.Command(), "repair ") {
 		fmt.Fprintln(stderr, `vecbolt: "vecbolt check" lists all that is damaged, "vecbolt repair" saves what is intact`)
 	}
 	return statusError
