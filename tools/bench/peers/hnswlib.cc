@@ -66,6 +66,7 @@ static double build(Graph& graph, const Matrix& base, int threads) {
 int main() {
     Matrix queries;
     std::unique_ptr<Graph> graph;
+    std::vector<bool> out;  // rows that are marked as deleted
     std::unique_ptr<hnswlib::InnerProductSpace> space;
     std::unique_ptr<Index> whole, front;
     Half back;
@@ -116,6 +117,26 @@ int main() {
             graph->setEf(r.num("ef"));
             return scan(r, queries, [&](const float* q, int k, int) { return drain(graph->searchKnn(q, k), {}, k); },
                         r.str("mode") == "callers" ? 2 : 1);
+        }
+        if (r.op == "load_filtered") {
+            const Matrix base = read_fvecs(r.str("base"));
+            queries = read_fvecs(r.str("queries"));
+            space = std::make_unique<hnswlib::InnerProductSpace>(base.dim);
+            graph = std::make_unique<Graph>(space.get(), base.rows, 16, 200);
+            build(*graph, base, std::thread::hardware_concurrency());
+            out.assign(base.rows, false);
+            // This version has no filter functor. Rows that are marked as deleted are treated as later versions treat those that
+            // their functor refuses: walked through, and not returned.
+            return "{\"settings\":\"HierarchicalNSW M=16 ef_construction=200, rows that do not match marked as deleted beforehand\",\"efs\":[10,14,20,28,40,56,80,112,160]}";
+        }
+        if (r.op == "filtered") {
+            for (size_t i = 0; i < out.size(); i++) {
+                const bool no = filter_column(i) >= r.num("below");
+                if (no != out[i]) no ? graph->markDelete(i) : graph->unmarkDelete(i);
+                out[i] = no;
+            }
+            graph->setEf(r.num("ef"));
+            return scan(r, queries, [&](const float* q, int k, int) { return drain(graph->searchKnn(q, k), {}, k); }, 1);
         }
         throw std::runtime_error("unknown operation " + r.op);
     });

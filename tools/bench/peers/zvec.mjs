@@ -8,7 +8,6 @@ zvec.ZVecInitialize({ logLevel: zvec.ZVecLogLevel.ERROR, queryThreads: 2 });
 
 const { FLAT, HNSW, INVERT } = zvec.ZVecIndexType;
 const metricType = zvec.ZVecMetricType.IP;
-const ef = 100;
 
 let queries, collection;
 
@@ -42,10 +41,10 @@ await serve({
   load_filtered(r) {
     const c = { name: "c", dataType: zvec.ZVecDataType.INT32, indexParams: { indexType: INVERT } };
     load(r, { indexType: HNSW, m: 16, efConstruction: 200 }, [c], (i) => ({ c: filterColumn(i) }));
-    return { settings: `HNSW m=16 efConstruction=200 ef=${ef}, inverted index of the column` };
+    return { settings: "HNSW m=16 efConstruction=200, inverted index of the column", efs: [10, 14, 20, 28, 40, 56, 80, 100, 160] };
   },
   filtered: (r) =>
     scan(r, queries, (q, k) =>
-      ids(collection.querySync({ fieldName: "v", vector: q, topk: k, filter: `c < ${r.below}`, outputFields: [], params: { indexType: HNSW, ef } })),
+      ids(collection.querySync({ fieldName: "v", vector: q, topk: k, filter: `c < ${r.below}`, outputFields: [], params: { indexType: HNSW, ef: +r.ef } })),
     ),
 });
