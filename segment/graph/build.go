@@ -21,7 +21,7 @@ const (
 	newLinks    = 32  // most neighbours of a node that is being inserted; it gets more when others choose it
 	alpha       = 1.1 // slack of the rule that drops neighbours, on squared distances
 	batch       = 512 // nodes that are inserted together
-	pilotCount  = 64  // rows that a walk starts from
+	pilotCount  = 32  // rows that a walk starts from
 	reachEffort = 64  // of the walk that looks for the neighbour of a node that cannot be reached
 )
 

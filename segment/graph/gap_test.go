@@ -9,7 +9,7 @@ import (
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
-// TestGap compares searches that leave a row out with those in a graph that never had it: they find less, if anything, and more
+// TestGap compares searches that leave a row out with those in a graph that never had it: they find about as much or less, and more
 // than walks that only avoid it.
 func TestGap(t *testing.T) {
 	const rows, held, k, effort = 2000, 150, 10, 20
@@ -55,7 +55,7 @@ func TestGap(t *testing.T) {
 			}
 			in += common(hits, exact(codes.L2, rest, vec, k, nil))
 		}
-		if avoided >= out || out > in+held*k/100 {
+		if avoided >= out || out > in+held*k/50 {
 			t.Errorf("%s: %d found by avoiding rows, %d by leaving them out, %d without them", name, avoided, out, in)
 		}
 		t.Logf("%s: %d found by avoiding rows, %d by leaving them out, %d without them", name, avoided, out, in)
