@@ -3,6 +3,7 @@ package db
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
@@ -78,6 +79,17 @@ func (b *Batch) IDs() []string {
 
 // Reset empties the batch and clears its error.
 func (b *Batch) Reset() { *b = Batch{} }
+
+// expect makes room for documents that are about to be added.
+func (b *Batch) expect(docs []Document) {
+	n := 0
+	for i := range docs {
+		d := &docs[i]
+		n += 8 + len(d.ID) + 16*len(d.Metadata) + len(d.Text)
+	}
+	b.ops = slices.Grow(b.ops, len(docs))
+	b.buf.Grow(min(n, MaxBatchLen))
+}
 
 func (b *Batch) put(collection string, d Document, insert bool) {
 	if d.ID == "" {

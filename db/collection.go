@@ -350,6 +350,7 @@ func (c *Collection) apply(ctx context.Context, b *Batch) (deleted int, err erro
 // kept, but must not change during the call.
 func (c *Collection) Upsert(ctx context.Context, docs ...Document) ([]string, error) {
 	b, _, err := c.write(ctx, func(b *Batch, name string) {
+		b.expect(docs)
 		for i := range docs {
 			b.Upsert(name, docs[i])
 		}
@@ -364,6 +365,7 @@ func (c *Collection) Upsert(ctx context.Context, docs ...Document) ([]string, er
 // ErrExists. It returns their ids.
 func (c *Collection) Insert(ctx context.Context, docs ...Document) ([]string, error) {
 	b, _, err := c.write(ctx, func(b *Batch, name string) {
+		b.expect(docs)
 		for i := range docs {
 			b.Insert(name, docs[i])
 		}

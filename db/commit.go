@@ -250,6 +250,7 @@ func newGroup(db *DB) *group {
 		db: db, base: db.tip(), nextNum: db.nextNum, nextID: db.nextColl,
 		defs:    map[uint32]*definition{},
 		pending: map[docKey]*op{},
+		own:     map[docKey]*op{},
 		views:   map[uint32]*view{},
 		kills:   map[uint32][]uint64{},
 	}
@@ -260,16 +261,22 @@ func newGroup(db *DB) *group {
 // deletes of nothing. On an error the group is as before.
 func (g *group) resolve(r *request) (err error) {
 	nextNum, nextID, defs := g.nextNum, g.nextID, maps.Clone(g.defs)
-	g.own = map[docKey]*op{}
+	if n := len(r.ops); n > 8 {
+		g.own = make(map[docKey]*op, n)
+	}
 	defer func() {
-		if err != nil {
+		switch {
+		case err != nil:
 			g.nextNum, g.nextID, g.defs = nextNum, nextID, defs
 			r.deleted = 0
-			return
+		case len(g.pending) == 0:
+			g.pending, g.own = g.own, g.pending
+		default:
+			maps.Copy(g.pending, g.own)
 		}
-		maps.Copy(g.pending, g.own)
+		clear(g.own)
 	}()
-	kept := make([]op, 0, len(r.ops)+1) // one more for a dimension that gets set
+	kept := r.ops[:0]
 	for i := range r.ops {
 		o := &r.ops[i]
 		if o.kind == opDefine || o.kind == opDrop {
@@ -308,6 +315,9 @@ func (g *group) resolve(r *request) (err error) {
 			set := *def
 			set.schema.Dim = len(o.vec)
 			g.defs[def.id] = &set
+			if len(kept) == i { // o is where the definition would go
+				kept = append(make([]op, 0, len(r.ops)+1), kept...)
+			}
 			kept = append(kept, op{kind: opDefine, coll: def.id, def: &set})
 		}
 		if o.kind == opPut {

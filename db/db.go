@@ -504,7 +504,8 @@ func parseSegmentName(name string) (id uint64, ext string, ok bool) {
 func (db *DB) recover() error {
 	// Released files are written again rather than made anew: as many are
 	// kept as a full head takes.
-	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: logFileSize, Spares: int(2 * db.opts.HeadSize / logFileSize)}
+	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: max(minLogFile, db.opts.HeadSize/4)}
+	o.Spares = int(2 * db.opts.HeadSize / o.FileSize)
 	tail, err := wal.Replay(o, db.state.Applied, db.replay)
 	if err != nil {
 		return err
@@ -522,9 +523,9 @@ func (db *DB) recover() error {
 	return nil
 }
 
-// logFileSize is the size of a log file. A new database writes one of zeros,
-// which should cost little.
-const logFileSize = 4 << 20
+// minLogFile is the least size of a log file, in bytes. To begin one takes a
+// few syncs, so that it should last for many writes.
+const minLogFile = 4 << 20
 
 // badBatch is the error for a batch of the log that does not fit, or that a
 // newer release wrote.
@@ -556,7 +557,6 @@ func (db *DB) replay(lsn uint64, record []byte) error {
 	if first != g.nextNum {
 		return badBatch(lsn, fmt.Errorf("begins with docnum %d, expected %d", first, g.nextNum))
 	}
-	g.own = map[docKey]*op{}
 	err = db.read(g.base, func(tx *meta.Tx) error {
 		g.tx = tx
 		for i := range ops {

@@ -182,8 +182,12 @@ func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
 		if p.dim > 0 {
 			vec, err = p.source.vectors(row, row+1)
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case p.inv[row] == 0: // which is also that of a vector that is not finite: Append refuses it
 			err = w.Append(p.nums[row], vec)
+		default:
+			err = w.AppendRows(p.nums[row:row+1], p.inv[row:row+1], vec)
 		}
 		var m Metadata
 		if err == nil {
@@ -313,8 +317,13 @@ func (f *flushing) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old bo
 			}
 		}
 	}
-	ids := c.ids(len(c.entries))
-	for _, id := range slices.Sorted(maps.Keys(ids)) { // in tree order
+	var ids []headID
+	for id, num := range c.ids(len(c.entries)) {
+		ids = append(ids, headID{id, num})
+	}
+	sortIDs(ids) // in tree order
+	for _, h := range ids {
+		id, num := h.id, h.num
 		replaced, had, err := tx.ID(coll, id)
 		if err != nil {
 			return err
@@ -328,7 +337,7 @@ func (f *flushing) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old bo
 		if err != nil {
 			return err
 		}
-		if num := ids[id]; num != 0 {
+		if num != 0 {
 			err = tx.PutID(coll, id, num)
 		} else if had {
 			err = tx.DeleteID(coll, id)

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -77,21 +78,21 @@ func (c *collHead) find(id string, n int) (num uint64, found bool) {
 	return 0, false
 }
 
-// ids returns every id that the first n entries mention, with its DocNum as
-// of then.
-func (c *collHead) ids(n int) map[string]uint64 {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	m := make(map[string]uint64, len(c.latest))
-	for id, e := range c.latest {
-		for e >= 0 && int(e) >= n {
-			e = c.entries[e].prev
-		}
-		if e >= 0 {
-			m[id] = c.entries[e].num
+// ids yields every id that the first n entries mention, with its DocNum as of
+// then. Nothing is recorded meanwhile.
+func (c *collHead) ids(n int) iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		for id, e := range c.latest {
+			for e >= 0 && int(e) >= n {
+				e = c.entries[e].prev
+			}
+			if e >= 0 && !yield(id, c.entries[e].num) {
+				return
+			}
 		}
 	}
-	return m
 }
 
 // put appends a document to the table for its dimension.

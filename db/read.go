@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -343,8 +344,12 @@ func (l *lister) headIDs() []headID {
 	for id, num := range newest {
 		ids = append(ids, headID{id, num})
 	}
-	slices.SortFunc(ids, func(a, b headID) int { return cmp.Compare(a.id, b.id) })
+	sortIDs(ids)
 	return ids
+}
+
+func sortIDs(ids []headID) {
+	slices.SortFunc(ids, func(a, b headID) int { return strings.Compare(a.id, b.id) })
 }
 
 // Count returns the number of documents that match; nil counts all.
