@@ -20,8 +20,8 @@ const MaxBatchLen = 512 << 20
 // Vectors are not copied: they must not change before Apply returns.
 type Batch struct {
 	ops []op
-	buf bytes.Buffer // stored documents of all puts, end to end
-	len int          // bytes of documents and vectors
+	buf []byte // stored documents of all puts, end to end
+	len int    // bytes of documents and vectors
 	err error
 }
 
@@ -88,7 +88,7 @@ func (b *Batch) expect(docs []Document) {
 		n += 8 + len(d.ID) + 16*len(d.Metadata) + len(d.Text)
 	}
 	b.ops = slices.Grow(b.ops, len(docs))
-	b.buf.Grow(min(n, MaxBatchLen))
+	b.buf = slices.Grow(b.buf, min(n, MaxBatchLen))
 }
 
 func (b *Batch) put(collection string, d Document, insert bool) {
@@ -102,15 +102,16 @@ func (b *Batch) put(collection string, d Document, insert bool) {
 	if b.fail(validateVector(d.ID, d.Vector)) {
 		return
 	}
-	start := b.buf.Len()
-	if b.fail(appendDocument(&b.buf, &d)) {
+	start := len(b.buf)
+	var err error
+	if b.buf, err = appendDocument(b.buf, &d); b.fail(err) {
 		return
 	}
 	b.ops = append(b.ops, op{
 		kind: opPut, collection: collection, id: d.ID, insert: insert,
-		start: start, end: b.buf.Len(), vec: d.Vector,
+		start: start, end: len(b.buf), vec: d.Vector,
 	})
-	b.grow(b.buf.Len() - start + 4*len(d.Vector))
+	b.grow(len(b.buf) - start + 4*len(d.Vector))
 }
 
 func (b *Batch) fail(err error) bool {

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -32,9 +31,8 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 // apply is Apply; it returns how many documents the deletes removed.
 func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
 	r := &request{ops: make([]op, len(b.ops)), size: b.len}
-	stored := b.buf.Bytes()
 	for i, o := range b.ops {
-		o.doc = stored[o.start:o.end:o.end]
+		o.doc = b.buf[o.start:o.end:o.end]
 		r.ops[i] = o
 	}
 	err = db.submit(ctx, r)
@@ -402,11 +400,9 @@ func (g *group) merge(o *op, pending *op) error {
 		d.Metadata = Metadata{}
 	}
 	maps.Copy(d.Metadata, o.patch.Set)
-	var buf bytes.Buffer
-	if err := appendDocument(&buf, d); err != nil {
+	if o.doc, err = appendDocument(nil, d); err != nil {
 		return err
 	}
-	o.doc = buf.Bytes()
 	if o.patch.Vector == nil {
 		o.vec = vec
 	}

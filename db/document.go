@@ -1,7 +1,7 @@
 package db
 
 import (
-	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/simd"
@@ -125,47 +124,37 @@ func validateText(d *Document) error {
 // never look at it.
 const documentFields = 3
 
-// appendDocument validates d and appends its stored form to buf. This is the
+// appendDocument validates d and appends its stored form to dst. This is the
 // door: whatever passes here is trusted afterwards.
-func appendDocument(buf *bytes.Buffer, d *Document) error {
+func appendDocument(dst []byte, d *Document) ([]byte, error) {
 	if err := validateID(d.ID); err != nil {
-		return err
+		return dst, err
 	}
 	if err := validateText(d); err != nil {
-		return err
+		return dst, err
 	}
-	enc := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(enc)
-	enc.Reset(buf)
-	enc.UseCompactInts(true)
-	w := metadataWriter{enc: enc}
-	start := buf.Len()
-	w.check(enc.EncodeArrayLen(documentFields))
-	w.check(enc.EncodeString(d.ID))
+	w := documentWriter{b: dst}
+	w.head(0x90, 0xdc, documentFields)
+	w.string(d.ID)
 	w.metadata(d.Metadata)
-	if w.err == nil && buf.Len()-start > MaxMetadataLen+len(d.ID) {
-		w.err = invalidf("metadata takes %d bytes, the limit is %d", buf.Len()-start, MaxMetadataLen)
+	if n := len(w.b) - len(dst); w.err == nil && n > MaxMetadataLen+len(d.ID) {
+		w.err = invalidf("metadata takes %d bytes, the limit is %d", n, MaxMetadataLen)
 	}
-	w.check(enc.EncodeString(d.Text))
 	if w.err != nil {
-		return fmt.Errorf("document %q: %w", d.ID, w.err)
+		return dst, fmt.Errorf("document %q: %w", d.ID, w.err)
 	}
-	return nil
+	w.string(d.Text)
+	return w.b, nil
 }
 
 // encodeMetadata validates m and returns its msgpack form.
 func encodeMetadata(m Metadata) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(enc)
-	enc.Reset(&buf)
-	enc.UseCompactInts(true)
-	w := metadataWriter{enc: enc}
+	var w documentWriter
 	w.metadata(m)
-	if w.err == nil && buf.Len() > MaxMetadataLen {
-		w.err = invalidf("metadata takes %d bytes, the limit is %d", buf.Len(), MaxMetadataLen)
+	if w.err == nil && len(w.b) > MaxMetadataLen {
+		w.err = invalidf("metadata takes %d bytes, the limit is %d", len(w.b), MaxMetadataLen)
 	}
-	return buf.Bytes(), w.err
+	return w.b, w.err
 }
 
 // canonical returns a valid copy of m in the types that are stored.
@@ -177,20 +166,73 @@ func (m Metadata) canonical() (Metadata, error) {
 	return decodeBareMetadata(b)
 }
 
-// metadataWriter encodes metadata and keeps the first error.
-type metadataWriter struct {
-	enc    *msgpack.Encoder
+// documentWriter encodes msgpack, every value as short as can be but floats,
+// and keeps the first error. It is written out because every row that is
+// written passes through it.
+type documentWriter struct {
+	b      []byte
 	dotted bool // some key contains a dot
 	err    error
 }
 
-func (w *metadataWriter) check(err error) {
+func (w *documentWriter) check(err error) {
 	if w.err == nil {
 		w.err = err
 	}
 }
 
-func (w *metadataWriter) metadata(m Metadata) {
+// head begins a list or a map: short is its code up to 15 elements, long that
+// of one with a length of 16 bits; the next code has 32.
+func (w *documentWriter) head(short, long byte, n int) {
+	switch {
+	case n < 16:
+		w.b = append(w.b, short|byte(n))
+	case n <= math.MaxUint16:
+		w.b = binary.BigEndian.AppendUint16(append(w.b, long), uint16(n))
+	default:
+		w.b = binary.BigEndian.AppendUint32(append(w.b, long+1), uint32(n))
+	}
+}
+
+func (w *documentWriter) string(s string) {
+	n := len(s)
+	switch {
+	case n < 32:
+		w.b = append(w.b, 0xa0|byte(n))
+	case n <= math.MaxUint8:
+		w.b = append(w.b, 0xd9, byte(n))
+	case n <= math.MaxUint16:
+		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xda), uint16(n))
+	default:
+		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xdb), uint32(n))
+	}
+	w.b = append(w.b, s...)
+}
+
+func (w *documentWriter) int(v int64) {
+	switch {
+	case v >= -32 && v <= math.MaxInt8:
+		w.b = append(w.b, byte(v))
+	case v >= 0 && v <= math.MaxUint8:
+		w.b = append(w.b, 0xcc, byte(v))
+	case v >= 0 && v <= math.MaxUint16:
+		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xcd), uint16(v))
+	case v >= 0 && v <= math.MaxUint32:
+		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xce), uint32(v))
+	case v >= 0:
+		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xcf), uint64(v))
+	case v >= math.MinInt8:
+		w.b = append(w.b, 0xd0, byte(v))
+	case v >= math.MinInt16:
+		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xd1), uint16(v))
+	case v >= math.MinInt32:
+		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xd2), uint32(v))
+	default:
+		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xd3), uint64(v))
+	}
+}
+
+func (w *documentWriter) metadata(m Metadata) {
 	w.value("", map[string]any(m), 0)
 	if w.dotted && w.err == nil {
 		w.check(checkPaths(m))
@@ -218,7 +260,7 @@ func checkPaths(m Metadata) error {
 	return nil
 }
 
-func (w *metadataWriter) value(path string, v any, depth int) {
+func (w *documentWriter) value(path string, v any, depth int) {
 	if w.err != nil {
 		return
 	}
@@ -228,39 +270,43 @@ func (w *metadataWriter) value(path string, v any, depth int) {
 	}
 	switch v := v.(type) {
 	case nil:
-		w.check(w.enc.EncodeNil())
+		w.b = append(w.b, 0xc0)
 	case bool:
-		w.check(w.enc.EncodeBool(v))
+		code := byte(0xc2)
+		if v {
+			code = 0xc3
+		}
+		w.b = append(w.b, code)
 	case string:
 		if !utf8.ValidString(v) {
 			w.err = invalidf("metadata field %q is not valid UTF-8", path)
 			return
 		}
-		w.check(w.enc.EncodeString(v))
+		w.string(v)
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			w.err = invalidf("metadata field %q is %v", path, v)
 			return
 		}
-		w.check(w.enc.EncodeFloat64(v))
+		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xcb), math.Float64bits(v))
 	case float32:
 		w.value(path, float64(v), depth)
 	case int64:
-		w.check(w.enc.EncodeInt(v))
+		w.int(v)
 	case int:
-		w.check(w.enc.EncodeInt(int64(v)))
+		w.int(int64(v))
 	case int8:
-		w.check(w.enc.EncodeInt(int64(v)))
+		w.int(int64(v))
 	case int16:
-		w.check(w.enc.EncodeInt(int64(v)))
+		w.int(int64(v))
 	case int32:
-		w.check(w.enc.EncodeInt(int64(v)))
+		w.int(int64(v))
 	case uint8:
-		w.check(w.enc.EncodeInt(int64(v)))
+		w.int(int64(v))
 	case uint16:
-		w.check(w.enc.EncodeInt(int64(v)))
+		w.int(int64(v))
 	case uint32:
-		w.check(w.enc.EncodeInt(int64(v)))
+		w.int(int64(v))
 	case uint:
 		w.value(path, uint64(v), depth)
 	case uint64:
@@ -268,7 +314,7 @@ func (w *metadataWriter) value(path string, v any, depth int) {
 			w.err = invalidf("metadata field %q is %d, beyond the range of int64", path, v)
 			return
 		}
-		w.check(w.enc.EncodeInt(int64(v)))
+		w.int(int64(v))
 	case Metadata:
 		w.value(path, map[string]any(v), depth)
 	case map[string]any:
@@ -292,9 +338,10 @@ func (w *metadataWriter) value(path string, v any, depth int) {
 	}
 }
 
-func (w *metadataWriter) object(path string, m map[string]any, depth int) {
-	w.check(w.enc.EncodeMapLen(len(m)))
-	keys := make([]string, 0, len(m))
+func (w *documentWriter) object(path string, m map[string]any, depth int) {
+	w.head(0x80, 0xde, len(m))
+	var few [16]string
+	keys := few[:0]
 	for k := range m {
 		keys = append(keys, k)
 	}
@@ -318,13 +365,13 @@ func (w *metadataWriter) object(path string, m map[string]any, depth int) {
 			return
 		}
 		w.dotted = w.dotted || strings.Contains(k, ".")
-		w.check(w.enc.EncodeString(k))
+		w.string(k)
 		w.value(field, m[k], depth+1)
 	}
 }
 
-func writeList[T any](w *metadataWriter, path string, list []T, depth int) {
-	w.check(w.enc.EncodeArrayLen(len(list)))
+func writeList[T any](w *documentWriter, path string, list []T, depth int) {
+	w.head(0x90, 0xdc, len(list))
 	for _, v := range list {
 		switch any(v).(type) {
 		case []any, map[string]any, Metadata, []string, []int, []int64, []float64, []float32, []bool:
@@ -391,7 +438,7 @@ func decodeBareMetadata(b []byte) (Metadata, error) {
 
 // documentReader decodes a stored document field by field and keeps the first
 // error. It never allocates more than its input justifies. It reads what
-// metadataWriter writes of msgpack, which is most of it: no binary strings, no
+// documentWriter writes of msgpack, which is most of it: no binary strings, no
 // extensions. It is written out because every hit of a search passes through it.
 type documentReader struct {
 	b   []byte // what is left

@@ -2,6 +2,9 @@ package db
 
 import (
 	"bytes"
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,4 +135,45 @@ func TestDecoderIsMsgpack(t *testing.T) {
 			t.Fatalf("% x: %s", b, cmp.Diff(want, got))
 		}
 	})
+}
+
+// What documentWriter writes is what a msgpack library makes of the same
+// values, and is read back.
+func TestStoredFormIsMsgpack(t *testing.T) {
+	values := []any{nil, true, false, 0.0, -1.5, math.MaxFloat64, math.Copysign(0, -1)}
+	for bits := range 64 {
+		for _, d := range []int64{-1, 0, 1} {
+			v := int64(1)<<bits + d
+			values = append(values, v, -v)
+		}
+	}
+	for _, n := range []int{0, 1, 15, 16, 31, 32, 255, 256, 65535, 65536} {
+		values = append(values, strings.Repeat("x", n))
+		list, object := make([]any, n), make(map[string]any, n)
+		for i := range list {
+			list[i], object[fmt.Sprint("k", i)] = true, nil
+		}
+		values = append(values, list, object)
+	}
+	for _, v := range values {
+		var want bytes.Buffer
+		enc := msgpack.NewEncoder(&want)
+		enc.UseCompactInts(true)
+		enc.SetSortMapKeys(true)
+		d := Document{ID: "an id", Text: strings.Repeat("t", 300), Metadata: Metadata{"v": v}}
+		if err := enc.Encode([]any{d.ID, map[string]any(d.Metadata), d.Text}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := appendDocument(nil, &d)
+		if err != nil {
+			t.Fatalf("%.60v: %v", v, err)
+		}
+		if !bytes.Equal(got, want.Bytes()) {
+			t.Errorf("%.60v: % .60x, want % .60x", v, got, want.Bytes())
+		}
+		back, err := decodeDocument(got, Everything)
+		if err != nil || !cmp.Equal(*back, d) {
+			t.Errorf("%.60v: read back %.200v, %v", v, back, err)
+		}
+	}
 }

@@ -236,14 +236,14 @@ func TestEndedAndClosed(t *testing.T) {
 // Stored documents, metadata and log records of any bytes are decoded or
 // refused.
 func TestDecodersOfDamage(t *testing.T) {
-	var buf bytes.Buffer
 	doc := Document{ID: "some id", Text: "text", Metadata: Metadata{"null": nil, "t": true, "i": int64(-70000), "f": 1.5, "s": "string",
 		"list": []any{"a", int64(1), 2.5, nil, false}, "map": map[string]any{"deep": map[string]any{"n": int64(1 << 40)}}}}
-	if err := appendDocument(&buf, &doc); err != nil {
+	stored, err := appendDocument(nil, &doc)
+	if err != nil {
 		t.Fatal(err)
 	}
 	def := &definition{name: "c", schema: Schema{Dim: 2}}
-	ops := []op{{kind: opDefine, coll: 1, def: def}, {kind: opPut, coll: 1, doc: buf.Bytes(), vec: []float32{1, 2}},
+	ops := []op{{kind: opDefine, coll: 1, def: def}, {kind: opPut, coll: 1, doc: stored, vec: []float32{1, 2}},
 		{kind: opDelete, coll: 1, id: "x"}, {kind: opDrop, coll: 1}}
 	parts, err := encodeRecord(5, ops)
 	if err != nil {
@@ -272,7 +272,7 @@ func TestDecodersOfDamage(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	try("document", buf.Bytes(), func(b []byte) error { _, err := decodeDocument(b, Everything); return err })
+	try("document", stored, func(b []byte) error { _, err := decodeDocument(b, Everything); return err })
 	try("record", record, func(b []byte) error { _, _, err := decodeRecord(b); return err })
 	bare, err := encodeMetadata(doc.Metadata)
 	if err != nil {

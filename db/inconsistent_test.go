@@ -133,11 +133,11 @@ func TestInconsistent(t *testing.T) {
 		})
 	})
 	encoded := func(d Document) []byte {
-		var b bytes.Buffer
-		if err := appendDocument(&b, &d); err != nil {
+		b, err := appendDocument(nil, &d)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return b.Bytes()
+		return b
 	}
 	schema := func(dim int, text *TextIndex) []byte {
 		b, err := (&definition{id: coll.ID, name: "a", schema: Schema{Dim: dim, Metric: Cosine, Text: text}}).encode()
