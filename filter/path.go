@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -32,7 +31,13 @@ func Flatten(meta map[string]any, visit func(path string, v any) bool) {
 }
 
 func flatten(prefix string, meta map[string]any, visit func(path string, v any) bool) bool {
-	for _, key := range slices.Sorted(maps.Keys(meta)) {
+	var few [16]string // most have no more keys: nothing to allocate
+	keys := few[:0]
+	for key := range meta {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
 		path, v := prefix+key, meta[key]
 		if !visit(path, v) {
 			return false
