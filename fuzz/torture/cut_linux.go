@@ -82,23 +82,27 @@ func (r *run) cutDatabase(ctx context.Context, fs *realFS, rng *rand.Rand, more 
 		return err
 	}
 	image, at := filepath.Join(tmp, "image"), filepath.Join(tmp, "mnt")
-	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, fs.size)); err != nil {
-		return err
-	}
-	if err := system(ctx, append(fs.mkfs, image)...); err != nil {
-		return fmt.Errorf("%w on %s: %w", errNoCuts, fs.name, err)
-	}
-	mount := func() error { return system(ctx, "mount", "-t", fs.name, "-o", "loop", image, at) }
-	if err := mount(); err != nil {
-		return fmt.Errorf("%w on %s: %w", errNoCuts, fs.name, err)
-	}
 	before := r.violations()
 	defer func() {
-		err = errors.Join(err, detach(at))
+		if e := detach(at); !errors.Is(e, unix.EINVAL) && !errors.Is(e, unix.ENOENT) { // it was mounted
+			err = errors.Join(err, e)
+		}
 		if r.violations() == before {
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
+	// The end of the time does not kill these half-way: they take a moment, and would leave a mount behind.
+	whole := context.WithoutCancel(ctx)
+	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, fs.size)); err != nil {
+		return err
+	}
+	if err := system(whole, append(fs.mkfs, image)...); err != nil {
+		return fmt.Errorf("%w on %s: %w", errNoCuts, fs.name, err)
+	}
+	mount := func() error { return system(whole, "mount", "-t", fs.name, "-o", "loop", image, at) }
+	if err := mount(); err != nil {
+		return fmt.Errorf("%w on %s: %w", errNoCuts, fs.name, err)
+	}
 	how := blow{
 		dir: at, lost: true,
 		strike: func() error { return shutdown(at, noLogFlush-rng.IntN(3)/2) },
