@@ -15,7 +15,8 @@ import (
 // An Explanation is a Result with how it came about.
 type Explanation struct {
 	Result *Result `json:"result"`
-	// Plan has one entry for each part of the collection that holds vectors.
+	// Plan has one entry for each part of the collection that is searched: those
+	// that hold vectors or, if the query has a text, all.
 	Plan []PartPlan `json:"plan"`
 	// Stages are the steps of the search, in order. Their times do not overlap.
 	Stages []Stage `json:"stages"`

@@ -6,7 +6,7 @@ import "fmt"
 // segment, or what is in memory.
 type PartPlan struct {
 	Name    string `json:"name"` // of the file; "memory" for what is not flushed yet
-	Rows    int    `json:"rows"` // with a vector, not deleted
+	Rows    int    `json:"rows"` // not deleted, and with a vector unless there is a text to look for
 	Matched int    `json:"matched"`
 	Plan    string `json:"plan"`
 	Reason  string `json:"reason"`
@@ -44,7 +44,7 @@ func (q *probe) plan() string {
 func (s *search) partPlans(q *probe) []PartPlan {
 	plans := []PartPlan{}
 	for i, p := range s.view.parts {
-		if p.live() == 0 || p.dim == 0 && q.vector {
+		if p.live() == 0 || p.dim == 0 && q.text == nil {
 			continue
 		}
 		plan := PartPlan{Name: "memory", Rows: p.live(), Matched: q.matchedIn(s.view, i)}
@@ -55,6 +55,8 @@ func (s *search) partPlans(q *probe) []PartPlan {
 		switch {
 		case !q.vector:
 			plan.Plan, plan.Reason = "text index", "the query has no vector"
+		case p.dim == 0:
+			plan.Plan, plan.Reason = "text index", "no row has a vector"
 		case plan.Matched == 0:
 			plan.Plan, plan.Reason = "nothing", "no row matches"
 		case q.walks(i):

@@ -663,6 +663,12 @@ func TestExplainText(t *testing.T) {
 	}
 	q = Query{Text: "fox", Vector: []float32{1, 0}, K: 2, Fusion: Fusion{Vector: 1, Text: 1}}
 	all := why(q, everyone...)
+	e, err := coll.Explain(t.Context(), q)
+	if err != nil || len(e.Plan) != 2 || !slices.ContainsFunc(e.Plan, func(p PartPlan) bool {
+		return p.Rows == 2 && p.Plan == "text index" && p.Reason == "no row has a vector"
+	}) {
+		t.Errorf("plan %+v, %v", e.Plan, err)
+	}
 	if diff := gocmp.Diff([]string{"a 1 ", "c 3 k", "b 2 "}, stages([]WhyNot{all[0], all[2], all[1]})); diff != "" {
 		t.Errorf("hybrid (-want +got):\n%s", diff)
 	}

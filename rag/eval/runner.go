@@ -278,7 +278,10 @@ func (s *Searcher) reached(ctx context.Context, ids []string) (map[string]bool, 
 			}
 			has := s.legs&Vector != 0 && len(d.Vector) > 0 || s.legs&Text != 0 && d.Text != ""
 			for j := 0; !has && s.legs&Text != 0 && text != nil && j < len(text.Fields); j++ {
-				_, has = filter.Lookup(d.Metadata, text.Fields[j])
+				v, _ := filter.Lookup(d.Metadata, text.Fields[j])
+				list, isList := v.([]any)
+				words, isText := v.(string)
+				has = isText && words != "" || isList && len(list) > 0
 			}
 			reached[group[i]] = has
 		}

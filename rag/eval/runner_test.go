@@ -171,6 +171,31 @@ func TestSearchLegs(t *testing.T) {
 	}
 }
 
+// A document whose text and fields are empty is in no text index.
+func TestNothingToSearchBy(t *testing.T) {
+	c := compass(t)
+	if err := c.SetText(t.Context(), &db.TextIndex{Fields: []string{"title", "tags"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Upsert(t.Context(), db.Document{ID: "found", Text: "north"}, db.Document{ID: "other", Text: "south"},
+		db.Document{ID: "empty", Metadata: db.Metadata{"title": "", "tags": []any{}}},
+		db.Document{ID: "number", Metadata: db.Metadata{"title": 7}},
+		db.Document{ID: "tagged", Metadata: db.Metadata{"tags": []any{"east"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := []eval.Query{{ID: "q", Text: "north"}}
+	s := eval.Search("text", c, db.Query{}, eval.Text)
+	run, err := s.Run(t.Context(), queries, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Diagnose(t.Context(), eval.Qrels{"q": {"found": 1, "other": 1, "empty": 1, "number": 1, "tagged": 1}}, run, queries, 10)
+	if err != nil || d.Found != 1 || d.RankedLow != 2 || d.NotInCorpus != 2 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
 func TestLab(t *testing.T) {
 	c := compass(t)
 	lab := eval.Lab{

@@ -85,7 +85,7 @@ func (c *explainCmd) text(t *tool, n int, e *db.Explanation) error {
 	for _, p := range e.Plan {
 		rows = append(rows, table.Row{p.Name, count(p.Rows), count(p.Matched), p.Plan, p.Reason})
 	}
-	if err := t.table(table.Row{"part", "vectors", "match", "plan", "because"}, rows); err != nil {
+	if err := t.table(table.Row{"part", "rows", "match", "plan", "because"}, rows); err != nil {
 		return err
 	}
 	rows = nil
