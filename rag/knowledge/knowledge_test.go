@@ -400,6 +400,19 @@ func TestCacheIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := requests
+	// Who asks for what is there does not have the file written again.
+	const note = "# the office server\n"
+	text, err := os.ReadFile(f.ConfigPath("b"))
+	if err == nil {
+		err = os.WriteFile(f.ConfigPath("b"), append([]byte(note), text...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.learn("b", c)
+	if text, err = os.ReadFile(f.ConfigPath("b")); err != nil || !strings.HasPrefix(string(text), note) {
+		t.Errorf("%s, %v", text, err)
+	}
 	again, err := New(f.workspace, &Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -211,11 +211,12 @@ func (e *Engine) change(ctx context.Context, c, asked Config) (Config, bool, err
 	c.Model, c.MaxContextTokens = cmp.Or(c.Model, asked.Model), cmp.Or(asked.MaxContextTokens, c.MaxContextTokens)
 	c.Embedding.BatchSize, c.Embedding.Dimensions = cmp.Or(asked.Embedding.BatchSize, c.Embedding.BatchSize), cmp.Or(c.Embedding.Dimensions, dim)
 	settings := asked.Embedding.ProviderConfig
-	if settings != nil {
+	other := settings != nil && fmt.Sprint(settings) != fmt.Sprint(before.Embedding.ProviderConfig) // maps print in order
+	if other {
 		c.Embedding.ProviderConfig = settings
 	}
 	changed := c.ChunkSize != before.ChunkSize || c.ChunkOverlap != before.ChunkOverlap || c.MaxContextTokens != before.MaxContextTokens ||
-		c.Embedding.BatchSize != before.Embedding.BatchSize || settings != nil
+		c.Embedding.BatchSize != before.Embedding.BatchSize || other
 	return c, changed, nil
 }
 
