@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -36,7 +38,8 @@ type benchCmd struct {
 
 func (c *benchCmd) Help() string {
 	return "Measures searches in this process, with everything in memory that fits: each setting runs once before it is " +
-		"measured. A setting is what is asked for; recall is what came out, as a mean over the queries."
+		"measured. A setting is what is asked for; recall is what came out, as a mean over the queries. Graphs that are due " +
+		"are made first, and kept, unless another process has the database open."
 }
 
 // Validate is called by kong.
@@ -65,12 +68,19 @@ type measurement struct {
 }
 
 func (c *benchCmd) Run(ctx context.Context, t *tool) error {
+	if !c.Exact && len(c.Recall) == 0 {
+		c.Exact, c.Recall = true, []float64{0.9, 0.95, 0.99}
+	}
+	if len(c.Recall) > 0 {
+		if err := c.makeGraphs(ctx, t); err != nil {
+			return err
+		}
+	}
 	return c.open(db.Options{ReadOnly: true, Workers: 1, NoRecheck: true}, func(vdb *db.DB) error {
 		coll, err := vdb.Collection(c.Collection)
 		if err != nil {
 			return err
 		}
-		t.noteGraphs(vdb, coll, c.DB)
 		queries, err := readQueries(ctx, c.Fvecs)
 		if err != nil {
 			return err
@@ -78,9 +88,6 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 		truth, err := c.truths(ctx, coll, queries)
 		if err != nil {
 			return err
-		}
-		if !c.Exact && len(c.Recall) == 0 {
-			c.Exact, c.Recall = true, []float64{0.9, 0.95, 0.99}
 		}
 		var settings []db.Query
 		if c.Exact {
@@ -117,6 +124,29 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 		}
 		return t.table(table.Row{"setting", "recall", "queries/s", "p50 µs", "p95 µs", "p99 µs"}, rows)
 	})
+}
+
+// makeGraphs makes the graphs that are due, as a database that is open for writing does by itself in the background.
+func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
+	due := 0
+	err := c.open(db.Options{ReadOnly: true}, func(vdb *db.DB) error {
+		for _, s := range vdb.Stats().Collections {
+			if s.Name == c.Collection {
+				due = s.GraphsDue
+			}
+		}
+		return nil
+	})
+	if err != nil || due == 0 {
+		return err
+	}
+	t.notef("making graphs first: %d of %q are due", due, c.Collection)
+	err = c.open(db.Options{MustExist: true, NoRecheck: true}, func(vdb *db.DB) error { return vdb.Compact(ctx) })
+	if errors.Is(err, db.ErrLocked) || errors.Is(err, db.ErrReadOnly) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		t.notef("they cannot be made: %v", err)
+		return nil
+	}
+	return err
 }
 
 // readQueries reads the vectors to search for from an .fvecs file.
@@ -230,8 +260,9 @@ func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query,
 		if err != nil {
 			return m, err
 		}
-		m.Recall += (truth[i].share(r) - m.Recall) / float64(i+1) // the mean of ones is one, to the last bit
+		m.Recall += truth[i].share(r)
 	}
+	m.Recall = math.Round(m.Recall/float64(len(queries))*1e9) / 1e9 // the mean of ones is one
 	var next atomic.Int64
 	took := make([][]time.Duration, c.Threads)
 	errs := make([]error, c.Threads)

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// What is measured has the graphs that it is due; where somebody else has the database open, that is said.
+func TestBenchMakesGraphs(t *testing.T) {
+	const rows, dim = 10_000, 1000 // large enough for a graph, and quickly made, because most rows are the same
+	dir := t.TempDir()
+	name, base, queries := filepath.Join(dir, "db"), filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "queries.fvecs")
+	rng := rand.New(rand.NewPCG(7, 8))
+	few := make([][]byte, 50)
+	for i := range few {
+		few[i] = binary.LittleEndian.AppendUint32(nil, dim)
+		for range dim {
+			few[i], _ = binary.Append(few[i], binary.LittleEndian, rng.Float32()-0.5)
+		}
+	}
+	vectors := func(n int) (file []byte) {
+		for i := range n {
+			file = append(file, few[i%len(few)]...)
+		}
+		return file
+	}
+	for file, content := range map[string][]byte{base: vectors(rows), queries: vectors(3)} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vecbolt := func(args ...string) (said string) {
+		var stdout, stderr bytes.Buffer
+		if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != statusOK {
+			t.Fatalf("%v: status %d, %s", args, status, &stderr)
+		}
+		return stderr.String()
+	}
+	bench := []string{"bench", name, "c", "--fvecs", queries, "--recall", "0.9", "--for", "0s", "--json"}
+	vecbolt("import", name, "c", base, "--json")
+
+	reader, err := db.Open(name, &db.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := vecbolt(bench...); !strings.Contains(said, "1 of \"c\" are due") || !strings.Contains(said, "cannot be made") {
+		t.Errorf("beside a reader: %q", said)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if said := vecbolt(bench...); !strings.Contains(said, "1 of \"c\" are due") || strings.Contains(said, "cannot") {
+		t.Errorf("at first: %q", said)
+	}
+	if said := vecbolt(bench...); said != "" {
+		t.Errorf("with graphs: %q", said)
+	}
+}
