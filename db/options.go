@@ -1,0 +1,99 @@
+package db
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// A SyncPolicy says when an acknowledged write is safe from power loss. A
+// write is safe from a killed process under every policy.
+type SyncPolicy uint8
+
+const (
+	// SyncAlways makes a call that returned nil survive power loss. It is the
+	// default. Writers that wait together share one fsync.
+	SyncAlways SyncPolicy = iota
+	// SyncInterval syncs every Options.SyncEvery: power loss costs at most
+	// the writes of that long, always the newest ones, whole batches.
+	SyncInterval
+	// SyncNever leaves it to the operating system, to Flush and to Close.
+	// Power loss costs the newest writes, whole batches.
+	SyncNever
+)
+
+// String returns "always", "interval" or "never".
+func (p SyncPolicy) String() string {
+	switch p {
+	case SyncAlways:
+		return "always"
+	case SyncInterval:
+		return "interval"
+	case SyncNever:
+		return "never"
+	}
+	return fmt.Sprintf("SyncPolicy(%d)", uint8(p))
+}
+
+// Options tune a database. The zero value, like nil, is the default. Options
+// are read by Open and never written to.
+type Options struct {
+	// ReadOnly opens without writing a byte. Any number of processes can have
+	// a database open read-only while none has it open for writing. A folder
+	// that a Publisher fills can be opened so at any time, and in no other way.
+	ReadOnly bool
+	// Follow, if positive, looks for a newer version of such a folder this
+	// often, as Refresh does, and compares the content of every file with its
+	// SHA-256 before it is used for the first time, by Open as well.
+	Follow time.Duration
+	// MustExist makes Open fail with ErrNotFound instead of creating.
+	MustExist bool
+	// Sync says when writes reach the disk.
+	Sync SyncPolicy
+	// SyncEvery is the period of SyncInterval; 0 means 100 ms.
+	SyncEvery time.Duration
+	// HeadSize is about how many bytes of new documents and vectors are kept
+	// in memory, beside the log, before they are flushed to a segment; 0
+	// means 64 MiB. Twice as much can be held while a flush runs.
+	HeadSize int64
+	// Workers is the number of goroutines that one search may use; 0 means
+	// GOMAXPROCS.
+	Workers int
+	// NoBackgroundCompaction leaves compaction to calls of Compact.
+	NoBackgroundCompaction bool
+	// NoRecheck leaves out the check of promises: else a few of the queries that
+	// a graph answers are repeated, exactly, when a processor is idle, on one
+	// goroutine and for about a hundredth of its time. See CollectionStats.Recall.
+	NoRecheck bool
+	// Logger receives one line per open, flush, compaction, repair of derived
+	// data and close. nil is silent.
+	Logger *slog.Logger
+
+	hook          vfs.Hook      // faults and traces, for tests
+	codedBytes    int64         // see the constant
+	worthHelp     time.Duration // see the constant
+	graphSize     int64         // see the constant
+	recheckEvery  int           // see the constant
+	recheckByHand bool          // by rechecks.drain, not in the background
+	walkAlways    bool          // search graphs even where scans cost less
+}
+
+func (o Options) withDefaults() Options {
+	o.SyncEvery = cmp.Or(o.SyncEvery, 100*time.Millisecond)
+	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
+	o.codedBytes = cmp.Or(o.codedBytes, codedBytes)
+	o.worthHelp = cmp.Or(o.worthHelp, worthHelp)
+	o.graphSize = cmp.Or(o.graphSize, graphSize)
+	o.recheckEvery = cmp.Or(o.recheckEvery, recheckEvery)
+	if o.Workers <= 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
