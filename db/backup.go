@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -15,11 +16,12 @@ import (
 )
 
 // Backup writes a consistent copy of the database, as of now, to directory
-// dir, which must be empty or not exist. Readers and writers go on. The copy
-// is a database like any other; it becomes one with the last step, so that a
-// backup that was cut short cannot be taken for a whole one. From a database
-// that is open read-only and that a killed writer has left with a log, the
-// log is copied too: the copy recovers when it is opened.
+// dir, which must be empty or not exist, and not lie in that of the database.
+// Readers and writers go on. The copy is a database like any other; it becomes
+// one with the last step, so that a backup that was cut short cannot be taken
+// for a whole one. From a database that is open read-only and that a killed
+// writer has left with a log, the log is copied too: the copy recovers when it
+// is opened.
 func (db *DB) Backup(ctx context.Context, dir string) error {
 	if err := db.backup(ctx, dir); err != nil {
 		return fmt.Errorf("db: backup to %q: %w", dir, translate(err))
@@ -32,6 +34,9 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 		return err
 	}
 	defer db.end()
+	if err := db.outside(dir); err != nil {
+		return err
+	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%w: the directory is not empty", ErrExists)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,6 +90,29 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 		return err
 	}
 	return to.SyncDir(".")
+}
+
+// outside refuses a directory that is in that of the database, whose content
+// is looked after.
+func (db *DB) outside(dir string) error {
+	own, err := os.Stat(db.dir)
+	if err != nil {
+		return err
+	}
+	at, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for {
+		if info, err := os.Stat(at); err == nil && os.SameFile(info, own) {
+			return invalidf("the directory lies in that of the database, %q", db.dir)
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			return nil
+		}
+		at = up
+	}
 }
 
 // copyStore copies meta.bolt and pins the version whose segments it names, and

@@ -443,7 +443,7 @@ func TestDamageUnderReaders(t *testing.T) {
 				errs["All"] = err
 			}
 		}
-		errs["Backup"] = vdb.Backup(ctx, filepath.Join(vdb.dir, "copy"))
+		errs["Backup"] = vdb.Backup(ctx, filepath.Join(memDir(t), "copy"))
 		return errs
 	}
 	verify := func(t *testing.T, errs map[string]error, file string) {

@@ -73,8 +73,8 @@ const (
 )
 
 // NewPublisher prepares directory dir, which must be a folder that this
-// database was published to before, or be empty or not exist. Only one
-// Publisher can have it: ErrLocked.
+// database was published to before, or be empty or not exist, and not lie in
+// the database's own. Only one Publisher can have it: ErrLocked.
 func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error) {
 	var o PublishOptions
 	if opts != nil {
@@ -98,6 +98,9 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	}
 	if p.keep < 1 {
 		return invalidf("keep %d versions", p.keep)
+	}
+	if err := p.db.outside(dir); err != nil {
+		return err
 	}
 	if err := makeDir(dir); err != nil {
 		return err

@@ -1074,3 +1074,25 @@ func (h *history) operate(rng *rand.Rand) {
 	}
 	h.say(nil, "%v", h.vdb.Collections())
 }
+
+// What a database keeps in its own directory it also removes: no copy of it
+// may go there, whatever the name.
+func TestCopiesInsideTheDatabase(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	vdb := open(t, dir, nil)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skip(err) // on Windows it takes a privilege
+	}
+	for _, to := range []string{dir, filepath.Join(dir, tmpDir, "copy"), filepath.Join(dir, "a", "b"), link, filepath.Join(link, "copy")} {
+		if err := vdb.Backup(ctx, to); !errors.Is(err, ErrInvalid) {
+			t.Errorf("backup to %s: %v", to, err)
+		}
+		if _, err := vdb.NewPublisher(to, nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("publish to %s: %v", to, err)
+		}
+	}
+	if err := vdb.Backup(ctx, filepath.Join(filepath.Dir(link), "copy")); err != nil {
+		t.Error(err)
+	}
+}
