@@ -41,7 +41,7 @@ func (e *env) filteredSet(set *vectorSet, r *report) error {
 	ask := func(how db.Query) func(scanRequest, float64) (scanResult, error) {
 		return func(q scanRequest, share float64) (scanResult, error) {
 			how.Where = filter.Lt("c", int(share*10))
-			return v.ask(q, how, filteredWarm)
+			return v.ask(q, how, q.first, filteredWarm)
 		}
 	}
 	const exact = "vecbolt, exact"

@@ -60,7 +60,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
 	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
 	walkers := map[string]walker{"vecbolt": func(q scanRequest, effort int) (scanResult, error) {
-		return v.ask(q, db.Query{Effort: effort}, q.n)
+		return v.ask(q, db.Query{Effort: effort}, q.first, q.n)
 	}}
 	drivers, stop := e.start("hnswlib")
 	defer stop()
@@ -182,7 +182,7 @@ func (e *env) graphAsked(set *vectorSet, v *vecboltScanner, truth [][]int, r *re
 	got := make([]float64, len(all))
 	for range e.rounds {
 		for i, a := range all {
-			res, err := v.ask(scanRequest{mode: a.mode, n: a.n, k: truthK, budget: time.Minute}, a.query, a.n)
+			res, err := v.ask(scanRequest{mode: a.mode, n: a.n, k: truthK, budget: time.Minute}, a.query, 0, a.n)
 			if err != nil {
 				return err
 			}

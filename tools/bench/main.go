@@ -106,8 +106,12 @@ func run() error {
 		r := &report{Figure: name, Date: time.Now().Format(time.DateOnly), Command: "go run . -what " + name, Machine: describe(e.scratch)}
 		if *sets != "" { // a report of its own
 			r.Figure += "-" + strings.ReplaceAll(*sets, ",", "-")
-			r.Command += " -sets " + *sets
 		}
+		flag.Visit(func(f *flag.Flag) {
+			if !slices.Contains([]string{"what", "out", "root", "shared", "cache"}, f.Name) { // what is measured, not where
+				r.Command += " -" + f.Name + " " + f.Value.String()
+			}
+		})
 		e.logf("figure %s", name)
 		if err := figures[i].run(e, r); err != nil {
 			// The other figures still have something to say.

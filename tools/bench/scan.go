@@ -59,6 +59,7 @@ const streamGoal = 0.85
 func scanFigure(e *env, r *report) error {
 	r.Title = "Exact search, one query at a time, k = 10"
 	r.note("Microseconds are medians over all queries of all rounds; every round asks every contestant in turn, so that a busy moment of the machine hits all of them.")
+	r.note("Vecbolt is opened anew for every line of every round and asked up to %d other queries first: a block of a file is verified when it is first used. The others stay loaded.", scanWarm)
 	r.note("GB/s is the size of the float32 vectors divided by the median latency. The yardstick is the sum of all bytes of Vecbolt's own segment files, mapped as Vecbolt maps them; its fastest loop counts.")
 	r.note("Ratios compare the same way of asking. On two threads the goal holds for one query shared by two threads and for two callers, whichever is worse for Vecbolt; a peer that cannot share a query is compared by callers alone.")
 	return e.eachSet(r, e.scanSet, glove, sentences, synth768)

@@ -46,12 +46,16 @@ func (v *vecboltScanner) load(s *vectorSet, dir string) error {
 }
 
 func (v *vecboltScanner) scan(r scanRequest) (res scanResult, err error) {
-	return v.ask(r, db.Query{Exact: true}, 1)
+	return v.ask(r, db.Query{Exact: true}, r.first+r.n, min(scanWarm, v.queries.rows()-r.n))
 }
 
-// ask answers the queries of a request in the way that a query says, after so many that only warm up: the first to read a
-// block after an open verifies its checksum.
-func (v *vecboltScanner) ask(r scanRequest, how db.Query, warm int) (res scanResult, err error) {
+// scanWarm is for how many other queries a database that was just opened is asked before it is measured: so many have read every
+// block of codes and most of the vectors near to them.
+const scanWarm = 300
+
+// ask answers the queries of a request in the way that a query says, after so many from the given one on that only warm up: the
+// first to read a block after an open verifies its checksum.
+func (v *vecboltScanner) ask(r scanRequest, how db.Query, from, warm int) (res scanResult, err error) {
 	opts, callers := &db.Options{Workers: threadsOf(r.mode), NoRecheck: true}, 1
 	if r.mode == modeCallers {
 		opts.Workers, callers = 1, 2
@@ -73,7 +77,7 @@ func (v *vecboltScanner) ask(r scanRequest, how db.Query, warm int) (res scanRes
 			return ids, nil
 		}
 		for i := range warm {
-			if _, err := search(v.queries.row((r.first+i)%v.queries.rows()), r.k); err != nil {
+			if _, err := search(v.queries.row((from+i)%v.queries.rows()), r.k); err != nil {
 				return err
 			}
 		}
