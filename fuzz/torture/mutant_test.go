@@ -259,15 +259,21 @@ func (m *mutant) torture(t *testing.T) (how string, killed bool) {
 	// A mutant may hang, or take its process down: that is noticed too.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, args...)
-	cmd.Dir = dir
-	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.CombinedOutput()
-	for line := range strings.Lines(string(out)) {
-		if _, what, ok := strings.Cut(line, "VIOLATION: "); ok {
-			return fmt.Sprintf("%.300s", strings.TrimSpace(what)), true
+	const tries = 5 // what few states show may not be among the first few thousand
+	for try := range uint64(tries) {
+		cmd := exec.CommandContext(ctx, bin, append(args, fmt.Sprint("-torture.seed=", *seed+try))...)
+		cmd.Dir = dir
+		cmd.WaitDelay = 10 * time.Second
+		out, err := cmd.CombinedOutput()
+		for line := range strings.Lines(string(out)) {
+			if _, what, ok := strings.Cut(line, "VIOLATION: "); ok {
+				return fmt.Sprintf("%.300s", strings.TrimSpace(what)), true
+			}
+		}
+		how = string(out[max(0, len(out)-600):])
+		if err != nil || ctx.Err() != nil {
+			return how, ctx.Err() == nil
 		}
 	}
-	last := string(out[max(0, len(out)-600):])
-	return last, err != nil && ctx.Err() == nil
+	return how, false
 }
