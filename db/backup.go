@@ -34,12 +34,12 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 		return err
 	}
 	defer db.end()
-	if err := db.outside(dir); err != nil {
-		return err
-	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%w: the directory is not empty", ErrExists)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := db.outside(dir); err != nil {
 		return err
 	}
 	if !db.opts.ReadOnly {

@@ -1085,7 +1085,7 @@ func TestCopiesInsideTheDatabase(t *testing.T) {
 		t.Skip(err) // on Windows it takes a privilege
 	}
 	for _, to := range []string{dir, filepath.Join(dir, tmpDir, "copy"), filepath.Join(dir, "a", "b"), link, filepath.Join(link, "copy")} {
-		if err := vdb.Backup(ctx, to); !errors.Is(err, ErrInvalid) {
+		if err := vdb.Backup(ctx, to); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrExists) { // its own is not empty
 			t.Errorf("backup to %s: %v", to, err)
 		}
 		if _, err := vdb.NewPublisher(to, nil); !errors.Is(err, ErrInvalid) {
