@@ -55,10 +55,8 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 		return err
 	}
 	defer to.Close()
-	for _, d := range []string{segDir, walDir, tmpDir} {
-		if err := to.Mkdir(d); err != nil {
-			return err
-		}
+	if err := layOut(to); err != nil {
+		return err
 	}
 	// Directories must not come after what makes the copy a database.
 	if err := to.SyncDir("."); err != nil {

@@ -133,10 +133,8 @@ func (db *DB) mayCreate() error {
 }
 
 func (db *DB) create() error {
-	for _, dir := range []string{segDir, walDir, tmpDir} {
-		if err := db.fs.Mkdir(dir); err != nil {
-			return err
-		}
+	if err := layOut(db.fs); err != nil {
+		return err
 	}
 	if err := db.wipe(tmpDir); err != nil {
 		return err
@@ -153,6 +151,16 @@ func (db *DB) create() error {
 		return err
 	}
 	return db.fs.SyncDir(".")
+}
+
+// layOut makes those directories of a database that are not there.
+func layOut(f *vfs.FS) error {
+	for _, dir := range []string{segDir, walDir, tmpDir} {
+		if err := f.Mkdir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeDir creates dir and makes its entry in its parent durable.
@@ -272,10 +280,8 @@ func (db *DB) load(store *meta.Store) (err error) {
 // sweep removes what a crash left behind: temporary files and segments that
 // nothing names. Files that are not ours are left alone.
 func (db *DB) sweep() error {
-	for _, dir := range []string{segDir, walDir, tmpDir} {
-		if err := db.fs.Mkdir(dir); err != nil {
-			return err
-		}
+	if err := layOut(db.fs); err != nil {
+		return err
 	}
 	if err := db.wipe(tmpDir); err != nil {
 		return err
@@ -326,9 +332,9 @@ func parseSegmentName(name string) (id uint64, ext string, ok bool) {
 // have. A writer flushes it before serving, so that nothing durable is built
 // on bytes that may exist in the page cache only.
 func (db *DB) recover() error {
-	// Released files are written again rather than made anew: as many are
-	// kept as a full head takes.
-	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: max(minLogFile, db.opts.HeadSize/4)}
+	// To begin a log file takes a few syncs: it should last for many writes. Released
+	// files are written again rather than made anew: as many are kept as a full head takes.
+	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: max(wal.FirstSize, db.opts.HeadSize/4)}
 	o.Spares = int(2 * db.opts.HeadSize / o.FileSize)
 	tail, err := wal.Replay(o, db.state.Applied, db.replay)
 	if err != nil {
@@ -346,10 +352,6 @@ func (db *DB) recover() error {
 	}
 	return nil
 }
-
-// minLogFile is the least size of a log file, in bytes. To begin one takes a
-// few syncs, so that it should last for many writes.
-const minLogFile = 4 << 20
 
 // badBatch is the error for a batch of the log that does not fit, or that a
 // newer release wrote.

@@ -540,16 +540,19 @@ func TestReplicaModel(t *testing.T) {
 					snaps[0].snap.Close()
 					snaps = snaps[1:]
 				}
-				if rng.IntN(12) == 0 { // it is stopped, and started again
-					for _, k := range snaps {
-						k.snap.Close()
-					}
-					snaps = nil
+			}
+			stop := func() { // the next look starts it again
+				t.Helper()
+				for _, k := range snaps {
+					k.snap.Close()
+				}
+				snaps = nil
+				if replica != nil {
 					if err := replica.Close(); err != nil {
 						t.Fatal(err)
 					}
-					replica, last = nil, 0 // what was removed meanwhile may not have come yet
 				}
+				replica, last = nil, 0 // what was removed meanwhile may not have come yet
 			}
 			names := []string{"a", "b"}
 			schema := Schema{Dim: 3, Text: &TextIndex{Language: "none"}}
@@ -598,6 +601,9 @@ func TestReplicaModel(t *testing.T) {
 				if rng.IntN(2) == 0 && len(published) > 0 {
 					c.step(rng.IntN(6) == 0)
 					look()
+					if rng.IntN(12) == 0 {
+						stop()
+					}
 				}
 				if t.Failed() {
 					t.Fatalf("step %d", step)
@@ -608,7 +614,7 @@ func TestReplicaModel(t *testing.T) {
 			c.step(true)
 			look()
 			if replica == nil {
-				look()
+				t.Fatal("the copy does not open")
 			}
 			if v := replica.Stats().Replica.Version; v != done.Version {
 				t.Errorf("ends with version %d, want %d", v, done.Version)

@@ -81,7 +81,7 @@ func (a *Analyzer) Parse(query string) Query {
 			raw, rest = rest[:end], rest[end:]
 		}
 		c.Raw = raw
-		s.clause(&c, raw)
+		s.clause(&c)
 		if len(c.Tokens) > 0 {
 			q.Clauses = append(q.Clauses, c)
 		}
@@ -101,8 +101,8 @@ func isQuote(r rune) bool {
 func (c *Clause) stop() bool { return !c.Quoted && !c.Prefix && len(c.Tokens) == 1 && c.Tokens[0].Stop }
 
 // clause analyses what the user wrote.
-func (s *Scanner) clause(c *Clause, raw string) {
-	word, star := strings.CutSuffix(raw, "*")
+func (s *Scanner) clause(c *Clause) {
+	word, star := strings.CutSuffix(c.Raw, "*")
 	c.Tokens, _ = s.Tokens(nil, word)
 	// The last character of a run of pairs is there for queries of one character.
 	c.Tokens = slices.DeleteFunc(c.Tokens, func(t Token) bool {

@@ -56,9 +56,9 @@ const chunk = 1 << 20
 // written before costs the disk less than syncing those that are the first.
 const ahead = 1 << 20
 
-// firstSize is the most that a file takes when there is no other: there may be little to write, and a new file is all
-// zeros where space cannot be reserved.
-const firstSize = 4 << 20
+// FirstSize is the most bytes that a file takes when there is no other: there may be little to write, and a new file is
+// all zeros where space cannot be reserved.
+const FirstSize = 4 << 20
 
 // page is what systems cache of files at once: a write of less than that has to read the rest first.
 const page = 4096
@@ -170,7 +170,7 @@ func (l *Log) Append(records []Record) (lastLSN uint64, err error) {
 	if l.f == nil {
 		size := l.o.fileSize()
 		if len(l.files) == 0 && l.spares == 0 {
-			size = min(size, firstSize)
+			size = min(size, FirstSize)
 		}
 		if err := l.begin(max(size, headerSize+group)); err != nil {
 			return 0, fmt.Errorf("wal: make file %d: %w", l.seq, err)

@@ -2,8 +2,8 @@ package knowledge
 
 import (
 	"context"
-	"errors"
-	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/vecbolt/vecbolt/db"
 )
@@ -12,12 +12,11 @@ import (
 // have open for reading, or one for writing: questions are answered from the
 // database of whoever learns, who waits for those that had it open before.
 type gate struct {
-	mu      sync.Mutex
-	changed *sync.Cond
-	readers int
-	waiting int    // who want to open or close it for writing
-	writer  *db.DB // open for writing, or nil
+	places *semaphore.Weighted // one for each reader, all to open or close the database for writing
+	writer *db.DB              // open for writing, or nil; changes with all places taken
 }
+
+const allPlaces = 1 << 30
 
 // gate returns that of a database.
 func (e *Engine) gate(dir string) *gate {
@@ -25,73 +24,63 @@ func (e *Engine) gate(dir string) *gate {
 	defer e.mu.Unlock()
 	g, ok := e.gates[dir]
 	if !ok {
-		g = &gate{}
-		g.changed = sync.NewCond(&g.mu)
+		g = &gate{places: semaphore.NewWeighted(allPlaces)}
 		e.gates[dir] = g
 	}
 	return g
 }
 
-// answering marks the context of a question: what its strategy asks for in
-// turn must not wait for a writer that waits for the question.
+// answering marks the context of a question, which has its place: what its
+// strategy asks for in turn must not wait for a writer that waits for it.
 type answering struct{}
 
-func nested(ctx context.Context) bool { return ctx.Value(answering{}) != nil }
+// enter takes places, in the order of coming, and returns what gives them back.
+func (g *gate) enter(ctx context.Context, places int64) (leave func(), err error) {
+	if ctx.Value(answering{}) != nil {
+		return func() {}, nil
+	}
+	return func() { g.places.Release(places) }, g.places.Acquire(ctx, places)
+}
 
 // read opens the database for reading.
 func (g *gate) read(ctx context.Context, dir string) (*db.DB, func() error, error) {
-	g.mu.Lock()
-	for g.waiting > 0 && !nested(ctx) {
-		g.changed.Wait()
+	leave, err := g.enter(ctx, 1)
+	if err != nil {
+		return nil, nil, err
 	}
-	g.readers++
-	shared := g.writer
-	g.mu.Unlock()
-	leave := func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.readers--
-		g.changed.Broadcast()
-		return nil
-	}
-	if shared != nil {
-		return shared, leave, nil
+	if g.writer != nil {
+		return g.writer, func() error { leave(); return nil }, nil
 	}
 	vdb, err := db.Open(dir, &db.Options{ReadOnly: true})
 	if err != nil {
-		return nil, nil, errors.Join(err, leave())
+		leave()
+		return nil, nil, err
 	}
-	return vdb, func() error { return errors.Join(vdb.Close(), leave()) }, nil
+	return vdb, func() error { defer leave(); return vdb.Close() }, nil
 }
 
 // write opens the database for writing.
-func (g *gate) write(ctx context.Context, dir string) (vdb *db.DB, err error) {
-	g.alone(ctx, func() {
-		if vdb, err = db.Open(dir, nil); err == nil {
-			g.writer = vdb
-		}
-	})
+func (g *gate) write(ctx context.Context, dir string) (*db.DB, error) {
+	leave, err := g.enter(ctx, allPlaces)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	vdb, err := db.Open(dir, nil)
+	if err == nil {
+		g.writer = vdb
+	}
 	return vdb, err
 }
 
-// close closes what write has opened.
-func (g *gate) close(ctx context.Context) (err error) {
-	g.alone(ctx, func() {
-		err = g.writer.Close()
-		g.writer = nil
-	})
-	return err
-}
-
-// alone calls fn when nobody reads.
-func (g *gate) alone(ctx context.Context, fn func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.waiting++
-	for g.readers > 0 && !nested(ctx) {
-		g.changed.Wait()
+// close closes what write has opened, also when ctx has ended.
+func (g *gate) close(ctx context.Context) error {
+	leave, err := g.enter(context.WithoutCancel(ctx), allPlaces)
+	if err != nil {
+		return err
 	}
-	fn()
-	g.waiting--
-	g.changed.Broadcast()
+	defer leave()
+	vdb := g.writer
+	g.writer = nil
+	return vdb.Close()
 }

@@ -456,10 +456,14 @@ func TestAskWhileLearning(t *testing.T) {
 			learnt <- err
 		}()
 		g := f.gate(f.database(c))
-		for waiting := 0; waiting == 0; runtime.Gosched() {
-			g.mu.Lock()
-			waiting = g.waiting
-			g.mu.Unlock()
+		for g.places.TryAcquire(1) { // which fails when somebody waits
+			g.places.Release(1)
+			runtime.Gosched()
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := f.Query(ended, "b", "plums", QueryOptions{}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
 		}
 		go func() { // a question of somebody else waits for its turn
 			_, err := f.Query(t.Context(), "b", "plums", QueryOptions{})

@@ -71,20 +71,16 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 	if !c.Exact && len(c.Recall) == 0 {
 		c.Exact, c.Recall = true, []float64{0.9, 0.95, 0.99}
 	}
+	queries, err := readQueries(ctx, c.Fvecs)
+	if err != nil {
+		return err
+	}
 	if len(c.Recall) > 0 {
 		if err := c.makeGraphs(ctx, t); err != nil {
 			return err
 		}
 	}
-	return c.open(db.Options{ReadOnly: true, Workers: 1, NoRecheck: true}, func(vdb *db.DB) error {
-		coll, err := vdb.Collection(c.Collection)
-		if err != nil {
-			return err
-		}
-		queries, err := readQueries(ctx, c.Fvecs)
-		if err != nil {
-			return err
-		}
+	return c.open(db.Options{ReadOnly: true, Workers: 1, NoRecheck: true}, c.existing(func(coll *db.Collection) error {
 		truth, err := c.truths(ctx, coll, queries)
 		if err != nil {
 			return err
@@ -123,7 +119,7 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 			rows = append(rows, table.Row{m.Setting, fmt.Sprintf("%.4f", m.Recall), humanize.CommafWithDigits(m.QPS, 0), us(m.P50), us(m.P95), us(m.P99)})
 		}
 		return t.table(table.Row{"setting", "recall", "queries/s", "p50 µs", "p95 µs", "p99 µs"}, rows)
-	})
+	}))
 }
 
 // makeGraphs makes the graphs that are due, as a database that is open for writing does by itself in the background.

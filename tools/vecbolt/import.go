@@ -109,3 +109,12 @@ func (c *importCmd) wantsCache() bool {
 	return c.Format == exchange.EmbeddingCache ||
 		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
 }
+
+// noteGraphs reports that a collection of the database in dir has segments that are scanned for want of a graph.
+func (t *tool) noteGraphs(vdb *db.DB, coll *db.Collection, dir string) {
+	for _, s := range vdb.Stats().Collections {
+		if s.Name == coll.Name() && s.GraphsDue > 0 {
+			t.notef("%d of %d segments of %q have no graph yet and are scanned; \"vecbolt compact %s\" makes them now", s.GraphsDue, s.Segments, s.Name, dir)
+		}
+	}
+}

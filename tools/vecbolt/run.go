@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case args[0] == "help": // what users of git and go try first
 		args = append(args[1:len(args):len(args)], "--help")
 	case args[0] == "--version":
-		args[0] = "version"
+		args = append([]string{"version"}, args[1:]...)
 	}
 	line, err := parser.Parse(args)
 	if helped {

@@ -46,15 +46,6 @@ func (t *tool) notef(format string, args ...any) {
 	fmt.Fprintf(t.report, "vecbolt: "+format+"\n", args...)
 }
 
-// noteGraphs reports that a collection of the database in dir has segments that are scanned for want of a graph.
-func (t *tool) noteGraphs(vdb *db.DB, coll *db.Collection, dir string) {
-	for _, s := range vdb.Stats().Collections {
-		if s.Name == coll.Name() && s.GraphsDue > 0 {
-			t.notef("%d of %d segments of %q have no graph yet and are scanned; \"vecbolt compact %s\" makes them now", s.GraphsDue, s.Segments, s.Name, dir)
-		}
-	}
-}
-
 // table answers with a table for people. Columns of numbers are aligned to the right.
 func (t *tool) table(header table.Row, rows []table.Row) error {
 	w := table.NewWriter()
