@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,7 +136,7 @@ func (w *worker) fault(ctx context.Context, p *profile, seed uint64, f fault) er
 	}
 	work := newWorkload(p, seed, w.rec.dir, w.rec.mark)
 	work.faulty, work.blind = true, f.kind == Read || f.kind == Open
-	failed := work.run(ctx)
+	failed := inTime(func() error { return work.run(ctx) })
 	ops, err := w.rec.take()
 	if err != nil {
 		return err
@@ -145,6 +146,9 @@ func (w *worker) fault(ctx context.Context, p *profile, seed uint64, f fault) er
 	}
 	r := &recording{p: p, seed: mix(seed ^ uint64(f.n)), tracks: work.tracks, ops: ops}
 	r.what = fmt.Sprintf("profile %s, seed %d, %v (the workload says: %v)", p.name, seed, f, failed)
+	if errors.Is(failed, errHang) {
+		return w.failed(r.what, failed, nil, ops)
+	}
 	from := firstFailed(ops)
 	if from < 0 {
 		return nil // the order of operations varies: there were fewer

@@ -82,6 +82,20 @@ var errNoCuts = errors.New("power cuts")
 // errHang ends a run: what hangs cannot be stopped.
 var errHang = errors.New("hangs")
 
+// inTime returns what fn returns, or errHang when that takes too long: fn then goes on beside its caller.
+func inTime(fn func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- fn() }()
+	hang := time.NewTimer(hangTime)
+	defer hang.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-hang.C:
+		return errHang
+	}
+}
+
 // Run tortures databases below dir, which must exist. It returns what it found, violations included; its error says that it
 // could not go on. States that break a promise are kept below dir.
 func Run(ctx context.Context, dir string, o Options) (Report, error) {
@@ -301,6 +315,15 @@ func (r *run) violation(what string, err error, s state, ops []Op) {
 	}
 }
 
+// failed notes a violation and ends the run if it is that something hangs.
+func (w *worker) failed(what string, err error, s state, ops []Op) error {
+	w.violation(what, err, s, ops)
+	if errors.Is(err, errHang) {
+		return fmt.Errorf("torture: %s: %w", what, err)
+	}
+	return nil
+}
+
 func keep(path string, v Violation, s state, ops []Op) error {
 	log, err := os.Create(filepath.Join(path, "operations"))
 	if err != nil {
@@ -382,8 +405,10 @@ func (w *worker) record(ctx context.Context, p *profile, seed uint64, kind Kind)
 		return nil, err
 	}
 	work := newWorkload(p, seed, w.rec.dir, w.rec.mark)
-	err := work.run(ctx)
-	err = errors.Join(err, work.wrong)
+	err := inTime(func() error {
+		err := work.run(ctx)
+		return errors.Join(err, work.wrong)
+	})
 	ops, terr := w.rec.take()
 	if terr != nil {
 		return nil, terr
@@ -391,8 +416,7 @@ func (w *worker) record(ctx context.Context, p *profile, seed uint64, kind Kind)
 	w.add(func(r *Report) { r.Recorded += len(ops) })
 	r := &recording{p: p, seed: seed, tracks: work.tracks, ops: ops}
 	if err != nil && ctx.Err() == nil {
-		w.violation(r.String()+": without any fault", err, nil, ops)
-		return nil, nil
+		return nil, w.failed(r.String()+": without any fault", err, nil, ops)
 	}
 	return r, err
 }
@@ -560,23 +584,15 @@ func (w *worker) verify(ctx context.Context, s scene) error {
 	if err := s.state.write(dir, w.buf); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() {
+	err := inTime(func() error {
 		// The time of the run must not end in the middle: that would look like an error.
 		_, err := s.expectation.verify(context.WithoutCancel(ctx), dir, rand.New(rand.NewPCG(s.seed, 2)))
-		done <- err
-	}()
-	hang := time.NewTimer(hangTime)
-	defer hang.Stop()
-	var err error
-	select {
-	case err = <-done:
-	case <-hang.C:
-		w.violation(s.what, errHang, s.state, s.ops)
-		return fmt.Errorf("torture: %s: %w", s.what, errHang)
-	}
+		return err
+	})
 	if err != nil {
-		w.violation(s.what, err, s.state, s.ops)
+		if err := w.failed(s.what, err, s.state, s.ops); err != nil {
+			return err
+		}
 	}
 	return os.RemoveAll(dir)
 }
@@ -593,7 +609,7 @@ func (w *worker) recover(ctx context.Context, s scene, depth int) error {
 		return err
 	}
 	work := &workload{p: s.p, tracks: s.tracks, dir: w.rec.dir, mark: w.rec.mark}
-	err := work.recover(ctx, s.expectation)
+	err := inTime(func() error { return work.recover(ctx, s.expectation) })
 	ops, terr := w.rec.take()
 	if terr != nil {
 		return terr
@@ -603,8 +619,7 @@ func (w *worker) recover(ctx context.Context, s scene, depth int) error {
 		return ctx.Err() // nothing is wrong: the time is up
 	}
 	if err != nil {
-		w.violation(what, err, s.state, ops)
-		return nil
+		return w.failed(what, err, s.state, ops)
 	}
 	from := slices.IndexFunc(ops, func(op Op) bool { return op.Kind == Mark })
 	b := s.bounds.clone()
