@@ -41,8 +41,9 @@ type Store struct {
 	sums     atomic.Pointer[pageSums] // of the pages, as long as they hold; nil: there are none
 	sumsFile *vfs.File                // what sums reads; nil if there never were any
 
-	writing sync.Mutex // held by Update, Rewrite and Check
-	failed  error      // of the first commit that failed; guarded by writing
+	writing  sync.Mutex // held by Update, Rewrite and Check
+	failed   error      // of the first commit that failed; guarded by writing
+	unsealed bool       // there is no meta.sums; guarded by writing
 
 	mu   sync.RWMutex // held for reading by every transaction, for writing to replace what follows
 	bolt *bbolt.DB    // nil when closed

@@ -326,13 +326,25 @@ func (s *Store) whole() error {
 	return nil
 }
 
-// unseal prepares a change: all that the checksums say is looked at, once, and then they no longer hold.
+// unseal prepares a change: all that the checksums say is looked at, once, and then they no longer hold. Their file must be
+// gone, durably, before the first commit: the root tells which state they are of, but it says nothing of what is in the pages. Should the
+// root of that state rot, the next commit on the one before may be as like to it as that.
 func (s *Store) unseal() error {
-	err := s.whole()
-	if err == nil {
-		s.sums.Store(nil)
+	if s.unsealed {
+		return nil
 	}
-	return err
+	if err := s.whole(); err != nil {
+		return err
+	}
+	if err := s.discard(sumsName(s.name)); err != nil {
+		return err
+	}
+	if err := s.fs.SyncDir(path.Dir(s.name)); err != nil {
+		return err
+	}
+	s.sums.Store(nil)
+	s.unsealed = true
+	return nil
 }
 
 // Sealed reports whether the checksums of the pages on disk are those of the store.
@@ -348,6 +360,7 @@ func (s *Store) Seal() error {
 	if err := s.changeable(); err != nil || s.Sealed() {
 		return err
 	}
+	s.unsealed = false
 	return s.seal(s.fs, s.name)
 }
 

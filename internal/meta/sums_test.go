@@ -269,3 +269,69 @@ func TestSumsOfOtherPages(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestSumsOfALostRoot has the root rot that the checksums are of, and commits something else on the one before: the new root is like the
+// lost one, bit for bit, and the pages are not. Which free pages bbolt takes is up to chance.
+func TestSumsOfALostRoot(t *testing.T) {
+	for range 50 {
+		if loseRoot(t) {
+			return
+		}
+	}
+	t.Error("no root was like the lost one")
+}
+
+// loseRoot reports whether it has come to that.
+func loseRoot(t *testing.T) (alike bool) {
+	s := small(t)
+	put := func(s *Store, text string) {
+		update(t, s, func(tx *Tx) error { return tx.PutDocument(1, 2, []byte(text)) })
+	}
+	put(s, "first")
+	put(s, "lost")
+	if err := errors.Join(s.Seal(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	rootOf := func() (boltcheck.Root, int) {
+		b := fileOf(t, s)
+		roots, newest, err := boltcheck.Roots(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return roots[newest], newest
+	}
+	lost, at := rootOf()
+	f, err := os.OpenFile(filepath.Join(s.fs.Dir(), s.name), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xff}, int64(at)*boltcheck.PageSize+40); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, s.fs, Options{})
+	if !s.Torn() || s.Sealed() {
+		t.Fatalf("torn %v, sealed %v", s.Torn(), s.Sealed())
+	}
+	put(s, "other")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, _ := rootOf()
+	s = open(t, s.fs, Options{})
+	view(t, s, func(tx *Tx) error {
+		if text, ok, err := tx.Document(1, 2); string(text) != "other" || !ok || err != nil {
+			t.Errorf("%q, %v, %v", text, ok, err)
+		}
+		return nil
+	})
+	if problems := problemsOf(t, s); len(problems) > 0 {
+		t.Error(problems)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return again.Sum == lost.Sum && again.Pages == lost.Pages
+}
