@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -113,9 +112,9 @@ func (db *DB) letGo(s *openSegment) {
 
 // A walk is the decision to search a part for a query in its graph.
 type walk struct {
-	graph  *graph.Graph // nil: there is none
-	effort int
-	recall float64 // promised
+	graph   *graph.Graph // nil: there is none
+	setting graph.Setting
+	recall  float64 // promised
 }
 
 // walks reports whether a part is searched in its graph.
@@ -150,26 +149,25 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 		p.parts[i].reason = "no more rows match than are wanted"
 		return
 	}
-	w := walk{graph: g, effort: max(p.Effort, p.need)}
+	w, raise := walk{graph: g}, 1.0
 	if p.Effort > 0 {
-		w.recall = g.Recall(w.effort, p.need)
+		w.setting.Effort = max(p.Effort, p.need)
+		w.recall = g.Recall(w.setting.Effort, p.need)
 	} else {
 		ok := false
 		w.recall = cmp.Or(p.Recall, DefaultRecall)
-		if w.effort, ok = g.Effort(w.recall, p.need); !ok {
+		if w.setting, ok = g.Setting(w.recall, p.need); !ok {
 			if s.trace != nil {
 				because("no effort in the graph was measured to give a recall of %v", w.recall)
 			}
 			return
 		}
-	}
-	raise := 1.0
-	if p.Effort == 0 {
-		raise = s.view.parts[i].segment.raise()
-		w.effort = int(math.Ceil(float64(w.effort) * raise))
+		if raise = s.view.parts[i].segment.raise(); raise > 1 {
+			w.setting = w.setting.Times(raise)
+		}
 	}
 	scan := s.scanCost(p, i)
-	cost := g.Work(w.effort, matched) * g.Price(p.parts[i].set != nil)
+	cost := g.Work(w.setting, matched) * g.Price(p.parts[i].set != nil)
 	dear := cost > scan && !s.db.opts.walkAlways
 	if !dear {
 		p.parts[i].walk = w
@@ -182,9 +180,9 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 		raised = fmt.Sprintf(", %.3g times that of the calibration because queries found less than promised", raise)
 	}
 	if dear {
-		because("a walk of effort %d%s through the graph would cost %.2g of a scan", w.effort, raised, cost/scan)
+		because("a walk of %v%s through the graph would cost %.2g of a scan", w.setting, raised, cost/scan)
 	} else {
-		because("a walk of effort %d%s costs %.2g of a scan and promises a recall of %.4g", w.effort, raised, cost/scan, w.recall)
+		because("a walk of %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost/scan, w.recall)
 	}
 }
 
@@ -299,14 +297,14 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 			set = nil
 		}
 	}
-	query.Most = w.graph.Most(w.effort, q.matchedIn(s.view, i))
-	rows, stats, err := query.Find(q.need, w.effort, set, &memory.buf)
+	query.Most = w.graph.Most(w.setting, q.matchedIn(s.view, i))
+	rows, stats, err := query.Find(q.need, w.setting, set, &memory.buf)
 	j.stats = stats
 	s.trace.read(int64(stats.Estimated)*int64(part.dim) + int64(len(rows))*int64(4*part.dim))
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrFar):
-		why = fmt.Sprintf("what is near does not match: a walk of effort %d went too far for its promise", w.effort)
+		why = fmt.Sprintf("what is near does not match: a walk of %v went too far for its promise", w.setting)
 	case errors.Is(err, graph.ErrCorrupt):
 		part.segment.graph.distrust(err)
 		why = "the graph is damaged"

@@ -70,7 +70,7 @@ func FuzzGraph(f *testing.F) {
 			f.Add([]byte(bad), true)
 		}
 		f.Add([]byte(b[:len(b)-1]), false)
-		for _, at := range []int{12, 48, 52, 64, 76, 84, 92, 96, 100} {
+		for _, at := range []int{12, 48, 52, 64, 76, 84, 92, 96, 100, 104, 108, 112, 120} {
 			bad := slices.Clone(b)
 			binary.LittleEndian.PutUint32(bad[at:], math.MaxUint32>>(at%7))
 			f.Add([]byte(bad), true)
@@ -101,10 +101,17 @@ func FuzzGraph(f *testing.F) {
 		for i := 1; i < g.Len(); i += 2 {
 			odd.Set(i)
 		}
-		g.Effort(0.9, 10)
+		promised, _ := g.Setting(0.9, 10)
 		var buf graph.Buffer
-		for _, allowed := range []bitset.Set{nil, odd} {
-			hits, _, err := g.Query(vec).Search(10, 100, allowed, func(row int) (float64, error) {
+		for i := range 4 {
+			s, allowed := graph.Setting{Effort: 100}, bitset.Set(nil)
+			if i%2 > 0 {
+				s = promised
+			}
+			if i/2 > 0 {
+				allowed = odd
+			}
+			hits, _, err := g.Query(vec).Search(10, s, allowed, func(row int) (float64, error) {
 				if row < 0 || row >= g.Len() || allowed != nil && row%2 == 0 {
 					t.Fatalf("row %d of %d", row, g.Len())
 				}

@@ -23,7 +23,7 @@ type benchData struct {
 
 // benchSets returns the data sets of formattest.
 func benchSets(b *testing.B) (sets []benchData) {
-	for _, s := range formattest.Sets(b, 500) {
+	for _, s := range formattest.Sets(b, 1000) {
 		sets = append(sets, benchData{s.Name, data{dim: s.Dim, vecs: s.Queries}, data{dim: s.Dim, vecs: s.Rows}})
 	}
 	return sets
@@ -66,7 +66,7 @@ func BenchmarkSearch(b *testing.B) {
 							for i := range truth {
 								vec := set.queries.row(i)
 								start := time.Now()
-								got, s, err := g.Query(vec).Search(k, effort, nil, func(row int) (float64, error) {
+								got, s, err := g.Query(vec).Search(k, Setting{Effort: effort}, nil, func(row int) (float64, error) {
 									return simd.Dot64(vec, set.row(row)) * inverse[row], nil
 								}, &buf)
 								best[i] = min(best[i], time.Since(start).Seconds())
@@ -86,17 +86,33 @@ func BenchmarkSearch(b *testing.B) {
 						fmt.Printf("effort %4d: recall %.4f, %6.0f QPS, %.0f expanded, %.0f estimated\n", effort, float64(hits)/n/k,
 							n/total, float64(stats.Expanded)/n, float64(stats.Estimated)/n)
 					}
-					for _, r := range []float64{0.9, 0.95, 0.98, 0.99, 0.995} {
-						effort, ok := g.Effort(r, k)
+					for _, r := range []float64{0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995} {
+						setting, ok := g.Setting(r, k)
+						best := slices.Repeat([]float64{math.Inf(1)}, len(truth))
+						var stats Stats
 						hits := 0
-						for i := range truth {
-							vec := set.queries.row(i)
-							got, _, _ := g.Query(vec).Search(k, effort, nil, func(row int) (float64, error) {
-								return score(m, vec, set.row(row)), nil
-							}, &buf)
-							hits += common(got, truth[i])
+						for range 5 {
+							hits, stats = 0, Stats{}
+							for i := range truth {
+								vec := set.queries.row(i)
+								start := time.Now()
+								got, s, _ := g.Query(vec).Search(k, setting, nil, func(row int) (float64, error) {
+									return simd.Dot64(vec, set.row(row)) * inverse[row], nil
+								}, &buf)
+								best[i] = min(best[i], time.Since(start).Seconds())
+								hits += common(got, truth[i])
+								stats.Expanded += s.Expanded
+								stats.Estimated += s.Estimated
+								stats.Scored += s.Scored
+							}
 						}
-						fmt.Printf("promised %.3f: effort %d (%v), recall %.4f\n", r, effort, ok, float64(hits)/float64(len(truth)*k))
+						total := 0.0
+						for _, s := range best {
+							total += s
+						}
+						n := float64(len(truth))
+						fmt.Printf("promised %.3f: %+v (%v), recall %.4f, %6.0f QPS, %.0f expanded, %.0f estimated, %.1f scored\n", r, setting, ok, float64(hits)/n/k,
+							n/total, float64(stats.Expanded)/n, float64(stats.Estimated)/n, float64(stats.Scored)/n)
 					}
 				}
 			})

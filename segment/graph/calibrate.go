@@ -1,7 +1,7 @@
 package graph
 
 import (
-	"encoding/binary"
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,101 +11,79 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// calibrated are the numbers of results that recall is measured for.
-var calibrated = [3]int{1, 10, 100}
-
-// A level is a line of the calibration: what recall, at least, searches with an effort have for each of calibrated.
-type level struct {
-	effort int
-	recall [3]float32
-}
-
-func decodeLevel(b []byte) level {
-	l := level{effort: int(binary.LittleEndian.Uint32(b))}
-	for i := range l.recall {
-		l.recall[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4+4*i:]))
-	}
-	return l
-}
-
-func encodeLevels(levels []level) []uint32 {
-	var words []uint32
-	for _, l := range levels {
-		words = append(words, uint32(l.effort))
-		for _, r := range l.recall {
-			words = append(words, math.Float32bits(r))
-		}
-	}
-	return words
-}
-
-// Effort returns the least effort that was measured to give the recall, a mean over queries that are like the rows, in searches for k
-// results; or false if none did.
-func (g *Graph) Effort(recall float64, k int) (effort int, ok bool) {
-	// No interpolation: where a whole cluster comes into view, recall rises in a step.
-	column, times := calibration(k)
-	for i := range g.levels {
-		if float64(g.levels[i].recall[column]) >= recall {
-			return g.levels[i].of(k, times), true
-		}
-	}
-	return 0, false
-}
-
-// Recall returns the recall that searches for k results with an effort, or less, were measured to give: the greatest one for which
-// Effort returns no more. It is 0 if there is none.
-func (g *Graph) Recall(effort, k int) float64 {
-	column, times := calibration(k)
-	recall := float32(0)
-	for i := range g.levels {
-		if r := g.levels[i].recall[column]; r > recall && g.levels[i].of(k, times) <= effort {
-			recall = r
-		}
-	}
-	return float64(recall)
-}
-
-// calibration returns which of calibrated tells of searches for k results, and how many times the effort they take.
-func calibration(k int) (column int, times float64) {
-	for i, c := range calibrated {
-		if k <= c {
-			return i, 1
-		}
-	}
-	last := len(calibrated) - 1
-	return last, float64(k) / float64(calibrated[last])
-}
-
-// of returns the effort for k results.
-func (l *level) of(k int, times float64) int {
-	return max(k, int(math.Ceil(float64(l.effort)*times)))
-}
-
 // Parameters of the calibration.
 const (
 	sampled     = 800 // rows
 	firstEffort = 10
 	lastEffort  = 1500
-	perDecade   = 24  // efforts from one to ten times as much
-	coarse      = 150 // from here on every second one
-	enough      = 0.9995
+	perDecade   = 16     // efforts from one to ten times as much
+	enough      = 0.9995 // of recall
+	finer       = 0.94   // of what is missed with a level, the next one misses at most so much
 )
+
+// reaches are those that are tried, the longest last.
+var reaches = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.12, 1.15, 1.18, 1.22, 1.27, 1.35, 1.5, 1.75, 2}
+
+// An outcome is what a walk has found when it ends.
+type outcome struct {
+	nodes int // expanded
+	found [len(calibrated)]float32
+}
 
 // A trial is a row that is searched for.
 type trial struct {
 	row   uint32
 	query *Query
-	point []float32 // with the extra element
-	truth pool      // nearest rows but itself, as many as the largest of calibrated
-	found [len(calibrated)]float64
+	point []float32      // with the extra element
+	truth pool           // nearest rows but itself, as many as the largest of calibrated
+	ranks map[uint32]int // of these rows, from 0
+
+	whole  []outcome                // where walks end that keep so many rows in view
+	ended  [len(reaches)]outcome    // where a reach ends them, if they come so far
+	margin [len(calibrated)]float32 // that was needed
 }
 
-// done reports whether the trial found all that there is. With more effort it would again.
-func (t *trial) done() bool { return slices.Min(t.found[:]) == 1 }
+// A measure gives the squared distance of a row from that of a trial. It may use y.
+type measure func(t *trial, row uint32, y []float32) (float32, error)
 
 // calibrate measures the recall of searches for some of the rows, each without itself: a row that has no twin is left out of the
 // walk, so that the walk does not pass through it.
 func (b *builder) calibrate(rows codes.Source) error {
+	trials, err := b.trials(rows)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex // rows may not be called by two goroutines at once
+	dim := b.Dim()
+	distance := func(t *trial, row uint32, y []float32) (float32, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		x, err := rows(int(row), int(row)+1)
+		if err != nil {
+			return 0, err
+		}
+		y[dim] = b.space.point(y[:dim], x, false)
+		return simd.L2(t.point, y), nil
+	}
+	for _, columns := range [...][]int{{0, 1}, {2}} { // each of one rank, so that the same walks serve all
+		if err := b.tabulate(trials, columns, distance); err != nil {
+			return err
+		}
+	}
+	for c := range calibrated {
+		most := float32(0)
+		for i := range trials {
+			most = max(most, trials[i].margin[c])
+		}
+		if most <= maxFactor {
+			b.head.margins[c] = most
+		}
+	}
+	return nil
+}
+
+// trials picks rows and finds what is nearest to each.
+func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	n, dim := b.Len(), b.Dim()
 	r := rand.New(rand.NewPCG(b.head.seed, 2))
 	picks := r.Perm(n)[:min(n, sampled)]
@@ -114,7 +92,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 	for i, row := range picks {
 		x, err := rows(row, row+1)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		t := &trials[i]
 		*t = trial{row: uint32(row), query: b.QueryRow(x, row), point: make([]float32, dim+1)}
@@ -144,113 +122,178 @@ func (b *builder) calibrate(rows codes.Source) error {
 			return nil
 		})
 	})
-	if err != nil {
+	for i := range trials {
+		t := &trials[i]
+		t.ranks = make(map[uint32]int, len(t.truth.entries))
+		for rank, e := range t.truth.entries {
+			t.ranks[e.id] = rank
+		}
+	}
+	return trials, err
+}
+
+// tabulate makes the tables of these columns.
+func (b *builder) tabulate(trials []trial, columns []int, distance measure) error {
+	k := calibrated[columns[len(columns)-1]]
+	var efforts []int
+	for i := 0; ; i++ {
+		effort := int(firstEffort * math.Pow(10, float64(i)/perDecade))
+		if effort > lastEffort || len(efforts) > 0 && efforts[len(efforts)-1] >= b.Len() {
+			break
+		}
+		if effort >= k {
+			efforts = append(efforts, effort)
+		}
+	}
+	step := 8 // a walk passes through all that a shorter one would, but easy rows need no long ones
+	if b.head.layout == quick {
+		step = 1 // of the estimates of a row the first counts that is of use, which depends on what is in view
+	}
+	var tried [len(calibrated)][]level
+	for least := float32(0); len(efforts) > 0 && least < enough; {
+		views := efforts[:min(step, len(efforts))]
+		efforts = efforts[len(views):]
+		err := b.each(len(trials), func(l *lane, i int) error { return trials[i].walk(columns, views, l, distance) })
+		if err != nil {
+			return err
+		}
+		least = 1
+		for _, c := range columns {
+			whole := float32(0)
+			for i, effort := range views {
+				levels := outcomes(trials, c, i, effort)
+				whole = levels[0].recall
+				tried[c] = append(tried[c], levels...)
+			}
+			least = min(least, whole)
+		}
+	}
+	for _, c := range columns {
+		b.levels[c] = choose(tried[c])
+	}
+	return nil
+}
+
+// outcomes returns what was measured for a column with an effort, that of the i-th view, without a reach and with each.
+func outcomes(trials []trial, column, i, effort int) (all []level) {
+	for j := range len(reaches) + 1 {
+		l := level{effort: effort}
+		if j > 0 {
+			l.reach = reaches[j-1]
+		}
+		var sum, squares, nodes float64
+		for t := range trials {
+			o := &trials[t].whole[i]
+			if j > 0 && trials[t].ended[j-1].nodes < o.nodes {
+				o = &trials[t].ended[j-1]
+			}
+			f := float64(o.found[column])
+			sum += f
+			squares += float64(f * f)
+			nodes += float64(o.nodes)
+		}
+		n := float64(len(trials))
+		mean := sum / n
+		deviation := math.Sqrt(max(0, squares/n-float64(mean*mean)) / n) // of the mean
+		l.nodes, l.recall = float32(nodes/n), float32(max(0, mean-deviation))
+		l.whole = l.recall
+		if j > 0 {
+			l.whole = all[0].recall
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// choose returns those levels that nothing cheaper is as good as, the cheapest first, but for such as are next to the same.
+func choose(all []level) (chosen []level) {
+	slices.SortStableFunc(all, func(a, b level) int {
+		return cmp.Or(cmp.Compare(a.nodes, b.nodes), cmp.Compare(b.recall, a.recall))
+	})
+	best := float32(0)
+	for _, l := range all {
+		best = max(best, l.recall)
+	}
+	missed := float32(2) // with the last one that was chosen
+	for _, l := range all {
+		if m := 1 - l.recall; len(chosen) < maxLevels && m < missed && (m <= finer*missed || l.recall == best) {
+			chosen, missed = append(chosen, l), m
+		}
+	}
+	return chosen
+}
+
+// walk searches for a trial, and notes what a walk has found that ends with so many rows in view, or with each reach.
+func (t *trial) walk(columns, views []int, l *lane, distance measure) error {
+	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &l.buf
+	if err := q.start(k, Setting{Effort: views[len(views)-1]}, nil, buf); err != nil {
 		return err
 	}
-	var mu sync.Mutex // rows may not be called by two goroutines at once
-	distance := func(t *trial, row uint32, y []float32) (float32, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		x, err := rows(int(row), int(row)+1)
-		if err != nil {
-			return 0, err
-		}
-		y[dim] = b.space.point(y[:dim], x, false)
-		return simd.L2(t.point, y), nil
+	buf.view = 0 // only where walks start from
+	if err := q.walk(nil, buf); err != nil {
+		return err
 	}
-	var last level
-	for i := 0; len(b.levels) < maxLevels; i++ {
-		l := level{effort: int(firstEffort * math.Pow(10, float64(i)/perDecade)), recall: last.recall}
-		if l.effort > lastEffort {
-			break
+	t.whole = t.whole[:0]
+	for j := range t.ended {
+		t.ended[j].nodes = math.MaxInt
+	}
+	var o outcome
+	for reached := 0; len(t.whole) < len(views); {
+		buf.view, buf.rank = views[len(t.whole)], 0
+		if reached < len(reaches) {
+			buf.rank, buf.reach = rank(k), reaches[reached]
 		}
-		if l.effort > coarse && i%2 > 0 || l.effort == last.effort {
-			continue
-		}
-		var wanted [len(calibrated)]bool
-		for c, k := range calibrated {
-			wanted[c] = last.effort == 0 || l.effort > k && last.recall[c] < enough
-		}
-		err := b.each(len(trials), func(lane *lane, i int) error {
-			lane.point = slices.Grow(lane.point[:0], dim+1)[:dim+1]
-			t := &trials[i]
-			if last.effort > 0 && t.done() {
-				return nil
-			}
-			return b.try(t, wanted, l.effort, lane, distance)
-		})
-		if err != nil {
+		if err := q.goOn(buf); err != nil {
 			return err
 		}
-		for c := range calibrated {
-			if !wanted[c] {
+		o.nodes = buf.stats.Expanded
+		for _, c := range columns {
+			if o.found[c] == 1 { // and will be
 				continue
 			}
-			var sum, squares float64
-			for i := range trials {
-				f := trials[i].found[c]
-				sum += f
-				squares += float64(f * f)
-			}
-			m := float64(len(trials))
-			mean := sum / m
-			deviation := math.Sqrt(max(0, squares/m-float64(mean*mean)) / m) // of the mean
-			l.recall[c] = float32(max(0, mean-deviation))
-		}
-		b.levels = append(b.levels, l)
-		if slices.Min(l.recall[:]) >= enough || l.effort >= n {
-			break
-		}
-		last = l
-	}
-	return nil
-}
-
-// try searches for a trial, for those numbers of results that are wanted: one walk serves all that want no more than its effort.
-func (b *builder) try(t *trial, wanted [len(calibrated)]bool, effort int, l *lane, distance func(*trial, uint32, []float32) (float32, error)) error {
-	walked := 0
-	for c, k := range slices.Backward(calibrated[:]) {
-		if !wanted[c] {
-			continue
-		}
-		if e := max(k, effort); e != walked {
-			if err := t.query.start(k, e, nil, &l.buf); err != nil {
+			if err := q.collect(calibrated[c], nil, buf); err != nil {
 				return err
 			}
-			if err := t.query.walk(nil, &l.buf); err != nil {
+			var err error
+			if o.found[c], err = t.count(c, l, distance); err != nil {
 				return err
 			}
-			walked = e
 		}
-		if err := t.query.collect(k, nil, &l.buf); err != nil {
-			return err
-		}
-		if err := t.count(c, l, distance); err != nil {
-			return err
+		if buf.pool.next < min(buf.view, len(buf.pool.entries)) { // the next one is in view
+			t.ended[reached] = o
+			reached++
+		} else {
+			t.whole = append(t.whole, o)
 		}
 	}
 	return nil
 }
 
-// count leaves in found what share of the k nearest rows was among those that a search would score. Rows as near as the last of
-// them count, too.
-func (t *trial) count(c int, l *lane, distance func(*trial, uint32, []float32) (float32, error)) error {
-	k := calibrated[c]
+// count returns what share of the k nearest rows is among those that a search would score. Rows as near as the last of them count, too.
+// It notes the margin: codes can mistake one row for nearer than another only if their distances differ by less than codes err.
+func (t *trial) count(column int, l *lane, distance measure) (float32, error) {
+	k := calibrated[column]
 	truth := t.truth.entries[:min(k, len(t.truth.entries))]
-	t.found[c] = 1
 	if len(truth) == 0 {
-		return nil
+		return 1, nil
 	}
 	// Only where the next row is as near there can be others.
 	limit := truth[len(truth)-1].dist * (1 + 4e-6)
 	ties := len(t.truth.entries) == cap(t.truth.entries) || len(t.truth.entries) > k && t.truth.entries[k].dist <= limit
+	l.point = slices.Grow(l.point[:0], len(t.point))[:len(t.point)]
 	hits := 0
-	for _, row := range l.buf.rows {
-		found := slices.ContainsFunc(truth, func(e entry) bool { return e.id == row })
+	least, most := float32(math.MaxFloat32), float32(0) // of distances by codes, as shares of true ones
+	for i, row := range l.buf.rows {
+		at, near := t.ranks[row]
+		if near && l.buf.dists[i] > 0 {
+			share := l.buf.dists[i] / t.truth.entries[at].dist
+			least, most = min(least, share), max(most, share)
+		}
+		found := near && at < k
 		if !found && ties && row != t.row && hits < len(truth) {
 			d, err := distance(t, row, l.point)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			found = d <= limit
 		}
@@ -258,6 +301,8 @@ func (t *trial) count(c int, l *lane, distance func(*trial, uint32, []float32) (
 			hits++
 		}
 	}
-	t.found[c] = float64(min(hits, len(truth))) / float64(len(truth))
-	return nil
+	if most > 0 {
+		t.margin[column] = max(t.margin[column], most/least)
+	}
+	return float32(min(hits, len(truth))) / float32(len(truth)), nil
 }

@@ -2,15 +2,15 @@
 // neighbour to neighbour: a few thousand distances instead of all. The answer is approximate; how good it is was measured
 // when the graph was built.
 //
-// [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query, [Graph.Effort] says how much effort
-// a recall takes, and [Query.Search] searches. docs/decisions/0006-a-flat-graph-over-codes.md says why this graph.
+// [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query, [Graph.Setting] says how far
+// walks go that have a recall, and [Query.Search] searches. docs/decisions/0006-a-flat-graph-over-codes.md says why this graph.
 //
 // Guarantees:
 //
 //   - Search returns min(k, allowed rows) hits, whatever the filter: every row is reached by a walk or stands on a list that
 //     every search reads, and rows with the same codes share one node.
 //   - The scores of the hits are those that the caller's function gives; codes decide only which rows are scored.
-//   - The recall that Effort promises is a lower estimate from searches for rows of the segment, each left out of its own graph.
+//   - The recall that a Setting promises is a lower estimate from searches for rows of the segment, each left out of its own graph.
 //   - Equal rows, seeds and options give equal files, however many goroutines build.
 //   - Every byte of a file is covered by a checksum that is compared before its first use. Any bytes may be parsed and
 //     searched: no panic, no access out of bounds, no endless loop, no memory beyond a fraction of the file's size, and,

@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/segment/codes"
@@ -18,8 +19,9 @@ const (
 	degree     = 32         // most neighbours of a node
 	none       = 0xffffffff // in place of a row: there is none
 	maxPilots  = 1024
-	maxLevels  = 64 // lines of the calibration
-	levelSize  = 16 // bytes of a line
+	maxLevels  = 128 // lines of a table of the calibration
+	levelSize  = 20  // bytes of a line
+	maxFactor  = 100 // of reaches and margins
 )
 
 // The layouts of the nodes.
@@ -48,7 +50,8 @@ type header struct {
 	reach    float64 // length that queries and rows are brought to, for cosine and dot
 	pilots   uint32
 	overflow uint32
-	levels   uint32
+	levels   [len(calibrated)]uint32
+	margins  [len(calibrated)]float32
 	tableCRC uint32
 }
 
@@ -70,7 +73,11 @@ func (h *header) geometry() geometry {
 	g.pilots = align(g.mean + int64(h.ident.Dim)*4)
 	g.overflow = align(g.pilots + int64(h.pilots)*4)
 	g.levels = align(g.overflow + int64(h.overflow)*4)
-	g.table = align(g.levels + int64(h.levels)*levelSize)
+	lines := int64(0)
+	for _, n := range h.levels {
+		lines += int64(n)
+	}
+	g.table = align(g.levels + lines*levelSize)
 	g.size = g.table + blocks.TableSize(g.table)
 	return g
 }
@@ -93,7 +100,12 @@ func (h *header) encode(g *geometry) []byte {
 	e.F64(h.reach)
 	e.U32(h.pilots)
 	e.U32(h.overflow)
-	e.U32(h.levels)
+	for _, n := range h.levels {
+		e.U32(n)
+	}
+	for _, m := range h.margins {
+		e.U32(math.Float32bits(m))
+	}
 	return blocks.Seal(e)
 }
 
@@ -120,7 +132,12 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	h.reach = d.F64()
 	h.pilots = d.U32()
 	h.overflow = d.U32()
-	h.levels = d.U32()
+	for i := range h.levels {
+		h.levels[i] = d.U32()
+	}
+	for i := range h.margins {
+		h.margins[i] = math.Float32frombits(d.U32())
+	}
 	if metric < uint32(codes.Cosine) || metric > uint32(codes.L2) || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
@@ -131,8 +148,13 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.reach >= 0) || math.IsInf(h.reach, 0) {
 		return fail(76, "unit %g, reach %g", h.unit, h.reach)
 	}
-	if h.pilots > min(maxPilots, rows) || h.overflow > rows || h.levels > maxLevels {
+	if h.pilots > min(maxPilots, rows) || h.overflow > rows || slices.Max(h.levels[:]) > maxLevels {
 		return fail(92, "%d pilots, overflow of %d, %d levels", h.pilots, h.overflow, h.levels)
+	}
+	for i, m := range h.margins {
+		if !isFactor(m) {
+			return fail(112+4*int64(i), "margin %g", m)
+		}
 	}
 	g := h.geometry()
 	if size != uint64(g.size) || uint64(len(b)) != size {
@@ -140,5 +162,8 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	}
 	return h, g, nil
 }
+
+// isFactor reports whether v may be a reach or a margin: 0 stands for none.
+func isFactor(v float32) bool { return v == 0 || v >= 1 && v <= maxFactor }
 
 func corrupt(off int64, text string, args ...any) error { return format.Corrupt(off, text, args...) }

@@ -54,7 +54,7 @@ func oldFile(t *testing.T, b []byte) {
 		t.Fatal(err)
 	}
 	var order []int
-	hits, _, err := g.Query([]float32{1, 2, 3}).Search(5, 5, nil, func(row int) (float64, error) {
+	hits, _, err := g.Query([]float32{1, 2, 3}).Search(5, Setting{Effort: 5}, nil, func(row int) (float64, error) {
 		order = append(order, row)
 		return 0, nil
 	}, new(Buffer))
@@ -98,7 +98,13 @@ func dump(t *testing.T, b []byte) string {
 	line(8, "reach", "%v", d.F64())
 	pilots := u32("pilots")
 	overflow := u32("rows of the overflow")
-	levels := u32("levels")
+	var levels [3]int
+	for i, k := range []int{1, 10, 100} {
+		levels[i] = u32(fmt.Sprintf("levels for %d", k))
+	}
+	for _, k := range []int{1, 10, 100} {
+		f32(fmt.Sprintf("margin for %d", k))
+	}
 	repeat(4092-d.Offset(), 0, "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for r := range rows {
@@ -172,10 +178,13 @@ func dump(t *testing.T, b []byte) string {
 		row(fmt.Sprintf("overflow, row %d", i))
 	}
 	pad()
-	for i := range levels {
-		u32(fmt.Sprintf("level %d: effort", i))
-		for _, k := range []int{1, 10, 100} {
-			f32(fmt.Sprintf("recall of %d", k))
+	for i, k := range []int{1, 10, 100} {
+		for j := range levels[i] {
+			u32(fmt.Sprintf("level %d for %d: effort", j, k))
+			f32("reach")
+			f32("nodes")
+			f32("recall")
+			f32("without the reach")
 		}
 	}
 	pad()

@@ -26,7 +26,7 @@ func TestGap(t *testing.T) {
 			others.Clear(row)
 			truth := exact(codes.L2, all, vec, k, others)
 			search := func(q *Query, allowed bitset.Set) int {
-				hits, _, err := q.Search(k, effort, allowed, all.scorer(codes.L2, vec), &buf)
+				hits, _, err := q.Search(k, Setting{Effort: effort}, allowed, all.scorer(codes.L2, vec), &buf)
 				if err != nil || len(hits) != k || slices.ContainsFunc(hits, func(h Hit) bool { return h.Row == row }) {
 					t.Fatal(hits, err)
 				}
@@ -49,7 +49,7 @@ func TestGap(t *testing.T) {
 				q.gap.links[node] = (*[degree]uint32)(g.nodes[int(node)*g.per:])
 			}
 			avoided += search(q, nil)
-			hits, _, err := never.Query(vec).Search(k, effort, nil, rest.scorer(codes.L2, vec), &buf)
+			hits, _, err := never.Query(vec).Search(k, Setting{Effort: effort}, nil, rest.scorer(codes.L2, vec), &buf)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestGap(t *testing.T) {
 		d.vecs = append(append(d.vecs, v...), v...)
 	}
 	g := d.graph(t, codes.L2, Options{quiet: true})
-	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, 10, nil, d.scorer(codes.L2, d.row(4)), new(Buffer))
+	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, Setting{Effort: 10}, nil, d.scorer(codes.L2, d.row(4)), new(Buffer))
 	if err != nil || len(hits) != 1 || hits[0].Row != 5 {
 		t.Errorf("%v, %v; want the twin", hits, err)
 	}

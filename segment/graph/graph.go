@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -26,7 +25,7 @@ type Graph struct {
 	twins     []uint32
 	pilots    []uint32
 	over      []uint32
-	levels    []level
+	levels    [len(calibrated)][]level
 }
 
 // Parse opens the graph file b for the segment ident. It verifies the header, the checksums of blocks, and the small sections at
@@ -77,12 +76,16 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 			return nil, corrupt(geo.overflow+int64(i)*4, "row %d of %d", row, ident.Rows)
 		}
 	}
-	for i := range int(h.levels) {
-		l := decodeLevel(b[geo.levels+int64(i)*levelSize:])
-		if l.effort < 1 || l.effort > math.MaxInt32 {
-			return nil, corrupt(geo.levels+int64(i)*levelSize, "effort %d", l.effort)
+	at := geo.levels
+	for i, n := range h.levels {
+		for range n {
+			l, err := decodeLevel(b[at:][:levelSize])
+			if err != nil {
+				return nil, corrupt(at, "%v", err)
+			}
+			g.levels[i] = append(g.levels[i], l)
+			at += levelSize
 		}
-		g.levels = append(g.levels, l)
 	}
 	return g, nil
 }

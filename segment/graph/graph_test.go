@@ -191,13 +191,13 @@ func make1(name string, dim, n, queries int) (*data, [][]float32) {
 // have a score that the exact answer has, and how many there should be.
 func check(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, k, effort int, allowed bitset.Set, buf *Buffer) (found, want int) {
 	t.Helper()
-	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, effort, allowed, buf)
+	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, Setting{Effort: effort}, allowed, buf)
 }
 
 // compare is check with the k best rows known.
-func compare(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, truth []Hit, k, effort int, allowed bitset.Set, buf *Buffer) (found, want int) {
+func compare(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, truth []Hit, k int, s Setting, allowed bitset.Set, buf *Buffer) (found, want int) {
 	t.Helper()
-	got, stats, err := g.Query(vec).Search(k, effort, allowed, d.scorer(m, vec), buf)
+	got, stats, err := g.Query(vec).Search(k, s, allowed, d.scorer(m, vec), buf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func compare(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, tru
 	return found, len(truth)
 }
 
-// TestRecall holds promises: in every shape and for every metric, searches with the effort for a recall have it.
+// TestRecall holds promises: in every shape and for every metric, searches with the setting for a recall have it.
 func TestRecall(t *testing.T) {
 	for _, name := range append(shapeNames(), "quick") {
 		for _, m := range metrics {
@@ -242,22 +242,22 @@ func TestRecall(t *testing.T) {
 				var buf Buffer
 				for _, k := range []int{1, 10, 50} {
 					for _, promise := range []float64{0.9, 0.99} {
-						effort, ok := g.Effort(promise, k)
+						s, ok := g.Setting(promise, k)
 						if !ok && m == codes.Dot && (name == "lengths" || name == "grid") {
 							continue // few long rows are the best of most queries, which resemble none: not every recall can be promised
 						}
 						if !ok {
-							t.Errorf("no effort for recall %g of %d", promise, k)
+							t.Errorf("no setting for recall %g of %d", promise, k)
 							continue
 						}
 						noise := 2 * math.Sqrt(promise*(1-promise)/float64(len(queries))) // of this sample
 						found, want := 0, 0
 						for i, q := range queries {
-							f, w := compare(t, g, d, m, q, truth[i][:k], k, effort, nil, &buf)
+							f, w := compare(t, g, d, m, q, truth[i][:k], k, s, nil, &buf)
 							found, want = found+f, want+w
 						}
 						if recall := float64(found) / float64(want); recall < promise-0.01-noise {
-							t.Errorf("recall %.3f of %d with effort %d, promised %g", recall, k, effort, promise)
+							t.Errorf("recall %.3f of %d with %+v, promised %g", recall, k, s, promise)
 						}
 					}
 				}
@@ -317,7 +317,7 @@ func TestFew(t *testing.T) {
 	}
 	d := &data{dim: 2, vecs: []float32{1, 2}}
 	g := d.graph(t, codes.L2, Options{})
-	if hits, _, err := g.Query(d.row(0)).Search(0, 10, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
+	if hits, _, err := g.Query(d.row(0)).Search(0, Setting{Effort: 10}, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
 		t.Errorf("k = 0: %v, %v", hits, err)
 	}
 }
@@ -411,7 +411,7 @@ func TestQueries(t *testing.T) {
 			make([]float32, 6), {1e30, 1, 1, 1, 1, 1}, {1e-40, 0, 0, 0, 0, 0}, {-3e38, 3e38, 3e38, 3e38, 3e38, 3e38},
 			{inf, 1, 1, 1, 1, 1}, {nan, 1, 1, 1, 1, 1}, {nan, nan, nan, inf, inf, inf},
 		} {
-			hits, _, err := g.Query(vec).Search(10, 500, nil, func(row int) (float64, error) { return float64(-row), nil }, new(Buffer))
+			hits, _, err := g.Query(vec).Search(10, Setting{Effort: 500}, nil, func(row int) (float64, error) { return float64(-row), nil }, new(Buffer))
 			if len(hits) != 10 || err != nil {
 				t.Errorf("metric %d, query %v: %v, %v", m, vec, hits, err)
 			}
@@ -472,7 +472,7 @@ func TestSources(t *testing.T) {
 		}
 	}
 	g := d.graph(t, codes.Dot, Options{})
-	if _, _, err := g.Query(d.row(0)).Search(3, 10, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
+	if _, _, err := g.Query(d.row(0)).Search(3, Setting{Effort: 10}, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
 		t.Errorf("score fails: %v", err)
 	}
 	defer func() {
@@ -499,7 +499,7 @@ func testParse(t *testing.T, layout uint32) {
 		if err != nil {
 			return err
 		}
-		_, _, err = g.Query(queries[0]).Search(10, 1000, nil, d.scorer(codes.Cosine, queries[0]), new(Buffer))
+		_, _, err = g.Query(queries[0]).Search(10, Setting{Effort: 1000}, nil, d.scorer(codes.Cosine, queries[0]), new(Buffer))
 		return errors.Join(err, g.Verify())
 	}
 	if err := use(b); err != nil {
@@ -547,38 +547,105 @@ func testAllocations(t *testing.T, layout uint32) {
 	var buf Buffer
 	score := d.scorer(codes.Cosine, queries[0])
 	for _, set := range []bitset.Set{nil, allowed} {
-		if n := testing.AllocsPerRun(10, func() { q.Search(10, 50, set, score, &buf) }); n != 0 {
+		if n := testing.AllocsPerRun(10, func() { q.Search(10, Setting{Effort: 50, Reach: 1.5}, set, score, &buf) }); n != 0 {
 			t.Errorf("%g allocations, filtered %v", n, set != nil)
 		}
 	}
 }
 
-func TestEffort(t *testing.T) {
-	g := &Graph{levels: []level{{10, [3]float32{0.75, 0.5, 0.125}}, {20, [3]float32{0.875, 0.75, 0.5}}, {100, [3]float32{1, 0.96875, 0.875}}}}
+func TestSetting(t *testing.T) {
+	g := &Graph{levels: [3][]level{
+		{{10, 1.5, 8, 0.75, 0.8125}, {20, 0, 20, 0.875, 0.875}, {100, 1.25, 70, 1, 1}},
+		{{10, 0, 10, 0.5, 0.5}, {40, 1.25, 18, 0.75, 0.875}, {100, 0, 100, 0.96875, 0.96875}},
+		{{100, 0, 100, 0.5, 0.5}, {150, 1.25, 130, 0.875, 0.9375}}}}
 	for _, c := range []struct {
 		recall float64
 		k      int
-		effort int
+		want   Setting
 		ok     bool
 	}{
-		{0.5, 1, 10, true}, {0.75, 1, 10, true}, {0.75, 10, 20, true}, {0.875, 1, 20, true}, {0.96875, 2, 100, true}, {0.97, 2, 0, false},
-		{0.5, 100, 100, true}, {0.875, 300, 300, true}, {0.875, 11, 100, true}, {1, 1, 100, true},
+		{0.5, 1, Setting{10, 1.5, 8}, true}, {0.75, 1, Setting{10, 1.5, 8}, true}, {0.875, 1, Setting{20, 0, 20}, true}, {1, 1, Setting{100, 1.25, 70}, true},
+		{0.75, 10, Setting{40, 1.25, 18}, true}, {0.96875, 2, Setting{100, 0, 100}, true}, {0.97, 2, Setting{}, false},
+		{0.5, 100, Setting{100, 0, 100}, true}, {0.875, 11, Setting{150, 1.25, 130}, true}, {0.875, 300, Setting{450, 1.25, 390}, true},
 	} {
-		effort, ok := g.Effort(c.recall, c.k)
-		if effort != c.effort || ok != c.ok {
-			t.Errorf("recall %g of %d: effort %d, %v, want %d, %v", c.recall, c.k, effort, ok, c.effort, c.ok)
+		if s, ok := g.Setting(c.recall, c.k); s != c.want || ok != c.ok {
+			t.Errorf("recall %g of %d: %+v, %v, want %+v, %v", c.recall, c.k, s, ok, c.want, c.ok)
 		}
 	}
-	for _, k := range []int{1, 5, 10, 11, 100, 250} {
-		for effort := range 400 {
-			r := g.Recall(effort, k)
-			if r > 0 {
-				if e, ok := g.Effort(r, k); !ok || e > effort {
-					t.Errorf("effort %d has recall %g of %d, which takes an effort of %d, %v", effort, r, k, e, ok)
-				}
+	for _, c := range []struct {
+		effort, k int
+		want      float64
+	}{{9, 1, 0}, {10, 1, 0.8125}, {99, 1, 0.875}, {500, 1, 1}, {39, 10, 0.5}, {40, 2, 0.875}, {99, 100, 0}, {449, 300, 0.5}, {450, 300, 0.9375}} {
+		if got := g.Recall(c.effort, c.k); got != c.want {
+			t.Errorf("effort %d has recall %g of %d, want %g", c.effort, got, c.k, c.want)
+		}
+	}
+	if s := (Setting{10, 1.5, 8}).Times(1.5); s != (Setting{15, 1.75, 12}) {
+		t.Errorf("%+v", s)
+	}
+	if s := (Setting{11, 0, 8}).Times(1.5); s != (Setting{17, 0, 12}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestMargin scores no more rows than the margins say, and every row where there is none.
+func TestMargin(t *testing.T) {
+	g := &Graph{head: header{margins: [3]float32{2, 1.25, 1.125}}}
+	for k, want := range map[int]float32{1: 2, 2: 2, 9: 2, 10: 1.25, 11: 1.25, 99: 1.25, 100: 1.125, 1000: 1.125} {
+		if got := g.margin(k); got != want {
+			t.Errorf("margin of %d: %g, want %g", k, got, want)
+		}
+	}
+	g.head.margins[0] = 0
+	if got := [...]float32{g.margin(1), g.margin(5), g.margin(10), g.margin(11)}; got != [...]float32{0, 0, 1.25, 1.25} {
+		t.Errorf("margins %g", got)
+	}
+}
+
+// TestLongerWalks goes on with walks that have ended: in the plain layout they find what a walk does that was never stopped, at any view
+// and reach, which is what the calibration rests on.
+func TestLongerWalks(t *testing.T) {
+	for _, layout := range []uint32{plain, quick} {
+		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 2000, 30)
+		g := d.graph(t, codes.L2, Options{quiet: true, layout: layout})
+		var buf, other Buffer
+		for _, vec := range queries {
+			q := g.Query(vec)
+			if err := q.start(10, Setting{Effort: 200}, nil, &buf); err != nil {
+				t.Fatal(err)
 			}
-			if e, ok := g.Effort(math.Nextafter(r, 2), k); ok && e <= effort {
-				t.Errorf("effort %d has recall %g of %d, but %d is enough for more", effort, r, k, e)
+			buf.view = 0
+			if err := q.walk(nil, &buf); err != nil {
+				t.Fatal(err)
+			}
+			if buf.stats.Expanded > 0 {
+				t.Fatalf("%d nodes expanded, none in view", buf.stats.Expanded)
+			}
+			for _, s := range []Setting{{Effort: 200, Reach: 1.01}, {Effort: 12, Reach: 1.1}, {Effort: 200, Reach: 1.1}, {Effort: 60, Reach: 1.5}, {Effort: 200}} {
+				buf.view, buf.rank, buf.reach = s.Effort, 10, s.Reach
+				if s.Reach == 0 {
+					buf.rank = 0
+				}
+				before := buf.stats.Expanded
+				if err := q.goOn(&buf); err != nil {
+					t.Fatal(err)
+				}
+				if err := q.collect(10, nil, &buf); err != nil {
+					t.Fatal(err)
+				}
+				rows, stats, err := q.Find(10, s, nil, &other)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.Reach > 0 && s.Effort == 200 && !(other.pool.next < len(other.pool.entries) && other.pool.entries[other.pool.next].dist > other.horizon(q.found(&other))) {
+					t.Errorf("%+v: the walk has ended within its reach", s)
+				}
+				if layout == quick {
+					continue // estimates depend on what is in view
+				}
+				if stats.Expanded > before && (stats.Expanded != buf.stats.Expanded || !slices.Equal(rows, buf.rows)) {
+					t.Errorf("%+v: %d nodes and %v after going on from %d, %d and %v at once", s, buf.stats.Expanded, buf.rows, before, stats.Expanded, rows)
+				}
 			}
 		}
 	}
@@ -595,7 +662,8 @@ func TestFar(t *testing.T) {
 		for _, i := range r.Perm(d.rows())[:n] {
 			half.Set(i)
 		}
-		const k, effort = 10, 20
+		const k = 10
+		s := Setting{Effort: 20}
 		var buf Buffer
 		for _, vec := range queries {
 			score := d.scorer(codes.Cosine, vec)
@@ -607,10 +675,10 @@ func TestFar(t *testing.T) {
 				allowed bitset.Set
 				most    int
 				want    error
-			}{{nil, 1, nil}, {half, g.Most(effort, n), nil}, {half, 5, ErrFar}, {far, g.Most(effort, n), ErrFar}, {far, 0, nil}} {
+			}{{nil, 1, nil}, {half, g.Most(s, n), nil}, {half, 5, ErrFar}, {far, g.Most(s, n), ErrFar}, {far, 0, nil}} {
 				q := g.Query(vec)
 				q.Most = c.most
-				hits, stats, err := q.Search(k, effort, c.allowed, score, &buf)
+				hits, stats, err := q.Search(k, s, c.allowed, score, &buf)
 				if !errors.Is(err, c.want) || err == nil && len(hits) != k || err != nil && (len(hits) > 0 || stats.Expanded != c.most) {
 					t.Fatalf("layout %d, at most %d: %v, %d hits, %+v", layout, c.most, err, len(hits), stats)
 				}

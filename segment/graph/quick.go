@@ -213,13 +213,18 @@ func (g *Graph) block(node uint32) []byte {
 // walkQuick is walk for the quick layout. What is ahead is known by estimates; b.near gets the rows whose records were read, of those
 // that are allowed. Without a filter the walk ends when all of the pool is expanded, with one as walkAllowed does.
 func (q *Query) walkQuick(allowed bitset.Set, b *Buffer) error {
-	g := q.g
-	if err := g.measure(&q.point, g.pilots, b); err != nil {
+	if err := q.g.measure(&q.point, q.g.pilots, b); err != nil {
 		return err
 	}
 	for i, d := range b.dists {
 		b.ahead(d, b.ids[i], allowed == nil)
 	}
+	return q.goOnQuick(allowed, b)
+}
+
+// goOnQuick is goOn for the quick layout.
+func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
+	g := q.g
 	var estimates [degree]float32
 	var dist [1]float32
 	for {
@@ -287,9 +292,9 @@ func (b *Buffer) ahead(dist float32, id uint32, bounded bool) {
 // nearest returns the next row to be expanded.
 func (b *Buffer) nearest(bounded bool) (uint32, bool) {
 	if bounded {
-		return b.pool.pop()
+		return b.pool.pop(b.view, b.horizon(&b.near))
 	}
-	if len(b.heap) == 0 || b.near.full(b.heap[0].dist) {
+	if b.exhausted(&b.near) {
 		return 0, false
 	}
 	return b.popHeap().id, true

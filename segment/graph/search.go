@@ -67,10 +67,10 @@ func (q *Query) Without(row int) { q.without, q.gap = uint32(row), nil }
 // ErrFar is returned when a search has gone as far as Query.Most allows.
 var ErrFar = errors.New("walk went too far")
 
-// Work returns about how many distances a search with this effort estimates that may return that many of the rows: see
+// Work returns about how many distances a search with this setting estimates that may return that many of the rows: see
 // Stats.Estimated.
-func (g *Graph) Work(effort, allowed int) float64 {
-	expanded := float64(effort) * float64(g.Len()) / float64(max(1, allowed))
+func (g *Graph) Work(s Setting, allowed int) float64 {
+	expanded := s.expanded() * float64(g.Len()) / float64(max(1, allowed))
 	if g.head.layout == quick {
 		return pilotCount + degree*min(expanded, float64(g.Len()))
 	}
@@ -94,15 +94,15 @@ func (g *Graph) Price(filtered bool) float64 {
 	}
 }
 
-// Most returns how many nodes a search with this effort may expand, of which that many rows may be returned, to be worth
+// Most returns how many nodes a search with this setting may expand, of which that many rows may be returned, to be worth
 // what the calibration says. A walk that goes beyond is in a region that the filter excludes: what is allowed is at the edge
 // of what the walk sees, where it misses more.
-func (g *Graph) Most(effort, allowed int) int {
+func (g *Graph) Most(s Setting, allowed int) int {
 	slack := 3.0
 	if g.head.layout == quick {
 		slack = 1.6 // estimates are rough
 	}
-	return 16 + int(slack*float64(effort)*float64(g.Len())/float64(max(1, allowed)))
+	return 16 + int(slack*float64(s.Effort)*float64(g.Len())/float64(max(1, allowed)))
 }
 
 // A Hit is a row with its score, as the caller defined it.
@@ -118,23 +118,22 @@ type Stats struct {
 	Scored    int // rows that were scored
 }
 
-// Search returns the k rows with the highest scores that a walk with this effort finds, the best first; of equal scores the
-// lower row. There are fewer only if fewer rows are allowed. effort is the number of rows the walk keeps in view, at least k; see
-// [Graph.Effort]. allowed is the set of rows that may be returned, nil for all; the walk passes through the others too, as far as q.Most allows.
+// Search returns the k rows with the highest scores that a walk with this setting finds, the best first; of equal scores the
+// lower row. There are fewer only if fewer rows are allowed. At least k rows are kept in view. allowed is the set of rows that may be returned, nil for all; the walk passes through the others too, as far as q.Most allows.
 // score gives the true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in the memory
 // of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps ErrCorrupt.
-func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
-	rows, stats, err := q.Find(k, effort, allowed, buf)
+func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
+	rows, stats, err := q.Find(k, s, allowed, buf)
 	if err != nil {
 		return nil, stats, err
 	}
 	buf.hits = buf.hits[:0]
 	for _, row := range rows {
-		s, err := score(int(row))
+		v, err := score(int(row))
 		if err != nil {
 			return nil, stats, err
 		}
-		buf.hits = append(buf.hits, Hit{int(row), s})
+		buf.hits = append(buf.hits, Hit{int(row), v})
 	}
 	stats.Scored = len(buf.hits)
 	slices.SortFunc(buf.hits, func(a, b Hit) int {
@@ -144,11 +143,11 @@ func (q *Query) Search(k, effort int, allowed bitset.Set, score func(row int) (f
 }
 
 // Find returns the rows that Search scores, nearest first by their codes. They are in the memory of buf.
-func (q *Query) Find(k, effort int, allowed bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
+func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
-	if err = q.start(k, effort, allowed, buf); err == nil {
+	if err = q.start(k, s, allowed, buf); err == nil {
 		if err = q.walk(allowed, buf); err == nil {
 			err = q.collect(k, allowed, buf)
 		}
@@ -156,17 +155,20 @@ func (q *Query) Find(k, effort int, allowed bitset.Set, buf *Buffer) (rows []uin
 	return buf.rows, buf.stats, err
 }
 
-// rescored is how many rows are scored for k results: codes may have the order of near rows wrong.
+// rescored is how many rows are scored at most for k results: codes may have the order of near rows wrong.
 func rescored(k int) int { return k + max(k/2, 10) }
 
 // start prepares buf for walk.
-func (q *Query) start(k, effort int, allowed bitset.Set, buf *Buffer) error {
-	effort = max(k, effort)
+func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
+	effort, rank := min(max(k, s.Effort), q.g.Len()), rank(k) // there are not more rows to keep in view
 	near := effort
 	if allowed == nil {
-		near = rescored(k)
+		near = max(rescored(k), rank)
 	}
 	buf.start(q.g.Len(), effort, near)
+	if s.Reach > 0 {
+		buf.rank, buf.reach = rank, s.Reach
+	}
 	if q.without == none {
 		return nil
 	}
@@ -220,14 +222,34 @@ func (q *Query) walk(allowed bitset.Set, buf *Buffer) error {
 	return q.walkAllowed(allowed, buf)
 }
 
-// collect leaves in buf.rows the nearest allowed rows that a walk has found.
+// goOn goes on with a walk without a filter that has ended, as far as view and reach of the buffer allow now.
+func (q *Query) goOn(buf *Buffer) error {
+	if q.g.head.layout == quick {
+		return q.goOnQuick(nil, buf)
+	}
+	return q.g.goOn(&q.point, buf)
+}
+
+// collect leaves in buf.rows the nearest allowed rows that a walk has found, with their distances in buf.dists: k, and what the margin lets
+// hope that it is nearer in truth.
 func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
-	buf.rows = buf.rows[:0]
+	buf.rows, buf.dists = buf.rows[:0], buf.dists[:0]
+	margin, most := q.g.margin(k), float32(math.MaxFloat32)
 	want := rescored(k)
-	for _, e := range q.found(buf).entries {
+	found := q.found(buf).entries
+	if q.g.head.layout == plain {
+		found = found[:min(buf.view, len(found))]
+	}
+	for _, e := range found {
+		if e.dist > most {
+			break
+		}
 		for row := e.id &^ expanded; row != none && len(buf.rows) < want; {
 			if row != q.without && (allowed == nil || allowed.Has(int(row))) {
-				buf.rows = append(buf.rows, row)
+				buf.rows, buf.dists = append(buf.rows, row), append(buf.dists, e.dist)
+				if len(buf.rows) == k && margin > 0 {
+					most = margin * e.dist
+				}
 			}
 			if row, err = q.g.twin(row); err != nil {
 				return err

@@ -105,10 +105,13 @@ func (p *pool) offerAll(ids []uint32, dists []float32) {
 	}
 }
 
-// pop returns the nearest row that was not expanded, and marks it.
-func (p *pool) pop() (uint32, bool) {
-	for ; p.next < len(p.entries); p.next++ {
+// pop returns the nearest row that was not expanded, and marks it, if it is one of the nearest so many and not farther than most.
+func (p *pool) pop(nearest int, most float32) (uint32, bool) {
+	for n := min(nearest, len(p.entries)); p.next < n; p.next++ {
 		if e := &p.entries[p.next]; e.id < expanded {
+			if e.dist > most {
+				return 0, false
+			}
 			id := e.id
 			e.id |= expanded
 			p.next++
@@ -123,7 +126,10 @@ type Buffer struct {
 	pool    pool
 	near    pool // of the quick layout: rows with distances by their records
 	visited bitset.Set
-	gap     *gap // nil: no node is left out
+	view    int     // how many of the nearest rows are expanded
+	rank    int     // of the row that a reach is measured by; 0: there is no reach
+	reach   float32 // see Setting
+	gap     *gap    // nil: no node is left out
 	detour  detour
 	heap    []entry
 	ids     []uint32
@@ -144,8 +150,16 @@ func (b *Buffer) start(rows, effort, near int) {
 	b.pool.reset(effort)
 	b.near.reset(near)
 	b.heap = b.heap[:0]
-	b.gap = nil
+	b.view, b.rank, b.gap = effort, 0, nil
 	b.stats = Stats{}
+}
+
+// horizon returns the distance beyond which no row is expanded, with what was found so far in p.
+func (b *Buffer) horizon(p *pool) float32 {
+	if b.rank == 0 || len(p.entries) < b.rank {
+		return math.MaxFloat32
+	}
+	return b.reach * p.entries[b.rank-1].dist
 }
 
 // measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the rows and distances.
@@ -183,9 +197,14 @@ func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 	if err := g.measure(p, g.pilots, b); err != nil {
 		return err
 	}
+	b.pool.offerAll(b.ids, b.dists)
+	return g.goOn(p, b)
+}
+
+// goOn goes on with a walk, as far as view and reach of the buffer allow now.
+func (g *Graph) goOn(p *simd.Point, b *Buffer) error {
 	for {
-		b.pool.offerAll(b.ids, b.dists)
-		node, ok := b.pool.pop()
+		node, ok := b.pool.pop(b.view, b.horizon(&b.pool))
 		if !ok {
 			return nil
 		}
@@ -205,6 +224,7 @@ func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 		if err := g.measure(p, ids[:], b); err != nil {
 			return err
 		}
+		b.pool.offerAll(b.ids, b.dists)
 	}
 }
 
@@ -228,7 +248,7 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 				b.pool.offer(d, id)
 			}
 		}
-		if len(b.heap) == 0 || b.pool.full(b.heap[0].dist) {
+		if b.exhausted(&b.pool) {
 			return nil
 		}
 		if b.stats.Expanded == q.Most && q.Most > 0 {
@@ -249,6 +269,11 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 			return err
 		}
 	}
+}
+
+// exhausted reports whether nothing in the heap is worth expanding, with the allowed rows found so far in p.
+func (b *Buffer) exhausted(p *pool) bool {
+	return len(b.heap) == 0 || p.full(b.heap[0].dist) || b.heap[0].dist > b.horizon(p)
 }
 
 // anyAllowed reports whether a row or one of its twins is allowed.

@@ -82,7 +82,10 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 			return nil, err
 		}
 	}
-	g.head.pilots, g.head.overflow, g.head.levels = uint32(len(g.pilots)), uint32(len(g.over)), uint32(len(g.levels))
+	g.head.pilots, g.head.overflow = uint32(len(g.pilots)), uint32(len(g.over))
+	for i, table := range g.levels {
+		g.head.levels[i] = uint32(len(table))
+	}
 	g.geo = g.head.geometry()
 	return g, nil
 }
@@ -179,7 +182,7 @@ func (g *Graph) write(w io.WriterAt) (int64, error) {
 	out := blocks.NewWriter(w, headerSize)
 	out.Add(g.records)
 	out.Add(codec.BytesFromU32s(g.nodes))
-	for _, words := range [][]uint32{g.twins, meanBits(g.mean), g.pilots, g.over, encodeLevels(g.levels)} {
+	for _, words := range [][]uint32{g.twins, meanBits(g.mean), g.pilots, g.over, encodeLevels(&g.levels)} {
 		out.Add(codec.BytesFromU32s(words))
 		out.Pad(sectionEnd)
 	}

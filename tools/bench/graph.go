@@ -21,26 +21,31 @@ const (
 
 var (
 	graphRecalls = []float64{0.90, 0.95, 0.99}
-	// What is kept in view: ef and effort. Each set has its range.
-	graphEfforts = []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448, 640}
+	// What is turned: ef of hnswlib, and the recall that is asked of vecbolt.
+	graphEfs   = []float64{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448, 640}
+	graphAsked = []float64{0.70, 0.75, 0.80, 0.85, 0.88, 0.90, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.993, 0.995}
 	// graphGoals are times hnswlib, at the recalls above. On word vectors that is where Glass is.
 	graphGoals = map[string][]float64{synth768: {2.5, 2.5, 2.5}, synth1536: {2.5, 2.5, 2.5}, glove: {2.6, 2.9, 2.3}}
 )
 
 func graphFigure(e *env, r *report) error {
 	r.Title = "Approximate search, k = 10"
-	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the efforts (ef of hnswlib) around it. Of each query the best time of all rounds counts on one thread, and of each effort the best round with two callers: other programs use the machine. Every round asks every contestant in turn.")
+	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the settings around it: values of ef of hnswlib, recalls asked of vecbolt. Of each query the best time of all rounds counts on one thread, and of each setting the best round with two callers: other programs use the machine. Every round asks every contestant in turn.")
 	r.note("\"asked\" is what an application asks for: a recall, which finds its own effort, or an exact answer. Recall is that of %d held-out queries.", graphQueries)
 	return e.eachSet(r, e.graphSet, glove, sentences, synth768, synth1536)
 }
 
-// walker is a contestant: it answers the queries of a request with an effort.
-type walker func(r scanRequest, effort int) (scanResult, error)
+// A walker is a contestant: it answers the queries of a request with each of its settings.
+type walker struct {
+	settings []float64
+	ask      func(r scanRequest, setting float64) (scanResult, error)
+}
 
-// A curve is what a contestant reached, by mode and effort.
+// A curve is what a contestant reached, by mode and setting.
 type curve struct {
-	best   map[string]map[int][]float64 // microseconds
-	recall map[int]float64
+	settings []float64
+	best     map[string]map[float64][]float64 // microseconds
+	recall   map[float64]float64
 }
 
 func (e *env) graphSet(set *vectorSet, r *report) error {
@@ -59,9 +64,9 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	}
 	r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
 	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
-	walkers := map[string]walker{"vecbolt": func(q scanRequest, effort int) (scanResult, error) {
-		return v.ask(q, db.Query{Effort: effort}, q.first, q.n)
-	}}
+	walkers := map[string]walker{"vecbolt": {graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
+		return v.ask(q, db.Query{Recall: recall}, q.first, q.n)
+	}}}
 	drivers, stop := e.start("hnswlib")
 	defer stop()
 	for _, d := range drivers {
@@ -78,10 +83,10 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 		}
 		r.add(measurement{Set: set.name, Who: d.name, How: "build, 2 threads", Value: built.Seconds, Unit: "s", Ratio: built.Seconds / took})
 		r.atLeast(set.name+": times as fast to build as "+d.name, 1, built.Seconds/took)
-		walkers[d.name] = func(q scanRequest, effort int) (res scanResult, err error) {
-			err = d.call("walk", args{"ef": effort, "mode": q.mode, "first": q.first, "n": q.n, "k": q.k, "budget_ms": q.budget.Milliseconds()}, &res)
+		walkers[d.name] = walker{graphEfs, func(q scanRequest, ef float64) (res scanResult, err error) {
+			err = d.call("walk", args{"ef": int(ef), "mode": q.mode, "first": q.first, "n": q.n, "k": q.k, "budget_ms": q.budget.Milliseconds()}, &res)
 			return res, err
-		}
+		}}
 	}
 	curves := map[string]*curve{}
 	for round := range e.rounds {
@@ -89,13 +94,11 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 		for name, walk := range walkers {
 			c := curves[name]
 			if c == nil {
-				c = &curve{map[string]map[int][]float64{modeOne: {}, modeCallers: {}}, map[int]float64{}}
+				c = &curve{walk.settings, map[string]map[float64][]float64{modeOne: {}, modeCallers: {}}, map[float64]float64{}}
 				curves[name] = c
 			}
-			for _, effort := range graphEfforts {
-				if err := c.measure(walk, effort, truth); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
+			if err := c.measure(walk.ask, truth); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
@@ -113,24 +116,26 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 			}
 		}
 	}
-	return e.graphAsked(set, v, truth, r)
+	return e.graphPromises(set, v, truth, r)
 }
 
-// measure runs all queries with an effort.
-func (c *curve) measure(walk walker, effort int, truth [][]int) error {
-	for _, mode := range []string{modeOne, modeCallers} {
-		res, err := walk(scanRequest{mode: mode, n: graphQueries, k: truthK, budget: time.Minute}, effort)
-		if err != nil {
-			return err
-		}
-		c.recall[effort] = recall(truth, res.IDs, truthK)
-		best := c.best[mode][effort]
-		if best == nil {
-			best = slices.Repeat([]float64{math.Inf(1)}, len(res.US))
-			c.best[mode][effort] = best
-		}
-		for i := range best {
-			best[i] = min(best[i], res.US[i])
+// measure runs all queries with each setting.
+func (c *curve) measure(ask func(scanRequest, float64) (scanResult, error), truth [][]int) error {
+	for _, setting := range c.settings {
+		for _, mode := range []string{modeOne, modeCallers} {
+			res, err := ask(scanRequest{mode: mode, n: graphQueries, k: truthK, budget: time.Minute}, setting)
+			if err != nil {
+				return err
+			}
+			c.recall[setting] = recall(truth, res.IDs, truthK)
+			best := c.best[mode][setting]
+			if best == nil {
+				best = slices.Repeat([]float64{math.Inf(1)}, len(res.US))
+				c.best[mode][setting] = best
+			}
+			for i := range best {
+				best[i] = min(best[i], res.US[i])
+			}
 		}
 	}
 	return nil
@@ -144,27 +149,27 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// at returns the queries per second at a recall, NaN if no effort reaches it.
+// at returns the queries per second at a recall, NaN if no setting reaches it.
 func (c *curve) at(mode string, want float64) float64 {
-	last := 0
-	for _, effort := range graphEfforts {
-		if c.recall[effort] < want {
-			last = effort
+	last := 0.0
+	for _, setting := range c.settings {
+		if c.recall[setting] < want {
+			last = setting
 			continue
 		}
-		fast := 1e6 / mean(c.best[mode][effort])
-		if last == 0 { // the least effort is more than enough
+		fast := 1e6 / mean(c.best[mode][setting])
+		if last == 0 { // the first setting is more than enough
 			return fast
 		}
-		share := (want - c.recall[last]) / (c.recall[effort] - c.recall[last])
+		share := (want - c.recall[last]) / (c.recall[setting] - c.recall[last])
 		before := 1e6 / mean(c.best[mode][last])
 		return math.Exp((1-share)*math.Log(before) + share*math.Log(fast))
 	}
 	return math.NaN()
 }
 
-// graphAsked measures what applications ask for.
-func (e *env) graphAsked(set *vectorSet, v *vecboltScanner, truth [][]int, r *report) error {
+// graphPromises measures what applications ask for.
+func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r *report) error {
 	type asked struct {
 		how   string
 		query db.Query
