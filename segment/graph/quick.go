@@ -150,15 +150,12 @@ func (l *lane) sketch(g *Graph, words []uint32, node uint32, ids []uint32) {
 		for e, o := range l.decoded.y {
 			d := o - c[e]
 			square += float64(d) * float64(d)
-			if d > 0 {
-				abs += float64(d)
-				along += float64(c[e])
-				// Byte j%16 of every four elements: see simd.Estimate.
-				plus[e/4*4+j%16/4] |= 1 << (j%4*8 + j/16*4 + e%4)
-			} else {
-				abs -= float64(d)
-				along -= float64(c[e])
-			}
+			// No branch on the sign, which would be guessed wrong every other time: 1 where d > 0.
+			up := math.Float32bits(0-d) >> 31
+			abs += math.Abs(float64(d))
+			along += math.Float64frombits(math.Float64bits(float64(c[e])) ^ uint64(1-up)<<63)
+			// Byte j%16 of every four elements: see simd.Estimate.
+			plus[e/4*4+j%16/4] |= up << (j%4*8 + j/16*4 + e%4)
 		}
 		factor := 0.0
 		if abs > 0 {
