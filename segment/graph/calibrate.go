@@ -169,7 +169,7 @@ func (b *builder) tabulate(trials []trial, columns []int, distance measure) erro
 		}
 	}
 	for _, c := range columns {
-		b.levels[c] = choose(tried[c])
+		b.levels[c] = b.pick(tried[c])
 	}
 	return nil
 }
@@ -205,14 +205,20 @@ func outcomes(trials []trial, column, i, effort int) (all []level) {
 	return all
 }
 
-// cost returns what a walk costs, in expanded nodes. To keep a row in view that comes nearer than others costs about a fortieth of one, and
-// about twice as many do as are in view in the end, unless there are no more.
-func (l *level) cost() float32 { return l.nodes + min(degree*l.nodes, 2*float32(l.effort))/40 }
+// cost returns what a walk costs, in expanded nodes. To put a row where it belongs in view costs a share of one, and while the walk comes nearer
+// that happens to about twice as many as there is room for in view, unless there are no more.
+func (g *Graph) cost(l *level) float32 {
+	share := float32(160)
+	if g.head.layout == quick {
+		share = 40
+	}
+	return l.nodes + min(degree*l.nodes, 2*float32(l.effort))/share
+}
 
-// choose returns those levels that nothing cheaper is as good as, the cheapest first, but for such as are next to the same.
-func choose(all []level) (chosen []level) {
+// pick returns those levels that nothing cheaper is as good as, the cheapest first, but for such as are next to the same.
+func (g *Graph) pick(all []level) (chosen []level) {
 	slices.SortStableFunc(all, func(a, b level) int {
-		return cmp.Or(cmp.Compare(a.cost(), b.cost()), cmp.Compare(b.recall, a.recall))
+		return cmp.Or(cmp.Compare(g.cost(&a), g.cost(&b)), cmp.Compare(b.recall, a.recall))
 	})
 	best := float32(0)
 	for _, l := range all {

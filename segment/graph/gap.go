@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -77,7 +78,7 @@ func (g *Graph) around(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]ui
 	d.dists = slices.Grow(d.dists[:0], len(d.ids)+degree)[:len(d.ids)+degree]
 	simd.GatherL2(d.dists, &d.point, g.records, d.ids)
 	d.near.reset(buildEffort)
-	d.near.offerAll(d.ids, d.dists[:len(d.ids)])
+	d.near.offerAll(d.ids, d.dists[:len(d.ids)], math.MaxFloat32)
 	links, n := *ids, len(own)-1
 	links[at], links[n] = links[n], none
 next:

@@ -256,7 +256,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 			at = &b.near
 		}
 		b.stats.Estimated += degree
-		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0], at.worst()); below != 0; below &= below - 1 {
+		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0], min(at.worst(), b.edge(&b.near))); below != 0; below &= below - 1 {
 			i := bits.TrailingZeros32(below)
 			id := ids[i]
 			if id >= uint32(g.Len()) {

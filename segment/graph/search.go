@@ -168,6 +168,9 @@ func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	buf.start(q.g.Len(), effort, near)
 	if s.Reach > 0 {
 		buf.rank, buf.reach = rank, s.Reach
+		if margin := q.g.margin(k); margin > 0 {
+			buf.use = max(s.Reach, margin)
+		}
 	}
 	if q.without == none {
 		return nil

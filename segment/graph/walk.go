@@ -91,15 +91,17 @@ func place(entries []entry, dist float32) int {
 	return int(at)
 }
 
-// offerAll offers rows, which are told by their ids and distances.
-func (p *pool) offerAll(ids []uint32, dists []float32) {
+// offerAll offers those rows that are not farther than most, told by their ids and distances.
+func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
 	i := 0
 	for ; i < len(dists) && len(p.entries) < p.limit; i++ {
-		p.offer(dists[i], ids[i])
+		if dists[i] <= most {
+			p.offer(dists[i], ids[i])
+		}
 	}
 	last := p.limit - 1
 	for ; i < len(dists); i++ {
-		if d := dists[i]; d < p.entries[last].dist { // few are
+		if d := dists[i]; d < p.entries[last].dist && d <= most { // few are
 			p.insert(d, ids[i], last)
 		}
 	}
@@ -129,6 +131,7 @@ type Buffer struct {
 	view    int     // how many of the nearest rows are expanded
 	rank    int     // of the row that a reach is measured by; 0: there is no reach
 	reach   float32 // see Setting
+	use     float32 // how many times the distance of that row another one may have to be of use; 0: any
 	gap     *gap    // nil: no node is left out
 	detour  detour
 	heap    []entry
@@ -150,7 +153,7 @@ func (b *Buffer) start(rows, effort, near int) {
 	b.pool.reset(effort)
 	b.near.reset(near)
 	b.heap = b.heap[:0]
-	b.view, b.rank, b.gap = effort, 0, nil
+	b.view, b.rank, b.use, b.gap = effort, 0, 0, nil
 	b.stats = Stats{}
 }
 
@@ -160,6 +163,14 @@ func (b *Buffer) horizon(p *pool) float32 {
 		return math.MaxFloat32
 	}
 	return b.reach * p.entries[b.rank-1].dist
+}
+
+// edge returns the distance beyond which a row is of no use, with what was found so far in p: it comes nearer as more is found.
+func (b *Buffer) edge(p *pool) float32 {
+	if b.use == 0 || len(p.entries) < b.rank {
+		return math.MaxFloat32
+	}
+	return b.use * p.entries[b.rank-1].dist
 }
 
 // measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the rows and distances.
@@ -197,7 +208,7 @@ func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 	if err := g.measure(p, g.pilots, b); err != nil {
 		return err
 	}
-	b.pool.offerAll(b.ids, b.dists)
+	b.pool.offerAll(b.ids, b.dists, b.edge(&b.pool))
 	return g.goOn(p, b)
 }
 
@@ -224,7 +235,7 @@ func (g *Graph) goOn(p *simd.Point, b *Buffer) error {
 		if err := g.measure(p, ids[:], b); err != nil {
 			return err
 		}
-		b.pool.offerAll(b.ids, b.dists)
+		b.pool.offerAll(b.ids, b.dists, b.edge(&b.pool))
 	}
 }
 
@@ -237,7 +248,7 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 	}
 	for {
 		for i, d := range b.dists {
-			if b.pool.full(d) || d != d {
+			if b.pool.full(d) || d != d || d > b.edge(&b.pool) {
 				continue
 			}
 			id := b.ids[i]
