@@ -21,7 +21,7 @@ func sealGraph(data []byte) []byte {
 	const header, table = 4096, 60
 	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
 	le := binary.LittleEndian
-	copy(b, "VECBOLTG\x01\x00\x00\x00")
+	copy(b, "VECBOLTG\x02\x00\x00\x00")
 	limit := func(at int, most uint32) uint64 {
 		if le.Uint32(b[at:]) > most {
 			le.PutUint32(b[at:], le.Uint32(b[at:])%(most+1))

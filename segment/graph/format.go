@@ -10,10 +10,10 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 1.
+// Numbers of the file format. They never change for version 2. Version 1, which had another calibration, was not released.
 const (
 	magic      = "VECBOLTG"
-	version    = 1
+	version    = 2
 	headerSize = blocks.HeaderSize
 	sectionEnd = 64         // sections are padded to a multiple of it
 	degree     = 32         // most neighbours of a node
@@ -33,7 +33,7 @@ const (
 var (
 	// ErrCorrupt is returned when bytes are not a graph file, or a damaged one.
 	ErrCorrupt = errors.New("corrupt graph file")
-	// ErrVersion is returned when a later release wrote the file.
+	// ErrVersion is returned when another release wrote the file.
 	ErrVersion = errors.New("unknown version of graph file")
 	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
 	ErrMismatch = errors.New("graph file of another segment")

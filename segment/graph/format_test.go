@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -34,7 +35,7 @@ func TestFormatPage(t *testing.T) {
 
 // TestOldFile opens a file that was written when the format was new.
 func TestOldFile(t *testing.T) {
-	for layout, name := range map[uint32]string{plain: "testdata/v1-plain.graph", quick: "testdata/v1-quick.graph"} {
+	for layout, name := range map[uint32]string{plain: "testdata/v2-plain.graph", quick: "testdata/v2-quick.graph"} {
 		if *update {
 			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {
 				t.Fatal(err)
@@ -45,6 +46,19 @@ func TestOldFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		oldFile(t, b)
+	}
+}
+
+// TestFirstVersion refuses files of the version that was never released: they are made anew.
+func TestFirstVersion(t *testing.T) {
+	for _, name := range []string{"testdata/v1-plain.graph", "testdata/v1-quick.graph"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe}); !errors.Is(err, ErrVersion) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
