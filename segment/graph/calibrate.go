@@ -249,9 +249,9 @@ func (t *trial) walk(columns, views []int, l *lane, distance measure) error {
 	}
 	var o outcome
 	for reached := 0; len(t.whole) < len(views); {
-		buf.view, buf.rank = views[len(t.whole)], 0
+		buf.view, buf.reach = views[len(t.whole)], 0
 		if reached < len(reaches) {
-			buf.rank, buf.reach = rank(k), reaches[reached]
+			buf.reach = reaches[reached]
 		}
 		if err := q.goOn(buf); err != nil {
 			return err

@@ -623,10 +623,7 @@ func TestLongerWalks(t *testing.T) {
 				t.Fatalf("%d nodes expanded, none in view", buf.stats.Expanded)
 			}
 			for _, s := range []Setting{{Effort: 200, Reach: 1.01}, {Effort: 12, Reach: 1.1}, {Effort: 200, Reach: 1.1}, {Effort: 60, Reach: 1.5}, {Effort: 200}} {
-				buf.view, buf.rank, buf.reach = s.Effort, 10, s.Reach
-				if s.Reach == 0 {
-					buf.rank = 0
-				}
+				buf.view, buf.reach = s.Effort, s.Reach
 				before := buf.stats.Expanded
 				if err := q.goOn(&buf); err != nil {
 					t.Fatal(err)
@@ -638,7 +635,7 @@ func TestLongerWalks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Reach > 0 && s.Effort == 200 && !(other.pool.next == len(other.pool.entries) || other.pool.entries[other.pool.next].dist > other.horizon(q.found(&other))) {
+				if s.Reach > 0 && s.Effort == 200 && !(other.pool.next == len(other.pool.entries) || other.pool.entries[other.pool.next].dist > other.within(s.Reach, q.found(&other))) {
 					t.Errorf("%+v: the walk has ended within its reach", s)
 				}
 				if layout == quick {

@@ -256,7 +256,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 			at = &b.near
 		}
 		b.stats.Estimated += degree
-		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0], min(at.worst(), b.edge(&b.near))); below != 0; below &= below - 1 {
+		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0], min(at.worst(), b.within(b.use, &b.near))); below != 0; below &= below - 1 {
 			i := bits.TrailingZeros32(below)
 			id := ids[i]
 			if id >= uint32(g.Len()) {
@@ -289,7 +289,7 @@ func (b *Buffer) ahead(dist float32, id uint32, bounded bool) {
 // nearest returns the next row to be expanded.
 func (b *Buffer) nearest(bounded bool) (uint32, bool) {
 	if bounded {
-		return b.pool.pop(b.view, b.horizon(&b.near))
+		return b.pool.pop(b.view, b.within(b.reach, &b.near))
 	}
 	if b.exhausted(&b.near) {
 		return 0, false

@@ -119,7 +119,8 @@ type Stats struct {
 }
 
 // Search returns the k rows with the highest scores that a walk with this setting finds, the best first; of equal scores the
-// lower row. There are fewer only if fewer rows are allowed. At least k rows are kept in view. allowed is the set of rows that may be returned, nil for all; the walk passes through the others too, as far as q.Most allows.
+// lower row. There are fewer only if fewer rows are allowed. At least k rows are kept in view. allowed is the set of rows that
+// may be returned, nil for all; the walk passes through the others too, as far as q.Most allows.
 // score gives the true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in the memory
 // of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps ErrCorrupt.
 func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
@@ -160,17 +161,15 @@ func rescored(k int) int { return k + max(k/2, 10) }
 
 // start prepares buf for walk.
 func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
-	effort, rank := min(max(k, s.Effort), q.g.Len()), rank(k) // there are not more rows to keep in view
+	effort := min(max(k, s.Effort), q.g.Len()) // there are not more rows to keep in view
 	near := effort
 	if allowed == nil {
-		near = max(rescored(k), rank)
+		near = max(rescored(k), rank(k))
 	}
 	buf.start(q.g.Len(), effort, near)
-	if s.Reach > 0 {
-		buf.rank, buf.reach = rank, s.Reach
-		if margin := q.g.margin(k); margin > 0 {
-			buf.use = max(s.Reach, margin)
-		}
+	buf.rank, buf.reach = rank(k), s.Reach
+	if margin := q.g.margin(k); margin > 0 && s.Reach > 0 {
+		buf.use = max(s.Reach, margin)
 	}
 	if q.without == none {
 		return nil
@@ -240,7 +239,7 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	margin, most := q.g.margin(k), float32(math.MaxFloat32)
 	want := rescored(k)
 	found := q.found(buf).entries
-	if q.g.head.layout == plain {
+	if q.g.head.layout == plain { // it is in view that they are found
 		found = found[:min(buf.view, len(found))]
 	}
 	for _, e := range found {

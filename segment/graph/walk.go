@@ -129,9 +129,9 @@ type Buffer struct {
 	near    pool // of the quick layout: rows with distances by their records
 	visited bitset.Set
 	view    int     // how many of the nearest rows are expanded
-	rank    int     // of the row that a reach is measured by; 0: there is no reach
+	rank    int     // of the row that reach and use are relative to
 	reach   float32 // see Setting
-	use     float32 // how many times the distance of that row another one may have to be of use; 0: any
+	use     float32 // how many times its distance a row may have to be of use; 0: any
 	gap     *gap    // nil: no node is left out
 	detour  detour
 	heap    []entry
@@ -153,24 +153,17 @@ func (b *Buffer) start(rows, effort, near int) {
 	b.pool.reset(effort)
 	b.near.reset(near)
 	b.heap = b.heap[:0]
-	b.view, b.rank, b.use, b.gap = effort, 0, 0, nil
+	b.view, b.reach, b.use, b.gap = effort, 0, 0, nil
 	b.stats = Stats{}
 }
 
-// horizon returns the distance beyond which no row is expanded, with what was found so far in p.
-func (b *Buffer) horizon(p *pool) float32 {
-	if b.rank == 0 || len(p.entries) < b.rank {
+// within returns so many times the distance of the row of the rank, with what was found so far in p: it becomes less as more is found.
+// There is no bound for 0 times, nor before there is such a row.
+func (b *Buffer) within(times float32, p *pool) float32 {
+	if times == 0 || len(p.entries) < b.rank {
 		return math.MaxFloat32
 	}
-	return b.reach * p.entries[b.rank-1].dist
-}
-
-// edge returns the distance beyond which a row is of no use, with what was found so far in p: it comes nearer as more is found.
-func (b *Buffer) edge(p *pool) float32 {
-	if b.use == 0 || len(p.entries) < b.rank {
-		return math.MaxFloat32
-	}
-	return b.use * p.entries[b.rank-1].dist
+	return times * p.entries[b.rank-1].dist
 }
 
 // measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the rows and distances.
@@ -208,14 +201,14 @@ func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 	if err := g.measure(p, g.pilots, b); err != nil {
 		return err
 	}
-	b.pool.offerAll(b.ids, b.dists, b.edge(&b.pool))
+	b.pool.offerAll(b.ids, b.dists, b.within(b.use, &b.pool))
 	return g.goOn(p, b)
 }
 
 // goOn goes on with a walk, as far as view and reach of the buffer allow now.
 func (g *Graph) goOn(p *simd.Point, b *Buffer) error {
 	for {
-		node, ok := b.pool.pop(b.view, b.horizon(&b.pool))
+		node, ok := b.pool.pop(b.view, b.within(b.reach, &b.pool))
 		if !ok {
 			return nil
 		}
@@ -235,7 +228,7 @@ func (g *Graph) goOn(p *simd.Point, b *Buffer) error {
 		if err := g.measure(p, ids[:], b); err != nil {
 			return err
 		}
-		b.pool.offerAll(b.ids, b.dists, b.edge(&b.pool))
+		b.pool.offerAll(b.ids, b.dists, b.within(b.use, &b.pool))
 	}
 }
 
@@ -248,7 +241,7 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 	}
 	for {
 		for i, d := range b.dists {
-			if b.pool.full(d) || d != d || d > b.edge(&b.pool) {
+			if b.pool.full(d) || d != d || d > b.within(b.use, &b.pool) {
 				continue
 			}
 			id := b.ids[i]
@@ -284,7 +277,7 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 
 // exhausted reports whether nothing in the heap is worth expanding, with the allowed rows found so far in p.
 func (b *Buffer) exhausted(p *pool) bool {
-	return len(b.heap) == 0 || p.full(b.heap[0].dist) || b.heap[0].dist > b.horizon(p)
+	return len(b.heap) == 0 || p.full(b.heap[0].dist) || b.heap[0].dist > b.within(b.reach, p)
 }
 
 // anyAllowed reports whether a row or one of its twins is allowed.
