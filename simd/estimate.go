@@ -36,12 +36,8 @@ func (t *Table) Set(q []float32) {
 	if len(q) > 2048 { // so that no sum in 128 bits of AVX2 leaves 16 bits
 		steps = 15
 	}
-	var top uint32 // the bits of the largest absolute value
-	for _, v := range q {
-		top = max(top, math.Float32bits(v)&^(1<<31))
-	}
 	var inv float32
-	if t.unit = math.Float32frombits(top) / float32(steps); t.unit > 0x1p-100 {
+	if t.unit = Largest(q) / float32(steps); t.unit > 0x1p-100 {
 		inv = 1 / t.unit
 	}
 	if n := 4 * len(q); cap(t.sums) < n {

@@ -287,3 +287,82 @@ func estimateGeneric(dst *[BlockPoints]float32, t *Table, block []uint8, add, li
 	}
 	return below
 }
+
+// hadamardGeneric is the definition of Hadamard. It takes two steps at once.
+func hadamardGeneric(v []float32, scale float32) {
+	if len(v) < 4 {
+		if len(v) == 2 {
+			v[0], v[1] = v[0]+v[1], v[0]-v[1]
+		}
+		for i := range v {
+			v[i] *= scale
+		}
+		return
+	}
+	for i := 0; i < len(v); i += 4 {
+		q := (*[4]float32)(v[i:])
+		s, t, x, y := q[0]+q[1], q[0]-q[1], q[2]+q[3], q[2]-q[3]
+		q[0], q[1], q[2], q[3] = (s+x)*scale, (t+y)*scale, (s-x)*scale, (t-y)*scale
+	}
+	h := 4
+	for ; 4*h <= len(v); h *= 4 {
+		for i := 0; i < len(v); i += 4 * h {
+			a, b, c, d := v[i:i+h:i+h], v[i+h:i+2*h], v[i+2*h:i+3*h], v[i+3*h:i+4*h]
+			b, c, d = b[:len(a)], c[:len(a)], d[:len(a)]
+			for j, w := range a {
+				x, y, z := b[j], c[j], d[j]
+				s, t, p, q := w+x, w-x, y+z, y-z
+				a[j], b[j], c[j], d[j] = s+p, t+q, s-p, t-q
+			}
+		}
+	}
+	if h < len(v) {
+		a, b := v[:h], v[h:2*h]
+		for j, x := range a {
+			y := b[j]
+			a[j], b[j] = x+y, x-y
+		}
+	}
+}
+
+// flipGeneric is the definition of Flip.
+func flipGeneric(v []float32, signs []uint32) {
+	for i, s := range signs[:len(v)] {
+		v[i] = math.Float32frombits(math.Float32bits(v[i]) ^ s)
+	}
+}
+
+// largestGeneric returns the bits of the result of Largest: without their signs,
+// floats are in the order of their bits, and NaNs above all others.
+func largestGeneric(v []float32) uint32 {
+	var top uint32
+	for _, x := range v {
+		top = max(top, math.Float32bits(x)&^(1<<31))
+	}
+	return top
+}
+
+// centreGeneric is the definition of Centre and returns the bits of its result.
+func centreGeneric(dst, v []float32, factor float64, mean []float64) uint32 {
+	var top uint32
+	mean = mean[:len(v)]
+	for i, x := range v {
+		d := float32(float64(float64(x)*factor) - mean[i])
+		dst[i] = d
+		top = max(top, math.Float32bits(d)&^(1<<31))
+	}
+	return top
+}
+
+// encodeGeneric is the definition of Encode.
+func encodeGeneric(codes []uint8, v []float32, factor float32) (sum, squares int32) {
+	codes = codes[:len(v)]
+	for i, x := range v {
+		// From here to its double, the unit in the last place of a float32 is 1.
+		c := int32(math.Float32bits(float32(x*factor)+3<<22) - 0x4b400000)
+		codes[i] = uint8(c + 128)
+		sum += c
+		squares += c * c
+	}
+	return sum, squares
+}

@@ -52,6 +52,14 @@ func TestBounds(t *testing.T) {
 		Dot64(x, y)
 		L264(x, y)
 		Finite(x)
+		Largest(x)
+		Flip(x, at[uint32](c, end, n))
+		Encode(at[uint8](c, end, n), x, 0)
+		Centre(x, y, 0, at[float64](b, end, n))
+		if n&(n-1) == 0 && n > 0 {
+			Hadamard(x, 0)
+		}
+		clear(x) // of signs
 		for m := range rows + 1 {
 			dst, rows := at[float32](c, end, m), at[float32](b, end, m*n)
 			DotRows(dst, x, rows)

@@ -188,3 +188,28 @@ func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, bias int32, u
 //
 //go:noescape
 func prefetchLines(b []uint8)
+
+// hadamardAVX2 is the kernel of Hadamard for AVX2 and at least 64 elements.
+//
+//go:noescape
+func hadamardAVX2(v []float32, scale float32)
+
+// flipAVX2 is the kernel of Flip for AVX2 and a multiple of 8 elements.
+//
+//go:noescape
+func flipAVX2(v []float32, signs []uint32)
+
+// largestAVX2 is the kernel of Largest for AVX2 and a multiple of 8 elements.
+//
+//go:noescape
+func largestAVX2(v []float32) uint32
+
+// centreAVX2 is the kernel of Centre for AVX2 and a multiple of 8 elements.
+//
+//go:noescape
+func centreAVX2(dst []float32, v []float32, factor float64, mean []float64) uint32
+
+// encodeAVX2 is the kernel of Encode for AVX2 and a multiple of 32 elements.
+//
+//go:noescape
+func encodeAVX2(codes []uint8, v []float32, factor float32) (sum int32, squares int32)

@@ -32,6 +32,36 @@ DATA order<>+24(SB)/4, $0x00000003
 DATA order<>+28(SB)/4, $0x00000007
 GLOBL order<>(SB), RODATA|NOPTR, $32
 
+DATA minus1<>+0(SB)/4, $0x00000000
+DATA minus1<>+4(SB)/4, $0x80000000
+DATA minus1<>+8(SB)/4, $0x00000000
+DATA minus1<>+12(SB)/4, $0x80000000
+DATA minus1<>+16(SB)/4, $0x00000000
+DATA minus1<>+20(SB)/4, $0x80000000
+DATA minus1<>+24(SB)/4, $0x00000000
+DATA minus1<>+28(SB)/4, $0x80000000
+GLOBL minus1<>(SB), RODATA|NOPTR, $32
+
+DATA minus2<>+0(SB)/4, $0x00000000
+DATA minus2<>+4(SB)/4, $0x00000000
+DATA minus2<>+8(SB)/4, $0x80000000
+DATA minus2<>+12(SB)/4, $0x80000000
+DATA minus2<>+16(SB)/4, $0x00000000
+DATA minus2<>+20(SB)/4, $0x00000000
+DATA minus2<>+24(SB)/4, $0x80000000
+DATA minus2<>+28(SB)/4, $0x80000000
+GLOBL minus2<>(SB), RODATA|NOPTR, $32
+
+DATA minus4<>+0(SB)/4, $0x00000000
+DATA minus4<>+4(SB)/4, $0x00000000
+DATA minus4<>+8(SB)/4, $0x00000000
+DATA minus4<>+12(SB)/4, $0x00000000
+DATA minus4<>+16(SB)/4, $0x80000000
+DATA minus4<>+20(SB)/4, $0x80000000
+DATA minus4<>+24(SB)/4, $0x80000000
+DATA minus4<>+28(SB)/4, $0x80000000
+GLOBL minus4<>(SB), RODATA|NOPTR, $32
+
 // func dotRowsAVX2(dst []float32, q []float32, rows []float32)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·dotRowsAVX2(SB), NOSPLIT, $0-72
@@ -4566,4 +4596,372 @@ next:
 	JMP        next
 
 done:
+	RET
+
+// func hadamardAVX2(v []float32, scale float32)
+// Requires: AVX
+TEXT ·hadamardAVX2(SB), NOSPLIT, $0-28
+	MOVQ         v_base+0(FP), AX
+	MOVQ         v_len+8(FP), CX
+	SHLQ         $0x02, CX
+	VMOVUPS      minus1<>+0(SB), Y9
+	VMOVUPS      minus2<>+0(SB), Y10
+	VMOVUPS      minus4<>+0(SB), Y11
+	VBROADCASTSS scale+24(FP), Y12
+	MOVQ         AX, DX
+	LEAQ         (AX)(CX*1), BX
+
+block:
+	VMOVUPS    (DX), Y0
+	VPERMILPS  $0xb1, Y0, Y8
+	VXORPS     Y9, Y0, Y0
+	VADDPS     Y0, Y8, Y0
+	VPERMILPS  $0x4e, Y0, Y8
+	VXORPS     Y10, Y0, Y0
+	VADDPS     Y0, Y8, Y0
+	VMULPS     Y12, Y0, Y0
+	VPERM2F128 $0x01, Y0, Y0, Y8
+	VXORPS     Y11, Y0, Y0
+	VADDPS     Y0, Y8, Y0
+	VMOVUPS    32(DX), Y1
+	VPERMILPS  $0xb1, Y1, Y8
+	VXORPS     Y9, Y1, Y1
+	VADDPS     Y1, Y8, Y1
+	VPERMILPS  $0x4e, Y1, Y8
+	VXORPS     Y10, Y1, Y1
+	VADDPS     Y1, Y8, Y1
+	VMULPS     Y12, Y1, Y1
+	VPERM2F128 $0x01, Y1, Y1, Y8
+	VXORPS     Y11, Y1, Y1
+	VADDPS     Y1, Y8, Y1
+	VMOVUPS    64(DX), Y2
+	VPERMILPS  $0xb1, Y2, Y8
+	VXORPS     Y9, Y2, Y2
+	VADDPS     Y2, Y8, Y2
+	VPERMILPS  $0x4e, Y2, Y8
+	VXORPS     Y10, Y2, Y2
+	VADDPS     Y2, Y8, Y2
+	VMULPS     Y12, Y2, Y2
+	VPERM2F128 $0x01, Y2, Y2, Y8
+	VXORPS     Y11, Y2, Y2
+	VADDPS     Y2, Y8, Y2
+	VMOVUPS    96(DX), Y3
+	VPERMILPS  $0xb1, Y3, Y8
+	VXORPS     Y9, Y3, Y3
+	VADDPS     Y3, Y8, Y3
+	VPERMILPS  $0x4e, Y3, Y8
+	VXORPS     Y10, Y3, Y3
+	VADDPS     Y3, Y8, Y3
+	VMULPS     Y12, Y3, Y3
+	VPERM2F128 $0x01, Y3, Y3, Y8
+	VXORPS     Y11, Y3, Y3
+	VADDPS     Y3, Y8, Y3
+	VMOVUPS    128(DX), Y4
+	VPERMILPS  $0xb1, Y4, Y8
+	VXORPS     Y9, Y4, Y4
+	VADDPS     Y4, Y8, Y4
+	VPERMILPS  $0x4e, Y4, Y8
+	VXORPS     Y10, Y4, Y4
+	VADDPS     Y4, Y8, Y4
+	VMULPS     Y12, Y4, Y4
+	VPERM2F128 $0x01, Y4, Y4, Y8
+	VXORPS     Y11, Y4, Y4
+	VADDPS     Y4, Y8, Y4
+	VMOVUPS    160(DX), Y5
+	VPERMILPS  $0xb1, Y5, Y8
+	VXORPS     Y9, Y5, Y5
+	VADDPS     Y5, Y8, Y5
+	VPERMILPS  $0x4e, Y5, Y8
+	VXORPS     Y10, Y5, Y5
+	VADDPS     Y5, Y8, Y5
+	VMULPS     Y12, Y5, Y5
+	VPERM2F128 $0x01, Y5, Y5, Y8
+	VXORPS     Y11, Y5, Y5
+	VADDPS     Y5, Y8, Y5
+	VMOVUPS    192(DX), Y6
+	VPERMILPS  $0xb1, Y6, Y8
+	VXORPS     Y9, Y6, Y6
+	VADDPS     Y6, Y8, Y6
+	VPERMILPS  $0x4e, Y6, Y8
+	VXORPS     Y10, Y6, Y6
+	VADDPS     Y6, Y8, Y6
+	VMULPS     Y12, Y6, Y6
+	VPERM2F128 $0x01, Y6, Y6, Y8
+	VXORPS     Y11, Y6, Y6
+	VADDPS     Y6, Y8, Y6
+	VMOVUPS    224(DX), Y7
+	VPERMILPS  $0xb1, Y7, Y8
+	VXORPS     Y9, Y7, Y7
+	VADDPS     Y7, Y8, Y7
+	VPERMILPS  $0x4e, Y7, Y8
+	VXORPS     Y10, Y7, Y7
+	VADDPS     Y7, Y8, Y7
+	VMULPS     Y12, Y7, Y7
+	VPERM2F128 $0x01, Y7, Y7, Y8
+	VXORPS     Y11, Y7, Y7
+	VADDPS     Y7, Y8, Y7
+	VSUBPS     Y1, Y0, Y8
+	VADDPS     Y1, Y0, Y0
+	VSUBPS     Y3, Y2, Y1
+	VADDPS     Y3, Y2, Y2
+	VSUBPS     Y5, Y4, Y3
+	VADDPS     Y5, Y4, Y4
+	VSUBPS     Y7, Y6, Y5
+	VADDPS     Y7, Y6, Y6
+	VSUBPS     Y2, Y0, Y7
+	VADDPS     Y2, Y0, Y0
+	VSUBPS     Y1, Y8, Y2
+	VADDPS     Y1, Y8, Y8
+	VSUBPS     Y6, Y4, Y1
+	VADDPS     Y6, Y4, Y4
+	VSUBPS     Y5, Y3, Y6
+	VADDPS     Y5, Y3, Y3
+	VSUBPS     Y4, Y0, Y5
+	VADDPS     Y4, Y0, Y0
+	VSUBPS     Y3, Y8, Y4
+	VADDPS     Y3, Y8, Y8
+	VSUBPS     Y1, Y7, Y3
+	VADDPS     Y1, Y7, Y7
+	VSUBPS     Y6, Y2, Y1
+	VADDPS     Y6, Y2, Y2
+	VMOVUPS    Y0, (DX)
+	VMOVUPS    Y8, 32(DX)
+	VMOVUPS    Y7, 64(DX)
+	VMOVUPS    Y2, 96(DX)
+	VMOVUPS    Y5, 128(DX)
+	VMOVUPS    Y4, 160(DX)
+	VMOVUPS    Y3, 192(DX)
+	VMOVUPS    Y1, 224(DX)
+	ADDQ       $0x00000100, DX
+	CMPQ       DX, BX
+	JB         block
+	MOVQ       $0x00000100, SI
+
+two_steps:
+	MOVQ SI, DI
+	SHLQ $0x02, DI
+	CMPQ DI, CX
+	JA   last_step
+	MOVQ AX, DX
+
+group:
+	LEAQ (DX)(SI*1), R9
+
+four:
+	LEAQ    (DX)(SI*2), R8
+	VMOVUPS (DX), Y0
+	VMOVUPS (DX)(SI*1), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS (R8)(SI*1), Y3
+	VADDPS  Y1, Y0, Y4
+	VSUBPS  Y1, Y0, Y5
+	VADDPS  Y3, Y2, Y6
+	VSUBPS  Y3, Y2, Y7
+	VADDPS  Y6, Y4, Y0
+	VADDPS  Y7, Y5, Y1
+	VSUBPS  Y6, Y4, Y2
+	VSUBPS  Y7, Y5, Y3
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, (DX)(SI*1)
+	VMOVUPS Y2, (R8)
+	VMOVUPS Y3, (R8)(SI*1)
+	ADDQ    $0x00000020, DX
+	CMPQ    DX, R9
+	JB      four
+	LEAQ    32(R8)(SI*1), DX
+	CMPQ    DX, BX
+	JB      group
+	MOVQ    DI, SI
+	JMP     two_steps
+
+last_step:
+	CMPQ SI, CX
+	JAE  done
+	MOVQ AX, DX
+	LEAQ (AX)(SI*1), R9
+
+two:
+	VMOVUPS (DX), Y0
+	VMOVUPS (DX)(SI*1), Y1
+	VADDPS  Y1, Y0, Y2
+	VSUBPS  Y1, Y0, Y3
+	VMOVUPS Y2, (DX)
+	VMOVUPS Y3, (DX)(SI*1)
+	ADDQ    $0x00000020, DX
+	CMPQ    DX, R9
+	JB      two
+
+done:
+	VZEROUPPER
+	RET
+
+// func flipAVX2(v []float32, signs []uint32)
+// Requires: AVX
+TEXT ·flipAVX2(SB), NOSPLIT, $0-48
+	MOVQ  v_base+0(FP), AX
+	MOVQ  v_len+8(FP), CX
+	MOVQ  signs_base+24(FP), DX
+	TESTQ CX, CX
+	JE    none
+
+step:
+	VMOVUPS (AX), Y0
+	VXORPS  (DX), Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, CX
+	JNE     step
+
+none:
+	VZEROUPPER
+	RET
+
+// func largestAVX2(v []float32) uint32
+// Requires: AVX, AVX2
+TEXT ·largestAVX2(SB), NOSPLIT, $0-28
+	MOVQ     v_base+0(FP), AX
+	MOVQ     v_len+8(FP), CX
+	VPCMPEQD Y1, Y1, Y1
+	VPSRLD   $0x01, Y1, Y1
+	VPXOR    Y0, Y0, Y0
+	TESTQ    CX, CX
+	JE       none
+
+step:
+	VPAND   (AX), Y1, Y2
+	VPMAXUD Y2, Y0, Y0
+	ADDQ    $0x00000020, AX
+	SUBQ    $0x00000008, CX
+	JNE     step
+
+none:
+	VEXTRACTI128 $0x01, Y0, X15
+	VPMAXUD      X15, X0, X0
+	VPSHUFD      $0x4e, X0, X15
+	VPMAXUD      X15, X0, X0
+	VPSHUFD      $0xb1, X0, X15
+	VPMAXUD      X15, X0, X0
+	VMOVD        X0, AX
+	MOVL         AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func centreAVX2(dst []float32, v []float32, factor float64, mean []float64) uint32
+// Requires: AVX, AVX2
+TEXT ·centreAVX2(SB), NOSPLIT, $0-84
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         v_base+24(FP), CX
+	MOVQ         v_len+32(FP), DX
+	MOVQ         mean_base+56(FP), BX
+	VPCMPEQD     Y1, Y1, Y1
+	VPSRLD       $0x01, Y1, Y1
+	VPXOR        Y0, Y0, Y0
+	VBROADCASTSD factor+48(FP), Y2
+	TESTQ        DX, DX
+	JE           none
+
+step:
+	VCVTPS2PD   (CX), Y3
+	VMULPD      Y2, Y3, Y3
+	VSUBPD      (BX), Y3, Y3
+	VCVTPD2PSY  Y3, X3
+	VCVTPS2PD   16(CX), Y4
+	VMULPD      Y2, Y4, Y4
+	VSUBPD      32(BX), Y4, Y4
+	VCVTPD2PSY  Y4, X4
+	VINSERTF128 $0x01, X4, Y3, Y3
+	VMOVUPS     Y3, (AX)
+	VPAND       Y3, Y1, Y3
+	VPMAXUD     Y3, Y0, Y0
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000020, AX
+	ADDQ        $0x00000040, BX
+	SUBQ        $0x00000008, DX
+	JNE         step
+
+none:
+	VEXTRACTI128 $0x01, Y0, X15
+	VPMAXUD      X15, X0, X0
+	VPSHUFD      $0x4e, X0, X15
+	VPMAXUD      X15, X0, X0
+	VPSHUFD      $0xb1, X0, X15
+	VPMAXUD      X15, X0, X0
+	VMOVD        X0, AX
+	MOVL         AX, ret+80(FP)
+	VZEROUPPER
+	RET
+
+// func encodeAVX2(codes []uint8, v []float32, factor float32) (sum int32, squares int32)
+// Requires: AVX, AVX2
+TEXT ·encodeAVX2(SB), NOSPLIT, $0-64
+	MOVQ         codes_base+0(FP), AX
+	MOVQ         v_base+24(FP), CX
+	MOVQ         v_len+32(FP), DX
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VBROADCASTSS factor+48(FP), Y6
+	MOVL         $0x4b400000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x00010001, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x80808080, BX
+	VMOVD        BX, X10
+	VPBROADCASTD X10, Y10
+	VMOVDQU      order<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           none
+
+step:
+	VMULPS    (CX), Y6, Y0
+	VADDPS    Y7, Y0, Y0
+	VPSUBD    Y7, Y0, Y0
+	VMULPS    32(CX), Y6, Y1
+	VADDPS    Y7, Y1, Y1
+	VPSUBD    Y7, Y1, Y1
+	VMULPS    64(CX), Y6, Y2
+	VADDPS    Y7, Y2, Y2
+	VPSUBD    Y7, Y2, Y2
+	VMULPS    96(CX), Y6, Y3
+	VADDPS    Y7, Y3, Y3
+	VPSUBD    Y7, Y3, Y3
+	VPACKSSDW Y1, Y0, Y0
+	VPMADDWD  Y0, Y0, Y11
+	VPADDD    Y11, Y5, Y5
+	VPMADDWD  Y8, Y0, Y11
+	VPADDD    Y11, Y4, Y4
+	VPACKSSDW Y3, Y2, Y2
+	VPMADDWD  Y2, Y2, Y11
+	VPADDD    Y11, Y5, Y5
+	VPMADDWD  Y8, Y2, Y11
+	VPADDD    Y11, Y4, Y4
+	VPACKSSWB Y2, Y0, Y0
+	VPERMD    Y0, Y9, Y0
+	VPXOR     Y10, Y0, Y0
+	VMOVDQU   Y0, (AX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000020, AX
+	SUBQ      $0x00000020, DX
+	JNE       step
+
+none:
+	VEXTRACTI128 $0x01, Y4, X11
+	VPADDD       X11, X4, X4
+	VPSHUFD      $0x4e, X4, X11
+	VPADDD       X11, X4, X4
+	VPSHUFD      $0xb1, X4, X11
+	VPADDD       X11, X4, X4
+	VMOVD        X4, BX
+	MOVL         BX, sum+56(FP)
+	VEXTRACTI128 $0x01, Y5, X11
+	VPADDD       X11, X5, X5
+	VPSHUFD      $0x4e, X5, X11
+	VPADDD       X11, X5, X5
+	VPSHUFD      $0xb1, X5, X11
+	VPADDD       X11, X5, X5
+	VMOVD        X5, BX
+	MOVL         BX, squares+60(FP)
+	VZEROUPPER
 	RET

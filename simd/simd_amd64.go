@@ -261,3 +261,58 @@ func estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit flo
 		return estimateGeneric(dst, t, block, add, limit)
 	}
 }
+
+// The kernels of points exist for AVX2 alone; they take n elements in whole
+// vectors, and the generic kernels the rest.
+
+// inVectors returns how many of n elements are in whole vectors of that many.
+func inVectors(n, of int) int {
+	if active == generic {
+		return 0
+	}
+	return n &^ (of - 1)
+}
+
+func hadamard(v []float32, scale float32) {
+	if inVectors(len(v), 64) > 0 {
+		hadamardAVX2(v, scale)
+	} else {
+		hadamardGeneric(v, scale)
+	}
+}
+
+func flip(v []float32, signs []uint32) {
+	n := inVectors(len(v), 8)
+	if n > 0 {
+		flipAVX2(v[:n], signs)
+	}
+	flipGeneric(v[n:], signs[n:])
+}
+
+func largest(v []float32) uint32 {
+	n := inVectors(len(v), 8)
+	top := largestGeneric(v[n:])
+	if n > 0 {
+		top = max(top, largestAVX2(v[:n]))
+	}
+	return top
+}
+
+func centre(dst, v []float32, factor float64, mean []float64) uint32 {
+	n := inVectors(len(v), 8)
+	top := centreGeneric(dst[n:], v[n:], factor, mean[n:])
+	if n > 0 {
+		top = max(top, centreAVX2(dst, v[:n], factor, mean))
+	}
+	return top
+}
+
+func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
+	n := inVectors(len(v), 32)
+	sum, squares = encodeGeneric(codes[n:], v[n:], factor)
+	if n > 0 {
+		s, q := encodeAVX2(codes, v[:n], factor)
+		sum, squares = sum+s, squares+q
+	}
+	return sum, squares
+}

@@ -57,3 +57,15 @@ func prefetch([]uint8) {}
 func estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit float32) uint32 {
 	return estimateGeneric(dst, t, block, add, limit)
 }
+
+func hadamard(v []float32, scale float32) { hadamardGeneric(v, scale) }
+func flip(v []float32, signs []uint32)    { flipGeneric(v, signs) }
+func largest(v []float32) uint32          { return largestGeneric(v) }
+
+func centre(dst, v []float32, factor float64, mean []float64) uint32 {
+	return centreGeneric(dst, v, factor, mean)
+}
+
+func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
+	return encodeGeneric(codes, v, factor)
+}

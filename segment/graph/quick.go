@@ -53,46 +53,10 @@ func newRotation(dim int, seed uint64) *rotation {
 func (r *rotation) apply(v []float32) {
 	scale := float32(1 / math.Sqrt(float64(r.size)))
 	for _, flips := range r.flips {
-		for i, f := range flips[:len(v)] {
-			v[i] = math.Float32frombits(math.Float32bits(v[i]) ^ f)
-		}
-		hadamard(v[:r.size], scale)
+		simd.Flip(v, flips)
+		simd.Hadamard(v[:r.size], scale)
 		if r.size < len(v) {
-			hadamard(v[len(v)-r.size:], scale)
-		}
-	}
-}
-
-// hadamard transforms v, whose length is a power of two, and multiplies by scale.
-func hadamard(v []float32, scale float32) {
-	if len(v) < 4 {
-		if len(v) == 2 {
-			v[0], v[1] = (v[0]+v[1])*scale, (v[0]-v[1])*scale
-		}
-		return
-	}
-	for i := 0; i < len(v); i += 4 {
-		q := (*[4]float32)(v[i:])
-		s, t, x, y := q[0]+q[1], q[0]-q[1], q[2]+q[3], q[2]-q[3]
-		q[0], q[1], q[2], q[3] = (s+x)*scale, (t+y)*scale, (s-x)*scale, (t-y)*scale
-	}
-	h := 4
-	for ; 4*h <= len(v); h *= 4 { // two steps at once
-		for i := 0; i < len(v); i += 4 * h {
-			a, b, c, d := v[i:i+h:i+h], v[i+h:i+2*h], v[i+2*h:i+3*h], v[i+3*h:i+4*h]
-			b, c, d = b[:len(a)], c[:len(a)], d[:len(a)]
-			for j, w := range a {
-				x, y, z := b[j], c[j], d[j]
-				s, t, p, q := w+x, w-x, y+z, y-z
-				a[j], b[j], c[j], d[j] = s+p, t+q, s-p, t-q
-			}
-		}
-	}
-	if h < len(v) {
-		a, b := v[:h], v[h:2*h]
-		for j, x := range a {
-			y := b[j]
-			a[j], b[j] = x+y, x-y
+			simd.Hadamard(v[len(v)-r.size:], scale)
 		}
 	}
 }

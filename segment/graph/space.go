@@ -63,20 +63,13 @@ func (s *space) point(dst, x []float32, query bool) (extra float32) {
 		}
 	}
 	factor /= s.unit
-	var top uint32 // the bits of the largest absolute value
-	mean := s.mean[:len(dst)]
-	for i, v := range x[:len(dst)] {
-		d := float32(float64(float64(v)*factor) - mean[i])
-		dst[i] = d
-		top = max(top, math.Float32bits(d)&^(1<<31))
-	}
-	if math.Float32frombits(top) > far { // a query far from all rows: only its direction counts
+	if simd.Centre(dst, x[:len(dst)], factor, s.mean[:len(dst)]) > far { // a query far from all rows: only its direction counts
 		most := 0.0
 		for i, v := range x[:len(dst)] {
-			most = max(most, math.Abs(float64(float64(v)*factor)-mean[i]))
+			most = max(most, math.Abs(float64(float64(v)*factor)-s.mean[i]))
 		}
 		for i, v := range x[:len(dst)] {
-			dst[i] = float32((float64(float64(v)*factor) - mean[i]) / most * far)
+			dst[i] = float32((float64(float64(v)*factor) - s.mean[i]) / most * far)
 		}
 	}
 	return extra
@@ -84,23 +77,11 @@ func (s *space) point(dst, x []float32, query bool) (extra float32) {
 
 // record writes the record of a point.
 func record(dst []byte, y []float32, extra float32) {
-	var top uint32
-	for _, v := range y {
-		top = max(top, math.Float32bits(v)&^(1<<31))
-	}
 	var scale, f float32
-	if most := math.Float32frombits(top); most > 0x1p-50 {
+	if most := simd.Largest(y); most > 0x1p-50 {
 		scale, f = most/127, 127/most
 	}
-	var sum, square int32
-	codes := dst[:len(y)]
-	for i, v := range y {
-		// From here to its double, the unit in the last place of a float32 is 1.
-		c := int32(math.Float32bits(float32(v*f)+3<<22) - 0x4b400000)
-		codes[i] = byte(c + 128)
-		square += c * c
-		sum += c
-	}
+	sum, square := simd.Encode(dst[:len(y)], y, f)
 	tail := dst[len(dst)-simd.RecordTail:]
 	for i := len(y); i < len(dst)-len(tail); i++ {
 		dst[i] = 128

@@ -42,6 +42,11 @@ func main() {
 		estimate(s)
 	}
 	prefetch()
+	hadamard()
+	flip()
+	largest()
+	centre()
+	encode()
 	Generate()
 }
 
@@ -137,6 +142,7 @@ func tables() {
 	for i, lane := range []int{0, 4, 1, 5, 2, 6, 3, 7} {
 		DATA(4*i, U32(lane))
 	}
+	minuses = []Mem{minus(1), minus(2), minus(4)}
 }
 
 // begin opens a function that leaves through end.
