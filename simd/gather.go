@@ -65,9 +65,7 @@ func LoadPoint(p *Point, record []uint8) {
 		p.Codes = make([]uint8, len(record))
 	}
 	p.Codes = p.Codes[:len(record)]
-	for i := 0; i+8 <= len(record); i += 8 {
-		binary.LittleEndian.PutUint64(p.Codes[i:], binary.LittleEndian.Uint64(record[i:])^0x8080808080808080)
-	}
+	loadPoint(p.Codes, record)
 	body := len(record) - RecordTail
 	clear(p.Codes[body:])
 	tail := record[body:]

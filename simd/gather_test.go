@@ -99,3 +99,31 @@ func BenchmarkGatherL2(b *testing.B) {
 		})
 	}
 }
+
+func TestLoadPoint(t *testing.T) {
+	forEach(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(7, 8))
+		var p Point
+		for _, size := range []int{64, 448, 832, 128} { // into memory that was used
+			record := randomCodes(r, size)
+			tail := size - RecordTail
+			binary.LittleEndian.PutUint32(record[tail:], math.Float32bits(0.25))
+			binary.LittleEndian.PutUint32(record[tail+4:], math.Float32bits(2))
+			binary.LittleEndian.PutUint32(record[tail+8:], math.Float32bits(-1))
+			binary.LittleEndian.PutUint32(record[tail+12:], uint32(0xfffffff0))
+			LoadPoint(&p, record)
+			if p.Scale != 0.25 || p.Level != 2 || p.Extra != -1 || p.Sum != -16 || len(p.Codes) != size {
+				t.Fatalf("%d bytes: %+v", size, p)
+			}
+			for i, c := range p.Codes {
+				want := int8(0)
+				if i < tail {
+					want = int8(int(record[i]) - 128)
+				}
+				if int8(c) != want {
+					t.Fatalf("%d bytes: code %d is %d, want %d", size, i, int8(c), want)
+				}
+			}
+		}
+	})
+}

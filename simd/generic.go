@@ -366,3 +366,10 @@ func encodeGeneric(codes []uint8, v []float32, factor float32) (sum, squares int
 	}
 	return sum, squares
 }
+
+// loadPointGeneric makes the bytes of a record, codes with 128 added, signed.
+func loadPointGeneric(dst, record []uint8) {
+	for i := 0; i+8 <= len(record); i += 8 {
+		binary.LittleEndian.PutUint64(dst[i:], binary.LittleEndian.Uint64(record[i:])^0x8080808080808080)
+	}
+}

@@ -213,3 +213,8 @@ func centreAVX2(dst []float32, v []float32, factor float64, mean []float64) uint
 //
 //go:noescape
 func encodeAVX2(codes []uint8, v []float32, factor float32) (sum int32, squares int32)
+
+// loadPointAVX2 is the kernel of LoadPoint for AVX2 and a multiple of 64 bytes.
+//
+//go:noescape
+func loadPointAVX2(dst []uint8, record []uint8)

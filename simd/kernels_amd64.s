@@ -4965,3 +4965,29 @@ none:
 	MOVL         BX, squares+60(FP)
 	VZEROUPPER
 	RET
+
+// func loadPointAVX2(dst []uint8, record []uint8)
+// Requires: AVX, AVX2
+TEXT ·loadPointAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         record_base+24(FP), CX
+	MOVQ         record_len+32(FP), DX
+	MOVL         $0x80808080, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	TESTQ        DX, DX
+	JE           none
+
+step:
+	VPXOR   (CX), Y2, Y0
+	VMOVDQU Y0, (AX)
+	VPXOR   32(CX), Y2, Y1
+	VMOVDQU Y1, 32(AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000040, DX
+	JNE     step
+
+none:
+	VZEROUPPER
+	RET

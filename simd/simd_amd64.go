@@ -316,3 +316,11 @@ func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
 	}
 	return sum, squares
 }
+
+func loadPoint(dst, record []uint8) {
+	if active == generic {
+		loadPointGeneric(dst, record)
+	} else {
+		loadPointAVX2(dst, record)
+	}
+}

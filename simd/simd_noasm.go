@@ -69,3 +69,5 @@ func centre(dst, v []float32, factor float64, mean []float64) uint32 {
 func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
 	return encodeGeneric(codes, v, factor)
 }
+
+func loadPoint(dst, record []uint8) { loadPointGeneric(dst, record) }

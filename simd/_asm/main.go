@@ -47,6 +47,7 @@ func main() {
 	largest()
 	centre()
 	encode()
+	loadPoint()
 	Generate()
 }
 

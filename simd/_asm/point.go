@@ -271,3 +271,23 @@ func encode() {
 	}
 	end()
 }
+
+// loadPoint generates the kernel of LoadPoint for the codes of a record.
+func loadPoint() {
+	begin(avx2, "loadPoint", "func(dst, record []uint8)", "is the kernel of LoadPoint for AVX2 and a multiple of 64 bytes.")
+	dst, record, n := gp(Param("dst").Base()), gp(Param("record").Base()), gp(Param("record").Len())
+	const x, y, offset = 0, 1, 2
+	word := GP32()
+	MOVL(U32(0x80808080), word)
+	VMOVD(word, ymm[offset].AsX())
+	VPBROADCASTD(ymm[offset].AsX(), ymm[offset])
+	each(n, 64, func() {
+		for i, at := range []int{x, y} {
+			VPXOR(Mem{Base: record, Disp: 32 * i}, ymm[offset], ymm[at])
+			VMOVDQU(ymm[at], Mem{Base: dst, Disp: 32 * i})
+		}
+		ADDQ(U32(64), dst)
+		ADDQ(U32(64), record)
+	})
+	end()
+}
