@@ -88,6 +88,9 @@ func FuzzCacheEntry(f *testing.F) {
 	for _, s := range []string{"", "[1, 2]", "[1,2,3]", "[NaN,1]", "[1e39,1]", "[null,1]", "[1,2]x", " [ 1 , 2e-3 ] ", `"AACAPwAAAEA="`, "{}", "null", "[\"1\",2]", "[1,2", "\x00"} {
 		f.Add([]byte(s))
 	}
+	for _, b := range variants([]byte("[0.5, -2.25e-3]"), 50) {
+		f.Add(b)
+	}
 	dir := f.TempDir()
 	cache, err := embed.NewCache(dir, &embed.CacheOptions{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -39,6 +39,9 @@ func FuzzHTTP(f *testing.F) {
 	} {
 		f.Add(byte(i), []byte(seed))
 		f.Add(byte(i+1), []byte(seed))
+		for _, b := range variants([]byte(seed), 2) {
+			f.Add(byte(i), b)
+		}
 	}
 	vdb, err := db.Open(f.TempDir(), &db.Options{Sync: db.SyncNever})
 	if err != nil {
