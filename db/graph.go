@@ -323,7 +323,7 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 // score returns the best of rows of a part by their true scores, as many as
 // are needed, the best first.
 func (p *probe) score(part *part, at int, rows []uint32) ([]topk.Candidate, error) {
-	const ahead = 4 // rows on their way from memory
+	const ahead = 12 // rows on their way from memory: all that most queries score
 	for _, row := range rows[:min(ahead, len(rows))] {
 		part.segment.Prefetch(int(row))
 	}

@@ -196,6 +196,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 		if allowed != nil && b.stats.Expanded == q.Most && q.Most > 0 {
 			return ErrFar
 		}
+		g.prefetch(b, allowed == nil) // unless this node brings a nearer one, it is the next
 		ids, err := g.neighbours(node)
 		if err != nil {
 			return err
@@ -234,10 +235,15 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 				b.ahead(estimates[i], id, allowed == nil)
 			}
 		}
-		if next, ok := b.peek(allowed == nil); ok {
-			simd.Prefetch(g.record(next))
-			simd.Prefetch(g.nodeBytes[int64(next)*g.geo.node:][:g.geo.node])
-		}
+		g.prefetch(b, allowed == nil)
+	}
+}
+
+// prefetch asks for what the expansion of the row ahead reads.
+func (g *Graph) prefetch(b *Buffer, bounded bool) {
+	if next, ok := b.peek(bounded); ok {
+		simd.Prefetch(g.record(next))
+		simd.Prefetch(g.nodeBytes[int64(next)*g.geo.node:][:g.geo.node])
 	}
 }
 
