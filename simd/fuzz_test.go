@@ -98,6 +98,7 @@ func FuzzKernels(f *testing.F) {
 					}
 				}
 			}
+			testPoint(t, floats, u32, lo)
 			testRange(t, RangeU8, slices.Clone(bits), data, uint8(lo), uint8(span))
 			testRange(t, RangeU16, slices.Clone(bits), u16, uint16(lo), uint16(span))
 			testRange(t, RangeU32, slices.Clone(bits), u32, lo, span)

@@ -680,8 +680,8 @@ rest:
 	VMASKMOVPS   (AX), Y3, Y2
 	VPAND        Y2, Y1, Y2
 	VPMAXUD      Y2, Y0, Y0
-	MOVL         $0x7f7fffff, BX
-	VMOVD        BX, X1
+	MOVL         $0x7f7fffff, AX
+	VMOVD        AX, X1
 	VPBROADCASTD X1, Y1
 	VPCMPGTD     Y1, Y0, Y0
 	VPTEST       Y0, Y0
@@ -2251,8 +2251,8 @@ step:
 	ADDQ         $0x00000020, SI
 	CMPQ         SI, DX
 	JB           step
-	MOVL         bias+56(FP), SI
-	VMOVD        SI, X8
+	MOVL         bias+56(FP), CX
+	VMOVD        CX, X8
 	VPBROADCASTD X8, Y8
 	VBROADCASTSS unit+60(FP), Y9
 	VBROADCASTSS add+64(FP), Y10
@@ -2922,8 +2922,8 @@ rest:
 	VMOVUPS.Z    (AX), K1, Z2
 	VPANDD       Z2, Z1, Z2
 	VPMAXUD      Z2, Z0, Z0
-	MOVL         $0x7f7fffff, BX
-	VMOVD        BX, X1
+	MOVL         $0x7f7fffff, AX
+	VMOVD        AX, X1
 	VPBROADCASTD X1, Z1
 	VPCMPGTD     Z1, Z0, K1
 	KTESTW       K1, K1
@@ -4478,8 +4478,8 @@ step:
 	ADDQ          $0x00000040, SI
 	CMPQ          SI, DX
 	JB            step
-	MOVL          bias+56(FP), SI
-	VMOVD         SI, X8
+	MOVL          bias+56(FP), CX
+	VMOVD         CX, X8
 	VPBROADCASTD  X8, Y8
 	VBROADCASTSS  unit+60(FP), Y9
 	VBROADCASTSS  add+64(FP), Y10
@@ -4820,13 +4820,14 @@ none:
 // func largestAVX2(v []float32) uint32
 // Requires: AVX, AVX2
 TEXT ·largestAVX2(SB), NOSPLIT, $0-28
-	MOVQ     v_base+0(FP), AX
-	MOVQ     v_len+8(FP), CX
-	VPCMPEQD Y1, Y1, Y1
-	VPSRLD   $0x01, Y1, Y1
-	VPXOR    Y0, Y0, Y0
-	TESTQ    CX, CX
-	JE       none
+	MOVQ         v_base+0(FP), AX
+	MOVQ         v_len+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VMOVD        DX, X1
+	VPBROADCASTD X1, Y1
+	VPXOR        Y0, Y0, Y0
+	TESTQ        CX, CX
+	JE           none
 
 step:
 	VPAND   (AX), Y1, Y2
@@ -4854,8 +4855,9 @@ TEXT ·centreAVX2(SB), NOSPLIT, $0-84
 	MOVQ         v_base+24(FP), CX
 	MOVQ         v_len+32(FP), DX
 	MOVQ         mean_base+56(FP), BX
-	VPCMPEQD     Y1, Y1, Y1
-	VPSRLD       $0x01, Y1, Y1
+	MOVL         $0x7fffffff, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Y1
 	VPXOR        Y0, Y0, Y0
 	VBROADCASTSD factor+48(FP), Y2
 	TESTQ        DX, DX
@@ -4947,22 +4949,22 @@ step:
 	JNE       step
 
 none:
-	VEXTRACTI128 $0x01, Y4, X11
-	VPADDD       X11, X4, X4
-	VPSHUFD      $0x4e, X4, X11
-	VPADDD       X11, X4, X4
-	VPSHUFD      $0xb1, X4, X11
-	VPADDD       X11, X4, X4
-	VMOVD        X4, BX
-	MOVL         BX, sum+56(FP)
-	VEXTRACTI128 $0x01, Y5, X11
-	VPADDD       X11, X5, X5
-	VPSHUFD      $0x4e, X5, X11
-	VPADDD       X11, X5, X5
-	VPSHUFD      $0xb1, X5, X11
-	VPADDD       X11, X5, X5
-	VMOVD        X5, BX
-	MOVL         BX, squares+60(FP)
+	VEXTRACTI128 $0x01, Y4, X15
+	VPADDD       X15, X4, X4
+	VPSHUFD      $0x4e, X4, X15
+	VPADDD       X15, X4, X4
+	VPSHUFD      $0xb1, X4, X15
+	VPADDD       X15, X4, X4
+	VMOVD        X4, AX
+	MOVL         AX, sum+56(FP)
+	VEXTRACTI128 $0x01, Y5, X15
+	VPADDD       X15, X5, X5
+	VPSHUFD      $0x4e, X5, X15
+	VPADDD       X15, X5, X5
+	VPSHUFD      $0xb1, X5, X15
+	VPADDD       X15, X5, X5
+	VMOVD        X5, AX
+	MOVL         AX, squares+60(FP)
 	VZEROUPPER
 	RET
 

@@ -48,72 +48,93 @@ func TestHadamard(t *testing.T) {
 	})
 }
 
-// TestPoints compares every implementation with the generic one, at every length
-// up to a few vectors and on numbers of every kind.
+// testPoint compares the kernels of points with the generic ones on v, any floats,
+// with signs that are any words.
+func testPoint(t *testing.T, v []float32, signs []uint32, seed uint32) {
+	t.Helper()
+	n := len(v)
+	if got, want := Largest(v), math.Float32frombits(largestGeneric(v)); !sameFloats([]float32{got}, []float32{want}) {
+		t.Fatalf("Largest(%v) = %g, want %g", v, got, want)
+	}
+
+	flips := make([]uint32, n)
+	for i := range flips {
+		flips[i] = signs[i] & (1 << 31)
+	}
+	got, want := slices.Clone(v), slices.Clone(v)
+	Flip(got, flips)
+	flipGeneric(want, flips)
+	if !sameFloats(got, want) {
+		t.Fatalf("Flip(%v, %x) = %v, want %v", v, flips, got, want)
+	}
+
+	r := rand.New(rand.NewPCG(uint64(seed), 4))
+	mean := make([]float64, n)
+	for i := range mean {
+		mean[i] = r.NormFloat64()
+	}
+	factor := r.ExpFloat64()
+	top, wantTop := Centre(got, v, factor, mean), math.Float32frombits(centreGeneric(want, v, factor, mean))
+	for i, x := range append(got, top) {
+		if y := append(want, wantTop)[i]; math.Float32bits(x) != math.Float32bits(y) && (x == x || y == y) {
+			t.Fatalf("Centre of %v by %g, number %d: %g, want %g", v, factor, i, x, y)
+		}
+	}
+
+	if !Finite(v) {
+		return // of which Encode says nothing
+	}
+	for len(v)&(len(v)-1) != 0 { // the greatest power of two
+		v = v[:len(v)&(len(v)-1)]
+	}
+	if len(v) > 0 {
+		got, want = slices.Clone(v), slices.Clone(v)
+		Hadamard(got, 0.5)
+		hadamardGeneric(want, 0.5)
+		for i, x := range got {
+			if y := want[i]; math.Float32bits(x) != math.Float32bits(y) && (x == x || y == y) {
+				t.Fatalf("Hadamard of %v, number %d: %g, want %g", v, i, x, y)
+			}
+		}
+	}
+	scale := float32(1)
+	if top := Largest(v); top > 127 {
+		scale = 127 / top
+	}
+	codes, wantCodes := make([]uint8, len(v)), make([]uint8, len(v))
+	sum, squares := Encode(codes, v, scale)
+	wantSum, wantSquares := encodeGeneric(wantCodes, v, scale)
+	if !slices.Equal(codes, wantCodes) || sum != wantSum || squares != wantSquares {
+		t.Fatalf("Encode of %v: %v, %d, %d, want %v, %d, %d", v, codes, sum, squares, wantCodes, wantSum, wantSquares)
+	}
+	for i, c := range codes {
+		if d := float64(c) - 128 - math.RoundToEven(float64(v[i]*scale)); d != 0 {
+			t.Fatalf("Encode of %g: %d", v[i]*scale, int(c)-128)
+		}
+	}
+}
+
+// TestPoints compares at every length up to a few vectors, on numbers of every
+// kind and on halves, which are rounded to even ones.
 func TestPoints(t *testing.T) {
 	odd := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 1.5, -2.5, math.SmallestNonzeroFloat32, math.MaxFloat32,
 		-math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
 	forEach(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
-		for n := range 200 {
-			for _, special := range []bool{false, true} {
-				v := randomFloats(r, n)
-				for i := range v {
-					if special && r.IntN(4) == 0 {
-						v[i] = odd[r.IntN(len(odd))]
-					}
-				}
-				if got, want := Largest(v), math.Float32frombits(largestGeneric(v)); !sameFloats([]float32{got}, []float32{want}) {
-					t.Fatalf("Largest(%v) = %g, want %g", v, got, want)
-				}
-
-				signs := make([]uint32, n)
-				for i := range signs {
-					signs[i] = r.Uint32() & (1 << 31)
-				}
-				got, want := slices.Clone(v), slices.Clone(v)
-				Flip(got, signs)
-				flipGeneric(want, signs)
-				if !sameFloats(got, want) {
-					t.Fatalf("Flip(%v, %x) = %v, want %v", v, signs, got, want)
-				}
-
-				mean := make([]float64, n)
-				for i := range mean {
-					mean[i] = r.NormFloat64()
-				}
-				factor := r.ExpFloat64()
-				top, wantTop := Centre(got, v, factor, mean), math.Float32frombits(centreGeneric(want, v, factor, mean))
-				for i, x := range got {
-					if y := want[i]; math.Float32bits(x) != math.Float32bits(y) && (x == x || y == y) {
-						t.Fatalf("Centre of %g: %g, want %g", v[i], x, y)
-					}
-				}
-				if top != wantTop && (top == top || wantTop == wantTop) {
-					t.Fatalf("Centre of %v: the largest is %g, want %g", v, top, wantTop)
-				}
+		for n := range 300 {
+			signs := make([]uint32, n)
+			for i := range signs {
+				signs[i] = r.Uint32()
 			}
-
-			v := randomFloats(r, n)
-			for i := range v {
+			v, special, halves := randomFloats(r, n), randomFloats(r, n), randomFloats(r, n)
+			for i := range n {
 				if r.IntN(4) == 0 {
-					v[i] = float32(r.IntN(509)-254) / 2 // halves
+					special[i] = odd[r.IntN(len(odd))]
 				}
+				halves[i] = float32(r.IntN(509)-254) / 2
 			}
-			factor := float32(1)
-			if top := Largest(v); top > 127 {
-				factor = 127 / top
-			}
-			codes, want := make([]uint8, n), make([]uint8, n)
-			sum, squares := Encode(codes, v, factor)
-			wantSum, wantSquares := encodeGeneric(want, v, factor)
-			if !slices.Equal(codes, want) || sum != wantSum || squares != wantSquares {
-				t.Fatalf("Encode of %v: %v, %d, %d, want %v, %d, %d", v, codes, sum, squares, want, wantSum, wantSquares)
-			}
-			for i, c := range codes {
-				if d := float64(c) - 128 - math.RoundToEven(float64(v[i]*factor)); d != 0 {
-					t.Fatalf("Encode of %g: %d", v[i]*factor, int(c)-128)
-				}
+			for _, v := range [][]float32{v, special, halves} {
+				testPoint(t, v, signs, r.Uint32())
 			}
 		}
 	})

@@ -205,15 +205,8 @@ func (e *encoder) codes(rows Source) error {
 // row codes x into dst. y and c are for its use. docs/decisions/0005-int8-codes-with-bounds.md derives the residual.
 func (e *encoder) row(dst []byte, x, y, c []float32) {
 	inv := e.inverse(x)
-	mean := e.mean64[:len(x)]
 	y = y[:len(x)]
-	var top uint32 // the bits of the largest absolute value
-	for i, v := range x {
-		d := float32(float64(float64(v)*inv) - mean[i])
-		y[i] = d
-		top = max(top, math.Float32bits(d)&^(1<<31))
-	}
-	most := math.Float32frombits(top)
+	most := simd.Centre(y, x, inv, e.mean64[:len(x)])
 	yy := simd.Dot64(y, y)
 	level := float32(yy)
 	if e.ident.Metric != L2 {

@@ -13,15 +13,13 @@ import (
 func finite(s isa) {
 	begin(s, "finite", "func(a []float32) bool", "is Finite for "+s.name+".")
 	a, n := gp(Param("a").Base()), gp(Param("a").Len())
-	rest, word := GP64(), GP32()
+	rest := GP64()
 	MOVQ(n, rest)
 	ANDQ(I32(s.lanes()-1), rest)
 	SUBQ(rest, n)
 	const most, mask, x, tmp = 0, 1, 2, 3
 	s.zero(most)
-	MOVL(U32(0x7fffffff), word)
-	VMOVD(word, ymm[mask].AsX())
-	VPBROADCASTD(ymm[mask].AsX(), s.vec(mask))
+	s.fill(mask, 0x7fffffff)
 	add := func() {
 		if s.bytes == 64 {
 			VPANDD(s.vec(x), s.vec(mask), s.vec(x))
@@ -45,9 +43,7 @@ func finite(s isa) {
 	add()
 
 	result := GP8()
-	MOVL(U32(0x7f7fffff), word)
-	VMOVD(word, ymm[mask].AsX())
-	VPBROADCASTD(ymm[mask].AsX(), s.vec(mask))
+	s.fill(mask, 0x7f7fffff)
 	if s.bytes == 64 {
 		VPCMPGTD(s.vec(mask), s.vec(most), K1)
 		KTESTW(K1, K1)

@@ -167,9 +167,7 @@ func dotNibbles(s isa) {
 	MOVL(param("bias"), constant)
 	VMOVD(constant, ymm[k.bias()].AsX())
 	VPBROADCASTD(ymm[k.bias()].AsX(), ymm[k.bias()].AsX())
-	MOVL(U32(0x0f0f0f0f), constant)
-	VMOVD(constant, ymm[k.mask()].AsX())
-	VPBROADCASTD(ymm[k.mask()].AsX(), s.vec(k.mask()))
+	s.fill(k.mask(), 0x0f0f0f0f)
 	if s.bytes == 32 {
 		VPCMPEQW(s.vec(k.ones()), s.vec(k.ones()), s.vec(k.ones()))
 		VPSRLW(U8(15), s.vec(k.ones()), s.vec(k.ones()))

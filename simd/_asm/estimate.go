@@ -18,9 +18,7 @@ func estimate(s isa) {
 		s.zero(i)
 	}
 	word := GP32()
-	MOVL(U32(0x0f0f0f0f), word)
-	VMOVD(word, ymm[mask].AsX())
-	VPBROADCASTD(ymm[mask].AsX(), s.vec(mask))
+	s.fill(mask, 0x0f0f0f0f)
 	and := func(to int) {
 		if s.bytes == 64 {
 			VPANDD(s.vec(mask), s.vec(to), s.vec(to))

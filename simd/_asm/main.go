@@ -90,6 +90,14 @@ func (s isa) zero(i int) {
 	}
 }
 
+// fill sets every word of vector register i to bits.
+func (s isa) fill(i int, bits uint32) {
+	word := GP32()
+	MOVL(U32(bits), word)
+	VMOVD(word, ymm[i].AsX())
+	VPBROADCASTD(ymm[i].AsX(), s.vec(i))
+}
+
 // A tail loads the last, partial vector of a float32 array: the missing lanes
 // become zero and their memory is not touched.
 type tail struct {

@@ -158,38 +158,32 @@ func flip() {
 	end()
 }
 
-// magnitude sets vector register i to the bits of the absolute value 1.
-func magnitude(i int) {
-	VPCMPEQD(ymm[i], ymm[i], ymm[i])
-	VPSRLD(U8(1), ymm[i], ymm[i])
-}
-
-// returnMost returns the greatest of the integers in vector register i.
-func returnMost(i int) {
+// fold makes one of the eight words of vector register i with an operation of two, and returns it as the result of that index.
+func fold(i, result int, op func(...Op)) {
 	x, y := ymm[i].AsX(), Y15.AsX()
 	VEXTRACTI128(U8(1), ymm[i], y)
-	VPMAXUD(y, x, x)
+	op(y, x, x)
 	VPSHUFD(U8(0x4e), x, y)
-	VPMAXUD(y, x, x)
+	op(y, x, x)
 	VPSHUFD(U8(0xb1), x, y)
-	VPMAXUD(y, x, x)
-	most := GP32()
-	VMOVD(x, most)
-	Store(most, ReturnIndex(0))
+	op(y, x, x)
+	word := GP32()
+	VMOVD(x, word)
+	Store(word, ReturnIndex(result))
 }
 
 // largest generates the kernel of Largest for a multiple of eight floats.
 func largest() {
 	begin(avx2, "largest", "func(v []float32) uint32", "is the kernel of Largest for AVX2 and a multiple of 8 elements.")
 	v, n := gp(Param("v").Base()), gp(Param("v").Len())
-	magnitude(1)
+	avx2.fill(1, 0x7fffffff)
 	avx2.zero(0)
 	each(n, 8, func() {
 		VPAND(Mem{Base: v}, Y1, Y2)
 		VPMAXUD(Y2, Y0, Y0)
 		ADDQ(U32(32), v)
 	})
-	returnMost(0)
+	fold(0, 0, VPMAXUD)
 	end()
 }
 
@@ -198,7 +192,7 @@ func centre() {
 	begin(avx2, "centre", "func(dst, v []float32, factor float64, mean []float64) uint32", "is the kernel of Centre for AVX2 and a multiple of 8 elements.")
 	dst, v, n, mean := gp(Param("dst").Base()), gp(Param("v").Base()), gp(Param("v").Len()), gp(Param("mean").Base())
 	const top, mask, factor, x, y = 0, 1, 2, 3, 4
-	magnitude(mask)
+	avx2.fill(mask, 0x7fffffff)
 	avx2.zero(top)
 	VBROADCASTSD(param("factor"), ymm[factor])
 	each(n, 8, func() {
@@ -216,7 +210,7 @@ func centre() {
 		ADDQ(U32(32), dst)
 		ADDQ(U32(64), mean)
 	})
-	returnMost(top)
+	fold(top, 0, VPMAXUD)
 	end()
 }
 
@@ -228,15 +222,9 @@ func encode() {
 	avx2.zero(sum)
 	avx2.zero(squares)
 	VBROADCASTSS(param("factor"), ymm[factor])
-	word := GP32()
-	for _, c := range []struct {
-		to   int
-		bits uint32
-	}{{integers, 0x4b400000}, {ones, 0x00010001}, {offset, 0x80808080}} {
-		MOVL(U32(c.bits), word)
-		VMOVD(word, ymm[c.to].AsX())
-		VPBROADCASTD(ymm[c.to].AsX(), ymm[c.to])
-	}
+	avx2.fill(integers, 0x4b400000)
+	avx2.fill(ones, 0x00010001)
+	avx2.fill(offset, 0x80808080)
 	VMOVDQU(order, ymm[lanes])
 	each(n, 32, func() {
 		for i := range 4 {
@@ -258,17 +246,8 @@ func encode() {
 		ADDQ(U32(128), v)
 		ADDQ(U32(32), codes)
 	})
-	for i, acc := range []int{sum, squares} {
-		x, y := ymm[acc].AsX(), ymm[square].AsX()
-		VEXTRACTI128(U8(1), ymm[acc], y)
-		VPADDD(y, x, x)
-		VPSHUFD(U8(0x4e), x, y)
-		VPADDD(y, x, x)
-		VPSHUFD(U8(0xb1), x, y)
-		VPADDD(y, x, x)
-		VMOVD(x, word)
-		Store(word, ReturnIndex(i))
-	}
+	fold(sum, 0, VPADDD)
+	fold(squares, 1, VPADDD)
 	end()
 }
 
@@ -277,10 +256,7 @@ func loadPoint() {
 	begin(avx2, "loadPoint", "func(dst, record []uint8)", "is the kernel of LoadPoint for AVX2 and a multiple of 64 bytes.")
 	dst, record, n := gp(Param("dst").Base()), gp(Param("record").Base()), gp(Param("record").Len())
 	const x, y, offset = 0, 1, 2
-	word := GP32()
-	MOVL(U32(0x80808080), word)
-	VMOVD(word, ymm[offset].AsX())
-	VPBROADCASTD(ymm[offset].AsX(), ymm[offset])
+	avx2.fill(offset, 0x80808080)
 	each(n, 64, func() {
 		for i, at := range []int{x, y} {
 			VPXOR(Mem{Base: record, Disp: 32 * i}, ymm[offset], ymm[at])
