@@ -266,7 +266,7 @@ func (r *reader) bytes(off int64, n int) ([]byte, error) {
 		if skip := off - r.at; skip >= 0 && skip < int64(len(r.buf)) {
 			keep = copy(r.buf, r.buf[skip:])
 		}
-		want := int(min(max(int64(n), readAhead), r.size-off))
+		want := int(min(max(int64(n), int64(keep)+readAhead), r.size-off))
 		r.buf = slices.Grow(r.buf[:keep], want-keep)[:want]
 		r.at = off
 		if _, err := r.f.ReadAt(r.buf[keep:], off+int64(keep)); err != nil {
@@ -300,21 +300,27 @@ func (r *reader) frame(off int64, lsn uint64, prev uint32) (h frameHeader, paylo
 
 // remains looks at what follows the last good frame of the last file: off is where record lsn should be. It reports
 // whether frames of this file are there, that is, an incomplete write; and the error if one of them witnesses that
-// record lsn was durable and records above after are lost with it.
+// record lsn was durable and records above after are lost with it. It looks wherever a frame can begin, not only where
+// a group can: damage may have reached the first frame of the witnessing group as well.
 func (r *reader) remains(off int64, lsn, after uint64) (torn bool, err error) {
-	for at := off; r.size-at >= frameSize; at = (at/sector + 1) * sector {
-		b, err := r.bytes(at, frameSize)
+	for at := off; r.size-at >= frameSize; {
+		b, err := r.bytes(at, int(min(r.size-at, readAhead/8)))
 		if err != nil {
 			return torn, err
 		}
-		h, ok := decodeFrame(b, r.salt)
-		if !ok {
-			continue
-		}
-		torn = true
-		if h.durable >= lsn && h.lsn > after {
-			return torn, &CorruptError{File: r.f.Name(), Offset: off, Err: fmt.Errorf(
-				"record %d is damaged: the frame of record %d at offset %d says it was durable", lsn, h.lsn, at)}
+		for ; len(b) >= frameSize; b, at = b[frameAlign:], at+frameAlign {
+			if le.Uint32(b) != frameMagic { // nearly everywhere: decodeFrame would cost milliseconds
+				continue
+			}
+			h, ok := decodeFrame(b, r.salt)
+			if !ok {
+				continue
+			}
+			torn = true
+			if h.durable >= lsn && h.lsn > after {
+				return torn, &CorruptError{File: r.f.Name(), Offset: off, Err: fmt.Errorf(
+					"record %d is damaged: the frame of record %d at offset %d says it was durable", lsn, h.lsn, at)}
+			}
 		}
 	}
 	return torn, nil
