@@ -99,6 +99,7 @@ func FuzzKernels(f *testing.F) {
 				}
 			}
 			testPoint(t, floats, u32, lo)
+			testOffer(t, 1+int(span%256), slices.Clone(u32), floats, math.Float32frombits(span), lo)
 			testRange(t, RangeU8, slices.Clone(bits), data, uint8(lo), uint8(span))
 			testRange(t, RangeU16, slices.Clone(bits), u16, uint16(lo), uint16(span))
 			testRange(t, RangeU32, slices.Clone(bits), u32, lo, span)

@@ -373,3 +373,52 @@ func loadPointGeneric(dst, record []uint8) {
 		binary.LittleEndian.PutUint64(dst[i:], binary.LittleEndian.Uint64(record[i:])^0x8080808080808080)
 	}
 }
+
+// offerGeneric is the definition of Offer.
+func offerGeneric(pool []Entry, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
+	const short = 64 // up to there entries are moved while their place is looked for
+	taken := false
+	if rows = limit; pool[limit-1] == Vacant {
+		rows = behind(pool[:limit], math.MaxFloat32)
+	}
+	for i, d := range dists {
+		if d = max(d, 0); !(d < pool[limit-1].Dist && d <= most) { // so it is with most
+			continue
+		}
+		taken = true
+		n := min(rows, limit-1)
+		at := n
+		if n <= short {
+			for ; at > 0 && pool[at-1].Dist > d; at-- {
+				pool[at] = pool[at-1]
+			}
+		} else {
+			at = behind(pool[:n], d)
+			copy(pool[at+1:n+1], pool[at:n])
+		}
+		pool[at] = Entry{ids[i], d}
+		rows, next = n+1, min(next, at)
+	}
+	if !taken {
+		return 0, 0
+	}
+	for next < limit && pool[next].ID >= Marked {
+		next++
+	}
+	return rows, next
+}
+
+// behind returns the number of entries that are not farther than dist.
+func behind(pool []Entry, dist float32) int {
+	at := uint(0)
+	for n := uint(len(pool)); n > 0; {
+		half := (n + 1) / 2
+		nearer := uint(0) // no branch, which would often be guessed wrong
+		if pool[at+half-1].Dist <= dist {
+			nearer = 1
+		}
+		at += half & -nearer
+		n -= half
+	}
+	return int(at)
+}

@@ -89,6 +89,16 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	forEach(t, func(t *testing.T) {
+		for limit := 1; limit <= 260; limit += 9 {
+			for n := range 40 {
+				for _, end := range []bool{false, true} {
+					pool, dists := at[Entry](b, end, PoolLen(limit)), at[float32](a, end, n)
+					copy(pool, vacancies(len(pool)))
+					clear(dists)
+					Offer(pool, limit, 0, at[uint32](c, end, n), dists, 1)
+				}
+			}
+		}
 		for stride := RecordAlign; stride <= most; stride += RecordAlign {
 			for _, end := range []bool{false, true} {
 				records := at[uint8](b, end, 3*stride)

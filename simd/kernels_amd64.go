@@ -184,6 +184,26 @@ func gatherL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float
 //go:noescape
 func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
 
+// offer32AVX512 is the kernel of Offer for AVX512 and pools of 32 entries. What it returns may be beyond the limit.
+//
+//go:noescape
+func offer32AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+
+// offer64AVX512 is the kernel of Offer for AVX512 and pools of 64 entries. What it returns may be beyond the limit.
+//
+//go:noescape
+func offer64AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+
+// offer128AVX512 is the kernel of Offer for AVX512 and pools of 128 entries. What it returns may be beyond the limit.
+//
+//go:noescape
+func offer128AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+
+// offer192AVX512 is the kernel of Offer for AVX512 and pools of 192 entries. What it returns may be beyond the limit.
+//
+//go:noescape
+func offer192AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+
 // prefetchLines is the kernel of Prefetch.
 //
 //go:noescape

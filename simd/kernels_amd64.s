@@ -4581,6 +4581,1090 @@ step:
 	VZEROUPPER
 	RET
 
+// func offer32AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI, CMOV, POPCNT
+TEXT ·offer32AVX512(SB), NOSPLIT, $0-80
+	MOVQ         pool+0(FP), AX
+	MOVQ         ids_base+8(FP), DX
+	MOVQ         dists_base+32(FP), BX
+	MOVQ         dists_len+40(FP), SI
+	VBROADCASTSS worst+56(FP), Z4
+	VBROADCASTSS most+60(FP), Z5
+	VPXORD       Z6, Z6, Z6
+	XORQ         DI, DI
+
+group:
+	TESTQ     SI, SI
+	JE        done
+	MOVQ      SI, CX
+	MOVQ      $0x00000010, R8
+	CMPQ      CX, R8
+	CMOVQGT   R8, CX
+	SUBQ      CX, SI
+	MOVL      $0x00000001, R8
+	SHLL      CL, R8
+	DECL      R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (BX), K1, Z9
+	VMAXPS    Z9, Z6, Z9
+	VCMPPS    $0x01, Z4, Z9, K1, K2
+	VCMPPS    $0x02, Z5, Z9, K2, K2
+	KMOVW     K2, CX
+	TESTL     CX, CX
+	JE        next_group
+	TESTQ     DI, DI
+	JNE       candidate
+	INCQ      DI
+	VMOVDQU64 (AX), Z0
+	VMOVDQU64 64(AX), Z1
+	VMOVDQU64 128(AX), Z2
+	VMOVDQU64 192(AX), Z3
+
+candidate:
+	TZCNTL       CX, R8
+	LEAL         -1(CX), R10
+	ANDL         R10, CX
+	MOVL         (BX)(R8*4), R9
+	XORL         R10, R10
+	TESTL        R9, R9
+	CMOVLLT      R10, R9
+	SHLQ         $0x20, R9
+	MOVL         (DX)(R8*4), R10
+	ORQ          R9, R10
+	VPBROADCASTQ R10, Z7
+	MOVL         $0xffffffff, R10
+	ORQ          R10, R9
+	VPBROADCASTQ R9, Z8
+	VPCMPUQ      $0x06, Z8, Z3, K2
+	VALIGNQ      $0x07, Z2, Z3, K2, Z3
+	VPCMPUQ      $0x02, Z8, Z3, K2, K3
+	VMOVDQA64    Z7, K3, Z3
+	VPCMPUQ      $0x06, Z8, Z2, K2
+	VALIGNQ      $0x07, Z1, Z2, K2, Z2
+	VPCMPUQ      $0x02, Z8, Z2, K2, K3
+	VMOVDQA64    Z7, K3, Z2
+	VPCMPUQ      $0x06, Z8, Z1, K2
+	VALIGNQ      $0x07, Z0, Z1, K2, Z1
+	VPCMPUQ      $0x02, Z8, Z1, K2, K3
+	VMOVDQA64    Z7, K3, Z1
+	VPCMPUQ      $0x06, Z8, Z0, K2
+	VALIGNQ      $0x07, Z6, Z0, K2, Z0
+	VPCMPUQ      $0x02, Z8, Z0, K2, K3
+	VMOVDQA64    Z7, K3, Z0
+	TESTL        CX, CX
+	JNE          candidate
+
+next_group:
+	ADDQ $0x00000040, DX
+	ADDQ $0x00000040, BX
+	JMP  group
+
+done:
+	XORQ         CX, CX
+	XORQ         DX, DX
+	TESTQ        DI, DI
+	JE           out
+	MOVQ         $0x00000020, DX
+	MOVQ         $0x7f80000000000000, BX
+	VPBROADCASTQ BX, Z7
+	MOVQ         $0x0000000080000000, BX
+	VPBROADCASTQ BX, Z8
+	XORQ         BX, BX
+	XORQ         SI, SI
+	VMOVDQU64    Z0, (AX)
+	VPCMPUQ      $0x01, Z7, Z0, K2
+	VPTESTNMQ    Z8, Z0, K3
+	KMOVB        K2, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z1, 64(AX)
+	VPCMPUQ      $0x01, Z7, Z1, K2
+	VPTESTNMQ    Z8, Z1, K3
+	KMOVB        K2, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z2, 128(AX)
+	VPCMPUQ      $0x01, Z7, Z2, K2
+	VPTESTNMQ    Z8, Z2, K3
+	KMOVB        K2, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z3, 192(AX)
+	VPCMPUQ      $0x01, Z7, Z3, K2
+	VPTESTNMQ    Z8, Z3, K3
+	KMOVB        K2, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, SI
+	POPCNTQ      BX, BX
+	ADDQ         BX, CX
+	TZCNTQ       SI, AX
+	ADDQ         $0x00000000, AX
+	TESTQ        SI, SI
+	CMOVQNE      AX, DX
+
+out:
+	MOVQ CX, rows+64(FP)
+	MOVQ DX, unmarked+72(FP)
+	VZEROUPPER
+	RET
+
+// func offer64AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI, CMOV, POPCNT
+TEXT ·offer64AVX512(SB), NOSPLIT, $0-80
+	MOVQ         pool+0(FP), AX
+	MOVQ         ids_base+8(FP), DX
+	MOVQ         dists_base+32(FP), BX
+	MOVQ         dists_len+40(FP), SI
+	VBROADCASTSS worst+56(FP), Z8
+	VBROADCASTSS most+60(FP), Z9
+	VPXORD       Z10, Z10, Z10
+	XORQ         DI, DI
+
+group:
+	TESTQ     SI, SI
+	JE        done
+	MOVQ      SI, CX
+	MOVQ      $0x00000010, R8
+	CMPQ      CX, R8
+	CMOVQGT   R8, CX
+	SUBQ      CX, SI
+	MOVL      $0x00000001, R8
+	SHLL      CL, R8
+	DECL      R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (BX), K1, Z13
+	VMAXPS    Z13, Z10, Z13
+	VCMPPS    $0x01, Z8, Z13, K1, K2
+	VCMPPS    $0x02, Z9, Z13, K2, K2
+	KMOVW     K2, CX
+	TESTL     CX, CX
+	JE        next_group
+	TESTQ     DI, DI
+	JNE       candidate
+	INCQ      DI
+	VMOVDQU64 (AX), Z0
+	VMOVDQU64 64(AX), Z1
+	VMOVDQU64 128(AX), Z2
+	VMOVDQU64 192(AX), Z3
+	VMOVDQU64 256(AX), Z4
+	VMOVDQU64 320(AX), Z5
+	VMOVDQU64 384(AX), Z6
+	VMOVDQU64 448(AX), Z7
+
+candidate:
+	TZCNTL       CX, R8
+	LEAL         -1(CX), R10
+	ANDL         R10, CX
+	MOVL         (BX)(R8*4), R9
+	XORL         R10, R10
+	TESTL        R9, R9
+	CMOVLLT      R10, R9
+	SHLQ         $0x20, R9
+	MOVL         (DX)(R8*4), R10
+	ORQ          R9, R10
+	VPBROADCASTQ R10, Z11
+	MOVL         $0xffffffff, R10
+	ORQ          R10, R9
+	VPBROADCASTQ R9, Z12
+	VPCMPUQ      $0x06, Z12, Z7, K2
+	VALIGNQ      $0x07, Z6, Z7, K2, Z7
+	VPCMPUQ      $0x02, Z12, Z7, K2, K3
+	VMOVDQA64    Z11, K3, Z7
+	VPCMPUQ      $0x06, Z12, Z6, K2
+	VALIGNQ      $0x07, Z5, Z6, K2, Z6
+	VPCMPUQ      $0x02, Z12, Z6, K2, K3
+	VMOVDQA64    Z11, K3, Z6
+	VPCMPUQ      $0x06, Z12, Z5, K2
+	VALIGNQ      $0x07, Z4, Z5, K2, Z5
+	VPCMPUQ      $0x02, Z12, Z5, K2, K3
+	VMOVDQA64    Z11, K3, Z5
+	VPCMPUQ      $0x06, Z12, Z4, K2
+	VALIGNQ      $0x07, Z3, Z4, K2, Z4
+	VPCMPUQ      $0x02, Z12, Z4, K2, K3
+	VMOVDQA64    Z11, K3, Z4
+	VPCMPUQ      $0x06, Z12, Z3, K2
+	VALIGNQ      $0x07, Z2, Z3, K2, Z3
+	VPCMPUQ      $0x02, Z12, Z3, K2, K3
+	VMOVDQA64    Z11, K3, Z3
+	VPCMPUQ      $0x06, Z12, Z2, K2
+	VALIGNQ      $0x07, Z1, Z2, K2, Z2
+	VPCMPUQ      $0x02, Z12, Z2, K2, K3
+	VMOVDQA64    Z11, K3, Z2
+	VPCMPUQ      $0x06, Z12, Z1, K2
+	VALIGNQ      $0x07, Z0, Z1, K2, Z1
+	VPCMPUQ      $0x02, Z12, Z1, K2, K3
+	VMOVDQA64    Z11, K3, Z1
+	VPCMPUQ      $0x06, Z12, Z0, K2
+	VALIGNQ      $0x07, Z10, Z0, K2, Z0
+	VPCMPUQ      $0x02, Z12, Z0, K2, K3
+	VMOVDQA64    Z11, K3, Z0
+	TESTL        CX, CX
+	JNE          candidate
+
+next_group:
+	ADDQ $0x00000040, DX
+	ADDQ $0x00000040, BX
+	JMP  group
+
+done:
+	XORQ         CX, CX
+	XORQ         DX, DX
+	TESTQ        DI, DI
+	JE           out
+	MOVQ         $0x00000040, DX
+	MOVQ         $0x7f80000000000000, BX
+	VPBROADCASTQ BX, Z11
+	MOVQ         $0x0000000080000000, BX
+	VPBROADCASTQ BX, Z12
+	XORQ         BX, BX
+	XORQ         SI, SI
+	VMOVDQU64    Z0, (AX)
+	VPCMPUQ      $0x01, Z11, Z0, K2
+	VPTESTNMQ    Z12, Z0, K3
+	KMOVB        K2, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z1, 64(AX)
+	VPCMPUQ      $0x01, Z11, Z1, K2
+	VPTESTNMQ    Z12, Z1, K3
+	KMOVB        K2, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z2, 128(AX)
+	VPCMPUQ      $0x01, Z11, Z2, K2
+	VPTESTNMQ    Z12, Z2, K3
+	KMOVB        K2, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z3, 192(AX)
+	VPCMPUQ      $0x01, Z11, Z3, K2
+	VPTESTNMQ    Z12, Z3, K3
+	KMOVB        K2, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z4, 256(AX)
+	VPCMPUQ      $0x01, Z11, Z4, K2
+	VPTESTNMQ    Z12, Z4, K3
+	KMOVB        K2, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z5, 320(AX)
+	VPCMPUQ      $0x01, Z11, Z5, K2
+	VPTESTNMQ    Z12, Z5, K3
+	KMOVB        K2, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z6, 384(AX)
+	VPCMPUQ      $0x01, Z11, Z6, K2
+	VPTESTNMQ    Z12, Z6, K3
+	KMOVB        K2, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z7, 448(AX)
+	VPCMPUQ      $0x01, Z11, Z7, K2
+	VPTESTNMQ    Z12, Z7, K3
+	KMOVB        K2, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, SI
+	POPCNTQ      BX, BX
+	ADDQ         BX, CX
+	TZCNTQ       SI, AX
+	ADDQ         $0x00000000, AX
+	TESTQ        SI, SI
+	CMOVQNE      AX, DX
+
+out:
+	MOVQ CX, rows+64(FP)
+	MOVQ DX, unmarked+72(FP)
+	VZEROUPPER
+	RET
+
+// func offer128AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI, CMOV, POPCNT
+TEXT ·offer128AVX512(SB), NOSPLIT, $0-80
+	MOVQ         pool+0(FP), AX
+	MOVQ         ids_base+8(FP), DX
+	MOVQ         dists_base+32(FP), BX
+	MOVQ         dists_len+40(FP), SI
+	VBROADCASTSS worst+56(FP), Z16
+	VBROADCASTSS most+60(FP), Z17
+	VPXORD       Z18, Z18, Z18
+	XORQ         DI, DI
+
+group:
+	TESTQ     SI, SI
+	JE        done
+	MOVQ      SI, CX
+	MOVQ      $0x00000010, R8
+	CMPQ      CX, R8
+	CMOVQGT   R8, CX
+	SUBQ      CX, SI
+	MOVL      $0x00000001, R8
+	SHLL      CL, R8
+	DECL      R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (BX), K1, Z21
+	VMAXPS    Z21, Z18, Z21
+	VCMPPS    $0x01, Z16, Z21, K1, K2
+	VCMPPS    $0x02, Z17, Z21, K2, K2
+	KMOVW     K2, CX
+	TESTL     CX, CX
+	JE        next_group
+	TESTQ     DI, DI
+	JNE       candidate
+	INCQ      DI
+	VMOVDQU64 (AX), Z0
+	VMOVDQU64 64(AX), Z1
+	VMOVDQU64 128(AX), Z2
+	VMOVDQU64 192(AX), Z3
+	VMOVDQU64 256(AX), Z4
+	VMOVDQU64 320(AX), Z5
+	VMOVDQU64 384(AX), Z6
+	VMOVDQU64 448(AX), Z7
+	VMOVDQU64 512(AX), Z8
+	VMOVDQU64 576(AX), Z9
+	VMOVDQU64 640(AX), Z10
+	VMOVDQU64 704(AX), Z11
+	VMOVDQU64 768(AX), Z12
+	VMOVDQU64 832(AX), Z13
+	VMOVDQU64 896(AX), Z14
+	VMOVDQU64 960(AX), Z15
+
+candidate:
+	TZCNTL       CX, R8
+	LEAL         -1(CX), R10
+	ANDL         R10, CX
+	MOVL         (BX)(R8*4), R9
+	XORL         R10, R10
+	TESTL        R9, R9
+	CMOVLLT      R10, R9
+	SHLQ         $0x20, R9
+	MOVL         (DX)(R8*4), R10
+	ORQ          R9, R10
+	VPBROADCASTQ R10, Z19
+	MOVL         $0xffffffff, R10
+	ORQ          R10, R9
+	VPBROADCASTQ R9, Z20
+	VPCMPUQ      $0x06, Z20, Z15, K2
+	VALIGNQ      $0x07, Z14, Z15, K2, Z15
+	VPCMPUQ      $0x02, Z20, Z15, K2, K3
+	VMOVDQA64    Z19, K3, Z15
+	VPCMPUQ      $0x06, Z20, Z14, K2
+	VALIGNQ      $0x07, Z13, Z14, K2, Z14
+	VPCMPUQ      $0x02, Z20, Z14, K2, K3
+	VMOVDQA64    Z19, K3, Z14
+	VPCMPUQ      $0x06, Z20, Z13, K2
+	VALIGNQ      $0x07, Z12, Z13, K2, Z13
+	VPCMPUQ      $0x02, Z20, Z13, K2, K3
+	VMOVDQA64    Z19, K3, Z13
+	VPCMPUQ      $0x06, Z20, Z12, K2
+	VALIGNQ      $0x07, Z11, Z12, K2, Z12
+	VPCMPUQ      $0x02, Z20, Z12, K2, K3
+	VMOVDQA64    Z19, K3, Z12
+	VPCMPUQ      $0x06, Z20, Z11, K2
+	VALIGNQ      $0x07, Z10, Z11, K2, Z11
+	VPCMPUQ      $0x02, Z20, Z11, K2, K3
+	VMOVDQA64    Z19, K3, Z11
+	VPCMPUQ      $0x06, Z20, Z10, K2
+	VALIGNQ      $0x07, Z9, Z10, K2, Z10
+	VPCMPUQ      $0x02, Z20, Z10, K2, K3
+	VMOVDQA64    Z19, K3, Z10
+	VPCMPUQ      $0x06, Z20, Z9, K2
+	VALIGNQ      $0x07, Z8, Z9, K2, Z9
+	VPCMPUQ      $0x02, Z20, Z9, K2, K3
+	VMOVDQA64    Z19, K3, Z9
+	VPCMPUQ      $0x06, Z20, Z8, K2
+	VALIGNQ      $0x07, Z7, Z8, K2, Z8
+	VPCMPUQ      $0x02, Z20, Z8, K2, K3
+	VMOVDQA64    Z19, K3, Z8
+	VPCMPUQ      $0x06, Z20, Z7, K2
+	VALIGNQ      $0x07, Z6, Z7, K2, Z7
+	VPCMPUQ      $0x02, Z20, Z7, K2, K3
+	VMOVDQA64    Z19, K3, Z7
+	VPCMPUQ      $0x06, Z20, Z6, K2
+	VALIGNQ      $0x07, Z5, Z6, K2, Z6
+	VPCMPUQ      $0x02, Z20, Z6, K2, K3
+	VMOVDQA64    Z19, K3, Z6
+	VPCMPUQ      $0x06, Z20, Z5, K2
+	VALIGNQ      $0x07, Z4, Z5, K2, Z5
+	VPCMPUQ      $0x02, Z20, Z5, K2, K3
+	VMOVDQA64    Z19, K3, Z5
+	VPCMPUQ      $0x06, Z20, Z4, K2
+	VALIGNQ      $0x07, Z3, Z4, K2, Z4
+	VPCMPUQ      $0x02, Z20, Z4, K2, K3
+	VMOVDQA64    Z19, K3, Z4
+	VPCMPUQ      $0x06, Z20, Z3, K2
+	VALIGNQ      $0x07, Z2, Z3, K2, Z3
+	VPCMPUQ      $0x02, Z20, Z3, K2, K3
+	VMOVDQA64    Z19, K3, Z3
+	VPCMPUQ      $0x06, Z20, Z2, K2
+	VALIGNQ      $0x07, Z1, Z2, K2, Z2
+	VPCMPUQ      $0x02, Z20, Z2, K2, K3
+	VMOVDQA64    Z19, K3, Z2
+	VPCMPUQ      $0x06, Z20, Z1, K2
+	VALIGNQ      $0x07, Z0, Z1, K2, Z1
+	VPCMPUQ      $0x02, Z20, Z1, K2, K3
+	VMOVDQA64    Z19, K3, Z1
+	VPCMPUQ      $0x06, Z20, Z0, K2
+	VALIGNQ      $0x07, Z18, Z0, K2, Z0
+	VPCMPUQ      $0x02, Z20, Z0, K2, K3
+	VMOVDQA64    Z19, K3, Z0
+	TESTL        CX, CX
+	JNE          candidate
+
+next_group:
+	ADDQ $0x00000040, DX
+	ADDQ $0x00000040, BX
+	JMP  group
+
+done:
+	XORQ         CX, CX
+	XORQ         DX, DX
+	TESTQ        DI, DI
+	JE           out
+	MOVQ         $0x00000080, DX
+	MOVQ         $0x7f80000000000000, BX
+	VPBROADCASTQ BX, Z19
+	MOVQ         $0x0000000080000000, BX
+	VPBROADCASTQ BX, Z20
+	XORQ         BX, BX
+	XORQ         SI, SI
+	VMOVDQU64    Z8, 512(AX)
+	VPCMPUQ      $0x01, Z19, Z8, K2
+	VPTESTNMQ    Z20, Z8, K3
+	KMOVB        K2, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z9, 576(AX)
+	VPCMPUQ      $0x01, Z19, Z9, K2
+	VPTESTNMQ    Z20, Z9, K3
+	KMOVB        K2, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z10, 640(AX)
+	VPCMPUQ      $0x01, Z19, Z10, K2
+	VPTESTNMQ    Z20, Z10, K3
+	KMOVB        K2, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z11, 704(AX)
+	VPCMPUQ      $0x01, Z19, Z11, K2
+	VPTESTNMQ    Z20, Z11, K3
+	KMOVB        K2, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z12, 768(AX)
+	VPCMPUQ      $0x01, Z19, Z12, K2
+	VPTESTNMQ    Z20, Z12, K3
+	KMOVB        K2, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z13, 832(AX)
+	VPCMPUQ      $0x01, Z19, Z13, K2
+	VPTESTNMQ    Z20, Z13, K3
+	KMOVB        K2, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z14, 896(AX)
+	VPCMPUQ      $0x01, Z19, Z14, K2
+	VPTESTNMQ    Z20, Z14, K3
+	KMOVB        K2, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z15, 960(AX)
+	VPCMPUQ      $0x01, Z19, Z15, K2
+	VPTESTNMQ    Z20, Z15, K3
+	KMOVB        K2, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, SI
+	POPCNTQ      BX, BX
+	ADDQ         BX, CX
+	TZCNTQ       SI, BX
+	ADDQ         $0x00000040, BX
+	TESTQ        SI, SI
+	CMOVQNE      BX, DX
+	XORQ         BX, BX
+	XORQ         SI, SI
+	VMOVDQU64    Z0, (AX)
+	VPCMPUQ      $0x01, Z19, Z0, K2
+	VPTESTNMQ    Z20, Z0, K3
+	KMOVB        K2, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z1, 64(AX)
+	VPCMPUQ      $0x01, Z19, Z1, K2
+	VPTESTNMQ    Z20, Z1, K3
+	KMOVB        K2, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z2, 128(AX)
+	VPCMPUQ      $0x01, Z19, Z2, K2
+	VPTESTNMQ    Z20, Z2, K3
+	KMOVB        K2, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z3, 192(AX)
+	VPCMPUQ      $0x01, Z19, Z3, K2
+	VPTESTNMQ    Z20, Z3, K3
+	KMOVB        K2, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z4, 256(AX)
+	VPCMPUQ      $0x01, Z19, Z4, K2
+	VPTESTNMQ    Z20, Z4, K3
+	KMOVB        K2, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z5, 320(AX)
+	VPCMPUQ      $0x01, Z19, Z5, K2
+	VPTESTNMQ    Z20, Z5, K3
+	KMOVB        K2, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z6, 384(AX)
+	VPCMPUQ      $0x01, Z19, Z6, K2
+	VPTESTNMQ    Z20, Z6, K3
+	KMOVB        K2, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z7, 448(AX)
+	VPCMPUQ      $0x01, Z19, Z7, K2
+	VPTESTNMQ    Z20, Z7, K3
+	KMOVB        K2, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, SI
+	POPCNTQ      BX, BX
+	ADDQ         BX, CX
+	TZCNTQ       SI, AX
+	ADDQ         $0x00000000, AX
+	TESTQ        SI, SI
+	CMOVQNE      AX, DX
+
+out:
+	MOVQ CX, rows+64(FP)
+	MOVQ DX, unmarked+72(FP)
+	VZEROUPPER
+	RET
+
+// func offer192AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI, CMOV, POPCNT
+TEXT ·offer192AVX512(SB), NOSPLIT, $0-80
+	MOVQ         pool+0(FP), AX
+	MOVQ         ids_base+8(FP), DX
+	MOVQ         dists_base+32(FP), BX
+	MOVQ         dists_len+40(FP), SI
+	VBROADCASTSS worst+56(FP), Z24
+	VBROADCASTSS most+60(FP), Z25
+	VPXORD       Z26, Z26, Z26
+	XORQ         DI, DI
+
+group:
+	TESTQ     SI, SI
+	JE        done
+	MOVQ      SI, CX
+	MOVQ      $0x00000010, R8
+	CMPQ      CX, R8
+	CMOVQGT   R8, CX
+	SUBQ      CX, SI
+	MOVL      $0x00000001, R8
+	SHLL      CL, R8
+	DECL      R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (BX), K1, Z29
+	VMAXPS    Z29, Z26, Z29
+	VCMPPS    $0x01, Z24, Z29, K1, K2
+	VCMPPS    $0x02, Z25, Z29, K2, K2
+	KMOVW     K2, CX
+	TESTL     CX, CX
+	JE        next_group
+	TESTQ     DI, DI
+	JNE       candidate
+	INCQ      DI
+	VMOVDQU64 (AX), Z0
+	VMOVDQU64 64(AX), Z1
+	VMOVDQU64 128(AX), Z2
+	VMOVDQU64 192(AX), Z3
+	VMOVDQU64 256(AX), Z4
+	VMOVDQU64 320(AX), Z5
+	VMOVDQU64 384(AX), Z6
+	VMOVDQU64 448(AX), Z7
+	VMOVDQU64 512(AX), Z8
+	VMOVDQU64 576(AX), Z9
+	VMOVDQU64 640(AX), Z10
+	VMOVDQU64 704(AX), Z11
+	VMOVDQU64 768(AX), Z12
+	VMOVDQU64 832(AX), Z13
+	VMOVDQU64 896(AX), Z14
+	VMOVDQU64 960(AX), Z15
+	VMOVDQU64 1024(AX), Z16
+	VMOVDQU64 1088(AX), Z17
+	VMOVDQU64 1152(AX), Z18
+	VMOVDQU64 1216(AX), Z19
+	VMOVDQU64 1280(AX), Z20
+	VMOVDQU64 1344(AX), Z21
+	VMOVDQU64 1408(AX), Z22
+	VMOVDQU64 1472(AX), Z23
+
+candidate:
+	TZCNTL       CX, R8
+	LEAL         -1(CX), R10
+	ANDL         R10, CX
+	MOVL         (BX)(R8*4), R9
+	XORL         R10, R10
+	TESTL        R9, R9
+	CMOVLLT      R10, R9
+	SHLQ         $0x20, R9
+	MOVL         (DX)(R8*4), R10
+	ORQ          R9, R10
+	VPBROADCASTQ R10, Z27
+	MOVL         $0xffffffff, R10
+	ORQ          R10, R9
+	VPBROADCASTQ R9, Z28
+	VPCMPUQ      $0x06, Z28, Z23, K2
+	VALIGNQ      $0x07, Z22, Z23, K2, Z23
+	VPCMPUQ      $0x02, Z28, Z23, K2, K3
+	VMOVDQA64    Z27, K3, Z23
+	VPCMPUQ      $0x06, Z28, Z22, K2
+	VALIGNQ      $0x07, Z21, Z22, K2, Z22
+	VPCMPUQ      $0x02, Z28, Z22, K2, K3
+	VMOVDQA64    Z27, K3, Z22
+	VPCMPUQ      $0x06, Z28, Z21, K2
+	VALIGNQ      $0x07, Z20, Z21, K2, Z21
+	VPCMPUQ      $0x02, Z28, Z21, K2, K3
+	VMOVDQA64    Z27, K3, Z21
+	VPCMPUQ      $0x06, Z28, Z20, K2
+	VALIGNQ      $0x07, Z19, Z20, K2, Z20
+	VPCMPUQ      $0x02, Z28, Z20, K2, K3
+	VMOVDQA64    Z27, K3, Z20
+	VPCMPUQ      $0x06, Z28, Z19, K2
+	VALIGNQ      $0x07, Z18, Z19, K2, Z19
+	VPCMPUQ      $0x02, Z28, Z19, K2, K3
+	VMOVDQA64    Z27, K3, Z19
+	VPCMPUQ      $0x06, Z28, Z18, K2
+	VALIGNQ      $0x07, Z17, Z18, K2, Z18
+	VPCMPUQ      $0x02, Z28, Z18, K2, K3
+	VMOVDQA64    Z27, K3, Z18
+	VPCMPUQ      $0x06, Z28, Z17, K2
+	VALIGNQ      $0x07, Z16, Z17, K2, Z17
+	VPCMPUQ      $0x02, Z28, Z17, K2, K3
+	VMOVDQA64    Z27, K3, Z17
+	VPCMPUQ      $0x06, Z28, Z16, K2
+	VALIGNQ      $0x07, Z15, Z16, K2, Z16
+	VPCMPUQ      $0x02, Z28, Z16, K2, K3
+	VMOVDQA64    Z27, K3, Z16
+	VPCMPUQ      $0x06, Z28, Z15, K2
+	VALIGNQ      $0x07, Z14, Z15, K2, Z15
+	VPCMPUQ      $0x02, Z28, Z15, K2, K3
+	VMOVDQA64    Z27, K3, Z15
+	VPCMPUQ      $0x06, Z28, Z14, K2
+	VALIGNQ      $0x07, Z13, Z14, K2, Z14
+	VPCMPUQ      $0x02, Z28, Z14, K2, K3
+	VMOVDQA64    Z27, K3, Z14
+	VPCMPUQ      $0x06, Z28, Z13, K2
+	VALIGNQ      $0x07, Z12, Z13, K2, Z13
+	VPCMPUQ      $0x02, Z28, Z13, K2, K3
+	VMOVDQA64    Z27, K3, Z13
+	VPCMPUQ      $0x06, Z28, Z12, K2
+	VALIGNQ      $0x07, Z11, Z12, K2, Z12
+	VPCMPUQ      $0x02, Z28, Z12, K2, K3
+	VMOVDQA64    Z27, K3, Z12
+	VPCMPUQ      $0x06, Z28, Z11, K2
+	VALIGNQ      $0x07, Z10, Z11, K2, Z11
+	VPCMPUQ      $0x02, Z28, Z11, K2, K3
+	VMOVDQA64    Z27, K3, Z11
+	VPCMPUQ      $0x06, Z28, Z10, K2
+	VALIGNQ      $0x07, Z9, Z10, K2, Z10
+	VPCMPUQ      $0x02, Z28, Z10, K2, K3
+	VMOVDQA64    Z27, K3, Z10
+	VPCMPUQ      $0x06, Z28, Z9, K2
+	VALIGNQ      $0x07, Z8, Z9, K2, Z9
+	VPCMPUQ      $0x02, Z28, Z9, K2, K3
+	VMOVDQA64    Z27, K3, Z9
+	VPCMPUQ      $0x06, Z28, Z8, K2
+	VALIGNQ      $0x07, Z7, Z8, K2, Z8
+	VPCMPUQ      $0x02, Z28, Z8, K2, K3
+	VMOVDQA64    Z27, K3, Z8
+	VPCMPUQ      $0x06, Z28, Z7, K2
+	VALIGNQ      $0x07, Z6, Z7, K2, Z7
+	VPCMPUQ      $0x02, Z28, Z7, K2, K3
+	VMOVDQA64    Z27, K3, Z7
+	VPCMPUQ      $0x06, Z28, Z6, K2
+	VALIGNQ      $0x07, Z5, Z6, K2, Z6
+	VPCMPUQ      $0x02, Z28, Z6, K2, K3
+	VMOVDQA64    Z27, K3, Z6
+	VPCMPUQ      $0x06, Z28, Z5, K2
+	VALIGNQ      $0x07, Z4, Z5, K2, Z5
+	VPCMPUQ      $0x02, Z28, Z5, K2, K3
+	VMOVDQA64    Z27, K3, Z5
+	VPCMPUQ      $0x06, Z28, Z4, K2
+	VALIGNQ      $0x07, Z3, Z4, K2, Z4
+	VPCMPUQ      $0x02, Z28, Z4, K2, K3
+	VMOVDQA64    Z27, K3, Z4
+	VPCMPUQ      $0x06, Z28, Z3, K2
+	VALIGNQ      $0x07, Z2, Z3, K2, Z3
+	VPCMPUQ      $0x02, Z28, Z3, K2, K3
+	VMOVDQA64    Z27, K3, Z3
+	VPCMPUQ      $0x06, Z28, Z2, K2
+	VALIGNQ      $0x07, Z1, Z2, K2, Z2
+	VPCMPUQ      $0x02, Z28, Z2, K2, K3
+	VMOVDQA64    Z27, K3, Z2
+	VPCMPUQ      $0x06, Z28, Z1, K2
+	VALIGNQ      $0x07, Z0, Z1, K2, Z1
+	VPCMPUQ      $0x02, Z28, Z1, K2, K3
+	VMOVDQA64    Z27, K3, Z1
+	VPCMPUQ      $0x06, Z28, Z0, K2
+	VALIGNQ      $0x07, Z26, Z0, K2, Z0
+	VPCMPUQ      $0x02, Z28, Z0, K2, K3
+	VMOVDQA64    Z27, K3, Z0
+	TESTL        CX, CX
+	JNE          candidate
+
+next_group:
+	ADDQ $0x00000040, DX
+	ADDQ $0x00000040, BX
+	JMP  group
+
+done:
+	XORQ         CX, CX
+	XORQ         DX, DX
+	TESTQ        DI, DI
+	JE           out
+	MOVQ         $0x000000c0, DX
+	MOVQ         $0x7f80000000000000, BX
+	VPBROADCASTQ BX, Z27
+	MOVQ         $0x0000000080000000, BX
+	VPBROADCASTQ BX, Z28
+	XORQ         BX, BX
+	XORQ         SI, SI
+	VMOVDQU64    Z16, 1024(AX)
+	VPCMPUQ      $0x01, Z27, Z16, K2
+	VPTESTNMQ    Z28, Z16, K3
+	KMOVB        K2, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z17, 1088(AX)
+	VPCMPUQ      $0x01, Z27, Z17, K2
+	VPTESTNMQ    Z28, Z17, K3
+	KMOVB        K2, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z18, 1152(AX)
+	VPCMPUQ      $0x01, Z27, Z18, K2
+	VPTESTNMQ    Z28, Z18, K3
+	KMOVB        K2, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z19, 1216(AX)
+	VPCMPUQ      $0x01, Z27, Z19, K2
+	VPTESTNMQ    Z28, Z19, K3
+	KMOVB        K2, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z20, 1280(AX)
+	VPCMPUQ      $0x01, Z27, Z20, K2
+	VPTESTNMQ    Z28, Z20, K3
+	KMOVB        K2, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z21, 1344(AX)
+	VPCMPUQ      $0x01, Z27, Z21, K2
+	VPTESTNMQ    Z28, Z21, K3
+	KMOVB        K2, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z22, 1408(AX)
+	VPCMPUQ      $0x01, Z27, Z22, K2
+	VPTESTNMQ    Z28, Z22, K3
+	KMOVB        K2, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z23, 1472(AX)
+	VPCMPUQ      $0x01, Z27, Z23, K2
+	VPTESTNMQ    Z28, Z23, K3
+	KMOVB        K2, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, SI
+	POPCNTQ      BX, BX
+	ADDQ         BX, CX
+	TZCNTQ       SI, BX
+	ADDQ         $0x00000080, BX
+	TESTQ        SI, SI
+	CMOVQNE      BX, DX
+	XORQ         BX, BX
+	XORQ         SI, SI
+	VMOVDQU64    Z8, 512(AX)
+	VPCMPUQ      $0x01, Z27, Z8, K2
+	VPTESTNMQ    Z28, Z8, K3
+	KMOVB        K2, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z9, 576(AX)
+	VPCMPUQ      $0x01, Z27, Z9, K2
+	VPTESTNMQ    Z28, Z9, K3
+	KMOVB        K2, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z10, 640(AX)
+	VPCMPUQ      $0x01, Z27, Z10, K2
+	VPTESTNMQ    Z28, Z10, K3
+	KMOVB        K2, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z11, 704(AX)
+	VPCMPUQ      $0x01, Z27, Z11, K2
+	VPTESTNMQ    Z28, Z11, K3
+	KMOVB        K2, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z12, 768(AX)
+	VPCMPUQ      $0x01, Z27, Z12, K2
+	VPTESTNMQ    Z28, Z12, K3
+	KMOVB        K2, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z13, 832(AX)
+	VPCMPUQ      $0x01, Z27, Z13, K2
+	VPTESTNMQ    Z28, Z13, K3
+	KMOVB        K2, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z14, 896(AX)
+	VPCMPUQ      $0x01, Z27, Z14, K2
+	VPTESTNMQ    Z28, Z14, K3
+	KMOVB        K2, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z15, 960(AX)
+	VPCMPUQ      $0x01, Z27, Z15, K2
+	VPTESTNMQ    Z28, Z15, K3
+	KMOVB        K2, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, SI
+	POPCNTQ      BX, BX
+	ADDQ         BX, CX
+	TZCNTQ       SI, BX
+	ADDQ         $0x00000040, BX
+	TESTQ        SI, SI
+	CMOVQNE      BX, DX
+	XORQ         BX, BX
+	XORQ         SI, SI
+	VMOVDQU64    Z0, (AX)
+	VPCMPUQ      $0x01, Z27, Z0, K2
+	VPTESTNMQ    Z28, Z0, K3
+	KMOVB        K2, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x00, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z1, 64(AX)
+	VPCMPUQ      $0x01, Z27, Z1, K2
+	VPTESTNMQ    Z28, Z1, K3
+	KMOVB        K2, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x08, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z2, 128(AX)
+	VPCMPUQ      $0x01, Z27, Z2, K2
+	VPTESTNMQ    Z28, Z2, K3
+	KMOVB        K2, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x10, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z3, 192(AX)
+	VPCMPUQ      $0x01, Z27, Z3, K2
+	VPTESTNMQ    Z28, Z3, K3
+	KMOVB        K2, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x18, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z4, 256(AX)
+	VPCMPUQ      $0x01, Z27, Z4, K2
+	VPTESTNMQ    Z28, Z4, K3
+	KMOVB        K2, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x20, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z5, 320(AX)
+	VPCMPUQ      $0x01, Z27, Z5, K2
+	VPTESTNMQ    Z28, Z5, K3
+	KMOVB        K2, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x28, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z6, 384(AX)
+	VPCMPUQ      $0x01, Z27, Z6, K2
+	VPTESTNMQ    Z28, Z6, K3
+	KMOVB        K2, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x30, R10
+	ORQ          R10, SI
+	VMOVDQU64    Z7, 448(AX)
+	VPCMPUQ      $0x01, Z27, Z7, K2
+	VPTESTNMQ    Z28, Z7, K3
+	KMOVB        K2, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, BX
+	KMOVB        K3, R10
+	SHLQ         $0x38, R10
+	ORQ          R10, SI
+	POPCNTQ      BX, BX
+	ADDQ         BX, CX
+	TZCNTQ       SI, AX
+	ADDQ         $0x00000000, AX
+	TESTQ        SI, SI
+	CMOVQNE      AX, DX
+
+out:
+	MOVQ CX, rows+64(FP)
+	MOVQ DX, unmarked+72(FP)
+	VZEROUPPER
+	RET
+
 // func prefetchLines(b []uint8)
 // Requires: MMX+
 TEXT ·prefetchLines(SB), NOSPLIT, $0-24

@@ -4,6 +4,7 @@ package simd
 
 import (
 	"runtime"
+	"unsafe"
 
 	"github.com/viterin/vek/vek32"
 	"golang.org/x/sys/cpu"
@@ -323,4 +324,25 @@ func loadPoint(dst, record []uint8) {
 	} else {
 		loadPointAVX2(dst, record)
 	}
+}
+
+// The kernels take pools of one length each, which they keep in registers.
+func offer(pool []Entry, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
+	if active != avx512 {
+		return offerGeneric(pool, limit, next, ids, dists, most)
+	}
+	words := (*uint64)(unsafe.Pointer(&pool[0]))
+	switch worst := pool[limit-1].Dist; len(pool) {
+	case 32:
+		rows, unmarked = offer32AVX512(words, ids, dists, worst, most)
+	case 64:
+		rows, unmarked = offer64AVX512(words, ids, dists, worst, most)
+	case 128:
+		rows, unmarked = offer128AVX512(words, ids, dists, worst, most)
+	case 192:
+		rows, unmarked = offer192AVX512(words, ids, dists, worst, most)
+	default:
+		return offerGeneric(pool, limit, next, ids, dists, most)
+	}
+	return min(rows, limit), min(unmarked, limit)
 }

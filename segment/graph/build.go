@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -53,7 +54,7 @@ type lane struct {
 	chosen  []uint32
 	point   []float32
 	scores  []float32
-	entries []entry
+	entries []simd.Entry
 }
 
 func newBuilder(ctx context.Context, g *Graph, workers int) *builder {
@@ -189,12 +190,10 @@ func (b *builder) insert(nodes []uint32) error {
 		}
 		l.buf.dists = slices.Grow(l.buf.dists[:0], batch)[:len(l.buf.ids)]
 		simd.GatherL2(l.buf.dists, &l.self, b.records, l.buf.ids)
-		for j, id := range l.buf.ids {
-			l.buf.pool.offer(l.buf.dists[j], id)
-		}
+		l.buf.pool.offerAll(l.buf.ids, l.buf.dists, math.MaxFloat32)
 		l.chosen = l.chosen[:0]
 		for _, e := range b.choose(l, l.buf.pool.entries, newLinks) {
-			chosen[i] = append(chosen[i], choice{e.id, me, e.dist})
+			chosen[i] = append(chosen[i], choice{e.ID, me, e.Dist})
 		}
 		return nil
 	})
@@ -233,19 +232,19 @@ func (b *builder) answer(choices []choice) error {
 		l.entries = l.entries[:0]
 		for _, c := range mine {
 			if !slices.Contains(links[:n], c.from) {
-				l.entries = append(l.entries, entry{c.dist, c.from})
+				l.entries = append(l.entries, simd.Entry{ID: c.from, Dist: c.dist})
 			}
 		}
 		if n+len(l.entries) <= degree {
 			for j, e := range l.entries {
-				links[n+j] = e.id
+				links[n+j] = e.ID
 			}
 			return nil
 		}
 		simd.LoadPoint(&l.self, b.record(me))
 		simd.GatherL2(l.dists[:], &l.self, b.records, links[:n])
 		for j, id := range links[:n] {
-			l.entries = append(l.entries, entry{l.dists[j], id})
+			l.entries = append(l.entries, simd.Entry{ID: id, Dist: l.dists[j]})
 		}
 		sortEntries(l.entries)
 		for j := range links {
@@ -258,33 +257,33 @@ func (b *builder) answer(choices []choice) error {
 	})
 }
 
-func sortEntries(e []entry) {
-	slices.SortFunc(e, func(x, y entry) int { return cmp.Or(cmp.Compare(x.dist, y.dist), cmp.Compare(x.id, y.id)) })
+func sortEntries(e []simd.Entry) {
+	slices.SortFunc(e, func(x, y simd.Entry) int { return cmp.Or(cmp.Compare(x.Dist, y.Dist), cmp.Compare(x.ID, y.ID)) })
 }
 
 // choose adds neighbours of a node, from candidates at their distances from it, nearest first, to those in l.chosen, until there are
 // limit. It returns the new ones, which it keeps at the start of candidates.
-func (b *builder) choose(l *lane, candidates []entry, limit int) []entry {
+func (b *builder) choose(l *lane, candidates []simd.Entry, limit int) []simd.Entry {
 	kept := candidates[:0]
 next:
 	for _, c := range candidates {
 		if len(l.chosen) >= limit {
 			break
 		}
-		c.id &^= expanded
-		simd.LoadPoint(&l.other, b.record(c.id))
+		c.ID &^= simd.Marked
+		simd.LoadPoint(&l.other, b.record(c.ID))
 		const step = 8
 		for lo := 0; lo < len(l.chosen); lo += step {
 			ids := l.chosen[lo:min(lo+step, len(l.chosen))]
 			simd.GatherL2(l.dists[:], &l.other, b.records, ids)
 			for _, d := range l.dists[:len(ids)] {
-				if alpha*d < c.dist {
+				if alpha*d < c.Dist {
 					continue next
 				}
 			}
 		}
 		kept = append(kept, c)
-		l.chosen = append(l.chosen, c.id)
+		l.chosen = append(l.chosen, c.ID)
 	}
 	return kept
 }
@@ -330,7 +329,7 @@ func (b *builder) reach() error {
 		}
 		b.over = append(b.over, node)
 		for _, e := range l.buf.pool.entries {
-			links := b.links(e.id &^ expanded)
+			links := b.links(e.ID &^ simd.Marked)
 			if n := count(links); n < degree {
 				links[n] = node
 				b.over = b.over[:len(b.over)-1]

@@ -126,7 +126,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 		t := &trials[i]
 		t.ranks = make(map[uint32]int, len(t.truth.entries))
 		for rank, e := range t.truth.entries {
-			t.ranks[e.id] = rank
+			t.ranks[e.ID] = rank
 		}
 	}
 	return trials, err
@@ -288,15 +288,15 @@ func (t *trial) count(column int, l *lane, distance measure) (float32, error) {
 		return 1, nil
 	}
 	// Only where the next row is as near there can be others.
-	limit := truth[len(truth)-1].dist * (1 + 4e-6)
-	ties := len(t.truth.entries) == cap(t.truth.entries) || len(t.truth.entries) > k && t.truth.entries[k].dist <= limit
+	limit := truth[len(truth)-1].Dist * (1 + 4e-6)
+	ties := len(t.truth.entries) == t.truth.limit || len(t.truth.entries) > k && t.truth.entries[k].Dist <= limit
 	l.point = slices.Grow(l.point[:0], len(t.point))[:len(t.point)]
 	hits := 0
 	least, most := float32(math.MaxFloat32), float32(0) // of distances by codes, as shares of true ones
 	for i, row := range l.buf.rows {
 		at, near := t.ranks[row]
 		if near && l.buf.dists[i] > 0 {
-			share := l.buf.dists[i] / t.truth.entries[at].dist
+			share := l.buf.dists[i] / t.truth.entries[at].Dist
 			least, most = min(least, share), max(most, share)
 		}
 		found := near && at < k

@@ -86,14 +86,14 @@ next:
 		if n == degree {
 			break
 		}
-		simd.LoadPoint(&d.point, g.record(e.id))
+		simd.LoadPoint(&d.point, g.record(e.ID))
 		simd.GatherL2(d.dists, &d.point, g.records, links[:n])
 		for _, dist := range d.dists[:n] {
-			if alpha*dist < e.dist {
+			if alpha*dist < e.Dist {
 				continue next
 			}
 		}
-		links[n] = e.id
+		links[n] = e.ID
 		n++
 	}
 	b.gap.links[node] = &links

@@ -635,7 +635,7 @@ func TestLongerWalks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Reach > 0 && s.Effort == 200 && !(other.pool.next == len(other.pool.entries) || other.pool.entries[other.pool.next].dist > other.within(s.Reach, q.found(&other))) {
+				if s.Reach > 0 && s.Effort == 200 && !(other.pool.next == len(other.pool.entries) || other.pool.entries[other.pool.next].Dist > other.within(s.Reach, q.found(&other))) {
 					t.Errorf("%+v: the walk has ended within its reach", s)
 				}
 				if layout == quick {

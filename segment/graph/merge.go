@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/simd"
@@ -115,9 +116,7 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 		simd.LoadPoint(&l.self, b.record(me))
 		l.scores = slices.Grow(l.scores[:0], len(l.buf.ids))[:len(l.buf.ids)]
 		simd.GatherL2(l.scores, &l.self, b.records, l.buf.ids)
-		for j, id := range l.buf.ids {
-			l.buf.pool.offer(l.scores[j], id)
-		}
+		l.buf.pool.offerAll(l.buf.ids, l.scores, math.MaxFloat32)
 		b.choose(l, l.buf.pool.entries, len(l.chosen)+lost)
 		copy(b.links(me)[:], l.chosen)
 		return nil

@@ -155,12 +155,10 @@ func (b *builder) fill(l *lane, plain []uint32, me uint32, ids []uint32) []uint3
 	l.buf.dists = slices.Grow(l.buf.dists[:0], len(found))[:len(found)]
 	simd.GatherL2(l.buf.dists, &l.self, b.records, found)
 	l.buf.pool.reset(degree)
-	for i, id := range found {
-		l.buf.pool.offer(l.buf.dists[i], id)
-	}
+	l.buf.pool.offerAll(found, l.buf.dists, math.MaxFloat32)
 	l.chosen = l.chosen[:0]
 	for _, e := range l.buf.pool.entries[:min(degree-len(ids), len(l.buf.pool.entries))] {
-		l.chosen = append(l.chosen, e.id)
+		l.chosen = append(l.chosen, e.ID)
 	}
 	return l.chosen
 }
@@ -177,9 +175,7 @@ func (q *Query) walkQuick(allowed bitset.Set, b *Buffer) error {
 	if err := q.g.measure(&q.point, q.g.pilots, b); err != nil {
 		return err
 	}
-	for i, d := range b.dists {
-		b.ahead(d, b.ids[i], allowed == nil)
-	}
+	b.ahead(allowed == nil)
 	return q.goOnQuick(allowed, b)
 }
 
@@ -221,6 +217,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 			at = &b.near
 		}
 		b.stats.Estimated += degree
+		b.ids, b.dists = b.ids[:0], b.dists[:0]
 		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0], min(at.worst(), b.within(b.use, &b.near))); below != 0; below &= below - 1 {
 			i := bits.TrailingZeros32(below)
 			id := ids[i]
@@ -232,9 +229,10 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 			}
 			if word, bit := &b.visited[id/64], uint64(1)<<(id%64); *word&bit == 0 {
 				*word |= bit
-				b.ahead(estimates[i], id, allowed == nil)
+				b.ids, b.dists = append(b.ids, id), append(b.dists, estimates[i])
 			}
 		}
+		b.ahead(allowed == nil)
 		g.prefetch(b, allowed == nil)
 	}
 }
@@ -247,12 +245,16 @@ func (g *Graph) prefetch(b *Buffer, bounded bool) {
 	}
 }
 
-// ahead puts a row where nearest finds it: in the pool, or, if that is not bounded, in the heap.
-func (b *Buffer) ahead(dist float32, id uint32, bounded bool) {
+// ahead puts the rows of b.ids, at b.dists, where nearest finds them: in the pool, or, if that is not bounded, in the heap.
+func (b *Buffer) ahead(bounded bool) {
 	if bounded {
-		b.pool.offer(dist, id)
-	} else if dist == dist {
-		b.push(entry{dist, id})
+		b.pool.offerAll(b.ids, b.dists, math.MaxFloat32)
+		return
+	}
+	for i, d := range b.dists {
+		if d == d {
+			b.push(simd.Entry{ID: b.ids[i], Dist: d})
+		}
 	}
 }
 
@@ -264,20 +266,20 @@ func (b *Buffer) nearest(bounded bool) (uint32, bool) {
 	if b.exhausted(&b.near) {
 		return 0, false
 	}
-	return b.popHeap().id, true
+	return b.popHeap().ID, true
 }
 
 // peek returns what nearest would.
 func (b *Buffer) peek(bounded bool) (uint32, bool) {
 	if !bounded {
 		if len(b.heap) > 0 {
-			return b.heap[0].id, true
+			return b.heap[0].ID, true
 		}
 		return 0, false
 	}
 	for _, e := range b.pool.entries[b.pool.next:] {
-		if e.id < expanded {
-			return e.id, true
+		if e.ID < simd.Marked {
+			return e.ID, true
 		}
 	}
 	return 0, false

@@ -210,7 +210,7 @@ func (q *Query) walk(allowed bitset.Set, buf *Buffer) error {
 				}
 			}
 			if ok {
-				found.offer(buf.dists[i], id|expanded)
+				found.offer(buf.dists[i], id|simd.Marked)
 			}
 		}
 		over = over[n:]
@@ -243,14 +243,14 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 		found = found[:min(buf.view, len(found))]
 	}
 	for _, e := range found {
-		if e.dist > most {
+		if e.Dist > most {
 			break
 		}
-		for row := e.id &^ expanded; row != none && len(buf.rows) < want; {
+		for row := e.ID &^ simd.Marked; row != none && len(buf.rows) < want; {
 			if row != q.without && (allowed == nil || allowed.Has(int(row))) {
-				buf.rows, buf.dists = append(buf.rows, row), append(buf.dists, e.dist)
+				buf.rows, buf.dists = append(buf.rows, row), append(buf.dists, e.Dist)
 				if len(buf.rows) == k && margin > 0 {
-					most = margin * e.dist
+					most = margin * e.Dist
 				}
 			}
 			if row, err = q.g.twin(row); err != nil {

@@ -8,114 +8,50 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// An entry is a row at a distance from the query. The top bit of id tells that its neighbours were looked at.
-type entry struct {
-	dist float32
-	id   uint32
-}
-
-const expanded = 1 << 31
-
-// A pool holds the nearest rows so far, nearest first.
+// A pool holds the nearest rows so far, nearest first. Those whose neighbours were looked at are marked.
 type pool struct {
-	entries []entry
+	entries []simd.Entry // the rows
+	slots   []simd.Entry // the rows and the places that are left
 	limit   int
-	next    int // no entry before it is unexpanded
+	next    int // no entry before it is unmarked
 }
 
 func (p *pool) reset(limit int) {
-	if cap(p.entries) < limit {
-		p.entries = make([]entry, 0, limit)
+	n := simd.PoolLen(limit)
+	p.slots = slices.Grow(p.slots[:0], n)[:n]
+	for i := range p.slots {
+		p.slots[i] = simd.Vacant
 	}
-	p.entries, p.limit, p.next = p.entries[:0], limit, 0
-}
-
-// full reports whether rows at this distance have no place any more.
-func (p *pool) full(dist float32) bool {
-	n := len(p.entries)
-	return n == p.limit && !(dist < p.entries[n-1].dist)
+	p.entries, p.limit, p.next = p.slots[:0], limit, 0
 }
 
 // worst returns the distance from which on rows have no place.
-func (p *pool) worst() float32 {
-	if n := len(p.entries); n == p.limit {
-		return p.entries[n-1].dist
-	}
-	return float32(math.Inf(1))
-}
+func (p *pool) worst() float32 { return p.slots[p.limit-1].Dist }
+
+// full reports whether rows at this distance have no place any more.
+func (p *pool) full(dist float32) bool { return !(dist < p.worst()) }
 
 // offer puts a row in its place, if there is one.
 func (p *pool) offer(dist float32, id uint32) {
-	n := len(p.entries)
-	if n == p.limit {
-		if n--; !(dist < p.entries[n].dist) {
-			return
-		}
-	} else if dist != dist {
-		return
-	}
-	p.insert(dist, id, n)
-}
-
-// insert puts a row in its place among the first n entries. What is behind them is given up.
-func (p *pool) insert(dist float32, id uint32, n int) {
-	e, at := p.entries[:n+1], n
-	if n <= short {
-		for ; at > 0 && e[at-1].dist > dist; at-- {
-			e[at] = e[at-1]
-		}
-	} else {
-		at = place(e[:n], dist)
-		copy(e[at+1:], e[at:n])
-	}
-	e[at] = entry{dist, id}
-	p.entries = e
-	p.next = min(p.next, at)
-}
-
-// short is the length up to which entries are moved while their place is looked for.
-const short = 64
-
-// place returns where a row at this distance belongs: behind all that are as near.
-func place(entries []entry, dist float32) int {
-	at := uint(0)
-	for n := uint(len(entries)); n > 0; {
-		half := (n + 1) / 2
-		behind := uint(0) // no branch, which would often be guessed wrong
-		if entries[at+half-1].dist <= dist {
-			behind = 1
-		}
-		at += half & -behind
-		n -= half
-	}
-	return int(at)
+	p.offerAll([]uint32{id}, []float32{dist}, math.MaxFloat32)
 }
 
 // offerAll offers those rows that are not farther than most, told by their ids and distances.
 func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
-	i := 0
-	for ; i < len(dists) && len(p.entries) < p.limit; i++ {
-		if dists[i] <= most {
-			p.offer(dists[i], ids[i])
-		}
-	}
-	last := p.limit - 1
-	for ; i < len(dists); i++ {
-		if d := dists[i]; d < p.entries[last].dist && d <= most { // few are
-			p.insert(d, ids[i], last)
-		}
+	if rows, next := simd.Offer(p.slots, p.limit, p.next, ids, dists, most); rows > 0 {
+		p.entries, p.next = p.slots[:rows], next
 	}
 }
 
 // pop returns the nearest row that was not expanded, and marks it, if it is one of the nearest so many and not farther than most.
 func (p *pool) pop(nearest int, most float32) (uint32, bool) {
 	for n := min(nearest, len(p.entries)); p.next < n; p.next++ {
-		if e := &p.entries[p.next]; e.id < expanded {
-			if e.dist > most {
+		if e := &p.entries[p.next]; e.ID < simd.Marked {
+			if e.Dist > most {
 				return 0, false
 			}
-			id := e.id
-			e.id |= expanded
+			id := e.ID
+			e.ID |= simd.Marked
 			p.next++
 			return id, true
 		}
@@ -134,7 +70,7 @@ type Buffer struct {
 	use     float32 // how many times its distance a row may have to be of use; 0: any
 	gap     *gap    // nil: no node is left out
 	detour  detour
-	heap    []entry
+	heap    []simd.Entry
 	ids     []uint32
 	dists   []float32
 	rows    []uint32
@@ -163,7 +99,7 @@ func (b *Buffer) within(times float32, p *pool) float32 {
 	if times == 0 || len(p.entries) < b.rank {
 		return math.MaxFloat32
 	}
-	return times * p.entries[b.rank-1].dist
+	return times * p.entries[b.rank-1].Dist
 }
 
 // measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the rows and distances.
@@ -245,7 +181,7 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 				continue
 			}
 			id := b.ids[i]
-			b.push(entry{d, id})
+			b.push(simd.Entry{ID: id, Dist: d})
 			if ok, err := g.anyAllowed(id, allowed); err != nil {
 				return err
 			} else if ok {
@@ -259,13 +195,13 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 			return ErrFar
 		}
 		node := b.popHeap()
-		ids, err := g.neighbours(node.id)
+		ids, err := g.neighbours(node.ID)
 		if err != nil {
 			return err
 		}
 		b.stats.Expanded++
 		if b.gap != nil {
-			if ids, err = g.around(b, node.id, ids); err != nil {
+			if ids, err = g.around(b, node.ID, ids); err != nil {
 				return err
 			}
 		}
@@ -277,7 +213,7 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 
 // exhausted reports whether nothing in the heap is worth expanding, with the allowed rows found so far in p.
 func (b *Buffer) exhausted(p *pool) bool {
-	return len(b.heap) == 0 || p.full(b.heap[0].dist) || b.heap[0].dist > b.within(b.reach, p)
+	return len(b.heap) == 0 || p.full(b.heap[0].Dist) || b.heap[0].Dist > b.within(b.reach, p)
 }
 
 // anyAllowed reports whether a row or one of its twins is allowed.
@@ -296,12 +232,12 @@ func (g *Graph) anyAllowed(row uint32, allowed bitset.Set) (bool, error) {
 }
 
 // push and popHeap keep b.heap a binary heap with the nearest entry first.
-func (b *Buffer) push(e entry) {
+func (b *Buffer) push(e simd.Entry) {
 	b.heap = append(b.heap, e)
 	h, i := b.heap, len(b.heap)-1
 	for i > 0 {
 		up := (i - 1) / 2
-		if h[up].dist <= e.dist {
+		if h[up].Dist <= e.Dist {
 			break
 		}
 		h[i] = h[up]
@@ -310,7 +246,7 @@ func (b *Buffer) push(e entry) {
 	h[i] = e
 }
 
-func (b *Buffer) popHeap() entry {
+func (b *Buffer) popHeap() simd.Entry {
 	h := b.heap
 	top, last := h[0], h[len(h)-1]
 	h = h[:len(h)-1]
@@ -321,10 +257,10 @@ func (b *Buffer) popHeap() entry {
 		if down >= len(h) {
 			break
 		}
-		if down+1 < len(h) && h[down+1].dist < h[down].dist {
+		if down+1 < len(h) && h[down+1].Dist < h[down].Dist {
 			down++
 		}
-		if last.dist <= h[down].dist {
+		if last.Dist <= h[down].Dist {
 			break
 		}
 		h[i] = h[down]

@@ -41,6 +41,9 @@ func main() {
 		gatherL2(s)
 		estimate(s)
 	}
+	for _, size := range []int{32, 64, 128, 192} {
+		offer(size)
+	}
 	prefetch()
 	hadamard()
 	flip()

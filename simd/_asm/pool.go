@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// offer generates the kernel of Offer for pools of size entries, which it keeps in registers, eight in each. An entry is an
+// integer of 64 bits, the distance above the id, so that integers are in the order of distances, which are not negative.
+func offer(size int) {
+	begin(avx512, fmt.Sprintf("offer%d", size), "func(pool *uint64, ids []uint32, dists []float32, worst, most float32) (rows, unmarked int)",
+		fmt.Sprintf("is the kernel of Offer for AVX512 and pools of %d entries. What it returns may be beyond the limit.", size))
+	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
+	z := func(i int) VecPhysical { return avx512.vec(i) }
+	vecs := size / 8
+	worst, most, zero, fresh, bound, dist := z(vecs), z(vecs+1), z(vecs+2), z(vecs+3), z(vecs+4), z(vecs+5)
+	loaded, bits := GP64(), GP64()
+	VBROADCASTSS(param("worst"), worst)
+	VBROADCASTSS(param("most"), most)
+	VPXORD(zero, zero, zero)
+	XORQ(loaded, loaded)
+
+	Label("group")
+	TESTQ(n, n)
+	JE(LabelRef("done"))
+	// The next 16 at most.
+	m := GP64()
+	MOVQ(n, RCX)
+	MOVQ(U32(16), m)
+	CMPQ(RCX, m)
+	CMOVQGT(m, RCX)
+	SUBQ(RCX, n)
+	one := GP32()
+	MOVL(U32(1), one)
+	SHLL(CL, one)
+	DECL(one)
+	KMOVW(one, K1)
+	VMOVUPS_Z(Mem{Base: dists}, K1, dist)
+	VMAXPS(dist, zero, dist)           // which leaves NaN
+	VCMPPS(U8(1), worst, dist, K1, K2) // less
+	VCMPPS(U8(2), most, dist, K2, K2)  // not more
+	KMOVW(K2, bits.As32())
+	TESTL(bits.As32(), bits.As32())
+	JE(LabelRef("next_group"))
+
+	TESTQ(loaded, loaded)
+	JNE(LabelRef("candidate"))
+	INCQ(loaded)
+	for i := range vecs {
+		VMOVDQU64(Mem{Base: pool, Disp: 64 * i}, z(i))
+	}
+	Label("candidate")
+	at, key, id, none := GP64(), GP64(), GP64(), GP32()
+	TZCNTL(bits.As32(), at.As32())
+	LEAL(Mem{Base: bits, Disp: -1}, id.As32())
+	ANDL(id.As32(), bits.As32())
+	MOVL(Mem{Base: dists, Index: at, Scale: 4}, key.As32())
+	XORL(none, none)
+	TESTL(key.As32(), key.As32())
+	CMOVLLT(none, key.As32())
+	SHLQ(U8(32), key)
+	MOVL(Mem{Base: ids, Index: at, Scale: 4}, id.As32())
+	ORQ(key, id)
+	VPBROADCASTQ(id, fresh)
+	MOVL(U32(0xffffffff), id.As32())
+	ORQ(id, key)
+	VPBROADCASTQ(key, bound)
+	for i := vecs - 1; i >= 0; i-- {
+		before := zero
+		if i > 0 {
+			before = z(i - 1)
+		}
+		VPCMPUQ(U8(6), bound, z(i), K2) // farther
+		VALIGNQ(U8(7), before, z(i), K2, z(i))
+		VPCMPUQ(U8(2), bound, z(i), K2, K3) // not farther
+		VMOVDQA64(fresh, K3, z(i))
+	}
+	TESTL(bits.As32(), bits.As32())
+	JNE(LabelRef("candidate"))
+	Label("next_group")
+	ADDQ(U32(64), ids)
+	ADDQ(U32(64), dists)
+	JMP(LabelRef("group"))
+
+	Label("done")
+	rows, next := GP64(), GP64()
+	XORQ(rows, rows)
+	XORQ(next, next)
+	TESTQ(loaded, loaded)
+	JE(LabelRef("out"))
+	MOVQ(U32(uint32(size)), next)
+	word := GP64()
+	MOVQ(U64(0x7f800000<<32), word)
+	VPBROADCASTQ(word, fresh)
+	MOVQ(U64(1<<31), word)
+	VPBROADCASTQ(word, bound)
+	for lo := (vecs - 1) &^ 7; lo >= 0; lo -= 8 { // words of 64 entries, the last one first
+		near, open, first := GP64(), GP64(), GP64()
+		XORQ(near, near)
+		XORQ(open, open)
+		for i := lo; i < min(lo+8, vecs); i++ {
+			VMOVDQU64(z(i), Mem{Base: pool, Disp: 64 * i})
+			VPCMPUQ(U8(1), fresh, z(i), K2)
+			VPTESTNMQ(bound, z(i), K3)
+			for _, w := range []struct {
+				k    Register
+				word GPVirtual
+			}{{K2, near}, {K3, open}} {
+				KMOVB(w.k, id.As32())
+				SHLQ(U8(8*(i-lo)), id)
+				ORQ(id, w.word)
+			}
+		}
+		POPCNTQ(near, near)
+		ADDQ(near, rows)
+		TZCNTQ(open, first)
+		ADDQ(U32(8*lo), first)
+		TESTQ(open, open)
+		CMOVQNE(first, next)
+	}
+	Label("out")
+	Store(rows, ReturnIndex(0))
+	Store(next, ReturnIndex(1))
+	end()
+}
