@@ -1,8 +1,11 @@
-// Driver of FAISS IndexFlatIP (Debian: libfaiss-dev). Two threads share one query through FAISS's own IndexShards; a batch is
-// one call, which FAISS does with OpenBLAS.
+// Driver of FAISS (Debian: libfaiss-dev, or a build from source): IndexFlatIP for scans, and any index of its factory for approximate
+// search. Two threads share one query through FAISS's own IndexShards; a batch is one call, which FAISS does with OpenBLAS.
+#include <faiss/AutoTune.h>
 #include <faiss/IndexFlat.h>
 #include <faiss/IndexShards.h>
 #include <faiss/impl/IDSelector.h>
+#include <faiss/index_factory.h>
+#include <faiss/utils/utils.h>
 #include <omp.h>
 #include <unistd.h>
 
@@ -27,6 +30,16 @@ static void sgemm(const Matrix& queries, const float* rows, size_t n) {
     }
 }
 
+using Label = decltype(faiss::Index::ntotal);
+
+// ask answers one query.
+static Ids ask(const faiss::Index& index, const float* query, int k, const faiss::SearchParameters* params = nullptr) {
+    std::vector<float> score(k);
+    std::vector<Label> label(k);
+    index.search(1, query, k, score.data(), label.data(), params);
+    return Ids(label.begin(), label.end());
+}
+
 int main(int, char** argv) {
     // Debian's OpenBLAS takes a processor that is newer than itself for a Haswell; with AVX-512 it is twice as fast.
     if (__builtin_cpu_supports("avx512f") && !getenv("OPENBLAS_CORETYPE")) {
@@ -36,10 +49,11 @@ int main(int, char** argv) {
     Matrix queries;
     std::unique_ptr<faiss::IndexFlatIP> whole, front, back;
     std::unique_ptr<faiss::IndexShards> shards;
+    std::unique_ptr<faiss::Index> approximate;
     return serve([&](const Request& r) -> std::string {
         if (r.op == "hello")
             return "{\"settings\":" + quote("IndexFlatIP, FAISS " + std::to_string(FAISS_VERSION_MAJOR) + "." + std::to_string(FAISS_VERSION_MINOR) + "." +
-                                            std::to_string(FAISS_VERSION_PATCH) + "; two threads: IndexShards of two; OpenBLAS kernels for " +
+                                            std::to_string(FAISS_VERSION_PATCH) + " (" + faiss::get_compile_options() + "); two threads: IndexShards of two; OpenBLAS kernels for " +
                                             openblas_get_corename()) + ",\"split\":true}";
         if (r.op == "load") {
             const Matrix base = read_fvecs(r.str("base"));
@@ -72,21 +86,33 @@ int main(int, char** argv) {
             faiss::IDSelectorBitmap some(bits.size(), bits.data());
             faiss::SearchParameters params;
             params.sel = &some;
-            return scan(r, queries, [&](const float* q, int k, int) {
-                std::vector<float> score(k);
-                std::vector<faiss::Index::idx_t> label(k);
-                whole->search(1, q, k, score.data(), label.data(), &params);
-                return Ids(label.begin(), label.end());
-            }, 1);
+            return scan(r, queries, [&](const float* q, int k, int) { return ask(*whole, q, k, &params); }, 1);
         }
         if (r.op == "scan") {
             omp_set_num_threads(1);
             faiss::Index* index = r.str("mode") == "split" ? static_cast<faiss::Index*>(shards.get()) : whole.get();
+            return scan(r, queries, [&](const float* q, int k, int) { return ask(*index, q, k); }, r.str("mode") == "callers" ? 2 : 1);
+        }
+        if (r.op == "build") {
+            const Matrix base = read_fvecs(r.str("base"));
+            queries = read_fvecs(r.str("queries"));
+            omp_set_num_threads(r.num("threads"));
+            openblas_set_num_threads(r.num("threads"));
+            const auto start = Clock::now();
+            approximate.reset(faiss::index_factory(base.dim, r.str("factory").c_str(), faiss::METRIC_INNER_PRODUCT));
+            approximate->train(base.rows, base.data.data());
+            approximate->add(base.rows, base.data.data());
+            return "{\"seconds\":" + std::to_string(since_us(start) / 1e6) + "}";
+        }
+        if (r.op == "walk") {
+            omp_set_num_threads(1);
+            openblas_set_num_threads(1);
+            faiss::ParameterSpace set;
+            set.set_index_parameter(approximate.get(), "nprobe", r.num("nprobe"));
+            set.set_index_parameter(approximate.get(), "k_factor_rf", r.num("k_factor"));
             return scan(r, queries, [&](const float* q, int k, int) {
-                std::vector<float> score(k);
-                std::vector<faiss::Index::idx_t> label(k);
-                index->search(1, q, k, score.data(), label.data());
-                return Ids(label.begin(), label.end());
+                omp_set_num_threads(1);  // it is a setting of each thread
+                return ask(*approximate, q, k);
             }, r.str("mode") == "callers" ? 2 : 1);
         }
         if (r.op == "batch") {
@@ -95,7 +121,7 @@ int main(int, char** argv) {
             omp_set_num_threads(threads);
             openblas_set_num_threads(threads);
             std::vector<float> score(queries.rows * k);
-            std::vector<faiss::Index::idx_t> label(queries.rows * k);
+            std::vector<Label> label(queries.rows * k);
             const auto start = Clock::now();
             if (r.str("what") == "sgemm")
                 sgemm(queries, whole->get_xb(), whole->ntotal);
