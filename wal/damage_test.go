@@ -113,6 +113,37 @@ func TestBitFlips(t *testing.T) {
 	}
 }
 
+// TestWitnesses damages a record and more and more frames of the group behind it: each that is left says that the record was durable.
+func TestWitnesses(t *testing.T) {
+	dir := memDir(t)
+	o := options(t, dir, nil)
+	l := create(t, o, 1, 0)
+	add(t, l, 1, 100)
+	ok(t, l.Sync())
+	at := int(l.off)
+	add(t, l, 2, 10, 700, 472)
+	ok(t, l.Close())
+	path := filepath.Join(dir, "wal", "00000001.wal")
+	d, err := os.ReadFile(path)
+	ok(t, err)
+	head, err := decodeHeader(d)
+	ok(t, err)
+	d[headerSize+frameSize] ^= 1
+	for left := 3; left >= 0; left-- {
+		ok(t, os.WriteFile(path, d, 0o600))
+		got, tail, err := replay(t, o, 0)
+		var c *CorruptError
+		if left > 0 && (!errors.As(err, &c) || c.Offset != headerSize) || left == 0 && (err != nil || !tail.Torn) || got != nil {
+			t.Errorf("%d frames left: %v %+v %v", left, got, tail, err)
+		}
+		if left > 0 {
+			h, _ := decodeFrame(d[at:], head.salt)
+			d[at] ^= 1
+			at = int(h.end(int64(at)))
+		}
+	}
+}
+
 // TestTruncations: files get their size before their name, so a shorter one is damaged.
 func TestTruncations(t *testing.T) {
 	b := build(t)
