@@ -176,8 +176,9 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 		return err
 	}
 	for {
+		most, n := b.within(b.use, &b.pool), 0
 		for i, d := range b.dists {
-			if b.pool.full(d) || d != d || d > b.within(b.use, &b.pool) {
+			if b.pool.full(d) || d > most {
 				continue
 			}
 			id := b.ids[i]
@@ -185,9 +186,11 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 			if ok, err := g.anyAllowed(id, allowed); err != nil {
 				return err
 			} else if ok {
-				b.pool.offer(d, id)
+				b.ids[n], b.dists[n] = id, d
+				n++
 			}
 		}
+		b.pool.offerAll(b.ids[:n], b.dists[:n], most)
 		if b.exhausted(&b.pool) {
 			return nil
 		}
