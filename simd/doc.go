@@ -75,6 +75,6 @@
 // come 20 at a time in no order, to a pool that keeps so many:
 //
 //	rows kept       24    64   128   192   256
-//	avx512         1.5   3.1   7.0    10    33     registers hold 192
-//	generic        3.3   7.6    17    26    33
+//	avx512         1.2   2.5   5.5   8.0    26     registers hold 192
+//	generic        1.8   7.7    15    22    26
 package simd

@@ -382,10 +382,11 @@ func offerGeneric(pool []Entry, limit, next int, ids []uint32, dists []float32, 
 		rows = behind(pool[:limit], math.MaxFloat32)
 	}
 	for i, d := range dists {
-		if d = max(d, 0); !(d < pool[limit-1].Dist && d <= most) { // so it is with most
+		worst := pool[limit-1].Dist
+		if !(d < worst && d <= most) || d <= 0 && !(0 < worst && 0 <= most) { // so it is with most rows
 			continue
 		}
-		taken = true
+		taken, d = true, max(d, 0)
 		n := min(rows, limit-1)
 		at := n
 		if n <= short {
