@@ -258,7 +258,12 @@ func (b *builder) answer(choices []choice) error {
 }
 
 func sortEntries(e []simd.Entry) {
-	slices.SortFunc(e, func(x, y simd.Entry) int { return cmp.Or(cmp.Compare(x.Dist, y.Dist), cmp.Compare(x.ID, y.ID)) })
+	slices.SortFunc(e, func(x, y simd.Entry) int {
+		if c := cmp.Compare(x.Dist, y.Dist); c != 0 { // nearly always
+			return c
+		}
+		return cmp.Compare(x.ID, y.ID)
+	})
 }
 
 // choose adds neighbours of a node, from candidates at their distances from it, nearest first, to those in l.chosen, until there are
