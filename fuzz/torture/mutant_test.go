@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -19,13 +20,20 @@ var (
 	smallestFlag = flag.Int("torture.smallest", 0, "crash states that TestSmallest looks at")
 )
 
-// A mutant is a bug of the protocol: a replacement in a file, or one more where two layers guard against the same. It is
-// built with go build -overlay, so that the engine itself knows nothing of it.
+// A mutant is a bug: a replacement in a file, or one more where two layers guard against the same. It is built with
+// go test -overlay, so that the engine itself knows nothing of it.
+//
+// TestTorture must notice it, or, if run names a test, that one. A line of the table is all that a new one needs:
+//
+//	{name: "what-is-wrong", file: "db/x.go", old: "right", new: "wrong", pkg: "db", run: "TestThatFails"},
 type mutant struct {
 	name     string
 	file     string // below the root of the module
 	old, new string // old occurs once
 	profiles string // where it shows soonest; all when empty; or fault, full, ext4: where else
+	pkg      string // with run: directory of the test, below the root of the module; this one when empty
+	run      string // a test that must fail, or several with | between them: then nothing is tortured
+	args     string // with run: flags of the test, separated by spaces
 	also     *mutant
 }
 
@@ -132,6 +140,9 @@ var mutants = []mutant{
 		old: "Row: int32(row)}", new: "Row: 0}", profiles: "compaction,mixed", also: smallest},
 	{name: "graph-of-one-row", file: "db/graph.go",
 		old: "_, err := graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)", new: "_, err := graph.Write(ctx, w, s.codesIdent(), func(lo, hi int) ([]float32, error) { return make([]float32, (hi-lo)*s.info.Dim), nil }, opts)", profiles: "compaction,mixed", also: smallest},
+	{name: "published-before-synced", file: "db/commit.go", run: "TestStalledSync",
+		old: "\t\terr = db.log.Sync()\n\t}\n\tif err != nil {\n\t\t// A log",
+		new: "\t\tfor _, r := range requests {\n\t\t\tif r.err == nil {\n\t\t\t\tg.apply(r.ops)\n\t\t\t}\n\t\t}\n\t\tg.publish(last)\n\t\tif err = db.log.Sync(); err == nil {\n\t\t\treturn nil\n\t\t}\n\t}\n\tif err != nil {\n\t\t// A log"},
 }
 
 // TestMutants builds the tests of this package with one bug at a time and expects TestTorture to fail.
@@ -148,7 +159,11 @@ func TestMutants(t *testing.T) {
 		all++
 		t.Run(m.name, func(t *testing.T) {
 			start := time.Now()
-			how, ok := m.torture(t)
+			kill := m.torture
+			if m.run != "" {
+				kill = m.test
+			}
+			how, ok := kill(t)
 			if !ok {
 				t.Errorf("survives: %s", how)
 				return
@@ -167,7 +182,7 @@ func TestSmallest(t *testing.T) {
 		t.Skip("builds the tests again; -torture.smallest=N looks at so many crash states")
 	}
 	dir := t.TempDir()
-	bin := smallest.build(t, dir)
+	bin := smallest.build(t, dir, "fuzz/torture")
 	cmd := exec.CommandContext(t.Context(), bin, "-test.run=^TestTorture$", "-test.v", "-torture.kills=20", "-torture.xfs=0", "-torture.ext4=0",
 		fmt.Sprint("-torture.states=", *smallestFlag), fmt.Sprint("-torture.faults=", *smallestFlag/20), fmt.Sprint("-torture.seed=", *seed), "-torture.profiles="+*only)
 	cmd.Dir = dir
@@ -178,12 +193,47 @@ func TestSmallest(t *testing.T) {
 	}
 }
 
-// TestMutantsApply finds the place of every replacement.
+// TestMutantsApply finds the place of every replacement, and every test that a mutant names.
 func TestMutantsApply(t *testing.T) {
+	names := map[string]bool{}
 	for _, m := range mutants {
 		m.sources(t)
+		if names[m.name] {
+			t.Errorf("two mutants are called %s", m.name)
+		}
+		names[m.name] = true
+		if m.run == "" {
+			continue
+		}
+		tests := m.tests(t)
+		for name := range strings.SplitSeq(m.run, "|") {
+			if !strings.Contains(tests, "func "+name+"(") {
+				t.Errorf("%s: there is no %s in %s", m.name, name, m.dir())
+			}
+		}
 	}
 	smallest.sources(t)
+}
+
+// dir returns the directory of the test that kills the mutant.
+func (m *mutant) dir() string { return cmp.Or(m.pkg, "fuzz/torture") }
+
+// tests returns the text of all tests in that directory.
+func (m *mutant) tests(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", filepath.FromSlash(m.dir()), "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(b)
+	}
+	return text.String()
 }
 
 // sources returns the changed files, by their paths.
@@ -212,8 +262,8 @@ func (m *mutant) sources(t *testing.T) map[string]string {
 	return changed
 }
 
-// build builds the tests with the mutant in dir and returns the program.
-func (m *mutant) build(t *testing.T, dir string) string {
+// overlay writes the changed files to dir and returns the name of the list of them that go takes.
+func (m *mutant) overlay(t *testing.T, dir string) string {
 	t.Helper()
 	replace := map[string]string{}
 	for path, text := range m.sources(t) {
@@ -223,26 +273,62 @@ func (m *mutant) build(t *testing.T, dir string) string {
 		}
 		replace[path] = changed
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlayFile, bin := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "mutant.test")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+	name := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(name, list, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", bin, ".")
+	return name
+}
+
+// build builds the tests of a directory below the root with the mutant, in dir, and returns the program.
+func (m *mutant) build(t *testing.T, dir, pkg string) string {
+	t.Helper()
+	bin := filepath.Join(dir, "mutant.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", m.overlay(t, dir), "-o", bin, ".")
+	build.Dir = filepath.Join("../..", filepath.FromSlash(pkg))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	return bin
 }
 
+// test builds the tests that the mutant names and reports whether one of them fails, and how. Hanging is failing.
+func (m *mutant) test(t *testing.T) (how string, killed bool) {
+	t.Helper()
+	bin := m.build(t, t.TempDir(), m.dir())
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, append([]string{"-test.run=^(" + m.run + ")$", "-test.v", "-test.timeout=2m"}, strings.Fields(m.args)...)...)
+	cmd.Dir = filepath.Join("../..", filepath.FromSlash(m.dir()))
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	why := "ended by " + fmt.Sprint(err)
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "--- SKIP") {
+			t.Skip(line)
+		}
+		// What a test says comes before the line that says it has failed.
+		if strings.Contains(line, "_test.go:") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			why = line
+			break
+		}
+	}
+	if err == nil {
+		return fmt.Sprintf("%s in %s passes", m.run, m.dir()), false
+	}
+	return fmt.Sprintf("%s: %.300s", m.run, why), true
+}
+
 // torture builds the mutant and reports whether torture notices it, and how.
 func (m *mutant) torture(t *testing.T) (how string, killed bool) {
 	t.Helper()
 	dir := t.TempDir()
-	bin := m.build(t, dir)
+	bin := m.build(t, dir, "fuzz/torture")
 	args := []string{"-test.run=^TestTorture$", "-test.v", "-torture.first", "-torture.kills=0", "-torture.xfs=0", "-torture.dir=" + dir}
 	switch m.profiles {
 	case "fault":

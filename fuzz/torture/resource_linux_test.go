@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,8 +22,8 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// TestStalledSync lets syncs take for ever, those of writes and those of flushes. Reads go on meanwhile: all of them return
-// while the disk stands still.
+// TestStalledSync lets the sync of a write take for ever, and the first sync of a flush. Reads go on meanwhile. What the
+// write changes is not seen before its sync is over, in whatever way one reads, and is seen once it has returned.
 func TestStalledSync(t *testing.T) {
 	ctx := t.Context()
 	tmp, err := scratch(t.TempDir())
@@ -38,65 +39,110 @@ func TestStalledSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rec.close()
-	w := newWorkload(&readProfile, *seed, rec.dir, rec.mark)
-	track := w.tracks[0]
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(w.open())
-	for range 12 {
-		s := track.next()
-		if s.kind < lastWrite {
-			must(w.write(ctx, track, &s))
-		} else {
-			must(w.maintain(ctx, track, &s))
-		}
+	vdb, err := db.Open(filepath.Join(rec.dir, databaseName), &db.Options{NoBackgroundCompaction: true, Workers: 1})
+	must(err)
+	_, err = vdb.CreateCollection(ctx, "c", db.Schema{Dim: 2, Text: &db.TextIndex{Language: "none"}})
+	must(err)
+	put := func(d db.Document) error {
+		b := &db.Batch{}
+		b.Upsert("c", d)
+		return vdb.Apply(ctx, b)
 	}
-	doc := track.document(rand.New(rand.NewPCG(*seed, 1)), dim)
-	for what, do := range map[string]func() error{
-		"write": func() error {
-			b := &db.Batch{}
-			b.Upsert("0/a", *doc)
-			return w.vdb.Apply(ctx, b)
-		},
-		"flush": func() error { return w.vdb.Flush(ctx) },
-	} {
-		c, err := w.vdb.Collection("0/a")
+	must(put(db.Document{ID: "old", Vector: []float32{1, 0}, Text: "early", Metadata: db.Metadata{"v": 1}}))
+	must(put(db.Document{ID: "gone", Vector: []float32{1, 1}, Text: "early", Metadata: db.Metadata{"v": 1}}))
+	// The write that stalls replaces a document, deletes one and adds one.
+	b := &db.Batch{}
+	b.Upsert("c", db.Document{ID: "old", Vector: []float32{0, 1}, Text: "late", Metadata: db.Metadata{"v": 2}})
+	b.Upsert("c", db.Document{ID: "new", Vector: []float32{0, 2}, Text: "late", Metadata: db.Metadata{"v": 2}})
+	b.Delete("c", "gone")
+
+	type source interface {
+		Collection(name string) (*db.Collection, error)
+	}
+	type seen struct {
+		Len, Info, Counted, Listed, Early, Late int
+		Old                                     any
+		New, Gone                               bool
+		Nearest                                 string
+	}
+	see := func(from source) (s seen) {
+		t.Helper()
+		c, err := from.Collection("c")
 		must(err)
-		if what == "flush" { // something to flush
-			b := &db.Batch{}
-			b.Upsert("0/b", db.Document{ID: "x"})
-			must(w.vdb.Apply(ctx, b))
+		s.Len = c.Len()
+		s.Info = c.Info().Documents
+		s.Counted, err = c.Count(ctx, nil)
+		must(err)
+		page, err := c.List(ctx, db.ListQuery{Limit: 10})
+		must(err)
+		s.Listed = len(page.Documents)
+		old, err := c.Get(ctx, "old", 0)
+		must(err)
+		s.Old = old.Metadata["v"]
+		_, err = c.Get(ctx, "new", 0)
+		s.New = err == nil
+		_, err = c.Get(ctx, "gone", 0)
+		s.Gone = err == nil
+		for word, n := range map[string]*int{"early": &s.Early, "late": &s.Late} {
+			res, err := c.Search(ctx, db.Query{Text: word, K: 10})
+			must(err)
+			*n = len(res.Hits)
 		}
+		res, err := c.Search(ctx, db.Query{Vector: []float32{0, 1}, K: 1, Where: filter.Gt("v", 0)})
+		must(err)
+		s.Nearest = res.Hits[0].ID
+		return s
+	}
+	before := seen{Len: 2, Info: 2, Counted: 2, Listed: 2, Early: 2, Old: int64(1), Gone: true, Nearest: "gone"}
+	after := seen{Len: 2, Info: 2, Counted: 2, Listed: 2, Late: 2, Old: int64(2), New: true, Nearest: "new"}
+	same := func(when string, want seen) {
+		t.Helper()
+		if got := see(vdb); got != want {
+			t.Errorf("%s: %+v, want %+v", when, got, want)
+		}
+		snap, err := vdb.Snapshot()
+		must(err)
+		if got := see(snap); got != want {
+			t.Errorf("%s, in a snapshot: %+v, want %+v", when, got, want)
+		}
+		must(snap.Close())
+	}
+	stalled := func(what string, want seen, do func() error) {
+		t.Helper()
+		same("before the "+what, want)
+		_, err := rec.take()
+		must(err)
 		must(rec.do("stall"))
 		done := make(chan error, 1)
 		go func() { done <- do() }()
 		must(rec.do("await"))
-		before := c.Len()
+		ops, err := rec.take()
+		must(err)
+		if written := slices.ContainsFunc(ops, func(op Op) bool { return op.Kind == Write && strings.Contains(string(op.Data), "late") }); what == "write" && !written {
+			t.Fatalf("a sync is stalled, and it is not that of the write: %v", ops)
+		}
 		for range 20 {
-			_, err := c.Search(ctx, db.Query{Vector: make([]float32, dim), Where: filter.Eq("group", 1), K: 3})
-			must(err)
-			_, err = read(ctx, w.vdb, 1)
-			must(err)
-			snap, err := w.vdb.Snapshot()
-			must(err)
-			must(snap.Close())
+			same("during the "+what, want)
 		}
 		select {
 		case err := <-done:
 			t.Fatalf("the %s did not wait for the disk: %v", what, err)
 		default:
 		}
-		if n := c.Len(); n != before {
-			t.Errorf("%d documents, %d before: a write was seen before it was durable", n, before)
-		}
 		must(rec.do("resume"))
 		must(<-done)
 	}
-	must(w.close())
+	stalled("write", before, func() error { return vdb.Apply(ctx, b) })
+	same("after the write", after)
+	stalled("flush", after, func() error { return vdb.Flush(ctx) })
+	same("after the flush", after)
+	must(vdb.Close())
 }
 
 // TestDescriptorLimit lets a database run out of file descriptors, with each number of them left. Calls fail with EMFILE,
