@@ -191,8 +191,7 @@ func (db *DB) fail(err error) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.failed == nil {
-		db.failed = fmt.Errorf("%w: %w", ErrUnknown, err)
-		db.opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
+		db.refuse(err)
 	}
 	return db.failed
 }
@@ -201,7 +200,25 @@ func (db *DB) fail(err error) error {
 func (db *DB) err() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	return db.refused()
+}
+
+// refused is err with mu held. A directory that could not be synced is a
+// reason, whoever met that: its names may be lost although the next sync
+// succeeds.
+func (db *DB) refused() error {
+	if db.failed == nil && !db.opts.ReadOnly {
+		if err := db.fs.Failed(); err != nil {
+			db.refuse(err)
+		}
+	}
 	return db.failed
+}
+
+// refuse notes why writes are refused from now on. mu is held.
+func (db *DB) refuse(err error) {
+	db.failed = fmt.Errorf("%w: %w", ErrUnknown, err)
+	db.opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
 }
 
 // Flush moves everything written so far from the log to segments and

@@ -22,7 +22,7 @@ import (
 func (db *DB) makeRoom() error {
 	for tried := false; ; {
 		db.mu.Lock()
-		closed, failed := db.closed, db.failed
+		closed, failed := db.closed, db.refused()
 		db.mu.Unlock()
 		switch {
 		case closed:
@@ -449,6 +449,9 @@ func carryDead(p *part, s *openSegment) *bitset.Cow {
 // commitMeta runs the one transaction of a flush (v is its version) or of a
 // compaction (v is nil) and does what may follow it. metaMu is held.
 func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) error {
+	if err := db.err(); err != nil {
+		return err
+	}
 	before, segments, stored := db.state, maps.Clone(db.segments), maps.Clone(db.stored)
 	kept := before.Obsolete
 	err := db.store.Update(func(tx *meta.Tx) error {

@@ -59,10 +59,12 @@ func (db *DB) open() (err error) {
 	if db.lock, err = db.fs.Lock(lockName, !db.opts.ReadOnly); err != nil {
 		return err
 	}
+	created := false
 	if _, err := db.fs.Size(metaName); errors.Is(err, fs.ErrNotExist) {
 		if err := db.create(); err != nil {
 			return err
 		}
+		created = true
 	} else if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (db *DB) open() (err error) {
 			return err
 		}
 	}
-	if err := db.recover(); err != nil {
+	if err := db.recover(!created && !db.store.Sealed()); err != nil {
 		return err
 	}
 	db.opts.Logger.Info("opened", "dir", db.dir, "lsn", db.cur.lsn, "segments", len(db.segments), "took", time.Since(start))
@@ -330,8 +332,11 @@ func parseSegmentName(name string) (id uint64, ext string, ok bool) {
 
 // recover brings back, from the log, what meta.bolt and the segments do not
 // have. A writer flushes it before serving, so that nothing durable is built
-// on bytes that may exist in the page cache only.
-func (db *DB) recover() error {
+// on bytes that may exist in the page cache only. It does so as well, for one
+// commit, if the database was not closed (unclean): a commit that was cut short
+// may have overwritten pages of the older root, which has to be good should the
+// newest rot.
+func (db *DB) recover(unclean bool) error {
 	// To begin a log file takes a few syncs: it should last for many writes. Released
 	// files are written again rather than made anew: as many are kept as a full head takes.
 	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: max(wal.FirstSize, db.opts.HeadSize/4)}
@@ -346,7 +351,7 @@ func (db *DB) recover() error {
 	if db.log, err = wal.Create(o, db.cur.lsn+1, db.cur.lsn); err != nil {
 		return err
 	}
-	if tail.Torn || tail.Files > 0 || !db.active.empty() || db.store.Torn() {
+	if tail.Torn || tail.Files > 0 || !db.active.empty() || db.store.Torn() || unclean {
 		db.opts.Logger.Info("recovered", "lsn", db.cur.lsn, "files", tail.Files, "torn", tail.Torn)
 		return db.settle()
 	}

@@ -44,6 +44,7 @@ type Publisher struct {
 	db   *DB
 	to   *vfs.FS // the folder
 	temp *vfs.FS // tmp/ in it: laid out like a database
+	hook vfs.Hook
 	lock *vfs.Lock
 	keep int
 
@@ -105,6 +106,7 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
+	p.hook = hook
 	if p.to, err = vfs.Open(dir, hook); err != nil {
 		return err
 	}
@@ -130,17 +132,7 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	if err := p.to.SyncDir("."); err != nil {
 		return err
 	}
-	var inside vfs.Hook
-	if hook != nil {
-		inside = func(op vfs.Op) error {
-			op.Name = path.Join(tmpDir, op.Name)
-			if op.To != "" {
-				op.To = path.Join(tmpDir, op.To)
-			}
-			return hook(op)
-		}
-	}
-	if p.temp, err = vfs.Open(filepath.Join(dir, tmpDir), inside); err != nil {
+	if p.temp, err = openTemp(dir, hook); err != nil {
 		return err
 	}
 	numbers, err := manifests(p.to)
@@ -162,6 +154,38 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 		break
 	}
 	return nil
+}
+
+// openTemp opens tmp/ of a folder.
+func openTemp(dir string, hook vfs.Hook) (*vfs.FS, error) {
+	var inside vfs.Hook
+	if hook != nil {
+		inside = func(op vfs.Op) error {
+			op.Name = path.Join(tmpDir, op.Name)
+			if op.To != "" {
+				op.To = path.Join(tmpDir, op.To)
+			}
+			return hook(op)
+		}
+	}
+	return vfs.Open(filepath.Join(dir, tmpDir), inside)
+}
+
+// startAfresh prepares the folder after a directory in it could not be synced.
+// Names that this had to make durable may be lost, and no later sync brings
+// them back: those of no version go, to be made again under a new sync.
+func (p *Publisher) startAfresh() error {
+	to, err := vfs.Open(p.dir(), p.hook)
+	if err != nil {
+		return err
+	}
+	temp, err := openTemp(p.dir(), p.hook)
+	if err != nil {
+		return errors.Join(err, to.Close())
+	}
+	old := []*vfs.FS{p.to, p.temp}
+	p.to, p.temp = to, temp
+	return errors.Join(old[0].Close(), old[1].Close(), p.remove())
 }
 
 // Close gives the folder free. It waits for a Publish that runs.
@@ -218,6 +242,11 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 			err = errors.Join(err, p.wipe())
 		}
 	}()
+	if p.to.Failed() != nil || p.temp.Failed() != nil {
+		if err := p.startAfresh(); err != nil {
+			return done, err
+		}
+	}
 	if err := p.wipe(); err != nil {
 		return done, err
 	}
@@ -427,12 +456,14 @@ func (p *publication) documents() (commits uint64, err error) {
 	db := p.db
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
-	if db.opts.Sync != SyncAlways { // a replica must not have what the database may lose
+	p.ver = db.current()
+	// A replica must not have what the database may lose. Writers go on: what they
+	// write after this sync is not in the version, which was taken before.
+	if db.opts.Sync != SyncAlways {
 		if err := db.log.Sync(); err != nil {
 			return 0, db.fail(err)
 		}
 	}
-	p.ver = db.current()
 	p.m.Batch = p.ver.lsn
 	from := p.ver.applied
 	if p.based && p.commits == db.commits && p.last.Batch >= from && p.last.Batch <= p.ver.lsn {

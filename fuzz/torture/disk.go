@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // A policy says what is found, after the power has gone, of what nobody had synced.
@@ -23,15 +24,17 @@ type (
 )
 
 const (
-	dataNone    dataPolicy = iota // nothing
-	dataAll                       // everything
-	dataSectors                   // each sector of 512 bytes or not
-	dataPages                     // each page of 4096 bytes or not
-	dataWhole                     // each write or truncate or not: they are reordered
-	dataZero                      // the new size, and zeros in what it adds
-	dataGarbage                   // the new size, and rubbish in what it adds
-	dataShred                     // each sector old, new or rubbish
-	dataRot                       // nothing, and the newest root of meta.bolt cannot be read
+	dataNone        dataPolicy = iota // nothing
+	dataAll                           // everything
+	dataSectors                       // each sector of 512 bytes or not
+	dataPages                         // each page of 4096 bytes or not
+	dataWhole                         // each write or truncate or not: they are reordered
+	dataZero                          // the new size, and zeros in what it adds
+	dataGarbage                       // the new size, and rubbish in what it adds
+	dataShred                         // each sector old, new or rubbish, as far as it was written to
+	dataSectorsLost                   // each sector that was written to old, new or, as a whole, rubbish
+	dataPagesLost                     // each page that was written to likewise; of the log, each sector
+	dataRot                           // nothing, and the newest root of meta.bolt cannot be read
 )
 
 const (
@@ -39,6 +42,7 @@ const (
 	dirsAll              // everything
 	dirsSubset           // each or not
 	dirsPrefix           // the first few
+	dirsLie              // the syncs of the last few changes lied: each of these or not
 )
 
 // policies are tried at every operation. The first is what a sane disk guarantees and the second a killed process.
@@ -53,12 +57,19 @@ var policies = []policy{
 	{"size-first", dataZero, dirsAll},
 	{"garbage-first", dataGarbage, dirsPrefix},
 	{"shredded", dataShred, dirsAll},
+	{"sectors-lost", dataSectorsLost, dirsAll},
+	{"pages-lost", dataPagesLost, dirsAll},
 	{"data-first", dataAll, dirsNone},
 	{"names-first", dataNone, dirsAll},
 	{"names-subset", dataAll, dirsSubset},
 	{"names-prefix", dataAll, dirsPrefix},
 	{"rotten-root", dataRot, dirsNone},
+	{"rotten-root-names-first", dataRot, dirsAll},
+	{"lying-directories", dataNone, dirsLie},
 }
+
+// lies reports whether the disk has said that it had done what it had not. It may then lose what it was told to keep.
+func (p policy) lies() bool { return p.dirs == dirsLie }
 
 const rootIno = 1
 
@@ -68,7 +79,7 @@ type node struct {
 	cur, dur *file // as the system shows it; as it certainly is on disk. nil for a directory
 	pending  []*Op // writes and truncates since the last sync
 	lossy    bool  // a sync has failed: dur and pending do not make cur
-	rooted   bool  // the last sync was of nothing but roots of a bbolt file, and nothing has been written since
+	rooted   bool  // the last sync was of a root of a bbolt file too, and nothing has been written since
 }
 
 type directory map[string]uint64
@@ -79,6 +90,10 @@ type Disk struct {
 	cur, dur map[uint64]directory
 	pending  []*Op // changes of directories that no SyncDir has covered, in order
 	rng      *rand.Rand
+
+	lost  map[*Op]bool         // of pending: a SyncDir of them has failed, and no later one of that process makes them durable
+	names []*Op                // all changes of directories since the beginning, durable or not, in order
+	first map[uint64]directory // what was durable in the beginning
 }
 
 // newDisk returns an empty one. rng decides what a failed sync has written.
@@ -86,6 +101,7 @@ func newDisk(rng *rand.Rand) *Disk {
 	return &Disk{
 		nodes: map[uint64]*node{rootIno: {dir: true}},
 		cur:   map[uint64]directory{rootIno: {}}, dur: map[uint64]directory{rootIno: {}}, rng: rng,
+		lost: map[*Op]bool{}, first: map[uint64]directory{rootIno: {}},
 	}
 }
 
@@ -94,7 +110,7 @@ func (d *Disk) apply(op *Op) {
 	if n := d.nodes[op.Ino]; op.Failed && n != nil {
 		n.rooted = false
 	}
-	if op.Failed && (op.Kind != Sync || op.Interrupted) {
+	if op.Failed && (op.Kind != Sync && op.Kind != SyncDir || op.Interrupted) {
 		return
 	}
 	switch op.Kind {
@@ -105,9 +121,9 @@ func (d *Disk) apply(op *Op) {
 		n.rooted = false
 	case Sync:
 		n := d.nodes[op.Ino]
-		n.rooted = n.rooted || !op.Failed && len(n.pending) > 0 && !slices.ContainsFunc(n.pending, func(p *Op) bool {
-			return p.Kind != Write || p.Off+p.Len > 2*pageSize
-		})
+		n.rooted = !op.Failed && (n.rooted || slices.ContainsFunc(n.pending, func(p *Op) bool {
+			return p.Kind == Write && p.Off < 2*pageSize
+		}))
 		if op.Failed {
 			// Linux then takes the pages for clean: what has not been written by now never will be.
 			for _, p := range n.pending {
@@ -132,19 +148,20 @@ func (d *Disk) apply(op *Op) {
 			n.cur, n.dur = &file{}, &file{}
 		}
 		d.nodes[op.Ino] = n
-		name(d.cur, op)
-		d.pending = append(d.pending, op)
+		d.rename(op)
 	case Rename:
 		moved := *op
 		moved.Ino = d.cur[op.Dir][op.Name]
-		name(d.cur, &moved)
-		d.pending = append(d.pending, &moved)
+		d.rename(&moved)
 	case Remove:
-		name(d.cur, op)
-		d.pending = append(d.pending, op)
+		d.rename(op)
 	case SyncDir:
 		d.pending = slices.DeleteFunc(slices.Clone(d.pending), func(p *Op) bool {
-			covered := p.Dir == op.Dir || p.Kind == Rename && p.Dir2 == op.Dir
+			covered := (p.Dir == op.Dir || p.Kind == Rename && p.Dir2 == op.Dir) && !d.lost[p]
+			if covered && op.Failed && d.rng.IntN(2) == 0 {
+				d.lost[p] = true
+				return false
+			}
 			if covered {
 				name(d.dur, p)
 			}
@@ -152,6 +169,16 @@ func (d *Disk) apply(op *Op) {
 		})
 	}
 }
+
+// rename changes a directory.
+func (d *Disk) rename(op *Op) {
+	name(d.cur, op)
+	d.pending = append(d.pending, op)
+	d.names = append(d.names, op)
+}
+
+// reopened says that another process has begun, which does not know of failed syncs: its own make names durable.
+func (d *Disk) reopened() { clear(d.lost) }
 
 // settle makes everything durable: the power came back.
 func (d *Disk) settle() {
@@ -163,8 +190,10 @@ func (d *Disk) settle() {
 	}
 	for ino, dir := range d.cur {
 		d.dur[ino] = maps.Clone(dir)
+		d.first[ino] = maps.Clone(dir)
 	}
-	d.pending = nil
+	d.pending, d.names = nil, nil
+	clear(d.lost)
 }
 
 // unsynced reports whether different policies may give different states.
@@ -217,14 +246,24 @@ type entry struct {
 	file *file // nil for a directory
 }
 
+// lastLies is how many changes of directories a lying disk may have lost, at most.
+const lastLies = 16
+
 // state computes one state after a crash now.
 func (d *Disk) state(p policy, rng *rand.Rand) state {
 	dirs := map[uint64]directory{}
-	for ino, dir := range d.dur {
+	from, pending := d.dur, d.pending
+	if p.lies() {
+		from, pending = d.first, d.names
+	}
+	for ino, dir := range from {
 		dirs[ino] = maps.Clone(dir)
 	}
-	first := rng.IntN(len(d.pending) + 1)
-	for i, op := range d.pending {
+	first := rng.IntN(len(pending) + 1)
+	if p.lies() {
+		first = max(0, len(pending)-1-rng.IntN(lastLies))
+	}
+	for i, op := range pending {
 		keep := false
 		switch p.dirs {
 		case dirsNone:
@@ -234,8 +273,10 @@ func (d *Disk) state(p policy, rng *rand.Rand) state {
 			keep = rng.IntN(2) == 0
 		case dirsPrefix:
 			keep = i < first
+		case dirsLie:
+			keep = i < first || rng.IntN(2) == 0
 		}
-		if keep {
+		if keep && (p.kill() || !d.lost[op]) {
 			name(dirs, op)
 		}
 	}
@@ -256,8 +297,12 @@ func (d *Disk) walk(s *state, path string, ino uint64, dirs map[uint64]directory
 			continue
 		}
 		if seen[child] == nil {
-			seen[child] = n.after(p, rng)
-			if p == dataRot && n.rooted && base == "meta.bolt" {
+			unit := p
+			if p == dataPagesLost && filepath.Ext(base) == ".wal" {
+				unit = dataSectorsLost // see docs/torture.md
+			}
+			seen[child] = n.after(unit, rng)
+			if p == dataRot && n.rooted && strings.HasPrefix(at, databaseName) && base == "meta.bolt" {
 				seen[child] = rot(n.dur, rng)
 			}
 		}
@@ -278,6 +323,10 @@ func (n *node) after(p dataPolicy, rng *rand.Rand) *file {
 		switch {
 		case p == dataZero || p == dataGarbage:
 			n.extend(f, op, p, rng)
+		case p == dataSectorsLost && op.Kind == Write:
+			lose(f, op, sectorSize, n.cur.size, rng)
+		case p == dataPagesLost && op.Kind == Write:
+			lose(f, op, pageSize, n.cur.size, rng)
 		case p == dataWhole || op.Kind == Truncate:
 			if rng.IntN(2) == 0 {
 				change(f, op)
@@ -300,6 +349,22 @@ func (n *node) after(p dataPolicy, rng *rand.Rand) *file {
 		}
 	}
 	return f
+}
+
+// lose leaves of each unit of a disk that was written to what was there, what was written, or, to its ends, rubbish. A unit
+// may be the tail of a file of size bytes.
+func lose(f *file, op *Op, unit, size int64, rng *rand.Rand) {
+	pieces(op, unit, func(off, n int64, b []byte) {
+		switch rng.IntN(4) {
+		case 0:
+			from := off / unit * unit
+			if to := min((off+n+unit-1)/unit*unit, size); to-from <= unit {
+				f.write(from, to-from, rubbish(rng, to-from))
+			}
+		case 1, 2:
+			f.write(off, n, b)
+		}
+	})
 }
 
 // rot returns a bbolt file whose newest root is damaged.

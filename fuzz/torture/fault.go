@@ -49,6 +49,8 @@ func faultPlans() (all []faultPlan) {
 		faultPlan{p: &faultProfiles[4], kind: Write, errnos: []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}},
 		faultPlan{p: compaction, errnos: []syscall.Errno{syscall.EINTR}, once: true},
 		faultPlan{p: compaction, kind: Write, errnos: []syscall.Errno{shortWrite}},
+		faultPlan{p: compaction, kind: SyncDir, errnos: []syscall.Errno{syscall.EIO, syscall.ENOSPC}},
+		faultPlan{p: &faultProfiles[3], kind: SyncDir, errnos: []syscall.Errno{syscall.EIO}, once: true},
 		faultPlan{p: &readProfile, kind: Read, errnos: []syscall.Errno{syscall.EIO, syscall.ENOMEM}},
 		faultPlan{p: &readProfile, kind: Open, errnos: []syscall.Errno{syscall.EIO, syscall.EMFILE, syscall.ENOMEM}})
 }
@@ -183,8 +185,8 @@ func firstFailed(ops []Op) int {
 	return slices.IndexFunc(ops, func(op Op) bool { return op.Failed || op.Short })
 }
 
-// writesAfterFailure reports a write or sync of a file after one of them had failed, by the same process: it may succeed
-// and mean nothing.
+// writesAfterFailure reports a write or sync of a file after one of them had failed, by the same process, and a sync of a
+// directory after one that failed: it may succeed and mean nothing.
 //
 // The system cuts a large write. If a later piece fails, it says how much was written, and the rest is written again:
 // nobody has been told of a failure before that fails too. And meta.bolt may be used after a write for which there was no room:
@@ -196,6 +198,7 @@ func writesAfterFailure(ops []Op) error {
 		end    int64
 	}
 	files := map[uint64]*past{}
+	dirs := map[uint64]int{}    // directories whose sync has failed, and in which operation
 	stores := map[uint64]bool{} // files of bbolt
 	for i := range ops {
 		op := &ops[i]
@@ -205,6 +208,15 @@ func writesAfterFailure(ops []Op) error {
 		case Mark:
 			if op.Note == opened {
 				clear(files)
+				clear(dirs)
+			}
+		case SyncDir:
+			// The directory above belongs to nobody: each backup that is made in it looks after its own name.
+			if f := dirs[op.Dir]; f > 0 && op.Dir != rootIno {
+				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same directory", i, op, f)
+			}
+			if op.Failed && !op.Interrupted {
+				dirs[op.Dir] = i
 			}
 		case Write, Truncate, Sync:
 			f := files[op.Ino]

@@ -109,7 +109,7 @@ var mutants = []mutant{
 	{name: "one-root-at-creation", file: "internal/meta/store.go",
 		old: "\treturn s.transact(true, func(*bbolt.Tx) error { return nil })\n", new: "\treturn nil\n"},
 	{name: "torn-root-not-restored", file: "db/open.go",
-		old: " || db.store.Torn() {", new: " {", profiles: "reopen,mixed,compaction"},
+		old: " || db.store.Torn() || unclean {", new: " {", profiles: "reopen,mixed,compaction"},
 	{name: "meta-never-synced", file: "internal/meta/store.go",
 		old: "\tbolt.AllocSize = growBy\n", new: "\tbolt.AllocSize = growBy\n\tbolt.NoSync = true\n"},
 	{name: "rewrite-not-synced", file: "internal/meta/rewrite.go",

@@ -442,6 +442,7 @@ func (r *recording) follow(b *bounds, fn func(i int, d *Disk) error) error {
 		case op.Note == settled:
 			d.settle()
 		case op.Note == opened:
+			d.reopened()
 		default:
 			if err := b.note(op.Note); err != nil {
 				return err
@@ -471,15 +472,21 @@ func (r *recording) candidates(from int, b *bounds) (all []candidate, err error)
 		}
 		expected := b.sum()
 		for p := range policies {
-			if p > 1 && policies[p].data != dataRot && !d.unsynced() {
+			if p > 1 && policies[p].data != dataRot && !policies[p].lies() && !d.unsynced() {
+				continue
+			}
+			if policies[p].lies() && r.ops[i].Kind != SyncDir && r.ops[i].Kind != Sync {
 				continue
 			}
 			c := candidate{i, p}
-			kill := uint64(0)
-			if policies[p].kill() {
-				kill = 1
+			kind := uint64(0) // of the expectation
+			switch {
+			case policies[p].kill():
+				kind = 1
+			case policies[p].lies():
+				kind = 2
 			}
-			key := [3]uint64{d.state(policies[p], r.rng(c)).sum(), expected, kill}
+			key := [3]uint64{d.state(policies[p], r.rng(c)).sum(), expected, kind}
 			if !seen[key] {
 				seen[key] = true
 				all = append(all, c)
@@ -503,7 +510,7 @@ func (w *worker) explore(ctx context.Context, p *profile, seed uint64, quota int
 }
 
 const (
-	recoveryShare  = 150 // of so many states the recovery of one is recorded
+	recoveryShare  = 100 // of so many states the recovery of one is recorded
 	recoveryStates = 10  // and so many states of that are looked at
 	recoveryDepth  = 2   // of recoveries from a crash during a recovery
 )
@@ -536,7 +543,7 @@ func (w *worker) look(ctx context.Context, rec *recording, from, quota int, b *b
 					r.Recoveries++
 				}
 			})
-			if depth < recoveryDepth && chosen(done) {
+			if depth < recoveryDepth && !s.lied && chosen(done) {
 				s.state = s.state.clone()
 				again = append(again, s)
 			}
@@ -564,7 +571,7 @@ type scene struct {
 func (r *recording) scene(c candidate, d *Disk, b *bounds) scene {
 	p := policies[c.policy]
 	return scene{
-		expectation: &expectation{p: r.p, tracks: r.tracks, bounds: b.clone(), kill: p.kill()},
+		expectation: &expectation{p: r.p, tracks: r.tracks, bounds: b.clone(), kill: p.kill(), lied: p.lies()},
 		what:        fmt.Sprintf("%s, after operation %d (%v), %s", r, c.op, r.ops[c.op], p.name),
 		seed:        r.seed ^ uint64(c.op)<<8 ^ uint64(c.policy),
 		state:       d.state(p, r.rng(c)),

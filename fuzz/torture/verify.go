@@ -24,6 +24,7 @@ type expectation struct {
 	tracks []*track
 	bounds *bounds
 	kill   bool // a process was killed but the power stayed on
+	lied   bool // the disk has lost what it said it had synced
 
 	readOnly bool // nothing can be put right while it is compared
 }
@@ -46,6 +47,9 @@ func (e *expectation) exactly(found []int) *expectation {
 // closes it, and opens and compares it once more. It returns after which batch of each track it was found.
 func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (found []int, err error) {
 	at := filepath.Join(dir, databaseName)
+	if e.lied {
+		return nil, e.verifyLied(ctx, at, rng)
+	}
 	if rng.IntN(8) == 0 {
 		if err := e.verifyReadOnly(ctx, at, rng); err != nil {
 			return nil, fmt.Errorf("opened read-only: %w", err)
@@ -65,6 +69,12 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 	if found, err = e.compare(ctx, vdb, rng); err != nil {
 		_ = vdb.Close()
 		return nil, err
+	}
+	if rng.IntN(rotShare) == 0 {
+		if err := e.exactly(found).verifyRotten(ctx, dir, rng); err != nil {
+			_ = vdb.Close()
+			return nil, fmt.Errorf("the newest root rots after opening: %w", err)
+		}
 	}
 	after := &db.Document{ID: "after", Vector: []float32{1, 2, 3}, Text: "written after the crash"}
 	if err := writeAfter(ctx, vdb, after); err != nil {
@@ -91,6 +101,69 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 		return nil, fmt.Errorf("after opening again: %w", err)
 	}
 	return found, nil
+}
+
+// rotShare is how many states are opened for one whose newest root of meta.bolt then rots.
+const rotShare = 4
+
+// verifyRotten compares what the database below dir, which is open and to which nobody writes, is when the power goes and the
+// newest root of meta.bolt has rotted: the one before it needs files that must still be there.
+func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Rand) error {
+	from, to := filepath.Join(dir, databaseName), filepath.Join(dir, "rotten")
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := to + strings.TrimPrefix(path, from)
+		switch filepath.Base(path) {
+		case "LOCK": // another database
+			return nil
+		case "meta.bolt":
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			f := &file{}
+			f.write(0, int64(len(b)), b)
+			return rot(f, rng).writeTo(name, make([]byte, 256*kib))
+		}
+		if d.IsDir() {
+			return os.Mkdir(name, 0o700)
+		}
+		// Opened read-only, the copy changes nothing: it can share the rest.
+		return os.Link(path, name)
+	})
+	if err != nil {
+		return err
+	}
+	if err := e.verifyReadOnly(ctx, to, rng); err != nil {
+		return err
+	}
+	return os.RemoveAll(to)
+}
+
+// verifyLied looks at what a disk has left that loses what it was told to keep. The database may have lost its newest batches,
+// or say that it is damaged; it must not be wrong without a word, nor panic.
+func (e *expectation) verifyLied(ctx context.Context, at string, rng *rand.Rand) error {
+	o := e.p.options()
+	o.NoBackgroundCompaction = true
+	vdb, err := db.Open(at, o)
+	if errors.Is(err, db.ErrCorrupt) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open: not said to be damaged: %w", err)
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	report, err := vdb.CheckDeep(ctx)
+	if err != nil || !report.OK() {
+		return nil
+	}
+	any := *e
+	any.bounds = e.bounds.clone()
+	clear(any.bounds.safe)
+	_, err = any.compare(ctx, vdb, rng)
+	return err
 }
 
 // afterName is of no track.

@@ -7,7 +7,8 @@
 // Guarantees: names are slash-separated paths relative to the root; files are made with mode 0600 and directories
 // with 0700; every error names the file and wraps the cause (errors.Is works with fs.ErrNotExist and with system
 // error numbers); after a failed write or sync a File refuses further writes and syncs with [ErrPoisoned], because
-// a second fsync may report success for bytes that the first one lost. Code that reads a Mapping must run under
+// a second fsync may report success for bytes that the first one lost; likewise an FS no longer syncs a directory once
+// that has failed. Code that reads a Mapping must run under
 // [Guard], which turns the fault of a missing page into an error.
 //
 // All types are safe for concurrent use unless a method says otherwise.
@@ -21,12 +22,14 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync"
 	"sync/atomic"
 )
 
 var (
-	// ErrPoisoned is returned by writes and syncs of a File after one of them has failed.
-	ErrPoisoned = errors.New("an earlier write or sync of the file has failed")
+	// ErrPoisoned is returned by writes and syncs of a File after one of them has failed, and by SyncDir after a failed
+	// sync of that directory.
+	ErrPoisoned = errors.New("an earlier write or sync of it has failed")
 	// ErrLocked is returned by FS.Lock when another handle holds the lock in a conflicting mode.
 	ErrLocked = errors.New("locked")
 	// ErrTooLarge is returned by FS.ReadFile for a file above the caller's limit.
@@ -99,6 +102,15 @@ type FS struct {
 	hook  Hook
 	names map[string]string // of a view: see Named
 	tmp   atomic.Uint64     // number of the last temporary file
+
+	mu     sync.Mutex
+	failed []failedDir // directories whose sync has failed, in that order
+}
+
+// A failedDir is a directory some of whose names may never become durable.
+type failedDir struct {
+	name string
+	err  error
 }
 
 // Open returns the FS rooted at dir, which must exist. hook may be nil.
@@ -207,11 +219,46 @@ func (f *FS) Mkdir(name string) error {
 
 // SyncDir makes the entries of a directory durable: its files created, renamed and removed so far. The root is ".".
 // Windows offers no such call and needs none on NTFS; there it does nothing.
+//
+// A sync that fails is the last one of its directory: what it had to write may be lost, and a second one would say that all
+// is well. Later calls return ErrPoisoned and the first failure.
 func (f *FS) SyncDir(name string) error {
-	if err := f.before(Op{Kind: OpSyncDir, Name: name}); err != nil {
-		return err
+	if err := f.failedDir(name); err != nil {
+		return fmt.Errorf("%s %s: %w: %w", OpSyncDir, name, ErrPoisoned, err)
 	}
-	return syncDir(f.root, name)
+	err := f.before(Op{Kind: OpSyncDir, Name: name})
+	if err == nil {
+		err = syncDir(f.root, name)
+	}
+	if err != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.failed = append(f.failed, failedDir{name, err})
+	}
+	return err
+}
+
+// failedDir returns the error of the first failed sync of a directory, if any.
+func (f *FS) failedDir(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, d := range f.failed {
+		if d.name == name {
+			return d.err
+		}
+	}
+	return nil
+}
+
+// Failed returns the error of the first sync of a directory that has failed, nil if none has. Whoever has relied on that
+// directory must not promise any more that something is durable.
+func (f *FS) Failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.failed) == 0 {
+		return nil
+	}
+	return f.failed[0].err
 }
 
 // ReadDir returns the sorted base names of a directory's entries; a missing directory is fs.ErrNotExist.
