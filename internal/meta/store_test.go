@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -380,4 +382,33 @@ func TestCheckStops(t *testing.T) {
 	ctx, cancel := contextWithCancel(t)
 	cancel()
 	wantError(t, "Check", s.Check(ctx, func(_, _, _, _ string) {}), ctx.Err())
+}
+
+// TestRewriteLeavesTwoRoots has the newest root rot right after a rewrite: the other one must be of the same content.
+func TestRewriteLeavesTwoRoots(t *testing.T) {
+	s := small(t)
+	want, err := dump(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Rewrite(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b := fileOf(t, s)
+	_, newest, err := boltcheck.Roots(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(s.fs.Dir(), s.name), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte{0xff}, int64(newest)*boltcheck.PageSize+40)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, s.fs, Options{})
+	if got, err := dump(s); err != nil || !slices.Equal(got, want) || !s.Torn() {
+		t.Errorf("%v, torn %t: %d records, want %d", err, s.Torn(), len(got), len(want))
+	}
 }

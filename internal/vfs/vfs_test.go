@@ -491,3 +491,34 @@ func TestNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestSyncDirFails: a directory whose sync has failed is not synced again; others are.
+func TestSyncDirFails(t *testing.T) {
+	broken, syncs := errors.New("broken"), 0
+	f, err := Open(t.TempDir(), func(op Op) error {
+		if op.Kind != OpSyncDir {
+			return nil
+		}
+		if syncs++; op.Name == "d" {
+			return broken
+		}
+		return nil
+	})
+	ok(t, err)
+	defer f.Close()
+	ok(t, f.Mkdir("d"))
+	ok(t, f.SyncDir("."))
+	ok(t, f.Failed())
+	if err := f.SyncDir("d"); !errors.Is(err, broken) || errors.Is(err, ErrPoisoned) {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := f.SyncDir("d"); !errors.Is(err, broken) || !errors.Is(err, ErrPoisoned) {
+			t.Error(err)
+		}
+	}
+	ok(t, f.SyncDir("."))
+	if err := f.Failed(); !errors.Is(err, broken) || syncs != 3 {
+		t.Errorf("%v after %d syncs", err, syncs)
+	}
+}

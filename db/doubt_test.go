@@ -1,0 +1,361 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// The tests in this file are about states in which two roots, or the database
+// and the disk, do not agree yet. Each of them is the end of a mutant in
+// fuzz/torture.
+
+// rotNewestRoot damages the newest root of meta.bolt and returns its number.
+func rotNewestRoot(t *testing.T, dir string) uint64 {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, metaName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, newest, err := boltcheck.Roots(f, st.Size())
+	if err == nil {
+		_, err = f.WriteAt([]byte{0xa5}, int64(newest)*boltcheck.PageSize+20)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return roots[newest].TxID
+}
+
+// newestRoot returns the number of the newest root of meta.bolt.
+func newestRoot(t *testing.T, dir string) uint64 {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, metaName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, newest, err := boltcheck.Roots(f, st.Size())
+	if err != nil || roots[0].Err != nil || roots[1].Err != nil {
+		t.Fatal(roots, err)
+	}
+	return roots[newest].TxID
+}
+
+// retired makes a database whose newest root has given segments up that the
+// one before it needs, and whose process was killed.
+func retired(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	for i := range 2 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
+		flush(t, vdb)
+	}
+	if err := vdb.settle(); err != nil {
+		t.Fatal(err)
+	}
+	jobs := vdb.plan(everyVictim)
+	if len(jobs) != 1 {
+		t.Fatalf("planned %+v", jobs)
+	}
+	if err := vdb.compact(t.Context(), jobs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if len(vdb.state.Obsolete) != 2 {
+		t.Fatalf("obsolete: %v", vdb.state.Obsolete)
+	}
+	lose(t, vdb)
+	return dir
+}
+
+// Open must leave segments that the newest root has given up, until there is
+// another commit: the process may be killed again, and that root may rot.
+func TestOlderRootAfterOpen(t *testing.T) {
+	dir := retired(t)
+	killed, listed := errors.New("killed"), 0
+	_, err := Open(dir, &Options{hook: func(op vfs.Op) error {
+		// The first look at wal/ is before the sweep, the second after it.
+		if op.Kind == vfs.OpReadDir && op.Name == walDir {
+			listed++
+		}
+		if listed > 1 {
+			return killed
+		}
+		return nil
+	}})
+	if !errors.Is(err, killed) {
+		t.Fatal(err)
+	}
+	rotNewestRoot(t, dir)
+	vdb := open(t, dir, nil)
+	if n := collection(t, vdb, "c", Schema{}).Len(); n != 2 {
+		t.Errorf("%d documents", n)
+	}
+	check(t, vdb)
+}
+
+// A commit that was cut short may have overwritten pages of the older root. So
+// after an unclean end Open commits, though there is nothing to recover, and
+// either root will do.
+func TestUncleanEndIsCommitted(t *testing.T) {
+	dir := retired(t)
+	before := newestRoot(t, dir)
+	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+	if after := newestRoot(t, dir); after <= before {
+		t.Errorf("root %d, %d before Open", after, before)
+	}
+	lose(t, vdb)
+	rotNewestRoot(t, dir)
+	vdb = open(t, dir, nil)
+	if n := collection(t, vdb, "c", Schema{}).Len(); n != 2 {
+		t.Errorf("%d documents", n)
+	}
+	check(t, vdb)
+	// A clean end needs no commit.
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before = newestRoot(t, dir)
+	vdb = open(t, dir, nil)
+	if after := newestRoot(t, dir); after != before {
+		t.Errorf("root %d, %d before Open of a database that was closed", after, before)
+	}
+}
+
+// A commit whose outcome is in doubt may be on disk: the segments that it
+// names must stay.
+func TestFlushInDoubtKeepsSegments(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	broken := false
+	vdb := open(t, dir, &Options{NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		// Log files are released after the commit.
+		if broken && (op.Kind == vfs.OpRename || op.Kind == vfs.OpRemove) && path.Dir(op.Name) == walDir {
+			return syscall.EIO
+		}
+		return nil
+	}})
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1}})
+	flush(t, vdb)
+	upsert(t, c, Document{ID: "b", Vector: []float32{1}})
+	mu.Lock()
+	broken = true
+	mu.Unlock()
+	if err := vdb.Flush(t.Context()); !errors.Is(err, ErrUnknown) {
+		t.Fatal(err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	vdb = open(t, dir, nil)
+	if n := collection(t, vdb, "c", Schema{}).Len(); n != 2 {
+		t.Errorf("%d documents", n)
+	}
+	check(t, vdb)
+}
+
+// Rows that are deleted, and flushed, while their segment is being compacted
+// stay deleted, in the next process too.
+func TestCompactionKeepsDeletes(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	during := func() {}
+	vdb := open(t, dir, &Options{NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && path.Dir(op.Name) == tmpDir {
+			do := during
+			during = func() {}
+			do()
+		}
+		return nil
+	}})
+	c := collection(t, vdb, "c", Schema{Dim: 1})
+	for i := range 4 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
+		if i%2 == 1 {
+			flush(t, vdb)
+		}
+	}
+	jobs := vdb.plan(everyVictim)
+	if len(jobs) != 1 || len(jobs[0].victims) != 2 {
+		t.Fatalf("planned %+v", jobs)
+	}
+	called := false
+	during = func() {
+		called = true
+		if _, err := c.Delete(ctx, "0"); err != nil {
+			t.Error(err)
+		}
+		flush(t, vdb)
+		if _, err := c.Delete(ctx, "1"); err != nil { // not flushed
+			t.Error(err)
+		}
+	}
+	if err := vdb.compact(ctx, jobs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if !called {
+		t.Fatal("nothing happened during the compaction")
+	}
+	for _, again := range []bool{false, true} {
+		if again {
+			lose(t, vdb)
+			vdb = open(t, dir, nil)
+			c = collection(t, vdb, "c", Schema{})
+		}
+		res, err := c.Search(ctx, Query{Vector: []float32{1}, K: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ids(res.Hits); !slices.Equal(got, []string{"2", "3"}) || c.Len() != 2 {
+			t.Errorf("opened again %t: %v of %d", again, got, c.Len())
+		}
+		check(t, vdb)
+	}
+}
+
+// A directory whose sync has failed is not synced again: what it had to write
+// may be lost, and a second one would say that all is well. Writes are refused
+// until the next Open; until then all is readable, and then nothing is lost.
+func TestFailedDirectorySync(t *testing.T) {
+	ctx := t.Context()
+	for n := 0; ; n++ {
+		dir := t.TempDir()
+		var mu sync.Mutex
+		seen, failed := 0, ""
+		hook := func(op vfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if op.Kind != vfs.OpSyncDir {
+				return nil
+			}
+			if failed == op.Name {
+				t.Errorf("sync %d: %s is synced again", n, op.Name)
+			}
+			if seen++; seen-1 == n {
+				failed = op.Name
+				return syscall.EIO
+			}
+			return nil
+		}
+		acked, refused := []string{}, false
+		vdb, err := Open(dir, &Options{HeadSize: 1 << 10, NoBackgroundCompaction: true, hook: hook})
+		if err == nil {
+			var c *Collection
+			if c, err = vdb.OpenCollection(ctx, "c", Schema{Dim: 1}); err == nil {
+				for i := range 40 {
+					id := fmt.Sprintf("%03d", i)
+					if _, err = c.Upsert(ctx, Document{ID: id, Vector: []float32{1}, Text: strings.Repeat("x", 200)}); err == nil {
+						acked = append(acked, id)
+					}
+					if i%10 == 9 {
+						err = errors.Join(err, vdb.Compact(ctx))
+					}
+				}
+				for _, id := range acked {
+					if _, err := c.Get(ctx, id, 0); err != nil {
+						t.Errorf("sync %d of %s failed: %v", n, failed, err)
+					}
+				}
+			}
+			refused = errors.Is(err, ErrUnknown)
+			if err := vdb.Close(); err != nil && failed == "" {
+				t.Fatal(err)
+			}
+		}
+		mu.Lock()
+		which := failed
+		mu.Unlock()
+		if which == "" {
+			if n < 10 {
+				t.Errorf("only %d syncs of directories", n)
+			}
+			return
+		}
+		if len(acked) > 0 && len(acked) < 40 && !refused {
+			t.Errorf("sync %d of %s failed: the last write says %v", n, which, err)
+		}
+		vdb = open(t, dir, nil)
+		c := collection(t, vdb, "c", Schema{Dim: 1})
+		for _, id := range acked {
+			if _, err := c.Get(ctx, id, 0); err != nil {
+				t.Errorf("sync %d of %s failed: %v", n, which, err)
+			}
+		}
+		check(t, vdb)
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is published is durable in the database first, under every policy, and
+// the version is chosen before the sync: what others write after that sync is
+// not in it.
+func TestPublishSyncsTheLog(t *testing.T) {
+	for _, policy := range []SyncPolicy{SyncNever, SyncInterval} {
+		var mu sync.Mutex
+		var vdb *DB
+		dirty, publishing, pinned, synced := false, false, false, false
+		vdb = open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: byHand, hook: func(op vfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case path.Dir(op.Name) != walDir:
+			case op.Kind == vfs.OpWrite:
+				dirty = true
+			case op.Kind == vfs.OpSync:
+				dirty = false
+				if publishing {
+					vdb.mu.Lock()
+					synced, pinned = true, vdb.cur.refs > 1
+					vdb.mu.Unlock()
+				}
+			}
+			return nil
+		}})
+		c := collection(t, vdb, "c", Schema{Dim: 1})
+		folder := t.TempDir()
+		p := publisher(t, vdb, folder, nil)
+		publish(t, p)
+		for i := range 3 { // each adds a file of the log
+			upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
+			mu.Lock()
+			if !dirty {
+				t.Fatalf("policy %v: the log was synced by a write", policy)
+			}
+			publishing, synced, pinned = true, false, false
+			mu.Unlock()
+			publish(t, p)
+			mu.Lock()
+			if dirty || !synced || !pinned {
+				t.Errorf("policy %v: published with the log unsynced: %t; synced by it: %t, after the version was chosen: %t",
+					policy, dirty, synced, pinned)
+			}
+			publishing = false
+			mu.Unlock()
+		}
+	}
+}
