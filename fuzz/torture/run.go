@@ -615,7 +615,7 @@ func (w *worker) recover(ctx context.Context, s scene, depth int) error {
 	if err := w.rec.mark(settled); err != nil {
 		return err
 	}
-	work := &workload{p: s.p, tracks: s.tracks, dir: w.rec.dir, mark: w.rec.mark}
+	work := &workload{p: s.p, tracks: s.tracks, dir: w.rec.dir, mark: w.rec.mark, name: s.bounds.database}
 	err := inTime(func() error { return work.recover(ctx, s.expectation) })
 	ops, terr := w.rec.take()
 	if terr != nil {

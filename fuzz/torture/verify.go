@@ -39,14 +39,15 @@ func (e *expectation) lower(track int) int {
 
 // exactly returns the expectation of what was found: batches that were in flight have been decided.
 func (e *expectation) exactly(found []int) *expectation {
-	return &expectation{p: e.p, tracks: e.tracks, kill: e.kill,
-		bounds: &bounds{safe: found, acked: found, begun: found, backups: e.bounds.backups}}
+	b := *e.bounds
+	b.safe, b.acked, b.begun = found, found, found
+	return &expectation{p: e.p, tracks: e.tracks, kill: e.kill, bounds: &b}
 }
 
 // verify opens the database below dir, which a crash has left behind, compares it with what is expected, writes to it,
 // closes it, and opens and compares it once more. It returns after which batch of each track it was found.
 func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (found []int, err error) {
-	at := filepath.Join(dir, databaseName)
+	at := filepath.Join(dir, e.bounds.database)
 	if e.lied {
 		return nil, e.verifyLied(ctx, at, rng)
 	}
@@ -60,6 +61,10 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 			return nil, err
 		}
 	}
+	published, err := e.verifyPublished(ctx, filepath.Join(dir, publishedName), rng)
+	if err != nil {
+		return nil, fmt.Errorf("published: %w", err)
+	}
 	o := e.p.options()
 	o.NoBackgroundCompaction = true
 	vdb, err := db.Open(at, o)
@@ -69,6 +74,10 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 	if found, err = e.compare(ctx, vdb, rng); err != nil {
 		_ = vdb.Close()
 		return nil, err
+	}
+	if found[0] < published {
+		_ = vdb.Close()
+		return nil, fmt.Errorf("the database is as after batch %d, replicas have seen batch %d", found[0], published)
 	}
 	if rng.IntN(rotShare) == 0 {
 		if err := e.exactly(found).verifyRotten(ctx, dir, rng); err != nil {
@@ -109,7 +118,7 @@ const rotShare = 4
 // verifyRotten compares what the database below dir, which is open and to which nobody writes, is when the power goes and the
 // newest root of meta.bolt has rotted: the one before it needs files that must still be there.
 func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Rand) error {
-	from, to := filepath.Join(dir, databaseName), filepath.Join(dir, "rotten")
+	from, to := filepath.Join(dir, e.bounds.database), filepath.Join(dir, "rotten")
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -198,6 +207,30 @@ func positive(n int) bool { return n > 0 }
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// verifyPublished checks that the folder of replicas holds a whole version, no earlier than the last that was published, and
+// returns after which batch that is; -1 if nothing was published.
+func (e *expectation) verifyPublished(ctx context.Context, at string, rng *rand.Rand) (batch int, err error) {
+	p := e.bounds.published
+	if p.upper < 0 {
+		return -1, nil
+	}
+	vdb, err := db.Open(at, &db.Options{ReadOnly: true, Workers: 1})
+	if p.lower < 0 && (errors.Is(err, db.ErrNotFound) || errors.Is(err, fs.ErrNotExist)) {
+		return -1, nil // the power went before the first version was whole
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	versions := e.exactly([]int{p.upper})
+	versions.bounds.safe, versions.bounds.acked = []int{max(0, p.lower)}, []int{max(0, p.lower)}
+	found, err := versions.compare(ctx, vdb, rng)
+	if err != nil {
+		return -1, err
+	}
+	return found[0], nil
 }
 
 // verifyBackups checks that a backup is whole, or is none.

@@ -1,11 +1,14 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,6 +58,8 @@ const (
 	stepReopen
 	stepSnapshot // takes one, and gives that before it back
 	stepRead     // everything, and compares
+	stepPublish  // to the folder of replicas
+	stepRestore  // the last backup: the database goes on as that
 )
 
 const (
@@ -79,6 +84,12 @@ var profiles = []profile{
 	{name: "background", steps: 60, head: 8 * kib, compact: true, ids: 30, text: 500, docs: 4,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepFlush, 2}}},
 	{name: "backup", steps: 30, head: 16 * kib, ids: 30, text: 400, docs: 3, weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepBackup, 1}}},
+	{name: "restore", steps: 30, head: 16 * kib, ids: 30, text: 400, docs: 3,
+		weights: []weight{{stepBatch, 5}, {stepDelete, 1}, {stepBackup, 1}, {stepRestore, 1}, {stepFlush, 1}}},
+	{name: "publish", steps: 24, head: 16 * kib, compact: true, ids: 20, text: 400, docs: 3,
+		weights: []weight{{stepBatch, 4}, {stepCross, 1}, {stepDelete, 1}, {stepPublish, 2}, {stepCompact, 1}, {stepText, 1}}},
+	{name: "publish-unsynced", steps: 30, head: 64 * kib, sync: db.SyncNever, ids: 20, text: 400, docs: 3,
+		weights: []weight{{stepBatch, 6}, {stepCross, 2}, {stepDelete, 1}, {stepPublish, 2}}},
 	{name: "reopen", steps: 40, head: 16 * kib, ids: 30, text: 600, docs: 3, weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepReopen, 1}}},
 	{name: "snapshots", steps: 60, head: 12 * kib, ids: 12, text: 300, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepSnapshot, 2}, {stepFlush, 1}, {stepCompact, 1}, {stepDrop, 1}, {stepCreate, 1}}},
@@ -349,21 +360,28 @@ type workload struct {
 	faulty bool // errors are expected
 	blind  bool // of reads too
 
-	vdb     *db.DB
-	snap    *db.Snapshot
-	backups int
-	wrong   error // the database has answered wrongly after a fault
+	vdb      *db.DB
+	name     string // of its directory
+	snap     *db.Snapshot
+	pub      *db.Publisher // opened when it is needed
+	backups  int
+	backedUp int // the batch that the last of them ends with
+	restores int
+	wrong    error // the database has answered wrongly after a fault
 }
 
 func newWorkload(p *profile, seed uint64, dir string, mark func(string, ...any) error) *workload {
-	w := &workload{p: p, dir: dir, mark: mark}
+	w := &workload{p: p, dir: dir, mark: mark, name: databaseName}
 	for i := range max(1, p.tracks) {
 		w.tracks = append(w.tracks, newTrack(p, seed, i))
 	}
 	return w
 }
 
-const databaseName = "database"
+const (
+	databaseName  = "database"  // restored ones have a number behind it
+	publishedName = "published" // folder of replicas
+)
 
 func (p *profile) options() *db.Options {
 	return &db.Options{HeadSize: p.head, Sync: p.sync, NoBackgroundCompaction: !p.compact, Workers: 1}
@@ -373,7 +391,7 @@ func (w *workload) open() (err error) {
 	if err := w.mark(opened); err != nil {
 		return err
 	}
-	w.vdb, err = db.Open(filepath.Join(w.dir, databaseName), w.p.options())
+	w.vdb, err = db.Open(filepath.Join(w.dir, cmp.Or(w.name, databaseName)), w.p.options())
 	return err
 }
 
@@ -426,8 +444,12 @@ func (w *workload) close() (err error) {
 		w.snap.Close()
 		w.snap = nil
 	}
+	if w.pub != nil {
+		err = w.pub.Close()
+		w.pub = nil
+	}
 	failed := vdb.Stats().Failed != "" // then nothing is flushed
-	if err := vdb.Close(); err != nil || failed {
+	if err := errors.Join(err, vdb.Close()); err != nil || failed {
 		return err
 	}
 	for _, t := range w.tracks {
@@ -530,12 +552,94 @@ func (w *workload) maintain(ctx context.Context, t *track, s *step) (err error) 
 		if err := w.vdb.Backup(ctx, filepath.Join(w.dir, name)); err != nil {
 			return err
 		}
+		w.backedUp = len(t.history) - 1
 		err = w.mark("copied %s %d", name, len(t.history)-1)
+	case stepPublish:
+		err = w.publish(ctx, t)
+	case stepRestore:
+		return w.restore(t)
 	}
 	if err != nil {
 		return err
 	}
 	return w.safe(t)
+}
+
+// publish makes the folder of replicas hold the database.
+func (w *workload) publish(ctx context.Context, t *track) (err error) {
+	if err := w.mark("publish %s %d", publishedName, len(t.history)-1); err != nil {
+		return err
+	}
+	if w.pub == nil {
+		if w.pub, err = w.vdb.NewPublisher(filepath.Join(w.dir, publishedName), &db.PublishOptions{Keep: 2}); err != nil {
+			return err
+		}
+	}
+	if _, err := w.pub.Publish(ctx); err != nil {
+		return err
+	}
+	return w.mark("published %s %d", publishedName, len(t.history)-1)
+}
+
+// restore goes on with a copy of the last backup, if there is one: everything since is undone, as one more batch.
+func (w *workload) restore(t *track) error {
+	if w.backedUp == 0 {
+		return nil
+	}
+	if err := w.close(); err != nil {
+		return err
+	}
+	w.restores++
+	name := fmt.Sprintf("%s-%d", databaseName, w.restores)
+	if err := copyDurably(filepath.Join(w.dir, fmt.Sprintf("backup-%d", w.backups)), filepath.Join(w.dir, name)); err != nil {
+		return err
+	}
+	t.history = append(t.history, t.history[w.backedUp])
+	t.acked = len(t.history) - 1
+	if err := w.mark("restored %s %d", name, t.acked); err != nil {
+		return err
+	}
+	w.name = name
+	return w.open()
+}
+
+// copyDurably copies a directory as a careful person does: what it holds is on disk before its name is.
+func copyDurably(from, to string) error {
+	var dirs []string
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := to + strings.TrimPrefix(path, from)
+		if d.IsDir() {
+			dirs = append(dirs, name)
+			return os.Mkdir(name, 0o700)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(b)
+		return errors.Join(err, f.Sync(), f.Close())
+	})
+	for _, dir := range append(dirs, filepath.Dir(to)) {
+		if err == nil {
+			err = syncDirectory(dir)
+		}
+	}
+	return err
+}
+
+func syncDirectory(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // look reads in several ways. An answer may be an error, if these are expected, but never a wrong one.
@@ -574,7 +678,14 @@ type bounds struct {
 	acked []int // survive a kill
 	begun []int // may be there
 
-	backups map[string]backup
+	backups   map[string]backup
+	database  string    // its directory
+	published published // in the folder of replicas
+}
+
+// published says after which batch of the first track the folder of replicas may be: -1 if it need not hold any.
+type published struct {
+	lower, upper int
 }
 
 // A backup holds the content after a batch of the first track.
@@ -594,11 +705,14 @@ func (b *bounds) backingUp() bool {
 }
 
 func newBounds(tracks int) *bounds {
-	return &bounds{make([]int, tracks), make([]int, tracks), make([]int, tracks), map[string]backup{}}
+	return &bounds{safe: make([]int, tracks), acked: make([]int, tracks), begun: make([]int, tracks), backups: map[string]backup{},
+		database: databaseName, published: published{-1, -1}}
 }
 
 func (b *bounds) clone() *bounds {
-	return &bounds{slices.Clone(b.safe), slices.Clone(b.acked), slices.Clone(b.begun), maps.Clone(b.backups)}
+	c := *b
+	c.safe, c.acked, c.begun, c.backups = slices.Clone(b.safe), slices.Clone(b.acked), slices.Clone(b.begun), maps.Clone(b.backups)
+	return &c
 }
 
 // note follows a mark.
@@ -611,6 +725,15 @@ func (b *bounds) note(note string) error {
 	switch verb {
 	case "backup", "copied":
 		b.backups[what] = backup{n, verb == "copied"}
+		return nil
+	case "publish":
+		b.published.upper = n
+		return nil
+	case "published":
+		b.published.lower = n
+		return nil
+	case "restored":
+		b.database, b.safe[0], b.acked[0], b.begun[0] = what, n, n, n
 		return nil
 	}
 	var t int
@@ -631,4 +754,6 @@ func (b *bounds) note(note string) error {
 }
 
 // sum is the same for the same bounds.
-func (b *bounds) sum() uint64 { return hashString(fmt.Sprint(b.safe, b.acked, b.begun, b.backups)) }
+func (b *bounds) sum() uint64 {
+	return hashString(fmt.Sprint(b.safe, b.acked, b.begun, b.backups, b.database, b.published))
+}

@@ -28,13 +28,14 @@ func control(f *os.File, call func(fd int) error) error {
 	return err
 }
 
-func syncDir(root *os.Root, name string) error {
+// syncDir syncs a directory; tried is false if it did not come to that.
+func syncDir(root *os.Root, name string) (tried bool, err error) {
 	d, err := root.Open(name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer d.Close()
-	return d.Sync()
+	return true, d.Sync()
 }
 
 func mmap(f *os.File, n int) (b []byte, err error) {

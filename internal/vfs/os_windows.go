@@ -15,7 +15,7 @@ func dropCache(*os.File) {}
 func preallocate(*os.File, int64) (bool, error) { return false, nil }
 
 // syncDir does nothing: NTFS journals its directories, and they cannot be flushed by callers.
-func syncDir(*os.Root, string) error { return nil }
+func syncDir(*os.Root, string) (tried bool, err error) { return false, nil }
 
 func mmap(f *os.File, n int) ([]byte, error) {
 	size := uint64(n)

@@ -221,16 +221,17 @@ func (f *FS) Mkdir(name string) error {
 // Windows offers no such call and needs none on NTFS; there it does nothing.
 //
 // A sync that fails is the last one of its directory: what it had to write may be lost, and a second one would say that all
-// is well. Later calls return ErrPoisoned and the first failure.
+// is well. (A directory that cannot be opened, for want of a descriptor, has not been synced, and may be yet.) Later calls return ErrPoisoned and the first failure.
 func (f *FS) SyncDir(name string) error {
 	if err := f.failedDir(name); err != nil {
 		return fmt.Errorf("%s %s: %w: %w", OpSyncDir, name, ErrPoisoned, err)
 	}
 	err := f.before(Op{Kind: OpSyncDir, Name: name})
+	tried := err != nil
 	if err == nil {
-		err = syncDir(f.root, name)
+		tried, err = syncDir(f.root, name)
 	}
-	if err != nil {
+	if tried && err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.failed = append(f.failed, failedDir{name, err})
