@@ -26,12 +26,50 @@ var killProfile = profile{name: "kill", tracks: 4, head: 16 * kib, compact: true
 const (
 	killsPerDatabase = 25 // then a new one is begun: the model remembers every batch
 	marksPerKill     = 80 // at most, until a process is killed
+	scarceShare      = 3  // of so many processes one runs out of file handles
 )
 
 // killOrder tells a child what to do.
 type killOrder struct {
 	Seed   uint64
 	Resume []int // after which batch of each track the database is
+	Scarce bool  // there are no file handles left now and then
+}
+
+// A shortage takes the file handles of a process away now and then: by the number of its marks.
+type shortage struct {
+	mu    sync.Mutex
+	rng   *rand.Rand
+	left  int    // marks until it begins or ends
+	relax func() // ends it; nil when there is none
+}
+
+// mark counts a mark.
+func (s *shortage) mark() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left--; s.left > 0 {
+		return
+	}
+	s.left = 1 + s.rng.IntN(10)
+	if s.relax != nil {
+		s.relax()
+		s.relax = nil
+		return
+	}
+	if relax, err := limitFiles(s.rng.IntN(5)); err == nil {
+		s.relax = relax
+	}
+}
+
+// end gives the handles back to a process that cannot go on.
+func (s *shortage) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.relax != nil {
+		s.relax()
+		s.relax = nil
+	}
 }
 
 // killedProcess writes with several goroutines, reads with others, and says on out when a batch begins and when it is
@@ -60,10 +98,17 @@ func killedProcess(dir string, in io.Reader, out io.Writer) {
 		_ = say("error %v", strings.ReplaceAll(err.Error(), "\n", " "))
 		return
 	}
+	if order.Scarce {
+		w.scarce = &shortage{rng: rand.New(rand.NewPCG(order.Seed, uint64(order.Resume[0]))), left: 5}
+	}
 	var all sync.WaitGroup
 	start := func(do func() error) {
 		all.Go(func() {
-			if err := do(); err != nil {
+			err := do()
+			if err != nil && w.scarce != nil && errors.Is(err, db.ErrUnknown) && errors.Is(err, errNoHandles) {
+				killMyself() // the next process decides what was written
+			}
+			if err != nil {
 				_ = say("error %v", strings.ReplaceAll(err.Error(), "\n", " "))
 				stop()
 			}
@@ -73,29 +118,36 @@ func killedProcess(dir string, in io.Reader, out io.Writer) {
 		start(func() error { return w.follow(ctx, t) })
 	}
 	for i := range 2 {
-		start(func() error { return keepReading(ctx, w.vdb, i) })
+		start(func() error { return w.keepReading(ctx, i) })
 	}
 	all.Wait()
 }
 
 // keepReading reads a collection that stays, again and again.
-func keepReading(ctx context.Context, vdb *db.DB, track int) error {
+func (w *workload) keepReading(ctx context.Context, track int) error {
 	for ctx.Err() == nil {
-		c, err := vdb.Collection(fmt.Sprintf("%d/a", track))
-		if errors.Is(err, db.ErrNotFound) {
+		err := readOnce(ctx, w.vdb, track)
+		switch {
+		case errors.Is(err, db.ErrNotFound):
 			time.Sleep(time.Millisecond) // its creation may be the first batch
-			continue
+		case err != nil && ctx.Err() == nil && !(w.scarce != nil && errors.Is(err, errNoHandles)):
+			return err
 		}
+	}
+	return nil
+}
+
+func readOnce(ctx context.Context, vdb *db.DB, track int) error {
+	c, err := vdb.Collection(fmt.Sprintf("%d/a", track))
+	if err != nil {
+		return err
+	}
+	if _, err := c.Search(ctx, db.Query{Vector: make([]float32, dim), K: 3}); err != nil {
+		return err
+	}
+	for _, err := range c.All(ctx, nil, db.Everything) {
 		if err != nil {
 			return err
-		}
-		if _, err := c.Search(ctx, db.Query{Vector: make([]float32, dim), K: 3}); err != nil && ctx.Err() == nil {
-			return err
-		}
-		for _, err := range c.All(ctx, nil, db.Everything) {
-			if err != nil && ctx.Err() == nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -154,6 +206,10 @@ func (r *run) killDatabase(ctx context.Context, rng *rand.Rand, more func() bool
 		copy(b.acked, order.Resume)
 		copy(b.begun, order.Resume)
 		what := fmt.Sprintf("profile kill in %s, seed %d, batches %v", how.dir, order.Seed, order.Resume)
+		order.Scarce = !how.lost && rng.IntN(scarceShare) == 0
+		if order.Scarce {
+			what += ", out of file handles now and then"
+		}
 		if err := r.kill(ctx, how, order, rng, b); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -232,6 +288,7 @@ func (r *run) kill(ctx context.Context, how blow, order killOrder, rng *rand.Ran
 			strike()
 		}
 	}
+	// A process that was out of file handles may have killed itself.
 	if err := cmd.Wait(); err == nil && failed == nil && !struck.Load() {
 		failed = errors.New("the process ended by itself")
 	}

@@ -376,14 +376,6 @@ func answerInLittleMemory(t *testing.T, dir string) {
 	}
 }
 
-func randomVector(rng *rand.Rand, n int) []float32 {
-	v := make([]float32, n)
-	for i := range v {
-		v[i] = float32(rng.NormFloat64())
-	}
-	return v
-}
-
 // TestReadOnlyFileSystem opens a database where nothing can be written: for reading that works, for writing it says why not.
 func TestReadOnlyFileSystem(t *testing.T) {
 	dir := t.TempDir()

@@ -357,8 +357,9 @@ type workload struct {
 	tracks []*track
 	dir    string // holds the database and its backups
 	mark   func(format string, args ...any) error
-	faulty bool // errors are expected
-	blind  bool // of reads too
+	faulty bool      // errors are expected
+	blind  bool      // of reads too
+	scarce *shortage // of file handles; nil if there is none
 
 	vdb      *db.DB
 	name     string // of its directory
@@ -485,6 +486,8 @@ func (w *workload) follow(ctx context.Context, t *track) error {
 			err = w.write(ctx, t, &s)
 		} else if err = w.maintain(ctx, t, &s); err != nil && w.faulty && s.kind != stepReopen {
 			err = nil // whether writes go on is for the next of them to see
+		} else if w.scarce != nil && errors.Is(err, errNoHandles) && !errors.Is(err, db.ErrUnknown) {
+			err = nil
 		}
 		if err != nil {
 			return fmt.Errorf("step %d of track %d: %w", t.taken, t.number, err)
@@ -499,6 +502,17 @@ func (w *workload) write(ctx context.Context, t *track, s *step) error {
 		return err
 	}
 	err := s.write(ctx, w.vdb)
+	for w.scarce != nil && errors.Is(err, errNoHandles) && !errors.Is(err, db.ErrUnknown) {
+		// Nothing was written; with more handles the same goes on, in the same process.
+		w.scarce.end()
+		if err := errors.Join(w.mark("undo %d %d", t.number, batch-1), w.mark("begin %d %d", t.number, batch)); err != nil {
+			return err
+		}
+		err = s.write(ctx, w.vdb)
+	}
+	if w.scarce != nil {
+		w.scarce.mark()
+	}
 	if err != nil && w.faulty && !errors.Is(err, db.ErrUnknown) {
 		// Nothing was written, so that it can be tried again.
 		if err := w.mark("undo %d %d", t.number, batch-1); err != nil {
