@@ -51,13 +51,13 @@ func (s *shortage) mark() {
 	if s.left--; s.left > 0 {
 		return
 	}
-	s.left = 1 + s.rng.IntN(10)
+	s.left = 1 + s.rng.IntN(4)
 	if s.relax != nil {
 		s.relax()
 		s.relax = nil
 		return
 	}
-	if relax, err := limitFiles(s.rng.IntN(5)); err == nil {
+	if relax, err := limitFiles(s.rng.IntN(3)); err == nil {
 		s.relax = relax
 	}
 }

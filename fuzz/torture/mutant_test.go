@@ -147,8 +147,6 @@ var mutants = []mutant{
 		old: "sector = 512 //", new: "sector = 8 //"},
 	{name: "open-sweeps-what-the-older-root-needs", file: "db/open.go", pkg: "db", run: "TestOlderRootAfterOpen",
 		old: "db.segments[id] != nil || slices.Contains(db.state.Obsolete, id) {", new: "db.segments[id] != nil {"},
-	{name: "open-sweeps-what-the-older-root-needs-in-torture", file: "db/open.go", profiles: "compaction",
-		old: "db.segments[id] != nil || slices.Contains(db.state.Obsolete, id) {", new: "db.segments[id] != nil {"},
 	{name: "unclean-end-not-committed", file: "db/open.go", pkg: "db", run: "TestUncleanEndIsCommitted",
 		old: "|| db.store.Torn() || unclean {", new: "|| db.store.Torn() {"},
 	{name: "rewrite-leaves-one-root", file: "internal/meta/rewrite.go", pkg: "internal/meta", run: "TestRewriteLeavesTwoRoots",

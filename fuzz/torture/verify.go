@@ -113,7 +113,7 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 }
 
 // rotShare is how many states are opened for one whose newest root of meta.bolt then rots.
-const rotShare = 4
+const rotShare = 8
 
 // verifyRotten compares what the database below dir, which is open and to which nobody writes, is when the power goes and the
 // newest root of meta.bolt has rotted: the one before it needs files that must still be there.
