@@ -2,10 +2,12 @@ package meta
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -197,10 +199,32 @@ func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
 	if err != nil {
 		return fmt.Errorf("meta: copy %s: %w", s.name, err)
 	}
+	if err := placeRoots(f); err != nil {
+		return fmt.Errorf("meta: copy %s: %w", s.name, err)
+	}
 	if err := f.Sync(); err != nil {
 		return err
 	}
 	return check(f)
+}
+
+// placeRoots puts the roots of a copy where commits put them: the page of a root is its transaction modulo two. bbolt always
+// copies the newer one to page 0. Should it rot there, the next commit could overwrite the other one, which is in force.
+func placeRoots(f *vfs.File) error {
+	const at, length, txid = 16, 64, 48 // of a root in its page, and of its transaction in the root
+	b := make([]byte, 2*boltcheck.PageSize)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return err
+	}
+	first, second := b[at:at+length], b[boltcheck.PageSize+at:boltcheck.PageSize+at+length]
+	if binary.NativeEndian.Uint64(first[txid:])%2 == 0 {
+		return nil
+	}
+	newer := slices.Clone(first)
+	copy(first, second)
+	copy(second, newer)
+	_, err := f.WriteAt(b, 0)
+	return err
 }
 
 // appender is the io.Writer of a new file.

@@ -412,3 +412,44 @@ func TestRewriteLeavesTwoRoots(t *testing.T) {
 		t.Errorf("%v, torn %t: %d records, want %d", err, s.Torn(), len(got), len(want))
 	}
 }
+
+// TestCopyPlacesRoots has the newest root of a copy rot, and commits: the new root takes the place of that one, not of the
+// one in force.
+func TestCopyPlacesRoots(t *testing.T) {
+	s := small(t)
+	for n := range 2 { // an even number of transactions and an odd one
+		update(t, s, func(tx *Tx) error { return tx.PutDocument(1, 100+uint64(n), []byte("text")) })
+		dir := t.TempDir()
+		fsys, err := vfs.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer fsys.Close()
+		if err := s.CopyTo(fsys, s.name); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		roots, newest, err := boltcheck.Roots(f, 1<<40)
+		if err != nil || roots[0].Err != nil || roots[1].Err != nil {
+			t.Fatal(roots, err)
+		}
+		if roots[newest].TxID%2 != uint64(newest) {
+			t.Errorf("root %d is in page %d", roots[newest].TxID, newest)
+		}
+		if _, err := f.WriteAt([]byte{0xff}, int64(newest)*boltcheck.PageSize+40); err != nil {
+			t.Fatal(err)
+		}
+		c := open(t, fsys, Options{})
+		update(t, c, func(tx *Tx) error { return tx.PutDocument(1, 200, []byte("text")) })
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if roots, _, err = boltcheck.Roots(f, 1<<40); err != nil || roots[0].Err != nil || roots[1].Err != nil {
+			t.Errorf("after the next commit: %v, %v", roots, err)
+		}
+	}
+}
