@@ -29,7 +29,7 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	if exclusive {
 		flag = os.O_RDWR | os.O_CREATE
 	}
-	file, err := f.root.OpenFile(name, flag, 0o600)
+	file, err := OpenIn(f.root, name, flag, 0o600)
 	if err != nil {
 		if !exclusive && errors.Is(err, fs.ErrNotExist) {
 			return &Lock{}, nil

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// nonBlock is for opening what may be a named pipe. It means nothing for regular files.
+const nonBlock = unix.O_NONBLOCK
+
 // control runs a system call on the descriptor of f, which cannot be closed meanwhile.
 func control(f *os.File, call func(fd int) error) error {
 	conn, err := f.SyscallConn()
@@ -30,7 +33,7 @@ func control(f *os.File, call func(fd int) error) error {
 
 // syncDir syncs a directory; tried is false if it did not come to that.
 func syncDir(root *os.Root, name string) (tried bool, err error) {
-	d, err := root.Open(name)
+	d, err := openDir(root, name)
 	if err != nil {
 		return false, err
 	}

@@ -4,7 +4,8 @@
 // [Hook] sees every operation before it happens and can make it fail, which is how tests trace the durability
 // order and inject faults.
 //
-// Guarantees: names are slash-separated paths relative to the root; files are made with mode 0600 and directories
+// Guarantees: what is opened is a regular file, or a *NotRegularError: named pipes in the place of
+// files are not waited for. Names are slash-separated paths relative to the root; files are made with mode 0600 and directories
 // with 0700; every error names the file and wraps the cause (errors.Is works with fs.ErrNotExist and with system
 // error numbers); after a failed write or sync a File refuses further writes and syncs with [ErrPoisoned], because
 // a second fsync may report success for bytes that the first one lost; likewise an FS no longer syncs a directory once
@@ -24,6 +25,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 var (
@@ -115,6 +117,10 @@ type failedDir struct {
 
 // Open returns the FS rooted at dir, which must exist. hook may be nil.
 func Open(dir string, hook Hook) (*FS, error) {
+	// A named pipe would be waited for.
+	if st, err := os.Stat(dir); err == nil && !st.IsDir() {
+		return nil, &fs.PathError{Op: OpOpen.String(), Path: dir, Err: syscall.ENOTDIR}
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -169,7 +175,7 @@ func (f *FS) open(kind Kind, name string, flag int) (*File, error) {
 	if err := f.before(Op{Kind: kind, Name: name}); err != nil {
 		return nil, err
 	}
-	of, err := f.root.OpenFile(name, flag, 0o600)
+	of, err := OpenIn(f.root, name, flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +276,7 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	if f.names != nil {
 		return f.list(name)
 	}
-	d, err := f.root.Open(name)
+	d, err := openDir(f.root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -309,6 +315,9 @@ func (f *FS) Size(name string) (int64, error) {
 	st, err := f.root.Stat(name)
 	if err != nil {
 		return 0, err
+	}
+	if !st.Mode().IsRegular() {
+		return 0, &NotRegularError{name, st.Mode()}
 	}
 	return st.Size(), nil
 }

@@ -522,3 +522,68 @@ func TestSyncDirFails(t *testing.T) {
 		t.Errorf("%v after %d syncs", err, syncs)
 	}
 }
+
+// A Group turns whatever ends one of its goroutines into its error, and the first one counts.
+func TestGroup(t *testing.T) {
+	f := open(t, nil)
+	a := must[*File](t)(f.Create("a"))
+	defer a.Close()
+	must[int](t)(a.WriteAt(make([]byte, 8192), 0))
+	m := must[*Mapping](t)(a.Map(8192))
+	defer m.Close()
+	want := errors.New("failed")
+	sum := 0
+	for name, c := range map[string]struct {
+		fn   func() error
+		fits func(error) bool
+	}{
+		"nothing": {func() error { return nil }, func(err error) bool { return err == nil }},
+		"error":   {func() error { return want }, func(err error) bool { return err == want }},
+		"panic": {func() error { panic("oh") }, func(err error) bool {
+			p, ok := errors.AsType[*PanicError](err)
+			return ok && p.Value == "oh" && bytes.Contains(p.Stack, []byte("TestGroup"))
+		}},
+		"panic with an error": {func() error { panic(want) }, func(err error) bool { return errors.Is(err, want) }},
+		"nil dereference": {func() error { return (*PanicError)(nil).Value.(error) }, func(err error) bool {
+			_, ok := errors.AsType[*PanicError](err)
+			return ok
+		}},
+		"exit": {func() error { runtime.Goexit(); return nil }, func(err error) bool { return err == errExited }},
+		"fault": {func() error {
+			ok(t, a.Truncate(0))
+			for _, b := range m.Bytes() {
+				sum += int(b)
+			}
+			return nil
+		}, func(err error) bool {
+			fault, ok := errors.AsType[*FaultError](err)
+			return ok && fault.Name == "the name"
+		}},
+	} {
+		if name == "fault" && runtime.GOOS == "windows" {
+			continue // a mapped file cannot be made shorter there
+		}
+		var g Group
+		ended := make(chan struct{})
+		g.Go("the name", func() error { close(ended); return nil })
+		g.Go("the name", c.fn)
+		if err := g.Wait(); !c.fits(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		<-ended
+		if name != "nothing" && name != "exit" {
+			if err := Catch("the name", c.fn); !c.fits(err) && name != "fault" {
+				t.Errorf("%s, caught: %v", name, err)
+			}
+		}
+	}
+	var g Group
+	g.Go("a", func() error { return want })
+	if err := g.Wait(); err != want {
+		t.Error(err)
+	}
+	g.Go("b", func() error { return io.EOF })
+	if err := g.Wait(); err != want {
+		t.Errorf("the second error, %v, has taken the place of the first", err)
+	}
+}

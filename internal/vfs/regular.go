@@ -1,0 +1,106 @@
+package vfs
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// NotRegularError says that there is something else where a regular file or a directory is wanted.
+type NotRegularError struct {
+	Name string      // as given to the call
+	Mode fs.FileMode // of what is there
+}
+
+// Error names the file and says what it is.
+func (e *NotRegularError) Error() string { return e.Name + ": " + e.Reason() }
+
+// Reason says what is there, without the name.
+func (e *NotRegularError) Reason() string {
+	kind := "a special file"
+	switch e.Mode.Type() {
+	case 0:
+		return "a regular file, not a directory"
+	case fs.ModeDir:
+		kind = "a directory"
+	case fs.ModeNamedPipe:
+		kind = "a named pipe"
+	case fs.ModeSocket:
+		kind = "a socket"
+	}
+	return kind + ", not a regular file"
+}
+
+// Opening a named pipe waits for somebody at its other end, for ever, unless it is opened with
+// nonBlock; what was opened is then looked at before anything is read. Symbolic links are followed:
+// below a root, as far as they lead to what is in it.
+
+// OpenIn opens a regular file below root. Anything else is a *NotRegularError, and never waited for.
+func OpenIn(root *os.Root, name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return regular(name, func() (*os.File, error) { return root.OpenFile(name, flag|nonBlock, perm) },
+		func() (fs.FileInfo, error) { return root.Stat(name) })
+}
+
+// OpenFile opens a regular file by its path, for reading. Anything else is a *NotRegularError, and
+// never waited for.
+func OpenFile(path string) (*os.File, error) {
+	return regular(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|nonBlock, 0) },
+		func() (fs.FileInfo, error) { return os.Stat(path) })
+}
+
+// ReadFile returns the content of a regular file. Anything else is a *NotRegularError, and never
+// waited for.
+func ReadFile(path string) ([]byte, error) {
+	f, err := OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+func regular(name string, open func() (*os.File, error), stat func() (fs.FileInfo, error)) (*os.File, error) {
+	f, err := open()
+	if err != nil {
+		// A socket cannot be opened, nor a directory for writing: say so rather than what the system does.
+		if st, serr := stat(); serr == nil && !st.Mode().IsRegular() {
+			return nil, fmt.Errorf("%w (%w)", &NotRegularError{name, st.Mode()}, reason(err))
+		}
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = &NotRegularError{name, st.Mode()}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// reason returns an error of the system without the name of the file.
+func reason(err error) error {
+	if e, ok := err.(*fs.PathError); ok {
+		return e.Err
+	}
+	return err
+}
+
+// openDir opens a directory below root.
+func openDir(root *os.Root, name string) (*os.File, error) {
+	d, err := root.OpenFile(name, os.O_RDONLY|nonBlock, 0)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := d.Stat(); err != nil || !st.IsDir() {
+		d.Close()
+		if err == nil {
+			err = &fs.PathError{Op: OpOpen.String(), Path: name, Err: syscall.ENOTDIR}
+		}
+		return nil, err
+	}
+	return d, nil
+}
