@@ -84,22 +84,14 @@ func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail
 		return ErrClosed
 	}
 	c := &checker{store: s, ctx: ctx, report: report}
-	whole, both, err := c.pages()
+	whole, err := c.pages()
 	if err != nil || !whole {
 		return err // bbolt must not walk a file that is not whole
 	}
-	if both && s.opts.ReadOnly { // roots, which bbolt's check takes for granted
-		err = c.apart()
-	}
-	if err == nil {
-		err = s.transact(false, func(b *bbolt.Tx) error {
-			if both && !s.opts.ReadOnly {
-				c.drain(b)
-			}
-			c.tx = &Tx{store: s, bolt: b}
-			return c.records()
-		})
-	}
+	err = s.transact(false, func(b *bbolt.Tx) error {
+		c.tx = &Tx{store: s, bolt: b}
+		return c.records()
+	})
 	var bad *CorruptError
 	if errors.As(err, &bad) {
 		c.report(s.name, "", "", bad.Err.Error())
@@ -122,26 +114,26 @@ type checker struct {
 	refs    map[uint32]*tally // by collection: the documents that history names
 }
 
-// pages checks the file below bbolt, by pread: whether it can be followed, and whether both roots are right.
-func (c *checker) pages() (whole, both bool, err error) {
+// pages checks the file below bbolt, by pread: whether it can be followed, and whether both roots
+// are right. bbolt's own check looks at nothing more, and reads the mapped file in a goroutine of
+// its own, where a page that cannot be read would end the process.
+func (c *checker) pages() (whole bool, err error) {
 	name := c.store.name
 	f, err := c.store.fs.Open(name)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	defer f.Close()
 	size, err := f.Size()
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	var bad *boltcheck.Error
 	roots, _, err := boltcheck.Roots(f, size)
 	if err == nil {
-		both = true
 		for i := range roots {
 			if roots[i].Err != nil {
 				c.report(name, "", "", fmt.Sprintf("root in page %d: %v", i, roots[i].Err))
-				both = false
 			}
 		}
 		err = boltcheck.Check(f, size)
@@ -155,42 +147,9 @@ func (c *checker) pages() (whole, both bool, err error) {
 	}
 	if errors.As(err, &bad) {
 		c.report(name, "", "", err.Error())
-		return false, both, nil
+		return false, nil
 	}
-	return err == nil, both, damage(name, err)
-}
-
-// apart runs bbolt's own check on a handle of its own: if the file is open for reading only, bbolt loads its free pages
-// for that, which other readers must not meet.
-func (c *checker) apart() error {
-	bolt, file, err := c.store.openBolt(c.store.name, true)
-	if err != nil {
-		return err
-	}
-	err, panicked := c.store.catch(func() error {
-		return bolt.View(func(b *bbolt.Tx) error {
-			c.drain(b)
-			return nil
-		})
-	})
-	if panicked {
-		return errors.Join(err, file.Close()) // bolt.Close would wait for ever
-	}
-	return errors.Join(err, bolt.Close())
-}
-
-// drain runs bbolt's own check. Its channel has to be read to the end, or a goroutine would stay in the mapped file.
-func (c *checker) drain(b *bbolt.Tx) {
-	const most = 100
-	n := 0
-	for err := range b.Check() {
-		if n++; n <= most {
-			c.report(c.store.name, "", "", err.Error())
-		}
-	}
-	if n > most {
-		c.report(c.store.name, "", "", fmt.Sprintf("%d more problems of pages", n-most))
-	}
+	return err == nil, damage(name, err)
 }
 
 // bad reports a record.

@@ -162,12 +162,16 @@ func check(f *vfs.File) error {
 	return damage(f.Name(), boltcheck.Check(f, size))
 }
 
-// discard removes a file that may not exist.
+// discard removes a file that may not exist. A directory that is not empty is none, whatever its name.
 func (s *Store) discard(name string) error {
-	if err := s.fs.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
+	err := s.fs.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
+	if _, derr := s.fs.ReadDir(name); derr == nil {
+		return nil
+	}
+	return err
 }
 
 // CopyTo writes the state of the last Update, whole, checked and synced, to the new file name of another directory. View

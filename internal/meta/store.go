@@ -201,7 +201,7 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 		PageSize: boltcheck.PageSize, FreelistType: bbolt.FreelistMapType, PreLoadFreelist: !readOnly, NoStatistics: true,
 		OpenFile: func(_ string, flag int, mode os.FileMode) (*os.File, error) {
 			var err error
-			file, err = root.OpenFile(real, flag&^os.O_CREATE, mode)
+			file, err = vfs.OpenIn(root, real, flag&^os.O_CREATE, mode)
 			return file, err
 		},
 	}
