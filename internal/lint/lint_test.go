@@ -48,12 +48,12 @@ var imports = map[string][]string{
 	"wal":             {"internal/codec", "internal/vfs"},
 	"segment":         {"internal/codec", "internal/vfs", "simd"},
 	"segment/codes":   {"internal/blocks", "internal/codec", "simd"},
-	"segment/graph":   {"internal/bitset", "internal/blocks", "internal/codec", "segment/codes", "simd"},
+	"segment/graph":   {"internal/bitset", "internal/blocks", "internal/codec", "internal/vfs", "segment/codes", "simd"},
 	"segment/columns": {"filter", "internal/bitset", "internal/codec", "simd"},
 	"db": {"filter", "internal/bitset", "internal/blocks", "internal/codec", "internal/manifest", "internal/meta", "internal/mmr", "internal/topk", "internal/vfs",
 		"segment", "segment/codes", "segment/columns", "segment/graph", "segment/terms", "simd", "text", "wal",
 		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
-	"internal/exchange": {"db"},
+	"internal/exchange": {"db", "internal/vfs"},
 	"mcp": {"db", "filter", "internal/exchange", "rag/embed", "github.com/google/jsonschema-go/jsonschema",
 		"github.com/modelcontextprotocol/go-sdk/mcp"},
 	"store":            {"db", "filter", "internal/exchange", "simd"},
@@ -62,20 +62,20 @@ var imports = map[string][]string{
 	"server/inspector": {"server"},
 	"server/chroma":    {"db", "filter", "internal/exchange", "internal/rest", "simd", "github.com/google/uuid"},
 	"rag":              {"db", "filter", "internal/exchange", "rag/embed", "rag/split", "simd"},
-	"rag/knowledge": {"db", "filter", "rag", "rag/embed", "rag/eval", "rag/load", "rag/split", "github.com/goccy/go-yaml",
+	"rag/knowledge": {"db", "filter", "internal/vfs", "rag", "rag/embed", "rag/eval", "rag/load", "rag/split", "github.com/goccy/go-yaml",
 		"golang.org/x/sync/semaphore"},
 	"rag/chat":      {"internal/httpjson"},
 	"rag/rerank":    {"internal/httpjson", "internal/mmr", "rag", "simd"},
-	"rag/embed":     {"rag/embed/bert", "rag/embed/static"},
+	"rag/embed":     {"internal/vfs", "rag/embed/bert", "rag/embed/static"},
 	"rag/eval":      {"db", "filter", "internal/exchange", "internal/page"},
 	"rag/xray":      {"db", "filter", "internal/page", "rag/eval", "simd"},
 	"internal/page": {},
 
-	"rag/embed/bert":      {"rag/embed/tokenizer", "rag/embed/weights", "simd"},
-	"rag/embed/static":    {"rag/embed/tokenizer", "rag/embed/weights"},
+	"rag/embed/bert":      {"internal/vfs", "rag/embed/tokenizer", "rag/embed/weights", "simd"},
+	"rag/embed/static":    {"internal/vfs", "rag/embed/tokenizer", "rag/embed/weights"},
 	"rag/embed/tokenizer": {"golang.org/x/text/unicode/norm"},
 	"rag/embed/weights":   {},
-	"rag/load": {"codeberg.org/readeck/go-readability", "github.com/JohannesKaufmann/html-to-markdown/v2/converter",
+	"rag/load": {"internal/vfs", "codeberg.org/readeck/go-readability", "github.com/JohannesKaufmann/html-to-markdown/v2/converter",
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base", "github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark",
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table", "github.com/gabriel-vasile/mimetype", "github.com/goccy/go-yaml",
 		"github.com/ledongthuc/pdf", "golang.org/x/net/html", "golang.org/x/net/html/charset", "golang.org/x/text/encoding", "golang.org/x/text/encoding/charmap",
@@ -281,6 +281,154 @@ func TestNamesOfPackages(t *testing.T) {
 		}
 		if f.dir == "." {
 			t.Errorf("%s: no Go file belongs at the root", f.path)
+		}
+	}
+}
+
+// freeGoroutines are the places that start a goroutine in another way than by vfs.Group, or call
+// what does, with the reason why neither a fault of mapped memory nor a panic can end the process
+// there, or why that is none of the engine's business. The number is that of the places.
+var freeGoroutines = map[string]struct {
+	places int
+	reason string
+}{
+	"internal/vfs/group.go":        {1, "is the helper"},
+	"db/background.go":             {1, "a timer that leaves a note in a channel"},
+	"db/compact.go":                {1, "ends a context"},
+	"db/follow.go":                 {1, "ends a context"},
+	"segment/terms/compare.go":     {1, "iter.Pull2 passes panics on to its caller, and faults are made panics there"},
+	"internal/exchange/rows.go":    {1, "iter.Pull2 passes panics on to its caller, and reads no mapped memory"},
+	"server/listen.go":             {1, "http.Server recovers in its own goroutines, and maps nothing"},
+	"rag/load/load.go":             {1, "recovers by itself, and is left behind when it takes too long"},
+	"rag/rerank/rerank.go":         {1, "calls what the user gave, in memory of the heap"},
+	"rag/embed/batch.go":           {1, "calls what the user gave, in memory of the heap"},
+	"rag/embed/local.go":           {1, "multiplies weights that were read into the heap"},
+	"store/weaviate/collection.go": {1, "speaks HTTP"},
+}
+
+// A fault of mapped memory, or a panic, in a goroutine that nobody guards ends the process: files
+// that are cut, sectors that cannot be read. So goroutines are started by vfs.Group alone.
+func TestGoroutinesAreGuarded(t *testing.T) {
+	seen := map[string]int{}
+	for _, f := range files(t) {
+		if f.test || strings.HasPrefix(f.dir, "tools/") || strings.HasPrefix(f.dir, "fuzz") ||
+			strings.HasPrefix(f.dir, "docs/") || strings.Contains(f.dir, "/cmd/") {
+			continue // programs
+		}
+		for _, place := range goroutines(f.ast) {
+			if seen[f.path]++; seen[f.path] > freeGoroutines[f.path].places {
+				t.Errorf("%s: %s starts a goroutine that is not guarded: use vfs.Group", f.path, place)
+			}
+		}
+	}
+	for path, free := range freeGoroutines {
+		if seen[path] != free.places {
+			t.Errorf("%s starts %d goroutines of its own, the table says %d", path, seen[path], free.places)
+		}
+	}
+}
+
+// goroutines returns what in a file starts one in another way than by vfs.Group.
+func goroutines(f *ast.File) (places []string) {
+	groups := map[string]bool{} // names that are declared, in whatever scope, as a sync.WaitGroup or the like
+	declared := func(names []*ast.Ident, of ast.Expr) {
+		if star, ok := of.(*ast.StarExpr); ok {
+			of = star.X
+		}
+		if sel, ok := of.(*ast.SelectorExpr); ok {
+			if pkg, ok := sel.X.(*ast.Ident); ok && (pkg.Name == "sync" && sel.Sel.Name == "WaitGroup" || pkg.Name == "errgroup") {
+				for _, name := range names {
+					groups[name.Name] = true
+				}
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ValueSpec:
+			declared(n.Names, n.Type)
+		case *ast.Field:
+			declared(n.Names, n.Type)
+		case *ast.AssignStmt:
+			for i, value := range n.Rhs {
+				switch v := value.(type) {
+				case *ast.UnaryExpr:
+					value = v.X
+				case *ast.CallExpr: // new(sync.WaitGroup), errgroup.WithContext(ctx)
+					if value = v.Fun; len(v.Args) > 0 {
+						if name, ok := v.Fun.(*ast.Ident); ok && name.Name == "new" {
+							value = v.Args[0]
+						}
+					}
+				}
+				if lit, ok := value.(*ast.CompositeLit); ok {
+					value = lit.Type
+				}
+				if name, ok := n.Lhs[i].(*ast.Ident); ok {
+					declared([]*ast.Ident{name}, value)
+				}
+			}
+		}
+		return true
+	})
+	// Functions of others that run what they are given, or more, in a goroutine of their own.
+	starters := []string{"time.AfterFunc", "context.AfterFunc", "iter.Pull", "iter.Pull2"}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			places = append(places, "a go statement")
+		case *ast.SelectorExpr:
+			name := ""
+			switch x := n.X.(type) {
+			case *ast.Ident:
+				name = x.Name
+			case *ast.SelectorExpr:
+				name = x.Sel.Name
+			}
+			if whole := name + "." + n.Sel.Name; slices.Contains(starters, whole) || groups[name] && (n.Sel.Name == "Go" || n.Sel.Name == "TryGo") {
+				places = append(places, whole)
+			}
+		}
+		return true
+	})
+	return places
+}
+
+// The rule finds what it forbids.
+func TestGoroutinesAreFound(t *testing.T) {
+	const head = "package p\nimport (\"sync\"; \"golang.org/x/sync/errgroup\"; \"context\"; \"time\"; \"iter\")\n"
+	for code, want := range map[string]int{
+		"func f() { go f() }":                                                                       1,
+		"func f() { go func() {}() }":                                                               1,
+		"func f() { var wg sync.WaitGroup; wg.Go(f) }":                                              1,
+		"func f() { wg := sync.WaitGroup{}; wg.Go(f) }":                                             1,
+		"func f() { wg := &sync.WaitGroup{}; g := wg.Go; g(f) }":                                    1,
+		"func f() { wg := new(sync.WaitGroup); wg.Go(f) }":                                          1,
+		"type s struct { wait sync.WaitGroup }; func (b *s) f() { b.wait.Go(nil); b.wait.Go(nil) }": 2,
+		"func f(wg *sync.WaitGroup) { wg.Go(nil) }":                                                 1,
+		"func f() { g, _ := errgroup.WithContext(nil); g.Go(nil) }":                                 1,
+		"func f() { var g errgroup.Group; g.TryGo(nil) }":                                           1,
+		"func f() { time.AfterFunc(0, nil); context.AfterFunc(nil, nil); iter.Pull[int](nil) }":     3,
+		"func f() { var g vfs.Group; g.Go(\"\", nil); g.Wait() }":                                   0,
+		"func f() { var wg sync.WaitGroup; wg.Wait() }":                                             0,
+	} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), "p.go", head+code, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := goroutines(parsed); len(got) != want {
+			t.Errorf("%s: found %q, want %d", code, got, want)
+		}
+	}
+}
+
+// bbolt's own check reads the mapped file in a goroutine that nobody can guard; boltcheck looks at
+// all that it does.
+func TestNoCheckOfBolt(t *testing.T) {
+	call := regexp.MustCompile(`\b(b|tx|bolt)\.Check\(`)
+	for _, f := range files(t) {
+		if !f.test && f.dir == "internal/meta" && call.MatchString(f.text) {
+			t.Errorf("%s calls bbolt's Check", f.path)
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -69,33 +69,39 @@ func newBuilder(ctx context.Context, g *Graph, workers int) *builder {
 }
 
 // each calls f for 0 to n-1, in any order, on all lanes. It returns an error of f or of the context.
+// A fault of mapped memory in f is an error too, a *vfs.FaultError, and so is a panic.
 func (b *builder) each(n int, f func(l *lane, i int) error) error {
 	const step = 8
 	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	var group sync.WaitGroup
+	var failed atomic.Bool
+	var group vfs.Group
 	for _, l := range b.lanes[:min(len(b.lanes), (n+step-1)/step)] {
-		group.Go(func() {
-			for failed.Load() == nil {
+		group.Go("graph", func() (err error) {
+			whole := false
+			defer func() { // after a panic as well
+				if !whole {
+					failed.Store(true) // the others need not go on
+				}
+			}()
+			for !failed.Load() {
 				lo := int(next.Add(step)) - step
 				if lo >= n {
-					return
+					break
 				}
-				err := b.ctx.Err()
-				for i := lo; i < min(lo+step, n) && err == nil; i++ {
-					err = f(l, i)
+				if err := b.ctx.Err(); err != nil {
+					return err
 				}
-				if err != nil {
-					failed.Store(&err)
+				for i := lo; i < min(lo+step, n); i++ {
+					if err := f(l, i); err != nil {
+						return err
+					}
 				}
 			}
+			whole = true
+			return nil
 		})
 	}
-	group.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return group.Wait()
 }
 
 // links returns the neighbours of a node, with none in free places.
