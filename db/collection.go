@@ -10,6 +10,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A Collection is a set of documents whose vectors are comparable. It is a
@@ -442,7 +443,7 @@ func (db *DB) idsWhere(ctx context.Context, v *view, where filter.Expr) ([]strin
 // LoadOptions tune Load. nil is the default.
 type LoadOptions struct {
 	// BatchSize is the number of documents per batch; 0 means about 4 MiB of
-	// them. Each batch is atomic and durable by itself.
+	// them, and a negative one is invalid. Each batch is atomic and durable by itself.
 	BatchSize int
 	// Progress, if set, is called after each batch with the number of
 	// documents written so far.
@@ -460,23 +461,27 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 	if opts != nil {
 		o = *opts
 	}
+	if err := o.validate(); err != nil {
+		return 0, c.wrap("load", err)
+	}
 	name, err := c.writable()
 	if err != nil {
 		return 0, c.wrap("load", err)
 	}
 	written := 0
-	var writing chan error // of the batch under way
-	var inFlight int
+	writing := new(vfs.Group) // the batch under way
+	defer func() { writing.Wait() }()
+	inFlight := 0
 	finish := func() error {
-		if writing == nil {
+		if inFlight == 0 {
 			return nil
 		}
-		err := <-writing
-		writing = nil
-		if err != nil {
+		n := inFlight
+		inFlight = 0
+		if err := writing.Wait(); err != nil {
 			return err
 		}
-		written += inFlight
+		written += n
 		if o.Progress != nil {
 			o.Progress(written)
 		}
@@ -486,12 +491,11 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 		if err := finish(); err != nil {
 			return err
 		}
-		done := make(chan error, 1)
-		writing, inFlight = done, b.Len()
-		go func() {
+		writing, inFlight = new(vfs.Group), b.Len()
+		writing.Go(walDir, func() error {
 			_, err := c.apply(ctx, b)
-			done <- err
-		}()
+			return err
+		})
 		return nil
 	}
 	b := &Batch{}

@@ -2,12 +2,14 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
 	"sync"
 
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/wal"
 )
 
@@ -124,8 +126,13 @@ func (db *DB) lead(r *request) {
 	q.waiting = q.waiting[n:]
 	q.mu.Unlock()
 
+	defer q.handOver(r, group) // also when this goroutine ends on the way
 	db.commitGroup(group)
+}
 
+// handOver tells the others of a group that it has ended, and passes the lead
+// on from r, its leader.
+func (q *commitQueue) handOver(r *request, group []*request) {
 	for _, member := range group {
 		if member != r {
 			member.turn <- false
@@ -141,29 +148,41 @@ func (db *DB) lead(r *request) {
 	}
 }
 
-// commitGroup is the write path: resolve, log, sync, apply, publish.
+// errAbandoned is the error of a group whose leader was ended while it wrote.
+var errAbandoned = errors.New("the goroutine that wrote was ended")
+
+// commitGroup is the write path: resolve, log, sync, apply, publish. A panic
+// on the way is an error of the group: others wait for its outcome, and what
+// panicked may be what one of them has handed in.
 func (db *DB) commitGroup(requests []*request) {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
-	fail := func(err error) {
+	err, logged := errAbandoned, false
+	defer func() {
+		if err != nil && logged {
+			err = db.fail(err) // the log may have what this process does not know
+		}
 		for _, r := range requests {
-			if r.err == nil {
+			if err != nil && r.err == nil {
 				r.err = translate(err)
 			}
 		}
-	}
-	if err := db.makeRoom(); err != nil {
-		fail(err)
-		return
-	}
-	if err := db.commitLocked(requests); err != nil {
-		fail(err)
-	}
+	}()
+	err = vfs.Catch(walDir, func() error {
+		logged = true // a panic may leave the log between two files
+		err := db.makeRoom()
+		if logged = false; err != nil {
+			return err
+		}
+		return db.commitLocked(requests, &logged)
+	})
 }
 
 // commitLocked commits a group for which there is room. An error is that of
-// every request which has none of its own.
-func (db *DB) commitLocked(requests []*request) error {
+// every request which has none of its own. logged is set as long as the log
+// may hold what is not applied, and the error is not known to be of the kind
+// after which writes go on.
+func (db *DB) commitLocked(requests []*request, logged *bool) error {
 	g := newGroup(db)
 	if r := requests[0]; r.decide != nil {
 		err := db.guard(func() (err error) {
@@ -193,6 +212,7 @@ func (db *DB) commitLocked(requests []*request) error {
 	if err != nil || len(records) == 0 {
 		return err
 	}
+	*logged = true
 	last, err := db.log.Append(records)
 	if err == nil && db.opts.Sync == SyncAlways {
 		err = db.log.Sync()
@@ -203,6 +223,7 @@ func (db *DB) commitLocked(requests []*request) error {
 		if failed := db.log.Sync(); failed != nil {
 			err = db.fail(failed)
 		}
+		*logged = false
 		return err
 	}
 	err = db.guard(func() error {

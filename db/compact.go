@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -63,9 +64,7 @@ func (db *DB) compactAll(ctx context.Context) error {
 		}
 	}
 	if file, free := db.store.Size(); free > 1<<20 && free > file/8 {
-		db.metaMu.Lock()
-		err := db.store.Rewrite()
-		db.metaMu.Unlock()
+		err := db.rewriteMeta()
 		if noSpace(err) && db.store.Usable() {
 			return err // nothing has happened
 		}
@@ -86,6 +85,12 @@ func (db *DB) compactAll(ctx context.Context) error {
 		return db.settle()
 	}
 	return nil
+}
+
+func (db *DB) rewriteMeta() error {
+	db.metaMu.Lock()
+	defer db.metaMu.Unlock()
+	return db.store.Rewrite()
 }
 
 // compactSome compacts in the background until nothing is worth it.
@@ -315,10 +320,11 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 	if rows == 0 {
 		return nil, nil
 	}
-	db.metaMu.Lock()
-	id := db.newSegmentID()
-	db.metaMu.Unlock()
-	w, err := segment.Create(db.fs, db.state.DB, id, c.coll, c.dim)
+	w, _, err := db.createSegment(func() uint64 {
+		db.metaMu.Lock()
+		defer db.metaMu.Unlock()
+		return db.newSegmentID()
+	}, c.coll, c.dim)
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +336,8 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 			m.moved[v.openSegment] = slices.Repeat([]uint32{terms.Dropped}, v.info.Rows)
 		}
 	}
-	if err := m.run(c.victims); err != nil {
+	// A fault or a panic must not leave a half-written file and its descriptor behind.
+	if err := vfs.Catch(segDir, func() error { return m.run(c.victims) }); err != nil {
 		return nil, errors.Join(err, w.Abort())
 	}
 	info, err := w.Finish()

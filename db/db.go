@@ -58,6 +58,8 @@ type DB struct {
 	failed  error
 	closed  bool
 
+	troubles map[string]error // of background work, by its name; guarded by mu
+
 	// Pointers, because the runtime keeps every sync.Pool over two collections of
 	// garbage, and would keep a closed database with it.
 	walkers  *sync.Pool // of *walker
@@ -77,6 +79,9 @@ func Open(dir string, opts *Options) (*DB, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
+	}
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("db: open %q: %w", dir, err)
 	}
 	db := &DB{
 		walkers: &sync.Pool{}, scratch: &sync.Pool{},

@@ -169,15 +169,22 @@ func (d *derived[T]) make(ctx context.Context) error {
 func (d *derived[T]) keep(write func(io.WriterAt) error) error {
 	db, temp := d.db, tmpDir+d.name[len(segDir):]
 	f, err := db.fs.Create(temp)
+	for i := 1; errors.Is(err, fs.ErrExist) && i < 100; i++ { // what is not of this database is left alone
+		temp = fmt.Sprintf("%s%s.%d", tmpDir, d.name[len(segDir):], i)
+		f, err = db.fs.Create(temp)
+	}
 	if err != nil {
 		return err
 	}
-	err = write(f)
+	// What write reads may fault: the file must not stay, and be in the way of the next one.
+	err = vfs.Catch(d.name, func() error { return write(f) })
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = db.fs.Rename(temp, d.name)
+		if err = db.fs.Rename(temp, d.name); err != nil && db.fs.Remove(d.name) == nil { // an empty directory was in the way
+			err = db.fs.Rename(temp, d.name)
+		}
 	}
 	if err != nil {
 		return errors.Join(err, db.fs.Remove(temp))
@@ -284,10 +291,11 @@ const settleTime = 5 * time.Second
 // makeDerived makes the derived files that are missing and not made on
 // demand, those of the last stage and before, for segments of the given age.
 // It returns how long it takes the next one to come of age, 0 if there is
-// none. A file that cannot be written costs speed, not data.
+// none. A file that cannot be written costs speed, not data; Stats says so.
 func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
 	ver := db.current() // keeps the segments mapped
 	defer db.drop(ver)
+	var failed []error
 	for now := byClose; now <= last; now++ {
 		for _, s := range ver.files.segments {
 			wait := age - time.Since(s.made)
@@ -299,16 +307,20 @@ func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (n
 					next = max(next, wait)
 					continue
 				}
-				err := db.guard(func() error { return d.make(ctx) })
+				err := vfs.Catch(d.file(), func() error {
+					return db.guard(func() error { return d.make(ctx) })
+				})
 				if ctx.Err() != nil {
 					return 0, ctx.Err()
 				}
 				if err != nil {
-					db.opts.Logger.Warn("cannot keep derived file", "file", d.file(), "error", err)
+					db.opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.file())...)
+					failed = append(failed, fmt.Errorf("%s: %w", d.file(), err))
 				}
 			}
 		}
 	}
+	db.record("making derived files", errors.Join(failed...))
 	return next, nil
 }
 

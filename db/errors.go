@@ -122,6 +122,7 @@ func translate(err error) error {
 		log   *wal.CorruptError
 		store *meta.CorruptError
 		fault *vfs.FaultError
+		other *vfs.NotRegularError
 		own   *CorruptError
 	)
 	switch {
@@ -137,6 +138,8 @@ func translate(err error) error {
 		return &CorruptError{File: store.File, Offset: store.Offset, Err: store.Err}
 	case errors.As(err, &fault):
 		return &CorruptError{File: fault.Name, Offset: -1, Err: err}
+	case errors.As(err, &other):
+		return &CorruptError{File: other.Name, Offset: -1, Err: errors.New(other.Reason())}
 	case errors.Is(err, vfs.ErrLocked):
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	case noSpace(err):

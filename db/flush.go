@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -90,6 +93,10 @@ func (db *DB) flushFrozen() (err error) {
 		return nil
 	}
 	defer func() {
+		// Writers wait for the end of a flush, however it comes.
+		if r := recover(); r != nil {
+			err = db.fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
+		}
 		db.commitMu.Lock()
 		db.flushErr = err
 		db.flushed.Broadcast()
@@ -167,10 +174,23 @@ func (db *DB) newSegmentID() uint64 {
 	return id
 }
 
+// createSegment begins the file of a segment whose number newID gives. Where
+// something of that name is in the way, which is not of this database, it takes
+// the next number.
+func (db *DB) createSegment(newID func() uint64, coll uint32, dim int) (w *segment.Writer, id uint64, err error) {
+	for range 1000 {
+		id = newID()
+		if w, err = segment.Create(db.fs, db.state.DB, id, coll, dim); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+		db.opts.Logger.Warn("cannot create segment, taking the next number", "segment", id, "error", err)
+	}
+	return w, id, err
+}
+
 // writeSegment writes the live rows of a head part, vectors and columns.
 func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
-	id := db.newSegmentID()
-	w, err := segment.Create(db.fs, db.state.DB, id, def.id, p.dim)
+	w, id, err := db.createSegment(db.newSegmentID, def.id, p.dim)
 	if err != nil {
 		return nil, err
 	}
@@ -448,13 +468,18 @@ func carryDead(p *part, s *openSegment) *bitset.Cow {
 
 // commitMeta runs the one transaction of a flush (v is its version) or of a
 // compaction (v is nil) and does what may follow it. metaMu is held.
-func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) error {
+func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) (err error) {
 	if err := db.err(); err != nil {
 		return err
 	}
+	defer func() {
+		if r := recover(); r != nil { // on the way from one state to another
+			err = db.fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
+		}
+	}()
 	before, segments, stored := db.state, maps.Clone(db.segments), maps.Clone(db.stored)
 	kept := before.Obsolete
-	err := db.store.Update(func(tx *meta.Tx) error {
+	err = db.store.Update(func(tx *meta.Tx) error {
 		db.state.Obsolete = slices.Clone(kept)
 		if err := fn(tx); err != nil {
 			return err

@@ -130,6 +130,9 @@ func manifests(fsys *vfs.FS) ([]uint64, error) {
 // readManifest reads that of a version.
 func readManifest(fsys *vfs.FS, number uint64) (*manifest.Manifest, error) {
 	b, err := fsys.ReadFile(manifestName(number), manifest.MaxSize)
+	if other := (*vfs.NotRegularError)(nil); errors.As(err, &other) {
+		return nil, translate(err) // as a damaged one
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -312,22 +315,11 @@ func (db *DB) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err
 	segments, stored := db.segments, db.stored
 	db.hold(true)
 	db.names.Store(view) // derived files are looked for by it
-	store := db.store
-	if old := f.manifest; f.spoilt || m.Batch < old.Batch || m.Find(metaName) == nil || *m.Find(metaName) != *old.Find(metaName) {
-		if store, err = meta.Open(view, metaName, meta.Options{ReadOnly: true}); err == nil {
-			db.commitMu.Lock()
-			db.active = newHead()
-			db.commitMu.Unlock()
-			if err = db.load(store); err != nil {
-				err = errors.Join(err, store.Close())
-			}
-		}
-	} else {
-		f.spoilt = true
-	}
-	if err == nil {
-		err = db.catchUp(ctx, m, view)
-	}
+	var store *meta.Store
+	err = vfs.Catch(metaName, func() (err error) { // after a panic, too, the version before must come back
+		store, err = db.prepare(ctx, m, view)
+		return err
+	})
 	if err != nil {
 		db.names.Store(before)
 		db.commitMu.Lock()
@@ -352,6 +344,29 @@ func (db *DB) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err
 		}
 	}
 	return nil
+}
+
+// prepare builds a version upon the tip, or upon the documents that come with
+// it, which it returns: else those of the version before.
+func (db *DB) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (store *meta.Store, err error) {
+	f := db.following
+	store = db.store
+	old := f.manifest
+	file := m.Find(metaName)
+	if f.spoilt || m.Batch < old.Batch || file == nil || *file != *old.Find(metaName) {
+		if store, err = meta.Open(view, metaName, meta.Options{ReadOnly: true}); err != nil {
+			return nil, err
+		}
+		db.commitMu.Lock()
+		db.active = newHead()
+		db.commitMu.Unlock()
+		if err := db.load(store); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+	} else {
+		f.spoilt = true
+	}
+	return store, db.catchUp(ctx, m, view)
 }
 
 // holds reports whether a version has a file of that path.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/terms"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -174,10 +174,11 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 	}
 	var near [][]ranked
 	var nearErr, textErr error
-	var wait sync.WaitGroup
+	var group vfs.Group
+	defer group.Wait() // if this goroutine panics, too: its caller gives back what the other reads
 	both := slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil && p.vector })
 	if both && s.trace == nil && s.workers > 1 {
-		wait.Go(func() { textErr = rankTexts() })
+		group.Go(segDir, rankTexts)
 	} else {
 		textErr = rankTexts()
 	}
@@ -185,8 +186,7 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 		near, nearErr = vectors.nearest(ctx)
 		s.codes = vectors.codes
 	}
-	wait.Wait()
-	if err := cmp.Or(nearErr, textErr); err != nil {
+	if err := cmp.Or(nearErr, textErr, group.Wait()); err != nil {
 		return nil, err
 	}
 	best := texts

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
@@ -236,9 +236,8 @@ func (s *search) walk(ctx context.Context) error {
 // walkTogether does jobs by several goroutines.
 func (s *search) walkTogether(ctx context.Context, jobs []walkJob, workers int) error {
 	var next atomic.Int64
-	errs := make([]error, workers)
-	work := func(n int) {
-		errs[n] = s.db.guard(func() error {
+	work := func() error {
+		return s.db.guard(func() error {
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(jobs) {
@@ -251,13 +250,13 @@ func (s *search) walkTogether(ctx context.Context, jobs []walkJob, workers int) 
 			}
 		})
 	}
-	var wait sync.WaitGroup
-	for n := 1; n < workers; n++ {
-		wait.Go(func() { work(n) })
+	var group vfs.Group
+	defer group.Wait() // if this goroutine panics, too: its caller gives back what the others read
+	for range workers - 1 {
+		group.Go(segDir, work)
 	}
-	work(0)
-	wait.Wait()
-	return errors.Join(errs...)
+	err := work()
+	return errors.Join(err, group.Wait())
 }
 
 // A walker is memory that walks take from DB.walkers and give back.

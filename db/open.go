@@ -298,7 +298,7 @@ func (db *DB) sweep() error {
 			continue
 		}
 		db.opts.Logger.Info("removing leftover", "file", segDir+"/"+name)
-		if err := db.fs.Remove(segDir + "/" + name); err != nil {
+		if err := db.clear(segDir + "/" + name); err != nil {
 			return err
 		}
 	}
@@ -311,10 +311,24 @@ func (db *DB) wipe(dir string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := db.fs.Remove(dir + "/" + name); err != nil {
+		if err := db.clear(dir + "/" + name); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// clear removes what a crash has left. A directory with something in it is not
+// of this database, whatever its name: it is left alone.
+func (db *DB) clear(name string) error {
+	err := db.fs.Remove(name)
+	if err == nil {
+		return nil
+	}
+	if _, derr := db.fs.ReadDir(name); derr != nil {
+		return err
+	}
+	db.opts.Logger.Warn("a directory is in the place of a file, and is left alone", "name", name)
 	return nil
 }
 

@@ -2,8 +2,10 @@ package db
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"time"
 
@@ -40,13 +42,14 @@ func (p SyncPolicy) String() string {
 }
 
 // Options tune a database. The zero value, like nil, is the default. Options
-// are read by Open and never written to.
+// are read by Open and never written to. A field outside its range makes Open
+// fail with ErrInvalid.
 type Options struct {
 	// ReadOnly opens without writing a byte. Any number of processes can have
 	// a database open read-only while none has it open for writing. A folder
 	// that a Publisher fills can be opened so at any time, and in no other way.
 	ReadOnly bool
-	// Follow, if positive, looks for a newer version of such a folder this
+	// Follow, if positive (negative is invalid), looks for a newer version of such a folder this
 	// often, as Refresh does, and compares the content of every file with its
 	// SHA-256 before it is used for the first time, by Open as well.
 	Follow time.Duration
@@ -54,14 +57,15 @@ type Options struct {
 	MustExist bool
 	// Sync says when writes reach the disk.
 	Sync SyncPolicy
-	// SyncEvery is the period of SyncInterval; 0 means 100 ms.
+	// SyncEvery is the period of SyncInterval, at most an hour; 0 means 100 ms.
 	SyncEvery time.Duration
 	// HeadSize is about how many bytes of new documents and vectors are kept
 	// in memory, beside the log, before they are flushed to a segment; 0
-	// means 64 MiB. Twice as much can be held while a flush runs.
+	// means 64 MiB, MaxHeadSize is the most. Twice as much can be held while a
+	// flush runs.
 	HeadSize int64
-	// Workers is the number of goroutines that one search may use; 0 means
-	// GOMAXPROCS.
+	// Workers is the number of goroutines that one search may use, at most
+	// MaxWorkers; 0 means GOMAXPROCS.
 	Workers int
 	// NoBackgroundCompaction leaves compaction to calls of Compact.
 	NoBackgroundCompaction bool
@@ -82,6 +86,41 @@ type Options struct {
 	walkAlways    bool          // search graphs even where scans cost less
 }
 
+// The most that Options may say.
+const (
+	MaxHeadSize = 64 << 30 // bytes
+	MaxWorkers  = 4096
+
+	maxSyncEvery = time.Hour
+)
+
+// validate is the only judge of Options.
+func (o *Options) validate() error {
+	return errors.Join(
+		within("Sync", o.Sync, SyncAlways, SyncNever),
+		within("SyncEvery", o.SyncEvery, 0, maxSyncEvery),
+		within("HeadSize", o.HeadSize, 0, MaxHeadSize),
+		within("Workers", o.Workers, 0, MaxWorkers),
+		within("Follow", o.Follow, 0, math.MaxInt64),
+	)
+}
+
+// validate is the only judge of LoadOptions.
+func (o *LoadOptions) validate() error {
+	return within("BatchSize", o.BatchSize, 0, math.MaxInt)
+}
+
+// validate is the only judge of PublishOptions.
+func (o *PublishOptions) validate() error { return within("Keep", o.Keep, 0, math.MaxInt) }
+
+// within returns an error unless a field of options is in its range.
+func within[T cmp.Ordered](field string, v, least, most T) error {
+	if v < least || v > most {
+		return invalidf("option %s: %v is outside %v..%v", field, v, least, most)
+	}
+	return nil
+}
+
 func (o Options) withDefaults() Options {
 	o.SyncEvery = cmp.Or(o.SyncEvery, 100*time.Millisecond)
 	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
@@ -89,7 +128,7 @@ func (o Options) withDefaults() Options {
 	o.worthHelp = cmp.Or(o.worthHelp, worthHelp)
 	o.graphSize = cmp.Or(o.graphSize, graphSize)
 	o.recheckEvery = cmp.Or(o.recheckEvery, recheckEvery)
-	if o.Workers <= 0 {
+	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	if o.Logger == nil {

@@ -82,7 +82,10 @@ func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error)
 		o = *opts
 	}
 	p := &Publisher{db: db, keep: cmp.Or(o.Keep, DefaultKeep)}
-	err := p.open(dir, o.hook)
+	err := o.validate()
+	if err == nil {
+		err = p.open(dir, o.hook)
+	}
 	if err != nil {
 		_ = p.release()
 		return nil, fmt.Errorf("db: publish to %q: %w", dir, translate(err))
@@ -96,9 +99,6 @@ const lockFile = "publish.lock"
 func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	if p.db.opts.ReadOnly {
 		return ErrReadOnly
-	}
-	if p.keep < 1 {
-		return invalidf("keep %d versions", p.keep)
 	}
 	if err := p.db.outside(dir); err != nil {
 		return err
@@ -590,7 +590,8 @@ func (p *publication) derived(d publishable, view *vfs.FS) error {
 		return nil
 	}
 	size, err := p.db.fs.Size(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	other := (*vfs.NotRegularError)(nil)
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
 		return nil
 	}
 	if err == nil {

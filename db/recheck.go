@@ -3,7 +3,6 @@ package db
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -78,7 +77,7 @@ func (r *rechecks) serve(ctx context.Context) {
 				continue
 			}
 			start := time.Now()
-			r.check(ctx, c)
+			r.db.maintain("repeating a query", func() error { return r.check(ctx, c) })
 			select {
 			case <-ctx.Done():
 			case <-time.After(recheckPause * time.Since(start)):
@@ -99,7 +98,7 @@ func (r *rechecks) drain(ctx context.Context) {
 	for {
 		select {
 		case c := <-r.queue:
-			r.check(ctx, c)
+			r.db.maintain("repeating a query", func() error { return r.check(ctx, c) })
 		default:
 			return
 		}
@@ -107,10 +106,10 @@ func (r *rechecks) drain(ctx context.Context) {
 }
 
 // check asks a query again, as it was asked and exactly.
-func (r *rechecks) check(ctx context.Context, c recheck) {
+func (r *rechecks) check(ctx context.Context, c recheck) error {
 	ver, err := r.db.acquire()
 	if err != nil {
-		return
+		return nil // closed
 	}
 	defer r.db.done(ver)
 	v := ver.views[c.coll]
@@ -118,9 +117,9 @@ func (r *rechecks) check(ctx context.Context, c recheck) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.tallies, c.coll)
-		return
+		return nil
 	}
-	err = retryDerived(func() error {
+	return retryDerived(func() error {
 		truth, _, err := r.db.ranking(ctx, ver, v, []Query{c.query}, Query{Exact: true}, 1)
 		if err != nil {
 			return err
@@ -131,9 +130,6 @@ func (r *rechecks) check(ctx context.Context, c recheck) {
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, context.Canceled) {
-		r.db.opts.Logger.Warn("cannot repeat a query", "error", err)
-	}
 }
 
 // count notes what a query got of the truth.

@@ -6,11 +6,11 @@ import (
 	"math"
 	mathbits "math/bits"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -206,20 +206,20 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 			}
 		})
 	}
-	errs := make([]error, workers)
 	var busy atomic.Int64
-	var wait sync.WaitGroup
+	var group vfs.Group
+	defer group.Wait() // if this goroutine panics, too: its caller gives back what the others read
 	start, alone := time.Now(), workers > 1
-	errs[0] = work(0, func(scanned int) {
+	err := work(0, func(scanned int) {
 		if !alone || time.Since(start)/time.Duration(scanned)*time.Duration(len(units)-scanned) < s.db.opts.worthHelp {
 			return
 		}
 		alone = false
 		busy.Store(int64(workers - 1))
 		for n := 1; n < workers; n++ {
-			wait.Go(func() {
-				errs[n] = work(n, func(int) {})
-				busy.Add(-1)
+			group.Go(segDir, func() error {
+				defer busy.Add(-1)
+				return work(n, func(int) {})
 			})
 		}
 	})
@@ -228,11 +228,13 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	for end := time.Now().Add(worthHelp / 4); busy.Load() > 0 && time.Now().Before(end); {
 		runtime.Gosched()
 	}
-	wait.Wait()
+	if err = cmp.Or(err, group.Wait()); err != nil {
+		return err
+	}
 	for i := range s.queries {
 		found[i] = topk.Merge(collectors[i]...)
 	}
-	return cmp.Or(errs...)
+	return nil
 }
 
 // rawRows is the number of rows whose vectors are compared before the next cut.

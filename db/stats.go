@@ -16,10 +16,11 @@ type Stats struct {
 	HeadBytes   int64             `json:"head_bytes"`
 	LogBytes    int64             `json:"log_bytes"`
 	MetaBytes   int64             `json:"meta_bytes"`
-	MetaFree    int64             `json:"meta_free_bytes"` // of MetaBytes, to be used again
-	VectorBytes int64             `json:"vector_bytes"`    // segment files
-	Versions    int               `json:"versions"`        // states of the database that somebody reads
-	Failed      string            `json:"failed,omitempty"`
+	MetaFree    int64             `json:"meta_free_bytes"`   // of MetaBytes, to be used again
+	VectorBytes int64             `json:"vector_bytes"`      // segment files
+	Versions    int               `json:"versions"`          // states of the database that somebody reads
+	Failed      string            `json:"failed,omitempty"`  // why writes are refused, if they are
+	Trouble     string            `json:"trouble,omitempty"` // why background work failed when it was done last
 	Replica     *ReplicaStats     `json:"replica,omitempty"` // of a published folder only
 	Collections []CollectionStats `json:"collections"`
 }
@@ -59,6 +60,9 @@ func (db *DB) Stats() Stats {
 	}
 	if err := db.err(); err != nil {
 		s.Failed = err.Error()
+	}
+	if err := db.trouble(); err != nil {
+		s.Trouble = err.Error()
 	}
 	s.MetaBytes, s.MetaFree = ver.files.store.Size()
 	if db.log != nil {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -264,5 +265,18 @@ func TestTLS(t *testing.T) {
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)
+	}
+}
+
+// A limit that makes no sense is refused, whichever it is.
+func TestLimitsAreValidated(t *testing.T) {
+	all := reflect.TypeFor[server.Limits]()
+	for i := range all.NumField() {
+		var l server.Limits
+		reflect.ValueOf(&l).Elem().Field(i).SetInt(-1)
+		_, err := server.New(nil, &server.Options{Limits: l})
+		if !errors.Is(err, db.ErrInvalid) || !strings.Contains(err.Error(), all.Field(i).Name) {
+			t.Errorf("%s: -1: %v", all.Field(i).Name, err)
+		}
 	}
 }

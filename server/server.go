@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,8 @@ type Options struct {
 	Extensions []Extension
 }
 
-// Limits bound what requests cost. Zero fields mean the default.
+// Limits bound what requests cost. Zero fields mean the default, and New fails
+// with db.ErrInvalid for negative ones.
 type Limits struct {
 	Body      int64         // bytes of a request body, streams excepted: 32 MiB
 	Bodies    int64         // bytes of all bodies in memory at once; beyond them the answer is 429: 256 MiB, or what one may have
@@ -67,6 +69,16 @@ type Limits struct {
 	Queries   int           // queries in one batch: 256
 	Requests  int           // requests that are worked on at once; beyond them the answer is 429: 256
 	Time      time.Duration // to read a body, and to answer: 30 s; for streams: without any progress
+}
+
+func (l Limits) validate() error {
+	v := reflect.ValueOf(l)
+	for i := range v.NumField() {
+		if n := v.Field(i); n.CanInt() && n.Int() < 0 {
+			return fmt.Errorf("%w: limit %s: %v is negative", db.ErrInvalid, v.Type().Field(i).Name, n)
+		}
+	}
+	return nil
 }
 
 func (l Limits) withDefaults() Limits {
@@ -132,7 +144,8 @@ type route struct {
 }
 
 // New returns the service of a database, which must stay open. It fails if a
-// token is too short, if an origin is none, or if a pattern is taken.
+// token is too short, if an origin is none, if a limit is negative, or if a
+// pattern is taken.
 func New(vdb *db.DB, opts *Options) (*Server, error) {
 	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{}, streams: map[string]bool{}}
 	if opts != nil {
@@ -140,6 +153,9 @@ func New(vdb *db.DB, opts *Options) (*Server, error) {
 	}
 	if s.opts.Providers == nil {
 		s.opts.Providers = provider.NewRegistry()
+	}
+	if err := s.opts.Limits.validate(); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.limits = s.opts.Limits.withDefaults()
 	s.slots = make(chan struct{}, s.limits.Requests)

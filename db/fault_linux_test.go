@@ -1,0 +1,130 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// Vector files are cut when a file is begun that is made of them: a graph, codes, columns, terms,
+// the merger of several. Whichever goroutine reads them then, the process lives, calls return, the
+// trouble is on record, nothing is left in tmp, and with the file put back all is well.
+func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
+	ctx := t.Context()
+	for _, made := range []string{".graph", ".codes", ".vec", "workers"} {
+		var armed atomic.Bool
+		root := memDir(t)
+		cut := func() {
+			files, err := filepath.Glob(filepath.Join(root, "seg", "*.vec"))
+			if err != nil || len(files) == 0 {
+				t.Fatal("no vector files", err)
+			}
+			for _, f := range files {
+				if err := os.Truncate(f, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		opts := walking
+		opts.codedBytes, opts.Workers, opts.NoBackgroundCompaction = 1, 3, true
+		opts.worthHelp = -1
+		opts.hook = func(op vfs.Op) error {
+			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, made) && armed.CompareAndSwap(true, false) {
+				cut()
+			}
+			return nil
+		}
+		vdb, err := Open(root, &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := collection(t, vdb, "c", Schema{Dim: 64, Text: &TextIndex{}})
+		for part := range 2 {
+			fill(t, c, 400, func(i int) Document {
+				return Document{ID: fmt.Sprint(part, " ", i), Vector: mappedVector(1000*part + i), Text: "some text"}
+			})
+			if err := vdb.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		armed.Store(true)
+		if made == "workers" {
+			cut()
+			for range 3 {
+				_, err = c.SearchBatch(ctx, []Query{{Vector: mappedVector(1), K: 3, Exact: true}, {Vector: mappedVector(2), K: 3, Exact: true}})
+			}
+		} else {
+			err = vdb.Compact(ctx)
+		}
+		var corrupt *CorruptError
+		switch trouble := vdb.Stats().Trouble; {
+		case made == "workers" || made == ".vec":
+			if !errors.As(err, &corrupt) || !strings.HasSuffix(corrupt.File, ".vec") {
+				t.Errorf("%s: %v", made, err)
+			}
+		case err != nil || !strings.Contains(trouble, made) || !strings.Contains(trouble, ".vec"):
+			t.Errorf("%s: %v, trouble %q", made, err, trouble)
+		}
+		if armed.Load() && made != "workers" {
+			t.Errorf("%s: was not made", made)
+		}
+		if left, err := os.ReadDir(filepath.Join(root, "tmp")); err != nil || len(left) > 0 {
+			t.Errorf("%s: left in tmp: %v, %v", made, left, err)
+		}
+		if _, err := c.Search(ctx, Query{Vector: mappedVector(5), K: 3, Exact: true}); !errors.As(err, &corrupt) {
+			t.Errorf("%s: a search afterwards: %v", made, err)
+		}
+		if report, err := vdb.Check(ctx); err != nil || report.OK() {
+			t.Errorf("%s: check: %+v, %v", made, report, err)
+		}
+		if err := vdb.Close(); err != nil {
+			t.Errorf("%s: close: %v", made, err)
+		}
+	}
+}
+
+// The file of documents is cut while Check reads it.
+func TestDocumentsAreCutWhileChecking(t *testing.T) {
+	root := memDir(t)
+	vdb, err := Open(root, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := collection(t, vdb, "c", Schema{})
+	fill(t, c, 2000, func(i int) Document { return Document{ID: fmt.Sprint(i), Text: strings.Repeat("text ", 50)} })
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, readOnly := range []bool{true, false} {
+		var reads atomic.Int32
+		var armed atomic.Bool
+		vdb, err := Open(root, &Options{ReadOnly: readOnly, hook: func(op vfs.Op) error {
+			if armed.Load() && op.Kind == vfs.OpRead && op.Name == metaName && reads.Add(1) == 40 {
+				return os.Truncate(filepath.Join(root, metaName), 8192)
+			}
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := os.ReadFile(filepath.Join(root, metaName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		armed.Store(true)
+		report, err := vdb.Check(t.Context())
+		if err == nil && report.OK() {
+			t.Errorf("read-only %v: the cut was not noticed after %d reads", readOnly, reads.Load())
+		}
+		_ = vdb.Close() // it may say so, too
+		if err := os.WriteFile(filepath.Join(root, metaName), whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
