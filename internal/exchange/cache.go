@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 const (
@@ -169,7 +170,7 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Item,
 	}
 	item.Document.Vector = append(make([]float32, 0, len(vec)), vec...)
 	if f.sidecar {
-		side, err := os.ReadFile(name + sidecarSuffix)
+		side, err := vfs.ReadFile(name + sidecarSuffix)
 		if err != nil {
 			if concernsFile(err) {
 				item.Skip = err
@@ -201,6 +202,9 @@ var errTooLarge = errors.New("too large for a vector")
 // concernsFile reports whether err, of reading a file of a cache, says something of that file and not of the disk. A cache
 // in use changes while it is read.
 func concernsFile(err error) bool {
+	if _, ok := errors.AsType[*vfs.NotRegularError](err); ok {
+		return true
+	}
 	return errors.Is(err, ErrIgnored) || errors.Is(err, errTooLarge) ||
 		errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
@@ -208,7 +212,7 @@ func concernsFile(err error) bool {
 // readCacheFile reads a whole file into *buf, which grows as needed. Of a file that is no part of a cache it reads no more
 // than it takes to see that, and returns ErrIgnored.
 func readCacheFile(buf *[]byte, name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := vfs.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +332,7 @@ func (t texts) of(id string) (text string, ok bool, err error) {
 		return "", false, nil
 	}
 	for _, name := range []string{id, id + ".txt", base, base + ".txt"} {
-		b, err := os.ReadFile(filepath.Join(t.dir, filepath.FromSlash(name)))
+		b, err := vfs.ReadFile(filepath.Join(t.dir, filepath.FromSlash(name)))
 		if err == nil {
 			return string(b), true, nil
 		}

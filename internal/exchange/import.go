@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // ImportOptions tune Import. nil is the default.
@@ -54,21 +55,25 @@ func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptio
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	batches := make(chan batch, 1)
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		for b := range batches {
-			if err == nil {
-				if err = im.write(ctx, b); err != nil {
-					cancel(err) // no need to read on
+	var writing vfs.Group
+	writing.Go("", func() error {
+		err := vfs.Catch("", func() error {
+			for b := range batches {
+				if err := im.write(ctx, b); err != nil {
+					return err
 				}
 			}
+			return nil
+		})
+		if err != nil {
+			cancel(err) // no need to read on
 		}
-		done <- err
-	}()
-	readErr := im.read(ctx, src, batches)
+		return err
+	})
+	// What cannot be trusted is read here: a panic must not leave the writer waiting.
+	readErr := vfs.Catch("", func() error { return im.read(ctx, src, batches) })
 	close(batches)
-	err := <-done
+	err := writing.Wait()
 	if err == nil {
 		err = readErr
 	}

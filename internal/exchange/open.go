@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A Format names a format by its flag.
@@ -86,6 +87,11 @@ func Open(path string, opts *OpenOptions) (Source, error) {
 	case BEIR:
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			path = filepath.Join(path, "corpus.jsonl")
+			f, err := vfs.OpenFile(path) // what is named by hand may be a pipe, what lies in a directory may not
+			if err != nil {
+				return nil, err
+			}
+			f.Close()
 		}
 		return openJSONL(path)
 	default:

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A Source yields documents to import. It can be read any number of times, each time from the start, but for a Stream.
@@ -61,47 +61,66 @@ func FirstDim(ctx context.Context, src Source) (int, error) {
 }
 
 // ordered applies work to every job, on the given number of goroutines, and yields the results in the order of the jobs.
-// The jobs run at most a few per goroutine ahead of the results. All goroutines have ended when the loop has.
+// The jobs run at most a few per goroutine ahead of the results. All goroutines have ended when the loop has. A panic in jobs
+// or work is one of the loop.
 func ordered[J, R any](workers int, jobs iter.Seq[J], work func(J) R) iter.Seq[R] {
+	type outcome struct {
+		value R
+		err   error // a panic
+	}
 	type task struct {
 		job    J
-		result chan R
+		result chan outcome
 	}
 	return func(yield func(R) bool) {
 		pending := make(chan task, 2*workers) // in order
 		todo := make(chan task)
 		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		defer wg.Wait()
+		var feeding, working vfs.Group
+		defer func() { _, _ = feeding.Wait(), working.Wait() }()
 		defer close(stop)
-		wg.Go(func() {
+		feeding.Go("", func() error {
 			defer close(pending)
 			defer close(todo)
 			for job := range jobs {
-				t := task{job, make(chan R, 1)}
+				t := task{job, make(chan outcome, 1)}
 				select {
 				case pending <- t:
 				case <-stop:
-					return
+					return nil
 				}
 				select {
 				case todo <- t:
 				case <-stop:
-					return
+					return nil
 				}
 			}
+			return nil
 		})
 		for range workers {
-			wg.Go(func() {
+			working.Go("", func() error {
 				for t := range todo {
-					t.result <- work(t.job)
+					var o outcome
+					o.err = vfs.Catch("", func() error {
+						o.value = work(t.job)
+						return nil
+					})
+					t.result <- o
 				}
+				return nil
 			})
 		}
 		for t := range pending {
-			if !yield(<-t.result) {
+			o := <-t.result
+			if o.err != nil {
+				panic(o.err)
+			}
+			if !yield(o.value) {
 				return
 			}
+		}
+		if err := feeding.Wait(); err != nil {
+			panic(err)
 		}
 	}
 }

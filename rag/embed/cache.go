@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A KeyEncoder says how a text becomes the name of a file.
@@ -291,7 +293,7 @@ func (c *cached) read(ctx context.Context, text string, dim int) []float32 {
 }
 
 func readEntry(name string) ([]float32, error) {
-	f, err := os.Open(name)
+	f, err := vfs.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}

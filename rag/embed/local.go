@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
 	"github.com/vecbolt/vecbolt/rag/embed/static"
 )
@@ -120,7 +120,7 @@ func (l *local) EmbedBatch(ctx context.Context, texts []string) ([][]float32, er
 func (l *local) fingerprint() string {
 	l.hashed.Do(func() {
 		for _, name := range []string{"model.safetensors", "0_StaticEmbedding/model.safetensors", "."} {
-			f, err := os.Open(filepath.Join(l.path, filepath.FromSlash(name)))
+			f, err := vfs.OpenFile(filepath.Join(l.path, filepath.FromSlash(name)))
 			if err != nil {
 				continue
 			}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/load"
@@ -336,7 +337,7 @@ func (l *learning) file(name string) error {
 		return nil
 	}
 	l.seen[id] = true
-	f, err := os.Open(name)
+	f, err := vfs.OpenFile(name)
 	if err != nil {
 		l.skip(err)
 		return nil

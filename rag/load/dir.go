@@ -2,19 +2,23 @@ package load
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // ignoreFiles hold patterns of what is left out of their directory and those
 // below it.
 var ignoreFiles = []string{".gitignore", ".vecboltignore"}
 
-// walk yields the files below root that are to be read. After an error, which
+// walk yields the files below root that are to be read. Symbolic links are passed over; a pipe, a
+// socket or a device, which could be waited for without end, is a *SkipError. After an error, which
 // is a *SkipError unless it is the last, it goes on.
 func walk(ctx context.Context, root string, o *Options, yield func(string, error) bool) {
 	include, exclude := patterns("", o.Include), patterns("", o.Exclude)
@@ -45,7 +49,7 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 			rules[name] = parent
 			if !o.NoIgnoreFiles {
 				for _, file := range ignoreFiles {
-					b, err := os.ReadFile(filepath.Join(root, name, file))
+					b, err := vfs.ReadFile(filepath.Join(root, name, file))
 					if err == nil {
 						rules[name] = append(rules[name][:len(rules[name]):len(rules[name])], patterns(name, strings.Split(string(b), "\n"))...)
 					}
@@ -53,7 +57,14 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 			}
 			return nil
 		}
-		if !e.Type().IsRegular() || len(include) > 0 && !include.matches(name, false) {
+		if len(include) > 0 && !include.matches(name, false) || e.Type() == fs.ModeSymlink {
+			return nil
+		}
+		if !e.Type().IsRegular() {
+			source := filepath.Join(root, filepath.FromSlash(name))
+			if more = yield("", &SkipError{Source: source, Err: errors.New((&vfs.NotRegularError{Mode: e.Type()}).Reason())}); !more {
+				return fs.SkipAll
+			}
 			return nil
 		}
 		if more = yield(filepath.Join(root, filepath.FromSlash(name)), nil); !more {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/gabriel-vasile/mimetype"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A Document is a text with where it comes from.
@@ -201,7 +203,7 @@ func Bytes(source string, r io.Reader, opts *Options) ([]byte, error) {
 }
 
 func file(ctx context.Context, source string, o *Options, yield func(*Document, error) bool) bool {
-	f, err := os.Open(source)
+	f, err := vfs.OpenFile(source)
 	if err != nil {
 		return yield(nil, &SkipError{Source: source, Err: err})
 	}

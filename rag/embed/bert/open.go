@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
@@ -50,7 +51,7 @@ func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, Config, error) {
 	if err != nil {
 		return nil, nil, cfg, err
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+	b, err := vfs.ReadFile(filepath.Join(dir, "model.safetensors"))
 	if err != nil {
 		return nil, nil, cfg, err
 	}
@@ -134,7 +135,7 @@ func sentenceTransformers(dir string, cfg *Config) error {
 }
 
 func openTokenizer(dir string) (*tokenizer.Tokenizer, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	b, err := vfs.ReadFile(filepath.Join(dir, "tokenizer.json"))
 	if err == nil {
 		tok, err := tokenizer.Parse(b)
 		if err != nil {
@@ -145,7 +146,7 @@ func openTokenizer(dir string) (*tokenizer.Tokenizer, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	b, err = os.ReadFile(filepath.Join(dir, "vocab.txt"))
+	b, err = vfs.ReadFile(filepath.Join(dir, "vocab.txt"))
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func openTokenizer(dir string) (*tokenizer.Tokenizer, error) {
 
 // readJSON reads a file that need not exist.
 func readJSON(dir, name string, into any) (found bool, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, name))
+	b, err := vfs.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -177,7 +178,7 @@ func readJSON(dir, name string, into any) (found bool, err error) {
 }
 
 func openGGUF(name string) (*Model, error) {
-	b, err := os.ReadFile(name)
+	b, err := vfs.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}

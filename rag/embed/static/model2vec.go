@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
@@ -44,7 +45,7 @@ func open(dir string) (*Model, error) {
 	if _, err := os.Stat(filepath.Join(dir, "model.safetensors")); errors.Is(err, fs.ErrNotExist) {
 		sub = filepath.Join(dir, "0_StaticEmbedding") // of Sentence Transformers
 	}
-	b, err := os.ReadFile(filepath.Join(sub, "model.safetensors"))
+	b, err := vfs.ReadFile(filepath.Join(sub, "model.safetensors"))
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func open(dir string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model.safetensors: %w", err)
 	}
-	b, err = os.ReadFile(filepath.Join(sub, "tokenizer.json"))
+	b, err = vfs.ReadFile(filepath.Join(sub, "tokenizer.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func normalizes(dir string) (bool, error) {
 
 // readJSON reads a file that need not exist.
 func readJSON(name string, into any) (found bool, err error) {
-	b, err := os.ReadFile(name)
+	b, err := vfs.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

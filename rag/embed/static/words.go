@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // WordsOptions tune OpenWords. The zero value, like nil, is good.
@@ -38,7 +39,7 @@ const (
 
 // OpenWords reads a file of word vectors.
 func OpenWords(name string, opts *WordsOptions) (*Words, error) {
-	f, err := os.Open(name)
+	f, err := vfs.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}
