@@ -55,7 +55,7 @@ func (db *DB) check(ctx context.Context, deep bool) (*CheckReport, error) {
 	}
 	defer db.done(ver)
 	c := &checking{db: db, ctx: ctx, ver: ver, deep: deep, report: &CheckReport{Problems: []Problem{}}}
-	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.documents} {
+	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.leftovers, c.documents} {
 		if err := db.guard(step); err != nil {
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("db: check: %w", ctx.Err())
@@ -150,6 +150,22 @@ func (c *checking) segments() error {
 		}
 	}
 	return c.ctx.Err()
+}
+
+// leftovers reports segments that nothing explains.
+func (c *checking) leftovers() error {
+	if c.db.following != nil {
+		return nil // a published folder has what its manifests name
+	}
+	l := &leftovers{fs: c.db.fs}
+	if c.db.opts.ReadOnly { // a writer has looked when it opened, and writes segments now
+		l = c.db.leftovers()
+	}
+	problems, err := l.problems()
+	for _, p := range problems {
+		c.problem(p)
+	}
+	return err
 }
 
 // documents checks that ids, documents and rows belong together.

@@ -27,7 +27,7 @@ func (db *DB) columnsOf(s *openSegment) *derived[columns.Columns] {
 }
 
 func (s *openSegment) columnsIdent() columns.Ident {
-	return columns.Ident{DB: s.db.state.DB, Segment: s.info.ID, Rows: s.info.Rows, CRC: s.info.CRC}
+	return columns.Ident{DB: s.db.state.DB, Segment: s.info.ID, Rows: s.info.Rows, CRC: s.info.CRC, Docs: s.info.Docs}
 }
 
 func (s *openSegment) writeColumns(w io.WriterAt, b *columns.Builder) error {

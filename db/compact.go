@@ -9,7 +9,6 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/meta"
-	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -184,6 +183,7 @@ func worthwhileVictims(group []victim) []victim {
 // compact runs one compaction. compactMu is held.
 func (db *DB) compact(ctx context.Context, c compaction) error {
 	start := time.Now()
+	db.removeLitter()
 	defer db.drop(db.current()) // keeps the victims mapped
 	db.metaMu.Lock()
 	there := db.haveVictims(c) // else they may have been unmapped before
@@ -201,13 +201,16 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 	if err != nil {
 		return err
 	}
-	db.metaMu.Lock()
-	defer db.metaMu.Unlock()
-	if !db.haveVictims(c) {
-		if fresh != nil {
+	done := fresh == nil
+	defer func() {
+		if !done && db.err() == nil { // else that is for the next Open to see
 			db.unmap(fresh)
 			db.removeSegment(fresh.info.ID)
 		}
+	}()
+	db.metaMu.Lock()
+	defer db.metaMu.Unlock()
+	if !db.haveVictims(c) {
 		return nil
 	}
 	var dead *bitset.Cow
@@ -237,12 +240,9 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 		return tx.PutSegment(fresh.info)
 	})
 	if err != nil {
-		if db.err() == nil && fresh != nil {
-			db.unmap(fresh)
-			db.removeSegment(fresh.info.ID)
-		}
 		return err
 	}
+	done = true
 	if fresh != nil {
 		fresh.dead = dead
 		db.segments[fresh.info.ID] = fresh
@@ -320,15 +320,7 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 	if rows == 0 {
 		return nil, nil
 	}
-	w, _, err := db.createSegment(func() uint64 {
-		db.metaMu.Lock()
-		defer db.metaMu.Unlock()
-		return db.newSegmentID()
-	}, c.coll, c.dim)
-	if err != nil {
-		return nil, err
-	}
-	m := merging{ctx: ctx, w: w, cols: columns.NewBuilder(), dim: c.dim, moved: map[*openSegment][]uint32{}}
+	m := merging{ctx: ctx, docs: mergedDigest(c.victims), cols: columns.NewBuilder(), dim: c.dim, moved: map[*openSegment][]uint32{}}
 	a := db.analysis(c.coll)
 	base := graphBase(c.victims, rows)
 	for _, v := range c.victims {
@@ -336,41 +328,44 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 			m.moved[v.openSegment] = slices.Repeat([]uint32{terms.Dropped}, v.info.Rows)
 		}
 	}
-	// A fault or a panic must not leave a half-written file and its descriptor behind.
-	if err := vfs.Catch(segDir, func() error { return m.run(c.victims) }); err != nil {
-		return nil, errors.Join(err, w.Abort())
+	newID := func() uint64 {
+		db.metaMu.Lock()
+		defer db.metaMu.Unlock()
+		return db.newSegmentID()
 	}
-	info, err := w.Finish()
-	if err != nil {
-		return nil, errors.Join(err, w.Abort())
-	}
-	s, err := db.openSegment(info, c.victims[0].metric, nil)
-	if err != nil {
-		return nil, err
-	}
-	s.made = time.Now()
-	s.keepColumns(m.cols)
-	if s.graph != nil && base != nil {
-		db.keepBase(s, base, m.moved[base])
-	}
-	if a != nil {
-		inputs := make([]terms.Input, len(c.victims))
-		for i, v := range c.victims {
-			src, err := v.terms.of(a).need(ctx)
-			if err != nil {
-				return s, nil // they are made anew
-			}
-			inputs[i] = terms.Input{Source: src, Rows: m.moved[v.openSegment]}
+	return db.createSegment(newID, c.coll, c.dim, c.victims[0].metric, func(w *segment.Writer) ([16]byte, error) {
+		m.w = w
+		err := m.run(c.victims)
+		return m.docs.sum(), err
+	}, func(s *openSegment) {
+		s.keepColumns(m.cols)
+		if s.graph != nil && base != nil {
+			db.keepBase(s, base, m.moved[base])
 		}
-		s.terms.keep(a, inputs)
+		if a != nil {
+			m.keepTerms(s, a, c.victims)
+		}
+	})
+}
+
+// keepTerms writes the full-text index of the new segment.
+func (m *merging) keepTerms(s *openSegment, a *analysis, victims []victim) {
+	inputs := make([]terms.Input, len(victims))
+	for i, v := range victims {
+		src, err := v.terms.of(a).need(m.ctx)
+		if err != nil {
+			return // it is made anew
+		}
+		inputs[i] = terms.Input{Source: src, Rows: m.moved[v.openSegment]}
 	}
-	return s, nil
+	s.terms.keep(a, inputs)
 }
 
 // merging copies rows from several segments, each sorted by DocNum, into one.
 type merging struct {
 	ctx  context.Context
 	w    *segment.Writer
+	docs *sourceDigest
 	cols *columns.Builder
 	dim  int
 	rows int // written
@@ -446,6 +441,7 @@ func (m *merging) copy(c *cursor, end int) error {
 			return err
 		}
 		for row := lo; row < hi; row++ {
+			m.docs.number(c.nums[row])
 			kept = append(kept, row)
 		}
 		lo = hi

@@ -436,7 +436,7 @@ func TestNewerVersions(t *testing.T) {
 			}
 			lose(t, vdb)
 		},
-		"meta":             func(t *testing.T, dir string) { record(t, dir, "format", func(v []byte) { v[9] = 2 }) },
+		"meta":             func(t *testing.T, dir string) { record(t, dir, "format", func(v []byte) { v[9] = 3 }) },
 		"a record of meta": func(t *testing.T, dir string) { record(t, dir, "state", func(v []byte) { v[0] = 2 }) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -467,7 +467,7 @@ func TestNewerVersions(t *testing.T) {
 	t.Run("columns", func(t *testing.T) {
 		dir := unzip(t, file)
 		name := edit(t, dir, "seg/*.cols", func(b []byte) {
-			binary.LittleEndian.PutUint32(b[8:], 2)
+			binary.LittleEndian.PutUint32(b[8:], 3)
 			resum(b, len(b)-4)
 		})
 		b, err := os.ReadFile(name)

@@ -53,6 +53,7 @@ type DB struct {
 	holding bool     // publish makes versions held
 	live    map[*version]struct{}
 	mapped  map[*openSegment]struct{} // segments to close, in the database or only in old versions
+	litter  map[uint64]struct{}       // segments whose files could not be removed
 	running int                       // calls that Close waits for
 	idle    *sync.Cond                // signals running == 0
 	failed  error
@@ -86,7 +87,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 	db := &DB{
 		walkers: &sync.Pool{}, scratch: &sync.Pool{},
 		dir: dir, opts: o.withDefaults(),
-		active: newHead(), live: map[*version]struct{}{}, mapped: map[*openSegment]struct{}{},
+		active: newHead(), live: map[*version]struct{}{}, mapped: map[*openSegment]struct{}{}, litter: map[uint64]struct{}{},
 		segments: map[uint64]*openSegment{}, stored: map[uint32]*definition{},
 	}
 	db.flushed = sync.NewCond(&db.commitMu)
@@ -153,6 +154,7 @@ func (db *DB) finish() error {
 		}
 	}
 	_, err := db.makeDerived(context.Background(), byClose, 0)
+	db.removeLitter()
 	return err
 }
 

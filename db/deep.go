@@ -126,6 +126,13 @@ func (x *examining) store(store *meta.Store) error {
 	if err != nil && x.ctx.Err() == nil {
 		x.note(err)
 	}
+	problems, err := newLeftovers(x.fs, state, segments).problems()
+	for _, p := range problems {
+		x.note(p)
+	}
+	if err != nil && x.ctx.Err() == nil {
+		x.note(err)
+	}
 	return nil
 }
 

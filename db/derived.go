@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
@@ -101,9 +102,10 @@ func (d *derived[T]) get() *T {
 	return d.value
 }
 
-// load maps the file. mu is held.
+// load maps the file. mu is held. Without file handles or room to map it, it is
+// not absent: the next use tries again.
 func (d *derived[T]) load() (err error) {
-	defer func() { d.absent = err != nil }()
+	defer func() { d.absent = err != nil && !isExhausted(err) }()
 	m, err := mapFile(d.db.files(), d.name)
 	if err != nil {
 		return err
@@ -268,6 +270,12 @@ func (d *derived[T]) close() {
 		m.Close()
 	}
 	d.maps = nil
+}
+
+// isExhausted reports whether the process had no file handle or no room to map
+// a file, which says nothing of the file.
+func isExhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // mapFile maps a whole file.

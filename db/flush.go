@@ -106,6 +106,7 @@ func (db *DB) flushFrozen() (err error) {
 		return err
 	}
 	start := time.Now()
+	db.removeLitter()
 	f := &flushing{db: db, head: frozen, v: v, built: map[*table]*openSegment{}}
 	if err := f.writeSegments(); err != nil {
 		f.discard()
@@ -174,10 +175,15 @@ func (db *DB) newSegmentID() uint64 {
 	return id
 }
 
-// createSegment begins the file of a segment whose number newID gives. Where
-// something of that name is in the way, which is not of this database, it takes
-// the next number.
-func (db *DB) createSegment(newID func() uint64, coll uint32, dim int) (w *segment.Writer, id uint64, err error) {
+// createSegment writes a new segment, whose number newID gives: fill gives it rows;
+// finish gives the open segment its derived files. Whatever fails in between, by an
+// error, by a fault of mapped memory or by a panic, no file stays behind. Where
+// something of that name is in the way, which is not of this database, it takes the
+// next number.
+func (db *DB) createSegment(newID func() uint64, coll uint32, dim int, metric Metric,
+	fill func(w *segment.Writer) (docs [16]byte, err error), finish func(s *openSegment)) (s *openSegment, err error) {
+	var w *segment.Writer
+	var id uint64
 	for range 1000 {
 		id = newID()
 		if w, err = segment.Create(db.fs, db.state.DB, id, coll, dim); !errors.Is(err, fs.ErrExist) {
@@ -185,18 +191,60 @@ func (db *DB) createSegment(newID func() uint64, coll uint32, dim int) (w *segme
 		}
 		db.opts.Logger.Warn("cannot create segment, taking the next number", "segment", id, "error", err)
 	}
-	return w, id, err
+	if err != nil {
+		return nil, err
+	}
+	done := false
+	defer func() {
+		if done {
+			return
+		}
+		_ = w.Abort() // removeFiles tries again, and removeLitter keeps trying
+		if s != nil {
+			db.unmap(s)
+			s = nil
+		}
+		db.removeFiles(id, tmpDir, segDir)
+	}()
+	docs, err := fill(w)
+	if err != nil {
+		return nil, err
+	}
+	info, err := w.Finish()
+	if err != nil {
+		return nil, err
+	}
+	info.Docs = docs
+	if s, err = db.openSegment(info, metric, nil); err != nil {
+		return nil, err
+	}
+	s.made = time.Now()
+	finish(s)
+	done = true
+	return s, nil
 }
 
 // writeSegment writes the live rows of a head part, vectors and columns.
 func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
-	w, id, err := db.createSegment(db.newSegmentID, def.id, p.dim)
+	cols := columns.NewBuilder()
+	live, err := p.rows(nil)
 	if err != nil {
 		return nil, err
 	}
-	cols := columns.NewBuilder()
+	return db.createSegment(db.newSegmentID, def.id, p.dim, def.schema.Metric, func(w *segment.Writer) ([16]byte, error) {
+		return fillSegment(w, cols, p, live)
+	}, func(s *openSegment) {
+		s.keepColumns(cols)
+		if def.analysis != nil {
+			s.keepTerms(def.analysis, p, live)
+		}
+	})
+}
+
+// fillSegment writes live rows of a head part, and gathers their columns.
+func fillSegment(w *segment.Writer, cols *columns.Builder, p *part, live bitset.Set) ([16]byte, error) {
+	docs := newSourceDigest("flush")
 	rows := 0
-	live, _ := p.rows(nil)
 	for row := range live.All() {
 		vec, err := []float32(nil), error(nil)
 		if p.dim > 0 {
@@ -217,38 +265,32 @@ func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
 			err = cols.Add(rows, m)
 		}
 		if err != nil {
-			return nil, errors.Join(err, w.Abort())
+			return [16]byte{}, err
 		}
+		docs.document(p.nums[row], p.docs[row])
 		rows++
 	}
-	info, err := w.Finish()
+	return docs.sum(), nil
+}
+
+// keepTerms writes the full-text index of a segment made of live rows of a
+// head part.
+func (s *openSegment) keepTerms(a *analysis, p *part, live bitset.Set) {
+	src, err := p.terms(context.Background(), a)
 	if err != nil {
-		return nil, errors.Join(err, w.Abort())
+		s.db.opts.Logger.Warn("cannot index texts", "segment", s.info.ID, "error", err)
+		return
 	}
-	s, err := db.openSegment(info, def.schema.Metric, nil)
-	if err != nil {
-		return nil, err
-	}
-	s.made = time.Now()
-	s.keepColumns(cols)
-	if a := def.analysis; a != nil {
-		src, err := p.terms(context.Background(), a)
-		if err != nil {
-			db.opts.Logger.Warn("cannot index texts", "segment", id, "error", err)
-			return s, nil
+	in := terms.Input{Source: src, Rows: make([]uint32, p.n)}
+	next := uint32(0)
+	for row := range in.Rows {
+		in.Rows[row] = terms.Dropped
+		if live.Has(row) {
+			in.Rows[row] = next
+			next++
 		}
-		in := terms.Input{Source: src, Rows: make([]uint32, p.n)}
-		next := uint32(0)
-		for row := range in.Rows {
-			in.Rows[row] = terms.Dropped
-			if live.Has(row) {
-				in.Rows[row] = next
-				next++
-			}
-		}
-		s.terms.keep(a, []terms.Input{in})
 	}
-	return s, nil
+	s.terms.keep(a, []terms.Input{in})
 }
 
 // commit is the one transaction that makes the flush true.
@@ -527,20 +569,47 @@ func (db *DB) retire(tx *meta.Tx, id uint64) error {
 	return tx.DeleteSegment(id)
 }
 
-// removeSegment removes the files of a segment that nothing names. Failing
-// costs space until the next Open.
-func (db *DB) removeSegment(id uint64) {
+// removeSegment removes the files of a segment that nothing names. What cannot
+// be removed, as without a free file handle, is tried again by removeLitter.
+func (db *DB) removeSegment(id uint64) { db.removeFiles(id, segDir) }
+
+// removeFiles removes those of a segment in some directories.
+func (db *DB) removeFiles(id uint64, dirs ...string) {
 	var names []string
 	for _, ext := range derivedExts {
 		names = append(names, derivedName(id, ext))
 	}
-	for _, name := range append(names, segment.FileName(id)) {
-		if _, err := db.fs.Size(name); err != nil {
-			continue
+	names = append(names, segment.FileName(id))
+	left := false
+	for _, dir := range dirs {
+		for _, name := range names {
+			name = dir + name[len(segDir):]
+			_, err := db.fs.Size(name)
+			if err == nil {
+				err = db.fs.Remove(name)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				left = true
+				db.opts.Logger.Warn("cannot remove", "file", name, "error", err)
+			}
 		}
-		if err := db.fs.Remove(name); err != nil {
-			db.opts.Logger.Warn("cannot remove", "file", name, "error", err)
-		}
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if left {
+		db.litter[id] = struct{}{}
+	} else {
+		delete(db.litter, id)
+	}
+}
+
+// removeLitter tries again to remove the segments that could not be.
+func (db *DB) removeLitter() {
+	db.mu.Lock()
+	ids := slices.Collect(maps.Keys(db.litter))
+	db.mu.Unlock()
+	for _, id := range ids {
+		db.removeFiles(id, tmpDir, segDir)
 	}
 }
 

@@ -351,9 +351,7 @@ func (db *DB) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err
 func (db *DB) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (store *meta.Store, err error) {
 	f := db.following
 	store = db.store
-	old := f.manifest
-	file := m.Find(metaName)
-	if f.spoilt || m.Batch < old.Batch || file == nil || *file != *old.Find(metaName) {
+	if f.spoilt || !m.Continues(f.manifest) {
 		if store, err = meta.Open(view, metaName, meta.Options{ReadOnly: true}); err != nil {
 			return nil, err
 		}

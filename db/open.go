@@ -84,6 +84,9 @@ func (db *DB) open() (err error) {
 		if err := db.sweep(); err != nil {
 			return err
 		}
+		if err := db.upgrade(); err != nil {
+			return err
+		}
 	}
 	if err := db.recover(!created && !db.store.Sealed()); err != nil {
 		return err
@@ -279,32 +282,6 @@ func (db *DB) load(store *meta.Store) (err error) {
 	return nil
 }
 
-// sweep removes what a crash left behind: temporary files and segments that
-// nothing names. Files that are not ours are left alone.
-func (db *DB) sweep() error {
-	if err := layOut(db.fs); err != nil {
-		return err
-	}
-	if err := db.wipe(tmpDir); err != nil {
-		return err
-	}
-	names, err := db.fs.ReadDir(segDir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		id, _, ok := parseSegmentName(name)
-		if !ok || db.segments[id] != nil || slices.Contains(db.state.Obsolete, id) {
-			continue
-		}
-		db.opts.Logger.Info("removing leftover", "file", segDir+"/"+name)
-		if err := db.clear(segDir + "/" + name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (db *DB) wipe(dir string) error {
 	names, err := db.fs.ReadDir(dir)
 	if err != nil {
@@ -355,6 +332,11 @@ func (db *DB) recover(unclean bool) error {
 	// files are written again rather than made anew: as many are kept as a full head takes.
 	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: max(wal.FirstSize, db.opts.HeadSize/4)}
 	o.Spares = int(2 * db.opts.HeadSize / o.FileSize)
+	if !db.opts.ReadOnly {
+		if err := db.syncLog(); err != nil {
+			return err
+		}
+	}
 	tail, err := wal.Replay(o, db.state.Applied, db.replay)
 	if err != nil {
 		return err
@@ -368,6 +350,29 @@ func (db *DB) recover(unclean bool) error {
 	if tail.Torn || tail.Files > 0 || !db.active.empty() || db.store.Torn() || unclean {
 		db.opts.Logger.Info("recovered", "lsn", db.cur.lsn, "files", tail.Files, "torn", tail.Torn)
 		return db.settle()
+	}
+	return nil
+}
+
+// syncLog makes durable what a killed writer left in the page cache only: what
+// is replayed is flushed, and a segment must not outlive the log that explains
+// it.
+func (db *DB) syncLog() error {
+	names, err := db.fs.ReadDir(walDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".wal") {
+			continue
+		}
+		f, err := db.fs.OpenRW(walDir + "/" + name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
 	}
 	return nil
 }

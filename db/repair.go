@@ -105,6 +105,8 @@ func (r *repairing) run(src, dst string) (err error) {
 	}
 	if wreck != nil {
 		err = r.rebuild(wreck, lenient)
+	} else if stale := meta.Contradicted(r.fs, metaName); stale != nil {
+		r.problem(stale)
 	}
 	if err == nil {
 		err = r.salvage()
@@ -211,7 +213,27 @@ func (r *repairing) salvage() error {
 			return err
 		}
 	}
+	if r.wreck == nil { // else it is not known which segments there were
+		if err := r.unexplained(segments); err != nil {
+			return err
+		}
+	}
 	return r.log()
+}
+
+// unexplained reports the segments of which neither meta.bolt nor the log
+// knows: they hold vectors without ids.
+func (r *repairing) unexplained(segments []segment.Info) error {
+	l := newLeftovers(r.fs, r.state, segments)
+	problems, err := l.problems()
+	if err != nil {
+		return nil // the log is damaged, which is reported
+	}
+	for _, p := range problems {
+		r.problem(p)
+		r.lose(Lost{What: "document", Reason: p.Error()})
+	}
+	return nil
 }
 
 func (r *repairing) define(def *definition) error {

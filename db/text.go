@@ -255,7 +255,7 @@ func (db *DB) analysis(coll uint32) *analysis {
 }
 
 func (s *openSegment) termsIdent(a *analysis) terms.Ident {
-	return terms.Ident{DB: s.db.state.DB, Segment: s.info.ID, Rows: s.info.Rows, CRC: s.info.CRC, Analysis: a.id}
+	return terms.Ident{DB: s.db.state.DB, Segment: s.info.ID, Rows: s.info.Rows, CRC: s.info.CRC, Analysis: a.id, Docs: s.info.Docs}
 }
 
 // The methods of a derivedFile go to the index of the present analysis.

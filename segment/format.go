@@ -53,7 +53,7 @@ func (e *CorruptError) Error() string {
 // Unwrap returns what is wrong.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Info describes a segment as the manifest keeps it. Open compares all of it with the file.
+// Info describes a segment as the manifest keeps it. Open compares all of it with the file, except Docs.
 type Info struct {
 	ID         uint64  // names the file
 	Collection uint32  // id of the collection that the rows belong to
@@ -64,6 +64,10 @@ type Info struct {
 	MinDoc     uint64  // document number of the first row
 	MaxDoc     uint64  // document number of the last row
 	MaxNorm    float32 // at least the largest Euclidean norm, and hardly more; +Inf if that is beyond float32
+
+	// Docs is a digest of the documents of the rows, which the file does not hold. Files that are made of the documents
+	// carry it. Writers of databases decide how it is made; zero means that it is not known.
+	Docs [16]byte
 }
 
 // FileName returns the name of segment id within the database directory.

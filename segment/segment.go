@@ -71,7 +71,9 @@ func (s *Segment) verifyOpen() error {
 	if h.db != s.head.db {
 		return s.corrupt(0, fmt.Errorf("%w: database %x, manifest %x", ErrMismatch, h.db, s.head.db))
 	}
-	if h.info != s.head.info {
+	want := s.head.info
+	want.Docs = h.info.Docs // the file does not have it
+	if h.info != want {
 		return s.corrupt(0, fmt.Errorf("%w: %+v, manifest %+v", ErrMismatch, h.info, s.head.info))
 	}
 	s.head.tableCRC = h.tableCRC

@@ -39,7 +39,7 @@ func (s *Segment) BadBlocks(ctx context.Context) ([]BlockRange, error) {
 		bad.add(0, headerSize, readError(err))
 	} else if h, _, err := decodeHeader(s.Name(), page); err != nil {
 		bad.add(0, headerSize, err)
-	} else if h != s.head {
+	} else if h.info.Docs = s.head.info.Docs; h != s.head {
 		bad.add(0, headerSize, ErrMismatch)
 	}
 	err := bad.survey(ctx, s.file, &s.lay, &s.head.tableCRC)

@@ -62,6 +62,23 @@ func (m *Manifest) Find(name string) *File {
 	return &m.Files[i]
 }
 
+// Continues reports whether the version is old and batches behind it. After the database was restored from a backup, the
+// same numbers can stand for other batches: the files that say what they are must be the same.
+func (m *Manifest) Continues(old *Manifest) bool {
+	if m.Batch < old.Batch {
+		return false
+	}
+	for _, f := range old.Files {
+		if strings.HasPrefix(f.Name, "seg/") {
+			continue // either version has its own
+		}
+		if is := m.Find(f.Name); is == nil || *is != f {
+			return false
+		}
+	}
+	return true
+}
+
 // Names maps the names of the files to their paths.
 func (m *Manifest) Names() map[string]string {
 	names := make(map[string]string, len(m.Files))

@@ -224,7 +224,7 @@ func (c *checker) system() error {
 	err = c.each(t, nil, func(key, payload []byte) (err error) {
 		switch string(key) {
 		case string(keyFormat):
-			err = decodeFormat(payload)
+			_, err = decodeFormat(payload)
 		case string(keyState):
 			c.state, c.tallies, err = decodeState(payload)
 		default:

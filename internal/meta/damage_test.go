@@ -55,7 +55,7 @@ func fillSmall(tx *Tx) error {
 		}
 	}
 	for id, coll := range map[uint64]uint32{1: 1, 2: 2} {
-		info := segment.Info{ID: id, Collection: coll, Dim: 3, Rows: 3, Size: 4176, CRC: 0x8b82224d, MinDoc: 1, MaxDoc: 4, MaxNorm: 1}
+		info := segment.Info{ID: id, Collection: coll, Dim: 3, Rows: 3, Size: 4176, CRC: 0x8b82224d, MinDoc: 1, MaxDoc: 4, MaxNorm: 1, Docs: [16]byte{0xd0, 0xc5, byte(id)}}
 		if err := tx.PutSegment(info); err != nil {
 			return err
 		}

@@ -11,10 +11,12 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 )
 
-// Numbers of the file format (docs/format/meta.md). They never change for version 1.
+// Numbers of the file format (docs/format/meta.md). They never change for version 2.
 const (
 	magic   = "VECBOLTM"
-	version = 1
+	version = 2
+	// oldest is the first version that is read. Its segments have no digest of documents: see Tx.Upgrade.
+	oldest = 1
 
 	valueVersion  = 1 // first byte of every value
 	valueOverhead = 5 // the version and, at the end, the checksum
@@ -170,16 +172,18 @@ func encodeFormat() []byte {
 	return e.B
 }
 
-func decodeFormat(b []byte) error {
+// decodeFormat returns the version of the file.
+func decodeFormat(b []byte) (v uint32, err error) {
 	d := codec.NewDecoder(b)
-	m, v := d.Raw(len(magic)), d.U32()
+	m := d.Raw(len(magic))
+	v = d.U32()
 	switch {
 	case string(m) != magic:
-		return fmt.Errorf("%w: magic %q", ErrFormat, m)
-	case d.Err() == nil && v != version:
-		return fmt.Errorf("%w %d", ErrVersion, v)
+		return 0, fmt.Errorf("%w: magic %q", ErrFormat, m)
+	case d.Err() == nil && (v < oldest || v > version):
+		return 0, fmt.Errorf("%w %d", ErrVersion, v)
 	}
-	return finish(d)
+	return v, finish(d)
 }
 
 // State is what a store says of the database as a whole.
@@ -266,6 +270,9 @@ func encodeSegment(info *segment.Info) []byte {
 	e.U64(info.MinDoc)
 	e.U64(info.MaxDoc)
 	e.U32(math.Float32bits(info.MaxNorm))
+	if info.Docs != [16]byte{} { // as in version 1, without
+		e.Raw(info.Docs[:])
+	}
 	return e.B
 }
 
@@ -275,6 +282,9 @@ func decodeSegment(id uint64, b []byte) (segment.Info, error) {
 	dim, rows, size := d.U32(), d.U32(), d.U64()
 	info.CRC, info.MinDoc, info.MaxDoc = d.U32(), d.U64(), d.U64()
 	info.MaxNorm = math.Float32frombits(d.U32())
+	if d.Len() > 0 {
+		copy(info.Docs[:], d.Raw(len(info.Docs)))
+	}
 	// Compared before the conversion to int, which has 32 bits on some machines.
 	if dim > segment.MaxDim || rows > segment.MaxRows || size > math.MaxInt64 {
 		d.Fail(fmt.Errorf("%w: dimension %d, %d rows, %d bytes", ErrFormat, dim, rows, size))

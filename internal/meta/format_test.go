@@ -222,6 +222,7 @@ func (p *printer) payload(kind, key string, id uint32) {
 		p.little64("first docnum")
 		p.little64("last docnum")
 		p.field(4, "largest norm", "%v", math.Float32frombits(binary.LittleEndian.Uint32(p.b)))
+		p.field(16, "documents", "digest")
 	case "dead":
 		if p.b[0] != 0 {
 			p.t.Error("the example should have a chunk as a list")

@@ -36,6 +36,7 @@ type Store struct {
 	name string
 	opts Options
 	torn bool // see Torn
+	old  bool // see Old
 
 	identity [16]byte                 // of the database
 	sums     atomic.Pointer[pageSums] // of the pages, as long as they hold; nil: there are none
@@ -108,10 +109,7 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 		}
 	}
 	if p := s.sums.Load(); p != nil && p.db != s.identity {
-		s.sums.Store(nil) // those of another database
-		if err := damage(name, boltcheck.Check(p.file, int64(len(p.sums))*boltcheck.PageSize)); err != nil {
-			return nil, err
-		}
+		return nil, s.corrupt("%w: %s is of another database", ErrFormat, sumsName(name))
 	}
 	s.countFree()
 	return s, nil
@@ -162,6 +160,11 @@ func (s *Store) validate() error {
 	}
 	roots, newest, err := boltcheck.Roots(f, size)
 	s.torn = roots[0].Err != nil || roots[1].Err != nil
+	if err == nil && !s.torn && !s.opts.Lenient {
+		if err := contradicted(s.fs, s.name, roots[newest]); err != nil {
+			return err
+		}
+	}
 	if err == nil && !s.opts.Verify {
 		if err := s.loadSums(f, roots[newest]); err != nil {
 			return err
@@ -176,6 +179,10 @@ func (s *Store) validate() error {
 // Torn reports whether, when the store was opened, one of its two roots was unreadable: a commit was cut short, or the
 // page has rotted. The other one is in force, and the next Update restores the first.
 func (s *Store) Torn() bool { return s.torn }
+
+// Old reports whether the file was of an earlier version of the format when it was opened. It can be read; before a segment
+// is put into it, Tx.Upgrade is to be called.
+func (s *Store) Old() bool { return s.old }
 
 // open lets bbolt open the file.
 func (s *Store) open() error {

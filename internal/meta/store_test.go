@@ -115,7 +115,7 @@ func TestForeignFiles(t *testing.T) {
 		want    error
 	}{
 		{append([]byte("VECBOLTX"), good[8:]...), ErrFormat},
-		{append([]byte("VECBOLTM"), 2, 0, 0, 0), ErrVersion},
+		{append([]byte("VECBOLTM"), 3, 0, 0, 0), ErrVersion},
 		{append(slices.Clone(good), 0), ErrFormat},
 		{good[:9], nil},
 	} {

@@ -318,6 +318,73 @@ func (s *Store) loadSums(f *vfs.File, root boltcheck.Root) error {
 	return nil
 }
 
+// Contradicted looks for a file of checksums that is whole and of another state than the store in the file name: this
+// is not the file that they were written for, but another copy of it, since they are removed before the first commit. It
+// returns a *CorruptError that says so. A root that does not hold explains as well why they are of another state.
+func Contradicted(fsys *vfs.FS, name string) error {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	roots, newest, err := boltcheck.Roots(f, size)
+	if err != nil || roots[0].Err != nil || roots[1].Err != nil {
+		return nil
+	}
+	return contradicted(fsys, name, roots[newest])
+}
+
+// contradicted is Contradicted for the root in force.
+func contradicted(fsys *vfs.FS, name string, root boltcheck.Root) error {
+	f, err := fsys.Open(sumsName(name))
+	if err != nil {
+		return nil // it costs time that there is none
+	}
+	defer f.Close()
+	if err := otherState(f, root); err != nil {
+		return &CorruptError{name, -1, fmt.Errorf("%w; it may be an older copy: put back the one that belongs to %s, "+
+			"or repair into a new database, or remove %[2]s if this is the right one", err, sumsName(name))}
+	}
+	return nil
+}
+
+// otherState reports whether a file of checksums is whole and of another state.
+func otherState(f *vfs.File, root boltcheck.Root) error {
+	var head [sumsHeader]byte
+	size, err := f.Size()
+	if err != nil || size < sumsHeader+4 {
+		return nil
+	}
+	if _, err := f.ReadAt(head[:], 0); err != nil {
+		return nil
+	}
+	d := codec.NewDecoder(head[:])
+	magic, version := string(d.Raw(len(sumsMagic))), d.U32()
+	d.Raw(len(pageSums{}.db))
+	sum, pages := d.U64(), d.U64()
+	if magic != sumsMagic || version != sumsVersion || uint64(size-sumsHeader-4)/4 != pages || size%4 != 0 ||
+		sum == root.Sum && pages == root.Pages {
+		return nil
+	}
+	crc, buf := uint32(0), make([]byte, boltcheck.PageSize)
+	for off := int64(0); off < size-4; {
+		b := buf[:min(int64(len(buf)), size-4-off)]
+		if _, err := f.ReadAt(b, off); err != nil {
+			return nil
+		}
+		crc = codec.Update(crc, b)
+		off += int64(len(b))
+	}
+	if _, err := f.ReadAt(buf[:4], size-4); err != nil || binary.LittleEndian.Uint32(buf) != crc {
+		return nil
+	}
+	return fmt.Errorf("%w: this is not the state that %s was written for", ErrFormat, f.Name())
+}
+
 // whole compares all pages that were not compared yet. Those who read or write the whole file call it first.
 func (s *Store) whole() error {
 	if p := s.sums.Load(); p != nil {

@@ -211,8 +211,25 @@ func TestSumsByte(t *testing.T) {
 		e.U32(codec.CRC(e.B))
 		return e.B
 	}
-	for at, what := range map[int]string{0: "another format", 8: "a later version", 12: "another database", 28: "another state", 36: "other pages"} {
+	for at, what := range map[int]string{0: "another format", 8: "a later version", 36: "a number of pages that it does not have"} {
 		try(what, signed(at))
+	}
+	// What is whole and of something else is evidence.
+	for at, what := range map[int]string{12: "another database", 28: "the state"} {
+		if err := os.WriteFile(file, signed(at), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []Options{{}, {ReadOnly: true}, {Verify: true}} {
+			if at == 12 && o.Verify {
+				continue // it does not look so far
+			}
+			_, err := Open(s.fs, name, o)
+			wantCorrupt(t, what, err, what, "meta.sums")
+		}
+		again := open(t, s.fs, Options{Verify: true, Lenient: true})
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	try("a longer file", append(bytes.Clone(good), 0))
 	if err := os.Remove(file); err != nil {

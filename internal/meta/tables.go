@@ -21,9 +21,11 @@ func (tx *Tx) identify() error {
 	if !ok {
 		return system.corrupt(keyFormat, fmt.Errorf("%w: missing", ErrFormat))
 	}
-	if err := decodeFormat(b); err != nil {
+	v, err := decodeFormat(b)
+	if err != nil {
 		return system.corrupt(keyFormat, err)
 	}
+	tx.store.old = v < version
 	st, _, err := tx.readState()
 	tx.store.identity = st.DB
 	return err
@@ -135,6 +137,16 @@ func (tx *Tx) DropCollection(id uint32) error {
 	*tx.colls[id] = collection{id: id}
 	_, err = t.delete(appendU32(nil, id))
 	return err
+}
+
+// Upgrade makes the file one of the present version of the format. A digest of the documents of each segment, which files
+// of version 1 do not have, is the caller's to put. See Store.Old.
+func (tx *Tx) Upgrade() error {
+	if !tx.writable {
+		return ErrReadOnly
+	}
+	tx.dirty = true
+	return tx.putRecord(tagSystem, keyFormat, encodeFormat())
 }
 
 // Segments returns all segments by number.

@@ -18,7 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-var testIdent = Ident{DB: [16]byte{1, 2, 3}, Segment: 42, CRC: 0xcafe}
+var testIdent = Ident{DB: [16]byte{1, 2, 3}, Segment: 42, CRC: 0xcafe, Docs: [16]byte{0xd0, 0xc5}}
 
 func identOf(rows int) Ident {
 	id := testIdent
@@ -442,7 +442,7 @@ func TestDamage(t *testing.T) {
 	}
 	for _, change := range []func(*Ident){
 		func(id *Ident) { id.DB[15]++ }, func(id *Ident) { id.Segment++ },
-		func(id *Ident) { id.Rows++ }, func(id *Ident) { id.CRC++ },
+		func(id *Ident) { id.Rows++ }, func(id *Ident) { id.CRC++ }, func(id *Ident) { id.Docs[15]++ },
 	} {
 		other := ident
 		change(&other)

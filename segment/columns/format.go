@@ -8,11 +8,12 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// Numbers of the file format. They never change for version 1.
+// Numbers of the file format. They never change for version 2. Files of version 1 do not say which documents they were
+// made of, and are not read.
 const (
 	magic      = "VECBOLTC"
-	version    = 1
-	headerSize = 64
+	version    = 2
+	headerSize = 80
 	entrySize  = 56
 	crcSize    = 4 // at the end of the file
 
@@ -36,7 +37,7 @@ const MaxRows = 2147483647
 var (
 	// ErrCorrupt is returned when bytes are not a column file, or a damaged one.
 	ErrCorrupt = errors.New("corrupt column file")
-	// ErrVersion is returned when a later release wrote the file.
+	// ErrVersion is returned when a later release wrote the file, or one so early that it lacks the digest of documents.
 	ErrVersion = errors.New("unknown version of column file")
 	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
 	ErrMismatch = errors.New("column file of another segment")
@@ -48,6 +49,7 @@ type Ident struct {
 	Segment uint64   // id of the segment
 	Rows    int      // 0 to MaxRows
 	CRC     uint32   // of the segment's vector file
+	Docs    [16]byte // digest of the documents that the columns are made of
 }
 
 // header is the start of the file.
@@ -68,12 +70,13 @@ func (h *header) append(b []byte) []byte {
 	e.U32(h.ident.CRC)
 	e.U32(h.columns)
 	e.U64(h.paths)
+	e.Raw(h.ident.Docs[:])
 	return e.B
 }
 
 // decodeHeader reads the header of b, a whole file, and compares length and checksum.
 func decodeHeader(b []byte) (header, error) {
-	if len(b) < headerSize+crcSize || string(b[:len(magic)]) != magic {
+	if len(b) < len(magic)+4+crcSize || string(b[:len(magic)]) != magic {
 		return header{}, corrupt(0, "no header")
 	}
 	// The checksum comes first: it has this place in every version.
@@ -81,9 +84,12 @@ func decodeHeader(b []byte) (header, error) {
 	if got, want := codec.CRC(b[:end]), binary.LittleEndian.Uint32(b[end:]); got != want {
 		return header{}, corrupt(uint64(end), "checksum %08x instead of %08x", got, want)
 	}
-	d := codec.NewDecoder(b[len(magic):headerSize])
+	d := codec.NewDecoder(b[len(magic):end])
 	if v := d.U32(); v != version {
 		return header{}, fmt.Errorf("columns: %w: %d", ErrVersion, v)
+	}
+	if end < headerSize {
+		return header{}, corrupt(0, "no header")
 	}
 	var h header
 	rows := d.U32()
@@ -93,6 +99,7 @@ func decodeHeader(b []byte) (header, error) {
 	h.ident.CRC = d.U32()
 	h.columns = d.U32()
 	h.paths = d.U64()
+	copy(h.ident.Docs[:], d.Raw(len(h.ident.Docs)))
 	if rows > MaxRows || h.size != uint64(len(b)) {
 		return header{}, corrupt(12, "%d rows, %d bytes instead of %d", rows, len(b), h.size)
 	}

@@ -50,6 +50,7 @@ func dump(t *testing.T, b []byte) string {
 	line(4, "checksum of the vectors", "%#08x", d.U32())
 	n := u32("columns")
 	paths := u64("bytes of the paths")
+	line(16, "digest of documents", "%x", d.Raw(16))
 
 	type column struct {
 		path, pathLen                                     int

@@ -8,10 +8,11 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// Numbers of the file format. They never change for version 1.
+// Numbers of the file format. They never change for version 2. Files of version 1 do not say which documents they were
+// made of, and are not read.
 const (
 	magic      = "VECBOLTT"
-	version    = 1
+	version    = 2
 	headerSize = blocks.HeaderSize
 	sectionEnd = 64
 	wordSize   = 4
@@ -27,7 +28,7 @@ const MaxRows = 2147483647
 var (
 	// ErrCorrupt is returned when bytes are not a file of terms, or a damaged one.
 	ErrCorrupt = errors.New("corrupt file of terms")
-	// ErrVersion is returned when a later release wrote the file.
+	// ErrVersion is returned when a later release wrote the file, or one so early that it lacks the digest of documents.
 	ErrVersion = errors.New("unknown version of file of terms")
 	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
 	ErrMismatch = errors.New("file of terms of another segment or analysis")
@@ -42,6 +43,7 @@ type Ident struct {
 	Rows     int      // 1 to MaxRows
 	CRC      uint32   // of the segment's vector file
 	Analysis [16]byte // whatever decides which terms a document has
+	Docs     [16]byte // digest of the documents that the index is made of
 }
 
 // header is what the first page of the file says. Offsets are from the start of the file.
@@ -80,6 +82,7 @@ func (h *header) encode() []byte {
 	e.U64(h.table)
 	e.U32(h.terms)
 	e.U32(h.tableCRC)
+	e.Raw(h.ident.Docs[:])
 	return blocks.Seal(e)
 }
 
@@ -100,6 +103,7 @@ func decodeHeader(b []byte) (h header, err error) {
 	h.dictionary, h.index, h.table = d.U64(), d.U64(), d.U64()
 	h.terms = d.U32()
 	h.tableCRC = d.U32()
+	copy(h.ident.Docs[:], d.Raw(len(h.ident.Docs)))
 	if rows < 1 || rows > MaxRows || h.texts > rows {
 		return h, corrupt(12, "%d rows, %d of them with terms", rows, h.texts)
 	}

@@ -1,6 +1,7 @@
 package terms
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -34,7 +35,7 @@ func TestFormatPage(t *testing.T) {
 	for range 127 {
 		words("heat")
 	}
-	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: x.Rows(), CRC: 0xcafe, Analysis: [16]byte{9, 8, 7}}
+	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: x.Rows(), CRC: 0xcafe, Analysis: [16]byte{9, 8, 7}, Docs: [16]byte{0xd0, 0xc5}}
 	file, err := Build(id, Input{Source: x.View(x.Rows())})
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +71,7 @@ func dump(t *testing.T, b []byte) string {
 	terms := u32("terms")
 	sums := d.U32()
 	line(4, "checksum of checksums", "%#08x", sums)
+	line(16, "digest of documents", "%x", d.Raw(16))
 	zeros(4092-d.Offset(), "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for row := 0; row < rows; row++ {
@@ -154,16 +156,28 @@ func dump(t *testing.T, b []byte) string {
 	return out.String()
 }
 
+// TestUndigested refuses a file of version 1, which does not say which documents it was made of: it is made again.
+func TestUndigested(t *testing.T) {
+	b, err := os.ReadFile("testdata/v1.terms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := Ident{DB: [16]byte{7}, Segment: 1, Rows: 300, CRC: 2, Analysis: [16]byte{3}}
+	if _, err := Parse(b, id); !errors.Is(err, ErrVersion) {
+		t.Error(err)
+	}
+}
+
 // TestOldFile opens a file that the first release of the format has left, and that is never written again.
 func TestOldFile(t *testing.T) {
-	const name = "testdata/v1.terms"
+	const name = "testdata/v2.terms"
 	scanner := analyzer(t, "none").Scanner()
 	x := NewIndex()
 	for i := range 300 {
 		tokens, _ := scanner.Tokens(nil, strings.Repeat("flow ", i%4)+fmt.Sprintf("heat w%d layer%d", i, i%9))
 		x.Add(tokens)
 	}
-	id := Ident{DB: [16]byte{7}, Segment: 1, Rows: 300, CRC: 2, Analysis: [16]byte{3}}
+	id := Ident{DB: [16]byte{7}, Segment: 1, Rows: 300, CRC: 2, Analysis: [16]byte{3}, Docs: [16]byte{4}}
 	if *writeOld {
 		b, err := Build(id, Input{Source: x.View(300)})
 		if err == nil {

@@ -414,6 +414,7 @@ func TestParseRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Ident){
 		"database": func(i *Ident) { i.DB[15] = 1 }, "segment": func(i *Ident) { i.Segment++ }, "rows": func(i *Ident) { i.Rows++ },
 		"checksum": func(i *Ident) { i.CRC++ }, "analysis": func(i *Ident) { i.Analysis[0]++ },
+		"documents": func(i *Ident) { i.Docs[15]++ },
 	} {
 		other := ident
 		change(&other)

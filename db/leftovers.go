@@ -1,0 +1,259 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// unexplained ends the name of a segment that was found and kept although
+// nothing names it.
+const unexplained = ".unexplained"
+
+// leftovers tells segment files that a crash has left from those that should
+// not be there: a meta.bolt of yesterday names none of today's segments.
+type leftovers struct {
+	fs    *vfs.FS
+	state meta.State
+	named map[uint64]bool // segments of the database
+	// has reports whether a segment of the database has a row.
+	has func(coll uint32, num uint64) bool
+
+	logged uint64 // DocNums that the log gives are below; 0: it was not read yet
+}
+
+// leftovers is for the state in which meta.bolt was found: before the log is
+// replayed.
+func (db *DB) leftovers() *leftovers {
+	l := &leftovers{fs: db.fs, state: db.state, named: map[uint64]bool{}}
+	for id := range db.segments {
+		l.named[id] = true
+	}
+	l.has = func(coll uint32, num uint64) bool {
+		_, _, ok := db.findRow(coll, num)
+		return ok
+	}
+	return l
+}
+
+// newLeftovers is for a database that is not open.
+func newLeftovers(fsys *vfs.FS, state meta.State, segments []segment.Info) *leftovers {
+	l := &leftovers{fs: fsys, state: state, named: map[uint64]bool{}}
+	for _, info := range segments {
+		l.named[info.ID] = true
+	}
+	l.has = func(coll uint32, num uint64) bool { // the rows that it has, or once had, at most
+		for _, info := range segments {
+			if info.Collection == coll && info.MinDoc <= num && num <= info.MaxDoc {
+				return true
+			}
+		}
+		return false
+	}
+	return l
+}
+
+// find lists the files of segments that nothing names, by segment. Files that
+// are not ours are left alone.
+func (l *leftovers) find() (map[uint64][]string, error) {
+	names, err := l.fs.ReadDir(segDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	files := map[uint64][]string{}
+	for _, name := range names {
+		if id, _, ok := parseSegmentName(name); ok && !l.named[id] && !slices.Contains(l.state.Obsolete, id) {
+			files[id] = append(files[id], segDir+"/"+name)
+		}
+	}
+	return files, nil
+}
+
+// explain says why a segment cannot be a leftover; nil if it can. These are
+// the leftovers that there are:
+//
+//   - A segment that was replaced, or never committed, before the commit that
+//     meta.bolt is of: its number is below the next one.
+//   - A compaction that did not come to its commit: its rows are rows of
+//     segments that are there.
+//   - A flush that did not come to its commit: its rows are in the log, which
+//     is synced before a flush begins.
+//
+// Everything else holds rows of which neither meta.bolt nor the log knows. err
+// says that there is no telling.
+func (l *leftovers) explain(id uint64) (why, err error) {
+	name := segment.FileName(id)
+	owner, info, err := segment.ReadHeader(l.fs, name)
+	bad := (*segment.CorruptError)(nil)
+	known := id < l.state.NextSegment
+	switch {
+	case errors.As(err, &bad) && (known || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, segment.ErrFormat)):
+		return nil, nil // in the latter cases it does not even begin like a segment
+	case errors.As(err, &bad):
+		return err, nil
+	case err != nil:
+		return nil, err
+	case owner != l.state.DB:
+		return &CorruptError{File: name, Offset: -1, Err: errors.New("is of another database")}, nil
+	case known && info.MaxDoc < l.state.NextDoc:
+		return nil, nil
+	}
+	s, err := segment.Open(l.fs, l.state.DB, info)
+	if errors.As(err, &bad) {
+		return err, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = s.Guard(func() error {
+		for _, num := range s.DocNums() {
+			if l.has(info.Collection, num) {
+				continue
+			}
+			if err := l.readLog(); err != nil {
+				return err
+			}
+			if num < l.state.NextDoc || num >= l.logged {
+				why = &CorruptError{File: name, Offset: -1, Err: fmt.Errorf(
+					"neither meta.bolt nor the log explains this segment: %d rows of collection %d, documents %d to %d; "+
+						"meta.bolt may be an older copy", info.Rows, info.Collection, info.MinDoc, info.MaxDoc)}
+				return nil
+			}
+		}
+		return nil
+	})
+	return why, errors.Join(err, s.Close())
+}
+
+// readLog finds out which DocNums the log gives: from the next one that
+// meta.bolt knows, without a hole.
+func (l *leftovers) readLog() error {
+	if l.logged > 0 {
+		return nil
+	}
+	next := l.state.NextDoc
+	_, err := wal.Replay(wal.Options{FS: l.fs, DB: l.state.DB, ReadOnly: true}, l.state.Applied, func(lsn uint64, b []byte) error {
+		_, ops, err := decodeRecord(b)
+		if err != nil {
+			return badBatch(lsn, err)
+		}
+		for _, o := range ops {
+			if o.kind == opPut {
+				next = max(next, o.num+1)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		l.logged = next
+	}
+	return err
+}
+
+// problems lists the segments that were kept before and, unless has is nil,
+// those that nothing explains.
+func (l *leftovers) problems() ([]error, error) {
+	var all []error
+	names, err := l.fs.ReadDir(segDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, name := range names {
+		if strings.Contains(name, ".vec"+unexplained) {
+			all = append(all, &CorruptError{File: segDir + "/" + name, Offset: -1,
+				Err: errors.New("was kept because neither meta.bolt nor the log explained it; remove it when it is not needed")})
+		}
+	}
+	if l.has == nil {
+		return all, nil
+	}
+	files, err := l.find()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(files)) {
+		if !slices.Contains(files[id], segment.FileName(id)) {
+			continue
+		}
+		why, err := l.explain(id)
+		if err != nil {
+			return nil, err
+		}
+		if why != nil {
+			all = append(all, why)
+		}
+	}
+	return all, nil
+}
+
+// sweep removes what a crash left behind: temporary files and segments that
+// nothing names. A segment that this does not explain is kept under another
+// name, for Check to report.
+func (db *DB) sweep() error {
+	if err := layOut(db.fs); err != nil {
+		return err
+	}
+	if err := db.wipe(tmpDir); err != nil {
+		return err
+	}
+	l := db.leftovers()
+	files, err := l.find()
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(files)) {
+		name := segment.FileName(id)
+		if slices.Contains(files[id], name) {
+			why, err := l.explain(id)
+			if err != nil {
+				return err
+			}
+			if why != nil {
+				if err := db.keepUnexplained(name, why); err != nil {
+					return err
+				}
+				files[id] = slices.DeleteFunc(files[id], func(n string) bool { return n == name })
+			}
+		}
+		for _, name := range files[id] {
+			db.opts.Logger.Info("removing leftover", "file", name)
+			if err := db.clear(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keepUnexplained gives a segment a name under which nothing removes it, and
+// under which no other segment will be written.
+func (db *DB) keepUnexplained(name string, why error) error {
+	to := name + unexplained
+	for n := 2; ; n++ {
+		_, err := db.fs.Size(to)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		to = fmt.Sprintf("%s%s-%d", name, unexplained, n)
+	}
+	if err := db.fs.Rename(name, to); err != nil {
+		return err
+	}
+	db.opts.Logger.Error("keeping a segment that nothing explains", "file", to, "reason", why)
+	return db.fs.SyncDir(segDir)
+}

@@ -1,0 +1,475 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// restore replaces the directory of a closed database by a copy of another.
+func restore(t testing.TB, backup, dir string) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(dir, os.DirFS(backup)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// overwrite puts some files into a directory.
+func overwrite(t testing.TB, dir string, files map[string][]byte) {
+	t.Helper()
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// colored writes n documents of a color: in their texts, in metadata, and not
+// in their vectors, nor in their number.
+func colored(t testing.TB, c *Collection, n int, color string, vectors bool) {
+	t.Helper()
+	fill(t, c, n, func(i int) Document {
+		d := Document{ID: fmt.Sprintf("d%02d", i), Text: color + " fruit", Metadata: Metadata{"color": color}}
+		if vectors {
+			d.Vector = []float32{1, float32(i), 3}
+		}
+		return d
+	})
+}
+
+// hasColor wants all ways of asking to find n documents of a color.
+func hasColor(t testing.TB, c *Collection, color string, n int) {
+	t.Helper()
+	ctx := context.Background()
+	counted, err := c.Count(ctx, filter.Eq("color", color))
+	if err != nil || counted != n {
+		t.Errorf("%s: counted %d, want %d: %v", color, counted, n, err)
+	}
+	found := find(t, c, Query{Text: color, K: 1000})
+	if len(found.Hits) != n {
+		t.Errorf("%s: %d texts found, want %d", color, len(found.Hits), n)
+	}
+	page, err := c.List(ctx, ListQuery{Where: filter.Eq("color", color), Limit: 1000})
+	if err != nil || len(page.Documents) != n {
+		t.Errorf("%s: listed %d, want %d: %v", color, len(page.Documents), n, err)
+	}
+}
+
+// TestPublishAfterRestore publishes, restores a backup of before, and goes on
+// publishing: segments have the numbers, and the vectors, of others that the
+// folder and its readers know.
+func TestPublishAfterRestore(t *testing.T) {
+	for _, vectors := range []bool{false, true} {
+		for _, merged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("vectors %v, merged %v", vectors, merged), func(t *testing.T) {
+				ctx := t.Context()
+				root := t.TempDir()
+				dir, backup, folder := filepath.Join(root, "a"), filepath.Join(root, "b"), filepath.Join(root, "p")
+				opts := &Options{NoBackgroundCompaction: true}
+				vdb := open(t, dir, opts)
+				collection(t, vdb, "c", Schema{Text: &TextIndex{}})
+				if err := vdb.Backup(ctx, backup); err != nil {
+					t.Fatal(err)
+				}
+				write := func(color string) {
+					colored(t, collection(t, vdb, "c", Schema{}), 20, color, vectors)
+					flush(t, vdb)
+					if merged {
+						colored(t, collection(t, vdb, "c", Schema{}), 10, color, vectors)
+						compact(t, vdb)
+					}
+					p := publisher(t, vdb, folder, nil)
+					publish(t, p)
+					if err := errors.Join(p.Close(), vdb.Close()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write("red")
+				follower := open(t, folder, &Options{ReadOnly: true, Follow: time.Hour})
+				before, err := follower.Snapshot()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer before.Close()
+				hasColor(t, collectionOf(t, follower, "c"), "red", 20)
+
+				restore(t, backup, dir)
+				vdb = open(t, dir, opts)
+				write("blue")
+				refresh(t, follower)
+				for _, r := range []*DB{follower, open(t, folder, &Options{ReadOnly: true, Follow: time.Hour})} {
+					c := collectionOf(t, r, "c")
+					hasColor(t, c, "blue", 20)
+					hasColor(t, c, "red", 0)
+					check(t, r)
+				}
+			})
+		}
+	}
+}
+
+// TestRefreshAfterRestore has versions whose meta.bolt is the same, with other
+// batches of the same numbers behind it.
+func TestRefreshAfterRestore(t *testing.T) {
+	ctx := t.Context()
+	root := t.TempDir()
+	dir, backup, folder := filepath.Join(root, "a"), filepath.Join(root, "b"), filepath.Join(root, "p")
+	vdb := open(t, dir, nil)
+	collection(t, vdb, "c", Schema{Text: &TextIndex{}})
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, dir, backup)
+	vdb = open(t, dir, nil)
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write := func(color string, n int) {
+		vdb := open(t, dir, nil)
+		p := publisher(t, vdb, folder, nil)
+		publish(t, p)
+		c := collection(t, vdb, "c", Schema{})
+		for i := range n {
+			upsert(t, c, Document{ID: fmt.Sprint(color, i), Text: color, Metadata: Metadata{"color": color}})
+		}
+		publish(t, p)
+		if err := errors.Join(p.Close(), vdb.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("red", 2)
+	r := open(t, folder, &Options{ReadOnly: true, Follow: time.Hour})
+	hasColor(t, collectionOf(t, r, "c"), "red", 2)
+	meta := r.following.manifest.Find(metaName).Path
+	restore(t, backup, dir)
+	write("blue", 3)
+	refresh(t, r)
+	if now := r.following.manifest.Find(metaName).Path; now != meta {
+		t.Fatalf("meta.bolt is another one: %s, %s before", now, meta)
+	}
+	c := collectionOf(t, r, "c")
+	hasColor(t, c, "blue", 3)
+	hasColor(t, c, "red", 0)
+	if _, err := r.Check(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDerivedFilesOfOtherDocuments puts the derived files of one history
+// beside the truth of another, whose segment has the same number and vectors.
+func TestDerivedFilesOfOtherDocuments(t *testing.T) {
+	root := t.TempDir()
+	dir, backup := filepath.Join(root, "a"), filepath.Join(root, "b")
+	vdb := open(t, dir, nil)
+	collection(t, vdb, "c", Schema{Text: &TextIndex{}})
+	if err := vdb.Backup(t.Context(), backup); err != nil {
+		t.Fatal(err)
+	}
+	write := func(color string) {
+		colored(t, collection(t, vdb, "c", Schema{}), 20, color, true)
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("red")
+	derived := map[string][]byte{}
+	for name, b := range readFiles(t, dir) {
+		if strings.HasPrefix(name, segDir) && filepath.Ext(name) != ".vec" {
+			derived[name] = b
+		}
+	}
+	if len(derived) < 2 {
+		t.Fatal(derived)
+	}
+	restore(t, backup, dir)
+	vdb = open(t, dir, nil)
+	write("blue")
+	overwrite(t, dir, derived)
+	for _, o := range []*Options{{ReadOnly: true}, nil} {
+		vdb := open(t, dir, o)
+		c := collection(t, vdb, "c", Schema{})
+		hasColor(t, c, "blue", 20)
+		hasColor(t, c, "red", 0)
+		if o == nil {
+			check(t, vdb)
+		}
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// staleRoot makes a database whose meta.bolt is that of before the last
+// segment, and returns the directory and the right meta.bolt.
+func staleRoot(t *testing.T) (dir string, right []byte) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "d")
+	var old []byte
+	for _, part := range []string{"old", "new"} {
+		vdb := open(t, dir, nil)
+		fill(t, collection(t, vdb, "c", Schema{}), 30, func(i int) Document {
+			return Document{ID: fmt.Sprint(part, i), Vector: []float32{1, float32(i)}}
+		})
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+		old, right = right, readFiles(t, dir)[metaName]
+	}
+	overwrite(t, dir, map[string][]byte{metaName: old})
+	return dir, right
+}
+
+// TestStaleRoot opens a database whose meta.bolt is of yesterday. meta.sums,
+// which is of today, tells; nothing is removed.
+func TestStaleRoot(t *testing.T) {
+	dir, right := staleRoot(t)
+	before := readFiles(t, dir)
+	for _, o := range []*Options{{ReadOnly: true}, nil} {
+		vdb, err := Open(dir, o)
+		if err == nil {
+			vdb.Close()
+		}
+		var bad *CorruptError
+		if !errors.Is(err, ErrCorrupt) || !errors.As(err, &bad) || bad.File != metaName || !strings.Contains(err.Error(), sumsName) ||
+			!strings.Contains(err.Error(), "repair") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	r, err := CheckFiles(t.Context(), dir, false)
+	if err != nil || r.OK() {
+		t.Errorf("check: %+v %v", r, err)
+	}
+	fixed, err := Repair(t.Context(), dir, filepath.Join(t.TempDir(), "fixed"))
+	if err != nil || fixed.Documents != 30 || len(fixed.Problems) == 0 || len(fixed.Lost) == 0 {
+		t.Errorf("repair: %+v %v", fixed, err)
+	}
+	after := readFiles(t, dir)
+	for name, b := range before {
+		if name != lockName && string(after[name]) != string(b) {
+			t.Errorf("%s has changed", name)
+		}
+	}
+	overwrite(t, dir, map[string][]byte{metaName: right})
+	vdb := open(t, dir, nil)
+	if n := collection(t, vdb, "c", Schema{}).Len(); n != 60 {
+		t.Errorf("with the right meta.bolt: %d documents", n)
+	}
+	check(t, vdb)
+}
+
+// TestUnexplainedSegment has no meta.sums to tell. The segment of today stays,
+// over restarts, and Check reports it.
+func TestUnexplainedSegment(t *testing.T) {
+	dir, _ := staleRoot(t)
+	if err := os.Remove(filepath.Join(dir, sumsName)); err != nil {
+		t.Fatal(err)
+	}
+	var lost []byte
+	for name, b := range readFiles(t, dir) {
+		if filepath.Ext(name) == ".vec" {
+			lost = b // the last one, or one of them
+			if !strings.HasSuffix(name, "00000001.vec") {
+				break
+			}
+		}
+	}
+	reported := func(vdb *DB) {
+		t.Helper()
+		r, err := vdb.Check(t.Context())
+		if err != nil || len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0].File, segDir+"/00000002.vec") {
+			t.Errorf("%+v %v", r, err)
+		}
+	}
+	vdb := open(t, dir, &Options{ReadOnly: true})
+	reported(vdb)
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		vdb = open(t, dir, nil)
+		reported(vdb)
+		upsert(t, collection(t, vdb, "c", Schema{}), Document{ID: "later", Vector: []float32{1, 2}})
+		if err := vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if string(readFiles(t, dir)[segDir+"/00000002.vec"+unexplained]) != string(lost) {
+			t.Error("the segment is gone")
+		}
+	}
+}
+
+// TestOlderRootNeedsObsolete ends an opening right after leftovers were swept.
+// If the newest root rots then, the older one still has all that it names.
+func TestOlderRootNeedsObsolete(t *testing.T) {
+	dir := t.TempDir()
+	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+	c := collection(t, vdb, "c", Schema{})
+	for i := range 2 {
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}})
+		flush(t, vdb)
+	}
+	for _, job := range vdb.plan(everyVictim) { // one commit, not the ones that Compact adds
+		if err := vdb.compact(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(vdb.state.Obsolete) == 0 {
+		t.Fatal("nothing is obsolete")
+	}
+	upsert(t, c, Document{ID: "2", Vector: []float32{1, 2}})
+	lose(t, vdb)
+
+	cut := errors.New("cut")
+	swept := false
+	_, err := Open(dir, &Options{hook: func(op vfs.Op) error {
+		swept = swept || op.Kind == vfs.OpReadDir && op.Name == segDir
+		if swept && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpCreate || op.Kind == vfs.OpSync) {
+			return cut
+		}
+		return nil
+	}})
+	if !errors.Is(err, cut) || !swept {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, metaName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, newest, err := boltcheck.Roots(f, st.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, 512), int64(newest)*boltcheck.PageSize); err != nil {
+		t.Fatal(err)
+	}
+	vdb = open(t, dir, nil)
+	if n := collection(t, vdb, "c", Schema{}).Len(); n != 3 {
+		t.Errorf("%d documents", n)
+	}
+	check(t, vdb)
+}
+
+// TestPublishedIsSynced publishes under the policies that do not sync each
+// write: a replica must not have what the database may lose.
+func TestPublishedIsSynced(t *testing.T) {
+	for _, policy := range []SyncPolicy{SyncNever, SyncInterval, SyncAlways} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			dirty := map[string]bool{} // of the log
+			vdb := open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
+				if strings.HasPrefix(op.Name, walDir+"/") && op.Kind == vfs.OpWrite {
+					dirty[op.Name] = true
+				}
+				if op.Kind == vfs.OpSync {
+					delete(dirty, op.Name)
+				}
+				return nil
+			}})
+			c := collection(t, vdb, "c", Schema{})
+			published := 0
+			p := publisher(t, vdb, t.TempDir(), &PublishOptions{hook: func(op vfs.Op) error {
+				if op.Kind == vfs.OpRename && strings.HasPrefix(op.To, manifestDir+"/") {
+					if published++; len(dirty) > 0 {
+						t.Errorf("published before %v was synced", dirty)
+					}
+				}
+				return nil
+			}})
+			for i := range 3 {
+				upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
+				if policy != SyncAlways && len(dirty) == 0 {
+					t.Fatal("the write was synced anyway")
+				}
+				publish(t, p)
+			}
+			if published != 3 {
+				t.Errorf("%d versions", published)
+			}
+		})
+	}
+}
+
+// TestNoRoomToMap has no room to map new segments. None of their files stays,
+// although they were finished, and even if no file can be removed at first.
+func TestNoRoomToMap(t *testing.T) {
+	dir := t.TempDir()
+	failing, stuck := false, false
+	vdb := open(t, dir, &Options{NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
+		if failing && op.Kind == vfs.OpMap && strings.HasPrefix(op.Name, segDir+"/") {
+			return syscall.ENOMEM
+		}
+		if stuck && op.Kind == vfs.OpRemove {
+			return syscall.EMFILE
+		}
+		return nil
+	}})
+	c := collection(t, vdb, "c", Schema{Text: &TextIndex{}})
+	colored(t, c, 20, "red", true)
+	flush(t, vdb)
+	segments := func() []string {
+		t.Helper()
+		names, err := os.ReadDir(filepath.Join(dir, segDir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var vecs []string
+		for _, e := range names {
+			if filepath.Ext(e.Name()) == ".vec" {
+				vecs = append(vecs, e.Name())
+			}
+		}
+		return vecs
+	}
+	before := segments()
+	colored(t, c, 10, "blue", true)
+	for _, stuck = range []bool{false, true} {
+		failing = true
+		for range 5 {
+			if err := vdb.Flush(t.Context()); !errors.Is(err, syscall.ENOMEM) {
+				t.Fatal(err)
+			}
+		}
+		if now := segments(); !stuck && !slices.Equal(now, before) {
+			t.Errorf("flushes that failed left %v of %v", now, before)
+		}
+	}
+	failing, stuck = false, false
+	flush(t, vdb)
+	if now := segments(); len(now) != 2 {
+		t.Errorf("after a flush: %v", now)
+	}
+	before, failing = segments(), true
+	for range 5 {
+		if err := vdb.Compact(t.Context()); !errors.Is(err, syscall.ENOMEM) {
+			t.Fatal(err)
+		}
+	}
+	if now := segments(); !slices.Equal(now, before) {
+		t.Errorf("compactions that failed left %v of %v", now, before)
+	}
+	failing = false
+	compact(t, vdb)
+	if now := segments(); len(now) != 1 {
+		t.Errorf("after a compaction: %v", now)
+	}
+	hasColor(t, c, "blue", 10)
+	hasColor(t, c, "red", 10)
+}

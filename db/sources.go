@@ -1,0 +1,117 @@
+package db
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/segment"
+)
+
+// Columns and terms are made of documents, and the vector file of a segment
+// says nothing of those: after a backup was restored, a segment can have the
+// number, the DocNums and the vectors of another one, with other documents.
+// Therefore meta.bolt keeps a digest of the documents of each segment, and
+// every file that is made of them carries it.
+//
+// A flush has the documents at hand and digests them. A compaction does not
+// read them: its rows are those of its victims, so that their digests and the
+// DocNums that are left say which documents there are.
+
+// A sourceDigest makes segment.Info.Docs.
+type sourceDigest struct {
+	h   hash.Hash
+	buf []byte
+}
+
+// newSourceDigest begins a digest; kind keeps those of different makers apart.
+func newSourceDigest(kind string) *sourceDigest {
+	d := &sourceDigest{h: sha256.New()}
+	d.bytes([]byte(kind))
+	return d
+}
+
+func (d *sourceDigest) number(n uint64) {
+	d.buf = binary.LittleEndian.AppendUint64(d.buf[:0], n)
+	d.h.Write(d.buf)
+}
+
+// bytes adds b with its length.
+func (d *sourceDigest) bytes(b []byte) {
+	d.number(uint64(len(b)))
+	d.h.Write(b)
+}
+
+// document adds a row of a flush.
+func (d *sourceDigest) document(num uint64, doc []byte) {
+	d.number(num)
+	d.bytes(doc)
+}
+
+func (d *sourceDigest) sum() (sum [16]byte) {
+	copy(sum[:], d.h.Sum(nil))
+	return sum
+}
+
+// mergedDigest begins the digest of a segment that is merged from others: the
+// DocNums of its rows are to follow.
+func mergedDigest(victims []victim) *sourceDigest {
+	digests := make([]string, len(victims))
+	for i, v := range victims {
+		digests[i] = string(v.info.Docs[:])
+	}
+	slices.Sort(digests)
+	d := newSourceDigest("merge")
+	d.number(uint64(len(digests)))
+	for _, sum := range digests {
+		d.bytes([]byte(sum))
+	}
+	return d
+}
+
+// upgrade brings the meta.bolt of an earlier release up to date: its segments
+// get digests. To read all documents would take too long, and is not needed:
+// the digest that meta.bolt keeps of all documents of the collection covers
+// those of the segment.
+func (db *DB) upgrade() error {
+	if !db.store.Old() {
+		return nil
+	}
+	if err := db.leftovers().readLog(); err != nil {
+		return err // nothing is changed that cannot be opened
+	}
+	db.metaMu.Lock()
+	defer db.metaMu.Unlock()
+	err := db.commitMeta(nil, func(tx *meta.Tx) error {
+		colls, err := tx.Collections()
+		if err != nil {
+			return err
+		}
+		for _, s := range db.segments {
+			at := slices.IndexFunc(colls, func(c meta.Collection) bool { return c.ID == s.info.Collection })
+			s.info.Docs = collectionDigest(colls[at], s.info)
+			if err := tx.PutSegment(s.info); err != nil {
+				return err
+			}
+		}
+		return tx.Upgrade()
+	})
+	if err != nil {
+		return fmt.Errorf("upgrade %s: %w", metaName, err)
+	}
+	return nil
+}
+
+// collectionDigest covers all documents of a collection, and which rows of
+// them a segment has.
+func collectionDigest(c meta.Collection, info segment.Info) [16]byte {
+	d := newSourceDigest("collection")
+	for _, n := range []uint64{info.ID, uint64(info.CRC), info.MinDoc, info.MaxDoc,
+		c.Documents, c.DocDigest[0], c.DocDigest[1], c.IDs, c.IDDigest[0], c.IDDigest[1]} {
+		d.number(n)
+	}
+	return d.sum()
+}
