@@ -166,9 +166,8 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 			w.setting = w.setting.Times(raise)
 		}
 	}
-	scan := s.scanCost(p, i)
-	cost := g.Work(w.setting, matched) * g.Price(p.parts[i].set != nil)
-	dear := cost > scan && !s.db.opts.walkAlways
+	cost := s.walkCost(p, i, w)
+	dear := cost > 1 && !s.db.opts.walkAlways
 	if !dear {
 		p.parts[i].walk = w
 	}
@@ -180,10 +179,16 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 		raised = fmt.Sprintf(", %.3g times that of the calibration because queries found less than promised", raise)
 	}
 	if dear {
-		because("a walk of %v%s through the graph would cost %.2g of a scan", w.setting, raised, cost/scan)
+		because("a walk of %v%s through the graph would cost %.2g of a scan", w.setting, raised, cost)
 	} else {
-		because("a walk of %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost/scan, w.recall)
+		because("a walk of %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost, w.recall)
 	}
+}
+
+// walkCost returns what a walk in a part costs, as a multiple of the cost of a scan.
+func (s *search) walkCost(p *probe, i int, w walk) float64 {
+	work := w.graph.Work(w.setting, p.matchedIn(s.view, i))
+	return work * w.graph.Price(p.parts[i].set != nil) / s.scanCost(p, i)
 }
 
 // A walkJob is the walk of one query in one part, and what it found.
@@ -296,14 +301,29 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 			set = nil
 		}
 	}
-	query.Most = w.graph.Most(w.setting, q.matchedIn(s.view, i))
+	matched := q.matchedIn(s.view, i)
+	query.Guard(q.need, w.setting, matched)
 	rows, stats, err := query.Find(q.need, w.setting, set, &memory.buf)
+	if errors.Is(err, graph.ErrFar) {
+		// The filter excludes what was seen already, say: a search for more finds what is left.
+		more, setting, ok := w.graph.Longer(w.recall, q.need, stats)
+		if raise := part.segment.raise(); raise > 1 {
+			setting = setting.Times(raise)
+		}
+		longer := walk{graph: w.graph, setting: setting}
+		if ok && (s.walkCost(q, i, longer) <= 1 || s.db.opts.walkAlways) {
+			before := stats.Estimated
+			query.Guard(more, setting, matched)
+			rows, stats, err = query.Find(more, setting, set, &memory.buf)
+			stats.Estimated += before
+		}
+	}
 	j.stats = stats
 	s.trace.read(int64(stats.Estimated)*int64(part.dim) + int64(len(rows))*int64(4*part.dim))
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrFar):
-		why = fmt.Sprintf("what is near does not match: a walk of %v went too far for its promise", w.setting)
+		why = fmt.Sprintf("what is near does not match, for which a walk of %v promises nothing", w.setting)
 	case errors.Is(err, graph.ErrCorrupt):
 		part.segment.graph.distrust(err)
 		why = "the graph is damaged"

@@ -34,8 +34,11 @@ type outcome struct {
 type trial struct {
 	row   uint32
 	query *Query
+	vec   []float32
+	norm  float64
 	point []float32      // with the extra element
-	truth pool           // nearest rows but itself, as many as the largest of calibrated
+	truth []ranked       // the best rows but itself, as many as the largest of calibrated
+	worst float32        // the largest squared distance in truth
 	ranks map[uint32]int // of these rows, from 0
 
 	whole  []outcome                // where walks end that keep so many rows in view
@@ -43,8 +46,32 @@ type trial struct {
 	margin [len(calibrated)]float32 // that was needed
 }
 
-// A measure gives the squared distance of a row from that of a trial. It may use y.
-type measure func(t *trial, row uint32, y []float32) (float32, error)
+// A ranked row is one with its true score for a trial: which rows a search should find is decided by
+// scores, and equal ones alone are ties. Distances of points are rounded.
+type ranked struct {
+	row   uint32
+	score float64
+	dist  float32 // squared, of the points
+}
+
+// A scoring gives the true score of a row for a trial.
+type scoring func(t *trial, row uint32) (float64, error)
+
+// score returns the true score of x for the vector of a trial, with the bits that a search of a
+// collection gives it.
+func (g *Graph) score(t *trial, x []float32) float64 {
+	switch g.head.ident.Metric {
+	case codes.Dot:
+		return simd.Dot64(t.vec, x)
+	case codes.L2:
+		return -simd.L264(t.vec, x)
+	}
+	norm := math.Sqrt(simd.Dot64(x, x))
+	if norm == 0 || t.norm == 0 {
+		return 0
+	}
+	return max(-1, min(1, simd.Dot64(t.vec, x)/(norm*t.norm)))
+}
 
 // calibrate measures the recall of searches for some of the rows, each without itself: a row that has no twin is left out of the
 // walk, so that the walk does not pass through it.
@@ -54,19 +81,17 @@ func (b *builder) calibrate(rows codes.Source) error {
 		return err
 	}
 	var mu sync.Mutex // rows may not be called by two goroutines at once
-	dim := b.Dim()
-	distance := func(t *trial, row uint32, y []float32) (float32, error) {
+	score := func(t *trial, row uint32) (float64, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		x, err := rows(int(row), int(row)+1)
 		if err != nil {
 			return 0, err
 		}
-		y[dim] = b.space.point(y[:dim], x, false)
-		return simd.L2(t.point, y), nil
+		return b.score(t, x), nil
 	}
 	for _, columns := range [...][]int{{0, 1}, {2}} { // each of one rank, so that the same walks serve all
-		if err := b.tabulate(trials, columns, distance); err != nil {
+		if err := b.tabulate(trials, columns, score); err != nil {
 			return err
 		}
 	}
@@ -82,7 +107,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 	return nil
 }
 
-// trials picks rows and finds what is nearest to each.
+// trials picks rows and finds what is best for each.
 func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	n, dim := b.Len(), b.Dim()
 	r := rand.New(rand.NewPCG(b.head.seed, 2))
@@ -95,10 +120,11 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 			return nil, err
 		}
 		t := &trials[i]
-		*t = trial{row: uint32(row), query: b.QueryRow(x, row), point: make([]float32, dim+1)}
+		*t = trial{row: uint32(row), query: b.QueryRow(x, row), vec: slices.Clone(x), point: make([]float32, dim+1)}
+		t.norm = math.Sqrt(simd.Dot64(x, x))
 		t.point[dim] = b.space.point(t.point[:dim], x, true)
-		t.truth.reset(calibrated[len(calibrated)-1])
 	}
+	longest := 0.0 // of the points
 	points := make([]float32, 0, readBytes/4/dim*(dim+1)+dim+1)
 	err := read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
 		points = points[:len(x)/dim*(dim+1)]
@@ -110,13 +136,18 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 		if err != nil {
 			return err
 		}
+		for p := points; len(p) > 0; p = p[dim+1:] {
+			longest = max(longest, simd.Dot64(p[:dim+1], p[:dim+1]))
+		}
+		blur := b.blur(math.Sqrt(longest))
 		return b.each(len(trials), func(l *lane, i int) error {
 			t := &trials[i]
 			l.scores = slices.Grow(l.scores[:0], len(x)/dim)[:len(x)/dim]
 			simd.L2Rows(l.scores, t.point, points)
+			far := b.beyond(t, blur)
 			for j, d := range l.scores {
-				if row := uint32(lo + j); row != t.row && !t.truth.full(d) {
-					t.truth.offer(d, row)
+				if row := uint32(lo + j); row != t.row && !(d > far) && t.offer(ranked{row, b.score(t, x[j*dim:][:dim]), d}) {
+					far = b.beyond(t, blur)
 				}
 			}
 			return nil
@@ -124,16 +155,60 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	})
 	for i := range trials {
 		t := &trials[i]
-		t.ranks = make(map[uint32]int, len(t.truth.entries))
-		for rank, e := range t.truth.entries {
-			t.ranks[e.ID] = rank
+		t.ranks = make(map[uint32]int, len(t.truth))
+		for rank, e := range t.truth {
+			t.ranks[e.row] = rank
 		}
 	}
 	return trials, err
 }
 
+// blur returns by how much rounding may change the distance of two points up to this long.
+func (b *builder) blur(longest float64) float64 {
+	blur := 2 * longest * 0x1p-24 // each element of both
+	if b.head.ident.Metric == codes.Dot {
+		blur += 2e-6 * b.head.reach / b.head.unit // of the extra elements: see space.point
+	}
+	return blur
+}
+
+// beyond returns a squared distance beyond which no row is among the best for a trial: farther than the worst of these by more
+// than rounding changes.
+func (b *builder) beyond(t *trial, blur float64) float32 {
+	if len(t.truth) < calibrated[len(calibrated)-1] {
+		return math.MaxFloat32
+	}
+	relative := 1.01*simd.ErrorBound(b.Dim()+1) + 0x1p-40 // of sums, and of scores
+	d := math.Sqrt(float64(t.worst)*(1+2*relative)) + 2*blur
+	return float32(min(d*d*(1+2*relative), math.MaxFloat32))
+}
+
+// offer puts a row where it belongs in the truth of a trial, if it does, and reports that. Of equal scores
+// the lower row is the better one.
+func (t *trial) offer(n ranked) bool {
+	most := calibrated[len(calibrated)-1]
+	if len(t.truth) == most && n.score <= t.truth[most-1].score { // rows are offered in ascending order
+		return false
+	}
+	at, _ := slices.BinarySearchFunc(t.truth, n.score, func(e ranked, score float64) int {
+		if e.score >= score {
+			return -1
+		}
+		return 1
+	})
+	if len(t.truth) == most {
+		t.truth = t.truth[:most-1]
+	}
+	t.truth = slices.Insert(t.truth, at, n)
+	t.worst = 0
+	for _, e := range t.truth {
+		t.worst = max(t.worst, e.dist)
+	}
+	return true
+}
+
 // tabulate makes the tables of these columns.
-func (b *builder) tabulate(trials []trial, columns []int, distance measure) error {
+func (b *builder) tabulate(trials []trial, columns []int, score scoring) error {
 	k := calibrated[columns[len(columns)-1]]
 	var efforts []int
 	for i := 0; ; i++ {
@@ -153,7 +228,7 @@ func (b *builder) tabulate(trials []trial, columns []int, distance measure) erro
 	for least := float32(0); len(efforts) > 0 && least < enough; {
 		views := efforts[:min(step, len(efforts))]
 		efforts = efforts[len(views):]
-		err := b.each(len(trials), func(l *lane, i int) error { return trials[i].walk(columns, views, l, distance) })
+		err := b.each(len(trials), func(l *lane, i int) error { return trials[i].walk(columns, views, l, score) })
 		if err != nil {
 			return err
 		}
@@ -234,7 +309,7 @@ func (g *Graph) pick(all []level) (chosen []level) {
 }
 
 // walk searches for a trial, and notes what a walk has found that ends with so many rows in view, or with each reach.
-func (t *trial) walk(columns, views []int, l *lane, distance measure) error {
+func (t *trial) walk(columns, views []int, l *lane, score scoring) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &l.buf
 	if err := q.start(k, Setting{Effort: views[len(views)-1]}, nil, buf); err != nil {
 		return err
@@ -265,7 +340,7 @@ func (t *trial) walk(columns, views []int, l *lane, distance measure) error {
 				return err
 			}
 			var err error
-			if o.found[c], err = t.count(c, l, distance); err != nil {
+			if o.found[c], err = t.count(c, l, score); err != nil {
 				return err
 			}
 		}
@@ -279,40 +354,38 @@ func (t *trial) walk(columns, views []int, l *lane, distance measure) error {
 	return nil
 }
 
-// count returns what share of the k nearest rows is among those that a search would score. Rows as near as the last of them count, too.
+// count returns what share of the k best rows is among those that a search would score. Rows of the score of the last of them count, too.
 // It notes the margin: codes can mistake one row for nearer than another only if their distances differ by less than codes err.
-func (t *trial) count(column int, l *lane, distance measure) (float32, error) {
+func (t *trial) count(column int, l *lane, score scoring) (float32, error) {
 	k := calibrated[column]
-	truth := t.truth.entries[:min(k, len(t.truth.entries))]
+	truth := t.truth[:min(k, len(t.truth))]
 	if len(truth) == 0 {
 		return 1, nil
 	}
-	// Only where the next row is as near there can be others.
-	limit := truth[len(truth)-1].Dist * (1 + 4e-6)
-	ties := len(t.truth.entries) == t.truth.limit || len(t.truth.entries) > k && t.truth.entries[k].Dist <= limit
-	l.point = slices.Grow(l.point[:0], len(t.point))[:len(t.point)]
+	least := truth[len(truth)-1].score
+	ties := len(t.truth) == calibrated[len(calibrated)-1] && t.truth[len(t.truth)-1].score == least // beyond those that are known
 	hits := 0
-	least, most := float32(math.MaxFloat32), float32(0) // of distances by codes, as shares of true ones
+	low, high := float32(math.MaxFloat32), float32(0) // distances by codes, as shares of true ones
 	for i, row := range l.buf.rows {
-		at, near := t.ranks[row]
-		if near && l.buf.dists[i] > 0 {
-			share := l.buf.dists[i] / t.truth.entries[at].Dist
-			least, most = min(least, share), max(most, share)
+		at, known := t.ranks[row]
+		if known && l.buf.dists[i] > 0 {
+			share := l.buf.dists[i] / t.truth[at].dist
+			low, high = min(low, share), max(high, share)
 		}
-		found := near && at < k
-		if !found && ties && row != t.row && hits < len(truth) {
-			d, err := distance(t, row, l.point)
+		found := known && t.truth[at].score == least || known && at < k
+		if !known && ties && row != t.row && hits < len(truth) {
+			s, err := score(t, row)
 			if err != nil {
 				return 0, err
 			}
-			found = d <= limit
+			found = s == least
 		}
 		if found {
 			hits++
 		}
 	}
-	if most > 0 {
-		t.margin[column] = max(t.margin[column], most/least)
+	if high > 0 {
+		t.margin[column] = max(t.margin[column], high/low)
 	}
 	return float32(min(hits, len(truth))) / float32(len(truth)), nil
 }

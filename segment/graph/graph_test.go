@@ -649,8 +649,9 @@ func TestLongerWalks(t *testing.T) {
 	}
 }
 
-// TestFar leaves out what is near to the query: a search that has to go far gives up, in both layouts; one under a filter
-// that has nothing to do with the query does not, nor one without a filter or a bound.
+// TestFar leaves out what is near to the query: a guarded search for what is left gives up, in both layouts, whether its walk
+// saw what is left out or was lost; one under a filter that has nothing to do with the query does not, nor one
+// without a filter or a guard.
 func TestFar(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
@@ -663,24 +664,59 @@ func TestFar(t *testing.T) {
 		const k = 10
 		s := Setting{Effort: 20}
 		var buf Buffer
+		gaveUp := 0
 		for _, vec := range queries {
 			score := d.scorer(codes.Cosine, vec)
-			far := bitset.New(d.rows())
-			for _, h := range exact(codes.Cosine, d, vec, d.rows(), nil)[n:] {
-				far.Set(h.Row)
+			order := exact(codes.Cosine, d, vec, d.rows(), nil)
+			without := func(nearest int) bitset.Set {
+				set := bitset.New(d.rows())
+				for _, h := range order[nearest:] {
+					set.Set(h.Row)
+				}
+				return set
 			}
 			for _, c := range []struct {
 				allowed bitset.Set
-				most    int
+				guarded bool
 				want    error
-			}{{nil, 1, nil}, {half, g.Most(s, n), nil}, {half, 5, ErrFar}, {far, g.Most(s, n), ErrFar}, {far, 0, nil}} {
+			}{{nil, true, nil}, {without(1), true, nil}, {without(10), true, ErrFar}, {without(n / 10), true, ErrFar}, {without(n), true, ErrFar}, {without(n), false, nil}} {
 				q := g.Query(vec)
-				q.Most = c.most
+				if c.guarded {
+					q.Guard(k, s, max(c.allowed.Count(), 1))
+				}
 				hits, stats, err := q.Search(k, s, c.allowed, score, &buf)
-				if !errors.Is(err, c.want) || err == nil && len(hits) != k || err != nil && (len(hits) > 0 || stats.Expanded != c.most) {
-					t.Fatalf("layout %d, at most %d: %v, %d hits, %+v", layout, c.most, err, len(hits), stats)
+				if !errors.Is(err, c.want) || err == nil && len(hits) != k || err != nil && (len(hits) > 0 || stats.Passed < 3) {
+					t.Fatalf("layout %d: %v, %d hits, %+v", layout, err, len(hits), stats)
 				}
 			}
+			q := g.Query(vec)
+			q.Guard(k, s, n)
+			if _, _, err := q.Search(k, s, half, score, &buf); err != nil {
+				gaveUp++
+			}
+			// A lost walk: what is near to the query cannot be reached.
+			lost := *g
+			lost.pilots = []uint32{uint32(order[n].Row)}
+			lost.nodes = slices.Repeat([]uint32{none}, len(g.nodes))
+			for _, h := range order[n:] {
+				lost.nodes[h.Row*g.per] = uint32(order[n].Row)
+			}
+			for i, h := range order[n+1:][:degree] {
+				lost.nodes[order[n].Row*g.per+i] = uint32(h.Row)
+			}
+			lost.head.layout, lost.turn = plain, nil
+			if layout == quick {
+				continue
+			}
+			q = lost.Query(vec)
+			if q.Guard(k, s, d.rows()-50); true {
+				if _, stats, err := q.Search(k, s, without(50), score, &buf); !errors.Is(err, ErrFar) || stats.Passed != 50 {
+					t.Fatalf("lost: %v, %+v", err, stats)
+				}
+			}
+		}
+		if gaveUp > 1 {
+			t.Errorf("layout %d: %d of %d searches gave up where half of the rows are allowed", layout, gaveUp, len(queries))
 		}
 	}
 }

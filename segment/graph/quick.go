@@ -189,8 +189,10 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 		if !ok {
 			return nil
 		}
-		if allowed != nil && b.stats.Expanded == q.Most && q.Most > 0 {
-			return ErrFar
+		if allowed != nil {
+			if err := q.halt(b); err != nil {
+				return err
+			}
 		}
 		g.prefetch(b, allowed == nil) // unless this node brings a nearer one, it is the next
 		ids, err := g.neighbours(node)
@@ -204,9 +206,12 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 		simd.GatherL2(dist[:], &q.point, g.records, b.ids)
 		b.stats.Expanded++
 		wanted := allowed == nil
-		if !wanted && !b.near.full(dist[0]) {
-			if wanted, err = g.anyAllowed(node, allowed); err != nil {
-				return err
+		if !wanted {
+			b.expanded = append(b.expanded, dist[0])
+			if !b.near.full(dist[0]) {
+				if wanted, err = g.anyAllowed(node, allowed); err != nil {
+					return err
+				}
 			}
 		}
 		if wanted {

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,10 +12,7 @@ import (
 
 // A Query is a vector to be searched for in one graph. It must not be changed while it is searched for.
 type Query struct {
-	// Most, if it is not zero, is how many nodes a search under a filter may expand: one that comes so far gives up and
-	// returns ErrFar. See [Graph.Most].
-	Most int
-
+	guard   guard
 	g       *Graph
 	point   simd.Point
 	table   simd.Table // of the quick layout
@@ -40,7 +36,7 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	if len(vec) != dim {
 		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), dim))
 	}
-	q.Most, q.g, q.without, q.gap = 0, g, none, nil
+	q.guard, q.g, q.without, q.gap = guard{}, g, none, nil
 	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)
@@ -63,9 +59,6 @@ func (g *Graph) QueryRow(vec []float32, row int) *Query {
 // Without makes the search one for a vector that is like the rows, and not there, although it is that of row: the row is not
 // found, and no walk passes through it unless it stands for others with the same codes. The query is then for one goroutine.
 func (q *Query) Without(row int) { q.without, q.gap = uint32(row), nil }
-
-// ErrFar is returned when a search has gone as far as Query.Most allows.
-var ErrFar = errors.New("walk went too far")
 
 // Work returns about how many distances a search with this setting estimates that may return that many of the rows: see
 // Stats.Estimated.
@@ -94,17 +87,6 @@ func (g *Graph) Price(filtered bool) float64 {
 	}
 }
 
-// Most returns how many nodes a search with this setting may expand, of which that many rows may be returned, to be worth
-// what the calibration says. A walk that goes beyond is in a region that the filter excludes: what is allowed is at the edge
-// of what the walk sees, where it misses more.
-func (g *Graph) Most(s Setting, allowed int) int {
-	slack := 3.0
-	if g.head.layout == quick {
-		slack = 1.6 // estimates are rough
-	}
-	return 16 + int(slack*float64(s.Effort)*float64(g.Len())/float64(max(1, allowed)))
-}
-
 // A Hit is a row with its score, as the caller defined it.
 type Hit struct {
 	Row   int
@@ -116,11 +98,12 @@ type Stats struct {
 	Expanded  int // nodes whose neighbours were looked at
 	Estimated int // distances estimated from codes
 	Scored    int // rows that were scored
+	Passed    int // under a guard: expanded nodes that are nearer than the last row wanted, and not allowed
 }
 
 // Search returns the k rows with the highest scores that a walk with this setting finds, the best first; of equal scores the
 // lower row. There are fewer only if fewer rows are allowed. At least k rows are kept in view. allowed is the set of rows that
-// may be returned, nil for all; the walk passes through the others too, as far as q.Most allows.
+// may be returned, nil for all; the walk passes through the others too, as far as the guard of q allows.
 // score gives the true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in the memory
 // of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps ErrCorrupt.
 func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
@@ -152,6 +135,9 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 		if err = q.walk(allowed, buf); err == nil {
 			err = q.collect(k, allowed, buf)
 		}
+	}
+	if err == nil && allowed != nil {
+		err = q.check(allowed, buf)
 	}
 	return buf.rows, buf.stats, err
 }

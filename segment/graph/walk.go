@@ -71,11 +71,14 @@ type Buffer struct {
 	gap     *gap    // nil: no node is left out
 	detour  detour
 	heap    []simd.Entry
-	ids     []uint32
-	dists   []float32
-	rows    []uint32
-	hits    []Hit
-	stats   Stats
+	// Under a filter: the distances of the nodes that were expanded.
+	expanded []float32
+	ids      []uint32
+	dists    []float32
+	others   []float32 // distances of rows that are not allowed
+	rows     []uint32
+	hits     []Hit
+	stats    Stats
 }
 
 // start forgets the last walk. near is how many rows it has to find in the quick layout.
@@ -88,7 +91,7 @@ func (b *Buffer) start(rows, effort, near int) {
 	}
 	b.pool.reset(effort)
 	b.near.reset(near)
-	b.heap = b.heap[:0]
+	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
 	b.view, b.reach, b.use, b.gap = effort, 0, 0, nil
 	b.stats = Stats{}
 }
@@ -194,10 +197,11 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 		if b.exhausted(&b.pool) {
 			return nil
 		}
-		if b.stats.Expanded == q.Most && q.Most > 0 {
-			return ErrFar
+		if err := q.halt(b); err != nil {
+			return err
 		}
 		node := b.popHeap()
+		b.expanded = append(b.expanded, node.Dist)
 		ids, err := g.neighbours(node.ID)
 		if err != nil {
 			return err
