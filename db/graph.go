@@ -43,7 +43,7 @@ func (db *DB) graphOf(s *openSegment) *derived[graph.Graph] {
 
 // writeGraph builds the graph of a segment, upon its base if it has one.
 func (db *DB) writeGraph(ctx context.Context, w io.WriterAt, s *openSegment) error {
-	opts := graph.Options{Workers: db.opts.Workers, Seed: s.info.ID} // a merge renews other nodes than the one before
+	opts := graph.Options{Workers: db.opts.Workers}
 	db.mu.Lock()
 	base := s.base
 	if base != nil {

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -19,9 +20,10 @@ import (
 )
 
 var (
-	promiseRows = flag.Int("promise.rows", 1500, "rows of TestPromise; more than 10,000 take minutes")
+	promiseRows = flag.Int("promise.rows", 1500, "rows of TestPromise; 10,000 and more take minutes, and hold promises without slack")
 	promiseData = flag.String("promise.data", "", "a directory with real data sets for TestPromise: each a directory with base.fvecs and query.fvecs")
 	promiseOut  = flag.String("promise.out", "", "file for the table of TestPromise")
+	promiseOnly = flag.String("promise.set", "", "regular expression: the data sets of TestPromise")
 )
 
 // A shape makes vectors of one kind.
@@ -49,7 +51,7 @@ func shapes(r *rand.Rand) []shape {
 		return t
 	}
 	wide, tight, copies, basis, mix := table(60, 32), table(60, 32), table(400, 24), table(8, 64), table(40, 544)
-	lift := table(24, 544)
+	lift, uneven := table(24, 544), table(60, 64)
 	return []shape{
 		{"normal", Cosine, 24, func(r *rand.Rand, v []float32) { normal(r, v, 1) }},
 		{"uniform", L2, 16, func(r *rand.Rand, v []float32) {
@@ -84,6 +86,17 @@ func shapes(r *rand.Rand) []shape {
 				}
 			}
 			normal(r, v, 0.01)
+		}},
+		{"common mean", Cosine, 64, func(r *rand.Rand, v []float32) { // all cosines above 1 - 2e-6
+			for i := range v {
+				v[i] = 1000
+			}
+			normal(r, v, 1)
+		}},
+		{"uneven clusters", L2, 64, func(r *rand.Rand, v []float32) {
+			k := int(float64(len(uneven)) * math.Pow(r.Float64(), 2))
+			copy(v, uneven[k])
+			normal(r, v, 0.02*math.Pow(10, float64(k%7)/3))
 		}},
 		{"heavy tails", L2, 20, func(r *rand.Rand, v []float32) {
 			normal(r, v, 1)
@@ -191,94 +204,191 @@ func skipRecall(t *testing.T) {
 	}
 }
 
-// Recall promised is recall delivered, but for 0.01, on data of many kinds:
-// without a filter, under filters that have nothing to do with the vectors, and
-// under those that leave only what is near to one vector, or all but that, for
-// queries that are near to it. Real data and more rows:
+// Recall promised is recall delivered, on data of many kinds: without a
+// filter, under filters that have nothing to do with the vectors, under those
+// that leave only what is near to one vector, or all but that, for queries that
+// are near to it, and under those that leave out what is nearest to the query,
+// as of documents that were seen already. With a few rows and queries the mean
+// may be 0.01 less. From 10,000 rows on there is no such slack: the promise is
+// broken where the interval of 95 % is below it. Real data and more rows:
 //
-//	go test ./db -run 'TestPromise$' -promise.rows 30000 -promise.data ../../shared/data -promise.out FILE -timeout 1h
+//	go test ./db -run 'TestPromise$' -promise.rows 100000 -promise.data ../../shared/data -promise.out FILE -timeout 12h
 func TestPromise(t *testing.T) {
 	skipRecall(t)
-	ctx := t.Context()
-	targets := []float64{0.9, 0.95, 0.98, 0.99}
-	var table bytes.Buffer
-	fmt.Fprintf(&table, "| vectors | rows | dim | metric | filter | walked |%s\n|---|---|---|---|---|---|---|---|---|---|\n", " 0.9 | 0.95 | 0.98 | 0.99 |")
+	only := regexp.MustCompile(*promiseOnly)
+	table := bytes.NewBufferString("| vectors | rows | dim | metric | filter | walked | 0.9 | 0.95 | 0.98 | 0.99 |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	queries := 100
-	if *promiseRows > 10_000 {
+	if *promiseRows >= longPromise {
 		queries = 500
 	}
 	promiseSets(t, *promiseRows, queries, func(set promiseSet) {
-		opts := walking
-		opts.NoRecheck = true
-		vdb := open(t, t.TempDir(), &opts)
-		rows, dim := len(set.rows), len(set.rows[0])
-		c := collection(t, vdb, "c", Schema{Dim: dim, Metric: set.metric})
-		r := rand.New(rand.NewPCG(7, uint64(dim)))
-		near := nearness(set, set.rows[r.IntN(rows)])
-		n := 0
-		docs := func(yield func(Document, error) bool) {
-			for i, p := range r.Perm(rows) {
-				n++
-				if !yield(Document{ID: fmt.Sprint(i), Vector: set.rows[i], Metadata: Metadata{"i": int64(p), "near": int64(near[i])}}, nil) {
-					return
-				}
-			}
+		if !only.MatchString(set.name) {
+			return
 		}
-		if _, err := c.Load(ctx, docs, nil); err != nil {
-			t.Fatal(err)
+		p := plantPromise(t, set)
+		for _, f := range p.filters(queries) {
+			fmt.Fprintf(table, "| %s | %d | %d | %v | %s |", set.name, len(set.rows), len(set.rows[0]), set.metric, f.name)
+			p.measure(t, f, table)
 		}
-		if err := vdb.Compact(ctx); err != nil {
-			t.Fatal(err)
-		}
-		beside := slices.Clone(set.rows[:0:0])
-		for i, v := range set.rows { // others near to the same vector
-			if len(beside) < queries && near[i] < rows/20 {
-				v = slices.Clone(v)
-				for j := range v {
-					v[j] *= 1 + 0.05*(r.Float32()-0.5)
-				}
-				beside = append(beside, v)
-			}
-		}
-		for _, f := range []struct {
-			name    string
-			where   filter.Expr
-			queries [][]float32
-		}{
-			{"none", nil, set.queries},
-			{"50 %", filter.Lt("i", rows/2), set.queries},
-			{"10 %", filter.Lt("i", rows/10), set.queries},
-			{"1 %", filter.Lt("i", rows/100), set.queries},
-			{"the nearest 10 % to one", filter.Lt("near", rows/10), set.queries},
-			{"the same, for queries near to it", filter.Lt("near", rows/10), beside},
-			{"all but the nearest 2 % to one, for queries near to it", filter.Gte("near", rows/50), beside},
-			{"all but the nearest 10 %, likewise", filter.Gte("near", rows/10), beside},
-		} {
-			all, err := c.MeasureRecall(ctx, RecallTest{Queries: f.queries, Recalls: targets, Where: f.where})
-			if err != nil {
-				t.Fatal(err)
-			}
-			walked := 0
-			fmt.Fprintf(&table, "| %s | %d | %d | %v | %s |", set.name, rows, dim, set.metric, f.name)
-			var cells bytes.Buffer
-			for _, m := range all {
-				walked += m.Queries - m.Exact
-				fmt.Fprintf(&cells, " %.4f |", m.Recall)
-				if m.Recall < m.Promised-0.01 || m.Promised < m.Target-1e-9 {
-					t.Errorf("%s, filter %s: %+v", set.name, f.name, m)
-				}
-			}
-			fmt.Fprintf(&table, " %.0f %% |%s\n", 100*float64(walked)/float64(len(targets)*len(f.queries)), &cells)
-		}
-		if err := vdb.Close(); err != nil {
+		if err := p.vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Logf("\n%s", &table)
+	t.Logf("\n%s", table)
 	if *promiseOut != "" {
 		if err := os.WriteFile(*promiseOut, table.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// longPromise is how many rows make a run of TestPromise a long one.
+const longPromise = 10_000
+
+// A promised is a set of rows in a collection whose promises are measured.
+type promised struct {
+	promiseSet
+	vdb  *DB
+	c    *Collection
+	near []int // of each row, how many are nearer to one of them
+	rng  *rand.Rand
+}
+
+func plantPromise(t *testing.T, set promiseSet) *promised {
+	t.Helper()
+	opts := walking
+	opts.NoRecheck = true
+	p := &promised{promiseSet: set, vdb: open(t, t.TempDir(), &opts)}
+	p.c = collection(t, p.vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric})
+	p.rng = rand.New(rand.NewPCG(7, uint64(len(set.rows[0]))))
+	p.near = nearness(set, set.rows[p.rng.IntN(len(set.rows))])
+	docs := func(yield func(Document, error) bool) {
+		for row, i := range p.rng.Perm(len(set.rows)) {
+			m := Metadata{"i": int64(i), "near": int64(p.near[row]), "row": int64(row)}
+			if !yield(Document{ID: fmt.Sprint(row), Vector: set.rows[row], Metadata: m}, nil) {
+				return
+			}
+		}
+	}
+	if _, err := p.c.Load(t.Context(), docs, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A promiseFilter is a filter for some queries; those nearest rows of a query
+// that were seen already are left out, too.
+type promiseFilter struct {
+	name    string
+	where   filter.Expr
+	queries [][]float32
+	seen    int
+}
+
+func (p *promised) filters(queries int) []promiseFilter {
+	rows := len(p.rows)
+	var around [][]float32
+	for i, v := range p.rows {
+		if p.near[i] < rows/20 {
+			around = append(around, v)
+		}
+	}
+	var beside [][]float32 // others near to the same vector
+	for i := range min(len(around), queries) {
+		v, w := slices.Clone(around[i]), around[p.rng.IntN(len(around))]
+		for j := range v {
+			v[j] += 0.1 * (w[j] - v[j])
+		}
+		beside = append(beside, v)
+	}
+	all := []promiseFilter{
+		{"none", nil, p.queries, 0},
+		{"50 %", filter.Lt("i", rows/2), p.queries, 0},
+		{"10 %", filter.Lt("i", rows/10), p.queries, 0},
+		{"1 %", filter.Lt("i", rows/100), p.queries, 0},
+		{"the nearest 10 % to one", filter.Lt("near", rows/10), p.queries, 0},
+		{"the same, for queries near to it", filter.Lt("near", rows/10), beside, 0},
+		{"all but the nearest 2 % to one, for queries near to it", filter.Gte("near", rows/50), beside, 0},
+		{"all but the nearest 10 %, likewise", filter.Gte("near", rows/10), beside, 0},
+	}
+	for _, seen := range []int{1, 10, 20, 50, 200, 2000} {
+		if seen < rows/4 {
+			all = append(all, promiseFilter{fmt.Sprintf("not the nearest %d, seen already", seen), nil, p.queries, seen})
+		}
+	}
+	return append(all, promiseFilter{"50 %, not the nearest 20", filter.Lt("i", rows/2), p.queries, 20})
+}
+
+// measure asks for several recalls, and holds the answers to what they promise.
+func (p *promised) measure(t *testing.T, f promiseFilter, table io.Writer) {
+	t.Helper()
+	targets := []float64{0.9, 0.95, 0.98, 0.99}
+	got := make([]MeasuredRecall, len(targets))
+	if f.seen == 0 {
+		var err error
+		got, err = p.c.MeasureRecall(t.Context(), RecallTest{Queries: f.queries, Recalls: targets, Where: f.where})
+		if err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		p.measureSeen(t, f, targets, got)
+	}
+	walked, cells := 0, ""
+	for _, m := range got {
+		walked += m.Queries - m.Exact
+		cells += fmt.Sprintf(" %.4f |", m.Recall)
+		least := m.Recall + 0.01
+		if len(p.rows) >= longPromise {
+			least = m.High
+		}
+		if m.Exact < m.Queries && least < m.Promised || m.Promised < m.Target-1e-9 {
+			t.Errorf("%s, filter %s: %+v", p.name, f.name, m)
+		}
+	}
+	fmt.Fprintf(table, " %.0f %% |%s\n", 100*float64(walked)/float64(len(targets)*max(1, len(f.queries))), cells)
+}
+
+// measureSeen does as MeasureRecall, for queries with a filter each.
+func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64, got []MeasuredRecall) {
+	t.Helper()
+	ask := func(q Query) *Result {
+		r, err := p.c.Search(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	tallies := make([]tally, len(targets))
+	for _, vec := range f.queries {
+		var seen []any
+		for _, h := range ask(Query{Vector: vec, K: f.seen, Where: f.where, Exact: true, Select: WithMetadata}).Hits {
+			seen = append(seen, h.Metadata["row"])
+		}
+		where := filter.Nin("row", seen...)
+		if f.where != nil {
+			where = filter.And(f.where, where)
+		}
+		truth := ask(Query{Vector: vec, Where: where, Exact: true, Select: IDsOnly}).Hits
+		for i, target := range targets {
+			r := ask(Query{Vector: vec, Where: where, Recall: target, Select: IDsOnly})
+			found := 0
+			for _, h := range r.Hits {
+				if h.Score >= truth[len(truth)-1].Score {
+					found++
+				}
+			}
+			tallies[i].add(found, len(truth))
+			got[i].Promised += r.Recall / float64(len(f.queries))
+			if r.Exact {
+				got[i].Exact++
+			}
+		}
+	}
+	for i, target := range targets {
+		got[i].Target, got[i].RecallEstimate = target, tallies[i].estimate(usual)
 	}
 }
 

@@ -51,8 +51,9 @@ type MeasuredRecall struct {
 }
 
 // A RecallEstimate is the share of true hits that were found, with an interval
-// that holds the mean over all such queries with a confidence of 95 %. Hits
-// whose score is within 4e-6 of that of the last true one count as true.
+// that holds the mean over all such queries with a confidence of 95 %. A hit
+// counts if its score is not below that of the last true one: scores have the
+// same bits however they come about, so only equal ones are ties.
 //
 // The interval is Wilson's (Journal of the American Statistical Association 22,
 // 1927), for as many hits as the true ones are worth: those of one query are
@@ -252,7 +253,6 @@ func missed(truth, got []ranked, each func(r ranked, found bool)) int {
 		return 0
 	}
 	worst := truth[len(truth)-1].score
-	worst -= 4e-6 * math.Abs(worst)
 	have, spare := map[place]bool{}, 0
 	for _, g := range got {
 		have[g.place] = true

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,6 +125,57 @@ func TestMeasureRecall(t *testing.T) {
 	cancel()
 	if _, err := f.c.MeasureRecall(stopped, RecallTest{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// Where the vectors have a mean in common all scores are nearly equal, and yet
+// only equal ones are as good as each other.
+func TestMeasureRecallOfNearScores(t *testing.T) {
+	const rows, dim = 2000, 32
+	ctx := t.Context()
+	opts := walking
+	opts.NoRecheck = true
+	vdb := open(t, t.TempDir(), &opts)
+	c := collection(t, vdb, "c", Schema{Dim: dim})
+	vecs := randomVectors(rand.New(rand.NewPCG(8, 8)), rows+100, dim)
+	var docs []Document
+	for i, v := range vecs {
+		for j := range v {
+			v[j] += 1000
+		}
+		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v})
+	}
+	upsert(t, c, docs[:rows]...)
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.MeasureRecall(ctx, RecallTest{Queries: vecs[rows:], Effort: 10, Recalls: []float64{0.9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range []Query{{Recall: 0.9}, {Effort: 10}} {
+		found := 0
+		for _, q.Vector = range vecs[rows:] {
+			got, err := c.Search(ctx, q)
+			if err != nil || got.Exact {
+				t.Fatal(err, got)
+			}
+			truth, err := c.Search(ctx, Query{Vector: q.Vector, Exact: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range truth.Hits {
+				if slices.Contains(ids(got.Hits), h.ID) {
+					found++
+				}
+			}
+		}
+		if m[i].Found != found || found == m[i].Wanted {
+			t.Errorf("%d found, MeasureRecall says %+v", found, m[i])
+		}
+		if promise := m[i].Promised; m[i].Recall < promise-0.02 {
+			t.Errorf("recall %.4f, promised %.4f", m[i].Recall, promise)
+		}
 	}
 }
 

@@ -139,7 +139,7 @@ func (b *builder) group() {
 // build makes nodes, pilots and overflow.
 func (b *builder) build(opts *Options) error {
 	b.group()
-	r := rand.New(rand.NewPCG(opts.Seed, 1))
+	r := rand.New(rand.NewPCG(b.head.seed, 1))
 	r.Shuffle(len(b.order), func(i, j int) { b.order[i], b.order[j] = b.order[j], b.order[i] })
 	b.nodes = slices.Repeat([]uint32{none}, b.Len()*b.per)
 	b.nodeBytes = codec.BytesFromU32s(b.nodes)

@@ -14,6 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 var metrics = []codes.Metric{codes.Cosine, codes.Dot, codes.L2}
@@ -718,5 +719,48 @@ func TestFar(t *testing.T) {
 		if gaveUp > 1 {
 			t.Errorf("layout %d: %d of %d searches gave up where half of the rows are allowed", layout, gaveUp, len(queries))
 		}
+	}
+}
+
+// TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of forty rows next to each other,
+// codes cannot tell which is the nearest, and the calibration must not take one for another.
+func TestCalibrationByScores(t *testing.T) {
+	const dim, groups, tight, alone = 32, 12, 40, 60
+	r := rand.New(rand.NewPCG(6, 6))
+	d := &data{dim: dim}
+	var singles []int
+	for range groups {
+		centre := normal(r, dim, 3)
+		for range tight {
+			d.vecs = append(d.vecs, near(r, centre, 1e-6)...)
+		}
+		for range alone {
+			v := normal(r, dim, 1)
+			length := float32(math.Sqrt(simd.Dot64(v, v)))
+			for i := range v {
+				v[i] = centre[i] + v[i]/length
+			}
+			singles = append(singles, d.rows())
+			d.vecs = append(d.vecs, v...)
+		}
+	}
+	g := d.graph(t, codes.L2, Options{})
+	s := Setting{Effort: 400}
+	var buf Buffer
+	found := 0
+	for _, row := range singles {
+		vec := d.row(row)
+		hits, _, err := g.QueryRow(vec, row).Search(1, s, nil, d.scorer(codes.L2, vec), &buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if truth := exact(codes.L2, d, vec, 2, nil); hits[0].Score == truth[1].Score { // the first is itself
+			found++
+		}
+	}
+	got, promised := float64(found)/float64(len(singles)), g.Recall(s.Effort, 1)
+	t.Logf("promised %.3f, found %.3f of those alone", promised, got)
+	if promised > (alone*got+tight)/(alone+tight)-0.1 { // at best all of the others are found
+		t.Errorf("promised %.3f, found %.3f of those alone", promised, got)
 	}
 }

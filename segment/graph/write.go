@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -16,7 +17,7 @@ import (
 // Options are how a graph is built. The zero value is the default.
 type Options struct {
 	Workers int    // goroutines that compute; 0: GOMAXPROCS
-	Seed    uint64 // of all that is random: equal rows, seeds and options give equal files
+	Seed    uint64 // of all that is random, together with the rows: equal rows, seeds and options give equal graphs
 
 	// Base is a graph of other rows, many of which are among the rows now: row i of Base is row Rows[i], or gone if that is
 	// negative. Its nodes are taken over and only the others are inserted, and a few of them again, unless the others are more. Records and
@@ -51,17 +52,20 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 		ident.Metric < codes.Cosine || ident.Metric > codes.L2 {
 		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows, ident.Dim, ident.Metric)
 	}
-	h := header{ident: ident, layout: opts.layout, seed: opts.Seed}
+	h := header{ident: ident, layout: opts.layout}
 	if h.layout == 0 {
 		h.layout = plain
 		if ident.Dim >= quickDim && ident.Dim <= simd.MaxSign {
 			h.layout = quick
 		}
 	}
-	mean, err := survey(ctx, &h, rows)
+	mean, sum, err := survey(ctx, &h, rows)
 	if err != nil {
 		return nil, err
 	}
+	// Not of what identifies the segment, so that equal documents have equal answers wherever they are;
+	// and a merge renews other nodes than the one before.
+	h.seed = opts.Seed ^ uint64(sum)<<32
 	geo := h.geometry()
 	if geo.size > math.MaxInt {
 		return nil, fmt.Errorf("graph: file of %d bytes does not fit into memory", geo.size)
@@ -113,12 +117,14 @@ func read(ctx context.Context, ident *codes.Ident, rows codes.Source, f func(lo 
 	return nil
 }
 
-// survey reads all rows to find what the points are relative to: unit and reach in h, and the mean.
-func survey(ctx context.Context, h *header, rows codes.Source) ([]float32, error) {
+// survey reads all rows to find what the points are relative to: unit and reach in h, and the mean. It returns a checksum of the
+// rows, too.
+func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, crc uint32, err error) {
 	dim := h.ident.Dim
 	sum := make([]float64, dim)
 	largest, longest := 0.0, 0.0
-	err := read(ctx, &h.ident, rows, func(_ int, x []float32) error {
+	err = read(ctx, &h.ident, rows, func(_ int, x []float32) error {
+		crc = codec.CRC(binary.LittleEndian.AppendUint32(nil, crc), codec.BytesFromF32s(x))
 		for ; len(x) > 0; x = x[dim:] {
 			factor := 1.0
 			if h.ident.Metric != codes.L2 {
@@ -142,7 +148,7 @@ func survey(ctx context.Context, h *header, rows codes.Source) ([]float32, error
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	h.reach = longest
 	largest = max(largest, longest) // of the extra elements
@@ -151,13 +157,13 @@ func survey(ctx context.Context, h *header, rows codes.Source) ([]float32, error
 		_, exp := math.Frexp(largest)
 		h.unit = math.Ldexp(1, exp)
 	}
-	mean := make([]float32, dim)
+	mean = make([]float32, dim)
 	for i := range mean {
 		if m := float32(sum[i] / float64(h.ident.Rows)); m-m == 0 {
 			mean[i] = m
 		}
 	}
-	return mean, nil
+	return mean, crc, nil
 }
 
 // code makes the records.
