@@ -28,7 +28,7 @@ var ErrFar = errors.New("what is near is not allowed")
 
 // Parameters of guards.
 const (
-	samples    = 128 // excluded rows that are compared with what was found
+	samples    = 64  // excluded rows that are compared with what was found
 	tolerated  = 4   // one node more than expected may be passed for so many rows that are wanted
 	deviations = 3   // of the number of passed nodes, above its mean
 	slack      = 3   // times as far as the calibration says a walk goes before it looks, or gives up
