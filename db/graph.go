@@ -166,8 +166,8 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 			w.setting = w.setting.Times(raise)
 		}
 	}
-	cost := s.walkCost(p, i, w)
-	dear := cost > 1 && !s.db.opts.walkAlways
+	cost, scan := s.walkCost(p, i, w), s.scanCost(p, i)
+	dear := cost > scan && !s.db.opts.walkAlways
 	if !dear {
 		p.parts[i].walk = w
 	}
@@ -179,16 +179,16 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 		raised = fmt.Sprintf(", %.3g times that of the calibration because queries found less than promised", raise)
 	}
 	if dear {
-		because("a walk of %v%s through the graph would cost %.2g of a scan", w.setting, raised, cost)
+		because("a walk of %v%s through the graph would cost %.2g of a scan", w.setting, raised, cost/scan)
 	} else {
-		because("a walk of %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost, w.recall)
+		because("a walk of %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost/scan, w.recall)
 	}
 }
 
-// walkCost returns what a walk in a part costs, as a multiple of the cost of a scan.
+// walkCost returns what it costs to walk in a part: see scanCost.
 func (s *search) walkCost(p *probe, i int, w walk) float64 {
 	work := w.graph.Work(w.setting, p.matchedIn(s.view, i))
-	return work * w.graph.Price(p.parts[i].set != nil) / s.scanCost(p, i)
+	return work * w.graph.Price(p.parts[i].set != nil)
 }
 
 // A walkJob is the walk of one query in one part, and what it found.
@@ -311,7 +311,7 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 			setting = setting.Times(raise)
 		}
 		longer := walk{graph: w.graph, setting: setting}
-		if ok && (s.walkCost(q, i, longer) <= 1 || s.db.opts.walkAlways) {
+		if ok && (s.walkCost(q, i, longer) <= s.scanCost(q, i) || s.db.opts.walkAlways) {
 			before := stats.Estimated
 			query.Guard(more, setting, matched)
 			rows, stats, err = query.Find(more, setting, set, &memory.buf)
