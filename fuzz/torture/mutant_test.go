@@ -151,8 +151,6 @@ var mutants = []mutant{
 		old: "|| db.store.Torn() || unclean {", new: "|| db.store.Torn() {"},
 	{name: "rewrite-leaves-one-root", file: "internal/meta/rewrite.go", pkg: "internal/meta", run: "TestRewriteLeavesTwoRoots",
 		old: "err = to.Update(func(*bbolt.Tx) error { return nil })", new: "err = nil"},
-	{name: "rewrite-leaves-one-root-in-torture", file: "internal/meta/rewrite.go", profiles: "rewrite",
-		old: "err = to.Update(func(*bbolt.Tx) error { return nil })", new: "err = nil"},
 	{name: "copy-with-roots-in-wrong-pages", file: "internal/meta/rewrite.go", pkg: "internal/meta", run: "TestCopyPlacesRoots",
 		old: "%2 == 0 {\n\t\treturn nil", new: "%2 < 2 {\n\t\treturn nil"},
 	{name: "publish-does-not-sync-the-log", file: "db/publish.go", pkg: "db", run: "TestPublishSyncsTheLog",
