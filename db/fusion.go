@@ -166,7 +166,14 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 		return s.db.guard(func() (err error) {
 			for i, p := range s.queries {
 				if p.text != nil && err == nil {
-					texts[i], err = s.bestTexts(ctx, p)
+					need, least := p.need, negInf
+					switch {
+					case p.vector:
+						need = p.Fusion.withDefaults(p.need).Depth
+					case p.Threshold != nil:
+						least = *p.Threshold
+					}
+					texts[i], err = s.bestTexts(ctx, p, need, least)
 				}
 			}
 			return err
@@ -197,16 +204,13 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 			}
 			leg, list := vectors.queries[0], near[0]
 			vectors.queries, near = vectors.queries[1:], near[1:]
-			p.looked, p.scanned = leg.looked, leg.scanned
 			if p.text == nil {
 				best[i] = list
 				continue
 			}
-			clock := s.clock("fuse")
-			if best[i], err = s.fuse(p, p.Fusion.withDefaults(p.need), list, texts[i]); err != nil {
+			if best[i], err = s.fuse(ctx, p, leg, list, texts[i]); err != nil {
 				return err
 			}
-			clock.done(len(list)+len(texts[i]), len(best[i]), 0)
 		}
 		return nil
 	})
@@ -228,15 +232,19 @@ func (p *probe) vectorLeg() *probe {
 // context.
 const textRows = 1 << 16
 
-// bestTexts ranks by text: the best that are wanted, or that are to be fused.
-func (s *search) bestTexts(ctx context.Context, p *probe) ([]ranked, error) {
-	need, least := p.need, negInf
-	switch {
-	case p.vector:
-		need = p.Fusion.withDefaults(p.need).Depth
-	case p.Threshold != nil:
-		least = *p.Threshold
+// bestTexts ranks by text: the best that need is, of those with at least a score.
+func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
+	hits, err := s.textsAbove(ctx, p, need, least)
+	if err != nil {
+		return nil, err
 	}
+	return s.order(hits, need)
+}
+
+// textsAbove finds the documents that are best by text, in no order: those that
+// have at least a score, and if there are more than need, at least the best of
+// them.
+func (s *search) textsAbove(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
 	clock := s.clock("text")
 	c := topk.New(min(need, max(1, p.matched)), least)
 	var buf terms.Buffer
@@ -254,9 +262,9 @@ func (s *search) bestTexts(ctx context.Context, p *probe) ([]ranked, error) {
 	if err != nil {
 		return nil, err
 	}
-	best, err := s.order(slices.DeleteFunc(hits, func(h ranked) bool { return h.score < least }), need)
-	clock.done(p.matched, len(best), 0)
-	return best, err
+	hits = slices.DeleteFunc(hits, func(h ranked) bool { return h.score < least })
+	clock.done(p.matched, min(need, len(hits)), 0)
+	return hits, nil
 }
 
 // textScores computes the scores of candidates by text.
@@ -283,48 +291,416 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) 
 	return hits, nil
 }
 
-// fuse makes one list of two.
-func (s *search) fuse(p *probe, f Fusion, near, texts []ranked) ([]ranked, error) {
-	var all []ranked
-	at := map[place]int{}
-	find := func(h ranked) *ranked {
-		i, ok := at[h.place]
-		if !ok {
-			i = len(all)
-			at[h.place] = i
-			all = append(all, ranked{place: h.place, legs: []Leg{{Name: "vector"}, {Name: "text"}}})
+// fuse makes one list of two, and longer ones where these do not tell what is
+// among the best.
+//
+// The true answer is what lists of all documents give. Short ones are enough
+// where the last wanted document is better than all that they do not show:
+// what is in no list cannot be worth more than the last of each list would be
+// together. That is the threshold algorithm of Fagin, Lotem and Naor ("Optimal
+// aggregation algorithms for middleware", PODS 2001), with scores looked up
+// for Convex, and with bounds of unknown ranks (their NRA) for RRF.
+func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) ([]ranked, error) {
+	f := &fusing{search: s, p: p, leg: leg, Fusion: p.Fusion.withDefaults(p.need), at: map[place]int{}}
+	cost := 0
+	for i, part := range s.view.parts {
+		n := p.matchedIn(s.view, i)
+		cost += n * max(part.dim, 64)
+		if part.dim > 0 {
+			f.vectors += n
 		}
-		return &all[i]
 	}
-	for leg, list := range [][]ranked{near, texts} {
-		for i, h := range list {
-			find(h).legs[leg] = Leg{Name: []string{"vector", "text"}[leg], Rank: i + 1, Score: new(h.score)}
+	f.thorough = p.wantsExact() || cost <= s.db.opts.cheapFusion && !leg.ledger.approximate
+	p.ledger.add(leg.ledger)
+	f.take(0, near, len(near) >= f.vectors)
+	f.take(1, texts, len(texts) < f.Depth || len(texts) >= p.matched)
+	if p.scale == nil {
+		p.scale = new([2]float64)
+		for leg, list := range [][]ranked{near, texts} {
+			if len(list) > 0 {
+				p.scale[leg] = list[0].score
+			}
 		}
 	}
-	var bestVector, bestText float64
-	if len(near) > 0 {
-		bestVector = near[0].score
+	for {
+		clock := s.clock("fuse")
+		hits, err := f.rank()
+		clock.done(len(f.all), len(hits), 0)
+		if err != nil {
+			return nil, err
+		}
+		doubt := f.doubt(hits)
+		if doubt.none(hits, p) {
+			return hits, f.trace(hits)
+		}
+		more, err := f.deepen(ctx, hits, doubt)
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			p.ledger.lose(doubt.kept(hits, p))
+			return hits, f.trace(hits)
+		}
 	}
-	if len(texts) > 0 {
-		bestText = texts[0].score
+}
+
+// cheapFusion is the number of components of matching vectors, at least 64 for
+// each row, up to which a fusion is made certain although nobody asks for that:
+// to look at all of them takes a fraction of a millisecond.
+const cheapFusion = 1 << 20
+
+// convexTexts is how many texts, at least, are looked at to make a fusion by
+// Convex certain where an exact answer is not asked for.
+const convexTexts = 1024
+
+// A fusing is a query whose two rankings are being made into one.
+type fusing struct {
+	*search
+	Fusion // with defaults
+	p, leg *probe
+
+	all      []ranked // every document that was seen, in no order
+	at       map[place]int
+	vectors  int  // rows with a vector that match
+	thorough bool // until it is certain
+	deeper   bool // texts were looked at again, with the present list of vectors
+
+	// Of each list: how many it has in order, the most that a document has
+	// which is not in it, and whether there is none such.
+	depth   [2]int
+	ceiling [2]float64
+	whole   [2]bool
+}
+
+// take adds a list in order. whole says that every document is in it.
+func (f *fusing) take(leg int, list []ranked, whole bool) {
+	for i, h := range list {
+		f.find(h.place).legs[leg] = Leg{Name: legNames[leg], Rank: i + 1, Score: new(h.score)}
 	}
-	for i := range all {
-		h := &all[i]
+	f.depth[leg], f.whole[leg] = len(list), whole
+	if len(list) > 0 {
+		f.ceiling[leg] = list[len(list)-1].score
+	}
+}
+
+var legNames = [2]string{"vector", "text"}
+
+// find returns what is known of a document, whose legs may change.
+func (f *fusing) find(at place) *ranked {
+	i, ok := f.at[at]
+	if !ok {
+		i = len(f.all)
+		f.at[at] = i
+		f.all = append(f.all, ranked{place: at, legs: []Leg{{Name: legNames[0]}, {Name: legNames[1]}}})
+	}
+	return &f.all[i]
+}
+
+// rank gives all documents that were seen their scores, as far as they are
+// known, and returns the best.
+func (f *fusing) rank() ([]ranked, error) {
+	hits := make([]ranked, 0, len(f.all))
+	for i := range f.all {
+		h := &f.all[i]
 		if f.Method == Convex {
-			if err := s.complete(p, h); err != nil {
+			if err := f.complete(h); err != nil {
 				return nil, err
 			}
 		}
-		h.score = f.Score(p.scorer.metric, h.legs[0], h.legs[1], bestVector, bestText)
-	}
-	all = slices.DeleteFunc(all, func(h ranked) bool { return p.Threshold != nil && h.score < *p.Threshold })
-	all, err := s.order(all, p.need)
-	for i := range all {
-		if err == nil {
-			err = s.complete(p, &all[i])
+		h.score = f.score(h.legs[0], h.legs[1])
+		if f.p.Threshold == nil || h.score >= *f.p.Threshold {
+			hits = append(hits, *h)
 		}
 	}
-	return all, err
+	hits, err := f.order(hits, f.p.need)
+	for i := range hits {
+		if err == nil {
+			err = f.complete(f.find(hits[i].place))
+		}
+	}
+	return hits, err
+}
+
+func (f *fusing) score(vector, text Leg) float64 {
+	return f.Score(f.p.scorer.metric, vector, text, f.p.scale[0], f.p.scale[1])
+}
+
+// complete looks up the scores of a document in lists that do not have it.
+func (f *fusing) complete(h *ranked) error {
+	if h.completed {
+		return nil
+	}
+	h.completed = true
+	missing := [2]bool{}
+	for i := range h.legs {
+		missing[i] = h.legs[i].Score == nil && !f.whole[i]
+	}
+	if missing[0] && h.part.dim > 0 {
+		f.p.ledger.considered++
+	}
+	return f.search.complete(f.p, h, missing[0], missing[1])
+}
+
+// most returns the most that a document can be worth, by what is known of it.
+func (f *fusing) most(h *ranked) float64 {
+	if f.Method == Convex {
+		return h.score
+	}
+	legs := [2]Leg{h.legs[0], h.legs[1]}
+	for i := range legs {
+		if l := &legs[i]; l.Rank == 0 && !f.whole[i] && !(h.completed && l.Score == nil) {
+			l.Rank = f.depth[i] + 1
+		}
+	}
+	return f.score(legs[0], legs[1])
+}
+
+// unseen returns the most that a document in no list can be worth. The sums
+// and quotients are those of Score, and rounding keeps order: the bound holds
+// for the bits of scores.
+func (f *fusing) unseen() float64 {
+	var legs [2]Leg
+	for i := range legs {
+		if !f.whole[i] {
+			legs[i] = Leg{Rank: f.depth[i] + 1, Score: &f.ceiling[i]}
+		}
+	}
+	return f.score(legs[0], legs[1])
+}
+
+// doubt returns what is not certain of the best rows.
+func (f *fusing) doubt(hits []ranked) doubt {
+	d := doubt{}
+	if !f.whole[0] || !f.whole[1] {
+		d.rival(f.unseen())
+	}
+	if f.Method == Convex { // all scores are known
+		return d
+	}
+	chosen := make(map[place]bool, len(hits))
+	for _, h := range hits {
+		chosen[h.place] = true
+	}
+	for i := range f.all {
+		h := &f.all[i]
+		if most := f.most(h); most == h.score {
+			continue
+		} else if chosen[h.place] {
+			d.rough = true
+		} else {
+			d.rival(most)
+		}
+	}
+	return d
+}
+
+// deepen looks at more documents, and reports whether there were any.
+func (f *fusing) deepen(ctx context.Context, hits []ranked, d doubt) (bool, error) {
+	bar := d.bar(hits, f.p)
+	switch {
+	case f.Method == RRF && !f.thorough:
+		return false, nil
+	case f.Method == RRF && !(f.unseen() < bar) && !(f.whole[0] && f.whole[1]):
+		return true, f.lengthen(ctx)
+	case f.Method == RRF:
+		return true, f.ranks(ctx, bar, hits)
+	case f.deeper && (!f.thorough || f.whole[0]):
+		return false, nil
+	}
+	// A text of which so little is found cannot be among the best.
+	least := negInf
+	if !math.IsInf(bar, -1) && f.Text > 0 {
+		vector := Leg{}
+		if !f.whole[0] {
+			vector.Score = &f.ceiling[0]
+		}
+		least = (bar - f.score(vector, Leg{})) / f.Text * f.p.scale[1] * (1 - 1e-9)
+	}
+	if !f.whole[1] && !f.deeper && (least > 0 || f.whole[0]) {
+		f.deeper = true
+		return true, f.moreTexts(ctx, max(0, least))
+	}
+	if !f.thorough || f.whole[0] {
+		return false, nil
+	}
+	f.deeper = false
+	return true, f.allVectors(ctx)
+}
+
+// moreTexts looks at all documents that have at least a score by text, or as
+// many of them as is reasonable.
+func (f *fusing) moreTexts(ctx context.Context, least float64) error {
+	limit := f.p.matched
+	if !f.thorough {
+		limit = min(limit, max(convexTexts, 8*f.Depth))
+	}
+	found, err := f.textsAbove(ctx, f.p, limit, least)
+	if err != nil {
+		return err
+	}
+	for _, h := range found {
+		f.find(h.place).legs[1].Score = new(h.score)
+	}
+	if limit == f.p.matched || len(found) < limit { // all that have it
+		f.ceiling[1], f.whole[1] = least, least == 0
+		return nil
+	}
+	slices.SortFunc(found, func(a, b ranked) int { return cmp.Compare(b.score, a.score) })
+	f.ceiling[1] = found[limit-1].score
+	return nil
+}
+
+// allVectors takes in every document that has a vector and matches.
+func (f *fusing) allVectors(ctx context.Context) error {
+	for i, part := range f.view.parts {
+		if part.dim == 0 {
+			continue
+		}
+		set := f.p.parts[i].set
+		for row := range part.n {
+			if row%textRows == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if set == nil || set.Has(row) {
+				f.find(place{part, row})
+			}
+		}
+	}
+	for i := range f.all { // while their vectors still count as missing
+		if err := f.complete(&f.all[i]); err != nil {
+			return err
+		}
+	}
+	f.whole[0] = true
+	return nil
+}
+
+// lengthen makes both lists longer.
+func (f *fusing) lengthen(ctx context.Context) error {
+	f.Depth = min(8*f.Depth, max(f.p.matched, f.Depth))
+	leg := *f.leg
+	leg.need, leg.parts = f.Depth, slices.Clone(leg.parts)
+	vectors := *f.search
+	vectors.queries = []*probe{&leg}
+	near, err := vectors.nearest(ctx)
+	if err != nil {
+		return err
+	}
+	f.p.ledger.add(leg.ledger)
+	texts, err := f.bestTexts(ctx, f.p, f.Depth, negInf)
+	if err != nil {
+		return err
+	}
+	f.take(0, near[0], len(near[0]) >= f.vectors)
+	f.take(1, texts, len(texts) < f.Depth || len(texts) >= f.p.matched)
+	return nil
+}
+
+// ranks finds the true ranks of the documents that may be among the best.
+func (f *fusing) ranks(ctx context.Context, bar float64, hits []ranked) error {
+	chosen := map[place]bool{}
+	for _, h := range hits {
+		chosen[h.place] = true
+	}
+	var lists [2][]*suspect
+	err := f.ver.read(func(tx *meta.Tx) error {
+		for i := range f.all {
+			h := &f.all[i]
+			if most := f.most(h); most == h.score || most < bar && !chosen[h.place] {
+				continue
+			}
+			if err := f.complete(h); err != nil {
+				return err
+			}
+			if !f.known(h) {
+				var err error
+				if h.id, err = f.view.idAt(tx, h.part, h.row); err != nil {
+					return err
+				}
+			}
+			x := &suspect{ranked: *h}
+			for leg, l := range h.legs {
+				if l.Rank == 0 && l.Score != nil {
+					lists[leg] = append(lists[leg], x)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range lists[0] {
+		x.score = *x.legs[0].Score
+	}
+	if len(lists[0]) > 0 {
+		if err := f.countBetter(ctx, f.p, lists[0]); err != nil {
+			return err
+		}
+		f.p.ledger.considered += f.vectors
+	}
+	for _, x := range lists[0] {
+		x.legs[0].Rank = x.better + 1
+	}
+	if len(lists[1]) == 0 {
+		return nil
+	}
+	return f.textRanks(ctx, f.p, lists[1])
+}
+
+// trace keeps all that was fused, in order, if Explain may be asked about it.
+func (f *fusing) trace(hits []ranked) (err error) {
+	if f.search.trace != nil {
+		for _, h := range hits {
+			f.find(h.place).id = h.id
+		}
+		f.p.fused, err = f.order(slices.Clone(f.all), len(f.all))
+	}
+	return err
+}
+
+// A doubt is what may be wrong about the best of fused rows. The zero doubt is
+// none.
+type doubt struct {
+	rivals bool    // there may be better ones
+	most   float64 // that are worth no more than this
+	rough  bool    // the scores of some are only known to be not less
+}
+
+// rival notes rows that are not among the best as far as is known.
+func (d *doubt) rival(most float64) {
+	if !d.rivals || most > d.most {
+		d.rivals, d.most = true, most
+	}
+}
+
+// bar is what a row must be worth to be among the best.
+func (d *doubt) bar(hits []ranked, p *probe) float64 {
+	switch {
+	case len(hits) >= p.need:
+		return hits[len(hits)-1].score
+	case p.Threshold != nil:
+		return *p.Threshold
+	}
+	return negInf
+}
+
+// none reports whether hits are certain, their scores included. A rival as good
+// as the last of them might have the lesser id.
+func (d *doubt) none(hits []ranked, p *probe) bool {
+	return !d.rough && (!d.rivals || d.most < d.bar(hits, p))
+}
+
+// kept returns the share of the true rows that are certainly among hits.
+func (d *doubt) kept(hits []ranked, p *probe) float64 {
+	if !d.rivals {
+		return 1
+	}
+	sure := 0
+	for sure < len(hits) && hits[sure].score > d.most {
+		sure++
+	}
+	return float64(sure) / float64(max(1, min(p.need, p.matched)))
 }
 
 // Score returns what a document is worth by what the two rankings say of it; for
@@ -373,24 +749,25 @@ func reciprocal(weight, c float64, rank int) float64 {
 	return weight / (c + float64(rank))
 }
 
-// complete computes the scores that a fused document has in lists which are too
-// short for it.
-func (s *search) complete(p *probe, h *ranked) error {
-	if v := &h.legs[0]; v.Score == nil && h.part.dim > 0 {
+// complete computes the scores that a fused document has by its vector and by
+// its text, if they are wanted.
+func (s *search) complete(p *probe, h *ranked, vector, text bool) error {
+	if vector && h.part.dim > 0 {
 		vec, err := h.part.source.vectors(h.row, h.row+1)
 		if err != nil {
 			return err
 		}
-		v.Score = new(p.scorer.score(vec))
+		h.legs[0].Score = new(p.scorer.score(vec))
 	}
-	if t := &h.legs[1]; t.Score == nil {
-		score, err := p.text.Score(slices.Index(s.view.parts, h.part), h.row)
-		if err != nil {
-			return p.text.damaged(err)
-		}
-		if score > 0 {
-			t.Score = &score
-		}
+	if !text {
+		return nil
+	}
+	score, err := p.text.Score(slices.Index(s.view.parts, h.part), h.row)
+	if err != nil {
+		return p.text.damaged(err)
+	}
+	if score > 0 {
+		h.legs[1].Score = &score
 	}
 	return nil
 }
@@ -442,73 +819,158 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 	if len(queries) == 0 || len(weights) > 0 && len(weights) != len(queries) {
 		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
 	}
-	first := queries[0]
-	own := slices.Clone(queries)
-	for i := range own {
-		q := &own[i]
+	f := &fusingMany{first: queries[0], own: slices.Clone(queries), weights: weights, exact: true}
+	for i := range f.own {
+		q := &f.own[i]
 		if err := q.validate(s.view.def); err != nil {
 			return nil, fmt.Errorf("query %d: %w", i, err)
 		}
 		if q.Group != nil || q.MMR != nil {
 			return nil, invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
 		}
-		q.K, q.Offset, q.Select, q.Snippet = max(first.limit(), cmp.Or(q.Fusion.Depth, rrfDepth)), 0, IDsOnly, 0
+		q.K, q.Offset, q.Select, q.Snippet = max(f.first.limit(), cmp.Or(q.Fusion.Depth, rrfDepth)), 0, IDsOnly, 0
+		f.exact = f.exact && q.wantsExact()
 		if len(weights) > 0 && !(weights[i] >= 0 && weights[i] <= 1e6) {
 			return nil, invalidf("weight of query %d is %v", i, weights[i])
 		}
 	}
-	results, lists, err := s.answerRanked(ctx, own)
-	if err != nil {
-		return nil, err
-	}
-	c := first.Fusion.withDefaults(0).C
-	at := map[place]int{}
-	var all []ranked
-	for i, list := range lists {
-		weight := 1.0
-		if len(weights) > 0 {
-			weight = weights[i]
+	f.c = f.first.Fusion.withDefaults(0).C
+	// The ranks that a hit has beyond the ends of lists count, as in fuse: where
+	// the true answer is wanted, lists get longer until they are known.
+	worth, matched := ledger{}, 0
+	for {
+		one := s.db.newSearch(s.ver, s.view)
+		_, lists, err := one.answerRanked(ctx, f.own)
+		if err != nil {
+			return nil, err
 		}
+		s.queries = one.queries
+		f.take(lists)
+		var hits []ranked
+		if err := s.db.guard(func() (err error) {
+			hits, err = s.order(slices.Clone(f.all), f.first.limit())
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		for _, p := range s.queries {
+			worth.add(p.ledger)
+			matched = max(matched, p.matched)
+		}
+		doubt := f.doubt(hits)
+		p := *s.queries[0]
+		p.Query, p.need, p.matched, p.forms = &Query{}, f.first.limit(), matched, s.queries
+		certain := doubt.none(hits, &p)
+		if !certain && f.exact && f.lengthen(lists) {
+			continue
+		}
+		if !certain {
+			worth.lose(doubt.kept(hits, &p))
+		}
+		plan := fmt.Sprintf("%d queries fused by rrf, the first by %s", len(queries), s.queries[0].plan())
+		r := worth.result(matched, worth.complete(len(hits), min(f.first.limit(), matched)), plan)
+		p.Query = &f.first
+		for _, form := range s.queries {
+			if p.text == nil {
+				p.text = form.text
+			}
+		}
+		err = s.db.guard(func() (err error) {
+			r.Hits, err = s.fetch(&p, hits[min(f.first.Offset, len(hits)):])
+			return err
+		})
+		return r, err
+	}
+}
+
+// fusingMany is several queries while their lists are being made into one.
+type fusingMany struct {
+	first   Query
+	own     []Query // as they are asked
+	weights []float64
+	c       float64
+	exact   bool // every query wants the true answer
+
+	all   []ranked
+	depth []int  // of each list
+	whole []bool // it lacks nothing
+}
+
+func (f *fusingMany) weight(list int) float64 {
+	if len(f.weights) == 0 {
+		return 1
+	}
+	return f.weights[list]
+}
+
+// take fuses lists.
+func (f *fusingMany) take(lists [][]ranked) {
+	f.all, f.depth, f.whole = nil, make([]int, len(lists)), make([]bool, len(lists))
+	at := map[place]int{}
+	for i, list := range lists {
+		f.depth[i], f.whole[i] = len(list), len(list) < f.own[i].K
 		for rank, h := range list {
 			j, ok := at[h.place]
 			if !ok {
-				j = len(all)
+				j = len(f.all)
 				at[h.place] = j
 				fresh := ranked{place: h.place}
 				for k := range lists {
 					fresh.legs = append(fresh.legs, Leg{Name: fmt.Sprint(k)})
 				}
-				all = append(all, fresh)
+				f.all = append(f.all, fresh)
 			}
-			all[j].legs[i].Rank, all[j].legs[i].Score = rank+1, new(h.score)
-			all[j].score += reciprocal(weight, c, rank+1)
+			f.all[j].legs[i].Rank, f.all[j].legs[i].Score = rank+1, new(h.score)
+			f.all[j].score += reciprocal(f.weight(i), f.c, rank+1)
 		}
 	}
-	err = s.db.guard(func() error {
-		all, err = s.order(all, first.limit())
-		return err
-	})
-	if err != nil {
-		return nil, err
+}
+
+// most returns the most that a document of these legs can be worth; of none, one
+// that is in no list.
+func (f *fusingMany) most(legs []Leg) (sum float64) {
+	for i := range f.own {
+		rank := 0
+		if legs != nil {
+			rank = legs[i].Rank
+		}
+		if rank == 0 && !f.whole[i] {
+			rank = f.depth[i] + 1
+		}
+		sum += reciprocal(f.weight(i), f.c, rank)
 	}
-	r := results[0]
-	for _, o := range results[1:] {
-		r.Exact, r.Complete = r.Exact && o.Exact, r.Complete && o.Complete
-		r.Recall = min(r.Recall, o.Recall)
-		r.Matched, r.Considered = max(r.Matched, o.Matched), r.Considered+o.Considered
+	return sum
+}
+
+// doubt returns what is not certain of the best.
+func (f *fusingMany) doubt(hits []ranked) doubt {
+	d := doubt{}
+	if slices.Contains(f.whole, false) {
+		d.rival(f.most(nil))
 	}
-	r.Plan = fmt.Sprintf("%d queries fused by rrf, the first by %s", len(queries), r.Plan)
-	all = all[min(first.Offset, len(all)):]
-	p := *s.queries[0]
-	p.Query, p.forms = &first, s.queries
-	for _, form := range s.queries {
-		if p.text == nil {
-			p.text = form.text
+	chosen := make(map[place]bool, len(hits))
+	for _, h := range hits {
+		chosen[h.place] = true
+	}
+	for _, h := range f.all {
+		if most := f.most(h.legs); most == h.score {
+			continue
+		} else if chosen[h.place] {
+			d.rough = true
+		} else {
+			d.rival(most)
 		}
 	}
-	err = s.db.guard(func() (err error) {
-		r.Hits, err = s.fetch(&p, all)
-		return err
-	})
-	return r, err
+	return d
+}
+
+// lengthen asks for longer lists, where there is more, and reports whether
+// there is.
+func (f *fusingMany) lengthen(lists [][]ranked) (more bool) {
+	for i := range lists {
+		if q := &f.own[i]; !f.whole[i] && q.K < math.MaxInt32 {
+			q.K, more = min(8*q.K, math.MaxInt32), true
+		}
+	}
+	return more
 }

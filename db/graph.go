@@ -124,12 +124,12 @@ func (p *probe) walks(part int) bool { return p.parts[part].walk.graph != nil }
 // less than an exact answer, and as many rows as are wanted are sure to be
 // found.
 func (s *search) planWalks(p *probe) {
-	p.looked = 0
+	p.ledger = ledger{}
 	for i, part := range s.view.parts {
 		if part.segment == nil || part.segment.graph == nil {
 			continue
 		}
-		if p.Exact || p.Recall == 1 {
+		if p.wantsExact() {
 			p.parts[i].reason = "the query wants an exact answer"
 		} else if g := part.segment.graph.get(); g != nil {
 			s.planWalk(p, i, g)
@@ -231,7 +231,7 @@ func (s *search) walk(ctx context.Context) error {
 		} else {
 			j.query.found = append(j.query.found, j.found...)
 		}
-		j.query.looked += j.stats.Estimated
+		j.query.ledger.considered += j.stats.Estimated
 		looked, found = looked+j.stats.Estimated, found+len(j.found)
 	}
 	clock.done(looked, found, s.trace.taken())

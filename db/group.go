@@ -1,8 +1,10 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
 )
@@ -22,14 +24,15 @@ func groupable(q *Query) filter.Expr {
 // of as many groups as wanted.
 func firstRound(q *Query) int { return 4 * q.limit() * q.Group.size() }
 
-// group returns the best hits of the best groups, Offset left out.
+// group returns the best hits of the best groups, Offset left out, and whether
+// they are as many as wanted or as there are.
 //
 // Groups are found in rounds: the best rows, in order, give groups in order.
 // If there are too few, the best rows of all other groups are next. A group
 // whose best documents are not all among the rows seen is then asked for by
-// itself. What was fused depends on the other documents in the lists: there,
+// itself. By RRF a document is worth what its ranks among all others say: there,
 // longer lists are fused anew.
-func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, error) {
+func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, bool, error) {
 	clock := s.clock("group")
 	rows := len(best)
 	type group struct {
@@ -39,11 +42,13 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 	var groups []*group
 	byValue := map[any]*group{}
 	var values []any
-	fused := q.vector && q.text != nil
+	lists := q.vector && q.text != nil && q.Fusion.Method == RRF
+	enough, whole := false, false
 	for round := q; ; {
 		all := len(best) < round.need // nothing is left out but what is too bad
+		whole = all && !round.ledger.approximate
 		if err := s.groupValues(q, best); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, h := range best {
 			key := groupKey(h.group)
@@ -57,24 +62,29 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 			if len(g.hits) < q.Group.size() {
 				g.hits = append(g.hits, h)
 			}
-			g.complete = all || fused || len(g.hits) == q.Group.size()
+			g.complete = whole || len(g.hits) == q.Group.size()
 		}
-		if all || len(groups) >= q.limit() {
+		enough = len(groups) >= q.limit()
+		filled := true
+		for _, g := range groups[:min(q.limit(), len(groups))] {
+			filled = filled && g.complete || !lists || !q.wantsExact() // longer lists alone fill them
+		}
+		if all || enough && filled {
 			break
 		}
 		next := *q
 		next.need = 2 * round.need
-		if fused {
+		if lists {
 			groups, values = nil, nil
 			clear(byValue)
 		} else {
 			next.where = filter.Simplify(filter.And(q.where, filter.Nin(q.Group.Field, values...)))
 		}
-		lists, err := s.again(ctx, &next)
+		found, err := s.again(ctx, q, &next)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		round, best = &next, lists[0]
+		round, best = &next, found[0]
 		rows += len(best)
 	}
 	groups = groups[min(q.Offset, len(groups)):min(q.limit(), len(groups))]
@@ -82,7 +92,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 	var asked []*group
 	var probes []*probe
 	for _, g := range groups {
-		if !g.complete {
+		if !g.complete && !lists {
 			own := *q
 			own.need = q.Group.size()
 			own.where = filter.Simplify(filter.And(q.where, filter.Eq(q.Group.Field, g.hits[0].group)))
@@ -90,40 +100,65 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		}
 	}
 	if len(probes) > 0 {
-		lists, err := s.again(ctx, probes...)
+		found, err := s.again(ctx, q, probes...)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for i, g := range asked {
-			g.hits = lists[i]
-			rows += len(lists[i])
+			rows += len(found[i])
+			g.complete = !probes[i].ledger.approximate || len(found[i]) == q.Group.size()
+			if probes[i].ledger.approximate { // it may lack what is known already
+				found[i] = append(found[i], slices.DeleteFunc(g.hits, func(h ranked) bool {
+					return slices.ContainsFunc(found[i], func(f ranked) bool { return f.place == h.place })
+				})...)
+				if found[i], err = s.order(found[i], q.Group.size()); err != nil {
+					return nil, false, err
+				}
+			}
+			g.hits = found[i]
 			if err := s.groupValues(q, g.hits); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		}
 	}
+	if q.ledger.approximate { // the best of a group may have come late
+		slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(b.hits[0].score, a.hits[0].score) })
+	}
 	var hits []ranked
+	known := 0
+	filled := true
 	for _, g := range groups {
 		hits = append(hits, g.hits...)
+		filled = filled && g.complete
+		if g.complete {
+			known += len(g.hits)
+		}
+	}
+	if !filled && lists {
+		q.ledger.lose(float64(known) / float64(len(groups)*q.Group.size()))
 	}
 	clock.done(rows, len(hits), s.trace.taken())
-	return hits, nil
+	return hits, (enough || whole) && filled, nil
 }
 
 // again finds the best rows of probes made from that of a query: with other
-// rows to look at.
-func (s *search) again(ctx context.Context, probes ...*probe) ([][]ranked, error) {
+// rows to look at. What these are worth is the query's worth.
+func (s *search) again(ctx context.Context, q *probe, probes ...*probe) ([][]ranked, error) {
 	sub := s.db.newSearch(s.ver, s.view)
 	sub.queries, sub.codes = probes, s.codes
 	if s.trace != nil {
 		sub.trace = &trace{}
 	}
 	for _, p := range probes {
+		p.ledger, p.fused = ledger{}, nil
 		if err := s.choose(ctx, p); err != nil {
 			return nil, err
 		}
 	}
 	best, err := sub.best(ctx)
+	for _, p := range probes {
+		q.ledger.add(p.ledger)
+	}
 	s.trace.read(sub.trace.taken())
 	return best, err
 }

@@ -84,6 +84,7 @@ type Options struct {
 	recheckEvery  int           // see the constant
 	recheckByHand bool          // by rechecks.drain, not in the background
 	walkAlways    bool          // search graphs even where scans cost less
+	cheapFusion   int           // see the constant
 }
 
 // The most that Options may say.
@@ -128,6 +129,7 @@ func (o Options) withDefaults() Options {
 	o.worthHelp = cmp.Or(o.worthHelp, worthHelp)
 	o.graphSize = cmp.Or(o.graphSize, graphSize)
 	o.recheckEvery = cmp.Or(o.recheckEvery, recheckEvery)
+	o.cheapFusion = cmp.Or(o.cheapFusion, cheapFusion)
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}

@@ -18,26 +18,9 @@ func (q *probe) plan() string {
 		if !q.vector {
 			return "text index"
 		}
-		vectors := *q
-		vectors.text = nil
-		return vectors.plan() + " and text index, fused by " + q.Fusion.Method.String()
+		return q.ledger.plan() + " and text index, fused by " + q.Fusion.Method.String()
 	}
-	graph, codes := false, false
-	for i := range q.parts {
-		graph = graph || q.walks(i)
-		codes = codes || q.parts[i].codes != nil
-	}
-	plan := "exact scan"
-	if codes {
-		plan = "exact scan of codes"
-	}
-	switch {
-	case graph && q.scanned > 0:
-		plan = "graph, and " + plan + " of the rest"
-	case graph:
-		plan = "graph"
-	}
-	return plan
+	return q.ledger.plan()
 }
 
 // partPlans explains the plan part by part.

@@ -148,6 +148,9 @@ type Result struct {
 	Plan string `json:"plan"`
 }
 
+// wantsExact reports whether nothing but the true answer is enough.
+func (q *Query) wantsExact() bool { return q.Exact || q.Recall == 1 }
+
 // limit returns how many of the best hits have to be known.
 func (q *Query) limit() int { return cmp.Or(q.K, DefaultK) + q.Offset }
 
@@ -159,9 +162,9 @@ func (q *Query) validate(def *definition) error {
 		return invalidf("offset is %d", q.Offset)
 	case q.K > math.MaxInt32 || q.Offset > math.MaxInt32:
 		return invalidf("k %d with offset %d is beyond 2^31", q.K, q.Offset)
-	case q.ID != "" && q.Vector != nil:
+	case q.ID != "" && len(q.Vector) > 0:
 		return invalidf("query has a vector and an id")
-	case len(q.Like) > 0 && (q.ID != "" || q.Vector != nil):
+	case len(q.Like) > 0 && (q.ID != "" || len(q.Vector) > 0):
 		return invalidf("query has examples and a vector or an id")
 	case q.Snippet < 0 || q.Snippet > MaxTextLen:
 		return invalidf("snippet of %d bytes", q.Snippet)

@@ -16,6 +16,8 @@ type ranked struct {
 	id    string // read where it decides on the order
 	group any    // the value of Group.Field
 	legs  []Leg  // of a fused one
+
+	completed bool // the scores of legs are known, as far as there are any
 }
 
 // compareRanked is the order of hits.
@@ -62,22 +64,23 @@ func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
 	return best, nil
 }
 
-// prepareScan prepares a query for the parts that are scanned, and returns how
-// many rows it wants of them.
+// prepareScan prepares a query for the parts that are scanned, returns how
+// many rows it wants of them, and notes what each part is worth.
 func (p *probe) prepareScan(s *search) int {
-	p.scanned = 0
 	for i, part := range s.view.parts {
-		if part.dim == 0 || part.n == 0 || p.walks(i) {
-			continue
-		}
-		s.openCodes()
-		p.scanned += p.matchedIn(s.view, i)
-		if s.codes[i] != nil {
-			p.parts[i].codes = s.codes[i].Query(p.scorer.query)
+		switch {
+		case p.walks(i):
+			p.ledger.add(ledger{approximate: true, share: p.parts[i].walk.recall, walked: true})
+		case part.dim > 0 && part.n > 0:
+			s.openCodes()
+			n := p.matchedIn(s.view, i)
+			p.ledger.add(ledger{scanned: n, considered: n, coded: s.codes[i] != nil})
+			if s.codes[i] != nil {
+				p.parts[i].codes = s.codes[i].Query(p.scorer.query)
+			}
 		}
 	}
-	p.looked += p.scanned
-	return p.scanned
+	return p.ledger.scanned
 }
 
 // rank computes true scores of the candidates and returns the best, in order.
@@ -164,13 +167,13 @@ func (s *search) known(h *ranked) bool {
 
 // finish makes the answer of the best rows.
 func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, error) {
-	r := &Result{Exact: !q.walked(), Complete: true, Recall: q.promise(), Matched: q.matched, Considered: q.looked, Plan: q.plan()}
 	var err error
+	complete := q.ledger.complete(len(best), min(q.limit(), q.matched))
 	switch {
 	case q.MMR != nil:
 		best, err = s.diversify(ctx, q, best)
 	case q.Group != nil:
-		best, err = s.group(ctx, q, best)
+		best, complete, err = s.group(ctx, q, best)
 	}
 	if err != nil {
 		return nil, err
@@ -178,6 +181,7 @@ func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, 
 	if q.Group == nil {
 		best = best[min(q.Offset, len(best)):min(q.limit(), len(best))]
 	}
+	r := q.ledger.result(q.matched, complete, q.plan())
 	r.Hits, err = s.fetch(q, best)
 	return r, err
 }

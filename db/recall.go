@@ -169,7 +169,7 @@ func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t Recall
 			for j, q := range s.queries {
 				tallies[i].add(len(truth[j])-missed(truth[j], got[j], nil), len(truth[j]))
 				// The mean of equal promises is that promise, to the last bit.
-				all[i].Promised += (q.promise() - all[i].Promised) / float64(asked+j+1)
+				all[i].Promised += (q.ledger.recall() - all[i].Promised) / float64(asked+j+1)
 				if !q.walked() {
 					all[i].Exact++
 				}
@@ -280,17 +280,6 @@ func missed(truth, got []ranked, each func(r ranked, found bool)) int {
 		}
 	}
 	return missed
-}
-
-// promise returns the recall that the answer promises.
-func (p *probe) promise() float64 {
-	r := 1.0
-	for i := range p.parts {
-		if p.walks(i) {
-			r = min(r, p.parts[i].walk.recall)
-		}
-	}
-	return r
 }
 
 // walked reports whether a graph was used.

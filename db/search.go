@@ -39,9 +39,11 @@ type probe struct {
 	forms    []*probe // that were fused, by SearchFused
 
 	// Of the search for the vector:
-	found   []topk.Candidate // by walks, with true scores
-	looked  int              // rows of which a score was looked at
-	scanned int              // of these, not by walks
+	found []topk.Candidate // by walks, with true scores
+
+	ledger ledger      // of all that was searched for it
+	scale  *[2]float64 // the best scores by vector and text, for Convex; nil: those of its own rows
+	fused  []ranked    // all that was fused, in order; only for Explain
 }
 
 // A probePart is what a probe does in one part.
@@ -125,7 +127,7 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 		return nil, err
 	}
 	p := &probe{
-		Query: q, scorer: newScorer(s.view.def.schema.Metric, vec), vector: vec != nil,
+		Query: q, scorer: newScorer(s.view.def.schema.Metric, vec), vector: len(vec) > 0,
 		where: q.Where, examples: examples, unseen: unseen, need: q.limit(),
 	}
 	if p.text, err = s.textLeg(ctx, q); err != nil {

@@ -35,7 +35,7 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 			return nil, err
 		}
 		if p.vector {
-			if err := s.complete(p, &x.ranked); err != nil {
+			if err := s.complete(p, &x.ranked, true, true); err != nil {
 				return nil, err
 			}
 			if v := x.legs[0].Score; v != nil {
@@ -63,12 +63,8 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 	if err := s.textRanks(ctx, p, suspects); err != nil {
 		return nil, err
 	}
-	fused, err := s.allFused(ctx, p)
-	if err != nil {
-		return nil, err
-	}
 	for _, x := range suspects {
-		at := slices.IndexFunc(fused, func(h ranked) bool { return h.place == x.place })
+		at := slices.IndexFunc(p.fused, func(h ranked) bool { return h.place == x.place })
 		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.id })
 		x.Legs = x.legs
 		failed, err := p.text.Fails(slices.Index(s.view.parts, x.part), x.row)
@@ -77,7 +73,7 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		}
 		switch {
 		case p.vector && at >= 0:
-			x.Rank, x.score, x.Score = at+1, fused[at].score, &fused[at].score
+			x.Rank, x.score, x.Score = at+1, p.fused[at].score, &p.fused[at].score
 		case !p.vector && x.legs[1].Score != nil:
 			x.Rank, x.score, x.Score = x.legs[1].Rank, *x.legs[1].Score, x.legs[1].Score
 		}
@@ -139,26 +135,4 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 		}
 		return nil
 	})
-}
-
-// allFused returns all that was fused for a query, nil if nothing was.
-func (s *search) allFused(ctx context.Context, p *probe) ([]ranked, error) {
-	if !p.vector {
-		return nil, nil
-	}
-	whole, q := *p, *p.Query
-	q.Threshold, q.Fusion = nil, p.Fusion.withDefaults(p.need)
-	whole.Query = &q
-	vectors := *s
-	vectors.queries, vectors.trace = []*probe{whole.vectorLeg()}, nil
-	near, err := vectors.nearest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := vectors.bestTexts(ctx, &whole)
-	if err != nil {
-		return nil, err
-	}
-	whole.need = len(near[0]) + len(texts)
-	return s.fuse(&whole, q.Fusion, near[0], texts)
 }

@@ -43,8 +43,9 @@ func TestSearcherEqualsDatabase(t *testing.T) {
 	threshold := 0.4
 	var fused [][]db.Query
 	for i := range 60 {
+		// A Searcher knows the ranks of the best alone: with lists of everything, all ranks.
 		q := db.Query{Vector: vector(), Text: []string{"bolt", "graph nut", "number7 vector", "absent"}[i%4], K: 1 + rng.IntN(20), Offset: i % 3,
-			Fusion: db.Fusion{Method: db.FusionMethod(i % 2)}}
+			Fusion: db.Fusion{Method: db.FusionMethod(i % 2), Depth: 400}}
 		switch i % 5 {
 		case 1:
 			q.Text = ""
@@ -54,8 +55,7 @@ func TestSearcherEqualsDatabase(t *testing.T) {
 			q.Where, q.Threshold = filter.Eq("lang", "go"), &threshold
 		case 4:
 			q.Vector, q.ID, q.Select = nil, "doc-101", db.WithVector|db.WithText
-			// Every text is looked up, so that nothing counts as nothing.
-			q.Fusion.Vector, q.Fusion.Text, q.Fusion.Depth = 0.7, 0.2, 400
+			q.Fusion.Vector, q.Fusion.Text = 0.7, 0.2
 		}
 		compare(t, s, coll, []db.Query{q})
 		fused = append(fused, []db.Query{q, {Vector: vector(), Where: filter.Lt("n", 100)}, {Text: "bolt"}})

@@ -1,0 +1,628 @@
+package db
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+var ledgerSeeds = flag.Int("ledgers", 2, "seeds of TestExactIsBruteForce for each kind of database")
+
+// An oracle answers queries by what the documentation says of them, from all documents and with lists of all of them. It
+// takes rankings by text alone from the collection, which TestTextIsThatOfAFreshDatabase compares.
+type oracle struct {
+	t      *testing.T
+	metric Metric
+	docs   map[string]Document
+	texts  *Collection
+}
+
+func (o *oracle) score(a, b []float32) float64 {
+	switch o.metric {
+	case Dot:
+		return simd.Dot64(a, b) + 0
+	case L2:
+		return 0 - simd.L264(a, b)
+	}
+	n := math.Sqrt(simd.Dot64(a, a)) * math.Sqrt(simd.Dot64(b, b))
+	if n == 0 {
+		return 0
+	}
+	return max(-1, min(1, simd.Dot64(a, b)/n)) + 0
+}
+
+// vector returns the vector that a query asks for, and the examples that are not to be found.
+func (o *oracle) vector(q Query) ([]float32, []string) {
+	if q.ID != "" {
+		return o.docs[q.ID].Vector, nil
+	}
+	if len(q.Like) == 0 {
+		return q.Vector, nil
+	}
+	mean := func(ids []string) []float64 {
+		sum := make([]float64, len(o.docs[ids[0]].Vector))
+		for _, id := range ids {
+			v, n := o.docs[id].Vector, 1.0
+			if o.metric == Cosine {
+				n = cmp.Or(math.Sqrt(simd.Dot64(v, v)), 1)
+			}
+			for i, x := range v {
+				sum[i] += float64(x) / n
+			}
+		}
+		for i := range sum {
+			sum[i] /= float64(len(ids))
+		}
+		return sum
+	}
+	like := mean(q.Like)
+	if len(q.Unlike) > 0 {
+		for i, x := range mean(q.Unlike) {
+			like[i] = 2*like[i] - x
+		}
+	}
+	vec := make([]float32, len(like))
+	for i, x := range like {
+		vec[i] = float32(x)
+	}
+	return vec, append(slices.Clone(q.Like), q.Unlike...)
+}
+
+// all returns every document that a query finds, in order, without Offset, K, Group and MMR.
+func (o *oracle) all(q Query) []Hit {
+	var near, texts []Hit
+	vec, examples := o.vector(q)
+	if q.Group != nil { // what is in no group is not ranked either
+		in := filter.Exists(q.Group.Field)
+		if q.Where != nil {
+			in = filter.And(q.Where, in)
+		}
+		q.Where = in
+	}
+	if len(vec) > 0 {
+		near = bruteForce(o.docs, o.metric, Query{Vector: vec, K: len(o.docs) + 1, Where: q.Where})
+	}
+	if q.Text != "" {
+		r, err := o.texts.Search(o.t.Context(), Query{Text: q.Text, Where: q.Where, K: len(o.docs) + 1, Select: IDsOnly})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		texts = r.Hits
+	}
+	for _, list := range []*[]Hit{&near, &texts} {
+		*list = slices.DeleteFunc(*list, func(h Hit) bool { return slices.Contains(examples, h.ID) })
+	}
+	hits := append(near, texts...)
+	if len(vec) > 0 && q.Text != "" {
+		hits = o.fused(q.Fusion, near, texts)
+	}
+	hits = slices.DeleteFunc(hits, func(h Hit) bool { return q.Threshold != nil && h.Score < *q.Threshold })
+	inOrder(hits)
+	for i := range hits {
+		hits[i].Score += 0 // never -0
+		hits[i].Metadata = o.docs[hits[i].ID].Metadata
+	}
+	return hits
+}
+
+func inOrder(hits []Hit) {
+	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID)) })
+}
+
+// fused adds up what all lists say of a document, from those of lists of everything.
+func (o *oracle) fused(f Fusion, near, texts []Hit) []Hit {
+	weights, c := [2]float64{f.Vector, f.Text}, cmp.Or(f.C, 60)
+	if weights == [2]float64{} {
+		if weights = [2]float64{0.5, 0.5}; f.Method == RRF {
+			weights = [2]float64{0.01, 0.99}
+		}
+	}
+	scores := map[string]float64{}
+	for leg, list := range [][]Hit{near, texts} {
+		for i, h := range list {
+			best, s := list[0].Score, 0.0
+			switch {
+			case f.Method == RRF:
+				s = weights[leg] / (c + float64(i+1))
+			case leg == 1:
+				s = weights[leg] * (h.Score / best)
+			case o.metric == L2:
+				s = weights[leg] * ((1 - best) / (1 - h.Score))
+			case o.metric == Dot && best > 0:
+				s = weights[leg] * max(0, (h.Score+best)/(best+best))
+			case o.metric == Cosine && best > -1:
+				s = weights[leg] * max(0, (h.Score+1)/(best+1))
+			}
+			scores[h.ID] = float64(scores[h.ID]) + float64(s)
+		}
+	}
+	var hits []Hit
+	for id, s := range scores {
+		hits = append(hits, Hit{Document: Document{ID: id}, Score: s})
+	}
+	return hits
+}
+
+// answer returns the hits of a query, and how many there would be if K were as many as there are: of groups, with Group,
+// hits of the groups that are wanted.
+func (o *oracle) answer(q Query) ([]Hit, int) {
+	hits := o.all(q)
+	k := cmp.Or(q.K, DefaultK)
+	switch {
+	case q.Group != nil:
+		groups := [][]Hit{}
+		at := map[any]int{}
+		for _, h := range hits {
+			v := h.Metadata[q.Group.Field]
+			i, ok := at[v]
+			if !ok {
+				i = len(groups)
+				at[v] = i
+				groups = append(groups, nil)
+			}
+			if len(groups[i]) < max(1, q.Group.Size) {
+				groups[i] = append(groups[i], h)
+			}
+		}
+		groups = groups[min(q.Offset, len(groups)):]
+		return slices.Concat(groups[:min(k, len(groups))]...), len(slices.Concat(groups[:min(k, len(groups))]...))
+	case q.MMR != nil:
+		hits = o.diverse(q, hits[:min(len(hits), cmp.Or(q.MMR.Fetch, 5*(k+q.Offset)))])
+	}
+	hits = hits[min(q.Offset, len(hits)):]
+	return hits[:min(k, len(hits))], min(k, len(hits))
+}
+
+func (o *oracle) diverse(q Query, pool []Hit) (taken []Hit) {
+	pool = slices.Clone(pool)
+	scale := 1.0
+	if q.Text != "" && len(pool) > 0 {
+		scale = pool[0].Score
+	}
+	for len(pool) > 0 {
+		best, at := math.Inf(-1), 0
+		for i, h := range pool {
+			most, like := math.Inf(-1), false
+			for _, g := range taken {
+				if a, b := o.docs[h.ID].Vector, o.docs[g.ID].Vector; len(a) > 0 && len(b) > 0 {
+					most, like = max(most, o.score(b, a)), true
+				}
+			}
+			worth := float64(q.MMR.Lambda * (h.Score / scale))
+			if like {
+				worth -= float64((1 - q.MMR.Lambda) * most)
+			}
+			if worth > best {
+				best, at = worth, i
+			}
+		}
+		taken = append(taken, pool[at])
+		pool = slices.Delete(pool, at, at+1)
+	}
+	return taken
+}
+
+// many is what SearchFused promises.
+func (o *oracle) many(queries []Query, weights []float64) []Hit {
+	scores := map[string]float64{}
+	for i, q := range queries {
+		q.K, q.Offset = len(o.docs)+1, 0
+		for rank, h := range o.all(q) {
+			scores[h.ID] += float64(weights[i] / float64(60+rank+1))
+		}
+	}
+	var hits []Hit
+	for id, s := range scores {
+		hits = append(hits, Hit{Document: Document{ID: id}, Score: s})
+	}
+	inOrder(hits)
+	k := cmp.Or(queries[0].K, DefaultK)
+	hits = hits[min(queries[0].Offset, len(hits)):]
+	return hits[:min(k, len(hits))]
+}
+
+// A tallyOf counts, for one feature, the answers that said they were exact and those that did not.
+type tallyOf struct{ exact, other int }
+
+// holdTo holds an answer to what it says of itself.
+func holdTo(t *testing.T, name string, q Query, r *Result, want []Hit, count int) {
+	t.Helper()
+	have := map[string]bool{}
+	same := len(r.Hits) == len(want)
+	for i, h := range r.Hits {
+		have[h.ID] = true
+		same = same && want[i].ID == h.ID && math.Float64bits(want[i].Score) == math.Float64bits(h.Score)
+	}
+	found := 0
+	for _, h := range want {
+		if have[h.ID] {
+			found++
+		}
+	}
+	fail := func(what string) {
+		t.Errorf("%s: %s: %+v\n exact %v complete %v recall %v, %s\n got %v\nwant %v", name, what, q, r.Exact, r.Complete, r.Recall, r.Plan,
+			brief(r.Hits), brief(want))
+	}
+	switch {
+	case r.Exact && !same:
+		fail("it says exact and is not brute force")
+	case r.Exact && (r.Recall != 1 || !r.Complete):
+		fail("an exact answer promises less")
+	case q.wantsExact() && !r.Exact:
+		fail("it is not exact although that was wanted")
+	case r.Complete && len(r.Hits) != count:
+		fail(fmt.Sprintf("it says complete and has %d of %d hits", len(r.Hits), count))
+	case !r.Complete && q.Group == nil && len(r.Hits) == cmp.Or(q.K, DefaultK):
+		fail("it has K hits and says it is not complete")
+	case !r.Exact && strings.HasPrefix(r.Plan, "exact scan") && q.Offset == 0 && q.MMR == nil && float64(found) < r.Recall*float64(count)-1e-9:
+		fail(fmt.Sprintf("%d of %d hits are right, without a graph", found, count))
+	case !(r.Recall >= 0 && r.Recall <= 1):
+		fail("no share")
+	}
+
+}
+
+func brief(hits []Hit) (s []string) {
+	for _, h := range hits[:min(12, len(hits))] {
+		s = append(s, fmt.Sprintf("%s %v", h.ID, h.Score))
+	}
+	return s
+}
+
+// An answer that says Exact is that of brute force, in ids, order and bits, whatever the query asks for and wherever it
+// walks; what says Complete is complete; and what promises a recall without a graph keeps it in every single answer.
+func TestExactIsBruteForce(t *testing.T) {
+	tallies := map[string]*tallyOf{}
+	for seed := range uint64(*ledgerSeeds) {
+		for i, metric := range []Metric{Cosine, L2, Dot} {
+			for _, fill := range []string{"graphs", "scans"} {
+				kind := []string{"normal", "clustered", "duplicates"}[(int(seed)+i)%3]
+				t.Run(fmt.Sprint(seed, "/", metric, "/", fill, "/", kind), func(t *testing.T) {
+					exactIsBruteForce(t, rand.New(rand.NewPCG(seed, uint64(i))), metric, fill == "graphs", kind, tallies)
+				})
+			}
+		}
+	}
+	for _, feature := range []string{"vector", "group", "mmr", "like", "convex", "convex group", "rrf", "rrf group", "convex mmr", "fused", "snapshot"} {
+		n := tallies[feature]
+		if n == nil || n.exact == 0 || n.other == 0 {
+			t.Errorf("%s: no answers of both kinds: %+v", feature, n)
+			continue
+		}
+		t.Logf("%-14s %4d exact, %4d not", feature, n.exact, n.other)
+	}
+}
+
+func exactIsBruteForce(t *testing.T, r *rand.Rand, metric Metric, graphs bool, kind string, tallies map[string]*tallyOf) {
+	const rows, dim = 500, 6
+	ctx := t.Context()
+	opts := walking
+	opts.cheapFusion = []int{1, cheapFusion}[r.IntN(2)]
+	if !graphs {
+		opts.graphSize, opts.walkAlways, opts.cheapFusion = 0, false, 1
+	}
+	vdb := open(t, t.TempDir(), &opts)
+	coll := collection(t, vdb, "c", Schema{Dim: dim, Metric: metric, Text: &TextIndex{Language: "none"}})
+	vecs := vectorsOf(kind, r, rows+20, dim)
+	words := strings.Fields("ant bee cat dog elk fox gnu hen ibis jay kite lark")
+	text := func(most int) string {
+		var b []string
+		for range 1 + r.IntN(most) {
+			b = append(b, words[int(float64(len(words))*r.Float64()*r.Float64())])
+		}
+		return strings.Join(b, " ")
+	}
+	docs := map[string]Document{}
+	put := func(lo, hi int) {
+		var batch []Document
+		for i := lo; i < hi; i++ {
+			d := Document{ID: fmt.Sprint(i * 31 % 1009), Vector: vecs[i], Text: text(9),
+				Metadata: Metadata{"i": int64(i), "g": int64(r.IntN(40) / (1 + i%3))}}
+			switch i % 11 {
+			case 3:
+				d.Vector = nil
+			case 5:
+				d.Text = ""
+			case 7:
+				delete(d.Metadata, "g")
+			}
+			docs[d.ID] = d
+			batch = append(batch, d)
+		}
+		upsert(t, coll, batch...)
+	}
+	put(0, rows*9/10)
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	put(rows*9/10, rows)
+	for i := 4; i < rows; i += 17 {
+		id := fmt.Sprint(i * 31 % 1009)
+		delete(docs, id)
+		if _, err := coll.Delete(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var withVector []string
+	for i := range rows {
+		if d, ok := docs[fmt.Sprint(i*31%1009)]; ok && d.Vector != nil {
+			withVector = append(withVector, d.ID)
+		}
+	}
+	one := func() string { return withVector[r.IntN(len(withVector))] }
+	count := func(feature string, exact bool) {
+		n := tallies[feature]
+		if n == nil {
+			n = &tallyOf{}
+			tallies[feature] = n
+		}
+		if exact {
+			n.exact++
+		} else {
+			n.other++
+		}
+	}
+	o := &oracle{t: t, metric: metric, docs: docs, texts: coll}
+	query := func() (Query, string) {
+		q, feature := Query{Vector: vecs[rows+r.IntN(20)], K: 1 + r.IntN(12), Select: IDsOnly}, "vector"
+		switch r.IntN(6) {
+		case 0:
+			q.Offset = r.IntN(9)
+		case 1:
+			q.Where = filter.Lt("i", r.IntN(rows))
+		case 2:
+			q.Exact = true
+		case 3:
+			q.Recall = []float64{0.5, 0.9, 1}[r.IntN(3)]
+		case 4:
+			q.Effort = 1 + r.IntN(20)
+		}
+		switch r.IntN(8) {
+		case 0:
+			q.Vector, q.ID, feature = nil, one(), "id"
+		case 1:
+			q.Vector, q.Like, feature = nil, []string{one(), one()}, "like"
+			if r.IntN(2) == 0 {
+				q.Unlike = []string{one()}
+			}
+		}
+		if r.IntN(2) == 0 {
+			q.Text = text(3)
+			q.Fusion = Fusion{Method: FusionMethod(r.IntN(2)), Depth: []int{0, 0, 1, 30, 1000}[r.IntN(5)]}
+			switch r.IntN(3) {
+			case 0:
+				q.Fusion.Vector, q.Fusion.Text = r.Float64(), r.Float64()
+			case 1:
+				q.Fusion.Vector = float64(r.IntN(2))
+				q.Fusion.Text = 1 - q.Fusion.Vector
+			}
+			feature = q.Fusion.Method.String()
+			if r.IntN(6) == 0 {
+				q.Vector, q.ID, q.Like, q.Unlike, feature = nil, "", nil, nil, "text"
+			}
+		}
+		if hits := o.all(q); r.IntN(6) == 0 && len(hits) > 0 {
+			q.Threshold = new(hits[r.IntN(min(len(hits), 25))].Score)
+		}
+		extra := ""
+		switch r.IntN(4) {
+		case 0:
+			q.Group, extra = &Group{Field: "g", Size: r.IntN(5)}, "group"
+		case 1:
+			q.MMR, extra = &MMR{Lambda: []float64{0, 0.3, 0.7, 1}[r.IntN(4)]}, "mmr"
+			if r.IntN(2) == 0 {
+				q.MMR.Fetch = q.limit() + r.IntN(60)
+			}
+		}
+		switch {
+		case extra == "":
+		case feature == "convex" || feature == "rrf":
+			feature += " " + extra
+		case feature != "text":
+			feature = extra
+		}
+		return q, feature
+	}
+	check := func(c *Collection, n int, as string) {
+		var queries []Query
+		var features []string
+		for range n {
+			q, feature := query()
+			queries, features = append(queries, q), append(features, cmp.Or(as, feature))
+		}
+		results, err := c.SearchBatch(ctx, queries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, q := range queries {
+			want, all := o.answer(q)
+			holdTo(t, features[i]+" in a batch", q, results[i], want, all)
+			count(features[i], results[i].Exact)
+			if len(q.Like) > 0 && as == "" {
+				count("like", results[i].Exact)
+			}
+			alone, err := c.Search(ctx, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			holdTo(t, features[i], q, alone, want, all)
+		}
+	}
+	check(coll, 60, "")
+	for range 12 {
+		exact, n := r.IntN(3) == 0, 1+r.IntN(3)
+		var queries []Query
+		var weights []float64
+		for range n {
+			q, _ := query()
+			q.Group, q.MMR, q.Effort, q.Exact, q.Recall = nil, nil, 0, exact, 0
+			q.Fusion.Depth = min(q.Fusion.Depth, 30)
+			queries, weights = append(queries, q), append(weights, float64(r.IntN(3)))
+		}
+		got, err := coll.SearchFused(ctx, queries, weights...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := o.many(queries, weights)
+		first := queries[0]
+		first.Threshold = nil
+		holdTo(t, fmt.Sprintf("fused %v by %v", queries, weights), first, got, want, len(want))
+		count("fused", got.Exact)
+	}
+	snap, err := vdb.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	old, err := snap.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, coll, Document{ID: "new", Vector: vecs[rows], Text: "ant bee cat"})
+	if _, err := coll.Delete(ctx, withVector[:50]...); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	o.texts = old
+	check(old, 15, "snapshot")
+}
+
+// The first round of a group may look at every row of a segment, because it wants so many, and the search of one group
+// then walk: the answer is no better than that.
+func TestGroupCountsEverySearch(t *testing.T) {
+	const inSegment, inHead, size = 400, 100, 101 // four times size is more than a segment has, and fewer than all
+	opts := walking
+	vdb := open(t, t.TempDir(), &opts)
+	c := collection(t, vdb, "c", Schema{Dim: 4, Metric: L2})
+	var docs []Document
+	for i, v := range vectorsOf("normal", rand.New(rand.NewPCG(3, 3)), inSegment+inHead, 4) {
+		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v, Metadata: Metadata{"g": int64(i % 2)}})
+	}
+	far := []float32{30, 0, 0, 0} // of the best 404, 101 of each group cannot be missing
+	docs = slices.DeleteFunc(docs, func(d Document) bool { return d.Vector[0] > 2 })
+	docs = append(docs, Document{ID: "odd", Vector: far, Metadata: Metadata{"g": int64(2)}})
+	for i := range 110 { // the third group: one document near, all others behind everything else
+		docs = append(docs, Document{ID: fmt.Sprint("x", i), Vector: []float32{-100, float32(i), 0, 0}, Metadata: Metadata{"g": int64(2)}})
+	}
+	upsert(t, c, docs[len(docs)-350:]...)
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, c, docs[:len(docs)-350]...)
+	q := Query{Vector: far, K: 1, Group: &Group{Field: "g", Size: size}, Select: IDsOnly}
+	r, err := c.Search(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Exact || r.Recall >= 1 || !r.Complete || !strings.HasPrefix(r.Plan, "graph") || len(r.Hits) != size {
+		t.Errorf("exact %v, recall %v, complete %v, %d hits, %s", r.Exact, r.Recall, r.Complete, len(r.Hits), r.Plan)
+	}
+	q.Exact = true
+	if r, err = c.Search(t.Context(), q); err != nil || !r.Exact || r.Recall != 1 {
+		t.Errorf("exact %v, recall %v, %v", r.Exact, r.Recall, err)
+	}
+}
+
+// The best of both rankings together is in neither of them as far as they are read at first.
+func TestHybridLooksDeeper(t *testing.T) {
+	const n = 200
+	for _, cheap := range []int{1, 0} {
+		vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, cheapFusion: cheap})
+		c := collection(t, vdb, "c", Schema{Dim: 2, Metric: L2, Text: &TextIndex{Language: "none"}})
+		var docs []Document
+		for i := range n {
+			// What is near says little, and what says much is far; but one is good by both.
+			docs = append(docs, Document{ID: fmt.Sprintf("near%03d", i), Vector: []float32{float32(i) / 1e4, 0}, Text: "word" + strings.Repeat(" other", 30)},
+				Document{ID: fmt.Sprintf("said%03d", i), Vector: []float32{50, 0}, Text: "word word"})
+		}
+		docs = append(docs, Document{ID: "both", Vector: []float32{0.1, 0}, Text: "word word other"})
+		upsert(t, c, docs...)
+		for _, method := range []FusionMethod{Convex, RRF} {
+			q := Query{Vector: []float32{0, 0}, Text: "word", K: 1, Fusion: Fusion{Method: method, Vector: 0.5, Text: 0.5}, Select: IDsOnly}
+			r, err := c.Search(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := method == Convex || cheap == 0; r.Exact != want || r.Exact && (r.Recall != 1 || !r.Complete) {
+				t.Errorf("%v, cheap %d: exact %v, recall %v", method, cheap, r.Exact, r.Recall)
+			}
+			if method == Convex && r.Hits[0].ID != "both" {
+				t.Errorf("%v: %v is not the best", method, r.Hits)
+			}
+			q.Exact = true
+			sure, err := c.Search(t.Context(), q)
+			if err != nil || !sure.Exact {
+				t.Fatalf("%v: exact %v, %v", method, sure.Exact, err)
+			}
+			q.Fusion.Depth = len(docs)
+			whole, err := c.Search(t.Context(), q)
+			if err != nil || !whole.Exact || whole.Hits[0].ID != sure.Hits[0].ID || whole.Hits[0].Score != sure.Hits[0].Score {
+				t.Errorf("%v: %v with lists of everything, %v, exact %v, %v", method, whole.Hits, sure.Hits, whole.Exact, err)
+			}
+		}
+	}
+}
+
+// Complete says that there is nothing to add: an approximate answer that a threshold made short cannot.
+func TestComplete(t *testing.T) {
+	f := plant(t, t.TempDir(), Cosine, "normal", 600, 6)
+	q := Query{Vector: f.rngVector(6), K: 10, Effort: 10, Select: IDsOnly}
+	r, err := f.c.Search(t.Context(), q)
+	if err != nil || r.Exact || !r.Complete || len(r.Hits) != 10 {
+		t.Fatalf("exact %v, complete %v, %v", r.Exact, r.Complete, err)
+	}
+	q.Threshold = new(r.Hits[4].Score)
+	if r, err = f.c.Search(t.Context(), q); err != nil || len(r.Hits) != 5 || r.Complete || r.Exact {
+		t.Errorf("%d hits above a threshold, complete %v, exact %v, %v", len(r.Hits), r.Complete, r.Exact, err)
+	}
+	q.Effort, q.Exact = 0, true
+	if r, err = f.c.Search(t.Context(), q); err != nil || len(r.Hits) < 5 || !r.Complete {
+		t.Errorf("%d hits above a threshold, complete %v, %v", len(r.Hits), r.Complete, err)
+	}
+}
+
+// An empty vector is none, whether it is nil or not.
+func TestEmptyVector(t *testing.T) {
+	for _, compact := range []bool{false, true} {
+		opts := walking
+		vdb := open(t, t.TempDir(), &opts)
+		c := collection(t, vdb, "c", Schema{Dim: 2, Text: &TextIndex{}})
+		upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "hello world"}, Document{ID: "b", Vector: []float32{2, 1}, Text: "world"})
+		if compact {
+			if err := vdb.Compact(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		none := []float32{}
+		for _, q := range []Query{{Vector: none, Text: "hello"}, {Vector: none, ID: "a", K: 1}, {Vector: none, Like: []string{"b"}},
+			{Vector: none, Text: "hello", Group: &Group{Field: "x"}}, {Vector: none, Text: "hello", MMR: &MMR{}}} {
+			plain := q
+			plain.Vector = nil
+			want, err := c.Explain(t.Context(), plain, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Explain(t.Context(), q, "a")
+			if err != nil || got.Result.Plan != want.Result.Plan || !slices.Equal(ids(got.Result.Hits), ids(want.Result.Hits)) {
+				t.Errorf("compacted %v: %+v: %v, %v, want %v", compact, q, got, err, want)
+			}
+		}
+		if _, err := c.Search(t.Context(), Query{Vector: none}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("a query for nothing: %v", err)
+		}
+		if _, err := c.SearchFused(t.Context(), []Query{{Vector: none, Text: "hello"}, {Text: "world"}}); err != nil {
+			t.Error(err)
+		}
+	}
+}
