@@ -64,6 +64,17 @@ func ParseFusionMethod(s string) (FusionMethod, error) {
 
 // A Fusion says how a query with a vector and a text combines the two. The
 // zero value is the default.
+//
+// The true answer is what rankings of all documents give that match: for Convex,
+// every document with a vector or something of the text counts with both its
+// scores, as shares of the best of all; for RRF, with its ranks among all. The
+// best of each ranking are fused first. An answer is exact if no document beyond
+// can be worth as much as the last hit, and, for RRF, if all ranks of the hits are
+// known. Else more documents are looked at: as many as it takes if the query has
+// Exact or a Recall of 1, or if few documents match; else, for Convex, the best 1,024
+// texts or eight times Depth. If that is not enough, the answer is not exact,
+// Result.Recall says which share of it is certain, and RRF counts unknown ranks
+// as nothing.
 type Fusion struct {
 	Method FusionMethod
 	// Vector and Text are the weights, not negative. If both are zero they
@@ -74,10 +85,11 @@ type Fusion struct {
 	Vector, Text float64
 	// C is the constant of RRF; 0 means 60.
 	C float64
-	// Depth is how many of the best documents of each kind are combined, never
-	// fewer than are wanted. 0 means 100 for RRF; for Convex, which gives all of
-	// them both scores, three times as many as are wanted and at least 30. Pages
-	// of one answer should name it. For groups longer lists are fused if need be.
+	// Depth is how many of the best documents of each kind are combined at first,
+	// never fewer than are wanted. 0 means 100 for RRF; for Convex, which gives
+	// all of them both scores, three times as many as are wanted and at least 30.
+	// It makes no difference to exact answers; pages of one answer that is
+	// not should name it. For groups longer lists are fused if need be.
 	Depth int
 }
 
@@ -119,7 +131,8 @@ func (f *Fusion) validate() error {
 type Leg struct {
 	// Name is "vector" or "text", or the number of the query of SearchFused.
 	Name string `json:"name"`
-	// Rank is the place in the list, from 1; 0 if it is not there.
+	// Rank is the place in the list, from 1; 0 if it is not there, or not among
+	// the best that were ranked.
 	Rank int `json:"rank"`
 	// Score is what the list ranks by; nil if the document has none: no
 	// vector, or none of the words.
@@ -532,7 +545,7 @@ func (f *fusing) deepen(ctx context.Context, hits []ranked, d doubt) (bool, erro
 func (f *fusing) moreTexts(ctx context.Context, least float64) error {
 	limit := f.p.matched
 	if !f.thorough {
-		limit = min(limit, max(convexTexts, 8*f.Depth))
+		limit = min(limit, max(f.db.opts.convexTexts, 8*f.Depth))
 	}
 	found, err := f.textsAbove(ctx, f.p, limit, least)
 	if err != nil {
@@ -794,7 +807,9 @@ func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error)
 
 // SearchFused answers several queries, such as rewrites of one question, and
 // fuses their hits by RRF into one answer. Each query gives its best documents,
-// Fusion.Depth of them; those that meet its own Where and Threshold. The
+// Fusion.Depth of them or 100, never fewer than are wanted; those that meet its
+// own Where and Threshold. The truth is again what lists of everything give: see
+// Fusion. If all queries want an exact answer, lists get longer until it is. The
 // weights are those of the queries in order; without any, all are 1. K, Offset,
 // Select and Snippet are those of the first query; a passage is the one that answers
 // the text by which the hit ranks best.

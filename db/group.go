@@ -122,7 +122,9 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		}
 	}
 	if q.ledger.approximate { // the best of a group may have come late
-		slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(b.hits[0].score, a.hits[0].score) })
+		slices.SortStableFunc(groups, func(a, b *group) int {
+			return cmp.Compare(b.hits[0].score, a.hits[0].score)
+		})
 	}
 	var hits []ranked
 	known := 0

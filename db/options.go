@@ -85,6 +85,7 @@ type Options struct {
 	recheckByHand bool          // by rechecks.drain, not in the background
 	walkAlways    bool          // search graphs even where scans cost less
 	cheapFusion   int           // see the constant
+	convexTexts   int           // see the constant
 }
 
 // The most that Options may say.
@@ -130,6 +131,7 @@ func (o Options) withDefaults() Options {
 	o.graphSize = cmp.Or(o.graphSize, graphSize)
 	o.recheckEvery = cmp.Or(o.recheckEvery, recheckEvery)
 	o.cheapFusion = cmp.Or(o.cheapFusion, cheapFusion)
+	o.convexTexts = cmp.Or(o.convexTexts, convexTexts)
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}

@@ -17,7 +17,7 @@ const DefaultK = 10
 // those whose text answers a text best, or for both. At most one of Vector, ID
 // and Like names the vector.
 type Query struct {
-	// Vector is what to look for; or
+	// Vector is what to look for; an empty one is none. Or
 	Vector []float32
 	// ID names a stored document whose vector to look for. The document
 	// itself is among the hits; or
@@ -129,20 +129,32 @@ type Result struct {
 	// Hits are ordered by score, best first, and by id where scores are equal;
 	// see Group and MMR for the order that these make.
 	Hits []Hit `json:"hits"`
-	// Exact means that no other document of the collection belongs here.
+	// Exact means that the hits are the true answer: no other document belongs
+	// here, and no other score or order. It holds for every search that the
+	// answer took: that of each part of the collection, of each group, and of
+	// both rankings of a fusion, where the truth is what rankings of all
+	// matching documents give; see Fusion.
 	Exact bool `json:"exact"`
-	// Complete means that there are as many hits as asked for, or as match.
+	// Complete means that nothing can be added: there are as many hits as were
+	// asked for, or all that match and reach the Threshold; with Group, as many
+	// groups, and as many hits of each. An exact answer is complete. Another one
+	// can lack hits above a Threshold, or groups, that the search did not see.
 	Complete bool `json:"complete"`
-	// Recall is the share of the true answer that is promised, as a mean over
-	// queries; 1 if the answer is exact.
+	// Recall is the share of the true answer that is promised; 1 if the answer
+	// is exact. Where a graph was used it is the least that any of the
+	// searches promises, as a mean over queries. Where rankings were fused that
+	// do not show everything, it is a bound for this answer: the share of the hits
+	// that certainly belong here. A bound and a promise are multiplied. With Offset
+	// and MMR it is about the documents that hits are taken from.
 	Recall float64 `json:"recall"`
 	// Matched is the number of documents with a vector that match Where, or, if
 	// the query has a text, of all documents that match Where and have what
 	// the text requires and nothing that it excludes; of
 	// those that are in a group, with Group, and that are no examples, with Like.
 	Matched int `json:"matched"`
-	// Considered is the number of vectors whose score was looked at: none, if
-	// the query is but a text.
+	// Considered is the number of vectors whose score was looked at, of all
+	// searches together, so that one that several of them saw counts again. It
+	// is 0 if the query is but a text.
 	Considered int `json:"considered"`
 	// Plan says how the answer was found.
 	Plan string `json:"plan"`

@@ -21,9 +21,10 @@ import (
 // which are the store's business. Text is taken as plain words. Results do not
 // say what was matched and considered, and promise nothing.
 //
-// There is one difference from the fusion of an embedded database by Convex: the
-// score of a text is looked up among the best texts, four times as many as are
-// fused, and counts as nothing beyond.
+// The fusion of an embedded database looks further until its answer is certain;
+// here the Fusion.Depth best of each kind are all. By Convex the score of a
+// text is looked up among the best texts, four times as many as are fused, and
+// counts as nothing beyond; by RRF a rank beyond counts as nothing.
 type Searcher struct{ c Collection }
 
 // NewSearcher returns the Searcher of a collection.
