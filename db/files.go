@@ -135,8 +135,13 @@ func (db *DB) tip() *version {
 	return db.cur
 }
 
-// publish makes v the current version, or the one that Refresh prepares.
+// publish makes v the current version, or the one that Refresh prepares. Who
+// calls it may write to the heads.
 func (db *DB) publish(v *version) {
+	v.headBytes = db.active.bytes
+	if db.frozen != nil {
+		v.headBytes += db.frozen.bytes
+	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if v.files.versions == 0 {

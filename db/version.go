@@ -21,6 +21,8 @@ type version struct {
 	views   map[uint32]*view  // likewise
 	files   *fileSet
 
+	headBytes int64 // memory that the heads held when it was made, about
+
 	refs int // guarded by DB.mu; the current version holds one
 }
 

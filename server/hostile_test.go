@@ -246,32 +246,43 @@ func TestLimits(t *testing.T) {
 	s.must(200, "GET", "/collections", "")
 }
 
-// TestBodiesAtOnce has one request keep most of what bodies may take until another one has asked for more.
-func TestBodiesAtOnce(t *testing.T) {
+// TestMemoryAtOnce has two requests keep most of the memory until another one has asked for more.
+func TestMemoryAtOnce(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	keep := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n, err := io.Copy(io.Discard, r.Body); n != 900 || err != nil {
+		if n, err := io.Copy(io.Discard, r.Body); n != 1900 || err != nil {
 			t.Errorf("read %d bytes: %v", n, err)
 		}
 		begun <- struct{}{}
 		<-finish
 	})
-	s := hostile(t, &server.Options{Limits: server.Limits{Body: 1000, Bodies: 1}, Extensions: []server.Extension{{Pattern: "/keep", Handler: keep}}})
-	done := make(chan struct{})
-	go func() {
-		s.srv.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/keep", strings.NewReader(strings.Repeat(" ", 900))))
-		close(done)
-	}()
-	<-begun
-	large := `{"documents":[{"id":"x","embedding":[1,1]}]` + strings.Repeat(" ", 100) + "}"
-	a := s.ask("POST", "/collections/c/documents", large)
+	s := hostile(t, &server.Options{Limits: server.Limits{Body: 1000, Memory: 1}, Extensions: []server.Extension{{Pattern: "/keep", Handler: keep}}})
+	done := make(chan struct{}, 2)
+	for range 2 {
+		go func() {
+			s.srv.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/keep", strings.NewReader(strings.Repeat(" ", 1900))))
+			done <- struct{}{}
+		}()
+		<-begun
+	}
+	body := `{"documents":[{"id":"x","embedding":[1,1]}]}`
+	a := s.ask("POST", "/collections/c/documents", body)
 	if a.status != 429 || a.header.Get("Retry-After") != "1" {
 		t.Errorf("more than there may be at once: %+v", a)
 	}
-	s.must(200, "POST", "/collections/c/search", `{"vector":[1,1]}`)
 	close(finish)
 	<-done
-	s.must(200, "POST", "/collections/c/documents", large)
+	<-done
+	s.must(200, "POST", "/collections/c/documents", body)
+
+	// A short body that is large once it is decoded counts as what it becomes.
+	objects := `{"documents":[{"id":"x","embedding":[1,1],"metadata":{"a":{"b":{"c":{"d":{"e":{"f":1}}}}}}}]}`
+	if a := s.ask("POST", "/collections/c/documents", objects); a.status != 413 || !strings.Contains(a.body, "bytes of memory, the limit is 2000") {
+		t.Errorf("nested objects: %d %s", a.status, a.body)
+	}
+	if a := s.ask("GET", "/metrics", ""); !strings.Contains(a.body, "\nvecbolt_http_memory_bytes 0\n") {
+		t.Errorf("memory is kept: %s", a.body)
+	}
 }
 
 // A failing writer takes some bytes, and then calls what ends the request or fails itself.

@@ -124,7 +124,10 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 		e.head(name, kind, help)
 		e.sample(name, value)
 	}
-	one("vecbolt_http_requests_in_flight", "gauge", "Requests that are worked on.", len(s.slots))
+	reading, writing := len(s.reads.slots)+len(s.checks.slots), len(s.writes.slots)+len(s.mixed.slots)
+	one("vecbolt_http_requests_in_flight", "gauge", "Requests that are worked on.", reading+writing)
+	one("vecbolt_http_writes_in_flight", "gauge", "Those among them that write, or may.", writing)
+	one("vecbolt_http_memory_bytes", "gauge", "Memory that they take, as estimated.", s.memory.Load())
 	stats := s.db.Stats()
 	failed := 0
 	if stats.Failed != "" {

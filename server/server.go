@@ -63,11 +63,12 @@ type Options struct {
 // with db.ErrInvalid for negative ones.
 type Limits struct {
 	Body      int64         // bytes of a request body, streams excepted: 32 MiB
-	Bodies    int64         // bytes of all bodies in memory at once; beyond them the answer is 429: 256 MiB, or what one may have
+	Memory    int64         // bytes that requests take at once, bodies and what is decoded of them, as estimated; beyond them the answer is 429, and 413 for one that takes half: 1 GiB, at least four bodies
 	Documents int           // documents, or ids, in one request: 10,000
 	Hits      int           // hits of one query, those left out by an offset included: 10,000
 	Queries   int           // queries in one batch: 256
-	Requests  int           // requests that are worked on at once; beyond them the answer is 429: 256
+	Requests  int           // requests that read and are worked on at once; beyond them the answer is 429: 256
+	Writes    int           // likewise requests that write: 64
 	Time      time.Duration // to read a body, and to answer: 30 s; for streams: without any progress
 }
 
@@ -84,8 +85,8 @@ func (l Limits) validate() error {
 func (l Limits) withDefaults() Limits {
 	body := cmp.Or(l.Body, 32<<20)
 	return Limits{
-		Body: body, Bodies: max(body, cmp.Or(l.Bodies, 256<<20)), Documents: cmp.Or(l.Documents, 10_000), Hits: cmp.Or(l.Hits, 10_000),
-		Queries: cmp.Or(l.Queries, 256), Requests: cmp.Or(l.Requests, 256), Time: cmp.Or(l.Time, 30*time.Second),
+		Body: body, Memory: max(4*body, cmp.Or(l.Memory, 1<<30)), Documents: cmp.Or(l.Documents, 10_000), Hits: cmp.Or(l.Hits, 10_000),
+		Queries: cmp.Or(l.Queries, 256), Requests: cmp.Or(l.Requests, 256), Writes: cmp.Or(l.Writes, 64), Time: cmp.Or(l.Time, 30*time.Second),
 	}
 }
 
@@ -103,6 +104,11 @@ type Extension struct {
 	// Public lets GET and HEAD be answered without a token: for pages that hold
 	// no data and ask for a token themselves.
 	Public bool
+	// Mixed says that some requests write though Writes does not say so, because
+	// only the handler knows: they get slots of their own, as many as Limits.Writes,
+	// and an answer in time even if a write of theirs is held up. The handler's
+	// answers are kept until they are whole.
+	Mixed bool
 	// Stream lifts the limit of time for an answer. The handler has to set
 	// deadlines as it goes on, by http.ResponseController.
 	Stream bool
@@ -121,9 +127,11 @@ type Server struct {
 	tokens  [2][sha256.Size]byte
 	cross   *http.CrossOriginProtection
 	metrics metrics
-	slots   chan struct{} // one for each request that is worked on
-	bodies  atomic.Int64  // bytes that these have read
 	closing atomic.Bool
+
+	reads, writes, mixed, checks *lane
+	memory                       atomic.Int64         // that requests have reserved
+	extensions                   map[string]Extension // by pattern
 }
 
 // access is what a route asks of a request.
@@ -147,7 +155,7 @@ type route struct {
 // token is too short, if an origin is none, if a limit is negative, or if a
 // pattern is taken.
 func New(vdb *db.DB, opts *Options) (*Server, error) {
-	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{}, streams: map[string]bool{}}
+	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{}, streams: map[string]bool{}, extensions: map[string]Extension{}}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -158,7 +166,8 @@ func New(vdb *db.DB, opts *Options) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.limits = s.opts.Limits.withDefaults()
-	s.slots = make(chan struct{}, s.limits.Requests)
+	s.reads, s.writes = newLane("requests", s.limits.Requests), newLane("writes", s.limits.Writes)
+	s.mixed, s.checks = newLane("requests of this kind", s.limits.Writes), newLane("requests of this kind", maxChecks)
 	s.log = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
 	for i, token := range []string{s.opts.ReadToken, s.opts.WriteToken} {
 		if token != "" && len(token) < MinTokenLen {
@@ -246,7 +255,8 @@ func (s *Server) mount(e Extension) (err error) {
 			return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
 		}
 	}
-	s.access[e.Pattern], s.streams[e.Pattern] = decides, e.Stream
+	e.Writes = writing
+	s.access[e.Pattern], s.streams[e.Pattern], s.extensions[e.Pattern] = decides, e.Stream, e
 	if e.Public {
 		s.access[e.Pattern] = public
 	}
@@ -272,10 +282,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		p := recover()
 		if p != nil && p != http.ErrAbortHandler {
-			s.metrics.mu.Lock()
-			s.metrics.panics++
-			s.metrics.mu.Unlock()
-			s.log.Error("panic", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", stack())
+			s.caught(r, p)
 			if out.status == 0 {
 				s.fail(out, r, errors.New("panic"))
 			} else {
@@ -288,6 +295,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	s.serve(out, r)
+}
+
+// caught logs and counts a panic.
+func (s *Server) caught(r *http.Request, p any) {
+	if p == http.ErrAbortHandler {
+		return
+	}
+	where := stack()
+	if other, ok := p.(*caught); ok {
+		p, where = other.value, other.stack
+	}
+	s.metrics.mu.Lock()
+	s.metrics.panics++
+	s.metrics.mu.Unlock()
+	s.log.Error("panic", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", where)
 }
 
 // serve finds out what is asked for and whether it may be, before anything else of the request is looked at.
@@ -312,16 +334,6 @@ func (s *Server) serve(w *response, r *http.Request) {
 		s.fail(w, r, s.refusal(r))
 		return
 	}
-	if need != public {
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			s.fail(w, r, rest.Errorf(http.StatusTooManyRequests, "more than %d requests at once", s.limits.Requests))
-			return
-		}
-	}
 	if clean := path.Clean("/" + r.URL.EscapedPath()); clean != r.URL.EscapedPath() && clean+"/" != r.URL.EscapedPath() {
 		pattern = "" // the mux would redirect
 	}
@@ -329,32 +341,55 @@ func (s *Server) serve(w *response, r *http.Request) {
 		s.fail(w, r, s.unmatched(r))
 		return
 	}
-	if !s.streams[pattern] {
-		ctx, cancel := context.WithTimeout(r.Context(), s.limits.Time)
-		defer cancel()
-		r = r.WithContext(ctx)
-		b := &body{ReadCloser: r.Body, server: s, header: w.Header()}
-		defer func() { s.bodies.Add(-b.bytes) }()
-		r.Body = b
+	s.work(w, r, pattern)
+}
+
+// work answers a request that may be answered, within its limits.
+func (s *Server) work(w *response, r *http.Request, pattern string) {
+	lane := s.lane(pattern, r)
+	if lane != nil {
+		if err := lane.take(w); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 	}
+	held := &reservation{server: s}
+	done := func() {
+		held.release()
+		if lane != nil {
+			lane.give()
+		}
+	}
+	_, extension := s.extensions[pattern]
+	ctx, cancel := r.Context(), context.CancelFunc(func() {})
+	switch {
+	case !s.streams[pattern]:
+		ctx, cancel = context.WithTimeout(ctx, s.limits.Time)
+		r.Body = &body{r.Body, held}
+	case !extension:
+		ctx, cancel = s.watched(ctx)
+	}
+	defer cancel()
+	r = r.WithContext(rest.WithMemory(ctx, held.add))
+	if (lane == s.writes || lane == s.mixed) && !(extension && s.streams[pattern]) {
+		s.detached(w, r, s.mux.ServeHTTP, done)
+		return
+	}
+	defer done()
 	s.mux.ServeHTTP(w, r)
 }
 
-// A body is that of a request. It counts for all of them what it was read for until the request ends.
+// A body is that of a request. What was read of it counts as memory until the request ends.
 type body struct {
 	io.ReadCloser
-	server *Server
-	header http.Header // of the answer
-	bytes  int64
+	held *reservation
 }
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.bytes += int64(n)
-	if b.server.bodies.Add(int64(n)) > b.server.limits.Bodies {
-		b.header.Set("Retry-After", "1")
-		return 0, rest.Errorf(http.StatusTooManyRequests, "request bodies have more than %d bytes at once", b.server.limits.Bodies)
+	if full := b.held.add(int64(n)); full != nil {
+		return 0, full
 	}
 	return n, err
 }
@@ -403,8 +438,12 @@ func (s *Server) handler(handle func(http.ResponseWriter, *http.Request) error) 
 
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = late(r.Context(), err)
 	requestOf(r).err = err
 	status := rest.Status(err)
+	if status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
 	var method *methodError
 	if errors.As(err, &method) {
 		w.Header().Set("Allow", method.allow)

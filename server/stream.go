@@ -43,6 +43,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request, c *db.Collection
 	}), 64<<10)
 	lines := exchange.NewJSONLWriter(out, db.Everything)
 	for d, err := range c.All(r.Context(), where, db.Everything) {
+		moved(r.Context())
 		if err == nil {
 			err = lines.Write(d)
 		}
@@ -88,7 +89,7 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 		return err
 	}
 	skipped := []skippedLine{}
-	in := &lines{w: w, body: r.Body, server: s}
+	in := &lines{ctx: r.Context(), w: w, body: r.Body, server: s}
 	report, err := exchange.Import(r.Context(), c, in, &exchange.ImportOptions{OnSkip: func(item *exchange.Item) {
 		if len(skipped) < maxSkipped {
 			skipped = append(skipped, skippedLine{item.Position.N, rest.Message(item.Skip)})
@@ -110,6 +111,7 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 		if in.err != nil && rest.Status(in.err) == http.StatusInternalServerError {
 			err = rest.Errorf(http.StatusBadRequest, "request body cannot be read")
 		}
+		err = late(r.Context(), err)
 		requestOf(r).err = err
 		status, answer.Error = rest.Status(err), rest.Message(err)
 		w.Header().Set("Connection", "close") // what is left of the body is not read
@@ -120,6 +122,7 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 
 // lines are the documents of a request body, which must keep coming and have no line longer than a body may be.
 type lines struct {
+	ctx    context.Context // of the request
 	w      http.ResponseWriter
 	body   io.Reader
 	server *Server
@@ -131,6 +134,7 @@ type lines struct {
 func (l *lines) Read(b []byte) (int, error) {
 	_ = http.NewResponseController(l.w).SetReadDeadline(time.Now().Add(l.server.limits.Time))
 	n, err := l.body.Read(b)
+	moved(l.ctx)
 	for _, c := range b[:n] {
 		if l.line++; c == '\n' {
 			l.line = 0

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -26,6 +27,7 @@ type File struct {
 }
 
 // Log appends records. It is safe for concurrent use; calls wait for each other, Append for a running Sync as well.
+// Only Size waits for nobody.
 type Log struct {
 	mu      sync.Mutex
 	o       Options
@@ -37,6 +39,8 @@ type Log struct {
 	last    uint64 // LSN of the last appended record
 	durable uint64 // LSN up to which records are known durable
 	files   []File // finished files, oldest first
+
+	size atomic.Int64 // what Size returns: read without mu, which is held while the disk syncs
 
 	// The file being written; f is nil when the next Append has to make one.
 	f    *vfs.File
@@ -116,6 +120,7 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 			return nil, fmt.Errorf("wal: sync %s: %w", l.files[n-1].Name, err)
 		}
 	}
+	l.measure()
 	return l, nil
 }
 
@@ -144,6 +149,7 @@ func (l *Log) usable() error {
 func (l *Log) Append(records []Record) (lastLSN uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.measure()
 	if err := l.usable(); err != nil {
 		return 0, err
 	}
@@ -312,6 +318,7 @@ func (l *Log) sync() error {
 func (l *Log) Rotate() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.measure()
 	if err := l.usable(); err != nil {
 		return err
 	}
@@ -449,6 +456,7 @@ func (l *Log) newSalt() uint32 {
 func (l *Log) Release(upTo uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.measure()
 	if l.closed {
 		return ErrClosed
 	}
@@ -487,14 +495,20 @@ func (l *Log) all() []File {
 	return files
 }
 
-// Size returns the bytes that the files of the log occupy, the spares included.
-func (l *Log) Size() (n int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, f := range l.all() {
+// Size returns the bytes that the files of the log occupy, the spares included, as of the last call that ended. It does
+// not wait for one that is writing or syncing.
+func (l *Log) Size() int64 { return l.size.Load() }
+
+// measure notes what Size returns. mu is held.
+func (l *Log) measure() {
+	n := int64(l.spares) * l.o.fileSize()
+	for _, f := range l.files {
 		n += f.Size
 	}
-	return n + int64(l.spares)*l.o.fileSize()
+	if l.f != nil {
+		n += l.cur.Size
+	}
+	l.size.Store(n)
 }
 
 // Close syncs what was appended and closes the log. If all files have been released, it removes the spares too. Of a
@@ -502,6 +516,7 @@ func (l *Log) Size() (n int64) {
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.measure()
 	if l.closed {
 		return nil
 	}

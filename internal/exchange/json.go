@@ -156,6 +156,64 @@ func (r *jsonReader) value(depth int) (any, error) {
 	return nil, fmt.Errorf("%s instead of a value", quoted(r.b[r.at]))
 }
 
+// pass passes over a value by its brackets and strings alone.
+func (r *jsonReader) pass() error {
+	depth := 0
+	for {
+		switch c := r.skip(); {
+		case r.at == len(r.b):
+			return io.ErrUnexpectedEOF
+		case c == '"':
+			if err := r.passString(); err != nil {
+				return err
+			}
+		case c == '{' || c == '[':
+			if depth++; depth > maxNesting {
+				return fmt.Errorf("nested deeper than %d", maxNesting)
+			}
+			r.at++
+			continue
+		case c == '}' || c == ']':
+			if depth--; depth < 0 {
+				return fmt.Errorf("%s instead of a value", quoted(c))
+			}
+			r.at++
+		case c == ',' || c == ':':
+			if depth == 0 {
+				return fmt.Errorf("%s instead of a value", quoted(c))
+			}
+			r.at++
+			continue
+		default:
+			start := r.at
+			for r.at < len(r.b) && !strings.ContainsRune("\"{}[],: \t\r\n", rune(r.b[r.at])) {
+				r.at++
+			}
+			if r.at == start {
+				return fmt.Errorf("%s instead of a value", quoted(c))
+			}
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// passString passes over a string.
+func (r *jsonReader) passString() error {
+	for r.at++; r.at < len(r.b); r.at++ {
+		switch r.b[r.at] {
+		case '\\':
+			r.at++
+		case '"':
+			r.at++
+			return nil
+		}
+	}
+	r.at = len(r.b)
+	return io.ErrUnexpectedEOF
+}
+
 func (r *jsonReader) word(w string) bool {
 	if !bytes.HasPrefix(r.b[r.at:], []byte(w)) {
 		return false

@@ -89,6 +89,9 @@ func Message(err error) string {
 				return known.Error()
 			}
 		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			return "the request took longer than it may"
+		}
 		return strings.ToLower(http.StatusText(status))
 	}
 	return packageNames.ReplaceAllString(err.Error(), "$1")
@@ -147,6 +150,9 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Durat
 		return nil, err
 	}
 	_ = c.SetReadDeadline(time.Time{}) // it would end the request while it is worked on
+	if err := Reserve(r.Context(), exchange.Footprint(body)); err != nil {
+		return nil, err
+	}
 	return body, nil
 }
 
@@ -181,4 +187,20 @@ func WithAccess(ctx context.Context, write bool) context.Context {
 func MayWrite(ctx context.Context) bool {
 	write, _ := ctx.Value(mayWrite{}).(bool)
 	return write
+}
+
+type memory struct{}
+
+// WithMemory returns a context of a request that asks reserve for memory.
+func WithMemory(ctx context.Context, reserve func(bytes int64) error) context.Context {
+	return context.WithValue(ctx, memory{}, reserve)
+}
+
+// Reserve counts memory that a request is about to take, until it ends. The error says that there is not so much. A
+// request that did not come through the server may take what it likes.
+func Reserve(ctx context.Context, bytes int64) error {
+	if reserve, ok := ctx.Value(memory{}).(func(int64) error); ok {
+		return reserve(bytes)
+	}
+	return nil
 }

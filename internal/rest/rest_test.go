@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 		{fmt.Errorf("%w: %w", db.ErrUnknown, path), 503, "write outcome unknown, reopen the database"},
 		{&db.CorruptError{File: "meta.bolt", Err: fmt.Errorf("%w: %w", db.ErrNotFound, path)}, 500, "corrupt"},
 		{fmt.Errorf("db: search: %w", db.ErrClosed), 503, "closed"},
-		{context.DeadlineExceeded, 503, "service unavailable"},
+		{context.DeadlineExceeded, 503, "the request took longer than it may"},
 		{path, 500, "internal server error"},
 	} {
 		if got := rest.Status(tt.err); got != tt.status {
