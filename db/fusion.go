@@ -156,7 +156,10 @@ func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
 	if a == nil {
 		return nil, noText(s.view.def.name)
 	}
-	parsed := a.analyzer.Parse(q.Text)
+	parsed, err := a.query("text", q.Text)
+	if err != nil {
+		return nil, err
+	}
 	prepared, err := s.view.prepareText(ctx, a, parsed)
 	return &textLeg{textSearch: prepared, query: parsed, scanner: a.analyzer.Scanner()}, err
 }

@@ -408,6 +408,15 @@ func (p *part) terms(ctx context.Context, a *analysis) (terms.Source, error) {
 	return p.table.terms.view(ctx, a, p.docs[:p.n])
 }
 
+// query reads a text query. field is where it stands.
+func (a *analysis) query(field, query string) (text.Query, error) {
+	q, err := a.analyzer.Query(query)
+	if err != nil {
+		return q, invalidf("%s: %v", field, err)
+	}
+	return q, nil
+}
+
 // prepareText makes a search of a text query, and returns the live rows of
 // each part.
 func (v *view) prepareText(ctx context.Context, a *analysis, q text.Query) (*textSearch, error) {
@@ -428,7 +437,7 @@ func (v *view) prepareText(ctx context.Context, a *analysis, q text.Query) (*tex
 		}
 	}
 	var err error
-	s.Search, err = terms.Prepare(q, a.params, parts)
+	s.Search, err = terms.Prepare(ctx, q, a.params, parts)
 	return s, s.damaged(err)
 }
 

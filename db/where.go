@@ -28,7 +28,11 @@ func (v *view) condition(ctx context.Context, where filter.Expr) (*condition, er
 		if c.texts[t.Query] != nil {
 			continue
 		}
-		s, err := v.prepareText(ctx, a, a.analyzer.Parse(t.Query))
+		q, err := a.query("$text", t.Query)
+		if err != nil {
+			return nil, err
+		}
+		s, err := v.prepareText(ctx, a, q)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package fuzz_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -124,7 +125,7 @@ func FuzzTerms(f *testing.F) {
 		live := bitset.New(file.Rows())
 		live.Fill(file.Rows() / 2)
 		for _, part := range []terms.Part{{Source: file}, {Source: file, Live: live}} {
-			s, err := terms.Prepare(q, terms.Params{K1: 1.2, B: 0.75}, []terms.Part{part})
+			s, err := terms.Prepare(context.Background(), q, terms.Params{K1: 1.2, B: 0.75}, []terms.Part{part})
 			if err == nil {
 				_, err = s.Matches(0)
 			}
@@ -179,7 +180,7 @@ func FuzzText(f *testing.F) {
 		}
 		x := terms.NewIndex()
 		x.Add(tokens)
-		search, err := terms.Prepare(q, terms.Params{K1: 1.2, B: 0.75}, []terms.Part{{Source: x.View(1)}})
+		search, err := terms.Prepare(context.Background(), q, terms.Params{K1: 1.2, B: 0.75}, []terms.Part{{Source: x.View(1)}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,55 +62,86 @@ type mark struct {
 	term string // of the query
 }
 
-// marks returns what of a text the clauses that rank ask for.
+// marks returns what of a text the clauses that rank ask for. It takes a time that grows with the text and with the clauses,
+// not with their product, but for phrases and prefixes.
 func (q *Query) marks(tokens []Token) []mark {
 	var marks []mark
-	for _, c := range q.Clauses {
+	terms := map[string]bool{}
+	var prefixes []string
+	var places map[string][]int // of each term of a phrase
+	for i := range q.Clauses {
+		c := &q.Clauses[i]
 		switch {
 		case c.Occur == MustNot:
 		case c.Quoted:
-			marks = c.phrase(marks, tokens)
+			if places == nil {
+				places = map[string][]int{}
+				for at, t := range tokens {
+					places[t.Term] = append(places[t.Term], at)
+				}
+			}
+			marks = c.phrase(marks, tokens, places)
 		default:
-			for i, want := range c.Tokens {
-				prefix := c.Prefix && i == 0
-				for _, t := range tokens {
-					if t.Term == want.Term || prefix && strings.HasPrefix(t.Term, want.Term) {
-						marks = append(marks, mark{Range{t.Start, t.End}, want.Term})
-					}
+			for at, want := range c.Tokens {
+				if c.Prefix && at == 0 {
+					prefixes = append(prefixes, want.Term)
+				} else {
+					terms[want.Term] = true
 				}
 			}
 		}
 	}
-	slices.SortFunc(marks, func(a, b mark) int { return cmp.Or(a.Start-b.Start, b.End-a.End) })
-	return marks
+	for _, t := range tokens {
+		if terms[t.Term] {
+			marks = append(marks, mark{Range{t.Start, t.End}, t.Term})
+		}
+		for _, p := range prefixes {
+			if strings.HasPrefix(t.Term, p) && !(terms[t.Term] && t.Term == p) {
+				marks = append(marks, mark{Range{t.Start, t.End}, p})
+			}
+		}
+	}
+	slices.SortFunc(marks, func(a, b mark) int {
+		return cmp.Or(a.Start-b.Start, b.End-a.End, strings.Compare(a.term, b.term))
+	})
+	return slices.Compact(marks)
 }
 
-// phrase appends the places where the tokens of a clause follow each other.
-func (c *Clause) phrase(marks []mark, tokens []Token) []mark {
-	at := map[int][]Token{} // by position
-	for _, t := range tokens {
-		at[t.Position] = append(at[t.Position], t)
-	}
+// phrase appends the places where the tokens of a clause follow each other. places says where a text has each term.
+func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) []mark {
 	want := slices.DeleteFunc(slices.Clone(c.Tokens), func(t Token) bool { return t.Extra })
 	if len(want) == 0 {
 		return marks
 	}
-	for _, first := range tokens {
-		if first.Term != want[0].Term {
-			continue
-		}
-		found := []mark{}
-		for _, w := range want {
-			for _, t := range at[first.Position+w.Position-want[0].Position] {
-				if t.Term == w.Term {
-					found = append(found, mark{Range{t.Start, t.End}, w.Term})
-					break
-				}
+	// where calls found with each token that is the i-th of the phrase if that begins at one of starts, which ascend.
+	where := func(i int, starts []int, found func(start, at int)) {
+		list, offset := places[want[i].Term], want[i].Position-want[0].Position
+		for _, start := range starts {
+			for len(list) > 0 && tokens[list[0]].Position < start+offset {
+				list = list[1:]
+			}
+			if len(list) > 0 && tokens[list[0]].Position == start+offset {
+				found(start, list[0])
 			}
 		}
-		if len(found) == len(want) {
-			marks = append(marks, found...)
-		}
+	}
+	var starts []int
+	for _, at := range places[want[0].Term] {
+		starts = append(starts, tokens[at].Position)
+	}
+	for i := 1; i < len(want) && len(starts) > 0; i++ {
+		kept := starts[:0]
+		where(i, starts, func(start, _ int) { kept = append(kept, start) })
+		starts = kept
+	}
+	seen := map[int]bool{} // tokens: phrases may overlap
+	for i := 0; i < len(want) && len(starts) > 0; i++ {
+		where(i, starts, func(_, at int) {
+			if !seen[at] {
+				seen[at] = true
+				marks = append(marks, mark{Range{tokens[at].Start, tokens[at].End}, want[i].Term})
+			}
+		})
 	}
 	return marks
 }
@@ -120,18 +151,27 @@ func window(marks []mark, width int, weight func(string) float64) (lo, hi int) {
 	if weight == nil {
 		weight = func(string) float64 { return 1 }
 	}
+	known := map[string]float64{}
+	worthOf := func(term string) float64 {
+		w, ok := known[term]
+		if !ok {
+			w = weight(term)
+			known[term] = w
+		}
+		return w
+	}
 	count := map[string]int{}
 	best, worth, n := -1.0, 0.0, 0
 	i := 0
 	for j, m := range marks {
 		if count[m.term]++; count[m.term] == 1 {
-			worth += weight(m.term)
+			worth += worthOf(m.term)
 		}
 		n++
 		for i < j && m.End-marks[i].Start > width {
 			t := marks[i].term
 			if count[t]--; count[t] == 0 {
-				worth -= weight(t)
+				worth -= worthOf(t)
 			}
 			n--
 			i++

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -42,8 +43,47 @@ type Query struct {
 	Clauses []Clause
 }
 
-// MaxClauses is the number of clauses that Parse reads; it ignores the rest.
-const MaxClauses = 1024
+// Limits of a query: [Analyzer.Query] refuses what is beyond them.
+const (
+	MaxQuery    = 64 << 10 // bytes
+	MaxClauses  = 1024     // Parse reads so many, and ignores the rest
+	MaxTokens   = 4096     // of all clauses
+	MaxPhrase   = 256      // tokens of one clause
+	MaxPrefixes = 128      // clauses that stand for all terms with a beginning
+)
+
+// Query is Parse within limits. The error says which limit a query exceeds, and
+// by what.
+func (a *Analyzer) Query(query string) (Query, error) {
+	if len(query) > MaxQuery {
+		return Query{}, beyond("bytes", len(query), MaxQuery)
+	}
+	q, rest := a.parse(query)
+	if rest {
+		return Query{}, fmt.Errorf("the query has more than %d clauses", MaxClauses)
+	}
+	tokens, prefixes := 0, 0
+	for i := range q.Clauses {
+		c := &q.Clauses[i]
+		if len(c.Tokens) > MaxPhrase {
+			return Query{}, beyond(fmt.Sprintf("tokens in the clause %.40q", c.Raw), len(c.Tokens), MaxPhrase)
+		}
+		if tokens += len(c.Tokens); c.Prefix {
+			prefixes++
+		}
+	}
+	switch {
+	case tokens > MaxTokens:
+		return Query{}, beyond("tokens", tokens, MaxTokens)
+	case prefixes > MaxPrefixes:
+		return Query{}, beyond("prefixes", prefixes, MaxPrefixes)
+	}
+	return q, nil
+}
+
+func beyond(what string, have, most int) error {
+	return fmt.Errorf("the query has %d %s, the limit is %d", have, what, most)
+}
 
 // Ranks reports whether the query has anything that ranks documents.
 func (q *Query) Ranks() bool {
@@ -55,9 +95,15 @@ func (q *Query) Ranks() bool {
 // taken as words, so that Parse never fails. Stop words that stand alone are
 // dropped unless there is nothing else.
 func (a *Analyzer) Parse(query string) Query {
+	q, _ := a.parse(query)
+	return q
+}
+
+// parse is Parse; more reports that it left out clauses.
+func (a *Analyzer) parse(query string) (q Query, more bool) {
 	s := a.Scanner()
-	var q Query
-	for rest := strings.TrimLeftFunc(query, unicode.IsSpace); rest != "" && len(q.Clauses) < MaxClauses; rest = strings.TrimLeftFunc(rest, unicode.IsSpace) {
+	rest := strings.TrimLeftFunc(query, unicode.IsSpace)
+	for ; rest != "" && len(q.Clauses) < MaxClauses; rest = strings.TrimLeftFunc(rest, unicode.IsSpace) {
 		var c Clause
 		switch rest[0] {
 		case '+':
@@ -90,7 +136,7 @@ func (a *Analyzer) Parse(query string) Query {
 	if strong {
 		q.Clauses = slices.DeleteFunc(q.Clauses, func(c Clause) bool { return c.Occur == Should && c.stop() })
 	}
-	return q
+	return q, rest != ""
 }
 
 func isQuote(r rune) bool {

@@ -210,6 +210,36 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestQueryLimits(t *testing.T) {
+	a := analyzer(t, "")
+	for _, c := range []struct{ what, within, beyond, want string }{
+		{"bytes", "a" + strings.Repeat(" ", MaxQuery-1), "a" + strings.Repeat(" ", MaxQuery), "65537 bytes, the limit is 65536"},
+		{"clauses", strings.Repeat("word ", MaxClauses), strings.Repeat("word ", MaxClauses) + "x", "more than 1024 clauses"},
+		{"a clause", `"` + strings.Repeat("word ", MaxPhrase) + `"`, `"` + strings.Repeat("word ", MaxPhrase+1) + `"`, `257 tokens in the clause "word word word word word word word word `},
+		{"tokens", strings.Repeat("a-b-c-d ", MaxTokens/4), strings.Repeat("a-b-c-d-e ", MaxTokens/4), "tokens, the limit is 4096"},
+		{"prefixes", strings.Repeat("word* ", MaxPrefixes), strings.Repeat("word* ", MaxPrefixes+1), "129 prefixes, the limit is 128"},
+	} {
+		if q, err := a.Query(c.within); err != nil || len(q.Clauses) == 0 {
+			t.Errorf("%s: %v, %d clauses", c.what, err, len(q.Clauses))
+		}
+		if _, err := a.Query(c.beyond); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.what, err, c.want)
+		}
+	}
+}
+
+// What a passage costs does not grow with the product of query and text: overlapping phrases are marked once.
+func TestHighlightOfEqualWords(t *testing.T) {
+	s := analyzer(t, "").Scanner()
+	const words = 20_000
+	text := strings.Repeat("same ", words)
+	tokens, _ := s.Tokens(nil, text)
+	q := s.a.Parse(`"` + strings.Repeat("same ", MaxPhrase) + `" same same*`)
+	if marks := q.marks(tokens); len(marks) != words {
+		t.Errorf("%d marks in %d words", len(marks), words)
+	}
+}
+
 func TestParseNeverFails(t *testing.T) {
 	a := analyzer(t, "")
 	rapid.Check(t, func(t *rapid.T) {

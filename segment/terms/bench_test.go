@@ -2,6 +2,7 @@ package terms
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -117,7 +118,7 @@ func BenchmarkCollection(b *testing.B) {
 			prepare, search, offered = nil, nil, 0
 			for _, q := range records(b, "queries.jsonl") {
 				start := time.Now()
-				s, err := Prepare(a.Parse(q.Text), Params{1.2, 0.75}, []Part{{Source: f}})
+				s, err := Prepare(context.Background(), a.Parse(q.Text), Params{1.2, 0.75}, []Part{{Source: f}})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -2,6 +2,7 @@ package terms
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -100,7 +101,7 @@ func TestRankingOfFTS5(t *testing.T) {
 				t.Fatalf("query %q, document %d: score %v, FTS5 says %v", queries[i].Text, h.doc, h.score, want)
 			}
 		}
-		s, err := Prepare(q, p, []Part{{Source: f}})
+		s, err := Prepare(context.Background(), q, p, []Part{{Source: f}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +181,7 @@ func TestCranfield(t *testing.T) {
 			if qrels[q.ID] == nil {
 				continue
 			}
-			s, err := Prepare(a.Parse(q.Text), p, []Part{{Source: f}})
+			s, err := Prepare(context.Background(), a.Parse(q.Text), p, []Part{{Source: f}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package terms
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func use(s Source) error {
 		{Clauses: []text.Clause{{Tokens: []text.Token{{Term: "heat1"}, {Term: "layer"}}, Prefix: true}, {Tokens: []text.Token{{Term: "w9"}}, Occur: text.MustNot}}},
 		{Clauses: []text.Clause{{Tokens: []text.Token{{Term: "layer"}, {Term: "flow", Position: 2}}, Quoted: true}, {Tokens: []text.Token{{Term: "w"}}, Prefix: true, Occur: text.Must}}},
 	} {
-		search, err := Prepare(q, Params{K1: 1.2, B: 0.75}, []Part{{Source: s}})
+		search, err := Prepare(context.Background(), q, Params{K1: 1.2, B: 0.75}, []Part{{Source: s}})
 		if err != nil {
 			errs = append(errs, err)
 			continue

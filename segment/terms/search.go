@@ -2,6 +2,9 @@ package terms
 
 import (
 	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -24,8 +27,8 @@ func (e *PartError) Error() string { return e.Err.Error() }
 func (e *PartError) Unwrap() error { return e.Err }
 
 func inPart(part int, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	return &PartError{part, err}
 }
@@ -52,8 +55,10 @@ type Part struct {
 // where a unit is a term, a phrase or a prefix, count is how often the query has it, f how often the row has it, n how many
 // live rows have it, N how many have any terms, and average is the mean length of these.
 type Search struct {
+	ctx        context.Context // of the query: a Search lives no longer
 	query      text.Query
 	units      []unit
+	index      map[string]int // of units, by key
 	parts      []*part
 	base, rate float64   // k1·(1-b) and k1·b/average
 	norms      []float64 // by length, for short texts
@@ -77,15 +82,21 @@ const (
 	aPrefix
 )
 
-func (u *unit) same(v *unit) bool {
-	return u.kind == v.kind && slices.EqualFunc(u.tokens, v.tokens, func(a, b text.Token) bool {
-		return a.Term == b.Term && a.Position-u.tokens[0].Position == b.Position-v.tokens[0].Position
-	})
+// key tells units apart: by their terms and the distances between them.
+func (u *unit) key() string {
+	b := []byte{byte(u.kind)}
+	for _, t := range u.tokens {
+		b = binary.AppendVarint(b, int64(t.Position-u.tokens[0].Position))
+		b = binary.AppendUvarint(b, uint64(len(t.Term)))
+		b = append(b, t.Term...)
+	}
+	return string(b)
 }
 
 // part is a Part with the lists of all units.
 type part struct {
 	Part
+	ctx   context.Context
 	lens  []uint32
 	lists []list
 	rows  bitset.Set // that the required and excluded clauses leave; nil: all
@@ -130,24 +141,27 @@ func condition(c *text.Clause) unit {
 }
 
 // Prepare makes a Search of a query. It reads the dictionaries, and the postings of phrases and prefixes, and of terms in parts
-// that have dead rows. Errors of it and of the methods of a Search are PartErrors.
-func Prepare(q text.Query, p Params, parts []Part) (*Search, error) {
-	s := &Search{query: q}
+// that have dead rows. Errors of it and of the methods of a Search are PartErrors, or that of ctx, which holds for the methods as
+// well: they end early with it.
+func Prepare(ctx context.Context, q text.Query, p Params, parts []Part) (*Search, error) {
+	s := &Search{ctx: ctx, query: q, index: map[string]int{}}
 	for i := range q.Clauses {
 		if c := &q.Clauses[i]; c.Occur != text.MustNot {
 			for _, u := range unitsOf(c) {
-				if at := slices.IndexFunc(s.units, func(v unit) bool { return u.same(&v) }); at >= 0 {
+				key := u.key()
+				if at, ok := s.index[key]; ok {
 					s.units[at].count++
 					continue
 				}
 				u.count = 1
+				s.index[key] = len(s.units)
 				s.units = append(s.units, u)
 			}
 		}
 	}
 	var texts, tokens uint64
 	for i, in := range parts {
-		pt := &part{Part: in, lists: make([]list, len(s.units))}
+		pt := &part{Part: in, ctx: ctx, lists: make([]list, len(s.units))}
 		s.parts = append(s.parts, pt)
 		if err := s.look(pt); err != nil {
 			return nil, inPart(i, err)
@@ -177,6 +191,9 @@ func (s *Search) look(p *part) (err error) {
 		return err
 	}
 	for i := range s.units {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
 		u := &s.units[i]
 		if err := p.list(u, &p.lists[i]); err != nil {
 			return err
@@ -273,8 +290,11 @@ func (p *part) prefix(tokens []text.Token) (list, error) {
 	add := func(l list) error {
 		var c cursor
 		c.init(l, p.Rows())
-		for {
+		for n := 0; ; n++ {
 			ok, err := c.next()
+			if err == nil {
+				err = p.stopped(n)
+			}
 			if err != nil || !ok {
 				return err
 			}
@@ -282,7 +302,11 @@ func (p *part) prefix(tokens []text.Token) (list, error) {
 			freqs[row] = uint32(min(uint64(freqs[row])+uint64(c.freqs[c.i]), math.MaxUint32))
 		}
 	}
+	terms := 0
 	for n, err := range p.from(tokens[0].Term) {
+		if terms++; err == nil {
+			err = p.stopped(terms)
+		}
 		if err != nil {
 			return list{}, err
 		}
@@ -326,10 +350,13 @@ func (p *part) phrase(tokens []text.Token) (list, error) {
 			rarest = i
 		}
 	}
-	positions := make([][]uint32, len(tokens))
+	var starts, next []uint32
 rows:
-	for {
+	for n := 0; ; n++ {
 		ok, err := cursors[rarest].next()
+		if err == nil {
+			err = p.stopped(n)
+		}
 		if err != nil || !ok {
 			return out.list, err
 		}
@@ -343,34 +370,63 @@ rows:
 				continue rows
 			}
 		}
-		for i := range cursors {
-			if positions[i], err = cursors[i].positions(positions[i][:0]); err != nil {
+		// Where the phrase begins, by its first tokens: all lists ascend.
+		if starts, err = cursors[0].positions(starts[:0]); err != nil {
+			return list{}, err
+		}
+		for i := 1; i < len(tokens) && len(starts) > 0; i++ {
+			if next, err = cursors[i].positions(next[:0]); err == nil && len(next) > checkEvery {
+				err = p.ctx.Err()
+			}
+			if err != nil {
 				return list{}, err
 			}
+			starts = follow(starts, next, uint64(tokens[i].Position-tokens[0].Position))
 		}
-		var freq uint32
-	starts:
-		for _, start := range positions[0] {
-			for i, t := range tokens[1:] {
-				at := uint64(start) + uint64(t.Position-tokens[0].Position)
-				if _, found := slices.BinarySearch(positions[i+1], uint32(min(at, math.MaxUint32))); !found {
-					continue starts
-				}
-			}
-			freq++
-		}
-		if freq > 0 {
-			out.add(int(row), freq, p.lens[row])
+		if freq := len(starts); freq > 0 {
+			out.add(int(row), uint32(freq), p.lens[row])
 		}
 	}
+}
+
+// follow keeps those of starts that next has at a distance. Both ascend.
+func follow(starts, next []uint32, distance uint64) []uint32 {
+	kept := starts[:0]
+	for _, start := range starts {
+		at := uint64(start) + distance
+		for len(next) > 0 && uint64(next[0]) < at {
+			next = next[1:]
+		}
+		if len(next) == 0 {
+			break
+		}
+		if uint64(next[0]) == at {
+			kept = append(kept, start)
+		}
+	}
+	return kept
+}
+
+// checkEvery is the number of postings, or of terms, between two looks at the context.
+const checkEvery = 1 << 10
+
+// stopped returns the error of the context, at every checkEvery-th n.
+func (p *part) stopped(n int) error {
+	if n%checkEvery != 0 {
+		return nil
+	}
+	return p.ctx.Err()
 }
 
 // union adds the rows of a list to set.
 func (p *part) union(l list, set bitset.Set) error {
 	var c cursor
 	c.init(l, p.Rows())
-	for {
+	for n := 0; ; n++ {
 		ok, err := c.next()
+		if err == nil {
+			err = p.stopped(n)
+		}
 		if err != nil || !ok {
 			return err
 		}
@@ -452,8 +508,7 @@ func (s *Search) Matches(part int) (bitset.Set, error) {
 			continue
 		}
 		for _, u := range unitsOf(&s.query.Clauses[i]) {
-			at := slices.IndexFunc(s.units, func(v unit) bool { return u.same(&v) })
-			if err := p.union(p.lists[at], set); err != nil {
+			if err := p.union(p.lists[s.index[u.key()]], set); err != nil {
 				return nil, inPart(part, err)
 			}
 		}
@@ -492,6 +547,9 @@ func (s *Search) Scores(dst []float64, part int, rows []uint32) ([]float64, erro
 	for i := range s.units { // in this order for every row
 		if p.lists[i].df == 0 {
 			continue
+		}
+		if err := s.ctx.Err(); err != nil {
+			return dst, err
 		}
 		c.init(p.lists[i], p.Rows())
 		for j, row := range rows {
@@ -557,6 +615,9 @@ func (s *Search) Scan(part, lo, hi int, set bitset.Set, c *topk.Collector, buf *
 	}
 	for start := lo; start < hi && len(buf.cursors) > 0; start += window {
 		end := min(start+window, hi)
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
 		if set != nil && set.CountRange(start, end) == 0 {
 			continue
 		}

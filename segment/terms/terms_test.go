@@ -2,6 +2,7 @@ package terms
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -75,6 +76,13 @@ type hit struct {
 	score float64
 }
 
+// same says what it means that two units are one.
+func same(u, v *unit) bool {
+	return u.kind == v.kind && slices.EqualFunc(u.tokens, v.tokens, func(a, b text.Token) bool {
+		return a.Term == b.Term && a.Position-u.tokens[0].Position == b.Position-v.tokens[0].Position
+	})
+}
+
 // search scores every document by the definition.
 func (c *corpus) search(q text.Query, p Params, idf func(all, n uint64) float64) (hits []hit, matches []bool) {
 	var units []unit
@@ -82,7 +90,7 @@ func (c *corpus) search(q text.Query, p Params, idf func(all, n uint64) float64)
 		if q.Clauses[i].Occur != text.MustNot {
 			for _, u := range unitsOf(&q.Clauses[i]) {
 				u.count = 1
-				if at := slices.IndexFunc(units, func(v unit) bool { return v.same(&u) }); at >= 0 {
+				if at := slices.IndexFunc(units, func(v unit) bool { return same(&v, &u) }); at >= 0 {
 					units[at].count++
 				} else {
 					units = append(units, u)
@@ -304,7 +312,7 @@ func TestSearchIsTheDefinition(t *testing.T) {
 				}
 				q := a.Parse(query)
 				p := Params{K1: []float64{1.2, 0, 2}[r.IntN(3)], B: []float64{0.75, 0, 1}[r.IntN(3)]}
-				s, err := Prepare(q, p, parts)
+				s, err := Prepare(context.Background(), q, p, parts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -387,7 +395,7 @@ func TestManyRows(t *testing.T) {
 		parts := []Part{{src, live}}
 		for _, query := range []string{"w0", "w0 w1 w2 w900", "w999 w0", "w3 w500 w501 w502 w1", `"w0 w1"`, "w1* -w0", "+w7 w0 w1"} {
 			q := a.Parse(query)
-			s, err := Prepare(q, Params{1.2, 0.75}, parts)
+			s, err := Prepare(context.Background(), q, Params{1.2, 0.75}, parts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -453,7 +461,7 @@ func TestEmpty(t *testing.T) {
 	f := file(t, Ident{Rows: 2}, Input{Source: x.View(2)})
 	a := analyzer(t, "")
 	for _, query := range []string{"", "word", "word*", `"two words"`, "-word"} {
-		s, err := Prepare(a.Parse(query), Params{1.2, 0.75}, []Part{{Source: f}, {Source: x.View(2)}})
+		s, err := Prepare(context.Background(), a.Parse(query), Params{1.2, 0.75}, []Part{{Source: f}, {Source: x.View(2)}})
 		if err != nil {
 			t.Fatal(err)
 		}
