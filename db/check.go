@@ -205,10 +205,7 @@ func (c *checking) part(v *view, p *part) (live int, err error) {
 				Detail: fmt.Sprintf("dimension %d in collection %q of dimension %d", p.dim, v.def.name, v.def.schema.Dim)})
 		}
 	}
-	set, err := p.rows(nil)
-	if err != nil {
-		return 0, err
-	}
+	set := p.alive()
 	if err := c.texts(v, p, set); err != nil {
 		return 0, err
 	}

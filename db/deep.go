@@ -267,11 +267,7 @@ func (s *openSegment) compareCodes(ctx context.Context, have *codes.Codes) error
 func (c *checking) ids(v *view) error {
 	var all []bitset.Set
 	for _, p := range v.parts {
-		set, err := p.rows(nil)
-		if err != nil {
-			return err
-		}
-		all = append(all, set)
+		all = append(all, p.alive())
 	}
 	return c.ver.read(func(tx *meta.Tx) error {
 		l := lister{ver: c.ver, v: v, sets: all, want: math.MaxInt}

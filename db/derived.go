@@ -51,7 +51,7 @@ type derived[T any] struct {
 	// newer is the error of parse for a file that a newer release wrote.
 	newer error
 
-	building sync.Mutex // held while the file is being made; taken first
+	building gate // held while the file is being made; taken first
 
 	mu     sync.Mutex
 	value  *T
@@ -125,12 +125,16 @@ func (d *derived[T]) need(ctx context.Context) (*T, error) {
 		return v, nil
 	}
 	if !d.db.opts.ReadOnly && d.db.err() == nil && (d.scratch == nil || !d.scratch()) {
-		if err := d.make(ctx); err != nil {
+		if err := d.make(ctx); ctx.Err() != nil {
+			return nil, ctx.Err()
+		} else if err != nil {
 			d.db.opts.Logger.Warn("cannot keep derived file", "file", d.name, "error", err)
 		}
 	}
-	d.building.Lock()
-	defer d.building.Unlock()
+	if err := d.building.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.building.leave()
 	if v := d.get(); v != nil {
 		return v, nil
 	}
@@ -147,8 +151,10 @@ func (d *derived[T]) need(ctx context.Context) (*T, error) {
 
 // make makes the file unless it is there.
 func (d *derived[T]) make(ctx context.Context) error {
-	d.building.Lock()
-	defer d.building.Unlock()
+	if err := d.building.enter(ctx); err != nil {
+		return err
+	}
+	defer d.building.leave()
 	if d.get() != nil {
 		return nil
 	}

@@ -159,6 +159,9 @@ func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) 
 	all := make([]WhyNot, len(ids))
 	var suspects []*suspect
 	for i, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		w := &all[i]
 		w.ID = id
 		at, err := s.find(id)
@@ -296,6 +299,9 @@ func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect)
 	return s.ver.read(func(tx *meta.Tx) error {
 		for _, x := range suspects {
 			for _, e := range x.equal {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				id, err := s.view.idAt(tx, e.part, e.row)
 				if err != nil {
 					return err

@@ -81,13 +81,12 @@ func (s *openSegment) vectors(lo, hi int) ([]float32, error) { return s.Rows(lo,
 
 func (s *openSegment) run(int) int { return s.info.Rows }
 
-func (s *openSegment) match(e filter.Expr, dst bitset.Set) error {
-	cols, err := s.cols.need(context.Background())
+func (s *openSegment) match(ctx context.Context, e filter.Expr, dst bitset.Set) error {
+	cols, err := s.cols.need(ctx)
 	if err != nil {
 		return err
 	}
-	cols.Eval(e, dst)
-	return nil
+	return cols.EvalContext(ctx, e, dst)
 }
 
 func (s *openSegment) close() error {

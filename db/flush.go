@@ -227,10 +227,7 @@ func (db *DB) createSegment(newID func() uint64, coll uint32, dim int, metric Me
 // writeSegment writes the live rows of a head part, vectors and columns.
 func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
 	cols := columns.NewBuilder()
-	live, err := p.rows(nil)
-	if err != nil {
-		return nil, err
-	}
+	live := p.alive()
 	return db.createSegment(db.newSegmentID, def.id, p.dim, def.schema.Metric, func(w *segment.Writer) ([16]byte, error) {
 		return fillSegment(w, cols, p, live)
 	}, func(s *openSegment) {
@@ -372,7 +369,7 @@ func (f *flushing) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old bo
 		if p.table == nil {
 			continue
 		}
-		live, _ := p.rows(nil)
+		live := p.alive()
 		for row := range live.All() {
 			if err := tx.PutDocument(coll, p.nums[row], p.docs[row]); err != nil {
 				return err

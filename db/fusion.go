@@ -768,6 +768,9 @@ func reciprocal(weight, c float64, rank int) float64 {
 // complete computes the scores that a fused document has by its vector and by
 // its text, if they are wanted.
 func (s *search) complete(p *probe, h *ranked, vector, text bool) error {
+	if err := s.stopped(); err != nil {
+		return err
+	}
 	if vector && h.part.dim > 0 {
 		vec, err := h.part.source.vectors(h.row, h.row+1)
 		if err != nil {

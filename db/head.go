@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"iter"
 	"math"
 	"slices"
@@ -198,7 +199,7 @@ func (r *tableRows) vectors(lo, hi int) ([]float32, error) {
 	return chunk[(lo-first)*r.dim : (hi-first)*r.dim], nil
 }
 
-func (r *tableRows) match(e filter.Expr, dst bitset.Set) error {
+func (r *tableRows) match(ctx context.Context, e filter.Expr, dst bitset.Set) error {
 	n := len(r.docs)
 	full := n / columnRows
 	for b := range full {
@@ -207,9 +208,14 @@ func (r *tableRows) match(e filter.Expr, dst bitset.Set) error {
 			return err
 		}
 		const words = columnRows / 64
-		cols.Eval(e, dst[b*words:(b+1)*words])
+		if err := cols.EvalContext(ctx, e, dst[b*words:(b+1)*words]); err != nil {
+			return err
+		}
 	}
 	for row := full * columnRows; row < n; row++ {
+		if row%64 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 		m, err := decodeMetadata(r.docs[row])
 		if err != nil {
 			return err

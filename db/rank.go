@@ -146,6 +146,9 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 			if !tied || s.known(h) {
 				continue
 			}
+			if err = s.stopped(); err != nil {
+				return err
+			}
 			if h.id, err = s.view.idAt(tx, h.part, h.row); err != nil {
 				return err
 			}
@@ -200,6 +203,9 @@ func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 	}
 	read := func(tx *meta.Tx) (err error) {
 		for i := range best {
+			if err = s.stopped(); err != nil {
+				return err
+			}
 			h, d := &best[i], &hits[i].Document
 			switch {
 			case stored || h.id == "":

@@ -65,6 +65,9 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 		}
 		err = c.db.read(ver, func(tx *meta.Tx) error {
 			for i := lo; i < min(lo+perTx, len(ids)); i++ {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				num, err := ver.num(tx, v, ids[i])
 				if err != nil || num == 0 {
 					if err != nil {
@@ -169,6 +172,9 @@ func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuer
 	for batch := range slices.Chunk(l.found, 256) {
 		err := c.db.read(ver, func(tx *meta.Tx) error {
 			for _, m := range batch {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				d := &Document{}
 				if err := v.read(tx, m.part, m.row, q.Select, d); err != nil {
 					return err
@@ -264,6 +270,9 @@ func (l *lister) sort(ctx context.Context, tx *meta.Tx) error {
 			return err
 		}
 		for row := range l.sets[i].All() {
+			if len(all)%1024 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
 			id, err := l.v.idAt(tx, p, row)
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 
 // A search is one pass over a view for one or more queries.
 type search struct {
+	ctx     context.Context // of the call that it answers; nil before
 	db      *DB
 	ver     *version
 	view    *view
@@ -72,6 +73,14 @@ func (db *DB) newSearch(ver *version, v *view) *search {
 	return &search{db: db, ver: ver, view: v, workers: db.opts.Workers}
 }
 
+// stopped returns the error of the context, if there is one.
+func (s *search) stopped() error {
+	if s.ctx == nil {
+		return nil
+	}
+	return s.ctx.Err()
+}
+
 // answer answers queries: their rows, all scans at once, then one by one what
 // is made of the candidates.
 func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error) {
@@ -81,6 +90,7 @@ func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error)
 
 // answerRanked is answer; it also returns the best rows of each query.
 func (s *search) answerRanked(ctx context.Context, queries []Query) (results []*Result, best [][]ranked, err error) {
+	s.ctx = ctx
 	err = s.db.guard(func() error {
 		s.queries = make([]*probe, 0, len(queries))
 		for i := range queries {
@@ -174,7 +184,7 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 				return err
 			}
 			if where == nil {
-				where = &condition{view: s.view}
+				where = &condition{ctx: ctx, view: s.view}
 			}
 			set, err := where.rows(i)
 			if err != nil {

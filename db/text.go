@@ -185,14 +185,16 @@ func (x *indexer) document(doc []byte) error {
 
 // tableTerms indexes the rows of a table when a query first wants them.
 type tableTerms struct {
-	mu sync.Mutex
+	mu gate // held while rows are indexed
 	by map[[16]byte]*indexer
 }
 
 // view returns the index of docs, the first rows of the table.
 func (t *tableTerms) view(ctx context.Context, a *analysis, docs [][]byte) (*terms.View, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	if err := t.mu.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer t.mu.leave()
 	if t.by[a.id] == nil {
 		if t.by == nil {
 			t.by = map[[16]byte]*indexer{}
@@ -201,7 +203,7 @@ func (t *tableTerms) view(ctx context.Context, a *analysis, docs [][]byte) (*ter
 	}
 	x := t.by[a.id]
 	for row := x.index.Rows(); row < len(docs); row++ {
-		if row%256 == 0 && ctx.Err() != nil {
+		if row%16 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if err := x.add(docs[row]); err != nil {
@@ -431,9 +433,7 @@ func (v *view) prepareText(ctx context.Context, a *analysis, q text.Query) (*tex
 			return nil, err
 		}
 		if p.dead.Count() > 0 {
-			if parts[i].Live, err = p.rows(nil); err != nil {
-				return nil, err
-			}
+			parts[i].Live = p.alive()
 		}
 	}
 	var err error

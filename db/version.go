@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -67,7 +68,8 @@ type source interface {
 	// return at once; it may lie beyond the last row.
 	run(row int) int
 	// match evaluates a filter on every row, dead or alive.
-	match(e filter.Expr, dst bitset.Set) error
+	// It ends early with ctx.
+	match(ctx context.Context, e filter.Expr, dst bitset.Set) error
 }
 
 // live returns how many rows are not dead.
@@ -93,12 +95,21 @@ func (p *part) vector(row int) ([]float32, error) {
 	return slices.Clone(v), nil
 }
 
-// rows evaluates where on the live rows.
-func (p *part) rows(where filter.Expr) (bitset.Set, error) {
+// alive returns the live rows.
+func (p *part) alive() bitset.Set {
 	set := bitset.New(p.n)
+	set.Fill(p.n)
+	p.dead.AndNotInto(set)
+	return set
+}
+
+// rows evaluates where on the live rows.
+func (p *part) rows(ctx context.Context, where filter.Expr) (bitset.Set, error) {
 	if where == nil {
-		set.Fill(p.n)
-	} else if err := p.source.match(where, set); err != nil {
+		return p.alive(), nil
+	}
+	set := bitset.New(p.n)
+	if err := p.source.match(ctx, where, set); err != nil {
 		return nil, err
 	}
 	p.dead.AndNotInto(set)

@@ -11,6 +11,7 @@ import (
 
 // A condition is a filter on a view, with the text queries in it.
 type condition struct {
+	ctx   context.Context // of the call that it is for
 	view  *view
 	where filter.Expr
 	texts map[string]*textSearch // by query
@@ -19,7 +20,7 @@ type condition struct {
 // condition prepares a valid and simplified filter; nil matches all. The
 // caller is inside guard.
 func (v *view) condition(ctx context.Context, where filter.Expr) (*condition, error) {
-	c := &condition{view: v, where: where}
+	c := &condition{ctx: ctx, view: v, where: where}
 	for _, t := range filter.Texts(where) {
 		a := v.def.analysis
 		if a == nil {
@@ -48,7 +49,7 @@ func (v *view) condition(ctx context.Context, where filter.Expr) (*condition, er
 func (c *condition) rows(part int) (bitset.Set, error) {
 	p := c.view.parts[part]
 	if c.texts == nil {
-		return p.rows(c.where)
+		return p.rows(c.ctx, c.where)
 	}
 	set := bitset.New(p.n)
 	if err := c.eval(part, c.where, set); err != nil {
@@ -62,7 +63,7 @@ func (c *condition) rows(part int) (bitset.Set, error) {
 func (c *condition) eval(part int, e filter.Expr, dst bitset.Set) error {
 	p := c.view.parts[part]
 	if len(filter.Texts(e)) == 0 {
-		return p.source.match(e, dst)
+		return p.source.match(c.ctx, e, dst)
 	}
 	join := func(args []filter.Expr, with func(bitset.Set)) error {
 		one := bitset.New(p.n)

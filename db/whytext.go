@@ -19,6 +19,9 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 	all := make([]WhyNot, len(ids))
 	var suspects, vectors []*suspect
 	for i, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		w := &all[i]
 		w.ID = id
 		at, err := s.find(id)
@@ -64,6 +67,9 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		return nil, err
 	}
 	for _, x := range suspects {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		at := slices.IndexFunc(p.fused, func(h ranked) bool { return h.place == x.place })
 		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.id })
 		x.Legs = x.legs
@@ -114,6 +120,9 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 	}
 	return s.ver.read(func(tx *meta.Tx) error {
 		for _, x := range suspects {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			score := x.legs[1].Score
 			if score == nil {
 				continue

@@ -29,7 +29,10 @@ func (x *inspection) draw() error {
 			rows[i] = unit(d.vec)
 		}
 	}
-	coords, explained := project(rows, x.rng)
+	coords, explained := project(x.ctx, rows, x.rng)
+	if err := x.ctx.Err(); err != nil {
+		return err
+	}
 	m.Explained = explained
 	m.Points = make([]Point, len(shown))
 	for i, c := range coords {

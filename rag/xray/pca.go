@@ -1,6 +1,7 @@
 package xray
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 )
@@ -12,8 +13,8 @@ const (
 )
 
 // project returns the coordinates of rows in the two directions of most variance, and the share of the variance that
-// lies in each: principal components by randomised subspace iteration (Halko, Martinsson, Tropp 2011, algorithm 4.4).
-func project(rows [][]float32, rng *rand.Rand) (coords [][components]float64, explained [components]float64) {
+// lies in each; nothing of use if ctx ends: principal components by randomised subspace iteration (Halko, Martinsson, Tropp 2011, algorithm 4.4).
+func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][components]float64, explained [components]float64) {
 	coords = make([][components]float64, len(rows))
 	if len(rows) == 0 || len(rows[0]) == 0 {
 		return coords, explained
@@ -45,11 +46,11 @@ func project(rows [][]float32, rng *rand.Rand) (coords [][components]float64, ex
 	}
 	orthonormalise(basis)
 	for range iterations {
-		basis = covariance(rows, mean, basis)
+		basis = covariance(ctx, rows, mean, basis)
 		orthonormalise(basis)
 	}
 	// Within the space that is left, the components are the eigenvectors of a small matrix.
-	image := covariance(rows, mean, basis)
+	image := covariance(ctx, rows, mean, basis)
 	small := make([][]float64, width)
 	for i := range small {
 		small[i] = make([]float64, width)
@@ -92,13 +93,16 @@ func upright(axis []float64) {
 }
 
 // covariance multiplies each vector of the basis by the covariance of rows (times their number).
-func covariance(rows [][]float32, mean []float64, basis [][]float64) [][]float64 {
+func covariance(ctx context.Context, rows [][]float32, mean []float64, basis [][]float64) [][]float64 {
 	image := make([][]float64, len(basis))
 	for i := range image {
 		image[i] = make([]float64, len(mean))
 	}
 	centred := make([]float64, len(mean))
-	for _, row := range rows {
+	for i, row := range rows {
+		if i%64 == 0 && ctx.Err() != nil {
+			break
+		}
 		for j, v := range row {
 			centred[j] = float64(v) - mean[j]
 		}

@@ -2,6 +2,7 @@ package columns
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -24,18 +25,27 @@ const (
 // Eval makes dst the set of rows that match e; a nil e matches all. dst must have room for [Columns.Len] rows, else Eval
 // panics; bits from there on become zero. The expression may be one that [filter.Validate] refuses.
 func (c *Columns) Eval(e filter.Expr, dst bitset.Set) {
+	_ = c.EvalContext(context.Background(), e, dst) // which does not end
+}
+
+// EvalContext is Eval that ends early with ctx, between two comparisons, and then returns its error: dst is of no use.
+func (c *Columns) EvalContext(ctx context.Context, e filter.Expr, dst bitset.Set) error {
 	if len(dst) < bitset.Words(c.rows) {
 		panic(fmt.Sprintf("columns: a set of %d bits for %d rows", 64*len(dst), c.rows))
 	}
 	if e == nil {
 		dst.Fill(c.rows)
-		return
+		return nil
 	}
-	(&evaluator{Columns: c, words: len(dst)}).eval(e, dst)
+	v := evaluator{Columns: c, ctx: ctx, words: len(dst)}
+	v.eval(e, dst)
+	return v.err
 }
 
 type evaluator struct {
 	*Columns
+	ctx   context.Context
+	err   error // of ctx: nothing more is compared
 	words int
 	free  []bitset.Set // no longer used
 }
@@ -70,6 +80,12 @@ func (v *evaluator) and(args []filter.Expr, dst bitset.Set) {
 
 // or adds the rows that match e to dst.
 func (v *evaluator) or(e filter.Expr, dst bitset.Set) {
+	if v.err == nil {
+		v.err = v.ctx.Err()
+	}
+	if v.err != nil {
+		return
+	}
 	switch e := e.(type) {
 	case *filter.Comparison:
 		role := uint8(roleValue)

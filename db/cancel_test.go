@@ -1,0 +1,125 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// countdown is a context that ends when it was looked at so often.
+type countdown struct {
+	context.Context
+	looks atomic.Int64
+}
+
+func counting(ctx context.Context, looks int) *countdown {
+	c := &countdown{Context: ctx}
+	c.looks.Store(int64(looks))
+	return c
+}
+
+func (c *countdown) Err() error {
+	if c.looks.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Every call that reads looks at its context while it works, more often the more there is to do, and ends with its error
+// at whichever look that has ended.
+func TestReadsEndWithTheirContext(t *testing.T) {
+	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever, NoBackgroundCompaction: true, NoRecheck: true, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{Text: &db.TextIndex{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows = 3000
+	var docs []db.Document
+	for i := range rows {
+		docs = append(docs, db.Document{ID: fmt.Sprintf("%05d", i), Text: strings.Repeat("one two three ", 1+i%5), Vector: []float32{1, float32(i % 100)}, Metadata: db.Metadata{"n": i, "s": fmt.Sprint(i % 7)}})
+	}
+	if _, err := c.Upsert(t.Context(), docs[:rows/2]...); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Flush(t.Context()); err != nil { // half of them in a segment, half in memory
+		t.Fatal(err)
+	}
+	if _, err := c.Upsert(t.Context(), docs[rows/2:]...); err != nil {
+		t.Fatal(err)
+	}
+	var many []filter.Expr
+	for i := range 200 {
+		many = append(many, filter.Eq("n", i), filter.Prefix("s", fmt.Sprint(i)))
+	}
+	v := []float32{1, 2}
+	search := func(q db.Query) func(context.Context) error {
+		return func(ctx context.Context) error { _, err := c.Search(ctx, q); return err }
+	}
+	for _, tt := range []struct {
+		name string
+		call func(context.Context) error
+		most int // rows of work between two looks, on average
+	}{
+		{"a vector", search(db.Query{Vector: v, K: 100}), 40},
+		{"equal scores", search(db.Query{Vector: v, K: 1000, Select: db.IDsOnly}), 5},
+		{"a long filter", search(db.Query{Vector: v, Where: filter.Or(many...)}), 5},
+		{"a text", search(db.Query{Text: "one two", K: 100}), 40},
+		{"a phrase and a prefix", search(db.Query{Text: `"one two" +thr* -four`}), 200},
+		{"passages", search(db.Query{Text: "two", Snippet: 10, K: 500}), 10},
+		{"both", search(db.Query{Vector: v, Text: "one", K: 100, Fusion: db.Fusion{Method: db.Convex}}), 10},
+		{"groups", search(db.Query{Vector: v, Group: &db.Group{Field: "s", Size: 2}, K: 5}), 300},
+		{"mmr", search(db.Query{Vector: v, MMR: &db.MMR{Lambda: 0.5, Fetch: 200}, K: 100}), 40},
+		{"text in a filter", search(db.Query{Vector: v, Where: filter.Not(filter.Text("three"))}), 300},
+		{"explain", func(ctx context.Context) error {
+			_, err := c.Explain(ctx, db.Query{Vector: v, Text: "one", K: 3}, "00001", "00002", "02999")
+			return err
+		}, 40},
+		{"list", func(ctx context.Context) error { _, err := c.List(ctx, db.ListQuery{Limit: 1000}); return err }, 5},
+		{"list few", func(ctx context.Context) error {
+			_, err := c.List(ctx, db.ListQuery{Where: filter.Lt("n", 20), Limit: 5})
+			return err
+		}, 300},
+		{"count", func(ctx context.Context) error { _, err := c.Count(ctx, filter.Gt("n", 5)); return err }, 300},
+		{"get", func(ctx context.Context) error {
+			_, err := c.GetMany(ctx, []string{"00001", "00002", "02999"}, db.Everything)
+			return err
+		}, 1000},
+		{"all", func(ctx context.Context) error {
+			for _, err := range c.All(ctx, filter.Gt("n", 5), db.Everything) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}, 300},
+	} {
+		if err := tt.call(t.Context()); err != nil { // which makes ids known, and columns
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		const enough = 1 << 40
+		whole := counting(t.Context(), enough)
+		if err := tt.call(whole); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		looks := int(enough - whole.looks.Load())
+		if looks*tt.most < rows {
+			t.Errorf("%s: %d looks at the context for %d rows, want one for %d", tt.name, looks, rows, tt.most)
+		}
+		step := max(1, looks/50)
+		for n := 0; n < looks; n += step {
+			if err := tt.call(counting(t.Context(), n)); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%s: ended at look %d of %d: %v", tt.name, n, looks, err)
+			}
+		}
+	}
+}
