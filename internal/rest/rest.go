@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,13 +102,13 @@ var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|exchange|segment|wa
 
 // JSON answers with v as JSON.
 func JSON(w http.ResponseWriter, status int, v any) {
-	var body strings.Builder
+	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil { // a mistake in the server: v is its own
 		panic(fmt.Sprintf("rest: answer: %v", err))
 	}
-	Bytes(w, status, []byte(body.String()))
+	Bytes(w, status, body.Bytes())
 }
 
 // Bytes answers with a body that is JSON already.

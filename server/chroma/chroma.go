@@ -25,7 +25,7 @@ type Options struct {
 	Body    int64         // bytes of a request body: 64 MiB
 	Records int           // records, or ids, in one request: 10,000
 	Results int           // records in one answer, over all queries: 100,000
-	Answer  int64         // bytes of texts, metadata and vectors in one answer: 256 MiB
+	Answer  int64         // bytes of texts, metadata and vectors in one answer: 128 MiB
 	Time    time.Duration // to read a body: 30 s
 }
 
@@ -48,7 +48,7 @@ func New(vdb *db.DB, opts *Options) *API {
 	}
 	o := &a.opts
 	o.Body, o.Records = cmp.Or(o.Body, 64<<20), cmp.Or(o.Records, 10_000)
-	o.Results, o.Answer, o.Time = cmp.Or(o.Results, 100_000), cmp.Or(o.Answer, 256<<20), cmp.Or(o.Time, 30*time.Second)
+	o.Results, o.Answer, o.Time = cmp.Or(o.Results, 100_000), cmp.Or(o.Answer, 128<<20), cmp.Or(o.Time, 30*time.Second)
 
 	const (
 		tenants     = Pattern + "tenants"

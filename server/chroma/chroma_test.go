@@ -636,12 +636,16 @@ func FuzzCondition(f *testing.F) {
 	f.Add(`{"a":1}`, `{"$contains":"x"}`)
 	f.Add(`{"$or":[{"a":{"$in":[1,2]}},{"#document":{"$regex":"x+"}},{"#id":{"$ne":"a"}}]}`, `{"$and":[{"$not_contains":"x"}]}`)
 	f.Fuzz(func(t *testing.T, where, document string) {
-		c, err := parseCondition(json.RawMessage(where), json.RawMessage(document))
+		c, err := parseCondition(t.Context(), json.RawMessage(where), json.RawMessage(document))
 		if err != nil || c.expr == nil {
 			return
 		}
 		d := &db.Document{ID: "a", Text: "xyz", Metadata: db.Metadata{"a": int64(1)}}
-		if c.match(d) && !filter.Match(c.native(), func(path string) (any, bool) { return filter.Lookup(d.Metadata, path) }) {
+		matches, err := c.match(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if matches && !filter.Match(c.native(), func(path string) (any, bool) { return filter.Lookup(d.Metadata, path) }) {
 			t.Error("a document that matches is not in what the database looks at")
 		}
 	})

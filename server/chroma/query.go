@@ -101,39 +101,65 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 		}
 	}
 	out := &matrix{IDs: [][]string{}, Include: parts.names}
-	found, err := a.find(ctx, c, in.IDs, cond, vectors, n, parts.selection())
+	found, err := a.find(ctx, c, in.IDs, cond, vectors, n)
 	if err != nil {
 		return nil, err
 	}
-	left := a.allowance()
+	left := a.allowance(ctx)
 	for _, hits := range found {
 		row := newColumns(parts)
 		for i := range hits {
+			if err := a.load(ctx, c, hits[i:], parts.selection(), i); err != nil {
+				return nil, err
+			}
 			if parts.distances {
 				row.Distances = append(row.Distances, distance(c.Schema().Metric, hits[i].Score))
 			}
 			if err := row.add(&hits[i].Document, parts, left); err != nil {
 				return nil, err
 			}
+			hits[i].Document = db.Document{}
 		}
 		out.add(row, parts)
 	}
 	return out, nil
 }
 
-// find returns the best n documents for each vector.
-func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int, want db.Select) ([][]db.Hit, error) {
+// together is how many documents of an answer are read at a time, so that one that is too large is refused before all of
+// it is in memory.
+const together = 64
+
+// load reads the documents of the first hits, at every together-th call for a list.
+func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db.Select, call int) error {
+	if call%together != 0 {
+		return nil
+	}
+	hits = hits[:min(together, len(hits))]
+	ids := make([]string, len(hits))
+	for i := range hits {
+		ids[i] = hits[i].ID
+	}
+	docs, err := c.GetMany(ctx, ids, want)
+	for i, d := range docs {
+		if d != nil { // deleted meanwhile: its id says that it was there
+			hits[i].Document = *d
+		}
+	}
+	return err
+}
+
+// find returns the best n documents for each vector, by their ids.
+func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int) ([][]db.Hit, error) {
 	out := make([][]db.Hit, len(vectors))
 	if c.Schema().Dim == 0 { // nothing has a vector
 		return out, nil
 	}
 	if ids == nil {
 		// Where the database knows only a part of the condition, more documents than wanted often hold enough of those that meet all of it.
-		k := n
+		k, want := n, db.IDsOnly
+		const most = 1000 // their texts are in memory at once
 		if !cond.plain() {
-			k = 4*n + 100
-			want |= db.WithText | db.WithMetadata
-			want &^= db.IDsOnly
+			k, want = min(4*n+100, most/len(vectors)+1), db.WithText|db.WithMetadata
 		}
 		queries := make([]db.Query, len(vectors))
 		for i, v := range vectors {
@@ -147,7 +173,18 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 		for i, r := range results {
 			hits := r.Hits
 			if !cond.plain() {
-				hits = slices.DeleteFunc(hits, func(h db.Hit) bool { return !cond.match(&h.Document) })
+				kept := hits[:0]
+				for _, h := range hits {
+					matches, err := cond.match(&h.Document)
+					if err != nil {
+						return nil, err
+					}
+					if matches {
+						kept = append(kept, db.Hit{Document: db.Document{ID: h.ID}, Score: h.Score})
+					}
+				}
+				clear(hits[len(kept):])
+				hits = kept
 				enough = enough && (len(hits) >= n || r.Matched <= k)
 			}
 			out[i] = hits[:min(n, len(hits))]
@@ -156,11 +193,11 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 			return out, nil
 		}
 	}
-	return a.scan(ctx, c, ids, cond, vectors, n, want)
+	return a.scan(ctx, c, ids, cond, vectors, n)
 }
 
 // scan looks at every document that meets the condition.
-func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int, want db.Select) ([][]db.Hit, error) {
+func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int) ([][]db.Hit, error) {
 	metric := c.Schema().Metric
 	best := make([][]db.Hit, len(vectors))
 	order := func(x, y db.Hit) int { return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(x.ID, y.ID)) }
@@ -185,19 +222,6 @@ func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *co
 	for i := range best {
 		slices.SortFunc(best[i], order)
 		best[i] = best[i][:min(n, len(best[i]))]
-		names := make([]string, len(best[i]))
-		for j := range best[i] {
-			names[j] = best[i][j].ID
-		}
-		docs, err := c.GetMany(ctx, names, want)
-		if err != nil {
-			return nil, err
-		}
-		for j, d := range docs {
-			if d != nil { // deleted meanwhile: its id says that it was there
-				best[i][j].Document = *d
-			}
-		}
 	}
 	return best, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
 // uriKey is the field of the metadata that holds the URI of a record, as in
@@ -255,7 +256,18 @@ func documents(ctx context.Context, c *db.Collection, ids []string, cond *condit
 					return
 				}
 				for _, d := range docs {
-					if d != nil && (cond.expr == nil || cond.match(d)) && !yield(d, nil) {
+					if d == nil {
+						continue
+					}
+					matches, err := cond.expr == nil, error(nil)
+					if !matches {
+						matches, err = cond.match(d)
+					}
+					if err != nil {
+						yield(nil, err)
+						return
+					}
+					if matches && !yield(d, nil) {
 						return
 					}
 				}
@@ -269,7 +281,15 @@ func documents(ctx context.Context, c *db.Collection, ids []string, cond *condit
 				return
 			}
 			for _, d := range page.Documents {
-				if (cond.plain() || cond.match(d)) && !yield(d, nil) {
+				matches, err := cond.plain(), error(nil)
+				if !matches {
+					matches, err = cond.match(d)
+				}
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if matches && !yield(d, nil) {
 					return
 				}
 			}
@@ -302,7 +322,7 @@ func (a *API) question(ctx context.Context, r *request, into any, q *asked) (*db
 		seen[id] = true
 		return twice
 	})
-	cond, err := parseCondition(q.Where, q.WhereDocument)
+	cond, err := parseCondition(ctx, q.Where, q.WhereDocument)
 	return c, cond, err
 }
 
@@ -408,8 +428,29 @@ func newColumns(in included) *columns {
 
 // An allowance is what an answer may still hold.
 type allowance struct {
-	records int
-	bytes   int64
+	ctx      context.Context // of the request
+	records  int
+	bytes    int64
+	most     int64 // bytes at first
+	reserved int64 // bytes used that are counted as memory
+}
+
+// copies is how often what an answer holds is in memory: as documents, and as JSON that grows.
+const copies = 3
+
+// check says whether the answer may go on.
+func (a *allowance) check() error {
+	if a.records < 0 || a.bytes < 0 {
+		return invalidf("the answer is too large: use a smaller limit, and an offset")
+	}
+	const step = 1 << 20
+	if used := a.most - a.bytes; used-a.reserved >= step {
+		if err := rest.Reserve(a.ctx, copies*(used-a.reserved)); err != nil {
+			return err
+		}
+		a.reserved = used
+	}
+	return nil
 }
 
 // add adds a document.
@@ -420,7 +461,7 @@ func (c *columns) add(d *db.Document, in included, left *allowance) error {
 	if in.documents {
 		var text *string
 		if d.Text != "" {
-			text = &d.Text
+			text = new(d.Text)
 		}
 		c.Documents = append(c.Documents, text)
 	}
@@ -447,13 +488,12 @@ func (c *columns) add(d *db.Document, in included, left *allowance) error {
 		})
 		c.Metadatas = append(c.Metadatas, m)
 	}
-	if left.records < 0 || left.bytes < 0 {
-		return invalidf("the answer is too large: use a smaller limit, and an offset")
-	}
-	return nil
+	return left.check()
 }
 
-func (a *API) allowance() *allowance { return &allowance{a.opts.Results, a.opts.Answer} }
+func (a *API) allowance(ctx context.Context) *allowance {
+	return &allowance{ctx: ctx, records: a.opts.Results, bytes: a.opts.Answer, most: a.opts.Answer}
+}
 
 func (a *API) get(ctx context.Context, r *request) (any, error) {
 	var in asked
@@ -469,7 +509,7 @@ func (a *API) get(ctx context.Context, r *request) (any, error) {
 		*columns
 		Include []string `json:"include"`
 	}{newColumns(parts), parts.names}
-	limit, skip, left := math.MaxInt, 0, a.allowance()
+	limit, skip, left := math.MaxInt, 0, a.allowance(ctx)
 	if in.Limit != nil {
 		limit = *in.Limit
 	}

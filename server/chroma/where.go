@@ -2,12 +2,16 @@ package chroma
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
@@ -17,16 +21,57 @@ import (
 // language of package filter does not know, substrings, regular expressions and
 // ids, stands in expr as a filter.TextMatch whose query is a key of own.
 type condition struct {
-	expr filter.Expr // nil: every document
-	own  map[string]func(*db.Document) bool
+	ctx      context.Context // of the request that it is of
+	expr     filter.Expr     // nil: every document
+	own      map[string]func(*db.Document) bool
+	patterns int
+	program  int // size of all patterns
 }
 
-// maxPattern is the most bytes of a regular expression.
-const maxPattern = 1000
+// Limits of where, and of where_document.
+const (
+	maxWhere    = 1 << 20 // bytes
+	maxDepth    = 4 * filter.MaxDepth
+	maxElements = 2 * filter.MaxValues
+	maxPattern  = 1000 // bytes of a regular expression
+	maxPatterns = 32   // in one request
+	maxProgram  = 4000 // instructions of all of them: see programSize
+)
+
+// measure refuses JSON that is too large for a condition, before anything is made of it.
+func measure(raw []byte) error {
+	if len(raw) > maxWhere {
+		return invalidf("%d bytes, the limit is %d", len(raw), maxWhere)
+	}
+	depth, elements := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return invalidf("nested deeper than %d", maxDepth)
+			}
+			elements++
+		case '}', ']':
+			depth--
+		case ',':
+			elements++
+		}
+	}
+	if elements > maxElements {
+		return invalidf("%d values, the limit is %d", elements, maxElements)
+	}
+	return nil
+}
 
 // parseCondition reads both parts, either of which may be missing.
-func parseCondition(where, document json.RawMessage) (*condition, error) {
-	c := &condition{own: map[string]func(*db.Document) bool{}}
+func parseCondition(ctx context.Context, where, document json.RawMessage) (*condition, error) {
+	c := &condition{ctx: ctx, own: map[string]func(*db.Document) bool{}}
 	var both []filter.Expr
 	for _, part := range []struct {
 		name string
@@ -35,6 +80,9 @@ func parseCondition(where, document json.RawMessage) (*condition, error) {
 	}{{"where", where, c.where}, {"where_document", document, c.document}} {
 		if !given(part.raw) {
 			continue
+		}
+		if err := measure(part.raw); err != nil {
+			return nil, invalidf("%s: %v", part.name, err)
 		}
 		d := json.NewDecoder(bytes.NewReader(part.raw))
 		d.UseNumber()
@@ -211,14 +259,10 @@ func (c *condition) document(v any) (filter.Expr, error) {
 		}
 		contains := func(d *db.Document) bool { return strings.Contains(d.Text, text) }
 		if op == "$regex" || op == "$not_regex" {
-			if len(text) > maxPattern {
-				return nil, invalidf("%s: a pattern has %d bytes, the limit is %d", op, len(text), maxPattern)
-			}
-			pattern, err := regexp.Compile(text)
-			if err != nil {
+			var err error
+			if contains, err = c.pattern(text); err != nil {
 				return nil, invalidf("%s: %v", op, err)
 			}
-			contains = func(d *db.Document) bool { return pattern.MatchString(d.Text) }
 		}
 		switch op {
 		case "$contains", "$regex":
@@ -257,12 +301,83 @@ func (c *condition) native() filter.Expr {
 	return filter.And(parts...)
 }
 
-// match reports whether a document, with text and metadata, meets the condition.
-func (c *condition) match(d *db.Document) bool {
-	return filter.Match(c.expr, func(path string) (any, bool) {
+// pattern returns what looks for a regular expression in the text of a document.
+func (c *condition) pattern(text string) (func(*db.Document) bool, error) {
+	if len(text) > maxPattern {
+		return nil, invalidf("a pattern has %d bytes, the limit is %d", len(text), maxPattern)
+	}
+	if c.patterns++; c.patterns > maxPatterns {
+		return nil, invalidf("more than %d patterns in one request", maxPatterns)
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	size := programSize(parsed)
+	if c.program += size; c.program > maxProgram {
+		return nil, invalidf("the patterns of the request have %d instructions once repetitions are written out, the limit is %d", c.program, maxProgram)
+	}
+	pattern, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return func(d *db.Document) bool {
+		if len(d.Text)*size <= stepsUnwatched {
+			return pattern.MatchString(d.Text)
+		}
+		return pattern.MatchReader(&watched{ctx: c.ctx, text: d.Text})
+	}, nil
+}
+
+// programSize is about how many instructions a regular expression is compiled to: as many copies of a part as it may be
+// repeated, and more for classes of many ranges. A match takes at most as many steps as there are instructions, for each
+// character.
+func programSize(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	if re.Op == syntax.OpCharClass {
+		n = 1 + len(re.Rune)/16
+	}
+	for _, sub := range re.Sub {
+		n += programSize(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Max, re.Min+1)
+	}
+	return n
+}
+
+// stepsUnwatched is the number of steps that a match may take without a look at the context.
+const stepsUnwatched = 1 << 20
+
+// watched reads a text for a match that may take long. It ends early with the context.
+type watched struct {
+	ctx  context.Context
+	text string
+	at   int
+	read int
+}
+
+// ReadRune implements io.RuneReader.
+func (w *watched) ReadRune() (rune, int, error) {
+	if w.read++; w.read%256 == 0 && w.ctx.Err() != nil || w.at == len(w.text) {
+		return 0, 0, io.EOF
+	}
+	r, n := utf8.DecodeRuneInString(w.text[w.at:])
+	w.at += n
+	return r, n, nil
+}
+
+// match reports whether a document, with text and metadata, meets the condition. It ends early with the context of the
+// request, and then returns its error.
+func (c *condition) match(d *db.Document) (bool, error) {
+	matches := filter.Match(c.expr, func(path string) (any, bool) {
 		if key, ok := strings.CutPrefix(path, filter.TextPath); ok {
-			return c.own[key](d), true
+			return c.ctx.Err() == nil && c.own[key](d), true
 		}
 		return filter.Lookup(d.Metadata, path)
 	})
+	if err := c.ctx.Err(); err != nil {
+		return false, err
+	}
+	return matches, nil
 }
