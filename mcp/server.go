@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -70,8 +72,45 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 // choose returns for a request. Who may ask is for others to decide: tokens,
 // hosts and origins are not looked at.
 func HandlerFunc(choose func(*http.Request) *sdk.Server) http.Handler {
-	return sdk.NewStreamableHTTPHandler(choose, &sdk.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true})
+	return following(sdk.NewStreamableHTTPHandler(choose, &sdk.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true}))
+}
+
+// The SDK ends a tool with its request for clients of its newest protocol only.
+// For all of them, following names each request in a header, which tools see,
+// and keeps its context.
+var requests sync.Map // name to context.Context
+
+const requestName = "Vecbolt-Request"
+
+func following(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := rand.Text()
+		requests.Store(name, r.Context())
+		defer requests.Delete(name)
+		r.Header = r.Header.Clone()
+		r.Header.Set(requestName, name) // whatever the client says
+		h.ServeHTTP(w, r)
+	})
+}
+
+// follow returns a context that ends with that of the HTTP request of a call,
+// if it came over HTTP.
+func follow(ctx context.Context, req *sdk.CallToolRequest) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if req.Extra == nil {
+		return ctx, cancel
+	}
+	name := req.Extra.Header.Get(requestName)
+	of, ok := requests.Load(name)
+	if !ok {
+		if name != "" { // it has ended already
+			cancel()
+		}
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(of.(context.Context), cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // Handler serves one server over streamable HTTP, without sessions. If token
@@ -79,7 +118,7 @@ func HandlerFunc(choose func(*http.Request) *sdk.Server) http.Handler {
 // other origins are refused, and so are requests to a loopback address by
 // another host name.
 func Handler(server *sdk.Server, token string) http.Handler {
-	h := http.Handler(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+	h := following(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
 		&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, PropagateRequestCancellation: true}))
 	h = http.NewCrossOriginProtection().Handler(h)
 	if token == "" {
@@ -131,6 +170,8 @@ func add[In bounder, Out any](server *sdk.Server, name, description string, hint
 					return nil, nil, fmt.Errorf("arguments: %w", err)
 				}
 			}
+			ctx, cancel := follow(ctx, req)
+			defer cancel()
 			out, err := tool(ctx, in)
 			if err != nil {
 				return nil, nil, err

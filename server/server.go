@@ -365,7 +365,11 @@ func (s *Server) work(w *response, r *http.Request, pattern string) {
 	switch {
 	case !s.streams[pattern]:
 		ctx, cancel = context.WithTimeout(ctx, s.limits.Time)
-		r.Body = &body{r.Body, held}
+		b := &body{ReadCloser: r.Body, held: held, weight: 1}
+		if lane == s.mixed {
+			b.weight = mixedWeight
+		}
+		r.Body = b
 	case !extension:
 		ctx, cancel = s.watched(ctx)
 	}
@@ -382,13 +386,17 @@ func (s *Server) work(w *response, r *http.Request, pattern string) {
 // A body is that of a request. What was read of it counts as memory until the request ends.
 type body struct {
 	io.ReadCloser
-	held *reservation
+	held   *reservation
+	weight int64 // bytes of memory that one of it takes
 }
+
+// mixedWeight is that weight where the handler decodes by itself: about what JSON becomes in maps.
+const mixedWeight = 32
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if full := b.held.add(int64(n)); full != nil {
+	if full := b.held.add(b.weight * int64(n)); full != nil {
 		return 0, full
 	}
 	return n, err

@@ -36,7 +36,9 @@ type serveCmd struct {
 	CORSOrigin     []string      `name:"cors-origin" sep:"none" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://app.example.com, ask from browsers; * is every origin. May be repeated."`
 	Host           []string      `sep:"none" placeholder:"NAME" help:"Answer requests for this name only, beside those of loopback. May be repeated."`
 	MaxBody        int64         `default:"33554432" placeholder:"BYTES" help:"The largest request body (${default})."`
-	MaxRequests    int           `default:"256" placeholder:"N" help:"Requests that are worked on at once (${default})."`
+	MaxRequests    int           `default:"256" placeholder:"N" help:"Requests that read and are worked on at once (${default})."`
+	MaxWrites      int           `default:"64" placeholder:"N" help:"Requests that write and are worked on at once (${default})."`
+	MaxMemory      int64         `default:"1073741824" placeholder:"BYTES" help:"Memory that requests may take at once, decoded bodies and all, as estimated (${default}); one may take half."`
 	Timeout        time.Duration `default:"30s" placeholder:"TIME" help:"For a body to arrive, and for an answer (${default})."`
 	MCP            string        `name:"mcp" default:"off" enum:"off,read,write" placeholder:"WHAT" help:"Let agents work with the database at /mcp, as vecbolt mcp does: ${enum}. To write they need the token for it, too."`
 	Log            string        `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"How requests are logged to standard error: ${enum}."`
@@ -60,8 +62,8 @@ func (c *serveCmd) Validate() error {
 		return errors.New("--follow, --publish-every and --publish-keep must be positive")
 	case c.Publish != "" && (c.ReadOnly || c.Follow > 0):
 		return errors.New("only who writes can --publish")
-	case c.MaxBody < 1 || c.MaxRequests < 1 || c.Timeout <= 0:
-		return errors.New("--max-body, --max-requests and --timeout must be positive")
+	case c.MaxBody < 1 || c.MaxRequests < 1 || c.MaxWrites < 1 || c.MaxMemory < 1 || c.Timeout <= 0:
+		return errors.New("--max-body, --max-requests, --max-writes, --max-memory and --timeout must be positive")
 	}
 	return nil
 }
@@ -130,7 +132,7 @@ func (c *serveCmd) agents(vdb *db.DB) server.Extension {
 		write = mcp.NewServer(vdb, &mcp.Options{AllowWrite: true})
 	}
 	return server.Extension{
-		Pattern: "/mcp", Writes: func(*http.Request) bool { return false },
+		Pattern: "/mcp", Writes: func(*http.Request) bool { return false }, Mixed: true,
 		Handler: mcp.HandlerFunc(func(r *http.Request) *sdk.Server {
 			if rest.MayWrite(r.Context()) {
 				return write
@@ -143,7 +145,7 @@ func (c *serveCmd) agents(vdb *db.DB) server.Extension {
 func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
 	o := &server.Options{
 		ReadOnly: c.ReadOnly || c.Follow > 0, Origins: c.CORSOrigin,
-		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Time: c.Timeout},
+		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Writes: c.MaxWrites, Memory: c.MaxMemory, Time: c.Timeout},
 	}
 	switch c.Log {
 	case "text":
