@@ -131,6 +131,10 @@ func (s *Server) detached(w *response, r *http.Request, handle func(http.Respons
 	if p != nil {
 		panic(p)
 	}
+	if err := r.Context().Err(); err != nil && out.status == 0 { // the handler has given up without a word
+		s.fail(w, r, err)
+		return
+	}
 	requestOf(r).err = own.err
 	out.send(w)
 }

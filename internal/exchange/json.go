@@ -18,9 +18,13 @@ import (
 // exponent float64, and neither may lose its value. encoding/json has no such mode, and would read vectors slowly.
 // Reading stops at the first error; at is then the offending byte.
 type jsonReader struct {
-	b  []byte
-	at int
+	b      []byte
+	at     int
+	values int // that were made for one document
 }
+
+// maxValues is how many values metadata may have: each takes a byte or more of what the database stores of it.
+const maxValues = db.MaxMetadataLen
 
 // maxNesting is the depth to which objects and arrays may nest: beyond what the database stores, so that it is the
 // database that says what is too deep.
@@ -134,6 +138,9 @@ func (r *jsonReader) array(depth int) ([]any, error) {
 func (r *jsonReader) value(depth int) (any, error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("nested deeper than %d", maxNesting)
+	}
+	if r.values++; r.values > maxValues {
+		return nil, fmt.Errorf("%w: more than %d values", db.ErrInvalid, maxValues)
 	}
 	switch c := r.skip(); {
 	case c == '"':

@@ -172,6 +172,7 @@ func (r *Reader) Metadata() (db.Metadata, error) {
 	if err := r.want('{', "an object"); err != nil {
 		return nil, err
 	}
+	r.json.values = 0
 	return r.json.object(0)
 }
 
@@ -200,7 +201,10 @@ func Footprint(b []byte) int64 {
 }
 
 // Value reads any value.
-func (r *Reader) Value() (any, error) { return r.json.value(0) }
+func (r *Reader) Value() (any, error) {
+	r.json.values = 0
+	return r.json.value(0)
+}
 
 // Raw passes over any value and returns its text. It makes no values, and looks only for where the text ends: whoever
 // reads it finds its mistakes.
