@@ -106,3 +106,32 @@ func TestAppend(t *testing.T) {
 		t.Errorf("%s, %v", b, err)
 	}
 }
+
+// The text of a value is found without its values being made, whatever it holds; Footprint does not make them either.
+func TestRawMakesNoValues(t *testing.T) {
+	text := `[` + strings.Repeat(`{"a":[1,"x\"]}",null,true,-2.5e3]}, `, 10_000) + `{}]`
+	body := []byte(` {"k": ` + text + ` }`)
+	allocs := testing.AllocsPerRun(5, func() {
+		err := ReadObject(body, func(_ string, r *Reader) error {
+			raw, err := r.Raw()
+			if string(raw) != text {
+				t.Errorf("%.50q", raw)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if Footprint(body) < 10_000*300 {
+			t.Error("objects weigh too little")
+		}
+	})
+	if allocs > 10 {
+		t.Errorf("%v allocations", allocs)
+	}
+	for _, bad := range []string{`{"k":`, `{"k":}`, `{"k":]}`, `{"k":,}`, `{"k":"x`, `{"k":[1}`, `{"k":` + strings.Repeat("[", 1000)} {
+		if err := ReadObject([]byte(bad), func(_ string, r *Reader) error { _, err := r.Raw(); return err }); err == nil {
+			t.Errorf("%.30q is read", bad)
+		}
+	}
+}
