@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // A Strategy says how chunks are searched for.
@@ -43,7 +43,7 @@ func Dense() Strategy {
 func Text() Strategy {
 	return Strategy{name: "text", search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
-		q.Text = Words(r.question)
+		q.Text = text.Plain(r.question)
 		return r.store.Search(ctx, q)
 	}}
 }
@@ -53,7 +53,7 @@ func Text() Strategy {
 func Hybrid(f db.Fusion) Strategy {
 	return Strategy{name: "hybrid", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
-		q.Vector, q.Text, q.Fusion = r.vector, Words(r.question), f
+		q.Vector, q.Text, q.Fusion = r.vector, text.Plain(r.question), f
 		return r.store.Search(ctx, q)
 	}}
 }
@@ -97,15 +97,6 @@ func HyDE(generate func(ctx context.Context, question string) (string, error)) S
 		}
 		return r.store.Search(ctx, q)
 	}}
-}
-
-// Words returns a question without what would be syntax in a text query.
-func Words(question string) string {
-	words := strings.FieldsFunc(question, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"*", r) })
-	for i, w := range words {
-		words[i] = strings.TrimLeft(w, "+-")
-	}
-	return strings.Join(words, " ")
 }
 
 // An Expansion adds what belongs to a chunk: the chunks of the same section,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // Embedded returns the Store of an open database. Its hits are exact or as
@@ -105,14 +106,15 @@ func (c embeddedCollection) Query(ctx context.Context, vector []float32, k int, 
 	return c.search(ctx, db.Query{Vector: vector, K: k, Where: where})
 }
 
-func (c embeddedCollection) TextQuery(ctx context.Context, text string, k int, where filter.Expr) ([]db.Hit, error) {
+func (c embeddedCollection) TextQuery(ctx context.Context, question string, k int, where filter.Expr) ([]db.Hit, error) {
 	if err := CheckTextQuery(c.Name(), c.Schema(), k, where); err != nil {
 		return nil, err
 	}
-	if text = PlainWords(text); text == "" {
+	plain := text.Plain(question)
+	if plain == "" {
 		return nil, nil
 	}
-	return c.search(ctx, db.Query{Text: text, K: k, Where: where})
+	return c.search(ctx, db.Query{Text: plain, K: k, Where: where})
 }
 
 func (c embeddedCollection) search(ctx context.Context, q db.Query) ([]db.Hit, error) {

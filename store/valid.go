@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
@@ -113,16 +112,6 @@ func CheckScan(limit int, where filter.Expr) error {
 		return invalidf("limit is %d, outside 1..%d", limit, MaxLimit)
 	}
 	return CheckWhere(where)
-}
-
-// PlainWords returns a text without what db and others read as the syntax of
-// queries: quotes, a + or - in front of a word, a * behind it.
-func PlainWords(text string) string {
-	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"“”„«»*", r) })
-	for i, w := range words {
-		words[i] = strings.TrimLeft(w, "+-")
-	}
-	return strings.TrimSpace(strings.Join(words, " "))
 }
 
 // SortHits puts hits in order: the best first, and by id where scores are equal.

@@ -139,8 +139,22 @@ func (a *Analyzer) parse(query string) (q Query, more bool) {
 	return q, rest != ""
 }
 
+// Plain returns what a user wrote as words alone: Parse then finds no syntax in
+// it, which is quotes of any kind, a + or - in front of a word, a * behind it.
+// It is for questions in plain language, which are no queries. The result is
+// empty if nothing is left.
+func Plain(question string) string {
+	words := strings.FieldsFunc(question, func(r rune) bool { return unicode.IsSpace(r) || isQuote(r) || r == '*' })
+	for i, w := range words {
+		words[i] = strings.TrimLeft(w, "+-")
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// isQuote reports whether r begins or ends a phrase: quotation marks, but not
+// those that are apostrophes as well.
 func isQuote(r rune) bool {
-	return r == '"' || r == '“' || r == '”' || r == '„' || r == '«' || r == '»'
+	return r == '"' || r >= 0x80 && strings.ContainsRune(`“”„‟«»‹›「」『』〝〞〟＂`, r)
 }
 
 // stop reports whether a clause is but a stop word.

@@ -321,3 +321,47 @@ func BenchmarkTokens(b *testing.B) {
 	}
 	b.ReportMetric(float64(len(tokens)*b.N)/b.Elapsed().Seconds()/1e6, "Mwords/s")
 }
+
+func TestPlain(t *testing.T) {
+	for question, want := range map[string]string{
+		"":                           "",
+		" \t+ - * \"\" “” ":          "",
+		"what is “durable storage”?": "what is durable storage ?",
+		"was heißt „dauerhaft“ und »sicher«?": "was heißt dauerhaft und sicher ?",
+		"-1 +x --- a-b c++ *d* don’t it's":    "1 x a-b c++ d don’t it's",
+		"a\u00a0-b":                           "a b",
+	} {
+		if got := Plain(question); got != want {
+			t.Errorf("%q: %q, want %q", question, got, want)
+		}
+	}
+}
+
+// Parse reads what Plain gives as words, whatever the question was.
+func TestPlainHasNoSyntax(t *testing.T) {
+	a := analyzer(t, "none")
+	var every strings.Builder // all that may be a sign, between words
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if unicode.IsPunct(r) || unicode.IsSymbol(r) || unicode.IsSpace(r) {
+			every.WriteRune(r)
+			every.WriteString("word")
+		}
+	}
+	check := func(t rapid.TB, question string) {
+		plain := Plain(question)
+		if again := Plain(plain); again != plain {
+			t.Fatalf("%q: %q, and again %q", question, plain, again)
+		}
+		for _, c := range a.Parse(plain).Clauses {
+			if c.Occur != Should || c.Quoted || strings.Contains(c.Raw, "*") {
+				t.Fatalf("%q: %q: %+v", question, plain, c)
+			}
+		}
+	}
+	for part := range strings.SplitSeq(every.String(), "word") {
+		check(t, part+"word"+part+" "+part+"word")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		check(t, strings.Join(rapid.SliceOf(rapid.OneOf(texts, rapid.SampledFrom([]string{"+", "-", "*", "“", "„", "›", "\u00a0", "\u2003", "「"}))).Draw(t, "question"), ""))
+	})
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // Embedder makes an embedder of Vecbolt one of eino, whose vectors are float64.
@@ -216,7 +217,7 @@ func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Op
 		q.Where = filter.And(conditions...)
 	}
 	if s.o.Hybrid && c.Schema().Text != nil {
-		q.Text = rag.Words(query)
+		q.Text = text.Plain(query)
 	}
 	res, err := c.Search(ctx, q)
 	if err != nil {

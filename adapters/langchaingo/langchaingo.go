@@ -13,8 +13,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // Embedder makes an embedder of Vecbolt one of langchaingo.
@@ -142,7 +142,7 @@ func (s *Store) SimilaritySearch(ctx context.Context, query string, numDocuments
 		return nil, fmt.Errorf("langchaingo: embed the query: %w", err)
 	}
 	if s.o.Hybrid && c.Schema().Text != nil {
-		q.Text = rag.Words(query)
+		q.Text = text.Plain(query)
 	}
 	res, err := c.Search(ctx, q)
 	if err != nil {

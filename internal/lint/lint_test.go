@@ -56,13 +56,13 @@ var imports = map[string][]string{
 	"internal/exchange": {"db", "internal/vfs"},
 	"mcp": {"db", "filter", "internal/exchange", "rag/embed", "github.com/google/jsonschema-go/jsonschema",
 		"github.com/modelcontextprotocol/go-sdk/mcp"},
-	"store":            {"db", "filter", "internal/exchange", "simd"},
-	"store/weaviate":   {"db", "filter", "store", "github.com/google/uuid"},
+	"store":            {"db", "filter", "internal/exchange", "simd", "text"},
+	"store/weaviate":   {"db", "filter", "store", "text", "github.com/google/uuid"},
 	"store/storetest":  {"db", "filter", "simd", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 	"server/inspector": {"server"},
 	"server/chroma":    {"db", "filter", "internal/exchange", "internal/rest", "simd", "github.com/google/uuid"},
-	"rag":              {"db", "filter", "internal/exchange", "rag/embed", "rag/split", "simd"},
-	"rag/knowledge": {"db", "filter", "internal/vfs", "rag", "rag/embed", "rag/eval", "rag/load", "rag/split", "github.com/goccy/go-yaml",
+	"rag":              {"db", "filter", "internal/exchange", "rag/embed", "rag/split", "simd", "text"},
+	"rag/knowledge": {"db", "filter", "internal/vfs", "rag", "rag/embed", "rag/eval", "rag/load", "rag/split", "text", "github.com/goccy/go-yaml",
 		"golang.org/x/sync/semaphore"},
 	"rag/chat":      {"internal/httpjson"},
 	"rag/rerank":    {"internal/httpjson", "internal/mmr", "rag", "simd"},
@@ -270,6 +270,24 @@ func TestErrorsAreWrapped(t *testing.T) {
 				t.Errorf("%s:%d: an error is printed, not wrapped", f.path, i+1)
 			}
 		}
+	}
+}
+
+// Package text alone knows the syntax of queries: others call text.Plain for a question.
+func TestSyntaxOfQueriesIsInOnePlace(t *testing.T) {
+	signs := regexp.MustCompile("[“„«「]|^\\+-$")
+	for _, f := range files(t) {
+		if f.test || f.dir == "text" {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if value, err := strconv.Unquote(lit.Value); err == nil && signs.MatchString(value) {
+					t.Errorf("%s: %s looks like the syntax of queries, which belongs to package text", f.path, lit.Value)
+				}
+			}
+			return true
+		})
 	}
 }
 

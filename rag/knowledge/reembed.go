@@ -18,6 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/eval"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // A base that is embedded again has two databases: the one that config.yaml
@@ -458,7 +459,7 @@ func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged
 
 // search answers a question as Query does.
 func (s side) search(ctx context.Context, q eval.Query, k int) ([]db.Hit, error) {
-	res, err := s.chunks.Search(ctx, db.Query{Vector: s.vecs[q.ID], Text: rag.Words(q.Text), K: k, Select: db.WithMetadata})
+	res, err := s.chunks.Search(ctx, db.Query{Vector: s.vecs[q.ID], Text: text.Plain(q.Text), K: k, Select: db.WithMetadata})
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func rankedHits(rows pgx.Rows) ([]db.Hit, error) {
 // tsquery returns any of the words, without operators; empty if there are none.
 func (c *collection) tsquery(words string) string {
 	terms := map[string]bool{}
-	for _, clause := range c.text.Parse(store.PlainWords(words)).Clauses {
+	for _, clause := range c.text.Parse(text.Plain(words)).Clauses {
 		for _, t := range clause.Tokens {
 			l := lexeme(t.Term)
 			if clause.Prefix {

@@ -17,6 +17,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/store"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 const (
@@ -415,15 +416,15 @@ func (c *collection) Query(ctx context.Context, vector []float32, k int, where f
 
 // TextQuery searches by BM25: words in lower case, without stemming and without
 // stop words.
-func (c *collection) TextQuery(ctx context.Context, text string, k int, where filter.Expr) ([]db.Hit, error) {
+func (c *collection) TextQuery(ctx context.Context, question string, k int, where filter.Expr) ([]db.Hit, error) {
 	if err := store.CheckTextQuery(c.name, c.schema, k, where); err != nil {
 		return nil, err
 	}
-	text = store.PlainWords(text)
-	if !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) {
+	plain := text.Plain(question)
+	if !strings.ContainsFunc(plain, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) {
 		return nil, nil
 	}
-	return c.best(ctx, `bm25:{query:`+quote(text)+`,properties:["text","fields"]}`, k, where, "score", func(o *found) (float64, error) {
+	return c.best(ctx, `bm25:{query:`+quote(plain)+`,properties:["text","fields"]}`, k, where, "score", func(o *found) (float64, error) {
 		return strconv.ParseFloat(o.Additional.Score, 64)
 	})
 }
