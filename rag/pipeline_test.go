@@ -114,7 +114,7 @@ func TestStrategies(t *testing.T) {
 	}{
 		{Dense(), "Writers wait together and share an fsync"},
 		{Text(), "fsync -shared \"by writers"},
-		{Text(), "“which of them” share „one fsync“, +nobody?"},
+		{Text(), "“which writers share one fsync?”"},
 		{Hybrid(db.Fusion{}), "which writers share one fsync?"},
 		{MultiQuery(func(_ context.Context, q string) ([]string, error) {
 			return []string{"one fsync for writers", "writers wait"}, nil

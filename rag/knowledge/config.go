@@ -29,6 +29,11 @@ type Config struct {
 	ChunkOverlap     int `yaml:"chunk_overlap" json:"chunk_overlap"` // tokens that neighbours share; negative, or 0 in the file: none
 	MaxContextTokens int `yaml:"max_context_tokens" json:"max_context_tokens"`
 
+	// Language is that of the texts, for the text index of a new base, as
+	// db.TextIndex has it; empty means english. The collection of chunks keeps
+	// its own from then on.
+	Language string `yaml:"language,omitempty" json:"language,omitempty"`
+
 	// Index is the directory of the database, beside the file; empty means
 	// index.vdb. Reembed sets it.
 	Index string `yaml:"index,omitempty" json:"index,omitempty"`

@@ -229,7 +229,10 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reading
 		if r.files, err = vdb.Collection(filesName); err != nil {
 			return fmt.Errorf("%w: base %q was never learnt: %w", ErrNotFound, name, err)
 		}
-		learnt, chunks, _ := pinnedConfig(r.files.Metadata())
+		learnt, chunks, ok := pinnedConfig(r.files.Metadata())
+		if !ok {
+			return fmt.Errorf("%w: base %q was never learnt", ErrNotFound, name)
+		}
 		if r.chunks, err = vdb.Collection(chunks); err != nil {
 			return fmt.Errorf("%w: base %q: %w", ErrNotFound, name, err)
 		}
@@ -251,7 +254,7 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reading
 type QueryOptions struct {
 	K        int          // chunks; 0 means rag.DefaultTopK
 	Where    filter.Expr  // on the metadata of chunks
-	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion: bases have a text index
+	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion, or rag.Dense if the text index was removed
 	Rerank   rag.Reranker
 	Expand   *rag.Expansion
 }
@@ -263,6 +266,9 @@ func (e *Engine) Query(ctx context.Context, name, question string, o QueryOption
 		return nil, err
 	}
 	defer r.close()
+	if o.Strategy.String() == "" && r.chunks.Schema().Text == nil {
+		o.Strategy = rag.Dense()
+	}
 	p, err := rag.NewPipeline(r.chunks, r.embedder, &rag.PipelineOptions{
 		Strategy: o.Strategy, TopK: o.K, Rerank: o.Rerank, Expand: o.Expand,
 		Context: rag.ContextOptions{MaxTokens: r.config.MaxContextTokens, Count: e.opts.Tokens.Count}, Logger: e.opts.Logger,
@@ -279,13 +285,16 @@ type Status struct {
 	Config   Config    `json:"config"`
 	Files    int       `json:"files"`
 	Chunks   int       `json:"chunks"`
-	Bytes    int64     `json:"bytes"` // on disk
-	Learnt   time.Time `json:"learnt,omitzero"`
+	Bytes    int64     `json:"bytes"`              // on disk
+	Root     string    `json:"root,omitempty"`     // the directory that relative names of files are relative to
+	Learnt   time.Time `json:"learnt,omitzero"`    // when Learn last came to its end
+	Locked   string    `json:"locked,omitempty"`   // why Files, Chunks and Learnt are not known: who learns the base now
 	Mismatch string    `json:"mismatch,omitempty"` // why the base cannot be asked
 	Next     string    `json:"next,omitempty"`     // the embedder of a re-embedding that was begun
 }
 
-// Status describes a base.
+// Status describes a base. One that another process learns is described as far
+// as that goes without its database.
 func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 	c, err := e.Config(name)
 	if err != nil {
@@ -319,12 +328,23 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 	if errors.Is(err, ErrNotFound) {
 		return s, nil // configured, not learnt yet
 	}
+	if errors.Is(err, db.ErrLocked) {
+		s.Locked = err.Error()
+		return s, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
 	s.Config, s.Files, s.Chunks = r.config, r.files.Len(), r.chunks.Len()
-	if text, ok := r.files.Metadata()["learnt"].(string); ok {
+	if _, ok := r.files.Metadata()[rooted]; ok {
+		root, err := e.root(ctx, name, r.files, nil)
+		if err != nil {
+			return nil, fmt.Errorf("knowledge: %w", err)
+		}
+		s.Root = root.dir
+	}
+	if text, ok := r.files.Metadata()[learntAt].(string); ok {
 		s.Learnt, _ = time.Parse(time.RFC3339, text)
 	}
 	return s, nil

@@ -12,9 +12,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	slashpath "path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -23,20 +23,21 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/load"
 	"github.com/vecbolt/vecbolt/rag/split"
+	"github.com/vecbolt/vecbolt/text"
 )
 
 // LearnOptions say what to learn.
 type LearnOptions struct {
-	// Paths are files and directories; "-" is Stdin. A file that was learnt by
-	// its path, and is gone, is forgotten.
+	// Paths are files and directories; "-" is Stdin. A relative path is one of
+	// the working directory. What was learnt from a path that is gone is forgotten.
 	Paths []string
 	// Stdin is what "-" stands for: one document, which is learnt in place of
 	// the one before. nil means the standard input.
 	Stdin io.Reader
 	// Config is for a base that does not exist yet; what is zero in it is
 	// default. For one that exists, what is zero stays as it is; provider,
-	// model and dimensions must be the same, all else is changed to it: files
-	// are split again if their chunks are to have another size.
+	// model, dimensions and language must be the same, all else is changed to
+	// it: files are split again if their chunks are to have another size.
 	Config *Config
 	// Load says which files of a directory are read, and how.
 	Load *load.Options
@@ -58,7 +59,9 @@ type Report struct {
 // Learn makes a base follow the files below some paths: new and changed ones
 // are read, split, embedded and indexed, those that are gone are removed, the
 // others are left alone. A file changes as a whole: what is interrupted goes on
-// where it was. A file that cannot be read keeps what was learnt of it.
+// where it was. A file that cannot be read keeps what was learnt of it. A base is
+// made with the first files that are written: if there are none because of an
+// error, it is not made.
 func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Report, error) {
 	start := time.Now()
 	if len(o.Paths) == 0 {
@@ -76,8 +79,11 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 	if err != nil {
 		return nil, err
 	}
-	err = l.run()
-	err = errors.Join(err, l.close())
+	if err = l.run(); err == nil {
+		err = l.close()
+	} else {
+		err = l.giveUp(err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: learn %q: %w", name, err)
 	}
@@ -85,15 +91,28 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 	return &l.report, nil
 }
 
-// learnt reports whether a base has a file, whatever has become of it.
+// learnt reports whether a base has a file, or files below a directory,
+// whatever has become of them.
 func (e *Engine) learnt(ctx context.Context, name, path string) bool {
 	r, err := e.read(ctx, name)
 	if err != nil {
 		return false
 	}
 	defer r.close()
-	_, err = r.files.Get(ctx, fileID(path), db.IDsOnly)
-	return err == nil
+	root, err := e.root(ctx, name, r.files, []string{path})
+	if err != nil {
+		return false
+	}
+	id := root.id(path)
+	for d, err := range r.files.All(ctx, nil, db.IDsOnly) {
+		if err != nil {
+			return false
+		}
+		if root.has(id, d.ID) {
+			return true
+		}
+	}
+	return false
 }
 
 // A learning is one run of Learn.
@@ -107,8 +126,13 @@ type learning struct {
 	close    func() error
 	chunks   *db.Collection
 	files    *db.Collection
+	root     root
 	seen     map[string]bool
 	report   Report
+
+	made    bool // the database did not exist before
+	changed bool // the configuration is not in its file yet
+	begun   bool // the configuration is in its file, and pinned
 
 	before  map[string]*db.Document // files by the hash of their content, as they were; nil until it is needed
 	pending []change                // files that are read and not written yet
@@ -146,27 +170,24 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 			return nil, err
 		}
 	}
-	l = &learning{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}}
+	l = &learning{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}, changed: changed}
 	if _, err := l.splitter(split.Recursive()); err != nil {
 		return nil, err
 	}
 	if c.MaxContextTokens < 0 {
 		return nil, fmt.Errorf("%w: max_context_tokens is %d", ErrConfig, c.MaxContextTokens)
 	}
-	if l.embedder, err = e.embedder(ctx, c); err != nil {
-		return nil, err
+	if _, err := text.New(c.Language); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	l.config.Model = cmp.Or(c.Model, l.embedder.Model())
-	if err := l.dimension(); err != nil {
-		return nil, err
-	}
-	// What has been found out names the entries of the cache, from now on.
-	if l.embedder, err = e.embedder(ctx, l.config); err != nil {
+	if err := l.settle(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(e.dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
+	_, err = os.Stat(e.database(c))
+	l.made = errors.Is(err, fs.ErrNotExist)
 	g := e.gate(e.database(c))
 	if l.vdb, err = g.write(ctx, e.database(c)); err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
@@ -180,14 +201,37 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 		return e.learning(ctx, name, o)
 	}
 	e.sweep(c)
-	err = l.open()
-	if err == nil && changed {
-		err = e.save(l.config)
-	}
-	if err != nil {
-		return nil, errors.Join(err, l.close())
+	if err := l.open(); err != nil {
+		return nil, l.giveUp(err)
 	}
 	return l, nil
+}
+
+// giveUp closes the database because of an error. If it has come to nothing, it
+// goes.
+func (l *learning) giveUp(err error) error {
+	err = errors.Join(err, l.close())
+	if !l.made || l.begun {
+		return err
+	}
+	err = errors.Join(err, removeIndex(l.database(l.config)))
+	_ = os.Remove(l.dir(l.config.Name)) // stays if there is something else in it
+	return err
+}
+
+// settle makes the embedder of the configuration, and finds out what that
+// leaves open: all of it is pinned.
+func (l *learning) settle() (err error) {
+	if l.embedder, err = l.Engine.embedder(l.ctx, l.config); err != nil {
+		return err
+	}
+	l.config.Model = cmp.Or(l.config.Model, l.embedder.Model())
+	if err := l.dimension(); err != nil {
+		return err
+	}
+	// What has been found out names the entries of the cache, from now on.
+	l.embedder, err = l.Engine.embedder(l.ctx, l.config)
+	return err
 }
 
 // change applies what a caller asks for to the configuration of a base, unless
@@ -233,29 +277,96 @@ func (l *learning) dimension() error {
 	return err
 }
 
+// open opens the collections. A base that has no file is pinned to nothing.
 func (l *learning) open() (err error) {
 	if l.files, err = l.vdb.OpenCollection(l.ctx, filesName, db.Schema{}); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	want, chunks := l.config.embedding(), chunksName
 	if learnt, current, ok := pinnedConfig(l.files.Metadata()); ok {
-		if err := match(l.config.Name, learnt, want); err != nil {
+		if err := match(l.config.Name, learnt, want); err != nil && l.files.Len() > 0 {
 			return err
 		}
 		chunks = current
 	}
-	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: &db.TextIndex{},
+	have, err := l.vdb.Collection(chunks)
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	made := err != nil
+	if !made && l.files.Len() == 0 && have.Len() == 0 { // it may be of another embedder
+		if err := l.vdb.Drop(l.ctx, chunks); err != nil {
+			return fmt.Errorf("knowledge: %w", err)
+		}
+		made = true
+	}
+	if asked := l.o.Config; made && asked != nil && asked.Language != "" && asked.Language != l.config.Language {
+		l.config.Language, l.changed = asked.Language, true
+	}
+	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: &db.TextIndex{Language: l.config.Language},
 		Lineage: db.Lineage{Provider: want.Provider, Model: want.Model, Normalized: want.Normalize}}
+	if !made { // the text index is the collection's own: it can be changed by hand
+		schema.Text = have.Schema().Text
+		if err := l.speaks(schema.Text, chunks); err != nil {
+			return err
+		}
+	}
 	if l.chunks, err = l.vdb.OpenCollection(l.ctx, chunks, schema); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	return l.note(chunks)
+	if l.root, err = l.Engine.root(l.ctx, l.config.Name, l.files, l.o.Paths); err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	return nil
 }
 
-// note pins the configuration and the time.
-func (l *learning) note(chunks string) error {
-	m := pin(l.config.embedding(), chunks)
-	m["learnt"] = time.Now().UTC().Format(time.RFC3339)
+// speaks returns an error if another language is asked for than the base has.
+func (l *learning) speaks(have *db.TextIndex, chunks string) error {
+	if l.o.Config == nil || l.o.Config.Language == "" || l.o.Config.Language == l.config.Language || have != nil && l.o.Config.Language == have.Language {
+		return nil
+	}
+	now := "no text index"
+	if have != nil {
+		now = "a text index of language " + have.Language
+	}
+	return fmt.Errorf("%w: base %q has %s: \"vecbolt text-index %s %s --language %s\" gives it another", ErrConfig, l.config.Name, now,
+		l.database(l.config), chunks, l.o.Config.Language)
+}
+
+// begin saves and pins the configuration, before the first file is written.
+func (l *learning) begin() error {
+	if l.begun {
+		return nil
+	}
+	if l.changed {
+		if err := l.save(l.config); err != nil {
+			return err
+		}
+	}
+	if err := l.note(l.files.Metadata()[learntAt]); err != nil {
+		return err
+	}
+	l.begun = true
+	return nil
+}
+
+// learntAt is the field of the metadata of the collection of files that holds
+// when Learn last came to its end.
+const learntAt = "learnt"
+
+// note pins the configuration, the root and a time, if there is one.
+func (l *learning) note(learnt any) error {
+	base, err := l.realDir(l.config.Name)
+	if err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	m := pin(l.config.embedding(), l.chunks.Name())
+	if learnt != nil {
+		m[learntAt] = learnt
+	}
+	if !l.root.guess {
+		m[rooted] = l.root.recorded(base)
+	}
 	if err := l.files.SetMetadata(l.ctx, m); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
@@ -270,6 +381,7 @@ func (l *learning) run() error {
 			}
 			continue
 		}
+		id := l.root.id(path)
 		for name, err := range load.Files(l.ctx, path, l.o.Load) {
 			if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*load.SkipError)) {
 				break // the path itself: what was learnt from it is forgotten below
@@ -282,7 +394,11 @@ func (l *learning) run() error {
 			if err != nil {
 				return err
 			}
-			if err := l.file(name); err != nil {
+			rel, err := filepath.Rel(path, name)
+			if err != nil {
+				return err
+			}
+			if err := l.file(fileID(slashpath.Join(id, filepath.ToSlash(rel))), name); err != nil {
 				return err
 			}
 			if l.o.Progress != nil {
@@ -292,11 +408,14 @@ func (l *learning) run() error {
 		if err := l.write(); err != nil {
 			return err
 		}
-		if err := l.forget(path); err != nil {
+		if err := l.forget(id); err != nil {
 			return err
 		}
 	}
-	return l.note(l.chunks.Name())
+	if err := l.begin(); err != nil {
+		return err
+	}
+	return l.note(time.Now().UTC().Format(time.RFC3339))
 }
 
 func (l *learning) skip(err error) {
@@ -327,12 +446,8 @@ func (l *learning) input() error {
 	return l.write()
 }
 
-// fileID returns the id of a file in the collection of files.
-func fileID(path string) string { return filepath.ToSlash(filepath.Clean(path)) }
-
 // file brings the base up to date with one file.
-func (l *learning) file(name string) error {
-	id := fileID(name)
+func (l *learning) file(id, name string) error {
 	if l.seen[id] {
 		return nil
 	}
@@ -425,6 +540,9 @@ func (l *learning) write() error {
 	l.pending, l.texts = nil, 0
 	if b.Len() == 0 {
 		return nil
+	}
+	if err := l.begin(); err != nil {
+		return err
 	}
 	return l.vdb.Apply(l.ctx, &b)
 }
@@ -572,16 +690,15 @@ func (l *learning) embed(docs []*db.Document, ids []string) error {
 	return nil
 }
 
-// forget removes the files below a path that are gone.
-func (l *learning) forget(path string) error {
-	root := fileID(path)
+// forget removes the files that are gone from a directory, or the file that is
+// gone itself.
+func (l *learning) forget(id string) error {
 	var gone []*db.Document
 	for d, err := range l.files.All(l.ctx, nil, db.WithMetadata) {
 		if err != nil {
 			return err
 		}
-		below := root == "." && !filepath.IsAbs(d.ID) && !strings.HasPrefix(d.ID, "../") || d.ID == root || strings.HasPrefix(d.ID, strings.TrimSuffix(root, "/")+"/")
-		if below && !l.seen[d.ID] && d.ID != stdin {
+		if l.root.has(id, d.ID) && !l.seen[d.ID] {
 			gone = append(gone, d)
 		}
 	}

@@ -226,8 +226,15 @@ func (r *Reembedding) finish(l *learning, o ReembedOptions, old *reading, c Conf
 	if err != nil {
 		return err
 	}
+	if err := l.chunks.SetText(l.ctx, old.chunks.Schema().Text); err != nil {
+		return err
+	}
 	m := pin(l.config.embedding(), chunksName)
-	m["learnt"] = old.files.Metadata()["learnt"]
+	for _, field := range []string{learntAt, rooted} {
+		if value, ok := old.files.Metadata()[field]; ok {
+			m[field] = value
+		}
+	}
 	r.Files, r.Chunks, r.Embedded = l.files.Len(), l.chunks.Len(), l.report.Embedded
 	return l.files.SetMetadata(l.ctx, m)
 }
@@ -266,11 +273,8 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 		return nil, fmt.Errorf("%w: no provider or model is named, and nothing was begun", ErrConfig)
 	}
 	to.Index = nextIndex(c)
-	l = &learning{Engine: e, ctx: ctx, config: to, seen: map[string]bool{}}
-	if l.embedder, err = e.embedder(ctx, to); err != nil {
-		return nil, err
-	}
-	if err := l.dimension(); err != nil {
+	l = &learning{Engine: e, ctx: ctx, config: to, seen: map[string]bool{}, begun: true} // finish pins
+	if err := l.settle(); err != nil {
 		return nil, err
 	}
 	if sameEmbedding(l.config, c) {
@@ -459,7 +463,11 @@ func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged
 
 // search answers a question as Query does.
 func (s side) search(ctx context.Context, q eval.Query, k int) ([]db.Hit, error) {
-	res, err := s.chunks.Search(ctx, db.Query{Vector: s.vecs[q.ID], Text: text.Plain(q.Text), K: k, Select: db.WithMetadata})
+	query := db.Query{Vector: s.vecs[q.ID], K: k, Select: db.WithMetadata}
+	if s.chunks.Schema().Text != nil {
+		query.Text = text.Plain(q.Text)
+	}
+	res, err := s.chunks.Search(ctx, query)
 	if err != nil {
 		return nil, err
 	}

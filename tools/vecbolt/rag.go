@@ -57,6 +57,7 @@ type ragLearnCmd struct {
 	ragEmbedder
 	ChunkSize int      `placeholder:"N" help:"Most tokens of a chunk (512). Files are split again if it changes."`
 	Overlap   int      `placeholder:"N" help:"Tokens that neighbouring chunks share (64); negative: none."`
+	Language  string   `placeholder:"NAME" help:"Language of the texts of a new base, for its text index (english); none for no language."`
 	Include   []string `placeholder:"PATTERN" help:"Of directories, read only files that match, as in .gitignore."`
 	Exclude   []string `placeholder:"PATTERN" help:"Leave out what matches."`
 	Hidden    bool     `help:"Read hidden files, too."`
@@ -97,7 +98,7 @@ func (c *ragLearnCmd) Help() string {
 
 // config returns what the flags ask for, nil if that is nothing.
 func (c *ragLearnCmd) config(e *knowledge.Engine) *knowledge.Config {
-	if !c.given() && c.ChunkSize == 0 && c.Overlap == 0 {
+	if !c.given() && c.ChunkSize == 0 && c.Overlap == 0 && c.Language == "" {
 		return nil
 	}
 	cfg, err := e.Config(c.Base)
@@ -105,6 +106,7 @@ func (c *ragLearnCmd) config(e *knowledge.Engine) *knowledge.Config {
 		cfg = knowledge.Defaults(c.Base)
 	}
 	c.apply(&cfg)
+	cfg.Language = c.Language
 	cfg.ChunkSize, cfg.ChunkOverlap = cmp.Or(c.ChunkSize, cfg.ChunkSize), cmp.Or(c.Overlap, min(cfg.ChunkOverlap, cmp.Or(c.ChunkSize, cfg.ChunkSize)/8))
 	return &cfg
 }
@@ -306,10 +308,16 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		}
 	}
 	var rows []table.Row
+	failed := false
 	for _, name := range names {
 		s, err := e.Status(ctx, name)
-		if err != nil {
+		switch {
+		case err != nil && (c.Base != "" || ctx.Err() != nil):
 			return err
+		case err != nil: // the others can be described
+			t.notef("%s: %s", name, message(err))
+			failed = true
+			continue
 		}
 		if t.json {
 			if err := t.line(s); err != nil {
@@ -317,11 +325,15 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 			}
 			continue
 		}
-		learnt := "never"
-		if !s.Learnt.IsZero() {
-			learnt = s.Learnt.Local().Format(time.DateTime)
+		row := table.Row{name, s.Config.Provider, s.Config.Model, s.Config.Embedding.Dimensions, s.Files, s.Chunks, humanize.IBytes(uint64(s.Bytes)), "never"}
+		switch {
+		case s.Locked != "":
+			row[4], row[5], row[7] = "?", "?", "locked"
+			t.notef("%s: %s", name, packageNames.ReplaceAllString(s.Locked, "$1"))
+		case !s.Learnt.IsZero():
+			row[7] = s.Learnt.Local().Format(time.DateTime)
 		}
-		rows = append(rows, table.Row{name, s.Config.Provider, s.Config.Model, s.Config.Embedding.Dimensions, s.Files, s.Chunks, humanize.IBytes(uint64(s.Bytes)), learnt})
+		rows = append(rows, row)
 		if s.Mismatch != "" {
 			t.notef("%s", s.Mismatch)
 		}
@@ -329,11 +341,18 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 			t.notef("%s is being embedded again: %s", name, s.Next)
 		}
 	}
-	if t.json {
-		return nil
+	if !t.json {
+		if err := t.table(ragStatusHeader, rows); err != nil {
+			return err
+		}
 	}
-	return t.table(table.Row{"base", "provider", "model", "dimensions", "files", "chunks", "size", "learnt"}, rows)
+	if failed {
+		return errReported
+	}
+	return nil
 }
+
+var ragStatusHeader = table.Row{"base", "provider", "model", "dimensions", "files", "chunks", "size", "learnt"}
 
 type ragConfigCmd struct {
 	Base string `arg:"" help:"Name of the base."`
