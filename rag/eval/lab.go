@@ -59,7 +59,8 @@ type Result struct {
 	Leg *Comparison
 }
 
-// Measure runs, evaluates and compares. Names of runners must differ.
+// Measure runs, evaluates and compares. Names of runners must differ. ErrNotJudged if a Searcher is to find documents that its
+// collection does not have.
 func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 	r := &Report{Metrics: l.Metrics, Depth: l.Depth}
 	if r.Metrics == nil {
@@ -89,12 +90,18 @@ func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 			return nil, fmt.Errorf("two runs are named %q", runner.Name())
 		}
 		names[runner.Name()] = true
+		s, searches := runner.(*Searcher)
+		if searches {
+			if err := qrels.Known(ctx, s.coll); err != nil {
+				return nil, err
+			}
+		}
 		run, err := runner.Run(ctx, r.Queries, r.Depth)
 		if err != nil {
 			return nil, err
 		}
 		res := &Result{Run: run, Evaluation: Evaluate(qrels, run, r.Metrics)}
-		if s, ok := runner.(*Searcher); ok {
+		if searches {
 			searchers[res] = s
 			if res.Diagnosis, err = s.Diagnose(ctx, qrels, run, r.Queries, r.Depth); err != nil {
 				return nil, fmt.Errorf("run %s: %w", run.Name, err)

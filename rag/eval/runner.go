@@ -58,6 +58,10 @@ var (
 	ErrNoText   = errors.New("query has no text")
 )
 
+// ErrNotJudged is matched by the error for collections that have none of the documents which are judged relevant: every
+// metric would be 0, and mean nothing.
+var ErrNotJudged = errors.New("no document that is judged relevant exists")
+
 // A Searcher is a Runner over a collection.
 type Searcher struct {
 	name string
@@ -104,6 +108,45 @@ func (s *Searcher) Run(ctx context.Context, queries []Query, depth int) (*Run, e
 		}
 	}
 	return run, nil
+}
+
+// Known returns ErrNotJudged, with examples of ids, if none of the documents that are judged relevant is in one of some
+// collections.
+func (q Qrels) Known(ctx context.Context, colls ...*db.Collection) error {
+	relevant := map[string]bool{}
+	for _, docs := range q {
+		for id, grade := range docs {
+			if grade > 0 {
+				relevant[id] = true
+			}
+		}
+	}
+	ids := sortedIDs(relevant)
+	if len(ids) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%w: judged are %d ids such as %.100q", ErrNotJudged, len(ids), ids[0])
+	for _, coll := range colls {
+		for group := range slices.Chunk(ids, 1000) {
+			docs, err := coll.GetMany(ctx, group, db.IDsOnly)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(docs, func(d *db.Document) bool { return d != nil }) {
+				return nil
+			}
+		}
+		page, failed := coll.List(ctx, db.ListQuery{Limit: 1, Select: db.IDsOnly})
+		switch {
+		case failed != nil:
+			return failed
+		case len(page.Documents) == 0:
+			err = fmt.Errorf("%w; collection %q is empty", err, coll.Name())
+		default:
+			err = fmt.Errorf("%w; ids in collection %q are such as %.100q", err, coll.Name(), page.Documents[0].ID)
+		}
+	}
+	return err
 }
 
 func (s *Searcher) query(q Query, depth int) (db.Query, error) {

@@ -62,6 +62,33 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// Judgements of other ids than those of the collection measure nothing.
+func TestNotJudged(t *testing.T) {
+	c := compass(t)
+	queries := []eval.Query{{ID: "q", Vector: []float32{1, 0.1}}}
+	measure := func(qrels eval.Qrels, c *db.Collection) error {
+		lab := eval.Lab{Queries: queries, Qrels: qrels, Depth: 2}
+		_, err := lab.Measure(t.Context(), eval.Search("dense", c, db.Query{}, eval.Vector))
+		return err
+	}
+	err := measure(eval.Qrels{"q": {"east.md": 1, "west.md": 2, "north": 0}}, c)
+	if !errors.Is(err, eval.ErrNotJudged) || !strings.Contains(err.Error(), `judged are 2 ids such as "east.md"; ids in collection "compass" are such as "east"`) {
+		t.Error(err)
+	}
+	if err := measure(eval.Qrels{"q": {"east.md": 1, "up": 1}}, c); err != nil {
+		t.Error(err)
+	}
+	if err := measure(eval.Qrels{"q": {"north": 0}}, c); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Delete(t.Context(), "east", "north", "west", "south", "up"); err != nil {
+		t.Fatal(err)
+	}
+	if err := measure(eval.Qrels{"q": {"east": 1}}, c); !errors.Is(err, eval.ErrNotJudged) || !strings.Contains(err.Error(), "is empty") {
+		t.Error(err)
+	}
+}
+
 // A run that lacks documents is compared with the true answer.
 func TestDiagnose(t *testing.T) {
 	s := eval.Search("dense", compass(t), db.Query{}, eval.Vector)

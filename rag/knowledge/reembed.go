@@ -450,6 +450,9 @@ func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged
 			judged[id] = true
 		}
 	}
+	if err := o.Qrels.Only(o.Queries).Known(ctx, old.chunks, old.files); err != nil {
+		return err
+	}
 	metric := eval.NDCG(o.K)
 	lab := eval.Lab{Queries: o.Queries, Qrels: o.Qrels, Metrics: []eval.Metric{metric}, Depth: o.K}
 	report, err := lab.Measure(ctx, sides[0].runner(judged), sides[1].runner(judged))

@@ -137,6 +137,9 @@ func TestReembedComparesByQuestions(t *testing.T) {
 	if r := f.reembed(ReembedOptions{Queries: queries[:1]}); r.Before != nil || r.Questions != 1 {
 		t.Errorf("%+v", r)
 	}
+	if _, err := f.Reembed(t.Context(), "b", ReembedOptions{Queries: queries, Qrels: eval.Qrels{"1": {"elsewhere.md": 1}}, Switch: yes}); !errors.Is(err, eval.ErrNotJudged) {
+		t.Error(err)
+	}
 	if _, err := f.Reembed(t.Context(), "b", ReembedOptions{Queries: queries, Qrels: eval.Qrels{"9": {"x": 1}}, Switch: yes}); err == nil || f.status().Config.Provider != "counting" {
 		t.Error("nothing could be compared, and it was switched", err)
 	}
