@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -29,7 +30,13 @@ const (
 // A Chunk is a piece of text that was found.
 type Chunk struct {
 	ID    string  `json:"id"`
-	Score float64 `json:"score"` // cosine similarity to the query, from 0 to 1
+	// Score is higher for better chunks, and comparable within one answer only:
+	// by vector alone (Retrieve, Dense, HyDE) the cosine of the angle to the
+	// query, from -1 to 1, and from Retrieve not below 0; by words BM25, which
+	// has no upper bound; of fused rankings what db.Fusion says; after a
+	// reranker its score. A chunk that an Expansion adds has that of the one
+	// that it belongs to.
+	Score float64 `json:"score"`
 
 	// What AgentConfig.Select asks for.
 	Text     string      `json:"text,omitempty"`
@@ -163,8 +170,9 @@ type Info struct {
 	// that Options name, or else the first of Candidates.
 	Model string `json:"model,omitempty"`
 
-	// Candidates are the models from which Model was inferred, by nothing but
-	// the dimension; none if it was not.
+	// Candidates are the models from which Model was inferred; none if it was
+	// not. They are those of ModelsOf, without what the ids of chunks speak
+	// against: caches often have the name of the model in front of a hash.
 	Candidates []string `json:"candidates,omitempty"`
 }
 
@@ -173,11 +181,27 @@ func (r *Retriever) Info() Info {
 	c := r.chunks.Info()
 	info := Info{Chunks: c.Documents, Dim: c.Schema.Dim, Model: cmp.Or(c.Schema.Lineage.Model, r.opts.Model)}
 	if info.Model == "" {
-		if info.Candidates = ModelsOf(info.Dim); len(info.Candidates) > 0 {
+		if info.Candidates = r.named(ModelsOf(info.Dim)); len(info.Candidates) > 0 {
 			info.Model = info.Candidates[0]
 		}
 	}
 	return info
+}
+
+// named returns the models that ids of chunks name, or all if they name none.
+func (r *Retriever) named(models []string) []string {
+	const some = 100
+	page, err := r.chunks.List(context.Background(), db.ListQuery{Limit: some, Select: db.IDsOnly})
+	if err != nil || len(models) == 0 { // closed: nothing is known
+		return models
+	}
+	named := slices.DeleteFunc(slices.Clone(models), func(model string) bool {
+		return !slices.ContainsFunc(page.Documents, func(d *db.Document) bool { return strings.Contains(strings.ToLower(d.ID), strings.ToLower(model)) })
+	})
+	if len(named) == 0 {
+		return models
+	}
+	return named
 }
 
 // ModelsOf returns well-known embedding models whose vectors have dim

@@ -557,6 +557,31 @@ func TestKeptIndex(t *testing.T) {
 	run(func(r *rag.Retriever) { equal(t, "chunks", r.Info().Chunks, 10) })
 }
 
+// TestModelInNames reads the model from the names of files, as far as its
+// dimension fits.
+func TestModelInNames(t *testing.T) {
+	const uuid = "88c0656d-b590-5b66-b885-fa51bfc39db8"
+	for namespace, want := range map[string][]string{
+		"text-embedding-ada-002":         {"text-embedding-ada-002"},
+		"openai/Text-Embedding-Ada-002-": {"text-embedding-ada-002"},
+		"text-embedding-3-small":         {"text-embedding-3-small"},
+		"nomic-embed-text":               {"text-embedding-3-small", "text-embedding-ada-002"},
+		"":                               {"text-embedding-3-small", "text-embedding-ada-002"},
+	} {
+		dir := t.TempDir()
+		name := filepath.Join(dir, filepath.FromSlash(namespace+uuid))
+		err := os.MkdirAll(filepath.Dir(name), 0o700)
+		if err == nil {
+			err = os.WriteFile(name, []byte("[1"+strings.Repeat(",0", dim-1)+"]"), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := open(t, dir, rag.Options{})
+		equal(t, namespace, r.Info(), rag.Info{Chunks: 1, Dim: dim, Model: want[0], Candidates: want})
+	}
+}
+
 // realCache is a cache that LangChain's file store wrote, with
 // text-embedding-ada-002. It is not part of the repository.
 const realCache = "../../shared/data/emb-cache-ada002"
@@ -567,8 +592,7 @@ func TestRealCache(t *testing.T) {
 	}
 	texts := filepath.Join(realCache, "texts.jsonl")
 	r, log := open(t, filepath.Join(realCache, "cache"), rag.Options{Texts: texts})
-	equal(t, "info", r.Info(), rag.Info{Chunks: 500, Dim: dim, Model: "text-embedding-3-small",
-		Candidates: []string{"text-embedding-3-small", "text-embedding-ada-002"}})
+	equal(t, "info", r.Info(), rag.Info{Chunks: 500, Dim: dim, Model: "text-embedding-ada-002", Candidates: []string{"text-embedding-ada-002"}})
 
 	const id = "text-embedding-ada-00288c0656d-b590-5b66-b885-fa51bfc39db8"
 	d, err := r.Collection().Get(t.Context(), id, db.Everything)
