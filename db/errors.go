@@ -38,6 +38,12 @@ var (
 	// another embedding lineage than the caller asks for.
 	ErrSchema = errors.New("schema mismatch")
 
+	// ErrTextIndex is matched, beside ErrInvalid, by the error for a text that is
+	// looked for in a collection without a text index (SetText makes one), and,
+	// beside ErrSchema, by the one for a collection that has another text index
+	// than the caller asks for (SetText changes it).
+	ErrTextIndex = errors.New("text index")
+
 	// ErrDimensionMismatch is matched by every *DimensionError.
 	ErrDimensionMismatch = errors.New("dimension mismatch")
 
@@ -108,6 +114,12 @@ func (e *DimensionError) Is(target error) bool { return target == ErrDimensionMi
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
+
+// A textIndexError matches ErrTextIndex beside what its cause matches.
+type textIndexError struct{ error }
+
+func (e textIndexError) Is(target error) bool { return target == ErrTextIndex }
+func (e textIndexError) Unwrap() error        { return e.error }
 
 // noSpace reports whether the disk is full or a quota is used up.
 func noSpace(err error) bool {

@@ -97,7 +97,7 @@ func (s Schema) accepts(collection string, want Schema) error {
 		return fmt.Errorf("%w: collection %q has metric %v, opened with %v", ErrSchema, collection, s.Metric, want.Metric)
 	}
 	if want.Text != nil && s.Text != nil && !s.Text.equal(want.Text) {
-		return fmt.Errorf("%w: collection %q has another text index: SetText changes it", ErrSchema, collection)
+		return textIndexError{fmt.Errorf("%w: collection %q has another text index", ErrSchema, collection)}
 	}
 	for _, f := range []struct{ name, have, want string }{
 		{"provider", s.Lineage.Provider, want.Lineage.Provider},

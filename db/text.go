@@ -493,5 +493,5 @@ func (c *checking) texts(v *view, p *part, live bitset.Set) error {
 
 // noText is the error of a text query where there is no index.
 func noText(collection string) error {
-	return invalidf("collection %q has no text index: see Schema.Text and SetText", collection)
+	return textIndexError{invalidf("collection %q has no text index", collection)}
 }

@@ -29,7 +29,7 @@ const (
 
 // A Chunk is a piece of text that was found.
 type Chunk struct {
-	ID    string  `json:"id"`
+	ID string `json:"id"`
 	// Score is higher for better chunks, and comparable within one answer only:
 	// by vector alone (Retrieve, Dense, HyDE) the cosine of the angle to the
 	// query, from -1 to 1, and from Retrieve not below 0; by words BM25, which

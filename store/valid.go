@@ -67,7 +67,7 @@ func CheckWhere(where filter.Expr) error {
 		return fmt.Errorf("%w: %w", db.ErrInvalid, err)
 	}
 	if len(filter.Texts(where)) > 0 {
-		return invalidf("$text cannot be a condition here: ask for it with TextQuery")
+		return invalidf("$text cannot be a condition here: a query by text is another call")
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func CheckWhere(where filter.Expr) error {
 // CheckDelete returns the error for a condition that DeleteWhere does not take.
 func CheckDelete(where filter.Expr) error {
 	if where == nil {
-		return invalidf("no condition: to delete everything, say filter.And()")
+		return invalidf("no condition: {} is the one that deletes everything")
 	}
 	return CheckWhere(where)
 }

@@ -291,6 +291,97 @@ func TestSyntaxOfQueriesIsInOnePlace(t *testing.T) {
 	}
 }
 
+// spoken are the calls whose strings are errors, or what a program tells people.
+var spoken = map[string]bool{"Errorf": true, "New": true, "invalidf": true, "fail": true, "failf": true, "notef": true, "answer": true,
+	"Fprint": true, "Fprintf": true, "Fprintln": true}
+
+// People who use the tool, the service or an agent do not see Go: errors state what is wrong, and programs say what to do in
+// their own terms, commands and flags.
+func TestErrorsDoNotSpeakGo(t *testing.T) {
+	all := files(t)
+	packages, exported := map[string]bool{}, map[string]bool{}
+	for _, f := range all {
+		if f.test {
+			continue
+		}
+		packages[f.ast.Name.Name] = f.ast.Name.Name != "main"
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				exported[n.Name.Name] = n.Name.IsExported()
+				return false
+			case *ast.TypeSpec:
+				exported[n.Name.Name] = n.Name.IsExported()
+			case *ast.Field:
+				for _, name := range n.Names {
+					exported[name.Name] = name.IsExported()
+				}
+			case *ast.ValueSpec:
+				for _, name := range n.Names {
+					exported[name.Name] = name.IsExported()
+				}
+			}
+			return true
+		})
+	}
+	qualified := regexp.MustCompile(`\b(\w+)\.([A-Z]\w+)`)
+	camel := regexp.MustCompile(`\b[A-Z][a-z0-9]+[A-Z]\w*`)
+	speaksGo := func(text string) string {
+		for _, m := range qualified.FindAllStringSubmatch(text, -1) {
+			if exported[m[2]] && (packages[m[1]] || exported[m[1]]) {
+				return m[0]
+			}
+		}
+		for _, word := range camel.FindAllString(text, -1) {
+			if exported[word] {
+				return word
+			}
+		}
+		return ""
+	}
+	for text, want := range map[string]string{"call db.Repair first": "db.Repair", "see Schema.Text": "Schema.Text", "SetText changes it": "SetText", "a PDF of LangChain holds NaN": ""} {
+		if got := speaksGo(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for _, f := range all {
+		// Figures and trials for ourselves; simd only panics, at programmers.
+		if f.test || f.dir == "simd" || f.dir == "tools/bench" || strings.HasPrefix(f.dir, "fuzz") || strings.HasPrefix(f.dir, "docs/") {
+			continue
+		}
+		tool := f.dir == "tools/vecbolt" || f.dir == "mcp"
+		check := func(e ast.Expr) {
+			if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if text, err := strconv.Unquote(lit.Value); err == nil && speaksGo(text) != "" {
+					t.Errorf("%s: %s tells users of %s", f.path, lit.Value, speaksGo(text))
+				}
+			}
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				if tool { // help, descriptions
+					check(n)
+				}
+			case *ast.CallExpr:
+				name := ""
+				switch fun := n.Fun.(type) {
+				case *ast.Ident:
+					name = fun.Name
+				case *ast.SelectorExpr:
+					name = fun.Sel.Name
+				}
+				if spoken[name] && !tool {
+					for _, arg := range n.Args {
+						check(arg)
+					}
+				}
+			}
+			return true
+		})
+	}
+}
+
 func TestNamesOfPackages(t *testing.T) {
 	for _, f := range files(t) {
 		switch f.ast.Name.Name {

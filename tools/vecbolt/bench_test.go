@@ -46,6 +46,9 @@ func TestBenchMakesGraphs(t *testing.T) {
 	bench := []string{"bench", name, "c", "--fvecs", queries, "--recall", "0.9", "--for", "0s", "--json"}
 	vecbolt("import", name, "c", base, "--json")
 
+	if said := vecbolt("info", name); !strings.Contains(said, "1 of 1 segments of \"c\" have no graph yet") || !strings.Contains(said, "\"vecbolt compact "+name+"\" makes them now") {
+		t.Errorf("info: %q", said)
+	}
 	reader, err := db.Open(name, &db.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -61,5 +64,8 @@ func TestBenchMakesGraphs(t *testing.T) {
 	}
 	if said := vecbolt(bench...); said != "" {
 		t.Errorf("with graphs: %q", said)
+	}
+	if said := vecbolt("info", name); said != "" {
+		t.Errorf("info with graphs: %q", said)
 	}
 }

@@ -3,11 +3,147 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 )
+
+// Every command and flag that the documents name, and the messages of our programs, exists.
+func TestNamedCommandsExist(t *testing.T) {
+	parser, err := newParser(&cli{}, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"vecbolt search DB C --k 3":                   "",
+		"OPENAI_API_KEY=… vecbolt rag learn b --path": "",
+		"go run ./tools/vecbolt demo":                 "",
+		"vecbolt --json info DB; vecbolt sweep":       `no command "sweep"`,
+		"vecbolt rag --workspace ws forget b":         `no command "rag forget"`,
+		"vecbolt rag learn b --pith x":                `"rag learn" has no flag --pith`,
+	} {
+		if got := strings.Join(unknownCommands(parser, line), "; "); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+	named := 0
+	check := func(file, line string) {
+		named += strings.Count(line, "vecbolt ")
+		for _, problem := range unknownCommands(parser, line) {
+			t.Errorf("%s: %q: %s", file, line, problem)
+		}
+	}
+	code := regexp.MustCompile("`[^`\n]+`")
+	quoted := regexp.MustCompile(`\\?"(vecbolt [^"\\]+)\\?"|\n {2}(vecbolt [^\n]+)`)
+	err = filepath.WalkDir("../..", func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := e.Name()
+		if e.IsDir() {
+			if path != "../.." && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		page, source := strings.HasSuffix(name, ".md"), strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
+		if !page && !source {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if source {
+			for _, m := range quoted.FindAllStringSubmatch(string(text), -1) {
+				check(path, m[1]+m[2])
+			}
+			return nil
+		}
+		fenced := false
+		for line := range strings.Lines(string(text)) {
+			switch {
+			case strings.HasPrefix(strings.TrimSpace(line), "```"):
+				fenced = !fenced
+			case fenced:
+				if command.MatchString(line) {
+					check(path, strings.TrimSpace(line))
+				}
+			default:
+				for _, span := range code.FindAllString(line, -1) {
+					check(path, strings.Trim(span, "`"))
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if named < 100 {
+		t.Errorf("only %d commands were found", named)
+	}
+}
+
+var (
+	// command matches the call of the tool in a line of a shell, after what is set for it.
+	command = regexp.MustCompile(`^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:go run \./tools/|\./)?vecbolt `)
+	shell   = regexp.MustCompile(`[;|&#]`)
+	verb    = regexp.MustCompile(`^[a-z][a-z-]*$`)
+)
+
+// unknownCommands says which commands and flags of a line the tool does not have.
+func unknownCommands(parser *kong.Kong, line string) (problems []string) {
+	for _, part := range shell.Split(line, -1) {
+		_, rest, found := strings.Cut(" "+part, "vecbolt ")
+		if at := command.FindString(part); at == "" || !found {
+			continue
+		}
+		node := parser.Model.Node
+		flags := slices.Clone(node.Flags)
+		var words []string
+		value := false
+		for _, word := range strings.Fields(rest) {
+			if word = strings.Trim(word, "[]()\"'`,."); value {
+				value = false
+				continue
+			}
+			if name, isFlag := strings.CutPrefix(word, "--"); isFlag {
+				name, _, given := strings.Cut(name, "=")
+				i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == name || "no-"+f.Name == name })
+				if i < 0 && name != "" {
+					problems = append(problems, fmt.Sprintf("%q has no flag --%s", strings.Join(words, " "), name))
+				}
+				value = i >= 0 && !given && !flags[i].IsBool()
+				continue
+			}
+			if len(node.Children) == 0 {
+				continue
+			}
+			if !verb.MatchString(word) {
+				break // no command but a message, or any
+			}
+			i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
+			words = append(words, word)
+			if i < 0 {
+				if word != "help" {
+					problems = append(problems, fmt.Sprintf("no command %q", strings.Join(words, " ")))
+				}
+				break
+			}
+			node = node.Children[i]
+			flags = append(flags, node.Flags...)
+		}
+	}
+	return problems
+}
 
 // docs/cli.md is what the tool says of itself.
 func TestDocument(t *testing.T) {

@@ -110,10 +110,11 @@ func (c *importCmd) wantsCache() bool {
 		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
 }
 
-// noteGraphs reports that a collection of the database in dir has segments that are scanned for want of a graph.
+// noteGraphs reports that a collection of the database in dir has segments that are scanned for want of a graph; without a
+// collection, which ones have.
 func (t *tool) noteGraphs(vdb *db.DB, coll *db.Collection, dir string) {
 	for _, s := range vdb.Stats().Collections {
-		if s.Name == coll.Name() && s.GraphsDue > 0 {
+		if (coll == nil || s.Name == coll.Name()) && s.GraphsDue > 0 {
 			t.notef("%d of %d segments of %q have no graph yet and are scanned; \"vecbolt compact %s\" makes them now", s.GraphsDue, s.Segments, s.Name, dir)
 		}
 	}

@@ -46,6 +46,7 @@ func (c *infoCmd) Run(t *tool) error {
 				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, graphs(coll), count(coll.HeadRows), count(coll.DeadRows)})
 		}
 		fmt.Fprintln(t.out)
+		t.noteGraphs(vdb, nil, c.DB)
 		return t.table(header, rows)
 	})
 }

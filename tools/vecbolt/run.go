@@ -56,7 +56,7 @@ type cli struct {
 	Info    infoCmd    `cmd:"" help:"Show figures about a database."`
 	Check   checkCmd   `cmd:"" help:"Read and verify every byte of a database."`
 	Repair  repairCmd  `cmd:"" help:"Save what is intact in a damaged database into a new one."`
-	Compact compactCmd `cmd:"" help:"Give the space of deleted documents back."`
+	Compact compactCmd `cmd:"" help:"Give the space of deleted documents back, and make the graphs that are due."`
 	Backup  backupCmd  `cmd:"" help:"Copy a database."`
 	Publish publishCmd `cmd:"" help:"Write the present version of a database to a folder, for replicas."`
 	Migrate migrateCmd `cmd:"" help:"Copy a collection to or from another store, such as a cluster of Weaviate."`
@@ -124,6 +124,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	if errors.Is(err, db.ErrCorrupt) && !strings.HasPrefix(line.Command(), "repair ") {
 		fmt.Fprintln(stderr, `vecbolt: "vecbolt check" lists all that is damaged, "vecbolt repair" saves what is intact`)
+	}
+	if errors.Is(err, db.ErrTextIndex) {
+		fmt.Fprintln(stderr, `vecbolt: "vecbolt text-index" gives a collection a text index, or another one`)
 	}
 	return statusError
 }
