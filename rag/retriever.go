@@ -196,7 +196,9 @@ func (r *Retriever) named(models []string) []string {
 		return models
 	}
 	named := slices.DeleteFunc(slices.Clone(models), func(model string) bool {
-		return !slices.ContainsFunc(page.Documents, func(d *db.Document) bool { return strings.Contains(strings.ToLower(d.ID), strings.ToLower(model)) })
+		return !slices.ContainsFunc(page.Documents, func(d *db.Document) bool {
+			return strings.Contains(strings.ToLower(d.ID), strings.ToLower(model))
+		})
 	})
 	if len(named) == 0 {
 		return models

@@ -59,8 +59,8 @@ type Result struct {
 	Leg *Comparison
 }
 
-// Measure runs, evaluates and compares. Names of runners must differ. ErrNotJudged if a Searcher is to find documents that its
-// collection does not have.
+// Measure runs, evaluates and compares. Names of runners must differ. ErrNotJudged if a Searcher is to
+// find documents of which its collection has none.
 func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 	r := &Report{Metrics: l.Metrics, Depth: l.Depth}
 	if r.Metrics == nil {

@@ -58,8 +58,8 @@ var (
 	ErrNoText   = errors.New("query has no text")
 )
 
-// ErrNotJudged is matched by the error for collections that have none of the documents which are judged relevant: every
-// metric would be 0, and mean nothing.
+// ErrNotJudged is matched by the error for collections that have none of the documents which are judged
+// relevant: every metric would be 0, and mean nothing.
 var ErrNotJudged = errors.New("no document that is judged relevant exists")
 
 // A Searcher is a Runner over a collection.
@@ -110,8 +110,8 @@ func (s *Searcher) Run(ctx context.Context, queries []Query, depth int) (*Run, e
 	return run, nil
 }
 
-// Known returns ErrNotJudged, with examples of ids, if none of the documents that are judged relevant is in one of some
-// collections.
+// Known returns ErrNotJudged, with examples of ids, if the collections have none of the documents that
+// are judged relevant.
 func (q Qrels) Known(ctx context.Context, colls ...*db.Collection) error {
 	relevant := map[string]bool{}
 	for _, docs := range q {

@@ -254,7 +254,7 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reading
 type QueryOptions struct {
 	K        int          // chunks; 0 means rag.DefaultTopK
 	Where    filter.Expr  // on the metadata of chunks
-	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion, or rag.Dense if the text index was removed
+	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion, or rag.Dense without a text index
 	Rerank   rag.Reranker
 	Expand   *rag.Expansion
 }

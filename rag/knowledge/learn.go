@@ -300,10 +300,11 @@ func (l *learning) open() (err error) {
 		}
 		made = true
 	}
-	if asked := l.o.Config; made && asked != nil && asked.Language != "" && asked.Language != l.config.Language {
-		l.config.Language, l.changed = asked.Language, true
+	if asked := l.askedLanguage(); made && asked != "" && asked != l.config.Language {
+		l.config.Language, l.changed = asked, true
 	}
-	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: &db.TextIndex{Language: l.config.Language},
+	index := &db.TextIndex{Language: l.config.Language}
+	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: index,
 		Lineage: db.Lineage{Provider: want.Provider, Model: want.Model, Normalized: want.Normalize}}
 	if !made { // the text index is the collection's own: it can be changed by hand
 		schema.Text = have.Schema().Text
@@ -320,17 +321,26 @@ func (l *learning) open() (err error) {
 	return nil
 }
 
+// askedLanguage returns the language that the caller asks for, or nothing.
+func (l *learning) askedLanguage() string {
+	if l.o.Config == nil {
+		return ""
+	}
+	return l.o.Config.Language
+}
+
 // speaks returns an error if another language is asked for than the base has.
 func (l *learning) speaks(have *db.TextIndex, chunks string) error {
-	if l.o.Config == nil || l.o.Config.Language == "" || l.o.Config.Language == l.config.Language || have != nil && l.o.Config.Language == have.Language {
+	asked := l.askedLanguage()
+	if asked == "" || asked == l.config.Language || have != nil && asked == have.Language {
 		return nil
 	}
 	now := "no text index"
 	if have != nil {
 		now = "a text index of language " + have.Language
 	}
-	return fmt.Errorf("%w: base %q has %s: \"vecbolt text-index %s %s --language %s\" gives it another", ErrConfig, l.config.Name, now,
-		l.database(l.config), chunks, l.o.Config.Language)
+	return fmt.Errorf("%w: base %q has %s: \"vecbolt text-index %s %s --language %s\" gives it another",
+		ErrConfig, l.config.Name, now, l.database(l.config), chunks, asked)
 }
 
 // begin saves and pins the configuration, before the first file is written.

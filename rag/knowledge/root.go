@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 )
@@ -29,7 +28,9 @@ const rooted = "root"
 // root returns the root of a base. A new base has the working directory; so has
 // one from before roots were recorded, unless its files are elsewhere: above
 // one of the paths to learn, or beside the workspace.
-func (e *Engine) root(ctx context.Context, name string, files *db.Collection, paths []string) (r root, err error) {
+func (e *Engine) root(
+	ctx context.Context, name string, files *db.Collection, paths []string,
+) (r root, err error) {
 	if r.wd, err = os.Getwd(); err == nil {
 		r.wd, err = filepath.EvalSymlinks(r.wd)
 	}
@@ -171,5 +172,6 @@ func (r root) has(id, file string) bool {
 		return false
 	}
 	dir, path := r.file(id), r.file(file)
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
+	_, inside := below(dir, path)
+	return inside
 }

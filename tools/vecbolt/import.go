@@ -110,8 +110,8 @@ func (c *importCmd) wantsCache() bool {
 		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
 }
 
-// noteGraphs reports that a collection of the database in dir has segments that are scanned for want of a graph; without a
-// collection, which ones have.
+// noteGraphs reports that a collection of the database in dir, or any of them if it is nil, has
+// segments that are scanned for want of a graph.
 func (t *tool) noteGraphs(vdb *db.DB, coll *db.Collection, dir string) {
 	for _, s := range vdb.Stats().Collections {
 		if (coll == nil || s.Name == coll.Name()) && s.GraphsDue > 0 {
