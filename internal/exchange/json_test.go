@@ -3,6 +3,7 @@ package exchange
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -200,4 +201,55 @@ func TestAppendDocumentRefuses(t *testing.T) {
 			t.Errorf("%+v: wrote %q, %v", d, out.Bytes(), err)
 		}
 	}
+}
+
+// TestMetadataOfEncodingJSON holds json.Unmarshal into db.Metadata to the reader
+// of imports and requests: the same values of the same types, the same refusals.
+func TestMetadataOfEncodingJSON(t *testing.T) {
+	texts := []string{
+		`{}`, `{"a":{}}`, `{"a":[]}`, `{"a":null}`, `{"a":-0}`, `{"a":-0.0}`, `{"a":9007199254740993}`, `{"a":1.0,"b":1}`,
+		`{"a":9223372036854775807}`, `{"a":9223372036854775808}`, `{"a":-9223372036854775808}`, `{"a":-9223372036854775809}`,
+		`{"a":1e400}`, `{"a":-1e400}`, `{"a":1e-400}`, `{"a":18446744073709551616.0}`, `{"a":[1,[2.5,{"b":true}]]}`, `{"a":1,"a":1}`,
+		`{"a":{"b":1,"b":2}}`, `{"a.b":1,"a":{"c":1}}`, "{\"a\":\"\xff\"}", `{"\u00e9":"\ud83d\ude00"}`, `{"a":"\ud800"}`, `[]`, `1`, `"a"`,
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		f := math.Float64frombits(rng.Uint64())
+		if line, err := appendValue(nil, map[string]any{"i": int64(rng.Uint64()), "f": f}); err == nil {
+			texts = append(texts, string(line))
+		}
+	}
+	for _, s := range texts {
+		want, wantErr := readMetadata(s)
+		var got db.Metadata
+		err := json.Unmarshal([]byte(s), &got)
+		if (err == nil) != (wantErr == nil) {
+			t.Errorf("%s: %v, the reader says %v", s, err, wantErr)
+		}
+		if err != nil {
+			continue
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %#v, want %#v", s, got, want)
+		}
+		written, err := json.Marshal(got)
+		if errors.Is(err, db.ErrInvalid) { // a write refuses it as well
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := readMetadata(string(written)); err != nil || !reflect.DeepEqual(again, got) {
+			t.Errorf("%s: written as %s, read as %#v; %v", s, written, again, err)
+		}
+	}
+}
+
+// readMetadata reads a text that is one object of metadata.
+func readMetadata(s string) (m db.Metadata, err error) {
+	err = ReadObject([]byte(`{"m":`+s+`}`), func(_ string, r *Reader) (err error) {
+		m, err = r.Metadata()
+		return err
+	})
+	return m, err
 }
