@@ -177,9 +177,10 @@ func (s *search) groupValues(q *probe, rows []ranked) error {
 	return nil
 }
 
-// groupKey makes equal numbers of different types the same.
+// groupKey returns the same Go value for all values that filter.Eq calls equal,
+// and different ones for others: a number that int64 can hold is an int64.
 func groupKey(v any) any {
-	if f, ok := v.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<63 {
+	if f, ok := v.(float64); ok && f == math.Trunc(f) && -1<<63 <= f && f < 1<<63 {
 		return int64(f)
 	}
 	return v

@@ -107,7 +107,8 @@ func missingRow(collection, id string, num uint64) error {
 // A ListQuery asks for a page of documents in ascending order of id (bytewise).
 type ListQuery struct {
 	Where filter.Expr // nil: all
-	// Limit is the most documents on the page; 0 means DefaultLimit.
+	// Limit is the most documents on the page, any positive number; 0 means
+	// DefaultLimit.
 	Limit int
 	// Offset skips documents. For long walks use After, which costs nothing.
 	Offset int
@@ -154,11 +155,11 @@ func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuer
 	if q.Limit < 0 || q.Offset < 0 {
 		return nil, invalidf("limit %d, offset %d", q.Limit, q.Offset)
 	}
-	limit := cmp.Or(q.Limit, DefaultLimit)
 	sets, total, err := c.rows(ctx, v, where)
 	if err != nil {
 		return nil, err
 	}
+	limit := min(cmp.Or(q.Limit, DefaultLimit), total) // so that one more than it is a number
 	page := &Page{Total: total, Documents: []*Document{}}
 	l := lister{ver: ver, v: v, sets: sets, where: where, after: q.After, skip: q.Offset, want: limit + 1}
 	err = c.db.read(ver, func(tx *meta.Tx) error { return l.run(ctx, tx, total) })

@@ -47,6 +47,9 @@ func (s *Searcher) Search(ctx context.Context, q db.Query) (*db.Result, error) {
 
 // ranked returns the best K and Offset hits.
 func (s *Searcher) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err error) {
+	if q.K < 0 || q.Offset < 0 || q.K > MaxK || q.Offset > MaxK || cmp.Or(q.K, db.DefaultK)+q.Offset > MaxK {
+		return nil, invalidf("%d hits after %d: at most %d together", q.K, q.Offset, MaxK)
+	}
 	need := cmp.Or(q.K, db.DefaultK) + q.Offset
 	f, err := q.Fusion.WithDefaults(need)
 	switch {
@@ -54,8 +57,6 @@ func (s *Searcher) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err 
 		return nil, err
 	case len(q.Like)+len(q.Unlike) > 0 || q.Group != nil || q.MMR != nil || q.Exact || q.Snippet != 0:
 		return nil, invalidf("examples, groups, maximal marginal relevance, snippets and exact searches need a database of this module")
-	case q.K < 0 || q.Offset < 0 || need > MaxK:
-		return nil, invalidf("%d hits after %d: at most %d together", q.K, q.Offset, MaxK)
 	}
 	vector := q.Vector
 	if q.ID != "" {

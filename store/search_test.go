@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"math"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -129,7 +130,8 @@ func TestSearcherRefuses(t *testing.T) {
 	v := []float32{1, 0}
 	for _, q := range []db.Query{{}, {Vector: v, ID: "a"}, {ID: "bare"}, {Like: []string{"bare"}}, {Vector: v, Group: &db.Group{Field: "x"}}, {Vector: v, MMR: &db.MMR{}},
 		{Vector: v, Exact: true}, {Vector: v, Snippet: 10}, {Vector: v, K: -1}, {Vector: v, K: store.MaxK, Offset: 1}, {Vector: v, Text: "x"},
-		{Vector: v, Fusion: db.Fusion{Text: -1}}} {
+		{Vector: v, K: math.MaxInt}, {Vector: v, Offset: math.MaxInt}, {Vector: v, K: math.MaxInt, Offset: math.MaxInt},
+		{Vector: v, K: math.MinInt, Offset: math.MaxInt}, {Vector: v, Fusion: db.Fusion{Text: -1}}} {
 		if _, err := s.Search(ctx, q); !errors.Is(err, db.ErrInvalid) {
 			t.Errorf("%+v: %v", q, err)
 		}

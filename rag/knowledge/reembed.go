@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,7 +156,7 @@ func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*R
 
 func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r *Reembedding, err error) {
 	o.K, o.Sample = cmp.Or(o.K, 10), cmp.Or(o.Sample, 100)
-	if o.K < 0 || o.Sample < 0 {
+	if o.K < 0 || o.K >= math.MaxInt32 || o.Sample < 0 {
 		return nil, fmt.Errorf("%w: the best %d of %d", ErrConfig, o.K, o.Sample)
 	}
 	c, err := e.Config(name)

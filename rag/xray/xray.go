@@ -184,14 +184,14 @@ func Draw(ctx context.Context, coll *db.Collection, opts Options) (*Map, error) 
 }
 
 func newInspection(ctx context.Context, coll *db.Collection, opts Options) (*inspection, error) {
-	if opts.K < 0 || opts.Sample < 0 || opts.Points < 0 || opts.List < 0 || !(opts.Near >= 0 && opts.Near <= 1) {
+	if opts.K < 0 || opts.K >= math.MaxInt32 || opts.Sample < 0 || opts.Points < 0 || opts.List < 0 || !(opts.Near >= 0 && opts.Near <= 1) {
 		return nil, fmt.Errorf("%w: k %d, sample %d, points %d, list %d, near %v", db.ErrInvalid, opts.K, opts.Sample, opts.Points, opts.List, opts.Near)
 	}
 	opts.K = cmp.Or(opts.K, DefaultK)
 	opts.Near = cmp.Or(opts.Near, DefaultNear)
 	opts.Sample = cmp.Or(opts.Sample, DefaultSample)
 	opts.Points = cmp.Or(opts.Points, DefaultPoints)
-	opts.List = cmp.Or(opts.List, DefaultList)
+	opts.List = min(cmp.Or(opts.List, DefaultList), math.MaxInt32)
 	schema := coll.Schema()
 	return &inspection{
 		Options: opts, ctx: ctx, coll: coll, metric: schema.Metric,

@@ -458,3 +458,28 @@ func TestWriteHTML(t *testing.T) {
 		}
 	}
 }
+
+// Numbers at which sums and products overflow are refused, or as good as large ones.
+func TestExtremeNumbers(t *testing.T) {
+	docs := randomDocs(40, 4, 1)
+	for i := range 8 {
+		docs = append(docs, db.Document{ID: fmt.Sprint("copy", i), Vector: docs[7].Vector})
+	}
+	coll := collection(t, db.Schema{Dim: 4}, docs...)
+	want, err := xray.Inspect(t.Context(), coll, xray.Options{K: 100, Sample: 100, Points: 100, List: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := xray.Inspect(t.Context(), coll, xray.Options{K: 100, Sample: math.MaxInt, Points: math.MaxInt, List: math.MaxInt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for _, k := range []int{-1, math.MaxInt32, math.MaxInt - 1, math.MaxInt} {
+		if _, err := xray.Inspect(t.Context(), coll, xray.Options{K: k}); !errors.Is(err, db.ErrInvalid) {
+			t.Errorf("k %d: %v", k, err)
+		}
+	}
+}
