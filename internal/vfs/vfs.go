@@ -26,6 +26,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	_ "github.com/vecbolt/vecbolt/internal/needs64bit" // the one refusal of other targets
 )
 
 var (

@@ -214,7 +214,7 @@ func (e *encoder) merge(l *lister, streams []*stream) error {
 		}
 		l.list.pos = append(l.list.pos, pos...)
 		l.add(int(row), first.cursor.freqs[first.cursor.i], e.lens[row])
-		if len(l.docs) > math.MaxUint32 {
+		if int64(len(l.docs)) > math.MaxUint32 {
 			return fmt.Errorf("terms: rows of %q take more than 4 GiB", first.term.term)
 		}
 		if err := first.move(); err != nil {
