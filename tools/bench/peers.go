@@ -24,20 +24,12 @@ type peer struct {
 	args    func(dir string) []string
 }
 
-// faissSource is the variable that names a checkout of FAISS in which build/faiss/libfaiss_avx512.a was built: Debian's has no kernels for
-// AVX2 or AVX-512, which its approximate indexes live on.
-const faissSource = "VECBOLT_BENCH_FAISS"
-
 func knownPeers() []*peer {
-	faiss := &peer{Name: "faiss", Package: "Debian libfaiss-dev", debian: []string{"libfaiss-dev", "libopenblas-dev"}, source: "faiss.cc", link: []string{"-fopenmp", "-lfaiss", "-lopenblas"}}
-	if dir := os.Getenv(faissSource); dir != "" {
-		*faiss = peer{Name: "faiss", Package: "built from source, with OpenBLAS", debian: []string{"libopenblas-dev"}, source: "faiss.cc",
-			link: []string{"-I" + dir, "-L" + filepath.Join(dir, "build/faiss"), "-fopenmp", "-lfaiss_avx512", "-lopenblas"}}
-	}
 	return []*peer{
 		{Name: "chromem-go", Package: "Go module github.com/philippgille/chromem-go"},
 		{Name: "hnswlib", Package: "Debian libhnswlib-dev", debian: []string{"libhnswlib-dev"}, source: "hnswlib.cc", link: []string{"-pthread"}},
-		faiss,
+		{Name: "faiss", Package: "Debian libfaiss-dev", debian: []string{"libfaiss-dev", "libopenblas-dev"}, source: "faiss.cc",
+			link: []string{"-fopenmp", "-lfaiss", "-lopenblas"}},
 		{Name: "sqlite-vec", Package: "npm sqlite-vec-linux-x64", debian: []string{"libsqlite3-dev"}, npm: "sqlite-vec-linux-x64", source: "sqlitevec.cc", link: []string{"-lsqlite3"},
 			args: func(dir string) []string {
 				return []string{filepath.Join(dir, "node_modules/sqlite-vec-linux-x64/vec0.so")}
@@ -68,9 +60,6 @@ func (p *peer) argv(peersDir, cache string) ([]string, error) {
 		return []string{"node", src}, nil
 	}
 	bin := filepath.Join(cache, "driver-"+p.Name)
-	if p.Name == "faiss" && os.Getenv(faissSource) != "" {
-		bin += "-source"
-	}
 	if stale(bin, src, filepath.Join(peersDir, "driver.hpp")) {
 		cmd := exec.Command("g++", append([]string{"-std=c++17", "-O3", "-march=native", "-w", src, "-o", bin}, p.link...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {

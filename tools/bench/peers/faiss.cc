@@ -1,4 +1,4 @@
-// Driver of FAISS (Debian: libfaiss-dev, or a build from source): IndexFlatIP for scans, and any index of its factory for approximate
+// Driver of FAISS (Debian: libfaiss-dev): IndexFlatIP for scans, and any index of its factory for approximate
 // search. Two threads share one query through FAISS's own IndexShards; a batch is one call, which FAISS does with OpenBLAS.
 #include <faiss/AutoTune.h>
 #include <faiss/IndexFlat.h>
