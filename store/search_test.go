@@ -2,8 +2,8 @@ package store_test
 
 import (
 	"errors"
-	"math"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -11,12 +11,9 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/store"
 	"github.com/vecbolt/vecbolt/store/storetest"
 )
-
-var _ rag.Store = (*store.Searcher)(nil)
 
 // Over an embedded collection, a Searcher answers as the collection itself does.
 func TestSearcherEqualsDatabase(t *testing.T) {

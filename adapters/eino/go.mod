@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/cloudwego/eino v0.7.36
 	github.com/vecbolt/vecbolt v0.0.0
+	github.com/vecbolt/vecbolt/rag v0.0.0
 )
 
 require (
@@ -47,4 +48,7 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 
-replace github.com/vecbolt/vecbolt => ../..
+replace (
+	github.com/vecbolt/vecbolt => ../..
+	github.com/vecbolt/vecbolt/rag => ../../rag
+)

@@ -115,6 +115,10 @@ type file struct {
 func files(t *testing.T) []file {
 	t.Helper()
 	var all []file
+	var together []string
+	for _, dir := range workspace(t) {
+		together = append(together, filepath.Join(root, dir))
+	}
 	fset := token.NewFileSet()
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -125,8 +129,8 @@ func files(t *testing.T) []file {
 			if path != root && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "node_modules") {
 				return filepath.SkipDir
 			}
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
-				return filepath.SkipDir // a nested module
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && !slices.Contains(together, path) {
+				return filepath.SkipDir // a module that is not worked on together with the others
 			}
 			return nil
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/vecbolt/vecbolt/store"
 )
 
+var _ rag.Store = (*store.Searcher)(nil)
+
 // A pipeline retrieves from any store, and by default by vector and text.
 func TestPipelineOverStore(t *testing.T) {
 	ctx := t.Context()

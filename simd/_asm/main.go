@@ -3,7 +3,7 @@
 // It is a module of its own, so that avo never becomes a dependency of the
 // database. Its two outputs are committed; after a change here, run
 //
-//	cd simd/_asm && go generate
+//	cd simd/_asm && GOWORK=off go generate
 //
 // The meaning of every kernel is given by generic.go of package simd; comments
 // here are about how, not what.

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/philippgille/chromem-go v0.7.0
 	github.com/vecbolt/vecbolt v0.0.0
+	github.com/vecbolt/vecbolt/rag v0.0.0
 	golang.org/x/sys v0.49.0
 )
 
@@ -35,4 +36,7 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 )
 
-replace github.com/vecbolt/vecbolt => ../..
+replace (
+	github.com/vecbolt/vecbolt => ../..
+	github.com/vecbolt/vecbolt/rag => ../../rag
+)

@@ -36,7 +36,7 @@ func importFigure(e *env, r *report) error {
 	}
 	tool := filepath.Join(e.scratch, "vecbolt-tool")
 	build := exec.Command("go", "build", "-o", tool, "./tools/vecbolt")
-	build.Dir = e.root
+	build.Dir, build.Env = e.root, append(os.Environ(), "GOWORK=") // with go.work, which this module is not in
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the tool: %w: %.300s", err, out)
 	}

@@ -21,7 +21,7 @@ build() {
   local bin; bin=$(binary)
   if [ ! -x "$bin" ]; then
     mkdir -p "$(dirname "$bin")"
-    (cd "$here/weaviate" && CGO_ENABLED=0 GOFLAGS=-buildvcs=false nice -n 19 \
+    (cd "$here/weaviate" && CGO_ENABLED=0 GOWORK=off GOFLAGS=-buildvcs=false nice -n 19 \
       go build -p="${WEAVIATE_BUILD_JOBS:-1}" -ldflags '-s -w' -o "$bin.$$" github.com/weaviate/weaviate/cmd/weaviate-server) >&2
     mv "$bin.$$" "$bin"
   fi

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/knights-analytics/hugot v0.7.5
-	github.com/vecbolt/vecbolt v0.0.0
+	github.com/vecbolt/vecbolt/rag v0.0.0
 )
 
 require (
@@ -22,6 +22,7 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/knights-analytics/ortgenai v0.3.1 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
+	github.com/vecbolt/vecbolt v0.0.0 // indirect
 	github.com/viant/afs v1.30.0 // indirect
 	github.com/viterin/partial v1.1.0 // indirect
 	github.com/viterin/vek v0.4.3 // indirect
@@ -38,4 +39,7 @@ require (
 	k8s.io/klog/v2 v2.140.0 // indirect
 )
 
-replace github.com/vecbolt/vecbolt => ../../..
+replace (
+	github.com/vecbolt/vecbolt => ../../..
+	github.com/vecbolt/vecbolt/rag => ../../../rag
+)
