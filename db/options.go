@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -86,6 +87,10 @@ type Options struct {
 	walkAlways    bool          // search graphs even where scans cost less
 	cheapFusion   int           // see the constant
 	convexTexts   int           // see the constant
+}
+
+func init() {
+	dbtest.SetHook = func(options any, hook vfs.Hook) { options.(*Options).hook = hook }
 }
 
 // The most that Options may say.

@@ -1,4 +1,4 @@
-package db_test
+package server_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/chroma"
@@ -56,6 +57,12 @@ func (s *stall) free() {
 	}
 }
 
+// hooked returns options with a hook.
+func hooked(o db.Options, hook vfs.Hook) *db.Options {
+	dbtest.SetHook(&o, hook)
+	return &o
+}
+
 // patience is how long a test waits for what must not wait at all. It is no measure: what hangs would hang for ever.
 const patience = 30 * time.Second
 
@@ -75,7 +82,7 @@ func ends(t *testing.T, what string, fn func()) {
 // are told in time; and all is well when the disk goes on.
 func TestServiceWhileTheDiskStandsStill(t *testing.T) {
 	disk := &stall{met: make(chan struct{}, 1)}
-	vdb, err := db.Open(t.TempDir(), db.WithHook(db.Options{NoBackgroundCompaction: true}, disk.hook))
+	vdb, err := db.Open(t.TempDir(), hooked(db.Options{NoBackgroundCompaction: true}, disk.hook))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +208,7 @@ func TestServiceWhileTheDiskStandsStill(t *testing.T) {
 func TestStatsWhileTheDiskStandsStill(t *testing.T) {
 	for _, how := range []string{"a write", "a flush"} {
 		disk := &stall{met: make(chan struct{}, 1)}
-		vdb, err := db.Open(t.TempDir(), db.WithHook(db.Options{}, disk.hook))
+		vdb, err := db.Open(t.TempDir(), hooked(db.Options{}, disk.hook))
 		if err != nil {
 			t.Fatal(err)
 		}
