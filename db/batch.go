@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/document"
 )
 
 // MaxBatchLen is the limit of one batch, in bytes of its stored form
@@ -45,7 +46,7 @@ func (b *Batch) Insert(collection string, d Document) { b.put(collection, d, tru
 // ErrNotFound, and writes nothing, if there is none.
 func (b *Batch) Patch(collection string, p Patch) {
 	o := op{kind: opPut, collection: collection, id: p.ID, vec: p.Vector, patch: &p}
-	if b.fail(validateID(p.ID)) || b.fail(validateVector(p.ID, p.Vector)) {
+	if b.fail(document.ValidateID(p.ID)) || b.fail(document.ValidateVector(p.ID, p.Vector)) {
 		return
 	}
 	b.ops = append(b.ops, o)
@@ -56,7 +57,7 @@ func (b *Batch) Patch(collection string, p Patch) {
 // are no error.
 func (b *Batch) Delete(collection string, ids ...string) {
 	for _, id := range ids {
-		if b.fail(validateID(id)) {
+		if b.fail(document.ValidateID(id)) {
 			return
 		}
 		b.ops = append(b.ops, op{kind: opDelete, collection: collection, id: id})
@@ -93,18 +94,18 @@ func (b *Batch) expect(docs []Document) {
 
 func (b *Batch) put(collection string, d Document, insert bool) {
 	if d.ID == "" {
-		id, err := newID()
+		id, err := document.NewID()
 		if b.fail(err) {
 			return
 		}
 		d.ID = id
 	}
-	if b.fail(validateVector(d.ID, d.Vector)) {
+	if b.fail(document.ValidateVector(d.ID, d.Vector)) {
 		return
 	}
 	start := len(b.buf)
 	var err error
-	if b.buf, err = appendDocument(b.buf, &d); b.fail(err) {
+	if b.buf, err = document.Append(b.buf, d.stored()); b.fail(err) {
 		return
 	}
 	b.ops = append(b.ops, op{
@@ -232,7 +233,7 @@ func decodeRecord(b []byte) (first uint64, ops []op, err error) {
 			}
 			o.vec = d.F32s(dim)
 			if d.Err() == nil {
-				o.id, err = decodeID(o.doc)
+				o.id, err = document.DecodeID(o.doc)
 				d.Fail(err)
 			}
 			o.num = next

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
@@ -236,7 +237,7 @@ func (c *checking) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Col
 	if err != nil {
 		return err
 	}
-	d, err := decodeDocument(b, 0)
+	d, err := document.Decode(b, document.All)
 	if err != nil {
 		return corruptDocument(p.nums[row], err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment/columns"
 )
@@ -69,7 +70,7 @@ func (s *openSegment) eachMetadata(ctx context.Context, fn func(row int, m Metad
 				if !ok {
 					continue
 				}
-				m, err := decodeMetadata(doc)
+				m, err := document.MetadataOf(doc)
 				if err != nil {
 					return err
 				}

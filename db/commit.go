@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/wal"
@@ -407,7 +408,7 @@ func (g *group) merge(o *op, pending *op) error {
 			}
 		}
 	}
-	d, err := decodeDocument(doc, 0)
+	d, err := document.Decode(doc, document.All)
 	if err != nil {
 		return err
 	}
@@ -418,10 +419,10 @@ func (g *group) merge(o *op, pending *op) error {
 		delete(d.Metadata, field)
 	}
 	if len(o.patch.Set) > 0 && d.Metadata == nil {
-		d.Metadata = Metadata{}
+		d.Metadata = map[string]any{}
 	}
 	maps.Copy(d.Metadata, o.patch.Set)
-	if o.doc, err = appendDocument(nil, d); err != nil {
+	if o.doc, err = document.Append(nil, &d); err != nil {
 		return err
 	}
 	if o.patch.Vector == nil {

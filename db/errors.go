@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -50,7 +51,7 @@ var (
 	// ErrInvalid is returned for arguments that break a documented limit or
 	// rule. The message names the field or the id, and the reason. Nothing
 	// was written.
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = document.ErrInvalid
 
 	// ErrVersion is returned when the files were written by a newer release.
 	ErrVersion = errors.New("unsupported format version")
@@ -112,7 +113,7 @@ func (e *DimensionError) Is(target error) bool { return target == ErrDimensionMi
 
 // invalidf builds an error that matches ErrInvalid.
 func invalidf(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+	return document.Invalidf(format, args...)
 }
 
 // A textIndexError matches ErrTextIndex beside what its cause matches.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -238,7 +239,7 @@ func TestEndedAndClosed(t *testing.T) {
 func TestDecodersOfDamage(t *testing.T) {
 	doc := Document{ID: "some id", Text: "text", Metadata: Metadata{"null": nil, "t": true, "i": int64(-70000), "f": 1.5, "s": "string",
 		"list": []any{"a", int64(1), 2.5, nil, false}, "map": map[string]any{"deep": map[string]any{"n": int64(1 << 40)}}}}
-	stored, err := appendDocument(nil, &doc)
+	stored, err := document.Append(nil, doc.stored())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,13 +273,13 @@ func TestDecodersOfDamage(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	try("document", stored, func(b []byte) error { _, err := decodeDocument(b, Everything); return err })
+	try("document", stored, func(b []byte) error { _, err := document.Decode(b, document.All); return err })
 	try("record", record, func(b []byte) error { _, _, err := decodeRecord(b); return err })
-	bare, err := encodeMetadata(doc.Metadata)
+	bare, err := document.EncodeMetadata(doc.Metadata)
 	if err != nil {
 		t.Fatal(err)
 	}
-	try("metadata", bare, func(b []byte) error { _, err := decodeBareMetadata(b); return err })
+	try("metadata", bare, func(b []byte) error { _, err := document.DecodeMetadata(b); return err })
 	if refused < 500 {
 		t.Errorf("only %d refused", refused)
 	}

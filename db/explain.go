@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
@@ -241,7 +242,7 @@ func (s *search) metadata(at place) (m Metadata, err error) {
 		if err != nil {
 			return err
 		}
-		if m, err = decodeMetadata(b); err != nil {
+		if m, err = document.MetadataOf(b); err != nil {
 			return corruptDocument(at.part.nums[at.row], err)
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -256,7 +257,7 @@ func fillSegment(w *segment.Writer, cols *columns.Builder, p *part, live bitset.
 		}
 		var m Metadata
 		if err == nil {
-			m, err = decodeMetadata(p.docs[row])
+			m, err = document.MetadataOf(p.docs[row])
 		}
 		if err == nil {
 			err = cols.Add(rows, m)

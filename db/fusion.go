@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -797,7 +798,7 @@ func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error)
 	if err != nil {
 		return nil, err
 	}
-	d, err := decodeDocument(b, WithText)
+	d, err := document.Decode(b, document.Text)
 	if err != nil {
 		return nil, corruptDocument(h.part.nums[h.row], err)
 	}

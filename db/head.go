@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
 )
@@ -216,7 +217,7 @@ func (r *tableRows) match(ctx context.Context, e filter.Expr, dst bitset.Set) er
 		if row%64 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		m, err := decodeMetadata(r.docs[row])
+		m, err := document.MetadataOf(r.docs[row])
 		if err != nil {
 			return err
 		}
@@ -260,7 +261,7 @@ func (t *tableColumns) block(i int, docs [][]byte) (*columns.Columns, error) {
 func buildColumns(docs [][]byte) (*columns.Columns, error) {
 	b := columns.NewBuilder()
 	for row, doc := range docs {
-		m, err := decodeMetadata(doc)
+		m, err := document.MetadataOf(doc)
 		if err != nil {
 			return nil, err
 		}

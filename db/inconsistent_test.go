@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -133,7 +134,7 @@ func TestInconsistent(t *testing.T) {
 		})
 	})
 	encoded := func(d Document) []byte {
-		b, err := appendDocument(nil, &d)
+		b, err := document.Append(nil, d.stored())
 		if err != nil {
 			t.Fatal(err)
 		}

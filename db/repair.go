@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -321,17 +322,16 @@ func (r *repairing) replay(ops []op) error {
 			}
 			delete(r.names, o.coll)
 		case o.kind == opDelete:
-			if err := validateID(o.id); err != nil {
+			if err := document.ValidateID(o.id); err != nil {
 				return &CorruptError{File: walDir, Offset: -1, Err: err}
 			}
 			r.batch.Delete(name, o.id)
 		case o.kind == opPut:
-			d, err := decodeDocument(o.doc, 0)
-			if err != nil {
+			d := Document{Vector: o.vec}
+			if err := d.decode(o.doc, WithText|WithMetadata); err != nil {
 				return err
 			}
-			d.Vector = o.vec
-			if err := r.put(name, *d); err != nil {
+			if err := r.put(name, d); err != nil {
 				return err
 			}
 		}
@@ -415,8 +415,8 @@ func (s *salvaging) damaged(info segment.Info) error {
 // id. Where the id is damaged, or may be among what was lost, it is taken to
 // be, unless its row is dead; of several, the newest is put last.
 func (s *salvaging) decode(tx *meta.Tx, num uint64, b []byte) (*Document, bool, error) {
-	d, err := decodeDocument(b, 0)
-	if err != nil {
+	d := &Document{}
+	if err := d.decode(b, WithText|WithMetadata); err != nil {
 		return nil, false, err
 	}
 	current, ok, err := tx.ID(s.coll, d.ID)
@@ -530,9 +530,9 @@ func (s *salvaging) misled(tx *meta.Tx, id string, num uint64) error {
 		s.want--
 		return s.bare(id, num, "it is missing")
 	}
-	var d *Document
+	var d document.Document
 	if err == nil {
-		d, err = decodeDocument(b, 0)
+		d, err = document.Decode(b, document.All)
 	}
 	if err == nil && d.ID != id {
 		s.lose(Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: fmt.Sprintf("its id leads to document %q", d.ID)})

@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/vecbolt/vecbolt/internal/document"
 )
 
 // A Metric says how two vectors are compared. For every metric a higher score
@@ -163,7 +165,7 @@ type storedText struct {
 }
 
 func (d *definition) encode() ([]byte, error) {
-	meta, err := encodeMetadata(d.metadata)
+	meta, err := document.EncodeMetadata(d.metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +182,7 @@ func decodeDefinition(id uint32, b []byte) (*definition, error) {
 	if err := msgpack.Unmarshal(b, &s); err != nil {
 		return nil, fmt.Errorf("decode collection %d: %w", id, err)
 	}
-	meta, err := decodeBareMetadata(s.Metadata)
+	meta, err := document.DecodeMetadata(s.Metadata)
 	if err != nil {
 		return nil, fmt.Errorf("decode metadata of collection %d: %w", id, err)
 	}

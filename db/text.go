@@ -14,6 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -149,11 +150,11 @@ func (x *indexer) add(doc []byte) error {
 }
 
 func (x *indexer) document(doc []byte) error {
-	want := WithText
+	want := document.Text
 	if len(x.fields) > 0 {
-		want |= WithMetadata
+		want |= document.Metadata
 	}
-	d, err := decodeDocument(doc, want)
+	d, err := document.Decode(doc, want)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,7 @@
 package db
 
+import "github.com/vecbolt/vecbolt/internal/document"
+
 import "fmt"
 
 // Canonical returns a valid copy of d: with the metadata in the types that a
@@ -7,13 +9,13 @@ import "fmt"
 // vector with d. The error is that of a write, ErrInvalid; it does not look at
 // the dimension. An empty id is invalid here.
 func (d *Document) Canonical() (Document, error) {
-	if err := validateID(d.ID); err != nil {
+	if err := document.ValidateID(d.ID); err != nil {
 		return Document{}, err
 	}
-	if err := validateVector(d.ID, d.Vector); err != nil {
+	if err := document.ValidateVector(d.ID, d.Vector); err != nil {
 		return Document{}, err
 	}
-	if err := validateText(d); err != nil {
+	if err := document.ValidateText(d.ID, d.Text); err != nil {
 		return Document{}, err
 	}
 	c := *d

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
@@ -222,7 +223,7 @@ func (v *view) idAt(tx *meta.Tx, p *part, row int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	id, err := decodeID(b)
+	id, err := document.DecodeID(b)
 	if err != nil {
 		return "", corruptDocument(p.nums[row], err)
 	}

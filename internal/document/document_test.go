@@ -1,4 +1,4 @@
-package db
+package document
 
 import (
 	"bytes"
@@ -104,8 +104,8 @@ func drawValue(t *rapid.T, e *msgpack.Encoder, depth int) error {
 	return nil
 }
 
-// TestDecoderIsMsgpack compares the reader of stored documents with the library: on what it writes, whole, cut and with a changed
-// byte. Of what is no document's the reader may take less.
+// TestDecoderIsMsgpack compares the reader with the library on values that the library writes: whole,
+// cut, and with a changed byte. The reader may refuse values that no document holds.
 func TestDecoderIsMsgpack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var buf bytes.Buffer
@@ -118,7 +118,7 @@ func TestDecoderIsMsgpack(t *testing.T) {
 			b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
 			b = b[:rapid.IntRange(1, len(b)).Draw(t, "length")]
 		}
-		r, s := documentReader{b: b}, documentReader{b: b}
+		r, s := reader{b: b}, reader{b: b}
 		got := r.value(0)
 		s.skip(0)
 		if r.err == nil && (s.err != nil || len(s.b) != len(r.b)) {
@@ -137,8 +137,7 @@ func TestDecoderIsMsgpack(t *testing.T) {
 	})
 }
 
-// What documentWriter writes is what a msgpack library makes of the same
-// values, and is read back.
+// TestStoredFormIsMsgpack compares a writer with the library, byte by byte, and reads the bytes back.
 func TestStoredFormIsMsgpack(t *testing.T) {
 	values := []any{nil, true, false, 0.0, -1.5, math.MaxFloat64, math.Copysign(0, -1)}
 	for bits := range 64 {
@@ -160,19 +159,19 @@ func TestStoredFormIsMsgpack(t *testing.T) {
 		enc := msgpack.NewEncoder(&want)
 		enc.UseCompactInts(true)
 		enc.SetSortMapKeys(true)
-		d := Document{ID: "an id", Text: strings.Repeat("t", 300), Metadata: Metadata{"v": v}}
-		if err := enc.Encode([]any{d.ID, map[string]any(d.Metadata), d.Text}); err != nil {
+		d := Document{ID: "an id", Text: strings.Repeat("t", 300), Metadata: map[string]any{"v": v}}
+		if err := enc.Encode([]any{d.ID, d.Metadata, d.Text}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := appendDocument(nil, &d)
+		got, err := Append(nil, &d)
 		if err != nil {
 			t.Fatalf("%.60v: %v", v, err)
 		}
 		if !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("%.60v: % .60x, want % .60x", v, got, want.Bytes())
 		}
-		back, err := decodeDocument(got, Everything)
-		if err != nil || !cmp.Equal(*back, d) {
+		back, err := Decode(got, All)
+		if err != nil || !cmp.Equal(back, d) {
 			t.Errorf("%.60v: read back %.200v, %v", v, back, err)
 		}
 	}

@@ -1,0 +1,419 @@
+package document
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+// A writer encodes msgpack, each value but floats in its shortest form, and keeps the first error.
+// It is written by hand because every row that is written passes through it.
+type writer struct {
+	b      []byte
+	dotted bool // some key contains a dot
+	err    error
+}
+
+func (w *writer) check(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// head begins a list or a map: short is its code up to 15 elements, long that
+// of one with a length of 16 bits; the next code has 32.
+func (w *writer) head(short, long byte, n int) {
+	switch {
+	case n < 16:
+		w.b = append(w.b, short|byte(n))
+	case n <= math.MaxUint16:
+		w.b = binary.BigEndian.AppendUint16(append(w.b, long), uint16(n))
+	default:
+		w.b = binary.BigEndian.AppendUint32(append(w.b, long+1), uint32(n))
+	}
+}
+
+func (w *writer) string(s string) {
+	n := len(s)
+	switch {
+	case n < 32:
+		w.b = append(w.b, 0xa0|byte(n))
+	case n <= math.MaxUint8:
+		w.b = append(w.b, 0xd9, byte(n))
+	case n <= math.MaxUint16:
+		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xda), uint16(n))
+	default:
+		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xdb), uint32(n))
+	}
+	w.b = append(w.b, s...)
+}
+
+func (w *writer) int(v int64) {
+	switch {
+	case v >= -32 && v <= math.MaxInt8:
+		w.b = append(w.b, byte(v))
+	case v >= 0 && v <= math.MaxUint8:
+		w.b = append(w.b, 0xcc, byte(v))
+	case v >= 0 && v <= math.MaxUint16:
+		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xcd), uint16(v))
+	case v >= 0 && v <= math.MaxUint32:
+		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xce), uint32(v))
+	case v >= 0:
+		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xcf), uint64(v))
+	case v >= math.MinInt8:
+		w.b = append(w.b, 0xd0, byte(v))
+	case v >= math.MinInt16:
+		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xd1), uint16(v))
+	case v >= math.MinInt32:
+		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xd2), uint32(v))
+	default:
+		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xd3), uint64(v))
+	}
+}
+
+func (w *writer) metadata(m map[string]any) {
+	w.value("", m, 0)
+	if w.dotted && w.err == nil {
+		w.check(checkPaths(m))
+	}
+}
+
+// checkPaths refuses metadata in which two values share a dotted path.
+func checkPaths(m map[string]any) error {
+	seen := map[string]bool{}
+	var twice string
+	filter.Flatten(m, func(path string, v any) bool {
+		if _, isMap := v.(map[string]any); isMap {
+			return true
+		}
+		if seen[path] {
+			twice = path
+			return false
+		}
+		seen[path] = true
+		return true
+	})
+	if twice != "" {
+		return Invalidf("metadata path %q is given twice, as a key with dots and as nesting", twice)
+	}
+	return nil
+}
+
+func (w *writer) value(path string, v any, depth int) {
+	if w.err != nil {
+		return
+	}
+	if depth > MaxMetadataDepth {
+		w.err = Invalidf("metadata field %q is nested deeper than %d", path, MaxMetadataDepth)
+		return
+	}
+	switch v := v.(type) {
+	case nil:
+		w.b = append(w.b, 0xc0)
+	case bool:
+		code := byte(0xc2)
+		if v {
+			code = 0xc3
+		}
+		w.b = append(w.b, code)
+	case string:
+		if !utf8.ValidString(v) {
+			w.err = Invalidf("metadata field %q is not valid UTF-8", path)
+			return
+		}
+		w.string(v)
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			w.err = Invalidf("metadata field %q is %v", path, v)
+			return
+		}
+		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xcb), math.Float64bits(v))
+	case float32:
+		w.value(path, float64(v), depth)
+	case int64:
+		w.int(v)
+	case int:
+		w.int(int64(v))
+	case int8:
+		w.int(int64(v))
+	case int16:
+		w.int(int64(v))
+	case int32:
+		w.int(int64(v))
+	case uint8:
+		w.int(int64(v))
+	case uint16:
+		w.int(int64(v))
+	case uint32:
+		w.int(int64(v))
+	case uint:
+		w.value(path, uint64(v), depth)
+	case uint64:
+		if v > math.MaxInt64 {
+			w.err = Invalidf("metadata field %q is %d, beyond the range of int64", path, v)
+			return
+		}
+		w.int(int64(v))
+	case map[string]any:
+		w.object(path, v, depth)
+	case []any:
+		writeList(w, path, v, depth)
+	case []string:
+		writeList(w, path, v, depth)
+	case []int:
+		writeList(w, path, v, depth)
+	case []int64:
+		writeList(w, path, v, depth)
+	case []float64:
+		writeList(w, path, v, depth)
+	case []float32:
+		writeList(w, path, v, depth)
+	case []bool:
+		writeList(w, path, v, depth)
+	default:
+		if m, ok := plainMap(v); ok { // a named type, such as db.Metadata
+			w.object(path, m, depth)
+			return
+		}
+		w.err = Invalidf("metadata field %q has type %T; values are string, bool, int64, float64, null, "+
+			"lists of these and maps", path, v)
+	}
+}
+
+func (w *writer) object(path string, m map[string]any, depth int) {
+	w.head(0x80, 0xde, len(m))
+	var few [16]string
+	keys := few[:0]
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys) // equal metadata has equal bytes
+	for _, k := range keys {
+		field := k
+		if path != "" {
+			field = path + "." + k
+		}
+		switch {
+		case k == "":
+			w.check(Invalidf("metadata has an empty key under %q", path))
+		case len(k) > MaxKeyLen:
+			w.check(Invalidf("metadata key %.40q… has %d bytes, the limit is %d", field, len(k), MaxKeyLen))
+		case k[0] == '$':
+			w.check(Invalidf("metadata key %q starts with $, which is for operators", field))
+		case !utf8.ValidString(k):
+			w.check(Invalidf("metadata key %q is not valid UTF-8", field))
+		}
+		if w.err != nil {
+			return
+		}
+		w.dotted = w.dotted || strings.Contains(k, ".")
+		w.string(k)
+		w.value(field, m[k], depth+1)
+	}
+}
+
+func writeList[T any](w *writer, path string, list []T, depth int) {
+	w.head(0x90, 0xdc, len(list))
+	for _, v := range list {
+		switch kind := reflect.ValueOf(v).Kind(); kind {
+		case reflect.Slice, reflect.Map:
+			w.check(Invalidf("metadata field %q holds a list or a map inside a list", path))
+		default:
+			w.value(path, v, depth+1)
+		}
+		if w.err != nil {
+			return
+		}
+	}
+}
+
+// plainMap returns a map of a named type as what it is.
+func plainMap(v any) (map[string]any, bool) {
+	m := reflect.ValueOf(v)
+	plain := reflect.TypeFor[map[string]any]()
+	if m.Kind() != reflect.Map || !m.CanConvert(plain) {
+		return nil, false
+	}
+	return m.Convert(plain).Interface().(map[string]any), true
+}
+
+// A reader decodes a stored document field by field and keeps the first error. It never allocates
+// more than its input justifies. It reads the part of msgpack that a writer writes: no binary
+// strings, no extensions. It is written by hand because every hit of a search passes through it.
+type reader struct {
+	b   []byte // what is left
+	err error
+}
+
+// take returns the next n bytes, or nil if there are not so many.
+func (r *reader) take(n int) []byte {
+	if n > len(r.b) {
+		r.fail(io.ErrUnexpectedEOF)
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.b = nil
+}
+
+// code returns the first byte of the next value, 0 at the end.
+func (r *reader) code() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+// uint reads an integer of n bytes.
+func (r *reader) uint(n int) (v uint64) {
+	for _, c := range r.take(n) {
+		v = v<<8 | uint64(c)
+	}
+	return v
+}
+
+// length reads that of a string, a list or a map, as code says.
+func (r *reader) length(code byte) int {
+	n := uint64(0)
+	switch {
+	case code >= 0xa0 && code <= 0xbf:
+		n = uint64(code & 0x1f)
+	case code >= 0x80 && code <= 0x9f:
+		n = uint64(code & 0x0f)
+	case code == 0xd9:
+		n = r.uint(1)
+	case code == 0xda || code == 0xdc || code == 0xde:
+		n = r.uint(2)
+	default:
+		n = r.uint(4)
+	}
+	if n > uint64(len(r.b)) { // each element takes a byte at least
+		r.fail(fmt.Errorf("length %d with %d bytes left", n, len(r.b)))
+		return 0
+	}
+	return int(n)
+}
+
+func isString(code byte) bool { return code >= 0xa0 && code <= 0xbf || code >= 0xd9 && code <= 0xdb }
+
+func isList(code byte) bool { return code >= 0x90 && code <= 0x9f || code == 0xdc || code == 0xdd }
+
+func isMap(code byte) bool { return code >= 0x80 && code <= 0x8f || code == 0xde || code == 0xdf }
+
+func (r *reader) id() string {
+	code := r.code()
+	if !isList(code) {
+		r.fail(fmt.Errorf("msgpack code %#x instead of a list", code))
+	}
+	if n := r.length(code); r.err == nil && n != fields {
+		r.fail(fmt.Errorf("%d fields instead of %d", n, fields))
+	}
+	return r.string()
+}
+
+func (r *reader) string() string {
+	code := r.code()
+	if !isString(code) {
+		r.fail(fmt.Errorf("msgpack code %#x instead of a string", code))
+		return ""
+	}
+	return string(r.take(r.length(code)))
+}
+
+func (r *reader) metadata() map[string]any {
+	m, _ := r.value(0).(map[string]any)
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+func (r *reader) value(depth int) any {
+	if depth > MaxMetadataDepth+1 {
+		r.fail(fmt.Errorf("nested deeper than %d", MaxMetadataDepth))
+	}
+	if r.err != nil {
+		return nil
+	}
+	code := r.code()
+	switch {
+	case r.err != nil || code == 0xc0:
+		return nil
+	case code == 0xc2 || code == 0xc3:
+		return code == 0xc3
+	case code == 0xca:
+		return float64(math.Float32frombits(uint32(r.uint(4))))
+	case code == 0xcb:
+		return math.Float64frombits(r.uint(8))
+	case code <= 0x7f || code >= 0xe0:
+		return int64(int8(code))
+	case code >= 0xcc && code <= 0xcf:
+		return int64(r.uint(1 << (code - 0xcc)))
+	case code >= 0xd0 && code <= 0xd3:
+		bits := 8 << (code - 0xd0)
+		return int64(r.uint(bits/8)) << (64 - bits) >> (64 - bits)
+	case isString(code):
+		return string(r.take(r.length(code)))
+	case isList(code):
+		n := r.length(code)
+		list := make([]any, 0, n)
+		for range n {
+			list = append(list, r.value(depth+1))
+		}
+		return list
+	case isMap(code):
+		n := r.length(code)
+		m := make(map[string]any, n)
+		for range n {
+			k := r.string()
+			m[k] = r.value(depth + 1)
+		}
+		return m
+	}
+	r.fail(fmt.Errorf("unexpected msgpack code %#x", code))
+	return nil
+}
+
+// skip passes over what value reads.
+func (r *reader) skip(depth int) {
+	if depth > MaxMetadataDepth+1 {
+		r.fail(fmt.Errorf("nested deeper than %d", MaxMetadataDepth))
+	}
+	code := r.code()
+	values := 0
+	switch {
+	case r.err != nil || code <= 0x7f || code >= 0xe0 || code == 0xc0 || code == 0xc2 || code == 0xc3:
+	case code == 0xca || code == 0xcb:
+		r.take(4 << (code - 0xca))
+	case code >= 0xcc && code <= 0xd3:
+		r.take(1 << (code & 3))
+	case isString(code):
+		r.take(r.length(code))
+	case isList(code):
+		values = r.length(code)
+	case isMap(code):
+		values = 2 * r.length(code)
+	default:
+		r.fail(fmt.Errorf("unexpected msgpack code %#x", code))
+	}
+	for range values {
+		if r.err != nil {
+			return
+		}
+		r.skip(depth + 1)
+	}
+}
