@@ -111,8 +111,12 @@ type file struct {
 	dir  string
 	test bool
 	ast  *ast.File
+	fset *token.FileSet
 	text string
 }
+
+// line returns the number of the line at a position.
+func (f *file) line(pos token.Pos) int { return f.fset.Position(pos).Line }
 
 func files(t *testing.T) []file {
 	t.Helper()
@@ -149,7 +153,7 @@ func files(t *testing.T) []file {
 		}
 		rel, err := filepath.Rel(root, path)
 		rel = filepath.ToSlash(rel)
-		all = append(all, file{rel, filepath.ToSlash(filepath.Dir(rel)), strings.HasSuffix(path, "_test.go"), parsed, string(text)})
+		all = append(all, file{rel, filepath.ToSlash(filepath.Dir(rel)), strings.HasSuffix(path, "_test.go"), parsed, fset, string(text)})
 		return err
 	})
 	if err != nil {

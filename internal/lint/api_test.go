@@ -1,0 +1,153 @@
+package lint
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+)
+
+var updateAPI = flag.Bool("update", false, "rewrite testdata/api from the code")
+
+// public lists the packages that other programs import. Their exported declarations are compared
+// with testdata/api, so that no change of the API goes unnoticed: run
+//
+//	go test ./internal/lint -run TestAPI -update
+//
+// and name the change in CHANGELOG.md.
+var public = []string{
+	"db", "filter", "text", "simd", "wal", "segment", "segment/codes", "segment/columns",
+	"segment/graph", "segment/terms", "store", "store/migrate", "store/storetest",
+	"store/weaviate", "server", "server/chroma", "server/inspector", "mcp", "rag", "rag/chat",
+	"rag/embed", "rag/embed/bert", "rag/embed/static", "rag/embed/tokenizer", "rag/embed/weights",
+	"rag/eval", "rag/knowledge", "rag/load", "rag/provider", "rag/rerank", "rag/split", "rag/xray",
+}
+
+// TestAPI compares the exported declarations of every public package with the listing in
+// testdata/api.
+func TestAPI(t *testing.T) {
+	for _, pkg := range public {
+		got, err := listing(filepath.Join(root, filepath.FromSlash(pkg)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join("testdata", "api", strings.ReplaceAll(pkg, "/", "_")+".txt")
+		if *updateAPI {
+			if err := os.WriteFile(name, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("package %s has another API than %s:\n%s\nIf that is meant, see the comment of public.",
+				pkg, name, differences(string(want), string(got)))
+		}
+	}
+}
+
+// TestPublicIsComplete holds the list of public packages to the tree: every package of the module
+// that is not below internal, not a program and not a test is in it.
+func TestPublicIsComplete(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test || f.ast.Name.Name == "main" || slices.Contains(public, f.dir) {
+			continue
+		}
+		switch top, _, _ := strings.Cut(f.dir, "/"); top {
+		case "internal", "fuzz", "docs":
+		default:
+			t.Errorf("package %s is missing in the list of public packages", f.dir)
+		}
+	}
+}
+
+// differences lists the lines that only one of two texts has.
+func differences(want, got string) string {
+	var b strings.Builder
+	in := func(line, text string) bool { return strings.Contains("\n"+text, "\n"+line+"\n") }
+	for line := range strings.Lines(want) {
+		if line = strings.TrimSuffix(line, "\n"); !in(line, got) {
+			b.WriteString("- " + line + "\n")
+		}
+	}
+	for line := range strings.Lines(got) {
+		if line = strings.TrimSuffix(line, "\n"); !in(line, want) {
+			b.WriteString("+ " + line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// listing returns the exported declarations of the package in a directory, one paragraph each,
+// sorted, without comments and bodies: as amd64 on Linux sees it.
+func listing(dir string) ([]byte, error) {
+	ctx := build.Default
+	ctx.GOOS, ctx.GOARCH, ctx.CgoEnabled = "linux", "amd64", false
+	pkg, err := ctx.ImportDir(dir, 0)
+	if err != nil {
+		return nil, err
+	}
+	fset := token.NewFileSet()
+	var out []string
+	add := func(n any) error {
+		var b bytes.Buffer
+		cfg := printer.Config{Mode: printer.UseSpaces | printer.TabIndent, Tabwidth: 4}
+		if err := cfg.Fprint(&b, fset, n); err != nil {
+			return err
+		}
+		out = append(out, b.String())
+		return nil
+	}
+	for _, name := range pkg.GoFiles {
+		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		if !ast.FileExports(f) {
+			continue
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				if fn.Recv != nil && !ast.IsExported(receiver(fn)) {
+					continue
+				}
+				fn.Body = nil
+			}
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
+				continue
+			}
+			if err := add(d); err != nil {
+				return nil, err
+			}
+		}
+	}
+	sort.Strings(out)
+	return []byte(strings.Join(out, "\n\n") + "\n"), nil
+}
+
+// receiver returns the name of the type that a method belongs to.
+func receiver(fn *ast.FuncDecl) string {
+	t := fn.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	if generic, ok := t.(*ast.IndexExpr); ok {
+		t = generic.X
+	}
+	if id, ok := t.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
+}
