@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
@@ -36,7 +37,7 @@ func (db *DB) codesOf(s *openSegment) *derived[codes.Codes] {
 			})
 			return err
 		},
-		newer: codes.ErrVersion,
+		newer: fileformat.ErrVersion,
 	}
 }
 

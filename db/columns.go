@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment/columns"
 )
@@ -23,7 +24,7 @@ func (db *DB) columnsOf(s *openSegment) *derived[columns.Columns] {
 			return err
 		},
 		deep:  s.compareColumns,
-		newer: columns.ErrVersion,
+		newer: fileformat.ErrVersion,
 	}
 }
 

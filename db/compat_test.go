@@ -23,6 +23,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/wal"
 )
@@ -474,7 +475,7 @@ func TestNewerVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := columns.Parse(b, columns.Ident{}); !errors.Is(err, columns.ErrVersion) {
+		if _, err := columns.Parse(b, columns.Ident{}); !errors.Is(err, fileformat.ErrVersion) {
 			t.Fatal(err)
 		}
 		for _, opts := range []*Options{{ReadOnly: true}, nil} {

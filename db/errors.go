@@ -7,10 +7,8 @@ import (
 	"syscall"
 
 	"github.com/vecbolt/vecbolt/internal/document"
-	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
-	"github.com/vecbolt/vecbolt/segment"
-	"github.com/vecbolt/vecbolt/wal"
 )
 
 // The errors that callers tell apart with errors.Is.
@@ -54,7 +52,7 @@ var (
 	ErrInvalid = document.ErrInvalid
 
 	// ErrVersion is returned when the files were written by a newer release.
-	ErrVersion = errors.New("unsupported format version")
+	ErrVersion = fileformat.ErrVersion
 
 	// ErrNoSpace is returned when the disk is full. The write did not happen;
 	// reads go on, and writes succeed again once there is room.
@@ -66,29 +64,12 @@ var (
 	ErrUnknown = errors.New("write outcome unknown, reopen the database")
 
 	// ErrCorrupt is matched by every *CorruptError.
-	ErrCorrupt = errors.New("corrupt")
+	ErrCorrupt = fileformat.ErrCorrupt
 )
 
-// A CorruptError says which bytes on disk are damaged. It matches ErrCorrupt.
-type CorruptError struct {
-	File   string // relative to the database directory
-	Offset int64  // in bytes; -1 when it is not known
-	Err    error
-}
-
-// Error names the file, the offset if it is known, and what is wrong.
-func (e *CorruptError) Error() string {
-	if e.Offset < 0 {
-		return fmt.Sprintf("corrupt file %s: %v", e.File, e.Err)
-	}
-	return fmt.Sprintf("corrupt file %s at offset %d: %v", e.File, e.Offset, e.Err)
-}
-
-// Unwrap returns the underlying error.
-func (e *CorruptError) Unwrap() error { return e.Err }
-
-// Is reports whether target is ErrCorrupt.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+// A CorruptError says which bytes on disk are damaged: in File, relative to the database directory,
+// at Offset, in bytes, or -1 when it is not known. It matches ErrCorrupt, and wraps Err, the damage.
+type CorruptError = fileformat.CorruptError
 
 // A DimensionError says that a vector does not have the dimension of its
 // collection. It matches ErrDimensionMismatch.
@@ -131,28 +112,14 @@ func noSpace(err error) bool {
 // the boundary of db.
 func translate(err error) error {
 	var (
-		seg   *segment.CorruptError
-		log   *wal.CorruptError
-		store *meta.CorruptError
 		fault *vfs.FaultError
-		other *vfs.NotRegularError
 		own   *CorruptError
 	)
 	switch {
 	case err == nil || errors.As(err, &own) || errors.Is(err, ErrVersion):
 		return err
-	case errors.Is(err, meta.ErrVersion) || errors.Is(err, segment.ErrVersion) || errors.Is(err, wal.ErrVersion):
-		return fmt.Errorf("%w: %w", ErrVersion, err) // the bytes are intact, so that this is no corruption
-	case errors.As(err, &seg):
-		return &CorruptError{File: seg.File, Offset: seg.Offset, Err: seg.Err}
-	case errors.As(err, &log):
-		return &CorruptError{File: log.File, Offset: log.Offset, Err: log.Err}
-	case errors.As(err, &store):
-		return &CorruptError{File: store.File, Offset: store.Offset, Err: store.Err}
 	case errors.As(err, &fault):
 		return &CorruptError{File: fault.Name, Offset: -1, Err: err}
-	case errors.As(err, &other):
-		return &CorruptError{File: other.Name, Offset: -1, Err: errors.New(other.Reason())}
 	case errors.Is(err, vfs.ErrLocked):
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	case noSpace(err):

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/manifest"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -137,7 +138,7 @@ func readManifest(fsys *vfs.FS, number uint64) (*manifest.Manifest, error) {
 		return nil, err
 	}
 	m, err := manifest.Decode(b)
-	if errors.Is(err, manifest.ErrVersion) {
+	if errors.Is(err, fileformat.ErrVersion) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrVersion, manifestName(number), err)
 	}
 	if err == nil && m.Number != number {

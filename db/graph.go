@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/graph"
@@ -37,7 +38,7 @@ func (db *DB) graphOf(s *openSegment) *derived[graph.Graph] {
 		verify: (*graph.Graph).Verify,
 		deep:   func(ctx context.Context, g *graph.Graph) error { return g.Compare(ctx, s.Rows) },
 		write:  func(ctx context.Context, w io.WriterAt) error { return db.writeGraph(ctx, w, s) },
-		newer:  graph.ErrVersion,
+		newer:  fileformat.ErrVersion,
 	}
 }
 
@@ -55,7 +56,7 @@ func (db *DB) writeGraph(ctx context.Context, w io.WriterAt, s *openSegment) err
 		opts.Base = base.graph.get()
 	}
 	_, err := graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)
-	if opts.Base != nil && errors.Is(err, graph.ErrCorrupt) {
+	if opts.Base != nil && errors.Is(err, fileformat.ErrDamaged) {
 		base.graph.distrust(err)
 		opts.Base = nil
 		_, err = graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)
@@ -324,7 +325,7 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 	switch {
 	case errors.Is(err, graph.ErrFar):
 		why = fmt.Sprintf("what is near does not match, for which a walk of %v promises nothing", w.setting)
-	case errors.Is(err, graph.ErrCorrupt):
+	case errors.Is(err, fileformat.ErrDamaged):
 		part.segment.graph.distrust(err)
 		why = "the graph is damaged"
 	case err != nil:

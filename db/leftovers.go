@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -96,10 +97,10 @@ func (l *leftovers) find() (map[uint64][]string, error) {
 func (l *leftovers) explain(id uint64) (why, err error) {
 	name := segment.FileName(id)
 	owner, info, err := segment.ReadHeader(l.fs, name)
-	bad := (*segment.CorruptError)(nil)
+	bad := (*fileformat.CorruptError)(nil)
 	known := id < l.state.NextSegment
 	switch {
-	case errors.As(err, &bad) && (known || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, segment.ErrFormat)):
+	case errors.As(err, &bad) && (known || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, fileformat.ErrFormat)):
 		return nil, nil // in the latter cases it does not even begin like a segment
 	case errors.As(err, &bad):
 		return err, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -95,7 +96,7 @@ func (r *repairing) run(src, dst string) (err error) {
 	lenient := meta.Options{ReadOnly: true, Verify: true, Lenient: true}
 	r.store, err = meta.Open(r.fs, metaName, lenient)
 	var wreck *meta.Wreck
-	if bad := (*meta.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, meta.ErrVersion) {
+	if bad := (*fileformat.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, fileformat.ErrVersion) {
 		wreck, err = meta.Examine(r.fs, metaName)
 	}
 	if err != nil {
@@ -371,7 +372,7 @@ func (s *salvaging) run(infos []segment.Info) error {
 			}
 			continue
 		}
-		if s.ctx.Err() != nil || errors.Is(err, segment.ErrVersion) {
+		if s.ctx.Err() != nil || errors.Is(err, fileformat.ErrVersion) {
 			return err
 		}
 		for _, e := range flatten(err) {
@@ -404,7 +405,7 @@ func (s *salvaging) damaged(info segment.Info) error {
 			return s.put(s.name, *d)
 		})
 	})
-	var corrupt *segment.CorruptError
+	var corrupt *fileformat.CorruptError
 	if errors.As(err, &corrupt) || errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing can be saved of it; its documents are reported
 	}

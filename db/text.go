@@ -15,6 +15,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -237,7 +238,7 @@ func (t *segmentTerms) of(a *analysis) *derived[terms.Terms] {
 		parse:   func(b []byte) (*terms.Terms, error) { return terms.Parse(b, ident) },
 		verify:  (*terms.Terms).Verify,
 		write:   func(ctx context.Context, w io.WriterAt) error { return t.s.writeTerms(ctx, w, a) },
-		newer:   terms.ErrVersion,
+		newer:   fileformat.ErrVersion,
 		scratch: func() bool { now := t.s.db.analysis(t.s.info.Collection); return now == nil || now.id != a.id },
 	}
 	if t.by == nil {
@@ -280,7 +281,7 @@ func (t *segmentTerms) check() error {
 		return nil
 	}
 	err := t.of(a).check()
-	if errors.Is(err, terms.ErrMismatch) {
+	if errors.Is(err, fileformat.ErrMismatch) {
 		return nil // of the analysis before, and about to be replaced
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/manifest"
 )
 
@@ -34,7 +35,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		m, err := manifest.Decode(b)
 		if err != nil {
-			if !errors.Is(err, manifest.ErrChecksum) && !errors.Is(err, manifest.ErrFormat) && !errors.Is(err, manifest.ErrVersion) {
+			if !errors.Is(err, fileformat.ErrChecksum) && !errors.Is(err, fileformat.ErrFormat) && !errors.Is(err, fileformat.ErrVersion) {
 				t.Fatalf("error of no kind: %v", err)
 			}
 			return

@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -455,7 +456,7 @@ func FuzzMetaOpen(f *testing.F) {
 
 // metaError wants an error that names the file, and no panic behind it.
 func metaError(t *testing.T, err error) {
-	var bad *meta.CorruptError
+	var bad *fileformat.CorruptError
 	if !errors.As(err, &bad) || bad.File != "meta.bolt" || strings.Contains(err.Error(), "panic") {
 		t.Errorf("got error %v, want a CorruptError", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 )
@@ -108,7 +109,7 @@ func sealSegment(data []byte) []byte {
 // wantSegmentError fails unless err is a CorruptError for the file.
 func wantSegmentError(t *testing.T, err error, name string) {
 	t.Helper()
-	if c, ok := errors.AsType[*segment.CorruptError](err); !ok || c.File != name || c.Offset < 0 {
+	if c, ok := errors.AsType[*fileformat.CorruptError](err); !ok || c.File != name || c.Offset < 0 {
 		t.Fatalf("got %v, want a CorruptError of %s", err, name)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
@@ -93,7 +94,7 @@ func FuzzPageSums(f *testing.F) {
 				t.Error(cerr)
 			}
 		}
-		var corrupt *meta.CorruptError
+		var corrupt *fileformat.CorruptError
 		if err == nil && n != 100 || err != nil && !errors.As(err, &corrupt) {
 			t.Errorf("%d documents, %v", n, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/terms"
 	"github.com/vecbolt/vecbolt/text"
@@ -147,7 +148,7 @@ func FuzzTerms(f *testing.F) {
 			return
 		}
 		_, err = terms.Build(terms.Ident{Rows: file.Rows()}, terms.Input{Source: file})
-		if err != nil && intact && !errors.Is(err, terms.ErrCorrupt) {
+		if err != nil && intact && !errors.Is(err, fileformat.ErrDamaged) {
 			t.Fatal(err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/wal"
 )
@@ -139,8 +140,8 @@ func walReplay(t *testing.T, o wal.Options, after uint64, input int) ([]walRecor
 	if tail.Last != after+uint64(len(records)) {
 		t.Fatalf("tail %+v, %d records after %d", tail, len(records), after)
 	}
-	var c *wal.CorruptError
-	if err != nil && !errors.Is(err, wal.ErrVersion) && (!errors.As(err, &c) || c.File == "" || c.Offset < 0) {
+	var c *fileformat.CorruptError
+	if err != nil && !errors.Is(err, fileformat.ErrVersion) && (!errors.As(err, &c) || c.File == "" || c.Offset < 0) {
 		t.Fatalf("%v", err)
 	}
 	return records, tail, err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -145,7 +146,7 @@ func TestEveryTruncation(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := wantCorrupt(t, useAll(x.FS, x.info, x.d), x.info.ID)
-		if !errors.Is(c, ErrMismatch) || c.Offset != int64(n) {
+		if !errors.Is(c, fileformat.ErrMismatch) || c.Offset != int64(n) {
 			t.Fatalf("cut at %d: %v", n, c)
 		}
 		wantCorrupt(t, s.Verify(t.Context()), x.info.ID)
@@ -177,17 +178,17 @@ func TestSalvage(t *testing.T) {
 	x.writeAt(t, zero, int(l.vec(128*2)))
 	x.writeAt(t, zero, int(l.vec(128*3)))
 	got := salvage(t, x.FS, x.info, d)
-	if got.Lost != 256 || len(got.Bad) != 1 || got.Bad[0] != (BlockRange{l.vec(256), 2 * blockSize, ErrChecksum}) {
+	if got.Lost != 256 || len(got.Bad) != 1 || got.Bad[0] != (BlockRange{l.vec(256), 2 * blockSize, fileformat.ErrChecksum}) {
 		t.Errorf("two blocks of vectors: %+v", got)
 	}
 	x.writeAt(t, zero[:1], 20) // the header too
 	if got := salvage(t, x.FS, x.info, d); got.Lost != 256 || len(got.Bad) != 2 || got.DB != [16]byte{} {
 		t.Errorf("header: %+v", got)
 	}
-	if _, err := Salvage(t.Context(), x.FS, FileName(7), Info{}, nil); !errors.Is(err, ErrChecksum) {
+	if _, err := Salvage(t.Context(), x.FS, FileName(7), Info{}, nil); !errors.Is(err, fileformat.ErrChecksum) {
 		t.Errorf("damaged header and no hint: %v", err)
 	}
-	if _, err := Salvage(t.Context(), x.FS, FileName(7), Info{Rows: 1, Dim: -1}, nil); !errors.Is(err, ErrFormat) {
+	if _, err := Salvage(t.Context(), x.FS, FileName(7), Info{Rows: 1, Dim: -1}, nil); !errors.Is(err, fileformat.ErrFormat) {
 		t.Errorf("damaged header and a bad hint: %v", err)
 	}
 	x.writeAt(t, x.orig, 0)
@@ -294,7 +295,7 @@ func TestVerifyRows(t *testing.T) {
 	fsys := newFS(t, nil)
 	s := open(t, fsys, makeData(3, 5).write(t, fsys, 7))
 	s.head.info.MaxNorm = 1
-	if err := s.VerifyRows(t.Context()); !errors.Is(err, ErrFormat) {
+	if err := s.VerifyRows(t.Context()); !errors.Is(err, fileformat.ErrFormat) {
 		t.Errorf("largest norm: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -7,7 +7,7 @@
 //   - A file appears under its final name whole and durable, or not at all.
 //   - Every byte is covered by a CRC-32C that is compared before the first use of the byte after Open: header, document
 //     numbers and inverse norms in Open, vectors when Rows first touches their block. What does not hold is reported as a
-//     [CorruptError] with file and offset, never returned.
+//     [fileformat.CorruptError] with file and offset, never returned.
 //   - Vectors come back bit for bit.
 //   - Any bytes may be opened: no panic, no access out of bounds, no memory beyond a fraction of the file's size.
 //

@@ -1,11 +1,11 @@
 package segment
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Numbers of the file format. They never change for version 1.
@@ -26,32 +26,6 @@ const (
 	MaxDim  = 65536      // elements of a vector
 	MaxRows = 2147483647 // rows of a segment
 )
-
-var (
-	// ErrChecksum is wrapped when bytes do not match their checksum.
-	ErrChecksum = errors.New("checksum mismatch")
-	// ErrVersion is wrapped when a later release wrote the file.
-	ErrVersion = errors.New("unknown format version")
-	// ErrMismatch is wrapped when an intact file is not the one that the manifest names.
-	ErrMismatch = errors.New("not the file of the manifest")
-	// ErrFormat is wrapped when the checksums hold and the values are impossible nevertheless.
-	ErrFormat = errors.New("invalid value")
-)
-
-// CorruptError says where a file is damaged. Err wraps one of this package's errors or an I/O error.
-type CorruptError struct {
-	File   string // name within the database directory
-	Offset int64  // of the damage, or of the block that has it
-	Err    error
-}
-
-// Error names the file, the offset and what is wrong.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("segment: corrupt file %q at offset %d: %v", e.File, e.Offset, e.Err)
-}
-
-// Unwrap returns what is wrong.
-func (e *CorruptError) Unwrap() error { return e.Err }
 
 // Info describes a segment as the manifest keeps it. Open compares all of it with the file, except Docs.
 type Info struct {
@@ -86,10 +60,10 @@ type layout struct {
 // layoutOf returns the layout of a file, or an error if rows or dim are out of range.
 func layoutOf(rows, dim int) (layout, error) {
 	if dim < 0 || dim > MaxDim {
-		return layout{}, fmt.Errorf("%w: dimension %d, want 0 to %d", ErrFormat, dim, MaxDim)
+		return layout{}, fmt.Errorf("%w: dimension %d, want 0 to %d", fileformat.ErrFormat, dim, MaxDim)
 	}
 	if rows < 1 || rows > MaxRows {
-		return layout{}, fmt.Errorf("%w: %d rows, want 1 to %d", ErrFormat, rows, MaxRows)
+		return layout{}, fmt.Errorf("%w: %d rows, want 1 to %d", fileformat.ErrFormat, rows, MaxRows)
 	}
 	l := layout{rows: rows, dim: dim}
 	l.docs = (l.vec(rows) + 7) &^ 7 // aligned for uint64
@@ -156,20 +130,20 @@ func (h *header) encode() []byte {
 // decodeHeader reads the header page of the file name, headerSize bytes or more, and derives the layout from it.
 func decodeHeader(name string, b []byte) (h header, l layout, err error) {
 	corrupt := func(off int, err error) (header, layout, error) {
-		return header{}, layout{}, &CorruptError{File: name, Offset: int64(off), Err: fmt.Errorf("header: %w", err)}
+		return header{}, layout{}, &fileformat.CorruptError{File: name, Offset: int64(off), Err: fmt.Errorf("header: %w", err)}
 	}
 	if string(b[:len(magic)]) != magic {
-		return corrupt(0, fmt.Errorf("%w: magic %q", ErrFormat, b[:len(magic)]))
+		return corrupt(0, fmt.Errorf("%w: magic %q", fileformat.ErrFormat, b[:len(magic)]))
 	}
 	d := codec.NewDecoder(b[:headerSize])
 	d.Raw(crcOffset)
 	h.info.CRC = d.U32()
 	if codec.CRC(b[:crcOffset]) != h.info.CRC {
-		return corrupt(0, ErrChecksum)
+		return corrupt(0, fileformat.ErrChecksum)
 	}
 	d = codec.NewDecoder(b[len(magic):crcOffset])
 	if v := d.U32(); v != version {
-		return corrupt(len(magic), fmt.Errorf("%w %d", ErrVersion, v))
+		return corrupt(len(magic), fmt.Errorf("%w %d", fileformat.ErrVersion, v))
 	}
 	h.info.Collection = d.U32()
 	copy(h.db[:], d.Raw(len(h.db)))
@@ -181,17 +155,17 @@ func decodeHeader(name string, b []byte) (h header, l layout, err error) {
 	h.tableCRC = d.U32()
 	// Compared before the conversion to int, which has 32 bits on some machines.
 	if dim > MaxDim || rows > MaxRows {
-		return corrupt(0, fmt.Errorf("%w: dimension %d, %d rows", ErrFormat, dim, rows))
+		return corrupt(0, fmt.Errorf("%w: dimension %d, %d rows", fileformat.ErrFormat, dim, rows))
 	}
 	h.info.Dim, h.info.Rows = int(dim), int(rows)
 	if l, err = layoutOf(h.info.Rows, h.info.Dim); err != nil {
 		return corrupt(0, err)
 	}
 	if !validNorm(h.info.MaxNorm) {
-		return corrupt(0, fmt.Errorf("%w: largest norm %v", ErrFormat, h.info.MaxNorm))
+		return corrupt(0, fmt.Errorf("%w: largest norm %v", fileformat.ErrFormat, h.info.MaxNorm))
 	}
 	if h.info.Size = l.size; size != uint64(l.size) {
-		return corrupt(0, fmt.Errorf("%w: size %d, want %d", ErrFormat, size, l.size))
+		return corrupt(0, fmt.Errorf("%w: size %d, want %d", fileformat.ErrFormat, size, l.size))
 	}
 	return h, l, nil
 }

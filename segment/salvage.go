@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -26,7 +27,7 @@ func ReadHeader(fsys *vfs.FS, name string) (db [16]byte, info Info, err error) {
 func readHeader(f *vfs.File) (header, layout, error) {
 	page := make([]byte, headerSize)
 	if n, err := f.ReadAt(page, 0); err != nil {
-		return header{}, layout{}, &CorruptError{File: f.Name(), Offset: int64(n), Err: readError(err)}
+		return header{}, layout{}, &fileformat.CorruptError{File: f.Name(), Offset: int64(n), Err: readError(err)}
 	}
 	return decodeHeader(f.Name(), page)
 }

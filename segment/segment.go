@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -27,7 +28,7 @@ type Segment struct {
 }
 
 // Open maps the segment that info describes in the database db. It verifies everything but the vectors, in time
-// proportional to the rows. A file that is damaged, missing or another one gives a *CorruptError.
+// proportional to the rows. A file that is damaged, missing or another one gives a *fileformat.CorruptError.
 func Open(fsys *vfs.FS, db [16]byte, info Info) (*Segment, error) {
 	s := &Segment{head: header{db: db, info: info}}
 	var err error
@@ -52,7 +53,7 @@ func (s *Segment) open() error {
 	}
 	if size != s.head.info.Size || size != s.lay.size {
 		return s.corrupt(min(size, s.lay.size), fmt.Errorf("%w: %d bytes, manifest %d, want %d",
-			ErrMismatch, size, s.head.info.Size, s.lay.size))
+			fileformat.ErrMismatch, size, s.head.info.Size, s.lay.size))
 	}
 	if s.m, err = s.file.Map(size); err != nil {
 		return fmt.Errorf("segment: open: %w", err)
@@ -69,16 +70,16 @@ func (s *Segment) verifyOpen() error {
 		return err
 	}
 	if h.db != s.head.db {
-		return s.corrupt(0, fmt.Errorf("%w: database %x, manifest %x", ErrMismatch, h.db, s.head.db))
+		return s.corrupt(0, fmt.Errorf("%w: database %x, manifest %x", fileformat.ErrMismatch, h.db, s.head.db))
 	}
 	want := s.head.info
 	want.Docs = h.info.Docs // the file does not have it
 	if h.info != want {
-		return s.corrupt(0, fmt.Errorf("%w: %+v, manifest %+v", ErrMismatch, h.info, s.head.info))
+		return s.corrupt(0, fmt.Errorf("%w: %+v, manifest %+v", fileformat.ErrMismatch, h.info, s.head.info))
 	}
 	s.head.tableCRC = h.tableCRC
 	if codec.CRC(s.data[l.table:]) != h.tableCRC {
-		return s.corrupt(l.table, fmt.Errorf("checksums: %w", ErrChecksum))
+		return s.corrupt(l.table, fmt.Errorf("checksums: %w", fileformat.ErrChecksum))
 	}
 	s.table = codec.U32sFromBytes(s.data[l.table:])
 	s.seen = make([]atomic.Uint64, (l.blocks+63)/64)
@@ -91,18 +92,18 @@ func (s *Segment) verifyOpen() error {
 	s.invs = codec.F32sFromBytes(s.data[l.invs:l.table])
 	if s.docs[0] != h.info.MinDoc || s.docs[l.rows-1] != h.info.MaxDoc {
 		return s.corrupt(l.docs, fmt.Errorf("%w: documents %d to %d, header %d to %d",
-			ErrFormat, s.docs[0], s.docs[l.rows-1], h.info.MinDoc, h.info.MaxDoc))
+			fileformat.ErrFormat, s.docs[0], s.docs[l.rows-1], h.info.MinDoc, h.info.MaxDoc))
 	}
 	var last uint64
 	for row, doc := range s.docs {
 		if doc <= last {
-			return s.corrupt(l.doc(row), fmt.Errorf("%w: document %d after %d", ErrFormat, doc, last))
+			return s.corrupt(l.doc(row), fmt.Errorf("%w: document %d after %d", fileformat.ErrFormat, doc, last))
 		}
 		last = doc
 	}
 	for row, inv := range s.invs {
 		if !validNorm(inv) {
-			return s.corrupt(l.inv(row), fmt.Errorf("%w: inverse norm %v", ErrFormat, inv))
+			return s.corrupt(l.inv(row), fmt.Errorf("%w: inverse norm %v", fileformat.ErrFormat, inv))
 		}
 	}
 	return nil
@@ -145,7 +146,7 @@ func (s *Segment) Find(doc uint64) (row int, ok bool) {
 
 // Rows returns the vectors of rows lo to hi-1, one after the other. It is mapped memory where the machine is
 // little-endian, and a copy elsewhere. Blocks that the range touches for the first time are verified; damage gives a
-// *CorruptError. Indexes out of range panic.
+// *fileformat.CorruptError. Indexes out of range panic.
 func (s *Segment) Rows(lo, hi int) ([]float32, error) {
 	vecs := s.vecs[lo*s.lay.dim*floatSize : hi*s.lay.dim*floatSize]
 	if len(vecs) == 0 {
@@ -172,7 +173,7 @@ func (s *Segment) touch(start, end int64) error {
 		}
 		from, to := s.lay.block(b)
 		if codec.CRC(s.data[from:to]) != s.table[b] {
-			return s.corrupt(from, ErrChecksum)
+			return s.corrupt(from, fileformat.ErrChecksum)
 		}
 		word.Or(bit)
 	}
@@ -180,10 +181,10 @@ func (s *Segment) touch(start, end int64) error {
 }
 
 // Guard runs fn, which reads the segment's memory, and returns its error. A memory fault in the segment's file becomes a
-// *CorruptError. It guards the calling goroutine only.
+// *fileformat.CorruptError. It guards the calling goroutine only.
 func (s *Segment) Guard(fn func() error) error { return s.Fault(vfs.Guard(s.Name(), fn)) }
 
-// Fault turns an error of vfs.Guard into a *CorruptError if the fault was in this segment, and returns any other as it is.
+// Fault turns an error of vfs.Guard into a *fileformat.CorruptError if the fault was in this segment, and returns any other as it is.
 func (s *Segment) Fault(err error) error {
 	if fault, ok := errors.AsType[*vfs.FaultError](err); ok {
 		if off, ok := codec.OffsetIn(s.data, fault.Addr); ok {
@@ -194,5 +195,5 @@ func (s *Segment) Fault(err error) error {
 }
 
 func (s *Segment) corrupt(off int64, err error) error {
-	return &CorruptError{File: s.Name(), Offset: off, Err: err}
+	return &fileformat.CorruptError{File: s.Name(), Offset: off, Err: err}
 }

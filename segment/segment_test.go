@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -105,12 +106,12 @@ func same(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// wantCorrupt returns the CorruptError that err must contain, for the file of segment id.
-func wantCorrupt(t testing.TB, err error, id uint64) *CorruptError {
+// wantCorrupt returns the fileformat.CorruptError that err must contain, for the file of segment id.
+func wantCorrupt(t testing.TB, err error, id uint64) *fileformat.CorruptError {
 	t.Helper()
-	c, ok := errors.AsType[*CorruptError](err)
+	c, ok := errors.AsType[*fileformat.CorruptError](err)
 	if !ok || c.File != FileName(id) {
-		t.Fatalf("got %v, want a CorruptError of %s", err, FileName(id))
+		t.Fatalf("got %v, want a fileformat.CorruptError of %s", err, FileName(id))
 	}
 	return c
 }
@@ -231,7 +232,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	otherDB := testDB
 	otherDB[15]++
-	if _, err := Open(fsys, otherDB, info); !errors.Is(err, ErrMismatch) {
+	if _, err := Open(fsys, otherDB, info); !errors.Is(err, fileformat.ErrMismatch) {
 		t.Errorf("other database: %v", err)
 	}
 	d.write(t, fsys, 8)
@@ -249,7 +250,7 @@ func TestOpenRefuses(t *testing.T) {
 		i := info
 		change(&i)
 		_, err := Open(fsys, testDB, i)
-		if c := wantCorrupt(t, err, i.ID); !errors.Is(c, ErrMismatch) {
+		if c := wantCorrupt(t, err, i.ID); !errors.Is(c, fileformat.ErrMismatch) {
 			t.Errorf("manifest with another %s: %v", name, err)
 		}
 	}
@@ -262,7 +263,7 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		i := info
 		change(&i)
-		if _, err := Open(fsys, testDB, i); !errors.Is(err, ErrFormat) {
+		if _, err := Open(fsys, testDB, i); !errors.Is(err, fileformat.ErrFormat) {
 			t.Errorf("manifest with %s: %v", name, err)
 		}
 	}
@@ -279,15 +280,15 @@ func TestOpenRefuses(t *testing.T) {
 		err    error
 		offset int64
 	}{
-		"version":      {func(b []byte) { putU32(b[8:], 2) }, ErrVersion, 8},
-		"magic":        {func(b []byte) { b[0]++ }, ErrFormat, 0},
-		"order":        {func(b []byte) { putU64(b[l.doc(3):], d.docs[2]) }, ErrFormat, l.doc(3)},
-		"min doc":      {func(b []byte) { putU64(b[l.docs:], 1) }, ErrFormat, l.docs},
-		"max doc":      {func(b []byte) { putU64(b[l.doc(4):], 1e6) }, ErrFormat, l.docs},
-		"NaN":          {func(b []byte) { putU32(b[l.inv(1):], 0x7fc00000) }, ErrFormat, l.inv(1)},
-		"negative inv": {func(b []byte) { putU32(b[l.inv(4):], 0xbf800000) }, ErrFormat, l.inv(4)},
-		"size":         {func(b []byte) { b[40]++ }, ErrFormat, 0},
-		"largest norm": {func(b []byte) { putU32(b[72:], 0x7fc00000) }, ErrFormat, 0},
+		"version":      {func(b []byte) { putU32(b[8:], 2) }, fileformat.ErrVersion, 8},
+		"magic":        {func(b []byte) { b[0]++ }, fileformat.ErrFormat, 0},
+		"order":        {func(b []byte) { putU64(b[l.doc(3):], d.docs[2]) }, fileformat.ErrFormat, l.doc(3)},
+		"min doc":      {func(b []byte) { putU64(b[l.docs:], 1) }, fileformat.ErrFormat, l.docs},
+		"max doc":      {func(b []byte) { putU64(b[l.doc(4):], 1e6) }, fileformat.ErrFormat, l.docs},
+		"NaN":          {func(b []byte) { putU32(b[l.inv(1):], 0x7fc00000) }, fileformat.ErrFormat, l.inv(1)},
+		"negative inv": {func(b []byte) { putU32(b[l.inv(4):], 0xbf800000) }, fileformat.ErrFormat, l.inv(4)},
+		"size":         {func(b []byte) { b[40]++ }, fileformat.ErrFormat, 0},
+		"largest norm": {func(b []byte) { putU32(b[72:], 0x7fc00000) }, fileformat.ErrFormat, 0},
 	} {
 		b := slices.Clone(file)
 		c.change(b)
@@ -308,7 +309,7 @@ func TestOpenRefuses(t *testing.T) {
 	writeFile(t, fsys, FileName(7), b)
 	i := info
 	i.MinDoc, i.CRC = 0, u32(b[crcOffset:])
-	if _, err := Open(fsys, testDB, i); !errors.Is(err, ErrFormat) {
+	if _, err := Open(fsys, testDB, i); !errors.Is(err, fileformat.ErrFormat) {
 		t.Errorf("document 0: %v", err)
 	}
 }
@@ -334,7 +335,7 @@ func TestHugeClaims(t *testing.T) {
 		if err != nil {
 			continue // beyond the limits
 		}
-		if _, err := Open(fsys, testDB, head); !errors.Is(err, ErrMismatch) {
+		if _, err := Open(fsys, testDB, head); !errors.Is(err, fileformat.ErrMismatch) {
 			t.Errorf("dim %d, rows %d: %v", c[0], c[1], err)
 		}
 		got, err := Salvage(t.Context(), fsys, FileName(7), Info{}, nil)
@@ -462,7 +463,7 @@ func TestOpenFaults(t *testing.T) {
 		if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), FileName(1)) {
 			t.Errorf("operation %d: %v", failAt, err)
 		}
-		if _, ok := errors.AsType[*CorruptError](err); ok {
+		if _, ok := errors.AsType[*fileformat.CorruptError](err); ok {
 			t.Errorf("operation %d: a failing operation is taken for damage: %v", failAt, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sort"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -16,10 +17,10 @@ import (
 // BlockRange is a damaged part of a file: whole blocks, the header, or the checksums.
 type BlockRange struct {
 	Offset, Len int64 // in bytes
-	Err         error // ErrChecksum, io.ErrUnexpectedEOF where the file has been cut, or what reading gave
+	Err         error // fileformat.ErrChecksum, io.ErrUnexpectedEOF where the file has been cut, or what reading gave
 }
 
-// Verify reads the whole file, not through the map, and compares all checksums. It returns a joined *CorruptError for
+// Verify reads the whole file, not through the map, and compares all checksums. It returns a joined *fileformat.CorruptError for
 // each damaged range.
 func (s *Segment) Verify(ctx context.Context) error {
 	bad, err := s.BadBlocks(ctx)
@@ -40,7 +41,7 @@ func (s *Segment) BadBlocks(ctx context.Context) ([]BlockRange, error) {
 	} else if h, _, err := decodeHeader(s.Name(), page); err != nil {
 		bad.add(0, headerSize, err)
 	} else if h.info.Docs = s.head.info.Docs; h != s.head {
-		bad.add(0, headerSize, ErrMismatch)
+		bad.add(0, headerSize, fileformat.ErrMismatch)
 	}
 	err := bad.survey(ctx, s.file, &s.lay, &s.head.tableCRC)
 	return bad, err
@@ -84,7 +85,7 @@ func (r *ranges) survey(ctx context.Context, file *vfs.File, l *layout, tableCRC
 		return nil
 	}
 	if tableCRC != nil && codec.CRC(raw) != *tableCRC {
-		tableErr = ErrChecksum
+		tableErr = fileformat.ErrChecksum
 	}
 	table := codec.U32sFromBytes(raw)
 	buf := make([]byte, blockSize)
@@ -99,14 +100,14 @@ func (r *ranges) survey(ctx context.Context, file *vfs.File, l *layout, tableCRC
 		} else if _, err := file.ReadAt(block, from); err != nil {
 			r.add(from, to-from, readError(err))
 		} else if codec.CRC(block) != table[b] {
-			r.add(from, to-from, ErrChecksum)
+			r.add(from, to-from, fileformat.ErrChecksum)
 		}
 	}
 	if tableErr != nil {
 		r.add(l.table, l.size-l.table, readError(tableErr))
 	}
 	if size > l.size {
-		r.add(l.size, size-l.size, fmt.Errorf("%w: bytes behind the end", ErrFormat))
+		r.add(l.size, size-l.size, fmt.Errorf("%w: bytes behind the end", fileformat.ErrFormat))
 	}
 	return nil
 }
@@ -148,10 +149,10 @@ func (s *Segment) verifyRows(ctx context.Context) error {
 			vec := vecs[(row-lo)*l.dim:][:l.dim]
 			if !simd.Finite(vec) {
 				errs = append(errs, s.corrupt(l.vec(row), fmt.Errorf("%w: vector of document %d is not finite",
-					ErrFormat, s.docs[row])))
+					fileformat.ErrFormat, s.docs[row])))
 			} else if want := InvNorm(vec); ulps(want, s.invs[row]) > 1 {
 				errs = append(errs, s.corrupt(l.inv(row), fmt.Errorf("%w: inverse norm %v of document %d, want %v",
-					ErrFormat, s.invs[row], s.docs[row], want)))
+					fileformat.ErrFormat, s.invs[row], s.docs[row], want)))
 			}
 		}
 		if len(errs) >= maxProblems {
@@ -159,7 +160,7 @@ func (s *Segment) verifyRows(ctx context.Context) error {
 		}
 	}
 	if want := maxNorm(s.invs); want != s.head.info.MaxNorm {
-		errs = append(errs, s.corrupt(0, fmt.Errorf("%w: largest norm %v, want %v", ErrFormat, s.head.info.MaxNorm, want)))
+		errs = append(errs, s.corrupt(0, fmt.Errorf("%w: largest norm %v, want %v", fileformat.ErrFormat, s.head.info.MaxNorm, want)))
 	}
 	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -107,7 +108,7 @@ func (w *Writer) Append(doc uint64, vec []float32) error {
 		square = simd.Dot64(vec, vec) // cannot overflow from finite elements
 	}
 	if !(square <= math.MaxFloat64) {
-		return w.fail(fmt.Errorf("%w: vector of document %d is not finite", ErrFormat, doc))
+		return w.fail(fmt.Errorf("%w: vector of document %d is not finite", fileformat.ErrFormat, doc))
 	}
 	return w.AppendRows([]uint64{doc}, []float32{invNorm(square)}, vec)
 }
@@ -120,10 +121,10 @@ func (w *Writer) AppendRows(docs []uint64, invs, rows []float32) error {
 	}
 	if len(invs) != len(docs) || len(rows) != len(docs)*w.head.info.Dim {
 		return w.fail(fmt.Errorf("%w: %d documents of dimension %d with %d inverse norms and %d elements",
-			ErrFormat, len(docs), w.head.info.Dim, len(invs), len(rows)))
+			fileformat.ErrFormat, len(docs), w.head.info.Dim, len(invs), len(rows)))
 	}
 	if len(w.docs) > MaxRows-len(docs) {
-		return w.fail(fmt.Errorf("%w: more than %d rows", ErrFormat, MaxRows))
+		return w.fail(fmt.Errorf("%w: more than %d rows", fileformat.ErrFormat, MaxRows))
 	}
 	var last uint64
 	if n := len(w.docs); n > 0 {
@@ -131,10 +132,10 @@ func (w *Writer) AppendRows(docs []uint64, invs, rows []float32) error {
 	}
 	for i, doc := range docs {
 		if doc <= last {
-			return w.fail(fmt.Errorf("%w: document %d after %d", ErrFormat, doc, last))
+			return w.fail(fmt.Errorf("%w: document %d after %d", fileformat.ErrFormat, doc, last))
 		}
 		if !validNorm(invs[i]) {
-			return w.fail(fmt.Errorf("%w: inverse norm %v of document %d", ErrFormat, invs[i], doc))
+			return w.fail(fmt.Errorf("%w: inverse norm %v of document %d", fileformat.ErrFormat, invs[i], doc))
 		}
 		last = doc
 	}

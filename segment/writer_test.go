@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -40,7 +41,7 @@ func TestWriterRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := fn(w)
-		if !errors.Is(first, ErrFormat) || !strings.Contains(first.Error(), FileName(1)) {
+		if !errors.Is(first, fileformat.ErrFormat) || !strings.Contains(first.Error(), FileName(1)) {
 			t.Errorf("%s: %v", name, first)
 		}
 		if err := w.Append(100, []float32{1, 2}); err == nil {
@@ -52,7 +53,7 @@ func TestWriterRefuses(t *testing.T) {
 		wantEmpty(t, name, fsys, "tmp", "seg")
 	}
 	for _, dim := range []int{-1, MaxDim + 1} {
-		if _, err := Create(newFS(t, nil), testDB, 1, 9, dim); !errors.Is(err, ErrFormat) {
+		if _, err := Create(newFS(t, nil), testDB, 1, 9, dim); !errors.Is(err, fileformat.ErrFormat) {
 			t.Errorf("dimension %d: %v", dim, err)
 		}
 	}

@@ -3,6 +3,8 @@ package wal
 import (
 	"errors"
 	"fmt"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Copy writes the records above after, up to last, of the log of from as the one new file with number seq of the log of to,
@@ -22,7 +24,7 @@ func Copy(from Options, after, last uint64, to Options, seq uint64) (name string
 		return nil
 	})
 	if err == nil {
-		err = &CorruptError{File: dir, Err: fmt.Errorf("records %d to %d are missing", after+uint64(len(records))+1, last)}
+		err = &fileformat.CorruptError{File: dir, Err: fmt.Errorf("records %d to %d are missing", after+uint64(len(records))+1, last)}
 	}
 	if err != done {
 		return "", err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // built is a log of two files: records 1 to 5 in three groups, each synced, and record 6 in the second file.
@@ -93,7 +94,7 @@ func TestBitFlips(t *testing.T) {
 			}
 			for bit := 0; bit < 8; bit += step {
 				got, tail, err := flip(off, 1<<bit)
-				var c *CorruptError
+				var c *fileformat.CorruptError
 				switch {
 				case off < headerSize || b.inFrame(t, off) && (second || off < last):
 					if !errors.As(err, &c) || c.File != "wal/00000001.wal" || c.Offset > int64(off) {
@@ -132,7 +133,7 @@ func TestWitnesses(t *testing.T) {
 	for left := 3; left >= 0; left-- {
 		ok(t, os.WriteFile(path, d, 0o600))
 		got, tail, err := replay(t, o, 0)
-		var c *CorruptError
+		var c *fileformat.CorruptError
 		if left > 0 && (!errors.As(err, &c) || c.Offset != headerSize) || left == 0 && (err != nil || !tail.Torn) || got != nil {
 			t.Errorf("%d frames left: %v %+v %v", left, got, tail, err)
 		}
@@ -153,7 +154,7 @@ func TestTruncations(t *testing.T) {
 			continue
 		}
 		ok(t, os.WriteFile(b.path, b.bytes[:n], 0o600))
-		var c *CorruptError
+		var c *fileformat.CorruptError
 		if got, _, err := replay(t, b.o, 0); !errors.As(err, &c) || c.Offset != int64(n) || got != nil {
 			t.Fatalf("%d bytes: %v %v", n, got, err)
 		}
@@ -181,7 +182,7 @@ func TestSectors(t *testing.T) {
 				continue // zeros within the header
 			}
 			ok(t, os.WriteFile(b.path, d, 0o600))
-			var c *CorruptError
+			var c *fileformat.CorruptError
 			if got, _, err := replay(t, b.o, 0); !errors.As(err, &c) || c.Offset > int64(off) {
 				t.Errorf("%s at %d: %v %v", name, off, got, err)
 			}
@@ -318,7 +319,7 @@ func TestHoles(t *testing.T) {
 		ok(t, l.Rotate())
 	}
 	ok(t, l.Close())
-	var c *CorruptError
+	var c *fileformat.CorruptError
 	check := func(after uint64, file string, delivered int) {
 		t.Helper()
 		got, _, err := replay(t, o, after)
@@ -350,8 +351,8 @@ func TestVersion(t *testing.T) {
 	le.PutUint32(d[headerCRC:], codec.CRC(d[:headerCRC]))
 	ok(t, os.WriteFile(b.path, d, 0o600))
 	_, _, err := replay(t, b.o, 0)
-	var c *CorruptError
-	if !errors.Is(err, ErrVersion) || errors.As(err, &c) {
+	var c *fileformat.CorruptError
+	if !errors.Is(err, fileformat.ErrVersion) || errors.As(err, &c) {
 		t.Error(err)
 	}
 }
@@ -374,7 +375,7 @@ func TestChain(t *testing.T) {
 		h.encode(frame, salt)
 		ok(t, os.WriteFile(b.path, d, 0o600))
 		got, _, err := replay(t, b.o, 0)
-		var c *CorruptError
+		var c *fileformat.CorruptError
 		if !errors.As(err, &c) || len(got) > 2 {
 			t.Errorf("%s: %v %v", name, got, err)
 		}

@@ -9,7 +9,7 @@
 //     tail: the log ends before it, without an error.
 //   - Damage is told from a torn tail. Every frame says up to which LSN the log was durable when it was written, and
 //     a file is begun only after everything before it is durable; so a bad frame with such a witness behind it is a
-//     *CorruptError and never the silent end of the log. Only damage to the very last synced write of the last file,
+//     *fileformat.CorruptError and never the silent end of the log. Only damage to the very last synced write of the last file,
 //     for which there is no witness yet, reads as a torn tail.
 //   - No write touches a 512-byte sector that holds earlier records, and no file is both appended to and trusted
 //     after a restart: a new Log always begins a new file.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -85,7 +86,7 @@ func workload(t *testing.T, label string, o Options, fault error, acked, tried *
 	for range 2 {
 		tail, err := Replay(o, max(*acked, 4)-4, func(uint64, []byte) error { return nil })
 		if err != nil {
-			var c *CorruptError
+			var c *fileformat.CorruptError
 			if errors.As(err, &c) || !errors.Is(err, fault) && !errors.Is(err, io.EOF) {
 				t.Errorf("%s: replay: %v", label, err)
 			}
@@ -157,7 +158,7 @@ func TestReadError(t *testing.T) {
 			return nil
 		})
 		got, _, err := replay(t, o, 0)
-		var c *CorruptError
+		var c *fileformat.CorruptError
 		if reads <= n {
 			if err != nil || len(got) != len(builtSizes) {
 				t.Errorf("%v %v", got, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // These constants are part of the file format (docs/format/wal.md) and must never change.
@@ -66,7 +67,7 @@ func decodeHeader(b []byte) (h fileHeader, err error) {
 		return h, errNotHeader
 	}
 	if v := le.Uint32(b[8:]); v != version {
-		return h, fmt.Errorf("%w %d", ErrVersion, v)
+		return h, fmt.Errorf("%w %d", fileformat.ErrVersion, v)
 	}
 	copy(h.db[:], b[16:])
 	h.seq = le.Uint64(b[32:])

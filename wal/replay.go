@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -22,8 +23,6 @@ const (
 )
 
 var (
-	// ErrVersion is returned for a file of a format that this version of the package cannot read.
-	ErrVersion = errors.New("unknown format version")
 	// ErrClosed is returned by the methods of a closed Log.
 	ErrClosed = errors.New("wal: log is closed")
 	// ErrReadOnly is returned by Create with Options.ReadOnly.
@@ -31,22 +30,6 @@ var (
 	// ErrTooLarge is returned by Append for a record above MaxRecord, or for 4 GiB at once; nothing is then written.
 	ErrTooLarge = errors.New("wal: record too large")
 )
-
-// CorruptError says that records which were durable once cannot be read any more: bytes have changed, or a file is
-// missing (a hole). It is not returned for a torn tail.
-type CorruptError struct {
-	File   string // relative to the database directory
-	Offset int64  // of the first bad byte or frame
-	Err    error
-}
-
-// Error names file and offset.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("wal: %s: offset %d: %v", e.File, e.Offset, e.Err)
-}
-
-// Unwrap returns Err.
-func (e *CorruptError) Unwrap() error { return e.Err }
 
 // Options say where a log is. Files lie in wal/ below FS.
 type Options struct {
@@ -137,7 +120,7 @@ func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err err
 		return h, nil, err
 	}
 	corrupt := func(off int64, format string, args ...any) (fileHeader, error, error) {
-		return h, &CorruptError{File: name, Offset: off, Err: fmt.Errorf(format, args...)}, nil
+		return h, &fileformat.CorruptError{File: name, Offset: off, Err: fmt.Errorf(format, args...)}, nil
 	}
 	if size < headerSize {
 		return corrupt(size, "file ends within its header")
@@ -147,7 +130,7 @@ func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err err
 		return h, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	switch h, err = decodeHeader(b); {
-	case errors.Is(err, ErrVersion):
+	case errors.Is(err, fileformat.ErrVersion):
 		return h, fmt.Errorf("wal: %s: %w", name, err), nil
 	case err != nil:
 		return corrupt(0, "%w", err)
@@ -165,7 +148,7 @@ func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err err
 // Replay calls fn for every record with an LSN above after, in order and without gaps. payload is valid during the
 // call only. An error of fn ends the replay and is returned as it is. Replay changes nothing on disk.
 //
-// Files that hold no record above after are not read, apart from their headers. A *CorruptError means that records
+// Files that hold no record above after are not read, apart from their headers. A *fileformat.CorruptError means that records
 // above after have been lost; those before the damage have been delivered.
 func Replay(o Options, after uint64, fn func(lsn uint64, payload []byte) error) (Tail, error) {
 	tail := Tail{Last: after}
@@ -188,7 +171,7 @@ func Replay(o Options, after uint64, fn func(lsn uint64, payload []byte) error) 
 			return tail, f.err
 		}
 		if i == 0 && f.base-1 > after {
-			return tail, &CorruptError{File: f.name, Err: fmt.Errorf(
+			return tail, &fileformat.CorruptError{File: f.name, Err: fmt.Errorf(
 				"records %d to %d are missing: the log begins with record %d", after+1, f.base-1, f.base)}
 		}
 		var next *file
@@ -236,7 +219,7 @@ func replayFile(o *Options, f, next *file, after uint64, fn func(uint64, []byte)
 	}
 	if next != nil {
 		if lsn < end {
-			return &CorruptError{File: f.name, Offset: off, Err: fmt.Errorf(
+			return &fileformat.CorruptError{File: f.name, Offset: off, Err: fmt.Errorf(
 				"record %d is damaged: %s begins with record %d", lsn, next.name, next.base)}
 		}
 		return nil
@@ -318,7 +301,7 @@ func (r *reader) remains(off int64, lsn, after uint64) (torn bool, err error) {
 			}
 			torn = true
 			if h.durable >= lsn && h.lsn > after {
-				return torn, &CorruptError{File: r.f.Name(), Offset: off, Err: fmt.Errorf(
+				return torn, &fileformat.CorruptError{File: r.f.Name(), Offset: off, Err: fmt.Errorf(
 					"record %d is damaged: the frame of record %d at offset %d says it was durable", lsn, h.lsn, at)}
 			}
 		}

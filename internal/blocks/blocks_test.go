@@ -9,14 +9,10 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-var (
-	errCorrupt = errors.New("corrupt")
-	errVersion = errors.New("version")
-
-	testFormat = Format{Magic: "TESTTEST", Version: 3, Name: "test", ErrCorrupt: errCorrupt, ErrVersion: errVersion}
-)
+var testFormat = Format{Magic: "TESTTEST", Version: 3, Name: "test"}
 
 // write writes pieces as runs, of which all but the last end where a block does. The header says where the content ends.
 func write(w io.WriterAt, runs ...[][]byte) error {
@@ -133,7 +129,7 @@ func TestDamage(t *testing.T) {
 		bad[at] ^= 1 << rng.IntN(8)
 		c, err := open(bad)
 		if at < HeaderSize || at >= end {
-			if !errors.Is(err, errCorrupt) {
+			if !errors.Is(err, fileformat.ErrDamaged) {
 				t.Fatalf("byte %d: %v", at, err)
 			}
 			continue
@@ -144,16 +140,16 @@ func TestDamage(t *testing.T) {
 		for b := range int64(4) {
 			from := HeaderSize + b*Size
 			err := c.Touch(from, min(from+Size, end))
-			if hit := b == (at-HeaderSize)/Size; hit != errors.Is(err, errCorrupt) {
+			if hit := b == (at-HeaderSize)/Size; hit != errors.Is(err, fileformat.ErrDamaged) {
 				t.Fatalf("byte %d, block %d: %v", at, b, err)
 			}
 		}
-		if c.Verified() || !errors.Is(c.Verify(), errCorrupt) {
+		if c.Verified() || !errors.Is(c.Verify(), fileformat.ErrDamaged) {
 			t.Fatalf("byte %d: verified", at)
 		}
 	}
 	for _, n := range []int{0, 7, HeaderSize - 1, HeaderSize, len(good) - 1} {
-		if _, err := open(good[:n]); !errors.Is(err, errCorrupt) {
+		if _, err := open(good[:n]); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -162,12 +158,12 @@ func TestDamage(t *testing.T) {
 func TestOtherVersion(t *testing.T) {
 	later := testFormat
 	later.Version++
-	if _, err := testFormat.Open(Seal(later.Header())); !errors.Is(err, errVersion) {
+	if _, err := testFormat.Open(Seal(later.Header())); !errors.Is(err, fileformat.ErrVersion) {
 		t.Errorf("a later version: %v", err)
 	}
 	other := testFormat
 	other.Magic = "OTHEROTH"
-	if _, err := testFormat.Open(Seal(other.Header())); !errors.Is(err, errCorrupt) {
+	if _, err := testFormat.Open(Seal(other.Header())); !errors.Is(err, fileformat.ErrDamaged) {
 		t.Errorf("another format: %v", err)
 	}
 }

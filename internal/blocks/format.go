@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Numbers of all these formats. They never change.
@@ -22,9 +23,6 @@ type Format struct {
 	Magic   string // 8 bytes
 	Version uint32
 	Name    string // starts the text of errors
-
-	ErrCorrupt error // wrapped by errors about bytes that cannot be
-	ErrVersion error // wrapped where another release wrote the file
 }
 
 // Header returns an encoder for the header page, in which magic and version are written. Seal ends the page.
@@ -53,14 +51,14 @@ func (f *Format) Open(b []byte) (*codec.Decoder, error) {
 	}
 	d := codec.NewDecoder(b[magicSize:CRCOffset])
 	if v := d.U32(); v != f.Version {
-		return nil, fmt.Errorf("%s: %w: %d", f.Name, f.ErrVersion, v)
+		return nil, fmt.Errorf("%s: %w: %d", f.Name, fileformat.ErrVersion, v)
 	}
 	return d, nil
 }
 
 // Corrupt returns the error that says what is wrong at an offset.
 func (f *Format) Corrupt(off int64, format string, args ...any) error {
-	return fmt.Errorf("%s: %w: offset %d: %s", f.Name, f.ErrCorrupt, off, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%s: %w: offset %d: %s", f.Name, fileformat.ErrDamaged, off, fmt.Sprintf(format, args...))
 }
 
 // Count returns how many blocks there are in content that ends at the file offset end, which is not before HeaderSize.

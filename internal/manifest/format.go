@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Numbers of the file format. They never change for version 1.
@@ -26,15 +26,6 @@ const MaxSize = 16 << 20
 
 // MaxName is the longest name of a file, in bytes.
 const MaxName = 255
-
-var (
-	// ErrChecksum is wrapped when a manifest is damaged or not all there.
-	ErrChecksum = errors.New("checksum mismatch")
-	// ErrVersion is wrapped when a later release wrote the manifest.
-	ErrVersion = errors.New("unknown format version")
-	// ErrFormat is wrapped when the checksum holds and the content is impossible nevertheless.
-	ErrFormat = errors.New("invalid value")
-)
 
 // A Manifest says which files make a version of a database.
 type Manifest struct {
@@ -117,7 +108,7 @@ func (m *Manifest) Encode() ([]byte, error) {
 	}
 	e.U32(codec.CRC(e.B))
 	if len(e.B) > MaxSize {
-		return nil, fmt.Errorf("%w: %d files take %d bytes", ErrFormat, len(m.Files), len(e.B))
+		return nil, fmt.Errorf("%w: %d files take %d bytes", fileformat.ErrFormat, len(m.Files), len(e.B))
 	}
 	return e.B, nil
 }
@@ -125,26 +116,26 @@ func (m *Manifest) Encode() ([]byte, error) {
 // Decode returns the manifest in b.
 func Decode(b []byte) (*Manifest, error) {
 	if len(b) < headerSize+crcSize || len(b) > MaxSize {
-		return nil, fmt.Errorf("manifest: %w: %d bytes", ErrChecksum, len(b))
+		return nil, fmt.Errorf("manifest: %w: %d bytes", fileformat.ErrChecksum, len(b))
 	}
 	body := b[:len(b)-crcSize]
 	sum := codec.NewDecoder(b[len(body):])
 	if sum.U32() != codec.CRC(body) {
-		return nil, fmt.Errorf("manifest: %w", ErrChecksum)
+		return nil, fmt.Errorf("manifest: %w", fileformat.ErrChecksum)
 	}
 	d := codec.NewDecoder(body)
 	if got := string(d.Raw(len(magic))); got != magic {
-		return nil, fmt.Errorf("manifest: %w: magic %q", ErrFormat, got)
+		return nil, fmt.Errorf("manifest: %w: magic %q", fileformat.ErrFormat, got)
 	}
 	if v := d.U32(); v != version {
-		return nil, fmt.Errorf("manifest: %w %d", ErrVersion, v)
+		return nil, fmt.Errorf("manifest: %w %d", fileformat.ErrVersion, v)
 	}
 	n := d.U32()
 	m := &Manifest{}
 	copy(m.DB[:], d.Raw(len(m.DB)))
 	m.Number, m.Batch, m.Time = d.U64(), d.U64(), int64(d.U64())
 	if int64(n) > int64(d.Len()/minFile) {
-		return nil, fmt.Errorf("manifest: %w: %d files in %d bytes", ErrFormat, n, d.Len())
+		return nil, fmt.Errorf("manifest: %w: %d files in %d bytes", fileformat.ErrFormat, n, d.Len())
 	}
 	m.Files = make([]File, n)
 	for i := range m.Files {
@@ -152,16 +143,16 @@ func Decode(b []byte) (*Manifest, error) {
 		f.Name, f.Path = d.String(), d.String()
 		size := d.U64()
 		if size > math.MaxInt64 {
-			return nil, fmt.Errorf("manifest: %w: size %d", ErrFormat, size)
+			return nil, fmt.Errorf("manifest: %w: size %d", fileformat.ErrFormat, size)
 		}
 		f.Size = int64(size)
 		copy(f.Sum[:], d.Raw(len(f.Sum)))
 	}
 	if err := d.Err(); err != nil {
-		return nil, fmt.Errorf("manifest: %w: %w", ErrFormat, err)
+		return nil, fmt.Errorf("manifest: %w: %w", fileformat.ErrFormat, err)
 	}
 	if d.Len() > 0 {
-		return nil, fmt.Errorf("manifest: %w: %d bytes left over", ErrFormat, d.Len())
+		return nil, fmt.Errorf("manifest: %w: %d bytes left over", fileformat.ErrFormat, d.Len())
 	}
 	return m, m.validate()
 }
@@ -169,18 +160,18 @@ func Decode(b []byte) (*Manifest, error) {
 // validate says what is wrong with the content.
 func (m *Manifest) validate() error {
 	if m.Number == 0 {
-		return fmt.Errorf("manifest: %w: version 0", ErrFormat)
+		return fmt.Errorf("manifest: %w: version 0", fileformat.ErrFormat)
 	}
 	last := ""
 	var total int64
 	for _, f := range m.Files {
 		switch {
 		case !validName(f.Name) || !validName(f.Path):
-			return fmt.Errorf("manifest: %w: file %q, path %q", ErrFormat, f.Name, f.Path)
+			return fmt.Errorf("manifest: %w: file %q, path %q", fileformat.ErrFormat, f.Name, f.Path)
 		case f.Name <= last:
-			return fmt.Errorf("manifest: %w: file %q after %q", ErrFormat, f.Name, last)
+			return fmt.Errorf("manifest: %w: file %q after %q", fileformat.ErrFormat, f.Name, last)
 		case f.Size < 0 || f.Size > math.MaxInt64-total:
-			return fmt.Errorf("manifest: %w: size of %q", ErrFormat, f.Name)
+			return fmt.Errorf("manifest: %w: size of %q", fileformat.ErrFormat, f.Name)
 		}
 		last = f.Name
 		total += f.Size

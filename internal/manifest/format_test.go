@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
@@ -104,15 +105,15 @@ func TestDamage(t *testing.T) {
 		for bit := range 8 {
 			bad := bytes.Clone(b)
 			bad[i] ^= 1 << bit
-			if _, err := Decode(bad); !errors.Is(err, ErrChecksum) {
+			if _, err := Decode(bad); !errors.Is(err, fileformat.ErrChecksum) {
 				t.Errorf("byte %d, bit %d: %v", i, bit, err)
 			}
 		}
-		if _, err := Decode(b[:i]); !errors.Is(err, ErrChecksum) {
+		if _, err := Decode(b[:i]); !errors.Is(err, fileformat.ErrChecksum) {
 			t.Errorf("cut to %d bytes: %v", i, err)
 		}
 	}
-	if _, err := Decode(append(bytes.Clone(b), 0)); !errors.Is(err, ErrChecksum) {
+	if _, err := Decode(append(bytes.Clone(b), 0)); !errors.Is(err, fileformat.ErrChecksum) {
 		t.Errorf("longer: %v", err)
 	}
 	// A copier that sets the size first leaves zeros.
@@ -146,7 +147,7 @@ func TestSigned(t *testing.T) {
 	}
 	bad := bytes.Clone(b)
 	bad[len(magic)] = 2
-	if _, err := Decode(sign(bad)); !errors.Is(err, ErrVersion) {
+	if _, err := Decode(sign(bad)); !errors.Is(err, fileformat.ErrVersion) {
 		t.Errorf("version 2: %v", err)
 	}
 	for what, change := range map[string]func(m *Manifest){
@@ -165,7 +166,7 @@ func TestSigned(t *testing.T) {
 	} {
 		m := example()
 		change(m)
-		if _, err := m.Encode(); !errors.Is(err, ErrFormat) {
+		if _, err := m.Encode(); !errors.Is(err, fileformat.ErrFormat) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

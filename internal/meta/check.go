@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment"
 )
 
@@ -60,7 +61,7 @@ func (t *table) complete(want tally) error {
 	}
 	if sum != want {
 		return t.tx.store.corrupt("bucket %s: %w: %d records and their digest, want %d and theirs", bucketName(t.tag, t.coll),
-			ErrChecksum, sum.count, want.count)
+			fileformat.ErrChecksum, sum.count, want.count)
 	}
 	return nil
 }
@@ -92,7 +93,7 @@ func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail
 		c.tx = &Tx{store: s, bolt: b}
 		return c.records()
 	})
-	var bad *CorruptError
+	var bad *fileformat.CorruptError
 	if errors.As(err, &bad) {
 		c.report(s.name, "", "", bad.Err.Error())
 		return nil
@@ -236,13 +237,13 @@ func (c *checker) system() error {
 	for _, key := range [][]byte{keyFormat, keyState} {
 		if err == nil && !intact[string(key)] {
 			// Without it there is nothing to compare the rest with.
-			return t.corrupt(key, fmt.Errorf("%w: missing or damaged", ErrFormat))
+			return t.corrupt(key, fmt.Errorf("%w: missing or damaged", fileformat.ErrFormat))
 		}
 	}
 	return err
 }
 
-var errUnknown = fmt.Errorf("%w: unknown key", ErrFormat)
+var errUnknown = fmt.Errorf("%w: unknown key", fileformat.ErrFormat)
 
 func (c *checker) collections() error {
 	return c.global(tagCollections, func(key, payload []byte) error {
@@ -255,7 +256,7 @@ func (c *checker) collections() error {
 		}
 		c.colls[rec.ID] = rec
 		if rec.ID >= c.state.NextCollection {
-			return fmt.Errorf("%w: the next unused number is %d", ErrFormat, c.state.NextCollection)
+			return fmt.Errorf("%w: the next unused number is %d", fileformat.ErrFormat, c.state.NextCollection)
 		}
 		return nil
 	})
@@ -288,11 +289,11 @@ func (c *checker) segments() error {
 		_, exists := c.colls[info.Collection]
 		switch {
 		case !exists:
-			return fmt.Errorf("%w: of collection %d, which does not exist", ErrFormat, info.Collection)
+			return fmt.Errorf("%w: of collection %d, which does not exist", fileformat.ErrFormat, info.Collection)
 		case info.ID >= c.state.NextSegment:
-			return fmt.Errorf("%w: the next unused number is %d", ErrFormat, c.state.NextSegment)
+			return fmt.Errorf("%w: the next unused number is %d", fileformat.ErrFormat, c.state.NextSegment)
 		case info.MaxDoc >= c.state.NextDoc || info.MinDoc > info.MaxDoc:
-			return fmt.Errorf("%w: documents %d to %d, the next unused number is %d", ErrFormat, info.MinDoc, info.MaxDoc,
+			return fmt.Errorf("%w: documents %d to %d, the next unused number is %d", fileformat.ErrFormat, info.MinDoc, info.MaxDoc,
 				c.state.NextDoc)
 		}
 		return nil
@@ -308,14 +309,14 @@ func (c *checker) dead() error {
 		info, ok := c.rows[seg]
 		switch {
 		case !ok:
-			return fmt.Errorf("%w: segment %d does not exist", ErrFormat, seg)
+			return fmt.Errorf("%w: segment %d does not exist", fileformat.ErrFormat, seg)
 		case (chunk+1)*chunkRows <= info.Rows:
 			return nil
 		}
 		for i, w := range words {
 			for bit := range 64 {
 				if row := chunk*chunkRows + 64*i + bit; w>>bit&1 != 0 && row >= info.Rows {
-					return fmt.Errorf("%w: row %d of %d", ErrFormat, row, info.Rows)
+					return fmt.Errorf("%w: row %d of %d", fileformat.ErrFormat, row, info.Rows)
 				}
 			}
 		}
@@ -338,7 +339,7 @@ func (c *checker) history() error {
 		twin := slices.Concat(key[owner:], key[:owner])
 		b, ok, perr := purge.get(twin)
 		if same, nerr := number(b); perr == nil && (!ok || nerr != nil || same != old) {
-			return fmt.Errorf("%w: differs from its twin in bucket purge", ErrFormat)
+			return fmt.Errorf("%w: differs from its twin in bucket purge", fileformat.ErrFormat)
 		}
 		if old != 0 && err == nil {
 			c.refer(binary.BigEndian.Uint32(key), old)
@@ -384,7 +385,7 @@ func (c *checker) documents() error {
 			}
 			there.add(key, nil)
 			if doc := binary.BigEndian.Uint64(key); doc == 0 || doc >= c.state.NextDoc {
-				return fmt.Errorf("%w: the next unused number is %d", ErrFormat, c.state.NextDoc)
+				return fmt.Errorf("%w: the next unused number is %d", fileformat.ErrFormat, c.state.NextDoc)
 			}
 			return nil
 		})
@@ -398,7 +399,7 @@ func (c *checker) documents() error {
 			}
 			c.refer(id, doc)
 			if v, err := docs.find(appendU64(nil, doc)); v == nil || err != nil {
-				return fmt.Errorf("%w: names document %d, which does not exist", ErrFormat, doc)
+				return fmt.Errorf("%w: names document %d, which does not exist", fileformat.ErrFormat, doc)
 			}
 			return nil
 		})

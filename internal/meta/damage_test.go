@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment"
 )
 
@@ -88,7 +89,7 @@ func TestFlippedValue(t *testing.T) {
 		view(t, s, func(tx *Tx) error {
 			_, ok, err := tx.Document(1, 2)
 			wantCorrupt(t, "Document", err, "documents/00000001", "key 2", "checksum")
-			wantError(t, "Document", err, ErrChecksum)
+			wantError(t, "Document", err, fileformat.ErrChecksum)
 			if ok {
 				t.Error("damaged document found")
 			}

@@ -8,7 +8,7 @@
 //     whose commit failed, nothing is known until the file is opened again, so all later ones are refused.
 //   - Every value carries a CRC-32C over its bucket, its key and itself, compared on every read. Counts and digests, kept
 //     with the values, show a record that is missing or that should not be there; [Store.Check] compares them. What does
-//     not hold is a [CorruptError] that names the file, the bucket and the key.
+//     not hold is a [fileformat.CorruptError] that names the file, the bucket and the key.
 //   - bbolt trusts its file. Open looks at the structure of all of it, unless [Store.Seal] has left checksums of its pages:
 //     then each page is compared before bbolt first goes there. Whatever else bbolt trips over, panic or fault of the mapped
 //     memory, becomes an error.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Document returns the payload of a document; ok is false if there is none, or no such collection. The payload lives as
@@ -47,7 +49,7 @@ func (tx *Tx) Documents(coll uint32, from uint64, fn func(doc uint64, payload []
 	}
 	return t.scan(appendU64(nil, from), nil, func(key, payload []byte) (bool, error) {
 		if len(key) != 8 {
-			return false, t.corrupt(key, fmt.Errorf("%w: key of %d bytes", ErrFormat, len(key)))
+			return false, t.corrupt(key, fmt.Errorf("%w: key of %d bytes", fileformat.ErrFormat, len(key)))
 		}
 		return fn(binary.BigEndian.Uint64(key), payload)
 	})
@@ -202,7 +204,7 @@ func (tx *Tx) PurgeHistory(upTo uint64) (n int, err error) {
 		}
 		old, err := number(payload)
 		if err == nil && (len(key) < 8 || !validOwner(key[8:])) {
-			err = fmt.Errorf("%w: key of %d bytes", ErrFormat, len(key))
+			err = fmt.Errorf("%w: key of %d bytes", fileformat.ErrFormat, len(key))
 		}
 		if err != nil {
 			return n, purge.corrupt(key, err)

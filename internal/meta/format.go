@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment"
 )
 
@@ -86,14 +87,14 @@ func appendValue(dst []byte, seed uint32, key, payload []byte) []byte {
 // payloadOf verifies a stored value and returns what is in it.
 func payloadOf(seed uint32, key, value []byte) ([]byte, error) {
 	if len(value) < valueOverhead {
-		return nil, fmt.Errorf("%w: value of %d bytes", ErrFormat, len(value))
+		return nil, fmt.Errorf("%w: value of %d bytes", fileformat.ErrFormat, len(value))
 	}
 	end := len(value) - 4
 	if codec.Update(codec.Update(seed, key), value[:end]) != sumOf(value) {
-		return nil, ErrChecksum
+		return nil, fileformat.ErrChecksum
 	}
 	if value[0] != valueVersion {
-		return nil, fmt.Errorf("%w: version %d of a value", ErrVersion, value[0])
+		return nil, fmt.Errorf("%w: version %d of a value", fileformat.ErrVersion, value[0])
 	}
 	return value[1:end:end], nil
 }
@@ -160,7 +161,7 @@ func decodeTally(d *codec.Decoder) tally {
 // finish returns the error of a decoder, which must be at its end.
 func finish(d *codec.Decoder) error {
 	if n := d.Len(); n > 0 {
-		d.Fail(fmt.Errorf("%w: %d bytes too many", ErrFormat, n))
+		d.Fail(fmt.Errorf("%w: %d bytes too many", fileformat.ErrFormat, n))
 	}
 	return d.Err()
 }
@@ -179,9 +180,9 @@ func decodeFormat(b []byte) (v uint32, err error) {
 	v = d.U32()
 	switch {
 	case string(m) != magic:
-		return 0, fmt.Errorf("%w: magic %q", ErrFormat, m)
+		return 0, fmt.Errorf("%w: magic %q", fileformat.ErrFormat, m)
 	case d.Err() == nil && (v < oldest || v > version):
-		return 0, fmt.Errorf("%w %d", ErrVersion, v)
+		return 0, fmt.Errorf("%w %d", fileformat.ErrVersion, v)
 	}
 	return v, finish(d)
 }
@@ -287,7 +288,7 @@ func decodeSegment(id uint64, b []byte) (segment.Info, error) {
 	}
 	// Compared before the conversion to int, which has 32 bits on some machines.
 	if dim > segment.MaxDim || rows > segment.MaxRows || size > math.MaxInt64 {
-		d.Fail(fmt.Errorf("%w: dimension %d, %d rows, %d bytes", ErrFormat, dim, rows, size))
+		d.Fail(fmt.Errorf("%w: dimension %d, %d rows, %d bytes", fileformat.ErrFormat, dim, rows, size))
 	}
 	info.Dim, info.Rows, info.Size = int(dim), int(rows), int64(size)
 	return info, finish(d)
@@ -335,13 +336,13 @@ func decodeChunk(b []byte) ([]uint64, error) {
 		for d.Len() > 0 {
 			row := d.U16()
 			if row >= chunkRows {
-				d.Fail(fmt.Errorf("%w: row %d of a chunk", ErrFormat, row))
+				d.Fail(fmt.Errorf("%w: row %d of a chunk", fileformat.ErrFormat, row))
 				break
 			}
 			words[row/64] |= 1 << (row % 64)
 		}
 	default:
-		d.Fail(fmt.Errorf("%w: form %d of a chunk", ErrFormat, form))
+		d.Fail(fmt.Errorf("%w: form %d of a chunk", fileformat.ErrFormat, form))
 	}
 	return words, finish(d)
 }

@@ -15,6 +15,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 )
@@ -586,8 +587,8 @@ func TestUnknownCollection(t *testing.T) {
 		wantError(t, "empty id", tx.PutID(3, "", 1), ErrTooLong)
 		wantError(t, "long id", tx.PutID(3, strings.Repeat("x", MaxID+1), 1), ErrTooLong)
 		wantError(t, "long id", tx.PutHistory(3, strings.Repeat("x", MaxID+1), 1, 1), ErrTooLong)
-		wantError(t, "chunk", tx.PutDeadChunk(1, maxChunks, []uint64{1}), ErrFormat)
-		wantError(t, "chunk", tx.PutDeadChunk(1, 0, make([]uint64, chunkWords+1)), ErrFormat)
+		wantError(t, "chunk", tx.PutDeadChunk(1, maxChunks, []uint64{1}), fileformat.ErrFormat)
+		wantError(t, "chunk", tx.PutDeadChunk(1, 0, make([]uint64, chunkWords+1)), fileformat.ErrFormat)
 		st, err := tx.State()
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -78,7 +79,7 @@ func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, &CorruptError{name, -1, errors.Join(append(w.Problems, fmt.Errorf("%w: no state record is found in any page", ErrFormat))...)}
+		return nil, &fileformat.CorruptError{File: name, Offset: -1, Err: errors.Join(append(w.Problems, fmt.Errorf("%w: no state record is found in any page", fileformat.ErrFormat))...)}
 	}
 	known := tallies != [len(globalTags)]tally{}
 	w.freed[tagSystem] = !known
@@ -129,7 +130,7 @@ func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, 
 		return nil
 	})
 	for _, e := range bad {
-		problem(&CorruptError{w.name, e.Offset, e})
+		problem(&fileformat.CorruptError{File: w.name, Offset: e.Offset, Err: e})
 	}
 	return listed, err
 }

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -131,7 +132,7 @@ func (s *Store) copyRecords(to *bbolt.DB, from *bbolt.Tx) error {
 		dst.FillPercent = fillDocuments
 		return b.ForEach(func(k, v []byte) error {
 			if v == nil {
-				return s.corrupt("%w: bucket %q in bucket %q", ErrFormat, k, name)
+				return s.corrupt("%w: bucket %q in bucket %q", fileformat.ErrFormat, k, name)
 			}
 			if held += len(k) + len(v); held > rewriteTx {
 				if err := tx.Commit(); err != nil {

@@ -3,6 +3,8 @@ package meta
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // SalvageDocuments calls fn with every intact document of a collection, ascending, and bad with the number of each that
@@ -15,7 +17,7 @@ func (tx *Tx) SalvageDocuments(coll uint32, fn func(doc uint64, payload []byte) 
 	return t.salvage(func(key, payload []byte, err error) error {
 		switch {
 		case len(key) != 8:
-			bad(0, t.corrupt(key, fmt.Errorf("%w: key of %d bytes", ErrFormat, len(key))))
+			bad(0, t.corrupt(key, fmt.Errorf("%w: key of %d bytes", fileformat.ErrFormat, len(key))))
 		case err != nil:
 			bad(binary.BigEndian.Uint64(key), err)
 		default:

@@ -17,6 +17,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -109,7 +110,7 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 		}
 	}
 	if p := s.sums.Load(); p != nil && p.db != s.identity {
-		return nil, s.corrupt("%w: %s is of another database", ErrFormat, sumsName(name))
+		return nil, s.corrupt("%w: %s is of another database", fileformat.ErrFormat, sumsName(name))
 	}
 	s.countFree()
 	return s, nil
@@ -229,7 +230,7 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 		err = vfs.ErrLocked
 	}
 	if err != nil {
-		var bad *CorruptError
+		var bad *fileformat.CorruptError
 		if !errors.As(err, &bad) {
 			err = fmt.Errorf("meta: open %s: %w", name, err)
 		}
@@ -293,7 +294,7 @@ func (s *Store) transact(writable bool, fn func(*bbolt.Tx) error) (err error) {
 }
 
 // View calls fn with a transaction that sees what the last Update left. Everything that panics inside, fn included, and
-// every fault of the mapped file ends as a *CorruptError with the panic's text. What the transaction returns lives as
+// every fault of the mapped file ends as a *fileformat.CorruptError with the panic's text. What the transaction returns lives as
 // long as it does, unless it says otherwise.
 func (s *Store) View(fn func(*Tx) error) error {
 	s.mu.RLock()
@@ -350,7 +351,7 @@ func (s *Store) update(fn func(*Tx) error) (id uint64, uncommitted bool, err err
 	case undone:
 		return id, false, err
 	}
-	var bad *CorruptError
+	var bad *fileformat.CorruptError
 	if !errors.As(err, &bad) {
 		err = fmt.Errorf("meta: commit %s: %w", s.name, err)
 	}

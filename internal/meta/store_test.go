@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -27,9 +28,9 @@ func wantError(t testing.TB, what string, err, want error) {
 
 func wantCorrupt(t testing.TB, what string, err error, parts ...string) {
 	t.Helper()
-	var bad *CorruptError
+	var bad *fileformat.CorruptError
 	if !errors.As(err, &bad) || bad.File != name {
-		t.Errorf("%s: got error %v, want a CorruptError of %s", what, err, name)
+		t.Errorf("%s: got error %v, want a fileformat.CorruptError of %s", what, err, name)
 		return
 	}
 	for _, part := range parts {
@@ -114,9 +115,9 @@ func TestForeignFiles(t *testing.T) {
 		payload []byte
 		want    error
 	}{
-		{append([]byte("VECBOLTX"), good[8:]...), ErrFormat},
-		{append([]byte("VECBOLTM"), 3, 0, 0, 0), ErrVersion},
-		{append(slices.Clone(good), 0), ErrFormat},
+		{append([]byte("VECBOLTX"), good[8:]...), fileformat.ErrFormat},
+		{append([]byte("VECBOLTM"), 3, 0, 0, 0), fileformat.ErrVersion},
+		{append(slices.Clone(good), 0), fileformat.ErrFormat},
 		{good[:9], nil},
 	} {
 		put(keyFormat, tc.payload)

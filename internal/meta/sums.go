@@ -12,6 +12,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -84,7 +85,7 @@ func eachPage(f *vfs.File, pages uint64, fn func(page uint64, b []byte) error) e
 // readError names what could not be read. A file that has become too short is damaged.
 func readError(name string, page uint64, err error) error {
 	if errors.Is(err, io.EOF) {
-		return &CorruptError{name, int64(page) * boltcheck.PageSize, io.ErrUnexpectedEOF}
+		return &fileformat.CorruptError{File: name, Offset: int64(page) * boltcheck.PageSize, Err: io.ErrUnexpectedEOF}
 	}
 	return fmt.Errorf("meta: read %s at offset %d: %w", name, page*boltcheck.PageSize, err)
 }
@@ -92,7 +93,7 @@ func readError(name string, page uint64, err error) error {
 // decodeSums returns the checksums in b, and the database that they are for, if they are those of the root.
 func decodeSums(b []byte, root boltcheck.Root) (db [16]byte, sums []uint32, err error) {
 	if len(b) < sumsHeader+4 || codec.CRC(b[:len(b)-4]) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
-		return db, nil, ErrChecksum
+		return db, nil, fileformat.ErrChecksum
 	}
 	d := codec.NewDecoder(b[:len(b)-4])
 	magic, version := string(d.Raw(len(sumsMagic))), d.U32()
@@ -100,11 +101,11 @@ func decodeSums(b []byte, root boltcheck.Root) (db [16]byte, sums []uint32, err 
 	sum, pages := d.U64(), d.U64()
 	switch {
 	case magic != sumsMagic:
-		return db, nil, fmt.Errorf("%w: magic %q", ErrFormat, magic)
+		return db, nil, fmt.Errorf("%w: magic %q", fileformat.ErrFormat, magic)
 	case version != sumsVersion:
-		return db, nil, fmt.Errorf("%w %d", ErrVersion, version)
+		return db, nil, fmt.Errorf("%w %d", fileformat.ErrVersion, version)
 	case sum != root.Sum || pages != root.Pages || uint64(d.Len()) != 4*pages:
-		return db, nil, fmt.Errorf("%w: of another state", ErrFormat)
+		return db, nil, fmt.Errorf("%w: of another state", fileformat.ErrFormat)
 	}
 	sums = make([]uint32, pages)
 	for i := range sums {
@@ -143,7 +144,7 @@ func (p *pageSums) verify(page uint64, b []byte) error {
 		return nil
 	}
 	if codec.CRC(b) != p.sums[page] {
-		return &CorruptError{p.name, int64(page) * boltcheck.PageSize, fmt.Errorf("page %d: %w", page, ErrChecksum)}
+		return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize, Err: fmt.Errorf("page %d: %w", page, fileformat.ErrChecksum)}
 	}
 	p.seen[page/64].Or(1 << (page % 64))
 	return nil
@@ -165,7 +166,7 @@ func (p *pageSums) verifyAll() error {
 func (p *pageSums) bad() (errs []error, err error) {
 	err = eachPage(p.file, uint64(len(p.sums)), func(page uint64, b []byte) error {
 		if page >= 2 && p.sums[page] != 0 && codec.CRC(b) != p.sums[page] {
-			errs = append(errs, fmt.Errorf("page %d, offset %d: %w", page, page*boltcheck.PageSize, ErrChecksum))
+			errs = append(errs, fmt.Errorf("page %d, offset %d: %w", page, page*boltcheck.PageSize, fileformat.ErrChecksum))
 		}
 		return nil
 	})
@@ -220,7 +221,7 @@ func (p *pageSums) node(page uint64) ([]byte, error) {
 }
 
 func (p *pageSums) invalid(page uint64, format string, args ...any) error {
-	return &CorruptError{p.name, int64(page) * boltcheck.PageSize, fmt.Errorf("%w: "+format, append([]any{ErrFormat}, args...)...)}
+	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize, Err: fmt.Errorf("%w: "+format, append([]any{fileformat.ErrFormat}, args...)...)}
 }
 
 // Of a branch page of bbolt (see internal/boltcheck): a header, then elements of position, key size and child.
@@ -307,7 +308,7 @@ func (s *Store) loadSums(f *vfs.File, root boltcheck.Root) error {
 		return nil
 	}
 	p, err := newPageSums(b, f, root)
-	var bad *CorruptError
+	var bad *fileformat.CorruptError
 	if errors.As(err, &bad) {
 		return err
 	}
@@ -320,7 +321,7 @@ func (s *Store) loadSums(f *vfs.File, root boltcheck.Root) error {
 
 // Contradicted looks for a file of checksums that is whole and of another state than the store in the file name: this
 // is not the file that they were written for, but another copy of it, since they are removed before the first commit. It
-// returns a *CorruptError that says so. A root that does not hold explains as well why they are of another state.
+// returns a *fileformat.CorruptError that says so. A root that does not hold explains as well why they are of another state.
 func Contradicted(fsys *vfs.FS, name string) error {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -346,7 +347,7 @@ func contradicted(fsys *vfs.FS, name string, root boltcheck.Root) error {
 	}
 	defer f.Close()
 	if err := otherState(f, root); err != nil {
-		return &CorruptError{name, -1, fmt.Errorf("%w; it may be an older copy: put back the one that belongs to %s, "+
+		return &fileformat.CorruptError{File: name, Offset: -1, Err: fmt.Errorf("%w; it may be an older copy: put back the one that belongs to %s, "+
 			"or repair into a new database, or remove %[2]s if this is the right one", err, sumsName(name))}
 	}
 	return nil
@@ -382,7 +383,7 @@ func otherState(f *vfs.File, root boltcheck.Root) error {
 	if _, err := f.ReadAt(buf[:4], size-4); err != nil || binary.LittleEndian.Uint32(buf) != crc {
 		return nil
 	}
-	return fmt.Errorf("%w: this is not the state that %s was written for", ErrFormat, f.Name())
+	return fmt.Errorf("%w: this is not the state that %s was written for", fileformat.ErrFormat, f.Name())
 }
 
 // whole compares all pages that were not compared yet. Those who read or write the whole file call it first.

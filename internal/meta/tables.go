@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment"
 )
 
@@ -19,7 +20,7 @@ func (tx *Tx) identify() error {
 		return err
 	}
 	if !ok {
-		return system.corrupt(keyFormat, fmt.Errorf("%w: missing", ErrFormat))
+		return system.corrupt(keyFormat, fmt.Errorf("%w: missing", fileformat.ErrFormat))
 	}
 	v, err := decodeFormat(b)
 	if err != nil {
@@ -64,7 +65,7 @@ func (tx *Tx) Collections() ([]Collection, error) {
 	var all []Collection
 	err = t.scan(nil, nil, func(key, payload []byte) (bool, error) {
 		if len(key) != 4 {
-			return false, t.corrupt(key, fmt.Errorf("%w: key of %d bytes", ErrFormat, len(key)))
+			return false, t.corrupt(key, fmt.Errorf("%w: key of %d bytes", fileformat.ErrFormat, len(key)))
 		}
 		rec, err := decodeCollection(binary.BigEndian.Uint32(key), payload)
 		if err != nil {
@@ -119,7 +120,7 @@ func (tx *Tx) DropCollection(id uint32) error {
 	var twin []byte
 	err = history.drain(appendU32(nil, id), func(key []byte) error {
 		if len(key) < 8 {
-			return history.corrupt(key, fmt.Errorf("%w: key of %d bytes", ErrFormat, len(key)))
+			return history.corrupt(key, fmt.Errorf("%w: key of %d bytes", fileformat.ErrFormat, len(key)))
 		}
 		owner := len(key) - 8
 		twin = append(append(twin[:0], key[owner:]...), key[:owner]...)
@@ -169,7 +170,7 @@ func (tx *Tx) Segments() ([]segment.Info, error) {
 
 func segmentOf(key, payload []byte) (segment.Info, error) {
 	if len(key) != 8 {
-		return segment.Info{}, fmt.Errorf("%w: key of %d bytes", ErrFormat, len(key))
+		return segment.Info{}, fmt.Errorf("%w: key of %d bytes", fileformat.ErrFormat, len(key))
 	}
 	return decodeSegment(binary.BigEndian.Uint64(key), payload)
 }
@@ -220,11 +221,11 @@ const maxChunks = (segment.MaxRows + chunkRows - 1) / chunkRows
 
 func chunkOf(key, payload []byte) (seg uint64, chunk int, words []uint64, err error) {
 	if len(key) != 12 {
-		return 0, 0, nil, fmt.Errorf("%w: key of %d bytes", ErrFormat, len(key))
+		return 0, 0, nil, fmt.Errorf("%w: key of %d bytes", fileformat.ErrFormat, len(key))
 	}
 	n := binary.BigEndian.Uint32(key[8:])
 	if n >= maxChunks {
-		return 0, 0, nil, fmt.Errorf("%w: chunk %d", ErrFormat, n)
+		return 0, 0, nil, fmt.Errorf("%w: chunk %d", fileformat.ErrFormat, n)
 	}
 	words, err = decodeChunk(payload)
 	return binary.BigEndian.Uint64(key), int(n), words, err
@@ -237,7 +238,7 @@ func (tx *Tx) PutDeadChunk(seg uint64, chunk int, words []uint64) error {
 		return err
 	}
 	if chunk < 0 || chunk >= maxChunks || len(words) > chunkWords {
-		return fmt.Errorf("%w: chunk %d of %d words", ErrFormat, chunk, len(words))
+		return fmt.Errorf("%w: chunk %d of %d words", fileformat.ErrFormat, chunk, len(words))
 	}
 	key := appendU32(appendU64(nil, seg), uint32(chunk))
 	payload := encodeChunk(words)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 const (
@@ -75,7 +77,7 @@ func (tx *Tx) readState() (s State, tallies [len(globalTags)]tally, err error) {
 	}
 	b, ok, err := system.get(keyState)
 	if err == nil && !ok {
-		err = system.corrupt(keyState, fmt.Errorf("%w: missing", ErrFormat))
+		err = system.corrupt(keyState, fmt.Errorf("%w: missing", fileformat.ErrFormat))
 	}
 	if err != nil {
 		return s, tallies, err
@@ -127,7 +129,7 @@ func (tx *Tx) table(tag uint8) (*table, error) {
 		name := bucketNames[tag]
 		b, err := tx.bucket([]byte(name))
 		if err == nil && b == nil {
-			err = tx.store.corrupt("%w: bucket %s is missing", ErrFormat, name)
+			err = tx.store.corrupt("%w: bucket %s is missing", fileformat.ErrFormat, name)
 		}
 		if err != nil {
 			return nil, err
@@ -154,7 +156,7 @@ func (t *table) open(tx *Tx, tag uint8, coll uint32, b *bbolt.Bucket) {
 	t.tx, t.tag, t.coll, t.seed, t.bucket, t.cursor = tx, tag, coll, seedOf(tag, coll), b, b.Cursor()
 }
 
-// corrupt returns a CorruptError that names bucket and key.
+// corrupt returns a fileformat.CorruptError that names bucket and key.
 func (t *table) corrupt(key []byte, err error) error {
 	return t.tx.store.corrupt("bucket %s, key %s: %w", bucketName(t.tag, t.coll), showKey(t.tag, key), err)
 }
@@ -169,7 +171,7 @@ func (t *table) find(key []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if v == nil {
-		return nil, t.corrupt(key, fmt.Errorf("%w: a bucket", ErrFormat))
+		return nil, t.corrupt(key, fmt.Errorf("%w: a bucket", fileformat.ErrFormat))
 	}
 	return v, nil
 }
@@ -251,7 +253,7 @@ func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more boo
 			return err
 		}
 		if v == nil {
-			return t.corrupt(k, fmt.Errorf("%w: a bucket", ErrFormat))
+			return t.corrupt(k, fmt.Errorf("%w: a bucket", fileformat.ErrFormat))
 		}
 		payload, err := t.verify(k, v)
 		if err != nil {
@@ -381,7 +383,7 @@ func (tx *Tx) owned(c *collection, t *table, tag uint8, fill float64) (*table, e
 		}
 	}
 	if known {
-		return nil, tx.store.corrupt("%w: bucket %s is missing", ErrFormat, bucketName(tag, c.id))
+		return nil, tx.store.corrupt("%w: bucket %s is missing", fileformat.ErrFormat, bucketName(tag, c.id))
 	}
 	return nil, nil
 }

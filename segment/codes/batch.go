@@ -103,7 +103,7 @@ func (b *Batch) SetCut(i int, cut float64) {
 
 // Scan compares the rows from lo to hi-1, of which there are at most BlockRows, with all queries. Bit j of word i says that
 // row lo+j may reach the cut of query i. The words are valid until the next call. The error is that of damaged bytes and wraps
-// ErrCorrupt.
+// fileformat.ErrDamaged.
 func (b *Batch) Scan(lo, hi int) ([]uint64, error) {
 	c := b.c
 	if lo < 0 || hi <= lo || hi > c.Len() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -26,14 +27,14 @@ type Codes struct {
 // Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and the mean; every other block
 // when it is first used. b is kept: it must stay readable and unchanged while the Codes are used. Its address must be a
 // multiple of 4, as that of a mapping is; else, and on big-endian machines, all but the codes is copied, unverified
-// bytes included, which are verified in their place nevertheless. The error wraps ErrCorrupt, ErrVersion or ErrMismatch.
+// bytes included, which are verified in their place nevertheless. The error wraps fileformat.ErrDamaged, fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Codes, error) {
 	h, l, err := decodeHeader(b)
 	if err != nil {
 		return nil, err
 	}
 	if h.ident != ident {
-		return nil, fmt.Errorf("codes: %w: have %+v, want %+v", ErrMismatch, h.ident, ident)
+		return nil, fmt.Errorf("codes: %w: have %+v, want %+v", fileformat.ErrMismatch, h.ident, ident)
 	}
 	if h.ident.Metric < Cosine || h.ident.Metric > L2 {
 		return nil, corrupt(12, "metric %d", h.ident.Metric)

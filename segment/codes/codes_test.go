@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
@@ -399,7 +400,7 @@ func TestParse(t *testing.T) {
 	}
 	for i := 0; i < len(b); i += 1 + i/5000*7 {
 		b[i] ^= 0x10
-		if err := use(b); !errors.Is(err, ErrCorrupt) {
+		if err := use(b); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Fatalf("byte %d damaged: %v", i, err)
 		}
 		if row := (i - headerSize) / d.dim; row >= 0 && row < d.rows() {
@@ -407,14 +408,14 @@ func TestParse(t *testing.T) {
 			if err == nil {
 				_, err = c.Query(vec).Among(nil, []int32{int32(row)}, 0.5, new(Buffer))
 			}
-			if !errors.Is(err, ErrCorrupt) {
+			if !errors.Is(err, fileformat.ErrDamaged) {
 				t.Fatalf("byte %d damaged, row %d alone: %v", i, row, err)
 			}
 		}
 		b[i] ^= 0x10
 	}
 	for _, n := range []int{0, 7, 4095, 4096, 5000, len(b) - 1} {
-		if err := use(b[:n]); !errors.Is(err, ErrCorrupt) {
+		if err := use(b[:n]); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
@@ -424,7 +425,7 @@ func TestParse(t *testing.T) {
 	} {
 		other := id
 		change(&other)
-		if _, err := Parse(b, other); !errors.Is(err, ErrMismatch) {
+		if _, err := Parse(b, other); !errors.Is(err, fileformat.ErrMismatch) {
 			t.Errorf("parsed for %+v: %v", other, err)
 		}
 	}
@@ -458,7 +459,7 @@ func TestAmongDamage(t *testing.T) {
 				if err == nil {
 					_, err = c.Query(vec).Among(nil, rows, math.Inf(-1), new(Buffer))
 				}
-				if !errors.Is(err, ErrCorrupt) {
+				if !errors.Is(err, fileformat.ErrDamaged) {
 					t.Fatalf("byte %d of row %d damaged, rows %d: %v", at, row, rows, err)
 				}
 			}

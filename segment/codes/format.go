@@ -1,7 +1,6 @@
 package codes
 
 import (
-	"errors"
 	"math"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
@@ -35,16 +34,7 @@ const (
 	L2     Metric = 3 // squared Euclidean distance, negated
 )
 
-var (
-	// ErrCorrupt is returned when bytes are not a code file, or a damaged one.
-	ErrCorrupt = errors.New("corrupt code file")
-	// ErrVersion is returned when another release wrote the file.
-	ErrVersion = errors.New("unknown version of code file")
-	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
-	ErrMismatch = errors.New("code file of another segment")
-)
-
-var format = blocks.Format{Magic: magic, Version: version, Name: "codes", ErrCorrupt: ErrCorrupt, ErrVersion: ErrVersion}
+var format = blocks.Format{Magic: magic, Version: version, Name: "codes"}
 
 // Ident names the segment that codes belong to, and the metric that they are for.
 type Ident struct {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
@@ -105,7 +106,7 @@ func TestVersion1(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: Dot, CRC: 0xcafe}
-	if _, err := Parse(file, id); !errors.Is(err, ErrVersion) {
+	if _, err := Parse(file, id); !errors.Is(err, fileformat.ErrVersion) {
 		t.Errorf("version 1: %v", err)
 	}
 }

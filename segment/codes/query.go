@@ -175,7 +175,7 @@ const chunk = 1024
 
 // Candidates appends to dst the rows from lo to hi-1 whose score may be cut or higher, and which are in set if it is not
 // nil: bit i%64 of set[i/64] stands for row i, as in bitset.Set. lo must be a multiple of 64. The error is that of damaged
-// bytes and wraps ErrCorrupt; dst is then as it was.
+// bytes and wraps fileformat.ErrDamaged; dst is then as it was.
 func (q *Query) Candidates(dst []Candidate, lo, hi int, set []uint64, cut float64, buf *Buffer) ([]Candidate, error) {
 	if lo < 0 || hi > q.c.Len() || lo%64 != 0 {
 		panic(fmt.Sprintf("codes: candidates from %d to %d of %d", lo, hi, q.c.Len()))
@@ -227,7 +227,7 @@ func (q *Query) scan(dots []int32, words []uint64, lo int, low float32) {
 }
 
 // Among appends to dst those of rows, in any order, whose score may be cut or higher. It is for few rows that lie here and
-// there. The error is that of damaged bytes and wraps ErrCorrupt; dst is then as it was.
+// there. The error is that of damaged bytes and wraps fileformat.ErrDamaged; dst is then as it was.
 func (q *Query) Among(dst []Candidate, rows []int32, cut float64, buf *Buffer) ([]Candidate, error) {
 	before, low := len(dst), q.cut(cut)
 	for len(rows) > 0 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"sort"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Columns answer filters on the rows of one segment. They are immutable and safe for concurrent use.
@@ -16,15 +18,15 @@ type Columns struct {
 
 // Parse opens the column file b for the segment ident. It verifies the checksum and the structure of all of b, which it
 // keeps: b must stay readable and unchanged while the Columns are used. Views of b need an address that is a multiple of
-// 8, as that of a mapping; else, and on big-endian machines, each use of a column copies it. The error wraps ErrCorrupt,
-// ErrVersion or ErrMismatch.
+// 8, as that of a mapping; else, and on big-endian machines, each use of a column copies it. The error wraps fileformat.ErrDamaged,
+// fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Columns, error) {
 	h, err := decodeHeader(b)
 	if err != nil {
 		return nil, err
 	}
 	if h.ident != ident {
-		return nil, fmt.Errorf("columns: %w: have %+v, want %+v", ErrMismatch, h.ident, ident)
+		return nil, fmt.Errorf("columns: %w: have %+v, want %+v", fileformat.ErrMismatch, h.ident, ident)
 	}
 	room := uint64(len(b)-crcSize) - headerSize
 	if uint64(h.columns) > room/entrySize || h.paths > room-entrySize*uint64(h.columns) {

@@ -16,6 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 var testIdent = Ident{DB: [16]byte{1, 2, 3}, Segment: 42, CRC: 0xcafe, Docs: [16]byte{0xd0, 0xc5}}
@@ -421,23 +422,23 @@ func TestDamage(t *testing.T) {
 		for _, flip := range []byte{1, 0x80, 0xff} {
 			bad := slices.Clone(file)
 			bad[i] ^= flip
-			if _, err := Parse(bad, ident); !errors.Is(err, ErrCorrupt) {
+			if _, err := Parse(bad, ident); !errors.Is(err, fileformat.ErrDamaged) {
 				t.Fatalf("byte %d ^ %#x: %v", i, flip, err)
 			}
 		}
 	}
 	for n := range file {
-		if _, err := Parse(file[:n:n], ident); !errors.Is(err, ErrCorrupt) {
+		if _, err := Parse(file[:n:n], ident); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Fatalf("first %d bytes: %v", n, err)
 		}
 	}
-	if _, err := Parse(append(slices.Clone(file), 0), ident); !errors.Is(err, ErrCorrupt) {
+	if _, err := Parse(append(slices.Clone(file), 0), ident); !errors.Is(err, fileformat.ErrDamaged) {
 		t.Errorf("a byte too many: %v", err)
 	}
 	later := slices.Clone(file)
 	later[8]++
 	fixCRC(later)
-	if _, err := Parse(later, ident); !errors.Is(err, ErrVersion) {
+	if _, err := Parse(later, ident); !errors.Is(err, fileformat.ErrVersion) {
 		t.Errorf("version: %v", err)
 	}
 	for _, change := range []func(*Ident){
@@ -446,7 +447,7 @@ func TestDamage(t *testing.T) {
 	} {
 		other := ident
 		change(&other)
-		if _, err := Parse(file, other); !errors.Is(err, ErrMismatch) {
+		if _, err := Parse(file, other); !errors.Is(err, fileformat.ErrMismatch) {
 			t.Errorf("%+v: %v", other, err)
 		}
 	}
@@ -465,7 +466,7 @@ func TestImpossible(t *testing.T) {
 			fixCRC(bad)
 			if c, err := Parse(bad, ident); err == nil {
 				useAll(c)
-			} else if refused++; !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrMismatch) {
+			} else if refused++; !errors.Is(err, fileformat.ErrDamaged) && !errors.Is(err, fileformat.ErrVersion) && !errors.Is(err, fileformat.ErrMismatch) {
 				t.Fatalf("byte %d = %#x: %v", i, v, err)
 			}
 		}
@@ -489,7 +490,7 @@ func TestRefused(t *testing.T) {
 		bad := slices.Clone(file)
 		change(bad)
 		fixCRC(bad)
-		if _, err := Parse(bad, identOf(1)); !errors.Is(err, ErrCorrupt) {
+		if _, err := Parse(bad, identOf(1)); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

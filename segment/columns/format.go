@@ -2,10 +2,10 @@ package columns
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Numbers of the file format. They never change for version 2. Files of version 1 do not say which documents they were
@@ -33,15 +33,6 @@ const (
 
 // MaxRows is the largest number of rows of a segment.
 const MaxRows = 2147483647
-
-var (
-	// ErrCorrupt is returned when bytes are not a column file, or a damaged one.
-	ErrCorrupt = errors.New("corrupt column file")
-	// ErrVersion is returned when a later release wrote the file, or one so early that it lacks the digest of documents.
-	ErrVersion = errors.New("unknown version of column file")
-	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
-	ErrMismatch = errors.New("column file of another segment")
-)
 
 // Ident names the segment that columns belong to.
 type Ident struct {
@@ -86,7 +77,7 @@ func decodeHeader(b []byte) (header, error) {
 	}
 	d := codec.NewDecoder(b[len(magic):end])
 	if v := d.U32(); v != version {
-		return header{}, fmt.Errorf("columns: %w: %d", ErrVersion, v)
+		return header{}, fmt.Errorf("columns: %w: %d", fileformat.ErrVersion, v)
 	}
 	if end < headerSize {
 		return header{}, corrupt(0, "no header")
@@ -197,5 +188,5 @@ func codeWidth(top uint64) uint64 {
 func align(n uint64) uint64 { return (n + 7) &^ 7 }
 
 func corrupt(off uint64, format string, args ...any) error {
-	return fmt.Errorf("columns: %w: offset %d: %s", ErrCorrupt, off, fmt.Sprintf(format, args...))
+	return fmt.Errorf("columns: %w: offset %d: %s", fileformat.ErrDamaged, off, fmt.Sprintf(format, args...))
 }

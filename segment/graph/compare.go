@@ -12,7 +12,7 @@ import (
 // Compare returns an error that says where the graph, whose checksums hold, is none of the given rows: a record that is not
 // that of its row, twins that differ, neighbours that are no nodes, estimates of other neighbours, a node that no search
 // can find. nil if there is no such place. Which neighbours a node has, and the calibration, it takes as they are. It reads
-// the rows once from first to last. An error that does not wrap ErrCorrupt is that of rows or of ctx.
+// the rows once from first to last. An error that does not wrap fileformat.ErrDamaged is that of rows or of ctx.
 func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 	if err := g.Verify(); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
@@ -104,7 +105,7 @@ func TestCompare(t *testing.T) {
 				t.Errorf("layout %d, %s: not rightly signed: %v", layout, name, err)
 				continue
 			}
-			if err := g.Compare(ctx, d.source); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
+			if err := g.Compare(ctx, d.source); !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("layout %d, %s: %v, want %q", layout, name, err, c.want)
 			}
 		}
@@ -116,12 +117,12 @@ func TestCompare(t *testing.T) {
 	if err == nil {
 		err = g.Compare(ctx, d.source)
 	}
-	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "checksum") {
+	if !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("a rotten block: %v", err)
 	}
 	g = d.graph(t, codes.L2, Options{quiet: true})
 	broken := fmt.Errorf("no rows")
-	if err := g.Compare(ctx, func(int, int) ([]float32, error) { return nil, broken }); !errors.Is(err, broken) || errors.Is(err, ErrCorrupt) {
+	if err := g.Compare(ctx, func(int, int) ([]float32, error) { return nil, broken }); !errors.Is(err, broken) || errors.Is(err, fileformat.ErrDamaged) {
 		t.Errorf("no rows: %v", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)

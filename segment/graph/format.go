@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"errors"
 	"math"
 	"slices"
 
@@ -30,16 +29,7 @@ const (
 	quick = 2 // and their codes of one bit per element
 )
 
-var (
-	// ErrCorrupt is returned when bytes are not a graph file, or a damaged one.
-	ErrCorrupt = errors.New("corrupt graph file")
-	// ErrVersion is returned when another release wrote the file.
-	ErrVersion = errors.New("unknown version of graph file")
-	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
-	ErrMismatch = errors.New("graph file of another segment")
-)
-
-var format = blocks.Format{Magic: magic, Version: version, Name: "graph", ErrCorrupt: ErrCorrupt, ErrVersion: ErrVersion}
+var format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
 
 // header is what the first page of the file says.
 type header struct {

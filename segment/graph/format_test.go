@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
@@ -56,7 +57,7 @@ func TestFirstVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe}); !errors.Is(err, ErrVersion) {
+		if _, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe}); !errors.Is(err, fileformat.ErrVersion) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -31,14 +32,14 @@ type Graph struct {
 // Parse opens the graph file b for the segment ident. It verifies the header, the checksums of blocks, and the small sections at
 // the end; every other block when it is first used. b is kept: it must stay readable and unchanged while the Graph is used.
 // Its address must be a multiple of 4, as that of a mapping is; else, and on big-endian machines, all but the records is
-// copied. The error wraps ErrCorrupt, ErrVersion or ErrMismatch.
+// copied. The error wraps fileformat.ErrDamaged, fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	h, geo, err := decodeHeader(b)
 	if err != nil {
 		return nil, err
 	}
 	if h.ident != ident {
-		return nil, fmt.Errorf("graph: %w: have %+v, want %+v", ErrMismatch, h.ident, ident)
+		return nil, fmt.Errorf("graph: %w: have %+v, want %+v", fileformat.ErrMismatch, h.ident, ident)
 	}
 	file, err := format.Content(b, geo.table, h.tableCRC)
 	if err != nil {

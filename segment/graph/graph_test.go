@@ -12,6 +12,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
@@ -508,13 +509,13 @@ func testParse(t *testing.T, layout uint32) {
 	}
 	for i := 0; i < len(b); i += 1 + i/200*7 {
 		b[i] ^= 0x10
-		if err := use(b); !errors.Is(err, ErrCorrupt) {
+		if err := use(b); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Fatalf("byte %d damaged: %v", i, err)
 		}
 		b[i] ^= 0x10
 	}
 	for _, n := range []int{0, 7, 4095, 4096, 5000, len(b) - 1} {
-		if err := use(b[:n]); !errors.Is(err, ErrCorrupt) {
+		if err := use(b[:n]); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
@@ -524,7 +525,7 @@ func testParse(t *testing.T, layout uint32) {
 	} {
 		other := id
 		change(&other)
-		if _, err := Parse(b, other); !errors.Is(err, ErrMismatch) {
+		if _, err := Parse(b, other); !errors.Is(err, fileformat.ErrMismatch) {
 			t.Errorf("parsed for %+v: %v", other, err)
 		}
 	}

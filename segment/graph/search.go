@@ -105,7 +105,7 @@ type Stats struct {
 // lower row. There are fewer only if fewer rows are allowed. At least k rows are kept in view. allowed is the set of rows that
 // may be returned, nil for all; the walk passes through the others too, as far as the guard of q allows.
 // score gives the true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in the memory
-// of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps ErrCorrupt.
+// of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps fileformat.ErrDamaged.
 func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
 	rows, stats, err := q.Find(k, s, allowed, buf)
 	if err != nil {

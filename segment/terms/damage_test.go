@@ -14,6 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -101,7 +102,7 @@ func TestSealedDamage(t *testing.T) {
 			seal(bad)
 			f, err := Parse(bad, ident)
 			if err != nil {
-				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrMismatch) {
+				if !errors.Is(err, fileformat.ErrDamaged) && !errors.Is(err, fileformat.ErrVersion) && !errors.Is(err, fileformat.ErrMismatch) {
 					t.Fatalf("offset %d is %#x: %v", at, value, err)
 				}
 				refused++
@@ -109,7 +110,7 @@ func TestSealedDamage(t *testing.T) {
 			}
 			verr, err := f.Verify(), use(f)
 			for _, err := range []error{verr, err} {
-				if err != nil && !errors.Is(err, ErrCorrupt) {
+				if err != nil && !errors.Is(err, fileformat.ErrDamaged) {
 					t.Fatalf("offset %d is %#x: %v", at, value, err)
 				}
 			}
@@ -172,7 +173,7 @@ func TestWriteFails(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if _, err := Write(&failing{left: 1 << 20}, ident, Input{Source: f}); !errors.Is(err, ErrCorrupt) {
+		if _, err := Write(&failing{left: 1 << 20}, ident, Input{Source: f}); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Fatalf("offset %d: %v", at, err)
 		}
 		// With checksums that hold it may be a file.

@@ -2,7 +2,6 @@ package terms
 
 import (
 	"encoding/binary"
-	"errors"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -25,16 +24,7 @@ const (
 // MaxRows is the limit of the rows of a segment.
 const MaxRows = 2147483647
 
-var (
-	// ErrCorrupt is returned when bytes are not a file of terms, or a damaged one.
-	ErrCorrupt = errors.New("corrupt file of terms")
-	// ErrVersion is returned when a later release wrote the file, or one so early that it lacks the digest of documents.
-	ErrVersion = errors.New("unknown version of file of terms")
-	// ErrMismatch is returned when an intact file was built for something else than the Ident asked for.
-	ErrMismatch = errors.New("file of terms of another segment or analysis")
-)
-
-var format = blocks.Format{Magic: magic, Version: version, Name: "terms", ErrCorrupt: ErrCorrupt, ErrVersion: ErrVersion}
+var format = blocks.Format{Magic: magic, Version: version, Name: "terms"}
 
 // Ident names the segment that an index belongs to, and the analysis of its texts.
 type Ident struct {

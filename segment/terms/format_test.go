@@ -10,6 +10,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -163,7 +164,7 @@ func TestUndigested(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := Ident{DB: [16]byte{7}, Segment: 1, Rows: 300, CRC: 2, Analysis: [16]byte{3}}
-	if _, err := Parse(b, id); !errors.Is(err, ErrVersion) {
+	if _, err := Parse(b, id); !errors.Is(err, fileformat.ErrVersion) {
 		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Terms is the file of a segment.
@@ -21,15 +22,15 @@ type Terms struct {
 
 // Parse opens the file b for the segment ident. It verifies the header and the checksums of blocks; each block when it is first
 // used. b is kept: it must stay readable and unchanged while the Terms are used. Its address must be a multiple of 8, as that
-// of a mapping is; else, and on big-endian machines, the lengths of rows are copied. The error wraps ErrCorrupt, ErrVersion or
-// ErrMismatch.
+// of a mapping is; else, and on big-endian machines, the lengths of rows are copied. The error wraps fileformat.ErrDamaged, fileformat.ErrVersion or
+// fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Terms, error) {
 	h, err := decodeHeader(b)
 	if err != nil {
 		return nil, err
 	}
 	if h.ident != ident {
-		return nil, fmt.Errorf("terms: %w: have %+v, want %+v", ErrMismatch, h.ident, ident)
+		return nil, fmt.Errorf("terms: %w: have %+v, want %+v", fileformat.ErrMismatch, h.ident, ident)
 	}
 	file, err := format.Content(b, int64(h.table), h.tableCRC)
 	if err != nil {

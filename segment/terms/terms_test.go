@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -426,7 +427,7 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		other := ident
 		change(&other)
-		if _, err := Parse(b, other); !errors.Is(err, ErrMismatch) {
+		if _, err := Parse(b, other); !errors.Is(err, fileformat.ErrMismatch) {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
@@ -437,12 +438,12 @@ func TestParseRefuses(t *testing.T) {
 		if err == nil {
 			err = f.Verify()
 		}
-		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+		if !errors.Is(err, fileformat.ErrDamaged) && !errors.Is(err, fileformat.ErrVersion) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
 	for n := range len(b) {
-		if _, err := Parse(b[:n], ident); !errors.Is(err, ErrCorrupt) {
+		if _, err := Parse(b[:n], ident); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Fatalf("first %d bytes: %v", n, err)
 		}
 	}
