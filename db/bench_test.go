@@ -103,8 +103,9 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// BenchmarkSearchGraph walks the graph of each set of formattest.Sets (VECBOLT_BENCH_DATA=../../shared/data/glove100k) for the
-// 10 best rows, by one goroutine and by two.
+// BenchmarkSearchGraph walks the graph of each set of formattest.Sets
+// (VECBOLT_BENCH_DATA=../../shared/data/glove100k) for the 10 best rows, by one goroutine and by
+// two.
 func BenchmarkSearchGraph(b *testing.B) {
 	for _, set := range formattest.Sets(b, 300) {
 		vdb := open(b, b.TempDir(), &Options{Sync: SyncNever, NoBackgroundCompaction: true, NoRecheck: true, Workers: 1})

@@ -31,8 +31,8 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// Every call that reads looks at its context while it works, more often the more there is to do, and ends with its error
-// at whichever look that has ended.
+// Every call that reads looks at its context while it works, more often the more there is to do,
+// and ends with its error at whichever look that has ended.
 func TestReadsEndWithTheirContext(t *testing.T) {
 	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever, NoBackgroundCompaction: true, NoRecheck: true, Workers: 1})
 	if err != nil {

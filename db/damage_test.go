@@ -129,10 +129,9 @@ func reading() *Options {
 	return &opts
 }
 
-// newSpecimen writes a database with two metrics, columns, codes, graphs, an
-// index of text, documents without vectors, dead rows, replaced documents, obsolete segments; closed,
-// so that pages have checksums, or killed, with a snapshot's history and a
-// log of two files.
+// newSpecimen writes a database with two metrics, columns, codes, graphs, an index of text,
+// documents without vectors, dead rows, replaced documents, obsolete segments; closed, so that
+// pages have checksums, or killed, with a snapshot's history and a log of two files.
 func newSpecimen(t testing.TB, killed bool) *specimen {
 	t.Helper()
 	dir := filepath.Join(memDir(t), "db")

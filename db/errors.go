@@ -68,7 +68,8 @@ var (
 )
 
 // A CorruptError says which bytes on disk are damaged: in File, relative to the database directory,
-// at Offset, in bytes, or -1 when it is not known. It matches ErrCorrupt, and wraps Err, the damage.
+// at Offset, in bytes, or -1 when it is not known. It matches ErrCorrupt, and wraps Err, the
+// damage.
 type CorruptError = fileformat.CorruptError
 
 // A DimensionError says that a vector does not have the dimension of its

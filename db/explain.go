@@ -63,10 +63,10 @@ type WhyNot struct {
 	// Beyond is how many places it is behind the last rank that could have
 	// made it a hit.
 	Beyond int `json:"beyond,omitempty"`
-	// Stage is what lost it: "missing", "vector", "text" (it has nothing of the
-	// text, or what that excludes), "depth" (no list is long enough for it), "example", "where", "field"
-	// (it is in no group), "threshold", "k", "offset", "group", "mmr" or
-	// "graph" (an approximate search did not find it); empty for a hit.
+	// Stage is what lost it: "missing", "vector", "text" (it has nothing of the text, or what that
+	// excludes), "depth" (no list is long enough for it), "example", "where", "field" (it is in no
+	// group), "threshold", "k", "offset", "group", "mmr" or "graph" (an approximate search did not
+	// find it); empty for a hit.
 	Stage string `json:"stage,omitempty"`
 	// Reason says the same in words.
 	Reason string `json:"reason"`

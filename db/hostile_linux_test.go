@@ -46,11 +46,11 @@ func hostileOptions() Options {
 	return o
 }
 
-// TestStrangersInPlaceOfFiles puts pipes, sockets, directories, loops of links and empty files where
-// each file of a database is, or is soon to be, and uses it in every way. No call hangs. What fails
-// names the file, what succeeds is right; files that are derived are made anew or done without.
-// Once the file is back, the database opens: nobody has kept the lock. Without -everystep it tries all pipes, and
-// one of six of the others.
+// TestStrangersInPlaceOfFiles puts pipes, sockets, directories, loops of links and empty files
+// where each file of a database is, or is soon to be, and uses it in every way. No call hangs. What
+// fails names the file, what succeeds is right; files that are derived are made anew or done
+// without. Once the file is back, the database opens: nobody has kept the lock. Without -everystep
+// it tries all pipes, and one of six of the others.
 func TestStrangersInPlaceOfFiles(t *testing.T) {
 	ctx := t.Context()
 	root := memDir(t)

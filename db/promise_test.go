@@ -196,8 +196,8 @@ func readVecs(b []byte) (vecs [][]float32) {
 	return vecs
 }
 
-// skipRecall leaves out, as far as -short goes, what measures how much is found by one search after the other: the race
-// detector takes minutes and has nothing to find there.
+// skipRecall leaves out, as far as -short goes, what measures how much is found by one search after
+// the other: the race detector takes minutes and has nothing to find there.
 func skipRecall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recall is not measured with -short")

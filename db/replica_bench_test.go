@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// BenchmarkReplica publishes a database of 100,000 documents with vectors of 100 numbers and 200 bytes of text each, and
-// follows it: as it is, after a batch of 100 documents, and after that is flushed.
+// BenchmarkReplica publishes a database of 100,000 documents with vectors of 100 numbers and 200
+// bytes of text each, and follows it: as it is, after a batch of 100 documents, and after that is
+// flushed.
 //
 //	go test ./db -run '^$' -bench Replica -benchtime 20x
 func BenchmarkReplica(b *testing.B) {

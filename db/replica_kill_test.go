@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// TestReplicaKill kills processes that write and publish, and processes that follow what they publish, and starts them
-// again. Batch i of the writer puts document i, and i into document "n", of two collections: whoever reads tells a whole
-// state by that.
+// TestReplicaKill kills processes that write and publish, and processes that follow what they
+// publish, and starts them again. Batch i of the writer puts document i, and i into document "n",
+// of two collections: whoever reads tells a whole state by that.
 func TestReplicaKill(t *testing.T) {
 	dir, folder := os.Getenv("VECBOLT_PUBLISH_FROM"), os.Getenv("VECBOLT_PUBLISH_TO")
 	switch {

@@ -199,7 +199,8 @@ func collectionOf(t testing.TB, vdb *DB, name string) *Collection {
 	return c
 }
 
-// openStores returns how many copies of meta.bolt this process has open, 0 where the system does not say.
+// openStores returns how many copies of meta.bolt this process has open, 0 where the system does
+// not say.
 func openStores(t testing.TB, folder string) int {
 	folder, err := filepath.EvalSymlinks(folder)
 	if err != nil {
@@ -217,8 +218,9 @@ func openStores(t testing.TB, folder string) int {
 	return len(names)
 }
 
-// TestRefreshFails has each operation of Refresh fail: of a version with another meta.bolt, and of one with batches only.
-// The reader stays on its version, whole, and takes the new one the next time.
+// TestRefreshFails has each operation of Refresh fail: of a version with another meta.bolt, and of
+// one with batches only. The reader stays on its version, whole, and takes the new one the next
+// time.
 func TestRefreshFails(t *testing.T) {
 	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
 	folder := t.TempDir()
@@ -286,8 +288,8 @@ func TestRefreshFails(t *testing.T) {
 	}
 }
 
-// TestRefreshCutShort has the log of a version fail behind its first batches, which the reader has replayed by then. They
-// must not be there twice when it tries again.
+// TestRefreshCutShort has the log of a version fail behind its first batches, which the reader has
+// replayed by then. They must not be there twice when it tries again.
 func TestRefreshCutShort(t *testing.T) {
 	vdb := open(t, t.TempDir(), &Options{NoBackgroundCompaction: true})
 	folder := t.TempDir()
@@ -475,8 +477,9 @@ func someAnswers(t testing.TB, vdb *DB) map[string][]Hit {
 	return hits
 }
 
-// TestReplicaModel has a database that changes, a folder that it is published to, another one to which a careless copier
-// carries that, and a reader of the latter. Whatever the reader shows is one of the states that were published, in order.
+// TestReplicaModel has a database that changes, a folder that it is published to, another one to
+// which a careless copier carries that, and a reader of the latter. Whatever the reader shows is
+// one of the states that were published, in order.
 func TestReplicaModel(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
@@ -630,9 +633,9 @@ func TestReplicaModel(t *testing.T) {
 	}
 }
 
-// TestPublishCrash ends publications at each of their operations, as if the process were killed there, and has each of
-// them fail alone, once for want of room. The folder holds the version before, or the new one, and the next publication
-// succeeds.
+// TestPublishCrash ends publications at each of their operations, as if the process were killed
+// there, and has each of them fail alone, once for want of room. The folder holds the version
+// before, or the new one, and the next publication succeeds.
 func TestPublishCrash(t *testing.T) {
 	for _, how := range []string{"killed", "failed", "full"} {
 		t.Run(how, func(t *testing.T) {
@@ -734,8 +737,9 @@ func TestPublishCrash(t *testing.T) {
 	}
 }
 
-// TestPublishOrder holds the operations of publications to the rule that makes them survive power cuts: when a manifest
-// gets its name, all that it names is synced, under its name, and nothing of it is written later.
+// TestPublishOrder holds the operations of publications to the rule that makes them survive power
+// cuts: when a manifest gets its name, all that it names is synced, under its name, and nothing of
+// it is written later.
 func TestPublishOrder(t *testing.T) {
 	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
@@ -974,7 +978,8 @@ func TestPublishRefusals(t *testing.T) {
 	is(ErrClosed, err)
 }
 
-// TestReplicaGraph has a segment with codes, a graph and a text index: all of it is published, and the reader walks.
+// TestReplicaGraph has a segment with codes, a graph and a text index: all of it is published, and
+// the reader walks.
 func TestReplicaGraph(t *testing.T) {
 	folder := t.TempDir()
 	opts := walking

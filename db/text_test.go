@@ -31,7 +31,8 @@ func randomText(r *rand.Rand, most int) string {
 	return strings.Join(words, " ")
 }
 
-// bm25 ranks documents by the definition, with nothing but package text: of queries that are words alone.
+// bm25 ranks documents by the definition, with nothing but package text: of queries that are words
+// alone.
 func bm25(t *testing.T, s *TextIndex, docs map[string]Document, query string) []Hit {
 	t.Helper()
 	a, err := newAnalysis("", s)
@@ -112,8 +113,8 @@ func ranks(r *Result) (all []rank) {
 	return all
 }
 
-// After any sequence of writes, deletes, flushes, compactions and reopenings, text results are, to the bit, those of a fresh
-// database, and those of the definition but for rounding.
+// After any sequence of writes, deletes, flushes, compactions and reopenings, text results are, to
+// the bit, those of a fresh database, and those of the definition but for rounding.
 func TestTextIsThatOfAFreshDatabase(t *testing.T) {
 	seeds, steps := 4, 40
 	if testing.Short() {
@@ -431,7 +432,8 @@ func TestHybrid(t *testing.T) {
 	}
 	near := []float32{1, 0}
 	r := search(Query{Vector: near, Text: "needle", K: 4, Fusion: Fusion{Method: RRF, Vector: 1, Text: 1}})
-	// 10 is in both lists: rank 6 by vector and 2 by text; 11 has no vector and is the first by text; then by vector alone.
+	// 10 is in both lists: rank 6 by vector and 2 by text; 11 has no vector and is the first by
+	// text; then by vector alone.
 	if diff := gocmp.Diff([]string{"10", "00", "11", "02"}, ids(r.Hits)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -680,8 +682,8 @@ func TestExplainText(t *testing.T) {
 	}
 }
 
-// A damaged index is found by Check, is not believed, and is made anew; one that says something else than the documents is
-// found by Check.
+// A damaged index is found by Check, is not believed, and is made anew; one that says something
+// else than the documents is found by Check.
 func TestTextDamage(t *testing.T) {
 	dir := t.TempDir()
 	vdb := open(t, dir, &Options{Sync: SyncNever, NoBackgroundCompaction: true})
@@ -797,8 +799,8 @@ func TestTextConcurrent(t *testing.T) {
 	check(t, vdb)
 }
 
-// TestShare: the best is 1, all others lie between 0 and 1 in the same order, and scaling the vectors changes nothing of
-// that for Dot.
+// TestShare: the best is 1, all others lie between 0 and 1 in the same order, and scaling the
+// vectors changes nothing of that for Dot.
 func TestShare(t *testing.T) {
 	for _, tt := range []struct {
 		metric             Metric

@@ -76,7 +76,8 @@ func badText(text []byte) int {
 	return -1
 }
 
-// escapedUnit returns the UTF-16 unit if text begins with one that is escaped: \u and four hexadecimal digits.
+// escapedUnit returns the UTF-16 unit if text begins with one that is escaped: \u and four
+// hexadecimal digits.
 func escapedUnit(text []byte) (unit uint64, ok bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false

@@ -10,8 +10,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// FuzzDecoder reads arbitrary bytes by an arbitrary sequence of reads. Whatever was read, encoding it again gives the bytes
-// that were consumed: there is one spelling of each value.
+// FuzzDecoder reads arbitrary bytes by an arbitrary sequence of reads. Whatever was read, encoding
+// it again gives the bytes that were consumed: there is one spelling of each value.
 func FuzzDecoder(f *testing.F) {
 	for i := range byte(64) {
 		ops := []byte{i, i + 1, i * 7, 4, 5, i / 3, 9}

@@ -22,7 +22,8 @@ const (
 	codesHalves = 72 // whether there are nibbles
 )
 
-// sealCodes makes magic, size and all checksums of any bytes right, so that the fuzzer gets behind them.
+// sealCodes makes magic, size and all checksums of any bytes right, so that the fuzzer gets behind
+// them.
 func sealCodes(data []byte) []byte {
 	b := append(slices.Clone(data), make([]byte, max(0, codesHeader+1-len(data)))...)
 	le := binary.LittleEndian
@@ -49,8 +50,8 @@ func sealCodes(data []byte) []byte {
 	return b
 }
 
-// sealBlocks makes the checksums of blocks right, which begin at table, their own, which stands at an offset of the header, and
-// that of the header.
+// sealBlocks makes the checksums of blocks right, which begin at table, their own, which stands at
+// an offset of the header, and that of the header.
 func sealBlocks(b []byte, table uint64, sum int) {
 	le, at := binary.LittleEndian, table
 	for start := uint64(codesHeader); start < table; start += 65536 {
@@ -88,8 +89,8 @@ func codesFile(f *testing.F, metric codes.Metric, dim, rows int) []byte {
 	return b
 }
 
-// FuzzCodes parses arbitrary bytes as they are and with size and checksums made right. What Parse accepts can be searched;
-// nothing panics, and Parse allocates a fraction of its input.
+// FuzzCodes parses arbitrary bytes as they are and with size and checksums made right. What Parse
+// accepts can be searched; nothing panics, and Parse allocates a fraction of its input.
 func FuzzCodes(f *testing.F) {
 	for i, dim := range []int{1, 7, 64, 100} {
 		b := codesFile(f, codes.Metric(i%3+1), dim, 90*i+1)
@@ -147,8 +148,8 @@ func FuzzCodes(f *testing.F) {
 	})
 }
 
-// FuzzCodesBounds takes any finite floats as a query and rows. The interval of every row holds its score, and no row whose
-// score reaches a cut is left out.
+// FuzzCodesBounds takes any finite floats as a query and rows. The interval of every row holds its
+// score, and no row whose score reaches a cut is left out.
 func FuzzCodesBounds(f *testing.F) {
 	f.Add(uint8(3), []byte("any bytes, as many as make a query and a few rows of three floats each"))
 	f.Add(uint8(0), bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, 9))

@@ -60,8 +60,9 @@ func columnsFile(f *testing.F, rows int) []byte {
 	return b.Bytes(rows, columns.Ident{Segment: 3, Rows: rows})
 }
 
-// FuzzColumns parses arbitrary bytes as they are and with length and checksum made right. What Parse accepts can be used
-// in every way, and Eval agrees with Value; nothing panics, and Parse allocates in proportion to its input.
+// FuzzColumns parses arbitrary bytes as they are and with length and checksum made right. What
+// Parse accepts can be used in every way, and Eval agrees with Value; nothing panics, and Parse
+// allocates in proportion to its input.
 func FuzzColumns(f *testing.F) {
 	for _, rows := range []int{0, 1, 9, 100, 300} {
 		b := columnsFile(f, rows)

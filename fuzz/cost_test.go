@@ -23,8 +23,8 @@ import (
 	"github.com/vecbolt/vecbolt/server/inspector"
 )
 
-// A costly is a service with all its interfaces, over documents that make requests dear: a long text of equal words, a
-// vector of many components, metadata of many kinds.
+// A costly is a service with all its interfaces, over documents that make requests dear: a long
+// text of equal words, a vector of many components, metadata of many kinds.
 type costly struct {
 	db     *db.DB
 	srv    *server.Server
@@ -164,7 +164,8 @@ func (b *endsWith) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ask sends a request and measures. A cancelled one is cancelled when its body has been read, or before if it has none.
+// ask sends a request and measures. A cancelled one is cancelled when its body has been read, or
+// before if it has none.
 func (s *costly) ask(tb testing.TB, method, path, body string, cancelled bool) cost {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -418,8 +419,8 @@ var costRoutes = []string{
 	"POST {chroma}/get", "POST {chroma}/query", "POST {chroma}/delete", "POST {chroma}/add", "POST {chroma}/upsert", "POST {chroma}/update",
 }
 
-// FuzzHTTPCost asks with what the fuzzer makes up, a part of which comes again and again, and compares the cost with the
-// budgets of TestCostContract.
+// FuzzHTTPCost asks with what the fuzzer makes up, a part of which comes again and again, and
+// compares the cost with the budgets of TestCostContract.
 func FuzzHTTPCost(f *testing.F) {
 	s := newCostly(f)
 	routes := s.hostile()

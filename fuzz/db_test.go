@@ -89,8 +89,8 @@ func dbDir(t testing.TB) string {
 	return filepath.Join(dir, "db")
 }
 
-// A recording is a small database that was written batch by batch. Its files come from testdata, so that scripts mean the
-// same everywhere and for ever.
+// A recording is a small database that was written batch by batch. Its files come from testdata, so
+// that scripts mean the same everywhere and for ever.
 type recording struct {
 	files   image
 	earlier image           // the files at a moment before
@@ -185,7 +185,8 @@ func document(i, version int) db.Document {
 	return d
 }
 
-// write writes a database: closed in the end, or copied while it has batches in the log, a kept log file and a history.
+// write writes a database: closed in the end, or copied while it has batches in the log, a kept log
+// file and a history.
 func (w *writer) write(killed bool) {
 	w.do(func(context.Context) (err error) {
 		w.vdb, err = db.Open(w.dir, &db.Options{NoBackgroundCompaction: true})
@@ -301,8 +302,8 @@ func seal(name string, b []byte) []byte {
 	return b
 }
 
-// damageFiles changes a copy of the files as told, by 7 bytes for each change: what to do, to which file, at which
-// offset (3 bytes), and a value (2 bytes).
+// damageFiles changes a copy of the files as told, by 7 bytes for each change: what to do, to which
+// file, at which offset (3 bytes), and a value (2 bytes).
 func damageFiles(r *recording, script []byte, forge bool) image {
 	files := maps.Clone(r.files)
 	names := slices.Sorted(maps.Keys(files))
@@ -365,7 +366,8 @@ type reading struct {
 	errs  []error
 }
 
-// readAll reads a database in every way. Whatever a document is found by, it must be one of those written.
+// readAll reads a database in every way. Whatever a document is found by, it must be one of those
+// written.
 func readAll(t *testing.T, vdb *db.DB, valid func(collection string, d *db.Document)) reading {
 	ctx := context.Background()
 	r := reading{state: state{}}
@@ -450,11 +452,12 @@ func dbError(t *testing.T, err error) {
 	t.Errorf("an error of no kind: %v", err)
 }
 
-// FuzzOpenDir damages the files of a small database and opens it. Whatever it returns was written once, or there is an
-// error. When neither reading nor Check finds anything wrong, it holds exactly what it held after one of its batches, and
-// goes on working. The first byte of the script says which database, how it is opened, and whether the checksums of
-// changed files are made right: what is then read is the forger's, but there must be no panic and no hang either. The
-// first two databases have no checksums of the pages of meta.bolt, the third has.
+// FuzzOpenDir damages the files of a small database and opens it. Whatever it returns was written
+// once, or there is an error. When neither reading nor Check finds anything wrong, it holds exactly
+// what it held after one of its batches, and goes on working. The first byte of the script says
+// which database, how it is opened, and whether the checksums of changed files are made right: what
+// is then read is the forger's, but there must be no panic and no hang either. The first two
+// databases have no checksums of the pages of meta.bolt, the third has.
 func FuzzOpenDir(f *testing.F) {
 	recordings := []recording{load(f, "closed"), load(f, "killed"), load(f, "sealed")}
 	for mode := range byte(16) {
@@ -493,8 +496,8 @@ func FuzzOpenDir(f *testing.F) {
 	})
 }
 
-// repairDamaged saves what is intact of a database that does not open. That is sound, and was written, but for what the
-// report says is lost.
+// repairDamaged saves what is intact of a database that does not open. That is sound, and was
+// written, but for what the report says is lost.
 func repairDamaged(t *testing.T, r *recording, dir string, forged bool) {
 	fixed := dir + "-fixed"
 	defer os.RemoveAll(fixed)
@@ -589,8 +592,9 @@ func openDamaged(t *testing.T, r *recording, dir string, readOnly, forged bool) 
 	}
 }
 
-// FuzzOps reads a script as operations on a database: writes, flushes, compactions, restarts, and crashes, for which the
-// files of the running database are copied as they are and opened elsewhere. A map says what must be there.
+// FuzzOps reads a script as operations on a database: writes, flushes, compactions, restarts, and
+// crashes, for which the files of the running database are copied as they are and opened elsewhere.
+// A map says what must be there.
 func FuzzOps(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i := range 60 {
@@ -641,7 +645,8 @@ func (o *operations) must(err error) {
 	}
 }
 
-// open opens the database without anything in the background, so that its files stand still between operations.
+// open opens the database without anything in the background, so that its files stand still between
+// operations.
 func (o *operations) open() {
 	var err error
 	o.vdb, err = db.Open(o.dir, &db.Options{NoBackgroundCompaction: true})

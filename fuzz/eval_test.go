@@ -7,8 +7,8 @@ import (
 	"github.com/vecbolt/vecbolt/rag/eval"
 )
 
-// FuzzEvalFiles reads any bytes as judgements, runs, queries and answered questions. What is read must survive being
-// written and read again, and evaluating it must give figures from 0 to 1.
+// FuzzEvalFiles reads any bytes as judgements, runs, queries and answered questions. What is read
+// must survive being written and read again, and evaluating it must give figures from 0 to 1.
 func FuzzEvalFiles(f *testing.F) {
 	for _, s := range []string{
 		"query-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t0\n", "1 0 a 1\n2 0 b -1\n# no\n", "1 Q0 a 1 0.5 tag\n1 Q0 b 2 0.5 tag\n2 Q0 a 1 -1e300 t\n",

@@ -15,8 +15,8 @@ import (
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
-// sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so that the fuzzer gets
-// behind them.
+// sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so
+// that the fuzzer gets behind them.
 func sealGraph(data []byte) []byte {
 	const header, table = 4096, 60
 	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
@@ -48,8 +48,9 @@ func sealGraph(data []byte) []byte {
 	return b
 }
 
-// FuzzGraph parses arbitrary bytes as they are and with size and checksums made right. What Parse accepts can be searched;
-// nothing panics or loops, every hit is a row, and Parse allocates a fraction of its input.
+// FuzzGraph parses arbitrary bytes as they are and with size and checksums made right. What Parse
+// accepts can be searched; nothing panics or loops, every hit is a row, and Parse allocates a
+// fraction of its input.
 func FuzzGraph(f *testing.F) {
 	for i, dim := range []int{1, 7, 200, 100} {
 		r := rand.New(rand.NewPCG(uint64(dim), 1))

@@ -21,7 +21,8 @@ var httpRoutes = []string{
 	"GET /collections/c/export?where={x}", "DELETE /collections/c/documents?where={x}", "DELETE /collections/c/documents/{x}", "GET /{x}", "GET /providers/{x}",
 }
 
-// FuzzHTTP asks with any path and any body: a mistake is a status below 500 and an error in JSON, and writes nothing.
+// FuzzHTTP asks with any path and any body: a mistake is a status below 500 and an error in JSON,
+// and writes nothing.
 func FuzzHTTP(f *testing.F) {
 	for i, seed := range []string{
 		`{"name":"d","embedding_provider":"p","embedding_model":"m","metadata":{"n":1},"dimension":2,"metric":"l2","text_index":{"language":"german","fields":["t"],"k1":1,"b":0.5}}`,

@@ -11,8 +11,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/manifest"
 )
 
-// FuzzManifest decodes manifests of published folders, signed on request. What is taken is written as the same bytes and
-// leads nowhere outside of the folder.
+// FuzzManifest decodes manifests of published folders, signed on request. What is taken is written
+// as the same bytes and leads nowhere outside of the folder.
 func FuzzManifest(f *testing.F) {
 	m := &manifest.Manifest{Number: 3, Batch: 9, Time: 1}
 	for _, name := range []string{"meta.bolt", "seg/00000001.vec", "wal/00000001.wal"} {

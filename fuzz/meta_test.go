@@ -47,8 +47,8 @@ func boltPages(f *testing.F, path string) []byte {
 	return b[:roots[newest].Pages*boltPage]
 }
 
-// boltBases returns small real files: an empty one, one with inline and nested buckets and overflow pages, one of several
-// levels, one with many free pages.
+// boltBases returns small real files: an empty one, one with inline and nested buckets and overflow
+// pages, one of several levels, one with many free pages.
 func boltBases(f *testing.F) (bases [][]byte) {
 	for kind := range 4 {
 		path := filepath.Join(f.TempDir(), "base")
@@ -109,8 +109,8 @@ func sealRoots(b []byte) {
 	}
 }
 
-// damage changes a copy of base as told: the first byte says whether to seal the roots, then come changes of 6 bytes each:
-// what to do, page, offset, value.
+// damage changes a copy of base as told: the first byte says whether to seal the roots, then come
+// changes of 6 bytes each: what to do, page, offset, value.
 func damage(base, data []byte) []byte {
 	b := bytes.Clone(base)
 	seal := len(data) > 0 && data[0]&1 != 0
@@ -175,8 +175,8 @@ func withinTime(t *testing.T, fn func()) {
 	}
 }
 
-// FuzzBoltValidate: what boltcheck accepts, bbolt opens, reads and checks without panic, fault or hang, and its own check
-// finds nothing. From what it refuses, Salvage gives no more than there is.
+// FuzzBoltValidate: what boltcheck accepts, bbolt opens, reads and checks without panic, fault or
+// hang, and its own check finds nothing. From what it refuses, Salvage gives no more than there is.
 func FuzzBoltValidate(f *testing.F) {
 	bases := boltBases(f)
 	for i := range bases {
@@ -222,7 +222,8 @@ func FuzzBoltValidate(f *testing.F) {
 	})
 }
 
-// boltWalk reads all of a file through bbolt. With a bad root bbolt's check complains about that page.
+// boltWalk reads all of a file through bbolt. With a bad root bbolt's check complains about that
+// page.
 func boltWalk(path string, strict bool) (err error) {
 	db, err := bbolt.Open(path, 0o600, boltOptions())
 	if err != nil {
@@ -256,7 +257,8 @@ func boltWalk(path string, strict bool) (err error) {
 	})
 }
 
-// metaBase makes a store of a few pages and returns it with its content and that of the commit before.
+// metaBase makes a store of a few pages and returns it with its content and that of the commit
+// before.
 func metaBase(f *testing.F, fsys *vfs.FS) (base []byte, before, after string) {
 	s, err := meta.Open(fsys, "base", meta.Options{Create: true, DB: segmentDB})
 	if err != nil {
@@ -350,7 +352,8 @@ func metaProblems(s *meta.Store) (problems []string, err error) {
 	return problems, err
 }
 
-// metaRecord stores a payload under its right checksum, behind the back of the store, by docs/format/meta.md.
+// metaRecord stores a payload under its right checksum, behind the back of the store, by
+// docs/format/meta.md.
 func metaRecord(path string, which uint8, data []byte) error {
 	buckets := []struct {
 		name string
@@ -391,8 +394,9 @@ func metaRecord(path string, which uint8, data []byte) error {
 // errUndo ends an Update without the sync of a commit.
 var errUndo = errors.New("undo")
 
-// FuzzMetaOpen: a damaged store does not open, or Check reports it, or its content is one of the last two committed. With
-// records that carry right checksums and anything else, nothing panics or hangs.
+// FuzzMetaOpen: a damaged store does not open, or Check reports it, or its content is one of the
+// last two committed. With records that carry right checksums and anything else, nothing panics or
+// hangs.
 func FuzzMetaOpen(f *testing.F) {
 	fsys := segmentFS(f)
 	base, before, after := metaBase(f, fsys)

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// variants returns n inputs that differ from base as damaged or edited files do: a bit, a byte, a piece cut out or doubled,
-// an end that is missing. The same ones every time.
+// variants returns n inputs that differ from base as damaged or edited files do: a bit, a byte, a
+// piece cut out or doubled, an end that is missing. The same ones every time.
 func variants(base []byte, n int) [][]byte {
 	rng := rand.New(rand.NewPCG(uint64(len(base)), uint64(n)))
 	var all [][]byte

@@ -77,7 +77,8 @@ func parseSegment(b []byte) segmentParts {
 
 func castagnoli(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// sealSegment makes a file of the right size and with right checksums out of any bytes, so that the fuzzer gets behind them.
+// sealSegment makes a file of the right size and with right checksums out of any bytes, so that the
+// fuzzer gets behind them.
 func sealSegment(data []byte) []byte {
 	b := slices.Clone(data)
 	if len(b) < 4096 {
@@ -126,8 +127,9 @@ func boundedSegment(t *testing.T, n int, fn func()) {
 	}
 }
 
-// FuzzSegmentOpen opens arbitrary bytes as they are and with their checksums made right. What opens must read back as the
-// format page says; all else is a CorruptError. Nothing panics or allocates much.
+// FuzzSegmentOpen opens arbitrary bytes as they are and with their checksums made right. What opens
+// must read back as the format page says; all else is a CorruptError. Nothing panics or allocates
+// much.
 func FuzzSegmentOpen(f *testing.F) {
 	fsys := segmentFS(f)
 	for i := range 20 {
@@ -224,8 +226,8 @@ func openSegment(t *testing.T, fsys *vfs.FS, name string, data []byte) {
 	}
 }
 
-// FuzzSegmentTail cuts, extends and overwrites a good file. Whoever opens and reads it gets an error or, if nothing has
-// changed, the rows; Salvage finds no row that was not written.
+// FuzzSegmentTail cuts, extends and overwrites a good file. Whoever opens and reads it gets an
+// error or, if nothing has changed, the rows; Salvage finds no row that was not written.
 func FuzzSegmentTail(f *testing.F) {
 	fsys := segmentFS(f)
 	type base struct {

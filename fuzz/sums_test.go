@@ -18,8 +18,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// FuzzPageSums opens a store beside any meta.sums, signed on request. Whatever that says, the store gives an error or what
-// was written.
+// FuzzPageSums opens a store beside any meta.sums, signed on request. Whatever that says, the store
+// gives an error or what was written.
 func FuzzPageSums(f *testing.F) {
 	dir := dbDir(f)
 	if err := os.Mkdir(dir, 0o700); err != nil {

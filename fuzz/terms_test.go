@@ -27,8 +27,8 @@ const (
 	termsSums   = 108 // checksum of checksums
 )
 
-// sealTerms makes magic, sizes and all checksums of any bytes right, so that the fuzzer gets behind them. The place of the
-// checksums is left as it is if there can be any there.
+// sealTerms makes magic, sizes and all checksums of any bytes right, so that the fuzzer gets behind
+// them. The place of the checksums is left as it is if there can be any there.
 func sealTerms(data []byte) []byte {
 	b := append(slices.Clone(data), make([]byte, max(0, termsHeader+64-len(data)))...)
 	le := binary.LittleEndian
@@ -83,8 +83,8 @@ func termsFile(f testing.TB, texts ...string) []byte {
 	return b
 }
 
-// FuzzTerms parses arbitrary bytes as they are and with sizes and checksums made right. What Parse accepts can be searched and merged; nothing
-// panics, and Parse allocates a fraction of its input.
+// FuzzTerms parses arbitrary bytes as they are and with sizes and checksums made right. What Parse
+// accepts can be searched and merged; nothing panics, and Parse allocates a fraction of its input.
 func FuzzTerms(f *testing.F) {
 	many := make([]string, 300)
 	for i := range many {
@@ -154,8 +154,8 @@ func FuzzTerms(f *testing.F) {
 	})
 }
 
-// FuzzText takes any text and query. Analysis, queries and passages do not fail, and what an index of the text finds is what
-// the passage marks.
+// FuzzText takes any text and query. Analysis, queries and passages do not fail, and what an index
+// of the text finds is what the passage marks.
 func FuzzText(f *testing.F) {
 	for _, c := range [][2]string{
 		{"The quick brown fox's parseHTTPHeader(os.ReadFile)", `quick +fox -dog "brown fox" pars*`},

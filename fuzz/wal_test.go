@@ -16,7 +16,8 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// walFile builds a file of a log from docs/format/wal.md alone. Each group is a list of payload sizes.
+// walFile builds a file of a log from docs/format/wal.md alone. Each group is a list of payload
+// sizes.
 func walFile(seq, base uint64, size int, salt uint32, groups ...[]int) []byte {
 	b := make([]byte, size)
 	copy(b, "VECBOLTW")
@@ -52,8 +53,8 @@ func walPayload(lsn uint64, n int) []byte {
 	return bytes.Repeat([]byte{byte(lsn), 0x55, byte(lsn >> 8), 0xaa}, n/4+1)[:n]
 }
 
-// walSign makes all checksums of a file right, as far as its lengths lead, so that arbitrary bytes reach the code
-// behind the checksums.
+// walSign makes all checksums of a file right, as far as its lengths lead, so that arbitrary bytes
+// reach the code behind the checksums.
 func walSign(b []byte) {
 	if len(b) < 4096 {
 		return
@@ -147,10 +148,10 @@ func walReplay(t *testing.T, o wal.Options, after uint64, input int) ([]walRecor
 	return records, tail, err
 }
 
-// FuzzWALFile replays a directory whose first file holds arbitrary bytes: head and then body. Unless it is raw, they
-// are laid over the beginning and over the frames of a file of 8 KiB, and all checksums are made right. A second file
-// begins with record base. If the replay gives no error, the log can be continued, and gives the same records and the
-// new one.
+// FuzzWALFile replays a directory whose first file holds arbitrary bytes: head and then body.
+// Unless it is raw, they are laid over the beginning and over the frames of a file of 8 KiB, and
+// all checksums are made right. A second file begins with record base. If the replay gives no
+// error, the log can be continued, and gives the same records and the new one.
 func FuzzWALFile(f *testing.F) {
 	f.Add([]byte(nil), []byte(nil), uint64(0), uint64(0), true)
 	for i, groups := range [][][]int{nil, {{0}}, {{100}}, {{1, 2, 3}}, {{472}, {473}}, {{1000}, {0, 7}, {30}}, {{900, 1}}} {
@@ -203,8 +204,8 @@ func FuzzWALFile(f *testing.F) {
 	})
 }
 
-// FuzzWALMutation changes a sound log of two files: each 5 bytes of the script overwrite a byte, copy a sector or cut
-// a file. Whatever is delivered was written, under the same LSN.
+// FuzzWALMutation changes a sound log of two files: each 5 bytes of the script overwrite a byte,
+// copy a sector or cut a file. Whatever is delivered was written, under the same LSN.
 func FuzzWALMutation(f *testing.F) {
 	sizes := [][]int{{100}, {10, 700, 472}, {600}, {30}, {900, 0}}
 	all := slices.Concat(sizes...)

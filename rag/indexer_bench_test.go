@@ -9,7 +9,8 @@ import (
 	"github.com/vecbolt/vecbolt/rag/split"
 )
 
-// BenchmarkIndexer splits, embeds and writes documents of some 90 words, in chunks of at most 64 tokens.
+// BenchmarkIndexer splits, embeds and writes documents of some 90 words, in chunks of at most 64
+// tokens.
 func BenchmarkIndexer(b *testing.B) {
 	s, err := split.New(split.Recursive(), split.Options{MaxTokens: 64, Overlap: 8})
 	if err != nil {

@@ -150,9 +150,9 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkChecksums scans 20,000 × 768 floats three ways in turn: without a look at checksums, with blocks that were verified
-// before, and with blocks that are verified on the way, as by the first search after opening. It reports the best round of
-// each as a multiple of the first.
+// BenchmarkChecksums scans 20,000 × 768 floats three ways in turn: without a look at checksums,
+// with blocks that were verified before, and with blocks that are verified on the way, as by the
+// first search after opening. It reports the best round of each as a multiple of the first.
 func BenchmarkChecksums(b *testing.B) {
 	const rows, dim, step = 20_000, 768, 64
 	fsys := newFS(b, nil)

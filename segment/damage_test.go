@@ -77,14 +77,16 @@ func (x *damaged) writeAt(t *testing.T, b []byte, off int) {
 	}
 }
 
-// checkFlip damages the byte at off and expects that reading, Verify and Salvage see it, each naming the place.
+// checkFlip damages the byte at off and expects that reading, Verify and Salvage see it, each
+// naming the place.
 func (x *damaged) checkFlip(t *testing.T, s *Segment, off int, mask byte) {
 	t.Helper()
 	x.writeAt(t, []byte{x.orig[off] ^ mask}, off)
 	defer x.writeAt(t, x.orig[off:off+1], off)
 
 	c := wantCorrupt(t, useAll(x.FS, x.info, x.d), x.info.ID)
-	// The offset is that of the part that the checksum covers: a byte can be blamed on its block or on its checksum.
+	// The offset is that of the part that the checksum covers: a byte can be blamed on its block or
+	// on its checksum.
 	part := func(of int64) int64 {
 		switch {
 		case of < headerSize:

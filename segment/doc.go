@@ -1,6 +1,7 @@
-// Package segment stores immutable runs of rows: a [Writer] streams document numbers and vectors into a file, and a
-// [Segment] maps that file and hands the vectors out without copying. [Info] is what the manifest keeps of a segment;
-// [Open] refuses a file that is not the one the Info describes. [Salvage] reads what is left of a damaged one.
+// Package segment stores immutable runs of rows: a [Writer] streams document numbers and vectors
+// into a file, and a [Segment] maps that file and hands the vectors out without copying. [Info] is
+// what the manifest keeps of a segment; [Open] refuses a file that is not the one the Info
+// describes. [Salvage] reads what is left of a damaged one.
 //
 // Guarantees:
 //
@@ -11,9 +12,10 @@
 //   - Vectors come back bit for bit.
 //   - Any bytes may be opened: no panic, no access out of bounds, no memory beyond a fraction of the file's size.
 //
-// A Segment is safe for concurrent use, a Writer is not. Slices that a Segment returns are mapped memory: they are not to
-// be written to, end with Close, and must be read inside [Segment.Guard] (or vfs.Guard and [Segment.Fault]), because an
-// unreadable disk sector or a truncated file shows as a memory fault.
+// A Segment is safe for concurrent use, a Writer is not. Slices that a Segment returns are mapped
+// memory: they are not to be written to, end with Close, and must be read inside [Segment.Guard]
+// (or vfs.Guard and [Segment.Fault]), because an unreadable disk sector or a truncated file shows
+// as a memory fault.
 //
 // The file, all little-endian; docs/format/segment.md is the norm:
 //

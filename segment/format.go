@@ -27,7 +27,8 @@ const (
 	MaxRows = 2147483647 // rows of a segment
 )
 
-// Info describes a segment as the manifest keeps it. Open compares all of it with the file, except Docs.
+// Info describes a segment as the manifest keeps it. Open compares all of it with the file, except
+// Docs.
 type Info struct {
 	ID         uint64  // names the file
 	Collection uint32  // id of the collection that the rows belong to
@@ -39,8 +40,9 @@ type Info struct {
 	MaxDoc     uint64  // document number of the last row
 	MaxNorm    float32 // at least the largest Euclidean norm, and hardly more; +Inf if that is beyond float32
 
-	// Docs is a digest of the documents of the rows, which the file does not hold. Files that are made of the documents
-	// carry it. Writers of databases decide how it is made; zero means that it is not known.
+	// Docs is a digest of the documents of the rows, which the file does not hold. Files that are
+	// made of the documents carry it. Writers of databases decide how it is made; zero means that
+	// it is not known.
 	Docs [16]byte
 }
 
@@ -80,8 +82,8 @@ func (l *layout) vec(row int) int64 { return headerSize + int64(row)*int64(l.dim
 func (l *layout) doc(row int) int64 { return l.docs + int64(row)*docSize }
 func (l *layout) inv(row int) int64 { return l.invs + int64(row)*invSize }
 
-// block returns the file offsets between which block b lies. No block holds vectors and document numbers: a vector that
-// rots must not take with it the numbers of all others.
+// block returns the file offsets between which block b lies. No block holds vectors and document
+// numbers: a vector that rots must not take with it the numbers of all others.
 func (l *layout) block(b int64) (start, end int64) {
 	if b < l.vecBlocks {
 		start = headerSize + b*blockSize
@@ -127,7 +129,8 @@ func (h *header) encode() []byte {
 	return e.B
 }
 
-// decodeHeader reads the header page of the file name, headerSize bytes or more, and derives the layout from it.
+// decodeHeader reads the header page of the file name, headerSize bytes or more, and derives the
+// layout from it.
 func decodeHeader(name string, b []byte) (h header, l layout, err error) {
 	corrupt := func(off int, err error) (header, layout, error) {
 		return header{}, layout{}, &fileformat.CorruptError{File: name, Offset: int64(off), Err: fmt.Errorf("header: %w", err)}

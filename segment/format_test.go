@@ -9,8 +9,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
-// TestFormatPage compares the hexdump in docs/format/segment.md with a file that the writer makes now. A difference means
-// that the format has changed: old files would not open any more.
+// TestFormatPage compares the hexdump in docs/format/segment.md with a file that the writer makes
+// now. A difference means that the format has changed: old files would not open any more.
 func TestFormatPage(t *testing.T) {
 	fsys := newFS(t, nil)
 	d := &data{dim: 3, docs: []uint64{10, 11, 15}, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0}}
@@ -22,8 +22,8 @@ func TestFormatPage(t *testing.T) {
 	formattest.Page(t, "../docs/format/segment.md", got, *update)
 }
 
-// dump prints every byte of a segment file with its meaning. It reads by the words of the page, not with the code under
-// test.
+// dump prints every byte of a segment file with its meaning. It reads by the words of the page, not
+// with the code under test.
 func dump(t *testing.T, b []byte) string {
 	d := formattest.New(t, b)
 	line, zeros := d.Line, d.Zeros

@@ -13,7 +13,8 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// ReadHeader returns what the file name says about itself, having verified its header and nothing else.
+// ReadHeader returns what the file name says about itself, having verified its header and nothing
+// else.
 func ReadHeader(fsys *vfs.FS, name string) (db [16]byte, info Info, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -40,11 +41,13 @@ type Salvaged struct {
 	Bad          []BlockRange // what is damaged, ascending
 }
 
-// Salvage calls fn for each row of a damaged file whose document number and vector are proven intact by the checksums of
-// their blocks; ascending. Inverse norms are to be recomputed. Where the header is damaged, hint (what the manifest says)
-// takes its place; without one (Rows 0) the error tells of the header. vec belongs to Salvage and holds until fn returns.
+// Salvage calls fn for each row of a damaged file whose document number and vector are proven
+// intact by the checksums of their blocks; ascending. Inverse norms are to be recomputed. Where the
+// header is damaged, hint (what the manifest says) takes its place; without one (Rows 0) the error
+// tells of the header. vec belongs to Salvage and holds until fn returns.
 //
-// A cut file has lost its checksums, which come last, and so all its rows: nothing can be proven of them any more.
+// A cut file has lost its checksums, which come last, and so all its rows: nothing can be proven of
+// them any more.
 func Salvage(ctx context.Context, fsys *vfs.FS, name string, hint Info,
 	fn func(doc uint64, vec []float32) error) (Salvaged, error) {
 	f, err := fsys.Open(name)

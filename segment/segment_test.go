@@ -53,7 +53,8 @@ type data struct {
 
 func (d *data) row(i int) []float32 { return d.vecs[i*d.dim : (i+1)*d.dim] }
 
-// makeData returns random rows with gaps in the document numbers, one zero vector, and odd bits in between.
+// makeData returns random rows with gaps in the document numbers, one zero vector, and odd bits in
+// between.
 func makeData(dim, rows int) *data {
 	rnd := rand.New(rand.NewPCG(uint64(dim), uint64(rows)))
 	d := &data{dim: dim, vecs: make([]float32, dim*rows)}
@@ -106,7 +107,8 @@ func same(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// wantCorrupt returns the fileformat.CorruptError that err must contain, for the file of segment id.
+// wantCorrupt returns the fileformat.CorruptError that err must contain, for the file of segment
+// id.
 func wantCorrupt(t testing.TB, err error, id uint64) *fileformat.CorruptError {
 	t.Helper()
 	c, ok := errors.AsType[*fileformat.CorruptError](err)

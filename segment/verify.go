@@ -20,8 +20,8 @@ type BlockRange struct {
 	Err         error // fileformat.ErrChecksum, io.ErrUnexpectedEOF where the file has been cut, or what reading gave
 }
 
-// Verify reads the whole file, not through the map, and compares all checksums. It returns a joined *fileformat.CorruptError for
-// each damaged range.
+// Verify reads the whole file, not through the map, and compares all checksums. It returns a joined
+// *fileformat.CorruptError for each damaged range.
 func (s *Segment) Verify(ctx context.Context) error {
 	bad, err := s.BadBlocks(ctx)
 	errs := []error{err}
@@ -31,8 +31,8 @@ func (s *Segment) Verify(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// BadBlocks returns the damaged ranges that Verify reports, ascending and apart. The error is ctx's, or says that the file
-// could not be examined.
+// BadBlocks returns the damaged ranges that Verify reports, ascending and apart. The error is
+// ctx's, or says that the file could not be examined.
 func (s *Segment) BadBlocks(ctx context.Context) ([]BlockRange, error) {
 	var bad ranges
 	page := make([]byte, headerSize)
@@ -67,8 +67,9 @@ func (r ranges) overlap(off, n int64) bool {
 	return i < len(r) && r[i].Offset < off+n
 }
 
-// survey adds what is damaged behind the header. Each block counts by its own checksum, even where the checksums as a
-// whole are damaged; tableCRC is nil when it is not known. Work and memory are bounded by the size of the file.
+// survey adds what is damaged behind the header. Each block counts by its own checksum, even where
+// the checksums as a whole are damaged; tableCRC is nil when it is not known. Work and memory are
+// bounded by the size of the file.
 func (r *ranges) survey(ctx context.Context, file *vfs.File, l *layout, tableCRC *uint32) error {
 	size, err := file.Size()
 	if err != nil {
@@ -123,9 +124,10 @@ func readError(err error) error {
 // maxProblems bounds what VerifyRows reports.
 const maxProblems = 100
 
-// VerifyRows recomputes what the writer derived from the vectors: all elements are finite, inverse norms are right within
-// one unit in the last place, and MaxNorm follows from them. It reads the vectors but not through the map, and does not
-// compare checksums. It returns joined *CorruptErrors, not more than a hundred.
+// VerifyRows recomputes what the writer derived from the vectors: all elements are finite, inverse
+// norms are right within one unit in the last place, and MaxNorm follows from them. It reads the
+// vectors but not through the map, and does not compare checksums. It returns joined
+// *CorruptErrors, not more than a hundred.
 func (s *Segment) VerifyRows(ctx context.Context) error {
 	return s.Guard(func() error { return s.verifyRows(ctx) })
 }

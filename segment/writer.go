@@ -14,12 +14,13 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// bufferSize is what a Writer gathers before it writes: whole blocks, and few enough to stay in the second cache level
-// between filling, checksum and write.
+// bufferSize is what a Writer gathers before it writes: whole blocks, and few enough to stay in the
+// second cache level between filling, checksum and write.
 const bufferSize = 4 * blockSize
 
-// InvNorm returns 1/‖vec‖ as segments store it: computed in float64 from the canonical simd.Dot64, then rounded. It is 0
-// for a zero or empty vector and +Inf where float32 ends. The elements must be finite.
+// InvNorm returns 1/‖vec‖ as segments store it: computed in float64 from the canonical simd.Dot64,
+// then rounded. It is 0 for a zero or empty vector and +Inf where float32 ends. The elements must
+// be finite.
 func InvNorm(vec []float32) float32 {
 	if len(vec) == 0 {
 		return 0
@@ -37,8 +38,9 @@ func invNorm(square float64) float32 {
 // validNorm tells whether v can be a norm or an inverse norm: not negative, not NaN.
 func validNorm(v float32) bool { return math.Float32bits(v) <= 0x7f800000 }
 
-// maxNorm returns Info.MaxNorm for rows with the given inverse norms. Rounding moved an inverse norm by less than the
-// distance to its lower neighbour, so the reciprocal of that neighbour is an upper bound.
+// maxNorm returns Info.MaxNorm for rows with the given inverse norms. Rounding moved an inverse
+// norm by less than the distance to its lower neighbour, so the reciprocal of that neighbour is an
+// upper bound.
 func maxNorm(invs []float32) float32 {
 	var least float32 // of those above 0
 	for _, v := range invs {
@@ -57,8 +59,8 @@ func maxNorm(invs []float32) float32 {
 	return norm
 }
 
-// Writer writes one segment. After an error, every later call returns that error and Abort is what remains to be done.
-// It holds 12 bytes per row and a fixed buffer in memory.
+// Writer writes one segment. After an error, every later call returns that error and Abort is what
+// remains to be done. It holds 12 bytes per row and a fixed buffer in memory.
 type Writer struct {
 	fs    *vfs.FS
 	file  *vfs.File // nil once closed
@@ -72,8 +74,8 @@ type Writer struct {
 	err   error
 }
 
-// Create starts segment id of a collection in the database db, in a file under tmp/. The directories tmp and seg must
-// exist, and no segment of that id.
+// Create starts segment id of a collection in the database db, in a file under tmp/. The
+// directories tmp and seg must exist, and no segment of that id.
 func Create(fsys *vfs.FS, db [16]byte, id uint64, collection uint32, dim int) (*Writer, error) {
 	if _, err := layoutOf(1, dim); err != nil {
 		return nil, fmt.Errorf("segment: create: %w", err)
@@ -98,7 +100,8 @@ func Create(fsys *vfs.FS, db [16]byte, id uint64, collection uint32, dim int) (*
 // Len returns the number of rows so far.
 func (w *Writer) Len() int { return len(w.docs) }
 
-// Append adds a row. doc must be above that of the row before and vec have the segment's dimension and finite elements.
+// Append adds a row. doc must be above that of the row before and vec have the segment's dimension
+// and finite elements.
 func (w *Writer) Append(doc uint64, vec []float32) error {
 	if w.err != nil {
 		return w.err
@@ -113,8 +116,9 @@ func (w *Writer) Append(doc uint64, vec []float32) error {
 	return w.AppendRows([]uint64{doc}, []float32{invNorm(square)}, vec)
 }
 
-// AppendRows adds len(docs) rows whose inverse norms (see InvNorm) are known, such as rows of other segments. rows holds
-// the vectors one after the other. The caller answers for invs and for the vectors being finite.
+// AppendRows adds len(docs) rows whose inverse norms (see InvNorm) are known, such as rows of other
+// segments. rows holds the vectors one after the other. The caller answers for invs and for the
+// vectors being finite.
 func (w *Writer) AppendRows(docs []uint64, invs, rows []float32) error {
 	if w.err != nil {
 		return w.err
@@ -181,8 +185,8 @@ func (w *Writer) writeAt(b []byte, off int64) {
 	}
 }
 
-// Finish makes the segment durable under its final name and returns its description. A segment without rows is an error.
-// Whatever fails, nothing stays behind as far as the file system allows.
+// Finish makes the segment durable under its final name and returns its description. A segment
+// without rows is an error. Whatever fails, nothing stays behind as far as the file system allows.
 func (w *Writer) Finish() (Info, error) {
 	if err := w.finish(); err != nil {
 		return Info{}, errors.Join(err, w.Abort())

@@ -164,7 +164,8 @@ func TestWriterFaults(t *testing.T) {
 	}
 }
 
-// The order of operations is what durability rests on: every write, then sync, then rename, then the directory.
+// The order of operations is what durability rests on: every write, then sync, then rename, then
+// the directory.
 func TestWriterTrace(t *testing.T) {
 	var trace strings.Builder
 	fsys := newFS(t, func(op vfs.Op) error {

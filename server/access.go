@@ -11,7 +11,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// admit judges where a request comes from: the host that it asks for, and the page that makes a browser send it.
+// admit judges where a request comes from: the host that it asks for, and the page that makes a
+// browser send it.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 	if len(s.opts.Hosts) > 0 {
 		host := r.Host
@@ -54,8 +55,8 @@ func (s *Server) mayWrite(r *http.Request) bool {
 	return !s.opts.ReadOnly && (s.anonymous() || s.has(r, 1))
 }
 
-// has reports whether a request has the read token (0) or the write token (1), in a time that does not tell how much of it
-// is right.
+// has reports whether a request has the read token (0) or the write token (1), in a time that does
+// not tell how much of it is right.
 func (s *Server) has(r *http.Request, which int) bool {
 	if []string{s.opts.ReadToken, s.opts.WriteToken}[which] == "" {
 		return false

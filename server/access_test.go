@@ -25,7 +25,8 @@ const (
 	writeToken = "write-write-write"
 )
 
-// Every operation of the document, without a token, with each of them, and on a service that is read-only.
+// Every operation of the document, without a token, with each of them, and on a service that is
+// read-only.
 func TestTokens(t *testing.T) {
 	open := start(t, &server.Options{ReadToken: readToken, WriteToken: writeToken})
 	readOnly := start(t, &server.Options{ReadOnly: true})
@@ -94,7 +95,8 @@ func TestBrowsers(t *testing.T) {
 	closed, open, every := start(t, nil), start(t, &server.Options{Origins: []string{page}}), start(t, &server.Options{Origins: []string{"*"}})
 	preflight := []string{"Origin", page, "Access-Control-Request-Method", "POST"}
 
-	// Nothing is allowed by default: neither reading from a page, nor writing behind the back of a user.
+	// Nothing is allowed by default: neither reading from a page, nor writing behind the back of a
+	// user.
 	if a := closed.ask("GET", "/collections", "", "Origin", page); a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("closed: %d %v", a.status, a.header)
 	}

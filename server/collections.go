@@ -61,8 +61,9 @@ func (s *Server) getCollection(w http.ResponseWriter, r *http.Request, c *db.Col
 	return nil
 }
 
-// createCollection reads what a collection is to be like. Top-level fields that begin with "embedding_" are stored as
-// metadata, whatever the provider is called; the provider and the model are the lineage as well.
+// createCollection reads what a collection is to be like. Top-level fields that begin with
+// "embedding_" are stored as metadata, whatever the provider is called; the provider and the model
+// are the lineage as well.
 func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error {
 	var (
 		name   string
@@ -193,7 +194,8 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.
 	return nil
 }
 
-// setTextIndex changes how the texts of a collection are indexed: {"text_index": true}, or an index; null or false drops it.
+// setTextIndex changes how the texts of a collection are indexed: {"text_index": true}, or an
+// index; null or false drops it.
 func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	if err := onlyParameters(r); err != nil {
 		return err

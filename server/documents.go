@@ -28,8 +28,9 @@ const (
 	notJSON      = "Invalid 'where' filter: must be valid JSON"
 )
 
-// addDocuments writes documents with their embeddings, all of them or none: {"documents": [{"id", "text", "metadata",
-// "embedding"}], "mode": "upsert"}. A client may say what made the embeddings: those of another model are refused.
+// addDocuments writes documents with their embeddings, all of them or none: {"documents": [{"id",
+// "text", "metadata", "embedding"}], "mode": "upsert"}. A client may say what made the embeddings:
+// those of another model are refused.
 func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var docs []db.Document
 	insert := false
@@ -148,7 +149,8 @@ func readEmbedding(v *exchange.Reader) ([]float32, error) {
 	return vec, err
 }
 
-// sameDimension compares the documents of one request: which of them the collection would refuse may depend on the first.
+// sameDimension compares the documents of one request: which of them the collection would refuse
+// may depend on the first.
 func sameDimension(docs []db.Document) error {
 	for i := range docs {
 		if n, first := len(docs[i].Vector), len(docs[0].Vector); n != first {
@@ -162,7 +164,8 @@ func tooMany(what string, limit int) error {
 	return rest.Errorf(http.StatusBadRequest, "more than %d %s in one request", limit, what)
 }
 
-// listDocuments returns a page: {"documents": [...], "count": of these, "total": of all that match, "next": for after}.
+// listDocuments returns a page: {"documents": [...], "count": of these, "total": of all that match,
+// "next": for after}.
 func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
 	c, end, err := s.frozen(r)
 	if err != nil {
@@ -267,8 +270,8 @@ func selection(parts []string) (db.Select, error) {
 	return s, nil
 }
 
-// appendDocument appends a document as JSON, with the parts that were asked for even if they are empty, and without the
-// brace that ends it. A document without a vector has the embedding null.
+// appendDocument appends a document as JSON, with the parts that were asked for even if they are
+// empty, and without the brace that ends it. A document without a vector has the embedding null.
 func appendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err error) {
 	if parts == 0 {
 		parts = db.WithText | db.WithMetadata
@@ -315,7 +318,8 @@ func (s *Server) getDocument(w http.ResponseWriter, r *http.Request, c *db.Colle
 	return nil
 }
 
-// noDocument makes the error of one that is not there, or cannot be because of its id, the client's.
+// noDocument makes the error of one that is not there, or cannot be because of its id, the
+// client's.
 func noDocument(r *http.Request, err error) error {
 	if errors.Is(err, db.ErrNotFound) {
 		return rest.Errorf(http.StatusNotFound, "Document '%s' not found", r.PathValue("id"))

@@ -11,7 +11,8 @@ import (
 // maxPoints is the most documents on a map.
 const maxPoints = 5000
 
-// figures are db.Stats without what is the server's own business: the directory. Metadata are asked for elsewhere.
+// figures are db.Stats without what is the server's own business: the directory. Metadata are asked
+// for elsewhere.
 type figures struct {
 	db.Stats
 	Dir         *struct{}           `json:"dir,omitempty"` // hides that of Stats
@@ -41,8 +42,8 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// showMap projects documents drawn at random, all or those that match where, into the plane: see xray.Map. "color" is the
-// field of the metadata that gives them colours.
+// showMap projects documents drawn at random, all or those that match where, into the plane: see
+// xray.Map. "color" is the field of the metadata that gives them colours.
 func (s *Server) showMap(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "where", "color", "points")
 	if err != nil {

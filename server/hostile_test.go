@@ -18,7 +18,8 @@ import (
 	"github.com/vecbolt/vecbolt/server"
 )
 
-// refused expects a status from 400 to 499, and an error in JSON unless net/http has refused the request by itself.
+// refused expects a status from 400 to 499, and an error in JSON unless net/http has refused the
+// request by itself.
 func refused(t *testing.T, what string, a answer) {
 	t.Helper()
 	what = fmt.Sprintf("%.120q", what)

@@ -12,8 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// A lane holds the slots of one kind of request. Each kind has its own, so that requests that wait for a disk leave those
-// alone that do not need it.
+// A lane holds the slots of one kind of request. Each kind has its own, so that requests that wait
+// for a disk leave those alone that do not need it.
 type lane struct {
 	slots chan struct{}
 	kind  string // in the plural, for errors
@@ -63,7 +63,8 @@ type reservation struct {
 	bytes  int64
 }
 
-// add takes more of it. A request may take half of all: others have to find room beside the largest one.
+// add takes more of it. A request may take half of all: others have to find room beside the largest
+// one.
 func (m *reservation) add(n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,8 +93,9 @@ const grace = time.Second
 // errLate is the answer to a write whose outcome is not known in time.
 var errLate = rest.Errorf(http.StatusGatewayTimeout, "the write took longer than it may: whether it took effect is not known")
 
-// detached answers as handle does, but not later than the context of the request allows: a write cannot be called back
-// once it waits for the disk. It then goes on behind the answer, and done is called when it has ended.
+// detached answers as handle does, but not later than the context of the request allows: a write
+// cannot be called back once it waits for the disk. It then goes on behind the answer, and done is
+// called when it has ended.
 func (s *Server) detached(w *response, r *http.Request, handle func(http.ResponseWriter, *http.Request), done func()) {
 	out := &detachedWriter{inner: w, header: http.Header{}}
 	own := &request{pattern: requestOf(r).pattern}
@@ -235,8 +237,8 @@ type progress struct {
 	time  time.Duration
 }
 
-// watched returns a context that ends, with the cause context.DeadlineExceeded, when nothing moves for longer than the
-// limit, and what ends it at once.
+// watched returns a context that ends, with the cause context.DeadlineExceeded, when nothing moves
+// for longer than the limit, and what ends it at once.
 func (s *Server) watched(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p := &progress{time: s.limits.Time + grace}

@@ -33,8 +33,8 @@ func (l latencies) at(share float64) time.Duration {
 	return l[min(int(share*float64(len(l))), len(l)-1)]
 }
 
-// 64 clients read and write at the same time: no request fails, every client finds what it has written, and nothing is left
-// running.
+// 64 clients read and write at the same time: no request fails, every client finds what it has
+// written, and nothing is left running.
 func TestLoad(t *testing.T) {
 	const clients, dim = 64, 32
 	vdb, err := db.Open(t.TempDir(), &db.Options{HeadSize: 1 << 20}) // flushes and compactions happen on the way

@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// together is how many documents are read at a time: what an answer takes of memory is bounded by them, not by all that
-	// it has.
+	// together is how many documents are read at a time: what an answer takes of memory is bounded
+	// by them, not by all that it has.
 	together = 16
-	// held is how many bytes of an answer are kept before they are sent. A shorter one is sent whole, with its length.
+	// held is how many bytes of an answer are kept before they are sent. A shorter one is sent
+	// whole, with its length.
 	held = 256 << 10
 )
 
@@ -43,8 +44,8 @@ func (p *page) grow() error {
 	return err
 }
 
-// end sends the rest, or answers with err: by cutting the connection if a part has been sent, which must not be taken for
-// the whole.
+// end sends the rest, or answers with err: by cutting the connection if a part has been sent, which
+// must not be taken for the whole.
 func (p *page) end(r *http.Request, err error) error {
 	switch {
 	case err != nil && !p.begun:
@@ -62,8 +63,8 @@ func (p *page) end(r *http.Request, err error) error {
 	return nil
 }
 
-// frozen returns the collection of a request as it is now, and what ends that: documents that are read one after the other
-// then belong together.
+// frozen returns the collection of a request as it is now, and what ends that: documents that are
+// read one after the other then belong together.
 func (s *Server) frozen(r *http.Request) (*db.Collection, func(), error) {
 	if _, err := s.collection(r); err != nil {
 		return nil, nil, err // with the message that it has

@@ -11,8 +11,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// parameters reads the query of a request, whose parameters must be among those named and come once. A misspelt filter
-// would else be none.
+// parameters reads the query of a request, whose parameters must be among those named and come
+// once. A misspelt filter would else be none.
 func parameters(r *http.Request, names ...string) (map[string]string, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil

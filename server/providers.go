@@ -58,7 +58,8 @@ func (s *Server) getSchema(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// validateConfig judges a configuration and opens nothing: a client must not choose what the server opens.
+// validateConfig judges a configuration and opens nothing: a client must not choose what the server
+// opens.
 func (s *Server) validateConfig(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.provider(r)
 	if err != nil {

@@ -63,8 +63,8 @@ func (s *service) expect(what string, got any, want string) {
 	}
 }
 
-// Every scenario of the requirements, over HTTP and under its own name. Those of conversations have package rag on the side
-// of the client, as the requirements do.
+// Every scenario of the requirements, over HTTP and under its own name. Those of conversations have
+// package rag on the side of the client, as the requirements do.
 func TestScenarios(t *testing.T) {
 	var told []string
 	scenario := func(name string, test func(s *service)) {

@@ -62,8 +62,8 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	return a.page.end(r, err)
 }
 
-// notFoundIsInvalid keeps 404 for what the path names: a query that names a document which does not exist is a mistake in
-// the body.
+// notFoundIsInvalid keeps 404 for what the path names: a query that names a document which does not
+// exist is a mistake in the body.
 func notFoundIsInvalid(err error) error {
 	if rest.Status(err) == http.StatusNotFound {
 		return &rest.Error{Status: http.StatusBadRequest, Message: rest.Message(err)}

@@ -277,7 +277,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &response{ResponseWriter: w}
 	ctx := context.WithValue(r.Context(), requestKey{}, &request{})
 	r = r.WithContext(ctx)
-	// A deadline of an earlier request on the connection would still hold. Not every ResponseWriter has a connection.
+	// A deadline of an earlier request on the connection would still hold. Not every ResponseWriter
+	// has a connection.
 	_ = http.NewResponseController(w).SetWriteDeadline(start.Add(s.limits.Time + 5*time.Second))
 	defer func() {
 		p := recover()
@@ -312,7 +313,8 @@ func (s *Server) caught(r *http.Request, p any) {
 	s.log.Error("panic", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", where)
 }
 
-// serve finds out what is asked for and whether it may be, before anything else of the request is looked at.
+// serve finds out what is asked for and whether it may be, before anything else of the request is
+// looked at.
 func (s *Server) serve(w *response, r *http.Request) {
 	if err := s.admit(w, r); err != nil {
 		s.fail(w, r, err)

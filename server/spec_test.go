@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// spec is the OpenAPI document, by which every request that succeeds and every answer of the tests is judged.
+// spec is the OpenAPI document, by which every request that succeeds and every answer of the tests
+// is judged.
 var spec = sync.OnceValue(func() map[string]any {
 	b, err := os.ReadFile("openapi.json")
 	if err != nil {
@@ -72,7 +73,8 @@ func described(method, path string) any {
 	return found
 }
 
-// conforms says what is wrong with a value by a schema of the document, as far as that uses JSON Schema.
+// conforms says what is wrong with a value by a schema of the document, as far as that uses JSON
+// Schema.
 func conforms(path string, schema, v any) error {
 	s, _ := resolve(schema).(map[string]any)
 	fail := func(format string, args ...any) error {

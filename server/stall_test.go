@@ -63,7 +63,8 @@ func hooked(o db.Options, hook vfs.Hook) *db.Options {
 	return &o
 }
 
-// patience is how long a test waits for what must not wait at all. It is no measure: what hangs would hang for ever.
+// patience is how long a test waits for what must not wait at all. It is no measure: what hangs
+// would hang for ever.
 const patience = 30 * time.Second
 
 // ends fails unless fn returns.
@@ -78,8 +79,8 @@ func ends(t *testing.T, what string, fn func()) {
 	}
 }
 
-// While the disk stands still, with more writers than there are slots, every route that reads or watches answers; writers
-// are told in time; and all is well when the disk goes on.
+// While the disk stands still, with more writers than there are slots, every route that reads or
+// watches answers; writers are told in time; and all is well when the disk goes on.
 func TestServiceWhileTheDiskStandsStill(t *testing.T) {
 	disk := &stall{met: make(chan struct{}, 1)}
 	vdb, err := db.Open(t.TempDir(), hooked(db.Options{NoBackgroundCompaction: true}, disk.hook))

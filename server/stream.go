@@ -18,7 +18,8 @@ import (
 
 const ndjson = "application/x-ndjson"
 
-// export streams documents as `vecbolt export` writes them, of one state of the collection: ?where={...}.
+// export streams documents as `vecbolt export` writes them, of one state of the collection:
+// ?where={...}.
 func (s *Server) export(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "where")
 	if err != nil {
@@ -79,7 +80,8 @@ type skippedLine struct {
 	Error string `json:"error"`
 }
 
-// load imports documents as `vecbolt import` does. The stream may be of any length: batches before a mistake stay.
+// load imports documents as `vecbolt import` does. The stream may be of any length: batches before
+// a mistake stay.
 func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	err := onlyParameters(r)
 	if err == nil {
@@ -120,7 +122,8 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 	return nil
 }
 
-// lines are the documents of a request body, which must keep coming and have no line longer than a body may be.
+// lines are the documents of a request body, which must keep coming and have no line longer than a
+// body may be.
 type lines struct {
 	ctx    context.Context // of the request
 	w      http.ResponseWriter

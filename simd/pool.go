@@ -27,15 +27,17 @@ func PoolLen(rows int) int {
 	return rows
 }
 
-// Offer takes the nearest of some rows, which are ids at dists, into a pool: the first limit entries of it are those rows that were
-// the nearest so far, nearest first, and behind them all that are left are Vacant. What lies behind limit has no meaning, and is Vacant
-// as long as nothing was taken in.
+// Offer takes the nearest of some rows, which are ids at dists, into a pool: the first limit
+// entries of it are those rows that were the nearest so far, nearest first, and behind them all
+// that are left are Vacant. What lies behind limit has no meaning, and is Vacant as long as nothing
+// was taken in.
 //
-// A row is taken in if it is nearer than entry limit-1 and not farther than most, and comes behind all that are as near. Distances
-// below 0 count as 0; NaN and infinity are never taken in. If any row was, Offer returns the number of rows in the pool and the index of
-// the first that is not marked, limit if all are; next must be at most the index of the first that was not before. Otherwise
-// it returns 0 and 0. The result is the same from every implementation on every CPU. Offer panics if limit is not from 1 to
-// len(pool), or if there are fewer ids than dists.
+// A row is taken in if it is nearer than entry limit-1 and not farther than most, and comes behind
+// all that are as near. Distances below 0 count as 0; NaN and infinity are never taken in. If any
+// row was, Offer returns the number of rows in the pool and the index of the first that is not
+// marked, limit if all are; next must be at most the index of the first that was not before.
+// Otherwise it returns 0 and 0. The result is the same from every implementation on every CPU.
+// Offer panics if limit is not from 1 to len(pool), or if there are fewer ids than dists.
 func Offer(pool []Entry, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
 	if limit < 1 || limit > len(pool) || len(ids) < len(dists) {
 		panic(fmt.Sprintf("simd: Offer of %d ids and %d distances to %d of %d entries", len(ids), len(dists), limit, len(pool)))

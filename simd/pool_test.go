@@ -11,7 +11,8 @@ import (
 // vacancies returns a pool without rows.
 func vacancies(n int) []Entry { return slices.Repeat([]Entry{Vacant}, n) }
 
-// testOffer offers rows to a pool, some at a time, and compares it with what sorting gives. bits decides what is marked.
+// testOffer offers rows to a pool, some at a time, and compares it with what sorting gives. bits
+// decides what is marked.
 func testOffer(t *testing.T, limit int, ids []uint32, dists []float32, most float32, bits uint32) {
 	pool, next := vacancies(PoolLen(limit)), 0
 	var want []Entry

@@ -8,10 +8,11 @@ import (
 // BlockRows is the number of rows of a full block.
 const BlockRows = 64
 
-// The kernels of tiles compare all queries with one block of rows. What they read is arranged in words of 32 bits: of a
-// query or a row, one word per step, which is one float32, or 4 codes and weights of one byte under AVX-512 and 2 of two
-// bytes under AVX2. The words of a step of all rows of a block lie side by side, so that a vector register holds one step of many
-// rows; those of a group of queries do too. See _asm/tile.go.
+// The kernels of tiles compare all queries with one block of rows. What they read is arranged in
+// words of 32 bits: of a query or a row, one word per step, which is one float32, or 4 codes and
+// weights of one byte under AVX-512 and 2 of two bytes under AVX2. The words of a step of all rows
+// of a block lie side by side, so that a vector register holds one step of many rows; those of a
+// group of queries do too. See _asm/tile.go.
 
 // A shape is how an implementation arranges queries and rows.
 type shape struct {
@@ -81,7 +82,8 @@ func (t *tile) check(dst []uint64, b *block) {
 	}
 }
 
-// queriesPerCall limits one call of the assembly, which cannot be preempted, to about 50 microseconds.
+// queriesPerCall limits one call of the assembly, which cannot be preempted, to about 50
+// microseconds.
 func (t *tile) queriesPerCall() int {
 	return t.shape.group * max(1, 1<<16/(t.shape.group*t.steps))
 }
@@ -117,8 +119,9 @@ func (b *block) trim(dst []uint64) {
 	}
 }
 
-// A CodeTile is many queries that are compared at once with blocks of codes. Weights have one byte: a query that wants
-// more exact products computes those of the rows that are left with DotCodes. A tile is for one goroutine.
+// A CodeTile is many queries that are compared at once with blocks of codes. Weights have one byte:
+// a query that wants more exact products computes those of the rows that are left with DotCodes. A
+// tile is for one goroutine.
 type CodeTile struct {
 	tile
 	exact []*Weights // for the generic kernel
@@ -134,7 +137,8 @@ func NewCodeTile(n, dim int) *CodeTile {
 	return t
 }
 
-// Fork returns a tile of the same queries that has cuts of its own: for another goroutine. The queries must be set.
+// Fork returns a tile of the same queries that has cuts of its own: for another goroutine. The
+// queries must be set.
 func (t *CodeTile) Fork() *CodeTile {
 	f := *t
 	f.params = append([]uint32(nil), t.params...)
@@ -172,15 +176,16 @@ func (t *CodeTile) Set(i int, w []int8, add int32, per float32) {
 	*t.param(i, 0) = uint32(add)
 }
 
-// A CodeBlock holds up to BlockRows rows of codes, arranged for tiles. The zero value is ready for Pack.
+// A CodeBlock holds up to BlockRows rows of codes, arranged for tiles. The zero value is ready for
+// Pack.
 type CodeBlock struct {
 	block
 	codes          []uint8 // for the generic kernel
 	scales, levels [BlockRows]float32
 }
 
-// Pack fills the block with len(scales) rows of dim codes; codes must be as long as DotCodes wants. Nothing of the arguments
-// is kept.
+// Pack fills the block with len(scales) rows of dim codes; codes must be as long as DotCodes wants.
+// Nothing of the arguments is kept.
 func (b *CodeBlock) Pack(dim int, codes []uint8, scales, levels []float32) {
 	n := len(scales)
 	if CodesSize(n, dim) > len(codes) || len(levels) != n {
@@ -200,7 +205,8 @@ func (b *CodeBlock) Pack(dim int, codes []uint8, scales, levels []float32) {
 	}
 }
 
-// packCodes4 arranges n rows in words of 4 codes. What a last word has beyond its row meets weights of zero.
+// packCodes4 arranges n rows in words of 4 codes. What a last word has beyond its row meets weights
+// of zero.
 func packCodes4(words []uint32, codes []uint8, n, dim int) {
 	steps := len(words) / BlockRows
 	for r := range n {
@@ -227,9 +233,10 @@ func packCodes2(words []uint32, codes []uint8, n, dim int) {
 //
 //	scales[j]*(sum of w[k]*(codes[j][k]-128) + add) + per*levels[j] < cut
 //
-// where the first sum is an integer modulo 2^32 and is then, like the result of every other operation, rounded to float32:
-// a NaN sets the bit. Bits of rows that the block does not have are zero; dst must have Words words, of which those
-// beyond the queries get any value. The result is the same from every implementation on every CPU.
+// where the first sum is an integer modulo 2^32 and is then, like the result of every other
+// operation, rounded to float32: a NaN sets the bit. Bits of rows that the block does not have are
+// zero; dst must have Words words, of which those beyond the queries get any value. The result is
+// the same from every implementation on every CPU.
 func (t *CodeTile) Above(dst []uint64, b *CodeBlock) {
 	t.check(dst, &b.block)
 	dst = dst[:t.Words()]
@@ -251,12 +258,14 @@ type RowTile struct {
 	exact [][]float32 // for the generic kernel
 }
 
-// NewRowTile returns a tile of n queries of dimension dim, which are to be set, for squared distances or dot products.
+// NewRowTile returns a tile of n queries of dimension dim, which are to be set, for squared
+// distances or dot products.
 func NewRowTile(n, dim int, l2 bool) *RowTile {
 	return &RowTile{tile: newTile(active, n, dim, 1, 1), l2: l2, exact: make([][]float32, n)}
 }
 
-// Fork returns a tile of the same queries that has cuts of its own: for another goroutine. The queries must be set.
+// Fork returns a tile of the same queries that has cuts of its own: for another goroutine. The
+// queries must be set.
 func (t *RowTile) Fork() *RowTile {
 	f := *t
 	f.params = append([]uint32(nil), t.params...)
@@ -304,9 +313,9 @@ func (b *RowBlock) Pack(dim int, rows, factors []float32) {
 	}
 }
 
-// Above sets bit j of dst[i], for query i and row j of the block, unless factors[j] times their dot product, or squared
-// distance, is below cut: a NaN sets the bit. Both are rounded to float32 and within ErrorBound. For bits beyond rows and
-// queries see CodeTile.Above.
+// Above sets bit j of dst[i], for query i and row j of the block, unless factors[j] times their dot
+// product, or squared distance, is below cut: a NaN sets the bit. Both are rounded to float32 and
+// within ErrorBound. For bits beyond rows and queries see CodeTile.Above.
 func (t *RowTile) Above(dst []uint64, b *RowBlock) {
 	t.check(dst, &b.block)
 	dst = dst[:t.Words()]

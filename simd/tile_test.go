@@ -80,7 +80,8 @@ func TestCodeTile(t *testing.T) {
 	})
 }
 
-// TestRowTile compares bits with those of the canonical values: rows within ErrorBound of the cut may have either.
+// TestRowTile compares bits with those of the canonical values: rows within ErrorBound of the cut
+// may have either.
 func TestRowTile(t *testing.T) {
 	forEach(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(13, 14))
@@ -207,8 +208,9 @@ func TestTileLengths(t *testing.T) {
 	})
 }
 
-// BenchmarkTile compares 1000 queries with blocks of rows, one after the other and all in a cache, packing included. The
-// metric is the best rate in billions of operations, two for every element of a query and a row.
+// BenchmarkTile compares 1000 queries with blocks of rows, one after the other and all in a cache,
+// packing included. The metric is the best rate in billions of operations, two for every element of
+// a query and a row.
 func BenchmarkTile(b *testing.B) {
 	const queries, blocks = 1000, 4
 	for _, dim := range []int{100, 384, 768} {

@@ -62,8 +62,8 @@ type mark struct {
 	term string // of the query
 }
 
-// marks returns what of a text the clauses that rank ask for. It takes a time that grows with the text and with the clauses,
-// not with their product, but for phrases and prefixes.
+// marks returns what of a text the clauses that rank ask for. It takes a time that grows with the
+// text and with the clauses, not with their product, but for phrases and prefixes.
 func (q *Query) marks(tokens []Token) []mark {
 	var marks []mark
 	terms := map[string]bool{}
@@ -107,13 +107,15 @@ func (q *Query) marks(tokens []Token) []mark {
 	return slices.Compact(marks)
 }
 
-// phrase appends the places where the tokens of a clause follow each other. places says where a text has each term.
+// phrase appends the places where the tokens of a clause follow each other. places says where a
+// text has each term.
 func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) []mark {
 	want := slices.DeleteFunc(slices.Clone(c.Tokens), func(t Token) bool { return t.Extra })
 	if len(want) == 0 {
 		return marks
 	}
-	// where calls found with each token that is the i-th of the phrase if that begins at one of starts, which ascend.
+	// where calls found with each token that is the i-th of the phrase if that begins at one of
+	// starts, which ascend.
 	where := func(i int, starts []int, found func(start, at int)) {
 		list, offset := places[want[i].Term], want[i].Position-want[0].Position
 		for _, start := range starts {
@@ -184,8 +186,8 @@ func window(marks []mark, width int, weight func(string) float64) (lo, hi int) {
 	return lo, hi
 }
 
-// whole moves the ends of a window so that no word or character is cut, but not into the core, and drops white space at
-// both ends.
+// whole moves the ends of a window so that no word or character is cut, but not into the core, and
+// drops white space at both ends.
 func whole(tokens []Token, text string, lo, hi int, core Range) (int, int) {
 	for _, t := range tokens {
 		if t.Start < lo && lo < t.End {

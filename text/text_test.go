@@ -228,7 +228,8 @@ func TestQueryLimits(t *testing.T) {
 	}
 }
 
-// What a passage costs does not grow with the product of query and text: overlapping phrases are marked once.
+// What a passage costs does not grow with the product of query and text: overlapping phrases are
+// marked once.
 func TestHighlightOfEqualWords(t *testing.T) {
 	s := analyzer(t, "").Scanner()
 	const words = 20_000

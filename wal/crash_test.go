@@ -15,9 +15,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// disk models what a power cut leaves of a directory. As a hook it follows the file operations; image then builds a
-// state that a crash at this moment could leave: of every file, each 512-byte sector as at its last sync, as it is
-// now, or destroyed if it was being written; of the directory, any subset of the changes since its last sync.
+// disk models what a power cut leaves of a directory. As a hook it follows the file operations;
+// image then builds a state that a crash at this moment could leave: of every file, each 512-byte
+// sector as at its last sync, as it is now, or destroyed if it was being written; of the directory,
+// any subset of the changes since its last sync.
 type disk struct {
 	dir     string
 	live    map[string]*node // names now
@@ -97,7 +98,8 @@ func (d *disk) hook(op vfs.Op) error {
 	return nil
 }
 
-// image writes a crash state into dir. keep decides whether an unsynced sector or directory change has survived.
+// image writes a crash state into dir. keep decides whether an unsynced sector or directory change
+// has survived.
 func (d *disk) image(t fatal, dir string, keep func() bool) {
 	if !d.hasWal && !keep() {
 		return
@@ -164,8 +166,9 @@ type model struct {
 	released uint64 // what was given up
 }
 
-// TestCrash runs random histories of appends, syncs, rotations, releases, clean reopenings, kills and power cuts at any
-// file operation, also while the log is being reopened, and compares what is found with the model.
+// TestCrash runs random histories of appends, syncs, rotations, releases, clean reopenings, kills
+// and power cuts at any file operation, also while the log is being reopened, and compares what is
+// found with the model.
 func TestCrash(t *testing.T) {
 	var crashes, records, lost, torn int
 	base := memDir(t)
@@ -223,8 +226,9 @@ func TestCrash(t *testing.T) {
 			m.synced = tail.Last
 			return nil
 		}
-		// recover opens what a killed process leaves (everything, synced or not) or builds the state that a power cut
-		// leaves, and opens that; with further crashes meanwhile now and then.
+		// recover opens what a killed process leaves (everything, synced or not) or builds the
+		// state that a power cut leaves, and opens that; with further crashes meanwhile now and
+		// then.
 		recover := func() {
 			for {
 				crashes++

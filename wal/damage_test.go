@@ -12,7 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// built is a log of two files: records 1 to 5 in three groups, each synced, and record 6 in the second file.
+// built is a log of two files: records 1 to 5 in three groups, each synced, and record 6 in the
+// second file.
 type built struct {
 	dir    string
 	o      Options
@@ -71,9 +72,9 @@ func (b *built) inFrame(t *testing.T, off int) bool {
 	return false
 }
 
-// TestBitFlips flips every bit of the frames, and of the header, one at a time. Where a later frame or file says that
-// the damaged record was durable, that is corruption; in the last group of the last file it is a torn tail. A record
-// with other bytes is never delivered (replay checks that).
+// TestBitFlips flips every bit of the frames, and of the header, one at a time. Where a later frame
+// or file says that the damaged record was durable, that is corruption; in the last group of the
+// last file it is a torn tail. A record with other bytes is never delivered (replay checks that).
 func TestBitFlips(t *testing.T) {
 	for _, second := range []bool{true, false} {
 		b := build(t)
@@ -114,7 +115,8 @@ func TestBitFlips(t *testing.T) {
 	}
 }
 
-// TestWitnesses damages a record and more and more frames of the group behind it: each that is left says that the record was durable.
+// TestWitnesses damages a record and more and more frames of the group behind it: each that is left
+// says that the record was durable.
 func TestWitnesses(t *testing.T) {
 	dir := memDir(t)
 	o := options(t, dir, nil)
@@ -190,8 +192,8 @@ func TestSectors(t *testing.T) {
 	}
 }
 
-// TestTornTail leaves of the last group its first n bytes, or all but the first n, for every n, before zeros and
-// before the old bytes of a recycled file.
+// TestTornTail leaves of the last group its first n bytes, or all but the first n, for every n,
+// before zeros and before the old bytes of a recycled file.
 func TestTornTail(t *testing.T) {
 	dir := memDir(t)
 	o := options(t, dir, nil)
@@ -244,8 +246,8 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// TestTornTailThenMore: after a torn tail the next file begins with the first lost record, and the tail is void for
-// ever, even when its bytes come back.
+// TestTornTailThenMore: after a torn tail the next file begins with the first lost record, and the
+// tail is void for ever, even when its bytes come back.
 func TestTornTailThenMore(t *testing.T) {
 	b := build(t)
 	b.alone(t)

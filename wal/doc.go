@@ -1,6 +1,7 @@
-// Package wal keeps a write-ahead log: a sequence of records in numbered files. [Replay] delivers the records that
-// survive, a [Log] appends new ones; a [Record] is bytes to this package. Every record has a log sequence number
-// (LSN): the first is 1, each next one is greater by 1, across files.
+// Package wal keeps a write-ahead log: a sequence of records in numbered files. [Replay] delivers
+// the records that survive, a [Log] appends new ones; a [Record] is bytes to this package. Every
+// record has a log sequence number (LSN): the first is 1, each next one is greater by 1, across
+// files.
 //
 // Guarantees:
 //
@@ -17,7 +18,8 @@
 //     failed fsync nobody knows what the disk holds. Failing to make a new file, for want of space say, is harmless:
 //     nothing was written, and the append may be tried again.
 //
-// The format is specified in docs/format/wal.md. It is stable; this Go API is not, and is public for tools only.
+// The format is specified in docs/format/wal.md. It is stable; this Go API is not, and is public
+// for tools only.
 //
 //	wal/0000001f.wal   header 4 KiB | group | group | ... | zeros, or old bytes of a recycled file
 //	group              frame | frame | ..., written at once, begins at a multiple of 512

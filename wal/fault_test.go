@@ -13,9 +13,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// TestEveryOperationFails runs a workload again and again, with its n-th file operation failing in several ways, and
-// checks that nothing acknowledged is lost, that the error is told, and that a file is never written or synced after a
-// failed write or sync of it.
+// TestEveryOperationFails runs a workload again and again, with its n-th file operation failing in
+// several ways, and checks that nothing acknowledged is lost, that the error is told, and that a
+// file is never written or synced after a failed write or sync of it.
 func TestEveryOperationFails(t *testing.T) {
 	faults := []error{syscall.EIO, syscall.ENOSPC, &vfs.Short{N: 700, Err: syscall.EIO}}
 	runs := 0

@@ -104,8 +104,8 @@ func (h *frameHeader) encode(b []byte, salt uint32) {
 	le.PutUint32(b[frameCRC:], h.crc)
 }
 
-// decodeFrame reads a frame header; ok is false unless it belongs to a file with this salt. That needs no context,
-// so that frames behind a damaged one can be found.
+// decodeFrame reads a frame header; ok is false unless it belongs to a file with this salt. That
+// needs no context, so that frames behind a damaged one can be found.
 func decodeFrame(b []byte, salt uint32) (h frameHeader, ok bool) {
 	if le.Uint32(b) != frameMagic {
 		return h, false

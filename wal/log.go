@@ -14,7 +14,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// Record is the payload of one record: the concatenation of Parts, at most MaxRecord bytes. The log does not keep it.
+// Record is the payload of one record: the concatenation of Parts, at most MaxRecord bytes. The log
+// does not keep it.
 type Record struct {
 	Parts [][]byte
 }
@@ -26,8 +27,8 @@ type File struct {
 	First, Last uint64 // LSNs; Last is First-1 when it holds no record
 }
 
-// Log appends records. It is safe for concurrent use; calls wait for each other, Append for a running Sync as well.
-// Only Size waits for nobody.
+// Log appends records. It is safe for concurrent use; calls wait for each other, Append for a
+// running Sync as well. Only Size waits for nobody.
 type Log struct {
 	mu      sync.Mutex
 	o       Options
@@ -56,25 +57,28 @@ type Log struct {
 // chunk is the size of the largest single write, in bytes.
 const chunk = 1 << 20
 
-// ahead is how many zeros are written behind a smaller group that reaches reserved space. Syncing writes over what was
-// written before costs the disk less than syncing those that are the first.
+// ahead is how many zeros are written behind a smaller group that reaches reserved space. Syncing
+// writes over what was written before costs the disk less than syncing those that are the first.
 const ahead = 1 << 20
 
-// FirstSize is the most bytes that a file takes when there is no other: there may be little to write, and a new file is
-// all zeros where space cannot be reserved.
+// FirstSize is the most bytes that a file takes when there is no other: there may be little to
+// write, and a new file is all zeros where space cannot be reserved.
 const FirstSize = 4 << 20
 
-// page is what systems cache of files at once: a write of less than that has to read the rest first.
+// page is what systems cache of files at once: a write of less than that has to read the rest
+// first.
 const page = 4096
 
 // zeros pads frames and pages.
 var zeros [page]byte
 
-// Create returns a Log whose first record will have the LSN next: Tail.Last + 1 after a Replay. durable is the LSN up
-// to which everything is known to be durable elsewhere (flushed). If it is below next-1, the last file is synced, so
-// that records which Replay has read from a cache can be built upon.
+// Create returns a Log whose first record will have the LSN next: Tail.Last + 1 after a Replay.
+// durable is the LSN up to which everything is known to be durable elsewhere (flushed). If it is
+// below next-1, the last file is synced, so that records which Replay has read from a cache can be
+// built upon.
 //
-// The log always continues in a new file. It is made at the first Append: creating and closing a Log leaves nothing.
+// The log always continues in a new file. It is made at the first Append: creating and closing a
+// Log leaves nothing.
 func Create(o Options, next, durable uint64) (*Log, error) {
 	if o.ReadOnly {
 		return nil, ErrReadOnly
@@ -98,8 +102,8 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 		}
 		l.spares++
 	}
-	// A file ends where the next one begins. One with a damaged header is no longer needed, or Replay would have
-	// complained: it takes the range of its successor and goes with it.
+	// A file ends where the next one begins. One with a damaged header is no longer needed, or
+	// Replay would have complained: it takes the range of its successor and goes with it.
 	last := l.last
 	for _, f := range slices.Backward(found) {
 		l.seq = max(l.seq, f.seq+1)
@@ -141,11 +145,13 @@ func (l *Log) usable() error {
 	return l.err
 }
 
-// Append writes records with the next LSNs and returns the LSN of the last one. They are durable after Sync.
+// Append writes records with the next LSNs and returns the LSN of the last one. They are durable
+// after Sync.
 //
-// The records of one call form a group: one write, unless they exceed 1 MiB. A failed write poisons the log, and any
-// of the records may then be found by a later Replay. An error while a new file is being made (errors.Is tells
-// syscall.ENOSPC), and ErrTooLarge, mean that nothing was written and that the log can still be used.
+// The records of one call form a group: one write, unless they exceed 1 MiB. A failed write poisons
+// the log, and any of the records may then be found by a later Replay. An error while a new file is
+// being made (errors.Is tells syscall.ENOSPC), and ErrTooLarge, mean that nothing was written and
+// that the log can still be used.
 func (l *Log) Append(records []Record) (lastLSN uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,8 +245,8 @@ func (l *Log) write(records []Record) error {
 	return nil
 }
 
-// writeAhead writes zeros behind a group that ends at end, if groups of its size would otherwise each be the first to
-// write where they go.
+// writeAhead writes zeros behind a group that ends at end, if groups of its size would otherwise
+// each be the first to write where they go.
 func (l *Log) writeAhead(end int64) error {
 	if end <= l.raw {
 		return nil
@@ -292,7 +298,8 @@ func (l *Log) flush() error {
 	return err
 }
 
-// Sync makes all appended records durable. If it fails, it is unknown which of them are; the log is then poisoned.
+// Sync makes all appended records durable. If it fails, it is unknown which of them are; the log is
+// then poisoned.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -325,7 +332,8 @@ func (l *Log) Rotate() error {
 	return l.finish()
 }
 
-// finish syncs and closes the current file, if any: the existence of a file says that all before it is durable.
+// finish syncs and closes the current file, if any: the existence of a file says that all before it
+// is durable.
 func (l *Log) finish() error {
 	if l.f == nil {
 		return nil
@@ -340,8 +348,9 @@ func (l *Log) finish() error {
 	return nil
 }
 
-// begin makes the next file and opens it for writing. A file gets its name when it is complete and synced, so that
-// whatever is wrong with a named file is damage. On an error nothing but leftovers that mean nothing remains.
+// begin makes the next file and opens it for writing. A file gets its name when it is complete and
+// synced, so that whatever is wrong with a named file is damage. On an error nothing but leftovers
+// that mean nothing remains.
 func (l *Log) begin(size int64) error {
 	fsys := l.o.FS
 	if !l.hasDir {
@@ -404,8 +413,9 @@ func (l *Log) recycle(name string, h *fileHeader) error {
 	return f.Sync()
 }
 
-// make creates wal/new with a header. The rest of it reads as zeros and can be written even when the disk is full: it is
-// reserved or, where the file system cannot do that, written. It returns where reserved space begins.
+// make creates wal/new with a header. The rest of it reads as zeros and can be written even when
+// the disk is full: it is reserved or, where the file system cannot do that, written. It returns
+// where reserved space begins.
 func (l *Log) make(h *fileHeader) (raw int64, err error) {
 	f, err := l.o.FS.Create(newName)
 	if errors.Is(err, fs.ErrExist) { // left by a crash
@@ -450,9 +460,10 @@ func (l *Log) newSalt() uint32 {
 	return le.Uint32(b[:])
 }
 
-// Release gives up the finished files whose records all have LSNs of at most upTo, because those records are durable
-// elsewhere. Up to Options.Spares files are kept to become the next ones, also when the disk is full; others are
-// removed. The current file is never released: Rotate first. A failure loses nothing and may be tried again.
+// Release gives up the finished files whose records all have LSNs of at most upTo, because those
+// records are durable elsewhere. Up to Options.Spares files are kept to become the next ones, also
+// when the disk is full; others are removed. The current file is never released: Rotate first. A
+// failure loses nothing and may be tried again.
 func (l *Log) Release(upTo uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -495,8 +506,8 @@ func (l *Log) all() []File {
 	return files
 }
 
-// Size returns the bytes that the files of the log occupy, the spares included, as of the last call that ended. It does
-// not wait for one that is writing or syncing.
+// Size returns the bytes that the files of the log occupy, the spares included, as of the last call
+// that ended. It does not wait for one that is writing or syncing.
 func (l *Log) Size() int64 { return l.size.Load() }
 
 // measure notes what Size returns. mu is held.
@@ -511,8 +522,9 @@ func (l *Log) measure() {
 	l.size.Store(n)
 }
 
-// Close syncs what was appended and closes the log. If all files have been released, it removes the spares too. Of a
-// poisoned log it only closes the file and returns the error that poisoned it. Closing twice is fine.
+// Close syncs what was appended and closes the log. If all files have been released, it removes the
+// spares too. Of a poisoned log it only closes the file and returns the error that poisoned it.
+// Closing twice is fine.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,7 +27,8 @@ var (
 	ErrClosed = errors.New("wal: log is closed")
 	// ErrReadOnly is returned by Create with Options.ReadOnly.
 	ErrReadOnly = errors.New("wal: read-only")
-	// ErrTooLarge is returned by Append for a record above MaxRecord, or for 4 GiB at once; nothing is then written.
+	// ErrTooLarge is returned by Append for a record above MaxRecord, or for 4 GiB at once; nothing
+	// is then written.
 	ErrTooLarge = errors.New("wal: record too large")
 )
 
@@ -51,7 +52,8 @@ func (o *Options) fileSize() int64 {
 
 func (o *Options) spares() int { return max(1, o.Spares) }
 
-// spareName returns the name of a recycled file, whose bytes mean nothing: wal/spare, wal/spare1, wal/spare2, …
+// spareName returns the name of a recycled file, whose bytes mean nothing: wal/spare, wal/spare1,
+// wal/spare2, …
 func spareName(i int) string {
 	if i == 0 {
 		return dir + "/spare"
@@ -79,8 +81,8 @@ type file struct {
 // fileName returns the name of the file with number seq, below the database directory.
 func fileName(seq uint64) string { return fmt.Sprintf("%s/%08x%s", dir, seq, suffix) }
 
-// list reads the headers of all files of the log, in the order of their numbers. names are all entries of wal/;
-// those that are not ours are ignored. A missing wal/ is an empty log.
+// list reads the headers of all files of the log, in the order of their numbers. names are all
+// entries of wal/; those that are not ours are ignored. A missing wal/ is an empty log.
 func list(o *Options) (files []file, names []string, err error) {
 	names, err = o.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +108,8 @@ func list(o *Options) (files []file, names []string, err error) {
 	return files, names, nil
 }
 
-// readHeader returns the header of a file or what is wrong with it; err is a failure to read at all.
+// readHeader returns the header of a file or what is wrong with it; err is a failure to read at
+// all.
 func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err error) {
 	f, err := o.FS.Open(name)
 	if err != nil {
@@ -145,11 +148,13 @@ func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err err
 	return h, nil, nil
 }
 
-// Replay calls fn for every record with an LSN above after, in order and without gaps. payload is valid during the
-// call only. An error of fn ends the replay and is returned as it is. Replay changes nothing on disk.
+// Replay calls fn for every record with an LSN above after, in order and without gaps. payload is
+// valid during the call only. An error of fn ends the replay and is returned as it is. Replay
+// changes nothing on disk.
 //
-// Files that hold no record above after are not read, apart from their headers. A *fileformat.CorruptError means that records
-// above after have been lost; those before the damage have been delivered.
+// Files that hold no record above after are not read, apart from their headers. A
+// *fileformat.CorruptError means that records above after have been lost; those before the damage
+// have been delivered.
 func Replay(o Options, after uint64, fn func(lsn uint64, payload []byte) error) (Tail, error) {
 	tail := Tail{Last: after}
 	files, _, err := list(&o)
@@ -158,7 +163,8 @@ func Replay(o Options, after uint64, fn func(lsn uint64, payload []byte) error) 
 	}
 	tail.Files = len(files)
 
-	// Begin with the last file that can hold record after+1: what lies before is not needed, damaged or not.
+	// Begin with the last file that can hold record after+1: what lies before is not needed,
+	// damaged or not.
 	start := 0
 	for i, f := range files {
 		if f.err == nil && f.base-1 <= after {
@@ -187,8 +193,8 @@ func Replay(o Options, after uint64, fn func(lsn uint64, payload []byte) error) 
 	return tail, nil
 }
 
-// replayFile replays one file. Its records end where the next file begins: if a tail was torn when that one was made,
-// the tail is void, even if it should read well today.
+// replayFile replays one file. Its records end where the next file begins: if a tail was torn when
+// that one was made, the tail is void, even if it should read well today.
 func replayFile(o *Options, f, next *file, after uint64, fn func(uint64, []byte) error, tail *Tail) error {
 	in, err := o.FS.Open(f.name)
 	if err != nil {
@@ -242,7 +248,8 @@ type reader struct {
 
 const readAhead = 256 << 10
 
-// bytes returns n bytes at off, which the caller has compared with the size. They are valid until the next call.
+// bytes returns n bytes at off, which the caller has compared with the size. They are valid until
+// the next call.
 func (r *reader) bytes(off int64, n int) ([]byte, error) {
 	if off < r.at || off+int64(n) > r.at+int64(len(r.buf)) {
 		keep := 0
@@ -281,10 +288,11 @@ func (r *reader) frame(off int64, lsn uint64, prev uint32) (h frameHeader, paylo
 	return h, payload, codec.Update(r.salt, payload) == h.payload, nil
 }
 
-// remains looks at what follows the last good frame of the last file: off is where record lsn should be. It reports
-// whether frames of this file are there, that is, an incomplete write; and the error if one of them witnesses that
-// record lsn was durable and records above after are lost with it. It looks wherever a frame can begin, not only where
-// a group can: damage may have reached the first frame of the witnessing group as well.
+// remains looks at what follows the last good frame of the last file: off is where record lsn
+// should be. It reports whether frames of this file are there, that is, an incomplete write; and
+// the error if one of them witnesses that record lsn was durable and records above after are lost
+// with it. It looks wherever a frame can begin, not only where a group can: damage may have reached
+// the first frame of the witnessing group as well.
 func (r *reader) remains(off int64, lsn, after uint64) (torn bool, err error) {
 	for at := off; r.size-at >= frameSize; {
 		b, err := r.bytes(at, int(min(r.size-at, readAhead/8)))

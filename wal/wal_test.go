@@ -32,8 +32,8 @@ func options(t testing.TB, dir string, hook vfs.Hook) Options {
 	return Options{FS: fsys, DB: testDB, FileSize: 16 << 10}
 }
 
-// memDir returns a temporary directory, in memory where there is such a thing: syncs cost nothing there, and the tests
-// that use it model crashes themselves.
+// memDir returns a temporary directory, in memory where there is such a thing: syncs cost nothing
+// there, and the tests that use it model crashes themselves.
 func memDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "wal")
@@ -197,7 +197,8 @@ func TestAppendReplay(t *testing.T) {
 	}
 }
 
-// TestFull fills files: groups never span two, and a group above the file size gets a file of its own.
+// TestFull fills files: groups never span two, and a group above the file size gets a file of its
+// own.
 func TestFull(t *testing.T) {
 	o := options(t, t.TempDir(), nil)
 	l := create(t, o, 1, 0)

@@ -1,5 +1,6 @@
-// Package langchaingo makes a Vecbolt database a vector store of github.com/tmc/langchaingo, and Vecbolt's embedders
-// embedders of it. It is a module of its own, because langchaingo brings many others.
+// Package langchaingo makes a Vecbolt database a vector store of github.com/tmc/langchaingo, and
+// Vecbolt's embedders embedders of it. It is a module of its own, because langchaingo brings many
+// others.
 //
 //	store, err := langchaingo.New(vdb, langchaingo.Embedder(model), nil)
 //	ids, err := store.AddDocuments(ctx, docs)

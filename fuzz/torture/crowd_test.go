@@ -21,9 +21,10 @@ import (
 
 var crowdTime = flag.Duration("torture.crowd", 2*time.Second, "how long TestCrowd goes on")
 
-// The content of a crowd's database keeps its shape whatever order writes come in, so that any reader can tell whether an
-// answer is right without knowing what others do: documents x/k and y/k are always of the same turn, and the balances of all
-// accounts have the same sum. Who knows what was acknowledged before it began knows what it must see.
+// The content of a crowd's database keeps its shape whatever order writes come in, so that any
+// reader can tell whether an answer is right without knowing what others do: documents x/k and y/k
+// are always of the same turn, and the balances of all accounts have the same sum. Who knows what
+// was acknowledged before it began knows what it must see.
 const (
 	crowdKeys     = 60
 	crowdAccounts = 20
@@ -31,9 +32,10 @@ const (
 	crowdDim      = 8
 )
 
-// TestCrowd lets 32 goroutines at one database: they write, read, search, take snapshots, flush, compact, check, back up,
-// publish and follow, change indexes, and create and drop collections. Every reader compares what it sees with what must
-// hold, and searches with brute force over the same snapshot. In the end the database is opened again and compared.
+// TestCrowd lets 32 goroutines at one database: they write, read, search, take snapshots, flush,
+// compact, check, back up, publish and follow, change indexes, and create and drop collections.
+// Every reader compares what it sees with what must hold, and searches with brute force over the
+// same snapshot. In the end the database is opened again and compared.
 func TestCrowd(t *testing.T) {
 	base, err := scratch(t.TempDir())
 	if err != nil {
@@ -252,7 +254,8 @@ func (c *crowd) low() []int64 {
 	return low
 }
 
-// consistent compares all that a source holds with what must hold. low is nil for one that may be older.
+// consistent compares all that a source holds with what must hold. low is nil for one that may be
+// older.
 func (c *crowd) consistent(from source, low []int64) error {
 	ctx := context.WithoutCancel(c.ctx)
 	everything := map[string]map[string]*db.Document{}

@@ -28,8 +28,8 @@ var realFSs = []realFS{
 	{"xfs", 320 << 20, []string{"mkfs.xfs", "-q", "-f", "-K"}, "xfsprogs"},
 }
 
-// From linux/fs.h: the file system stops writing at once, as if the power were gone. One way writes its journal first, so
-// that names and sizes are there and the data is not.
+// From linux/fs.h: the file system stops writing at once, as if the power were gone. One way writes
+// its journal first, so that names and sizes are there and the data is not.
 const (
 	fsIocShutdown = 0x8004587d
 	logFlush      = 1
@@ -91,7 +91,8 @@ func (r *run) cutDatabase(ctx context.Context, fs *realFS, rng *rand.Rand, more 
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
-	// The end of the time does not kill these half-way: they take a moment, and would leave a mount behind.
+	// The end of the time does not kill these half-way: they take a moment, and would leave a mount
+	// behind.
 	whole := context.WithoutCancel(ctx)
 	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, fs.size)); err != nil {
 		return err

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCutsOutOfTime: when the time is over while a file system is made, no mount and no image stay behind.
+// TestCutsOutOfTime: when the time is over while a file system is made, no mount and no image stay
+// behind.
 func TestCutsOutOfTime(t *testing.T) {
 	for i := range realFSs {
 		fs := &realFSs[i]

@@ -45,7 +45,8 @@ const (
 	dirsLie              // the syncs of the last few changes lied: each of these or not
 )
 
-// policies are tried at every operation. The first is what a sane disk guarantees and the second a killed process.
+// policies are tried at every operation. The first is what a sane disk guarantees and the second a
+// killed process.
 var policies = []policy{
 	{"synced-only", dataNone, dirsNone},
 	{"all-applied", dataAll, dirsAll},
@@ -68,7 +69,8 @@ var policies = []policy{
 	{"lying-directories", dataNone, dirsLie},
 }
 
-// lies reports whether the disk has said that it had done what it had not. It may then lose what it was told to keep.
+// lies reports whether the disk has said that it had done what it had not. It may then lose what it
+// was told to keep.
 func (p policy) lies() bool { return p.dirs == dirsLie }
 
 const rootIno = 1
@@ -84,7 +86,8 @@ type node struct {
 
 type directory map[string]uint64
 
-// A Disk follows a recording and knows, at each operation, what is durable and what may or may not be.
+// A Disk follows a recording and knows, at each operation, what is durable and what may or may not
+// be.
 type Disk struct {
 	nodes    map[uint64]*node
 	cur, dur map[uint64]directory
@@ -177,7 +180,8 @@ func (d *Disk) rename(op *Op) {
 	d.names = append(d.names, op)
 }
 
-// reopened says that another process has begun, which does not know of failed syncs: its own make names durable.
+// reopened says that another process has begun, which does not know of failed syncs: its own make
+// names durable.
 func (d *Disk) reopened() { clear(d.lost) }
 
 // settle makes everything durable: the power came back.
@@ -237,8 +241,8 @@ func name(dirs map[uint64]directory, op *Op) {
 	}
 }
 
-// A state is what is found on disk after a crash: paths below the root, directories before what is in them. It shares
-// files with its Disk, and changes with that; a clone does not.
+// A state is what is found on disk after a crash: paths below the root, directories before what is
+// in them. It shares files with its Disk, and changes with that; a clone does not.
 type state []entry
 
 type entry struct {
@@ -351,8 +355,8 @@ func (n *node) after(p dataPolicy, rng *rand.Rand) *file {
 	return f
 }
 
-// lose leaves of each unit of a disk that was written to what was there, what was written, or, to its ends, rubbish. A unit
-// may be the tail of a file of size bytes.
+// lose leaves of each unit of a disk that was written to what was there, what was written, or, to
+// its ends, rubbish. A unit may be the tail of a file of size bytes.
 func lose(f *file, op *Op, unit, size int64, rng *rand.Rand) {
 	pieces(op, unit, func(off, n int64, b []byte) {
 		switch rng.IntN(4) {
@@ -403,8 +407,8 @@ func (n *node) extend(f *file, op *Op, p dataPolicy, rng *rand.Rand) {
 	}
 }
 
-// pieces cuts a write at multiples of size. Of a large write of zeros, which a new log file is, only the edges are
-// cut: zeros more or less in a file of zeros make no difference.
+// pieces cuts a write at multiples of size. Of a large write of zeros, which a new log file is,
+// only the edges are cut: zeros more or less in a file of zeros make no difference.
 func pieces(op *Op, size int64, fn func(off, n int64, b []byte)) {
 	if op.Data == nil && op.Len > 64<<10 {
 		fn(op.Off, op.Len/2, nil)

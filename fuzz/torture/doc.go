@@ -1,6 +1,7 @@
-// Package torture proves, on a whole database, that a crash loses no acknowledged write: it cuts the power at every
-// operation on files, in every way a disk can lie about what it had not yet been told to keep, and compares what the
-// database then holds with a model. Run is the whole of it; `vecbolt torture` and the tests of this package call it.
+// Package torture proves, on a whole database, that a crash loses no acknowledged write: it cuts
+// the power at every operation on files, in every way a disk can lie about what it had not yet been
+// told to keep, and compares what the database then holds with a model. Run is the whole of it;
+// `vecbolt torture` and the tests of this package call it.
 //
 // Three things happen to a database here.
 //
@@ -11,8 +12,10 @@
 //   - Faults. Every operation on files fails in turn, once or from then on; a failed sync loses its bytes for good.
 //   - Kills. A process that writes, reads, flushes and compacts is killed again and again.
 //
-// A violation is anything but: the database opens, all checks pass, it holds all batches that were acknowledged, and
-// nothing else but whole batches that were being written, in their order. docs/torture.md has the details.
+// A violation is anything but: the database opens, all checks pass, it holds all batches that were
+// acknowledged, and nothing else but whole batches that were being written, in their order.
+// docs/torture.md has the details.
 //
-// The recorder needs Linux, root and /dev/fuse. Without them crash states and faults are skipped, and the Report says so.
+// The recorder needs Linux, root and /dev/fuse. Without them crash states and faults are skipped,
+// and the Report says so.
 package torture

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// faultProfiles are the workloads in which every operation fails in turn: short ones, that use everything.
+// faultProfiles are the workloads in which every operation fails in turn: short ones, that use
+// everything.
 var faultProfiles = []profile{
 	{name: "fault-writes", steps: 16, head: 8 * kib, ids: 12, text: 600, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepFlush, 2}}},
@@ -23,7 +24,8 @@ var faultProfiles = []profile{
 		weights: []weight{{stepBatch, 4}, {stepWhere, 2}, {stepDelete, 1}, {stepCompact, 2}}},
 }
 
-// readProfile is the workload in which reads fail, those of mapped pages included, and the opening of files.
+// readProfile is the workload in which reads fail, those of mapped pages included, and the opening
+// of files.
 var readProfile = profile{name: "fault-reads", steps: 24, head: 8 * kib, ids: 12, text: 500, docs: 3,
 	weights: []weight{{stepBatch, 3}, {stepCross, 1}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 2}, {stepCompact, 1}, {stepText, 1}, {stepReopen, 2}, {stepRead, 4}}}
 
@@ -84,8 +86,8 @@ func (f fault) what() string {
 	return fmt.Sprintf("%s: %v", f.kind, f.errno)
 }
 
-// at returns the i-th fault of a workload of so many operations: each comes once, in an order in which any few in a row
-// differ much.
+// at returns the i-th fault of a workload of so many operations: each comes once, in an order in
+// which any few in a row differ much.
 func (p faultPlan) at(i, operations int) fault {
 	total := operations * len(p.errnos)
 	if !p.once {
@@ -185,12 +187,12 @@ func firstFailed(ops []Op) int {
 	return slices.IndexFunc(ops, func(op Op) bool { return op.Failed || op.Short })
 }
 
-// writesAfterFailure reports a write or sync of a file after one of them had failed, by the same process, and a sync of a
-// directory after one that failed: it may succeed and mean nothing.
+// writesAfterFailure reports a write or sync of a file after one of them had failed, by the same
+// process, and a sync of a directory after one that failed: it may succeed and mean nothing.
 //
-// The system cuts a large write. If a later piece fails, it says how much was written, and the rest is written again:
-// nobody has been told of a failure before that fails too. And meta.bolt may be used after a write for which there was no room:
-// it has been looked at since (meta.Store.Update).
+// The system cuts a large write. If a later piece fails, it says how much was written, and the rest
+// is written again: nobody has been told of a failure before that fails too. And meta.bolt may be
+// used after a write for which there was no room: it has been looked at since (meta.Store.Update).
 func writesAfterFailure(ops []Op) error {
 	type past struct {
 		failed int // operation; 0 if none has
@@ -211,7 +213,8 @@ func writesAfterFailure(ops []Op) error {
 				clear(dirs)
 			}
 		case SyncDir:
-			// The directory above belongs to nobody: each backup that is made in it looks after its own name.
+			// The directory above belongs to nobody: each backup that is made in it looks after its
+			// own name.
 			if f := dirs[op.Dir]; f > 0 && op.Dir != rootIno {
 				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same directory", i, op, f)
 			}

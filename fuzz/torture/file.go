@@ -10,7 +10,8 @@ const (
 	sectorSize = 512
 )
 
-// A page is a piece of a file. It is never changed once it belongs to one, so that files can share pages.
+// A page is a piece of a file. It is never changed once it belongs to one, so that files can share
+// pages.
 type page struct {
 	b   [pageSize]byte
 	sum uint64 // of b, once somebody wanted it; never 0
@@ -21,8 +22,8 @@ var (
 	hashSeed = maphash.MakeSeed() // states are compared within one process only
 )
 
-// A file is the content of a file. Most of them are mostly zeros: a nil page is all zero. Copies of the struct made by
-// clone are independent.
+// A file is the content of a file. Most of them are mostly zeros: a nil page is all zero. Copies of
+// the struct made by clone are independent.
 type file struct {
 	size  int64
 	pages []*page // those beyond its length are zero

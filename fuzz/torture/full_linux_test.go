@@ -26,9 +26,10 @@ const (
 	fullSteps = 1500 // until it must be used up
 )
 
-// TestFullDisk lets a disk fill up, from each number of pages that remain. The call that meets the end says ErrNoSpace and
-// has written nothing; reads go on; once there is room, so do writes, without opening again. Or the database is closed, and
-// read, while the disk is full, and opened for writing when there is room.
+// TestFullDisk lets a disk fill up, from each number of pages that remain. The call that meets the
+// end says ErrNoSpace and has written nothing; reads go on; once there is room, so do writes,
+// without opening again. Or the database is closed, and read, while the disk is full, and opened
+// for writing when there is room.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a small file system needs root")

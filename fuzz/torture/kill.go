@@ -72,8 +72,8 @@ func (s *shortage) end() {
 	}
 }
 
-// killedProcess writes with several goroutines, reads with others, and says on out when a batch begins and when it is
-// acknowledged, until it is killed.
+// killedProcess writes with several goroutines, reads with others, and says on out when a batch
+// begins and when it is acknowledged, until it is killed.
 func killedProcess(dir string, in io.Reader, out io.Writer) {
 	var mu sync.Mutex
 	say := func(format string, args ...any) error {
@@ -167,9 +167,10 @@ type blow struct {
 	mend   func() error // makes the directory readable again; nil if it is
 	count  func(*Report)
 
-	// What was not synced is lost. What is acknowledged once the blow has begun may be lost too: in ext4 (Linux 6.18) an fdatasync
-	// that runs while the file system is shut down can return nil although the extents that it wrote stay marked as never
-	// written. A process whose power is cut tells nobody.
+	// What was not synced is lost. What is acknowledged once the blow has begun may be lost too: in
+	// ext4 (Linux 6.18) an fdatasync that runs while the file system is shut down can return nil
+	// although the extents that it wrote stay marked as never written. A process whose power is cut
+	// tells nobody.
 	lost bool
 }
 

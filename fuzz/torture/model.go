@@ -12,8 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// content is what a database should hold, or holds: collections by name. A content that is part of a history is never
-// changed; the next one shares the collections that stay the same.
+// content is what a database should hold, or holds: collections by name. A content that is part of
+// a history is never changed; the next one shares the collections that stay the same.
 type content map[string]*table
 
 // A table is one collection.
@@ -67,7 +67,8 @@ func (t *table) index() uint64 {
 
 func hashString(s string) uint64 { return maphash.String(hashSeed, s) }
 
-// documentSum hashes all of a document. Sums of documents are added up, so that their order does not matter.
+// documentSum hashes all of a document. Sums of documents are added up, so that their order does
+// not matter.
 func documentSum(d *db.Document) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)

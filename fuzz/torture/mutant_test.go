@@ -20,10 +20,11 @@ var (
 	smallestFlag = flag.Int("torture.smallest", 0, "crash states that TestSmallest looks at")
 )
 
-// A mutant is a bug: a replacement in a file, or one more where two layers guard against the same. It is built with
-// go test -overlay, so that the engine itself knows nothing of it.
+// A mutant is a bug: a replacement in a file, or one more where two layers guard against the same.
+// It is built with go test -overlay, so that the engine itself knows nothing of it.
 //
-// TestTorture must notice it, or, if run names a test, that one. A line of the table is all that a new one needs:
+// TestTorture must notice it, or, if run names a test, that one. A line of the table is all that a
+// new one needs:
 //
 //	{name: "what-is-wrong", file: "db/x.go", old: "right", new: "wrong", pkg: "db", run: "TestThatFails"},
 type mutant struct {
@@ -40,10 +41,12 @@ type mutant struct {
 // notPoisoned lets a file be written to after a failed write or sync.
 var notPoisoned = &mutant{file: "internal/vfs/vfs.go", old: "f.poisoned.CompareAndSwap(nil, &err)", new: "_ = err"}
 
-// sumsNotSynced leaves out the sync of the directory that holds meta.sums, and with it all that a backup has made before.
+// sumsNotSynced leaves out the sync of the directory that holds meta.sums, and with it all that a
+// backup has made before.
 var sumsNotSynced = &mutant{file: "internal/vfs/vfs.go", old: "\treturn f.SyncDir(path.Dir(name))\n", new: "\treturn nil\n"}
 
-// smallest gives segments of any size every derived file, and uses them. It is no bug: see TestSmallest.
+// smallest gives segments of any size every derived file, and uses them. It is no bug: see
+// TestSmallest.
 var smallest = &mutant{file: "db/graph.go", old: "const graphSize = 10_000_000", new: "const graphSize = 1",
 	also: &mutant{file: "db/graph.go", old: "dear := cost > scan && !s.db.opts.walkAlways", new: "dear := false",
 		also: &mutant{file: "db/codes.go", old: "const codedBytes = 1 << 20", new: "const codedBytes = 1"}}}
@@ -284,7 +287,8 @@ var mutants = []mutant{
 		old: "\td.UseNumber()\n", new: ""},
 }
 
-// TestMutants builds the tests of this package with one bug at a time and expects TestTorture to fail.
+// TestMutants builds the tests of this package with one bug at a time and expects TestTorture to
+// fail.
 func TestMutants(t *testing.T) {
 	if *mutantsFlag == "" {
 		t.Skip("takes minutes; -torture.mutants=. runs all of them")
@@ -314,8 +318,8 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d of %d mutants killed", killed, all)
 }
 
-// TestSmallest is TestTorture of an engine whose segments have codes and graphs from the first row on, so that they are written,
-// torn, lost, found and searched as often as everything else.
+// TestSmallest is TestTorture of an engine whose segments have codes and graphs from the first row
+// on, so that they are written, torn, lost, found and searched as often as everything else.
 func TestSmallest(t *testing.T) {
 	if *smallestFlag == 0 {
 		t.Skip("builds the tests again; -torture.smallest=N looks at so many crash states")
@@ -423,7 +427,8 @@ func (m *mutant) overlay(t *testing.T, dir string) string {
 	return name
 }
 
-// build builds the tests of a directory below the root with the mutant, in dir, and returns the program.
+// build builds the tests of a directory below the root with the mutant, in dir, and returns the
+// program.
 func (m *mutant) build(t *testing.T, dir, pkg string) string {
 	t.Helper()
 	bin := filepath.Join(dir, "mutant.test")
@@ -435,7 +440,8 @@ func (m *mutant) build(t *testing.T, dir, pkg string) string {
 	return bin
 }
 
-// test builds the tests that the mutant names and reports whether one of them fails, and how. Hanging is failing.
+// test builds the tests that the mutant names and reports whether one of them fails, and how.
+// Hanging is failing.
 func (m *mutant) test(t *testing.T) (how string, killed bool) {
 	t.Helper()
 	bin := m.build(t, t.TempDir(), m.dir())

@@ -24,9 +24,9 @@ const (
 // ErrUnavailable is returned when the recording file system cannot be mounted here.
 var ErrUnavailable = errors.New("recording file system unavailable: it needs Linux, root and /dev/fuse")
 
-// Child does the work of a process that Run has started and reports whether this is one; its caller then exits. Run
-// starts the program that it is part of once more, with Options.Args: on that path Child must be called before
-// anything is written to the standard output.
+// Child does the work of a process that Run has started and reports whether this is one; its caller
+// then exits. Run starts the program that it is part of once more, with Options.Args: on that path
+// Child must be called before anything is written to the standard output.
 func Child() bool {
 	switch {
 	case os.Getenv(serveEnv) != "":
@@ -54,8 +54,8 @@ func command(args []string, env string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// A recorder is a mounted recording file system. Its server is another process: one that served and mapped the same
-// files would wait for itself, at a page fault, for ever.
+// A recorder is a mounted recording file system. Its server is another process: one that served and
+// mapped the same files would wait for itself, at a page fault, for ever.
 type recorder struct {
 	dir string // where it is mounted
 	tmp string
@@ -66,7 +66,8 @@ type recorder struct {
 	out *bufio.Reader
 }
 
-// answerTime bounds an answer of the server. A server that hangs is killed: every call on its files then fails.
+// answerTime bounds an answer of the server. A server that hangs is killed: every call on its files
+// then fails.
 const answerTime = time.Minute
 
 // startRecorder mounts a file system below tmp.
@@ -129,10 +130,11 @@ func (r *recorder) mark(format string, args ...any) error {
 	return r.do("mark "+format, args...)
 }
 
-// fault makes the n-th operation from now on that changes anything, or that is of a kind, fail with errno; sticky:
-// and all later ones. n is 0 for none. The number of an error that is no error, shortWrite, makes writes write half.
-// Reads, which include those of mapped pages, and the opening of files count, and are recorded, only if the kind is
-// theirs; files are then not kept in memory from one opening to the next.
+// fault makes the n-th operation from now on that changes anything, or that is of a kind, fail with
+// errno; sticky: and all later ones. n is 0 for none. The number of an error that is no error,
+// shortWrite, makes writes write half. Reads, which include those of mapped pages, and the opening
+// of files count, and are recorded, only if the kind is theirs; files are then not kept in memory
+// from one opening to the next.
 func (r *recorder) fault(kind Kind, n int, errno syscall.Errno, sticky bool) error {
 	return r.do("fault %d %d %d %t", kind, n, int(errno), sticky)
 }

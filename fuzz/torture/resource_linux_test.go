@@ -22,8 +22,9 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// TestStalledSync lets the sync of a write take for ever, and the first sync of a flush. Reads go on meanwhile. What the
-// write changes is not seen before its sync is over, in whatever way one reads, and is seen once it has returned.
+// TestStalledSync lets the sync of a write take for ever, and the first sync of a flush. Reads go
+// on meanwhile. What the write changes is not seen before its sync is over, in whatever way one
+// reads, and is seen once it has returned.
 func TestStalledSync(t *testing.T) {
 	ctx := t.Context()
 	tmp, err := scratch(t.TempDir())
@@ -145,9 +146,9 @@ func TestStalledSync(t *testing.T) {
 	must(vdb.Close())
 }
 
-// TestDescriptorLimit lets a database run out of file descriptors, with each number of them left. Calls fail with EMFILE,
-// never with a wrong answer; with more descriptors they succeed again, after opening again where the outcome of a write was
-// unknown.
+// TestDescriptorLimit lets a database run out of file descriptors, with each number of them left.
+// Calls fail with EMFILE, never with a wrong answer; with more descriptors they succeed again,
+// after opening again where the outcome of a write was unknown.
 func TestDescriptorLimit(t *testing.T) {
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
@@ -253,8 +254,9 @@ var db16 = func() profile {
 
 const memoryEnv = "VECBOLT_TORTURE_MEMORY"
 
-// TestMemoryLimit searches a database that is larger than the memory which its process may use, file cache included: the
-// hits are those of a process without a limit, and the kernel does not kill it.
+// TestMemoryLimit searches a database that is larger than the memory which its process may use,
+// file cache included: the hits are those of a process without a limit, and the kernel does not
+// kill it.
 func TestMemoryLimit(t *testing.T) {
 	if dir := os.Getenv(memoryEnv); dir != "" {
 		answerInLittleMemory(t, dir)
@@ -376,7 +378,8 @@ func answerInLittleMemory(t *testing.T, dir string) {
 	}
 }
 
-// TestReadOnlyFileSystem opens a database where nothing can be written: for reading that works, for writing it says why not.
+// TestReadOnlyFileSystem opens a database where nothing can be written: for reading that works, for
+// writing it says why not.
 func TestReadOnlyFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	if os.Geteuid() != 0 {

@@ -20,13 +20,14 @@ import (
 type Options struct {
 	// Duration bounds the run; 0 means one minute, unless States is set.
 	Duration time.Duration
-	// Seed makes the same workloads and, of the same recording, the same states. The order in which the goroutines of a
-	// database touch files is not decided by it.
+	// Seed makes the same workloads and, of the same recording, the same states. The order in which
+	// the goroutines of a database touch files is not decided by it.
 	Seed uint64
-	// States is the number of crash states after which a run ends; 0 leaves it to Duration, and a negative one means none.
+	// States is the number of crash states after which a run ends; 0 leaves it to Duration, and a
+	// negative one means none.
 	States int
-	// Kills and Faults are numbers of killed processes and of failed operations; 0 leaves them to Duration, and means none
-	// when States is set.
+	// Kills and Faults are numbers of killed processes and of failed operations; 0 leaves them to
+	// Duration, and means none when States is set.
 	Kills, Faults int
 	// Ext4Cuts and XFSCuts are numbers of power cuts on these file systems, like Kills.
 	Ext4Cuts, XFSCuts int
@@ -82,7 +83,8 @@ var errNoCuts = errors.New("power cuts")
 // errHang ends a run: what hangs cannot be stopped.
 var errHang = errors.New("hangs")
 
-// inTime returns what fn returns, or errHang when that takes too long: fn then goes on beside its caller.
+// inTime returns what fn returns, or errHang when that takes too long: fn then goes on beside its
+// caller.
 func inTime(fn func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
@@ -96,8 +98,8 @@ func inTime(fn func() error) error {
 	}
 }
 
-// Run tortures databases below dir, which must exist. It returns what it found, violations included; its error says that it
-// could not go on. States that break a promise are kept below dir.
+// Run tortures databases below dir, which must exist. It returns what it found, violations
+// included; its error says that it could not go on. States that break a promise are kept below dir.
 func Run(ctx context.Context, dir string, o Options) (Report, error) {
 	start := time.Now()
 	if o.Duration == 0 && o.States == 0 {
@@ -342,7 +344,8 @@ type worker struct {
 	buf []byte
 }
 
-// scratch makes a directory for files that need not survive: in memory, as millions of them are made and removed.
+// scratch makes a directory for files that need not survive: in memory, as millions of them are
+// made and removed.
 func scratch(dir string) (string, error) {
 	if tmp, err := os.MkdirTemp("/dev/shm", "vecbolt-torture-"); err == nil {
 		return tmp, nil
@@ -363,7 +366,8 @@ func (w *worker) crash(ctx context.Context) error {
 		if w.o.States != 0 && left <= 0 || len(w.profiles) == 0 {
 			return nil
 		}
-		// All profiles get their turn: the more often they do, the more states of each are looked at.
+		// All profiles get their turn: the more often they do, the more states of each are looked
+		// at.
 		p := w.profiles[job%len(w.profiles)]
 		round := job / len(w.profiles)
 		quota := 100 << min(round, 5)
@@ -395,8 +399,8 @@ func (r *recording) String() string {
 	return fmt.Sprintf("profile %s, seed %d", r.p.name, r.seed)
 }
 
-// record runs a workload on the recording file system. Operations that change nothing are recorded if they are of that
-// kind.
+// record runs a workload on the recording file system. Operations that change nothing are recorded
+// if they are of that kind.
 func (w *worker) record(ctx context.Context, p *profile, seed uint64, kind Kind) (*recording, error) {
 	if err := w.rec.reset(); err != nil {
 		return nil, err
@@ -461,8 +465,8 @@ const (
 	opened  = "opened"  // the database is about to be
 )
 
-// candidates lists the states of a recording that differ, in content or in what is expected of them. from is the first
-// operation to look at, b what holds in the beginning.
+// candidates lists the states of a recording that differ, in content or in what is expected of
+// them. from is the first operation to look at, b what holds in the beginning.
 func (r *recording) candidates(from int, b *bounds) (all []candidate, err error) {
 	seen := map[[3]uint64]bool{}
 	b = b.clone()
@@ -515,8 +519,8 @@ const (
 	recoveryDepth  = 2   // of recoveries from a crash during a recovery
 )
 
-// look verifies quota of the states of a recording, chosen by chance. b is what holds in its beginning, depth the number
-// of crashes before.
+// look verifies quota of the states of a recording, chosen by chance. b is what holds in its
+// beginning, depth the number of crashes before.
 func (w *worker) look(ctx context.Context, rec *recording, from, quota int, b *bounds, depth int) error {
 	all, err := rec.candidates(from, b)
 	if err != nil {

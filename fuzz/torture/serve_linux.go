@@ -36,7 +36,8 @@ func serve(dir string, in io.Reader, out io.Writer) {
 		fmt.Fprintln(out, err)
 		return
 	}
-	// An interrupt goes to the whole group of processes. This one must outlive the one that uses its files.
+	// An interrupt goes to the whole group of processes. This one must outlive the one that uses
+	// its files.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	fmt.Fprintln(out, "ok")
 	lines := bufio.NewScanner(in)
@@ -135,7 +136,8 @@ func (s *server) fails(kind Kind) bool {
 	return s.left == 0
 }
 
-// look records an operation that changes nothing, if these are wanted, and says whether it is to fail.
+// look records an operation that changes nothing, if these are wanted, and says whether it is to
+// fail.
 func (s *server) look(op Op) syscall.Errno {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,10 +28,11 @@ var soakProfile = profile{name: "soak", tracks: 4, head: 128 * kib, sync: db.Syn
 // soakRound is how long the database stays open, at most.
 const soakRound = 20 * time.Second
 
-// TestSoak writes with several goroutines while others read snapshots, search, flush, compact, check and back up, round
-// after round on one database. Everything that is read is compared with the model. After each round, with the database
-// closed, there must be as many goroutines, open files, mappings and bytes of memory as after the first, and no more on disk
-// than what is alive explains.
+// TestSoak writes with several goroutines while others read snapshots, search, flush, compact,
+// check and back up, round after round on one database. Everything that is read is compared with
+// the model. After each round, with the database closed, there must be as many goroutines, open
+// files, mappings and bytes of memory as after the first, and no more on disk than what is alive
+// explains.
 func TestSoak(t *testing.T) {
 	dir, err := scratch(t.TempDir())
 	if err != nil {
@@ -89,7 +90,8 @@ func (s *soak) round(ctx context.Context, stop func(error), length time.Duration
 			}
 		})
 	}
-	// Who writes holds its lock for reading; the contents of tracks fit together while it is held for writing.
+	// Who writes holds its lock for reading; the contents of tracks fit together while it is held
+	// for writing.
 	var still sync.RWMutex
 	for _, track := range s.tracks {
 		start("write", func() error {
@@ -176,7 +178,8 @@ func (s *soak) check(ctx context.Context, vdb *db.DB) error {
 	return err
 }
 
-// backUp makes a backup, opens it, and removes it. Writers go on: it is compared in that it is whole.
+// backUp makes a backup, opens it, and removes it. Writers go on: it is compared in that it is
+// whole.
 func (s *soak) backUp(ctx context.Context) error {
 	at := filepath.Join(s.dir, "backup")
 	if err := s.vdb.Backup(ctx, at); err != nil {

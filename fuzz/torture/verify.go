@@ -44,8 +44,9 @@ func (e *expectation) exactly(found []int) *expectation {
 	return &expectation{p: e.p, tracks: e.tracks, kill: e.kill, bounds: &b}
 }
 
-// verify opens the database below dir, which a crash has left behind, compares it with what is expected, writes to it,
-// closes it, and opens and compares it once more. It returns after which batch of each track it was found.
+// verify opens the database below dir, which a crash has left behind, compares it with what is
+// expected, writes to it, closes it, and opens and compares it once more. It returns after which
+// batch of each track it was found.
 func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (found []int, err error) {
 	at := filepath.Join(dir, e.bounds.database)
 	if e.lied {
@@ -115,8 +116,9 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 // rotShare is how many states are opened for one whose newest root of meta.bolt then rots.
 const rotShare = 8
 
-// verifyRotten compares what the database below dir, which is open and to which nobody writes, is when the power goes and the
-// newest root of meta.bolt has rotted: the one before it needs files that must still be there.
+// verifyRotten compares what the database below dir, which is open and to which nobody writes, is
+// when the power goes and the newest root of meta.bolt has rotted: the one before it needs files
+// that must still be there.
 func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Rand) error {
 	from, to := filepath.Join(dir, e.bounds.database), filepath.Join(dir, "rotten")
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -151,8 +153,9 @@ func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Ra
 	return os.RemoveAll(to)
 }
 
-// verifyLied looks at what a disk has left that loses what it was told to keep. The database may have lost its newest batches,
-// or say that it is damaged; it must not be wrong without a word, nor panic.
+// verifyLied looks at what a disk has left that loses what it was told to keep. The database may
+// have lost its newest batches, or say that it is damaged; it must not be wrong without a word, nor
+// panic.
 func (e *expectation) verifyLied(ctx context.Context, at string, rng *rand.Rand) error {
 	o := e.p.options()
 	o.NoBackgroundCompaction = true
@@ -209,8 +212,8 @@ func exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// verifyPublished checks that the folder of replicas holds a whole version, no earlier than the last that was published, and
-// returns after which batch that is; -1 if nothing was published.
+// verifyPublished checks that the folder of replicas holds a whole version, no earlier than the
+// last that was published, and returns after which batch that is; -1 if nothing was published.
 func (e *expectation) verifyPublished(ctx context.Context, at string, rng *rand.Rand) (batch int, err error) {
 	p := e.bounds.published
 	if p.upper < 0 {
@@ -308,7 +311,8 @@ type source interface {
 	Collection(name string) (*db.Collection, error)
 }
 
-// read returns what the collections of each track hold. Nobody must change which collections there are.
+// read returns what the collections of each track hold. Nobody must change which collections there
+// are.
 func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 	all := make([]content, tracks)
 	for i := range all {
@@ -449,8 +453,9 @@ func cosine(a, b []float32) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// onlyRoots reports whether a check found nothing but one unreadable root of meta.bolt. The other one is then in force;
-// a writer restores the first with its next commit, somebody who opens read-only cannot.
+// onlyRoots reports whether a check found nothing but one unreadable root of meta.bolt. The other
+// one is then in force; a writer restores the first with its next commit, somebody who opens
+// read-only cannot.
 func onlyRoots(r *db.CheckReport) bool {
 	for _, p := range r.Problems {
 		if !strings.Contains(p.Detail, "root in page") {

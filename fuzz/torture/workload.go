@@ -107,8 +107,8 @@ var profiles = []profile{
 			{stepMeta, 1}, {stepFlush, 1}, {stepCompact, 1}, {stepReopen, 1}, {stepSnapshot, 1}}},
 }
 
-// A step is one call of the database. Which it is depends on nothing but seed, track, number and the content before:
-// any process can work it out again.
+// A step is one call of the database. Which it is depends on nothing but seed, track, number and
+// the content before: any process can work it out again.
 type step struct {
 	kind     stepKind
 	coll, to string
@@ -128,7 +128,8 @@ type write struct {
 	del   string
 }
 
-// A track is a sequence of steps of one writer on collections of its own. Their names begin with its number.
+// A track is a sequence of steps of one writer on collections of its own. Their names begin with
+// its number.
 type track struct {
 	number  int
 	seed    uint64
@@ -462,8 +463,8 @@ func (w *workload) close() (err error) {
 // safe marks that what a track has been acknowledged survives a power cut.
 func (w *workload) safe(t *track) error { return w.mark("safe %d %d", t.number, t.acked) }
 
-// recover opens a database that a crash has left, marks what it holds, and closes it. From the moment when it has been
-// read, what it holds must not change again.
+// recover opens a database that a crash has left, marks what it holds, and closes it. From the
+// moment when it has been read, what it holds must not change again.
 func (w *workload) recover(ctx context.Context, e *expectation) error {
 	if err := w.open(); err != nil {
 		return err
@@ -595,7 +596,8 @@ func (w *workload) publish(ctx context.Context, t *track) (err error) {
 	return w.mark("published %s %d", publishedName, len(t.history)-1)
 }
 
-// restore goes on with a copy of the last backup, if there is one: everything since is undone, as one more batch.
+// restore goes on with a copy of the last backup, if there is one: everything since is undone, as
+// one more batch.
 func (w *workload) restore(t *track) error {
 	if w.backedUp == 0 {
 		return nil
@@ -617,7 +619,8 @@ func (w *workload) restore(t *track) error {
 	return w.open()
 }
 
-// copyDurably copies a directory as a careful person does: what it holds is on disk before its name is.
+// copyDurably copies a directory as a careful person does: what it holds is on disk before its name
+// is.
 func copyDurably(from, to string) error {
 	var dirs []string
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -656,7 +659,8 @@ func syncDirectory(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// look reads in several ways. An answer may be an error, if these are expected, but never a wrong one.
+// look reads in several ways. An answer may be an error, if these are expected, but never a wrong
+// one.
 func (w *workload) look(ctx context.Context, t *track) error {
 	wrong := func(err error) error {
 		w.wrong = errors.Join(w.wrong, fmt.Errorf("step %d of track %d: %w", t.taken, t.number, err))
@@ -697,7 +701,8 @@ type bounds struct {
 	published published // in the folder of replicas
 }
 
-// published says after which batch of the first track the folder of replicas may be: -1 if it need not hold any.
+// published says after which batch of the first track the folder of replicas may be: -1 if it need
+// not hold any.
 type published struct {
 	lower, upper int
 }

@@ -1,9 +1,10 @@
-// Package bitset holds sets of row numbers. [Set] is a plain mutable bit vector, the currency of filters and scans: a
-// selection of the rows of one part. [Cow] is an immutable set in chunks that share memory between versions, for the
-// dead rows of a part: a snapshot keeps one version while writers derive the next.
+// Package bitset holds sets of row numbers. [Set] is a plain mutable bit vector, the currency of
+// filters and scans: a selection of the rows of one part. [Cow] is an immutable set in chunks that
+// share memory between versions, for the dead rows of a part: a snapshot keeps one version while
+// writers derive the next.
 //
-// Bit i is bit i%64 of word i/64. Nothing here locks: a Set belongs to one goroutine at a time, a Cow may be read by any
-// number of them.
+// Bit i is bit i%64 of word i/64. Nothing here locks: a Set belongs to one goroutine at a time, a
+// Cow may be read by any number of them.
 package bitset
 
 import (
@@ -11,8 +12,8 @@ import (
 	"math/bits"
 )
 
-// Set is a bit vector of fixed length, a multiple of 64. Bits past the number of rows that it stands for stay zero;
-// [Set.Fill] and [Set.Not] take care of that, the others preserve it.
+// Set is a bit vector of fixed length, a multiple of 64. Bits past the number of rows that it
+// stands for stay zero; [Set.Fill] and [Set.Not] take care of that, the others preserve it.
 type Set []uint64
 
 // Words returns the number of words that hold n bits.

@@ -16,16 +16,18 @@ const (
 
 type chunk [ChunkWords]uint64
 
-// Cow is an immutable set of non-negative integers. Adding bits gives a new Cow which shares every chunk that did not
-// change with the old one. The zero value and a nil *Cow are empty sets. Safe for concurrent use.
+// Cow is an immutable set of non-negative integers. Adding bits gives a new Cow which shares every
+// chunk that did not change with the old one. The zero value and a nil *Cow are empty sets. Safe
+// for concurrent use.
 type Cow struct {
 	chunks []*chunk // nil: no bit of the chunk is set
 	count  int
 }
 
-// FromChunks returns the set made of the given chunks: word 0 of chunk c holds the 64 bits from c*ChunkBits on. The words
-// are copied; of a chunk shorter than ChunkWords the rest is zero. It panics on a negative index and on a longer chunk.
-// Memory is proportional to the largest index: callers that read indexes from disk check them first.
+// FromChunks returns the set made of the given chunks: word 0 of chunk c holds the 64 bits from
+// c*ChunkBits on. The words are copied; of a chunk shorter than ChunkWords the rest is zero. It
+// panics on a negative index and on a longer chunk. Memory is proportional to the largest index:
+// callers that read indexes from disk check them first.
 func FromChunks(m map[int][]uint64) *Cow {
 	if len(m) == 0 {
 		return &Cow{}
@@ -47,8 +49,8 @@ func (c *Cow) Has(i int) bool {
 	return i >= 0 && ch != nil && Set(ch[:]).Has(i%ChunkBits)
 }
 
-// With returns the union of c and bits, copying only the chunks that gain a bit. It returns c itself when all bits are
-// there already. It panics on a negative bit.
+// With returns the union of c and bits, copying only the chunks that gain a bit. It returns c
+// itself when all bits are there already. It panics on a negative bit.
 func (c *Cow) With(bits ...int) *Cow {
 	next := c
 	for _, i := range bits {
@@ -106,7 +108,8 @@ func (c *Cow) AndNotInto(dst Set) {
 	}
 }
 
-// Chunks yields the non-empty chunks in ascending order: the index and all ChunkWords words, which must not be written.
+// Chunks yields the non-empty chunks in ascending order: the index and all ChunkWords words, which
+// must not be written.
 func (c *Cow) Chunks() iter.Seq2[int, []uint64] {
 	return func(yield func(int, []uint64) bool) {
 		if c == nil {
@@ -135,8 +138,8 @@ func (c *Cow) All() iter.Seq[int] {
 	}
 }
 
-// Changed returns, in ascending order, the indexes of the chunks that c does not share with old. When c was derived from
-// old by [Cow.With] these are exactly the chunks that differ.
+// Changed returns, in ascending order, the indexes of the chunks that c does not share with old.
+// When c was derived from old by [Cow.With] these are exactly the chunks that differ.
 func (c *Cow) Changed(old *Cow) []int {
 	n := 0
 	for _, x := range []*Cow{c, old} {

@@ -14,7 +14,8 @@ import (
 
 var testFormat = Format{Magic: "TESTTEST", Version: 3, Name: "test"}
 
-// write writes pieces as runs, of which all but the last end where a block does. The header says where the content ends.
+// write writes pieces as runs, of which all but the last end where a block does. The header says
+// where the content ends.
 func write(w io.WriterAt, runs ...[][]byte) error {
 	var all []*Writer
 	off := int64(HeaderSize)
@@ -112,7 +113,8 @@ func TestPad(t *testing.T) {
 	}
 }
 
-// TestDamage changes every byte of the header and some of all others: each is noticed where it is, when it is touched.
+// TestDamage changes every byte of the header and some of all others: each is noticed where it is,
+// when it is touched.
 func TestDamage(t *testing.T) {
 	const seed = 2
 	rng := rand.New(rand.NewPCG(seed, 0))

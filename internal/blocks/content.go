@@ -16,8 +16,9 @@ type Content struct {
 	left   atomic.Int64    // blocks that were not
 }
 
-// Content returns the content of the file b, which ends at the offset end and is followed by the checksums of its blocks and
-// nothing else. crc is that of the checksums. b must stay readable and unchanged.
+// Content returns the content of the file b, which ends at the offset end and is followed by the
+// checksums of its blocks and nothing else. crc is that of the checksums. b must stay readable and
+// unchanged.
 func (f *Format) Content(b []byte, end int64, crc uint32) (*Content, error) {
 	if codec.CRC(b[end:]) != crc {
 		return nil, f.Corrupt(end, "checksum of checksums")
@@ -28,8 +29,8 @@ func (f *Format) Content(b []byte, end int64, crc uint32) (*Content, error) {
 	return c, nil
 }
 
-// Touch verifies the blocks of the file range [start, end) unless they were verified before. Several goroutines may verify
-// the same block at once; that is harmless.
+// Touch verifies the blocks of the file range [start, end) unless they were verified before.
+// Several goroutines may verify the same block at once; that is harmless.
 func (c *Content) Touch(start, end int64) error {
 	if start >= end {
 		return nil

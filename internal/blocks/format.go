@@ -25,7 +25,8 @@ type Format struct {
 	Name    string // starts the text of errors
 }
 
-// Header returns an encoder for the header page, in which magic and version are written. Seal ends the page.
+// Header returns an encoder for the header page, in which magic and version are written. Seal ends
+// the page.
 func (f *Format) Header() *codec.Encoder {
 	e := &codec.Encoder{B: make([]byte, 0, HeaderSize)}
 	e.Raw([]byte(f.Magic))
@@ -40,7 +41,8 @@ func Seal(e *codec.Encoder) []byte {
 	return e.B
 }
 
-// Open verifies magic, checksum and version of the file b and returns a decoder for what follows them in the header.
+// Open verifies magic, checksum and version of the file b and returns a decoder for what follows
+// them in the header.
 func (f *Format) Open(b []byte) (*codec.Decoder, error) {
 	if len(b) < HeaderSize || string(b[:magicSize]) != f.Magic {
 		return nil, f.Corrupt(0, "no header")
@@ -61,7 +63,8 @@ func (f *Format) Corrupt(off int64, format string, args ...any) error {
 	return fmt.Errorf("%s: %w: offset %d: %s", f.Name, fileformat.ErrDamaged, off, fmt.Sprintf(format, args...))
 }
 
-// Count returns how many blocks there are in content that ends at the file offset end, which is not before HeaderSize.
+// Count returns how many blocks there are in content that ends at the file offset end, which is not
+// before HeaderSize.
 func Count(end int64) int64 { return (end - HeaderSize + Size - 1) / Size }
 
 // TableSize returns the bytes of the checksums of these blocks.

@@ -10,10 +10,11 @@ import (
 // gathered is how many bytes a Writer gathers before it writes.
 const gathered = 4 * Size
 
-// A Writer writes content, or a run of blocks of it, from front to back, and computes the checksums of the blocks. It keeps
-// the first error, which Spill and Finish return.
+// A Writer writes content, or a run of blocks of it, from front to back, and computes the checksums
+// of the blocks. It keeps the first error, which Spill and Finish return.
 type Writer struct {
-	// Out is what was not written yet. Appending to it is writing, too, if Spill follows now and then.
+	// Out is what was not written yet. Appending to it is writing, too, if Spill follows now and
+	// then.
 	Out []byte
 
 	w     io.WriterAt
@@ -45,7 +46,8 @@ func (w *Writer) Pad(n int64) { w.PadTo((w.At() + n - 1) / n * n) }
 // PadTo writes zeros up to a file offset.
 func (w *Writer) PadTo(off int64) { w.Add(make([]byte, off-w.At())) }
 
-// Spill writes the whole blocks of Out to the file if they are many. It returns the first error of the Writer.
+// Spill writes the whole blocks of Out to the file if they are many. It returns the first error of
+// the Writer.
 func (w *Writer) Spill() error {
 	if len(w.Out) >= gathered {
 		w.write(len(w.Out) / Size * Size)
@@ -64,9 +66,9 @@ func (w *Writer) write(n int) {
 	w.Out = append(w.Out[:0], w.Out[n:]...)
 }
 
-// Finish writes what is left of all runs, which follow one another, behind the last of them the checksums of their blocks,
-// and then the header, which is made with the end of the content and the checksum of the checksums: it comes last because
-// without it nothing is a file.
+// Finish writes what is left of all runs, which follow one another, behind the last of them the
+// checksums of their blocks, and then the header, which is made with the end of the content and the
+// checksum of the checksums: it comes last because without it nothing is a file.
 func (f *Format) Finish(w io.WriterAt, header func(end int64, tableCRC uint32) []byte, runs ...*Writer) error {
 	var table []uint32
 	for _, r := range runs {

@@ -1,15 +1,18 @@
-// Package boltcheck decides whether a bbolt file may be handed to bbolt. [Check] reads the whole structure, [Roots] only
-// the two meta pages and what they point at; both take any bytes, read them by ReadAt into bounds-checked memory, and
-// return nil or an [*Error] that names the page and the file offset.
+// Package boltcheck decides whether a bbolt file may be handed to bbolt. [Check] reads the whole
+// structure, [Roots] only the two meta pages and what they point at; both take any bytes, read them
+// by ReadAt into bounds-checked memory, and return nil or an [*Error] that names the page and the
+// file offset.
 //
-// bbolt maps its file and trusts it: a page number, count or length that has rotted makes it panic, loop or touch memory
-// beyond the file, and its own Check runs on the same assumptions. After Check has returned nil, bbolt opens the file,
-// iterates all buckets and runs its Check without any of that, and its Check finds nothing.
+// bbolt maps its file and trusts it: a page number, count or length that has rotted makes it panic,
+// loop or touch memory beyond the file, and its own Check runs on the same assumptions. After Check
+// has returned nil, bbolt opens the file, iterates all buckets and runs its Check without any of
+// that, and its Check finds nothing.
 //
-// Check wants exactly what bbolt writes: pages that say their own number, elements packed without gaps, keys ascending
-// within the bounds of the parent, every page below the high-water mark used once: by the tree, by the freelist, or as
-// one of the free pages. It does not look into values other than nested buckets. Memory is one bit per page, plus 64 KiB
-// per level of a tree at most MaxDepth deep.
+// Check wants exactly what bbolt writes: pages that say their own number, elements packed without
+// gaps, keys ascending within the bounds of the parent, every page below the high-water mark used
+// once: by the tree, by the freelist, or as one of the free pages. It does not look into values
+// other than nested buckets. Memory is one bit per page, plus 64 KiB per level of a tree at most
+// MaxDepth deep.
 //
 // bbolt writes numbers in the byte order of the machine, so that is what is read here.
 package boltcheck
@@ -49,7 +52,8 @@ const (
 
 	maxKey    = 32768
 	manyPages = 0xFFFF // a freelist with this count has its real one in the first element
-	// maxNode is bbolt's MaxAllocSize, the reach of its slices: 2 GiB, or 256 MiB on 32-bit machines.
+	// maxNode is bbolt's MaxAllocSize, the reach of its slices: 2 GiB, or 256 MiB on 32-bit
+	// machines.
 	maxNode = 0xFFFFFFF + (0x7FFFFFFF-0xFFFFFFF)*int64(^uint(0)>>63)
 
 	bufferSize = 64 << 10 // how much of a page with its overflow is read ahead
@@ -80,9 +84,10 @@ type Root struct {
 	Err      error  // why bbolt does not use this page, or nil. A crash during a commit leaves such a page.
 }
 
-// Roots reads both meta pages, and checks that bbolt will find a root that it can follow: the page size is right, the
-// file is as long as the root says, and the freelist fits its pages. A file with one good root is fine. It returns the
-// roots in the order of their pages, and which one is in force.
+// Roots reads both meta pages, and checks that bbolt will find a root that it can follow: the page
+// size is right, the file is as long as the root says, and the freelist fits its pages. A file with
+// one good root is fine. It returns the roots in the order of their pages, and which one is in
+// force.
 func Roots(r io.ReaderAt, size int64) (roots [2]Root, newest int, err error) {
 	if size < 4*PageSize {
 		return roots, 0, &Error{0, size, fmt.Sprintf("file of %d bytes is shorter than 4 pages", size)}
@@ -111,7 +116,8 @@ func Roots(r io.ReaderAt, size int64) (roots [2]Root, newest int, err error) {
 		return roots, 0, &Error{0, 0, fmt.Sprintf("no root: page 0 has a %v, page 1 a %v", roots[0].Err, roots[1].Err)}
 	}
 	if roots[0].Err != nil {
-		// bbolt then looks for the second meta page at smaller page sizes too. It must not find one there.
+		// bbolt then looks for the second meta page at smaller page sizes too. It must not find one
+		// there.
 		for at := int64(1024); at < PageSize; at *= 2 {
 			b, err := c.read(at+headerSize, metaSize)
 			if err != nil {
@@ -152,8 +158,8 @@ func decodeRoot(b []byte) Root {
 	return root
 }
 
-// Check reads all that bbolt can reach from the root in force, in a file of size bytes. An error that is not an *Error
-// comes from r.
+// Check reads all that bbolt can reach from the root in force, in a file of size bytes. An error
+// that is not an *Error comes from r.
 func Check(r io.ReaderAt, size int64) error {
 	roots, newest, err := Roots(r, size)
 	if err != nil {
@@ -243,7 +249,8 @@ func (n *node) fail(off int64, format string, args ...any) error {
 	return &Error{n.page, n.off + off, fmt.Sprintf(format, args...)}
 }
 
-// open reads the beginning of a page other than a meta page into buf, or into new memory if that is too small.
+// open reads the beginning of a page other than a meta page into buf, or into new memory if that is
+// too small.
 func (c *checker) open(page uint64, buf []byte) (*node, error) {
 	if page < 2 || page >= c.pages {
 		return nil, &Error{page, -1, fmt.Sprintf("referred to, but only pages 2 to %d are in use", c.pages-1)}
@@ -284,7 +291,8 @@ func (c *checker) bytes(n *node, off, size int64) ([]byte, error) {
 // bounds are what the keys of a page must lie within: min <= key < max. nil is no bound.
 type bounds struct{ min, max []byte }
 
-// tree checks the pages of a bucket from one page down. atTop is the bucket at the root of the file.
+// tree checks the pages of a bucket from one page down. atTop is the bucket at the root of the
+// file.
 func (c *checker) tree(page uint64, within bounds, depth int, atTop bool) error {
 	if depth > MaxDepth {
 		return &Error{page, -1, fmt.Sprintf("more than %d levels deep", MaxDepth)}
@@ -359,7 +367,8 @@ func (n *node) order(i int, prev, key []byte, within bounds) error {
 	return nil
 }
 
-// leaf checks a leaf page, and returns the root pages of the buckets nested in it that have their own.
+// leaf checks a leaf page, and returns the root pages of the buckets nested in it that have their
+// own.
 func (c *checker) leaf(n *node, within bounds, atTop, inline bool) (nested []uint64, err error) {
 	next, err := n.first()
 	if err != nil {
@@ -402,7 +411,8 @@ func (c *checker) leaf(n *node, within bounds, atTop, inline bool) (nested []uin
 	return nested, nil
 }
 
-// bucket checks the value of a nested bucket: its root page, or 0 and a page without overflow in the value itself.
+// bucket checks the value of a nested bucket: its root page, or 0 and a page without overflow in
+// the value itself.
 func (c *checker) bucket(host *node, e element) (root uint64, err error) {
 	if e.len < bucketSize {
 		return 0, host.fail(e.val, "nested bucket of %d bytes", e.len)

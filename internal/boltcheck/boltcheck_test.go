@@ -130,7 +130,8 @@ func TestRealFiles(t *testing.T) {
 	}
 }
 
-// TestLongFreelist has more free pages than the count of a page can say, and than the read-ahead holds.
+// TestLongFreelist has more free pages than the count of a page can say, and than the read-ahead
+// holds.
 func TestLongFreelist(t *testing.T) {
 	const pages, listPages = 70_000, 137
 	put := binary.NativeEndian
@@ -332,7 +333,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestRotten says what happens when a meta page is bad: the other one counts, and nothing can pose as one.
+// TestRotten says what happens when a meta page is bad: the other one counts, and nothing can pose
+// as one.
 func TestRotten(t *testing.T) {
 	good := small(t)
 	for page := range 2 {

@@ -11,20 +11,21 @@ type Origin int
 const (
 	// Reached is what the root in force leads to.
 	Reached Origin = iota
-	// Unreached is in a page to which nothing leads, and which the freelist, if it can be read, does not have: it was cut off by
-	// damage. If the freelist cannot be read, it may be of an earlier state.
+	// Unreached is in a page to which nothing leads, and which the freelist, if it can be read,
+	// does not have: it was cut off by damage. If the freelist cannot be read, it may be of an
+	// earlier state.
 	Unreached
 	// Freed is in a free page: it was there once.
 	Freed
 )
 
-// Salvage calls fn with every element of leaf pages that can be made out, in a file in which nothing need be right: first
-// what is Reached, then what is Unreached, then what is Freed. bucket is the name of the bucket in the root that leads there,
-// nil where none does. Nothing vouches for what fn gets but what the caller can verify; it may keep none of it. An error of
-// fn ends it. If no damage stands in the way of the
-// root in force, that is all. bad are the places that are damaged; listed tells that what is Unreached is no earlier state, as the
-// freelist could be read. Memory is two bits per
-// page, and the largest value; time grows with the size of the file.
+// Salvage calls fn with every element of leaf pages that can be made out, in a file in which
+// nothing need be right: first what is Reached, then what is Unreached, then what is Freed. bucket
+// is the name of the bucket in the root that leads there, nil where none does. Nothing vouches for
+// what fn gets but what the caller can verify; it may keep none of it. An error of fn ends it. If
+// no damage stands in the way of the root in force, that is all. bad are the places that are
+// damaged; listed tells that what is Unreached is no earlier state, as the freelist could be read.
+// Memory is two bits per page, and the largest value; time grows with the size of the file.
 func Salvage(r io.ReaderAt, size int64, fn func(from Origin, bucket, key, value []byte) error) (bad []*Error, listed bool, err error) {
 	pages := uint64(max(size, 0)) / PageSize
 	s := &salvager{checker: checker{r: r, pages: pages, seen: make([]uint64, pages/64+1)}, fn: fn}

@@ -16,7 +16,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
 )
 
-// salvaged returns the elements that Salvage finds, by bucket and key and by key alone where the bucket is not known.
+// salvaged returns the elements that Salvage finds, by bucket and key and by key alone where the
+// bucket is not known.
 func salvaged(t *testing.T, b []byte, most boltcheck.Origin) (found map[string]string, bad []*boltcheck.Error, listed bool) {
 	t.Helper()
 	found = map[string]string{}
@@ -32,7 +33,8 @@ func salvaged(t *testing.T, b []byte, most boltcheck.Origin) (found map[string]s
 	return found, bad, listed
 }
 
-// Salvage finds all that is in a whole file and nothing else, and without any one page what the others hold.
+// Salvage finds all that is in a whole file and nothing else, and without any one page what the
+// others hold.
 func TestSalvage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bolt")
 	db := open(t, path, true)

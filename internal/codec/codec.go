@@ -1,9 +1,9 @@
-// Package codec turns values into the bytes of Vecbolt's files and back. [Encoder] appends, [Decoder] reads with a
-// sticky error, [CRC] is the one checksum of every format, and the FromBytes functions view mapped memory as numbers
-// without copying where the machine allows it.
+// Package codec turns values into the bytes of Vecbolt's files and back. [Encoder] appends,
+// [Decoder] reads with a sticky error, [CRC] is the one checksum of every format, and the FromBytes
+// functions view mapped memory as numbers without copying where the machine allows it.
 //
-// Everything is little-endian. A Decoder accepts any bytes: it never panics, and never allocates more than its input
-// is long. No type here is safe for concurrent use; the functions are.
+// Everything is little-endian. A Decoder accepts any bytes: it never panics, and never allocates
+// more than its input is long. No type here is safe for concurrent use; the functions are.
 package codec
 
 import (
@@ -21,7 +21,8 @@ var (
 	ErrValue = errors.New("invalid value")
 )
 
-// Castagnoli is the table of CRC-32C (polynomial 0x1EDC6F41, iSCSI, RFC 3720), which amd64 and arm64 compute in hardware.
+// Castagnoli is the table of CRC-32C (polynomial 0x1EDC6F41, iSCSI, RFC 3720), which amd64 and
+// arm64 compute in hardware.
 var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // CRC returns the CRC-32C of the concatenation of parts.
@@ -77,7 +78,8 @@ func (e *Encoder) Raw(b []byte) { e.B = append(e.B, b...) }
 // F32s appends 4 bytes per element, without a length.
 func (e *Encoder) F32s(v []float32) { e.Raw(BytesFromF32s(v)) }
 
-// Decoder reads values from a byte slice. The first failure sticks: every later read returns zero, and Err reports it.
+// Decoder reads values from a byte slice. The first failure sticks: every later read returns zero,
+// and Err reports it.
 type Decoder struct {
 	b   []byte
 	off int
@@ -87,10 +89,12 @@ type Decoder struct {
 // NewDecoder returns a Decoder that reads b from its start.
 func NewDecoder(b []byte) *Decoder { return &Decoder{b: b} }
 
-// Err returns the first failure with the offset where it occurred, or nil. It wraps ErrShort, ErrValue or what Fail was given.
+// Err returns the first failure with the offset where it occurred, or nil. It wraps ErrShort,
+// ErrValue or what Fail was given.
 func (d *Decoder) Err() error { return d.err }
 
-// Offset returns the number of bytes read so far; after a failure, where the value that failed begins.
+// Offset returns the number of bytes read so far; after a failure, where the value that failed
+// begins.
 func (d *Decoder) Offset() int { return d.off }
 
 // Len returns the number of bytes not read yet; 0 after a failure.
@@ -178,8 +182,8 @@ func (d *Decoder) Uvarint() uint64 {
 // F64 reads the 8 bytes of an IEEE 754 double.
 func (d *Decoder) F64() float64 { return math.Float64frombits(d.U64()) }
 
-// Count reads a Uvarint that counts elements of at least size bytes each, size >= 1. It fails unless that many fit into
-// the rest of the input, so the result may be used as a capacity.
+// Count reads a Uvarint that counts elements of at least size bytes each, size >= 1. It fails
+// unless that many fit into the rest of the input, so the result may be used as a capacity.
 func (d *Decoder) Count(size int) int {
 	start := d.off
 	n := d.Uvarint()

@@ -13,9 +13,9 @@ type number interface {
 // nativeOrder tells whether this machine keeps numbers in the order of our files.
 var nativeOrder = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// F32sFromBytes returns the little-endian float32 values in b. Where b is aligned and the machine little-endian, the
-// result shares b's memory and must not be written to; else it is a decoded copy. Bytes beyond the last whole element are
-// ignored.
+// F32sFromBytes returns the little-endian float32 values in b. Where b is aligned and the machine
+// little-endian, the result shares b's memory and must not be written to; else it is a decoded
+// copy. Bytes beyond the last whole element are ignored.
 func F32sFromBytes(b []byte) []float32 { return view[float32](b) }
 
 // U64sFromBytes is F32sFromBytes for uint64.
@@ -27,8 +27,8 @@ func U32sFromBytes(b []byte) []uint32 { return view[uint32](b) }
 // U16sFromBytes is F32sFromBytes for uint16.
 func U16sFromBytes(b []byte) []uint16 { return view[uint16](b) }
 
-// BytesFromF32s returns the little-endian bytes of v: v's own memory on a little-endian machine, not to be written to,
-// else an encoded copy.
+// BytesFromF32s returns the little-endian bytes of v: v's own memory on a little-endian machine,
+// not to be written to, else an encoded copy.
 func BytesFromF32s(v []float32) []byte { return unview(v) }
 
 // BytesFromU64s is BytesFromF32s for uint64.
@@ -81,8 +81,8 @@ func reorder(dst, src []byte, size int) {
 	}
 }
 
-// OffsetIn returns the offset in b of the byte at the memory address addr, and whether it is there at all. It turns the
-// address of a fault in a mapped file into a file offset.
+// OffsetIn returns the offset in b of the byte at the memory address addr, and whether it is there
+// at all. It turns the address of a fault in a mapped file into a file offset.
 func OffsetIn(b []byte, addr uintptr) (offset int64, ok bool) {
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	if addr < start || addr-start >= uintptr(len(b)) {

@@ -26,8 +26,8 @@ const (
 // at it.
 const fields = 3
 
-// ErrInvalid is returned for input that breaks a limit or a rule. The message names the field or the
-// id, and the reason.
+// ErrInvalid is returned for input that breaks a limit or a rule. The message names the field or
+// the id, and the reason.
 var ErrInvalid = errors.New("invalid")
 
 // Invalidf returns an error that matches ErrInvalid.
@@ -57,7 +57,8 @@ func Append(dst []byte, d *Document) ([]byte, error) {
 	return w.b, nil
 }
 
-// Decode reads the id and the wanted parts of a stored document. The result shares no memory with b.
+// Decode reads the id and the wanted parts of a stored document. The result shares no memory with
+// b.
 func Decode(b []byte, want Parts) (d Document, err error) {
 	r := reader{b: b}
 	d.ID = r.id()

@@ -104,8 +104,8 @@ func drawValue(t *rapid.T, e *msgpack.Encoder, depth int) error {
 	return nil
 }
 
-// TestDecoderIsMsgpack compares the reader with the library on values that the library writes: whole,
-// cut, and with a changed byte. The reader may refuse values that no document holds.
+// TestDecoderIsMsgpack compares the reader with the library on values that the library writes:
+// whole, cut, and with a changed byte. The reader may refuse values that no document holds.
 func TestDecoderIsMsgpack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var buf bytes.Buffer
@@ -137,7 +137,8 @@ func TestDecoderIsMsgpack(t *testing.T) {
 	})
 }
 
-// TestStoredFormIsMsgpack compares a writer with the library, byte by byte, and reads the bytes back.
+// TestStoredFormIsMsgpack compares a writer with the library, byte by byte, and reads the bytes
+// back.
 func TestStoredFormIsMsgpack(t *testing.T) {
 	values := []any{nil, true, false, 0.0, -1.5, math.MaxFloat64, math.Copysign(0, -1)}
 	for bits := range 64 {

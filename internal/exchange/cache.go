@@ -24,8 +24,9 @@ const (
 	maxCacheFile  = 64 << 20 // bytes; a vector of the largest dimension takes 2 MiB
 )
 
-// cacheSource reads an embedding cache as LangChain's file stores write it: below a directory, one file per text, named
-// by a namespace and a hash of the text, that holds a JSON array of numbers. <name>.meta.json beside it is the metadata.
+// cacheSource reads an embedding cache as LangChain's file stores write it: below a directory, one
+// file per text, named by a namespace and a hash of the text, that holds a JSON array of numbers.
+// <name>.meta.json beside it is the metadata.
 //
 // The id of a document is the name of its file relative to the directory, with slashes.
 type cacheSource struct {
@@ -86,8 +87,8 @@ func (s *cacheSource) walk(ctx context.Context, dir string, yield func(cacheFile
 	return true
 }
 
-// isFile reports whether an entry is a file, or a link to one. Links to directories are not followed: they may lead in
-// circles.
+// isFile reports whether an entry is a file, or a link to one. Links to directories are not
+// followed: they may lead in circles.
 func (s *cacheSource) isFile(e fs.DirEntry, id string) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return e.Type().IsRegular()
@@ -199,8 +200,8 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Item,
 
 var errTooLarge = errors.New("too large for a vector")
 
-// concernsFile reports whether err, of reading a file of a cache, says something of that file and not of the disk. A cache
-// in use changes while it is read.
+// concernsFile reports whether err, of reading a file of a cache, says something of that file and
+// not of the disk. A cache in use changes while it is read.
 func concernsFile(err error) bool {
 	if _, ok := errors.AsType[*vfs.NotRegularError](err); ok {
 		return true
@@ -209,8 +210,8 @@ func concernsFile(err error) bool {
 		errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
-// readCacheFile reads a whole file into *buf, which grows as needed. Of a file that is no part of a cache it reads no more
-// than it takes to see that, and returns ErrIgnored.
+// readCacheFile reads a whole file into *buf, which grows as needed. Of a file that is no part of a
+// cache it reads no more than it takes to see that, and returns ErrIgnored.
 func readCacheFile(buf *[]byte, name string) ([]byte, error) {
 	f, err := vfs.OpenFile(name)
 	if err != nil {
@@ -249,7 +250,8 @@ func readCacheFile(buf *[]byte, name string) ([]byte, error) {
 // headSize is the number of bytes of a file that tell whether it belongs to a cache.
 const headSize = 512
 
-// isEntry tells the files of a cache, broken ones too, from others that lie beside them: a database, say, or a README.
+// isEntry tells the files of a cache, broken ones too, from others that lie beside them: a
+// database, say, or a README.
 func isEntry(name string, head []byte) bool {
 	at := skipSpace(head, 0)
 	switch {
@@ -262,8 +264,8 @@ func isEntry(name string, head []byte) bool {
 	return ext == "" || ext == ".txt" || ext == ".json"
 }
 
-// namedByHash reports whether a file name ends as those of a cache do: in a UUID or in a hash in hexadecimal digits, of
-// SHA-1, SHA-256, SHA-512 or BLAKE2b, with or without .txt.
+// namedByHash reports whether a file name ends as those of a cache do: in a UUID or in a hash in
+// hexadecimal digits, of SHA-1, SHA-256, SHA-512 or BLAKE2b, with or without .txt.
 func namedByHash(name string) bool {
 	name = strings.TrimSuffix(name, ".txt")
 	const uuidLen, sha1Len = 36, 40
@@ -286,8 +288,8 @@ type texts struct {
 	dir   string
 }
 
-// openTexts reads a JSONL file of objects with a text and its key ("key", "id" or "name"), or takes a directory of text
-// files with the names of the vectors, with or without .txt.
+// openTexts reads a JSONL file of objects with a text and its key ("key", "id" or "name"), or takes
+// a directory of text files with the names of the vectors, with or without .txt.
 func openTexts(name string) (texts, error) {
 	if name == "" {
 		return texts{}, nil

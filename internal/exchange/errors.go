@@ -7,14 +7,16 @@ import (
 )
 
 var (
-	// ErrFormat is matched by every *FormatError and *VectorError: input that does not follow its format.
+	// ErrFormat is matched by every *FormatError and *VectorError: input that does not follow its
+	// format.
 	ErrFormat = errors.New("malformed input")
 
-	// ErrNotFinite is wrapped by the error for a vector that holds NaN, an infinity, or a number beyond the range of
-	// float32.
+	// ErrNotFinite is wrapped by the error for a vector that holds NaN, an infinity, or a number
+	// beyond the range of float32.
 	ErrNotFinite = errors.New("not a finite float32")
 
-	// ErrIgnored is the Skip of a file that is no part of the source, such as a database lying in a cache directory.
+	// ErrIgnored is the Skip of a file that is no part of the source, such as a database lying in a
+	// cache directory.
 	ErrIgnored = errors.New("not a cache entry")
 )
 

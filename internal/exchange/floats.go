@@ -10,11 +10,12 @@ import (
 	"strconv"
 )
 
-// ParseVector appends the numbers of the JSON array b to dst. Each is read as the nearest float64 and then rounded to
-// the nearest float32, as NumPy does with what json.load returns. The grammar is that of RFC 8259, strictly; white space
-// around the array is allowed, anything else is not. The tokens NaN, Infinity and -Infinity, which Python's json.dumps
-// writes, and numbers beyond the range of float32 give an error that wraps ErrNotFinite. Every error is a *VectorError;
-// one for a text that ends too early wraps io.ErrUnexpectedEOF. With an error, dst is returned as it was.
+// ParseVector appends the numbers of the JSON array b to dst. Each is read as the nearest float64
+// and then rounded to the nearest float32, as NumPy does with what json.load returns. The grammar
+// is that of RFC 8259, strictly; white space around the array is allowed, anything else is not. The
+// tokens NaN, Infinity and -Infinity, which Python's json.dumps writes, and numbers beyond the
+// range of float32 give an error that wraps ErrNotFinite. Every error is a *VectorError; one for a
+// text that ends too early wraps io.ErrUnexpectedEOF. With an error, dst is returned as it was.
 func ParseVector(dst []float32, b []byte) ([]float32, error) {
 	v, i, err := appendArray(dst, b, 0)
 	if err != nil {
@@ -26,7 +27,8 @@ func ParseVector(dst []float32, b []byte) ([]float32, error) {
 	return v, nil
 }
 
-// appendArray reads the array that starts at or after b[i], and returns the index of the first byte behind it.
+// appendArray reads the array that starts at or after b[i], and returns the index of the first byte
+// behind it.
 func appendArray(dst []float32, b []byte, i int) (_ []float32, end int, err error) {
 	first := len(dst)
 	fail := func(at int, err error) ([]float32, int, error) {
@@ -72,9 +74,10 @@ func appendArray(dst []float32, b []byte, i int) (_ []float32, end int, err erro
 	}
 }
 
-// fastNumber reads the number at b[i] if it is of a common kind: at most 19 significant digits, at most 23 of them in the
-// fraction, not at the very end of b, and decided by round32. Else it returns a negative next. It never accepts what is
-// not a JSON number, though a digit may follow an accepted leading zero; the caller then finds no comma there.
+// fastNumber reads the number at b[i] if it is of a common kind: at most 19 significant digits, at
+// most 23 of them in the fraction, not at the very end of b, and decided by round32. Else it
+// returns a negative next. It never accepts what is not a JSON number, though a digit may follow an
+// accepted leading zero; the caller then finds no comma there.
 func fastNumber(b []byte, i int) (f float32, next int) {
 	const window = 32 // bytes that may be read without looking for the end: sign, digit, point, 3*8 digits, exponent
 	if len(b)-i < window {
@@ -157,7 +160,8 @@ func fastNumber(b []byte, i int) (f float32, next int) {
 // zeros is eight digits '0'.
 const zeros = 0x3030303030303030
 
-// smallPow10 holds 10^n for the n that leadingDigits returns; it is longer so that masking the index spares a check.
+// smallPow10 holds 10^n for the n that leadingDigits returns; it is longer so that masking the
+// index spares a check.
 var smallPow10 = [16]uint64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8}
 
 // leadingDigits counts the bytes in 0..9 at the low end of word.
@@ -167,9 +171,9 @@ func leadingDigits(word uint64) int {
 	return bits.TrailingZeros64((word+0x7676767676767676|word)&high) / 8
 }
 
-// eightDigits returns the number that the bytes of word, each in 0..9, are the decimal digits of, lowest byte first:
-// neighbours are joined to pairs, the pairs to fours, the fours to one. From D. Lemire, "Quickly parsing eight digits",
-// 2018.
+// eightDigits returns the number that the bytes of word, each in 0..9, are the decimal digits of,
+// lowest byte first: neighbours are joined to pairs, the pairs to fours, the fours to one. From D.
+// Lemire, "Quickly parsing eight digits", 2018.
 func eightDigits(word uint64) uint64 {
 	const (
 		mask = 0x000000ff000000ff
@@ -180,7 +184,8 @@ func eightDigits(word uint64) uint64 {
 	return (word&mask*mul1 + word>>16&mask*mul2) >> 32
 }
 
-// exponent reads what follows the letter e. A negative end means that there is no valid exponent or a very large one.
+// exponent reads what follows the letter e. A negative end means that there is no valid exponent or
+// a very large one.
 func exponent(b []byte, i int) (e, end int) {
 	sign := 1
 	if i < len(b) && (b[i] == '-' || b[i] == '+') {
@@ -202,11 +207,12 @@ func exponent(b []byte, i int) (e, end int) {
 	return e * sign, i
 }
 
-// round32 returns the bits of float32(float64(mantissa * 10^exp)), both conversions rounding to nearest even, for a
-// mantissa above 0. It is the algorithm of D. Lemire, "Number Parsing at a Gigabyte per Second", Software: Practice and
-// Experience 51 (2021), cut down to float32: of the 64 bits of the product only 24 are kept, so that a table of 64-bit
-// powers decides all but about one number in 2^28. It reports false for those, which lie next to the middle of two
-// float32, and for results that are not normal numbers.
+// round32 returns the bits of float32(float64(mantissa * 10^exp)), both conversions rounding to
+// nearest even, for a mantissa above 0. It is the algorithm of D. Lemire, "Number Parsing at a
+// Gigabyte per Second", Software: Practice and Experience 51 (2021), cut down to float32: of the 64
+// bits of the product only 24 are kept, so that a table of 64-bit powers decides all but about one
+// number in 2^28. It reports false for those, which lie next to the middle of two float32, and for
+// results that are not normal numbers.
 func round32(mantissa uint64, exp int) (uint32, bool) {
 	if exp < minPow10 || exp > maxPow10 {
 		return 0, false
@@ -215,8 +221,8 @@ func round32(mantissa uint64, exp int) (uint32, bool) {
 	product, _ := bits.Mul64(mantissa<<uint(shift), pow10[exp-minPow10])
 	carry := int(product >> 63)
 	product <<= uint(1 - carry)
-	// The true product is at least this one and less than 4 more, in units of its last bit: the power was rounded down
-	// (< 1), the low word dropped (< 1), and both may have been doubled.
+	// The true product is at least this one and less than 4 more, in units of its last bit: the
+	// power was rounded down (< 1), the low word dropped (< 1), and both may have been doubled.
 	const (
 		half  = 1 << 39
 		slack = 1<<10 + 4 // rounding to float64 in between moves it by 2^10 at most
@@ -228,7 +234,8 @@ func round32(mantissa uint64, exp int) (uint32, bool) {
 	if biased < 1 || biased > 253 { // 254 might still round up to infinity
 		return 0, false
 	}
-	// Adding without the leading bit masked away lets a carry out of the mantissa reach the exponent.
+	// Adding without the leading bit masked away lets a carry out of the mantissa reach the
+	// exponent.
 	return uint32(biased-1)<<23 + uint32(product>>40) + uint32(product>>39&1), true
 }
 
@@ -288,8 +295,8 @@ func scanNumber(b []byte, i int) (end int, err error) {
 	return i, nil
 }
 
-// notANumber says what stands at b[start], where a number should, and where exactly the trouble is; at is behind its
-// minus sign, if any.
+// notANumber says what stands at b[start], where a number should, and where exactly the trouble is;
+// at is behind its minus sign, if any.
 func notANumber(b []byte, start, at int) (int, error) {
 	for _, token := range []string{"NaN", "Infinity", "-Infinity"} {
 		if end := start + len(token); end <= len(b) && string(b[start:end]) == token {

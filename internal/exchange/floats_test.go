@@ -98,7 +98,8 @@ func TestParseVectorRealCache(t *testing.T) {
 	}
 }
 
-// TestParseVectorStyles compares with strconv on random numbers of every magnitude, printed in every common way.
+// TestParseVectorStyles compares with strconv on random numbers of every magnitude, printed in
+// every common way.
 func TestParseVectorStyles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	numbers := map[string]func() float64{
@@ -163,8 +164,8 @@ func halfway(rng *rand.Rand) float64 {
 	return (float64(f) + float64(math.Nextafter32(f, math.MaxFloat32))) / 2
 }
 
-// TestRound32Hard visits decimals as close as 19 digits allow to the middle between two float32, and to the points near
-// it where rounding to float64 first changes the result.
+// TestRound32Hard visits decimals as close as 19 digits allow to the middle between two float32,
+// and to the points near it where rounding to float64 first changes the result.
 func TestRound32Hard(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	undecided := 0
@@ -327,7 +328,8 @@ func TestParseVectorRefuses(t *testing.T) {
 				t.Errorf("%q: %v, %v", in, got, err)
 				continue
 			}
-			// Where a superfluous digit is noticed depends on the path: as part of the number, or behind it.
+			// Where a superfluous digit is noticed depends on the path: as part of the number, or
+			// behind it.
 			if v.Offset != tt.offset || v.Index != tt.index && !strings.HasPrefix(strings.TrimLeft(tt.in, "[-"), "0") {
 				t.Errorf("%q: element %d, byte %d: %v", in, v.Index, v.Offset, err)
 			}
@@ -344,8 +346,8 @@ func TestParseVectorRefuses(t *testing.T) {
 	}
 }
 
-// TestParseVectorPrefixes cuts a vector at every byte and then damages every byte: an error or a vector, never a panic,
-// and what is accepted is what encoding/json accepts.
+// TestParseVectorPrefixes cuts a vector at every byte and then damages every byte: an error or a
+// vector, never a panic, and what is accepted is what encoding/json accepts.
 func TestParseVectorPrefixes(t *testing.T) {
 	text := []byte("[-0.0027242952492088081, 1.5e-07, 12, 0.25, -3.4028234663852886e+38 ,\n0, 7]")
 	for n := range text {

@@ -18,12 +18,13 @@ import (
 
 // ImportOptions tune Import. nil is the default.
 type ImportOptions struct {
-	// BatchSize is the number of documents that are compared and written together; 0 means 1,000, fewer if they are large.
+	// BatchSize is the number of documents that are compared and written together; 0 means 1,000,
+	// fewer if they are large.
 	BatchSize int
 	// Progress, if set, is called after each batch with what has been done of Source.Total.
 	Progress func(done int64, r Report)
-	// OnSkip, if set, is called with each Item that is skipped, but not with files that are no part of the source. Calls of
-	// Progress and OnSkip come one at a time, from more than one goroutine.
+	// OnSkip, if set, is called with each Item that is skipped, but not with files that are no part
+	// of the source. Calls of Progress and OnSkip come one at a time, from more than one goroutine.
 	OnSkip func(*Item)
 	// Logger receives a warning for each Item that is skipped; nil is silent.
 	Logger *slog.Logger
@@ -43,10 +44,10 @@ const (
 	importBytes = 8 << 20
 )
 
-// Import writes the documents of src to c, in their order, and leaves those alone that are stored already as the source
-// has them. If an id comes more than once, what comes last stays. The next batch is read while one is written. An error
-// ends the import; what was written before it stays, and is in the Report. A document that the database refuses with
-// db.ErrInvalid is skipped.
+// Import writes the documents of src to c, in their order, and leaves those alone that are stored
+// already as the source has them. If an id comes more than once, what comes last stays. The next
+// batch is read while one is written. An error ends the import; what was written before it stays,
+// and is in the Report. A document that the database refuses with db.ErrInvalid is skipped.
 func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
 	im := &importing{c: c, dim: c.Schema().Dim}
 	if opts != nil {
@@ -226,7 +227,8 @@ func (im *importing) write(ctx context.Context, b batch) error {
 	return nil
 }
 
-// upsert writes and counts changes. If the database refuses one, it is found by halving: the error does not tell which.
+// upsert writes and counts changes. If the database refuses one, it is found by halving: the error
+// does not tell which.
 func (im *importing) upsert(ctx context.Context, changes []change) error {
 	if len(changes) == 0 {
 		return nil

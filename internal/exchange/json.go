@@ -14,20 +14,22 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// jsonReader reads JSON into the values that metadata is made of: integers become int64, numbers with a fraction or an
-// exponent float64, and neither may lose its value. encoding/json has no such mode, and would read vectors slowly.
-// Reading stops at the first error; at is then the offending byte.
+// jsonReader reads JSON into the values that metadata is made of: integers become int64, numbers
+// with a fraction or an exponent float64, and neither may lose its value. encoding/json has no such
+// mode, and would read vectors slowly. Reading stops at the first error; at is then the offending
+// byte.
 type jsonReader struct {
 	b      []byte
 	at     int
 	values int // that were made for one document
 }
 
-// maxValues is how many values metadata may have: each takes a byte or more of what the database stores of it.
+// maxValues is how many values metadata may have: each takes a byte or more of what the database
+// stores of it.
 const maxValues = db.MaxMetadataLen
 
-// maxNesting is the depth to which objects and arrays may nest: beyond what the database stores, so that it is the
-// database that says what is too deep.
+// maxNesting is the depth to which objects and arrays may nest: beyond what the database stores, so
+// that it is the database that says what is too deep.
 const maxNesting = 4 * db.MaxMetadataDepth
 
 // skip passes over white space and returns the byte that follows, 0 at the end.
@@ -252,7 +254,8 @@ func (r *jsonReader) number() (any, error) {
 	return f, nil
 }
 
-// string reads a string. As in encoding/json, half a surrogate pair becomes U+FFFD; bytes that are not UTF-8 are refused.
+// string reads a string. As in encoding/json, half a surrogate pair becomes U+FFFD; bytes that are
+// not UTF-8 are refused.
 func (r *jsonReader) string() (string, error) {
 	if err := r.want('"'); err != nil {
 		return "", err
@@ -288,7 +291,8 @@ func (r *jsonReader) string() (string, error) {
 	return "", io.ErrUnexpectedEOF
 }
 
-// vector reads an array of numbers, or null, into a slice of its own. scratch saves it from growing step by step.
+// vector reads an array of numbers, or null, into a slice of its own. scratch saves it from growing
+// step by step.
 func (r *jsonReader) vector(scratch *[]float32) ([]float32, error) {
 	if r.skip() == 'n' && r.word("null") {
 		return nil, nil
@@ -343,8 +347,8 @@ func appendString(dst []byte, s string) ([]byte, error) {
 	return append(append(dst, s[done:]...), '"'), nil
 }
 
-// appendValue appends a metadata value such that jsonReader.value returns the same: keys in bytewise order, and a
-// float64 without a fraction with ".0", to tell it from an int64.
+// appendValue appends a metadata value such that jsonReader.value returns the same: keys in
+// bytewise order, and a float64 without a fraction with ".0", to tell it from an int64.
 func appendValue(dst []byte, v any) (_ []byte, err error) {
 	switch v := v.(type) {
 	case nil:
@@ -403,11 +407,12 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// doublyRounded is the magnitude of the one float32, 7.038531e-26, whose shortest decimal does not lead back to it by way
-// of float64. All others do: each was tried.
+// doublyRounded is the magnitude of the one float32, 7.038531e-26, whose shortest decimal does not
+// lead back to it by way of float64. All others do: each was tried.
 const doublyRounded = 0x15ae43fd
 
-// appendVector appends v as a JSON array, each element with as few digits as lead ParseVector back to the same float32.
+// appendVector appends v as a JSON array, each element with as few digits as lead ParseVector back
+// to the same float32.
 func appendVector(dst []byte, v []float32) ([]byte, error) {
 	dst = append(dst, '[')
 	for i, f := range v {

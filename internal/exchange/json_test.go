@@ -15,8 +15,9 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// TestVectorsSurviveText writes float32 of every magnitude and reads them again. 7.038531e-26 is the one whose shortest
-// decimal is nearest, as a float64, to the middle between it and its neighbour.
+// TestVectorsSurviveText writes float32 of every magnitude and reads them again. 7.038531e-26 is
+// the one whose shortest decimal is nearest, as a float64, to the middle between it and its
+// neighbour.
 func TestVectorsSurviveText(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	v := []float32{7.038531e-26, -7.038531e-26, 0, negativeZero, math.MaxFloat32, math.SmallestNonzeroFloat32, 1, 1e-5, 1e21, 16777216}
@@ -38,7 +39,8 @@ func TestVectorsSurviveText(t *testing.T) {
 	}
 }
 
-// TestValuesAgainstEncodingJSON reads valid and invalid values; where both readers accept one, they agree.
+// TestValuesAgainstEncodingJSON reads valid and invalid values; where both readers accept one, they
+// agree.
 func TestValuesAgainstEncodingJSON(t *testing.T) {
 	for _, s := range []string{
 		`{}`, `[]`, ` { } `, `{"a":1}`, `{"a":[1,2.5,"x",null,true,false,{"b":{}}]}`, `"\u00e9\n\t\"\\\/\b\f\r"`, `"\ud83d\ude00"`,
@@ -144,7 +146,8 @@ func TestParseDocument(t *testing.T) {
 	}
 }
 
-// TestJSONLReader reads the same lines in reads of every kind; what has not arrived is not waited for.
+// TestJSONLReader reads the same lines in reads of every kind; what has not arrived is not waited
+// for.
 func TestJSONLReader(t *testing.T) {
 	long := strings.Repeat("x", 3*blockSize)
 	text := "\xef\xbb\xbf{\"id\":\"a\"}\r\n\n  \n{\"id\":\"b\",\"text\":\"" + long + "\"}\n{\"id\":\"c\"}\n{\"id\":\"d\"}"

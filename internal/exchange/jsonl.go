@@ -21,9 +21,10 @@ import (
 //	metadata  an object
 //	vector    or embedding: an array of numbers, see ParseVector
 //
-// null stands for nothing. Any other key becomes a field of the metadata: the title of a BEIR corpus, for example. Numbers
-// in the metadata are int64 when written without fraction and exponent, else float64. named tells which parts have a key.
-// Every error is a *FormatError; it wraps db.ErrInvalid or ErrNotFinite where only a value cannot be stored.
+// null stands for nothing. Any other key becomes a field of the metadata: the title of a BEIR
+// corpus, for example. Numbers in the metadata are int64 when written without fraction and
+// exponent, else float64. named tells which parts have a key. Every error is a *FormatError; it
+// wraps db.ErrInvalid or ErrNotFinite where only a value cannot be stored.
 func ParseDocument(line []byte) (d db.Document, named db.Select, err error) {
 	p := documentParser{scratch: new([]float32)}
 	return p.parse(line)
@@ -174,8 +175,8 @@ func (b block) all() iter.Seq2[int64, []byte] {
 	}
 }
 
-// blockReader cuts a stream into blocks. It hands out what one Read returns as soon as that holds a whole line, so that
-// lines which arrive one by one are seen one by one.
+// blockReader cuts a stream into blocks. It hands out what one Read returns as soon as that holds a
+// whole line, so that lines which arrive one by one are seen one by one.
 type blockReader struct {
 	r      io.Reader
 	name   string
@@ -186,7 +187,8 @@ type blockReader struct {
 	spare  []byte // memory to use for the next block, if it is large enough
 }
 
-// next returns the next block, io.EOF as its error at the end. The block's memory is its own, until it becomes spare.
+// next returns the next block, io.EOF as its error at the end. The block's memory is its own, until
+// it becomes spare.
 func (r *blockReader) next() block {
 	buf := r.spare
 	if cap(buf) < max(blockSize, 2*len(r.rest)) {
@@ -246,8 +248,9 @@ func NewJSONLReader(r io.Reader, name string) *JSONLReader {
 	return &JSONLReader{blocks: blockReader{r: r, name: name}, parser: documentParser{new([]float32)}, line: 1}
 }
 
-// Next returns the next document, or io.EOF. See ParseDocument for the lines; blank ones are passed over. A line that is
-// well-formed but cannot be stored gives an Item with Skip set; after any error there is no Next.
+// Next returns the next document, or io.EOF. See ParseDocument for the lines; blank ones are passed
+// over. A line that is well-formed but cannot be stored gives an Item with Skip set; after any
+// error there is no Next.
 func (r *JSONLReader) Next() (*Item, error) {
 	for {
 		for len(r.lines) == 0 {
@@ -289,7 +292,8 @@ func openJSONL(path string) (*jsonlSource, error) {
 	return &jsonlSource{path: path, size: info.Size(), procs: runtime.GOMAXPROCS(0)}, nil
 }
 
-// Stream makes a Source of the JSONL in r, which can be read once; name stands for it in errors and positions.
+// Stream makes a Source of the JSONL in r, which can be read once; name stands for it in errors and
+// positions.
 func Stream(r io.Reader, name string) Source {
 	return &jsonlSource{path: name, r: r, procs: runtime.GOMAXPROCS(0)}
 }
@@ -352,11 +356,12 @@ func (s *jsonlSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	}
 }
 
-// AppendDocument appends d as one line of JSONL, newline included: the id, then the chosen parts in the order text,
-// metadata, vector, empty ones too, so that an import of the line restores exactly that. The zero parts stand for all.
-// Keys of maps are sorted and vectors printed as briefly as float32 allows: equal documents give equal bytes, and
-// ParseDocument gives back what the database returned, bit by bit. It fails, with db.ErrInvalid or ErrNotFinite, on values
-// that the database would not hold.
+// AppendDocument appends d as one line of JSONL, newline included: the id, then the chosen parts in
+// the order text, metadata, vector, empty ones too, so that an import of the line restores exactly
+// that. The zero parts stand for all. Keys of maps are sorted and vectors printed as briefly as
+// float32 allows: equal documents give equal bytes, and ParseDocument gives back what the database
+// returned, bit by bit. It fails, with db.ErrInvalid or ErrNotFinite, on values that the database
+// would not hold.
 func AppendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err error) {
 	if parts == 0 {
 		parts = db.Everything
@@ -392,8 +397,8 @@ type JSONLWriter struct {
 	buf   []byte
 }
 
-// NewJSONLWriter returns a writer of the given parts of documents to w, in lines as AppendDocument makes them. Each
-// document is one call of w.Write.
+// NewJSONLWriter returns a writer of the given parts of documents to w, in lines as AppendDocument
+// makes them. Each document is one call of w.Write.
 func NewJSONLWriter(w io.Writer, parts db.Select) *JSONLWriter {
 	return &JSONLWriter{w: w, parts: parts}
 }

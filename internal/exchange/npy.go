@@ -145,7 +145,8 @@ type NPYWriter struct {
 	buf  []byte
 }
 
-// NewNPYWriter writes the header of a matrix of rows × dim to w. Exactly that many rows must follow.
+// NewNPYWriter writes the header of a matrix of rows × dim to w. Exactly that many rows must
+// follow.
 func NewNPYWriter(w io.Writer, rows, dim int) (*NPYWriter, error) {
 	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", rows, dim)
 	pad := npyAlign - (10+len(header)+1)%npyAlign

@@ -9,13 +9,14 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// A Reader reads the value that stands next in a JSON text, strictly and with the numbers that metadata has: a key comes
-// once in an object, strings are UTF-8, integers do not lose their value, and nesting is limited. Its methods fail if
-// another kind of value is next.
+// A Reader reads the value that stands next in a JSON text, strictly and with the numbers that
+// metadata has: a key comes once in an object, strings are UTF-8, integers do not lose their value,
+// and nesting is limited. Its methods fail if another kind of value is next.
 type Reader struct{ json jsonReader }
 
-// ReadObject calls member with each key of the object in b, in its order; member must read the value. A key that comes
-// twice is an error, and so is anything behind the object. Every error is a *FormatError around what member returned.
+// ReadObject calls member with each key of the object in b, in its order; member must read the
+// value. A key that comes twice is an error, and so is anything behind the object. Every error is a
+// *FormatError around what member returned.
 func ReadObject(b []byte, member func(key string, r *Reader) error) error {
 	r := Reader{jsonReader{b: b}}
 	err := r.Object(func(key string) error { return member(key, &r) })
@@ -176,8 +177,9 @@ func (r *Reader) Metadata() (db.Metadata, error) {
 	return r.json.object(0)
 }
 
-// Footprint is about how many bytes of memory the values of a JSON text take when they are decoded, beside the text: an
-// upper bound for what this package and encoding/json make of it. It counts, and decodes nothing.
+// Footprint is about how many bytes of memory the values of a JSON text take when they are decoded,
+// beside the text: an upper bound for what this package and encoding/json make of it. It counts,
+// and decodes nothing.
 func Footprint(b []byte) int64 {
 	const each, list, object = 24, 40, 320 // an element with its box; a slice; a map with its first group
 	n := int64(len(b)) + 64
@@ -206,8 +208,8 @@ func (r *Reader) Value() (any, error) {
 	return r.json.value(0)
 }
 
-// Raw passes over any value and returns its text. It makes no values, and looks only for where the text ends: whoever
-// reads it finds its mistakes.
+// Raw passes over any value and returns its text. It makes no values, and looks only for where the
+// text ends: whoever reads it finds its mistakes.
 func (r *Reader) Raw() ([]byte, error) {
 	r.json.skip()
 	start := r.json.at
@@ -215,8 +217,8 @@ func (r *Reader) Raw() ([]byte, error) {
 	return r.json.b[start:r.json.at], err
 }
 
-// AppendValue appends a value of metadata as JSON: string, bool, int64, float64, nil, and lists and maps of those. A
-// float64 without a fraction has ".0", keys are sorted.
+// AppendValue appends a value of metadata as JSON: string, bool, int64, float64, nil, and lists and
+// maps of those. A float64 without a fraction has ".0", keys are sorted.
 func AppendValue(dst []byte, v any) ([]byte, error) {
 	if m, ok := v.(db.Metadata); ok {
 		v = map[string]any(m)

@@ -107,7 +107,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// The text of a value is found without its values being made, whatever it holds; Footprint does not make them either.
+// The text of a value is found without its values being made, whatever it holds; Footprint does not
+// make them either.
 func TestRawMakesNoValues(t *testing.T) {
 	text := `[` + strings.Repeat(`{"a":[1,"x\"]}",null,true,-2.5e3]}, `, 10_000) + `{}]`
 	body := []byte(` {"k": ` + text + ` }`)

@@ -34,17 +34,18 @@ func Formats() []Format { return []Format{Auto, EmbeddingCache, JSONL, FVecs, BV
 // OpenOptions tune Open. nil is the default.
 type OpenOptions struct {
 	Format Format // empty is Auto
-	// Texts, for an embedding cache, is a JSONL file of {"key", "text"}, or a directory of text files named like the
-	// vectors.
+	// Texts, for an embedding cache, is a JSONL file of {"key", "text"}, or a directory of text
+	// files named like the vectors.
 	Texts string
 	// Metadata, for a file of vectors, is a JSONL file whose line i is the metadata of row i.
 	Metadata string
-	// Documents, for a file of vectors, is a JSONL file whose line i is the document of row i, without its vector, as an
-	// export writes it. Not with Metadata.
+	// Documents, for a file of vectors, is a JSONL file whose line i is the document of row i,
+	// without its vector, as an export writes it. Not with Metadata.
 	Documents string
 }
 
-// Open makes a Source of a file or directory. A directory that does not exist is an error that matches fs.ErrNotExist.
+// Open makes a Source of a file or directory. A directory that does not exist is an error that
+// matches fs.ErrNotExist.
 func Open(path string, opts *OpenOptions) (Source, error) {
 	var o OpenOptions
 	if opts != nil {
@@ -100,7 +101,8 @@ func Open(path string, opts *OpenOptions) (Source, error) {
 	return s, nil
 }
 
-// Detect returns the format of a file or directory, by its name or, if that says nothing, by its first bytes.
+// Detect returns the format of a file or directory, by its name or, if that says nothing, by its
+// first bytes.
 func Detect(path string) (Format, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// rowSource reads a file of vectors, one per row. The id of a document is its row number in decimal.
+// rowSource reads a file of vectors, one per row. The id of a document is its row number in
+// decimal.
 type rowSource struct {
 	path      string
 	metadata  string // JSONL: line i is the metadata of row i
@@ -100,7 +101,8 @@ func (s *rowSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	}
 }
 
-// beside returns a function that adds to each item in turn what the file beside the vectors says of it.
+// beside returns a function that adds to each item in turn what the file beside the vectors says of
+// it.
 func (s *rowSource) beside() (add func(*Item) error, stop func()) {
 	name := s.metadata + s.documents
 	if name == "" {
@@ -191,8 +193,8 @@ func notFinite(v []float32) int {
 	return -1
 }
 
-// vecsReader reads .fvecs, .bvecs and .ivecs: per row a little-endian int32, the dimension, and that many elements of
-// float32, uint8 or int32 (http://corpus-texmex.irisa.fr).
+// vecsReader reads .fvecs, .bvecs and .ivecs: per row a little-endian int32, the dimension, and
+// that many elements of float32, uint8 or int32 (http://corpus-texmex.irisa.fr).
 type vecsReader struct {
 	r     *bufio.Reader
 	size  int64

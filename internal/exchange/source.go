@@ -9,13 +9,16 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Source yields documents to import. It can be read any number of times, each time from the start, but for a Stream.
+// A Source yields documents to import. It can be read any number of times, each time from the
+// start, but for a Stream.
 type Source interface {
-	// Items yields the documents in the order of the source. A file whose structure is broken ends it with an error and
-	// a nil Item. Files are open, and goroutines run, only while the loop does.
+	// Items yields the documents in the order of the source. A file whose structure is broken ends
+	// it with an error and a nil Item. Files are open, and goroutines run, only while the loop
+	// does.
 	Items(ctx context.Context) iter.Seq2[*Item, error]
 
-	// Total is what Item.Done reaches at the end: bytes, rows or files. It is 0 when that is not known.
+	// Total is what Item.Done reaches at the end: bytes, rows or files. It is 0 when that is not
+	// known.
 	Total() int64
 }
 
@@ -23,8 +26,9 @@ type Source interface {
 type Item struct {
 	Document db.Document
 
-	// Carries tells which parts of the document the source speaks of, as a set of the flags WithText, WithMetadata and
-	// WithVector. The rest of the document is empty, and says nothing of what it should be.
+	// Carries tells which parts of the document the source speaks of, as a set of the flags
+	// WithText, WithMetadata and WithVector. The rest of the document is empty, and says nothing of
+	// what it should be.
 	Carries db.Select
 
 	Position Position
@@ -60,9 +64,9 @@ func FirstDim(ctx context.Context, src Source) (int, error) {
 	return 0, ctx.Err()
 }
 
-// ordered applies work to every job, on the given number of goroutines, and yields the results in the order of the jobs.
-// The jobs run at most a few per goroutine ahead of the results. All goroutines have ended when the loop has. A panic in jobs
-// or work is one of the loop.
+// ordered applies work to every job, on the given number of goroutines, and yields the results in
+// the order of the jobs. The jobs run at most a few per goroutine ahead of the results. All
+// goroutines have ended when the loop has. A panic in jobs or work is one of the loop.
 func ordered[J, R any](workers int, jobs iter.Seq[J], work func(J) R) iter.Seq[R] {
 	type outcome struct {
 		value R

@@ -47,7 +47,8 @@ func TestOrdered(t *testing.T) {
 	}
 }
 
-// TestImportSkipsWhatTheDatabaseRefuses has documents that are well-formed, and that only the database refuses.
+// TestImportSkipsWhatTheDatabaseRefuses has documents that are well-formed, and that only the
+// database refuses.
 func TestImportSkipsWhatTheDatabaseRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 20 {
@@ -78,8 +79,8 @@ func TestImportSkipsWhatTheDatabaseRefuses(t *testing.T) {
 	}
 }
 
-// TestImportJoinsLines has one document in two lines, each with a part of it: the result is the same whether the lines
-// come in one batch or in two.
+// TestImportJoinsLines has one document in two lines, each with a part of it: the result is the
+// same whether the lines come in one batch or in two.
 func TestImportJoinsLines(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "x.jsonl"),
 		`{"id":"a","text":"x","metadata":{"n":1}}`+"\n"+`{"id":"a","vector":[1,2]}`+"\n"+`{"id":"a","metadata":{"n":2}}`)
@@ -142,8 +143,8 @@ func TestImportCancelled(t *testing.T) {
 	}
 }
 
-// BenchmarkReadCache reads the real cache on all processors: as an import does, and with the least that reads every file
-// and parses every number.
+// BenchmarkReadCache reads the real cache on all processors: as an import does, and with the least
+// that reads every file and parses every number.
 func BenchmarkReadCache(b *testing.B) {
 	dir := shared(b, "emb-cache-ada002/cache")
 	var size int64

@@ -1,7 +1,8 @@
 // Package fileformat holds what all files of a database have in common: the errors that say which
 // bytes are damaged, or that a file is not what its reader expects.
 //
-// It is given the name of a file, an offset and a reason. It never reads a file, and knows no format.
+// It is given the name of a file, an offset and a reason. It never reads a file, and knows no
+// format.
 package fileformat
 
 import (
@@ -12,9 +13,9 @@ import (
 var (
 	// ErrCorrupt is matched by every CorruptError.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrDamaged is wrapped by decoders, which know no file name, for bytes that cannot be right. It
-	// is not ErrCorrupt, so that callers can tell damage in the decoded bytes from a CorruptError
-	// met in another file on the way.
+	// ErrDamaged is wrapped by decoders, which know no file name, for bytes that cannot be right.
+	// It is not ErrCorrupt, so that callers can tell damage in the decoded bytes from a
+	// CorruptError met in another file on the way.
 	ErrDamaged = errors.New("damaged")
 	// ErrChecksum is wrapped when bytes do not match their checksum.
 	ErrChecksum = errors.New("checksum mismatch")
@@ -22,13 +23,13 @@ var (
 	ErrFormat = errors.New("invalid value")
 	// ErrVersion is wrapped when a later release wrote the file. Its bytes are intact.
 	ErrVersion = errors.New("unsupported format version")
-	// ErrMismatch is wrapped when an intact file belongs to something else: another database, segment
-	// or text analysis.
+	// ErrMismatch is wrapped when an intact file belongs to something else: another database,
+	// segment or text analysis.
 	ErrMismatch = errors.New("file of another owner")
 )
 
-// A CorruptError says which bytes of a file are damaged. It matches ErrCorrupt. Err wraps one of the
-// errors above, or an I/O error.
+// A CorruptError says which bytes of a file are damaged. It matches ErrCorrupt. Err wraps one of
+// the errors above, or an I/O error.
 type CorruptError struct {
 	File   string // relative to the database directory
 	Offset int64  // in bytes; -1 when it is not known

@@ -1,5 +1,6 @@
-// Package formattest holds what the tests of file formats have in common: dumps of files, byte for byte, and their comparison with the
-// pages of docs/format; and what files are made of in tests and benchmarks. Only tests import it.
+// Package formattest holds what the tests of file formats have in common: dumps of files, byte for
+// byte, and their comparison with the pages of docs/format; and what files are made of in tests and
+// benchmarks. Only tests import it.
 package formattest
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// Page compares the hexdump on a page, the first block of that kind, with got, or replaces it if update is set. A
-// difference means that the format has changed.
+// Page compares the hexdump on a page, the first block of that kind, with got, or replaces it if
+// update is set. A difference means that the format has changed.
 func Page(t testing.TB, page, got string, update bool) {
 	t.Helper()
 	const begin, end = "```hexdump\n", "```"
@@ -95,8 +96,8 @@ func (d *Dump) Float32(name string) float32 {
 	return v
 }
 
-// Checksums prints the checksums of blocks of 64 KiB that begin behind a header of 4 KiB, up to the end of the file. Their own
-// checksum must be sum.
+// Checksums prints the checksums of blocks of 64 KiB that begin behind a header of 4 KiB, up to the
+// end of the file. Their own checksum must be sum.
 func (d *Dump) Checksums(sum uint32) {
 	d.t.Helper()
 	start := d.Offset()

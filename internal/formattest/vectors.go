@@ -12,8 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Score is the canonical score of a row, as packages db and codes define it: metric is 1 for cosine, 2 for the inner product, 3 for
-// the negated squared distance.
+// Score is the canonical score of a row, as packages db and codes define it: metric is 1 for
+// cosine, 2 for the inner product, 3 for the negated squared distance.
 func Score[M ~uint8 | ~int](metric M, q, x []float32) float64 {
 	switch metric {
 	case 2:
@@ -35,8 +35,8 @@ type Set struct {
 	Rows, Queries []float32
 }
 
-// Sets returns a made data set, or those in the directories that VECBOLT_BENCH_DATA lists: each with base.fvecs and
-// query.fvecs.
+// Sets returns a made data set, or those in the directories that VECBOLT_BENCH_DATA lists: each
+// with base.fvecs and query.fvecs.
 func Sets(t testing.TB, queries int) (all []Set) {
 	list := os.Getenv("VECBOLT_BENCH_DATA")
 	if list == "" {
@@ -51,7 +51,8 @@ func Sets(t testing.TB, queries int) (all []Set) {
 	return all
 }
 
-// clustered makes vectors of length 1 around many centres with a common mean, like those of a text model.
+// clustered makes vectors of length 1 around many centres with a common mean, like those of a text
+// model.
 func clustered(dim, rows, queries int) Set {
 	r := rand.New(rand.NewPCG(1, 2))
 	const centres, latent = 1000, 48

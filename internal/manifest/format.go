@@ -53,8 +53,9 @@ func (m *Manifest) Find(name string) *File {
 	return &m.Files[i]
 }
 
-// Continues reports whether the version is old and batches behind it. After the database was restored from a backup, the
-// same numbers can stand for other batches: the files that say what they are must be the same.
+// Continues reports whether the version is old and batches behind it. After the database was
+// restored from a backup, the same numbers can stand for other batches: the files that say what
+// they are must be the same.
 func (m *Manifest) Continues(old *Manifest) bool {
 	if m.Batch < old.Batch {
 		return false

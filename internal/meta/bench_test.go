@@ -155,8 +155,9 @@ func BenchmarkRewrite(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen opens a store of 100,000 documents, of 200 bytes each, that was closed: with the checksums of its pages;
-// with a look at the structure of all pages, as without them; and with a comparison of all pages, as before a change.
+// BenchmarkOpen opens a store of 100,000 documents, of 200 bytes each, that was closed: with the
+// checksums of its pages; with a look at the structure of all pages, as without them; and with a
+// comparison of all pages, as before a change.
 func BenchmarkOpen(b *testing.B) {
 	s := newStore(b)
 	err := s.Update(func(tx *Tx) error { return tx.PutCollection(1, "bench", nil) })

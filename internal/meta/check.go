@@ -15,7 +15,8 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 )
 
-// complete compares counts and digests with what is there, key by key, without a look into the values.
+// complete compares counts and digests with what is there, key by key, without a look into the
+// values.
 func (tx *Tx) complete() error {
 	_, tallies, err := tx.readState()
 	if err != nil {
@@ -69,13 +70,13 @@ func (t *table) complete(want tally) error {
 // checkEvery is how many records are read between two looks at the context.
 const checkEvery = 1024
 
-// Check reads the whole file and reports what is wrong: pages, checksums, digests and counts, and whatever does not fit
-// together: ids and documents, segments and their dead rows, numbers beyond the next unused one. bucket and key are empty
-// where they do not apply. The error says that the check could not be done, or ctx has ended. View goes on meanwhile,
-// Update waits.
+// Check reads the whole file and reports what is wrong: pages, checksums, digests and counts, and
+// whatever does not fit together: ids and documents, segments and their dead rows, numbers beyond
+// the next unused one. bucket and key are empty where they do not apply. The error says that the
+// check could not be done, or ctx has ended. View goes on meanwhile, Update waits.
 //
-// A root page that does not hold is reported although the other one replaces it: a crash may leave it so, until the next
-// Update.
+// A root page that does not hold is reported although the other one replaces it: a crash may leave
+// it so, until the next Update.
 func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail string)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -166,7 +167,8 @@ func (c *checker) pause() error {
 	return nil
 }
 
-// each calls fn with the intact records of a bucket, and reports the others and the tally if it is not want.
+// each calls fn with the intact records of a bucket, and reports the others and the tally if it is
+// not want.
 func (c *checker) each(t *table, want *tally, fn func(key, payload []byte) error) error {
 	var sum tally
 	cur := t.bucket.Cursor()
@@ -262,7 +264,8 @@ func (c *checker) collections() error {
 	})
 }
 
-// buckets checks that there are no buckets but those known. Missing ones are noticed where they are wanted.
+// buckets checks that there are no buckets but those known. Missing ones are noticed where they are
+// wanted.
 func (c *checker) buckets() error {
 	known := map[string]bool{bucketNames[tagSystem]: true}
 	for _, tag := range globalTags {
@@ -359,7 +362,8 @@ func (c *checker) history() error {
 	})
 }
 
-// refer notes that something names a document. Sums of numbers are compared, not sets, which would not fit into memory.
+// refer notes that something names a document. Sums of numbers are compared, not sets, which would
+// not fit into memory.
 func (c *checker) refer(coll uint32, doc uint64) {
 	if c.refs[coll] == nil {
 		c.refs[coll] = &tally{}

@@ -24,7 +24,8 @@ func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-// fillSmall puts a bit of everything into a store: two collections, one renamed, history, two segments, dead rows.
+// fillSmall puts a bit of everything into a store: two collections, one renamed, history, two
+// segments, dead rows.
 func fillSmall(tx *Tx) error {
 	for _, c := range []struct {
 		id   uint32
@@ -101,7 +102,8 @@ func TestFlippedValue(t *testing.T) {
 		})
 		wantProblem(t, s, "documents/00000001 2: checksum")
 		if bit%8 == 0 {
-			// A damaged document can be replaced, and the digest is right again unless its own checksum was hit.
+			// A damaged document can be replaced, and the digest is right again unless its own
+			// checksum was hit.
 			update(t, s, func(tx *Tx) error { return tx.PutDocument(1, 2, []byte("document 2")) })
 			if problems := problemsOf(t, s); len(problems) > 0 != (bit/8 >= len(value)-4) {
 				t.Errorf("bit %d, replaced: %v", bit, problems)
@@ -167,7 +169,8 @@ func wantProblem(t testing.TB, s *Store, want string) {
 	}
 }
 
-// TestBehindOurBack changes records with bbolt, checksums right: what is missing, extra or out of place must show.
+// TestBehindOurBack changes records with bbolt, checksums right: what is missing, extra or out of
+// place must show.
 func TestBehindOurBack(t *testing.T) {
 	raw := func(tag uint8, coll uint32, key, payload []byte) []byte {
 		return appendValue(nil, seedOf(tag, coll), key, payload)
@@ -258,8 +261,8 @@ func TestBehindOurBack(t *testing.T) {
 	}
 }
 
-// judge opens a file that has been damaged and says what became of it: an error or a report, the content as it was, or
-// something else, which must not happen.
+// judge opens a file that has been damaged and says what became of it: an error or a report, the
+// content as it was, or something else, which must not happen.
 func judge(t *testing.T, s *Store, bad []byte, contents ...[]string) (detected, ok bool) {
 	if err := os.WriteFile(filepath.Join(s.fs.Dir(), s.name), bad, 0o600); err != nil {
 		t.Fatal(err)
@@ -280,7 +283,8 @@ func judge(t *testing.T, s *Store, bad []byte, contents ...[]string) (detected, 
 	return false, slices.ContainsFunc(contents, func(want []string) bool { return slices.Equal(got, want) })
 }
 
-// TestEveryRootBit flips every bit that bbolt reads of the two meta pages, and some of the rest of them.
+// TestEveryRootBit flips every bit that bbolt reads of the two meta pages, and some of the rest of
+// them.
 func TestEveryRootBit(t *testing.T) {
 	s := small(t)
 	before, err := dump(s)

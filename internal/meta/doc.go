@@ -1,6 +1,7 @@
-// Package meta keeps the root of a database, meta.bolt: documents, ids, collections, the table of segments with their
-// dead rows, and how far the log has been flushed. A [Store] is the open file; everything happens in a [Tx], inside
-// [Store.View] or [Store.Update]. It is the only package that knows bbolt.
+// Package meta keeps the root of a database, meta.bolt: documents, ids, collections, the table of
+// segments with their dead rows, and how far the log has been flushed. A [Store] is the open file;
+// everything happens in a [Tx], inside [Store.View] or [Store.Update]. It is the only package that
+// knows bbolt.
 //
 // Guarantees:
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// Document returns the payload of a document; ok is false if there is none, or no such collection. The payload lives as
-// long as the transaction.
+// Document returns the payload of a document; ok is false if there is none, or no such collection.
+// The payload lives as long as the transaction.
 func (tx *Tx) Document(coll uint32, doc uint64) (payload []byte, ok bool, err error) {
 	t, err := tx.documents(coll)
 	if t == nil {
@@ -40,8 +40,9 @@ func (tx *Tx) DeleteDocument(coll uint32, doc uint64) error {
 	return err
 }
 
-// Documents calls fn with the documents of a collection from a number on, ascending, until it returns false or an error.
-// The payload lives as long as the transaction. fn may use the transaction, but not change documents.
+// Documents calls fn with the documents of a collection from a number on, ascending, until it
+// returns false or an error. The payload lives as long as the transaction. fn may use the
+// transaction, but not change documents.
 func (tx *Tx) Documents(coll uint32, from uint64, fn func(doc uint64, payload []byte) (more bool, err error)) error {
 	t, err := tx.documents(coll)
 	if t == nil {
@@ -104,8 +105,9 @@ func (tx *Tx) DeleteID(coll uint32, id string) error {
 	return err
 }
 
-// IDs calls fn with the ids of a collection and the documents they name, in byte order from an id on or behind it, until
-// fn returns false or an error. fn may use the transaction, but not change ids.
+// IDs calls fn with the ids of a collection and the documents they name, in byte order from an id
+// on or behind it, until fn returns false or an error. fn may use the transaction, but not change
+// ids.
 func (tx *Tx) IDs(coll uint32, from string, inclusive bool, fn func(id string, doc uint64) (more bool, err error)) error {
 	t, err := tx.identifiers(coll)
 	if t == nil {
@@ -123,9 +125,9 @@ func (tx *Tx) IDs(coll uint32, from string, inclusive bool, fn func(id string, d
 	})
 }
 
-// PutHistory notes that up to, and not including, lsn the id named the document old; 0 is no document. Whoever reads an
-// older state of the database finds it there. PurgeHistory removes the note together with the document. There is at most
-// one note per id and LSN.
+// PutHistory notes that up to, and not including, lsn the id named the document old; 0 is no
+// document. Whoever reads an older state of the database finds it there. PurgeHistory removes the
+// note together with the document. There is at most one note per id and LSN.
 func (tx *Tx) PutHistory(coll uint32, id string, lsn, old uint64) error {
 	if !validID(id) {
 		return ErrTooLong
@@ -154,8 +156,9 @@ func (tx *Tx) histories() (history, purge *table, err error) {
 	return history, purge, err
 }
 
-// History returns the document that id named after all changes up to the LSN after: that of the note with the smallest
-// LSN above it. ok is false if there is no such note, and what ID says holds.
+// History returns the document that id named after all changes up to the LSN after: that of the
+// note with the smallest LSN above it. ok is false if there is no such note, and what ID says
+// holds.
 func (tx *Tx) History(coll uint32, id string, after uint64) (old uint64, ok bool, err error) {
 	t, err := tx.table(tagHistory)
 	if err != nil || !validID(id) || after+1 == 0 {
@@ -181,7 +184,8 @@ func (tx *Tx) History(coll uint32, id string, after uint64) (old uint64, ok bool
 	return old, true, nil
 }
 
-// PurgeHistory removes the notes with an LSN of at most upTo, and the documents that they name. It returns how many notes.
+// PurgeHistory removes the notes with an LSN of at most upTo, and the documents that they name. It
+// returns how many notes.
 func (tx *Tx) PurgeHistory(upTo uint64) (n int, err error) {
 	if !tx.writable {
 		return 0, ErrReadOnly

@@ -16,7 +16,8 @@ import (
 const (
 	magic   = "VECBOLTM"
 	version = 2
-	// oldest is the first version that is read. Its segments have no digest of documents: see Tx.Upgrade.
+	// oldest is the first version that is read. Its segments have no digest of documents: see
+	// Tx.Upgrade.
 	oldest = 1
 
 	valueVersion  = 1 // first byte of every value
@@ -48,11 +49,13 @@ const (
 // MaxID is the longest id that a store takes, in bytes.
 const MaxID = 16384
 
-// bucketNames are the buckets by tag; documents and ids have one per collection, named by bucketName.
+// bucketNames are the buckets by tag; documents and ids have one per collection, named by
+// bucketName.
 var bucketNames = [...]string{tagSystem: "system", tagCollections: "collections", tagDocuments: "documents", tagIDs: "ids",
 	tagHistory: "history", tagPurge: "purge", tagSegments: "segments", tagDead: "dead"}
 
-// globalTags are the buckets that exist once and whose tallies the state record keeps, in this order.
+// globalTags are the buckets that exist once and whose tallies the state record keeps, in this
+// order.
 var globalTags = [...]uint8{tagCollections, tagHistory, tagPurge, tagSegments, tagDead}
 
 var (
@@ -72,7 +75,8 @@ func appendBucketName(b []byte, tag uint8, coll uint32) []byte {
 
 func bucketName(tag uint8, coll uint32) string { return string(appendBucketName(nil, tag, coll)) }
 
-// seedOf returns the checksum of what stands for a bucket at the start of the checksum of its values.
+// seedOf returns the checksum of what stands for a bucket at the start of the checksum of its
+// values.
 func seedOf(tag uint8, coll uint32) uint32 {
 	return codec.CRC([]byte{tag}, binary.LittleEndian.AppendUint32(nil, coll))
 }
@@ -99,7 +103,8 @@ func payloadOf(seed uint32, key, value []byte) ([]byte, error) {
 	return value[1:end:end], nil
 }
 
-// sumOf returns the checksum that a stored value ends with, right or not; 0 for a value too short to have one.
+// sumOf returns the checksum that a stored value ends with, right or not; 0 for a value too short
+// to have one.
 func sumOf(value []byte) uint32 {
 	if len(value) < valueOverhead {
 		return 0
@@ -107,8 +112,9 @@ func sumOf(value []byte) uint32 {
 	return binary.LittleEndian.Uint32(value[len(value)-4:])
 }
 
-// A tally is the number of records in a bucket and the sum over them, modulo 2^128, of a mix of key and checksum. Adding
-// and removing a record are cheap, and what has vanished or appeared behind our back shows.
+// A tally is the number of records in a bucket and the sum over them, modulo 2^128, of a mix of key
+// and checksum. Adding and removing a record are cheap, and what has vanished or appeared behind
+// our back shows.
 type tally struct {
 	count  uint64
 	digest [2]uint64 // low, high
@@ -139,7 +145,8 @@ func mix(key []byte, crc uint32) (lo, hi uint64) {
 	return finalize(h ^ uint64(crc)), finalize(h + golden*uint64(crc))
 }
 
-// finalize is the output function of SplitMix64 (Steele, Lea, Flood 2014; constants of Stafford's Mix13).
+// finalize is the output function of SplitMix64 (Steele, Lea, Flood 2014; constants of Stafford's
+// Mix13).
 func finalize(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -231,8 +238,8 @@ func decodeState(b []byte) (s State, tallies [len(globalTags)]tally, err error) 
 	return s, tallies, finish(d)
 }
 
-// Collection is what a store says of a collection. Digests are sums modulo 2^128, low half first, over its documents and
-// over its ids: equal contents have equal digests.
+// Collection is what a store says of a collection. Digests are sums modulo 2^128, low half first,
+// over its documents and over its ids: equal contents have equal digests.
 type Collection struct {
 	ID                  uint32
 	Name                string
@@ -352,7 +359,8 @@ func decodeChunk(b []byte) ([]uint64, error) {
 func appendU32(b []byte, v uint32) []byte { return binary.BigEndian.AppendUint32(b, v) }
 func appendU64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
 
-// appendOwner appends what history entries of an id begin with. No owner is a prefix of another one.
+// appendOwner appends what history entries of an id begin with. No owner is a prefix of another
+// one.
 func appendOwner(b []byte, coll uint32, id string) []byte {
 	b = appendU32(b, coll)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(id)))

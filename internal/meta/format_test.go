@@ -19,8 +19,8 @@ import (
 
 var updatePage = flag.Bool("update", false, "rewrite the example in docs/format/meta.md")
 
-// TestFormatPage compares the example in docs/format/meta.md with a store made now. A difference means that the format has
-// changed: old files would not open any more.
+// TestFormatPage compares the example in docs/format/meta.md with a store made now. A difference
+// means that the format has changed: old files would not open any more.
 func TestFormatPage(t *testing.T) {
 	s := small(t)
 	p := &printer{t: t, tallies: map[string][]byte{}}
@@ -37,7 +37,8 @@ func TestFormatPage(t *testing.T) {
 	formattest.Page(t, "../../docs/format/meta.md", got, *updatePage)
 }
 
-// A printer prints the records of a store. It follows the words of the page, not the code under test.
+// A printer prints the records of a store. It follows the words of the page, not the code under
+// test.
 type printer struct {
 	t       *testing.T
 	out     strings.Builder

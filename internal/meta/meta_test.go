@@ -157,8 +157,8 @@ func dumpTx(tx *Tx) (lines []string, err error) {
 	return lines, nil
 }
 
-// A model is what a store should say. Its operations are those of a database: every document is named by one id, or by
-// one note of the history.
+// A model is what a store should say. Its operations are those of a database: every document is
+// named by one id, or by one note of the history.
 type model struct {
 	state State
 	colls map[uint32]*modelCollection
@@ -362,7 +362,8 @@ func wantLines(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// TestModel compares a store with a model through random transactions, rollbacks, reopening and rewriting.
+// TestModel compares a store with a model through random transactions, rollbacks, reopening and
+// rewriting.
 func TestModel(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -681,7 +682,8 @@ func TestRewriteShrinks(t *testing.T) {
 	}
 }
 
-// TestRewriteLarge copies more than fits into one transaction of the rewrite, in order and in pieces.
+// TestRewriteLarge copies more than fits into one transaction of the rewrite, in order and in
+// pieces.
 func TestRewriteLarge(t *testing.T) {
 	s := newStore(t)
 	const docs, size = 40, rewriteTx / 30

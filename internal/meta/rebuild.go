@@ -14,14 +14,16 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Wreck is a damaged file from whose pages records can still be read: those whose checksum holds, which says of which
-// bucket they are, wherever they are found.
+// A Wreck is a damaged file from whose pages records can still be read: those whose checksum holds,
+// which says of which bucket they are, wherever they are found.
 type Wreck struct {
 	// Problems say where the file is damaged.
 	Problems []error
-	// Stale tells that some of it may be of an earlier state: what was deleted or replaced may be back.
+	// Stale tells that some of it may be of an earlier state: what was deleted or replaced may be
+	// back.
 	Stale bool
-	// Nameless are the documents, by collection, whose collection is not known. WriteTo counts them.
+	// Nameless are the documents, by collection, whose collection is not known. WriteTo counts
+	// them.
 	Nameless map[uint32]int
 
 	fs    *vfs.FS
@@ -40,8 +42,8 @@ type bucketSeed struct {
 // maxCollections is how many collections are looked for beyond those that are found.
 const maxCollections = 1 << 12
 
-// Examine looks for records in a file that Open refuses. The error says that nothing can be made of them, as there is no
-// state record; or it is one of reading.
+// Examine looks for records in a file that Open refuses. The error says that nothing can be made of
+// them, as there is no state record; or it is one of reading.
 func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 	size, err := fsys.Size(name)
 	if err != nil {
@@ -99,8 +101,8 @@ func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 	return w, nil
 }
 
-// each calls fn with all records of known buckets that are found. payload is nil where only the way there says of which
-// bucket a record is.
+// each calls fn with all records of known buckets that are found. payload is nil where only the way
+// there says of which bucket a record is.
 func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error, problem func(error)) (listed bool, err error) {
 	f, err := w.fs.Open(w.name)
 	if err != nil {
@@ -135,9 +137,9 @@ func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, 
 	return listed, err
 }
 
-// WriteTo writes what was found to a new store in another directory. It is consistent as far as Lenient wants it. Of
-// several records for a key that of the present state is taken; else the id that names the newer document, dead rows of all, and
-// the later state.
+// WriteTo writes what was found to a new store in another directory. It is consistent as far as
+// Lenient wants it. Of several records for a key that of the present state is taken; else the id
+// that names the newer document, dead rows of all, and the later state.
 func (w *Wreck) WriteTo(to *vfs.FS, name string) (err error) {
 	f, err := to.Create(name)
 	if err != nil {
@@ -214,7 +216,8 @@ func (w *Wreck) WriteTo(to *vfs.FS, name string) (err error) {
 	return s.bolt.Update(func(*bbolt.Tx) error { return nil }) // the other root, as in create
 }
 
-// newer returns which of two values of a key to keep: nil for the old one, or the new one, or both in one.
+// newer returns which of two values of a key to keep: nil for the old one, or the new one, or both
+// in one.
 func newer(b bucketSeed, key, old, payload, value []byte) []byte {
 	have, err := payloadOf(b.seed, key, old)
 	if err != nil {

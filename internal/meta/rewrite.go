@@ -18,9 +18,10 @@ import (
 
 const rewriteTx = 16 << 20 // bytes that a rewrite holds in memory
 
-// Rewrite replaces the file by a copy without free pages. After a crash the file is the old one or the new one, with the
-// same content. View goes on while the copy is made, and waits while the files are swapped. After an error the store is
-// as it was, unless the error is also that of every later Update.
+// Rewrite replaces the file by a copy without free pages. After a crash the file is the old one or
+// the new one, with the same content. View goes on while the copy is made, and waits while the
+// files are swapped. After an error the store is as it was, unless the error is also that of every
+// later Update.
 func (s *Store) Rewrite() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -40,7 +41,8 @@ func (s *Store) rewrite() error {
 	if s.bolt == nil {
 		return errors.Join(ErrClosed, s.discard(tmp))
 	}
-	// Windows does not rename over an open file, so it is closed first. The lock of the database keeps others out.
+	// Windows does not rename over an open file, so it is closed first. The lock of the database
+	// keeps others out.
 	if err := s.close(); err != nil {
 		s.failed = err
 		return err
@@ -116,7 +118,8 @@ func (s *Store) compactTo(tmp string) (err error) {
 	return check(f)
 }
 
-// copyRecords puts all records of a transaction into an empty file, in order, so that pages become full.
+// copyRecords puts all records of a transaction into an empty file, in order, so that pages become
+// full.
 func (s *Store) copyRecords(to *bbolt.DB, from *bbolt.Tx) error {
 	tx, err := to.Begin(true)
 	if err != nil {
@@ -163,7 +166,8 @@ func check(f *vfs.File) error {
 	return damage(f.Name(), boltcheck.Check(f, size))
 }
 
-// discard removes a file that may not exist. A directory that is not empty is none, whatever its name.
+// discard removes a file that may not exist. A directory that is not empty is none, whatever its
+// name.
 func (s *Store) discard(name string) error {
 	err := s.fs.Remove(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -175,8 +179,9 @@ func (s *Store) discard(name string) error {
 	return err
 }
 
-// CopyTo writes the state of the last Update, whole, checked and synced, to the new file name of another directory. View
-// and Update go on meanwhile. The caller makes the name durable, and renames the file if it must not appear half written.
+// CopyTo writes the state of the last Update, whole, checked and synced, to the new file name of
+// another directory. View and Update go on meanwhile. The caller makes the name durable, and
+// renames the file if it must not appear half written.
 func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -213,8 +218,9 @@ func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
 	return check(f)
 }
 
-// placeRoots puts the roots of a copy where commits put them: the page of a root is its transaction modulo two. bbolt always
-// copies the newer one to page 0. Should it rot there, the next commit could overwrite the other one, which is in force.
+// placeRoots puts the roots of a copy where commits put them: the page of a root is its transaction
+// modulo two. bbolt always copies the newer one to page 0. Should it rot there, the next commit
+// could overwrite the other one, which is in force.
 func placeRoots(f *vfs.File) error {
 	const at, length, txid = 16, 64, 48 // of a root in its page, and of its transaction in the root
 	b := make([]byte, 2*boltcheck.PageSize)

@@ -7,8 +7,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// SalvageDocuments calls fn with every intact document of a collection, ascending, and bad with the number of each that
-// does not match its checksum. Unlike Documents it goes on behind damage. An error of fn ends it.
+// SalvageDocuments calls fn with every intact document of a collection, ascending, and bad with the
+// number of each that does not match its checksum. Unlike Documents it goes on behind damage. An
+// error of fn ends it.
 func (tx *Tx) SalvageDocuments(coll uint32, fn func(doc uint64, payload []byte) error, bad func(doc uint64, err error)) error {
 	t, err := tx.documents(coll)
 	if t == nil {
@@ -27,8 +28,8 @@ func (tx *Tx) SalvageDocuments(coll uint32, fn func(doc uint64, payload []byte) 
 	})
 }
 
-// SalvageIDs calls fn with every intact id of a collection and the document that it names, in byte order, and bad with
-// each that does not match its checksum. An error of fn ends it.
+// SalvageIDs calls fn with every intact id of a collection and the document that it names, in byte
+// order, and bad with each that does not match its checksum. An error of fn ends it.
 func (tx *Tx) SalvageIDs(coll uint32, fn func(id string, doc uint64) error, bad func(id string, err error)) error {
 	t, err := tx.identifiers(coll)
 	if t == nil {

@@ -30,8 +30,9 @@ type Options struct {
 	Verify   bool     // look at the structure of the whole file first, and as it is on disk, and not at meta.sums
 }
 
-// Store is an open meta.bolt. It is safe for concurrent use: any number of View, and one Update at a time. Transactions
-// must be short, and must not be nested: an open one keeps pages from being used again, and Rewrite and Close wait for it.
+// Store is an open meta.bolt. It is safe for concurrent use: any number of View, and one Update at
+// a time. Transactions must be short, and must not be nested: an open one keeps pages from being
+// used again, and Rewrite and Close wait for it.
 type Store struct {
 	fs   *vfs.FS
 	name string
@@ -61,9 +62,10 @@ const (
 	initialMap  = 1 << 30                // bytes of address space at least: to map anew, bbolt waits for all readers
 )
 
-// Open opens the store in the file name. Without Create it looks, before bbolt maps the file, at what bbolt follows while
-// opening. If Seal has written checksums of the pages and they still hold, pages are compared with them when they are first
-// used; else, or with Verify, Open looks at the structure of every page in use, and whether any record is missing or extra.
+// Open opens the store in the file name. Without Create it looks, before bbolt maps the file, at
+// what bbolt follows while opening. If Seal has written checksums of the pages and they still hold,
+// pages are compared with them when they are first used; else, or with Verify, Open looks at the
+// structure of every page in use, and whether any record is missing or extra.
 func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	if opts.Create && opts.ReadOnly {
 		return nil, ErrReadOnly
@@ -177,12 +179,13 @@ func (s *Store) validate() error {
 	return damage(s.name, err)
 }
 
-// Torn reports whether, when the store was opened, one of its two roots was unreadable: a commit was cut short, or the
-// page has rotted. The other one is in force, and the next Update restores the first.
+// Torn reports whether, when the store was opened, one of its two roots was unreadable: a commit
+// was cut short, or the page has rotted. The other one is in force, and the next Update restores
+// the first.
 func (s *Store) Torn() bool { return s.torn }
 
-// Old reports whether the file was of an earlier version of the format when it was opened. It can be read; before a segment
-// is put into it, Tx.Upgrade is to be called.
+// Old reports whether the file was of an earlier version of the format when it was opened. It can
+// be read; before a segment is put into it, Tx.Upgrade is to be called.
 func (s *Store) Old() bool { return s.old }
 
 // open lets bbolt open the file.
@@ -262,8 +265,9 @@ func (s *Store) catch(fn func() error) (err error, panicked bool) {
 	return err, panicked
 }
 
-// transact runs fn in a transaction of bbolt. Begin, Commit and Rollback are called one by one, not through bbolt's View
-// and Update, to know what a panic has left behind: bbolt then may hold locks for ever.
+// transact runs fn in a transaction of bbolt. Begin, Commit and Rollback are called one by one, not
+// through bbolt's View and Update, to know what a panic has left behind: bbolt then may hold locks
+// for ever.
 func (s *Store) transact(writable bool, fn func(*bbolt.Tx) error) (err error) {
 	if broken := s.broken.Load(); broken != nil {
 		return *broken
@@ -293,9 +297,10 @@ func (s *Store) transact(writable bool, fn func(*bbolt.Tx) error) (err error) {
 	return err
 }
 
-// View calls fn with a transaction that sees what the last Update left. Everything that panics inside, fn included, and
-// every fault of the mapped file ends as a *fileformat.CorruptError with the panic's text. What the transaction returns lives as
-// long as it does, unless it says otherwise.
+// View calls fn with a transaction that sees what the last Update left. Everything that panics
+// inside, fn included, and every fault of the mapped file ends as a *fileformat.CorruptError with
+// the panic's text. What the transaction returns lives as long as it does, unless it says
+// otherwise.
 func (s *Store) View(fn func(*Tx) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -305,10 +310,11 @@ func (s *Store) View(fn func(*Tx) error) error {
 	return s.transact(false, func(b *bbolt.Tx) error { return fn(&Tx{store: s, bolt: b, sums: s.sums.Load()}) })
 }
 
-// Update calls fn with a transaction that may change the store, and commits, durably, when fn returns nil. When fn
-// returns an error, nothing is changed; nor when the disk was full before the commit had written its root. When the
-// commit fails otherwise or something panics, it is not known what is on disk: the error is returned now and by every
-// later Update, and View may see either state, until the store is opened again. Usable tells which it was.
+// Update calls fn with a transaction that may change the store, and commits, durably, when fn
+// returns nil. When fn returns an error, nothing is changed; nor when the disk was full before the
+// commit had written its root. When the commit fails otherwise or something panics, it is not known
+// what is on disk: the error is returned now and by every later Update, and View may see either
+// state, until the store is opened again. Usable tells which it was.
 func (s *Store) Update(fn func(*Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -319,8 +325,8 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	return err
 }
 
-// update is Update for the holder of writing. id is that of the transaction; uncommitted says that err is that of its
-// commit.
+// update is Update for the holder of writing. id is that of the transaction; uncommitted says that
+// err is that of its commit.
 func (s *Store) update(fn func(*Tx) error) (id uint64, uncommitted bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -358,16 +364,18 @@ func (s *Store) update(fn func(*Tx) error) (id uint64, uncommitted bool, err err
 	return id, true, err
 }
 
-// isFull reports whether a commit failed because there was no room for a page that it wrote. A failed sync is another matter.
+// isFull reports whether a commit failed because there was no room for a page that it wrote. A
+// failed sync is another matter.
 func isFull(err error) bool {
 	write := (*fs.PathError)(nil)
 	return errors.As(err, &write) && write.Op == "write" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
-// forget makes a transaction undone whose commit found no room, and reports whether that is certain: both roots must be
-// in the file, and neither its. Its pages are then where no root points. bbolt reads the file again, since what it
-// remembers of free pages may be that of the new root: after a write that failed, some file systems show in a mapping
-// what is not in the file, until that is read.
+// forget makes a transaction undone whose commit found no room, and reports whether that is
+// certain: both roots must be in the file, and neither its. Its pages are then where no root
+// points. bbolt reads the file again, since what it remembers of free pages may be that of the new
+// root: after a write that failed, some file systems show in a mapping what is not in the file,
+// until that is read.
 func (s *Store) forget(id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -424,8 +432,8 @@ func (s *Store) countFree() {
 	}
 }
 
-// Size returns the size of the file, and how much of it is free for later Updates, both in bytes. Only Rewrite makes the
-// file smaller.
+// Size returns the size of the file, and how much of it is free for later Updates, both in bytes.
+// Only Rewrite makes the file smaller.
 func (s *Store) Size() (file, free int64) {
 	file, err := s.fs.Size(s.name)
 	if err != nil {

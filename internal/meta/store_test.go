@@ -192,7 +192,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestFailedCommit: the first failure is the answer to every later Update, reads go on, and reopening settles it.
+// TestFailedCommit: the first failure is the answer to every later Update, reads go on, and
+// reopening settles it.
 func TestFailedCommit(t *testing.T) {
 	s := small(t)
 	want, err := dump(s)
@@ -385,7 +386,8 @@ func TestCheckStops(t *testing.T) {
 	wantError(t, "Check", s.Check(ctx, func(_, _, _, _ string) {}), ctx.Err())
 }
 
-// TestRewriteLeavesTwoRoots has the newest root rot right after a rewrite: the other one must be of the same content.
+// TestRewriteLeavesTwoRoots has the newest root rot right after a rewrite: the other one must be of
+// the same content.
 func TestRewriteLeavesTwoRoots(t *testing.T) {
 	s := small(t)
 	want, err := dump(s)
@@ -414,8 +416,8 @@ func TestRewriteLeavesTwoRoots(t *testing.T) {
 	}
 }
 
-// TestCopyPlacesRoots has the newest root of a copy rot, and commits: the new root takes the place of that one, not of the
-// one in force.
+// TestCopyPlacesRoots has the newest root of a copy rot, and commits: the new root takes the place
+// of that one, not of the one in force.
 func TestCopyPlacesRoots(t *testing.T) {
 	s := small(t)
 	for n := range 2 { // an even number of transactions and an odd one

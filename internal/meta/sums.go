@@ -16,16 +16,17 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// bbolt's pages have no checksums. Seal writes those of all pages in use to a file of its own, which holds until the next
-// commit: a store that opens with them compares each page before bbolt first follows it, as it does with the value
-// checksums inside. What reads little pays for little. A transaction that writes, and all that reads the whole file,
-// compares everything first, so that a damaged page is never built upon.
+// bbolt's pages have no checksums. Seal writes those of all pages in use to a file of its own,
+// which holds until the next commit: a store that opens with them compares each page before bbolt
+// first follows it, as it does with the value checksums inside. What reads little pays for little.
+// A transaction that writes, and all that reads the whole file, compares everything first, so that
+// a damaged page is never built upon.
 
 // sumsName returns the name of the file with the checksums of the pages of the store in name.
 func sumsName(name string) string { return path.Join(path.Dir(name), "meta.sums") }
 
-// pageSums are the checksums of the pages of a file that has not changed since they were made. All methods may be used
-// concurrently.
+// pageSums are the checksums of the pages of a file that has not changed since they were made. All
+// methods may be used concurrently.
 type pageSums struct {
 	db   [16]byte
 	name string
@@ -90,7 +91,8 @@ func readError(name string, page uint64, err error) error {
 	return fmt.Errorf("meta: read %s at offset %d: %w", name, page*boltcheck.PageSize, err)
 }
 
-// decodeSums returns the checksums in b, and the database that they are for, if they are those of the root.
+// decodeSums returns the checksums in b, and the database that they are for, if they are those of
+// the root.
 func decodeSums(b []byte, root boltcheck.Root) (db [16]byte, sums []uint32, err error) {
 	if len(b) < sumsHeader+4 || codec.CRC(b[:len(b)-4]) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
 		return db, nil, fileformat.ErrChecksum
@@ -114,8 +116,8 @@ func decodeSums(b []byte, root boltcheck.Root) (db [16]byte, sums []uint32, err 
 	return db, sums, nil
 }
 
-// newPageSums takes the checksums in b, if they belong to the file, whose root is sound. It compares the list of free
-// pages, which bbolt reads when it opens.
+// newPageSums takes the checksums in b, if they belong to the file, whose root is sound. It
+// compares the list of free pages, which bbolt reads when it opens.
 func newPageSums(b []byte, f *vfs.File, root boltcheck.Root) (*pageSums, error) {
 	db, sums, err := decodeSums(b, root)
 	if err != nil {
@@ -173,7 +175,8 @@ func (p *pageSums) bad() (errs []error, err error) {
 	return errs, err
 }
 
-// node compares a page with its overflow pages, and returns the bytes, not to be changed, if it is a branch page.
+// node compares a page with its overflow pages, and returns the bytes, not to be changed, if it is
+// a branch page.
 func (p *pageSums) node(page uint64) ([]byte, error) {
 	const size = boltcheck.PageSize
 	if page < 2 || page >= uint64(len(p.sums)) {
@@ -224,7 +227,8 @@ func (p *pageSums) invalid(page uint64, format string, args ...any) error {
 	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize, Err: fmt.Errorf("%w: "+format, append([]any{fileformat.ErrFormat}, args...)...)}
 }
 
-// Of a branch page of bbolt (see internal/boltcheck): a header, then elements of position, key size and child.
+// Of a branch page of bbolt (see internal/boltcheck): a header, then elements of position, key size
+// and child.
 const (
 	flagBranch    = 1
 	pageHeader    = 16
@@ -232,8 +236,8 @@ const (
 	maxDepth      = boltcheck.MaxDepth
 )
 
-// path compares the pages from the root of a bucket to the leaf where key is or would be. It returns the first key of the
-// leaf behind, in memory that stays as it is, nil if there is none.
+// path compares the pages from the root of a bucket to the leaf where key is or would be. It
+// returns the first key of the leaf behind, in memory that stays as it is, nil if there is none.
 func (p *pageSums) path(page uint64, key []byte) (next []byte, err error) {
 	for range maxDepth {
 		b, err := p.node(page)
@@ -259,8 +263,9 @@ func (p *pageSums) path(page uint64, key []byte) (next []byte, err error) {
 	return nil, p.invalid(page, "more than %d levels", maxDepth)
 }
 
-// A reach says how far the pages of a bucket have been compared on the way of a cursor. bbolt may go to the leaf behind
-// the one that it is in before it hands out a key of it, so that one more is always compared.
+// A reach says how far the pages of a bucket have been compared on the way of a cursor. bbolt may
+// go to the leaf behind the one that it is in before it hands out a key of it, so that one more is
+// always compared.
 type reach struct {
 	p     *pageSums // nil: nothing to compare
 	root  uint64    // page of the bucket; 0: it lies in a page that was compared
@@ -300,8 +305,8 @@ func (r *reach) step(key []byte) (err error) {
 	return err
 }
 
-// loadSums opens the checksums of the pages, if there are usable ones; the reason why not is of no interest, but damage
-// that they show is. f stays open then.
+// loadSums opens the checksums of the pages, if there are usable ones; the reason why not is of no
+// interest, but damage that they show is. f stays open then.
 func (s *Store) loadSums(f *vfs.File, root boltcheck.Root) error {
 	b, err := s.fs.ReadFile(sumsName(s.name), int64(sumsHeader+4*root.Pages+4))
 	if err != nil {
@@ -319,9 +324,10 @@ func (s *Store) loadSums(f *vfs.File, root boltcheck.Root) error {
 	return nil
 }
 
-// Contradicted looks for a file of checksums that is whole and of another state than the store in the file name: this
-// is not the file that they were written for, but another copy of it, since they are removed before the first commit. It
-// returns a *fileformat.CorruptError that says so. A root that does not hold explains as well why they are of another state.
+// Contradicted looks for a file of checksums that is whole and of another state than the store in
+// the file name: this is not the file that they were written for, but another copy of it, since
+// they are removed before the first commit. It returns a *fileformat.CorruptError that says so. A
+// root that does not hold explains as well why they are of another state.
 func Contradicted(fsys *vfs.FS, name string) error {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -386,7 +392,8 @@ func otherState(f *vfs.File, root boltcheck.Root) error {
 	return fmt.Errorf("%w: this is not the state that %s was written for", fileformat.ErrFormat, f.Name())
 }
 
-// whole compares all pages that were not compared yet. Those who read or write the whole file call it first.
+// whole compares all pages that were not compared yet. Those who read or write the whole file call
+// it first.
 func (s *Store) whole() error {
 	if p := s.sums.Load(); p != nil {
 		return p.verifyAll()
@@ -394,9 +401,10 @@ func (s *Store) whole() error {
 	return nil
 }
 
-// unseal prepares a change: all that the checksums say is looked at, once, and then they no longer hold. Their file must be
-// gone, durably, before the first commit: the root tells which state they are of, but it says nothing of what is in the pages. Should the
-// root of that state rot, the next commit on the one before may be as like to it as that.
+// unseal prepares a change: all that the checksums say is looked at, once, and then they no longer
+// hold. Their file must be gone, durably, before the first commit: the root tells which state they
+// are of, but it says nothing of what is in the pages. Should the root of that state rot, the next
+// commit on the one before may be as like to it as that.
 func (s *Store) unseal() error {
 	if s.unsealed {
 		return nil
@@ -418,8 +426,9 @@ func (s *Store) unseal() error {
 // Sealed reports whether the checksums of the pages on disk are those of the store.
 func (s *Store) Sealed() bool { return s.sums.Load() != nil }
 
-// Seal writes the checksums of the pages to meta.sums beside the store, for the next Open to compare with. They hold until
-// the next Update. Without them Open looks at the structure of every page instead.
+// Seal writes the checksums of the pages to meta.sums beside the store, for the next Open to
+// compare with. They hold until the next Update. Without them Open looks at the structure of every
+// page instead.
 func (s *Store) Seal() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

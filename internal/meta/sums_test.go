@@ -80,8 +80,8 @@ func pointReads(s *Store, content []string) error {
 	})
 }
 
-// TestSealedByte flips bits of every byte of a sealed file. Without a look at the whole file, reading gives an error or
-// what was written, whether bbolt walks or looks up.
+// TestSealedByte flips bits of every byte of a sealed file. Without a look at the whole file,
+// reading gives an error or what was written, whether bbolt walks or looks up.
 func TestSealedByte(t *testing.T) {
 	s, want := sealed(t)
 	good := fileOf(t, s)
@@ -138,7 +138,8 @@ func TestSealedByte(t *testing.T) {
 	}
 }
 
-// Only what is used is compared: a damaged page is no reason to withhold the others. A change refuses to build on it.
+// Only what is used is compared: a damaged page is no reason to withhold the others. A change
+// refuses to build on it.
 func TestSealedPageIsComparedOnce(t *testing.T) {
 	s, _ := sealed(t)
 	good := fileOf(t, s)
@@ -263,7 +264,8 @@ func TestSumsByte(t *testing.T) {
 	}
 }
 
-// A file of checksums that says, rightly signed, that pages are other ones is damage like that of the pages.
+// A file of checksums that says, rightly signed, that pages are other ones is damage like that of
+// the pages.
 func TestSumsOfOtherPages(t *testing.T) {
 	s, _ := sealed(t)
 	file := filepath.Join(s.fs.Dir(), "meta.sums")
@@ -287,8 +289,9 @@ func TestSumsOfOtherPages(t *testing.T) {
 	}
 }
 
-// TestSumsOfALostRoot has the root rot that the checksums are of, and commits something else on the one before: the new root is like the
-// lost one, bit for bit, and the pages are not. Which free pages bbolt takes is up to chance.
+// TestSumsOfALostRoot has the root rot that the checksums are of, and commits something else on the
+// one before: the new root is like the lost one, bit for bit, and the pages are not. Which free
+// pages bbolt takes is up to chance.
 func TestSumsOfALostRoot(t *testing.T) {
 	for range 50 {
 		if loseRoot(t) {

@@ -56,7 +56,8 @@ func (tx *Tx) SetState(s State) error {
 	return nil
 }
 
-// Collections returns all collections by number, in an Update as changed by it. The caller may keep them.
+// Collections returns all collections by number, in an Update as changed by it. The caller may keep
+// them.
 func (tx *Tx) Collections() ([]Collection, error) {
 	t, err := tx.table(tagCollections)
 	if err != nil {
@@ -140,8 +141,8 @@ func (tx *Tx) DropCollection(id uint32) error {
 	return err
 }
 
-// Upgrade makes the file one of the present version of the format. A digest of the documents of each segment, which files
-// of version 1 do not have, is the caller's to put. See Store.Old.
+// Upgrade makes the file one of the present version of the format. A digest of the documents of
+// each segment, which files of version 1 do not have, is the caller's to put. See Store.Old.
 func (tx *Tx) Upgrade() error {
 	if !tx.writable {
 		return ErrReadOnly
@@ -196,8 +197,8 @@ func (tx *Tx) DeleteSegment(id uint64) error {
 	return dead.drain(appendU64(nil, id), nil)
 }
 
-// DeadChunks returns the dead rows of a segment: bit i of chunk c, which has 512 words, is row 32768c + i. Chunks without
-// dead rows are not there. The caller may keep them.
+// DeadChunks returns the dead rows of a segment: bit i of chunk c, which has 512 words, is row
+// 32768c + i. Chunks without dead rows are not there. The caller may keep them.
 func (tx *Tx) DeadChunks(seg uint64) (map[int][]uint64, error) {
 	t, err := tx.table(tagDead)
 	if err != nil {
@@ -231,7 +232,8 @@ func chunkOf(key, payload []byte) (seg uint64, chunk int, words []uint64, err er
 	return binary.BigEndian.Uint64(key), int(n), words, err
 }
 
-// PutDeadChunk replaces the dead rows of a chunk, at most 512 words as in DeadChunks, which it copies.
+// PutDeadChunk replaces the dead rows of a chunk, at most 512 words as in DeadChunks, which it
+// copies.
 func (tx *Tx) PutDeadChunk(seg uint64, chunk int, words []uint64) error {
 	t, err := tx.table(tagDead)
 	if err != nil {

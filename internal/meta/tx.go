@@ -19,7 +19,8 @@ const (
 	fillIDs = 0.7
 )
 
-// Tx is a transaction of a Store. It is good for one goroutine, until the function that it was given to returns.
+// Tx is a transaction of a Store. It is good for one goroutine, until the function that it was
+// given to returns.
 type Tx struct {
 	store    *Store
 	bolt     *bbolt.Tx
@@ -195,7 +196,8 @@ func (t *table) verify(key, value []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// put stores a payload, which it copies. The old value need not be intact: its checksum is what counts for the tally.
+// put stores a payload, which it copies. The old value need not be intact: its checksum is what
+// counts for the tally.
 func (t *table) put(key, payload []byte) error {
 	if !t.tx.writable {
 		return ErrReadOnly
@@ -240,8 +242,8 @@ func (tx *Tx) alloc(n int) []byte {
 	return b
 }
 
-// scan calls fn with the records from a key on that begin with prefix, verified, in order, until it returns false or an
-// error. fn must not change the bucket.
+// scan calls fn with the records from a key on that begin with prefix, verified, in order, until it
+// returns false or an error. fn must not change the bucket.
 func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more bool, err error)) error {
 	c, reach := t.bucket.Cursor(), t.reach // fn may look things up
 	reach.known, reach.from = false, nil
@@ -266,7 +268,8 @@ func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more boo
 	return nil
 }
 
-// drain removes the records whose keys begin with prefix. Before each it calls fn, unless that is nil.
+// drain removes the records whose keys begin with prefix. Before each it calls fn, unless that is
+// nil.
 func (t *table) drain(prefix []byte, fn func(key []byte) error) error {
 	key := slices.Clone(prefix)
 	for {
@@ -344,7 +347,8 @@ func (c *collection) update() {
 	c.rec.IDs, c.rec.IDDigest = c.ids.tally.count, c.ids.tally.digest
 }
 
-// documents and identifiers return the two buckets of a collection; nil if there is no such collection.
+// documents and identifiers return the two buckets of a collection; nil if there is no such
+// collection.
 func (tx *Tx) documents(id uint32) (*table, error) {
 	c, err := tx.collection(id)
 	if err != nil {

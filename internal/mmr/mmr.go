@@ -1,4 +1,5 @@
-// Package mmr puts items in the order of maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998).
+// Package mmr puts items in the order of maximal marginal relevance (Carbonell and Goldstein, SIGIR
+// 1998).
 package mmr
 
 import (

@@ -22,7 +22,8 @@ var (
 	script string
 )
 
-// The policy proves to the browser, and to the reader, that the page loads nothing and sends nothing.
+// The policy proves to the browser, and to the reader, that the page loads nothing and sends
+// nothing.
 const shell = `<!DOCTYPE html>
 <html lang="en">
 <head>

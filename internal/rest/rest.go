@@ -1,5 +1,6 @@
-// Package rest holds what the HTTP interfaces of a database have in common, whatever they look like to clients: which
-// status an error has and what a client may read of it, bodies within limits, and what a request is allowed to do.
+// Package rest holds what the HTTP interfaces of a database have in common, whatever they look like
+// to clients: which status an error has and what a client may read of it, bodies within limits, and
+// what a request is allowed to do.
 package rest
 
 import (
@@ -73,8 +74,8 @@ func Status(err error) int {
 	return http.StatusInternalServerError
 }
 
-// Message returns what a client may read of an error. What went wrong within the server is named, not described: the
-// description may hold paths and belongs in the log.
+// Message returns what a client may read of an error. What went wrong within the server is named,
+// not described: the description may hold paths and belongs in the log.
 func Message(err error) string {
 	var own *Error
 	if errors.As(err, &own) {
@@ -121,7 +122,8 @@ func Bytes(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // nobody is left to be told
 }
 
-// Body reads the body of a request, which must be JSON of at most limit bytes and arrive within the time given.
+// Body reads the body of a request, which must be JSON of at most limit bytes and arrive within the
+// time given.
 func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) ([]byte, error) {
 	if err := ContentType(r, "application/json"); err != nil {
 		return nil, err
@@ -157,8 +159,8 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Durat
 	return body, nil
 }
 
-// ContentType returns an error if the body of a request says that it is something else than one of the types, or that it
-// is compressed. Saying nothing will do.
+// ContentType returns an error if the body of a request says that it is something else than one of
+// the types, or that it is compressed. Saying nothing will do.
 func ContentType(r *http.Request, types ...string) error {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return Errorf(http.StatusUnsupportedMediaType, "content encoding %q is not supported", e)
@@ -183,8 +185,8 @@ func WithAccess(ctx context.Context, write bool) context.Context {
 	return context.WithValue(ctx, mayWrite{}, write)
 }
 
-// MayWrite reports whether a request may write. It is the server that has decided so, by the token and by what it was
-// told; a request that did not come through it may not.
+// MayWrite reports whether a request may write. It is the server that has decided so, by the token
+// and by what it was told; a request that did not come through it may not.
 func MayWrite(ctx context.Context) bool {
 	write, _ := ctx.Value(mayWrite{}).(bool)
 	return write
@@ -197,8 +199,8 @@ func WithMemory(ctx context.Context, reserve func(bytes int64) error) context.Co
 	return context.WithValue(ctx, memory{}, reserve)
 }
 
-// Reserve counts memory that a request is about to take, until it ends. The error says that there is not so much. A
-// request that did not come through the server may take what it likes.
+// Reserve counts memory that a request is about to take, until it ends. The error says that there
+// is not so much. A request that did not come through the server may take what it likes.
 func Reserve(ctx context.Context, bytes int64) error {
 	if reserve, ok := ctx.Value(memory{}).(func(int64) error); ok {
 		return reserve(bytes)

@@ -17,10 +17,11 @@ type Lock struct {
 	f  *os.File // nil: nothing to hold
 }
 
-// Lock takes the lock of the named file without waiting: exclusive for a writer, shared for readers. When another
-// handle, in this process or another, holds it in the way, the error wraps ErrLocked and names the process id of
-// a writer, if the file tells. An exclusive lock creates the file and writes the process id into it, for people to read;
-// a shared lock needs read permission only, and an absent file then counts as locked: there is no writer.
+// Lock takes the lock of the named file without waiting: exclusive for a writer, shared for
+// readers. When another handle, in this process or another, holds it in the way, the error wraps
+// ErrLocked and names the process id of a writer, if the file tells. An exclusive lock creates the
+// file and writes the process id into it, for people to read; a shared lock needs read permission
+// only, and an absent file then counts as locked: there is no writer.
 func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	if err := f.before(Op{Kind: OpLock, Name: name}); err != nil {
 		return nil, err
@@ -53,8 +54,8 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	return &Lock{f: file}, nil
 }
 
-// heldBy returns an error that says who holds the lock of a file. Readers leave no trace there: what it tells is then
-// of a writer before them.
+// heldBy returns an error that says who holds the lock of a file. Readers leave no trace there:
+// what it tells is then of a writer before them.
 func heldBy(file *os.File, exclusive bool) error {
 	if exclusive {
 		if held, err := flock(file, false); err == nil && !held { // until the file is closed, at once
@@ -84,7 +85,8 @@ func holder(f *os.File) int {
 	return pid
 }
 
-// Close releases the lock. The file stays: removing it would let two holders in. Closing twice is fine.
+// Close releases the lock. The file stays: removing it would let two holders in. Closing twice is
+// fine.
 func (l *Lock) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,7 +4,8 @@ package vfs
 
 import "os"
 
-// datasync is a full sync: on Darwin os.File.Sync uses F_FULLFSYNC, which alone reaches the medium there.
+// datasync is a full sync: on Darwin os.File.Sync uses F_FULLFSYNC, which alone reaches the medium
+// there.
 func datasync(f *os.File) error { return f.Sync() }
 
 func dropCache(*os.File) {}

@@ -32,7 +32,8 @@ func mmap(f *os.File, n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// addr is memory outside Go's heap, so reading it as a pointer is safe; vet knows only the direct conversion.
+	// addr is memory outside Go's heap, so reading it as a pointer is safe; vet knows only the
+	// direct conversion.
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n), nil
 }
 
@@ -42,7 +43,8 @@ func munmap(b []byte) error {
 
 func madvise([]byte, Pattern) {}
 
-// flock locks one byte far behind the content: locks of Windows are mandatory, and the process id must stay readable.
+// flock locks one byte far behind the content: locks of Windows are mandatory, and the process id
+// must stay readable.
 func flock(f *os.File, exclusive bool) (held bool, err error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if exclusive {

@@ -37,7 +37,8 @@ func (e *NotRegularError) Reason() string {
 // nonBlock; what was opened is then looked at before anything is read. Symbolic links are followed:
 // below a root, as far as they lead to what is in it.
 
-// OpenIn opens a regular file below root. Anything else is a *NotRegularError, and never waited for.
+// OpenIn opens a regular file below root. Anything else is a *NotRegularError, and never waited
+// for.
 func OpenIn(root *os.Root, name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return regular(name, func() (*os.File, error) { return root.OpenFile(name, flag|nonBlock, perm) },
 		func() (fs.FileInfo, error) { return root.Stat(name) })
@@ -64,7 +65,8 @@ func ReadFile(path string) ([]byte, error) {
 func regular(name string, open func() (*os.File, error), stat func() (fs.FileInfo, error)) (*os.File, error) {
 	f, err := open()
 	if err != nil {
-		// A socket cannot be opened, nor a directory for writing: say so rather than what the system does.
+		// A socket cannot be opened, nor a directory for writing: say so rather than what the
+		// system does.
 		if st, serr := stat(); serr == nil && !st.Mode().IsRegular() {
 			return nil, fmt.Errorf("%w (%w)", &NotRegularError{name, st.Mode()}, reason(err))
 		}

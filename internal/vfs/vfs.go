@@ -1,16 +1,17 @@
-// Package vfs is the only way the engine touches files. An [FS] is rooted at one directory and cannot leave it
-// (neither by ".." nor by a symbolic link); a [File] reads and writes at offsets and syncs; a [Mapping] is a
-// read-only view of a file in memory; a [Lock] keeps a second process out. The files are always real ones: a
-// [Hook] sees every operation before it happens and can make it fail, which is how tests trace the durability
-// order and inject faults.
+// Package vfs is the only way the engine touches files. An [FS] is rooted at one directory and
+// cannot leave it (neither by ".." nor by a symbolic link); a [File] reads and writes at offsets
+// and syncs; a [Mapping] is a read-only view of a file in memory; a [Lock] keeps a second process
+// out. The files are always real ones: a [Hook] sees every operation before it happens and can make
+// it fail, which is how tests trace the durability order and inject faults.
 //
 // Guarantees: what is opened is a regular file, or a *NotRegularError: named pipes in the place of
-// files are not waited for. Names are slash-separated paths relative to the root; files are made with mode 0600 and directories
-// with 0700; every error names the file and wraps the cause (errors.Is works with fs.ErrNotExist and with system
-// error numbers); after a failed write or sync a File refuses further writes and syncs with [ErrPoisoned], because
-// a second fsync may report success for bytes that the first one lost; likewise an FS no longer syncs a directory once
-// that has failed. Code that reads a Mapping must run under
-// [Guard], which turns the fault of a missing page into an error.
+// files are not waited for. Names are slash-separated paths relative to the root; files are made
+// with mode 0600 and directories with 0700; every error names the file and wraps the cause
+// (errors.Is works with fs.ErrNotExist and with system error numbers); after a failed write or sync
+// a File refuses further writes and syncs with [ErrPoisoned], because a second fsync may report
+// success for bytes that the first one lost; likewise an FS no longer syncs a directory once that
+// has failed. Code that reads a Mapping must run under [Guard], which turns the fault of a missing
+// page into an error.
 //
 // All types are safe for concurrent use unless a method says otherwise.
 package vfs
@@ -31,8 +32,8 @@ import (
 )
 
 var (
-	// ErrPoisoned is returned by writes and syncs of a File after one of them has failed, and by SyncDir after a failed
-	// sync of that directory.
+	// ErrPoisoned is returned by writes and syncs of a File after one of them has failed, and by
+	// SyncDir after a failed sync of that directory.
 	ErrPoisoned = errors.New("an earlier write or sync of it has failed")
 	// ErrLocked is returned by FS.Lock when another handle holds the lock in a conflicting mode.
 	ErrLocked = errors.New("locked")
@@ -43,7 +44,8 @@ var (
 // Kind says which operation an [Op] is.
 type Kind uint8
 
-// The operations a hook sees. Closing files, locks and mappings cannot fail in a way that matters and is not shown.
+// The operations a hook sees. Closing files, locks and mappings cannot fail in a way that matters
+// and is not shown.
 const (
 	OpOpen        Kind = iota + 1 // open an existing file, for reading or writing
 	OpCreate                      // create a new file
@@ -74,7 +76,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("op%d", uint8(k))
 }
 
-// Op is one operation on a file. To is set for OpRename only; Off and Len, in bytes, where the kind has them.
+// Op is one operation on a file. To is set for OpRename only; Off and Len, in bytes, where the kind
+// has them.
 type Op struct {
 	Kind     Kind
 	Name, To string
@@ -82,9 +85,10 @@ type Op struct {
 	Len      int
 }
 
-// Hook is called with every operation before it happens, from the goroutine that performs it and possibly from
-// several at once. A nil error lets it go on; with any other error the operation is not performed and fails with
-// that error, except that a [*Short] performs part of a read or write first.
+// Hook is called with every operation before it happens, from the goroutine that performs it and
+// possibly from several at once. A nil error lets it go on; with any other error the operation is
+// not performed and fails with that error, except that a [*Short] performs part of a read or write
+// first.
 type Hook func(Op) error
 
 // Short is the error with which a Hook makes a read or write stop after N bytes and fail with Err.
@@ -133,9 +137,10 @@ func Open(dir string, hook Hook) (*FS, error) {
 // Dir returns the directory given to Open.
 func (f *FS) Dir() string { return f.dir }
 
-// Named returns a view of f for reading: a file that is opened, measured or listed by a key of names is the file of that
-// value, and no others are there. The view shares the root of f, which alone is to be closed. Operations that change
-// something take names as they are. names must not be changed any more.
+// Named returns a view of f for reading: a file that is opened, measured or listed by a key of
+// names is the file of that value, and no others are there. The view shares the root of f, which
+// alone is to be closed. Operations that change something take names as they are. names must not be
+// changed any more.
 func (f *FS) Named(names map[string]string) *FS {
 	return &FS{dir: f.dir, root: f.root, hook: f.hook, names: names}
 }
@@ -195,7 +200,8 @@ func (f *FS) Open(name string) (*File, error) { return f.open(OpOpen, name, os.O
 // OpenRW opens an existing file for reading and writing.
 func (f *FS) OpenRW(name string) (*File, error) { return f.open(OpOpen, name, os.O_RDWR) }
 
-// Rename renames a file, replacing one that already has the new name. Durable only after SyncDir of the directories.
+// Rename renames a file, replacing one that already has the new name. Durable only after SyncDir of
+// the directories.
 func (f *FS) Rename(oldname, newname string) error {
 	if err := f.before(Op{Kind: OpRename, Name: oldname, To: newname}); err != nil {
 		return err
@@ -211,7 +217,8 @@ func (f *FS) Remove(name string) error {
 	return f.root.Remove(name)
 }
 
-// Mkdir makes a directory; it is fine if it exists already. Durable only after SyncDir of its parent.
+// Mkdir makes a directory; it is fine if it exists already. Durable only after SyncDir of its
+// parent.
 func (f *FS) Mkdir(name string) error {
 	if err := f.before(Op{Kind: OpMkdir, Name: name}); err != nil {
 		return err
@@ -225,11 +232,13 @@ func (f *FS) Mkdir(name string) error {
 	return err
 }
 
-// SyncDir makes the entries of a directory durable: its files created, renamed and removed so far. The root is ".".
-// Windows offers no such call and needs none on NTFS; there it does nothing.
+// SyncDir makes the entries of a directory durable: its files created, renamed and removed so far.
+// The root is ".". Windows offers no such call and needs none on NTFS; there it does nothing.
 //
-// A sync that fails is the last one of its directory: what it had to write may be lost, and a second one would say that all
-// is well. (A directory that cannot be opened, for want of a descriptor, has not been synced, and may be yet.) Later calls return ErrPoisoned and the first failure.
+// A sync that fails is the last one of its directory: what it had to write may be lost, and a
+// second one would say that all is well. (A directory that cannot be opened, for want of a
+// descriptor, has not been synced, and may be yet.) Later calls return ErrPoisoned and the first
+// failure.
 func (f *FS) SyncDir(name string) error {
 	if err := f.failedDir(name); err != nil {
 		return fmt.Errorf("%s %s: %w: %w", OpSyncDir, name, ErrPoisoned, err)
@@ -259,8 +268,8 @@ func (f *FS) failedDir(name string) error {
 	return nil
 }
 
-// Failed returns the error of the first sync of a directory that has failed, nil if none has. Whoever has relied on that
-// directory must not promise any more that something is durable.
+// Failed returns the error of the first sync of a directory that has failed, nil if none has.
+// Whoever has relied on that directory must not promise any more that something is durable.
 func (f *FS) Failed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -270,7 +279,8 @@ func (f *FS) Failed() error {
 	return f.failed[0].err
 }
 
-// ReadDir returns the sorted base names of a directory's entries; a missing directory is fs.ErrNotExist.
+// ReadDir returns the sorted base names of a directory's entries; a missing directory is
+// fs.ErrNotExist.
 func (f *FS) ReadDir(name string) ([]string, error) {
 	if err := f.before(Op{Kind: OpReadDir, Name: name}); err != nil {
 		return nil, err
@@ -345,9 +355,9 @@ func (f *FS) ReadFile(name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// WriteFileAtomic gives name the content b: after a crash the file has its old content or b, and b once it has
-// returned nil. The bytes go to a new file in tmp/ (made when missing), which is synced and renamed; the directory
-// of name is then synced.
+// WriteFileAtomic gives name the content b: after a crash the file has its old content or b, and b
+// once it has returned nil. The bytes go to a new file in tmp/ (made when missing), which is synced
+// and renamed; the directory of name is then synced.
 func (f *FS) WriteFileAtomic(name string, b []byte) error {
 	if err := f.Mkdir("tmp"); err != nil {
 		return err
@@ -395,7 +405,8 @@ type File struct {
 // Name returns the name the file was opened with, relative to the root.
 func (f *File) Name() string { return f.name }
 
-// ReadAt reads len(b) bytes at off; fewer only with an error (io.EOF at the end of the file), as io.ReaderAt.
+// ReadAt reads len(b) bytes at off; fewer only with an error (io.EOF at the end of the file), as
+// io.ReaderAt.
 func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	if err := f.fs.before(Op{Kind: OpRead, Name: f.name, Off: off, Len: len(b)}); err != nil {
 		n := 0
@@ -407,7 +418,8 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return f.f.ReadAt(b, off)
 }
 
-// WriteAt writes b at off. After an error any part of b may have been written and the file is poisoned.
+// WriteAt writes b at off. After an error any part of b may have been written and the file is
+// poisoned.
 func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	var n int
 	err := f.change(Op{Kind: OpWrite, Name: f.name, Off: off, Len: len(b)}, func() (err error) {
@@ -420,8 +432,9 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Sync makes the bytes and the size of the file durable (fdatasync on Linux, F_FULLFSYNC on Darwin). After an error
-// the file is poisoned: what was written since the last good Sync must be taken for lost.
+// Sync makes the bytes and the size of the file durable (fdatasync on Linux, F_FULLFSYNC on
+// Darwin). After an error the file is poisoned: what was written since the last good Sync must be
+// taken for lost.
 func (f *File) Sync() error {
 	return f.change(Op{Kind: OpSync, Name: f.name}, func() error { return datasync(f.f) })
 }
@@ -446,8 +459,8 @@ func (f *File) change(op Op, do func() error) error {
 	return err
 }
 
-// Preallocate reserves disk space for the first n bytes without changing the size, and reports whether the file system
-// can do that. A full disk is an error and does not poison the file.
+// Preallocate reserves disk space for the first n bytes without changing the size, and reports
+// whether the file system can do that. A full disk is an error and does not poison the file.
 func (f *File) Preallocate(n int64) (reserved bool, err error) {
 	if err := f.fs.before(Op{Kind: OpPreallocate, Name: f.name, Len: int(n)}); err != nil {
 		return false, err
@@ -470,8 +483,9 @@ func (f *File) Size() (int64, error) {
 	return st.Size(), nil
 }
 
-// DropCache asks the system to forget the cached clean pages of the file, so that the next reads see the disk and
-// not what a failed fsync has left in memory. Best effort: Linux only, and dirty pages stay.
+// DropCache asks the system to forget the cached clean pages of the file, so that the next reads
+// see the disk and not what a failed fsync has left in memory. Best effort: Linux only, and dirty
+// pages stay.
 func (f *File) DropCache() {
 	if f.fs.before(Op{Kind: OpDropCache, Name: f.name}) == nil {
 		dropCache(f.f)
@@ -481,7 +495,8 @@ func (f *File) DropCache() {
 // Close closes the file; mappings of it stay valid. It does not sync.
 func (f *File) Close() error { return f.f.Close() }
 
-// Map maps the first n bytes read-only; n above the size of the file is an error, as touching those bytes would be.
+// Map maps the first n bytes read-only; n above the size of the file is an error, as touching those
+// bytes would be.
 func (f *File) Map(n int64) (*Mapping, error) {
 	if err := f.fs.before(Op{Kind: OpMap, Name: f.name, Len: int(n)}); err != nil {
 		return nil, err
@@ -509,7 +524,8 @@ func (f *File) Map(n int64) (*Mapping, error) {
 	return &Mapping{b: b}, nil
 }
 
-// Mapping is a read-only view of a file. Writing to Bytes faults; reading it must happen under [Guard].
+// Mapping is a read-only view of a file. Writing to Bytes faults; reading it must happen under
+// [Guard].
 type Mapping struct{ b []byte }
 
 // Bytes returns the mapped memory. It must not be used after Close.

@@ -1,19 +1,20 @@
-// Package embed turns texts into vectors. An [Embedder] does that with one model of one provider; a [Registry] makes
-// embedders of configurations. [Builtin] lists the providers that come with the package, of which the default, "hash",
-// needs neither key nor network:
+// Package embed turns texts into vectors. An [Embedder] does that with one model of one provider; a
+// [Registry] makes embedders of configurations. [Builtin] lists the providers that come with the
+// package, of which the default, "hash", needs neither key nor network:
 //
 //	e, err := embed.Open(ctx, embed.Config{Provider: "openai", Model: "text-embedding-3-small"}, nil)
 //	vecs, err := e.EmbedBatch(ctx, texts)
 //
 // # Errors
 //
-// Every failure of an embedder is an [*Error] whose kind is one of the Err values of this package, which errors.Is finds.
-// An embedder calls its provider once: it neither repeats nor delays.
+// Every failure of an embedder is an [*Error] whose kind is one of the Err values of this package,
+// which errors.Is finds. An embedder calls its provider once: it neither repeats nor delays.
 //
 // # The model trigram-v1
 //
-// The provider "hash" has the model trigram-v1, which is defined here byte by byte and never changes. It knows nothing of
-// meaning: texts are similar that share words and pieces of words. It serves programs without a model, tests and demos.
+// The provider "hash" has the model trigram-v1, which is defined here byte by byte and never
+// changes. It knows nothing of meaning: texts are similar that share words and pieces of words. It
+// serves programs without a model, tests and demos.
 //
 //  1. A word is a longest run of the ASCII letters and digits and of bytes from 0x80 on. The letters A to Z become a to z. All other
 //     bytes separate words.
@@ -27,6 +28,7 @@
 //  6. Every component, an integer c, becomes c/sqrt(s), where s is the sum of the squares of all, computed in float64 and rounded to
 //     float32. If s is zero, the vector is zero.
 //
-// All of this is exact or correctly rounded: a text has the same bits on every machine. Signed feature hashing is that of Weinberger et
-// al., Feature Hashing for Large Scale Multitask Learning, 2009.
+// All of this is exact or correctly rounded: a text has the same bits on every machine. Signed
+// feature hashing is that of Weinberger et al., Feature Hashing for Large Scale Multitask Learning,
+// 2009.
 package embed

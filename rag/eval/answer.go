@@ -32,8 +32,9 @@ type Row struct {
 // maxRow is the longest row that is read, in bytes.
 const maxRow = 16 << 20
 
-// ReadRows reads rows of JSONL, also with the names of ragas before version 0.2: question, contexts, answer, ground_truth.
-// Keys that have neither are passed over. name stands for r in errors.
+// ReadRows reads rows of JSONL, also with the names of ragas before version 0.2: question,
+// contexts, answer, ground_truth. Keys that have neither are passed over. name stands for r in
+// errors.
 func ReadRows(r io.Reader, name string) ([]Row, error) {
 	var rows []Row
 	s := bufio.NewScanner(r)
@@ -97,12 +98,13 @@ const (
 	AnswerRelevance  = "answer_relevance" // does the response answer the question?
 )
 
-// ContextScores compares the retrieved contexts of a row with its references: by id if it has ids of both, else by
-// text, where same decides whether a retrieved text stands for a reference; nil is SameText.
+// ContextScores compares the retrieved contexts of a row with its references: by id if it has ids
+// of both, else by text, where same decides whether a retrieved text stands for a reference; nil is
+// SameText.
 //
-// Recall is the share of the references that were retrieved. Precision is, as in ragas, the mean of the precision at each
-// rank that holds a useful context: 1 if the useful ones come first, 0 if there is none. ok is false for a row without
-// references.
+// Recall is the share of the references that were retrieved. Precision is, as in ragas, the mean of
+// the precision at each rank that holds a useful context: 1 if the useful ones come first, 0 if
+// there is none. ok is false for a row without references.
 func ContextScores(row *Row, same func(retrieved, reference string) bool) (precision, recall float64, ok bool) {
 	retrieved, references := row.RetrievedContexts, row.ReferenceContexts
 	if len(row.ReferenceContextIDs) > 0 && (len(row.RetrievedContextIDs) > 0 || len(retrieved) == 0) {
@@ -140,8 +142,9 @@ func ContextScores(row *Row, same func(retrieved, reference string) bool) (preci
 	return precision, float64(n) / float64(len(references)), true
 }
 
-// SameText reports whether one of two texts contains the other, when letters and digits alone count and case does not:
-// a chunk may be cut wider or narrower than a reference. Texts without any are never the same.
+// SameText reports whether one of two texts contains the other, when letters and digits alone count
+// and case does not: a chunk may be cut wider or narrower than a reference. Texts without any are
+// never the same.
 func SameText(a, b string) bool {
 	a, b = plain(a), plain(b)
 	return a != "" && b != "" && (strings.Contains(a, b) || strings.Contains(b, a))
@@ -156,12 +159,14 @@ func plain(s string) string {
 	return " " + strings.Join(words, " ") + " "
 }
 
-// A Judge gives a row a score from 0 to 1 for a measure such as Faithfulness, usually by asking a language model.
+// A Judge gives a row a score from 0 to 1 for a measure such as Faithfulness, usually by asking a
+// language model.
 type Judge func(ctx context.Context, measure string, row *Row) (float64, error)
 
-// JudgeRows sets the scores of rows: ContextPrecision and ContextRecall where there are references, and each of the
-// measures that the judge is asked for, in every row that has a response. A judge may be nil if there are no measures. It
-// returns the mean of each score over the rows that have it. Rows are judged in order; the first error ends it.
+// JudgeRows sets the scores of rows: ContextPrecision and ContextRecall where there are references,
+// and each of the measures that the judge is asked for, in every row that has a response. A judge
+// may be nil if there are no measures. It returns the mean of each score over the rows that have
+// it. Rows are judged in order; the first error ends it.
 func JudgeRows(ctx context.Context, rows []Row, judge Judge, measures ...string) (map[string]float64, error) {
 	if judge == nil && len(measures) > 0 {
 		return nil, errors.New("measures without a judge")
@@ -204,7 +209,8 @@ func JudgeRows(ctx context.Context, rows []Row, judge Judge, measures ...string)
 	return means, nil
 }
 
-// Row makes a row of a query and the texts and ids that were retrieved for it, best first. ids may be nil.
+// Row makes a row of a query and the texts and ids that were retrieved for it, best first. ids may
+// be nil.
 func (q Query) Row(texts, ids []string) Row {
 	return Row{UserInput: q.Text, RetrievedContexts: slices.Clone(texts), RetrievedContextIDs: slices.Clone(ids)}
 }

@@ -17,11 +17,13 @@ type Comparison struct {
 	Baseline string  `json:"baseline"`
 	Metric   Metric  `json:"metric"`
 	Delta    float64 `json:"delta"` // mean of the differences: positive if the run is better
-	// Low and High enclose the mean difference with 95 % confidence: the percentiles of a paired bootstrap (Sakai 2006).
+	// Low and High enclose the mean difference with 95 % confidence: the percentiles of a paired
+	// bootstrap (Sakai 2006).
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
-	// P is the probability of a mean difference at least as large, in either direction, if it were mere chance which
-	// run has which value: the two-sided paired randomisation test (Smucker, Allan, Carterette 2007).
+	// P is the probability of a mean difference at least as large, in either direction, if it were
+	// mere chance which run has which value: the two-sided paired randomisation test (Smucker,
+	// Allan, Carterette 2007).
 	P      float64 `json:"p"`
 	Better int     `json:"better"` // queries in which the run is better
 	Worse  int     `json:"worse"`
@@ -40,7 +42,8 @@ type Change struct {
 // Delta is positive if the query became better.
 func (c Change) Delta() float64 { return c.To - c.From }
 
-// Compare compares two evaluations of the same queries by a metric that both have. Equal seeds give equal results.
+// Compare compares two evaluations of the same queries by a metric that both have. Equal seeds give
+// equal results.
 func Compare(run, baseline *Evaluation, m Metric, seed uint64) (*Comparison, error) {
 	to, from := run.Values(m), baseline.Values(m)
 	if to == nil && len(run.Queries) > 0 || from == nil && len(baseline.Queries) > 0 {
@@ -93,8 +96,8 @@ func bootstrap(diffs []float64, rng *rand.Rand) (low, high float64) {
 	return means[Resamples*25/1000], means[Resamples-1-Resamples*25/1000]
 }
 
-// randomisation returns the share of random assignments of signs whose sum is at least as far from zero as the one seen.
-// The one seen counts as one of the draws, so that the share is never 0.
+// randomisation returns the share of random assignments of signs whose sum is at least as far from
+// zero as the one seen. The one seen counts as one of the draws, so that the share is never 0.
 func randomisation(diffs []float64, rng *rand.Rand) float64 {
 	seen := 0.0
 	for _, d := range diffs {

@@ -15,8 +15,9 @@ import (
 
 const sharedData = "../../../shared/data"
 
-// cranfield makes a collection of the 1,400 documents of Cranfield and reads its 225 queries. The vector of a text is the
-// sum of the GloVe vectors of its words; a text without a known word has none.
+// cranfield makes a collection of the 1,400 documents of Cranfield and reads its 225 queries. The
+// vector of a text is the sum of the GloVe vectors of its words; a text without a known word has
+// none.
 func cranfield(t testing.TB, language string) (*db.Collection, []eval.Query, eval.Qrels) {
 	t.Helper()
 	dir := filepath.Join(sharedData, "cranfield")

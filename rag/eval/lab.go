@@ -8,10 +8,12 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// DefaultDepth is the number of documents per query when Lab.Depth is 0 and no metric looks at more.
+// DefaultDepth is the number of documents per query when Lab.Depth is 0 and no metric looks at
+// more.
 const DefaultDepth = 100
 
-// Depth returns the number of documents per query that metrics need: DefaultDepth, or the most ranks that one looks at.
+// Depth returns the number of documents per query that metrics need: DefaultDepth, or the most
+// ranks that one looks at.
 func Depth(metrics []Metric) int {
 	depth := DefaultDepth
 	for _, m := range metrics {
@@ -54,13 +56,14 @@ type Result struct {
 	// Versus compares with the baseline; nil for the baseline itself.
 	Versus *Comparison
 
-	// Leg compares a run that fuses vectors and texts with the best of those in the same report that use one of them. Where
-	// there is none for vectors or for texts, that one is made for the comparison. nil for other runs.
+	// Leg compares a run that fuses vectors and texts with the best of those in the same report
+	// that use one of them. Where there is none for vectors or for texts, that one is made for the
+	// comparison. nil for other runs.
 	Leg *Comparison
 }
 
-// Measure runs, evaluates and compares. Names of runners must differ. ErrNotJudged if a Searcher is to
-// find documents of which its collection has none.
+// Measure runs, evaluates and compares. Names of runners must differ. ErrNotJudged if a Searcher is
+// to find documents of which its collection has none.
 func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 	r := &Report{Metrics: l.Metrics, Depth: l.Depth}
 	if r.Metrics == nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A Metric is a measure of one ranking, from 0 to 1, higher being better. Make one with [ParseMetric] or a function such
-// as [NDCG].
+// A Metric is a measure of one ranking, from 0 to 1, higher being better. Make one with
+// [ParseMetric] or a function such as [NDCG].
 type Metric struct {
 	measure measure
 	k       int // ranks that count; 0 is all
@@ -29,18 +29,19 @@ const (
 
 var measureNames = [...]string{ndcg: "nDCG", recall: "Recall", mrr: "MRR", averagePrecision: "MAP", precision: "P", success: "Success"}
 
-// NDCG is the discounted cumulative gain of the first k documents, by that of the best possible ranking: the sum of
-// grade / log2(rank+1) (Järvelin and Kekäläinen 2002); trec_eval's ndcg_cut.
+// NDCG is the discounted cumulative gain of the first k documents, by that of the best possible
+// ranking: the sum of grade / log2(rank+1) (Järvelin and Kekäläinen 2002); trec_eval's ndcg_cut.
 func NDCG(k int) Metric { return Metric{ndcg, k} }
 
 // Recall is the share of the relevant documents that are among the first k; trec_eval's recall.
 func Recall(k int) Metric { return Metric{recall, k} }
 
-// MRR is 1 / rank of the first relevant document among the first k, 0 if there is none; trec_eval's recip_rank with -M k.
+// MRR is 1 / rank of the first relevant document among the first k, 0 if there is none; trec_eval's
+// recip_rank with -M k.
 func MRR(k int) Metric { return Metric{mrr, k} }
 
-// MAP is the sum of the precision at the rank of each relevant document found, by the number of relevant documents;
-// trec_eval's map.
+// MAP is the sum of the precision at the rank of each relevant document found, by the number of
+// relevant documents; trec_eval's map.
 func MAP() Metric { return Metric{averagePrecision, 0} }
 
 // Precision is the number of relevant documents among the first k, by k; trec_eval's P.
@@ -49,13 +50,15 @@ func Precision(k int) Metric { return Metric{precision, k} }
 // Success is 1 if a relevant document is among the first k, else 0; trec_eval's success.
 func Success(k int) Metric { return Metric{success, k} }
 
-// DefaultMetrics returns what vecbolt eval shows: nDCG@10, Recall@10, Recall@100, MRR@10, MAP, P@10, Success@10.
+// DefaultMetrics returns what vecbolt eval shows: nDCG@10, Recall@10, Recall@100, MRR@10, MAP,
+// P@10, Success@10.
 func DefaultMetrics() []Metric {
 	return []Metric{NDCG(10), Recall(10), Recall(100), MRR(10), MAP(), Precision(10), Success(10)}
 }
 
-// ParseMetric reads the name of a metric: nDCG@10, Recall@100, MRR@10, MAP, P@5 or Success@1, in any case of letters, at
-// any number of ranks. Without a number all ranks count, which is no use for P and an error.
+// ParseMetric reads the name of a metric: nDCG@10, Recall@100, MRR@10, MAP, P@5 or Success@1, in
+// any case of letters, at any number of ranks. Without a number all ranks count, which is no use
+// for P and an error.
 func ParseMetric(s string) (Metric, error) {
 	name, cut, found := strings.Cut(s, "@")
 	var m Metric
@@ -184,8 +187,8 @@ type QueryValues struct {
 	Found    int       // of these, how many the run has
 }
 
-// Evaluate computes metrics for every query of the judgements, in order of their ids. A query that the run does not
-// answer has 0; one that is not judged is passed over.
+// Evaluate computes metrics for every query of the judgements, in order of their ids. A query that
+// the run does not answer has 0; one that is not judged is passed over.
 func Evaluate(qrels Qrels, run *Run, metrics []Metric) *Evaluation {
 	e := &Evaluation{Run: run.Name}
 	for _, m := range metrics {
@@ -222,7 +225,8 @@ func (e *Evaluation) Values(m Metric) []float64 {
 	return values
 }
 
-// Mean returns the mean of a metric over all queries: NaN if it was not computed, 0 if there are no queries.
+// Mean returns the mean of a metric over all queries: NaN if it was not computed, 0 if there are no
+// queries.
 func (e *Evaluation) Mean(m Metric) float64 {
 	if !slices.Contains(e.Metrics, m) {
 		return math.NaN()

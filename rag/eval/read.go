@@ -15,7 +15,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/exchange"
 )
 
-// ErrFormat is matched by the error for a file that does not follow its format. The error names file and line.
+// ErrFormat is matched by the error for a file that does not follow its format. The error names
+// file and line.
 var ErrFormat = errors.New("malformed")
 
 // maxLine is the longest line of judgements and runs that is read, in bytes.
@@ -68,8 +69,8 @@ type Query struct {
 	Vector []float32
 }
 
-// ReadQueries reads queries in the JSONL of BEIR: objects with the keys _id (or id) and text, and here also vector (or
-// embedding). Other keys are passed over. name stands for r in errors.
+// ReadQueries reads queries in the JSONL of BEIR: objects with the keys _id (or id) and text, and
+// here also vector (or embedding). Other keys are passed over. name stands for r in errors.
 func ReadQueries(r io.Reader, name string) ([]Query, error) {
 	var queries []Query
 	seen := map[string]bool{}
@@ -100,13 +101,15 @@ func ReadQueries(r io.Reader, name string) ([]Query, error) {
 	}
 }
 
-// Qrels hold the judgement of documents, by query and by document. A document is relevant if it is judged 1 or more.
+// Qrels hold the judgement of documents, by query and by document. A document is relevant if it is
+// judged 1 or more.
 type Qrels map[string]map[string]int
 
-// ReadQrels reads judgements, one per line: those of BEIR, "query-id corpus-id score" with tabs between and this header,
-// or those of TREC, "query iteration document judgement" with any white space between. A line of three columns is BEIR's,
-// one of four TREC's; ids with spaces in them are safe below the header. A document may be judged twice only if both
-// judgements are the same. name stands for r in errors.
+// ReadQrels reads judgements, one per line: those of BEIR, "query-id corpus-id score" with tabs
+// between and this header, or those of TREC, "query iteration document judgement" with any white
+// space between. A line of three columns is BEIR's, one of four TREC's; ids with spaces in them are
+// safe below the header. A document may be judged twice only if both judgements are the same. name
+// stands for r in errors.
 func ReadQrels(r io.Reader, name string) (Qrels, error) {
 	q := Qrels{}
 	first, headed := true, false
@@ -151,20 +154,21 @@ func ReadQrels(r io.Reader, name string) (Qrels, error) {
 	return q, nil
 }
 
-// isIteration reports whether a word is what the second column of TREC's judgements holds: 0, Q0, or a number of feedback.
+// isIteration reports whether a word is what the second column of TREC's judgements holds: 0, Q0,
+// or a number of feedback.
 func isIteration(word string) bool {
 	_, err := strconv.Atoi(strings.TrimPrefix(word, "Q"))
 	return err == nil
 }
 
-// WriteBEIR writes the judgements as BEIR has them, in order of query and document. It fails on ids with tabs or line
-// ends, which the format cannot carry.
+// WriteBEIR writes the judgements as BEIR has them, in order of query and document. It fails on ids
+// with tabs or line ends, which the format cannot carry.
 func (q Qrels) WriteBEIR(w io.Writer) error {
 	return q.write(w, "query-id\tcorpus-id\tscore\n", "%s\t%s\t%d\n", func(r rune) bool { return r == '\t' || r == '\r' || r == '\n' })
 }
 
-// WriteTREC writes the judgements as TREC has them, in order of query and document. It fails on ids with white space,
-// which the format cannot carry.
+// WriteTREC writes the judgements as TREC has them, in order of query and document. It fails on ids
+// with white space, which the format cannot carry.
 func (q Qrels) WriteTREC(w io.Writer) error {
 	return q.write(w, "", "%s 0 %s %d\n", unicode.IsSpace)
 }
@@ -219,15 +223,17 @@ type Run struct {
 	Name string
 	// Rankings hold the documents found, by query. No document comes twice.
 	Rankings map[string][]Scored
-	// Exact is false if some answer may lack documents that belong in it. A run that was read is not exact.
+	// Exact is false if some answer may lack documents that belong in it. A run that was read is
+	// not exact.
 	Exact bool
 }
 
 // NewRun returns an empty run.
 func NewRun(name string) *Run { return &Run{Name: name, Rankings: map[string][]Scored{}} }
 
-// Set sets the documents found for a query, best first. Where their order is not that of their scores, as after
-// diversification, the scores are replaced by numbers that fall with the rank: evaluation goes by scores alone.
+// Set sets the documents found for a query, best first. Where their order is not that of their
+// scores, as after diversification, the scores are replaced by numbers that fall with the rank:
+// evaluation goes by scores alone.
 func (r *Run) Set(query string, ranking []Scored) {
 	if !slices.IsSortedFunc(ranking, func(a, b Scored) int {
 		switch {
@@ -255,8 +261,8 @@ func (r *Run) first(n int) *Run {
 	return cut
 }
 
-// ReadRun reads a TREC run: lines of "query Q0 document rank score tag" with white space between. The rank is passed
-// over, and the name of the run is the first tag. name stands for r in errors.
+// ReadRun reads a TREC run: lines of "query Q0 document rank score tag" with white space between.
+// The rank is passed over, and the name of the run is the first tag. name stands for r in errors.
 func ReadRun(r io.Reader, name string) (*Run, error) {
 	run := NewRun("")
 	type key struct{ query, doc string }
@@ -286,9 +292,9 @@ func ReadRun(r io.Reader, name string) (*Run, error) {
 	return run, nil
 }
 
-// Write writes the run as TREC has it, in order of query and rank, each score with as many digits as it takes to read
-// the same number again. It fails on ids with white space, which the format cannot carry. White space in the name becomes
-// "-".
+// Write writes the run as TREC has it, in order of query and rank, each score with as many digits
+// as it takes to read the same number again. It fails on ids with white space, which the format
+// cannot carry. White space in the name becomes "-".
 func (r *Run) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	tag := strings.Join(strings.Fields(r.Name), "-")

@@ -19,7 +19,8 @@ type Runner interface {
 	Run(ctx context.Context, queries []Query, depth int) (*Run, error)
 }
 
-// RunnerFunc makes a Runner of a function that answers one query, best first. Anything that retrieves can be evaluated.
+// RunnerFunc makes a Runner of a function that answers one query, best first. Anything that
+// retrieves can be evaluated.
 func RunnerFunc(name string, search func(ctx context.Context, q Query, depth int) ([]Scored, error)) Runner {
 	return funcRunner{name, search}
 }
@@ -58,8 +59,8 @@ var (
 	ErrNoText   = errors.New("query has no text")
 )
 
-// ErrNotJudged is matched by the error for collections that have none of the documents which are judged
-// relevant: every metric would be 0, and mean nothing.
+// ErrNotJudged is matched by the error for collections that have none of the documents which are
+// judged relevant: every metric would be 0, and mean nothing.
 var ErrNotJudged = errors.New("no document that is judged relevant exists")
 
 // A Searcher is a Runner over a collection.
@@ -70,8 +71,9 @@ type Searcher struct {
 	legs Legs
 }
 
-// Search returns a Runner that searches a collection with the given parts of each query, fused if both are given. like
-// holds what is the same in all searches, such as Where and Fusion; its vector, text, K and Select are not used.
+// Search returns a Runner that searches a collection with the given parts of each query, fused if
+// both are given. like holds what is the same in all searches, such as Where and Fusion; its
+// vector, text, K and Select are not used.
 func Search(name string, coll *db.Collection, like db.Query, legs Legs) *Searcher {
 	return &Searcher{name, coll, like, legs}
 }
@@ -110,8 +112,8 @@ func (s *Searcher) Run(ctx context.Context, queries []Query, depth int) (*Run, e
 	return run, nil
 }
 
-// Known returns ErrNotJudged, with examples of ids, if the collections have none of the documents that
-// are judged relevant.
+// Known returns ErrNotJudged, with examples of ids, if the collections have none of the documents
+// that are judged relevant.
 func (q Qrels) Known(ctx context.Context, colls ...*db.Collection) error {
 	relevant := map[string]bool{}
 	for _, docs := range q {
@@ -174,7 +176,8 @@ type Diagnosis struct {
 	RankedLow   int `json:"ranked_low"`    // they are searched, but others come before them
 	NotInCorpus int `json:"not_in_corpus"` // the search does not reach them: they do not exist, have nothing to be searched by, or Where excludes them
 
-	// Missing are the relevant documents that are not in the run, by query, those with the highest judgement first.
+	// Missing are the relevant documents that are not in the run, by query, those with the highest
+	// judgement first.
 	Missing map[string][]Missing `json:"-"`
 }
 
@@ -196,8 +199,9 @@ const (
 	NotInCorpus Reason = "it is not in the corpus"
 )
 
-// Diagnose says why relevant documents are missing from a run that s made of queries. It costs an exact look at all vectors
-// for each query that lacks some; with texts, an exact search if the run is not exact.
+// Diagnose says why relevant documents are missing from a run that s made of queries. It costs an
+// exact look at all vectors for each query that lacks some; with texts, an exact search if the run
+// is not exact.
 func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries []Query, depth int) (*Diagnosis, error) {
 	d := &Diagnosis{Missing: map[string][]Missing{}}
 	var lacking []Query
@@ -217,8 +221,9 @@ func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries 
 			lacking = append(lacking, q)
 		}
 	}
-	// To rank by text all documents that have a word of the query takes too long for every query, and is needed for
-	// nothing but a figure in the report; a condition, however, only the database can judge.
+	// To rank by text all documents that have a word of the query takes too long for every query,
+	// and is needed for nothing but a figure in the report; a condition, however, only the database
+	// can judge.
 	explain := s.byRerun
 	if s.legs == Vector || s.like.Where != nil {
 		explain = s.byExplain

@@ -76,8 +76,9 @@ func unit(v []float32) []float32 {
 
 const none = "(none)"
 
-// label sets the labels of the map and returns which of them each value has. Many different numbers become ranges with
-// about as many documents each; of other values the most frequent have a colour of their own.
+// label sets the labels of the map and returns which of them each value has. Many different numbers
+// become ranges with about as many documents each; of other values the most frequent have a colour
+// of their own.
 func (m *Map) label(values []any) []int {
 	names := make([]string, len(values))
 	count := map[string]int{}

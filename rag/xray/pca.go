@@ -12,8 +12,9 @@ const (
 	iterations = 8
 )
 
-// project returns the coordinates of rows in the two directions of most variance, and the share of the variance that
-// lies in each; nothing of use if ctx ends: principal components by randomised subspace iteration (Halko, Martinsson, Tropp 2011, algorithm 4.4).
+// project returns the coordinates of rows in the two directions of most variance, and the share of
+// the variance that lies in each; nothing of use if ctx ends: principal components by randomised
+// subspace iteration (Halko, Martinsson, Tropp 2011, algorithm 4.4).
 func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][components]float64, explained [components]float64) {
 	coords = make([][components]float64, len(rows))
 	if len(rows) == 0 || len(rows[0]) == 0 {
@@ -77,7 +78,8 @@ func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][c
 	return coords, explained
 }
 
-// upright chooses one of the two directions of an axis: that in which its largest component is positive.
+// upright chooses one of the two directions of an axis: that in which its largest component is
+// positive.
 func upright(axis []float64) {
 	largest := 0.0
 	for _, v := range axis {
@@ -123,8 +125,8 @@ func inner(a, b []float64) (sum float64) {
 	return sum
 }
 
-// orthonormalise applies the Gram-Schmidt process, twice for the sake of rounding. What depends on vectors before it
-// becomes zero.
+// orthonormalise applies the Gram-Schmidt process, twice for the sake of rounding. What depends on
+// vectors before it becomes zero.
 func orthonormalise(basis [][]float64) {
 	for i, v := range basis {
 		before := math.Sqrt(inner(v, v))
@@ -147,8 +149,8 @@ func orthonormalise(basis [][]float64) {
 	}
 }
 
-// eigen returns the eigenvalues of a symmetric matrix, the largest first, with their vectors: Jacobi's method. It
-// destroys the matrix.
+// eigen returns the eigenvalues of a symmetric matrix, the largest first, with their vectors:
+// Jacobi's method. It destroys the matrix.
 func eigen(m [][]float64) (values []float64, vectors [][]float64) {
 	n := len(m)
 	vectors = make([][]float64, n) // in rows

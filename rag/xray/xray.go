@@ -33,10 +33,11 @@ type Options struct {
 	K int
 	// Near is the cosine from which two documents are near-duplicates; 0 means DefaultNear.
 	Near float64
-	// Sample is the number of documents that are searched for, drawn at random; 0 means DefaultSample. A sample at least
-	// as large as the collection is all of it.
+	// Sample is the number of documents that are searched for, drawn at random; 0 means
+	// DefaultSample. A sample at least as large as the collection is all of it.
 	Sample int
-	// Points is the number of documents on the map, at most those of the sample; 0 means DefaultPoints.
+	// Points is the number of documents on the map, at most those of the sample; 0 means
+	// DefaultPoints.
 	Points int
 	// List is the length of each list in the report; 0 means DefaultList.
 	List int
@@ -79,15 +80,15 @@ type Report struct {
 	Texts map[string]string `json:"texts"`
 }
 
-// SameText are the documents that share their text with another, but for white space; with or without a vector. Documents
-// without a text are not among them.
+// SameText are the documents that share their text with another, but for white space; with or
+// without a vector. Documents without a text are not among them.
 type SameText struct {
 	Documents int     `json:"documents"`
 	Groups    []Group `json:"groups"` // the largest first
 }
 
-// Duplicates are the documents that have a near-duplicate. Under a metric other than Cosine, only the K nearest of a
-// document by that metric are looked at.
+// Duplicates are the documents that have a near-duplicate. Under a metric other than Cosine, only
+// the K nearest of a document by that metric are looked at.
 type Duplicates struct {
 	Documents int     `json:"documents"`
 	Pairs     int     `json:"pairs"`               // each with at least one document of the sample
@@ -115,8 +116,8 @@ type Outlier struct {
 	Distance float64 `json:"distance"` // mean of 1 - cosine to its K neighbours, or of the Euclidean distance under L2
 }
 
-// Hubs say how often documents are among the K neighbours of those of the sample (Radovanović, Nanopoulos, Ivanović
-// 2010).
+// Hubs say how often documents are among the K neighbours of those of the sample (Radovanović,
+// Nanopoulos, Ivanović 2010).
 type Hubs struct {
 	Top         []Hub              `json:"top"`
 	Never       int                `json:"never"`    // documents that are nobody's neighbour
@@ -155,7 +156,8 @@ type Point struct {
 	Label int     `json:"label"` // index into Map.Labels; 0 without a field
 }
 
-// Inspect examines a collection. To see one state of a collection that is being written to, pass that of a snapshot.
+// Inspect examines a collection. To see one state of a collection that is being written to, pass
+// that of a snapshot.
 func Inspect(ctx context.Context, coll *db.Collection, opts Options) (*Report, error) {
 	x, err := newInspection(ctx, coll, opts)
 	if err == nil {
@@ -231,7 +233,8 @@ type document struct {
 	vec []float32
 }
 
-// read passes over all documents and draws the sample: reservoir sampling (Vitter 1985, algorithm R).
+// read passes over all documents and draws the sample: reservoir sampling (Vitter 1985, algorithm
+// R).
 func (x *inspection) read() error {
 	r := x.report
 	if x.Log != nil {
@@ -420,7 +423,8 @@ func farthest(list []Outlier, n int) []Outlier {
 	return list[:min(n, len(list))]
 }
 
-// pair counts a document of the sample and another as near-duplicates, unless that was done from the other end.
+// pair counts a document of the sample and another as near-duplicates, unless that was done from
+// the other end.
 func (p *prober) pair(i int, other string, cosine float64) {
 	id := p.x.sample[i].id
 	pair := Pair{min(id, other), max(id, other), cosine}
@@ -637,7 +641,8 @@ func distribute(values []float64) *page.Distribution {
 	return d
 }
 
-// distributeCounts is distribute for numbers of things: bins begin at whole numbers, the first at 0.
+// distributeCounts is distribute for numbers of things: bins begin at whole numbers, the first at
+// 0.
 func distributeCounts(values []float64) *page.Distribution {
 	d := summarise(values)
 	if len(values) == 0 {
@@ -664,8 +669,8 @@ func summarise(values []float64) *page.Distribution {
 	return d
 }
 
-// tail is the number of extreme values at either end that may lie outside of the bins: a few must not push all the
-// others into one bin.
+// tail is the number of extreme values at either end that may lie outside of the bins: a few must
+// not push all the others into one bin.
 func tail(values []float64) int { return len(values) / 200 }
 
 func fill(d *page.Distribution, values []float64, bins int) {

@@ -37,7 +37,8 @@ func collection(t *testing.T, s db.Schema, docs ...db.Document) *db.Collection {
 	return c
 }
 
-// randomDocs returns documents with vectors in the positive orthant, so that all are a little similar.
+// randomDocs returns documents with vectors in the positive orthant, so that all are a little
+// similar.
 func randomDocs(n, dim int, seed uint64) []db.Document {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	docs := make([]db.Document, n)

@@ -7,11 +7,12 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Batch is many queries of one segment that are compared with its rows at once, each with a cut of its own. It is for one
-// goroutine; Fork makes one for another.
+// A Batch is many queries of one segment that are compared with its rows at once, each with a cut
+// of its own. It is for one goroutine; Fork makes one for another.
 //
-// It multiplies with the weights rounded to one byte, which twice as many fit into an instruction of: the part of the query
-// that this loses makes a few more candidates, of which the exact product is computed.
+// It multiplies with the weights rounded to one byte, which twice as many fit into an instruction
+// of: the part of the query that this loses makes a few more candidates, of which the exact product
+// is computed.
 type Batch struct {
 	c       *Codes
 	queries []*Query
@@ -55,7 +56,8 @@ func (b *Batch) Fork() *Batch {
 // Len returns the number of queries.
 func (b *Batch) Len() int { return len(b.queries) }
 
-// narrow sets w to the weights in one byte, and returns their step and at least what they are off by: |v - step*w|.
+// narrow sets w to the weights in one byte, and returns their step and at least what they are off
+// by: |v - step*w|.
 func (q *Query) narrow(w []int8) (step, rest float64) {
 	clear(w)
 	var most int16
@@ -76,8 +78,8 @@ func (q *Query) narrow(w []int8) (step, rest float64) {
 	return step, q.resid + 1.001*math.Sqrt(sq)
 }
 
-// round sets w to the weights in one byte, and returns their step and what a scan adds to the integer product for all
-// errors that grow with the scale.
+// round sets w to the weights in one byte, and returns their step and what a scan adds to the
+// integer product for all errors that grow with the scale.
 func (q *Query) round(w []int8) (step float64, add int32) {
 	step, rest := q.narrow(w)
 	if q.unit == 0 {
@@ -101,9 +103,9 @@ func (b *Batch) SetCut(i int, cut float64) {
 	b.tile.SetCut(i, below(cut))
 }
 
-// Scan compares the rows from lo to hi-1, of which there are at most BlockRows, with all queries. Bit j of word i says that
-// row lo+j may reach the cut of query i. The words are valid until the next call. The error is that of damaged bytes and wraps
-// fileformat.ErrDamaged.
+// Scan compares the rows from lo to hi-1, of which there are at most BlockRows, with all queries.
+// Bit j of word i says that row lo+j may reach the cut of query i. The words are valid until the
+// next call. The error is that of damaged bytes and wraps fileformat.ErrDamaged.
 func (b *Batch) Scan(lo, hi int) ([]uint64, error) {
 	c := b.c
 	if lo < 0 || hi <= lo || hi > c.Len() {
@@ -117,7 +119,8 @@ func (b *Batch) Scan(lo, hi int) ([]uint64, error) {
 	return b.words[:len(b.queries)], nil
 }
 
-// Interval returns bounds of the true score of a row that Scan reported for query i, as Query.Interval does.
+// Interval returns bounds of the true score of a row that Scan reported for query i, as
+// Query.Interval does.
 func (b *Batch) Interval(i, row int) (lower, upper float64) {
 	q := b.queries[i]
 	return q.Interval(Candidate{Row: row, dot: q.dot(row)})

@@ -49,9 +49,10 @@ func nearest(b *testing.B, q *Query, k int, buf *Buffer, dst []Candidate) (rows 
 	return topk.Merge(c), intervals
 }
 
-// BenchmarkSearch finds the 10 best rows of a query by codes and true scores of what they leave, twice, with nibbles and
-// without, alternating with the float32 products of all rows, on one core. Times are medians in microseconds per query, "again" that
-// of the second time, when codes may be in the cache; "rescored" and "intervals" are means of rows.
+// BenchmarkSearch finds the 10 best rows of a query by codes and true scores of what they leave,
+// twice, with nibbles and without, alternating with the float32 products of all rows, on one core.
+// Times are medians in microseconds per query, "again" that of the second time, when codes may be
+// in the cache; "rescored" and "intervals" are means of rows.
 func BenchmarkSearch(b *testing.B) {
 	for _, set := range benchSets(b) {
 		for _, m := range metrics {

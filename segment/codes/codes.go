@@ -24,10 +24,12 @@ type Codes struct {
 	coarse  []float32
 }
 
-// Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and the mean; every other block
-// when it is first used. b is kept: it must stay readable and unchanged while the Codes are used. Its address must be a
-// multiple of 4, as that of a mapping is; else, and on big-endian machines, all but the codes is copied, unverified
-// bytes included, which are verified in their place nevertheless. The error wraps fileformat.ErrDamaged, fileformat.ErrVersion or fileformat.ErrMismatch.
+// Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and
+// the mean; every other block when it is first used. b is kept: it must stay readable and unchanged
+// while the Codes are used. Its address must be a multiple of 4, as that of a mapping is; else, and
+// on big-endian machines, all but the codes is copied, unverified bytes included, which are
+// verified in their place nevertheless. The error wraps fileformat.ErrDamaged,
+// fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Codes, error) {
 	h, l, err := decodeHeader(b)
 	if err != nil {

@@ -50,7 +50,8 @@ type fataler interface {
 	Fatal(...any)
 }
 
-// check compares the intervals of all rows, and Candidates around every true score, with the definition.
+// check compares the intervals of all rows, and Candidates around every true score, with the
+// definition.
 func check(t fataler, c *Codes, m Metric, d *data, vec []float32) {
 	t.Helper()
 	q := c.Query(vec)
@@ -148,7 +149,8 @@ func kindNames() []string {
 	return names
 }
 
-// draw makes rows around a few centres, near or far as spread says, with zero rows and duplicates, and a query.
+// draw makes rows around a few centres, near or far as spread says, with zero rows and duplicates,
+// and a query.
 func draw(r *rand.Rand, kind, centre string, dim, n int, spread float64) (*data, []float32) {
 	d := &data{dim: dim, vecs: make([]float32, dim*n)}
 	centres := make([]float64, dim*(1+r.IntN(3)))
@@ -248,7 +250,8 @@ func TestBoundsLargeDimensions(t *testing.T) {
 	}
 }
 
-// TestNotFinite gives rows that a segment never holds: they are candidates for everything, and harm no other row.
+// TestNotFinite gives rows that a segment never holds: they are candidates for everything, and harm
+// no other row.
 func TestNotFinite(t *testing.T) {
 	for _, m := range metrics {
 		d := &data{dim: 3, vecs: []float32{1, 2, 3, 1, float32(math.NaN()), 0, float32(math.Inf(1)), 0, 1, 3, 2, 2}}
@@ -431,7 +434,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestAmongDamage: whatever of a row is damaged, Among notices it behind rows of the same and of other blocks, in any order.
+// TestAmongDamage: whatever of a row is damaged, Among notices it behind rows of the same and of
+// other blocks, in any order.
 func TestAmongDamage(t *testing.T) {
 	d, vec := draw(rand.New(rand.NewPCG(13, 14)), "normal", "normal", 5, 40_000, 1) // three blocks for each section of words
 	id := d.ident(Cosine)

@@ -1,10 +1,11 @@
-// Package codes keeps the vectors of a segment as one byte per element, with bounds: from the codes of a row and a query it
-// says an interval that certainly holds the row's true score, and from many rows, at the speed of memory, which of them may
-// reach a score at all. Where it pays there are nibbles too, half a byte per element, so that a scan reads an eighth of the bytes of
-// the vectors.
+// Package codes keeps the vectors of a segment as one byte per element, with bounds: from the codes
+// of a row and a query it says an interval that certainly holds the row's true score, and from many
+// rows, at the speed of memory, which of them may reach a score at all. Where it pays there are
+// nibbles too, half a byte per element, so that a scan reads an eighth of the bytes of the vectors.
 //
-// [Write] makes the file of a segment, [Parse] opens it, [Codes.Query] prepares a query, [Query.Candidates] scans rows,
-// [Query.Among] looks at single ones and [Query.Interval] gives the bounds of one. [Codes.Batch] scans for many queries at once.
+// [Write] makes the file of a segment, [Parse] opens it, [Codes.Query] prepares a query,
+// [Query.Candidates] scans rows, [Query.Among] looks at single ones and [Query.Interval] gives the
+// bounds of one. [Codes.Batch] scans for many queries at once.
 //
 // Guarantees:
 //
@@ -18,10 +19,10 @@
 //     on every CPU, but for whether there are nibbles, which is measured.
 //   - Any bytes may be parsed: no panic, no access out of bounds, no memory beyond a fraction of the file's size.
 //
-// Codes are derived data: whatever is wrong with a file, it can be built anew from the vectors. docs/format/codes.md is the
-// norm of the file.
+// Codes are derived data: whatever is wrong with a file, it can be built anew from the vectors.
+// docs/format/codes.md is the norm of the file.
 //
-// Codes and Queries are immutable and safe for concurrent use as long as the bytes given to Parse stay mapped; a [Buffer] is
-// for one goroutine. Whatever reads mapped bytes, Candidates and Interval included, belongs inside vfs.Guard: an
-// unreadable sector shows as a memory fault.
+// Codes and Queries are immutable and safe for concurrent use as long as the bytes given to Parse
+// stay mapped; a [Buffer] is for one goroutine. Whatever reads mapped bytes, Candidates and
+// Interval included, belongs inside vfs.Guard: an unreadable sector shows as a memory fault.
 package codes

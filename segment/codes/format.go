@@ -79,7 +79,8 @@ func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) 
 // header is what the first page of the file says.
 type header struct {
 	ident Ident
-	// No row but those with an infinite scale has a larger square, or a residual above slope*scale + the floor.
+	// No row but those with an infinite scale has a larger square, or a residual above slope*scale
+	// + the floor.
 	square   uint32
 	slope    float32
 	tableCRC uint32

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestFormatPage compares the hexdump in docs/format/codes.md with a file that Build makes now. A difference means that the
-// format has changed: old files would be built again.
+// TestFormatPage compares the hexdump in docs/format/codes.md with a file that Build makes now. A
+// difference means that the format has changed: old files would be built again.
 func TestFormatPage(t *testing.T) {
 	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1}}
 	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: Dot, CRC: 0xcafe}
@@ -28,7 +28,8 @@ func TestFormatPage(t *testing.T) {
 	formattest.Page(t, "../../docs/format/codes.md", got, *update)
 }
 
-// dump prints every byte of a code file with its meaning. It reads by the words of the page, not with the code under test.
+// dump prints every byte of a code file with its meaning. It reads by the words of the page, not
+// with the code under test.
 func dump(t *testing.T, b []byte) string {
 	d := formattest.New(t, b)
 	line, zeros, u32, f32 := d.Line, d.Zeros, d.Int32, d.Float32
@@ -99,7 +100,8 @@ func dump(t *testing.T, b []byte) string {
 	return d.Out.String()
 }
 
-// TestVersion1 opens a file of the first version, which had no nibbles: it is left alone, to be replaced.
+// TestVersion1 opens a file of the first version, which had no nibbles: it is left alone, to be
+// replaced.
 func TestVersion1(t *testing.T) {
 	file, err := os.ReadFile("testdata/v1.codes")
 	if err != nil {

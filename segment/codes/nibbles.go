@@ -10,8 +10,9 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Nibbles are the upper halves of the codes, packed: codes of four bits, with a scale of their own. A scan reads them in place
-// of the codes, at half the bytes, and leaves to the codes the few rows that they do not rule out.
+// Nibbles are the upper halves of the codes, packed: codes of four bits, with a scale of their own.
+// A scan reads them in place of the codes, at half the bytes, and leaves to the codes the few rows
+// that they do not rule out.
 
 // coarse is a query as nibbles are compared with it.
 type coarse struct {
@@ -22,8 +23,9 @@ type coarse struct {
 	rest    atomic.Int32
 }
 
-// scanPays reports whether it takes less time to look at kept of n rows again, after their nibbles, than to scan the codes of all. A
-// row that is looked at alone takes about as long as two rows and 400 elements of a scan.
+// scanPays reports whether it takes less time to look at kept of n rows again, after their nibbles,
+// than to scan the codes of all. A row that is looked at alone takes about as long as two rows and
+// 400 elements of a scan.
 func scanPays(kept, n, dim int) bool { return kept*(4*dim+800) < n*dim }
 
 // restChunks is for how many chunks of rows the codes are scanned when nibbles did not pay for one.
@@ -54,8 +56,8 @@ func (q *Query) useNibbles(low float32) bool {
 	return q.coarse.rest.Load() <= 0 || q.coarse.rest.Add(-1) < 0
 }
 
-// among fills buf with the rows from lo to hi-1 that are in set and that nibbles do not rule out. ok is false if they are too
-// many for nibbles to have paid.
+// among fills buf with the rows from lo to hi-1 that are in set and that nibbles do not rule out.
+// ok is false if they are too many for nibbles to have paid.
 func (q *Query) among(lo, hi int, set []uint64, low float32, buf *Buffer) (rows []int32, ok bool, err error) {
 	if err := q.c.touchNibbles(lo, hi); err != nil {
 		return nil, false, err
@@ -83,7 +85,8 @@ func (q *Query) among(lo, hi int, set []uint64, low float32, buf *Buffer) (rows 
 	return rows, true, nil
 }
 
-// nibblesPay finds out, with some of the rows for queries among some more, whether nibbles rule out enough of them.
+// nibblesPay finds out, with some of the rows for queries among some more, whether nibbles rule out
+// enough of them.
 func nibblesPay(ident Ident, rows Source) (bool, error) {
 	const most, run, queries, k = 2048, 16, 16, 10
 	total, dim := ident.Rows, ident.Dim

@@ -10,10 +10,10 @@ import (
 
 // A Query is a vector to be compared with the codes of one segment.
 //
-// Its core is v, the part of it whose products with the rows have to be estimated, divided by unit: for Cosine and Dot what
-// remains when the nearest multiple of the mean is subtracted, for L2 the difference from the mean. v is coded as
-// step*weights, so that its product with the codes of a row is an integer. The letters below are those of
-// docs/decisions/0005-int8-codes-with-bounds.md.
+// Its core is v, the part of it whose products with the rows have to be estimated, divided by unit:
+// for Cosine and Dot what remains when the nearest multiple of the mean is subtracted, for L2 the
+// difference from the mean. v is coded as step*weights, so that its product with the codes of a row
+// is an integer. The letters below are those of docs/decisions/0005-int8-codes-with-bounds.md.
 type Query struct {
 	c       *Codes
 	wild    bool // nothing is known: every row is a candidate
@@ -36,7 +36,8 @@ type Query struct {
 	coarse   coarse
 }
 
-// Query prepares a query for vec, whose length must be Dim, or else it panics. It keeps nothing of vec.
+// Query prepares a query for vec, whose length must be Dim, or else it panics. It keeps nothing of
+// vec.
 func (c *Codes) Query(vec []float32) *Query {
 	dim := c.Dim()
 	if len(vec) != dim {
@@ -136,8 +137,8 @@ func (q *Query) prepare(v []float64) {
 	}
 }
 
-// slack returns what a scan adds to the products for all errors that grow with the scale, of codes with this slope and largest
-// square, and of weights that are off by rest.
+// slack returns what a scan adds to the products for all errors that grow with the scale, of codes
+// with this slope and largest square, and of weights that are off by rest.
 func (q *Query) slack(slope float32, square uint32, rest float64) float64 {
 	if q.unit == 0 {
 		return 0
@@ -173,9 +174,10 @@ type Buffer struct {
 // chunk is the number of rows that are scanned before their candidates are collected.
 const chunk = 1024
 
-// Candidates appends to dst the rows from lo to hi-1 whose score may be cut or higher, and which are in set if it is not
-// nil: bit i%64 of set[i/64] stands for row i, as in bitset.Set. lo must be a multiple of 64. The error is that of damaged
-// bytes and wraps fileformat.ErrDamaged; dst is then as it was.
+// Candidates appends to dst the rows from lo to hi-1 whose score may be cut or higher, and which
+// are in set if it is not nil: bit i%64 of set[i/64] stands for row i, as in bitset.Set. lo must be
+// a multiple of 64. The error is that of damaged bytes and wraps fileformat.ErrDamaged; dst is then
+// as it was.
 func (q *Query) Candidates(dst []Candidate, lo, hi int, set []uint64, cut float64, buf *Buffer) ([]Candidate, error) {
 	if lo < 0 || hi > q.c.Len() || lo%64 != 0 {
 		panic(fmt.Sprintf("codes: candidates from %d to %d of %d", lo, hi, q.c.Len()))
@@ -226,8 +228,9 @@ func (q *Query) scan(dots []int32, words []uint64, lo int, low float32) {
 	simd.CodesAbove(words, dots, c.scales[lo:], c.levels[lo:], float32(q.step), q.add, q.per, low)
 }
 
-// Among appends to dst those of rows, in any order, whose score may be cut or higher. It is for few rows that lie here and
-// there. The error is that of damaged bytes and wraps fileformat.ErrDamaged; dst is then as it was.
+// Among appends to dst those of rows, in any order, whose score may be cut or higher. It is for few
+// rows that lie here and there. The error is that of damaged bytes and wraps fileformat.ErrDamaged;
+// dst is then as it was.
 func (q *Query) Among(dst []Candidate, rows []int32, cut float64, buf *Buffer) ([]Candidate, error) {
 	before, low := len(dst), q.cut(cut)
 	for len(rows) > 0 {
@@ -286,7 +289,8 @@ func (q *Query) Interval(c Candidate) (lower, upper float64) {
 	norm := math.Sqrt(float64(q.c.squares[c.Row])) // of the codes
 	along := q.step * float64(c.dot)
 	off := q.resid * norm
-	// The residual of the row is at right angles to its codes: only that part of v counts which is so too.
+	// The residual of the row is at right angles to its codes: only that part of v counts which is
+	// so too.
 	across := q.size * q.size
 	if a := math.Abs(along) - off; a > 0 && norm > 0 {
 		across -= a / norm * (a / norm)

@@ -12,25 +12,28 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Source returns the vectors of rows lo to hi-1, one after the other. They are read only until the next call.
+// A Source returns the vectors of rows lo to hi-1, one after the other. They are read only until
+// the next call.
 type Source func(lo, hi int) ([]float32, error)
 
-// sampled is how many rows, evenly spread, the mean is computed from. It need not be exact: bounds hold for any.
+// sampled is how many rows, evenly spread, the mean is computed from. It need not be exact: bounds
+// hold for any.
 const sampled = 8192
 
 // readBytes is about how many bytes of vectors are asked for at once.
 const readBytes = 1 << 18
 
-// Rows whose largest element, the mean subtracted, is outside of these limits are not coded, except that a direction that
-// near to the mean is taken for it: far from the ends of float32, no product can over- or underflow.
+// Rows whose largest element, the mean subtracted, is outside of these limits are not coded, except
+// that a direction that near to the mean is taken for it: far from the ends of float32, no product
+// can over- or underflow.
 const (
 	tiny = 0x1p-54
 	huge = 0x1p62
 )
 
-// Write writes the code file of a segment to w, which must be empty, and returns its size. It reads a part of the rows, for
-// their mean and to find out whether nibbles pay, then all of them from first to last, and needs 20 bytes of memory per row. It
-// does not sync.
+// Write writes the code file of a segment to w, which must be empty, and returns its size. It reads
+// a part of the rows, for their mean and to find out whether nibbles pay, then all of them from
+// first to last, and needs 20 bytes of memory per row. It does not sync.
 func Write(w io.WriterAt, ident Ident, rows Source) (int64, error) {
 	if err := ident.check(); err != nil {
 		return 0, err
@@ -140,7 +143,8 @@ func (e *encoder) inverse(x []float32) float64 {
 	return 0
 }
 
-// sample returns the mean of some of the rows, or of their directions. Elements that are not finite count as zero.
+// sample returns the mean of some of the rows, or of their directions. Elements that are not finite
+// count as zero.
 func (e *encoder) sample(rows Source) ([]float32, error) {
 	n, dim := e.ident.Rows, e.ident.Dim
 	sum := make([]float64, dim)
@@ -202,7 +206,8 @@ func (e *encoder) codes(rows Source) error {
 	return nil
 }
 
-// row codes x into dst. y and c are for its use. docs/decisions/0005-int8-codes-with-bounds.md derives the residual.
+// row codes x into dst. y and c are for its use. docs/decisions/0005-int8-codes-with-bounds.md
+// derives the residual.
 func (e *encoder) row(dst []byte, x, y, c []float32) {
 	inv := e.inverse(x)
 	y = y[:len(x)]
@@ -235,8 +240,8 @@ func (e *encoder) row(dst []byte, x, y, c []float32) {
 	e.squares = append(e.squares, square)
 }
 
-// fit returns the scale s with the least residual y - s*c, which then is at right angles to c, the square of c, and at least
-// the length of the residual.
+// fit returns the scale s with the least residual y - s*c, which then is at right angles to c, the
+// square of c, and at least the length of the residual.
 func fit(y, c []float32) (scale float32, square uint32, resid float64) {
 	yy, yc, cc := simd.Dot64(y, y), simd.Dot64(y, c), simd.Dot64(c, c)
 	scale = float32(yc / cc)
@@ -252,8 +257,9 @@ func slope(resid float64, scale float32) float32 {
 	return above(resid / float64(scale) * (1 + 0x1p-22))
 }
 
-// nibble codes y, which row left behind, once more: the upper halves of its codes. c is for its use. A row whose nibbles say
-// little has a scale of NaN, which makes it a candidate of every query, so that it does not spoil the slope of all others.
+// nibble codes y, which row left behind, once more: the upper halves of its codes. c is for its
+// use. A row whose nibbles say little has a scale of NaN, which makes it a candidate of every
+// query, so that it does not spoil the slope of all others.
 func (e *encoder) nibble(codes []byte, y, c []float32) {
 	start := len(e.nibbles.Out)
 	e.nibbles.Out = append(e.nibbles.Out, make([]byte, stride(len(codes)))...)
@@ -279,9 +285,11 @@ func (e *encoder) nibble(codes []byte, y, c []float32) {
 	e.coarse = append(e.coarse, scale)
 }
 
-// quantise sets c to y*f rounded to integers, which must be from -127 to 127, and dst to their codes.
+// quantise sets c to y*f rounded to integers, which must be from -127 to 127, and dst to their
+// codes.
 func quantise(dst []byte, c, y []float32, f float32) {
-	// From here to its double, the unit in the last place of a float32 is 1, and the lowest byte zero.
+	// From here to its double, the unit in the last place of a float32 is 1, and the lowest byte
+	// zero.
 	const integers = 3 << 22
 	c, dst = c[:len(y)], dst[:len(y)]
 	for i, v := range y {
@@ -300,8 +308,8 @@ func setAll(dst []byte, b byte) {
 // unit32 is the unit roundoff of float32.
 const unit32 = 0x1p-24
 
-// floor bounds the part of a residual that does not shrink with the scale: of the errors in a direction of length 1, and of
-// taking a tiny direction for none.
+// floor bounds the part of a residual that does not shrink with the scale: of the errors in a
+// direction of length 1, and of taking a tiny direction for none.
 func floor(m Metric, mean []float32) float64 {
 	if m != Cosine {
 		return 0

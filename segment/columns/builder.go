@@ -8,8 +8,8 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// Builder collects rows and makes a column file of them. It keeps each distinct value once, and 4 or 8 bytes per value of
-// a row beside. A Builder is not safe for concurrent use.
+// Builder collects rows and makes a column file of them. It keeps each distinct value once, and 4
+// or 8 bytes per value of a row beside. A Builder is not safe for concurrent use.
 type Builder struct {
 	columns map[columnKey]*columnBuilder
 	sources map[*Columns][]*part // by column of the source
@@ -33,9 +33,10 @@ func NewBuilder() *Builder {
 	return &Builder{columns: map[columnKey]*columnBuilder{}, sources: map[*Columns][]*part{}}
 }
 
-// Add gives the row its metadata; meta may be changed afterwards. Rows must come in ascending order, below MaxRows; a row
-// that is left out has no fields. Values are nil, bool, int64, float64 but not NaN, string, []any and map[string]any;
-// lists and maps within lists are skipped, because no filter finds them. When Add fails, it has added nothing.
+// Add gives the row its metadata; meta may be changed afterwards. Rows must come in ascending
+// order, below MaxRows; a row that is left out has no fields. Values are nil, bool, int64, float64
+// but not NaN, string, []any and map[string]any; lists and maps within lists are skipped, because
+// no filter finds them. When Add fails, it has added nothing.
 func (b *Builder) Add(row int, meta map[string]any) error {
 	if err := b.checkRows(row, row+1); err != nil {
 		return err
@@ -121,8 +122,9 @@ func (b *Builder) column(path string, role uint8) *columnBuilder {
 	return col
 }
 
-// A columnBuilder collects the values of a column. While rows are added, every value that may occur has an id; the codes
-// are known only when all values are. Equal values have one id if they were added one by one, and one in each source.
+// A columnBuilder collects the values of a column. While rows are added, every value that may occur
+// has an id; the codes are known only when all values are. Equal values have one id if they were
+// added one by one, and one in each source.
 type columnBuilder struct {
 	ids      []uint32 // of the values, in the order of the rows
 	rows     []uint32 // of each value; nil as long as there is one for each row from 0 on
@@ -148,7 +150,8 @@ func (c *columnBuilder) add(row int, id uint32) {
 	c.ids = append(c.ids, id)
 }
 
-// id returns the id of a value, a new one at its first use. Memory ends long before 32 bits of ids do.
+// id returns the id of a value, a new one at its first use. Memory ends long before 32 bits of ids
+// do.
 func (c *columnBuilder) id(v any) uint32 {
 	switch v := v.(type) {
 	case nil:

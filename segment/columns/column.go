@@ -116,7 +116,8 @@ func (v *column) float(i int) float64 { return math.Float64frombits(v.floats[i])
 
 func (v *column) string(i int) []byte { return v.text[v.offsets[i]:v.offsets[i+1]] }
 
-// integer returns f as an int64 if it is one. Such numbers are stored as integers, so that equal numbers share a code.
+// integer returns f as an int64 if it is one. Such numbers are stored as integers, so that equal
+// numbers share a code.
 func integer(f float64) (int64, bool) {
 	if f >= -1<<63 && f < 1<<63 && f == math.Trunc(f) {
 		return int64(f), true
@@ -129,7 +130,8 @@ func (v *column) search(row int) int {
 	return sort.Search(len(v.rows), func(i int) bool { return v.rows[i] >= uint32(row) })
 }
 
-// value returns the value of a code, which is not 0: an empty list for every list, an empty map for every map.
+// value returns the value of a code, which is not 0: an empty list for every list, an empty map for
+// every map.
 func (v *column) value(code uint32) any {
 	switch {
 	case code < v.firstInt:

@@ -9,16 +9,18 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// Columns answer filters on the rows of one segment. They are immutable and safe for concurrent use.
+// Columns answer filters on the rows of one segment. They are immutable and safe for concurrent
+// use.
 type Columns struct {
 	b       []byte
 	rows    int
 	columns int
 }
 
-// Parse opens the column file b for the segment ident. It verifies the checksum and the structure of all of b, which it
-// keeps: b must stay readable and unchanged while the Columns are used. Views of b need an address that is a multiple of
-// 8, as that of a mapping; else, and on big-endian machines, each use of a column copies it. The error wraps fileformat.ErrDamaged,
+// Parse opens the column file b for the segment ident. It verifies the checksum and the structure
+// of all of b, which it keeps: b must stay readable and unchanged while the Columns are used. Views
+// of b need an address that is a multiple of 8, as that of a mapping; else, and on big-endian
+// machines, each use of a column copies it. The error wraps fileformat.ErrDamaged,
 // fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Columns, error) {
 	h, err := decodeHeader(b)

@@ -58,7 +58,8 @@ func finish(t fataler, b *Builder, rows int) ([]byte, *Columns) {
 	return file, c
 }
 
-// Generators. The values are few, so that rows and conditions meet, and near to each other where that is hard.
+// Generators. The values are few, so that rows and conditions meet, and near to each other where
+// that is hard.
 
 var numbers = []any{
 	int64(0), 0.0, math.Copysign(0, -1), int64(1), 1.0, 1.5, -0.5, int64(-7), 1e300, -1e300, 0x1p63, -0x1p63, -0x1.8p63,
@@ -310,7 +311,8 @@ func TestKindsString(t *testing.T) {
 	}
 }
 
-// TestAddFrom merges tables with rows dropped, in runs that take turns, and expects the file that Add makes.
+// TestAddFrom merges tables with rows dropped, in runs that take turns, and expects the file that
+// Add makes.
 func TestAddFrom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type part struct {
@@ -453,8 +455,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestImpossible changes bytes and corrects the checksum: Parse must see what the dictionary, rows and codes must not be,
-// or the file must work.
+// TestImpossible changes bytes and corrects the checksum: Parse must see what the dictionary, rows
+// and codes must not be, or the file must work.
 func TestImpossible(t *testing.T) {
 	file, _ := build(t, small)
 	bad, ident := slices.Clone(file), identOf(len(small))

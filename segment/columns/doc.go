@@ -1,6 +1,7 @@
-// Package columns keeps the metadata of a segment by field, so that a filter is answered for all rows at once. A
-// [Builder] takes rows of metadata, or rows of older columns, and returns a file; [Parse] opens such a file, usually
-// mapped, as [Columns]; [Columns.Eval] turns a [filter.Expr] into the set of rows that match it.
+// Package columns keeps the metadata of a segment by field, so that a filter is answered for all
+// rows at once. A [Builder] takes rows of metadata, or rows of older columns, and returns a file;
+// [Parse] opens such a file, usually mapped, as [Columns]; [Columns.Eval] turns a [filter.Expr]
+// into the set of rows that match it.
 //
 // Guarantees:
 //
@@ -12,13 +13,15 @@
 //
 // Columns are derived data: whatever is wrong with a file, it can be built anew from the documents.
 //
-// A column holds one code per row and a dictionary of the distinct values in order, so that an operator selects a few
-// ranges of codes, found by binary search, and the scan compares integers of 1, 2 or 4 bytes. Numbers that are equal
-// share a code, whether int64 or float64. Lists and maps are codes of their own in the column of their path; the elements
-// of lists are a second column of the same path, in which a row may have many codes. Columns that few rows have store
-// the rows beside the codes. docs/format/columns.md is the norm.
+// A column holds one code per row and a dictionary of the distinct values in order, so that an
+// operator selects a few ranges of codes, found by binary search, and the scan compares integers of
+// 1, 2 or 4 bytes. Numbers that are equal share a code, whether int64 or float64. Lists and maps
+// are codes of their own in the column of their path; the elements of lists are a second column of
+// the same path, in which a row may have many codes. Columns that few rows have store the rows
+// beside the codes. docs/format/columns.md is the norm.
 //
-// A Builder is not safe for concurrent use. Columns are, as long as the bytes given to Parse stay mapped; they are
-// immutable, and no result shares memory with them. Whatever reads mapped bytes, Parse and AddFrom and Bytes included,
-// belongs inside vfs.Guard: an unreadable sector shows as a memory fault.
+// A Builder is not safe for concurrent use. Columns are, as long as the bytes given to Parse stay
+// mapped; they are immutable, and no result shares memory with them. Whatever reads mapped bytes,
+// Parse and AddFrom and Bytes included, belongs inside vfs.Guard: an unreadable sector shows as a
+// memory fault.
 package columns

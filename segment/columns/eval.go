@@ -13,22 +13,24 @@ import (
 )
 
 const (
-	// scanBlock is the number of codes that are compared with all ranges before the next ones: at most 32 KiB, which
-	// stays in the first cache.
+	// scanBlock is the number of codes that are compared with all ranges before the next ones: at
+	// most 32 KiB, which stays in the first cache.
 	scanBlock = 8192
 
-	// scanBytes bounds the number of ranges times the bytes of a code up to which comparing with one range after the
-	// other is faster than looking every code up in a table (BenchmarkEval/in).
+	// scanBytes bounds the number of ranges times the bytes of a code up to which comparing with
+	// one range after the other is faster than looking every code up in a table (BenchmarkEval/in).
 	scanBytes = 64
 )
 
-// Eval makes dst the set of rows that match e; a nil e matches all. dst must have room for [Columns.Len] rows, else Eval
-// panics; bits from there on become zero. The expression may be one that [filter.Validate] refuses.
+// Eval makes dst the set of rows that match e; a nil e matches all. dst must have room for
+// [Columns.Len] rows, else Eval panics; bits from there on become zero. The expression may be one
+// that [filter.Validate] refuses.
 func (c *Columns) Eval(e filter.Expr, dst bitset.Set) {
 	_ = c.EvalContext(context.Background(), e, dst) // which does not end
 }
 
-// EvalContext is Eval that ends early with ctx, between two comparisons, and then returns its error: dst is of no use.
+// EvalContext is Eval that ends early with ctx, between two comparisons, and then returns its
+// error: dst is of no use.
 func (c *Columns) EvalContext(ctx context.Context, e filter.Expr, dst bitset.Set) error {
 	if len(dst) < bitset.Words(c.rows) {
 		panic(fmt.Sprintf("columns: a set of %d bits for %d rows", 64*len(dst), c.rows))
@@ -146,8 +148,8 @@ func join(spans []span) []span {
 	return out
 }
 
-// compare appends the codes of the values that relate to x by op; for $contains those that equal x. The result may
-// have touching spans.
+// compare appends the codes of the values that relate to x by op; for $contains those that equal x.
+// The result may have touching spans.
 func (v *column) compare(spans []span, op filter.Op, x any) []span {
 	add := func(first uint32, n, below, upTo int) {
 		from, to := 0, n
@@ -204,7 +206,8 @@ func (v *column) compare(spans []span, op filter.Op, x any) []span {
 	return spans
 }
 
-// bounds returns how many of n ascending values are below, and how many are at most, what order compares them with.
+// bounds returns how many of n ascending values are below, and how many are at most, what order
+// compares them with.
 func bounds(n int, order func(i int) int) (below, upTo int) {
 	below = sort.Search(n, func(i int) bool { return order(i) >= 0 })
 	upTo = below + sort.Search(n-below, func(i int) bool { return order(below+i) > 0 })

@@ -8,9 +8,10 @@ import (
 // Len returns the number of rows.
 func (c *Columns) Len() int { return c.rows }
 
-// Value returns the value of a field in a row and whether the row has one. It is what [filter.Lookup] found in the
-// metadata of the row, but for this: a number that is an integer within int64 is an int64, a list has its scalar elements
-// only, and an empty map stands for any map. It panics if row is not in [0, Len).
+// Value returns the value of a field in a row and whether the row has one. It is what
+// [filter.Lookup] found in the metadata of the row, but for this: a number that is an integer
+// within int64 is an int64, a list has its scalar elements only, and an empty map stands for any
+// map. It panics if row is not in [0, Len).
 func (c *Columns) Value(row int, path string) (any, bool) {
 	if row < 0 || row >= c.rows {
 		panic(fmt.Sprintf("columns: row %d of %d", row, c.rows))
@@ -81,7 +82,8 @@ func (c *Columns) Fields() []FieldStats {
 		x := c.entry(i)
 		v := c.column(&x)
 		if x.role == roleElement {
-			// Behind the value column of the path, which every list has; but any file may be parsed.
+			// Behind the value column of the path, which every list has; but any file may be
+			// parsed.
 			if n := len(fields); n > 0 && fields[n-1].Path == string(c.path(&x)) {
 				fields[n-1].Elements = v.codes.n
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// Numbers of the file format. They never change for version 2. Files of version 1 do not say which documents they were
-// made of, and are not read.
+// Numbers of the file format. They never change for version 2. Files of version 1 do not say which
+// documents they were made of, and are not read.
 const (
 	magic      = "VECBOLTC"
 	version    = 2
@@ -144,13 +144,14 @@ func decodeEntry(b []byte) entry {
 	}
 }
 
-// sections are the file offsets of a column's parts, each a multiple of 8 except that of text. A part ends where the next
-// begins, give or take the padding.
+// sections are the file offsets of a column's parts, each a multiple of 8 except that of text. A
+// part ends where the next begins, give or take the padding.
 type sections struct {
 	ints, floats, offsets, text, rows, codes, end uint64
 }
 
-// sections returns where the parts are. The counts must be within the length of some file, or else the sums wrap.
+// sections returns where the parts are. The counts must be within the length of some file, or else
+// the sums wrap.
 func (x *entry) sections() sections {
 	s := sections{ints: x.data}
 	s.floats = s.ints + 8*uint64(x.ints)
@@ -168,8 +169,8 @@ func (x *entry) sections() sections {
 	return s
 }
 
-// top returns the largest code of the dictionary. Codes count from 1 in this order: null, false, true, integers, other
-// numbers, strings, list, map; of each what occurs.
+// top returns the largest code of the dictionary. Codes count from 1 in this order: null, false,
+// true, integers, other numbers, strings, list, map; of each what occurs.
 func (x *entry) top() uint64 {
 	return uint64(specialCount(x.specials)) + uint64(x.ints) + uint64(x.floats) + uint64(x.strings)
 }

@@ -11,8 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestFormatPage compares the hexdump in docs/format/columns.md with a file that the builder makes now. A difference means
-// that the format has changed: old files would be built again.
+// TestFormatPage compares the hexdump in docs/format/columns.md with a file that the builder makes
+// now. A difference means that the format has changed: old files would be built again.
 func TestFormatPage(t *testing.T) {
 	file, _ := build(t, []map[string]any{
 		{"lang": "go", "tags": []any{"db", int64(7)}, "year": int64(2024)},
@@ -26,8 +26,8 @@ func TestFormatPage(t *testing.T) {
 	formattest.Page(t, "../../docs/format/columns.md", got, *update)
 }
 
-// dump prints every byte of a column file with its meaning. It reads by the words of the page, not with the code under
-// test, as far as the example needs them: codes of one byte.
+// dump prints every byte of a column file with its meaning. It reads by the words of the page, not
+// with the code under test, as far as the example needs them: codes of one byte.
 func dump(t *testing.T, b []byte) string {
 	d := formattest.New(t, b)
 	out, line, u8, u32, u64 := &d.Out, d.Line, d.Int8, d.Int32, d.Int64

@@ -9,9 +9,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 )
 
-// AddFrom adds the given rows of c, in ascending order, as the rows at, at+1, and so on, as if Add were given the metadata
-// of each. Rows of several Columns may take turns, at the price of one pass over the fields of c in every call. c must
-// stay usable until the last call of Bytes. When AddFrom fails, it has added nothing.
+// AddFrom adds the given rows of c, in ascending order, as the rows at, at+1, and so on, as if Add
+// were given the metadata of each. Rows of several Columns may take turns, at the price of one pass
+// over the fields of c in every call. c must stay usable until the last call of Bytes. When AddFrom
+// fails, it has added nothing.
 func (b *Builder) AddFrom(c *Columns, rows []int, at int) error {
 	if err := b.checkRows(at, at+len(rows)); err != nil {
 		return err
@@ -87,9 +88,9 @@ type part struct {
 	used    bitset.Set // codes that occur
 }
 
-// ordered merges the values of a dictionary with those that parts took from sources: in ascending order, equal ones once
-// for each of their ids. first returns where the codes of such values begin in a part, how many there are, and a function
-// that gives the value of each.
+// ordered merges the values of a dictionary with those that parts took from sources: in ascending
+// order, equal ones once for each of their ids. first returns where the codes of such values begin
+// in a part, how many there are, and a function that gives the value of each.
 func ordered[T cmp.Ordered](
 	d *dictionary[T], parts []*part, first func(*part) (code uint32, n int, value func(i int) T),
 ) []pair[T] {

@@ -29,8 +29,8 @@ func benchSets(b *testing.B) (sets []benchData) {
 	return sets
 }
 
-// BenchmarkSearch builds a graph and prints recall and time of searches for the 10 best rows by effort, on one core. Each
-// query is run five times for each effort, and the best time counts.
+// BenchmarkSearch builds a graph and prints recall and time of searches for the 10 best rows by
+// effort, on one core. Each query is run five times for each effort, and the best time counts.
 func BenchmarkSearch(b *testing.B) {
 	for _, set := range benchSets(b) {
 		m := codes.Cosine

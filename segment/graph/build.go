@@ -28,12 +28,14 @@ const (
 
 // A builder makes the nodes of a graph whose records are there.
 //
-// Nodes are inserted in random order, as in HNSW (Malkov and Yashunin, IEEE TPAMI 42, 2020) with one layer only: a walk through
-// the graph so far finds candidates, and of these a node keeps as neighbours those that are nearer to it than to any neighbour
-// kept before, with some slack (Subramanya et al., "DiskANN", NeurIPS 2019). Insertion is in batches, so that the graph
-// depends neither on the number of goroutines nor on their timing (Dobson et al., "Scaling graph-based ANNS algorithms to
-// billion-size datasets", 2023): all walks of a batch see the graph before it, and the nodes of the batch, which are compared
-// with one another; then the nodes that were chosen choose in turn.
+// Nodes are inserted in random order, as in HNSW (Malkov and Yashunin, IEEE TPAMI 42, 2020) with
+// one layer only: a walk through the graph so far finds candidates, and of these a node keeps as
+// neighbours those that are nearer to it than to any neighbour kept before, with some slack
+// (Subramanya et al., "DiskANN", NeurIPS 2019). Insertion is in batches, so that the graph depends
+// neither on the number of goroutines nor on their timing (Dobson et al., "Scaling graph-based ANNS
+// algorithms to billion-size datasets", 2023): all walks of a batch see the graph before it, and
+// the nodes of the batch, which are compared with one another; then the nodes that were chosen
+// choose in turn.
 type builder struct {
 	*Graph
 	ctx   context.Context
@@ -68,8 +70,8 @@ func newBuilder(ctx context.Context, g *Graph, workers int) *builder {
 	return b
 }
 
-// each calls f for 0 to n-1, in any order, on all lanes. It returns an error of f or of the context.
-// A fault of mapped memory in f is an error too, a *vfs.FaultError, and so is a panic.
+// each calls f for 0 to n-1, in any order, on all lanes. It returns an error of f or of the
+// context. A fault of mapped memory in f is an error too, a *vfs.FaultError, and so is a panic.
 func (b *builder) each(n int, f func(l *lane, i int) error) error {
 	const step = 8
 	var next atomic.Int64
@@ -272,8 +274,9 @@ func sortEntries(e []simd.Entry) {
 	})
 }
 
-// choose adds neighbours of a node, from candidates at their distances from it, nearest first, to those in l.chosen, until there are
-// limit. It returns the new ones, which it keeps at the start of candidates.
+// choose adds neighbours of a node, from candidates at their distances from it, nearest first, to
+// those in l.chosen, until there are limit. It returns the new ones, which it keeps at the start of
+// candidates.
 func (b *builder) choose(l *lane, candidates []simd.Entry, limit int) []simd.Entry {
 	kept := candidates[:0]
 next:
@@ -299,7 +302,8 @@ next:
 	return kept
 }
 
-// reach makes nodes that cannot be reached from the pilots neighbours of others, or puts them on the overflow list.
+// reach makes nodes that cannot be reached from the pilots neighbours of others, or puts them on
+// the overflow list.
 func (b *builder) reach() error {
 	seen := make([]bool, b.Len())
 	var queue []uint32

@@ -46,8 +46,8 @@ type trial struct {
 	margin [len(calibrated)]float32 // that was needed
 }
 
-// A ranked row is one with its true score for a trial: which rows a search should find is decided by
-// scores, and equal ones alone are ties. Distances of points are rounded.
+// A ranked row is one with its true score for a trial: which rows a search should find is decided
+// by scores, and equal ones alone are ties. Distances of points are rounded.
 type ranked struct {
 	row   uint32
 	score float64
@@ -73,8 +73,8 @@ func (g *Graph) score(t *trial, x []float32) float64 {
 	return max(-1, min(1, simd.Dot64(t.vec, x)/(norm*t.norm)))
 }
 
-// calibrate measures the recall of searches for some of the rows, each without itself: a row that has no twin is left out of the
-// walk, so that the walk does not pass through it.
+// calibrate measures the recall of searches for some of the rows, each without itself: a row that
+// has no twin is left out of the walk, so that the walk does not pass through it.
 func (b *builder) calibrate(rows codes.Source) error {
 	trials, err := b.trials(rows)
 	if err != nil {
@@ -172,8 +172,8 @@ func (b *builder) blur(longest float64) float64 {
 	return blur
 }
 
-// beyond returns a squared distance beyond which no row is among the best for a trial: farther than the worst of these by more
-// than rounding changes.
+// beyond returns a squared distance beyond which no row is among the best for a trial: farther than
+// the worst of these by more than rounding changes.
 func (b *builder) beyond(t *trial, blur float64) float32 {
 	if len(t.truth) < calibrated[len(calibrated)-1] {
 		return math.MaxFloat32
@@ -183,8 +183,8 @@ func (b *builder) beyond(t *trial, blur float64) float32 {
 	return float32(min(d*d*(1+2*relative), math.MaxFloat32))
 }
 
-// offer puts a row where it belongs in the truth of a trial, if it does, and reports that. Of equal scores
-// the lower row is the better one.
+// offer puts a row where it belongs in the truth of a trial, if it does, and reports that. Of equal
+// scores the lower row is the better one.
 func (t *trial) offer(n ranked) bool {
 	most := calibrated[len(calibrated)-1]
 	if len(t.truth) == most && n.score <= t.truth[most-1].score { // rows are offered in ascending order
@@ -249,7 +249,8 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoring) error {
 	return nil
 }
 
-// outcomes returns what was measured for a column with an effort, that of the i-th view, without a reach and with each.
+// outcomes returns what was measured for a column with an effort, that of the i-th view, without a
+// reach and with each.
 func outcomes(trials []trial, column, i, effort int) (all []level) {
 	for j := range len(reaches) + 1 {
 		l := level{effort: effort}
@@ -280,8 +281,9 @@ func outcomes(trials []trial, column, i, effort int) (all []level) {
 	return all
 }
 
-// cost returns what a walk costs, in expanded nodes. To put a row where it belongs in view costs a share of one, and while the walk comes nearer
-// that happens to about twice as many as there is room for in view, unless there are no more.
+// cost returns what a walk costs, in expanded nodes. To put a row where it belongs in view costs a
+// share of one, and while the walk comes nearer that happens to about twice as many as there is
+// room for in view, unless there are no more.
 func (g *Graph) cost(l *level) float32 {
 	share := float32(160)
 	if g.head.layout == quick {
@@ -290,7 +292,8 @@ func (g *Graph) cost(l *level) float32 {
 	return l.nodes + min(degree*l.nodes, 2*float32(l.effort))/share
 }
 
-// pick returns those levels that nothing cheaper is as good as, the cheapest first, but for such as are next to the same.
+// pick returns those levels that nothing cheaper is as good as, the cheapest first, but for such as
+// are next to the same.
 func (g *Graph) pick(all []level) (chosen []level) {
 	slices.SortStableFunc(all, func(a, b level) int {
 		return cmp.Or(cmp.Compare(g.cost(&a), g.cost(&b)), cmp.Compare(b.recall, a.recall))
@@ -308,7 +311,8 @@ func (g *Graph) pick(all []level) (chosen []level) {
 	return chosen
 }
 
-// walk searches for a trial, and notes what a walk has found that ends with so many rows in view, or with each reach.
+// walk searches for a trial, and notes what a walk has found that ends with so many rows in view,
+// or with each reach.
 func (t *trial) walk(columns, views []int, l *lane, score scoring) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &l.buf
 	if err := q.start(k, Setting{Effort: views[len(views)-1]}, nil, buf); err != nil {
@@ -354,8 +358,9 @@ func (t *trial) walk(columns, views []int, l *lane, score scoring) error {
 	return nil
 }
 
-// count returns what share of the k best rows is among those that a search would score. Rows of the score of the last of them count, too.
-// It notes the margin: codes can mistake one row for nearer than another only if their distances differ by less than codes err.
+// count returns what share of the k best rows is among those that a search would score. Rows of the
+// score of the last of them count, too. It notes the margin: codes can mistake one row for nearer
+// than another only if their distances differ by less than codes err.
 func (t *trial) count(column int, l *lane, score scoring) (float32, error) {
 	k := calibrated[column]
 	truth := t.truth[:min(k, len(t.truth))]

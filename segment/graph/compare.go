@@ -9,10 +9,11 @@ import (
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
-// Compare returns an error that says where the graph, whose checksums hold, is none of the given rows: a record that is not
-// that of its row, twins that differ, neighbours that are no nodes, estimates of other neighbours, a node that no search
-// can find. nil if there is no such place. Which neighbours a node has, and the calibration, it takes as they are. It reads
-// the rows once from first to last. An error that does not wrap fileformat.ErrDamaged is that of rows or of ctx.
+// Compare returns an error that says where the graph, whose checksums hold, is none of the given
+// rows: a record that is not that of its row, twins that differ, neighbours that are no nodes,
+// estimates of other neighbours, a node that no search can find. nil if there is no such place.
+// Which neighbours a node has, and the calibration, it takes as they are. It reads the rows once
+// from first to last. An error that does not wrap fileformat.ErrDamaged is that of rows or of ctx.
 func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 	if err := g.Verify(); err != nil {
 		return err
@@ -109,7 +110,8 @@ func (g *Graph) compareNodes(ctx context.Context, twins bitset.Set) error {
 	return nil
 }
 
-// compareReach wants every node where a search finds it: walks from the pilots, or on the overflow list.
+// compareReach wants every node where a search finds it: walks from the pilots, or on the overflow
+// list.
 func (g *Graph) compareReach(twins bitset.Set) error {
 	reached := bitset.New(g.Len())
 	var queue []uint32

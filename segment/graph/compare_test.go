@@ -25,8 +25,8 @@ func twinned(rows, dim int) *data {
 	return d
 }
 
-// Compare finds nothing wrong with graphs that were built, anew or from the graph of other rows, and with each kind of
-// change in a file that is rightly signed.
+// Compare finds nothing wrong with graphs that were built, anew or from the graph of other rows,
+// and with each kind of change in a file that is rightly signed.
 func TestCompare(t *testing.T) {
 	ctx := t.Context()
 	for _, layout := range []uint32{plain, quick} {

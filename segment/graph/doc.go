@@ -1,9 +1,10 @@
-// Package graph keeps a graph over the vectors of one segment, in which the nearest rows of a query are found by walking from
-// neighbour to neighbour: a few thousand distances instead of all. The answer is approximate; how good it is was measured
-// when the graph was built.
+// Package graph keeps a graph over the vectors of one segment, in which the nearest rows of a query
+// are found by walking from neighbour to neighbour: a few thousand distances instead of all. The
+// answer is approximate; how good it is was measured when the graph was built.
 //
-// [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query, [Graph.Setting] says how far
-// walks go that have a recall, and [Query.Search] searches. docs/decisions/0006-a-flat-graph-over-codes.md says why this graph.
+// [Write] makes the file of a segment, [Parse] opens it, [Graph.Query] prepares a query,
+// [Graph.Setting] says how far walks go that have a recall, and [Query.Search] searches.
+// docs/decisions/0006-a-flat-graph-over-codes.md says why this graph.
 //
 // Guarantees:
 //
@@ -16,10 +17,10 @@
 //     searched: no panic, no access out of bounds, no endless loop, no memory beyond a fraction of the file's size, and,
 //     in a [Buffer], a bit per row.
 //
-// Graphs are derived data: whatever is wrong with a file, it can be built anew from the vectors. docs/format/graph.md is the
-// norm of the file.
+// Graphs are derived data: whatever is wrong with a file, it can be built anew from the vectors.
+// docs/format/graph.md is the norm of the file.
 //
-// Graphs and Queries are immutable and safe for concurrent use as long as the bytes given to Parse stay mapped; a Buffer is
-// for one goroutine. Whatever reads mapped bytes, Search included, belongs inside vfs.Guard: an unreadable sector shows as
-// a memory fault.
+// Graphs and Queries are immutable and safe for concurrent use as long as the bytes given to Parse
+// stay mapped; a Buffer is for one goroutine. Whatever reads mapped bytes, Search included, belongs
+// inside vfs.Guard: an unreadable sector shows as a memory fault.
 package graph

@@ -9,7 +9,8 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 2. Version 1, which had another calibration, was not released.
+// Numbers of the file format. They never change for version 2. Version 1, which had another
+// calibration, was not released.
 const (
 	magic      = "VECBOLTG"
 	version    = 2

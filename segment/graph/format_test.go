@@ -27,8 +27,8 @@ func fixture(t *testing.T, layout uint32) []byte {
 	return b
 }
 
-// TestFormatPage compares the hexdump in docs/format/graph.md with a file that Write makes now. A difference means that the
-// format has changed: old files would be built again.
+// TestFormatPage compares the hexdump in docs/format/graph.md with a file that Write makes now. A
+// difference means that the format has changed: old files would be built again.
 func TestFormatPage(t *testing.T) {
 	got := dump(t, fixture(t, quick))
 	formattest.Page(t, "../../docs/format/graph.md", got, *update)
@@ -81,7 +81,8 @@ func oldFile(t *testing.T, b []byte) {
 	}
 }
 
-// dump prints every byte of a graph file with its meaning. It reads by the words of the page, not with the code under test.
+// dump prints every byte of a graph file with its meaning. It reads by the words of the page, not
+// with the code under test.
 func dump(t *testing.T, b []byte) string {
 	d := formattest.New(t, b)
 	out, line, repeat, u32 := &d.Out, d.Line, d.Repeat, d.Int32

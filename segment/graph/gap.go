@@ -8,11 +8,13 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A gap is a node that is left out of walks in the plain layout, and the links of those around it that have it for a neighbour.
+// A gap is a node that is left out of walks in the plain layout, and the links of those around it
+// that have it for a neighbour.
 //
-// A walk that only avoids the node is harder than one in a graph that never had it: there, the nodes around would have
-// neighbours that were dropped because this one is near to them. So they choose more, as if they were inserted now: of the neighbours
-// of their neighbours, the nearest that the rule of building leaves (see builder.choose). The walk is then hardly easier than one
+// A walk that only avoids the node is harder than one in a graph that never had it: there, the
+// nodes around would have neighbours that were dropped because this one is near to them. So they
+// choose more, as if they were inserted now: of the neighbours of their neighbours, the nearest
+// that the rule of building leaves (see builder.choose). The walk is then hardly easier than one
 // without the node, and often still harder: docs/decisions/0006 has the figures.
 type gap struct {
 	node  uint32

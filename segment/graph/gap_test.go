@@ -9,8 +9,8 @@ import (
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
-// TestGap compares searches that leave a row out with those in a graph that never had it: they find about as much or less, and more
-// than walks that only avoid it.
+// TestGap compares searches that leave a row out with those in a graph that never had it: they find
+// about as much or less, and more than walks that only avoid it.
 func TestGap(t *testing.T) {
 	const rows, held, k, effort = 2000, 150, 10, 20
 	for _, name := range []string{"normal", "latent", "cone"} {

@@ -29,10 +29,11 @@ type Graph struct {
 	levels    [len(calibrated)][]level
 }
 
-// Parse opens the graph file b for the segment ident. It verifies the header, the checksums of blocks, and the small sections at
-// the end; every other block when it is first used. b is kept: it must stay readable and unchanged while the Graph is used.
-// Its address must be a multiple of 4, as that of a mapping is; else, and on big-endian machines, all but the records is
-// copied. The error wraps fileformat.ErrDamaged, fileformat.ErrVersion or fileformat.ErrMismatch.
+// Parse opens the graph file b for the segment ident. It verifies the header, the checksums of
+// blocks, and the small sections at the end; every other block when it is first used. b is kept: it
+// must stay readable and unchanged while the Graph is used. Its address must be a multiple of 4, as
+// that of a mapping is; else, and on big-endian machines, all but the records is copied. The error
+// wraps fileformat.ErrDamaged, fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	h, geo, err := decodeHeader(b)
 	if err != nil {

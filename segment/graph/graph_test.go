@@ -189,8 +189,9 @@ func make1(name string, dim, n, queries int) (*data, [][]float32) {
 	return d, qs
 }
 
-// check compares a search with the truth: as many hits as there can be, all allowed, in order, with their own scores. It returns how many
-// have a score that the exact answer has, and how many there should be.
+// check compares a search with the truth: as many hits as there can be, all allowed, in order, with
+// their own scores. It returns how many have a score that the exact answer has, and how many there
+// should be.
 func check(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, k, effort int, allowed bitset.Set, buf *Buffer) (found, want int) {
 	t.Helper()
 	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, Setting{Effort: effort}, allowed, buf)
@@ -226,7 +227,8 @@ func compare(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, tru
 	return found, len(truth)
 }
 
-// TestRecall holds promises: in every shape and for every metric, searches with the setting for a recall have it.
+// TestRecall holds promises: in every shape and for every metric, searches with the setting for a
+// recall have it.
 func TestRecall(t *testing.T) {
 	for _, name := range append(shapeNames(), "quick") {
 		for _, m := range metrics {
@@ -604,8 +606,8 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// TestLongerWalks goes on with walks that have ended: in the plain layout they find what a walk does that was never stopped, at any view
-// and reach, which is what the calibration rests on.
+// TestLongerWalks goes on with walks that have ended: in the plain layout they find what a walk
+// does that was never stopped, at any view and reach, which is what the calibration rests on.
 func TestLongerWalks(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 2000, 30)
@@ -651,9 +653,9 @@ func TestLongerWalks(t *testing.T) {
 	}
 }
 
-// TestFar leaves out what is near to the query: a guarded search for what is left gives up, in both layouts, whether its walk
-// saw what is left out or was lost; one under a filter that has nothing to do with the query does not, nor one
-// without a filter or a guard.
+// TestFar leaves out what is near to the query: a guarded search for what is left gives up, in both
+// layouts, whether its walk saw what is left out or was lost; one under a filter that has nothing
+// to do with the query does not, nor one without a filter or a guard.
 func TestFar(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
@@ -723,8 +725,9 @@ func TestFar(t *testing.T) {
 	}
 }
 
-// TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of forty rows next to each other,
-// codes cannot tell which is the nearest, and the calibration must not take one for another.
+// TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of forty
+// rows next to each other, codes cannot tell which is the nearest, and the calibration must not
+// take one for another.
 func TestCalibrationByScores(t *testing.T) {
 	const dim, groups, tight, alone = 32, 12, 40, 60
 	r := rand.New(rand.NewPCG(6, 6))

@@ -36,7 +36,8 @@ const (
 )
 
 // Guard makes searches under a filter, for k rows with a setting, return ErrFar where the
-// calibration says nothing about them: see Longer. allowed is how many rows the filter lets through.
+// calibration says nothing about them: see Longer. allowed is how many rows the filter lets
+// through.
 func (q *Query) Guard(k int, s Setting, allowed int) {
 	share := min(1, float64(max(1, allowed))/float64(q.g.Len()))
 	// Before the k-th allowed row as many others are passed as there are failures before the k-th
@@ -70,8 +71,8 @@ func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting,
 	return more, s, ok
 }
 
-// halt returns ErrFar if a walk that has expanded so many nodes is to end, because it is in a region
-// that the filter excludes.
+// halt returns ErrFar if a walk that has expanded so many nodes is to end, because it is in a
+// region that the filter excludes.
 func (q *Query) halt(b *Buffer) error {
 	switch g := &q.guard; {
 	case g.want == 0 || b.stats.Expanded < min(g.look, g.most):

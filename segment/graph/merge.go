@@ -11,12 +11,14 @@ import (
 // renewed is the share of the nodes of a base that is inserted anew: one of so many.
 const renewed = 20
 
-// adopt takes over the nodes of base, whose row i is row rows[i] now, or is gone if that is negative. It returns false, having done
-// nothing, if so few are left that building anew is better, else it leaves the nodes that are still to be inserted at the
-// end of b.order, and returns their number.
+// adopt takes over the nodes of base, whose row i is row rows[i] now, or is gone if that is
+// negative. It returns false, having done nothing, if so few are left that building anew is better,
+// else it leaves the nodes that are still to be inserted at the end of b.order, and returns their
+// number.
 //
-// Some nodes are inserted anew, so that none keeps its neighbours for ever: else recall falls slowly over hundreds of merges.
-// A node that loses neighbours keeps the others and chooses more among the neighbours of all of them (after Singh et al., "FreshDiskANN", 2021).
+// Some nodes are inserted anew, so that none keeps its neighbours for ever: else recall falls
+// slowly over hundreds of merges. A node that loses neighbours keeps the others and chooses more
+// among the neighbours of all of them (after Singh et al., "FreshDiskANN", 2021).
 func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err error) {
 	n := b.Len()
 	if len(rows) != base.Len() {
@@ -37,7 +39,8 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 			taken[row] = true
 		}
 	}
-	// heir is the node here that a node of the base has become. Nodes of the base whose rows got equal codes share one.
+	// heir is the node here that a node of the base has become. Nodes of the base whose rows got
+	// equal codes share one.
 	heir := make([]uint32, base.Len())
 	from := make([]uint32, n) // the node of the base that a node here was
 	for i := range from {

@@ -11,21 +11,23 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// The quick layout is that of SymphonyQG (Gou et al., SIGMOD 2025). Beside the ids of a node's neighbours are their codes of one bit
-// per element, the signs of their differences from the node, so that the distances of all of them are estimated at once,
-// without a look at their records: with c for the node, d = o - c for the difference of a neighbour o, and sgn for its signs,
+// The quick layout is that of SymphonyQG (Gou et al., SIGMOD 2025). Beside the ids of a node's
+// neighbours are their codes of one bit per element, the signs of their differences from the node,
+// so that the distances of all of them are estimated at once, without a look at their records: with
+// c for the node, d = o - c for the difference of a neighbour o, and sgn for its signs,
 //
 //	|q - o|^2  =  |q - c|^2 + |d|^2 - 2 (q - c).d
 //	(q - c).d  ~  (q - c).sgn * |d|^2 / d.sgn
 //
-// which is the estimator of RaBitQ (Gao and Long, SIGMOD 2024): it has no bias if the points have been turned at random. c.sgn is known when
-// the node is written, q.sgn is looked up, and |q - c| computed from the record of the node.
+// which is the estimator of RaBitQ (Gao and Long, SIGMOD 2024): it has no bias if the points have
+// been turned at random. c.sgn is known when the node is written, q.sgn is looked up, and |q - c|
+// computed from the record of the node.
 
 // signs returns the number of elements in the codes of one bit for points of dim.
 func signs(dim int) int { return (dim + 15) &^ 15 }
 
-// A rotation turns points by signs at random and Hadamard transforms of the greatest power of two, at the start and at the
-// end of the vector, twice.
+// A rotation turns points by signs at random and Hadamard transforms of the greatest power of two,
+// at the start and at the end of the vector, twice.
 type rotation struct {
 	flips [2][]uint32 // the sign bits that change
 	size  int
@@ -80,8 +82,8 @@ func (d *decoded) read(rec []byte, dim int) {
 	}
 }
 
-// pack makes the nodes of the quick layout from those of the plain one. Free places are filled with the nearest neighbours
-// of neighbours: an estimate costs the same for few points and for many.
+// pack makes the nodes of the quick layout from those of the plain one. Free places are filled with
+// the nearest neighbours of neighbours: an estimate costs the same for few points and for many.
 func (b *builder) pack() error {
 	plain := b.nodes
 	per := int(b.geo.node / 4)
@@ -169,8 +171,9 @@ func (g *Graph) block(node uint32) []byte {
 	return g.nodeBytes[int64(node)*g.geo.node+head:][:g.geo.node-head]
 }
 
-// walkQuick is walk for the quick layout. What is ahead is known by estimates; b.near gets the rows whose records were read, of those
-// that are allowed. Without a filter the walk ends when all of the pool is expanded, with one as walkAllowed does.
+// walkQuick is walk for the quick layout. What is ahead is known by estimates; b.near gets the rows
+// whose records were read, of those that are allowed. Without a filter the walk ends when all of
+// the pool is expanded, with one as walkAllowed does.
 func (q *Query) walkQuick(allowed bitset.Set, b *Buffer) error {
 	if err := q.g.measure(&q.point, q.g.pilots, b); err != nil {
 		return err
@@ -250,7 +253,8 @@ func (g *Graph) prefetch(b *Buffer, bounded bool) {
 	}
 }
 
-// ahead puts the rows of b.ids, at b.dists, where nearest finds them: in the pool, or, if that is not bounded, in the heap.
+// ahead puts the rows of b.ids, at b.dists, where nearest finds them: in the pool, or, if that is
+// not bounded, in the heap.
 func (b *Buffer) ahead(bounded bool) {
 	if bounded {
 		b.pool.offerAll(b.ids, b.dists, math.MaxFloat32)

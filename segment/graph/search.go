@@ -10,7 +10,8 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Query is a vector to be searched for in one graph. It must not be changed while it is searched for.
+// A Query is a vector to be searched for in one graph. It must not be changed while it is searched
+// for.
 type Query struct {
 	guard   guard
 	g       *Graph
@@ -23,7 +24,8 @@ type Query struct {
 	rec []byte
 }
 
-// Query prepares a search for vec, whose length must be Dim, or else it panics. It keeps nothing of vec.
+// Query prepares a search for vec, whose length must be Dim, or else it panics. It keeps nothing of
+// vec.
 func (g *Graph) Query(vec []float32) *Query {
 	q := new(Query)
 	q.Reset(g, vec)
@@ -56,12 +58,13 @@ func (g *Graph) QueryRow(vec []float32, row int) *Query {
 	return q
 }
 
-// Without makes the search one for a vector that is like the rows, and not there, although it is that of row: the row is not
-// found, and no walk passes through it unless it stands for others with the same codes. The query is then for one goroutine.
+// Without makes the search one for a vector that is like the rows, and not there, although it is
+// that of row: the row is not found, and no walk passes through it unless it stands for others with
+// the same codes. The query is then for one goroutine.
 func (q *Query) Without(row int) { q.without, q.gap = uint32(row), nil }
 
-// Work returns about how many distances a search with this setting estimates that may return that many of the rows: see
-// Stats.Estimated.
+// Work returns about how many distances a search with this setting estimates that may return that
+// many of the rows: see Stats.Estimated.
 func (g *Graph) Work(s Setting, allowed int) float64 {
 	expanded := s.expanded() * float64(g.Len()) / float64(max(1, allowed))
 	if g.head.layout == quick {
@@ -71,8 +74,9 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 	return min(50*math.Pow(expanded, 0.75), float64(g.Len()))
 }
 
-// Price returns what each of these distances costs, with all that a walk does for it, as a multiple of the time in which a scan of codes
-// reads a byte: see docs/decisions/0006. Under a filter candidates wait in a heap without bounds, which is dearer than a pool.
+// Price returns what each of these distances costs, with all that a walk does for it, as a multiple
+// of the time in which a scan of codes reads a byte: see docs/decisions/0006. Under a filter
+// candidates wait in a heap without bounds, which is dearer than a pool.
 func (g *Graph) Price(filtered bool) float64 {
 	dim := float64(g.Dim())
 	switch {
@@ -101,11 +105,13 @@ type Stats struct {
 	Passed    int // under a guard: expanded nodes that are nearer than the last row wanted, and not allowed
 }
 
-// Search returns the k rows with the highest scores that a walk with this setting finds, the best first; of equal scores the
-// lower row. There are fewer only if fewer rows are allowed. At least k rows are kept in view. allowed is the set of rows that
-// may be returned, nil for all; the walk passes through the others too, as far as the guard of q allows.
-// score gives the true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in the memory
-// of buf: they are valid until its next use. The error is that of score or of damaged bytes, and then wraps fileformat.ErrDamaged.
+// Search returns the k rows with the highest scores that a walk with this setting finds, the best
+// first; of equal scores the lower row. There are fewer only if fewer rows are allowed. At least k
+// rows are kept in view. allowed is the set of rows that may be returned, nil for all; the walk
+// passes through the others too, as far as the guard of q allows. score gives the true score of a
+// row, higher is better; it is called for somewhat more than k rows. Hits are in the memory of buf:
+// they are valid until its next use. The error is that of score or of damaged bytes, and then wraps
+// fileformat.ErrDamaged.
 func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
 	rows, stats, err := q.Find(k, s, allowed, buf)
 	if err != nil {
@@ -126,7 +132,8 @@ func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int)
 	return buf.hits[:min(k, len(buf.hits))], stats, nil
 }
 
-// Find returns the rows that Search scores, nearest first by their codes. They are in the memory of buf.
+// Find returns the rows that Search scores, nearest first by their codes. They are in the memory of
+// buf.
 func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
 	if k < 1 {
 		return nil, Stats{}, nil
@@ -142,7 +149,8 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	return buf.rows, buf.stats, err
 }
 
-// rescored is how many rows are scored at most for k results: codes may have the order of near rows wrong.
+// rescored is how many rows are scored at most for k results: codes may have the order of near rows
+// wrong.
 func rescored(k int) int { return k + max(k/2, 10) }
 
 // start prepares buf for walk.
@@ -210,7 +218,8 @@ func (q *Query) walk(allowed bitset.Set, buf *Buffer) error {
 	return q.walkAllowed(allowed, buf)
 }
 
-// goOn goes on with a walk without a filter that has ended, as far as view and reach of the buffer allow now.
+// goOn goes on with a walk without a filter that has ended, as far as view and reach of the buffer
+// allow now.
 func (q *Query) goOn(buf *Buffer) error {
 	if q.g.head.layout == quick {
 		return q.goOnQuick(nil, buf)
@@ -218,8 +227,8 @@ func (q *Query) goOn(buf *Buffer) error {
 	return q.g.goOn(&q.point, buf)
 }
 
-// collect leaves in buf.rows the nearest allowed rows that a walk has found, with their distances in buf.dists: k, and what the margin lets
-// hope that it is nearer in truth.
+// collect leaves in buf.rows the nearest allowed rows that a walk has found, with their distances
+// in buf.dists: k, and what the margin lets hope that it is nearer in truth.
 func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	buf.rows, buf.dists = buf.rows[:0], buf.dists[:0]
 	margin, most := q.g.margin(k), float32(math.MaxFloat32)

@@ -8,14 +8,16 @@ import (
 
 // A Setting says how far walks go.
 type Setting struct {
-	// Effort is how many of the nearest rows a walk keeps in view. It ends when it has expanded all of them: looked at their
-	// neighbours.
+	// Effort is how many of the nearest rows a walk keeps in view. It ends when it has expanded all
+	// of them: looked at their neighbours.
 	Effort int
 
-	// Reach, if it is not 0, ends walks sooner: at the first row that is farther than Reach times the squared distance of the 10th
-	// row in view, in searches for up to 10; of the 100th in those for up to 100, and of the last one wanted beyond. Most
-	// queries need not expand all that is in view; those that do have many rows at nearly the same distance. After Al-Jazzazi et al.,
-	// "Distance adaptive beam search for provably accurate graph-based nearest neighbor search", 2025.
+	// Reach, if it is not 0, ends walks sooner: at the first row that is farther than Reach times
+	// the squared distance of the 10th row in view, in searches for up to 10; of the 100th in those
+	// for up to 100, and of the last one wanted beyond. Most queries need not expand all that is in
+	// view; those that do have many rows at nearly the same distance. After Al-Jazzazi et al.,
+	// "Distance adaptive beam search for provably accurate graph-based nearest neighbor search",
+	// 2025.
 	Reach float32
 
 	nodes float64 // that a walk expands, in the mean, if all rows may be returned; 0: as many as it keeps in view
@@ -60,7 +62,8 @@ func rank(k int) int {
 	return k
 }
 
-// column returns which of calibrated tells of searches for k results, and how many times the effort they take.
+// column returns which of calibrated tells of searches for k results, and how many times the effort
+// they take.
 func column(k int) (i int, times float64) {
 	for i, c := range calibrated {
 		if k <= c {
@@ -106,8 +109,8 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 	return words
 }
 
-// Setting returns that of the shortest walks that were measured to give the recall, a mean over queries that are like the rows, in searches
-// for k results; or false if none did.
+// Setting returns that of the shortest walks that were measured to give the recall, a mean over
+// queries that are like the rows, in searches for k results; or false if none did.
 func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
 	i, times := column(k)
@@ -119,8 +122,8 @@ func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 	return Setting{}, false
 }
 
-// Recall returns the recall that searches for k results were measured to give that keep so many rows in view, or fewer, and have no reach.
-// It is 0 if nothing is known.
+// Recall returns the recall that searches for k results were measured to give that keep so many
+// rows in view, or fewer, and have no reach. It is 0 if nothing is known.
 func (g *Graph) Recall(effort, k int) float64 {
 	i, times := column(k)
 	recall := float32(0)
@@ -132,7 +135,8 @@ func (g *Graph) Recall(effort, k int) float64 {
 	return float64(recall)
 }
 
-// margin returns how many times the squared distance of the k-th row, by codes, another one may have to be worth scoring; 0: any.
+// margin returns how many times the squared distance of the k-th row, by codes, another one may
+// have to be worth scoring; 0: any.
 func (g *Graph) margin(k int) float32 {
 	i, _ := column(k)
 	m := g.head.margins[i]

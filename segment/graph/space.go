@@ -9,12 +9,14 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A space maps rows and queries to points such that the nearest points, by Euclidean distance, are the best rows.
+// A space maps rows and queries to points such that the nearest points, by Euclidean distance, are
+// the best rows.
 //
-// For Cosine, vectors are divided by their length. For Dot, a row gets one more element that brings all rows to the same
-// length, reach (Bachrach et al., "Speeding up the Xbox recommender system using a Euclidean transformation for
-// inner-product spaces", RecSys 2014); a query gets a zero there, and its length does not matter. For Cosine that element is 1 for
-// a zero vector, which so is as far from every query as an orthogonal one, and else zero. The mean of the rows is
+// For Cosine, vectors are divided by their length. For Dot, a row gets one more element that brings
+// all rows to the same length, reach (Bachrach et al., "Speeding up the Xbox recommender system
+// using a Euclidean transformation for inner-product spaces", RecSys 2014); a query gets a zero
+// there, and its length does not matter. For Cosine that element is 1 for a zero vector, which so
+// is as far from every query as an orthogonal one, and else zero. The mean of the rows is
 // subtracted, and everything divided by unit, a power of two.
 type space struct {
 	metric codes.Metric
@@ -34,7 +36,8 @@ func newSpace(h *header, mean []float32) space {
 // far is the largest element of a point. Those of rows are 2 or so.
 const far = 1 << 20
 
-// point sets dst to the point of x but for the extra element, which it returns. What is not finite counts as zero.
+// point sets dst to the point of x but for the extra element, which it returns. What is not finite
+// counts as zero.
 func (s *space) point(dst, x []float32, query bool) (extra float32) {
 	if !simd.Finite(x) {
 		x = slices.Clone(x)

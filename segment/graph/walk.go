@@ -8,7 +8,8 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A pool holds the nearest rows so far, nearest first. Those whose neighbours were looked at are marked.
+// A pool holds the nearest rows so far, nearest first. Those whose neighbours were looked at are
+// marked.
 type pool struct {
 	entries []simd.Entry // the rows
 	slots   []simd.Entry // the rows and the places that are left
@@ -43,7 +44,8 @@ func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
 	}
 }
 
-// pop returns the nearest row that was not expanded, and marks it, if it is one of the nearest so many and not farther than most.
+// pop returns the nearest row that was not expanded, and marks it, if it is one of the nearest so
+// many and not farther than most.
 func (p *pool) pop(nearest int, most float32) (uint32, bool) {
 	for n := min(nearest, len(p.entries)); p.next < n; p.next++ {
 		if e := &p.entries[p.next]; e.ID < simd.Marked {
@@ -96,8 +98,9 @@ func (b *Buffer) start(rows, effort, near int) {
 	b.stats = Stats{}
 }
 
-// within returns so many times the distance of the row of the rank, with what was found so far in p: it becomes less as more is found.
-// There is no bound for 0 times, nor before there is such a row.
+// within returns so many times the distance of the row of the rank, with what was found so far in
+// p: it becomes less as more is found. There is no bound for 0 times, nor before there is such a
+// row.
 func (b *Buffer) within(times float32, p *pool) float32 {
 	if times == 0 || len(p.entries) < b.rank {
 		return math.MaxFloat32
@@ -105,7 +108,8 @@ func (b *Buffer) within(times float32, p *pool) float32 {
 	return times * p.entries[b.rank-1].Dist
 }
 
-// measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the rows and distances.
+// measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the
+// rows and distances.
 func (g *Graph) measure(p *simd.Point, ids []uint32, b *Buffer) error {
 	b.ids = slices.Grow(b.ids[:0], len(ids))[:len(ids)]
 	n, rows := 0, uint32(g.Len())
@@ -135,7 +139,8 @@ func (g *Graph) measure(p *simd.Point, ids []uint32, b *Buffer) error {
 	return nil
 }
 
-// walk fills the pool with the nearest rows of p that a best-first walk finds. The buffer must be started.
+// walk fills the pool with the nearest rows of p that a best-first walk finds. The buffer must be
+// started.
 func (g *Graph) walk(p *simd.Point, b *Buffer) error {
 	if err := g.measure(p, g.pilots, b); err != nil {
 		return err
@@ -171,8 +176,8 @@ func (g *Graph) goOn(p *simd.Point, b *Buffer) error {
 	}
 }
 
-// walkAllowed is walk with a pool of allowed rows only. It goes on until the pool is full of rows nearer than any other, or
-// no row is left that can be reached: what is walked is not restricted.
+// walkAllowed is walk with a pool of allowed rows only. It goes on until the pool is full of rows
+// nearer than any other, or no row is left that can be reached: what is walked is not restricted.
 func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 	g, p := q.g, &q.point
 	if err := g.measure(p, g.pilots, b); err != nil {
@@ -218,7 +223,8 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 	}
 }
 
-// exhausted reports whether nothing in the heap is worth expanding, with the allowed rows found so far in p.
+// exhausted reports whether nothing in the heap is worth expanding, with the allowed rows found so
+// far in p.
 func (b *Buffer) exhausted(p *pool) bool {
 	return len(b.heap) == 0 || p.full(b.heap[0].Dist) || b.heap[0].Dist > b.within(b.reach, p)
 }

@@ -19,9 +19,10 @@ type Options struct {
 	Workers int    // goroutines that compute; 0: GOMAXPROCS
 	Seed    uint64 // of all that is random, together with the rows: equal rows, seeds and options give equal graphs
 
-	// Base is a graph of other rows, many of which are among the rows now: row i of Base is row Rows[i], or gone if that is
-	// negative. Its nodes are taken over and only the others are inserted, and a few of them again, unless the others are more. Records and
-	// calibration are new.
+	// Base is a graph of other rows, many of which are among the rows now: row i of Base is row
+	// Rows[i], or gone if that is negative. Its nodes are taken over and only the others are
+	// inserted, and a few of them again, unless the others are more. Records and calibration are
+	// new.
 	Base *Graph
 	Rows []int32
 
@@ -35,9 +36,9 @@ const quickDim = 512
 // readBytes is about how many bytes of vectors are asked for at once.
 const readBytes = 1 << 20
 
-// Write builds the graph of a segment, writes its file to w, which must be empty, and returns its size. It reads the rows
-// three times from first to last, never two ranges at once, and stops when ctx is done. Memory: the file's size, and
-// about 200 bytes per row. It does not sync.
+// Write builds the graph of a segment, writes its file to w, which must be empty, and returns its
+// size. It reads the rows three times from first to last, never two ranges at once, and stops when
+// ctx is done. Memory: the file's size, and about 200 bytes per row. It does not sync.
 func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Source, opts Options) (int64, error) {
 	g, err := create(ctx, ident, rows, opts)
 	if err != nil {
@@ -63,8 +64,8 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	if err != nil {
 		return nil, err
 	}
-	// Not of what identifies the segment, so that equal documents have equal answers wherever they are;
-	// and a merge renews other nodes than the one before.
+	// Not of what identifies the segment, so that equal documents have equal answers wherever they
+	// are; and a merge renews other nodes than the one before.
 	h.seed = opts.Seed ^ uint64(sum)<<32
 	geo := h.geometry()
 	if geo.size > math.MaxInt {
@@ -117,8 +118,8 @@ func read(ctx context.Context, ident *codes.Ident, rows codes.Source, f func(lo 
 	return nil
 }
 
-// survey reads all rows to find what the points are relative to: unit and reach in h, and the mean. It returns a checksum of the
-// rows, too.
+// survey reads all rows to find what the points are relative to: unit and reach in h, and the mean.
+// It returns a checksum of the rows, too.
 func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, crc uint32, err error) {
 	dim := h.ident.Dim
 	sum := make([]float64, dim)

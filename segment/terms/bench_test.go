@@ -71,8 +71,9 @@ func shuffled(t testing.TB, n int) []string {
 	return texts
 }
 
-// BenchmarkCollection indexes 100,000 texts of 200 words, as head, file and merger of two files, and runs the Cranfield
-// queries on the file, on one core. Its figures are of one run: -benchtime 1x.
+// BenchmarkCollection indexes 100,000 texts of 200 words, as head, file and merger of two files,
+// and runs the Cranfield queries on the file, on one core. Its figures are of one run: -benchtime
+// 1x.
 func BenchmarkCollection(b *testing.B) {
 	const n = 100_000
 	texts := shuffled(b, n)

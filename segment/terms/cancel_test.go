@@ -24,7 +24,8 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// Every method of a Search ends with its context, wherever it is, and says so with the error of the context alone.
+// Every method of a Search ends with its context, wherever it is, and says so with the error of the
+// context alone.
 func TestCancelled(t *testing.T) {
 	a, err := text.New("")
 	if err != nil {
@@ -75,7 +76,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// The cost of a phrase grows with its length and with the text, not with their product by a search for each place.
+// The cost of a phrase grows with its length and with the text, not with their product by a search
+// for each place.
 func TestPhraseOfEqualWords(t *testing.T) {
 	a, err := text.New("")
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 )
 
-// Compare returns an error that says how two sources differ in the given rows, which both must have; nil if they do not.
+// Compare returns an error that says how two sources differ in the given rows, which both must
+// have; nil if they do not.
 func Compare(a, b Source, rows bitset.Set) error {
 	lens := [2][]uint32{}
 	var next [2]func() (named, error, bool)
@@ -99,8 +100,9 @@ func compareLists(term string, lists [2]list, limits [2]int, rows bitset.Set) er
 	return nil
 }
 
-// pull is iter.Pull2 of all terms of a source. That runs in a goroutine of its own, where a fault of mapped memory would end the
-// process although the caller is guarded: it is made a panic there too, which next passes on to the caller.
+// pull is iter.Pull2 of all terms of a source. That runs in a goroutine of its own, where a fault
+// of mapped memory would end the process although the caller is guarded: it is made a panic there
+// too, which next passes on to the caller.
 func pull(s Source) (next func() (named, error, bool), stop func()) {
 	return iter.Pull2(func(yield func(named, error) bool) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

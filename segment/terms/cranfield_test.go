@@ -15,8 +15,9 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// TestRankingOfFTS5 gives SQLite's FTS5 the terms of the Cranfield collection. Its bm25() is the sum that this package defines, but
-// for another idf: with that one, the definition gives the same scores, and with ours about the same ranking.
+// TestRankingOfFTS5 gives SQLite's FTS5 the terms of the Cranfield collection. Its bm25() is the
+// sum that this package defines, but for another idf: with that one, the definition gives the same
+// scores, and with ours about the same ranking.
 func TestRankingOfFTS5(t *testing.T) {
 	sqlite, err := exec.LookPath("sqlite3")
 	if err != nil {
@@ -164,7 +165,8 @@ func TestCranfield(t *testing.T) {
 			qrels[f[0]][f[1]] = g
 		}
 	})
-	// exponential is the gain 2^j - 1 of a judgement j, in place of j itself: that of Burges et al. 2005, which others report.
+	// exponential is the gain 2^j - 1 of a judgement j, in place of j itself: that of Burges et al.
+	// 2005, which others report.
 	mean := func(a *text.Analyzer, p Params, titles, exponential bool) float64 {
 		scanner := a.Scanner()
 		x := NewIndex()

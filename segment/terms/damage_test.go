@@ -33,7 +33,8 @@ func seal(b []byte) {
 	le.PutUint32(b[blocks.CRCOffset:], codec.CRC(b[:blocks.CRCOffset]))
 }
 
-// small returns a source with every kind of list: of many rows and of few, with positions and gaps, and empty rows.
+// small returns a source with every kind of list: of many rows and of few, with positions and gaps,
+// and empty rows.
 func small(t *testing.T) Source {
 	scanner := analyzer(t, "none").Scanner()
 	x := NewIndex()
@@ -70,8 +71,8 @@ func use(s Source) error {
 	return errors.Join(errs...)
 }
 
-// A file that says what cannot be, though all its checksums hold, is refused, or Verify says so, or it can be read like any other:
-// nothing panics, and every error says that the file is corrupt.
+// A file that says what cannot be, though all its checksums hold, is refused, or Verify says so, or
+// it can be read like any other: nothing panics, and every error says that the file is corrupt.
 func TestSealedDamage(t *testing.T) {
 	ident := Ident{DB: [16]byte{1}, Segment: 4, Rows: 160, CRC: 9, Analysis: [16]byte{2}}
 	good, err := Build(ident, Input{Source: small(t)})

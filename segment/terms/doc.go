@@ -1,9 +1,9 @@
-// Package terms is the full-text index of a segment: which rows have a term, how often and where, so that the best rows for a
-// query by BM25 are found without looking at all of them.
+// Package terms is the full-text index of a segment: which rows have a term, how often and where,
+// so that the best rows for a query by BM25 are found without looking at all of them.
 //
-// An [Index] in memory takes rows one after the other; [Write] makes the file of a segment from Indexes and other files,
-// leaving out dead rows; [Parse] opens it. Both are a [Source]. [Prepare] takes a query and all sources of a collection, with
-// their live rows, and gives a [Search].
+// An [Index] in memory takes rows one after the other; [Write] makes the file of a segment from
+// Indexes and other files, leaving out dead rows; [Parse] opens it. Both are a [Source]. [Prepare]
+// takes a query and all sources of a collection, with their live rows, and gives a [Search].
 //
 // Guarantees:
 //
@@ -14,8 +14,10 @@
 //   - Every byte of a file is covered by a checksum that is compared before its first use, and equal input gives equal files.
 //   - Any bytes may be parsed: no panic, no access out of bounds, no memory beyond a fraction of the file's size.
 //
-// The file is derived data: it can be made anew from the documents. docs/format/terms.md is its norm.
+// The file is derived data: it can be made anew from the documents. docs/format/terms.md is its
+// norm.
 //
-// A Search and its sources are safe for concurrent use, as long as the bytes given to Parse stay mapped; a [Buffer] is for one
-// goroutine. Whatever reads mapped bytes belongs inside vfs.Guard: an unreadable sector shows as a memory fault.
+// A Search and its sources are safe for concurrent use, as long as the bytes given to Parse stay
+// mapped; a [Buffer] is for one goroutine. Whatever reads mapped bytes belongs inside vfs.Guard: an
+// unreadable sector shows as a memory fault.
 package terms

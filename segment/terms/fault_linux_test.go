@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A fault of memory in the iteration of a source is a panic of the caller, which vfs.Guard catches, and not the end of the
-// process.
+// A fault of memory in the iteration of a source is a panic of the caller, which vfs.Guard catches,
+// and not the end of the process.
 func TestFaultIsPassedOn(t *testing.T) {
 	m, err := syscall.Mmap(-1, 0, 4096, syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {

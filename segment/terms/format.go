@@ -7,8 +7,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// Numbers of the file format. They never change for version 2. Files of version 1 do not say which documents they were
-// made of, and are not read.
+// Numbers of the file format. They never change for version 2. Files of version 1 do not say which
+// documents they were made of, and are not read.
 const (
 	magic      = "VECBOLTT"
 	version    = 2

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestFormatPage compares the hexdump in docs/format/terms.md with a file that Build makes now. A difference means that the
-// format has changed: old files would be built again.
+// TestFormatPage compares the hexdump in docs/format/terms.md with a file that Build makes now. A
+// difference means that the format has changed: old files would be built again.
 func TestFormatPage(t *testing.T) {
 	x := NewIndex()
 	words := func(terms ...string) {
@@ -45,7 +45,8 @@ func TestFormatPage(t *testing.T) {
 	formattest.Page(t, "../../docs/format/terms.md", got, *update)
 }
 
-// dump prints every byte of a file with its meaning. It reads by the words of the page, not with the code under test.
+// dump prints every byte of a file with its meaning. It reads by the words of the page, not with
+// the code under test.
 func dump(t *testing.T, b []byte) string {
 	d := formattest.New(t, b)
 	out, print, line, zeros, u32, u64 := &d.Out, d.Bytes, d.Line, d.Zeros, d.Int32, d.Int64
@@ -157,7 +158,8 @@ func dump(t *testing.T, b []byte) string {
 	return out.String()
 }
 
-// TestUndigested refuses a file of version 1, which does not say which documents it was made of: it is made again.
+// TestUndigested refuses a file of version 1, which does not say which documents it was made of: it
+// is made again.
 func TestUndigested(t *testing.T) {
 	b, err := os.ReadFile("testdata/v1.terms")
 	if err != nil {
@@ -169,7 +171,8 @@ func TestUndigested(t *testing.T) {
 	}
 }
 
-// TestOldFile opens a file that the first release of the format has left, and that is never written again.
+// TestOldFile opens a file that the first release of the format has left, and that is never written
+// again.
 func TestOldFile(t *testing.T) {
 	const name = "testdata/v2.terms"
 	scanner := analyzer(t, "none").Scanner()

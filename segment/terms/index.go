@@ -10,13 +10,15 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// A Source is an index that a search can use: [*Terms], the file of a segment, or a [View] of an [Index] in memory.
+// A Source is an index that a search can use: [*Terms], the file of a segment, or a [View] of an
+// [Index] in memory.
 type Source interface {
 	// Rows returns the number of rows.
 	Rows() int
 	// lengths returns the number of terms in each row, each as often as it occurs.
 	lengths() ([]uint32, error)
-	// totals returns how many rows have terms and how many those are; ok is false if that is not known.
+	// totals returns how many rows have terms and how many those are; ok is false if that is not
+	// known.
 	totals() (texts, tokens uint64, ok bool)
 	// lookup returns the list of a term, with df 0 if there is none.
 	lookup(term string) (list, error)
@@ -32,7 +34,8 @@ type named struct {
 	list list
 }
 
-// An Index is an index in memory, to which rows can be added. It is safe for concurrent use; one goroutine at a time may add.
+// An Index is an index in memory, to which rows can be added. It is safe for concurrent use; one
+// goroutine at a time may add.
 type Index struct {
 	mu     sync.RWMutex
 	names  map[string]uint32

@@ -7,11 +7,12 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 )
 
-// A list is the postings of one term, in a file or in memory: rows in ascending order, in blocks of perBlock.
+// A list is the postings of one term, in a file or in memory: rows in ascending order, in blocks of
+// perBlock.
 //
-// docs has for each row the uvarint 2·(row - the row before - 1), or one more if the frequency is above 1: then follows the
-// uvarint frequency - 2. pos has the positions in each row, each less the one before in the same row. skip has an
-// entry for each block that is full.
+// docs has for each row the uvarint 2·(row - the row before - 1), or one more if the frequency is
+// above 1: then follows the uvarint frequency - 2. pos has the positions in each row, each less the
+// one before in the same row. skip has an entry for each block that is full.
 type list struct {
 	df              int
 	maxFreq, minLen uint32 // over all rows
@@ -46,7 +47,8 @@ func newLister() lister {
 	return lister{list: list{minLen: math.MaxUint32}, last: -1, blockLen: math.MaxUint32, row: -1}
 }
 
-// add appends a row whose positions are in pos already. Nothing that was there before is written to.
+// add appends a row whose positions are in pos already. Nothing that was there before is written
+// to.
 func (l *lister) add(row int, freq, length uint32) {
 	gap := 2 * uint64(int64(row)-l.last-1)
 	if freq > 1 {
@@ -137,7 +139,8 @@ func (c *cursor) load(block int) error {
 	return nil
 }
 
-// seek moves to the first row that is row or later, and reports whether there is one. It never moves back.
+// seek moves to the first row that is row or later, and reports whether there is one. It never
+// moves back.
 func (c *cursor) seek(row uint32) (bool, error) {
 	if c.block >= 0 && c.n > 0 && row <= c.rows[c.n-1] {
 		for c.rows[c.i] < row {
@@ -244,8 +247,8 @@ func (c *cursor) positions(dst []uint32) ([]uint32, error) {
 	return dst, err
 }
 
-// count returns how many rows of the list are below limit and live; nil live: all. whole tells that no row of the list is
-// beyond limit.
+// count returns how many rows of the list are below limit and live; nil live: all. whole tells that
+// no row of the list is beyond limit.
 func (l *list) count(limit int, whole bool, live bitset.Set) (int, error) {
 	if live == nil && whole {
 		return l.df, nil

@@ -52,8 +52,9 @@ type Part struct {
 //	count · idf · (k1 + 1) · f / (f + k1·(1 - b + b·length/average))
 //	idf = ln(1 + (N - n + 0.5) / (n + 0.5))
 //
-// where a unit is a term, a phrase or a prefix, count is how often the query has it, f how often the row has it, n how many
-// live rows have it, N how many have any terms, and average is the mean length of these.
+// where a unit is a term, a phrase or a prefix, count is how often the query has it, f how often
+// the row has it, n how many live rows have it, N how many have any terms, and average is the mean
+// length of these.
 type Search struct {
 	ctx        context.Context // of the query: a Search lives no longer
 	query      text.Query
@@ -140,9 +141,9 @@ func condition(c *text.Clause) unit {
 	}
 }
 
-// Prepare makes a Search of a query. It reads the dictionaries, and the postings of phrases and prefixes, and of terms in parts
-// that have dead rows. Errors of it and of the methods of a Search are PartErrors, or that of ctx, which holds for the methods as
-// well: they end early with it.
+// Prepare makes a Search of a query. It reads the dictionaries, and the postings of phrases and
+// prefixes, and of terms in parts that have dead rows. Errors of it and of the methods of a Search
+// are PartErrors, or that of ctx, which holds for the methods as well: they end early with it.
 func Prepare(ctx context.Context, q text.Query, p Params, parts []Part) (*Search, error) {
 	s := &Search{ctx: ctx, query: q, index: map[string]int{}}
 	for i := range q.Clauses {
@@ -212,8 +213,9 @@ func idf(all, n uint64) float64 {
 	return logarithm(1 + (float64(all)-float64(n)+0.5)/(float64(n)+0.5))
 }
 
-// logarithm returns the natural logarithm of x >= 1 with the same bits on every machine, which math.Log does not promise: as
-// 2·artanh((m-1)/(m+1)) of the mantissa. The conversions forbid the compiler to fuse operations.
+// logarithm returns the natural logarithm of x >= 1 with the same bits on every machine, which
+// math.Log does not promise: as 2·artanh((m-1)/(m+1)) of the mantissa. The conversions forbid the
+// compiler to fuse operations.
 func logarithm(x float64) float64 {
 	m, e := math.Frexp(x)
 	if m < math.Sqrt2/2 {
@@ -469,8 +471,8 @@ func (s *Search) restrict(p *part) error {
 	return nil
 }
 
-// Fails returns the first required clause that a row of a part does not meet, or excluded one that it meets; nil if there is
-// none.
+// Fails returns the first required clause that a row of a part does not meet, or excluded one that
+// it meets; nil if there is none.
 func (s *Search) Fails(part, row int) (*text.Clause, error) {
 	for i := range s.query.Clauses {
 		c := &s.query.Clauses[i]
@@ -488,8 +490,8 @@ func (s *Search) Fails(part, row int) (*text.Clause, error) {
 	return nil, nil
 }
 
-// Restriction returns the rows of a part that meet all required and no excluded clauses; nil if there are no such clauses. The
-// set must not be written to.
+// Restriction returns the rows of a part that meet all required and no excluded clauses; nil if
+// there are no such clauses. The set must not be written to.
 func (s *Search) Restriction(part int) bitset.Set { return s.parts[part].rows }
 
 // Matches returns the rows of a part, dead ones included, that meet the query.
@@ -600,10 +602,11 @@ func (g *leg) look(s *Search, lo, hi int) {
 	}
 }
 
-// Scan offers rows lo to hi-1 of a part to c, those that are in set, live ones; nil: all. It leaves out rows which cannot
-// reach the floor of c, and those that have nothing that the query ranks by. Rows are offered with bounds that hold their Score. It
-// goes by the scheme of Ding and Suel (Faster top-k document retrieval using block-max indexes, 2011) with MaxScore for each
-// window of rows.
+// Scan offers rows lo to hi-1 of a part to c, those that are in set, live ones; nil: all. It leaves
+// out rows which cannot reach the floor of c, and those that have nothing that the query ranks by.
+// Rows are offered with bounds that hold their Score. It goes by the scheme of Ding and Suel
+// (Faster top-k document retrieval using block-max indexes, 2011) with MaxScore for each window of
+// rows.
 func (s *Search) Scan(part, lo, hi int, set bitset.Set, c *topk.Collector, buf *Buffer) error {
 	p := s.parts[part]
 	buf.cursors = slices.Grow(buf.cursors[:0], len(s.units))[:0]

@@ -20,10 +20,11 @@ type Terms struct {
 	lens []uint32
 }
 
-// Parse opens the file b for the segment ident. It verifies the header and the checksums of blocks; each block when it is first
-// used. b is kept: it must stay readable and unchanged while the Terms are used. Its address must be a multiple of 8, as that
-// of a mapping is; else, and on big-endian machines, the lengths of rows are copied. The error wraps fileformat.ErrDamaged, fileformat.ErrVersion or
-// fileformat.ErrMismatch.
+// Parse opens the file b for the segment ident. It verifies the header and the checksums of blocks;
+// each block when it is first used. b is kept: it must stay readable and unchanged while the Terms
+// are used. Its address must be a multiple of 8, as that of a mapping is; else, and on big-endian
+// machines, the lengths of rows are copied. The error wraps fileformat.ErrDamaged,
+// fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Terms, error) {
 	h, err := decodeHeader(b)
 	if err != nil {
@@ -146,7 +147,8 @@ func (r *reader) list() (list, error) {
 	}, nil
 }
 
-// find returns the group in which a term is, if it is anywhere: the last one whose first term is not above it.
+// find returns the group in which a term is, if it is anywhere: the last one whose first term is
+// not above it.
 func (t *Terms) find(term string) (group int, err error) {
 	n := sort.Search(int(t.head.groups()), func(i int) bool {
 		if err != nil {
@@ -196,8 +198,8 @@ func (t *Terms) from(term string) iter.Seq2[named, error] {
 	}
 }
 
-// Verify compares all checksums that were not compared yet and reads all postings: every row and position is where it may be,
-// and the numbers of the header and dictionary are right.
+// Verify compares all checksums that were not compared yet and reads all postings: every row and
+// position is where it may be, and the numbers of the header and dictionary are right.
 func (t *Terms) Verify() error {
 	if err := t.file.Verify(); err != nil {
 		return err

@@ -142,7 +142,8 @@ func (c *corpus) search(q text.Query, p Params, idf func(all, n uint64) float64)
 // A place is where a document is.
 type place struct{ part, row int }
 
-// spread puts documents into sources: files, merged files, views of growing indexes. Some files lack rows that are dead.
+// spread puts documents into sources: files, merged files, views of growing indexes. Some files
+// lack rows that are dead.
 func (c *corpus) spread(t *rapid.T) (parts []Part, where map[place]int) {
 	where = map[place]int{}
 	for at := 0; at < len(c.docs); {
@@ -267,7 +268,8 @@ func top(t fataler, s *Search, parts []Part, k, step int, sets []bitset.Set) []h
 
 var vocabulary = strings.Fields(`a the of wing flow flows flowing heat layer bound boundary boundaries shock mach getHTTPServer http_server server x 東京 東京都 水`)
 
-// The k best rows, with the bits of their scores, are those of the definition, however documents are spread over sources.
+// The k best rows, with the bits of their scores, are those of the definition, however documents
+// are spread over sources.
 func TestSearchIsTheDefinition(t *testing.T) {
 	for _, language := range []string{"none", "english"} {
 		a := analyzer(t, language)

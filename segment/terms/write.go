@@ -16,7 +16,8 @@ const Dropped = math.MaxUint32
 // An Input is a source of which a file is made.
 type Input struct {
 	Source
-	// Rows are the new rows of the rows of the source, in ascending order but for those that are Dropped. nil: they stay.
+	// Rows are the new rows of the rows of the source, in ascending order but for those that are
+	// Dropped. nil: they stay.
 	Rows []uint32
 }
 
@@ -27,9 +28,9 @@ func (in *Input) row(old uint32) uint32 {
 	return in.Rows[old]
 }
 
-// Write writes the file of a segment, made of the given inputs, to w, which must be empty, and returns its size. Rows that no
-// input has are empty. It needs memory for the dictionary, for the lengths of rows and for the postings of one term. It does
-// not sync.
+// Write writes the file of a segment, made of the given inputs, to w, which must be empty, and
+// returns its size. Rows that no input has are empty. It needs memory for the dictionary, for the
+// lengths of rows and for the postings of one term. It does not sync.
 func Write(w io.WriterAt, ident Ident, inputs ...Input) (int64, error) {
 	if ident.Rows < 1 || ident.Rows > MaxRows {
 		return 0, fmt.Errorf("terms: cannot index %d rows", ident.Rows)

@@ -336,7 +336,8 @@ func TestQuery(t *testing.T) {
 	c.ok("POST", empty+"/query", `{"query_embeddings":[[1,0,0]]}`, `{"ids":[[]],"distances":[[]],"embeddings":null,"uris":null,"documents":[[]],"metadatas":[[]],"include":["metadatas","documents","distances"]}`)
 }
 
-// Whatever the condition, a query finds what a look at all documents finds, in the same order and with the same distances.
+// Whatever the condition, a query finds what a look at all documents finds, in the same order and
+// with the same distances.
 func TestQueryIsExact(t *testing.T) {
 	const n, dim = 2000, 8
 	c, vdb := newClient(t, nil)

@@ -36,7 +36,8 @@ func TestProgramSize(t *testing.T) {
 	}
 }
 
-// What asks for more than a condition may cost is refused before anything is made of it, by the name of the limit.
+// What asks for more than a condition may cost is refused before anything is made of it, by the
+// name of the limit.
 func TestConditionLimits(t *testing.T) {
 	c, _ := newClient(t, nil)
 	path := c.create(`{"name":"ccc"}`)
@@ -79,7 +80,8 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// A pattern on one long text ends with the request, in the middle of it; and looked at that way it finds what it finds.
+// A pattern on one long text ends with the request, in the middle of it; and looked at that way it
+// finds what it finds.
 func TestPatternsEndWithTheRequest(t *testing.T) {
 	text := strings.Repeat("aaaaaaaaab ", 20_000)
 	for _, p := range []string{"(a*)*c", "(x|a){0,900}z", "b a+b $", "^aaa"} {

@@ -125,8 +125,8 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 	return out, nil
 }
 
-// together is how many documents of an answer are read at a time, so that one that is too large is refused before all of
-// it is in memory.
+// together is how many documents of an answer are read at a time, so that one that is too large is
+// refused before all of it is in memory.
 const together = 64
 
 // load reads the documents of the first hits, at every together-th call for a list.
@@ -155,7 +155,8 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 		return out, nil
 	}
 	if ids == nil {
-		// Where the database knows only a part of the condition, more documents than wanted often hold enough of those that meet all of it.
+		// Where the database knows only a part of the condition, more documents than wanted often
+		// hold enough of those that meet all of it.
 		k, want := n, db.IDsOnly
 		const most = 1000 // their texts are in memory at once
 		if !cond.plain() {

@@ -329,9 +329,9 @@ func (c *condition) pattern(text string) (func(*db.Document) bool, error) {
 	}, nil
 }
 
-// programSize is about how many instructions a regular expression is compiled to: as many copies of a part as it may be
-// repeated, and more for classes of many ranges. A match takes at most as many steps as there are instructions, for each
-// character.
+// programSize is about how many instructions a regular expression is compiled to: as many copies of
+// a part as it may be repeated, and more for classes of many ranges. A match takes at most as many
+// steps as there are instructions, for each character.
 func programSize(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	if re.Op == syntax.OpCharClass {
@@ -367,8 +367,8 @@ func (w *watched) ReadRune() (rune, int, error) {
 	return r, n, nil
 }
 
-// match reports whether a document, with text and metadata, meets the condition. It ends early with the context of the
-// request, and then returns its error.
+// match reports whether a document, with text and metadata, meets the condition. It ends early with
+// the context of the request, and then returns its error.
 func (c *condition) match(d *db.Document) (bool, error) {
 	matches := filter.Match(c.expr, func(path string) (any, bool) {
 		if key, ok := strings.CutPrefix(path, filter.TextPath); ok {

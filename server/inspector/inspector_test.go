@@ -44,7 +44,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// The page is all there is: no other file, nothing inline that the policy would stop, no way for data to become markup.
+// The page is all there is: no other file, nothing inline that the policy would stop, no way for
+// data to become markup.
 func TestPageStandsAlone(t *testing.T) {
 	for _, element := range []string{"<script>", "<style>"} {
 		if n := bytes.Count(page, []byte(element)); n != 1 {

@@ -129,7 +129,8 @@ func (k codesKernel) step(size int) {
 	}
 }
 
-// stepNibbles adds the two codes of each byte in code(0), times their weights: those in weight(0) are of the low ones.
+// stepNibbles adds the two codes of each byte in code(0), times their weights: those in weight(0)
+// are of the low ones.
 func (k codesKernel) stepNibbles(r int) {
 	x, y, mask := k.code(0), k.code(1), k.vec(k.mask())
 	VPSRLW(U8(4), x, y)
@@ -183,7 +184,8 @@ func dotNibbles(s isa) {
 // rowsAhead is how many rows ahead dotCodesAt prefetches.
 const rowsAhead = 8
 
-// dotCodesAt generates the kernel of DotCodesAt for all but the last rowsAhead rows, which the caller has behind the others.
+// dotCodesAt generates the kernel of DotCodesAt for all but the last rowsAhead rows, which the
+// caller has behind the others.
 func dotCodesAt(s isa) {
 	begin(s, "dotCodesAt", "func(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)",
 		"is the kernel of DotCodesAt for "+s.name+"; rows has some more elements than dst.")

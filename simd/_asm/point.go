@@ -16,8 +16,8 @@ func hadamard() {
 	v, size := gp(Param("v").Base()), gp(Param("v").Len())
 	SHLQ(U8(2), size)
 
-	// Within eight registers, all steps up to that of 32: the sum of a register and of itself turned about, with the signs of
-	// what is subtracted changed.
+	// Within eight registers, all steps up to that of 32: the sum of a register and of itself
+	// turned about, with the signs of what is subtracted changed.
 	const block, swapped, minus1, minus2, minus4, scale = 8, 8, 9, 10, 11, 12
 	for i, m := range minuses {
 		VMOVUPS(m, ymm[minus1+i])
@@ -158,7 +158,8 @@ func flip() {
 	end()
 }
 
-// fold makes one of the eight words of vector register i with an operation of two, and returns it as the result of that index.
+// fold makes one of the eight words of vector register i with an operation of two, and returns it
+// as the result of that index.
 func fold(i, result int, op func(...Op)) {
 	x, y := ymm[i].AsX(), Y15.AsX()
 	VEXTRACTI128(U8(1), ymm[i], y)

@@ -8,8 +8,9 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// offer generates the kernel of Offer for pools of size entries, which it keeps in registers, eight in each. An entry is an
-// integer of 64 bits, the distance above the id, so that integers are in the order of distances, which are not negative.
+// offer generates the kernel of Offer for pools of size entries, which it keeps in registers, eight
+// in each. An entry is an integer of 64 bits, the distance above the id, so that integers are in
+// the order of distances, which are not negative.
 func offer(size int) {
 	begin(avx512, fmt.Sprintf("offer%d", size), "func(pool *uint64, ids []uint32, dists []float32, worst, most float32) (rows, unmarked int)",
 		fmt.Sprintf("is the kernel of Offer for AVX512 and pools of %d entries. What it returns may be beyond the limit.", size))

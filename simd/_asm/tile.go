@@ -6,10 +6,11 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// The tile kernels compare many queries with the rows of one block. A vector register holds one step of as many rows as
-// it has lanes of 32 bits, and one step of a query is broadcast to all of them: there are no sums across lanes. The rows
-// of a tile times its queries are as many sums as leave registers for the operands; nothing but the bits of rows that
-// reach their cut is ever written.
+// The tile kernels compare many queries with the rows of one block. A vector register holds one
+// step of as many rows as it has lanes of 32 bits, and one step of a query is broadcast to all of
+// them: there are no sums across lanes. The rows of a tile times its queries are as many sums as
+// leave registers for the operands; nothing but the bits of rows that reach their cut is ever
+// written.
 const blockRows = 64
 
 // A tileKernel works on vectors*lanes rows times group queries at once.
@@ -50,7 +51,8 @@ func (k *tileKernel) ofRow(array GPVirtual, r int) Mem {
 	return Mem{Base: array, Index: k.part, Scale: 4, Disp: r * k.bytes}
 }
 
-// generate generates the code: for each group of queries and part of the block, all steps. params has so many words per query.
+// generate generates the code: for each group of queries and part of the block, all steps. params
+// has so many words per query.
 func (k *tileKernel) generate(params GPVirtual, words int) {
 	p, w, left := GP64(), GP64(), GP64()
 	Label("group")
@@ -131,7 +133,8 @@ func (k *tileKernel) compare(x, cut VecPhysical, to GPVirtual) {
 	VMOVMSKPS(x, to.As32())
 }
 
-// tileCodes generates the kernel of CodeTile.Above. Of each group of queries, params holds add of all, then per, then cut.
+// tileCodes generates the kernel of CodeTile.Above. Of each group of queries, params holds add of
+// all, then per, then cut.
 func tileCodes(s isa) {
 	begin(s, "tileCodes", "func(dst []uint64, block, w []uint32, steps int, params []uint32, scales, levels []float32)",
 		"is the kernel of CodeTile.Above for "+s.name+".")

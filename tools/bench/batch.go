@@ -9,7 +9,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// batchGoal says how many times as fast as FAISS's batches, which OpenBLAS multiplies, Vecbolt's are to be.
+// batchGoal says how many times as fast as FAISS's batches, which OpenBLAS multiplies, Vecbolt's
+// are to be.
 const batchGoal = 1.2
 
 // batchRounds is how often each contestant answers all queries on each number of threads.

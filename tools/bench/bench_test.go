@@ -73,7 +73,8 @@ func TestStreamingSums(t *testing.T) {
 		t.Fatalf("sum in Go is %d", want)
 	}
 	for name, sum := range vectorSums() {
-		// The vector loops return the lowest lane of their accumulators: 1 in 8 words with 512 bits, 1 in 4 with 256.
+		// The vector loops return the lowest lane of their accumulators: 1 in 8 words with 512
+		// bits, 1 in 4 with 256.
 		lanes := map[string]uint64{"avx512": 8, "avx2": 4}[name]
 		if got := sum(b); got*lanes != want {
 			t.Errorf("%s: %d, want %d", name, got, want/lanes)

@@ -14,8 +14,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// chromemScanner searches a chromem-go collection in memory. It divides every query among as many goroutines as there are
-// processors, so that one thread is had by giving the Go runtime one.
+// chromemScanner searches a chromem-go collection in memory. It divides every query among as many
+// goroutines as there are processors, so that one thread is had by giving the Go runtime one.
 type chromemScanner struct {
 	c       *chromem.Collection
 	queries matrix

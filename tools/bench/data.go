@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// vectorSet is a set of base vectors and held-out queries, as .fvecs files that every contestant reads, with the exact
-// answers of the first queries.
+// vectorSet is a set of base vectors and held-out queries, as .fvecs files that every contestant
+// reads, with the exact answers of the first queries.
 type vectorSet struct {
 	name                string
 	basePath, queryPath string

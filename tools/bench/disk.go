@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskUse returns the lengths of all files under dir added up, and the bytes that the file system has allocated to them.
+// diskUse returns the lengths of all files under dir added up, and the bytes that the file system
+// has allocated to them.
 func diskUse(dir string) (length, allocated int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -26,8 +27,9 @@ func diskUse(dir string) (length, allocated int64, err error) {
 	return length, allocated, err
 }
 
-// rawWrites writes batches of as many bytes as full rows have over a file that is on the disk already, and makes each
-// durable: what the disk takes without the file system's help, which is needed to make a file longer.
+// rawWrites writes batches of as many bytes as full rows have over a file that is on the disk
+// already, and makes each durable: what the disk takes without the file system's help, which is
+// needed to make a file longer.
 func rawWrites(dir string, rows, batch int, budget time.Duration) (ingested, error) {
 	f, err := os.Create(filepath.Join(dir, "raw"))
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// driver is a running child process that speaks for one peer. A request is a line, an operation and key=value pairs
-// separated by tabs; the answer is a line of JSON, with "error" when it failed. The child reads vectors and rows from the
-// files that a request names and runs the clocks itself, so that the pipe is never timed.
+// driver is a running child process that speaks for one peer. A request is a line, an operation and
+// key=value pairs separated by tabs; the answer is a line of JSON, with "error" when it failed. The
+// child reads vectors and rows from the files that a request names and runs the clocks itself, so
+// that the pipe is never timed.
 type driver struct {
 	name     string
 	settings string
@@ -32,7 +33,8 @@ type driver struct {
 	log      string
 }
 
-// callLimit ends a driver that does not answer; the slowest operation, filling sqlite-vec, takes about a minute.
+// callLimit ends a driver that does not answer; the slowest operation, filling sqlite-vec, takes
+// about a minute.
 const callLimit = 15 * time.Minute
 
 func startDriver(name string, argv []string, logDir string) (*driver, error) {
@@ -133,7 +135,8 @@ func (d *driver) processors(n int) error {
 	return nil
 }
 
-// resident returns the child's resident memory in bytes, all of it and without the pages of mapped files.
+// resident returns the child's resident memory in bytes, all of it and without the pages of mapped
+// files.
 func (d *driver) resident() (all, anonymous int64) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	for line := range strings.Lines(string(b)) {

@@ -108,7 +108,8 @@ func filterFigure(e *env, r *report) error {
 	return nil
 }
 
-// filterDocuments yields n documents without vectors, with the columns that the drivers' tables have.
+// filterDocuments yields n documents without vectors, with the columns that the drivers' tables
+// have.
 func filterDocuments(n int) func(func(db.Document, error) bool) {
 	return func(yield func(db.Document, error) bool) {
 		for i := range n {

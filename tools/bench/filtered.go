@@ -17,8 +17,8 @@ const (
 // filteredShares are the percentages of the rows that match.
 var filteredShares = []float64{50, 10, 1, 0.1}
 
-// filterColumn is the integer that the filters of row i are on: from 0 to 999, and nothing to do with the vectors. The drivers
-// compute the same.
+// filterColumn is the integer that the filters of row i are on: from 0 to 999, and nothing to do
+// with the vectors. The drivers compute the same.
 func filterColumn(i int) int { return i * 7919 % 1000 }
 
 func filteredFigure(e *env, r *report) error {

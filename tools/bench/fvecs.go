@@ -25,8 +25,9 @@ func (m matrix) head(n int) matrix {
 	return matrix{m.dim, m.data[:min(n, m.rows())*m.dim]}
 }
 
-// readVecs reads an .fvecs or .ivecs file (per row an int32 dimension, then that many 4-byte little-endian values) and
-// hands each row's values to add. All rows must have the dimension of the first.
+// readVecs reads an .fvecs or .ivecs file (per row an int32 dimension, then that many 4-byte
+// little-endian values) and hands each row's values to add. All rows must have the dimension of the
+// first.
 func readVecs(name string, add func(values []byte)) (dim int, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -82,7 +83,8 @@ func readIvecs(name string) ([][]int, error) {
 	return rows, err
 }
 
-// writeVecs writes rows as 4-byte values behind their dimension, through a temporary name: a file that exists is whole.
+// writeVecs writes rows as 4-byte values behind their dimension, through a temporary name: a file
+// that exists is whole.
 func writeVecs(name string, rows, dim int, value func(row, col int) uint32) error {
 	f, err := os.Create(name + ".tmp")
 	if err != nil {

@@ -20,8 +20,9 @@ var (
 	graphRecalls = []float64{0.90, 0.95, 0.99}
 	// What is asked of vecbolt.
 	graphAsked = []float64{0.70, 0.75, 0.80, 0.85, 0.88, 0.90, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.993, 0.995}
-	// graphGoals are times hnswlib at the recalls above: what Glass is, with the best of its settings for each, on as many threads, where both
-	// were measured (../shared/peers.md, real vectors for 1,536 dimensions); or 2.5 on 768 and 1,536 dimensions.
+	// graphGoals are times hnswlib at the recalls above: what Glass is, with the best of its
+	// settings for each, on as many threads, where both were measured (../shared/peers.md, real
+	// vectors for 1,536 dimensions); or 2.5 on 768 and 1,536 dimensions.
 	graphGoals = map[string]map[string][]float64{
 		synth768:  {modeOne: {2.85, 2.5, 3.13}, modeCallers: {2.63, 2.62, 3.74}},
 		synth1536: {modeOne: {3.43, 3.80, 2.5}, modeCallers: {3.06, 2.87, 2.73}},
@@ -57,8 +58,9 @@ var (
 	}
 )
 
-// graphBuild returns what a peer is told to build for vectors of dim, and says it: for hnswlib what its documentation recommends, for FAISS
-// the configuration that was the fastest on these sets (../shared/peers.md).
+// graphBuild returns what a peer is told to build for vectors of dim, and says it: for hnswlib what
+// its documentation recommends, for FAISS the configuration that was the fastest on these sets
+// (../shared/peers.md).
 func graphBuild(peer string, dim int) (args, string) {
 	if peer == "hnswlib" {
 		return args{"m": 16, "construction": 200}, "HierarchicalNSW M=16 ef_construction=200"
@@ -279,7 +281,8 @@ func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r 
 	return nil
 }
 
-// buildVecbolt makes a database of the set with a column for filters, and returns the seconds that its graph took.
+// buildVecbolt makes a database of the set with a column for filters, and returns the seconds that
+// its graph took.
 func buildVecbolt(dir string, s *vectorSet) (seconds float64, err error) {
 	err = withCollection(dir, s.base.dim, &db.Options{NoBackgroundCompaction: true}, func(ctx context.Context, d *db.DB, c *db.Collection) error {
 		docs := func(yield func(db.Document, error) bool) {

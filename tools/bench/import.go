@@ -20,8 +20,8 @@ import (
 // importGoal is the share of the speed of reading and parsing that an import is to reach.
 const importGoal = 0.8
 
-// importFigure compares the import of an embedding cache, through the tool as a user runs it, with only reading the same
-// files and parsing their numbers on all processors.
+// importFigure compares the import of an embedding cache, through the tool as a user runs it, with
+// only reading the same files and parsing their numbers on all processors.
 func importFigure(e *env, r *report) error {
 	r.Title = "Import of cached embeddings"
 	r.note("An embedding cache of %s JSON files of 1536 numbers each, in the page cache. The yardsticks read every file and parse every number on all processors and keep nothing. The goal is set against the faster way of the standard library; Vecbolt's own parser is beside it to show what is left to the disk and to the other work. Vecbolt's import also writes the database durably. Its time is that of the whole command.", number(cacheFiles))
@@ -112,7 +112,8 @@ func runImport(tool, dbDir, source string, want int) (float64, error) {
 // parser appends the numbers of a JSON array to dst.
 type parser func(dst []float32, b []byte) ([]float32, error)
 
-// parseAll reads and parses all files on all processors, into memory that is used again for every file.
+// parseAll reads and parses all files on all processors, into memory that is used again for every
+// file.
 func parseAll(files []string, parse parser) error {
 	var next atomic.Int64
 	errs := make([]error, runtime.NumCPU())
@@ -148,8 +149,8 @@ func readInto(b *bytes.Buffer, name string) error {
 	return err
 }
 
-// parseFloats parses with strconv, without copying the numbers. It trusts the input to be an array of them: as a yardstick
-// it does the least work that yields the numbers.
+// parseFloats parses with strconv, without copying the numbers. It trusts the input to be an array
+// of them: as a yardstick it does the least work that yields the numbers.
 func parseFloats(dst []float32, b []byte, bits int) ([]float32, error) {
 	for i := bytes.IndexByte(b, '[') + 1; i < len(b); {
 		for i < len(b) && (isSpace(b[i]) || b[i] == ',') {

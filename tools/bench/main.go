@@ -1,9 +1,9 @@
-// Command bench runs Vecbolt and every peer that can be had from its own package on the same files, in one run, and
-// prints and stores how they compare: the figures that Vecbolt set out to reach.
+// Command bench runs Vecbolt and every peer that can be had from its own package on the same files,
+// in one run, and prints and stores how they compare: the figures that Vecbolt set out to reach.
 //
 // Each figure is a file of its name (scan.go, batch.go, import.go, ...); a peer outside Go is a
-// driver under peers/ that speaks the line protocol of driver.go. docs/bench/README.md says how to run it and how the
-// numbers are made.
+// driver under peers/ that speaks the line protocol of driver.go. docs/bench/README.md says how to
+// run it and how the numbers are made.
 package main
 
 import (

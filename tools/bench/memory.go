@@ -98,7 +98,8 @@ type searched struct {
 // A memoryGroup is a control group with a limit.
 type memoryGroup struct{ dir, peak string }
 
-// joinMemoryGroup moves this process into a new control group of either version, which takes a privileged user.
+// joinMemoryGroup moves this process into a new control group of either version, which takes a
+// privileged user.
 func joinMemoryGroup(limit int64) (memoryGroup, error) {
 	var errs []error
 	for _, g := range []struct{ root, limit, peak string }{

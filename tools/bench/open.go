@@ -28,7 +28,8 @@ type opened struct {
 	anon     float64
 }
 
-// openFigure measures opening a database of full rows up to its first answer, in fresh processes with a warm page cache.
+// openFigure measures opening a database of full rows up to its first answer, in fresh processes
+// with a warm page cache.
 func openFigure(e *env, r *report) error {
 	r.Title = fmt.Sprintf("Open %s × %d to the first answer", number(float64(e.rows)), synthDim)
 	r.note("Medians of %d fresh processes each after one that warms the page cache; process start and loading of libraries not counted. Heap is the Go heap in use after a collection.", openRuns)
@@ -157,7 +158,8 @@ func repeat[T any](n int, fn func() (T, error)) ([]T, error) {
 	return all, nil
 }
 
-// childFlag makes this program open a database and report, in a process that did nothing else before.
+// childFlag makes this program open a database and report, in a process that did nothing else
+// before.
 const childFlag = "-child"
 
 func runChild(who, dir, queries string) (o opened, err error) {
@@ -219,8 +221,8 @@ func openOnce(who, dir, queries string) (opened, error) {
 	return w.seen, err
 }
 
-// watch notes the time since its start and the heap when it is told of an event. Its clock stands still while it looks at
-// the heap.
+// watch notes the time since its start and the heap when it is told of an event. Its clock stands
+// still while it looks at the heap.
 type watch struct {
 	start time.Time
 	seen  opened

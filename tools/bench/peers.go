@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// peer is a product that the benchmark can run when its package is installed (peers/setup.sh installs them).
+// peer is a product that the benchmark can run when its package is installed (peers/setup.sh
+// installs them).
 type peer struct {
 	Name    string   `json:"name"`
 	Package string   `json:"package"`            // where it comes from
@@ -40,7 +41,8 @@ func knownPeers() []*peer {
 	}
 }
 
-// argv returns the command that runs the peer's driver, compiling a native one into the cache when its source is newer.
+// argv returns the command that runs the peer's driver, compiling a native one into the cache when
+// its source is newer.
 func (p *peer) argv(peersDir, cache string) ([]string, error) {
 	if p.source == "" {
 		return nil, errUnsupported
@@ -86,7 +88,8 @@ func debianVersion(pkg string) string {
 	return string(out)
 }
 
-// choosePeers returns the peers that want names ("auto": all of them, "none", or a list separated by commas).
+// choosePeers returns the peers that want names ("auto": all of them, "none", or a list separated
+// by commas).
 func choosePeers(want string) ([]*peer, error) {
 	all := knownPeers()
 	switch want {
@@ -106,8 +109,8 @@ func choosePeers(want string) ([]*peer, error) {
 	return chosen, nil
 }
 
-// start runs the drivers of the named peers among those chosen. A peer that cannot be had is left out, with the reason in
-// the report: what is missing must not look like what was not asked for.
+// start runs the drivers of the named peers among those chosen. A peer that cannot be had is left
+// out, with the reason in the report: what is missing must not look like what was not asked for.
 func (e *env) start(names ...string) (drivers []*driver, stop func()) {
 	for _, p := range e.peers {
 		if !slices.Contains(names, p.Name) || p.source == "" {
@@ -136,7 +139,8 @@ func (e *env) start(names ...string) (drivers []*driver, stop func()) {
 	}
 }
 
-// inProcess tells whether the peer that runs inside this process was chosen, and enters it in the report.
+// inProcess tells whether the peer that runs inside this process was chosen, and enters it in the
+// report.
 func (e *env) inProcess(name, setting string) bool {
 	i := slices.IndexFunc(e.peers, func(p *peer) bool { return p.Name == name })
 	if i < 0 {

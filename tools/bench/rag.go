@@ -25,8 +25,8 @@ import (
 	"github.com/vecbolt/vecbolt/rag/split"
 )
 
-// The documents of the figure have ragWords words; chunks are of ragChunk words, of which ragOverlap are those of the chunk
-// before.
+// The documents of the figure have ragWords words; chunks are of ragChunk words, of which
+// ragOverlap are those of the chunk before.
 const (
 	ragWords   = 60
 	ragChunk   = 40
@@ -48,8 +48,8 @@ type ragResult struct {
 	How     string               `json:"how"`
 }
 
-// ragFigure indexes documents and asks questions, beside a plain Python program that does the same with the same chunks and
-// the same embeddings.
+// ragFigure indexes documents and asks questions, beside a plain Python program that does the same
+// with the same chunks and the same embeddings.
 func ragFigure(e *env, r *report) error {
 	r.Title = "Indexing and questions"
 	r.note("Documents of %d words drawn from 20,000 by Zipf's law, in chunks of %d words that overlap by %d, embedded by trigram-v1 (%d components); %d questions of six words of a document, k = %d. Index: chunks, embeddings and writing, in Vecbolt with a text index, durably on disk; in Python lists or a numpy array in memory. Questions: from a ready embedding to the context (Vecbolt, also without the embedding: by words), or to the best chunks (Python).", ragWords, ragChunk, ragOverlap, ragDim, ragAsked, ragK)
@@ -281,7 +281,8 @@ func (c *counter) EmbedBatch(ctx context.Context, texts []string) ([][]float32, 
 	return c.Embedder.EmbedBatch(ctx, texts)
 }
 
-// learnAgain learns 1,000 files, and again; it returns the median time of the latter, and how many texts it embedded.
+// learnAgain learns 1,000 files, and again; it returns the median time of the latter, and how many
+// texts it embedded.
 func learnAgain(e *env) (seconds float64, embedded int, err error) {
 	e.logf("rag: learning")
 	files := filepath.Join(e.scratch, "rag-files")

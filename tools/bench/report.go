@@ -26,7 +26,8 @@ type report struct {
 	Notes   []string      `json:"notes,omitempty"`
 }
 
-// measurement is one number: who did what on which set, how much, and how many times as good Vecbolt did the same.
+// measurement is one number: who did what on which set, how much, and how many times as good
+// Vecbolt did the same.
 type measurement struct {
 	Set    string             `json:"set"`
 	Who    string             `json:"who"`

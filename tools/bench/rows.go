@@ -8,8 +8,9 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// The rows of the writing figures: a vector, a text of 200 bytes and four metadata keys, all computed from the row
-// number, by the same formulas in every driver (peers/driver.mjs, peers/sqlitevec.cc).
+// The rows of the writing figures: a vector, a text of 200 bytes and four metadata keys, all
+// computed from the row number, by the same formulas in every driver (peers/driver.mjs,
+// peers/sqlitevec.cc).
 const (
 	textBytes = 200
 	langCount = 8

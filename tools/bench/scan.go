@@ -32,7 +32,8 @@ type scanRequest struct {
 	budget   time.Duration // no new query begins after it, but three are always answered
 }
 
-// scanResult holds the microseconds of each query, or of two callers the mean alone, and the row numbers found.
+// scanResult holds the microseconds of each query, or of two callers the mean alone, and the row
+// numbers found.
 type scanResult struct {
 	US  []float64 `json:"us"`
 	IDs [][]int   `json:"ids"`
@@ -46,8 +47,8 @@ type scanner interface {
 	close()
 }
 
-// scanGoals says how many times as fast as each peer Vecbolt is to be; libraries is for those that keep vectors in memory
-// and nothing else, by set.
+// scanGoals says how many times as fast as each peer Vecbolt is to be; libraries is for those that
+// keep vectors in memory and nothing else, by set.
 var (
 	scanGoals = map[string]float64{"chromem-go": 20, "lancedb": 20, "sqlite-vec": 20}
 	libraries = map[string]float64{glove: 5, sentences: 3.5, synth768: 3.5}
@@ -232,7 +233,8 @@ func orderedNames(us map[string]map[string][]float64) []string {
 	return names
 }
 
-// each answers the queries of a request with search on the given number of callers, as the drivers do.
+// each answers the queries of a request with search on the given number of callers, as the drivers
+// do.
 func each(r scanRequest, queries matrix, callers int, search func(q []float32, k int) ([]int, error)) (scanResult, error) {
 	us := make([]float64, r.n)
 	ids := make([][]int, r.n)

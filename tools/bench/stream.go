@@ -28,8 +28,9 @@ func sumWords(b []byte) uint64 {
 	return s0 + s1 + s2 + s3
 }
 
-// stream is the yardstick of the scan figure: the segment files of a database mapped as Vecbolt maps them, summed by the
-// plain Go loop and by the same loop with vector instructions. The fastest counts.
+// stream is the yardstick of the scan figure: the segment files of a database mapped as Vecbolt
+// maps them, summed by the plain Go loop and by the same loop with vector instructions. The fastest
+// counts.
 type stream struct {
 	maps  [][]byte
 	bytes int
@@ -78,8 +79,8 @@ func (s *stream) close() {
 	}
 }
 
-// measure sums all files reps times on the given number of threads with each loop, and returns gigabytes per second of
-// every pass.
+// measure sums all files reps times on the given number of threads with each loop, and returns
+// gigabytes per second of every pass.
 func (s *stream) measure(threads, reps int) map[string][]float64 {
 	speed := map[string][]float64{}
 	for name, sum := range s.sums {

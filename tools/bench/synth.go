@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// The shape of synth768: a mixture of clusters on a latent space of few dimensions with a decaying spectrum, lifted to
-// the full dimension by a random linear map, plus noise in every dimension and one mean common to all rows, normalised.
-// The numbers are chosen so that the mean cosine of a query with its nearest row is 0.80, with its tenth 0.74 and with a
-// random row 0.16.
+// The shape of synth768: a mixture of clusters on a latent space of few dimensions with a decaying
+// spectrum, lifted to the full dimension by a random linear map, plus noise in every dimension and
+// one mean common to all rows, normalised. The numbers are chosen so that the mean cosine of a
+// query with its nearest row is 0.80, with its tenth 0.74 and with a random row 0.16.
 const (
 	synthClusters = 1000
 	synthLatent   = 48
@@ -21,8 +21,9 @@ const (
 	synthSeed     = 768
 )
 
-// synth generates rows vectors of dimension dim, the same for the same arguments on every run. Row i depends on i and
-// seed alone, so that rows generated in parallel, and a longer set, are the same.
+// synth generates rows vectors of dimension dim, the same for the same arguments on every run. Row
+// i depends on i and seed alone, so that rows generated in parallel, and a longer set, are the
+// same.
 func synth(rows, dim int) matrix {
 	rng := rand.New(rand.NewPCG(synthSeed, 0))
 	sigma := make([]float64, synthLatent)
@@ -54,8 +55,8 @@ func synth(rows, dim int) matrix {
 	return m
 }
 
-// synthRow fills dst with one row. The explicit conversions keep the compiler from fusing multiply and add, so that every
-// architecture generates the same bits.
+// synthRow fills dst with one row. The explicit conversions keep the compiler from fusing multiply
+// and add, so that every architecture generates the same bits.
 func synthRow(dst []float32, z, x, centres, sigma, lift, mean []float64, scale float64, stream uint64) {
 	rng := rand.New(rand.NewPCG(synthSeed, stream))
 	c := rng.IntN(synthClusters)

@@ -2,8 +2,9 @@ package main
 
 import "slices"
 
-// exactTop returns the k nearest base rows of each query by inner product, best first, ties by row number: the answer
-// that every exact contestant must give, computed here so that no contestant is its own judge.
+// exactTop returns the k nearest base rows of each query by inner product, best first, ties by row
+// number: the answer that every exact contestant must give, computed here so that no contestant is
+// its own judge.
 func exactTop(base, queries matrix, k int) [][]int {
 	top := make([][]int, queries.rows())
 	parallel(len(top), func(lo, hi int) {

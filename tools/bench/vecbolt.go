@@ -13,8 +13,8 @@ import (
 
 const collection = "rows"
 
-// vecboltScanner searches a compacted database. It is opened anew for every request, because the number of goroutines
-// that a search may use is an option of the database.
+// vecboltScanner searches a compacted database. It is opened anew for every request, because the
+// number of goroutines that a search may use is an option of the database.
 type vecboltScanner struct {
 	dir     string
 	dim     int
@@ -49,12 +49,12 @@ func (v *vecboltScanner) scan(r scanRequest) (res scanResult, err error) {
 	return v.ask(r, db.Query{Exact: true}, r.first+r.n, min(scanWarm, v.queries.rows()-r.n))
 }
 
-// scanWarm is for how many other queries a database that was just opened is asked before it is measured: so many have read every
-// block of codes and most of the vectors near to them.
+// scanWarm is for how many other queries a database that was just opened is asked before it is
+// measured: so many have read every block of codes and most of the vectors near to them.
 const scanWarm = 300
 
-// ask answers the queries of a request in the way that a query says, after so many from the given one on that only warm up: the
-// first to read a block after an open verifies its checksum.
+// ask answers the queries of a request in the way that a query says, after so many from the given
+// one on that only warm up: the first to read a block after an open verifies its checksum.
 func (v *vecboltScanner) ask(r scanRequest, how db.Query, from, warm int) (res scanResult, err error) {
 	opts, callers := &db.Options{Workers: threadsOf(r.mode), NoRecheck: true}, 1
 	if r.mode == modeCallers {
@@ -87,7 +87,8 @@ func (v *vecboltScanner) ask(r scanRequest, how db.Query, from, warm int) (res s
 	return res, err
 }
 
-// withCollection opens the database in dir and its collection of the given dimension, runs fn and closes.
+// withCollection opens the database in dir and its collection of the given dimension, runs fn and
+// closes.
 func withCollection(dir string, dim int, opts *db.Options, fn func(context.Context, *db.DB, *db.Collection) error) (err error) {
 	ctx := context.Background()
 	d, err := db.Open(dir, opts)

@@ -122,7 +122,8 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 	}))
 }
 
-// makeGraphs makes the graphs that are due, as a database that is open for writing does by itself in the background.
+// makeGraphs makes the graphs that are due, as a database that is open for writing does by itself
+// in the background.
 func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
 	due := 0
 	err := c.open(db.Options{ReadOnly: true}, func(vdb *db.DB) error {
@@ -245,7 +246,8 @@ func (t *truth) share(r *db.Result) float64 {
 	return float64(min(good, t.n)) / float64(t.n)
 }
 
-// measure runs all queries once to warm up, which gives the recall, and then for the time that is asked for.
+// measure runs all queries once to warm up, which gives the recall, and then for the time that is
+// asked for.
 func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query, queries [][]float32, truth []truth) (measurement, error) {
 	m := measurement{Setting: "exact", Threads: c.Threads, K: c.K}
 	if !q.Exact {

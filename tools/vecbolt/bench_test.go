@@ -12,7 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// What is measured has the graphs that it is due; where somebody else has the database open, that is said.
+// What is measured has the graphs that it is due; where somebody else has the database open, that
+// is said.
 func TestBenchMakesGraphs(t *testing.T) {
 	const rows, dim = 10_000, 1000 // large enough for a graph, and quickly made, because most rows are the same
 	dir := t.TempDir()

@@ -293,15 +293,16 @@ func (d *demo) decode(answer string, v any) {
 	d.do(func() error { return json.Unmarshal([]byte(answer), v) })
 }
 
-// demoKey names the cache file of a text as LangChain does: a namespace and the UUIDv5 of the text's SHA-1.
+// demoKey names the cache file of a text as LangChain does: a namespace and the UUIDv5 of the
+// text's SHA-1.
 func demoKey(text string) string {
 	sum := sha1.Sum([]byte(text))
 	space := uuid.UUID{14: 1985 >> 8, 15: 1985 & 0xff}
 	return "glove-" + uuid.NewSHA1(space, []byte(hex.EncodeToString(sum[:]))).String()
 }
 
-// writeCache writes an embedding cache in the file-store format: a file per text with its vector, and one with what is
-// known about it. The words come in order of frequency.
+// writeCache writes an embedding cache in the file-store format: a file per text with its vector,
+// and one with what is known about it. The words come in order of frequency.
 func writeCache(dir, texts string, words []string, vectors [][]float32) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -110,7 +110,8 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// runners returns the ways to search that are compared, and gives the lab the baseline that they are compared with.
+// runners returns the ways to search that are compared, and gives the lab the baseline that they
+// are compared with.
 func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collection) ([]eval.Runner, error) {
 	sweep := slices.Clone(c.Sweep)
 	if len(sweep) == 0 || slices.ContainsFunc(sweep, needsVectors) {

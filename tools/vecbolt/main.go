@@ -1,11 +1,13 @@
-// Command vecbolt works with Vecbolt databases: it imports, searches, changes, checks, repairs and copies them.
+// Command vecbolt works with Vecbolt databases: it imports, searches, changes, checks, repairs and
+// copies them.
 //
 //	vecbolt import notes.vdb notes ./embedding-cache
 //	vecbolt search notes.vdb notes --id some-id -k 5 --where '{"lang":"go"}'
 //	vecbolt demo
 //
-// docs/cli.md describes every verb. With --json the answer is one JSON object per line, and nothing else is written to
-// standard output. Messages and errors go to standard error. The exit status is 0, 1 after an error, 2 for wrong usage.
+// docs/cli.md describes every verb. With --json the answer is one JSON object per line, and nothing
+// else is written to standard output. Messages and errors go to standard error. The exit status is
+// 0, 1 after an error, 2 for wrong usage.
 package main
 
 import (

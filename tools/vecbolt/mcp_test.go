@@ -16,7 +16,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// The client of the SDK talks to the tool as agents do: over its standard input and output, and over HTTP.
+// The client of the SDK talks to the tool as agents do: over its standard input and output, and
+// over HTTP.
 func TestMCPClient(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "t.vdb")
 	vdb, err := db.Open(dir, nil)

@@ -37,7 +37,8 @@ func (c *migrateCmd) Help() string {
 		`With --verify, a difference is an error. docs/stores.md says what each store keeps and finds.`
 }
 
-// postgresProgram migrates to and from PostgreSQL: this tool does not link a driver. It is in store/pgvector/cmd.
+// postgresProgram migrates to and from PostgreSQL: this tool does not link a driver. It is in
+// store/pgvector/cmd.
 const postgresProgram = "vecbolt-migrate-postgres"
 
 // Validate is called by kong.

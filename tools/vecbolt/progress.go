@@ -11,8 +11,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A progress shows how far a long verb has come: as a bar on a terminal, else as a line now and then. It is safe for
-// concurrent use.
+// A progress shows how far a long verb has come: as a bar on a terminal, else as a line now and
+// then. It is safe for concurrent use.
 type progress struct {
 	verb string
 
@@ -29,8 +29,8 @@ const (
 	progressWidth  = 40              // of a bar, in characters
 )
 
-// progress begins to show the progress of something that reaches total in the end; a total of 0 is not known. The caller
-// must call end.
+// progress begins to show the progress of something that reaches total in the end; a total of 0 is
+// not known. The caller must call end.
 func (t *tool) progress(verb string, total func() int64) *progress {
 	now := time.Now()
 	p := &progress{w: t.report, verb: verb, start: now, last: now}

@@ -57,8 +57,8 @@ type inputLine struct {
 	err error
 }
 
-// documents reads ahead: what arrives while a batch is written makes the next batch. The reader may be waiting for input
-// when the verb ends; it then ends with the process.
+// documents reads ahead: what arrives while a batch is written makes the next batch. The reader may
+// be waiting for input when the verb ends; it then ends with the process.
 func documents(ctx context.Context, in io.Reader, name string) <-chan inputLine {
 	const ahead = 1000 // documents
 	lines := make(chan inputLine, ahead)
@@ -110,8 +110,9 @@ func grouped(ctx context.Context, lines <-chan inputLine) func(yield func([]inpu
 	}
 }
 
-// write writes a group of documents as one batch, answers, and returns how many were written. A line that cannot be
-// written makes the batch fail as a whole: then those before it are written one by one.
+// write writes a group of documents as one batch, answers, and returns how many were written. A
+// line that cannot be written makes the batch fail as a whole: then those before it are written one
+// by one.
 func (c *putCmd) write(ctx context.Context, t *tool, coll *db.Collection, lines []inputLine) (written int, err error) {
 	var docs []db.Document
 	for _, line := range lines {

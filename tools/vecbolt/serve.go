@@ -160,8 +160,8 @@ func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
 	return o, err
 }
 
-// token returns the content of a file or of an environment variable, without white space around it. A file that is named
-// must hold one: an empty file must not open the door.
+// token returns the content of a file or of an environment variable, without white space around it.
+// A file that is named must hold one: an empty file must not open the door.
 func token(file, variable string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(os.Getenv(variable)), nil
@@ -176,8 +176,8 @@ func token(file, variable string) (string, error) {
 	return "", fmt.Errorf("%s: there is no token in it", file)
 }
 
-// hosts are the names by which the service may be asked for: on a loopback address those of loopback, so that a page of a
-// stranger that has its own name point there gets nothing.
+// hosts are the names by which the service may be asked for: on a loopback address those of
+// loopback, so that a page of a stranger that has its own name point there gets nothing.
 func (c *serveCmd) hosts(l net.Listener) []string {
 	if !server.Loopback(l) && len(c.Host) == 0 {
 		return nil

@@ -75,7 +75,8 @@ func certificate(ts *testscript.TestScript, _ bool, args []string) {
 // trusting asks servers whatever their certificate says: it is of a story.
 var trusting = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
-// ask STATUS METHOD PATH [BODY-FILE [TOKEN]] expects a status; the answer goes to the file "answer".
+// ask STATUS METHOD PATH [BODY-FILE [TOKEN]] expects a status; the answer goes to the file
+// "answer".
 func ask(ts *testscript.TestScript, _ bool, args []string) {
 	var body io.Reader
 	if len(args) > 3 && args[3] != "-" {
@@ -97,7 +98,8 @@ func ask(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// shutdown ends the server as an interrupt does; what it wrote to standard error goes to the file "log".
+// shutdown ends the server as an interrupt does; what it wrote to standard error goes to the file
+// "log".
 func stop(ts *testscript.TestScript, _ bool, _ []string) {
 	status, stderr := ts.Value(servedKey{}).(*served).stop()
 	ts.Check(os.WriteFile(ts.MkAbs("log"), []byte(stderr), 0o600))

@@ -45,8 +45,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// flip FILE OFFSET inverts one bit of the only file that matches; with a text in place of the offset, one bit of each place
-// where that is.
+// flip FILE OFFSET inverts one bit of the only file that matches; with a text in place of the
+// offset, one bit of each place where that is.
 func flip(ts *testscript.TestScript, _ bool, args []string) {
 	names, err := filepath.Glob(ts.MkAbs(args[0]))
 	if err != nil || len(names) != 1 {

@@ -1,4 +1,5 @@
-// Command index_and_query splits documents, embeds and indexes the chunks, and answers questions from them.
+// Command index_and_query splits documents, embeds and indexes the chunks, and answers questions
+// from them.
 //
 //	index_and_query          with the hash embedder, which needs nothing
 //	index_and_query openai   with OpenAI or what speaks its protocol: OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_EMBEDDING_MODEL
@@ -29,7 +30,8 @@ func main() {
 	}
 }
 
-// config says which embedder a provider stands for. Keys are no part of it: they are read when they are needed.
+// config says which embedder a provider stands for. Keys are no part of it: they are read when they
+// are needed.
 func config(provider string) embed.Config {
 	switch c := (embed.Config{Provider: provider, Normalize: true, Settings: map[string]any{}}); provider {
 	case "openai":

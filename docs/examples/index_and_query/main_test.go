@@ -28,8 +28,8 @@ how hot is water for green tea?
 Steep green tea at 80 degrees.
 `
 
-// TestProviders runs the program with each provider; OpenAI and Ollama are local servers that speak their protocols and
-// embed as the hash embedder does.
+// TestProviders runs the program with each provider; OpenAI and Ollama are local servers that speak
+// their protocols and embed as the hash embedder does.
 func TestProviders(t *testing.T) {
 	model, err := embed.Trigram(512)
 	if err != nil {

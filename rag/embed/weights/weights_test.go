@@ -167,7 +167,8 @@ func TestGGUF(t *testing.T) {
 	f.str("u64").u32(10).u64(1 << 63)
 	f.str("i64").u32(11).u64(math.MaxUint64)
 	f.str("f64").u32(12).u64(math.Float64bits(0.1))
-	// Q8_0: scale 0.5; Q4_0: scale 2; Q4_1: scale 1, minimum -3; Q5_0, Q5_1 likewise with a fifth bit for every third number.
+	// Q8_0: scale 0.5; Q4_0: scale 2; Q4_1: scale 1, minimum -3; Q5_0, Q5_1 likewise with a fifth
+	// bit for every third number.
 	f.tensor("f32", 0, 0, 2, 1).tensor("q8", 8, 64, 32).tensor("q4_0", 2, 128, 32).tensor("q4_1", 3, 192, 32).
 		tensor("q5_0", 6, 256, 32).tensor("q5_1", 7, 320, 32, 1).tensor("odd", 99, 0, 1<<62)
 	f.pad(64)

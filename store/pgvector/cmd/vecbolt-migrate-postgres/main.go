@@ -1,11 +1,12 @@
-// Command vecbolt-migrate-postgres moves a collection from a database of Vecbolt to PostgreSQL with pgvector, or back:
+// Command vecbolt-migrate-postgres moves a collection from a database of Vecbolt to PostgreSQL with
+// pgvector, or back:
 //
 //	vecbolt-migrate-postgres notes.vdb notes --to postgres://user@host/database --index --verify
 //	vecbolt-migrate-postgres notes.vdb notes --from postgres://user@host/database
 //
-// It is "vecbolt migrate" with a driver for PostgreSQL, and apart from it so that the tool need not link one. Progress and
-// errors go to standard error, the result to standard output. The exit status is 0, 1 after an error or if --verify found a
-// difference, 2 for wrong usage.
+// It is "vecbolt migrate" with a driver for PostgreSQL, and apart from it so that the tool need not
+// link one. Progress and errors go to standard error, the result to standard output. The exit
+// status is 0, 1 after an error or if --verify found a difference, 2 for wrong usage.
 package main
 
 import (
