@@ -431,7 +431,8 @@ func TestNewerVersions(t *testing.T) {
 		"segment": func(t *testing.T, dir string) { edit(t, dir, "seg/*.vec", header) },
 		"log":     func(t *testing.T, dir string) { edit(t, dir, "wal/*.wal", header) },
 		"batch": func(t *testing.T, dir string) {
-			vdb := open(t, dir, nil)
+			// Without compaction, which could leave a segment for Open to sweep.
+			vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
 			if _, err := vdb.log.Append([]wal.Record{{Parts: [][]byte{{2, 0, 0}}}}); err != nil {
 				t.Fatal(err)
 			}
@@ -461,7 +462,16 @@ func TestNewerVersions(t *testing.T) {
 				delete(files, filepath.Join(dir, lockName))
 			}
 			if !maps.Equal(before, after) {
-				t.Error("files have changed")
+				for n, c := range after {
+					if before[n] != c {
+						t.Errorf("%s: %d bytes before, %d after", n, len(before[n]), len(c))
+					}
+				}
+				for n := range before {
+					if _, ok := after[n]; !ok {
+						t.Errorf("%s is gone", n)
+					}
+				}
 			}
 		})
 	}
