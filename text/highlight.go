@@ -136,7 +136,7 @@ func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) [
 		where(i, starts, func(start, _ int) { kept = append(kept, start) })
 		starts = kept
 	}
-	seen := map[int]bool{} // tokens: phrases may overlap
+	seen := make([]bool, len(tokens)) // phrases may overlap
 	for i := 0; i < len(want) && len(starts) > 0; i++ {
 		where(i, starts, func(_, at int) {
 			if !seen[at] {
