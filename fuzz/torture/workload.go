@@ -85,7 +85,7 @@ var profiles = []profile{
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepFlush, 2}}},
 	{name: "backup", steps: 30, head: 16 * kib, ids: 30, text: 400, docs: 3, weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepBackup, 1}}},
 	{name: "restore", steps: 30, head: 16 * kib, ids: 30, text: 400, docs: 3,
-		weights: []weight{{stepBatch, 5}, {stepDelete, 1}, {stepBackup, 1}, {stepRestore, 1}, {stepFlush, 1}}},
+		weights: []weight{{stepBatch, 5}, {stepDelete, 1}, {stepBackup, 1}, {stepRestore, 1}, {stepFlush, 1}, {stepPublish, 2}, {stepText, 1}}},
 	{name: "publish", steps: 24, head: 16 * kib, compact: true, ids: 20, text: 400, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepCross, 1}, {stepDelete, 1}, {stepPublish, 2}, {stepCompact, 1}, {stepText, 1}}},
 	{name: "publish-unsynced", steps: 30, head: 64 * kib, sync: db.SyncNever, ids: 20, text: 400, docs: 3,
