@@ -227,6 +227,7 @@ func (db *DB) commitLocked(requests []*request, logged *bool) error {
 		*logged = false
 		return err
 	}
+	db.active.logged += wal.GroupSize(records)
 	err = db.guard(func() error {
 		for _, r := range requests {
 			if r.err == nil {

@@ -33,7 +33,7 @@ func (db *DB) makeRoom() error {
 			return ErrClosed
 		case failed != nil:
 			return failed
-		case db.active.bytes < db.opts.HeadSize:
+		case db.active.bytes < db.opts.HeadSize && db.active.logged < max(minLogged, logShare*db.opts.HeadSize):
 			return nil
 		case db.frozen == nil:
 			return db.freeze()
@@ -46,6 +46,13 @@ func (db *DB) makeRoom() error {
 		db.flushed.Wait()
 	}
 }
+
+// A head is also full when its batches take this much of the log: single small writes take a block
+// of 4 KiB each, far more than their share of the head.
+const (
+	logShare  = 4        // times Options.HeadSize
+	minLogged = 16 << 20 // bytes
+)
 
 // freeze ends the active head and starts an empty one. commitMu is held and
 // no head is frozen.

@@ -21,6 +21,8 @@ import (
 type head struct {
 	colls map[uint32]*collHead
 	bytes int64 // memory held, about
+	// logged is about how many bytes its batches take in the log.
+	logged int64
 }
 
 func newHead() *head { return &head{colls: map[uint32]*collHead{}} }

@@ -16,9 +16,9 @@ import (
 )
 
 // disk models what a power cut leaves of a directory. As a hook it follows the file operations;
-// image then builds a state that a crash at this moment could leave: of every file, each 512-byte
-// sector as at its last sync, as it is now, or destroyed if it was being written; of the directory,
-// any subset of the changes since its last sync.
+// image then builds a state that a crash at this moment could leave: of every file, each sector of
+// 512 or of 4096 bytes as at its last sync, as it is now, or destroyed if it was being written; of
+// the directory, any subset of the changes since its last sync.
 type disk struct {
 	dir     string
 	live    map[string]*node // names now
@@ -142,8 +142,12 @@ func (n *node) crash(keep func() bool) []byte {
 	if len(n.now) > len(b) && keep() {
 		b = append(b, make([]byte, len(n.now)-len(b))...)
 	}
-	for off := 0; off < min(len(b), len(n.now)); off += sector {
-		end := min(off+sector, len(b), len(n.now))
+	size := sector // of the disk, where it takes writes of 512 bytes
+	if keep() {
+		size = groupAlign
+	}
+	for off := 0; off < min(len(b), len(n.now)); off += size {
+		end := min(off+size, len(b), len(n.now))
 		if string(b[off:end]) == string(n.now[off:end]) || !keep() {
 			continue
 		}

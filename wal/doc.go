@@ -12,7 +12,7 @@
 //     a file is begun only after everything before it is durable; so a bad frame with such a witness behind it is a
 //     *fileformat.CorruptError and never the silent end of the log. Only damage to the very last synced write of the last file,
 //     for which there is no witness yet, reads as a torn tail.
-//   - No write touches a 512-byte sector that holds earlier records, and no file is both appended to and trusted
+//   - No write touches a block of 4096 bytes that holds earlier records, and no file is both appended to and trusted
 //     after a restart: a new Log always begins a new file.
 //   - After the first failed write or sync the Log refuses all further appends and syncs with that error: after a
 //     failed fsync nobody knows what the disk holds. Failing to make a new file, for want of space say, is harmless:
@@ -22,6 +22,6 @@
 // for tools only.
 //
 //	wal/0000001f.wal   header 4 KiB | group | group | ... | zeros, or old bytes of a recycled file
-//	group              frame | frame | ..., written at once, begins at a multiple of 512
-//	frame              header 40 bytes | payload | padding to 8, after the last frame of a group to 512
+//	group              frame | frame | ..., written at once, begins at a multiple of 4096
+//	frame              header 40 bytes | payload | padding to 8, after the last frame of a group to 4096
 package wal

@@ -60,7 +60,7 @@ func runFaulty(t *testing.T, n int, fault error, sticky bool) bool {
 		}
 		return nil
 	})
-	o.FileSize = 8 << 10
+	o.FileSize = 16 << 10
 
 	var acked, tried uint64
 	workload(t, label, o, fault, &acked, &tried)

@@ -12,7 +12,8 @@ import (
 // These constants are part of the file format (docs/format/wal.md) and must never change.
 const (
 	fileMagic  = "VECBOLTW"
-	version    = 1
+	version    = 2
+	unpaged    = 1 // the version before, whose groups are aligned to sectors
 	headerSize = 4096
 	headerCRC  = 4092 // offset of the header's checksum
 
@@ -22,7 +23,11 @@ const (
 	frameAlign = 8
 	flagLast   = 1 // last frame of its group
 
-	sector = 512 // what a disk writes wholly or not at all
+	// groupAlign is the alignment of groups: a disk that loses power in a write may destroy the whole
+	// physical sector, of up to 4096 bytes, also where it takes writes of 512. No sector that a group
+	// is written to holds an earlier one.
+	groupAlign = 4096
+	sector     = 512 // the alignment of version 1
 
 	maxFile = 1 << 32 // bytes
 )
@@ -41,6 +46,8 @@ type fileHeader struct {
 	size uint64 // bytes of the whole file
 	salt uint32 // seed of the checksums of this file's frames
 	crc  uint32 // of the header; the first frame chains to it
+
+	align int64 // of groups, by the version
 }
 
 // encode returns the header as 4 KiB and sets h.crc.
@@ -66,7 +73,12 @@ func decodeHeader(b []byte) (h fileHeader, err error) {
 	if string(b[:8]) != fileMagic || codec.CRC(b[:headerCRC]) != h.crc {
 		return h, errNotHeader
 	}
-	if v := le.Uint32(b[8:]); v != version {
+	switch v := le.Uint32(b[8:]); v {
+	case version:
+		h.align = groupAlign
+	case unpaged:
+		h.align = sector
+	default:
 		return h, fmt.Errorf("%w %d", fileformat.ErrVersion, v)
 	}
 	copy(h.db[:], b[16:])
@@ -122,11 +134,11 @@ func decodeFrame(b []byte, salt uint32) (h frameHeader, ok bool) {
 	return h, codec.Update(salt, b[:frameCRC]) == h.crc
 }
 
-// end returns where the frame that begins at off ends, padding included.
-func (h *frameHeader) end(off int64) int64 {
+// end returns where the frame that begins at off ends, padding included; align is that of groups.
+func (h *frameHeader) end(off, align int64) int64 {
 	to := int64(frameAlign)
 	if h.flags&flagLast != 0 {
-		to = sector
+		to = align
 	}
 	return roundUp(off+frameSize+int64(h.length), to)
 }

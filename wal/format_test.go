@@ -12,7 +12,7 @@ import (
 func TestFormatPage(t *testing.T) {
 	const page = "../docs/format/wal.md"
 	o := options(t, t.TempDir(), nil)
-	o.FileSize = 8 << 10
+	o.FileSize = 16 << 10
 	o.salt = func() uint32 { return 0x5a17 }
 	l := create(t, o, 7, 6)
 	write := func(payloads ...string) {
@@ -85,7 +85,7 @@ func dump(b []byte) string {
 		field(off+32, 4, "flags %d", h.flags)
 		field(off+36, 4, "crc of the frame header")
 		field(off+frameSize, int(h.length), "payload %q", b[off+frameSize:][:h.length])
-		end := int(h.end(int64(off)))
+		end := int(h.end(int64(off), groupAlign))
 		blank(off+frameSize+int(h.length), end)
 		off = end
 	}

@@ -159,18 +159,15 @@ func (l *Log) Append(records []Record) (lastLSN uint64, err error) {
 	if err := l.usable(); err != nil {
 		return 0, err
 	}
-	var group int64
 	for i, r := range records {
-		n := r.size()
-		if n > MaxRecord {
+		if n := r.size(); n > MaxRecord {
 			return 0, fmt.Errorf("%w: record %d of %d has %d bytes, limit %d", ErrTooLarge, i+1, len(records), n, MaxRecord)
 		}
-		group = roundUp(group+frameSize+n, frameAlign)
 	}
+	group := GroupSize(records)
 	if group == 0 {
 		return l.last, nil
 	}
-	group = roundUp(group, sector)
 	if headerSize+group > maxFile {
 		return 0, fmt.Errorf("%w: %d bytes in one group", ErrTooLarge, group)
 	}
@@ -193,6 +190,14 @@ func (l *Log) Append(records []Record) (lastLSN uint64, err error) {
 		return 0, l.err
 	}
 	return l.last, nil
+}
+
+// GroupSize returns how many bytes of a file the records take when they are appended together.
+func GroupSize(records []Record) (n int64) {
+	for _, r := range records {
+		n = roundUp(n+frameSize+r.size(), frameAlign)
+	}
+	return roundUp(n, groupAlign)
 }
 
 // size returns the number of payload bytes.
@@ -226,7 +231,7 @@ func (l *Log) write(records []Record) error {
 				return err
 			}
 		}
-		end := h.end(off)
+		end := h.end(off, groupAlign)
 		if err := l.put(zeros[:end-off-frameSize-int64(h.length)]); err != nil {
 			return err
 		}

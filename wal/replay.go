@@ -221,7 +221,7 @@ func replayFile(o *Options, f, next *file, after uint64, fn func(uint64, []byte)
 			}
 			tail.Last = lsn
 		}
-		lsn, prev, off = lsn+1, h.crc, h.end(off)
+		lsn, prev, off = lsn+1, h.crc, h.end(off, f.align)
 	}
 	if next != nil {
 		if lsn < end {

@@ -202,15 +202,15 @@ func TestAppendReplay(t *testing.T) {
 func TestFull(t *testing.T) {
 	o := options(t, t.TempDir(), nil)
 	l := create(t, o, 1, 0)
-	sizes := []int{12<<10 - frameSize, 1, 5 << 20, 3 << 20, 100, 11 << 10, 2000}
+	sizes := []int{12<<10 - frameSize, 1, 5 << 20, 3 << 20, 100, 8<<10 - 200, 2000}
 	for i, n := range sizes {
 		add(t, l, uint64(i+1), n)
 	}
 	want := []File{
 		{"wal/00000001.wal", 16 << 10, 1, 1}, // filled to the last byte
 		{"wal/00000002.wal", 16 << 10, 2, 2},
-		{"wal/00000003.wal", 4096 + 5<<20 + 512, 3, 3},
-		{"wal/00000004.wal", 4096 + 3<<20 + 512, 4, 4},
+		{"wal/00000003.wal", 4096 + 5<<20 + 4096, 3, 3},
+		{"wal/00000004.wal", 4096 + 3<<20 + 4096, 4, 4},
 		{"wal/00000005.wal", 16 << 10, 5, 6},
 		{"wal/00000006.wal", 16 << 10, 7, 7},
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -33,7 +32,7 @@ const (
 	dataGarbage                       // the new size, and rubbish in what it adds
 	dataShred                         // each sector old, new or rubbish, as far as it was written to
 	dataSectorsLost                   // each sector that was written to old, new or, as a whole, rubbish
-	dataPagesLost                     // each page that was written to likewise; of the log, each sector
+	dataPagesLost                     // each page of 4096 bytes that was written to likewise
 	dataRot                           // nothing, and the newest root of meta.bolt cannot be read
 )
 
@@ -301,11 +300,7 @@ func (d *Disk) walk(s *state, path string, ino uint64, dirs map[uint64]directory
 			continue
 		}
 		if seen[child] == nil {
-			unit := p
-			if p == dataPagesLost && filepath.Ext(base) == ".wal" {
-				unit = dataSectorsLost // see docs/torture.md
-			}
-			seen[child] = n.after(unit, rng)
+			seen[child] = n.after(p, rng)
 			if p == dataRot && n.rooted && strings.HasPrefix(at, databaseName) && base == "meta.bolt" {
 				seen[child] = rot(n.dur, rng)
 			}
