@@ -404,8 +404,8 @@ func TestNewerVersions(t *testing.T) {
 		}
 		return name
 	}
-	header := func(b []byte) {
-		binary.LittleEndian.PutUint32(b[8:], 2)
+	header := func(b []byte) { // of the next version but one: the log has two
+		binary.LittleEndian.PutUint32(b[8:], 3)
 		resum(b, 4092)
 	}
 	// record changes a record of the bucket "system" of meta.bolt and sums it anew.
