@@ -137,7 +137,7 @@ func TestUncleanEndIsCommitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	before = newestRoot(t, dir)
-	vdb = open(t, dir, nil)
+	open(t, dir, nil)
 	if after := newestRoot(t, dir); after != before {
 		t.Errorf("root %d, %d before Open of a database that was closed", after, before)
 	}

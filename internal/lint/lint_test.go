@@ -292,7 +292,7 @@ func TestErrorsAreWrapped(t *testing.T) {
 
 // Package text alone knows the syntax of queries: others call text.Plain for a question.
 func TestSyntaxOfQueriesIsInOnePlace(t *testing.T) {
-	signs := regexp.MustCompile("[“„«「]|^\\+-$")
+	signs := regexp.MustCompile(`[“„«「]|^\+-$`)
 	for _, f := range files(t) {
 		if f.test || f.dir == "text" {
 			continue
