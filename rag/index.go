@@ -117,9 +117,9 @@ type recorder struct {
 	log *slog.Logger
 }
 
-func (r recorder) Items(ctx context.Context) iter.Seq2[*exchange.Item, error] {
-	return func(yield func(*exchange.Item, error) bool) {
-		for item, err := range r.Source.Items(ctx) {
+func (r recorder) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDocument, error] {
+	return func(yield func(*exchange.ImportedDocument, error) bool) {
+		for item, err := range r.Source.Documents(ctx) {
 			switch {
 			case err != nil:
 			case item.Skip == nil:

@@ -92,7 +92,7 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 	}
 	skipped := []skippedLine{}
 	in := &lines{ctx: r.Context(), w: w, body: r.Body, server: s}
-	report, err := exchange.Import(r.Context(), c, in, &exchange.ImportOptions{OnSkip: func(item *exchange.Item) {
+	report, err := exchange.Import(r.Context(), c, in, &exchange.ImportOptions{OnSkip: func(item *exchange.ImportedDocument) {
 		if len(skipped) < maxSkipped {
 			skipped = append(skipped, skippedLine{item.Position.N, rest.Message(item.Skip)})
 		}
@@ -152,9 +152,9 @@ func (l *lines) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Items implements exchange.Source.
-func (l *lines) Items(ctx context.Context) iter.Seq2[*exchange.Item, error] {
-	return func(yield func(*exchange.Item, error) bool) {
+// Documents implements exchange.Source.
+func (l *lines) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDocument, error] {
+	return func(yield func(*exchange.ImportedDocument, error) bool) {
 		r := exchange.NewJSONLReader(l, "")
 		for ctx.Err() == nil {
 			item, err := r.Next()

@@ -42,7 +42,7 @@ func openCache(root string, texts texts) *cacheSource {
 	return &cacheSource{root: root, texts: texts, procs: runtime.GOMAXPROCS(0)}
 }
 
-// A cacheFile is a file that may hold a vector.
+// A cacheFile is a candidate: a file that may hold a vector.
 type cacheFile struct {
 	id      string
 	sidecar bool
@@ -111,11 +111,11 @@ func (s *cacheSource) Total() int64 {
 	return s.entries
 }
 
-func (s *cacheSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
-	return func(yield func(*Item, error) bool) {
+func (s *cacheSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
+	return func(yield func(*ImportedDocument, error) bool) {
 		type result struct {
-			item *Item
-			err  error
+			doc *ImportedDocument
+			err error
 		}
 		buffers := sync.Pool{New: func() any { return new([]byte) }}
 		scratch := sync.Pool{New: func() any { return new([]float32) }}
@@ -126,8 +126,8 @@ func (s *cacheSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 			buf, vec := buffers.Get().(*[]byte), scratch.Get().(*[]float32)
 			defer buffers.Put(buf)
 			defer scratch.Put(vec)
-			item, err := s.read(f, buf, vec)
-			return result{item, err}
+			doc, err := s.read(f, buf, vec)
+			return result{doc, err}
 		}
 		done := int64(0)
 		for r := range ordered(s.procs, s.files(ctx), read) {
@@ -136,8 +136,8 @@ func (s *cacheSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 				return
 			}
 			done++
-			r.item.Done = done
-			if !yield(r.item, nil) {
+			r.doc.Done = done
+			if !yield(r.doc, nil) {
 				return
 			}
 		}
@@ -147,61 +147,61 @@ func (s *cacheSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	}
 }
 
-// read makes an item of one file. An error is one of reading the disk.
-func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Item, error) {
+// read reads one file. The error is an I/O error; other failures are the Skip of the document.
+func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*ImportedDocument, error) {
 	name := s.path(f.id)
-	item := &Item{Document: db.Document{ID: f.id}, Position: Position{File: name}, Carries: db.WithVector}
+	doc := &ImportedDocument{Document: db.Document{ID: f.id}, Position: Position{File: name}, Carries: db.WithVector}
 	b, err := readCacheFile(buf, name)
 	if err != nil {
 		if concernsFile(err) {
-			item.Skip = err
-			return item, nil
+			doc.Skip = err
+			return doc, nil
 		}
 		return nil, err
 	}
 	vec, err := ParseVector((*scratch)[:0], b)
 	if err != nil {
-		item.Skip = err
-		return item, nil
+		doc.Skip = err
+		return doc, nil
 	}
 	*scratch = vec
 	if len(vec) == 0 {
-		item.Skip = fmt.Errorf("%w: the vector is empty", ErrFormat)
-		return item, nil
+		doc.Skip = fmt.Errorf("%w: the vector is empty", ErrFormat)
+		return doc, nil
 	}
-	item.Document.Vector = append(make([]float32, 0, len(vec)), vec...)
+	doc.Document.Vector = append(make([]float32, 0, len(vec)), vec...)
 	if f.sidecar {
 		side, err := vfs.ReadFile(name + sidecarSuffix)
 		if err != nil {
 			if concernsFile(err) {
-				item.Skip = err
-				return item, nil
+				doc.Skip = err
+				return doc, nil
 			}
 			return nil, err
 		}
 		m, at, err := readObject(side)
 		if err != nil {
-			item.Skip = fmt.Errorf("sidecar: %w", &FormatError{Offset: int64(at), Err: err})
-			return item, nil
+			doc.Skip = fmt.Errorf("sidecar: %w", &FormatError{Offset: int64(at), Err: err})
+			return doc, nil
 		}
-		item.Document.Metadata = m
-		item.Carries |= db.WithMetadata
+		doc.Document.Metadata = m
+		doc.Carries |= db.WithMetadata
 	}
 	text, ok, err := s.texts.of(f.id)
 	if err != nil {
 		return nil, err
 	}
 	if ok {
-		item.Document.Text = text
-		item.Carries |= db.WithText
+		doc.Document.Text = text
+		doc.Carries |= db.WithText
 	}
-	return item, nil
+	return doc, nil
 }
 
 var errTooLarge = errors.New("too large for a vector")
 
-// concernsFile reports whether err, of reading a file of a cache, says something of that file and
-// not of the disk. A cache in use changes while it is read.
+// concernsFile reports whether an error of reading a cache file concerns this file only and not the
+// disk. Files of a cache in use may change or disappear during the import.
 func concernsFile(err error) bool {
 	if _, ok := errors.AsType[*vfs.NotRegularError](err); ok {
 		return true
@@ -210,8 +210,8 @@ func concernsFile(err error) bool {
 		errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
-// readCacheFile reads a whole file into *buf, which grows as needed. Of a file that is no part of a
-// cache it reads no more than it takes to see that, and returns ErrIgnored.
+// readCacheFile reads a whole file into *buf, which grows as needed. If the first bytes show that
+// the file does not belong to a cache, it stops and returns ErrIgnored.
 func readCacheFile(buf *[]byte, name string) ([]byte, error) {
 	f, err := vfs.OpenFile(name)
 	if err != nil {
@@ -247,11 +247,11 @@ func readCacheFile(buf *[]byte, name string) ([]byte, error) {
 	}
 }
 
-// headSize is the number of bytes of a file that tell whether it belongs to a cache.
+// headSize is the number of leading bytes that decide whether a file belongs to a cache.
 const headSize = 512
 
-// isEntry tells the files of a cache, broken ones too, from others that lie beside them: a
-// database, say, or a README.
+// isEntry distinguishes cache files, broken ones included, from unrelated files in the same
+// directory, such as a database or a README.
 func isEntry(name string, head []byte) bool {
 	at := skipSpace(head, 0)
 	switch {
@@ -264,8 +264,8 @@ func isEntry(name string, head []byte) bool {
 	return ext == "" || ext == ".txt" || ext == ".json"
 }
 
-// namedByHash reports whether a file name ends as those of a cache do: in a UUID or in a hash in
-// hexadecimal digits, of SHA-1, SHA-256, SHA-512 or BLAKE2b, with or without .txt.
+// namedByHash reports whether a file name ends like a cache file: in a UUID or in the hexadecimal
+// digits of a SHA-1, SHA-256, SHA-512 or BLAKE2b hash, with or without .txt.
 func namedByHash(name string) bool {
 	name = strings.TrimSuffix(name, ".txt")
 	const uuidLen, sha1Len = 36, 40
@@ -282,14 +282,14 @@ func isHex(s string) bool {
 	return strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
 
-// texts finds the texts of cached vectors, which the cache itself does not keep.
+// texts finds the texts of cached vectors. The cache itself holds vectors only.
 type texts struct {
 	byKey map[string]string
 	dir   string
 }
 
-// openTexts reads a JSONL file of objects with a text and its key ("key", "id" or "name"), or takes
-// a directory of text files with the names of the vectors, with or without .txt.
+// openTexts reads a JSONL file of objects with a text and its key ("key", "id" or "name"), or opens
+// a directory of text files that are named like the vectors, with or without .txt.
 func openTexts(name string) (texts, error) {
 	if name == "" {
 		return texts{}, nil

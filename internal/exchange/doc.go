@@ -1,14 +1,14 @@
-// Package exchange reads and writes the formats in which vectors and documents come and go:
-// embedding caches, JSONL (BEIR corpora included), .fvecs, .bvecs and .npy. [Open] makes a [Source]
-// of a path, [Import] brings a Source into a collection and writes only what differs from what is
-// stored; [JSONLWriter], [VecsWriter] and [NPYWriter] write. Whatever a decoder is given, it
-// answers with values or an error: it does not panic, and it allocates in proportion to its input.
+// Package exchange reads and writes vectors and documents in common formats: embedding caches,
+// JSONL (BEIR corpora included), .fvecs, .bvecs and .npy. [Open] opens a path as a [Source];
+// [Import] writes the documents of a Source that differ from the stored ones into a collection;
+// [JSONLWriter], [VecsWriter] and [NPYWriter] write. Decoders accept any input: they return values
+// or an error, never panic, and allocate in proportion to the input.
 //
-// A source distinguishes three kinds of trouble. A document that cannot be stored (a vector with
-// NaN, a cache file that is cut off) is skipped: the import logs it with its name and the reason,
-// counts it and goes on. A vector of another dimension is a *[db.DimensionError], a file whose
-// structure is broken a *[FormatError]: both end the import. What was imported before stays.
+// A source distinguishes three kinds of failure. A document that cannot be stored (a vector with
+// NaN, a truncated cache file) is skipped: the import logs its name and the reason, counts it and
+// continues. A vector of another dimension is a *[db.DimensionError], a file with a broken
+// structure a *[FormatError]: both end the import. Documents imported before the error stay.
 //
-// An import leaves alone what its source does not speak of: a vector file without texts keeps the
-// texts that are stored, and a JSONL line without the key "metadata" keeps the metadata.
+// An import keeps the stored parts that its source does not carry: a vector file without texts
+// keeps the stored texts, and a JSONL line without the key "metadata" keeps the metadata.
 package exchange

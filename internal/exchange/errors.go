@@ -7,20 +7,19 @@ import (
 )
 
 var (
-	// ErrFormat is matched by every *FormatError and *VectorError: input that does not follow its
-	// format.
+	// ErrFormat is matched by every *FormatError and *VectorError: the input violates its format.
 	ErrFormat = errors.New("malformed input")
 
 	// ErrNotFinite is wrapped by the error for a vector that holds NaN, an infinity, or a number
 	// beyond the range of float32.
 	ErrNotFinite = errors.New("not a finite float32")
 
-	// ErrIgnored is the Skip of a file that is no part of the source, such as a database lying in a
+	// ErrIgnored is the Skip of a file that does not belong to the source, such as a database in a
 	// cache directory.
 	ErrIgnored = errors.New("not a cache entry")
 )
 
-// A FormatError says where an input does not follow its format.
+// A FormatError locates a violation of an input format.
 type FormatError struct {
 	Name   string // of the file, may be empty
 	Line   int64  // from 1; 0 in formats without lines
@@ -28,13 +27,13 @@ type FormatError struct {
 	Err    error
 }
 
-// Error names the file, the place in it and what is wrong.
+// Error returns the file name, the position and the violation.
 func (e *FormatError) Error() string {
 	var s strings.Builder
 	if e.Name != "" {
 		s.WriteString(e.Name + ": ")
 	}
-	_, says := e.Err.(*VectorError) // at which byte
+	_, says := e.Err.(*VectorError) // it has the byte
 	switch {
 	case e.Line > 0 && says:
 		fmt.Fprintf(&s, "line %d: ", e.Line)
@@ -53,14 +52,14 @@ func (e *FormatError) Unwrap() error { return e.Err }
 // Is reports whether target is ErrFormat.
 func (e *FormatError) Is(target error) bool { return target == ErrFormat }
 
-// A VectorError says which element of a JSON array of numbers is wrong.
+// A VectorError locates an invalid element of a JSON array of numbers.
 type VectorError struct {
 	Index  int // of the element, from 0
 	Offset int // of the offending byte
 	Err    error
 }
 
-// Error names the element, its place and what is wrong.
+// Error returns the element, its position and the reason.
 func (e *VectorError) Error() string {
 	return fmt.Sprintf("element %d at byte %d: %v", e.Index, e.Offset, e.Err)
 }

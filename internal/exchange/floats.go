@@ -10,12 +10,12 @@ import (
 	"strconv"
 )
 
-// ParseVector appends the numbers of the JSON array b to dst. Each is read as the nearest float64
-// and then rounded to the nearest float32, as NumPy does with what json.load returns. The grammar
-// is that of RFC 8259, strictly; white space around the array is allowed, anything else is not. The
-// tokens NaN, Infinity and -Infinity, which Python's json.dumps writes, and numbers beyond the
-// range of float32 give an error that wraps ErrNotFinite. Every error is a *VectorError; one for a
-// text that ends too early wraps io.ErrUnexpectedEOF. With an error, dst is returned as it was.
+// ParseVector appends the numbers of the JSON array b to dst. Each number is rounded to the nearest
+// float64 and then to the nearest float32, as NumPy converts the result of json.load. The grammar
+// is strictly RFC 8259; white space around the array is allowed. The tokens NaN, Infinity and
+// -Infinity, which Python's json.dumps writes, and numbers beyond the range of float32 give an
+// error that wraps ErrNotFinite. Every error is a *VectorError; a truncated array wraps
+// io.ErrUnexpectedEOF. On error, dst is returned unchanged.
 func ParseVector(dst []float32, b []byte) ([]float32, error) {
 	v, i, err := appendArray(dst, b, 0)
 	if err != nil {
@@ -27,8 +27,7 @@ func ParseVector(dst []float32, b []byte) ([]float32, error) {
 	return v, nil
 }
 
-// appendArray reads the array that starts at or after b[i], and returns the index of the first byte
-// behind it.
+// appendArray reads the array that starts at or after b[i] and returns the index after it.
 func appendArray(dst []float32, b []byte, i int) (_ []float32, end int, err error) {
 	first := len(dst)
 	fail := func(at int, err error) ([]float32, int, error) {
@@ -74,12 +73,12 @@ func appendArray(dst []float32, b []byte, i int) (_ []float32, end int, err erro
 	}
 }
 
-// fastNumber reads the number at b[i] if it is of a common kind: at most 19 significant digits, at
-// most 23 of them in the fraction, not at the very end of b, and decided by round32. Else it
-// returns a negative next. It never accepts what is not a JSON number, though a digit may follow an
-// accepted leading zero; the caller then finds no comma there.
+// fastNumber reads the number at b[i] in the common case: at most 19 significant digits, at most 23
+// digits in the fraction, not at the very end of b, and decided by round32. Otherwise next is
+// negative. It accepts JSON numbers only, except that a digit may follow an accepted leading zero;
+// the caller then finds no comma there.
 func fastNumber(b []byte, i int) (f float32, next int) {
-	const window = 32 // bytes that may be read without looking for the end: sign, digit, point, 3*8 digits, exponent
+	const window = 32 // bytes readable without a bounds check: sign, digit, point, 3*8 digits, exponent
 	if len(b)-i < window {
 		return 0, -1
 	}
@@ -94,7 +93,7 @@ func fastNumber(b []byte, i int) (f float32, next int) {
 		return 0, -1
 	}
 	i++
-	digits := 0 // significant ones before the point
+	digits := 0 // significant digits before the point
 	if mantissa != 0 {
 		for digits = 1; i < len(b) && b[i]-'0' <= 9; i++ {
 			mantissa = mantissa*10 + uint64(b[i]-'0')
@@ -124,7 +123,7 @@ func fastNumber(b []byte, i int) (f float32, next int) {
 		} else if n == 0 {
 			return 0, -1
 		}
-		// The digits of an incomplete word move up, and zeros to their left fill it.
+		// Shift the digits of an incomplete word up and fill with zeros on their left.
 		mantissa = mantissa*smallPow10[n&15] + eightDigits(word<<(8*uint(8-n)))
 		i += fraction
 		exp = -fraction
@@ -160,19 +159,19 @@ func fastNumber(b []byte, i int) (f float32, next int) {
 // zeros is eight digits '0'.
 const zeros = 0x3030303030303030
 
-// smallPow10 holds 10^n for the n that leadingDigits returns; it is longer so that masking the
-// index spares a check.
+// smallPow10 holds 10^n for the n that leadingDigits returns. It has 16 entries, so that a masked
+// index needs no bounds check.
 var smallPow10 = [16]uint64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8}
 
 // leadingDigits counts the bytes in 0..9 at the low end of word.
 func leadingDigits(word uint64) int {
-	// The sum sets the top bit of each byte above 9; a carry only reaches bytes behind such a one.
+	// The sum sets the top bit of each byte above 9. A carry reaches only bytes after such a byte.
 	const high = 0x8080808080808080
 	return bits.TrailingZeros64((word+0x7676767676767676|word)&high) / 8
 }
 
-// eightDigits returns the number that the bytes of word, each in 0..9, are the decimal digits of,
-// lowest byte first: neighbours are joined to pairs, the pairs to fours, the fours to one. From D.
+// eightDigits returns the number whose decimal digits are the bytes of word, each in 0..9, lowest
+// byte first. It joins neighbours to pairs, pairs to fours, and fours to one number. From D.
 // Lemire, "Quickly parsing eight digits", 2018.
 func eightDigits(word uint64) uint64 {
 	const (
@@ -184,8 +183,8 @@ func eightDigits(word uint64) uint64 {
 	return (word&mask*mul1 + word>>16&mask*mul2) >> 32
 }
 
-// exponent reads what follows the letter e. A negative end means that there is no valid exponent or
-// a very large one.
+// exponent reads the exponent after the letter e. A negative end means that it is invalid or very
+// large.
 func exponent(b []byte, i int) (e, end int) {
 	sign := 1
 	if i < len(b) && (b[i] == '-' || b[i] == '+') {
@@ -209,10 +208,10 @@ func exponent(b []byte, i int) (e, end int) {
 
 // round32 returns the bits of float32(float64(mantissa * 10^exp)), both conversions rounding to
 // nearest even, for a mantissa above 0. It is the algorithm of D. Lemire, "Number Parsing at a
-// Gigabyte per Second", Software: Practice and Experience 51 (2021), cut down to float32: of the 64
-// bits of the product only 24 are kept, so that a table of 64-bit powers decides all but about one
-// number in 2^28. It reports false for those, which lie next to the middle of two float32, and for
-// results that are not normal numbers.
+// Gigabyte per Second", Software: Practice and Experience 51 (2021), reduced to float32: only 24 of
+// the 64 bits of the product are kept, so a table of 64-bit powers decides all but about one number
+// in 2^28. It returns false for the undecided numbers, which lie next to the midpoint of two
+// float32, and for results that are not normal numbers.
 func round32(mantissa uint64, exp int) (uint32, bool) {
 	if exp < minPow10 || exp > maxPow10 {
 		return 0, false
@@ -222,7 +221,8 @@ func round32(mantissa uint64, exp int) (uint32, bool) {
 	carry := int(product >> 63)
 	product <<= uint(1 - carry)
 	// The true product is at least this one and less than 4 more, in units of its last bit: the
-	// power was rounded down (< 1), the low word dropped (< 1), and both may have been doubled.
+	// power was rounded down (< 1), the low word dropped (< 1), and both errors may have been
+	// doubled.
 	const (
 		half  = 1 << 39
 		slack = 1<<10 + 4 // rounding to float64 in between moves it by 2^10 at most
@@ -234,7 +234,7 @@ func round32(mantissa uint64, exp int) (uint32, bool) {
 	if biased < 1 || biased > 253 { // 254 might still round up to infinity
 		return 0, false
 	}
-	// Adding without the leading bit masked away lets a carry out of the mantissa reach the
+	// The leading bit is added, not masked, so that a carry out of the mantissa reaches the
 	// exponent.
 	return uint32(biased-1)<<23 + uint32(product>>40) + uint32(product>>39&1), true
 }
@@ -242,7 +242,8 @@ func round32(mantissa uint64, exp int) (uint32, bool) {
 // log2Pow10 returns the binary exponent of 10^exp, rounded down, for |exp| < 300.
 func log2Pow10(exp int) int { return exp * 217706 >> 16 }
 
-// slowNumber reads any JSON number at b[i], by way of strconv. With an error, next is where it is.
+// slowNumber reads any JSON number at b[i] with strconv. On error, next is the position of the
+// error.
 func slowNumber(b []byte, i int) (f float32, next int, err error) {
 	end, err := scanNumber(b, i)
 	if err != nil {
@@ -255,7 +256,8 @@ func slowNumber(b []byte, i int) (f float32, next int, err error) {
 	return f, end, nil
 }
 
-// scanNumber returns the end of the JSON number at b[i]. With an error, end is where it is.
+// scanNumber returns the end of the JSON number at b[i]. On error, end is the position of the
+// error.
 func scanNumber(b []byte, i int) (end int, err error) {
 	start := i
 	digits := func() bool {
@@ -295,8 +297,8 @@ func scanNumber(b []byte, i int) (end int, err error) {
 	return i, nil
 }
 
-// notANumber says what stands at b[start], where a number should, and where exactly the trouble is;
-// at is behind its minus sign, if any.
+// notANumber returns the error for b[start], where a number is expected, and its position. at is
+// the index after the minus sign, if any.
 func notANumber(b []byte, start, at int) (int, error) {
 	for _, token := range []string{"NaN", "Infinity", "-Infinity"} {
 		if end := start + len(token); end <= len(b) && string(b[start:end]) == token {
@@ -309,7 +311,7 @@ func notANumber(b []byte, start, at int) (int, error) {
 	return at, unexpected(b, at)
 }
 
-// unexpected says what stands at b[i], where a digit should.
+// unexpected returns the error for b[i], where a digit is expected.
 func unexpected(b []byte, i int) error {
 	if i >= len(b) {
 		return io.ErrUnexpectedEOF
@@ -317,7 +319,7 @@ func unexpected(b []byte, i int) error {
 	return fmt.Errorf("%s instead of a digit", quoted(b[i]))
 }
 
-// describe names the JSON value that b starts with, or its first byte if it is none.
+// describe names the JSON value at the start of b, or its first byte if there is no value.
 func describe(b []byte) string {
 	starts := func(word string) bool { return bytes.HasPrefix(b, []byte(word)) }
 	switch c := b[0]; {
@@ -337,7 +339,7 @@ func describe(b []byte) string {
 	return quoted(b[0])
 }
 
-// quoted returns c for a message, unprintable bytes as a number.
+// quoted returns c for an error message; unprintable bytes are shown as numbers.
 func quoted(c byte) string {
 	if c < 0x20 || c >= 0x7f {
 		return fmt.Sprintf("byte %#02x", c)

@@ -21,22 +21,22 @@ type ImportOptions struct {
 	// BatchSize is the number of documents that are compared and written together; 0 means 1,000,
 	// fewer if they are large.
 	BatchSize int
-	// Progress, if set, is called after each batch with what has been done of Source.Total.
+	// Progress, if set, is called after each batch with the progress towards Source.Total.
 	Progress func(done int64, r Report)
-	// OnSkip, if set, is called with each Item that is skipped, but not with files that are no part
-	// of the source. Calls of Progress and OnSkip come one at a time, from more than one goroutine.
-	OnSkip func(*Item)
-	// Logger receives a warning for each Item that is skipped; nil is silent.
+	// OnSkip, if set, is called with each skipped document, but not for files that do not belong to
+	// the source. Calls of Progress and OnSkip are serialized, but come from several goroutines.
+	OnSkip func(*ImportedDocument)
+	// Logger receives a warning for each skipped document; nil is silent.
 	Logger *slog.Logger
 }
 
-// A Report counts what an import did.
+// A Report counts the results of an import.
 type Report struct {
 	Added     int `json:"added"`
 	Updated   int `json:"updated"`
 	Unchanged int `json:"unchanged"`
-	Skipped   int `json:"skipped"` // what cannot be read as a document, and documents that the database refuses
-	Ignored   int `json:"ignored"` // files that are no part of the source
+	Skipped   int `json:"skipped"` // unreadable documents, and documents that the database refuses
+	Ignored   int `json:"ignored"` // files that do not belong to the source
 }
 
 const (
@@ -44,12 +44,12 @@ const (
 	importBytes = 8 << 20
 )
 
-// Import writes the documents of src to c, in their order, and leaves those alone that are stored
-// already as the source has them. If an id comes more than once, what comes last stays. The next
-// batch is read while one is written. An error ends the import; what was written before it stays,
-// and is in the Report. A document that the database refuses with db.ErrInvalid is skipped.
+// Import writes the documents of src to c, in order, and does not write documents that are already
+// stored unchanged. If an id is repeated, the last document wins. The next batch is read while one
+// is written. An error ends the import; batches written before it stay, and are in the Report. A
+// document that the database refuses with db.ErrInvalid is skipped.
 func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
-	im := &importing{c: c, dim: c.Schema().Dim}
+	im := &importer{c: c, dim: c.Schema().Dim}
 	if opts != nil {
 		im.opts = *opts
 	}
@@ -67,11 +67,11 @@ func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptio
 			return nil
 		})
 		if err != nil {
-			cancel(err) // no need to read on
+			cancel(err) // stop reading
 		}
 		return err
 	})
-	// What cannot be trusted is read here: a panic must not leave the writer waiting.
+	// Catch panics, because read handles untrusted input and the writer waits for close(batches).
 	readErr := vfs.Catch("", func() error { return im.read(ctx, src, batches) })
 	close(batches)
 	err := writing.Wait()
@@ -81,39 +81,39 @@ func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptio
 	return im.report, err
 }
 
-// importing is one import on its way.
-type importing struct {
+// An importer is the state of one import.
+type importer struct {
 	c      *db.Collection
-	dim    int // of the vectors, once known
+	dim    int // of the vectors; 0 until the first
 	opts   ImportOptions
 	report Report
-	calls  sync.Mutex // held while a function of opts runs: the reading and the writing goroutine call them
+	calls  sync.Mutex // serializes the functions of opts, which both the reading and the writing goroutine call
 }
 
-// A batch is what is compared and written together.
+// A batch holds documents that are compared and written together.
 type batch struct {
-	items            []*Item // one for each id
+	docs             []*ImportedDocument // distinct ids
 	at               map[string]int
 	size             int
 	done             int64
 	skipped, ignored int
 }
 
-func (im *importing) read(ctx context.Context, src Source, batches chan<- batch) error {
+func (im *importer) read(ctx context.Context, src Source, batches chan<- batch) error {
 	limit := cmp.Or(im.opts.BatchSize, importBatch)
 	b := batch{at: map[string]int{}}
-	for item, err := range src.Items(ctx) {
+	for doc, err := range src.Documents(ctx) {
 		if err != nil {
 			return errors.Join(err, im.send(ctx, batches, b))
 		}
-		if err := im.dimension(item); err != nil {
+		if err := im.dimension(doc); err != nil {
 			return errors.Join(err, im.send(ctx, batches, b))
 		}
-		b.add(item)
-		if item.Skip != nil && !errors.Is(item.Skip, ErrIgnored) {
-			im.skip(item)
+		b.add(doc)
+		if doc.Skip != nil && !errors.Is(doc.Skip, ErrIgnored) {
+			im.skip(doc)
 		}
-		if len(b.items) >= limit || b.size >= importBytes {
+		if len(b.docs) >= limit || b.size >= importBytes {
 			if err := im.send(ctx, batches, b); err != nil {
 				return err
 			}
@@ -123,8 +123,8 @@ func (im *importing) read(ctx context.Context, src Source, batches chan<- batch)
 	return im.send(ctx, batches, b)
 }
 
-func (im *importing) send(ctx context.Context, batches chan<- batch, b batch) error {
-	if len(b.items)+b.skipped+b.ignored == 0 {
+func (im *importer) send(ctx context.Context, batches chan<- batch, b batch) error {
+	if len(b.docs)+b.skipped+b.ignored == 0 {
 		return nil
 	}
 	select {
@@ -135,10 +135,11 @@ func (im *importing) send(ctx context.Context, batches chan<- batch, b batch) er
 	}
 }
 
-// dimension compares the vector of an item with the collection, or the first one of the source.
-func (im *importing) dimension(item *Item) error {
-	n := len(item.Document.Vector)
-	if n == 0 || item.Skip != nil {
+// dimension compares the vector of doc with the dimension of the collection, or else of the first
+// vector of the source.
+func (im *importer) dimension(doc *ImportedDocument) error {
+	n := len(doc.Document.Vector)
+	if n == 0 || doc.Skip != nil {
 		return nil
 	}
 	if im.dim == 0 {
@@ -147,55 +148,55 @@ func (im *importing) dimension(item *Item) error {
 	if n == im.dim {
 		return nil
 	}
-	return fmt.Errorf("%v: %w", item.Position,
-		&db.DimensionError{Collection: im.c.Name(), ID: item.Document.ID, Expected: im.dim, Got: n})
+	return fmt.Errorf("%v: %w", doc.Position,
+		&db.DimensionError{Collection: im.c.Name(), ID: doc.Document.ID, Expected: im.dim, Got: n})
 }
 
-func (im *importing) skip(item *Item) {
+func (im *importer) skip(doc *ImportedDocument) {
 	im.calls.Lock()
 	defer im.calls.Unlock()
 	if im.opts.Logger != nil {
-		im.opts.Logger.Warn("skipped", "document", item.Position.String(), "reason", item.Skip)
+		im.opts.Logger.Warn("skipped", "document", doc.Position.String(), "reason", doc.Skip)
 	}
 	if im.opts.OnSkip != nil {
-		im.opts.OnSkip(item)
+		im.opts.OnSkip(doc)
 	}
 }
 
-func (b *batch) add(item *Item) {
-	b.done = item.Done
+func (b *batch) add(doc *ImportedDocument) {
+	b.done = doc.Done
 	switch {
-	case errors.Is(item.Skip, ErrIgnored):
+	case errors.Is(doc.Skip, ErrIgnored):
 		b.ignored++
 		return
-	case item.Skip != nil:
+	case doc.Skip != nil:
 		b.skipped++
 		return
 	}
-	d := &item.Document
+	d := &doc.Document
 	b.size += 4*len(d.Vector) + len(d.Text) + 64
 	if i, twice := b.at[d.ID]; twice && d.ID != "" {
-		first := b.items[i] // what only it carries stays, as if it had been written
-		item.Document, item.Carries = item.over(&first.Document), item.Carries|first.Carries
-		b.items[i] = item
+		first := b.docs[i] // keep the parts that only the first carries, as if it had been written
+		doc.Document, doc.Carries = doc.mergeInto(&first.Document), doc.Carries|first.Carries
+		b.docs[i] = doc
 		return
 	}
-	b.at[d.ID] = len(b.items)
-	b.items = append(b.items, item)
+	b.at[d.ID] = len(b.docs)
+	b.docs = append(b.docs, doc)
 }
 
 // A change is a document to write.
 type change struct {
-	item *Item
+	from *ImportedDocument
 	doc  db.Document
-	old  bool // stored already, in another form
+	old  bool // replaces a stored document
 }
 
-// write compares a batch with what is stored and writes what differs.
-func (im *importing) write(ctx context.Context, b batch) error {
-	ids := make([]string, len(b.items))
-	for i, item := range b.items {
-		ids[i] = item.Document.ID
+// write compares a batch with the stored documents and writes the differences.
+func (im *importer) write(ctx context.Context, b batch) error {
+	ids := make([]string, len(b.docs))
+	for i, doc := range b.docs {
+		ids[i] = doc.Document.ID
 	}
 	stored, err := im.c.GetMany(ctx, ids, db.Everything)
 	if err != nil {
@@ -203,14 +204,14 @@ func (im *importing) write(ctx context.Context, b batch) error {
 	}
 	unchanged := 0
 	var changes []change
-	for i, item := range b.items {
+	for i, doc := range b.docs {
 		switch old := stored[i]; {
 		case old == nil:
-			changes = append(changes, change{item: item, doc: item.Document})
-		case item.same(old):
+			changes = append(changes, change{from: doc, doc: doc.Document})
+		case doc.matches(old):
 			unchanged++
 		default:
-			changes = append(changes, change{item: item, doc: item.over(old), old: true})
+			changes = append(changes, change{from: doc, doc: doc.mergeInto(old), old: true})
 		}
 	}
 	if err := im.upsert(ctx, changes); err != nil {
@@ -227,9 +228,9 @@ func (im *importing) write(ctx context.Context, b batch) error {
 	return nil
 }
 
-// upsert writes and counts changes. If the database refuses one, it is found by halving: the error
-// does not tell which.
-func (im *importing) upsert(ctx context.Context, changes []change) error {
+// upsert writes and counts changes. If the database refuses a document, upsert finds it by
+// bisection, because the error does not name it.
+func (im *importer) upsert(ctx context.Context, changes []change) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -251,9 +252,9 @@ func (im *importing) upsert(ctx context.Context, changes []change) error {
 	case !errors.Is(err, db.ErrInvalid):
 		return err
 	case len(changes) == 1:
-		changes[0].item.Skip = err
+		changes[0].from.Skip = err
 		im.report.Skipped++
-		im.skip(changes[0].item)
+		im.skip(changes[0].from)
 		return nil
 	}
 	half := len(changes) / 2
@@ -263,8 +264,8 @@ func (im *importing) upsert(ctx context.Context, changes []change) error {
 	return im.upsert(ctx, changes[half:])
 }
 
-// same reports whether the stored document is what the source says, as far as it says anything.
-func (i *Item) same(old *db.Document) bool {
+// matches reports whether the stored document has all parts that the source carries.
+func (i *ImportedDocument) matches(old *db.Document) bool {
 	d := &i.Document
 	return (i.Carries&db.WithText == 0 || d.Text == old.Text) &&
 		(i.Carries&db.WithVector == 0 || slices.EqualFunc(d.Vector, old.Vector, equalBits)) &&
@@ -277,8 +278,8 @@ func sameMetadata(a, b db.Metadata) bool {
 	return len(a) == 0 && len(b) == 0 || maps.EqualFunc(a, b, func(x, y any) bool { return reflect.DeepEqual(x, y) })
 }
 
-// over returns the stored document with what the source says of it.
-func (i *Item) over(old *db.Document) db.Document {
+// mergeInto returns the stored document with the parts that the source carries replaced.
+func (i *ImportedDocument) mergeInto(old *db.Document) db.Document {
 	d := *old
 	if i.Carries&db.WithText != 0 {
 		d.Text = i.Document.Text

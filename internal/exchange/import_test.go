@@ -105,7 +105,7 @@ func TestCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	skipped := map[string]error{}
-	r, err := Import(t.Context(), c, src, &ImportOptions{OnSkip: func(i *Item) { skipped[filepath.Base(i.Position.File)[:6]] = i.Skip }})
+	r, err := Import(t.Context(), c, src, &ImportOptions{OnSkip: func(i *ImportedDocument) { skipped[filepath.Base(i.Position.File)[:6]] = i.Skip }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,11 +227,11 @@ func TestRows(t *testing.T) {
 			src, err := Open(short, nil)
 			rows := 0
 			if err == nil {
-				for item, e := range src.Items(t.Context()) {
+				for doc, e := range src.Documents(t.Context()) {
 					if err = e; err != nil {
 						break
 					}
-					rows += min(1, len(item.Document.Vector))
+					rows += min(1, len(doc.Document.Vector))
 				}
 			}
 			whole := name == "v.fvecs" && n%16 == 0
@@ -291,7 +291,7 @@ func TestNPYHeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := 0
-		for _, e := range src.Items(t.Context()) {
+		for _, e := range src.Documents(t.Context()) {
 			if err = e; err == nil {
 				rows++
 			}

@@ -14,22 +14,21 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// jsonReader reads JSON into the values that metadata is made of: integers become int64, numbers
-// with a fraction or an exponent float64, and neither may lose its value. encoding/json has no such
-// mode, and would read vectors slowly. Reading stops at the first error; at is then the offending
-// byte.
+// jsonReader reads JSON into metadata values: integers become int64, numbers with a fraction or an
+// exponent float64, both without loss. encoding/json has no such mode and reads vectors slowly.
+// Reading stops at the first error; at is then its position.
 type jsonReader struct {
 	b      []byte
 	at     int
-	values int // that were made for one document
+	values int // decoded for one document
 }
 
-// maxValues is how many values metadata may have: each takes a byte or more of what the database
-// stores of it.
+// maxValues is the maximum number of values in metadata: each takes at least one byte of the stored
+// form.
 const maxValues = db.MaxMetadataLen
 
-// maxNesting is the depth to which objects and arrays may nest: beyond what the database stores, so
-// that it is the database that says what is too deep.
+// maxNesting limits the depth of objects and arrays. It exceeds the limit of the database, so that
+// the database reports metadata that is nested too deep.
 const maxNesting = 4 * db.MaxMetadataDepth
 
 // skip passes over white space and returns the byte that follows, 0 at the end.
@@ -41,7 +40,7 @@ func (r *jsonReader) skip() byte {
 	return r.b[r.at]
 }
 
-// end returns an error unless nothing but white space is left.
+// end returns an error unless only white space is left.
 func (r *jsonReader) end() error {
 	if r.skip(); r.at < len(r.b) {
 		return fmt.Errorf("%s after the value", quoted(r.b[r.at]))
@@ -159,13 +158,13 @@ func (r *jsonReader) value(depth int) (any, error) {
 		return nil, nil
 	case r.at == len(r.b):
 		return nil, io.ErrUnexpectedEOF
-	case c == '-' || c-'0' <= 9 || c == 'N' || c == 'I': // NaN and Infinity get their own error there
+	case c == '-' || c-'0' <= 9 || c == 'N' || c == 'I': // number has its own error for NaN and Infinity
 		return r.number()
 	}
 	return nil, fmt.Errorf("%s instead of a value", quoted(r.b[r.at]))
 }
 
-// pass passes over a value by its brackets and strings alone.
+// pass skips a value; it looks at brackets and strings only.
 func (r *jsonReader) pass() error {
 	depth := 0
 	for {
@@ -254,8 +253,8 @@ func (r *jsonReader) number() (any, error) {
 	return f, nil
 }
 
-// string reads a string. As in encoding/json, half a surrogate pair becomes U+FFFD; bytes that are
-// not UTF-8 are refused.
+// string reads a string. As in encoding/json, half a surrogate pair becomes U+FFFD; invalid UTF-8
+// is refused.
 func (r *jsonReader) string() (string, error) {
 	if err := r.want('"'); err != nil {
 		return "", err
@@ -287,12 +286,11 @@ func (r *jsonReader) string() (string, error) {
 			return s, nil
 		}
 	}
-	r.at = len(r.b) // a final backslash has led beyond
+	r.at = len(r.b) // a final backslash may have moved at beyond the end
 	return "", io.ErrUnexpectedEOF
 }
 
-// vector reads an array of numbers, or null, into a slice of its own. scratch saves it from growing
-// step by step.
+// vector reads an array of numbers, or null, into a new slice of exact size; it grows only scratch.
 func (r *jsonReader) vector(scratch *[]float32) ([]float32, error) {
 	if r.skip() == 'n' && r.word("null") {
 		return nil, nil
@@ -316,7 +314,7 @@ func readObject(b []byte) (map[string]any, int, error) {
 	return m, r.at, err
 }
 
-// appendString appends s as a JSON string. Only what must be escaped is.
+// appendString appends s as a JSON string with the minimum of escapes.
 func appendString(dst []byte, s string) ([]byte, error) {
 	if !utf8.ValidString(s) {
 		return dst, fmt.Errorf("%w: string %.40q is not valid UTF-8, which JSON cannot carry", db.ErrInvalid, s)
@@ -347,8 +345,8 @@ func appendString(dst []byte, s string) ([]byte, error) {
 	return append(append(dst, s[done:]...), '"'), nil
 }
 
-// appendValue appends a metadata value such that jsonReader.value returns the same: keys in
-// bytewise order, and a float64 without a fraction with ".0", to tell it from an int64.
+// appendValue appends a metadata value so that jsonReader.value returns the same value: keys in
+// bytewise order, and a float64 without a fraction with ".0", to distinguish it from an int64.
 func appendValue(dst []byte, v any) (_ []byte, err error) {
 	switch v := v.(type) {
 	case nil:
@@ -407,12 +405,12 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// doublyRounded is the magnitude of the one float32, 7.038531e-26, whose shortest decimal does not
-// lead back to it by way of float64. All others do: each was tried.
+// doublyRounded is the magnitude of 7.038531e-26, the only float32 whose shortest decimal, parsed
+// as float64 and rounded, gives another float32. All others were tested.
 const doublyRounded = 0x15ae43fd
 
-// appendVector appends v as a JSON array, each element with as few digits as lead ParseVector back
-// to the same float32.
+// appendVector appends v as a JSON array. Each element has the fewest digits from which ParseVector
+// returns the same float32.
 func appendVector(dst []byte, v []float32) ([]byte, error) {
 	dst = append(dst, '[')
 	for i, f := range v {

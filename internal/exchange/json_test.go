@@ -126,7 +126,7 @@ func TestParseDocument(t *testing.T) {
 		`{"id":"a","_id":"b"}`:                    "byte 16: key \"_id\"",
 		`{"vector":[1],"embedding":[1]}`:          "\"embedding\"",
 		`{"x":1,"x":2}`:                           "\"x\"",
-		`{"x":1,"metadata":{"x":2}}`:              "beside the metadata",
+		`{"x":1,"metadata":{"x":2}}`:              "inside and outside of the metadata",
 		`{"text":1}`:                              "a number instead of a string",
 		`{"id":true}`:                             "a boolean instead of a string",
 		`{"id":1.5}`:                              "neither a string nor an integer",
@@ -160,16 +160,16 @@ func TestJSONLReader(t *testing.T) {
 		reader := NewJSONLReader(r, "in")
 		var got []string
 		for {
-			item, err := reader.Next()
+			doc, err := reader.Next()
 			if err == io.EOF {
 				break
 			}
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			got = append(got, item.Document.ID+" "+item.Position.String())
-			if item.Document.ID == "b" && item.Document.Text != long {
-				t.Errorf("%s: text of %d bytes", name, len(item.Document.Text))
+			got = append(got, doc.Document.ID+" "+doc.Position.String())
+			if doc.Document.ID == "b" && doc.Document.Text != long {
+				t.Errorf("%s: text of %d bytes", name, len(doc.Document.Text))
 			}
 		}
 		if want := "a in: line 1,b in: line 4,c in: line 5,d in: line 6"; strings.Join(got, ",") != want {
@@ -180,8 +180,8 @@ func TestJSONLReader(t *testing.T) {
 	reader := NewJSONLReader(pr, "pipe")
 	for _, id := range []string{"1", "2"} {
 		go pw.Write([]byte(`{"id":"` + id + `"}` + "\n"))
-		if item, err := reader.Next(); err != nil || item.Document.ID != id {
-			t.Fatalf("%+v, %v", item, err)
+		if doc, err := reader.Next(); err != nil || doc.Document.ID != id {
+			t.Fatalf("%+v, %v", doc, err)
 		}
 	}
 	broken := io.MultiReader(strings.NewReader("{}\n{\"id\":\"cut"), iotest.ErrReader(io.ErrClosedPipe))

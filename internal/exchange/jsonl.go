@@ -16,27 +16,27 @@ import (
 
 // ParseDocument reads one line of JSONL, an object with the keys
 //
-//	id        or _id: a string, or an integer, which is taken as its digits; null or none: an id is given by the database
+//	id        or _id: a string or an integer, stored as its digits; without it the database assigns one
 //	text      a string
 //	metadata  an object
 //	vector    or embedding: an array of numbers, see ParseVector
 //
-// null stands for nothing. Any other key becomes a field of the metadata: the title of a BEIR
-// corpus, for example. Numbers in the metadata are int64 when written without fraction and
-// exponent, else float64. named tells which parts have a key. Every error is a *FormatError; it
-// wraps db.ErrInvalid or ErrNotFinite where only a value cannot be stored.
+// null means absent. Any other key becomes a field of the metadata, such as the title in a BEIR
+// corpus. Numbers in the metadata are int64 when written without fraction and exponent, otherwise
+// float64. named is the set of parts that have a key. Every error is a *FormatError; it wraps
+// db.ErrInvalid or ErrNotFinite if the line is well-formed but a value cannot be stored.
 func ParseDocument(line []byte) (d db.Document, named db.Select, err error) {
 	p := documentParser{scratch: new([]float32)}
 	return p.parse(line)
 }
 
-// documentParser holds what parsing reuses from line to line.
+// documentParser holds the memory that parsing reuses from line to line.
 type documentParser struct{ scratch *[]float32 }
 
 func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err error) {
 	const idKey db.Select = 1 << 7
 	r := jsonReader{b: line}
-	var extra map[string]any // keys beside the known ones
+	var extra map[string]any // unknown keys
 	err = r.members(func(key string) (err error) {
 		var part db.Select
 		switch key {
@@ -50,7 +50,7 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 			part = db.WithVector
 		}
 		if _, ok := extra[key]; ok || named&part != 0 {
-			return fmt.Errorf("key %.40q comes second for the same thing", key)
+			return fmt.Errorf("key %.40q repeats a part that another key has given", key)
 		}
 		named |= part
 		switch part {
@@ -83,7 +83,7 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 		}
 		for key, v := range extra {
 			if _, ok := d.Metadata[key]; ok && err == nil {
-				err = fmt.Errorf("key %.40q stands beside the metadata and in it", key)
+				err = fmt.Errorf("key %.40q is given both inside and outside of the metadata", key)
 			}
 			d.Metadata[key] = v
 		}
@@ -130,17 +130,17 @@ func onlyValue(err error) bool {
 	return errors.Is(err, db.ErrInvalid) || errors.Is(err, ErrNotFinite)
 }
 
-// item makes an Item of one line. A nil Item without error is a blank line.
-func (p documentParser) item(line []byte, pos Position) (*Item, error) {
+// document parses one line. The document of a blank line is nil.
+func (p documentParser) document(line []byte, pos Position) (*ImportedDocument, error) {
 	if skipSpace(line, 0) == len(line) {
 		return nil, nil
 	}
 	d, named, err := p.parse(line)
 	switch {
 	case err == nil:
-		return &Item{Document: d, Carries: named, Position: pos}, nil
+		return &ImportedDocument{Document: d, Carries: named, Position: pos}, nil
 	case onlyValue(err):
-		return &Item{Document: d, Position: pos, Skip: err}, nil
+		return &ImportedDocument{Document: d, Position: pos, Skip: err}, nil
 	}
 	var f *FormatError
 	if errors.As(err, &f) {
@@ -151,15 +151,15 @@ func (p documentParser) item(line []byte, pos Position) (*Item, error) {
 
 const (
 	blockSize = 256 << 10 // bytes that are read at once
-	maxLine   = 128 << 20 // bytes; enough for the largest document, every character of its text escaped
+	maxLine   = 128 << 20 // bytes; enough for the largest document with all text escaped
 )
 
-// A block is some whole lines of a file.
+// A block holds whole lines of a file.
 type block struct {
 	lines []byte
-	first int64 // number of the first line, from 1
-	end   int64 // offset in the file of the byte behind
-	err   error // a read that failed; lines is then empty
+	first int64 // number of the first line; from 1
+	end   int64 // file offset after the block
+	err   error // of a failed read; lines is then empty
 }
 
 // all yields the lines of the block with their numbers, line ends included.
@@ -175,20 +175,20 @@ func (b block) all() iter.Seq2[int64, []byte] {
 	}
 }
 
-// blockReader cuts a stream into blocks. It hands out what one Read returns as soon as that holds a
-// whole line, so that lines which arrive one by one are seen one by one.
+// blockReader cuts a stream into blocks. It returns the result of a Read as soon as that holds a
+// whole line, so that a slow stream is processed line by line.
 type blockReader struct {
 	r      io.Reader
 	name   string
-	rest   []byte // of the last Read: the start of a line
+	rest   []byte // start of an incomplete line from the last Read
 	line   int64  // lines handed out
 	offset int64  // bytes handed out
 	err    error
-	spare  []byte // memory to use for the next block, if it is large enough
+	spare  []byte // memory for the next block, if it is large enough
 }
 
-// next returns the next block, io.EOF as its error at the end. The block's memory is its own, until
-// it becomes spare.
+// next returns the next block, with io.EOF as its error at the end. The caller owns its memory
+// until it becomes spare.
 func (r *blockReader) next() block {
 	buf := r.spare
 	if cap(buf) < max(blockSize, 2*len(r.rest)) {
@@ -243,32 +243,32 @@ type JSONLReader struct {
 	line   int64  // number of the next line
 }
 
-// NewJSONLReader returns a reader of the JSONL in r; name stands for it in errors and positions.
+// NewJSONLReader returns a reader of the JSONL in r; name is its name in errors and positions.
 func NewJSONLReader(r io.Reader, name string) *JSONLReader {
 	return &JSONLReader{blocks: blockReader{r: r, name: name}, parser: documentParser{new([]float32)}, line: 1}
 }
 
-// Next returns the next document, or io.EOF. See ParseDocument for the lines; blank ones are passed
-// over. A line that is well-formed but cannot be stored gives an Item with Skip set; after any
-// error there is no Next.
-func (r *JSONLReader) Next() (*Item, error) {
+// Next returns the next document, or io.EOF. See ParseDocument for the lines; blank lines are
+// skipped. A line that is well-formed but cannot be stored gives a document with Skip set. Do not
+// call Next after an error.
+func (r *JSONLReader) Next() (*ImportedDocument, error) {
 	for {
 		for len(r.lines) == 0 {
 			b := r.blocks.next()
 			if b.err != nil {
 				return nil, b.err
 			}
-			r.lines, r.blocks.spare = b.lines, b.lines // used by the next block only when all its lines are read
+			r.lines, r.blocks.spare = b.lines, b.lines // reused only after all its lines are read
 		}
 		line := r.lines
 		if end := bytes.IndexByte(line, '\n') + 1; end > 0 {
 			line = line[:end]
 		}
 		r.lines = r.lines[len(line):]
-		item, err := r.parser.item(line, Position{File: r.blocks.name, Unit: "line", N: r.line})
+		doc, err := r.parser.document(line, Position{File: r.blocks.name, Unit: "line", N: r.line})
 		r.line++
-		if item != nil || err != nil {
-			return item, err
+		if doc != nil || err != nil {
+			return doc, err
 		}
 	}
 }
@@ -276,7 +276,7 @@ func (r *JSONLReader) Next() (*Item, error) {
 // jsonlSource reads a JSONL file, parsing blocks of lines in parallel.
 type jsonlSource struct {
 	path  string
-	r     io.Reader // what to read in place of the file, if set
+	r     io.Reader // replaces the file, if set
 	size  int64
 	procs int
 }
@@ -292,7 +292,7 @@ func openJSONL(path string) (*jsonlSource, error) {
 	return &jsonlSource{path: path, size: info.Size(), procs: runtime.GOMAXPROCS(0)}, nil
 }
 
-// Stream makes a Source of the JSONL in r, which can be read once; name stands for it in errors and
+// Stream returns a Source of the JSONL in r, which can be read once; name is its name in errors and
 // positions.
 func Stream(r io.Reader, name string) Source {
 	return &jsonlSource{path: name, r: r, procs: runtime.GOMAXPROCS(0)}
@@ -300,8 +300,8 @@ func Stream(r io.Reader, name string) Source {
 
 func (s *jsonlSource) Total() int64 { return s.size }
 
-func (s *jsonlSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
-	return func(yield func(*Item, error) bool) {
+func (s *jsonlSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
+	return func(yield func(*ImportedDocument, error) bool) {
 		in := s.r
 		if in == nil {
 			f, err := os.Open(s.path)
@@ -318,8 +318,8 @@ func (s *jsonlSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 			}
 		}
 		type result struct {
-			items []*Item
-			err   error
+			docs []*ImportedDocument
+			err  error
 		}
 		scratch := sync.Pool{New: func() any { return new([]float32) }}
 		parse := func(b block) result {
@@ -327,21 +327,21 @@ func (s *jsonlSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 			defer scratch.Put(parser.scratch)
 			res := result{err: b.err}
 			for n, line := range b.all() {
-				item, err := parser.item(line, Position{File: s.path, Unit: "line", N: n})
+				doc, err := parser.document(line, Position{File: s.path, Unit: "line", N: n})
 				if err != nil {
 					res.err = err
 					break
 				}
-				if item != nil {
-					item.Done = b.end
-					res.items = append(res.items, item)
+				if doc != nil {
+					doc.Done = b.end
+					res.docs = append(res.docs, doc)
 				}
 			}
 			return res
 		}
 		for res := range ordered(s.procs, blocks, parse) {
-			for _, item := range res.items {
-				if !yield(item, nil) {
+			for _, doc := range res.docs {
+				if !yield(doc, nil) {
 					return
 				}
 			}
@@ -357,11 +357,11 @@ func (s *jsonlSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 }
 
 // AppendDocument appends d as one line of JSONL, newline included: the id, then the chosen parts in
-// the order text, metadata, vector, empty ones too, so that an import of the line restores exactly
-// that. The zero parts stand for all. Keys of maps are sorted and vectors printed as briefly as
-// float32 allows: equal documents give equal bytes, and ParseDocument gives back what the database
-// returned, bit by bit. It fails, with db.ErrInvalid or ErrNotFinite, on values that the database
-// would not hold.
+// the order text, metadata, vector. Empty parts are written too, so that an import of the line
+// restores exactly these parts. Zero means all parts. Map keys are sorted and vectors have the
+// fewest digits that float32 allows: equal documents give equal bytes, and ParseDocument restores a
+// stored document bit by bit. It fails, with db.ErrInvalid or ErrNotFinite, on values that the
+// database refuses.
 func AppendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err error) {
 	if parts == 0 {
 		parts = db.Everything
@@ -397,8 +397,8 @@ type JSONLWriter struct {
 	buf   []byte
 }
 
-// NewJSONLWriter returns a writer of the given parts of documents to w, in lines as AppendDocument
-// makes them. Each document is one call of w.Write.
+// NewJSONLWriter returns a writer of the given parts of documents to w, in the format of
+// AppendDocument. Each document is one call of w.Write.
 func NewJSONLWriter(w io.Writer, parts db.Select) *JSONLWriter {
 	return &JSONLWriter{w: w, parts: parts}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// A Reader reads the value that stands next in a JSON text, strictly and with the numbers that
-// metadata has: a key comes once in an object, strings are UTF-8, integers do not lose their value,
-// and nesting is limited. Its methods fail if another kind of value is next.
+// A Reader reads the next value of a JSON text, strictly and with the number types of metadata:
+// keys of an object are unique, strings are UTF-8, integers keep their value, and nesting is
+// limited. Its methods fail if the next value is of another kind.
 type Reader struct{ json jsonReader }
 
-// ReadObject calls member with each key of the object in b, in its order; member must read the
-// value. A key that comes twice is an error, and so is anything behind the object. Every error is a
-// *FormatError around what member returned.
+// ReadObject calls member with each key of the object in b, in order; member must read the value. A
+// duplicate key and any text after the object are errors. Every error is a *FormatError around the
+// error of member.
 func ReadObject(b []byte, member func(key string, r *Reader) error) error {
 	r := Reader{jsonReader{b: b}}
 	err := r.Object(func(key string) error { return member(key, &r) })
@@ -29,7 +29,7 @@ func ReadObject(b []byte, member func(key string, r *Reader) error) error {
 	return nil
 }
 
-// Object calls member with each key of an object, of which there may be 64.
+// Object calls member with each key of an object, which may have at most 64.
 func (r *Reader) Object(member func(key string) error) error {
 	const most = 64
 	var keys []string
@@ -158,7 +158,7 @@ func (r *Reader) Float() (float64, error) {
 	}
 }
 
-// Vector reads an array of numbers as ParseVector does. An empty one is not nil.
+// Vector reads an array of numbers as ParseVector does. The result of an empty array is not nil.
 func (r *Reader) Vector() ([]float32, error) {
 	if r.json.skip(); r.json.at == len(r.json.b) {
 		return nil, io.ErrUnexpectedEOF
@@ -177,9 +177,9 @@ func (r *Reader) Metadata() (db.Metadata, error) {
 	return r.json.object(0)
 }
 
-// Footprint is about how many bytes of memory the values of a JSON text take when they are decoded,
-// beside the text: an upper bound for what this package and encoding/json make of it. It counts,
-// and decodes nothing.
+// Footprint returns an upper bound for the memory, in bytes, of the decoded values of a JSON text,
+// whether this package or encoding/json decodes them. The text itself is not included. It counts
+// without decoding.
 func Footprint(b []byte) int64 {
 	const each, list, object = 24, 40, 320 // an element with its box; a slice; a map with its first group
 	n := int64(len(b)) + 64
@@ -208,8 +208,8 @@ func (r *Reader) Value() (any, error) {
 	return r.json.value(0)
 }
 
-// Raw passes over any value and returns its text. It makes no values, and looks only for where the
-// text ends: whoever reads it finds its mistakes.
+// Raw skips any value and returns its text. It looks only for the end of the text; errors inside
+// are left to the decoder of that text.
 func (r *Reader) Raw() ([]byte, error) {
 	r.json.skip()
 	start := r.json.at
@@ -217,8 +217,8 @@ func (r *Reader) Raw() ([]byte, error) {
 	return r.json.b[start:r.json.at], err
 }
 
-// AppendValue appends a value of metadata as JSON: string, bool, int64, float64, nil, and lists and
-// maps of those. A float64 without a fraction has ".0", keys are sorted.
+// AppendValue appends a metadata value as JSON: string, bool, int64, float64, nil, and lists and
+// maps of them. A float64 without a fraction has ".0", keys are sorted.
 func AppendValue(dst []byte, v any) ([]byte, error) {
 	if m, ok := v.(db.Metadata); ok {
 		v = map[string]any(m)
@@ -226,7 +226,7 @@ func AppendValue(dst []byte, v any) ([]byte, error) {
 	return appendValue(dst, v)
 }
 
-// AppendString appends s as a JSON string; what is not UTF-8 becomes U+FFFD.
+// AppendString appends s as a JSON string; invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst, err := appendString(dst, s)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Format names a format by its flag.
+// A Format names a file format, as the flags of commands spell it.
 type Format string
 
 // The formats that Open reads.
@@ -28,7 +28,7 @@ const (
 	BEIR           Format = "beir" // corpus.jsonl, or a directory that has one
 )
 
-// Formats lists them in the order of their flags.
+// Formats lists the formats in the order of the help text.
 func Formats() []Format { return []Format{Auto, EmbeddingCache, JSONL, FVecs, BVecs, NPY, BEIR} }
 
 // OpenOptions tune Open. nil is the default.
@@ -44,8 +44,8 @@ type OpenOptions struct {
 	Documents string
 }
 
-// Open makes a Source of a file or directory. A directory that does not exist is an error that
-// matches fs.ErrNotExist.
+// Open opens a file or directory as a Source. A missing path is an error that matches
+// fs.ErrNotExist.
 func Open(path string, opts *OpenOptions) (Source, error) {
 	var o OpenOptions
 	if opts != nil {
@@ -88,7 +88,7 @@ func Open(path string, opts *OpenOptions) (Source, error) {
 	case BEIR:
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			path = filepath.Join(path, "corpus.jsonl")
-			f, err := vfs.OpenFile(path) // what is named by hand may be a pipe, what lies in a directory may not
+			f, err := vfs.OpenFile(path) // refuses a pipe, which only a path given by the user may be
 			if err != nil {
 				return nil, err
 			}
@@ -101,8 +101,8 @@ func Open(path string, opts *OpenOptions) (Source, error) {
 	return s, nil
 }
 
-// Detect returns the format of a file or directory, by its name or, if that says nothing, by its
-// first bytes.
+// Detect returns the format of a file or directory, by its name or, if the name is not conclusive,
+// by its first bytes.
 func Detect(path string) (Format, error) {
 	info, err := os.Stat(path)
 	if err != nil {

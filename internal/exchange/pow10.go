@@ -6,8 +6,8 @@ const (
 	maxPow10 = 38
 )
 
-// pow10 holds the 64 most significant bits of 10^(minPow10+i), rounded down. The comment behind
-// each line is the exponent of its first element.
+// pow10 holds the 64 most significant bits of 10^(minPow10+i), rounded down. The comment after each
+// line is the exponent of its first element.
 var pow10 = [maxPow10 - minPow10 + 1]uint64{
 	0xc8de047564d20a8b, 0xfb158592be068d2e, 0x9ced737bb6c4183d, 0xc428d05aa4751e4c, // -57
 	0xf53304714d9265df, 0x993fe2c6d07b7fab, 0xbf8fdb78849a5f96, 0xef73d256a5c0f77c, // -53

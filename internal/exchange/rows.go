@@ -20,14 +20,14 @@ import (
 type rowSource struct {
 	path      string
 	metadata  string // JSONL: line i is the metadata of row i
-	documents string // JSONL: line i is the document of row i, but for its vector
+	documents string // JSONL: line i is the document of row i, without its vector
 	open      func(r *bufio.Reader, size int64) (rowReader, error)
 }
 
 // A rowReader reads the next row into dst, or returns io.EOF.
 type rowReader interface {
 	next(dst []float32) ([]float32, error)
-	rows() int64 // in the file, 0 if not known before its end
+	rows() int64 // in the file; 0 if unknown before its end
 	offset() int64
 }
 
@@ -59,8 +59,8 @@ func (s *rowSource) Total() int64 {
 	return r.rows()
 }
 
-func (s *rowSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
-	return func(yield func(*Item, error) bool) {
+func (s *rowSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
+	return func(yield func(*ImportedDocument, error) bool) {
 		f, r, err := s.reader()
 		if err != nil {
 			yield(nil, err)
@@ -82,64 +82,64 @@ func (s *rowSource) Items(ctx context.Context) iter.Seq2[*Item, error] {
 				yield(nil, &FormatError{Name: s.path, Offset: r.offset(), Err: err})
 				return
 			}
-			item := &Item{
+			doc := &ImportedDocument{
 				Document: db.Document{ID: strconv.FormatInt(row, 10)}, Carries: db.WithVector,
 				Position: Position{File: s.path, Unit: "row", N: row}, Done: row + 1,
 			}
-			if err := beside(item); err != nil {
+			if err := beside(doc); err != nil {
 				yield(nil, err)
 				return
 			}
-			item.Document.Vector = vec
-			if i := notFinite(vec); i >= 0 && item.Skip == nil {
-				item.Skip = fmt.Errorf("element %d: %w", i, ErrNotFinite)
+			doc.Document.Vector = vec
+			if i := notFinite(vec); i >= 0 && doc.Skip == nil {
+				doc.Skip = fmt.Errorf("element %d: %w", i, ErrNotFinite)
 			}
-			if !yield(item, nil) {
+			if !yield(doc, nil) {
 				return
 			}
 		}
 	}
 }
 
-// beside returns a function that adds to each item in turn what the file beside the vectors says of
-// it.
-func (s *rowSource) beside() (add func(*Item) error, stop func()) {
+// beside returns a function that adds the metadata or document of the next line of the accompanying
+// file to a row. Call it once per row, in order.
+func (s *rowSource) beside() (add func(*ImportedDocument) error, stop func()) {
 	name := s.metadata + s.documents
 	if name == "" {
-		return func(*Item) error { return nil }, func() {}
+		return func(*ImportedDocument) error { return nil }, func() {}
 	}
 	next, stop := iter.Pull2(lines(name))
-	return func(item *Item) error {
+	return func(doc *ImportedDocument) error {
 		line, err, ok := next()
 		switch {
 		case err != nil:
 			return err
 		case !ok:
-			return &FormatError{Name: name, Line: item.Position.N + 1, Err: fmt.Errorf("no line for row %d", item.Position.N)}
+			return &FormatError{Name: name, Line: doc.Position.N + 1, Err: fmt.Errorf("no line for row %d", doc.Position.N)}
 		case s.metadata != "":
 			m, at, err := readObject(line)
 			if err != nil {
-				return &FormatError{Name: name, Line: item.Position.N + 1, Offset: int64(at), Err: err}
+				return &FormatError{Name: name, Line: doc.Position.N + 1, Offset: int64(at), Err: err}
 			}
-			item.Document.Metadata = m
-			item.Carries |= db.WithMetadata
+			doc.Document.Metadata = m
+			doc.Carries |= db.WithMetadata
 			return nil
 		}
 		d, named, err := ParseDocument(line)
 		var bad *FormatError
 		if errors.As(err, &bad) {
-			bad.Name, bad.Line = name, item.Position.N+1
+			bad.Name, bad.Line = name, doc.Position.N+1
 			return bad
 		}
-		if item.Skip = err; d.ID == "" {
-			d.ID = item.Document.ID
+		if doc.Skip = err; d.ID == "" {
+			d.ID = doc.Document.ID
 		}
-		item.Document, item.Carries = d, named|db.WithVector
+		doc.Document, doc.Carries = d, named|db.WithVector
 		return nil
 	}, stop
 }
 
-// lines yields the lines of a file that are not blank, without their ends.
+// lines yields the non-blank lines of a file, without line ends.
 func lines(name string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stopped := errors.New("stopped")
@@ -155,7 +155,7 @@ func lines(name string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// eachLine calls fn with every line of a file that is not blank. The line is valid during the call.
+// eachLine calls fn with every non-blank line of a file. The line is valid during the call.
 func eachLine(name string, fn func(n int64, line []byte) error) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -193,8 +193,8 @@ func notFinite(v []float32) int {
 	return -1
 }
 
-// vecsReader reads .fvecs, .bvecs and .ivecs: per row a little-endian int32, the dimension, and
-// that many elements of float32, uint8 or int32 (http://corpus-texmex.irisa.fr).
+// vecsReader reads .fvecs, .bvecs and .ivecs. Each row is its dimension, a little-endian int32,
+// followed by its elements: float32, uint8 or int32 (http://corpus-texmex.irisa.fr).
 type vecsReader struct {
 	r     *bufio.Reader
 	size  int64
@@ -219,7 +219,7 @@ func openVecs(width int) func(*bufio.Reader, int64) (rowReader, error) {
 func (v *vecsReader) rows() int64   { return v.total }
 func (v *vecsReader) offset() int64 { return v.read }
 
-// raw returns the bytes of the elements of the next row.
+// raw returns the element bytes of the next row.
 func (v *vecsReader) raw() ([]byte, error) {
 	if v.read == v.size {
 		return nil, io.EOF
@@ -308,15 +308,15 @@ func ReadVectors(name string) iter.Seq2[[]float32, error] {
 			yield(nil, err)
 			return
 		}
-		for item, err := range src.Items(context.Background()) {
+		for doc, err := range src.Documents(context.Background()) {
 			if err == nil {
-				err = item.Skip
+				err = doc.Skip
 			}
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if !yield(item.Document.Vector, nil) {
+			if !yield(doc.Document.Vector, nil) {
 				return
 			}
 		}

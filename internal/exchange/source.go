@@ -9,34 +9,32 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Source yields documents to import. It can be read any number of times, each time from the
-// start, but for a Stream.
+// A Source yields documents to import. Every source except a Stream can be read any number of
+// times, each time from the start.
 type Source interface {
-	// Items yields the documents in the order of the source. A file whose structure is broken ends
-	// it with an error and a nil Item. Files are open, and goroutines run, only while the loop
-	// does.
-	Items(ctx context.Context) iter.Seq2[*Item, error]
+	// Documents yields the documents in the order of the source. A broken file structure ends the
+	// sequence with an error and a nil document. Files are open, and goroutines run, only during
+	// the loop.
+	Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error]
 
-	// Total is what Item.Done reaches at the end: bytes, rows or files. It is 0 when that is not
-	// known.
+	// Total is the final value of ImportedDocument.Done: bytes, rows or files; 0 if unknown.
 	Total() int64
 }
 
-// An Item is one document of a source, or the reason why something there is none.
-type Item struct {
+// An ImportedDocument is one document of a source, or the reason why it is skipped.
+type ImportedDocument struct {
 	Document db.Document
 
-	// Carries tells which parts of the document the source speaks of, as a set of the flags
-	// WithText, WithMetadata and WithVector. The rest of the document is empty, and says nothing of
-	// what it should be.
+	// Carries is the set of parts that the source has: WithText, WithMetadata and WithVector. The
+	// other parts of Document are empty, and an import keeps the stored ones.
 	Carries db.Select
 
 	Position Position
-	Skip     error // not nil: there is no document, and why
-	Done     int64 // how much of Source.Total has been read
+	Skip     error // if not nil: why there is no document
+	Done     int64 // progress towards Source.Total
 }
 
-// A Position says where in a source a document stands.
+// A Position is the place of a document in a source.
 type Position struct {
 	File string
 	Unit string // "line" (numbered from 1), "row" (from 0), or empty: the whole file
@@ -51,13 +49,14 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s: %s %d", p.File, p.Unit, p.N)
 }
 
-// FirstDim returns the dimension of the first vector in src, 0 if it has none. It reads no further.
+// FirstDim returns the dimension of the first vector in src, 0 without vectors. It reads no
+// further.
 func FirstDim(ctx context.Context, src Source) (int, error) {
-	for item, err := range src.Items(ctx) {
+	for doc, err := range src.Documents(ctx) {
 		if err != nil {
 			return 0, err
 		}
-		if n := len(item.Document.Vector); n > 0 && item.Skip == nil {
+		if n := len(doc.Document.Vector); n > 0 && doc.Skip == nil {
 			return n, nil
 		}
 	}
@@ -65,8 +64,8 @@ func FirstDim(ctx context.Context, src Source) (int, error) {
 }
 
 // ordered applies work to every job, on the given number of goroutines, and yields the results in
-// the order of the jobs. The jobs run at most a few per goroutine ahead of the results. All
-// goroutines have ended when the loop has. A panic in jobs or work is one of the loop.
+// the order of the jobs. Jobs run at most a few per goroutine ahead of the results. All goroutines
+// have ended when the loop ends. A panic in jobs or work panics in the loop.
 func ordered[J, R any](workers int, jobs iter.Seq[J], work func(J) R) iter.Seq[R] {
 	type outcome struct {
 		value R

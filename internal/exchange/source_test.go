@@ -69,7 +69,7 @@ func TestImportSkipsWhatTheDatabaseRefuses(t *testing.T) {
 	}
 	c := open(t, 0)
 	var skipped []string
-	r, err := Import(t.Context(), c, src, &ImportOptions{OnSkip: func(i *Item) { skipped = append(skipped, filepath.Base(i.Position.File)) }})
+	r, err := Import(t.Context(), c, src, &ImportOptions{OnSkip: func(i *ImportedDocument) { skipped = append(skipped, filepath.Base(i.Position.File)) }})
 	if want := (Report{Added: 17, Skipped: 3}); err != nil || r != want || c.Len() != 17 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -158,9 +158,9 @@ func BenchmarkReadCache(b *testing.B) {
 	b.Run("source", func(b *testing.B) {
 		b.SetBytes(size)
 		for b.Loop() {
-			for item, err := range src.Items(b.Context()) {
-				if err != nil || item.Skip != nil {
-					b.Fatal(err, item)
+			for doc, err := range src.Documents(b.Context()) {
+				if err != nil || doc.Skip != nil {
+					b.Fatal(err, doc)
 				}
 			}
 		}

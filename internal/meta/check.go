@@ -15,9 +15,9 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 )
 
-// complete compares counts and digests with what is there, key by key, without a look into the
-// values.
-func (tx *Tx) complete() error {
+// checkTallies compares all counts and digests with the records. It reads the checksums of values,
+// but does not verify them.
+func (tx *Tx) checkTallies() error {
 	_, tallies, err := tx.readState()
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (tx *Tx) complete() error {
 	for i, tag := range globalTags {
 		t, err := tx.table(tag)
 		if err == nil {
-			err = t.complete(tallies[i])
+			err = t.checkTally(tallies[i])
 		}
 		if err != nil {
 			return err
@@ -38,14 +38,14 @@ func (tx *Tx) complete() error {
 	for _, c := range colls {
 		docs, err := tx.documents(c.ID)
 		if err == nil {
-			err = docs.complete(tally{c.Documents, c.DocDigest})
+			err = docs.checkTally(tally{c.Documents, c.DocDigest})
 		}
 		if err != nil {
 			return err
 		}
 		ids, err := tx.identifiers(c.ID)
 		if err == nil {
-			err = ids.complete(tally{c.IDs, c.IDDigest})
+			err = ids.checkTally(tally{c.IDs, c.IDDigest})
 		}
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (tx *Tx) complete() error {
 	return nil
 }
 
-func (t *table) complete(want tally) error {
+func (t *table) checkTally(want tally) error {
 	var sum tally
 	cur := t.bucket.Cursor()
 	for k, v := cur.First(); k != nil; k, v = cur.Next() {
@@ -67,16 +67,16 @@ func (t *table) complete(want tally) error {
 	return nil
 }
 
-// checkEvery is how many records are read between two looks at the context.
+// checkEvery is the number of records between two checks of the context.
 const checkEvery = 1024
 
-// Check reads the whole file and reports what is wrong: pages, checksums, digests and counts, and
-// whatever does not fit together: ids and documents, segments and their dead rows, numbers beyond
-// the next unused one. bucket and key are empty where they do not apply. The error says that the
-// check could not be done, or ctx has ended. View goes on meanwhile, Update waits.
+// Check reads the whole file and reports damage: pages, checksums, digests, counts, and broken
+// references between ids and documents, segments and dead rows, and unused numbers. bucket and key
+// are empty where they do not apply. It returns an error if the check could not be completed, or
+// ctx has ended. View continues during a check; Update waits.
 //
-// A root page that does not hold is reported although the other one replaces it: a crash may leave
-// it so, until the next Update.
+// A damaged root page is reported although the other root replaces it. A crash may leave such a
+// page, until the next Update.
 func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail string)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -88,7 +88,7 @@ func (s *Store) Check(ctx context.Context, report func(file, bucket, key, detail
 	c := &checker{store: s, ctx: ctx, report: report}
 	whole, err := c.pages()
 	if err != nil || !whole {
-		return err // bbolt must not walk a file that is not whole
+		return err // bbolt must not walk a damaged file
 	}
 	err = s.transact(false, func(b *bbolt.Tx) error {
 		c.tx = &Tx{store: s, bolt: b}
@@ -113,12 +113,12 @@ type checker struct {
 	tallies [len(globalTags)]tally
 	colls   map[uint32]Collection
 	rows    map[uint64]segment.Info
-	refs    map[uint32]*tally // by collection: the documents that history names
+	refs    map[uint32]*tally // by collection: the documents that history refers to
 }
 
-// pages checks the file below bbolt, by pread: whether it can be followed, and whether both roots
-// are right. bbolt's own check looks at nothing more, and reads the mapped file in a goroutine of
-// its own, where a page that cannot be read would end the process.
+// pages verifies the structure below bbolt, by pread: whether bbolt can walk the file, and whether
+// both roots are intact. bbolt's own check would find nothing more, and it reads the mapped file in
+// a goroutine of its own, where an unreadable page would end the process.
 func (c *checker) pages() (whole bool, err error) {
 	name := c.store.name
 	f, err := c.store.fs.Open(name)
@@ -159,7 +159,7 @@ func (c *checker) bad(t *table, key []byte, format string, args ...any) {
 	c.report(c.store.name, bucketName(t.tag, t.coll), showKey(t.tag, key), fmt.Sprintf(format, args...))
 }
 
-// pause returns the error of the context, at times.
+// pause returns the error of the context, checked every checkEvery calls.
 func (c *checker) pause() error {
 	if c.seen++; c.seen%checkEvery == 0 {
 		return c.ctx.Err()
@@ -167,8 +167,8 @@ func (c *checker) pause() error {
 	return nil
 }
 
-// each calls fn with the intact records of a bucket, and reports the others and the tally if it is
-// not want.
+// each calls fn with the intact records of a bucket. It reports damaged records, and a tally that
+// differs from want.
 func (c *checker) each(t *table, want *tally, fn func(key, payload []byte) error) error {
 	var sum tally
 	cur := t.bucket.Cursor()
@@ -199,7 +199,7 @@ func (c *checker) each(t *table, want *tally, fn func(key, payload []byte) error
 	return nil
 }
 
-// global checks one of the buckets with a tally in the state record.
+// global checks a bucket whose tally is in the state record.
 func (c *checker) global(tag uint8, fn func(key, payload []byte) error) error {
 	t, err := c.tx.table(tag)
 	if err != nil {
@@ -238,7 +238,7 @@ func (c *checker) system() error {
 	})
 	for _, key := range [][]byte{keyFormat, keyState} {
 		if err == nil && !intact[string(key)] {
-			// Without it there is nothing to compare the rest with.
+			// Without this record there are no tallies to compare with.
 			return t.corrupt(key, fmt.Errorf("%w: missing or damaged", fileformat.ErrFormat))
 		}
 	}
@@ -264,8 +264,7 @@ func (c *checker) collections() error {
 	})
 }
 
-// buckets checks that there are no buckets but those known. Missing ones are noticed where they are
-// wanted.
+// buckets reports unknown buckets. Missing buckets are found by the checks that read them.
 func (c *checker) buckets() error {
 	known := map[string]bool{bucketNames[tagSystem]: true}
 	for _, tag := range globalTags {
@@ -327,7 +326,8 @@ func (c *checker) dead() error {
 	})
 }
 
-// history checks that both orders of the notes hold the same, and collects the documents they name.
+// history checks that both orders of the history hold the same notes, and collects the documents
+// that they name.
 func (c *checker) history() error {
 	_, purge, err := c.tx.histories()
 	if err != nil {
@@ -339,10 +339,10 @@ func (c *checker) history() error {
 		if owner < 0 || !validOwner(key[:owner]) {
 			return errUnknown
 		}
-		twin := slices.Concat(key[owner:], key[:owner])
-		b, ok, perr := purge.get(twin)
+		mirror := slices.Concat(key[owner:], key[:owner])
+		b, ok, perr := purge.get(mirror)
 		if same, nerr := number(b); perr == nil && (!ok || nerr != nil || same != old) {
-			return fmt.Errorf("%w: differs from its twin in bucket purge", fileformat.ErrFormat)
+			return fmt.Errorf("%w: differs from its mirror in bucket purge", fileformat.ErrFormat)
 		}
 		if old != 0 && err == nil {
 			c.refer(binary.BigEndian.Uint32(key), old)
@@ -352,7 +352,7 @@ func (c *checker) history() error {
 	if err != nil {
 		return err
 	}
-	// As many as in history, each with its twin: the same.
+	// Equal counts, and each note of history has its mirror: the buckets are equal.
 	return c.global(tagPurge, func(key, payload []byte) error {
 		if len(key) < 8 || !validOwner(key[8:]) {
 			return errUnknown
@@ -362,8 +362,8 @@ func (c *checker) history() error {
 	})
 }
 
-// refer notes that something names a document. Sums of numbers are compared, not sets, which would
-// not fit into memory.
+// refer records a reference to a document. It adds to a tally, because a set of all references
+// would not fit into memory.
 func (c *checker) refer(coll uint32, doc uint64) {
 	if c.refs[coll] == nil {
 		c.refs[coll] = &tally{}

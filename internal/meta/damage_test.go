@@ -192,7 +192,7 @@ func TestBehindOurBack(t *testing.T) {
 	u64 := func(v uint64) []byte { return appendU64(nil, v) }
 	le := func(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 	note := appendU64(appendOwner(nil, 1, "a"), 12)
-	twin := appendOwner(u64(12), 1, "a")
+	mirror := appendOwner(u64(12), 1, "a")
 	info := segment.Info{Collection: 9, Rows: 1, MinDoc: 1, MaxDoc: 1}
 	for _, tc := range []struct {
 		what string
@@ -229,8 +229,8 @@ func TestBehindOurBack(t *testing.T) {
 		{"dead rows missing", del(tagDead, 0, appendU32(u64(1), 0)), "dead : 0 records, want 1"},
 		{"dead row out of range", put(tagDead, 0, appendU32(u64(1), 0), encodeChunk([]uint64{8})), "dead 1/0: invalid value: row 3 of 3"},
 		{"note missing", del(tagHistory, 0, note), "history : 0 records, want 1"},
-		{"note missing", del(tagPurge, 0, twin), "history \"\\x00\\x00\\x00\\x01"},
-		{"note changed", put(tagPurge, 0, twin, le(2)), "differs from its twin"},
+		{"note missing", del(tagPurge, 0, mirror), "history \"\\x00\\x00\\x00\\x01"},
+		{"note changed", put(tagPurge, 0, mirror, le(2)), "differs from its mirror"},
 		{"note of no id", put(tagHistory, 0, []byte("x"), le(2)), `history "x": invalid value: unknown key`},
 		{"state missing", del(tagSystem, 0, keyState), `bucket system, key "state": invalid value: missing`},
 		{"unknown system key", put(tagSystem, 0, []byte("x"), nil), `system "x": invalid value: unknown key`},

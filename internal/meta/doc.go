@@ -1,18 +1,18 @@
 // Package meta keeps the root of a database, meta.bolt: documents, ids, collections, the table of
-// segments with their dead rows, and how far the log has been flushed. A [Store] is the open file;
-// everything happens in a [Tx], inside [Store.View] or [Store.Update]. It is the only package that
-// knows bbolt.
+// segments with their dead rows, and the flushed part of the log. A [Store] is the open file; all
+// access is through a [Tx], inside [Store.View] or [Store.Update]. No other package knows bbolt.
 //
 // Guarantees:
 //
-//   - An Update is there as a whole after a crash, or not at all; once it has returned nil it is durable. After an Update
-//     whose commit failed, nothing is known until the file is opened again, so all later ones are refused.
-//   - Every value carries a CRC-32C over its bucket, its key and itself, compared on every read. Counts and digests, kept
-//     with the values, show a record that is missing or that should not be there; [Store.Check] compares them. What does
-//     not hold is a [fileformat.CorruptError] that names the file, the bucket and the key.
-//   - bbolt trusts its file. Open looks at the structure of all of it, unless [Store.Seal] has left checksums of its pages:
-//     then each page is compared before bbolt first goes there. Whatever else bbolt trips over, panic or fault of the mapped
-//     memory, becomes an error.
+//   - An Update is atomic across a crash, and durable once it has returned nil. If its commit
+//     failed, the state on disk is unknown until the file is reopened, so later Updates are
+//     refused.
+//   - Every value carries a CRC-32C over its bucket, its key and itself, verified on every read.
+//     Counts and digests, stored with the values, reveal missing and extra records; [Store.Check]
+//     compares them. Damage is a [fileformat.CorruptError] with the file, the bucket and the key.
+//   - bbolt trusts its file. Open therefore verifies the structure of the whole file, unless
+//     [Store.Seal] has left page checksums: then each page is verified before bbolt first reads it.
+//     A panic of bbolt and a fault of the mapped memory become errors.
 //
-// docs/format/meta.md and docs/format/sums.md are the norm of the formats.
+// docs/format/meta.md and docs/format/sums.md specify the formats.
 package meta

@@ -8,8 +8,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// Document returns the payload of a document; ok is false if there is none, or no such collection.
-// The payload lives as long as the transaction.
+// Document returns the payload of a document; ok is false if the document or the collection does
+// not exist. The payload is valid until the end of the transaction.
 func (tx *Tx) Document(coll uint32, doc uint64) (payload []byte, ok bool, err error) {
 	t, err := tx.documents(coll)
 	if t == nil {
@@ -19,7 +19,7 @@ func (tx *Tx) Document(coll uint32, doc uint64) (payload []byte, ok bool, err er
 	return t.get(tx.key)
 }
 
-// PutDocument stores a copy of payload. Ascending numbers are the fastest.
+// PutDocument stores a copy of payload. Ascending numbers are fastest.
 func (tx *Tx) PutDocument(coll uint32, doc uint64, payload []byte) error {
 	t, err := tx.change((*Tx).documents, coll)
 	if err != nil {
@@ -29,7 +29,7 @@ func (tx *Tx) PutDocument(coll uint32, doc uint64, payload []byte) error {
 	return t.put(tx.key, payload)
 }
 
-// DeleteDocument removes a document, intact or not; it is fine if there is none.
+// DeleteDocument removes a document, intact or damaged; a missing document is no error.
 func (tx *Tx) DeleteDocument(coll uint32, doc uint64) error {
 	t, err := tx.change((*Tx).documents, coll)
 	if err != nil {
@@ -40,9 +40,9 @@ func (tx *Tx) DeleteDocument(coll uint32, doc uint64) error {
 	return err
 }
 
-// Documents calls fn with the documents of a collection from a number on, ascending, until it
-// returns false or an error. The payload lives as long as the transaction. fn may use the
-// transaction, but not change documents.
+// Documents calls fn with the documents of a collection in ascending order, beginning at a number,
+// until fn returns false or an error. The payload is valid until the end of the transaction. fn may
+// use the transaction, but must not change documents.
 func (tx *Tx) Documents(coll uint32, from uint64, fn func(doc uint64, payload []byte) (more bool, err error)) error {
 	t, err := tx.documents(coll)
 	if t == nil {
@@ -56,7 +56,7 @@ func (tx *Tx) Documents(coll uint32, from uint64, fn func(doc uint64, payload []
 	})
 }
 
-// ID returns the document that an id names; ok is false if there is none, or no such collection.
+// ID returns the document that an id names; ok is false if the id or the collection does not exist.
 func (tx *Tx) ID(coll uint32, id string) (doc uint64, ok bool, err error) {
 	t, err := tx.identifiers(coll)
 	if t == nil {
@@ -73,7 +73,7 @@ func (tx *Tx) ID(coll uint32, id string) (doc uint64, ok bool, err error) {
 	return doc, true, nil
 }
 
-// PutID makes id name a document. Ids in ascending order are the fastest.
+// PutID makes id name a document. Ids in ascending order are fastest.
 func (tx *Tx) PutID(coll uint32, id string, doc uint64) error {
 	if !validID(id) {
 		return ErrTooLong
@@ -94,7 +94,7 @@ func (t *table) putNumber(key []byte, v uint64) error {
 	return t.put(key, b[:])
 }
 
-// DeleteID removes an id, intact or not; it is fine if there is none. The document stays.
+// DeleteID removes an id, intact or damaged; a missing id is no error. The document stays.
 func (tx *Tx) DeleteID(coll uint32, id string) error {
 	t, err := tx.change((*Tx).identifiers, coll)
 	if err != nil {
@@ -105,9 +105,9 @@ func (tx *Tx) DeleteID(coll uint32, id string) error {
 	return err
 }
 
-// IDs calls fn with the ids of a collection and the documents they name, in byte order from an id
-// on or behind it, until fn returns false or an error. fn may use the transaction, but not change
-// ids.
+// IDs calls fn with the ids of a collection and their documents, in byte order from an id
+// (inclusive or exclusive), until fn returns false or an error. fn may use the transaction, but
+// must not change ids.
 func (tx *Tx) IDs(coll uint32, from string, inclusive bool, fn func(id string, doc uint64) (more bool, err error)) error {
 	t, err := tx.identifiers(coll)
 	if t == nil {
@@ -125,14 +125,14 @@ func (tx *Tx) IDs(coll uint32, from string, inclusive bool, fn func(id string, d
 	})
 }
 
-// PutHistory notes that up to, and not including, lsn the id named the document old; 0 is no
-// document. Whoever reads an older state of the database finds it there. PurgeHistory removes the
-// note together with the document. There is at most one note per id and LSN.
+// PutHistory notes that before lsn the id named the document old; 0 means no document. Readers of
+// an earlier version of the database find it there. PurgeHistory removes the note together with the
+// document. There is at most one note per id and LSN.
 func (tx *Tx) PutHistory(coll uint32, id string, lsn, old uint64) error {
 	if !validID(id) {
 		return ErrTooLong
 	}
-	if _, err := tx.change((*Tx).documents, coll); err != nil { // which is to exist, as the purge expects
+	if _, err := tx.change((*Tx).documents, coll); err != nil { // must exist, because PurgeHistory deletes from it
 		return err
 	}
 	history, purge, err := tx.histories()
@@ -147,7 +147,7 @@ func (tx *Tx) PutHistory(coll uint32, id string, lsn, old uint64) error {
 	return purge.putNumber(tx.key, old)
 }
 
-// histories returns the two buckets that hold the same notes, by id and by LSN.
+// histories returns the two buckets of the notes: ordered by id and by LSN.
 func (tx *Tx) histories() (history, purge *table, err error) {
 	if history, err = tx.table(tagHistory); err != nil {
 		return nil, nil, err
@@ -156,9 +156,9 @@ func (tx *Tx) histories() (history, purge *table, err error) {
 	return history, purge, err
 }
 
-// History returns the document that id named after all changes up to the LSN after: that of the
-// note with the smallest LSN above it. ok is false if there is no such note, and what ID says
-// holds.
+// History returns the document that id named once all changes up to the LSN after were applied: the
+// document in the note with the smallest LSN above after. ok is false without such a note; then ID
+// gives the answer.
 func (tx *Tx) History(coll uint32, id string, after uint64) (old uint64, ok bool, err error) {
 	t, err := tx.table(tagHistory)
 	if err != nil || !validID(id) || after+1 == 0 {
@@ -167,7 +167,7 @@ func (tx *Tx) History(coll uint32, id string, after uint64) (old uint64, ok bool
 	tx.key = appendOwner(tx.key[:0], coll, id)
 	owner := len(tx.key)
 	tx.key = appendU64(tx.key, after+1)
-	if err := t.reach.to(tx.key); err != nil {
+	if err := t.verified.extendTo(tx.key); err != nil {
 		return 0, false, err
 	}
 	k, v := t.cursor.Seek(tx.key)
@@ -184,8 +184,8 @@ func (tx *Tx) History(coll uint32, id string, after uint64) (old uint64, ok bool
 	return old, true, nil
 }
 
-// PurgeHistory removes the notes with an LSN of at most upTo, and the documents that they name. It
-// returns how many notes.
+// PurgeHistory removes the notes with an LSN of at most upTo and the documents that they name. It
+// returns the number of removed notes.
 func (tx *Tx) PurgeHistory(upTo uint64) (n int, err error) {
 	if !tx.writable {
 		return 0, ErrReadOnly
@@ -196,7 +196,7 @@ func (tx *Tx) PurgeHistory(upTo uint64) (n int, err error) {
 	}
 	var key []byte
 	for {
-		// On from the last key, which passes few of the pages emptied so far.
+		// Continue at the last key: seeking from the start would pass the pages emptied so far.
 		k, v := purge.cursor.Seek(key)
 		if k == nil {
 			return n, nil

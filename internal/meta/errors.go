@@ -11,9 +11,9 @@ import (
 var (
 	// ErrClosed is returned by every call after Close.
 	ErrClosed = errors.New("meta: closed")
-	// ErrReadOnly is returned by changes of a store opened read-only, or inside View.
+	// ErrReadOnly is returned by changes to a store that is open read-only, or inside View.
 	ErrReadOnly = errors.New("meta: read-only")
-	// ErrNoCollection is returned by changes of a collection that does not exist.
+	// ErrNoCollection is returned by changes to a collection that does not exist.
 	ErrNoCollection = errors.New("meta: no such collection")
 	// ErrTooLong is returned by PutID and PutHistory for an id that is empty or longer than MaxID.
 	ErrTooLong = errors.New("meta: id too long or empty")
@@ -24,7 +24,7 @@ func (s *Store) corrupt(format string, args ...any) error {
 	return &fileformat.CorruptError{File: s.name, Offset: -1, Err: fmt.Errorf(format, args...)}
 }
 
-// damage makes errors of boltcheck ours. Other errors, of reading, only get the name of the file.
+// damage converts errors of boltcheck to a CorruptError. I/O errors only get the name of the file.
 func damage(name string, err error) error {
 	var bad *boltcheck.Error
 	if errors.As(err, &bad) {

@@ -12,18 +12,18 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 )
 
-// Numbers of the file format (docs/format/meta.md). They never change for version 2.
+// Constants of the file format (docs/format/meta.md). They never change for version 2.
 const (
 	magic   = "VECBOLTM"
 	version = 2
-	// oldest is the first version that is read. Its segments have no digest of documents: see
+	// oldest is the oldest supported version. Its segments have no digest of documents: see
 	// Tx.Upgrade.
 	oldest = 1
 
 	valueVersion  = 1 // first byte of every value
 	valueOverhead = 5 // the version and, at the end, the checksum
 
-	// Tags stand for buckets in checksums.
+	// Tags identify buckets in checksums.
 	tagSystem      = 1
 	tagCollections = 2
 	tagDocuments   = 3
@@ -38,7 +38,7 @@ const (
 	chunkList   = 0 // form of a chunk: row numbers
 	chunkBitmap = 1 // form of a chunk: bits
 
-	// Of meta.sums (docs/format/sums.md).
+	// Constants of meta.sums (docs/format/sums.md).
 	sumsMagic   = "VECBOLTS"
 	sumsVersion = 1
 	sumsHeader  = 44
@@ -46,16 +46,15 @@ const (
 	golden = 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
 )
 
-// MaxID is the longest id that a store takes, in bytes.
+// MaxID is the maximum length of an id in bytes.
 const MaxID = 16384
 
-// bucketNames are the buckets by tag; documents and ids have one per collection, named by
-// bucketName.
+// bucketNames are the names of buckets by tag. Documents and ids have one bucket per collection,
+// named by bucketName.
 var bucketNames = [...]string{tagSystem: "system", tagCollections: "collections", tagDocuments: "documents", tagIDs: "ids",
 	tagHistory: "history", tagPurge: "purge", tagSegments: "segments", tagDead: "dead"}
 
-// globalTags are the buckets that exist once and whose tallies the state record keeps, in this
-// order.
+// globalTags are the buckets that exist once. The state record keeps their tallies in this order.
 var globalTags = [...]uint8{tagCollections, tagHistory, tagPurge, tagSegments, tagDead}
 
 var (
@@ -75,8 +74,8 @@ func appendBucketName(b []byte, tag uint8, coll uint32) []byte {
 
 func bucketName(tag uint8, coll uint32) string { return string(appendBucketName(nil, tag, coll)) }
 
-// seedOf returns the checksum of what stands for a bucket at the start of the checksum of its
-// values.
+// seedOf returns the initial value for the checksums of a bucket's values. It identifies the
+// bucket.
 func seedOf(tag uint8, coll uint32) uint32 {
 	return codec.CRC([]byte{tag}, binary.LittleEndian.AppendUint32(nil, coll))
 }
@@ -88,7 +87,7 @@ func appendValue(dst []byte, seed uint32, key, payload []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, codec.Update(codec.Update(seed, key), dst[start:]))
 }
 
-// payloadOf verifies a stored value and returns what is in it.
+// payloadOf verifies a stored value and returns its payload.
 func payloadOf(seed uint32, key, value []byte) ([]byte, error) {
 	if len(value) < valueOverhead {
 		return nil, fmt.Errorf("%w: value of %d bytes", fileformat.ErrFormat, len(value))
@@ -103,8 +102,8 @@ func payloadOf(seed uint32, key, value []byte) ([]byte, error) {
 	return value[1:end:end], nil
 }
 
-// sumOf returns the checksum that a stored value ends with, right or not; 0 for a value too short
-// to have one.
+// sumOf returns the checksum at the end of a stored value, without verifying it; 0 if the value is
+// too short.
 func sumOf(value []byte) uint32 {
 	if len(value) < valueOverhead {
 		return 0
@@ -112,9 +111,9 @@ func sumOf(value []byte) uint32 {
 	return binary.LittleEndian.Uint32(value[len(value)-4:])
 }
 
-// A tally is the number of records in a bucket and the sum over them, modulo 2^128, of a mix of key
-// and checksum. Adding and removing a record are cheap, and what has vanished or appeared behind
-// our back shows.
+// A tally is the number of records in a bucket and a sum over them, modulo 2^128, of a mix of key
+// and checksum. Adding and removing a record are cheap, and the tally reveals records that vanished
+// or appeared outside of a transaction.
 type tally struct {
 	count  uint64
 	digest [2]uint64 // low, high
@@ -136,7 +135,7 @@ func (t *tally) remove(key, value []byte) {
 	t.count--
 }
 
-// mix returns the two halves of what a record adds to the digest: h is the FNV-1a hash of the key.
+// mix returns the two halves of a record's term in the digest: h is the FNV-1a hash of the key.
 func mix(key []byte, crc uint32) (lo, hi uint64) {
 	h := uint64(14695981039346656037)
 	for _, b := range key {
@@ -165,7 +164,7 @@ func decodeTally(d *codec.Decoder) tally {
 	return tally{d.U64(), [2]uint64{d.U64(), d.U64()}}
 }
 
-// finish returns the error of a decoder, which must be at its end.
+// finish returns the error of a decoder, or an error if input is left.
 func finish(d *codec.Decoder) error {
 	if n := d.Len(); n > 0 {
 		d.Fail(fmt.Errorf("%w: %d bytes too many", fileformat.ErrFormat, n))
@@ -194,14 +193,14 @@ func decodeFormat(b []byte) (v uint32, err error) {
 	return v, finish(d)
 }
 
-// State is what a store says of the database as a whole.
+// State is the record of the database as a whole.
 type State struct {
-	DB             [16]byte // identity, given at creation
+	DB             [16]byte // identity, chosen at creation
 	Applied        uint64   // the last LSN whose effects are in this store and the segments it names
 	NextDoc        uint64   // document numbers from here on are unused
 	NextSegment    uint64   // segment numbers from here on are unused
 	NextCollection uint32   // collection numbers from here on are unused
-	Obsolete       []uint64 // segments whose files must stay for now although nothing names them any more
+	Obsolete       []uint64 // unreferenced segments whose files must stay for now
 }
 
 // encodeState returns the state record: the state, and the tallies of the global buckets.
@@ -238,8 +237,8 @@ func decodeState(b []byte) (s State, tallies [len(globalTags)]tally, err error) 
 	return s, tallies, finish(d)
 }
 
-// Collection is what a store says of a collection. Digests are sums modulo 2^128, low half first,
-// over its documents and over its ids: equal contents have equal digests.
+// Collection is the record of a collection. Digests are sums modulo 2^128, low half first, over its
+// documents and over its ids: equal contents have equal digests.
 type Collection struct {
 	ID                  uint32
 	Name                string
@@ -257,7 +256,7 @@ func (c *Collection) encode() []byte {
 	return e.B
 }
 
-// decodeCollection copies what it takes from b.
+// decodeCollection copies the parts of b that it returns.
 func decodeCollection(id uint32, b []byte) (Collection, error) {
 	d := codec.NewDecoder(b)
 	c := Collection{ID: id, Name: d.String()}
@@ -278,7 +277,7 @@ func encodeSegment(info *segment.Info) []byte {
 	e.U64(info.MinDoc)
 	e.U64(info.MaxDoc)
 	e.U32(math.Float32bits(info.MaxNorm))
-	if info.Docs != [16]byte{} { // as in version 1, without
+	if info.Docs != [16]byte{} { // version 1 has no digest
 		e.Raw(info.Docs[:])
 	}
 	return e.B
@@ -293,7 +292,7 @@ func decodeSegment(id uint64, b []byte) (segment.Info, error) {
 	if d.Len() > 0 {
 		copy(info.Docs[:], d.Raw(len(info.Docs)))
 	}
-	// Compared before the conversion to int, which has 32 bits on some machines.
+	// Compare before the conversion to int, which has 32 bits on some machines.
 	if dim > segment.MaxDim || rows > segment.MaxRows || size > math.MaxInt64 {
 		d.Fail(fmt.Errorf("%w: dimension %d, %d rows, %d bytes", fileformat.ErrFormat, dim, rows, size))
 	}
@@ -301,7 +300,7 @@ func decodeSegment(id uint64, b []byte) (segment.Info, error) {
 	return info, finish(d)
 }
 
-// encodeChunk returns the shorter form of a chunk of dead rows, or nil if there are none.
+// encodeChunk returns the shorter form of a chunk of dead rows, or nil for an empty chunk.
 func encodeChunk(words []uint64) []byte {
 	n := 0
 	for _, w := range words {
@@ -354,32 +353,31 @@ func decodeChunk(b []byte) ([]uint64, error) {
 	return words, finish(d)
 }
 
-// Keys. Numbers are big-endian, so that they sort.
+// Keys. Numbers are big-endian, so that keys sort by number.
 
 func appendU32(b []byte, v uint32) []byte { return binary.BigEndian.AppendUint32(b, v) }
 func appendU64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
 
-// appendOwner appends what history entries of an id begin with. No owner is a prefix of another
-// one.
+// appendOwner appends the prefix of the history keys of an id. No owner is a prefix of another.
 func appendOwner(b []byte, coll uint32, id string) []byte {
 	b = appendU32(b, coll)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(id)))
 	return append(b, id...)
 }
 
-// validOwner says whether b is what appendOwner makes.
+// validOwner reports whether b has the form of appendOwner.
 func validOwner(b []byte) bool {
 	return len(b) > 6 && len(b)-6 == int(binary.BigEndian.Uint16(b[4:]))
 }
 
-// number decodes a payload that is one u64.
+// number decodes a payload of one u64.
 func number(b []byte) (uint64, error) {
 	d := codec.NewDecoder(b)
 	v := d.U64()
 	return v, finish(d)
 }
 
-// showKey prints a key for people.
+// showKey formats a key for error messages.
 func showKey(tag uint8, key []byte) string {
 	switch {
 	case tag == tagDocuments && len(key) == 8 || tag == tagSegments && len(key) == 8:

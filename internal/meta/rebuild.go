@@ -14,23 +14,21 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Wreck is a damaged file from whose pages records can still be read: those whose checksum holds,
-// which says of which bucket they are, wherever they are found.
+// A Wreck is a damaged file with readable records. The checksum of a record proves which bucket it
+// belongs to, so records are accepted wherever they are found.
 type Wreck struct {
-	// Problems say where the file is damaged.
+	// Problems locate the damage.
 	Problems []error
-	// Stale tells that some of it may be of an earlier state: what was deleted or replaced may be
-	// back.
+	// Stale reports that some records may be outdated: deleted or replaced records may reappear.
 	Stale bool
-	// Nameless are the documents, by collection, whose collection is not known. WriteTo counts
-	// them.
+	// Nameless counts, by collection, the documents whose collection is unknown. WriteTo sets it.
 	Nameless map[uint32]int
 
 	fs    *vfs.FS
 	name  string
 	size  int64
-	seeds []bucketSeed   // of all buckets that there may be
-	freed map[uint8]bool // buckets of which records in free pages are taken: more are missing than are left
+	seeds []bucketSeed   // of all possible buckets
+	freed map[uint8]bool // buckets whose records in free pages are used, because more records are missing than remain
 }
 
 type bucketSeed struct {
@@ -39,11 +37,11 @@ type bucketSeed struct {
 	seed uint32
 }
 
-// maxCollections is how many collections are looked for beyond those that are found.
+// maxCollections limits the search for collections beyond the ones found.
 const maxCollections = 1 << 12
 
-// Examine looks for records in a file that Open refuses. The error says that nothing can be made of
-// them, as there is no state record; or it is one of reading.
+// Examine looks for records in a file that Open refuses. It returns an error if the file cannot be
+// read, or has no state record, without which no store can be built.
 func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 	size, err := fsys.Size(name)
 	if err != nil {
@@ -53,9 +51,9 @@ func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 	for _, tag := range append(globalTags[:], tagSystem) {
 		w.seeds = append(w.seeds, bucketSeed{tag, 0, seedOf(tag, 0)})
 	}
-	// Which collections there are, and what is missing, says the first reading.
+	// The first pass finds the collections and the missing records.
 	colls, present := map[uint32]bool{}, map[uint8]map[string]bool{}
-	var tallies [len(globalTags)]tally // of the present state; zero without it
+	var tallies [len(globalTags)]tally // of the current version; zero if it was not found
 	found, next := false, uint32(1)
 	listed, err := w.each(func(from boltcheck.Origin, b bucketSeed, key, payload, _ []byte) error {
 		switch {
@@ -101,8 +99,8 @@ func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 	return w, nil
 }
 
-// each calls fn with all records of known buckets that are found. payload is nil where only the way
-// there says of which bucket a record is.
+// each calls fn with all records of known buckets. payload is nil for a damaged value, whose bucket
+// is known from the path to its page only.
 func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error, problem func(error)) (listed bool, err error) {
 	f, err := w.fs.Open(w.name)
 	if err != nil {
@@ -113,14 +111,14 @@ func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, 
 	for i, b := range w.seeds {
 		named[bucketName(b.tag, b.coll)] = i
 	}
-	last := 0 // neighbours are mostly of one bucket
+	last := 0 // neighbours are mostly in one bucket
 	bad, listed, err := boltcheck.Salvage(f, w.size, func(from boltcheck.Origin, bucket, key, value []byte) error {
 		if i, ok := named[string(bucket)]; ok {
 			payload, err := payloadOf(w.seeds[i].seed, key, value)
 			if err != nil && w.seeds[i].coll == 0 {
 				return nil
 			}
-			return fn(from, w.seeds[i], key, payload, value) // a damaged document is none of the missing
+			return fn(from, w.seeds[i], key, payload, value) // a damaged document does not count as missing
 		}
 		for n := range w.seeds {
 			i := (last + n) % len(w.seeds)
@@ -137,9 +135,9 @@ func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, 
 	return listed, err
 }
 
-// WriteTo writes what was found to a new store in another directory. It is consistent as far as
-// Lenient wants it. Of several records for a key that of the present state is taken; else the id
-// that names the newer document, dead rows of all, and the later state.
+// WriteTo writes the records to a new store in another directory, as consistent as Lenient
+// requires. Of several records for a key it keeps the one of the current version; otherwise the id
+// with the newer document, the union of dead rows, and the later state.
 func (w *Wreck) WriteTo(to *vfs.FS, name string) (err error) {
 	f, err := to.Create(name)
 	if err != nil {
@@ -153,17 +151,17 @@ func (w *Wreck) WriteTo(to *vfs.FS, name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	s.bolt.NoSync, s.bolt.NoGrowSync = true, true // it need not outlive this process
+	s.bolt.NoSync, s.bolt.NoGrowSync = true, true // the copy need not survive a crash of this process
 	tx, err := s.bolt.Begin(true)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of the last one, unless committed
-	reached := map[string]bool{}         // keys of buckets that every store has, which are few
+	defer func() { _ = tx.Rollback() }() // of the last transaction, unless committed
+	reached := map[string]bool{}         // keys of the global buckets, which are few
 	held := 0
 	_, err = w.each(func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error {
 		if from == boltcheck.Freed && !w.freed[b.tag] {
-			return nil // gone
+			return nil // deleted
 		}
 		if b.tag == tagDocuments {
 			w.Nameless[b.coll]++
@@ -213,11 +211,11 @@ func (w *Wreck) WriteTo(to *vfs.FS, name string) (err error) {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	return s.bolt.Update(func(*bbolt.Tx) error { return nil }) // the other root, as in create
+	return s.bolt.Update(func(*bbolt.Tx) error { return nil }) // writes the other root, as in create
 }
 
-// newer returns which of two values of a key to keep: nil for the old one, or the new one, or both
-// in one.
+// newer merges two values of a key: it returns nil to keep the old value, the new value, or a union
+// of both.
 func newer(b bucketSeed, key, old, payload, value []byte) []byte {
 	have, err := payloadOf(b.seed, key, old)
 	if err != nil {

@@ -18,10 +18,9 @@ import (
 
 const rewriteTx = 16 << 20 // bytes that a rewrite holds in memory
 
-// Rewrite replaces the file by a copy without free pages. After a crash the file is the old one or
-// the new one, with the same content. View goes on while the copy is made, and waits while the
-// files are swapped. After an error the store is as it was, unless the error is also that of every
-// later Update.
+// Rewrite replaces the file by a copy without free pages. After a crash the file is the old or the
+// new one, with the same content. View continues during the copy and waits while the files are
+// swapped. After an error the store is unchanged, unless later Updates return the same error.
 func (s *Store) Rewrite() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -41,8 +40,8 @@ func (s *Store) rewrite() error {
 	if s.bolt == nil {
 		return errors.Join(ErrClosed, s.discard(tmp))
 	}
-	// Windows does not rename over an open file, so it is closed first. The lock of the database
-	// keeps others out.
+	// Windows does not rename over an open file, so close it first. The lock of the database keeps
+	// other processes out.
 	if err := s.close(); err != nil {
 		s.failed = err
 		return err
@@ -56,7 +55,7 @@ func (s *Store) rewrite() error {
 	if err == nil {
 		s.countFree()
 	}
-	// Commits to a file whose name may not survive must not be promised.
+	// Commits must not be acknowledged as durable if the name of their file may not survive.
 	if s.failed = errors.Join(synced, err); s.failed != nil {
 		return s.failed
 	}
@@ -66,7 +65,7 @@ func (s *Store) rewrite() error {
 	return nil
 }
 
-// compactTo makes a checked and durable copy. writing is held.
+// compactTo makes a verified and durable copy. writing is held.
 func (s *Store) compactTo(tmp string) (err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -101,13 +100,13 @@ func (s *Store) compactTo(tmp string) (err error) {
 	err = s.transact(false, func(from *bbolt.Tx) error {
 		err := s.copyRecords(to, from)
 		if err == nil {
-			err = to.Update(func(*bbolt.Tx) error { return nil }) // the other root, as in create
+			err = to.Update(func(*bbolt.Tx) error { return nil }) // writes the other root, as in create
 		}
 		panicked = false
 		return err
 	})
 	if panicked {
-		return errors.Join(err, file.Close()) // to.Close might wait for ever
+		return errors.Join(err, file.Close()) // to.Close might wait forever
 	}
 	if err := errors.Join(err, to.Close()); err != nil {
 		return err
@@ -118,14 +117,14 @@ func (s *Store) compactTo(tmp string) (err error) {
 	return check(f)
 }
 
-// copyRecords puts all records of a transaction into an empty file, in order, so that pages become
+// copyRecords copies all records of a transaction into an empty file, in order, so that pages are
 // full.
 func (s *Store) copyRecords(to *bbolt.DB, from *bbolt.Tx) error {
 	tx, err := to.Begin(true)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of the last one, unless committed
+	defer func() { _ = tx.Rollback() }() // of the last transaction, unless committed
 	held := 0
 	err = from.ForEach(func(name []byte, b *bbolt.Bucket) error {
 		dst, err := tx.CreateBucket(name)
@@ -166,8 +165,7 @@ func check(f *vfs.File) error {
 	return damage(f.Name(), boltcheck.Check(f, size))
 }
 
-// discard removes a file that may not exist. A directory that is not empty is none, whatever its
-// name.
+// discard removes a file that may not exist. A non-empty directory of that name counts as absent.
 func (s *Store) discard(name string) error {
 	err := s.fs.Remove(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -179,9 +177,9 @@ func (s *Store) discard(name string) error {
 	return err
 }
 
-// CopyTo writes the state of the last Update, whole, checked and synced, to the new file name of
-// another directory. View and Update go on meanwhile. The caller makes the name durable, and
-// renames the file if it must not appear half written.
+// CopyTo writes a verified and synced copy of the last Update to a new file in another directory.
+// View and Update continue. The caller makes the name durable, and renames the file if a partial
+// file must not be visible.
 func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -218,11 +216,11 @@ func (s *Store) CopyTo(to *vfs.FS, name string) (err error) {
 	return check(f)
 }
 
-// placeRoots puts the roots of a copy where commits put them: the page of a root is its transaction
-// modulo two. bbolt always copies the newer one to page 0. Should it rot there, the next commit
-// could overwrite the other one, which is in force.
+// placeRoots puts the roots of a copy where commits put them: the root of a transaction belongs in
+// page id modulo 2. bbolt copies the newer root to page 0 in any case. If that page were damaged
+// later, the next commit could overwrite the other root, which would then be in force.
 func placeRoots(f *vfs.File) error {
-	const at, length, txid = 16, 64, 48 // of a root in its page, and of its transaction in the root
+	const at, length, txid = 16, 64, 48 // offset and length of a root in its page, and offset of its transaction id
 	b := make([]byte, 2*boltcheck.PageSize)
 	if _, err := f.ReadAt(b, 0); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 )
 
 // SalvageDocuments calls fn with every intact document of a collection, ascending, and bad with the
-// number of each that does not match its checksum. Unlike Documents it goes on behind damage. An
+// number of each document that fails its checksum. Unlike Documents it continues after damage. An
 // error of fn ends it.
 func (tx *Tx) SalvageDocuments(coll uint32, fn func(doc uint64, payload []byte) error, bad func(doc uint64, err error)) error {
 	t, err := tx.documents(coll)
@@ -28,8 +28,8 @@ func (tx *Tx) SalvageDocuments(coll uint32, fn func(doc uint64, payload []byte) 
 	})
 }
 
-// SalvageIDs calls fn with every intact id of a collection and the document that it names, in byte
-// order, and bad with each that does not match its checksum. An error of fn ends it.
+// SalvageIDs calls fn with every intact id of a collection and its document, in byte order, and bad
+// with each id that fails its checksum. An error of fn ends it.
 func (tx *Tx) SalvageIDs(coll uint32, fn func(id string, doc uint64) error, bad func(id string, err error)) error {
 	t, err := tx.identifiers(coll)
 	if t == nil {
@@ -48,7 +48,7 @@ func (tx *Tx) SalvageIDs(coll uint32, fn func(id string, doc uint64) error, bad 
 	})
 }
 
-// salvage calls fn with every record, and why it cannot be trusted if so.
+// salvage calls fn with every record, and the error of a damaged record.
 func (t *table) salvage(fn func(key, payload []byte, err error) error) error {
 	c := t.bucket.Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {

@@ -26,13 +26,13 @@ type Options struct {
 	ReadOnly bool     // change nothing, not even the directory
 	Create   bool     // make a new store; a file of that name is an error (fs.ErrExist)
 	DB       [16]byte // with Create: identity of the database
-	Lenient  bool     // to salvage: counts and digests need not agree
-	Verify   bool     // look at the structure of the whole file first, and as it is on disk, and not at meta.sums
+	Lenient  bool     // for repair: counts and digests need not match
+	Verify   bool     // verify the structure of the whole file on disk first, and ignore meta.sums
 }
 
-// Store is an open meta.bolt. It is safe for concurrent use: any number of View, and one Update at
-// a time. Transactions must be short, and must not be nested: an open one keeps pages from being
-// used again, and Rewrite and Close wait for it.
+// Store is an open meta.bolt. It is safe for concurrent use: any number of Views, and one Update at
+// a time. Transactions must be short and must not be nested: an open transaction prevents the reuse
+// of pages, and Rewrite and Close wait for it.
 type Store struct {
 	fs   *vfs.FS
 	name string
@@ -41,31 +41,31 @@ type Store struct {
 	old  bool // see Old
 
 	identity [16]byte                 // of the database
-	sums     atomic.Pointer[pageSums] // of the pages, as long as they hold; nil: there are none
-	sumsFile *vfs.File                // what sums reads; nil if there never were any
+	sums     atomic.Pointer[pageSums] // of the pages, while valid; nil: none
+	sumsFile *vfs.File                // read by sums; nil if there were no checksums
 
 	writing  sync.Mutex // held by Update, Rewrite and Check
 	failed   error      // of the first commit that failed; guarded by writing
 	unsealed bool       // there is no meta.sums; guarded by writing
 
-	mu   sync.RWMutex // held for reading by every transaction, for writing to replace what follows
+	mu   sync.RWMutex // read-held by every transaction, write-held to replace the fields below
 	bolt *bbolt.DB    // nil when closed
-	file *os.File     // that of bolt
+	file *os.File     // the file of bolt
 
 	broken atomic.Pointer[error] // bbolt panicked while it held its locks and must not be called again
 	free   atomic.Int64          // bytes in free pages after the last commit
 }
 
 const (
-	lockTimeout = 100 * time.Millisecond // of bbolt's own lock: that of the database comes first, so this never waits
-	growBy      = 1 << 20                // bytes by which a file grows at least
-	initialMap  = 1 << 30                // bytes of address space at least: to map anew, bbolt waits for all readers
+	lockTimeout = 100 * time.Millisecond // of bbolt's own lock; the database lock is taken first, so this never waits
+	growBy      = 1 << 20                // minimum growth of the file in bytes
+	initialMap  = 1 << 30                // minimum address space in bytes, because bbolt waits for all readers before it maps again
 )
 
-// Open opens the store in the file name. Without Create it looks, before bbolt maps the file, at
-// what bbolt follows while opening. If Seal has written checksums of the pages and they still hold,
-// pages are compared with them when they are first used; else, or with Verify, Open looks at the
-// structure of every page in use, and whether any record is missing or extra.
+// Open opens the store in the file name. Without Create it first verifies the pages that bbolt
+// reads while opening. If Seal has written page checksums and they are still valid, pages are
+// verified on first use; otherwise, or with Verify, Open verifies the structure of every page in
+// use, and looks for missing and extra records.
 func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	if opts.Create && opts.ReadOnly {
 		return nil, ErrReadOnly
@@ -107,7 +107,7 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	if !opts.Create && !s.Sealed() && !opts.Lenient {
-		if err := s.View((*Tx).complete); err != nil {
+		if err := s.View((*Tx).checkTallies); err != nil {
 			return nil, err
 		}
 	}
@@ -139,11 +139,11 @@ func (s *Store) create() error {
 	if err != nil {
 		return err
 	}
-	// Should the newest root rot, the one before it has to be that of a store too.
+	// If the newest root is damaged later, the previous root must belong to a complete store too.
 	return s.transact(true, func(*bbolt.Tx) error { return nil })
 }
 
-// validate reads the file before bbolt does.
+// validate verifies the file before bbolt reads it.
 func (s *Store) validate() error {
 	f, err := s.fs.Open(s.name)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Store) validate() error {
 		return err
 	}
 	if s.opts.Verify {
-		f.DropCache() // a failed fsync may have left there what is not on disk
+		f.DropCache() // after a failed fsync the cache may differ from the disk
 	}
 	roots, newest, err := boltcheck.Roots(f, size)
 	s.torn = roots[0].Err != nil || roots[1].Err != nil
@@ -179,16 +179,16 @@ func (s *Store) validate() error {
 	return damage(s.name, err)
 }
 
-// Torn reports whether, when the store was opened, one of its two roots was unreadable: a commit
-// was cut short, or the page has rotted. The other one is in force, and the next Update restores
-// the first.
+// Torn reports whether one of the two roots was unreadable when the store was opened: a commit was
+// interrupted, or the page is damaged. The other root is in force, and the next Update repairs the
+// first.
 func (s *Store) Torn() bool { return s.torn }
 
-// Old reports whether the file was of an earlier version of the format when it was opened. It can
-// be read; before a segment is put into it, Tx.Upgrade is to be called.
+// Old reports whether the file had an earlier format version when it was opened. It can be read;
+// call Tx.Upgrade before putting a segment into it.
 func (s *Store) Old() bool { return s.old }
 
-// open lets bbolt open the file.
+// open opens the file with bbolt.
 func (s *Store) open() error {
 	bolt, file, err := s.openBolt(s.name, s.opts.ReadOnly)
 	if err == nil {
@@ -216,7 +216,7 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 			return file, err
 		},
 	}
-	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") { // elsewhere it makes the file larger
+	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") { // elsewhere the map size becomes the file size
 		o.InitialMmapSize = initialMap
 		if st, err := root.Stat(real); err == nil {
 			o.InitialMmapSize = max(initialMap, int(2*st.Size()))
@@ -227,7 +227,7 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 		return err
 	})
 	if panicked && file != nil {
-		file.Close() // releases the lock; the mapping is lost
+		file.Close() // releases the lock; the mapping leaks
 	}
 	if errors.Is(err, berrors.ErrTimeout) {
 		err = vfs.ErrLocked
@@ -243,7 +243,7 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 	return bolt, file, nil
 }
 
-// catch runs fn, and makes panics and faults in it CorruptErrors.
+// catch runs fn and turns panics and memory faults into CorruptErrors.
 func (s *Store) catch(fn func() error) (err error, panicked bool) {
 	panicked = true
 	defer func() {
@@ -265,16 +265,15 @@ func (s *Store) catch(fn func() error) (err error, panicked bool) {
 	return err, panicked
 }
 
-// transact runs fn in a transaction of bbolt. Begin, Commit and Rollback are called one by one, not
-// through bbolt's View and Update, to know what a panic has left behind: bbolt then may hold locks
-// for ever.
+// transact runs fn in a transaction of bbolt. It calls Begin, Commit and Rollback itself instead of
+// bbolt's View and Update, to know where a panic happened: bbolt may then hold its locks forever.
 func (s *Store) transact(writable bool, fn func(*bbolt.Tx) error) (err error) {
 	if broken := s.broken.Load(); broken != nil {
 		return *broken
 	}
 	var tx *bbolt.Tx
 	unlocked := false
-	defer func() { // also when fn ends the goroutine
+	defer func() { // also runs when fn ends the goroutine
 		if tx != nil {
 			_, panicked := s.catch(func() error { return tx.Rollback() }) // does nothing after Commit
 			unlocked = !panicked
@@ -297,10 +296,9 @@ func (s *Store) transact(writable bool, fn func(*bbolt.Tx) error) (err error) {
 	return err
 }
 
-// View calls fn with a transaction that sees what the last Update left. Everything that panics
-// inside, fn included, and every fault of the mapped file ends as a *fileformat.CorruptError with
-// the panic's text. What the transaction returns lives as long as it does, unless it says
-// otherwise.
+// View calls fn with a transaction that sees the last Update. A panic inside, of fn too, and a
+// fault of the mapped file become a *fileformat.CorruptError with the text of the panic. Results of
+// the transaction are valid until it ends, unless documented otherwise.
 func (s *Store) View(fn func(*Tx) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -310,11 +308,11 @@ func (s *Store) View(fn func(*Tx) error) error {
 	return s.transact(false, func(b *bbolt.Tx) error { return fn(&Tx{store: s, bolt: b, sums: s.sums.Load()}) })
 }
 
-// Update calls fn with a transaction that may change the store, and commits, durably, when fn
-// returns nil. When fn returns an error, nothing is changed; nor when the disk was full before the
-// commit had written its root. When the commit fails otherwise or something panics, it is not known
-// what is on disk: the error is returned now and by every later Update, and View may see either
-// state, until the store is opened again. Usable tells which it was.
+// Update calls fn with a transaction that may change the store, and commits it durably when fn
+// returns nil. If fn returns an error, or the disk is full before the commit has written its root,
+// nothing is changed. If the commit fails otherwise or something panics, the state on disk is
+// unknown: this and every later Update return the error, and View may see the old or the new state,
+// until the store is reopened. Usable distinguishes the two cases.
 func (s *Store) Update(fn func(*Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -325,8 +323,8 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	return err
 }
 
-// update is Update for the holder of writing. id is that of the transaction; uncommitted says that
-// err is that of its commit.
+// update is Update; writing is held. id is the transaction id; uncommitted reports that err comes
+// from its commit.
 func (s *Store) update(fn func(*Tx) error) (id uint64, uncommitted bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -364,18 +362,17 @@ func (s *Store) update(fn func(*Tx) error) (id uint64, uncommitted bool, err err
 	return id, true, err
 }
 
-// isFull reports whether a commit failed because there was no room for a page that it wrote. A
-// failed sync is another matter.
+// isFull reports whether a commit failed because a page write found no space. A failed sync does
+// not count.
 func isFull(err error) bool {
 	write := (*fs.PathError)(nil)
 	return errors.As(err, &write) && write.Op == "write" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
-// forget makes a transaction undone whose commit found no room, and reports whether that is
-// certain: both roots must be in the file, and neither its. Its pages are then where no root
-// points. bbolt reads the file again, since what it remembers of free pages may be that of the new
-// root: after a write that failed, some file systems show in a mapping what is not in the file,
-// until that is read.
+// forget undoes a transaction whose commit found no space, and reports whether that is certain: the
+// file must hold both roots, and neither of this transaction. No root then refers to its pages. It
+// reopens the file, because bbolt's list of free pages may come from the new root: after a failed
+// write, some file systems show bytes in a mapping that are not in the file, until these are read.
 func (s *Store) forget(id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -393,7 +390,8 @@ func (s *Store) forget(id uint64) bool {
 	return s.close() == nil && s.open() == nil
 }
 
-// Usable reports whether Updates are still possible: those that failed have changed nothing.
+// Usable reports whether Updates are still possible, that is, whether failed Updates changed
+// nothing.
 func (s *Store) Usable() bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -402,7 +400,7 @@ func (s *Store) Usable() bool {
 	return s.changeable() == nil
 }
 
-// changeable says why changes are refused. writing and mu are held.
+// changeable returns the reason why changes are refused, or nil. writing and mu are held.
 func (s *Store) changeable() error {
 	switch {
 	case s.bolt == nil:
@@ -417,7 +415,7 @@ func (s *Store) changeable() error {
 	return nil
 }
 
-// countFree notes how much of the file is free. Not knowing it is no reason to fail.
+// countFree updates the number of free bytes. A failure is ignored: the number is informational.
 func (s *Store) countFree() {
 	st, err := s.file.Stat()
 	if err != nil {
@@ -432,8 +430,8 @@ func (s *Store) countFree() {
 	}
 }
 
-// Size returns the size of the file, and how much of it is free for later Updates, both in bytes.
-// Only Rewrite makes the file smaller.
+// Size returns the size of the file and the free space inside it, both in bytes. Only Rewrite makes
+// the file smaller.
 func (s *Store) Size() (file, free int64) {
 	file, err := s.fs.Size(s.name)
 	if err != nil {
@@ -442,7 +440,7 @@ func (s *Store) Size() (file, free int64) {
 	return file, s.free.Load()
 }
 
-// Close waits for transactions and closes the file. Closing twice is fine.
+// Close waits for transactions and closes the file. Closing twice is allowed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -461,7 +459,7 @@ func (s *Store) close() error {
 	case bolt == nil:
 		return nil
 	case s.broken.Load() != nil:
-		return s.file.Close() // bolt.Close would wait for ever; its mapping is lost
+		return s.file.Close() // bolt.Close would wait forever; its mapping leaks
 	}
 	err, _ := s.catch(bolt.Close)
 	return err

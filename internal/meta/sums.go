@@ -16,32 +16,32 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// bbolt's pages have no checksums. Seal writes those of all pages in use to a file of its own,
-// which holds until the next commit: a store that opens with them compares each page before bbolt
-// first follows it, as it does with the value checksums inside. What reads little pays for little.
-// A transaction that writes, and all that reads the whole file, compares everything first, so that
-// a damaged page is never built upon.
+// bbolt's pages have no checksums. Seal writes checksums of all pages in use to a separate file,
+// valid until the next commit. A store that opens with them verifies each page before bbolt first
+// reads it, so the cost of verification is proportional to the pages read. A transaction that
+// writes, and operations on the whole file, verify all pages first, so that no commit builds on a
+// damaged page.
 
-// sumsName returns the name of the file with the checksums of the pages of the store in name.
+// sumsName returns the name of the checksum file that belongs to the store in name.
 func sumsName(name string) string { return path.Join(path.Dir(name), "meta.sums") }
 
-// pageSums are the checksums of the pages of a file that has not changed since they were made. All
-// methods may be used concurrently.
+// pageSums are the page checksums of a file that has not changed since they were computed. Safe for
+// concurrent use.
 type pageSums struct {
 	db   [16]byte
 	name string
 	file *vfs.File
 	root uint64 // page of the root bucket
 	sums []uint32
-	seen []atomic.Uint64 // a bit for each page that was compared, or is free
-	all  atomic.Bool     // that is every page
+	seen []atomic.Uint64 // a bit for each page that was verified, or is free
+	all  atomic.Bool     // every page was verified
 
-	// Look-ups come by the same pages again and again.
-	leaves   []atomic.Uint64 // a bit for each leaf that was compared as a whole
-	branches sync.Map        // page to the bytes of a branch
+	// Caches, because lookups visit the same pages again and again.
+	leaves   []atomic.Uint64 // a bit for each leaf that was verified with its overflow pages
+	branches sync.Map        // page → bytes of a branch page
 }
 
-// encodeSums returns the file for the pages of f under root: of those in use, by used.
+// encodeSums returns the checksum file for the pages of f that are in use under root.
 func encodeSums(db [16]byte, f *vfs.File, root boltcheck.Root) ([]byte, error) {
 	free, err := boltcheck.FreePages(f, root)
 	if err != nil {
@@ -83,7 +83,7 @@ func eachPage(f *vfs.File, pages uint64, fn func(page uint64, b []byte) error) e
 	return nil
 }
 
-// readError names what could not be read. A file that has become too short is damaged.
+// readError names the unreadable page. A truncated file is damage.
 func readError(name string, page uint64, err error) error {
 	if errors.Is(err, io.EOF) {
 		return &fileformat.CorruptError{File: name, Offset: int64(page) * boltcheck.PageSize, Err: io.ErrUnexpectedEOF}
@@ -91,8 +91,8 @@ func readError(name string, page uint64, err error) error {
 	return fmt.Errorf("meta: read %s at offset %d: %w", name, page*boltcheck.PageSize, err)
 }
 
-// decodeSums returns the checksums in b, and the database that they are for, if they are those of
-// the root.
+// decodeSums returns the checksums in b and the identity of their database. They must match the
+// root.
 func decodeSums(b []byte, root boltcheck.Root) (db [16]byte, sums []uint32, err error) {
 	if len(b) < sumsHeader+4 || codec.CRC(b[:len(b)-4]) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
 		return db, nil, fileformat.ErrChecksum
@@ -116,8 +116,8 @@ func decodeSums(b []byte, root boltcheck.Root) (db [16]byte, sums []uint32, err 
 	return db, sums, nil
 }
 
-// newPageSums takes the checksums in b, if they belong to the file, whose root is sound. It
-// compares the list of free pages, which bbolt reads when it opens.
+// newPageSums returns the checksums in b if they belong to the file, whose root is intact. It
+// verifies the freelist, which bbolt reads when it opens.
 func newPageSums(b []byte, f *vfs.File, root boltcheck.Root) (*pageSums, error) {
 	db, sums, err := decodeSums(b, root)
 	if err != nil {
@@ -140,7 +140,7 @@ func newPageSums(b []byte, f *vfs.File, root boltcheck.Root) (*pageSums, error) 
 
 func (p *pageSums) verified(page uint64) bool { return p.seen[page/64].Load()>>(page%64)&1 != 0 }
 
-// verify compares a page that was read.
+// verify compares a page with its checksum.
 func (p *pageSums) verify(page uint64, b []byte) error {
 	if p.verified(page) {
 		return nil
@@ -152,7 +152,7 @@ func (p *pageSums) verify(page uint64, b []byte) error {
 	return nil
 }
 
-// verifyAll compares every page that was not compared yet.
+// verifyAll verifies every page that was not verified yet.
 func (p *pageSums) verifyAll() error {
 	if p.all.Load() {
 		return nil
@@ -175,8 +175,8 @@ func (p *pageSums) bad() (errs []error, err error) {
 	return errs, err
 }
 
-// node compares a page with its overflow pages, and returns the bytes, not to be changed, if it is
-// a branch page.
+// node verifies a page with its overflow pages. For a branch page it returns the bytes, which must
+// not be changed.
 func (p *pageSums) node(page uint64) ([]byte, error) {
 	const size = boltcheck.PageSize
 	if page < 2 || page >= uint64(len(p.sums)) {
@@ -227,8 +227,8 @@ func (p *pageSums) invalid(page uint64, format string, args ...any) error {
 	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize, Err: fmt.Errorf("%w: "+format, append([]any{fileformat.ErrFormat}, args...)...)}
 }
 
-// Of a branch page of bbolt (see internal/boltcheck): a header, then elements of position, key size
-// and child.
+// Layout of a branch page of bbolt (see internal/boltcheck): a header, then elements of position,
+// key size and child.
 const (
 	flagBranch    = 1
 	pageHeader    = 16
@@ -236,8 +236,8 @@ const (
 	maxDepth      = boltcheck.MaxDepth
 )
 
-// path compares the pages from the root of a bucket to the leaf where key is or would be. It
-// returns the first key of the leaf behind, in memory that stays as it is, nil if there is none.
+// path verifies the pages from the root of a bucket to the leaf of key. It returns the first key of
+// the next leaf, in immutable memory, nil for the last leaf.
 func (p *pageSums) path(page uint64, key []byte) (next []byte, err error) {
 	for range maxDepth {
 		b, err := p.node(page)
@@ -263,21 +263,20 @@ func (p *pageSums) path(page uint64, key []byte) (next []byte, err error) {
 	return nil, p.invalid(page, "more than %d levels", maxDepth)
 }
 
-// A reach says how far the pages of a bucket have been compared on the way of a cursor. bbolt may
-// go to the leaf behind the one that it is in before it hands out a key of it, so that one more is
-// always compared.
-type reach struct {
-	p     *pageSums // nil: nothing to compare
-	root  uint64    // page of the bucket; 0: it lies in a page that was compared
+// A verifiedRange is the range of keys around a cursor whose leaves are verified. bbolt may move to
+// the next leaf before it returns a key of the current one, so the range is always one leaf ahead.
+type verifiedRange struct {
+	p     *pageSums // nil: nothing to verify
+	root  uint64    // page of the bucket; 0: it is inline in a verified page
 	known bool
-	from  []byte // a copy: keys from here on lie in a compared leaf,
-	leaf  []byte // as far as the first key of the leaf behind it; nil: the last leaf
-	ahead []byte // first key of the leaf behind that, which is compared too
+	from  []byte // first key of the range; a copy
+	leaf  []byte // end of the range: first key of the next leaf; nil: the last leaf
+	ahead []byte // first key of the leaf after the next, which is verified too
 }
 
-// to compares what a cursor needs to seek key and to take a step from there.
-func (r *reach) to(key []byte) (err error) {
-	if r.p == nil || r.root == 0 || r.p.all.Load() || r.known && r.within(key) {
+// extendTo verifies the pages that a cursor needs to seek key and to take one step from there.
+func (r *verifiedRange) extendTo(key []byte) (err error) {
+	if r.p == nil || r.root == 0 || r.p.all.Load() || r.known && r.contains(key) {
 		return nil
 	}
 	r.known, r.from = false, append(r.from[:0], key...)
@@ -288,13 +287,13 @@ func (r *reach) to(key []byte) (err error) {
 	return err
 }
 
-func (r *reach) within(key []byte) bool {
+func (r *verifiedRange) contains(key []byte) bool {
 	return string(key) >= string(r.from) && (r.leaf == nil || string(key) < string(r.leaf))
 }
 
-// step compares what the cursor, which has come to key, needs to go on.
-func (r *reach) step(key []byte) (err error) {
-	if !r.known || r.within(key) {
+// advance verifies the pages that the cursor, now at key, needs for its next step.
+func (r *verifiedRange) advance(key []byte) (err error) {
+	if !r.known || r.contains(key) {
 		return nil
 	}
 	r.known, r.from, r.leaf = false, append(r.from[:0], r.leaf...), r.ahead
@@ -305,8 +304,8 @@ func (r *reach) step(key []byte) (err error) {
 	return err
 }
 
-// loadSums opens the checksums of the pages, if there are usable ones; the reason why not is of no
-// interest, but damage that they show is. f stays open then.
+// loadSums opens the page checksums if they are usable. Unusable checksums are ignored, but damage
+// that they reveal is returned. On success f stays open.
 func (s *Store) loadSums(f *vfs.File, root boltcheck.Root) error {
 	b, err := s.fs.ReadFile(sumsName(s.name), int64(sumsHeader+4*root.Pages+4))
 	if err != nil {
@@ -324,10 +323,10 @@ func (s *Store) loadSums(f *vfs.File, root boltcheck.Root) error {
 	return nil
 }
 
-// Contradicted looks for a file of checksums that is whole and of another state than the store in
-// the file name: this is not the file that they were written for, but another copy of it, since
-// they are removed before the first commit. It returns a *fileformat.CorruptError that says so. A
-// root that does not hold explains as well why they are of another state.
+// Contradicted looks for an intact checksum file of another version of the store in the file name.
+// The checksums are removed before the first commit, so the store is then not the file they were
+// written for, but another copy. It returns a *fileformat.CorruptError that says so. A damaged root
+// also explains the difference, and gives no error.
 func Contradicted(fsys *vfs.FS, name string) error {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -349,7 +348,7 @@ func Contradicted(fsys *vfs.FS, name string) error {
 func contradicted(fsys *vfs.FS, name string, root boltcheck.Root) error {
 	f, err := fsys.Open(sumsName(name))
 	if err != nil {
-		return nil // it costs time that there is none
+		return nil // there are no checksums; opening only takes longer
 	}
 	defer f.Close()
 	if err := otherState(f, root); err != nil {
@@ -359,7 +358,7 @@ func contradicted(fsys *vfs.FS, name string, root boltcheck.Root) error {
 	return nil
 }
 
-// otherState reports whether a file of checksums is whole and of another state.
+// otherState returns an error if a checksum file is intact and belongs to another root.
 func otherState(f *vfs.File, root boltcheck.Root) error {
 	var head [sumsHeader]byte
 	size, err := f.Size()
@@ -392,8 +391,8 @@ func otherState(f *vfs.File, root boltcheck.Root) error {
 	return fmt.Errorf("%w: this is not the state that %s was written for", fileformat.ErrFormat, f.Name())
 }
 
-// whole compares all pages that were not compared yet. Those who read or write the whole file call
-// it first.
+// whole verifies all pages that were not verified yet. Operations that read or write the whole file
+// call it first.
 func (s *Store) whole() error {
 	if p := s.sums.Load(); p != nil {
 		return p.verifyAll()
@@ -401,10 +400,10 @@ func (s *Store) whole() error {
 	return nil
 }
 
-// unseal prepares a change: all that the checksums say is looked at, once, and then they no longer
-// hold. Their file must be gone, durably, before the first commit: the root tells which state they
-// are of, but it says nothing of what is in the pages. Should the root of that state rot, the next
-// commit on the one before may be as like to it as that.
+// unseal prepares a change: it verifies all pages once, and invalidates the checksums. Their file
+// must be removed durably before the first commit, because the root in the file identifies a
+// version but not the content of the pages. If that root were damaged later, the next commit on the
+// previous root could produce an equal root over other pages.
 func (s *Store) unseal() error {
 	if s.unsealed {
 		return nil
@@ -423,12 +422,11 @@ func (s *Store) unseal() error {
 	return nil
 }
 
-// Sealed reports whether the checksums of the pages on disk are those of the store.
+// Sealed reports whether the store has valid page checksums on disk.
 func (s *Store) Sealed() bool { return s.sums.Load() != nil }
 
-// Seal writes the checksums of the pages to meta.sums beside the store, for the next Open to
-// compare with. They hold until the next Update. Without them Open looks at the structure of every
-// page instead.
+// Seal writes the page checksums to meta.sums beside the store, for the next Open. They are valid
+// until the next Update. Without them Open verifies the structure of every page.
 func (s *Store) Seal() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -441,10 +439,10 @@ func (s *Store) Seal() error {
 	return s.seal(s.fs, s.name)
 }
 
-// SealCopy does for the file that CopyTo has made what Seal does for the store.
+// SealCopy is Seal for a file that CopyTo has made.
 func (s *Store) SealCopy(to *vfs.FS, name string) error { return s.seal(to, name) }
 
-// seal writes the checksums of a file with this store, or of a copy, that nobody changes.
+// seal writes the checksums of this store's file, or of a copy that nobody changes.
 func (s *Store) seal(fsys *vfs.FS, name string) error {
 	f, err := fsys.Open(name)
 	if err != nil {

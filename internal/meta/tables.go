@@ -9,7 +9,7 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 )
 
-// identify says whether this is a store that this release understands.
+// identify returns an error unless this release understands the store.
 func (tx *Tx) identify() error {
 	system, err := tx.table(tagSystem)
 	if err != nil {
@@ -32,7 +32,8 @@ func (tx *Tx) identify() error {
 	return err
 }
 
-// State returns the state of the database, in an Update as changed by it. The caller may keep it.
+// State returns the state of the database, including changes of this Update. The caller may keep
+// it.
 func (tx *Tx) State() (State, error) {
 	if !tx.writable {
 		s, _, err := tx.readState()
@@ -56,8 +57,8 @@ func (tx *Tx) SetState(s State) error {
 	return nil
 }
 
-// Collections returns all collections by number, in an Update as changed by it. The caller may keep
-// them.
+// Collections returns all collections by number, including changes of this Update. The caller may
+// keep them.
 func (tx *Tx) Collections() ([]Collection, error) {
 	t, err := tx.table(tagCollections)
 	if err != nil {
@@ -118,14 +119,14 @@ func (tx *Tx) DropCollection(id uint32) error {
 	if err != nil {
 		return err
 	}
-	var twin []byte
+	var mirror []byte
 	err = history.drain(appendU32(nil, id), func(key []byte) error {
 		if len(key) < 8 {
 			return history.corrupt(key, fmt.Errorf("%w: key of %d bytes", fileformat.ErrFormat, len(key)))
 		}
 		owner := len(key) - 8
-		twin = append(append(twin[:0], key[owner:]...), key[:owner]...)
-		_, err := purge.delete(twin)
+		mirror = append(append(mirror[:0], key[owner:]...), key[:owner]...)
+		_, err := purge.delete(mirror)
 		return err
 	})
 	if err != nil {
@@ -141,8 +142,8 @@ func (tx *Tx) DropCollection(id uint32) error {
 	return err
 }
 
-// Upgrade makes the file one of the present version of the format. A digest of the documents of
-// each segment, which files of version 1 do not have, is the caller's to put. See Store.Old.
+// Upgrade marks the file as the current format version. The caller must put the digest of the
+// documents of each segment, which version 1 does not have. See Store.Old.
 func (tx *Tx) Upgrade() error {
 	if !tx.writable {
 		return ErrReadOnly
@@ -176,12 +177,12 @@ func segmentOf(key, payload []byte) (segment.Info, error) {
 	return decodeSegment(binary.BigEndian.Uint64(key), payload)
 }
 
-// PutSegment adds a segment, or replaces what is said of it.
+// PutSegment adds a segment, or replaces its record.
 func (tx *Tx) PutSegment(info segment.Info) error {
 	return tx.putRecord(tagSegments, appendU64(nil, info.ID), encodeSegment(&info))
 }
 
-// DeleteSegment removes a segment and its dead rows; it is fine if there is none.
+// DeleteSegment removes a segment and its dead rows; a missing segment is no error.
 func (tx *Tx) DeleteSegment(id uint64) error {
 	t, err := tx.table(tagSegments)
 	if err != nil {
@@ -198,7 +199,7 @@ func (tx *Tx) DeleteSegment(id uint64) error {
 }
 
 // DeadChunks returns the dead rows of a segment: bit i of chunk c, which has 512 words, is row
-// 32768c + i. Chunks without dead rows are not there. The caller may keep them.
+// 32768c + i. Chunks without dead rows are absent. The caller may keep them.
 func (tx *Tx) DeadChunks(seg uint64) (map[int][]uint64, error) {
 	t, err := tx.table(tagDead)
 	if err != nil {
@@ -217,7 +218,7 @@ func (tx *Tx) DeadChunks(seg uint64) (map[int][]uint64, error) {
 	return chunks, err
 }
 
-// maxChunks is how many chunks a segment of MaxRows has.
+// maxChunks is the number of chunks of a segment with MaxRows rows.
 const maxChunks = (segment.MaxRows + chunkRows - 1) / chunkRows
 
 func chunkOf(key, payload []byte) (seg uint64, chunk int, words []uint64, err error) {
@@ -232,8 +233,8 @@ func chunkOf(key, payload []byte) (seg uint64, chunk int, words []uint64, err er
 	return binary.BigEndian.Uint64(key), int(n), words, err
 }
 
-// PutDeadChunk replaces the dead rows of a chunk, at most 512 words as in DeadChunks, which it
-// copies.
+// PutDeadChunk replaces the dead rows of a chunk. words has at most 512 words as in DeadChunks, and
+// is copied.
 func (tx *Tx) PutDeadChunk(seg uint64, chunk int, words []uint64) error {
 	t, err := tx.table(tagDead)
 	if err != nil {

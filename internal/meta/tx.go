@@ -13,51 +13,52 @@ import (
 const (
 	arenaSize = 256 << 10 // bytes of values allocated at once
 
-	// Document numbers ascend, so that split pages are never filled later.
+	// Document numbers ascend, so the left half of a split page never grows again.
 	fillDocuments = 0.95
-	// Ids come in any order, but often ascending too.
+	// Ids come in any order, but are often ascending.
 	fillIDs = 0.7
 )
 
-// Tx is a transaction of a Store. It is good for one goroutine, until the function that it was
-// given to returns.
+// Tx is a transaction of a Store. One goroutine may use it, until the function that received it
+// returns.
 type Tx struct {
 	store    *Store
 	bolt     *bbolt.Tx
 	writable bool
-	sums     *pageSums // that pages are compared with before bbolt goes there; nil: they need not be
+	sums     *pageSums // verifies pages before bbolt reads them; nil: not needed
 
-	global [len(bucketNames)]*table // by tag; those not opened yet are nil or have no bucket
+	global [len(bucketNames)]*table // by tag; nil or without a bucket until opened
 	colls  map[uint32]*collection
-	last   *collection // the one used last
+	last   *collection // the most recently used collection
 	key    []byte      // reused
-	arena  []byte      // what is left of the memory for values, which bbolt wants untouched until the commit
+	arena  []byte      // rest of the memory for values, which bbolt needs unchanged until the commit
 
-	// Of an Update: counts and digests change in memory and are written once, before the commit.
+	// Only in an Update. Counts and digests change in memory and are written once, before the
+	// commit.
 	state State
 	dirty bool // the state record must be written
 }
 
-// A collection is what a transaction knows of one.
+// A collection is the state of one collection in a transaction.
 type collection struct {
 	id        uint32
 	docs, ids table
-	known     bool // whether it exists; in an Update only
+	known     bool // whether it exists; only in an Update
 	rec       Collection
 	dirty     bool // its record must be written
 }
 
 // A table is a bucket whose values carry checksums and, in an Update, are tallied.
 type table struct {
-	tx     *Tx
-	tag    uint8
-	coll   uint32
-	seed   uint32 // of checksums
-	bucket *bbolt.Bucket
-	cursor *bbolt.Cursor // for lookups; reused
-	reach  reach         // of cursor
-	tally  tally
-	dirty  bool // the tally has changed
+	tx       *Tx
+	tag      uint8
+	coll     uint32
+	seed     uint32 // of checksums
+	bucket   *bbolt.Bucket
+	cursor   *bbolt.Cursor // for lookups; reused
+	verified verifiedRange // of cursor
+	tally    tally
+	dirty    bool // the tally has changed
 }
 
 // begin prepares an Update.
@@ -89,7 +90,7 @@ func (tx *Tx) readState() (s State, tallies [len(globalTags)]tally, err error) {
 	return s, tallies, err
 }
 
-// finish writes the records that depend on all others.
+// finish writes the records that depend on all other changes.
 func (tx *Tx) finish() error {
 	for _, c := range tx.colls {
 		if !c.known || !c.dirty && !c.docs.dirty && !c.ids.dirty {
@@ -119,7 +120,7 @@ func (tx *Tx) putRecord(tag uint8, key, payload []byte) error {
 	return t.put(key, payload)
 }
 
-// table returns a bucket that every store has.
+// table returns a bucket that exists once in every store.
 func (tx *Tx) table(tag uint8) (*table, error) {
 	t := tx.global[tag]
 	if t == nil {
@@ -140,20 +141,20 @@ func (tx *Tx) table(tag uint8) (*table, error) {
 	return t, nil
 }
 
-// bucket returns a bucket, nil if there is none.
+// bucket returns a bucket, nil if it does not exist.
 func (tx *Tx) bucket(name []byte) (*bbolt.Bucket, error) {
 	if tx.sums != nil {
-		r := reach{p: tx.sums, root: tx.sums.root}
-		if err := r.to(name); err != nil {
+		r := verifiedRange{p: tx.sums, root: tx.sums.root}
+		if err := r.extendTo(name); err != nil {
 			return nil, err
 		}
 	}
 	return tx.bolt.Bucket(name), nil
 }
 
-// open fills in everything but the tally.
+// open sets all fields except the tally.
 func (t *table) open(tx *Tx, tag uint8, coll uint32, b *bbolt.Bucket) {
-	t.reach = reach{p: tx.sums, root: uint64(b.Root())}
+	t.verified = verifiedRange{p: tx.sums, root: uint64(b.Root())}
 	t.tx, t.tag, t.coll, t.seed, t.bucket, t.cursor = tx, tag, coll, seedOf(tag, coll), b, b.Cursor()
 }
 
@@ -162,9 +163,9 @@ func (t *table) corrupt(key []byte, err error) error {
 	return t.tx.store.corrupt("bucket %s, key %s: %w", bucketName(t.tag, t.coll), showKey(t.tag, key), err)
 }
 
-// find returns the stored value of key, not verified, or nil. The cursor stays there.
+// find returns the stored value of key, not verified, or nil. The cursor stays at the key.
 func (t *table) find(key []byte) ([]byte, error) {
-	if err := t.reach.to(key); err != nil {
+	if err := t.verified.extendTo(key); err != nil {
 		return nil, err
 	}
 	k, v := t.cursor.Seek(key)
@@ -196,8 +197,8 @@ func (t *table) verify(key, value []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// put stores a payload, which it copies. The old value need not be intact: its checksum is what
-// counts for the tally.
+// put stores a copy of payload. The old value need not be intact, because only its checksum enters
+// the tally.
 func (t *table) put(key, payload []byte) error {
 	if !t.tx.writable {
 		return ErrReadOnly
@@ -215,7 +216,7 @@ func (t *table) put(key, payload []byte) error {
 	return t.bucket.Put(key, value)
 }
 
-// delete removes a record and reports whether there was one. It need not be intact.
+// delete removes a record, intact or damaged, and reports whether it existed.
 func (t *table) delete(key []byte) (bool, error) {
 	if !t.tx.writable {
 		return false, ErrReadOnly
@@ -229,7 +230,7 @@ func (t *table) delete(key []byte) (bool, error) {
 	return true, t.cursor.Delete()
 }
 
-// alloc returns memory for n bytes, of length 0, that nothing else will use.
+// alloc returns exclusive memory for n bytes, of length 0.
 func (tx *Tx) alloc(n int) []byte {
 	if n > arenaSize/8 {
 		return make([]byte, 0, n)
@@ -242,16 +243,16 @@ func (tx *Tx) alloc(n int) []byte {
 	return b
 }
 
-// scan calls fn with the records from a key on that begin with prefix, verified, in order, until it
-// returns false or an error. fn must not change the bucket.
+// scan calls fn with the verified records whose keys begin with prefix, in order from a key, until
+// fn returns false or an error. fn must not change the bucket.
 func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more bool, err error)) error {
-	c, reach := t.bucket.Cursor(), t.reach // fn may look things up
-	reach.known, reach.from = false, nil
-	if err := reach.to(from); err != nil {
+	c, verified := t.bucket.Cursor(), t.verified // copies, because fn may look up other keys
+	verified.known, verified.from = false, nil
+	if err := verified.extendTo(from); err != nil {
 		return err
 	}
 	for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-		if err := reach.step(k); err != nil {
+		if err := verified.advance(k); err != nil {
 			return err
 		}
 		if v == nil {
@@ -268,12 +269,11 @@ func (t *table) scan(from, prefix []byte, fn func(key, payload []byte) (more boo
 	return nil
 }
 
-// drain removes the records whose keys begin with prefix. Before each it calls fn, unless that is
-// nil.
+// drain removes the records whose keys begin with prefix. It calls fn, if not nil, before each.
 func (t *table) drain(prefix []byte, fn func(key []byte) error) error {
 	key := slices.Clone(prefix)
 	for {
-		// On from the last key, not from the prefix: that would pass all the pages emptied so far.
+		// Continue at the last key: seeking the prefix would pass all pages emptied so far.
 		k, _ := t.cursor.Seek(key)
 		if k == nil || !bytes.HasPrefix(k, prefix) {
 			return nil
@@ -290,7 +290,7 @@ func (t *table) drain(prefix []byte, fn func(key []byte) error) error {
 	}
 }
 
-// collection returns what is known of a collection, existing or not.
+// collection returns the state of a collection, existing or not.
 func (tx *Tx) collection(id uint32) (*collection, error) {
 	if tx.last != nil && tx.last.id == id {
 		return tx.last, nil
@@ -312,7 +312,7 @@ func (tx *Tx) collection(id uint32) (*collection, error) {
 	return c, nil
 }
 
-// load reads the record of a collection, whose tallies an Update needs.
+// load reads the record of a collection; an Update needs its tallies.
 func (tx *Tx) load(c *collection) error {
 	rec, ok, err := tx.record(c.id)
 	if err != nil || !ok {
@@ -341,14 +341,14 @@ func (tx *Tx) record(id uint32) (rec Collection, ok bool, err error) {
 	return rec, true, nil
 }
 
-// update brings the record up to date.
+// update sets the tallies in the record.
 func (c *collection) update() {
 	c.rec.Documents, c.rec.DocDigest = c.docs.tally.count, c.docs.tally.digest
 	c.rec.IDs, c.rec.IDDigest = c.ids.tally.count, c.ids.tally.digest
 }
 
-// documents and identifiers return the two buckets of a collection; nil if there is no such
-// collection.
+// documents and identifiers return the two buckets of a collection, nil if the collection does not
+// exist.
 func (tx *Tx) documents(id uint32) (*table, error) {
 	c, err := tx.collection(id)
 	if err != nil {

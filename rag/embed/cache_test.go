@@ -178,7 +178,7 @@ func TestCacheCanBeImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for item, err := range src.Items(t.Context()) {
+	for item, err := range src.Documents(t.Context()) {
 		if err != nil || item.Skip != nil || !cmp.Equal(item.Document, db.Document{ID: item.Document.ID, Vector: want}) {
 			t.Errorf("%+v %v", item, err)
 		}

@@ -50,7 +50,7 @@ func cranfield(t testing.TB, language string) (*db.Collection, []eval.Query, eva
 		t.Fatal(err)
 	}
 	var docs []db.Document
-	for item, err := range src.Items(t.Context()) {
+	for item, err := range src.Documents(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,7 @@ func readQueries(ctx context.Context, name string) ([][]float32, error) {
 		return nil, err
 	}
 	var all [][]float32
-	for item, err := range src.Items(ctx) {
+	for item, err := range src.Documents(ctx) {
 		if err == nil && item.Skip != nil {
 			err = fmt.Errorf("%v: %w", item.Position, item.Skip)
 		}

@@ -95,7 +95,7 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection, src 
 	defer p.end()
 	report, err := exchange.Import(ctx, coll, src, &exchange.ImportOptions{
 		Progress: func(done int64, r exchange.Report) { p.at(done, r.Added+r.Updated+r.Unchanged) },
-		OnSkip:   func(item *exchange.Item) { p.notef("skipped %v: %s", item.Position, message(item.Skip)) },
+		OnSkip:   func(item *exchange.ImportedDocument) { p.notef("skipped %v: %s", item.Position, message(item.Skip)) },
 	})
 	if report.Ignored > 0 {
 		p.notef("ignored %d files that are not named like cache files and hold no array", report.Ignored)

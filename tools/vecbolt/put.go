@@ -53,7 +53,7 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 
 // An inputLine is a document of the input, or the error that ends it.
 type inputLine struct {
-	*exchange.Item
+	*exchange.ImportedDocument
 	err error
 }
 

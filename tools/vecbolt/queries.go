@@ -76,7 +76,7 @@ func attachVectors(ctx context.Context, queries []eval.Query, name string) error
 		place[q.ID] = i
 	}
 	rows := 0
-	for item, err := range src.Items(ctx) {
+	for item, err := range src.Documents(ctx) {
 		if err == nil {
 			err = item.Skip
 		}

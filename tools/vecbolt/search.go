@@ -203,7 +203,7 @@ func (c *asking) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error
 				yield(q, err)
 				return
 			}
-			for item, err := range src.Items(ctx) {
+			for item, err := range src.Documents(ctx) {
 				if err == nil && item.Skip != nil {
 					err = fmt.Errorf("%v: %w", item.Position, item.Skip)
 				}
