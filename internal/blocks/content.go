@@ -10,15 +10,15 @@ import (
 type Content struct {
 	format *Format
 	b      []byte // the file
-	end    int64  // of the content
+	end    int64  // end of the content
 	table  []uint32
 	seen   []atomic.Uint64 // bit i: block i was verified
-	left   atomic.Int64    // blocks that were not
+	left   atomic.Int64    // blocks not verified yet
 }
 
-// Content returns the content of the file b, which ends at the offset end and is followed by the
-// checksums of its blocks and nothing else. crc is that of the checksums. b must stay readable and
-// unchanged.
+// Content returns the content of the file b. It ends at the offset end, and the checksums of its
+// blocks follow up to the end of the file. crc is the checksum of these checksums. b must stay
+// readable and unchanged.
 func (f *Format) Content(b []byte, end int64, crc uint32) (*Content, error) {
 	if codec.CRC(b[end:]) != crc {
 		return nil, f.Corrupt(end, "checksum of checksums")
@@ -30,7 +30,7 @@ func (f *Format) Content(b []byte, end int64, crc uint32) (*Content, error) {
 }
 
 // Touch verifies the blocks of the file range [start, end) unless they were verified before.
-// Several goroutines may verify the same block at once; that is harmless.
+// Several goroutines may verify the same block at once without harm.
 func (c *Content) Touch(start, end int64) error {
 	if start >= end {
 		return nil
@@ -51,8 +51,8 @@ func (c *Content) Touch(start, end int64) error {
 	return nil
 }
 
-// Verified reports whether all blocks were: then there is no need to touch any.
+// Verified reports whether all blocks are verified, so that Touch is not needed.
 func (c *Content) Verified() bool { return c.left.Load() == 0 }
 
-// Verify verifies all blocks that were not verified yet.
+// Verify verifies all remaining blocks.
 func (c *Content) Verify() error { return c.Touch(HeaderSize, c.end) }

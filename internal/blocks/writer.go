@@ -7,31 +7,30 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// gathered is how many bytes a Writer gathers before it writes.
+// gathered is the number of bytes that a Writer buffers before it writes.
 const gathered = 4 * Size
 
-// A Writer writes content, or a run of blocks of it, from front to back, and computes the checksums
-// of the blocks. It keeps the first error, which Spill and Finish return.
+// A Writer writes content, or a run of its blocks, sequentially, and computes the checksums of the
+// blocks. It keeps the first error, which Spill and Finish return.
 type Writer struct {
-	// Out is what was not written yet. Appending to it is writing, too, if Spill follows now and
-	// then.
+	// Out is the buffer of unwritten bytes. Callers may append to it if they call Spill regularly.
 	Out []byte
 
 	w     io.WriterAt
-	off   int64 // where Out goes
+	off   int64 // file offset of Out
 	table []uint32
 	err   error
 }
 
-// NewWriter returns a Writer whose first byte goes to the offset off of w, where a block begins.
+// NewWriter returns a Writer that begins at the offset off of w, the start of a block.
 func NewWriter(w io.WriterAt, off int64) *Writer { return &Writer{w: w, off: off} }
 
-// At returns the file offset behind what was written.
+// At returns the file offset after the bytes written so far.
 func (w *Writer) At() int64 { return w.off + int64(len(w.Out)) }
 
 // Add writes b.
 func (w *Writer) Add(b []byte) {
-	for len(b) > gathered { // so that not all of it is copied into Out at once
+	for len(b) > gathered { // bounds the copy in Out
 		w.Out = append(w.Out, b[:gathered]...)
 		b = b[gathered:]
 		_ = w.Spill()
@@ -46,8 +45,8 @@ func (w *Writer) Pad(n int64) { w.PadTo((w.At() + n - 1) / n * n) }
 // PadTo writes zeros up to a file offset.
 func (w *Writer) PadTo(off int64) { w.Add(make([]byte, off-w.At())) }
 
-// Spill writes the whole blocks of Out to the file if they are many. It returns the first error of
-// the Writer.
+// Spill writes the whole blocks of Out to the file if there are enough of them. It returns the
+// first error of the Writer.
 func (w *Writer) Spill() error {
 	if len(w.Out) >= gathered {
 		w.write(len(w.Out) / Size * Size)
@@ -66,9 +65,9 @@ func (w *Writer) write(n int) {
 	w.Out = append(w.Out[:0], w.Out[n:]...)
 }
 
-// Finish writes what is left of all runs, which follow one another, behind the last of them the
-// checksums of their blocks, and then the header, which is made with the end of the content and the
-// checksum of the checksums: it comes last because without it nothing is a file.
+// Finish completes a file of consecutive runs. It writes the rest of all runs, then the checksums
+// of their blocks, and last the header, because a file is invalid without it. header gets the end
+// of the content and the checksum of the checksums.
 func (f *Format) Finish(w io.WriterAt, header func(end int64, tableCRC uint32) []byte, runs ...*Writer) error {
 	var table []uint32
 	for _, r := range runs {
@@ -88,7 +87,7 @@ func (f *Format) Finish(w io.WriterAt, header func(end int64, tableCRC uint32) [
 	return nil
 }
 
-// Failed returns the error of a write that failed with err.
+// Failed returns the error for a failed write.
 func (f *Format) Failed(err error) error { return fmt.Errorf("%s: write: %w", f.Name, err) }
 
 // Memory is a file in memory that grows as it is written.

@@ -1,20 +1,19 @@
-// Package boltcheck decides whether a bbolt file may be handed to bbolt. [Check] reads the whole
-// structure, [Roots] only the two meta pages and what they point at; both take any bytes, read them
-// by ReadAt into bounds-checked memory, and return nil or an [*Error] that names the page and the
-// file offset.
+// Package boltcheck decides whether bbolt may open a file. [Check] verifies the whole structure,
+// [Roots] only the two meta pages and the pages they point to. Both accept any bytes, read them by
+// ReadAt into bounds-checked memory, and return nil or an [*Error] with the page and the file
+// offset.
 //
-// bbolt maps its file and trusts it: a page number, count or length that has rotted makes it panic,
-// loop or touch memory beyond the file, and its own Check runs on the same assumptions. After Check
-// has returned nil, bbolt opens the file, iterates all buckets and runs its Check without any of
-// that, and its Check finds nothing.
+// bbolt maps its file and trusts it: a damaged page number, count or length makes it panic, loop or
+// access memory beyond the file, and its own Check makes the same assumptions. If Check returns
+// nil, bbolt can open the file, iterate all buckets and run its own Check without failure.
 //
-// Check wants exactly what bbolt writes: pages that say their own number, elements packed without
-// gaps, keys ascending within the bounds of the parent, every page below the high-water mark used
-// once: by the tree, by the freelist, or as one of the free pages. It does not look into values
-// other than nested buckets. Memory is one bit per page, plus 64 KiB per level of a tree at most
-// MaxDepth deep.
+// Check accepts only the layout that bbolt writes: pages with their own number, elements packed
+// without gaps, keys ascending within the bounds of the parent, and every page below the high-water
+// mark used exactly once: by the tree, by the freelist, or as a free page. Apart from nested
+// buckets it does not look into values. Memory is one bit per page, plus 64 KiB per level of a tree
+// at most MaxDepth deep.
 //
-// bbolt writes numbers in the byte order of the machine, so that is what is read here.
+// Numbers are read in the byte order of the machine, because bbolt writes them so.
 package boltcheck
 
 import (
@@ -28,9 +27,9 @@ import (
 )
 
 const (
-	// PageSize is the only page size accepted, in bytes, whatever the machine's is.
+	// PageSize is the only accepted page size, in bytes, on every machine.
 	PageSize = 4096
-	// MaxDepth limits the levels of all trees on the way from the root of the file to a page.
+	// MaxDepth limits the total levels of nested trees between the root of the file and a page.
 	MaxDepth = 64
 )
 
@@ -51,22 +50,22 @@ const (
 	flagBucket   = 0x01 // of a leaf element
 
 	maxKey    = 32768
-	manyPages = 0xFFFF // a freelist with this count has its real one in the first element
-	// maxNode is bbolt's MaxAllocSize, the reach of its slices: 2 GiB, or 256 MiB on 32-bit
+	manyPages = 0xFFFF // marks a freelist whose count is in the first element
+	// maxNode is bbolt's MaxAllocSize, the limit of its slices: 2 GiB, or 256 MiB on 32-bit
 	// machines.
 	maxNode = 0xFFFFFFF + (0x7FFFFFFF-0xFFFFFFF)*int64(^uint(0)>>63)
 
-	bufferSize = 64 << 10 // how much of a page with its overflow is read ahead
+	bufferSize = 64 << 10 // bytes of a page and its overflow that are read ahead
 )
 
-// Error says where a file is not what bbolt would have written.
+// Error locates a violation of bbolt's file format.
 type Error struct {
 	Page   uint64 // number of the page
 	Offset int64  // in the file, in bytes; -1 for a page outside it
 	Msg    string
 }
 
-// Error names the page and the offset.
+// Error returns the page, the offset and the reason.
 func (e *Error) Error() string {
 	if e.Offset < 0 {
 		return fmt.Sprintf("page %d: %s", e.Page, e.Msg)
@@ -74,20 +73,19 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("page %d, offset %d: %s", e.Page, e.Offset, e.Msg)
 }
 
-// Root is what a meta page says.
+// Root is the content of a meta page.
 type Root struct {
 	TxID     uint64 // of the commit that wrote it
 	Root     uint64 // page of the root bucket
 	Freelist uint64 // page of the freelist
 	Pages    uint64 // high-water mark: pages from here on are not in use
-	Sum      uint64 // checksum of all this, which tells states of a file apart
+	Sum      uint64 // checksum of these fields; identifies a version of the file
 	Err      error  // why bbolt does not use this page, or nil. A crash during a commit leaves such a page.
 }
 
-// Roots reads both meta pages, and checks that bbolt will find a root that it can follow: the page
-// size is right, the file is as long as the root says, and the freelist fits its pages. A file with
-// one good root is fine. It returns the roots in the order of their pages, and which one is in
-// force.
+// Roots reads both meta pages, and checks that bbolt will find a usable root: the page size is
+// right, the file is as long as the root requires, and the freelist fits its pages. One good root
+// is enough. It returns the roots in the order of their pages, and the index of the root in force.
 func Roots(r io.ReaderAt, size int64) (roots [2]Root, newest int, err error) {
 	if size < 4*PageSize {
 		return roots, 0, &Error{0, size, fmt.Sprintf("file of %d bytes is shorter than 4 pages", size)}
@@ -116,8 +114,8 @@ func Roots(r io.ReaderAt, size int64) (roots [2]Root, newest int, err error) {
 		return roots, 0, &Error{0, 0, fmt.Sprintf("no root: page 0 has a %v, page 1 a %v", roots[0].Err, roots[1].Err)}
 	}
 	if roots[0].Err != nil {
-		// bbolt then looks for the second meta page at smaller page sizes too. It must not find one
-		// there.
+		// bbolt then looks for the second meta page at smaller page sizes too. It must not find
+		// one.
 		for at := int64(1024); at < PageSize; at *= 2 {
 			b, err := c.read(at+headerSize, metaSize)
 			if err != nil {
@@ -142,7 +140,7 @@ func Roots(r io.ReaderAt, size int64) (roots [2]Root, newest int, err error) {
 	return roots, newest, nil
 }
 
-// decodeRoot reads the part of a meta page behind the page header.
+// decodeRoot decodes a meta page without its page header.
 func decodeRoot(b []byte) Root {
 	root := Root{TxID: u64(b[48:]), Root: u64(b[16:]), Freelist: u64(b[32:]), Pages: u64(b[40:]), Sum: u64(b[metaSize-8:])}
 	sum := fnv.New64a()
@@ -158,8 +156,8 @@ func decodeRoot(b []byte) Root {
 	return root
 }
 
-// Check reads all that bbolt can reach from the root in force, in a file of size bytes. An error
-// that is not an *Error comes from r.
+// Check verifies all pages that bbolt can reach from the root in force, in a file of size bytes. An
+// error that is not an *Error comes from r.
 func Check(r io.ReaderAt, size int64) error {
 	roots, newest, err := Roots(r, size)
 	if err != nil {
@@ -185,8 +183,8 @@ func Check(r io.ReaderAt, size int64) error {
 type checker struct {
 	r       io.ReaderAt
 	pages   uint64   // high-water mark
-	seen    []uint64 // a bit for each page that something refers to; nil while only looking
-	scratch []byte   // of leaf pages, which are done with before the next page is read
+	seen    []uint64 // a bit for each referenced page; nil without this check
+	scratch []byte   // for leaf pages, which are not used after the next page is read
 }
 
 // fail returns an error at off within a page.
@@ -215,13 +213,13 @@ func (c *checker) readInto(b []byte, off int64) error {
 	return fmt.Errorf("read page %d at offset %d: %w", off/PageSize, off, err)
 }
 
-// claim notes that something refers to n pages.
+// claim marks n pages as referenced, and fails if one was before.
 func (c *checker) claim(page, n uint64) error {
 	if c.seen == nil {
 		return nil
 	}
 	for p := page; p < page+n; {
-		// Whole words at once: a large value has many pages.
+		// Set whole words, because a large value has many pages.
 		from, count := p%64, min(64-p%64, page+n-p)
 		mask := ^uint64(0) >> (64 - count) << from
 		if twice := c.seen[p/64] & mask; twice != 0 {
@@ -236,7 +234,7 @@ func (c *checker) claim(page, n uint64) error {
 
 // A node is a page with its overflow pages, or the page-like value of an inline bucket.
 type node struct {
-	page  uint64 // where it begins
+	page  uint64 // its number
 	off   int64  // file offset
 	size  int64  // bytes
 	flags uint16
@@ -249,7 +247,7 @@ func (n *node) fail(off int64, format string, args ...any) error {
 	return &Error{n.page, n.off + off, fmt.Sprintf(format, args...)}
 }
 
-// open reads the beginning of a page other than a meta page into buf, or into new memory if that is
+// open reads the beginning of a page other than a meta page into buf, or into new memory if buf is
 // too small.
 func (c *checker) open(page uint64, buf []byte) (*node, error) {
 	if page < 2 || page >= c.pages {
@@ -288,11 +286,10 @@ func (c *checker) bytes(n *node, off, size int64) ([]byte, error) {
 	return c.read(n.off+off, size)
 }
 
-// bounds are what the keys of a page must lie within: min <= key < max. nil is no bound.
+// bounds limit the keys of a page: min <= key < max. nil is no bound.
 type bounds struct{ min, max []byte }
 
-// tree checks the pages of a bucket from one page down. atTop is the bucket at the root of the
-// file.
+// tree checks the pages of a bucket from one page down. atTop marks the root bucket of the file.
 func (c *checker) tree(page uint64, within bounds, depth int, atTop bool) error {
 	if depth > MaxDepth {
 		return &Error{page, -1, fmt.Sprintf("more than %d levels deep", MaxDepth)}
@@ -317,7 +314,7 @@ func (c *checker) tree(page uint64, within bounds, depth int, atTop bool) error 
 		}
 		return nil
 	case flagBranch:
-		n.buf = bytes.Clone(n.buf) // outlives the reading of other pages
+		n.buf = bytes.Clone(n.buf) // must survive the reading of other pages
 		return c.branch(n, within, depth, atTop)
 	}
 	return n.fail(8, "flags %#x are neither a branch nor a leaf page's", n.flags)
@@ -344,7 +341,7 @@ func (c *checker) element(n *node, i int, next int64, pos, key, val uint32) (ele
 	return element{b, next + int64(key), int64(val)}, err
 }
 
-// first returns where the data of the first element begins, behind all elements.
+// first returns the offset of the first element's data, after all elements.
 func (n *node) first() (int64, error) {
 	at := headerSize + elementSize*int64(n.count)
 	if at > n.size {
@@ -367,8 +364,7 @@ func (n *node) order(i int, prev, key []byte, within bounds) error {
 	return nil
 }
 
-// leaf checks a leaf page, and returns the root pages of the buckets nested in it that have their
-// own.
+// leaf checks a leaf page, and returns the root pages of its nested buckets that are not inline.
 func (c *checker) leaf(n *node, within bounds, atTop, inline bool) (nested []uint64, err error) {
 	next, err := n.first()
 	if err != nil {
@@ -411,8 +407,8 @@ func (c *checker) leaf(n *node, within bounds, atTop, inline bool) (nested []uin
 	return nested, nil
 }
 
-// bucket checks the value of a nested bucket: its root page, or 0 and a page without overflow in
-// the value itself.
+// bucket checks the value of a nested bucket. It returns the root page, or 0 if the bucket is
+// inline: a page without overflow in the value itself.
 func (c *checker) bucket(host *node, e element) (root uint64, err error) {
 	if e.len < bucketSize {
 		return 0, host.fail(e.val, "nested bucket of %d bytes", e.len)
@@ -477,7 +473,7 @@ func (c *checker) branch(n *node, within bounds, depth int, atTop bool) error {
 	return c.tree(page, bounds{key, within.max}, depth+1, atTop)
 }
 
-// openFreelist returns the freelist page, and the offset in it and the number of its elements.
+// openFreelist returns the freelist page, and the offset and number of its elements.
 func (c *checker) openFreelist(page uint64) (n *node, ids [2]int64, err error) {
 	if n, err = c.open(page, c.scratch); err != nil {
 		return nil, ids, err
@@ -496,7 +492,7 @@ func (c *checker) openFreelist(page uint64) (n *node, ids [2]int64, err error) {
 	return n, [2]int64{at, int64(count)}, nil
 }
 
-// freelist checks that the free pages are in order and are nothing else.
+// freelist checks that the free pages are in order and not used otherwise.
 func (c *checker) freelist(page uint64) error {
 	n, ids, err := c.openFreelist(page)
 	if err != nil {
@@ -524,21 +520,21 @@ func (c *checker) freelist(page uint64) error {
 	return nil
 }
 
-// Free returns the number of free pages by the root in force, in a file whose Roots are fine.
+// Free returns the number of free pages under a root, in a file that passes Roots.
 func Free(r io.ReaderAt, root Root) (int64, error) {
 	c := &checker{r: r, pages: root.Pages}
 	_, ids, err := c.openFreelist(root.Freelist)
 	return ids[1], err
 }
 
-// FreePages returns a bit for each page, free by the root in force, in a file whose Roots are fine.
+// FreePages returns a bit for each page that is free under a root, in a file that passes Roots.
 func FreePages(r io.ReaderAt, root Root) ([]uint64, error) {
 	c := &checker{r: r, pages: root.Pages, seen: make([]uint64, root.Pages/64+1), scratch: make([]byte, bufferSize)}
 	n, _, err := c.openFreelist(root.Freelist)
 	if err != nil {
 		return nil, err
 	}
-	clear(c.seen) // the list itself is in use
+	clear(c.seen) // the freelist page itself is in use
 	if err := c.freelist(root.Freelist); err != nil {
 		return nil, err
 	}

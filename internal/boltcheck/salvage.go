@@ -5,27 +5,26 @@ import (
 	"io"
 )
 
-// Origin says how sure it is that what Salvage found is the present state.
+// Origin is the evidence that a salvaged record is current.
 type Origin int
 
 const (
-	// Reached is what the root in force leads to.
+	// Reached: the root in force leads to the record.
 	Reached Origin = iota
-	// Unreached is in a page to which nothing leads, and which the freelist, if it can be read,
-	// does not have: it was cut off by damage. If the freelist cannot be read, it may be of an
-	// earlier state.
+	// Unreached: no reference leads to the page, and the freelist, if readable, does not list it,
+	// so damage has cut it off. If the freelist is unreadable, the record may be outdated.
 	Unreached
-	// Freed is in a free page: it was there once.
+	// Freed: the page is free, so the record is outdated.
 	Freed
 )
 
-// Salvage calls fn with every element of leaf pages that can be made out, in a file in which
-// nothing need be right: first what is Reached, then what is Unreached, then what is Freed. bucket
-// is the name of the bucket in the root that leads there, nil where none does. Nothing vouches for
-// what fn gets but what the caller can verify; it may keep none of it. An error of fn ends it. If
-// no damage stands in the way of the root in force, that is all. bad are the places that are
-// damaged; listed tells that what is Unreached is no earlier state, as the freelist could be read.
-// Memory is two bits per page, and the largest value; time grows with the size of the file.
+// Salvage calls fn with every decodable element of the leaf pages of a file that may be damaged
+// anywhere: first the Reached elements, then the Unreached, then the Freed. If the tree of the root
+// in force is intact, it stops after Reached. bucket is the name of the bucket in the root on the
+// path to the element, nil if there is no path. Elements are not verified; the caller must do that,
+// and may not keep them. An error of fn ends the salvage. bad are the damaged places; listed
+// reports that the freelist was readable, so that no Unreached element is outdated. Memory is two
+// bits per page plus the largest value; time grows with the size of the file.
 func Salvage(r io.ReaderAt, size int64, fn func(from Origin, bucket, key, value []byte) error) (bad []*Error, listed bool, err error) {
 	pages := uint64(max(size, 0)) / PageSize
 	s := &salvager{checker: checker{r: r, pages: pages, seen: make([]uint64, pages/64+1)}, fn: fn}
@@ -41,7 +40,7 @@ func Salvage(r io.ReaderAt, size int64, fn func(from Origin, bucket, key, value 
 				s.note(root.Freelist, err)
 			}
 		}
-		if whole { // whatever else there is, is of no use
+		if whole { // all current records are reached, so others are not needed
 			return s.bad, true, s.err
 		}
 	}
@@ -62,10 +61,10 @@ type salvager struct {
 	fn   func(from Origin, bucket, key, value []byte) error
 	from Origin
 	bad  []*Error
-	err  error // of fn
+	err  error // returned by fn
 }
 
-const maxBad = 1000 // places that are told
+const maxBad = 1000 // limits the damaged places reported
 
 func (s *salvager) note(page uint64, err error) {
 	var e *Error
@@ -77,7 +76,7 @@ func (s *salvager) note(page uint64, err error) {
 	}
 }
 
-// root returns the newest root whose checksum holds.
+// root returns the newest root with a valid checksum.
 func (s *salvager) root() (newest Root, ok bool) {
 	for page := range uint64(2) {
 		b, err := s.read(int64(page)*PageSize+headerSize, metaSize)
@@ -94,7 +93,7 @@ func (s *salvager) root() (newest Root, ok bool) {
 	return newest, ok
 }
 
-// tree goes through all that can be reached from a page.
+// tree salvages all pages reachable from a page.
 func (s *salvager) tree(page uint64, bucket []byte, depth int, top bool) {
 	if s.err != nil {
 		return
@@ -121,7 +120,7 @@ func (s *salvager) tree(page uint64, bucket []byte, depth int, top bool) {
 	}
 }
 
-// stray looks at a page to which nothing leads.
+// stray salvages a page without references.
 func (s *salvager) stray(page uint64) {
 	head, err := s.read(int64(page)*PageSize, headerSize)
 	if err != nil {
@@ -129,14 +128,14 @@ func (s *salvager) stray(page uint64) {
 		return
 	}
 	if u64(head) != page || u16(head[8:]) != flagLeaf {
-		return // a branch page, whose leaves are found without it; or the rest of a large value
+		return // a branch page, whose leaves are found without it, or part of a large value
 	}
-	if n, err := s.open(page, nil); err == nil { // else it reaches into others
+	if n, err := s.open(page, nil); err == nil { // an error means overlap with other pages
 		s.leaf(n, nil, 1, true)
 	}
 }
 
-// part returns bytes of a node, wherever they may be.
+// part returns bytes of a node at any offset, checked.
 func (s *salvager) part(n *node, off, size int64) ([]byte, error) {
 	if off < 0 || size < 0 || size > n.size || off > n.size-size {
 		return nil, n.fail(min(max(off, 0), n.size), "%d bytes do not fit into %d", size, n.size)
@@ -144,9 +143,9 @@ func (s *salvager) part(n *node, off, size int64) ([]byte, error) {
 	return s.bytes(n, off, size)
 }
 
-// leaf goes through the elements of a leaf page. top tells that they may be buckets.
+// leaf salvages the elements of a leaf page. top means that they may be buckets.
 func (s *salvager) leaf(n *node, bucket []byte, depth int, top bool) {
-	budget := 4 * n.size // elements that overlap must not take for ever
+	budget := 4 * n.size // overlapping elements must not take forever
 	for i := range n.count {
 		if s.err != nil {
 			return

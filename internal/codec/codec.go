@@ -34,7 +34,8 @@ func CRC(parts ...[]byte) uint32 {
 	return crc
 }
 
-// Update returns the CRC-32C of what crc covers followed by b. The CRC of nothing is 0.
+// Update extends crc by b: it returns the CRC-32C of the bytes under crc followed by b. The CRC of
+// nothing is 0.
 func Update(crc uint32, b []byte) uint32 { return crc32.Update(crc, Castagnoli, b) }
 
 // Encoder appends values to B. The zero value is ready; setting B = B[:0] reuses the memory.
@@ -89,8 +90,8 @@ type Decoder struct {
 // NewDecoder returns a Decoder that reads b from its start.
 func NewDecoder(b []byte) *Decoder { return &Decoder{b: b} }
 
-// Err returns the first failure with the offset where it occurred, or nil. It wraps ErrShort,
-// ErrValue or what Fail was given.
+// Err returns the first failure with its offset, or nil. It wraps ErrShort, ErrValue or the error
+// given to Fail.
 func (d *Decoder) Err() error { return d.err }
 
 // Offset returns the number of bytes read so far; after a failure, where the value that failed

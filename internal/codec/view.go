@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// number is what the formats store as arrays.
+// number is the constraint of the array element types in files.
 type number interface {
 	~uint16 | ~uint32 | ~uint64 | ~float32
 }

@@ -1,5 +1,5 @@
-// Package dbtest lets tests of the packages above db reach a seam of db that is no part of its API:
-// the hook through which every operation on a file passes. Package db fills it in.
+// Package dbtest gives tests of packages above db access to the hook through which every file
+// operation passes. The hook is not part of the API of db; package db fills it in.
 package dbtest
 
 import "github.com/vecbolt/vecbolt/internal/vfs"

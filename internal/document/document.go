@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// A Document is the stored part of a document: all but its vector.
+// A Document is the stored part of a document: all fields except its vector.
 type Document struct {
 	ID       string
 	Text     string
 	Metadata map[string]any // values as a read returns them; nil if empty
 }
 
-// Parts says which parts of a stored document to decode, beside its id.
+// Parts are the parts of a stored document to decode in addition to its id.
 type Parts uint8
 
 // The parts.
@@ -22,8 +22,7 @@ const (
 	All            = Text | Metadata
 )
 
-// fields is the length of the array. Text comes last, so that reads which do not want it never look
-// at it.
+// fields is the length of the array. Text comes last, so that reads without it can stop before it.
 const fields = 3
 
 // ErrInvalid is returned for input that breaks a limit or a rule. The message names the field or
@@ -35,7 +34,7 @@ func Invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Append validates d and appends its stored form to dst. On an error it returns dst as it was.
+// Append validates d and appends its stored form to dst. On error it returns dst unchanged.
 func Append(dst []byte, d *Document) ([]byte, error) {
 	if err := ValidateID(d.ID); err != nil {
 		return dst, err

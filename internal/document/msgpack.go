@@ -13,8 +13,8 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// A writer encodes msgpack, each value but floats in its shortest form, and keeps the first error.
-// It is written by hand because every row that is written passes through it.
+// A writer encodes msgpack, each value except floats in its shortest form, and keeps the first
+// error. It is hand-written because every written row passes through it.
 type writer struct {
 	b      []byte
 	dotted bool // some key contains a dot
@@ -27,8 +27,8 @@ func (w *writer) check(err error) {
 	}
 }
 
-// head begins a list or a map: short is its code up to 15 elements, long that
-// of one with a length of 16 bits; the next code has 32.
+// head begins a list or a map: short is the code up to 15 elements, long the code with a 16-bit
+// length; the code after long has a 32-bit length.
 func (w *writer) head(short, long byte, n int) {
 	switch {
 	case n < 16:
@@ -194,7 +194,7 @@ func (w *writer) object(path string, m map[string]any, depth int) {
 	for k := range m {
 		keys = append(keys, k)
 	}
-	slices.Sort(keys) // equal metadata has equal bytes
+	slices.Sort(keys) // so that equal metadata has equal bytes
 	for _, k := range keys {
 		field := k
 		if path != "" {
@@ -234,7 +234,7 @@ func writeList[T any](w *writer, path string, list []T, depth int) {
 	}
 }
 
-// plainMap returns a map of a named type as what it is.
+// plainMap converts a map of a named type to map[string]any.
 func plainMap(v any) (map[string]any, bool) {
 	m := reflect.ValueOf(v)
 	plain := reflect.TypeFor[map[string]any]()
@@ -245,14 +245,14 @@ func plainMap(v any) (map[string]any, bool) {
 }
 
 // A reader decodes a stored document field by field and keeps the first error. It never allocates
-// more than its input justifies. It reads the part of msgpack that a writer writes: no binary
-// strings, no extensions. It is written by hand because every hit of a search passes through it.
+// more than its input justifies. It reads the subset of msgpack that writer produces: no binary
+// strings, no extensions. It is hand-written because every search result passes through it.
 type reader struct {
-	b   []byte // what is left
+	b   []byte // unread bytes
 	err error
 }
 
-// take returns the next n bytes, or nil if there are not so many.
+// take returns the next n bytes, or nil if fewer are left.
 func (r *reader) take(n int) []byte {
 	if n > len(r.b) {
 		r.fail(io.ErrUnexpectedEOF)
@@ -286,7 +286,7 @@ func (r *reader) uint(n int) (v uint64) {
 	return v
 }
 
-// length reads that of a string, a list or a map, as code says.
+// length reads the length of a string, a list or a map with the given code.
 func (r *reader) length(code byte) int {
 	n := uint64(0)
 	switch {
@@ -388,7 +388,7 @@ func (r *reader) value(depth int) any {
 	return nil
 }
 
-// skip passes over what value reads.
+// skip skips a value that value would read.
 func (r *reader) skip(depth int) {
 	if depth > MaxMetadataDepth+1 {
 		r.fail(fmt.Errorf("nested deeper than %d", MaxMetadataDepth))

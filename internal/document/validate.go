@@ -20,7 +20,7 @@ const (
 	MaxDim           = 1 << 16  // components of a vector
 )
 
-// ValidateID checks an id. No other code judges ids.
+// ValidateID checks an id. It is the only check of ids.
 func ValidateID(id string) error {
 	switch {
 	case id == "":
@@ -36,7 +36,7 @@ func ValidateID(id string) error {
 	return nil
 }
 
-// NewID returns a UUIDv7. It ascends in time, so that new ids lie side by side in the tree of ids.
+// NewID returns a UUIDv7. It ascends in time, so that new ids are neighbours in the tree of ids.
 func NewID() (string, error) {
 	u, err := uuid.NewV7()
 	return u.String(), err

@@ -1,7 +1,7 @@
-// Package fileformat holds what all files of a database have in common: the errors that say which
-// bytes are damaged, or that a file is not what its reader expects.
+// Package fileformat holds the errors that all file formats of a database share: which bytes are
+// damaged, or why a file does not fit its reader.
 //
-// It is given the name of a file, an offset and a reason. It never reads a file, and knows no
+// Its inputs are the name of a file, an offset and a reason. It never reads a file, and knows no
 // format.
 package fileformat
 
@@ -14,22 +14,22 @@ var (
 	// ErrCorrupt is matched by every CorruptError.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrDamaged is wrapped by decoders, which know no file name, for bytes that cannot be right.
-	// It is not ErrCorrupt, so that callers can tell damage in the decoded bytes from a
-	// CorruptError met in another file on the way.
+	// It is not ErrCorrupt, so that callers can distinguish damage in the decoded bytes from a
+	// CorruptError of another file that the decoder read.
 	ErrDamaged = errors.New("damaged")
 	// ErrChecksum is wrapped when bytes do not match their checksum.
 	ErrChecksum = errors.New("checksum mismatch")
-	// ErrFormat is wrapped when checksums hold, but the values are impossible.
+	// ErrFormat is wrapped when checksums match, but the values are impossible.
 	ErrFormat = errors.New("invalid value")
 	// ErrVersion is wrapped when a later release wrote the file. Its bytes are intact.
 	ErrVersion = errors.New("unsupported format version")
-	// ErrMismatch is wrapped when an intact file belongs to something else: another database,
-	// segment or text analysis.
+	// ErrMismatch is wrapped when an intact file belongs to another database, segment or text
+	// analysis.
 	ErrMismatch = errors.New("file of another owner")
 )
 
-// A CorruptError says which bytes of a file are damaged. It matches ErrCorrupt. Err wraps one of
-// the errors above, or an I/O error.
+// A CorruptError locates damage in a file. It matches ErrCorrupt. Err wraps one of the errors
+// above, or an I/O error.
 type CorruptError struct {
 	File   string // relative to the database directory
 	Offset int64  // in bytes; -1 when it is not known
@@ -47,8 +47,8 @@ func (e *CorruptError) Error() string {
 // Unwrap returns Err.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Is reports whether target is ErrCorrupt. A file of a later release is intact: an error that wraps
-// ErrVersion is no ErrCorrupt.
+// Is reports whether target is ErrCorrupt. An error that wraps ErrVersion does not match, because a
+// file of a later release is intact.
 func (e *CorruptError) Is(target error) bool {
 	return target == ErrCorrupt && !errors.Is(e.Err, ErrVersion)
 }

@@ -1,6 +1,6 @@
-// Package formattest holds what the tests of file formats have in common: dumps of files, byte for
-// byte, and their comparison with the pages of docs/format; and what files are made of in tests and
-// benchmarks. Only tests import it.
+// Package formattest holds helpers for the tests of file formats: dumps of files, byte for byte,
+// their comparison with the pages of docs/format, and data for tests and benchmarks. Only tests
+// import it.
 package formattest
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// Page compares the hexdump on a page, the first block of that kind, with got, or replaces it if
-// update is set. A difference means that the format has changed.
+// Page compares got with the first hexdump on a page, or replaces the hexdump if update is set. A
+// difference means that the format has changed.
 func Page(t testing.TB, page, got string, update bool) {
 	t.Helper()
 	const begin, end = "```hexdump\n", "```"
@@ -61,12 +61,12 @@ func (d *Dump) Bytes(off, n int, name, value string) {
 	}
 }
 
-// Line prints the n bytes that were decoded last.
+// Line prints the last n decoded bytes.
 func (d *Dump) Line(n int, name, format string, args ...any) {
 	d.Bytes(d.Offset()-n, n, name, fmt.Sprintf(format, args...))
 }
 
-// Repeat decodes n bytes, which must all have a value, and prints them on one line.
+// Repeat decodes n bytes that must all have the given value, and prints them on one line.
 func (d *Dump) Repeat(n int, value byte, name string) {
 	d.t.Helper()
 	if strings.Trim(string(d.Raw(n)), string([]byte{value})) != "" {
@@ -80,24 +80,24 @@ func (d *Dump) Repeat(n int, value byte, name string) {
 // Zeros is Repeat of zeros.
 func (d *Dump) Zeros(n int, name string) { d.Repeat(n, 0, name) }
 
-// Int8, Int32, Int64 and Float32 decode a number, print it, and return it.
+// Int8 decodes a uint8, prints it, and returns it.
 func (d *Dump) Int8(name string) uint8 { v := d.U8(); d.Line(1, name, "%d", v); return v }
 
-// Int32 is one of them.
+// Int32 decodes a uint32, prints it, and returns it.
 func (d *Dump) Int32(name string) int { v := d.U32(); d.Line(4, name, "%d", v); return int(v) }
 
-// Int64 is one of them.
+// Int64 decodes a uint64, prints it, and returns it.
 func (d *Dump) Int64(name string) int { v := d.U64(); d.Line(8, name, "%d", v); return int(v) }
 
-// Float32 is one of them.
+// Float32 decodes a float32, prints it, and returns it.
 func (d *Dump) Float32(name string) float32 {
 	v := math.Float32frombits(d.U32())
 	d.Line(4, name, "%v", v)
 	return v
 }
 
-// Checksums prints the checksums of blocks of 64 KiB that begin behind a header of 4 KiB, up to the
-// end of the file. Their own checksum must be sum.
+// Checksums prints the checksums of blocks of 64 KiB after a header of 4 KiB, up to the end of the
+// file. sum must be the checksum of these checksums.
 func (d *Dump) Checksums(sum uint32) {
 	d.t.Helper()
 	start := d.Offset()

@@ -28,15 +28,15 @@ func Score[M ~uint8 | ~int](metric M, q, x []float32) float64 {
 	return max(-1, min(1, simd.Dot64(q, x)/norms))
 }
 
-// A Set is rows and queries for a benchmark, one after the other.
+// A Set holds the rows and queries of a benchmark, each vector after the other.
 type Set struct {
 	Name          string
 	Dim           int
 	Rows, Queries []float32
 }
 
-// Sets returns a made data set, or those in the directories that VECBOLT_BENCH_DATA lists: each
-// with base.fvecs and query.fvecs.
+// Sets returns a synthetic data set, or the ones in the directories that VECBOLT_BENCH_DATA lists:
+// each with base.fvecs and query.fvecs.
 func Sets(t testing.TB, queries int) (all []Set) {
 	list := os.Getenv("VECBOLT_BENCH_DATA")
 	if list == "" {
@@ -51,8 +51,8 @@ func Sets(t testing.TB, queries int) (all []Set) {
 	return all
 }
 
-// clustered makes vectors of length 1 around many centres with a common mean, like those of a text
-// model.
+// clustered returns vectors of length 1 around many centres with a common mean, like the vectors of
+// a text model.
 func clustered(dim, rows, queries int) Set {
 	r := rand.New(rand.NewPCG(1, 2))
 	const centres, latent = 1000, 48

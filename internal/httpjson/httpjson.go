@@ -1,4 +1,4 @@
-// Package httpjson asks servers that speak JSON.
+// Package httpjson is a client for JSON over HTTP.
 package httpjson
 
 import (
@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// A Caller sends requests. The zero value is good.
+// A Caller sends requests. The zero value is ready to use.
 type Caller struct {
-	// Client sends them; nil means one of its own, with Timeout, that follows
-	// no redirects: they could take a key to another host.
+	// Client sends the requests; nil means a client with Timeout that follows no redirects, because
+	// they could take a key to another host.
 	Client  *http.Client
 	Timeout time.Duration
-	// Secret returns the key when it is needed, for the header Authorization;
-	// nil means none. It is neither kept nor part of an error.
+	// Secret returns the key for the header Authorization, per request; nil means none. The key is
+	// neither kept nor part of an error.
 	Secret func(context.Context) (string, error)
 }
 
-// maxReply bounds what is read of an answer, in bytes, and maxRefusal what is
-// shown of one that is none.
+// maxReply limits the bytes read of a response, and maxRefusal the bytes shown of an error
+// response.
 const (
 	maxReply   = 8 << 20
 	maxRefusal = 200
 )
 
-// Post sends body as JSON and decodes the answer into reply. An answer with
-// another status than 200 is an error that shows its beginning.
+// Post sends body as JSON and decodes the response into reply. A response with a status other than
+// 200 is an error that shows its beginning.
 func (c Caller) Post(ctx context.Context, url string, body, reply any) error {
 	b, err := json.Marshal(body)
 	if err != nil {

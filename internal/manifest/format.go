@@ -12,31 +12,31 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// Numbers of the file format. They never change for version 1.
+// Constants of the file format. They never change for version 1.
 const (
 	magic      = "VECBOLTP"
 	version    = 1
-	headerSize = 56 // all before the files
+	headerSize = 56 // bytes before the first file
 	crcSize    = 4
 	minFile    = 2 + 2 + 8 + sha256.Size // the shortest file
 )
 
-// MaxSize is the largest manifest, in bytes: more than a hundred thousand files.
+// MaxSize is the maximum size of a manifest in bytes: enough for over a hundred thousand files.
 const MaxSize = 16 << 20
 
-// MaxName is the longest name of a file, in bytes.
+// MaxName is the maximum length of a file name in bytes.
 const MaxName = 255
 
-// A Manifest says which files make a version of a database.
+// A Manifest lists the files of a version of a database.
 type Manifest struct {
 	DB     [16]byte // identity of the database
-	Number uint64   // of the version, from 1; that of a later one is greater
-	Batch  uint64   // the last batch in it
-	Time   int64    // when it was published: nanoseconds since 1970 in UTC
+	Number uint64   // of the version, from 1; ascends
+	Batch  uint64   // last batch in the version
+	Time   int64    // of publication: nanoseconds since 1970 in UTC
 	Files  []File   // in order of Name
 }
 
-// A File is one of them.
+// A File is a file of a version.
 type File struct {
 	Name string            // within a database directory
 	Path string            // within the folder; slash-separated
@@ -44,7 +44,7 @@ type File struct {
 	Sum  [sha256.Size]byte // SHA-256 of the content
 }
 
-// Find returns the file of that name, nil if there is none.
+// Find returns the file with a name, nil if it is not in the manifest.
 func (m *Manifest) Find(name string) *File {
 	i, ok := slices.BinarySearchFunc(m.Files, name, func(f File, name string) int { return strings.Compare(f.Name, name) })
 	if !ok {
@@ -53,16 +53,15 @@ func (m *Manifest) Find(name string) *File {
 	return &m.Files[i]
 }
 
-// Continues reports whether the version is old and batches behind it. After the database was
-// restored from a backup, the same numbers can stand for other batches: the files that say what
-// they are must be the same.
+// Continues reports whether m is old plus later batches. After a restore from a backup, the same
+// batch numbers can stand for other batches, so all files but segments must be equal.
 func (m *Manifest) Continues(old *Manifest) bool {
 	if m.Batch < old.Batch {
 		return false
 	}
 	for _, f := range old.Files {
 		if strings.HasPrefix(f.Name, "seg/") {
-			continue // either version has its own
+			continue // differs between versions
 		}
 		if is := m.Find(f.Name); is == nil || *is != f {
 			return false
@@ -80,7 +79,7 @@ func (m *Manifest) Names() map[string]string {
 	return names
 }
 
-// Bytes returns how many bytes the files have together.
+// Bytes returns the total size of the files.
 func (m *Manifest) Bytes() (n int64) {
 	for _, f := range m.Files {
 		n += f.Size
@@ -88,7 +87,7 @@ func (m *Manifest) Bytes() (n int64) {
 	return n
 }
 
-// Encode returns the bytes of m, or an error if Decode would not take them.
+// Encode returns the bytes of m, or an error if Decode would refuse them.
 func (m *Manifest) Encode() ([]byte, error) {
 	if err := m.validate(); err != nil {
 		return nil, err
@@ -158,7 +157,7 @@ func Decode(b []byte) (*Manifest, error) {
 	return m, m.validate()
 }
 
-// validate says what is wrong with the content.
+// validate returns an error if the content is invalid.
 func (m *Manifest) validate() error {
 	if m.Number == 0 {
 		return fmt.Errorf("manifest: %w: version 0", fileformat.ErrFormat)
@@ -180,7 +179,7 @@ func (m *Manifest) validate() error {
 	return nil
 }
 
-// validName holds for relative paths that mean the same everywhere.
+// validName reports whether a name is a relative path with the same meaning on every system.
 func validName(name string) bool {
 	if len(name) > MaxName || name == "." || !fs.ValidPath(name) {
 		return false

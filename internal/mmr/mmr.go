@@ -1,5 +1,4 @@
-// Package mmr puts items in the order of maximal marginal relevance (Carbonell and Goldstein, SIGIR
-// 1998).
+// Package mmr ranks by maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998).
 package mmr
 
 import (
@@ -8,11 +7,10 @@ import (
 	"slices"
 )
 
-// Order yields the indexes of n items: each time the one whose lambda ×
-// relevance less (1 - lambda) × the greatest similarity to those before it is
-// most, the first of them where that is equal. similar is told which item was
-// chosen and returns what compares another with it; false means that nothing is
-// known, and a nil function that nothing is known of the chosen one.
+// Order yields the indexes of n candidates. Each is the one that maximises lambda × relevance - (1
+// - lambda) × the greatest similarity to the candidates before it; ties go to the first. similar is
+// called with each chosen candidate and returns a function that compares another candidate with it;
+// false means that the similarity is unknown. A nil function means that all are unknown.
 func Order(n int, lambda float64, relevance func(i int) float64, similar func(chosen int) func(i int) (float64, bool)) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		left, nearest := make([]int, n), make([]float64, n)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// width is that of every chart in its own units; the page scales it.
+// width is the width of every chart in its own units; the page scales it.
 const width = 640
 
 // svg builds a chart.
@@ -17,7 +17,7 @@ type svg struct{ strings.Builder }
 
 func (s *svg) add(format string, args ...any) { fmt.Fprintf(&s.Builder, format, args...) }
 
-// text adds a text; x and y are its anchor and baseline.
+// text adds a label; x and y are its anchor and baseline.
 func (s *svg) text(x, y float64, anchor, class, text string) {
 	s.add(`<text x="%s" y="%s" text-anchor="%s" class="%s">%s</text>`, num(x), num(y), anchor, class, template.HTMLEscapeString(text))
 }
@@ -42,7 +42,7 @@ func (s *svg) figure(height float64, label string) template.HTML {
 // num formats a coordinate.
 func num(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }
 
-// Number formats a value of any size with about four digits.
+// Number formats a value of any magnitude with about four digits.
 func Number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -55,7 +55,7 @@ func Number(v float64) string {
 	return strconv.FormatFloat(v, 'e', 2, 64)
 }
 
-// A Part is a piece of a bar.
+// A Part is a segment of a bar.
 type Part struct {
 	Value float64 // not negative
 	Class string  // c0 to c7
@@ -69,7 +69,7 @@ type Bar struct {
 	Text  string // at the end
 }
 
-// Bars draws horizontal bars from 0 to most; if most is 0, to the longest.
+// Bars draws horizontal bars from 0 to most, or to the longest bar if most is 0.
 func Bars(label string, bars []Bar, most float64) template.HTML {
 	const left, right, row = 150, 90, 26
 	for _, b := range bars {
@@ -182,8 +182,8 @@ type Distribution struct {
 	Max     float64 `json:"max"`
 	Mean    float64 `json:"mean"`
 	Median  float64 `json:"median"`
-	Low     float64 `json:"low"`  // where the first bin begins
-	High    float64 `json:"high"` // where the last one ends
+	Low     float64 `json:"low"`  // lower bound of the first bin
+	High    float64 `json:"high"` // upper bound of the last bin
 	Counts  []int   `json:"counts"`
 	Outside int     `json:"outside,omitempty"` // values below Low or above High
 }
@@ -200,7 +200,7 @@ func Histogram(label string, d *Distribution, class string) template.HTML {
 	for i, n := range d.Counts {
 		lo := d.Low + (d.High-d.Low)*float64(i)/float64(len(d.Counts))
 		hi := d.Low + (d.High-d.Low)*float64(i+1)/float64(len(d.Counts))
-		h := float64(n) / float64(most) * (base - 18) // below the note on what is outside
+		h := float64(n) / float64(most) * (base - 18) // below the note on values outside
 		if n > 0 {
 			h = max(h, 1)
 		}

@@ -22,8 +22,8 @@ var (
 	script string
 )
 
-// The policy proves to the browser, and to the reader, that the page loads nothing and sends
-// nothing.
+// The content security policy proves to the browser, and to the reader, that the page neither loads
+// nor sends anything.
 const shell = `<!DOCTYPE html>
 <html lang="en">
 <head>

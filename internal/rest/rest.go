@@ -1,6 +1,5 @@
-// Package rest holds what the HTTP interfaces of a database have in common, whatever they look like
-// to clients: which status an error has and what a client may read of it, bodies within limits, and
-// what a request is allowed to do.
+// Package rest holds the parts that all HTTP interfaces of a database share: the status of an error
+// and the message a client may read, bodies within limits, and the permissions of a request.
 package rest
 
 import (
@@ -22,10 +21,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/exchange"
 )
 
-// StatusClientClosed is what the log shows of a request whose client has gone.
+// StatusClientClosed is the logged status of a request whose client has disconnected.
 const StatusClientClosed = 499
 
-// An Error is an answer with a status of its own and a message for the client, to the letter.
+// An Error is a response with its own status and a message that the client gets verbatim.
 type Error struct {
 	Status  int
 	Message string
@@ -38,7 +37,7 @@ func Errorf(status int, format string, args ...any) error {
 	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
-// Status returns the HTTP status of an error of the database, of a filter or of a body.
+// Status returns the HTTP status of an error of the database, a filter or a body.
 func Status(err error) int {
 	var (
 		own   *Error
@@ -53,7 +52,7 @@ func Status(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case is(os.ErrDeadlineExceeded):
 		return http.StatusRequestTimeout
-	case is(db.ErrCorrupt), is(db.ErrVersion): // before what they may wrap
+	case is(db.ErrCorrupt), is(db.ErrVersion): // before the errors they may wrap
 		return http.StatusInternalServerError
 	case is(db.ErrNoSpace):
 		return http.StatusInsufficientStorage
@@ -74,8 +73,8 @@ func Status(err error) int {
 	return http.StatusInternalServerError
 }
 
-// Message returns what a client may read of an error. What went wrong within the server is named,
-// not described: the description may hold paths and belongs in the log.
+// Message returns the message of an error for the client. Internal errors are named but not
+// described: their details may hold paths and belong in the log.
 func Message(err error) string {
 	var own *Error
 	if errors.As(err, &own) {
@@ -101,29 +100,28 @@ func Message(err error) string {
 
 var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|exchange|segment|wal|meta|vfs): `)
 
-// JSON answers with v as JSON.
+// JSON responds with v as JSON.
 func JSON(w http.ResponseWriter, status int, v any) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil { // a mistake in the server: v is its own
+	if err := enc.Encode(v); err != nil { // a bug in the server: it built v itself
 		panic(fmt.Sprintf("rest: answer: %v", err))
 	}
 	Bytes(w, status, body.Bytes())
 }
 
-// Bytes answers with a body that is JSON already.
+// Bytes responds with a body that is JSON already.
 func Bytes(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", fmt.Sprint(len(body)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // nobody is left to be told
+	_, _ = w.Write(body) // a failed write means that the client is gone
 }
 
-// Body reads the body of a request, which must be JSON of at most limit bytes and arrive within the
-// time given.
+// Body reads the body of a request, JSON of at most limit bytes that must arrive in time.
 func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) ([]byte, error) {
 	if err := ContentType(r, "application/json"); err != nil {
 		return nil, err
@@ -131,7 +129,7 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Durat
 	if r.ContentLength > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	// Not supported by every ResponseWriter, and then not needed: there is no connection behind it.
+	// Some ResponseWriters do not support deadlines; they have no connection that needs one.
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Now().Add(within))
 	var body []byte
@@ -152,15 +150,15 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Durat
 		}
 		return nil, err
 	}
-	_ = c.SetReadDeadline(time.Time{}) // it would end the request while it is worked on
+	_ = c.SetReadDeadline(time.Time{}) // otherwise it would end the request during its work
 	if err := Reserve(r.Context(), exchange.Footprint(body)); err != nil {
 		return nil, err
 	}
 	return body, nil
 }
 
-// ContentType returns an error if the body of a request says that it is something else than one of
-// the types, or that it is compressed. Saying nothing will do.
+// ContentType returns an error if the request declares a body of a type other than the given ones,
+// or a compressed body. A missing declaration is accepted.
 func ContentType(r *http.Request, types ...string) error {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return Errorf(http.StatusUnsupportedMediaType, "content encoding %q is not supported", e)
@@ -180,13 +178,13 @@ func ContentType(r *http.Request, types ...string) error {
 
 type mayWrite struct{}
 
-// WithAccess returns a context of a request that may or may not write.
+// WithAccess returns a context for a request that may write or not.
 func WithAccess(ctx context.Context, write bool) context.Context {
 	return context.WithValue(ctx, mayWrite{}, write)
 }
 
-// MayWrite reports whether a request may write. It is the server that has decided so, by the token
-// and by what it was told; a request that did not come through it may not.
+// MayWrite reports whether a request may write. The server has decided so, by the token and its
+// configuration; a request that did not come through the server may not write.
 func MayWrite(ctx context.Context) bool {
 	write, _ := ctx.Value(mayWrite{}).(bool)
 	return write
@@ -194,13 +192,13 @@ func MayWrite(ctx context.Context) bool {
 
 type memory struct{}
 
-// WithMemory returns a context of a request that asks reserve for memory.
+// WithMemory returns a context for a request that reserves memory through reserve.
 func WithMemory(ctx context.Context, reserve func(bytes int64) error) context.Context {
 	return context.WithValue(ctx, memory{}, reserve)
 }
 
-// Reserve counts memory that a request is about to take, until it ends. The error says that there
-// is not so much. A request that did not come through the server may take what it likes.
+// Reserve counts memory that a request is about to use until it ends. It returns an error if too
+// little is left. A request that did not come through the server is not limited.
 func Reserve(ctx context.Context, bytes int64) error {
 	if reserve, ok := ctx.Value(memory{}).(func(int64) error); ok {
 		return reserve(bytes)

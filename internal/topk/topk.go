@@ -21,7 +21,7 @@ type Candidate struct {
 	Row   int32
 }
 
-// A Collector is for one goroutine. Merge unites those of several.
+// A Collector is for one goroutine. Merge combines several.
 type Collector struct {
 	k          int
 	least      float64        // candidates below it are never wanted
@@ -37,8 +37,8 @@ func New(k int, least float64) *Collector {
 	return &Collector{k: k, least: least, prune: max(4*k, 256)}
 }
 
-// Group returns n Collectors for the rows that n goroutines divide among them.
-// Each drops what the floor of any other excludes.
+// Group returns n Collectors for the rows that n goroutines share. Each drops rows below the floor
+// of any other.
 func Group(n, k int, least float64) []*Collector {
 	group := make([]*Collector, n)
 	var shared *atomic.Uint64
@@ -53,9 +53,8 @@ func Group(n, k int, least float64) []*Collector {
 	return group
 }
 
-// Floor is the score that a row must be able to reach to matter: the k-th
-// best lower bound so far, or the least score wanted while there are fewer
-// than k. In a group, it is that of the best of them.
+// Floor is the least score that a row must reach to matter: the k-th best lower bound so far, or
+// the least wanted score while there are fewer than k. In a group it is the highest floor.
 func (c *Collector) Floor() float64 {
 	floor := c.least
 	if len(c.lowers) >= c.k {
@@ -67,7 +66,7 @@ func (c *Collector) Floor() float64 {
 	return floor
 }
 
-// raise tells the group of a new floor.
+// raise publishes a new floor to the group.
 func (c *Collector) raise() {
 	if c.shared == nil || len(c.lowers) < c.k {
 		return

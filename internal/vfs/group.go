@@ -13,7 +13,7 @@ type PanicError struct {
 	Stack []byte // of the goroutine that panicked
 }
 
-// Error gives the value. The stack is left to those who look at the field.
+// Error returns the value. The stack is only in its field.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // Unwrap returns the value if it is an error.
@@ -22,12 +22,12 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// errExited is the error of a function that has ended its goroutine by runtime.Goexit.
+// errExited is returned for a function that ended its goroutine by runtime.Goexit.
 var errExited = errors.New("the goroutine was ended")
 
-// Catch is Guard that turns every other panic into a *PanicError. It is for work that nobody waits
-// for, or that holds what others wait for: there a panic would end the process, or leave them
-// hanging.
+// Catch is Guard that also turns every other panic into a *PanicError. Use it for work in the
+// background, or that holds resources others wait for: a panic there would end the process, or
+// leave the others waiting.
 func Catch(name string, fn func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -47,7 +47,7 @@ type Group struct {
 	err  error
 }
 
-// Go runs fn in a goroutine. name is for the error of a fault, as that of Guard.
+// Go runs fn in a goroutine. name identifies the mapped file in the error of a fault, as in Guard.
 func (g *Group) Go(name string, fn func() error) {
 	g.wait.Go(func() {
 		err := errExited

@@ -54,11 +54,11 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	return &Lock{f: file}, nil
 }
 
-// heldBy returns an error that says who holds the lock of a file. Readers leave no trace there:
-// what it tells is then of a writer before them.
+// heldBy returns an error with the holder of a file's lock. Readers do not write their process id,
+// so the file may still name an earlier writer.
 func heldBy(file *os.File, exclusive bool) error {
 	if exclusive {
-		if held, err := flock(file, false); err == nil && !held { // until the file is closed, at once
+		if held, err := flock(file, false); err == nil && !held { // held until the file is closed, immediately after
 			return fmt.Errorf("%w by readers", ErrLocked)
 		}
 	}

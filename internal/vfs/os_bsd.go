@@ -4,8 +4,8 @@ package vfs
 
 import "os"
 
-// datasync is a full sync: on Darwin os.File.Sync uses F_FULLFSYNC, which alone reaches the medium
-// there.
+// datasync is a full sync: on Darwin os.File.Sync uses F_FULLFSYNC, the only call that reaches the
+// medium.
 func datasync(f *os.File) error { return f.Sync() }
 
 func dropCache(*os.File) {}

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datasync leaves out the inode's times, which nobody needs to survive; the size is synced when it
-// has changed.
+// datasync skips the times of the inode, which need not survive; a changed size is synced.
 func datasync(f *os.File) error {
 	if err := control(f, unix.Fdatasync); err != nil {
 		return &fs.PathError{Op: OpSync.String(), Path: f.Name(), Err: err}

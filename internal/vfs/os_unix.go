@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nonBlock is for opening what may be a named pipe. It means nothing for regular files.
+// nonBlock is for opening a possible named pipe. Regular files ignore it.
 const nonBlock = unix.O_NONBLOCK
 
-// control runs a system call on the descriptor of f, which cannot be closed meanwhile.
+// control runs a system call on the descriptor of f, which cannot be closed during the call.
 func control(f *os.File, call func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -31,7 +31,7 @@ func control(f *os.File, call func(fd int) error) error {
 	return err
 }
 
-// syncDir syncs a directory; tried is false if it did not come to that.
+// syncDir syncs a directory; tried is false if the sync was not attempted.
 func syncDir(root *os.Root, name string) (tried bool, err error) {
 	d, err := openDir(root, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func madvise(b []byte, p Pattern) {
 	}
 }
 
-// flock takes the lock of f; held means that somebody else has it.
+// flock takes the lock of f; held reports that another handle has it.
 func flock(f *os.File, exclusive bool) (held bool, err error) {
 	how := unix.LOCK_SH
 	if exclusive {

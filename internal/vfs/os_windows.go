@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// nonBlock is none here: named pipes do not lie in directories.
+// nonBlock is unused here: named pipes do not lie in directories.
 const nonBlock = 0
 
 func datasync(f *os.File) error { return f.Sync() }

@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// NotRegularError says that there is something else where a regular file or a directory is wanted.
+// NotRegularError reports another kind of file in place of a regular file or a directory.
 type NotRegularError struct {
 	Name string      // as given to the call
-	Mode fs.FileMode // of what is there
+	Mode fs.FileMode // of the file found
 }
 
-// Error names the file and says what it is.
+// Error returns the name of the file and its kind.
 func (e *NotRegularError) Error() string { return e.Name + ": " + e.Reason() }
 
-// Reason says what is there, without the name.
+// Reason returns the kind of file, without the name.
 func (e *NotRegularError) Reason() string {
 	kind := "a special file"
 	switch e.Mode.Type() {
@@ -33,26 +33,25 @@ func (e *NotRegularError) Reason() string {
 	return kind + ", not a regular file"
 }
 
-// Opening a named pipe waits for somebody at its other end, for ever, unless it is opened with
-// nonBlock; what was opened is then looked at before anything is read. Symbolic links are followed:
-// below a root, as far as they lead to what is in it.
+// Opening a named pipe blocks until another process opens its other end, unless it is opened with
+// nonBlock. So the opened file is checked before anything is read. Symbolic links are followed;
+// below a root, only to targets inside it.
 
-// OpenIn opens a regular file below root. Anything else is a *NotRegularError, and never waited
-// for.
+// OpenIn opens a regular file below root. Anything else is a *NotRegularError, without blocking.
 func OpenIn(root *os.Root, name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return regular(name, func() (*os.File, error) { return root.OpenFile(name, flag|nonBlock, perm) },
 		func() (fs.FileInfo, error) { return root.Stat(name) })
 }
 
-// OpenFile opens a regular file by its path, for reading. Anything else is a *NotRegularError, and
-// never waited for.
+// OpenFile opens a regular file by its path, for reading. Anything else is a *NotRegularError,
+// without blocking.
 func OpenFile(path string) (*os.File, error) {
 	return regular(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|nonBlock, 0) },
 		func() (fs.FileInfo, error) { return os.Stat(path) })
 }
 
-// ReadFile returns the content of a regular file. Anything else is a *NotRegularError, and never
-// waited for.
+// ReadFile returns the content of a regular file. Anything else is a *NotRegularError, without
+// blocking.
 func ReadFile(path string) ([]byte, error) {
 	f, err := OpenFile(path)
 	if err != nil {
@@ -65,8 +64,8 @@ func ReadFile(path string) ([]byte, error) {
 func regular(name string, open func() (*os.File, error), stat func() (fs.FileInfo, error)) (*os.File, error) {
 	f, err := open()
 	if err != nil {
-		// A socket cannot be opened, nor a directory for writing: say so rather than what the
-		// system does.
+		// A socket cannot be opened, nor a directory for writing: return our error, not the
+		// system's.
 		if st, serr := stat(); serr == nil && !st.Mode().IsRegular() {
 			return nil, fmt.Errorf("%w (%w)", &NotRegularError{name, st.Mode()}, reason(err))
 		}

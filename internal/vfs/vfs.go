@@ -3,15 +3,14 @@
 // and syncs; a [Mapping] is a read-only view of a file in memory; a [Lock] keeps a second process
 // out. The files are always real ones: a [Hook] sees every operation before it happens and can make
 // it fail, which is how tests trace the durability order and inject faults.
-//
-// Guarantees: what is opened is a regular file, or a *NotRegularError: named pipes in the place of
-// files are not waited for. Names are slash-separated paths relative to the root; files are made
-// with mode 0600 and directories with 0700; every error names the file and wraps the cause
-// (errors.Is works with fs.ErrNotExist and with system error numbers); after a failed write or sync
-// a File refuses further writes and syncs with [ErrPoisoned], because a second fsync may report
-// success for bytes that the first one lost; likewise an FS no longer syncs a directory once that
-// has failed. Code that reads a Mapping must run under [Guard], which turns the fault of a missing
-// page into an error.
+// Guarantees: only regular files are opened; anything else is a *NotRegularError, and named pipes
+// do not block. Names are slash-separated paths relative to the root; files are made with mode 0600
+// and directories with 0700; every error names the file and wraps the cause (errors.Is works with
+// fs.ErrNotExist and with system error numbers); after a failed write or sync a File refuses
+// further writes and syncs with [ErrPoisoned], because a second fsync may report success for bytes
+// that the first one lost; likewise an FS no longer syncs a directory once that has failed. Code
+// that reads a Mapping must run under [Guard], which turns the fault of a missing page into an
+// error.
 //
 // All types are safe for concurrent use unless a method says otherwise.
 package vfs
@@ -28,7 +27,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	_ "github.com/vecbolt/vecbolt/internal/needs64bit" // the one refusal of other targets
+	_ "github.com/vecbolt/vecbolt/internal/needs64bit" // the only check for unsupported targets
 )
 
 var (
@@ -44,8 +43,8 @@ var (
 // Kind says which operation an [Op] is.
 type Kind uint8
 
-// The operations a hook sees. Closing files, locks and mappings cannot fail in a way that matters
-// and is not shown.
+// The operations a hook sees. Closing files, locks and mappings is not shown, because its failures
+// do not matter.
 const (
 	OpOpen        Kind = iota + 1 // open an existing file, for reading or writing
 	OpCreate                      // create a new file
@@ -76,8 +75,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("op%d", uint8(k))
 }
 
-// Op is one operation on a file. To is set for OpRename only; Off and Len, in bytes, where the kind
-// has them.
+// Op is one operation on a file. To is set for OpRename only; Off and Len, in bytes, for the kinds
+// that have them.
 type Op struct {
 	Kind     Kind
 	Name, To string
@@ -112,7 +111,7 @@ type FS struct {
 	tmp   atomic.Uint64     // number of the last temporary file
 
 	mu     sync.Mutex
-	failed []failedDir // directories whose sync has failed, in that order
+	failed []failedDir // directories whose sync failed, in order of failure
 }
 
 // A failedDir is a directory some of whose names may never become durable.
@@ -123,7 +122,7 @@ type failedDir struct {
 
 // Open returns the FS rooted at dir, which must exist. hook may be nil.
 func Open(dir string, hook Hook) (*FS, error) {
-	// A named pipe would be waited for.
+	// os.OpenRoot would block on a named pipe.
 	if st, err := os.Stat(dir); err == nil && !st.IsDir() {
 		return nil, &fs.PathError{Op: OpOpen.String(), Path: dir, Err: syscall.ENOTDIR}
 	}
@@ -137,15 +136,14 @@ func Open(dir string, hook Hook) (*FS, error) {
 // Dir returns the directory given to Open.
 func (f *FS) Dir() string { return f.dir }
 
-// Named returns a view of f for reading: a file that is opened, measured or listed by a key of
-// names is the file of that value, and no others are there. The view shares the root of f, which
-// alone is to be closed. Operations that change something take names as they are. names must not be
-// changed any more.
+// Named returns a view of f for reading. Opening, measuring or listing a key of names uses the file
+// of its value; other files do not exist in the view. The view shares the root of f; close only f.
+// Operations that change files do not map names. names must no longer be changed.
 func (f *FS) Named(names map[string]string) *FS {
 	return &FS{dir: f.dir, root: f.root, hook: f.hook, names: names}
 }
 
-// Real returns the name under which the file called name lies below the directory.
+// Real returns the real name, below the directory, of the file called name.
 func (f *FS) Real(name string) (string, error) {
 	if f.names == nil {
 		return name, nil
@@ -217,8 +215,7 @@ func (f *FS) Remove(name string) error {
 	return f.root.Remove(name)
 }
 
-// Mkdir makes a directory; it is fine if it exists already. Durable only after SyncDir of its
-// parent.
+// Mkdir makes a directory; an existing one is no error. Durable only after SyncDir of its parent.
 func (f *FS) Mkdir(name string) error {
 	if err := f.before(Op{Kind: OpMkdir, Name: name}); err != nil {
 		return err
@@ -233,12 +230,11 @@ func (f *FS) Mkdir(name string) error {
 }
 
 // SyncDir makes the entries of a directory durable: its files created, renamed and removed so far.
-// The root is ".". Windows offers no such call and needs none on NTFS; there it does nothing.
+// The root is ".". On Windows it does nothing: NTFS has no such call and needs none.
 //
-// A sync that fails is the last one of its directory: what it had to write may be lost, and a
-// second one would say that all is well. (A directory that cannot be opened, for want of a
-// descriptor, has not been synced, and may be yet.) Later calls return ErrPoisoned and the first
-// failure.
+// After a failed sync the directory is never synced again: the entries may be lost, and a second
+// sync would report success. (If the directory cannot be opened, because descriptors have run out,
+// it was not synced, and may be retried.) Later calls return ErrPoisoned and the first failure.
 func (f *FS) SyncDir(name string) error {
 	if err := f.failedDir(name); err != nil {
 		return fmt.Errorf("%s %s: %w: %w", OpSyncDir, name, ErrPoisoned, err)
@@ -268,8 +264,8 @@ func (f *FS) failedDir(name string) error {
 	return nil
 }
 
-// Failed returns the error of the first sync of a directory that has failed, nil if none has.
-// Whoever has relied on that directory must not promise any more that something is durable.
+// Failed returns the error of the first failed directory sync, or nil. After a failure, changes
+// that rely on the directory must no longer be acknowledged as durable.
 func (f *FS) Failed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -433,8 +429,8 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 }
 
 // Sync makes the bytes and the size of the file durable (fdatasync on Linux, F_FULLFSYNC on
-// Darwin). After an error the file is poisoned: what was written since the last good Sync must be
-// taken for lost.
+// Darwin). After an error the file is poisoned: all writes since the last successful Sync must be
+// considered lost.
 func (f *File) Sync() error {
 	return f.change(Op{Kind: OpSync, Name: f.name}, func() error { return datasync(f.f) })
 }
@@ -484,7 +480,7 @@ func (f *File) Size() (int64, error) {
 }
 
 // DropCache asks the system to forget the cached clean pages of the file, so that the next reads
-// see the disk and not what a failed fsync has left in memory. Best effort: Linux only, and dirty
+// see the disk and not the memory that a failed fsync has left. Best effort: Linux only, and dirty
 // pages stay.
 func (f *File) DropCache() {
 	if f.fs.before(Op{Kind: OpDropCache, Name: f.name}) == nil {
