@@ -37,7 +37,7 @@ type Comparison struct {
 	Value any // nil, bool, int64, float64 or string
 }
 
-// A Membership holds if the field equals one of Values; of none, if there are none.
+// A Membership holds if the field equals one of Values; an empty list matches nothing.
 type Membership struct {
 	Field  string // dotted path
 	Values []any  // each nil, bool, int64, float64 or string
@@ -48,14 +48,14 @@ type Existence struct {
 	Field string // dotted path
 }
 
-// A TextMatch holds if the text of the document meets a query, in the syntax of
-// package text. Only a database with a full-text index knows; see [Match].
+// A TextMatch holds if the text of the document meets a query, in the syntax of package text. Only
+// a database with a full-text index can decide it; see [Match].
 type TextMatch struct{ Query string }
 
-// A Conjunction holds if all of Args hold, hence if there are none.
+// A Conjunction holds if all of Args hold, so also without Args.
 type Conjunction struct{ Args []Expr }
 
-// A Disjunction holds if at least one of Args holds, hence not if there are none.
+// A Disjunction holds if at least one of Args holds, so never without Args.
 type Disjunction struct{ Args []Expr }
 
 // A Negation holds if Arg does not.
@@ -69,8 +69,8 @@ func (*Conjunction) isExpr() {}
 func (*Disjunction) isExpr() {}
 func (*Negation) isExpr()    {}
 
-// The constructors below widen their operands with [Scalar]. An operand that is
-// not a scalar is kept as it is: it matches nothing, and [Validate] reports it.
+// The constructors below widen their operands with [Scalar]. An operand that is not a scalar is
+// kept unchanged: it matches nothing, and [Validate] reports it.
 
 // Eq holds if the field equals v; Eq(field, nil) if the field is stored as null.
 func Eq(field string, v any) Expr { return compare(field, OpEq, v) }

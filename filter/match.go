@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// Match reports whether a document meets e; get returns the value at a path
-// ("author.name") and whether there is one, as [Lookup] does. Values are those
-// of the package comment; any other type counts as one that nothing equals.
-// A nil e matches every document. Match is the reference: whatever evaluates
-// conditions faster gives the same answers.
+// Match reports whether a document meets e; get returns the value at a path ("author.name") and
+// whether it exists, as [Lookup] does. Values are of the types in the package comment; a value of
+// any other type equals nothing. A nil e matches every document. Match is the reference: faster
+// evaluations must give the same answers.
 //
-// Metadata does not tell whether a [TextMatch] holds. Match asks get for the
-// path [TextPath] followed by the query, which is no path of metadata: it holds
-// if the value is true, hence never if get is Lookup.
+// Metadata does not tell whether a [TextMatch] holds. Match asks get for the path [TextPath]
+// followed by the query, which is no metadata path. The TextMatch holds if the value is true, so
+// never with Lookup.
 func Match(e Expr, get func(path string) (any, bool)) bool {
 	return e == nil || match(e, get)
 }
 
-// TextPath begins the paths by which [Match] asks for a [TextMatch].
+// TextPath is the prefix of the paths by which [Match] asks for a [TextMatch].
 const TextPath = "$text "
 
 func match(e Expr, get func(path string) (any, bool)) bool {

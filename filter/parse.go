@@ -48,9 +48,8 @@ func MustParse(where string) Expr {
 	return e
 }
 
-// badText returns the offset of the first byte that is not UTF-8, or of the
-// first \u escape that names half a surrogate pair, and -1 if there is none.
-// encoding/json would replace both by U+FFFD without a word.
+// badText returns the offset of the first byte that is not UTF-8, or of the first \u escape of half
+// a surrogate pair, or -1. encoding/json would silently replace both by U+FFFD.
 func badText(text []byte) int {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
@@ -60,7 +59,7 @@ func badText(text []byte) int {
 		if r == '\\' {
 			switch unit, ok := escapedUnit(text[i:]); {
 			case !ok:
-				n = 2 // another escape, and what it escapes
+				n = 2 // another escape and its character
 			case unit < 0xD800 || unit > 0xDFFF:
 				n = 6
 			default:
@@ -76,8 +75,8 @@ func badText(text []byte) int {
 	return -1
 }
 
-// escapedUnit returns the UTF-16 unit if text begins with one that is escaped: \u and four
-// hexadecimal digits.
+// escapedUnit returns the UTF-16 unit if text begins with an escaped one: \u and four hexadecimal
+// digits.
 func escapedUnit(text []byte) (unit uint64, ok bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
@@ -86,7 +85,7 @@ func escapedUnit(text []byte) (unit uint64, ok bool) {
 	return unit, err == nil
 }
 
-// A parser reads tokens in one pass; its pointer is where it is.
+// A parser reads tokens in one pass; pointer is its position.
 type parser struct {
 	pointer
 	dec *json.Decoder
@@ -148,7 +147,7 @@ func (p *parser) condition(depth int) (Expr, error) {
 	return join(args), err
 }
 
-// join is the conjunction of args, or the only one.
+// join returns the conjunction of args, or the only argument itself.
 func join(args []Expr) Expr {
 	if len(args) == 1 {
 		return args[0]
@@ -167,7 +166,7 @@ func (p *parser) conditions(depth int) ([]Expr, error) {
 	return args, err
 }
 
-// field reads what follows a field name: a value, or operators.
+// field reads the value or the operators after a field name.
 func (p *parser) field(field string, depth int) ([]Expr, error) {
 	if err := checkField(field); err != nil {
 		return nil, p.errorf("%s", err.Error())
@@ -186,7 +185,7 @@ func (p *parser) field(field string, depth int) ([]Expr, error) {
 	return []Expr{e}, err
 }
 
-// operators reads the members of an object below a field, which is open.
+// operators reads the members of the open object below a field.
 func (p *parser) operators(field string, depth int) ([]Expr, error) {
 	var args []Expr
 	err := p.members(func(op string) error {
@@ -285,7 +284,7 @@ func (p *parser) scalar(tok json.Token) (any, error) {
 	return v, nil
 }
 
-// members calls each for every key of an object, which is open, and closes it.
+// members calls each for every key of an open object, and closes it.
 func (p *parser) members(each func(key string) error) error {
 	seen := map[string]struct{}{}
 	for p.dec.More() {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Lookup returns the value at a dotted path and whether there is one. Keys may
-// themselves contain dots: each way to split the path is tried, the longest
-// first key first. In a document whose paths are unambiguous, at most one fits.
+// Lookup returns the value at a dotted path and whether it exists. Keys may themselves contain
+// dots: each way to split the path is tried, the longest first key first. In a document whose paths
+// are unambiguous, at most one fits.
 func Lookup(meta map[string]any, path string) (any, bool) {
 	if v, ok := meta[path]; ok {
 		return v, true
@@ -22,16 +22,16 @@ func Lookup(meta map[string]any, path string) (any, bool) {
 	return nil, false
 }
 
-// Flatten visits every path in meta with its value, until visit returns false.
-// A map is visited as a value too, before what it holds; a list is visited as
-// one value ([]any) and not entered. The keys of each map are visited in
-// ascending bytewise order. Lookup finds exactly the paths that Flatten visits.
+// Flatten visits every path in meta with its value, until visit returns false. A map is visited as
+// a value too, before its members; a list is visited as one value ([]any) and not entered. The keys
+// of each map are visited in ascending bytewise order. Lookup finds exactly the paths that Flatten
+// visits.
 func Flatten(meta map[string]any, visit func(path string, v any) bool) {
 	flatten("", meta, visit)
 }
 
 func flatten(prefix string, meta map[string]any, visit func(path string, v any) bool) bool {
-	var few [16]string // most have no more keys: nothing to allocate
+	var few [16]string // enough for most maps, without allocation
 	keys := few[:0]
 	for key := range meta {
 		keys = append(keys, key)

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// Simplify returns an expression that matches the same documents, in a form that
-// is easier to evaluate: Not stands only in front of single conditions; no And
-// is an argument of And and no Or of Or, and each has no argument twice; values
-// of In are sorted and distinct. What matches every document becomes And(), and
-// what is seen to match none becomes Or(). The reason why each step is sound is
-// that logic is two-valued.
+// Simplify returns an expression that matches the same documents, in a form that is easier to
+// evaluate: Not stands only in front of single conditions; no And is an argument of And and no Or
+// of Or, and each has distinct arguments; values of In are sorted and distinct. An expression that
+// visibly matches every document becomes And(), one that matches no document Or(). Each step is
+// sound because logic is two-valued.
 //
 // Simplify(nil) is And(). The expression should be valid; the result shares its
 // unchanged parts.
@@ -80,7 +79,7 @@ func connect(args []Expr, and, negate bool) Expr {
 	return &Disjunction{out}
 }
 
-// arguments returns the arguments of a connective and which of the two it is.
+// arguments returns the arguments of a connective, and whether it is And.
 func arguments(e Expr) (args []Expr, and, ok bool) {
 	switch e := e.(type) {
 	case *Conjunction:

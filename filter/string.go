@@ -24,8 +24,8 @@ func (e *Conjunction) String() string { return string(appendExpr(nil, e)) }
 // String returns {"$or":[...]}.
 func (e *Disjunction) String() string { return string(appendExpr(nil, e)) }
 
-// String returns {"$not":...}, but the forms with $ne, $nin and "$exists":false
-// where the argument is a single condition that has one.
+// String returns {"$not":...}, or the form with $ne, $nin or "$exists":false if the argument is a
+// single condition that has one.
 func (e *Negation) String() string { return string(appendExpr(nil, e)) }
 
 func appendExpr(b []byte, e Expr) []byte {
@@ -95,7 +95,7 @@ func appendArgs(b []byte, op string, args []Expr) []byte {
 	return append(b, "]}"...)
 }
 
-// appendName opens an object at its only name.
+// appendName opens an object with its only name.
 func appendName(b []byte, name string) []byte {
 	return append(appendString(append(b, '{'), name), ':')
 }
@@ -112,7 +112,7 @@ func appendValue(b []byte, v any) []byte {
 		start := len(b)
 		b = strconv.AppendFloat(b, v, 'g', -1, 64)
 		if !bytes.ContainsAny(b[start:], ".eIN") {
-			b = append(b, ".0"...) // or it would read as an int64
+			b = append(b, ".0"...) // otherwise it would be read as an int64
 		}
 		return b
 	case string:

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of an expression. [Parse] and [Validate] refuse what exceeds them.
+// Limits of an expression. [Parse] and [Validate] refuse larger ones.
 const (
 	MaxText   = 64 << 10 // bytes of JSON that Parse takes
 	MaxDepth  = 32       // nesting of expressions; a single comparison has depth 1
@@ -16,7 +16,7 @@ const (
 	MaxValues = 10_000   // values of all $in and $nin together
 )
 
-// A SyntaxError says what is wrong with a condition and where.
+// A SyntaxError describes a mistake in a condition and its position.
 type SyntaxError struct {
 	Path string // a JSON pointer (RFC 6901) such as "/$and/1/year"; empty for the whole condition
 	Msg  string
@@ -30,11 +30,11 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("filter: at %q: %s", e.Path, e.Msg)
 }
 
-// Validate returns nil if e is nil or can be evaluated and written as JSON, and
-// otherwise a [*SyntaxError]. It reports what the constructors let pass:
-// operands that [Scalar] refuses or that do not suit the operator, field names
-// that are empty, begin with "$" or are not UTF-8, nil arguments, and
-// expressions beyond the limits. The path is that of the expression's String.
+// Validate returns nil if e is nil or can be evaluated and written as JSON, and otherwise a
+// [*SyntaxError]. It reports the mistakes that the constructors accept: operands that [Scalar]
+// refuses or that do not suit the operator, field names that are empty, begin with "$" or are not
+// UTF-8, nil arguments, and expressions beyond the limits. The path refers to the expression's
+// String.
 func Validate(e Expr) error {
 	if e == nil {
 		return nil
@@ -82,7 +82,7 @@ func (c *validator) check(e Expr, depth int) error {
 	case *Disjunction:
 		return c.args("$or", e.Args, depth)
 	case *Negation:
-		if isLeaf(e.Arg) { // written as $ne and the like: no step of its own
+		if isLeaf(e.Arg) { // written as $ne and the like, without a step of its own
 			return c.check(e.Arg, depth+1)
 		}
 		c.push("$not")
@@ -105,7 +105,7 @@ func (c *validator) args(op string, args []Expr, depth int) error {
 	return nil
 }
 
-// leaf reports a bad field, or else err as an error of that field.
+// leaf reports a bad field, or err as an error of that field.
 func (c *validator) leaf(field string, err error) error {
 	c.push(field)
 	defer c.pop()
@@ -159,8 +159,8 @@ func checkOperand(op Op, v any) error {
 	return nil
 }
 
-// checkScalar accepts the five types themselves, not what Scalar would widen:
-// the constructors have done so, and Match does not.
+// checkScalar accepts the five types only, not the types that Scalar would widen: the constructors
+// have widened them already, and Match does not.
 func checkScalar(v any) error {
 	s, err := Scalar(v)
 	if err == nil && s != v {

@@ -75,11 +75,10 @@ func number(s string) (any, error) {
 	return Scalar(f)
 }
 
-// Compare orders two values of the same kind: -1, 0 or +1 and true. Numbers are
-// one kind and compare by value, exactly, whether int64 or float64. Strings
-// compare bytewise, false is less than true, null equals null. For values of
-// different kinds, lists, maps, NaN and types outside the closed set there is
-// no answer, and the result is 0 and false.
+// Compare orders two values of the same kind: -1, 0 or +1 and true. Numbers are one kind and
+// compare by value, exactly, whether int64 or float64. Strings compare bytewise, false is less than
+// true, null equals null. Values of different kinds, lists, maps, NaN and other types are not
+// comparable: the result is 0 and false.
 //
 // Compare also orders bools, so that columns can be sorted; the operators $gt,
 // $gte, $lt and $lte apply to numbers and strings only.

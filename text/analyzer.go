@@ -12,26 +12,24 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// algorithm is the version of the analysis in this package. It changes with
-// the terms that some text gives, so that an index made by another one is not
-// mistaken for ours.
+// algorithm is the version of the analysis in this package. It must change whenever a text gives
+// other terms, so that an index of an earlier version is not used with the new terms.
 const algorithm = 2
 
-// MaxTerm is the length of the longest term in bytes. What is longer is cut
-// between characters.
+// MaxTerm is the maximum length of a term in bytes. Longer terms are cut between characters.
 const MaxTerm = 256
 
 // An Analyzer turns texts into terms.
 type Analyzer struct {
 	name  string
 	stem  func(*snowballstem.Env) bool // nil: none
-	bare  bool                         // accents go before stemming
-	elide map[string]bool              // what an apostrophe may cut off the front of a word
+	bare  bool                         // remove accents before stemming
+	elide map[string]bool              // words that an apostrophe elides at the start of a word
 	stop  map[string]bool
 }
 
-// New returns the analyzer of a language: "" means "english", "none" no
-// language at all; [Languages] lists the others.
+// New returns the analyzer of a language. "" means "english", "none" disables everything specific
+// to a language; [Languages] lists the names.
 func New(language string) (*Analyzer, error) {
 	if language == "" {
 		language = "english"
@@ -54,7 +52,7 @@ func set(words string) map[string]bool {
 // Language returns the name of the language.
 func (a *Analyzer) Language() string { return a.name }
 
-// ID names the analysis: language, version of this package and of the Unicode
+// ID identifies the analysis by language, version of this package and version of the Unicode
 // tables. Equal IDs give equal terms.
 func (a *Analyzer) ID() string {
 	return fmt.Sprintf("%s/%d/unicode-%s", a.name, algorithm, norm.Version)
@@ -65,17 +63,16 @@ type Token struct {
 	Term string
 	// Position counts words from 0.
 	Position int
-	// Start and End are the bytes of the text that the term stands for.
+	// Start and End delimit the bytes of the text that the term stands for.
 	Start, End int
-	// Extra marks a term beside the words, at the position of one of them:
-	// an identifier as a whole, or the last character of a run without spaces.
-	// Phrases do without.
+	// Extra marks an additional term at the position of a word: a whole identifier, or the last
+	// character of a run without spaces. Phrases skip it.
 	Extra bool
 	// Stop marks a stop word.
 	Stop bool
 }
 
-// A Scanner takes texts apart. It remembers words that it has seen.
+// A Scanner splits texts into terms. It caches the terms of words.
 type Scanner struct {
 	a    *Analyzer
 	fold cases.Caser
@@ -90,7 +87,7 @@ type unit struct {
 	start, end int
 }
 
-// remembered bounds the memory of a Scanner.
+// remembered is the maximum number of cached words.
 const remembered = 1 << 16
 
 // Scanner returns a Scanner, for one goroutine.
@@ -98,8 +95,8 @@ func (a *Analyzer) Scanner() *Scanner {
 	return &Scanner{a: a, fold: cases.Fold(), seen: map[string][]Token{}, iter: words.FromString("")}
 }
 
-// Tokens appends the terms of a text to dst, in order of position, and returns
-// it with the number of positions. Any bytes are a text.
+// Tokens appends the terms of a text to dst, in order of position, and returns dst and the number
+// of positions. A text may hold any bytes.
 func (s *Scanner) Tokens(dst []Token, text string) (tokens []Token, positions int) {
 	pos := 0
 	for at := 0; at < len(text); {
@@ -130,8 +127,8 @@ func (s *Scanner) Tokens(dst []Token, text string) (tokens []Token, positions in
 
 // segment returns the end of the segment that begins at a boundary.
 func (s *Scanner) segment(text string, at int) int {
-	// Most words are of ASCII letters and end in a way that no rule of the annex
-	// joins to what follows: no need to look at properties.
+	// Fast path: most words have ASCII letters only, and are followed by a character that no rule
+	// of the annex joins to them, so that properties need no lookup.
 	i := at
 	for i < len(text) && isWordASCII(text[i]) {
 		i++
@@ -141,12 +138,12 @@ func (s *Scanner) segment(text string, at int) int {
 		return i
 	case i == at:
 		if text[i] < utf8.RuneSelf && (i+1 == len(text) || text[i+1] < utf8.RuneSelf) {
-			return i + 1 // it does not matter how many spaces are one segment
+			return i + 1 // spaces may be split into any number of segments
 		}
 	case text[i] < utf8.RuneSelf && !joins(text[i]):
 		return i
 	case text[i] < utf8.RuneSelf && (i+1 == len(text) || text[i+1] < utf8.RuneSelf && !isWordASCII(text[i+1])):
-		return i // a point or the like is joined from both sides only
+		return i // a point or the like joins only between two characters
 	}
 	s.iter.SetText(text[at:])
 	s.iter.Next()
@@ -157,12 +154,12 @@ func isWordASCII(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_'
 }
 
-// joins reports whether an ASCII character may stand within a word (MidLetter,
-// MidNum, MidNumLet and Single_Quote of the annex).
+// joins reports whether an ASCII character may occur inside a word (MidLetter, MidNum, MidNumLet
+// and Single_Quote of the annex).
 func joins(c byte) bool { return c == '.' || c == ',' || c == ':' || c == ';' || c == '\'' }
 
-// spaceless reports whether a character belongs to a script that does not put
-// spaces between words, or whose words are better found by pairs of characters.
+// spaceless reports whether a character belongs to a script without spaces between words, or whose
+// words are better found by pairs of characters.
 func spaceless(r rune) bool {
 	if r < 0x0E00 {
 		return false
@@ -194,7 +191,7 @@ func (s *Scanner) word(dst []Token, w string, start, pos int) ([]Token, int) {
 	return dst, pos + last + 1
 }
 
-// analyse returns the terms of a word, with positions and bytes from its start.
+// analyse returns the terms of a word, with positions and byte ranges relative to its start.
 func (s *Scanner) analyse(w string) []Token {
 	var tokens []Token
 	if parts := split(w); len(parts) > 1 {
@@ -214,8 +211,7 @@ func (s *Scanner) analyse(w string) []Token {
 	return tokens
 }
 
-// term returns the term of a word that is not split, and whether it is a stop
-// word.
+// term returns the term of an undivided word, and whether it is a stop word.
 func (s *Scanner) term(w string) (term string, stop bool) {
 	w = s.surface(w)
 	stop = s.a.stop[w]
@@ -232,7 +228,7 @@ func (s *Scanner) term(w string) (term string, stop bool) {
 	return s.unaccented(w), stop
 }
 
-// surface returns a word as stemmers want it: folded, and without what was elided in front.
+// surface returns the form of a word that stemmers expect: folded, without elided words in front.
 func (s *Scanner) surface(w string) string {
 	w = s.folded(w)
 	if front, rest, ok := strings.Cut(w, "'"); ok && rest != "" && s.a.elide[front] {
@@ -250,8 +246,8 @@ func (s *Scanner) folded(w string) string {
 	return norm.NFKC.String(s.fold.String(w))
 }
 
-// unaccented drops combining marks of the common European scripts. Elsewhere
-// they are letters of their own right.
+// unaccented removes combining marks of the common European scripts. In other scripts they are
+// letters in their own right.
 func (s *Scanner) unaccented(w string) string {
 	if isASCII(w) {
 		return w
@@ -277,7 +273,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// limited cuts a term that is too long, between characters.
+// limited shortens a term to MaxTerm, between characters.
 func limited(term string) string {
 	if len(term) <= MaxTerm {
 		return term
@@ -289,15 +285,14 @@ func limited(term string) string {
 	return term[:end]
 }
 
-// split returns the parts of an identifier as byte ranges: it is cut at
-// characters that are neither letters nor digits, where a capital follows a
-// small letter, and before the last capital of several when a small letter
-// follows. Numbers, abbreviations such as U.S. and words with an apostrophe
-// stay whole.
+// split returns the parts of an identifier as byte ranges. It cuts at characters that are neither
+// letters nor digits, between a small letter and a capital, and before the last of several capitals
+// if a small letter follows. Numbers, abbreviations such as U.S. and words with an apostrophe stay
+// whole.
 func split(w string) [][2]int {
 	var parts [][2]int
 	start, letters := -1, 0
-	var prev, before rune // and where prev begins
+	var prev, before rune // the start of prev
 	prevAt := 0
 	long := false
 	end := func(at int) {
@@ -334,14 +329,14 @@ func split(w string) [][2]int {
 	return parts
 }
 
-// pairs appends the terms of a run of characters without spaces: overlapping
-// pairs, and the last character alone, so that every character begins a term.
+// pairs appends the terms of a run of characters without spaces: overlapping pairs, and the last
+// character alone, so that every character begins a term.
 func (s *Scanner) pairs(dst []Token, run string, start, pos int) ([]Token, int) {
 	s.run = s.run[:0]
 	for i := 0; i < len(run); {
 		r, size := utf8.DecodeRuneInString(run[i:])
 		if n := len(s.run); n > 0 && (unicode.IsMark(r) || !spaceless(r)) {
-			s.run[n-1].end = i + size // a mark belongs to what it marks
+			s.run[n-1].end = i + size // a combining mark extends the character before it
 		} else {
 			s.run = append(s.run, unit{start: i, end: i + size})
 		}

@@ -1,16 +1,15 @@
 // Package text turns texts into terms, for full-text search.
 //
-// An [Analyzer] is the analysis of one language: [Analyzer.Scanner] gives what
-// takes texts apart, [Analyzer.Parse] reads the query of a user, and [Highlight]
-// finds the passage of a text that answers a query best.
+// An [Analyzer] is the analysis of one language: [Analyzer.Scanner] returns a [Scanner], which
+// splits texts into terms, [Analyzer.Parse] reads a user's query, and [Highlight] finds the passage
+// of a text that matches a query best.
 //
 // # From text to terms
 //
-// A text is cut into words at the boundaries of Unicode Standard Annex 29. A word
-// is normalised (NFKC), case-folded, reduced to its stem by the Snowball stemmer
-// of the language, and loses its accents, in this order; in English, whose stemmer
-// knows no accents, it loses them first. Each word has the next position. Beside
-// that:
+// A text is split into words at the boundaries of Unicode Standard Annex 29. A word is normalised
+// (NFKC), case-folded, reduced to its stem by the Snowball stemmer of the language, and loses its
+// accents, in this order; in English, whose stemmer knows no accents, they go first. Each word has
+// the next position. In addition:
 //
 //   - An identifier is split as well as kept: parseHTTPHeader gives the terms
 //     "parse", "http", "header", each with its position, and "parsehttpheader"

@@ -17,17 +17,16 @@ type Range struct {
 type Snippet struct {
 	// Text is the passage, unchanged.
 	Text string `json:"text"`
-	// Start is the byte of the whole text at which it begins.
+	// Start is the offset of the passage in the whole text, in bytes.
 	Start int `json:"start"`
-	// Marks are the words of Text that the query asks for, in order.
+	// Marks are the ranges of Text that match the query, in order.
 	Marks []Range `json:"marks,omitempty"`
 }
 
-// Highlight returns the passage of a text, of at most about width bytes, that
-// has the most of what q ranks by, and among those of equal worth the first; the
-// beginning of the text if there is nothing of it. weight says what a term is
-// worth; nil: all the same. Words are not cut, so that the passage of a text with
-// very long words can be longer than width.
+// Highlight returns the passage of a text, of about width bytes, with the greatest weight of terms
+// that q ranks by; of equal passages the first, and without such terms the beginning of the text.
+// weight returns the weight of a term; nil means equal weights. Words are not cut, so the passage
+// may exceed width in a text with very long words.
 func (s *Scanner) Highlight(q *Query, text string, width int, weight func(term string) float64) Snippet {
 	tokens, _ := s.Tokens(nil, text)
 	marks := q.marks(tokens)
@@ -37,7 +36,7 @@ func (s *Scanner) Highlight(q *Query, text string, width int, weight func(term s
 		lo, hi = window(marks, width, weight)
 	}
 	core := Range{lo, hi}
-	// Fill up with text on both sides, more of it in front of the end.
+	// Fill up with text on both sides, a third of it in front.
 	spare := max(0, width-(hi-lo))
 	lo = max(0, lo-spare/3)
 	hi = min(len(text), lo+max(width, hi-lo))
@@ -46,7 +45,7 @@ func (s *Scanner) Highlight(q *Query, text string, width int, weight func(term s
 	sn := Snippet{Text: text[lo:hi], Start: lo}
 	for _, m := range marks {
 		if m.Start >= lo && m.End <= hi {
-			if n := len(sn.Marks); n > 0 && m.Start-lo < sn.Marks[n-1].End { // a part of a whole, or pairs
+			if n := len(sn.Marks); n > 0 && m.Start-lo < sn.Marks[n-1].End { // part of an identifier, or overlapping pairs
 				sn.Marks[n-1].End = max(sn.Marks[n-1].End, m.End-lo)
 				continue
 			}
@@ -56,19 +55,19 @@ func (s *Scanner) Highlight(q *Query, text string, width int, weight func(term s
 	return sn
 }
 
-// mark is a term of the text that the query asks for.
+// mark is a match of a query term in the text.
 type mark struct {
 	Range
 	term string // of the query
 }
 
-// marks returns what of a text the clauses that rank ask for. It takes a time that grows with the
-// text and with the clauses, not with their product, but for phrases and prefixes.
+// marks returns the matches of the ranking clauses. Its time is linear in the text plus the
+// clauses; only phrases and prefixes multiply the two.
 func (q *Query) marks(tokens []Token) []mark {
 	var marks []mark
 	terms := map[string]bool{}
 	var prefixes []string
-	var places map[string][]int // of each term of a phrase
+	var places map[string][]int // tokens with a term, for phrases
 	for i := range q.Clauses {
 		c := &q.Clauses[i]
 		switch {
@@ -107,15 +106,14 @@ func (q *Query) marks(tokens []Token) []mark {
 	return slices.Compact(marks)
 }
 
-// phrase appends the places where the tokens of a clause follow each other. places says where a
-// text has each term.
+// phrase appends the matches of a quoted clause. places maps a term to its indexes in tokens.
 func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) []mark {
 	want := slices.DeleteFunc(slices.Clone(c.Tokens), func(t Token) bool { return t.Extra })
 	if len(want) == 0 {
 		return marks
 	}
-	// where calls found with each token that is the i-th of the phrase if that begins at one of
-	// starts, which ascend.
+	// where calls found for each start, a position, and the index of the i-th token of the phrase
+	// that begins there. starts must ascend.
 	where := func(i int, starts []int, found func(start, at int)) {
 		list, offset := places[want[i].Term], want[i].Position-want[0].Position
 		for _, start := range starts {
@@ -136,7 +134,7 @@ func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) [
 		where(i, starts, func(start, _ int) { kept = append(kept, start) })
 		starts = kept
 	}
-	seen := make([]bool, len(tokens)) // phrases may overlap
+	seen := make([]bool, len(tokens)) // marked tokens, because phrases may overlap
 	for i := 0; i < len(want) && len(starts) > 0; i++ {
 		where(i, starts, func(_, at int) {
 			if !seen[at] {
@@ -148,7 +146,7 @@ func (c *Clause) phrase(marks []mark, tokens []Token, places map[string][]int) [
 	return marks
 }
 
-// window returns the bytes between the first and last mark of the best window.
+// window returns the range from the first to the last mark of the window with the greatest weight.
 func window(marks []mark, width int, weight func(string) float64) (lo, hi int) {
 	if weight == nil {
 		weight = func(string) float64 { return 1 }
@@ -178,7 +176,7 @@ func window(marks []mark, width int, weight func(string) float64) (lo, hi int) {
 			n--
 			i++
 		}
-		// Different terms first; more of the same break ties.
+		// Distinct terms decide; repetitions break ties.
 		if w := worth + 1e-3*float64(min(n, 100)); w > best+1e-9 {
 			best, lo, hi = w, marks[i].Start, m.End
 		}
@@ -186,8 +184,8 @@ func window(marks []mark, width int, weight func(string) float64) (lo, hi int) {
 	return lo, hi
 }
 
-// whole moves the ends of a window so that no word or character is cut, but not into the core, and
-// drops white space at both ends.
+// whole moves the ends of a window to boundaries of words and characters, but not into the core,
+// and trims white space.
 func whole(tokens []Token, text string, lo, hi int, core Range) (int, int) {
 	for _, t := range tokens {
 		if t.Start < lo && lo < t.End {
@@ -196,7 +194,7 @@ func whole(tokens []Token, text string, lo, hi int, core Range) (int, int) {
 	}
 	for _, t := range slices.Backward(tokens) {
 		if t.Start < hi && hi < t.End {
-			if hi = t.Start; hi <= lo { // one word longer than the window
+			if hi = t.Start; hi <= lo { // a single word longer than the window
 				lo, hi = t.Start, t.End
 				break
 			}

@@ -26,20 +26,19 @@ import (
 	"github.com/blevesearch/snowballstem/turkish"
 )
 
-// A language is what the analysis knows of one. Words are case-folded.
+// A language holds the analysis of one language. Words are case-folded.
 type language struct {
 	stem  func(*snowballstem.Env) bool
-	bare  bool // the stemmer knows no accents: a word with them would keep its ending
+	bare  bool // the stemmer knows no accents, and would not strip the ending of a word with accents
 	elide string
 	stop  string
 }
 
-// Languages returns the names that [New] takes, sorted.
+// Languages returns the names that [New] accepts, sorted.
 func Languages() []string { return slices.Sorted(maps.Keys(languages)) }
 
-// Stop words are function words, which say little about what a text is about.
-// A query drops them where they stand alone; the index has them. A short list
-// is therefore enough.
+// Stop words are function words, which say little about the subject of a text. A query drops stop
+// words that stand alone, but the index contains them, so a short list is enough.
 var languages = map[string]language{
 	"none":    {},
 	"arabic":  {stem: arabic.Stem, stop: `في من على إلى عن مع هذا هذه ذلك التي الذي ما لا أن إن كان كانت هو هي و أو ثم قد لم لن بين كل بعد قبل عند`},

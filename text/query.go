@@ -8,52 +8,49 @@ import (
 	"unicode/utf8"
 )
 
-// Occur says what a clause of a query asks for.
+// Occur is the role of a clause in a query.
 type Occur uint8
 
 // The kinds of clauses.
 const (
 	Should  Occur = iota // finds and ranks documents
-	Must                 // the same, and every document has to meet it: +term
-	MustNot              // no document may meet it: -term
+	Must                 // the same, and is required: +term
+	MustNot              // excludes documents: -term
 )
 
 // A Clause is a word or a phrase of a query.
 //
-// It is met by a text that has all its Tokens but the Extra ones with the same
-// distances between their positions. Where it finds and ranks, a quoted clause
-// counts as one term, namely as often as it is met, and so does a Prefix; of
-// others, each token counts for itself.
+// A text meets it with all its Tokens, except Extra tokens, at the same distances. A quoted clause
+// ranks as one term, whose frequency is the number of its matches; so does a Prefix. In other
+// clauses each token ranks as a term of its own.
 type Clause struct {
 	Occur  Occur
 	Quoted bool
-	// Prefix: the only token stands for all terms that begin with it. If there
-	// is a second one, it is the stem of the word, and stands for itself.
+	// Prefix: the first token stands for all terms that begin with it. A second token, if any, is
+	// the stem of the word, and stands for itself.
 	Prefix bool
 	Tokens []Token
-	// Raw is what the user wrote, without the sign and the quotes.
+	// Raw is the user's text, without the sign and the quotes.
 	Raw string
 }
 
-// A Query is what a user looks for. A text meets it if it meets all Must
-// clauses and no MustNot clause, and has something that a Should or a Must
-// clause ranks by if there are such clauses. A query without clauses is met by
-// nothing.
+// A Query is the parsed query of a user. A text meets it if it meets all Must clauses and no
+// MustNot clause and, if there are Should or Must clauses, contains a term that one of them ranks
+// by. No text meets a query without clauses.
 type Query struct {
 	Clauses []Clause
 }
 
-// Limits of a query: [Analyzer.Query] refuses what is beyond them.
+// Limits of a query: [Analyzer.Query] refuses larger queries.
 const (
 	MaxQuery    = 64 << 10 // bytes
-	MaxClauses  = 1024     // Parse reads so many, and ignores the rest
-	MaxTokens   = 4096     // of all clauses
+	MaxClauses  = 1024     // Parse ignores further clauses
+	MaxTokens   = 4096     // in all clauses
 	MaxPhrase   = 256      // tokens of one clause
-	MaxPrefixes = 128      // clauses that stand for all terms with a beginning
+	MaxPrefixes = 128      // clauses with Prefix
 )
 
-// Query is Parse within limits. The error says which limit a query exceeds, and
-// by what.
+// Query is Parse with limits. The error names the exceeded limit and the actual size.
 func (a *Analyzer) Query(query string) (Query, error) {
 	if len(query) > MaxQuery {
 		return Query{}, beyond("bytes", len(query), MaxQuery)
@@ -85,21 +82,20 @@ func beyond(what string, have, most int) error {
 	return fmt.Errorf("the query has %d %s, the limit is %d", have, what, most)
 }
 
-// Ranks reports whether the query has anything that ranks documents.
+// Ranks reports whether any clause of the query ranks documents.
 func (q *Query) Ranks() bool {
 	return slices.ContainsFunc(q.Clauses, func(c Clause) bool { return c.Occur != MustNot })
 }
 
-// Parse reads a query of a user: words; "phrases in quotes"; prefix*; each may be
-// required by a + or excluded by a - in front. Whatever is not of this form is
-// taken as words, so that Parse never fails. Stop words that stand alone are
-// dropped unless there is nothing else.
+// Parse reads a user's query: words; "phrases in quotes"; prefix*; each may be required by a + or
+// excluded by a - in front. Any other text is read as words, so Parse never fails. Stop words that
+// stand alone are dropped unless the query has no other words.
 func (a *Analyzer) Parse(query string) Query {
 	q, _ := a.parse(query)
 	return q
 }
 
-// parse is Parse; more reports that it left out clauses.
+// parse is Parse; more reports that clauses were left out.
 func (a *Analyzer) parse(query string) (q Query, more bool) {
 	s := a.Scanner()
 	rest := strings.TrimLeftFunc(query, unicode.IsSpace)
@@ -139,10 +135,9 @@ func (a *Analyzer) parse(query string) (q Query, more bool) {
 	return q, rest != ""
 }
 
-// Plain returns what a user wrote as words alone: Parse then finds no syntax in
-// it, which is quotes of any kind, a + or - in front of a word, a * behind it.
-// It is for questions in plain language, which are no queries. The result is
-// empty if nothing is left.
+// Plain removes the syntax of queries from a question in plain language, so that Parse reads it as
+// words: quotes of any kind, a + or - in front of a word, a * after it. The result is empty if
+// nothing is left.
 func Plain(question string) string {
 	words := strings.FieldsFunc(question, func(r rune) bool { return unicode.IsSpace(r) || isQuote(r) || r == '*' })
 	for i, w := range words {
@@ -151,20 +146,20 @@ func Plain(question string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// isQuote reports whether r begins or ends a phrase: quotation marks, but not
-// those that are apostrophes as well.
+// isQuote reports whether r begins or ends a phrase: any quotation mark that is not also an
+// apostrophe.
 func isQuote(r rune) bool {
 	return r == '"' || r >= 0x80 && strings.ContainsRune(`“”„‟«»‹›「」『』〝〞〟＂`, r)
 }
 
-// stop reports whether a clause is but a stop word.
+// stop reports whether a clause is a single stop word.
 func (c *Clause) stop() bool { return !c.Quoted && !c.Prefix && len(c.Tokens) == 1 && c.Tokens[0].Stop }
 
-// clause analyses what the user wrote.
+// clause analyses the raw text of a clause.
 func (s *Scanner) clause(c *Clause) {
 	word, star := strings.CutSuffix(c.Raw, "*")
 	c.Tokens, _ = s.Tokens(nil, word)
-	// The last character of a run of pairs is there for queries of one character.
+	// The last character of a run of pairs is only for queries of one character.
 	c.Tokens = slices.DeleteFunc(c.Tokens, func(t Token) bool {
 		r, _ := utf8.DecodeRuneInString(t.Term)
 		return t.Extra && spaceless(r) && len(c.Tokens) > 1
@@ -175,8 +170,8 @@ func (s *Scanner) clause(c *Clause) {
 	t := c.Tokens[0]
 	switch r, _ := utf8.DecodeRuneInString(t.Term); {
 	case spaceless(r):
-		c.Prefix = len(c.Tokens) == 1 && utf8.RuneCountInString(t.Term) == 1 // it begins a pair wherever it stands
-	case star && t.Start == 0 && t.End == len(word): // one word, or an identifier as a whole
+		c.Prefix = len(c.Tokens) == 1 && utf8.RuneCountInString(t.Term) == 1 // finds the pairs that begin with it
+	case star && t.Start == 0 && t.End == len(word): // one word, or a whole identifier
 		t.Extra = false
 		stem := t
 		t.Term, t.Stop = limited(s.unaccented(s.surface(word))), false

@@ -7,10 +7,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// Copy writes the records above after, up to last, of the log of from as the one new file with
-// number seq of the log of to, and makes it durable. The log of from may be in use: records that
-// are appended meanwhile are left alone, but none of its files may be released. All of the records
-// are held in memory at once.
+// Copy writes the records above after, up to last, of the log of from as one new file with number
+// seq of the log of to, and makes it durable. The log of from may be in use: records appended
+// during the copy are not included, but none of its files may be released. All copied records are
+// in memory at once.
 func Copy(from Options, after, last uint64, to Options, seq uint64) (name string, err error) {
 	if last <= after || seq == 0 {
 		return "", fmt.Errorf("wal: copy records %d to %d as file %d: out of order", after+1, last, seq)
@@ -30,7 +30,7 @@ func Copy(from Options, after, last uint64, to Options, seq uint64) (name string
 	if err != done {
 		return "", err
 	}
-	to.FileSize = 1 // as long as the records need
+	to.FileSize = 1 // grows to the size of the records
 	l := &Log{o: to, seq: seq, last: after, durable: after}
 	if _, err = l.Append(records); err == nil {
 		err = l.Sync()

@@ -67,7 +67,7 @@ func (h *fileHeader) encode() []byte {
 
 var errNotHeader = errors.New("file header is damaged")
 
-// decodeHeader checks a header of 4 KiB that is alone: not against the file's name or size.
+// decodeHeader checks a header of 4 KiB by itself, not against the file's name or size.
 func decodeHeader(b []byte) (h fileHeader, err error) {
 	h.crc = le.Uint32(b[headerCRC:])
 	if string(b[:8]) != fileMagic || codec.CRC(b[:headerCRC]) != h.crc {
@@ -116,7 +116,7 @@ func (h *frameHeader) encode(b []byte, salt uint32) {
 	le.PutUint32(b[frameCRC:], h.crc)
 }
 
-// decodeFrame reads a frame header; ok is false unless it belongs to a file with this salt. That
+// decodeFrame reads a frame header; ok is false unless it belongs to a file with this salt. It
 // needs no context, so that frames behind a damaged one can be found.
 func decodeFrame(b []byte, salt uint32) (h frameHeader, ok bool) {
 	if le.Uint32(b) != frameMagic {

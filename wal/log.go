@@ -54,19 +54,18 @@ type Log struct {
 	raw  int64  // from here on the file is reserved space that was never written
 }
 
-// chunk is the size of the largest single write, in bytes.
+// chunk is the largest single write, in bytes.
 const chunk = 1 << 20
 
-// ahead is how many zeros are written behind a smaller group that reaches reserved space. Syncing
-// writes over what was written before costs the disk less than syncing those that are the first.
+// ahead is the number of zeros written behind a smaller group that reaches reserved space. Syncing
+// overwritten blocks costs the disk less than syncing blocks that were never written.
 const ahead = 1 << 20
 
-// FirstSize is the most bytes that a file takes when there is no other: there may be little to
-// write, and a new file is all zeros where space cannot be reserved.
+// FirstSize is the maximum size of a file while it is the only one. The log may stay small, and a
+// new file is written as zeros where space cannot be reserved.
 const FirstSize = 4 << 20
 
-// page is what systems cache of files at once: a write of less than that has to read the rest
-// first.
+// page is the unit of the system's cache: a smaller write has to read the rest of the page first.
 const page = 4096
 
 // zeros pads frames and pages.
@@ -102,8 +101,8 @@ func Create(o Options, next, durable uint64) (*Log, error) {
 		}
 		l.spares++
 	}
-	// A file ends where the next one begins. One with a damaged header is no longer needed, or
-	// Replay would have complained: it takes the range of its successor and goes with it.
+	// A file ends where the next one begins. A file with a damaged header is no longer needed, or
+	// Replay would have failed: it takes the range of its successor and is released with it.
 	last := l.last
 	for _, f := range slices.Backward(found) {
 		l.seq = max(l.seq, f.seq+1)
@@ -137,7 +136,7 @@ func syncFile(fsys *vfs.FS, name string) error {
 	return f.Sync()
 }
 
-// usable returns why the log cannot be written, or nil. Called with mu held.
+// usable returns the reason why the log cannot be written, or nil. mu is held.
 func (l *Log) usable() error {
 	if l.closed {
 		return ErrClosed
@@ -149,9 +148,9 @@ func (l *Log) usable() error {
 // after Sync.
 //
 // The records of one call form a group: one write, unless they exceed 1 MiB. A failed write poisons
-// the log, and any of the records may then be found by a later Replay. An error while a new file is
-// being made (errors.Is tells syscall.ENOSPC), and ErrTooLarge, mean that nothing was written and
-// that the log can still be used.
+// the log, and a later Replay may find any of the records. An error while a new file is being made
+// (errors.Is tells syscall.ENOSPC), and ErrTooLarge, mean that nothing was written and that the log
+// can still be used.
 func (l *Log) Append(records []Record) (lastLSN uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,8 +249,8 @@ func (l *Log) write(records []Record) error {
 	return nil
 }
 
-// writeAhead writes zeros behind a group that ends at end, if groups of its size would otherwise
-// each be the first to write where they go.
+// writeAhead writes zeros behind a group that ends at end, if the next groups of its size would
+// otherwise write to new space each.
 func (l *Log) writeAhead(end int64) error {
 	if end <= l.raw {
 		return nil
@@ -270,7 +269,7 @@ func (l *Log) writeAhead(end int64) error {
 	return nil
 }
 
-// put adds bytes to the group. What fills whole chunks goes to the file without being copied.
+// put adds bytes to the group. Whole chunks go to the file without a copy.
 func (l *Log) put(b []byte) error {
 	for len(b) > 0 {
 		if len(l.buf) == 0 && len(b) >= chunk {
@@ -337,8 +336,8 @@ func (l *Log) Rotate() error {
 	return l.finish()
 }
 
-// finish syncs and closes the current file, if any: the existence of a file says that all before it
-// is durable.
+// finish syncs and closes the current file, if any: the existence of a file proves that all records
+// before it are durable.
 func (l *Log) finish() error {
 	if l.f == nil {
 		return nil
@@ -346,7 +345,7 @@ func (l *Log) finish() error {
 	if err := l.sync(); err != nil {
 		return err
 	}
-	l.f.DropCache() // nobody reads it but after a crash; the next file's pages take the place of these
+	l.f.DropCache() // only a Replay after a crash reads it, and the next file needs the memory
 	_ = l.f.Close() // synced: there is nothing left that could fail
 	l.f = nil
 	l.files = append(l.files, l.cur)
@@ -354,8 +353,8 @@ func (l *Log) finish() error {
 }
 
 // begin makes the next file and opens it for writing. A file gets its name when it is complete and
-// synced, so that whatever is wrong with a named file is damage. On an error nothing but leftovers
-// that mean nothing remains.
+// synced, so that any defect of a named file is damage. After an error only meaningless leftovers
+// remain.
 func (l *Log) begin(size int64) error {
 	fsys := l.o.FS
 	if !l.hasDir {
@@ -393,7 +392,7 @@ func (l *Log) begin(size int64) error {
 		if f != nil {
 			f.Close()
 		}
-		_ = fsys.Remove(name) // if it stays: it holds no record, and the next file begins with the same one
+		_ = fsys.Remove(name) // if that fails: the file holds no record, and the next one begins with the same record
 		return err
 	}
 	l.f, l.salt, l.prev, l.off, l.raw = f, h.salt, h.crc, headerSize, raw
@@ -401,9 +400,9 @@ func (l *Log) begin(size int64) error {
 	return nil
 }
 
-// recycle gives a spare a new header. What else it holds is void under the new salt.
+// recycle gives a spare a new header. Its old frames are void under the new salt.
 func (l *Log) recycle(name string, h *fileHeader) error {
-	// Until its old name is gone for good, a crash could bring that back, with the new header.
+	// Until the removal of the old name is durable, a crash could restore it, with the new header.
 	if err := l.o.FS.SyncDir(dir); err != nil {
 		return err
 	}
@@ -418,9 +417,9 @@ func (l *Log) recycle(name string, h *fileHeader) error {
 	return f.Sync()
 }
 
-// make creates wal/new with a header. The rest of it reads as zeros and can be written even when
-// the disk is full: it is reserved or, where the file system cannot do that, written. It returns
-// where reserved space begins.
+// make creates wal/new with a header. The rest reads as zeros and can be written even when the disk
+// is full: it is reserved or, where the file system cannot do that, written. It returns where
+// reserved space begins.
 func (l *Log) make(h *fileHeader) (raw int64, err error) {
 	f, err := l.o.FS.Create(newName)
 	if errors.Is(err, fs.ErrExist) { // left by a crash
@@ -466,9 +465,9 @@ func (l *Log) newSalt() uint32 {
 }
 
 // Release gives up the finished files whose records all have LSNs of at most upTo, because those
-// records are durable elsewhere. Up to Options.Spares files are kept to become the next ones, also
-// when the disk is full; others are removed. The current file is never released: Rotate first. A
-// failure loses nothing and may be tried again.
+// records are durable elsewhere. Up to Options.Spares files are kept for reuse, so that a full disk
+// does not stop the log; others are removed. The current file is never released: Rotate first. A
+// failure loses nothing and may be retried.
 func (l *Log) Release(upTo uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -511,11 +510,11 @@ func (l *Log) all() []File {
 	return files
 }
 
-// Size returns the bytes that the files of the log occupy, the spares included, as of the last call
-// that ended. It does not wait for one that is writing or syncing.
+// Size returns the bytes that the files of the log occupy, spares included, after the last
+// completed call. It does not wait for a running one.
 func (l *Log) Size() int64 { return l.size.Load() }
 
-// measure notes what Size returns. mu is held.
+// measure updates the result of Size. mu is held.
 func (l *Log) measure() {
 	n := int64(l.spares) * l.o.fileSize()
 	for _, f := range l.files {
@@ -527,9 +526,9 @@ func (l *Log) measure() {
 	l.size.Store(n)
 }
 
-// Close syncs what was appended and closes the log. If all files have been released, it removes the
-// spares too. Of a poisoned log it only closes the file and returns the error that poisoned it.
-// Closing twice is fine.
+// Close syncs the appended records and closes the log. If all files have been released, it removes
+// the spares too. A poisoned log is only closed, and the poisoning error returned. Closing twice is
+// allowed.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

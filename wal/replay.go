@@ -52,7 +52,7 @@ func (o *Options) fileSize() int64 {
 
 func (o *Options) spares() int { return max(1, o.Spares) }
 
-// spareName returns the name of a recycled file, whose bytes mean nothing: wal/spare, wal/spare1,
+// spareName returns the name of a recycled file, whose content is void: wal/spare, wal/spare1,
 // wal/spare2, …
 func spareName(i int) string {
 	if i == 0 {
@@ -75,14 +75,14 @@ type file struct {
 	name string
 	seq  uint64
 	fileHeader
-	err error // the header cannot be used: a complete error of Replay
+	err error // if the header cannot be used: the error that Replay returns
 }
 
 // fileName returns the name of the file with number seq, below the database directory.
 func fileName(seq uint64) string { return fmt.Sprintf("%s/%08x%s", dir, seq, suffix) }
 
 // list reads the headers of all files of the log, in the order of their numbers. names are all
-// entries of wal/; those that are not ours are ignored. A missing wal/ is an empty log.
+// names in wal/; foreign ones are ignored. A missing wal/ is an empty log.
 func list(o *Options) (files []file, names []string, err error) {
 	names, err = o.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,15 +108,14 @@ func list(o *Options) (files []file, names []string, err error) {
 	return files, names, nil
 }
 
-// readHeader returns the header of a file or what is wrong with it; err is a failure to read at
-// all.
+// readHeader returns the header of a file, or bad if it is unusable; err is a failed read.
 func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err error) {
 	f, err := o.FS.Open(name)
 	if err != nil {
 		return h, nil, err
 	}
 	defer f.Close()
-	// After a failed fsync the cache may hold bytes that the disk does not: see the disk.
+	// After a failed fsync the cache may differ from the disk: read the disk.
 	f.DropCache()
 	size, err := f.Size()
 	if err != nil {
@@ -163,8 +162,8 @@ func Replay(o Options, after uint64, fn func(lsn uint64, payload []byte) error) 
 	}
 	tail.Files = len(files)
 
-	// Begin with the last file that can hold record after+1: what lies before is not needed,
-	// damaged or not.
+	// Begin with the last file that can hold record after+1: earlier files are not needed, damaged
+	// or not.
 	start := 0
 	for i, f := range files {
 		if f.err == nil && f.base-1 <= after {
@@ -194,7 +193,7 @@ func Replay(o Options, after uint64, fn func(lsn uint64, payload []byte) error) 
 }
 
 // replayFile replays one file. Its records end where the next file begins: if a tail was torn when
-// that one was made, the tail is void, even if it should read well today.
+// the next file was made, the tail is void, even if it is readable today.
 func replayFile(o *Options, f, next *file, after uint64, fn func(uint64, []byte) error, tail *Tail) error {
 	in, err := o.FS.Open(f.name)
 	if err != nil {
@@ -248,8 +247,8 @@ type reader struct {
 
 const readAhead = 256 << 10
 
-// bytes returns n bytes at off, which the caller has compared with the size. They are valid until
-// the next call.
+// bytes returns n bytes at off, which the caller has compared with the size of the file. They are
+// valid until the next call.
 func (r *reader) bytes(off int64, n int) ([]byte, error) {
 	if off < r.at || off+int64(n) > r.at+int64(len(r.buf)) {
 		keep := 0
@@ -269,7 +268,7 @@ func (r *reader) bytes(off int64, n int) ([]byte, error) {
 	return r.buf[off-r.at:][:n:n], nil
 }
 
-// frame reads the frame at off; ok is false if there is no sound frame of that place in the chain.
+// frame reads the frame at off; ok is false if it is damaged or not the next frame of the chain.
 func (r *reader) frame(off int64, lsn uint64, prev uint32) (h frameHeader, payload []byte, ok bool, err error) {
 	if r.size-off < frameSize {
 		return h, nil, false, nil
@@ -288,11 +287,11 @@ func (r *reader) frame(off int64, lsn uint64, prev uint32) (h frameHeader, paylo
 	return h, payload, codec.Update(r.salt, payload) == h.payload, nil
 }
 
-// remains looks at what follows the last good frame of the last file: off is where record lsn
-// should be. It reports whether frames of this file are there, that is, an incomplete write; and
-// the error if one of them witnesses that record lsn was durable and records above after are lost
-// with it. It looks wherever a frame can begin, not only where a group can: damage may have reached
-// the first frame of the witnessing group as well.
+// remains examines the bytes after the last good frame of the last file: off is the expected place
+// of record lsn. It reports whether frames of this file follow, that is, an incomplete write; and
+// the error if one of them witnesses that record lsn was durable, so that records above after are
+// lost. It looks at every possible frame, not only at the start of groups, because damage may
+// extend to the first frame of the witnessing group.
 func (r *reader) remains(off int64, lsn, after uint64) (torn bool, err error) {
 	for at := off; r.size-at >= frameSize; {
 		b, err := r.bytes(at, int(min(r.size-at, readAhead/8)))
