@@ -142,7 +142,7 @@ func TestValidate(t *testing.T) {
 			if !errors.As(err, &syntax) {
 				t.Errorf("%T", err)
 			}
-			// What Validate refuses is still safe to use and does not parse as something else.
+			// An expression that Validate refuses is safe to use and does not parse as another one.
 			if _, err := filter.Parse([]byte(tt.expr.String())); err == nil {
 				t.Errorf("%s parses", tt.expr)
 			}
@@ -153,7 +153,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestInvalidOperands: what Validate reports matches nothing.
+// TestInvalidOperands: an expression that Validate reports matches nothing.
 func TestInvalidOperands(t *testing.T) {
 	get := func(string) (any, bool) { return int64(1), true }
 	for _, e := range []filter.Expr{
@@ -306,7 +306,7 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// Whether a text matches is asked of get; metadata does not tell.
+// Match asks get whether a text matches; metadata does not tell.
 func TestText(t *testing.T) {
 	e := filter.And(filter.Eq("a", 1), filter.Not(filter.Text("+x y")))
 	get := func(found bool) func(string) (any, bool) {

@@ -2,10 +2,9 @@ package filter
 
 import "strconv"
 
-// Why returns the innermost part of e because of which a document does not meet it, and the JSON
-// pointer (RFC 6901) of that part in the String of e; nil if the document meets e. A conjunction
-// fails in its first failing argument; a disjunction or a negation fails as a whole. get is as in
-// [Match].
+// Why returns the innermost part of e that a document fails, and the JSON pointer (RFC 6901) of
+// that part in the String of e; nil if the document meets e. A conjunction fails in its first
+// failing argument; a disjunction or a negation fails as a whole. get is as in [Match].
 func Why(e Expr, get func(path string) (any, bool)) (clause Expr, path string) {
 	if Match(e, get) {
 		return nil, ""

@@ -93,7 +93,7 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// texts draws text with what segmentation and folding may trip over.
+// texts draws text with the difficult cases of segmentation and folding.
 var texts = rapid.Custom(func(t *rapid.T) string {
 	piece := rapid.OneOf(
 		rapid.SampledFrom([]string{" ", ".", ",", "'", "’", ":", ";", "_", "-", "\"", "\r\n", "\u0301", "\u200d", "é", "e\u0301", "ß", "İ",
@@ -102,7 +102,7 @@ var texts = rapid.Custom(func(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(piece, 0, 30).Draw(t, "pieces"), "")
 })
 
-// Segments of words are those of Unicode, whatever way they are found.
+// Word segments are Unicode's, on the fast path and on the slow one.
 func TestSegmentsAreThoseOfUnicode(t *testing.T) {
 	s := analyzer(t, "none").Scanner()
 	rapid.Check(t, func(t *rapid.T) {
@@ -228,7 +228,7 @@ func TestQueryLimits(t *testing.T) {
 	}
 }
 
-// What a passage costs does not grow with the product of query and text: overlapping phrases are
+// The cost of a passage does not grow with the product of query and text: overlapping phrases are
 // marked once.
 func TestHighlightOfEqualWords(t *testing.T) {
 	s := analyzer(t, "").Scanner()
@@ -338,10 +338,10 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// Parse reads what Plain gives as words, whatever the question was.
+// Parse reads the result of Plain as words, whatever the question.
 func TestPlainHasNoSyntax(t *testing.T) {
 	a := analyzer(t, "none")
-	var every strings.Builder // all that may be a sign, between words
+	var every strings.Builder // all possible signs, between words
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if unicode.IsPunct(r) || unicode.IsSymbol(r) || unicode.IsSpace(r) {
 			every.WriteRune(r)

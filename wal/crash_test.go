@@ -15,15 +15,15 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// disk models what a power cut leaves of a directory. As a hook it follows the file operations;
-// image then builds a state that a crash at this moment could leave: of every file, each sector of
-// 512 or of 4096 bytes as at its last sync, as it is now, or destroyed if it was being written; of
-// the directory, any subset of the changes since its last sync.
+// disk models the effect of a power cut on a directory. As a hook it follows the file operations;
+// image then builds a directory that a crash at this moment could leave. Each sector of a file,
+// of 512 or of 4096 bytes, is as at its last sync, as it is now, or destroyed if it was being
+// written; of the directory changes since the last sync, any subset survives.
 type disk struct {
 	dir     string
 	live    map[string]*node // names now
 	durable map[string]*node // names at the last SyncDir of wal/
-	changes []change         // since then
+	changes []change         // since the last SyncDir
 	hasWal  bool             // wal/ itself is durable
 	left    int              // operations until the crash; negative: none is planned
 	down    bool
@@ -52,7 +52,7 @@ func newDisk(dir string) *disk {
 	return d
 }
 
-// load reads the file's present content.
+// load reads the current content of the file.
 func (d *disk) load(name string) {
 	b, err := os.ReadFile(filepath.Join(d.dir, name))
 	if err == nil {
@@ -163,16 +163,15 @@ func (n *node) crash(keep func() bool) []byte {
 
 type fatal interface{ Fatal(...any) }
 
-// model is the log as its user sees it.
+// model is the log from the view of its user.
 type model struct {
-	sizes    []int  // of record i+1: what the model knows was appended
+	sizes    []int  // of record i+1, for records appended for certain
 	synced   uint64 // everything up to here must survive
-	released uint64 // what was given up
+	released uint64 // released records
 }
 
 // TestCrash runs random histories of appends, syncs, rotations, releases, clean reopenings, kills
-// and power cuts at any file operation, also while the log is being reopened, and compares what is
-// found with the model.
+// and power cuts at any file operation, also during reopening, and compares the log with the model.
 func TestCrash(t *testing.T) {
 	var crashes, records, lost, torn int
 	base := memDir(t)
@@ -230,9 +229,8 @@ func TestCrash(t *testing.T) {
 			m.synced = tail.Last
 			return nil
 		}
-		// recover opens what a killed process leaves (everything, synced or not) or builds the
-		// state that a power cut leaves, and opens that; with further crashes meanwhile now and
-		// then.
+		// recover opens the directory that a killed process leaves (everything, synced or not), or
+		// an image of a power cut; now and then with further crashes during recovery.
 		recover := func() {
 			for {
 				crashes++
@@ -283,7 +281,7 @@ func TestCrash(t *testing.T) {
 				m.sizes = append(m.sizes, sizes...) // after a crash any of them may be there
 				records += len(sizes)
 				_, err = l.Append(group(next, sizes...))
-				// Going to a new file syncs what was in the old one.
+				// Beginning a new file syncs the old one.
 				if files := l.Files(); err == nil && files[len(files)-1].First > m.synced {
 					m.synced = files[len(files)-1].First - 1
 				}

@@ -19,7 +19,7 @@ type built struct {
 	o      Options
 	path   string // of the first file
 	bytes  []byte // its content
-	groups []int  // where its groups begin, and where the last one ends
+	groups []int  // start offsets of its groups, and the end of the last
 }
 
 func build(t *testing.T) built {
@@ -44,7 +44,7 @@ func build(t *testing.T) built {
 	return b
 }
 
-// alone removes the second file: what follows the first one's last group is then unknown.
+// alone removes the second file, so that no witness follows the last group of the first.
 func (b *built) alone(t *testing.T) {
 	ok(t, os.Remove(filepath.Join(b.dir, "wal", "00000002.wal")))
 }
@@ -72,8 +72,8 @@ func (b *built) inFrame(t *testing.T, off int) bool {
 	return false
 }
 
-// TestBitFlips flips every bit of the frames, and of the header, one at a time. Where a later frame
-// or file says that the damaged record was durable, that is corruption; in the last group of the
+// TestBitFlips flips every bit of the frames, and of the header, one at a time. If a later frame or
+// file witnesses that the damaged record was durable, it is corruption; in the last group of the
 // last file it is a torn tail. A record with other bytes is never delivered (replay checks that).
 func TestBitFlips(t *testing.T) {
 	for _, second := range []bool{true, false} {
@@ -115,8 +115,8 @@ func TestBitFlips(t *testing.T) {
 	}
 }
 
-// TestWitnesses damages a record and more and more frames of the group behind it: each that is left
-// says that the record was durable.
+// TestWitnesses damages a record and more and more frames of the next group: each remaining frame
+// witnesses that the record was durable.
 func TestWitnesses(t *testing.T) {
 	dir := memDir(t)
 	o := options(t, dir, nil)
@@ -161,7 +161,7 @@ func TestTruncations(t *testing.T) {
 			t.Fatalf("%d bytes: %v %v", n, got, err)
 		}
 	}
-	// Longer is odd and does no harm.
+	// A longer file is odd and harmless.
 	ok(t, os.WriteFile(b.path, append(slices.Clone(b.bytes), make([]byte, 100)...), 0o600))
 	if got, _, err := replay(t, b.o, 0); err != nil || len(got) != 5 {
 		t.Errorf("%v %v", got, err)
@@ -195,8 +195,8 @@ func TestSectors(t *testing.T) {
 	}
 }
 
-// TestTornTail leaves of the last group its first n bytes, or all but the first n, for every n,
-// before zeros and before the old bytes of a recycled file.
+// TestTornTail keeps the first n bytes of the last group, or all but the first n, for every n,
+// followed by zeros or by the old bytes of a recycled file.
 func TestTornTail(t *testing.T) {
 	dir := memDir(t)
 	o := options(t, dir, nil)
@@ -250,7 +250,7 @@ func TestTornTail(t *testing.T) {
 }
 
 // TestTornTailThenMore: after a torn tail the next file begins with the first lost record, and the
-// tail is void for ever, even when its bytes come back.
+// tail is void forever, even if its bytes reappear.
 func TestTornTailThenMore(t *testing.T) {
 	b := build(t)
 	b.alone(t)
@@ -274,7 +274,7 @@ func TestTornTailThenMore(t *testing.T) {
 	}
 }
 
-// TestNotNeeded: damage among records that are durable elsewhere does not keep the log closed.
+// TestNotNeeded: damage in records that are durable elsewhere does not prevent opening the log.
 func TestNotNeeded(t *testing.T) {
 	b := build(t)
 	d := slices.Clone(b.bytes)
@@ -301,7 +301,7 @@ func TestNotNeeded(t *testing.T) {
 		t.Errorf("%v %+v %v", got, tail, err)
 	}
 
-	// In the only file: nothing above `after` is there, or something is.
+	// In the only file: above `after` there are no records, or there are.
 	b = build(t)
 	b.alone(t)
 	d = slices.Clone(b.bytes)
@@ -340,7 +340,7 @@ func TestHoles(t *testing.T) {
 	if got, _, err := replay(t, o, 3); err != nil || len(got) != 1 {
 		t.Errorf("%v %v", got, err)
 	}
-	// A file under a number that is not its own.
+	// A file with the number of another.
 	ok(t, os.Rename(filepath.Join(dir, "wal", "x"), filepath.Join(dir, "wal", "00000005.wal")))
 	check(3, "wal/00000005.wal", 0)
 	ok(t, os.Remove(filepath.Join(dir, "wal", "00000005.wal")))
@@ -362,7 +362,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestChain: a sound frame in the wrong place is not part of the log.
+// TestChain: an intact frame in the wrong place is not part of the log.
 func TestChain(t *testing.T) {
 	b := build(t)
 	salt := le.Uint32(b.bytes[56:])
@@ -384,7 +384,7 @@ func TestChain(t *testing.T) {
 		if !errors.As(err, &c) || len(got) > 2 {
 			t.Errorf("%s: %v %v", name, got, err)
 		}
-		// Whatever the last frame is, the others stand.
+		// Damage to the last frame does not affect the others.
 		b2 := build(t)
 		b2.alone(t)
 		d = slices.Clone(b2.bytes)

@@ -13,9 +13,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// TestEveryOperationFails runs a workload again and again, with its n-th file operation failing in
-// several ways, and checks that nothing acknowledged is lost, that the error is told, and that a
-// file is never written or synced after a failed write or sync of it.
+// TestEveryOperationFails repeats a workload with its n-th file operation failing in several ways.
+// It checks that no acknowledged record is lost, that the error is reported, and that a file is
+// never written or synced after a failed write or sync.
 func TestEveryOperationFails(t *testing.T) {
 	faults := []error{syscall.EIO, syscall.ENOSPC, &vfs.Short{N: 700, Err: syscall.EIO}}
 	runs := 0
@@ -43,7 +43,7 @@ func runFaulty(t *testing.T, n int, fault error, sticky bool) bool {
 		if change && failed[op.Name] {
 			t.Errorf("%s: %v of %s after a failure", label, op.Kind, op.Name)
 		}
-		switch op.Kind { // the fact goes with the file
+		switch op.Kind { // a failure moves with its file
 		case vfs.OpRename:
 			failed[op.To] = failed[op.Name]
 			delete(failed, op.Name)
@@ -81,7 +81,7 @@ func runFaulty(t *testing.T, n int, fault error, sticky bool) bool {
 	return hit
 }
 
-// workload appends until something fails for good.
+// workload appends until the first permanent failure.
 func workload(t *testing.T, label string, o Options, fault error, acked, tried *uint64) {
 	for range 2 {
 		tail, err := Replay(o, max(*acked, 4)-4, func(uint64, []byte) error { return nil })
@@ -144,7 +144,7 @@ func workload(t *testing.T, label string, o Options, fault error, acked, tried *
 	}
 }
 
-// TestReadError: a disk that does not answer is neither a torn tail nor corruption.
+// TestReadError: an unreadable disk is neither a torn tail nor corruption.
 func TestReadError(t *testing.T) {
 	b := build(t)
 	for n := range 20 {
@@ -171,7 +171,7 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// TestShrinks: a file that becomes shorter while it is read.
+// TestShrinks: a file becomes shorter while it is read.
 func TestShrinks(t *testing.T) {
 	b := build(t)
 	stats := 0

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestFormatPage compares the dump in docs/format/wal.md with a file written now.
+// TestFormatPage compares the dump in docs/format/wal.md with a new file.
 func TestFormatPage(t *testing.T) {
 	const page = "../docs/format/wal.md"
 	o := options(t, t.TempDir(), nil)

@@ -32,8 +32,8 @@ func options(t testing.TB, dir string, hook vfs.Hook) Options {
 	return Options{FS: fsys, DB: testDB, FileSize: 16 << 10}
 }
 
-// memDir returns a temporary directory, in memory where there is such a thing: syncs cost nothing
-// there, and the tests that use it model crashes themselves.
+// memDir returns a temporary directory, in memory if possible: syncs are free there, and the tests
+// that use it simulate crashes themselves.
 func memDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "wal")
@@ -197,8 +197,8 @@ func TestAppendReplay(t *testing.T) {
 	}
 }
 
-// TestFull fills files: groups never span two, and a group above the file size gets a file of its
-// own.
+// TestFull fills files: groups never span two files, and a group above the file size gets its own
+// file.
 func TestFull(t *testing.T) {
 	o := options(t, t.TempDir(), nil)
 	l := create(t, o, 1, 0)
@@ -224,7 +224,7 @@ func TestFull(t *testing.T) {
 		}
 	}
 
-	// One of them becomes the spare, which the next log finds and uses.
+	// One file becomes the spare, which the next log finds and uses.
 	l = create(t, o, 8, 7)
 	ok(t, l.Release(6))
 	if diff := cmp.Diff([]string{"00000006.wal", "spare"}, names(t, o)); diff != "" {
@@ -319,7 +319,7 @@ func TestTooLarge(t *testing.T) {
 	ok(t, l.Close())
 }
 
-// TestForeign: unknown names never matter (a stray temporary file must not keep a database closed).
+// TestForeign: unknown names are ignored (a stray temporary file must not prevent opening).
 func TestForeign(t *testing.T) {
 	dir := t.TempDir()
 	o := options(t, dir, nil)
@@ -338,7 +338,7 @@ func TestForeign(t *testing.T) {
 	if got, _, err := replay(t, o, 0); err != nil || len(got) != 2 {
 		t.Errorf("%v %v", got, err)
 	}
-	// More than 8 digits sort behind.
+	// Names of more than 8 digits sort last.
 	for _, name := range []string{"00000003.wal", "100000000.wal"} {
 		ok(t, os.WriteFile(filepath.Join(dir, "wal", name), nil, 0o600))
 	}
@@ -369,7 +369,7 @@ func TestNoSpace(t *testing.T) {
 		}
 	}
 	ok(t, l.Sync())
-	ok(t, l.Release(1)) // now there is a spare: writing goes on though the disk is full
+	ok(t, l.Release(1)) // now there is a spare, so that writing continues on a full disk
 	add(t, l, 2, 2000)
 	ok(t, l.Sync())
 	full = false
@@ -406,7 +406,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestTrace fixes the order of file operations: what is durable before what.
+// TestTrace fixes the order of file operations: the order in which changes become durable.
 func TestTrace(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the operations are those of Linux: elsewhere the log writes zeros instead of reserving space")
@@ -541,7 +541,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// TestCopy copies parts of a log, of several files, to files of another one that follow each other.
+// TestCopy copies parts of a log of several files to consecutive files of another log.
 func TestCopy(t *testing.T) {
 	from, to := options(t, memDir(t), nil), options(t, memDir(t), nil)
 	l := create(t, from, 1, 0)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is the naive set that both types are compared with.
+// model is a naive set, the reference for both types.
 type model map[int]bool
 
 func (m model) members() []int { return slices.Sorted(maps.Keys(m)) }

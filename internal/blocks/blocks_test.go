@@ -14,8 +14,8 @@ import (
 
 var testFormat = Format{Magic: "TESTTEST", Version: 3, Name: "test"}
 
-// write writes pieces as runs, of which all but the last end where a block does. The header says
-// where the content ends.
+// write writes pieces as runs; all but the last end at the end of a block. The header holds the end
+// of the content.
 func write(w io.WriterAt, runs ...[][]byte) error {
 	var all []*Writer
 	off := int64(HeaderSize)
@@ -113,8 +113,8 @@ func TestPad(t *testing.T) {
 	}
 }
 
-// TestDamage changes every byte of the header and some of all others: each is noticed where it is,
-// when it is touched.
+// TestDamage changes every byte of the header and some of every other block: Touch must report each
+// change in its own block.
 func TestDamage(t *testing.T) {
 	const seed = 2
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -125,7 +125,7 @@ func TestDamage(t *testing.T) {
 	end := int64(HeaderSize + 3*Size + 100)
 	for at := int64(0); at < int64(len(good)); at++ {
 		if at == HeaderSize+10 {
-			at = end - 3 // the rest of the blocks: below
+			at = end - 3 // skip the rest of the blocks, tested below
 		}
 		bad := bytes.Clone(good)
 		bad[at] ^= 1 << rng.IntN(8)
@@ -170,7 +170,7 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// A failing file takes so many writes.
+// A failing file accepts a number of writes and fails the next.
 type failing int
 
 var errFull = errors.New("full")
@@ -187,7 +187,7 @@ func TestFailedWrites(t *testing.T) {
 	for n := failing(0); ; n++ {
 		f := n
 		err := write(&f, content)
-		if f >= 0 { // all writes were taken
+		if f >= 0 { // accepted all writes
 			if err != nil || n < 4 {
 				t.Errorf("%d writes taken: %v", n, err)
 			}

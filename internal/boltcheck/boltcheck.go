@@ -213,7 +213,7 @@ func (c *checker) readInto(b []byte, off int64) error {
 	return fmt.Errorf("read page %d at offset %d: %w", off/PageSize, off, err)
 }
 
-// claim marks n pages as referenced, and fails if one was before.
+// claim marks n pages as referenced, and fails if any of them was marked before.
 func (c *checker) claim(page, n uint64) error {
 	if c.seen == nil {
 		return nil

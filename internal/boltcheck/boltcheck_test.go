@@ -130,8 +130,8 @@ func TestRealFiles(t *testing.T) {
 	}
 }
 
-// TestLongFreelist has more free pages than the count of a page can say, and than the read-ahead
-// holds.
+// TestLongFreelist has more free pages than the count of a page can hold, and than fit into the
+// read-ahead buffer.
 func TestLongFreelist(t *testing.T) {
 	const pages, listPages = 70_000, 137
 	put := binary.NativeEndian
@@ -219,7 +219,7 @@ func TestLongFreelist(t *testing.T) {
 	}
 }
 
-// small returns a file of a few pages with a bit of everything.
+// small returns a file of a few pages with every kind of page.
 func small(t testing.TB) []byte {
 	path := filepath.Join(t.TempDir(), "bolt")
 	db := open(t, path, true)
@@ -333,8 +333,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestRotten says what happens when a meta page is bad: the other one counts, and nothing can pose
-// as one.
+// TestRotten damages one meta page: the other is used, and no other bytes pass as a meta page.
 func TestRotten(t *testing.T) {
 	good := small(t)
 	for page := range 2 {
@@ -351,7 +350,7 @@ func TestRotten(t *testing.T) {
 			t.Errorf("page %d rotten: %v", page, err)
 		}
 		if page == 0 {
-			copy(bad[2048:2148], bad[4096:]) // bbolt would take it for the second page of a file with pages of 2 KiB
+			copy(bad[2048:2148], bad[4096:]) // bbolt would accept it as the second page of a file with pages of 2 KiB
 			if err := check(bad); err == nil {
 				t.Error("a meta page inside page 0 is accepted")
 			}

@@ -16,8 +16,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
 )
 
-// salvaged returns the elements that Salvage finds, by bucket and key and by key alone where the
-// bucket is not known.
+// salvaged returns the elements that Salvage finds, by bucket and key, or by key alone if the
+// bucket is unknown.
 func salvaged(t *testing.T, b []byte, most boltcheck.Origin) (found map[string]string, bad []*boltcheck.Error, listed bool) {
 	t.Helper()
 	found = map[string]string{}
@@ -33,8 +33,8 @@ func salvaged(t *testing.T, b []byte, most boltcheck.Origin) (found map[string]s
 	return found, bad, listed
 }
 
-// Salvage finds all that is in a whole file and nothing else, and without any one page what the
-// others hold.
+// Salvage finds exactly the elements of an intact file, and without any one page all elements of
+// the other pages.
 func TestSalvage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bolt")
 	db := open(t, path, true)
@@ -125,7 +125,7 @@ func TestSalvage(t *testing.T) {
 				}
 			}
 			isLeaf := head[8] == 2
-			if missing > 0 && !isLeaf || missing > 250 || wrong > 0 && how != "elements" && head[8] != 4 { // the other root is of before
+			if missing > 0 && !isLeaf || missing > 250 || wrong > 0 && how != "elements" && head[8] != 4 { // the other root is older
 				t.Errorf("page %d of kind %d, %s: %d missing, %d wrong, %v", page, head[8], how, missing, wrong, bad)
 			}
 		}
@@ -133,7 +133,7 @@ func TestSalvage(t *testing.T) {
 	if kinds[1] == 0 || kinds[2] == 0 || kinds[4] == 0 || kinds[16] == 0 {
 		t.Errorf("pages by kind: %v", kinds)
 	}
-	// Without roots everything is there, and what was before.
+	// Without roots it finds all current elements, and outdated ones.
 	b := bytes.Clone(good)
 	clear(b[:8192])
 	got, bad, listed = salvaged(t, b, boltcheck.Unreached)

@@ -130,8 +130,7 @@ func TestUvarintRoundTrip(t *testing.T) {
 	})
 }
 
-// otherOrder runs fn as on this machine, then through the portable conversion of a machine of the
-// other byte order.
+// otherOrder runs fn natively, then through the portable conversion for the opposite byte order.
 func otherOrder(t *testing.T, fn func(t *testing.T)) {
 	t.Run("native", fn)
 	defer func(v bool) { nativeOrder = v }(nativeOrder)

@@ -13,8 +13,8 @@ type number interface {
 // nativeOrder tells whether this machine keeps numbers in the order of our files.
 var nativeOrder = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// F32sFromBytes returns the little-endian float32 values in b. Where b is aligned and the machine
-// little-endian, the result shares b's memory and must not be written to; else it is a decoded
+// F32sFromBytes returns the little-endian float32 values in b. If b is aligned and the machine
+// little-endian, the result shares b's memory and must not be written to; otherwise it is a decoded
 // copy. Bytes beyond the last whole element are ignored.
 func F32sFromBytes(b []byte) []float32 { return view[float32](b) }
 
@@ -27,8 +27,8 @@ func U32sFromBytes(b []byte) []uint32 { return view[uint32](b) }
 // U16sFromBytes is F32sFromBytes for uint16.
 func U16sFromBytes(b []byte) []uint16 { return view[uint16](b) }
 
-// BytesFromF32s returns the little-endian bytes of v: v's own memory on a little-endian machine,
-// not to be written to, else an encoded copy.
+// BytesFromF32s returns the little-endian bytes of v: on a little-endian machine v's own memory,
+// which must not be written to, otherwise an encoded copy.
 func BytesFromF32s(v []float32) []byte { return unview(v) }
 
 // BytesFromU64s is BytesFromF32s for uint64.

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// msgpackValue reads a value with the library, and makes of it what documents hold.
+// msgpackValue reads a value with the library and converts it to the types of documents.
 func msgpackValue(b []byte) (v any, rest int, err error) {
 	in := bytes.NewReader(b)
 	if v, err = msgpack.NewDecoder(in).DecodeInterface(); err != nil {
@@ -52,7 +52,7 @@ func widened(v any) any {
 	return v
 }
 
-// drawValue writes a value in one of the ways that msgpack has for it.
+// drawValue writes a value in one of its encodings in msgpack.
 func drawValue(t *rapid.T, e *msgpack.Encoder, depth int) error {
 	kinds := 11
 	if depth == 4 {

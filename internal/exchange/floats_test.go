@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// sharedData is where the project's development data lies, if it is there at all.
+// sharedData is the directory of the project's development data, which may be absent.
 const sharedData = "../../../shared/data"
 
-// shared returns the path of a development file or folder and skips the test where it is absent.
+// shared returns the path of a development file or folder, and skips the test if it is absent.
 func shared(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(sharedData, filepath.FromSlash(name))
@@ -328,8 +328,8 @@ func TestParseVectorRefuses(t *testing.T) {
 				t.Errorf("%q: %v, %v", in, got, err)
 				continue
 			}
-			// Where a superfluous digit is noticed depends on the path: as part of the number, or
-			// behind it.
+			// The path decides where a superfluous digit is reported: inside the number, or after
+			// it.
 			if v.Offset != tt.offset || v.Index != tt.index && !strings.HasPrefix(strings.TrimLeft(tt.in, "[-"), "0") {
 				t.Errorf("%q: element %d, byte %d: %v", in, v.Index, v.Offset, err)
 			}
@@ -346,8 +346,8 @@ func TestParseVectorRefuses(t *testing.T) {
 	}
 }
 
-// TestParseVectorPrefixes cuts a vector at every byte and then damages every byte: an error or a
-// vector, never a panic, and what is accepted is what encoding/json accepts.
+// TestParseVectorPrefixes cuts a vector at every byte, and then damages every byte. ParseVector
+// must return an error or a vector, never panic, and accept only input that encoding/json accepts.
 func TestParseVectorPrefixes(t *testing.T) {
 	text := []byte("[-0.0027242952492088081, 1.5e-07, 12, 0.25, -3.4028234663852886e+38 ,\n0, 7]")
 	for n := range text {

@@ -81,7 +81,7 @@ func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptio
 	return im.report, err
 }
 
-// An importer is the state of one import.
+// An importer runs one import.
 type importer struct {
 	c      *db.Collection
 	dim    int // of the vectors; 0 until the first

@@ -85,7 +85,7 @@ func TestCache(t *testing.T) {
 	file("llm.db", "SQLite format 3\x00")
 	file("README.md", "about this cache")
 	file(".hidden", "[1,2,3]")
-	// What is broken is skipped, with a reason.
+	// Broken documents are skipped, with a reason.
 	file("a-torn-"+sha1Name, "[1, 2.5, -3e")
 	file("b-nan-"+sha1Name, "[1, NaN, 2]")
 	file("c-inf-"+sha1Name, "[1, -Infinity, 2]")
@@ -126,7 +126,7 @@ func TestCache(t *testing.T) {
 	if diff := cmp.Diff(want, documents(t, c)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	// Again: only what changed.
+	// A second import writes only the changes.
 	if r := importAll(t, c, dir, nil); r.Unchanged != 3 || r.Added+r.Updated != 0 {
 		t.Errorf("again: %+v", r)
 	}
@@ -155,7 +155,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// The cache that a real run of LangChain left.
+// A cache written by a real run of LangChain.
 func TestRealCache(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "shared", "data", "emb-cache-ada002")
 	if _, err := os.Stat(root); err != nil {
@@ -221,7 +221,7 @@ func TestRows(t *testing.T) {
 		if diff := cmp.Diff(want, documents(t, c)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
-		// Cut anywhere: an error that names the file, never a panic.
+		// Truncated anywhere: an error that names the file, never a panic.
 		for n := range b {
 			short := write(t, filepath.Join(dir, "cut-"+name), string(b[:n]))
 			src, err := Open(short, nil)
@@ -336,7 +336,7 @@ func TestBEIR(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "corpus.jsonl"), `{"_id":"1","title":"T","text":"x","metadata":{"url":"u"}}`+"\n"+`{"_id":"1","title":"T2","text":"y"}`+"\n")
 	c := open(t, 0)
-	if r := importAll(t, c, dir, nil); r.Added != 1 { // the last of an id stays
+	if r := importAll(t, c, dir, nil); r.Added != 1 { // the last document of an id wins
 		t.Fatalf("%+v", r)
 	}
 	if diff := cmp.Diff([]db.Document{{ID: "1", Text: "y", Metadata: db.Metadata{"title": "T2"}}}, documents(t, c)); diff != "" {

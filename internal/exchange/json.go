@@ -304,7 +304,7 @@ func (r *jsonReader) vector(scratch *[]float32) ([]float32, error) {
 	return slices.Clone(v), nil
 }
 
-// readObject reads b as one object.
+// readObject reads b as one object. It also returns the position reached.
 func readObject(b []byte) (map[string]any, int, error) {
 	r := jsonReader{b: b}
 	m, err := r.object(0)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestVectorsSurviveText writes float32 of every magnitude and reads them again. 7.038531e-26 is
-// the one whose shortest decimal is nearest, as a float64, to the middle between it and its
+// the only one whose shortest decimal is nearest, as a float64, to the midpoint between it and its
 // neighbour.
 func TestVectorsSurviveText(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -39,8 +39,8 @@ func TestVectorsSurviveText(t *testing.T) {
 	}
 }
 
-// TestValuesAgainstEncodingJSON reads valid and invalid values; where both readers accept one, they
-// agree.
+// TestValuesAgainstEncodingJSON reads valid and invalid values. If both readers accept a value,
+// they must agree.
 func TestValuesAgainstEncodingJSON(t *testing.T) {
 	for _, s := range []string{
 		`{}`, `[]`, ` { } `, `{"a":1}`, `{"a":[1,2.5,"x",null,true,false,{"b":{}}]}`, `"\u00e9\n\t\"\\\/\b\f\r"`, `"\ud83d\ude00"`,
@@ -58,7 +58,7 @@ func TestValuesAgainstEncodingJSON(t *testing.T) {
 		jsonErr := dec.Decode(&want)
 		if jsonErr == nil {
 			if _, more := dec.Token(); more != io.EOF {
-				jsonErr = io.ErrNoProgress // something follows
+				jsonErr = io.ErrNoProgress // trailing text
 			}
 		}
 		if (err == nil) != (jsonErr == nil) {
@@ -79,7 +79,7 @@ func TestValuesAgainstEncodingJSON(t *testing.T) {
 	}
 }
 
-// numbers gives the json.Number in v the types of metadata.
+// numbers converts each json.Number in v to the types of metadata.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -146,8 +146,8 @@ func TestParseDocument(t *testing.T) {
 	}
 }
 
-// TestJSONLReader reads the same lines in reads of every kind; what has not arrived is not waited
-// for.
+// TestJSONLReader reads the same lines in reads of various sizes; complete lines are returned
+// without waiting for more.
 func TestJSONLReader(t *testing.T) {
 	long := strings.Repeat("x", 3*blockSize)
 	text := "\xef\xbb\xbf{\"id\":\"a\"}\r\n\n  \n{\"id\":\"b\",\"text\":\"" + long + "\"}\n{\"id\":\"c\"}\n{\"id\":\"d\"}"
@@ -206,8 +206,8 @@ func TestAppendDocumentRefuses(t *testing.T) {
 	}
 }
 
-// TestMetadataOfEncodingJSON holds json.Unmarshal into db.Metadata to the reader
-// of imports and requests: the same values of the same types, the same refusals.
+// TestMetadataOfEncodingJSON compares json.Unmarshal into db.Metadata with the reader of imports
+// and requests: equal values, types and refusals.
 func TestMetadataOfEncodingJSON(t *testing.T) {
 	texts := []string{
 		`{}`, `{"a":{}}`, `{"a":[]}`, `{"a":null}`, `{"a":-0}`, `{"a":-0.0}`, `{"a":9007199254740993}`, `{"a":1.0,"b":1}`,
@@ -236,7 +236,7 @@ func TestMetadataOfEncodingJSON(t *testing.T) {
 			t.Errorf("%s: %#v, want %#v", s, got, want)
 		}
 		written, err := json.Marshal(got)
-		if errors.Is(err, db.ErrInvalid) { // a write refuses it as well
+		if errors.Is(err, db.ErrInvalid) { // a write refuses it too
 			continue
 		}
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// read reads one member as the kind that is named.
+// read reads one member as the named kind.
 func read(r *Reader, kind string) (v any, err error) {
 	switch kind {
 	case "string":
@@ -107,8 +107,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// The text of a value is found without its values being made, whatever it holds; Footprint does not
-// make them either.
+// Raw and Footprint do not decode values, whatever the text holds.
 func TestRawMakesNoValues(t *testing.T) {
 	text := `[` + strings.Repeat(`{"a":[1,"x\"]}",null,true,-2.5e3]}, `, 10_000) + `{}]`
 	body := []byte(` {"k": ` + text + ` }`)

@@ -47,8 +47,7 @@ func TestOrdered(t *testing.T) {
 	}
 }
 
-// TestImportSkipsWhatTheDatabaseRefuses has documents that are well-formed, and that only the
-// database refuses.
+// TestImportSkipsWhatTheDatabaseRefuses imports well-formed documents that the database refuses.
 func TestImportSkipsWhatTheDatabaseRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 20 {
@@ -79,8 +78,8 @@ func TestImportSkipsWhatTheDatabaseRefuses(t *testing.T) {
 	}
 }
 
-// TestImportJoinsLines has one document in two lines, each with a part of it: the result is the
-// same whether the lines come in one batch or in two.
+// TestImportJoinsLines has one document in two lines, each with a part of it. The result does not
+// depend on whether the lines are in one batch or in two.
 func TestImportJoinsLines(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "x.jsonl"),
 		`{"id":"a","text":"x","metadata":{"n":1}}`+"\n"+`{"id":"a","vector":[1,2]}`+"\n"+`{"id":"a","metadata":{"n":2}}`)
@@ -114,7 +113,7 @@ func TestCacheLinks(t *testing.T) {
 	}
 }
 
-// TestCacheOtherFiles: a database that lies in the cache, of any size, is no part of it.
+// TestCacheOtherFiles: a database in the cache directory, of any size, is ignored.
 func TestCacheOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	big := write(t, filepath.Join(dir, "llm.db"), "SQLite format 3\x00")
@@ -143,8 +142,8 @@ func TestImportCancelled(t *testing.T) {
 	}
 }
 
-// BenchmarkReadCache reads the real cache on all processors: as an import does, and with the least
-// that reads every file and parses every number.
+// BenchmarkReadCache reads the real cache on all processors: as an import does, and with a minimal
+// loop that reads every file and parses every number.
 func BenchmarkReadCache(b *testing.B) {
 	dir := shared(b, "emb-cache-ada002/cache")
 	var size int64

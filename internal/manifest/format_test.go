@@ -72,7 +72,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestFixture reads a file that is never made again.
+// TestFixture reads a file that is never rewritten.
 func TestFixture(t *testing.T) {
 	const name = "testdata/v1.manifest"
 	if *update {
@@ -98,7 +98,7 @@ func TestFixture(t *testing.T) {
 	}
 }
 
-// TestDamage flips every bit and cuts at every length.
+// TestDamage flips every bit and truncates at every length.
 func TestDamage(t *testing.T) {
 	b := encode(t, example())
 	for i := range b {
@@ -116,7 +116,7 @@ func TestDamage(t *testing.T) {
 	if _, err := Decode(append(bytes.Clone(b), 0)); !errors.Is(err, fileformat.ErrChecksum) {
 		t.Errorf("longer: %v", err)
 	}
-	// A copier that sets the size first leaves zeros.
+	// A copy program that sets the size first leaves zeros.
 	for n := range len(b) {
 		bad := append(bytes.Clone(b[:n]), make([]byte, len(b)-n)...)
 		if _, err := Decode(bad); err == nil && !bytes.Equal(bad, b) {
@@ -125,7 +125,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestSigned has right checksums over wrong content.
+// TestSigned has valid checksums over invalid content.
 func TestSigned(t *testing.T) {
 	sign := func(b []byte) []byte {
 		body := b[:len(b)-crcSize]
@@ -172,7 +172,7 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// TestPage compares the example in docs/format/manifest.md with one made now.
+// TestPage compares the example in docs/format/manifest.md with a new manifest.
 func TestPage(t *testing.T) {
 	b := encode(t, example())
 	d := formattest.New(t, b)

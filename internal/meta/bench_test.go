@@ -8,7 +8,7 @@ import (
 
 const benchDocs = 20_000
 
-// benchIDs returns ids in the order of a flush: sorted, as random as user's ids are.
+// benchIDs returns ids in the order of a flush: sorted, and random like the ids of users.
 func benchIDs(round int) []string {
 	ids := make([]string, benchDocs)
 	for i := range ids {
@@ -116,7 +116,7 @@ func BenchmarkID(b *testing.B) {
 	})
 }
 
-// BenchmarkGet is one id and its document in a transaction of its own.
+// BenchmarkGet reads one id and its document in a transaction of its own.
 func BenchmarkGet(b *testing.B) {
 	s, ids := filled(b)
 	b.ReportAllocs()
@@ -155,9 +155,9 @@ func BenchmarkRewrite(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen opens a store of 100,000 documents, of 200 bytes each, that was closed: with the
-// checksums of its pages; with a look at the structure of all pages, as without them; and with a
-// comparison of all pages, as before a change.
+// BenchmarkOpen opens a closed store of 100,000 documents of 200 bytes: with page checksums; with
+// verification of the structure of all pages, as without checksums; and with verification of all
+// pages against their checksums, as before a change.
 func BenchmarkOpen(b *testing.B) {
 	s := newStore(b)
 	err := s.Update(func(tx *Tx) error { return tx.PutCollection(1, "bench", nil) })

@@ -24,7 +24,7 @@ func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-// fillSmall puts a bit of everything into a store: two collections, one renamed, history, two
+// fillSmall fills a store with every kind of record: two collections, one renamed, history, two
 // segments, dead rows.
 func fillSmall(tx *Tx) error {
 	for _, c := range []struct {
@@ -102,8 +102,8 @@ func TestFlippedValue(t *testing.T) {
 		})
 		wantProblem(t, s, "documents/00000001 2: checksum")
 		if bit%8 == 0 {
-			// A damaged document can be replaced, and the digest is right again unless its own
-			// checksum was hit.
+			// A damaged document can be replaced, and the digest is right again unless the checksum
+			// of the document was damaged.
 			update(t, s, func(tx *Tx) error { return tx.PutDocument(1, 2, []byte("document 2")) })
 			if problems := problemsOf(t, s); len(problems) > 0 != (bit/8 >= len(value)-4) {
 				t.Errorf("bit %d, replaced: %v", bit, problems)
@@ -115,7 +115,7 @@ func TestFlippedValue(t *testing.T) {
 	}
 }
 
-// TestSalvage reads on behind damage.
+// TestSalvage continues after damage.
 func TestSalvage(t *testing.T) {
 	s := small(t)
 	if err := s.Close(); err != nil {
@@ -152,7 +152,7 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// openBytes gives a closed store other bytes and opens it.
+// openBytes replaces the bytes of a closed store and opens it.
 func openBytes(t testing.TB, s *Store, b []byte) *Store {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(s.fs.Dir(), s.name), b, 0o600); err != nil {
@@ -169,8 +169,8 @@ func wantProblem(t testing.TB, s *Store, want string) {
 	}
 }
 
-// TestBehindOurBack changes records with bbolt, checksums right: what is missing, extra or out of
-// place must show.
+// TestBehindOurBack changes records with bbolt, with valid checksums. Missing, extra and misplaced
+// records must be reported.
 func TestBehindOurBack(t *testing.T) {
 	raw := func(tag uint8, coll uint32, key, payload []byte) []byte {
 		return appendValue(nil, seedOf(tag, coll), key, payload)
@@ -261,8 +261,8 @@ func TestBehindOurBack(t *testing.T) {
 	}
 }
 
-// judge opens a file that has been damaged and says what became of it: an error or a report, the
-// content as it was, or something else, which must not happen.
+// judge opens a damaged file and classifies the outcome: an error or a report, unchanged content,
+// or changed content, which must not happen.
 func judge(t *testing.T, s *Store, bad []byte, contents ...[]string) (detected, ok bool) {
 	if err := os.WriteFile(filepath.Join(s.fs.Dir(), s.name), bad, 0o600); err != nil {
 		t.Fatal(err)
@@ -283,8 +283,7 @@ func judge(t *testing.T, s *Store, bad []byte, contents ...[]string) (detected, 
 	return false, slices.ContainsFunc(contents, func(want []string) bool { return slices.Equal(got, want) })
 }
 
-// TestEveryRootBit flips every bit that bbolt reads of the two meta pages, and some of the rest of
-// them.
+// TestEveryRootBit flips every bit of the two meta pages that bbolt reads, and some of the others.
 func TestEveryRootBit(t *testing.T) {
 	s := small(t)
 	before, err := dump(s)
@@ -306,11 +305,11 @@ func TestEveryRootBit(t *testing.T) {
 				bad := bytes.Clone(good)
 				bad[4096*page+off] ^= 1 << bit
 				detected, ok := judge(t, s, bad, before, after)
-				unused := off >= 80 || off >= 10 && off < 16 // counts, which a meta page has not
+				unused := off >= 80 || off >= 10 && off < 16 // counts, which meta pages do not have
 				if !ok || !detected && !unused {
 					t.Errorf("page %d, offset %d, bit %d: detected %v, content right %v", page, off, bit, detected, ok)
 				}
-				// Without a look at all of the file: an error, or one of the two states.
+				// Without verification of the whole file: an error, or one of the two versions.
 				if again, err := Open(s.fs, name, Options{}); err == nil {
 					if got, err := dump(again); err != nil || !slices.Equal(got, before) && !slices.Equal(got, after) {
 						t.Errorf("page %d, offset %d, bit %d: other content: %v", page, off, bit, err)
@@ -339,7 +338,7 @@ func TestEveryByte(t *testing.T) {
 			bad[at] = good[at] ^ 1<<(at/2%8)
 		}
 		if boltcheck.Check(bytes.NewReader(bad), int64(len(bad))) != nil {
-			refused++ // by Open with Verify, before anything else happens
+			refused++ // by Open with Verify, before bbolt opens the file
 			continue
 		}
 		if good[at] == 0 && at%37 != 0 && !*everyByte {

@@ -19,8 +19,8 @@ import (
 
 var updatePage = flag.Bool("update", false, "rewrite the example in docs/format/meta.md")
 
-// TestFormatPage compares the example in docs/format/meta.md with a store made now. A difference
-// means that the format has changed: old files would not open any more.
+// TestFormatPage compares the example in docs/format/meta.md with a new store. A difference means
+// that the format has changed: old files would no longer open.
 func TestFormatPage(t *testing.T) {
 	s := small(t)
 	p := &printer{t: t, tallies: map[string][]byte{}}
@@ -37,12 +37,12 @@ func TestFormatPage(t *testing.T) {
 	formattest.Page(t, "../../docs/format/meta.md", got, *updatePage)
 }
 
-// A printer prints the records of a store. It follows the words of the page, not the code under
+// A printer prints the records of a store. It follows the wording of the page, not the code under
 // test.
 type printer struct {
 	t       *testing.T
 	out     strings.Builder
-	tallies map[string][]byte // by bucket, as they should be
+	tallies map[string][]byte // by bucket; the expected ones
 	b       []byte            // not printed yet
 }
 
@@ -98,7 +98,7 @@ func (p *printer) little32(what string) { p.field(4, what, "%d", binary.LittleEn
 
 func (p *printer) little64(what string) { p.field(8, what, "%d", binary.LittleEndian.Uint64(p.b)) }
 
-// sized prints a uvarint length of one byte and as many bytes.
+// sized prints a uvarint length of one byte and the bytes that it counts.
 func (p *printer) sized(what string) {
 	n := int(p.b[0])
 	p.field(1, what, "%d bytes", n)

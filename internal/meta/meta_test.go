@@ -53,7 +53,7 @@ func newStore(t testing.TB) *Store {
 	return open(t, newFS(t, nil), Options{Create: true, DB: identity})
 }
 
-// reopen closes a store and opens its file again, after a look at all of it.
+// reopen closes a store and opens its file again, with verification of the whole file.
 func reopen(t testing.TB, s *Store) *Store {
 	t.Helper()
 	if err := s.Close(); err != nil {
@@ -76,7 +76,7 @@ func view(t testing.TB, s *Store, fn func(tx *Tx) error) {
 	}
 }
 
-// problemsOf returns what Check reports.
+// problemsOf returns the reports of Check.
 func problemsOf(t testing.TB, s *Store) []string {
 	t.Helper()
 	var problems []string
@@ -99,7 +99,7 @@ func wantIntact(t testing.TB, s *Store) {
 	}
 }
 
-// dump returns all that a store says, as lines of text.
+// dump returns the whole content of a store as lines of text.
 func dump(s *Store) (lines []string, err error) {
 	err = s.View(func(tx *Tx) error {
 		lines, err = dumpTx(tx)
@@ -157,8 +157,8 @@ func dumpTx(tx *Tx) (lines []string, err error) {
 	return lines, nil
 }
 
-// A model is what a store should say. Its operations are those of a database: every document is
-// named by one id, or by one note of the history.
+// A model is the expected content of a store. Its operations are the operations of a database:
+// every document is named by one id, or by one note of the history.
 type model struct {
 	state State
 	colls map[uint32]*modelCollection
@@ -517,7 +517,7 @@ func TestIteration(t *testing.T) {
 		ids := func(from string, inclusive bool, most int) (got []string) {
 			err := tx.IDs(7, from, inclusive, func(id string, doc uint64) (bool, error) {
 				got = append(got, id)
-				if n, ok, err := tx.ID(7, id); n != doc || !ok || err != nil { // lookups inside are fine
+				if n, ok, err := tx.ID(7, id); n != doc || !ok || err != nil { // lookups inside are allowed
 					t.Errorf("ID(%q) = %d, %v, %v", id, n, ok, err)
 				}
 				return len(got) < most, nil
@@ -559,7 +559,7 @@ func TestIteration(t *testing.T) {
 	})
 }
 
-// TestUnknownCollection: reading one gives nothing, changing one is an error.
+// TestUnknownCollection: reading an unknown collection returns nothing, changing it is an error.
 func TestUnknownCollection(t *testing.T) {
 	s := newStore(t)
 	update(t, s, func(tx *Tx) error {
@@ -621,7 +621,7 @@ func TestUnknownCollection(t *testing.T) {
 	})
 }
 
-// TestRewriteShrinks also reads while the files are swapped.
+// TestRewriteShrinks also reads during the swap of the files.
 func TestRewriteShrinks(t *testing.T) {
 	s := newStore(t)
 	fill := func(from, to uint64, del bool) {
@@ -682,8 +682,7 @@ func TestRewriteShrinks(t *testing.T) {
 	}
 }
 
-// TestRewriteLarge copies more than fits into one transaction of the rewrite, in order and in
-// pieces.
+// TestRewriteLarge copies more than one transaction of the rewrite holds, in order and in pieces.
 func TestRewriteLarge(t *testing.T) {
 	s := newStore(t)
 	const docs, size = 40, rewriteTx / 30
@@ -716,7 +715,7 @@ func TestRewriteLarge(t *testing.T) {
 	})
 }
 
-// TestChunkForms has chunks at both sides of the border between the two forms.
+// TestChunkForms has chunks on both sides of the boundary between the two forms.
 func TestChunkForms(t *testing.T) {
 	for _, n := range []int{0, 1, 2047, 2048, chunkRows} {
 		words := make([]uint64, chunkWords)
@@ -743,7 +742,7 @@ func TestChunkForms(t *testing.T) {
 	}
 }
 
-// fileOf returns the pages of a closed store that are in use.
+// fileOf returns the used pages of a closed store.
 func fileOf(t testing.TB, s *Store) []byte {
 	t.Helper()
 	if err := s.Close(); err != nil {

@@ -40,7 +40,7 @@ func wantCorrupt(t testing.TB, what string, err error, parts ...string) {
 	}
 }
 
-// small makes a store with a bit of everything.
+// small returns a store with every kind of record.
 func small(t testing.TB) *Store {
 	s := newStore(t)
 	update(t, s, func(tx *Tx) error { return fillSmall(tx) })
@@ -87,7 +87,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// rawUpdate changes a closed store behind its back.
+// rawUpdate changes a closed store with bbolt alone.
 func rawUpdate(t testing.TB, fsys *vfs.FS, fn func(tx *bbolt.Tx) error) {
 	t.Helper()
 	db, err := bbolt.Open(filepath.Join(fsys.Dir(), name), 0o600, &bbolt.Options{PageSize: 4096, FreelistType: bbolt.FreelistMapType})
@@ -135,7 +135,7 @@ func TestForeignFiles(t *testing.T) {
 	wantCorrupt(t, "no system bucket", err, "bucket system is missing")
 }
 
-// TestReadOnly opens in a directory where nothing may be written, and sees that nothing is tried.
+// TestReadOnly opens a store in a read-only directory, and checks that no write is attempted.
 func TestReadOnly(t *testing.T) {
 	s := small(t)
 	want, err := dump(s)
@@ -192,8 +192,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestFailedCommit: the first failure is the answer to every later Update, reads go on, and
-// reopening settles it.
+// TestFailedCommit: every later Update returns the first failure, reads continue, and reopening
+// resolves it.
 func TestFailedCommit(t *testing.T) {
 	s := small(t)
 	want, err := dump(s)
@@ -204,7 +204,7 @@ func TestFailedCommit(t *testing.T) {
 	wantError(t, "error of the function", s.Update(func(tx *Tx) error {
 		return errors.Join(change(tx), os.ErrDeadlineExceeded)
 	}), os.ErrDeadlineExceeded)
-	update(t, s, func(*Tx) error { return nil }) // that was no failure
+	update(t, s, func(*Tx) error { return nil }) // succeeds
 
 	s.file.Close() // the commit cannot write
 	first := s.Update(change)
@@ -267,7 +267,7 @@ func TestGoexit(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return tx.PutDocument(1, 77, nil) })
 }
 
-// TestTruncated cuts the file under an open store: an error, no crash, and no hang.
+// TestTruncated truncates the file of an open store: the result is an error, not a crash or a hang.
 func TestTruncated(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be cut")
@@ -386,7 +386,7 @@ func TestCheckStops(t *testing.T) {
 	wantError(t, "Check", s.Check(ctx, func(_, _, _, _ string) {}), ctx.Err())
 }
 
-// TestRewriteLeavesTwoRoots has the newest root rot right after a rewrite: the other one must be of
+// TestRewriteLeavesTwoRoots damages the newest root right after a rewrite: the other root must have
 // the same content.
 func TestRewriteLeavesTwoRoots(t *testing.T) {
 	s := small(t)
@@ -416,8 +416,8 @@ func TestRewriteLeavesTwoRoots(t *testing.T) {
 	}
 }
 
-// TestCopyPlacesRoots has the newest root of a copy rot, and commits: the new root takes the place
-// of that one, not of the one in force.
+// TestCopyPlacesRoots damages the newest root of a copy, and commits: the new root must replace the
+// damaged one, not the one in force.
 func TestCopyPlacesRoots(t *testing.T) {
 	s := small(t)
 	for n := range 2 { // an even number of transactions and an odd one

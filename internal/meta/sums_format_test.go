@@ -10,7 +10,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
-// TestSumsPage compares the example in docs/format/sums.md with a file made now.
+// TestSumsPage compares the example in docs/format/sums.md with a new file.
 func TestSumsPage(t *testing.T) {
 	s := newStore(t)
 	if err := s.Seal(); err != nil {

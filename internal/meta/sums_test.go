@@ -16,7 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// sealed returns a closed store of several levels with checksums of its pages, and what it holds.
+// sealed returns a closed store of several levels with page checksums, and its content.
 func sealed(t *testing.T) (s *Store, content []string) {
 	t.Helper()
 	s = small(t)
@@ -57,7 +57,7 @@ func sealed(t *testing.T) (s *Store, content []string) {
 	return s, content
 }
 
-// pointReads looks everything up one by one, as dump walks through it.
+// pointReads looks up every record one by one, in the order of dump.
 func pointReads(s *Store, content []string) error {
 	return s.View(func(tx *Tx) error {
 		err := tx.IDs(1, "", true, func(id string, doc uint64) (bool, error) {
@@ -80,8 +80,8 @@ func pointReads(s *Store, content []string) error {
 	})
 }
 
-// TestSealedByte flips bits of every byte of a sealed file. Without a look at the whole file,
-// reading gives an error or what was written, whether bbolt walks or looks up.
+// TestSealedByte flips bits of every byte of a sealed file. Without verification of the whole file,
+// a read returns an error or the written value, whether bbolt iterates or looks up.
 func TestSealedByte(t *testing.T) {
 	s, want := sealed(t)
 	good := fileOf(t, s)
@@ -138,8 +138,8 @@ func TestSealedByte(t *testing.T) {
 	}
 }
 
-// Only what is used is compared: a damaged page is no reason to withhold the others. A change
-// refuses to build on it.
+// Only the pages read are verified: a damaged page does not withhold the others. A change refuses
+// to build on it.
 func TestSealedPageIsComparedOnce(t *testing.T) {
 	s, _ := sealed(t)
 	good := fileOf(t, s)
@@ -172,7 +172,7 @@ func TestSealedPageIsComparedOnce(t *testing.T) {
 	wantProblem(t, again, fmt.Sprintf("page %d, offset %d: checksum", at/boltcheck.PageSize, at/boltcheck.PageSize*boltcheck.PageSize))
 }
 
-// TestSumsByte damages the file of checksums: the structure of the store is then looked at instead.
+// TestSumsByte damages the checksum file: Open then verifies the structure of the store instead.
 func TestSumsByte(t *testing.T) {
 	s, want := sealed(t)
 	file := filepath.Join(s.fs.Dir(), "meta.sums")
@@ -215,14 +215,14 @@ func TestSumsByte(t *testing.T) {
 	for at, what := range map[int]string{0: "another format", 8: "a later version", 36: "a number of pages that it does not have"} {
 		try(what, signed(at))
 	}
-	// What is whole and of something else is evidence.
+	// An intact checksum file of another store is evidence.
 	for at, what := range map[int]string{12: "another database", 28: "the state"} {
 		if err := os.WriteFile(file, signed(at), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, o := range []Options{{}, {ReadOnly: true}, {Verify: true}} {
 			if at == 12 && o.Verify {
-				continue // it does not look so far
+				continue // Verify does not compare the identity
 			}
 			_, err := Open(s.fs, name, o)
 			wantCorrupt(t, what, err, what, "meta.sums")
@@ -240,7 +240,7 @@ func TestSumsByte(t *testing.T) {
 	if again.Sealed() {
 		t.Error("sealed without a file")
 	}
-	// A change makes old checksums void; Seal makes new ones.
+	// A change invalidates the checksums; Seal writes new ones.
 	if err := again.Seal(); err != nil || again.Close() != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +264,7 @@ func TestSumsByte(t *testing.T) {
 	}
 }
 
-// A file of checksums that says, rightly signed, that pages are other ones is damage like that of
-// the pages.
+// An intact checksum file with wrong page checksums is reported as damage of the pages.
 func TestSumsOfOtherPages(t *testing.T) {
 	s, _ := sealed(t)
 	file := filepath.Join(s.fs.Dir(), "meta.sums")
@@ -283,15 +282,15 @@ func TestSumsOfOtherPages(t *testing.T) {
 	}
 	_, err = Open(s.fs, name, Options{})
 	wantCorrupt(t, "Open", err, "checksum")
-	again := open(t, s.fs, Options{Verify: true}) // does not look at them
+	again := open(t, s.fs, Options{Verify: true}) // ignores the checksums
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestSumsOfALostRoot has the root rot that the checksums are of, and commits something else on the
-// one before: the new root is like the lost one, bit for bit, and the pages are not. Which free
-// pages bbolt takes is up to chance.
+// TestSumsOfALostRoot damages the root that the checksums belong to, and commits another change on
+// the previous root: the new root equals the lost one bit for bit, but the pages differ. Which free
+// pages bbolt uses is random.
 func TestSumsOfALostRoot(t *testing.T) {
 	for range 50 {
 		if loseRoot(t) {
@@ -301,7 +300,7 @@ func TestSumsOfALostRoot(t *testing.T) {
 	t.Error("no root was like the lost one")
 }
 
-// loseRoot reports whether it has come to that.
+// loseRoot reports whether the roots became equal.
 func loseRoot(t *testing.T) (alike bool) {
 	s := small(t)
 	put := func(s *Store, text string) {

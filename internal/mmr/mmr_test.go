@@ -7,7 +7,7 @@ import (
 
 func TestOrder(t *testing.T) {
 	relevance := []float64{0.9, 0.89, 0.5, 0.1}
-	similarity := [][]float64{{1, 1, 0}, {1, 1, 0}, {0, 0, 1}} // of the last, nothing is known
+	similarity := [][]float64{{1, 1, 0}, {1, 1, 0}, {0, 0, 1}} // unknown for the last
 	order := func(lambda float64) []int {
 		return slices.Collect(Order(4, lambda, func(i int) float64 { return relevance[i] }, func(chosen int) func(int) (float64, bool) {
 			if chosen == 3 {
@@ -26,7 +26,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("lambda %v: %v, want %v", lambda, got, want)
 		}
 	}
-	for i := range Order(3, 1, func(i int) float64 { return float64(i) }, nil) { // nothing is compared after the last that is wanted
+	for i := range Order(3, 1, func(i int) float64 { return float64(i) }, nil) { // the last wanted candidate is not compared
 		if i != 2 {
 			t.Error(i)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/page"
 )
 
-// Whatever is drawn is well-formed, and nothing that came from outside is markup.
+// Every chart is well-formed, and no outside text becomes markup.
 func TestCharts(t *testing.T) {
 	const evil = `"><script>alert(1)</script>&`
 	bars := []page.Bar{{Label: evil, Text: evil, Parts: []page.Part{{Value: 1, Class: "c0", Title: evil}, {Value: 0, Class: "c1"}}}, {}}
@@ -46,7 +46,7 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-// A page names nothing to load.
+// A page loads nothing.
 func TestPageLoadsNothing(t *testing.T) {
 	var b strings.Builder
 	p := page.Page{Title: "<b>", Subtitle: "a & b", Body: "<p>body</p>", Script: "const x = 1;"}

@@ -41,7 +41,7 @@ func TestErrors(t *testing.T) {
 		{&http.MaxBytesError{Limit: 7}, 413, "request body is larger than 7 bytes"},
 		{os.ErrDeadlineExceeded, 408, "request timeout"},
 		{context.Canceled, rest.StatusClientClosed, "context canceled"},
-		// What is the server's is named, and its paths stay in the log.
+		// Internal errors are named, and their paths stay in the log.
 		{fmt.Errorf("%w: %w", db.ErrNoSpace, path), 507, "no space left on device"},
 		{fmt.Errorf("%w: %w", db.ErrUnknown, path), 503, "write outcome unknown, reopen the database"},
 		{&db.CorruptError{File: "meta.bolt", Err: fmt.Errorf("%w: %w", db.ErrNotFound, path)}, 500, "corrupt"},

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the bounds, the candidates hold every row whose true score is at
-// least that of the k-th best row.
+// With any bounds, the candidates contain every row whose true score is at least the k-th best
+// score.
 func TestCandidatesHoldTheTopK(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.IntRange(1, 12).Draw(t, "k")
@@ -58,7 +58,7 @@ func TestCandidatesHoldTheTopK(t *testing.T) {
 	})
 }
 
-// With exact bounds and no ties nothing but the top k is left.
+// With exact bounds and no ties only the top k is left.
 func TestExactBoundsKeepOnlyTopK(t *testing.T) {
 	c := New(10, math.Inf(-1))
 	for i := range 100_000 {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// What is no regular file is refused by its kind, and never waited for; links within the directory
-// are followed, and those that lead out of it are not.
+// Other files than regular ones are refused by kind, without blocking. Links inside the directory
+// are followed, links that leave it are not.
 func TestOnlyRegularFiles(t *testing.T) {
 	f := open(t, nil)
 	at := func(name string) string { return filepath.Join(f.Dir(), name) }

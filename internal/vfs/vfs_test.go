@@ -523,7 +523,7 @@ func TestSyncDirFails(t *testing.T) {
 	}
 }
 
-// A Group turns whatever ends one of its goroutines into its error, and the first one counts.
+// A Group returns the failure of any of its goroutines, and the first one wins.
 func TestGroup(t *testing.T) {
 	f := open(t, nil)
 	a := must[*File](t)(f.Create("a"))
