@@ -147,8 +147,8 @@ func readHeader(o *Options, name string, seq uint64) (h fileHeader, bad, err err
 	return h, nil, nil
 }
 
-// Replay calls fn for every record with an LSN above after, in order and without gaps. payload is
-// valid during the call only. An error of fn ends the replay and is returned as it is. Replay
+// Replay calls fn for every record with an LSN above after, in order and without omission. payload
+// is valid during the call only. An error of fn ends the replay and is returned as it is. Replay
 // changes nothing on disk.
 //
 // Files that hold no record above after are not read, apart from their headers. A

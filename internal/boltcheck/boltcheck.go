@@ -8,7 +8,7 @@
 // nil, bbolt can open the file, iterate all buckets and run its own Check without failure.
 //
 // Check accepts only the layout that bbolt writes: pages with their own number, elements packed
-// without gaps, keys ascending within the bounds of the parent, and every page below the high-water
+// tightly, keys ascending within the bounds of the parent, and every page below the high-water
 // mark used exactly once: by the tree, by the freelist, or as a free page. Apart from nested
 // buckets it does not look into values. Memory is one bit per page, plus 64 KiB per level of a tree
 // at most MaxDepth deep.
@@ -156,7 +156,7 @@ func decodeRoot(b []byte) Root {
 	return root
 }
 
-// Check verifies all pages that bbolt can reach from the root in force, in a file of size bytes. An
+// Check verifies all pages that bbolt can read from the root in force, in a file of size bytes. An
 // error that is not an *Error comes from r.
 func Check(r io.ReaderAt, size int64) error {
 	roots, newest, err := Roots(r, size)

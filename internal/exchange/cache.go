@@ -87,7 +87,7 @@ func (s *cacheSource) walk(ctx context.Context, dir string, yield func(cacheFile
 	return true
 }
 
-// isFile reports whether an entry is a file, or a link to one. Links to directories are not
+// isFile reports whether e is a file, or a link to a file. Links to directories are not
 // followed: they may lead in circles.
 func (s *cacheSource) isFile(e fs.DirEntry, id string) bool {
 	if e.Type()&fs.ModeSymlink == 0 {

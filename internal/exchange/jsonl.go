@@ -16,7 +16,7 @@ import (
 
 // ParseDocument reads one line of JSONL, an object with the keys
 //
-//	id        or _id: a string or an integer, stored as its digits; without it the database assigns one
+//	id        or _id: a string or an integer, stored as digits; without it the database assigns one
 //	text      a string
 //	metadata  an object
 //	vector    or embedding: an array of numbers, see ParseVector

@@ -199,7 +199,7 @@ func (c *checker) each(t *table, want *tally, fn func(key, payload []byte) error
 	return nil
 }
 
-// global checks a bucket whose tally is in the state record.
+// global checks a bucket whose tally is in the State record.
 func (c *checker) global(tag uint8, fn func(key, payload []byte) error) error {
 	t, err := c.tx.table(tag)
 	if err != nil {

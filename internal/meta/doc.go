@@ -5,7 +5,7 @@
 // Guarantees:
 //
 //   - An Update is atomic across a crash, and durable once it has returned nil. If its commit
-//     failed, the state on disk is unknown until the file is reopened, so later Updates are
+//     failed, the content on disk is unknown until the file is reopened, so later Updates are
 //     refused.
 //   - Every value carries a CRC-32C over its bucket, its key and itself, verified on every read.
 //     Counts and digests, stored with the values, reveal missing and extra records; [Store.Check]

@@ -54,7 +54,7 @@ const MaxID = 16384
 var bucketNames = [...]string{tagSystem: "system", tagCollections: "collections", tagDocuments: "documents", tagIDs: "ids",
 	tagHistory: "history", tagPurge: "purge", tagSegments: "segments", tagDead: "dead"}
 
-// globalTags are the buckets that exist once. The state record keeps their tallies in this order.
+// globalTags are the buckets that exist once. The State record keeps their tallies in this order.
 var globalTags = [...]uint8{tagCollections, tagHistory, tagPurge, tagSegments, tagDead}
 
 var (
@@ -203,7 +203,7 @@ type State struct {
 	Obsolete       []uint64 // unreferenced segments whose files must stay for now
 }
 
-// encodeState returns the state record: the state, and the tallies of the global buckets.
+// encodeState returns the record of s and the tallies of the global buckets.
 func encodeState(s *State, tallies *[len(globalTags)]tally) []byte {
 	var e codec.Encoder
 	e.Raw(s.DB[:])

@@ -41,7 +41,7 @@ type bucketSeed struct {
 const maxCollections = 1 << 12
 
 // Examine looks for records in a file that Open refuses. It returns an error if the file cannot be
-// read, or has no state record, without which no store can be built.
+// read, or has no State record, without which no store can be built.
 func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 	size, err := fsys.Size(name)
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, 
 
 // WriteTo writes the records to a new store in another directory, as consistent as Lenient
 // requires. Of several records for a key it keeps the one of the current version; otherwise the id
-// with the newer document, the union of dead rows, and the later state.
+// with the newer document, the union of dead rows, and the later State.
 func (w *Wreck) WriteTo(to *vfs.FS, name string) (err error) {
 	f, err := to.Create(name)
 	if err != nil {

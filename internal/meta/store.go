@@ -310,8 +310,8 @@ func (s *Store) View(fn func(*Tx) error) error {
 
 // Update calls fn with a transaction that may change the store, and commits it durably when fn
 // returns nil. If fn returns an error, or the disk is full before the commit has written its root,
-// nothing is changed. If the commit fails otherwise or something panics, the state on disk is
-// unknown: this and every later Update return the error, and View may see the old or the new state,
+// nothing is changed. If the commit fails otherwise or something panics, the content on disk is
+// unknown: this and every later Update return the error, and View may see the old or the new one,
 // until the store is reopened. Usable distinguishes the two cases.
 func (s *Store) Update(fn func(*Tx) error) error {
 	s.writing.Lock()

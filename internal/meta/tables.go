@@ -32,7 +32,7 @@ func (tx *Tx) identify() error {
 	return err
 }
 
-// State returns the state of the database, including changes of this Update. The caller may keep
+// State returns the State of the database, including changes of this Update. The caller may keep
 // it.
 func (tx *Tx) State() (State, error) {
 	if !tx.writable {
@@ -44,7 +44,7 @@ func (tx *Tx) State() (State, error) {
 	return s, nil
 }
 
-// SetState replaces the state. The identity cannot change.
+// SetState replaces the State. The identity cannot change.
 func (tx *Tx) SetState(s State) error {
 	switch {
 	case !tx.writable:

@@ -36,10 +36,10 @@ type Tx struct {
 	// Only in an Update. Counts and digests change in memory and are written once, before the
 	// commit.
 	state State
-	dirty bool // the state record must be written
+	dirty bool // the State record must be written
 }
 
-// A collection is the state of one collection in a transaction.
+// A collection holds the buckets and the record of a collection in a transaction.
 type collection struct {
 	id        uint32
 	docs, ids table
@@ -71,7 +71,7 @@ func (tx *Tx) begin() (err error) {
 	return err
 }
 
-// readState reads the state record.
+// readState reads the State record and its tallies.
 func (tx *Tx) readState() (s State, tallies [len(globalTags)]tally, err error) {
 	system, err := tx.table(tagSystem)
 	if err != nil {
@@ -290,7 +290,7 @@ func (t *table) drain(prefix []byte, fn func(key []byte) error) error {
 	}
 }
 
-// collection returns the state of a collection, existing or not.
+// collection returns the collection with an id, existing or not.
 func (tx *Tx) collection(id uint32) (*collection, error) {
 	if tx.last != nil && tx.last.id == id {
 		return tx.last, nil

@@ -53,7 +53,7 @@ func Group(n, k int, least float64) []*Collector {
 	return group
 }
 
-// Floor is the least score that a row must reach to matter: the k-th best lower bound so far, or
+// Floor is the least score that a row must attain to matter: the k-th best lower bound so far, or
 // the least wanted score while there are fewer than k. In a group it is the highest floor.
 func (c *Collector) Floor() float64 {
 	floor := c.least

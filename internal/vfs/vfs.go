@@ -373,7 +373,7 @@ func (f *FS) WriteFileAtomic(name string, b []byte) error {
 		err = f.Rename(tmp, name)
 	}
 	if err != nil {
-		_ = f.Remove(tmp) // best effort: tmp/ is wiped at the next open
+		_ = f.Remove(tmp) // may fail: tmp/ is wiped at the next open
 		return err
 	}
 	return f.SyncDir(path.Dir(name))
@@ -480,8 +480,8 @@ func (f *File) Size() (int64, error) {
 }
 
 // DropCache asks the system to forget the cached clean pages of the file, so that the next reads
-// see the disk and not the memory that a failed fsync has left. Best effort: Linux only, and dirty
-// pages stay.
+// see the disk and not the memory that a failed fsync has left. Errors are ignored. It works on
+// Linux only, and dirty pages stay.
 func (f *File) DropCache() {
 	if f.fs.before(Op{Kind: OpDropCache, Name: f.name}) == nil {
 		dropCache(f.f)
@@ -538,7 +538,7 @@ const (
 	WillNeed                  // start reading now
 )
 
-// Advise tells the system how the mapping will be read. Best effort; nothing on Windows.
+// Advise tells the system how the mapping will be read. It is a hint; nothing on Windows.
 func (m *Mapping) Advise(p Pattern) {
 	if len(m.b) > 0 {
 		madvise(m.b, p)
