@@ -21,9 +21,9 @@ const (
 	root   = "../.."
 )
 
-// imports says which packages of the module, and which others that are not of
-// the standard library, a package may import. Arrows point down. Packages
-// that are not listed (tools, fuzz, docs/examples, this one) are free.
+// imports lists the packages of the module, and the packages outside of the standard library, that
+// a package may import. Arrows point down. Packages that are not listed (tools, fuzz,
+// docs/examples, this one) are free.
 var imports = map[string][]string{
 	"internal/rest": {"db", "filter", "internal/exchange"},
 	"rag/provider":  {"db", "rag", "rag/embed", "store", "store/weaviate"},
@@ -98,7 +98,7 @@ var stemmers = func() (paths []string) {
 	return paths
 }()
 
-// core is every module that a program which imports db links.
+// core lists every module that a program which imports db links.
 var core = []string{
 	"github.com/blevesearch/snowballstem", "github.com/chewxy/math32", "github.com/clipperhouse/uax29/v2",
 	"github.com/google/uuid", "github.com/vecbolt/vecbolt",
@@ -137,7 +137,7 @@ func files(t *testing.T) []file {
 				return filepath.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && !slices.Contains(together, path) {
-				return filepath.SkipDir // a module that is not worked on together with the others
+				return filepath.SkipDir // a module outside of go.work
 			}
 			return nil
 		}
@@ -261,8 +261,7 @@ func TestUnsafeStaysBelow(t *testing.T) {
 	}
 }
 
-// What is stored goes through vfs, which syncs in the right order and can be
-// made to fail.
+// Stored bytes go through vfs, which syncs in the right order and can inject failures.
 func TestStorageUsesVFS(t *testing.T) {
 	raw := regexp.MustCompile(`\bos\.(Create|OpenFile|Rename|WriteFile|Remove|RemoveAll|Truncate)\(`)
 	for _, f := range files(t) {
@@ -290,7 +289,7 @@ func TestErrorsAreWrapped(t *testing.T) {
 	}
 }
 
-// Package text alone knows the syntax of queries: others call text.Plain for a question.
+// Only package text knows the syntax of queries: other packages call text.Plain for a question.
 func TestSyntaxOfQueriesIsInOnePlace(t *testing.T) {
 	signs := regexp.MustCompile(`[“„«「]|^\+-$`)
 	for _, f := range files(t) {
@@ -308,12 +307,12 @@ func TestSyntaxOfQueriesIsInOnePlace(t *testing.T) {
 	}
 }
 
-// spoken are the calls whose strings are errors, or what a program tells people.
+// spoken lists the calls whose strings are errors or messages to users.
 var spoken = map[string]bool{"Errorf": true, "New": true, "invalidf": true, "fail": true, "failf": true,
 	"notef": true, "answer": true, "Fprint": true, "Fprintf": true, "Fprintln": true}
 
-// People who use the tool, the service or an agent do not see Go: errors state what is wrong, and
-// programs say what to do in their own terms, commands and flags.
+// Users of the tool, the service or an agent do not see Go: errors state the mistake, and programs
+// give advice in their own terms, commands and flags.
 func TestErrorsDoNotSpeakGo(t *testing.T) {
 	all := files(t)
 	packages, exported := map[string]bool{}, map[string]bool{}
@@ -367,7 +366,7 @@ func TestErrorsDoNotSpeakGo(t *testing.T) {
 		}
 	}
 	for _, f := range all {
-		// Figures and trials for ourselves; simd only panics, at programmers.
+		// For developers only: figures and trials, and simd, which panics at programmers.
 		own := f.dir == "simd" || f.dir == "tools/bench" || strings.HasPrefix(f.dir, "fuzz/") || strings.HasPrefix(f.dir, "docs/")
 		if f.test || own {
 			continue
@@ -417,9 +416,9 @@ func TestNamesOfPackages(t *testing.T) {
 	}
 }
 
-// freeGoroutines are the places that start a goroutine in another way than by vfs.Group, or call
-// what does, with the reason why neither a fault of mapped memory nor a panic can end the process
-// there, or why that is none of the engine's business. The number is that of the places.
+// freeGoroutines lists the places that start a goroutine without vfs.Group, directly or by a call.
+// The reason says why neither a fault of mapped memory nor a panic can end the process there, or
+// why the goroutine does not belong to the engine.
 var freeGoroutines = map[string]struct {
 	places int
 	reason string
@@ -440,8 +439,8 @@ var freeGoroutines = map[string]struct {
 	"store/weaviate/collection.go": {1, "speaks HTTP"},
 }
 
-// A fault of mapped memory, or a panic, in a goroutine that nobody guards ends the process: files
-// that are cut, sectors that cannot be read. So goroutines are started by vfs.Group alone.
+// A fault of mapped memory (a truncated file, an unreadable sector), or a panic, in an unguarded
+// goroutine ends the process. So only vfs.Group starts goroutines.
 func TestGoroutinesAreGuarded(t *testing.T) {
 	seen := map[string]int{}
 	for _, f := range files(t) {
@@ -462,9 +461,9 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 	}
 }
 
-// goroutines returns what in a file starts one in another way than by vfs.Group.
+// goroutines returns the statements of a file that start a goroutine without vfs.Group.
 func goroutines(f *ast.File) (places []string) {
-	groups := map[string]bool{} // names that are declared, in whatever scope, as a sync.WaitGroup or the like
+	groups := map[string]bool{} // names declared, in any scope, as a sync.WaitGroup or the like
 	declared := func(names []*ast.Ident, of ast.Expr) {
 		if star, ok := of.(*ast.StarExpr); ok {
 			of = star.X
@@ -505,7 +504,7 @@ func goroutines(f *ast.File) (places []string) {
 		}
 		return true
 	})
-	// Functions of others that run what they are given, or more, in a goroutine of their own.
+	// Functions of other packages that run their argument in a goroutine of their own.
 	starters := []string{"time.AfterFunc", "context.AfterFunc", "iter.Pull", "iter.Pull2"}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -528,7 +527,7 @@ func goroutines(f *ast.File) (places []string) {
 	return places
 }
 
-// The rule finds what it forbids.
+// The rule detects each forbidden form.
 func TestGoroutinesAreFound(t *testing.T) {
 	const head = "package p\nimport (\"sync\"; \"golang.org/x/sync/errgroup\"; \"context\"; \"time\"; \"iter\")\n"
 	for code, want := range map[string]int{
@@ -556,8 +555,8 @@ func TestGoroutinesAreFound(t *testing.T) {
 	}
 }
 
-// bbolt's own check reads the mapped file in a goroutine that nobody can guard; boltcheck looks at
-// all that it does.
+// bbolt's own check reads the mapped file in an unguarded goroutine; boltcheck covers all its
+// checks.
 func TestNoCheckOfBolt(t *testing.T) {
 	call := regexp.MustCompile(`\b(b|tx|bolt)\.Check\(`)
 	for _, f := range files(t) {

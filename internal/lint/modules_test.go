@@ -33,8 +33,8 @@ func workspace(t *testing.T) []string {
 	return dirs
 }
 
-// maxRequires is the most modules that the one of db and filter requires by
-// itself: who imports these gets them in the module graph.
+// maxRequires limits the direct requires of the module of db and filter: importers get them in
+// their module graph.
 const maxRequires = 12
 
 func TestFewRequires(t *testing.T) {
@@ -44,8 +44,8 @@ func TestFewRequires(t *testing.T) {
 	}
 }
 
-// go install refuses a module that replaces others: go.work does it for those
-// here that are not published yet.
+// go install refuses a module with replace directives, so go.work holds the ones for unpublished
+// modules.
 func TestModulesOfTheWorkspace(t *testing.T) {
 	dirs := workspace(t)
 	_, tidied, _ := strings.Cut(read(t, ".ci/tidy"), "dirs=(")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Targets without 64-bit addresses are refused at one place, before anything is
-// compiled. What needs no files is built for some of them by .ci/run.
+// Targets without 64-bit addresses are refused in one place, before anything is compiled. .ci/run
+// builds the packages that need no files for some of them.
 func TestRefusedPlatforms(t *testing.T) {
 	for _, target := range []string{"linux/386", "linux/arm", "windows/386", "linux/mips", "js/wasm", "wasip1/wasm"} {
 		system, arch, _ := strings.Cut(target, "/")

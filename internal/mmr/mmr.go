@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Order yields the indexes of n candidates. Each is the one that maximises lambda × relevance - (1
-// - lambda) × the greatest similarity to the candidates before it; ties go to the first. similar is
-// called with each chosen candidate and returns a function that compares another candidate with it;
-// false means that the similarity is unknown. A nil function means that all are unknown.
+// Order yields the indexes of n candidates. Each maximises lambda × relevance - (1 - lambda) × the
+// greatest similarity to the candidates before it; ties go to the first. similar is called with
+// each chosen candidate and returns a function that compares another candidate with it; false means
+// that the similarity is unknown. A nil function means that all are unknown.
 func Order(n int, lambda float64, relevance func(i int) float64, similar func(chosen int) func(i int) (float64, bool)) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		left, nearest := make([]int, n), make([]float64, n)
