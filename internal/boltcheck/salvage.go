@@ -9,12 +9,12 @@ import (
 type Origin int
 
 const (
-	// Reached: the root in force leads to the record.
+	// Reached means that the root in force leads to the record.
 	Reached Origin = iota
-	// Unreached: no reference leads to the page, and the freelist, if readable, does not list it,
-	// so damage has cut it off. If the freelist is unreadable, the record may be outdated.
+	// Unreached means that nothing refers to the page, and that the freelist, if readable, does not
+	// list it: damage has cut it off. If the freelist is unreadable, the record may be outdated.
 	Unreached
-	// Freed: the page is free, so the record is outdated.
+	// Freed means that the page is free: the record was current once.
 	Freed
 )
 
