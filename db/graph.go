@@ -152,8 +152,8 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 	}
 	w, raise := walk{graph: g}, 1.0
 	if p.Effort > 0 {
-		w.setting.Effort = max(p.Effort, p.need)
-		w.recall = g.Recall(w.setting.Effort, p.need)
+		w.setting.EF = max(p.Effort, p.need)
+		w.recall = g.Recall(w.setting.EF, p.need)
 	} else {
 		ok := false
 		w.recall = cmp.Or(p.Recall, DefaultRecall)

@@ -105,7 +105,7 @@ func FuzzGraph(f *testing.F) {
 		promised, _ := g.Setting(0.9, 10)
 		var buf graph.Buffer
 		for i := range 4 {
-			s, allowed := graph.Setting{Effort: 100}, bitset.Set(nil)
+			s, allowed := graph.Setting{EF: 100}, bitset.Set(nil)
 			if i%2 > 0 {
 				s = promised
 			}

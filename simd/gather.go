@@ -14,7 +14,7 @@ const (
 
 // A Point is a vector to be compared with records by GatherL2: the codes of a
 // record, or those of a query.
-type Point struct {
+type CodedVector struct {
 	Codes []uint8 // signed, as two's complement; as long as a record, with zeros behind the last
 	Sum   int32   // of the codes
 	Scale float32 // value of a code of 1
@@ -37,7 +37,7 @@ type Point struct {
 // never do. GatherL2 returns the number of leading ids that have a record: if
 // that is not len(ids), it has computed nothing. It panics if dst is shorter
 // than ids or the length of a record not a multiple of 64.
-func GatherL2(dst []float32, q *Point, records []uint8, ids []uint32) int {
+func GatherL2(dst []float32, q *CodedVector, records []uint8, ids []uint32) int {
 	if len(dst) < len(ids) || len(q.Codes) == 0 || len(q.Codes)%RecordAlign != 0 {
 		panic(fmt.Sprintf("simd: GatherL2 of %d ids into %d, records of %d bytes", len(ids), len(dst), len(q.Codes)))
 	}
@@ -57,9 +57,9 @@ func Prefetch(b []uint8) { prefetch(b) }
 
 // LoadPoint makes p the point of a record, reusing p's memory. Every byte between
 // the codes and the tail must be 128.
-func LoadPoint(p *Point, record []uint8) {
+func LoadVector(p *CodedVector, record []uint8) {
 	if len(record)%RecordAlign != 0 || len(record) == 0 {
-		panic(fmt.Sprintf("simd: LoadPoint of a record of %d bytes", len(record)))
+		panic(fmt.Sprintf("simd: LoadVector of a record of %d bytes", len(record)))
 	}
 	if cap(p.Codes) < len(record) {
 		p.Codes = make([]uint8, len(record))

@@ -19,8 +19,8 @@ func randomRecords(r *rand.Rand, n, stride int) []uint8 {
 	return records
 }
 
-func randomPoint(r *rand.Rand, stride int) Point {
-	q := Point{Codes: make([]uint8, stride), Scale: r.Float32(), Level: r.Float32(), Extra: r.Float32()}
+func randomVector(r *rand.Rand, stride int) CodedVector {
+	q := CodedVector{Codes: make([]uint8, stride), Scale: r.Float32(), Level: r.Float32(), Extra: r.Float32()}
 	for i := range stride - RecordTail - r.IntN(40) {
 		c := r.IntN(255) - 127
 		q.Codes[i] = uint8(c)
@@ -35,7 +35,7 @@ func TestGatherL2(t *testing.T) {
 		for stride := 64; stride <= 640; stride += 64 {
 			const n = 50
 			records := randomRecords(r, n, stride)
-			q := randomPoint(r, stride)
+			q := randomVector(r, stride)
 			for count := range 35 {
 				ids := make([]uint32, count)
 				for i := range ids {
@@ -84,7 +84,7 @@ func BenchmarkGatherL2(b *testing.B) {
 			for i := range records {
 				records[i] = uint8(i)
 			}
-			q := randomPoint(r, stride)
+			q := randomVector(r, stride)
 			ids := make([]uint32, 1<<16)
 			for i := range ids {
 				ids[i] = uint32(r.IntN(n))
@@ -100,10 +100,10 @@ func BenchmarkGatherL2(b *testing.B) {
 	}
 }
 
-func TestLoadPoint(t *testing.T) {
+func TestLoadVector(t *testing.T) {
 	forEach(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 8))
-		var p Point
+		var p CodedVector
 		for _, size := range []int{64, 448, 832, 128} { // into memory that was used
 			record := randomCodes(r, size)
 			tail := size - RecordTail
@@ -111,7 +111,7 @@ func TestLoadPoint(t *testing.T) {
 			binary.LittleEndian.PutUint32(record[tail+4:], math.Float32bits(2))
 			binary.LittleEndian.PutUint32(record[tail+8:], math.Float32bits(-1))
 			binary.LittleEndian.PutUint32(record[tail+12:], uint32(0xfffffff0))
-			LoadPoint(&p, record)
+			LoadVector(&p, record)
 			if p.Scale != 0.25 || p.Level != 2 || p.Extra != -1 || p.Sum != -16 || len(p.Codes) != size {
 				t.Fatalf("%d bytes: %+v", size, p)
 			}

@@ -375,7 +375,7 @@ func loadPointGeneric(dst, record []uint8) {
 }
 
 // offerGeneric is the definition of Offer.
-func offerGeneric(pool []Entry, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
+func offerGeneric(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
 	const short = 64 // up to there entries are moved while their place is looked for
 	taken := false
 	if rows = limit; pool[limit-1] == Vacant {
@@ -397,7 +397,7 @@ func offerGeneric(pool []Entry, limit, next int, ids []uint32, dists []float32, 
 			at = behind(pool[:n], d)
 			copy(pool[at+1:n+1], pool[at:n])
 		}
-		pool[at] = Entry{ids[i], d}
+		pool[at] = Neighbour{ids[i], d}
 		rows, next = n+1, min(next, at)
 	}
 	if !taken {
@@ -410,7 +410,7 @@ func offerGeneric(pool []Entry, limit, next int, ids []uint32, dists []float32, 
 }
 
 // behind returns the number of entries that are not farther than dist.
-func behind(pool []Entry, dist float32) int {
+func behind(pool []Neighbour, dist float32) int {
 	at := uint(0)
 	for n := uint(len(pool)); n > 0; {
 		half := (n + 1) / 2

@@ -92,7 +92,7 @@ func TestBounds(t *testing.T) {
 		for limit := 1; limit <= 260; limit += 9 {
 			for n := range 40 {
 				for _, end := range []bool{false, true} {
-					pool, dists := at[Entry](b, end, PoolLen(limit)), at[float32](a, end, n)
+					pool, dists := at[Neighbour](b, end, PoolLen(limit)), at[float32](a, end, n)
 					copy(pool, vacancies(len(pool)))
 					clear(dists)
 					Offer(pool, limit, 0, at[uint32](c, end, n), dists, 1)
@@ -102,14 +102,14 @@ func TestBounds(t *testing.T) {
 		for stride := RecordAlign; stride <= most; stride += RecordAlign {
 			for _, end := range []bool{false, true} {
 				records := at[uint8](b, end, 3*stride)
-				q := Point{Codes: at[uint8](a, end, stride)}
+				q := CodedVector{Codes: at[uint8](a, end, stride)}
 				for m := range 6 {
 					ids := []uint32{2, 0, 1, 2, 0, 1}[:m]
 					if got := GatherL2(at[float32](c, end, m), &q, records, ids); got != m {
 						t.Fatalf("%d of %d ids", got, m)
 					}
 				}
-				LoadPoint(new(Point), records[2*stride:])
+				LoadVector(new(CodedVector), records[2*stride:])
 			}
 		}
 		for _, n := range append(span(0, 300), most-1, most) {

@@ -6,7 +6,7 @@ import (
 )
 
 // An Entry is a row of a pool, at its distance from a query.
-type Entry struct {
+type Neighbour struct {
 	ID   uint32 // below Marked, or with it added
 	Dist float32
 }
@@ -15,7 +15,7 @@ type Entry struct {
 const Marked = 1 << 31
 
 // Vacant is an entry that is none: it is farther than any, and marked.
-var Vacant = Entry{math.MaxUint32, float32(math.Inf(1))}
+var Vacant = Neighbour{math.MaxUint32, float32(math.Inf(1))}
 
 // PoolLen returns the length that a pool for so many rows should have to be fast.
 func PoolLen(rows int) int {
@@ -38,7 +38,7 @@ func PoolLen(rows int) int {
 // marked, limit if all are; next must be at most the index of the first that was not before.
 // Otherwise it returns 0 and 0. The result is the same from every implementation on every CPU.
 // Offer panics if limit is not from 1 to len(pool), or if there are fewer ids than dists.
-func Offer(pool []Entry, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
+func Offer(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
 	if limit < 1 || limit > len(pool) || len(ids) < len(dists) {
 		panic(fmt.Sprintf("simd: Offer of %d ids and %d distances to %d of %d entries", len(ids), len(dists), limit, len(pool)))
 	}

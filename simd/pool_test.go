@@ -9,18 +9,18 @@ import (
 )
 
 // vacancies returns a pool without rows.
-func vacancies(n int) []Entry { return slices.Repeat([]Entry{Vacant}, n) }
+func vacancies(n int) []Neighbour { return slices.Repeat([]Neighbour{Vacant}, n) }
 
 // testOffer offers rows to a pool, some at a time, and compares it with what sorting gives. bits
 // decides what is marked.
 func testOffer(t *testing.T, limit int, ids []uint32, dists []float32, most float32, bits uint32) {
 	pool, next := vacancies(PoolLen(limit)), 0
-	var want []Entry
+	var want []Neighbour
 	for lo, turn := 0, 0; lo < len(dists); turn++ {
 		hi := min(len(dists), lo+1+int(bits>>(turn%29)%40))
 		taken := false
 		for i := lo; i < hi; i++ {
-			e := Entry{ids[i]&^Marked | bits<<(i%32)&Marked, max(dists[i], 0)}
+			e := Neighbour{ids[i]&^Marked | bits<<(i%32)&Marked, max(dists[i], 0)}
 			ids[i] = e.ID
 			if !(e.Dist <= most) || e.Dist > math.MaxFloat32 || len(want) == limit && e.Dist >= want[limit-1].Dist {
 				continue
@@ -39,7 +39,7 @@ func testOffer(t *testing.T, limit int, ids []uint32, dists []float32, most floa
 				t.Fatalf("%d rows, %d unmarked, although none was taken in", rows, unmarked)
 			}
 		} else {
-			first := slices.IndexFunc(want, func(e Entry) bool { return e.ID < Marked })
+			first := slices.IndexFunc(want, func(e Neighbour) bool { return e.ID < Marked })
 			if first < 0 {
 				first = limit
 			}
@@ -111,7 +111,7 @@ func BenchmarkOffer(b *testing.B) {
 		for _, l := range available() {
 			active = l
 			b.Run(fmt.Sprintf("%d/%s", limit, l), func(b *testing.B) {
-				pool := make([]Entry, PoolLen(limit))
+				pool := make([]Neighbour, PoolLen(limit))
 				for b.Loop() {
 					copy(pool, vacancies(len(pool)))
 					next := 0

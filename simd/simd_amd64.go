@@ -327,7 +327,7 @@ func loadPoint(dst, record []uint8) {
 }
 
 // The kernels take pools of one length each, which they keep in registers.
-func offer(pool []Entry, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
+func offer(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
 	if active != avx512 {
 		return offerGeneric(pool, limit, next, ids, dists, most)
 	}

@@ -72,6 +72,6 @@ func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
 
 func loadPoint(dst, record []uint8) { loadPointGeneric(dst, record) }
 
-func offer(pool []Entry, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
+func offer(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
 	return offerGeneric(pool, limit, next, ids, dists, most)
 }

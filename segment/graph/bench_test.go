@@ -41,7 +41,7 @@ func BenchmarkSearch(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				g.head.pilots = uint32(len(g.pilots))
+				g.head.entryPoints = uint32(len(g.entryPoints))
 				fmt.Printf("%s: %d x %d, built in %.1f s, %d bytes per row, overflow %d\n", set.name, g.Len(), g.Dim(),
 					time.Since(start).Seconds(), g.geo.size/int64(g.Len()), len(g.over))
 				const k = 10
@@ -87,8 +87,8 @@ func BenchmarkSearch(b *testing.B) {
 						fmt.Printf("%s%v: recall %.4f, %6.0f QPS, %.0f expanded, %.0f estimated, %.1f scored\n", what, setting, float64(hits)/n/k,
 							n/total, float64(stats.Expanded)/n, float64(stats.Estimated)/n, float64(stats.Scored)/n)
 					}
-					for _, effort := range []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 450, 640} {
-						try("", Setting{Effort: effort})
+					for _, ef := range []int{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 450, 640} {
+						try("", Setting{EF: ef})
 					}
 					for _, r := range []float64{0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995} {
 						if setting, ok := g.Setting(r, k); ok {

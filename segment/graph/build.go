@@ -18,12 +18,12 @@ import (
 
 // Parameters of building. None is part of the format.
 const (
-	buildEffort = 100 // of the walk that finds candidates for the neighbours of a node
-	newLinks    = 32  // most neighbours of a node that is being inserted; it gets more when others choose it
-	alpha       = 1.1 // slack of the rule that drops neighbours, on squared distances
-	batch       = 512 // nodes that are inserted together
-	pilotCount  = 32  // rows that a walk starts from
-	reachEffort = 64  // of the walk that looks for the neighbour of a node that cannot be reached
+	buildEF         = 100 // of the walk that finds candidates for the neighbours of a node
+	newLinks        = 32  // most neighbours of a node that is being inserted; it gets more when others choose it
+	alpha           = 1.1 // slack of the rule that drops neighbours, on squared distances
+	batch           = 512 // nodes that are inserted together
+	entryPointCount = 32  // rows that a walk starts from
+	connectEF       = 64  // of the walk that looks for the neighbour of a node that cannot be reached
 )
 
 // A builder makes the nodes of a graph whose records are there.
@@ -38,25 +38,25 @@ const (
 // choose in turn.
 type builder struct {
 	*Graph
-	ctx   context.Context
-	order []uint32 // the nodes in the order of insertion
-	lanes []*lane  // one per goroutine
+	ctx     context.Context
+	order   []uint32         // the nodes in the order of insertion
+	workers []*workerScratch // one per goroutine
 
 	started bool // there are nodes in the graph
 }
 
 // A lane is the memory of one goroutine.
-type lane struct {
-	buf     Buffer
-	self    simd.Point
-	other   simd.Point
-	centre  decoded
-	decoded decoded
-	dists   [degree]float32
-	chosen  []uint32
-	point   []float32
-	scores  []float32
-	entries []simd.Entry
+type workerScratch struct {
+	buf        Buffer
+	self       simd.CodedVector
+	other      simd.CodedVector
+	centre     decodedRecord
+	decoded    decodedRecord
+	dists      [degree]float32
+	chosen     []uint32
+	point      []float32
+	scores     []float32
+	candidates []simd.Neighbour
 }
 
 func newBuilder(ctx context.Context, g *Graph, workers int) *builder {
@@ -65,19 +65,19 @@ func newBuilder(ctx context.Context, g *Graph, workers int) *builder {
 	}
 	b := &builder{Graph: g, ctx: ctx}
 	for range workers {
-		b.lanes = append(b.lanes, new(lane))
+		b.workers = append(b.workers, new(workerScratch))
 	}
 	return b
 }
 
 // each calls f for 0 to n-1, in any order, on all lanes. It returns an error of f or of the
 // context. A fault of mapped memory in f is an error too, a *vfs.FaultError, and so is a panic.
-func (b *builder) each(n int, f func(l *lane, i int) error) error {
+func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
 	const step = 8
 	var next atomic.Int64
 	var failed atomic.Bool
 	var group vfs.Group
-	for _, l := range b.lanes[:min(len(b.lanes), (n+step-1)/step)] {
+	for _, w := range b.workers[:min(len(b.workers), (n+step-1)/step)] {
 		group.Go("graph", func() (err error) {
 			whole := false
 			defer func() { // after a panic as well
@@ -94,7 +94,7 @@ func (b *builder) each(n int, f func(l *lane, i int) error) error {
 					return err
 				}
 				for i := lo; i < min(lo+step, n); i++ {
-					if err := f(l, i); err != nil {
+					if err := f(w, i); err != nil {
 						return err
 					}
 				}
@@ -122,15 +122,15 @@ func count(links *[degree]uint32) int {
 // group links rows of equal codes to chains of twins and puts the first of each in b.order.
 func (b *builder) group() {
 	n := b.Len()
-	b.twins = make([]uint32, n)
+	b.duplicates = make([]uint32, n)
 	seed := maphash.MakeSeed()
 	last := make(map[uint64]uint32, n) // by hash
 	for i := range uint32(n) {
-		b.twins[i] = none
+		b.duplicates[i] = none
 		rec := b.record(i)
 		h := maphash.Bytes(seed, rec)
 		if j, found := last[h]; found && bytes.Equal(rec, b.record(j)) {
-			b.twins[j] = i
+			b.duplicates[j] = i
 		} else {
 			b.order = append(b.order, i)
 		}
@@ -147,7 +147,7 @@ func (b *builder) build(opts *Options) error {
 	b.nodeBytes = codec.BytesFromU32s(b.nodes)
 	done := 0
 	if opts.Base != nil {
-		fresh, ok, err := b.adopt(opts.Base, opts.Rows)
+		fresh, ok, err := b.mergeBase(opts.Base, opts.Rows)
 		if err != nil {
 			return err
 		}
@@ -155,14 +155,14 @@ func (b *builder) build(opts *Options) error {
 			done = len(b.order) - fresh
 		}
 	}
-	b.pilots = slices.Clone(b.order[:min(pilotCount, len(b.order))])
+	b.entryPoints = slices.Clone(b.order[:min(entryPointCount, len(b.order))])
 	b.started = done > 0
 	for lo := done; lo < len(b.order); lo += batch {
 		if err := b.insert(b.order[lo:min(lo+batch, len(b.order))]); err != nil {
 			return err
 		}
 	}
-	if err := b.reach(); err != nil {
+	if err := b.connect(); err != nil {
 		return err
 	}
 	if b.head.layout == quick {
@@ -180,27 +180,27 @@ type choice struct {
 // insert adds nodes to the graph.
 func (b *builder) insert(nodes []uint32) error {
 	chosen := make([][]choice, len(nodes))
-	err := b.each(len(nodes), func(l *lane, i int) error {
+	err := b.each(len(nodes), func(w *workerScratch, i int) error {
 		me := nodes[i]
-		simd.LoadPoint(&l.self, b.record(me))
-		l.buf.start(b.Len(), buildEffort, 0)
-		l.buf.visited.Set(int(me)) // it may be a pilot, or others have it for a neighbour already
+		simd.LoadVector(&w.self, b.record(me))
+		w.buf.start(b.Len(), buildEF, 0)
+		w.buf.visited.Set(int(me)) // it may be a pilot, or others have it for a neighbour already
 		if b.started {
-			if err := b.walk(&l.self, &l.buf); err != nil {
+			if err := b.walk(&w.self, &w.buf); err != nil {
 				return err
 			}
 		}
-		l.buf.ids = l.buf.ids[:0]
+		w.buf.ids = w.buf.ids[:0]
 		for _, id := range nodes {
 			if id != me {
-				l.buf.ids = append(l.buf.ids, id)
+				w.buf.ids = append(w.buf.ids, id)
 			}
 		}
-		l.buf.dists = slices.Grow(l.buf.dists[:0], batch)[:len(l.buf.ids)]
-		simd.GatherL2(l.buf.dists, &l.self, b.records, l.buf.ids)
-		l.buf.pool.offerAll(l.buf.ids, l.buf.dists, math.MaxFloat32)
-		l.chosen = l.chosen[:0]
-		for _, e := range b.choose(l, l.buf.pool.entries, newLinks) {
+		w.buf.dists = slices.Grow(w.buf.dists[:0], batch)[:len(w.buf.ids)]
+		simd.GatherL2(w.buf.dists, &w.self, b.records, w.buf.ids)
+		w.buf.pool.offerAll(w.buf.ids, w.buf.dists, math.MaxFloat32)
+		w.chosen = w.chosen[:0]
+		for _, e := range b.choose(w, w.buf.pool.rows, newLinks) {
 			chosen[i] = append(chosen[i], choice{e.ID, me, e.Dist})
 		}
 		return nil
@@ -229,7 +229,7 @@ func (b *builder) answer(choices []choice) error {
 			starts = append(starts, i)
 		}
 	}
-	return b.each(len(starts), func(l *lane, i int) error {
+	return b.each(len(starts), func(w *workerScratch, i int) error {
 		mine := choices[starts[i]:]
 		if i+1 < len(starts) {
 			mine = choices[starts[i]:starts[i+1]]
@@ -237,36 +237,36 @@ func (b *builder) answer(choices []choice) error {
 		me := mine[0].to
 		links := b.links(me)
 		n := count(links)
-		l.entries = l.entries[:0]
+		w.candidates = w.candidates[:0]
 		for _, c := range mine {
 			if !slices.Contains(links[:n], c.from) {
-				l.entries = append(l.entries, simd.Entry{ID: c.from, Dist: c.dist})
+				w.candidates = append(w.candidates, simd.Neighbour{ID: c.from, Dist: c.dist})
 			}
 		}
-		if n+len(l.entries) <= degree {
-			for j, e := range l.entries {
+		if n+len(w.candidates) <= degree {
+			for j, e := range w.candidates {
 				links[n+j] = e.ID
 			}
 			return nil
 		}
-		simd.LoadPoint(&l.self, b.record(me))
-		simd.GatherL2(l.dists[:], &l.self, b.records, links[:n])
+		simd.LoadVector(&w.self, b.record(me))
+		simd.GatherL2(w.dists[:], &w.self, b.records, links[:n])
 		for j, id := range links[:n] {
-			l.entries = append(l.entries, simd.Entry{ID: id, Dist: l.dists[j]})
+			w.candidates = append(w.candidates, simd.Neighbour{ID: id, Dist: w.dists[j]})
 		}
-		sortEntries(l.entries)
+		sortNeighbours(w.candidates)
 		for j := range links {
 			links[j] = none
 		}
-		l.chosen = l.chosen[:0]
-		b.choose(l, l.entries, degree)
-		copy(links[:], l.chosen)
+		w.chosen = w.chosen[:0]
+		b.choose(w, w.candidates, degree)
+		copy(links[:], w.chosen)
 		return nil
 	})
 }
 
-func sortEntries(e []simd.Entry) {
-	slices.SortFunc(e, func(x, y simd.Entry) int {
+func sortNeighbours(e []simd.Neighbour) {
+	slices.SortFunc(e, func(x, y simd.Neighbour) int {
 		if c := cmp.Compare(x.Dist, y.Dist); c != 0 { // nearly always
 			return c
 		}
@@ -277,34 +277,34 @@ func sortEntries(e []simd.Entry) {
 // choose adds neighbours of a node, from candidates at their distances from it, nearest first, to
 // those in l.chosen, until there are limit. It returns the new ones, which it keeps at the start of
 // candidates.
-func (b *builder) choose(l *lane, candidates []simd.Entry, limit int) []simd.Entry {
+func (b *builder) choose(w *workerScratch, candidates []simd.Neighbour, limit int) []simd.Neighbour {
 	kept := candidates[:0]
 next:
 	for _, c := range candidates {
-		if len(l.chosen) >= limit {
+		if len(w.chosen) >= limit {
 			break
 		}
 		c.ID &^= simd.Marked
-		simd.LoadPoint(&l.other, b.record(c.ID))
+		simd.LoadVector(&w.other, b.record(c.ID))
 		const step = 8
-		for lo := 0; lo < len(l.chosen); lo += step {
-			ids := l.chosen[lo:min(lo+step, len(l.chosen))]
-			simd.GatherL2(l.dists[:], &l.other, b.records, ids)
-			for _, d := range l.dists[:len(ids)] {
+		for lo := 0; lo < len(w.chosen); lo += step {
+			ids := w.chosen[lo:min(lo+step, len(w.chosen))]
+			simd.GatherL2(w.dists[:], &w.other, b.records, ids)
+			for _, d := range w.dists[:len(ids)] {
 				if alpha*d < c.Dist {
 					continue next
 				}
 			}
 		}
 		kept = append(kept, c)
-		l.chosen = append(l.chosen, c.ID)
+		w.chosen = append(w.chosen, c.ID)
 	}
 	return kept
 }
 
 // reach makes nodes that cannot be reached from the pilots neighbours of others, or puts them on
 // the overflow list.
-func (b *builder) reach() error {
+func (b *builder) connect() error {
 	seen := make([]bool, b.Len())
 	var queue []uint32
 	visit := func(from uint32) {
@@ -326,10 +326,10 @@ func (b *builder) reach() error {
 			}
 		}
 	}
-	for _, p := range b.pilots {
+	for _, p := range b.entryPoints {
 		visit(p)
 	}
-	l := b.lanes[0]
+	w := b.workers[0]
 	for _, node := range b.order {
 		if seen[node] {
 			continue
@@ -337,13 +337,13 @@ func (b *builder) reach() error {
 		if err := b.ctx.Err(); err != nil {
 			return err
 		}
-		simd.LoadPoint(&l.self, b.record(node))
-		l.buf.start(b.Len(), reachEffort, 0)
-		if err := b.walk(&l.self, &l.buf); err != nil {
+		simd.LoadVector(&w.self, b.record(node))
+		w.buf.start(b.Len(), connectEF, 0)
+		if err := b.walk(&w.self, &w.buf); err != nil {
 			return err
 		}
 		b.over = append(b.over, node)
-		for _, e := range l.buf.pool.entries {
+		for _, e := range w.buf.pool.rows {
 			links := b.links(e.ID &^ simd.Marked)
 			if n := count(links); n < degree {
 				links[n] = node

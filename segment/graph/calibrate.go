@@ -13,16 +13,16 @@ import (
 
 // Parameters of the calibration.
 const (
-	sampled     = 800 // rows
-	firstEffort = 10
-	lastEffort  = 1500
-	perDecade   = 12     // efforts from one to ten times as much
-	enough      = 0.9995 // of recall
-	finer       = 0.94   // of what is missed with a level, the next one misses at most so much
+	sampled   = 800 // rows
+	firstEF   = 10
+	lastEF    = 1500
+	perDecade = 12     // efforts from one to ten times as much
+	enough    = 0.9995 // of recall
+	finer     = 0.94   // of what is missed with a level, the next one misses at most so much
 )
 
 // reaches are those that are tried, the longest last.
-var reaches = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.12, 1.15, 1.18, 1.22, 1.27, 1.35, 1.5, 1.75, 2}
+var stopRatios = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.12, 1.15, 1.18, 1.22, 1.27, 1.35, 1.5, 1.75, 2}
 
 // An outcome is what a walk has found when it ends.
 type outcome struct {
@@ -37,25 +37,25 @@ type trial struct {
 	vec   []float32
 	norm  float64
 	point []float32      // with the extra element
-	truth []ranked       // the best rows but itself, as many as the largest of calibrated
+	truth []neighbour    // the best rows but itself, as many as the largest of calibrated
 	worst float32        // the largest squared distance in truth
 	ranks map[uint32]int // of these rows, from 0
 
 	whole  []outcome                // where walks end that keep so many rows in view
-	ended  [len(reaches)]outcome    // where a reach ends them, if they come so far
+	ended  [len(stopRatios)]outcome // where a reach ends them, if they come so far
 	margin [len(calibrated)]float32 // that was needed
 }
 
 // A ranked row is one with its true score for a trial: which rows a search should find is decided
 // by scores, and equal ones alone are ties. Distances of points are rounded.
-type ranked struct {
+type neighbour struct {
 	row   uint32
 	score float64
 	dist  float32 // squared, of the points
 }
 
 // A scoring gives the true score of a row for a trial.
-type scoring func(t *trial, row uint32) (float64, error)
+type scoreFunc func(t *trial, row uint32) (float64, error)
 
 // score returns the true score of x for the vector of a trial, with the bits that a search of a
 // collection gives it.
@@ -128,7 +128,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	points := make([]float32, 0, readBytes/4/dim*(dim+1)+dim+1)
 	err := read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
 		points = points[:len(x)/dim*(dim+1)]
-		err := b.each(len(x)/dim, func(_ *lane, i int) error {
+		err := b.each(len(x)/dim, func(_ *workerScratch, i int) error {
 			p := points[i*(dim+1):][:dim+1]
 			p[dim] = b.space.point(p[:dim], x[i*dim:][:dim], false)
 			return nil
@@ -140,13 +140,13 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 			longest = max(longest, simd.Dot64(p[:dim+1], p[:dim+1]))
 		}
 		blur := b.blur(math.Sqrt(longest))
-		return b.each(len(trials), func(l *lane, i int) error {
+		return b.each(len(trials), func(w *workerScratch, i int) error {
 			t := &trials[i]
-			l.scores = slices.Grow(l.scores[:0], len(x)/dim)[:len(x)/dim]
-			simd.L2Rows(l.scores, t.point, points)
+			w.scores = slices.Grow(w.scores[:0], len(x)/dim)[:len(x)/dim]
+			simd.L2Rows(w.scores, t.point, points)
 			far := b.beyond(t, blur)
-			for j, d := range l.scores {
-				if row := uint32(lo + j); row != t.row && !(d > far) && t.offer(ranked{row, b.score(t, x[j*dim:][:dim]), d}) {
+			for j, d := range w.scores {
+				if row := uint32(lo + j); row != t.row && !(d > far) && t.offer(neighbour{row, b.score(t, x[j*dim:][:dim]), d}) {
 					far = b.beyond(t, blur)
 				}
 			}
@@ -167,7 +167,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 func (b *builder) blur(longest float64) float64 {
 	blur := 2 * longest * 0x1p-24 // each element of both
 	if b.head.ident.Metric == codes.Dot {
-		blur += 2e-6 * b.head.reach / b.head.unit // of the extra elements: see space.point
+		blur += 2e-6 * b.head.maxNorm / b.head.unit // of the extra elements: see space.point
 	}
 	return blur
 }
@@ -185,12 +185,12 @@ func (b *builder) beyond(t *trial, blur float64) float32 {
 
 // offer puts a row where it belongs in the truth of a trial, if it does, and reports that. Of equal
 // scores the lower row is the better one.
-func (t *trial) offer(n ranked) bool {
+func (t *trial) offer(n neighbour) bool {
 	most := calibrated[len(calibrated)-1]
 	if len(t.truth) == most && n.score <= t.truth[most-1].score { // rows are offered in ascending order
 		return false
 	}
-	at, _ := slices.BinarySearchFunc(t.truth, n.score, func(e ranked, score float64) int {
+	at, _ := slices.BinarySearchFunc(t.truth, n.score, func(e neighbour, score float64) int {
 		if e.score >= score {
 			return -1
 		}
@@ -208,16 +208,16 @@ func (t *trial) offer(n ranked) bool {
 }
 
 // tabulate makes the tables of these columns.
-func (b *builder) tabulate(trials []trial, columns []int, score scoring) error {
+func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error {
 	k := calibrated[columns[len(columns)-1]]
-	var efforts []int
+	var efs []int
 	for i := 0; ; i++ {
-		effort := int(firstEffort * math.Pow(10, float64(i)/perDecade))
-		if effort > lastEffort || len(efforts) > 0 && efforts[len(efforts)-1] >= b.Len() {
+		ef := int(firstEF * math.Pow(10, float64(i)/perDecade))
+		if ef > lastEF || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
 			break
 		}
-		if effort >= k {
-			efforts = append(efforts, effort)
+		if ef >= k {
+			efs = append(efs, ef)
 		}
 	}
 	step := 8 // a walk passes through all that a shorter one would, but easy rows need no long ones
@@ -225,18 +225,18 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoring) error {
 		step = 1 // of the estimates of a row the first counts that is of use, which depends on what is in view
 	}
 	var tried [len(calibrated)][]level
-	for least := float32(0); len(efforts) > 0 && least < enough; {
-		views := efforts[:min(step, len(efforts))]
-		efforts = efforts[len(views):]
-		err := b.each(len(trials), func(l *lane, i int) error { return trials[i].walk(columns, views, l, score) })
+	for least := float32(0); len(efs) > 0 && least < enough; {
+		round := efs[:min(step, len(efs))]
+		efs = efs[len(round):]
+		err := b.each(len(trials), func(w *workerScratch, i int) error { return trials[i].walk(columns, round, w, score) })
 		if err != nil {
 			return err
 		}
 		least = 1
 		for _, c := range columns {
 			whole := float32(0)
-			for i, effort := range views {
-				levels := outcomes(trials, c, i, effort)
+			for i, ef := range round {
+				levels := outcomes(trials, c, i, ef)
 				whole = levels[0].recall
 				tried[c] = append(tried[c], levels...)
 			}
@@ -251,11 +251,11 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoring) error {
 
 // outcomes returns what was measured for a column with an effort, that of the i-th view, without a
 // reach and with each.
-func outcomes(trials []trial, column, i, effort int) (all []level) {
-	for j := range len(reaches) + 1 {
-		l := level{effort: effort}
+func outcomes(trials []trial, column, i, ef int) (all []level) {
+	for j := range len(stopRatios) + 1 {
+		l := level{ef: ef}
 		if j > 0 {
-			l.reach = reaches[j-1]
+			l.stopRatio = stopRatios[j-1]
 		}
 		var sum, squares, nodes float64
 		for t := range trials {
@@ -289,7 +289,7 @@ func (g *Graph) cost(l *level) float32 {
 	if g.head.layout == quick {
 		share = 40
 	}
-	return l.nodes + min(degree*l.nodes, 2*float32(l.effort))/share
+	return l.nodes + min(degree*l.nodes, 2*float32(l.ef))/share
 }
 
 // pick returns those levels that nothing cheaper is as good as, the cheapest first, but for such as
@@ -313,12 +313,12 @@ func (g *Graph) pick(all []level) (chosen []level) {
 
 // walk searches for a trial, and notes what a walk has found that ends with so many rows in view,
 // or with each reach.
-func (t *trial) walk(columns, views []int, l *lane, score scoring) error {
-	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &l.buf
-	if err := q.start(k, Setting{Effort: views[len(views)-1]}, nil, buf); err != nil {
+func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) error {
+	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
+	if err := q.start(k, Setting{EF: efs[len(efs)-1]}, nil, buf); err != nil {
 		return err
 	}
-	buf.view = 0 // only where walks start from
+	buf.ef = 0 // only where walks start from
 	if err := q.walk(nil, buf); err != nil {
 		return err
 	}
@@ -327,10 +327,10 @@ func (t *trial) walk(columns, views []int, l *lane, score scoring) error {
 		t.ended[j].nodes = math.MaxInt
 	}
 	var o outcome
-	for reached := 0; len(t.whole) < len(views); {
-		buf.view, buf.reach = views[len(t.whole)], 0
-		if reached < len(reaches) {
-			buf.reach = reaches[reached]
+	for stopped := 0; len(t.whole) < len(efs); {
+		buf.ef, buf.stopRatio = efs[len(t.whole)], 0
+		if stopped < len(stopRatios) {
+			buf.stopRatio = stopRatios[stopped]
 		}
 		if err := q.goOn(buf); err != nil {
 			return err
@@ -344,13 +344,13 @@ func (t *trial) walk(columns, views []int, l *lane, score scoring) error {
 				return err
 			}
 			var err error
-			if o.found[c], err = t.count(c, l, score); err != nil {
+			if o.found[c], err = t.count(c, w, score); err != nil {
 				return err
 			}
 		}
-		if buf.pool.next < min(buf.view, len(buf.pool.entries)) { // the next one is in view
-			t.ended[reached] = o
-			reached++
+		if buf.pool.next < min(buf.ef, len(buf.pool.rows)) { // the next one is in view
+			t.ended[stopped] = o
+			stopped++
 		} else {
 			t.whole = append(t.whole, o)
 		}
@@ -361,7 +361,7 @@ func (t *trial) walk(columns, views []int, l *lane, score scoring) error {
 // count returns what share of the k best rows is among those that a search would score. Rows of the
 // score of the last of them count, too. It notes the margin: codes can mistake one row for nearer
 // than another only if their distances differ by less than codes err.
-func (t *trial) count(column int, l *lane, score scoring) (float32, error) {
+func (t *trial) count(column int, w *workerScratch, score scoreFunc) (float32, error) {
 	k := calibrated[column]
 	truth := t.truth[:min(k, len(t.truth))]
 	if len(truth) == 0 {
@@ -371,10 +371,10 @@ func (t *trial) count(column int, l *lane, score scoring) (float32, error) {
 	ties := len(t.truth) == calibrated[len(calibrated)-1] && t.truth[len(t.truth)-1].score == least // beyond those that are known
 	hits := 0
 	low, high := float32(math.MaxFloat32), float32(0) // distances by codes, as shares of true ones
-	for i, row := range l.buf.rows {
+	for i, row := range w.buf.rows {
 		at, known := t.ranks[row]
-		if known && l.buf.dists[i] > 0 {
-			share := l.buf.dists[i] / t.truth[at].dist
+		if known && w.buf.dists[i] > 0 {
+			share := w.buf.dists[i] / t.truth[at].dist
 			low, high = min(low, share), max(high, share)
 		}
 		found := known && t.truth[at].score == least || known && at < k

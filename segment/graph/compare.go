@@ -21,14 +21,14 @@ func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 	if err := g.compareRecords(ctx, rows); err != nil {
 		return err
 	}
-	twins, err := g.compareTwins()
+	duplicates, err := g.compareDuplicates()
 	if err != nil {
 		return err
 	}
-	if err := g.compareNodes(ctx, twins); err != nil {
+	if err := g.compareNodes(ctx, duplicates); err != nil {
 		return err
 	}
-	return g.compareReach(twins)
+	return g.compareReachable(duplicates)
 }
 
 func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
@@ -50,26 +50,26 @@ func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
 }
 
 // compareTwins returns the rows that are no nodes: twins of earlier ones.
-func (g *Graph) compareTwins() (bitset.Set, error) {
-	twins := bitset.New(g.Len())
+func (g *Graph) compareDuplicates() (bitset.Set, error) {
+	duplicates := bitset.New(g.Len())
 	for row := range uint32(g.Len()) {
-		next, err := g.twin(row)
+		next, err := g.duplicate(row)
 		if err != nil {
 			return nil, err
 		}
 		if next == none {
 			continue
 		}
-		if twins.Has(int(next)) || !bytes.Equal(g.record(row), g.record(next)) {
-			return nil, corrupt(g.geo.twins+int64(row)*4, "row %d is no twin of row %d, or of another one too", next, row)
+		if duplicates.Has(int(next)) || !bytes.Equal(g.record(row), g.record(next)) {
+			return nil, corrupt(g.geo.duplicates+int64(row)*4, "row %d is no twin of row %d, or of another one too", next, row)
 		}
-		twins.Set(int(next))
+		duplicates.Set(int(next))
 	}
-	return twins, nil
+	return duplicates, nil
 }
 
-func (g *Graph) compareNodes(ctx context.Context, twins bitset.Set) error {
-	var l lane
+func (g *Graph) compareNodes(ctx context.Context, duplicates bitset.Set) error {
+	var w workerScratch
 	seen := bitset.New(g.Len())
 	want := make([]uint32, g.per-degree)
 	for node := range uint32(g.Len()) {
@@ -82,14 +82,14 @@ func (g *Graph) compareNodes(ctx context.Context, twins bitset.Set) error {
 			return err
 		}
 		n := count(ids)
-		if twins.Has(int(node)) && n > 0 {
+		if duplicates.Has(int(node)) && n > 0 {
 			return corrupt(at, "row %d is a twin and has neighbours", node)
 		}
 		seen.Set(int(node))
 		for i, id := range ids {
 			switch {
 			case i >= n && id == none:
-			case i >= n, id >= uint32(g.Len()), twins.Has(int(id)), seen.Has(int(id)):
+			case i >= n, id >= uint32(g.Len()), duplicates.Has(int(id)), seen.Has(int(id)):
 				return corrupt(at+int64(i)*4, "%d cannot be neighbour %d of row %d", id, i, node)
 			default:
 				seen.Set(int(id))
@@ -97,7 +97,7 @@ func (g *Graph) compareNodes(ctx context.Context, twins bitset.Set) error {
 		}
 		clear(want)
 		if g.head.layout == quick {
-			l.sketch(g, want, node, ids[:n])
+			w.sketch(g, want, node, ids[:n])
 		}
 		if !slices.Equal(want, g.nodes[int(node)*g.per+degree:][:len(want)]) {
 			return corrupt(at+degree*4, "estimates of row %d are not those of its neighbours", node)
@@ -112,7 +112,7 @@ func (g *Graph) compareNodes(ctx context.Context, twins bitset.Set) error {
 
 // compareReach wants every node where a search finds it: walks from the pilots, or on the overflow
 // list.
-func (g *Graph) compareReach(twins bitset.Set) error {
+func (g *Graph) compareReachable(duplicates bitset.Set) error {
 	reached := bitset.New(g.Len())
 	var queue []uint32
 	visit := func(rows []uint32) {
@@ -123,7 +123,7 @@ func (g *Graph) compareReach(twins bitset.Set) error {
 			}
 		}
 	}
-	visit(g.pilots)
+	visit(g.entryPoints)
 	for len(queue) > 0 {
 		node := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -140,7 +140,7 @@ func (g *Graph) compareReach(twins bitset.Set) error {
 		reached.Set(int(row))
 	}
 	for row := range g.Len() {
-		if twins.Has(row) == reached.Has(row) {
+		if duplicates.Has(row) == reached.Has(row) {
 			return corrupt(g.geo.nodes+int64(row)*g.geo.node, "row %d is a twin that is reached, or a node that is not", row)
 		}
 	}

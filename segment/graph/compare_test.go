@@ -57,16 +57,16 @@ func TestCompare(t *testing.T) {
 			"codes":            {func(g *Graph) { g.records[5*int(g.geo.stride)+3] ^= 1 }, "codes of row 5"},
 			"level":            {func(g *Graph) { g.records[6*int(g.geo.stride)-10] ^= 1 }, "codes of row 5"},
 			"mean":             {func(g *Graph) { g.mean[0]++ }, "codes of row 0"},
-			"twin":             {func(g *Graph) { g.twins[7] = 8 }, "row 8 is no twin of row 7"},
-			"twin before":      {func(g *Graph) { g.twins[7] = 3 }, "twin 3 of row 7"},
-			"twin is lost":     {func(g *Graph) { g.twins[0] = none }, "a node that is not"},
+			"twin":             {func(g *Graph) { g.duplicates[7] = 8 }, "row 8 is no twin of row 7"},
+			"twin before":      {func(g *Graph) { g.duplicates[7] = 3 }, "twin 3 of row 7"},
+			"twin is lost":     {func(g *Graph) { g.duplicates[0] = none }, "a node that is not"},
 			"twin with links":  {func(g *Graph) { g.nodes[199*g.per] = 5 }, "row 199 is a twin and has neighbours"},
 			"neighbour beyond": {func(g *Graph) { g.nodes[4*g.per] = 200 }, "200 cannot be neighbour 0 of row 4"},
 			"neighbour itself": {func(g *Graph) { g.nodes[4*g.per] = 4 }, "4 cannot be neighbour 0 of row 4"},
 			"neighbour twice":  {func(g *Graph) { g.nodes[4*g.per] = g.nodes[4*g.per+1] }, "cannot be neighbour 1 of row 4"},
 			"neighbour twin":   {func(g *Graph) { g.nodes[4*g.per] = 199 }, "199 cannot be neighbour 0 of row 4"},
 			"gap":              {func(g *Graph) { g.nodes[4*g.per] = none }, "cannot be neighbour 1 of row 4"},
-			"pilot":            {func(g *Graph) { g.pilots[0] = 199 }, "row 199 is a twin that is reached"},
+			"pilot":            {func(g *Graph) { g.entryPoints[0] = 199 }, "row 199 is a twin that is reached"},
 			"overflow":         {func(g *Graph) { g.over = []uint32{5, 5} }, "row 5 behind row 5"},
 			"island": {func(g *Graph) {
 				for row := range g.Len() {
@@ -76,11 +76,11 @@ func TestCompare(t *testing.T) {
 						if g.head.layout == quick {
 							words := g.nodes[row*g.per+degree:][:g.per-degree]
 							clear(words)
-							new(lane).sketch(g, words, uint32(row), links[:slices.Index(append(links, none), none)])
+							new(workerScratch).sketch(g, words, uint32(row), links[:slices.Index(append(links, none), none)])
 						}
 					}
 				}
-				g.pilots = slices.DeleteFunc(g.pilots, func(row uint32) bool { return row == 4 })
+				g.entryPoints = slices.DeleteFunc(g.entryPoints, func(row uint32) bool { return row == 4 })
 			}, "row 4 is a twin that is reached, or a node that is not"},
 			"estimates": {func(g *Graph) { g.nodes[9*g.per+degree+40] ^= 1 }, "estimates of row 9"},
 		} {
@@ -92,7 +92,7 @@ func TestCompare(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.change(g)
-			g.head.pilots, g.head.overflow = uint32(len(g.pilots)), uint32(len(g.over))
+			g.head.entryPoints, g.head.overflow = uint32(len(g.entryPoints)), uint32(len(g.over))
 			g.geo = g.head.geometry()
 			var b memory
 			if _, err := g.write(&b); err != nil {

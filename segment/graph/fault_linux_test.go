@@ -84,7 +84,7 @@ func TestVectorsAreCutWhileBuilding(t *testing.T) {
 // A panic in one of the goroutines that build is an error, too.
 func TestPanicWhileBuilding(t *testing.T) {
 	b := newBuilder(t.Context(), nil, 4)
-	err := b.each(100, func(_ *lane, i int) error {
+	err := b.each(100, func(_ *workerScratch, i int) error {
 		if i == 17 {
 			panic("seventeen")
 		}

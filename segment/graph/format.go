@@ -12,16 +12,16 @@ import (
 // Numbers of the file format. They never change for version 2. Version 1, which had another
 // calibration, was not released.
 const (
-	magic      = "VECBOLTG"
-	version    = 2
-	headerSize = blocks.HeaderSize
-	sectionEnd = 64         // sections are padded to a multiple of it
-	degree     = 32         // most neighbours of a node
-	none       = 0xffffffff // in place of a row: there is none
-	maxPilots  = 1024
-	maxLevels  = 128 // lines of a table of the calibration
-	levelSize  = 20  // bytes of a line
-	maxFactor  = 100 // of reaches and margins
+	magic          = "VECBOLTG"
+	version        = 2
+	headerSize     = blocks.HeaderSize
+	sectionEnd     = 64         // sections are padded to a multiple of it
+	degree         = 32         // most neighbours of a node
+	none           = 0xffffffff // in place of a row: there is none
+	maxEntryPoints = 1024
+	maxLevels      = 128 // lines of a table of the calibration
+	levelSize      = 20  // bytes of a line
+	maxFactor      = 100 // of reaches and margins
 )
 
 // The layouts of the nodes.
@@ -34,22 +34,22 @@ var format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
 
 // header is what the first page of the file says.
 type header struct {
-	ident    codes.Ident
-	layout   uint32
-	seed     uint64  // of the rotation
-	unit     float64 // what a coded 1 stands for
-	reach    float64 // length that queries and rows are brought to, for cosine and dot
-	pilots   uint32
-	overflow uint32
-	levels   [len(calibrated)]uint32
-	margins  [len(calibrated)]float32
-	tableCRC uint32
+	ident       codes.Ident
+	layout      uint32
+	seed        uint64  // of the rotation
+	unit        float64 // what a coded 1 stands for
+	maxNorm     float64 // length that queries and rows are brought to, for cosine and dot
+	entryPoints uint32
+	overflow    uint32
+	levels      [len(calibrated)]uint32
+	margins     [len(calibrated)]float32
+	tableCRC    uint32
 }
 
 // geometry holds the sizes and file offsets of the sections.
 type geometry struct {
-	stride, node                                              int64 // bytes of a record and of a node
-	nodes, twins, mean, pilots, overflow, levels, table, size int64 // records begin at headerSize
+	stride, node                                                        int64 // bytes of a record and of a node
+	nodes, duplicates, mean, entryPoints, overflow, levels, table, size int64 // records begin at headerSize
 }
 
 func (h *header) geometry() geometry {
@@ -59,10 +59,10 @@ func (h *header) geometry() geometry {
 		g.node += int64(simd.BlockSize(signs(h.ident.Dim)))
 	}
 	g.nodes = headerSize + rows*g.stride
-	g.twins = g.nodes + rows*g.node
-	g.mean = align(g.twins + rows*4)
-	g.pilots = align(g.mean + int64(h.ident.Dim)*4)
-	g.overflow = align(g.pilots + int64(h.pilots)*4)
+	g.duplicates = g.nodes + rows*g.node
+	g.mean = align(g.duplicates + rows*4)
+	g.entryPoints = align(g.mean + int64(h.ident.Dim)*4)
+	g.overflow = align(g.entryPoints + int64(h.entryPoints)*4)
 	g.levels = align(g.overflow + int64(h.overflow)*4)
 	lines := int64(0)
 	for _, n := range h.levels {
@@ -88,8 +88,8 @@ func (h *header) encode(g *geometry) []byte {
 	e.U32(h.layout)
 	e.U64(h.seed)
 	e.F64(h.unit)
-	e.F64(h.reach)
-	e.U32(h.pilots)
+	e.F64(h.maxNorm)
+	e.U32(h.entryPoints)
 	e.U32(h.overflow)
 	for _, n := range h.levels {
 		e.U32(n)
@@ -120,8 +120,8 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	h.layout = d.U32()
 	h.seed = d.U64()
 	h.unit = d.F64()
-	h.reach = d.F64()
-	h.pilots = d.U32()
+	h.maxNorm = d.F64()
+	h.entryPoints = d.U32()
 	h.overflow = d.U32()
 	for i := range h.levels {
 		h.levels[i] = d.U32()
@@ -136,11 +136,11 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	if h.layout != plain && (h.layout != quick || dim > simd.MaxSign) {
 		return fail(64, "layout %d", h.layout)
 	}
-	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.reach >= 0) || math.IsInf(h.reach, 0) {
-		return fail(76, "unit %g, reach %g", h.unit, h.reach)
+	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.maxNorm >= 0) || math.IsInf(h.maxNorm, 0) {
+		return fail(76, "unit %g, reach %g", h.unit, h.maxNorm)
 	}
-	if h.pilots > min(maxPilots, rows) || h.overflow > rows || slices.Max(h.levels[:]) > maxLevels {
-		return fail(92, "%d pilots, overflow of %d, %d levels", h.pilots, h.overflow, h.levels)
+	if h.entryPoints > min(maxEntryPoints, rows) || h.overflow > rows || slices.Max(h.levels[:]) > maxLevels {
+		return fail(92, "%d pilots, overflow of %d, %d levels", h.entryPoints, h.overflow, h.levels)
 	}
 	for i, m := range h.margins {
 		if !isFactor(m) {

@@ -69,7 +69,7 @@ func oldFile(t *testing.T, b []byte) {
 		t.Fatal(err)
 	}
 	var order []int
-	hits, _, err := g.Query([]float32{1, 2, 3}).Search(5, Setting{Effort: 5}, nil, func(row int) (float64, error) {
+	hits, _, err := g.Query([]float32{1, 2, 3}).Search(5, Setting{EF: 5}, nil, func(row int) (float64, error) {
 		order = append(order, row)
 		return 0, nil
 	}, new(Buffer))
@@ -112,7 +112,7 @@ func dump(t *testing.T, b []byte) string {
 	line(8, "seed", "%d", d.U64())
 	line(8, "unit", "%v", d.F64())
 	line(8, "reach", "%v", d.F64())
-	pilots := u32("pilots")
+	entryPoints := u32("pilots")
 	overflow := u32("rows of the overflow")
 	var levels [3]int
 	for i, k := range []int{1, 10, 100} {
@@ -186,7 +186,7 @@ func dump(t *testing.T, b []byte) string {
 		f32(fmt.Sprintf("mean, element %d", i))
 	}
 	pad()
-	for i := range pilots {
+	for i := range entryPoints {
 		row(fmt.Sprintf("pilot %d", i))
 	}
 	pad()

@@ -18,15 +18,15 @@ type Graph struct {
 	mean  []float32
 	turn  *rotation // of the quick layout
 
-	file      *blocks.Content // nil for a graph that is being built
-	records   []byte
-	nodes     []uint32
-	nodeBytes []byte
-	per       int // uint32 per node
-	twins     []uint32
-	pilots    []uint32
-	over      []uint32
-	levels    [len(calibrated)][]level
+	file        *blocks.Content // nil for a graph that is being built
+	records     []byte
+	nodes       []uint32
+	nodeBytes   []byte
+	per         int // uint32 per node
+	duplicates  []uint32
+	entryPoints []uint32
+	over        []uint32
+	levels      [len(calibrated)][]level
 }
 
 // Parse opens the graph file b for the segment ident. It verifies the header, the checksums of
@@ -49,13 +49,13 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	words := func(off int64, n int) []uint32 { return codec.U32sFromBytes(b[off:][:n*4]) }
 	g := &Graph{
 		head: h, geo: geo, file: file,
-		records:   b[headerSize:geo.nodes:geo.nodes],
-		nodes:     codec.U32sFromBytes(b[geo.nodes:geo.twins]),
-		nodeBytes: b[geo.nodes:geo.twins:geo.twins],
-		per:       int(geo.node / 4),
-		twins:     words(geo.twins, ident.Rows),
-		pilots:    words(geo.pilots, int(h.pilots)),
-		over:      words(geo.overflow, int(h.overflow)),
+		records:     b[headerSize:geo.nodes:geo.nodes],
+		nodes:       codec.U32sFromBytes(b[geo.nodes:geo.duplicates]),
+		nodeBytes:   b[geo.nodes:geo.duplicates:geo.duplicates],
+		per:         int(geo.node / 4),
+		duplicates:  words(geo.duplicates, ident.Rows),
+		entryPoints: words(geo.entryPoints, int(h.entryPoints)),
+		over:        words(geo.overflow, int(h.overflow)),
 	}
 	if err := file.Touch(geo.mean, geo.table); err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	if h.layout == quick {
 		g.turn = newRotation(ident.Dim, h.seed)
 	}
-	for i, row := range g.pilots {
+	for i, row := range g.entryPoints {
 		if row >= uint32(ident.Rows) {
-			return nil, corrupt(geo.pilots+int64(i)*4, "pilot %d of %d rows", row, ident.Rows)
+			return nil, corrupt(geo.entryPoints+int64(i)*4, "pilot %d of %d rows", row, ident.Rows)
 		}
 	}
 	for i, row := range g.over {
@@ -144,14 +144,14 @@ func (g *Graph) neighbours(node uint32) (*[degree]uint32, error) {
 }
 
 // twin returns the next row with the same codes as row, or none.
-func (g *Graph) twin(row uint32) (uint32, error) {
-	at := g.geo.twins + int64(row)*4
+func (g *Graph) duplicate(row uint32) (uint32, error) {
+	at := g.geo.duplicates + int64(row)*4
 	if !g.verified() {
 		if err := g.file.Touch(at, at+4); err != nil {
 			return none, err
 		}
 	}
-	next := g.twins[row]
+	next := g.duplicates[row]
 	if next != none && (next <= row || next >= uint32(g.Len())) { // ascending, or it might not end
 		return none, corrupt(at, "twin %d of row %d", next, row)
 	}

@@ -192,9 +192,9 @@ func make1(name string, dim, n, queries int) (*data, [][]float32) {
 // check compares a search with the truth: as many hits as there can be, all allowed, in order, with
 // their own scores. It returns how many have a score that the exact answer has, and how many there
 // should be.
-func check(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, k, effort int, allowed bitset.Set, buf *Buffer) (found, want int) {
+func check(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, k, ef int, allowed bitset.Set, buf *Buffer) (found, want int) {
 	t.Helper()
-	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, Setting{Effort: effort}, allowed, buf)
+	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, Setting{EF: ef}, allowed, buf)
 }
 
 // compare is check with the k best rows known.
@@ -321,7 +321,7 @@ func TestFew(t *testing.T) {
 	}
 	d := &data{dim: 2, vecs: []float32{1, 2}}
 	g := d.graph(t, codes.L2, Options{})
-	if hits, _, err := g.Query(d.row(0)).Search(0, Setting{Effort: 10}, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
+	if hits, _, err := g.Query(d.row(0)).Search(0, Setting{EF: 10}, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
 		t.Errorf("k = 0: %v, %v", hits, err)
 	}
 }
@@ -333,7 +333,7 @@ func TestReach(t *testing.T) {
 		for _, m := range metrics {
 			g := d.graph(t, m, Options{quiet: true, layout: plain})
 			seen := make([]bool, g.Len())
-			queue := slices.Concat(g.pilots, g.over)
+			queue := slices.Concat(g.entryPoints, g.over)
 			total := 0
 			for len(queue) > 0 {
 				id := queue[0]
@@ -354,7 +354,7 @@ func TestReach(t *testing.T) {
 				for row := id; row != none; {
 					seen[row] = true
 					total++
-					if row, err = g.twin(row); err != nil {
+					if row, err = g.duplicate(row); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -376,7 +376,7 @@ func TestOverflow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := builder{Graph: g, ctx: context.Background(), lanes: []*lane{new(lane)}}
+	b := builder{Graph: g, ctx: context.Background(), workers: []*workerScratch{new(workerScratch)}}
 	const cut = 100 // pilots are among them
 	for i := range uint32(g.Len()) {
 		links := b.links(i)
@@ -387,9 +387,9 @@ func TestOverflow(t *testing.T) {
 			b.order = append(b.order, i)
 		}
 	}
-	b.pilots = nil
+	b.entryPoints = nil
 	b.over = nil
-	if err := b.reach(); err != nil {
+	if err := b.connect(); err != nil {
 		t.Fatal(err)
 	}
 	if len(b.over) != g.Len()-cut {
@@ -415,7 +415,7 @@ func TestQueries(t *testing.T) {
 			make([]float32, 6), {1e30, 1, 1, 1, 1, 1}, {1e-40, 0, 0, 0, 0, 0}, {-3e38, 3e38, 3e38, 3e38, 3e38, 3e38},
 			{inf, 1, 1, 1, 1, 1}, {nan, 1, 1, 1, 1, 1}, {nan, nan, nan, inf, inf, inf},
 		} {
-			hits, _, err := g.Query(vec).Search(10, Setting{Effort: 500}, nil, func(row int) (float64, error) { return float64(-row), nil }, new(Buffer))
+			hits, _, err := g.Query(vec).Search(10, Setting{EF: 500}, nil, func(row int) (float64, error) { return float64(-row), nil }, new(Buffer))
 			if len(hits) != 10 || err != nil {
 				t.Errorf("metric %d, query %v: %v, %v", m, vec, hits, err)
 			}
@@ -476,7 +476,7 @@ func TestSources(t *testing.T) {
 		}
 	}
 	g := d.graph(t, codes.Dot, Options{})
-	if _, _, err := g.Query(d.row(0)).Search(3, Setting{Effort: 10}, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
+	if _, _, err := g.Query(d.row(0)).Search(3, Setting{EF: 10}, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
 		t.Errorf("score fails: %v", err)
 	}
 	defer func() {
@@ -498,26 +498,26 @@ func testParse(t *testing.T, layout uint32) {
 	d, queries := make1("normal", 50, 500, 1)
 	id := d.ident(codes.Cosine)
 	b := d.file(t, codes.Cosine, Options{layout: layout, quiet: true})
-	use := func(b []byte) error {
+	keepRatio := func(b []byte) error {
 		g, err := Parse(b, id)
 		if err != nil {
 			return err
 		}
-		_, _, err = g.Query(queries[0]).Search(10, Setting{Effort: 1000}, nil, d.scorer(codes.Cosine, queries[0]), new(Buffer))
+		_, _, err = g.Query(queries[0]).Search(10, Setting{EF: 1000}, nil, d.scorer(codes.Cosine, queries[0]), new(Buffer))
 		return errors.Join(err, g.Verify())
 	}
-	if err := use(b); err != nil {
+	if err := keepRatio(b); err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; i < len(b); i += 1 + i/200*7 {
 		b[i] ^= 0x10
-		if err := use(b); !errors.Is(err, fileformat.ErrDamaged) {
+		if err := keepRatio(b); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Fatalf("byte %d damaged: %v", i, err)
 		}
 		b[i] ^= 0x10
 	}
 	for _, n := range []int{0, 7, 4095, 4096, 5000, len(b) - 1} {
-		if err := use(b[:n]); !errors.Is(err, fileformat.ErrDamaged) {
+		if err := keepRatio(b[:n]); !errors.Is(err, fileformat.ErrDamaged) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
@@ -551,7 +551,7 @@ func testAllocations(t *testing.T, layout uint32) {
 	var buf Buffer
 	score := d.scorer(codes.Cosine, queries[0])
 	for _, set := range []bitset.Set{nil, allowed} {
-		if n := testing.AllocsPerRun(10, func() { q.Search(10, Setting{Effort: 50, Reach: 1.5}, set, score, &buf) }); n != 0 {
+		if n := testing.AllocsPerRun(10, func() { q.Search(10, Setting{EF: 50, StopRatio: 1.5}, set, score, &buf) }); n != 0 {
 			t.Errorf("%g allocations, filtered %v", n, set != nil)
 		}
 	}
@@ -577,11 +577,11 @@ func TestSetting(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		effort, k int
-		want      float64
+		ef, k int
+		want  float64
 	}{{9, 1, 0}, {10, 1, 0.8125}, {99, 1, 0.875}, {500, 1, 1}, {39, 10, 0.5}, {40, 2, 0.875}, {99, 100, 0}, {449, 300, 0.5}, {450, 300, 0.9375}} {
-		if got := g.Recall(c.effort, c.k); got != c.want {
-			t.Errorf("effort %d has recall %g of %d, want %g", c.effort, got, c.k, c.want)
+		if got := g.Recall(c.ef, c.k); got != c.want {
+			t.Errorf("effort %d has recall %g of %d, want %g", c.ef, got, c.k, c.want)
 		}
 	}
 	if s := (Setting{10, 1.5, 8}).Times(1.5); s != (Setting{15, 1.75, 12}) {
@@ -616,18 +616,18 @@ func TestLongerWalks(t *testing.T) {
 		var buf, other Buffer
 		for _, vec := range queries {
 			q := g.Query(vec)
-			if err := q.start(10, Setting{Effort: 200}, nil, &buf); err != nil {
+			if err := q.start(10, Setting{EF: 200}, nil, &buf); err != nil {
 				t.Fatal(err)
 			}
-			buf.view = 0
+			buf.ef = 0
 			if err := q.walk(nil, &buf); err != nil {
 				t.Fatal(err)
 			}
 			if buf.stats.Expanded > 0 {
 				t.Fatalf("%d nodes expanded, none in view", buf.stats.Expanded)
 			}
-			for _, s := range []Setting{{Effort: 200, Reach: 1.01}, {Effort: 12, Reach: 1.1}, {Effort: 200, Reach: 1.1}, {Effort: 60, Reach: 1.5}, {Effort: 200}} {
-				buf.view, buf.reach = s.Effort, s.Reach
+			for _, s := range []Setting{{EF: 200, StopRatio: 1.01}, {EF: 12, StopRatio: 1.1}, {EF: 200, StopRatio: 1.1}, {EF: 60, StopRatio: 1.5}, {EF: 200}} {
+				buf.ef, buf.stopRatio = s.EF, s.StopRatio
 				before := buf.stats.Expanded
 				if err := q.goOn(&buf); err != nil {
 					t.Fatal(err)
@@ -639,7 +639,7 @@ func TestLongerWalks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s.Reach > 0 && s.Effort == 200 && !(other.pool.next == len(other.pool.entries) || other.pool.entries[other.pool.next].Dist > other.within(s.Reach, q.found(&other))) {
+				if s.StopRatio > 0 && s.EF == 200 && !(other.pool.next == len(other.pool.rows) || other.pool.rows[other.pool.next].Dist > other.within(s.StopRatio, q.found(&other))) {
 					t.Errorf("%+v: the walk has ended within its reach", s)
 				}
 				if layout == quick {
@@ -666,7 +666,7 @@ func TestFar(t *testing.T) {
 			half.Set(i)
 		}
 		const k = 10
-		s := Setting{Effort: 20}
+		s := Setting{EF: 20}
 		var buf Buffer
 		gaveUp := 0
 		for _, vec := range queries {
@@ -700,7 +700,7 @@ func TestFar(t *testing.T) {
 			}
 			// A lost walk: what is near to the query cannot be reached.
 			lost := *g
-			lost.pilots = []uint32{uint32(order[n].Row)}
+			lost.entryPoints = []uint32{uint32(order[n].Row)}
 			lost.nodes = slices.Repeat([]uint32{none}, len(g.nodes))
 			for _, h := range order[n:] {
 				lost.nodes[h.Row*g.per] = uint32(order[n].Row)
@@ -749,7 +749,7 @@ func TestCalibrationByScores(t *testing.T) {
 		}
 	}
 	g := d.graph(t, codes.L2, Options{})
-	s := Setting{Effort: 400}
+	s := Setting{EF: 400}
 	var buf Buffer
 	found := 0
 	for _, row := range singles {
@@ -762,7 +762,7 @@ func TestCalibrationByScores(t *testing.T) {
 			found++
 		}
 	}
-	got, promised := float64(found)/float64(len(singles)), g.Recall(s.Effort, 1)
+	got, promised := float64(found)/float64(len(singles)), g.Recall(s.EF, 1)
 	t.Logf("promised %.3f, found %.3f of those alone", promised, got)
 	if promised > (alone*got+tight)/(alone+tight)-0.1 { // at best all of the others are found
 		t.Errorf("promised %.3f, found %.3f of those alone", promised, got)

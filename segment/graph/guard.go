@@ -54,7 +54,7 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 		passed:   k/tolerated + count(math.Ceil(mean+deviations*deviation)),
 		excluded: max(0, q.g.Len()-allowed),
 		look:     16 + count(far*s.expanded()/share),
-		most:     16 + count(far*float64(s.Effort)/share),
+		most:     16 + count(far*float64(s.EF)/share),
 	}
 }
 
@@ -79,7 +79,7 @@ func (q *Query) halt(b *Buffer) error {
 		return nil
 	case b.stats.Expanded == g.look:
 		last := float32(math.MaxFloat32)
-		if found := q.found(b).entries; len(found) >= g.want {
+		if found := q.found(b).rows; len(found) >= g.want {
 			last = found[g.want-1].Dist
 		}
 		return q.judge(last, b)
@@ -165,7 +165,7 @@ func (q *Query) judge(last float32, b *Buffer) error {
 			n++
 		}
 	}
-	for _, e := range q.found(b).entries {
+	for _, e := range q.found(b).rows {
 		if e.Dist >= last {
 			break
 		}

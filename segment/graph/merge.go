@@ -9,7 +9,7 @@ import (
 )
 
 // renewed is the share of the nodes of a base that is inserted anew: one of so many.
-const renewed = 20
+const reinsertShare = 20
 
 // adopt takes over the nodes of base, whose row i is row rows[i] now, or is gone if that is
 // negative. It returns false, having done nothing, if so few are left that building anew is better,
@@ -19,7 +19,7 @@ const renewed = 20
 // Some nodes are inserted anew, so that none keeps its neighbours for ever: else recall falls
 // slowly over hundreds of merges. A node that loses neighbours keeps the others and chooses more
 // among the neighbours of all of them (after Singh et al., "FreshDiskANN", 2021).
-func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err error) {
+func (b *builder) mergeBase(base *Graph, rows []int32) (fresh int, ok bool, err error) {
 	n := b.Len()
 	if len(rows) != base.Len() {
 		return 0, false, fmt.Errorf("graph: %d new places for the %d rows of the base", len(rows), base.Len())
@@ -27,7 +27,7 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 	// owner is the node of each row, and taken tells which rows come from the base.
 	owner, taken := make([]uint32, n), make([]bool, n)
 	for _, node := range b.order {
-		for row := node; row != none; row = b.twins[row] {
+		for row := node; row != none; row = b.duplicates[row] {
 			owner[row] = node
 		}
 	}
@@ -41,30 +41,30 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 	}
 	// heir is the node here that a node of the base has become. Nodes of the base whose rows got
 	// equal codes share one.
-	heir := make([]uint32, base.Len())
+	replacement := make([]uint32, base.Len())
 	from := make([]uint32, n) // the node of the base that a node here was
 	for i := range from {
 		from[i] = none
 	}
 	inner := make([]bool, base.Len()) // not the first of its twins
-	for i := range heir {
-		heir[i] = none
+	for i := range replacement {
+		replacement[i] = none
 		if inner[i] {
 			continue
 		}
 		for row := uint32(i); row != none; {
-			if rows[row] >= 0 && heir[i] == none {
-				heir[i] = owner[rows[row]]
+			if rows[row] >= 0 && replacement[i] == none {
+				replacement[i] = owner[rows[row]]
 			}
-			if row, err = base.twin(row); err != nil {
+			if row, err = base.duplicate(row); err != nil {
 				return 0, false, err
 			}
 			if row != none {
 				inner[row] = true
 			}
 		}
-		if heir[i] != none && from[heir[i]] == none {
-			from[heir[i]] = uint32(i)
+		if replacement[i] != none && from[replacement[i]] == none {
+			from[replacement[i]] = uint32(i)
 		}
 	}
 	old := slices.DeleteFunc(slices.Clone(b.order), func(node uint32) bool { return from[node] == none })
@@ -73,34 +73,34 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 	}
 	recent := slices.DeleteFunc(slices.Clone(b.order), func(node uint32) bool { return from[node] != none })
 	b.order = append(old, recent...)
-	again := len(old) / renewed
+	again := len(old) / reinsertShare
 	old = old[:len(old)-again]
-	return len(recent) + again, true, b.each(len(old), func(l *lane, i int) error {
+	return len(recent) + again, true, b.each(len(old), func(w *workerScratch, i int) error {
 		me := old[i]
 		its, err := base.neighbours(from[me])
 		if err != nil {
 			return err
 		}
-		l.buf.start(n, reachEffort, 0)
-		l.buf.visited.Set(int(me))
-		l.chosen = l.chosen[:0]
+		w.buf.start(n, connectEF, 0)
+		w.buf.visited.Set(int(me))
+		w.chosen = w.chosen[:0]
 		lost := 0
 		for _, id := range its[:count(its)] {
 			if id >= uint32(base.Len()) {
 				return corrupt(base.geo.nodes, "neighbour %d of %d rows", id, base.Len())
 			}
-			if h := heir[id]; h == none {
+			if h := replacement[id]; h == none {
 				lost++
-			} else if !l.buf.visited.Has(int(h)) {
-				l.buf.visited.Set(int(h))
-				l.chosen = append(l.chosen, h)
+			} else if !w.buf.visited.Has(int(h)) {
+				w.buf.visited.Set(int(h))
+				w.chosen = append(w.chosen, h)
 			}
 		}
 		if lost == 0 {
-			copy(b.links(me)[:], l.chosen)
+			copy(b.links(me)[:], w.chosen)
 			return nil
 		}
-		l.buf.ids = l.buf.ids[:0]
+		w.buf.ids = w.buf.ids[:0]
 		for _, via := range its[:count(its)] {
 			its, err := base.neighbours(via)
 			if err != nil {
@@ -110,18 +110,18 @@ func (b *builder) adopt(base *Graph, rows []int32) (fresh int, ok bool, err erro
 				if id >= uint32(base.Len()) {
 					return corrupt(base.geo.nodes, "neighbour %d of %d rows", id, base.Len())
 				}
-				if h := heir[id]; h != none && !l.buf.visited.Has(int(h)) {
-					l.buf.visited.Set(int(h))
-					l.buf.ids = append(l.buf.ids, h)
+				if h := replacement[id]; h != none && !w.buf.visited.Has(int(h)) {
+					w.buf.visited.Set(int(h))
+					w.buf.ids = append(w.buf.ids, h)
 				}
 			}
 		}
-		simd.LoadPoint(&l.self, b.record(me))
-		l.scores = slices.Grow(l.scores[:0], len(l.buf.ids))[:len(l.buf.ids)]
-		simd.GatherL2(l.scores, &l.self, b.records, l.buf.ids)
-		l.buf.pool.offerAll(l.buf.ids, l.scores, math.MaxFloat32)
-		b.choose(l, l.buf.pool.entries, len(l.chosen)+lost)
-		copy(b.links(me)[:], l.chosen)
+		simd.LoadVector(&w.self, b.record(me))
+		w.scores = slices.Grow(w.scores[:0], len(w.buf.ids))[:len(w.buf.ids)]
+		simd.GatherL2(w.scores, &w.self, b.records, w.buf.ids)
+		w.buf.pool.offerAll(w.buf.ids, w.scores, math.MaxFloat32)
+		b.choose(w, w.buf.pool.rows, len(w.chosen)+lost)
+		copy(b.links(me)[:], w.chosen)
 		return nil
 	})
 }

@@ -12,12 +12,12 @@ import (
 var rounds = flag.Int("rounds", 20, "rounds of TestChurn")
 
 // recall is that of searches for the 10 best rows.
-func recall(t *testing.T, g *Graph, d *data, queries [][]float32, effort int) float64 {
+func recall(t *testing.T, g *Graph, d *data, queries [][]float32, ef int) float64 {
 	t.Helper()
 	found, want := 0, 0
 	var buf Buffer
 	for _, q := range queries {
-		f, w := check(t, g, d, codes.Cosine, q, 10, effort, nil, &buf)
+		f, w := check(t, g, d, codes.Cosine, q, 10, ef, nil, &buf)
 		found, want = found+f, want+w
 	}
 	return float64(found) / float64(want)
@@ -56,8 +56,8 @@ func TestChurn(t *testing.T) {
 			d = kept
 			g = d.graph(t, codes.Cosine, Options{layout: layout, Seed: uint64(round), Base: g, Rows: rows, quiet: true})
 		}
-		effort := map[uint32]int{plain: 15, quick: 40}[layout]
-		got, fresh := recall(t, g, d, queries, effort), recall(t, d.graph(t, codes.Cosine, Options{layout: layout}), d, queries, effort)
+		ef := map[uint32]int{plain: 15, quick: 40}[layout]
+		got, fresh := recall(t, g, d, queries, ef), recall(t, d.graph(t, codes.Cosine, Options{layout: layout}), d, queries, ef)
 		t.Logf("layout %d: recall %.4f after %d rounds, %.4f of a fresh graph", layout, got, *rounds, fresh)
 		if got < fresh-0.005 {
 			t.Errorf("layout %d: recall %.4f after %d rounds, %.4f of a fresh graph", layout, got, *rounds, fresh)

@@ -64,13 +64,13 @@ func (r *rotation) apply(v []float32) {
 }
 
 // A decoded record.
-type decoded struct {
+type decodedRecord struct {
 	y     []float32
 	level float32
 	extra float32
 }
 
-func (d *decoded) read(rec []byte, dim int) {
+func (d *decodedRecord) read(rec []byte, dim int) {
 	tail := rec[len(rec)-simd.RecordTail:]
 	scale := math.Float32frombits(binary.LittleEndian.Uint32(tail))
 	d.level = math.Float32frombits(binary.LittleEndian.Uint32(tail[4:]))
@@ -91,13 +91,13 @@ func (b *builder) pack() error {
 	for i := range b.Len() {
 		copy(nodes[i*per:], plain[i*degree:][:degree])
 	}
-	err := b.each(len(b.order), func(l *lane, i int) error {
+	err := b.each(len(b.order), func(w *workerScratch, i int) error {
 		me := b.order[i]
 		at := int(me) * per
 		ids := nodes[at:][:count((*[degree]uint32)(nodes[at:]))]
-		simd.LoadPoint(&l.self, b.record(me))
-		ids = append(ids, b.fill(l, plain, me, ids)...)
-		l.sketch(b.Graph, nodes[at+degree:at+per], me, ids)
+		simd.LoadVector(&w.self, b.record(me))
+		ids = append(ids, b.fill(w, plain, me, ids)...)
+		w.sketch(b.Graph, nodes[at+degree:at+per], me, ids)
 		return nil
 	})
 	b.nodes, b.per, b.nodeBytes = nodes, per, codec.BytesFromU32s(nodes)
@@ -105,15 +105,15 @@ func (b *builder) pack() error {
 }
 
 // sketch writes what simd.Estimate needs of a node with these neighbours to words, which are zero.
-func (l *lane) sketch(g *Graph, words []uint32, node uint32, ids []uint32) {
+func (w *workerScratch) sketch(g *Graph, words []uint32, node uint32, ids []uint32) {
 	dim := g.Dim()
 	head, plus := words[:2*degree], words[2*degree:]
-	l.centre.read(g.record(node), dim)
-	c := l.centre.y
+	w.centre.read(g.record(node), dim)
+	c := w.centre.y
 	for j, id := range ids {
-		l.decoded.read(g.record(id), dim)
+		w.decoded.read(g.record(id), dim)
 		var square, abs, along float64 // |d|^2, d.sgn and c.sgn
-		for e, o := range l.decoded.y {
+		for e, o := range w.decoded.y {
 			d := o - c[e]
 			square += float64(d) * float64(d)
 			// No branch on the sign, which would be guessed wrong every other time: 1 where d > 0.
@@ -127,24 +127,24 @@ func (l *lane) sketch(g *Graph, words []uint32, node uint32, ids []uint32) {
 		if abs > 0 {
 			factor = 2 * square / abs
 		}
-		z, own := float64(l.decoded.extra), float64(l.centre.extra)
+		z, own := float64(w.decoded.extra), float64(w.centre.extra)
 		head[j] = math.Float32bits(float32(square + float64(factor*along) + float64(z*z) - float64(own*own)))
 		head[degree+j] = math.Float32bits(float32(-factor))
 	}
 }
 
 // fill returns neighbours of a node's neighbours for its free places. l.self is the node.
-func (b *builder) fill(l *lane, plain []uint32, me uint32, ids []uint32) []uint32 {
-	if len(l.buf.visited) != bitset.Words(b.Len()) {
-		l.buf.visited = bitset.New(b.Len())
+func (b *builder) fill(w *workerScratch, plain []uint32, me uint32, ids []uint32) []uint32 {
+	if len(w.buf.visited) != bitset.Words(b.Len()) {
+		w.buf.visited = bitset.New(b.Len())
 	}
-	seen := l.buf.visited
+	seen := w.buf.visited
 	seen.Reset()
 	seen.Set(int(me))
 	for _, id := range ids {
 		seen.Set(int(id))
 	}
-	found := l.buf.ids[:0]
+	found := w.buf.ids[:0]
 	for _, via := range ids {
 		for _, id := range plain[int(via)*degree:][:degree] {
 			if id != none && !seen.Has(int(id)) {
@@ -153,16 +153,16 @@ func (b *builder) fill(l *lane, plain []uint32, me uint32, ids []uint32) []uint3
 			}
 		}
 	}
-	l.buf.ids = found
-	l.buf.dists = slices.Grow(l.buf.dists[:0], len(found))[:len(found)]
-	simd.GatherL2(l.buf.dists, &l.self, b.records, found)
-	l.buf.pool.reset(degree)
-	l.buf.pool.offerAll(found, l.buf.dists, math.MaxFloat32)
-	l.chosen = l.chosen[:0]
-	for _, e := range l.buf.pool.entries[:min(degree-len(ids), len(l.buf.pool.entries))] {
-		l.chosen = append(l.chosen, e.ID)
+	w.buf.ids = found
+	w.buf.dists = slices.Grow(w.buf.dists[:0], len(found))[:len(found)]
+	simd.GatherL2(w.buf.dists, &w.self, b.records, found)
+	w.buf.pool.reset(degree)
+	w.buf.pool.offerAll(found, w.buf.dists, math.MaxFloat32)
+	w.chosen = w.chosen[:0]
+	for _, e := range w.buf.pool.rows[:min(degree-len(ids), len(w.buf.pool.rows))] {
+		w.chosen = append(w.chosen, e.ID)
 	}
-	return l.chosen
+	return w.chosen
 }
 
 // block returns what simd.Estimate needs of a node.
@@ -175,7 +175,7 @@ func (g *Graph) block(node uint32) []byte {
 // whose records were read, of those that are allowed. Without a filter the walk ends when all of
 // the pool is expanded, with one as walkAllowed does.
 func (q *Query) walkQuick(allowed bitset.Set, b *Buffer) error {
-	if err := q.g.measure(&q.point, q.g.pilots, b); err != nil {
+	if err := q.g.measure(&q.point, q.g.entryPoints, b); err != nil {
 		return err
 	}
 	b.ahead(allowed == nil)
@@ -226,7 +226,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 		}
 		b.stats.Estimated += degree
 		b.ids, b.dists = b.ids[:0], b.dists[:0]
-		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0], min(at.worst(), b.within(b.use, &b.near))); below != 0; below &= below - 1 {
+		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0], min(at.worst(), b.within(b.keepRatio, &b.near))); below != 0; below &= below - 1 {
 			i := bits.TrailingZeros32(below)
 			id := ids[i]
 			if id >= uint32(g.Len()) {
@@ -262,7 +262,7 @@ func (b *Buffer) ahead(bounded bool) {
 	}
 	for i, d := range b.dists {
 		if d == d {
-			b.push(simd.Entry{ID: b.ids[i], Dist: d})
+			b.push(simd.Neighbour{ID: b.ids[i], Dist: d})
 		}
 	}
 }
@@ -270,7 +270,7 @@ func (b *Buffer) ahead(bounded bool) {
 // nearest returns the next row to be expanded.
 func (b *Buffer) nearest(bounded bool) (uint32, bool) {
 	if bounded {
-		return b.pool.pop(b.view, b.within(b.reach, &b.near))
+		return b.pool.pop(b.ef, b.within(b.stopRatio, &b.near))
 	}
 	if b.exhausted(&b.near) {
 		return 0, false
@@ -286,7 +286,7 @@ func (b *Buffer) peek(bounded bool) (uint32, bool) {
 		}
 		return 0, false
 	}
-	for _, e := range b.pool.entries[b.pool.next:] {
+	for _, e := range b.pool.rows[b.pool.next:] {
 		if e.ID < simd.Marked {
 			return e.ID, true
 		}

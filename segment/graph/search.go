@@ -15,10 +15,10 @@ import (
 type Query struct {
 	guard   guard
 	g       *Graph
-	point   simd.Point
+	point   simd.CodedVector
 	table   simd.Table // of the quick layout
 	without uint32     // a row that counts as not there, or none
-	gap     *gap       // that it leaves; nil as long as it is none
+	bridge  *bridge    // that it leaves; nil as long as it is none
 
 	y   []float32 // memory of Reset
 	rec []byte
@@ -38,7 +38,7 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	if len(vec) != dim {
 		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), dim))
 	}
-	q.guard, q.g, q.without, q.gap = guard{}, g, none, nil
+	q.guard, q.g, q.without, q.bridge = guard{}, g, none, nil
 	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)
@@ -48,7 +48,7 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	}
 	q.rec = slices.Grow(q.rec[:0], int(g.geo.stride))[:g.geo.stride]
 	record(q.rec, q.y[:dim], extra)
-	simd.LoadPoint(&q.point, q.rec)
+	simd.LoadVector(&q.point, q.rec)
 }
 
 // QueryRow prepares a search for vec, that of a row, as if the row were not there: see Without.
@@ -61,14 +61,14 @@ func (g *Graph) QueryRow(vec []float32, row int) *Query {
 // Without makes the search one for a vector that is like the rows, and not there, although it is
 // that of row: the row is not found, and no walk passes through it unless it stands for others with
 // the same codes. The query is then for one goroutine.
-func (q *Query) Without(row int) { q.without, q.gap = uint32(row), nil }
+func (q *Query) Without(row int) { q.without, q.bridge = uint32(row), nil }
 
 // Work returns about how many distances a search with this setting estimates that may return that
 // many of the rows: see Stats.Estimated.
 func (g *Graph) Work(s Setting, allowed int) float64 {
 	expanded := s.expanded() * float64(g.Len()) / float64(max(1, allowed))
 	if g.head.layout == quick {
-		return pilotCount + degree*min(expanded, float64(g.Len()))
+		return entryPointCount + degree*min(expanded, float64(g.Len()))
 	}
 	// Neighbours were seen before, the more often the longer it goes on.
 	return min(50*math.Pow(expanded, 0.75), float64(g.Len()))
@@ -155,26 +155,26 @@ func rescored(k int) int { return k + max(k/2, 10) }
 
 // start prepares buf for walk.
 func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
-	effort := min(max(k, s.Effort), q.g.Len()) // there are not more rows to keep in view
-	near := effort
+	ef := min(max(k, s.EF), q.g.Len()) // there are not more rows to keep in view
+	near := ef
 	if allowed == nil {
 		near = max(rescored(k), rank(k))
 	}
-	buf.start(q.g.Len(), effort, near)
-	buf.rank, buf.reach = rank(k), s.Reach
-	if margin := q.g.margin(k); margin > 0 && s.Reach > 0 {
-		buf.use = max(s.Reach, margin)
+	buf.start(q.g.Len(), ef, near)
+	buf.rank, buf.stopRatio = rank(k), s.StopRatio
+	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
+		buf.keepRatio = max(s.StopRatio, margin)
 	}
 	if q.without == none {
 		return nil
 	}
-	twin, err := q.g.twin(q.without)
-	if err == nil && twin == none {
+	duplicate, err := q.g.duplicate(q.without)
+	if err == nil && duplicate == none {
 		buf.visited.Set(int(q.without))
-		if q.gap == nil {
-			q.gap = newGap(q.without)
+		if q.bridge == nil {
+			q.bridge = newBridge(q.without)
 		}
-		buf.gap = q.gap
+		buf.bridge = q.bridge
 	}
 	return err
 }
@@ -233,9 +233,9 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	buf.rows, buf.dists = buf.rows[:0], buf.dists[:0]
 	margin, most := q.g.margin(k), float32(math.MaxFloat32)
 	want := rescored(k)
-	found := q.found(buf).entries
+	found := q.found(buf).rows
 	if q.g.head.layout == plain { // it is in view that they are found
-		found = found[:min(buf.view, len(found))]
+		found = found[:min(buf.ef, len(found))]
 	}
 	for _, e := range found {
 		if e.Dist > most {
@@ -248,7 +248,7 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 					most = margin * e.Dist
 				}
 			}
-			if row, err = q.g.twin(row); err != nil {
+			if row, err = q.g.duplicate(row); err != nil {
 				return err
 			}
 		}

@@ -10,7 +10,7 @@ import (
 type Setting struct {
 	// Effort is how many of the nearest rows a walk keeps in view. It ends when it has expanded all
 	// of them: looked at their neighbours.
-	Effort int
+	EF int
 
 	// Reach, if it is not 0, ends walks sooner: at the first row that is farther than Reach times
 	// the squared distance of the 10th row in view, in searches for up to 10; of the 100th in those
@@ -18,25 +18,25 @@ type Setting struct {
 	// view; those that do have many rows at nearly the same distance. After Al-Jazzazi et al.,
 	// "Distance adaptive beam search for provably accurate graph-based nearest neighbor search",
 	// 2025.
-	Reach float32
+	StopRatio float32
 
 	nodes float64 // that a walk expands, in the mean, if all rows may be returned; 0: as many as it keeps in view
 }
 
 // String says it in words: "effort 100, reach 1.12".
 func (s Setting) String() string {
-	if s.Reach == 0 {
-		return fmt.Sprintf("effort %d", s.Effort)
+	if s.StopRatio == 0 {
+		return fmt.Sprintf("effort %d", s.EF)
 	}
-	return fmt.Sprintf("effort %d, reach %.4g", s.Effort, s.Reach)
+	return fmt.Sprintf("effort %d, reach %.4g", s.EF, s.StopRatio)
 }
 
 // Times returns the setting of walks that go so many times as far.
 func (s Setting) Times(n float64) Setting {
-	s.Effort = int(math.Ceil(float64(s.Effort) * n))
+	s.EF = int(math.Ceil(float64(s.EF) * n))
 	s.nodes *= n
-	if s.Reach > 0 {
-		s.Reach = 1 + (s.Reach-1)*float32(n)
+	if s.StopRatio > 0 {
+		s.StopRatio = 1 + (s.StopRatio-1)*float32(n)
 	}
 	return s
 }
@@ -46,7 +46,7 @@ func (s *Setting) expanded() float64 {
 	if s.nodes > 0 {
 		return s.nodes
 	}
-	return float64(s.Effort)
+	return float64(s.EF)
 }
 
 // calibrated are the numbers of results that recall is measured for.
@@ -76,22 +76,22 @@ func column(k int) (i int, times float64) {
 
 // A level is a line of the calibration: a setting, and what recall searches with it have at least.
 type level struct {
-	effort int
-	reach  float32
-	nodes  float32
-	recall float32
-	whole  float32 // the recall without the reach
+	ef        int
+	stopRatio float32
+	nodes     float32
+	recall    float32
+	whole     float32 // the recall without the reach
 }
 
 func (l *level) setting(k int, times float64) Setting {
-	return Setting{Effort: max(k, int(math.Ceil(float64(l.effort)*times))), Reach: l.reach, nodes: float64(l.nodes) * times}
+	return Setting{EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio, nodes: float64(l.nodes) * times}
 }
 
 func decodeLevel(b []byte) (level, error) {
 	f32 := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[at:])) }
 	l := level{int(binary.LittleEndian.Uint32(b)), f32(4), f32(8), f32(12), f32(16)}
-	if l.effort < 1 || l.effort > math.MaxInt32 || !isFactor(l.reach) || !(l.nodes >= 0) || l.nodes > math.MaxInt32 {
-		return level{}, fmt.Errorf("effort %d, reach %g, %g nodes", l.effort, l.reach, l.nodes)
+	if l.ef < 1 || l.ef > math.MaxInt32 || !isFactor(l.stopRatio) || !(l.nodes >= 0) || l.nodes > math.MaxInt32 {
+		return level{}, fmt.Errorf("effort %d, reach %g, %g nodes", l.ef, l.stopRatio, l.nodes)
 	}
 	return l, nil
 }
@@ -100,8 +100,8 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 	var words []uint32
 	for _, table := range tables {
 		for _, l := range table {
-			words = append(words, uint32(l.effort))
-			for _, v := range [...]float32{l.reach, l.nodes, l.recall, l.whole} {
+			words = append(words, uint32(l.ef))
+			for _, v := range [...]float32{l.stopRatio, l.nodes, l.recall, l.whole} {
 				words = append(words, math.Float32bits(v))
 			}
 		}
@@ -124,11 +124,11 @@ func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 
 // Recall returns the recall that searches for k results were measured to give that keep so many
 // rows in view, or fewer, and have no reach. It is 0 if nothing is known.
-func (g *Graph) Recall(effort, k int) float64 {
+func (g *Graph) Recall(ef, k int) float64 {
 	i, times := column(k)
 	recall := float32(0)
 	for _, l := range g.levels[i] {
-		if l.whole > recall && l.setting(k, times).Effort <= effort {
+		if l.whole > recall && l.setting(k, times).EF <= ef {
 			recall = l.whole
 		}
 	}

@@ -19,14 +19,14 @@ import (
 // is as far from every query as an orthogonal one, and else zero. The mean of the rows is
 // subtracted, and everything divided by unit, a power of two.
 type space struct {
-	metric codes.Metric
-	unit   float64
-	reach  float64
-	mean   []float64 // divided by unit
+	metric  codes.Metric
+	unit    float64
+	maxNorm float64
+	mean    []float64 // divided by unit
 }
 
 func newSpace(h *header, mean []float32) space {
-	s := space{metric: h.ident.Metric, unit: h.unit, reach: h.reach, mean: make([]float64, len(mean))}
+	s := space{metric: h.ident.Metric, unit: h.unit, maxNorm: h.maxNorm, mean: make([]float64, len(mean))}
 	for i, m := range mean {
 		s.mean[i] = float64(m) / h.unit
 	}
@@ -55,12 +55,12 @@ func (s *space) point(dst, x []float32, query bool) (extra float32) {
 		case s.metric == codes.Cosine:
 			factor = 1 / length
 		case query:
-			factor = s.reach / length
+			factor = s.maxNorm / length
 		}
 		if !query {
 			l := length * factor
 			// Below the rounding of the lengths it is noise.
-			if e := float64(s.reach*s.reach) - float64(l*l); e > 1e-12*s.reach*s.reach {
+			if e := float64(s.maxNorm*s.maxNorm) - float64(l*l); e > 1e-12*s.maxNorm*s.maxNorm {
 				extra = float32(math.Sqrt(e) / s.unit)
 			}
 		}

@@ -87,7 +87,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 			return nil, err
 		}
 	}
-	g.head.pilots, g.head.overflow = uint32(len(g.pilots)), uint32(len(g.over))
+	g.head.entryPoints, g.head.overflow = uint32(len(g.entryPoints)), uint32(len(g.over))
 	for i, table := range g.levels {
 		g.head.levels[i] = uint32(len(table))
 	}
@@ -151,7 +151,7 @@ func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, 
 	if err != nil {
 		return nil, 0, err
 	}
-	h.reach = longest
+	h.maxNorm = longest
 	largest = max(largest, longest) // of the extra elements
 	h.unit = 1
 	if largest > 0 {
@@ -172,13 +172,13 @@ func (b *builder) code(rows codes.Source) error {
 	b.records = make([]byte, int64(b.Len())*b.geo.stride)
 	dim := b.Dim()
 	return read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
-		return b.each(len(x)/dim, func(l *lane, i int) error {
-			l.point = slices.Grow(l.point[:0], dim)[:dim]
-			extra := b.space.point(l.point, x[i*dim:(i+1)*dim], false)
+		return b.each(len(x)/dim, func(w *workerScratch, i int) error {
+			w.point = slices.Grow(w.point[:0], dim)[:dim]
+			extra := b.space.point(w.point, x[i*dim:(i+1)*dim], false)
 			if b.turn != nil {
-				b.turn.apply(l.point)
+				b.turn.apply(w.point)
 			}
-			record(b.record(uint32(lo+i)), l.point, extra)
+			record(b.record(uint32(lo+i)), w.point, extra)
 			return nil
 		})
 	})
@@ -189,7 +189,7 @@ func (g *Graph) write(w io.WriterAt) (int64, error) {
 	out := blocks.NewWriter(w, headerSize)
 	out.Add(g.records)
 	out.Add(codec.BytesFromU32s(g.nodes))
-	for _, words := range [][]uint32{g.twins, meanBits(g.mean), g.pilots, g.over, encodeLevels(&g.levels)} {
+	for _, words := range [][]uint32{g.duplicates, meanBits(g.mean), g.entryPoints, g.over, encodeLevels(&g.levels)} {
 		out.Add(codec.BytesFromU32s(words))
 		out.Pad(sectionEnd)
 	}

@@ -16,32 +16,32 @@ import (
 // choose more, as if they were inserted now: of the neighbours of their neighbours, the nearest
 // that the rule of building leaves (see builder.choose). The walk is then hardly easier than one
 // without the node, and often still harder: docs/decisions/0006 has the figures.
-type gap struct {
+type bridge struct {
 	node  uint32
 	links map[uint32]*[degree]uint32 // by node
 }
 
 // A detour is memory for the links around a gap.
-type detour struct {
+type bridgeScratch struct {
 	seen  bitset.Set
 	ids   []uint32
 	dists []float32
-	point simd.Point
+	point simd.CodedVector
 	near  pool
 }
 
-func newGap(node uint32) *gap { return &gap{node: node, links: map[uint32]*[degree]uint32{}} }
+func newBridge(node uint32) *bridge { return &bridge{node: node, links: map[uint32]*[degree]uint32{}} }
 
 // around returns the neighbours of a node, which are ids, without the one that b leaves out.
-func (g *Graph) around(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]uint32, error) {
-	at := slices.Index(ids[:], b.gap.node)
+func (g *Graph) bridged(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]uint32, error) {
+	at := slices.Index(ids[:], b.bridge.node)
 	if at < 0 {
 		return ids, nil
 	}
-	if links := b.gap.links[node]; links != nil {
+	if links := b.bridge.links[node]; links != nil {
 		return links, nil
 	}
-	own, d := ids[:count(ids)], &b.detour
+	own, d := ids[:count(ids)], &b.bridgeScratch
 	if len(d.seen) != len(b.visited) {
 		d.seen = make(bitset.Set, len(b.visited))
 	} else {
@@ -76,19 +76,19 @@ func (g *Graph) around(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]ui
 	if err := g.touchRecords(d.ids); err != nil {
 		return nil, err
 	}
-	simd.LoadPoint(&d.point, g.record(node)) // it was compared with the query
+	simd.LoadVector(&d.point, g.record(node)) // it was compared with the query
 	d.dists = slices.Grow(d.dists[:0], len(d.ids)+degree)[:len(d.ids)+degree]
 	simd.GatherL2(d.dists, &d.point, g.records, d.ids)
-	d.near.reset(buildEffort)
+	d.near.reset(buildEF)
 	d.near.offerAll(d.ids, d.dists[:len(d.ids)], math.MaxFloat32)
 	links, n := *ids, len(own)-1
 	links[at], links[n] = links[n], none
 next:
-	for _, e := range d.near.entries {
+	for _, e := range d.near.rows {
 		if n == degree {
 			break
 		}
-		simd.LoadPoint(&d.point, g.record(e.ID))
+		simd.LoadVector(&d.point, g.record(e.ID))
 		simd.GatherL2(d.dists, &d.point, g.records, links[:n])
 		for _, dist := range d.dists[:n] {
 			if alpha*dist < e.Dist {
@@ -98,6 +98,6 @@ next:
 		links[n] = e.ID
 		n++
 	}
-	b.gap.links[node] = &links
+	b.bridge.links[node] = &links
 	return &links, nil
 }

@@ -12,7 +12,7 @@ import (
 // TestGap compares searches that leave a row out with those in a graph that never had it: they find
 // about as much or less, and more than walks that only avoid it.
 func TestGap(t *testing.T) {
-	const rows, held, k, effort = 2000, 150, 10, 20
+	const rows, held, k, ef = 2000, 150, 10, 20
 	for _, name := range []string{"normal", "latent", "cone"} {
 		all, _ := make1(name, 24, rows, 0)
 		rest := &data{dim: all.dim, vecs: all.vecs[held*all.dim:]}
@@ -26,7 +26,7 @@ func TestGap(t *testing.T) {
 			others.Clear(row)
 			truth := exact(codes.L2, all, vec, k, others)
 			search := func(q *Query, allowed bitset.Set) int {
-				hits, _, err := q.Search(k, Setting{Effort: effort}, allowed, all.scorer(codes.L2, vec), &buf)
+				hits, _, err := q.Search(k, Setting{EF: ef}, allowed, all.scorer(codes.L2, vec), &buf)
 				if err != nil || len(hits) != k || slices.ContainsFunc(hits, func(h Hit) bool { return h.Row == row }) {
 					t.Fatal(hits, err)
 				}
@@ -37,7 +37,7 @@ func TestGap(t *testing.T) {
 			if n := search(q, others); n < k-4 { // by the other walk
 				t.Errorf("%s: %d found of row %d under a filter", name, n, row)
 			}
-			for node, links := range q.gap.links {
+			for node, links := range q.bridge.links {
 				n := count(links)
 				distinct := slices.Clone(links[:n])
 				slices.Sort(distinct)
@@ -46,10 +46,10 @@ func TestGap(t *testing.T) {
 				}
 			}
 			for node := range uint32(rows) { // nothing is in the place of the row
-				q.gap.links[node] = (*[degree]uint32)(g.nodes[int(node)*g.per:])
+				q.bridge.links[node] = (*[degree]uint32)(g.nodes[int(node)*g.per:])
 			}
 			avoided += search(q, nil)
-			hits, _, err := never.Query(vec).Search(k, Setting{Effort: effort}, nil, rest.scorer(codes.L2, vec), &buf)
+			hits, _, err := never.Query(vec).Search(k, Setting{EF: ef}, nil, rest.scorer(codes.L2, vec), &buf)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestGap(t *testing.T) {
 		d.vecs = append(append(d.vecs, v...), v...)
 	}
 	g := d.graph(t, codes.L2, Options{quiet: true})
-	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, Setting{Effort: 10}, nil, d.scorer(codes.L2, d.row(4)), new(Buffer))
+	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(codes.L2, d.row(4)), new(Buffer))
 	if err != nil || len(hits) != 1 || hits[0].Row != 5 {
 		t.Errorf("%v, %v; want the twin", hits, err)
 	}

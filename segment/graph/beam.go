@@ -11,10 +11,10 @@ import (
 // A pool holds the nearest rows so far, nearest first. Those whose neighbours were looked at are
 // marked.
 type pool struct {
-	entries []simd.Entry // the rows
-	slots   []simd.Entry // the rows and the places that are left
-	limit   int
-	next    int // no entry before it is unmarked
+	rows  []simd.Neighbour // the rows
+	slots []simd.Neighbour // the rows and the places that are left
+	limit int
+	next  int // no entry before it is unmarked
 }
 
 func (p *pool) reset(limit int) {
@@ -23,7 +23,7 @@ func (p *pool) reset(limit int) {
 	for i := range p.slots {
 		p.slots[i] = simd.Vacant
 	}
-	p.entries, p.limit, p.next = p.slots[:0], limit, 0
+	p.rows, p.limit, p.next = p.slots[:0], limit, 0
 }
 
 // worst returns the distance from which on rows have no place.
@@ -40,15 +40,15 @@ func (p *pool) offer(dist float32, id uint32) {
 // offerAll offers those rows that are not farther than most, told by their ids and distances.
 func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
 	if rows, next := simd.Offer(p.slots, p.limit, p.next, ids, dists, most); rows > 0 {
-		p.entries, p.next = p.slots[:rows], next
+		p.rows, p.next = p.slots[:rows], next
 	}
 }
 
 // pop returns the nearest row that was not expanded, and marks it, if it is one of the nearest so
 // many and not farther than most.
 func (p *pool) pop(nearest int, most float32) (uint32, bool) {
-	for n := min(nearest, len(p.entries)); p.next < n; p.next++ {
-		if e := &p.entries[p.next]; e.ID < simd.Marked {
+	for n := min(nearest, len(p.rows)); p.next < n; p.next++ {
+		if e := &p.rows[p.next]; e.ID < simd.Marked {
 			if e.Dist > most {
 				return 0, false
 			}
@@ -63,16 +63,16 @@ func (p *pool) pop(nearest int, most float32) (uint32, bool) {
 
 // A Buffer is memory for searches. The zero value is ready; it is for one goroutine.
 type Buffer struct {
-	pool    pool
-	near    pool // of the quick layout: rows with distances by their records
-	visited bitset.Set
-	view    int     // how many of the nearest rows are expanded
-	rank    int     // of the row that reach and use are relative to
-	reach   float32 // see Setting
-	use     float32 // how many times its distance a row may have to be of use; 0: any
-	gap     *gap    // nil: no node is left out
-	detour  detour
-	heap    []simd.Entry
+	pool          pool
+	near          pool // of the quick layout: rows with distances by their records
+	visited       bitset.Set
+	ef            int     // how many of the nearest rows are expanded
+	rank          int     // of the row that reach and use are relative to
+	stopRatio     float32 // see Setting
+	keepRatio     float32 // how many times its distance a row may have to be of use; 0: any
+	bridge        *bridge // nil: no node is left out
+	bridgeScratch bridgeScratch
+	heap          []simd.Neighbour
 	// Under a filter: the distances of the nodes that were expanded.
 	expanded []float32
 	ids      []uint32
@@ -84,17 +84,17 @@ type Buffer struct {
 }
 
 // start forgets the last walk. near is how many rows it has to find in the quick layout.
-func (b *Buffer) start(rows, effort, near int) {
+func (b *Buffer) start(rows, ef, near int) {
 	words := bitset.Words(rows)
 	if len(b.visited) != words {
 		b.visited = make(bitset.Set, words)
 	} else {
 		b.visited.Reset()
 	}
-	b.pool.reset(effort)
+	b.pool.reset(ef)
 	b.near.reset(near)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
-	b.view, b.reach, b.use, b.gap = effort, 0, 0, nil
+	b.ef, b.stopRatio, b.keepRatio, b.bridge = ef, 0, 0, nil
 	b.stats = Stats{}
 }
 
@@ -102,15 +102,15 @@ func (b *Buffer) start(rows, effort, near int) {
 // p: it becomes less as more is found. There is no bound for 0 times, nor before there is such a
 // row.
 func (b *Buffer) within(times float32, p *pool) float32 {
-	if times == 0 || len(p.entries) < b.rank {
+	if times == 0 || len(p.rows) < b.rank {
 		return math.MaxFloat32
 	}
-	return times * p.entries[b.rank-1].Dist
+	return times * p.rows[b.rank-1].Dist
 }
 
 // measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the
 // rows and distances.
-func (g *Graph) measure(p *simd.Point, ids []uint32, b *Buffer) error {
+func (g *Graph) measure(p *simd.CodedVector, ids []uint32, b *Buffer) error {
 	b.ids = slices.Grow(b.ids[:0], len(ids))[:len(ids)]
 	n, rows := 0, uint32(g.Len())
 	for _, id := range ids {
@@ -131,7 +131,7 @@ func (g *Graph) measure(p *simd.Point, ids []uint32, b *Buffer) error {
 		return err
 	}
 	if cap(b.dists) < len(b.ids) {
-		b.dists = make([]float32, max(maxPilots, len(b.ids)))
+		b.dists = make([]float32, max(maxEntryPoints, len(b.ids)))
 	}
 	b.dists = b.dists[:len(b.ids)]
 	simd.GatherL2(b.dists, p, g.records, b.ids)
@@ -141,18 +141,18 @@ func (g *Graph) measure(p *simd.Point, ids []uint32, b *Buffer) error {
 
 // walk fills the pool with the nearest rows of p that a best-first walk finds. The buffer must be
 // started.
-func (g *Graph) walk(p *simd.Point, b *Buffer) error {
-	if err := g.measure(p, g.pilots, b); err != nil {
+func (g *Graph) walk(p *simd.CodedVector, b *Buffer) error {
+	if err := g.measure(p, g.entryPoints, b); err != nil {
 		return err
 	}
-	b.pool.offerAll(b.ids, b.dists, b.within(b.use, &b.pool))
+	b.pool.offerAll(b.ids, b.dists, b.within(b.keepRatio, &b.pool))
 	return g.goOn(p, b)
 }
 
 // goOn goes on with a walk, as far as view and reach of the buffer allow now.
-func (g *Graph) goOn(p *simd.Point, b *Buffer) error {
+func (g *Graph) goOn(p *simd.CodedVector, b *Buffer) error {
 	for {
-		node, ok := b.pool.pop(b.view, b.within(b.reach, &b.pool))
+		node, ok := b.pool.pop(b.ef, b.within(b.stopRatio, &b.pool))
 		if !ok {
 			return nil
 		}
@@ -164,15 +164,15 @@ func (g *Graph) goOn(p *simd.Point, b *Buffer) error {
 		if next, ok := b.peek(true); ok { // it is likely to be the next, or the one after
 			simd.Prefetch(g.nodeBytes[int64(next)*degree*4:][:degree*4])
 		}
-		if b.gap != nil {
-			if ids, err = g.around(b, node, ids); err != nil {
+		if b.bridge != nil {
+			if ids, err = g.bridged(b, node, ids); err != nil {
 				return err
 			}
 		}
 		if err := g.measure(p, ids[:], b); err != nil {
 			return err
 		}
-		b.pool.offerAll(b.ids, b.dists, b.within(b.use, &b.pool))
+		b.pool.offerAll(b.ids, b.dists, b.within(b.keepRatio, &b.pool))
 	}
 }
 
@@ -180,17 +180,17 @@ func (g *Graph) goOn(p *simd.Point, b *Buffer) error {
 // nearer than any other, or no row is left that can be reached: what is walked is not restricted.
 func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 	g, p := q.g, &q.point
-	if err := g.measure(p, g.pilots, b); err != nil {
+	if err := g.measure(p, g.entryPoints, b); err != nil {
 		return err
 	}
 	for {
-		most, n := b.within(b.use, &b.pool), 0
+		most, n := b.within(b.keepRatio, &b.pool), 0
 		for i, d := range b.dists {
 			if b.pool.full(d) || d > most {
 				continue
 			}
 			id := b.ids[i]
-			b.push(simd.Entry{ID: id, Dist: d})
+			b.push(simd.Neighbour{ID: id, Dist: d})
 			if ok, err := g.anyAllowed(id, allowed); err != nil {
 				return err
 			} else if ok {
@@ -212,8 +212,8 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 			return err
 		}
 		b.stats.Expanded++
-		if b.gap != nil {
-			if ids, err = g.around(b, node.ID, ids); err != nil {
+		if b.bridge != nil {
+			if ids, err = g.bridged(b, node.ID, ids); err != nil {
 				return err
 			}
 		}
@@ -226,7 +226,7 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 // exhausted reports whether nothing in the heap is worth expanding, with the allowed rows found so
 // far in p.
 func (b *Buffer) exhausted(p *pool) bool {
-	return len(b.heap) == 0 || p.full(b.heap[0].Dist) || b.heap[0].Dist > b.within(b.reach, p)
+	return len(b.heap) == 0 || p.full(b.heap[0].Dist) || b.heap[0].Dist > b.within(b.stopRatio, p)
 }
 
 // anyAllowed reports whether a row or one of its twins is allowed.
@@ -235,7 +235,7 @@ func (g *Graph) anyAllowed(row uint32, allowed bitset.Set) (bool, error) {
 		if allowed.Has(int(row)) {
 			return true, nil
 		}
-		next, err := g.twin(row)
+		next, err := g.duplicate(row)
 		if err != nil {
 			return false, err
 		}
@@ -245,7 +245,7 @@ func (g *Graph) anyAllowed(row uint32, allowed bitset.Set) (bool, error) {
 }
 
 // push and popHeap keep b.heap a binary heap with the nearest entry first.
-func (b *Buffer) push(e simd.Entry) {
+func (b *Buffer) push(e simd.Neighbour) {
 	b.heap = append(b.heap, e)
 	h, i := b.heap, len(b.heap)-1
 	for i > 0 {
@@ -259,7 +259,7 @@ func (b *Buffer) push(e simd.Entry) {
 	h[i] = e
 }
 
-func (b *Buffer) popHeap() simd.Entry {
+func (b *Buffer) popHeap() simd.Neighbour {
 	h := b.heap
 	top, last := h[0], h[len(h)-1]
 	h = h[:len(h)-1]
