@@ -115,7 +115,7 @@ func TestCheckDeep(t *testing.T) {
 	if _, err = graph.Write(t.Context(), &third, s.codesIdent(), opposite, graph.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	wrong(s.graph.name, "are not those of its vector", third)
+	wrong(s.graph.name, "do not fit its vector", third)
 	x := vdb.analysis(s.info.Collection).indexer()
 	for range s.info.Rows {
 		if err := x.add(nil); err != nil {

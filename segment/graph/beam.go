@@ -8,13 +8,12 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A pool holds the nearest rows so far, nearest first. Those whose neighbours were looked at are
-// marked.
+// A pool is the beam of a search: the nearest rows so far, nearest first. Expanded rows are marked.
 type pool struct {
 	rows  []simd.Neighbour // the rows
-	slots []simd.Neighbour // the rows and the places that are left
+	slots []simd.Neighbour // rows and vacant slots
 	limit int
-	next  int // no entry before it is unmarked
+	next  int // all rows before it are marked
 }
 
 func (p *pool) reset(limit int) {
@@ -26,26 +25,26 @@ func (p *pool) reset(limit int) {
 	p.rows, p.limit, p.next = p.slots[:0], limit, 0
 }
 
-// worst returns the distance from which on rows have no place.
+// worst returns the distance at and beyond which rows are refused.
 func (p *pool) worst() float32 { return p.slots[p.limit-1].Dist }
 
-// full reports whether rows at this distance have no place any more.
+// full reports whether a row at this distance would be refused.
 func (p *pool) full(dist float32) bool { return !(dist < p.worst()) }
 
-// offer puts a row in its place, if there is one.
+// offer inserts a row unless it is too far.
 func (p *pool) offer(dist float32, id uint32) {
 	p.offerAll([]uint32{id}, []float32{dist}, math.MaxFloat32)
 }
 
-// offerAll offers those rows that are not farther than most, told by their ids and distances.
+// offerAll inserts the rows ids, at dists, that are not farther than most and find a place.
 func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
 	if rows, next := simd.Offer(p.slots, p.limit, p.next, ids, dists, most); rows > 0 {
 		p.rows, p.next = p.slots[:rows], next
 	}
 }
 
-// pop returns the nearest row that was not expanded, and marks it, if it is one of the nearest so
-// many and not farther than most.
+// pop marks and returns the nearest unmarked row. It returns false if that row is not among the
+// first nearest rows of the pool, or is farther than most.
 func (p *pool) pop(nearest int, most float32) (uint32, bool) {
 	for n := min(nearest, len(p.rows)); p.next < n; p.next++ {
 		if e := &p.rows[p.next]; e.ID < simd.Marked {
@@ -61,29 +60,30 @@ func (p *pool) pop(nearest int, most float32) (uint32, bool) {
 	return 0, false
 }
 
-// A Buffer is memory for searches. The zero value is ready; it is for one goroutine.
+// A Buffer is memory that searches reuse. The zero value is ready. It is for one goroutine.
 type Buffer struct {
 	pool          pool
-	near          pool // of the quick layout: rows with distances by their records
+	near          pool // of the quick layout: rows whose exact code distance is known
 	visited       bitset.Set
-	ef            int     // how many of the nearest rows are expanded
-	rank          int     // of the row that reach and use are relative to
+	ef            int     // beam width: the nearest ef rows are expanded
+	rank          int     // of the row that stopRatio and keepRatio refer to
 	stopRatio     float32 // see Setting
-	keepRatio     float32 // how many times its distance a row may have to be of use; 0: any
+	keepRatio     float32 // like stopRatio, for offering rows to the pool; 0: no bound
 	bridge        *bridge // nil: no node is left out
 	bridgeScratch bridgeScratch
 	heap          []simd.Neighbour
-	// Under a filter: the distances of the nodes that were expanded.
+	// Under a filter: the distances of the expanded nodes.
 	expanded []float32
 	ids      []uint32
 	dists    []float32
-	others   []float32 // distances of rows that are not allowed
+	others   []float32 // distances of excluded rows
 	rows     []uint32
 	hits     []Hit
 	stats    Stats
 }
 
-// start forgets the last walk. near is how many rows it has to find in the quick layout.
+// start resets b for a search of a graph with rows rows and beam width ef. near is the number of rows that
+// the search has to find in the quick layout.
 func (b *Buffer) start(rows, ef, near int) {
 	words := bitset.Words(rows)
 	if len(b.visited) != words {
@@ -98,9 +98,8 @@ func (b *Buffer) start(rows, ef, near int) {
 	b.stats = Stats{}
 }
 
-// within returns so many times the distance of the row of the rank, with what was found so far in
-// p: it becomes less as more is found. There is no bound for 0 times, nor before there is such a
-// row.
+// within returns times the distance of the row of b.rank in p. This bound shrinks as nearer rows
+// are found. There is no bound if times is 0, or while p has fewer rows than b.rank.
 func (b *Buffer) within(times float32, p *pool) float32 {
 	if times == 0 || len(p.rows) < b.rank {
 		return math.MaxFloat32
@@ -108,8 +107,8 @@ func (b *Buffer) within(times float32, p *pool) float32 {
 	return times * p.rows[b.rank-1].Dist
 }
 
-// measure appends the distances of those of ids that were not visited. b.ids and b.dists hold the
-// rows and distances.
+// measure computes the distances of those ids that were not visited yet, and marks them visited.
+// They are left in b.ids and b.dists.
 func (g *Graph) measure(p *simd.CodedVector, ids []uint32, b *Buffer) error {
 	b.ids = slices.Grow(b.ids[:0], len(ids))[:len(ids)]
 	n, rows := 0, uint32(g.Len())
@@ -124,7 +123,7 @@ func (g *Graph) measure(p *simd.CodedVector, ids []uint32, b *Buffer) error {
 		old := *word
 		*word = old | 1<<(id%64)
 		b.ids[n] = id
-		n += int(^old >> (id % 64) & 1) // no branch, which would often be guessed wrong
+		n += int(^old >> (id % 64) & 1) // no branch: it would often be mispredicted
 	}
 	b.ids = b.ids[:n]
 	if err := g.touchRecords(b.ids); err != nil {
@@ -139,8 +138,8 @@ func (g *Graph) measure(p *simd.CodedVector, ids []uint32, b *Buffer) error {
 	return nil
 }
 
-// walk fills the pool with the nearest rows of p that a best-first walk finds. The buffer must be
-// started.
+// walk is a beam search for p from the entry points. It leaves the nearest rows that it finds in
+// b.pool. The caller has started b.
 func (g *Graph) walk(p *simd.CodedVector, b *Buffer) error {
 	if err := g.measure(p, g.entryPoints, b); err != nil {
 		return err
@@ -149,7 +148,7 @@ func (g *Graph) walk(p *simd.CodedVector, b *Buffer) error {
 	return g.goOn(p, b)
 }
 
-// goOn goes on with a walk, as far as view and reach of the buffer allow now.
+// goOn continues a search as far as ef and stopRatio of the buffer now allow.
 func (g *Graph) goOn(p *simd.CodedVector, b *Buffer) error {
 	for {
 		node, ok := b.pool.pop(b.ef, b.within(b.stopRatio, &b.pool))
@@ -161,7 +160,7 @@ func (g *Graph) goOn(p *simd.CodedVector, b *Buffer) error {
 			return err
 		}
 		b.stats.Expanded++
-		if next, ok := b.peek(true); ok { // it is likely to be the next, or the one after
+		if next, ok := b.peek(true); ok { // likely the next node or the one after
 			simd.Prefetch(g.nodeBytes[int64(next)*degree*4:][:degree*4])
 		}
 		if b.bridge != nil {
@@ -176,8 +175,9 @@ func (g *Graph) goOn(p *simd.CodedVector, b *Buffer) error {
 	}
 }
 
-// walkAllowed is walk with a pool of allowed rows only. It goes on until the pool is full of rows
-// nearer than any other, or no row is left that can be reached: what is walked is not restricted.
+// walkAllowed is a beam search whose pool takes allowed rows only. Excluded nodes are expanded too,
+// because the allowed ones may be connected only through them. The search ends when every candidate
+// is farther than a full pool, or when no candidates are left.
 func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 	g, p := q.g, &q.point
 	if err := g.measure(p, g.entryPoints, b); err != nil {
@@ -223,13 +223,13 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 	}
 }
 
-// exhausted reports whether nothing in the heap is worth expanding, with the allowed rows found so
-// far in p.
+// exhausted reports whether no candidate in the heap is worth expanding, given the allowed rows
+// that p holds so far.
 func (b *Buffer) exhausted(p *pool) bool {
 	return len(b.heap) == 0 || p.full(b.heap[0].Dist) || b.heap[0].Dist > b.within(b.stopRatio, p)
 }
 
-// anyAllowed reports whether a row or one of its twins is allowed.
+// anyAllowed reports whether a row or one of its duplicates is allowed.
 func (g *Graph) anyAllowed(row uint32, allowed bitset.Set) (bool, error) {
 	for row != none {
 		if allowed.Has(int(row)) {
@@ -244,7 +244,7 @@ func (g *Graph) anyAllowed(row uint32, allowed bitset.Set) (bool, error) {
 	return false, nil
 }
 
-// push and popHeap keep b.heap a binary heap with the nearest entry first.
+// push and popHeap keep b.heap a binary heap with the nearest candidate first.
 func (b *Buffer) push(e simd.Neighbour) {
 	b.heap = append(b.heap, e)
 	h, i := b.heap, len(b.heap)-1

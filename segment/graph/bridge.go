@@ -8,20 +8,21 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A gap is a node that is left out of walks in the plain layout, and the links of those around it
-// that have it for a neighbour.
+// A bridge stands in for one node that searches leave out: it holds the bridge links, which replace
+// the links of the node's in-neighbours.
 //
-// A walk that only avoids the node is harder than one in a graph that never had it: there, the
-// nodes around would have neighbours that were dropped because this one is near to them. So they
-// choose more, as if they were inserted now: of the neighbours of their neighbours, the nearest
-// that the rule of building leaves (see builder.choose). The walk is then hardly easier than one
-// without the node, and often still harder: docs/decisions/0006 has the figures.
+// Merely skipping the node makes a search harder than it would be in a graph that never had the
+// node: building dropped neighbours of the in-neighbours because this node is near to them. So each
+// in-neighbour selects more neighbours, as if it were inserted now: from the neighbours of its
+// neighbours, by the pruning rule of building (see builder.choose). A search is then at most
+// slightly easier than in a graph without the node, and often still harder: docs/decisions/0006 has
+// the figures.
 type bridge struct {
 	node  uint32
-	links map[uint32]*[degree]uint32 // by node
+	links map[uint32]*[degree]uint32 // by in-neighbour
 }
 
-// A detour is memory for the links around a gap.
+// bridgeScratch is memory for computing bridge links.
 type bridgeScratch struct {
 	seen  bitset.Set
 	ids   []uint32
@@ -32,7 +33,8 @@ type bridgeScratch struct {
 
 func newBridge(node uint32) *bridge { return &bridge{node: node, links: map[uint32]*[degree]uint32{}} }
 
-// around returns the neighbours of a node, which are ids, without the one that b leaves out.
+// bridged returns the neighbours of a node, given as ids, without the node that b leaves out: if
+// that is among ids, the node's bridge links, which are computed on first use.
 func (g *Graph) bridged(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]uint32, error) {
 	at := slices.Index(ids[:], b.bridge.node)
 	if at < 0 {
@@ -76,7 +78,7 @@ func (g *Graph) bridged(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]u
 	if err := g.touchRecords(d.ids); err != nil {
 		return nil, err
 	}
-	simd.LoadVector(&d.point, g.record(node)) // it was compared with the query
+	simd.LoadVector(&d.point, g.record(node)) // verified already, when it was compared with the query
 	d.dists = slices.Grow(d.dists[:0], len(d.ids)+degree)[:len(d.ids)+degree]
 	simd.GatherL2(d.dists, &d.point, g.records, d.ids)
 	d.near.reset(buildEF)

@@ -9,9 +9,9 @@ import (
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
-// TestGap compares searches that leave a row out with those in a graph that never had it: they find
-// about as much or less, and more than walks that only avoid it.
-func TestGap(t *testing.T) {
+// TestBridge compares searches that leave a row out with searches of a graph without it: they find
+// about as much or less, and more than searches that only skip the row.
+func TestBridge(t *testing.T) {
 	const rows, held, k, ef = 2000, 150, 10, 20
 	for _, name := range []string{"normal", "latent", "cone"} {
 		all, _ := make1(name, 24, rows, 0)
@@ -34,7 +34,7 @@ func TestGap(t *testing.T) {
 			}
 			q := g.QueryRow(vec, row)
 			out += search(q, nil)
-			if n := search(q, others); n < k-4 { // by the other walk
+			if n := search(q, others); n < k-4 { // by the search without bridges
 				t.Errorf("%s: %d found of row %d under a filter", name, n, row)
 			}
 			for node, links := range q.bridge.links {
@@ -60,7 +60,7 @@ func TestGap(t *testing.T) {
 		}
 		t.Logf("%s: %d found by avoiding rows, %d by leaving them out, %d without them", name, avoided, out, in)
 	}
-	r := rand.New(rand.NewPCG(3, 4)) // twins stay
+	r := rand.New(rand.NewPCG(3, 4)) // duplicates stay
 	d := &data{dim: 2}
 	for range 50 {
 		v := normal(r, 2, 1)
@@ -69,6 +69,6 @@ func TestGap(t *testing.T) {
 	g := d.graph(t, codes.L2, Options{quiet: true})
 	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(codes.L2, d.row(4)), new(Buffer))
 	if err != nil || len(hits) != 1 || hits[0].Row != 5 {
-		t.Errorf("%v, %v; want the twin", hits, err)
+		t.Errorf("%v, %v; want the duplicate", hits, err)
 	}
 }

@@ -18,34 +18,34 @@ import (
 
 // Parameters of building. None is part of the format.
 const (
-	buildEF         = 100 // of the walk that finds candidates for the neighbours of a node
-	newLinks        = 32  // most neighbours of a node that is being inserted; it gets more when others choose it
-	alpha           = 1.1 // slack of the rule that drops neighbours, on squared distances
-	batch           = 512 // nodes that are inserted together
-	entryPointCount = 32  // rows that a walk starts from
-	connectEF       = 64  // of the walk that looks for the neighbour of a node that cannot be reached
+	buildEF         = 100 // beam width of the search for neighbour candidates
+	newLinks        = 32  // most neighbours of a node at its insertion; in-links add more
+	alpha           = 1.1 // slack of the pruning rule, on squared distances
+	batch           = 512 // nodes inserted together
+	entryPointCount = 32  // number of entry points
+	connectEF       = 64  // beam width of the search for an in-neighbour of an unreachable node
 )
 
-// A builder makes the nodes of a graph whose records are there.
+// A builder links the nodes of a graph whose records exist.
 //
-// Nodes are inserted in random order, as in HNSW (Malkov and Yashunin, IEEE TPAMI 42, 2020) with
-// one layer only: a walk through the graph so far finds candidates, and of these a node keeps as
-// neighbours those that are nearer to it than to any neighbour kept before, with some slack
-// (Subramanya et al., "DiskANN", NeurIPS 2019). Insertion is in batches, so that the graph depends
-// neither on the number of goroutines nor on their timing (Dobson et al., "Scaling graph-based ANNS
-// algorithms to billion-size datasets", 2023): all walks of a batch see the graph before it, and
-// the nodes of the batch, which are compared with one another; then the nodes that were chosen
-// choose in turn.
+// Nodes are inserted in random order, as in HNSW (Malkov and Yashunin, IEEE TPAMI 42, 2020), but
+// with a single layer. A beam search of the graph so far finds candidates. A node keeps the
+// candidates that are nearer to it than to any neighbour kept before, with some slack (Subramanya
+// et al., "DiskANN", NeurIPS 2019). Insertion is in batches, so that the graph depends neither on
+// the number of goroutines nor on their timing (Dobson et al., "Scaling graph-based ANNS algorithms
+// to billion-size datasets", 2023): all searches of a batch see the graph before it, and each node
+// of the batch is also compared with all others of the batch. Then the chosen nodes consider links
+// back.
 type builder struct {
 	*Graph
 	ctx     context.Context
-	order   []uint32         // the nodes in the order of insertion
+	order   []uint32         // nodes in the order of insertion
 	workers []*workerScratch // one per goroutine
 
-	started bool // there are nodes in the graph
+	started bool // the graph has nodes
 }
 
-// A lane is the memory of one goroutine.
+// A workerScratch is memory that one goroutine reuses.
 type workerScratch struct {
 	buf        Buffer
 	self       simd.CodedVector
@@ -70,8 +70,8 @@ func newBuilder(ctx context.Context, g *Graph, workers int) *builder {
 	return b
 }
 
-// each calls f for 0 to n-1, in any order, on all lanes. It returns an error of f or of the
-// context. A fault of mapped memory in f is an error too, a *vfs.FaultError, and so is a panic.
+// each calls f for 0 to n-1, in any order, on all workers. It returns an error of f or of the
+// context. A fault of mapped memory in f becomes a *vfs.FaultError, and a panic becomes an error.
 func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
 	const step = 8
 	var next atomic.Int64
@@ -82,7 +82,7 @@ func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
 			whole := false
 			defer func() { // after a panic as well
 				if !whole {
-					failed.Store(true) // the others need not go on
+					failed.Store(true) // stops the other workers
 				}
 			}()
 			for !failed.Load() {
@@ -111,7 +111,7 @@ func (b *builder) links(node uint32) *[degree]uint32 {
 	return (*[degree]uint32)(b.nodes[int(node)*b.per:])
 }
 
-// count returns how many neighbours there are.
+// count returns the number of neighbours in links.
 func count(links *[degree]uint32) int {
 	if n := slices.Index(links[:], none); n >= 0 {
 		return n
@@ -119,7 +119,7 @@ func count(links *[degree]uint32) int {
 	return degree
 }
 
-// group links rows of equal codes to chains of twins and puts the first of each in b.order.
+// group chains rows of equal codes as duplicates and puts the first of each chain in b.order.
 func (b *builder) group() {
 	n := b.Len()
 	b.duplicates = make([]uint32, n)
@@ -138,7 +138,7 @@ func (b *builder) group() {
 	}
 }
 
-// build makes nodes, pilots and overflow.
+// build makes the nodes, the entry points and the overflow list.
 func (b *builder) build(opts *Options) error {
 	b.group()
 	r := rand.New(rand.NewPCG(b.head.seed, 1))
@@ -171,7 +171,7 @@ func (b *builder) build(opts *Options) error {
 	return nil
 }
 
-// A choice is that a node has taken another for a neighbour.
+// A choice is a link from a node to a neighbour that it has chosen.
 type choice struct {
 	to, from uint32
 	dist     float32
@@ -184,7 +184,7 @@ func (b *builder) insert(nodes []uint32) error {
 		me := nodes[i]
 		simd.LoadVector(&w.self, b.record(me))
 		w.buf.start(b.Len(), buildEF, 0)
-		w.buf.visited.Set(int(me)) // it may be a pilot, or others have it for a neighbour already
+		w.buf.visited.Set(int(me)) // it may be an entry point, or a neighbour of others already
 		if b.started {
 			if err := b.walk(&w.self, &w.buf); err != nil {
 				return err
@@ -208,7 +208,7 @@ func (b *builder) insert(nodes []uint32) error {
 	if err != nil {
 		return err
 	}
-	for i, me := range nodes { // not before: others may have walked through those that are inserted anew
+	for i, me := range nodes { // only now: workers may search through them
 		links := b.links(me)
 		for j, c := range chosen[i] {
 			links[j] = c.to
@@ -218,7 +218,8 @@ func (b *builder) insert(nodes []uint32) error {
 	return b.answer(slices.Concat(chosen...))
 }
 
-// answer lets the nodes that were chosen take those that chose them.
+// answer gives the chosen nodes links back to the nodes that chose them, and prunes where there is
+// no room.
 func (b *builder) answer(choices []choice) error {
 	slices.SortFunc(choices, func(x, y choice) int {
 		return cmp.Or(cmp.Compare(x.to, y.to), cmp.Compare(x.dist, y.dist), cmp.Compare(x.from, y.from))
@@ -274,8 +275,8 @@ func sortNeighbours(e []simd.Neighbour) {
 	})
 }
 
-// choose adds neighbours of a node, from candidates at their distances from it, nearest first, to
-// those in l.chosen, until there are limit. It returns the new ones, which it keeps at the start of
+// choose selects neighbours of a node from candidates, which are sorted by their distance from it,
+// and appends them to w.chosen until that has limit. It returns the new ones, at the start of
 // candidates.
 func (b *builder) choose(w *workerScratch, candidates []simd.Neighbour, limit int) []simd.Neighbour {
 	kept := candidates[:0]
@@ -302,8 +303,8 @@ next:
 	return kept
 }
 
-// reach makes nodes that cannot be reached from the pilots neighbours of others, or puts them on
-// the overflow list.
+// connect links every node that cannot be reached from the entry points to another node, or puts it
+// on the overflow list.
 func (b *builder) connect() error {
 	seen := make([]bool, b.Len())
 	var queue []uint32

@@ -16,49 +16,49 @@ const (
 	sampled   = 800 // rows
 	firstEF   = 10
 	lastEF    = 1500
-	perDecade = 12     // efforts from one to ten times as much
-	enough    = 0.9995 // of recall
-	finer     = 0.94   // of what is missed with a level, the next one misses at most so much
+	perDecade = 12     // beam widths per factor of ten
+	enough    = 0.9995 // recall at which the calibration stops
+	finer     = 0.94   // each level misses at most this share of the previous one's miss
 )
 
-// reaches are those that are tried, the longest last.
+// stopRatios are the stopping ratios tried during calibration, in ascending order.
 var stopRatios = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.12, 1.15, 1.18, 1.22, 1.27, 1.35, 1.5, 1.75, 2}
 
-// An outcome is what a walk has found when it ends.
+// An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
-	nodes int // expanded
+	nodes int // expansions
 	found [len(calibrated)]float32
 }
 
-// A trial is a row that is searched for.
+// A trial is a row that serves as a query.
 type trial struct {
 	row   uint32
 	query *Query
 	vec   []float32
 	norm  float64
-	point []float32      // with the extra element
-	truth []neighbour    // the best rows but itself, as many as the largest of calibrated
+	point []float32      // including the extra element
+	truth []neighbour    // the best other rows, as many as the largest of calibrated
 	worst float32        // the largest squared distance in truth
-	ranks map[uint32]int // of these rows, from 0
+	ranks map[uint32]int // rank of each row of truth, from 0
 
-	whole  []outcome                // where walks end that keep so many rows in view
-	ended  [len(stopRatios)]outcome // where a reach ends them, if they come so far
-	margin [len(calibrated)]float32 // that was needed
+	whole  []outcome                // outcome for each beam width, without early stopping
+	ended  [len(stopRatios)]outcome // outcome for each stopping ratio that has ended the search so far
+	margin [len(calibrated)]float32 // margin that would have been enough
 }
 
-// A ranked row is one with its true score for a trial: which rows a search should find is decided
-// by scores, and equal ones alone are ties. Distances of points are rounded.
+// A neighbour is a row with its true score for a trial. Which rows a search should find is decided
+// by scores, and only equal scores are ties, because distances of points are rounded.
 type neighbour struct {
 	row   uint32
 	score float64
 	dist  float32 // squared, of the points
 }
 
-// A scoring gives the true score of a row for a trial.
+// A scoreFunc returns the true score of a row for a trial.
 type scoreFunc func(t *trial, row uint32) (float64, error)
 
-// score returns the true score of x for the vector of a trial, with the bits that a search of a
-// collection gives it.
+// score returns the true score of x for the vector of a trial, with the same bits as a search of a
+// collection.
 func (g *Graph) score(t *trial, x []float32) float64 {
 	switch g.head.ident.Metric {
 	case codes.Dot:
@@ -73,14 +73,14 @@ func (g *Graph) score(t *trial, x []float32) float64 {
 	return max(-1, min(1, simd.Dot64(t.vec, x)/(norm*t.norm)))
 }
 
-// calibrate measures the recall of searches for some of the rows, each without itself: a row that
-// has no twin is left out of the walk, so that the walk does not pass through it.
+// calibrate measures the recall of searches for a sample of the rows. Each search leaves out its
+// own row, and bridges it if it has no duplicates, so that the search does not pass through it.
 func (b *builder) calibrate(rows codes.Source) error {
 	trials, err := b.trials(rows)
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex // rows may not be called by two goroutines at once
+	var mu sync.Mutex // rows must not be called concurrently
 	score := func(t *trial, row uint32) (float64, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -90,7 +90,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 		}
 		return b.score(t, x), nil
 	}
-	for _, columns := range [...][]int{{0, 1}, {2}} { // each of one rank, so that the same walks serve all
+	for _, columns := range [...][]int{{0, 1}, {2}} { // columns with the same rank share their searches
 		if err := b.tabulate(trials, columns, score); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 	return nil
 }
 
-// trials picks rows and finds what is best for each.
+// trials samples rows and finds the true neighbours of each by brute force.
 func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	n, dim := b.Len(), b.Dim()
 	r := rand.New(rand.NewPCG(b.head.seed, 2))
@@ -124,7 +124,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 		t.norm = math.Sqrt(simd.Dot64(x, x))
 		t.point[dim] = b.space.point(t.point[:dim], x, true)
 	}
-	longest := 0.0 // of the points
+	longest := 0.0 // length of the longest point
 	points := make([]float32, 0, readBytes/4/dim*(dim+1)+dim+1)
 	err := read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
 		points = points[:len(x)/dim*(dim+1)]
@@ -163,17 +163,17 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	return trials, err
 }
 
-// blur returns by how much rounding may change the distance of two points up to this long.
+// blur returns the rounding error of the distance between two points of at most this length.
 func (b *builder) blur(longest float64) float64 {
-	blur := 2 * longest * 0x1p-24 // each element of both
+	blur := 2 * longest * 0x1p-24 // for each element of both points
 	if b.head.ident.Metric == codes.Dot {
-		blur += 2e-6 * b.head.maxNorm / b.head.unit // of the extra elements: see space.point
+		blur += 2e-6 * b.head.maxNorm / b.head.unit // for the extra elements: see space.point
 	}
 	return blur
 }
 
-// beyond returns a squared distance beyond which no row is among the best for a trial: farther than
-// the worst of these by more than rounding changes.
+// beyond returns a squared distance beyond which no row can be a true neighbour of the trial: the
+// largest one in truth, plus rounding errors.
 func (b *builder) beyond(t *trial, blur float64) float32 {
 	if len(t.truth) < calibrated[len(calibrated)-1] {
 		return math.MaxFloat32
@@ -183,8 +183,8 @@ func (b *builder) beyond(t *trial, blur float64) float32 {
 	return float32(min(d*d*(1+2*relative), math.MaxFloat32))
 }
 
-// offer puts a row where it belongs in the truth of a trial, if it does, and reports that. Of equal
-// scores the lower row is the better one.
+// offer inserts a row into the truth of a trial if it belongs there, and reports whether it did. Of
+// equal scores the lower row is better.
 func (t *trial) offer(n neighbour) bool {
 	most := calibrated[len(calibrated)-1]
 	if len(t.truth) == most && n.score <= t.truth[most-1].score { // rows are offered in ascending order
@@ -207,7 +207,7 @@ func (t *trial) offer(n neighbour) bool {
 	return true
 }
 
-// tabulate makes the tables of these columns.
+// tabulate measures the levels of these columns.
 func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error {
 	k := calibrated[columns[len(columns)-1]]
 	var efs []int
@@ -220,9 +220,9 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error
 			efs = append(efs, ef)
 		}
 	}
-	step := 8 // a walk passes through all that a shorter one would, but easy rows need no long ones
+	step := 8 // efs per search: wide ones contain narrow ones, but easy rows need none
 	if b.head.layout == quick {
-		step = 1 // of the estimates of a row the first counts that is of use, which depends on what is in view
+		step = 1 // the first useful estimate of a row counts, and the beam decides which is useful
 	}
 	var tried [len(calibrated)][]level
 	for least := float32(0); len(efs) > 0 && least < enough; {
@@ -249,8 +249,8 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error
 	return nil
 }
 
-// outcomes returns what was measured for a column with an effort, that of the i-th view, without a
-// reach and with each.
+// outcomes returns the measured levels of a column for the i-th ef of a round, without a stopping
+// ratio and with each.
 func outcomes(trials []trial, column, i, ef int) (all []level) {
 	for j := range len(stopRatios) + 1 {
 		l := level{ef: ef}
@@ -270,7 +270,7 @@ func outcomes(trials []trial, column, i, ef int) (all []level) {
 		}
 		n := float64(len(trials))
 		mean := sum / n
-		deviation := math.Sqrt(max(0, squares/n-float64(mean*mean)) / n) // of the mean
+		deviation := math.Sqrt(max(0, squares/n-float64(mean*mean)) / n) // standard error of the mean
 		l.nodes, l.recall = float32(nodes/n), float32(max(0, mean-deviation))
 		l.whole = l.recall
 		if j > 0 {
@@ -281,9 +281,9 @@ func outcomes(trials []trial, column, i, ef int) (all []level) {
 	return all
 }
 
-// cost returns what a walk costs, in expanded nodes. To put a row where it belongs in view costs a
-// share of one, and while the walk comes nearer that happens to about twice as many as there is
-// room for in view, unless there are no more.
+// cost returns the cost of a search in expansions. Inserting a row into the beam costs a fraction
+// (1/share) of an expansion. A converging search inserts about 2·ef rows, or all rows that it meets
+// if they are fewer.
 func (g *Graph) cost(l *level) float32 {
 	share := float32(160)
 	if g.head.layout == quick {
@@ -292,8 +292,8 @@ func (g *Graph) cost(l *level) float32 {
 	return l.nodes + min(degree*l.nodes, 2*float32(l.ef))/share
 }
 
-// pick returns those levels that nothing cheaper is as good as, the cheapest first, but for such as
-// are next to the same.
+// pick returns the Pareto-optimal levels, cheapest first: each has a higher recall than all cheaper
+// ones. It skips levels that are hardly better than the one before.
 func (g *Graph) pick(all []level) (chosen []level) {
 	slices.SortStableFunc(all, func(a, b level) int {
 		return cmp.Or(cmp.Compare(g.cost(&a), g.cost(&b)), cmp.Compare(b.recall, a.recall))
@@ -302,7 +302,7 @@ func (g *Graph) pick(all []level) (chosen []level) {
 	for _, l := range all {
 		best = max(best, l.recall)
 	}
-	missed := float32(2) // with the last one that was chosen
+	missed := float32(2) // by the last level chosen
 	for _, l := range all {
 		if m := 1 - l.recall; len(chosen) < maxLevels && m < missed && (m <= finer*missed || l.recall == best) {
 			chosen, missed = append(chosen, l), m
@@ -311,14 +311,15 @@ func (g *Graph) pick(all []level) (chosen []level) {
 	return chosen
 }
 
-// walk searches for a trial, and notes what a walk has found that ends with so many rows in view,
-// or with each reach.
+// walk searches for a trial and records the outcome for each ef, without early stopping, and for
+// each stopping ratio. One search gives all of them, because a search with a larger limit continues
+// a search with a smaller one.
 func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
 	if err := q.start(k, Setting{EF: efs[len(efs)-1]}, nil, buf); err != nil {
 		return err
 	}
-	buf.ef = 0 // only where walks start from
+	buf.ef = 0 // first only the entry points
 	if err := q.walk(nil, buf); err != nil {
 		return err
 	}
@@ -337,7 +338,7 @@ func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) erro
 		}
 		o.nodes = buf.stats.Expanded
 		for _, c := range columns {
-			if o.found[c] == 1 { // and will be
+			if o.found[c] == 1 { // and stays so
 				continue
 			}
 			if err := q.collect(calibrated[c], nil, buf); err != nil {
@@ -348,7 +349,7 @@ func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) erro
 				return err
 			}
 		}
-		if buf.pool.next < min(buf.ef, len(buf.pool.rows)) { // the next one is in view
+		if buf.pool.next < min(buf.ef, len(buf.pool.rows)) { // stopped early
 			t.ended[stopped] = o
 			stopped++
 		} else {
@@ -358,9 +359,9 @@ func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) erro
 	return nil
 }
 
-// count returns what share of the k best rows is among those that a search would score. Rows of the
-// score of the last of them count, too. It notes the margin: codes can mistake one row for nearer
-// than another only if their distances differ by less than codes err.
+// count returns the share of the k best rows that a search would score. Rows with the same score as
+// the last of these count too. It also updates the margin of the column: codes can put one row
+// before another wrongly only if their distances differ by less than the error of the codes.
 func (t *trial) count(column int, w *workerScratch, score scoreFunc) (float32, error) {
 	k := calibrated[column]
 	truth := t.truth[:min(k, len(t.truth))]
@@ -368,9 +369,9 @@ func (t *trial) count(column int, w *workerScratch, score scoreFunc) (float32, e
 		return 1, nil
 	}
 	least := truth[len(truth)-1].score
-	ties := len(t.truth) == calibrated[len(calibrated)-1] && t.truth[len(t.truth)-1].score == least // beyond those that are known
+	ties := len(t.truth) == calibrated[len(calibrated)-1] && t.truth[len(t.truth)-1].score == least // maybe others too
 	hits := 0
-	low, high := float32(math.MaxFloat32), float32(0) // distances by codes, as shares of true ones
+	low, high := float32(math.MaxFloat32), float32(0) // code distances relative to true ones
 	for i, row := range w.buf.rows {
 		at, known := t.ranks[row]
 		if known && w.buf.dists[i] > 0 {

@@ -9,11 +9,12 @@ import (
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
-// Compare returns an error that says where the graph, whose checksums hold, is none of the given
-// rows: a record that is not that of its row, twins that differ, neighbours that are no nodes,
-// estimates of other neighbours, a node that no search can find. nil if there is no such place.
-// Which neighbours a node has, and the calibration, it takes as they are. It reads the rows once
-// from first to last. An error that does not wrap fileformat.ErrDamaged is that of rows or of ctx.
+// Compare checks that the graph, whose checksums hold, belongs to the given rows. It returns an
+// error that names the first contradiction: a record that differs from its row, wrong duplicates, a
+// neighbour that is not a node, estimates that do not fit the neighbours, or a node that no search
+// can find. It does not check the choice of neighbours or the calibration. It reads the rows once
+// from first to last. An error that does not wrap fileformat.ErrDamaged comes from rows or from
+// ctx.
 func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 	if err := g.Verify(); err != nil {
 		return err
@@ -42,14 +43,14 @@ func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
 			}
 			record(want, point, extra)
 			if !bytes.Equal(g.record(uint32(row)), want) {
-				return corrupt(headerSize+int64(row)*g.geo.stride, "codes of row %d are not those of its vector", row)
+				return corrupt(headerSize+int64(row)*g.geo.stride, "codes of row %d do not fit its vector", row)
 			}
 		}
 		return nil
 	})
 }
 
-// compareTwins returns the rows that are no nodes: twins of earlier ones.
+// compareDuplicates returns the rows that are not nodes, because they duplicate an earlier row.
 func (g *Graph) compareDuplicates() (bitset.Set, error) {
 	duplicates := bitset.New(g.Len())
 	for row := range uint32(g.Len()) {
@@ -61,7 +62,7 @@ func (g *Graph) compareDuplicates() (bitset.Set, error) {
 			continue
 		}
 		if duplicates.Has(int(next)) || !bytes.Equal(g.record(row), g.record(next)) {
-			return nil, corrupt(g.geo.duplicates+int64(row)*4, "row %d is no twin of row %d, or of another one too", next, row)
+			return nil, corrupt(g.geo.duplicates+int64(row)*4, "row %d is not a duplicate of row %d, or of another row too", next, row)
 		}
 		duplicates.Set(int(next))
 	}
@@ -83,7 +84,7 @@ func (g *Graph) compareNodes(ctx context.Context, duplicates bitset.Set) error {
 		}
 		n := count(ids)
 		if duplicates.Has(int(node)) && n > 0 {
-			return corrupt(at, "row %d is a twin and has neighbours", node)
+			return corrupt(at, "row %d is a duplicate and has neighbours", node)
 		}
 		seen.Set(int(node))
 		for i, id := range ids {
@@ -100,7 +101,7 @@ func (g *Graph) compareNodes(ctx context.Context, duplicates bitset.Set) error {
 			w.sketch(g, want, node, ids[:n])
 		}
 		if !slices.Equal(want, g.nodes[int(node)*g.per+degree:][:len(want)]) {
-			return corrupt(at+degree*4, "estimates of row %d are not those of its neighbours", node)
+			return corrupt(at+degree*4, "estimates of row %d do not fit its neighbours", node)
 		}
 		seen.Clear(int(node))
 		for _, id := range ids[:n] {
@@ -110,8 +111,8 @@ func (g *Graph) compareNodes(ctx context.Context, duplicates bitset.Set) error {
 	return nil
 }
 
-// compareReach wants every node where a search finds it: walks from the pilots, or on the overflow
-// list.
+// compareReachable checks that a search can find every node: by links from the entry points, or on
+// the overflow list.
 func (g *Graph) compareReachable(duplicates bitset.Set) error {
 	reached := bitset.New(g.Len())
 	var queue []uint32
@@ -141,7 +142,7 @@ func (g *Graph) compareReachable(duplicates bitset.Set) error {
 	}
 	for row := range g.Len() {
 		if duplicates.Has(row) == reached.Has(row) {
-			return corrupt(g.geo.nodes+int64(row)*g.geo.node, "row %d is a twin that is reached, or a node that is not", row)
+			return corrupt(g.geo.nodes+int64(row)*g.geo.node, "row %d is a duplicate that is reachable, or a node that is not", row)
 		}
 	}
 	return nil

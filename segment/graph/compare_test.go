@@ -13,8 +13,8 @@ import (
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
-// twinned returns rows some of which are equal, and some zero.
-func twinned(rows, dim int) *data {
+// withDuplicates returns rows some of which are equal, and some zero.
+func withDuplicates(rows, dim int) *data {
 	r := rand.New(rand.NewPCG(3, uint64(dim)))
 	d := &data{dim: dim, vecs: normal(r, rows*dim, 1)}
 	for i := range rows / 10 {
@@ -32,7 +32,7 @@ func TestCompare(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		for _, m := range metrics {
 			for _, rows := range []int{10, 300} {
-				d := twinned(rows, 9)
+				d := withDuplicates(rows, 9)
 				g := d.graph(t, m, Options{layout: layout, quiet: true})
 				if err := g.Compare(ctx, d.source); err != nil {
 					t.Errorf("layout %d, %v, %d rows: %v", layout, m, rows, err)
@@ -49,25 +49,25 @@ func TestCompare(t *testing.T) {
 				}
 			}
 		}
-		d := twinned(200, 9)
+		d := withDuplicates(200, 9)
 		for name, c := range map[string]struct {
 			change func(g *Graph)
 			want   string
 		}{
-			"codes":            {func(g *Graph) { g.records[5*int(g.geo.stride)+3] ^= 1 }, "codes of row 5"},
-			"level":            {func(g *Graph) { g.records[6*int(g.geo.stride)-10] ^= 1 }, "codes of row 5"},
-			"mean":             {func(g *Graph) { g.mean[0]++ }, "codes of row 0"},
-			"twin":             {func(g *Graph) { g.duplicates[7] = 8 }, "row 8 is no twin of row 7"},
-			"twin before":      {func(g *Graph) { g.duplicates[7] = 3 }, "twin 3 of row 7"},
-			"twin is lost":     {func(g *Graph) { g.duplicates[0] = none }, "a node that is not"},
-			"twin with links":  {func(g *Graph) { g.nodes[199*g.per] = 5 }, "row 199 is a twin and has neighbours"},
-			"neighbour beyond": {func(g *Graph) { g.nodes[4*g.per] = 200 }, "200 cannot be neighbour 0 of row 4"},
-			"neighbour itself": {func(g *Graph) { g.nodes[4*g.per] = 4 }, "4 cannot be neighbour 0 of row 4"},
-			"neighbour twice":  {func(g *Graph) { g.nodes[4*g.per] = g.nodes[4*g.per+1] }, "cannot be neighbour 1 of row 4"},
-			"neighbour twin":   {func(g *Graph) { g.nodes[4*g.per] = 199 }, "199 cannot be neighbour 0 of row 4"},
-			"gap":              {func(g *Graph) { g.nodes[4*g.per] = none }, "cannot be neighbour 1 of row 4"},
-			"pilot":            {func(g *Graph) { g.entryPoints[0] = 199 }, "row 199 is a twin that is reached"},
-			"overflow":         {func(g *Graph) { g.over = []uint32{5, 5} }, "row 5 behind row 5"},
+			"codes":                {func(g *Graph) { g.records[5*int(g.geo.stride)+3] ^= 1 }, "codes of row 5"},
+			"level":                {func(g *Graph) { g.records[6*int(g.geo.stride)-10] ^= 1 }, "codes of row 5"},
+			"mean":                 {func(g *Graph) { g.mean[0]++ }, "codes of row 0"},
+			"duplicate":            {func(g *Graph) { g.duplicates[7] = 8 }, "row 8 is not a duplicate of row 7"},
+			"duplicate before":     {func(g *Graph) { g.duplicates[7] = 3 }, "duplicate 3 of row 7"},
+			"duplicate is lost":    {func(g *Graph) { g.duplicates[0] = none }, "a node that is not"},
+			"duplicate with links": {func(g *Graph) { g.nodes[199*g.per] = 5 }, "row 199 is a duplicate and has neighbours"},
+			"neighbour beyond":     {func(g *Graph) { g.nodes[4*g.per] = 200 }, "200 cannot be neighbour 0 of row 4"},
+			"neighbour itself":     {func(g *Graph) { g.nodes[4*g.per] = 4 }, "4 cannot be neighbour 0 of row 4"},
+			"neighbour twice":      {func(g *Graph) { g.nodes[4*g.per] = g.nodes[4*g.per+1] }, "cannot be neighbour 1 of row 4"},
+			"neighbour duplicate":  {func(g *Graph) { g.nodes[4*g.per] = 199 }, "199 cannot be neighbour 0 of row 4"},
+			"gap":                  {func(g *Graph) { g.nodes[4*g.per] = none }, "cannot be neighbour 1 of row 4"},
+			"entry point":          {func(g *Graph) { g.entryPoints[0] = 199 }, "row 199 is a duplicate that is reachable"},
+			"overflow":             {func(g *Graph) { g.over = []uint32{5, 5} }, "row 5 behind row 5"},
 			"island": {func(g *Graph) {
 				for row := range g.Len() {
 					if i := slices.Index(g.nodes[row*g.per:][:degree], 4); i >= 0 {
@@ -81,7 +81,7 @@ func TestCompare(t *testing.T) {
 					}
 				}
 				g.entryPoints = slices.DeleteFunc(g.entryPoints, func(row uint32) bool { return row == 4 })
-			}, "row 4 is a twin that is reached, or a node that is not"},
+			}, "row 4 is a duplicate that is reachable, or a node that is not"},
 			"estimates": {func(g *Graph) { g.nodes[9*g.per+degree+40] ^= 1 }, "estimates of row 9"},
 		} {
 			if name == "estimates" && layout == plain {
@@ -110,7 +110,7 @@ func TestCompare(t *testing.T) {
 			}
 		}
 	}
-	d := twinned(200, 9)
+	d := withDuplicates(200, 9)
 	b := d.file(t, codes.L2, Options{quiet: true})
 	b[headerSize]++
 	g, err := Parse(b, d.ident(codes.L2))

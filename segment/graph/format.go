@@ -9,7 +9,7 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 2. Version 1, which had another
+// Numbers of the file format. They never change for version 2. Version 1, which had a different
 // calibration, was not released.
 const (
 	magic          = "VECBOLTG"
@@ -17,11 +17,11 @@ const (
 	headerSize     = blocks.HeaderSize
 	sectionEnd     = 64         // sections are padded to a multiple of it
 	degree         = 32         // most neighbours of a node
-	none           = 0xffffffff // in place of a row: there is none
+	none           = 0xffffffff // stands for a missing row
 	maxEntryPoints = 1024
-	maxLevels      = 128 // lines of a table of the calibration
-	levelSize      = 20  // bytes of a line
-	maxFactor      = 100 // of reaches and margins
+	maxLevels      = 128 // levels per column of the calibration
+	levelSize      = 20  // bytes of a level
+	maxFactor      = 100 // of stopping ratios and margins
 )
 
 // The layouts of the nodes.
@@ -32,13 +32,13 @@ const (
 
 var format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
 
-// header is what the first page of the file says.
+// header is the content of the file's first page.
 type header struct {
 	ident       codes.Ident
 	layout      uint32
 	seed        uint64  // of the rotation
-	unit        float64 // what a coded 1 stands for
-	maxNorm     float64 // length that queries and rows are brought to, for cosine and dot
+	unit        float64 // value of a coded 1
+	maxNorm     float64 // length of the longest row, to which rows and queries are brought for cosine and dot
 	entryPoints uint32
 	overflow    uint32
 	levels      [len(calibrated)]uint32
@@ -137,10 +137,10 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		return fail(64, "layout %d", h.layout)
 	}
 	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.maxNorm >= 0) || math.IsInf(h.maxNorm, 0) {
-		return fail(76, "unit %g, reach %g", h.unit, h.maxNorm)
+		return fail(76, "unit %g, longest row %g", h.unit, h.maxNorm)
 	}
 	if h.entryPoints > min(maxEntryPoints, rows) || h.overflow > rows || slices.Max(h.levels[:]) > maxLevels {
-		return fail(92, "%d pilots, overflow of %d, %d levels", h.entryPoints, h.overflow, h.levels)
+		return fail(92, "%d entry points, overflow of %d, %d levels", h.entryPoints, h.overflow, h.levels)
 	}
 	for i, m := range h.margins {
 		if !isFactor(m) {
@@ -154,7 +154,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	return h, g, nil
 }
 
-// isFactor reports whether v may be a reach or a margin: 0 stands for none.
+// isFactor reports whether v is valid as a stopping ratio or margin; 0 means no bound.
 func isFactor(v float32) bool { return v == 0 || v >= 1 && v <= maxFactor }
 
 func corrupt(off int64, text string, args ...any) error { return format.Corrupt(off, text, args...) }

@@ -32,8 +32,8 @@ type Graph struct {
 // Parse opens the graph file b for the segment ident. It verifies the header, the checksums of
 // blocks, and the small sections at the end; every other block when it is first used. b is kept: it
 // must stay readable and unchanged while the Graph is used. Its address must be a multiple of 4, as
-// that of a mapping is; else, and on big-endian machines, all but the records is copied. The error
-// wraps fileformat.ErrDamaged, fileformat.ErrVersion or fileformat.ErrMismatch.
+// mappings have it; otherwise, and on big-endian machines, everything except the records is copied.
+// The error wraps fileformat.ErrDamaged, fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	h, geo, err := decodeHeader(b)
 	if err != nil {
@@ -70,7 +70,7 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	}
 	for i, row := range g.entryPoints {
 		if row >= uint32(ident.Rows) {
-			return nil, corrupt(geo.entryPoints+int64(i)*4, "pilot %d of %d rows", row, ident.Rows)
+			return nil, corrupt(geo.entryPoints+int64(i)*4, "entry point %d of %d rows", row, ident.Rows)
 		}
 	}
 	for i, row := range g.over {
@@ -98,7 +98,8 @@ func (g *Graph) Len() int { return g.head.ident.Rows }
 // Dim returns the elements per vector.
 func (g *Graph) Dim() int { return g.head.ident.Dim }
 
-// Overflow returns how many rows no walk can reach. Search looks at each of them.
+// Overflow returns the number of nodes that no search can reach through links. Search looks at each
+// of them.
 func (g *Graph) Overflow() int { return len(g.over) }
 
 // Verify compares all checksums that were not compared yet.
@@ -132,7 +133,8 @@ func (g *Graph) record(row uint32) []byte {
 	return g.records[int(row)*stride:][:stride]
 }
 
-// neighbours returns the ids of a node's neighbours: they may be no rows, and none ends them.
+// neighbours returns the ids of a node's neighbours, ended by none if there are fewer than degree.
+// The ids are not verified: they may be beyond the rows.
 func (g *Graph) neighbours(node uint32) (*[degree]uint32, error) {
 	if !g.verified() {
 		at := g.geo.nodes + int64(node)*g.geo.node
@@ -143,7 +145,7 @@ func (g *Graph) neighbours(node uint32) (*[degree]uint32, error) {
 	return (*[degree]uint32)(g.nodes[int(node)*g.per:]), nil
 }
 
-// twin returns the next row with the same codes as row, or none.
+// duplicate returns the next row with the same codes as row, or none.
 func (g *Graph) duplicate(row uint32) (uint32, error) {
 	at := g.geo.duplicates + int64(row)*4
 	if !g.verified() {
@@ -153,7 +155,7 @@ func (g *Graph) duplicate(row uint32) (uint32, error) {
 	}
 	next := g.duplicates[row]
 	if next != none && (next <= row || next >= uint32(g.Len())) { // ascending, or it might not end
-		return none, corrupt(at, "twin %d of row %d", next, row)
+		return none, corrupt(at, "duplicate %d of row %d", next, row)
 	}
 	return next, nil
 }

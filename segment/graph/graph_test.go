@@ -326,8 +326,9 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// TestReach follows the links of every shape: what they do not reach is on the overflow list.
-func TestReach(t *testing.T) {
+// TestReachable follows the links of every shape: nodes that they do not reach are on the overflow
+// list.
+func TestReachable(t *testing.T) {
 	for _, name := range shapeNames() {
 		d, _ := make1(name, 8, 1000, 0)
 		for _, m := range metrics {
@@ -377,7 +378,7 @@ func TestOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := builder{Graph: g, ctx: context.Background(), workers: []*workerScratch{new(workerScratch)}}
-	const cut = 100 // pilots are among them
+	const cut = 100 // entry points are among them
 	for i := range uint32(g.Len()) {
 		links := b.links(i)
 		for j := range links {
@@ -606,13 +607,13 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// TestLongerWalks goes on with walks that have ended: in the plain layout they find what a walk
-// does that was never stopped, at any view and reach, which is what the calibration rests on.
-func TestLongerWalks(t *testing.T) {
+// TestContinuedSearches continues searches that have ended. In the plain layout they find the same
+// as a search that was never stopped, at any ef and stopping ratio; the calibration rests on this.
+func TestContinuedSearches(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 2000, 30)
 		g := d.graph(t, codes.L2, Options{quiet: true, layout: layout})
-		g.head.margins = [3]float32{1.1, 1.1, 1.05} // so that a walk with a reach leaves out what is of no use
+		g.head.margins = [3]float32{1.1, 1.1, 1.05} // so that a search with a stopping ratio drops rows by it
 		var buf, other Buffer
 		for _, vec := range queries {
 			q := g.Query(vec)
@@ -624,7 +625,7 @@ func TestLongerWalks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if buf.stats.Expanded > 0 {
-				t.Fatalf("%d nodes expanded, none in view", buf.stats.Expanded)
+				t.Fatalf("%d nodes expanded before any ef", buf.stats.Expanded)
 			}
 			for _, s := range []Setting{{EF: 200, StopRatio: 1.01}, {EF: 12, StopRatio: 1.1}, {EF: 200, StopRatio: 1.1}, {EF: 60, StopRatio: 1.5}, {EF: 200}} {
 				buf.ef, buf.stopRatio = s.EF, s.StopRatio
@@ -640,10 +641,10 @@ func TestLongerWalks(t *testing.T) {
 					t.Fatal(err)
 				}
 				if s.StopRatio > 0 && s.EF == 200 && !(other.pool.next == len(other.pool.rows) || other.pool.rows[other.pool.next].Dist > other.within(s.StopRatio, q.found(&other))) {
-					t.Errorf("%+v: the walk has ended within its reach", s)
+					t.Errorf("%+v: the search has ended within its stopping ratio", s)
 				}
 				if layout == quick {
-					continue // estimates depend on what is in view
+					continue // estimates depend on the beam
 				}
 				if stats.Expanded > before && (stats.Expanded != buf.stats.Expanded || !slices.Equal(rows, buf.rows)) {
 					t.Errorf("%+v: %d nodes and %v after going on from %d, %d and %v at once", s, buf.stats.Expanded, buf.rows, before, stats.Expanded, rows)
@@ -653,9 +654,9 @@ func TestLongerWalks(t *testing.T) {
 	}
 }
 
-// TestFar leaves out what is near to the query: a guarded search for what is left gives up, in both
-// layouts, whether its walk saw what is left out or was lost; one under a filter that has nothing
-// to do with the query does not, nor one without a filter or a guard.
+// TestFar excludes the neighbourhood of the query: a guarded search gives up, in both layouts,
+// whether it has seen the excluded nodes or got lost. A search under a filter that is independent
+// of the query does not give up, nor does one without a filter or a guard.
 func TestFar(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
@@ -698,7 +699,7 @@ func TestFar(t *testing.T) {
 			if _, _, err := q.Search(k, s, half, score, &buf); err != nil {
 				gaveUp++
 			}
-			// A lost walk: what is near to the query cannot be reached.
+			// A lost search: the neighbourhood of the query cannot be reached.
 			lost := *g
 			lost.entryPoints = []uint32{uint32(order[n].Row)}
 			lost.nodes = slices.Repeat([]uint32{none}, len(g.nodes))

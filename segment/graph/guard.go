@@ -10,38 +10,37 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A guard notices filters that go with the query: that exclude what is near to it. The calibration
-// is of searches for the nearest rows. A search under a filter that has nothing to do with the
-// query is like one of them, in a graph of fewer rows. One for what is left beyond excluded rows is
-// like a search for many more rows, which takes a longer walk.
+// A guard detects filters that are correlated with the query and exclude its neighbourhood. The
+// calibration measures searches for the nearest rows. A filter that is independent of the query
+// makes a search like one of these, in a graph of fewer rows. But if the filter excludes the
+// nearest rows, a search is like one for many more rows, and needs more expansions.
 type guard struct {
-	want     int // rows that are wanted; 0: there is no guard
-	passed   int // nodes, not allowed, that may be nearer than the last row wanted
-	excluded int // rows that the filter does not let through
-	look     int // after so many expanded nodes a walk looks how many were passed
-	most     int // nodes that a search may expand
+	want     int // rows wanted; 0: no guard
+	passed   int // how many excluded nodes may be nearer than the last row wanted
+	excluded int // rows that the filter excludes
+	look     int // after this many expansions a search is judged
+	most     int // limit of expansions
 }
 
-// ErrFar is returned when a search has found that its filter excludes what is near to the query, so
-// that what the calibration says of its setting does not hold.
+// ErrFar is returned when the filter excludes the neighbourhood of the query, so that the recall of
+// the setting does not hold.
 var ErrFar = errors.New("what is near is not allowed")
 
 // Parameters of guards.
 const (
-	samples    = 64  // excluded rows that are compared with what was found
-	tolerated  = 4   // one node more than expected may be passed for so many rows that are wanted
-	deviations = 3   // of the number of passed nodes, above its mean
-	slack      = 3   // times as far as the calibration says a walk goes before it looks, or gives up
+	samples    = 64  // excluded rows that are compared with the results
+	tolerated  = 4   // one more excluded node is tolerated per this many rows wanted
+	deviations = 3   // standard deviations above the mean number of excluded nodes
+	slack      = 3   // multiple of the calibrated expansions after which a search is judged or given up
 	slackQuick = 1.6 // the same in the quick layout, where estimates are rough
 )
 
-// Guard makes searches under a filter, for k rows with a setting, return ErrFar where the
-// calibration says nothing about them: see Longer. allowed is how many rows the filter lets
-// through.
+// Guard makes filtered searches for k rows with setting s return ErrFar where the calibration does
+// not apply: see Longer. allowed is the number of rows that the filter allows.
 func (q *Query) Guard(k int, s Setting, allowed int) {
 	share := min(1, float64(max(1, allowed))/float64(q.g.Len()))
-	// Before the k-th allowed row as many others are passed as there are failures before the k-th
-	// success, if the filter has nothing to do with the query.
+	// If the filter is independent of the query, the excluded rows before the k-th allowed one
+	// follow the negative binomial distribution: failures before the k-th success.
 	mean := float64(k) * (1 - share) / share
 	deviation := math.Sqrt(float64(k)*(1-share)) / share
 	far := float64(slack)
@@ -58,10 +57,10 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 	}
 }
 
-// Longer returns, after a search for k rows has returned ErrFar, for how many more of them and with
-// which setting to search instead, so that the rows that are wanted are found with the recall: they
-// are then the nearest of those searched for, and few are passed beside these. It returns false if
-// the calibration says nothing of so many, or if it is unknown how many were passed.
+// Longer returns, after a search for k rows has returned ErrFar, how many more rows to search for
+// and with which setting, so that the rows wanted are found with the recall: they are the nearest
+// of the larger result, and few excluded rows lie among them. ok is false if the calibration does
+// not cover so many rows, or if the number of excluded rows nearby is unknown.
 func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting, ok bool) {
 	more = max(k, tolerated*stats.Passed)
 	if stats.Passed == 0 || recall <= 0 || more > calibrated[len(calibrated)-1] {
@@ -71,8 +70,8 @@ func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting,
 	return more, s, ok
 }
 
-// halt returns ErrFar if a walk that has expanded so many nodes is to end, because it is in a
-// region that the filter excludes.
+// halt returns ErrFar if the search should end now, because it is in a region that the filter
+// excludes.
 func (q *Query) halt(b *Buffer) error {
 	switch g := &q.guard; {
 	case g.want == 0 || b.stats.Expanded < min(g.look, g.most):
@@ -89,9 +88,9 @@ func (q *Query) halt(b *Buffer) error {
 	return nil
 }
 
-// check looks, after a walk, whether the filter excludes what is nearer than the last row wanted:
-// among the nodes that were expanded, and among some of the rows that are not allowed. A walk that
-// was lost far from the query has met none of them.
+// check tests, after a search, whether the filter excludes rows nearer than the last row wanted. It
+// counts them among the expanded nodes and in a sample of all excluded rows, because a search that
+// got lost far from the query has expanded none of them.
 func (q *Query) check(allowed bitset.Set, b *Buffer) error {
 	if q.guard.want == 0 || len(b.dists) < q.guard.want {
 		return nil
@@ -130,15 +129,15 @@ func (q *Query) check(allowed bitset.Set, b *Buffer) error {
 	return nil
 }
 
-// sample returns some of the rows that are not allowed, at equal intervals, of so many that there
-// are; all of them if they are few.
+// sample returns excluded rows at equal intervals, all of them if they are few. excluded is their
+// number.
 func (b *Buffer) sample(allowed bitset.Set, rows, excluded int) []uint32 {
 	b.ids = b.ids[:0]
 	if excluded == 0 {
 		return b.ids
 	}
 	step := max(1, float64(excluded)/samples)
-	next, seen := 0.0, 0 // the excluded row to take, and how many there were
+	next, seen := 0.0, 0 // index of the next excluded row to take; number of excluded rows seen
 	for i, word := range allowed {
 		word = ^word
 		if i == rows/64 {
@@ -157,7 +156,8 @@ func (b *Buffer) sample(allowed bitset.Set, rows, excluded int) []uint32 {
 	return b.ids
 }
 
-// judge counts the nodes nearer than last that were passed.
+// judge counts the excluded nodes nearer than last among the expanded ones, and returns ErrFar if
+// they are too many.
 func (q *Query) judge(last float32, b *Buffer) error {
 	n := 0
 	for _, d := range b.expanded {

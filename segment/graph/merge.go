@@ -8,23 +8,23 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// renewed is the share of the nodes of a base that is inserted anew: one of so many.
+// reinsertShare: one in this many nodes of the base is inserted again.
 const reinsertShare = 20
 
-// adopt takes over the nodes of base, whose row i is row rows[i] now, or is gone if that is
-// negative. It returns false, having done nothing, if so few are left that building anew is better,
-// else it leaves the nodes that are still to be inserted at the end of b.order, and returns their
-// number.
+// mergeBase takes over the nodes of base. Row i of base is now row rows[i], or gone if that is
+// negative. If too few nodes are left, it changes nothing and returns false, because rebuilding is
+// better. Otherwise it leaves the nodes that are still to insert at the end of b.order, and returns
+// their number.
 //
-// Some nodes are inserted anew, so that none keeps its neighbours for ever: else recall falls
-// slowly over hundreds of merges. A node that loses neighbours keeps the others and chooses more
-// among the neighbours of all of them (after Singh et al., "FreshDiskANN", 2021).
+// Some nodes of the base are inserted again, so that no node keeps its neighbours for ever: without
+// that, recall falls slowly over hundreds of merges. A node that loses neighbours keeps the rest
+// and selects more among the neighbours of all of them (after Singh et al., "FreshDiskANN", 2021).
 func (b *builder) mergeBase(base *Graph, rows []int32) (fresh int, ok bool, err error) {
 	n := b.Len()
 	if len(rows) != base.Len() {
 		return 0, false, fmt.Errorf("graph: %d new places for the %d rows of the base", len(rows), base.Len())
 	}
-	// owner is the node of each row, and taken tells which rows come from the base.
+	// owner is the node of each row; taken marks the rows that come from the base.
 	owner, taken := make([]uint32, n), make([]bool, n)
 	for _, node := range b.order {
 		for row := node; row != none; row = b.duplicates[row] {
@@ -39,14 +39,14 @@ func (b *builder) mergeBase(base *Graph, rows []int32) (fresh int, ok bool, err 
 			taken[row] = true
 		}
 	}
-	// heir is the node here that a node of the base has become. Nodes of the base whose rows got
+	// replacement maps a node of the base to its node here. Nodes of the base whose rows now have
 	// equal codes share one.
 	replacement := make([]uint32, base.Len())
-	from := make([]uint32, n) // the node of the base that a node here was
+	from := make([]uint32, n) // the node of the base for each node here
 	for i := range from {
 		from[i] = none
 	}
-	inner := make([]bool, base.Len()) // not the first of its twins
+	inner := make([]bool, base.Len()) // duplicates of an earlier row
 	for i := range replacement {
 		replacement[i] = none
 		if inner[i] {

@@ -11,25 +11,27 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// The quick layout is that of SymphonyQG (Gou et al., SIGMOD 2025). Beside the ids of a node's
-// neighbours are their codes of one bit per element, the signs of their differences from the node,
-// so that the distances of all of them are estimated at once, without a look at their records: with
-// c for the node, d = o - c for the difference of a neighbour o, and sgn for its signs,
+// The quick layout follows SymphonyQG (Gou et al., SIGMOD 2025). A node holds, beside the ids of
+// its neighbours, their codes of one bit per element: the signs of their differences from the node.
+// So the distances of all neighbours are estimated at once, without reading their records. With c
+// for the node, d = o - c for the difference of a neighbour o, and sgn for the signs of d,
 //
 //	|q - o|^2  =  |q - c|^2 + |d|^2 - 2 (q - c).d
 //	(q - c).d  ~  (q - c).sgn * |d|^2 / d.sgn
 //
-// which is the estimator of RaBitQ (Gao and Long, SIGMOD 2024): it has no bias if the points have
-// been turned at random. c.sgn is known when the node is written, q.sgn is looked up, and |q - c|
-// computed from the record of the node.
+// This is the estimator of RaBitQ (Gao and Long, SIGMOD 2024). It is unbiased if the points have
+// been rotated at random. c.sgn is computed when the node is written, q.sgn is looked up in a
+// table, and |q - c| is computed from the node's record.
 
-// signs returns the number of elements in the codes of one bit for points of dim.
+// signs returns the length of the one-bit codes of points of dimension dim.
 func signs(dim int) int { return (dim + 15) &^ 15 }
 
-// A rotation turns points by signs at random and Hadamard transforms of the greatest power of two,
-// at the start and at the end of the vector, twice.
+// A rotation is a random orthogonal transform: random sign flips and a fast Hadamard transform,
+// applied twice, over the first and the last power-of-two block of the vector. It spreads skewed
+// components evenly, so that one bit per component says about equally much. It changes no distance,
+// because it is orthogonal.
 type rotation struct {
-	flips [2][]uint32 // the sign bits that change
+	flips [2][]uint32 // sign bits to flip, per round
 	size  int
 }
 
@@ -63,7 +65,7 @@ func (r *rotation) apply(v []float32) {
 	}
 }
 
-// A decoded record.
+// A decodedRecord is the point of a record.
 type decodedRecord struct {
 	y     []float32
 	level float32
@@ -82,8 +84,9 @@ func (d *decodedRecord) read(rec []byte, dim int) {
 	}
 }
 
-// pack makes the nodes of the quick layout from those of the plain one. Free places are filled with
-// the nearest neighbours of neighbours: an estimate costs the same for few points and for many.
+// pack builds the nodes of the quick layout from the plain ones. It fills free places with the
+// nearest neighbours of neighbours, because an estimate of 32 distances costs the same as one of
+// few.
 func (b *builder) pack() error {
 	plain := b.nodes
 	per := int(b.geo.node / 4)
@@ -104,7 +107,8 @@ func (b *builder) pack() error {
 	return err
 }
 
-// sketch writes what simd.Estimate needs of a node with these neighbours to words, which are zero.
+// sketch writes the block that simd.Estimate reads for a node with these neighbours. words must be
+// zero.
 func (w *workerScratch) sketch(g *Graph, words []uint32, node uint32, ids []uint32) {
 	dim := g.Dim()
 	head, plus := words[:2*degree], words[2*degree:]
@@ -116,7 +120,8 @@ func (w *workerScratch) sketch(g *Graph, words []uint32, node uint32, ids []uint
 		for e, o := range w.decoded.y {
 			d := o - c[e]
 			square += float64(d) * float64(d)
-			// No branch on the sign, which would be guessed wrong every other time: 1 where d > 0.
+			// No branch on the sign: it would be mispredicted every other time. up is 1 where d >
+			// 0.
 			up := math.Float32bits(0-d) >> 31
 			abs += math.Abs(float64(d))
 			along += math.Float64frombits(math.Float64bits(float64(c[e])) ^ uint64(1-up)<<63)
@@ -133,7 +138,7 @@ func (w *workerScratch) sketch(g *Graph, words []uint32, node uint32, ids []uint
 	}
 }
 
-// fill returns neighbours of a node's neighbours for its free places. l.self is the node.
+// fill returns neighbours of a node's neighbours for its free places. w.self is the node.
 func (b *builder) fill(w *workerScratch, plain []uint32, me uint32, ids []uint32) []uint32 {
 	if len(w.buf.visited) != bitset.Words(b.Len()) {
 		w.buf.visited = bitset.New(b.Len())
@@ -165,15 +170,15 @@ func (b *builder) fill(w *workerScratch, plain []uint32, me uint32, ids []uint32
 	return w.chosen
 }
 
-// block returns what simd.Estimate needs of a node.
+// block returns the block of a node that simd.Estimate reads.
 func (g *Graph) block(node uint32) []byte {
 	const head = degree * 4
 	return g.nodeBytes[int64(node)*g.geo.node+head:][:g.geo.node-head]
 }
 
-// walkQuick is walk for the quick layout. What is ahead is known by estimates; b.near gets the rows
-// whose records were read, of those that are allowed. Without a filter the walk ends when all of
-// the pool is expanded, with one as walkAllowed does.
+// walkQuick is the beam search of the quick layout. Candidates are ordered by estimated distances.
+// b.near collects the allowed rows whose exact code distance was computed. Without a filter the
+// search ends when the whole pool is expanded, with a filter as walkAllowed does.
 func (q *Query) walkQuick(allowed bitset.Set, b *Buffer) error {
 	if err := q.g.measure(&q.point, q.g.entryPoints, b); err != nil {
 		return err
@@ -197,7 +202,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 				return err
 			}
 		}
-		g.prefetch(b, allowed == nil) // unless this node brings a nearer one, it is the next
+		g.prefetch(b, allowed == nil) // the next node, unless this expansion finds a nearer one
 		ids, err := g.neighbours(node)
 		if err != nil {
 			return err
@@ -245,7 +250,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 	}
 }
 
-// prefetch asks for what the expansion of the row ahead reads.
+// prefetch loads the memory of the next expansion into the cache.
 func (g *Graph) prefetch(b *Buffer, bounded bool) {
 	if next, ok := b.peek(bounded); ok {
 		simd.Prefetch(g.record(next))
@@ -253,8 +258,8 @@ func (g *Graph) prefetch(b *Buffer, bounded bool) {
 	}
 }
 
-// ahead puts the rows of b.ids, at b.dists, where nearest finds them: in the pool, or, if that is
-// not bounded, in the heap.
+// ahead adds the rows b.ids, at b.dists, to the candidates: to the pool if it is bounded, otherwise
+// to the heap.
 func (b *Buffer) ahead(bounded bool) {
 	if bounded {
 		b.pool.offerAll(b.ids, b.dists, math.MaxFloat32)
@@ -267,7 +272,7 @@ func (b *Buffer) ahead(bounded bool) {
 	}
 }
 
-// nearest returns the next row to be expanded.
+// nearest returns the next row to expand and removes it from the candidates.
 func (b *Buffer) nearest(bounded bool) (uint32, bool) {
 	if bounded {
 		return b.pool.pop(b.ef, b.within(b.stopRatio, &b.near))
@@ -278,7 +283,7 @@ func (b *Buffer) nearest(bounded bool) (uint32, bool) {
 	return b.popHeap().ID, true
 }
 
-// peek returns what nearest would.
+// peek returns the row that nearest would return.
 func (b *Buffer) peek(bounded bool) (uint32, bool) {
 	if !bounded {
 		if len(b.heap) > 0 {

@@ -10,29 +10,27 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Query is a vector to be searched for in one graph. It must not be changed while it is searched
-// for.
+// A Query is a prepared query vector for one graph. It must not be changed during a search.
 type Query struct {
 	guard   guard
 	g       *Graph
 	point   simd.CodedVector
 	table   simd.Table // of the quick layout
-	without uint32     // a row that counts as not there, or none
-	bridge  *bridge    // that it leaves; nil as long as it is none
+	without uint32     // a row treated as absent, or none
+	bridge  *bridge    // bridge links around without; nil until they are needed
 
-	y   []float32 // memory of Reset
+	y   []float32 // memory that Reset reuses
 	rec []byte
 }
 
-// Query prepares a search for vec, whose length must be Dim, or else it panics. It keeps nothing of
-// vec.
+// Query prepares a search for vec. It panics if the length of vec is not Dim. It does not keep vec.
 func (g *Graph) Query(vec []float32) *Query {
 	q := new(Query)
 	q.Reset(g, vec)
 	return q
 }
 
-// Reset makes q what g.Query(vec) returns, in the memory that it has.
+// Reset prepares q as g.Query(vec) does, and reuses q's memory.
 func (q *Query) Reset(g *Graph, vec []float32) {
 	dim := g.Dim()
 	if len(vec) != dim {
@@ -51,32 +49,32 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	simd.LoadVector(&q.point, q.rec)
 }
 
-// QueryRow prepares a search for vec, that of a row, as if the row were not there: see Without.
+// QueryRow prepares a search for vec, the vector of row, as if the row were absent: see Without.
 func (g *Graph) QueryRow(vec []float32, row int) *Query {
 	q := g.Query(vec)
 	q.Without(row)
 	return q
 }
 
-// Without makes the search one for a vector that is like the rows, and not there, although it is
-// that of row: the row is not found, and no walk passes through it unless it stands for others with
-// the same codes. The query is then for one goroutine.
+// Without makes searches ignore row, whose vector q is: they neither return it nor pass through it,
+// unless its node stands for duplicates too. So a row serves as a query that is like the rows but
+// is not one of them. From then on q is for one goroutine.
 func (q *Query) Without(row int) { q.without, q.bridge = uint32(row), nil }
 
-// Work returns about how many distances a search with this setting estimates that may return that
-// many of the rows: see Stats.Estimated.
+// Work returns about how many distances a search with this setting estimates (see Stats.Estimated)
+// for a filter that allows this many rows.
 func (g *Graph) Work(s Setting, allowed int) float64 {
 	expanded := s.expanded() * float64(g.Len()) / float64(max(1, allowed))
 	if g.head.layout == quick {
 		return entryPointCount + degree*min(expanded, float64(g.Len()))
 	}
-	// Neighbours were seen before, the more often the longer it goes on.
+	// Neighbours were visited before, the more often the longer a search goes on.
 	return min(50*math.Pow(expanded, 0.75), float64(g.Len()))
 }
 
-// Price returns what each of these distances costs, with all that a walk does for it, as a multiple
-// of the time in which a scan of codes reads a byte: see docs/decisions/0006. Under a filter
-// candidates wait in a heap without bounds, which is dearer than a pool.
+// Price returns the cost of each of these distances, everything that a search does for it included,
+// as a multiple of the time in which a scan of codes reads a byte: see docs/decisions/0006. A
+// filtered search costs more, because its candidates wait in an unbounded heap instead of a pool.
 func (g *Graph) Price(filtered bool) float64 {
 	dim := float64(g.Dim())
 	switch {
@@ -91,27 +89,27 @@ func (g *Graph) Price(filtered bool) float64 {
 	}
 }
 
-// A Hit is a row with its score, as the caller defined it.
+// A Hit is a row with the score that the caller's function gave it.
 type Hit struct {
 	Row   int
 	Score float64
 }
 
-// Stats say what a search has done.
+// Stats count the work of a search.
 type Stats struct {
-	Expanded  int // nodes whose neighbours were looked at
+	Expanded  int // expansions
 	Estimated int // distances estimated from codes
 	Scored    int // rows that were scored
-	Passed    int // under a guard: expanded nodes that are nearer than the last row wanted, and not allowed
+	Passed    int // under a guard: excluded nodes that are nearer than the last row wanted, estimated
 }
 
-// Search returns the k rows with the highest scores that a walk with this setting finds, the best
-// first; of equal scores the lower row. There are fewer only if fewer rows are allowed. At least k
-// rows are kept in view. allowed is the set of rows that may be returned, nil for all; the walk
-// passes through the others too, as far as the guard of q allows. score gives the true score of a
-// row, higher is better; it is called for somewhat more than k rows. Hits are in the memory of buf:
-// they are valid until its next use. The error is that of score or of damaged bytes, and then wraps
-// fileformat.ErrDamaged.
+// Search returns the k rows with the highest scores among the candidates of a beam search, best
+// first; of equal scores the lower row comes first. There are fewer only if fewer rows are allowed.
+// The beam width is at least k. allowed is the set of rows that may be returned, nil for all; the
+// search passes through excluded nodes too, as far as the guard of q permits. score returns the
+// true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in
+// the memory of buf: they are valid until its next use. Search returns the error of score, or an
+// error that wraps fileformat.ErrDamaged.
 func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
 	rows, stats, err := q.Find(k, s, allowed, buf)
 	if err != nil {
@@ -132,8 +130,8 @@ func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int)
 	return buf.hits[:min(k, len(buf.hits))], stats, nil
 }
 
-// Find returns the rows that Search scores, nearest first by their codes. They are in the memory of
-// buf.
+// Find returns the rows that Search would score, nearest first by their codes. They are in the
+// memory of buf.
 func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []uint32, stats Stats, err error) {
 	if k < 1 {
 		return nil, Stats{}, nil
@@ -149,13 +147,13 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	return buf.rows, buf.stats, err
 }
 
-// rescored is how many rows are scored at most for k results: codes may have the order of near rows
-// wrong.
+// rescored returns how many candidates are scored at most for k results. They are more than k
+// because codes may order near rows wrongly.
 func rescored(k int) int { return k + max(k/2, 10) }
 
 // start prepares buf for walk.
 func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
-	ef := min(max(k, s.EF), q.g.Len()) // there are not more rows to keep in view
+	ef := min(max(k, s.EF), q.g.Len()) // a beam wider than the graph would be empty at its end
 	near := ef
 	if allowed == nil {
 		near = max(rescored(k), rank(k))
@@ -179,7 +177,7 @@ func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	return err
 }
 
-// found returns where a walk leaves what it has found.
+// found returns the pool that holds the results of a search.
 func (q *Query) found(buf *Buffer) *pool {
 	if q.g.head.layout == quick {
 		return &buf.near
@@ -187,7 +185,7 @@ func (q *Query) found(buf *Buffer) *pool {
 	return &buf.pool
 }
 
-// walk walks. buf must be started.
+// walk offers the overflow rows and runs the beam search of the layout. buf must be started.
 func (q *Query) walk(allowed bitset.Set, buf *Buffer) error {
 	g, found := q.g, q.found(buf)
 	for over := g.over; len(over) > 0; {
@@ -218,8 +216,7 @@ func (q *Query) walk(allowed bitset.Set, buf *Buffer) error {
 	return q.walkAllowed(allowed, buf)
 }
 
-// goOn goes on with a walk without a filter that has ended, as far as view and reach of the buffer
-// allow now.
+// goOn continues an unfiltered search as far as ef and stopRatio of the buffer now allow.
 func (q *Query) goOn(buf *Buffer) error {
 	if q.g.head.layout == quick {
 		return q.goOnQuick(nil, buf)
@@ -227,14 +224,14 @@ func (q *Query) goOn(buf *Buffer) error {
 	return q.g.goOn(&q.point, buf)
 }
 
-// collect leaves in buf.rows the nearest allowed rows that a walk has found, with their distances
-// in buf.dists: k, and what the margin lets hope that it is nearer in truth.
+// collect leaves the nearest allowed rows in buf.rows and their distances in buf.dists: k rows, and
+// further ones that are within the margin, because they may be nearer by their true vectors.
 func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	buf.rows, buf.dists = buf.rows[:0], buf.dists[:0]
 	margin, most := q.g.margin(k), float32(math.MaxFloat32)
 	want := rescored(k)
 	found := q.found(buf).rows
-	if q.g.head.layout == plain { // it is in view that they are found
+	if q.g.head.layout == plain { // only rows within the beam count as found
 		found = found[:min(buf.ef, len(found))]
 	}
 	for _, e := range found {

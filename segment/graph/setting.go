@@ -6,32 +6,32 @@ import (
 	"math"
 )
 
-// A Setting says how far walks go.
+// A Setting limits how far a search goes.
 type Setting struct {
-	// Effort is how many of the nearest rows a walk keeps in view. It ends when it has expanded all
-	// of them: looked at their neighbours.
+	// EF is the beam width, as in HNSW. The search ends when it has expanded all EF rows of the
+	// beam.
 	EF int
 
-	// Reach, if it is not 0, ends walks sooner: at the first row that is farther than Reach times
-	// the squared distance of the 10th row in view, in searches for up to 10; of the 100th in those
-	// for up to 100, and of the last one wanted beyond. Most queries need not expand all that is in
-	// view; those that do have many rows at nearly the same distance. After Al-Jazzazi et al.,
-	// "Distance adaptive beam search for provably accurate graph-based nearest neighbor search",
-	// 2025.
+	// StopRatio, if it is not 0, ends searches sooner: at the first candidate that is farther than
+	// StopRatio times the squared distance of a reference row. That is the 10th nearest so far in
+	// searches for up to 10 rows, the 100th in searches for up to 100, and the k-th beyond. Most
+	// queries need not expand the whole beam; those that need it have many rows at nearly the same
+	// distance. After Al-Jazzazi et al., "Distance adaptive beam search for provably accurate
+	// graph-based nearest neighbor search", 2025.
 	StopRatio float32
 
-	nodes float64 // that a walk expands, in the mean, if all rows may be returned; 0: as many as it keeps in view
+	nodes float64 // mean number of expansions of an unfiltered search; 0: as many as EF
 }
 
-// String says it in words: "effort 100, reach 1.12".
+// String returns the setting as "ef 100, stop ratio 1.12".
 func (s Setting) String() string {
 	if s.StopRatio == 0 {
-		return fmt.Sprintf("effort %d", s.EF)
+		return fmt.Sprintf("ef %d", s.EF)
 	}
-	return fmt.Sprintf("effort %d, reach %.4g", s.EF, s.StopRatio)
+	return fmt.Sprintf("ef %d, stop ratio %.4g", s.EF, s.StopRatio)
 }
 
-// Times returns the setting of walks that go so many times as far.
+// Times returns a setting for searches that go n times as far.
 func (s Setting) Times(n float64) Setting {
 	s.EF = int(math.Ceil(float64(s.EF) * n))
 	s.nodes *= n
@@ -41,7 +41,7 @@ func (s Setting) Times(n float64) Setting {
 	return s
 }
 
-// expanded returns how many nodes a walk expands, in the mean, if all rows may be returned.
+// expanded returns the mean number of expansions of an unfiltered search.
 func (s *Setting) expanded() float64 {
 	if s.nodes > 0 {
 		return s.nodes
@@ -49,10 +49,10 @@ func (s *Setting) expanded() float64 {
 	return float64(s.EF)
 }
 
-// calibrated are the numbers of results that recall is measured for.
+// calibrated are the result counts k for which recall is measured.
 var calibrated = [3]int{1, 10, 100}
 
-// rank returns the rank of the row that a reach is measured by in searches for k results.
+// rank returns the rank of the row that a stopping ratio refers to in searches for k results.
 func rank(k int) int {
 	for _, c := range calibrated[1:] {
 		if k <= c {
@@ -62,8 +62,8 @@ func rank(k int) int {
 	return k
 }
 
-// column returns which of calibrated tells of searches for k results, and how many times the effort
-// they take.
+// column returns the index in calibrated that applies to searches for k results, and the factor by
+// which their ef must be raised.
 func column(k int) (i int, times float64) {
 	for i, c := range calibrated {
 		if k <= c {
@@ -74,13 +74,13 @@ func column(k int) (i int, times float64) {
 	return last, float64(k) / float64(calibrated[last])
 }
 
-// A level is a line of the calibration: a setting, and what recall searches with it have at least.
+// A level is a measured setting of the calibration with a lower estimate of its recall.
 type level struct {
 	ef        int
 	stopRatio float32
 	nodes     float32
 	recall    float32
-	whole     float32 // the recall without the reach
+	whole     float32 // recall without the stopping ratio
 }
 
 func (l *level) setting(k int, times float64) Setting {
@@ -91,7 +91,7 @@ func decodeLevel(b []byte) (level, error) {
 	f32 := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[at:])) }
 	l := level{int(binary.LittleEndian.Uint32(b)), f32(4), f32(8), f32(12), f32(16)}
 	if l.ef < 1 || l.ef > math.MaxInt32 || !isFactor(l.stopRatio) || !(l.nodes >= 0) || l.nodes > math.MaxInt32 {
-		return level{}, fmt.Errorf("effort %d, reach %g, %g nodes", l.ef, l.stopRatio, l.nodes)
+		return level{}, fmt.Errorf("ef %d, stopping ratio %g, %g nodes", l.ef, l.stopRatio, l.nodes)
 	}
 	return l, nil
 }
@@ -109,8 +109,9 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 	return words
 }
 
-// Setting returns that of the shortest walks that were measured to give the recall, a mean over
-// queries that are like the rows, in searches for k results; or false if none did.
+// Setting returns the cheapest setting that was measured to give the recall in searches for k
+// results. Recall is a mean over queries that are distributed like the rows. ok is false if no
+// setting reached it.
 func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
 	i, times := column(k)
@@ -122,8 +123,8 @@ func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 	return Setting{}, false
 }
 
-// Recall returns the recall that searches for k results were measured to give that keep so many
-// rows in view, or fewer, and have no reach. It is 0 if nothing is known.
+// Recall returns the measured recall of searches for k results with a beam width of at most ef and
+// without early stopping. It is 0 if nothing is known.
 func (g *Graph) Recall(ef, k int) float64 {
 	i, times := column(k)
 	recall := float32(0)
@@ -135,8 +136,8 @@ func (g *Graph) Recall(ef, k int) float64 {
 	return float64(recall)
 }
 
-// margin returns how many times the squared distance of the k-th row, by codes, another one may
-// have to be worth scoring; 0: any.
+// margin returns the factor on the squared code distance of the k-th row within which further rows
+// are worth scoring; 0: there is no such bound.
 func (g *Graph) margin(k int) float32 {
 	i, _ := column(k)
 	m := g.head.margins[i]

@@ -9,15 +9,16 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A space maps rows and queries to points such that the nearest points, by Euclidean distance, are
-// the best rows.
+// A space maps rows and queries to points, so that the best rows are the nearest points by
+// Euclidean distance.
 //
-// For Cosine, vectors are divided by their length. For Dot, a row gets one more element that brings
-// all rows to the same length, reach (Bachrach et al., "Speeding up the Xbox recommender system
-// using a Euclidean transformation for inner-product spaces", RecSys 2014); a query gets a zero
-// there, and its length does not matter. For Cosine that element is 1 for a zero vector, which so
-// is as far from every query as an orthogonal one, and else zero. The mean of the rows is
-// subtracted, and everything divided by unit, a power of two.
+// For Cosine, vectors are divided by their length. For Dot, a row gets one extra element, which
+// brings all rows to the same length, maxNorm (Bachrach et al., "Speeding up the Xbox recommender
+// system using a Euclidean transformation for inner-product spaces", RecSys 2014). The extra
+// element of a query is zero, and the length of a query does not matter. For Cosine the extra
+// element is 1 for a zero vector, so that it is as far from every query as an orthogonal one, and
+// zero for all other rows. Then the mean of the rows is subtracted, and the result divided by unit,
+// a power of two.
 type space struct {
 	metric  codes.Metric
 	unit    float64
@@ -33,11 +34,11 @@ func newSpace(h *header, mean []float32) space {
 	return s
 }
 
-// far is the largest element of a point. Those of rows are 2 or so.
+// far is the largest element of a point. Elements of rows are about 2 at most.
 const far = 1 << 20
 
-// point sets dst to the point of x but for the extra element, which it returns. What is not finite
-// counts as zero.
+// point sets dst to the point of x without the extra element, and returns the extra element. NaN
+// and infinite elements count as zero.
 func (s *space) point(dst, x []float32, query bool) (extra float32) {
 	if !simd.Finite(x) {
 		x = slices.Clone(x)

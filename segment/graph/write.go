@@ -14,15 +14,15 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Options are how a graph is built. The zero value is the default.
+// Options control how a graph is built. The zero value is the default.
 type Options struct {
 	Workers int    // goroutines that compute; 0: GOMAXPROCS
-	Seed    uint64 // of all that is random, together with the rows: equal rows, seeds and options give equal graphs
+	Seed    uint64 // random seed, combined with the rows: equal rows, seeds and options give equal graphs
 
-	// Base is a graph of other rows, many of which are among the rows now: row i of Base is row
-	// Rows[i], or gone if that is negative. Its nodes are taken over and only the others are
-	// inserted, and a few of them again, unless the others are more. Records and calibration are
-	// new.
+	// Base is a graph of an earlier set of rows that overlaps with the new one: row i of Base is
+	// row Rows[i] now, or gone if that is negative. Its nodes are taken over. Only the new rows and
+	// a few of the old ones are inserted, unless the new ones are the majority. Records and
+	// calibration are always made from the rows.
 	Base *Graph
 	Rows []int32
 
@@ -30,10 +30,10 @@ type Options struct {
 	quiet  bool   // no calibration
 }
 
-// quickDim is the dimension from which on the quick layout is the faster one.
+// quickDim is the dimension from which the quick layout is faster.
 const quickDim = 512
 
-// readBytes is about how many bytes of vectors are asked for at once.
+// readBytes is about how many bytes of vectors are read at once.
 const readBytes = 1 << 20
 
 // Write builds the graph of a segment, writes its file to w, which must be empty, and returns its
@@ -64,8 +64,8 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	if err != nil {
 		return nil, err
 	}
-	// Not of what identifies the segment, so that equal documents have equal answers wherever they
-	// are; and a merge renews other nodes than the one before.
+	// The seed does not depend on the identity of the segment, so that equal documents have equal
+	// answers everywhere. It depends on the rows, so that each merge inserts other nodes again.
 	h.seed = opts.Seed ^ uint64(sum)<<32
 	geo := h.geometry()
 	if geo.size > math.MaxInt {
@@ -95,7 +95,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	return g, nil
 }
 
-// read calls f for all rows, some at a time.
+// read calls f for all rows, in ascending ranges.
 func read(ctx context.Context, ident *codes.Ident, rows codes.Source, f func(lo int, x []float32) error) error {
 	n, dim := ident.Rows, ident.Dim
 	step := max(1, readBytes/4/dim)
@@ -118,8 +118,8 @@ func read(ctx context.Context, ident *codes.Ident, rows codes.Source, f func(lo 
 	return nil
 }
 
-// survey reads all rows to find what the points are relative to: unit and reach in h, and the mean.
-// It returns a checksum of the rows, too.
+// survey reads all rows to determine the parameters of the space: unit and maxNorm in h, and the
+// mean. It also returns a checksum of the rows.
 func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, crc uint32, err error) {
 	dim := h.ident.Dim
 	sum := make([]float64, dim)
