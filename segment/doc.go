@@ -1,21 +1,23 @@
 // Package segment stores immutable runs of rows: a [Writer] streams document numbers and vectors
-// into a file, and a [Segment] maps that file and hands the vectors out without copying. [Info] is
-// what the manifest keeps of a segment; [Open] refuses a file that is not the one the Info
-// describes. [Salvage] reads what is left of a damaged one.
+// into a file, and a [Segment] maps that file and returns the vectors without copying. [Info] is
+// the record of a segment in the manifest; [Open] refuses a file that does not match its Info.
+// [Salvage] reads the intact rows of a damaged file.
 //
 // Guarantees:
 //
 //   - A file appears under its final name whole and durable, or not at all.
-//   - Every byte is covered by a CRC-32C that is compared before the first use of the byte after Open: header, document
-//     numbers and inverse norms in Open, vectors when Rows first touches their block. What does not hold is reported as a
-//     [fileformat.CorruptError] with file and offset, never returned.
+//   - Every byte is covered by a CRC-32C that is compared before the first use of the byte after
+//     Open: header, document numbers and inverse norms in Open, vectors when Rows first touches
+//     their block. Damaged bytes are reported as a [fileformat.CorruptError] with file and offset,
+//     never returned.
 //   - Vectors come back bit for bit.
-//   - Any bytes may be opened: no panic, no access out of bounds, no memory beyond a fraction of the file's size.
+//   - Any bytes may be opened: no panic, no access out of bounds, no memory beyond a fraction of
+//     the file's size.
 //
 // A Segment is safe for concurrent use, a Writer is not. Slices that a Segment returns are mapped
-// memory: they are not to be written to, end with Close, and must be read inside [Segment.Guard]
-// (or vfs.Guard and [Segment.Fault]), because an unreadable disk sector or a truncated file shows
-// as a memory fault.
+// memory: they must not be written to, end with Close, and must be read inside [Segment.Guard] (or
+// vfs.Guard and [Segment.Fault]), because an unreadable disk sector or a truncated file shows as a
+// memory fault.
 //
 // The file, all little-endian; docs/format/segment.md is the norm:
 //

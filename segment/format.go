@@ -82,8 +82,8 @@ func (l *layout) vec(row int) int64 { return headerSize + int64(row)*int64(l.dim
 func (l *layout) doc(row int) int64 { return l.docs + int64(row)*docSize }
 func (l *layout) inv(row int) int64 { return l.invs + int64(row)*invSize }
 
-// block returns the file offsets between which block b lies. No block holds vectors and document
-// numbers: a vector that rots must not take with it the numbers of all others.
+// block returns the file offsets at which block b begins and ends. No block holds both vectors and
+// document numbers, so that a damaged vector does not take the numbers of all other rows with it.
 func (l *layout) block(b int64) (start, end int64) {
 	if b < l.vecBlocks {
 		start = headerSize + b*blockSize
@@ -101,7 +101,7 @@ func (l *layout) blockAt(off int64) int64 {
 	return l.vecBlocks + (off-l.docs)/blockSize
 }
 
-// header is what the first page of the file says.
+// header is the content of the file's first page.
 type header struct {
 	db       [16]byte
 	info     Info

@@ -13,7 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// ReadHeader returns what the file name says about itself, having verified its header and nothing
+// ReadHeader returns the Info in the header of the named file. It verifies the header and nothing
 // else.
 func ReadHeader(fsys *vfs.FS, name string) (db [16]byte, info Info, err error) {
 	f, err := fsys.Open(name)
@@ -41,13 +41,13 @@ type Salvaged struct {
 	Bad          []BlockRange // what is damaged, ascending
 }
 
-// Salvage calls fn for each row of a damaged file whose document number and vector are proven
-// intact by the checksums of their blocks; ascending. Inverse norms are to be recomputed. Where the
-// header is damaged, hint (what the manifest says) takes its place; without one (Rows 0) the error
-// tells of the header. vec belongs to Salvage and holds until fn returns.
+// Salvage calls fn, in ascending order, for each row of a damaged file whose document number and
+// vector are proven intact by the checksums of their blocks. The caller recomputes inverse norms.
+// Where the header is damaged, hint (from the manifest) takes its place; without a hint (Rows 0)
+// Salvage returns the error of the header. vec belongs to Salvage and is valid until fn returns.
 //
-// A cut file has lost its checksums, which come last, and so all its rows: nothing can be proven of
-// them any more.
+// A truncated file has lost its checksums, which come last, and with them all its rows: nothing
+// proves that they are intact.
 func Salvage(ctx context.Context, fsys *vfs.FS, name string, hint Info,
 	fn func(doc uint64, vec []float32) error) (Salvaged, error) {
 	f, err := fsys.Open(name)

@@ -27,9 +27,9 @@ type Segment struct {
 	seen  []atomic.Uint64 // bit b: block b was verified
 }
 
-// Open maps the segment that info describes in the database db. It verifies everything but the
-// vectors, in time proportional to the rows. A file that is damaged, missing or another one gives a
-// *fileformat.CorruptError.
+// Open maps the segment that info describes in the database db. It verifies everything except the
+// vectors, in time proportional to the rows. A file that is damaged, missing or of another segment
+// gives a *fileformat.CorruptError.
 func Open(fsys *vfs.FS, db [16]byte, info Info) (*Segment, error) {
 	s := &Segment{head: header{db: db, info: info}}
 	var err error
@@ -145,9 +145,9 @@ func (s *Segment) Find(doc uint64) (row int, ok bool) {
 	return slices.BinarySearch(s.docs, doc)
 }
 
-// Rows returns the vectors of rows lo to hi-1, one after the other. It is mapped memory where the
-// machine is little-endian, and a copy elsewhere. Blocks that the range touches for the first time
-// are verified; damage gives a *fileformat.CorruptError. Indexes out of range panic.
+// Rows returns the vectors of rows lo to hi-1, one after the other: mapped memory on little-endian
+// machines, a copy elsewhere. It verifies blocks that are read for the first time; damage gives a
+// *fileformat.CorruptError. Indexes out of range panic.
 func (s *Segment) Rows(lo, hi int) ([]float32, error) {
 	vecs := s.vecs[lo*s.lay.dim*floatSize : hi*s.lay.dim*floatSize]
 	if len(vecs) == 0 {
@@ -159,8 +159,8 @@ func (s *Segment) Rows(lo, hi int) ([]float32, error) {
 	return codec.F32sFromBytes(vecs), nil
 }
 
-// Prefetch asks for the vector of a row, which Rows is soon to return. It is a hint without any
-// other effect.
+// Prefetch loads the vector of a row into the cache, ahead of Rows. It is a hint without any other
+// effect.
 func (s *Segment) Prefetch(row int) {
 	simd.Prefetch(s.vecs[row*s.lay.dim*floatSize : (row+1)*s.lay.dim*floatSize])
 }
@@ -187,7 +187,7 @@ func (s *Segment) touch(start, end int64) error {
 func (s *Segment) Guard(fn func() error) error { return s.Fault(vfs.Guard(s.Name(), fn)) }
 
 // Fault turns an error of vfs.Guard into a *fileformat.CorruptError if the fault was in this
-// segment, and returns any other as it is.
+// segment. It returns any other error unchanged.
 func (s *Segment) Fault(err error) error {
 	if fault, ok := errors.AsType[*vfs.FaultError](err); ok {
 		if off, ok := codec.OffsetIn(s.data, fault.Addr); ok {

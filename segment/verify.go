@@ -67,9 +67,9 @@ func (r ranges) overlap(off, n int64) bool {
 	return i < len(r) && r[i].Offset < off+n
 }
 
-// survey adds what is damaged behind the header. Each block counts by its own checksum, even where
-// the checksums as a whole are damaged; tableCRC is nil when it is not known. Work and memory are
-// bounded by the size of the file.
+// survey adds the damaged ranges behind the header. Each block counts by its own checksum, even
+// where the checksums as a whole are damaged; tableCRC is nil when it is not known. Work and memory
+// are bounded by the size of the file.
 func (r *ranges) survey(ctx context.Context, file *vfs.File, l *layout, tableCRC *uint32) error {
 	size, err := file.Size()
 	if err != nil {
@@ -124,10 +124,10 @@ func readError(err error) error {
 // maxProblems bounds what VerifyRows reports.
 const maxProblems = 100
 
-// VerifyRows recomputes what the writer derived from the vectors: all elements are finite, inverse
+// VerifyRows checks what the writer derived from the vectors: all elements are finite, inverse
 // norms are right within one unit in the last place, and MaxNorm follows from them. It reads the
-// vectors but not through the map, and does not compare checksums. It returns joined
-// *CorruptErrors, not more than a hundred.
+// vectors without the mapping, and does not compare checksums. It returns joined *CorruptErrors, at
+// most a hundred.
 func (s *Segment) VerifyRows(ctx context.Context) error {
 	return s.Guard(func() error { return s.verifyRows(ctx) })
 }

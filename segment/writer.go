@@ -14,8 +14,8 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// bufferSize is what a Writer gathers before it writes: whole blocks, and few enough to stay in the
-// second cache level between filling, checksum and write.
+// bufferSize is the size of a Writer's buffer: whole blocks, and small enough to stay in the L2
+// cache between filling, checksum and write.
 const bufferSize = 4 * blockSize
 
 // InvNorm returns 1/‖vec‖ as segments store it: computed in float64 from the canonical simd.Dot64,
@@ -59,8 +59,8 @@ func maxNorm(invs []float32) float32 {
 	return norm
 }
 
-// Writer writes one segment. After an error, every later call returns that error and Abort is what
-// remains to be done. It holds 12 bytes per row and a fixed buffer in memory.
+// Writer writes one segment. After an error, every later call returns that error, and the caller
+// must Abort. It holds 12 bytes per row and a fixed buffer in memory.
 type Writer struct {
 	fs    *vfs.FS
 	file  *vfs.File // nil once closed
@@ -117,8 +117,8 @@ func (w *Writer) Append(doc uint64, vec []float32) error {
 }
 
 // AppendRows adds len(docs) rows whose inverse norms (see InvNorm) are known, such as rows of other
-// segments. rows holds the vectors one after the other. The caller answers for invs and for the
-// vectors being finite.
+// segments. rows holds the vectors one after the other. The caller guarantees that invs are right
+// and the vectors finite.
 func (w *Writer) AppendRows(docs []uint64, invs, rows []float32) error {
 	if w.err != nil {
 		return w.err

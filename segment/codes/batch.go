@@ -7,12 +7,11 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Batch is many queries of one segment that are compared with its rows at once, each with a cut
-// of its own. It is for one goroutine; Fork makes one for another.
+// A Batch compares many queries with the rows of one segment at once. Each query has its own cut. A
+// Batch is for one goroutine; Fork makes one for another.
 //
-// It multiplies with the weights rounded to one byte, which twice as many fit into an instruction
-// of: the part of the query that this loses makes a few more candidates, of which the exact product
-// is computed.
+// Weights are rounded to one byte, so one instruction multiplies twice as many. The rounding lets a
+// few more candidates through, whose exact product is then computed.
 type Batch struct {
 	c       *Codes
 	queries []*Query
@@ -56,8 +55,8 @@ func (b *Batch) Fork() *Batch {
 // Len returns the number of queries.
 func (b *Batch) Len() int { return len(b.queries) }
 
-// narrow sets w to the weights in one byte, and returns their step and at least what they are off
-// by: |v - step*w|.
+// narrow sets w to the weights in one byte. It returns their step, and an upper bound of their
+// error |v - step*w|.
 func (q *Query) narrow(w []int8) (step, rest float64) {
 	clear(w)
 	var most int16
@@ -78,8 +77,8 @@ func (q *Query) narrow(w []int8) (step, rest float64) {
 	return step, q.resid + 1.001*math.Sqrt(sq)
 }
 
-// round sets w to the weights in one byte, and returns their step and what a scan adds to the
-// integer product for all errors that grow with the scale.
+// round sets w to the weights in one byte. It returns their step, and the amount that a scan adds
+// to the integer product to cover all errors that grow with the scale.
 func (q *Query) round(w []int8) (step float64, add int32) {
 	step, rest := q.narrow(w)
 	if q.unit == 0 {
@@ -103,9 +102,9 @@ func (b *Batch) SetCut(i int, cut float64) {
 	b.tile.SetCut(i, below(cut))
 }
 
-// Scan compares the rows from lo to hi-1, of which there are at most BlockRows, with all queries.
-// Bit j of word i says that row lo+j may reach the cut of query i. The words are valid until the
-// next call. The error is that of damaged bytes and wraps fileformat.ErrDamaged.
+// Scan compares rows lo to hi-1, at most BlockRows, with all queries. Bit j of word i says that row
+// lo+j may reach the cut of query i. The words are valid until the next call. An error means
+// damaged bytes and wraps fileformat.ErrDamaged.
 func (b *Batch) Scan(lo, hi int) ([]uint64, error) {
 	c := b.c
 	if lo < 0 || hi <= lo || hi > c.Len() {

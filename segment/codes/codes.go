@@ -26,10 +26,10 @@ type Codes struct {
 
 // Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and
 // the mean; every other block when it is first used. b is kept: it must stay readable and unchanged
-// while the Codes are used. Its address must be a multiple of 4, as that of a mapping is; else, and
-// on big-endian machines, all but the codes is copied, unverified bytes included, which are
-// verified in their place nevertheless. The error wraps fileformat.ErrDamaged,
-// fileformat.ErrVersion or fileformat.ErrMismatch.
+// while the Codes are used. Its address must be a multiple of 4, as mappings have it; otherwise,
+// and on big-endian machines, everything except the codes is copied. Unverified bytes are copied
+// too, and verified in b before use. The error wraps fileformat.ErrDamaged, fileformat.ErrVersion
+// or fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Codes, error) {
 	h, l, err := decodeHeader(b)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Codes) Halved() bool { return c.nibbles != nil }
 // Verify compares all checksums that were not compared yet.
 func (c *Codes) Verify() error { return c.file.Verify() }
 
-// touchRows verifies all that belongs to rows lo to hi-1; there must be one.
+// touchRows verifies the blocks of rows lo to hi-1, lo < hi.
 func (c *Codes) touchRows(lo, hi int) error {
 	if c.file.Verified() {
 		return nil
@@ -131,7 +131,7 @@ func (c *Codes) touchAt(rows []int32) error {
 	return nil
 }
 
-// touchNibbles verifies what a scan of the nibbles of rows lo to hi-1 reads.
+// touchNibbles verifies the blocks that a scan of the nibbles of rows lo to hi-1 reads.
 func (c *Codes) touchNibbles(lo, hi int) error {
 	if c.file.Verified() {
 		return nil

@@ -24,7 +24,7 @@ const (
 	MaxRows = 2147483647 // rows of a segment
 )
 
-// A Metric is the score that codes are made for. The numbers are those of the file format.
+// A Metric is the score that codes are made for. The numbers are part of the file format.
 type Metric uint8
 
 // The metrics. Higher scores are better.
@@ -76,11 +76,10 @@ func stride(dim int) int64 { return int64(dim+1) / 2 }
 
 func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
 
-// header is what the first page of the file says.
+// header is the content of the file's first page.
 type header struct {
 	ident Ident
-	// No row but those with an infinite scale has a larger square, or a residual above slope*scale
-	// + the floor.
+	// No row with a finite scale has a larger square, or a residual above slope*scale + the floor.
 	square   uint32
 	slope    float32
 	tableCRC uint32

@@ -28,10 +28,10 @@ type coarse struct {
 // 400 elements of a scan.
 func scanPays(kept, n, dim int) bool { return kept*(4*dim+800) < n*dim }
 
-// restChunks is for how many chunks of rows the codes are scanned when nibbles did not pay for one.
+// restChunks is the number of chunks that are scanned by codes after nibbles did not pay for one.
 const restChunks = 16
 
-// prepareCoarse computes what the scan of nibbles needs.
+// prepareCoarse computes the parameters of the nibble scan.
 func (q *Query) prepareCoarse() {
 	w := make([]int8, q.c.Dim())
 	step, rest := q.narrow(w)
@@ -111,7 +111,7 @@ func nibblesPay(ident Ident, rows Source) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// In the sample, a query comes first, and then as many of its k best rows as there are.
+	// In the sample, a query comes first, followed by its k best rows, or fewer if there are fewer.
 	rank := min(1+k*ident.Rows/total, ident.Rows-1)
 	var buf Buffer
 	kept := 0

@@ -8,12 +8,13 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Query is a vector to be compared with the codes of one segment.
+// A Query is a vector that is compared with the codes of one segment.
 //
-// Its core is v, the part of it whose products with the rows have to be estimated, divided by unit:
-// for Cosine and Dot what remains when the nearest multiple of the mean is subtracted, for L2 the
-// difference from the mean. v is coded as step*weights, so that its product with the codes of a row
-// is an integer. The letters below are those of docs/decisions/0005-int8-codes-with-bounds.md.
+// Its core is v, divided by unit: the part of the vector whose products with the rows must be
+// estimated. For Cosine and Dot that is the remainder after subtracting the nearest multiple of the
+// mean, for L2 the difference from the mean. v is coded as step*weights, so that its product with
+// the codes of a row is an integer. The letters below follow
+// docs/decisions/0005-int8-codes-with-bounds.md.
 type Query struct {
 	c       *Codes
 	wild    bool // nothing is known: every row is a candidate
@@ -88,7 +89,7 @@ func (c *Codes) Query(vec []float32) *Query {
 	return q
 }
 
-// prepare divides v by unit, codes it, and computes what the scan needs.
+// prepare divides v by unit, codes it, and computes the parameters of the scan.
 func (q *Query) prepare(v []float64) {
 	if q.wild || q.unit == 0 {
 		clear(v)
@@ -137,8 +138,8 @@ func (q *Query) prepare(v []float64) {
 	}
 }
 
-// slack returns what a scan adds to the products for all errors that grow with the scale, of codes
-// with this slope and largest square, and of weights that are off by rest.
+// slack returns the amount that a scan adds to the products to cover all errors that grow with the
+// scale, for codes with this slope and largest square, and weights with an error of rest.
 func (q *Query) slack(slope float32, square uint32, rest float64) float64 {
 	if q.unit == 0 {
 		return 0
@@ -158,7 +159,7 @@ func (q *Query) cut(cut float64) float32 {
 	return below((cut - q.base - slack) / q.half)
 }
 
-// A Candidate is a row with the product of its codes and those of the query.
+// A Candidate is a row with the product of its codes and the query's.
 type Candidate struct {
 	Row int
 	dot int32
@@ -174,10 +175,10 @@ type Buffer struct {
 // chunk is the number of rows that are scanned before their candidates are collected.
 const chunk = 1024
 
-// Candidates appends to dst the rows from lo to hi-1 whose score may be cut or higher, and which
-// are in set if it is not nil: bit i%64 of set[i/64] stands for row i, as in bitset.Set. lo must be
-// a multiple of 64. The error is that of damaged bytes and wraps fileformat.ErrDamaged; dst is then
-// as it was.
+// Candidates appends to dst the rows from lo to hi-1 whose score may be cut or higher. If set is
+// not nil, only its rows count: bit i%64 of set[i/64] stands for row i, as in bitset.Set. lo must
+// be a multiple of 64. An error means damaged bytes and wraps fileformat.ErrDamaged; dst is then
+// unchanged.
 func (q *Query) Candidates(dst []Candidate, lo, hi int, set []uint64, cut float64, buf *Buffer) ([]Candidate, error) {
 	if lo < 0 || hi > q.c.Len() || lo%64 != 0 {
 		panic(fmt.Sprintf("codes: candidates from %d to %d of %d", lo, hi, q.c.Len()))
@@ -228,9 +229,9 @@ func (q *Query) scan(dots []int32, words []uint64, lo int, low float32) {
 	simd.CodesAbove(words, dots, c.scales[lo:], c.levels[lo:], float32(q.step), q.add, q.per, low)
 }
 
-// Among appends to dst those of rows, in any order, whose score may be cut or higher. It is for few
-// rows that lie here and there. The error is that of damaged bytes and wraps fileformat.ErrDamaged;
-// dst is then as it was.
+// Among appends to dst the given rows, in any order, whose score may be cut or higher. It is meant
+// for few, scattered rows. An error means damaged bytes and wraps fileformat.ErrDamaged; dst is
+// then unchanged.
 func (q *Query) Among(dst []Candidate, rows []int32, cut float64, buf *Buffer) ([]Candidate, error) {
 	before, low := len(dst), q.cut(cut)
 	for len(rows) > 0 {
@@ -279,7 +280,8 @@ func (q *Query) dot(row int) int32 {
 	return dot[0]
 }
 
-// Interval returns bounds of the true score of a candidate: infinite ones where codes say nothing.
+// Interval returns bounds of the true score of a candidate. They are infinite where codes say
+// nothing.
 func (q *Query) Interval(c Candidate) (lower, upper float64) {
 	scale, resid := float64(q.c.scales[c.Row]), float64(q.c.resids[c.Row])
 	if q.wild || math.IsInf(scale, 1) {

@@ -23,9 +23,8 @@ const sampled = 8192
 // readBytes is about how many bytes of vectors are asked for at once.
 const readBytes = 1 << 18
 
-// Rows whose largest element, the mean subtracted, is outside of these limits are not coded, except
-// that a direction that near to the mean is taken for it: far from the ends of float32, no product
-// can over- or underflow.
+// Rows whose largest element, after subtracting the mean, is outside these limits are not coded, so
+// that no product can over- or underflow. Only a direction below tiny is coded, as the mean itself.
 const (
 	tiny = 0x1p-54
 	huge = 0x1p62
@@ -257,9 +256,9 @@ func slope(resid float64, scale float32) float32 {
 	return above(resid / float64(scale) * (1 + 0x1p-22))
 }
 
-// nibble codes y, which row left behind, once more: the upper halves of its codes. c is for its
-// use. A row whose nibbles say little has a scale of NaN, which makes it a candidate of every
-// query, so that it does not spoil the slope of all others.
+// nibble codes y again, as row left it: it takes the upper halves of the codes. It overwrites c. A
+// row whose nibbles say little gets a scale of NaN. That makes it a candidate of every query, and
+// keeps it from spoiling the slope of all others.
 func (e *encoder) nibble(codes []byte, y, c []float32) {
 	start := len(e.nibbles.Out)
 	e.nibbles.Out = append(e.nibbles.Out, make([]byte, stride(len(codes)))...)
@@ -275,7 +274,7 @@ func (e *encoder) nibble(codes []byte, y, c []float32) {
 		scale = 0 // the mean itself
 	case e.squares[row] > 0:
 		s, square, resid := fit(y, c)
-		// The residual of a row of which every element is off by a step is sqrt(dim) times that.
+		// If every element is off by a step, the residual of the row is sqrt(dim) steps.
 		if k := slope(resid, s); s > 0 && k < float32(3*math.Sqrt(float64(len(y)))) {
 			scale = s
 			e.head.coarseSlope = max(e.head.coarseSlope, k)

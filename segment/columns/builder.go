@@ -122,9 +122,9 @@ func (b *Builder) column(path string, role uint8) *columnBuilder {
 	return col
 }
 
-// A columnBuilder collects the values of a column. While rows are added, every value that may occur
-// has an id; the codes are known only when all values are. Equal values have one id if they were
-// added one by one, and one in each source.
+// A columnBuilder collects the values of a column. Values get ids while rows are added; codes are
+// assigned once all values are known. Equal values share one id if they were added one by one, and
+// one per source.
 type columnBuilder struct {
 	ids      []uint32 // of the values, in the order of the rows
 	rows     []uint32 // of each value; nil as long as there is one for each row from 0 on
@@ -150,8 +150,8 @@ func (c *columnBuilder) add(row int, id uint32) {
 	c.ids = append(c.ids, id)
 }
 
-// id returns the id of a value, a new one at its first use. Memory ends long before 32 bits of ids
-// do.
+// id returns the id of a value, and assigns one at its first use. Memory ends long before 32 bits
+// of ids do.
 func (c *columnBuilder) id(v any) uint32 {
 	switch v := v.(type) {
 	case nil:

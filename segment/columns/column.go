@@ -116,8 +116,8 @@ func (v *column) float(i int) float64 { return math.Float64frombits(v.floats[i])
 
 func (v *column) string(i int) []byte { return v.text[v.offsets[i]:v.offsets[i+1]] }
 
-// integer returns f as an int64 if it is one. Such numbers are stored as integers, so that equal
-// numbers share a code.
+// integer returns f as an int64 if it is an integer in that range. Such numbers are stored as
+// integers, so that equal numbers share a code.
 func integer(f float64) (int64, bool) {
 	if f >= -1<<63 && f < 1<<63 && f == math.Trunc(f) {
 		return int64(f), true

@@ -19,7 +19,7 @@ type Columns struct {
 
 // Parse opens the column file b for the segment ident. It verifies the checksum and the structure
 // of all of b, which it keeps: b must stay readable and unchanged while the Columns are used. Views
-// of b need an address that is a multiple of 8, as that of a mapping; else, and on big-endian
+// of b need an address that is a multiple of 8, as mappings have it; otherwise, and on big-endian
 // machines, each use of a column copies it. The error wraps fileformat.ErrDamaged,
 // fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Columns, error) {

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// scanBlock is the number of codes that are compared with all ranges before the next ones: at
-	// most 32 KiB, which stays in the first cache.
+	// scanBlock is the number of codes that are compared with all ranges before the next block: at
+	// most 32 KiB, which stays in the L1 cache.
 	scanBlock = 8192
 
-	// scanBytes bounds the number of ranges times the bytes of a code up to which comparing with
-	// one range after the other is faster than looking every code up in a table (BenchmarkEval/in).
+	// scanBytes is the limit of ranges times bytes per code up to which comparing with one range
+	// after the other is faster than a table look-up of every code (BenchmarkEval/in).
 	scanBytes = 64
 )
 
-// Eval makes dst the set of rows that match e; a nil e matches all. dst must have room for
-// [Columns.Len] rows, else Eval panics; bits from there on become zero. The expression may be one
-// that [filter.Validate] refuses.
+// Eval sets dst to the rows that match e; a nil e matches all. It panics if dst has no room for
+// [Columns.Len] rows; bits beyond them become zero. e may be an expression that [filter.Validate]
+// refuses.
 func (c *Columns) Eval(e filter.Expr, dst bitset.Set) {
 	_ = c.EvalContext(context.Background(), e, dst) // which does not end
 }
@@ -148,8 +148,8 @@ func join(spans []span) []span {
 	return out
 }
 
-// compare appends the codes of the values that relate to x by op; for $contains those that equal x.
-// The result may have touching spans.
+// compare appends the codes of the values that relate to x by op; for $contains, the values equal
+// to x. The result may have touching spans.
 func (v *column) compare(spans []span, op filter.Op, x any) []span {
 	add := func(first uint32, n, below, upTo int) {
 		from, to := 0, n

@@ -8,8 +8,8 @@ import (
 // Len returns the number of rows.
 func (c *Columns) Len() int { return c.rows }
 
-// Value returns the value of a field in a row and whether the row has one. It is what
-// [filter.Lookup] found in the metadata of the row, but for this: a number that is an integer
+// Value returns the value of a field in a row and whether the row has one. It equals the result of
+// [filter.Lookup] in the metadata of the row, with three exceptions: a number that is an integer
 // within int64 is an int64, a list has its scalar elements only, and an empty map stands for any
 // map. It panics if row is not in [0, Len).
 func (c *Columns) Value(row int, path string) (any, bool) {

@@ -144,8 +144,8 @@ func decodeEntry(b []byte) entry {
 	}
 }
 
-// sections are the file offsets of a column's parts, each a multiple of 8 except that of text. A
-// part ends where the next begins, give or take the padding.
+// sections are the file offsets of a column's parts. Each is a multiple of 8, except for text. A
+// part ends where the next begins, apart from padding.
 type sections struct {
 	ints, floats, offsets, text, rows, codes, end uint64
 }
@@ -169,8 +169,8 @@ func (x *entry) sections() sections {
 	return s
 }
 
-// top returns the largest code of the dictionary. Codes count from 1 in this order: null, false,
-// true, integers, other numbers, strings, list, map; of each what occurs.
+// top returns the largest code of the dictionary. Codes count from 1 over the values that occur, in
+// this order: null, false, true, integers, other numbers, strings, list, map.
 func (x *entry) top() uint64 {
 	return uint64(specialCount(x.specials)) + uint64(x.ints) + uint64(x.floats) + uint64(x.strings)
 }

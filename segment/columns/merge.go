@@ -36,7 +36,7 @@ func (b *Builder) AddFrom(c *Columns, rows []int, at int) error {
 	return nil
 }
 
-// source returns what the columns of b take from those of c.
+// source returns the parts that columns of b take from c.
 func (b *Builder) source(c *Columns) ([]*part, error) {
 	if parts, ok := b.sources[c]; ok {
 		return parts, nil
@@ -80,7 +80,8 @@ func (v *column) visit(rows []int, fn func(i int, code uint32)) {
 	}
 }
 
-// part is what a columnBuilder took from one column of a source: its codes are ids from firstID on.
+// part holds what a columnBuilder took from one column of a source: its codes are ids from firstID
+// on.
 type part struct {
 	to      *columnBuilder
 	from    column
@@ -88,9 +89,9 @@ type part struct {
 	used    bitset.Set // codes that occur
 }
 
-// ordered merges the values of a dictionary with those that parts took from sources: in ascending
-// order, equal ones once for each of their ids. first returns where the codes of such values begin
-// in a part, how many there are, and a function that gives the value of each.
+// ordered merges the values of a dictionary with the values that parts took from sources, in
+// ascending order; an equal value appears once for each of its ids. first returns the first code of
+// such values in a part, their number, and a function that returns each value.
 func ordered[T cmp.Ordered](
 	d *dictionary[T], parts []*part, first func(*part) (code uint32, n int, value func(i int) T),
 ) []pair[T] {

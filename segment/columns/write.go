@@ -10,9 +10,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/codec"
 )
 
-// Bytes returns the column file of a segment with that many rows, all that were added and perhaps
-// more. It panics when rows is not ident.Rows or less than what was added. The Builder is not
-// changed.
+// Bytes returns the column file of a segment of rows rows: all that were added, and empty ones
+// after them if fewer were added. It panics when rows is not ident.Rows or less than the rows
+// added. The Builder is not changed.
 func (b *Builder) Bytes(rows int, ident Ident) []byte {
 	if rows != ident.Rows || rows < b.next || rows > MaxRows {
 		panic(fmt.Sprintf("columns: file of %d rows for %d rows, %d added", rows, ident.Rows, b.next))
@@ -69,8 +69,8 @@ func (c *columnBuilder) maxSize() uint64 {
 	return x.sections().end
 }
 
-// append appends the sections of the column to out, the file so far, and returns the entry but for
-// its path.
+// append appends the sections of the column to out, the file so far, and returns the directory
+// entry without its path.
 func (c *columnBuilder) append(out []byte, rows int, role uint8) ([]byte, entry) {
 	le := binary.LittleEndian
 	x := entry{role: role, data: uint64(len(out))}

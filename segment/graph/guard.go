@@ -60,7 +60,7 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 // Longer returns, after a search for k rows has returned ErrFar, how many more rows to search for
 // and with which setting, so that the rows wanted are found with the recall: they are the nearest
 // of the larger result, and few excluded rows lie among them. ok is false if the calibration does
-// not cover so many rows, or if the number of excluded rows nearby is unknown.
+// not cover that many rows, or if the number of excluded rows nearby is unknown.
 func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting, ok bool) {
 	more = max(k, tolerated*stats.Passed)
 	if stats.Passed == 0 || recall <= 0 || more > calibrated[len(calibrated)-1] {

@@ -36,7 +36,7 @@ type Ident struct {
 	Docs     [16]byte // digest of the documents that the index is made of
 }
 
-// header is what the first page of the file says. Offsets are from the start of the file.
+// header is the content of the file's first page. Offsets are from the start of the file.
 type header struct {
 	ident      Ident
 	texts      uint32 // rows that have terms
@@ -113,7 +113,7 @@ func corrupt(off uint64, text string, args ...any) error {
 	return format.Corrupt(int64(off), text, args...)
 }
 
-// An entry is what the dictionary says of a term, beside the term itself.
+// An entry is the dictionary's data for a term, without the term itself.
 type entry struct {
 	df      uint64 // rows that have it
 	maxFreq uint64 // in one row
@@ -138,7 +138,7 @@ func (x *entry) decode(d *codec.Decoder) {
 // skips returns the bytes of the skip table.
 func (x *entry) skips() uint64 { return x.df / perBlock * skipSize }
 
-// A skip is what is known of a whole block of postings before it is read.
+// A skip summarises a full block of postings, so that a scan can pass over it unread.
 type skip struct {
 	last    uint32 // its last row
 	maxFreq uint32

@@ -22,9 +22,9 @@ type Source interface {
 	totals() (texts, tokens uint64, ok bool)
 	// lookup returns the list of a term, with df 0 if there is none.
 	lookup(term string) (list, error)
-	// whole tells that no list has rows beyond those of the source.
+	// whole reports that no list has rows beyond the source.
 	whole() bool
-	// from yields the terms from the given one on, in order, until the first error.
+	// from yields the terms from the given one on, in ascending order, until the first error.
 	from(term string) iter.Seq2[named, error]
 }
 
@@ -91,7 +91,7 @@ func (x *Index) Rows() int {
 	return len(x.lens)
 }
 
-// View returns the first n rows, whatever is added later. There must be as many.
+// View returns the first n rows, whatever is added later. There must be at least n.
 func (x *Index) View(n int) *View {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -7,12 +7,12 @@ import (
 	"github.com/vecbolt/vecbolt/internal/bitset"
 )
 
-// A list is the postings of one term, in a file or in memory: rows in ascending order, in blocks of
-// perBlock.
+// A list holds the postings of one term, in a file or in memory: rows in ascending order, in blocks
+// of perBlock.
 //
-// docs has for each row the uvarint 2·(row - the row before - 1), or one more if the frequency is
-// above 1: then follows the uvarint frequency - 2. pos has the positions in each row, each less the
-// one before in the same row. skip has an entry for each block that is full.
+// docs has for each row the uvarint 2·(row - previous row - 1), plus 1 if the frequency is above 1;
+// in that case the uvarint frequency - 2 follows. pos has the positions in each row, as differences
+// within the row. skip has an entry for each full block.
 type list struct {
 	df              int
 	maxFreq, minLen uint32 // over all rows

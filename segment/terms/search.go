@@ -14,13 +14,13 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// A PartError says in which part of a Search something went wrong.
+// A PartError is an error in one part of a Search.
 type PartError struct {
 	Part int
 	Err  error
 }
 
-// Error says what is wrong with the part.
+// Error names the part and the error.
 func (e *PartError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what went wrong.
@@ -33,7 +33,8 @@ func inPart(part int, err error) error {
 	return &PartError{part, err}
 }
 
-// Params are those of BM25 (Robertson, Zaragoza: The Probabilistic Relevance Framework, 2009).
+// Params are the parameters of BM25 (Robertson, Zaragoza: The Probabilistic Relevance Framework,
+// 2009).
 type Params struct {
 	K1 float64 // how much repetition counts, >= 0
 	B  float64 // how much the length of a text counts, 0 to 1
@@ -52,9 +53,9 @@ type Part struct {
 //	count · idf · (k1 + 1) · f / (f + k1·(1 - b + b·length/average))
 //	idf = ln(1 + (N - n + 0.5) / (n + 0.5))
 //
-// where a unit is a term, a phrase or a prefix, count is how often the query has it, f how often
-// the row has it, n how many live rows have it, N how many have any terms, and average is the mean
-// length of these.
+// A unit is a term, a phrase or a prefix. count is its frequency in the query, f its frequency in
+// the row, n the number of live rows that have it, N the number of live rows that have any terms,
+// and average their mean length.
 type Search struct {
 	ctx        context.Context // of the query: a Search lives no longer
 	query      text.Query
@@ -66,7 +67,7 @@ type Search struct {
 	slack      float64   // relative error of a sum in any order
 }
 
-// A unit is what a row can have any number of times.
+// A unit is a term, phrase or prefix whose frequency in a row is counted.
 type unit struct {
 	kind   unitKind
 	tokens []text.Token // one, or those of a phrase
@@ -103,7 +104,7 @@ type part struct {
 	rows  bitset.Set // that the required and excluded clauses leave; nil: all
 }
 
-// unitsOf returns what a clause ranks by.
+// unitsOf returns the units by which a clause ranks.
 func unitsOf(c *text.Clause) []unit {
 	switch phrase := words(c); {
 	case c.Prefix:
@@ -120,7 +121,7 @@ func unitsOf(c *text.Clause) []unit {
 	return units
 }
 
-// words returns the tokens that have to follow each other.
+// words returns the tokens that must follow each other, without extra ones.
 func words(c *text.Clause) []text.Token {
 	phrase := slices.DeleteFunc(slices.Clone(c.Tokens), func(t text.Token) bool { return t.Extra })
 	if len(phrase) == 0 {
@@ -129,7 +130,7 @@ func words(c *text.Clause) []text.Token {
 	return phrase
 }
 
-// condition returns what a row must have to meet a clause.
+// condition returns the test that a row must pass to meet a clause.
 func condition(c *text.Clause) unit {
 	switch phrase := words(c); {
 	case c.Prefix:
@@ -141,9 +142,9 @@ func condition(c *text.Clause) unit {
 	}
 }
 
-// Prepare makes a Search of a query. It reads the dictionaries, and the postings of phrases and
-// prefixes, and of terms in parts that have dead rows. Errors of it and of the methods of a Search
-// are PartErrors, or that of ctx, which holds for the methods as well: they end early with it.
+// Prepare makes a Search of a query. It reads the dictionaries, the postings of phrases and
+// prefixes, and, in parts that have dead rows, the postings of terms. Prepare and the methods of a
+// Search return a PartError, or the error of ctx, which ends them early.
 func Prepare(ctx context.Context, q text.Query, p Params, parts []Part) (*Search, error) {
 	s := &Search{ctx: ctx, query: q, index: map[string]int{}}
 	for i := range q.Clauses {
@@ -186,7 +187,7 @@ func Prepare(ctx context.Context, q text.Query, p Params, parts []Part) (*Search
 	return s, nil
 }
 
-// look finds what the query asks for in a part.
+// look looks up the units of the query in a part.
 func (s *Search) look(p *part) (err error) {
 	if p.lens, err = p.lengths(); err != nil {
 		return err
@@ -239,7 +240,7 @@ func (s *Search) norm(length uint32) float64 {
 	return s.exactNorm(length)
 }
 
-// share is what a unit of that weight contributes to the score of a row.
+// share returns the contribution of a unit of that weight to the score of a row.
 func share(weight float64, freq uint32, norm float64) float64 {
 	f := float64(freq)
 	return float64(weight*f) / (f + norm)
@@ -286,7 +287,7 @@ func (p *part) list(u *unit, dst *list) (err error) {
 	return err
 }
 
-// prefix returns the rows of all terms that begin with the first token, or are one of the others.
+// prefix returns the rows of all terms that begin with the first token or equal one of the others.
 func (p *part) prefix(tokens []text.Token) (list, error) {
 	freqs := make([]uint32, p.Rows())
 	add := func(l list) error {
@@ -337,7 +338,7 @@ func (p *part) prefix(tokens []text.Token) (list, error) {
 	return out.list, nil
 }
 
-// phrase returns the rows in which tokens have the distances that they have here.
+// phrase returns the rows in which the tokens occur at the same distances from each other as here.
 func (p *part) phrase(tokens []text.Token) (list, error) {
 	out := newLister()
 	cursors := make([]cursor, len(tokens))
@@ -391,7 +392,7 @@ rows:
 	}
 }
 
-// follow keeps those of starts that next has at a distance. Both ascend.
+// follow keeps the starts that have an element of next at a distance. Both ascend.
 func follow(starts, next []uint32, distance uint64) []uint32 {
 	kept := starts[:0]
 	for _, start := range starts {
@@ -471,8 +472,8 @@ func (s *Search) restrict(p *part) error {
 	return nil
 }
 
-// Fails returns the first required clause that a row of a part does not meet, or excluded one that
-// it meets; nil if there is none.
+// Fails returns the first required clause that a row of a part does not meet, or the first excluded
+// clause that it meets; nil if there is no such clause.
 func (s *Search) Fails(part, row int) (*text.Clause, error) {
 	for i := range s.query.Clauses {
 		c := &s.query.Clauses[i]
@@ -521,7 +522,7 @@ func (s *Search) Matches(part int) (bitset.Set, error) {
 	return set, nil
 }
 
-// Weight returns what a term of the query is worth, for text.Scanner.Highlight.
+// Weight returns the weight of a term of the query, for text.Scanner.Highlight.
 func (s *Search) Weight(term string) float64 {
 	w := 0.0
 	for i := range s.units {
@@ -602,11 +603,11 @@ func (g *leg) look(s *Search, lo, hi int) {
 	}
 }
 
-// Scan offers rows lo to hi-1 of a part to c, those that are in set, live ones; nil: all. It leaves
-// out rows which cannot reach the floor of c, and those that have nothing that the query ranks by.
-// Rows are offered with bounds that hold their Score. It goes by the scheme of Ding and Suel
-// (Faster top-k document retrieval using block-max indexes, 2011) with MaxScore for each window of
-// rows.
+// Scan offers the rows lo to hi-1 of a part to c: the live rows in set, or all live rows if set is
+// nil. It leaves out rows that cannot reach the floor of c, and rows that contain no unit of the
+// query. Rows are offered with bounds that hold their Score. The scheme is block-max indexes by
+// Ding and Suel (Faster top-k document retrieval using block-max indexes, 2011), with MaxScore for
+// each window of rows.
 func (s *Search) Scan(part, lo, hi int, set bitset.Set, c *topk.Collector, buf *Buffer) error {
 	p := s.parts[part]
 	buf.cursors = slices.Grow(buf.cursors[:0], len(s.units))[:0]
@@ -645,7 +646,7 @@ func (s *Search) window(p *part, number int32, start, end int, set bitset.Set, c
 	if total*(1+s.slack) < c.Floor() {
 		return nil
 	}
-	// Rows that have only the first of the legs, the optional ones, cannot reach the floor.
+	// Rows that match only the first, optional legs cannot reach the floor.
 	slices.SortStableFunc(legs, func(a, b *leg) int { return cmp.Compare(a.bound, b.bound) })
 	optional, rest := 0, 0.0
 	for _, g := range legs {

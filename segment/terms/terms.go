@@ -22,7 +22,7 @@ type Terms struct {
 
 // Parse opens the file b for the segment ident. It verifies the header and the checksums of blocks;
 // each block when it is first used. b is kept: it must stay readable and unchanged while the Terms
-// are used. Its address must be a multiple of 8, as that of a mapping is; else, and on big-endian
+// are used. Its address must be a multiple of 8, as mappings have it; otherwise, and on big-endian
 // machines, the lengths of rows are copied. The error wraps fileformat.ErrDamaged,
 // fileformat.ErrVersion or fileformat.ErrMismatch.
 func Parse(b []byte, ident Ident) (*Terms, error) {
@@ -147,8 +147,7 @@ func (r *reader) list() (list, error) {
 	}, nil
 }
 
-// find returns the group in which a term is, if it is anywhere: the last one whose first term is
-// not above it.
+// find returns the group that may contain a term: the last one whose first term is not above it.
 func (t *Terms) find(term string) (group int, err error) {
 	n := sort.Search(int(t.head.groups()), func(i int) bool {
 		if err != nil {

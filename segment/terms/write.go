@@ -13,11 +13,11 @@ import (
 // Dropped is the new row of a row that is left out.
 const Dropped = math.MaxUint32
 
-// An Input is a source of which a file is made.
+// An Input is a source from which a file is made.
 type Input struct {
 	Source
-	// Rows are the new rows of the rows of the source, in ascending order but for those that are
-	// Dropped. nil: they stay.
+	// Rows maps the rows of the source to new rows, ascending except for Dropped ones. nil keeps
+	// the numbers.
 	Rows []uint32
 }
 
@@ -28,9 +28,9 @@ func (in *Input) row(old uint32) uint32 {
 	return in.Rows[old]
 }
 
-// Write writes the file of a segment, made of the given inputs, to w, which must be empty, and
-// returns its size. Rows that no input has are empty. It needs memory for the dictionary, for the
-// lengths of rows and for the postings of one term. It does not sync.
+// Write writes the file of a segment from the given inputs to w, which must be empty, and returns
+// its size. Rows that appear in no input are empty. It needs memory for the dictionary, the lengths
+// of rows and the postings of one term. It does not sync.
 func Write(w io.WriterAt, ident Ident, inputs ...Input) (int64, error) {
 	if ident.Rows < 1 || ident.Rows > MaxRows {
 		return 0, fmt.Errorf("terms: cannot index %d rows", ident.Rows)
@@ -66,7 +66,7 @@ type encoder struct {
 	done   uint64 // bytes of postings
 }
 
-// at returns the file offset behind what was written.
+// at returns the file offset at which the next byte is written.
 func (e *encoder) at() uint64 { return uint64(e.At()) }
 
 // put writes b. An error is noticed soon, not at once.
