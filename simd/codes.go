@@ -11,8 +11,8 @@ const (
 	MaxWeightSum = 1 << 23 // of the sum of the absolute values
 )
 
-// Weights are a query for DotCodes: a vector of small integers in the order in
-// which the implementation in use reads them. They are immutable.
+// Weights are a query for DotCodes: a vector of small integers, in the order in which the
+// implementation in use reads them. They are immutable.
 type Weights struct {
 	level  level
 	dim    int
@@ -21,8 +21,8 @@ type Weights struct {
 	pairs  [][4]uint64 // for dotCodesGeneric: of every 8 weights, the first four with the others
 }
 
-// NewWeights arranges w, of which it keeps nothing. It panics if the values
-// exceed MaxWeight or their sum MaxWeightSum.
+// NewWeights arranges a copy of w. It panics if the values exceed MaxWeight or their sum
+// MaxWeightSum.
 func NewWeights(w []int16) *Weights {
 	k := &Weights{level: dotCodesLevel(), dim: len(w)}
 	sum := 0
@@ -53,7 +53,7 @@ func NewWeights(w []int16) *Weights {
 			k.packed[i&^31+i%2*16+i%32/2] = v
 			continue
 		}
-		// Of 64 weights, the low bytes, then the high ones; v is low + 256*high.
+		// For each 64 weights, the low bytes, then the high bytes; v is low + 256*high.
 		low := int16(int8(v))
 		at, shift := i&^63+i%64/2, 8*(i%2)
 		k.packed[at] |= low & 0xff << shift
@@ -65,9 +65,9 @@ func NewWeights(w []int16) *Weights {
 // Dim returns the number of weights.
 func (w *Weights) Dim() int { return w.dim }
 
-// CodesSize returns how many bytes DotCodes wants for a number of rows of dim
-// codes: behind the last row there must be as many as make its length a
-// multiple of 64. They may have any value.
+// CodesSize returns the number of bytes that DotCodes needs for a number of rows of dim codes.
+// Padding follows the last row, so that the length of this row becomes a multiple of 64. It may
+// have any value.
 func CodesSize(rows, dim int) int {
 	if rows == 0 {
 		return 0
@@ -75,10 +75,10 @@ func CodesSize(rows, dim int) int {
 	return rows*dim + -dim&63
 }
 
-// DotCodes sets dst[i] to the dot product of w and row i of codes, which holds
-// len(dst) rows of w.Dim() codes one after the other, and then more bytes; see
-// CodesSize. A code c stands for the value c-128. The result is exact: the same
-// from every implementation on every CPU. DotCodes panics if codes are too few.
+// DotCodes sets dst[i] to the dot product of w and row i of codes, which holds len(dst) rows of
+// w.Dim() codes one after the other, and padding; see CodesSize. A code c stands for the value
+// c-128. The result is exact: the same from every implementation on every CPU. DotCodes panics if
+// codes are too few.
 func DotCodes(dst []int32, w *Weights, codes []uint8) {
 	hi, lo := bits.Mul(uint(len(dst)), uint(w.dim))
 	if hi != 0 || lo > uint(len(codes)) || CodesSize(len(dst), w.dim) > len(codes) {
@@ -96,10 +96,9 @@ func DotCodes(dst []int32, w *Weights, codes []uint8) {
 	dotCodes(dst, w, codes)
 }
 
-// DotCodesAt sets dst[i] to the dot product of w and row rows[i] of codes, as
-// DotCodes does: for rows that lie here and there, the next of which are on their
-// way from memory meanwhile. It panics if a row does not lie within codes, with
-// as many bytes behind it as DotCodes wants, or if the lengths do not fit.
+// DotCodesAt sets dst[i] to the dot product of w and row rows[i] of codes, as DotCodes does. It is
+// meant for scattered rows, and prefetches the next ones while it computes. It panics if a row and
+// its padding do not lie within codes, or if the lengths do not fit.
 func DotCodesAt(dst []int32, w *Weights, codes []uint8, rows []int32) {
 	least, most := int32(0), int32(-1)
 	for _, r := range rows {

@@ -21,13 +21,13 @@ func BlockSize(dim int) int { return blockHead + 4*dim }
 // values with all combinations of signs.
 type Table struct {
 	sums []uint8
-	bias int32   // that of all sums
+	bias int32   // bias of all sums
 	unit float32 // value of a sum of 1
 }
 
-// Set makes t the table of the query q, reusing t's memory. Elements are
-// rounded to 1/31 of the largest one, or 1/15 where there are more than 2048.
-// It panics if the length of q is not a multiple of 16 or above MaxSign.
+// Set makes t the table of the query q, reusing t's memory. Elements are rounded to 1/31 of the
+// largest one, or to 1/15 if there are more than 2048. It panics if the length of q is not a
+// multiple of 16 or is above MaxSign.
 func (t *Table) Set(q []float32) {
 	if len(q)%16 != 0 || len(q) > MaxSign {
 		panic(fmt.Sprintf("simd: Table of %d elements", len(q)))
@@ -50,8 +50,8 @@ func (t *Table) Set(q []float32) {
 	for i := 0; i+4 <= len(q); i += 4 {
 		x := (*[4]float32)(q[i:])
 		a, b, c, d := whole(x[0]*inv), whole(x[1]*inv), whole(x[2]*inv), whole(x[3]*inv)
-		// Byte n is 4*steps + the sum of the four with the signs of the bits of n. Bytes may
-		// overflow into one another on the way, but not in the end.
+		// Byte n is 4*steps + the sum of the four elements with the signs of the bits of n. Bytes
+		// may overflow into one another in between, but not in the end.
 		low := (4*steps-a-b-c-d)*each + 2*a*0x0100010001000100 + 2*b*0x0101000001010000 + 2*c*0x0101010100000000
 		out := (*[16]uint8)(t.sums[4*i:])
 		binary.LittleEndian.PutUint64(out[:8], low)
@@ -70,18 +70,16 @@ func whole(v float32) uint64 {
 //
 //	(add + block's first factor) + (t.unit * block's second factor) * sum
 //
-// for the 32 points of a block, where sum is that of the query's elements with
-// the signs of the point's, as integers, and returns the set of points with a
-// result below limit. A block is 32 first factors and 32 second ones, float32,
-// and then for every four elements 16 bytes, of which byte j has the signs of
-// the elements of point j in its low four bits, the first element's lowest, and
-// those of point j+16 in the high ones; a bit that is set stands for plus.
-// Operations are rounded to float32 as written: the result is the same from
-// every implementation on every CPU. Estimate panics if the block is not of the
-// size that t is for.
+// for the 32 points of a block, and returns the set of points with a result below limit. sum adds
+// the query's elements with the signs of the point's elements, as integers. A block is 32 first
+// factors and 32 second factors, float32, and then 16 bytes for every four elements. Byte j of
+// these holds the signs of the elements of point j in its low four bits, the first element's
+// lowest, and the signs of point j+16 in its high four bits; a set bit stands for plus. Operations
+// are rounded to float32 as written: the result is the same from every implementation on every CPU.
+// Estimate panics if the block does not have the size that t needs.
 //
-// The look-up of sums of four elements in registers is that of André, Kermarrec
-// and Le Scouarnec, "Quicker ADC", IEEE TPAMI 43 (2021).
+// The look-up of sums of four elements in registers follows André, Kermarrec and Le Scouarnec,
+// "Quicker ADC", IEEE TPAMI 43 (2021).
 func Estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit float32) uint32 {
 	if len(block) != blockHead+len(t.sums) || len(t.sums) == 0 {
 		panic(fmt.Sprintf("simd: Estimate of a block of %d bytes with %d sums", len(block), len(t.sums)))

@@ -12,31 +12,29 @@ const (
 	RecordTail  = 16 // bytes at the end of a record that are not codes
 )
 
-// A Point is a vector to be compared with records by GatherL2: the codes of a
-// record, or those of a query.
+// A CodedVector is a vector that GatherL2 compares with records: the codes of a record or of a
+// query.
 type CodedVector struct {
 	Codes []uint8 // signed, as two's complement; as long as a record, with zeros behind the last
-	Sum   int32   // of the codes
+	Sum   int32   // sum of the codes
 	Scale float32 // value of a code of 1
 	Level float32 // squared length
 	Extra float32 // an element that is not coded
 }
 
-// GatherL2 sets dst[i] to the squared distance of q and record ids[i] of
-// records, which are len(q.Codes) bytes each. A record holds codes c, stored as
-// c+128, and in its last 16 bytes the value of a code of 1, the squared length
-// of the vector and an element that is not coded, all float32, and the sum of
-// the codes, an int32, which is not used here. What lies between the codes and
-// them may have any value. The distance is
+// GatherL2 sets dst[i] to the squared distance of q and record ids[i] of records, which are
+// len(q.Codes) bytes each. A record holds codes c, stored as c+128. Its last 16 bytes are the value
+// of a code of 1, the squared length of the vector and an uncoded element, all float32, and the sum
+// of the codes, an int32, which GatherL2 does not use. The bytes in between may have any value. The
+// distance is
 //
 //	((record's length + q's) + (-2*q.Extra)*record's extra) + ((-2*q.Scale)*record's scale)*(codes of q . codes of the record)
 //
-// where the product of the codes is exact and all else is rounded to float32
-// from left to right: the same from every implementation on every CPU. The
-// codes of q must be such that no sum leaves an int32, which 65536 of them
-// never do. GatherL2 returns the number of leading ids that have a record: if
-// that is not len(ids), it has computed nothing. It panics if dst is shorter
-// than ids or the length of a record not a multiple of 64.
+// where the product of the codes is exact and everything else is rounded to float32 from left to
+// right: the same from every implementation on every CPU. The codes of q must be such that no sum
+// leaves an int32; 65536 codes never do. GatherL2 returns the number of leading ids that have a
+// record: if that is not len(ids), it has computed nothing. It panics if dst is shorter than ids or
+// the length of a record is not a multiple of 64.
 func GatherL2(dst []float32, q *CodedVector, records []uint8, ids []uint32) int {
 	if len(dst) < len(ids) || len(q.Codes) == 0 || len(q.Codes)%RecordAlign != 0 {
 		panic(fmt.Sprintf("simd: GatherL2 of %d ids into %d, records of %d bytes", len(ids), len(dst), len(q.Codes)))
@@ -51,12 +49,12 @@ func GatherL2(dst []float32, q *CodedVector, records []uint8, ids []uint32) int 
 	return len(ids)
 }
 
-// Prefetch asks for the cache lines of b, at most 64 KiB of them, and does not
-// wait. It is a hint without any other effect.
+// Prefetch loads the cache lines of b, at most 64 KiB of them, without waiting. It is a hint
+// without any other effect.
 func Prefetch(b []uint8) { prefetch(b) }
 
-// LoadPoint makes p the point of a record, reusing p's memory. Every byte between
-// the codes and the tail must be 128.
+// LoadVector sets p to the vector of a record, reusing p's memory. Every byte between the codes and
+// the tail must be 128.
 func LoadVector(p *CodedVector, record []uint8) {
 	if len(record)%RecordAlign != 0 || len(record) == 0 {
 		panic(fmt.Sprintf("simd: LoadVector of a record of %d bytes", len(record)))

@@ -10,9 +10,9 @@ import (
 // additions is free and a compiler may fuse a product into a sum. Everything
 // else agrees bit for bit.
 
-// dotGeneric returns the sum of a[i]*b[i]. Four accumulators, because one would
-// wait for each addition before starting the next; and eight elements at a
-// time, which is what fits in the registers of amd64 without spilling.
+// dotGeneric returns the sum of a[i]*b[i]. It has four accumulators, because a single one would
+// wait for each addition before starting the next, and takes eight elements at a time, as many as
+// fit in the registers of amd64 without spilling.
 func dotGeneric(a, b []float32) float32 {
 	b = b[:len(a)]
 	var s0, s1, s2, s3 float32
@@ -80,10 +80,9 @@ func dot64Generic(a, b []float32) float64 {
 	return sumLanes(&l)
 }
 
-// l264Generic is the definition of L264. The lanes are those of Dot64; a term
-// is d*d rounded to float64, where d is float64(a[i])-float64(b[i]) rounded to
-// float64. The conversion around d*d is what forbids the compiler to fuse it
-// with the addition.
+// l264Generic is the definition of L264. It has the same lanes as Dot64; a term is d*d rounded to
+// float64, where d is float64(a[i])-float64(b[i]) rounded to float64. The conversion around d*d
+// keeps the compiler from fusing it with the addition.
 func l264Generic(a, b []float32) float64 {
 	b = b[:len(a)]
 	var l [8]float64
@@ -99,8 +98,8 @@ func sumLanes(l *[8]float64) float64 {
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }
 
-// finiteGeneric reports whether every a[i] is finite: whether the exponent of
-// none is all ones, which adding one to it would carry into the sign.
+// finiteGeneric reports whether every a[i] is finite. An exponent of all ones, which NaN and
+// infinity have, carries into the sign when one is added to it.
 func finiteGeneric(a []float32) bool {
 	const sign, one = 1 << 31, 1 << 23
 	var carry uint32
@@ -110,9 +109,9 @@ func finiteGeneric(a []float32) bool {
 	return carry&sign == 0
 }
 
-// rangeGeneric sets bit i of dst if codes[i]-lo <= span, in the wrapping
-// arithmetic of T, and leaves every other bit as it is. It does not branch on
-// codes, whose order is the order of the documents and so unpredictable.
+// rangeGeneric sets bit i of dst if codes[i]-lo <= span, in the wrapping arithmetic of T, and
+// leaves every other bit unchanged. It does not branch on codes: they are in document order, and so
+// unpredictable.
 func rangeGeneric[T uint8 | uint16 | uint32](dst []uint64, codes []T, lo, span T) {
 	for w := range dst {
 		if len(codes) == 0 {
@@ -376,7 +375,7 @@ func loadPointGeneric(dst, record []uint8) {
 
 // offerGeneric is the definition of Offer.
 func offerGeneric(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
-	const short = 64 // up to there entries are moved while their place is looked for
+	const short = 64 // up to this length rows are moved during the search for their place
 	taken := false
 	if rows = limit; pool[limit-1] == Vacant {
 		rows = behind(pool[:limit], math.MaxFloat32)
@@ -409,7 +408,7 @@ func offerGeneric(pool []Neighbour, limit, next int, ids []uint32, dists []float
 	return rows, next
 }
 
-// behind returns the number of entries that are not farther than dist.
+// behind returns the number of rows in the pool that are not farther than dist.
 func behind(pool []Neighbour, dist float32) int {
 	at := uint(0)
 	for n := uint(len(pool)); n > 0; {

@@ -184,22 +184,22 @@ func gatherL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float
 //go:noescape
 func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
 
-// offer32AVX512 is the kernel of Offer for AVX512 and pools of 32 entries. What it returns may be beyond the limit.
+// offer32AVX512 is the kernel of Offer for AVX512 and pools of 32 rows. The result may be beyond the limit.
 //
 //go:noescape
 func offer32AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 
-// offer64AVX512 is the kernel of Offer for AVX512 and pools of 64 entries. What it returns may be beyond the limit.
+// offer64AVX512 is the kernel of Offer for AVX512 and pools of 64 rows. The result may be beyond the limit.
 //
 //go:noescape
 func offer64AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 
-// offer128AVX512 is the kernel of Offer for AVX512 and pools of 128 entries. What it returns may be beyond the limit.
+// offer128AVX512 is the kernel of Offer for AVX512 and pools of 128 rows. The result may be beyond the limit.
 //
 //go:noescape
 func offer128AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 
-// offer192AVX512 is the kernel of Offer for AVX512 and pools of 192 entries. What it returns may be beyond the limit.
+// offer192AVX512 is the kernel of Offer for AVX512 and pools of 192 rows. The result may be beyond the limit.
 //
 //go:noescape
 func offer192AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
@@ -234,7 +234,7 @@ func centreAVX2(dst []float32, v []float32, factor float64, mean []float64) uint
 //go:noescape
 func encodeAVX2(codes []uint8, v []float32, factor float32) (sum int32, squares int32)
 
-// loadPointAVX2 is the kernel of LoadPoint for AVX2 and a multiple of 64 bytes.
+// loadPointAVX2 is the kernel of LoadVector for AVX2 and a multiple of 64 bytes.
 //
 //go:noescape
 func loadPointAVX2(dst []uint8, record []uint8)

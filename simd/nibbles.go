@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// NibbleWeights are a query for DotNibbles: a vector of integers of one byte in
-// the order in which the implementation in use reads them. They are immutable.
+// NibbleWeights are a query for DotNibbles: a vector of one-byte integers, in the order in which
+// the implementation in use reads them. They are immutable.
 type NibbleWeights struct {
 	level  level
 	dim    int
@@ -16,8 +16,8 @@ type NibbleWeights struct {
 	plain  []int8 // for the generic kernel
 }
 
-// NewNibbleWeights arranges w, of which it keeps nothing. It panics if w has
-// more than 1<<16 values or one of -128.
+// NewNibbleWeights arranges a copy of w. It panics if w has more than 1<<16 values or a value of
+// -128.
 func NewNibbleWeights(w []int8) *NibbleWeights {
 	if len(w) > 1<<16 {
 		panic(fmt.Sprintf("simd: NewNibbleWeights of %d weights", len(w)))
@@ -44,16 +44,14 @@ func NewNibbleWeights(w []int8) *NibbleWeights {
 	return k
 }
 
-// NibblesSize returns how many bytes DotNibbles wants for a number of rows of
-// dim codes, as CodesSize does: rows have two codes per byte, and a last one of
-// its own if dim is odd.
+// NibblesSize returns the number of bytes that DotNibbles needs for a number of rows of dim codes,
+// as CodesSize does. A row has two codes per byte; if dim is odd, the last code has its own byte.
 func NibblesSize(rows, dim int) int { return CodesSize(rows, (dim+1)/2) }
 
-// DotNibbles sets dst[i] to the dot product of w and row i of nibbles, which
-// holds len(dst) rows one after the other, and then more bytes; see NibblesSize.
-// The low half of byte j of a row is code 2*j, the high half code 2*j+1, and a
-// code c stands for the value 2*c-15. The result is exact: the same from every
-// implementation on every CPU. DotNibbles panics if nibbles are too few.
+// DotNibbles sets dst[i] to the dot product of w and row i of nibbles, which holds len(dst) rows
+// one after the other, and padding; see NibblesSize. The low half of byte j of a row is code 2*j,
+// the high half code 2*j+1, and a code c stands for the value 2*c-15. The result is exact: the same
+// from every implementation on every CPU. DotNibbles panics if nibbles are too few.
 func DotNibbles(dst []int32, w *NibbleWeights, nibbles []uint8) {
 	stride := (w.dim + 1) / 2
 	hi, lo := bits.Mul(uint(len(dst)), uint(stride))

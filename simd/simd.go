@@ -69,14 +69,14 @@ func L2Rows(dst, q, rows []float32) {
 	l2Rows(dst, q, rows)
 }
 
-// RowsAbove tells what the results of DotRows or L2Rows are worth. It sets bit i
-// of dst, which is bit i%64 of dst[i/64], unless
+// RowsAbove filters the results of DotRows or L2Rows. It sets bit i of dst, which is bit i%64 of
+// dst[i/64], unless
 //
 //	values[i] * (add + mul*scales[i]) < cut  and  least < scales[i] < most
 //
-// with every operation rounded to float32: a NaN sets the bit. The bits from
-// len(values) to the end of their word are cleared. The result is the same from
-// every implementation on every CPU. RowsAbove panics if the lengths do not fit.
+// with every operation rounded to float32: a NaN sets the bit. The bits from len(values) to the end
+// of their word are cleared. The result is the same from every implementation on every CPU.
+// RowsAbove panics if the lengths do not fit.
 func RowsAbove(dst []uint64, values, scales []float32, add, mul, least, most, cut float32) {
 	if len(scales) != len(values) || len(dst) < (len(values)+63)/64 {
 		panic(fmt.Sprintf("simd: RowsAbove of %d rows with %d scales and %d words", len(values), len(scales), len(dst)))
@@ -84,10 +84,10 @@ func RowsAbove(dst []uint64, values, scales []float32, add, mul, least, most, cu
 	rowsAbove(dst[:(len(values)+63)/64], values, scales, add, mul, least, most, cut)
 }
 
-// Dot64 returns the canonical dot product of a and b: summed in float64, with
-// the same bits from every implementation on every CPU (of a NaN, only that it
-// is one). Its relative error, against the product of the norms, is below
-// len(a)*2^-53. It is +0 for empty vectors. It panics if the lengths differ.
+// Dot64 returns the canonical dot product of a and b: summed in float64, with the same bits from
+// every implementation on every CPU, except for the bits of a NaN. Its relative error, against the
+// product of the norms, is below len(a)*2^-53. It is +0 for empty vectors. It panics if the lengths
+// differ.
 func Dot64(a, b []float32) float64 {
 	checkPair("Dot64", a, b)
 	return dot64(a, b)
@@ -104,10 +104,9 @@ func Cosine64(a, b []float32) float64 {
 	return max(-1, min(1, Dot64(a, b)/norms))
 }
 
-// L264 returns the canonical squared Euclidean distance of a and b: summed in
-// float64, with the same bits from every implementation on every CPU (of a NaN,
-// only that it is one). Its relative error is below (len(a)+2)*2^-53. It is +0
-// for empty vectors. It panics if the lengths differ.
+// L264 returns the canonical squared Euclidean distance of a and b: summed in float64, with the
+// same bits from every implementation on every CPU, except for the bits of a NaN. Its relative
+// error is below (len(a)+2)*2^-53. It is +0 for empty vectors. It panics if the lengths differ.
 func L264(a, b []float32) float64 {
 	checkPair("L264", a, b)
 	return l264(a, b)

@@ -169,7 +169,8 @@ func dotCodesAt(dst []int32, w *Weights, codes []uint8, rows []int32) {
 		dotCodesAtGeneric(dst, w, codes, rows)
 		return
 	}
-	// The last rows come with their own list, as the next ones of nothing.
+	// The kernel prefetches rowsAhead rows ahead. The last rows are copied to a longer list, so
+	// that it has something to prefetch.
 	n := max(0, len(rows)-rowsAhead)
 	var last [2 * rowsAhead]int32
 	copy(last[:], rows[n:])
@@ -263,10 +264,10 @@ func estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit flo
 	}
 }
 
-// The kernels of points exist for AVX2 alone; they take n elements in whole
-// vectors, and the generic kernels the rest.
+// The kernels that code vectors exist for AVX2 alone. They take n elements in whole vector
+// registers; the generic kernels take the rest.
 
-// inVectors returns how many of n elements are in whole vectors of that many.
+// inVectors returns the number of the n elements that fill whole registers of that many.
 func inVectors(n, of int) int {
 	if active == generic {
 		return 0
@@ -326,7 +327,7 @@ func loadPoint(dst, record []uint8) {
 	}
 }
 
-// The kernels take pools of one length each, which they keep in registers.
+// Each kernel takes pools of one length, which it keeps in registers.
 func offer(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
 	if active != avx512 {
 		return offerGeneric(pool, limit, next, ids, dists, most)

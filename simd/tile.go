@@ -8,15 +8,15 @@ import (
 // BlockRows is the number of rows of a full block.
 const BlockRows = 64
 
-// The kernels of tiles compare all queries with one block of rows. What they read is arranged in
-// words of 32 bits: of a query or a row, one word per step, which is one float32, or 4 codes and
-// weights of one byte under AVX-512 and 2 of two bytes under AVX2. The words of a step of all rows
-// of a block lie side by side, so that a vector register holds one step of many rows; those of a
-// group of queries do too. See _asm/tile.go.
+// The tile kernels compare all queries with one block of rows. They read 32-bit words: one word per
+// step of a query or row. A word is one float32, or 4 codes and one-byte weights under AVX-512, or
+// 2 codes and two-byte weights under AVX2. The words of one step lie side by side for all rows of a
+// block, so that a vector register holds one step of many rows; likewise for the queries of a
+// group. See _asm/tile.go.
 
 // A shape is how an implementation arranges queries and rows.
 type shape struct {
-	rows  int // that lie side by side
+	rows  int // rows side by side
 	group int // queries
 	codes int // per word
 }
@@ -28,7 +28,7 @@ func (l level) shape() shape {
 	return shape{rows: 16, group: 5, codes: 2}
 }
 
-// tile is what both kinds of tiles have.
+// tile is the common part of CodeTile and RowTile.
 type tile struct {
 	level  level
 	shape  shape
@@ -55,10 +55,10 @@ func newTile(l level, n, dim, perWord, params int) tile {
 // Len returns the number of queries.
 func (t *tile) Len() int { return t.n }
 
-// Words returns how many words Above writes: one per query, and a few more.
+// Words returns the number of words that Above writes: one per query, and padding.
 func (t *tile) Words() int { return (t.n + t.shape.group - 1) / t.shape.group * t.shape.group }
 
-// at returns the place of a step of query i.
+// at returns the index of a step of query i in words.
 func (t *tile) at(i, step int) int {
 	g := t.shape.group
 	return (i/g*t.steps+step)*g + i%g
@@ -70,12 +70,12 @@ func (t *tile) param(i, p int) *uint32 {
 	return &t.params[(i/g*t.each+p)*g+i%g]
 }
 
-// SetCut sets what query i wants. Queries begin with a cut of 0.
+// SetCut sets the cut of query i. It is 0 initially.
 func (t *tile) SetCut(i int, cut float32) { *t.param(i, t.each-1) = math.Float32bits(cut) }
 
 func (t *tile) cut(i int) float32 { return math.Float32frombits(*t.param(i, t.each-1)) }
 
-// check panics unless the arguments of Above fit.
+// check panics if the arguments of Above do not fit.
 func (t *tile) check(dst []uint64, b *block) {
 	if b.level != t.level || b.dim != t.dim || len(dst) < t.Words() {
 		panic(fmt.Sprintf("simd: Above of %d queries of dimension %d with a block of dimension %d and %d words", t.n, t.dim, b.dim, len(dst)))
@@ -88,7 +88,7 @@ func (t *tile) queriesPerCall() int {
 	return t.shape.group * max(1, 1<<16/(t.shape.group*t.steps))
 }
 
-// block is what both kinds of blocks have.
+// block is the common part of CodeBlock and RowBlock.
 type block struct {
 	level  level
 	dim, n int
@@ -110,7 +110,7 @@ func (b *block) reset(l level, n, dim, perWord int) {
 	b.words = b.words[:size]
 }
 
-// trim clears the bits of rows that the block does not have.
+// trim clears the bits beyond the rows of the block.
 func (b *block) trim(dst []uint64) {
 	if b.n < BlockRows {
 		for i := range dst {
@@ -119,15 +119,14 @@ func (b *block) trim(dst []uint64) {
 	}
 }
 
-// A CodeTile is many queries that are compared at once with blocks of codes. Weights have one byte:
-// a query that wants more exact products computes those of the rows that are left with DotCodes. A
-// tile is for one goroutine.
+// A CodeTile compares many queries at once with blocks of codes. Weights have one byte: for more
+// exact products, compute those of the remaining rows with DotCodes. A tile is for one goroutine.
 type CodeTile struct {
 	tile
 	exact []*Weights // for the generic kernel
 }
 
-// NewCodeTile returns a tile of n queries of dimension dim, which are to be set.
+// NewCodeTile returns a tile of n queries of dimension dim, to be filled by Set.
 func NewCodeTile(n, dim int) *CodeTile {
 	l := dotCodesLevel()
 	t := &CodeTile{tile: newTile(l, n, dim, l.shape().codes, 3)}
@@ -145,7 +144,7 @@ func (t *CodeTile) Fork() *CodeTile {
 	return &f
 }
 
-// Set sets query i; see Above. Of w nothing is kept. It panics if w has a value below -127.
+// Set sets query i; see Above. It copies w, and panics if w has a value below -127.
 func (t *CodeTile) Set(i int, w []int8, add int32, per float32) {
 	if len(w) != t.dim {
 		panic(fmt.Sprintf("simd: CodeTile of dimension %d with %d weights", t.dim, len(w)))
@@ -184,8 +183,8 @@ type CodeBlock struct {
 	scales, levels [BlockRows]float32
 }
 
-// Pack fills the block with len(scales) rows of dim codes; codes must be as long as DotCodes wants.
-// Nothing of the arguments is kept.
+// Pack fills the block with copies of len(scales) rows of dim codes; codes must be as long as
+// DotCodes requires.
 func (b *CodeBlock) Pack(dim int, codes []uint8, scales, levels []float32) {
 	n := len(scales)
 	if CodesSize(n, dim) > len(codes) || len(levels) != n {
@@ -205,8 +204,8 @@ func (b *CodeBlock) Pack(dim int, codes []uint8, scales, levels []float32) {
 	}
 }
 
-// packCodes4 arranges n rows in words of 4 codes. What a last word has beyond its row meets weights
-// of zero.
+// packCodes4 arranges n rows in words of 4 codes. Bytes of the last word beyond the row meet
+// weights of zero.
 func packCodes4(words []uint32, codes []uint8, n, dim int) {
 	steps := len(words) / BlockRows
 	for r := range n {
@@ -217,7 +216,7 @@ func packCodes4(words []uint32, codes []uint8, n, dim int) {
 	}
 }
 
-// packCodes2 arranges n rows, by sixteen, in words of 2 codes, of which it subtracts 128.
+// packCodes2 arranges n rows, sixteen at a time, in words of 2 codes minus 128.
 func packCodes2(words []uint32, codes []uint8, n, dim int) {
 	steps := len(words) / BlockRows
 	for r := range n {
@@ -233,10 +232,10 @@ func packCodes2(words []uint32, codes []uint8, n, dim int) {
 //
 //	scales[j]*(sum of w[k]*(codes[j][k]-128) + add) + per*levels[j] < cut
 //
-// where the first sum is an integer modulo 2^32 and is then, like the result of every other
-// operation, rounded to float32: a NaN sets the bit. Bits of rows that the block does not have are
-// zero; dst must have Words words, of which those beyond the queries get any value. The result is
-// the same from every implementation on every CPU.
+// where the inner sum is an integer modulo 2^32 and is then rounded to float32, like the result of
+// every other operation: a NaN sets the bit. Bits beyond the rows of the block are zero. dst must
+// have Words words; words beyond the queries get any value. The result is the same from every
+// implementation on every CPU.
 func (t *CodeTile) Above(dst []uint64, b *CodeBlock) {
 	t.check(dst, &b.block)
 	dst = dst[:t.Words()]
@@ -251,14 +250,14 @@ func (t *CodeTile) Above(dst []uint64, b *CodeBlock) {
 	b.trim(dst)
 }
 
-// A RowTile is many queries that are compared at once with blocks of rows. It is for one goroutine.
+// A RowTile compares many queries at once with blocks of rows. It is for one goroutine.
 type RowTile struct {
 	tile
 	l2    bool
 	exact [][]float32 // for the generic kernel
 }
 
-// NewRowTile returns a tile of n queries of dimension dim, which are to be set, for squared
+// NewRowTile returns a tile of n queries of dimension dim, to be filled by Set, for squared
 // distances or dot products.
 func NewRowTile(n, dim int, l2 bool) *RowTile {
 	return &RowTile{tile: newTile(active, n, dim, 1, 1), l2: l2, exact: make([][]float32, n)}
@@ -292,7 +291,7 @@ type RowBlock struct {
 	factors [BlockRows]float32
 }
 
-// Pack fills the block with len(factors) rows of dim floats. Nothing of the arguments is kept.
+// Pack fills the block with copies of len(factors) rows of dim floats.
 func (b *RowBlock) Pack(dim int, rows, factors []float32) {
 	n := len(factors)
 	if n*dim != len(rows) {
@@ -315,7 +314,7 @@ func (b *RowBlock) Pack(dim int, rows, factors []float32) {
 
 // Above sets bit j of dst[i], for query i and row j of the block, unless factors[j] times their dot
 // product, or squared distance, is below cut: a NaN sets the bit. Both are rounded to float32 and
-// within ErrorBound. For bits beyond rows and queries see CodeTile.Above.
+// within ErrorBound. Bits beyond rows and queries are as in CodeTile.Above.
 func (t *RowTile) Above(dst []uint64, b *RowBlock) {
 	t.check(dst, &b.block)
 	dst = dst[:t.Words()]

@@ -6,14 +6,14 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// step64 is how many codes one step takes: for AVX-512 one vector of codes
-// against one of low and one of high bytes of the weights, for AVX2 two vectors
-// of codes against two of weights each. All are 128 bytes of weights.
+// step64 is the number of codes in one step: for AVX-512 one vector of codes against one of low and
+// one of high bytes of the weights, for AVX2 two vectors of codes against two of weights each.
+// Either way a step reads 128 bytes of weights.
 const step64 = 64
 
-// dotCodes generates the kernel of DotCodes. It has no partial vectors: the
-// weights are padded with zeros, and what the last vector reads beyond its row
-// is the next row, or the padding that DotCodes asks for.
+// dotCodes generates the kernel of DotCodes. It has no partial vectors: the weights are padded with
+// zeros, and beyond its row the last vector reads the next row, or the padding that DotCodes
+// requires.
 func dotCodes(s isa) {
 	begin(s, "dotCodes", "func(dst []int32, weights []int16, codes []uint8, dim int, bias int32)",
 		"is the kernel of DotCodes for "+s.name+"; weights are as arranged by NewWeights.")
@@ -129,8 +129,8 @@ func (k codesKernel) step(size int) {
 	}
 }
 
-// stepNibbles adds the two codes of each byte in code(0), times their weights: those in weight(0)
-// are of the low ones.
+// stepNibbles adds the two codes of each byte in code(0), times their weights; weight(0) holds
+// those of the low codes.
 func (k codesKernel) stepNibbles(r int) {
 	x, y, mask := k.code(0), k.code(1), k.vec(k.mask())
 	VPSRLW(U8(4), x, y)
@@ -181,11 +181,11 @@ func dotNibbles(s isa) {
 	end()
 }
 
-// rowsAhead is how many rows ahead dotCodesAt prefetches.
+// rowsAhead is the number of rows that dotCodesAt prefetches ahead.
 const rowsAhead = 8
 
-// dotCodesAt generates the kernel of DotCodesAt for all but the last rowsAhead rows, which the
-// caller has behind the others.
+// dotCodesAt generates the kernel of DotCodesAt. It takes all rows but the last rowsAhead, which
+// must follow in the list.
 func dotCodesAt(s isa) {
 	begin(s, "dotCodesAt", "func(dst []int32, weights []int16, codes []uint8, rows []int32, dim int, bias int32)",
 		"is the kernel of DotCodesAt for "+s.name+"; rows has some more elements than dst.")
@@ -282,8 +282,8 @@ func (k codesKernel) reduce(size int) {
 	}
 }
 
-// nextRows is how far ahead scales and levels are prefetched, in bytes: as far as
-// a call of 1024 rows takes it.
+// nextRows is the distance in bytes at which scales and levels are prefetched: one call of 1024
+// rows.
 const nextRows = 4096
 
 // above generates the kernel of CodesAbove for whole words of 64 rows.
@@ -301,7 +301,7 @@ func above(s isa) {
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
 	for i := 0; i < 64; i += s.lanes() {
-		if i%16 == 0 { // for the next call: meanwhile, the memory is busy with codes
+		if i%16 == 0 { // for the next call; in between, the memory is busy with codes
 			PREFETCHT0(Mem{Base: from[1], Disp: 4*i + nextRows})
 			PREFETCHT0(Mem{Base: from[2], Disp: 4*i + nextRows})
 		}

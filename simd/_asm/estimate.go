@@ -5,14 +5,14 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// estimate generates the kernel of Estimate. Every 128 bits of a vector are the
-// signs of 32 points in four elements, and look up the same 16 sums.
+// estimate generates the kernel of Estimate. Every 128 bits of a vector hold the signs of 32 points
+// in four elements, and look up the same 16 sums.
 func estimate(s isa) {
 	begin(s, "estimate", "func(dst *[32]float32, sums, block []uint8, bias int32, unit, add, limit float32) uint32",
 		"is the kernel of Estimate for "+s.name+".")
 	dst, sums, n, block := gp(Param("dst")), gp(Param("sums").Base()), gp(Param("sums").Len()), gp(Param("block").Base())
-	// The sums of the points 0 to 15 and 16 to 31: of all points with those of odd
-	// numbers in the high byte, and of odd ones.
+	// The sums of points 0 to 15 and of points 16 to 31: of all points with the odd ones in the
+	// high byte, and of the odd ones alone.
 	const low, high, mask, x, y, table = 0, 2, 4, 5, 6, 7
 	for i := range 4 {
 		s.zero(i)

@@ -9,9 +9,8 @@ import (
 // recordTail is RecordTail of package simd.
 const recordTail = 16
 
-// gatherL2 generates the kernel of GatherL2. Records lie anywhere in memory, so
-// the cost is in waiting for them: all are asked for at once, before the first
-// is used.
+// gatherL2 generates the kernel of GatherL2. Records lie anywhere in memory, so the cost is in
+// waiting for them: all are prefetched before the first is used.
 func gatherL2(s isa) {
 	begin(s, "gatherL2", "func(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32)",
 		"is the kernel of GatherL2 for "+s.name+".")
@@ -109,7 +108,7 @@ func (g gather) loop(name string, n GPVirtual, size int) {
 	Label(name + "_end")
 }
 
-// reduce adds up the lanes of each row and makes distances of the products.
+// reduce adds up the lanes of each row and turns the products into distances.
 func (g gather) reduce(size int) {
 	for r := size; r < 4; r++ {
 		g.zero(r)

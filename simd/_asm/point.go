@@ -16,8 +16,8 @@ func hadamard() {
 	v, size := gp(Param("v").Base()), gp(Param("v").Len())
 	SHLQ(U8(2), size)
 
-	// Within eight registers, all steps up to that of 32: the sum of a register and of itself
-	// turned about, with the signs of what is subtracted changed.
+	// Within eight registers, all steps up to distance 32: add a register and a permutation of
+	// itself, with the signs of the subtracted lanes changed.
 	const block, swapped, minus1, minus2, minus4, scale = 8, 8, 9, 10, 11, 12
 	for i, m := range minuses {
 		VMOVUPS(m, ymm[minus1+i])
@@ -59,7 +59,7 @@ func hadamard() {
 	CMPQ(p, last)
 	JB(LabelRef("block"))
 
-	// Two steps at once, of half and of twice that.
+	// Two steps at once, at half and at twice that distance.
 	half, half4 := GP64(), GP64()
 	MOVQ(U32(32*block), half)
 	Label("two_steps")
@@ -120,7 +120,7 @@ func hadamard() {
 // minuses are minus(1), minus(2) and minus(4).
 var minuses []Mem
 
-// minus returns a vector with the signs of the lanes i that have the bit h.
+// minus returns a vector with the sign bit set in each lane i that has the bit h.
 func minus(h int) Mem {
 	m := GLOBL(fmt.Sprintf("minus%d", h), RODATA|NOPTR)
 	for i := range 8 {
@@ -158,8 +158,8 @@ func flip() {
 	end()
 }
 
-// fold makes one of the eight words of vector register i with an operation of two, and returns it
-// as the result of that index.
+// fold reduces vector register i to one word by a binary operation and stores it as the result of
+// that index.
 func fold(i, result int, op func(...Op)) {
 	x, y := ymm[i].AsX(), Y15.AsX()
 	VEXTRACTI128(U8(1), ymm[i], y)
@@ -252,9 +252,9 @@ func encode() {
 	end()
 }
 
-// loadPoint generates the kernel of LoadPoint for the codes of a record.
+// loadPoint generates the kernel of LoadVector for the codes of a record.
 func loadPoint() {
-	begin(avx2, "loadPoint", "func(dst, record []uint8)", "is the kernel of LoadPoint for AVX2 and a multiple of 64 bytes.")
+	begin(avx2, "loadPoint", "func(dst, record []uint8)", "is the kernel of LoadVector for AVX2 and a multiple of 64 bytes.")
 	dst, record, n := gp(Param("dst").Base()), gp(Param("record").Base()), gp(Param("record").Len())
 	const x, y, offset = 0, 1, 2
 	avx2.fill(offset, 0x80808080)

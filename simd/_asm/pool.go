@@ -8,12 +8,12 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// offer generates the kernel of Offer for pools of size entries, which it keeps in registers, eight
-// in each. An entry is an integer of 64 bits, the distance above the id, so that integers are in
-// the order of distances, which are not negative.
+// offer generates the kernel of Offer for pools of size rows, which it keeps in registers, eight in
+// each. A row is an integer of 64 bits, the distance above the id. So integers sort like distances,
+// because these are not negative.
 func offer(size int) {
 	begin(avx512, fmt.Sprintf("offer%d", size), "func(pool *uint64, ids []uint32, dists []float32, worst, most float32) (rows, unmarked int)",
-		fmt.Sprintf("is the kernel of Offer for AVX512 and pools of %d entries. What it returns may be beyond the limit.", size))
+		fmt.Sprintf("is the kernel of Offer for AVX512 and pools of %d rows. The result may be beyond the limit.", size))
 	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
 	z := func(i int) VecPhysical { return avx512.vec(i) }
 	vecs := size / 8
@@ -27,7 +27,7 @@ func offer(size int) {
 	Label("group")
 	TESTQ(n, n)
 	JE(LabelRef("done"))
-	// The next 16 at most.
+	// At most the next 16.
 	m := GP64()
 	MOVQ(n, RCX)
 	MOVQ(U32(16), m)
@@ -40,7 +40,7 @@ func offer(size int) {
 	DECL(one)
 	KMOVW(one, K1)
 	VMOVUPS_Z(Mem{Base: dists}, K1, dist)
-	VMAXPS(dist, zero, dist)           // which leaves NaN
+	VMAXPS(dist, zero, dist)           // keeps NaN
 	VCMPPS(U8(1), worst, dist, K1, K2) // less
 	VCMPPS(U8(2), most, dist, K2, K2)  // not more
 	KMOVW(K2, bits.As32())

@@ -19,9 +19,8 @@ const (
 // computed in a group or alone: its result does not depend on its place.
 const accumulators = 4
 
-// The hot case is a scan of more rows than fit in a cache, where all that
-// counts is to keep the memory busy. These figures are from such scans; see
-// BenchmarkRows.
+// The hot case is a scan of more rows than fit in a cache, where only the use of memory bandwidth
+// counts. These figures are from such scans; see BenchmarkRows.
 const (
 	// groupStride is the row length in bytes up to which rows are computed in
 	// groups. Longer rows are read one after the other: the hardware prefetchers
@@ -90,8 +89,8 @@ type rowKernel struct {
 	p, off          GPVirtual // position in the row and the same as an offset
 }
 
-// Accumulator j of row r is vector register r*accumulators+j. The others hold
-// the partial vector of the query and what is being worked on.
+// Accumulator j of row r is vector register r*accumulators+j. The other registers hold the partial
+// vector of the query and temporaries.
 func (k rowKernel) qtail() int { return k.isa.group*accumulators + 7 }
 func (k rowKernel) qreg() int  { return k.isa.group * accumulators }
 func (k rowKernel) tmp(r int) int {
@@ -112,12 +111,12 @@ func (k rowKernel) at(r, disp int) Mem {
 	return m
 }
 
-// loop computes groups of size rows until fewer than that are left of n, and
-// prefetches one line in every so many bytes.
+// loop computes groups of size rows until fewer than that are left of n, and prefetches one line
+// per every bytes.
 func (k rowKernel) loop(name string, n GPVirtual, size, every int) {
 	label := func(suffix string) string { return name + "_" + suffix }
-	// Rows that are computed in groups may be too short for a block, and then
-	// need only the first accumulator.
+	// Rows that are computed in groups may be shorter than a block, and then need only the first
+	// accumulator.
 	used := accumulators
 	if size > 1 && groupStride < accumulators*k.bytes {
 		used = 1

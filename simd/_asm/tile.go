@@ -7,10 +7,9 @@ import (
 )
 
 // The tile kernels compare many queries with the rows of one block. A vector register holds one
-// step of as many rows as it has lanes of 32 bits, and one step of a query is broadcast to all of
-// them: there are no sums across lanes. The rows of a tile times its queries are as many sums as
-// leave registers for the operands; nothing but the bits of rows that reach their cut is ever
-// written.
+// step of as many rows as it has 32-bit lanes, and one step of a query is broadcast to all of them:
+// there are no sums across lanes. A tile has as many sums, rows times queries, as leave registers
+// for the operands. Only the bits of rows that reach their cut are written.
 const blockRows = 64
 
 // A tileKernel works on vectors*lanes rows times group queries at once.
@@ -19,8 +18,8 @@ type tileKernel struct {
 	vectors, group int
 
 	product func(q, row, sum VecPhysical) // adds one step
-	start   func(q int, to VecPhysical)   // sets a sum to what it begins with
-	finish  func(q int)                   // makes bits of the sums of a query
+	start   func(q int, to VecPhysical)   // initialises a sum
+	finish  func(q int)                   // turns the sums of a query into bits
 
 	dst, block, w, n, steps GPVirtual
 	part                    GPVirtual // rows of the block before this part
@@ -43,7 +42,7 @@ func (k *tileKernel) row(r int) int    { return k.group*k.vectors + r }
 func (k *tileKernel) query() int       { return k.row(k.vectors) }
 func (k *tileKernel) tmp() int         { return k.query() + 1 }
 
-// rows returns how many rows a tile has.
+// rows returns the number of rows of a tile.
 func (k *tileKernel) rows() int { return k.vectors * k.lanes() }
 
 // ofRow returns row vector r of an array of one number per row.
@@ -52,7 +51,7 @@ func (k *tileKernel) ofRow(array GPVirtual, r int) Mem {
 }
 
 // generate generates the code: for each group of queries and part of the block, all steps. params
-// has so many words per query.
+// holds words words per query.
 func (k *tileKernel) generate(params GPVirtual, words int) {
 	p, w, left := GP64(), GP64(), GP64()
 	Label("group")
@@ -100,7 +99,7 @@ func (k *tileKernel) generate(params GPVirtual, words int) {
 	end()
 }
 
-// store writes the bits of query q in this part; mask makes those of row vector r.
+// store writes the bits of query q in this part; mask computes those of row vector r.
 func (k *tileKernel) store(q int, mask func(r int, to GPVirtual)) {
 	word, more := GP64(), GP64()
 	mask(0, word)
