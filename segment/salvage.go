@@ -38,7 +38,7 @@ type Salvaged struct {
 	DB           [16]byte     // from the header; zero if that is damaged
 	Info         Info         // from the header, or the caller's hint
 	Intact, Lost int          // rows
-	Bad          []BlockRange // what is damaged, ascending
+	Bad          []BlockRange // damaged ranges, ascending
 }
 
 // Salvage calls fn, in ascending order, for each row of a damaged file whose document number and

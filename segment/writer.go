@@ -100,8 +100,8 @@ func Create(fsys *vfs.FS, db [16]byte, id uint64, collection uint32, dim int) (*
 // Len returns the number of rows so far.
 func (w *Writer) Len() int { return len(w.docs) }
 
-// Append adds a row. doc must be above that of the row before and vec have the segment's dimension
-// and finite elements.
+// Append adds a row. doc must be above the previous row's, and vec must have the segment's
+// dimension and finite elements.
 func (w *Writer) Append(doc uint64, vec []float32) error {
 	if w.err != nil {
 		return w.err

@@ -82,7 +82,7 @@ func testPoint(t *testing.T, v []float32, signs []uint32, seed uint32) {
 	}
 
 	if !Finite(v) {
-		return // of which Encode says nothing
+		return // Encode promises nothing for it
 	}
 	for len(v)&(len(v)-1) != 0 { // the greatest power of two
 		v = v[:len(v)&(len(v)-1)]

@@ -98,7 +98,7 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-// BenchmarkOffer offers 20 rows at a time, of which fewer and fewer are taken in, as in a walk.
+// BenchmarkOffer offers 20 rows at a time, of which fewer and fewer are taken in, as in a search.
 func BenchmarkOffer(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const each, times = 20, 60

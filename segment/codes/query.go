@@ -33,12 +33,11 @@ type Query struct {
 	eps    float64 // of sums of dim terms in float64
 
 	half     float64 // divisor of a score in the scan
-	add, per float32 // what the scan adds for all errors that grow with the scale, and for a level of 1
+	add, per float32 // added by the scan for all errors that grow with the scale, and per level of 1
 	coarse   coarse
 }
 
-// Query prepares a query for vec, whose length must be Dim, or else it panics. It keeps nothing of
-// vec.
+// Query prepares a query for vec. It panics if the length of vec is not Dim. It does not keep vec.
 func (c *Codes) Query(vec []float32) *Query {
 	dim := c.Dim()
 	if len(vec) != dim {

@@ -150,8 +150,8 @@ type sections struct {
 	ints, floats, offsets, text, rows, codes, end uint64
 }
 
-// sections returns where the parts are. The counts must be within the length of some file, or else
-// the sums wrap.
+// sections returns the offsets of the parts. The caller has checked the counts against the length of
+// the file; otherwise the sums could wrap.
 func (x *entry) sections() sections {
 	s := sections{ints: x.data}
 	s.floats = s.ints + 8*uint64(x.ints)

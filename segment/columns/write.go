@@ -21,7 +21,7 @@ func (b *Builder) Bytes(rows int, ident Ident) []byte {
 	h := header{ident: ident}
 	size := uint64(0)
 	for key, col := range b.columns {
-		if len(col.ids) > 0 { // else left by a refused row, or by a source of which no row had the field
+		if len(col.ids) > 0 { // empty: left by a refused row, or by a source without the field
 			keys = append(keys, key)
 			h.columns++
 			h.paths += uint64(len(key.path))
@@ -171,7 +171,7 @@ func (c *columnBuilder) row(i int) uint32 {
 
 func pad(b []byte) []byte { return append(b, make([]byte, align(uint64(len(b)))-uint64(len(b)))...) }
 
-// numbering gives codes to values in the order in which it meets them.
+// numbering assigns codes to values in the order of their first use.
 type numbering struct {
 	codes []uint32 // by id
 	last  uint32

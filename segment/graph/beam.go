@@ -82,8 +82,8 @@ type Buffer struct {
 	stats    Stats
 }
 
-// start resets b for a search of a graph of so many rows with beam width ef. near is the number of
-// rows that the search has to find in the quick layout.
+// start resets b for a search of a graph of this many rows with beam width ef. near is the number
+// of rows that the search has to find in the quick layout.
 func (b *Buffer) start(rows, ef, near int) {
 	words := bitset.Words(rows)
 	if len(b.visited) != words {

@@ -25,7 +25,7 @@ func withDuplicates(rows, dim int) *data {
 	return d
 }
 
-// Compare finds nothing wrong with graphs that were built, anew or from the graph of other rows,
+// Compare finds nothing wrong with graphs that were built, from scratch or upon other graphs,
 // and with each kind of change in a file that is rightly signed.
 func TestCompare(t *testing.T) {
 	ctx := t.Context()

@@ -50,7 +50,7 @@ func TestOldFile(t *testing.T) {
 	}
 }
 
-// TestFirstVersion refuses files of the version that was never released: they are made anew.
+// TestFirstVersion refuses files of the version that was never released: they are rebuilt.
 func TestFirstVersion(t *testing.T) {
 	for _, name := range []string{"testdata/v1-plain.graph", "testdata/v1-quick.graph"} {
 		b, err := os.ReadFile(name)

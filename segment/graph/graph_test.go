@@ -370,7 +370,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestOverflow cuts nodes off: searches find them nevertheless.
+// TestOverflow cuts nodes off: searches still find them.
 func TestOverflow(t *testing.T) {
 	d, queries := make1("normal", 16, 1000, 30)
 	g, err := create(context.Background(), d.ident(codes.L2), d.source, Options{})

@@ -24,7 +24,7 @@ func recall(t *testing.T, g *Graph, d *data, queries [][]float32, ef int) float6
 }
 
 // TestChurn replaces a hundredth of the rows many times, each time upon the graph before. The
-// recall stays that of a graph that is built anew. With -rounds 1000 it takes some minutes.
+// recall stays as high as in a graph that is rebuilt. With -rounds 1000 it takes some minutes.
 func TestChurn(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		const n = 800

@@ -70,7 +70,7 @@ type Search struct {
 // A unit is a term, phrase or prefix whose frequency in a row is counted.
 type unit struct {
 	kind   unitKind
-	tokens []text.Token // one, or those of a phrase
+	tokens []text.Token // one, or the tokens of a phrase
 	count  float64
 	n      int
 	weight float64 // count · idf · (k1 + 1)
