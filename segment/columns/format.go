@@ -150,8 +150,8 @@ type sections struct {
 	ints, floats, offsets, text, rows, codes, end uint64
 }
 
-// sections returns the offsets of the parts. The caller has checked the counts against the length of
-// the file; otherwise the sums could wrap.
+// sections returns the offsets of the parts. The counts must not exceed the length of a file,
+// because the sums could wrap.
 func (x *entry) sections() sections {
 	s := sections{ints: x.data}
 	s.floats = s.ints + 8*uint64(x.ints)
