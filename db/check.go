@@ -55,7 +55,7 @@ func (db *DB) check(ctx context.Context, deep bool) (*CheckReport, error) {
 		return nil, fmt.Errorf("db: check: %w", err)
 	}
 	defer db.done(ver)
-	c := &checking{db: db, ctx: ctx, ver: ver, deep: deep, report: &CheckReport{Problems: []Problem{}}}
+	c := &checker{db: db, ctx: ctx, ver: ver, deep: deep, report: &CheckReport{Problems: []Problem{}}}
 	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.leftovers, c.documents} {
 		if err := db.guard(step); err != nil {
 			if ctx.Err() != nil {
@@ -67,7 +67,7 @@ func (db *DB) check(ctx context.Context, deep bool) (*CheckReport, error) {
 	return c.report, nil
 }
 
-type checking struct {
+type checker struct {
 	db     *DB
 	ctx    context.Context
 	ver    *version
@@ -75,14 +75,14 @@ type checking struct {
 	report *CheckReport
 }
 
-func (c *checking) add(p Problem) {
+func (c *checker) add(p Problem) {
 	if len(c.report.Problems) < maxProblems {
 		c.report.Problems = append(c.report.Problems, p)
 	}
 }
 
 // problem notes an error.
-func (c *checking) problem(err error) {
+func (c *checker) problem(err error) {
 	for _, err := range flatten(err) {
 		c.add(problemOf(err))
 	}
@@ -110,14 +110,14 @@ func flatten(err error) []error {
 }
 
 // store checks meta.bolt: its pages, checksums, digests and counts.
-func (c *checking) store() error {
+func (c *checker) store() error {
 	return c.ver.files.store.Check(c.ctx, func(file, bucket, key, detail string) {
 		c.add(Problem{File: file, Offset: -1, Detail: fmt.Sprintf("%s %s: %s", bucket, key, detail)})
 	})
 }
 
 // log reads the log from what is flushed (I5: no hole; frames whole).
-func (c *checking) log() error {
+func (c *checker) log() error {
 	c.db.metaMu.Lock() // no file of the log goes away
 	defer c.db.metaMu.Unlock()
 	c.db.commitMu.Lock() // nor is one being written
@@ -130,7 +130,7 @@ func (c *checking) log() error {
 }
 
 // segments reads all vector files and the columns beside them.
-func (c *checking) segments() error {
+func (c *checker) segments() error {
 	for _, s := range c.ver.files.segments {
 		c.report.Segments++
 		if err := s.Verify(c.ctx); err != nil {
@@ -154,7 +154,7 @@ func (c *checking) segments() error {
 }
 
 // leftovers reports segments that nothing explains.
-func (c *checking) leftovers() error {
+func (c *checker) leftovers() error {
 	if c.db.following != nil {
 		return nil // a published folder has what its manifests name
 	}
@@ -170,7 +170,7 @@ func (c *checking) leftovers() error {
 }
 
 // documents checks that ids, documents and rows belong together.
-func (c *checking) documents() error {
+func (c *checker) documents() error {
 	for _, v := range c.ver.sortedViews() {
 		c.report.Collections++
 		c.report.Documents += v.count
@@ -195,7 +195,7 @@ func (c *checking) documents() error {
 	return nil
 }
 
-func (c *checking) part(v *view, p *part) (live int, err error) {
+func (c *checker) part(v *view, p *part) (live int, err error) {
 	var cols *columns.Columns
 	if p.segment != nil {
 		if cols, err = p.segment.cols.need(c.ctx); err != nil {
@@ -232,7 +232,7 @@ func (c *checking) part(v *view, p *part) (live int, err error) {
 
 // row checks one live row: its document exists, names an id that names it
 // back, and its columns say what its metadata says.
-func (c *checking) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Columns) error {
+func (c *checker) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Columns) error {
 	b, err := v.stored(tx, p, row)
 	if err != nil {
 		return err

@@ -320,7 +320,7 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 	if rows == 0 {
 		return nil, nil
 	}
-	m := merging{ctx: ctx, docs: mergedDigest(c.victims), cols: columns.NewBuilder(), dim: c.dim, moved: map[*openSegment][]uint32{}}
+	m := merger{ctx: ctx, docs: mergedDigest(c.victims), cols: columns.NewBuilder(), dim: c.dim, moved: map[*openSegment][]uint32{}}
 	a := db.analysis(c.coll)
 	base := graphBase(c.victims, rows)
 	for _, v := range c.victims {
@@ -349,7 +349,7 @@ func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 }
 
 // keepTerms writes the full-text index of the new segment.
-func (m *merging) keepTerms(s *openSegment, a *analysis, victims []victim) {
+func (m *merger) keepTerms(s *openSegment, a *analysis, victims []victim) {
 	inputs := make([]terms.Input, len(victims))
 	for i, v := range victims {
 		src, err := v.terms.of(a).need(m.ctx)
@@ -362,7 +362,7 @@ func (m *merging) keepTerms(s *openSegment, a *analysis, victims []victim) {
 }
 
 // merging copies rows from several segments, each sorted by DocNum, into one.
-type merging struct {
+type merger struct {
 	ctx  context.Context
 	w    *segment.Writer
 	docs *sourceDigest
@@ -381,7 +381,7 @@ type cursor struct {
 	row  int
 }
 
-func (m *merging) run(victims []victim) error {
+func (m *merger) run(victims []victim) error {
 	var sources []*cursor
 	for _, v := range victims {
 		sources = append(sources, &cursor{victim: v, nums: v.DocNums()})
@@ -413,7 +413,7 @@ func (m *merging) run(victims []victim) error {
 const copyRows = 4096
 
 // copy appends the live rows of [c.row, end).
-func (m *merging) copy(c *cursor, end int) error {
+func (m *merger) copy(c *cursor, end int) error {
 	cols, err := c.cols.need(m.ctx)
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ type DB struct {
 	rechecks *rechecks
 
 	background background
-	following  *following             // nil unless the directory is a published folder
+	following  *follower              // nil unless the directory is a published folder
 	names      atomic.Pointer[vfs.FS] // with the names of the newest version of it
 }
 

@@ -39,7 +39,7 @@ func CheckFiles(ctx context.Context, dir string, deep bool) (*CheckReport, error
 	if !errors.Is(err, ErrCorrupt) {
 		return nil, err
 	}
-	x := &examining{checking: checking{ctx: ctx, report: &CheckReport{Problems: []Problem{}}}}
+	x := &fileChecker{checker: checker{ctx: ctx, report: &CheckReport{Problems: []Problem{}}}}
 	x.problem(err)
 	if err := x.run(dir); err != nil {
 		return nil, fmt.Errorf("db: check %q: %w", dir, translate(err))
@@ -48,13 +48,13 @@ func CheckFiles(ctx context.Context, dir string, deep bool) (*CheckReport, error
 }
 
 // examining is the check of files that are no database together.
-type examining struct {
-	checking
+type fileChecker struct {
+	checker
 	fs *vfs.FS
 }
 
 // note adds a problem unless it is known.
-func (x *examining) note(err error) {
+func (x *fileChecker) note(err error) {
 	for _, err := range flatten(err) {
 		if p := problemOf(err); !slices.ContainsFunc(x.report.Problems, func(old Problem) bool {
 			return old.File == p.File && (old.Offset == p.Offset || p.Offset < 0)
@@ -64,7 +64,7 @@ func (x *examining) note(err error) {
 	}
 }
 
-func (x *examining) run(dir string) (err error) {
+func (x *fileChecker) run(dir string) (err error) {
 	if x.fs, err = vfs.Open(dir, nil); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (x *examining) run(dir string) (err error) {
 }
 
 // store examines meta.bolt, and what it says there should be.
-func (x *examining) store(store *meta.Store) error {
+func (x *fileChecker) store(store *meta.Store) error {
 	err := store.Check(x.ctx, func(file, bucket, key, detail string) {
 		x.add(Problem{File: file, Offset: -1, Detail: strings.TrimSpace(fmt.Sprintf("%s %s: %s", bucket, key, detail))})
 	})
@@ -137,7 +137,7 @@ func (x *examining) store(store *meta.Store) error {
 }
 
 // loose examines the vector files that are there, by their own headers.
-func (x *examining) loose() error {
+func (x *fileChecker) loose() error {
 	names, err := x.fs.ReadDir(segDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -151,7 +151,7 @@ func (x *examining) loose() error {
 }
 
 // file lists every damaged range of a vector file.
-func (x *examining) file(name string, hint segment.Info) {
+func (x *fileChecker) file(name string, hint segment.Info) {
 	found, err := segment.Salvage(x.ctx, x.fs, name, hint, func(uint64, []float32) error { return nil })
 	if err != nil && x.ctx.Err() == nil {
 		x.note(err)
@@ -264,7 +264,7 @@ func (s *openSegment) compareCodes(ctx context.Context, have *codes.Codes) error
 }
 
 // ids follows every id of the version to the document that says it has it.
-func (c *checking) ids(v *view) error {
+func (c *checker) ids(v *view) error {
 	var all []bitset.Set
 	for _, p := range v.parts {
 		all = append(all, p.alive())

@@ -115,7 +115,7 @@ func (db *DB) flushFrozen() (err error) {
 	}
 	start := time.Now()
 	db.removeLitter()
-	f := &flushing{db: db, head: frozen, v: v, built: map[*table]*openSegment{}}
+	f := &flusher{db: db, head: frozen, v: v, built: map[*table]*openSegment{}}
 	if err := f.writeSegments(); err != nil {
 		f.discard()
 		return err
@@ -136,7 +136,7 @@ func (db *DB) flushFrozen() (err error) {
 }
 
 // flushing is one flush on its way.
-type flushing struct {
+type flusher struct {
 	db    *DB
 	head  *head
 	v     *version // ends with head
@@ -145,7 +145,7 @@ type flushing struct {
 }
 
 // discard removes the segments of a flush that did not come to its commit.
-func (f *flushing) discard() {
+func (f *flusher) discard() {
 	for _, s := range f.built {
 		f.db.unmap(s)
 		f.db.removeSegment(s.info.ID)
@@ -159,7 +159,7 @@ func (db *DB) unmap(s *openSegment) {
 	db.shut(s)
 }
 
-func (f *flushing) writeSegments() error {
+func (f *flusher) writeSegments() error {
 	for _, v := range f.v.views {
 		for _, p := range v.parts {
 			if p.table == nil || p.live() == 0 {
@@ -299,7 +299,7 @@ func (s *openSegment) keepTerms(a *analysis, p *part, live bitset.Set) {
 }
 
 // commit is the one transaction that makes the flush true.
-func (f *flushing) commit() error {
+func (f *flusher) commit() error {
 	db := f.db
 	old := db.oldest() < f.v.lsn // somebody reads what this replaces
 	return db.commitMeta(f.v, func(tx *meta.Tx) error {
@@ -329,7 +329,7 @@ func (f *flushing) commit() error {
 
 // commitDefinitions brings collections up to date. The documents of a dropped
 // one stay as long as an older version may read them.
-func (f *flushing) commitDefinitions(tx *meta.Tx, old bool) error {
+func (f *flusher) commitDefinitions(tx *meta.Tx, old bool) error {
 	db := f.db
 	for id, v := range f.v.views {
 		if db.stored[id] == v.def {
@@ -371,7 +371,7 @@ func (f *flushing) commitDefinitions(tx *meta.Tx, old bool) error {
 }
 
 // commitDocuments writes the documents and ids of one collection.
-func (f *flushing) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old bool) error {
+func (f *flusher) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old bool) error {
 	v := f.v.views[coll]
 	for _, p := range v.parts {
 		if p.table == nil {
@@ -418,7 +418,7 @@ func (f *flushing) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old bo
 
 // commitDead records the rows that died in segments. A segment may have been
 // compacted since the version was made, so that rows are looked up by DocNum.
-func (f *flushing) commitDead(tx *meta.Tx) error {
+func (f *flusher) commitDead(tx *meta.Tx) error {
 	db := f.db
 	f.dead = map[uint64]*bitset.Cow{}
 	for coll, v := range f.v.views {
@@ -462,7 +462,7 @@ func (db *DB) findRow(coll uint32, num uint64) (*openSegment, int, bool) {
 }
 
 // publish replaces the frozen head by the segments made of it.
-func (f *flushing) publish() error {
+func (f *flusher) publish() error {
 	db := f.db
 	for id, dead := range f.dead {
 		db.segments[id].dead = dead

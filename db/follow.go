@@ -26,7 +26,7 @@ const (
 )
 
 // following is what a reader of a published folder knows of it.
-type following struct {
+type follower struct {
 	// Guarded by DB.metaMu.
 	manifest *manifest.Manifest  // of the current version
 	verified map[string]struct{} // paths of files whose content was compared
@@ -59,7 +59,7 @@ func (db *DB) isPublished() (bool, error) {
 
 // openPublished opens the newest version of a published folder.
 func (db *DB) openPublished(start time.Time) error {
-	db.following = &following{verified: map[string]struct{}{}}
+	db.following = &follower{verified: map[string]struct{}{}}
 	m, view, err := db.newest(context.Background(), 0, db.opts.Follow > 0)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (db *DB) complete(ctx context.Context, m *manifest.Manifest, verify bool) e
 }
 
 // published compares all files of the newest version with its manifest.
-func (c *checking) published() error {
+func (c *checker) published() error {
 	if c.db.following == nil {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (db *DB) Refresh(ctx context.Context) (bool, error) {
 }
 
 // note keeps for Stats what was found.
-func (f *following) note(m *manifest.Manifest, err error) {
+func (f *follower) note(m *manifest.Manifest, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stats = ReplicaStats{Version: m.Number, Published: time.Unix(0, m.Time).UTC(), Checked: time.Now().UTC()}

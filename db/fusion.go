@@ -318,7 +318,7 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) 
 // aggregation algorithms for middleware", PODS 2001), with scores looked up
 // for Convex, and with bounds of unknown ranks (their NRA) for RRF.
 func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) ([]ranked, error) {
-	f := &fusing{search: s, p: p, leg: leg, Fusion: p.Fusion.withDefaults(p.need), at: map[place]int{}}
+	f := &fuser{search: s, p: p, leg: leg, Fusion: p.Fusion.withDefaults(p.need), at: map[place]int{}}
 	cost := 0
 	for i, part := range s.view.parts {
 		n := p.matchedIn(s.view, i)
@@ -371,7 +371,7 @@ const cheapFusion = 1 << 20
 const convexTexts = 1024
 
 // A fusing is a query whose two rankings are being made into one.
-type fusing struct {
+type fuser struct {
 	*search
 	Fusion // with defaults
 	p, leg *probe
@@ -390,7 +390,7 @@ type fusing struct {
 }
 
 // take adds a list in order. whole says that every document is in it.
-func (f *fusing) take(leg int, list []ranked, whole bool) {
+func (f *fuser) take(leg int, list []ranked, whole bool) {
 	for i, h := range list {
 		f.find(h.place).legs[leg] = Leg{Name: legNames[leg], Rank: i + 1, Score: new(h.score)}
 	}
@@ -403,7 +403,7 @@ func (f *fusing) take(leg int, list []ranked, whole bool) {
 var legNames = [2]string{"vector", "text"}
 
 // find returns what is known of a document, whose legs may change.
-func (f *fusing) find(at place) *ranked {
+func (f *fuser) find(at place) *ranked {
 	i, ok := f.at[at]
 	if !ok {
 		i = len(f.all)
@@ -415,7 +415,7 @@ func (f *fusing) find(at place) *ranked {
 
 // rank gives all documents that were seen their scores, as far as they are
 // known, and returns the best.
-func (f *fusing) rank() ([]ranked, error) {
+func (f *fuser) rank() ([]ranked, error) {
 	hits := make([]ranked, 0, len(f.all))
 	for i := range f.all {
 		h := &f.all[i]
@@ -438,12 +438,12 @@ func (f *fusing) rank() ([]ranked, error) {
 	return hits, err
 }
 
-func (f *fusing) score(vector, text Leg) float64 {
+func (f *fuser) score(vector, text Leg) float64 {
 	return f.Score(f.p.scorer.metric, vector, text, f.p.scale[0], f.p.scale[1])
 }
 
 // complete looks up the scores of a document in lists that do not have it.
-func (f *fusing) complete(h *ranked) error {
+func (f *fuser) complete(h *ranked) error {
 	if h.completed {
 		return nil
 	}
@@ -459,7 +459,7 @@ func (f *fusing) complete(h *ranked) error {
 }
 
 // most returns the most that a document can be worth, by what is known of it.
-func (f *fusing) most(h *ranked) float64 {
+func (f *fuser) most(h *ranked) float64 {
 	if f.Method == Convex {
 		return h.score
 	}
@@ -475,7 +475,7 @@ func (f *fusing) most(h *ranked) float64 {
 // unseen returns the most that a document in no list can be worth. The sums
 // and quotients are those of Score, and rounding keeps order: the bound holds
 // for the bits of scores.
-func (f *fusing) unseen() float64 {
+func (f *fuser) unseen() float64 {
 	var legs [2]Leg
 	for i := range legs {
 		if !f.whole[i] {
@@ -486,7 +486,7 @@ func (f *fusing) unseen() float64 {
 }
 
 // doubt returns what is not certain of the best rows.
-func (f *fusing) doubt(hits []ranked) doubt {
+func (f *fuser) doubt(hits []ranked) doubt {
 	d := doubt{}
 	if !f.whole[0] || !f.whole[1] {
 		d.rival(f.unseen())
@@ -512,7 +512,7 @@ func (f *fusing) doubt(hits []ranked) doubt {
 }
 
 // deepen looks at more documents, and reports whether there were any.
-func (f *fusing) deepen(ctx context.Context, hits []ranked, d doubt) (bool, error) {
+func (f *fuser) deepen(ctx context.Context, hits []ranked, d doubt) (bool, error) {
 	bar := d.bar(hits, f.p)
 	switch {
 	case f.Method == RRF && !f.thorough:
@@ -546,7 +546,7 @@ func (f *fusing) deepen(ctx context.Context, hits []ranked, d doubt) (bool, erro
 
 // moreTexts looks at all documents that have at least a score by text, or as
 // many of them as is reasonable.
-func (f *fusing) moreTexts(ctx context.Context, least float64) error {
+func (f *fuser) moreTexts(ctx context.Context, least float64) error {
 	limit := f.p.matched
 	if !f.thorough {
 		limit = min(limit, max(f.db.opts.convexTexts, 8*f.Depth))
@@ -568,7 +568,7 @@ func (f *fusing) moreTexts(ctx context.Context, least float64) error {
 }
 
 // allVectors takes in every document that has a vector and matches.
-func (f *fusing) allVectors(ctx context.Context) error {
+func (f *fuser) allVectors(ctx context.Context) error {
 	for i, part := range f.view.parts {
 		if part.dim == 0 {
 			continue
@@ -593,7 +593,7 @@ func (f *fusing) allVectors(ctx context.Context) error {
 }
 
 // lengthen makes both lists longer.
-func (f *fusing) lengthen(ctx context.Context) error {
+func (f *fuser) lengthen(ctx context.Context) error {
 	f.Depth = min(8*f.Depth, max(f.p.matched, f.Depth))
 	leg := *f.leg
 	leg.need, leg.parts = f.Depth, slices.Clone(leg.parts)
@@ -614,7 +614,7 @@ func (f *fusing) lengthen(ctx context.Context) error {
 }
 
 // ranks finds the true ranks of the documents that may be among the best.
-func (f *fusing) ranks(ctx context.Context, bar float64, hits []ranked) error {
+func (f *fuser) ranks(ctx context.Context, bar float64, hits []ranked) error {
 	chosen := map[place]bool{}
 	for _, h := range hits {
 		chosen[h.place] = true
@@ -666,7 +666,7 @@ func (f *fusing) ranks(ctx context.Context, bar float64, hits []ranked) error {
 }
 
 // trace keeps all that was fused, in order, if Explain may be asked about it.
-func (f *fusing) trace(hits []ranked) (err error) {
+func (f *fuser) trace(hits []ranked) (err error) {
 	if f.search.trace != nil {
 		for _, h := range hits {
 			f.find(h.place).id = h.id
@@ -841,7 +841,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 	if len(queries) == 0 || len(weights) > 0 && len(weights) != len(queries) {
 		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
 	}
-	f := &fusingMany{first: queries[0], own: slices.Clone(queries), weights: weights, exact: true}
+	f := &multiFuser{first: queries[0], own: slices.Clone(queries), weights: weights, exact: true}
 	for i := range f.own {
 		q := &f.own[i]
 		if err := q.validate(s.view.def); err != nil {
@@ -906,7 +906,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 }
 
 // fusingMany is several queries while their lists are being made into one.
-type fusingMany struct {
+type multiFuser struct {
 	first   Query
 	own     []Query // as they are asked
 	weights []float64
@@ -918,7 +918,7 @@ type fusingMany struct {
 	whole []bool // it lacks nothing
 }
 
-func (f *fusingMany) weight(list int) float64 {
+func (f *multiFuser) weight(list int) float64 {
 	if len(f.weights) == 0 {
 		return 1
 	}
@@ -926,7 +926,7 @@ func (f *fusingMany) weight(list int) float64 {
 }
 
 // take fuses lists.
-func (f *fusingMany) take(lists [][]ranked) {
+func (f *multiFuser) take(lists [][]ranked) {
 	f.all, f.depth, f.whole = nil, make([]int, len(lists)), make([]bool, len(lists))
 	at := map[place]int{}
 	for i, list := range lists {
@@ -950,7 +950,7 @@ func (f *fusingMany) take(lists [][]ranked) {
 
 // most returns the most that a document of these legs can be worth; of none, one
 // that is in no list.
-func (f *fusingMany) most(legs []Leg) (sum float64) {
+func (f *multiFuser) most(legs []Leg) (sum float64) {
 	for i := range f.own {
 		rank := 0
 		if legs != nil {
@@ -965,7 +965,7 @@ func (f *fusingMany) most(legs []Leg) (sum float64) {
 }
 
 // doubt returns what is not certain of the best.
-func (f *fusingMany) doubt(hits []ranked) doubt {
+func (f *multiFuser) doubt(hits []ranked) doubt {
 	d := doubt{}
 	if slices.Contains(f.whole, false) {
 		d.rival(f.most(nil))
@@ -988,7 +988,7 @@ func (f *fusingMany) doubt(hits []ranked) doubt {
 
 // lengthen asks for longer lists, where there is more, and reports whether
 // there is.
-func (f *fusingMany) lengthen(lists [][]ranked) (more bool) {
+func (f *multiFuser) lengthen(lists [][]ranked) (more bool) {
 	for i := range lists {
 		if q := &f.own[i]; !f.whole[i] && q.K < math.MaxInt32 {
 			q.K, more = min(8*q.K, math.MaxInt32), true

@@ -464,7 +464,7 @@ func (s *textSearch) damaged(err error) error {
 
 // texts checks that the index of a part, if it is there, says what the documents
 // say.
-func (c *checking) texts(v *view, p *part, live bitset.Set) error {
+func (c *checker) texts(v *view, p *part, live bitset.Set) error {
 	a := v.def.analysis
 	if a == nil || p.segment == nil {
 		return nil
