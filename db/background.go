@@ -11,11 +11,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// background is the maintenance of an open database: one goroutine flushes,
-// one compacts, one makes derived files, one syncs under SyncInterval; or one
-// follows a published folder. They stop with Close. Each piece of work runs
-// inside maintain, so that what goes wrong in it is on record and ends neither
-// the goroutine nor the process.
+// background maintains an open database. One goroutine each flushes, compacts, makes
+// derived files, and syncs the log under SyncInterval; in a published folder, one follows
+// new versions instead. Close stops them all. Each piece of work runs inside maintain,
+// which records its failure, so that neither the goroutine nor the process ends with it.
 type background struct {
 	stopped context.Context
 	cancel  context.CancelFunc
@@ -49,7 +48,7 @@ func (b *background) start(db *DB) {
 		b.serve(db, b.derive, "upkeep of derived files", func() error {
 			next, err := db.makeDerived(b.stopped, byCompact, settleTime)
 			if next > 0 {
-				derive := b.derive // the timer must not keep the database when it is closed
+				derive := b.derive // not b: the timer must not keep a closed database in memory
 				time.AfterFunc(next, func() { wake(derive) })
 			}
 			return err
@@ -80,8 +79,8 @@ func (b *background) serve(db *DB, wake <-chan struct{}, name string, work func(
 	})
 }
 
-// maintain does a piece of background work. An error, and a panic, which
-// becomes one, is kept for Stats until the same work succeeds.
+// maintain does one piece of background work. Its error, or its panic as an error, is
+// kept for Stats until the same work succeeds.
 func (db *DB) maintain(name string, work func() error) {
 	err := vfs.Catch(segDir, work)
 	if errors.Is(err, context.Canceled) {
@@ -102,7 +101,7 @@ func reasons(err error) []any {
 	return attrs
 }
 
-// record keeps for Stats how a piece of background work has ended.
+// record keeps the outcome of a piece of background work for Stats.
 func (db *DB) record(name string, err error) {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, translate(err))
@@ -119,7 +118,7 @@ func (db *DB) record(name string, err error) {
 	db.troubles[name] = err
 }
 
-// trouble returns the errors of background work, in the order of its names.
+// trouble returns the errors of background work, sorted by the name of the work.
 func (db *DB) trouble() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -149,7 +148,7 @@ func (b *background) syncEvery(db *DB) error {
 func (b *background) stop() {
 	if b.cancel != nil {
 		b.cancel()
-		_ = b.group.Wait() // what went wrong is on record: see maintain
+		_ = b.group.Wait() // maintain has recorded the errors
 	}
 }
 
@@ -157,7 +156,7 @@ func (b *background) wakeFlush()   { wake(b.flush) }
 func (b *background) wakeCompact() { wake(b.compact) }
 func (b *background) wakeDerive()  { wake(b.derive) }
 
-// wake leaves a note for a goroutine, unless there is one already.
+// wake signals a goroutine. The channel holds one signal, so several wakes cause one run.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -15,13 +15,12 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// Backup writes a consistent copy of the database, as of now, to directory
-// dir, which must be empty or not exist, and not lie in that of the database.
-// Readers and writers go on. The copy is a database like any other; it becomes
-// one with the last step, so that a backup that was cut short cannot be taken
-// for a whole one. From a database that is open read-only and that a killed
-// writer has left with a log, the log is copied too: the copy recovers when it
-// is opened.
+// Backup writes a consistent copy of the database, as of now, to directory dir. The
+// directory must be empty or missing, and must not lie inside the database directory.
+// Readers and writers go on. The copy is an ordinary database. It becomes one only with
+// the last step, so an interrupted backup cannot be mistaken for a complete one. A
+// read-only database may still have the log of a killed writer: the log is then copied
+// too, and the copy recovers when it is opened.
 func (db *DB) Backup(ctx context.Context, dir string) error {
 	if err := db.backup(ctx, dir); err != nil {
 		return fmt.Errorf("db: backup to %q: %w", dir, translate(err))
@@ -58,7 +57,7 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 	if err := layOut(to); err != nil {
 		return err
 	}
-	// Directories must not come after what makes the copy a database.
+	// The directories must be durable before meta.bolt makes the copy a database.
 	if err := to.SyncDir("."); err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 	if err := to.SyncDir(segDir); err != nil {
 		return err
 	}
-	if db.opts.ReadOnly { // there is no writer, whose log might change; one would have flushed it
+	if db.opts.ReadOnly { // no writer can change the log; a writer would have flushed it
 		if err := db.copyLog(ctx, from, to, ver); err != nil {
 			return err
 		}
@@ -90,8 +89,8 @@ func (db *DB) backup(ctx context.Context, dir string) error {
 	return to.SyncDir(".")
 }
 
-// outside refuses a directory that is in that of the database, whose content
-// is looked after.
+// outside refuses a directory inside the database directory, whose files the database
+// manages.
 func (db *DB) outside(dir string) error {
 	own, err := os.Stat(db.dir)
 	if err != nil {
@@ -103,7 +102,7 @@ func (db *DB) outside(dir string) error {
 	}
 	for {
 		if info, err := os.Stat(at); err == nil && os.SameFile(info, own) {
-			return invalidf("the directory lies in that of the database, %q", db.dir)
+			return invalidf("the directory lies inside the database directory %q", db.dir)
 		}
 		up := filepath.Dir(at)
 		if up == at {
@@ -113,8 +112,8 @@ func (db *DB) outside(dir string) error {
 	}
 }
 
-// copyStore copies meta.bolt and pins the version whose segments it names, and
-// which from has.
+// copyStore copies meta.bolt and pins the version that lists its segments. from is the
+// file system that holds them.
 func (db *DB) copyStore(to *vfs.FS, name string) (_ *version, from *vfs.FS, err error) {
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
@@ -126,7 +125,8 @@ func (db *DB) copyStore(to *vfs.FS, name string) (_ *version, from *vfs.FS, err 
 	return ver, db.files(), nil
 }
 
-// copyLog copies what a killed writer left behind.
+// copyLog copies the log that a killed writer left behind. It replays the copy, because a
+// log that is cut short would lose acknowledged batches silently.
 func (db *DB) copyLog(ctx context.Context, from, to *vfs.FS, ver *version) error {
 	names, err := from.ReadDir(walDir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,10 +13,10 @@ import (
 // (documents and vectors).
 const MaxBatchLen = 512 << 20
 
-// A Batch is a list of writes, to any number of collections, that takes effect
-// as a whole or not at all. The zero Batch is empty and ready. It is built
-// without any lock and is not safe for concurrent use. The first invalid write
-// sticks: DB.Apply returns its error and writes nothing.
+// A Batch is a list of writes to any number of collections. It takes effect as a whole or
+// not at all. The zero Batch is empty and ready to use. A Batch takes no lock and is not
+// safe for concurrent use. The first invalid write sticks: DB.Apply returns its error and
+// writes nothing.
 //
 // Vectors are not copied: they must not change before Apply returns.
 type Batch struct {
@@ -35,15 +35,15 @@ type Patch struct {
 	Unset  []string  // top-level fields to remove, before Set is applied
 }
 
-// Upsert adds d to the named collection, replacing a document of the same id.
+// Upsert adds d to the named collection, replacing any document with the same id.
 func (b *Batch) Upsert(collection string, d Document) { b.put(collection, d, false) }
 
-// Insert adds d to the named collection. Apply fails with ErrExists, and
-// writes nothing, if its id is taken.
+// Insert adds d to the named collection. Apply fails with ErrExists, and writes nothing,
+// if the id is taken.
 func (b *Batch) Insert(collection string, d Document) { b.put(collection, d, true) }
 
-// Patch changes a document of the named collection. Apply fails with
-// ErrNotFound, and writes nothing, if there is none.
+// Patch changes a document of the named collection. Apply fails with ErrNotFound, and
+// writes nothing, if the document does not exist.
 func (b *Batch) Patch(collection string, p Patch) {
 	o := op{kind: opPut, collection: collection, id: p.ID, vec: p.Vector, patch: &p}
 	if b.fail(document.ValidateID(p.ID)) || b.fail(document.ValidateVector(p.ID, p.Vector)) {
@@ -68,7 +68,7 @@ func (b *Batch) Delete(collection string, ids ...string) {
 // Len returns the number of writes.
 func (b *Batch) Len() int { return len(b.ops) }
 
-// IDs returns the ids of the writes in order, with those given to documents
+// IDs returns the ids of the writes in order, including the ids generated for documents
 // that came without one.
 func (b *Batch) IDs() []string {
 	ids := make([]string, len(b.ops))
@@ -136,15 +136,15 @@ const (
 	opDrop   = 4 // removes a collection
 )
 
-// An op is one write. A batch fills the upper fields; resolving it against
-// the state it will be applied to fills the lower ones.
+// An op is one write. A batch fills the upper fields; resolving the op against the state
+// it will be applied to fills the lower ones.
 type op struct {
 	kind       uint8
 	insert     bool   // the id must be free
-	collection string // its name; or
+	collection string // its name, unless bound
 	bound      bool   // coll is set already
 	id         string
-	start, end int // of the stored document in the batch's buffer
+	start, end int // range of the stored document in the batch's buffer
 	vec        []float32
 	patch      *Patch
 	def        *definition // opDefine
@@ -167,8 +167,7 @@ type op struct {
 // Puts take DocNums in order from the first. All integers are little-endian.
 const recordVersion = 1
 
-// encodeRecord returns the record as consecutive pieces: vectors are not
-// copied.
+// encodeRecord returns the record as consecutive pieces, so that vectors are not copied.
 func encodeRecord(first uint64, ops []op) ([][]byte, error) {
 	head := codec.Encoder{B: make([]byte, 0, 13+len(ops)*16)}
 	parts := make([][]byte, 0, 1+2*len(ops))

@@ -40,7 +40,7 @@ type CheckReport struct {
 // OK reports whether nothing is wrong.
 func (r *CheckReport) OK() bool { return len(r.Problems) == 0 }
 
-// maxProblems bounds a report: a broken disk has no end of them.
+// maxProblems bounds a report: a broken disk can yield any number of problems.
 const maxProblems = 1000
 
 // Check reads every byte on disk and verifies every checksum and invariant
@@ -67,6 +67,7 @@ func (db *DB) check(ctx context.Context, deep bool) (*CheckReport, error) {
 	return c.report, nil
 }
 
+// checker is one run of Check.
 type checker struct {
 	db     *DB
 	ctx    context.Context
@@ -81,7 +82,7 @@ func (c *checker) add(p Problem) {
 	}
 }
 
-// problem notes an error.
+// problem adds an error to the report.
 func (c *checker) problem(err error) {
 	for _, err := range flatten(err) {
 		c.add(problemOf(err))
@@ -116,11 +117,11 @@ func (c *checker) store() error {
 	})
 }
 
-// log reads the log from what is flushed (I5: no hole; frames whole).
+// log reads the log from the first batch that is not flushed (I5: no hole; frames whole).
 func (c *checker) log() error {
-	c.db.metaMu.Lock() // no file of the log goes away
+	c.db.metaMu.Lock() // keeps log files from being removed
 	defer c.db.metaMu.Unlock()
-	c.db.commitMu.Lock() // nor is one being written
+	c.db.commitMu.Lock() // keeps batches from being written
 	defer c.db.commitMu.Unlock()
 	_, err := wal.Replay(wal.Options{FS: c.db.files(), DB: c.db.state.DB}, c.db.cur.applied, func(_ uint64, b []byte) error {
 		_, _, err := decodeRecord(b)
@@ -129,7 +130,7 @@ func (c *checker) log() error {
 	return err
 }
 
-// segments reads all vector files and the columns beside them.
+// segments reads all vector files and the derived files beside them.
 func (c *checker) segments() error {
 	for _, s := range c.ver.files.segments {
 		c.report.Segments++
@@ -140,7 +141,7 @@ func (c *checker) segments() error {
 		if err := s.VerifyRows(c.ctx); err != nil {
 			c.problem(err)
 		}
-		for _, d := range s.derived { // as they are on disk
+		for _, d := range s.derived { // the files on disk, not their content in memory
 			err := d.check()
 			if err == nil && c.deep {
 				err = d.recompute(c.ctx)
@@ -153,13 +154,13 @@ func (c *checker) segments() error {
 	return c.ctx.Err()
 }
 
-// leftovers reports segments that nothing explains.
+// leftovers reports segment files that meta.bolt does not account for.
 func (c *checker) leftovers() error {
 	if c.db.following != nil {
-		return nil // a published folder has what its manifests name
+		return nil // a published folder holds the files that its manifests name
 	}
 	l := &leftovers{fs: c.db.fs}
-	if c.db.opts.ReadOnly { // a writer has looked when it opened, and writes segments now
+	if c.db.opts.ReadOnly { // a writer checked when it opened, and may be writing segments now
 		l = c.db.leftovers()
 	}
 	problems, err := l.problems()
@@ -169,7 +170,7 @@ func (c *checker) leftovers() error {
 	return err
 }
 
-// documents checks that ids, documents and rows belong together.
+// documents checks that ids, documents and rows refer to each other.
 func (c *checker) documents() error {
 	for _, v := range c.ver.sortedViews() {
 		c.report.Collections++
@@ -199,7 +200,7 @@ func (c *checker) part(v *view, p *part) (live int, err error) {
 	var cols *columns.Columns
 	if p.segment != nil {
 		if cols, err = p.segment.cols.need(c.ctx); err != nil {
-			return p.live(), nil // reported with the segments
+			return p.live(), nil // segments has reported it
 		}
 		if p.dim != 0 && p.dim != v.def.schema.Dim {
 			c.add(Problem{File: segment.FileName(p.segment.info.ID), Offset: -1,
@@ -230,8 +231,8 @@ func (c *checker) part(v *view, p *part) (live int, err error) {
 	return len(rows), nil
 }
 
-// row checks one live row: its document exists, names an id that names it
-// back, and its columns say what its metadata says.
+// row checks one live row: its document exists, the id of the document leads back to the
+// row, and the columns agree with the metadata.
 func (c *checker) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Columns) error {
 	b, err := v.stored(tx, p, row)
 	if err != nil {
@@ -270,8 +271,8 @@ func (c *checker) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Colu
 	return nil
 }
 
-// sameValue compares values of columns and metadata. Maps are compared value by
-// value, at their own paths.
+// sameValue compares a value of a column with a value of metadata. The fields of maps are
+// compared at their own paths.
 func sameValue(a, b any) bool {
 	switch a := a.(type) {
 	case nil:

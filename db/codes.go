@@ -8,9 +8,9 @@ import (
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
-// Segments whose vectors take at least this much get codes: one byte per
-// component, with bounds, which a scan reads in place of the vectors. Below,
-// there is nothing to gain.
+// codedBytes is the size of the vectors from which a segment gets codes: one byte per
+// component, with error bounds, which a scan reads instead of the vectors. Smaller
+// segments gain nothing.
 const codedBytes = 1 << 20
 
 // wantsCodes reports whether the segment is large enough for codes.
@@ -19,8 +19,7 @@ func (s *openSegment) wantsCodes() bool {
 	return size > 0 && size >= s.db.opts.codedBytes
 }
 
-// codesOf returns the codes of a segment. As long as they are absent, its
-// vectors are scanned.
+// codesOf returns the codes of a segment. While they are absent, scans read the vectors.
 func (db *DB) codesOf(s *openSegment) *derived[codes.Codes] {
 	ident := s.codesIdent()
 	return &derived[codes.Codes]{
@@ -41,7 +40,7 @@ func (db *DB) codesOf(s *openSegment) *derived[codes.Codes] {
 	}
 }
 
-// codesIdent identifies a segment in the files that are made of its vectors.
+// codesIdent identifies a segment in the files derived from its vectors.
 func (s *openSegment) codesIdent() codes.Ident {
 	return codes.Ident{DB: s.db.state.DB, Segment: s.info.ID, Rows: s.info.Rows, Dim: s.info.Dim,
 		Metric: map[Metric]codes.Metric{Cosine: codes.Cosine, Dot: codes.Dot, L2: codes.L2}[s.metric], CRC: s.info.CRC}

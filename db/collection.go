@@ -13,10 +13,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Collection is a set of documents whose vectors are comparable. It is a
-// handle: cheap, safe for concurrent use, and bound to the collection itself,
-// not to its name, so that it survives a Rename. A Collection that comes from
-// a Snapshot is frozen and read-only.
+// A Collection is a set of documents with comparable vectors. It is a cheap handle, safe
+// for concurrent use. It is bound to the collection itself, not to its name, so it
+// survives a Rename. A Collection from a Snapshot is frozen and read-only.
 type Collection struct {
 	db   *DB
 	id   uint32
@@ -36,7 +35,7 @@ func (v *view) info() CollectionInfo {
 	return CollectionInfo{Name: v.def.name, Schema: v.def.schema, Metadata: m, Documents: v.count}
 }
 
-// copied returns a value of metadata that shares nothing with v.
+// copied returns a deep copy of a metadata value.
 func copied(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -60,8 +59,8 @@ func (db *DB) CreateCollection(ctx context.Context, name string, s Schema) (*Col
 	return db.CreateCollectionWith(ctx, name, s, nil)
 }
 
-// CreateCollectionWith makes an empty collection that has metadata from the
-// beginning, as SetMetadata would give it; ErrExists if the name is taken.
+// CreateCollectionWith makes an empty collection with metadata, as if set by SetMetadata;
+// ErrExists if the name is taken.
 func (db *DB) CreateCollectionWith(ctx context.Context, name string, s Schema, m Metadata) (*Collection, error) {
 	var own Metadata
 	var err error
@@ -77,11 +76,11 @@ func (db *DB) CreateCollectionWith(ctx context.Context, name string, s Schema, m
 	return c, nil
 }
 
-// OpenCollection returns a collection, and creates it if there is none of
-// that name. If there is, its schema must fit: another dimension is a
-// *DimensionError, another metric, lineage or text index is ErrSchema. Dimension
-// zero, empty lineage fields and no text index fit everything; a collection
-// without dimension or text index gets that of s.
+// OpenCollection returns the collection of that name, and creates it if it does not
+// exist. The schema of an existing collection must fit: another dimension is a
+// *DimensionError; another metric, lineage or text index is ErrSchema. A zero dimension,
+// empty lineage fields and a nil text index fit everything. A collection without
+// dimension or text index takes it from s.
 func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
 	c, err := db.Collection(name)
 	if err == nil {
@@ -155,7 +154,7 @@ func (db *DB) define(ctx context.Context, name string, s Schema, m Metadata, may
 	return &Collection{db: db, id: id}, nil
 }
 
-// Collection returns an existing collection; ErrNotFound if there is none.
+// Collection returns an existing collection; ErrNotFound if it does not exist.
 func (db *DB) Collection(name string) (*Collection, error) {
 	ver, err := db.acquire()
 	if err != nil {
@@ -183,8 +182,7 @@ func (db *DB) Collections() []CollectionInfo {
 	return infos
 }
 
-// Drop removes a collection with all its documents; ErrNotFound if there is
-// none of that name.
+// Drop removes a collection with all its documents; ErrNotFound if it does not exist.
 func (db *DB) Drop(ctx context.Context, name string) error {
 	_, err := db.exclusively(ctx, func(g *group) ([]op, error) {
 		id, ok := g.base.names[name]
@@ -199,7 +197,7 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// Rename gives a collection another name; ErrExists if that is taken.
+// Rename gives a collection another name; ErrExists if the name is taken.
 func (db *DB) Rename(ctx context.Context, from, to string) error {
 	if err := validateName(to); err != nil {
 		return fmt.Errorf("db: rename: %w", err)
@@ -242,7 +240,7 @@ func (c *Collection) open() (ver *version, v *view, done func(), err error) {
 	return ver, v, done, nil
 }
 
-// Info describes the collection; zero if it was dropped or closed.
+// Info describes the collection. It is zero if the collection was dropped or closed.
 func (c *Collection) Info() CollectionInfo {
 	_, v, done, err := c.open()
 	if err != nil {
@@ -264,9 +262,8 @@ func (c *Collection) Metadata() Metadata { return c.Info().Metadata }
 // Len returns the number of documents.
 func (c *Collection) Len() int { return c.Info().Documents }
 
-// Version returns a number that grows with every batch of writes to the
-// database: two equal ones mean equal answers. It is 0 if the collection was
-// dropped or closed.
+// Version returns a number that grows with every batch written to the database. Equal
+// numbers mean equal answers. It is 0 if the collection was dropped or closed.
 func (c *Collection) Version() uint64 {
 	ver, _, done, err := c.open()
 	if err != nil {
@@ -276,8 +273,8 @@ func (c *Collection) Version() uint64 {
 	return ver.lsn
 }
 
-// SetMetadata replaces the metadata of the collection itself. The rules are
-// those for documents.
+// SetMetadata replaces the metadata of the collection itself. The rules for document
+// metadata apply.
 func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
 	own, err := m.canonical()
 	if err != nil {
@@ -290,8 +287,7 @@ func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
 	}))
 }
 
-// change runs decide on the newest state of the collection while no other
-// write happens.
+// change runs decide on the newest version of the collection while all other writes wait.
 func (c *Collection) change(ctx context.Context, decide func(*group, *view) ([]op, error)) error {
 	_, err := c.changed(ctx, decide)
 	return err
@@ -310,8 +306,8 @@ func (c *Collection) changed(ctx context.Context, decide func(*group, *view) ([]
 	})
 }
 
-// write builds a batch for this collection, whatever its name is by the time
-// it is applied, and applies it.
+// write builds a batch and applies it to this collection, even if the collection is
+// renamed in between.
 func (c *Collection) write(ctx context.Context, build func(b *Batch, name string)) (*Batch, int, error) {
 	name, err := c.writable()
 	if err != nil {
@@ -323,7 +319,7 @@ func (c *Collection) write(ctx context.Context, build func(b *Batch, name string
 	return b, deleted, err
 }
 
-// writable returns the present name, or why there can be no write.
+// writable returns the present name, or the reason that writes are refused.
 func (c *Collection) writable() (name string, err error) {
 	if c.snap != nil || c.db.opts.ReadOnly {
 		return "", ErrReadOnly
@@ -346,9 +342,9 @@ func (c *Collection) apply(ctx context.Context, b *Batch) (deleted int, err erro
 	return c.db.apply(ctx, b)
 }
 
-// Upsert writes documents, replacing those of the same id: all of them or
-// none. It returns their ids, with those that were given. Vectors are not
-// kept, but must not change during the call.
+// Upsert writes documents, all or none, replacing documents with the same ids. It returns
+// all ids, including generated ones. Vectors are not kept, but must not change during the
+// call.
 func (c *Collection) Upsert(ctx context.Context, docs ...Document) ([]string, error) {
 	b, _, err := c.write(ctx, func(b *Batch, name string) {
 		b.expect(docs)
@@ -377,21 +373,20 @@ func (c *Collection) Insert(ctx context.Context, docs ...Document) ([]string, er
 	return b.IDs(), nil
 }
 
-// Patch changes parts of one document; ErrNotFound if there is none.
+// Patch changes parts of one document; ErrNotFound if it does not exist.
 func (c *Collection) Patch(ctx context.Context, p Patch) error {
 	_, _, err := c.write(ctx, func(b *Batch, name string) { b.Patch(name, p) })
 	return c.wrap("patch", err)
 }
 
-// Delete removes documents and returns how many there were. Deleting what
-// does not exist is no error.
+// Delete removes documents and returns how many existed. Unknown ids are no error.
 func (c *Collection) Delete(ctx context.Context, ids ...string) (int, error) {
 	_, deleted, err := c.write(ctx, func(b *Batch, name string) { b.Delete(name, ids...) })
 	return deleted, c.wrap("delete", err)
 }
 
-// DeleteWhere removes all documents that match and returns how many. A nil
-// filter is an error: to remove everything, say filter.And() or Drop.
+// DeleteWhere removes all documents that match and returns their number. A nil filter is
+// an error: to remove everything, use filter.And() or Drop.
 func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
 	if where == nil {
 		return 0, c.wrap("delete", invalidf("a nil filter would delete everything"))
@@ -410,8 +405,8 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 	return deleted, c.wrap("delete", err)
 }
 
-// idsWhere returns the ids of the live documents that match. The caller is
-// inside guard, and in no transaction.
+// idsWhere returns the ids of the live documents that match. It must be called inside
+// guard and outside any transaction.
 func (db *DB) idsWhere(ctx context.Context, v *view, where filter.Expr) ([]string, error) {
 	var ids []string
 	bound, err := v.condition(ctx, where)
@@ -442,8 +437,8 @@ func (db *DB) idsWhere(ctx context.Context, v *view, where filter.Expr) ([]strin
 
 // LoadOptions tune Load. nil is the default.
 type LoadOptions struct {
-	// BatchSize is the number of documents per batch; 0 means about 4 MiB of
-	// them, and a negative one is invalid. Each batch is atomic and durable by itself.
+	// BatchSize is the number of documents per batch. 0 means batches of about 4 MiB; a
+	// negative number is invalid. Each batch is atomic and durable by itself.
 	BatchSize int
 	// Progress, if set, is called after each batch with the number of
 	// documents written so far.
@@ -452,10 +447,10 @@ type LoadOptions struct {
 
 const loadBytes = 4 << 20
 
-// Load upserts all documents of a sequence in batches and returns how many
-// were written. It stops at the first error, of the sequence or of a write:
-// the batches before it stay. The next batch is gathered while one is being
-// written, so that documents that the sequence yields must not be reused.
+// Load upserts all documents of a sequence in batches and returns the number written. It
+// stops at the first error of the sequence or of a write; batches written before it stay.
+// Load gathers the next batch while it writes the current one, so the sequence must not
+// reuse the documents it yields.
 func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], opts *LoadOptions) (int, error) {
 	var o LoadOptions
 	if opts != nil {
@@ -469,7 +464,7 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 		return 0, c.wrap("load", err)
 	}
 	written := 0
-	writing := new(vfs.Group) // the batch under way
+	writing := new(vfs.Group) // the batch being written
 	defer func() { writing.Wait() }()
 	inFlight := 0
 	finish := func() error {
@@ -528,13 +523,13 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 	return written, c.wrap("load", failed)
 }
 
-// wrap says which call on which collection failed.
+// wrap adds the call and the collection to an error.
 func (c *Collection) wrap(call string, err error) error {
 	if err == nil {
 		return nil
 	}
 	err = translate(err)
-	if name := c.Name(); name != "" { // it has none once closed or dropped
+	if name := c.Name(); name != "" { // empty after Close or Drop
 		return fmt.Errorf("db: %s in collection %q: %w", call, name, err)
 	}
 	return fmt.Errorf("db: %s: %w", call, err)

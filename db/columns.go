@@ -10,8 +10,8 @@ import (
 	"github.com/vecbolt/vecbolt/segment/columns"
 )
 
-// columnsOf returns the metadata columns of a segment. They are written with
-// it; if they are lost, the next filter needs them at once.
+// columnsOf returns the metadata columns of a segment. They are written with the segment;
+// if they are lost, the next filter rebuilds them.
 func (db *DB) columnsOf(s *openSegment) *derived[columns.Columns] {
 	return &derived[columns.Columns]{
 		db: db, name: derivedName(s.info.ID, "cols"), when: onDemand,
@@ -45,9 +45,8 @@ func (s *openSegment) keepColumns(b *columns.Builder) {
 	}
 }
 
-// gatherColumns reads the metadata of all rows from meta.bolt. Rows whose
-// document is gone, because a newer version replaced it, stay empty: they are
-// dead.
+// gatherColumns reads the metadata of all rows from meta.bolt. Rows without a document
+// stay empty: a newer version replaced the document, so they are dead.
 func (s *openSegment) gatherColumns(ctx context.Context) (*columns.Builder, error) {
 	b := columns.NewBuilder()
 	return b, s.eachMetadata(ctx, func(row int, m Metadata) error { return b.Add(row, m) })

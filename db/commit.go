@@ -14,12 +14,12 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// Apply makes all writes of b take effect, across collections, or none. When
-// it returns nil they survive power loss (see SyncPolicy). An error means that
-// nothing was written, but for ErrUnknown: the disk failed on the way.
+// Apply makes all writes of b take effect, across collections, or none. When it returns
+// nil, the writes survive power loss (see SyncPolicy). An error means that nothing was
+// written, except ErrUnknown: the disk failed during the write.
 //
-// The context is honoured until the batch is queued for the log; from then on
-// Apply waits for the outcome. Concurrent calls share one fsync.
+// The context is honoured until the batch is queued for the log; from then on Apply waits
+// for the outcome. Concurrent calls share one fsync.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if b.err != nil {
 		return fmt.Errorf("db: apply: %w", b.err)
@@ -42,8 +42,8 @@ func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
 	return r.deleted, err
 }
 
-// exclusively runs decide while no other write happens and applies the ops
-// that it returns. decide sees the newest version.
+// exclusively runs decide while no other write happens, and applies the ops that decide
+// returns. decide sees the newest version.
 func (db *DB) exclusively(ctx context.Context, decide func(*group) ([]op, error)) (deleted int, err error) {
 	r := &request{decide: decide}
 	err = db.submit(ctx, r)
@@ -60,16 +60,17 @@ type request struct {
 	turn    chan bool // true: lead the next group; false: done
 }
 
-// commitQueue lines up requests. Whoever finds nobody leading leads: takes
-// what is queued, writes it with one append and one fsync, and hands the lead
-// to the first who came meanwhile.
+// commitQueue lines up requests. A request that finds no leader becomes the leader. It
+// takes the queued requests, writes them with one append and one fsync, and hands the
+// lead to the first request that queued while it wrote. One fsync then serves all
+// concurrent writers.
 type commitQueue struct {
 	mu      sync.Mutex
 	waiting []*request
 	leading bool
 }
 
-// maxGroupBytes bounds what one append carries.
+// maxGroupBytes bounds the batches that one append writes.
 const maxGroupBytes = 8 << 20
 
 func (db *DB) submit(ctx context.Context, r *request) error {
@@ -92,8 +93,8 @@ func (db *DB) submit(ctx context.Context, r *request) error {
 	return r.err
 }
 
-// gather lets goroutines that are about to queue do so, as long as any come: a
-// sync costs the same for one as for all of them.
+// gather yields while more requests arrive: one sync costs the same for a large group as
+// for a single request.
 func (q *commitQueue) gather() {
 	for before := 0; ; runtime.Gosched() {
 		q.mu.Lock()
@@ -106,7 +107,7 @@ func (q *commitQueue) gather() {
 	}
 }
 
-// lead commits one group, in which r comes first, and passes the lead on.
+// lead commits one group, starting with r, and passes the lead on.
 func (db *DB) lead(r *request) {
 	q := &db.queue
 	q.gather()
@@ -127,12 +128,11 @@ func (db *DB) lead(r *request) {
 	q.waiting = q.waiting[n:]
 	q.mu.Unlock()
 
-	defer q.handOver(r, group) // also when this goroutine ends on the way
+	defer q.handOver(r, group) // also when a panic or Goexit ends this goroutine
 	db.commitGroup(group)
 }
 
-// handOver tells the others of a group that it has ended, and passes the lead
-// on from r, its leader.
+// handOver wakes the followers of a group after its commit and passes on the lead of r.
 func (q *commitQueue) handOver(r *request, group []*request) {
 	for _, member := range group {
 		if member != r {
@@ -149,19 +149,19 @@ func (q *commitQueue) handOver(r *request, group []*request) {
 	}
 }
 
-// errAbandoned is the error of a group whose leader was ended while it wrote.
+// errAbandoned is the error of a group whose leader goroutine ended during the commit.
 var errAbandoned = errors.New("the goroutine that wrote was ended")
 
-// commitGroup is the write path: resolve, log, sync, apply, publish. A panic
-// on the way is an error of the group: others wait for its outcome, and what
-// panicked may be what one of them has handed in.
+// commitGroup is the write path: resolve, log, sync, apply, publish. A panic becomes the
+// error of the whole group: followers wait for the outcome, and a batch of any of them
+// may have caused the panic.
 func (db *DB) commitGroup(requests []*request) {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
 	err, logged := errAbandoned, false
 	defer func() {
 		if err != nil && logged {
-			err = db.fail(err) // the log may have what this process does not know
+			err = db.fail(err) // the log may hold batches that are not applied
 		}
 		for _, r := range requests {
 			if err != nil && r.err == nil {
@@ -170,7 +170,7 @@ func (db *DB) commitGroup(requests []*request) {
 		}
 	}()
 	err = vfs.Catch(walDir, func() error {
-		logged = true // a panic may leave the log between two files
+		logged = true // a panic during rotation may leave the log between two files
 		err := db.makeRoom()
 		if logged = false; err != nil {
 			return err
@@ -179,10 +179,9 @@ func (db *DB) commitGroup(requests []*request) {
 	})
 }
 
-// commitLocked commits a group for which there is room. An error is that of
-// every request which has none of its own. logged is set as long as the log
-// may hold what is not applied, and the error is not known to be of the kind
-// after which writes go on.
+// commitLocked commits a group once there is room. The error applies to every request
+// that has none of its own. logged is true while the log may hold batches that are not
+// applied: an error or panic then must stop further writes.
 func (db *DB) commitLocked(requests []*request, logged *bool) error {
 	g := newGroup(db)
 	if r := requests[0]; r.decide != nil {
@@ -219,8 +218,9 @@ func (db *DB) commitLocked(requests []*request, logged *bool) error {
 		err = db.log.Sync()
 	}
 	if err != nil {
-		// A log that cannot make a new file has written nothing and goes on; one
-		// that failed to write or sync refuses to sync from then on.
+		// A log that cannot create its next file has written nothing and stays usable.
+		// After a failed write or sync, the log refuses every further sync, so Sync tells
+		// the two apart.
 		if failed := db.log.Sync(); failed != nil {
 			err = db.fail(failed)
 		}
@@ -238,23 +238,22 @@ func (db *DB) commitLocked(requests []*request, logged *bool) error {
 		return nil
 	})
 	if err != nil {
-		return db.fail(err) // the log is ahead of what this process knows
+		return db.fail(err) // the log is ahead of the state in memory
 	}
 	return nil
 }
 
-// A group is a set of requests that become visible together. It knows the
-// state that each of them meets: the newest version and what the group has
-// resolved before.
+// A group is a set of requests that become visible together. It resolves each request
+// against the newest version and the writes of the requests before it.
 type group struct {
 	db      *DB
 	base    *version
 	tx      *meta.Tx
 	nextNum uint64
-	nextID  uint32                 // of collections
+	nextID  uint32                 // next collection number
 	defs    map[uint32]*definition // collections changed by the group; nil is a drop
-	pending map[docKey]*op         // newest write of each id by resolved requests
-	own     map[docKey]*op         // likewise by the request being resolved
+	pending map[docKey]*op         // newest write of each id, by resolved requests
+	own     map[docKey]*op         // the same, by the request being resolved
 
 	views map[uint32]*view // collections touched, with their new state
 	kills map[uint32][]uint64
@@ -277,9 +276,9 @@ func newGroup(db *DB) *group {
 	}
 }
 
-// resolve decides a request against the state it meets: it fills in
-// collection numbers, DocNums and replaced versions, merges patches, and drops
-// deletes of nothing. On an error the group is as before.
+// resolve turns a request into final writes: it fills in collection numbers, DocNums and
+// replaced versions, merges patches, and drops deletes of missing documents. On an error
+// the group is unchanged, so that the remaining requests can commit.
 func (g *group) resolve(r *request) (err error) {
 	nextNum, nextID, defs := g.nextNum, g.nextID, maps.Clone(g.defs)
 	if n := len(r.ops); n > 8 {
@@ -336,7 +335,7 @@ func (g *group) resolve(r *request) (err error) {
 			set := *def
 			set.schema.Dim = len(o.vec)
 			g.defs[def.id] = &set
-			if len(kept) == i { // o is where the definition would go
+			if len(kept) == i { // the definition would overwrite o
 				kept = append(make([]op, 0, len(r.ops)+1), kept...)
 			}
 			kept = append(kept, op{kind: opDefine, coll: def.id, def: &set})
@@ -352,7 +351,7 @@ func (g *group) resolve(r *request) (err error) {
 	return nil
 }
 
-// definition returns the present definition of the collection that o is for.
+// definition returns the present definition of the collection that o writes to.
 func (g *group) definition(o *op) (*definition, error) {
 	id := o.coll
 	if !o.bound {
@@ -371,8 +370,8 @@ func (g *group) definition(o *op) (*definition, error) {
 	return nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
 }
 
-// current returns the DocNum that an id has, 0 for none, and the write that
-// gave it if that is of this group.
+// current returns the DocNum of an id, or 0, and the write of this group that assigned
+// it, if any.
 func (g *group) current(coll uint32, id string) (uint64, *op, error) {
 	key := docKey{coll, id}
 	for _, writes := range []map[docKey]*op{g.own, g.pending} {
@@ -388,7 +387,7 @@ func (g *group) current(coll uint32, id string) (uint64, *op, error) {
 	return num, nil, err
 }
 
-// merge turns a patch into the put of the whole document.
+// merge turns a patch into a put of the whole document.
 func (g *group) merge(o *op, pending *op) error {
 	doc, vec := []byte(nil), []float32(nil)
 	if pending != nil {
@@ -432,7 +431,7 @@ func (g *group) merge(o *op, pending *op) error {
 	return nil
 }
 
-// view returns the new state of a collection, for change.
+// view returns a view of a collection that the group may change.
 func (g *group) view(coll uint32) *view {
 	v := g.views[coll]
 	if v == nil {
@@ -452,7 +451,7 @@ func (g *group) apply(ops []op) {
 				g.views[o.coll] = &view{}
 			}
 			g.view(o.coll).def = o.def
-			g.db.active.coll(o.coll) // so that a flush takes note
+			g.db.active.coll(o.coll) // so that the flush includes the collection
 			continue
 		case opDrop:
 			g.views[o.coll] = nil
@@ -499,7 +498,7 @@ func (g *group) publish(lsn uint64) {
 	db.publish(next)
 }
 
-// refresh brings the parts of the active head up to date.
+// refresh replaces the parts and entries of the active head by their newest state.
 func (v *view) refresh(c *collHead) {
 	if c == nil {
 		return

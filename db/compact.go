@@ -14,25 +14,23 @@ import (
 	"github.com/vecbolt/vecbolt/segment/terms"
 )
 
-// When compaction happens by itself.
+// Thresholds of background compaction.
 const (
 	// deadShare is the share of dead rows at which a segment is rewritten.
 	deadShare = 0.3
-	// tierFactor is how much larger than the smallest a segment may be to be
-	// merged with it, and tierCount how many of such make a merge: rows are
-	// rewritten a logarithmic number of times.
+	// Background compaction merges tierCount segments when the largest has at
+	// most tierFactor times the rows of the smallest. Each row is then rewritten
+	// a logarithmic number of times.
 	tierFactor = 4
 	tierCount  = 8
-	// wholeBytes is the size from which Compact leaves a segment without dead
-	// rows alone.
+	// wholeBytes is the size from which Compact leaves a segment without dead rows alone.
 	wholeBytes = 1 << 30
 )
 
-// Compact gives back all space of deleted and replaced documents at once:
-// it flushes, rewrites segments that have dead rows, merges small ones, and
-// rewrites meta.bolt if much of it is free. Readers and writers go on
-// meanwhile. There is no need to call it: the database compacts in the
-// background.
+// Compact reclaims all space of deleted and replaced documents at once. It flushes,
+// rewrites segments with dead rows, merges small segments, and rewrites meta.bolt if much
+// of it is free. Readers and writers go on. Calling it is optional: the database compacts
+// in the background.
 func (db *DB) Compact(ctx context.Context) error {
 	if err := db.usable(ctx); err != nil {
 		return fmt.Errorf("db: compact: %w", err)
@@ -40,7 +38,7 @@ func (db *DB) Compact(ctx context.Context) error {
 	defer db.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(db.background.stopped, cancel)() // Close does not wait for all of it
+	defer context.AfterFunc(db.background.stopped, cancel)() // so that Close does not wait for the end
 	err := db.compactAll(ctx)
 	if errors.Is(err, context.Canceled) && db.background.stopped.Err() != nil {
 		err = ErrClosed
@@ -65,7 +63,7 @@ func (db *DB) compactAll(ctx context.Context) error {
 	if file, free := db.store.Size(); free > 1<<20 && free > file/8 {
 		err := db.rewriteMeta()
 		if noSpace(err) && db.store.Usable() {
-			return err // nothing has happened
+			return err // meta.bolt is unchanged
 		}
 		if err != nil {
 			return db.fail(err)
@@ -78,7 +76,7 @@ func (db *DB) compactAll(ctx context.Context) error {
 		return err
 	}
 	db.metaMu.Lock()
-	rest := len(db.state.Obsolete) > 0 // segments that graphs were built upon
+	rest := len(db.state.Obsolete) > 0 // segments whose graphs were reused by makeDerived
 	db.metaMu.Unlock()
 	if rest {
 		return db.settle()
@@ -92,7 +90,7 @@ func (db *DB) rewriteMeta() error {
 	return db.store.Rewrite()
 }
 
-// compactSome compacts in the background until nothing is worth it.
+// compactSome runs background compactions until none is worthwhile.
 func (db *DB) compactSome(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
@@ -108,17 +106,17 @@ func (db *DB) compactSome(ctx context.Context) error {
 	}
 }
 
-// A compaction writes the live rows of some segments of one collection into
-// a new one.
+// A compaction merges the live rows of several segments of one collection into a new
+// segment.
 type compaction struct {
 	coll    uint32
 	dim     int
 	victims []victim
 }
 
-// A victim is a segment with the dead rows that the compaction leaves out:
-// those that meta.bolt knows to be dead. Rows that died since are carried
-// over and die in the new segment.
+// A victim is a segment with the dead rows that the compaction leaves out: the rows that
+// are dead in meta.bolt. Rows that died later are copied and marked dead in the new
+// segment, because meta.bolt maps ids to them until the next flush.
 type victim struct {
 	*openSegment
 	dead *bitset.Cow
@@ -126,7 +124,7 @@ type victim struct {
 
 func (v victim) live() int { return v.info.Rows - v.dead.Count() }
 
-// plan lists the compactions that choose asks for.
+// plan lists the compactions of the segments that choose selects.
 func (db *DB) plan(choose func([]victim) []victim) []compaction {
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
@@ -149,7 +147,7 @@ func (db *DB) plan(choose func([]victim) []victim) []compaction {
 	return jobs
 }
 
-// everyVictim chooses whatever gives space back or makes one of several.
+// everyVictim chooses every segment that frees space or can be merged with others.
 func everyVictim(group []victim) []victim {
 	victims := slices.DeleteFunc(slices.Clone(group), func(v victim) bool {
 		return v.dead.Count() == 0 && v.info.Size >= wholeBytes
@@ -160,8 +158,8 @@ func everyVictim(group []victim) []victim {
 	return victims
 }
 
-// worthwhileVictims chooses segments with many dead rows or, among segments
-// sorted by rows, several of about the same size.
+// worthwhileVictims chooses from segments sorted by rows: several of similar size, or one
+// with many dead rows.
 func worthwhileVictims(group []victim) []victim {
 	for lo := range group {
 		hi := lo
@@ -186,7 +184,7 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 	db.removeLitter()
 	defer db.drop(db.current()) // keeps the victims mapped
 	db.metaMu.Lock()
-	there := db.haveVictims(c) // else they may have been unmapped before
+	there := db.haveVictims(c) // a dropped victim may already be unmapped
 	db.metaMu.Unlock()
 	if !there {
 		return nil
@@ -203,7 +201,7 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 	}
 	done := fresh == nil
 	defer func() {
-		if !done && db.err() == nil { // else that is for the next Open to see
+		if !done && db.err() == nil { // in doubt, meta.bolt may name fresh: the next Open decides
 			db.unmap(fresh)
 			db.removeSegment(fresh.info.ID)
 		}
@@ -248,14 +246,14 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 		db.segments[fresh.info.ID] = fresh
 	}
 	if err := db.guard(func() error { return db.publishCompaction(c, fresh) }); err != nil {
-		return db.fail(err) // meta.bolt is ahead of what this process knows
+		return db.fail(err) // meta.bolt is ahead of the state in memory
 	}
 	db.opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.victims), "took", time.Since(start))
 	return nil
 }
 
-// haveVictims reports whether no victim has been dropped, with its
-// collection, since the plan was made. metaMu is held.
+// haveVictims reports whether all victims are still in the database: a dropped collection
+// takes its segments with it. metaMu is held.
 func (db *DB) haveVictims(c compaction) bool {
 	for _, v := range c.victims {
 		if db.segments[v.info.ID] != v.openSegment {
@@ -265,8 +263,8 @@ func (db *DB) haveVictims(c compaction) bool {
 	return true
 }
 
-// carryOver adds to dead the rows of fresh that have died in v, as of now,
-// since the compaction began.
+// carryOver marks rows of fresh that died in victim v during the compaction. now is the
+// newest set of dead rows of v.
 func carryOver(dead *bitset.Cow, v victim, now *bitset.Cow, fresh *openSegment) *bitset.Cow {
 	if fresh == nil || now == v.dead {
 		return dead
@@ -311,7 +309,7 @@ func (db *DB) publishCompaction(c compaction, fresh *openSegment) error {
 	return nil
 }
 
-// merge writes the new segment, rows in order of DocNum; nil if none is left.
+// merge writes the new segment in order of DocNum. It returns nil if no row is left.
 func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
 	rows := 0
 	for _, v := range c.victims {
@@ -354,14 +352,14 @@ func (m *merger) keepTerms(s *openSegment, a *analysis, victims []victim) {
 	for i, v := range victims {
 		src, err := v.terms.of(a).need(m.ctx)
 		if err != nil {
-			return // it is made anew
+			return // the index is rebuilt later
 		}
 		inputs[i] = terms.Input{Source: src, Rows: m.moved[v.openSegment]}
 	}
 	s.terms.keep(a, inputs)
 }
 
-// merging copies rows from several segments, each sorted by DocNum, into one.
+// merger copies rows from several segments, each sorted by DocNum, into one.
 type merger struct {
 	ctx  context.Context
 	w    *segment.Writer
@@ -369,8 +367,8 @@ type merger struct {
 	cols *columns.Builder
 	dim  int
 	rows int // written
-	// moved has the new row of each row, or terms.Dropped, of the segments for
-	// which it is wanted.
+	// moved maps each row of a segment to its new row or terms.Dropped. It has only the
+	// segments whose full-text index or graph is reused.
 	moved map[*openSegment][]uint32
 }
 
@@ -387,8 +385,8 @@ func (m *merger) run(victims []victim) error {
 		sources = append(sources, &cursor{victim: v, nums: v.DocNums()})
 	}
 	for len(sources) > 0 {
-		// The source with the smallest DocNum gives rows up to the smallest
-		// of the others: one stretch for each source, mostly.
+		// Copy from the source with the smallest DocNum up to the next source's smallest.
+		// Sources seldom overlap, so this mostly takes one run per source.
 		slices.SortFunc(sources, func(a, b *cursor) int {
 			if a.nums[a.row] < b.nums[b.row] {
 				return -1
@@ -409,7 +407,7 @@ func (m *merger) run(victims []victim) error {
 	return nil
 }
 
-// copyRows is the most rows copied between two looks at the context.
+// copyRows is the largest number of rows copied between two checks of the context.
 const copyRows = 4096
 
 // copy appends the live rows of [c.row, end).

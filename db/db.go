@@ -12,8 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// A DB is an open database. Its methods are safe for concurrent use. Readers
-// never wait for writers, flushes or compactions, nor the reverse.
+// A DB is an open database. Its methods are safe for concurrent use. Readers never wait
+// for writers, flushes or compactions, nor do these wait for readers.
 type DB struct {
 	dir   string
 	opts  Options
@@ -24,45 +24,45 @@ type DB struct {
 
 	queue commitQueue
 
-	// commitMu is held by whoever makes a new version: a group of writes, or
-	// the end of a flush or compaction. It guards the fields below.
+	// commitMu is held while a new version is made: by a group of writes, or at the end
+	// of a flush or compaction. It guards the fields below.
 	commitMu sync.Mutex
 	active   *head
-	frozen   *head    // being flushed; nil when none is
-	frozenAt *version // the version that ends with frozen, retained
-	flushErr error    // of the last flush, if it failed and can be tried again
+	frozen   *head    // being flushed, or nil
+	frozenAt *version // the version at the freeze; the DB holds a reference
+	flushErr error    // of the last flush, if it failed and can be retried
 	nextNum  uint64
 	nextColl uint32
 	flushed  *sync.Cond // signals frozen == nil or flushErr
 
-	// metaMu is held by whoever commits to meta.bolt. It is taken before
-	// commitMu. It guards the fields below.
+	// metaMu is held during a commit to meta.bolt. It is taken before commitMu. It guards
+	// the fields below.
 	metaMu   sync.Mutex
 	commits  uint64 // of meta.bolt, since it was opened
 	state    meta.State
 	segments map[uint64]*openSegment
-	stored   map[uint32]*definition // as in meta.bolt
+	stored   map[uint32]*definition // definitions as in meta.bolt
 
-	// compactMu is held by the compaction that runs. It is taken first.
+	// compactMu is held during a compaction. It is taken before all others.
 	compactMu sync.Mutex
 
-	// mu guards the fields below; it is held for moments only.
+	// mu guards the fields below. It is held only briefly.
 	mu      sync.Mutex
 	cur     *version
-	held    *version // newer than cur, on its way; guarded by commitMu as well
-	holding bool     // publish makes versions held
+	held    *version // newer than cur, not yet visible; guarded by commitMu as well
+	holding bool     // publish sets held instead of cur
 	live    map[*version]struct{}
-	mapped  map[*openSegment]struct{} // segments to close, in the database or only in old versions
+	mapped  map[*openSegment]struct{} // open segments, of the database or of old versions only
 	litter  map[uint64]struct{}       // segments whose files could not be removed
 	running int                       // calls that Close waits for
 	idle    *sync.Cond                // signals running == 0
 	failed  error
 	closed  bool
 
-	troubles map[string]error // of background work, by its name; guarded by mu
+	troubles map[string]error // errors of background work by name; guarded by mu
 
-	// Pointers, because the runtime keeps every sync.Pool over two collections of
-	// garbage, and would keep a closed database with it.
+	// Pointers, because the runtime refers to every sync.Pool for two garbage
+	// collections. An embedded pool would keep a closed database in memory as long.
 	walkers  *sync.Pool // of *walker
 	scratch  *sync.Pool // of *scratch
 	ids      knownIDs
@@ -70,12 +70,12 @@ type DB struct {
 
 	background background
 	following  *follower              // nil unless the directory is a published folder
-	names      atomic.Pointer[vfs.FS] // with the names of the newest version of it
+	names      atomic.Pointer[vfs.FS] // the file names of its newest version
 }
 
-// Open opens the database in directory dir, and creates it unless it exists.
-// It fails at once with ErrLocked when another process excludes this one.
-// After a crash, Open recovers: what was acknowledged is there.
+// Open opens the database in directory dir and creates it if it does not exist. It fails
+// at once with ErrLocked when another process excludes this one. After a crash, Open
+// recovers every acknowledged write.
 func Open(dir string, opts *Options) (*DB, error) {
 	var o Options
 	if opts != nil {
@@ -100,9 +100,9 @@ func Open(dir string, opts *Options) (*DB, error) {
 	return db, nil
 }
 
-// Close flushes, so that the next Open is quick, and releases every resource.
-// It waits for calls that are running; later ones fail with ErrClosed. Closing
-// twice is fine. Snapshots should be closed before: they fail afterwards.
+// Close flushes, so that the next Open is quick, and releases every resource. It waits
+// for running calls; later calls fail with ErrClosed. A second Close does nothing. Close
+// snapshots first: afterwards they fail.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.closed {
@@ -113,11 +113,11 @@ func (db *DB) Close() error {
 	db.mu.Unlock()
 	db.background.stop()
 	if db.following != nil {
-		db.metaMu.Lock() // a Refresh has ended
+		db.metaMu.Lock() // waits for a running Refresh
 		defer db.metaMu.Unlock()
 	}
 	db.commitMu.Lock()
-	db.flushed.Broadcast() // to writers who wait for a flush that will not come
+	db.flushed.Broadcast() // to writers that wait for a flush: none will come
 	db.commitMu.Unlock()
 
 	var err error
@@ -132,11 +132,11 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// finish leaves a database that the next Open has no work with. One that was
-// not written to is that already.
+// finish brings the files into a state that the next Open can use without recovery. A
+// database without new writes is in it already.
 func (db *DB) finish() error {
 	db.mu.Lock()
-	for s := range db.mapped { // graphs take too long for Close
+	for s := range db.mapped { // Close builds no graphs: they take too long
 		db.dropBase(s)
 	}
 	db.mu.Unlock()
@@ -150,7 +150,7 @@ func (db *DB) finish() error {
 			return err
 		}
 		if err := db.store.Seal(); err != nil {
-			db.opts.Logger.Warn("cannot keep checksums of pages", "error", err) // Open then takes longer
+			db.opts.Logger.Warn("cannot keep checksums of pages", "error", err) // the next Open then takes longer
 		}
 	}
 	_, err := db.makeDerived(context.Background(), byClose, 0)
@@ -171,12 +171,12 @@ func (db *DB) release() error {
 	for s := range db.mapped {
 		errs = append(errs, s.close())
 	}
-	for v := range db.live { // of a published folder, each may have its own
+	for v := range db.live { // versions of a published folder may have stores of their own
 		errs = append(errs, v.files.store.Close())
 	}
 	db.mu.Unlock()
 	if db.log != nil {
-		if err := db.log.Close(); db.err() == nil { // else it is known already
+		if err := db.log.Close(); db.err() == nil { // otherwise the error is known
 			errs = append(errs, err)
 		}
 	}
@@ -192,8 +192,8 @@ func (db *DB) release() error {
 	return errors.Join(errs...)
 }
 
-// fail makes the database read-only until it is reopened, because the disk
-// failed at a point where the outcome of a write is unknown.
+// fail makes the database read-only until it is reopened: the disk failed at a point
+// where the outcome of a write is unknown.
 func (db *DB) fail(err error) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -203,16 +203,16 @@ func (db *DB) fail(err error) error {
 	return db.failed
 }
 
-// err returns why writes are refused, if they are.
+// err returns the reason that writes are refused, or nil.
 func (db *DB) err() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.refused()
 }
 
-// refused is err with mu held. A directory that could not be synced is a
-// reason, whoever met that: its names may be lost although the next sync
-// succeeds.
+// refused is err with mu held. A directory that could not be synced is a reason, no
+// matter which call met the failure: the kernel may have dropped the new names, and the
+// next sync would still succeed.
 func (db *DB) refused() error {
 	if db.failed == nil && !db.opts.ReadOnly {
 		if err := db.fs.Failed(); err != nil {
@@ -222,15 +222,15 @@ func (db *DB) refused() error {
 	return db.failed
 }
 
-// refuse notes why writes are refused from now on. mu is held.
+// refuse sets the reason that writes are refused from now on. mu is held.
 func (db *DB) refuse(err error) {
 	db.failed = fmt.Errorf("%w: %w", ErrUnknown, err)
 	db.opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
 }
 
-// Flush moves everything written so far from the log to segments and
-// meta.bolt. There is no need to call it: it bounds the work of the next
-// Open after a crash, and makes writes durable under every SyncPolicy.
+// Flush moves everything written so far from the log to segments and meta.bolt. Calling
+// it is optional: it bounds the recovery work of the next Open after a crash, and makes
+// writes durable under every SyncPolicy.
 func (db *DB) Flush(ctx context.Context) error {
 	if err := db.usable(ctx); err != nil {
 		return fmt.Errorf("db: flush: %w", err)
@@ -242,7 +242,8 @@ func (db *DB) Flush(ctx context.Context) error {
 	return nil
 }
 
-// usable begins a maintenance call, which end ends, or says why it cannot be.
+// usable begins a maintenance call, which end ends, or returns the reason that it cannot
+// run.
 func (db *DB) usable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -18,18 +18,16 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// CheckDeep is Check, and does not trust that derived files say what they
-// should because their checksums hold: it recomputes columns from documents
-// and compares them in both directions, compares the bounds of codes with the
-// scores of vectors, and the graph with codes made anew, wants each row where
-// walks through the graph find it, and follows every id to its document. That takes longer,
-// and finds the errors of programs where Check finds those of disks.
+// CheckDeep is Check without trust in derived files whose checksums hold. It recomputes
+// columns from documents and compares them in both directions. It compares the bounds of
+// codes with true scores, and the graph with recomputed codes. It searches the graph for
+// each row, and follows every id to its document. That takes longer. Check finds errors
+// of disks; CheckDeep also finds errors of programs.
 func (db *DB) CheckDeep(ctx context.Context) (*CheckReport, error) { return db.check(ctx, true) }
 
-// CheckFiles checks a database that need not be able to open: the error of
-// Open is then the first problem of the report, followed by what is wrong in
-// the files that can be examined without it. The error says that the check
-// itself could not be done.
+// CheckFiles checks a database even if Open fails. The error of Open is then the first
+// problem of the report, followed by the damage in all files that can be examined without
+// it. The returned error means that the check itself failed.
 func CheckFiles(ctx context.Context, dir string, deep bool) (*CheckReport, error) {
 	vdb, err := Open(dir, &Options{ReadOnly: true})
 	if err == nil {
@@ -47,13 +45,13 @@ func CheckFiles(ctx context.Context, dir string, deep bool) (*CheckReport, error
 	return x.report, nil
 }
 
-// examining is the check of files that are no database together.
+// fileChecker checks the files of a database that does not open.
 type fileChecker struct {
 	checker
 	fs *vfs.FS
 }
 
-// note adds a problem unless it is known.
+// note adds a problem unless the report has it.
 func (x *fileChecker) note(err error) {
 	for _, err := range flatten(err) {
 		if p := problemOf(err); !slices.ContainsFunc(x.report.Problems, func(old Problem) bool {
@@ -85,7 +83,7 @@ func (x *fileChecker) run(dir string) (err error) {
 	return errors.Join(err, x.ctx.Err())
 }
 
-// store examines meta.bolt, and what it says there should be.
+// store checks meta.bolt and the files that it lists.
 func (x *fileChecker) store(store *meta.Store) error {
 	err := store.Check(x.ctx, func(file, bucket, key, detail string) {
 		x.add(Problem{File: file, Offset: -1, Detail: strings.TrimSpace(fmt.Sprintf("%s %s: %s", bucket, key, detail))})
@@ -136,7 +134,7 @@ func (x *fileChecker) store(store *meta.Store) error {
 	return nil
 }
 
-// loose examines the vector files that are there, by their own headers.
+// loose checks all vector files by their own headers, because meta.bolt cannot list them.
 func (x *fileChecker) loose() error {
 	names, err := x.fs.ReadDir(segDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,8 +159,8 @@ func (x *fileChecker) file(name string, hint segment.Info) {
 	}
 }
 
-// recompute compares a derived file, as it is on disk, with what it is made
-// from. It must be called inside guard.
+// recompute compares the derived file on disk with its sources. It must be called inside
+// guard.
 func (d *derived[T]) recompute(ctx context.Context) error {
 	if d.deep == nil {
 		return nil
@@ -170,8 +168,8 @@ func (d *derived[T]) recompute(ctx context.Context) error {
 	return d.onDisk(func(v *T) error { return d.deep(ctx, v) })
 }
 
-// onDisk calls fn with the content of the file as it is on disk. It does not
-// if there is none, or if check says what is wrong with it.
+// onDisk calls fn with the content of the file on disk. It skips missing files, and
+// unreadable ones, because check reports these.
 func (d *derived[T]) onDisk(fn func(*T) error) error {
 	m, err := mapFile(d.db.files(), d.name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,8 +186,8 @@ func (d *derived[T]) onDisk(fn func(*T) error) error {
 	return fn(v)
 }
 
-// compareColumns compares columns with the documents of all rows that still
-// have one.
+// compareColumns compares columns with the metadata of all rows that still have a
+// document.
 func (s *openSegment) compareColumns(ctx context.Context, have *columns.Columns) error {
 	b, there := columns.NewBuilder(), bitset.New(s.info.Rows)
 	err := s.eachMetadata(ctx, func(row int, m Metadata) error {
@@ -220,9 +218,8 @@ func (s *openSegment) compareColumns(ctx context.Context, have *columns.Columns)
 	return nil
 }
 
-// compareCodes wants the true score of each row within the bounds that its
-// codes give, for some queries: stored vectors, whose scores go to the ends,
-// and the sum of some.
+// compareCodes checks that the codes bound the true score of each row, for a few queries:
+// stored vectors, whose scores reach the extremes, and their sum.
 func (s *openSegment) compareCodes(ctx context.Context, have *codes.Codes) error {
 	const queries = 4
 	sum := make([]float32, s.info.Dim)
@@ -263,7 +260,8 @@ func (s *openSegment) compareCodes(ctx context.Context, have *codes.Codes) error
 	return nil
 }
 
-// ids follows every id of the version to the document that says it has it.
+// ids follows every id of the version to its document and checks that the document has
+// that id.
 func (c *checker) ids(v *view) error {
 	var all []bitset.Set
 	for _, p := range v.parts {

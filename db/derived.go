@@ -15,58 +15,57 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// derivedExts are the files that a segment may have beside its vectors.
+// derivedExts are the extensions of the derived files that a segment may have.
 var derivedExts = []string{"cols", "codes", "graph", "terms"}
 
-// derivedName returns the name of a file beside the vectors of a segment.
+// derivedName returns the name of a derived file.
 func derivedName(id uint64, ext string) string {
 	return fmt.Sprintf("%s/%08x.%s", segDir, id, ext)
 }
 
-// A derived is a file beside the vectors of a segment that can be made anew
-// at any time from what is true. It is mapped when it is first used. One that
-// is missing, damaged or of another segment is absent: the caller then does
-// without, or has it made. A nil derived is a file that the segment does not
-// want, always absent.
+// A derived is a file beside the vectors of a segment that can be rebuilt at any time
+// from segments and documents. It is mapped at its first use. A file that is missing,
+// damaged or from another segment counts as absent: the caller then does without it, or
+// has it built. A nil derived means that the segment has no such file.
 //
-// A new kind of file needs its extension above, a handle in openSegment, and
-// the functions below.
+// A new kind of file needs its extension above, a handle in openSegment, and the
+// functions below.
 type derived[T any] struct {
 	db   *DB
 	name string
 	when stage
 
-	// parse opens the bytes for the segment: identity first.
+	// parse decodes the bytes. It checks first that they belong to the segment.
 	parse func([]byte) (*T, error)
-	// verify compares what parse leaves for later; nil if that is nothing.
+	// verify checks the parts that parse does not read; nil if parse checks everything.
 	verify func(*T) error
-	// deep compares the content with what it is made from, for CheckDeep; nil
-	// if there is no telling.
+	// deep compares the content with its sources, for CheckDeep; nil if there is no such
+	// comparison.
 	deep func(context.Context, *T) error
-	// write makes the content. It may read the segment's vectors, other
-	// derived files and meta.bolt; it is called inside guard.
+	// write builds the content. It may read the segment's vectors, other derived files
+	// and meta.bolt. It is called inside guard.
 	write func(context.Context, io.WriterAt) error
-	// scratch, if set, tells that the content is not to be kept as a file.
+	// scratch, if set, reports whether the content must stay in memory.
 	scratch func() bool
-	// newer is the error of parse for a file that a newer release wrote.
+	// newer is the error that parse returns for a file of a newer release.
 	newer error
 
-	building gate // held while the file is being made; taken first
+	building gate // held while the file is built; taken before mu
 
 	mu     sync.Mutex
 	value  *T
-	absent bool           // until it is made
-	faults int            // how often it could not be read
-	maps   []*vfs.Mapping // the value's, and those of distrusted ones: others may be reading them
+	absent bool           // until it is built
+	faults int            // read faults so far
+	maps   []*vfs.Mapping // of value, and of distrusted contents that readers may still use
 }
 
-// stage says when a derived file is made.
+// stage says when a derived file is built.
 type stage int
 
 const (
-	onDemand  stage = iota // by the first call that cannot do without
-	byClose                // in the background, once the segment has settled, and at the latest by Compact or Close
-	byCompact              // likewise, after those, and at the latest by Compact: it takes long
+	onDemand  stage = iota // by the first call that needs it
+	byClose                // in the background once the segment has settled, at the latest by Compact or Close
+	byCompact              // in the background after byClose, at the latest by Compact, because it takes long
 )
 
 // derivedFile is a derived of any type.
@@ -86,8 +85,7 @@ func (d *derived[T]) file() string { return d.name }
 
 func (d *derived[T]) stage() stage { return d.when }
 
-// get returns the content, or nil if there is none yet. It must be called
-// inside guard.
+// get returns the content, or nil if the file is absent. It must be called inside guard.
 func (d *derived[T]) get() *T {
 	if d == nil {
 		return nil
@@ -102,15 +100,15 @@ func (d *derived[T]) get() *T {
 	return d.value
 }
 
-// load maps the file. mu is held. Without file handles or room to map it, it is
-// not absent: the next use tries again.
+// load maps the file. mu is held. A process that lacks file handles or address space does
+// not make the file absent: the next use tries again.
 func (d *derived[T]) load() (err error) {
 	defer func() { d.absent = err != nil && !isExhausted(err) }()
 	m, err := mapFile(d.db.files(), d.name)
 	if err != nil {
 		return err
 	}
-	d.maps = append(d.maps, m) // before a fault can happen
+	d.maps = append(d.maps, m) // before parse, because fault looks for the mapping here
 	if d.value, err = d.parse(m.Bytes()); err != nil {
 		d.maps = d.maps[:len(d.maps)-1]
 		m.Close()
@@ -118,8 +116,8 @@ func (d *derived[T]) load() (err error) {
 	return err
 }
 
-// need returns the content, making the file if there is none; in memory, if
-// it cannot be kept. It must be called inside guard.
+// need returns the content and builds the file if it is absent. The content stays in
+// memory if it cannot be written. It must be called inside guard.
 func (d *derived[T]) need(ctx context.Context) (*T, error) {
 	if v := d.get(); v != nil {
 		return v, nil
@@ -149,7 +147,7 @@ func (d *derived[T]) need(ctx context.Context) (*T, error) {
 	return v, err
 }
 
-// make makes the file unless it is there.
+// make builds the file unless it is there.
 func (d *derived[T]) make(ctx context.Context) error {
 	if err := d.building.enter(ctx); err != nil {
 		return err
@@ -161,8 +159,8 @@ func (d *derived[T]) make(ctx context.Context) error {
 	d.mu.Lock()
 	faults := d.faults
 	d.mu.Unlock()
-	if faults > 1 { // writing it again would go on for ever
-		return fmt.Errorf("%s: made anew, it could not be read either", d.name)
+	if faults > 1 { // a bad disk would otherwise cause endless rebuilds
+		return fmt.Errorf("%s: could not be read after a rebuild either", d.name)
 	}
 	if err := d.keep(func(w io.WriterAt) error { return d.write(ctx, w) }); err != nil {
 		return err
@@ -172,19 +170,19 @@ func (d *derived[T]) make(ctx context.Context) error {
 	return d.load()
 }
 
-// keep makes the file durable with the content that write gives it, replacing
-// one that is there.
+// keep writes the file durably with the content from write and replaces an existing file.
 func (d *derived[T]) keep(write func(io.WriterAt) error) error {
 	db, temp := d.db, tmpDir+d.name[len(segDir):]
 	f, err := db.fs.Create(temp)
-	for i := 1; errors.Is(err, fs.ErrExist) && i < 100; i++ { // what is not of this database is left alone
+	for i := 1; errors.Is(err, fs.ErrExist) && i < 100; i++ { // foreign files stay
 		temp = fmt.Sprintf("%s%s.%d", tmpDir, d.name[len(segDir):], i)
 		f, err = db.fs.Create(temp)
 	}
 	if err != nil {
 		return err
 	}
-	// What write reads may fault: the file must not stay, and be in the way of the next one.
+	// The sources may fault while write reads them. The temporary file must not remain,
+	// because it would block the next attempt.
 	err = vfs.Catch(d.name, func() error { return write(f) })
 	if err == nil {
 		err = f.Sync()
@@ -200,23 +198,23 @@ func (d *derived[T]) keep(write func(io.WriterAt) error) error {
 	return db.fs.SyncDir(segDir)
 }
 
-// distrust stops the use of a damaged content.
+// distrust stops the use of damaged content.
 func (d *derived[T]) distrust(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.absent {
-		return // others saw it too
+		return // another call was first
 	}
 	d.value, d.absent = nil, true
-	d.db.opts.Logger.Warn("derived file is damaged and will be made anew", "file", d.name, "error", err)
+	d.db.opts.Logger.Warn("derived file is damaged and will be rebuilt", "file", d.name, "error", err)
 	d.db.background.wakeDerive()
 }
 
-// errDerived says that a derived file could not be read and is not used any
-// more: the call can be made again.
-var errDerived = errors.New("derived, will be made anew")
+// errDerived says that a derived file could not be read and is no longer used. The call
+// can be repeated: it then does without the file.
+var errDerived = errors.New("derived, will be rebuilt")
 
-// fault returns an error if the memory that faulted is of this file.
+// fault returns an error if the memory that faulted belongs to this file.
 func (d *derived[T]) fault(f *vfs.FaultError) error {
 	d.mu.Lock()
 	at, ok := int64(0), false
@@ -235,15 +233,15 @@ func (d *derived[T]) fault(f *vfs.FaultError) error {
 	return err
 }
 
-// retry looks for an absent file again when it is next used: it may be there
-// by now, of a newer published version.
+// retry makes the next use look for an absent file again: a newer published version may
+// have it.
 func (d *derived[T]) retry() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.absent = false
 }
 
-// check reads the file as it is on disk, all of it.
+// check reads the whole file on disk.
 func (d *derived[T]) check() error {
 	err := d.fits(d.db.files())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, d.newer) {
@@ -252,8 +250,8 @@ func (d *derived[T]) check() error {
 	return err
 }
 
-// fits reads the file of its name in from, all of it, and says what is wrong
-// with it. It must be called inside guard.
+// fits reads the whole file of the same name in from and returns the first error. It must
+// be called inside guard.
 func (d *derived[T]) fits(from *vfs.FS) error {
 	m, err := mapFile(from, d.name)
 	if err != nil {
@@ -278,8 +276,8 @@ func (d *derived[T]) close() {
 	d.maps = nil
 }
 
-// isExhausted reports whether the process had no file handle or no room to map
-// a file, which says nothing of the file.
+// isExhausted reports whether the process lacked file handles or address space, in which
+// case the file itself may be sound.
 func isExhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
@@ -298,14 +296,15 @@ func mapFile(from *vfs.FS, name string) (*vfs.Mapping, error) {
 	return f.Map(size)
 }
 
-// settleTime is how old a segment must be before the background makes its
-// derived files: while documents are loaded, segments are soon merged.
+// settleTime is the age at which the background builds the derived files of a segment.
+// While documents are being loaded, segments are soon merged, and their derived files
+// would be wasted.
 const settleTime = 5 * time.Second
 
-// makeDerived makes the derived files that are missing and not made on
-// demand, those of the last stage and before, for segments of the given age.
-// It returns how long it takes the next one to come of age, 0 if there is
-// none. A file that cannot be written costs speed, not data; Stats says so.
+// makeDerived builds missing derived files, except those made on demand, up to stage
+// last, for segments of the given age. It returns the time until the youngest segment
+// reaches that age, 0 if all have. A file that cannot be written costs speed, not data;
+// Stats reports the error.
 func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
 	ver := db.current() // keeps the segments mapped
 	defer db.drop(ver)
@@ -338,8 +337,8 @@ func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (n
 	return next, nil
 }
 
-// retryDerived runs fn again after it met a damaged derived file, which it
-// then does without.
+// retryDerived repeats fn after it met a damaged derived file. The next run does without
+// the file.
 func retryDerived(fn func() error) error {
 	for {
 		if err := fn(); !errors.Is(err, errDerived) {

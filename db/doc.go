@@ -14,11 +14,11 @@
 //	res, err := notes.Search(ctx, db.Query{Vector: q, K: 5, Where: filter.Eq("lang", "go")})
 //	for _, h := range res.Hits { fmt.Println(h.ID, h.Score) }
 //
-// What holds (docs/guarantees.md has the tests that prove it):
+// Guarantees (docs/guarantees.md names the tests that prove them):
 //
 //   - Durability: when a write returns nil it survives power loss, unless
 //     [Options.Sync] says otherwise. Writers that wait together share an fsync.
-//   - Atomicity: a batch is there whole or not at all, after any crash.
+//   - Atomicity: after any crash, a batch is there as a whole or not at all.
 //   - Isolation: a read sees one state of all collections; a write is visible
 //     to every read that starts after it returned. Readers never wait for
 //     writers, flushes or compactions, and never hold them up.

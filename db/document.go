@@ -14,13 +14,13 @@ const (
 
 // A Document is what a collection stores and returns.
 type Document struct {
-	// ID is 1 to MaxIDLen bytes of UTF-8 without control characters, unique
-	// in its collection. When empty on a write, a UUIDv7 is given.
+	// ID is 1 to MaxIDLen bytes of UTF-8 without control characters, unique in its
+	// collection. A write with an empty ID generates a UUIDv7.
 	ID string `json:"id"`
 
-	// Vector has the dimension of the collection and finite components. It
-	// may be missing: the document is then found by filters and id only,
-	// until Patch or Upsert gives it one. It is kept bit by bit.
+	// Vector has the dimension of the collection and finite components. It may be
+	// missing: only filters and the id find the document then, until Patch or Upsert adds
+	// a vector. It is stored bit for bit.
 	Vector []float32 `json:"vector,omitempty"`
 
 	// Text is at most MaxTextLen bytes of UTF-8.
@@ -29,12 +29,11 @@ type Document struct {
 	Metadata Metadata `json:"metadata,omitempty"`
 }
 
-// Metadata describes a document. Values are string, bool, int64, float64,
-// nil, lists ([]any) of those, and nested maps (map[string]any), whose fields
-// filters address by dotted path. Other integer, float, slice and map types
-// are converted on the way in; NaN and infinity are refused. A key must not
-// be empty nor start with "$". A key may contain dots: it is then the same
-// path as the nesting it spells, and a document that has both is refused.
+// Metadata describes a document. Values are string, bool, int64, float64, nil, lists
+// ([]any) of these, and nested maps (map[string]any), whose fields filters address by
+// dotted path. Other integer, float, slice and map types are converted on writes; NaN and
+// infinity are refused. A key must not be empty or start with "$". A key may contain
+// dots: "a.b" is the same path as b nested in a, and a document with both is refused.
 type Metadata map[string]any
 
 // Select says which parts of a document a read returns beside its id.
@@ -45,7 +44,7 @@ const (
 	WithText     Select = 1
 	WithMetadata Select = 2
 	WithVector   Select = 4
-	IDsOnly      Select = 8 // nothing but the id
+	IDsOnly      Select = 8 // no parts
 
 	Everything = WithText | WithMetadata | WithVector
 )
@@ -57,7 +56,7 @@ func (s Select) has(part Select) bool {
 	return s&part != 0 && s&IDsOnly == 0
 }
 
-// stored returns the parts of the stored form that s wants.
+// stored returns the parts of the stored form that s selects.
 func (s Select) stored() (parts document.Parts) {
 	if s.has(WithText) {
 		parts |= document.Text
@@ -73,7 +72,7 @@ func (d *Document) stored() *document.Document {
 	return &document.Document{ID: d.ID, Text: d.Text, Metadata: d.Metadata}
 }
 
-// decode sets d to the wanted parts of a stored document.
+// decode sets d to the selected parts of a stored document.
 func (d *Document) decode(b []byte, want Select) error {
 	s, err := document.Decode(b, want.stored())
 	if err == nil {
@@ -82,5 +81,5 @@ func (d *Document) decode(b []byte, want Select) error {
 	return err
 }
 
-// canonical returns a valid copy of m in the types that are stored.
+// canonical returns a valid copy of m with stored types.
 func (m Metadata) canonical() (Metadata, error) { return document.Canonical(m) }

@@ -33,14 +33,14 @@ var (
 	// CreateCollection and Rename for a name that is taken.
 	ErrExists = errors.New("already exists")
 
-	// ErrSchema is returned when a collection exists with another metric or
-	// another embedding lineage than the caller asks for.
+	// ErrSchema is returned when a collection exists with another metric or embedding
+	// lineage than the caller asks for.
 	ErrSchema = errors.New("schema mismatch")
 
-	// ErrTextIndex is matched, beside ErrInvalid, by the error for a text that is
-	// looked for in a collection without a text index (SetText makes one), and,
-	// beside ErrSchema, by the one for a collection that has another text index
-	// than the caller asks for (SetText changes it).
+	// ErrTextIndex is matched by two errors. A text query in a collection without a text
+	// index also matches ErrInvalid; SetText makes the index. A request for a different
+	// text index than the collection has also matches ErrSchema; SetText changes the
+	// index.
 	ErrTextIndex = errors.New("text index")
 
 	// ErrDimensionMismatch is matched by every *DimensionError.
@@ -58,18 +58,18 @@ var (
 	// reads go on, and writes succeed again once there is room.
 	ErrNoSpace = errors.New("no space left on device")
 
-	// ErrUnknown is returned when the disk failed while a write was being
-	// made durable: whether it survives is decided by the next Open. From
-	// then on the database answers reads and refuses writes.
+	// ErrUnknown is returned when the disk failed while a write was being made durable:
+	// the next Open decides whether the write survives. Until then the database answers
+	// reads and refuses writes.
 	ErrUnknown = errors.New("write outcome unknown, reopen the database")
 
 	// ErrCorrupt is matched by every *CorruptError.
 	ErrCorrupt = fileformat.ErrCorrupt
 )
 
-// A CorruptError says which bytes on disk are damaged: in File, relative to the database directory,
-// at Offset, in bytes, or -1 when it is not known. It matches ErrCorrupt, and wraps Err, the
-// damage.
+// A CorruptError locates damaged bytes on disk: File is relative to the database
+// directory, Offset is in bytes, or -1 if unknown. It matches ErrCorrupt and wraps Err,
+// which describes the damage.
 type CorruptError = fileformat.CorruptError
 
 // A DimensionError says that a vector does not have the dimension of its
@@ -98,7 +98,7 @@ func invalidf(format string, args ...any) error {
 	return document.Invalidf(format, args...)
 }
 
-// A textIndexError matches ErrTextIndex beside what its cause matches.
+// A textIndexError matches ErrTextIndex in addition to its cause.
 type textIndexError struct{ error }
 
 func (e textIndexError) Is(target error) bool { return target == ErrTextIndex }
@@ -109,8 +109,8 @@ func noSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// translate gives errors of the packages below their public form, once, at
-// the boundary of db.
+// translate turns errors of lower packages into public errors, once, at the boundary of
+// db.
 func translate(err error) error {
 	var (
 		fault *vfs.FaultError

@@ -13,15 +13,15 @@ import (
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
-// An Explanation is a Result with how it came about.
+// An Explanation is a Result together with the steps that led to it.
 type Explanation struct {
 	Result *Result `json:"result"`
-	// Plan has one entry for each part of the collection that is searched: those
-	// that hold vectors or, if the query has a text, all.
+	// Plan has one element for each part that was searched: each part with vectors or, if
+	// the query has a text, every part.
 	Plan []PartPlan `json:"plan"`
 	// Stages are the steps of the search, in order. Their times do not overlap.
 	Stages []Stage `json:"stages"`
-	// WhyNot has one entry for each id that was asked about, in that order.
+	// WhyNot has one element for each id of the call, in that order.
 	WhyNot []WhyNot `json:"why_not,omitempty"`
 }
 
@@ -30,51 +30,50 @@ type Stage struct {
 	// Name is "filter", "graph", "scan", "score" (true scores of candidates), "text",
 	// "fuse", "mmr", "group" or "fetch".
 	Name string `json:"name"`
-	// Rows is how many rows the stage considered, and Kept how many it left.
+	// Rows is the number of rows that the stage considered, and Kept the number it left.
 	Rows int `json:"rows"`
 	Kept int `json:"kept"`
-	// Bytes is about how much of vectors and codes was read.
+	// Bytes is the approximate size of the vectors and codes that were read.
 	Bytes int64         `json:"bytes"`
 	Time  time.Duration `json:"ns"`
 }
 
-// A WhyNot says where one document stands in the answer, or what kept it out.
+// A WhyNot says where one document ranks in the answer, or why it is missing from it.
 type WhyNot struct {
 	ID string `json:"id"`
-	// Hit is its position among the hits, from 1; 0 if it is not one.
+	// Hit is its position among the hits, from 1; 0 if it is not a hit.
 	Hit int `json:"hit"`
-	// Exists and HasVector say whether there is such a document and whether
-	// it has a vector.
+	// Exists reports whether the document exists, and HasVector whether it has a vector.
 	Exists    bool `json:"exists"`
 	HasVector bool `json:"has_vector"`
 	// Score is its true score.
 	Score *float64 `json:"score,omitempty"`
-	// Rank is its exact rank, from 1, among all documents that match Where: the
-	// rank that it would have, if it does not match. Offset, Threshold, Group
-	// and MMR do not enter.
+	// Rank is its exact rank, from 1, among all documents that match Where. For a
+	// document that does not match, it is the rank it would have. Offset, Threshold,
+	// Group and MMR are not considered.
 	Rank int `json:"rank,omitempty"`
-	// Legs is what each ranking says of it, if the query has a text; then Score
-	// and Rank are those of the fusion, and missing if it is in no list.
+	// Legs has its place in each ranking, if the query has a text. Score and Rank are
+	// then those after fusion; both are missing if no list has the document.
 	Legs []Leg `json:"legs,omitempty"`
-	// Clause is the innermost part of Where that it fails, as JSON, and Path
+	// Clause is the innermost part of Where that the document fails, as JSON, and Path is
 	// the JSON pointer of that part; see filter.Why.
 	Clause string `json:"clause,omitempty"`
 	Path   string `json:"path,omitempty"`
-	// Beyond is how many places it is behind the last rank that could have
-	// made it a hit.
+	// Beyond is the number of ranks between it and the last rank that could have been a
+	// hit.
 	Beyond int `json:"beyond,omitempty"`
-	// Stage is what lost it: "missing", "vector", "text" (it has nothing of the text, or what that
-	// excludes), "depth" (no list is long enough for it), "example", "where", "field" (it is in no
-	// group), "threshold", "k", "offset", "group", "mmr" or "graph" (an approximate search did not
-	// find it); empty for a hit.
+	// Stage is the stage that lost it: "missing", "vector", "text" (the text does not
+	// match it, or excludes it), "depth" (no list is long enough to include it),
+	// "example", "where", "field" (it has no group), "threshold", "k", "offset", "group",
+	// "mmr" or "graph" (an approximate search did not find it); empty for a hit.
 	Stage string `json:"stage,omitempty"`
 	// Reason says the same in words.
 	Reason string `json:"reason"`
 }
 
-// Explain answers a query as Search does and says how: what each stage looked
-// at, and where the documents whyNot stand, whether they are hits or not. The
-// latter takes one exact look at every vector that matches.
+// Explain answers a query as Search does and reports how: the work of each stage, and
+// where the documents whyNot rank, whether they are hits or not. The latter takes one
+// exact scan of all vectors that match.
 func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*Explanation, error) {
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -102,10 +101,10 @@ func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*E
 	return e, nil
 }
 
-// A trace notes what a search does. A nil trace notes nothing.
+// A trace records the stages of a search. A nil trace records nothing.
 type trace struct {
 	stages []Stage
-	bytes  atomic.Int64 // read by scans, and not yet taken
+	bytes  atomic.Int64 // read by scans since the last taken
 }
 
 // read counts bytes; it is safe for concurrent use.
@@ -115,7 +114,7 @@ func (t *trace) read(bytes int64) {
 	}
 }
 
-// taken returns the bytes that were read since the last call.
+// taken returns the bytes read since the last call.
 func (t *trace) taken() int64 {
 	if t == nil {
 		return 0
@@ -148,11 +147,11 @@ type suspect struct {
 	*WhyNot
 	ranked
 	matches bool
-	better  int      // matching documents that are ahead of it
+	better  int      // number of matching documents ahead of it
 	equal   []ranked // matching rows of the same score
 }
 
-// whyNot explains where documents stand. It is called inside guard.
+// whyNot explains the ranks of documents. It must be called inside guard.
 func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) ([]WhyNot, error) {
 	if p.text != nil {
 		return s.whyNotText(ctx, p, r, ids)
@@ -203,8 +202,8 @@ func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) 
 	return all, nil
 }
 
-// whyFiltered says which clause of the filter a document fails, if any, and
-// which group it is in.
+// whyFiltered finds the clause of the filter that a document fails, if any, and its
+// group.
 func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
 	if slices.Contains(p.examples, x.place) {
 		x.Stage, x.Reason = "example", "examples are not among the hits"
@@ -235,7 +234,7 @@ func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
 	return nil
 }
 
-// metadata reads that of one document.
+// metadata reads the metadata of one document.
 func (s *search) metadata(at place) (m Metadata, err error) {
 	err = s.ver.read(func(tx *meta.Tx) error {
 		b, err := s.view.stored(tx, at.part, at.row)
@@ -250,8 +249,8 @@ func (s *search) metadata(at place) (m Metadata, err error) {
 	return m, err
 }
 
-// countBetter counts, by a scan of all rows that match, those ahead of each
-// suspect. Most are told apart by their float32 score.
+// countBetter counts the rows ahead of each suspect by a scan of all matching rows. The
+// float32 score decides most comparisons; only close ones need the true score.
 func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect) error {
 	raw := make([]float32, chunkBytes/4)
 	for i, part := range s.view.parts {
@@ -316,7 +315,7 @@ func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect)
 	})
 }
 
-// whyLost says which stage after the filter lost a document.
+// whyLost finds the stage after the filter that lost a document.
 func (s *search) whyLost(p *probe, r *Result, x *suspect) {
 	lost := func(stage, format string, args ...any) { x.Stage, x.Reason = stage, fmt.Sprintf(format, args...) }
 	last := p.limit()
@@ -326,13 +325,13 @@ func (s *search) whyLost(p *probe, r *Result, x *suspect) {
 	switch {
 	case x.Hit > 0:
 		x.Reason = fmt.Sprintf("it is hit %d", x.Hit)
-	case !x.matches: // said already
+	case !x.matches: // whyFiltered has set the reason
 	case p.Threshold != nil && x.score < *p.Threshold:
 		lost("threshold", "its score %v is below the threshold %v", x.score, *p.Threshold)
 	case p.Group != nil && slices.ContainsFunc(r.Hits, func(h Hit) bool { return groupKey(h.Group) == groupKey(x.group) }):
 		lost("group", "%d better documents of its group are hits", p.Group.size())
 	case p.Group != nil:
-		lost("k", "its group %v is not among those from %d to %d", x.group, p.Offset+1, last)
+		lost("k", "its group %v does not rank from %d to %d", x.group, p.Offset+1, last)
 	case x.Rank > last:
 		x.Beyond = x.Rank - last
 		what := "the last hit"
@@ -341,7 +340,7 @@ func (s *search) whyLost(p *probe, r *Result, x *suspect) {
 		}
 		lost("k", "its rank %d is %d behind %s", x.Rank, x.Beyond, what)
 	case p.MMR != nil:
-		lost("mmr", "others were preferred because they differ more from each other")
+		lost("mmr", "the chosen hits differ more from each other")
 	case x.Rank <= p.Offset:
 		lost("offset", "the first %d hits are left out", p.Offset)
 	default:

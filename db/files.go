@@ -24,24 +24,24 @@ type openSegment struct {
 	db     *DB
 	info   segment.Info
 	metric Metric
-	made   time.Time // by this process; zero if it was there
+	made   time.Time // creation time by this process; zero if it existed at Open
 
-	// dead is what meta.bolt says: the dead rows as of version.applied.
-	// Guarded by DB.metaMu.
+	// dead has the dead rows that meta.bolt records, as of version.applied. Guarded by
+	// DB.metaMu.
 	dead *bitset.Cow
 
-	sets int // who holds it: fileSets, and segments whose base it is; guarded by DB.mu
+	sets int // references: fileSets, and segments with this base; guarded by DB.mu
 
-	base     *openSegment // whose graph that of this one is to be built upon; guarded by DB.mu
-	baseRows []int32      // the row that each of its rows has become here, or -1; likewise
+	base     *openSegment // its graph is the start of this segment's graph; guarded by DB.mu
+	baseRows []int32      // new row of each row of base, or -1; guarded by DB.mu
 
-	raised   atomic.Int32 // how often the effort of walks was raised
-	checked  tally        // what walks found, since then; guarded by rechecks.mu
-	promised float64      // how much they should have; likewise
+	raised   atomic.Int32 // number of times that the beam width was raised
+	checked  tally        // hits found by searches since then; guarded by rechecks.mu
+	promised float64      // number of hits promised by these searches; guarded by rechecks.mu
 
 	cols    *derived[columns.Columns]
-	codes   *derived[codes.Codes] // nil if they would not pay
-	graph   *derived[graph.Graph] // likewise
+	codes   *derived[codes.Codes] // nil if the segment is too small for codes
+	graph   *derived[graph.Graph] // nil if the segment is too small for a graph
 	terms   *segmentTerms
 	derived []derivedFile // all of the above
 }
@@ -96,16 +96,16 @@ func (s *openSegment) close() error {
 	return s.Segment.Close()
 }
 
-// A fileSet is the segments of a version, and where its documents are. Versions
-// share one until a flush or a compaction changes it.
+// A fileSet has the segments of a version and the store of its documents. Versions share
+// one until a flush or a compaction changes it.
 type fileSet struct {
-	store    *meta.Store // that of the database, but where published versions are followed;
-	ids      *knownIDs   // likewise: a database that was restored gives DocNums again
+	store    *meta.Store // DB.store, except for versions of a published folder
+	ids      *knownIDs   // likewise: a restored database reuses DocNums
 	segments []*openSegment
 	versions int // guarded by DB.mu
 }
 
-// newFileSet lists segments by number.
+// newFileSet returns a fileSet with the segments in order of number.
 func newFileSet(store *meta.Store, ids *knownIDs, segments map[uint64]*openSegment) *fileSet {
 	set := &fileSet{store: store, ids: ids}
 	for _, id := range slices.Sorted(maps.Keys(segments)) {
@@ -114,7 +114,7 @@ func newFileSet(store *meta.Store, ids *knownIDs, segments map[uint64]*openSegme
 	return set
 }
 
-// successor returns a version that differs in nothing yet.
+// successor returns a copy of a version, to be changed before it is published.
 func (v *version) successor() *version {
 	next := &version{
 		lsn: v.lsn, applied: v.applied, nextNum: v.nextNum, names: v.names, files: v.files,
@@ -126,7 +126,7 @@ func (v *version) successor() *version {
 	return next
 }
 
-// tip returns the newest version, for the holder of commitMu to build upon.
+// tip returns the newest version, the base of the next one. commitMu is held.
 func (db *DB) tip() *version {
 	if db.held != nil {
 		return db.held
@@ -134,8 +134,8 @@ func (db *DB) tip() *version {
 	return db.cur
 }
 
-// publish makes v the current version, or the one that Refresh prepares. Who
-// calls it may write to the heads.
+// publish makes v the current version, or the version that Refresh prepares. The caller
+// may write to the heads.
 func (db *DB) publish(v *version) {
 	v.headBytes = db.active.bytes
 	if db.frozen != nil {
@@ -162,10 +162,9 @@ func (db *DB) publish(v *version) {
 	}
 }
 
-// guard runs fn, which reads mapped files, on this goroutine. A fault of the
-// memory, because a sector cannot be read or a file was cut, becomes an error
-// that names the file. A derived file that failed so is not used again: see
-// retryDerived.
+// guard runs fn, which reads mapped files, on this goroutine. A memory fault becomes an
+// error that names the file: a sector may be unreadable, or another program may have cut
+// the file. A derived file with a fault is not used again: see retryDerived.
 func (db *DB) guard(fn func() error) error {
 	err := vfs.Guard(segDir, fn)
 	if err == nil {
@@ -188,7 +187,7 @@ func (db *DB) guard(fn func() error) error {
 	return err
 }
 
-// begin starts a call that reads; Close waits for its end.
+// begin starts a call. Close waits until end ends it.
 func (db *DB) begin() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -206,7 +205,7 @@ func (db *DB) end() {
 	db.ended()
 }
 
-// ended is end for the holder of mu.
+// ended is end with mu held.
 func (db *DB) ended() {
 	if db.running--; db.running == 0 {
 		db.idle.Broadcast()
@@ -225,7 +224,7 @@ func (db *DB) acquire() (*version, error) {
 	return db.cur, nil
 }
 
-// done ends a call and gives its version back.
+// done ends a call and releases its version.
 func (db *DB) done(v *version) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -233,8 +232,8 @@ func (db *DB) done(v *version) {
 	db.ended()
 }
 
-// current returns the current version, to be given back by drop. The caller
-// is part of what Close waits for.
+// current returns the current version, which drop releases. Close must already wait for
+// the caller.
 func (db *DB) current() *version {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -242,8 +241,7 @@ func (db *DB) current() *version {
 	return db.cur
 }
 
-// retain takes another reference to a version that the caller holds, to be
-// given back by drop.
+// retain adds a reference to a version that the caller holds. drop releases it.
 func (db *DB) retain(v *version) *version {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -251,7 +249,7 @@ func (db *DB) retain(v *version) *version {
 	return v
 }
 
-// drop gives a version back.
+// drop releases a version.
 func (db *DB) drop(v *version) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -269,7 +267,7 @@ func (db *DB) unref(v *version) {
 		return
 	}
 	for _, s := range v.files.segments {
-		if s.sets--; s.sets > 0 || db.closed { // Close sees to the rest
+		if s.sets--; s.sets > 0 || db.closed { // release closes the rest
 			continue
 		}
 		db.shut(s)
@@ -288,7 +286,7 @@ func (db *DB) shut(s *openSegment) {
 	db.dropBase(s)
 }
 
-// oldest returns the batch number of the oldest version that is in use.
+// oldest returns the batch number of the oldest version in use.
 func (db *DB) oldest() uint64 {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -299,7 +297,7 @@ func (db *DB) oldest() uint64 {
 	return lsn
 }
 
-// inUse reports whether a segment that left the database still has readers.
+// inUse reports whether a retired segment still has readers.
 func (db *DB) inUse(id uint64) bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -19,10 +19,10 @@ import (
 	"github.com/vecbolt/vecbolt/segment/terms"
 )
 
-// makeRoom lets a group of writes go on, or says why not. When the head is
-// full it is frozen and flushed in the background; when the one before it is
-// still being flushed, writers wait; a flush that failed is tried once more
-// before a writer is told. commitMu is held.
+// makeRoom waits until the head has room for a group of writes, or returns the reason to
+// refuse them. A full head is frozen and flushed in the background. While the previous
+// head is still being flushed, writers wait. A failed flush is retried once before a
+// writer gets its error. commitMu is held.
 func (db *DB) makeRoom() error {
 	for tried := false; ; {
 		db.mu.Lock()
@@ -54,8 +54,9 @@ const (
 	minLogged = 16 << 20 // bytes
 )
 
-// freeze ends the active head and starts an empty one. commitMu is held and
-// no head is frozen.
+// freeze replaces the active head by an empty one. It rotates the log, so that the log
+// files of the frozen head can be removed after its flush. commitMu is held and no head
+// is frozen.
 func (db *DB) freeze() error {
 	if db.log != nil {
 		if err := db.log.Rotate(); err != nil {
@@ -69,7 +70,7 @@ func (db *DB) freeze() error {
 	return nil
 }
 
-// flush moves all that was written before the call out of the head.
+// flush moves all writes before the call out of the head.
 func (db *DB) flush() error {
 	if err := db.flushFrozen(); err != nil {
 		return err
@@ -85,12 +86,12 @@ func (db *DB) flush() error {
 	return db.flushFrozen()
 }
 
-// flushFrozen writes the frozen head, if there is one, to segments, makes it
-// durable by one commit of meta.bolt, and publishes a version without it.
+// flushFrozen writes the frozen head, if any, to segments, makes it durable by one commit
+// of meta.bolt, and publishes a version without it.
 //
-// Whatever is visible in meta.bolt is as of frozenAt: later writes, which may
-// already have killed rows that are being flushed, are in the log, and carry
-// over in memory only.
+// The commit brings meta.bolt to the state at frozenAt, where the log then continues.
+// Later writes may already have killed rows that are being flushed. These kills are in
+// the log, so only memory carries them over.
 func (db *DB) flushFrozen() (err error) {
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
@@ -101,7 +102,8 @@ func (db *DB) flushFrozen() (err error) {
 		return nil
 	}
 	defer func() {
-		// Writers wait for the end of a flush, however it comes.
+		// Writers wait for the end of a flush, so every outcome must wake them, even a
+		// panic.
 		if r := recover(); r != nil {
 			err = db.fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
 		}
@@ -121,13 +123,13 @@ func (db *DB) flushFrozen() (err error) {
 		return err
 	}
 	if err := db.guard(f.commit); err != nil {
-		if db.err() == nil { // nothing; else that is for the next Open to see
+		if db.err() == nil { // nothing was committed; in doubt, the next Open decides
 			f.discard()
 		}
 		return err
 	}
 	if err := db.guard(f.publish); err != nil {
-		return db.fail(err) // meta.bolt is ahead of what this process knows
+		return db.fail(err) // meta.bolt is ahead of the state in memory
 	}
 	db.drop(v)
 	db.opts.Logger.Info("flushed", "lsn", v.lsn, "segments", len(f.built), "took", time.Since(start))
@@ -135,7 +137,7 @@ func (db *DB) flushFrozen() (err error) {
 	return nil
 }
 
-// flushing is one flush on its way.
+// flusher is one running flush.
 type flusher struct {
 	db    *DB
 	head  *head
@@ -144,7 +146,7 @@ type flusher struct {
 	dead  map[uint64]*bitset.Cow // new state of the segments that lost rows
 }
 
-// discard removes the segments of a flush that did not come to its commit.
+// discard removes the segments of a flush that failed before its commit.
 func (f *flusher) discard() {
 	for _, s := range f.built {
 		f.db.unmap(s)
@@ -152,7 +154,7 @@ func (f *flusher) discard() {
 	}
 }
 
-// unmap closes a segment that no version knows.
+// unmap closes a segment that no version has.
 func (db *DB) unmap(s *openSegment) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -175,19 +177,18 @@ func (f *flusher) writeSegments() error {
 	return nil
 }
 
-// newSegmentID returns an unused segment number. metaMu is held; the number
-// is on record with the next commit, until when its file is a leftover.
+// newSegmentID returns an unused segment number. metaMu is held. The next commit records
+// the number; until then its file is a leftover, which the next Open removes.
 func (db *DB) newSegmentID() uint64 {
 	id := db.state.NextSegment
 	db.state.NextSegment++
 	return id
 }
 
-// createSegment writes a new segment, whose number newID gives: fill gives it rows;
-// finish gives the open segment its derived files. Whatever fails in between, by an
-// error, by a fault of mapped memory or by a panic, no file stays behind. Where
-// something of that name is in the way, which is not of this database, it takes the
-// next number.
+// createSegment writes a new segment. newID returns its number, fill writes its rows, and
+// finish gives the open segment its derived files. If anything fails, by an error, a
+// fault of mapped memory or a panic, no file stays behind. If a foreign file has the
+// name, createSegment takes the next number.
 func (db *DB) createSegment(newID func() uint64, coll uint32, dim int, metric Metric,
 	fill func(w *segment.Writer) (docs [16]byte, err error), finish func(s *openSegment)) (s *openSegment, err error) {
 	var w *segment.Writer
@@ -246,7 +247,7 @@ func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
 	})
 }
 
-// fillSegment writes live rows of a head part, and gathers their columns.
+// fillSegment writes the live rows of a head part and collects their columns.
 func fillSegment(w *segment.Writer, cols *columns.Builder, p *part, live bitset.Set) ([16]byte, error) {
 	docs := newSourceDigest("flush")
 	rows := 0
@@ -257,7 +258,7 @@ func fillSegment(w *segment.Writer, cols *columns.Builder, p *part, live bitset.
 		}
 		switch {
 		case err != nil:
-		case p.inv[row] == 0: // which is also that of a vector that is not finite: Append refuses it
+		case p.inv[row] == 0: // also the value for a vector that is not finite, which Append refuses
 			err = w.Append(p.nums[row], vec)
 		default:
 			err = w.AppendRows(p.nums[row:row+1], p.inv[row:row+1], vec)
@@ -278,8 +279,8 @@ func fillSegment(w *segment.Writer, cols *columns.Builder, p *part, live bitset.
 	return docs.sum(), nil
 }
 
-// keepTerms writes the full-text index of a segment made of live rows of a
-// head part.
+// keepTerms writes the full-text index of a segment made from the live rows of a head
+// part.
 func (s *openSegment) keepTerms(a *analysis, p *part, live bitset.Set) {
 	src, err := p.terms(context.Background(), a)
 	if err != nil {
@@ -298,10 +299,10 @@ func (s *openSegment) keepTerms(a *analysis, p *part, live bitset.Set) {
 	s.terms.keep(a, []terms.Input{in})
 }
 
-// commit is the one transaction that makes the flush true.
+// commit makes the flush durable, in one transaction.
 func (f *flusher) commit() error {
 	db := f.db
-	old := db.oldest() < f.v.lsn // somebody reads what this replaces
+	old := db.oldest() < f.v.lsn // a reader still needs the replaced documents
 	return db.commitMeta(f.v, func(tx *meta.Tx) error {
 		if err := f.commitDefinitions(tx, old); err != nil {
 			return err
@@ -327,8 +328,8 @@ func (f *flusher) commit() error {
 	})
 }
 
-// commitDefinitions brings collections up to date. The documents of a dropped
-// one stay as long as an older version may read them.
+// commitDefinitions updates the definitions of collections. The documents of a dropped
+// collection stay while an older version may read them.
 func (f *flusher) commitDefinitions(tx *meta.Tx, old bool) error {
 	db := f.db
 	for id, v := range f.v.views {
@@ -416,8 +417,8 @@ func (f *flusher) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old boo
 	return nil
 }
 
-// commitDead records the rows that died in segments. A segment may have been
-// compacted since the version was made, so that rows are looked up by DocNum.
+// commitDead records the rows that died in segments. It looks rows up by DocNum, because
+// their segment may have been compacted since the version was made.
 func (f *flusher) commitDead(tx *meta.Tx) error {
 	db := f.db
 	f.dead = map[uint64]*bitset.Cow{}
@@ -449,7 +450,7 @@ func (f *flusher) commitDead(tx *meta.Tx) error {
 	return nil
 }
 
-// findRow finds a DocNum in the present segments. metaMu is held.
+// findRow finds the row of a DocNum in the current segments. metaMu is held.
 func (db *DB) findRow(coll uint32, num uint64) (*openSegment, int, bool) {
 	for _, s := range db.segments {
 		if s.info.Collection == coll && s.info.MinDoc <= num && num <= s.info.MaxDoc {
@@ -461,7 +462,7 @@ func (db *DB) findRow(coll uint32, num uint64) (*openSegment, int, bool) {
 	return nil, 0, false
 }
 
-// publish replaces the frozen head by the segments made of it.
+// publish replaces the frozen head by its segments.
 func (f *flusher) publish() error {
 	db := f.db
 	for id, dead := range f.dead {
@@ -500,8 +501,7 @@ func (f *flusher) publish() error {
 	return nil
 }
 
-// carryDead returns which rows of s, written from p some time ago, have died
-// in p since.
+// carryDead returns the rows of s that died in p while s was written from p.
 func carryDead(p *part, s *openSegment) *bitset.Cow {
 	var rows []int
 	nums := s.DocNums()
@@ -513,14 +513,15 @@ func carryDead(p *part, s *openSegment) *bitset.Cow {
 	return (*bitset.Cow)(nil).With(rows...)
 }
 
-// commitMeta runs the one transaction of a flush (v is its version) or of a
-// compaction (v is nil) and does what may follow it. metaMu is held.
+// commitMeta runs the transaction of a flush (v is its version) or of a compaction (v is
+// nil). Afterwards it removes log and segment files that the previous commit made
+// obsolete. metaMu is held.
 func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) (err error) {
 	if err := db.err(); err != nil {
 		return err
 	}
 	defer func() {
-		if r := recover(); r != nil { // on the way from one state to another
+		if r := recover(); r != nil { // memory may be between two states
 			err = db.fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
 		}
 	}()
@@ -537,7 +538,7 @@ func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) (err error) {
 		}
 		return tx.SetState(db.state)
 	})
-	if noSpace(err) && db.store.Usable() { // nothing has happened
+	if noSpace(err) && db.store.Usable() { // meta.bolt is unchanged
 		db.state, db.segments, db.stored = before, segments, stored
 		return err
 	}
@@ -545,7 +546,8 @@ func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) (err error) {
 		return db.fail(err)
 	}
 	db.commits++
-	// The newest root may rot: what the one before it needs stays until now.
+	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
+	// The files of that root must stay until this commit replaces it.
 	if db.log != nil {
 		if err := db.log.Release(before.Applied); err != nil {
 			return db.fail(err)
@@ -566,19 +568,20 @@ func (db *DB) nextCollection() uint32 {
 	return db.nextColl
 }
 
-// retire takes a segment out of the database. Its files stay until the next
-// commit, and until the last version that has it is gone. metaMu is held.
+// retire takes a segment out of the database. Its files stay until the next commit,
+// because the older root of meta.bolt needs them, and until no version has it. metaMu is
+// held.
 func (db *DB) retire(tx *meta.Tx, id uint64) error {
 	db.state.Obsolete = append(db.state.Obsolete, id)
 	delete(db.segments, id)
 	return tx.DeleteSegment(id)
 }
 
-// removeSegment removes the files of a segment that nothing names. What cannot
-// be removed, as without a free file handle, is tried again by removeLitter.
+// removeSegment removes the files of an unused segment. If that fails, for example
+// without a free file handle, removeLitter tries again.
 func (db *DB) removeSegment(id uint64) { db.removeFiles(id, segDir) }
 
-// removeFiles removes those of a segment in some directories.
+// removeFiles removes the files of a segment from some directories.
 func (db *DB) removeFiles(id uint64, dirs ...string) {
 	var names []string
 	for _, ext := range derivedExts {
@@ -608,7 +611,7 @@ func (db *DB) removeFiles(id uint64, dirs ...string) {
 	}
 }
 
-// removeLitter tries again to remove the segments that could not be.
+// removeLitter retries failed removals of segments.
 func (db *DB) removeLitter() {
 	db.mu.Lock()
 	ids := slices.Collect(maps.Keys(db.litter))
@@ -618,8 +621,8 @@ func (db *DB) removeLitter() {
 	}
 }
 
-// settle flushes and then commits once more, so that both roots of meta.bolt
-// say the same and neither the log nor retired segments are needed.
+// settle flushes and then commits once more. Both roots of meta.bolt then have the same
+// content and need neither the log nor retired segments.
 func (db *DB) settle() error {
 	if err := db.flush(); err != nil {
 		return err

@@ -19,36 +19,36 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// The names inside a published folder, beside those of a database.
+// Names in a published folder, in addition to those of a database.
 const (
 	manifestDir = "manifest"
 	metaDir     = "meta"
 )
 
-// following is what a reader of a published folder knows of it.
+// follower is the state of a reader of a published folder.
 type follower struct {
 	// Guarded by DB.metaMu.
 	manifest *manifest.Manifest  // of the current version
-	verified map[string]struct{} // paths of files whose content was compared
-	spoilt   bool                // the head has batches of a version that was not taken
+	verified map[string]struct{} // paths of files whose checksums were compared
+	spoilt   bool                // the head has batches of a version that failed to load
 
 	mu    sync.Mutex
 	stats ReplicaStats
 }
 
-// ReplicaStats describe what is served of a published folder, and when it was
-// looked at.
+// ReplicaStats describe the served version of a published folder and the last look at the
+// folder.
 type ReplicaStats struct {
 	Version   uint64    `json:"version"`         // number of the version
-	Published time.Time `json:"published"`       // when it was
-	Checked   time.Time `json:"checked"`         // when the folder was looked at last
-	Error     string    `json:"error,omitempty"` // why not for a newer version, or not at all
+	Published time.Time `json:"published"`       // time of its publication
+	Checked   time.Time `json:"checked"`         // time of the last look
+	Error     string    `json:"error,omitempty"` // why the last look took no newer version, if it failed
 }
 
 // isPublished reports whether the directory is a published folder.
 func (db *DB) isPublished() (bool, error) {
 	if !db.opts.ReadOnly {
-		return false, nil // see mayCreate
+		return false, nil // mayCreate refuses it
 	}
 	_, err := db.fs.ReadDir(manifestDir)
 	if errors.Is(err, fs.ErrNotExist) && db.opts.Follow == 0 {
@@ -84,7 +84,7 @@ func (db *DB) openPublished(start time.Time) error {
 	return nil
 }
 
-// files are those of the database or, in a published folder, of the newest
+// files returns the files of the database or, in a published folder, of its newest
 // version.
 func (db *DB) files() *vfs.FS {
 	if view := db.names.Load(); view != nil {
@@ -93,7 +93,7 @@ func (db *DB) files() *vfs.FS {
 	return db.fs
 }
 
-// catchUp replays the log of a version upon the tip.
+// catchUp replays the log of a version on top of the tip.
 func (db *DB) catchUp(ctx context.Context, m *manifest.Manifest, view *vfs.FS) error {
 	o := wal.Options{FS: view, DB: m.DB, ReadOnly: true}
 	_, err := wal.Replay(o, db.tip().lsn, func(lsn uint64, record []byte) error {
@@ -119,7 +119,7 @@ func manifests(fsys *vfs.FS) ([]uint64, error) {
 		return nil, err
 	}
 	var numbers []uint64
-	for _, name := range names { // sorted; numbers have all their digits
+	for _, name := range names { // sorted by number: names have a fixed width
 		hex, _ := strings.CutSuffix(name, ".manifest")
 		if n, err := strconv.ParseUint(hex, 16, 64); err == nil && n > 0 && manifestName(n) == manifestDir+"/"+name {
 			numbers = append(numbers, n)
@@ -128,11 +128,11 @@ func manifests(fsys *vfs.FS) ([]uint64, error) {
 	return numbers, nil
 }
 
-// readManifest reads that of a version.
+// readManifest reads the manifest of a version.
 func readManifest(fsys *vfs.FS, number uint64) (*manifest.Manifest, error) {
 	b, err := fsys.ReadFile(manifestName(number), manifest.MaxSize)
 	if other := (*vfs.NotRegularError)(nil); errors.As(err, &other) {
-		return nil, translate(err) // as a damaged one
+		return nil, translate(err) // treated as damage
 	}
 	if err != nil {
 		return nil, err
@@ -150,9 +150,10 @@ func readManifest(fsys *vfs.FS, number uint64) (*manifest.Manifest, error) {
 	return m, nil
 }
 
-// newest returns the newest complete version, nil if that is the current one
-// or there is none. The error says why not a newer one; with a version it is
-// of no more than interest and left out, but to the log.
+// newest returns the newest complete version, nil if the folder has none newer than
+// current. Without a version, the error says why the newest one was rejected. With an
+// older complete version, that reason is only logged, because files of the newest may
+// still be arriving.
 func (db *DB) newest(ctx context.Context, current uint64, verify bool) (*manifest.Manifest, *vfs.FS, error) {
 	numbers, err := manifests(db.fs)
 	if err != nil {
@@ -183,7 +184,8 @@ func (db *DB) newest(ctx context.Context, current uint64, verify bool) (*manifes
 	return nil, nil, first
 }
 
-// complete says what is missing of a version.
+// complete returns an error if a file of a version is missing or wrong. verify also
+// compares checksums, once per file.
 func (db *DB) complete(ctx context.Context, m *manifest.Manifest, verify bool) error {
 	f := db.following
 	if f.manifest != nil && m.DB != f.manifest.DB {
@@ -210,7 +212,7 @@ func (db *DB) complete(ctx context.Context, m *manifest.Manifest, verify bool) e
 	return nil
 }
 
-// published compares all files of the newest version with its manifest.
+// published compares all files of the current version with its manifest.
 func (c *checker) published() error {
 	if c.db.following == nil {
 		return nil
@@ -230,7 +232,7 @@ func (c *checker) published() error {
 func compare(ctx context.Context, fsys *vfs.FS, file manifest.File) error {
 	size, sum, err := digest(ctx, fsys, file.Path)
 	if err == nil && (size != file.Size || sum != file.Sum) {
-		err = &CorruptError{File: file.Path, Offset: -1, Err: errors.New("the content is another than the manifest says")}
+		err = &CorruptError{File: file.Path, Offset: -1, Err: errors.New("the content differs from the manifest")}
 	}
 	return err
 }
@@ -260,11 +262,10 @@ func digest(ctx context.Context, fsys *vfs.FS, name string) (size int64, sum [sh
 	}
 }
 
-// Refresh looks for a newer version of a published folder that was opened
-// read-only, and reports whether there is one that reads from now on see. A
-// version that is not all there, or not sound, is an error, and the one before
-// stays; so does everything that was read of it, in snapshots too. Reads do not
-// wait for it. See Options.Follow.
+// Refresh looks for a newer version of a published folder that was opened read-only. It
+// reports whether later reads see one. An incomplete or damaged version is an error, and
+// the previous version stays. Earlier reads and snapshots keep their version. Reads do
+// not wait for Refresh. See Options.Follow.
 func (db *DB) Refresh(ctx context.Context) (bool, error) {
 	if db.following == nil {
 		return false, fmt.Errorf("db: refresh: %w", invalidf("directory %q is no published folder", db.dir))
@@ -298,7 +299,7 @@ func (db *DB) Refresh(ctx context.Context) (bool, error) {
 	return swapped, nil
 }
 
-// note keeps for Stats what was found.
+// note keeps the result of a look for Stats.
 func (f *follower) note(m *manifest.Manifest, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -308,16 +309,16 @@ func (f *follower) note(m *manifest.Manifest, err error) {
 	}
 }
 
-// take makes a complete version the current one. metaMu is held. What it
-// builds, it builds aside: readers see the version before until all is there.
+// take makes a complete version the current one. It builds the version aside: readers see
+// the previous one until all is ready. metaMu is held.
 func (db *DB) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err error) {
 	f, before := db.following, db.files()
 	active, nextNum, nextColl := db.active, db.nextNum, db.nextColl
 	segments, stored := db.segments, db.stored
 	db.hold(true)
-	db.names.Store(view) // derived files are looked for by it
+	db.names.Store(view) // prepare opens derived files by these names
 	var store *meta.Store
-	err = vfs.Catch(metaName, func() (err error) { // after a panic, too, the version before must come back
+	err = vfs.Catch(metaName, func() (err error) { // a panic, too, must restore the version before
 		store, err = db.prepare(ctx, m, view)
 		return err
 	})
@@ -347,8 +348,8 @@ func (db *DB) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err
 	return nil
 }
 
-// prepare builds a version upon the tip, or upon the documents that come with
-// it, which it returns: else those of the version before.
+// prepare builds a version: on top of the tip if it continues the current version,
+// otherwise from its own meta.bolt. It returns the store with the documents.
 func (db *DB) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (store *meta.Store, err error) {
 	f := db.following
 	store = db.store
@@ -368,7 +369,7 @@ func (db *DB) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (
 	return store, db.catchUp(ctx, m, view)
 }
 
-// holds reports whether a version has a file of that path.
+// holds reports whether a version has a file with that path.
 func holds(m *manifest.Manifest, path string) bool {
 	for _, f := range m.Files {
 		if f.Path == path {
@@ -378,8 +379,8 @@ func holds(m *manifest.Manifest, path string) bool {
 	return false
 }
 
-// hold makes versions that are published from now on wait for reveal, or drops
-// the one that waits.
+// hold(true) makes publish keep new versions aside until reveal. hold(false) drops such a
+// version.
 func (db *DB) hold(on bool) {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
@@ -392,7 +393,7 @@ func (db *DB) hold(on bool) {
 	}
 }
 
-// reveal makes the version that waits, if one does, the current one.
+// reveal makes the held version, if any, the current one.
 func (db *DB) reveal(store *meta.Store) {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
@@ -406,8 +407,7 @@ func (db *DB) reveal(store *meta.Store) {
 	}
 }
 
-// closeStore closes the documents of a published version that nobody reads; mu
-// is held.
+// closeStore closes the store of a published version without readers; mu is held.
 func (db *DB) closeStore(s *meta.Store) {
 	if err := s.Close(); err != nil {
 		db.opts.Logger.Warn("cannot close", "error", err)
@@ -430,14 +430,15 @@ func (db *DB) follow(ctx context.Context) {
 			said = err.Error()
 		}
 		if said != "" && said != last {
-			db.opts.Logger.Warn("stays on its version", "error", said)
+			db.opts.Logger.Warn("cannot take a newer version", "error", said)
 		}
 		last = said
 	}
 }
 
-// documents runs fn in a read transaction that has the documents of all rows
-// of a segment which are alive in any version in use: that of the oldest one.
+// documents runs fn in a read transaction with the documents of all rows of a segment
+// that are alive in any version in use. In a published folder only the store of the
+// oldest such version has all of them.
 func (s *openSegment) documents(fn func(tx *meta.Tx) error) error {
 	db := s.db
 	db.mu.Lock()
