@@ -21,7 +21,7 @@ type Problem struct {
 	Detail string `json:"detail"`
 }
 
-// String is one line for people.
+// String returns the problem as one readable line.
 func (p Problem) String() string {
 	if p.Offset < 0 {
 		return fmt.Sprintf("%s: %s", p.File, p.Detail)

@@ -101,7 +101,7 @@ func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Colle
 	return c, nil
 }
 
-// define creates a collection with metadata m, or makes sure that an existing
+// define creates a collection with metadata m, or checks that the schema of an existing
 // one fits.
 func (db *DB) define(ctx context.Context, name string, s Schema, m Metadata, mayExist bool) (*Collection, error) {
 	if err := validateName(name); err != nil {

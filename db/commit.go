@@ -70,7 +70,7 @@ type commitQueue struct {
 	leading bool
 }
 
-// maxGroupBytes bounds the batches that one append writes.
+// maxGroupBytes bounds the size of one append.
 const maxGroupBytes = 8 << 20
 
 func (db *DB) submit(ctx context.Context, r *request) error {

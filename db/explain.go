@@ -142,7 +142,7 @@ func (c clock) done(rows, kept int, bytes int64) {
 	}
 }
 
-// A suspect is a document whose absence is to be explained.
+// A suspect is a document whose absence Explain explains.
 type suspect struct {
 	*WhyNot
 	ranked

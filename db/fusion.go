@@ -15,21 +15,20 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// A FusionMethod says how ranked lists are made into one.
+// A FusionMethod is a way to combine ranked lists.
 type FusionMethod uint8
 
 // The methods.
 const (
-	// Convex is the sum of weight · score, each score as a share of the best
-	// one, counted from the least that is possible and not from the least that
-	// was found (Bruch, Gai and Ingber, TOIS 2023): a vector model whose
-	// scores hardly differ then hardly counts. For the text that is s / best; for
-	// Cosine (s + 1) / (best + 1); for Dot (s + |best|) / (best + |best|); for
-	// L2, with squared distances, (1 + least) / (1 + d).
+	// Convex is the sum of weight · score, with each score scaled by the best one. The
+	// scale starts at the least possible score, not at the least found (Bruch, Gai and
+	// Ingber, TOIS 2023), so a vector model whose scores hardly differ has little
+	// influence. The scaled score is s / best for the text; (s + 1) / (best + 1) for
+	// Cosine; (s + |best|) / (best + |best|) for Dot; and (1 + least) / (1 + d), with
+	// squared distances, for L2.
 	Convex FusionMethod = iota
-	// RRF is reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR
-	// 2009): the sum, over the lists that have a document, of weight / (C +
-	// its rank from 1).
+	// RRF is reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009): the sum
+	// of weight / (C + rank) over the lists that have the document, with ranks from 1.
 	RRF
 )
 
@@ -63,38 +62,38 @@ func ParseFusionMethod(s string) (FusionMethod, error) {
 	return 0, invalidf("fusion %q: want rrf or convex", s)
 }
 
-// A Fusion says how a query with a vector and a text combines the two. The
-// zero value is the default.
+// A Fusion says how a query with a vector and a text combines the two rankings. The zero
+// value is the default.
 //
-// The true answer is what rankings of all documents give that match: for Convex,
-// every document with a vector or something of the text counts with both its
-// scores, as shares of the best of all; for RRF, with its ranks among all. The
-// best of each ranking are fused first. An answer is exact if no document beyond
-// can be worth as much as the last hit, and, for RRF, if all ranks of the hits are
-// known. Else more documents are looked at: as many as it takes if the query has
-// Exact or a Recall of 1, or if few documents match; else, for Convex, the best 1,024
-// texts or eight times Depth. If that is not enough, the answer is not exact,
-// Result.Recall says which share of it is certain, and RRF counts unknown ranks
-// as nothing.
+// The true answer is the fusion of complete rankings of all matching documents. For
+// Convex, a document with a vector or a match of the text counts with both scores, scaled
+// by the best of all documents. For RRF, it counts with its ranks among all documents.
+//
+// Search first fuses the best documents of each ranking. The answer is exact if no other
+// document can reach the last hit and, for RRF, if all ranks of the hits are known.
+// Otherwise the search looks at more documents. It continues until the answer is exact if
+// the query has Exact or a Recall of 1, or if few documents match. Any other
+// search stops: for Convex after the best 1,024 texts or eight times Depth, whichever is
+// more, for RRF at once. Its answer is not exact: Result.Recall is the share of it that
+// is certain, and RRF counts unknown ranks as nothing.
 type Fusion struct {
 	Method FusionMethod
-	// Vector and Text are the weights, not negative. If both are zero they
-	// are equal for Convex, and 0.01 and 0.99 for RRF, which sees no scores and
-	// could not keep a weak vector model from spoiling a good text ranking
-	// (docs/eval.md has the measurements). For a model that is known to be
-	// good, equal weights are a better start there.
+	// Vector and Text are the weights, not negative. If both are zero, Convex uses equal
+	// weights, and RRF uses 0.01 and 0.99: RRF sees no scores, so with more weight a weak
+	// vector model would spoil a good text ranking (docs/eval.md has the measurements).
+	// For a model that is known to be good, start RRF with equal weights.
 	Vector, Text float64
 	// C is the constant of RRF; 0 means 60.
 	C float64
-	// Depth is how many of the best documents of each kind are combined at first,
-	// never fewer than are wanted. 0 means 100 for RRF; for Convex, which gives
-	// all of them both scores, three times as many as are wanted and at least 30.
-	// It makes no difference to exact answers; pages of one answer that is
-	// not should name it. For groups longer lists are fused if need be.
+	// Depth is the number of the best documents of each ranking that are combined at
+	// first, at least the number of wanted hits. 0 means 100 for RRF. For Convex, which
+	// looks up both scores of every document, 0 means three times the number of wanted
+	// hits and at least 30. Depth does not change exact answers. Pages of one inexact
+	// answer should all set the same Depth. Grouping fuses longer lists if necessary.
 	Depth int
 }
 
-// rrfDepth is how many of each list RRF sees: beyond, ranks are worth little.
+// rrfDepth is the length of the lists that RRF fuses: ranks beyond it are worth little.
 const rrfDepth = 100
 
 func (f Fusion) withDefaults(need int) Fusion {
@@ -128,27 +127,27 @@ func (f *Fusion) validate() error {
 	return nil
 }
 
-// A Leg is what one ranked list says of a hit.
+// A Leg is the place of a hit in one ranked list.
 type Leg struct {
-	// Name is "vector" or "text", or the number of the query of SearchFused.
+	// Name is "vector" or "text", or the index of the query in SearchFused.
 	Name string `json:"name"`
-	// Rank is the place in the list, from 1; 0 if it is not there, or not among
-	// the best that were ranked.
+	// Rank is the place in the list, from 1; 0 if the document is not among the ranked
+	// ones.
 	Rank int `json:"rank"`
-	// Score is what the list ranks by; nil if the document has none: no
-	// vector, or none of the words.
+	// Score is the score in this list; nil if the document has none: no vector, or none
+	// of the words.
 	Score *float64 `json:"score,omitempty"`
 }
 
-// A textLeg is the text of a query while it is being answered.
+// A textLeg is the prepared text of a query.
 type textLeg struct {
 	*textSearch
 	query   text.Query
 	scanner *text.Scanner
 }
 
-// textLeg prepares the text of a query; nil if it has none. The caller is
-// inside guard.
+// textLeg prepares the text of a query; nil if it has none. It must be called inside
+// guard.
 func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
 	if q.Text == "" {
 		return nil, nil
@@ -165,7 +164,7 @@ func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
 	return &textLeg{textSearch: prepared, query: parsed, scanner: a.analyzer.Scanner()}, err
 }
 
-// best returns, for each query, its best rows, as many as it needs, in order.
+// best returns the best rows of each query in order, as many as the query needs.
 func (s *search) best(ctx context.Context) ([][]ranked, error) {
 	if !slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil }) {
 		return s.nearest(ctx)
@@ -177,7 +176,7 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 			vectors.queries = append(vectors.queries, p.vectorLeg())
 		}
 	}
-	// Both rankings at the same time, unless Explain takes the time of each.
+	// Both rankings run at the same time, unless Explain measures each.
 	texts := make([][]ranked, len(s.queries))
 	rankTexts := func() error {
 		return s.db.guard(func() (err error) {
@@ -199,7 +198,7 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 	var near [][]ranked
 	var nearErr, textErr error
 	var group vfs.Group
-	defer group.Wait() // if this goroutine panics, too: its caller gives back what the other reads
+	defer group.Wait() // also on a panic: the caller releases memory that the other goroutine reads
 	both := slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil && p.vector })
 	if both && s.trace == nil && s.workers > 1 {
 		group.Go(segDir, rankTexts)
@@ -234,22 +233,22 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 	return best, err
 }
 
-// vectorLeg returns the probe of the vector alone, which shares parts with p.
+// vectorLeg returns the probe for the vector alone. It shares parts with p.
 func (p *probe) vectorLeg() *probe {
 	if p.text == nil {
 		return p
 	}
 	leg, q := *p, *p.Query
-	q.Threshold = nil // that of the fused score
+	q.Threshold = nil // it applies to the fused score
 	leg.Query, leg.need = &q, p.Fusion.withDefaults(p.need).Depth
 	return &leg
 }
 
-// textRows is the number of rows that are searched between two looks at the
-// context.
+// textRows is the number of rows that are searched between two checks of the context.
 const textRows = 1 << 16
 
-// bestTexts ranks by text: the best that need is, of those with at least a score.
+// bestTexts returns the best documents by text with at least the score least, at most
+// need of them, in order.
 func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
 	hits, err := s.textsAbove(ctx, p, need, least)
 	if err != nil {
@@ -258,9 +257,8 @@ func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float6
 	return s.order(hits, need)
 }
 
-// textsAbove finds the documents that are best by text, in no order: those that
-// have at least a score, and if there are more than need, at least the best of
-// them.
+// textsAbove finds the documents with at least the score least by text, in no order. If
+// there are more than need, it finds at least the best need of them.
 func (s *search) textsAbove(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
 	clock := s.clock("text")
 	c := topk.New(min(need, max(1, p.matched)), least)
@@ -284,7 +282,7 @@ func (s *search) textsAbove(ctx context.Context, p *probe, need int, least float
 	return hits, nil
 }
 
-// textScores computes the scores of candidates by text.
+// textScores computes the text scores of candidates.
 func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) {
 	slices.SortFunc(found, func(a, b topk.Candidate) int { return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Row, b.Row)) })
 	hits := make([]ranked, 0, len(found))
@@ -308,15 +306,14 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) 
 	return hits, nil
 }
 
-// fuse makes one list of two, and longer ones where these do not tell what is
-// among the best.
+// fuse combines two lists into one, and extends them while they do not determine the best
+// documents.
 //
-// The true answer is what lists of all documents give. Short ones are enough
-// where the last wanted document is better than all that they do not show:
-// what is in no list cannot be worth more than the last of each list would be
-// together. That is the threshold algorithm of Fagin, Lotem and Naor ("Optimal
-// aggregation algorithms for middleware", PODS 2001), with scores looked up
-// for Convex, and with bounds of unknown ranks (their NRA) for RRF.
+// The true answer is the fusion of complete lists. Short lists are enough if the last
+// wanted document beats every document outside them. Such a document is worth at most the
+// sum of the last ones of each list. This is the threshold algorithm of Fagin, Lotem and
+// Naor ("Optimal aggregation algorithms for middleware", PODS 2001). Convex looks missing
+// scores up; RRF bounds unknown ranks (their NRA).
 func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) ([]ranked, error) {
 	f := &fuser{search: s, p: p, leg: leg, Fusion: p.Fusion.withDefaults(p.need), at: map[place]int{}}
 	cost := 0
@@ -361,35 +358,35 @@ func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) 
 	}
 }
 
-// cheapFusion is the number of components of matching vectors, at least 64 for
-// each row, up to which a fusion is made certain although nobody asks for that:
-// to look at all of them takes a fraction of a millisecond.
+// cheapFusion is the number of components of matching vectors, counting at least 64 per
+// row, up to which every fusion is made exact, because a scan of them takes a fraction of
+// a millisecond.
 const cheapFusion = 1 << 20
 
-// convexTexts is how many texts, at least, are looked at to make a fusion by
-// Convex certain where an exact answer is not asked for.
+// convexTexts or 8·Depth, whichever is more, limits the texts that Convex looks at to
+// make an answer exact if the query does not ask for exactness.
 const convexTexts = 1024
 
-// A fusing is a query whose two rankings are being made into one.
+// A fuser combines the two rankings of one query.
 type fuser struct {
 	*search
 	Fusion // with defaults
 	p, leg *probe
 
-	all      []ranked // every document that was seen, in no order
+	all      []ranked // every document seen so far, in no order
 	at       map[place]int
-	vectors  int  // rows with a vector that match
-	thorough bool // until it is certain
-	deeper   bool // texts were looked at again, with the present list of vectors
+	vectors  int  // number of matching rows with a vector
+	thorough bool // continue until the answer is exact
+	deeper   bool // moreTexts ran with the current list of vectors
 
-	// Of each list: how many it has in order, the most that a document has
-	// which is not in it, and whether there is none such.
+	// Of each list: the number of ranked documents, the largest score that a document
+	// outside it can have, and whether it has every document.
 	depth   [2]int
 	ceiling [2]float64
 	whole   [2]bool
 }
 
-// take adds a list in order. whole says that every document is in it.
+// take adds a list in order. whole says that the list has every document.
 func (f *fuser) take(leg int, list []ranked, whole bool) {
 	for i, h := range list {
 		f.find(h.place).legs[leg] = Leg{Name: legNames[leg], Rank: i + 1, Score: new(h.score)}
@@ -402,7 +399,7 @@ func (f *fuser) take(leg int, list []ranked, whole bool) {
 
 var legNames = [2]string{"vector", "text"}
 
-// find returns what is known of a document, whose legs may change.
+// find returns the state of a document. The caller may change its legs.
 func (f *fuser) find(at place) *ranked {
 	i, ok := f.at[at]
 	if !ok {
@@ -413,8 +410,7 @@ func (f *fuser) find(at place) *ranked {
 	return &f.all[i]
 }
 
-// rank gives all documents that were seen their scores, as far as they are
-// known, and returns the best.
+// rank scores all documents seen so far with what is known and returns the best.
 func (f *fuser) rank() ([]ranked, error) {
 	hits := make([]ranked, 0, len(f.all))
 	for i := range f.all {
@@ -442,7 +438,7 @@ func (f *fuser) score(vector, text Leg) float64 {
 	return f.Score(f.p.scorer.metric, vector, text, f.p.scale[0], f.p.scale[1])
 }
 
-// complete looks up the scores of a document in lists that do not have it.
+// complete looks up the missing scores of a document.
 func (f *fuser) complete(h *ranked) error {
 	if h.completed {
 		return nil
@@ -458,7 +454,7 @@ func (f *fuser) complete(h *ranked) error {
 	return f.search.complete(f.p, h, missing[0], missing[1])
 }
 
-// most returns the most that a document can be worth, by what is known of it.
+// most returns an upper bound of the score of a document.
 func (f *fuser) most(h *ranked) float64 {
 	if f.Method == Convex {
 		return h.score
@@ -472,9 +468,9 @@ func (f *fuser) most(h *ranked) float64 {
 	return f.score(legs[0], legs[1])
 }
 
-// unseen returns the most that a document in no list can be worth. The sums
-// and quotients are those of Score, and rounding keeps order: the bound holds
-// for the bits of scores.
+// unseen returns an upper bound of the score of a document in no list. It uses the
+// operations of Score, and rounding is monotonic, so it bounds the very bits of the
+// score.
 func (f *fuser) unseen() float64 {
 	var legs [2]Leg
 	for i := range legs {
@@ -485,7 +481,7 @@ func (f *fuser) unseen() float64 {
 	return f.score(legs[0], legs[1])
 }
 
-// doubt returns what is not certain of the best rows.
+// doubt returns the uncertainty about the best rows.
 func (f *fuser) doubt(hits []ranked) doubt {
 	d := doubt{}
 	if !f.whole[0] || !f.whole[1] {
@@ -511,7 +507,7 @@ func (f *fuser) doubt(hits []ranked) doubt {
 	return d
 }
 
-// deepen looks at more documents, and reports whether there were any.
+// deepen looks at more documents and reports whether it did.
 func (f *fuser) deepen(ctx context.Context, hits []ranked, d doubt) (bool, error) {
 	bar := d.bar(hits, f.p)
 	switch {
@@ -524,7 +520,8 @@ func (f *fuser) deepen(ctx context.Context, hits []ranked, d doubt) (bool, error
 	case f.deeper && (!f.thorough || f.whole[0]):
 		return false, nil
 	}
-	// A text of which so little is found cannot be among the best.
+	// A document with a lower text score cannot be among the best, even with the best
+	// vector score outside the list.
 	least := negInf
 	if !math.IsInf(bar, -1) && f.Text > 0 {
 		vector := Leg{}
@@ -544,8 +541,8 @@ func (f *fuser) deepen(ctx context.Context, hits []ranked, d doubt) (bool, error
 	return true, f.allVectors(ctx)
 }
 
-// moreTexts looks at all documents that have at least a score by text, or as
-// many of them as is reasonable.
+// moreTexts looks at the documents with at least the text score least: at all of them, or
+// at a reasonable number.
 func (f *fuser) moreTexts(ctx context.Context, least float64) error {
 	limit := f.p.matched
 	if !f.thorough {
@@ -558,7 +555,7 @@ func (f *fuser) moreTexts(ctx context.Context, least float64) error {
 	for _, h := range found {
 		f.find(h.place).legs[1].Score = new(h.score)
 	}
-	if limit == f.p.matched || len(found) < limit { // all that have it
+	if limit == f.p.matched || len(found) < limit { // the list has all of them
 		f.ceiling[1], f.whole[1] = least, least == 0
 		return nil
 	}
@@ -567,7 +564,7 @@ func (f *fuser) moreTexts(ctx context.Context, least float64) error {
 	return nil
 }
 
-// allVectors takes in every document that has a vector and matches.
+// allVectors adds every matching document with a vector.
 func (f *fuser) allVectors(ctx context.Context) error {
 	for i, part := range f.view.parts {
 		if part.dim == 0 {
@@ -583,7 +580,7 @@ func (f *fuser) allVectors(ctx context.Context) error {
 			}
 		}
 	}
-	for i := range f.all { // while their vectors still count as missing
+	for i := range f.all { // before whole[0] is set, because complete then skips vectors
 		if err := f.complete(&f.all[i]); err != nil {
 			return err
 		}
@@ -592,7 +589,7 @@ func (f *fuser) allVectors(ctx context.Context) error {
 	return nil
 }
 
-// lengthen makes both lists longer.
+// lengthen extends both lists.
 func (f *fuser) lengthen(ctx context.Context) error {
 	f.Depth = min(8*f.Depth, max(f.p.matched, f.Depth))
 	leg := *f.leg
@@ -665,7 +662,7 @@ func (f *fuser) ranks(ctx context.Context, bar float64, hits []ranked) error {
 	return f.textRanks(ctx, f.p, lists[1])
 }
 
-// trace keeps all that was fused, in order, if Explain may be asked about it.
+// trace keeps all fused documents in order, in case Explain asks about them.
 func (f *fuser) trace(hits []ranked) (err error) {
 	if f.search.trace != nil {
 		for _, h := range hits {
@@ -676,22 +673,22 @@ func (f *fuser) trace(hits []ranked) (err error) {
 	return err
 }
 
-// A doubt is what may be wrong about the best of fused rows. The zero doubt is
-// none.
+// A doubt describes what may be wrong about the best fused rows. The zero doubt means
+// that they are certain.
 type doubt struct {
-	rivals bool    // there may be better ones
-	most   float64 // that are worth no more than this
-	rough  bool    // the scores of some are only known to be not less
+	rivals bool    // other rows may be better
+	most   float64 // upper bound of their scores
+	rough  bool    // some scores are only lower bounds
 }
 
-// rival notes rows that are not among the best as far as is known.
+// rival adds rows outside the best with scores of at most most.
 func (d *doubt) rival(most float64) {
 	if !d.rivals || most > d.most {
 		d.rivals, d.most = true, most
 	}
 }
 
-// bar is what a row must be worth to be among the best.
+// bar is the score that a row needs to be among the best.
 func (d *doubt) bar(hits []ranked, p *probe) float64 {
 	switch {
 	case len(hits) >= p.need:
@@ -702,13 +699,13 @@ func (d *doubt) bar(hits []ranked, p *probe) float64 {
 	return negInf
 }
 
-// none reports whether hits are certain, their scores included. A rival as good
-// as the last of them might have the lesser id.
+// none reports whether hits and their scores are certain. A rival with the score of the
+// last hit counts, because its id may be smaller.
 func (d *doubt) none(hits []ranked, p *probe) bool {
 	return !d.rough && (!d.rivals || d.most < d.bar(hits, p))
 }
 
-// kept returns the share of the true rows that are certainly among hits.
+// kept returns the share of the true answer that hits certainly has.
 func (d *doubt) kept(hits []ranked, p *probe) float64 {
 	if !d.rivals {
 		return 1
@@ -720,10 +717,10 @@ func (d *doubt) kept(hits []ranked, p *probe) float64 {
 	return float64(sure) / float64(max(1, min(p.need, p.matched)))
 }
 
-// Score returns what a document is worth by what the two rankings say of it; for
-// those who have rankings from elsewhere. f is as WithDefaults returns it. The
-// best scores are those of the first of each list, and not looked at if no
-// document has a score in it.
+// Score returns the fused score of a document from its place in two rankings, for callers
+// with rankings of their own. f is a result of WithDefaults. bestVector and bestText are
+// the scores of the first document of each list. They are ignored for a list that has no
+// score for any document.
 func (f Fusion) Score(metric Metric, vector, text Leg, bestVector, bestText float64) (score float64) {
 	if f.Method == RRF {
 		return reciprocal(f.Vector, f.C, vector.Rank) + reciprocal(f.Text, f.C, text.Rank)
@@ -737,13 +734,12 @@ func (f Fusion) Score(metric Metric, vector, text Leg, bestVector, bestText floa
 	return score
 }
 
-// WithDefaults returns f with the values that zeros stand for, when so many hits
-// are wanted.
+// WithDefaults returns f with its defaults for need wanted hits filled in.
 func (f Fusion) WithDefaults(need int) (Fusion, error) {
 	return f.withDefaults(need), f.validate()
 }
 
-// share returns a score as a share of the best one; see Convex.
+// share returns a score scaled by the best one; see Convex.
 func share(metric Metric, score, best float64) float64 {
 	worst := -1.0
 	switch metric {
@@ -752,13 +748,13 @@ func share(metric Metric, score, best float64) float64 {
 	case Dot:
 		worst = -math.Abs(best)
 	}
-	if best <= worst { // nothing is above the worst
+	if best <= worst { // all scores are the worst one
 		return 0
 	}
 	return max(0, (score-worst)/(best-worst))
 }
 
-// reciprocal is what a rank is worth; 0 is no rank.
+// reciprocal is the RRF score of one rank; 0 means unranked.
 func reciprocal(weight, c float64, rank int) float64 {
 	if rank == 0 {
 		return 0
@@ -766,8 +762,7 @@ func reciprocal(weight, c float64, rank int) float64 {
 	return weight / (c + float64(rank))
 }
 
-// complete computes the scores that a fused document has by its vector and by
-// its text, if they are wanted.
+// complete computes the selected scores of a fused document.
 func (s *search) complete(p *probe, h *ranked, vector, text bool) error {
 	if err := s.stopped(); err != nil {
 		return err
@@ -792,7 +787,7 @@ func (s *search) complete(p *probe, h *ranked, vector, text bool) error {
 	return nil
 }
 
-// snippet returns the best passage of a document.
+// snippet returns the passage of a document that best answers the text.
 func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error) {
 	b, err := s.view.stored(tx, h.part, h.row)
 	if err != nil {
@@ -812,14 +807,17 @@ func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error)
 	return &sn, nil
 }
 
-// SearchFused answers several queries, such as rewrites of one question, and
-// fuses their hits by RRF into one answer. Each query gives its best documents,
-// Fusion.Depth of them or 100, never fewer than are wanted; those that meet its
-// own Where and Threshold. The truth is again what lists of everything give: see
-// Fusion. If all queries want an exact answer, lists get longer until it is. The
-// weights are those of the queries in order; without any, all are 1. K, Offset,
-// Select and Snippet are those of the first query; a passage is the one that answers
-// the text by which the hit ranks best.
+// SearchFused answers several queries, such as rewrites of one question, and fuses their
+// hits by RRF into one answer.
+//
+// Each query contributes its best documents that meet its own Where and Threshold:
+// Fusion.Depth of them or 100, and at least the number of wanted hits. The true answer is
+// again the fusion of complete lists: see Fusion. If all queries want an exact answer,
+// the lists are extended until it is exact.
+//
+// weights are the weights of the queries in order; without any, all are 1. K, Offset,
+// Select and Snippet of the first query apply. A snippet answers the text that ranks the
+// hit best.
 func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights ...float64) (*Result, error) {
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -857,8 +855,8 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 		}
 	}
 	f.c = f.first.Fusion.withDefaults(0).C
-	// The ranks that a hit has beyond the ends of lists count, as in fuse: where
-	// the true answer is wanted, lists get longer until they are known.
+	// Ranks beyond the ends of the lists count, as in fuse: if the true answer is wanted,
+	// the lists are extended until these ranks are known.
 	worth, matched := ledger{}, 0
 	for {
 		one := s.db.newSearch(s.ver, s.view)
@@ -905,17 +903,17 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 	}
 }
 
-// fusingMany is several queries while their lists are being made into one.
+// multiFuser combines the lists of several queries.
 type multiFuser struct {
 	first   Query
-	own     []Query // as they are asked
+	own     []Query // the queries as they run
 	weights []float64
 	c       float64
-	exact   bool // every query wants the true answer
+	exact   bool // every query wants an exact answer
 
 	all   []ranked
-	depth []int  // of each list
-	whole []bool // it lacks nothing
+	depth []int  // length of each list
+	whole []bool // whether the list has every document
 }
 
 func (f *multiFuser) weight(list int) float64 {
@@ -925,7 +923,7 @@ func (f *multiFuser) weight(list int) float64 {
 	return f.weights[list]
 }
 
-// take fuses lists.
+// take fuses lists from scratch.
 func (f *multiFuser) take(lists [][]ranked) {
 	f.all, f.depth, f.whole = nil, make([]int, len(lists)), make([]bool, len(lists))
 	at := map[place]int{}
@@ -948,8 +946,8 @@ func (f *multiFuser) take(lists [][]ranked) {
 	}
 }
 
-// most returns the most that a document of these legs can be worth; of none, one
-// that is in no list.
+// most returns an upper bound of the score of a document with these legs. nil legs mean a
+// document in no list.
 func (f *multiFuser) most(legs []Leg) (sum float64) {
 	for i := range f.own {
 		rank := 0
@@ -964,7 +962,7 @@ func (f *multiFuser) most(legs []Leg) (sum float64) {
 	return sum
 }
 
-// doubt returns what is not certain of the best.
+// doubt returns the uncertainty about the best documents.
 func (f *multiFuser) doubt(hits []ranked) doubt {
 	d := doubt{}
 	if slices.Contains(f.whole, false) {
@@ -986,8 +984,7 @@ func (f *multiFuser) doubt(hits []ranked) doubt {
 	return d
 }
 
-// lengthen asks for longer lists, where there is more, and reports whether
-// there is.
+// lengthen asks for longer lists where more documents exist, and reports whether any do.
 func (f *multiFuser) lengthen(lists [][]ranked) (more bool) {
 	for i := range lists {
 		if q := &f.own[i]; !f.whole[i] && q.K < math.MaxInt32 {
