@@ -148,7 +148,7 @@ func (db *DB) copyLog(ctx context.Context, from, to *vfs.FS, ver *version) error
 	}
 	tail, err := wal.Replay(wal.Options{FS: to, DB: db.state.DB}, ver.applied, func(uint64, []byte) error { return ctx.Err() })
 	if err == nil && tail.Last != ver.lsn {
-		err = &CorruptError{File: walDir, Offset: -1, Err: fmt.Errorf("copied batches to %d, have %d", tail.Last, ver.lsn)}
+		err = &CorruptError{File: walDir, Offset: -1, Err: fmt.Errorf("the copied log ends with batch %d, the version with %d", tail.Last, ver.lsn)}
 	}
 	return err
 }

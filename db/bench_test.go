@@ -12,8 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
-// BenchmarkIngest writes batches of 1,000 documents with text and small
-// metadata, each batch durable: rows/s.
+// BenchmarkIngest writes durable batches of 1,000 documents with text and small metadata,
+// in rows/s.
 func BenchmarkIngest(b *testing.B) {
 	for _, dim := range []int{100, 768} {
 		b.Run(fmt.Sprint(dim), func(b *testing.B) {
@@ -103,9 +103,9 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// BenchmarkSearchGraph walks the graph of each set of formattest.Sets
-// (VECBOLT_BENCH_DATA=../../shared/data/glove100k) for the 10 best rows, by one goroutine and by
-// two.
+// BenchmarkSearchGraph searches the graph of each set of formattest.Sets
+// (VECBOLT_BENCH_DATA=../../shared/data/glove100k) for the 10 best rows, with one
+// goroutine and with two.
 func BenchmarkSearchGraph(b *testing.B) {
 	for _, set := range formattest.Sets(b, 300) {
 		vdb := open(b, b.TempDir(), &Options{Sync: SyncNever, NoBackgroundCompaction: true, NoRecheck: true, Workers: 1})

@@ -12,7 +12,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// countdown is a context that ends when it was looked at so often.
+// countdown is a context that ends after a number of calls of Err.
 type countdown struct {
 	context.Context
 	looks atomic.Int64
@@ -31,8 +31,8 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// Every call that reads looks at its context while it works, more often the more there is to do,
-// and ends with its error at whichever look that has ended.
+// Every reading call checks its context in proportion to its work, and returns the error
+// of the context at whichever check it ends.
 func TestReadsEndWithTheirContext(t *testing.T) {
 	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever, NoBackgroundCompaction: true, NoRecheck: true, Workers: 1})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 	if _, err := c.Upsert(t.Context(), docs[:rows/2]...); err != nil {
 		t.Fatal(err)
 	}
-	if err := vdb.Flush(t.Context()); err != nil { // half of them in a segment, half in memory
+	if err := vdb.Flush(t.Context()); err != nil { // half of the documents in a segment, half in memory
 		t.Fatal(err)
 	}
 	if _, err := c.Upsert(t.Context(), docs[rows/2:]...); err != nil {
@@ -68,7 +68,7 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		call func(context.Context) error
-		most int // rows of work between two looks, on average
+		most int // mean rows of work between two checks
 	}{
 		{"a vector", search(db.Query{Vector: v, K: 100}), 40},
 		{"equal scores", search(db.Query{Vector: v, K: 1000, Select: db.IDsOnly}), 5},
@@ -103,7 +103,7 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 			return nil
 		}, 300},
 	} {
-		if err := tt.call(t.Context()); err != nil { // which makes ids known, and columns
+		if err := tt.call(t.Context()); err != nil { // fills the id cache and builds columns
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		const enough = 1 << 40

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a caller does to the metadata of a collection that it was given stays with the caller.
+// Changes that a caller makes to returned collection metadata do not reach the database.
 func TestCollectionMetadataAreCopies(t *testing.T) {
 	vdb, err := Open(t.TempDir(), nil)
 	if err != nil {

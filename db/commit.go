@@ -150,7 +150,7 @@ func (q *commitQueue) handOver(r *request, group []*request) {
 }
 
 // errAbandoned is the error of a group whose leader goroutine ended during the commit.
-var errAbandoned = errors.New("the goroutine that wrote was ended")
+var errAbandoned = errors.New("the writing goroutine ended during the commit")
 
 // commitGroup is the write path: resolve, log, sync, apply, publish. A panic becomes the
 // error of the whole group: followers wait for the outcome, and a batch of any of them

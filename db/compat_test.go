@@ -28,16 +28,15 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// Every released version of the formats leaves real databases here, made by
-// that release and never again: one that was closed, one whose process was
-// killed, and what both must answer.
+// Every released format version leaves real databases here, made once by that release:
+// one that was closed, one whose process was killed, and the answers that both must give.
 const compatDir = "testdata/compat"
 
-// writeCompat is for the release that changes a format. It does not overwrite.
+// writeCompat is for the release that changes a format. It overwrites no files.
 var writeCompat = flag.String("write-compat", "", `make the databases of a format version, such as "v1", in `+compatDir)
 
-// What a database must answer, in a form that JSON keeps exactly: metadata and
-// numbers with their types and bits.
+// The answers that a database must give. JSON keeps them exactly: metadata and numbers
+// with types and bits.
 type expected struct {
 	Collections []expectedCollection `json:"collections"`
 }
@@ -46,7 +45,7 @@ type expectedCollection struct {
 	Name      string             `json:"name"`
 	Schema    Schema             `json:"schema"`
 	Metadata  string             `json:"metadata"`
-	Documents []expectedDocument `json:"documents"` // in the order of writing
+	Documents []expectedDocument `json:"documents"` // in write order
 	Queries   []expectedQuery    `json:"queries,omitempty"`
 }
 
@@ -66,7 +65,7 @@ type expectedQuery struct {
 	Hits      []string  `json:"hits"` // id, score, bits of the score
 }
 
-// typed prints a metadata value so that 2 and 2.0 differ, and all bits show.
+// typed prints a metadata value with its type and all bits: 2 and 2.0 differ.
 func typed(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -99,8 +98,7 @@ func bits32(v []float32) string {
 	return hex.EncodeToString(b)
 }
 
-// describe reads all of a database. Queries are those of ask; their answers
-// are filled in.
+// describe reads a whole database. It runs the queries of ask and fills in their answers.
 func describe(t *testing.T, vdb *DB, ask map[string][]expectedQuery) expected {
 	t.Helper()
 	var e expected
@@ -135,7 +133,7 @@ func describe(t *testing.T, vdb *DB, ask map[string][]expectedQuery) expected {
 	return e
 }
 
-// queries returns the questions of an expectation.
+// queries returns the queries of an expectation.
 func (e expected) queries() map[string][]expectedQuery {
 	ask := map[string][]expectedQuery{}
 	for _, c := range e.Collections {
@@ -144,8 +142,8 @@ func (e expected) queries() map[string][]expectedQuery {
 	return ask
 }
 
-// TestCompatibility opens the databases of every released format version,
-// read-only and for writing, and goes on with them.
+// TestCompatibility opens the databases of every released format version, read-only and
+// for writing, and continues to write.
 func TestCompatibility(t *testing.T) {
 	ctx := t.Context()
 	files, err := filepath.Glob(filepath.Join(compatDir, "*", "*.zip"))
@@ -203,14 +201,13 @@ func TestCompatibility(t *testing.T) {
 			compact(t, vdb)
 			verify("compacted", vdb)
 			vdb = reopen(t, vdb, &Options{codedBytes: 1})
-			compact(t, vdb) // makes codes
+			compact(t, vdb) // builds codes
 			verify("with codes", vdb)
 		})
 	}
 }
 
-// TestWriteCompat makes the databases of the present format version, when
-// asked to.
+// TestWriteCompat writes the databases of the present format version if the flag is set.
 func TestWriteCompat(t *testing.T) {
 	if *writeCompat == "" {
 		t.Skip("-write-compat is not given")
@@ -277,7 +274,7 @@ func unzip(t *testing.T, file string) string {
 	return dir
 }
 
-// compatVector is a vector that needs no random numbers.
+// compatVector returns a vector without random numbers.
 func compatVector(i, dim int) []float32 {
 	v := make([]float32, dim)
 	for j := range v {
@@ -286,7 +283,7 @@ func compatVector(i, dim int) []float32 {
 	return v
 }
 
-// compatFlushed writes what both databases have in segments and meta.bolt.
+// compatFlushed writes the content that both databases have in segments and meta.bolt.
 func compatFlushed(t *testing.T, vdb *DB) {
 	ctx := t.Context()
 	notes := collection(t, vdb, "notes", Schema{Dim: 8, Lineage: Lineage{Provider: "p", Model: "m", Normalized: true, Chunker: "lines"}})
@@ -323,9 +320,8 @@ func compatFlushed(t *testing.T, vdb *DB) {
 	flush(t, vdb)
 }
 
-// compatLogged leaves the second database in the middle of things: notes of
-// replaced documents for a reader, a segment that waits for removal, batches
-// in the log alone.
+// compatLogged leaves the second database with unfinished work: history of replaced
+// documents for a reader, a segment that waits for removal, and batches in the log only.
 func compatLogged(t *testing.T, vdb *DB) {
 	ctx := t.Context()
 	snap, err := vdb.Snapshot()
@@ -377,13 +373,13 @@ var compatQueries = map[string][]expectedQuery{
 	"late":       {{Vector: compatVector(4, 5), K: 10}},
 }
 
-// resum writes the checksum of the first n bytes of a header behind them.
+// resum updates the checksum that follows the first n bytes of a header.
 func resum(header []byte, n int) {
 	binary.LittleEndian.PutUint32(header[n:], crc32.Checksum(header[:n], crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// Files of a later format version are refused with ErrVersion, which is not
-// corruption, and left as they are. Columns are derived: they are made again.
+// Files of a later format version are refused with ErrVersion, not as corruption, and
+// left as they are. Columns are derived and rebuilt.
 func TestNewerVersions(t *testing.T) {
 	file := filepath.Join(compatDir, "v1", "killed.zip")
 	// edit changes the newest file that matches a pattern.
@@ -408,7 +404,8 @@ func TestNewerVersions(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[8:], 3)
 		resum(b, 4092)
 	}
-	// record changes a record of the bucket "system" of meta.bolt and sums it anew.
+	// record changes a record of the bucket "system" of meta.bolt and updates its
+	// checksum.
 	record := func(t *testing.T, dir, key string, change func(v []byte)) {
 		t.Helper()
 		store, err := bbolt.Open(filepath.Join(dir, metaName), 0o600, &bbolt.Options{PageSize: 4096})

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// A labelled collection is documents, queries and judgements, and word vectors to embed them with.
-// The data are not part of the repository.
+// labelled holds documents, queries and relevance judgements, and word vectors to embed
+// them with. The data are not part of the repository.
 type labelled struct {
 	docs    []Document
 	queries []Query
@@ -95,8 +95,8 @@ func readLabelled(t testing.TB) *labelled {
 	return l
 }
 
-// mean returns the mean nDCG@10, as trec_eval defines it, of queries that change makes of those of
-// l.
+// mean returns the mean nDCG@10, as trec_eval defines it, of the queries of l after
+// change.
 func (l *labelled) mean(t testing.TB, c *Collection, change func(Query) Query) float64 {
 	t.Helper()
 	sum := 0.0
@@ -128,8 +128,8 @@ func (l *labelled) mean(t testing.TB, c *Collection, change func(Query) Query) f
 	return sum / float64(len(l.queries))
 }
 
-// TestFusionOnCranfield holds the default weights to their purpose: with a weak vector model,
-// fusion is not worse than text alone.
+// TestFusionOnCranfield holds the default weights to their purpose: with a weak vector
+// model, fusion is no worse than text alone.
 func TestFusionOnCranfield(t *testing.T) {
 	l := readLabelled(t)
 	coll := openText(t, Schema{Text: &TextIndex{}}, l.docs...)

@@ -31,10 +31,9 @@ var (
 	faults = flag.Bool("faults", false, "TestEveryOperationFails lets every operation fail, not a sample")
 )
 
-// TestKill kills a process that writes, flushes and compacts with several
-// goroutines, again and again on the same database. Whatever it acknowledged
-// must be there, in whole batches, and nothing may be left that hinders the
-// next process.
+// TestKill repeatedly kills a process that writes, flushes and compacts one database with
+// several goroutines. Every acknowledged batch must be there, only whole batches, and no
+// leftover may hinder the next process.
 func TestKill(t *testing.T) {
 	if dir := os.Getenv("VECBOLT_KILL_DIR"); dir != "" {
 		killedProcess(dir, os.Getenv("VECBOLT_KILL_ROUND"))
@@ -53,7 +52,7 @@ func TestKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The moment of the kill is a number of acknowledgements, not a time.
+		// The kill comes after a number of acknowledgements, not after a time.
 		left := 1 + rng.IntN(400)
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
@@ -134,12 +133,12 @@ func killedProcess(dir, round string) {
 	}
 }
 
-// A faulty lets operations on files fail, from the n-th that matches on.
+// faulty makes file operations fail, from the n-th matching one on.
 type faulty struct {
 	mu     sync.Mutex
 	kinds  []vfs.Kind
 	n      int // operations until the first failure; negative: never
-	times  int // how many fail
+	times  int // number of failures
 	err    error
 	count  int
 	failed []string
@@ -162,8 +161,8 @@ func (f *faulty) hook(op vfs.Op) error {
 
 var changing = []vfs.Kind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpSyncDir, vfs.OpRename, vfs.OpRemove, vfs.OpTruncate, vfs.OpMkdir}
 
-// faultWorkload writes, flushes and compacts, stopping at the first error of
-// a write. It returns what was acknowledged and what was attempted.
+// faultWorkload writes, flushes and compacts until the first error of a write. It returns
+// the acknowledged and the attempted writes.
 func faultWorkload(t *testing.T, dir string, f *faulty) (acked, tried map[string]int, failed error) {
 	acked, tried = map[string]int{}, map[string]int{}
 	vdb, err := Open(dir, &Options{HeadSize: 1 << 20, NoBackgroundCompaction: true, hook: f.hook})
@@ -207,9 +206,9 @@ func faultWorkload(t *testing.T, dir string, f *faulty) (acked, tried map[string
 	return acked, tried, failed
 }
 
-// TestEveryOperationFails lets each operation that changes files fail in turn,
-// once and from then on. No panic; the error is reported; what was
-// acknowledged survives; the next open recovers.
+// TestEveryOperationFails makes each operation that changes files fail in turn, once and
+// permanently. Nothing panics, the error is reported, acknowledged writes survive, and
+// the next open recovers.
 func TestEveryOperationFails(t *testing.T) {
 	probe := &faulty{kinds: changing, n: 1 << 30}
 	if _, _, err := faultWorkload(t, t.TempDir(), probe); err != nil {
@@ -267,8 +266,7 @@ func verifyFault(t *testing.T, dir, what string, acked, tried map[string]int) {
 	}
 }
 
-// After a failed sync the database answers reads, refuses writes, and writes
-// nothing any more.
+// After a failed sync the database answers reads and writes nothing further.
 func TestFailedSync(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -308,8 +306,8 @@ func TestFailedSync(t *testing.T) {
 	check(t, vdb)
 }
 
-// With a full disk writes fail with ErrNoSpace and nothing else breaks; once
-// there is room they go on, without a restart.
+// On a full disk writes fail with ErrNoSpace and nothing else breaks. Once there is room
+// they succeed, without a restart.
 func TestDiskFull(t *testing.T) {
 	ctx := t.Context()
 	f := &faulty{kinds: []vfs.Kind{vfs.OpCreate}, n: -1, err: syscall.ENOSPC}
@@ -371,7 +369,7 @@ func lose(t *testing.T, vdb *DB) {
 	}
 }
 
-// A log that was cut anywhere in its last write loses that write at most.
+// A log that is cut anywhere in its last write loses at most that write.
 func TestTornLog(t *testing.T) {
 	dir := t.TempDir()
 	vdb := open(t, dir, nil)
@@ -416,8 +414,8 @@ func TestTornLog(t *testing.T) {
 	}
 }
 
-// A vector file that shrinks or rots under readers gives an error that names
-// it, in every way of reading, and never takes the process down.
+// A vector file that shrinks or is damaged during reads gives an error that names it, in
+// every kind of read, and never ends the process.
 func TestDamageUnderReaders(t *testing.T) {
 	ctx := t.Context()
 	build := func(t *testing.T) (*DB, *Collection, string) {
@@ -512,7 +510,7 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// A reader does without, and check says what it sees.
+		// A reader does without the file, and Check reports it.
 		r := open(t, dir, &Options{ReadOnly: true, codedBytes: 1})
 		c := collection(t, r, "c", Schema{})
 		n, err := c.Count(ctx, filter.Lt("i", 150))
@@ -524,7 +522,7 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 		if want := []int{0, 2, 2}[i]; err != nil || len(report.Problems) != want {
 			t.Fatalf("%+v %v", report, err)
 		}
-		// A writer rebuilds what it needs, and all of it by Close.
+		// A writer rebuilds the files it needs, and all of them by Close.
 		vdb = reopen(t, r, &Options{codedBytes: 1})
 		n, err = collection(t, vdb, "c", Schema{}).Count(ctx, filter.Lt("i", 150))
 		if err != nil || n != 150 {
@@ -538,7 +536,7 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 	}
 }
 
-// A mapped derived file that becomes unreadable costs nothing but time.
+// A mapped derived file that becomes unreadable costs only time.
 func TestDerivedFilesFault(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be made shorter there")
@@ -586,8 +584,8 @@ func TestDerivedFilesFault(t *testing.T) {
 	check(t, vdb)
 }
 
-// On a disk that takes a derived file and never gives it back, a search makes
-// it in memory and ends.
+// On a disk that accepts a derived file but cannot read it back, a search builds it in
+// memory and ends.
 func TestDerivedFileIsNeverReadable(t *testing.T) {
 	ctx := t.Context()
 	vdb := open(t, t.TempDir(), &Options{NoBackgroundCompaction: true})
@@ -606,7 +604,7 @@ func TestDerivedFileIsNeverReadable(t *testing.T) {
 			path := filepath.Join(vdb.dir, cols.name)
 			if st, err := os.Stat(path); err == nil && len(cols.maps) > made && st.Size() > 0 {
 				made = len(cols.maps)
-				if err := os.Truncate(path, 0); err != nil { // what is mapped faults from now on
+				if err := os.Truncate(path, 0); err != nil { // the mapping faults from now on
 					return nil, err
 				}
 			}
@@ -624,7 +622,7 @@ func TestDerivedFileIsNeverReadable(t *testing.T) {
 	}
 }
 
-// Files that are not ours block nothing; leftovers of ours are swept.
+// Foreign files block nothing; leftovers of the database are removed.
 func TestStrayFiles(t *testing.T) {
 	dir := t.TempDir()
 	vdb := open(t, dir, nil)
@@ -651,8 +649,8 @@ func TestStrayFiles(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	// A directory that lost its root, or holds something else, is no place
-	// for a new database.
+	// A directory that lost meta.bolt, or holds foreign files, cannot become a new
+	// database.
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -37,12 +37,13 @@ var (
 	damageFile = flag.String("damagefile", "", "TestDamage: only files whose names contain this")
 )
 
-// A specimen is a small database with everything in it, at a moment and before.
+// A specimen is a small database with every kind of content, in its present state and
+// earlier ones.
 type specimen struct {
 	name    string
 	files   map[string][]byte
-	earlier []map[string][]byte // the files at moments before
-	states  []string            // what the collections held after each batch; the last one is the present
+	earlier []map[string][]byte // the files of earlier states
+	states  []string            // content of the collections after each batch, the present one last
 	known   map[string]bool     // every version of every document
 }
 
@@ -119,8 +120,7 @@ func (w *specimenWriter) state() string {
 	return strings.Join(lines, "\n")
 }
 
-// smallest makes every kind of derived file of segments of any size, and uses
-// it.
+// smallest builds every kind of derived file for segments of any size, and uses them.
 var smallest = Options{codedBytes: 1, graphSize: 1, walkAlways: true, Workers: 1}
 
 func reading() *Options {
@@ -129,9 +129,10 @@ func reading() *Options {
 	return &opts
 }
 
-// newSpecimen writes a database with two metrics, columns, codes, graphs, an index of text,
-// documents without vectors, dead rows, replaced documents, obsolete segments; closed, so that
-// pages have checksums, or killed, with a snapshot's history and a log of two files.
+// newSpecimen writes a database with two metrics, columns, codes, graphs, a text index,
+// documents without vectors, dead rows, replaced documents and obsolete segments. It is
+// either closed, so that pages have checksums, or killed, with the history of a snapshot
+// and a log of two files.
 func newSpecimen(t testing.TB, killed bool) *specimen {
 	t.Helper()
 	dir := filepath.Join(memDir(t), "db")
@@ -206,7 +207,7 @@ func newSpecimen(t testing.TB, killed bool) *specimen {
 		w.v.name, w.v.files = "killed", readFiles(t, dir)
 		w.shortLog(dir)
 	}
-	// Free space behind the last page says nothing.
+	// Free space after the last page has no meaning.
 	roots, newest, err := boltcheck.Roots(bytes.NewReader(w.v.files[metaName]), int64(len(w.v.files[metaName])))
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func newSpecimen(t testing.TB, killed bool) *specimen {
 	return w.v
 }
 
-// shortLog writes the log anew in short files, the last batch in a second one.
+// shortLog rewrites the log in short files, the last batch in a second one.
 func (w *specimenWriter) shortLog(dir string) {
 	w.t.Helper()
 	maps.DeleteFunc(w.v.files, func(name string, _ []byte) bool { return strings.HasPrefix(name, walDir+"/") })
@@ -256,13 +257,13 @@ func (w *specimenWriter) shortLog(dir string) {
 	}
 }
 
-// A hurt is one case of damage: other bytes at an offset of a file, or a
-// length that it is cut to.
+// A hurt is one case of damage: other bytes at an offset of a file, or a length to
+// truncate it to.
 type hurt struct {
 	kind string
 	file string
 	off  int
-	new  []byte // nil: cut
+	new  []byte // nil: truncate
 }
 
 func (h hurt) String() string {
@@ -288,8 +289,8 @@ func (v *specimen) hurts() iter.Seq[hurt] {
 	}
 }
 
-// headerBytes is how much of the beginning of a file has each of its bits
-// flipped; of meta.bolt, that of both roots.
+// headerBytes is the length of the file header whose every bit is flipped; in meta.bolt,
+// of both roots.
 const headerBytes = 128
 
 func (v *specimen) hurtsOf(name string) iter.Seq[hurt] {
@@ -325,8 +326,8 @@ func (v *specimen) hurtsOf(name string) iter.Seq[hurt] {
 	}
 }
 
-// sectors returns what can happen to one sector: zeros, rubbish, the content
-// of other sectors of the file and of other files, and its own of before.
+// sectors returns the possible contents of one damaged sector: zeros, garbage, other
+// sectors of the same file and of other files, and its own earlier content.
 func (v *specimen) sectors(name string, off, size int, rng *rand.Rand) []hurt {
 	b := v.files[name]
 	n := min(size, len(b)-off)
@@ -352,15 +353,15 @@ func (v *specimen) sectors(name string, off, size int, rng *rand.Rand) []hurt {
 	return all
 }
 
-// A patient is a copy of a specimen that one worker hurts and heals.
+// A patient is a copy of a specimen that one worker damages and restores.
 type patient struct {
 	t       *testing.T
 	v       *specimen
 	dir     string
 	files   map[string]*os.File
 	want    seen
-	allowed []seen // that of a log without its last write
-	log     string // as replayed
+	allowed []seen // the content for a log without its last write
+	log     string // records as replayed
 	healthy *DB    // opened before any damage, to read with its decoders
 	now     atomic.Pointer[hurt]
 	results map[string]int
@@ -368,7 +369,7 @@ type patient struct {
 	walked  atomic.Bool // a graph was searched
 }
 
-// maxErrors is how many cases go wrong before the test gives up.
+// maxErrors is the number of failed cases after which the test gives up.
 const maxErrors = 20
 
 func (p *patient) errorf(format string, args ...any) {
@@ -376,14 +377,14 @@ func (p *patient) errorf(format string, args ...any) {
 	p.t.Errorf(format, args...)
 }
 
-// seen is what reading everything gave.
+// seen is the result of reading everything.
 type seen struct {
 	state   string
 	answers string
 	errs    []error
 }
 
-// look reads a database in the ways that differ in what they touch.
+// look reads a database in every way that touches different files.
 func (p *patient) look(vdb *DB) seen {
 	var s seen
 	var docs, answers []string
@@ -431,7 +432,7 @@ func (p *patient) look(vdb *DB) seen {
 				answers = append(answers, fmt.Sprint(h.ID, " ", h.Score))
 			}
 		}
-		// Walks that keep as many rows in view as there are find what is nearest.
+		// A beam as wide as the collection finds the true nearest rows.
 		res, err4 := c.Search(ctx, Query{Vector: q.Vector, K: 3, Effort: 100})
 		if err4 == nil {
 			for _, h := range res.Hits {
@@ -462,7 +463,7 @@ func (p *patient) look(vdb *DB) seen {
 
 func (s seen) same(as seen) bool { return s.state == as.state && s.answers == as.answers }
 
-// typed wants an error that says which file is damaged.
+// typed requires an error that names the damaged file.
 func (p *patient) typed(h hurt, err error) {
 	var corrupt *CorruptError
 	switch {
@@ -472,8 +473,8 @@ func (p *patient) typed(h hurt, err error) {
 	}
 }
 
-// examine opens the damaged database without writing to it, reads everything
-// and has it checked, and says what became of the damage.
+// examine opens the damaged database read-only, reads everything, runs Check, and returns
+// the effect of the damage.
 func (p *patient) examine(h hurt) string {
 	vdb, err := Open(p.dir, reading())
 	if err != nil {
@@ -517,7 +518,7 @@ func (p *patient) examine(h hurt) string {
 	return "silently wrong"
 }
 
-// live lets a writer open the damaged database, and go on with it if it can.
+// live opens the damaged database for writing and continues to write if it can.
 func (p *patient) live(h hurt, dir string) string {
 	writeFiles(p.t, dir, p.v.files)
 	if err := h.inflict(filepath.Join(dir, h.file)); err != nil {
@@ -566,7 +567,7 @@ func (p *patient) live(h hurt, dir string) string {
 	return "went on"
 }
 
-// inflict changes a file.
+// inflict damages a file.
 func (h hurt) inflict(path string) error {
 	if h.new == nil {
 		return os.Truncate(path, int64(h.off))
@@ -579,12 +580,12 @@ func (h hurt) inflict(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// wholeEvery is how many cases of a full run have one among them in which the
-// whole engine looks at the damage, not only the decoder of the file.
+// In a full run, one of wholeEvery cases is examined by the whole engine, not only by the
+// decoder of the file.
 const wholeEvery = 12
 
-// decode has the decoder of the damaged file look at all of it, and says what
-// it finds; the empty string if that is not for it to decide.
+// decode runs the decoder on the whole damaged file and returns its finding, or the empty
+// string if the decoder cannot decide.
 func (p *patient) decode(h hurt) string {
 	db := p.healthy
 	var err error
@@ -605,7 +606,7 @@ func (p *patient) decode(h hurt) string {
 			return ""
 		}
 	case ext == ".vec":
-		err = fs.ErrNotExist // unless one of these is it
+		err = fs.ErrNotExist // unless it is a segment of the version
 		for _, s := range db.cur.files.segments {
 			if s.Name() != h.file {
 				continue
@@ -637,7 +638,7 @@ func (p *patient) decode(h hurt) string {
 	return "harmless to the decoder of the file"
 }
 
-// replayed returns what the log of a database holds.
+// replayed returns the records in the log of a database.
 func replayed(db *DB) (string, error) {
 	var log strings.Builder
 	_, err := wal.Replay(wal.Options{FS: db.fs, DB: db.state.DB}, db.state.Applied, func(lsn uint64, b []byte) error {
@@ -647,9 +648,9 @@ func replayed(db *DB) (string, error) {
 	return log.String(), err
 }
 
-// suffer hurts, looks and heals. What the decoder alone has seen is right or
-// wrong by its word: the whole engine looks at a share of those cases, and at
-// every one that the decoder cannot decide.
+// suffer damages a file, examines the database and restores the file. Most cases rely on
+// the decoder alone. The whole engine examines a share of them, and every case that the
+// decoder cannot decide.
 func (p *patient) suffer(h hurt, whole bool) (result string) {
 	f, content := p.files[h.file], p.v.files[h.file]
 	var err error
@@ -708,7 +709,7 @@ func newPatient(t *testing.T, v *specimen, errors *atomic.Int64) *patient {
 	if !p.walked.Load() {
 		t.Fatal("no graph was searched")
 	}
-	// The last log file holds the last batch alone: what is without it?
+	// The last log file holds only the last batch. Read the content without it.
 	for name, b := range v.files {
 		if strings.HasPrefix(name, walDir+"/") && name == slices.Max(slices.Collect(maps.Keys(v.files))) {
 			if _, err := p.files[name].WriteAt(make([]byte, len(b)-4096), 4096); err != nil {
@@ -726,21 +727,21 @@ func newPatient(t *testing.T, v *specimen, errors *atomic.Int64) *patient {
 	return p
 }
 
-// maxAlloc is how much one case may allocate: opening, reading, checking.
+// maxAlloc is the allocation limit of one case: opening, reading, checking.
 const maxAlloc = 32 << 20
 
-// allocated returns the bytes that were ever allocated on the heap.
+// allocated returns the total number of bytes allocated on the heap so far.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// TestDamage changes a small database in every way that a disk can: bits and
-// bytes, lengths, sectors of 512 and 4096 bytes that are zeroed, swapped or
-// of another time. Each case must be harmless, or give an error that names
-// the file, or be reported by Check while every answer is right. Nothing may
-// panic, hang, allocate without bounds, or be silently wrong.
+// TestDamage damages a small database in every way that a disk can: bits and bytes,
+// lengths, and sectors of 512 and 4096 bytes that are zeroed, swapped or stale. Each case
+// must be harmless, give an error that names the file, or be reported by Check while
+// every answer is right. No case may panic, hang, allocate without bounds, or give a
+// silently wrong answer.
 func TestDamage(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		v := newSpecimen(t, killed)
@@ -776,7 +777,7 @@ func TestDamage(t *testing.T) {
 						stop.Stop()
 						much := allocated()-before > maxAlloc
 						alone.RUnlock()
-						if much { // or the others did
+						if much { // or another worker allocated
 							alone.Lock()
 							before := allocated()
 							p.suffer(h, true)
@@ -789,7 +790,7 @@ func TestDamage(t *testing.T) {
 				})
 			}
 			wait.Wait()
-			// A writer, for some of them.
+			// Some cases also open for writing.
 			n, dir := 0, filepath.Join(memDir(t), "db")
 			for h := range v.hurts() {
 				if n++; n%(31*step) == 0 && (*damages > 0 || n%(31*wholeEvery) == 0) && failed.Load() <= maxErrors {

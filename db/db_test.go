@@ -147,8 +147,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Every invalid document is refused by every way in, with the same error and
-// nothing written.
+// Every way of writing refuses every invalid document with the same error and writes
+// nothing.
 func TestTheDoor(t *testing.T) {
 	vdb := open(t, t.TempDir(), nil)
 	c := collection(t, vdb, "c", Schema{Dim: 2})
@@ -263,7 +263,7 @@ func TestInsertUpsertPatchDelete(t *testing.T) {
 			if err := c.Patch(ctx, Patch{ID: "none", Text: &text}); !errors.Is(err, ErrNotFound) {
 				t.Fatalf("patch of nothing: %v", err)
 			}
-			// A document first, its vector later.
+			// The document comes first, its vector later.
 			upsert(t, c, Document{ID: "late", Text: "t"})
 			step()
 			if err := c.Patch(ctx, Patch{ID: "late", Vector: []float32{0, 1}}); err != nil {
@@ -388,7 +388,7 @@ func TestCollections(t *testing.T) {
 	if err := vdb.Drop(ctx, "two"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("drop twice: %v", err)
 	}
-	// The same name starts afresh, with another schema.
+	// The same name starts over, with another schema.
 	c = collection(t, vdb, "two", Schema{Dim: 1})
 	if c.Len() != 0 {
 		t.Errorf("%d documents in a new collection", c.Len())
@@ -400,7 +400,7 @@ func TestCollections(t *testing.T) {
 	}
 }
 
-// A collection without a dimension takes that of its first vector.
+// A collection without a dimension takes the dimension of its first vector.
 func TestOpenDimension(t *testing.T) {
 	vdb := open(t, t.TempDir(), nil)
 	c := collection(t, vdb, "c", Schema{})
@@ -474,8 +474,8 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := dump(t, frozen)
-	// Everything changes: updates, deletes, new documents, a drop, with
-	// flushes and a compaction in between.
+	// Change everything: updates, deletes, new documents and a drop, with flushes and a
+	// compaction in between.
 	for round := range 3 {
 		for i := range 500 {
 			switch {
@@ -524,7 +524,7 @@ func TestSnapshot(t *testing.T) {
 	check(t, vdb)
 }
 
-// dump reads a collection in every way and returns what it holds.
+// dump reads a collection in every way and returns its content.
 func dump(t testing.TB, c *Collection) map[string]Document {
 	t.Helper()
 	ctx := t.Context()
@@ -660,7 +660,7 @@ func TestClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range c.All(ctx, nil, 0) { // a walk under way does not hang Close
+	for _, err := range c.All(ctx, nil, 0) { // a running iteration does not block Close
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -788,7 +788,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// A version tells whether answers can have changed.
+// Equal versions mean equal answers.
 func TestVersionGrows(t *testing.T) {
 	vdb := open(t, t.TempDir(), quick)
 	c := collection(t, vdb, "c", Schema{Dim: 2})

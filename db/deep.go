@@ -211,7 +211,7 @@ func (s *openSegment) compareColumns(ctx context.Context, have *columns.Columns)
 			got, ok := have.Value(row, path)
 			should, has := want.Value(row, path)
 			if ok != has || !sameValue(got, should) {
-				return fmt.Errorf("field %q of row %d is %v, and %v in the document", path, row, got, should)
+				return fmt.Errorf("field %q of row %d is %v, but %v in the document", path, row, got, should)
 			}
 		}
 	}
@@ -253,7 +253,7 @@ func (s *openSegment) compareCodes(ctx context.Context, have *codes.Codes) error
 			}
 			least, most := q.Interval(coded)
 			if score := scorer.score(vec); !(least <= score && score <= most) {
-				return fmt.Errorf("row %d has score %v, and by its codes one from %v to %v", row, score, least, most)
+				return fmt.Errorf("row %d has score %v, outside the bounds %v to %v of its codes", row, score, least, most)
 			}
 		}
 	}
@@ -275,7 +275,7 @@ func (c *checker) ids(v *view) error {
 		for _, m := range l.found {
 			id, err := v.idAt(tx, m.part, m.row)
 			if err == nil && id != m.id {
-				err = corruptDocument(m.part.nums[m.row], fmt.Errorf("has id %q, and %q leads to it", id, m.id))
+				err = corruptDocument(m.part.nums[m.row], fmt.Errorf("has id %q, but id %q leads to it", id, m.id))
 			}
 			if err != nil {
 				c.problem(err)
@@ -283,7 +283,7 @@ func (c *checker) ids(v *view) error {
 		}
 		if len(l.found) != v.count {
 			c.add(Problem{File: metaName, Offset: -1,
-				Detail: fmt.Sprintf("collection %q has %d documents, and %d ids lead to one", v.def.name, v.count, len(l.found))})
+				Detail: fmt.Sprintf("collection %q has %d documents, but %d ids lead to documents", v.def.name, v.count, len(l.found))})
 		}
 		return nil
 	})

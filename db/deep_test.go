@@ -31,8 +31,7 @@ func checkDeep(t *testing.T, vdb *DB) []Problem {
 	return r.Problems
 }
 
-// CheckDeep finds derived files that are wrong although their checksums hold,
-// where Check does not.
+// CheckDeep finds wrong derived files whose checksums hold. Check does not.
 func TestCheckDeep(t *testing.T) {
 	opts := &Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, NoBackgroundCompaction: true}
 	vdb := open(t, t.TempDir(), opts)
@@ -68,10 +67,10 @@ func TestCheckDeep(t *testing.T) {
 		t.Fatal(problems)
 	}
 
-	// The same files with other contents, rightly signed.
+	// The same files with other contents and valid checksums.
 	s := vdb.cur.files.segments[slices.IndexFunc(vdb.cur.files.segments, func(s *openSegment) bool { return s.info.Dim > 0 && s.info.Rows > 100 })]
 	good := readFiles(t, vdb.dir)
-	replace := func(name string, b []byte) { // not its bytes: they are mapped
+	replace := func(name string, b []byte) { // by a new file: the old bytes are mapped
 		t.Helper()
 		temp := filepath.Join(vdb.dir, tmpDir, "x")
 		if err := errors.Join(os.WriteFile(temp, b, 0o600), os.Rename(temp, filepath.Join(vdb.dir, name))); err != nil {
@@ -111,7 +110,7 @@ func TestCheckDeep(t *testing.T) {
 	if _, err = codes.Write(&other, s.codesIdent(), opposite); err != nil {
 		t.Fatal(err)
 	}
-	wrong(s.codes.name, "by its codes one from", other)
+	wrong(s.codes.name, "outside the bounds", other)
 	if _, err = graph.Write(t.Context(), &third, s.codesIdent(), opposite, graph.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +136,8 @@ func TestCheckDeep(t *testing.T) {
 	}
 }
 
-// CheckFiles says what is wrong with a database that does not open, beyond
-// that it does not.
+// CheckFiles reports the damage of a database that does not open, beyond the error of
+// Open.
 func TestCheckFiles(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		v := newSpecimen(t, killed)
@@ -162,7 +161,7 @@ func TestCheckFiles(t *testing.T) {
 		for _, c := range []struct {
 			what   string
 			damage func(files map[string][]byte)
-			want   []string // files that have problems
+			want   []string // files with problems
 		}{
 			{"nothing", func(map[string][]byte) {}, nil},
 			{"header of a vector file", func(f map[string][]byte) { f[vec] = flip(f[vec], 20) }, []string{vec}},
@@ -221,7 +220,7 @@ func existing(t *testing.T, vdb *DB, name string) *Collection {
 	return c
 }
 
-// A database that was killed is backed up without a writer, log and all.
+// The database of a killed process is backed up read-only, including its log.
 func TestBackupOfTheKilled(t *testing.T) {
 	v := newSpecimen(t, true)
 	dir, copied := filepath.Join(memDir(t), "db"), filepath.Join(memDir(t), "copy")
@@ -253,7 +252,7 @@ func TestBackupOfTheKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A log that has rotted since is not copied as if it were whole.
+	// A log that was damaged since is not copied as if it were intact.
 	log := ""
 	for name := range v.files {
 		if strings.HasSuffix(name, ".wal") {

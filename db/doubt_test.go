@@ -17,9 +17,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// The tests in this file are about states in which two roots, or the database
-// and the disk, do not agree yet. Each of them is the end of a mutant in
-// fuzz/torture.
+// The tests in this file cover states in which the two roots, or the database and the
+// disk, disagree. Each kills a mutant in fuzz/torture.
 
 // rotNewestRoot damages the newest root of meta.bolt and returns its number.
 func rotNewestRoot(t *testing.T, dir string) uint64 {
@@ -61,8 +60,8 @@ func newestRoot(t *testing.T, dir string) uint64 {
 	return roots[newest].TxID
 }
 
-// retired makes a database whose newest root has given segments up that the
-// one before it needs, and whose process was killed.
+// retired makes a database of a killed process. Its newest root has retired segments that
+// the older root needs.
 func retired(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -89,8 +88,8 @@ func retired(t *testing.T) (dir string) {
 	return dir
 }
 
-// Open must leave segments that the newest root has given up, until there is
-// another commit: the process may be killed again, and that root may rot.
+// Open must leave segments that the newest root has retired until another commit: the
+// process may be killed again, and the newest root may be damaged by then.
 func TestOlderRootAfterOpen(t *testing.T) {
 	dir := retired(t)
 	killed, listed := errors.New("killed"), 0
@@ -115,9 +114,9 @@ func TestOlderRootAfterOpen(t *testing.T) {
 	check(t, vdb)
 }
 
-// A commit that was cut short may have overwritten pages of the older root. So
-// after an unclean end Open commits, though there is nothing to recover, and
-// either root will do.
+// An interrupted commit may have overwritten pages of the older root. So Open commits
+// after an unclean end even without batches to recover, and either root works from then
+// on.
 func TestUncleanEndIsCommitted(t *testing.T) {
 	dir := retired(t)
 	before := newestRoot(t, dir)
@@ -143,8 +142,7 @@ func TestUncleanEndIsCommitted(t *testing.T) {
 	}
 }
 
-// A commit whose outcome is in doubt may be on disk: the segments that it
-// names must stay.
+// A commit in doubt may be on disk: the segments that it names must stay.
 func TestFlushInDoubtKeepsSegments(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
@@ -178,8 +176,8 @@ func TestFlushInDoubtKeepsSegments(t *testing.T) {
 	check(t, vdb)
 }
 
-// Rows that are deleted, and flushed, while their segment is being compacted
-// stay deleted, in the next process too.
+// Rows that are deleted and flushed during the compaction of their segment stay deleted,
+// also in the next process.
 func TestCompactionKeepsDeletes(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -237,9 +235,9 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 	}
 }
 
-// A directory whose sync has failed is not synced again: what it had to write
-// may be lost, and a second one would say that all is well. Writes are refused
-// until the next Open; until then all is readable, and then nothing is lost.
+// A failed directory sync is not retried: the kernel may have dropped the changes, and a
+// second sync would succeed without them. Writes are refused until the next Open. Reads
+// go on, and the next Open finds everything.
 func TestFailedDirectorySync(t *testing.T) {
 	ctx := t.Context()
 	for n := 0; ; n++ {
@@ -312,9 +310,8 @@ func TestFailedDirectorySync(t *testing.T) {
 	}
 }
 
-// What is published is durable in the database first, under every policy, and
-// the version is chosen before the sync: what others write after that sync is
-// not in it.
+// Published batches are durable in the database first, under every policy. The version is
+// chosen before the sync, so batches written after that sync are not in it.
 func TestPublishSyncsTheLog(t *testing.T) {
 	for _, policy := range []SyncPolicy{SyncNever, SyncInterval} {
 		var mu sync.Mutex
@@ -341,7 +338,7 @@ func TestPublishSyncsTheLog(t *testing.T) {
 		folder := t.TempDir()
 		p := publisher(t, vdb, folder, nil)
 		publish(t, p)
-		for i := range 3 { // each adds a file of the log
+		for i := range 3 { // each adds a log file
 			upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
 			mu.Lock()
 			if !dirty {

@@ -21,8 +21,8 @@ import (
 
 var everyStep = flag.Bool("everystep", false, "TestEveryStepFails lets every operation fail, not a sample")
 
-// everything calls all of a database, each time with the next context, and
-// returns the errors by call.
+// everything calls every method of a database, each with the next context, and returns
+// the errors by call.
 func everything(next func() context.Context, vdb *DB, copied string) map[string]error {
 	errs := map[string]error{}
 	note := func(call string, err error) {
@@ -94,9 +94,9 @@ func everything(next func() context.Context, vdb *DB, copied string) map[string]
 	return errs
 }
 
-// One operation on a file fails, whichever it is, of a database that recovers,
-// reads, writes, compacts, checks and copies. Nothing panics or hangs, the
-// error keeps its cause, and the next process finds every document.
+// Any single file operation fails while a database recovers, reads, writes, compacts,
+// checks and copies. Nothing panics or hangs, the error keeps its cause, and the next
+// process finds every document.
 func TestEveryStepFails(t *testing.T) {
 	v := newSpecimen(t, true)
 	want := ""
@@ -160,7 +160,7 @@ func TestEveryStepFails(t *testing.T) {
 		t.Errorf("without a fault: %s: %v", call, err)
 	}
 	want = state()
-	const step = 97 // of operations whose like has come already
+	const step = 97 // of the repeated kinds of operations, test every 97th
 	runs, told := 0, 0
 	for n := 1; n <= total; n++ {
 		if slices.Contains(all[:n-1], all[n-1]) && n%step != 0 && !*everyStep {
@@ -187,8 +187,7 @@ func TestEveryStepFails(t *testing.T) {
 	}
 }
 
-// Calls with a context that has ended, and on a database that was closed, say
-// so, and do nothing.
+// Calls with an ended context, or on a closed database, return that error and do nothing.
 func TestEndedAndClosed(t *testing.T) {
 	v := newSpecimen(t, false)
 	dir := filepath.Join(memDir(t), "db")
@@ -234,8 +233,7 @@ func TestEndedAndClosed(t *testing.T) {
 	}
 }
 
-// Stored documents, metadata and log records of any bytes are decoded or
-// refused.
+// Any bytes as stored documents, metadata or log records are either decoded or refused.
 func TestDecodersOfDamage(t *testing.T) {
 	doc := Document{ID: "some id", Text: "text", Metadata: Metadata{"null": nil, "t": true, "i": int64(-70000), "f": 1.5, "s": "string",
 		"list": []any{"a", int64(1), 2.5, nil, false}, "map": map[string]any{"deep": map[string]any{"n": int64(1 << 40)}}}}

@@ -12,8 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// Explain gives the answer of Search, and of every document the rank and the
-// reason that a reference finds.
+// Explain gives the answer of Search, and for every document the rank and the reason that
+// a reference computes.
 func TestExplainEqualsReference(t *testing.T) {
 	for _, kind := range []string{"normal", "duplicates"} {
 		for _, metric := range []Metric{Cosine, Dot, L2} {
@@ -55,7 +55,7 @@ func TestExplainEqualsReference(t *testing.T) {
 
 func (w *zoo) checkReasons(t *testing.T, q Query, e *Explanation) {
 	t.Helper()
-	loose := q // what Rank is about
+	loose := q // the query that Rank refers to
 	loose.Threshold = nil
 	ranks := map[string]int{}
 	for _, h := range w.ranked(loose) {
@@ -85,7 +85,7 @@ func (w *zoo) checkReasons(t *testing.T, q Query, e *Explanation) {
 		if !y.HasVector {
 			continue
 		}
-		if score, ok := scores[y.ID]; ok && (y.Score == nil || *y.Score != score) { // else an example
+		if score, ok := scores[y.ID]; ok && (y.Score == nil || *y.Score != score) { // absent for examples
 			t.Fatalf("%+v: score %v", y, score)
 		}
 		rank, matches := ranks[y.ID]

@@ -12,9 +12,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// Vector files are cut when a file is begun that is made of them: a graph, codes, columns, terms,
-// the merger of several. Whichever goroutine reads them then, the process lives, calls return, the
-// trouble is on record, nothing is left in tmp, and with the file put back all is well.
+// Vector files are truncated when a file made from them is started: a graph, codes,
+// columns, terms, a merged segment. Whichever goroutine reads them, the process lives,
+// calls return, the error is recorded and nothing stays in tmp. Once the file is
+// restored, all works again.
 func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 	ctx := t.Context()
 	for _, made := range []string{".graph", ".codes", ".vec", "workers"} {
@@ -89,7 +90,7 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 	}
 }
 
-// The file of documents is cut while Check reads it.
+// meta.bolt is truncated while Check reads it.
 func TestDocumentsAreCutWhileChecking(t *testing.T) {
 	root := memDir(t)
 	vdb, err := Open(root, nil)
@@ -122,7 +123,7 @@ func TestDocumentsAreCutWhileChecking(t *testing.T) {
 		if err == nil && report.OK() {
 			t.Errorf("read-only %v: the cut was not noticed after %d reads", readOnly, reads.Load())
 		}
-		_ = vdb.Close() // it may say so, too
+		_ = vdb.Close() // may return the error, too
 		if err := os.WriteFile(filepath.Join(root, metaName), whole, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -142,7 +142,7 @@ func readManifest(fsys *vfs.FS, number uint64) (*manifest.Manifest, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrVersion, manifestName(number), err)
 	}
 	if err == nil && m.Number != number {
-		err = fmt.Errorf("is of version %d", m.Number)
+		err = fmt.Errorf("manifest of version %d", m.Number)
 	}
 	if err != nil {
 		return nil, &CorruptError{File: manifestName(number), Offset: -1, Err: err}
@@ -160,7 +160,7 @@ func (db *DB) newest(ctx context.Context, current uint64, verify bool) (*manifes
 		return nil, nil, err
 	}
 	if n := len(numbers); n > 0 && numbers[n-1] < current {
-		return nil, nil, fmt.Errorf("%w: the folder has begun again, with version %d: open it again", ErrInvalid, numbers[n-1])
+		return nil, nil, fmt.Errorf("%w: the folder restarted with version %d: open it again", ErrInvalid, numbers[n-1])
 	}
 	var first error
 	for i := len(numbers) - 1; i >= 0 && numbers[i] > current; i-- {
@@ -189,7 +189,7 @@ func (db *DB) newest(ctx context.Context, current uint64, verify bool) (*manifes
 func (db *DB) complete(ctx context.Context, m *manifest.Manifest, verify bool) error {
 	f := db.following
 	if f.manifest != nil && m.DB != f.manifest.DB {
-		return fmt.Errorf("%w: of another database: open the folder again", ErrInvalid)
+		return fmt.Errorf("%w: a version of another database: open the folder again", ErrInvalid)
 	}
 	for _, file := range m.Files {
 		size, err := db.fs.Size(file.Path)

@@ -11,9 +11,9 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// TestBatchPage compares the example in docs/format/batch.md with the log of a
-// database made now. A difference means that the format has changed: logs and
-// documents of before could not be read any more.
+// TestBatchPage compares the example in docs/format/batch.md with the log of a new
+// database. A difference means that the format has changed and older logs and documents
+// could not be read.
 func TestBatchPage(t *testing.T) {
 	ctx := t.Context()
 	vdb := open(t, t.TempDir(), nil)
@@ -49,8 +49,8 @@ func TestBatchPage(t *testing.T) {
 	formattest.Page(t, "../docs/format/batch.md", got.String(), *update)
 }
 
-// A recordPrinter prints a record. It follows the words of the page, not the
-// code under test.
+// A recordPrinter prints a record. It follows the words of the page, not the code under
+// test.
 type recordPrinter struct {
 	out *strings.Builder
 	b   []byte
@@ -125,7 +125,7 @@ func (p *recordPrinter) record() {
 	}
 }
 
-// msgpack prints one value, in the subset that the page allows.
+// msgpack prints one value of the subset that the page allows.
 func (p *recordPrinter) msgpack(indent string) {
 	value := func(head, n int, what string) {
 		p.field(head+n, indent+what, func(b []byte) string {

@@ -118,11 +118,11 @@ func (f *Fusion) validate() error {
 	case f.Method > RRF:
 		return invalidf("unknown fusion method %d", f.Method)
 	case !positive(f.Vector) || !positive(f.Text):
-		return invalidf("weights of fusion are %v and %v", f.Vector, f.Text)
+		return invalidf("fusion weights are %v and %v, not between 0 and 1e6", f.Vector, f.Text)
 	case !positive(f.C):
-		return invalidf("constant of fusion is %v", f.C)
+		return invalidf("fusion constant is %v, not between 0 and 1e6", f.C)
 	case f.Depth < 0 || f.Depth > math.MaxInt32:
-		return invalidf("depth of fusion is %d", f.Depth)
+		return invalidf("fusion depth is %d, not between 0 and 2147483647", f.Depth)
 	}
 	return nil
 }
@@ -846,7 +846,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 			return nil, fmt.Errorf("query %d: %w", i, err)
 		}
 		if q.Group != nil || q.MMR != nil {
-			return nil, invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
+			return nil, invalidf("query %d: fused queries cannot have Group or MMR", i)
 		}
 		q.K, q.Offset, q.Select, q.Snippet = max(f.first.limit(), cmp.Or(q.Fusion.Depth, rrfDepth)), 0, IDsOnly, 0
 		f.exact = f.exact && q.wantsExact()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// BenchmarkHybrid asks 50,000 documents of dimension 64 for ten by a text of three words and a
-// vector: "exact" is the share of answers that are certain.
+// BenchmarkHybrid searches 50,000 documents of dimension 64 for ten, with a text of three
+// words and a vector. "exact" is the share of exact answers.
 func BenchmarkHybrid(b *testing.B) {
 	const rows, dim = 50_000, 64
 	r := rand.New(rand.NewPCG(4, 4))
