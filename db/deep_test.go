@@ -97,7 +97,7 @@ func TestCheckDeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong(s.cols.name, `field "surplus" of row 5 is true, and <nil> in the document`, b.Bytes(s.info.Rows, s.columnsIdent()))
+	wrong(s.cols.name, `field "surplus" of row 5 is true, but <nil> in the document`, b.Bytes(s.info.Rows, s.columnsIdent()))
 	opposite := func(lo, hi int) ([]float32, error) {
 		vecs, err := s.Rows(lo, hi)
 		vecs = slices.Clone(vecs)

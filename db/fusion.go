@@ -846,7 +846,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 			return nil, fmt.Errorf("query %d: %w", i, err)
 		}
 		if q.Group != nil || q.MMR != nil {
-			return nil, invalidf("query %d: fused queries cannot have Group or MMR", i)
+			return nil, invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
 		}
 		q.K, q.Offset, q.Select, q.Snippet = max(f.first.limit(), cmp.Or(q.Fusion.Depth, rrfDepth)), 0, IDsOnly, 0
 		f.exact = f.exact && q.wantsExact()

@@ -176,7 +176,7 @@ var mutants = []mutant{
 		old: "err = Catch(name, fn)", new: "err = fn()"},
 	{name: "leader-keeps-the-lead", file: "db/commit.go", pkg: "db",
 		run: "TestLeaderPanics", args: "-test.timeout=90s",
-		old: "\tdefer q.handOver(r, group) // also when this goroutine ends on the way\n", new: "\tdefer func() {\n\t\tif p := recover(); p != nil {\n\t\t\tr.err = ErrUnknown\n\t\t\treturn\n\t\t}\n\t\tq.handOver(r, group)\n\t}()\n"},
+		old: "\tdefer q.handOver(r, group) // also when a panic or Goexit ends this goroutine\n", new: "\tdefer func() {\n\t\tif p := recover(); p != nil {\n\t\t\tr.err = ErrUnknown\n\t\t\treturn\n\t\t}\n\t\tq.handOver(r, group)\n\t}()\n"},
 	{name: "derived-file-not-guarded", file: "db/derived.go", pkg: "db",
 		run: "TestVectorsAreCutWhileFilesAreMade",
 		old: "err = vfs.Catch(d.name, func() error { return write(f) })", new: "err = write(f)"},
