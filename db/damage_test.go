@@ -432,7 +432,7 @@ func (p *patient) look(vdb *DB) seen {
 				answers = append(answers, fmt.Sprint(h.ID, " ", h.Score))
 			}
 		}
-		// A beam as wide as the collection finds the true nearest rows.
+		// Walks that keep as many rows in view as there are find what is nearest.
 		res, err4 := c.Search(ctx, Query{Vector: q.Vector, K: 3, Effort: 100})
 		if err4 == nil {
 			for _, h := range res.Hits {

@@ -72,10 +72,10 @@ func ParseFusionMethod(s string) (FusionMethod, error) {
 // Search first fuses the best documents of each ranking. The answer is exact if no other
 // document can reach the last hit and, for RRF, if all ranks of the hits are known.
 // Otherwise the search looks at more documents. It continues until the answer is exact if
-// the query has Exact or a Recall of 1, or if few documents match. Any other
-// search stops: for Convex after the best 1,024 texts or eight times Depth, whichever is
-// more, for RRF at once. Its answer is not exact: Result.Recall is the share of it that
-// is certain, and RRF counts unknown ranks as nothing.
+// the query asks for an exact answer, or if few documents match. Any other search stops:
+// for Convex after the best 1,024 texts or eight times Depth, whichever is more, for RRF
+// at once. Its answer is not exact: Result.Recall is the share of it that is certain, and
+// RRF counts unknown ranks as nothing.
 type Fusion struct {
 	Method FusionMethod
 	// Vector and Text are the weights, not negative. If both are zero, Convex uses equal
