@@ -61,15 +61,15 @@ func (l Lost) String() string {
 //
 // Derived data need no repair: an open database rebuilds it by itself.
 func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
-	r := &repairing{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
+	r := &repairer{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
 	if err := r.run(src, dst); err != nil {
 		return r.report, fmt.Errorf("db: repair %q: %w", src, translate(err))
 	}
 	return r.report, nil
 }
 
-// repairing is one repair on its way.
-type repairing struct {
+// repairer is one repair on its way.
+type repairer struct {
 	ctx    context.Context
 	report *RepairReport
 	fs     *vfs.FS
@@ -82,7 +82,7 @@ type repairing struct {
 	batch  Batch
 }
 
-func (r *repairing) run(src, dst string) (err error) {
+func (r *repairer) run(src, dst string) (err error) {
 	if r.fs, err = vfs.Open(src, nil); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (r *repairing) run(src, dst string) (err error) {
 const rebuilt = tmpDir + "/" + metaName + ".rebuilt"
 
 // rebuild goes on with what is left of a meta.bolt whose pages are damaged.
-func (r *repairing) rebuild(w *meta.Wreck, o meta.Options) (err error) {
+func (r *repairer) rebuild(w *meta.Wreck, o meta.Options) (err error) {
 	r.wreck = w
 	for _, err := range w.Problems {
 		r.problem(err)
@@ -145,7 +145,7 @@ func (r *repairing) rebuild(w *meta.Wreck, o meta.Options) (err error) {
 	return err
 }
 
-func (r *repairing) closeStore() error {
+func (r *repairer) closeStore() error {
 	if r.store == nil {
 		return nil
 	}
@@ -156,14 +156,14 @@ func (r *repairing) closeStore() error {
 	return err
 }
 
-func (r *repairing) create(dst string) (*DB, error) {
+func (r *repairer) create(dst string) (*DB, error) {
 	if _, err := Open(dst, &Options{MustExist: true, ReadOnly: true}); !errors.Is(err, ErrNotFound) {
 		return nil, fmt.Errorf("%w: %q is not empty", ErrExists, dst)
 	}
 	return Open(dst, nil)
 }
 
-func (r *repairing) count() error {
+func (r *repairer) count() error {
 	for _, c := range r.dst.Stats().Collections {
 		r.report.Collections++
 		r.report.Documents += c.Documents
@@ -173,13 +173,13 @@ func (r *repairing) count() error {
 }
 
 // problem notes damage and lets the repair go on.
-func (r *repairing) problem(err error) {
+func (r *repairer) problem(err error) {
 	if len(r.report.Problems) < maxProblems {
 		r.report.Problems = append(r.report.Problems, problemOf(err))
 	}
 }
 
-func (r *repairing) salvage() error {
+func (r *repairer) salvage() error {
 	var colls []meta.Collection
 	var segments []segment.Info
 	err := r.store.View(func(tx *meta.Tx) (err error) {
@@ -210,7 +210,7 @@ func (r *repairing) salvage() error {
 			return err
 		}
 		own := slices.DeleteFunc(slices.Clone(segments), func(s segment.Info) bool { return s.Collection != c.ID })
-		s := &salvaging{repairing: r, coll: c.ID, name: def.name, want: int(c.Documents), done: map[uint64]bool{}, dead: map[uint64]bool{}}
+		s := &salvager{repairer: r, coll: c.ID, name: def.name, want: int(c.Documents), done: map[uint64]bool{}, dead: map[uint64]bool{}}
 		if err := s.run(own); err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (r *repairing) salvage() error {
 
 // unexplained reports the segments of which neither meta.bolt nor the log
 // knows: they hold vectors without ids.
-func (r *repairing) unexplained(segments []segment.Info) error {
+func (r *repairer) unexplained(segments []segment.Info) error {
 	l := newLeftovers(r.fs, r.state, segments)
 	problems, err := l.problems()
 	if err != nil {
@@ -238,7 +238,7 @@ func (r *repairing) unexplained(segments []segment.Info) error {
 	return nil
 }
 
-func (r *repairing) define(def *definition) error {
+func (r *repairer) define(def *definition) error {
 	if old, ok := r.names[def.id]; ok && old != def.name {
 		if err := r.dst.Rename(r.ctx, old, def.name); err != nil {
 			return err
@@ -258,7 +258,7 @@ const flushEvery = 4 << 20
 
 // put saves a document, without its vector if the collection has others. One
 // that no database takes is lost.
-func (r *repairing) put(name string, d Document) error {
+func (r *repairer) put(name string, d Document) error {
 	d.Vector = slices.Clone(d.Vector)
 	if n := len(d.Vector); n > 0 && r.dims[name] == 0 {
 		r.dims[name] = n
@@ -276,7 +276,7 @@ func (r *repairing) put(name string, d Document) error {
 	return r.flush()
 }
 
-func (r *repairing) flush() error {
+func (r *repairer) flush() error {
 	if r.batch.Len() == 0 {
 		return r.batch.err
 	}
@@ -286,7 +286,7 @@ func (r *repairing) flush() error {
 }
 
 // log applies the batches that are in the log alone, up to the first damage.
-func (r *repairing) log() error {
+func (r *repairer) log() error {
 	if err := r.flush(); err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (r *repairing) log() error {
 	return err
 }
 
-func (r *repairing) replay(ops []op) error {
+func (r *repairer) replay(ops []op) error {
 	for _, o := range ops {
 		name, known := r.names[o.coll]
 		switch {
@@ -340,9 +340,9 @@ func (r *repairing) replay(ops []op) error {
 	return nil
 }
 
-// salvaging saves one collection.
-type salvaging struct {
-	*repairing
+// salvager saves one collection.
+type salvager struct {
+	*repairer
 	coll uint32
 	name string
 	want int // documents that there should be, or versions of them; without those found, and those missed by id
@@ -351,7 +351,7 @@ type salvaging struct {
 	dead map[uint64]bool // DocNums of dead rows, of a wreck
 }
 
-func (s *salvaging) run(infos []segment.Info) error {
+func (s *salvager) run(infos []segment.Info) error {
 	defer func() {
 		for _, seg := range s.open {
 			seg.Close()
@@ -389,7 +389,7 @@ func (s *salvaging) run(infos []segment.Info) error {
 }
 
 // damaged saves the rows of a segment that are provably intact.
-func (s *salvaging) damaged(info segment.Info) error {
+func (s *salvager) damaged(info segment.Info) error {
 	_, err := segment.Salvage(s.ctx, s.fs, segment.FileName(info.ID), info, func(num uint64, vec []float32) error {
 		return s.store.View(func(tx *meta.Tx) error {
 			b, ok, err := tx.Document(s.coll, num)
@@ -415,7 +415,7 @@ func (s *salvaging) damaged(info segment.Info) error {
 // decode reads a stored document and says whether it is the live one of its
 // id. Where the id is damaged, or may be among what was lost, it is taken to
 // be, unless its row is dead; of several, the newest is put last.
-func (s *salvaging) decode(tx *meta.Tx, num uint64, b []byte) (*Document, bool, error) {
+func (s *salvager) decode(tx *meta.Tx, num uint64, b []byte) (*Document, bool, error) {
 	d := &Document{}
 	if err := d.decode(b, WithText|WithMetadata); err != nil {
 		return nil, false, err
@@ -428,7 +428,7 @@ func (s *salvaging) decode(tx *meta.Tx, num uint64, b []byte) (*Document, bool, 
 }
 
 // buried notes the documents of dead rows.
-func (s *salvaging) buried(seg *segment.Segment, id uint64) error {
+func (s *salvager) buried(seg *segment.Segment, id uint64) error {
 	var chunks map[int][]uint64
 	err := s.store.View(func(tx *meta.Tx) (err error) {
 		chunks, err = tx.DeadChunks(id)
@@ -450,7 +450,7 @@ func (s *salvaging) buried(seg *segment.Segment, id uint64) error {
 
 // documents saves every document that is not saved yet, with its vector if an
 // intact segment has it.
-func (s *salvaging) documents() error {
+func (s *salvager) documents() error {
 	broken := map[uint64]error{}
 	err := s.store.View(func(tx *meta.Tx) error {
 		err := tx.SalvageDocuments(s.coll, func(num uint64, b []byte) error {
@@ -494,7 +494,7 @@ func (s *salvaging) documents() error {
 
 // undocumented deals with ids whose document is damaged or is not theirs: the
 // vector may be intact.
-func (s *salvaging) undocumented(tx *meta.Tx, broken map[uint64]error) error {
+func (s *salvager) undocumented(tx *meta.Tx, broken map[uint64]error) error {
 	err := tx.SalvageIDs(s.coll, func(id string, num uint64) error {
 		if err := s.ctx.Err(); err != nil {
 			return err
@@ -513,7 +513,7 @@ func (s *salvaging) undocumented(tx *meta.Tx, broken map[uint64]error) error {
 }
 
 // bare saves the vector of a document that is lost.
-func (s *salvaging) bare(id string, num uint64, why string) error {
+func (s *salvager) bare(id string, num uint64, why string) error {
 	lost := Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: why}
 	vec, found, err := s.vector(num)
 	if err == nil && found && vec != nil {
@@ -525,7 +525,7 @@ func (s *salvaging) bare(id string, num uint64, why string) error {
 }
 
 // misled deals with an id that does not lead to a document of its own.
-func (s *salvaging) misled(tx *meta.Tx, id string, num uint64) error {
+func (s *salvager) misled(tx *meta.Tx, id string, num uint64) error {
 	b, ok, err := tx.Document(s.coll, num)
 	if err == nil && !ok {
 		s.want--
@@ -541,11 +541,11 @@ func (s *salvaging) misled(tx *meta.Tx, id string, num uint64) error {
 	return nil // what is damaged was reported
 }
 
-func (r *repairing) lose(l Lost) { r.report.Lost = append(r.report.Lost, l) }
+func (r *repairer) lose(l Lost) { r.report.Lost = append(r.report.Lost, l) }
 
 // vector finds the vector of a document in the intact segments; nil and true
 // if it never had one.
-func (s *salvaging) vector(num uint64) (vec []float32, found bool, err error) {
+func (s *salvager) vector(num uint64) (vec []float32, found bool, err error) {
 	for _, seg := range s.open {
 		err = seg.Guard(func() error {
 			row, ok := seg.Find(num)

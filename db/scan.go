@@ -67,24 +67,24 @@ func (s *search) units() []unit {
 	return units
 }
 
-// A crowd is the queries that share the scan of one part: see codes.Batch and
+// A queryBatch is the queries that share the scan of one part: see codes.Batch and
 // simd.RowTile, of which it has one. The others scan the part one by one.
-type crowd struct {
+type queryBatch struct {
 	queries []int // which ones
 	others  []int
 	codes   *codes.Batch
 	rows    *simd.RowTile
 }
 
-// crowded is the number of queries from which on they are compared with blocks
+// minBatch is the number of queries from which on they are compared with blocks
 // of rows at once.
-const crowded = 4
+const minBatch = 4
 
-// crowds forms a crowd for every part.
-func (s *search) crowds() []crowd {
-	crowds := make([]crowd, len(s.view.parts))
+// batches forms a queryBatch for every part.
+func (s *search) queryBatches() []queryBatch {
+	batches := make([]queryBatch, len(s.view.parts))
 	for i, p := range s.view.parts {
-		c := &crowds[i]
+		c := &batches[i]
 		for j, q := range s.queries {
 			switch {
 			case q.walks(i): // it has what it needs
@@ -95,7 +95,7 @@ func (s *search) crowds() []crowd {
 			}
 		}
 		switch n := len(c.queries); {
-		case n < crowded || p.dim == 0:
+		case n < minBatch || p.dim == 0:
 			c.others, c.queries = append(c.others, c.queries...), nil
 		case s.codes[i] != nil:
 			coded := make([]*codes.Query, n)
@@ -110,7 +110,7 @@ func (s *search) crowds() []crowd {
 			}
 		}
 	}
-	return crowds
+	return batches
 }
 
 // share returns which share of the n rows of a part q wants.
@@ -169,7 +169,7 @@ const worthHelp = 200 * time.Microsecond
 func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	units := s.units()
 	workers := max(1, min(s.workers, len(units)))
-	crowds := s.crowds()
+	batches := s.queryBatches()
 	collectors := make([][]*topk.Collector, len(s.queries)) // by query, by worker
 	for i, q := range s.queries {
 		least := negInf
@@ -184,7 +184,7 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	var next atomic.Int64
 	work := func(n int, each func(scanned int)) error {
 		return s.db.guard(func() error {
-			w := newWorker(s, crowds)
+			w := newWorker(s, batches)
 			defer w.done()
 			for i, group := range collectors {
 				w.collectors[i] = group[n]
@@ -244,9 +244,9 @@ const rawRows = 1024
 type worker struct {
 	*search
 	collectors []*topk.Collector // by query
-	crowds     []crowd           // by part
-	ours       []bool            // crowds that were made this worker's own
-	scans      []scanning
+	batches    []queryBatch      // by part
+	ours       []bool            // batches that were made this worker's own
+	scans      []rowOffer
 	read       int64 // bytes of codes and vectors
 
 	*scratch
@@ -264,13 +264,13 @@ type scratch struct {
 	words      []uint64
 }
 
-func newWorker(s *search, crowds []crowd) *worker {
+func newWorker(s *search, batches []queryBatch) *worker {
 	memory, _ := s.db.scratch.Get().(*scratch)
 	if memory == nil {
 		memory = &scratch{}
 	}
 	return &worker{search: s, collectors: make([]*topk.Collector, len(s.queries)),
-		crowds: append([]crowd(nil), crowds...), ours: make([]bool, len(crowds)), scratch: memory}
+		batches: append([]queryBatch(nil), batches...), ours: make([]bool, len(batches)), scratch: memory}
 }
 
 // done gives the memory back and notes what was read.
@@ -281,7 +281,7 @@ func (w *worker) done() {
 
 // scan offers the rows of a unit to all queries.
 func (w *worker) scan(u unit) error {
-	c := &w.crowds[u.part]
+	c := &w.batches[u.part]
 	if !w.ours[u.part] {
 		w.ours[u.part] = true
 		if c.codes != nil {
@@ -297,7 +297,7 @@ func (w *worker) scan(u unit) error {
 		}
 	}
 	if c.codes != nil {
-		done, err := w.crowdCodes(c, u)
+		done, err := w.scanBatchCodes(c, u)
 		w.read += int64(done-u.lo) * int64(w.view.parts[u.part].dim)
 		if err == nil {
 			return nil
@@ -311,7 +311,7 @@ func (w *worker) scan(u unit) error {
 		}
 	}
 	if c.rows != nil {
-		return w.crowdRows(c, u)
+		return w.scanBatchRows(c, u)
 	}
 	return nil
 }
@@ -411,7 +411,7 @@ func (w *worker) scanVectors(j int, u unit) error {
 		return err
 	}
 	set := q.parts[u.part].set
-	scan := w.scanning(j, u.part)
+	scan := w.newRowOffer(j, u.part)
 	if set != nil && float64(set.CountRange(u.lo, u.hi)) < sparseRows*float64(n) {
 		w.read += int64(set.CountRange(u.lo, u.hi)) * int64(4*p.dim)
 		for row := set.NextSet(u.lo); row >= 0 && row < u.hi; row = set.NextSet(row + 1) {
@@ -442,15 +442,15 @@ func (w *worker) scanVectors(j int, u unit) error {
 	return nil
 }
 
-func (w *worker) scanning(j, part int) scanning {
-	scan := scanning{scorer: &w.queries[j].scorer, c: w.collectors[j], part: int32(part), maxNorm: w.view.parts[part].maxNorm}
+func (w *worker) newRowOffer(j, part int) rowOffer {
+	scan := rowOffer{scorer: &w.queries[j].scorer, c: w.collectors[j], part: int32(part), maxNorm: w.view.parts[part].maxNorm}
 	scan.raise()
 	return scan
 }
 
-// crowdCodes offers the rows of a unit to the queries of a crowd by codes. On
+// scanBatchCodes offers the rows of a unit to the queries of a queryBatch by codes. On
 // an error it returns the first row that was not looked at.
-func (w *worker) crowdCodes(c *crowd, u unit) (int, error) {
+func (w *worker) scanBatchCodes(c *queryBatch, u unit) (int, error) {
 	for i, j := range c.queries {
 		c.codes.SetCut(i, w.collectors[j].Floor())
 	}
@@ -481,8 +481,8 @@ func (w *worker) crowdCodes(c *crowd, u unit) (int, error) {
 	return u.hi, nil
 }
 
-// crowdRows offers the rows of a unit to the queries of a crowd by vectors.
-func (w *worker) crowdRows(c *crowd, u unit) error {
+// scanBatchRows offers the rows of a unit to the queries of a queryBatch by vectors.
+func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
 	p := w.view.parts[u.part]
 	rows, err := p.source.vectors(u.lo, u.hi)
 	if err != nil {
@@ -496,7 +496,7 @@ func (w *worker) crowdRows(c *crowd, u unit) error {
 	w.scans = w.scans[:0]
 	least, most := float32(math.Inf(-1)), float32(math.Inf(1)) // the narrowest of all queries
 	for i, j := range c.queries {
-		scan := w.scanning(j, u.part)
+		scan := w.newRowOffer(j, u.part)
 		w.scans = append(w.scans, scan)
 		c.rows.SetCut(i, scan.cut)
 		least, most = max(least, scan.least), min(most, scan.most)

@@ -117,10 +117,10 @@ func (s *scorer) bounds(raw, inv float32) (lower, upper float64) {
 	return v - s.rel, v + s.rel
 }
 
-// scanning offers the rows of one part to a collector. Most rows are far from
+// rowOffer offers the rows of one part to a collector. Most rows are far from
 // good enough: one comparison with cut, which is for raw values times what
 // scorer says, drops them.
-type scanning struct {
+type rowOffer struct {
 	*scorer
 	c       *topk.Collector
 	part    int32
@@ -130,7 +130,7 @@ type scanning struct {
 
 // raise sets cut from the collector's floor: rounded so that no row which
 // could matter is dropped.
-func (s *scanning) raise() {
+func (s *rowOffer) raise() {
 	floor := s.c.Floor()
 	switch s.metric {
 	case Cosine:
@@ -154,7 +154,7 @@ func below(v float64) float32 {
 	return f
 }
 
-func (s *scanning) offer(raw, inv float32, row int) {
+func (s *rowOffer) offer(raw, inv float32, row int) {
 	lower, upper := s.bounds(raw, inv)
 	if s.c.Offer(lower, upper, s.part, int32(row)) {
 		s.raise()
