@@ -15,8 +15,9 @@ import (
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
-// Segments of at least so many rows times dimensions get a graph: to scan the
-// codes of one takes a core about a millisecond, and a walk a tenth of that.
+// Segments of at least this many rows times dimensions get a graph. Scanning
+// the codes of such a segment takes one core about a millisecond, and a beam
+// search a tenth of that.
 const graphSize = 10_000_000
 
 // wantsGraph reports whether the segment is large enough for a graph, and has
@@ -28,8 +29,8 @@ func (s *openSegment) wantsGraph() bool {
 	return s.metric != Dot && size > 0 && size >= s.db.opts.graphSize
 }
 
-// graphOf returns the graph of a segment. As long as it is absent, and wherever
-// it would not pay, all rows that match are looked at.
+// graphOf returns the graph of a segment. While it is absent, and where it
+// would not pay, queries scan all rows that match.
 func (db *DB) graphOf(s *openSegment) *derived[graph.Graph] {
 	ident := s.codesIdent()
 	return &derived[graph.Graph]{
@@ -42,14 +43,15 @@ func (db *DB) graphOf(s *openSegment) *derived[graph.Graph] {
 	}
 }
 
-// writeGraph builds the graph of a segment, upon its base if it has one.
+// writeGraph builds the graph of a segment. It extends the graph of the base,
+// if there is one.
 func (db *DB) writeGraph(ctx context.Context, w io.WriterAt, s *openSegment) error {
 	opts := graph.Options{Workers: db.opts.Workers}
 	db.mu.Lock()
 	base := s.base
 	if base != nil {
 		opts.Rows = s.baseRows
-		base.sets++ // Close may drop it meanwhile
+		base.sets++ // Close may drop it during the build
 	}
 	db.mu.Unlock()
 	if base != nil {
@@ -72,9 +74,9 @@ func (db *DB) writeGraph(ctx context.Context, w io.WriterAt, s *openSegment) err
 	return err
 }
 
-// graphBase returns the victim of a compaction upon whose graph that of the
-// new segment of so many rows is to be built: the one with most rows, if it has
-// a graph and half of the rows. It is nil if there is none.
+// graphBase returns the victim whose graph the new segment's graph extends: the
+// victim with most live rows, if it has a graph and at least half of the new
+// segment's rows. Otherwise it returns nil.
 func graphBase(victims []victim, rows int) *openSegment {
 	most := slices.MaxFunc(victims, func(a, b victim) int { return a.live() - b.live() })
 	if most.graph.get() == nil || 2*most.live() < rows {
@@ -83,8 +85,8 @@ func graphBase(victims []victim, rows int) *openSegment {
 	return most.openSegment
 }
 
-// keepBase keeps base open until the graph of s is built, although it is no
-// part of the database any more. rows says what has become of its rows.
+// keepBase keeps base open until the graph of s is built, although the database
+// no longer uses it. rows gives, for each row of base, its row in s.
 func (db *DB) keepBase(s, base *openSegment, rows []uint32) {
 	s.baseRows = make([]int32, len(rows))
 	for i, row := range rows {
@@ -96,7 +98,7 @@ func (db *DB) keepBase(s, base *openSegment, rows []uint32) {
 	base.sets++
 }
 
-// dropBase gives the base of a segment back; mu is held.
+// dropBase releases the base of a segment; mu is held.
 func (db *DB) dropBase(s *openSegment) {
 	if base := s.base; base != nil {
 		s.base, s.baseRows = nil, nil
@@ -104,26 +106,25 @@ func (db *DB) dropBase(s *openSegment) {
 	}
 }
 
-// letGo gives a segment back; mu is held.
+// letGo releases one reference to a segment; mu is held.
 func (db *DB) letGo(s *openSegment) {
 	if s.sets--; s.sets == 0 {
 		db.shut(s)
 	}
 }
 
-// A walk is the decision to search a part for a query in its graph.
+// A walk is the decision to search the graph of a part for a query.
 type walk struct {
-	graph   *graph.Graph // nil: there is none
+	graph   *graph.Graph // nil: scan the part
 	setting graph.Setting
 	recall  float64 // promised
 }
 
-// walks reports whether a part is searched in its graph.
+// walks reports whether a query searches the graph of a part.
 func (p *probe) walks(part int) bool { return p.parts[part].walk.graph != nil }
 
-// planWalks decides for which parts a query uses the graph: where that costs
-// less than an exact answer, and as many rows as are wanted are sure to be
-// found.
+// planWalks chooses the parts whose graph a query searches: where that costs
+// less than an exact answer, and more rows match than are needed.
 func (s *search) planWalks(p *probe) {
 	p.ledger = ledger{}
 	for i, part := range s.view.parts {
@@ -140,7 +141,7 @@ func (s *search) planWalks(p *probe) {
 	}
 }
 
-// planWalk decides whether a part is searched in its graph, and says why.
+// planWalk decides whether a query searches the graph of a part, and says why.
 func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 	matched := p.matchedIn(s.view, i)
 	because := func(format string, args ...any) {
@@ -159,7 +160,7 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 		w.recall = cmp.Or(p.Recall, DefaultRecall)
 		if w.setting, ok = g.Setting(w.recall, p.need); !ok {
 			if s.trace != nil {
-				because("no effort in the graph was measured to give a recall of %v", w.recall)
+				because("no setting of the graph was measured to reach a recall of %v", w.recall)
 			}
 			return
 		}
@@ -177,22 +178,23 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 	}
 	raised := ""
 	if raise > 1 {
-		raised = fmt.Sprintf(", %.3g times that of the calibration because queries found less than promised", raise)
+		raised = fmt.Sprintf(", %.3g times the calibrated one because queries found less than promised", raise)
 	}
 	if dear {
-		because("a walk of %v%s through the graph would cost %.2g of a scan", w.setting, raised, cost/scan)
+		because("a beam search with %v%s would cost %.2g of a scan", w.setting, raised, cost/scan)
 	} else {
-		because("a walk of %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost/scan, w.recall)
+		because("a beam search with %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost/scan, w.recall)
 	}
 }
 
-// walkCost returns what it costs to walk in a part: see scanCost.
+// walkCost returns the cost of a graph search of a part, in the unit of
+// scanCost.
 func (s *search) walkCost(p *probe, i int, w walk) float64 {
 	work := w.graph.Work(w.setting, p.matchedIn(s.view, i))
 	return work * w.graph.Price(p.parts[i].set != nil)
 }
 
-// A walkJob is the walk of one query in one part, and what it found.
+// A walkJob is the graph search of one query in one part, and its result.
 type walkJob struct {
 	query *probe
 	part  int
@@ -200,9 +202,8 @@ type walkJob struct {
 	stats graph.Stats
 }
 
-// walk searches the graphs of all queries that use one, and leaves with each
-// query what was found. A graph that turns out to be damaged is not used: the
-// part is scanned.
+// walk does the graph searches of all queries, and stores the results with each
+// query. If a graph turns out to be damaged, the part is scanned instead.
 func (s *search) walk(ctx context.Context) error {
 	var jobs []walkJob
 	for _, q := range s.queries {
@@ -218,7 +219,7 @@ func (s *search) walk(ctx context.Context) error {
 	}
 	clock := s.clock("graph")
 	var err error
-	const each = 4 // fewer walks are not worth another goroutine
+	const each = 4 // fewer searches are not worth another goroutine
 	if workers := min(s.workers, len(jobs)/each); workers > 1 {
 		err = s.walkTogether(ctx, jobs, workers)
 	} else {
@@ -239,7 +240,7 @@ func (s *search) walk(ctx context.Context) error {
 	return err
 }
 
-// walkTogether does jobs by several goroutines.
+// walkTogether does jobs on several goroutines.
 func (s *search) walkTogether(ctx context.Context, jobs []walkJob, workers int) error {
 	var next atomic.Int64
 	work := func() error {
@@ -250,14 +251,14 @@ func (s *search) walkTogether(ctx context.Context, jobs []walkJob, workers int) 
 					return nil
 				}
 				if err := s.walkSome(ctx, jobs[i:i+1]); err != nil {
-					next.Store(int64(len(jobs))) // the others need not go on
+					next.Store(int64(len(jobs))) // stop the other goroutines
 					return err
 				}
 			}
 		})
 	}
 	var group vfs.Group
-	defer group.Wait() // if this goroutine panics, too: its caller gives back what the others read
+	defer group.Wait() // also after a panic: the caller releases memory that the others read
 	for range workers - 1 {
 		group.Go(segDir, work)
 	}
@@ -265,7 +266,8 @@ func (s *search) walkTogether(ctx context.Context, jobs []walkJob, workers int) 
 	return errors.Join(err, group.Wait())
 }
 
-// A walker is memory that walks take from DB.walkers and give back.
+// A walker is the scratch memory of one goroutine that searches graphs, reused
+// through DB.walkers.
 type walker struct {
 	query graph.Query
 	buf   graph.Buffer
@@ -306,7 +308,8 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 	query.Guard(q.need, w.setting, matched)
 	rows, stats, err := query.Find(q.need, w.setting, set, &memory.buf)
 	if errors.Is(err, graph.ErrFar) {
-		// The filter excludes what was seen already, say: a search for more finds what is left.
+		// The rows near the query do not match, so the promise does not hold:
+		// search again, for more rows.
 		more, setting, ok := w.graph.Longer(w.recall, q.need, stats)
 		if raise := part.segment.raise(); raise > 1 {
 			setting = setting.Times(raise)
@@ -324,14 +327,14 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrFar):
-		why = fmt.Sprintf("what is near does not match, for which a walk of %v promises nothing", w.setting)
+		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall", w.setting)
 	case errors.Is(err, fileformat.ErrDamaged):
 		part.segment.graph.distrust(err)
 		why = "the graph is damaged"
 	case err != nil:
 		return err
-	case len(rows) < q.need: // although more match: see planWalk
-		why = "the graph has too few of the rows"
+	case len(rows) < q.need: // although more rows match: see planWalk
+		why = "the beam search found too few rows"
 	default:
 		j.found, err = q.score(part, i, rows)
 		return err
@@ -340,10 +343,10 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 	return nil
 }
 
-// score returns the best of rows of a part by their true scores, as many as
-// are needed, the best first.
+// score computes the true scores of rows of a part and returns the p.need best,
+// best first.
 func (p *probe) score(part *part, at int, rows []uint32) ([]topk.Candidate, error) {
-	const ahead = 12 // rows on their way from memory: all that most queries score
+	const ahead = 12 // rows prefetched ahead: all that most queries score
 	for _, row := range rows[:min(ahead, len(rows))] {
 		part.segment.Prefetch(int(row))
 	}

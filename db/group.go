@@ -9,8 +9,8 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// groupable restricts a query to documents that are in a group: those with a
-// string, a number or a boolean in the field.
+// groupable restricts a query to documents with a string, a number or a boolean
+// in the field: only they belong to a group.
 func groupable(q *Query) filter.Expr {
 	f := q.Group.Field
 	in := filter.Or(filter.Gte(f, ""), filter.Gte(f, -math.MaxFloat64), filter.In(f, true, false))
@@ -20,24 +20,25 @@ func groupable(q *Query) filter.Expr {
 	return filter.And(q.Where, in)
 }
 
-// firstRound is how many rows are looked at first: with some luck, they are
-// of as many groups as wanted.
+// firstRound is how many rows the first round ranks: with some luck, enough to
+// fill the wanted groups.
 func firstRound(q *Query) int { return 4 * q.limit() * q.Group.size() }
 
-// group returns the best hits of the best groups, Offset left out, and whether
-// they are as many as wanted or as there are.
+// group returns the best hits of the best groups, without those that Offset
+// skips, and whether the answer is complete: all wanted groups, or all that
+// exist, each with all its hits.
 //
-// Groups are found in rounds: the best rows, in order, give groups in order.
-// If there are too few, the best rows of all other groups are next. A group
-// whose best documents are not all among the rows seen is then asked for by
-// itself. By RRF a document is worth what its ranks among all others say: there,
-// longer lists are fused anew.
+// Groups are found in rounds. The best rows, in order, give groups in order. If
+// there are too few groups, the next round ranks the rows of all other groups.
+// A group whose best documents are not all among the rows seen then gets a
+// query of its own. With RRF the score of a document depends on its ranks among
+// all documents, so there each round fuses longer lists instead.
 func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, bool, error) {
 	clock := s.clock("group")
 	rows := len(best)
 	type group struct {
 		hits     []ranked
-		complete bool // no other document of it belongs here
+		complete bool // no document of it is missing
 	}
 	var groups []*group
 	byValue := map[any]*group{}
@@ -45,7 +46,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 	lists := q.vector && q.text != nil && q.Fusion.Method == RRF
 	enough, whole := false, false
 	for round := q; ; {
-		all := len(best) < round.need // nothing is left out but what is too bad
+		all := len(best) < round.need // only rows below the threshold are left out
 		whole = all && !round.ledger.approximate
 		if err := s.groupValues(q, best); err != nil {
 			return nil, false, err
@@ -67,7 +68,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		enough = len(groups) >= q.limit()
 		filled := true
 		for _, g := range groups[:min(q.limit(), len(groups))] {
-			filled = filled && g.complete || !lists || !q.wantsExact() // longer lists alone fill them
+			filled = filled && g.complete || !lists || !q.wantsExact() // without lists, queries of their own fill groups
 		}
 		if all || enough && filled {
 			break
@@ -107,7 +108,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		for i, g := range asked {
 			rows += len(found[i])
 			g.complete = !probes[i].ledger.approximate || len(found[i]) == q.Group.size()
-			if probes[i].ledger.approximate { // it may lack what is known already
+			if probes[i].ledger.approximate { // the approximate query may miss known hits
 				found[i] = append(found[i], slices.DeleteFunc(g.hits, func(h ranked) bool {
 					return slices.ContainsFunc(found[i], func(f ranked) bool { return f.place == h.place })
 				})...)
@@ -121,7 +122,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 			}
 		}
 	}
-	if q.ledger.approximate { // the best of a group may have come late
+	if q.ledger.approximate { // a later query may have found a better first hit
 		slices.SortStableFunc(groups, func(a, b *group) int {
 			return cmp.Compare(b.hits[0].score, a.hits[0].score)
 		})
@@ -143,8 +144,8 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 	return hits, (enough || whole) && filled, nil
 }
 
-// again finds the best rows of probes made from that of a query: with other
-// rows to look at. What these are worth is the query's worth.
+// again finds the best rows of probes derived from q, which consider other
+// rows. Whatever they promise and cost is added to the ledger of q.
 func (s *search) again(ctx context.Context, q *probe, probes ...*probe) ([][]ranked, error) {
 	sub := s.db.newSearch(s.ver, s.view)
 	sub.queries, sub.codes = probes, s.codes
@@ -178,7 +179,7 @@ func (s *search) groupValues(q *probe, rows []ranked) error {
 }
 
 // groupKey returns the same Go value for all values that filter.Eq calls equal,
-// and different ones for others: a number that int64 can hold is an int64.
+// and different values otherwise: a number that fits int64 becomes an int64.
 func groupKey(v any) any {
 	if f, ok := v.(float64); ok && f == math.Trunc(f) && -1<<63 <= f && f < 1<<63 {
 		return int64(f)

@@ -14,13 +14,13 @@ import (
 	"github.com/vecbolt/vecbolt/segment/columns"
 )
 
-// A head holds, in memory, what the WAL has and meta.bolt and the segments do
-// not have yet. There is one head for all collections. Only the goroutine
-// that holds DB.commitMu adds to it; readers use the prefix that their version
-// of the database names.
+// A head holds in memory the rows that are in the WAL and not yet in meta.bolt
+// and the segments. One head serves all collections. Only the goroutine that
+// holds DB.commitMu adds to it; readers use the prefix that their version of
+// the database names.
 type head struct {
 	colls map[uint32]*collHead
-	bytes int64 // memory held, about
+	bytes int64 // approximate memory
 	// logged is about how many bytes its batches take in the log.
 	logged int64
 }
@@ -83,7 +83,7 @@ func (c *collHead) find(id string, n int) (num uint64, found bool) {
 }
 
 // ids yields every id that the first n entries mention, with its DocNum as of
-// then. Nothing is recorded meanwhile.
+// then. It holds the lock, so nothing is recorded during the loop.
 func (c *collHead) ids(n int) iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		c.mu.RLock()
@@ -114,13 +114,12 @@ func (h *head) put(coll uint32, o *op) {
 	h.bytes += int64(len(o.doc)+4*len(o.vec)+len(o.id)) + entryOverhead
 }
 
-// entryOverhead is about what a row takes beside its bytes: slice header,
-// DocNum, norm, map slot.
+// entryOverhead is the approximate memory of a row besides its bytes: slice
+// header, DocNum, norm, map slot.
 const entryOverhead = 120
 
-// A table is an append-only list of rows in memory. It grows at the end only,
-// so that a reader who keeps the slice headers of some moment sees the rows
-// of that moment for ever.
+// A table is an append-only list of rows in memory. Because it grows at the end
+// only, a reader that keeps its slice headers keeps seeing the same rows.
 type table struct {
 	dim     int
 	nums    []uint64
@@ -134,7 +133,7 @@ type table struct {
 }
 
 // chunkBytes is the size of the pieces in which vectors are allocated and
-// scanned: a share of the second-level cache.
+// scanned: a fraction of the second-level cache.
 const chunkBytes = 256 << 10
 
 func newTable(dim int) *table {
@@ -159,7 +158,7 @@ func (t *table) append(num uint64, doc []byte, vec []float32) {
 	t.maxNorm = max(t.maxNorm, normBound(inv))
 	n := len(t.nums) - 1
 	if last := len(t.chunks) - 1; n == len(t.chunks)*t.per || last < 0 {
-		// The first chunk starts small: most collections are.
+		// The first chunk starts small, because most collections are small.
 		rows := t.per
 		if last < 0 {
 			rows = min(t.per, 8)
@@ -236,8 +235,8 @@ func (r *tableRows) match(ctx context.Context, e filter.Expr, dst bitset.Set) er
 // rows beyond the last full block are matched one by one.
 const columnRows = 1024
 
-// tableColumns builds the columns of full blocks of a table when a filter
-// first wants them.
+// tableColumns builds the columns of full blocks of a table when a filter first
+// needs them.
 type tableColumns struct {
 	mu     sync.Mutex
 	blocks []*columns.Columns
@@ -259,7 +258,7 @@ func (t *tableColumns) block(i int, docs [][]byte) (*columns.Columns, error) {
 	return t.blocks[i], nil
 }
 
-// buildColumns makes columns, in memory, of stored documents.
+// buildColumns builds columns of stored documents in memory.
 func buildColumns(docs [][]byte) (*columns.Columns, error) {
 	b := columns.NewBuilder()
 	for row, doc := range docs {

@@ -2,11 +2,10 @@ package db
 
 import "sync/atomic"
 
-// knownIDs remembers ids of documents that were hits, so that hits of which
-// nothing else is wanted need no look at meta.bolt. What a DocNum has as its
-// id never changes, and DocNums are never used again: nothing has to be
-// forgotten but for want of room. Of DocNums that are near each other none
-// takes the place of another.
+// knownIDs caches the ids of documents that were hits, so that queries for ids
+// alone need not read meta.bolt. The id of a DocNum never changes and DocNums
+// are never reused, so an id is evicted only for space, never invalidated.
+// Adjacent DocNums map to different slots.
 type knownIDs struct {
 	slots atomic.Pointer[[idSlots]atomic.Pointer[knownID]] // by DocNum; nil before the first
 }
@@ -16,8 +15,8 @@ type knownID struct {
 	id  string
 }
 
-// A database remembers idSlots ids of at most idLongest bytes: that takes 6 MiB
-// if they are short, and 13 at most.
+// The cache holds idSlots ids of at most idLongest bytes: 6 MiB if they are
+// short, 13 MiB at most.
 const (
 	idSlots   = 1 << 17
 	idLongest = 64
@@ -33,7 +32,7 @@ func (k *knownIDs) get(num uint64) string {
 	return ""
 }
 
-// put makes an id known.
+// put adds an id to the cache.
 func (k *knownIDs) put(num uint64, id string) {
 	if len(id) > idLongest || k.get(num) != "" {
 		return

@@ -26,11 +26,11 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	return json.Marshal(toJSON(map[string]any(stored)))
 }
 
-// UnmarshalJSON reads numbers by the rules of a JSONL import: one without
-// fraction and exponent is an int64, any other a float64. It fails with
-// ErrInvalid for an integer that int64 cannot hold, a number beyond the range of
-// float64, a key that comes twice, text that is not UTF-8, and nesting deeper
-// than MaxMetadataDepth.
+// UnmarshalJSON reads numbers by the rules of a JSONL import: a number without
+// fraction and exponent is an int64, any other number a float64. It fails with
+// ErrInvalid for an integer that int64 cannot hold, a number beyond the range
+// of float64, a duplicate key, text that is not UTF-8, and nesting deeper than
+// MaxMetadataDepth.
 func (m *Metadata) UnmarshalJSON(b []byte) error {
 	if !utf8.Valid(b) {
 		return invalidf("metadata is not valid UTF-8")
@@ -52,8 +52,8 @@ func (m *Metadata) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// toJSON replaces the float64 in canonical metadata by numbers that read as
-// float64 again.
+// toJSON replaces every float64 in canonical metadata by a number that decodes
+// as float64 again.
 func toJSON(v any) any {
 	switch v := v.(type) {
 	case float64:

@@ -1,21 +1,21 @@
 package db
 
-// A ledger says what the rows that a search found are worth, and what it took
-// to find them. Every part of an answer keeps one: a part of the collection, a
-// leg of a hybrid query, a round of groups, one of several fused queries. That
-// of the answer is their sum, and result is the only place that reads it out to
-// callers. The zero ledger is that of a part which cost nothing and lacks nothing.
+// A ledger records what a search promises about the rows that it found, and its
+// cost. Every component of an answer keeps one: a part of the collection, a leg
+// of a hybrid query, a round of groups, one of several fused queries. The
+// ledger of the answer is their sum, and only result shows it to callers. The
+// zero ledger is for a component that costs nothing and misses nothing.
 type ledger struct {
-	approximate bool    // rows that belong here may be missing
-	share       float64 // of the true rows that is promised, if approximate
+	approximate bool    // true rows may be missing
+	share       float64 // promised share of the true rows, if approximate
 
 	walked     bool // through a graph
 	coded      bool // codes were scanned
-	considered int  // vectors whose score was looked at
-	scanned    int  // of these, those of scans
+	considered int  // vectors compared with the query
+	scanned    int  // of considered, by scans
 }
 
-// recall returns the share of the true rows that is promised.
+// recall returns the promised share of the true rows.
 func (l *ledger) recall() float64 {
 	if l.approximate {
 		return l.share
@@ -23,8 +23,8 @@ func (l *ledger) recall() float64 {
 	return 1
 }
 
-// add takes in a part beside those that are in l: the whole is exact if all
-// parts are, and promises what the least of them does.
+// add adds the ledger of another component. The whole is exact if all
+// components are, and promises the least recall among them.
 func (l *ledger) add(part ledger) {
 	l.share = min(l.recall(), part.recall())
 	l.approximate = l.approximate || part.approximate
@@ -33,18 +33,18 @@ func (l *ledger) add(part ledger) {
 	l.scanned += part.scanned
 }
 
-// lose takes in a step that keeps, of the rows it gets, a share that is sure to
-// be right, and may be wrong about the others.
+// lose records a step after which some rows may be wrong: kept is the share
+// that is sure to be right.
 func (l *ledger) lose(kept float64) {
 	l.share = l.recall() * kept
 	l.approximate = true
 }
 
-// complete reports whether so many rows are all that are wanted or exist: an
-// exact part that found fewer has them all.
+// complete reports whether the rows found are all that are wanted or exist. An
+// exact component that found fewer than wanted has found all.
 func (l *ledger) complete(found, wanted int) bool { return !l.approximate || found >= wanted }
 
-// plan says how vectors were looked for.
+// plan says how the vectors were searched.
 func (l *ledger) plan() string {
 	plan := "exact scan"
 	if l.coded {
@@ -59,7 +59,7 @@ func (l *ledger) plan() string {
 	return plan
 }
 
-// result makes an answer without its hits.
+// result returns a Result without hits.
 func (l *ledger) result(matched int, complete bool, plan string) *Result {
 	return &Result{
 		Exact: !l.approximate, Complete: complete, Recall: l.recall(),

@@ -16,12 +16,13 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// unexplained ends the name of a segment that was found and kept although
-// nothing names it.
+// unexplained is the suffix that a segment file gets if neither a crash nor
+// meta.bolt explains it. Such files are kept.
 const unexplained = ".unexplained"
 
-// leftovers tells segment files that a crash has left from those that should
-// not be there: a meta.bolt of yesterday names none of today's segments.
+// leftovers tells the segment files that a crash left behind from those that
+// hint at lost data. For example, a meta.bolt restored from an old copy names
+// none of the newer segments.
 type leftovers struct {
 	fs    *vfs.FS
 	state meta.State
@@ -29,10 +30,10 @@ type leftovers struct {
 	// has reports whether a segment of the database has a row.
 	has func(coll uint32, num uint64) bool
 
-	logged uint64 // DocNums that the log gives are below; 0: it was not read yet
+	logged uint64 // DocNums in the log are below this; 0: not read yet
 }
 
-// leftovers is for the state in which meta.bolt was found: before the log is
+// leftovers uses the state in which meta.bolt was found, before the log is
 // replayed.
 func (db *DB) leftovers() *leftovers {
 	l := &leftovers{fs: db.fs, state: db.state, named: map[uint64]bool{}}
@@ -52,7 +53,7 @@ func newLeftovers(fsys *vfs.FS, state meta.State, segments []segment.Info) *left
 	for _, info := range segments {
 		l.named[info.ID] = true
 	}
-	l.has = func(coll uint32, num uint64) bool { // the rows that it has, or once had, at most
+	l.has = func(coll uint32, num uint64) bool { // an upper bound: rows may be gone
 		for _, info := range segments {
 			if info.Collection == coll && info.MinDoc <= num && num <= info.MaxDoc {
 				return true
@@ -63,8 +64,8 @@ func newLeftovers(fsys *vfs.FS, state meta.State, segments []segment.Info) *left
 	return l
 }
 
-// find lists the files of segments that nothing names, by segment. Files that
-// are not ours are left alone.
+// find returns the files of segments that nothing names, by segment. It ignores
+// files that the database does not write.
 func (l *leftovers) find() (map[uint64][]string, error) {
 	names, err := l.fs.ReadDir(segDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,18 +83,17 @@ func (l *leftovers) find() (map[uint64][]string, error) {
 	return files, nil
 }
 
-// explain says why a segment cannot be a leftover; nil if it can. These are
-// the leftovers that there are:
+// explain says why a segment cannot be a leftover of a crash; nil if it can.
+// There are three kinds of leftovers:
 //
-//   - A segment that was replaced, or never committed, before the commit that
-//     meta.bolt is of: its number is below the next one.
-//   - A compaction that did not come to its commit: its rows are rows of
-//     segments that are there.
-//   - A flush that did not come to its commit: its rows are in the log, which
-//     is synced before a flush begins.
+//   - A segment that was replaced, or never committed, before the last commit
+//     of meta.bolt: its number is below the next one.
+//   - A compaction that did not commit: its rows are rows of committed segments.
+//   - A flush that did not commit: its rows are in the log, which is synced
+//     before a flush begins.
 //
-// Everything else holds rows of which neither meta.bolt nor the log knows. err
-// says that there is no telling.
+// Any other segment holds rows that neither meta.bolt nor the log knows. err
+// means that the segment or the log could not be read.
 func (l *leftovers) explain(id uint64) (why, err error) {
 	name := segment.FileName(id)
 	owner, info, err := segment.ReadHeader(l.fs, name)
@@ -101,13 +101,13 @@ func (l *leftovers) explain(id uint64) (why, err error) {
 	known := id < l.state.NextSegment
 	switch {
 	case errors.As(err, &bad) && (known || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, fileformat.ErrFormat)):
-		return nil, nil // in the latter cases it does not even begin like a segment
+		return nil, nil // in the last two cases it does not even begin like a segment
 	case errors.As(err, &bad):
 		return err, nil
 	case err != nil:
 		return nil, err
 	case owner != l.state.DB:
-		return &CorruptError{File: name, Offset: -1, Err: errors.New("is of another database")}, nil
+		return &CorruptError{File: name, Offset: -1, Err: errors.New("belongs to another database")}, nil
 	case known && info.MaxDoc < l.state.NextDoc:
 		return nil, nil
 	}
@@ -138,8 +138,8 @@ func (l *leftovers) explain(id uint64) (why, err error) {
 	return why, errors.Join(err, s.Close())
 }
 
-// readLog finds out which DocNums the log gives: from the next one that
-// meta.bolt knows, without a hole.
+// readLog finds the DocNums that the log assigns. They start at the next one
+// that meta.bolt knows and have no gap.
 func (l *leftovers) readLog() error {
 	if l.logged > 0 {
 		return nil
@@ -163,8 +163,8 @@ func (l *leftovers) readLog() error {
 	return err
 }
 
-// problems lists the segments that were kept before and, unless has is nil,
-// those that nothing explains.
+// problems lists the unexplained segments that were kept before and, unless has
+// is nil, those that are unexplained now.
 func (l *leftovers) problems() ([]error, error) {
 	var all []error
 	names, err := l.fs.ReadDir(segDir)
@@ -199,9 +199,9 @@ func (l *leftovers) problems() ([]error, error) {
 	return all, nil
 }
 
-// sweep removes what a crash left behind: temporary files and segments that
-// nothing names. A segment that this does not explain is kept under another
-// name, for Check to report.
+// sweep removes temporary files and segments that a crash left behind. A
+// segment that a crash does not explain is renamed and kept, and Check reports
+// it.
 func (db *DB) sweep() error {
 	if err := layOut(db.fs); err != nil {
 		return err
@@ -238,8 +238,8 @@ func (db *DB) sweep() error {
 	return nil
 }
 
-// keepUnexplained gives a segment a name under which nothing removes it, and
-// under which no other segment will be written.
+// keepUnexplained renames a segment so that nothing removes it and no new
+// segment overwrites it.
 func (db *DB) keepUnexplained(name string, why error) error {
 	to := name + unexplained
 	for n := 2; ; n++ {

@@ -7,7 +7,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/mmr"
 )
 
-// fetch returns from how many of the best rows limit are chosen.
+// fetch returns how many of the best rows compete for limit hits.
 func (m *MMR) fetch(limit int) int { return cmp.Or(m.Fetch, 5*limit) }
 
 // diversify chooses hits by maximal marginal relevance.
@@ -15,7 +15,7 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 	clock := s.clock("mmr")
 	vecs := make([][]float32, len(best))
 	relevance := func(i int) float64 { return best[i].score }
-	if q.text != nil && len(best) > 0 { // no similarity is near a sum of BM25 or of fractions of ranks
+	if q.text != nil && len(best) > 0 { // text and RRF scores have another scale
 		relevance = func(i int) float64 { return best[i].score / best[0].score }
 	}
 	for i, h := range best {

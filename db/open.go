@@ -68,8 +68,8 @@ func (db *DB) open() (err error) {
 	} else if err != nil {
 		return err
 	}
-	// Log files are left behind by a crash only: then nothing is believed
-	// without a look.
+	// Only a crash leaves log files behind. After a crash, meta.bolt is
+	// verified before it is trusted.
 	crashed, err := db.hasLog()
 	if err != nil {
 		return err
@@ -96,8 +96,11 @@ func (db *DB) open() (err error) {
 	return nil
 }
 
-// mayCreate refuses to make an empty database, or to call it not there, where
-// one has lost its root, and to make one in a directory full of something else.
+// mayCreate decides whether to create a database in a directory without
+// meta.bolt. It refuses if other files of a database are there, because then
+// the root was lost and a new database would hide that. It also refuses a
+// directory with foreign files, and fails with ErrNotFound if the options
+// forbid creation.
 func (db *DB) mayCreate() error {
 	names, err := db.fs.ReadDir(".")
 	if err != nil {
@@ -158,7 +161,7 @@ func (db *DB) create() error {
 	return db.fs.SyncDir(".")
 }
 
-// layOut makes those directories of a database that are not there.
+// layOut creates the missing directories of a database.
 func layOut(f *vfs.FS) error {
 	for _, dir := range []string{segDir, walDir, tmpDir} {
 		if err := f.Mkdir(dir); err != nil {
@@ -168,7 +171,7 @@ func layOut(f *vfs.FS) error {
 	return nil
 }
 
-// makeDir creates dir and makes its entry in its parent durable.
+// makeDir creates dir and its parents and makes their names durable.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -195,8 +198,8 @@ func (db *DB) hasLog() (bool, error) {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".wal") }), err
 }
 
-// load builds a version from meta.bolt and the segments, of which those that
-// are open are not opened again.
+// load builds a version from meta.bolt and the segments. It reuses segments
+// that are open already.
 func (db *DB) load(store *meta.Store) (err error) {
 	v := &version{views: map[uint32]*view{}, names: map[string]uint32{}}
 	type stored struct {
@@ -216,7 +219,7 @@ func (db *DB) load(store *meta.Store) (err error) {
 		}
 		for _, c := range colls {
 			if c.Name == "" {
-				defs[c.ID] = nil // dropped, its documents wait for removal
+				defs[c.ID] = nil // dropped: its documents wait for removal
 				continue
 			}
 			def, err := decodeDefinition(c.ID, c.Schema)
@@ -295,8 +298,8 @@ func (db *DB) wipe(dir string) error {
 	return nil
 }
 
-// clear removes what a crash has left. A directory with something in it is not
-// of this database, whatever its name: it is left alone.
+// clear removes a file that a crash left. A directory with something in it does
+// not belong to this database, whatever its name, and is left alone.
 func (db *DB) clear(name string) error {
 	err := db.fs.Remove(name)
 	if err == nil {
@@ -321,15 +324,15 @@ func parseSegmentName(name string) (id uint64, ext string, ok bool) {
 	return id, "." + ext, true
 }
 
-// recover brings back, from the log, what meta.bolt and the segments do not
-// have. A writer flushes it before serving, so that nothing durable is built
-// on bytes that may exist in the page cache only. It does so as well, for one
-// commit, if the database was not closed (unclean): a commit that was cut short
-// may have overwritten pages of the older root, which has to be good should the
-// newest rot.
+// recover replays the part of the log that meta.bolt and the segments lack. A
+// writer flushes it before it serves, so that nothing durable is built on bytes
+// that may exist in the page cache only. It also commits once if the database
+// was not closed (unclean): an interrupted commit may have overwritten pages of
+// the older root, which must be valid in case the newest root decays.
 func (db *DB) recover(unclean bool) error {
-	// To begin a log file takes a few syncs: it should last for many writes. Released
-	// files are written again rather than made anew: as many are kept as a full head takes.
+	// Starting a log file takes a few syncs, so a file should last for many
+	// writes. Released files are reused instead of created: as many as a full
+	// head fills are kept.
 	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: max(wal.FirstSize, db.opts.HeadSize/4)}
 	o.Spares = int(2 * db.opts.HeadSize / o.FileSize)
 	if !db.opts.ReadOnly {
@@ -354,9 +357,9 @@ func (db *DB) recover(unclean bool) error {
 	return nil
 }
 
-// syncLog makes durable what a killed writer left in the page cache only: what
-// is replayed is flushed, and a segment must not outlive the log that explains
-// it.
+// syncLog makes durable what a killed writer left in the page cache only.
+// Replayed batches are flushed, and a segment must not outlive the log that
+// explains it.
 func (db *DB) syncLog() error {
 	names, err := db.fs.ReadDir(walDir)
 	if err != nil {
@@ -377,8 +380,8 @@ func (db *DB) syncLog() error {
 	return nil
 }
 
-// badBatch is the error for a batch of the log that does not fit, or that a
-// newer release wrote.
+// badBatch is the error for a batch of the log that does not fit or was written
+// by a newer release.
 func badBatch(lsn uint64, err error) error {
 	err = fmt.Errorf("batch %d: %w", lsn, err)
 	if errors.Is(err, ErrVersion) {
