@@ -20,10 +20,10 @@ import (
 // search a tenth of that.
 const graphSize = 10_000_000
 
-// wantsGraph reports whether the segment is large enough for a graph, and has
-// a metric for which the recall of walks can be promised. For Dot it cannot:
-// among rows of nearly equal products, of vectors of different lengths, walks
-// find fewer than the calibration says.
+// wantsGraph reports whether the segment is large enough for a graph and has a
+// metric for which a graph can promise a recall. Dot is excluded: among vectors
+// of different lengths with nearly equal products, a beam search finds fewer
+// rows than its calibration says.
 func (s *openSegment) wantsGraph() bool {
 	size := int64(s.info.Dim) * int64(s.info.Rows)
 	return s.metric != Dot && size > 0 && size >= s.db.opts.graphSize

@@ -68,7 +68,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		enough = len(groups) >= q.limit()
 		filled := true
 		for _, g := range groups[:min(q.limit(), len(groups))] {
-			filled = filled && g.complete || !lists || !q.wantsExact() // without lists, queries of their own fill groups
+			filled = filled && g.complete || !lists || !q.wantsExact() // otherwise own queries fill them
 		}
 		if all || enough && filled {
 			break
@@ -145,7 +145,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 }
 
 // again finds the best rows of probes derived from q, which consider other
-// rows. Whatever they promise and cost is added to the ledger of q.
+// rows. Their promises and costs are added to the ledger of q.
 func (s *search) again(ctx context.Context, q *probe, probes ...*probe) ([][]ranked, error) {
 	sub := s.db.newSearch(s.ver, s.view)
 	sub.queries, sub.codes = probes, s.codes

@@ -21,11 +21,11 @@ const (
 	// SyncAlways makes a call that returned nil survive power loss. It is the
 	// default. Writers that wait together share one fsync.
 	SyncAlways SyncPolicy = iota
-	// SyncInterval syncs every Options.SyncEvery: power loss costs at most
-	// the writes of that long, always the newest ones, whole batches.
+	// SyncInterval syncs every Options.SyncEvery. Power loss costs at most the
+	// writes of that period: always the newest writes, in whole batches.
 	SyncInterval
-	// SyncNever leaves it to the operating system, to Flush and to Close.
-	// Power loss costs the newest writes, whole batches.
+	// SyncNever leaves syncing to the operating system, Flush and Close. Power
+	// loss costs the newest writes, in whole batches.
 	SyncNever
 )
 
@@ -46,13 +46,13 @@ func (p SyncPolicy) String() string {
 // are read by Open and never written to. A field outside its range makes Open
 // fail with ErrInvalid.
 type Options struct {
-	// ReadOnly opens without writing a byte. Any number of processes can have
-	// a database open read-only while none has it open for writing. A folder
-	// that a Publisher fills can be opened so at any time, and in no other way.
+	// ReadOnly opens without writing a byte. Any number of processes can have a
+	// database open read-only while none has it open for writing. A folder that
+	// a Publisher fills can be opened at any time, but only read-only.
 	ReadOnly bool
-	// Follow, if positive (negative is invalid), looks for a newer version of such a folder this
-	// often, as Refresh does, and compares the content of every file with its
-	// SHA-256 before it is used for the first time, by Open as well.
+	// Follow, if positive, looks for a newer version of such a folder this
+	// often, as Refresh does, and compares every file with its SHA-256 before
+	// its first use, in Open as well. Negative is invalid.
 	Follow time.Duration
 	// MustExist makes Open fail with ErrNotFound instead of creating.
 	MustExist bool
@@ -101,7 +101,7 @@ const (
 	maxSyncEvery = time.Hour
 )
 
-// validate is the only judge of Options.
+// validate is the only check of Options.
 func (o *Options) validate() error {
 	return errors.Join(
 		within("Sync", o.Sync, SyncAlways, SyncNever),
@@ -112,12 +112,12 @@ func (o *Options) validate() error {
 	)
 }
 
-// validate is the only judge of LoadOptions.
+// validate is the only check of LoadOptions.
 func (o *LoadOptions) validate() error {
 	return within("BatchSize", o.BatchSize, 0, math.MaxInt)
 }
 
-// validate is the only judge of PublishOptions.
+// validate is the only check of PublishOptions.
 func (o *PublishOptions) validate() error { return within("Keep", o.Keep, 0, math.MaxInt) }
 
 // within returns an error unless a field of options is in its range.

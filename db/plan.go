@@ -2,11 +2,11 @@ package db
 
 import "fmt"
 
-// A PartPlan says how a query looks for rows in one part of a collection: a
-// segment, or what is in memory.
+// A PartPlan says how a query searches one part of a collection: a segment, or
+// the rows in memory.
 type PartPlan struct {
-	Name    string `json:"name"` // of the file; "memory" for what is not flushed yet
-	Rows    int    `json:"rows"` // not deleted, and with a vector unless there is a text to look for
+	Name    string `json:"name"` // of the file; "memory" for rows that are not flushed yet
+	Rows    int    `json:"rows"` // live rows; only rows with a vector, unless the query has a text
 	Matched int    `json:"matched"`
 	Plan    string `json:"plan"`
 	Reason  string `json:"reason"`

@@ -22,9 +22,9 @@ import (
 
 // PublishOptions tune a Publisher. The zero value, like nil, is the default.
 type PublishOptions struct {
-	// Keep is how many versions the folder holds, the newest one included; 0
-	// means DefaultKeep. Whoever copies the folder has the time in which so many
-	// are published for a round.
+	// Keep is how many versions the folder holds, including the newest; 0 means
+	// DefaultKeep. Older versions are removed, so a copy of the folder must be
+	// made within the time in which Keep versions are published.
 	Keep int
 
 	hook vfs.Hook // faults and traces, for tests
@@ -33,9 +33,9 @@ type PublishOptions struct {
 // DefaultKeep is how many versions a published folder holds.
 const DefaultKeep = 8
 
-// A Publisher writes versions of a database to a folder, for processes that
-// read only: on the same machine, or wherever a copy of the folder is carried
-// to. Files in it are written once and never changed; what is there already is
+// A Publisher writes versions of a database to a folder for read-only
+// processes, on the same machine or wherever the folder is copied to. A file in
+// the folder is written once and never changed; a file that is there already is
 // not written again. See docs/replicas.md.
 //
 // Its methods are safe for concurrent use. It must be closed before the
@@ -51,31 +51,33 @@ type Publisher struct {
 	mu      sync.Mutex // held by Publish and Close
 	closed  bool
 	last    *manifest.Manifest // nil if there is none
-	based   bool               // its meta.bolt was made by this Publisher,
-	commits uint64             // when the database had committed so often
-	known   map[string]any     // what files in last, by name, were found to be of: segment.Info or publishable
+	based   bool               // this Publisher copied its meta.bolt,
+	commits uint64             // after this many commits of the database
+	known   map[string]any     // source of each file in last, by name: segment.Info or publishable
 }
 
-// A Publication is what Publish did.
+// A Publication reports the result of Publish.
 type Publication struct {
 	Version  uint64 `json:"version"`   // number of the newest version in the folder, from 1
 	Batch    uint64 `json:"batch"`     // the last batch in it
-	New      bool   `json:"new"`       // false: it was there, and says all
+	New      bool   `json:"new"`       // false: the folder had this version already
 	Files    int    `json:"files"`     // of the version
 	Bytes    int64  `json:"bytes"`     // in them
-	NewFiles int    `json:"new_files"` // of which were written
-	NewBytes int64  `json:"new_bytes"` // in those
+	NewFiles int    `json:"new_files"` // files written by this Publish
+	NewBytes int64  `json:"new_bytes"` // in the written files
 }
 
-// What is written behind a copy of meta.bolt, before there is a new one.
+// Limits for the batches that are published beside a copy of meta.bolt. Beyond
+// them a new copy is made.
 const (
 	maxLogFiles = 32      // files of the log
 	minLogBytes = 1 << 20 // and bytes, or a quarter of meta.bolt if that is more
 )
 
-// NewPublisher prepares directory dir, which must be a folder that this
-// database was published to before, or be empty or not exist, and not lie in
-// the database's own. Only one Publisher can have it: ErrLocked.
+// NewPublisher prepares directory dir. The directory must not exist, be empty,
+// or be a folder to which this database was published before, and must lie
+// outside the database's own directory. Only one Publisher can have it; a
+// second one fails with ErrLocked.
 func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error) {
 	var o PublishOptions
 	if opts != nil {
@@ -124,7 +126,7 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	if p.lock, err = p.to.Lock(lockFile, true); err != nil {
 		return err
 	}
-	for _, d := range []string{manifestDir, metaDir, segDir, walDir, tmpDir} { // the first one says what it is
+	for _, d := range []string{manifestDir, metaDir, segDir, walDir, tmpDir} { // the first one marks a published folder
 		if err := p.to.Mkdir(d); err != nil {
 			return err
 		}
@@ -142,7 +144,7 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	for _, number := range slices.Backward(numbers) {
 		m, err := readManifest(p.to, number)
 		if errors.Is(err, ErrCorrupt) {
-			continue // a follower does without as well
+			continue // followers skip it, too
 		}
 		if err != nil {
 			return err
@@ -171,9 +173,10 @@ func openTemp(dir string, hook vfs.Hook) (*vfs.FS, error) {
 	return vfs.Open(filepath.Join(dir, tmpDir), inside)
 }
 
-// startAfresh prepares the folder after a directory in it could not be synced.
-// Names that this had to make durable may be lost, and no later sync brings
-// them back: those of no version go, to be made again under a new sync.
+// startAfresh prepares the folder again after a directory in it could not be
+// synced. Names that the failed sync covered may be lost, and no later sync
+// brings them back. So files that no version uses are removed, to be written
+// again under a new sync.
 func (p *Publisher) startAfresh() error {
 	to, err := vfs.Open(p.dir(), p.hook)
 	if err != nil {
@@ -188,7 +191,7 @@ func (p *Publisher) startAfresh() error {
 	return errors.Join(old[0].Close(), old[1].Close(), p.remove())
 }
 
-// Close gives the folder free. It waits for a Publish that runs.
+// Close releases the folder. It waits for a running Publish.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,9 +215,10 @@ func (p *Publisher) release() error {
 	return errors.Join(errs...)
 }
 
-// Publish makes the folder hold the database as it is now, unless it does.
-// Readers and writers go on. After an error, and after a crash at any moment,
-// the folder holds the version before, whole; Publish can be called again.
+// Publish writes the present version of the database to the folder, unless it
+// is there already. Readers and writers go on. After an error, and after a
+// crash at any moment, the folder holds the previous version, whole; Publish
+// can be called again.
 func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +242,7 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 	start := time.Now()
 	defer func() {
 		if err != nil {
-			p.based = false // the next time all is looked at again
+			p.based = false // the next Publish checks all files again
 			err = errors.Join(err, p.wipe())
 		}
 	}()
@@ -295,7 +299,7 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 	return done, nil
 }
 
-// wipe removes what is being written.
+// wipe removes unfinished files.
 func (p *Publisher) wipe() error {
 	for _, dir := range []string{".", segDir, walDir, tmpDir} {
 		names, err := p.temp.ReadDir(dir)
@@ -322,8 +326,8 @@ func (p *Publisher) wipe() error {
 	return nil
 }
 
-// long reports whether it is time for a new copy of meta.bolt: because of the
-// batches that are not in it.
+// long reports whether a new copy of meta.bolt is due, because too many batches
+// are not in the published one.
 func (p *Publisher) long() bool {
 	limit, files := int64(minLogBytes), 0
 	if p.last != nil {
@@ -345,7 +349,7 @@ func (p *Publisher) long() bool {
 	return bytes > limit || files >= maxLogFiles && bytes > 0
 }
 
-// commit makes the manifest of a version whose files are there.
+// commit writes the manifest of a version whose files are in place.
 func (p *Publisher) commit(m *manifest.Manifest) error {
 	for _, dir := range []string{metaDir, segDir, walDir} {
 		if err := p.to.SyncDir(dir); err != nil {
@@ -368,8 +372,8 @@ func (p *Publisher) commit(m *manifest.Manifest) error {
 	return p.to.WriteFileAtomic(manifestName(m.Number), b)
 }
 
-// tidy removes old versions, and files of which no version is. What cannot be
-// removed is tried again the next time.
+// tidy removes old versions, and files that no version uses. A file that cannot
+// be removed is tried again after the next Publish.
 func (p *Publisher) tidy() {
 	if err := p.remove(); err != nil {
 		p.db.opts.Logger.Warn("cannot remove old versions", "dir", p.dir(), "error", err)
@@ -421,8 +425,8 @@ func (p *Publisher) remove() error {
 	return nil
 }
 
-// publishedPath returns where in a folder a file is, by its name in a database
-// and the checksum of its content.
+// publishedPath returns the path of a file in a published folder, from its name
+// in a database and the checksum of its content.
 func publishedPath(name string, sum []byte) string {
 	hash, ext := hex.EncodeToString(sum[:8]), path.Ext(name)
 	if path.Dir(name) == "." {
@@ -438,27 +442,28 @@ func isPublishedName(name string) bool {
 	return known && len(base) >= 16 && strings.Trim(base, "0123456789abcdef-") == ""
 }
 
-// A publication is a version on its way to the folder.
+// A publication is a version that is being published.
 type publication struct {
 	*Publisher
 	ctx   context.Context
 	ver   *version
 	m     *manifest.Manifest
-	old   map[string]string // names of the version before
+	old   map[string]string // names in the previous version
 	found map[string]any    // becomes known
 	files int               // that were written
 	bytes int64             // in them
 }
 
-// documents adds meta.bolt and the batches behind it: what was published, as
-// long as it holds, and the batches since. It decides which version it is.
+// documents adds meta.bolt and the batches after it: the published files, as
+// long as they are valid, and the batches since then. It also chooses the
+// version.
 func (p *publication) documents() (commits uint64, err error) {
 	db := p.db
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
 	p.ver = db.current()
-	// A replica must not have what the database may lose. Writers go on: what they
-	// write after this sync is not in the version, which was taken before.
+	// A replica must not have what the database may lose. Writers go on: their
+	// writes after this sync are not in the version, which was chosen before.
 	if db.opts.Sync != SyncAlways {
 		if err := db.log.Sync(); err != nil {
 			return 0, db.fail(err)
@@ -508,7 +513,7 @@ func (p *publication) documents() (commits uint64, err error) {
 	return db.commits, nil
 }
 
-// adopt moves a file that is complete and synced from tmp/ to its place.
+// adopt moves a complete and synced file from tmp/ to its place.
 func (p *publication) adopt(name string) error {
 	size, sum, err := digest(p.ctx, p.temp, name)
 	if err != nil {
@@ -516,7 +521,7 @@ func (p *publication) adopt(name string) error {
 	}
 	f := manifest.File{Name: name, Path: publishedPath(name, sum[:]), Size: size, Sum: sum}
 	p.m.Files = append(p.m.Files, f)
-	if compare(p.ctx, p.to, f) == nil { // of a version that was not finished, or came back
+	if compare(p.ctx, p.to, f) == nil { // left by an unfinished Publish, or the same content again
 		return p.temp.Remove(name)
 	}
 	p.files++
@@ -524,7 +529,7 @@ func (p *publication) adopt(name string) error {
 	return p.to.Rename(path.Join(tmpDir, name), f.Path)
 }
 
-// segments adds those of the version, with the derived files that there are.
+// segments adds the segments of the version, with the derived files that exist.
 func (p *publication) segments() error {
 	view := p.to.Named(p.old)
 	for _, s := range p.ver.files.segments {
@@ -554,8 +559,8 @@ func (p *publication) segments() error {
 	return nil
 }
 
-// have adds a file if that of its name in the version before is right for what
-// it is of. fits says that where it is not known.
+// have adds the file of the previous version with this name, if it was made
+// from the same source (of). fits decides where the source is not known.
 func (p *publication) have(name string, of any, fits func() error) bool {
 	if p.last == nil {
 		return false
@@ -569,7 +574,7 @@ func (p *publication) have(name string, of any, fits func() error) bool {
 	return true
 }
 
-// there compares the sizes of all files with those that there are.
+// there checks that all files exist with the right size.
 func (p *publication) there() error {
 	for _, f := range p.m.Files {
 		if size, err := p.to.Size(f.Path); err != nil || size != f.Size {
@@ -580,7 +585,7 @@ func (p *publication) there() error {
 	return nil
 }
 
-// derived adds a derived file, if there is one that is right.
+// derived adds a derived file, if it exists and is valid.
 func (p *publication) derived(d publishable, view *vfs.FS) error {
 	if d == nil {
 		return nil
@@ -600,7 +605,7 @@ func (p *publication) derived(d publishable, view *vfs.FS) error {
 	if err != nil {
 		return err
 	}
-	if err := d.fits(p.temp); err != nil { // damaged, or of a schema before: a reader does without
+	if err := d.fits(p.temp); err != nil { // damaged, or of an earlier schema: readers do without
 		p.db.opts.Logger.Debug("derived file is not published", "file", name, "reason", err)
 		return p.temp.Remove(name)
 	}
@@ -608,7 +613,7 @@ func (p *publication) derived(d publishable, view *vfs.FS) error {
 	return p.adopt(name)
 }
 
-// publishable is a derived file as far as a Publisher knows it.
+// publishable is a derived file as a Publisher sees it.
 type publishable interface {
 	file() string
 	fits(*vfs.FS) error

@@ -13,11 +13,11 @@ import (
 type ranked struct {
 	place
 	score float64
-	id    string // read where it decides on the order
+	id    string // read only to break ties
 	group any    // the value of Group.Field
-	legs  []Leg  // of a fused one
+	legs  []Leg  // of a fused row
 
-	completed bool // the scores of legs are known, as far as there are any
+	completed bool // all scores of legs that exist are known
 }
 
 // compareRanked is the order of hits.
@@ -25,8 +25,8 @@ func compareRanked(a, b ranked) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.id, b.id))
 }
 
-// nearest returns, for each query, its best rows by their vectors, as many as it
-// needs, in order.
+// nearest returns, for each query, the best rows by vector that it needs, in
+// order.
 func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
 	for _, p := range s.queries {
 		s.planWalks(p)
@@ -64,8 +64,8 @@ func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
 	return best, nil
 }
 
-// prepareScan prepares a query for the parts that are scanned, returns how
-// many rows it wants of them, and notes what each part is worth.
+// prepareScan prepares a query for the parts that are scanned, and returns how
+// many of their rows it wants. It adds the promise of each part to the ledger.
 func (p *probe) prepareScan(s *search) int {
 	for i, part := range s.view.parts {
 		switch {
@@ -86,7 +86,7 @@ func (p *probe) prepareScan(s *search) int {
 // rank computes true scores of the candidates and returns the best, in order.
 func (s *search) rank(ctx context.Context, q *probe, candidates []topk.Candidate) ([]ranked, error) {
 	return s.rankBy(ctx, q.need, candidates, func(c topk.Candidate) (float64, bool, error) {
-		if q.walks(int(c.Part)) { // it is the true one
+		if q.walks(int(c.Part)) { // graph searches return true scores
 			return c.Upper, q.Threshold == nil || c.Upper >= *q.Threshold, nil
 		}
 		vec, err := s.view.parts[c.Part].source.vectors(int(c.Row), int(c.Row)+1)
@@ -98,8 +98,8 @@ func (s *search) rank(ctx context.Context, q *probe, candidates []topk.Candidate
 	})
 }
 
-// rankBy ranks candidates by the scores that score gives them, if it says that
-// they are wanted, and returns the n best, in order.
+// rankBy returns the n best candidates by score, in order. score also says
+// whether a candidate is wanted at all.
 func (s *search) rankBy(
 	ctx context.Context, n int, candidates []topk.Candidate, score func(topk.Candidate) (float64, bool, error),
 ) ([]ranked, error) {
@@ -160,7 +160,7 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 	return hits[:min(n, len(hits))], err
 }
 
-// known finds the id of a row without a look at meta.bolt, if it can.
+// known reports whether the id of a row is known without reading meta.bolt.
 func (s *search) known(h *ranked) bool {
 	if h.id == "" {
 		h.id = s.ver.files.ids.get(h.part.nums[h.row])
@@ -168,7 +168,7 @@ func (s *search) known(h *ranked) bool {
 	return h.id != ""
 }
 
-// finish makes the answer of the best rows.
+// finish turns the best rows into a Result.
 func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, error) {
 	var err error
 	complete := q.ledger.complete(len(best), min(q.limit(), q.matched))
@@ -189,8 +189,8 @@ func (s *search) finish(ctx context.Context, q *probe, best []ranked) (*Result, 
 	return r, err
 }
 
-// fetch reads the documents of hits, unless nothing but ids is wanted of
-// them and these are known.
+// fetch reads the documents of hits. It skips meta.bolt if neither text nor
+// metadata is wanted and all ids are known.
 func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 	clock := s.clock("fetch")
 	hits := make([]Hit, len(best))

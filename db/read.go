@@ -22,8 +22,8 @@ func (c *Collection) Search(ctx context.Context, q Query) (*Result, error) {
 	return results[0], nil
 }
 
-// SearchBatch answers many queries on the same state of the collection in one
-// pass over the vectors. If one of them is invalid, none is answered.
+// SearchBatch answers many queries on the same version of the collection in one
+// pass over the vectors. If one query is invalid, none is answered.
 func (c *Collection) SearchBatch(ctx context.Context, queries []Query) ([]*Result, error) {
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -49,8 +49,8 @@ func (c *Collection) Get(ctx context.Context, id string, want Select) (*Document
 	return docs[0], nil
 }
 
-// GetMany returns the documents with these ids, in this order; nil for those
-// that do not exist.
+// GetMany returns the documents with these ids, in this order; nil for ids that
+// do not exist.
 func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]*Document, error) {
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -93,8 +93,8 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 	return docs, nil
 }
 
-// read runs fn in a read transaction for a version, with faults of mapped
-// files caught.
+// read runs fn in a read transaction for a version, and turns faults of mapped
+// files into errors.
 func (db *DB) read(ver *version, fn func(tx *meta.Tx) error) error {
 	return db.guard(func() error { return ver.read(fn) })
 }
@@ -107,10 +107,11 @@ func missingRow(collection, id string, num uint64) error {
 // A ListQuery asks for a page of documents in ascending order of id (bytewise).
 type ListQuery struct {
 	Where filter.Expr // nil: all
-	// Limit is the most documents on the page, any positive number; 0 means
-	// DefaultLimit.
+	// Limit is the greatest number of documents on the page, any positive
+	// number; 0 means DefaultLimit.
 	Limit int
-	// Offset skips documents. For long walks use After, which costs nothing.
+	// Offset skips documents. To read many pages use After, which costs
+	// nothing.
 	Offset int
 	// After, if set, starts after this id: the Next of the page before.
 	After  string
@@ -129,7 +130,8 @@ type Page struct {
 
 // List returns a page of documents. Paging is stable: a document that is
 // neither written nor deleted between two calls is neither missed nor seen
-// twice, whatever happens to others. For one consistent state use a Snapshot.
+// twice, regardless of writes to other documents. For one consistent version
+// use a Snapshot.
 func (c *Collection) List(ctx context.Context, q ListQuery) (*Page, error) {
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -140,7 +142,7 @@ func (c *Collection) List(ctx context.Context, q ListQuery) (*Page, error) {
 	return page, c.wrap("list", err)
 }
 
-// match is a document that a filter lets through.
+// match is a document that the filter accepts.
 type match struct {
 	id   string
 	part *part
@@ -159,7 +161,7 @@ func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuer
 	if err != nil {
 		return nil, err
 	}
-	limit := min(cmp.Or(q.Limit, DefaultLimit), total) // so that one more than it is a number
+	limit := min(cmp.Or(q.Limit, DefaultLimit), total) // so that limit+1 does not overflow
 	page := &Page{Total: total, Documents: []*Document{}}
 	l := lister{ver: ver, v: v, sets: sets, where: where, after: q.After, skip: q.Offset, want: limit + 1}
 	err = c.db.read(ver, func(tx *meta.Tx) error { return l.run(ctx, tx, total) })
@@ -191,7 +193,7 @@ func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuer
 	return page, nil
 }
 
-// readable simplifies a filter of a read; nil stays nil.
+// readable validates and simplifies the filter of a read; nil stays nil.
 func readable(where filter.Expr) (filter.Expr, error) {
 	if where == nil {
 		return nil, nil
@@ -340,7 +342,8 @@ type headID struct {
 	num uint64
 }
 
-// headIDs returns what the heads say of ids beyond the cursor, in order.
+// headIDs returns the newest states in the heads of all ids beyond the cursor,
+// in order.
 func (l *lister) headIDs() []headID {
 	newest := map[string]uint64{}
 	for _, h := range slices.Backward(l.v.heads) { // oldest first
@@ -381,9 +384,9 @@ func (c *Collection) Count(ctx context.Context, where filter.Expr) (int, error) 
 	return 0, c.wrap("count", err)
 }
 
-// All yields every document that matches, in the order in which they were
-// last written, as of the moment when the walk begins. An error ends it, with
-// a nil document. It holds no lock and no transaction between documents.
+// All yields every matching document of the version at the start of the loop,
+// in the order of last writes. An error ends the loop, with a nil document. All
+// holds no lock and no transaction between documents.
 func (c *Collection) All(ctx context.Context, where filter.Expr, want Select) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
 		ver, v, done, err := c.open()

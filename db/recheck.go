@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// How much is checked, and what follows.
+// How many queries are checked, and when a check has consequences.
 const (
-	recheckEvery = 64   // one of so many queries that walk a graph is asked again
-	recheckQueue = 16   // of these, as many can wait; others are dropped
-	recheckPause = 100  // times as long as a check took, nothing is checked
-	recheckNeed  = 1000 // queries for more hits are not asked again
-	recheckMost  = 16   // targets of a collection that are counted
-	raiseAfter   = 20   // checks at least, before an effort is raised
+	recheckEvery = 64   // one in this many queries that search a graph is repeated
+	recheckQueue = 16   // queries that can wait; more are dropped
+	recheckPause = 100  // pause after a check, in multiples of its duration
+	recheckNeed  = 1000 // queries for more hits are not repeated
+	recheckMost  = 16   // targets that are counted per collection
+	raiseAfter   = 20   // checks needed before searches go further
 	raiseBy      = 1.5
 	raiseMost    = 20 // times
 )
 
-// rechecks repeat a few of the live queries that walked a graph, both ways, when
-// a processor is idle: so the database knows what its promises are worth on the
-// queries that it gets, and walks further where they are broken.
+// rechecks repeat a few live queries that searched a graph, approximately and
+// exactly, while a processor is idle. So the database measures its recall on
+// the queries that it gets, and searches further where it misses the promise.
 type rechecks struct {
 	db    *DB
 	queue chan recheck
@@ -35,7 +35,7 @@ type rechecks struct {
 	tallies map[uint32]map[float64]*tally // by collection and target
 }
 
-// A recheck is a query to be asked again.
+// A recheck is a query to repeat.
 type recheck struct {
 	coll  uint32
 	query Query
@@ -49,7 +49,7 @@ func newRechecks(db *DB) *rechecks {
 	return r
 }
 
-// offer puts some of the queries that were answered in the queue.
+// offer queues some of the answered queries.
 func (r *rechecks) offer(s *search) {
 	if r.queue == nil {
 		return
@@ -66,7 +66,7 @@ func (r *rechecks) offer(s *search) {
 	}
 }
 
-// serve checks what is in the queue until ctx is done.
+// serve checks the queued queries until ctx is done.
 func (r *rechecks) serve(ctx context.Context) {
 	for {
 		select {
@@ -93,7 +93,7 @@ func (db *DB) busy() bool {
 	return db.running >= runtime.GOMAXPROCS(0)
 }
 
-// drain checks what is in the queue, and does not wait for more.
+// drain checks the queued queries and does not wait for more.
 func (r *rechecks) drain(ctx context.Context) {
 	for {
 		select {
@@ -105,7 +105,7 @@ func (r *rechecks) drain(ctx context.Context) {
 	}
 }
 
-// check asks a query again, as it was asked and exactly.
+// check repeats a query, as it was asked and exactly.
 func (r *rechecks) check(ctx context.Context, c recheck) error {
 	ver, err := r.db.acquire()
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *rechecks) check(ctx context.Context, c recheck) error {
 	})
 }
 
-// count notes what a query got of the truth.
+// count records how many of the true rows a query found.
 func (r *rechecks) count(c recheck, s *search, truth, got []ranked) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,16 +170,16 @@ func (r *rechecks) count(c recheck, s *search, truth, got []ranked) {
 		}
 		seg.raised.Add(1)
 		seg.checked, seg.promised = tally{}, 0
-		delete(r.tallies, c.coll) // they are of less effort
-		r.db.opts.Logger.Info("recall was less than promised, raising the effort", "segment", seg.info.ID, "recall", e.Recall,
+		delete(r.tallies, c.coll) // measured with the narrower setting
+		r.db.opts.Logger.Info("recall was less than promised, searching further", "segment", seg.info.ID, "recall", e.Recall,
 			"queries", e.Queries, "times", seg.raise())
 	}
 }
 
-// raise returns how many times the effort of the calibration is taken.
+// raise returns the factor on the calibrated setting of the graph.
 func (s *openSegment) raise() float64 { return math.Pow(raiseBy, float64(s.raised.Load())) }
 
-// observed returns what is known about the recall of a collection.
+// observed returns the measured recall of a collection, by target.
 func (r *rechecks) observed(coll uint32) []Rechecked {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// recommend makes a vector of examples, and returns where they are. It is the
-// strategy "average vector" of Qdrant: away from what is not wanted, as far
-// as what is wanted is from there.
+// recommend computes a query vector from examples, and returns the places of
+// the examples. It is the strategy "average vector" of Qdrant: the mean of the
+// unwanted examples, mirrored at the mean of the wanted ones.
 func (s *search) recommend(q *Query) ([]float32, []place, error) {
 	like, at, err := s.mean(q.Like)
 	if err != nil {
@@ -35,8 +35,8 @@ func (s *search) recommend(q *Query) ([]float32, []place, error) {
 	return vec, at, nil
 }
 
-// mean returns the mean of the vectors of documents, or for Cosine of their
-// directions.
+// mean returns the mean of the vectors of documents. With Cosine the vectors
+// are normalised first.
 func (s *search) mean(ids []string) ([]float64, []place, error) {
 	var sum []float64
 	var places []place

@@ -20,15 +20,15 @@ import (
 type RepairReport struct {
 	Collections int       `json:"collections"`
 	Documents   int       `json:"documents"` // in the new database
-	Vectors     int       `json:"vectors"`   // of which with a vector
+	Vectors     int       `json:"vectors"`   // documents with a vector
 	Lost        []Lost    `json:"lost"`
 	Problems    []Problem `json:"problems"` // damage found on the way
 }
 
-// A Lost is something that was there once and is not in the new database.
+// A Lost describes data that was stored once and is not in the new database.
 type Lost struct {
 	Collection string `json:"collection"`
-	ID         string `json:"id,omitempty"` // empty where it cannot be known; without DocNum too, of as many as Reason says
+	ID         string `json:"id,omitempty"` // empty if unknown; if DocNum is 0 too, Reason says how many
 	DocNum     uint64 `json:"docnum,omitempty"`
 	What       string `json:"what"` // "document", "text and metadata", "vector", or "definition" of a collection
 	Reason     string `json:"reason"`
@@ -53,11 +53,11 @@ func (l Lost) String() string {
 	return s + ": " + l.Reason
 }
 
-// Repair copies everything that is provably intact from the damaged database
-// in src to a new one in dst, which must be empty or not exist. src is not
-// changed. Where pages of meta.bolt are damaged, it looks for records in all
-// of its pages. The error says that the repair could not be done; what was lost is
-// in the report, by id where it can be known.
+// Repair copies everything that is provably intact from the damaged database in
+// src to a new database in dst, which must be empty or not exist. src is not
+// changed. Where pages of meta.bolt are damaged, Repair looks for records in
+// all of its pages. An error means that the repair could not be done; the
+// report lists lost data, by id where the id is known.
 //
 // Derived data need no repair: an open database rebuilds it by itself.
 func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
@@ -68,13 +68,13 @@ func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
 	return r.report, nil
 }
 
-// repairer is one repair on its way.
+// A repairer repairs one database.
 type repairer struct {
 	ctx    context.Context
 	report *RepairReport
 	fs     *vfs.FS
 	store  *meta.Store
-	wreck  *meta.Wreck // store is made of it; nil: it is that of the database
+	wreck  *meta.Wreck // store is rebuilt from it; nil: store is the database's own
 	state  meta.State
 	names  map[uint32]string // of collections
 	dims   map[string]int    // of their vectors, by name; 0 until there is one
@@ -92,7 +92,7 @@ func (r *repairer) run(src, dst string) (err error) {
 		return err
 	}
 	defer lock.Close()
-	// bbolt must not be let loose on a tree that is not whole.
+	// bbolt must not read a damaged tree, because it does not expect one.
 	lenient := meta.Options{ReadOnly: true, Verify: true, Lenient: true}
 	r.store, err = meta.Open(r.fs, metaName, lenient)
 	var wreck *meta.Wreck
@@ -122,10 +122,11 @@ func (r *repairer) run(src, dst string) (err error) {
 	return errors.Join(err, r.closeStore(), r.dst.Close())
 }
 
-// rebuilt is what meta.bolt is made of again, in the new database.
+// rebuilt is the file in the new database in which meta.bolt is rebuilt.
 const rebuilt = tmpDir + "/" + metaName + ".rebuilt"
 
-// rebuild goes on with what is left of a meta.bolt whose pages are damaged.
+// rebuild continues with the readable records of a meta.bolt whose pages are
+// damaged.
 func (r *repairer) rebuild(w *meta.Wreck, o meta.Options) (err error) {
 	r.wreck = w
 	for _, err := range w.Problems {
@@ -215,7 +216,7 @@ func (r *repairer) salvage() error {
 			return err
 		}
 	}
-	if r.wreck == nil { // else it is not known which segments there were
+	if r.wreck == nil { // otherwise the list of segments may be incomplete
 		if err := r.unexplained(segments); err != nil {
 			return err
 		}
@@ -223,8 +224,8 @@ func (r *repairer) salvage() error {
 	return r.log()
 }
 
-// unexplained reports the segments of which neither meta.bolt nor the log
-// knows: they hold vectors without ids.
+// unexplained reports the segments that neither meta.bolt nor the log knows:
+// they hold vectors without ids.
 func (r *repairer) unexplained(segments []segment.Info) error {
 	l := newLeftovers(r.fs, r.state, segments)
 	problems, err := l.problems()
@@ -256,8 +257,8 @@ func (r *repairer) define(def *definition) error {
 // flushEvery is the size in bytes at which salvaged documents are written.
 const flushEvery = 4 << 20
 
-// put saves a document, without its vector if the collection has others. One
-// that no database takes is lost.
+// put saves a document. A vector of another dimension than the collection's,
+// and a document that no database accepts, are reported as lost.
 func (r *repairer) put(name string, d Document) error {
 	d.Vector = slices.Clone(d.Vector)
 	if n := len(d.Vector); n > 0 && r.dims[name] == 0 {
@@ -285,7 +286,7 @@ func (r *repairer) flush() error {
 	return err
 }
 
-// log applies the batches that are in the log alone, up to the first damage.
+// log applies the batches that only the log has, up to the first damage.
 func (r *repairer) log() error {
 	if err := r.flush(); err != nil {
 		return err
@@ -340,15 +341,15 @@ func (r *repairer) replay(ops []op) error {
 	return nil
 }
 
-// salvager saves one collection.
+// A salvager saves one collection.
 type salvager struct {
 	*repairer
 	coll uint32
 	name string
-	want int // documents that there should be, or versions of them; without those found, and those missed by id
+	want int // expected documents, or versions of them, neither found nor reported by id yet
 	open []*segment.Segment
-	done map[uint64]bool // DocNums that came out of damaged segments
-	dead map[uint64]bool // DocNums of dead rows, of a wreck
+	done map[uint64]bool // DocNums saved from damaged segments
+	dead map[uint64]bool // DocNums of dead rows, with a wreck
 }
 
 func (s *salvager) run(infos []segment.Info) error {
@@ -412,9 +413,9 @@ func (s *salvager) damaged(info segment.Info) error {
 	return err
 }
 
-// decode reads a stored document and says whether it is the live one of its
-// id. Where the id is damaged, or may be among what was lost, it is taken to
-// be, unless its row is dead; of several, the newest is put last.
+// decode reads a stored document and reports whether it is the live version of
+// its id. If the record of the id is damaged, or may be lost, every version
+// whose row is not dead counts as live: the newest one is put last and wins.
 func (s *salvager) decode(tx *meta.Tx, num uint64, b []byte) (*Document, bool, error) {
 	d := &Document{}
 	if err := d.decode(b, WithText|WithMetadata); err != nil {
@@ -427,7 +428,7 @@ func (s *salvager) decode(tx *meta.Tx, num uint64, b []byte) (*Document, bool, e
 	return d, err != nil || ok && current == num, nil
 }
 
-// buried notes the documents of dead rows.
+// buried records the DocNums of dead rows.
 func (s *salvager) buried(seg *segment.Segment, id uint64) error {
 	var chunks map[int][]uint64
 	err := s.store.View(func(tx *meta.Tx) (err error) {
@@ -492,8 +493,8 @@ func (s *salvager) documents() error {
 	return err
 }
 
-// undocumented deals with ids whose document is damaged or is not theirs: the
-// vector may be intact.
+// undocumented handles ids whose document is damaged or belongs to another id:
+// the vector may be intact.
 func (s *salvager) undocumented(tx *meta.Tx, broken map[uint64]error) error {
 	err := tx.SalvageIDs(s.coll, func(id string, num uint64) error {
 		if err := s.ctx.Err(); err != nil {
@@ -524,7 +525,7 @@ func (s *salvager) bare(id string, num uint64, why string) error {
 	return err
 }
 
-// misled deals with an id that does not lead to a document of its own.
+// misled handles an id whose document is missing or belongs to another id.
 func (s *salvager) misled(tx *meta.Tx, id string, num uint64) error {
 	b, ok, err := tx.Document(s.coll, num)
 	if err == nil && !ok {
@@ -538,13 +539,13 @@ func (s *salvager) misled(tx *meta.Tx, id string, num uint64) error {
 	if err == nil && d.ID != id {
 		s.lose(Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: fmt.Sprintf("its id leads to document %q", d.ID)})
 	}
-	return nil // what is damaged was reported
+	return nil // damage was reported already
 }
 
 func (r *repairer) lose(l Lost) { r.report.Lost = append(r.report.Lost, l) }
 
-// vector finds the vector of a document in the intact segments; nil and true
-// if it never had one.
+// vector finds the vector of a document in the intact segments; it returns nil
+// and true for a document without vector.
 func (s *salvager) vector(num uint64) (vec []float32, found bool, err error) {
 	for _, seg := range s.open {
 		err = seg.Guard(func() error {

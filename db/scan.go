@@ -29,7 +29,7 @@ func (s *search) openCodes() {
 	}
 }
 
-// A unit is a stretch of rows that one worker scans while it is in the cache.
+// A unit is a range of rows that one worker scans while it is in the cache.
 type unit struct {
 	part   int
 	lo, hi int
@@ -67,27 +67,27 @@ func (s *search) units() []unit {
 	return units
 }
 
-// A queryBatch is the queries that share the scan of one part: see codes.Batch and
-// simd.RowTile, of which it has one. The others scan the part one by one.
+// A queryBatch holds the queries that share the scan of one part through a
+// codes.Batch or a simd.RowTile. The other queries scan the part one by one.
 type queryBatch struct {
-	queries []int // which ones
+	queries []int // indexes in search.queries
 	others  []int
 	codes   *codes.Batch
 	rows    *simd.RowTile
 }
 
-// minBatch is the number of queries from which on they are compared with blocks
-// of rows at once.
+// minBatch is the number of queries from which on a block of rows is compared
+// with all of them at once.
 const minBatch = 4
 
-// batches forms a queryBatch for every part.
+// queryBatches forms a query batch for every part.
 func (s *search) queryBatches() []queryBatch {
 	batches := make([]queryBatch, len(s.view.parts))
 	for i, p := range s.view.parts {
 		c := &batches[i]
 		for j, q := range s.queries {
 			switch {
-			case q.walks(i): // it has what it needs
+			case q.walks(i): // the graph search has found its rows
 			case q.share(i, p.n) >= s.sparse(i):
 				c.queries = append(c.queries, j)
 			default:
@@ -113,7 +113,7 @@ func (s *search) queryBatches() []queryBatch {
 	return batches
 }
 
-// share returns which share of the n rows of a part q wants.
+// share returns the share of the n rows of a part that q considers.
 func (q *probe) share(part, n int) float64 {
 	if q.parts[part].set == nil {
 		return 1
@@ -121,10 +121,10 @@ func (q *probe) share(part, n int) float64 {
 	return float64(q.parts[part].set.Count()) / float64(max(n, 1))
 }
 
-// rowCosts returns what a row of a part costs in a scan of all rows, and one
-// that is looked at alone, which memory delivers later: as multiples of the time
-// in which a scan of codes reads a byte. docs/decisions/0006 says how they were
-// measured.
+// rowCosts returns the cost of a row of a part in a scan of all rows, and its
+// cost when it is read alone, which memory delivers later. The unit is the time
+// in which a scan of codes reads a byte; docs/decisions/0006 has the
+// measurements.
 func (s *search) rowCosts(part int) (each, alone float64) {
 	p := s.view.parts[part]
 	dim := float64(p.dim)
@@ -144,28 +144,29 @@ func (s *search) rowCosts(part int) (each, alone float64) {
 	}
 }
 
-// scanCost returns what it costs to scan a part for a query.
+// scanCost returns the cost of scanning a part for a query, in the unit of
+// rowCosts.
 func (s *search) scanCost(q *probe, part int) float64 {
 	each, alone := s.rowCosts(part)
 	return min(each*float64(s.view.parts[part].n), alone*float64(q.matchedIn(s.view, part)))
 }
 
-// sparse returns the share of a part below which wanted rows are looked at one
-// by one.
+// sparse returns the share of a part below which matching rows are read one by
+// one.
 func (s *search) sparse(part int) float64 {
 	each, alone := s.rowCosts(part)
 	return each / max(alone, 1)
 }
 
-// sparseRows is that share of vectors.
+// sparseRows is that share for vectors without codes.
 const sparseRows = 0.25
 
-// worthHelp is how long a scan must be going to take for other goroutines to
-// be asked for help: waking them up costs some tens of microseconds.
+// worthHelp is the least expected duration of a scan for which other goroutines
+// are woken: waking them costs some tens of microseconds.
 const worthHelp = 200 * time.Microsecond
 
-// scan offers every row that matters to the collectors and sets found, for each
-// query, to the candidates that may be among its best.
+// scan offers rows to the collectors and sets found, for each query, to the
+// candidates that may be among its best.
 func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	units := s.units()
 	workers := max(1, min(s.workers, len(units)))
@@ -199,7 +200,7 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 					err = w.scan(units[i])
 				}
 				if err != nil {
-					next.Store(int64(len(units))) // the others need not go on
+					next.Store(int64(len(units))) // stop the other workers
 					return err
 				}
 				each(i + 1)
@@ -208,7 +209,7 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	}
 	var busy atomic.Int64
 	var group vfs.Group
-	defer group.Wait() // if this goroutine panics, too: its caller gives back what the others read
+	defer group.Wait() // also after a panic: the caller releases memory that the others read
 	start, alone := time.Now(), workers > 1
 	err := work(0, func(scanned int) {
 		if !alone || time.Since(start)/time.Duration(scanned)*time.Duration(len(units)-scanned) < s.db.opts.worthHelp {
@@ -223,8 +224,8 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 			})
 		}
 	})
-	// The others end within one unit: sooner than this goroutine could be
-	// woken up.
+	// The other workers end within one unit: sooner than this goroutine could
+	// be woken up.
 	for end := time.Now().Add(worthHelp / 4); busy.Load() > 0 && time.Now().Before(end); {
 		runtime.Gosched()
 	}
@@ -237,7 +238,8 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	return nil
 }
 
-// rawRows is the number of rows whose vectors are compared before the next cut.
+// rawRows is the number of rows whose vectors are compared before the cut is
+// updated.
 const rawRows = 1024
 
 // A worker is one goroutine of a scan.
@@ -245,14 +247,14 @@ type worker struct {
 	*search
 	collectors []*topk.Collector // by query
 	batches    []queryBatch      // by part
-	ours       []bool            // batches that were made this worker's own
+	ours       []bool            // batches that this worker has forked
 	scans      []rowOffer
 	read       int64 // bytes of codes and vectors
 
 	*scratch
 }
 
-// scratch is memory that workers take from DB.scratch and give back.
+// scratch is the memory of a worker, reused through DB.scratch.
 type scratch struct {
 	raw        [rawRows]float32
 	bits       [rawRows / 64]uint64
@@ -273,7 +275,7 @@ func newWorker(s *search, batches []queryBatch) *worker {
 		batches: append([]queryBatch(nil), batches...), ours: make([]bool, len(batches)), scratch: memory}
 }
 
-// done gives the memory back and notes what was read.
+// done returns the scratch memory and records how much was read.
 func (w *worker) done() {
 	w.trace.read(w.read)
 	w.db.scratch.Put(w.scratch)
@@ -343,8 +345,8 @@ func (w *worker) scanOne(j int, u unit) error {
 	return w.scanVectors(j, u)
 }
 
-// firstRows returns how many rows to look at before the floor is asked for
-// again: few at first, because every row is a candidate until k are known.
+// firstRows returns how many rows to compare before the floor is read again:
+// few at first, because every row is a candidate until k are known.
 func firstRows(c *topk.Collector, most int) int {
 	if math.IsInf(c.Floor(), -1) {
 		return 64
@@ -353,7 +355,7 @@ func firstRows(c *topk.Collector, most int) int {
 }
 
 // scanCodes offers to query j the rows of a unit that their codes do not rule
-// out. On an error it returns the first row that was not looked at.
+// out. On an error it returns the first row that was not scanned.
 func (w *worker) scanCodes(coded *codes.Query, j int, u unit) (int, error) {
 	c, set := w.collectors[j], w.queries[j].parts[u.part].set
 	step := firstRows(c, 1024)
@@ -377,7 +379,7 @@ func offerCodes(coded *codes.Query, candidates []codes.Candidate, c *topk.Collec
 	}
 }
 
-// scanAmong does what scanCodes does for a unit of which few rows are wanted.
+// scanAmong is scanCodes for a unit with few matching rows.
 func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
 	c, set := w.collectors[j], w.queries[j].parts[u.part].set
 	step := firstRows(c, 1024)
@@ -448,8 +450,8 @@ func (w *worker) newRowOffer(j, part int) rowOffer {
 	return scan
 }
 
-// scanBatchCodes offers the rows of a unit to the queries of a queryBatch by codes. On
-// an error it returns the first row that was not looked at.
+// scanBatchCodes offers the rows of a unit to a query batch by codes. On an
+// error it returns the first row that was not scanned.
 func (w *worker) scanBatchCodes(c *queryBatch, u unit) (int, error) {
 	for i, j := range c.queries {
 		c.codes.SetCut(i, w.collectors[j].Floor())
@@ -481,7 +483,7 @@ func (w *worker) scanBatchCodes(c *queryBatch, u unit) (int, error) {
 	return u.hi, nil
 }
 
-// scanBatchRows offers the rows of a unit to the queries of a queryBatch by vectors.
+// scanBatchRows offers the rows of a unit to a query batch by vectors.
 func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
 	p := w.view.parts[u.part]
 	rows, err := p.source.vectors(u.lo, u.hi)

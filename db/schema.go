@@ -10,8 +10,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/document"
 )
 
-// A Metric says how two vectors are compared. For every metric a higher score
-// is a better one.
+// A Metric says how two vectors are compared. A higher score is better with
+// every metric.
 type Metric uint8
 
 // The metrics. The numbers are stored on disk.
@@ -67,15 +67,16 @@ type Lineage struct {
 	Chunker    string `json:"chunker,omitempty"`    // how texts were split
 }
 
-// A Schema is what stays the same for the life of a collection.
+// A Schema is the definition of a collection. Dim, if it is set, and Metric
+// never change.
 type Schema struct {
 	// Dim is the number of components of every vector, at most MaxDim. Zero
 	// leaves it open: the first vector written sets it.
 	Dim     int     `json:"dim"`
 	Metric  Metric  `json:"metric"`
 	Lineage Lineage `json:"lineage,omitzero"`
-	// Text says how documents are indexed for full-text search; nil: they are
-	// not.
+	// Text says how documents are indexed for full-text search; nil means no
+	// index.
 	Text *TextIndex `json:"text,omitempty"`
 }
 
@@ -90,7 +91,7 @@ func (s Schema) validate(collection string) error {
 }
 
 // accepts reports whether a collection with schema s can serve a caller who
-// expects want. What want leaves empty is not compared.
+// expects want. Empty fields of want are not compared.
 func (s Schema) accepts(collection string, want Schema) error {
 	if want.Dim != 0 && s.Dim != 0 && want.Dim != s.Dim {
 		return &DimensionError{Collection: collection, Expected: s.Dim, Got: want.Dim}
@@ -116,8 +117,8 @@ func (s Schema) accepts(collection string, want Schema) error {
 // MaxCollectionNameLen is the limit of a collection name in bytes.
 const MaxCollectionNameLen = 255
 
-// validateName is the only judge of collection names. They never become file
-// names, so that every readable string will do.
+// validateName is the only check of collection names. They never become file
+// names, so every readable string will do.
 func validateName(name string) error {
 	switch {
 	case name == "":
@@ -132,8 +133,8 @@ func validateName(name string) error {
 	return nil
 }
 
-// A definition is all that is stored about a collection as such. One is
-// immutable: changes make a new one.
+// A definition is everything stored about a collection except its documents. It
+// is immutable: a change makes a new one.
 type definition struct {
 	id       uint32
 	name     string

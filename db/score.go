@@ -7,24 +7,24 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A scorer computes scores against one query vector: fast ones in float32,
-// each with a bound of its error, and true ones by the canonical definition.
+// A scorer computes scores against one query vector: fast scores in float32,
+// each with an error bound, and true scores by the canonical definition.
 //
-// The fast scores only decide which rows are worth a true one, so that the
-// answer does not depend on the kernels.
+// Fast scores only decide which rows deserve a true score, so the answer does
+// not depend on the kernels.
 type scorer struct {
 	metric Metric
 	query  []float32
-	fast   []float32 // what the kernels see: the query, or its direction for Cosine
+	fast   []float32 // input of the kernels: the query, normalised for Cosine
 	norm   float64   // of query
 
-	// rel bounds the relative error of a fast score: of |x|·|fast| for
-	// Cosine and Dot, of the distance for L2. abs adds what underflow can do.
+	// rel bounds the relative error of a fast score: of |x|·|fast| for Cosine
+	// and Dot, of the distance for L2. abs bounds the error of underflow.
 	rel, abs float64
 	// Rows with an inverse norm outside (least, most) may over- or underflow
 	// in float32: they are always candidates.
 	least, most float32
-	// A raw value times plain + scaled*inv is the more the better.
+	// A raw value times plain + scaled*inv grows with the score.
 	plain, scaled float32
 }
 
@@ -35,8 +35,8 @@ func newScorer(metric Metric, query []float32) scorer {
 	dim := len(query)
 	s := scorer{metric: metric, query: query, fast: simd.Make(dim), norm: math.Sqrt(simd.Dot64(query, query))}
 	copy(s.fast, query)
-	// A dozen roundings beside those of the sum: of the query's direction,
-	// the inverse norm, their product, and the norms.
+	// A dozen roundings besides the sum's: the query's direction, the inverse
+	// norm, their product, and the norms.
 	s.rel = 1.01 * (simd.ErrorBound(dim) + 12*unit32)
 	// Each product loses at most half of the least denormal.
 	s.abs = float64(dim) * math.SmallestNonzeroFloat32
@@ -86,7 +86,7 @@ func (s *scorer) kernel(x []float32) float32 {
 	return simd.Dot(s.fast, x)
 }
 
-// kernelRows does so for consecutive rows.
+// kernelRows is kernel for consecutive rows.
 func (s *scorer) kernelRows(dst, rows []float32) {
 	if s.metric == L2 {
 		simd.L2Rows(dst, s.fast, rows)
@@ -117,9 +117,9 @@ func (s *scorer) bounds(raw, inv float32) (lower, upper float64) {
 	return v - s.rel, v + s.rel
 }
 
-// rowOffer offers the rows of one part to a collector. Most rows are far from
-// good enough: one comparison with cut, which is for raw values times what
-// scorer says, drops them.
+// A rowOffer offers the rows of one part to a collector. Most rows are far
+// below the floor: one comparison of the raw value, scaled as scorer says, with
+// cut drops them.
 type rowOffer struct {
 	*scorer
 	c       *topk.Collector
@@ -128,8 +128,8 @@ type rowOffer struct {
 	cut     float32
 }
 
-// raise sets cut from the collector's floor: rounded so that no row which
-// could matter is dropped.
+// raise sets cut from the collector's floor, rounded so that no row is dropped
+// that could matter.
 func (s *rowOffer) raise() {
 	floor := s.c.Floor()
 	switch s.metric {

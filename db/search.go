@@ -19,9 +19,9 @@ type search struct {
 	ver     *version
 	view    *view
 	queries []*probe
-	codes   []*codes.Codes // by part; nil: scan the vectors; nil as long as nothing is scanned
+	codes   []*codes.Codes // by part, opened by the first scan; nil: scan the vectors
 	workers int
-	trace   *trace // of Explain; else nil
+	trace   *trace // of Explain; otherwise nil
 }
 
 // A probe is one query while it is being answered.
@@ -31,23 +31,23 @@ type probe struct {
 	vector   bool        // it asks for the neighbours of a vector
 	text     *textLeg    // nil: it has no text
 	where    filter.Expr // simplified; nil: all
-	examples []place     // not to be found
-	unseen   *place      // the one that was asked for, and counts as not stored
-	need     int         // how many of the best have to be known
+	examples []place     // left out of the answer
+	unseen   *place      // the document of the query, treated as not stored
+	need     int         // number of best rows to find
 	parts    []probePart
 	matched  int
-	free     bool     // no other row of the part of unseen is left out
-	forms    []*probe // that were fused, by SearchFused
+	free     bool     // unseen is the only excluded row of its part
+	forms    []*probe // the queries that SearchFused fuses
 
 	// Of the search for the vector:
-	found []topk.Candidate // by walks, with true scores
+	found []topk.Candidate // by graph searches, with true scores
 
-	ledger ledger      // of all that was searched for it
-	scale  *[2]float64 // the best scores by vector and text, for Convex; nil: those of its own rows
-	fused  []ranked    // all that was fused, in order; only for Explain
+	ledger ledger      // of all its searches
+	scale  *[2]float64 // the best scores by vector and text, for Convex; nil: use its own rows
+	fused  []ranked    // all fused rows, in order; only for Explain
 }
 
-// A probePart is what a probe does in one part.
+// A probePart is the plan of a probe for one part.
 type probePart struct {
 	set bitset.Set // rows to consider; nil: all
 
@@ -81,14 +81,14 @@ func (s *search) stopped() error {
 	return s.ctx.Err()
 }
 
-// answer answers queries: their rows, all scans at once, then one by one what
-// is made of the candidates.
+// answer answers queries: it ranks the rows of all queries together, so that
+// they share scans, and then makes the results one by one.
 func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error) {
 	results, _, err := s.answerRanked(ctx, queries)
 	return results, err
 }
 
-// answerRanked is answer; it also returns the best rows of each query.
+// answerRanked is answer that also returns the best rows of each query.
 func (s *search) answerRanked(ctx context.Context, queries []Query) (results []*Result, best [][]ranked, err error) {
 	s.ctx = ctx
 	err = s.db.guard(func() error {
@@ -117,7 +117,7 @@ func (s *search) answerRanked(ctx context.Context, queries []Query) (results []*
 	return results, best, err
 }
 
-// prepare validates a query, finds its vector and its rows.
+// prepare validates a query and finds its vector and the rows to consider.
 func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	if err := q.validate(s.view.def); err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	return p, nil
 }
 
-// choose finds the rows of a probe.
+// choose evaluates the filter of a probe on every part.
 func (s *search) choose(ctx context.Context, p *probe) error {
 	p.parts, p.matched = make([]probePart, len(s.view.parts)), 0
 	var where *condition // nil until it is needed
@@ -171,7 +171,7 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 		}
 	}
 	for i, part := range s.view.parts {
-		var limits bitset.Set // by what the text requires and excludes
+		var limits bitset.Set // by required and excluded terms
 		if p.text != nil {
 			limits = p.text.Restriction(i)
 		}
@@ -208,7 +208,7 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 	return nil
 }
 
-// matchedIn returns how many rows of a part are those of a probe.
+// matchedIn returns how many rows of a part a probe considers.
 func (p *probe) matchedIn(v *view, part int) int {
 	if p.parts[part].set == nil {
 		return v.parts[part].n
@@ -216,7 +216,7 @@ func (p *probe) matchedIn(v *view, part int) int {
 	return p.parts[part].set.Count()
 }
 
-// drop takes one row out of those of a probe.
+// drop excludes one row from a probe.
 func (p *probe) drop(v *view, e place) {
 	i := slices.Index(v.parts, e.part)
 	if p.parts[i].set == nil {
@@ -229,7 +229,7 @@ func (p *probe) drop(v *view, e place) {
 	}
 }
 
-// place is where a document is.
+// place locates a document.
 type place struct {
 	part *part
 	row  int

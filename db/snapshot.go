@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// A Snapshot is the whole database as it was at one moment: all of each batch
-// or nothing of it, in every collection. It blocks nobody; it keeps the files
-// and documents that it needs until Close. Its methods are safe for
-// concurrent use.
+// A Snapshot is the whole database at one moment, in every collection: all of
+// each batch or none of it. It blocks nobody, and keeps the files and documents
+// that it needs until Close. Its methods are safe for concurrent use.
 type Snapshot struct {
 	db  *DB
 	ver *version
@@ -18,7 +17,7 @@ type Snapshot struct {
 	calls  sync.WaitGroup
 }
 
-// Snapshot returns the present state, which must be closed.
+// Snapshot returns a snapshot of the newest version. It must be closed.
 func (db *DB) Snapshot() (*Snapshot, error) {
 	ver, err := db.acquire()
 	if err != nil {
@@ -32,8 +31,8 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 // numbered from 1 in the order in which they took effect.
 func (s *Snapshot) Batch() uint64 { return s.ver.lsn }
 
-// Collection returns a collection as it was; ErrNotFound if there was none of
-// that name. It fails with ErrClosed once the snapshot is closed, and refuses
+// Collection returns a collection as it was; ErrNotFound if it did not exist.
+// The collection fails with ErrClosed once the snapshot is closed, and refuses
 // writes with ErrReadOnly.
 func (s *Snapshot) Collection(name string) (*Collection, error) {
 	ver, done, err := s.open()
@@ -76,8 +75,8 @@ func (s *Snapshot) open() (*version, func(), error) {
 	return s.ver, func() { s.db.end(); s.calls.Done() }, nil
 }
 
-// Close releases what the snapshot keeps. It waits for calls that are
-// running. Closing twice is fine.
+// Close releases the files and documents of the snapshot. It waits for running
+// calls. Closing twice is fine.
 func (s *Snapshot) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

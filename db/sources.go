@@ -11,23 +11,24 @@ import (
 	"github.com/vecbolt/vecbolt/segment"
 )
 
-// Columns and terms are made of documents, and the vector file of a segment
-// says nothing of those: after a backup was restored, a segment can have the
-// number, the DocNums and the vectors of another one, with other documents.
-// Therefore meta.bolt keeps a digest of the documents of each segment, and
-// every file that is made of them carries it.
+// Columns and terms are built from documents, which the vector file of a
+// segment does not identify: after a backup was restored, a segment can have
+// the number, the DocNums and the vectors of another segment, with other
+// documents. Therefore meta.bolt keeps a digest of the documents of each
+// segment, and every file that is built from them carries it.
 //
 // A flush has the documents at hand and digests them. A compaction does not
-// read them: its rows are those of its victims, so that their digests and the
-// DocNums that are left say which documents there are.
+// read them: its rows come from its victims, so the digests of the victims and
+// the remaining DocNums identify the documents.
 
-// A sourceDigest makes segment.Info.Docs.
+// A sourceDigest computes segment.Info.Docs.
 type sourceDigest struct {
 	h   hash.Hash
 	buf []byte
 }
 
-// newSourceDigest begins a digest; kind keeps those of different makers apart.
+// newSourceDigest begins a digest; kind keeps digests of different origins
+// apart.
 func newSourceDigest(kind string) *sourceDigest {
 	d := &sourceDigest{h: sha256.New()}
 	d.bytes([]byte(kind))
@@ -56,8 +57,8 @@ func (d *sourceDigest) sum() (sum [16]byte) {
 	return sum
 }
 
-// mergedDigest begins the digest of a segment that is merged from others: the
-// DocNums of its rows are to follow.
+// mergedDigest begins the digest of a merged segment; the DocNums of its rows
+// must follow.
 func mergedDigest(victims []victim) *sourceDigest {
 	digests := make([]string, len(victims))
 	for i, v := range victims {
@@ -73,15 +74,15 @@ func mergedDigest(victims []victim) *sourceDigest {
 }
 
 // upgrade brings the meta.bolt of an earlier release up to date: its segments
-// get digests. To read all documents would take too long, and is not needed:
-// the digest that meta.bolt keeps of all documents of the collection covers
-// those of the segment.
+// get digests. Reading all documents would take too long and is not needed,
+// because meta.bolt's digest of all documents of the collection covers the
+// documents of the segment.
 func (db *DB) upgrade() error {
 	if !db.store.Old() {
 		return nil
 	}
 	if err := db.leftovers().readLog(); err != nil {
-		return err // nothing is changed that cannot be opened
+		return err // do not change a database that cannot be opened
 	}
 	db.metaMu.Lock()
 	defer db.metaMu.Unlock()
@@ -105,8 +106,8 @@ func (db *DB) upgrade() error {
 	return nil
 }
 
-// collectionDigest covers all documents of a collection, and which rows of
-// them a segment has.
+// collectionDigest covers all documents of a collection, and identifies the
+// rows that a segment has.
 func collectionDigest(c meta.Collection, info segment.Info) [16]byte {
 	d := newSourceDigest("collection")
 	for _, n := range []uint64{info.ID, uint64(info.CRC), info.MinDoc, info.MaxDoc,

@@ -12,15 +12,15 @@ type Stats struct {
 	Sync        string            `json:"sync"`    // durability of writes: always, interval or never
 	Kernels     string            `json:"kernels"` // instruction set of the vector kernels
 	Batches     uint64            `json:"batches"` // ever applied
-	Flushed     uint64            `json:"flushed"` // of which in segments and meta.bolt; the rest is in the log
+	Flushed     uint64            `json:"flushed"` // batches in segments and meta.bolt; the rest is in the log
 	HeadBytes   int64             `json:"head_bytes"`
 	LogBytes    int64             `json:"log_bytes"`
 	MetaBytes   int64             `json:"meta_bytes"`
-	MetaFree    int64             `json:"meta_free_bytes"`   // of MetaBytes, to be used again
+	MetaFree    int64             `json:"meta_free_bytes"`   // free part of MetaBytes
 	VectorBytes int64             `json:"vector_bytes"`      // segment files
-	Versions    int               `json:"versions"`          // states of the database that somebody reads
+	Versions    int               `json:"versions"`          // versions of the database in use
 	Failed      string            `json:"failed,omitempty"`  // why writes are refused, if they are
-	Trouble     string            `json:"trouble,omitempty"` // why background work failed when it was done last
+	Trouble     string            `json:"trouble,omitempty"` // why the last background work failed
 	Replica     *ReplicaStats     `json:"replica,omitempty"` // of a published folder only
 	Collections []CollectionStats `json:"collections"`
 }
@@ -30,24 +30,26 @@ type CollectionStats struct {
 	CollectionInfo
 	Vectors  int `json:"vectors"`   // documents that have one
 	Segments int `json:"segments"`  // files
-	DeadRows int `json:"dead_rows"` // of deleted or replaced documents, not given back yet
+	DeadRows int `json:"dead_rows"` // of deleted or replaced documents, not reclaimed yet
 	HeadRows int `json:"head_rows"` // in memory and in the log
-	// Graphs is how many segments have a graph, and GraphsDue how many are large
-	// enough for one and have none yet: they are scanned until it is made, in
-	// the background while the database is open, or by Compact.
+	// Graphs is the number of segments with a graph. GraphsDue is the number of
+	// segments that are large enough for a graph and have none yet: they are
+	// scanned until it is built, in the background while the database is open,
+	// or by Compact.
 	Graphs    int `json:"graphs"`
 	GraphsDue int `json:"graphs_due"`
-	// Recall is what live queries found that graphs answered, by the recall that
-	// they asked for, since the database was opened or an effort was raised: of a
-	// few of them, which were repeated exactly. See Options.NoRecheck.
+	// Recall is the recall of live queries that graphs answered, by target,
+	// since the database was opened or a search setting was raised. It is
+	// measured on the few queries that were repeated exactly. See
+	// Options.NoRecheck.
 	Recall []Rechecked `json:"recall"`
-	// Effort is how many times the effort of its calibration a graph uses, the
-	// most of all segments: it is raised when queries found less than promised.
+	// Effort is the factor on the calibrated setting of a graph, the largest of
+	// all segments: it is raised when queries found less than promised.
 	Effort float64 `json:"effort"`
 }
 
-// Stats returns figures about the database, as of the newest version; they
-// cost little. It waits for no write: not even for one that a disk holds up.
+// Stats returns figures about the newest version of the database, at little
+// cost. It waits for no write, not even for one that a disk holds up.
 func (db *DB) Stats() Stats {
 	ver, err := db.acquire()
 	if err != nil {
@@ -103,7 +105,7 @@ func (db *DB) Stats() Stats {
 	return s
 }
 
-// has reports whether a graph is there.
+// has reports whether a graph is built.
 func (db *DB) has(g *derived[graph.Graph]) (found bool) {
 	err := db.guard(func() error {
 		found = g.get() != nil

@@ -22,19 +22,19 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// A TextIndex says how the documents of a collection are indexed for
-// full-text search. Package text describes what becomes of a text.
+// A TextIndex says how the documents of a collection are indexed for full-text
+// search. Package text describes the analysis.
 type TextIndex struct {
-	// Language is that of the texts, for stemming and stop words: one of
-	// text.Languages. Empty means "english"; "none" neither stems nor has stop
-	// words.
+	// Language is the language of the texts, for stemming and stop words: one
+	// of text.Languages. Empty means "english"; "none" neither stems nor has
+	// stop words.
 	Language string `json:"language"`
 	// Fields are paths of metadata fields whose strings, or lists of
 	// strings, are indexed behind the text, at most MaxTextFields.
 	Fields []string `json:"fields,omitempty"`
-	// K1 and B are the parameters of BM25: how much it counts that a document
-	// has a term again and again (0 to 100), and how much its length counts (0
-	// to 1). nil means 1.2 and 0.75.
+	// K1 and B are the parameters of BM25. K1 (0 to 100) is the weight of
+	// repeated terms, B (0 to 1) the weight of a document's length. nil means
+	// 1.2 and 0.75.
 	K1 *float64 `json:"k1,omitempty"`
 	B  *float64 `json:"b,omitempty"`
 }
@@ -73,12 +73,12 @@ func (t *TextIndex) params() terms.Params {
 	return p
 }
 
-// An analysis is what a TextIndex makes of documents.
+// An analysis turns documents into terms, as a TextIndex says.
 type analysis struct {
 	analyzer *text.Analyzer
 	fields   []string
 	params   terms.Params
-	id       [16]byte // of the terms that documents have
+	id       [16]byte // identifies the terms that it makes
 }
 
 // newAnalysis validates t; nil gives nil.
@@ -108,7 +108,7 @@ func newAnalysis(collection string, t *TextIndex) (*analysis, error) {
 }
 
 // SetText changes the full-text index of the collection; nil drops it. The new
-// one is made in the background; a query that comes before waits for it.
+// index is built in the background; a query that needs it earlier waits for it.
 func (c *Collection) SetText(ctx context.Context, t *TextIndex) error {
 	defer c.db.background.wakeCompact()
 	return c.wrap("set text index", c.change(ctx, func(g *group, v *view) ([]op, error) {
@@ -135,10 +135,10 @@ func (a *analysis) indexer() *indexer {
 }
 
 // fieldGap is the distance of positions between text and fields, so that no
-// phrase is found across.
+// phrase matches across them.
 const fieldGap = 100
 
-// add adds the next document, in its stored form; nil is none.
+// add adds the next document, in its stored form; nil adds an empty row.
 func (x *indexer) add(doc []byte) error {
 	x.tokens = x.tokens[:0]
 	if doc != nil {
@@ -185,7 +185,7 @@ func (x *indexer) document(doc []byte) error {
 	return nil
 }
 
-// tableTerms indexes the rows of a table when a query first wants them.
+// tableTerms indexes the rows of a table when a query first needs them.
 type tableTerms struct {
 	mu gate // held while rows are indexed
 	by map[[16]byte]*indexer
@@ -216,8 +216,8 @@ func (t *tableTerms) view(ctx context.Context, a *analysis, docs [][]byte) (*ter
 }
 
 // segmentTerms is the full-text index of a segment: one file, for the present
-// analysis of the collection. A Snapshot may still want another one, which
-// is made in memory.
+// analysis of the collection. A Snapshot may need the index of an earlier
+// analysis, which is built in memory.
 type segmentTerms struct {
 	s *openSegment
 
@@ -248,7 +248,8 @@ func (t *segmentTerms) of(a *analysis) *derived[terms.Terms] {
 	return d
 }
 
-// analysis returns the present one of a collection; nil if it has no index.
+// analysis returns the present analysis of a collection; nil if it has no
+// index.
 func (db *DB) analysis(coll uint32) *analysis {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -282,7 +283,7 @@ func (t *segmentTerms) check() error {
 	}
 	err := t.of(a).check()
 	if errors.Is(err, fileformat.ErrMismatch) {
-		return nil // of the analysis before, and about to be replaced
+		return nil // of the previous analysis, and about to be replaced
 	}
 	return err
 }
@@ -358,7 +359,7 @@ func (s *openSegment) writeTerms(ctx context.Context, w io.WriterAt, a *analysis
 		for i := range in.Rows {
 			in.Rows[i] = uint32(first + i)
 		}
-		if row < len(nums) { // not the last: keep it as a file, which is smaller
+		if row < len(nums) { // not the last: encode it, which is smaller
 			ident := terms.Ident{Rows: row - first}
 			b, err := terms.Build(ident, terms.Input{Source: in.Source})
 			if err != nil {
@@ -412,7 +413,7 @@ func (p *part) terms(ctx context.Context, a *analysis) (terms.Source, error) {
 	return p.table.terms.view(ctx, a, p.docs[:p.n])
 }
 
-// query reads a text query. field is where it stands.
+// query parses a text query. field names it in errors.
 func (a *analysis) query(field, query string) (text.Query, error) {
 	q, err := a.analyzer.Query(query)
 	if err != nil {
@@ -421,8 +422,7 @@ func (a *analysis) query(field, query string) (text.Query, error) {
 	return q, nil
 }
 
-// prepareText makes a search of a text query, and returns the live rows of
-// each part.
+// prepareText prepares a text query for all parts of the view.
 func (v *view) prepareText(ctx context.Context, a *analysis, q text.Query) (*textSearch, error) {
 	s := &textSearch{view: v}
 	parts := make([]terms.Part, len(v.parts))

@@ -4,10 +4,10 @@ import "github.com/vecbolt/vecbolt/internal/document"
 
 import "fmt"
 
-// Canonical returns a valid copy of d: with the metadata in the types that a
-// collection returns and nothing in place of what is empty. It shares the
-// vector with d. The error is that of a write, ErrInvalid; it does not look at
-// the dimension. An empty id is invalid here.
+// Canonical returns a valid copy of d: metadata in the types that a collection
+// returns, and nil in place of empty fields. It shares the vector with d. It
+// fails with ErrInvalid where a write would, and for an empty id. It does not
+// check the dimension.
 func (d *Document) Canonical() (Document, error) {
 	if err := document.ValidateID(d.ID); err != nil {
 		return Document{}, err
@@ -29,10 +29,10 @@ func (d *Document) Canonical() (Document, error) {
 	return c, nil
 }
 
-// ValidateName returns ErrInvalid for what cannot be the name of a collection:
-// one of 1 to MaxCollectionNameLen bytes of UTF-8 without control characters.
+// ValidateName returns ErrInvalid unless name can be the name of a collection:
+// 1 to MaxCollectionNameLen bytes of UTF-8 without control characters.
 func ValidateName(name string) error { return validateName(name) }
 
 // Canonical returns a valid copy of m in the types that a collection returns;
-// nil if it is empty. The error is that of a write, ErrInvalid.
+// nil if it is empty. It fails with ErrInvalid where a write would.
 func (m Metadata) Canonical() (Metadata, error) { return m.canonical() }

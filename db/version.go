@@ -12,18 +12,18 @@ import (
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
-// A version is the whole database at one moment: immutable, shared by every
-// reader that started while it was current, and counted, so that files go
-// away only when nobody can read them any more.
+// A version is the whole database at one moment. It is immutable, shared by
+// every reader that started while it was current, and counted, so that its
+// files are removed only when nobody can read them.
 type version struct {
 	lsn     uint64            // the last batch in it
-	applied uint64            // the last batch that meta.bolt and the segments had when it was made
+	applied uint64            // the last batch in meta.bolt and the segments when it was made
 	nextNum uint64            // DocNums from here on are not in it
 	names   map[string]uint32 // never written to once published
 	views   map[uint32]*view  // likewise
 	files   *fileSet
 
-	headBytes int64 // memory that the heads held when it was made, about
+	headBytes int64 // approximate memory of the heads when it was made
 
 	refs int // guarded by DB.mu; the current version holds one
 }
@@ -60,12 +60,12 @@ type part struct {
 	dead    *bitset.Cow
 }
 
-// source is how the rows of a part are read.
+// source reads the rows of a part.
 type source interface {
 	// vectors returns rows [lo, hi), which must not cross a run. The memory
 	// must not be written to, nor kept beyond the version's release.
 	vectors(lo, hi int) ([]float32, error)
-	// run returns the end of the stretch of rows around row that vectors can
+	// run returns the end of the range of rows around row that vectors can
 	// return at once; it may lie beyond the last row.
 	run(row int) int
 	// match evaluates a filter on every row, dead or alive.
@@ -127,8 +127,8 @@ func (v *view) locate(num uint64) (*part, int, bool) {
 	return nil, 0, false
 }
 
-// kill returns the view with the rows of nums dead. Unknown DocNums are
-// skipped: a compaction has dropped them already.
+// kill marks the rows of nums as dead. It skips unknown DocNums: a compaction
+// has dropped them already.
 func (v *view) kill(nums []uint64) {
 	if len(nums) == 0 {
 		return
@@ -178,7 +178,7 @@ func (v *version) sortedViews() []*view {
 }
 
 // num returns the DocNum of id in this version, 0 if there is none. The
-// transaction may be of any later time: what changed since is in the history.
+// transaction may be newer than the version: the history has the changes since.
 func (ver *version) num(tx *meta.Tx, v *view, id string) (uint64, error) {
 	for _, h := range v.heads {
 		if num, found := h.coll.find(id, h.entries); found {
@@ -201,7 +201,7 @@ func (ver *version) num(tx *meta.Tx, v *view, id string) (uint64, error) {
 	return num, nil
 }
 
-// stored returns the stored form of a document: valid until the end of the
+// stored returns the stored form of a document, valid until the end of the
 // transaction.
 func (v *view) stored(tx *meta.Tx, p *part, row int) ([]byte, error) {
 	if p.docs != nil {
@@ -230,8 +230,8 @@ func (v *view) idAt(tx *meta.Tx, p *part, row int) (string, error) {
 	return id, nil
 }
 
-// corruptDocument is the error for a document whose checksum holds and whose
-// content is impossible nevertheless.
+// corruptDocument is the error for a document with a valid checksum and
+// impossible content.
 func corruptDocument(num uint64, err error) error {
 	return &CorruptError{File: metaName, Offset: -1, Err: fmt.Errorf("document %d: %w", num, err)}
 }

@@ -59,7 +59,7 @@ func (c *condition) rows(part int) (bitset.Set, error) {
 	return set, nil
 }
 
-// eval makes dst the rows of a part, dead or alive, that match e.
+// eval sets dst to the rows of a part, dead or alive, that match e.
 func (c *condition) eval(part int, e filter.Expr, dst bitset.Set) error {
 	p := c.view.parts[part]
 	if len(filter.Texts(e)) == 0 {
@@ -95,7 +95,8 @@ func (c *condition) eval(part int, e filter.Expr, dst bitset.Set) error {
 	return invalidf("a nil condition")
 }
 
-// get returns what filter.Match and filter.Why ask of the document at a row.
+// get returns the lookup function of filter.Match and filter.Why for the
+// document at a row.
 func (c *condition) get(at place, m Metadata) func(string) (any, bool) {
 	return func(path string) (any, bool) {
 		query, ok := strings.CutPrefix(path, filter.TextPath)

@@ -13,7 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// whyNotText explains where documents stand in the answer to a query with a
+// whyNotText explains the places of documents in the answer to a query with a
 // text. It is called inside guard.
 func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []string) ([]WhyNot, error) {
 	all := make([]WhyNot, len(ids))
@@ -127,7 +127,7 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 			if score == nil {
 				continue
 			}
-			x.legs[1].Rank = 1 // one that does not match gets the rank it would have
+			x.legs[1].Rank = 1 // a document that does not match gets the rank it would have
 			for _, h := range list {
 				if h.score == *score && h.place != x.place {
 					id, err := s.view.idAt(tx, h.part, h.row)
