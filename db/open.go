@@ -331,7 +331,7 @@ func parseSegmentName(name string) (id uint64, ext string, ok bool) {
 // the older root, which must be valid in case the newest root decays.
 func (db *DB) recover(unclean bool) error {
 	// Starting a log file takes a few syncs, so a file should last for many
-	// writes. Released files are reused instead of created: as many as a full
+	// writes. Released files are reused instead of created: enough for a full
 	// head fills are kept.
 	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: max(wal.FirstSize, db.opts.HeadSize/4)}
 	o.Spares = int(2 * db.opts.HeadSize / o.FileSize)

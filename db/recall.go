@@ -12,32 +12,33 @@ import (
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
-// A RecallTest says how MeasureRecall compares answers with exact ones.
+// A RecallTest says how MeasureRecall compares answers with exact answers.
 type RecallTest struct {
-	// Queries are the vectors to look for. Without any, Sample stored vectors
-	// are looked for, each as if it were not stored.
+	// Queries are the query vectors. Without any, Sample stored vectors are
+	// used, each as if it were not stored.
 	Queries [][]float32
-	// Sample is how many stored vectors are looked for, of all that there are;
-	// 0 means DefaultSample.
+	// Sample is how many stored vectors, chosen at random, are used; 0 means
+	// DefaultSample.
 	Sample int
-	// Seed chooses the sample: the same one in the same state of the collection.
+	// Seed chooses the sample: the same sample in the same version of the
+	// collection.
 	Seed uint64
 	// K is how many hits each query wants; 0 means DefaultK.
 	K int
-	// Recalls are the targets to measure; without any, and without an Effort,
-	// 0.9, 0.95, 0.98 and 0.99.
+	// Recalls are the targets to measure. Without any, and without an Effort,
+	// they are 0.9, 0.95, 0.98 and 0.99.
 	Recalls []float64
 	// Effort is measured too, if it is set: see Query.Effort.
 	Effort int
-	// Where restricts the documents to be found; nil to all.
+	// Where restricts the documents to be found; nil means all.
 	Where filter.Expr
 }
 
-// DefaultSample is how many stored vectors are looked for when
+// DefaultSample is the number of stored vectors that are used when
 // RecallTest.Sample is zero.
 const DefaultSample = 1000
 
-// A MeasuredRecall is what the answers to one way of asking are worth.
+// A MeasuredRecall is the result for one target.
 type MeasuredRecall struct {
 	// Target is the recall that was asked for, 0 if it was Effort.
 	Target float64 `json:"target,omitempty"`
@@ -52,28 +53,28 @@ type MeasuredRecall struct {
 
 // A RecallEstimate is the share of true hits that were found, with an interval
 // that holds the mean over all such queries with a confidence of 95 %. A hit
-// counts if its score is not below that of the last true one: scores have the
-// same bits however they come about, so only equal ones are ties.
+// counts if its score is not below the score of the last true hit: scores have
+// the same bits however they are computed, so only equal scores are ties.
 //
 // The interval is Wilson's (Journal of the American Statistical Association 22,
-// 1927), for as many hits as the true ones are worth: those of one query are
-// often missed together, so their number is divided by the design effect (Kish,
+// 1927), for the effective number of true hits: hits of one query are often
+// missed together, so the number of hits is divided by the design effect (Kish,
 // "Survey Sampling", 1965) that the queries show.
 type RecallEstimate struct {
 	Queries int     `json:"queries"`
 	Wanted  int     `json:"wanted"` // true hits
-	Found   int     `json:"found"`  // of these
+	Found   int     `json:"found"`  // of the true hits
 	Recall  float64 `json:"recall"` // 1 if nothing was wanted
 	Low     float64 `json:"low"`
 	High    float64 `json:"high"`
 }
 
-// A tally counts what queries found of what they should have.
+// A tally counts how many of the true hits queries found.
 type tally struct {
 	queries, wanted, found int
-	squares                float64 // of what each query found
-	products               float64 // of that and what it wanted
-	wants                  float64 // squares of what they wanted
+	squares                float64 // of the hits that each query found
+	products               float64 // of the hits found and wanted, by query
+	wants                  float64 // squares of the hits wanted
 }
 
 func (t *tally) add(found, wanted int) {
@@ -87,8 +88,8 @@ func (t *tally) add(found, wanted int) {
 	t.wants += float64(w * w)
 }
 
-// The standard deviations to both sides that hold 95 %, and those that leave
-// out one in a thousand on one side.
+// Standard deviations: usual holds 95 % on both sides, strict leaves out one in
+// a thousand on one side.
 const (
 	usual  = 1.96
 	strict = 3.09
@@ -102,8 +103,8 @@ func (t *tally) estimate(z float64) RecallEstimate {
 	n := float64(t.wanted)
 	p := float64(t.found) / n
 	e.Recall = p
-	// The variance of a ratio of sums over queries, against that of as many
-	// hits on their own.
+	// The variance of a ratio of sums over queries, divided by the variance of
+	// independent hits.
 	effect := 1.0
 	if spread := t.squares - float64(2*p*t.products) + float64(p*p*t.wants); p < 1 && p > 0 && t.queries > 1 {
 		m := float64(t.queries)
@@ -116,9 +117,9 @@ func (t *tally) estimate(z float64) RecallEstimate {
 	return e
 }
 
-// MeasureRecall asks many queries twice, as the test says and for the exact
-// answer, and returns what share of it was found, for each of the targets. All
-// of it is of one state of the collection.
+// MeasureRecall asks each query exactly and for every target, and returns the
+// share of the exact hits that was found for each target. All queries see one
+// version of the collection.
 func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]MeasuredRecall, error) {
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -186,8 +187,7 @@ func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t Recall
 	return all, nil
 }
 
-// testQueries returns the queries of a test, which say nothing yet of how good
-// the answers have to be.
+// testQueries returns the queries of a test, without a target.
 func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) {
 	q := Query{K: cmp.Or(t.K, DefaultK), Where: t.Where}
 	var queries []Query
@@ -201,7 +201,7 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 	r := rand.New(rand.NewPCG(t.Seed, 0))
 	total := v.vectors()
 	n := min(cmp.Or(t.Sample, DefaultSample), total)
-	picks := map[int]bool{} // by Floyd's way: CACM 30, 1987
+	picks := map[int]bool{} // by Floyd's algorithm: CACM 30, 1987
 	for i := total - n; i < total; i++ {
 		if j := r.IntN(i + 1); picks[j] {
 			picks[i] = true
@@ -232,7 +232,7 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 	return queries, err
 }
 
-// ranking answers queries in the way that how says, and returns their best rows
+// ranking answers queries with the accuracy of how, and returns their best rows
 // and the search that found them.
 func (db *DB) ranking(ctx context.Context, ver *version, v *view, queries []Query, how Query, workers int) ([][]ranked, *search, error) {
 	asked := slices.Clone(queries)
@@ -246,8 +246,9 @@ func (db *DB) ranking(ctx context.Context, ver *version, v *view, queries []Quer
 	return best, s, err
 }
 
-// missed counts the rows of truth, in order, that are not in got, nor others as
-// good in their place. It calls each, if that is not nil, for every row of truth.
+// missed counts the rows of truth that got lacks, unless got has other rows
+// with scores as good in their place. It calls each, if that is not nil, for
+// every row of truth, in order.
 func missed(truth, got []ranked, each func(r ranked, found bool)) int {
 	if len(truth) == 0 {
 		return 0
@@ -282,7 +283,7 @@ func missed(truth, got []ranked, each func(r ranked, found bool)) int {
 	return missed
 }
 
-// walked reports whether a graph was used.
+// walked reports whether the query searched a graph.
 func (p *probe) walked() bool {
 	for i := range p.parts {
 		if p.walks(i) {
@@ -292,8 +293,8 @@ func (p *probe) walked() bool {
 	return false
 }
 
-// A Rechecked is what the live queries of a collection that asked for one
-// recall got, as far as they were repeated exactly.
+// Rechecked is the recall measured on live queries with one target, as far as
+// they were repeated exactly.
 type Rechecked struct {
 	Target float64 `json:"target"`
 	RecallEstimate

@@ -92,7 +92,7 @@ func (r *repairer) run(src, dst string) (err error) {
 		return err
 	}
 	defer lock.Close()
-	// bbolt must not read a damaged tree, because it does not expect one.
+	// bbolt must not read a damaged tree: it trusts the pages that it reads.
 	lenient := meta.Options{ReadOnly: true, Verify: true, Lenient: true}
 	r.store, err = meta.Open(r.fs, metaName, lenient)
 	var wreck *meta.Wreck
