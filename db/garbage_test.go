@@ -6,9 +6,10 @@ import (
 	"weak"
 )
 
-// TestClosedDatabaseIsGarbage: nothing but its user holds a database that is closed. A program that
-// opens and closes many would else need the memory of all of them between two collections, each of
-// which would come later than the one before.
+// TestClosedDatabaseIsGarbage: only its user holds a closed database. Otherwise a
+// program that opens and closes many databases would need the memory of all of them
+// between two garbage collections, and each collection would come later than the
+// one before.
 func TestClosedDatabaseIsGarbage(t *testing.T) {
 	for name, opts := range map[string]Options{"scans": {Sync: SyncNever}, "walks": walking} {
 		t.Run(name, func(t *testing.T) {

@@ -71,8 +71,8 @@ func (f *forest) truth(metric Metric, q Query) []Hit {
 	return bruteForce(f.docs, metric, q)
 }
 
-// recall checks that r is made of true scores, in order, of as many documents
-// as match, and returns its share of the true answer.
+// recall checks that r has true scores, in order, of min(k, matches) documents, and
+// returns its share of the true answer.
 func recall(t *testing.T, truth []Hit, q Query, r *Result) float64 {
 	t.Helper()
 	scores := map[string]float64{}
@@ -159,8 +159,8 @@ func TestGraphAnswers(t *testing.T) {
 	}
 }
 
-// The same batches give the same approximate answers in any database, whatever
-// the numbers of its segments, with any number of workers.
+// The same batches give the same approximate answers in any database, regardless of
+// segment numbers and the number of workers.
 func TestEqualGraphs(t *testing.T) {
 	for _, dim := range []int{12, 512} { // one of each layout
 		const rows = 400
@@ -216,7 +216,7 @@ func TestEqualGraphs(t *testing.T) {
 	}
 }
 
-// The other parts of a query work on graphs as they do on scans.
+// Groups, pages, thresholds and other parts of a query work on graphs as on scans.
 func TestGraphQueries(t *testing.T) {
 	f := plant(t, t.TempDir(), Cosine, "normal", 2000, 12)
 	ctx := t.Context()
@@ -291,7 +291,7 @@ func TestGraphQueries(t *testing.T) {
 	}
 }
 
-// A damaged, lost or unreadable graph costs nothing but time.
+// A damaged, lost or unreadable graph costs only time.
 func TestGraphFaults(t *testing.T) {
 	dir := t.TempDir()
 	f := plant(t, dir, L2, "normal", 1000, 12)
@@ -348,8 +348,8 @@ func TestGraphFaults(t *testing.T) {
 	ask(true)
 }
 
-// Codes and graphs are not made in the background for segments that are likely
-// to be merged soon, but for those that were there when the database was
+// Codes and graphs are not built in the background for segments that are likely to
+// be merged soon, but they are for segments that existed when the database was
 // opened.
 func TestDerivedOfYoungSegments(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
@@ -401,8 +401,8 @@ func flipBytes(name string, at ...int64) error {
 	return errors.Join(append(errs, f.Close())...)
 }
 
-// Compactions build graphs upon that of the largest victim, let it go then, and
-// after many rounds of changes find as much as a new graph does.
+// Compactions extend the graph of the largest victim and then release it. After
+// many rounds of changes, the graph finds as much as a new graph does.
 func TestGraphChurn(t *testing.T) {
 	const dim = 24
 	rows, rounds := 1500, 6
@@ -475,8 +475,9 @@ func TestGraphChurn(t *testing.T) {
 		t.Errorf("recall %.4f after %d rounds, %.4f of a new graph", got[0], rounds, got[1])
 	}
 
-	// A graph upon another is not the one that is built anew, so the other was used;
-	// a base that waits for its graph ends with the database, and a damaged one is not used.
+	// An extended graph differs from a graph built without base, which proves that
+	// the base was used. A base that waits for its graph is released with the
+	// database, and a damaged base is not used.
 	write(rows / 100)
 	if err := vdb.Flush(ctx); err != nil {
 		t.Fatal(err)
@@ -548,7 +549,8 @@ func TestGraphChurn(t *testing.T) {
 	}
 }
 
-// A walk allocates what it returns and little else, whatever the size of the collection.
+// A beam search allocates its result and little else, regardless of the size of the
+// collection.
 func TestSearchAllocations(t *testing.T) {
 	for _, rows := range []int{500, 2000} {
 		opts := walking

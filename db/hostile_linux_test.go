@@ -46,11 +46,12 @@ func hostileOptions() Options {
 	return o
 }
 
-// TestStrangersInPlaceOfFiles puts pipes, sockets, directories, loops of links and empty files
-// where each file of a database is, or is soon to be, and uses it in every way. No call hangs. What
-// fails names the file, what succeeds is right; files that are derived are made anew or done
-// without. Once the file is back, the database opens: nobody has kept the lock. Without -everystep
-// it tries all pipes, and one of six of the others.
+// TestStrangersInPlaceOfFiles puts pipes, sockets, directories, symlink loops and
+// empty files in the place of each file that a database has or is about to write,
+// and uses the database in every way. No call hangs. Errors name the file, and
+// answers are right; derived files are rebuilt or not used. Once the file is back,
+// the database opens, so no call has kept the lock. Without -everystep the test
+// tries all pipes, and one in six of the other kinds.
 func TestStrangersInPlaceOfFiles(t *testing.T) {
 	ctx := t.Context()
 	root := memDir(t)
@@ -80,7 +81,7 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// read gives what a database answers as text.
+	// read returns the answers of a database as text.
 	read := func(vdb *DB) (string, error) {
 		c, err := vdb.Collection("c")
 		if err != nil {

@@ -24,8 +24,8 @@ func TestKnownIDs(t *testing.T) {
 	}
 }
 
-// Ids that are remembered are those of the documents that are there, in every
-// state of the database, whether only ids are asked for or more.
+// Cached ids are right in every version of the database, whether a query asks for
+// ids only or for more.
 func TestIDsOfHits(t *testing.T) {
 	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever})
 	c := collection(t, vdb, "c", Schema{Dim: 1})

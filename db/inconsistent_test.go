@@ -20,7 +20,7 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// A countdown is a context that ends when it has been asked so many times.
+// A countdown is a context that ends after a number of calls of Err.
 type countdown struct {
 	mu   sync.Mutex
 	left int
@@ -237,8 +237,8 @@ func TestInconsistent(t *testing.T) {
 	}
 }
 
-// A batch in the log that is none, though its checksum holds, is refused, and
-// the rest can be repaired.
+// A log record with a valid checksum that is not a valid batch is refused, and the
+// rest can be repaired.
 func TestInconsistentLog(t *testing.T) {
 	ctx := t.Context()
 	v := newSpecimen(t, false)

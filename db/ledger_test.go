@@ -17,7 +17,7 @@ import (
 
 var ledgerSeeds = flag.Int("ledgers", 2, "seeds of TestExactIsBruteForce for each kind of database")
 
-// An oracle answers queries by what the documentation says of them, from all documents and with
+// An oracle answers queries by their documentation, from all documents and with
 // lists of all of them. It takes rankings by text alone from the collection, which
 // TestTextIsThatOfAFreshDatabase compares.
 type oracle struct {
@@ -124,7 +124,7 @@ func inOrder(hits []Hit) {
 	})
 }
 
-// fused adds up what all lists say of a document, from those of lists of everything.
+// fused adds up the scores of a document over all lists, which hold every document.
 func (o *oracle) fused(f Fusion, near, texts []Hit) []Hit {
 	weights, c := [2]float64{f.Vector, f.Text}, cmp.Or(f.C, 60)
 	if weights == [2]float64{} {
@@ -236,10 +236,11 @@ func (o *oracle) many(queries []Query, weights []float64) []Hit {
 	return hits[:min(k, len(hits))]
 }
 
-// A tallyOf counts, for one feature, the answers that said they were exact and those that did not.
+// A tallyOf counts, for one feature, the answers that claimed to be exact and the
+// others.
 type tallyOf struct{ exact, other int }
 
-// holdTo holds an answer to what it says of itself.
+// holdTo compares an answer with its own claims.
 func holdTo(t *testing.T, name string, q Query, r *Result, want []Hit, count int) {
 	t.Helper()
 	have := map[string]bool{}
@@ -286,9 +287,9 @@ func brief(hits []Hit) (s []string) {
 	return s
 }
 
-// An answer that says Exact is that of brute force, in ids, order and bits, whatever the query asks
-// for and wherever it walks; what says Complete is complete; and what promises a recall without a
-// graph keeps it in every single answer.
+// An answer with Exact equals brute force in ids, order and bits, for every query
+// and every graph search. An answer with Complete is complete. A recall promised
+// without a graph holds in every single answer.
 func TestExactIsBruteForce(t *testing.T) {
 	tallies := map[string]*tallyOf{}
 	for seed := range uint64(*ledgerSeeds) {
@@ -512,8 +513,9 @@ func exactIsBruteForce(
 	check(old, 15, "snapshot")
 }
 
-// The first round of a group may look at every row of a segment, because it wants more than these,
-// and the search of one group then walk: the answer is no better than that.
+// The first round of a group may read every row of a segment, because it wants more
+// rows than exist, and the query for one group may then search the graph: the
+// answer promises no more than that search.
 func TestGroupCountsEverySearch(t *testing.T) {
 	const size = 101 // four times as many are more than the segment has, and fewer than all
 	const inSegment, crowd, group = 350, 490, 110
@@ -559,7 +561,8 @@ func TestHybridLooksDeeper(t *testing.T) {
 		c := collection(t, vdb, "c", Schema{Dim: 2, Metric: L2, Text: &TextIndex{Language: "none"}})
 		var docs []Document
 		for i := range n {
-			// What is near says little, and what says much is far; but one is good by both.
+			// The near documents score low by text and the far ones high, but one
+			// document is good by both.
 			near, little := []float32{float32(i) / 1e4, 0}, "word"+strings.Repeat(" other", 30)
 			docs = append(docs, Document{ID: fmt.Sprintf("near%03d", i), Vector: near, Text: little},
 				Document{ID: fmt.Sprintf("said%03d", i), Vector: []float32{50, 0}, Text: "word word"})
@@ -616,7 +619,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// An empty vector is none, whether it is nil or not.
+// An empty vector means no vector, whether it is nil or not.
 func TestEmptyVector(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		opts := walking

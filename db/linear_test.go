@@ -21,10 +21,9 @@ import (
 
 var histories = flag.Int("histories", 40, "concurrent histories that TestLinearizable records and checks")
 
-// The object that linearizability is about: two collections of three ids
-// each. A cell is the document of one id: what was put, which its text and its
-// vector say, and what its metadata say; zero if there is none. Values are
-// never used twice.
+// The object of the linearizability check: two collections of three ids each. A
+// cell is the document of one id: the value put, as its text and vector and as its
+// metadata; zero if there is no document. Values are never used twice.
 type (
 	cell  struct{ put, meta int }
 	row   [3]cell
@@ -33,7 +32,7 @@ type (
 
 var worldNames = [len(world{})]string{"left", "right"}
 
-// A call is one operation; writes are the parts of a batch.
+// A call is one operation. Its writes are the parts of a batch.
 type call struct {
 	kind   string
 	coll   int
@@ -42,15 +41,15 @@ type call struct {
 	writes []call
 }
 
-// An answer is what a call returned.
+// An answer is the return value of a call.
 type answer struct {
 	world world
 	n     int
 	err   string
 }
 
-// sequential says what a call does to the world when nothing else happens,
-// and what it answers.
+// sequential returns the effect of a call on the world when no other call runs, and
+// its answer.
 func sequential(w world, in call) (world, answer) {
 	c := &w[in.coll]
 	switch in.kind {
@@ -121,8 +120,8 @@ var linearModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// A client performs calls, and is what the seeded bugs of
-// TestLinearizabilityCanFail replace.
+// A client performs calls. TestLinearizabilityCanFail replaces clients by ones with
+// seeded bugs.
 type client struct {
 	db    *DB
 	colls [len(worldNames)]*Collection
@@ -316,8 +315,8 @@ func drawCall(rng *rand.Rand, value func() int) call {
 	return in
 }
 
-// linearHistory lets clients work on one database at the same time, while it
-// is flushed and compacted, and returns what they saw.
+// linearHistory runs clients concurrently on one database, while it is flushed and
+// compacted, and returns the history.
 func linearHistory(t *testing.T, seed uint64, clients, calls int) []porcupine.Operation {
 	t.Helper()
 	vdb := open(t, memDir(t), &Options{Sync: SyncNever, HeadSize: []int64{1, 4 << 10, 64 << 20}[seed%3], codedBytes: 1, Workers: 2,
@@ -372,8 +371,8 @@ func judge(t *testing.T, ops []porcupine.Operation) porcupine.CheckResult {
 	return result
 }
 
-// Every operation takes effect at one moment between its call and its return,
-// in every collection that it touches, whatever else goes on.
+// Every operation takes effect at one moment between its call and its return, in
+// every collection that it touches, regardless of concurrent work.
 func TestLinearizable(t *testing.T) {
 	total, overlapping := 0, 0
 	for seed := range uint64(*histories) {
@@ -394,8 +393,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// The check must find what is wrong: histories whose answers were changed, and
-// clients with the bugs that it is there for.
+// The check must find wrong histories: changed answers, and clients with seeded
+// bugs.
 func TestLinearizabilityCanFail(t *testing.T) {
 	ctx := t.Context()
 	t.Run("answers changed", func(t *testing.T) {

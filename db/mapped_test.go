@@ -91,8 +91,8 @@ func answerText(r *Result, err error) (string, error) {
 	return b.String(), nil
 }
 
-// pageSize is that of memory: within a page the system shows a reader zeros
-// where the file has ended.
+// pageSize is the page size of memory: within a page, the system shows zeros after
+// the end of a file.
 var pageSize = os.Getpagesize()
 
 func mappedVector(i int) []float32 {

@@ -15,11 +15,10 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// TestModel runs random operations against a map, with flushes, compactions,
-// snapshots, batches over two collections, backups, repairs, derived files
-// that are lost or damaged, clean reopenings and lost processes in between.
-// After each the database must hold what the map holds and answer as brute
-// force does.
+// TestModel runs random operations against a map. In between there are flushes,
+// compactions, snapshots, batches over two collections, backups, repairs, lost or
+// damaged derived files, clean reopenings and lost processes. After each step the
+// database must hold the content of the map and answer like brute force.
 func TestModel(t *testing.T) {
 	base, steps := memDir(t), map[string]int{}
 	defer func() {
@@ -347,8 +346,8 @@ func (m *model) leave(t *rapid.T) {
 	m.must(t, m.db.Close())
 }
 
-// batch writes to both collections at once, or, because one insert meets an
-// id that is taken, to none.
+// batch writes to both collections at once, or to neither because one insert meets
+// an existing id.
 func (m *model) batch(t *rapid.T) {
 	b := &Batch{}
 	docs, other, taken := maps.Clone(m.docs), maps.Clone(m.other), false
@@ -449,7 +448,7 @@ func (m *model) holds(t *rapid.T, vdb *DB) {
 	m.sound(t, r)
 }
 
-// sound wants no problems but those of files that will be made anew.
+// sound accepts only problems of files that will be rebuilt.
 func (m *model) sound(t *rapid.T, r *CheckReport) {
 	for _, p := range r.Problems {
 		if !strings.Contains(p.Detail, errDerived.Error()) {

@@ -330,9 +330,9 @@ func parseSegmentName(name string) (id uint64, ext string, ok bool) {
 // was not closed (unclean): an interrupted commit may have overwritten pages of
 // the older root, which must be valid in case the newest root decays.
 func (db *DB) recover(unclean bool) error {
-	// Starting a log file takes a few syncs, so a file should last for many
-	// writes. Released files are reused instead of created: enough for a full
-	// head fills are kept.
+	// Starting a log file takes a few syncs, so a file should last for many writes.
+	// Released files are reused instead of created: enough files for a full head
+	// are kept.
 	o := wal.Options{FS: db.fs, DB: db.state.DB, FileSize: max(wal.FirstSize, db.opts.HeadSize/4)}
 	o.Spares = int(2 * db.opts.HeadSize / o.FileSize)
 	if !db.opts.ReadOnly {

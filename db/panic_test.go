@@ -49,9 +49,9 @@ func (c *trapped) Err() error {
 	return nil
 }
 
-// The leader of a group of writes panics, or is ended, in what a caller has
-// handed in, before anything is written: that write fails, those who wait
-// behind it and all that follow succeed.
+// The leader of a commit group panics, or its goroutine ends, in code of a caller,
+// before anything is written. That write fails; the followers and all later writes
+// succeed.
 func TestLeaderPanics(t *testing.T) {
 	traps := map[string]func(){
 		"panic": func() { panic("a panic on the way") },
@@ -118,8 +118,8 @@ func TestLeaderPanics(t *testing.T) {
 	}
 }
 
-// A panic inside the engine, at any operation on a file, while several write,
-// flush and compact: every call returns, none panics, what was acknowledged is
+// A panic inside the engine, at any file operation, while several goroutines write,
+// flush and compact: every call returns, none panics, and acknowledged writes are
 // there after opening again. From then on writes work, or are refused with
 // ErrUnknown; they never wait.
 func TestPanicAtEveryStep(t *testing.T) {

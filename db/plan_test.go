@@ -71,8 +71,8 @@ func TestPlanByWork(t *testing.T) {
 	}
 }
 
-// costs returns what a walk costs by the distances it estimates, and what a scan
-// costs instead.
+// costs returns the cost of a beam search by the distances that it estimates, and
+// the cost of a scan.
 func costs(t *testing.T, c *Collection, q Query) (walk, scan float64) {
 	t.Helper()
 	ver, v, done, err := c.open()

@@ -196,21 +196,21 @@ func readVecs(b []byte) (vecs [][]float32) {
 	return vecs
 }
 
-// skipRecall leaves out, as far as -short goes, what measures how much is found by one search after
-// the other: the race detector takes minutes and has nothing to find there.
+// With -short, skipRecall skips tests that measure recall search by search: the
+// race detector takes minutes for them and finds nothing there.
 func skipRecall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recall is not measured with -short")
 	}
 }
 
-// Recall promised is recall delivered, on data of many kinds: without a
-// filter, under filters that have nothing to do with the vectors, under those
-// that leave only what is near to one vector, or all but that, for queries that
-// are near to it, and under those that leave out what is nearest to the query,
-// as of documents that were seen already. With a few rows and queries the mean
-// may be 0.01 less. From 10,000 rows on there is no such slack: the promise is
-// broken where the interval of 95 % is below it. Real data and more rows:
+// Promised recall is delivered on data of many kinds: without a filter; under
+// filters independent of the vectors; under filters that keep only the
+// neighbourhood of one vector, or exclude it, for queries near to it; and under
+// filters that exclude the nearest rows, like documents seen already. With few rows
+// and queries the mean may be 0.01 less. From 10,000 rows on there is no such
+// slack: the promise is broken if the interval of 95 % is below it. Real data and
+// more rows:
 //
 //	go test ./db -run 'TestPromise$' -promise.rows 100000 -promise.data ../../shared/data -promise.out FILE -timeout 12h
 func TestPromise(t *testing.T) {
@@ -242,7 +242,7 @@ func TestPromise(t *testing.T) {
 	}
 }
 
-// longPromise is how many rows make a run of TestPromise a long one.
+// longPromise is the number of rows from which a run of TestPromise counts as long.
 const longPromise = 10_000
 
 // A promised is a set of rows in a collection whose promises are measured.
@@ -322,7 +322,7 @@ func (p *promised) filters(queries int) []promiseFilter {
 	return append(all, promiseFilter{"50 %, not the nearest 20", filter.Lt("i", rows/2), p.queries, 20})
 }
 
-// measure asks for several recalls, and holds the answers to what they promise.
+// measure asks for several recalls, and compares the answers with their promises.
 func (p *promised) measure(t *testing.T, f promiseFilter, table io.Writer) {
 	t.Helper()
 	targets := []float64{0.9, 0.95, 0.98, 0.99}

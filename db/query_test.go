@@ -15,8 +15,8 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A zoo is a collection and what a reference needs of it: documents in the
-// head and in segments, some deleted, with groups of all kinds and sizes.
+// A zoo is a collection and the data for a reference answer: documents in the head
+// and in segments, some deleted, with groups of all kinds and sizes.
 type zoo struct {
 	c      *Collection
 	metric Metric
@@ -66,7 +66,7 @@ func newZoo(t *testing.T, metric Metric, kind string) *zoo {
 	return w
 }
 
-// withVectors returns the ids of documents that have one, in order.
+// withVectors returns the ids of documents with a vector, in order.
 func (w *zoo) withVectors() []string {
 	var all []string
 	for _, id := range slices.Sorted(maps.Keys(w.docs)) {

@@ -14,9 +14,9 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// The interval holds the true share in at least 95 of 100 cases, nearly,
-// whether hits are missed one by one or all of a query at once; and one that is
-// as strict as for raising efforts leaves it out hardly ever.
+// The interval holds the true share in nearly at least 95 of 100 cases, whether
+// hits are missed one by one or all hits of a query together. The strict interval,
+// which raises search settings, hardly ever leaves it out.
 func TestRecallEstimate(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		for _, p := range []float64{0.5, 0.9, 0.98} {
@@ -59,8 +59,8 @@ func TestRecallEstimate(t *testing.T) {
 	}
 }
 
-// MeasureRecall counts what a comparison of answers counts, and looks for stored
-// vectors as if they were not stored.
+// MeasureRecall counts the same hits as a comparison of answers, and treats stored
+// query vectors as if they were not stored.
 func TestMeasureRecall(t *testing.T) {
 	const rows, dim = 1500, 12
 	f := plant(t, t.TempDir(), Cosine, "normal", rows, dim)
@@ -90,7 +90,8 @@ func TestMeasureRecall(t *testing.T) {
 			t.Errorf("%+v, want recall %v, promise %v, %d exact", m[i], share, promised, exact)
 		}
 	}
-	// The sample: nobody finds itself, in whatever part it is; but a copy finds its original.
+	// The sample: no document finds itself, in any part; but a copy finds its
+	// original.
 	for _, sample := range []int{50, 100_000} {
 		m, err = f.c.MeasureRecall(ctx, RecallTest{Sample: sample})
 		if err != nil || len(m) != 4 || m[0].Queries != min(sample, len(f.docs)) || m[0].Wanted != 10*m[0].Queries {
@@ -128,8 +129,8 @@ func TestMeasureRecall(t *testing.T) {
 	}
 }
 
-// Where the vectors have a mean in common all scores are nearly equal, and yet
-// only equal ones are as good as each other.
+// Where the vectors share a large mean, all scores are nearly equal, and still only
+// equal scores are ties.
 func TestMeasureRecallOfNearScores(t *testing.T) {
 	const rows, dim = 2000, 32
 	ctx := t.Context()

@@ -147,7 +147,7 @@ func smallestOptions() *Options {
 	return &opts
 }
 
-// Metadata of every type that is allowed comes back as one of six.
+// Metadata of every allowed type comes back as one of six types.
 func TestMetadataTypes(t *testing.T) {
 	vdb := open(t, t.TempDir(), smallestOptions())
 	c := collection(t, vdb, "c", Schema{})
@@ -208,7 +208,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Texts in conditions join with other conditions in every way.
+// Text conditions combine with other conditions in every way.
 func TestTextInConditions(t *testing.T) {
 	vdb := open(t, t.TempDir(), smallestOptions())
 	c := collection(t, vdb, "c", Schema{Text: &TextIndex{Language: "none"}})
@@ -274,7 +274,7 @@ func TestNoDatabase(t *testing.T) {
 			t.Errorf("%s: %s", c.what, diff)
 		}
 	}
-	// Creating one may fail at any step, and then leaves no database behind.
+	// Creating a database may fail at any step, and then leaves no database behind.
 	for n := 1; ; n++ {
 		dir, count := memDir(t)+"/parent/db", 0
 		vdb, err := Open(dir, &Options{hook: func(vfs.Op) error {

@@ -40,8 +40,8 @@ import (
 
 var traces = flag.Int("traces", 1, "operation traces that TestOptionsDoNotChangeAnswers runs")
 
-// quick is for tests in which durability is not the subject; with coded, the
-// smallest segment gets codes, once the database is compacted or closed.
+// quick is for tests that do not test durability. With coded, the smallest segment
+// gets codes, once the database is compacted or closed.
 var (
 	quick = &Options{Sync: SyncNever}
 	coded = &Options{Sync: SyncNever, codedBytes: 1}
@@ -150,8 +150,8 @@ func TestEveryIDKeepsItsVector(t *testing.T) {
 	check(t, vdb)
 }
 
-// lancedb#3177: documents that were replaced after a compaction did not match
-// filters on their metadata any more.
+// lancedb#3177: documents replaced after a compaction no longer matched filters on
+// their metadata.
 func TestFilterMatchesReplacedDocuments(t *testing.T) {
 	ctx := t.Context()
 	vdb := open(t, t.TempDir(), quick)
@@ -181,7 +181,7 @@ func TestFilterMatchesReplacedDocuments(t *testing.T) {
 	}
 }
 
-// chroma#7090, #674, #3638: after 1,000 items, a threshold inside, an index
+// chroma#7090, #674, #3638: after 1,000 documents, a threshold inside, an index
 // could not be read after a restart, or gave other answers.
 func TestRestartAtThresholds(t *testing.T) {
 	for _, n := range []int{999, 1000, 1001, 10_000} {
@@ -313,7 +313,7 @@ func TestFilterSelectivity(t *testing.T) {
 	}
 }
 
-// lance#1780: a filter ignored what was written after the last compaction.
+// lance#1780: a filter ignored writes after the last compaction.
 func TestFilterSeesNewDocuments(t *testing.T) {
 	vdb := open(t, t.TempDir(), quick)
 	c := collection(t, vdb, "c", Schema{Dim: 1})
@@ -401,7 +401,7 @@ func TestConcurrentInsertsAreFound(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// At once, for whoever asks.
+				// At once, for every reader.
 				res, err := c.Search(t.Context(), Query{Vector: vecs[i], K: 1})
 				if err != nil || len(res.Hits) != 1 || res.Hits[0].ID != fmt.Sprint(i) {
 					t.Errorf("%d is not found after its insert: %+v %v", i, res, err)
@@ -458,8 +458,8 @@ func TestNearDuplicates(t *testing.T) {
 	}
 }
 
-// lucene#16552: quality faded under many rounds of small changes. After 1000
-// of them the answers are those of a database made from what is left.
+// lucene#16552: quality faded under many rounds of small changes. After 1000 rounds
+// the answers equal those of a database made from the remaining documents.
 func TestChurnDoesNotFade(t *testing.T) {
 	const n, rounds, dim = 1000, 1000, 8
 	rng := rand.New(rand.NewPCG(16552, 1))
@@ -517,8 +517,7 @@ func diskSize(t testing.TB, dir string) (n int64) {
 	return n
 }
 
-// bulky returns a document of about 1.5 KiB that can be told from all others
-// by text and vector.
+// bulky returns a document of about 1.5 KiB with a unique text and vector.
 func bulky(i, version int) Document {
 	d := Document{ID: fmt.Sprint(i), Vector: make([]float32, 256), Metadata: Metadata{"i": i}}
 	for j := range d.Vector {
@@ -718,7 +717,7 @@ func TestMetricSurvives(t *testing.T) {
 	}
 }
 
-// qdrant-client#765: the lock of a killed process kept others out.
+// qdrant-client#765: the lock of a killed process kept other processes out.
 func TestKilledHolderLeavesNoLock(t *testing.T) {
 	if dir := os.Getenv("VECBOLT_HOLD_DIR"); dir != "" {
 		vdb, err := Open(dir, nil)
@@ -799,8 +798,8 @@ func TestKIsTheWholeCollection(t *testing.T) {
 	}
 }
 
-// vestige#181: a reader answered from a state that a writer had replaced.
-// Here a reader and a writer exclude each other, so that there is none.
+// vestige#181: a reader answered from a version that a writer had replaced. Here a
+// reader and a writer exclude each other, so there is no such version.
 func TestReadersAreNeverStale(t *testing.T) {
 	dir := t.TempDir()
 	vdb := open(t, dir, quick)
@@ -901,10 +900,10 @@ var variants = []struct {
 	}},
 }
 
-// faiss#5504, lancedb#2761: some combinations of options and filters gave
-// other answers. The same operations give the same answers, bits of scores
-// included, under every combination, wherever the database is flushed,
-// compacted, closed, lost or copied.
+// faiss#5504, lancedb#2761: some combinations of options and filters gave other
+// answers. The same operations give the same answers, bits of scores included,
+// under every combination, regardless of when the database is flushed, compacted,
+// closed, lost or copied.
 func TestOptionsDoNotChangeAnswers(t *testing.T) {
 	for seed := range uint64(*traces) {
 		var want []string
@@ -1075,8 +1074,8 @@ func (h *history) operate(rng *rand.Rand) {
 	h.say(nil, "%v", h.vdb.Collections())
 }
 
-// What a database keeps in its own directory it also removes: no copy of it
-// may go there, whatever the name.
+// A database also removes the files in its own directory: no copy of it may go
+// there, under any name.
 func TestCopiesInsideTheDatabase(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	vdb := open(t, dir, nil)

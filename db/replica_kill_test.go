@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// TestReplicaKill kills processes that write and publish, and processes that follow what they
-// publish, and starts them again. Batch i of the writer puts document i, and i into document "n",
-// of two collections: whoever reads tells a whole state by that.
+// TestReplicaKill kills processes that write and publish, and processes that follow
+// them, and starts them again. Batch i of the writer puts document i, and i into
+// document "n", of two collections, so that a reader can tell whole versions.
 func TestReplicaKill(t *testing.T) {
 	dir, folder := os.Getenv("VECBOLT_PUBLISH_FROM"), os.Getenv("VECBOLT_PUBLISH_TO")
 	switch {
@@ -110,7 +110,7 @@ func replicaKill(t *testing.T) {
 	t.Logf("%d kills, %d batches", 2*rounds, published)
 }
 
-// wholeState returns the last batch in the database, or what is inconsistent.
+// wholeState returns the last batch in the database, or describes an inconsistency.
 func wholeState(vdb *DB) (int, error) {
 	ctx := context.Background()
 	snap, err := vdb.Snapshot()

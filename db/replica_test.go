@@ -218,9 +218,9 @@ func openStores(t testing.TB, folder string) int {
 	return len(names)
 }
 
-// TestRefreshFails has each operation of Refresh fail: of a version with another meta.bolt, and of
-// one with batches only. The reader stays on its version, whole, and takes the new one the next
-// time.
+// TestRefreshFails has each operation of Refresh fail, for a version with another
+// meta.bolt and for a version with new batches only. The reader stays on its
+// version, whole, and takes the new one the next time.
 func TestRefreshFails(t *testing.T) {
 	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
 	folder := t.TempDir()
@@ -393,7 +393,7 @@ func versions(t testing.TB, folder string) []*manifest.Manifest {
 	return out
 }
 
-// A copier carries files from one folder to another, as badly as it may.
+// A copier carries files from one folder to another, as badly as the rules allow.
 type copier struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -432,8 +432,8 @@ func (c *copier) step(all bool) {
 		case way == 1:
 			clear(b[part:])
 		}
-		// It may be whole all the same, where what is left out is zeros: then a
-		// replica may have opened it, and it is not written again.
+		// The file may be whole although bytes are left out, if they are zeros:
+		// then a replica may have opened it, and it is not written again.
 		c.whole[name] = bytes.Equal(b, original)
 		if err := os.WriteFile(filepath.Join(c.to, name), b, 0o600); err != nil {
 			c.t.Fatal(err)
@@ -477,9 +477,9 @@ func someAnswers(t testing.TB, vdb *DB) map[string][]Hit {
 	return hits
 }
 
-// TestReplicaModel has a database that changes, a folder that it is published to, another one to
-// which a careless copier carries that, and a reader of the latter. Whatever the reader shows is
-// one of the states that were published, in order.
+// TestReplicaModel has a database that changes, its published folder, a second
+// folder to which a careless copier carries the first, and a reader of the second.
+// The reader only ever shows published versions, in order.
 func TestReplicaModel(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
@@ -633,9 +633,10 @@ func TestReplicaModel(t *testing.T) {
 	}
 }
 
-// TestPublishCrash ends publications at each of their operations, as if the process were killed
-// there, and has each of them fail alone, once for want of room. The folder holds the version
-// before, or the new one, and the next publication succeeds.
+// TestPublishCrash ends publications at each of their operations, as if the process
+// were killed there, and has each operation fail alone, once because the disk is
+// full. The folder holds the previous version or the new one, and the next
+// publication succeeds.
 func TestPublishCrash(t *testing.T) {
 	for _, how := range []string{"killed", "failed", "full"} {
 		t.Run(how, func(t *testing.T) {
@@ -806,7 +807,8 @@ func TestPublishOrder(t *testing.T) {
 	}
 }
 
-// TestReplicaDamage changes files of a version that is about to be taken, and of the only one.
+// TestReplicaDamage changes files of the next version of a reader, and of the only
+// version.
 func TestReplicaDamage(t *testing.T) {
 	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
 	c := collection(t, vdb, "c", Schema{Dim: 2})

@@ -69,9 +69,9 @@ func hasColor(t testing.TB, c *Collection, color string, n int) {
 	}
 }
 
-// TestPublishAfterRestore publishes, restores a backup of before, and goes on
-// publishing: segments have the numbers, and the vectors, of others that the
-// folder and its readers know.
+// TestPublishAfterRestore publishes, restores an earlier backup, and goes on
+// publishing: segments then have the numbers and the vectors of other segments that
+// the folder and its readers know.
 func TestPublishAfterRestore(t *testing.T) {
 	for _, vectors := range []bool{false, true} {
 		for _, merged := range []bool{false, true} {
@@ -122,8 +122,8 @@ func TestPublishAfterRestore(t *testing.T) {
 	}
 }
 
-// TestRefreshAfterRestore has versions whose meta.bolt is the same, with other
-// batches of the same numbers behind it.
+// TestRefreshAfterRestore has versions with the same meta.bolt and different
+// batches of the same numbers after it.
 func TestRefreshAfterRestore(t *testing.T) {
 	ctx := t.Context()
 	root := t.TempDir()
@@ -169,8 +169,8 @@ func TestRefreshAfterRestore(t *testing.T) {
 	}
 }
 
-// TestDerivedFilesOfOtherDocuments puts the derived files of one history
-// beside the truth of another, whose segment has the same number and vectors.
+// TestDerivedFilesOfOtherDocuments puts the derived files of one history beside the
+// documents of another, whose segment has the same number and vectors.
 func TestDerivedFilesOfOtherDocuments(t *testing.T) {
 	root := t.TempDir()
 	dir, backup := filepath.Join(root, "a"), filepath.Join(root, "b")
@@ -213,8 +213,8 @@ func TestDerivedFilesOfOtherDocuments(t *testing.T) {
 	}
 }
 
-// staleRoot makes a database whose meta.bolt is that of before the last
-// segment, and returns the directory and the right meta.bolt.
+// staleRoot makes a database with the meta.bolt from before the last segment, and
+// returns the directory and the right meta.bolt.
 func staleRoot(t *testing.T) (dir string, right []byte) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "d")
@@ -312,8 +312,8 @@ func TestUnexplainedSegment(t *testing.T) {
 	}
 }
 
-// TestOlderRootNeedsObsolete ends an opening right after leftovers were swept.
-// If the newest root rots then, the older one still has all that it names.
+// TestOlderRootNeedsObsolete ends an opening right after leftovers were swept. If
+// the newest root decays then, all files that the older root names still exist.
 func TestOlderRootNeedsObsolete(t *testing.T) {
 	dir := t.TempDir()
 	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})

@@ -187,7 +187,7 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 	}
 }
 
-// The bounds of fast scores hold, whatever the vectors.
+// The bounds of fast scores hold for all vectors.
 func TestScoreBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		metric := Metric(rapid.IntRange(0, 2).Draw(t, "metric"))

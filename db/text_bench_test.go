@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// cpuTime is what the process has used of all cores: on a machine with other work, more telling
-// than the clock.
+// cpuTime is the processor time of the process on all cores: on a busy machine it
+// tells more than the clock.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -22,10 +22,11 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkText loads 100,000 documents of 200 words, cut from the Cranfield abstracts in random
-// order, with vectors of dimension 384, and asks the Cranfield queries by text, by vector and by
-// both in turn: medians in milliseconds, and means of the processor's time. "more" is what a hybrid
-// query takes beyond the sum of the other two. Its figures are of one run: -benchtime 1x.
+// BenchmarkText loads 100,000 documents of 200 words, cut from the Cranfield
+// abstracts in random order, with vectors of dimension 384, and asks the Cranfield
+// queries by text, by vector and by both in turn: medians in milliseconds, and
+// means of the processor's time. "more" is the time of a hybrid query beyond the
+// sum of the other two. Its figures are from one run: -benchtime 1x.
 func BenchmarkText(b *testing.B) {
 	const rows, dim = 100_000, 384
 	l := readLabelled(b)

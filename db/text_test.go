@@ -31,8 +31,8 @@ func randomText(r *rand.Rand, most int) string {
 	return strings.Join(words, " ")
 }
 
-// bm25 ranks documents by the definition, with nothing but package text: of queries that are words
-// alone.
+// bm25 ranks documents by the definition, using only package text, for queries of
+// plain words.
 func bm25(t *testing.T, s *TextIndex, docs map[string]Document, query string) []Hit {
 	t.Helper()
 	a, err := newAnalysis("", s)
@@ -113,8 +113,9 @@ func ranks(r *Result) (all []rank) {
 	return all
 }
 
-// After any sequence of writes, deletes, flushes, compactions and reopenings, text results are, to
-// the bit, those of a fresh database, and those of the definition but for rounding.
+// After any sequence of writes, deletes, flushes, compactions and reopenings, text
+// results equal the results of a fresh database to the bit, and the definition up
+// to rounding.
 func TestTextIsThatOfAFreshDatabase(t *testing.T) {
 	seeds, steps := 4, 40
 	if testing.Short() {
@@ -249,7 +250,8 @@ func TestTextIsThatOfAFreshDatabase(t *testing.T) {
 	}
 }
 
-// compareText compares queries on a collection with a fresh one of the same documents.
+// compareText compares query results of a collection and a fresh one with the same
+// documents.
 func compareText(t *testing.T, r *rand.Rand, coll *Collection, index *TextIndex, docs map[string]Document) {
 	t.Helper()
 	fresh, err := Open(t.TempDir(), &Options{Sync: SyncNever, NoBackgroundCompaction: true})
@@ -488,7 +490,7 @@ func TestHybrid(t *testing.T) {
 	if len(groups.Hits) != 3 || groups.Hits[0].ID != all.Hits[0].ID {
 		t.Errorf("groups: %v", ids(groups.Hits))
 	}
-	// The best 90 documents of both rankings are of one group.
+	// The best 90 documents of both rankings belong to one group.
 	crowd := openText(t, Schema{Text: &TextIndex{}})
 	for i := range 200 {
 		d := Document{ID: fmt.Sprint(i), Text: "needle", Vector: []float32{1, float32(i)}, Metadata: Metadata{"g": int64(0)}}
@@ -524,7 +526,7 @@ func TestHybrid(t *testing.T) {
 	if err != nil || len(fused.Hits) != 3 || fused.Hits[0].ID != "10" || fused.Hits[0].Score != 2.0/62+1.0/66 || fused.Hits[0].Text == "" {
 		t.Errorf("fused: %+v, %v", fused, err)
 	}
-	// The passage of each hit is that of the form that found it.
+	// The passage of each hit comes from the query form that found it.
 	fused, err = coll.SearchFused(t.Context(), []Query{{Vector: near, K: 60, Snippet: 99}, {Text: "haystack"}, {Text: "+filler word"}})
 	if err != nil || len(fused.Hits) != 49 {
 		t.Fatalf("%d hits, %v", len(fused.Hits), err)
@@ -576,7 +578,7 @@ func TestTextSchema(t *testing.T) {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
-	// Asking for an index makes one; another one has to be asked for by SetText.
+	// Asking for an index makes one; only SetText changes it.
 	if coll, err = vdb.OpenCollection(t.Context(), "c", Schema{Text: &TextIndex{}}); err != nil {
 		t.Fatal(err)
 	}
@@ -682,8 +684,8 @@ func TestExplainText(t *testing.T) {
 	}
 }
 
-// A damaged index is found by Check, is not believed, and is made anew; one that says something
-// else than the documents is found by Check.
+// A damaged index is found by Check, is not used, and is rebuilt. An index that
+// contradicts the documents is found by Check.
 func TestTextDamage(t *testing.T) {
 	dir := t.TempDir()
 	vdb := open(t, dir, &Options{Sync: SyncNever, NoBackgroundCompaction: true})
@@ -760,7 +762,8 @@ func TestTextDamage(t *testing.T) {
 	}
 }
 
-// Readers by text beside writers, flushes and compactions: every answer is of one state.
+// Readers by text beside writers, flushes and compactions: every answer is from one
+// version.
 func TestTextConcurrent(t *testing.T) {
 	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, HeadSize: 1 << 14})
 	coll := collection(t, vdb, "c", Schema{Text: &TextIndex{}})
@@ -768,7 +771,8 @@ func TestTextConcurrent(t *testing.T) {
 	for w := range 2 {
 		wait.Go(func() {
 			for i := range 150 {
-				// Each batch has one document of each kind: readers see as many of both.
+				// Each batch has one document of each kind: readers see equal
+				// numbers of both.
 				_, err := coll.Upsert(t.Context(),
 					Document{ID: fmt.Sprint("x", w, "-", i%40), Text: "fox and " + strings.Repeat("word ", i%9)},
 					Document{ID: fmt.Sprint("y", w, "-", i%40), Text: "dog and " + strings.Repeat("word ", i%7)})
@@ -799,8 +803,8 @@ func TestTextConcurrent(t *testing.T) {
 	check(t, vdb)
 }
 
-// TestShare: the best is 1, all others lie between 0 and 1 in the same order, and scaling the
-// vectors changes nothing of that for Dot.
+// TestShare: the best is 1, all other values lie between 0 and 1 in the same order,
+// and with Dot scaling the vectors changes nothing.
 func TestShare(t *testing.T) {
 	for _, tt := range []struct {
 		metric             Metric

@@ -14,8 +14,8 @@ import (
 
 // The tests in this file are about bugs that package fuzz/torture has found.
 
-// A power cut can spoil the root that the second commit of Close was writing,
-// when there is no log left. Nothing is lost; the next open writes a new one.
+// A power cut can spoil the root that the second commit of Close was writing, when
+// no log is left. Nothing is lost; the next open writes a new root.
 func TestTornRootIsRestored(t *testing.T) {
 	dir := t.TempDir()
 	vdb := open(t, dir, nil)

@@ -20,13 +20,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite traces and the dumps in docs/format")
 
-// A tracer notes operations on files. What one operation does again and again
-// is one line, without offsets: the order is what counts.
+// A tracer records operations on files. Repeated operations of one kind are one
+// line, without offsets, because only the order counts.
 //
-// bbolt's own reads, writes and syncs go past the hook. Its commits are seen by
-// their effect: the trace says how many there were since the operation before,
-// by the number in the newest root of meta.bolt. Each has then synced its
-// pages, written its root and synced again.
+// bbolt's own reads, writes and syncs bypass the hook. Its commits are seen by
+// their effect: the trace counts the commits since the last operation, by the
+// number in the newest root of meta.bolt. Each has then synced its pages, written
+// its root and synced again.
 type tracer struct {
 	mu    sync.Mutex
 	meta  string // path of meta.bolt
@@ -97,8 +97,8 @@ func (tr *tracer) golden(t *testing.T, name, what string) {
 	}
 }
 
-// TestTrace fixes the order of file operations, so that a change of what is
-// durable before what is seen in review.
+// TestTrace fixes the order of file operations, so that a review sees every change
+// of what is durable before what.
 func TestTrace(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the operations are those of Linux: elsewhere the log writes zeros instead of reserving space")
@@ -164,8 +164,8 @@ func TestTrace(t *testing.T) {
 	tr.golden(t, "compact-codes", "Compact with codes, which come after the commit: they are derived.")
 }
 
-// What every trace must obey, whatever it looks like in detail: new goldens
-// must not slip in a mistake.
+// Rules for every trace, regardless of its details: new golden files must not slip
+// in a mistake.
 func TestTraceRules(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "trace", "*.trace"))
 	if err != nil || len(files) < 10 {

@@ -91,8 +91,8 @@ var extremes = []int64{math.MinInt64, math.MinInt64 + 1, math.MinInt32, -1, 0, 1
 	math.MaxInt32 - 1, math.MaxInt32, math.MaxInt32 + 1, math.MaxInt64 / 5, math.MaxInt64 / 4, math.MaxInt64/4 + 1, math.MaxInt64/3 + 1,
 	math.MaxInt64/2 + 1, math.MaxInt64 - 1, math.MaxInt64}
 
-// setEach calls fn with each integer field below v set to each extreme, all
-// others as they are, and with every pair of fields set to the same one.
+// setEach calls fn with each integer field below v set to each extreme, all other
+// fields unchanged, and with every pair of fields set to the same extreme.
 func setEach(v reflect.Value, fn func(what string)) {
 	type field struct {
 		name string
@@ -131,8 +131,8 @@ func setEach(v reflect.Value, fn func(what string)) {
 	}
 }
 
-// Every number that a caller may pass is refused with ErrInvalid, or the answer
-// is the one that a number as large as the collection gives.
+// Every number that a caller may pass is refused with ErrInvalid, or gives the same
+// answer as a number as large as the collection.
 func TestExtremeNumbers(t *testing.T) {
 	const n = 50
 	vdb := open(t, t.TempDir(), nil)

@@ -14,9 +14,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
 )
 
-// Whatever page of meta.bolt is destroyed, Repair saves what the others hold.
-// Of branch pages, of the freelist and of one root nothing is lost. What is
-// lost, with a leaf page, is told by id, or counted where the ids are lost too.
+// Whatever page of meta.bolt is destroyed, Repair saves the content of the other
+// pages. Losing branch pages, the freelist or one root loses no data. Data lost
+// with a leaf page is reported by id, or counted where the ids are lost too.
 func TestWreck(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		t.Run(map[bool]string{true: "closed", false: "killed"}[closed], func(t *testing.T) { wreck(t, closed) })
