@@ -1,6 +1,6 @@
 package db
 
-// A ledger records what a search promises about the rows that it found, and its
+// A ledger records the promise of a search about the rows that it found, and its
 // cost. Every component of an answer keeps one: a part of the collection, a leg
 // of a hybrid query, a round of groups, one of several fused queries. The
 // ledger of the answer is their sum, and only result shows it to callers. The

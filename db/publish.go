@@ -578,7 +578,7 @@ func (p *publication) have(name string, of any, fits func() error) bool {
 func (p *publication) there() error {
 	for _, f := range p.m.Files {
 		if size, err := p.to.Size(f.Path); err != nil || size != f.Size {
-			p.last, p.known = nil, nil // the next Publish writes what is missing
+			p.last, p.known = nil, nil // the next Publish writes the missing files
 			return fmt.Errorf("%s, published before, is gone or has changed: %w", f.Path, cmp.Or(err, ErrCorrupt))
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// A RepairReport says what Repair saved and what it could not.
+// A RepairReport lists the data that Repair saved and the data that is lost.
 type RepairReport struct {
 	Collections int       `json:"collections"`
 	Documents   int       `json:"documents"` // in the new database
