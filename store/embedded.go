@@ -9,9 +9,9 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// Embedded returns the Store of an open database. Its hits are exact or as
-// db.DefaultRecall says; pages come in order of id; every call is atomic.
-// Closing the Store leaves the database open.
+// Embedded returns the Store of an open database. Its hits are exact or have the recall
+// db.DefaultRecall; pages come in order of id; every call is atomic. Closing the Store leaves the
+// database open.
 func Embedded(vdb *db.DB) Store { return embedded{vdb} }
 
 type embedded struct{ vdb *db.DB }
@@ -59,8 +59,8 @@ func (e embedded) Drop(ctx context.Context, name string) error { return e.vdb.Dr
 
 func (e embedded) Close() error { return nil }
 
-// OfCollection returns one collection of a database, or of a Snapshot of one, as
-// a Collection. db.ErrSchema says that its metric is not the cosine.
+// OfCollection returns one collection of a database or of a Snapshot as a Collection. It fails with
+// db.ErrSchema if the metric is not the cosine.
 func OfCollection(c *db.Collection) (Collection, error) {
 	if m := c.Schema().Metric; m != db.Cosine {
 		return nil, fmt.Errorf("%w: collection %q has metric %v, not %v", db.ErrSchema, c.Name(), m, db.Cosine)
@@ -125,7 +125,7 @@ func (c embeddedCollection) search(ctx context.Context, q db.Query) ([]db.Hit, e
 	return r.Hits, nil
 }
 
-// Scan goes on from one moment to the next: see db.Collection.List.
+// Scan reads each page at its own moment: see db.Collection.List.
 func (c embeddedCollection) Scan(ctx context.Context, after string, limit int, where filter.Expr) (Page, error) {
 	if err := CheckScan(limit, where); err != nil {
 		return Page{}, err

@@ -11,26 +11,24 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Searcher answers the queries of package db from any Collection, and is thus
-// what a pipeline of package rag can retrieve from (a rag.Store). Text and vector
-// are asked for apart, and fused here by the rules of db.Fusion: rankings are made
-// the same way whatever the store.
+// A Searcher answers the queries of package db from any Collection, so that a pipeline of package
+// rag can retrieve from it (a rag.Store). It sends text and vector queries separately and fuses
+// them by the rules of db.Fusion: rankings are made the same way whatever the store.
 //
-// Of a db.Query it knows Vector, ID, Text, Fusion, K, Offset, Where, Threshold and
-// Select; other fields are refused with db.ErrInvalid, but for Recall and Effort,
-// which are the store's business. Text is taken as plain words. Results do not
-// say what was matched and considered, and promise nothing.
+// It supports Vector, ID, Text, Fusion, K, Offset, Where, Threshold and Select of a db.Query. Other
+// fields are refused with db.ErrInvalid, except Recall and Effort, which are ignored: accuracy is
+// up to the store. Text is taken as plain words. Results leave Matched and Considered empty, and
+// promise no recall.
 //
-// The fusion of an embedded database looks further until its answer is certain;
-// here the Fusion.Depth best of each kind are all. By Convex the score of a
-// text is looked up among the best texts, four times as many as are fused, and
-// counts as nothing beyond; by RRF a rank beyond counts as nothing.
+// Fusion in an embedded database continues until its answer is certain; here it is limited to the
+// Fusion.Depth best hits of each kind. With Convex, the text score of a document is looked up among
+// the best texts, four times Fusion.Depth, and is 0 beyond; with RRF a rank beyond counts as 0.
 type Searcher struct{ c Collection }
 
 // NewSearcher returns the Searcher of a collection.
 func NewSearcher(c Collection) *Searcher { return &Searcher{c} }
 
-// Schema returns that of the collection.
+// Schema returns the schema of the collection.
 func (s *Searcher) Schema() db.Schema {
 	schema := s.c.Schema()
 	return db.Schema{Dim: schema.Dim, Lineage: schema.Lineage, Text: schema.Text}
@@ -139,7 +137,7 @@ func (s *Searcher) hybrid(ctx context.Context, q *db.Query, vector []float32, f 
 	return hits, nil
 }
 
-// vectorScores computes the cosines of hits that only their text has found.
+// vectorScores computes the cosines of hits that only the text query found.
 func (s *Searcher) vectorScores(ctx context.Context, vector []float32, hits []db.Hit) error {
 	var ids []string
 	var places []int
@@ -163,8 +161,7 @@ func (s *Searcher) vectorScores(ctx context.Context, vector []float32, hits []db
 	return nil
 }
 
-// result makes an answer of all hits that are wanted: the offset is skipped, and
-// parts of documents are added or left out.
+// result builds an answer from hits: it skips the offset, and adds or removes parts of documents.
 func (s *Searcher) result(ctx context.Context, q *db.Query, hits []db.Hit) (*db.Result, error) {
 	k := cmp.Or(q.K, db.DefaultK)
 	hits = hits[min(q.Offset, len(hits)):]
@@ -192,7 +189,7 @@ func (s *Searcher) result(ctx context.Context, q *db.Query, hits []db.Hit) (*db.
 	return &db.Result{Hits: hits, Complete: len(hits) == k, Plan: "of the store"}, nil
 }
 
-// narrow leaves out what is not wanted.
+// narrow removes the parts that were not requested.
 func narrow(d *db.Document, want db.Select) {
 	if want&db.WithText == 0 {
 		d.Text = ""
@@ -205,8 +202,7 @@ func narrow(d *db.Document, want db.Select) {
 	}
 }
 
-// SearchFused answers several queries and fuses their hits by RRF, as
-// db.Collection does.
+// SearchFused answers several queries and fuses their hits by RRF, as db.Collection does.
 func (s *Searcher) SearchFused(ctx context.Context, queries []db.Query, weights ...float64) (*db.Result, error) {
 	if len(queries) == 0 || len(weights) > 0 && len(weights) != len(queries) {
 		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
@@ -254,8 +250,8 @@ func (s *Searcher) SearchFused(ctx context.Context, queries []db.Query, weights 
 	return s.result(ctx, &first, hits)
 }
 
-// List returns documents by filter, in order of id. It reads all that match: the
-// order of the store may be another.
+// List returns the documents that match a filter, in order of id. It reads all of them, because the
+// store may use another order.
 func (s *Searcher) List(ctx context.Context, q db.ListQuery) (*db.Page, error) {
 	limit := cmp.Or(q.Limit, db.DefaultLimit)
 	if limit < 0 || q.Offset < 0 {

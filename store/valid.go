@@ -14,15 +14,14 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// The functions below are for those who implement a Store: what is refused, and
-// how, is the same everywhere.
+// The functions below are for implementations of Store: they make every store refuse the same
+// arguments with the same errors.
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", db.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// CheckCreate returns the arguments of Create as they are to be kept, or the
-// error for them.
+// CheckCreate returns the arguments of Create in their stored form, or an error.
 func CheckCreate(name string, s Schema) (Schema, error) {
 	if err := db.ValidateName(name); err != nil {
 		return s, err
@@ -37,9 +36,9 @@ func CheckCreate(name string, s Schema) (Schema, error) {
 	return s, nil
 }
 
-// CheckDocuments returns what Upsert has to write: canonical copies of docs,
-// which share their vectors, in order, without those that are followed by one
-// of the same id; or the error for one that is invalid.
+// CheckDocuments returns the documents that Upsert has to write: canonical copies of docs, which
+// share their vectors, in order, without documents that a later one with the same id replaces. It
+// returns an error if one is invalid.
 func CheckDocuments(collection string, s Schema, docs []db.Document) ([]db.Document, error) {
 	last := make(map[string]int, len(docs))
 	for i, d := range docs {
@@ -61,7 +60,7 @@ func CheckDocuments(collection string, s Schema, docs []db.Document) ([]db.Docum
 	return out, nil
 }
 
-// CheckWhere returns the error for a condition that a Collection does not take.
+// CheckWhere returns an error for a condition that a Collection refuses.
 func CheckWhere(where filter.Expr) error {
 	if err := filter.Validate(where); err != nil {
 		return fmt.Errorf("%w: %w", db.ErrInvalid, err)
@@ -72,7 +71,7 @@ func CheckWhere(where filter.Expr) error {
 	return nil
 }
 
-// CheckDelete returns the error for a condition that DeleteWhere does not take.
+// CheckDelete returns an error for a condition that DeleteWhere refuses.
 func CheckDelete(where filter.Expr) error {
 	if where == nil {
 		return invalidf("no condition: {} is the one that deletes everything")
@@ -80,7 +79,7 @@ func CheckDelete(where filter.Expr) error {
 	return CheckWhere(where)
 }
 
-// CheckQuery returns the error for arguments of Query.
+// CheckQuery returns an error for invalid arguments of Query.
 func CheckQuery(collection string, s Schema, vector []float32, k int, where filter.Expr) error {
 	if len(vector) != s.Dim {
 		return &db.DimensionError{Collection: collection, Expected: s.Dim, Got: len(vector)}
@@ -91,7 +90,7 @@ func CheckQuery(collection string, s Schema, vector []float32, k int, where filt
 	return checkK(k, where)
 }
 
-// CheckTextQuery returns the error for arguments of TextQuery.
+// CheckTextQuery returns an error for invalid arguments of TextQuery.
 func CheckTextQuery(collection string, s Schema, k int, where filter.Expr) error {
 	if s.Text == nil {
 		return invalidf("collection %q has no text index", collection)
@@ -106,7 +105,7 @@ func checkK(k int, where filter.Expr) error {
 	return CheckWhere(where)
 }
 
-// CheckScan returns the error for arguments of Scan.
+// CheckScan returns an error for invalid arguments of Scan.
 func CheckScan(limit int, where filter.Expr) error {
 	if limit < 1 || limit > MaxLimit {
 		return invalidf("limit is %d, outside 1..%d", limit, MaxLimit)
@@ -114,7 +113,7 @@ func CheckScan(limit int, where filter.Expr) error {
 	return CheckWhere(where)
 }
 
-// SortHits puts hits in order: the best first, and by id where scores are equal.
+// SortHits sorts hits by descending score, then by id.
 func SortHits(hits []db.Hit) {
 	slices.SortFunc(hits, func(a, b db.Hit) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.ID, b.ID))
@@ -126,16 +125,16 @@ func Matches(where filter.Expr, d *db.Document) bool {
 	return filter.Match(where, func(path string) (any, bool) { return filter.Lookup(d.Metadata, path) })
 }
 
-// EncodeMetadata returns canonical metadata as JSON that DecodeMetadata reads
-// without loss: integers are written without fraction and exponent, and other
-// numbers with one. Keys are sorted: equal metadata has equal bytes.
+// EncodeMetadata returns canonical metadata as JSON that DecodeMetadata reads without loss.
+// Integers are written without fraction and exponent, other numbers with one. Keys are sorted:
+// equal metadata has equal bytes.
 func EncodeMetadata(m db.Metadata) ([]byte, error) { return exchange.AppendValue(nil, m) }
 
-// DecodeMetadata reads what EncodeMetadata wrote. It takes any bytes; the error
-// matches db.ErrInvalid.
+// DecodeMetadata reads the output of EncodeMetadata. Its input may be any bytes; its errors match
+// db.ErrInvalid.
 func DecodeMetadata(b []byte) (db.Metadata, error) {
 	var m db.Metadata
-	// As the only member of an object, which is what there is a reader for.
+	// Wrap the value in an object, because the reader reads objects.
 	err := exchange.ReadObject(slices.Concat([]byte(`{"m":`), b, []byte(`}`)), func(key string, r *exchange.Reader) (err error) {
 		if key != "m" {
 			return fmt.Errorf("key %.40q", key)
@@ -166,11 +165,11 @@ func EncodeSchema(s Schema) ([]byte, error) {
 	return slices.Concat(bytes.TrimSuffix(b, []byte("}")), []byte(`,"metadata":`), meta, []byte("}")), nil
 }
 
-// DecodeSchema reads what EncodeSchema wrote.
+// DecodeSchema reads the output of EncodeSchema.
 func DecodeSchema(b []byte) (Schema, error) {
 	var s struct {
 		Schema
-		Metadata json.RawMessage `json:"metadata"` // shadows that of the Schema
+		Metadata json.RawMessage `json:"metadata"` // shadows Metadata of Schema
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
 		return Schema{}, invalidf("schema: %s", err)

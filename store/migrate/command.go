@@ -10,21 +10,21 @@ import (
 	"github.com/vecbolt/vecbolt/store"
 )
 
-// Named sets ID and Checkpoint for a migration between a database directory and
-// some other place: the checkpoint lies beside the database.
+// Named sets ID and Checkpoint for a migration between a database directory and another place. The
+// checkpoint is stored beside the database.
 func (o *Options) Named(database, id string) {
 	sum := sha256.Sum256([]byte(id))
 	o.ID, o.Checkpoint = id, filepath.Clean(database)+".migrate-"+hex.EncodeToString(sum[:4])+".json"
 }
 
-// A Result is what the programs that migrate answer with.
+// A Result is the answer of the programs that migrate.
 type Result struct {
 	*Report
-	Verification *Verification `json:"verification,omitempty"` // if it was wanted
+	Verification *Verification `json:"verification,omitempty"` // if requested
 }
 
-// Conclude returns the result of a migration that Run has reported, after
-// comparing both collections if verify is set.
+// Conclude returns the result of a migration by Run, after comparing both collections if verify is
+// set.
 func Conclude(ctx context.Context, r *Report, from store.Collection, to store.Store, name string, verify bool) (*Result, error) {
 	result := &Result{Report: r}
 	if !verify {
@@ -41,7 +41,7 @@ func Conclude(ctx context.Context, r *Report, from store.Collection, to store.St
 // OK reports whether no difference was found.
 func (r *Result) OK() bool { return r.Verification == nil || r.Verification.OK() }
 
-// String says it in a line, or two.
+// String describes the result in one line or two.
 func (r *Result) String() string {
 	text := fmt.Sprintf("migrated %d documents", r.Documents)
 	if r.Before > 0 {

@@ -1,4 +1,4 @@
-// Package migrate moves collections from one store.Store to another: all of
-// their documents, whole, in batches; with a checkpoint after each, so that what
-// was cut short goes on where it stopped; and with a comparison at the end.
+// Package migrate copies collections from one store.Store to another: all documents, whole, in
+// batches, with a checkpoint after each batch, so that an interrupted migration can resume, and
+// with a comparison at the end.
 package migrate

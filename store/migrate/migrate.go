@@ -14,49 +14,48 @@ import (
 	"github.com/vecbolt/vecbolt/store"
 )
 
-// DefaultBatchSize is how many documents are read and written at a time when
+// DefaultBatchSize is the number of documents that are read and written at a time if
 // Options.BatchSize is zero.
 const DefaultBatchSize = 300
 
-// ErrCheckpoint is returned when the checkpoint is one of another migration.
+// ErrCheckpoint is returned when the checkpoint belongs to another migration.
 var ErrCheckpoint = errors.New("checkpoint of another migration")
 
 // Options tune Run. nil is the default.
 type Options struct {
 	// BatchSize is the number of documents of a batch; 0 means DefaultBatchSize.
 	BatchSize int
-	// Checkpoint is a file that says after each batch how far the migration has
-	// come, and that is removed when it is done; empty: there is none.
+	// Checkpoint is a file that records the progress after each batch. It is removed at the
+	// end. Empty means no checkpoint.
 	Checkpoint string
-	// ID says what is migrated where, in the checkpoint: one with another ID is
-	// refused with ErrCheckpoint.
+	// ID identifies the migration in the checkpoint: a checkpoint with another ID is refused
+	// with ErrCheckpoint.
 	ID string
-	// Resume goes on where Checkpoint says, or from the beginning without one:
-	// documents that are there already are written again. Without Resume the
-	// collection must not exist, or be empty.
+	// Resume continues at Checkpoint, or at the beginning if there is none: documents that exist
+	// already are written again. Without Resume the collection must be missing or empty.
 	Resume bool
-	// Progress, if set, is called after each batch with the number of documents
-	// that are done, and that of all.
+	// Progress, if set, is called after each batch with the number of documents done and in
+	// total.
 	Progress func(done, total int)
 }
 
-// A Report says what was migrated.
+// A Report counts the migrated documents.
 type Report struct {
 	Documents int `json:"documents"` // written by this run
-	Before    int `json:"before"`    // written by runs before, by the checkpoint
+	Before    int `json:"before"`    // written by earlier runs, according to the checkpoint
 }
 
 // checkpoint is the content of the file, as JSON.
 type checkpoint struct {
 	ID    string `json:"id"`
-	After string `json:"after"` // where to go on, see store.Collection.Scan
+	After string `json:"after"` // where to continue, see store.Collection.Scan
 	Done  int    `json:"done"`
 }
 
-// Run copies all documents of a collection into the collection of another store
-// by the given name, which it creates with the schema of the source unless it
-// exists. What is written to the source meanwhile may be missed. Run can be
-// repeated: documents are replaced by themselves.
+// Run copies all documents of a collection into the collection with the given name of another
+// store. It creates that collection with the schema of the source unless it exists. Documents that
+// are written to the source during the run may be missed. Run can be repeated: documents replace
+// themselves.
 func Run(ctx context.Context, from store.Collection, to store.Store, name string, opts *Options) (*Report, error) {
 	var o Options
 	if opts != nil {
@@ -108,7 +107,7 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 	}
 }
 
-// open returns the collection to write to.
+// open returns the target collection.
 func open(ctx context.Context, schema store.Schema, to store.Store, name string, resume bool) (store.Collection, error) {
 	target, err := to.Collection(ctx, name)
 	if errors.Is(err, db.ErrNotFound) {
@@ -130,7 +129,7 @@ func open(ctx context.Context, schema store.Schema, to store.Store, name string,
 	return target, err
 }
 
-// load reads the checkpoint; without one it is the beginning.
+// load reads the checkpoint; without one it returns the beginning.
 func (o *Options) load() (checkpoint, error) {
 	at := checkpoint{ID: o.ID}
 	if o.Checkpoint == "" {
@@ -152,8 +151,8 @@ func (o *Options) load() (checkpoint, error) {
 	return at, nil
 }
 
-// save replaces the checkpoint. It is not synced: an older one is as good, and
-// only means more to do again.
+// save replaces the checkpoint. It does not sync: an older checkpoint only means more work to
+// repeat.
 func (o *Options) save(at checkpoint) error {
 	if o.Checkpoint == "" {
 		return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/vecbolt/vecbolt/store"
 )
 
-// What Verify asks for.
+// Requirements of Verify.
 const (
 	sampleDocuments = 500
 	sampleQueries   = 20
 	sampleK         = 10
-	// maxScoreError is how far a score may be from the cosine; see package store.
+	// maxScoreError is the largest difference of a score from the cosine; see package store.
 	maxScoreError = 1e-5
-	// minOverlap is the least share of common hits: both stores may search
+	// minOverlap is the minimum share of common hits. It is below 1 because both stores may search
 	// approximately.
 	minOverlap = 0.9
 )
@@ -28,31 +28,31 @@ const (
 type Verification struct {
 	Source int `json:"source"` // documents
 	Target int `json:"target"`
-	// Compared is how many documents were compared whole, spread evenly over
-	// the source, and Different the ids of those that are missing or not equal.
+	// Compared is the number of compared documents, spread evenly over the source; Different are
+	// the ids of documents that are missing or differ.
 	Compared  int      `json:"compared"`
 	Different []string `json:"different"`
-	// Queries is how many vectors of them were looked for in both collections,
-	// Overlap the share of the hits of the source that the target has too, and
-	// ScoreError the largest difference of a score of the target from the cosine.
+	// Queries is the number of their vectors that were searched in both collections, Overlap the
+	// share of the source's hits that the target found too, and ScoreError the largest difference
+	// of a target's score from the cosine.
 	Queries    int     `json:"queries"`
 	Overlap    float64 `json:"overlap"`
 	ScoreError float64 `json:"score_error"`
 }
 
-// OK reports whether the target is as good as the source.
+// OK reports whether the target is a faithful copy of the source.
 func (v *Verification) OK() bool {
 	return v.Source == v.Target && len(v.Different) == 0 && v.Overlap >= minOverlap && v.ScoreError <= maxScoreError
 }
 
-// String is one line for people.
+// String describes the result in one line.
 func (v *Verification) String() string {
 	return fmt.Sprintf("%d documents, %d in the source; %d compared, %d of them different; %d queries, %.1f%% of the hits in common, scores within %.1g",
 		v.Target, v.Source, v.Compared, len(v.Different), v.Queries, 100*v.Overlap, v.ScoreError)
 }
 
-// Verify compares a collection with the one it was copied from. It reads all of
-// the source. The error says that this could not be done.
+// Verify compares a collection with its source. It reads all of the source. An error means that the
+// comparison could not be done.
 func Verify(ctx context.Context, from, to store.Collection) (*Verification, error) {
 	v := &Verification{Overlap: 1, Different: []string{}}
 	var err error
@@ -139,7 +139,7 @@ func equal(a, b *db.Document) (bool, error) {
 	return bytes.Equal(metaA, metaB), err
 }
 
-// query looks for a vector in both collections.
+// query searches a vector in both collections.
 func (v *Verification) query(ctx context.Context, vec []float32, from, to store.Collection) (wanted, found int, err error) {
 	want, err := from.Query(ctx, vec, sampleK, nil)
 	if err != nil {
@@ -158,13 +158,13 @@ func (v *Verification) query(ctx context.Context, vec []float32, from, to store.
 		return 0, 0, fmt.Errorf("read the source: %w", err)
 	}
 	for i, h := range got {
-		// A document that the source does not have is a difference of the counts.
+		// A document that is missing in the source shows as a difference of the counts.
 		if d := docs[i]; d != nil && len(d.Vector) == len(vec) {
 			v.ScoreError = max(v.ScoreError, math.Abs(h.Score-simd.Cosine64(vec, d.Vector)))
 		}
 	}
 	v.Queries++
-	// Hits as good as the last true one count too: equal scores may be many.
+	// Hits with the score of the last true hit count too: many scores may be equal.
 	least := math.Inf(1)
 	if len(want) > 0 {
 		least = want[len(want)-1].Score - maxScoreError

@@ -19,12 +19,12 @@ import (
 
 // A collection is a table:
 //
-//	id        text in the order of bytes, the key
+//	id        text in byte order, the key
 //	embedding vector(dim); null if the document has none
 //	odd       pgvector cannot compute its cosine: see odd
 //	body      the text of the document
 //	meta      its metadata as jsonb: see appendJSON
-//	terms     what the text index knows of it; only if there is one
+//	terms     terms of the text index; only with a text index
 type collection struct {
 	s      *Store
 	name   string
@@ -45,7 +45,7 @@ func (s *Store) collection(name string, schema store.Schema, id int64, hnsw *HNS
 	return c, nil
 }
 
-// definition returns the statements that make the table.
+// definition returns the statements that create the table.
 func (c *collection) definition() []string {
 	terms := ""
 	if c.text != nil {
@@ -89,15 +89,15 @@ func (c *collection) hnswDefinition() string {
 func (c *collection) Name() string         { return c.name }
 func (c *collection) Schema() store.Schema { return c.schema }
 
-// odd reports whether pgvector cannot compute cosines of a vector: that of zero
-// is NaN for it, and it squares components in float32.
+// odd reports whether pgvector cannot compute cosines of a vector: it returns NaN for zero, and it
+// squares components in float32, which may overflow or underflow.
 func odd(v []float32) bool {
 	norm := math.Sqrt(simd.Dot64(v, v))
 	return !(norm > 0x1p-50 && norm < 0x1p60)
 }
 
-// Upsert is one transaction. Documents are written in order of id, so that
-// concurrent calls wait for each other and do not lock each other out.
+// Upsert is one transaction. Documents are written in order of id, so that concurrent calls wait
+// for each other and cannot deadlock.
 func (c *collection) Upsert(ctx context.Context, docs []db.Document) error {
 	docs, err := store.CheckDocuments(c.name, c.schema, docs)
 	if err != nil || len(docs) == 0 {
@@ -160,7 +160,7 @@ func collect(rows pgx.Rows) ([]*db.Document, error) {
 	})
 }
 
-// known returns those ids that a document can have: the server refuses others.
+// known returns the ids that are valid for a document: the server refuses the rest.
 func known(ids []string) []string {
 	out := make([]string, 0, len(ids))
 	for _, id := range ids {
@@ -200,7 +200,7 @@ func (c *collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 	return c.delete(ctx, condition, s.args...)
 }
 
-// delete locks rows in order of id first, like Upsert.
+// delete locks rows in order of id first, as Upsert does.
 func (c *collection) delete(ctx context.Context, condition string, args ...any) (n int, err error) {
 	err = c.s.transaction(ctx, func(tx pgx.Tx) error {
 		done, err := tx.Exec(ctx, fmt.Sprintf(
@@ -215,7 +215,7 @@ func (c *collection) delete(ctx context.Context, condition string, args ...any) 
 	return n, nil
 }
 
-// Scan goes in order of id; after is an id.
+// Scan returns documents in order of id; after is an id.
 func (c *collection) Scan(ctx context.Context, after string, limit int, where filter.Expr) (store.Page, error) {
 	if err := store.CheckScan(limit, where); err != nil {
 		return store.Page{}, err
@@ -224,7 +224,7 @@ func (c *collection) Scan(ctx context.Context, after string, limit int, where fi
 		return store.Page{}, fmt.Errorf("%w: after = %q is no Next of a page", db.ErrInvalid, after)
 	}
 	var s statement
-	// One more than wanted tells whether there is another page.
+	// One more than wanted: it tells whether there is another page.
 	sql := fmt.Sprintf("SELECT %s FROM %s WHERE id > %s AND %s ORDER BY id LIMIT %d", whole, c.table, s.arg(escape(after)), s.where(where), limit+1)
 	docs, err := query(ctx, c.s, collect, sql, s.args...)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// PostgreSQL's text cannot hold U+0000. It is stored as U+0001 U+0001, and
-// U+0001 as U+0001 U+0002: every other string is stored as it is, and order by
-// bytes, equality and prefixes are those of the original strings.
+// PostgreSQL's text cannot hold U+0000. It is stored as U+0001 U+0001, and U+0001 as U+0001 U+0002;
+// all other strings are stored unchanged. Byte order, equality and prefixes are those of the
+// original strings.
 var (
 	escaper   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
 	unescaper = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01")
@@ -24,9 +24,9 @@ var (
 func escape(s string) string   { return escaper.Replace(s) }
 func unescape(s string) string { return unescaper.Replace(s) }
 
-// appendJSON appends v, of the types that db.Metadata holds, as JSON for a
-// jsonb column. It keeps int64 and float64 apart by the point that every
-// float64 has, because jsonb keeps trailing zeros; -0 is "0.00".
+// appendJSON appends v, of the types in db.Metadata, as JSON for a jsonb column. Every float64 has
+// a decimal point, which distinguishes it from an int64, because jsonb keeps trailing zeros; -0 is
+// "0.00".
 func appendJSON(b []byte, v any) ([]byte, error) {
 	var err error
 	switch v := v.(type) {
@@ -71,15 +71,14 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	return nil, fmt.Errorf("%w: metadata of type %T", db.ErrInvalid, v)
 }
 
-// appendString appends a string of JSON; encoding/json escapes whatever
-// the format asks for.
+// appendString appends a JSON string; encoding/json escapes as the format requires.
 func appendString(b []byte, s string) ([]byte, error) {
 	quoted, err := json.Marshal(escape(s))
 	return append(b, quoted...), err
 }
 
-// appendFloat appends integers exactly, and of other numbers the shortest decimal
-// that reads as f: both order like f among all int64 and float64.
+// appendFloat appends integers exactly, and other numbers as the shortest decimal that reads as f.
+// Both order like f among all int64 and float64.
 func appendFloat(b []byte, f float64) []byte {
 	switch {
 	case f == 0 && math.Signbit(f):
@@ -90,8 +89,8 @@ func appendFloat(b []byte, f float64) []byte {
 	return strconv.AppendFloat(b, f, 'f', -1, 64)
 }
 
-// decodeMetadata is the inverse of appendJSON for metadata; {} gives nil. Numbers that
-// others wrote, and that are no int64, become the nearest float64.
+// decodeMetadata is the inverse of appendJSON for metadata; {} gives nil. Numbers written by other
+// programs that are not int64 become the nearest float64.
 func decodeMetadata(b []byte) (db.Metadata, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()

@@ -14,18 +14,16 @@ import (
 )
 
 const (
-	// slack is how many candidates beyond k are asked of the server, which
-	// ranks in float32; the true scores decide.
+	// slack is the number of candidates beyond k that are requested from the server, which ranks in
+	// float32; exact scores decide.
 	slack = 16
-	// The bounds of hnsw.ef_search that are used; the server takes no more than
-	// the upper one.
+	// Bounds of hnsw.ef_search; the upper one is the server's limit.
 	minEfSearch, maxEfSearch = 100, 1000
 )
 
-// Query ranks by the canonical scores of package db: the server proposes
-// candidates. With an HNSW index it is approximate; if the index gives less than
-// is asked for, because the condition is too selective for it, every vector is
-// compared.
+// Query ranks by the canonical scores of package db: the server proposes candidates. With an HNSW
+// index it is approximate. If the index returns fewer candidates than requested, because the
+// condition is too selective, every vector is compared.
 func (c *collection) Query(ctx context.Context, vector []float32, k int, where filter.Expr) ([]db.Hit, error) {
 	if err := store.CheckQuery(c.name, c.schema, vector, k, where); err != nil {
 		return nil, err
@@ -44,7 +42,7 @@ func (c *collection) nearestTo(ctx context.Context, score *scorer, k int, where 
 	var near, far statement
 	direction := near.arg(score.direction()) + "::real[]::vector"
 	condition := near.where(where)
-	// The index serves nothing but the bare operator.
+	// The index serves only the bare operator.
 	indexed := c.nearest(condition, "embedding <=> "+direction, limit)
 	exact := c.nearest(condition, fmt.Sprintf("(embedding <=> %s) + 0, id", direction), limit)
 	all := far.where(where)
@@ -80,8 +78,8 @@ UNION ALL SELECT %s FROM %s WHERE odd AND vector_norm(embedding) <> 0 AND %s`, w
 	return hits[:min(k, len(hits))], nil
 }
 
-// settings returns the statement that makes an HNSW index go on until limit rows
-// meet the condition, for this transaction.
+// settings returns the statement that makes an HNSW index continue until limit rows meet the
+// condition, for this transaction.
 func settings(limit int) string {
 	return fmt.Sprintf("SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '%d', true)",
 		min(max(minEfSearch, limit), maxEfSearch))
@@ -103,7 +101,7 @@ func newScorer(query []float32) *scorer {
 	return &scorer{query, math.Sqrt(simd.Dot64(query, query))}
 }
 
-// direction returns a vector that pgvector can compute with, of the same cosines.
+// direction returns a vector with the same cosines that pgvector can compute with.
 func (s *scorer) direction() []float32 {
 	if !odd(s.query) {
 		return s.query

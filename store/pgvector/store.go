@@ -24,23 +24,20 @@ const DefaultSchema = "vecbolt"
 // Limits of pgvector, in components of a vector.
 const (
 	MaxDim     = 16_000
-	MaxHNSWDim = 2_000 // of a collection with an HNSW index
+	MaxHNSWDim = 2_000 // with an HNSW index
 )
 
-// Options say how collections are kept. nil means the zero value.
+// Options configure storage. nil means the zero value.
 type Options struct {
-	// Schema is the schema (the namespace) of the server that holds the
-	// collections and their catalogue; it is made when needed. Empty means
-	// DefaultSchema.
+	// Schema is the schema (the namespace) of the server that contains the collections and their
+	// catalogue; it is created on demand. Empty means DefaultSchema.
 	Schema string
-	// HNSW, if set, gives every collection that Create makes an HNSW index, so
-	// that Query need not read every vector. It is kept with the collection:
-	// what an existing one has does not depend on it.
+	// HNSW, if set, gives every collection that Create makes an HNSW index, so that Query need not
+	// read every vector. It is stored with the collection: existing collections are not affected.
 	HNSW *HNSW
 }
 
-// An HNSW says how an index of pgvector is built. Zero values mean those of
-// pgvector: 16 and 64.
+// An HNSW configures an index of pgvector. Zero values mean pgvector's defaults: 16 and 64.
 type HNSW struct {
 	M              int `json:"m,omitempty"`               // links of a vector, 2 to 100
 	EfConstruction int `json:"ef_construction,omitempty"` // 4 to 1000, at least 2*M
@@ -67,8 +64,8 @@ var _ store.Store = (*Store)(nil)
 //
 //	postgres://user:password@host:5432/database?sslmode=require&pool_max_conns=8
 //
-// with the parameters of pgx, and these, which take the place of Options:
-// vecbolt_schema=NAME and vecbolt_hnsw=on, or M,EF_CONSTRUCTION. It writes nothing.
+// with the parameters of pgx, and two that override Options: vecbolt_schema=NAME and
+// vecbolt_hnsw=on, or M,EF_CONSTRUCTION. It writes nothing.
 func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	address, opts, err := parseURL(address, o)
 	if err != nil {
@@ -91,8 +88,8 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// parseURL takes the parameters of this package out of a URL. The rest is for
-// pgx, which takes more than net/url does, several hosts for one.
+// parseURL removes the parameters of this package from a URL. pgx parses the rest: it accepts more
+// than net/url, such as several hosts.
 func parseURL(address string, o *Options) (string, *Options, error) {
 	if !strings.HasPrefix(address, "postgres://") && !strings.HasPrefix(address, "postgresql://") {
 		return "", nil, fmt.Errorf("%w: the address of a PostgreSQL server is postgres://user@host:port/database", db.ErrInvalid)
@@ -160,7 +157,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// String says where the Store is, without what is secret of its address.
+// String describes the location of the Store without the secrets in its address.
 func (s *Store) String() string {
 	c := s.pool.Config().ConnConfig
 	return fmt.Sprintf("postgres://%s:%d/%s schema %s", c.Host, c.Port, c.Database, s.schema)
@@ -183,13 +180,13 @@ type catalogueRow struct {
 	HNSW       *HNSW
 }
 
-// ident quotes a table of the schema.
+// ident quotes the name of a table in the schema.
 func (s *Store) ident(table string) string { return pgx.Identifier{s.schema, table}.Sanitize() }
 
 func (s *Store) catalogue() string { return s.ident("collections") }
 
-// setup makes what Create needs. Concurrent callers wait for each other:
-// IF NOT EXISTS alone fails when two see that there is none.
+// setup creates the catalogue for Create. Concurrent callers wait for each other: IF NOT EXISTS
+// alone fails when two callers find the table missing.
 func (s *Store) setup(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('vecbolt'))"); err != nil {
 		return err
@@ -268,10 +265,9 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 	return c, nil
 }
 
-// Index gives a collection that has none an HNSW index, which is quicker than to
-// keep one while many documents are written, and has writers wait meanwhile.
-// Where the collection was opened before, every vector is still compared. It
-// returns db.ErrExists if there is an index.
+// Index adds an HNSW index to a collection, which is faster than maintaining it during a bulk load;
+// writers wait until it is built. A collection that was opened before continues to compare every
+// vector. It returns db.ErrExists if there is an index.
 func (s *Store) Index(ctx context.Context, name string, h HNSW) error {
 	if err := h.validate(); err != nil {
 		return err
@@ -305,7 +301,7 @@ func checkHNSW(name string, dim int) error {
 		db.ErrInvalid, name, dim, MaxHNSWDim, MaxDim)
 }
 
-// tableName is for people who look at the server; the id alone tells tables apart.
+// tableName is a readable name for administrators; the id alone is unique.
 func tableName(id int64, name string) string {
 	readable := strings.Map(func(r rune) rune {
 		switch {
@@ -398,7 +394,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// The states of SQL that say more than that something failed.
+// SQL states with a meaning for callers.
 const (
 	uniqueViolation     = "23505"
 	undefinedTable      = "42P01"
@@ -417,7 +413,7 @@ func code(err error) string {
 	return ""
 }
 
-// wrap gives errors their public form; nil stays nil.
+// wrap converts errors to their public form; nil stays nil.
 func wrap(err error, format string, args ...any) error {
 	switch {
 	case err == nil:
@@ -425,13 +421,13 @@ func wrap(err error, format string, args ...any) error {
 	case errors.Is(err, puddle.ErrClosedPool):
 		err = db.ErrClosed
 	case code(err) == undefinedTable:
-		err = fmt.Errorf("%w: %w", db.ErrNotFound, err) // dropped since it was looked up
+		err = fmt.Errorf("%w: %w", db.ErrNotFound, err) // dropped after the lookup
 	}
 	return fmt.Errorf("postgres: %s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// attempts is how often something is tried that the server ended because of
-// others, or for which it closed the connection before it did anything.
+// attempts is the number of tries of a transaction that the server aborted because of other
+// transactions, or whose connection it closed before it did anything.
 const attempts = 5
 
 func (s *Store) retry(do func() error) (err error) {
@@ -440,7 +436,7 @@ func (s *Store) retry(do func() error) (err error) {
 		switch c := code(err); {
 		case c == deadlock || c == serializationFailed:
 		case c == adminShutdown || c == crashShutdown || c == cannotConnectNow || pgconn.SafeToRetry(err):
-			s.pool.Reset() // the other connections are gone as well
+			s.pool.Reset() // the other connections are gone, too
 		default:
 			return err
 		}
@@ -453,7 +449,7 @@ func (s *Store) transaction(ctx context.Context, do func(pgx.Tx) error) error {
 	return s.retry(func() error { return pgx.BeginFunc(ctx, s.pool, do) })
 }
 
-// query sends a statement that changes nothing.
+// query runs a statement that changes nothing.
 func query[T any](ctx context.Context, s *Store, collect func(pgx.Rows) (T, error), sql string, args ...any) (out T, err error) {
 	err = s.retry(func() error {
 		rows, _ := s.pool.Query(ctx, sql, args...) // collect returns its error

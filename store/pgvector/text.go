@@ -16,20 +16,19 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// Terms are made by package text, as for the text index of package db, and not by
-// a configuration of the server: so the same words find the same documents in
-// both, in every language of package text, whatever dictionaries the server has.
-// PostgreSQL keeps, finds and ranks them.
+// Terms are made by package text, as in the text index of package db, and not by a configuration of
+// the server. Therefore the same words find the same documents in both, in every language of
+// package text, whatever dictionaries the server has. PostgreSQL stores, finds and ranks them.
 
 // Limits of a tsvector, from PostgreSQL's documentation of text search.
 const (
 	maxPosition  = 16383
 	maxPositions = 255     // of one term in one document
-	maxTerms     = 1 << 19 // bytes; the limit is 1 MiB, with what each term costs beside them
+	maxTerms     = 1 << 19 // bytes; the limit is 1 MiB, including overhead per term
 )
 
-// terms returns the text of a tsvector: what db.TextIndex says is indexed. Of a
-// text with more distinct words than fit, those that come first are kept.
+// terms returns the text of a tsvector with the parts of d that db.TextIndex indexes. If a text has
+// too many distinct words, the first ones are kept.
 func (c *collection) terms(d *db.Document) string {
 	positions := map[string][]int{}
 	var order []string
@@ -87,8 +86,8 @@ func lexeme(term string) string {
 	return "'" + strings.NewReplacer(`'`, `''`, `\`, `\\`).Replace(escape(term)) + "'"
 }
 
-// TextQuery ranks by ts_rank: by how often a document has the terms, and by the
-// logarithm of its length.
+// TextQuery ranks by ts_rank: by the frequency of the terms and the logarithm of the document's
+// length.
 func (c *collection) TextQuery(ctx context.Context, words string, k int, where filter.Expr) ([]db.Hit, error) {
 	if err := store.CheckTextQuery(c.name, c.schema, k, where); err != nil {
 		return nil, err

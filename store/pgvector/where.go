@@ -17,8 +17,8 @@ func (s *statement) arg(v any) string {
 	return fmt.Sprintf("$%d", len(s.args))
 }
 
-// where returns an SQL expression that is true for the rows whose metadata
-// meets e, as filter.Match says, and false, never null, for the others.
+// where returns an SQL expression that is true for the rows whose metadata meets e, as filter.Match
+// defines it, and false, never null, for all other rows.
 func (s *statement) where(e filter.Expr) string { return s.condition(filter.Simplify(e)) }
 
 func (s *statement) condition(e filter.Expr) string {
@@ -50,8 +50,8 @@ func (s *statement) join(args []filter.Expr, by, none string) string {
 	return "(" + strings.Join(parts, by) + ")"
 }
 
-// contained is the number of values up to which $in is asked of the index on
-// meta, which serves containment only.
+// contained is the number of values up to which $in uses the index on meta, which serves
+// containment only.
 const contained = 32
 
 func (s *statement) membership(e *filter.Membership) string {
@@ -93,9 +93,9 @@ func (s *statement) comparison(c *filter.Comparison) string {
 
 var orders = map[filter.Op]string{filter.OpGt: ">", filter.OpGte: ">=", filter.OpLt: "<", filter.OpLte: "<="}
 
-// holds is a test that implies containment of value, JSON, at the path, so that
-// the index on meta serves it. With a dot in the path there are several ways to
-// contain it, and a document may have two of them: the test decides.
+// holds returns test with an added containment test of value, JSON, at the path, so that the index
+// on meta applies. A path with dots can be contained in several ways, and a document may have two
+// of them: test decides.
 func (s *statement) holds(path, value, test string) string {
 	var ways []string
 	if strings.Count(path, ".") < coalesced {
@@ -127,7 +127,7 @@ func member(key, value string) string {
 	return string(b) + ":" + value + "}"
 }
 
-// literal returns a scalar as JSON; null for what filter.Validate refuses.
+// literal returns a scalar as JSON; null for values that filter.Validate refuses.
 func literal(v any) string {
 	b, err := appendJSON(nil, v)
 	if err != nil {
@@ -136,16 +136,15 @@ func literal(v any) string {
 	return string(b)
 }
 
-// coalesced is the number of segments up to which a path is looked up by trying
-// each way to split it, of which there are 2^(n-1).
+// coalesced is the number of path segments up to which a lookup tries each of the 2^(n-1) ways to
+// split the path.
 const coalesced = 4
 
-// test returns an expression that is true if the test is for the jsonb value at a
-// path, as filter.Lookup finds it, and false otherwise; the value is null if there
-// is none.
+// test returns an expression that is true if test holds for the jsonb value at a path, as
+// filter.Lookup finds it, and false otherwise; the value is null if the path does not exist.
 func (s *statement) test(path string, test func(v string) string) string {
 	if strings.Count(path, ".") >= coalesced {
-		// Along the keys that a document has; lengths tell the longest first key.
+		// Try the keys of the document; lengths gives the longest first key.
 		return fmt.Sprintf(`COALESCE((WITH RECURSIVE walk(v, rest, lengths) AS (
 	SELECT meta, %s::text, '{}'::int[]
 	UNION ALL

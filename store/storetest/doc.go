@@ -1,4 +1,3 @@
-// Package storetest holds implementations of store.Store to what the interface
-// says. Its oracles are package filter for conditions, and scores computed from
-// the vectors for searches.
+// Package storetest tests implementations of store.Store against the interface. Its oracles are
+// package filter for conditions, and scores computed from the vectors for searches.
 package storetest

@@ -20,17 +20,17 @@ import (
 	"github.com/vecbolt/vecbolt/store"
 )
 
-// Options say what is to be expected beyond the interface.
+// Options state expectations beyond the interface.
 type Options struct {
-	// Recall is the least share of the true hits in the answers to all vector
-	// queries together; 0 means 1, all of them.
+	// Recall is the minimum share of the true hits, over the answers to all vector queries; 0 means
+	// 1, all of them.
 	Recall float64
 	// Dim is the dimension of the vectors; 0 means 16.
 	Dim int
 }
 
-// Run runs the suite on the store that open returns, which it calls once and
-// which it closes. Collections whose names begin with "storetest" are dropped.
+// Run runs the suite on the store that open returns. It calls open once, and closes the store.
+// Collections whose names begin with "storetest" are dropped.
 func Run(t *testing.T, open func(t *testing.T) store.Store, o Options) {
 	s := &suite{store: open(t), recall: cmp.Or(o.Recall, 1), dim: cmp.Or(o.Dim, 16)}
 	s.docs = Documents(s.dim)
@@ -46,7 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names { // of a run that was cut short
+	for _, name := range names { // left by an interrupted run
 		if strings.HasPrefix(name, prefix) {
 			s.drop(t, name)
 		}
@@ -63,7 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, o Options) {
 	t.Run("vectors", s.testVectors)
 	t.Run("texts", s.testTexts)
 	t.Run("cancelled", s.testCancelled)
-	t.Run("delete", s.testDelete) // takes the collection apart
+	t.Run("delete", s.testDelete) // last: it empties the collection
 }
 
 const prefix = "storetest"
@@ -73,12 +73,11 @@ type suite struct {
 	recall float64
 	dim    int
 	docs   []db.Document
-	c      store.Collection // has docs
+	c      store.Collection // contains docs
 }
 
-// Documents returns what the suite writes: ids and keys of every kind, values
-// at the edges of their types, vectors that are equal, opposite, zero and
-// missing.
+// Documents returns the documents of the suite: ids and keys of every kind, values at the limits of
+// their types, vectors that are equal, opposite, zero and missing.
 func Documents(dim int) []db.Document {
 	rng := rand.New(rand.NewPCG(7, 7))
 	ids := []string{"a", "A", "a b", " a", "a ", "a/b", "../a", "a%2Fb", "ä", "日本", "🙂", "a'b", `a"b`, `a\b`, "*", "?", "a*", "$a", "null", "0",
@@ -108,15 +107,15 @@ func Documents(dim int) []db.Document {
 				d.Vector[j] = float32(rng.NormFloat64())
 			}
 			switch {
-			case i == 20: // all zero
+			case i == 20: // zero vector
 				clear(d.Vector)
-			case i == 21 || i == 22: // that of another
+			case i == 21 || i == 22: // equal vectors
 				copy(d.Vector, docs[1].Vector)
-			case i == 24: // the opposite
+			case i == 24: // opposite vector
 				for j := range d.Vector {
 					d.Vector[j] = -docs[1].Vector[j]
 				}
-			case i == 25: // no unit vector
+			case i == 25: // not a unit vector
 				for j := range d.Vector {
 					d.Vector[j] *= 1e3
 				}
@@ -156,7 +155,7 @@ func (s *suite) create(t *testing.T, name string) store.Collection {
 
 func (s *suite) drop(t *testing.T, name string) {
 	t.Helper()
-	// The context of the test is over when it is cleaned up.
+	// The context of the test has ended during cleanup.
 	if err := s.store.Drop(context.WithoutCancel(t.Context()), name); err != nil && !errors.Is(err, db.ErrNotFound) {
 		t.Errorf("drop %q: %v", name, err)
 	}
@@ -178,7 +177,7 @@ func same(t *testing.T, what string, want, got any) {
 	}
 }
 
-// all returns every document that matches, over pages, by id.
+// all returns every document that matches, by id, reading page by page.
 func (s *suite) all(t *testing.T, c store.Collection, limit int, where filter.Expr) map[string]*db.Document {
 	t.Helper()
 	docs, after := map[string]*db.Document{}, ""
@@ -205,7 +204,7 @@ func (s *suite) all(t *testing.T, c store.Collection, limit int, where filter.Ex
 	}
 }
 
-// want returns the ids of the documents that match, by the definition.
+// want returns the ids of the documents that match by definition.
 func (s *suite) want(where filter.Expr) []string {
 	var ids []string
 	for i := range s.docs {
@@ -351,7 +350,7 @@ func (s *suite) testWrites(t *testing.T) {
 	if err := c.Upsert(ctx, nil); err != nil {
 		t.Errorf("upsert of nothing: %v", err)
 	}
-	// Other Go types become those that are kept.
+	// Other Go types are converted to the stored types.
 	s.upsert(t, c, []db.Document{{ID: "go", Metadata: db.Metadata{"i": 7, "u": uint8(8), "f": float32(0.5), "l": []string{"a"}, "e": map[string]any{}}}})
 	same(t, "widened", db.Metadata{"i": int64(7), "u": int64(8), "f": 0.5, "l": []any{"a"}, "e": map[string]any{}}, get("go").Metadata)
 
@@ -374,7 +373,7 @@ func (s *suite) testWrites(t *testing.T) {
 	if docs, err := c.Get(ctx, []string{"good", "q"}); err != nil || docs[0] != nil || docs[1] != nil {
 		t.Errorf("something of an invalid call was written: %v, %v", docs, err)
 	}
-	// The collection goes on.
+	// The collection stays usable.
 	s.upsert(t, c, []db.Document{first})
 	same(t, "written again", &first, get("x"))
 	hits, err := c.Query(ctx, vec, 5, nil)
@@ -457,8 +456,7 @@ func (s *suite) testInvalid(t *testing.T) {
 	}
 }
 
-// operands returns values to compare with: those of the documents, and some
-// beside them.
+// operands returns values to compare with: the values of the documents, and some others.
 func (s *suite) operands() (scalars []any) {
 	scalars = []any{"g", "gp", "2024-02", "2024-06-3", "\U0010ffff\U0010ffff", int64(14), int64(17), int64(-2), int64(2019), 1.5, -1e308, 1e19, -1e19, 9007199254740993.0, 0.30000000000000004}
 	seen := map[string]bool{}
@@ -504,8 +502,8 @@ func (s *suite) check(t *testing.T, where filter.Expr) {
 	}
 }
 
-// Every operator with every value, on the field that holds every kind of value
-// and on others, alone and negated.
+// testConditions tries every operator with every value, on the field with values of every kind and
+// on other fields, alone and negated.
 func (s *suite) testConditions(t *testing.T) {
 	scalars := s.operands()
 	for i, v := range scalars {
@@ -597,7 +595,7 @@ func (s *suite) testPages(t *testing.T) {
 	for _, limit := range []int{1, 7, 100, len(s.docs), 1000} {
 		for _, where := range []filter.Expr{nil, filter.And(), filter.Eq("lang", "go"), filter.Ne("lang", "go"), filter.Gt("k", "go"), filter.Or()} {
 			if limit == 1 && where != nil {
-				continue // as many requests as documents
+				continue // needs one request per document
 			}
 			got := s.all(t, s.c, limit, where)
 			same(t, fmt.Sprint("scan by ", limit, " ", where), s.want(where), keysOf(got))
@@ -610,7 +608,7 @@ func (s *suite) testPages(t *testing.T) {
 	}
 }
 
-// epsilon is how far a score may be from the truth.
+// epsilon is the largest error of a score.
 const epsilon = 1e-5
 
 func (s *suite) testVectors(t *testing.T) {
@@ -649,8 +647,8 @@ func (s *suite) testVectors(t *testing.T) {
 	}
 }
 
-// checkHits compares hits with brute force: their documents, scores and order,
-// and returns how many true ones there are and how many of them were found.
+// checkHits compares hits with brute force: their documents, scores and order. It returns the
+// number of true hits and the number of true hits found.
 func (s *suite) checkHits(t *testing.T, v []float32, k int, where filter.Expr, hits []db.Hit) (wanted, found int) {
 	t.Helper()
 	byID, scores := map[string]*db.Document{}, []float64(nil)
@@ -692,7 +690,7 @@ func (s *suite) testTexts(t *testing.T) {
 	ctx := t.Context()
 	for _, c := range []struct {
 		text  string
-		words []string // one of which a hit has to have
+		words []string // a hit must contain one of them
 		where filter.Expr
 	}{
 		{"bolt", []string{"bolt"}, nil},
@@ -738,7 +736,7 @@ func (s *suite) testTexts(t *testing.T) {
 			}
 		}
 	}
-	// A document that has both words is better than one that has the more usual one.
+	// A document with both words ranks above a document with the more frequent word only.
 	hits, err := s.c.TextQuery(ctx, "bolt number7", 1, nil)
 	if err != nil || len(hits) != 1 || !strings.Contains(hits[0].Text, "number7") {
 		t.Errorf("best for two words: %v, %v", hits, err)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A client talks to the nodes of a cluster. Every call can be repeated: it is,
-// on one endpoint after the other.
+// A client sends requests to the nodes of a cluster. Every call is idempotent, and is retried on
+// one endpoint after the other.
 type client struct {
 	http      *http.Client
 	endpoints []string
@@ -31,13 +31,13 @@ type client struct {
 	down map[string]time.Time // endpoints that failed, and when
 }
 
-// retryDown is for how long an endpoint that failed is asked only after others.
+// retryDown is the time for which a failed endpoint is tried last.
 const retryDown = 5 * time.Second
 
-// maxAnswer is the most that is read of an answer.
+// maxAnswer is the largest number of bytes read from an answer.
 const maxAnswer = 1 << 30
 
-// A statusError is an answer that says that the call failed.
+// A statusError is an answer with an error status.
 type statusError struct {
 	status  int
 	message string
@@ -50,12 +50,12 @@ type request struct {
 	method, path string
 	query        url.Values
 	body         any
-	timeout      time.Duration // of one attempt; 0: the usual one
-	patient      bool          // twice as many attempts: until a dead node is noticed
+	timeout      time.Duration // of one attempt; 0: the client's timeout
+	patient      bool          // doubles the attempts, to outlast the detection of a dead node
 }
 
-// order returns the endpoints in the order in which to try them: each call
-// begins with the next one, and those that failed lately come last.
+// order returns the endpoints in the order of the attempts: each call starts with the next
+// endpoint, and endpoints that failed recently come last.
 func (c *client) order() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,9 +81,8 @@ func (c *client) mark(endpoint string, failed bool) {
 	}
 }
 
-// do makes a call and decodes the answer into out, unless that is nil. It
-// returns the number of attempts. read, if not nil, looks at the answer: its
-// error counts as that of the attempt.
+// do makes a call and decodes the answer into out, unless out is nil. It returns the number of
+// attempts. read, if not nil, checks the answer: its error is the error of the attempt.
 func (c *client) do(ctx context.Context, r request, out any, read func() error) (attempts int, err error) {
 	var body []byte
 	if r.body != nil {
@@ -173,10 +172,10 @@ type networkError struct{ err error }
 func (e *networkError) Error() string { return e.err.Error() }
 func (e *networkError) Unwrap() error { return e.err }
 
-// A remoteError is what an answer with status 200 says went wrong.
+// A remoteError is an error message in an answer with status 200.
 type remoteError struct {
 	message string
-	again   bool // it may be another time
+	again   bool // a repetition may succeed
 }
 
 func (e *remoteError) Error() string { return e.message }
@@ -197,9 +196,9 @@ func transient(err error) bool {
 	return false
 }
 
-// unsettled reports whether a message is about the state of the cluster and not
-// about the call: a node has died and the others have not noticed, or one has
-// not heard yet of a class that was just created (the last ones).
+// unsettled reports whether a message is about the state of the cluster and not about the call: a
+// node has died and the rest has not noticed, or a node does not know a newly created class yet
+// (the last messages).
 func unsettled(message string) bool {
 	message = strings.ToLower(message)
 	return slices.ContainsFunc([]string{"connection refused", "connection reset", "broken pipe", "deadline exceeded", "eof", "timeout", "timed out",
@@ -209,7 +208,7 @@ func unsettled(message string) bool {
 		func(s string) bool { return strings.Contains(message, s) })
 }
 
-// message returns what an answer says went wrong.
+// message returns the error message of an answer.
 func message(answer []byte) string {
 	var e struct {
 		Error []struct{ Message string }
@@ -224,7 +223,7 @@ func message(answer []byte) string {
 	return string(answer[:min(len(answer), 500)])
 }
 
-// graphQL asks a query and decodes what is at data.kind.class into out.
+// graphQL sends a query and decodes data.kind.class into out.
 func (c *client) graphQL(ctx context.Context, query, kind, class string, out any) error {
 	var answer struct {
 		Data   map[string]map[string]json.RawMessage
@@ -234,7 +233,7 @@ func (c *client) graphQL(ctx context.Context, query, kind, class string, out any
 	_, err := c.do(ctx, r, &answer, func() error {
 		errs := answer.Errors
 		data, ok := answer.Data[kind][class]
-		answer.Data, answer.Errors = nil, nil // of this attempt alone
+		answer.Data, answer.Errors = nil, nil // set by this attempt only
 		if len(errs) > 0 {
 			var all []string
 			for _, e := range errs {

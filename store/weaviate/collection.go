@@ -22,9 +22,9 @@ import (
 
 const (
 	batchLen  = 200     // objects of a write
-	batchSize = 8 << 20 // about, in bytes, if that is less
-	pageLen   = 500     // objects of a page, which carry vectors
-	parallel  = 8       // requests at a time, for objects by id
+	batchSize = 8 << 20 // approximate limit in bytes
+	pageLen   = 500     // objects of a page; they carry vectors
+	parallel  = 8       // concurrent requests for objects by id
 	deleteLen = 10_000
 )
 
@@ -45,8 +45,8 @@ func (c *collection) Schema() store.Schema { return c.schema }
 
 func (c *collection) client() *client { return &c.store.client }
 
-// level returns the consistency that a call asks for: a class without replicas
-// does not know the parameter everywhere.
+// level returns the consistency parameter of a call. A class without replicas does not support it
+// in every call.
 func (c *collection) level(write bool) string {
 	switch {
 	case c.replicas < 2:
@@ -65,7 +65,7 @@ func (c *collection) params(write bool) url.Values {
 	return v
 }
 
-// An object is a document as it is sent.
+// An object is a document in the form that is sent.
 type object struct {
 	Class      string         `json:"class"`
 	ID         string         `json:"id"`
@@ -103,8 +103,7 @@ func (c *collection) object(d *db.Document) (object, error) {
 	return object{c.class, objectID(d.ID), p, d.Vector}, nil
 }
 
-// Upsert writes batches, which replace objects as a whole. The answer has a
-// verdict for each object, whatever its status.
+// Upsert writes batches, which replace whole objects. The answer has a status for each object.
 func (c *collection) Upsert(ctx context.Context, docs []db.Document) error {
 	docs, err := store.CheckDocuments(c.name, c.schema, docs)
 	if err != nil {
@@ -120,7 +119,7 @@ func (c *collection) Upsert(ctx context.Context, docs []db.Document) error {
 			if err != nil {
 				return err
 			}
-			// A component takes about twelve bytes, and terms about as much as the metadata again.
+			// A component takes about twelve bytes, and terms about the size of the metadata.
 			size += len(docs[len(objects)].Text) + 12*len(o.Vector) + 2*len(o.Properties["meta"].(string))
 			objects = append(objects, o)
 		}
@@ -155,8 +154,8 @@ func (c *collection) write(ctx context.Context, batch []db.Document, objects []o
 				for _, e := range v.Result.Errors.Error {
 					text = append(text, e.Message)
 				}
-				// What is wrong with an object itself is called invalid; the rest are
-				// troubles among the nodes, of many kinds.
+				// Errors of the object itself contain "invalid"; all others are failures among the
+				// nodes, of many kinds.
 				reason := cmp.Or(strings.Join(text, "; "), "status "+v.Result.Status)
 				return fmt.Errorf("document %q: %w", batch[i].ID, &remoteError{reason, !strings.Contains(reason, "invalid")})
 			}
@@ -166,7 +165,7 @@ func (c *collection) write(ctx context.Context, batch []db.Document, objects []o
 	return err
 }
 
-// each calls f for every id, some at a time, until one fails.
+// each calls f for every id, with limited concurrency, until a call fails.
 func each(ctx context.Context, ids []string, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -188,7 +187,7 @@ func each(ctx context.Context, ids []string, f func(ctx context.Context, i int) 
 	return context.Cause(ctx)
 }
 
-// Get reads by id, from most replicas.
+// Get reads by id, at QUORUM.
 func (c *collection) Get(ctx context.Context, ids []string) ([]*db.Document, error) {
 	if err := c.store.open(); err != nil {
 		return nil, err
@@ -226,7 +225,7 @@ func isStatus(err error, status int) bool {
 	return errors.As(err, &e) && e.status == status
 }
 
-// Delete looks first which documents there are, because deleting does not tell.
+// Delete first reads which documents exist, because the server's answer does not tell.
 func (c *collection) Delete(ctx context.Context, ids []string) (int, error) {
 	if err := c.store.open(); err != nil {
 		return 0, err
@@ -243,7 +242,7 @@ func (c *collection) Delete(ctx context.Context, ids []string) (int, error) {
 		}
 		deleted[i] = true
 		_, err = c.client().do(ctx, request{method: http.MethodDelete, path: c.path(ids[i]), query: c.params(true), timeout: 3 * c.client().timeout}, nil, nil)
-		if isStatus(err, http.StatusNotFound) { // somebody else did, or an attempt before
+		if isStatus(err, http.StatusNotFound) { // deleted by another client, or by an earlier attempt
 			return nil
 		}
 		return err
@@ -260,8 +259,8 @@ func (c *collection) Delete(ctx context.Context, ids []string) (int, error) {
 	return n, nil
 }
 
-// DeleteWhere deletes what the server finds, until it finds no more: each call
-// is limited. What the server cannot decide is deleted by id.
+// DeleteWhere calls the server until no object is left: each call deletes a limited number. If the
+// server cannot decide the condition, documents are deleted by id.
 func (c *collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
 	if err := store.CheckDelete(where); err != nil {
 		return 0, err
@@ -314,7 +313,7 @@ func (c *collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 	}
 }
 
-// properties are those of an object.
+// properties are the properties of an object.
 type properties struct {
 	DocID string `json:"docid"`
 	Text  string `json:"text"`
@@ -332,8 +331,8 @@ func (p *properties) document(vector []float32) (*db.Document, error) {
 	return &db.Document{ID: p.DocID, Text: p.Text, Metadata: meta, Vector: vector}, nil
 }
 
-// A found is an object in an answer of GraphQL.
-type found struct {
+// A resultObject is an object in a GraphQL answer.
+type resultObject struct {
 	properties
 	Additional struct {
 		ID       string    `json:"id"`
@@ -343,19 +342,19 @@ type found struct {
 	} `json:"_additional"`
 }
 
-// get asks for objects.
-func (c *collection) get(ctx context.Context, args []string, additional string) ([]found, error) {
+// get queries objects.
+func (c *collection) get(ctx context.Context, args []string, additional string) ([]resultObject, error) {
 	if l := c.level(false); l != "" {
 		args = append(args, "consistencyLevel:"+l)
 	}
 	query := fmt.Sprintf("{Get{%s(%s){docid text meta _additional{%s}}}}", c.class, strings.Join(args, ","), additional)
-	var objects []found
+	var objects []resultObject
 	err := c.client().graphQL(ctx, query, "Get", c.class, &objects)
 	return objects, err
 }
 
-// best asks for the k best objects that match; score reads the score of one.
-func (c *collection) best(ctx context.Context, search string, k int, where filter.Expr, additional string, score func(*found) (float64, error)) ([]db.Hit, error) {
+// best returns the k best objects that match; score extracts the score of one.
+func (c *collection) best(ctx context.Context, search string, k int, where filter.Expr, additional string, score func(*resultObject) (float64, error)) ([]db.Hit, error) {
 	if err := c.store.open(); err != nil {
 		return nil, err
 	}
@@ -406,7 +405,7 @@ func (c *collection) Query(ctx context.Context, vector []float32, k int, where f
 	if err != nil {
 		return nil, err
 	}
-	return c.best(ctx, "nearVector:{vector:"+string(v)+"}", k, where, "distance", func(o *found) (float64, error) {
+	return c.best(ctx, "nearVector:{vector:"+string(v)+"}", k, where, "distance", func(o *resultObject) (float64, error) {
 		if o.Additional.Distance == nil {
 			return 0, errors.New("answer without a distance")
 		}
@@ -414,8 +413,7 @@ func (c *collection) Query(ctx context.Context, vector []float32, k int, where f
 	})
 }
 
-// TextQuery searches by BM25: words in lower case, without stemming and without
-// stop words.
+// TextQuery searches by BM25, with words in lower case, without stemming and stop words.
 func (c *collection) TextQuery(ctx context.Context, question string, k int, where filter.Expr) ([]db.Hit, error) {
 	if err := store.CheckTextQuery(c.name, c.schema, k, where); err != nil {
 		return nil, err
@@ -424,13 +422,13 @@ func (c *collection) TextQuery(ctx context.Context, question string, k int, wher
 	if !strings.ContainsFunc(plain, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) {
 		return nil, nil
 	}
-	return c.best(ctx, `bm25:{query:`+quote(plain)+`,properties:["text","fields"]}`, k, where, "score", func(o *found) (float64, error) {
+	return c.best(ctx, `bm25:{query:`+quote(plain)+`,properties:["text","fields"]}`, k, where, "score", func(o *resultObject) (float64, error) {
 		return strconv.ParseFloat(o.Additional.Score, 64)
 	})
 }
 
-// Scan goes by the UUIDs of objects: by the cursor of the server, or, with a
-// condition, by a condition on them, since the two do not go together.
+// Scan goes by the UUIDs of objects: with the server's cursor, or, if there is a condition, with a
+// condition on the UUID, because the server does not combine the two.
 func (c *collection) Scan(ctx context.Context, after string, limit int, where filter.Expr) (store.Page, error) {
 	if err := store.CheckScan(limit, where); err != nil {
 		return store.Page{}, err
@@ -473,7 +471,7 @@ func (c *collection) Scan(ctx context.Context, after string, limit int, where fi
 	return p, nil
 }
 
-// Count counts: what the nodes say of their sizes is stale.
+// Count runs an aggregation: the object counts that nodes report are stale.
 func (c *collection) Count(ctx context.Context, where filter.Expr) (int, error) {
 	if err := store.CheckWhere(where); err != nil {
 		return 0, err

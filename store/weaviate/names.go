@@ -9,15 +9,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// classPrefix begins the names of the classes of this package. Its first letter
-// is a capital, which Weaviate insists on.
+// classPrefix begins the names of the classes of this package. Weaviate requires a capital first
+// letter.
 const classPrefix = "Vecbolt_"
 
-// className returns the class of a collection: the prefix, then lower-case
-// letters and digits as they are and every other byte as an underscore and two
-// hexadecimal digits. Capitals are escaped too, because classes whose names
-// differ by case alone share a directory. What becomes too long is a hash. The
-// description of the class has the name itself.
+// className returns the class of a collection: the prefix, then lower-case letters and digits as
+// they are, and every other byte as an underscore and two hexadecimal digits. Capitals are escaped
+// too, because classes whose names differ by case alone share a directory. Names that are too long
+// are hashed. The description of the class contains the original name.
 func className(collection string) string {
 	var b strings.Builder
 	b.WriteString(classPrefix)
@@ -35,7 +34,7 @@ func className(collection string) string {
 	return b.String()
 }
 
-// namespace is that of the UUIDs of documents.
+// namespace is the namespace of the documents' UUIDs.
 var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/vecbolt/vecbolt/store/weaviate"))
 
 // objectID returns the id of the object of a document.

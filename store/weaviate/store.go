@@ -20,32 +20,28 @@ import (
 	"github.com/vecbolt/vecbolt/store"
 )
 
-// Options tune a connection. The zero value, like nil, is the default.
+// Options configure a connection. The zero value, like nil, is the default.
 type Options struct {
-	// Class, if set, is the class of every collection, which there can then be
-	// one of: for a name that others expect. See Parse.
+	// Class, if set, is the class of every collection, so that there can be only one
+	// collection. It is for programs that expect a certain class name. See Parse.
 	Class string
-	// Replicas is the replication factor of collections that are created: 1, or
-	// 3 and more; 0 means 3 if there are as many nodes, else 1. With 2, one node
-	// that fails would make both useless.
+	// Replicas is the replication factor of new collections: 1, or 3 and more; 0 means 3 if there
+	// are at least 3 nodes, otherwise 1. With 2, the failure of one node would block both.
 	Replicas int
-	// Shards is the number of shards of collections that are created, which
-	// cannot be changed later; 0 means one for each node.
+	// Shards is the number of shards of new collections, which is fixed at creation; 0 means one
+	// for each node.
 	Shards int
-	// WriteAll makes writes wait for all replicas instead of most of them: they
-	// fail when a node is down, and what was written is found by every search
-	// that follows.
+	// WriteAll makes writes wait for all replicas instead of a quorum. They fail when a node is
+	// down; every later search finds a completed write.
 	WriteAll bool
 	// Key is sent as a bearer token, if set.
 	Key string
-	// Timeout is that of one attempt; 0 means 20 s. Writes have three times as
-	// much, changes of the schema twice.
+	// Timeout is the limit of one attempt; 0 means 20 s. Writes have three times this limit, schema
+	// changes twice.
 	Timeout time.Duration
-	// Attempts is how often a call is tried; 0 means three times on each
-	// endpoint.
+	// Attempts is the number of attempts of a call; 0 means three per endpoint.
 	Attempts int
-	// Client makes the requests; nil means one with a pool of connections of
-	// its own.
+	// Client makes the requests; nil means a client with its own connection pool.
 	Client *http.Client
 
 	pause time.Duration // between rounds of attempts, for tests
@@ -130,7 +126,7 @@ func Open(ctx context.Context, endpoints []string, opts *Options) (*Store, error
 		s.client.endpoints = append(s.client.endpoints, u.Scheme+"://"+u.Host)
 	}
 	if s.client.http == nil {
-		// A node that is gone must not cost more than finding that out.
+		// Connecting to a dead node must fail soon.
 		t := &http.Transport{DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext, MaxIdleConnsPerHost: 32,
 			IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment}
 		s.client.http = &http.Client{Transport: t}
@@ -151,7 +147,7 @@ func validClass(name string) bool {
 	return len(name) <= 200
 }
 
-// Close gives back idle connections; db.ErrClosed follows.
+// Close closes idle connections. Later calls return db.ErrClosed.
 func (s *Store) Close() error {
 	if !s.closed.Swap(true) && s.options.Client == nil {
 		s.client.http.CloseIdleConnections()
@@ -170,7 +166,7 @@ func (s *Store) class(collection string) string {
 	return cmp.Or(s.options.Class, className(collection))
 }
 
-// A class is a class of Weaviate, as far as it is read.
+// A class is the part of a Weaviate class that this package reads.
 type class struct {
 	Class             string `json:"class"`
 	Description       string `json:"description"`
@@ -179,15 +175,15 @@ type class struct {
 	} `json:"replicationConfig"`
 }
 
-// A description is that of the class of a collection.
+// A description is the description of a collection's class.
 type description struct {
 	Version int             `json:"vecbolt"`
 	Name    string          `json:"name"`
 	Schema  json.RawMessage `json:"schema"`
-	Nonce   string          `json:"nonce"` // of the call that created it
+	Nonce   string          `json:"nonce"` // identifies the call that created it
 }
 
-// layout is the version of what doc.go says of objects.
+// layout is the version of the object layout in doc.go.
 const layout = 1
 
 func (c *class) collection(s *Store) (*collection, error) {
@@ -205,7 +201,7 @@ func (c *class) collection(s *Store) (*collection, error) {
 	return &collection{store: s, name: d.Name, class: c.Class, schema: schema, replicas: c.ReplicationConfig.Factor, nonce: d.Nonce}, nil
 }
 
-// Create makes a class. Its number of shards is fixed from then on.
+// Create makes a class. Its number of shards is fixed.
 func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (store.Collection, error) {
 	schema, err := store.CheckCreate(name, schema)
 	if err != nil {
@@ -255,7 +251,7 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 		},
 	}
 	attempts, err := s.client.do(ctx, request{method: http.MethodPost, path: "/v1/schema", body: body, timeout: 2 * s.client.timeout, patient: true}, nil, nil)
-	// An attempt that seemed to fail may have made it: the nonce tells.
+	// An attempt that seemed to fail may have created it: the nonce tells.
 	c, findErr := s.find(ctx, name)
 	var status *statusError
 	switch {
@@ -273,9 +269,8 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 
 func exists(name string) error { return fmt.Errorf("weaviate: collection %q %w", name, db.ErrExists) }
 
-// layout returns the numbers of replicas and shards of a new class. The nodes are
-// those of raft: /v1/nodes forgets one that is down, and a class made meanwhile
-// would have no replicas for good.
+// layout returns the numbers of replicas and shards of a new class. It counts the nodes of raft,
+// because /v1/nodes omits a node that is down, and a class created then would never get replicas.
 func (s *Store) layout(ctx context.Context) (replicas, shards int, err error) {
 	var stats struct {
 		Statistics []struct {
@@ -299,8 +294,8 @@ func (s *Store) layout(ctx context.Context) (replicas, shards int, err error) {
 	return replicas, cmp.Or(s.options.Shards, n), nil
 }
 
-// Collection returns a collection; db.ErrNotFound also if the class is somebody
-// else's.
+// Collection returns a collection; db.ErrNotFound also if the class was not created by this
+// package.
 func (s *Store) Collection(ctx context.Context, name string) (store.Collection, error) {
 	c, err := s.find(ctx, name)
 	if err != nil {
@@ -333,8 +328,7 @@ func missing(name string) error {
 	return fmt.Errorf("weaviate: collection %q %w", name, db.ErrNotFound)
 }
 
-// Collections lists the classes that this package made, by the names of their
-// collections.
+// Collections lists the classes of this package, by the names of their collections.
 func (s *Store) Collections(ctx context.Context) ([]string, error) {
 	if err := s.open(); err != nil {
 		return nil, err
@@ -353,7 +347,7 @@ func (s *Store) Collections(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Describe counts the documents, which the nodes know only roughly otherwise.
+// Describe counts the documents, because the nodes' own counts are stale.
 func (s *Store) Describe(ctx context.Context, name string) (store.Info, error) {
 	c, err := s.find(ctx, name)
 	if err != nil {

@@ -33,10 +33,9 @@ const (
 )
 
 const (
-	// sortBytes is how many bytes of a string are sortable: those of a date.
+	// sortBytes is the number of sortable bytes of a string: enough for a date.
 	sortBytes = 10
-	// wholeBytes is how many bytes of a string are in its term; of longer ones
-	// there is a hash as well.
+	// wholeBytes is the number of bytes of a string in its term; longer strings add a hash.
 	wholeBytes = 120
 )
 
@@ -99,9 +98,8 @@ func valueTerm(v any) (string, bool) {
 	return "", false
 }
 
-// sortable returns the kind and the sortable form of a value that has an order;
-// 0 for others. That of a string is the first sortBytes bytes of it, in
-// hexadecimal digits.
+// sortable returns the kind and the sortable form of a value that has an order; 0 for others. For a
+// string it is its first sortBytes bytes in hexadecimal digits.
 func sortable(v any) (kind byte, key string) {
 	switch v := v.(type) {
 	case string:
@@ -112,10 +110,9 @@ func sortable(v any) (kind byte, key string) {
 	return 0, ""
 }
 
-// sortableNumber returns hexadecimal digits whose order is that of the numbers:
-// the bits of the nearest float64 that is not greater, made to ascend, and what an
-// integer is above it. Zeros at the end are left out; that keeps the order, and
-// small numbers short.
+// sortableNumber returns hexadecimal digits in the order of the numbers: the bits of the nearest
+// float64 that is not greater, mapped to an ascending order, and the remainder of an integer.
+// Trailing zeros are removed, which keeps the order, and makes small numbers short.
 func sortableNumber(v any) string {
 	var f float64
 	var rest uint64
@@ -127,7 +124,7 @@ func sortableNumber(v any) string {
 		if c, _ := filter.Compare(f, v); c > 0 {
 			f = math.Nextafter(f, math.Inf(-1))
 		}
-		rest = uint64(v) - uint64(int64(f)) // f is within int64: it is not above v
+		rest = uint64(v) - uint64(int64(f)) // f is within int64: it is at most v
 	}
 	if f == 0 {
 		f = 0 // not -0
@@ -141,9 +138,8 @@ func sortableNumber(v any) string {
 	return strings.TrimRight(fmt.Sprintf("%016x%03x", bits, rest), "0")
 }
 
-// escape returns s with every byte that is not a letter, a digit, - or _ as % and
-// two hexadecimal digits: of two strings, one is a prefix of the other exactly
-// if its form is.
+// escape returns s with every byte except letters, digits, - and _ as % and two hexadecimal digits.
+// It preserves prefixes: one string is a prefix of another exactly if its escaped form is.
 func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

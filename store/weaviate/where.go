@@ -8,8 +8,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// A clause is a condition of Weaviate on terms. all and none are constants,
-// which it does not have.
+// A clause is a Weaviate condition on terms. all and none are constants, which Weaviate lacks.
 type clause struct {
 	operator string // ContainsAny, Like, And, Or, Not; empty: a constant
 	constant bool
@@ -97,10 +96,9 @@ func (c *clause) rest() map[string]any {
 	return map[string]any{"operator": c.operator, "operands": operands}
 }
 
-// A condition is what the server can be asked in place of a filter.
+// A condition is the approximation of a filter that the server can evaluate.
 type condition struct {
-	// Documents that match upper are a superset of those wanted, and those that
-	// match lower a subset.
+	// Documents that match upper are a superset of the result, documents that match lower a subset.
 	upper, lower *clause
 }
 
@@ -165,8 +163,8 @@ func compare(path string, op filter.Op, v any) condition {
 	case filter.OpPrefix:
 		return prefixed(path, v.(string))
 	}
-	// Greater or equal, and the others by it: what is less is what has a value of
-	// the kind that is not greater or equal.
+	// The other operators are built from greater-or-equal: a value is less if it has the same kind
+	// and is not greater or equal.
 	kind, _ := sortable(v)
 	kindOnly := anyOf(prefixTerm(path, kind, ""))
 	least := atLeast(path, v)
@@ -191,19 +189,19 @@ func compare(path string, op filter.Op, v any) condition {
 	return below(above) // OpLte
 }
 
-// atLeast returns the condition for values of the kind of v that are not less.
+// atLeast returns the condition for values of the kind of v that are at least v.
 func atLeast(path string, v any) condition {
 	kind, key := sortable(v)
 	var terms []string
 	for i := range len(key) {
-		// Those that agree so far and are greater in the next digit.
+		// Same digits up to i, and a greater digit next.
 		for _, next := range "0123456789abcdef"[strings.IndexByte("0123456789abcdef", key[i])+1:] {
 			terms = append(terms, prefixTerm(path, kind, key[:i]+string(next)))
 		}
 	}
 	upper := append(terms[:len(terms):len(terms)], prefixTerm(path, kind, key))
 	if s, ok := v.(string); ok && len(s) > sortBytes {
-		// Those that agree in all the digits there are may be less.
+		// Values with the same digits may be less than v.
 		equal, _ := valueTerm(v)
 		return condition{anyOf(upper...), anyOf(append(terms, string(termEqual)+path+":"+equal)...)}
 	}
@@ -224,7 +222,7 @@ func prefixed(path, prefix string) condition {
 	return condition{like(prefix[:wholeBytes]), none}
 }
 
-// quote returns s as a string of GraphQL, whose escapes are those of JSON.
+// quote returns s as a GraphQL string, which uses the escapes of JSON.
 func quote(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {

@@ -4,9 +4,10 @@
 //	vecbolt-migrate-postgres notes.vdb notes --to postgres://user@host/database --index --verify
 //	vecbolt-migrate-postgres notes.vdb notes --from postgres://user@host/database
 //
-// It is "vecbolt migrate" with a driver for PostgreSQL, and apart from it so that the tool need not
-// link one. Progress and errors go to standard error, the result to standard output. The exit
-// status is 0, 1 after an error or if --verify found a difference, 2 for wrong usage.
+// It is "vecbolt migrate" with a driver for PostgreSQL. It is a separate program, so that the tool
+// does not link the driver. Progress and errors go to standard error, the result to standard
+// output. The exit status is 0, 1 after an error or if --verify found a difference, 2 for wrong
+// usage.
 package main
 
 import (
@@ -100,7 +101,7 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 			fmt.Fprintln(stderr, "building the index")
 			err := remote.Index(ctx, name, pgvector.HNSW{})
 			if errors.Is(err, db.ErrExists) {
-				return nil // from a run before
+				return nil // left by an earlier run
 			}
 			return err
 		})
@@ -117,7 +118,7 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	return c.copy(ctx, from, store.Embedded(vdb), c.Collection, "from "+remote.String(), stdout, stderr, func() error { return nil })
 }
 
-// copy migrates; finish is called when all documents are there.
+// copy migrates, and calls finish after the last document.
 func (c *command) copy(ctx context.Context, from store.Collection, to store.Store, name, where string, stdout, stderr io.Writer, finish func() error) error {
 	last := time.Now()
 	o := &migrate.Options{BatchSize: c.BatchSize, Resume: c.Resume, Progress: func(done, total int) {
