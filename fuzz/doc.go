@@ -1,7 +1,6 @@
-// Package fuzz holds the fuzz targets of the repository: one for each decoder of bytes that
-// somebody else may have written, and two for the database as a whole, [FuzzOpenDir] for damaged
-// files and [FuzzOps] for sequences of operations with crashes in between. Their seeds run as
-// tests. Longer:
+// Package fuzz contains the fuzz targets of the repository: one for each decoder of untrusted
+// bytes, and two for the whole database, [FuzzOpenDir] for damaged files and [FuzzOps] for
+// sequences of operations with crashes in between. Their seeds run as tests. For a longer run:
 //
 //	go test ./fuzz -run '^$' -fuzz '^FuzzOpenDir$' -fuzztime 10m
 package fuzz

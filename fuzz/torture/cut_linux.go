@@ -18,25 +18,25 @@ import (
 type realFS struct {
 	name string
 	size int64    // of the device
-	mkfs []string // and the image
-	from string   // package of Debian with the program
+	mkfs []string // command line; the image is appended
+	from string   // Debian package of the program
 }
 
-// realFSs are those that can be cut off from their device.
+// realFSs are the file systems that support a shutdown.
 var realFSs = []realFS{
 	{"ext4", 96 << 20, []string{"mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4"}, "e2fsprogs"},
 	{"xfs", 320 << 20, []string{"mkfs.xfs", "-q", "-f", "-K"}, "xfsprogs"},
 }
 
-// From linux/fs.h: the file system stops writing at once, as if the power were gone. One way writes
-// its journal first, so that names and sizes are there and the data is not.
+// From linux/fs.h: the file system stops writing at once, as in a power failure. With logFlush it
+// writes its journal first, so that names and sizes survive and the data does not.
 const (
 	fsIocShutdown = 0x8004587d
 	logFlush      = 1
 	noLogFlush    = 2
 )
 
-// cuts cuts the power of file systems under processes that write, as often as more says so.
+// cuts cuts the power of file systems under writing processes, while more reports true.
 func (r *run) cuts(ctx context.Context, name string, more func() bool) error {
 	for i := range realFSs {
 		if fs := &realFSs[i]; fs.name == name {
@@ -55,7 +55,7 @@ func (r *run) cuts(ctx context.Context, name string, more func() bool) error {
 	return fmt.Errorf("%w on %s: not known", errNoCuts, name)
 }
 
-// available says what is missing.
+// available returns an error that names a missing requirement.
 func (fs *realFS) available() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w on %s: they need root", errNoCuts, fs.name)
@@ -75,7 +75,7 @@ func (fs *realFS) available() error {
 	return err
 }
 
-// cutDatabase makes a file system with a database and cuts its power as often as it pays.
+// cutDatabase creates a file system with a database, and cuts its power repeatedly.
 func (r *run) cutDatabase(ctx context.Context, fs *realFS, rng *rand.Rand, more func() bool) (err error) {
 	tmp, err := os.MkdirTemp(r.dir, "cut-")
 	if err != nil {
@@ -91,8 +91,7 @@ func (r *run) cutDatabase(ctx context.Context, fs *realFS, rng *rand.Rand, more 
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
-	// The end of the time does not kill these half-way: they take a moment, and would leave a mount
-	// behind.
+	// Do not cancel these commands half-way: they are short, and would leave a mount behind.
 	whole := context.WithoutCancel(ctx)
 	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, fs.size)); err != nil {
 		return err
@@ -126,13 +125,13 @@ func shutdown(dir string, how int) error {
 	return nil
 }
 
-// detach unmounts. The loop device goes with it.
+// detach unmounts, which also releases the loop device.
 func detach(dir string) (err error) {
 	for range 200 {
 		if err = unix.Unmount(dir, 0); !errors.Is(err, unix.EBUSY) {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // the kernel has files of a killed process open for a moment
+		time.Sleep(10 * time.Millisecond) // the kernel keeps files of a killed process open for a moment
 	}
 	if err != nil {
 		return fmt.Errorf("torture: unmount %s: %w", dir, err)
@@ -140,7 +139,7 @@ func detach(dir string) (err error) {
 	return nil
 }
 
-// system runs a program of the system.
+// system runs a system program.
 func system(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil {

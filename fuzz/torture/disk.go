@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A policy says what is found, after the power has gone, of what nobody had synced.
+// A policy decides which unsynced changes survive a power failure.
 type policy struct {
 	name string
 	data dataPolicy
@@ -28,12 +28,12 @@ const (
 	dataAll                           // everything
 	dataSectors                       // each sector of 512 bytes or not
 	dataPages                         // each page of 4096 bytes or not
-	dataWhole                         // each write or truncate or not: they are reordered
-	dataZero                          // the new size, and zeros in what it adds
-	dataGarbage                       // the new size, and rubbish in what it adds
-	dataShred                         // each sector old, new or rubbish, as far as it was written to
-	dataSectorsLost                   // each sector that was written to old, new or, as a whole, rubbish
-	dataPagesLost                     // each page of 4096 bytes that was written to likewise
+	dataWhole                         // each write or truncate or not: they may be reordered
+	dataZero                          // the new size, with zeros in the added bytes
+	dataGarbage                       // the new size, with garbage in the added bytes
+	dataShred                         // each written sector old, new or partly garbage
+	dataSectorsLost                   // each written sector old, new or all garbage
+	dataPagesLost                     // each written page old, new or all garbage
 	dataRot                           // nothing, and the newest root of meta.bolt cannot be read
 )
 
@@ -42,11 +42,11 @@ const (
 	dirsAll              // everything
 	dirsSubset           // each or not
 	dirsPrefix           // the first few
-	dirsLie              // the syncs of the last few changes lied: each of these or not
+	dirsLie              // the syncs of the last few changes lied: each change survives or not
 )
 
-// policies are tried at every operation. The first is what a sane disk guarantees and the second a
-// killed process.
+// policies are tried at every operation. The first is the guarantee of a sane disk, the second the
+// result of a killed process.
 var policies = []policy{
 	{"synced-only", dataNone, dirsNone},
 	{"all-applied", dataAll, dirsAll},
@@ -69,8 +69,8 @@ var policies = []policy{
 	{"lying-directories", dataNone, dirsLie},
 }
 
-// lies reports whether the disk has said that it had done what it had not. It may then lose what it
-// was told to keep.
+// lies reports whether the disk acknowledged syncs that it had not done, and may therefore lose
+// synced changes.
 func (p policy) lies() bool { return p.dirs == dirsLie }
 
 const rootIno = 1
@@ -78,28 +78,27 @@ const rootIno = 1
 // A node is a file or directory of a Disk.
 type node struct {
 	dir      bool
-	cur, dur *file // as the system shows it; as it certainly is on disk. nil for a directory
+	cur, dur *file // content as the system shows it; content certainly on disk. nil for a directory
 	pending  []*Op // writes and truncates since the last sync
-	lossy    bool  // a sync has failed: dur and pending do not make cur
-	rooted   bool  // the last sync was of a root of a bbolt file too, and nothing has been written since
+	lossy    bool  // a sync has failed: dur plus pending is no longer cur
+	rooted   bool  // the last sync also wrote a root of a bbolt file, and nothing was written since
 }
 
 type directory map[string]uint64
 
-// A Disk follows a recording and knows, at each operation, what is durable and what may or may not
-// be.
+// A Disk replays a recording and knows, at each operation, which changes are durable.
 type Disk struct {
 	nodes    map[uint64]*node
 	cur, dur map[uint64]directory
 	pending  []*Op // changes of directories that no SyncDir has covered, in order
 	rng      *rand.Rand
 
-	lost  map[*Op]bool         // of pending: a SyncDir of them has failed, and no later one of that process makes them durable
-	names []*Op                // all changes of directories since the beginning, durable or not, in order
-	first map[uint64]directory // what was durable in the beginning
+	lost  map[*Op]bool         // of pending: a SyncDir of them failed, and later ones by the same process do not make them durable
+	names []*Op                // all changes of directories since the start, durable or not, in order
+	first map[uint64]directory // what was durable at the start
 }
 
-// newDisk returns an empty one. rng decides what a failed sync has written.
+// newDisk returns an empty Disk. rng decides what a failed sync has written.
 func newDisk(rng *rand.Rand) *Disk {
 	return &Disk{
 		nodes: map[uint64]*node{rootIno: {dir: true}},
@@ -108,7 +107,7 @@ func newDisk(rng *rand.Rand) *Disk {
 	}
 }
 
-// apply follows one operation.
+// apply replays one operation.
 func (d *Disk) apply(op *Op) {
 	if n := d.nodes[op.Ino]; op.Failed && n != nil {
 		n.rooted = false
@@ -128,7 +127,7 @@ func (d *Disk) apply(op *Op) {
 			return p.Kind == Write && p.Off < 2*pageSize
 		}))
 		if op.Failed {
-			// Linux then takes the pages for clean: what has not been written by now never will be.
+			// Linux then marks the pages clean: bytes that are not on disk by now never get there.
 			for _, p := range n.pending {
 				if d.rng.IntN(2) == 0 {
 					change(n.dur, p)
@@ -173,18 +172,18 @@ func (d *Disk) apply(op *Op) {
 	}
 }
 
-// rename changes a directory.
+// rename updates directories.
 func (d *Disk) rename(op *Op) {
 	name(d.cur, op)
 	d.pending = append(d.pending, op)
 	d.names = append(d.names, op)
 }
 
-// reopened says that another process has begun, which does not know of failed syncs: its own make
-// names durable.
+// reopened notes that another process has started. It does not know of failed syncs; its own syncs
+// make names durable.
 func (d *Disk) reopened() { clear(d.lost) }
 
-// settle makes everything durable: the power came back.
+// settle makes everything durable, as if the power had come back after a full sync.
 func (d *Disk) settle() {
 	for _, n := range d.nodes {
 		n.pending = nil
@@ -241,8 +240,8 @@ func name(dirs map[uint64]directory, op *Op) {
 	}
 }
 
-// A state is what is found on disk after a crash: paths below the root, directories before what is
-// in them. It shares files with its Disk, and changes with that; a clone does not.
+// A state is the content of the disk after a crash: paths below the root, directories before their
+// content. It shares files with its Disk and changes with it; a clone does not.
 type state []entry
 
 type entry struct {
@@ -250,10 +249,10 @@ type entry struct {
 	file *file // nil for a directory
 }
 
-// lastLies is how many changes of directories a lying disk may have lost, at most.
+// lastLies is the largest number of directory changes that a lying disk may lose.
 const lastLies = 16
 
-// state computes one state after a crash now.
+// state computes a state after a crash at the current operation.
 func (d *Disk) state(p policy, rng *rand.Rand) state {
 	dirs := map[uint64]directory{}
 	from, pending := d.dur, d.pending
@@ -310,7 +309,7 @@ func (d *Disk) walk(s *state, path string, ino uint64, dirs map[uint64]directory
 	}
 }
 
-// after returns what a file holds after a crash.
+// after returns the content of a file after a crash.
 func (n *node) after(p dataPolicy, rng *rand.Rand) *file {
 	switch {
 	case p == dataNone || p == dataRot || len(n.pending) == 0 && p != dataAll:
@@ -351,8 +350,8 @@ func (n *node) after(p dataPolicy, rng *rand.Rand) *file {
 	return f
 }
 
-// lose leaves of each unit of a disk that was written to what was there, what was written, or, to
-// its ends, rubbish. A unit may be the tail of a file of size bytes.
+// lose gives each unit of the disk that op wrote one of three contents: old, new, or garbage over
+// the whole unit. size is the length of the file, which the last unit may exceed.
 func lose(f *file, op *Op, unit, size int64, rng *rand.Rand) {
 	pieces(op, unit, func(off, n int64, b []byte) {
 		switch rng.IntN(4) {
@@ -369,7 +368,7 @@ func lose(f *file, op *Op, unit, size int64, rng *rand.Rand) {
 
 // rot returns a bbolt file whose newest root is damaged.
 func rot(f *file, rng *rand.Rand) *file {
-	const head, txid, length = 16, 48, 64 // of a root in its page
+	const head, txid, length = 16, 48, 64 // of a root, within its page
 	newest := func(page int64) uint64 {
 		var b [8]byte
 		f.readAt(b[:], page*pageSize+head+txid)
@@ -403,8 +402,8 @@ func (n *node) extend(f *file, op *Op, p dataPolicy, rng *rand.Rand) {
 	}
 }
 
-// pieces cuts a write at multiples of size. Of a large write of zeros, which a new log file is,
-// only the edges are cut: zeros more or less in a file of zeros make no difference.
+// pieces splits a write at multiples of size. Of a large write of zeros, such as a new log file,
+// only the edges are split: more or fewer zeros in a file of zeros make no difference.
 func pieces(op *Op, size int64, fn func(off, n int64, b []byte)) {
 	if op.Data == nil && op.Len > 64<<10 {
 		fn(op.Off, op.Len/2, nil)
@@ -444,7 +443,7 @@ func (s state) clone() state {
 	return s
 }
 
-// sum is the same for states of the same content.
+// sum is equal for states with equal content.
 func (s state) sum() uint64 {
 	h := uint64(len(s))
 	for _, e := range s {
@@ -456,7 +455,7 @@ func (s state) sum() uint64 {
 	return h
 }
 
-// write makes the files of the state below dir, which must be empty. Holes stay holes.
+// write creates the files of the state below dir, which must be empty. Holes stay holes.
 func (s state) write(dir string, buf []byte) (err error) {
 	for _, e := range s {
 		path := filepath.Join(dir, e.path)
@@ -487,7 +486,7 @@ func (f *file) writeTo(path string, buf []byte) (err error) {
 	})
 }
 
-// runs calls fn with the stretches of a file that are not holes, of at most len(buf) bytes each.
+// runs calls fn with the ranges of a file that are not holes, at most len(buf) bytes each.
 func (f *file) runs(buf []byte, fn func(off int64, b []byte) error) error {
 	for i := 0; i < len(f.pages); {
 		if f.pages[i] == nil {

@@ -1,20 +1,22 @@
-// Package torture proves, on a whole database, that a crash loses no acknowledged write: it cuts
-// the power at every operation on files, in every way a disk can lie about what it had not yet been
-// told to keep, and compares what the database then holds with a model. Run is the whole of it;
-// `vecbolt torture` and the tests of this package call it.
+// Package torture tests, on a whole database, that a crash loses no acknowledged write. It cuts the
+// power at every file operation, with every failure mode of unsynced data, and compares the content
+// of the recovered database with a model. Run is the entry point; `vecbolt torture` and the tests
+// of this package call it.
 //
-// Three things happen to a database here.
+// It does three things to a database.
 //
-//   - Crash states. Workloads run on a file system of our own (FUSE, in a process of its own) that records every change
-//     of a file or directory, those of bbolt included. From the recording, a Disk computes what may be there after a
-//     power cut at each point; every such state is opened, checked, compared, written to, closed and opened again. The
-//     recovery of some is recorded too and cut in its turn.
-//   - Faults. Every operation on files fails in turn, once or from then on; a failed sync loses its bytes for good.
-//   - Kills. A process that writes, reads, flushes and compacts is killed again and again.
+//   - Crash states. Workloads run on a recording file system (FUSE, in a separate process) that
+//     records every change of a file or directory, including changes by bbolt. From the recording,
+//     a Disk computes possible states after a power failure at each point. Every such state is
+//     opened, checked, compared, written to, closed and opened again. Some recoveries are recorded
+//     and cut in turn.
+//   - Faults. Every file operation fails in turn, once or permanently; a failed sync loses its
+//     bytes for good.
+//   - Kills. A process that writes, reads, flushes and compacts is killed repeatedly.
 //
-// A violation is anything but: the database opens, all checks pass, it holds all batches that were
-// acknowledged, and nothing else but whole batches that were being written, in their order.
-// docs/torture.md has the details.
+// A run passes if the database opens, all checks pass, and it contains all acknowledged batches
+// and, beyond them, only whole batches that were being written, in order. Anything else is a
+// violation. docs/torture.md has the details.
 //
 // The recorder needs Linux, root and /dev/fuse. Without them crash states and faults are skipped,
 // and the Report says so.

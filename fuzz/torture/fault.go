@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// faultProfiles are the workloads in which every operation fails in turn: short ones, that use
-// everything.
+// faultProfiles are the workloads in which every operation fails in turn. They are short and use
+// every feature.
 var faultProfiles = []profile{
 	{name: "fault-writes", steps: 16, head: 8 * kib, ids: 12, text: 600, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepFlush, 2}}},
@@ -24,23 +24,23 @@ var faultProfiles = []profile{
 		weights: []weight{{stepBatch, 4}, {stepWhere, 2}, {stepDelete, 1}, {stepCompact, 2}}},
 }
 
-// readProfile is the workload in which reads fail, those of mapped pages included, and the opening
-// of files.
+// readProfile is the workload in which reads, including page faults of mapped files, and opens
+// fail.
 var readProfile = profile{name: "fault-reads", steps: 24, head: 8 * kib, ids: 12, text: 500, docs: 3,
 	weights: []weight{{stepBatch, 3}, {stepCross, 1}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 2}, {stepCompact, 1}, {stepText, 1}, {stepReopen, 2}, {stepRead, 4}}}
 
-// shortWrite is no error: the system writes half of what it was given and says so.
+// shortWrite is not an error number: the system writes half of the bytes and reports it.
 const shortWrite = syscall.Errno(4096)
 
-// A faultPlan is a workload and what fails in it.
+// A faultPlan is a workload and the kind of fault in it.
 type faultPlan struct {
 	p      *profile
-	kind   Kind // of the operations that fail; 0: all that change anything
+	kind   Kind // of the operations that fail; 0: all modifying operations
 	errnos []syscall.Errno
-	once   bool // never from then on
+	once   bool // never permanently
 }
 
-// faultPlans returns all of them.
+// faultPlans returns all plans.
 func faultPlans() (all []faultPlan) {
 	changes := []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EDQUOT, syscall.ENOMEM, syscall.EMFILE}
 	for i := range faultProfiles {
@@ -60,7 +60,7 @@ func faultPlans() (all []faultPlan) {
 // A fault is one failing operation of a workload.
 type fault struct {
 	kind   Kind
-	n      int // which one
+	n      int // number of the failing operation
 	errno  syscall.Errno
 	sticky bool // all later ones fail too
 }
@@ -86,22 +86,22 @@ func (f fault) what() string {
 	return fmt.Sprintf("%s: %v", f.kind, f.errno)
 }
 
-// at returns the i-th fault of a workload of so many operations: each comes once, in an order in
-// which any few in a row differ much.
+// at returns the i-th fault of a workload with this number of operations. Each fault occurs once,
+// and neighbours in this order differ much.
 func (p faultPlan) at(i, operations int) fault {
 	total := operations * len(p.errnos)
 	if !p.once {
 		total *= 2
 	}
-	const stride = 7919 // a prime: it meets all of them unless it divides total
+	const stride = 7919 // a prime: it visits all faults unless it divides total
 	k := i * stride % total
 	return fault{kind: p.kind, n: 1 + k%operations, errno: p.errnos[k/operations%len(p.errnos)], sticky: k/operations >= len(p.errnos)}
 }
 
-// faultStates is how many states are looked at after a fault.
+// faultStates is the number of states that are verified after a fault.
 const faultStates = 6
 
-// faults runs workloads with one fault each, as long as next says so.
+// faults runs workloads with one fault each, while next reports more.
 func (w *worker) faults(ctx context.Context, next func() (job int, more bool)) error {
 	plans := w.faultPlans
 	operations := make([]int, len(plans))
@@ -130,7 +130,7 @@ func (w *worker) faults(ctx context.Context, next func() (job int, more bool)) e
 	}
 }
 
-// fault runs one workload with one fault and looks at what it leaves.
+// fault runs one workload with one fault and verifies the states after it.
 func (w *worker) fault(ctx context.Context, p *profile, seed uint64, f fault) error {
 	if err := w.rec.reset(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (w *worker) fault(ctx context.Context, p *profile, seed uint64, f fault) er
 	}
 	from := firstFailed(ops)
 	if from < 0 {
-		return nil // the order of operations varies: there were fewer
+		return nil // the number of operations varies: this run had fewer
 	}
 	w.add(func(r *Report) {
 		r.Faults++
@@ -167,7 +167,7 @@ func (w *worker) fault(ctx context.Context, p *profile, seed uint64, f fault) er
 	if err := writesAfterFailure(ops); err != nil {
 		w.violation(r.what, err, nil, ops)
 	}
-	// What a process finds that starts now, and what a power cut may leave.
+	// The states that a new process finds now, and that a power cut may leave.
 	last := candidate{len(ops) - 1, 1}
 	b := newBounds(len(r.tracks))
 	err = r.follow(b, func(i int, d *Disk) error {
@@ -187,20 +187,20 @@ func firstFailed(ops []Op) int {
 	return slices.IndexFunc(ops, func(op Op) bool { return op.Failed || op.Short })
 }
 
-// writesAfterFailure reports a write or sync of a file after one of them had failed, by the same
-// process, and a sync of a directory after one that failed: it may succeed and mean nothing.
+// writesAfterFailure returns an error for a write or sync of a file after a failed one by the same
+// process, and for a sync of a directory after a failed one: it may succeed without effect.
 //
-// The system cuts a large write. If a later piece fails, it says how much was written, and the rest
-// is written again: nobody has been told of a failure before that fails too. And meta.bolt may be
-// used after a write for which there was no room: it has been looked at since (meta.Store.Update).
+// The kernel splits a large write. If a later piece fails, it reports a short write, and the rest
+// is written again: no error was returned before the second attempt fails too. And meta.bolt may be
+// used after a write that failed for lack of space: it has been checked since (meta.Store.Update).
 func writesAfterFailure(ops []Op) error {
 	type past struct {
-		failed int // operation; 0 if none has
+		failed int // number of the operation; 0 if none has failed
 		again  *Op // may be repeated
 		end    int64
 	}
 	files := map[uint64]*past{}
-	dirs := map[uint64]int{}    // directories whose sync has failed, and in which operation
+	dirs := map[uint64]int{}    // directories with a failed sync, and the number of the sync
 	stores := map[uint64]bool{} // files of bbolt
 	for i := range ops {
 		op := &ops[i]
@@ -213,8 +213,7 @@ func writesAfterFailure(ops []Op) error {
 				clear(dirs)
 			}
 		case SyncDir:
-			// The directory above belongs to nobody: each backup that is made in it looks after its
-			// own name.
+			// The parent directory is shared: each backup in it syncs its own name.
 			if f := dirs[op.Dir]; f > 0 && op.Dir != rootIno {
 				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same directory", i, op, f)
 			}

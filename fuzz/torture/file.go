@@ -10,11 +10,11 @@ const (
 	sectorSize = 512
 )
 
-// A page is a piece of a file. It is never changed once it belongs to one, so that files can share
+// A page is a piece of a file. It is immutable once it belongs to a file, so that files can share
 // pages.
 type page struct {
 	b   [pageSize]byte
-	sum uint64 // of b, once somebody wanted it; never 0
+	sum uint64 // of b, computed on demand; never 0
 }
 
 var (
@@ -22,19 +22,19 @@ var (
 	hashSeed = maphash.MakeSeed() // states are compared within one process only
 )
 
-// A file is the content of a file. Most of them are mostly zeros: a nil page is all zero. Copies of
-// the struct made by clone are independent.
+// A file is the content of a file. Files are mostly zeros: a nil page is all zero. Copies made by
+// clone are independent.
 type file struct {
 	size  int64
-	pages []*page // those beyond its length are zero
-	hash  uint64  // what sum returned; 0: unknown
+	pages []*page // pages beyond its length are zero
+	hash  uint64  // cached result of sum; 0: unknown
 }
 
 func (f *file) clone() *file {
 	return &file{f.size, append([]*page(nil), f.pages...), f.hash}
 }
 
-// write writes n bytes at off, those of b or, if b is nil, zeros.
+// write writes n bytes of b, or zeros if b is nil, at off.
 func (f *file) write(off, n int64, b []byte) {
 	f.size, f.hash = max(f.size, off+n), 0
 	for n > 0 {
@@ -84,7 +84,7 @@ func (f *file) truncate(size int64) {
 	f.size, f.hash = size, 0
 }
 
-// readAt reads like io.ReaderAt, without an error at the end.
+// readAt reads like io.ReaderAt, but returns no error at the end.
 func (f *file) readAt(b []byte, off int64) int {
 	if off >= f.size {
 		return 0
@@ -101,7 +101,7 @@ func (f *file) readAt(b []byte, off int64) int {
 	return len(b)
 }
 
-// sum is the same for files of the same content.
+// sum is equal for files with equal content.
 func (f *file) sum() uint64 {
 	if f.hash != 0 {
 		return f.hash
@@ -127,7 +127,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// allZero reports whether b holds nothing but zeros.
+// allZero reports whether all bytes of b are zero.
 func allZero(b []byte) bool {
 	for len(b) > 0 {
 		n := min(len(b), pageSize)

@@ -18,30 +18,30 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// killProfile is the workload of processes that get killed.
+// killProfile is the workload of processes that are killed.
 var killProfile = profile{name: "kill", tracks: 4, head: 16 * kib, compact: true, ids: 40, text: 600, docs: 4,
 	weights: []weight{{stepBatch, 8}, {stepCross, 4}, {stepDelete, 2}, {stepWhere, 1}, {stepCreate, 1}, {stepDrop, 1}, {stepRename, 1},
 		{stepMeta, 1}, {stepFlush, 1}, {stepCompact, 1}}}
 
 const (
-	killsPerDatabase = 25 // then a new one is begun: the model remembers every batch
-	marksPerKill     = 80 // at most, until a process is killed
-	scarceShare      = 3  // of so many processes one runs out of file handles
+	killsPerDatabase = 25 // then a new database: the model remembers every batch
+	marksPerKill     = 80 // largest number of marks before a kill
+	scarceShare      = 3  // one in this number of processes runs out of file handles
 )
 
-// killOrder tells a child what to do.
+// killOrder is the instruction for a child process.
 type killOrder struct {
 	Seed   uint64
-	Resume []int // after which batch of each track the database is
-	Scarce bool  // there are no file handles left now and then
+	Resume []int // last batch of each track in the database
+	Scarce bool  // file handles run out now and then
 }
 
-// A shortage takes the file handles of a process away now and then: by the number of its marks.
+// A shortage takes file handles away from a process at intervals, counted in marks.
 type shortage struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
-	left  int    // marks until it begins or ends
-	relax func() // ends it; nil when there is none
+	left  int    // marks until it starts or ends
+	relax func() // ends it; nil while there is no shortage
 }
 
 // mark counts a mark.
@@ -62,7 +62,7 @@ func (s *shortage) mark() {
 	}
 }
 
-// end gives the handles back to a process that cannot go on.
+// end gives the handles back to a process that cannot continue.
 func (s *shortage) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,8 @@ func (s *shortage) end() {
 	}
 }
 
-// killedProcess writes with several goroutines, reads with others, and says on out when a batch
-// begins and when it is acknowledged, until it is killed.
+// killedProcess writes with several goroutines and reads with others until it is killed. It reports
+// the start and the acknowledgement of each batch on out.
 func killedProcess(dir string, in io.Reader, out io.Writer) {
 	var mu sync.Mutex
 	say := func(format string, args ...any) error {
@@ -106,7 +106,7 @@ func killedProcess(dir string, in io.Reader, out io.Writer) {
 		all.Go(func() {
 			err := do()
 			if err != nil && w.scarce != nil && errors.Is(err, db.ErrUnknown) && errors.Is(err, errNoHandles) {
-				killMyself() // the next process decides what was written
+				killMyself() // the next process determines what was written
 			}
 			if err != nil {
 				_ = say("error %v", strings.ReplaceAll(err.Error(), "\n", " "))
@@ -123,13 +123,13 @@ func killedProcess(dir string, in io.Reader, out io.Writer) {
 	all.Wait()
 }
 
-// keepReading reads a collection that stays, again and again.
+// keepReading reads a permanent collection repeatedly.
 func (w *workload) keepReading(ctx context.Context, track int) error {
 	for ctx.Err() == nil {
 		err := readOnce(ctx, w.vdb, track)
 		switch {
 		case errors.Is(err, db.ErrNotFound):
-			time.Sleep(time.Millisecond) // its creation may be the first batch
+			time.Sleep(time.Millisecond) // the first batch may create it
 		case err != nil && ctx.Err() == nil && !(w.scarce != nil && errors.Is(err, errNoHandles)):
 			return err
 		}
@@ -153,28 +153,28 @@ func readOnce(ctx context.Context, vdb *db.DB, track int) error {
 	return nil
 }
 
-// advance takes steps until there have been so many batches.
+// advance takes steps until the track has this number of batches.
 func (t *track) advance(batches int) {
 	for len(t.history)-1 < batches {
 		t.next()
 	}
 }
 
-// A blow ends processes that write to a database.
+// A blow is a way to end processes that write to a database.
 type blow struct {
-	dir    string       // for the database; empty at first
-	strike func() error // what happens to the process before it is killed; nil for nothing
-	mend   func() error // makes the directory readable again; nil if it is
+	dir    string       // of the database; empty at first
+	strike func() error // called before the process is killed; may be nil
+	mend   func() error // makes the directory readable again; may be nil
 	count  func(*Report)
 
-	// What was not synced is lost. What is acknowledged once the blow has begun may be lost too: in
-	// ext4 (Linux 6.18) an fdatasync that runs while the file system is shut down can return nil
-	// although the extents that it wrote stay marked as never written. A process whose power is cut
-	// tells nobody.
+	// Unsynced changes are lost. Writes acknowledged after the blow began may be lost too: in ext4
+	// (Linux 6.18) an fdatasync that runs while the file system is shut down can return nil
+	// although the extents that it wrote stay marked as unwritten. A process without power cannot
+	// report anything, so these acknowledgements do not count.
 	lost bool
 }
 
-// kills kills processes as long as more says so.
+// kills kills processes while more reports true.
 func (r *run) kills(ctx context.Context, more func() bool) error {
 	rng := rand.New(rand.NewPCG(r.o.Seed, 3))
 	for more() {
@@ -194,7 +194,7 @@ func (r *run) kills(ctx context.Context, more func() bool) error {
 	return nil
 }
 
-// killDatabase makes a database and strikes the processes that write to it.
+// killDatabase creates a database and strikes the processes that write to it.
 func (r *run) killDatabase(ctx context.Context, rng *rand.Rand, more func() bool, how blow) error {
 	order := killOrder{Seed: rng.Uint64(), Resume: make([]int, killProfile.tracks)}
 	w := newWorkload(&killProfile, order.Seed, how.dir, nil)
@@ -233,7 +233,7 @@ func (r *run) killDatabase(ctx context.Context, rng *rand.Rand, more func() bool
 	return nil
 }
 
-// kill starts a process, ends it, and notes in b what it said.
+// kill starts a process, ends it, and records its reports in b.
 func (r *run) kill(ctx context.Context, how blow, order killOrder, rng *rand.Rand, b *bounds) error {
 	cmd, err := command(r.o.Args, killEnv+"="+how.dir)
 	if err != nil {
@@ -256,7 +256,7 @@ func (r *run) kill(ctx context.Context, how blow, order killOrder, rng *rand.Ran
 	defer stop()
 	hang := time.AfterFunc(hangTime, kill)
 	defer hang.Stop()
-	var struck atomic.Bool // from then on the process may complain
+	var struck atomic.Bool // from then on errors of the process are expected
 	var strikeErr error
 	strike := sync.OnceFunc(func() {
 		struck.Store(true)
@@ -266,7 +266,7 @@ func (r *run) kill(ctx context.Context, how blow, order killOrder, rng *rand.Ran
 		kill()
 	})
 	left := 1 + rng.IntN(marksPerKill)
-	if rng.IntN(4) == 0 { // soon, while it still opens
+	if rng.IntN(4) == 0 { // soon, while it still opens the database
 		left = marksPerKill
 		soon := time.AfterFunc(time.Duration(rng.IntN(20))*time.Millisecond, strike)
 		defer soon.Stop()
@@ -281,7 +281,7 @@ func (r *run) kill(ctx context.Context, how blow, order killOrder, rng *rand.Ran
 				failed = errors.Join(failed, errors.New(line))
 			}
 		case line == opened, how.lost && struck.Load() && !strings.HasPrefix(line, "begin "):
-			// See blow.lost for the acknowledgements that do not count.
+			// These acknowledgements do not count: see blow.lost.
 		default:
 			failed = errors.Join(failed, b.note(line))
 		}
@@ -289,11 +289,11 @@ func (r *run) kill(ctx context.Context, how blow, order killOrder, rng *rand.Ran
 			strike()
 		}
 	}
-	// A process that was out of file handles may have killed itself.
+	// A process without file handles may have killed itself.
 	if err := cmd.Wait(); err == nil && failed == nil && !struck.Load() {
 		failed = errors.New("the process ended by itself")
 	}
-	strike() // waits for one that has begun
+	strike() // waits for a strike that has begun
 	if !hang.Stop() {
 		failed = errors.Join(failed, errHang)
 	}

@@ -9,7 +9,7 @@ import (
 
 var errNoHandles = errors.New("out of file handles")
 
-// limitFiles does nothing: there is no such limit.
+// limitFiles does nothing: this platform has no such limit.
 func limitFiles(int) (restore func(), err error) { return func() {}, nil }
 
 // killMyself ends this process at once.

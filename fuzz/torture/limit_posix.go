@@ -10,13 +10,13 @@ import (
 // errNoHandles is the error of a process that is out of file handles.
 var errNoHandles error = syscall.EMFILE
 
-// limitFiles lets this process open so many files more, and returns what ends that.
+// limitFiles lets this process open left more files, and returns a function that lifts the limit.
 func limitFiles(left int) (restore func(), err error) {
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(os.DevNull) // the first number that is free
+	f, err := os.Open(os.DevNull) // gets the first free number
 	if err != nil {
 		return nil, err
 	}

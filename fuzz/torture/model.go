@@ -12,8 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// content is what a database should hold, or holds: collections by name. A content that is part of
-// a history is never changed; the next one shares the collections that stay the same.
+// content is the content of a database, expected or found: collections by name. A content in a
+// history is immutable; the next content shares the unchanged collections.
 type content map[string]*table
 
 // A table is one collection.
@@ -22,13 +22,13 @@ type table struct {
 	words    bool // has a full-text index
 	metadata db.Metadata
 	docs     map[string]*db.Document
-	sum      uint64 // of docs, see documentSum
+	sum      uint64 // sum of the documents' hashes, see documentSum
 }
 
-// next returns a content that may be changed: collections by replacing them with what edit returns.
+// next returns a copy that may be changed; change a collection only through edit.
 func (c content) next() content { return maps.Clone(c) }
 
-// edit replaces a collection by a copy and returns that.
+// edit replaces a collection by a copy and returns the copy.
 func (c content) edit(name string) *table {
 	t := *c[name]
 	t.docs = maps.Clone(t.docs)
@@ -49,7 +49,7 @@ func (t *table) remove(id string) {
 	}
 }
 
-// sum is the same for contents that are the same.
+// sum is equal for equal contents.
 func (c content) sum() uint64 {
 	var h uint64
 	for name, t := range c {
@@ -67,8 +67,8 @@ func (t *table) index() uint64 {
 
 func hashString(s string) uint64 { return maphash.String(hashSeed, s) }
 
-// documentSum hashes all of a document. Sums of documents are added up, so that their order does
-// not matter.
+// documentSum hashes a whole document. Sums of documents are added, so that their order does not
+// matter.
 func documentSum(d *db.Document) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)

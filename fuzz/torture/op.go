@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// A Kind says what an Op does. The numbers are stored in saved recordings.
+// A Kind is the type of an Op. The numbers are stored in saved recordings.
 type Kind uint8
 
-// The kinds of operations, and marks, with which a workload says how far it is.
+// The kinds of operations. Marks report the progress of a workload.
 const (
 	Write    Kind = 1
 	Truncate Kind = 2
@@ -21,7 +21,7 @@ const (
 	SyncDir  Kind = 8
 	Mark     Kind = 9
 	Allocate Kind = 10 // reserves space
-	Read     Kind = 11 // these two are recorded on demand: they change nothing
+	Read     Kind = 11 // Read and Open are recorded on demand: they change nothing
 	Open     Kind = 12
 )
 
@@ -35,15 +35,15 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind%d", uint8(k))
 }
 
-// An Op is one recorded operation. Files and directories have numbers that are not used again.
+// An Op is one recorded operation. Files and directories have numbers, which are never reused.
 type Op struct {
 	Kind        Kind
-	Failed      bool   // it was answered with an error and, but for the bytes that a failed Sync had to write, not done
-	Short       bool   // of a Write: more was asked for, and the answer says so
-	Full        bool   // with Failed: there was no room
+	Failed      bool   // it returned an error and, except for the bytes of a failed Sync, had no effect
+	Short       bool   // of a Write: only a part was written, and the result says so
+	Full        bool   // with Failed: no space left
 	Interrupted bool   // with Failed: by a signal; nothing was done, it can be repeated
-	Ino         uint64 // the file of Write, Truncate, Sync, Allocate, Read and Open; what Create and Mkdir made
-	Dir, Dir2   uint64 // the directory; that of the new name of a Rename
+	Ino         uint64 // the file of Write, Truncate, Sync, Allocate, Read and Open; the result of Create and Mkdir
+	Dir, Dir2   uint64 // the directory; the directory of a Rename's new name
 	Name, Name2 string
 	Off, Len    int64  // of a Write; Off is the new size of a Truncate
 	Data        []byte // of a Write; nil for zeros

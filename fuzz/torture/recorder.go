@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// The environment variables that make a process a child of a torture run.
+// Environment variables that mark a process as a child of a torture run.
 const (
 	serveEnv = "VECBOLT_TORTURE_SERVE" // serves the recording file system at this directory
 	killEnv  = "VECBOLT_TORTURE_KILL"  // writes to a database until it is killed
 )
 
-// ErrUnavailable is returned when the recording file system cannot be mounted here.
+// ErrUnavailable is returned when the recording file system cannot be mounted on this machine.
 var ErrUnavailable = errors.New("recording file system unavailable: it needs Linux, root and /dev/fuse")
 
-// Child does the work of a process that Run has started and reports whether this is one; its caller
-// then exits. Run starts the program that it is part of once more, with Options.Args: on that path
-// Child must be called before anything is written to the standard output.
+// Child does the work of a child process of Run and reports whether this process is one; then its
+// caller must exit. Run starts the current program again, with Options.Args: on that path Child
+// must be called before anything is written to standard output.
 func Child() bool {
 	switch {
 	case os.Getenv(serveEnv) != "":
@@ -39,9 +39,9 @@ func Child() bool {
 	return true
 }
 
-// command returns a child process that has not been started.
+// command returns a child process that is not started yet.
 func command(args []string, env string) (*exec.Cmd, error) {
-	// Not os.Executable: a program may look at the name under which it was called.
+	// os.Executable would be wrong: a program may look at the name under which it was called.
 	exe, err := exec.LookPath(os.Args[0])
 	if err != nil {
 		if exe, err = os.Executable(); err != nil {
@@ -54,10 +54,10 @@ func command(args []string, env string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// A recorder is a mounted recording file system. Its server is another process: one that served and
-// mapped the same files would wait for itself, at a page fault, for ever.
+// A recorder is a mounted recording file system. Its server is a separate process: a process that
+// serves files and also maps them would deadlock at a page fault.
 type recorder struct {
-	dir string // where it is mounted
+	dir string // mount point
 	tmp string
 
 	mu  sync.Mutex
@@ -66,8 +66,8 @@ type recorder struct {
 	out *bufio.Reader
 }
 
-// answerTime bounds an answer of the server. A server that hangs is killed: every call on its files
-// then fails.
+// answerTime is the time limit of an answer by the server. A server that hangs is killed: every
+// call on its files then fails.
 const answerTime = time.Minute
 
 // startRecorder mounts a file system below tmp.
@@ -125,16 +125,15 @@ func (r *recorder) answer() error {
 	return nil
 }
 
-// mark puts a note into the recording.
+// mark adds a note to the recording.
 func (r *recorder) mark(format string, args ...any) error {
 	return r.do("mark "+format, args...)
 }
 
-// fault makes the n-th operation from now on that changes anything, or that is of a kind, fail with
-// errno; sticky: and all later ones. n is 0 for none. The number of an error that is no error,
-// shortWrite, makes writes write half. Reads, which include those of mapped pages, and the opening
-// of files count, and are recorded, only if the kind is theirs; files are then not kept in memory
-// from one opening to the next.
+// fault makes the n-th modifying operation from now on, or the n-th of a kind, fail with errno; if
+// sticky, all later ones too. n = 0 disables faults. shortWrite, which is not an error number,
+// makes writes write half. Reads, including page faults of mapped files, and opens are counted and
+// recorded only if kind names them; files are then not cached between opens.
 func (r *recorder) fault(kind Kind, n int, errno syscall.Errno, sticky bool) error {
 	return r.do("fault %d %d %d %t", kind, n, int(errno), sticky)
 }
@@ -174,7 +173,7 @@ func (r *recorder) reset() error {
 	return r.do("forget")
 }
 
-// close unmounts. Closing a recorder whose server is gone is fine.
+// close unmounts. It works even if the server is gone.
 func (r *recorder) close() {
 	if r.in != nil {
 		r.in.Close() // the server ends with its input

@@ -16,36 +16,36 @@ import (
 	"time"
 )
 
-// Options say how much Run does. The zero value is a run of one minute.
+// Options bound the work of Run. The zero value is a run of one minute.
 type Options struct {
 	// Duration bounds the run; 0 means one minute, unless States is set.
 	Duration time.Duration
-	// Seed makes the same workloads and, of the same recording, the same states. The order in which
-	// the goroutines of a database touch files is not decided by it.
+	// Seed determines the workloads and, for equal recordings, the states. It does not determine
+	// the order in which the goroutines of a database access files.
 	Seed uint64
 	// States is the number of crash states after which a run ends; 0 leaves it to Duration, and a
-	// negative one means none.
+	// negative number means no states.
 	States int
 	// Kills and Faults are numbers of killed processes and of failed operations; 0 leaves them to
-	// Duration, and means none when States is set.
+	// Duration, or means none if States is set.
 	Kills, Faults int
 	// Ext4Cuts and XFSCuts are numbers of power cuts on these file systems, like Kills.
 	Ext4Cuts, XFSCuts int
-	// Workers is the number of databases that are tortured at the same time; 0 means GOMAXPROCS.
+	// Workers is the number of databases that are tested concurrently; 0 means GOMAXPROCS.
 	Workers int
-	// Profiles are the workloads to run and to let fail, by name; all when empty.
+	// Profiles are the names of the workloads to run; empty means all.
 	Profiles []string
 	// FailFast ends the run at the first violation.
 	FailFast bool
-	// Args start this program again such that Child is called (see there).
+	// Args start this program again such that it calls Child.
 	Args []string
-	// Log receives progress and violations, for people. nil is silent.
+	// Log receives progress and violations as text. nil is silent.
 	Log io.Writer
 }
 
-// A Report says what was tried and what was found.
+// A Report counts tests and violations.
 type Report struct {
-	CrashStates int     `json:"crash_states"` // different ones that were opened and compared
+	CrashStates int     `json:"crash_states"` // distinct states that were opened and compared
 	Kills       int     `json:"kills"`
 	Faults      int     `json:"faults"`
 	Violations  int     `json:"violations"`
@@ -53,15 +53,15 @@ type Report struct {
 
 	FaultKinds map[string]int `json:"-"` // Faults, by error
 	Cuts       map[string]int `json:"-"` // power cuts, by file system
-	Recoveries int            `json:"-"` // of CrashStates: those after a crash during the recovery from a crash
+	Recoveries int            `json:"-"` // of CrashStates: states after a crash during recovery
 	Recorded   int            `json:"-"` // operations
-	Details    []Violation    `json:"-"` // the first few
-	Skipped    []string       `json:"-"` // what could not be done here, and why
+	Details    []Violation    `json:"-"` // the first few violations
+	Skipped    []string       `json:"-"` // tests that cannot run here, with the reason
 }
 
 // A Violation is a promise that was broken.
 type Violation struct {
-	What string // what was being done: profile, seed, operation, policy
+	What string // the situation: profile, seed, operation, policy
 	Err  error
 	Path string // directory with the state and the log of operations; may be empty
 }
@@ -71,20 +71,19 @@ func (v Violation) String() string {
 }
 
 const (
-	keptViolations = 20 // beyond, only their number is known
+	keptViolations = 20 // later ones are only counted
 	hangTime       = 2 * time.Minute
 	progressTime   = 15 * time.Second
 	gcPercent      = 600
 )
 
-// errNoCuts says that the power of a file system cannot be cut here.
+// errNoCuts means that the power of a file system cannot be cut on this machine.
 var errNoCuts = errors.New("power cuts")
 
-// errHang ends a run: what hangs cannot be stopped.
+// errHang ends a run: a goroutine that hangs cannot be stopped.
 var errHang = errors.New("hangs")
 
-// inTime returns what fn returns, or errHang when that takes too long: fn then goes on beside its
-// caller.
+// inTime returns fn's error, or errHang when fn takes too long. fn then keeps running.
 func inTime(fn func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
@@ -98,8 +97,8 @@ func inTime(fn func() error) error {
 	}
 }
 
-// Run tortures databases below dir, which must exist. It returns what it found, violations
-// included; its error says that it could not go on. States that break a promise are kept below dir.
+// Run tests databases below dir, which must exist. The report includes violations; the error means
+// that the run could not continue. States that violate a guarantee are kept below dir.
 func Run(ctx context.Context, dir string, o Options) (Report, error) {
 	start := time.Now()
 	if o.Duration == 0 && o.States == 0 {
@@ -126,7 +125,8 @@ func Run(ctx context.Context, dir string, o Options) (Report, error) {
 	if len(r.profiles)+len(r.faultPlans) == 0 {
 		return Report{}, fmt.Errorf("torture: no profile of these names: %v", o.Profiles)
 	}
-	// States are many and small: the collector would run without end.
+	// There are many small states: with the default setting the garbage collector would run
+	// constantly.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	stop := r.progress()
 	ctx, r.cancel = context.WithCancel(ctx)
@@ -140,7 +140,7 @@ func Run(ctx context.Context, dir string, o Options) (Report, error) {
 	return r.report, err
 }
 
-// progress writes a line now and then, until stop.
+// progress writes a line at intervals, until stop is called.
 func (r *run) progress() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -171,14 +171,14 @@ type run struct {
 
 	mu     sync.Mutex
 	report Report
-	jobs   int // recordings begun
+	jobs   int // started recordings
 
-	faultJobs int // faults begun
+	faultJobs int // started faults
 
 	cancel context.CancelFunc
 }
 
-// The shares of a run that is bounded by time.
+// Shares of a run that is bounded by time.
 const (
 	crashShare = 0.6
 	faultShare = 0.15
@@ -228,12 +228,12 @@ func (r *run) run(ctx context.Context) error {
 	})
 }
 
-// wanted reports whether more is to be done of what a number or the time bounds. mu is held.
+// wanted reports whether to continue a part that a count or the time bounds. mu is held.
 func (r *run) wanted(most, done int) bool {
 	return most > done || most == 0 && r.o.States == 0
 }
 
-// bounded runs fn for as long as its part of the run lasts, which ends after a share of the whole.
+// bounded runs fn until its share of the run has passed.
 func (r *run) bounded(ctx context.Context, until float64, fn func(context.Context) error) error {
 	if r.o.Duration == 0 {
 		return fn(ctx)
@@ -247,7 +247,7 @@ func (r *run) bounded(ctx context.Context, until float64, fn func(context.Contex
 	return err
 }
 
-// work is what one goroutine does.
+// work is the loop of one worker goroutine.
 func (r *run) work(ctx context.Context) (err error) {
 	w := &worker{run: r, buf: make([]byte, 256*kib)}
 	if w.tmp, err = scratch(r.dir); err != nil {
@@ -282,7 +282,7 @@ func (r *run) skip(format string, args ...any) {
 	fmt.Fprintln(r.o.Log, "skipped:", what)
 }
 
-// add counts.
+// add updates the report.
 func (r *run) add(fn func(*Report)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -295,7 +295,7 @@ func (r *run) violations() int {
 	return r.report.Violations
 }
 
-// violation notes one and keeps what is needed to see it again.
+// violation records a violation and keeps the data to reproduce it.
 func (r *run) violation(what string, err error, s state, ops []Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -317,7 +317,7 @@ func (r *run) violation(what string, err error, s state, ops []Op) {
 	}
 }
 
-// failed notes a violation and ends the run if it is that something hangs.
+// failed records a violation, and ends the run if the database hangs.
 func (w *worker) failed(what string, err error, s state, ops []Op) error {
 	w.violation(what, err, s, ops)
 	if errors.Is(err, errHang) {
@@ -336,16 +336,16 @@ func keep(path string, v Violation, s state, ops []Op) error {
 		os.WriteFile(filepath.Join(path, "what"), []byte(v.What+"\n"+v.Err.Error()+"\n"), 0o600))
 }
 
-// A worker makes recordings and looks at their states, one after the other.
+// A worker makes recordings and verifies their states, one after the other.
 type worker struct {
 	*run
 	rec *recorder
-	tmp string // in memory, where that is possible
+	tmp string // in memory if possible
 	buf []byte
 }
 
-// scratch makes a directory for files that need not survive: in memory, as millions of them are
-// made and removed.
+// scratch creates a directory for temporary files: in memory if possible, because millions of them
+// are created and removed.
 func scratch(dir string) (string, error) {
 	if tmp, err := os.MkdirTemp("/dev/shm", "vecbolt-torture-"); err == nil {
 		return tmp, nil
@@ -353,10 +353,10 @@ func scratch(dir string) (string, error) {
 	return os.MkdirTemp(dir, "states-")
 }
 
-// state is where the worker makes states.
+// state is the directory of the current state.
 func (w *worker) state() string { return filepath.Join(w.tmp, "state") }
 
-// crash records and explores workloads until enough is enough.
+// crash records and explores workloads until the run has enough states.
 func (w *worker) crash(ctx context.Context) error {
 	for {
 		w.mu.Lock()
@@ -366,8 +366,7 @@ func (w *worker) crash(ctx context.Context) error {
 		if w.o.States != 0 && left <= 0 || len(w.profiles) == 0 {
 			return nil
 		}
-		// All profiles get their turn: the more often they do, the more states of each are looked
-		// at.
+		// All profiles take turns. In later turns more states of each are verified.
 		p := w.profiles[job%len(w.profiles)]
 		round := job / len(w.profiles)
 		quota := 100 << min(round, 5)
@@ -381,15 +380,15 @@ func (w *worker) crash(ctx context.Context) error {
 	}
 }
 
-// A recording is what a workload did.
+// A recording is the operations of a workload.
 type recording struct {
 	p      *profile
 	seed   uint64
 	tracks []*track
 	ops    []Op
-	what   string // led to it, unless it is the workload alone
+	what   string // how it came about, unless it is a plain workload
 
-	recovery bool // it is of a database being opened after a crash
+	recovery bool // it shows a database being opened after a crash
 }
 
 func (r *recording) String() string {
@@ -400,7 +399,7 @@ func (r *recording) String() string {
 }
 
 // record runs a workload on the recording file system. Operations that change nothing are recorded
-// if they are of that kind.
+// if they are of this kind.
 func (w *worker) record(ctx context.Context, p *profile, seed uint64, kind Kind) (*recording, error) {
 	if err := w.rec.reset(); err != nil {
 		return nil, err
@@ -425,12 +424,12 @@ func (w *worker) record(ctx context.Context, p *profile, seed uint64, kind Kind)
 	return r, err
 }
 
-// A candidate is a state that is worth a look.
+// A candidate is a state that may be verified.
 type candidate struct {
 	op, policy int
 }
 
-// rng returns the source of chance for one candidate.
+// rng returns the random source of one candidate.
 func (r *recording) rng(c candidate) *rand.Rand {
 	return rand.New(rand.NewPCG(r.seed, uint64(c.op)<<8|uint64(c.policy)))
 }
@@ -459,14 +458,14 @@ func (r *recording) follow(b *bounds, fn func(i int, d *Disk) error) error {
 	return nil
 }
 
-// The marks that concern no track.
+// Marks without a track.
 const (
 	settled = "settled" // everything recorded before is durable
-	opened  = "opened"  // the database is about to be
+	opened  = "opened"  // the database is about to be opened
 )
 
-// candidates lists the states of a recording that differ, in content or in what is expected of
-// them. from is the first operation to look at, b what holds in the beginning.
+// candidates lists the distinct states of a recording: distinct in content or in expectation. from
+// is the first operation to consider, b the bounds at the start.
 func (r *recording) candidates(from int, b *bounds) (all []candidate, err error) {
 	seen := map[[3]uint64]bool{}
 	b = b.clone()
@@ -483,7 +482,7 @@ func (r *recording) candidates(from int, b *bounds) (all []candidate, err error)
 				continue
 			}
 			c := candidate{i, p}
-			kind := uint64(0) // of the expectation
+			kind := uint64(0) // of expectation
 			switch {
 			case policies[p].kill():
 				kind = 1
@@ -501,10 +500,10 @@ func (r *recording) candidates(from int, b *bounds) (all []candidate, err error)
 	return all, err
 }
 
-// kill reports whether what the policy leaves is what a killed process leaves.
+// kill reports whether the policy gives the state after a killed process.
 func (p policy) kill() bool { return p.data == dataAll && p.dirs == dirsAll }
 
-// explore records a workload and looks at up to quota of its states.
+// explore records a workload and verifies up to quota of its states.
 func (w *worker) explore(ctx context.Context, p *profile, seed uint64, quota int) error {
 	r, err := w.record(ctx, p, seed, 0)
 	if r == nil || err != nil {
@@ -514,13 +513,13 @@ func (w *worker) explore(ctx context.Context, p *profile, seed uint64, quota int
 }
 
 const (
-	recoveryShare  = 100 // of so many states the recovery of one is recorded
-	recoveryStates = 10  // and so many states of that are looked at
-	recoveryDepth  = 2   // of recoveries from a crash during a recovery
+	recoveryShare  = 100 // for one in this number of states the recovery is recorded
+	recoveryStates = 10  // states of a recovery that are verified
+	recoveryDepth  = 2   // nesting of crashes during recovery
 )
 
-// look verifies quota of the states of a recording, chosen by chance. b is what holds in its
-// beginning, depth the number of crashes before.
+// look verifies up to quota random states of a recording. b are the bounds at its start, depth is
+// the number of crashes before.
 func (w *worker) look(ctx context.Context, rec *recording, from, quota int, b *bounds, depth int) error {
 	all, err := rec.candidates(from, b)
 	if err != nil {
@@ -530,7 +529,7 @@ func (w *worker) look(ctx context.Context, rec *recording, from, quota int, b *b
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	all = all[:min(quota, len(all))]
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(a.op-b.op, a.policy-b.policy) })
-	// One in so many is looked at once more while it recovers; of a recovery, one.
+	// One in recoveryShare states is also verified during its recovery; of a recovery, one state.
 	chosen := func(i int) bool { return depth == 0 && rng.IntN(recoveryShare) == 0 || depth > 0 && i == len(all)/2 }
 	var again []scene
 	done := 0
@@ -563,7 +562,7 @@ func (w *worker) look(ctx context.Context, rec *recording, from, quota int, b *b
 	return err
 }
 
-// A scene is a state, what is expected of it, and what led to it.
+// A scene is a state, its expectation, and its history.
 type scene struct {
 	*expectation
 	what  string
@@ -596,7 +595,7 @@ func (w *worker) verify(ctx context.Context, s scene) error {
 		return err
 	}
 	err := inTime(func() error {
-		// The time of the run must not end in the middle: that would look like an error.
+		// Do not cancel this at the end of the run: that would look like an error.
 		_, err := s.expectation.verify(context.WithoutCancel(ctx), dir, rand.New(rand.NewPCG(s.seed, 2)))
 		return err
 	})
@@ -608,7 +607,7 @@ func (w *worker) verify(ctx context.Context, s scene) error {
 	return os.RemoveAll(dir)
 }
 
-// recover records the recovery from a state and looks at what a crash during it leaves.
+// recover records the recovery from a state and verifies states after a crash during it.
 func (w *worker) recover(ctx context.Context, s scene, depth int) error {
 	if err := w.rec.reset(); err != nil {
 		return err
@@ -627,7 +626,7 @@ func (w *worker) recover(ctx context.Context, s scene, depth int) error {
 	}
 	what := "crash while recovering from " + s.what
 	if ctx.Err() != nil {
-		return ctx.Err() // nothing is wrong: the time is up
+		return ctx.Err() // the time is up, which is fine
 	}
 	if err != nil {
 		return w.failed(what, err, s.state, ops)

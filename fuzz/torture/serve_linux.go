@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmount detaches what is mounted at dir, if anything.
+// unmount detaches the mount at dir, if any.
 func unmount(dir string) { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }
 
-// serve mounts the recording file system at dir and obeys the commands on in until it ends.
+// serve mounts the recording file system at dir and executes the commands on in until it ends.
 func serve(dir string, in io.Reader, out io.Writer) {
 	s := &server{next: rootIno}
 	s.changed = sync.NewCond(&s.mu)
@@ -36,7 +36,7 @@ func serve(dir string, in io.Reader, out io.Writer) {
 		fmt.Fprintln(out, err)
 		return
 	}
-	// An interrupt goes to the whole group of processes. This one must outlive the one that uses
+	// An interrupt goes to the whole process group. This process must outlive the process that uses
 	// its files.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	fmt.Fprintln(out, "ok")
@@ -53,20 +53,20 @@ func serve(dir string, in io.Reader, out io.Writer) {
 	}
 }
 
-// A server records what happens to its files and lets operations fail.
+// A server records changes of its files and injects failures.
 type server struct {
 	mu   sync.Mutex
 	log  []Op
-	next uint64 // the last number given to a file
+	next uint64 // last assigned file number
 
-	kind   Kind // that fails; 0: any
-	left   int  // operations of it until the failure; 0: none fails
+	kind   Kind // kind of operation that fails; 0: any
+	left   int  // matching operations until the failure; 0: no failure
 	errno  syscall.Errno
 	sticky bool
 
-	changed *sync.Cond // signals that one of these has
-	stalled bool       // syncs take until this is over
-	waiting int        // syncs that do
+	changed *sync.Cond // signals changes of the fields below
+	stalled bool       // syncs block while it is set
+	waiting int        // number of blocked syncs
 }
 
 func (s *server) obey(line string) error {
@@ -80,7 +80,7 @@ func (s *server) obey(line string) error {
 		s.log = nil
 	case "stall": // until "resume"
 		s.stalled = true
-	case "await": // a sync that is stalled
+	case "await": // waits for a blocked sync
 		for s.waiting == 0 {
 			s.changed.Wait()
 		}
@@ -111,7 +111,7 @@ func save(name string, log []Op) error {
 	return errors.Join(gob.NewEncoder(b).Encode(log), b.Flush(), f.Close())
 }
 
-// record notes an operation and says whether it is to fail. mu is held.
+// record records an operation and returns the error to inject. mu is held.
 func (s *server) record(op Op) syscall.Errno {
 	op.Failed = s.fails(op.Kind)
 	op.Interrupted = op.Failed && s.errno == syscall.EINTR
@@ -123,7 +123,7 @@ func (s *server) record(op Op) syscall.Errno {
 	return 0
 }
 
-// fails counts an operation and says whether it is to fail. mu is held.
+// fails counts an operation and reports whether to fail it. mu is held.
 func (s *server) fails(kind Kind) bool {
 	if s.left == 0 || s.kind != 0 && s.kind != kind {
 		return false
@@ -136,8 +136,8 @@ func (s *server) fails(kind Kind) bool {
 	return s.left == 0
 }
 
-// look records an operation that changes nothing, if these are wanted, and says whether it is to
-// fail.
+// look records an operation that changes nothing, if such operations are requested, and returns the
+// error to inject.
 func (s *server) look(op Op) syscall.Errno {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,14 +147,14 @@ func (s *server) look(op Op) syscall.Errno {
 	return s.record(op)
 }
 
-// cache tells the kernel whether to keep what it has of a file that is opened.
+// cache tells the kernel whether to keep its cache of a file that is opened.
 func (s *server) cache() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kind == Read {
 		return 0
 	}
-	return fuse.FOPEN_KEEP_CACHE // which keeps what is mapped and what is written the same
+	return fuse.FOPEN_KEEP_CACHE // keeps mapped and written content consistent
 }
 
 type fuseDir struct {
@@ -221,7 +221,7 @@ func (d *fuseDir) Unlink(_ context.Context, name string) syscall.Errno {
 	defer d.s.mu.Unlock()
 	errno := d.s.record(Op{Kind: Remove, Dir: d.ino, Name: name})
 	if child := d.GetChild(name); errno == 0 && child != nil {
-		child.ForgetPersistent() // gone with its last user
+		child.ForgetPersistent() // freed with its last user
 	}
 	return errno
 }
@@ -299,7 +299,7 @@ func (f *fuseFile) Write(_ context.Context, _ fs.FileHandle, data []byte, off in
 	return uint32(len(data)), 0
 }
 
-// Allocate promises space and changes nothing that a crash could show.
+// Allocate reserves space. It has no effect that a crash could reveal.
 func (f *fuseFile) Allocate(_ context.Context, _ fs.FileHandle, _, _ uint64, mode uint32) syscall.Errno {
 	if mode != unix.FALLOC_FL_KEEP_SIZE {
 		return syscall.EOPNOTSUPP

@@ -18,18 +18,18 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// An expectation says what a database may hold.
+// An expectation is the set of allowed contents of a database.
 type expectation struct {
 	p      *profile
 	tracks []*track
 	bounds *bounds
-	kill   bool // a process was killed but the power stayed on
-	lied   bool // the disk has lost what it said it had synced
+	kill   bool // the process was killed but the power stayed on
+	lied   bool // the disk has lost data that it had acknowledged as synced
 
-	readOnly bool // nothing can be put right while it is compared
+	readOnly bool // nothing can be repaired during the comparison
 }
 
-// lower returns the first batch of a track after which the content may be.
+// lower returns the earliest batch of a track at which the content may be.
 func (e *expectation) lower(track int) int {
 	if e.kill {
 		return e.bounds.acked[track]
@@ -37,16 +37,16 @@ func (e *expectation) lower(track int) int {
 	return e.bounds.safe[track]
 }
 
-// exactly returns the expectation of what was found: batches that were in flight have been decided.
+// exactly returns the expectation after found: the fate of batches in flight is decided.
 func (e *expectation) exactly(found []int) *expectation {
 	b := *e.bounds
 	b.safe, b.acked, b.begun = found, found, found
 	return &expectation{p: e.p, tracks: e.tracks, kill: e.kill, bounds: &b}
 }
 
-// verify opens the database below dir, which a crash has left behind, compares it with what is
-// expected, writes to it, closes it, and opens and compares it once more. It returns after which
-// batch of each track it was found.
+// verify opens the database below dir after a crash, compares it with the expectation, writes to
+// it, closes it, and opens and compares it once more. It returns the last batch of each track in
+// it.
 func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (found []int, err error) {
 	at := filepath.Join(dir, e.bounds.database)
 	if e.lied {
@@ -94,7 +94,7 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 	if err := vdb.Close(); err != nil {
 		return nil, fmt.Errorf("close after the crash: %w", err)
 	}
-	o.ReadOnly = rng.IntN(4) > 0 // which costs less
+	o.ReadOnly = rng.IntN(4) > 0 // read-only costs less
 	vdb, err = db.Open(at, o)
 	if err != nil {
 		return nil, fmt.Errorf("open again: %w", err)
@@ -113,12 +113,11 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 	return found, nil
 }
 
-// rotShare is how many states are opened for one whose newest root of meta.bolt then rots.
+// rotShare is the number of opened states per state whose newest root of meta.bolt is then damaged.
 const rotShare = 8
 
-// verifyRotten compares what the database below dir, which is open and to which nobody writes, is
-// when the power goes and the newest root of meta.bolt has rotted: the one before it needs files
-// that must still be there.
+// verifyRotten checks the open, idle database below dir after a power failure that also damages the
+// newest root of meta.bolt. The previous root refers to files that must still exist.
 func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Rand) error {
 	from, to := filepath.Join(dir, e.bounds.database), filepath.Join(dir, "rotten")
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -127,7 +126,7 @@ func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Ra
 		}
 		name := to + strings.TrimPrefix(path, from)
 		switch filepath.Base(path) {
-		case "LOCK": // another database
+		case "LOCK": // belongs to another database
 			return nil
 		case "meta.bolt":
 			b, err := os.ReadFile(path)
@@ -141,7 +140,7 @@ func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Ra
 		if d.IsDir() {
 			return os.Mkdir(name, 0o700)
 		}
-		// Opened read-only, the copy changes nothing: it can share the rest.
+		// The copy is opened read-only and changes nothing, so it can share the rest.
 		return os.Link(path, name)
 	})
 	if err != nil {
@@ -153,9 +152,8 @@ func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Ra
 	return os.RemoveAll(to)
 }
 
-// verifyLied looks at what a disk has left that loses what it was told to keep. The database may
-// have lost its newest batches, or say that it is damaged; it must not be wrong without a word, nor
-// panic.
+// verifyLied checks a state of a disk that lost synced data. The database may have lost its newest
+// batches, or report corruption; it must not answer wrongly without an error, and must not panic.
 func (e *expectation) verifyLied(ctx context.Context, at string, rng *rand.Rand) error {
 	o := e.p.options()
 	o.NoBackgroundCompaction = true
@@ -178,7 +176,7 @@ func (e *expectation) verifyLied(ctx context.Context, at string, rng *rand.Rand)
 	return err
 }
 
-// afterName is of no track.
+// afterName belongs to no track.
 const afterName = "after"
 
 func writeAfter(ctx context.Context, vdb *db.DB, d *db.Document) error {
@@ -193,7 +191,7 @@ func writeAfter(ctx context.Context, vdb *db.DB, d *db.Document) error {
 func (e *expectation) verifyReadOnly(ctx context.Context, at string, rng *rand.Rand) (err error) {
 	vdb, err := db.Open(at, &db.Options{ReadOnly: true, Workers: 1})
 	if errors.Is(err, db.ErrNotFound) && !exists(filepath.Join(at, "meta.bolt")) && !slices.ContainsFunc(e.bounds.safe, positive) {
-		return nil // the power went while it was being created
+		return nil // power failed during creation
 	}
 	if err != nil {
 		return err
@@ -212,8 +210,8 @@ func exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// verifyPublished checks that the folder of replicas holds a whole version, no earlier than the
-// last that was published, and returns after which batch that is; -1 if nothing was published.
+// verifyPublished checks that the folder of replicas contains a complete version, not older than
+// the last published one, and returns its batch; -1 if nothing was published.
 func (e *expectation) verifyPublished(ctx context.Context, at string, rng *rand.Rand) (batch int, err error) {
 	p := e.bounds.published
 	if p.upper < 0 {
@@ -221,7 +219,7 @@ func (e *expectation) verifyPublished(ctx context.Context, at string, rng *rand.
 	}
 	vdb, err := db.Open(at, &db.Options{ReadOnly: true, Workers: 1})
 	if p.lower < 0 && (errors.Is(err, db.ErrNotFound) || errors.Is(err, fs.ErrNotExist)) {
-		return -1, nil // the power went before the first version was whole
+		return -1, nil // power failed before the first version was complete
 	}
 	if err != nil {
 		return -1, err
@@ -236,7 +234,7 @@ func (e *expectation) verifyPublished(ctx context.Context, at string, rng *rand.
 	return found[0], nil
 }
 
-// verifyBackups checks that a backup is whole, or is none.
+// verifyBackups checks that each backup is complete, or absent.
 func (e *expectation) verifyBackups(ctx context.Context, dir string, rng *rand.Rand) error {
 	for _, name := range slices.Sorted(maps.Keys(e.bounds.backups)) {
 		b := e.bounds.backups[name]
@@ -256,7 +254,7 @@ func (e *expectation) verifyBackups(ctx context.Context, dir string, rng *rand.R
 	return nil
 }
 
-// compare checks all of an open database and finds out after which batch of each track it is.
+// compare checks an open database completely and returns the last batch of each track.
 func (e *expectation) compare(ctx context.Context, vdb *db.DB, rng *rand.Rand) (found []int, err error) {
 	check := vdb.Check
 	if rng.IntN(8) == 0 {
@@ -279,7 +277,7 @@ func (e *expectation) compare(ctx context.Context, vdb *db.DB, rng *rand.Rand) (
 	return found, search(ctx, vdb, got[rng.IntN(len(got))], rng)
 }
 
-// find finds out after which batch of each track a database is.
+// find returns the last batch of each track in a database.
 func (e *expectation) find(ctx context.Context, vdb *db.DB) ([]int, error) {
 	got, err := read(ctx, vdb, len(e.tracks))
 	if err != nil {
@@ -311,8 +309,7 @@ type source interface {
 	Collection(name string) (*db.Collection, error)
 }
 
-// read returns what the collections of each track hold. Nobody must change which collections there
-// are.
+// read returns the content of each track. No collection may be created or dropped during it.
 func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 	all := make([]content, tracks)
 	for i := range all {
@@ -350,7 +347,7 @@ func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 	return all, nil
 }
 
-// search asks for neighbours and compares them with brute force.
+// search runs nearest-neighbour queries and compares them with brute force.
 func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		t := c[name]
@@ -371,7 +368,7 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 			q[i] = float32(rng.NormFloat64())
 		}
 		group := int64(rng.IntN(4))
-		// A walk through a graph keeps all rows in view, so that it misses none.
+		// A beam width above the number of rows makes the graph search exact.
 		res, err := coll.Search(ctx, db.Query{Vector: q, K: 5, Effort: 4096, Where: filter.Eq("group", group)})
 		if err != nil {
 			return fmt.Errorf("search %q: %w", name, err)
@@ -392,10 +389,10 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 		want = want[:min(5, len(want))]
 		same := len(want) == len(res.Hits)
 		for i := range want {
-			// Ties of another rounding may swap: scores decide.
+			// Ties may swap because of rounding: scores decide.
 			same = same && math.Abs(res.Hits[i].Score-want[i].score) < 1e-9
 		}
-		// And those of the documents that are hits.
+		// Scores of the documents in the hits count, too.
 		for _, h := range res.Hits {
 			d := t.docs[h.ID]
 			same = same && d != nil && math.Abs(cosine(q, d.Vector)-h.Score) < 1e-9
@@ -407,7 +404,7 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 	return nil
 }
 
-// searchText asks for a word and compares which documents have it.
+// searchText searches for a word and compares the ids of the hits.
 func searchText(ctx context.Context, coll *db.Collection, t *table, group int64) error {
 	const word = "lazy"
 	var want, got []string
@@ -431,7 +428,7 @@ func searchText(ctx context.Context, coll *db.Collection, t *table, group int64)
 	return nil
 }
 
-// A differenceError says that an answer is wrong.
+// A differenceError reports a wrong answer.
 type differenceError struct{ what string }
 
 func (e *differenceError) Error() string { return e.what }
@@ -453,9 +450,9 @@ func cosine(a, b []float32) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// onlyRoots reports whether a check found nothing but one unreadable root of meta.bolt. The other
-// one is then in force; a writer restores the first with its next commit, somebody who opens
-// read-only cannot.
+// onlyRoots reports whether a check found nothing except one unreadable root of meta.bolt. The
+// other root is then in force. A writer restores the first with its next commit; a read-only
+// database cannot.
 func onlyRoots(r *db.CheckReport) bool {
 	for _, p := range r.Problems {
 		if !strings.Contains(p.Detail, "root in page") {

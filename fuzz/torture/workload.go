@@ -18,22 +18,22 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// A profile is a kind of workload.
+// A profile describes a kind of workload.
 type profile struct {
 	name    string
-	steps   int // of each track; 0: no end
-	tracks  int // writers at the same time
+	steps   int // per track; 0: no end
+	tracks  int // concurrent writers
 	head    int64
 	sync    db.SyncPolicy
 	compact bool // in the background
-	ids     int  // how many there are: few make updates
-	text    int  // bytes of a text, at most
-	docs    int  // of a batch, at most
-	cost    int  // how often less states of it are looked at, as they are large; 0 is 1
+	ids     int  // number of ids: few make updates
+	text    int  // largest text, in bytes
+	docs    int  // most documents of a batch
+	cost    int  // divisor of the number of verified states, for large states; 0 is 1
 	weights []weight
 }
 
-// A weight says how often a kind of step is taken.
+// A weight is the relative frequency of a kind of step.
 type weight struct {
 	kind stepKind
 	n    int
@@ -56,20 +56,20 @@ const (
 	stepCompact
 	stepBackup
 	stepReopen
-	stepSnapshot // takes one, and gives that before it back
-	stepRead     // everything, and compares
+	stepSnapshot // opens a snapshot, and closes the previous one
+	stepRead     // reads everything, and compares
 	stepPublish  // to the folder of replicas
-	stepRestore  // the last backup: the database goes on as that
+	stepRestore  // restores the last backup: the database continues from there
 )
 
 const (
 	kib = 1 << 10
 	dim = 8
 
-	mostCollections = 12 // of a track; then one is dropped instead
+	mostCollections = 12 // per track; then one is dropped instead
 )
 
-// profiles are the workloads, each about one thing that a database does.
+// profiles are the workloads, each about one feature of a database.
 var profiles = []profile{
 	{name: "puts", steps: 40, head: 64 * kib, ids: 1000, text: 3000, docs: 4, weights: []weight{{stepBatch, 1}}},
 	{name: "batches", steps: 40, head: 64 * kib, ids: 60, text: 1500, docs: 4, weights: []weight{{stepCross, 4}, {stepBatch, 1}}},
@@ -107,14 +107,14 @@ var profiles = []profile{
 			{stepMeta, 1}, {stepFlush, 1}, {stepCompact, 1}, {stepReopen, 1}, {stepSnapshot, 1}}},
 }
 
-// A step is one call of the database. Which it is depends on nothing but seed, track, number and
-// the content before: any process can work it out again.
+// A step is one call of the database. It depends only on seed, track, number and the content
+// before, so any process can compute it again.
 type step struct {
 	kind     stepKind
 	coll, to string
 	writes   []write
 	where    filter.Expr
-	group    int64 // where is: group is this
+	group    int64 // value of the field group in where
 	metadata db.Metadata
 	dim      int
 	words    bool
@@ -123,20 +123,20 @@ type step struct {
 // A write is one line of a batch.
 type write struct {
 	coll  string
-	put   *db.Document // of a patch: as it is afterwards
+	put   *db.Document // of a patch: the document afterwards
 	patch *db.Patch
 	del   string
 }
 
-// A track is a sequence of steps of one writer on collections of its own. Their names begin with
-// its number.
+// A track is a sequence of steps by one writer on its own collections. Their names begin with the
+// number of the track.
 type track struct {
 	number  int
 	seed    uint64
 	p       *profile
 	history []content // after each batch; the first is empty
-	taken   int       // steps, those that write nothing included
-	acked   int       // batches that the database has acknowledged
+	taken   int       // steps, including those without a write
+	acked   int       // batches acknowledged by the database
 }
 
 func newTrack(p *profile, seed uint64, number int) *track {
@@ -145,7 +145,7 @@ func newTrack(p *profile, seed uint64, number int) *track {
 
 func (t *track) now() content { return t.history[len(t.history)-1] }
 
-// next works out the next step, and its effect if it writes.
+// next computes the next step, and its effect if it writes.
 func (t *track) next() step {
 	rng := rand.New(rand.NewPCG(t.seed, uint64(t.number)<<32|uint64(t.taken)))
 	t.taken++
@@ -197,7 +197,7 @@ func (t *track) choose(rng *rand.Rand, c content, name func(string) string) step
 		if kind == stepCreate && len(names) < mostCollections {
 			return step{kind: kind, coll: fresh, dim: dim * rng.IntN(2)}
 		}
-		// "a" and "b" stay, for the sake of the steps that come.
+		// "a" and "b" stay, because later steps need them.
 		if coll == name("a") || coll == name("b") {
 			break
 		}
@@ -212,7 +212,7 @@ func (t *track) choose(rng *rand.Rand, c content, name func(string) string) step
 	case stepBatch:
 		s, d := step{kind: kind, coll: coll}, c[coll].dim
 		if coll != name("b") && rng.IntN(3) == 0 {
-			d = dim // sets that of a collection which has none yet
+			d = dim // sets the dimension of a collection that has none yet
 		}
 		for range 1 + rng.IntN(t.p.docs) {
 			s.writes = append(s.writes, write{coll: coll, put: t.document(rng, d)})
@@ -224,7 +224,7 @@ func (t *track) choose(rng *rand.Rand, c content, name func(string) string) step
 	return step{kind: stepBatch, coll: coll, writes: []write{{coll: coll, put: t.document(rng, c[coll].dim)}}}
 }
 
-// cross is a batch over the collections a and b.
+// cross returns a batch over the collections a and b.
 func (t *track) cross(rng *rand.Rand, c content) (all []write) {
 	for _, base := range []string{"a", "b", "a"} {
 		name := fmt.Sprintf("%d/%s", t.number, base)
@@ -254,7 +254,7 @@ func (t *track) document(rng *rand.Rand, dim int) *db.Document {
 		"step": int64(t.taken), "group": int64(rng.IntN(4)), "track": int64(t.number), "nested": map[string]any{"x": rng.Float64()}}}
 	if t.p.text > 0 {
 		n, from := rng.IntN(t.p.text), rng.IntN(len(letters))
-		if n > 64*kib { // large texts are there for their length
+		if n > 64*kib { // large texts test length only
 			n = t.p.text - rng.IntN(t.p.text/8)
 		}
 		d.Text = strings.Repeat(letters, n/len(letters)+2)[from : from+n]
@@ -311,7 +311,7 @@ func (s *step) effect(c content) content {
 	return c
 }
 
-// write does what the step says if it writes.
+// write executes the step if it writes.
 func (s *step) write(ctx context.Context, vdb *db.DB) error {
 	switch s.kind {
 	case stepCreate:
@@ -352,24 +352,24 @@ func (s *step) write(ctx context.Context, vdb *db.DB) error {
 	return vdb.Apply(ctx, b)
 }
 
-// A workload is a profile at work on a database.
+// A workload is a profile that runs on a database.
 type workload struct {
 	p      *profile
 	tracks []*track
-	dir    string // holds the database and its backups
+	dir    string // contains the database and its backups
 	mark   func(format string, args ...any) error
 	faulty bool      // errors are expected
-	blind  bool      // of reads too
-	scarce *shortage // of file handles; nil if there is none
+	blind  bool      // reads may fail, too
+	scarce *shortage // of file handles; may be nil
 
 	vdb      *db.DB
-	name     string // of its directory
+	name     string // of the database's directory
 	snap     *db.Snapshot
-	pub      *db.Publisher // opened when it is needed
+	pub      *db.Publisher // opened on demand
 	backups  int
-	backedUp int // the batch that the last of them ends with
+	backedUp int // last batch of the newest backup
 	restores int
-	wrong    error // the database has answered wrongly after a fault
+	wrong    error // set if the database answered wrongly after a fault
 }
 
 func newWorkload(p *profile, seed uint64, dir string, mark func(string, ...any) error) *workload {
@@ -381,8 +381,8 @@ func newWorkload(p *profile, seed uint64, dir string, mark func(string, ...any) 
 }
 
 const (
-	databaseName  = "database"  // restored ones have a number behind it
-	publishedName = "published" // folder of replicas
+	databaseName  = "database"  // restored ones have a number appended
+	publishedName = "published" // the folder of replicas
 )
 
 func (p *profile) options() *db.Options {
@@ -397,7 +397,7 @@ func (w *workload) open() (err error) {
 	return err
 }
 
-// run takes all steps. The database is closed in the end, whatever happened.
+// run takes all steps, and closes the database in any case.
 func (w *workload) run(ctx context.Context) (err error) {
 	if err := w.open(); err != nil {
 		return err
@@ -419,7 +419,7 @@ func (w *workload) run(ctx context.Context) (err error) {
 	return errors.Join(err, w.close())
 }
 
-// answers checks that a database which refuses writes still knows what it has acknowledged.
+// answers checks that a database which refuses writes still contains all acknowledged writes.
 func (w *workload) answers(ctx context.Context) error {
 	got, err := read(ctx, w.vdb, len(w.tracks))
 	if err != nil && w.blind && !wrongAnswer(err) {
@@ -450,7 +450,7 @@ func (w *workload) close() (err error) {
 		err = w.pub.Close()
 		w.pub = nil
 	}
-	failed := vdb.Stats().Failed != "" // then nothing is flushed
+	failed := vdb.Stats().Failed != "" // if so, nothing is flushed
 	if err := errors.Join(err, vdb.Close()); err != nil || failed {
 		return err
 	}
@@ -460,11 +460,11 @@ func (w *workload) close() (err error) {
 	return err
 }
 
-// safe marks that what a track has been acknowledged survives a power cut.
+// safe marks that the acknowledged batches of a track survive a power cut.
 func (w *workload) safe(t *track) error { return w.mark("safe %d %d", t.number, t.acked) }
 
-// recover opens a database that a crash has left, marks what it holds, and closes it. From the
-// moment when it has been read, what it holds must not change again.
+// recover opens a database after a crash, marks its content, and closes it. Once it was read, the
+// content must not change.
 func (w *workload) recover(ctx context.Context, e *expectation) error {
 	if err := w.open(); err != nil {
 		return err
@@ -486,7 +486,7 @@ func (w *workload) follow(ctx context.Context, t *track) error {
 		if s.kind < lastWrite {
 			err = w.write(ctx, t, &s)
 		} else if err = w.maintain(ctx, t, &s); err != nil && w.faulty && s.kind != stepReopen {
-			err = nil // whether writes go on is for the next of them to see
+			err = nil // the next step finds out whether writes continue
 		} else if w.scarce != nil && errors.Is(err, errNoHandles) && !errors.Is(err, db.ErrUnknown) {
 			err = nil
 		}
@@ -504,7 +504,7 @@ func (w *workload) write(ctx context.Context, t *track, s *step) error {
 	}
 	err := s.write(ctx, w.vdb)
 	for w.scarce != nil && errors.Is(err, errNoHandles) && !errors.Is(err, db.ErrUnknown) {
-		// Nothing was written; with more handles the same goes on, in the same process.
+		// Nothing was written. With more handles the same process continues.
 		w.scarce.end()
 		if err := errors.Join(w.mark("undo %d %d", t.number, batch-1), w.mark("begin %d %d", t.number, batch)); err != nil {
 			return err
@@ -515,7 +515,7 @@ func (w *workload) write(ctx context.Context, t *track, s *step) error {
 		w.scarce.mark()
 	}
 	if err != nil && w.faulty && !errors.Is(err, db.ErrUnknown) {
-		// Nothing was written, so that it can be tried again.
+		// Nothing was written, so the step can be repeated.
 		if err := w.mark("undo %d %d", t.number, batch-1); err != nil {
 			return err
 		}
@@ -580,7 +580,7 @@ func (w *workload) maintain(ctx context.Context, t *track, s *step) (err error) 
 	return w.safe(t)
 }
 
-// publish makes the folder of replicas hold the database.
+// publish publishes the database to the folder of replicas.
 func (w *workload) publish(ctx context.Context, t *track) (err error) {
 	if err := w.mark("publish %s %d", publishedName, len(t.history)-1); err != nil {
 		return err
@@ -596,8 +596,8 @@ func (w *workload) publish(ctx context.Context, t *track) (err error) {
 	return w.mark("published %s %d", publishedName, len(t.history)-1)
 }
 
-// restore goes on with a copy of the last backup, if there is one: everything since is undone, as
-// one more batch.
+// restore continues with a copy of the last backup, if there is one: all later batches are undone,
+// as one more batch.
 func (w *workload) restore(t *track) error {
 	if w.backedUp == 0 {
 		return nil
@@ -619,8 +619,7 @@ func (w *workload) restore(t *track) error {
 	return w.open()
 }
 
-// copyDurably copies a directory as a careful person does: what it holds is on disk before its name
-// is.
+// copyDurably copies a directory durably: the content is on disk before the name.
 func copyDurably(from, to string) error {
 	var dirs []string
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -659,8 +658,7 @@ func syncDirectory(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// look reads in several ways. An answer may be an error, if these are expected, but never a wrong
-// one.
+// look reads in several ways. Errors are allowed if faults are expected; wrong answers never are.
 func (w *workload) look(ctx context.Context, t *track) error {
 	wrong := func(err error) error {
 		w.wrong = errors.Join(w.wrong, fmt.Errorf("step %d of track %d: %w", t.taken, t.number, err))
@@ -690,30 +688,30 @@ func (w *workload) look(ctx context.Context, t *track) error {
 	return err
 }
 
-// bounds say between which batches a state must be, per track, and which backups there are.
+// bounds are the batches, per track, between which a state must be, and the expected backups.
 type bounds struct {
-	safe  []int // survive a power cut
+	safe  []int // survive a power failure
 	acked []int // survive a kill
-	begun []int // may be there
+	begun []int // may be present
 
 	backups   map[string]backup
 	database  string    // its directory
-	published published // in the folder of replicas
+	published published // versions in the folder of replicas
 }
 
-// published says after which batch of the first track the folder of replicas may be: -1 if it need
-// not hold any.
+// published bounds the batch of the first track in the folder of replicas; -1 if the folder may be
+// empty.
 type published struct {
 	lower, upper int
 }
 
-// A backup holds the content after a batch of the first track.
+// A backup contains the content after a batch of the first track.
 type backup struct {
 	batch int
 	whole bool
 }
 
-// backingUp reports whether a backup is not whole yet.
+// backingUp reports whether a backup is incomplete.
 func (b *bounds) backingUp() bool {
 	for _, backup := range b.backups {
 		if !backup.whole {
@@ -734,7 +732,7 @@ func (b *bounds) clone() *bounds {
 	return &c
 }
 
-// note follows a mark.
+// note applies a mark.
 func (b *bounds) note(note string) error {
 	var verb, what string
 	var n int
@@ -772,7 +770,7 @@ func (b *bounds) note(note string) error {
 	return nil
 }
 
-// sum is the same for the same bounds.
+// sum is equal for equal bounds.
 func (b *bounds) sum() uint64 {
 	return hashString(fmt.Sprint(b.safe, b.acked, b.begun, b.backups, b.database, b.published))
 }
