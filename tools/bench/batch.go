@@ -9,14 +9,13 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// batchGoal says how many times as fast as FAISS's batches, which OpenBLAS multiplies, Vecbolt's
-// are to be.
+// batchGoal is the target speed of Vecbolt's batches relative to FAISS's, which use OpenBLAS.
 const batchGoal = 1.2
 
 // batchRounds is how often each contestant answers all queries on each number of threads.
 const batchRounds = 5
 
-// batchFigure asks for the 10 nearest rows of all queries of a set in one call.
+// batchFigure measures the 10 nearest rows of all queries of a set in one call.
 func batchFigure(e *env, r *report) error {
 	r.Title = "Exact search, batches of 1,000 queries, k = 10"
 	r.note("Microseconds per query are medians over the rounds, in which the contestants take turns. GFLOP/s counts two operations for every element of a query and a row, whoever needs fewer.")
@@ -92,7 +91,7 @@ func (e *env) batchSet(set *vectorSet, r *report) error {
 	return nil
 }
 
-// batch answers all queries by SearchBatch, after a first search that verifies the checksums.
+// batch answers all queries by SearchBatch, after a search that verifies the checksums.
 func (v *vecboltScanner) batch(threads int) (res scanResult, err error) {
 	err = withCollection(v.dir, v.dim, &db.Options{Workers: threads}, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		queries := make([]db.Query, v.queries.rows())

@@ -12,10 +12,10 @@ import (
 
 const cacheFiles = 10_000
 
-// embCache makes an embedding cache of cacheFiles files out of the real one that lies beside the
-// repository: every file several times, under other names and with every value moved by up to a
-// thousandth, written as Python's json module writes floats. It returns the directory and the
-// number of bytes in it.
+// embCache makes an embedding cache of cacheFiles files from the real cache beside the repository.
+// It copies every file several times, under other names, with every value moved by up to a
+// thousandth, written as Python's json module writes floats. It returns the directory and its size
+// in bytes.
 func (e *env) embCache() (dir string, size int64, err error) {
 	src := filepath.Join(e.shared, "data", "emb-cache-ada002", "cache")
 	names, err := os.ReadDir(src)

@@ -14,8 +14,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// chromemScanner searches a chromem-go collection in memory. It divides every query among as many
-// goroutines as there are processors, so that one thread is had by giving the Go runtime one.
+// chromemScanner searches a chromem-go collection in memory. chromem-go divides every query among
+// one goroutine per processor, so one thread means GOMAXPROCS=1.
 type chromemScanner struct {
 	c       *chromem.Collection
 	queries matrix
@@ -65,14 +65,14 @@ func (s *chromemScanner) scan(r scanRequest) (scanResult, error) {
 }
 
 // chromemIngest adds the documents in batches to a new database on disk.
-func chromemIngest(dir string, docs []db.Document) (ingested, error) {
+func chromemIngest(dir string, docs []db.Document) (ingestResult, error) {
 	d, err := chromem.NewPersistentDB(filepath.Join(dir, "chromem"), false)
 	if err != nil {
-		return ingested{}, err
+		return ingestResult{}, err
 	}
 	c, err := d.CreateCollection(collection, nil, noEmbedding)
 	if err != nil {
-		return ingested{}, err
+		return ingestResult{}, err
 	}
 	rows := make([]chromem.Document, len(docs))
 	for i, d := range docs {
@@ -86,11 +86,11 @@ func chromemIngest(dir string, docs []db.Document) (ingested, error) {
 	for rest := rows; len(rest) > 0; {
 		n := min(ingestBatch, len(rest))
 		if err := c.AddDocuments(context.Background(), rest[:n], runtime.NumCPU()); err != nil {
-			return ingested{}, err
+			return ingestResult{}, err
 		}
 		rest = rest[n:]
 	}
-	return ingested{Rows: len(rows), Seconds: time.Since(t).Seconds()}, nil
+	return ingestResult{Rows: len(rows), Seconds: time.Since(t).Seconds()}, nil
 }
 
 // openChromem is openVecbolt for a database of chromemIngest.

@@ -13,7 +13,7 @@ type vectorSet struct {
 	name                string
 	basePath, queryPath string
 	base, queries       matrix
-	truth               [][]int // of the first truthQueries queries, truthK rows each
+	truth               [][]int // of the first truthQueries queries: truthK rows each
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 	wideDim      = 1536
 )
 
-// The sets by name.
+// Names of the sets.
 const (
 	glove     = "glove100k"
 	sentences = "sentences384"
@@ -34,7 +34,7 @@ const (
 	synth1536 = "synth1536"
 )
 
-// eachSet runs a figure on those of the named sets that were chosen and can be had.
+// eachSet runs a figure on the named sets that were chosen and are available.
 func (e *env) eachSet(r *report, run func(*vectorSet, *report) error, names ...string) error {
 	for _, name := range names {
 		if len(e.sets) > 0 && !slices.Contains(e.sets, name) {
@@ -71,7 +71,7 @@ func (e *env) readShared(name, folder string) (*vectorSet, error) {
 	return e.readSet(name, filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs"))
 }
 
-// made generates a set into the cache, or finds it there.
+// made returns a generated set, from the cache if possible.
 func (e *env) made(rows, dim int) (*vectorSet, error) {
 	set := fmt.Sprintf("synth%d", dim)
 	dir := filepath.Join(e.cache, set)
@@ -108,7 +108,7 @@ func (e *env) readSet(name, base, queries string) (*vectorSet, error) {
 	return s, err
 }
 
-// truthOf computes the exact answers of the first n queries, or finds them in the cache.
+// truthOf returns the exact answers of the first n queries, from the cache if possible.
 func (e *env) truthOf(s *vectorSet, n int, file string) ([][]int, error) {
 	truth := filepath.Join(e.cache, file)
 	if stale(truth, s.basePath, s.queryPath) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskUse returns the lengths of all files under dir added up, and the bytes that the file system
-// has allocated to them.
+// diskUse returns the total length of all files under dir, and the bytes that the file system has
+// allocated to them.
 func diskUse(dir string) (length, allocated int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -27,13 +27,12 @@ func diskUse(dir string) (length, allocated int64, err error) {
 	return length, allocated, err
 }
 
-// rawWrites writes batches of as many bytes as full rows have over a file that is on the disk
-// already, and makes each durable: what the disk takes without the file system's help, which is
-// needed to make a file longer.
-func rawWrites(dir string, rows, batch int, budget time.Duration) (ingested, error) {
+// rawWrites overwrites a file on the disk with batches of the size of full rows, and makes each
+// durable. It measures the disk without the metadata updates that growing a file needs.
+func rawWrites(dir string, rows, batch int, budget time.Duration) (ingestResult, error) {
 	f, err := os.Create(filepath.Join(dir, "raw"))
 	if err != nil {
-		return ingested{}, err
+		return ingestResult{}, err
 	}
 	defer f.Close()
 	const rowBytes = (4*synthDim + textBytes + 64 + 511) &^ 511 // about 64 for id and metadata; whole sectors
@@ -41,27 +40,27 @@ func rawWrites(dir string, rows, batch int, budget time.Duration) (ingested, err
 	for i := range b {
 		b[i] = byte(mix(i) >> 24)
 	}
-	const ring = 64 << 20 // bytes, over and over
+	const ring = 64 << 20 // bytes, written repeatedly
 	for size := 0; size < ring; size += len(b) {
 		if _, err := f.Write(b); err != nil {
-			return ingested{}, err
+			return ingestResult{}, err
 		}
 	}
 	if err := f.Sync(); err != nil {
-		return ingested{}, err
+		return ingestResult{}, err
 	}
 	t := time.Now()
 	n := 0
 	for at := 0; n < rows && time.Since(t) < budget; n += batch {
 		if _, err := f.WriteAt(b, int64(at)); err != nil {
-			return ingested{}, err
+			return ingestResult{}, err
 		}
 		if err := unix.Fdatasync(int(f.Fd())); err != nil {
-			return ingested{}, err
+			return ingestResult{}, err
 		}
 		if at += len(b); at >= ring {
 			at = 0
 		}
 	}
-	return ingested{Rows: n, Seconds: time.Since(t).Seconds()}, nil
+	return ingestResult{Rows: n, Seconds: time.Since(t).Seconds()}, nil
 }

@@ -17,23 +17,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// driver is a running child process that speaks for one peer. A request is a line, an operation and
-// key=value pairs separated by tabs; the answer is a line of JSON, with "error" when it failed. The
-// child reads vectors and rows from the files that a request names and runs the clocks itself, so
-// that the pipe is never timed.
+// driver is a child process that runs one peer. A request is a line, an operation and key=value
+// pairs separated by tabs; the answer is a line of JSON, with "error" if it failed. The child reads
+// vectors and rows from the files that a request names and measures time itself, so that the pipe
+// is never timed.
 type driver struct {
 	name     string
 	settings string
 	split    bool // two threads can work on one query
-	pin      bool // one thread can only be had by giving the process one processor
-	blocks   bool // a query blocks the whole process, so that it has no second caller
+	pin      bool // one thread requires limiting the process to one processor
+	blocks   bool // a query blocks the whole process, so there is no second caller
 	cmd      *exec.Cmd
 	in       io.WriteCloser
 	out      *bufio.Reader
 	log      string
 }
 
-// callLimit ends a driver that does not answer; the slowest operation, filling sqlite-vec, takes
+// callLimit ends a driver that does not answer. The slowest operation, filling sqlite-vec, takes
 // about a minute.
 const callLimit = 15 * time.Minute
 
@@ -115,7 +115,7 @@ func (d *driver) close() {
 	done.Stop()
 }
 
-// processors allows the child's threads n processors; threads it starts later inherit that.
+// processors limits the child to n processors; threads that it starts later inherit the limit.
 func (d *driver) processors(n int) error {
 	var set unix.CPUSet
 	for i := range min(n, runtime.NumCPU()) {
@@ -135,7 +135,7 @@ func (d *driver) processors(n int) error {
 	return nil
 }
 
-// resident returns the child's resident memory in bytes, all of it and without the pages of mapped
+// resident returns the child's resident memory in bytes, in total and without pages of mapped
 // files.
 func (d *driver) resident() (all, anonymous int64) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
@@ -162,7 +162,7 @@ func (d *driver) load(s *vectorSet, dir string) error {
 
 func (d *driver) scan(r scanRequest) (scanResult, error) { return d.ask("scan", r, args{}) }
 
-// ask has the driver answer the queries of a request by an operation, for which more may be said.
+// ask makes the driver answer the queries of a request by an operation; more adds arguments.
 func (d *driver) ask(op string, r scanRequest, more args) (scanResult, error) {
 	if r.mode == modeSplit && !d.split || r.mode == modeCallers && d.blocks {
 		return scanResult{}, errUnsupported

@@ -19,7 +19,7 @@ type question struct {
 	how   string
 	where filter.Expr
 	sql   string
-	goal  bool // an equality or a range, which the goal speaks of
+	goal  bool // an equality or a range, which have a goal
 }
 
 var questions = []question{
@@ -31,7 +31,7 @@ var questions = []question{
 	{"one of ten", filter.In("bucket", 1, 2, 3, 5, 8, 13, 21, 34, 55, 89), "bucket IN (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)", false},
 }
 
-// filterFigure measures how long it takes to find which rows a filter matches.
+// filterFigure measures the time to find the rows that a filter matches.
 func filterFigure(e *env, r *report) error {
 	r.Title = fmt.Sprintf("Filters over %s rows", number(float64(e.filter)))
 	r.note("Milliseconds to count the rows that match, medians of %d; the counts of all contestants are the same.", filterRuns)
@@ -108,8 +108,7 @@ func filterFigure(e *env, r *report) error {
 	return nil
 }
 
-// filterDocuments yields n documents without vectors, with the columns that the drivers' tables
-// have.
+// filterDocuments yields n documents without vectors, with the columns of the drivers' tables.
 func filterDocuments(n int) func(func(db.Document, error) bool) {
 	return func(yield func(db.Document, error) bool) {
 		for i := range n {

@@ -17,8 +17,8 @@ const (
 // filteredShares are the percentages of the rows that match.
 var filteredShares = []float64{50, 10, 1, 0.1}
 
-// filterColumn is the integer that the filters of row i are on: from 0 to 999, and nothing to do
-// with the vectors. The drivers compute the same.
+// filterColumn is the integer that the filters test for row i: from 0 to 999, independent of the
+// vectors. The drivers compute the same.
 func filterColumn(i int) int { return i * 7919 % 1000 }
 
 func filteredFigure(e *env, r *report) error {
@@ -49,7 +49,7 @@ func (e *env) filteredSet(set *vectorSet, r *report) error {
 	contestants := map[string]func(scanRequest, float64) (scanResult, error){"vecbolt": ask(db.Query{Recall: filteredRecall}), exact: ask(db.Query{Exact: true})}
 	drivers, stop := e.start("hnswlib", "faiss", "sqlite-vec", "lancedb", "zvec")
 	defer stop()
-	efs, ef := map[string][]int{}, map[string]int{} // and the one that was chosen for a filter
+	efs, ef := map[string][]int{}, map[string]int{} // all settings, and the chosen one for a filter
 	for _, d := range drivers {
 		e.logf("%s: loading %s", set.name, d.name)
 		dir, err := e.scratchDir(d.name)
@@ -58,7 +58,7 @@ func (e *env) filteredSet(set *vectorSet, r *report) error {
 		}
 		var loaded struct {
 			Settings string
-			Efs      []int // to choose from
+			Efs      []int // settings to choose from
 		}
 		if err := d.call("load_filtered", args{"base": set.basePath, "queries": set.queryPath, "dir": dir}, &loaded); err != nil {
 			return err

@@ -83,8 +83,8 @@ func readIvecs(name string) ([][]int, error) {
 	return rows, err
 }
 
-// writeVecs writes rows as 4-byte values behind their dimension, through a temporary name: a file
-// that exists is whole.
+// writeVecs writes rows as 4-byte values after their dimension. It renames a temporary file, so
+// that an existing file is complete.
 func writeVecs(name string, rows, dim int, value func(row, col int) uint32) error {
 	f, err := os.Create(name + ".tmp")
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-const graphQueries = 1000 // the first of the word vectors are of frequent words, which are easy to find
+const graphQueries = 1000 // the first word vectors are frequent words, which are easy to find
 
 var (
 	graphRecalls = []float64{0.90, 0.95, 0.99}
-	// What is asked of vecbolt.
+	// Recalls requested from vecbolt.
 	graphAsked = []float64{0.70, 0.75, 0.80, 0.85, 0.88, 0.90, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.993, 0.995}
-	// graphGoals are times hnswlib at the recalls above: what Glass is, with the best of its
-	// settings for each, on as many threads, where both were measured (../shared/peers.md, real
-	// vectors for 1,536 dimensions); or 2.5 on 768 and 1,536 dimensions.
+	// graphGoals are speeds relative to hnswlib at the recalls above: the speed of Glass, with its
+	// best setting for each recall and the same number of threads, where both were measured (on
+	// real vectors for 1,536 dimensions); otherwise 2.5 on 768 and 1,536 dimensions.
 	graphGoals = map[string]map[string][]float64{
 		synth768:  {modeOne: {2.85, 2.5, 3.13}, modeCallers: {2.63, 2.62, 3.74}},
 		synth1536: {modeOne: {3.43, 3.80, 2.5}, modeCallers: {3.06, 2.87, 2.73}},
@@ -37,10 +37,10 @@ func graphFigure(e *env, r *report) error {
 	return e.eachSet(r, e.graphSet, glove, sentences, synth768, synth1536)
 }
 
-// A rival is a peer in one configuration, of which one setting is turned.
+// A rival is a peer in one configuration with one varying setting.
 type rival struct {
 	peer     string
-	variant  string // what sets it apart from others of the same peer
+	variant  string // distinguishes configurations of the same peer
 	fixed    args
 	turned   string
 	settings []float64
@@ -58,9 +58,9 @@ var (
 	}
 )
 
-// graphBuild returns what a peer is told to build for vectors of dim, and says it: for hnswlib what
-// its documentation recommends, for FAISS the configuration that was the fastest on these sets
-// (../shared/peers.md).
+// graphBuild returns the build arguments of a peer for vectors of dim, and describes them: for
+// hnswlib the values that its documentation recommends, for FAISS the fastest configuration on
+// these sets.
 func graphBuild(peer string, dim int) (args, string) {
 	if peer == "hnswlib" {
 		return args{"m": 16, "construction": 200}, "HierarchicalNSW M=16 ef_construction=200"
@@ -75,7 +75,7 @@ type walker struct {
 	ask      func(r scanRequest, setting float64) (scanResult, error)
 }
 
-// A curve is what a contestant reached, by mode and setting.
+// A curve is the results of a contestant, by mode and setting.
 type curve struct {
 	settings []float64
 	best     map[string]map[float64][]float64 // microseconds
@@ -118,7 +118,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 			}
 		}
 		r.add(measurement{Set: set.name, Who: d.name, How: "build, 2 threads", Value: built.Seconds, Unit: "s", Ratio: built.Seconds / took})
-		if d.name == "hnswlib" { // the others are no graphs
+		if d.name == "hnswlib" { // the other peers have no graphs
 			r.atLeast(set.name+": times as fast to build as hnswlib", 1, built.Seconds/took)
 		}
 		for _, v := range graphRivals {
@@ -188,7 +188,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 
 // measure runs all queries with each setting.
 func (c *curve) measure(ask func(scanRequest, float64) (scanResult, error), truth [][]int) error {
-	// Another contestant was at work: its memory is in the caches.
+	// Warm up: another contestant ran last, and its memory is in the caches.
 	if _, err := ask(scanRequest{mode: modeOne, n: graphQueries, k: truthK, budget: time.Minute}, c.settings[len(c.settings)/2]); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// at returns the queries per second at a recall, NaN if no setting reaches it.
+// at returns the queries per second at a recall, or NaN if no setting reaches it.
 func (c *curve) at(mode string, want float64) float64 {
 	last := 0.0
 	for _, setting := range c.settings {
@@ -229,7 +229,7 @@ func (c *curve) at(mode string, want float64) float64 {
 			continue
 		}
 		fast := 1e6 / mean(c.best[mode][setting])
-		if last == 0 { // the first setting is more than enough
+		if last == 0 { // the first setting is sufficient
 			return fast
 		}
 		share := (want - c.recall[last]) / (c.recall[setting] - c.recall[last])
@@ -239,7 +239,7 @@ func (c *curve) at(mode string, want float64) float64 {
 	return math.NaN()
 }
 
-// graphPromises measures what applications ask for.
+// graphPromises measures queries with a requested recall.
 func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r *report) error {
 	type asked struct {
 		how   string
@@ -281,8 +281,8 @@ func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r 
 	return nil
 }
 
-// buildVecbolt makes a database of the set with a column for filters, and returns the seconds that
-// its graph took.
+// buildVecbolt makes a database of the set with a column for filters, and returns the build time of
+// its graph in seconds.
 func buildVecbolt(dir string, s *vectorSet) (seconds float64, err error) {
 	err = withCollection(dir, s.base.dim, &db.Options{NoBackgroundCompaction: true}, func(ctx context.Context, d *db.DB, c *db.Collection) error {
 		docs := func(yield func(db.Document, error) bool) {

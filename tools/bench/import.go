@@ -17,10 +17,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/exchange"
 )
 
-// importGoal is the share of the speed of reading and parsing that an import is to reach.
+// importGoal is the target speed of an import relative to reading and parsing.
 const importGoal = 0.8
 
-// importFigure compares the import of an embedding cache, through the tool as a user runs it, with
+// importFigure compares the import of an embedding cache with the tool, as a user runs it, with
 // only reading the same files and parsing their numbers on all processors.
 func importFigure(e *env, r *report) error {
 	r.Title = "Import of cached embeddings"
@@ -36,7 +36,7 @@ func importFigure(e *env, r *report) error {
 	}
 	tool := filepath.Join(e.scratch, "vecbolt-tool")
 	build := exec.Command("go", "build", "-o", tool, "./tools/vecbolt")
-	build.Dir, build.Env = e.root, append(os.Environ(), "GOWORK=") // with go.work, which this module is not in
+	build.Dir, build.Env = e.root, append(os.Environ(), "GOWORK=") // use go.work, which does not contain this module
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the tool: %w: %.300s", err, out)
 	}
@@ -112,8 +112,7 @@ func runImport(tool, dbDir, source string, want int) (float64, error) {
 // parser appends the numbers of a JSON array to dst.
 type parser func(dst []float32, b []byte) ([]float32, error)
 
-// parseAll reads and parses all files on all processors, into memory that is used again for every
-// file.
+// parseAll reads and parses all files on all processors, reusing memory for every file.
 func parseAll(files []string, parse parser) error {
 	var next atomic.Int64
 	errs := make([]error, runtime.NumCPU())
@@ -149,8 +148,8 @@ func readInto(b *bytes.Buffer, name string) error {
 	return err
 }
 
-// parseFloats parses with strconv, without copying the numbers. It trusts the input to be an array
-// of them: as a yardstick it does the least work that yields the numbers.
+// parseFloats parses with strconv, without copying the numbers. It assumes that the input is an
+// array of numbers: as a yardstick it does the minimum of work.
 func parseFloats(dst []float32, b []byte, bits int) ([]float32, error) {
 	for i := bytes.IndexByte(b, '[') + 1; i < len(b); {
 		for i < len(b) && (isSpace(b[i]) || b[i] == ',') {

@@ -13,14 +13,14 @@ const (
 	manyWriters  = 64
 )
 
-// ingested is what one way of writing reached.
-type ingested struct {
+// ingestResult is the result of one way of writing.
+type ingestResult struct {
 	Rows    int     `json:"rows"`
 	Seconds float64 `json:"seconds"`
-	bytes   int64   // allocated on disk afterwards, 0 if not looked at
+	bytes   int64   // allocated on disk afterwards, 0 if not measured
 }
 
-func (i ingested) rate() float64 { return float64(i.Rows) / i.Seconds }
+func (i ingestResult) rate() float64 { return float64(i.Rows) / i.Seconds }
 
 // ingestFigure measures durable writes of rows of 768 dimensions.
 func ingestFigure(e *env, r *report) error {
@@ -51,8 +51,8 @@ func ingestFigure(e *env, r *report) error {
 			return err
 		}
 	}
-	driven := func(d *driver, n, batch int, a args) func(string) (ingested, error) {
-		return func(dir string) (res ingested, err error) {
+	driven := func(d *driver, n, batch int, a args) func(string) (ingestResult, error) {
+		return func(dir string) (res ingestResult, err error) {
 			all := args{"dir": dir, "n": n, "batch": batch, "step": 1, "budget_ms": (2 * e.budget).Milliseconds()}
 			for k, v := range a {
 				all[k] = v
@@ -65,15 +65,15 @@ func ingestFigure(e *env, r *report) error {
 	type way struct {
 		who, how string
 		single   bool
-		write    func(dir string) (ingested, error)
+		write    func(dir string) (ingestResult, error)
 	}
 	ways := []way{
-		{"vecbolt", "full rows, batches of 1,000", false, func(dir string) (ingested, error) { return vecboltIngest(dir, full, ingestBatch) }},
-		{"vecbolt", "vectors only, batches of 1,000", false, func(dir string) (ingested, error) { return vecboltIngest(dir, bare, ingestBatch) }},
-		{"vecbolt", "full rows, one by one, 1 goroutine", true, func(dir string) (ingested, error) { return vecboltSingles(dir, full, 1, e.budget) }},
-		{"vecbolt", "full rows, one by one, 64 goroutines", true, func(dir string) (ingested, error) { return vecboltSingles(dir, full, manyWriters, e.budget) }},
-		{"yardstick", "overwrite + fdatasync, batches of 1,000", false, func(dir string) (ingested, error) { return rawWrites(dir, e.rows, ingestBatch, e.budget) }},
-		{"yardstick", "overwrite + fdatasync, one by one", true, func(dir string) (ingested, error) { return rawWrites(dir, e.rows, 1, e.budget) }},
+		{"vecbolt", "full rows, batches of 1,000", false, func(dir string) (ingestResult, error) { return vecboltIngest(dir, full, ingestBatch) }},
+		{"vecbolt", "vectors only, batches of 1,000", false, func(dir string) (ingestResult, error) { return vecboltIngest(dir, bare, ingestBatch) }},
+		{"vecbolt", "full rows, one by one, 1 goroutine", true, func(dir string) (ingestResult, error) { return vecboltSingles(dir, full, 1, e.budget) }},
+		{"vecbolt", "full rows, one by one, 64 goroutines", true, func(dir string) (ingestResult, error) { return vecboltSingles(dir, full, manyWriters, e.budget) }},
+		{"yardstick", "overwrite + fdatasync, batches of 1,000", false, func(dir string) (ingestResult, error) { return rawWrites(dir, e.rows, ingestBatch, e.budget) }},
+		{"yardstick", "overwrite + fdatasync, one by one", true, func(dir string) (ingestResult, error) { return rawWrites(dir, e.rows, 1, e.budget) }},
 	}
 	for _, d := range drivers {
 		switch d.name {
@@ -91,7 +91,7 @@ func ingestFigure(e *env, r *report) error {
 		}
 	}
 	if e.inProcess("chromem-go", "persistent, AddDocuments(concurrency=2), no compression") {
-		ways = append(ways, way{"chromem-go", "full rows, batches of 1,000", false, func(dir string) (ingested, error) { return chromemIngest(dir, full) }})
+		ways = append(ways, way{"chromem-go", "full rows, batches of 1,000", false, func(dir string) (ingestResult, error) { return chromemIngest(dir, full) }})
 	}
 
 	rates := map[string][]float64{}

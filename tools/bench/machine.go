@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine describes where a report was made. What cannot be found out stays empty.
+// machine describes the machine of a report. Unknown fields stay empty.
 type machine struct {
 	CPU      string  `json:"cpu"`
-	Features string  `json:"features"` // those the kernels care about
+	Features string  `json:"features"` // those used by kernels
 	Threads  int     `json:"threads"`
 	L3       string  `json:"l3,omitempty"`
 	MemoryGB float64 `json:"memory_gb"`
@@ -23,7 +23,7 @@ type machine struct {
 	Go       string  `json:"go"`
 	Compiler string  `json:"g++,omitempty"`
 	Node     string  `json:"node,omitempty"`
-	Load     string  `json:"load,omitempty"` // averages at the start: above 0.2, others were at work
+	Load     string  `json:"load,omitempty"` // averages at the start: above 0.2, other processes were running
 }
 
 func describe(scratch string) machine {

@@ -1,9 +1,10 @@
-// Command bench runs Vecbolt and every peer that can be had from its own package on the same files,
-// in one run, and prints and stores how they compare: the figures that Vecbolt set out to reach.
+// Command bench runs Vecbolt and all available peers on the same files, in one run, and prints and
+// stores the comparison: the figures of Vecbolt's goals. A peer is available if its own package is
+// installed.
 //
-// Each figure is a file of its name (scan.go, batch.go, import.go, ...); a peer outside Go is a
-// driver under peers/ that speaks the line protocol of driver.go. docs/bench/README.md says how to
-// run it and how the numbers are made.
+// Each figure is a file of its name (scan.go, batch.go, import.go, ...). A peer outside Go is a
+// driver under peers/ that speaks the line protocol of driver.go. docs/bench/README.md describes
+// how to run it and how the numbers are measured.
 package main
 
 import (
@@ -17,9 +18,9 @@ import (
 	"time"
 )
 
-// env is what the figures share.
+// env is shared by the figures.
 type env struct {
-	cache    string // generated data and compiled drivers, kept from run to run
+	cache    string // generated data and compiled drivers, kept between runs
 	scratch  string // databases of this run, removed at its end
 	shared   string // data that lies beside the repository
 	root     string // of the repository
@@ -27,9 +28,9 @@ type env struct {
 	peers    []*peer
 	rounds   int
 	budget   time.Duration
-	rows     int      // of the writing figures
+	rows     int      // of the write figures
 	filter   int      // rows of the filter figure
-	sets     []string // of the figures that have several; empty: all
+	sets     []string // of figures with several; empty: all
 }
 
 func (e *env) logf(format string, a ...any) {
@@ -104,17 +105,17 @@ func run() error {
 	for name := range strings.SplitSeq(*what, ",") {
 		i := slices.IndexFunc(figures, func(f figure) bool { return f.name == name })
 		r := &report{Figure: name, Date: time.Now().Format(time.DateOnly), Command: "go run . -what " + name, Machine: describe(e.scratch)}
-		if *sets != "" { // a report of its own
+		if *sets != "" { // stored as a separate report
 			r.Figure += "-" + strings.ReplaceAll(*sets, ",", "-")
 		}
 		flag.Visit(func(f *flag.Flag) {
-			if !slices.Contains([]string{"what", "out", "root", "shared", "cache"}, f.Name) { // what is measured, not where
+			if !slices.Contains([]string{"what", "out", "root", "shared", "cache"}, f.Name) { // settings of the measurement, not of its location
 				r.Command += " -" + f.Name + " " + f.Value.String()
 			}
 		})
 		e.logf("figure %s", name)
 		if err := figures[i].run(e, r); err != nil {
-			// The other figures still have something to say.
+			// Continue with the other figures.
 			e.logf("%s: %v", name, err)
 			failed = append(failed, fmt.Errorf("%s: %w", name, err))
 			e.takePeers()
@@ -131,7 +132,8 @@ func run() error {
 	return errors.Join(failed...)
 }
 
-// takePeers returns the peers that the figure tried to run, and forgets it for the next.
+// takePeers returns the peers that the figure tried to run, and resets the list for the next
+// figure.
 func (e *env) takePeers() []*peer {
 	var took []*peer
 	for _, p := range e.peers {
@@ -144,7 +146,7 @@ func (e *env) takePeers() []*peer {
 	return took
 }
 
-// freshDir makes dir anew, empty.
+// freshDir makes an empty directory, removing an existing one.
 func freshDir(dir string) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err

@@ -23,7 +23,7 @@ const (
 	memoryLimit   = 512 // MiB
 )
 
-// memoryFigure searches more vectors than it has memory for: 1.5 GB of them within 512 MiB.
+// memoryFigure searches 1.5 GB of vectors with 512 MiB of memory.
 func memoryFigure(e *env, r *report) error {
 	r.Title = fmt.Sprintf("Exact search of %s × %d within %d MiB", number(memoryRows), memoryDim, memoryLimit)
 	r.note("A fresh process in a control group that is limited to %d MiB, its page cache included, opens the database, whose files were dropped from the page cache, and asks %d queries, one at a time. Beyond the limit the system takes pages of mapped files away, which come from disk again; more than the limit without files would end the process.", memoryLimit, memoryQueries)
@@ -53,7 +53,7 @@ func memoryFigure(e *env, r *report) error {
 		return err
 	}
 	e.logf("searching")
-	var got searched
+	var got memoryResult
 	if err := callChild(&got, "memory", dir, queries); err != nil {
 		return err
 	}
@@ -86,9 +86,9 @@ func evict(dir string) error {
 	})
 }
 
-// searched is what the child saw.
-type searched struct {
-	FirstMS   float64 // from before open to the first answer
+// memoryResult is the result of the child.
+type memoryResult struct {
+	FirstMS   float64 // from before open until the first answer
 	MS        []float64
 	Peak      float64 // of the control group, in whole MiB
 	Anonymous float64
@@ -98,7 +98,7 @@ type searched struct {
 // A memoryGroup is a control group with a limit.
 type memoryGroup struct{ dir, peak string }
 
-// joinMemoryGroup moves this process into a new control group of either version, which takes a
+// joinMemoryGroup moves this process into a new control group (version 1 or 2). It needs a
 // privileged user.
 func joinMemoryGroup(limit int64) (memoryGroup, error) {
 	var errs []error
@@ -122,7 +122,7 @@ func joinMemoryGroup(limit int64) (memoryGroup, error) {
 	return memoryGroup{}, fmt.Errorf("no control group that limits memory: %w", errors.Join(errs...))
 }
 
-// leave moves this process to the group above and removes the group.
+// leave moves this process to the parent group and removes the group.
 func (g memoryGroup) leave() error {
 	if err := tell(filepath.Join(filepath.Dir(g.dir), "cgroup.procs"), int64(os.Getpid())); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (g memoryGroup) leave() error {
 	return os.Remove(g.dir)
 }
 
-// tell writes a number to a file of the system, which must be there.
+// tell writes a number to an existing system file.
 func tell(name string, n int64) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -140,7 +140,7 @@ func tell(name string, n int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// memoryChild searches in a process that may not use more memory than the limit.
+// memoryChild searches in a process with limited memory.
 func memoryChild(dir, queries string) error {
 	group, err := joinMemoryGroup(memoryLimit << 20)
 	if err != nil {
@@ -150,7 +150,7 @@ func memoryChild(dir, queries string) error {
 	if err != nil {
 		return err
 	}
-	var s searched
+	var s memoryResult
 	start := time.Now()
 	err = withCollection(dir, q.dim, &db.Options{Workers: 2, NoBackgroundCompaction: true}, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		for i := range q.rows() {

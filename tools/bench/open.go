@@ -18,8 +18,8 @@ const (
 	openGoalHeap = 64 // MiB
 )
 
-// opened is what a fresh process saw of opening a database and asking it one question.
-type opened struct {
+// openResult is the result of a fresh process that opens a database and asks it one question.
+type openResult struct {
 	OpenMS   float64 `json:"open_ms"` // until the collection is open
 	MS       float64 `json:"ms"`      // until the first answer
 	HeapOpen float64 `json:"heap_open_mib"`
@@ -28,8 +28,8 @@ type opened struct {
 	anon     float64
 }
 
-// openFigure measures opening a database of full rows up to its first answer, in fresh processes
-// with a warm page cache.
+// openFigure measures the time from opening a database of full rows to its first answer, in fresh
+// processes with a warm page cache.
 func openFigure(e *env, r *report) error {
 	r.Title = fmt.Sprintf("Open %s × %d to the first answer", number(float64(e.rows)), synthDim)
 	r.note("Medians of %d fresh processes each after one that warms the page cache; process start and loading of libraries not counted. Heap is the Go heap in use after a collection.", openRuns)
@@ -41,17 +41,17 @@ func openFigure(e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	show := func(who string, runs []opened) opened {
-		pick := func(of func(opened) float64) float64 {
+	show := func(who string, runs []openResult) openResult {
+		pick := func(of func(openResult) float64) float64 {
 			var v []float64
 			for _, o := range runs[1:] {
 				v = append(v, of(o))
 			}
 			return median(v)
 		}
-		o := opened{pick(func(o opened) float64 { return o.OpenMS }), pick(func(o opened) float64 { return o.MS }),
-			pick(func(o opened) float64 { return o.HeapOpen }), pick(func(o opened) float64 { return o.Heap }),
-			pick(func(o opened) float64 { return o.rss }), pick(func(o opened) float64 { return o.anon })}
+		o := openResult{pick(func(o openResult) float64 { return o.OpenMS }), pick(func(o openResult) float64 { return o.MS }),
+			pick(func(o openResult) float64 { return o.HeapOpen }), pick(func(o openResult) float64 { return o.Heap }),
+			pick(func(o openResult) float64 { return o.rss }), pick(func(o openResult) float64 { return o.anon })}
 		m := measurement{Set: "warm page cache", Who: who, How: "open to first answer", Value: o.MS, Unit: "ms", Detail: map[string]float64{"first run ms": runs[0].MS}}
 		for k, v := range map[string]float64{"open alone ms": o.OpenMS, "heap after open MiB": o.HeapOpen, "heap after answer MiB": o.Heap, "resident MiB": o.rss, "resident anonymous MiB": o.anon} {
 			if v != 0 {
@@ -71,7 +71,7 @@ func openFigure(e *env, r *report) error {
 	if _, err := vecboltIngest(dir, docs, ingestBatch); err != nil {
 		return err
 	}
-	runs, err := repeat(openRuns+1, func() (opened, error) { return runChild("vecbolt", dir, set.queryPath) })
+	runs, err := repeat(openRuns+1, func() (openResult, error) { return runChild("vecbolt", dir, set.queryPath) })
 	if err != nil {
 		return err
 	}
@@ -93,13 +93,13 @@ func openFigure(e *env, r *report) error {
 	stop()
 	for _, d := range drivers {
 		dir := filepath.Join(e.scratch, "open-"+d.name)
-		runs, err := repeat(openRuns+1, func() (opened, error) {
+		runs, err := repeat(openRuns+1, func() (openResult, error) {
 			fresh, stop := e.start(d.name)
 			defer stop()
 			if len(fresh) == 0 {
-				return opened{}, fmt.Errorf("%s does not start again", d.name)
+				return openResult{}, fmt.Errorf("%s does not start again", d.name)
 			}
-			var o opened
+			var o openResult
 			err := fresh[0].call("open", args{"dir": dir, "queries": set.queryPath}, &o)
 			all, anon := fresh[0].resident()
 			o.rss, o.anon = float64(all)/(1<<20), float64(anon)/(1<<20)
@@ -120,7 +120,7 @@ func openFigure(e *env, r *report) error {
 		if _, err := chromemIngest(dir, docs); err != nil {
 			return err
 		}
-		runs, err := repeat(3, func() (opened, error) { return runChild("chromem-go", dir, set.queryPath) })
+		runs, err := repeat(3, func() (openResult, error) { return runChild("chromem-go", dir, set.queryPath) })
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,8 @@ func openFigure(e *env, r *report) error {
 	return nil
 }
 
-// fill writes full rows 0, step, 2*step, ... through a driver and tidies up as its product advises.
+// fill writes full rows 0, step, 2*step, ... through a driver, and then optimises as the product
+// advises.
 func fill(d *driver, base, texts, dir string, n, step int) error {
 	if err := d.call("rows", args{"base": base, "texts": texts}, nil); err != nil {
 		return err
@@ -158,16 +159,15 @@ func repeat[T any](n int, fn func() (T, error)) ([]T, error) {
 	return all, nil
 }
 
-// childFlag makes this program open a database and report, in a process that did nothing else
-// before.
+// childFlag makes this program open a database in a fresh process and report.
 const childFlag = "-child"
 
-func runChild(who, dir, queries string) (o opened, err error) {
+func runChild(who, dir, queries string) (o openResult, err error) {
 	err = callChild(&o, who, dir, queries)
 	return o, err
 }
 
-// callChild runs this program as a child and decodes what it reports.
+// callChild runs this program as a child and decodes its report.
 func callChild(reply any, who, dir, queries string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -191,7 +191,7 @@ func child(args []string) int {
 	case "rag":
 		err = ragChild(args[1], args[2])
 	default:
-		var o opened
+		var o openResult
 		if o, err = openOnce(args[0], args[1], args[2]); err == nil {
 			err = json.NewEncoder(os.Stdout).Encode(o)
 		}
@@ -203,10 +203,10 @@ func child(args []string) int {
 	return 0
 }
 
-func openOnce(who, dir, queries string) (opened, error) {
+func openOnce(who, dir, queries string) (openResult, error) {
 	q, err := readFvecs(queries)
 	if err != nil {
-		return opened{}, err
+		return openResult{}, err
 	}
 	first := slices.Clone(q.row(0))
 	w := &watch{start: time.Now()}
@@ -221,11 +221,11 @@ func openOnce(who, dir, queries string) (opened, error) {
 	return w.seen, err
 }
 
-// watch notes the time since its start and the heap when it is told of an event. Its clock stands
-// still while it looks at the heap.
+// watch records the time since its start and the heap at each event. Its clock stops while it
+// measures the heap.
 type watch struct {
 	start time.Time
-	seen  opened
+	seen  openResult
 }
 
 func (w *watch) opened()   { w.note(&w.seen.OpenMS, &w.seen.HeapOpen) }

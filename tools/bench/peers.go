@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// peer is a product that the benchmark can run when its package is installed (peers/setup.sh
-// installs them).
+// peer is a product that the benchmark runs if its package is installed (peers/setup.sh installs
+// them).
 type peer struct {
 	Name    string   `json:"name"`
-	Package string   `json:"package"`            // where it comes from
-	Version string   `json:"version,omitempty"`  // of the package found
+	Package string   `json:"package"`            // origin
+	Version string   `json:"version,omitempty"`  // of the installed package
 	Setting string   `json:"settings,omitempty"` // as its driver reports them
-	Missing string   `json:"missing,omitempty"`  // why it does not take part
+	Missing string   `json:"missing,omitempty"`  // why it is not available
 	debian  []string // packages that must be installed
 	source  string   // driver, under peers/
 	link    []string // compiler arguments of a native driver
@@ -41,8 +41,8 @@ func knownPeers() []*peer {
 	}
 }
 
-// argv returns the command that runs the peer's driver, compiling a native one into the cache when
-// its source is newer.
+// argv returns the command that runs the peer's driver. It compiles a native driver into the cache
+// if its source is newer.
 func (p *peer) argv(peersDir, cache string) ([]string, error) {
 	if p.source == "" {
 		return nil, errUnsupported
@@ -88,8 +88,7 @@ func debianVersion(pkg string) string {
 	return string(out)
 }
 
-// choosePeers returns the peers that want names ("auto": all of them, "none", or a list separated
-// by commas).
+// choosePeers returns the peers in want ("auto": all, "none", or a comma-separated list).
 func choosePeers(want string) ([]*peer, error) {
 	all := knownPeers()
 	switch want {
@@ -109,8 +108,8 @@ func choosePeers(want string) ([]*peer, error) {
 	return chosen, nil
 }
 
-// start runs the drivers of the named peers among those chosen. A peer that cannot be had is left
-// out, with the reason in the report: what is missing must not look like what was not asked for.
+// start runs the drivers of the named peers that were chosen. The report names each unavailable
+// peer with the reason: it must differ from a peer that was not chosen.
 func (e *env) start(names ...string) (drivers []*driver, stop func()) {
 	for _, p := range e.peers {
 		if !slices.Contains(names, p.Name) || p.source == "" {
@@ -139,8 +138,7 @@ func (e *env) start(names ...string) (drivers []*driver, stop func()) {
 	}
 }
 
-// inProcess tells whether the peer that runs inside this process was chosen, and enters it in the
-// report.
+// inProcess reports whether the peer inside this process was chosen, and adds it to the report.
 func (e *env) inProcess(name, setting string) bool {
 	i := slices.IndexFunc(e.peers, func(p *peer) bool { return p.Name == name })
 	if i < 0 {

@@ -25,8 +25,8 @@ import (
 	"github.com/vecbolt/vecbolt/rag/split"
 )
 
-// The documents of the figure have ragWords words; chunks are of ragChunk words, of which
-// ragOverlap are those of the chunk before.
+// The documents of the figure have ragWords words; chunks have ragChunk words, and share ragOverlap
+// words with the chunk before.
 const (
 	ragWords   = 60
 	ragChunk   = 40
@@ -36,20 +36,20 @@ const (
 	ragK       = 5
 )
 
-// ragResult is what one contestant says, and peers/rag.py too.
+// ragResult is the result of one contestant, also written by peers/rag.py.
 type ragResult struct {
 	Chunks  int                  `json:"chunks"`
 	Digest  string               `json:"digest"` // of the chunks
 	Seconds float64              `json:"seconds"`
 	Before  float64              `json:"rss_before_mib"`
 	After   float64              `json:"rss_after_mib"`
-	Micros  map[string][]float64 `json:"micros"` // of each question, by the way it was answered
+	Micros  map[string][]float64 `json:"micros"` // of each question, by method
 	IDs     [][]string           `json:"ids"`    // of dense answers
 	How     string               `json:"how"`
 }
 
-// ragFigure indexes documents and asks questions, beside a plain Python program that does the same
-// with the same chunks and the same embeddings.
+// ragFigure indexes documents and asks questions, and compares with a plain Python program that
+// does the same with the same chunks and the same embeddings.
 func ragFigure(e *env, r *report) error {
 	r.Title = "Indexing and questions"
 	r.note("Documents of %d words drawn from 20,000 by Zipf's law, in chunks of %d words that overlap by %d, embedded by trigram-v1 (%d components); %d questions of six words of a document, k = %d. Index: chunks, embeddings and writing, in Vecbolt with a text index, durably on disk; in Python lists or a numpy array in memory. Questions: from a ready embedding to the context (Vecbolt, also without the embedding: by words), or to the best chunks (Python).", ragWords, ragChunk, ragOverlap, ragDim, ragAsked, ragK)
@@ -122,7 +122,7 @@ func ragFigure(e *env, r *report) error {
 	return nil
 }
 
-// pythonWithNumpy returns Debian's Python if it has numpy, and else the first one.
+// pythonWithNumpy returns Debian's Python if it has numpy, otherwise the first Python in the path.
 func pythonWithNumpy() string {
 	const debian = "/usr/bin/python3"
 	if exec.Command(debian, "-c", "import numpy").Run() == nil {
@@ -131,7 +131,7 @@ func pythonWithNumpy() string {
 	return "python3"
 }
 
-// writeRAG writes documents and questions as JSON lines, the same every time.
+// writeRAG writes documents and questions as JSON lines. Its output is deterministic.
 func writeRAG(corpus, queries string, n int) error {
 	rng := rand.New(rand.NewPCG(7, 11))
 	zipf := rand.NewZipf(rng, 1.1, 8, 19_999)
@@ -176,7 +176,7 @@ func readRAG(name string) (docs []db.Document, err error) {
 	return docs, nil
 }
 
-// ragChild indexes and asks, in a process of its own.
+// ragChild indexes and asks in a separate process.
 func ragChild(corpus, queries string) (err error) {
 	ctx := context.Background()
 	docs, err := readRAG(corpus)
@@ -281,8 +281,8 @@ func (c *counter) EmbedBatch(ctx context.Context, texts []string) ([][]float32, 
 	return c.Embedder.EmbedBatch(ctx, texts)
 }
 
-// learnAgain learns 1,000 files, and again; it returns the median time of the latter, and how many
-// texts it embedded.
+// learnAgain learns 1,000 files twice. It returns the median time of the second pass, and the
+// number of texts that it embedded.
 func learnAgain(e *env) (seconds float64, embedded int, err error) {
 	e.logf("rag: learning")
 	files := filepath.Join(e.scratch, "rag-files")

@@ -26,8 +26,7 @@ type report struct {
 	Notes   []string      `json:"notes,omitempty"`
 }
 
-// measurement is one number: who did what on which set, how much, and how many times as good
-// Vecbolt did the same.
+// measurement is one number: contestant, set, value, and the ratio to Vecbolt.
 type measurement struct {
 	Set    string             `json:"set"`
 	Who    string             `json:"who"`
@@ -38,7 +37,7 @@ type measurement struct {
 	Detail map[string]float64 `json:"detail,omitempty"`
 }
 
-// goal compares a figure with what the project set out to reach.
+// goal compares a figure with a goal of the project.
 type goal struct {
 	What string  `json:"what"`
 	Want string  `json:"want"`
@@ -68,7 +67,7 @@ func (r *report) goal(what, want string, got float64, met bool) {
 
 func (r *report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
 
-// number prints three significant digits, and whole numbers from 1000 on.
+// number prints three significant digits, and integers from 1000 on.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):

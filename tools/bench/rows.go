@@ -8,9 +8,8 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// The rows of the writing figures: a vector, a text of 200 bytes and four metadata keys, all
-// computed from the row number, by the same formulas in every driver (peers/driver.mjs,
-// peers/sqlitevec.cc).
+// The rows of the write figures: a vector, a text of 200 bytes and four metadata keys, all computed
+// from the row number, by the same formulas in every driver (peers/driver.mjs, peers/sqlitevec.cc).
 const (
 	textBytes = 200
 	langCount = 8
@@ -50,7 +49,7 @@ func rowDocuments(base matrix, from, n, step int) []db.Document {
 	return docs
 }
 
-// textFile writes the texts of n rows, one behind the other, for the drivers.
+// textFile writes the texts of n rows without separators, for the drivers.
 func (e *env) textFile(n int) (string, error) {
 	name := filepath.Join(e.cache, fmt.Sprintf("texts-%d", n))
 	if !stale(name) {

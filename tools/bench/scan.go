@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The three ways in which a scan is asked for.
+// The modes of a scan.
 const (
 	modeOne     = "one"     // one query at a time on one thread
 	modeSplit   = "split"   // one query at a time on two threads
@@ -22,18 +22,18 @@ var modeTitles = map[string]string{
 	modeOne: "1 thread", modeSplit: "2 threads, one query", modeCallers: "2 threads, two callers",
 }
 
-// errUnsupported says that a contestant cannot do what was asked; it is left out of that line.
+// errUnsupported means that a contestant does not support a request; its line is left out.
 var errUnsupported = errors.New("not supported")
 
 type scanRequest struct {
 	mode     string
 	first, n int // queries [first, first+n)
 	k        int
-	budget   time.Duration // no new query begins after it, but three are always answered
+	budget   time.Duration // no new query starts after it, but at least three are answered
 }
 
-// scanResult holds the microseconds of each query, or of two callers the mean alone, and the row
-// numbers found.
+// scanResult holds the microseconds of each query, or with two callers only the mean, and the row
+// found.
 type scanResult struct {
 	US  []float64 `json:"us"`
 	IDs [][]int   `json:"ids"`
@@ -42,19 +42,19 @@ type scanResult struct {
 // scanner is a contestant of the scan figure.
 type scanner interface {
 	title() string
-	load(s *vectorSet, dir string) error // dir is empty and the contestant's own
+	load(s *vectorSet, dir string) error // dir is an empty directory for the contestant
 	scan(r scanRequest) (scanResult, error)
 	close()
 }
 
-// scanGoals says how many times as fast as each peer Vecbolt is to be; libraries is for those that
-// keep vectors in memory and nothing else, by set.
+// scanGoals are the target speeds of Vecbolt relative to each peer; libraries is for peers that
+// only keep vectors in memory, by set.
 var (
 	scanGoals = map[string]float64{"chromem-go": 20, "lancedb": 20, "sqlite-vec": 20}
 	libraries = map[string]float64{glove: 5, sentences: 3.5, synth768: 3.5}
 )
 
-// streamGoal is the share of the streaming sum's bandwidth that a scan is to reach.
+// streamGoal is the target share of the streaming sum's bandwidth.
 const streamGoal = 0.85
 
 func scanFigure(e *env, r *report) error {
@@ -66,7 +66,7 @@ func scanFigure(e *env, r *report) error {
 	return e.eachSet(r, e.scanSet, glove, sentences, synth768)
 }
 
-// contest holds what the contestants answered, by contestant and mode.
+// contest holds the answers by contestant and mode.
 type contest struct {
 	us     map[string]map[string][]float64
 	recall map[string]float64
@@ -136,11 +136,11 @@ func (e *env) scanSet(set *vectorSet, r *report) error {
 
 func (e *env) scanOnce(set *vectorSet, c scanner, mode string, round int, con *contest) error {
 	req := scanRequest{mode: mode, first: 0, n: 3, k: truthK, budget: e.budget}
-	runtime.GC() // so that what the bench itself keeps is not collected during a scan
+	runtime.GC() // so that the benchmark's own garbage is not collected during a scan
 	if _, err := c.scan(req); err != nil {
 		return err
 	}
-	// Every round asks other queries, as far as exact answers are at hand.
+	// Every round uses other queries, among those with exact answers.
 	req.n = truthQueries / e.rounds
 	req.first = round * req.n
 	res, err := c.scan(req)
@@ -183,7 +183,7 @@ func (e *env) scanReport(set *vectorSet, con contest, speed map[int]map[string][
 			}
 			if name != us {
 				m.Ratio = ratio(name, mode)
-			} else if mode != modeCallers { // two callers who scan the same rows share the cache: no stream to compare with
+			} else if mode != modeCallers { // two callers scanning the same rows share the cache, so a stream is not comparable
 				m.Detail["of yardstick"] = bytes / median(v) / 1e3 / best[threadsOf(mode)]
 			}
 			r.add(m)
@@ -214,7 +214,7 @@ func threadsOf(mode string) int {
 	return 2
 }
 
-// or returns v, or instead when v is not a number.
+// or returns v, or instead if v is NaN.
 func or(v, instead float64) float64 {
 	if math.IsNaN(v) {
 		return instead
@@ -233,8 +233,8 @@ func orderedNames(us map[string]map[string][]float64) []string {
 	return names
 }
 
-// each answers the queries of a request with search on the given number of callers, as the drivers
-// do.
+// each answers the queries of a request by calling search from the given number of callers, as the
+// drivers do.
 func each(r scanRequest, queries matrix, callers int, search func(q []float32, k int) ([]int, error)) (scanResult, error) {
 	us := make([]float64, r.n)
 	ids := make([][]int, r.n)

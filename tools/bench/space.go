@@ -8,8 +8,8 @@ import (
 
 const spaceGoal = 1.1
 
-// spaceFigure compares the space of a database that lost half of its rows and was compacted with
-// that of a new one of the rows that remained.
+// spaceFigure compares the size of a database that was compacted after losing half of its rows with
+// the size of a new database with the remaining rows.
 func spaceFigure(e *env, r *report) error {
 	r.Title = "Space after deleting half and compacting"
 	r.note("Every second of %s full rows deleted, then compacted (Vecbolt Compact, LanceDB optimize, SQLite VACUUM) and closed; beside it a new database of the other half, treated alike. Bytes allocated by the file system.", number(float64(e.rows)))

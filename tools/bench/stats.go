@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// quantile returns the value below which a share p of the values lies, NaN when there are none.
+// quantile returns the p-quantile of the values, NaN if there are no values.
 func quantile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sumFunc adds up memory; what it returns only keeps the compiler from dropping the loads.
+// sumFunc adds up memory; its result only keeps the compiler from removing the loads.
 type sumFunc func(b []byte) uint64
 
 // sumWords is the plain loop in Go, unrolled until it is bound by its loads.
@@ -28,9 +28,8 @@ func sumWords(b []byte) uint64 {
 	return s0 + s1 + s2 + s3
 }
 
-// stream is the yardstick of the scan figure: the segment files of a database mapped as Vecbolt
-// maps them, summed by the plain Go loop and by the same loop with vector instructions. The fastest
-// counts.
+// stream is the yardstick of the scan figure: it maps the segment files of a database as Vecbolt
+// does, and sums them with a plain Go loop and with vector instructions. The faster loop counts.
 type stream struct {
 	maps  [][]byte
 	bytes int

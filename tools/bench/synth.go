@@ -15,15 +15,14 @@ const (
 	synthClusters = 1000
 	synthLatent   = 48
 	synthDecay    = 0.5  // the standard deviation of latent dimension j is (j+1)^-synthDecay
-	synthSpread   = 0.88 // of a cluster's rows around its centre, relative to that of the centres
+	synthSpread   = 0.88 // of a cluster's rows around its centre, relative to the spread of the centres
 	synthNoise    = 0.28 // length of the noise, relative to the latent part
 	synthMean     = 0.59 // length of the common mean, relative to the latent part
 	synthSeed     = 768
 )
 
-// synth generates rows vectors of dimension dim, the same for the same arguments on every run. Row
-// i depends on i and seed alone, so that rows generated in parallel, and a longer set, are the
-// same.
+// synth generates rows vectors of dimension dim, deterministically. Row i depends on i and seed
+// alone, so that parallel generation and longer sets give the same rows.
 func synth(rows, dim int) matrix {
 	rng := rand.New(rand.NewPCG(synthSeed, 0))
 	sigma := make([]float64, synthLatent)

@@ -3,8 +3,7 @@ package main
 import "slices"
 
 // exactTop returns the k nearest base rows of each query by inner product, best first, ties by row
-// number: the answer that every exact contestant must give, computed here so that no contestant is
-// its own judge.
+// number. It is computed here so that no contestant is its own judge.
 func exactTop(base, queries matrix, k int) [][]int {
 	top := make([][]int, queries.rows())
 	parallel(len(top), func(lo, hi int) {
@@ -44,7 +43,7 @@ func dot(a, b []float32) float64 {
 	return s[0] + s[1] + (s[2] + s[3])
 }
 
-// recall returns the share of the true rows that were found, over the queries that were answered.
+// recall returns the share of the true rows that were found, over the answered queries.
 func recall(truth, got [][]int, k int) float64 {
 	var hit, all int
 	for q, ids := range got {

@@ -13,13 +13,13 @@ import (
 
 const collection = "rows"
 
-// vecboltScanner searches a compacted database. It is opened anew for every request, because the
-// number of goroutines that a search may use is an option of the database.
+// vecboltScanner searches a compacted database. It reopens it for every request, because the number
+// of goroutines of a search is an option of the database.
 type vecboltScanner struct {
 	dir     string
 	dim     int
 	queries matrix
-	flush   bool // and not compact: no graph is wanted
+	flush   bool // instead of compact: builds no graph
 }
 
 func (*vecboltScanner) title() string { return "vecbolt" }
@@ -49,12 +49,13 @@ func (v *vecboltScanner) scan(r scanRequest) (res scanResult, err error) {
 	return v.ask(r, db.Query{Exact: true}, r.first+r.n, min(scanWarm, v.queries.rows()-r.n))
 }
 
-// scanWarm is for how many other queries a database that was just opened is asked before it is
-// measured: so many have read every block of codes and most of the vectors near to them.
+// scanWarm is the number of warm-up queries after a database is opened. That number reads every
+// block of codes and most of the vectors near the queries.
 const scanWarm = 300
 
-// ask answers the queries of a request in the way that a query says, after so many from the given
-// one on that only warm up: the first to read a block after an open verifies its checksum.
+// ask answers the queries of a request by Search, with the settings in how, starting at query from.
+// The first warm queries are not measured: the first read of a block after an open verifies its
+// checksum.
 func (v *vecboltScanner) ask(r scanRequest, how db.Query, from, warm int) (res scanResult, err error) {
 	opts, callers := &db.Options{Workers: threadsOf(r.mode), NoRecheck: true}, 1
 	if r.mode == modeCallers {
@@ -88,7 +89,7 @@ func (v *vecboltScanner) ask(r scanRequest, how db.Query, from, warm int) (res s
 }
 
 // withCollection opens the database in dir and its collection of the given dimension, runs fn and
-// closes.
+// closes the database.
 func withCollection(dir string, dim int, opts *db.Options, fn func(context.Context, *db.DB, *db.Collection) error) (err error) {
 	ctx := context.Background()
 	d, err := db.Open(dir, opts)
@@ -108,7 +109,7 @@ func withCollection(dir string, dim int, opts *db.Options, fn func(context.Conte
 }
 
 // vecboltIngest inserts the documents in batches into a new database with default options.
-func vecboltIngest(dir string, docs []db.Document, batch int) (res ingested, err error) {
+func vecboltIngest(dir string, docs []db.Document, batch int) (res ingestResult, err error) {
 	err = withCollection(dir, len(docs[0].Vector), nil, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		t := time.Now()
 		for rest := docs; len(rest) > 0; {
@@ -118,14 +119,14 @@ func vecboltIngest(dir string, docs []db.Document, batch int) (res ingested, err
 			}
 			rest = rest[n:]
 		}
-		res = ingested{Rows: len(docs), Seconds: time.Since(t).Seconds()}
+		res = ingestResult{Rows: len(docs), Seconds: time.Since(t).Seconds()}
 		return nil
 	})
 	return res, err
 }
 
 // vecboltSingles inserts documents one by one from concurrent writers until the budget is spent.
-func vecboltSingles(dir string, docs []db.Document, writers int, budget time.Duration) (res ingested, err error) {
+func vecboltSingles(dir string, docs []db.Document, writers int, budget time.Duration) (res ingestResult, err error) {
 	err = withCollection(dir, len(docs[0].Vector), nil, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		var next, done atomic.Int64
 		var wg sync.WaitGroup
@@ -147,14 +148,15 @@ func vecboltSingles(dir string, docs []db.Document, writers int, budget time.Dur
 			})
 		}
 		wg.Wait()
-		res = ingested{Rows: int(done.Load()), Seconds: time.Since(t).Seconds()}
+		res = ingestResult{Rows: int(done.Load()), Seconds: time.Since(t).Seconds()}
 		close(failed)
 		return <-failed
 	})
 	return res, err
 }
 
-// openVecbolt opens the database in dir, asks it one question, and reports both to the watch.
+// openVecbolt opens the database in dir, asks it one question, and reports both events to the
+// watch.
 func openVecbolt(w *watch, dir string, q []float32) error {
 	return withCollection(dir, len(q), nil, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		w.opened()
