@@ -11,8 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// admit judges where a request comes from: the host that it asks for, and the page that makes a
-// browser send it.
+// admit checks the requested host and, for requests that a browser sends, the origin of the page.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 	if len(s.opts.Hosts) > 0 {
 		host := r.Host
@@ -46,7 +45,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) anonymous() bool { return s.opts.ReadToken == "" && s.opts.WriteToken == "" }
 
-// mayRead reports whether a request has a token, if there are any.
+// mayRead reports whether a request has one of the tokens, if tokens are set.
 func (s *Server) mayRead(r *http.Request) bool {
 	return s.anonymous() || s.has(r, 0) || s.has(r, 1)
 }
@@ -55,8 +54,8 @@ func (s *Server) mayWrite(r *http.Request) bool {
 	return !s.opts.ReadOnly && (s.anonymous() || s.has(r, 1))
 }
 
-// has reports whether a request has the read token (0) or the write token (1), in a time that does
-// not tell how much of it is right.
+// has reports whether a request has the read token (0) or the write token (1). It compares in
+// constant time.
 func (s *Server) has(r *http.Request, which int) bool {
 	if []string{s.opts.ReadToken, s.opts.WriteToken}[which] == "" {
 		return false
@@ -66,7 +65,7 @@ func (s *Server) has(r *http.Request, which int) bool {
 	return subtle.ConstantTimeCompare(sum[:], s.tokens[which][:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// refusal says what a request lacks.
+// refusal returns the error for a request without a sufficient token.
 func (s *Server) refusal(r *http.Request) error {
 	switch {
 	case !s.mayRead(r):

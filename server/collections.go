@@ -11,7 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// metadata is db.Metadata in answers: integers and floats stay apart, and none is {}.
+// metadata is db.Metadata in answers: integers and floats stay distinct, and empty metadata is {}.
 type metadata db.Metadata
 
 func (m metadata) MarshalJSON() ([]byte, error) {
@@ -21,7 +21,7 @@ func (m metadata) MarshalJSON() ([]byte, error) {
 	return exchange.AppendValue(nil, map[string]any(m))
 }
 
-// A collection is what answers say of one.
+// A collection is the description of a collection in answers.
 type collection struct {
 	Name     string    `json:"name"`
 	Count    int       `json:"count"` // documents
@@ -37,7 +37,7 @@ func (s *Server) listCollections(w http.ResponseWriter, r *http.Request) error {
 	if err := onlyParameters(r); err != nil {
 		return err
 	}
-	snap, err := s.db.Snapshot() // which a closed database does not give
+	snap, err := s.db.Snapshot() // never of a closed database
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func (s *Server) getCollection(w http.ResponseWriter, r *http.Request, c *db.Col
 	return nil
 }
 
-// createCollection reads what a collection is to be like. Top-level fields that begin with
-// "embedding_" are stored as metadata, whatever the provider is called; the provider and the model
-// are the lineage as well.
+// createCollection reads the properties of a new collection. Top-level fields that begin with
+// "embedding_" are stored as metadata, whatever the provider; the provider and the model are also
+// the lineage.
 func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error {
 	var (
 		name   string
@@ -126,7 +126,7 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
-// readTextIndex reads true, or an index.
+// readTextIndex reads true or an index.
 func readTextIndex(v *exchange.Reader) (*db.TextIndex, error) {
 	if !v.Is('{') {
 		if wanted, err := v.Bool(); err != nil || !wanted {
@@ -168,7 +168,7 @@ func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request, c *db.Co
 	return nil
 }
 
-// renameCollection gives a collection another name: {"name": "..."}.
+// renameCollection renames a collection: {"name": "..."}.
 func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	if err := onlyParameters(r); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Coll
 	return nil
 }
 
-// answerCollection answers with a collection that was changed.
+// answerCollection answers with a modified collection.
 func answerCollection(w http.ResponseWriter, status int, c *db.Collection) {
 	rest.JSON(w, status, struct {
 		Success bool `json:"success"`
@@ -255,12 +255,13 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 	return nil
 }
 
-// unknown is the error for a key that nobody reads: a mistake that must not go unnoticed.
+// unknown returns the error for an unknown key. Unknown keys are mistakes and must not go
+// unnoticed.
 func unknown(key string) error {
 	return rest.Errorf(http.StatusBadRequest, "unknown field %.60q", key)
 }
 
-// named says in which field of a body an error is.
+// named adds the name of the body's field to an error.
 func named(key string, err error) error {
 	if err == nil {
 		return nil

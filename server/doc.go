@@ -9,11 +9,10 @@
 // document at /openapi.json is tested to have the same routes. An error is
 // {"error": "..."}.
 //
-// Whatever a client sends, the answer to a mistake is a status below 500:
-// bodies, numbers of documents and hits, nesting, time and requests at once are
-// limited (Limits), JSON is read strictly, and a write takes effect as a whole
-// or not at all. Nothing of a request is looked at before its token was.
+// A mistake of the client always gives a status below 500. The size of bodies, the numbers of
+// documents, hits and concurrent requests, nesting and time are limited (Limits), JSON is read
+// strictly, and a write is atomic. The token is checked before any other part of a request.
 //
-// Other APIs and pages for the same database go beside this one as an
-// Extension: the same tokens, limits, logs and metrics hold for them.
+// Other APIs and pages for the same database are mounted as an Extension. They share tokens,
+// limits, logs and metrics.
 package server

@@ -14,13 +14,13 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// The length of a page of documents.
+// Page lengths.
 const (
 	defaultPage = 100
 	maxPage     = 1000
 )
 
-// Messages to the letter.
+// Exact messages.
 const (
 	noName       = "Collection name is required"
 	noDocuments  = "Documents array is required"
@@ -28,14 +28,14 @@ const (
 	notJSON      = "Invalid 'where' filter: must be valid JSON"
 )
 
-// addDocuments writes documents with their embeddings, all of them or none: {"documents": [{"id",
-// "text", "metadata", "embedding"}], "mode": "upsert"}. A client may say what made the embeddings:
-// those of another model are refused.
+// addDocuments writes documents with their embeddings, all or none: {"documents": [{"id", "text",
+// "metadata", "embedding"}], "mode": "upsert"}. A client may name the model of the embeddings;
+// embeddings of another model are refused.
 func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var docs []db.Document
 	insert := false
 	schema := c.Schema()
-	schema = db.Schema{Metric: schema.Metric} // what the embeddings of the request must fit
+	schema = db.Schema{Metric: schema.Metric} // the embeddings of the request must fit it
 	err := s.object(w, r, func(key string, v *exchange.Reader) error {
 		switch key {
 		case "documents":
@@ -149,8 +149,8 @@ func readEmbedding(v *exchange.Reader) ([]float32, error) {
 	return vec, err
 }
 
-// sameDimension compares the documents of one request: which of them the collection would refuse
-// may depend on the first.
+// sameDimension compares the documents of one request. Without it, the collection would take the
+// dimension of the first document, and the order would decide which ones it refuses.
 func sameDimension(docs []db.Document) error {
 	for i := range docs {
 		if n, first := len(docs[i].Vector), len(docs[0].Vector); n != first {
@@ -164,8 +164,8 @@ func tooMany(what string, limit int) error {
 	return rest.Errorf(http.StatusBadRequest, "more than %d %s in one request", limit, what)
 }
 
-// listDocuments returns a page: {"documents": [...], "count": of these, "total": of all that match,
-// "next": for after}.
+// listDocuments returns a page: {"documents": [...], "count": documents in the page, "total":
+// matching documents, "next": value for after}.
 func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
 	c, end, err := s.frozen(r)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	if q.Limit == 0 { // for db that is the default
+	if q.Limit == 0 { // the default limit of db
 		total, err := c.Count(r.Context(), q.Where)
 		if err != nil {
 			return err
@@ -216,7 +216,7 @@ func (s *Server) answerPage(w http.ResponseWriter, r *http.Request, c *db.Collec
 	}
 	p := &page{server: s, w: w, buf: []byte(`{"documents":[`)}
 	err := each(r.Context(), c, ids, parts, func(i int, d *db.Document) (err error) {
-		if d == nil { // of one state of the collection: it cannot be
+		if d == nil { // cannot happen: both reads use one snapshot
 			return fmt.Errorf("%w: document %q of a list", db.ErrCorrupt, ids[i])
 		}
 		if i > 0 {
@@ -236,7 +236,7 @@ func (s *Server) answerPage(w http.ResponseWriter, r *http.Request, c *db.Collec
 	return p.end(r, err)
 }
 
-// readWhere reads a filter. What is no JSON at all has a message of its own.
+// readWhere reads a filter. Text that is not JSON has a message of its own.
 func readWhere(text []byte) (filter.Expr, error) {
 	where, err := filter.Parse(text)
 	if err != nil && len(text) <= filter.MaxText && !json.Valid(text) {
@@ -248,7 +248,7 @@ func readWhere(text []byte) (filter.Expr, error) {
 	return where, nil
 }
 
-// selection reads which parts of documents are wanted.
+// selection reads the requested parts of documents.
 func selection(parts []string) (db.Select, error) {
 	s := db.IDsOnly
 	for _, part := range parts {
@@ -261,7 +261,7 @@ func selection(parts []string) (db.Select, error) {
 			s |= db.WithVector
 		case "id", "":
 		default:
-			return 0, rest.Errorf(http.StatusBadRequest, "Invalid 'include': %.40q is none of id, text, metadata, embedding", part)
+			return 0, rest.Errorf(http.StatusBadRequest, "Invalid 'include': %.40q is not id, text, metadata or embedding", part)
 		}
 	}
 	if s != db.IDsOnly {
@@ -270,8 +270,8 @@ func selection(parts []string) (db.Select, error) {
 	return s, nil
 }
 
-// appendDocument appends a document as JSON, with the parts that were asked for even if they are
-// empty, and without the brace that ends it. A document without a vector has the embedding null.
+// appendDocument appends a document as JSON without the closing brace. It writes all requested
+// parts, even empty ones. Without a vector, embedding is null.
 func appendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err error) {
 	if parts == 0 {
 		parts = db.WithText | db.WithMetadata
@@ -318,8 +318,7 @@ func (s *Server) getDocument(w http.ResponseWriter, r *http.Request, c *db.Colle
 	return nil
 }
 
-// noDocument makes the error of one that is not there, or cannot be because of its id, the
-// client's.
+// noDocument returns the error for a document that does not exist, or whose id is invalid.
 func noDocument(r *http.Request, err error) error {
 	if errors.Is(err, db.ErrNotFound) {
 		return rest.Errorf(http.StatusNotFound, "Document '%s' not found", r.PathValue("id"))
@@ -386,7 +385,7 @@ func readInclude(v *exchange.Reader) (db.Select, error) {
 	return selection(parts)
 }
 
-// patchDocument changes parts of a document: {"text", "embedding", "set": {...}, "unset": [...]}.
+// patchDocument updates parts of a document: {"text", "embedding", "set": {...}, "unset": [...]}.
 func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	if err := onlyParameters(r); err != nil {
 		return err
@@ -444,7 +443,7 @@ func (s *Server) deleteDocument(w http.ResponseWriter, r *http.Request, c *db.Co
 	return nil
 }
 
-// deleteWhere deletes what a filter matches: ?where={...}.
+// deleteWhere deletes the documents that match a filter: ?where={...}.
 func (s *Server) deleteWhere(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "where")
 	if err != nil {

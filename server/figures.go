@@ -8,20 +8,20 @@ import (
 	"github.com/vecbolt/vecbolt/rag/xray"
 )
 
-// maxPoints is the most documents on a map.
+// maxPoints is the largest number of documents on a map.
 const maxPoints = 5000
 
-// figures are db.Stats without what is the server's own business: the directory. Metadata are asked
-// for elsewhere.
+// figures is db.Stats without the directory, which is the server's own business, and without
+// metadata, which has its own route.
 type figures struct {
 	db.Stats
-	Dir         *struct{}           `json:"dir,omitempty"` // hides that of Stats
+	Dir         *struct{}           `json:"dir,omitempty"` // hides Dir of Stats
 	Collections []collectionFigures `json:"collections"`
 }
 
 type collectionFigures struct {
 	db.CollectionStats
-	Metadata *struct{} `json:"metadata,omitempty"` // hides that of CollectionInfo
+	Metadata *struct{} `json:"metadata,omitempty"` // hides Metadata of CollectionInfo
 }
 
 func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
@@ -29,7 +29,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := figures{Stats: s.db.Stats(), Collections: []collectionFigures{}}
-	if out.Kernels == "" { // of a closed database nothing is known
+	if out.Kernels == "" { // a closed database has no statistics
 		return db.ErrClosed
 	}
 	for _, c := range out.Stats.Collections {
@@ -42,8 +42,8 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// showMap projects documents drawn at random, all or those that match where, into the plane: see
-// xray.Map. "color" is the field of the metadata that gives them colours.
+// showMap projects documents into the plane: a random sample of all, or of the documents that match
+// where. See xray.Map. "color" is the metadata field that determines their colours.
 func (s *Server) showMap(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "where", "color", "points")
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// What a connection may cost.
+// Limits of a connection.
 const (
-	headerTime     = 5 * time.Second  // to send the head of a request
+	headerTime     = 5 * time.Second  // to send the header of a request
 	idleTime       = 60 * time.Second // between requests
-	maxHeader      = 128 << 10        // bytes of a head; a filter may be in it
+	maxHeader      = 128 << 10        // bytes of a header, which may contain a filter
 	maxConnections = 4096
 )
 
 // ErrExposed is returned by CheckExposure.
 var ErrExposed = errors.New("address can be reached from other machines, and there is no token")
 
-// CheckExposure returns an error that matches ErrExposed if a listener takes
-// connections from elsewhere and every one of them may read. A program that
-// means it need not ask.
+// CheckExposure returns an error that matches ErrExposed if a listener accepts connections from
+// other machines and the service may be read without a token. Programs that want this need not call
+// it.
 func (s *Server) CheckExposure(l net.Listener) error {
 	if !s.anonymous() || Loopback(l) {
 		return nil
@@ -34,7 +34,7 @@ func (s *Server) CheckExposure(l net.Listener) error {
 	return fmt.Errorf("server: %w: %v", ErrExposed, l.Addr())
 }
 
-// Loopback reports whether a listener takes connections from this machine only.
+// Loopback reports whether a listener accepts connections from this machine only.
 func Loopback(l net.Listener) bool {
 	switch a := l.Addr().(type) {
 	case *net.TCPAddr:
@@ -45,10 +45,9 @@ func Loopback(l net.Listener) bool {
 	return false
 }
 
-// Serve answers on a listener, which it closes, until ctx ends. Then /readyz
-// says so, no more connections are taken, and requests that are worked on may
-// take another Limits.Time to end. With a TLS configuration it speaks HTTPS.
-// It returns nil when all of that is done.
+// Serve answers on a listener, which it closes, until ctx ends. Then /readyz reports it, no new
+// connections are accepted, and running requests have another Limits.Time to end. With a TLS
+// configuration it speaks HTTPS. It returns nil when the shutdown is complete.
 func (s *Server) Serve(ctx context.Context, l net.Listener, secure *tls.Config) error {
 	l = netutil.LimitListener(l, maxConnections)
 	web := &http.Server{

@@ -9,17 +9,17 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// A request is what is found out about a request on its way.
+// A request collects facts about a request for its log line.
 type request struct {
 	pattern string // of the route
-	err     error  // what it was answered with
+	err     error  // of the answer
 }
 
 type requestKey struct{}
 
 func requestOf(r *http.Request) *request { return r.Context().Value(requestKey{}).(*request) }
 
-// A response counts what is answered.
+// A response records status and size of an answer.
 type response struct {
 	http.ResponseWriter
 	status int
@@ -45,7 +45,7 @@ func (w *response) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// done logs and counts a request that was answered.
+// done logs and counts an answered request.
 func (s *Server) done(r *http.Request, w *response, took time.Duration) {
 	q := requestOf(r)
 	status := w.status

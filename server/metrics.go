@@ -18,13 +18,14 @@ var buckets = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5
 // metrics count requests, for Prometheus (text format 0.0.4).
 type metrics struct {
 	mu     sync.Mutex
-	counts map[counted]uint64
+	counts map[countKey]uint64
 	times  map[string]*histogram // by route
 	panics uint64
 }
 
-// counted is what requests are told apart by. All of it is from small sets, whatever clients send.
-type counted struct {
+// countKey is the set of labels of a request counter. Clients cannot add values, so its size is
+// bounded.
+type countKey struct {
 	route, method string
 	status        int
 }
@@ -35,7 +36,7 @@ type histogram struct {
 	sum     float64
 }
 
-// methods are those that are counted by name.
+// methods are counted by name; all other methods together.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 func (m *metrics) observe(method, pattern string, status int, took time.Duration) {
@@ -50,9 +51,9 @@ func (m *metrics) observe(method, pattern string, status int, took time.Duration
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.counts == nil {
-		m.counts, m.times = map[counted]uint64{}, map[string]*histogram{}
+		m.counts, m.times = map[countKey]uint64{}, map[string]*histogram{}
 	}
-	m.counts[counted{route, method, status}]++
+	m.counts[countKey{route, method, status}]++
 	h := m.times[route]
 	if h == nil {
 		h = &histogram{}
@@ -68,14 +69,14 @@ func (m *metrics) observe(method, pattern string, status int, took time.Duration
 	}
 }
 
-// An exposition is a page of metrics.
+// An exposition is a page in the text format.
 type exposition struct{ strings.Builder }
 
 func (e *exposition) head(name, kind, help string) {
 	fmt.Fprintf(e, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// sample writes one line; labels are names and values by turns.
+// sample writes one line; labels alternates names and values.
 func (e *exposition) sample(name string, value any, labels ...string) {
 	e.WriteString(name)
 	for i := 0; i < len(labels); i += 2 {
@@ -93,14 +94,14 @@ var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 func (m *metrics) write(e *exposition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e.head("vecbolt_http_requests_total", "counter", "Requests that were answered.")
-	for _, k := range slices.SortedFunc(maps.Keys(m.counts), func(a, b counted) int {
+	e.head("vecbolt_http_requests_total", "counter", "Answered requests.")
+	for _, k := range slices.SortedFunc(maps.Keys(m.counts), func(a, b countKey) int {
 		return cmp.Or(cmp.Compare(a.route, b.route), cmp.Compare(a.method, b.method), cmp.Compare(a.status, b.status))
 	}) {
 		e.sample("vecbolt_http_requests_total", m.counts[k], "route", k.route, "method", k.method, "status", fmt.Sprint(k.status))
 	}
 	const duration = "vecbolt_http_request_duration_seconds"
-	e.head(duration, "histogram", "Time from the head of a request to the end of the answer.")
+	e.head(duration, "histogram", "Time from the header of a request to the end of the answer.")
 	for _, route := range slices.Sorted(maps.Keys(m.times)) {
 		h := m.times[route]
 		for i, n := range h.buckets {
@@ -124,29 +125,29 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 		e.head(name, kind, help)
 		e.sample(name, value)
 	}
-	reading, writing := len(s.reads.slots)+len(s.checks.slots), len(s.writes.slots)+len(s.mixed.slots)
-	one("vecbolt_http_requests_in_flight", "gauge", "Requests that are worked on.", reading+writing)
-	one("vecbolt_http_writes_in_flight", "gauge", "Those among them that write, or may.", writing)
-	one("vecbolt_http_memory_bytes", "gauge", "Memory that they take, as estimated.", s.memory.Load())
+	reading, writing := len(s.reads.taken)+len(s.checks.taken), len(s.writes.taken)+len(s.mixed.taken)
+	one("vecbolt_http_requests_in_flight", "gauge", "Requests in progress.", reading+writing)
+	one("vecbolt_http_writes_in_flight", "gauge", "Requests in progress that write, or may write.", writing)
+	one("vecbolt_http_memory_bytes", "gauge", "Estimated memory of requests in progress.", s.memory.Load())
 	stats := s.db.Stats()
 	failed := 0
 	if stats.Failed != "" {
 		failed = 1
 	}
-	one("vecbolt_failed", "gauge", "1 if the database refuses writes until it is opened again.", failed)
-	one("vecbolt_batches_total", "counter", "Batches of writes ever applied.", stats.Batches)
-	one("vecbolt_versions", "gauge", "States of the database that somebody reads.", stats.Versions)
+	one("vecbolt_failed", "gauge", "1 if the database refuses writes until it is reopened.", failed)
+	one("vecbolt_batches_total", "counter", "Write batches applied since the database was created.", stats.Batches)
+	one("vecbolt_versions", "gauge", "Versions of the database in use by readers.", stats.Versions)
 	if r := stats.Replica; r != nil {
 		behind := 0
 		if r.Error != "" {
 			behind = 1
 		}
-		one("vecbolt_replica_version", "gauge", "Number of the published version that is served.", r.Version)
-		one("vecbolt_replica_published_seconds", "gauge", "When it was published, in seconds since 1970.", r.Published.Unix())
-		one("vecbolt_replica_checked_seconds", "gauge", "When a newer one was looked for last, in seconds since 1970.", r.Checked.Unix())
-		one("vecbolt_replica_failing", "gauge", "1 if a newer one cannot be served, or none be looked for.", behind)
+		one("vecbolt_replica_version", "gauge", "Number of the served published version.", r.Version)
+		one("vecbolt_replica_published_seconds", "gauge", "Time of its publication, in seconds since 1970.", r.Published.Unix())
+		one("vecbolt_replica_checked_seconds", "gauge", "Time of the last check for a newer version, in seconds since 1970.", r.Checked.Unix())
+		one("vecbolt_replica_failing", "gauge", "1 if the last check failed or its version cannot be served.", behind)
 	}
-	e.head("vecbolt_storage_bytes", "gauge", "Bytes on disk, and of what is in memory and not flushed.")
+	e.head("vecbolt_storage_bytes", "gauge", "Bytes on disk, and in memory for rows that are not flushed.")
 	for _, part := range []struct {
 		name  string
 		bytes int64
@@ -159,8 +160,8 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 	}{
 		{"vecbolt_documents", "Documents.", func(i int) int { return stats.Collections[i].Documents }},
 		{"vecbolt_vectors", "Documents with a vector.", func(i int) int { return stats.Collections[i].Vectors }},
-		{"vecbolt_segments", "Files of vectors.", func(i int) int { return stats.Collections[i].Segments }},
-		{"vecbolt_dead_rows", "Rows of deleted or replaced documents whose space has not been given back.", func(i int) int { return stats.Collections[i].DeadRows }},
+		{"vecbolt_segments", "Segment files.", func(i int) int { return stats.Collections[i].Segments }},
+		{"vecbolt_dead_rows", "Rows of deleted or replaced documents, before compaction.", func(i int) int { return stats.Collections[i].DeadRows }},
 	} {
 		e.head(gauge.name, "gauge", gauge.help)
 		for i := range stats.Collections {

@@ -7,7 +7,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// openapi is kept by hand; a test compares it with the routes and with every answer that tests get.
+// openapi is written by hand. A test compares it with the routes and with every answer in the
+// tests.
 //
 //go:embed openapi.json
 var openapi []byte

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// together is how many documents are read at a time: what an answer takes of memory is bounded
-	// by them, not by all that it has.
+	// together is the number of documents read at a time. It bounds the memory of an answer of any
+	// length.
 	together = 16
-	// held is how many bytes of an answer are kept before they are sent. A shorter one is sent
-	// whole, with its length.
+	// held is the number of bytes that are buffered before sending starts. A shorter answer is sent
+	// as a whole, with its length.
 	held = 256 << 10
 )
 
-// A page is an answer that is sent as it grows.
+// A page is an answer that is sent while it grows.
 type page struct {
 	server *Server
 	w      http.ResponseWriter
@@ -27,7 +27,7 @@ type page struct {
 	begun  bool
 }
 
-// grow sends what has come together, if that is enough.
+// grow sends the buffer if it is long enough.
 func (p *page) grow() error {
 	if len(p.buf) < held {
 		return nil
@@ -44,8 +44,8 @@ func (p *page) grow() error {
 	return err
 }
 
-// end sends the rest, or answers with err: by cutting the connection if a part has been sent, which
-// must not be taken for the whole.
+// end sends the rest, or answers with err. If a part was already sent, it cuts the connection, so
+// that the client does not take a part for the whole.
 func (p *page) end(r *http.Request, err error) error {
 	switch {
 	case err != nil && !p.begun:
@@ -63,17 +63,17 @@ func (p *page) end(r *http.Request, err error) error {
 	return nil
 }
 
-// frozen returns the collection of a request as it is now, and what ends that: documents that are
-// read one after the other then belong together.
+// frozen returns the collection of a request in a new snapshot, and a function that closes it.
+// Documents that are read one after the other are then of one version.
 func (s *Server) frozen(r *http.Request) (*db.Collection, func(), error) {
 	if _, err := s.collection(r); err != nil {
-		return nil, nil, err // with the message that it has
+		return nil, nil, err // already has its message
 	}
 	snap, err := s.db.Snapshot()
 	if err != nil {
 		return nil, nil, err
 	}
-	end := func() { _ = snap.Close() } // which fails for a closed database only
+	end := func() { _ = snap.Close() } // fails only for a closed database
 	c, err := snap.Collection(r.PathValue("name"))
 	if err != nil {
 		end()
@@ -82,7 +82,7 @@ func (s *Server) frozen(r *http.Request) (*db.Collection, func(), error) {
 	return c, end, nil
 }
 
-// each calls fn with the document of each id, nil if there is none.
+// each calls fn with the document of each id, or nil if it does not exist.
 func each(ctx context.Context, c *db.Collection, ids []string, parts db.Select, fn func(i int, d *db.Document) error) error {
 	i := 0
 	for some := range slices.Chunk(ids, together) {

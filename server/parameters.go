@@ -11,8 +11,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// parameters reads the query of a request, whose parameters must be among those named and come
-// once. A misspelt filter would else be none.
+// parameters reads the query string of a request. Unknown and repeated parameters are errors:
+// otherwise a misspelt filter would be ignored.
 func parameters(r *http.Request, names ...string) (map[string]string, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
@@ -34,13 +34,13 @@ func parameters(r *http.Request, names ...string) (map[string]string, error) {
 	return given, nil
 }
 
-// onlyParameters is for requests that have none.
+// onlyParameters refuses a request with parameters.
 func onlyParameters(r *http.Request) error {
 	_, err := parameters(r)
 	return err
 }
 
-// count reads a number that is not negative. One that no int holds is the largest.
+// count reads a number that is not negative. Numbers that overflow int become the largest int.
 func count(name, value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if errors.Is(err, strconv.ErrRange) && value[0] != '-' {

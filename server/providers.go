@@ -17,12 +17,12 @@ func (s *Server) listProviders(w http.ResponseWriter, r *http.Request) error {
 	rest.JSON(w, http.StatusOK, struct {
 		Providers []provider.Provider `json:"providers"`
 		Count     int                 `json:"count"`
-		Active    string              `json:"active"` // the one whose documents this service has
+		Active    string              `json:"active"` // the provider with the documents of this service
 	}{all, len(all), provider.EmbeddedName})
 	return nil
 }
 
-// provider returns the provider that the path names.
+// provider returns the provider named in the path.
 func (s *Server) provider(r *http.Request) (provider.Provider, error) {
 	p, err := s.opts.Providers.Lookup(r.PathValue("provider"))
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *Server) getSchema(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// validateConfig judges a configuration and opens nothing: a client must not choose what the server
-// opens.
+// validateConfig checks a configuration without opening it: a client must not choose what the
+// server opens.
 func (s *Server) validateConfig(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.provider(r)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Server) providerHealth(w http.ResponseWriter, r *http.Request) error {
 	return s.health(w, r)
 }
 
-// health answers 503 if the database cannot be worked with, and says what it is in both cases.
+// health answers 503 if the database does not work. The body describes the state in both cases.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
 	if err := onlyParameters(r); err != nil {
 		return err

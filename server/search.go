@@ -13,11 +13,11 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// Bounds of what only some queries ask for.
+// Limits of some query fields.
 const (
-	maxExamples = 1000    // ids of Like and of Unlike, and of documents to explain
+	maxExamples = 1000    // ids of Like and of Unlike, and documents to explain
 	maxDiverse  = 2000    // documents that MMR compares with each other
-	maxEffort   = 100_000 // rows that an approximate search keeps in view
+	maxEf       = 100_000 // beam width of an approximate search
 	maxSnippet  = 64 << 10
 	maxGroup    = 1000
 )
@@ -38,7 +38,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
 	return a.page.end(r, err)
 }
 
-// explain answers one query and says how: the body may have "why_not", ids of documents.
+// explain answers one query with its explanation. The body may have "why_not", a list of ids.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	a, whyNot, err := s.asked(w, r, true)
 	if err != nil {
@@ -62,8 +62,8 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	return a.page.end(r, err)
 }
 
-// notFoundIsInvalid keeps 404 for what the path names: a query that names a document which does not
-// exist is a mistake in the body.
+// notFoundIsInvalid keeps 404 for the path: a query that names a missing document is a mistake in
+// the body.
 func notFoundIsInvalid(err error) error {
 	if rest.Status(err) == http.StatusNotFound {
 		return &rest.Error{Status: http.StatusBadRequest, Message: rest.Message(err)}
@@ -71,17 +71,17 @@ func notFoundIsInvalid(err error) error {
 	return err
 }
 
-// An asking is a request for hits, on one state of a collection, and its answer.
-type asking struct {
+// A searchRequest holds the queries of a request, a snapshot of their collection, and the answer.
+type searchRequest struct {
 	page
 	c       *db.Collection
 	end     func()
 	queries []db.Query
-	parts   []db.Select // that are wanted, if hits are found by id alone and their documents read one after the other
+	parts   []db.Select // wanted parts, if hits are found by id alone and their documents are read one by one
 }
 
-// asked reads the collection and the query of a request. end must be called.
-func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ *asking, whyNot []string, err error) {
+// asked reads the collection and the query of a request. The caller must call end.
+func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ *searchRequest, whyNot []string, err error) {
 	if _, err := s.collection(r); err != nil {
 		return nil, nil, err
 	}
@@ -99,12 +99,12 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := s.newAsking(w, r, []db.Query{q}, wanted(&q))
+	a, err := s.newSearchRequest(w, r, []db.Query{q}, wanted(&q))
 	return a, whyNot, err
 }
 
-func (s *Server) newAsking(w http.ResponseWriter, r *http.Request, queries []db.Query, hits int) (*asking, error) {
-	a := &asking{page: page{server: s, w: w}, queries: queries, end: func() {}}
+func (s *Server) newSearchRequest(w http.ResponseWriter, r *http.Request, queries []db.Query, hits int) (*searchRequest, error) {
+	a := &searchRequest{page: page{server: s, w: w}, queries: queries, end: func() {}}
 	var err error
 	if hits <= together {
 		a.c, err = s.collection(r)
@@ -118,7 +118,7 @@ func (s *Server) newAsking(w http.ResponseWriter, r *http.Request, queries []db.
 	return a, err
 }
 
-// searchBatch answers {"queries": [...]} on one state of the collection: {"results": [...]}.
+// searchBatch answers {"queries": [...]} from one snapshot with {"results": [...]}.
 func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.collection(r); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a, err := s.newAsking(w, r, queries, hits)
+	a, err := s.newSearchRequest(w, r, queries, hits)
 	if err != nil {
 		return err
 	}
@@ -177,13 +177,13 @@ func readQueryField(q *db.Query, key string, v *exchange.Reader) (err error) {
 	switch {
 	case !known:
 		return unknown(key)
-	case v.Null(): // as if it were not there
+	case v.Null(): // same as missing
 		return nil
 	}
 	return named(key, read(q, v))
 }
 
-// queryFields are the members of a query. s.judge has the limits that are the server's.
+// queryFields reads the members of a query. Limits that depend on the server are in s.judge.
 var queryFields = map[string]func(*db.Query, *exchange.Reader) error{
 	"vector":    readQueryVector,
 	"embedding": readQueryVector,
@@ -197,7 +197,8 @@ var queryFields = map[string]func(*db.Query, *exchange.Reader) error{
 	"where":     func(q *db.Query, v *exchange.Reader) (err error) { q.Where, err = readWhereIn(v); return },
 	"exact":     func(q *db.Query, v *exchange.Reader) (err error) { q.Exact, err = v.Bool(); return },
 	"recall":    func(q *db.Query, v *exchange.Reader) (err error) { q.Recall, err = v.Float(); return },
-	"effort":    func(q *db.Query, v *exchange.Reader) (err error) { q.Effort, err = v.Int(0, maxEffort); return },
+	"ef":        readEf,
+	"effort":    readEf, // old name, for one version
 	"include":   func(q *db.Query, v *exchange.Reader) (err error) { q.Select, err = readInclude(v); return },
 	"threshold": func(q *db.Query, v *exchange.Reader) error {
 		f, err := v.Float()
@@ -265,7 +266,15 @@ func readQueryVector(q *db.Query, v *exchange.Reader) (err error) {
 	return err
 }
 
-// wanted is the number of hits that a query may make the database rank.
+func readEf(q *db.Query, v *exchange.Reader) (err error) {
+	if q.Effort != 0 {
+		return fmt.Errorf("%w: ef is given twice", db.ErrInvalid)
+	}
+	q.Effort, err = v.Int(0, maxEf)
+	return err
+}
+
+// wanted returns the number of hits that the database has to rank for a query.
 func wanted(q *db.Query) int {
 	k := q.K
 	if k == 0 {
@@ -294,7 +303,7 @@ func (s *Server) judge(q *db.Query) error {
 }
 
 // append appends the result of query i as JSON, without the brace that ends it.
-func (a *asking) append(ctx context.Context, i int, res *db.Result) (err error) {
+func (a *searchRequest) append(ctx context.Context, i int, res *db.Result) (err error) {
 	a.buf = append(a.buf, `{"hits":[`...)
 	q := a.queries[i]
 	add := func(j int) error {
@@ -319,7 +328,7 @@ func (a *asking) append(ctx context.Context, i int, res *db.Result) (err error) 
 			ids[j] = res.Hits[j].ID
 		}
 		err := each(ctx, a.c, ids, q.Select, func(j int, d *db.Document) error {
-			if d == nil { // of one state of the collection: it cannot be
+			if d == nil { // cannot happen: both reads use one snapshot
 				return fmt.Errorf("%w: document %q of a hit", db.ErrCorrupt, ids[j])
 			}
 			res.Hits[j].Document = *d

@@ -24,52 +24,51 @@ import (
 // MinTokenLen is the least number of bytes of a token.
 const MinTokenLen = 16
 
-// Options tune a Server. The zero value, like nil, is a service for everyone
-// who can reach it.
+// Options tune a Server. The zero value, like nil, serves everyone who can reach it.
 type Options struct {
-	// ReadToken lets requests read, and WriteToken lets them read and write:
-	// clients send one as "Authorization: Bearer <token>". If either is set,
-	// nothing but /healthz, /readyz and public pages is answered without a token.
+	// ReadToken lets requests read; WriteToken lets them read and write. Clients send a token as
+	// "Authorization: Bearer <token>". If either is set, requests without a token get only
+	// /healthz, /readyz and public pages.
 	ReadToken, WriteToken string
 
 	// ReadOnly refuses every write, whatever the token.
 	ReadOnly bool
 
-	// Origins are the origins, such as "https://app.example.com", whose pages may
-	// ask from a browser (CORS); "*" is every origin. None are allowed by
-	// default, and pages of others cannot make a browser write either.
+	// Origins are the origins, such as "https://app.example.com", whose pages may send requests
+	// from a browser (CORS); "*" allows every origin. By default no origin is allowed; pages of
+	// other origins cannot make a browser write either.
 	Origins []string
 
-	// Hosts are the names and addresses, without ports, by which the service may
-	// be asked for; empty is any. On a loopback address, naming those of
-	// loopback keeps pages of strangers out that point their own name there.
+	// Hosts are the names and addresses, without ports, that requests may name as the host; empty
+	// allows any. On a loopback address, list the loopback names: this stops DNS rebinding, where a
+	// foreign page points its own name at this machine.
 	Hosts []string
 
-	// Limits bound what one request, and all of them, may cost.
+	// Limits bound the cost of one request and of all requests together.
 	Limits Limits
 
-	// Logger receives a line for each request and each failure; nil is silent.
+	// Logger receives a line for each request and each failure; nil disables logging.
 	Logger *slog.Logger
 
-	// Providers are those that /providers shows; nil means provider.Embedded
-	// alone, which is the database of the service.
+	// Providers are shown by /providers; nil means provider.Embedded alone, the database of the
+	// service.
 	Providers *provider.Registry
 
 	// Extensions are other APIs and pages for the same database.
 	Extensions []Extension
 }
 
-// Limits bound what requests cost. Zero fields mean the default, and New fails
-// with db.ErrInvalid for negative ones.
+// Limits bound the cost of requests. Zero fields mean the default; New refuses negative ones with
+// db.ErrInvalid.
 type Limits struct {
-	Body      int64         // bytes of a request body, streams excepted: 32 MiB
-	Memory    int64         // bytes that requests take at once, bodies and what is decoded of them, as estimated; beyond them the answer is 429, and 413 for one that takes half: 1 GiB, at least four bodies
+	Body      int64         // bytes of a request body, except streams: 32 MiB
+	Memory    int64         // estimated bytes of all bodies and decoded values in flight; above it the answer is 429, and 413 for a request that takes half: 1 GiB, at least four bodies
 	Documents int           // documents, or ids, in one request: 10,000
-	Hits      int           // hits of one query, those left out by an offset included: 10,000
+	Hits      int           // hits of one query, including those skipped by an offset: 10,000
 	Queries   int           // queries in one batch: 256
-	Requests  int           // requests that read and are worked on at once; beyond them the answer is 429: 256
-	Writes    int           // likewise requests that write: 64
-	Time      time.Duration // to read a body, and to answer: 30 s; for streams: without any progress
+	Requests  int           // concurrent requests that read; further ones are answered with 429: 256
+	Writes    int           // concurrent requests that write, likewise: 64
+	Time      time.Duration // to read a body, and to answer: 30 s; for streams: without progress
 }
 
 func (l Limits) validate() error {
@@ -90,32 +89,30 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// An Extension is another API or page beside the one of this package.
+// An Extension is another API or page on the same server.
 type Extension struct {
-	// Pattern is that of http.ServeMux, without a method: "/api/v2/" is all
-	// paths below, "/{$}" the one page at the root. It must not be a path of
-	// this package.
+	// Pattern is a pattern of http.ServeMux without a method: "/api/v2/" matches all paths below,
+	// "/{$}" only the root. It must not be a path of this package.
 	Pattern string
-	// Handler answers. What it panics with is logged and answered with 500.
+	// Handler answers. Its panics are logged and answered with 500.
 	Handler http.Handler
-	// Writes reports whether a request writes, and so needs the right to. nil
-	// means all methods but GET, HEAD and OPTIONS.
+	// Writes reports whether a request writes, and therefore needs the write token. nil means
+	// all methods except GET, HEAD and OPTIONS.
 	Writes func(*http.Request) bool
-	// Public lets GET and HEAD be answered without a token: for pages that hold
-	// no data and ask for a token themselves.
+	// Public lets GET and HEAD be answered without a token, for pages that contain no data and ask
+	// for a token themselves.
 	Public bool
-	// Mixed says that some requests write though Writes does not say so, because
-	// only the handler knows: they get slots of their own, as many as Limits.Writes,
-	// and an answer in time even if a write of theirs is held up. The handler's
-	// answers are kept until they are whole.
+	// Mixed says that some requests write although Writes does not report it, because only the
+	// handler knows. Such requests get slots of their own, Limits.Writes of them, and an answer in
+	// time even if their write is held up. Answers are buffered until they are complete.
 	Mixed bool
-	// Stream lifts the limit of time for an answer. The handler has to set
-	// deadlines as it goes on, by http.ResponseController.
+	// Stream lifts the time limit of an answer. The handler must set deadlines as it proceeds, with
+	// http.ResponseController.
 	Stream bool
 }
 
-// A Server answers HTTP requests on one database. It is safe for concurrent
-// use. It does not close the database.
+// A Server answers HTTP requests on one database. It is safe for concurrent use. It does not close
+// the database.
 type Server struct {
 	db      *db.DB
 	opts    Options
@@ -123,18 +120,18 @@ type Server struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 	access  map[string]access // by pattern
-	streams map[string]bool   // patterns of routes that may take as long as something moves
+	streams map[string]bool   // patterns of routes without a time limit, as long as they make progress
 	tokens  [2][sha256.Size]byte
 	cross   *http.CrossOriginProtection
 	metrics metrics
 	closing atomic.Bool
 
-	reads, writes, mixed, checks *lane
-	memory                       atomic.Int64         // that requests have reserved
+	reads, writes, mixed, checks *slots
+	memory                       atomic.Int64         // reserved by requests
 	extensions                   map[string]Extension // by pattern
 }
 
-// access is what a route asks of a request.
+// access is the permission that a route requires.
 type access uint8
 
 const (
@@ -144,16 +141,15 @@ const (
 	decides // by Extension.Writes
 )
 
-// A route is a method and path of the API, and who may use it.
+// A route is a method and a path of the API, with its access.
 type route struct {
 	pattern string
 	access  access
 	handle  func(http.ResponseWriter, *http.Request) error
 }
 
-// New returns the service of a database, which must stay open. It fails if a
-// token is too short, if an origin is none, if a limit is negative, or if a
-// pattern is taken.
+// New returns the service of a database, which must stay open. It fails if a token is too short, an
+// origin is malformed, a limit is negative, or a pattern is taken.
 func New(vdb *db.DB, opts *Options) (*Server, error) {
 	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{}, streams: map[string]bool{}, extensions: map[string]Extension{}}
 	if opts != nil {
@@ -166,8 +162,8 @@ func New(vdb *db.DB, opts *Options) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.limits = s.opts.Limits.withDefaults()
-	s.reads, s.writes = newLane("requests", s.limits.Requests), newLane("writes", s.limits.Writes)
-	s.mixed, s.checks = newLane("requests of this kind", s.limits.Writes), newLane("requests of this kind", maxChecks)
+	s.reads, s.writes = newSlots("requests", s.limits.Requests), newSlots("writes", s.limits.Writes)
+	s.mixed, s.checks = newSlots("requests of this kind", s.limits.Writes), newSlots("requests of this kind", maxChecks)
 	s.log = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
 	for i, token := range []string{s.opts.ReadToken, s.opts.WriteToken} {
 		if token != "" && len(token) < MinTokenLen {
@@ -277,8 +273,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &response{ResponseWriter: w}
 	ctx := context.WithValue(r.Context(), requestKey{}, &request{})
 	r = r.WithContext(ctx)
-	// A deadline of an earlier request on the connection would still hold. Not every ResponseWriter
-	// has a connection.
+	// A deadline of an earlier request on this connection would still apply. Some ResponseWriters
+	// have no connection, which is fine.
 	_ = http.NewResponseController(w).SetWriteDeadline(start.Add(s.limits.Time + 5*time.Second))
 	defer func() {
 		p := recover()
@@ -287,7 +283,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if out.status == 0 {
 				s.fail(out, r, errors.New("panic"))
 			} else {
-				p = http.ErrAbortHandler // the client must not take half an answer for a whole one
+				p = http.ErrAbortHandler // the client must not take half an answer for a complete one
 			}
 		}
 		s.done(r, out, time.Since(start))
@@ -304,7 +300,7 @@ func (s *Server) caught(r *http.Request, p any) {
 		return
 	}
 	where := stack()
-	if other, ok := p.(*caught); ok {
+	if other, ok := p.(*caughtPanic); ok {
 		p, where = other.value, other.stack
 	}
 	s.metrics.mu.Lock()
@@ -313,8 +309,7 @@ func (s *Server) caught(r *http.Request, p any) {
 	s.log.Error("panic", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", where)
 }
 
-// serve finds out what is asked for and whether it may be, before anything else of the request is
-// looked at.
+// serve routes and authorises a request before it reads anything else of it.
 func (s *Server) serve(w *response, r *http.Request) {
 	if err := s.admit(w, r); err != nil {
 		s.fail(w, r, err)
@@ -346,11 +341,11 @@ func (s *Server) serve(w *response, r *http.Request) {
 	s.work(w, r, pattern)
 }
 
-// work answers a request that may be answered, within its limits.
+// work answers an authorised request within its limits.
 func (s *Server) work(w *response, r *http.Request, pattern string) {
-	lane := s.lane(pattern, r)
-	if lane != nil {
-		if err := lane.take(w); err != nil {
+	slots := s.slotsFor(pattern, r)
+	if slots != nil {
+		if err := slots.take(w); err != nil {
 			s.fail(w, r, err)
 			return
 		}
@@ -358,8 +353,8 @@ func (s *Server) work(w *response, r *http.Request, pattern string) {
 	held := &reservation{server: s}
 	done := func() {
 		held.release()
-		if lane != nil {
-			lane.give()
+		if slots != nil {
+			slots.give()
 		}
 	}
 	_, extension := s.extensions[pattern]
@@ -368,7 +363,7 @@ func (s *Server) work(w *response, r *http.Request, pattern string) {
 	case !s.streams[pattern]:
 		ctx, cancel = context.WithTimeout(ctx, s.limits.Time)
 		b := &body{ReadCloser: r.Body, held: held, weight: 1}
-		if lane == s.mixed {
+		if slots == s.mixed {
 			b.weight = mixedWeight
 		}
 		r.Body = b
@@ -377,7 +372,7 @@ func (s *Server) work(w *response, r *http.Request, pattern string) {
 	}
 	defer cancel()
 	r = r.WithContext(rest.WithMemory(ctx, held.add))
-	if (lane == s.writes || lane == s.mixed) && !(extension && s.streams[pattern]) {
+	if (slots == s.writes || slots == s.mixed) && !(extension && s.streams[pattern]) {
 		s.detached(w, r, s.mux.ServeHTTP, done)
 		return
 	}
@@ -385,14 +380,15 @@ func (s *Server) work(w *response, r *http.Request, pattern string) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// A body is that of a request. What was read of it counts as memory until the request ends.
+// A body is a request body. The bytes read count as memory until the request ends.
 type body struct {
 	io.ReadCloser
 	held   *reservation
-	weight int64 // bytes of memory that one of it takes
+	weight int64 // bytes of memory per byte of the body
 }
 
-// mixedWeight is that weight where the handler decodes by itself: about what JSON becomes in maps.
+// mixedWeight is the weight where the handler decodes by itself: about the size of JSON decoded
+// into maps.
 const mixedWeight = 32
 
 // Read implements io.Reader.
@@ -404,7 +400,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unmatched says why no route takes a request: its path, or its method.
+// unmatched returns the error for a request that no route takes: a wrong path or a wrong method.
 func (s *Server) unmatched(r *http.Request) error {
 	var answer statusOnly
 	h, _ := s.mux.Handler(r)
@@ -415,12 +411,12 @@ func (s *Server) unmatched(r *http.Request) error {
 	return rest.Errorf(http.StatusNotFound, "there is nothing at %s", r.URL.Path)
 }
 
-// A methodError says which methods a path has.
+// A methodError lists the methods of a path.
 type methodError struct{ allow string }
 
 func (e *methodError) Error() string { return "method not allowed; there are " + e.allow }
 
-// statusOnly is a ResponseWriter that keeps the status.
+// statusOnly is a ResponseWriter that records the status and discards the body.
 type statusOnly struct {
 	header http.Header
 	status int
@@ -437,7 +433,7 @@ func (w *statusOnly) WriteHeader(status int) { w.status = status }
 
 func (w *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-// handler makes an http.Handler of a route.
+// handler makes an http.Handler of a route's function.
 func (s *Server) handler(handle func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := handle(w, r); err != nil {
@@ -464,14 +460,14 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if status == http.StatusRequestTimeout || status == http.StatusRequestEntityTooLarge {
-		w.Header().Set("Connection", "close") // what is left of the body is not read
+		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	rest.JSON(w, status, struct {
 		Error string `json:"error"`
 	}{rest.Message(err)})
 }
 
-// Drain makes /readyz say that no more requests should be sent. Those that come are answered.
+// Drain makes /readyz ask for no more requests. Requests that still arrive are answered.
 func (s *Server) Drain() { s.closing.Store(true) }
 
 func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
@@ -490,7 +486,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// object reads a body that is an object: see exchange.ReadObject.
+// object reads a body that is a JSON object: see exchange.ReadObject.
 func (s *Server) object(w http.ResponseWriter, r *http.Request, member func(key string, v *exchange.Reader) error) error {
 	body, err := rest.Body(w, r, s.limits.Body, s.limits.Time)
 	if err != nil {
@@ -499,7 +495,7 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request, member func(key 
 	return exchange.ReadObject(body, member)
 }
 
-// of gives a handler the collection that the path names.
+// of passes the collection named in the path to a handler.
 func (s *Server) of(handle func(http.ResponseWriter, *http.Request, *db.Collection) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		c, err := s.collection(r)
@@ -510,7 +506,7 @@ func (s *Server) of(handle func(http.ResponseWriter, *http.Request, *db.Collecti
 	}
 }
 
-// collection returns the collection that the path names.
+// collection returns the collection named in the path.
 func (s *Server) collection(r *http.Request) (*db.Collection, error) {
 	name := r.PathValue("name")
 	c, err := s.db.Collection(name)

@@ -235,6 +235,7 @@ func TestSearch(t *testing.T) {
 		{`{"text":"sun","vector":[-1,0],"k":1,"fusion":{"method":"rrf","vector":1,"text":1,"c":60,"depth":10}}`, "[w]"},
 		{`{"vector":[1,0.1],"group":{"field":"side","size":1}}`, "[e n]"},
 		{`{"vector":[1,0.1],"mmr":{"lambda":0.1},"k":2}`, "[e w]"},
+		{`{"vector":[1,0.1],"ef":10}`, "[e n w]"},
 		{`{"vector":[1,0.1],"effort":10}`, "[e n w]"},
 		{`{"vector":[1,0.1],"recall":0.9,"where":null}`, "[e n w]"},
 	} {

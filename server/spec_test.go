@@ -81,7 +81,7 @@ func conforms(path string, schema, v any) error {
 		return fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...))
 	}
 	for key := range s {
-		if !slices.Contains([]string{"type", "description", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "minItems", "minLength",
+		if !slices.Contains([]string{"type", "description", "deprecated", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "minItems", "minLength",
 			"minimum", "maximum", "default", "format"}, key) {
 			return fail("the keyword %q is not looked at", key)
 		}

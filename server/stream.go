@@ -18,8 +18,7 @@ import (
 
 const ndjson = "application/x-ndjson"
 
-// export streams documents as `vecbolt export` writes them, of one state of the collection:
-// ?where={...}.
+// export streams the documents of a snapshot, in the format of `vecbolt export`: ?where={...}.
 func (s *Server) export(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	given, err := parameters(r, "where")
 	if err != nil {
@@ -71,7 +70,7 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
-// maxSkipped is how many of the lines that an import leaves out are answered with.
+// maxSkipped is the number of skipped lines that the answer to an import lists.
 const maxSkipped = 100
 
 // A skippedLine is a line of an import that cannot be stored.
@@ -80,8 +79,8 @@ type skippedLine struct {
 	Error string `json:"error"`
 }
 
-// load imports documents as `vecbolt import` does. The stream may be of any length: batches before
-// a mistake stay.
+// load imports documents as `vecbolt import` does. The stream may have any length; batches before a
+// mistake stay.
 func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	err := onlyParameters(r)
 	if err == nil {
@@ -116,14 +115,14 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 		err = late(r.Context(), err)
 		requestOf(r).err = err
 		status, answer.Error = rest.Status(err), rest.Message(err)
-		w.Header().Set("Connection", "close") // what is left of the body is not read
+		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	rest.JSON(w, status, answer)
 	return nil
 }
 
-// lines are the documents of a request body, which must keep coming and have no line longer than a
-// body may be.
+// lines reads the documents of a request body. The body must make progress, and no line may be
+// longer than a normal body.
 type lines struct {
 	ctx    context.Context // of the request
 	w      http.ResponseWriter

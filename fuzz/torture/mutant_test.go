@@ -234,7 +234,7 @@ var mutants = []mutant{
 	{name: "no-cleanup-after-a-failed-map", file: "db/flush.go", pkg: "db",
 		run: "TestNoRoomToMap",
 		old: "db.removeFiles(id, tmpDir, segDir)\n\t}()", new: "}()"},
-	{name: "writes-take-the-slots-of-reads", file: "server/lane.go", pkg: "server",
+	{name: "writes-take-the-slots-of-reads", file: "server/slots.go", pkg: "server",
 		run: "TestServiceWhileTheDiskStandsStill", args: "-test.timeout=120s",
 		old: "return s.writes", new: "return s.reads"},
 	{name: "patterns-go-on", file: "server/chroma/where.go", pkg: "server/chroma",

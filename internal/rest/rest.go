@@ -95,10 +95,17 @@ func Message(err error) string {
 		}
 		return strings.ToLower(http.StatusText(status))
 	}
-	return packageNames.ReplaceAllString(err.Error(), "$1")
+	return Text(err.Error())
 }
 
-var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|exchange|segment|wal|meta|vfs): `)
+// Text returns the text of an error without the names of packages that begin it or follow a colon. Go
+// programs want these names; users of the service and of the command line do not know the packages.
+func Text(text string) string {
+	return packageName.ReplaceAllString(text, "$1")
+}
+
+var packageName = regexp.MustCompile(`(^|: |\n)(?:` +
+	`db|filter|exchange|segment|wal|meta|vfs|knowledge|rag|embed|load|chat|weaviate): `)
 
 // JSON responds with v as JSON.
 func JSON(w http.ResponseWriter, status int, v any) {

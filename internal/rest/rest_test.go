@@ -93,3 +93,16 @@ func TestAccess(t *testing.T) {
 		t.Error("a request may write if and only if the server has said so")
 	}
 }
+
+func TestText(t *testing.T) {
+	for text, want := range map[string]string{
+		"db: search: filter: at \"a\": bad":         "search: at \"a\": bad",
+		"knowledge: learn \"b\": embed: ollama: no": "learn \"b\": ollama: no",
+		"a\nweaviate: b":                            "a\nb",
+		"mydb: x, say db: y":                        "mydb: x, say db: y",
+	} {
+		if got := rest.Text(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -14,10 +14,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// Pattern is where the API belongs, for http.ServeMux.
+// Pattern is the path of the API, for http.ServeMux.
 const Pattern = "/api/v2/"
 
-// version is that of the Chroma server whose API this is.
+// version is the version of the Chroma server that implements this API.
 const version = "1.0.0"
 
 // Options tune an API. Zero fields, like nil, mean the default.
@@ -36,7 +36,7 @@ type API struct {
 	opts Options
 	mux  *http.ServeMux
 
-	mu   sync.Mutex // held while a collection is renamed or dropped, so that its name means the same all the time
+	mu   sync.Mutex // held while a collection is renamed or dropped, so that its name keeps its meaning
 	byID sync.Map   // id of a collection to *db.Collection
 }
 
@@ -89,7 +89,7 @@ func New(vdb *db.DB, opts *Options) *API {
 	return a
 }
 
-// part answers what lies below a collection, and by-id, which only looks like one.
+// part routes the paths below a collection, and the path by-id, which looks like a collection.
 func (a *API) part(ctx context.Context, r *request) (any, error) {
 	part := r.PathValue("part")
 	switch {
@@ -117,7 +117,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// Writes reports whether a request to the API changes something.
+// Writes reports whether a request modifies data.
 func Writes(r *http.Request) bool {
 	if r.Method != http.MethodPost {
 		return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
@@ -126,16 +126,16 @@ func Writes(r *http.Request) bool {
 	return call != "get" && call != "query"
 }
 
-// A handler returns what is answered as JSON.
+// A handler returns the answer, which is encoded as JSON.
 type handler func(ctx context.Context, r *request) (any, error)
 
-// A request is what a handler gets.
+// A request is the input of a handler.
 type request struct {
 	*http.Request
 	body []byte
 }
 
-// decode reads the body. Unknown fields are of other versions of the clients.
+// decode reads the body. Unknown fields are ignored: they come from other client versions.
 func (r *request) decode(into any) error {
 	if err := json.Unmarshal(r.body, into); err != nil {
 		return invalidf("request body: %v", err)
@@ -162,7 +162,7 @@ func (a *API) serve(h handler) http.HandlerFunc {
 	}
 }
 
-// fail answers with an error as Chroma's clients expect it.
+// fail answers with an error in the form that Chroma's clients expect.
 func fail(w http.ResponseWriter, err error) {
 	status := rest.Status(err)
 	if errors.Is(err, db.ErrSchema) {
@@ -180,7 +180,7 @@ func fail(w http.ResponseWriter, err error) {
 		kind = "InvalidArgumentError"
 	}
 	if status == http.StatusRequestTimeout || status == http.StatusRequestEntityTooLarge {
-		w.Header().Set("Connection", "close") // what is left of the body is not read
+		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	rest.JSON(w, status, struct {
 		Error   string `json:"error"`
@@ -188,7 +188,7 @@ func fail(w http.ResponseWriter, err error) {
 	}{kind, rest.Message(err)})
 }
 
-// invalidf is the error of a request that makes no sense.
+// invalidf returns the error for an invalid request.
 func invalidf(format string, args ...any) error {
 	return rest.Errorf(http.StatusBadRequest, format, args...)
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// own is the field of the metadata of a collection that holds what Chroma's
-// clients want back: the id, and embedding function and schema as JSON. A
-// collection that was made in another way has none; its id is made of its name.
+// own is the metadata field of a collection that holds the values Chroma's clients want back: the
+// id, and embedding function and schema as JSON. Collections that were created by other means lack
+// the field; their id is derived from their name.
 const own = "chroma:collection"
 
 // collectionName is Chroma's rule.
 var collectionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]$`)
 
-// state is what the field own holds.
+// state is the content of the field own.
 type state struct {
 	id                uuid.UUID
 	embedding, schema json.RawMessage
@@ -45,7 +45,7 @@ func stateOf(name string, m db.Metadata) state {
 	return s
 }
 
-// metadata returns what is stored for user metadata.
+// metadata returns the metadata to store: the user's, and state.
 func (s state) metadata(user db.Metadata) db.Metadata {
 	fields := map[string]any{"id": s.id.String()}
 	for key, from := range map[string]json.RawMessage{"embedding_function": s.embedding, "schema": s.schema} {
@@ -61,7 +61,7 @@ func (s state) metadata(user db.Metadata) db.Metadata {
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// metadata reads a map of metadata, nil for none.
+// metadata reads a map of metadata; null gives nil.
 func metadata(raw json.RawMessage) (db.Metadata, error) {
 	if !given(raw) {
 		return nil, nil
@@ -77,7 +77,7 @@ func metadata(raw json.RawMessage) (db.Metadata, error) {
 	return d.Metadata, nil
 }
 
-// configuration is what a client says of the index. Only the metric counts.
+// configuration is the client's index configuration. Only the metric is used.
 type configuration struct {
 	HNSW              *spaceConfig    `json:"hnsw"`
 	SPANN             *spaceConfig    `json:"spann"`
@@ -88,7 +88,7 @@ type spaceConfig struct {
 	Space *string `json:"space"`
 }
 
-// schema is the part of Chroma's schema that counts.
+// schema is the part of Chroma's schema that is used.
 type schema struct {
 	Defaults valueTypes            `json:"defaults"`
 	Keys     map[string]valueTypes `json:"keys"`
@@ -120,8 +120,8 @@ func spaceOf(m db.Metric) string {
 	return ""
 }
 
-// metric finds out how vectors are compared: what the configuration says, else
-// the schema, else the metadata, as in older versions; "l2" if nobody says.
+// metric determines the metric from the configuration, otherwise from the schema, otherwise from
+// the metadata, as older versions do. The default is "l2".
 func metric(c configuration, s schema, m db.Metadata) (db.Metric, error) {
 	name := "l2"
 	if old, ok := m["hnsw:space"].(string); ok {
@@ -159,7 +159,7 @@ func (s space) answerCollection(info db.CollectionInfo) *collectionAnswer {
 	name, _ := s.name(info.Name)
 	out := &collectionAnswer{ID: state.id, Name: name, Schema: null(state.schema), Tenant: s.Tenant, Database: s.Database,
 		Configuration: map[string]any{
-			// Beside the metric, the defaults of Chroma: clients expect numbers here.
+			// Apart from the metric these are Chroma's defaults: clients expect numbers here.
 			"hnsw": map[string]any{"space": spaceOf(info.Schema.Metric), "ef_construction": 100, "ef_search": 100, "max_neighbors": 16,
 				"resize_factor": 1.2, "sync_threshold": 1000},
 			"spann": nil, "embedding_function": null(state.embedding),
@@ -215,7 +215,7 @@ func (a *API) collection(ctx context.Context, r *request) (*db.Collection, space
 	return c, s, err
 }
 
-// named returns the collection of a name.
+// named returns the collection with a name.
 func (a *API) named(s space, name string) (*db.Collection, error) {
 	c, err := a.db.Collection(s.prefix() + name)
 	if _, ok := s.name(s.prefix() + name); errors.Is(err, db.ErrNotFound) || err == nil && !ok {
@@ -361,7 +361,7 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 	if in.Configuration != nil && given(in.Configuration.EmbeddingFunction) {
 		state.embedding = in.Configuration.EmbeddingFunction
 	}
-	// The id is stored even if it was made of the name until now: it stays when that changes.
+	// Store the id even if it was derived from the name: it must survive a rename.
 	if err := c.SetMetadata(ctx, state.metadata(user)); err != nil {
 		return nil, err
 	}

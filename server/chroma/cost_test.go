@@ -144,9 +144,9 @@ func TestAnswersCountAsMemory(t *testing.T) {
 	if found[0][0].Text != "" {
 		t.Error("texts of all hits are in memory at once")
 	}
-	left, row := a.allowance(ctx), newColumns(included{documents: true})
+	left, row := a.allowance(ctx), newColumns(partSet{documents: true})
 	for i := range docs {
-		if err = row.add(&docs[i], included{documents: true}, left); err != nil {
+		if err = row.add(&docs[i], partSet{documents: true}, left); err != nil {
 			break
 		}
 	}

@@ -6,13 +6,11 @@
 //	srv, err := server.New(vdb, &server.Options{Extensions: []server.Extension{
 //		{Pattern: chroma.Pattern, Handler: api, Writes: chroma.Writes}}})
 //
-// A collection of Chroma is a collection of the database, of the same name if
-// it is in the default database of the default tenant, else of the name
-// tenant/database/name. Records are documents; distances are made of scores:
-// for "l2" the negated score, which is the squared distance, for "cosine" and
-// "ip" one less the score. Answers are as exact as those of package db.
+// A Chroma collection is a collection of the database. In the default database of the default
+// tenant it has the same name, elsewhere the name tenant/database/name. Records are documents.
+// Distances are computed from scores: for "l2" the negated score, which is the squared distance;
+// for "cosine" and "ip" 1 - score. Answers are as exact as the answers of package db.
 //
-// docs/chroma.md says which calls there are and what differs. The API knows
-// nothing of tokens: what may be read and written is decided by the server that
-// it is mounted on.
+// docs/chroma.md lists the supported calls and the differences. The API does not check tokens: the
+// server that it is mounted on does.
 package chroma

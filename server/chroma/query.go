@@ -16,8 +16,8 @@ const (
 	defaultNResults = 10
 )
 
-// matrix is what a query answers: a row for each embedding. What was not asked
-// for is null.
+// matrix is the answer to a query: one row for each embedding. Parts that were not requested are
+// null.
 type matrix struct {
 	IDs        [][]string      `json:"ids"`
 	Documents  [][]*string     `json:"documents"`
@@ -28,7 +28,7 @@ type matrix struct {
 	Include    []string        `json:"include"`
 }
 
-func (m *matrix) add(c *columns, in included) {
+func (m *matrix) add(c *columns, in partSet) {
 	m.IDs = append(m.IDs, c.IDs)
 	if in.documents {
 		m.Documents = append(m.Documents, c.Documents)
@@ -47,7 +47,7 @@ func (m *matrix) add(c *columns, in included) {
 	}
 }
 
-// distance makes Chroma's distance of a score.
+// distance converts a score to Chroma's distance.
 func distance(m db.Metric, score float64) float64 {
 	if m == db.L2 {
 		return 0 - score // never -0
@@ -55,7 +55,7 @@ func distance(m db.Metric, score float64) float64 {
 	return 1 - score
 }
 
-// score is the score of package db, bit for bit.
+// score computes the score of package db, bit for bit.
 func score(m db.Metric, q, x []float32) float64 {
 	switch m {
 	case db.Dot:
@@ -68,11 +68,11 @@ func score(m db.Metric, q, x []float32) float64 {
 
 func (a *API) query(ctx context.Context, r *request) (any, error) {
 	var in struct {
-		asked
+		selector
 		Embeddings []json.RawMessage `json:"query_embeddings"`
 		N          *int              `json:"n_results"`
 	}
-	c, cond, err := a.question(ctx, r, &in, &in.asked)
+	c, cond, err := a.question(ctx, r, &in, &in.selector)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 			return nil, invalidf("query embedding %d: %v", i, err)
 		}
 		if !simd.Finite(vectors[i]) {
-			return nil, invalidf("query embedding %d: a component is no finite number", i)
+			return nil, invalidf("query embedding %d: a component is not a finite number", i)
 		}
 		if have := len(vectors[i]); have == 0 || dim > 0 && have != dim {
 			return nil, invalidf("query embedding %d has dimension %d, the collection has %d", i, have, dim)
@@ -125,11 +125,11 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 	return out, nil
 }
 
-// together is how many documents of an answer are read at a time, so that one that is too large is
-// refused before all of it is in memory.
+// together is the number of documents read at a time. It is small, so that an answer that is too
+// large is refused before all of it is in memory.
 const together = 64
 
-// load reads the documents of the first hits, at every together-th call for a list.
+// load reads the documents of the next hits if call is a multiple of together.
 func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db.Select, call int) error {
 	if call%together != 0 {
 		return nil
@@ -141,7 +141,7 @@ func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db
 	}
 	docs, err := c.GetMany(ctx, ids, want)
 	for i, d := range docs {
-		if d != nil { // deleted meanwhile: its id says that it was there
+		if d != nil { // otherwise deleted in between; its id remains in the answer
 			hits[i].Document = *d
 		}
 	}
@@ -151,12 +151,12 @@ func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db
 // find returns the best n documents for each vector, by their ids.
 func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int) ([][]db.Hit, error) {
 	out := make([][]db.Hit, len(vectors))
-	if c.Schema().Dim == 0 { // nothing has a vector
+	if c.Schema().Dim == 0 { // no document has a vector
 		return out, nil
 	}
 	if ids == nil {
-		// Where the database knows only a part of the condition, more documents than wanted often
-		// hold enough of those that meet all of it.
+		// The database evaluates only a part of the condition. Often a few more documents than
+		// wanted contain enough that meet all of it.
 		k, want := n, db.IDsOnly
 		const most = 1000 // their texts are in memory at once
 		if !cond.plain() {
@@ -197,7 +197,7 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 	return a.scan(ctx, c, ids, cond, vectors, n)
 }
 
-// scan looks at every document that meets the condition.
+// scan reads every document that meets the condition.
 func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int) ([][]db.Hit, error) {
 	metric := c.Schema().Metric
 	best := make([][]db.Hit, len(vectors))
@@ -213,7 +213,7 @@ func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *co
 			return nil, err
 		}
 		for i, v := range vectors {
-			if len(d.Vector) != len(v) { // it has none
+			if len(d.Vector) != len(v) { // no vector
 				continue
 			}
 			best[i] = append(best[i], db.Hit{Document: db.Document{ID: d.ID}, Score: score(metric, v, d.Vector)})

@@ -24,7 +24,7 @@ import (
 // Chroma itself.
 const uriKey = "chroma:uri"
 
-// records are what add, upsert and update take.
+// records is the body of add, upsert and update.
 type records struct {
 	IDs        []string          `json:"ids"`
 	Embeddings []json.RawMessage `json:"embeddings"`
@@ -33,7 +33,7 @@ type records struct {
 	URIs       []*string         `json:"uris"`
 }
 
-// A record is one of them. What is nil is not spoken of.
+// A record is one element of records. Nil fields were not sent.
 type record struct {
 	id       string
 	vector   []float32
@@ -155,8 +155,8 @@ func (r *record) patch() db.Patch {
 	return p
 }
 
-// write writes records in one batch. Which of the ids exist decides what
-// becomes of each; if that changes meanwhile, it is tried again.
+// write writes records in one batch. Each record becomes an insert or an update, depending on
+// whether its id exists. If that changes before the batch is applied, write retries.
 func (a *API) write(ctx context.Context, r *request, complete bool, put func(b *db.Batch, collection string, rec *record, exists bool)) (any, error) {
 	c, _, err := a.collection(ctx, r)
 	if err != nil {
@@ -189,8 +189,7 @@ func (a *API) write(ctx context.Context, r *request, complete bool, put func(b *
 	}
 }
 
-// add writes records whose ids are free, and leaves alone those that exist, as
-// Chroma does.
+// add writes records with new ids and ignores the rest, as Chroma does.
 func (a *API) add(ctx context.Context, r *request) (any, error) {
 	return a.write(ctx, r, true, func(b *db.Batch, collection string, rec *record, exists bool) {
 		if !exists {
@@ -199,7 +198,7 @@ func (a *API) add(ctx context.Context, r *request) (any, error) {
 	})
 }
 
-// upsert writes new records and changes those that exist.
+// upsert inserts new records and updates existing ones.
 func (a *API) upsert(ctx context.Context, r *request) (any, error) {
 	return a.write(ctx, r, true, func(b *db.Batch, collection string, rec *record, exists bool) {
 		if exists {
@@ -210,8 +209,7 @@ func (a *API) upsert(ctx context.Context, r *request) (any, error) {
 	})
 }
 
-// update changes records that exist, and leaves out those that do not, as
-// Chroma does.
+// update updates existing records and ignores the rest, as Chroma does.
 func (a *API) update(ctx context.Context, r *request) (any, error) {
 	return a.write(ctx, r, false, func(b *db.Batch, collection string, rec *record, exists bool) {
 		if exists {
@@ -220,8 +218,8 @@ func (a *API) update(ctx context.Context, r *request) (any, error) {
 	})
 }
 
-// asked are the fields that get, query and delete share.
-type asked struct {
+// selector holds the fields that get, query and delete share.
+type selector struct {
 	IDs           []string        `json:"ids"`
 	Where         json.RawMessage `json:"where"`
 	WhereDocument json.RawMessage `json:"where_document"`
@@ -238,9 +236,8 @@ func (a *API) count(ctx context.Context, r *request) (any, error) {
 	return c.Len(), nil
 }
 
-// documents yields the documents that have one of the ids and meet the
-// condition, in the order of ids; if that is nil, those behind the id after, in
-// order of id.
+// documents yields the documents that have one of the ids and meet the condition, in the order of
+// ids. If ids is nil, it yields all documents after the id after, in order of id.
 func documents(ctx context.Context, c *db.Collection, ids []string, cond *condition, after string, want db.Select) iter.Seq2[*db.Document, error] {
 	const pageSize = 500
 	if !cond.plain() || ids != nil && cond.expr != nil {
@@ -302,7 +299,7 @@ func documents(ctx context.Context, c *db.Collection, ids []string, cond *condit
 }
 
 // question reads the body of a request that selects documents.
-func (a *API) question(ctx context.Context, r *request, into any, q *asked) (*db.Collection, *condition, error) {
+func (a *API) question(ctx context.Context, r *request, into any, q *selector) (*db.Collection, *condition, error) {
 	c, _, err := a.collection(ctx, r)
 	if err != nil {
 		return nil, nil, err
@@ -327,7 +324,7 @@ func (a *API) question(ctx context.Context, r *request, into any, q *asked) (*db
 }
 
 func (a *API) delete(ctx context.Context, r *request) (any, error) {
-	var in asked
+	var in selector
 	c, cond, err := a.question(ctx, r, &in, &in)
 	if err != nil {
 		return nil, err
@@ -349,14 +346,14 @@ func (a *API) delete(ctx context.Context, r *request) (any, error) {
 	return map[string]int{"deleted": n}, err
 }
 
-// included are the parts that an answer carries.
-type included struct {
+// partSet lists the parts of an answer.
+type partSet struct {
 	documents, metadatas, embeddings, distances, uris bool
 	names                                             []string
 }
 
-// include reads what is asked for; distances only if they are there.
-func include(asked *[]string, distances bool) (in included, err error) {
+// include reads the requested parts; distances are valid only in queries.
+func include(asked *[]string, distances bool) (in partSet, err error) {
 	in.names = []string{"metadatas", "documents"}
 	if distances {
 		in.names = append(in.names, "distances")
@@ -383,7 +380,7 @@ func include(asked *[]string, distances bool) (in included, err error) {
 	return in, nil
 }
 
-func (in included) selection() (s db.Select) {
+func (in partSet) selection() (s db.Select) {
 	if in.documents {
 		s |= db.WithText
 	}
@@ -396,7 +393,7 @@ func (in included) selection() (s db.Select) {
 	return cmp.Or(s, db.IDsOnly)
 }
 
-// columns are documents, part by part. What was not asked for is null.
+// columns holds documents as one array per part. Parts that were not requested are null.
 type columns struct {
 	IDs        []string      `json:"ids"`
 	Documents  []*string     `json:"documents"`
@@ -406,7 +403,7 @@ type columns struct {
 	Distances  []float64     `json:"distances,omitempty"`
 }
 
-func newColumns(in included) *columns {
+func newColumns(in partSet) *columns {
 	c := &columns{IDs: []string{}}
 	if in.documents {
 		c.Documents = []*string{}
@@ -426,19 +423,19 @@ func newColumns(in included) *columns {
 	return c
 }
 
-// An allowance is what an answer may still hold.
+// An allowance is the memory that an answer may still use.
 type allowance struct {
 	ctx      context.Context // of the request
 	records  int
 	bytes    int64
-	most     int64 // bytes at first
-	reserved int64 // bytes used that are counted as memory
+	most     int64 // bytes in total
+	reserved int64 // bytes that are counted in the server's memory limit
 }
 
-// copies is how often what an answer holds is in memory: as documents, and as JSON that grows.
+// copies is how often an answer is in memory: as documents, and as JSON in a growing buffer.
 const copies = 3
 
-// check says whether the answer may go on.
+// check returns an error if the answer may not continue.
 func (a *allowance) check() error {
 	if a.records < 0 || a.bytes < 0 {
 		return invalidf("the answer is too large: use a smaller limit, and an offset")
@@ -454,7 +451,7 @@ func (a *allowance) check() error {
 }
 
 // add adds a document.
-func (c *columns) add(d *db.Document, in included, left *allowance) error {
+func (c *columns) add(d *db.Document, in partSet, left *allowance) error {
 	left.records--
 	left.bytes -= int64(len(d.ID) + len(d.Text) + 16*len(d.Vector))
 	c.IDs = append(c.IDs, d.ID)
@@ -496,7 +493,7 @@ func (a *API) allowance(ctx context.Context) *allowance {
 }
 
 func (a *API) get(ctx context.Context, r *request) (any, error) {
-	var in asked
+	var in selector
 	c, cond, err := a.question(ctx, r, &in, &in)
 	if err != nil {
 		return nil, err

@@ -18,16 +18,15 @@ import (
 const (
 	defaultTenant   = "default_tenant"
 	defaultDatabase = "default_database"
-	// registry is the collection that holds the other tenants, as documents
-	// tenant/NAME, and their databases, as database/TENANT/NAME. Chroma has no
-	// collection of that name.
+	// registry is the collection that holds all other tenants, as documents tenant/NAME, and their
+	// databases, as database/TENANT/NAME. Chroma does not allow this name for a collection.
 	registry = ".chroma"
 )
 
 var (
 	namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/vecbolt/vecbolt/server/chroma"))
-	// spaceName is narrower than Chroma's rule, so that prefixes of names of
-	// collections are unambiguous and fit.
+	// spaceName is stricter than Chroma's rule, so that prefixes of collection names are
+	// unambiguous and short enough.
 	spaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$`)
 )
 
@@ -36,7 +35,7 @@ type space struct{ Tenant, Database string }
 
 func (s space) isDefault() bool { return s == space{defaultTenant, defaultDatabase} }
 
-// prefix begins the names of the collections of the space.
+// prefix is the prefix of the collection names of the space.
 func (s space) prefix() string {
 	if s.isDefault() {
 		return ""
@@ -44,7 +43,7 @@ func (s space) prefix() string {
 	return s.Tenant + "/" + s.Database + "/"
 }
 
-// name returns the name within the space of a collection of the database.
+// name returns the name of a stored collection within the space.
 func (s space) name(stored string) (string, bool) {
 	name, ok := strings.CutPrefix(stored, s.prefix())
 	return name, ok && !strings.Contains(name, "/") && stored != registry
@@ -54,13 +53,13 @@ func (s space) id() uuid.UUID {
 	return uuid.NewSHA1(namespace, []byte("database/"+s.Tenant+"/"+s.Database))
 }
 
-// registered reports whether the registry has a document.
+// registered reports whether the registry contains a document.
 func (a *API) registered(ctx context.Context, id string) (bool, error) {
 	c, err := a.db.Collection(registry)
 	if err == nil {
 		_, err = c.Get(ctx, id, db.IDsOnly)
 	}
-	if errors.Is(err, db.ErrNotFound) || errors.Is(err, db.ErrInvalid) { // an id that cannot be
+	if errors.Is(err, db.ErrNotFound) || errors.Is(err, db.ErrInvalid) { // an impossible id
 		return false, nil
 	}
 	return err == nil, err
@@ -86,7 +85,7 @@ func missing(what, name string) error {
 	return rest.Errorf(http.StatusNotFound, "%s %.300q not found", what, name)
 }
 
-// tenant returns an error if there is no such tenant.
+// tenant returns an error if the tenant does not exist.
 func (a *API) tenant(ctx context.Context, name string) error {
 	if name == defaultTenant {
 		return nil
@@ -122,7 +121,7 @@ func (a *API) createTenant(ctx context.Context, r *request) (any, error) {
 	return struct{}{}, a.register(ctx, "tenant/"+name, "tenant", name)
 }
 
-// newName reads the name of a tenant or a database to be.
+// newName reads the name of a new tenant or database.
 func newName(r *request) (string, error) {
 	var in struct {
 		Name string `json:"name"`
@@ -196,7 +195,7 @@ func (a *API) listDatabases(ctx context.Context, r *request) (any, error) {
 	return page(r, all)
 }
 
-// page returns the part of a list that the query asks for.
+// page returns the requested part of a list.
 func page[T any](r *request, all []T) ([]T, error) {
 	limit, offset := len(all), 0
 	for name, into := range map[string]*int{"limit": &limit, "offset": &offset} {

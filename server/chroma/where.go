@@ -17,15 +17,14 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// A condition is what where and where_document say together. What the
-// language of package filter does not know, substrings, regular expressions and
-// ids, stands in expr as a filter.TextMatch whose query is a key of own.
+// A condition combines where and where_document. Substrings, regular expressions and ids are
+// unknown to package filter. In expr they are a filter.TextMatch whose query is a key of own.
 type condition struct {
-	ctx      context.Context // of the request that it is of
+	ctx      context.Context // of the request
 	expr     filter.Expr     // nil: every document
 	own      map[string]func(*db.Document) bool
 	patterns int
-	program  int // size of all patterns
+	program  int // size of all patterns together
 }
 
 // Limits of where, and of where_document.
@@ -34,11 +33,11 @@ const (
 	maxDepth    = 4 * filter.MaxDepth
 	maxElements = 2 * filter.MaxValues
 	maxPattern  = 1000 // bytes of a regular expression
-	maxPatterns = 32   // in one request
-	maxProgram  = 4000 // instructions of all of them: see programSize
+	maxPatterns = 32   // per request
+	maxProgram  = 4000 // instructions of all patterns together: see programSize
 )
 
-// measure refuses JSON that is too large for a condition, before anything is made of it.
+// measure refuses JSON that is too large for a condition, before it is decoded.
 func measure(raw []byte) error {
 	if len(raw) > maxWhere {
 		return invalidf("%d bytes, the limit is %d", len(raw), maxWhere)
@@ -69,7 +68,7 @@ func measure(raw []byte) error {
 	return nil
 }
 
-// parseCondition reads both parts, either of which may be missing.
+// parseCondition reads both parts. Either may be missing.
 func parseCondition(ctx context.Context, where, document json.RawMessage) (*condition, error) {
 	c := &condition{ctx: ctx, own: map[string]func(*db.Document) bool{}}
 	var both []filter.Expr
@@ -109,14 +108,14 @@ func parseCondition(ctx context.Context, where, document json.RawMessage) (*cond
 	return c, nil
 }
 
-// leaf returns an expression that holds where fn does.
+// leaf returns an expression that holds where fn returns true.
 func (c *condition) leaf(fn func(*db.Document) bool) filter.Expr {
 	key := strconv.Itoa(len(c.own))
 	c.own[key] = fn
 	return filter.Text(key)
 }
 
-// all reads an object, all members of which must hold.
+// all reads an object whose members must all hold.
 func all(v any, member func(key string, v any) (filter.Expr, error)) (filter.Expr, error) {
 	m, ok := v.(map[string]any)
 	if !ok || len(m) == 0 {
@@ -223,7 +222,7 @@ func field(name, op string, v any) (filter.Expr, error) {
 	return nil, invalidf("field %.100q: unknown operator %.50q", name, op)
 }
 
-// id reads a comparison with the id.
+// id reads a comparison of the id.
 func (c *condition) id(op string, v any) (filter.Expr, error) {
 	values, ok := v.([]any)
 	if !ok {
@@ -277,8 +276,8 @@ func (c *condition) document(v any) (filter.Expr, error) {
 // plain reports whether the database can evaluate all of the condition.
 func (c *condition) plain() bool { return len(c.own) == 0 }
 
-// where returns what the database can evaluate: every document that meets the
-// condition meets it.
+// native returns the part that the database can evaluate. It holds for every document that meets
+// the condition.
 func (c *condition) native() filter.Expr {
 	if c.plain() {
 		return c.expr
@@ -301,7 +300,7 @@ func (c *condition) native() filter.Expr {
 	return filter.And(parts...)
 }
 
-// pattern returns what looks for a regular expression in the text of a document.
+// pattern returns a function that matches a regular expression against the text of a document.
 func (c *condition) pattern(text string) (func(*db.Document) bool, error) {
 	if len(text) > maxPattern {
 		return nil, invalidf("a pattern has %d bytes, the limit is %d", len(text), maxPattern)
@@ -329,9 +328,9 @@ func (c *condition) pattern(text string) (func(*db.Document) bool, error) {
 	}, nil
 }
 
-// programSize is about how many instructions a regular expression is compiled to: as many copies of
-// a part as it may be repeated, and more for classes of many ranges. A match takes at most as many
-// steps as there are instructions, for each character.
+// programSize estimates how many instructions a regular expression compiles to: a repeated part
+// counts as often as it may be repeated, and a class with many ranges counts more. A match takes at
+// most that number of steps per character.
 func programSize(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	if re.Op == syntax.OpCharClass {
@@ -346,10 +345,10 @@ func programSize(re *syntax.Regexp) int {
 	return n
 }
 
-// stepsUnwatched is the number of steps that a match may take without a look at the context.
+// stepsUnwatched is the number of steps that a match may take between checks of the context.
 const stepsUnwatched = 1 << 20
 
-// watched reads a text for a match that may take long. It ends early with the context.
+// watched reads a text for a match that may take long. It stops when the context ends.
 type watched struct {
 	ctx  context.Context
 	text string
@@ -367,8 +366,8 @@ func (w *watched) ReadRune() (rune, int, error) {
 	return r, n, nil
 }
 
-// match reports whether a document, with text and metadata, meets the condition. It ends early with
-// the context of the request, and then returns its error.
+// match reports whether a document, with text and metadata, meets the condition. It stops when the
+// context of the request ends, and then returns its error.
 func (c *condition) match(d *db.Document) (bool, error) {
 	matches := filter.Match(c.expr, func(path string) (any, bool) {
 		if key, ok := strings.CutPrefix(path, filter.TextPath); ok {

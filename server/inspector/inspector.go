@@ -1,13 +1,11 @@
-// Package inspector is a page that shows a database in a browser: its
-// collections, their documents, searches with scores, plans and reasons, a map,
-// and the health of indexes and storage.
+// Package inspector is a web page that shows a database: its collections, their documents, searches
+// with scores, plans and reasons, a map, and the health of indexes and storage.
 //
 //	srv, err := server.New(vdb, &server.Options{Extensions: []server.Extension{inspector.Extension()}})
 //
-// The page is one file without any other: it asks the HTTP API of package
-// server, nobody else, and holds no data itself, so that it is served without a
-// token and asks for one when the API does. A Content-Security-Policy by hashes
-// keeps the browser from running anything that is not in it.
+// The page is a single file. It talks only to the HTTP API of package server. It contains no data,
+// so it is served without a token; it asks for one when the API does. A Content-Security-Policy
+// with hashes keeps the browser from running anything else.
 package inspector
 
 import (
@@ -31,8 +29,8 @@ func Extension() server.Extension {
 	return server.Extension{Pattern: "/{$}", Handler: Handler(), Public: true}
 }
 
-// Handler serves the page to GET and HEAD, whatever the path. It asks for the
-// API beside it: the path should end in a slash.
+// Handler serves the page to GET and HEAD, whatever the path. The page uses relative URLs of the
+// API, so the path should end in a slash.
 func Handler() http.Handler {
 	hash := sha256.Sum256(page)
 	tag := `"` + hex.EncodeToString(hash[:8]) + `"`
@@ -56,7 +54,7 @@ func Handler() http.Handler {
 	})
 }
 
-// source returns the hash of the one element of that name, as a policy has it.
+// source returns the CSP hash of the only element with a name.
 func source(element string) string {
 	_, rest, _ := bytes.Cut(page, []byte("<"+element+">"))
 	content, _, _ := bytes.Cut(rest, []byte("</"+element+">"))

@@ -11,11 +11,11 @@ import (
 
 type backupCmd struct {
 	database
-	To string `arg:"" name:"dir" help:"Directory of the copy: empty, or not there yet."`
+	To string `arg:"" name:"dir" help:"Directory of the copy: empty or missing."`
 }
 
 func (c *backupCmd) Help() string {
-	return "The copy is a database like any other. Other readers may be at work meanwhile."
+	return "The copy is a database like any other. Other processes may read the database at the same time."
 }
 
 func (c *backupCmd) Run(ctx context.Context, t *tool) error {

@@ -26,20 +26,20 @@ import (
 type benchCmd struct {
 	collection
 	Fvecs   string        `required:"" placeholder:"FILE" help:"Search for every vector of this .fvecs file."`
-	Truth   string        `placeholder:"FILE.ivecs" help:"The true answers: a line of row numbers for each query, best first; ids are row numbers. The default is to find them by exact search."`
-	K       int           `short:"k" default:"10" help:"How many hits to find (${default})."`
-	Exact   bool          `help:"Measure exact search. The default is this and recalls of 0.9, 0.95 and 0.99."`
+	Truth   string        `placeholder:"FILE.ivecs" help:"The exact answers: a line of row numbers for each query, best first; ids are row numbers. By default an exact search computes them."`
+	K       int           `short:"k" default:"10" help:"Number of hits (${default})."`
+	Exact   bool          `help:"Measure exact search. The default is exact search and recalls of 0.9, 0.95 and 0.99."`
 	Recall  []float64     `placeholder:"R,..." help:"Measure searches that promise these recalls."`
-	Threads int           `default:"1" help:"How many searches run at the same time (${default}), each on one core."`
-	For     time.Duration `default:"1s" help:"Measure each setting for at least so long (${default}), and all queries at least once."`
+	Threads int           `default:"1" help:"Number of concurrent searches (${default}), each on one core."`
+	For     time.Duration `default:"1s" help:"Measure each setting for at least this time (${default}), and with each query at least once."`
 	SVG     string        `name:"svg" placeholder:"FILE" help:"Draw queries per second against recall."`
 	condition
 }
 
 func (c *benchCmd) Help() string {
-	return "Measures searches in this process, with everything in memory that fits: each setting runs once before it is " +
-		"measured. A setting is what is asked for; recall is what came out, as a mean over the queries. Graphs that are due " +
-		"are made first, and kept, unless another process has the database open."
+	return "Measures searches in this process, with a warm cache: each setting runs once before it is " +
+		"measured. A setting is the requested recall; the recall column is the measured mean over the queries. Graphs that are due " +
+		"are built first, and kept, unless another process has the database open."
 }
 
 // Validate is called by kong.
@@ -122,8 +122,8 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 	}))
 }
 
-// makeGraphs makes the graphs that are due, as a database that is open for writing does by itself
-// in the background.
+// makeGraphs builds the graphs that are due, as a database that is open for writing does in the
+// background.
 func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
 	due := 0
 	err := c.open(db.Options{ReadOnly: true}, func(vdb *db.DB) error {
@@ -137,10 +137,10 @@ func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
 	if err != nil || due == 0 {
 		return err
 	}
-	t.notef("making graphs first: %d of %q are due", due, c.Collection)
+	t.notef("building graphs first: %d of %q are due", due, c.Collection)
 	err = c.open(db.Options{MustExist: true, NoRecheck: true}, func(vdb *db.DB) error { return vdb.Compact(ctx) })
 	if errors.Is(err, db.ErrLocked) || errors.Is(err, db.ErrReadOnly) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		t.notef("they cannot be made: %v", err)
+		t.notef("graphs cannot be built: %v", err)
 		return nil
 	}
 	return err
@@ -163,12 +163,12 @@ func readQueries(ctx context.Context, name string) ([][]float32, error) {
 		all = append(all, item.Document.Vector)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s holds no queries", name)
+		return nil, fmt.Errorf("%s contains no queries", name)
 	}
 	return all, nil
 }
 
-// A truth is the true answer to a query: its ids, or the score that a hit must have.
+// A truth is the exact answer to a query: its ids, or the minimum score of a hit.
 type truth struct {
 	ids   map[string]bool
 	worst float64
@@ -195,13 +195,13 @@ func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]
 				ids[j] = strconv.Itoa(int(row))
 				all[i].ids[ids[j]] = true
 			}
-			// A truth of other rows would measure nothing.
+			// The exact answer of other rows would measure nothing.
 			docs, err := coll.GetMany(ctx, ids, db.IDsOnly)
 			if err != nil {
 				return nil, err
 			}
 			if j := slices.Index(docs, nil); j >= 0 {
-				return nil, fmt.Errorf("%s: row %s of query %d is no document of collection %q", c.Truth, ids[j], i, c.Collection)
+				return nil, fmt.Errorf("%s: row %s of query %d is not a document of collection %q", c.Truth, ids[j], i, c.Collection)
 			}
 		}
 		return all, nil
@@ -231,7 +231,7 @@ func (c *benchCmd) query(q db.Query, vec []float32) db.Query {
 	return q
 }
 
-// share returns which share of the true answer a result has.
+// share returns the share of the exact answer that a result contains.
 func (t *truth) share(r *db.Result) float64 {
 	if t.n == 0 {
 		return 1
@@ -246,8 +246,8 @@ func (t *truth) share(r *db.Result) float64 {
 	return float64(min(good, t.n)) / float64(t.n)
 }
 
-// measure runs all queries once to warm up, which gives the recall, and then for the time that is
-// asked for.
+// measure runs all queries once to warm up and to compute the recall, and then for the requested
+// time.
 func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query, queries [][]float32, truth []truth) (measurement, error) {
 	m := measurement{Setting: "exact", Threads: c.Threads, K: c.K}
 	if !q.Exact {
@@ -260,7 +260,7 @@ func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query,
 		}
 		m.Recall += truth[i].share(r)
 	}
-	m.Recall = math.Round(m.Recall/float64(len(queries))*1e9) / 1e9 // the mean of ones is one
+	m.Recall = math.Round(m.Recall/float64(len(queries))*1e9) / 1e9 // makes a mean of ones exactly one
 	var next atomic.Int64
 	took := make([][]time.Duration, c.Threads)
 	errs := make([]error, c.Threads)

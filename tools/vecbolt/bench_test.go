@@ -47,14 +47,14 @@ func TestBenchMakesGraphs(t *testing.T) {
 	bench := []string{"bench", name, "c", "--fvecs", queries, "--recall", "0.9", "--for", "0s", "--json"}
 	vecbolt("import", name, "c", base, "--json")
 
-	if said := vecbolt("info", name); !strings.Contains(said, "1 of 1 segments of \"c\" have no graph yet") || !strings.Contains(said, "\"vecbolt compact "+name+"\" makes them now") {
+	if said := vecbolt("info", name); !strings.Contains(said, "1 of 1 segments of \"c\" have no graph yet") || !strings.Contains(said, "\"vecbolt compact "+name+"\" builds the graphs now") {
 		t.Errorf("info: %q", said)
 	}
 	reader, err := db.Open(name, &db.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := vecbolt(bench...); !strings.Contains(said, "1 of \"c\" are due") || !strings.Contains(said, "cannot be made") {
+	if said := vecbolt(bench...); !strings.Contains(said, "1 of \"c\" are due") || !strings.Contains(said, "cannot be built") {
 		t.Errorf("beside a reader: %q", said)
 	}
 	if err := reader.Close(); err != nil {

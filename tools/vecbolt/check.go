@@ -11,11 +11,11 @@ import (
 
 type checkCmd struct {
 	database
-	Deep bool `help:"Also recompute what is derived, and follow every id: finds errors of programs, not of disks."`
+	Deep bool `help:"Also recompute derived files and follow every id: finds errors of programs, not of disks."`
 }
 
 func (c *checkCmd) Help() string {
-	return "Verifies every checksum and that everything fits together; changes nothing. A database that " +
+	return "Verifies every checksum and the consistency of all files; changes nothing. A database that " +
 		"does not open is examined file by file. The exit status is 1 if anything is wrong."
 }
 

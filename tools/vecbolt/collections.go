@@ -67,7 +67,7 @@ type textIndexCmd struct {
 	Language string   `default:"english" placeholder:"NAME" help:"The language of the texts, for stemming and stop words (english); none for no language."`
 	Field    []string `sep:"none" placeholder:"FIELD" help:"Index this metadata field as well. May be repeated."`
 	bm25
-	Remove bool `help:"Have no full-text index any more."`
+	Remove bool `help:"Remove the full-text index."`
 }
 
 func (c *textIndexCmd) Run(ctx context.Context, t *tool) error {

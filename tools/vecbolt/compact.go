@@ -12,7 +12,7 @@ import (
 type compactCmd struct{ database }
 
 func (c *compactCmd) Help() string {
-	return "The database does so by itself while a program has it open; this does it now. What is derived and not there yet is made, too: " +
+	return "The database does so by itself while a program has it open; this does it now. It also builds missing derived files: " +
 		"columns, codes, and the graphs of large collections, which take minutes for a million vectors."
 }
 

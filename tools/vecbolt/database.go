@@ -16,17 +16,17 @@ type database struct {
 	DB string `arg:"" name:"db" help:"Directory of the database."`
 }
 
-// read runs fn on the database, opened so that other readers may be at work.
+// read opens the database for reading, shared with other readers, and runs fn.
 func (d database) read(fn func(*db.DB) error) error {
 	return d.open(db.Options{ReadOnly: true}, fn)
 }
 
-// change runs fn on the database, opened for writing. It must exist.
+// change opens an existing database for writing and runs fn.
 func (d database) change(fn func(*db.DB) error) error {
 	return d.open(db.Options{MustExist: true}, fn)
 }
 
-// create runs fn on the database, opened for writing and made if it does not exist.
+// create opens the database for writing, creates it if necessary, and runs fn.
 func (d database) create(fn func(*db.DB) error) error {
 	return d.open(db.Options{}, fn)
 }
@@ -40,7 +40,7 @@ func (d database) open(o db.Options, fn func(*db.DB) error) (err error) {
 	return fn(vdb)
 }
 
-// size returns the bytes that the files of a database directory take.
+// size returns the total size of the files of a database directory in bytes.
 func size(dir string) (total int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -61,12 +61,12 @@ type collection struct {
 	Collection string `arg:"" help:"Name of the collection."`
 }
 
-// read runs fn on the collection, opened so that other readers may be at work.
+// read opens the collection for reading, shared with other readers, and runs fn.
 func (c collection) read(fn func(*db.Collection) error) error {
 	return c.database.read(c.existing(fn))
 }
 
-// change runs fn on the collection, opened for writing. It must exist.
+// change opens an existing collection for writing and runs fn.
 func (c collection) change(fn func(*db.Collection) error) error {
 	return c.database.change(c.existing(fn))
 }
@@ -83,26 +83,26 @@ func (c collection) existing(fn func(*db.Collection) error) func(*db.DB) error {
 
 // schema are the flags of verbs that may create a collection.
 type schema struct {
-	Metric     *db.Metric `placeholder:"METRIC" help:"How vectors are compared: cosine, dot or l2. A new collection takes cosine if this is not given, an existing one must have it if it is."`
-	Provider   string     `placeholder:"NAME" help:"Who made the vectors. An existing collection must agree, here and below."`
-	Model      string     `placeholder:"NAME" help:"The model that made the vectors."`
+	Metric     *db.Metric `placeholder:"METRIC" help:"Metric: cosine, dot or l2. The default for a new collection is cosine; an existing collection must have the given metric."`
+	Provider   string     `placeholder:"NAME" help:"Provider of the vectors. An existing collection must have the same, here and below."`
+	Model      string     `placeholder:"NAME" help:"Model of the vectors."`
 	Normalized bool       `help:"The model returns vectors of length 1."`
 	Chunker    string     `placeholder:"NAME" help:"How texts were split."`
-	TextIndex  bool       `help:"Index texts for full-text search. An existing collection without an index gets one; one that has one keeps it."`
-	Language   string     `placeholder:"NAME" help:"With --text-index: the language of the texts, for stemming and stop words; english if it is not given, none for no language."`
+	TextIndex  bool       `help:"Index texts for full-text search. An existing collection gets an index, or keeps the one it has."`
+	Language   string     `placeholder:"NAME" help:"With --text-index: the language of the texts, for stemming and stop words; default english, none for no language."`
 	TextField  []string   `sep:"none" placeholder:"FIELD" help:"With --text-index: index this metadata field as well. May be repeated."`
 	bm25
 }
 
 // bm25 are the parameters of a text index.
 type bm25 struct {
-	K1 *float64 `name:"k1" placeholder:"K1" help:"How much it counts that a text has a word again and again, from 0 (BM25; 1.2)."`
-	B  *float64 `name:"b" placeholder:"B" help:"How much the length of a text counts, from 0 to 1 (BM25; 0.75)."`
+	K1 *float64 `name:"k1" placeholder:"K1" help:"Weight of repeated words, from 0 (k1 of BM25; 1.2)."`
+	B  *float64 `name:"b" placeholder:"B" help:"Weight of the text length, from 0 to 1 (b of BM25; 0.75)."`
 }
 
 func (p bm25) given() bool { return p.K1 != nil || p.B != nil }
 
-// text returns the index that the flags ask for, nil if it is none or what the collection has.
+// text returns the index that the flags select; nil if they select none or the existing index.
 func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
 	switch {
 	case !s.TextIndex && (s.Language != "" || len(s.TextField) > 0 || s.given()):
@@ -113,7 +113,7 @@ func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
 	return &db.TextIndex{Language: s.Language, Fields: s.TextField, K1: s.K1, B: s.B}, nil
 }
 
-// create opens the collection for writing, and makes it if it does not exist.
+// create opens the collection for writing, and creates it if necessary.
 func (c collection) create(ctx context.Context, s schema, fn func(*db.DB, *db.Collection) error) error {
 	return c.database.create(func(vdb *db.DB) error {
 		want := db.Schema{Lineage: db.Lineage{Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker}}
@@ -144,7 +144,7 @@ type condition struct {
 	Where where `placeholder:"JSON" help:"Only documents that meet this condition, such as '{\"lang\":\"go\",\"year\":{\"$gte\":2020}}'. See docs/where.md."`
 }
 
-// where is a filter that is given as JSON; its zero value is none.
+// where is a filter in JSON; the zero value is no filter.
 type where struct{ filter.Expr }
 
 // UnmarshalText implements encoding.TextUnmarshaler.

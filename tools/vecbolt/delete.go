@@ -10,12 +10,12 @@ import (
 
 type deleteCmd struct {
 	collection
-	selected
+	selector
 }
 
 func (c *deleteCmd) Help() string {
-	return "Deletes the documents with these ids and all that meet the condition, and says how many there were. " +
-		"Deleting what does not exist is no error."
+	return "Deletes the documents with these ids and all that meet the condition, and prints their number. " +
+		"Missing ids are not an error."
 }
 
 func (c *deleteCmd) Run(ctx context.Context, t *tool) error {

@@ -34,12 +34,12 @@ var (
 )
 
 type demoCmd struct {
-	Dir string `placeholder:"DIR" help:"An empty directory to work in, or one that is not there yet; otherwise a new temporary one."`
+	Dir string `placeholder:"DIR" help:"Directory to work in, empty or missing; default a new temporary directory."`
 }
 
 func (c *demoCmd) Help() string {
-	return "Imports the vectors of 4,000 English words from an embedding cache and goes through what a database can do with " +
-		"them, each step with its command. The exit status is 1 if any answer is not the expected one. The word vectors are " +
+	return "Imports the vectors of 4,000 English words from an embedding cache and shows the features of a database " +
+		"with them, each step with its command. The exit status is 1 if any answer is not the expected one. The word vectors are " +
 		"GloVe (Pennington, Socher, Manning 2014), which are in the public domain (PDDL)."
 }
 
@@ -64,17 +64,17 @@ func (c *demoCmd) Run(ctx context.Context, t *tool) error {
 	return nil
 }
 
-// A demo tells a story by executing commands in its directory.
+// A demo executes commands in its directory and explains them.
 type demo struct {
 	ctx context.Context
 	t   *tool
 	dir string
-	err error // the first; then nothing is executed any more
+	err error // the first error; later commands are skipped
 }
 
 func (d *demo) path(name string) string { return filepath.Join(d.dir, name) }
 
-// say explains what comes next.
+// say explains the next step.
 func (d *demo) say(format string, args ...any) {
 	if d.err == nil && !d.t.json {
 		fmt.Fprintf(d.t.out, "\n"+format+"\n", args...)
@@ -102,10 +102,10 @@ func (d *demo) exec(args ...string) string {
 	return answer
 }
 
-// ask executes a command line of the tool behind the scenes and returns its answer in JSON.
+// ask executes a command line of the tool without showing it, and returns its answer in JSON.
 func (d *demo) ask(args ...string) string { return d.execute(append(args, "--json")) }
 
-// hits returns the hits of a search, without how they were found.
+// hits returns the hits of a search, without details of the search.
 func (d *demo) hits(args ...string) string {
 	_, hits, _ := strings.Cut(d.ask(args...), `"hits":`)
 	return hits
@@ -282,7 +282,7 @@ func (d *demo) cat(name string) {
 	})
 }
 
-// counted expects a number of documents.
+// counted checks the number of documents.
 func (d *demo) counted(base string, want int) {
 	var answer struct{ Count int }
 	d.decode(d.ask("count", base, "words"), &answer)
@@ -302,7 +302,7 @@ func demoKey(text string) string {
 }
 
 // writeCache writes an embedding cache in the file-store format: a file per text with its vector,
-// and one with what is known about it. The words come in order of frequency.
+// and a file with its metadata. The words come in order of frequency.
 func writeCache(dir, texts string, words []string, vectors [][]float32) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

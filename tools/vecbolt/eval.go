@@ -21,25 +21,25 @@ import (
 
 type evalCmd struct {
 	collection
-	Queries string `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and perhaps vector; or a directory in the layout of BEIR."`
-	Qrels   string `placeholder:"FILE" help:"Judgements, as BEIR (query-id, corpus-id, score) or TREC has them. Not needed if --queries is a directory that has them."`
+	Queries string `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and optionally vector; or a directory in the layout of BEIR."`
+	Qrels   string `placeholder:"FILE" help:"Judgements in the format of BEIR (query-id, corpus-id, score) or TREC. Not needed if the directory --queries contains them."`
 	queryVectors
-	Sweep     []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, text, rrf, convex, mmr, with a parameter as in rrf:0.5, convex:0.5 (weight of the vector, of 1) or mmr:0.7 (lambda). Otherwise all of dense, text, rrf and convex that can be."`
-	Depth     int           `placeholder:"N" help:"Documents per query; otherwise 100, or as many as a metric looks at. Metrics without a number go so deep."`
-	Metrics   []eval.Metric `placeholder:"METRIC,..." help:"What is measured: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. The first is the one that runs are compared by."`
-	Out       string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; with several runs, a directory of NAME.run, - for a colon."`
-	HTML      string        `name:"html" placeholder:"FILE" help:"Write a report with plots, as one HTML file that loads nothing."`
-	Baseline  string        `placeholder:"RUN" help:"Compare with this run, a file in the format of TREC or a name out of --sweep; otherwise with the first."`
-	FailBelow []floor       `placeholder:"METRIC=VALUE,..." help:"Exit with status 1 if a run has less, as in nDCG@10=0.30; RUN/METRIC=VALUE concerns one run only."`
-	Seed      uint64        `default:"1" help:"Of the random draws in tests of significance."`
+	Sweep     []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, text, rrf, convex, mmr, with a parameter as in rrf:0.5, convex:0.5 (weight of the vector, of 1) or mmr:0.7 (lambda). Default: dense, text, rrf and convex, as far as the collection supports them."`
+	Depth     int           `placeholder:"N" help:"Documents per query; default 100, or the largest number of a metric. It is the depth of metrics without a number."`
+	Metrics   []eval.Metric `placeholder:"METRIC,..." help:"Metrics: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. Runs are compared by the first."`
+	Out       string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; several runs go to files NAME.run in a directory, with - for a colon."`
+	HTML      string        `name:"html" placeholder:"FILE" help:"Write a report with plots, as one self-contained HTML file."`
+	Baseline  string        `placeholder:"RUN" help:"Compare with this run, a file in the format of TREC or a name in --sweep; default the first run."`
+	FailBelow []floor       `placeholder:"METRIC=VALUE,..." help:"Exit with status 1 if a run is below this value, such as nDCG@10=0.30; RUN/METRIC=VALUE tests one run only."`
+	Seed      uint64        `default:"1" help:"Seed of the significance tests."`
 	condition
 }
 
 func (c *evalCmd) Help() string {
-	return "Metrics are those of trec_eval -c: a query without an answer counts as 0, documents without judgement are not " +
-		"relevant, and those of equal score are ranked by id in descending order. A comparison shows the mean difference, its 95 % " +
-		"confidence interval by a paired bootstrap, and p by a paired randomisation test. A relevant document that was not found is " +
-		"one that the index missed (an exact search finds it), that ranks low, or that is not in the corpus. See docs/eval.md."
+	return "Metrics are defined as in trec_eval -c: a query without an answer counts as 0, documents without judgement are not " +
+		"relevant, and documents of equal score are ranked by id in descending order. A comparison shows the mean difference, its 95 % " +
+		"confidence interval by a paired bootstrap, and p by a paired randomisation test. A relevant document that was not found was " +
+		"missed by the index (an exact search finds it), ranks low, or is not in the corpus. See docs/eval.md."
 }
 
 // Validate is called by kong.
@@ -50,7 +50,7 @@ func (c *evalCmd) Validate() error {
 	return nil
 }
 
-// A floor is the least value of a metric that a run may have.
+// A floor is the minimum value of a metric in a run.
 type floor struct {
 	run    string // empty: every run
 	metric eval.Metric
@@ -110,8 +110,7 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// runners returns the ways to search that are compared, and gives the lab the baseline that they
-// are compared with.
+// runners returns the runners to compare, and sets the baseline of the lab.
 func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collection) ([]eval.Runner, error) {
 	sweep := slices.Clone(c.Sweep)
 	if len(sweep) == 0 || slices.ContainsFunc(sweep, needsVectors) {
@@ -146,7 +145,7 @@ func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collectio
 	return runners, nil
 }
 
-// possible returns the runs for which the queries and the collection have what it takes.
+// possible returns the runs that the queries and the collection support.
 func possible(s db.Schema, queries []eval.Query) []string {
 	vectors := !slices.ContainsFunc(queries, func(q eval.Query) bool { return len(q.Vector) == 0 })
 	texts := s.Text != nil && !slices.ContainsFunc(queries, func(q eval.Query) bool { return q.Text == "" })
@@ -159,7 +158,7 @@ func possible(s db.Schema, queries []eval.Query) []string {
 	return []string{"dense"}
 }
 
-// metrics returns the metrics to compute: those asked for, then those that must not be too low.
+// metrics returns the metrics to compute: the requested ones, then the ones with a floor.
 func (c *evalCmd) metrics() []eval.Metric {
 	metrics := slices.Clone(c.Metrics)
 	if len(metrics) == 0 {
@@ -228,7 +227,7 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 // needsVectors reports whether a run searches by vector.
 func needsVectors(name string) bool { return name != "text" }
 
-// runner makes a runner of its name in --sweep.
+// runner returns the runner with this name in --sweep.
 func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runner, error) {
 	like := db.Query{Where: c.Where.Expr}
 	kind, value, found := strings.Cut(name, ":")
@@ -248,7 +247,7 @@ func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runn
 		if kind == "rrf" {
 			like.Fusion.Method = db.RRF
 		}
-		if found { // else the weights of the database
+		if found { // otherwise the default weights
 			like.Fusion.Vector, like.Fusion.Text = number, 1-number
 		}
 		return eval.Search(name, coll, like, eval.Vector|eval.Text), nil
@@ -265,7 +264,7 @@ func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runn
 	return nil, fmt.Errorf("--sweep: run %q: want dense, exact, text, rrf, convex or mmr", name)
 }
 
-// writeRuns writes the runs to the file or directory that is asked for.
+// writeRuns writes the runs to the requested file or directory.
 func (c *evalCmd) writeRuns(r *eval.Report) error {
 	if c.Out == "" {
 		return nil
@@ -284,7 +283,7 @@ func (c *evalCmd) writeRuns(r *eval.Report) error {
 	return nil
 }
 
-// judge fails if a run is below what is asked for.
+// judge fails if a run is below a floor.
 func (c *evalCmd) judge(t *tool, r *eval.Report) error {
 	failed := false
 	for _, f := range c.FailBelow {
@@ -323,7 +322,7 @@ func (t *tool) evalLines(r *eval.Report) error {
 	return nil
 }
 
-// shownRegressions is how many of the queries that became worse are shown.
+// shownRegressions is the number of regressed queries that are shown.
 const shownRegressions = 5
 
 // evalLine returns a result as JSON, its metrics as keys.
@@ -360,7 +359,7 @@ func evalLine(res *eval.Result) (line []byte, err error) {
 	return line, err
 }
 
-// rounded drops the digits that depend on how a processor adds.
+// rounded drops the digits that depend on the order of additions.
 func rounded(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
 func roundedComparison(c *eval.Comparison) *eval.Comparison {

@@ -14,14 +14,14 @@ import (
 )
 
 type explainCmd struct {
-	asking
-	WhyNot []string `sep:"none" placeholder:"ID" help:"Say where this document stands, and what kept it out. May be repeated."`
+	searchArgs
+	WhyNot []string `sep:"none" placeholder:"ID" help:"Explain the rank of this document, or why it is not a hit. May be repeated."`
 }
 
 func (c *explainCmd) Help() string {
-	return "Answers as search does and says how: how each part of the collection was searched and why, and what each stage " +
-		"looked at. For each document that --why-not names: its true score and its exact rank among all that match, and " +
-		"whether the filter (which clause of it), the threshold, the groups or the number of hits wanted left it out."
+	return "Answers as search does, and shows how each part of the collection was searched and why, and the work of each " +
+		"stage. For each document in --why-not it shows the exact score, the exact rank among all that match, and " +
+		"whether the filter (and which clause), the threshold, the groups or the number of hits excluded it."
 }
 
 func (c *explainCmd) Run(ctx context.Context, t *tool) error {
@@ -49,7 +49,7 @@ func (c *explainCmd) Validate() error {
 	if len(c.Text) > 1 {
 		return errors.New("--text is given twice: explain each form of a question by itself")
 	}
-	return c.asking.Validate()
+	return c.searchArgs.Validate()
 }
 
 func (c *explainCmd) answer(t *tool, n int, e *db.Explanation) error {

@@ -18,22 +18,22 @@ import (
 
 type exportCmd struct {
 	collection
-	File      string `arg:"" optional:"" placeholder:"FILE|-" help:"Write to this file; standard output if none."`
-	Format    string `default:"auto" enum:"auto,jsonl,fvecs,npy" placeholder:"FORMAT" help:"One of ${enum}; auto goes by the name of the file, and is jsonl if that says nothing."`
-	Out       string `short:"o" placeholder:"FILE" help:"The same as the argument."`
+	File      string `arg:"" optional:"" placeholder:"FILE|-" help:"Write to this file; default standard output."`
+	Format    string `default:"auto" enum:"auto,jsonl,fvecs,npy" placeholder:"FORMAT" help:"One of ${enum}; auto decides by the file name, default jsonl."`
+	Out       string `short:"o" placeholder:"FILE" help:"Same as the argument."`
 	Documents string `placeholder:"FILE" help:"With fvecs and npy: write the id, text and metadata of row i as line i of this file, for import --documents."`
 	condition
 }
 
 func (c *exportCmd) Help() string {
-	return "Documents come in the order in which they were last written. JSON lines hold all of a document. The other formats " +
-		"hold vectors only: documents without one are left out, and counted. An import of what was exported restores every bit."
+	return "Documents come in the order in which they were last written. JSON lines contain whole documents. The other formats " +
+		"contain vectors only: documents without a vector are skipped, and counted. Importing an export restores every bit."
 }
 
 // Validate is called by kong.
 func (c *exportCmd) Validate() error {
 	if c.File != "" && c.Out != "" {
-		return errors.New("the file is given twice")
+		return errors.New("the file is named twice")
 	}
 	c.Out = cmp.Or(c.File, c.Out, "-")
 	if c.Format == "auto" {
@@ -57,7 +57,7 @@ func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 		return fmt.Errorf("%s is not JSON: with --json, name a file", c.Format)
 	}
 	return c.read(func(coll *db.Collection) (err error) {
-		e := exporting{ctx: ctx, coll: coll, cmd: c}
+		e := exporter{ctx: ctx, coll: coll, cmd: c}
 		out, err := t.create(c.Out)
 		if err != nil {
 			return err
@@ -84,21 +84,21 @@ func (c *exportCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// exporting is one export on its way.
-type exporting struct {
+// An exporter writes one export.
+type exporter struct {
 	ctx     context.Context
 	coll    *db.Collection
 	cmd     *exportCmd
-	beside  *exchange.JSONLWriter // nil if not wanted
+	beside  *exchange.JSONLWriter // nil if not requested
 	written int
 	leftOut int // documents without a vector, in formats that cannot hold them
 }
 
-func (e *exporting) run(t *tool, out io.Writer) error {
+func (e *exporter) run(t *tool, out io.Writer) error {
 	p := t.progress("export", func() int64 {
 		n, err := e.coll.Count(e.ctx, e.cmd.Where.Expr)
 		if err != nil {
-			return 0 // the export will say why
+			return 0 // the export reports the error
 		}
 		return int64(n)
 	})
@@ -127,13 +127,14 @@ func (e *exporting) run(t *tool, out io.Writer) error {
 		p.at(int64(e.written+e.leftOut), e.written)
 	}
 	if e.leftOut > 0 {
-		p.notef("left out %d documents that have no vector", e.leftOut)
+		p.notef("skipped %d documents without a vector", e.leftOut)
 	}
 	return finish()
 }
 
-// writer returns what writes a document in the format, and what is to be called at the end.
-func (e *exporting) writer(out io.Writer) (write func(*db.Document) error, finish func() error, err error) {
+// writer returns a function that writes a document in the format, and a function to call at the
+// end.
+func (e *exporter) writer(out io.Writer) (write func(*db.Document) error, finish func() error, err error) {
 	finish = func() error { return nil }
 	switch e.cmd.Format {
 	case "fvecs":
@@ -155,7 +156,7 @@ func (e *exporting) writer(out io.Writer) (write func(*db.Document) error, finis
 }
 
 // vectors counts the documents with a vector: an .npy file begins with their number.
-func (e *exporting) vectors() (n int, err error) {
+func (e *exporter) vectors() (n int, err error) {
 	for d, err := range e.coll.All(e.ctx, e.cmd.Where.Expr, db.WithVector) {
 		if err != nil {
 			return 0, err

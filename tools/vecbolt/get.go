@@ -9,14 +9,14 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// selected are the arguments that choose documents by id, by condition, or both.
-type selected struct {
+// selector holds the arguments that choose documents by id, by condition, or both.
+type selector struct {
 	IDs []string `arg:"" optional:"" name:"id" help:"Ids of documents."`
 	condition
 }
 
 // Validate is called by kong.
-func (s *selected) Validate() error {
+func (s *selector) Validate() error {
 	if len(s.IDs) == 0 && s.Where.Expr == nil {
 		return errors.New("name documents by id, or with --where")
 	}
@@ -25,7 +25,7 @@ func (s *selected) Validate() error {
 
 type getCmd struct {
 	collection
-	selected
+	selector
 	parts
 }
 

@@ -14,11 +14,12 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
 type importCmd struct {
 	collection
-	Source    string          `arg:"" help:"File or directory to import; - for JSON lines from the standard input."`
+	Source    string          `arg:"" help:"File or directory to import; - for JSON lines from standard input."`
 	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,beir" placeholder:"FORMAT" help:"One of ${enum}."`
 	Texts     string          `placeholder:"FILE" help:"For an embedding cache: JSON lines {\"key\",\"text\"}, or a directory of texts named like the vectors."`
 	Metadata  string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
@@ -29,8 +30,8 @@ type importCmd struct {
 func (c *importCmd) Help() string {
 	return `Sources are an embedding cache (a directory of JSON arrays in files named by a hash, with <name>.meta.json beside ` +
 		`them), JSON lines (id, text, metadata, vector or embedding), .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
-		`vectors have their number as id, from 0. Only what differs from what is stored is written. A document that cannot ` +
-		`be stored is skipped, with a message; a vector of another dimension ends the import, and what came before stays. ` +
+		`vectors have their number as id, from 0. Only new and changed documents are written. A document that cannot ` +
+		`be stored is skipped, with a message; a vector of another dimension ends the import, and the documents before it stay. ` +
 		`A cache directory that does not exist is an empty one.`
 }
 
@@ -40,7 +41,7 @@ func (c *importCmd) Validate() error {
 		return nil
 	}
 	if !slices.Contains([]exchange.Format{exchange.Auto, exchange.JSONL, exchange.BEIR}, c.Format) || c.Texts+c.Metadata+c.Documents != "" {
-		return errors.New("the standard input is read as JSON lines, alone")
+		return errors.New("standard input is read as JSON lines, and excludes other sources")
 	}
 	return nil
 }
@@ -53,7 +54,7 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 	}
 	return c.create(ctx, c.schema, func(vdb *db.DB, coll *db.Collection) error {
 		report, err := c.load(ctx, t, coll, src)
-		// What was imported before an error is there, and counts.
+		// Documents imported before an error stay, and are counted.
 		seconds := time.Since(start).Seconds()
 		if err == nil {
 			if err = vdb.Flush(ctx); err == nil { // as Close would
@@ -73,7 +74,7 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// open opens the source. It is nil if it is a cache that does not exist.
+// open opens the source. It returns nil for a cache that does not exist.
 func (c *importCmd) open(t *tool) (exchange.Source, error) {
 	if c.Source == "-" {
 		return exchange.Stream(t.in, inputName(c.Source)), nil
@@ -95,27 +96,29 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection, src 
 	defer p.end()
 	report, err := exchange.Import(ctx, coll, src, &exchange.ImportOptions{
 		Progress: func(done int64, r exchange.Report) { p.at(done, r.Added+r.Updated+r.Unchanged) },
-		OnSkip:   func(item *exchange.ImportedDocument) { p.notef("skipped %v: %s", item.Position, message(item.Skip)) },
+		OnSkip: func(doc *exchange.ImportedDocument) {
+			p.notef("skipped %v: %s", doc.Position, rest.Text(doc.Skip.Error()))
+		},
 	})
 	if report.Ignored > 0 {
-		p.notef("ignored %d files that are not named like cache files and hold no array", report.Ignored)
+		p.notef("ignored %d files that are not named like cache files and contain no array", report.Ignored)
 	}
 	return report, err
 }
 
-// wantsCache reports whether a source that does not exist would be an embedding cache.
+// wantsCache reports whether a missing source would be an embedding cache.
 func (c *importCmd) wantsCache() bool {
 	files := []string{".jsonl", ".ndjson", ".json", ".fvecs", ".bvecs", ".npy"}
 	return c.Format == exchange.EmbeddingCache ||
 		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
 }
 
-// noteGraphs reports that a collection of the database in dir, or any of them if it is nil, has
-// segments that are scanned for want of a graph.
+// noteGraphs reports whether the collection of the database in dir, or any collection if it is nil,
+// has segments that are scanned because their graphs are not built yet.
 func (t *tool) noteGraphs(vdb *db.DB, coll *db.Collection, dir string) {
 	for _, s := range vdb.Stats().Collections {
 		if (coll == nil || s.Name == coll.Name()) && s.GraphsDue > 0 {
-			t.notef("%d of %d segments of %q have no graph yet and are scanned; \"vecbolt compact %s\" makes them now", s.GraphsDue, s.Segments, s.Name, dir)
+			t.notef("%d of %d segments of %q have no graph yet and are scanned; \"vecbolt compact %s\" builds the graphs now", s.GraphsDue, s.Segments, s.Name, dir)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (c *infoCmd) Run(t *tool) error {
 	})
 }
 
-// graphs says how many segments have a graph, and how many are to have one.
+// graphs describes the numbers of graphs that are built and due.
 func graphs(s db.CollectionStats) string {
 	if s.GraphsDue > 0 {
 		return fmt.Sprintf("%d of %d", s.Graphs, s.Graphs+s.GraphsDue)
@@ -59,7 +59,7 @@ func graphs(s db.CollectionStats) string {
 	return fmt.Sprint(s.Graphs)
 }
 
-// texts says how texts are indexed.
+// texts describes a text index.
 func texts(t *db.TextIndex) string {
 	if t == nil {
 		return "not indexed"

@@ -12,8 +12,8 @@ import (
 
 // page are the flags that choose a part of a list.
 type page struct {
-	Limit  int `placeholder:"N" help:"At most so many; 0 means all."`
-	Offset int `placeholder:"N" help:"Leave out the first so many."`
+	Limit  int `placeholder:"N" help:"Maximum number of documents; 0 means all."`
+	Offset int `placeholder:"N" help:"Number of documents to skip."`
 }
 
 // Validate is called by kong.
@@ -28,7 +28,7 @@ type listCmd struct {
 	collection
 	condition
 	page
-	After string `placeholder:"ID" help:"Begin behind this id."`
+	After string `placeholder:"ID" help:"Start after this id."`
 	parts
 }
 
@@ -39,7 +39,7 @@ func (c *listCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// eachPage calls fn with one page of documents after another. A limit of 0 is none.
+// eachPage calls fn with one page of documents after another. A limit of 0 means no limit.
 func eachPage(ctx context.Context, coll *db.Collection, q db.ListQuery, fn func([]*db.Document) error) error {
 	const most = 1000
 	for left := q.Limit; ; {
@@ -73,7 +73,7 @@ type countCmd struct {
 }
 
 func (c *countCmd) Help() string {
-	return "With --limit and --offset, counts what list prints for them."
+	return "With --limit and --offset, counts the documents that list prints."
 }
 
 func (c *countCmd) Run(ctx context.Context, t *tool) error {
@@ -91,7 +91,7 @@ func (c *countCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// documents answers with some documents, as lines or as a table.
+// documents prints documents, as lines or as a table.
 func (t *tool) documents(docs []*db.Document, p parts) error {
 	if !t.json {
 		var rows []table.Row

@@ -19,18 +19,18 @@ import (
 type mcpCmd struct {
 	database
 	AllowWrite bool   `help:"Let agents write and delete documents. The database is then open for writing."`
-	HTTP       string `name:"http" placeholder:"ADDR" help:"Serve streamable HTTP at this loopback address, such as 127.0.0.1:8322, in place of standard input and output."`
-	TokenFile  string `placeholder:"FILE" help:"With --http: the bearer token that requests must have; or in VECBOLT_TOKEN."`
+	HTTP       string `name:"http" placeholder:"ADDR" help:"Serve streamable HTTP at this loopback address, such as 127.0.0.1:8322, instead of standard input and output."`
+	TokenFile  string `placeholder:"FILE" help:"With --http: the bearer token that requests must send; or in VECBOLT_TOKEN."`
 
-	Provider   string            `placeholder:"NAME" help:"Provider of embeddings, for collections whose vectors are by it; one that needs neither network nor files is found without. See rag learn."`
+	Provider   string            `placeholder:"NAME" help:"Provider of embeddings, for collections with its vectors. Providers without network and files are found automatically. See rag learn."`
 	Model      string            `placeholder:"NAME" help:"With --provider: the model."`
-	Dimensions int               `placeholder:"N" help:"With --provider: components of a vector; otherwise what the model gives."`
+	Dimensions int               `placeholder:"N" help:"With --provider: components of a vector; default the dimension of the model."`
 	Set        map[string]string `placeholder:"KEY=VALUE" help:"With --provider: settings, such as api_base=… or host=…."`
 }
 
 func (c *mcpCmd) Help() string {
-	return "Lets agents search, read and describe the collections of a database by the Model Context Protocol. docs/mcp.md says how " +
-		"clients are told. The database stays open as long as the server runs: read-only unless --allow-write is given."
+	return "Lets agents search, read and describe the collections of a database with the Model Context Protocol. docs/mcp.md shows how " +
+		"to configure clients. The database stays open as long as the server runs: read-only unless --allow-write is given."
 }
 
 // Validate is called by kong.
@@ -71,7 +71,7 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 		}
 		err := server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(t.in), Writer: answers{t}})
 		if ctx.Err() != nil || errors.Is(err, sdk.ErrConnectionClosed) {
-			return nil // the way in which clients end it
+			return nil // clients end it this way
 		}
 		return err
 	})
@@ -118,7 +118,7 @@ func (c *mcpCmd) serve(ctx context.Context, t *tool, h http.Handler) error {
 	return <-stopped
 }
 
-// answers writes to the standard output at once.
+// answers writes to standard output without buffering.
 type answers struct{ *tool }
 
 // Write implements io.Writer.

@@ -20,12 +20,12 @@ import (
 
 type migrateCmd struct {
 	collection
-	To        string `xor:"where" required:"" placeholder:"ADDRESS" help:"Copy the collection there."`
-	From      string `xor:"where" required:"" placeholder:"ADDRESS" help:"Copy a collection from there into the database, which is made unless it exists."`
-	Name      string `placeholder:"NAME" help:"What the collection is called there; the same if this is not given."`
-	Resume    bool   `help:"Go on with a migration that was cut short."`
+	To        string `xor:"where" required:"" placeholder:"ADDRESS" help:"Copy the collection to this store."`
+	From      string `xor:"where" required:"" placeholder:"ADDRESS" help:"Copy a collection from this store into the database, which is created if missing."`
+	Name      string `placeholder:"NAME" help:"Name of the collection in the other store; default the same name."`
+	Resume    bool   `help:"Continue an interrupted migration."`
 	Verify    bool   `help:"Compare both afterwards: counts, a sample of documents, scores."`
-	BatchSize int    `default:"300" placeholder:"N" help:"Documents per request, at most 1,000; 300 if this is not given."`
+	BatchSize int    `default:"300" placeholder:"N" help:"Documents per request, at most 1,000; default 300."`
 }
 
 func (c *migrateCmd) Help() string {
@@ -33,12 +33,12 @@ func (c *migrateCmd) Help() string {
 		`?scheme=https), vecbolt://path of another database, or postgres://user@host/database, for which the program ` +
 		postgresProgram + ` must be in PATH or beside this one. The collection is ` +
 		`made there with its schema, unless it exists and is empty. The metric must be the cosine. A checkpoint beside the ` +
-		`database says how far it has come, for --resume; documents that are written a second time replace themselves. ` +
-		`With --verify, a difference is an error. docs/stores.md says what each store keeps and finds.`
+		`database records the progress, for --resume; documents that are written a second time replace themselves. ` +
+		`With --verify, a difference is an error. docs/stores.md compares the stores.`
 }
 
-// postgresProgram migrates to and from PostgreSQL: this tool does not link a driver. It is in
-// store/pgvector/cmd.
+// postgresProgram migrates to and from PostgreSQL, because this tool does not link a driver. It is
+// in store/pgvector/cmd.
 const postgresProgram = "vecbolt-migrate-postgres"
 
 // Validate is called by kong.
@@ -77,7 +77,7 @@ func (c *migrateCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// with runs fn on the store at an address; o is for one that is a directory.
+// with runs fn on the store at an address; o applies to a directory.
 func (c *migrateCmd) with(ctx context.Context, address string, o db.Options, fn func(store.Store) error) (err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch scheme {
@@ -101,7 +101,7 @@ func (c *migrateCmd) with(ctx context.Context, address string, o db.Options, fn 
 	return fmt.Errorf("%s: unknown kind of address, want weaviate://, postgres:// or vecbolt://", address)
 }
 
-// postgres has the program with the driver do it.
+// postgres runs the program with the driver.
 func (c *migrateCmd) postgres(ctx context.Context, t *tool) error {
 	program, err := exec.LookPath(postgresProgram)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, t
 	p := t.progress("migrate", func() int64 {
 		n, err := from.Count(ctx, nil)
 		if err != nil {
-			return 0 // the migration will say why
+			return 0 // the migration reports the error
 		}
 		return int64(n)
 	})
@@ -145,7 +145,7 @@ func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, t
 	p.end()
 	if err != nil {
 		if report != nil && report.Documents+report.Before > 0 {
-			t.notef("%s documents are there: --resume goes on", humanize.Comma(int64(report.Documents+report.Before)))
+			t.notef("%s documents are copied: --resume continues", humanize.Comma(int64(report.Documents+report.Before)))
 		}
 		return err
 	}

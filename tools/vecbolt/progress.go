@@ -11,17 +11,17 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A progress shows how far a long verb has come: as a bar on a terminal, else as a line now and
-// then. It is safe for concurrent use.
+// A progress shows the progress of a long verb: as a bar on a terminal, otherwise as a line at
+// intervals. It is safe for concurrent use.
 type progress struct {
 	verb string
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	w     io.Writer  // for messages: above the bar, if there is one
 	bars  *mpb.Progress
 	bar   *mpb.Bar // nil without a terminal
 	start time.Time
-	last  time.Time // when a line was written
+	last  time.Time // time of the last line
 }
 
 const (
@@ -29,8 +29,8 @@ const (
 	progressWidth  = 40              // of a bar, in characters
 )
 
-// progress begins to show the progress of something that reaches total in the end; a total of 0 is
-// not known. The caller must call end.
+// progress starts to show progress towards total; a total of 0 is unknown. The caller must call
+// end.
 func (t *tool) progress(verb string, total func() int64) *progress {
 	now := time.Now()
 	p := &progress{w: t.report, verb: verb, start: now, last: now}
@@ -44,7 +44,7 @@ func (t *tool) progress(verb string, total func() int64) *progress {
 	return p
 }
 
-// at says how much of the total is done, and how many documents that made.
+// at reports the part of the total that is done, and the number of documents so far.
 func (p *progress) at(done int64, documents int) {
 	if p.bar != nil {
 		p.bar.SetCurrent(done)
@@ -59,7 +59,7 @@ func (p *progress) at(done int64, documents int) {
 	}
 }
 
-// notef reports something on the way.
+// notef reports an event.
 func (p *progress) notef(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,20 +9,21 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
 type publishCmd struct {
 	database
-	To    string        `arg:"" name:"dir" help:"The folder: published to before, or empty, or not there yet."`
-	Every time.Duration `placeholder:"TIME" help:"Publish again and again, with this pause, until interrupted."`
-	Keep  int           `default:"${keep}" placeholder:"N" help:"Versions that the folder holds (${default})."`
+	To    string        `arg:"" name:"dir" help:"A folder that was published to before, or is empty or missing."`
+	Every time.Duration `placeholder:"TIME" help:"Publish repeatedly with this pause, until interrupted."`
+	Keep  int           `default:"${keep}" placeholder:"N" help:"Number of versions kept in the folder (${default})."`
 }
 
 func (c *publishCmd) Help() string {
-	return "Writes the present version of a database to a folder, unless that has it: only files that are not there yet. " +
-		"Whatever copies files may carry the folder elsewhere; verbs that read take it like a database, and serve --follow " +
+	return "Writes the current version of a database to a folder, unless the folder has it. Only missing files are copied. " +
+		"Any file copier may transfer the folder; verbs that read accept it like a database, and serve --follow " +
 		"serves the newest version in it. See docs/replicas.md. The database must not be open elsewhere; with --every, it " +
-		"is opened each time, and a round is left out when it is. A server publishes what it has open: serve --publish."
+		"is opened each time, and a round is skipped if another process has it open. A server publishes its own database: serve --publish."
 }
 
 // Validate is called by kong.
@@ -40,7 +41,7 @@ func (c *publishCmd) Run(ctx context.Context, t *tool) error {
 			return err
 		}
 		if errors.Is(err, db.ErrLocked) {
-			t.notef("%s", message(err))
+			t.notef("%s", rest.Text(err.Error()))
 		} else if err != nil {
 			return err
 		}
@@ -78,15 +79,15 @@ func (c *publishCmd) once(ctx context.Context, t *tool) error {
 	})
 }
 
-// publishing are the flags of a server that publishes what it has open.
-type publishing struct {
-	Publish      string        `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at the beginning, at the end, and in between."`
-	PublishEvery time.Duration `default:"10s" placeholder:"TIME" help:"How often, if there is something new (${default})."`
-	PublishKeep  int           `default:"${keep}" placeholder:"N" help:"Versions that the folder holds (${default})."`
+// publishFlags are the flags of a server that publishes its database.
+type publishFlags struct {
+	Publish      string        `placeholder:"DIR" help:"Publish the database to this folder, for replicas: at start, at the end, and periodically."`
+	PublishEvery time.Duration `default:"10s" placeholder:"TIME" help:"Period of publishing, if something has changed (${default})."`
+	PublishKeep  int           `default:"${keep}" placeholder:"N" help:"Number of versions kept in the folder (${default})."`
 }
 
-// during publishes while serve runs. What fails is tried again.
-func (o publishing) during(ctx context.Context, vdb *db.DB, log *slog.Logger, serve func() error) error {
+// during publishes while serve runs. It retries after errors.
+func (o publishFlags) during(ctx context.Context, vdb *db.DB, log *slog.Logger, serve func() error) error {
 	if o.Publish == "" {
 		return serve()
 	}

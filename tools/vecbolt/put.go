@@ -12,14 +12,14 @@ import (
 
 type putCmd struct {
 	collection
-	File string `arg:"" optional:"" default:"-" placeholder:"FILE|-" help:"JSON lines; standard input if none."`
+	File string `arg:"" optional:"" default:"-" placeholder:"FILE|-" help:"JSON lines; default standard input."`
 	schema
 }
 
 func (c *putCmd) Help() string {
-	return `A line is an object with the keys "id" (one is given if it is missing), "text", "metadata" and "vector" or ` +
-		`"embedding", each optional; other keys become metadata. A document replaces the one of the same id as a whole. ` +
-		`With --json each line is answered with {"id":...} as soon as the document is durable, in order, without waiting ` +
+	return `A line is an object with the keys "id" (generated if missing), "text", "metadata" and "vector" or ` +
+		`"embedding", each optional; other keys become metadata. A document replaces the document with the same id as a whole. ` +
+		`With --json the answer to each line is {"id":...} as soon as the document is durable, in order, without waiting ` +
 		`for the end of the input. A bad line ends it with exit status 1; the lines before it are written and answered.`
 }
 
@@ -57,8 +57,8 @@ type inputLine struct {
 	err error
 }
 
-// documents reads ahead: what arrives while a batch is written makes the next batch. The reader may
-// be waiting for input when the verb ends; it then ends with the process.
+// documents reads ahead: documents that arrive while a batch is written form the next batch. The
+// reader may be waiting for input when the verb ends; it then ends with the process.
 func documents(ctx context.Context, in io.Reader, name string) <-chan inputLine {
 	const ahead = 1000 // documents
 	lines := make(chan inputLine, ahead)
@@ -86,7 +86,7 @@ func documents(ctx context.Context, in io.Reader, name string) <-chan inputLine 
 	return lines
 }
 
-// grouped yields what has arrived, in order, as soon as there is something.
+// grouped yields all documents that have arrived, in order, as soon as there is one.
 func grouped(ctx context.Context, lines <-chan inputLine) func(yield func([]inputLine) bool) {
 	return func(yield func([]inputLine) bool) {
 		for {
@@ -100,7 +100,7 @@ func grouped(ctx context.Context, lines <-chan inputLine) func(yield func([]inpu
 			case <-ctx.Done():
 				return
 			}
-			for n := len(lines); n > 0; n-- { // nobody else receives
+			for n := len(lines); n > 0; n-- { // this goroutine is the only receiver
 				group = append(group, <-lines)
 			}
 			if !yield(group) {
@@ -110,14 +110,14 @@ func grouped(ctx context.Context, lines <-chan inputLine) func(yield func([]inpu
 	}
 }
 
-// write writes a group of documents as one batch, answers, and returns how many were written. A
-// line that cannot be written makes the batch fail as a whole: then those before it are written one
-// by one.
+// write writes a group of documents as one batch, prints their ids, and returns the number written.
+// If a line cannot be written, the whole batch fails: then the lines before it are written one by
+// one.
 func (c *putCmd) write(ctx context.Context, t *tool, coll *db.Collection, lines []inputLine) (written int, err error) {
 	var docs []db.Document
 	for _, line := range lines {
 		if line.err != nil {
-			err = line.err // the last of the input
+			err = line.err // always the last line of the input
 			break
 		}
 		docs = append(docs, line.Document)
@@ -145,7 +145,7 @@ func (c *putCmd) write(ctx context.Context, t *tool, coll *db.Collection, lines 
 	return written, err
 }
 
-// acknowledge answers with the ids of documents that are durable, at once.
+// acknowledge prints the ids of durable documents immediately.
 func (c *putCmd) acknowledge(t *tool, ids []string) error {
 	if !t.json {
 		return nil

@@ -13,13 +13,13 @@ import (
 	"github.com/vecbolt/vecbolt/rag/eval"
 )
 
-// queryVectors are the flags that say where the vectors of queries come from.
+// queryVectors are the flags for the source of query vectors.
 type queryVectors struct {
 	QueryVectors string `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
-	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute vectors that queries lack, such as hash:trigram-v1 or ollama:nomic-embed-text; otherwise with what the collection says it was made with."`
+	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute missing query vectors with this model, such as hash:trigram-v1 or ollama:nomic-embed-text; default the model recorded in the collection."`
 }
 
-// attach gives queries the vectors that they lack. Without a source of vectors it does nothing.
+// attach adds vectors to queries without one. Without a source of vectors it does nothing.
 func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Schema) error {
 	if f.QueryVectors != "" {
 		if err := attachVectors(ctx, queries, f.QueryVectors); err != nil {
@@ -44,7 +44,7 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 	e, err := embed.Open(ctx, embed.Config{Provider: provider, Model: model, Dimensions: s.Dim}, nil)
 	switch {
 	case f.Embedder == "" && errors.Is(err, embed.ErrProviderNotFound):
-		return nil // the mark of somebody else's model
+		return nil // written by another model
 	case err != nil:
 		return err
 	}
@@ -58,7 +58,7 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 	return nil
 }
 
-// attachVectors gives queries the vectors of a file: by id in JSON lines, else by their order.
+// attachVectors adds vectors from a file: by id in JSON lines, otherwise by position.
 func attachVectors(ctx context.Context, queries []eval.Query, name string) error {
 	format, err := exchange.Detect(name)
 	if err != nil {
@@ -71,7 +71,7 @@ func attachVectors(ctx context.Context, queries []eval.Query, name string) error
 	place := map[string]int{}
 	for i, q := range queries {
 		if format != exchange.JSONL {
-			q.ID = strconv.Itoa(i) // rows are numbered
+			q.ID = strconv.Itoa(i) // row numbers are ids
 		}
 		place[q.ID] = i
 	}

@@ -24,22 +24,23 @@ import (
 	"github.com/vecbolt/vecbolt/rag/rerank"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
 // ragCmd works with knowledge bases: documents that are read, split, embedded and indexed.
 type ragCmd struct {
-	Workspace string `default:".vecbolt" placeholder:"DIR" env:"VECBOLT_WORKSPACE" help:"Directory of the bases (${default}); a base is configured by BASE/config.yaml in it."`
+	Workspace string `default:".vecbolt" placeholder:"DIR" env:"VECBOLT_WORKSPACE" help:"Directory of the bases (${default}); it contains the configurations BASE/config.yaml."`
 
-	Learn   ragLearnCmd   `cmd:"" help:"Make a base follow files and directories."`
-	Query   ragQueryCmd   `cmd:"" help:"Find the chunks that answer a question, and make a context of them."`
-	Ask     ragAskCmd     `cmd:"" help:"Let a chat model answer a question from a base; without one, show the context."`
-	Status  ragStatusCmd  `cmd:"" help:"Describe a base, or all."`
+	Learn   ragLearnCmd   `cmd:"" help:"Add files and directories to a base, or update them."`
+	Query   ragQueryCmd   `cmd:"" help:"Find the chunks that answer a question, and build a context from them."`
+	Ask     ragAskCmd     `cmd:"" help:"Answer a question from a base with a chat model; without a model, show the context."`
+	Status  ragStatusCmd  `cmd:"" help:"Describe one base or all."`
 	Config  ragConfigCmd  `cmd:"" help:"Show the configuration of a base."`
 	Reembed ragReembedCmd `cmd:"" help:"Embed a base again with another model, compare both, and switch."`
-	Clean   ragCleanCmd   `cmd:"" help:"Remove what a base has learnt, and its configuration."`
+	Clean   ragCleanCmd   `cmd:"" help:"Remove a base and its configuration."`
 }
 
-// engine opens the workspace. Warnings about files go where messages go.
+// engine opens the workspace. Warnings about files are reported like messages.
 func (c *ragCmd) engine(t *tool) (*knowledge.Engine, error) {
 	log := slog.New(slog.NewTextHandler(t.report, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -51,32 +52,32 @@ func (c *ragCmd) engine(t *tool) (*knowledge.Engine, error) {
 }
 
 type ragLearnCmd struct {
-	Base string   `arg:"" help:"Name of the base. The first time, it is made."`
-	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn, - for the standard input; may be repeated. What is gone from it is forgotten."`
+	Base string   `arg:"" help:"Name of the base, which is created if missing."`
+	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn, - for standard input; may be repeated. Deleted files are removed from the base."`
 
 	ragEmbedder
-	ChunkSize int      `placeholder:"N" help:"Most tokens of a chunk (512). Files are split again if it changes."`
+	ChunkSize int      `placeholder:"N" help:"Maximum number of tokens of a chunk (512). Files are split again if it changes."`
 	Overlap   int      `placeholder:"N" help:"Tokens that neighbouring chunks share (64); negative: none."`
 	Language  string   `placeholder:"NAME" help:"Language of the texts of a new base, for its text index (english); none for no language."`
-	Include   []string `placeholder:"PATTERN" help:"Of directories, read only files that match, as in .gitignore."`
-	Exclude   []string `placeholder:"PATTERN" help:"Leave out what matches."`
+	Include   []string `placeholder:"PATTERN" help:"Read only matching files in directories; patterns as in .gitignore."`
+	Exclude   []string `placeholder:"PATTERN" help:"Skip matching files."`
 	Hidden    bool     `help:"Read hidden files, too."`
 }
 
-// ragEmbedder says how a base is embedded.
+// ragEmbedder has the flags for the embedding of a base.
 type ragEmbedder struct {
 	Provider   string            `placeholder:"NAME" help:"Provider of embeddings of a new base: hash (needs nothing), openai, ollama, …"`
 	Model      string            `placeholder:"NAME" help:"Model of a new base."`
-	Dimensions int               `placeholder:"N" help:"Components of a vector; otherwise what the model gives."`
+	Dimensions int               `placeholder:"N" help:"Components of a vector; default the dimension of the model."`
 	Set        map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider, such as api_base=… or host=…."`
 }
 
-// given reports whether there is anything of it.
+// given reports whether any of the flags is set.
 func (c *ragEmbedder) given() bool {
 	return c.Provider != "" || c.Model != "" || c.Dimensions != 0 || len(c.Set) > 0
 }
 
-// apply changes a configuration to it.
+// apply copies the flags to a configuration.
 func (c *ragEmbedder) apply(cfg *knowledge.Config) {
 	if c.Provider != "" && c.Provider != cfg.Provider {
 		cfg.Provider, cfg.Model, cfg.Embedding = c.Provider, "", knowledge.Embedding{Normalize: true}
@@ -92,11 +93,11 @@ func (c *ragEmbedder) apply(cfg *knowledge.Config) {
 }
 
 func (c *ragLearnCmd) Help() string {
-	return "Reads Markdown, HTML, PDF, DOCX, CSV, JSON lines, code and text; leaves out hidden files and what .gitignore and " +
-		".vecboltignore name. Files that have not changed cost nothing. Keys come from the environment, such as OPENAI_API_KEY."
+	return "Reads Markdown, HTML, PDF, DOCX, CSV, JSON lines, code and text; skips hidden files and files that .gitignore and " +
+		".vecboltignore exclude. Unchanged files cost nothing. Keys come from the environment, such as OPENAI_API_KEY."
 }
 
-// config returns what the flags ask for, nil if that is nothing.
+// config returns the configuration that the flags describe; nil if no flag is set.
 func (c *ragLearnCmd) config(e *knowledge.Engine) *knowledge.Config {
 	if !c.given() && c.ChunkSize == 0 && c.Overlap == 0 && c.Language == "" {
 		return nil
@@ -111,7 +112,7 @@ func (c *ragLearnCmd) config(e *knowledge.Engine) *knowledge.Config {
 	return &cfg
 }
 
-// setting reads a value as what the schema of the provider says.
+// setting parses a value by the schema of the provider.
 func setting(provider, name, value string) any {
 	p, err := embed.NewRegistry(embed.Builtin()...).Lookup(provider)
 	if err != nil || p.Settings == nil || p.Settings.Properties[name] == nil {
@@ -147,15 +148,15 @@ func (c *ragLearnCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		humanize.Comma(int64(report.Skipped)), humanize.Comma(int64(report.Removed)), humanize.Comma(int64(report.Broken)), report.Seconds)
 }
 
-// ragQuestion is a question with how it is answered.
+// ragQuestion is a question with its search settings.
 type ragQuestion struct {
 	Base     string `arg:"" help:"Name of the base."`
 	Text     string `arg:"" help:"The question."`
 	K        int    `short:"k" default:"5" help:"Chunks (${default})."`
 	Where    string `placeholder:"JSON" help:"Only chunks whose metadata match."`
 	Strategy string `enum:"hybrid,dense,text" default:"hybrid" help:"How to search: hybrid, dense or text (${default})."`
-	Siblings string `placeholder:"FIELD" help:"Add the chunks that share this metadata field with one that was found."`
-	Rerank   string `placeholder:"HOW" help:"Put four times as many chunks in a better order first: lexical, mmr, or a directory with a cross-encoder (BERT, from Hugging Face)."`
+	Siblings string `placeholder:"FIELD" help:"Add chunks that have the same value in this metadata field as a hit."`
+	Rerank   string `placeholder:"HOW" help:"Rerank four times the number of chunks: lexical, mmr, or a directory with a cross-encoder (BERT, from Hugging Face)."`
 }
 
 func (q *ragQuestion) ask(ctx context.Context, t *tool, r *ragCmd) (*rag.Response, error) {
@@ -247,13 +248,13 @@ func (c *ragQueryCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 
 type ragAskCmd struct {
 	ragQuestion
-	Chat    string `placeholder:"openai|ollama" env:"VECBOLT_CHAT" help:"How the chat model is spoken to."`
-	ChatURL string `placeholder:"URL" env:"VECBOLT_CHAT_URL" help:"Where it is; otherwise api.openai.com, or localhost for ollama."`
+	Chat    string `placeholder:"openai|ollama" env:"VECBOLT_CHAT" help:"API of the chat model."`
+	ChatURL string `placeholder:"URL" env:"VECBOLT_CHAT_URL" help:"Base URL of the API; default api.openai.com, or localhost for ollama."`
 	Model   string `placeholder:"NAME" env:"VECBOLT_CHAT_MODEL" help:"The chat model. The key of openai comes from OPENAI_API_KEY."`
 }
 
 func (c *ragAskCmd) Help() string {
-	return "Answers from the base only, and cites the sources by number. Without a chat model it shows the context that one would get."
+	return "Answers from the base only, and cites the sources by number. Without a chat model it shows the context for a model."
 }
 
 func (c *ragAskCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
@@ -293,7 +294,7 @@ func (c *ragAskCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 }
 
 type ragStatusCmd struct {
-	Base string `arg:"" optional:"" help:"Name of the base; otherwise all."`
+	Base string `arg:"" optional:"" help:"Name of the base; default all."`
 }
 
 func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
@@ -314,8 +315,8 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		switch {
 		case err != nil && (c.Base != "" || ctx.Err() != nil):
 			return err
-		case err != nil: // the others can be described
-			t.notef("%s: %s", name, message(err))
+		case err != nil: // the other bases can be described
+			t.notef("%s: %s", name, rest.Text(err.Error()))
 			failed = true
 			continue
 		}
@@ -329,7 +330,7 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		switch {
 		case s.Locked != "":
 			row[4], row[5], row[7] = "?", "?", "locked"
-			t.notef("%s: %s", name, packageNames.ReplaceAllString(s.Locked, "$1"))
+			t.notef("%s: %s", name, rest.Text(s.Locked))
 		case !s.Learnt.IsZero():
 			row[7] = s.Learnt.Local().Format(time.DateTime)
 		}
@@ -396,17 +397,17 @@ func (c *ragCleanCmd) Run(t *tool, r *ragCmd) error {
 type ragReembedCmd struct {
 	Base string `arg:"" help:"Name of the base."`
 	ragEmbedder
-	Queries string `placeholder:"FILE" help:"Questions to compare both models by: JSON lines with _id and text. Otherwise, the neighbours of a sample of the chunks."`
-	Qrels   string `placeholder:"FILE" help:"Which files or chunks answer them (BEIR or TREC): adds nDCG."`
-	K       int    `short:"k" default:"10" help:"Chunks per question that are compared (${default})."`
-	Switch  bool   `help:"Answer from the new vectors from now on."`
+	Queries string `placeholder:"FILE" help:"Questions to compare both models by: JSON lines with _id and text. Default: the neighbours of a sample of the chunks."`
+	Qrels   string `placeholder:"FILE" help:"Judgements of files or chunks (BEIR or TREC): adds nDCG."`
+	K       int    `short:"k" default:"10" help:"Number of chunks per question to compare (${default})."`
+	Switch  bool   `help:"Switch to the new vectors."`
 	Discard bool   `help:"Remove the new vectors."`
 }
 
 func (c *ragReembedCmd) Help() string {
-	return "The new vectors are made in a database beside the one in use, which answers meanwhile. Without --switch they stay there, to be " +
-		"compared again, switched to, or discarded: the next call needs no provider or model, and embeds only what was learnt since. " +
-		"The switch is one rename: whatever interrupts it, the base is the old one or the new one."
+	return "The new vectors are stored in a second database, while the first one answers. Without --switch they stay there, to be " +
+		"compared again, switched to, or discarded: the next call needs no provider or model, and embeds only new chunks. " +
+		"The switch is one rename: after an interruption, the base is the old one or the new one."
 }
 
 func (c *ragReembedCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
@@ -416,7 +417,7 @@ func (c *ragReembedCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	}
 	if c.Discard {
 		if c.Switch || c.given() {
-			return errors.New("--discard goes with nothing else")
+			return errors.New("--discard excludes other flags")
 		}
 		if err := e.Discard(c.Base); err != nil {
 			return err

@@ -13,30 +13,30 @@ import (
 type recallCmd struct {
 	collection
 	Queries string    `xor:"queries" placeholder:"FILE.fvecs" help:"Search for every vector of this .fvecs file."`
-	Sample  int       `xor:"queries" placeholder:"N" help:"Search for so many of the stored vectors, each as if it were not stored; 1000 if there are no --queries."`
-	Seed    uint64    `placeholder:"N" help:"Choose another sample."`
-	K       int       `short:"k" default:"10" help:"How many hits to find (${default})."`
+	Sample  int       `xor:"queries" placeholder:"N" help:"Search for this number of stored vectors, each as if it were not stored; default 1000 without --queries."`
+	Seed    uint64    `placeholder:"N" help:"Seed of the sample."`
+	K       int       `short:"k" default:"10" help:"Number of hits (${default})."`
 	Recall  []float64 `xor:"how" placeholder:"R,..." help:"Measure searches that promise these recalls. The default is 0.9, 0.95, 0.98 and 0.99."`
-	Effort  int       `xor:"how" placeholder:"N" help:"Measure searches that keep so many rows in view."`
+	Ef      int       `aliases:"effort" xor:"how" placeholder:"N" help:"Measure searches with this beam width (ef in HNSW)."`
 	condition
 }
 
 func (c *recallCmd) Help() string {
-	return "Answers every query exactly as well, and counts. The interval holds the mean over all such queries with a confidence " +
-		"of 95 %. Where an exact answer costs no more than an approximate one, it is given; \"exact\" says to how many queries."
+	return "Also answers every query exactly, and compares. The interval contains the mean over all such queries with a confidence " +
+		"of 95 %. Where an exact answer costs no more than an approximate one, the answer is exact; \"exact\" counts these queries."
 }
 
 // Validate is called by kong.
 func (c *recallCmd) Validate() error {
-	if c.K < 1 || c.Sample < 0 || c.Effort < 0 {
-		return fmt.Errorf("-k %d --sample %d --effort %d: not positive", c.K, c.Sample, c.Effort)
+	if c.K < 1 || c.Sample < 0 || c.Ef < 0 {
+		return fmt.Errorf("-k %d --sample %d --ef %d: not positive", c.K, c.Sample, c.Ef)
 	}
 	return nil
 }
 
 func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 	return c.read(func(coll *db.Collection) error {
-		test := db.RecallTest{Sample: c.Sample, Seed: c.Seed, K: c.K, Recalls: c.Recall, Effort: c.Effort, Where: c.Where.Expr}
+		test := db.RecallTest{Sample: c.Sample, Seed: c.Seed, K: c.K, Recalls: c.Recall, Effort: c.Ef, Where: c.Where.Expr}
 		if c.Queries != "" {
 			var err error
 			if test.Queries, err = readQueries(ctx, c.Queries); err != nil {
@@ -57,7 +57,7 @@ func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 			}
 			setting := fmt.Sprintf("recall=%v", m.Target)
 			if m.Effort > 0 {
-				setting = fmt.Sprintf("effort=%d", m.Effort)
+				setting = fmt.Sprintf("ef=%d", m.Effort)
 			}
 			rows = append(rows, table.Row{setting, fmt.Sprintf("%.4f", m.Promised), fmt.Sprintf("%.4f", m.Recall),
 				fmt.Sprintf("%.4f to %.4f", m.Low, m.High), humanize.Comma(int64(m.Queries)), humanize.Comma(int64(m.Exact))})

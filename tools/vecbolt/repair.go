@@ -11,13 +11,13 @@ import (
 
 type repairCmd struct {
 	database
-	To string `arg:"" name:"dir" help:"Directory of the new database: empty, or not there yet."`
+	To string `arg:"" name:"dir" help:"Directory of the new database: empty or missing."`
 }
 
 func (c *repairCmd) Help() string {
-	return "The damaged database is not changed. Where pages of meta.bolt are destroyed, the records in all others are saved. " +
-		"What could not be saved is listed, document by document where that can be known; the exit status is 0 also then. " +
-		"Derived data need no repair: they are rebuilt on the way."
+	return "The damaged database is not changed. If pages of meta.bolt are destroyed, the records in all other pages are saved. " +
+		"Lost documents are listed, one by one where they are known; the exit status is 0 also then. " +
+		"Derived data need no repair: they are rebuilt."
 }
 
 func (c *repairCmd) Run(ctx context.Context, t *tool) error {

@@ -6,17 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/rest"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 )
 
-// The exit statuses.
+// Exit statuses.
 const (
 	statusOK    = 0
 	statusError = 1
@@ -32,37 +32,37 @@ type cli struct {
 	Delete deleteCmd `cmd:"" help:"Delete documents."`
 
 	Search  searchCmd  `cmd:"" help:"Find the documents nearest to a vector."`
-	Explain explainCmd `cmd:"" help:"Show how a search finds its hits, and why a document is not among them."`
+	Explain explainCmd `cmd:"" help:"Show how a search finds its hits, and why a document is not a hit."`
 	Get     getCmd     `cmd:"" help:"Show documents."`
 	List    listCmd    `cmd:"" help:"List documents in order of id."`
 	Count   countCmd   `cmd:"" help:"Count documents."`
-	Export  exportCmd  `cmd:"" help:"Write documents to files that import reads."`
+	Export  exportCmd  `cmd:"" help:"Write documents to files that import can read."`
 
-	Bench  benchCmd  `cmd:"" help:"Measure how fast search is, and how good."`
-	Recall recallCmd `cmd:"" help:"Measure which share of the true hits is found, beside what is promised."`
-	Eval   evalCmd   `cmd:"" help:"Measure how good search is, by judged queries."`
+	Bench  benchCmd  `cmd:"" help:"Measure speed and recall of searches."`
+	Recall recallCmd `cmd:"" help:"Measure recall, and compare it with the promised recall."`
+	Eval   evalCmd   `cmd:"" help:"Measure the quality of search with judged queries."`
 	Xray   xrayCmd   `cmd:"" help:"Look for near-duplicates, outliers, hubs and documents that are never found; draw a map."`
 
 	RAG ragCmd `cmd:"" name:"rag" help:"Learn documents and answer questions from them."`
 
 	Serve serveCmd `cmd:"" help:"Serve a database over HTTP."`
-	MCP   mcpCmd   `cmd:"" name:"mcp" help:"Let agents work with a database by the Model Context Protocol."`
+	MCP   mcpCmd   `cmd:"" name:"mcp" help:"Serve a database to agents with the Model Context Protocol."`
 
 	Collections collectionsCmd `cmd:"" help:"List the collections."`
 	Rename      renameCmd      `cmd:"" help:"Rename a collection."`
 	Drop        dropCmd        `cmd:"" help:"Remove a collection with all its documents."`
-	TextIndex   textIndexCmd   `cmd:"" help:"Give a collection another full-text index, or none."`
+	TextIndex   textIndexCmd   `cmd:"" help:"Change or remove the full-text index of a collection."`
 
-	Info    infoCmd    `cmd:"" help:"Show figures about a database."`
+	Info    infoCmd    `cmd:"" help:"Show statistics of a database."`
 	Check   checkCmd   `cmd:"" help:"Read and verify every byte of a database."`
-	Repair  repairCmd  `cmd:"" help:"Save what is intact in a damaged database into a new one."`
-	Compact compactCmd `cmd:"" help:"Give the space of deleted documents back, and make the graphs that are due."`
+	Repair  repairCmd  `cmd:"" help:"Copy the intact documents of a damaged database into a new one."`
+	Compact compactCmd `cmd:"" help:"Free the space of deleted documents, and build the graphs that are due."`
 	Backup  backupCmd  `cmd:"" help:"Copy a database."`
-	Publish publishCmd `cmd:"" help:"Write the present version of a database to a folder, for replicas."`
+	Publish publishCmd `cmd:"" help:"Write the current version of a database to a folder, for replicas."`
 	Migrate migrateCmd `cmd:"" help:"Copy a collection to or from another store, such as a cluster of Weaviate."`
-	Torture tortureCmd `cmd:"" help:"Try on your disk whether a crash loses anything."`
+	Torture tortureCmd `cmd:"" help:"Test on your disk whether a crash loses data."`
 
-	Demo    demoCmd    `cmd:"" help:"See it work on a few thousand word vectors."`
+	Demo    demoCmd    `cmd:"" help:"Show the features on a few thousand word vectors."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 }
 
@@ -79,21 +79,21 @@ func newParser(c *cli, stdout, stderr io.Writer, helped *bool) (*kong.Kong, erro
 	)
 }
 
-// run is the tool: it executes one command line and returns the exit status.
+// run executes one command line and returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var (
 		c      cli
 		helped bool
 	)
 	parser, err := newParser(&c, stdout, stderr, &helped)
-	if err != nil { // a mistake in the tags above, which every test would show
+	if err != nil { // a mistake in the tags above; every test fails then
 		fmt.Fprintln(stderr, "vecbolt:", err)
 		return statusError
 	}
 	switch {
 	case len(args) == 0:
 		args = []string{"--help"}
-	case args[0] == "help": // what users of git and go try first
+	case args[0] == "help": // users of git and go try this first
 		args = append(args[1:len(args):len(args)], "--help")
 	case args[0] == "--version":
 		args = append([]string{"version"}, args[1:]...)
@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return statusOK
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "vecbolt: %s\nRun \"vecbolt --help\" for the usage.\n", message(err))
+		fmt.Fprintf(stderr, "vecbolt: %s\nRun \"vecbolt --help\" for the usage.\n", rest.Text(err.Error()))
 		return statusUsage
 	}
 	t := &tool{json: c.JSON, in: stdin, out: bufio.NewWriter(stdout), report: stderr}
@@ -118,25 +118,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case errors.Is(err, errReported):
 	case errors.Is(err, knowledge.ErrMismatch): // a text of several lines, for people
-		fmt.Fprintln(stderr, message(err))
+		fmt.Fprintln(stderr, rest.Text(err.Error()))
 	default:
-		fmt.Fprintln(stderr, "vecbolt:", message(err))
+		fmt.Fprintln(stderr, "vecbolt:", rest.Text(err.Error()))
 	}
 	if errors.Is(err, db.ErrCorrupt) && !strings.HasPrefix(line.Command(), "repair ") {
-		fmt.Fprintln(stderr, `vecbolt: "vecbolt check" lists all that is damaged, "vecbolt repair" saves what is intact`)
+		fmt.Fprintln(stderr, `vecbolt: "vecbolt check" lists all damage, "vecbolt repair" copies the intact documents`)
 	}
 	if errors.Is(err, db.ErrTextIndex) {
-		fmt.Fprintln(stderr, `vecbolt: "vecbolt text-index" gives a collection a text index, or another one`)
+		fmt.Fprintln(stderr, `vecbolt: "vecbolt text-index" creates or changes the text index of a collection`)
 	}
 	return statusError
 }
 
-// message returns the text of err without the names of packages.
-func message(err error) string {
-	return packageNames.ReplaceAllString(err.Error(), "$1")
-}
-
-var packageNames = regexp.MustCompile(`(^|: |\n)(?:db|filter|segment|wal|meta|vfs|knowledge|rag|embed|load|chat|weaviate): `)
-
-// errReported is the error of a verb whose answer says what is wrong.
+// errReported is the error of a verb whose answer already describes the failure.
 var errReported = errors.New("reported")

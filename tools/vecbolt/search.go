@@ -19,45 +19,45 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// asking are the arguments of verbs that search.
-type asking struct {
+// searchArgs are the arguments of verbs that search.
+type searchArgs struct {
 	collection
-	Vector    string          `xor:"query" placeholder:"FILE|-|[...]" help:"Look for this vector: a JSON array, or a file that holds one."`
-	Fvecs     string          `xor:"query" placeholder:"FILE" help:"Look for every vector of an .fvecs file."`
-	ID        string          `xor:"query" name:"id" placeholder:"ID" help:"Look for the vector of this document. It is its own first hit."`
-	Like      []string        `xor:"query" sep:"none" placeholder:"ID" help:"Look for more documents like this one. May be repeated."`
-	Unlike    []string        `sep:"none" placeholder:"ID" help:"With --like: but less like this one. May be repeated."`
-	Text      []string        `sep:"none" placeholder:"QUERY" help:"Look for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
-	Hybrid    weights         `placeholder:"V,T" help:"The weights of vector and text where both are given, such as 2,1. The default is equal weights, or all but the text alone with rrf."`
-	Fusion    db.FusionMethod `default:"convex" placeholder:"METHOD" help:"How to fuse: convex, by scores, or rrf, by ranks (${default})."`
-	Snippets  bool            `help:"Show the passage that answers --text best: in place of the text, or beside it with --json."`
-	K         int             `short:"k" default:"10" help:"How many hits to find (${default}); how many groups, with --group."`
-	Offset    int             `placeholder:"N" help:"Leave out the best N hits."`
-	Threshold *float64        `placeholder:"SCORE" help:"The least score of a hit."`
-	Group     *group          `placeholder:"FIELD[:N]" help:"Find the best N documents, or the best one, of each of the best groups: a group is the documents with the same value in this field."`
+	Vector    string          `xor:"query" placeholder:"FILE|-|[...]" help:"Search for this vector: a JSON array, or a file that contains one."`
+	Fvecs     string          `xor:"query" placeholder:"FILE" help:"Search for every vector of an .fvecs file."`
+	ID        string          `xor:"query" name:"id" placeholder:"ID" help:"Search for the vector of this document. It is its own first hit."`
+	Like      []string        `xor:"query" sep:"none" placeholder:"ID" help:"Search for documents like this one. May be repeated."`
+	Unlike    []string        `sep:"none" placeholder:"ID" help:"With --like: and unlike this one. May be repeated."`
+	Text      []string        `sep:"none" placeholder:"QUERY" help:"Search for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
+	Hybrid    weights         `placeholder:"V,T" help:"Weights of vector and text if both are given, such as 2,1. The default is equal weights for convex, and 0.01,0.99 for rrf."`
+	Fusion    db.FusionMethod `default:"convex" placeholder:"METHOD" help:"Fusion method: convex, by scores, or rrf, by ranks (${default})."`
+	Snippets  bool            `help:"Show the passage that answers --text best: instead of the text, or with --json in addition to it."`
+	K         int             `short:"k" default:"10" help:"Number of hits (${default}); with --group, number of groups."`
+	Offset    int             `placeholder:"N" help:"Number of hits to skip."`
+	Threshold *float64        `placeholder:"SCORE" help:"Minimum score of a hit."`
+	Group     *group          `placeholder:"FIELD[:N]" help:"Find the best N documents (default 1) of each of the best groups. A group is the documents with the same value in this field."`
 	MMR       *float64        `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
-	Exact     bool            `help:"Find the true answer, whatever it costs."`
-	Recall    *float64        `xor:"how" placeholder:"R" help:"The share of the true answer that is enough, up to 1. The default is 0.98, or the true answer where it costs no more."`
-	Effort    *int            `xor:"how" placeholder:"N" help:"How many rows an approximate search keeps in view, in place of --recall."`
+	Exact     bool            `help:"Find the exact answer, whatever the cost."`
+	Recall    *float64        `xor:"how" placeholder:"R" help:"Sufficient share of the exact answer, up to 1. The default is 0.98, or an exact answer where it costs no more."`
+	Ef        *int            `aliases:"effort" xor:"how" placeholder:"N" help:"Beam width of an approximate search (ef in HNSW), instead of --recall."`
 	condition
 	parts
 }
 
 // Validate is called by kong.
-func (c *asking) Validate() error {
+func (c *searchArgs) Validate() error {
 	if c.K < 1 || c.Offset < 0 {
 		return fmt.Errorf("-k %d --offset %d: at least one hit, and no negative offset", c.K, c.Offset)
 	}
 	switch {
 	case c.Recall != nil && !(*c.Recall > 0 && *c.Recall <= 1):
 		return fmt.Errorf("--recall %v: not above 0 and up to 1", *c.Recall)
-	case c.Effort != nil && *c.Effort < 1:
-		return fmt.Errorf("--effort %d: not positive", *c.Effort)
+	case c.Ef != nil && *c.Ef < 1:
+		return fmt.Errorf("--ef %d: not positive", *c.Ef)
 	case c.MMR != nil && !(*c.MMR >= 0 && *c.MMR <= 1):
 		return fmt.Errorf("--mmr %v: not between 0 and 1", *c.MMR)
 	}
 	if c.Vector == "" && c.Fvecs == "" && c.ID == "" && len(c.Like) == 0 && strings.Join(c.Text, "") == "" {
-		return errors.New("what to look for is missing: --vector, --fvecs, --id, --like or --text")
+		return errors.New("no query: give --vector, --fvecs, --id, --like or --text")
 	}
 	if c.Snippets && strings.Join(c.Text, "") == "" {
 		return errors.New("--snippets needs --text")
@@ -65,7 +65,7 @@ func (c *asking) Validate() error {
 	return nil
 }
 
-// weights are those of vector and text.
+// weights are the weights of vector and text.
 type weights struct{ vector, text float64 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -80,10 +80,10 @@ func (w *weights) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// snippetBytes is about the length of a passage.
+// snippetBytes is the approximate length of a passage.
 const snippetBytes = 200
 
-// group is a field, with the number of hits of each group behind a colon.
+// group is a field, with the number of hits of each group after a colon.
 type group struct{ db.Group }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -100,8 +100,8 @@ func (g *group) UnmarshalText(b []byte) error {
 }
 
 type searchCmd struct {
-	asking
-	Explain bool `help:"With --json, say how many documents match as well. The verb explain says more."`
+	searchArgs
+	Explain bool `help:"With --json, add the number of matching documents. See also explain."`
 }
 
 func (c *searchCmd) Help() string {
@@ -164,8 +164,8 @@ func (c *searchCmd) search(ctx context.Context, coll *db.Collection, queries []d
 	return results, nil
 }
 
-// queries yields what to search for.
-func (c *asking) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error] {
+// queries yields the queries.
+func (c *searchArgs) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error] {
 	q := db.Query{
 		ID: c.ID, Like: c.Like, Unlike: c.Unlike, K: c.K, Offset: c.Offset, Where: c.Where.Expr, Threshold: c.Threshold,
 		Exact: c.Exact, Select: c.selection(),
@@ -177,8 +177,8 @@ func (c *asking) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error
 	if c.Recall != nil {
 		q.Recall = *c.Recall
 	}
-	if c.Effort != nil {
-		q.Effort = *c.Effort
+	if c.Ef != nil {
+		q.Effort = *c.Ef
 	}
 	if c.Snippets {
 		q.Snippet = snippetBytes
@@ -220,7 +220,7 @@ func (c *asking) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error
 	}
 }
 
-// vector reads a vector that is given as a JSON array, or as the name of a file that holds one.
+// vector reads a vector from a JSON array, or from the file with this name.
 func (t *tool) vector(arg string) ([]float32, error) {
 	text, name := []byte(arg), "vector"
 	if !strings.HasPrefix(strings.TrimSpace(arg), "[") {
@@ -253,8 +253,8 @@ func (c *searchCmd) answer(t *tool, n int, r *db.Result) error {
 	return err
 }
 
-// appendResult appends the beginning of a JSON object: all but the brace that ends it.
-func (c *asking) appendResult(dst []byte, n int, r *db.Result, counts bool) ([]byte, error) {
+// appendResult appends a JSON object without the closing brace.
+func (c *searchArgs) appendResult(dst []byte, n int, r *db.Result, counts bool) ([]byte, error) {
 	plan, err := json.Marshal(r.Plan)
 	if err != nil {
 		return nil, err
@@ -275,8 +275,8 @@ func (c *asking) appendResult(dst []byte, n int, r *db.Result, counts bool) ([]b
 	return append(dst, ']'), nil
 }
 
-// appendHit appends a hit as JSON: id, score, and what it carries of the document.
-func (c *asking) appendHit(dst []byte, h *db.Hit) ([]byte, error) {
+// appendHit appends a hit as JSON: id, score, and the returned parts of the document.
+func (c *searchArgs) appendHit(dst []byte, h *db.Hit) ([]byte, error) {
 	carries := cmp.Or(c.selection()&^emptyParts(&h.Document), db.IDsOnly)
 	id, err := exchange.AppendDocument(nil, &h.Document, db.IDsOnly)
 	if err != nil {
@@ -329,7 +329,7 @@ func emptyParts(d *db.Document) (s db.Select) {
 	return s
 }
 
-// marked shows what of a passage was asked for.
+// marked marks the matching words of a passage.
 func marked(s *text.Snippet) string {
 	var b strings.Builder
 	at := 0
@@ -340,7 +340,7 @@ func marked(s *text.Snippet) string {
 	return b.String() + s.Text[at:]
 }
 
-func (c *asking) table(t *tool, n int, r *db.Result) error {
+func (c *searchArgs) table(t *tool, n int, r *db.Result) error {
 	if c.Fvecs != "" {
 		fmt.Fprintf(t.out, "query %d\n", n)
 	}

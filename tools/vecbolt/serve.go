@@ -24,31 +24,31 @@ import (
 
 type serveCmd struct {
 	database
-	Addr           string        `default:"127.0.0.1:8321" placeholder:"HOST:PORT" help:"Listen here (${default}); port 0 is any free one."`
-	ReadOnly       bool          `help:"Refuse writes, and open the database so that other readers may be at work."`
-	Follow         time.Duration `placeholder:"TIME" help:"The database is a published folder: look for a newer version this often, and serve that, read-only."`
-	publishing     `embed:""`
-	ReadTokenFile  string        `placeholder:"FILE" help:"The token that clients need to read; or in VECBOLT_READ_TOKEN."`
-	WriteTokenFile string        `placeholder:"FILE" help:"The token that clients need to write, which lets them read as well; or in VECBOLT_WRITE_TOKEN."`
-	AllowAnonymous bool          `help:"Listen without tokens on an address that other machines reach."`
+	Addr           string        `default:"127.0.0.1:8321" placeholder:"HOST:PORT" help:"Address to listen on (${default}); port 0 is any free port."`
+	ReadOnly       bool          `help:"Refuse writes, and open the database shared with other readers."`
+	Follow         time.Duration `placeholder:"TIME" help:"The database is a published folder: check for newer versions at this interval, and serve them read-only."`
+	publishFlags   `embed:""`
+	ReadTokenFile  string        `placeholder:"FILE" help:"Token for reading; or in VECBOLT_READ_TOKEN."`
+	WriteTokenFile string        `placeholder:"FILE" help:"Token for reading and writing; or in VECBOLT_WRITE_TOKEN."`
+	AllowAnonymous bool          `help:"Allow an address that other machines can reach without tokens."`
 	TLSCert        string        `name:"tls-cert" placeholder:"FILE" help:"Speak HTTPS with this certificate (PEM)."`
 	TLSKey         string        `name:"tls-key" placeholder:"FILE" help:"The key of the certificate (PEM)."`
-	CORSOrigin     []string      `name:"cors-origin" sep:"none" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://app.example.com, ask from browsers; * is every origin. May be repeated."`
-	Host           []string      `sep:"none" placeholder:"NAME" help:"Answer requests for this name only, beside those of loopback. May be repeated."`
-	MaxBody        int64         `default:"33554432" placeholder:"BYTES" help:"The largest request body (${default})."`
-	MaxRequests    int           `default:"256" placeholder:"N" help:"Requests that read and are worked on at once (${default})."`
-	MaxWrites      int           `default:"64" placeholder:"N" help:"Requests that write and are worked on at once (${default})."`
-	MaxMemory      int64         `default:"1073741824" placeholder:"BYTES" help:"Memory that requests may take at once, decoded bodies and all, as estimated (${default}); one may take half."`
-	Timeout        time.Duration `default:"30s" placeholder:"TIME" help:"For a body to arrive, and for an answer (${default})."`
-	MCP            string        `name:"mcp" default:"off" enum:"off,read,write" placeholder:"WHAT" help:"Let agents work with the database at /mcp, as vecbolt mcp does: ${enum}. To write they need the token for it, too."`
-	Log            string        `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"How requests are logged to standard error: ${enum}."`
+	CORSOrigin     []string      `name:"cors-origin" sep:"none" placeholder:"ORIGIN" help:"Allow requests from browser pages of this origin, such as https://app.example.com; * is every origin. May be repeated."`
+	Host           []string      `sep:"none" placeholder:"NAME" help:"Answer only requests for this host name, and for loopback names. May be repeated."`
+	MaxBody        int64         `default:"33554432" placeholder:"BYTES" help:"Maximum size of a request body (${default})."`
+	MaxRequests    int           `default:"256" placeholder:"N" help:"Maximum number of concurrent reading requests (${default})."`
+	MaxWrites      int           `default:"64" placeholder:"N" help:"Maximum number of concurrent writing requests (${default})."`
+	MaxMemory      int64         `default:"1073741824" placeholder:"BYTES" help:"Maximum estimated memory of all requests, including decoded bodies (${default}); one request may take half."`
+	Timeout        time.Duration `default:"30s" placeholder:"TIME" help:"Time limit for a body to arrive, and for an answer (${default})."`
+	MCP            string        `name:"mcp" default:"off" enum:"off,read,write" placeholder:"WHAT" help:"Serve agents at /mcp, as vecbolt mcp does: ${enum}. Writing also needs the write token."`
+	Log            string        `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"Format of the request log on standard error: ${enum}."`
 }
 
 func (c *serveCmd) Help() string {
 	return "Serves the database over HTTP until it is interrupted; requests under way are then answered first. A database that " +
-		"does not exist is created. The address is answered when connections are taken. Clients send a token as " +
-		"\"Authorization: Bearer TOKEN\". Without tokens, only addresses of this machine are listened on. docs/http.md " +
-		"describes the API, GET /openapi.json is its OpenAPI document. Clients of Chroma find what they expect below " +
+		"does not exist is created. The address is printed when connections are accepted. Clients send a token as " +
+		"\"Authorization: Bearer TOKEN\". Without tokens, only loopback addresses are allowed. docs/http.md " +
+		"describes the API, GET /openapi.json is its OpenAPI document. Clients of Chroma find their API below " +
 		"/api/v2: see docs/chroma.md. In a browser, the address shows the inspector: collections, documents, searches with " +
 		"their plans, a map, health."
 }
@@ -61,7 +61,7 @@ func (c *serveCmd) Validate() error {
 	case c.Follow < 0 || c.PublishEvery <= 0 || c.PublishKeep < 1:
 		return errors.New("--follow, --publish-every and --publish-keep must be positive")
 	case c.Publish != "" && (c.ReadOnly || c.Follow > 0):
-		return errors.New("only who writes can --publish")
+		return errors.New("--publish needs a writable database")
 	case c.MaxBody < 1 || c.MaxRequests < 1 || c.MaxWrites < 1 || c.MaxMemory < 1 || c.Timeout <= 0:
 		return errors.New("--max-body, --max-requests, --max-writes, --max-memory and --timeout must be positive")
 	}
@@ -86,7 +86,7 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// serve listens, says where, and answers until ctx ends.
+// serve listens, prints the address, and answers until ctx ends.
 func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.Options, secure *tls.Config) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.
 	return srv.Serve(ctx, l, secure)
 }
 
-// agents is the extension for agents. What a request may do decides which tools it finds.
+// agents is the extension for agents. The permissions of a request decide which tools it offers.
 func (c *serveCmd) agents(vdb *db.DB) server.Extension {
 	read := mcp.NewServer(vdb, nil)
 	write := read
@@ -160,8 +160,8 @@ func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
 	return o, err
 }
 
-// token returns the content of a file or of an environment variable, without white space around it.
-// A file that is named must hold one: an empty file must not open the door.
+// token returns the content of a file or of an environment variable, without surrounding white
+// space. A named file must contain a token: an empty file must not disable access control.
 func token(file, variable string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(os.Getenv(variable)), nil
@@ -173,11 +173,11 @@ func token(file, variable string) (string, error) {
 	if s := strings.TrimSpace(string(b)); s != "" {
 		return s, nil
 	}
-	return "", fmt.Errorf("%s: there is no token in it", file)
+	return "", fmt.Errorf("%s contains no token", file)
 }
 
-// hosts are the names by which the service may be asked for: on a loopback address those of
-// loopback, so that a page of a stranger that has its own name point there gets nothing.
+// hosts are the host names that requests may use. On a loopback address they are the loopback
+// names, so that a foreign page whose own name points there gets nothing (DNS rebinding).
 func (c *serveCmd) hosts(l net.Listener) []string {
 	if !server.Loopback(l) && len(c.Host) == 0 {
 		return nil

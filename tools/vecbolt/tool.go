@@ -17,7 +17,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/exchange"
 )
 
-// A tool is what a verb runs with: what it reads, and where it answers and reports.
+// A tool is the environment of a verb: input, output and messages.
 type tool struct {
 	json   bool // answer with JSON objects, one per line
 	in     io.Reader
@@ -41,7 +41,7 @@ func (t *tool) answer(v any, format string, args ...any) error {
 	return err
 }
 
-// notef reports something that is no part of the answer.
+// notef prints a message that is not part of the answer.
 func (t *tool) notef(format string, args ...any) {
 	fmt.Fprintf(t.report, "vecbolt: "+format+"\n", args...)
 }
@@ -78,7 +78,7 @@ func (t *tool) open(name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// inputName returns what stands for a file to read in messages.
+// inputName returns the name of an input file for messages.
 func inputName(name string) string {
 	if name == "-" {
 		return "standard input"
@@ -86,11 +86,11 @@ func inputName(name string) string {
 	return name
 }
 
-// parts are the flags that say what is shown of a document.
+// parts are the flags for the shown parts of a document.
 type parts struct {
 	WithVector bool `help:"Show vectors."`
-	NoText     bool `help:"Leave out texts."`
-	NoMetadata bool `help:"Leave out metadata."`
+	NoText     bool `help:"Omit texts."`
+	NoMetadata bool `help:"Omit metadata."`
 }
 
 func (p parts) selection() db.Select {
@@ -164,7 +164,7 @@ func vectorText(v []float32) string {
 	return fmt.Sprint(v)
 }
 
-// brief makes one short line of s.
+// brief shortens s to one line.
 func brief(s string) string {
 	const width = 60
 	if len(s) > 8*width {
@@ -173,7 +173,8 @@ func brief(s string) string {
 	return text.Snip(strings.Join(strings.Fields(s), " "), width, "…")
 }
 
-// metadataJSON returns m as JSON that tells an integer from a float64, empty if there is none.
+// metadataJSON returns m as JSON that distinguishes an integer from a float64; empty for no
+// metadata.
 func metadataJSON(m db.Metadata) string {
 	if len(m) == 0 {
 		return ""

@@ -14,16 +14,16 @@ import (
 )
 
 type tortureCmd struct {
-	Dir      string        `arg:"" help:"Directory to work in, on the disk to be tried; made if it does not exist."`
-	Duration time.Duration `default:"1m" help:"How long it takes."`
-	Seed     uint64        `default:"1" help:"Another number makes other workloads."`
+	Dir      string        `arg:"" help:"Directory to work in, on the disk to test; created if missing."`
+	Duration time.Duration `default:"1m" help:"Duration of the test."`
+	Seed     uint64        `default:"1" help:"Seed of the workloads."`
 }
 
 func (tortureCmd) Help() string {
-	return "Cuts the power at every operation of many workloads, in every way a disk can lie about what it had not been told to " +
-		"keep; lets operations fail; cuts the power of an ext4 and an XFS; kills processes. Compares what the database then holds " +
-		"with what it has acknowledged. Crash states and faults need Linux, root and /dev/fuse, power cuts loop devices, " +
-		"mkfs.ext4 and mkfs.xfs: what cannot be done is skipped, and said so. States that break a promise are kept in DIR, and the exit " +
+	return "Cuts the power at every operation of many workloads, with every failure mode of unsynced " +
+		"data; makes operations fail; cuts the power of an ext4 and an XFS; kills processes. Compares the database afterwards " +
+		"with the acknowledged writes. Crash states and faults need Linux, root and /dev/fuse, power cuts loop devices, " +
+		"mkfs.ext4 and mkfs.xfs: unavailable tests are skipped and listed. States that violate a guarantee are kept in DIR, and the exit " +
 		"status is then 1."
 }
 
@@ -41,7 +41,7 @@ func (c *tortureCmd) Run(ctx context.Context, t *tool) error {
 	}
 	err := os.Mkdir(c.Dir, 0o700)
 	if made := err == nil; made {
-		defer os.Remove(c.Dir) // which fails if something is kept there
+		defer os.Remove(c.Dir) // fails if a violation was kept there
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}

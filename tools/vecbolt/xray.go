@@ -18,22 +18,22 @@ import (
 
 type xrayCmd struct {
 	collection
-	HTML    string `name:"html" placeholder:"FILE" help:"Write a report with a map, as one HTML file that loads nothing."`
+	HTML    string `name:"html" placeholder:"FILE" help:"Write a report with a map, as one self-contained HTML file."`
 	Color   string `placeholder:"FIELD" help:"Colour the map by this metadata field."`
-	Queries string `placeholder:"FILE" help:"A log: queries as JSON lines (see eval), which are searched for, or a run in the format of TREC. Says which documents none of them found."`
+	Queries string `placeholder:"FILE" help:"A log: queries as JSON lines (see eval), which are run, or a run in the format of TREC. Shows the documents that no query found."`
 	queryVectors
-	Depth  int     `default:"10" help:"Documents that a query of the log finds (${default})."`
-	K      int     `short:"k" default:"10" help:"Neighbours that a document is looked at with (${default})."`
-	Near   float64 `default:"0.98" help:"The cosine from which documents are near-duplicates (${default})."`
-	Sample int     `default:"10000" help:"Search for so many documents, drawn at random (${default})."`
+	Depth  int     `default:"10" help:"Number of hits of each query in the log (${default})."`
+	K      int     `short:"k" default:"10" help:"Number of neighbours of each document (${default})."`
+	Near   float64 `default:"0.98" help:"Minimum cosine of near-duplicates (${default})."`
+	Sample int     `default:"10000" help:"Number of random documents to search for (${default})."`
 	List   int     `default:"20" help:"Length of each list (${default})."`
-	Seed   uint64  `default:"1" help:"Of the random sample."`
+	Seed   uint64  `default:"1" help:"Seed of the random sample."`
 	condition
 }
 
 func (c *xrayCmd) Help() string {
-	return "Reads all documents and searches for those of a sample, exactly, among all. What is said of a document of the sample " +
-		"holds with respect to the whole collection. With --json the report is one object. See docs/eval.md."
+	return "Reads all documents, and searches for a sample of them, exactly, among all. Results for a document of the sample " +
+		"refer to the whole collection. With --json the report is one object. See docs/eval.md."
 }
 
 // Validate is called by kong.
@@ -75,7 +75,7 @@ func (c *xrayCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
-// log returns what the queries of the log found, nil without a log.
+// log returns the results of the logged queries, nil without a log.
 func (c *xrayCmd) log(ctx context.Context, coll *db.Collection) (*eval.Run, error) {
 	if c.Queries == "" {
 		return nil, nil
@@ -104,7 +104,7 @@ func (c *xrayCmd) log(ctx context.Context, coll *db.Collection) (*eval.Run, erro
 	return eval.Search("log", coll, db.Query{Where: c.Where.Expr}, legs).Run(ctx, queries, c.Depth)
 }
 
-// looksLikeRun reports whether a file begins with anything but a JSON object.
+// looksLikeRun reports whether a file does not begin with a JSON object.
 func looksLikeRun(name string) (bool, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *tool) xrayTables(r *xray.Report) error {
 			r.Nearest.Median, r.Random.Median, r.Norms.Min, r.Norms.Max)
 	}
 
-	// list shows the first of a list; the rest is in the report.
+	// list shows the first elements of a list; the report has all.
 	list := func(title, header string, n int, row func(i int) (value any, id string)) error {
 		fmt.Fprintf(t.out, "\n%s\n", title)
 		var rows []table.Row

@@ -12,23 +12,24 @@ import (
 	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
-// A lane holds the slots of one kind of request. Each kind has its own, so that requests that wait
-// for a disk leave those alone that do not need it.
-type lane struct {
-	slots chan struct{}
+// slots limits the concurrent requests of one kind. Each kind has its own slots, so that requests
+// that wait for the disk do not block the rest.
+type slots struct {
+	taken chan struct{}
 	kind  string // in the plural, for errors
 }
 
-func newLane(kind string, n int) *lane { return &lane{make(chan struct{}, n), kind} }
+func newSlots(kind string, n int) *slots { return &slots{make(chan struct{}, n), kind} }
 
-// maxChecks is how many requests for /health, /stats and /metrics are answered at once.
+// maxChecks is the number of concurrent requests for /health, /stats and /metrics.
 const maxChecks = 16
 
-// checks are the routes by which a service is watched. They answer however busy the others are.
+// checks are the routes of monitoring. They answer even if all slots for reads and writes are
+// taken.
 var checks = map[string]bool{"GET /health": true, "GET /stats": true, "GET /metrics": true}
 
-// lane returns the lane of a request that may be answered; nil if it needs none.
-func (s *Server) lane(pattern string, r *http.Request) *lane {
+// slotsFor returns the slots for an authorised request; nil if it needs none.
+func (s *Server) slotsFor(pattern string, r *http.Request) *slots {
 	e, extension := s.extensions[pattern]
 	switch {
 	case checks[pattern]:
@@ -43,28 +44,28 @@ func (s *Server) lane(pattern string, r *http.Request) *lane {
 	return s.reads
 }
 
-// take takes a slot, which give returns, or says that there is none.
-func (l *lane) take(w http.ResponseWriter) error {
+// take takes a slot, which the caller gives back with give. It fails if all slots are taken.
+func (l *slots) take(w http.ResponseWriter) error {
 	select {
-	case l.slots <- struct{}{}:
+	case l.taken <- struct{}{}:
 		return nil
 	default:
 		w.Header().Set("Retry-After", "1")
-		return rest.Errorf(http.StatusTooManyRequests, "more than %d %s at once", cap(l.slots), l.kind)
+		return rest.Errorf(http.StatusTooManyRequests, "more than %d %s at once", cap(l.taken), l.kind)
 	}
 }
 
-func (l *lane) give() { <-l.slots }
+func (l *slots) give() { <-l.taken }
 
-// reservation is what one request holds of the memory for all of them.
+// reservation is one request's share of the memory limit.
 type reservation struct {
 	server *Server
-	mu     sync.Mutex // a body may be read by another goroutine than the one that answers
+	mu     sync.Mutex // the body may be read by another goroutine than the handler
 	bytes  int64
 }
 
-// add takes more of it. A request may take half of all: others have to find room beside the largest
-// one.
+// add reserves n more bytes. One request may take at most half, so that other requests fit beside
+// the largest one.
 func (m *reservation) add(n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,15 +88,15 @@ func (m *reservation) release() {
 	m.bytes = 0
 }
 
-// grace is how long a request whose time has ended may take to notice it.
+// grace is the time that a request has to notice that its time is up.
 const grace = time.Second
 
 // errLate is the answer to a write whose outcome is not known in time.
 var errLate = rest.Errorf(http.StatusGatewayTimeout, "the write took longer than it may: whether it took effect is not known")
 
-// detached answers as handle does, but not later than the context of the request allows: a write
-// cannot be called back once it waits for the disk. It then goes on behind the answer, and done is
-// called when it has ended.
+// detached calls handle, but answers at the latest when the request's context ends: a write that
+// waits for the disk cannot be cancelled. Such a write continues after the answer. done is called
+// when it ends.
 func (s *Server) detached(w *response, r *http.Request, handle func(http.ResponseWriter, *http.Request), done func()) {
 	out := &detachedWriter{inner: w, header: http.Header{}}
 	own := &request{pattern: requestOf(r).pattern}
@@ -103,9 +104,9 @@ func (s *Server) detached(w *response, r *http.Request, handle func(http.Respons
 	go func() {
 		defer func() {
 			p := recover()
-			done() // first: the next request of the client finds the slot free
+			done() // first, so that the client's next request finds the slot free
 			if p != nil && p != http.ErrAbortHandler {
-				p = &caught{p, stack()}
+				p = &caughtPanic{p, stack()}
 			}
 			ended <- p
 			if out.isGone() && p != nil {
@@ -123,7 +124,7 @@ func (s *Server) detached(w *response, r *http.Request, handle func(http.Respons
 		select {
 		case p = <-ended:
 		case <-late.C:
-			if out.leave() { // nothing more comes from there
+			if out.leave() { // nothing more comes from the handler
 				s.fail(w, r, errLate)
 				return
 			}
@@ -133,7 +134,7 @@ func (s *Server) detached(w *response, r *http.Request, handle func(http.Respons
 	if p != nil {
 		panic(p)
 	}
-	if err := r.Context().Err(); err != nil && out.status == 0 { // the handler has given up without a word
+	if err := r.Context().Err(); err != nil && out.status == 0 { // the handler gave up without an answer
 		s.fail(w, r, err)
 		return
 	}
@@ -141,20 +142,20 @@ func (s *Server) detached(w *response, r *http.Request, handle func(http.Respons
 	out.send(w)
 }
 
-// A caught panic is one of another goroutine.
-type caught struct {
+// A caughtPanic is a panic of another goroutine.
+type caughtPanic struct {
 	value any
 	stack string
 }
 
-// detachedWriter keeps an answer until it is whole.
+// detachedWriter buffers an answer until it is complete.
 type detachedWriter struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 
 	mu    sync.Mutex
-	inner http.ResponseWriter // for deadlines; nil once the request was answered without this
+	inner http.ResponseWriter // for deadlines; nil once the request was answered without the handler
 }
 
 // Header implements http.ResponseWriter.
@@ -176,7 +177,7 @@ func (w *detachedWriter) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// Flush implements http.Flusher: the answer is sent as a whole.
+// Flush implements http.Flusher. It does nothing: the answer is sent as a whole.
 func (w *detachedWriter) Flush() {}
 
 // SetReadDeadline is for http.ResponseController.
@@ -189,7 +190,7 @@ func (w *detachedWriter) SetWriteDeadline(t time.Time) error {
 	return w.control(func(c *http.ResponseController) error { return c.SetWriteDeadline(t) })
 }
 
-// control leaves the connection alone once it may be that of another request.
+// control calls fn, unless the connection may already serve another request.
 func (w *detachedWriter) control(fn func(*http.ResponseController) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,7 +206,7 @@ func (w *detachedWriter) isGone() bool {
 	return w.inner == nil
 }
 
-// leave cuts the writer off, and reports that it was not before.
+// leave detaches the writer from the connection, and reports whether it was attached.
 func (w *detachedWriter) leave() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +215,7 @@ func (w *detachedWriter) leave() bool {
 	return before
 }
 
-// send sends the answer.
+// send writes the buffered answer.
 func (w *detachedWriter) send(to http.ResponseWriter) {
 	for key, values := range w.header {
 		for _, v := range values {
@@ -225,20 +226,20 @@ func (w *detachedWriter) send(to http.ResponseWriter) {
 		to.WriteHeader(w.status)
 	}
 	if w.body.Len() > 0 {
-		_, _ = to.Write(w.body.Bytes()) // nobody is left to be told
+		_, _ = to.Write(w.body.Bytes()) // the client is gone; nobody to report to
 	}
 }
 
 type progressKey struct{}
 
-// A progress ends the context of a stream that does not get on.
+// A progress ends the context of a stream that has stalled.
 type progress struct {
 	timer *time.Timer
 	time  time.Duration
 }
 
-// watched returns a context that ends, with the cause context.DeadlineExceeded, when nothing moves
-// for longer than the limit, and what ends it at once.
+// watched returns a context that ends, with the cause context.DeadlineExceeded, when the stream
+// makes no progress for longer than the limit. The function ends it at once.
 func (s *Server) watched(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p := &progress{time: s.limits.Time + grace}
@@ -246,14 +247,14 @@ func (s *Server) watched(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithValue(ctx, progressKey{}, p), func() { p.timer.Stop(); cancel(nil) }
 }
 
-// moved notes that a stream gets on.
+// moved records progress of a stream.
 func moved(ctx context.Context) {
 	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
 		p.timer.Reset(p.time)
 	}
 }
 
-// late makes a deadline of the end of a context that had one as its cause.
+// late turns the end of a context into a deadline error if a deadline was its cause.
 func late(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, errors.New("nothing moved"))
