@@ -33,7 +33,7 @@ func (c *exportCmd) Help() string {
 // Validate is called by kong.
 func (c *exportCmd) Validate() error {
 	if c.File != "" && c.Out != "" {
-		return errors.New("the file is named twice")
+		return errors.New("the file is given twice")
 	}
 	c.Out = cmp.Or(c.File, c.Out, "-")
 	if c.Format == "auto" {
