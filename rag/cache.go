@@ -13,23 +13,22 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// CacheOptions tune the cache of answers. The zero value is the default.
+// CacheOptions tune the answer cache. The zero value is the default.
 type CacheOptions struct {
-	// Size is the most answers kept; the least recently used go first. 0
+	// Size is the maximum number of answers kept; the least recently used are evicted first. 0
 	// means 1000.
 	Size int
-	// Similarity is the least cosine between the embeddings of two questions
-	// at which one gets the answer of the other, inclusive; 0 means 0.97.
+	// Similarity is the minimum cosine, inclusive, between the embeddings of two questions that
+	// share an answer; 0 means 0.97.
 	Similarity float64
-	// TTL is how long an answer is good; 0 means as long as the store does
-	// not change, which a *db.Collection tells; other stores need one.
+	// TTL is the lifetime of an answer. 0 means until the store changes, which needs a store that
+	// reports its version, as *db.Collection does; other stores need a TTL.
 	TTL time.Duration
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 }
 
-// A cache remembers answers by the embeddings of their questions. Any change
-// of the store empties it.
+// A cache holds answers by the embeddings of their questions. Any change of the store empties it.
 type cache struct {
 	o       CacheOptions
 	mu      sync.Mutex
@@ -95,7 +94,7 @@ func (c *cache) put(where string, vec []float32, version uint64, r *Response) {
 	defer c.mu.Unlock()
 	c.renew(version)
 	if version != c.version {
-		return // the store has changed since the answer was found
+		return // the store changed after the answer was found
 	}
 	c.recent.PushFront(&cached{where: where, vector: slices.Clone(vec), norm: length(vec), since: c.o.Now(), answer: own(*r)})
 	for c.recent.Len() > c.o.Size {
@@ -103,7 +102,7 @@ func (c *cache) put(where string, vec []float32, version uint64, r *Response) {
 	}
 }
 
-// own returns a copy of an answer that shares nothing which callers may change.
+// own returns a copy of an answer that callers may change without changing the cache.
 func own(r Response) Response {
 	r.Chunks, r.Citations = slices.Clone(r.Chunks), slices.Clone(r.Citations)
 	for i := range r.Chunks {
@@ -112,7 +111,7 @@ func own(r Response) Response {
 	return r
 }
 
-// renew empties the cache if the store is newer than what it holds.
+// renew empties the cache if the store is newer than the answers in it.
 func (c *cache) renew(version uint64) {
 	if version > c.version {
 		c.recent.Init()

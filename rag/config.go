@@ -10,42 +10,42 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// The defaults that stand for zero values.
+// Defaults for zero values.
 const (
 	DefaultTopK      = 5
 	DefaultBatchSize = 32
 )
 
-// An AgentConfig says what one agent wants to get. The zero value is good.
+// An AgentConfig describes the search of one agent. The zero value is valid.
 type AgentConfig struct {
 	// Name names the agent in errors and logs.
 	Name string `json:"agent_name,omitempty"`
 
-	// TopK is the most chunks wanted; 0 means DefaultTopK.
+	// TopK is the maximum number of chunks; 0 means DefaultTopK.
 	TopK int `json:"top_k,omitempty"`
 
-	// Threshold is the least score wanted, inclusive, from 0 to 1. Chunks
-	// that point away from the query are never returned.
+	// Threshold is the minimum score, inclusive, from 0 to 1. Chunks with a negative cosine are
+	// never returned.
 	Threshold float64 `json:"similarity_threshold,omitempty"`
 
-	// Tags, if there are any, restrict the search to chunks whose metadata
-	// list "tags" holds at least one of them. The restriction comes before
-	// the ranking: TopK chunks are found whenever as many match.
+	// Tags, if not empty, restrict the search to chunks whose metadata list "tags" holds at least
+	// one of them. The filter applies before the ranking: the search returns TopK chunks whenever
+	// as many match.
 	Tags []string `json:"filter_by_tags,omitempty"`
 
-	// Select says what chunks carry beside id and score; the zero value means
-	// text and metadata.
+	// Select lists the parts of a chunk besides id and score; the zero value means text and
+	// metadata.
 	Select db.Select `json:"-"`
 }
 
-// Validate reports the first value out of range, as an error that matches
-// ErrConfig. Retrieve and RetrieveBatch call it before they search.
+// Validate reports the first value out of range, as an error that matches ErrConfig. Retrieve and
+// RetrieveBatch call it before they search.
 func (c AgentConfig) Validate() error {
 	_, err := c.query()
 	return err
 }
 
-// query returns the query that c describes, without its vector.
+// query returns the database query for c, without its vector.
 func (c AgentConfig) query() (q db.Query, err error) {
 	q = db.Query{K: cmp.Or(c.TopK, DefaultTopK), Threshold: &c.Threshold, Where: c.where(), Select: c.Select}
 	switch {

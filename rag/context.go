@@ -9,17 +9,16 @@ import (
 	"github.com/vecbolt/vecbolt/rag/split"
 )
 
-// DefaultMaxContextTokens is the limit of a context when none is given.
+// DefaultMaxContextTokens is the default limit of a context, in tokens.
 const DefaultMaxContextTokens = 2048
 
-// ContextOptions say how a context is built. The zero value is the default.
+// ContextOptions tune a context. The zero value is the default.
 type ContextOptions struct {
-	// MaxTokens is the most tokens of a context; 0 means DefaultMaxContextTokens.
+	// MaxTokens is the maximum length of a context; 0 means DefaultMaxContextTokens.
 	MaxTokens int
-	// Count returns the tokens of a text; nil means split.Estimate.
+	// Count returns the number of tokens in a text; nil means split.Estimate.
 	Count func(text string) int
-	// Source returns what a chunk is attributed to; nil means its file and
-	// line or page, or its id.
+	// Source returns the attribution of a chunk; nil means SourceOf.
 	Source func(c Chunk) string
 }
 
@@ -30,18 +29,17 @@ func (o *ContextOptions) validate() error {
 	return nil
 }
 
-// A Citation is a place that a context was taken from. Numbers begin with 1
-// and are those in the context.
+// A Citation is a source in a context. Numbers begin with 1 and are the numbers that the context
+// shows.
 type Citation struct {
 	Number int    `json:"number"`
 	ID     string `json:"id"`
 	Source string `json:"source"`
 }
 
-// BuildContext puts chunks together, in their order, each with its source,
-// until the limit is reached. A chunk whose text another holds already is left
-// out. If not even the first fits, it is cut: between words if it has spaces,
-// else between characters.
+// BuildContext joins chunks in their order, each with its source, until the limit is reached. It
+// leaves out a chunk whose text is part of another chunk. If even the first chunk is too long, it
+// is cut, between words if it has spaces and between characters otherwise.
 func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int, cited []Citation) {
 	count, source := o.Count, o.Source
 	if count == nil {
@@ -51,7 +49,7 @@ func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int,
 		source = SourceOf
 	}
 	limit := cmp.Or(o.MaxTokens, DefaultMaxContextTokens)
-	const end = "\n\n" // a token of its own to some
+	const end = "\n\n" // some tokenizers count it as a token of its own
 	var b strings.Builder
 	var texts []string
 	for _, c := range chunks {
@@ -78,7 +76,7 @@ func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int,
 	return strings.TrimSuffix(b.String(), "\n"), tokens, cited
 }
 
-// repeats reports whether one of texts has all of text.
+// repeats reports whether one of texts contains text.
 func repeats(texts []string, text string) bool {
 	for _, t := range texts {
 		if strings.Contains(t, text) {
@@ -88,8 +86,8 @@ func repeats(texts []string, text string) bool {
 	return false
 }
 
-// cut returns the longest beginning of text that fits: between words, or else
-// between characters.
+// cut returns the longest prefix of text that fits. It cuts between words, or between characters if
+// not even one word fits.
 func cut(text string, fits func(string) bool) string {
 	var words, characters []int
 	for i, r := range text {
@@ -105,8 +103,8 @@ func cut(text string, fits func(string) bool) string {
 	return ""
 }
 
-// SourceOf says where a chunk comes from: its file with line or page, as
-// Learn and caches note it, or its id.
+// SourceOf names the source of a chunk: its file with line or page, as Learn and caches record it,
+// or its id.
 func SourceOf(c Chunk) string {
 	file, _ := c.Metadata[FieldSourceFile].(string)
 	if file == "" {

@@ -10,17 +10,16 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// The ways in which the text of a search is chosen in a conversation, as they
-// are logged.
+// Strategies for the query text in a conversation, as they are logged.
 const (
 	FirstMessage = "first message (raw query)"
 	FollowUp     = "follow-up (contextualized topic)"
 )
 
-// QueryText returns the text to search for on behalf of a message: the message
-// itself while there is no topic, so that a question which stands alone is
-// matched best; from then on the topic, with its white space normalised, which
-// says what pronouns refer to. A topic of white space is none.
+// QueryText returns the query text for a message. Without a topic it is the message itself, because
+// a question that stands alone is its own best query. With a topic it is the topic, with white
+// space normalised, because the topic says what pronouns in the message refer to. A topic of white
+// space counts as no topic.
 func QueryText(message, topic string) (text, strategy string) {
 	if words := strings.Fields(topic); len(words) > 0 {
 		return strings.Join(words, " "), FollowUp
@@ -28,9 +27,8 @@ func QueryText(message, topic string) (text, strategy string) {
 	return message, FirstMessage
 }
 
-// A Turn is one message of a conversation. The embedding of its query text is
-// computed once for each connection and model, however many collections are
-// searched. It is safe for concurrent use.
+// A Turn is one message of a conversation. It computes the embedding of its query text once per
+// connection and model, however many collections are searched. It is safe for concurrent use.
 type Turn struct {
 	text, strategy string
 	log            *slog.Logger
@@ -39,8 +37,7 @@ type Turn struct {
 	vecs map[string][]float32 // by connectionId:model
 }
 
-// NewTurn begins a turn and logs how its query text was chosen; nil means
-// slog.Default().
+// NewTurn begins a turn and logs the strategy of its query text. A nil log means slog.Default().
 func NewTurn(ctx context.Context, message, topic string, log *slog.Logger) *Turn {
 	if log == nil {
 		log = slog.Default()
@@ -51,15 +48,14 @@ func NewTurn(ctx context.Context, message, topic string, log *slog.Logger) *Turn
 	return t
 }
 
-// Text returns the text to search for.
+// Text returns the query text.
 func (t *Turn) Text() string { return t.text }
 
 // Strategy returns FirstMessage or FollowUp.
 func (t *Turn) Strategy() string { return t.strategy }
 
-// Embed returns the embedding of the query text. connection names where the
-// embedder is reached; calls for the same connection and model embed once, and
-// log when they did not have to.
+// Embed returns the embedding of the query text. connection identifies the endpoint of the
+// embedder: calls with the same connection and model share one embedding, and log each reuse.
 func (t *Turn) Embed(ctx context.Context, connection string, e embed.Embedder) ([]float32, error) {
 	key := connection + ":" + e.Model()
 	t.mu.Lock()

@@ -18,7 +18,7 @@ import (
 type index struct {
 	cache string // directory of the cache
 	dir   string
-	temp  bool // dir goes with the index
+	temp  bool // Close removes dir
 	vdb   *db.DB
 
 	updating sync.Mutex
@@ -26,14 +26,13 @@ type index struct {
 
 const collectionName = "chunks"
 
-// Open returns a Retriever over the embedding cache in directory cacheDir. It
-// makes the index, or brings the one in Options.Dir up to date. If there is no
-// such directory, it warns and leaves the index as it is: a new one is empty.
+// Open returns a Retriever over the embedding cache in directory cacheDir. It builds the index, or
+// updates the index in Options.Dir. If cacheDir does not exist, Open warns and leaves the index
+// unchanged; a new index is then empty.
 //
-// A file that should hold a vector but does not is skipped with a warning; one
-// that neither is named by a hash nor begins like an array is ignored. A
-// vector of another dimension than the first is an error that names the file,
-// the dimension expected and the one found.
+// A file that is named by a hash or begins like an array, but holds no vector, is skipped with a
+// warning. Any other file is ignored. A vector whose dimension differs from the first one is an
+// error that names the file and both dimensions.
 func Open(ctx context.Context, cacheDir string, opts *Options) (*Retriever, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -53,9 +52,9 @@ func Open(ctx context.Context, cacheDir string, opts *Options) (*Retriever, erro
 	return r, nil
 }
 
-// Update reads the cache again and makes the index follow it: what is new or
-// changed is written, what is gone is removed. Queries are answered meanwhile.
-// It does nothing for a Retriever made by New.
+// Update reads the cache again and brings the index up to date: it writes new and changed chunks
+// and removes chunks whose files are gone. Queries continue during an update. Update does nothing
+// for a Retriever made by New.
 func (r *Retriever) Update(ctx context.Context) error {
 	if r.index == nil {
 		return nil
@@ -109,8 +108,8 @@ func (r *Retriever) removeExcept(ctx context.Context, keep map[string]bool) (int
 	return r.chunks.Delete(ctx, gone...)
 }
 
-// A recorder notes the ids of the documents that a source yields, and lets
-// the source decide on metadata: without a sidecar there is none.
+// A recorder records the ids of the documents that a source yields. It leaves metadata to the
+// source: a document without a sidecar has none.
 type recorder struct {
 	exchange.Source
 	ids map[string]bool
@@ -125,7 +124,7 @@ func (r recorder) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDoc
 			case item.Skip == nil:
 				r.ids[item.Document.ID] = true
 				item.Carries |= db.WithMetadata
-			case errors.Is(item.Skip, exchange.ErrIgnored): // Import does not mention it
+			case errors.Is(item.Skip, exchange.ErrIgnored): // Import does not report it
 				r.log.InfoContext(ctx, "ignored", "file", item.Position.String(), "reason", item.Skip)
 			}
 			if !yield(item, err) {

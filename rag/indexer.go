@@ -20,40 +20,38 @@ import (
 // ErrIndex is returned when documents cannot be indexed.
 var ErrIndex error = kind("index documents")
 
-// FieldDocument is the metadata field in which an Indexer that splits notes
-// the id of the document that a chunk is from.
+// FieldDocument is the metadata field in which a splitting Indexer stores the id of the document
+// that a chunk belongs to.
 const FieldDocument = "document"
 
-// DefaultIndexBatch is the number of texts that an Indexer embeds and writes
-// at once.
+// DefaultIndexBatch is the number of texts that an Indexer embeds and writes in one batch.
 const DefaultIndexBatch = 1000
 
 // IndexerOptions tune an Indexer. The zero value, like nil, is the default.
 type IndexerOptions struct {
-	// Split, if set, divides the text of each document: chunk i of document d
-	// gets the id "d#i", the metadata of d, FieldDocument, FieldChunkIndex,
-	// FieldOffset and, if there is one, FieldHeader, which is embedded with it.
+	// Split, if set, divides the text of each document. Chunk i of document d gets the id "d#i",
+	// the metadata of d, FieldDocument, FieldChunkIndex, FieldOffset and, if the chunk has a
+	// header, FieldHeader. The header is embedded together with the text.
 	Split *split.Splitter
-	// NewID names documents without an id; nil means that they are refused.
-	// uuid.NewString of github.com/google/uuid is one such function.
+	// NewID creates ids for documents that have none, such as uuid.NewString of
+	// github.com/google/uuid. nil means that such documents are refused.
 	NewID func() string
-	// Batch is the most texts embedded and written at once; 0 means
+	// Batch is the maximum number of texts embedded and written together; 0 means
 	// DefaultIndexBatch.
 	Batch int
 	// Logger receives a line per batch at level debug; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// An Indexer embeds documents and writes them to a collection. It is safe for
-// concurrent use.
+// An Indexer embeds documents and writes them to a collection. It is safe for concurrent use.
 type Indexer struct {
 	coll     *db.Collection
 	embedder embed.Embedder
 	o        IndexerOptions
 }
 
-// NewIndexer returns an Indexer. The embedder must be the one that questions
-// will be embedded with. The error matches ErrConfig.
+// NewIndexer returns an Indexer. Questions must be embedded with the same embedder. The error
+// matches ErrConfig.
 func NewIndexer(c *db.Collection, e embed.Embedder, opts *IndexerOptions) (*Indexer, error) {
 	x := &Indexer{coll: c, embedder: e}
 	if opts != nil {
@@ -75,12 +73,11 @@ func NewIndexer(c *db.Collection, e embed.Embedder, opts *IndexerOptions) (*Inde
 	return x, nil
 }
 
-// Index writes documents, in place of those with the same ids, and returns the
-// ids of what it wrote: the documents, or their chunks. A document that has a
-// vector keeps it, unless it is split; the others are embedded. Batches are
-// written one after the other, each as a whole; an error leaves those before
-// it. What is left of a document that had more chunks is removed. The error
-// matches ErrIndex.
+// Index writes documents, replacing those with the same ids, and returns the ids that it wrote: of
+// the documents, or of their chunks. A document that has a vector keeps it unless it is split;
+// Index embeds the rest. Batches are written one after the other, each atomically; an error leaves
+// earlier batches written. If a document now has fewer chunks, its surplus chunks are removed. The
+// error matches ErrIndex.
 func (x *Indexer) Index(ctx context.Context, docs ...db.Document) ([]string, error) {
 	start := time.Now()
 	ids, err := x.index(ctx, docs)
@@ -123,7 +120,7 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 	return ids, nil
 }
 
-// removeRest removes the chunks of documents that are not among those written.
+// removeRest removes old chunks of the documents that are not among the chunks just written.
 func (x *Indexer) removeRest(ctx context.Context, docs []db.Document, written []string) error {
 	keep := make(map[string]bool, len(written))
 	for _, id := range written {
@@ -174,7 +171,7 @@ func (x *Indexer) split(ctx context.Context, docs []db.Document) (all []db.Docum
 	return all, nil
 }
 
-// embed gives vectors to those documents that have none.
+// embed computes vectors for the documents that have none.
 func (x *Indexer) embed(ctx context.Context, docs []db.Document) error {
 	var texts []string
 	var missing []int
@@ -199,8 +196,8 @@ func (x *Indexer) embed(ctx context.Context, docs []db.Document) error {
 	return nil
 }
 
-// Embedded returns the text that is embedded for a chunk: its header, if its
-// metadata name one, helps to find it, and is no part of what is shown.
+// Embedded returns the text to embed for a chunk: its header, if its metadata hold one, followed by
+// the text. The header helps the search and is not part of the text shown.
 func Embedded(text string, m db.Metadata) string {
 	if header, ok := m[FieldHeader].(string); ok {
 		return header + "\n\n" + text

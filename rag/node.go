@@ -9,15 +9,14 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// HasQuery is a state that holds what is asked.
+// HasQuery is a state with a question.
 type HasQuery interface{ Query() string }
 
-// HasRetrievedDocs is a state that takes what was retrieved, in place of what
-// it had.
+// HasRetrievedDocs is a state that stores retrieved documents. SetRetrievedDocs replaces earlier
+// ones.
 type HasRetrievedDocs interface{ SetRetrievedDocs(docs []db.Document) }
 
-// HasMetadataFilter is a state that may restrict what is retrieved; nil does
-// not.
+// HasMetadataFilter is a state with a filter for the search; nil means no filter.
 type HasMetadataFilter interface{ MetadataFilter() filter.Expr }
 
 // A NodeError is the failure of a node, which ends the run of its graph.
@@ -32,10 +31,9 @@ func (e *NodeError) Error() string { return fmt.Sprintf("node %q failed: %v", e.
 // Unwrap returns the cause.
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// A RetrieverNode is a step of a graph: it embeds the query of the state,
-// searches, and puts the documents into the state, best first, without their
-// vectors. Its method Run is a plain function from state to state, which is
-// what graph libraries take.
+// A RetrieverNode is a step of a graph. It embeds the query of the state, searches, and stores the
+// documents in the state, best first, without their vectors. Its method Run is a plain function
+// from state to state, as graph libraries expect.
 type RetrieverNode[S interface {
 	HasQuery
 	HasRetrievedDocs
@@ -44,11 +42,11 @@ type RetrieverNode[S interface {
 	Embedder  embed.Embedder
 	Store     Store
 	TopK      int      // 0 means DefaultTopK
-	Threshold *float64 // least score, inclusive; nil is no bound
+	Threshold *float64 // minimum score, inclusive; nil: none
 }
 
-// Run retrieves for a state and returns it. The error is a *NodeError; the
-// state is then as before.
+// Run retrieves for a state and returns the state. The error is a *NodeError and leaves the state
+// unchanged.
 func (n *RetrieverNode[S]) Run(ctx context.Context, state S) (S, error) {
 	fail := func(err error) (S, error) {
 		name := n.Name

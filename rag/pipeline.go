@@ -14,40 +14,37 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// A Reranker puts chunks in a better order, and may drop some. Package rerank
-// has several.
+// A Reranker reorders chunks and may drop some. Package rerank has several implementations.
 type Reranker interface {
 	Rerank(ctx context.Context, question string, chunks []Chunk) ([]Chunk, error)
 }
 
 // PipelineOptions tune a Pipeline. The zero value, like nil, is the default.
 type PipelineOptions struct {
-	// Strategy says how chunks are searched for. The zero value means what
-	// the store can do: Hybrid with the default fusion if it has a text
-	// index, else Dense; Text if there is no embedder.
+	// Strategy is the search strategy. The zero value depends on the store: Hybrid with the default
+	// fusion if the store has a text index, Dense otherwise, and Text without an embedder.
 	Strategy Strategy
-	// TopK is the most chunks of an answer, before expansion; 0 means DefaultTopK.
+	// TopK is the maximum number of chunks in an answer, before expansion; 0 means DefaultTopK.
 	TopK int
-	// Candidates is how many chunks a reranker is given; 0 means 4 × TopK.
+	// Candidates is the number of chunks passed to the reranker; 0 means 4 × TopK.
 	Candidates int
-	// Threshold is the least score of the search wanted, inclusive; nil is no
-	// bound. What a score is depends on the strategy.
+	// Threshold is the minimum score of the search, inclusive; nil means none. The scale of scores
+	// depends on the strategy.
 	Threshold *float64
 	// Rerank, if set, orders the candidates.
 	Rerank Reranker
-	// Expand, if set, adds chunks that belong to those found.
+	// Expand, if set, adds chunks that belong to the chunks found.
 	Expand *Expansion
-	// Context says how the context is built.
+	// Context tunes the context.
 	Context ContextOptions
-	// Cache, if set, answers questions that are like one that was answered.
+	// Cache, if set, reuses the answers to similar questions.
 	Cache *CacheOptions
 	// Logger receives a line per question; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// A Pipeline finds the chunks that answer a question and makes a context of
-// them for a language model, which it does not call. It is safe for
-// concurrent use.
+// A Pipeline finds the chunks that answer a question and builds a context for a language model. It
+// does not call the model. It is safe for concurrent use.
 type Pipeline struct {
 	store    Store
 	embedder embed.Embedder
@@ -58,11 +55,11 @@ type Pipeline struct {
 	total totals
 }
 
-// A Response answers a question.
+// A Response is the answer to a question.
 type Response struct {
 	// Chunks are in order of relevance.
 	Chunks []Chunk `json:"chunks"`
-	// Context is the text for the model, made of the chunks in Citations.
+	// Context is the text for the model, built from the chunks in Citations.
 	Context       string     `json:"context"`
 	ContextTokens int        `json:"context_tokens"`
 	Citations     []Citation `json:"citations"`
@@ -75,9 +72,8 @@ type Response struct {
 	RerankTime    time.Duration `json:"rerank_ns"`
 }
 
-// NewPipeline returns a Pipeline over a store. The embedder must be the one
-// that made the vectors of the store; it may be nil for strategies that need
-// none. The error matches ErrConfig.
+// NewPipeline returns a Pipeline over a store. The embedder must be the one that made the vectors
+// of the store; it may be nil for strategies without vectors. The error matches ErrConfig.
 func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, error) {
 	p := &Pipeline{store: s, embedder: e}
 	if opts != nil {
@@ -126,8 +122,8 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 	return p, nil
 }
 
-// Query answers a question from the chunks that match where, which may be nil.
-// Finding nothing is no error. The error matches ErrQuery.
+// Query answers a question from the chunks that match where; nil matches all. An empty result is
+// not an error. The error matches ErrQuery.
 func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr) (*Response, error) {
 	if strings.TrimSpace(question) == "" {
 		return nil, fmt.Errorf("%w: the question is empty", ErrQuery)
@@ -148,7 +144,7 @@ func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr
 	return r, nil
 }
 
-// QueryVector answers a question whose embedding is known.
+// QueryVector is Query for a question with a known embedding.
 func (p *Pipeline) QueryVector(ctx context.Context, question string, vec []float32, where filter.Expr) (*Response, error) {
 	return p.answer(ctx, question, vec, where)
 }
@@ -221,7 +217,7 @@ func (p *Pipeline) retrieve(ctx context.Context, question string, vec []float32,
 	return answer, nil
 }
 
-// PipelineStats are figures about the questions that a Pipeline has answered.
+// PipelineStats are statistics of the questions that a Pipeline has answered.
 type PipelineStats struct {
 	Queries          int     `json:"queries"`
 	AvgRetrievalMS   float64 `json:"avg_retrieval_ms"`
@@ -247,7 +243,7 @@ func (p *Pipeline) note(r *Response) {
 	}
 }
 
-// Stats returns figures about the questions answered so far.
+// Stats returns the statistics so far.
 func (p *Pipeline) Stats() PipelineStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

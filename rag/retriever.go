@@ -12,14 +12,14 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// The metadata fields that caches and splitters write.
+// Metadata fields that caches and splitters write.
 const (
 	FieldSourceFile  = "source_file"
 	FieldLineNumber  = "line_number"
 	FieldTags        = "tags" // list of strings
 	FieldChunkIndex  = "chunk_index"
 	FieldChunkLength = "chunk_length"
-	FieldSource      = "source" // like source_file, in the caches of others
+	FieldSource      = "source" // like source_file, in caches of other programs
 	FieldPage        = "page"
 	FieldOffset      = "offset" // of the chunk in its text, in bytes
 	FieldHeader      = "header" // the headings above the chunk
@@ -27,18 +27,17 @@ const (
 	FieldFormat      = "format"
 )
 
-// A Chunk is a piece of text that was found.
+// A Chunk is a retrieved piece of text.
 type Chunk struct {
 	ID string `json:"id"`
-	// Score is higher for better chunks, and comparable within one answer only:
-	// by vector alone (Retrieve, Dense, HyDE) the cosine of the angle to the
-	// query, from -1 to 1, and from Retrieve not below 0; by words BM25, which
-	// has no upper bound; of fused rankings what db.Fusion says; after a
-	// reranker its score. A chunk that an Expansion adds has that of the one
-	// that it belongs to.
+	// Score is higher for better chunks. Compare scores within one answer only; their scale depends
+	// on the search. Vectors alone (Retrieve, Dense, HyDE): the cosine of the angle to the query,
+	// from -1 to 1, and from Retrieve at least 0. Words: BM25, which has no upper bound. Fused
+	// rankings: see db.Fusion. A reranker: its score. A chunk added by an Expansion has the score
+	// of the chunk that it was added for.
 	Score float64 `json:"score"`
 
-	// What AgentConfig.Select asks for.
+	// The parts that AgentConfig.Select asks for.
 	Text     string      `json:"text,omitempty"`
 	Metadata db.Metadata `json:"metadata,omitempty"`
 	Vector   []float32   `json:"vector,omitempty"`
@@ -46,28 +45,26 @@ type Chunk struct {
 
 // Options tune a Retriever. The zero value, like nil, is the default.
 type Options struct {
-	// Dir is the directory of the database that keeps the index of one cache,
-	// in the collection "chunks". Open creates it or brings it up to date. If
-	// Dir is empty, the index lives in a temporary directory that Close
-	// removes. To share an index between processes, open the database
-	// read-only and use New, which ignores Dir.
+	// Dir is the directory of the database that holds the index of one cache, in the collection
+	// "chunks". Open creates it or brings it up to date. If Dir is empty, the index is in a
+	// temporary directory that Close removes. To share an index between processes, open the
+	// database read-only and use New, which ignores Dir.
 	Dir string
 
-	// Texts names a JSONL file, or a directory of text files, that maps names
-	// of cache files to texts; embedding caches do not hold them. Optional.
-	// New ignores it.
+	// Texts is optional: a JSONL file, or a directory of text files, that maps names of cache files
+	// to texts, because embedding caches do not hold texts. New ignores it.
 	Texts string
 
-	// Model is the embedding model, if it is known. A new index is marked
-	// with it; one that is marked with another is refused.
+	// Model is the embedding model, if known. A new index stores it; an index that stores another
+	// model is refused.
 	Model string
 
-	// BatchSize is the number of queries that RetrieveBatch answers in one
-	// pass over the index; 0 means DefaultBatchSize.
+	// BatchSize is the number of queries that RetrieveBatch answers in one pass over the index; 0
+	// means DefaultBatchSize.
 	BatchSize int
 
-	// Logger receives warnings about the cache, and a line per call at level
-	// debug. nil means slog.Default().
+	// Logger receives warnings about the cache and, at level debug, a line per call. nil means
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -86,16 +83,17 @@ func (o *Options) withDefaults() (Options, error) {
 	return c, nil
 }
 
-// A Retriever finds chunks by the embedding of a question. Its methods are
-// safe for concurrent use.
+// A Retriever finds the chunks whose embeddings are nearest to the embedding of a question. The
+// caller embeds the question; a Pipeline or a RetrieverNode does that itself. The methods are safe
+// for concurrent use.
 type Retriever struct {
 	chunks *db.Collection
 	opts   Options
-	index  *index // nil if the collection is the caller's
+	index  *index // nil if the caller owns the collection
 }
 
-// New returns a Retriever over a collection that the caller keeps open. Scores
-// are compared as cosines, so that the collection must have the metric Cosine.
+// New returns a Retriever over a collection, which the caller keeps open. The collection must have
+// the metric Cosine, because thresholds are cosines.
 func New(chunks *db.Collection, opts *Options) (*Retriever, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -110,12 +108,12 @@ func New(chunks *db.Collection, opts *Options) (*Retriever, error) {
 	return &Retriever{chunks: chunks, opts: o}, nil
 }
 
-// Collection returns the collection that is searched, to read chunks by id or
-// filter. Retrievers made by Open own it: it must not be written to.
+// Collection returns the collection that is searched, for reading chunks by id or filter. A
+// Retriever made by Open owns its collection: callers must not write to it.
 func (r *Retriever) Collection() *db.Collection { return r.chunks }
 
-// Retrieve returns the chunks that are most similar to the embedding vec,
-// best first, and by id where scores are equal. An empty index has none.
+// Retrieve returns the chunks whose embeddings have the greatest cosines with vec, best first, and
+// by id among equal scores. An empty index has no chunks.
 func (r *Retriever) Retrieve(ctx context.Context, vec []float32, cfg AgentConfig) ([]Chunk, error) {
 	found, err := r.RetrieveBatch(ctx, [][]float32{vec}, cfg)
 	if err != nil {
@@ -124,8 +122,7 @@ func (r *Retriever) Retrieve(ctx context.Context, vec []float32, cfg AgentConfig
 	return found[0], nil
 }
 
-// RetrieveBatch answers many queries, in their order. If one is invalid, none
-// is answered.
+// RetrieveBatch answers many queries, in their order. An invalid query fails the whole batch.
 func (r *Retriever) RetrieveBatch(ctx context.Context, vecs [][]float32, cfg AgentConfig) ([][]Chunk, error) {
 	q, err := cfg.query()
 	if err != nil {
@@ -166,13 +163,13 @@ type Info struct {
 	Chunks int `json:"chunks"`
 	Dim    int `json:"dim"` // 0 while the index is empty
 
-	// Model is the embedding model: the one that the index is marked with, or
-	// that Options name, or else the first of Candidates.
+	// Model is the embedding model: the model stored in the index or named by Options, or otherwise
+	// the first of Candidates.
 	Model string `json:"model,omitempty"`
 
-	// Candidates are the models from which Model was inferred; none if it was
-	// not. They are those of ModelsOf, without what the ids of chunks speak
-	// against: caches often have the name of the model in front of a hash.
+	// Candidates are the models that Model was inferred from, or empty if it was not inferred. They
+	// are the ModelsOf the dimension, reduced to the models that occur in the ids of chunks, if any
+	// do: caches often put the name of the model in front of a hash.
 	Candidates []string `json:"candidates,omitempty"`
 }
 
@@ -188,11 +185,11 @@ func (r *Retriever) Info() Info {
 	return info
 }
 
-// named returns the models that ids of chunks name, or all if they name none.
+// named returns the models that occur in ids of chunks, or all models if none occurs.
 func (r *Retriever) named(models []string) []string {
 	const some = 100
 	page, err := r.chunks.List(context.Background(), db.ListQuery{Limit: some, Select: db.IDsOnly})
-	if err != nil || len(models) == 0 { // closed: nothing is known
+	if err != nil || len(models) == 0 { // closed: there are no ids to look at
 		return models
 	}
 	named := slices.DeleteFunc(slices.Clone(models), func(model string) bool {
@@ -206,8 +203,8 @@ func (r *Retriever) named(models []string) []string {
 	return named
 }
 
-// ModelsOf returns well-known embedding models whose vectors have dim
-// components by default, the most usual first; none if dim tells nothing.
+// ModelsOf returns well-known embedding models whose default dimension is dim, the most common
+// first; none if the dimension is not known.
 func ModelsOf(dim int) []string {
 	switch dim {
 	case 384:
@@ -224,8 +221,7 @@ func ModelsOf(dim int) []string {
 	return nil
 }
 
-// Close releases the index, and removes it if it is temporary. Closing twice
-// is fine.
+// Close releases the index and removes it if it is temporary. A second call does nothing.
 func (r *Retriever) Close() error {
 	if r.index == nil {
 		return nil

@@ -11,25 +11,25 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// A Strategy says how chunks are searched for.
+// A Strategy is a way to search for chunks.
 type Strategy struct {
 	name   string
 	vector bool // needs the embedding of the question
 	search func(ctx context.Context, r *retrieval) (*db.Result, error)
 }
 
-// String returns the name, as Response.Strategy has it.
+// String returns the name, as in Response.Strategy.
 func (s Strategy) String() string { return s.name }
 
-// A retrieval is one search on behalf of a question.
+// A retrieval is one search for a question.
 type retrieval struct {
 	*Pipeline
 	question string
 	vector   []float32
-	query    db.Query // all but what to look for
+	query    db.Query // without its target
 }
 
-// Dense looks for chunks whose embeddings are near that of the question.
+// Dense searches by the embedding of the question.
 func Dense() Strategy {
 	return Strategy{name: "dense", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
@@ -38,8 +38,7 @@ func Dense() Strategy {
 	}}
 }
 
-// Text looks for chunks that have the words of the question. The store needs a
-// text index.
+// Text searches by the words of the question. The store needs a text index.
 func Text() Strategy {
 	return Strategy{name: "text", search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
@@ -48,8 +47,8 @@ func Text() Strategy {
 	}}
 }
 
-// Hybrid does both and fuses what they find. The zero Fusion is the default of
-// the database.
+// Hybrid searches by embedding and by words and fuses both rankings. The zero Fusion is the default
+// of the database.
 func Hybrid(f db.Fusion) Strategy {
 	return Strategy{name: "hybrid", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
@@ -58,9 +57,8 @@ func Hybrid(f db.Fusion) Strategy {
 	}}
 }
 
-// MultiQuery searches for the question and for each way in which rewrite puts
-// it, and fuses the hits by rank. rewrite is the caller's: a model, a list of
-// synonyms.
+// MultiQuery searches for the question and for each of its rewrites, and fuses the hits by rank.
+// The caller supplies rewrite: a model, or a list of synonyms.
 func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, error)) Strategy {
 	return Strategy{name: "multi-query", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		texts, err := rewrite(ctx, r.question)
@@ -82,9 +80,8 @@ func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, er
 	}}
 }
 
-// HyDE looks for chunks near the embedding of a made-up answer (Gao et al.
-// 2023), which is often nearer to the true one than the question is. generate
-// is the caller's model.
+// HyDE searches by the embedding of a hypothetical answer (Gao et al. 2023), which is often nearer
+// to the true answer than the question is. generate is the caller's model.
 func HyDE(generate func(ctx context.Context, question string) (string, error)) Strategy {
 	return Strategy{name: "hyde", search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		answer, err := generate(ctx, r.question)
@@ -99,21 +96,20 @@ func HyDE(generate func(ctx context.Context, question string) (string, error)) S
 	}}
 }
 
-// An Expansion adds what belongs to a chunk: the chunks of the same section,
-// the parent of a small chunk. They match the filter of the question, too.
+// An Expansion adds related chunks to a chunk: the rest of its section, or the parent of a small
+// chunk. Added chunks match the filter of the question, too.
 type Expansion struct {
-	// Field is the metadata field whose value chunks share that belong
-	// together, such as "section_id". Chunks without it stay alone.
+	// Field is the metadata field whose value related chunks share, such as "section_id". A chunk
+	// without it stays alone.
 	Field string
-	// Order is the field by which they are put in order; empty means chunk_index.
+	// Order is the field that related chunks are sorted by; empty means chunk_index.
 	Order string
-	// Max is the most chunks added for one that was found; 0 means 20. If
-	// there are more, and Order holds integers, those around it are added.
+	// Max is the maximum number of chunks added to one chunk; 0 means 20. If there are more, and
+	// Order holds integers, the nearest in that order are added.
 	Max int
 }
 
-// expand puts around each chunk those that share its value of the field and
-// were not found themselves, all of them in order.
+// expand replaces each chunk by its group: the chunks with the same value of the field, in order.
 func (r *retrieval) expand(ctx context.Context, chunks []Chunk) ([]Chunk, error) {
 	var all []Chunk
 	have, placed := map[string]Chunk{}, map[string]bool{}
@@ -139,7 +135,7 @@ func (r *retrieval) expand(ctx context.Context, chunks []Chunk) ([]Chunk, error)
 			}
 			all = append(all, sibling)
 		}
-		if !placed[c.ID] { // it has no group, or is not among the first of it
+		if !placed[c.ID] { // no group, or the group was cut before this chunk
 			placed[c.ID] = true
 			all = append(all, c)
 		}
@@ -147,8 +143,8 @@ func (r *retrieval) expand(ctx context.Context, chunks []Chunk) ([]Chunk, error)
 	return all, nil
 }
 
-// siblings returns the documents with the value of a chunk in the field of the
-// expansion, itself included, in order.
+// siblings returns the documents that share a chunk's value of the expansion field, the chunk
+// included, in order.
 func (r *retrieval) siblings(ctx context.Context, c Chunk) ([]*db.Document, error) {
 	e := r.opts.Expand
 	value := c.Metadata[e.Field]

@@ -1,6 +1,5 @@
-// Package chat asks a language model to answer from a context, over the chat
-// endpoint of any OpenAI-compatible server or of Ollama. Nothing else in Vecbolt
-// calls a language model.
+// Package chat asks a language model to answer from a context, over the chat endpoint of any
+// OpenAI-compatible server or of Ollama. Nothing else in Vecbolt calls a language model.
 package chat
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/httpjson"
 )
 
-// API says how a server is spoken to.
+// API is the protocol of a server.
 type API string
 
 // The APIs.
@@ -28,10 +27,10 @@ type Client struct {
 	API   API    // empty means OpenAI
 	Base  string // such as https://api.openai.com/v1 or http://localhost:11434
 	Model string
-	// Secret returns the key when it is needed; nil means none.
+	// Secret returns the API key; it is called for each request. nil means no key.
 	Secret func(context.Context) (string, error)
-	// HTTP sends the request; nil means one with a timeout of five minutes
-	// that follows no redirects.
+	// HTTP sends the request; nil means a client with a timeout of five minutes that follows no
+	// redirects.
 	HTTP *http.Client
 }
 

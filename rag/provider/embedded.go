@@ -9,10 +9,10 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// EmbeddedName is the name of the provider that is a database of this module.
+// EmbeddedName is the name of the provider of Vecbolt databases.
 const EmbeddedName = "vecbolt"
 
-// Embedded is the provider of databases in directories of this machine.
+// Embedded is the provider of Vecbolt databases in local directories.
 func Embedded() Provider {
 	return Provider{
 		Name:         EmbeddedName,
@@ -39,8 +39,7 @@ func Embedded() Provider {
 	}
 }
 
-// Connect is a connection to a database that is open already. Closing it leaves
-// the database open.
+// Connect wraps an open database in a Connection. Closing the Connection leaves the database open.
 func Connect(vdb *db.DB) Connection {
 	return &embedded{vdb: vdb, close: func() error { return nil }}
 }
@@ -61,7 +60,7 @@ func (c *embedded) Store(_ context.Context, collection string) (rag.Store, error
 func (c *embedded) Health(context.Context) Health {
 	h := Health{Status: Healthy, Timestamp: time.Now().UTC(), Details: map[string]any{}}
 	fail := func(text string) { h.Status, h.Error = Unhealthy, &text }
-	if snap, err := c.vdb.Snapshot(); err != nil { // it is closed
+	if snap, err := c.vdb.Snapshot(); err != nil { // the database is closed
 		fail(err.Error())
 		return h
 	} else if err := snap.Close(); err != nil {

@@ -1,7 +1,6 @@
-// Package provider is the registry of the vector databases that retrieval can
-// work with: which there are and what they can do, what a connection to one
-// needs, as a JSON Schema, and connections themselves. Embedded is the one of
-// this module; a program registers others beside it.
+// Package provider is the registry of the vector databases that retrieval can use: their names and
+// capabilities, their configuration as a JSON Schema, and connections to them. Embedded is Vecbolt
+// itself; a program can register others.
 package provider
 
 import (
@@ -18,14 +17,14 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// The errors that callers tell apart with errors.Is.
+// Errors for errors.Is.
 var (
-	// ErrNotFound is returned for a name that nobody registered.
+	// ErrNotFound is returned for a name that is not registered.
 	ErrNotFound = errors.New("provider not found")
-	// ErrConfig is returned for a configuration that the schema of the provider
-	// does not allow. Nothing was opened.
+	// ErrConfig is returned for a configuration that the schema of the provider does not allow.
+	// Nothing was opened.
 	ErrConfig = errors.New("invalid provider configuration")
-	// ErrConnect is returned when a valid configuration leads nowhere.
+	// ErrConnect is returned when a valid configuration does not lead to a database.
 	ErrConnect = errors.New("provider cannot be reached")
 )
 
@@ -46,23 +45,23 @@ type Provider struct {
 	Description  string       `json:"description"`
 	Capabilities []Capability `json:"capabilities"`
 
-	// Connection describes the configuration that Open takes.
+	// Connection is the schema of the configuration for Open.
 	Connection *embed.Schema `json:"connection_schema"`
 
-	// Open connects. The configuration is valid by Connection.
+	// Open connects. The configuration has been validated with Connection.
 	Open func(ctx context.Context, config map[string]any) (Connection, error) `json:"-"`
 }
 
 // Can reports whether the provider has a capability.
 func (p Provider) Can(c Capability) bool { return slices.Contains(p.Capabilities, c) }
 
-// A Connection is a provider in use. It is safe for concurrent use.
+// A Connection is an open provider. It is safe for concurrent use.
 type Connection interface {
-	// Store returns a collection to retrieve from.
+	// Store returns a collection for retrieval.
 	Store(ctx context.Context, collection string) (rag.Store, error)
-	// Health looks whether the provider works.
+	// Health checks whether the provider works.
 	Health(ctx context.Context) Health
-	// Close releases what the connection holds. Stores fail afterwards.
+	// Close releases the resources of the connection. Its stores fail afterwards.
 	Close() error
 }
 
@@ -76,10 +75,10 @@ const (
 type Health struct {
 	Status    string    `json:"status"` // Healthy or Unhealthy
 	Timestamp time.Time `json:"timestamp"`
-	// Error says what is wrong; nil: nothing.
+	// Error describes the failure; nil if healthy.
 	Error *string `json:"error"`
-	// Details are figures of the provider's own. Embedded has collection_count,
-	// document_count and storage_bytes.
+	// Details are provider-specific. Embedded has collection_count, document_count and
+	// storage_bytes.
 	Details map[string]any `json:"details"`
 }
 
@@ -89,8 +88,8 @@ type Registry struct {
 	byName map[string]Provider
 }
 
-// NewRegistry returns a registry of Embedded and of others. It panics if two
-// have the same name.
+// NewRegistry returns a registry of Embedded and others. It panics if two providers have the same
+// name.
 func NewRegistry(others ...Provider) *Registry {
 	r := &Registry{byName: map[string]Provider{}}
 	for _, p := range append([]Provider{Embedded()}, others...) {
@@ -101,8 +100,8 @@ func NewRegistry(others ...Provider) *Registry {
 	return r
 }
 
-// Register adds a provider. It is an error if its name is taken or empty, or if
-// it has no schema or no Open.
+// Register adds a provider. It fails if the name is empty or taken, or if the schema or Open is
+// missing.
 func (r *Registry) Register(p Provider) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +116,7 @@ func (r *Registry) Register(p Provider) error {
 	return nil
 }
 
-// Lookup returns the provider with a name; ErrNotFound if there is none.
+// Lookup returns the provider with a name, or ErrNotFound.
 func (r *Registry) Lookup(name string) (Provider, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -135,7 +134,7 @@ func (r *Registry) Providers() []Provider {
 	return slices.SortedFunc(maps.Values(r.byName), func(a, b Provider) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Validate reports what is wrong with a configuration for the named provider.
+// Validate checks a configuration against the schema of the named provider.
 func (r *Registry) Validate(name string, config map[string]any) error {
 	_, err := r.validate(name, config)
 	return err
@@ -152,8 +151,8 @@ func (r *Registry) validate(name string, config map[string]any) (Provider, error
 	return p, nil
 }
 
-// Open connects to the named provider. The error is ErrNotFound, ErrConfig or
-// ErrConnect around its reason.
+// Open connects to the named provider. The error is ErrNotFound, ErrConfig or ErrConnect and wraps
+// the cause.
 func (r *Registry) Open(ctx context.Context, name string, config map[string]any) (Connection, error) {
 	p, err := r.validate(name, config)
 	if err != nil {

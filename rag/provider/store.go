@@ -11,8 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/store/weaviate"
 )
 
-// Weaviate is the provider of clusters of Weaviate; see package store/weaviate
-// and docs/stores.md.
+// Weaviate is the provider of Weaviate clusters; see package store/weaviate and docs/stores.md.
 func Weaviate() Provider {
 	return Provider{
 		Name:         "weaviate",
@@ -39,8 +38,8 @@ func Weaviate() Provider {
 	}
 }
 
-// ConnectStore is a connection to a store that is open; closing it closes the
-// store. Collections are searched by a store.Searcher.
+// ConnectStore wraps an open store in a Connection. Closing the Connection closes the store. A
+// store.Searcher searches the collections.
 func ConnectStore(s store.Store) Connection { return &ofStore{s} }
 
 type ofStore struct{ store store.Store }

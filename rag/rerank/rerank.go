@@ -1,8 +1,7 @@
-// Package rerank puts retrieved chunks in a better order. [Lexical] and [MMR]
-// compute; [Cross] reads question and chunk together with a model in this
-// process, such as a cross-encoder of package bert; [HTTP] asks one behind the API of
-// Cohere, Jina or text-embeddings-inference. All are [rag.Reranker]s and safe for
-// concurrent use.
+// Package rerank reorders retrieved chunks by relevance. [Lexical] and [MMR] need no model. [Cross]
+// scores question and chunk together with a model in this process, such as a cross-encoder of
+// package bert. [HTTP] asks a cross-encoder behind the API of Cohere, Jina or
+// text-embeddings-inference. All are [rag.Reranker]s and safe for concurrent use.
 package rerank
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Func makes a Reranker of a function.
+// Func makes a Reranker from a function.
 type Func func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error)
 
 // Rerank calls f.
@@ -35,9 +34,8 @@ func (f Func) Rerank(ctx context.Context, question string, chunks []rag.Chunk) (
 	return f(ctx, question, chunks)
 }
 
-// Lexical orders chunks by a mixture of the order they come in and the words
-// that they share with the question, rare ones among the chunks counting more.
-// weight, in [0, 1], is the share of the words.
+// Lexical combines the present rank of a chunk with the words that it shares with the question;
+// words that are rare among the chunks count more. weight, in [0, 1], is the share of the words.
 func Lexical(weight float64) rag.Reranker {
 	return Func(func(_ context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		if !(weight >= 0 && weight <= 1) {
@@ -84,8 +82,7 @@ func words(text string) map[string]bool {
 	return set
 }
 
-// ordered returns the chunks by score, best first, and in their order where
-// scores are equal.
+// ordered returns the chunks by score, best first. Chunks with equal scores keep their order.
 func ordered(chunks []rag.Chunk, scores []float64) []rag.Chunk {
 	index := make([]int, len(chunks))
 	for i := range index {
@@ -100,9 +97,9 @@ func ordered(chunks []rag.Chunk, scores []float64) []rag.Chunk {
 	return out
 }
 
-// MMR orders chunks by maximal marginal relevance (Carbonell and Goldstein,
-// SIGIR 1998): lambda × score less (1 - lambda) × the greatest cosine with a
-// chunk before it. lambda, in [0, 1], is 1 for the order of the scores.
+// MMR orders chunks by maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998): lambda ×
+// score − (1 − lambda) × the greatest cosine with an earlier chunk. lambda is in [0, 1]; 1 orders
+// by score alone.
 func MMR(lambda float64) rag.Reranker {
 	return Func(func(_ context.Context, _ string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		if !(lambda >= 0 && lambda <= 1) {
@@ -110,7 +107,7 @@ func MMR(lambda float64) rag.Reranker {
 		}
 		order := mmr.Order(len(chunks), lambda, func(i int) float64 { return chunks[i].Score }, func(chosen int) func(int) (float64, bool) {
 			vec := chunks[chosen].Vector
-			return func(i int) (float64, bool) { // nothing is known of chunks without vectors
+			return func(i int) (float64, bool) { // a chunk without a vector has no cosine
 				if len(vec) == 0 || len(chunks[i].Vector) != len(vec) {
 					return 0, false
 				}
@@ -125,11 +122,9 @@ func MMR(lambda float64) rag.Reranker {
 	})
 }
 
-// Cross orders chunks by how well each fits the question, of which score knows
-// more the greater it is: the method Score of a bert.CrossEncoder, for one. It
-// is called on all cores at the same time, and must be safe for that. The
-// header of a chunk is scored with its text, as it is embedded. A score that is
-// NaN is an error.
+// Cross orders chunks by score, higher being better, such as the method Score of a
+// bert.CrossEncoder. score is called on all cores at the same time and must be safe for that. The
+// header of a chunk is scored with its text, as it is embedded. A NaN score is an error.
 func Cross(score func(question, text string) float64) rag.Reranker {
 	return Func(func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {
 		scores := make([]float64, len(chunks))
@@ -153,7 +148,7 @@ func Cross(score func(question, text string) float64) rag.Reranker {
 	})
 }
 
-// An API says how a server of cross-encoders is spoken to.
+// An API is the protocol of a cross-encoder server.
 type API uint8
 
 // The APIs.
@@ -168,15 +163,15 @@ const (
 type HTTPOptions struct {
 	API   API
 	Model string
-	// Secret returns the key when it is needed; nil means none.
+	// Secret returns the API key; it is called for each request. nil means no key.
 	Secret func(context.Context) (string, error)
-	// Client sends the request; nil means one with a timeout of a minute that
-	// follows no redirects.
+	// Client sends the request; nil means a client with a timeout of a minute that follows no
+	// redirects.
 	Client *http.Client
 }
 
-// HTTP asks the cross-encoder at url. Scores are those of the server. The header
-// of a chunk is sent with its text, as it is embedded.
+// HTTP asks the cross-encoder at url and returns its scores. The header of a chunk is sent with its
+// text, as it is embedded.
 func HTTP(url string, o HTTPOptions) rag.Reranker {
 	caller := httpjson.Caller{Client: o.Client, Timeout: time.Minute, Secret: o.Secret}
 	return Func(func(ctx context.Context, question string, chunks []rag.Chunk) ([]rag.Chunk, error) {

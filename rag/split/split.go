@@ -12,18 +12,16 @@ import (
 	"github.com/clipperhouse/uax29/v2/words"
 )
 
-// ErrInvalid is matched by errors about options out of their range and about
-// texts that cannot be split.
+// ErrInvalid is matched by errors about options out of range and about texts that cannot be split.
 var ErrInvalid = errors.New("split: invalid")
 
 // A Chunk is a piece of a text.
 type Chunk struct {
 	Text   string // without white space at its ends
-	Offset int    // of Text in the whole, in bytes
+	Offset int    // byte offset of Text in the whole text
 	Tokens int    // of Text
-	// Header says where in the document the chunk stands: the headings above
-	// it, from the title down, joined by " › ". It is not part of Text: embed
-	// both, store them apart. Only Markdown knows it.
+	// Header locates the chunk in its document: the headings above it, from the title down, joined
+	// by " › ". It is not part of Text: embed both, store them apart. Only Markdown sets it.
 	Header string
 }
 
@@ -33,20 +31,20 @@ const (
 	DefaultOverlap   = 64
 )
 
-// minTokens is the least limit: a character may take several tokens.
+// minTokens is the lowest limit, because one character may take several tokens.
 const minTokens = 8
 
-// Options tune a Splitter. The zero value means a limit of 512 tokens, an
-// overlap of 64 and estimated tokens.
+// Options tune a Splitter. The zero value means a limit of 512 tokens, an overlap of 64 and
+// estimated tokens.
 type Options struct {
-	// MaxTokens is the most tokens of a chunk, at least 8; 0 means DefaultMaxTokens.
+	// MaxTokens is the maximum size of a chunk, at least 8; 0 means DefaultMaxTokens.
 	MaxTokens int
-	// Overlap is the most tokens that a chunk repeats of the one before it; 0
-	// means DefaultOverlap, or an eighth of MaxTokens if that is less, and
-	// negative none. It must be less than MaxTokens.
+	// Overlap is the maximum number of tokens that a chunk repeats from the previous chunk. 0 means
+	// DefaultOverlap, or an eighth of MaxTokens if that is less; a negative value means no overlap.
+	// It must be less than MaxTokens.
 	Overlap int
-	// Count returns the tokens of a text; nil means Estimate. It must be safe
-	// for concurrent use.
+	// Count returns the number of tokens in a text; nil means Estimate. It must be safe for
+	// concurrent use.
 	Count func(text string) int
 }
 
@@ -80,14 +78,14 @@ func New(s Strategy, o Options) (*Splitter, error) {
 	return &Splitter{strategy: s, max: limit, overlap: overlap, count: count}, nil
 }
 
-// Name returns what the splitter does, for the lineage of a collection: the
-// same name, the same chunks, as long as the same function counts.
+// Name identifies the settings of the splitter in the lineage of a collection: equal names give
+// equal chunks if Count is the same.
 func (s *Splitter) Name() string {
 	return fmt.Sprintf("%s/%d/%d", s.strategy.name, s.max, s.overlap)
 }
 
-// Split divides a text, which must be UTF-8. A text of white space has no
-// chunks. The context matters to strategies that call a model.
+// Split divides a text, which must be UTF-8. A text of white space has no chunks. The context is
+// for strategies that call a model.
 func (s *Splitter) Split(ctx context.Context, text string) ([]Chunk, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("%w: text is not UTF-8", ErrInvalid)
@@ -98,7 +96,7 @@ func (s *Splitter) Split(ctx context.Context, text string) ([]Chunk, error) {
 	}
 	var chunks []Chunk
 	for _, g := range groups {
-		p := packing{Splitter: s, text: text, header: g.header}
+		p := packer{Splitter: s, text: text, header: g.header}
 		for _, piece := range g.pieces {
 			if err := p.divide(piece, s.strategy.levels); err != nil {
 				return nil, err
@@ -116,26 +114,25 @@ func (s *Splitter) Split(ctx context.Context, text string) ([]Chunk, error) {
 // A span is the bytes [lo, hi) of a text.
 type span struct{ lo, hi int }
 
-// A group is a stretch of a text that no chunk reaches beyond, in pieces.
+// A group is a range of the text that chunks do not cross, divided into pieces.
 type group struct {
 	header string
 	pieces []span
-	bare   bool // nothing but a heading
+	bare   bool // only a heading
 }
 
-// A level finds the places at which a text may be divided: their offsets,
-// ascending, neither 0 nor the end among them.
+// A level returns the offsets at which a text may be divided, ascending, without 0 and the end.
 type level func(text string) []int
 
-// A unit is a span that is not divided further, with its tokens when counted
-// by itself, without the white space around it.
+// A unit is a span that is not divided further, with its token count, measured alone and without
+// surrounding white space.
 type unit struct {
 	span
 	tokens int
 }
 
-// packing makes the chunks of one group.
-type packing struct {
+// packer makes the chunks of one group.
+type packer struct {
 	*Splitter
 	text   string
 	header string
@@ -143,9 +140,8 @@ type packing struct {
 	chunks []Chunk
 }
 
-// divide adds a span as a unit or, if it is too large for that, what the next
-// level makes of it.
-func (p *packing) divide(s span, levels []level) error {
+// divide adds a span as a unit, or divides it at the next level if it is too large.
+func (p *packer) divide(s span, levels []level) error {
 	piece := p.text[s.lo:s.hi]
 	if blank(piece) {
 		if n := len(p.units); n > 0 {
@@ -180,10 +176,10 @@ func (p *packing) divide(s span, levels []level) error {
 }
 
 // pack joins consecutive units to chunks as large as the limits allow.
-func (p *packing) pack() {
+func (p *packer) pack() {
 	units := p.units
 	for start := 0; start < len(units); {
-		end := p.reach(start)
+		end := p.chunkEnd(start)
 		p.emit(units[start].lo, units[end-1].hi)
 		if end == len(units) {
 			break
@@ -193,7 +189,7 @@ func (p *packing) pack() {
 			next--
 			tokens += units[next].tokens
 		}
-		for next < end && p.reach(next) <= end { // a chunk must bring something new
+		for next < end && p.chunkEnd(next) <= end { // a chunk must contain something new
 			next++
 		}
 		start = next
@@ -201,15 +197,15 @@ func (p *packing) pack() {
 	p.units = p.units[:0]
 }
 
-// reach returns the end of the longest chunk that begins with a unit.
-func (p *packing) reach(start int) int {
+// chunkEnd returns the end of the longest chunk that begins with unit start.
+func (p *packer) chunkEnd(start int) int {
 	end, tokens := start, 0
 	for end < len(p.units) && tokens+p.units[end].tokens <= p.max &&
 		(p.strategy.units == 0 || end-start < p.strategy.units) {
 		tokens += p.units[end].tokens
 		end++
 	}
-	// Tokens of pieces need not add up to those of the whole.
+	// The token counts of pieces need not add up to the count of the whole.
 	for end > start+1 && p.count(trim(p.text, p.units[start].lo, p.units[end-1].hi)) > p.max {
 		end--
 	}
@@ -218,7 +214,7 @@ func (p *packing) reach(start int) int {
 
 func trim(text string, lo, hi int) string { return strings.TrimSpace(text[lo:hi]) }
 
-func (p *packing) emit(lo, hi int) {
+func (p *packer) emit(lo, hi int) {
 	text := p.text[lo:hi]
 	trimmed := strings.TrimLeftFunc(text, unicode.IsSpace)
 	lo += len(text) - len(trimmed)
@@ -227,9 +223,8 @@ func (p *packing) emit(lo, hi int) {
 	}
 }
 
-// Estimate returns about as many tokens as the tokenizers of current models
-// make of a text: one for each word, number or sign, and one more for every
-// six letters of a long word. It needs no vocabulary.
+// Estimate returns about as many tokens as the tokenizers of current models produce: one for each
+// word, number or sign, and one more for every six letters of a long word. It needs no vocabulary.
 func Estimate(text string) int {
 	n := 0
 	for it := words.FromString(text); it.Next(); {

@@ -25,8 +25,8 @@ type Strategy struct {
 	divide func(ctx context.Context, text string) ([]group, error)
 	levels []level
 	whole  bool // a piece that fits is not divided further
-	join   bool // pieces are joined up to the limit; else each is a chunk
-	units  int  // the most units of a chunk; 0: no limit
+	join   bool // pieces are joined up to the limit; otherwise each is a chunk
+	units  int  // maximum number of units in a chunk; 0: no limit
 	err    error
 }
 
@@ -35,8 +35,7 @@ func Fixed() Strategy {
 	return Strategy{name: "fixed", divide: all, levels: []level{wordEnds}, join: true}
 }
 
-// Sentences makes chunks of whole sentences, at most n of them; 0 means as many
-// as fit.
+// Sentences makes chunks of whole sentences, at most n per chunk; 0 means no limit.
 func Sentences(n int) Strategy {
 	s := Strategy{name: "sentence", divide: sentencePieces, levels: []level{wordEnds}, whole: true, join: true, units: n}
 	if n > 0 {
@@ -48,31 +47,30 @@ func Sentences(n int) Strategy {
 	return s
 }
 
-// Paragraphs makes a chunk of each paragraph: what empty lines enclose.
-// Paragraphs above the limit are divided between sentences.
+// Paragraphs makes one chunk per paragraph, a block between empty lines. Paragraphs above the limit
+// are divided between sentences.
 func Paragraphs() Strategy {
 	return Strategy{name: "paragraph", divide: paragraphPieces, levels: []level{sentenceEnds, wordEnds}, whole: true}
 }
 
-// Recursive divides at the first separator, what is still too large at the
-// second, and so on; separators stay at the end of the piece before them. With
-// no separators it takes paragraphs, lines, sentences and words.
+// Recursive divides at the first separator, divides pieces that are still too large at the second,
+// and so on. A separator stays at the end of the piece before it. Without arguments the levels are
+// paragraphs, lines, sentences and words.
 func Recursive(separators ...string) Strategy {
 	s := Strategy{name: "recursive", divide: all, levels: []level{paragraphEnds, lineEnds, sentenceEnds, wordEnds}, whole: true, join: true}
 	if len(separators) > 0 {
 		s.name, s.levels = fmt.Sprintf("recursive-%q", separators), nil
 	}
 	for _, sep := range separators {
-		if sep != "" { // the end of such lists elsewhere: characters, which come anyway
+		if sep != "" { // such lists often end with "", for characters, which is the last level anyway
 			s.levels = append(s.levels, func(text string) []int { return after(text, sep) })
 		}
 	}
 	return s
 }
 
-// Markdown keeps sections apart: no chunk reaches over a heading, code blocks
-// stay whole where they fit, and each chunk has the headings above it as its
-// Header. title stands before them; it may be empty.
+// Markdown keeps sections apart: no chunk crosses a heading. Code blocks stay whole if they fit.
+// The Header of a chunk is the list of headings above it, beginning with title if it is not empty.
 func Markdown(title string) Strategy {
 	return Strategy{
 		name:   "markdown",
@@ -81,16 +79,15 @@ func Markdown(title string) Strategy {
 	}
 }
 
-// Code divides source text before lines that are not indented and follow an
-// empty line, where most languages begin a new definition; then at empty
-// lines, then at lines.
+// Code divides source text before unindented lines that follow an empty line, where most languages
+// begin a new definition; then at empty lines; then at lines.
 func Code() Strategy {
 	return Strategy{name: "code", divide: all, levels: []level{definitions, paragraphEnds, lineEnds, wordEnds}, whole: true, join: true}
 }
 
-// Semantic divides where the topic changes: where the embeddings of the two
-// sentences before and of the two after are less similar than threshold, a
-// cosine in [-1, 1]. embed returns a vector for each text.
+// Semantic divides where the topic changes: where the embedding of the two preceding sentences and
+// that of the two following ones have a cosine below threshold, in [-1, 1]. embed returns a vector
+// for each text.
 func Semantic(threshold float64, embed func(ctx context.Context, texts []string) ([][]float32, error)) Strategy {
 	s := Strategy{name: fmt.Sprintf("semantic-%g", threshold), levels: []level{wordEnds}, whole: true, join: true}
 	if !(threshold >= -1 && threshold <= 1) || embed == nil {
@@ -112,7 +109,7 @@ func paragraphPieces(_ context.Context, text string) ([]group, error) {
 	return []group{{pieces: pieces(0, text, paragraphEnds)}}, nil
 }
 
-// pieces divides a text that lies at an offset.
+// pieces divides a text that begins at offset.
 func pieces(offset int, text string, l level) []span {
 	var spans []span
 	lo := 0
@@ -125,8 +122,8 @@ func pieces(offset int, text string, l level) []span {
 	return spans
 }
 
-// wordEnds cuts before words, so that white space and signs stay with the word
-// before them, or behind white space.
+// wordEnds cuts before words or after white space, so that white space and signs stay with the word
+// before them.
 func wordEnds(text string) []int {
 	var cuts []int
 	spaced := false
@@ -140,14 +137,13 @@ func wordEnds(text string) []int {
 	return cuts
 }
 
-// abbreviations end with a full stop that ends no sentence when a capital
-// letter follows.
+// abbreviations end with a full stop that does not end a sentence before a capital letter.
 var abbreviations = []string{"dr.", "mr.", "mrs.", "ms.", "prof.", "st.", "fig.", "figs.", "eq.", "no.", "vs.", "cf.", "e.g.",
 	"i.e.", "al.", "approx.", "sec.", "ch.", "vol.", "pp.", "ref.", "refs.", "inc.", "ltd.", "jr.", "sr."}
 
 func sentenceEnds(text string) []int {
 	var cuts []int
-	whole := true // what came before is a sentence
+	whole := true // the preceding text is a sentence
 	for it := sentences.FromString(text); it.Next(); {
 		if it.Start() > 0 && whole && !blank(it.Value()) {
 			cuts = append(cuts, it.Start())
@@ -176,7 +172,7 @@ func after(text, sep string) []int {
 
 func lineEnds(text string) []int { return after(text, "\n") }
 
-// paragraphEnds cuts before each line with text that follows one without.
+// paragraphEnds cuts before each line with text that follows an empty line.
 func paragraphEnds(text string) []int {
 	return lines(text, func(before, line string) bool { return blank(before) && !blank(line) })
 }
@@ -189,7 +185,7 @@ func definitions(text string) []int {
 
 func blank(line string) bool { return strings.TrimSpace(line) == "" }
 
-// lines cuts before lines that cut chooses.
+// lines cuts before the lines that cut selects.
 func lines(text string, cut func(before, line string) bool) []int {
 	var cuts []int
 	before, at := "x", 0
@@ -213,8 +209,7 @@ func characters(text string) []int {
 	return cuts
 }
 
-// sections divides a Markdown text before each heading and, within, between
-// blocks.
+// sections divides a Markdown text before each heading and, within sections, between blocks.
 func sections(text, title string) []group {
 	source := []byte(text)
 	doc := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(gmtext.NewReader(source))
@@ -225,7 +220,7 @@ func sections(text, title string) []group {
 		text      string
 	}
 	var headings []heading
-	var code []span // within which blank lines divide nothing
+	var code []span // blank lines in code do not divide
 	for n := doc.FirstChild(); n != nil; n = n.NextSibling() {
 		l := n.Lines()
 		if l.Len() == 0 {
@@ -264,7 +259,7 @@ func sections(text, title string) []group {
 	for _, h := range append(headings, heading{at: len(text), level: math.MaxInt}) {
 		if h.at > lo {
 			g := group{header: header(), pieces: blocks(lo, h.at)}
-			// A heading with nothing below it goes with the section that follows.
+			// A heading with nothing below it joins the section that follows.
 			if n := len(groups); n > 0 && groups[n-1].bare {
 				g.pieces = append(groups[n-1].pieces, g.pieces...)
 				groups = groups[:n-1]
@@ -282,8 +277,8 @@ func sections(text, title string) []group {
 	return groups
 }
 
-// topics divides a text between sentences where the two before and the two
-// after are about different things, as in TextTiling (Hearst 1997).
+// topics divides a text between sentences where the two preceding and the two following sentences
+// differ in topic, as in TextTiling (Hearst 1997).
 func topics(ctx context.Context, text string, threshold float64, embed func(context.Context, []string) ([][]float32, error)) ([]group, error) {
 	units := slices.DeleteFunc(pieces(0, text, sentenceEnds), func(u span) bool { return blank(text[u.lo:u.hi]) })
 	n := len(units)

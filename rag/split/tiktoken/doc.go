@@ -1,6 +1,6 @@
-// Package tiktoken counts tokens as the models of OpenAI do, offline: the vocabularies are compiled
-// in, by github.com/tiktoken-go/tokenizer. It is a module of its own, because they make a program
-// 10 MB larger and slow to build.
+// Package tiktoken counts tokens as OpenAI's models do, offline. The vocabularies are compiled in,
+// by github.com/tiktoken-go/tokenizer. It is a separate module, because they add 10 MB to a program
+// and take long to compile.
 //
 //	count, err := tiktoken.ForModel("text-embedding-3-small")
 //	s, err := split.New(split.Recursive(), split.Options{MaxTokens: 512, Count: count})

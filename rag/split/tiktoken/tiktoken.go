@@ -15,8 +15,8 @@ const (
 	R50K  = "r50k_base"
 )
 
-// Count returns the function that counts the tokens of a text in an encoding.
-// It is safe for concurrent use. Special tokens in a text are counted as text.
+// Count returns the token counter of an encoding. It is safe for concurrent use. Special tokens in
+// a text are counted as text.
 func Count(encoding string) (func(text string) int, error) {
 	codec, err := tokenizer.Get(tokenizer.Encoding(encoding))
 	if err != nil {
@@ -40,7 +40,7 @@ func ForModel(model string) (func(text string) int, error) {
 func counter(codec tokenizer.Codec) func(string) int {
 	return func(text string) int {
 		n, err := codec.Count(text)
-		if err != nil { // it cannot be split into words: no token has less than a byte
+		if err != nil { // it cannot be split into words; a token has at least one byte
 			return len(text)
 		}
 		return n
