@@ -247,7 +247,7 @@ func TestConfiguredEmbedder(t *testing.T) {
 	}
 	const question = `{"collection":"paid","text":"x"}`
 	_, failure := call[hits](t, connect(t, NewServer(vdb, nil)), "hybrid_search", question)
-	expect(t, failure, `texts cannot be embedded: the vectors are by provider "openai", model "small", which is not available here; give a vector`)
+	expect(t, failure, `texts cannot be embedded: the vectors come from provider "openai", model "small", which is not available here; give a vector`)
 	_, failure = call[hits](t, connect(t, NewServer(vdb, &Options{Embedders: []embed.Embedder{configured{inner}}})), "hybrid_search", question)
 	expect(t, failure, "")
 }
@@ -341,7 +341,7 @@ func TestWrite(t *testing.T) {
 func TestErrors(t *testing.T) {
 	s := connect(t, NewServer(database(t), &Options{AllowWrite: true}))
 	for _, tt := range []struct{ tool, arguments, want string }{
-		{"search", `{"collection":"none","text":"x"}`, `collection "none": not found; there are ["notes" "plain"]`},
+		{"search", `{"collection":"none","text":"x"}`, `collection "none": not found; existing collections: ["notes" "plain"]`},
 		{"search", `{"collection":"plain"}`, "exactly one of id, vector and text"},
 		{"search", `{"collection":"plain","id":"a","text":"x"}`, "exactly one of id, vector and text"},
 		{"search", `{"collection":"plain","id":"nothing"}`, "not found"},

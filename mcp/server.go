@@ -26,16 +26,15 @@ import (
 type Options struct {
 	// AllowWrite adds the tools upsert and delete.
 	AllowWrite bool
-	// Embedders turn texts into vectors for the collections whose lineage
-	// names their provider and model. The model of package embed that needs
-	// neither network nor files is always there.
+	// Embedders turn texts into vectors for the collections whose lineage names their provider and
+	// model. The model of package embed that needs neither network nor files is always available.
 	Embedders []embed.Embedder
-	// Logger receives what the protocol has to say; nil is silent.
+	// Logger receives messages about the protocol; nil is silent.
 	Logger *slog.Logger
 }
 
-// NewServer returns a server with tools for a database, which must stay open
-// as long as the server runs. It can have many sessions at a time.
+// NewServer returns a server with tools for a database, which must stay open as long as the server
+// runs. The server can have many sessions at a time.
 func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 	s := &service{vdb: vdb}
 	if opts != nil {
@@ -46,85 +45,82 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 		version = cmp.Or(info.Main.Version, version)
 	}
 	server := sdk.NewServer(&sdk.Implementation{Name: "vecbolt", Title: "Vecbolt", Version: version}, &sdk.ServerOptions{
-		Instructions: "A vector database. Begin with list_collections and describe_collection: the latter says how a collection " +
-			"can be searched and which metadata fields conditions can use. Prefer hybrid_search for questions in natural language.",
+		Instructions: "A vector database. Begin with list_collections and describe_collection. The latter tells how a collection " +
+			"can be searched and which metadata fields a condition can use. Prefer hybrid_search for questions in natural language.",
 		Logger:       s.opts.Logger,
 		Capabilities: &sdk.ServerCapabilities{},
 	})
 	read := &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
 	add(server, "list_collections", "List the collections of the database, in order of name.", read, s.listCollections)
 	add(server, "describe_collection", "Describe a collection: its size, how it can be searched, and the metadata fields of a sample of its documents.", read, s.describe)
-	add(server, "search", "Find the documents nearest to a vector, to the vector of a stored document, or to a text. Give exactly one of id, vector and text.", read, s.search)
-	add(server, "hybrid_search", "Find documents by the words of a text and by vectors at the same time, and fuse both rankings. Without a vector the text is embedded, "+
-		"which works if describe_collection says so.", read, s.hybrid)
+	add(server, "search", "Find the documents nearest to a vector, to a stored document, or to a text. Give exactly one of id, vector and text.", read, s.search)
+	add(server, "hybrid_search", "Search by the words of a text and by vector at the same time, and fuse both rankings. Without a vector the text is embedded, "+
+		"which requires embeds_texts in describe_collection.", read, s.hybrid)
 	add(server, "get_documents", "Read documents by id.", read, s.get)
-	add(server, "list_documents", "List documents in order of id, page by page, all or those that meet a condition.", read, s.list)
+	add(server, "list_documents", "List all documents, or the documents that match a condition, in order of id, page by page.", read, s.list)
 	if s.opts.AllowWrite {
-		add(server, "upsert_documents", "Write documents, replacing those with the same id: all or none. If describe_collection says that texts are embedded, documents "+
-			"without a vector get that of their text.", &sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: new(bool)}, s.upsert)
-		add(server, "delete_documents", "Delete documents by id. Ids that do not exist are no error.",
+		add(server, "upsert_documents", "Write documents atomically, replacing documents with the same ids. If describe_collection reports embeds_texts, the text of a "+
+			"document without a vector is embedded.", &sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: new(bool)}, s.upsert)
+		add(server, "delete_documents", "Delete documents by id. Ids that do not exist are ignored.",
 			&sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: new(bool)}, s.delete)
 	}
 	return server
 }
 
-// HandlerFunc serves over streamable HTTP, without sessions, the server that
-// choose returns for a request. Who may ask is for others to decide: tokens,
-// hosts and origins are not looked at.
+// HandlerFunc serves over streamable HTTP, without sessions. choose returns the server for a
+// request. The handler checks neither tokens nor hosts nor origins; the caller must.
 func HandlerFunc(choose func(*http.Request) *sdk.Server) http.Handler {
-	return following(sdk.NewStreamableHTTPHandler(choose, &sdk.StreamableHTTPOptions{
+	return trackRequests(sdk.NewStreamableHTTPHandler(choose, &sdk.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true}))
 }
 
-// The SDK ends a tool with its request for clients of its newest protocol only.
-// For all of them, following names each request in a header, which tools see,
-// and keeps its context.
-var requests sync.Map // name to context.Context
+// requests maps the names of HTTP requests to their contexts. The SDK cancels a tool with its HTTP
+// request only for clients of its newest protocol. To cancel it for all clients, trackRequests names
+// each request in a header that tools can read, and keeps the context here.
+var requests sync.Map // request name to context.Context
 
 const requestName = "Vecbolt-Request"
 
-func following(h http.Handler) http.Handler {
+func trackRequests(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := rand.Text()
 		requests.Store(name, r.Context())
 		defer requests.Delete(name)
 		r.Header = r.Header.Clone()
-		r.Header.Set(requestName, name) // whatever the client says
+		r.Header.Set(requestName, name) // overwrites a header from the client
 		h.ServeHTTP(w, r)
 	})
 }
 
-// follow returns a context that ends with that of the HTTP request of a call,
-// if it came over HTTP.
+// follow returns a context that also ends when the HTTP request of the call ends, if there is one.
 func follow(ctx context.Context, req *sdk.CallToolRequest) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if req.Extra == nil {
 		return ctx, cancel
 	}
 	name := req.Extra.Header.Get(requestName)
-	of, ok := requests.Load(name)
+	request, ok := requests.Load(name)
 	if !ok {
-		if name != "" { // it has ended already
+		if name != "" { // the request has ended already
 			cancel()
 		}
 		return ctx, cancel
 	}
-	stop := context.AfterFunc(of.(context.Context), cancel)
+	stop := context.AfterFunc(request.(context.Context), cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// Handler serves one server over streamable HTTP, without sessions. If token
-// is not empty, requests must have it as bearer token. Requests from pages of
-// other origins are refused, and so are requests to a loopback address by
-// another host name.
+// Handler serves one server over streamable HTTP, without sessions. If token is not empty, requests
+// must have it as bearer token. Handler refuses requests from pages of other origins, and requests
+// to a loopback address by another host name.
 func Handler(server *sdk.Server, token string) http.Handler {
-	h := following(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+	h := trackRequests(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
 		&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, PropagateRequestCancellation: true}))
 	h = http.NewCrossOriginProtection().Handler(h)
 	if token == "" {
 		return h
 	}
-	want := sha256.Sum256([]byte(token)) // hashed, so that the comparison tells nothing of the length
+	want := sha256.Sum256([]byte(token)) // hashed, so that the comparison does not reveal the length
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, have, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		got := sha256.Sum256([]byte(have))
@@ -137,24 +133,24 @@ func Handler(server *sdk.Server, token string) http.Handler {
 	})
 }
 
-// service answers the tools.
+// service implements the tools.
 type service struct {
 	vdb  *db.DB
 	opts Options
 }
 
-// A bounder adds to a schema what tags cannot say.
+// A bounder adds to a schema the limits that struct tags cannot express.
 type bounder interface {
 	bound(map[string]*jsonschema.Schema)
 }
 
-// add adds a tool with arguments In and result Out. The SDK validates the
-// arguments against the schema; they are decoded here, because what the SDK
-// hands on has gone through float64.
+// add adds a tool with arguments In and result Out. The SDK validates the arguments against the
+// schema. add decodes them again from the request, because the SDK's decoded values have passed
+// through float64.
 func add[In bounder, Out any](server *sdk.Server, name, description string, hints *sdk.ToolAnnotations, tool func(context.Context, In) (*Out, error)) {
 	input, err := jsonschema.For[In](nil)
 	if err != nil {
-		panic(fmt.Errorf("mcp: schema of %s: %w", name, err)) // depends on nothing but the types in this package
+		panic(fmt.Errorf("mcp: schema of %s: %w", name, err)) // depends only on the types in this package
 	}
 	var zero In
 	zero.bound(input.Properties)
@@ -184,7 +180,7 @@ func add[In bounder, Out any](server *sdk.Server, name, description string, hint
 		})
 }
 
-// collection returns a collection; the error names those that exist.
+// collection returns a collection. If it does not exist, the error lists the existing ones.
 func (s *service) collection(name string) (*db.Collection, error) {
 	c, err := s.vdb.Collection(name)
 	if !errors.Is(err, db.ErrNotFound) {
@@ -200,11 +196,11 @@ func (s *service) collection(name string) (*db.Collection, error) {
 		more = fmt.Sprintf(" and %d more", len(names)-most)
 		names = names[:most]
 	}
-	return nil, fmt.Errorf("collection %.100q: %w; there are %q%s", name, db.ErrNotFound, names, more)
+	return nil, fmt.Errorf("collection %.100q: %w; existing collections: %q%s", name, db.ErrNotFound, names, more)
 }
 
-// embedder returns the embedder that made the vectors of a collection, nil if
-// it is not known or cannot be had.
+// embedder returns the embedder that made the vectors of a collection, or nil if it is unknown or
+// unavailable.
 func (s *service) embedder(ctx context.Context, schema db.Schema) embed.Embedder {
 	lineage := schema.Lineage
 	for _, e := range s.opts.Embedders {

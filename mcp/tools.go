@@ -18,12 +18,12 @@ import (
 	"github.com/vecbolt/vecbolt/internal/exchange"
 )
 
-// The limits of arguments and answers.
+// Limits of arguments and answers.
 const (
-	MaxK         = 50      // hits of one search
-	MaxDocuments = 100     // documents that one call reads, lists, writes or deletes; collections of one page
-	MaxText      = 20_000  // bytes of the text of one document in an answer
-	MaxMetadata  = 16_000  // bytes of the metadata of one document in an answer, as JSON
+	MaxK         = 50      // hits per search
+	MaxDocuments = 100     // documents per call that reads, lists, writes or deletes; collections per page
+	MaxText      = 20_000  // bytes of one document's text in an answer
+	MaxMetadata  = 16_000  // bytes of one document's metadata in an answer, as JSON
 	MaxAnswer    = 200_000 // bytes of all texts and metadata in an answer
 
 	defaultK    = 10
@@ -31,8 +31,8 @@ const (
 	defaultText = 2_000
 )
 
-// A condition is a filter, as JSON or as a string that holds it: some models
-// cannot be kept from that.
+// A condition is a filter, as JSON or as a string of JSON, because some models send a string
+// whatever the schema says.
 type condition struct{ filter.Expr }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -54,7 +54,7 @@ func (c *condition) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// The schemas of arguments that several tools have.
+// Schemas of arguments that several tools share.
 func boundCollection(p map[string]*jsonschema.Schema) {
 	p["collection"] = &jsonschema.Schema{Type: "string", Description: "name of the collection", MinLength: new(1)}
 }
@@ -65,7 +65,7 @@ func boundWhere(p map[string]*jsonschema.Schema) {
 }
 
 func boundText(p map[string]*jsonschema.Schema) {
-	p["max_text"] = integer(0, MaxText, fmt.Sprintf("most bytes of the text of each document; %d unless told", defaultText))
+	p["max_text"] = integer(0, MaxText, fmt.Sprintf("maximum bytes of each text; default %d", defaultText))
 }
 
 func integer(least, most int, description string) *jsonschema.Schema {
@@ -77,24 +77,24 @@ func list(most int, items *jsonschema.Schema, description string) *jsonschema.Sc
 }
 
 func vector() *jsonschema.Schema {
-	return list(db.MaxDim, &jsonschema.Schema{Type: "number"}, "vector of the dimension of the collection")
+	return list(db.MaxDim, &jsonschema.Schema{Type: "number"}, "vector with the dimension of the collection")
 }
 
 func ids() *jsonschema.Schema {
 	return list(MaxDocuments, &jsonschema.Schema{Type: "string"}, "ids of documents")
 }
 
-// A document is what an answer carries of one.
+// A document is the part of a stored document that an answer contains.
 type document struct {
 	ID       string         `json:"id"`
 	Score    *float64       `json:"score,omitempty" jsonschema:"higher is better"`
 	Text     string         `json:"text,omitempty"`
-	Cut      int            `json:"text_bytes,omitempty" jsonschema:"length of the whole text in bytes, if this is a part of it"`
+	Cut      int            `json:"text_bytes,omitempty" jsonschema:"length of the whole text in bytes, if text is only a part"`
 	Metadata map[string]any `json:"metadata,omitempty"`
-	Omitted  bool           `json:"metadata_omitted,omitempty" jsonschema:"the metadata is too large for the answer"`
+	Omitted  bool           `json:"metadata_omitted,omitempty" jsonschema:"the metadata does not fit into the answer"`
 }
 
-// An allowance is how much an answer may still carry.
+// An allowance is the number of bytes left for an answer and for the text of each document.
 type allowance struct{ left, text int }
 
 func newAllowance(maxText *int) *allowance {
@@ -105,8 +105,8 @@ func newAllowance(maxText *int) *allowance {
 	return a
 }
 
-// document makes a part of the answer of d. passage is shown in place of a
-// text that is too long, if it is not empty.
+// document returns the part of d that fits into the answer. If the text is too long and passage is
+// not empty, the passage is shown instead.
 func (a *allowance) document(d *db.Document, score *float64, passage string) (document, error) {
 	out := document{ID: d.ID, Score: score, Text: d.Text}
 	if n := min(a.text, a.left); len(d.Text) > n {
@@ -128,7 +128,7 @@ func (a *allowance) document(d *db.Document, score *float64, passage string) (do
 	return out, nil
 }
 
-// cut returns at most n bytes of s, whole characters.
+// cut returns at most n bytes of s, without splitting a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -140,23 +140,23 @@ func cut(s string, n int) string {
 }
 
 type listCollectionsArgs struct {
-	After string `json:"after,omitempty" jsonschema:"begin behind this name: the next of the page before"`
+	After string `json:"after,omitempty" jsonschema:"start after this name: next from the previous page"`
 	Limit int    `json:"limit,omitempty"`
 }
 
 func (listCollectionsArgs) bound(p map[string]*jsonschema.Schema) {
-	p["limit"] = integer(1, MaxDocuments, fmt.Sprintf("collections of a page; %d unless told", MaxDocuments))
+	p["limit"] = integer(1, MaxDocuments, fmt.Sprintf("collections per page; default %d", MaxDocuments))
 }
 
 type collectionList struct {
 	Collections []collectionLine `json:"collections"`
-	Next        string           `json:"next,omitempty" jsonschema:"after of the next page; none on the last"`
+	Next        string           `json:"next,omitempty" jsonschema:"pass as after to get the next page; missing on the last page"`
 }
 
 type collectionLine struct {
 	Name      string `json:"name"`
 	Documents int    `json:"documents"`
-	Dim       int    `json:"dim" jsonschema:"components of a vector; 0: no vector yet"`
+	Dim       int    `json:"dim" jsonschema:"components of a vector; 0 before the first vector"`
 }
 
 func (s *service) listCollections(_ context.Context, in listCollectionsArgs) (*collectionList, error) {
@@ -185,27 +185,27 @@ func (describeArgs) bound(p map[string]*jsonschema.Schema) { boundCollection(p) 
 type description struct {
 	Name      string         `json:"name"`
 	Documents int            `json:"documents"`
-	Dim       int            `json:"dim" jsonschema:"components of a vector; 0: no vector yet"`
-	Metric    string         `json:"metric" jsonschema:"cosine, dot, or l2: the squared distance, negated"`
+	Dim       int            `json:"dim" jsonschema:"components of a vector; 0 before the first vector"`
+	Metric    string         `json:"metric" jsonschema:"cosine, dot, or l2 (the negated squared distance)"`
 	Provider  string         `json:"embedding_provider,omitempty"`
 	Model     string         `json:"embedding_model,omitempty"`
-	Words     bool           `json:"searches_words" jsonschema:"there is a full-text index: search and hybrid_search find words"`
+	Words     bool           `json:"searches_words" jsonschema:"there is a full-text index: search and hybrid_search can search by words"`
 	Language  string         `json:"language,omitempty" jsonschema:"language of the full-text index"`
-	Embeds    bool           `json:"embeds_texts" jsonschema:"texts can be embedded here: no vector is needed"`
+	Embeds    bool           `json:"embeds_texts" jsonschema:"this server can embed texts: vectors are optional"`
 	Writable  bool           `json:"writable"`
-	Metadata  map[string]any `json:"metadata,omitempty" jsonschema:"of the collection itself"`
-	Fields    []field        `json:"fields" jsonschema:"metadata fields of a sample of documents, for conditions"`
+	Metadata  map[string]any `json:"metadata,omitempty" jsonschema:"metadata of the collection itself"`
+	Fields    []field        `json:"fields" jsonschema:"metadata fields found in a sample of documents, for use in conditions"`
 	Sampled   int            `json:"sampled" jsonschema:"documents in the sample"`
 }
 
 type field struct {
 	Path     string   `json:"path"`
 	Types    []string `json:"types"`
-	Count    int      `json:"count" jsonschema:"documents of the sample that have it"`
-	Examples []string `json:"examples,omitempty" jsonschema:"as JSON"`
+	Count    int      `json:"count" jsonschema:"documents of the sample with this field"`
+	Examples []string `json:"examples,omitempty" jsonschema:"values, as JSON"`
 }
 
-// What describe looks at and tells.
+// Limits of the sample that describe reads, and of its answer.
 const (
 	sampleDocuments = 200
 	sampleBytes     = 4 << 20
@@ -258,7 +258,7 @@ func (s *service) describe(ctx context.Context, in describeArgs) (*description, 
 	return out, nil
 }
 
-// see counts a value of the field.
+// see records a value of the field.
 func (f *field) see(v any) {
 	f.Count++
 	kind, shown := "null", true
@@ -287,9 +287,9 @@ func (f *field) see(v any) {
 
 type searchArgs struct {
 	Collection string    `json:"collection"`
-	ID         string    `json:"id,omitempty" jsonschema:"find the documents nearest to this one, which is not among the hits"`
+	ID         string    `json:"id,omitempty" jsonschema:"find the documents nearest to this document, which is left out of the hits"`
 	Vector     []float32 `json:"vector,omitempty"`
-	Text       string    `json:"text,omitempty" jsonschema:"words, \"phrases\", prefix*, +required, -excluded; where there is no full-text index the text is embedded instead"`
+	Text       string    `json:"text,omitempty" jsonschema:"words, \"phrases\", prefix*, +required, -excluded; without a full-text index the text is embedded instead"`
 	Where      condition `json:"where,omitzero"`
 	K          int       `json:"k,omitempty"`
 	MaxText    *int      `json:"max_text,omitempty"`
@@ -300,15 +300,15 @@ func (searchArgs) bound(p map[string]*jsonschema.Schema) {
 	boundWhere(p)
 	boundText(p)
 	p["vector"] = vector()
-	p["k"] = integer(1, MaxK, fmt.Sprintf("most hits; %d unless told", defaultK))
+	p["k"] = integer(1, MaxK, fmt.Sprintf("maximum number of hits; default %d", defaultK))
 }
 
 type hits struct {
 	Hits    []document `json:"hits" jsonschema:"best first"`
-	Ranking string     `json:"ranking" jsonschema:"what scores are of: vector, words or both"`
-	Exact   bool       `json:"exact" jsonschema:"no other document of the collection belongs here"`
-	Recall  float64    `json:"recall" jsonschema:"share of the true answer that is promised; 1 if exact"`
-	Matched int        `json:"matched" jsonschema:"documents that could have been hits"`
+	Ranking string     `json:"ranking" jsonschema:"what the scores rank by: vector, words or both"`
+	Exact   bool       `json:"exact" jsonschema:"the hits are the true best documents of the collection"`
+	Recall  float64    `json:"recall" jsonschema:"expected share of the true best documents among the hits; 1 if exact"`
+	Matched int        `json:"matched" jsonschema:"documents that match the condition and can be ranked"`
 	Plan    string     `json:"plan"`
 }
 
@@ -342,18 +342,18 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	return s.answer(ctx, c, q, ranking, in.MaxText)
 }
 
-// embed returns the vector of a text as the collection has them.
+// embed returns the vector of a text, made by the embedder of the collection.
 func (s *service) embed(ctx context.Context, c *db.Collection, text string) ([]float32, error) {
 	schema := c.Schema()
 	e := s.embedder(ctx, schema)
 	if e == nil {
-		return nil, fmt.Errorf("texts cannot be embedded: the vectors are by provider %q, model %q, which is not available here; give a vector",
+		return nil, fmt.Errorf("texts cannot be embedded: the vectors come from provider %q, model %q, which is not available here; give a vector",
 			schema.Lineage.Provider, schema.Lineage.Model)
 	}
 	return e.Embed(ctx, text)
 }
 
-// answer answers a query.
+// answer runs a query and returns its hits.
 func (s *service) answer(ctx context.Context, c *db.Collection, q db.Query, ranking string, maxText *int) (*hits, error) {
 	a := newAllowance(maxText)
 	if q.Text != "" {
@@ -389,7 +389,7 @@ type hybridArgs struct {
 
 func (hybridArgs) bound(p map[string]*jsonschema.Schema) {
 	searchArgs{}.bound(p)
-	p["vector"].Description = "vector of what is looked for; the text is embedded unless it is given"
+	p["vector"].Description = "query vector; without one the text is embedded"
 	p["text"].MinLength = new(1)
 }
 
@@ -454,7 +454,7 @@ func (s *service) get(ctx context.Context, in getArgs) (*documents, error) {
 type listArgs struct {
 	Collection string    `json:"collection"`
 	Where      condition `json:"where,omitzero"`
-	After      string    `json:"after,omitempty" jsonschema:"begin behind this id: the next of the page before"`
+	After      string    `json:"after,omitempty" jsonschema:"start after this id: next from the previous page"`
 	Limit      int       `json:"limit,omitempty"`
 	MaxText    *int      `json:"max_text,omitempty"`
 }
@@ -463,13 +463,13 @@ func (listArgs) bound(p map[string]*jsonschema.Schema) {
 	boundCollection(p)
 	boundWhere(p)
 	boundText(p)
-	p["limit"] = integer(1, MaxDocuments, fmt.Sprintf("documents of a page; %d unless told", defaultPage))
+	p["limit"] = integer(1, MaxDocuments, fmt.Sprintf("documents per page; default %d", defaultPage))
 }
 
 type page struct {
 	Documents []document `json:"documents"`
-	Total     int        `json:"total" jsonschema:"documents that match, on all pages"`
-	Next      string     `json:"next,omitempty" jsonschema:"after of the next page; none on the last"`
+	Total     int        `json:"total" jsonschema:"number of matching documents on all pages"`
+	Next      string     `json:"next,omitempty" jsonschema:"pass as after to get the next page; missing on the last page"`
 }
 
 func (s *service) list(ctx context.Context, in listArgs) (*page, error) {
@@ -502,9 +502,9 @@ func (upsertArgs) bound(p map[string]*jsonschema.Schema) {
 	p["documents"] = list(MaxDocuments, &jsonschema.Schema{
 		Type: "object",
 		Properties: map[string]*jsonschema.Schema{
-			"id":       {Type: "string", Description: "one is given if it is missing"},
+			"id":       {Type: "string", Description: "created if missing"},
 			"text":     {Type: "string"},
-			"metadata": {Type: "object", Description: "strings, numbers, booleans, null, lists of these, and objects"},
+			"metadata": {Type: "object", Description: "strings, numbers, booleans, null, lists of these, and nested objects"},
 			"vector":   vector(),
 		},
 		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
@@ -512,8 +512,8 @@ func (upsertArgs) bound(p map[string]*jsonschema.Schema) {
 }
 
 type written struct {
-	IDs      []string `json:"ids" jsonschema:"of the documents, in order"`
-	Embedded int      `json:"embedded" jsonschema:"documents that got the vector of their text"`
+	IDs      []string `json:"ids" jsonschema:"ids of the documents, in order"`
+	Embedded int      `json:"embedded" jsonschema:"documents whose text was embedded"`
 }
 
 func (s *service) upsert(ctx context.Context, in upsertArgs) (*written, error) {
@@ -558,7 +558,7 @@ func (deleteArgs) bound(p map[string]*jsonschema.Schema) {
 }
 
 type deleted struct {
-	Deleted int `json:"deleted" jsonschema:"documents that there were"`
+	Deleted int `json:"deleted" jsonschema:"documents that existed and were deleted"`
 }
 
 func (s *service) delete(ctx context.Context, in deleteArgs) (*deleted, error) {

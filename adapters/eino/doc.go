@@ -1,6 +1,6 @@
 // Package eino makes a Vecbolt database a retriever and an indexer of github.com/cloudwego/eino,
-// and Vecbolt's embedders embedders of it. It is a module of its own, because eino brings many
-// others.
+// and Vecbolt's embedders embedders of eino. It is a separate module, because eino has many
+// dependencies.
 //
 //	store, err := eino.New(vdb, eino.Embedder(model), nil)
 //	ids, err := store.Store(ctx, docs)

@@ -22,7 +22,7 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// Embedder makes an embedder of Vecbolt one of eino, whose vectors are float64.
+// Embedder adapts a Vecbolt embedder to eino, whose vectors are float64.
 func Embedder(e embed.Embedder) embedding.Embedder { return embedder{e} }
 
 type embedder struct{ embed.Embedder }
@@ -30,11 +30,11 @@ type embedder struct{ embed.Embedder }
 // GetType implements components.Typer.
 func (embedder) GetType() string { return "Vecbolt" }
 
-// EmbedStrings implements embedding.Embedder. A model in the options must be
-// that of the embedder.
+// EmbedStrings implements embedding.Embedder. If the options name a model, it must be the model of
+// the embedder.
 func (e embedder) EmbedStrings(ctx context.Context, texts []string, opts ...embedding.Option) ([][]float64, error) {
 	if o := embedding.GetCommonOptions(nil, opts...); o.Model != nil && *o.Model != e.Model() {
-		return nil, fmt.Errorf("eino: model %q is asked of an embedder with model %q", *o.Model, e.Model())
+		return nil, fmt.Errorf("eino: model %q was requested, but the embedder has model %q", *o.Model, e.Model())
 	}
 	vecs, err := e.EmbedBatch(ctx, texts)
 	if err != nil {
@@ -52,15 +52,14 @@ func (e embedder) EmbedStrings(ctx context.Context, texts []string, opts ...embe
 
 // Options tune a Store. The zero value, like nil, is the default.
 type Options struct {
-	// Collection is the collection that is used without retriever.WithIndex;
-	// empty means "documents".
+	// Collection is the collection for calls without retriever.WithIndex; empty means "documents".
 	Collection string
-	// Schema is that of the collection if it does not exist yet.
+	// Schema is the schema for creating the collection if it does not exist.
 	Schema db.Schema
-	// Hybrid searches by the words of the query, too, in collections with a
-	// text index. Scores are then those of the fusion.
+	// Hybrid also searches by the words of the query, in collections with a text index. Scores are
+	// then fusion scores.
 	Hybrid bool
-	// TopK is the number of documents without retriever.WithTopK; 0 means
+	// TopK is the number of documents for calls without retriever.WithTopK; 0 means
 	// rag.DefaultTopK.
 	TopK int
 }
@@ -95,19 +94,17 @@ func New(vdb *db.DB, e embedding.Embedder, opts *Options) (*Store, error) {
 // GetType implements components.Typer.
 func (s *Store) GetType() string { return "Vecbolt" }
 
-// The keys of metadata that eino uses itself. The sub-indexes of a document
-// are stored under its key; the others say something about one search, or are
-// stored as the vector.
+// Metadata keys that eino itself uses. The sub-indexes of a document are stored under their key.
+// The rest describe a single search or are stored as the vector.
 const (
 	keyPrefix     = "_"
 	keySubIndexes = "_sub_indexes"
 	keyExtraInfo  = "_extra_info"
 )
 
-// Store embeds documents, unless they have a dense vector, and writes them, all
-// or none. It returns their ids, new ones for those that have none. The
-// sub-indexes of a document, and those of indexer.WithSubIndexes, restrict where
-// it is found. Sparse vectors are not kept.
+// Store embeds the documents that have no dense vector and writes all documents atomically. It
+// returns their ids and creates the missing ones. The sub-indexes of a document and
+// indexer.WithSubIndexes restrict the searches that find it. Sparse vectors are not stored.
 func (s *Store) Store(ctx context.Context, docs []*schema.Document, opts ...indexer.Option) ([]string, error) {
 	o := indexer.GetCommonOptions(&indexer.Options{Embedding: s.embedder}, opts...)
 	c, err := s.vdb.OpenCollection(ctx, s.o.Collection, s.o.Schema)
@@ -175,15 +172,14 @@ func narrow(wide []float64) []float32 {
 
 type where struct{ expr filter.Expr }
 
-// WithFilter restricts a Retrieve to documents whose metadata match.
+// WithFilter restricts Retrieve to documents whose metadata match.
 func WithFilter(x filter.Expr) retriever.Option {
 	return retriever.WrapImplSpecificOptFn(func(w *where) { w.expr = x })
 }
 
-// Retrieve returns the documents nearest to a query, best first, with scores. Of the
-// common options, Index names the collection, SubIndex one of the sub-indexes
-// of the documents, DSLInfo is a filter in the JSON language of Vecbolt, and
-// ScoreThreshold is inclusive. WithFilter is a filter, too.
+// Retrieve returns the documents nearest to a query, best first, with scores. Common options: Index
+// names the collection, SubIndex one of the sub-indexes of the documents, DSLInfo is a filter in
+// the JSON language of Vecbolt, and ScoreThreshold is inclusive. WithFilter adds a filter.
 func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Option) ([]*schema.Document, error) {
 	o := retriever.GetCommonOptions(&retriever.Options{Embedding: s.embedder, TopK: &s.o.TopK, Index: &s.o.Collection}, opts...)
 	var conditions []filter.Expr

@@ -17,7 +17,7 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// Embedder makes an embedder of Vecbolt one of langchaingo.
+// Embedder adapts a Vecbolt embedder to langchaingo.
 func Embedder(e embed.Embedder) embeddings.Embedder { return embedder{e} }
 
 type embedder struct{ embed.Embedder }
@@ -32,14 +32,13 @@ func (e embedder) EmbedQuery(ctx context.Context, text string) ([]float32, error
 
 // Options tune a Store. The zero value, like nil, is the default.
 type Options struct {
-	// Collection is the collection that is used without
-	// vectorstores.WithNameSpace; empty means "documents".
+	// Collection is the collection for calls without vectorstores.WithNameSpace; empty means
+	// "documents".
 	Collection string
-	// Schema is that of collections which do not exist yet. A text index in
-	// it makes searches hybrid: see Hybrid.
+	// Schema is the schema for creating collections that do not exist.
 	Schema db.Schema
-	// Hybrid searches by the words of the query, too, in collections with a
-	// text index. Scores are then those of the fusion.
+	// Hybrid also searches by the words of the query, in collections with a text index. Scores are
+	// then fusion scores.
 	Hybrid bool
 }
 
@@ -73,14 +72,14 @@ func (s *Store) options(list []vectorstores.Option) vectorstores.Options {
 	return o
 }
 
-// AddDocuments embeds documents and writes them, all or none, and returns
-// their ids: that in the metadata field "id", if it is a string, else new ones.
-// Of the options, WithNameSpace, WithEmbedder and WithDeduplicater matter;
-// documents of which the last says true are left out.
+// AddDocuments embeds documents, writes them atomically, and returns their ids. The id of a
+// document is its metadata field "id", if that is a string, or a new one. Of the options,
+// WithNameSpace, WithEmbedder and WithDeduplicater have an effect; documents for which the
+// deduplicater returns true are left out.
 func (s *Store) AddDocuments(ctx context.Context, docs []schema.Document, options ...vectorstores.Option) ([]string, error) {
 	o := s.options(options)
 	if o.ScoreThreshold != 0 || o.Filters != nil {
-		return nil, errors.New("langchaingo: a threshold or a filter says nothing about documents that are added")
+		return nil, errors.New("langchaingo: a score threshold or a filter cannot be used to add documents")
 	}
 	c, err := s.vdb.OpenCollection(ctx, o.NameSpace, s.o.Schema)
 	if err != nil {
@@ -116,10 +115,10 @@ func (s *Store) AddDocuments(ctx context.Context, docs []schema.Document, option
 	return ids, nil
 }
 
-// SimilaritySearch returns at most numDocuments documents, best first, with
-// scores. WithScoreThreshold gives the least score, inclusive; WithFilters
-// takes a filter.Expr, or the filter language as JSON: a string, bytes, or the
-// maps that it decodes to. A collection that does not exist has no documents.
+// SimilaritySearch returns at most numDocuments documents, best first, with scores.
+// WithScoreThreshold sets the minimum score, inclusive. WithFilters takes a filter.Expr or the JSON
+// filter language as a string, bytes, or decoded maps. A collection that does not exist counts as
+// empty.
 func (s *Store) SimilaritySearch(ctx context.Context, query string, numDocuments int, options ...vectorstores.Option) ([]schema.Document, error) {
 	o := s.options(options)
 	where, err := expr(o.Filters)
@@ -155,7 +154,7 @@ func (s *Store) SimilaritySearch(ctx context.Context, query string, numDocuments
 	return docs, nil
 }
 
-// expr reads what WithFilters was given.
+// expr reads the argument of WithFilters.
 func expr(v any) (filter.Expr, error) {
 	switch v := v.(type) {
 	case nil:
