@@ -18,28 +18,28 @@ import (
 	"github.com/vecbolt/vecbolt/rag/split"
 )
 
-// A Config is the configuration of a base, as config.yaml has it.
+// A Config is the configuration of a base, stored in config.yaml.
 type Config struct {
 	Name      string    `yaml:"name" json:"name"`
 	Provider  string    `yaml:"provider" json:"provider"`
 	Model     string    `yaml:"model" json:"model"`
 	Embedding Embedding `yaml:"embedding" json:"embedding"`
 
-	ChunkSize        int `yaml:"chunk_size" json:"chunk_size"`       // most tokens of a chunk
+	ChunkSize        int `yaml:"chunk_size" json:"chunk_size"`       // maximum number of tokens in a chunk
 	ChunkOverlap     int `yaml:"chunk_overlap" json:"chunk_overlap"` // tokens that neighbours share; negative, or 0 in the file: none
 	MaxContextTokens int `yaml:"max_context_tokens" json:"max_context_tokens"`
 
-	// Language is that of the texts, for the text index of a new base, as
-	// db.TextIndex has it; empty means english. The collection of chunks keeps
-	// its own from then on.
+	// Language is the language of the texts, for the text index of a new base, as in db.TextIndex;
+	// empty means english. It has no effect on an existing collection of chunks, which keeps its
+	// language.
 	Language string `yaml:"language,omitempty" json:"language,omitempty"`
 
-	// Index is the directory of the database, beside the file; empty means
-	// index.vdb. Reembed sets it.
+	// Index is the directory of the database, beside the file; empty means index.vdb. Reembed sets
+	// it.
 	Index string `yaml:"index,omitempty" json:"index,omitempty"`
 }
 
-// Embedding is the part of a Config that belongs to the provider.
+// Embedding is the part of a Config for the embedding provider.
 type Embedding struct {
 	Dimensions     int            `yaml:"dimensions" json:"dimensions"`
 	Normalize      bool           `yaml:"normalize" json:"normalize"`
@@ -47,9 +47,8 @@ type Embedding struct {
 	ProviderConfig map[string]any `yaml:"provider_config,omitempty" json:"provider_config,omitempty"`
 }
 
-// Defaults returns the configuration of a new base: the embedder that needs
-// neither key nor network, chunks of 512 tokens that overlap by 64, contexts
-// of 2048.
+// Defaults returns the configuration of a new base: the embedder that needs neither key nor
+// network, chunks of 512 tokens that overlap by 64, contexts of 2048.
 func Defaults(name string) Config {
 	e := embed.DefaultConfig()
 	return Config{
@@ -59,13 +58,13 @@ func Defaults(name string) Config {
 	}
 }
 
-// embedding returns the part that says which embedder is wanted.
+// embedding returns the configuration of the embedder.
 func (c *Config) embedding() embed.Config {
 	return embed.Config{Provider: c.Provider, Model: c.Model, Dimensions: c.Embedding.Dimensions, Normalize: c.Embedding.Normalize,
 		BatchSize: c.Embedding.BatchSize, Settings: c.Embedding.ProviderConfig}
 }
 
-// fill sets what is left out to the defaults.
+// fill sets missing values to the defaults.
 func (c *Config) fill() {
 	d := Defaults(c.Name)
 	if c.Provider == "" {
@@ -89,16 +88,15 @@ func validName(name string) error {
 
 func (e *Engine) dir(name string) string { return filepath.Join(e.workspace, name) }
 
-// database returns the directory of the database that a configuration names.
+// database returns the directory of the database of a configuration.
 func (e *Engine) database(c Config) string {
 	return filepath.Join(e.dir(c.Name), cmp.Or(c.Index, firstIndex))
 }
 
-// ConfigPath returns the name of the file with the configuration of a base.
+// ConfigPath returns the path of the configuration file of a base.
 func (e *Engine) ConfigPath(name string) string { return filepath.Join(e.dir(name), "config.yaml") }
 
-// Config reads the configuration of a base; ErrNotFound if there is no such
-// base.
+// Config reads the configuration of a base. It returns ErrNotFound if the base does not exist.
 func (e *Engine) Config(name string) (Config, error) {
 	if err := validName(name); err != nil {
 		return Config{}, err
@@ -123,7 +121,7 @@ func readConfig(path string) (c Config, err error) {
 		return c, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
 	}
 	switch c.ChunkOverlap {
-	case math.MinInt: // it is not in the file
+	case math.MinInt: // the key is not in the file
 		c.ChunkOverlap = 0
 	case 0:
 		c.ChunkOverlap = -1
@@ -136,11 +134,10 @@ func readConfig(path string) (c Config, err error) {
 	return c, nil
 }
 
-// save writes the configuration beside the database. It is on disk, or as it
-// was before.
+// save writes the configuration beside the database, atomically and durably.
 func (e *Engine) save(c Config) error { return writeConfig(e.ConfigPath(c.Name), c) }
 
-// newSuffix ends the name of a file that is being written.
+// newSuffix marks files that are being written.
 const newSuffix = ".new"
 
 func writeConfig(path string, c Config) error {
@@ -160,7 +157,7 @@ func writeConfig(path string, c Config) error {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	if runtime.GOOS == "windows" {
-		return nil // directories cannot be synced there
+		return nil // directories cannot be synced on this system
 	}
 	d, err := os.Open(dir)
 	if err == nil {
@@ -181,14 +178,14 @@ func writeSynced(path string, b []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// A MismatchError says that a base was learnt with another embedder than the
-// configuration now names. It matches ErrMismatch.
+// A MismatchError says that a base was learnt with another embedder than the configuration now
+// names. It matches ErrMismatch.
 type MismatchError struct {
 	Base            string
-	Expected, Found embed.Config // what the vectors of the base are from; what is asked for
+	Expected, Found embed.Config // the embedder of the stored vectors; the embedder requested
 }
 
-// Error says what to do.
+// Error names both embedders and the commands that resolve the mismatch.
 func (e *MismatchError) Error() string {
 	again := fmt.Sprintf("--provider %s --model %s", e.Found.Provider, e.Found.Model)
 	if e.Found.Dimensions != 0 {
@@ -202,7 +199,7 @@ To change embedding configuration, clean and recreate the base:
   vecbolt rag clean %[1]s
   vecbolt rag learn %[1]s --path ...
 
-Or keep it in use, and embed what it holds with another model beside it:
+Or keep it in use while its chunks are embedded with the new model:
   vecbolt rag reembed %[1]s %[4]s`, e.Base, e.Expected, e.Found, again)
 }
 

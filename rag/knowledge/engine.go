@@ -22,34 +22,31 @@ import (
 
 // Options tune an Engine. The zero value, like nil, is the default.
 type Options struct {
-	// Providers are those that configurations may name; nil means the builtin
-	// ones of package embed.
-	Providers *embed.Registry
-	// Embed is what embedders take from the program: secrets, an HTTP client.
-	Embed *embed.Options
-	// Retry says how failed requests are tried again; nil is the default of
+	// Providers are the embedding providers for configurations; nil means the builtin providers of
 	// package embed.
+	Providers *embed.Registry
+	// Embed holds what embedders need from the program: secrets, an HTTP client.
+	Embed *embed.Options
+	// Retry tunes how failed requests are retried; nil means the defaults of package embed.
 	Retry *embed.RetryOptions
-	// Tokens counts the tokens of chunks and contexts; the zero value
-	// estimates them.
+	// Tokens counts the tokens of chunks and contexts; the zero value estimates them.
 	Tokens Tokens
-	// Logger receives what is skipped and embedded and how questions are
-	// answered; nil means slog.Default().
+	// Logger receives skipped files, embedded texts and answered questions; nil means
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// Tokens is a way to count tokens.
+// Tokens is a token counter.
 type Tokens struct {
-	// Name names it: files that were split with another are split again.
+	// Name identifies the counter. If it changes, files are split again.
 	Name string
-	// Count returns the tokens of a text. It must be safe for concurrent use.
+	// Count returns the number of tokens in a text. It must be safe for concurrent use.
 	Count func(text string) int
 }
 
-// An Engine works with the bases of a workspace, a directory. Embedders are
-// made once for each base. It is safe for concurrent use: questions are answered
-// while it learns. Other processes can ask a base at the same time, but not while
-// one learns it.
+// An Engine works with the bases in a workspace directory. It makes one embedder per base and
+// reuses it. It is safe for concurrent use, and answers questions while it learns. Other processes
+// can query a base at the same time, except while one of them learns it.
 type Engine struct {
 	workspace string
 	opts      Options
@@ -58,7 +55,7 @@ type Engine struct {
 	embedders map[embedderKey]embed.Embedder
 	gates     map[string]*gate // by directory of a database
 
-	at func(step string) // called between the steps of Reembed, by tests
+	at func(step string) // hook between the steps of Reembed, for tests
 }
 
 type embedderKey struct{ base, config string } // config as JSON
@@ -81,8 +78,8 @@ func New(workspace string, opts *Options) (*Engine, error) {
 	return e, nil
 }
 
-// Embedder returns the embedder of a base, which is made once. ErrNotFound if
-// there is no such base.
+// Embedder returns the embedder of a base, which is made once. It returns ErrNotFound if the base
+// does not exist.
 func (e *Engine) Embedder(ctx context.Context, name string) (embed.Embedder, error) {
 	c, err := e.Config(name)
 	if err != nil {
@@ -91,9 +88,8 @@ func (e *Engine) Embedder(ctx context.Context, name string) (embed.Embedder, err
 	return e.embedder(ctx, c)
 }
 
-// embedder returns the embedder of a configuration: with batches, retries and,
-// if the provider is asked over the network, a cache on disk that learning and
-// questions share.
+// embedder returns the embedder of a configuration, with batches and retries. If the provider needs
+// the network, it also has a cache on disk, which learning and questions share.
 func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error) {
 	want, err := json.Marshal(c.embedding())
 	if err != nil {
@@ -131,10 +127,10 @@ func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error)
 const (
 	chunksName = "chunks"
 	filesName  = "files"
-	// pinned is the field of the metadata of the collection of files that
-	// holds the configuration with which the base was learnt.
+	// pinned is the field in the metadata of the collection of files that stores the configuration
+	// of the vectors.
 	pinned = "embedding"
-	// active is the field that names the collection of chunks.
+	// active is the field that stores the name of the collection of chunks.
 	active = "chunks"
 )
 
@@ -156,7 +152,7 @@ func pinnedConfig(m db.Metadata) (c embed.Config, chunks string, ok bool) {
 	return c, cmp.Or(chunks, chunksName), true
 }
 
-// match compares a configuration with the one that a base was learnt with.
+// match compares a configuration with the configuration that the base was learnt with.
 func match(name string, learnt, found embed.Config) error {
 	if err := learnt.Match(found); err != nil {
 		return &MismatchError{Base: name, Expected: learnt, Found: found}
@@ -164,8 +160,8 @@ func match(name string, learnt, found embed.Config) error {
 	return nil
 }
 
-// A reading is a base that is open for questions.
-type reading struct {
+// A reader is a base that is open for questions.
+type reader struct {
 	close    func() error
 	files    *db.Collection
 	chunks   *db.Collection
@@ -173,15 +169,15 @@ type reading struct {
 	config   Config
 }
 
-// read opens a base for reading, also while this Engine learns it.
-func (e *Engine) read(ctx context.Context, name string) (*reading, error) {
+// read opens a base for reading, even while this Engine learns it.
+func (e *Engine) read(ctx context.Context, name string) (*reader, error) {
 	return e.readBy(ctx, name, func(ctx context.Context, dir string) (*db.DB, func() error, error) {
 		return e.gate(dir).read(ctx, dir)
 	})
 }
 
-// readAlone opens a base for reading, so that nobody learns it meanwhile.
-func (e *Engine) readAlone(ctx context.Context, name string) (*reading, error) {
+// readAlone opens a base for reading and keeps everyone from learning it in the meantime.
+func (e *Engine) readAlone(ctx context.Context, name string) (*reader, error) {
 	return e.readBy(ctx, name, openAlone)
 }
 
@@ -196,7 +192,7 @@ func openAlone(_ context.Context, dir string) (*db.DB, func() error, error) {
 // An opener opens a database for reading.
 type opener func(ctx context.Context, dir string) (vdb *db.DB, closeIt func() error, err error)
 
-func (e *Engine) readBy(ctx context.Context, name string, open opener) (*reading, error) {
+func (e *Engine) readBy(ctx context.Context, name string, open opener) (*reader, error) {
 	c, err := e.Config(name)
 	for {
 		if err != nil {
@@ -206,7 +202,7 @@ func (e *Engine) readBy(ctx context.Context, name string, open opener) (*reading
 		if err == nil {
 			return r, nil
 		}
-		// If Reembed has put another index in its place meanwhile, that one.
+		// Reembed may have switched to another index; then open that index instead.
 		again, changed := e.Config(name)
 		if changed != nil || again.Index == c.Index {
 			return nil, err
@@ -215,7 +211,7 @@ func (e *Engine) readBy(ctx context.Context, name string, open opener) (*reading
 	}
 }
 
-func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reading, error) {
+func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reader, error) {
 	name := c.Name
 	if _, err := os.Stat(e.database(c)); err != nil {
 		return nil, fmt.Errorf("%w: base %q was never learnt", ErrNotFound, name)
@@ -224,7 +220,7 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reading
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
-	r := &reading{close: closeIt, config: c}
+	r := &reader{close: closeIt, config: c}
 	err = func() error {
 		if r.files, err = vdb.Collection(filesName); err != nil {
 			return fmt.Errorf("%w: base %q was never learnt: %w", ErrNotFound, name, err)
@@ -252,8 +248,8 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reading
 
 // QueryOptions tune a question. The zero value is the default.
 type QueryOptions struct {
-	K        int          // chunks; 0 means rag.DefaultTopK
-	Where    filter.Expr  // on the metadata of chunks
+	K        int          // number of chunks; 0 means rag.DefaultTopK
+	Where    filter.Expr  // filter on the metadata of chunks
 	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion, or rag.Dense without a text index
 	Rerank   rag.Reranker
 	Expand   *rag.Expansion
@@ -276,7 +272,7 @@ func (e *Engine) Query(ctx context.Context, name, question string, o QueryOption
 	if err != nil {
 		return nil, err
 	}
-	return p.Query(context.WithValue(ctx, answering{}, true), question, o.Where)
+	return p.Query(context.WithValue(ctx, questionKey{}, true), question, o.Where)
 }
 
 // A Status describes a base.
@@ -286,15 +282,15 @@ type Status struct {
 	Files    int       `json:"files"`
 	Chunks   int       `json:"chunks"`
 	Bytes    int64     `json:"bytes"`              // on disk
-	Root     string    `json:"root,omitempty"`     // the directory that relative names of files are relative to
-	Learnt   time.Time `json:"learnt,omitzero"`    // when Learn last came to its end
-	Locked   string    `json:"locked,omitempty"`   // why Files, Chunks and Learnt are not known: who learns the base now
-	Mismatch string    `json:"mismatch,omitempty"` // why the base cannot be asked
-	Next     string    `json:"next,omitempty"`     // the embedder of a re-embedding that was begun
+	Root     string    `json:"root,omitempty"`     // the directory that relative file names refer to
+	Learnt   time.Time `json:"learnt,omitzero"`    // when Learn last completed
+	Locked   string    `json:"locked,omitempty"`   // if another process learns the base: which; Files, Chunks and Learnt are then unknown
+	Mismatch string    `json:"mismatch,omitempty"` // why the base cannot be queried
+	Next     string    `json:"next,omitempty"`     // the embedder of an unfinished re-embedding
 }
 
-// Status describes a base. One that another process learns is described as far
-// as that goes without its database.
+// Status describes a base. While another process learns the base, the status contains only what can
+// be told without its database.
 func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 	c, err := e.Config(name)
 	if err != nil {
@@ -366,8 +362,8 @@ func (e *Engine) Bases() ([]string, error) {
 	return names, nil
 }
 
-// Clean removes what a base has learnt and its configuration; ErrNotFound if
-// there is no such base.
+// Clean removes the database and the configuration of a base. It returns ErrNotFound if the base
+// does not exist.
 func (e *Engine) Clean(name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -392,7 +388,7 @@ func (e *Engine) Clean(name string) error {
 			return fmt.Errorf("knowledge: clean %q: %w", name, err)
 		}
 	}
-	_ = os.Remove(e.dir(name)) // stays if there is something of somebody else's in it
+	_ = os.Remove(e.dir(name)) // fails, and keeps the directory, if it holds other files
 	return nil
 }
 
@@ -403,8 +399,7 @@ func (e *Engine) forget(name string) {
 	maps.DeleteFunc(e.embedders, func(k embedderKey, _ embed.Embedder) bool { return k.base == name })
 }
 
-// removeIndex removes a database, unless somebody has it open: it is not
-// pulled away from under them.
+// removeIndex removes a database, unless it is in use.
 func removeIndex(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return nil
@@ -414,7 +409,7 @@ func removeIndex(dir string) error {
 		return err
 	}
 	if err == nil {
-		_ = vdb.Close() // it is about to go
+		_ = vdb.Close() // it is removed next
 	}
 	return os.RemoveAll(dir)
 }

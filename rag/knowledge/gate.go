@@ -8,17 +8,17 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// A gate lets the goroutines of one Engine share a database, which many may
-// have open for reading, or one for writing: questions are answered from the
-// database of whoever learns, who waits for those that had it open before.
+// A gate lets the goroutines of one Engine share a database that can be open either by many readers
+// or by one writer. While a writer has it open, questions use the writer's database. A writer waits
+// for earlier readers to finish.
 type gate struct {
-	places *semaphore.Weighted // one for each reader, all to open or close the database for writing
-	writer *db.DB              // open for writing, or nil; changes with all places taken
+	places *semaphore.Weighted // a reader holds one; opening or closing the database for writing takes all
+	writer *db.DB              // open for writing, or nil; changes only while all places are held
 }
 
 const allPlaces = 1 << 30
 
-// gate returns that of a database.
+// gate returns the gate of a database.
 func (e *Engine) gate(dir string) *gate {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -30,13 +30,13 @@ func (e *Engine) gate(dir string) *gate {
 	return g
 }
 
-// answering marks the context of a question, which has its place: what its
-// strategy asks for in turn must not wait for a writer that waits for it.
-type answering struct{}
+// questionKey marks the context of a question that holds a place already. Further reads on behalf
+// of that question must not wait for a writer, because the writer waits for the question.
+type questionKey struct{}
 
-// enter takes places, in the order of coming, and returns what gives them back.
+// enter acquires places, first come, first served, and returns the function that releases them.
 func (g *gate) enter(ctx context.Context, places int64) (leave func(), err error) {
-	if ctx.Value(answering{}) != nil {
+	if ctx.Value(questionKey{}) != nil {
 		return func() {}, nil
 	}
 	return func() { g.places.Release(places) }, g.places.Acquire(ctx, places)
@@ -73,7 +73,7 @@ func (g *gate) write(ctx context.Context, dir string) (*db.DB, error) {
 	return vdb, err
 }
 
-// close closes what write has opened, also when ctx has ended.
+// close closes the database opened by write, even if ctx has ended.
 func (g *gate) close(ctx context.Context) error {
 	leave, err := g.enter(context.WithoutCancel(ctx), allPlaces)
 	if err != nil {

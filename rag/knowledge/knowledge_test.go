@@ -37,15 +37,15 @@ type fixture struct {
 	broken error
 }
 
-// counting counts texts on their way to the trigram embedder.
-type counting struct {
+// counter counts texts on their way to the trigram embedder.
+type counter struct {
 	embed.Embedder
 	f *fixture
 }
 
-func (c counting) Provider() string { return "counting" }
+func (c counter) Provider() string { return "counting" }
 
-func (c counting) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+func (c counter) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
 	c.f.texts.Add(int64(len(texts)))
 	if c.f.broken != nil {
 		return nil, c.f.broken
@@ -61,7 +61,7 @@ func newFixture(t testing.TB) *fixture {
 		Open: func(_ context.Context, c embed.Config, _ *embed.Options) (embed.Embedder, error) {
 			f.opened++
 			e, err := embed.Trigram(max(c.Dimensions, 64))
-			return counting{e, f}, err
+			return counter{e, f}, err
 		}})
 	if err == nil {
 		f.Engine, err = New(filepath.Join(t.TempDir(), "workspace"), &Options{Providers: registry, Logger: slog.New(slog.DiscardHandler)})

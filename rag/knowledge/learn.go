@@ -28,40 +28,39 @@ import (
 
 // LearnOptions say what to learn.
 type LearnOptions struct {
-	// Paths are files and directories; "-" is Stdin. A relative path is one of
-	// the working directory. What was learnt from a path that is gone is forgotten.
+	// Paths are files and directories; "-" is Stdin. A relative path refers to the working
+	// directory. If a path no longer exists, its files are removed from the base.
 	Paths []string
-	// Stdin is what "-" stands for: one document, which is learnt in place of
-	// the one before. nil means the standard input.
+	// Stdin is the input for "-", one document that replaces the previous input. nil means the
+	// standard input.
 	Stdin io.Reader
-	// Config is for a base that does not exist yet; what is zero in it is
-	// default. For one that exists, what is zero stays as it is; provider,
-	// model, dimensions and language must be the same, all else is changed to
-	// it: files are split again if their chunks are to have another size.
+	// Config configures a base that does not exist yet; zero values mean defaults. For an existing
+	// base, zero values leave the setting unchanged; provider, model, dimensions and language must
+	// agree with the base, and other settings are updated. If the size of chunks changes, files are
+	// split again.
 	Config *Config
 	// Load says which files of a directory are read, and how.
 	Load *load.Options
-	// Progress is called after each file, if it is set.
+	// Progress, if set, is called after each file.
 	Progress func(file string)
 }
 
-// A Report says what Learn did.
+// A Report describes a run of Learn.
 type Report struct {
 	Files    int     `json:"files"`    // found and readable
-	Chunks   int     `json:"chunks"`   // of these files, in the base now
+	Chunks   int     `json:"chunks"`   // chunks of these files in the base now
 	Embedded int     `json:"embedded"` // chunks that had to be embedded
-	Skipped  int     `json:"skipped"`  // files that had not changed
-	Removed  int     `json:"removed"`  // files that are gone
-	Broken   int     `json:"broken"`   // files that could not be read; the log says why
+	Skipped  int     `json:"skipped"`  // unchanged files
+	Removed  int     `json:"removed"`  // deleted files
+	Broken   int     `json:"broken"`   // unreadable files; the log has the reasons
 	Seconds  float64 `json:"seconds"`
 }
 
-// Learn makes a base follow the files below some paths: new and changed ones
-// are read, split, embedded and indexed, those that are gone are removed, the
-// others are left alone. A file changes as a whole: what is interrupted goes on
-// where it was. A file that cannot be read keeps what was learnt of it. A base is
-// made with the first files that are written: if there are none because of an
-// error, it is not made.
+// Learn brings a base up to date with the files below some paths. It reads, splits, embeds and
+// indexes new and changed files, removes deleted ones and leaves unchanged ones alone. Each file is
+// replaced atomically: after an interruption the next call continues where this one stopped. If a
+// file cannot be read, its previous content stays in the base. A base is created when its first
+// files are written; an error before that leaves no base.
 func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Report, error) {
 	start := time.Now()
 	if len(o.Paths) == 0 {
@@ -75,7 +74,7 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 			return nil, fmt.Errorf("knowledge: learn %q: %w", name, err)
 		}
 	}
-	l, err := e.learning(ctx, name, o)
+	l, err := e.learner(ctx, name, o)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +90,8 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 	return &l.report, nil
 }
 
-// learnt reports whether a base has a file, or files below a directory,
-// whatever has become of them.
+// learnt reports whether a base contains a file, or files below a directory, whether or not they
+// still exist.
 func (e *Engine) learnt(ctx context.Context, name, path string) bool {
 	r, err := e.read(ctx, name)
 	if err != nil {
@@ -115,8 +114,8 @@ func (e *Engine) learnt(ctx context.Context, name, path string) bool {
 	return false
 }
 
-// A learning is one run of Learn.
-type learning struct {
+// A learner is one run of Learn.
+type learner struct {
 	*Engine
 	ctx      context.Context
 	o        LearnOptions
@@ -134,22 +133,22 @@ type learning struct {
 	changed bool // the configuration is not in its file yet
 	begun   bool // the configuration is in its file, and pinned
 
-	before  map[string]*db.Document // files by the hash of their content, as they were; nil until it is needed
-	pending []change                // files that are read and not written yet
-	texts   int                     // chunks in them
+	before  map[string]*db.Document // files by content hash, as they were before the run; nil until needed
+	pending []change                // files that are read but not written yet
+	texts   int                     // chunks in pending
 }
 
-// A change is what becomes of one file.
+// A change is the update of one file.
 type change struct {
-	id     string
-	docs   []db.Document
-	before int          // chunks that it had
-	twin   *db.Document // a file with the same content, if it is new
-	record db.Metadata
+	id        string
+	docs      []db.Document
+	before    int          // chunks before the update
+	duplicate *db.Document // an existing file with the same content, if this file is new
+	record    db.Metadata
 }
 
-// learning opens or makes a base for writing.
-func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *learning, err error) {
+// learner opens or creates a base for writing.
+func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *learner, err error) {
 	if err := validName(name); err != nil {
 		return nil, err
 	}
@@ -170,7 +169,7 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 			return nil, err
 		}
 	}
-	l = &learning{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}, changed: changed}
+	l = &learner{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}, changed: changed}
 	if _, err := l.splitter(split.Recursive()); err != nil {
 		return nil, err
 	}
@@ -194,11 +193,11 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 	}
 	l.close = func() error { return g.close(ctx) }
 	if now, err := e.Config(name); err == nil && now.Index != c.Index {
-		// Reembed has put another index in its place meanwhile.
+		// Reembed has switched to another index in the meantime.
 		if err := l.close(); err != nil {
 			return nil, fmt.Errorf("knowledge: %w", err)
 		}
-		return e.learning(ctx, name, o)
+		return e.learner(ctx, name, o)
 	}
 	e.sweep(c)
 	if err := l.open(); err != nil {
@@ -207,21 +206,20 @@ func (e *Engine) learning(ctx context.Context, name string, o LearnOptions) (l *
 	return l, nil
 }
 
-// giveUp closes the database because of an error. If it has come to nothing, it
-// goes.
-func (l *learning) giveUp(err error) error {
+// giveUp closes the database after an error. It removes a new database that nothing was written to.
+func (l *learner) giveUp(err error) error {
 	err = errors.Join(err, l.close())
 	if !l.made || l.begun {
 		return err
 	}
 	err = errors.Join(err, removeIndex(l.database(l.config)))
-	_ = os.Remove(l.dir(l.config.Name)) // stays if there is something else in it
+	_ = os.Remove(l.dir(l.config.Name)) // fails, and keeps the directory, if it holds other files
 	return err
 }
 
-// settle makes the embedder of the configuration, and finds out what that
-// leaves open: all of it is pinned.
-func (l *learning) settle() (err error) {
+// settle opens the embedder and fills in the model and dimension that the configuration leaves
+// open, because the pinned configuration must be complete.
+func (l *learner) settle() (err error) {
 	if l.embedder, err = l.Engine.embedder(l.ctx, l.config); err != nil {
 		return err
 	}
@@ -229,13 +227,14 @@ func (l *learning) settle() (err error) {
 	if err := l.dimension(); err != nil {
 		return err
 	}
-	// What has been found out names the entries of the cache, from now on.
+	// The completed configuration is part of the names of cache entries, so open the embedder
+	// again.
 	l.embedder, err = l.Engine.embedder(l.ctx, l.config)
 	return err
 }
 
-// change applies what a caller asks for to the configuration of a base, unless
-// that needs other vectors.
+// change merges the requested settings into the configuration of a base. It returns an error if
+// they require other vectors.
 func (e *Engine) change(ctx context.Context, c, asked Config) (Config, bool, error) {
 	differs := func(asked, have string) bool { return asked != "" && have != "" && asked != have }
 	dim := asked.Embedding.Dimensions
@@ -256,7 +255,7 @@ func (e *Engine) change(ctx context.Context, c, asked Config) (Config, bool, err
 	c.Model, c.MaxContextTokens = cmp.Or(c.Model, asked.Model), cmp.Or(asked.MaxContextTokens, c.MaxContextTokens)
 	c.Embedding.BatchSize, c.Embedding.Dimensions = cmp.Or(asked.Embedding.BatchSize, c.Embedding.BatchSize), cmp.Or(c.Embedding.Dimensions, dim)
 	settings := asked.Embedding.ProviderConfig
-	other := settings != nil && fmt.Sprint(settings) != fmt.Sprint(before.Embedding.ProviderConfig) // maps print in order
+	other := settings != nil && fmt.Sprint(settings) != fmt.Sprint(before.Embedding.ProviderConfig) // fmt prints maps in key order
 	if other {
 		c.Embedding.ProviderConfig = settings
 	}
@@ -265,9 +264,8 @@ func (e *Engine) change(ctx context.Context, c, asked Config) (Config, bool, err
 	return c, changed, nil
 }
 
-// dimension asks the model for its dimension, once, if the configuration does
-// not name it: it is pinned.
-func (l *learning) dimension() error {
+// dimension embeds one text to find the dimension, unless the configuration names it.
+func (l *learner) dimension() error {
 	dim := &l.config.Embedding.Dimensions
 	if *dim = cmp.Or(*dim, l.embedder.Dimensions()); *dim != 0 {
 		return nil
@@ -277,8 +275,8 @@ func (l *learning) dimension() error {
 	return err
 }
 
-// open opens the collections. A base that has no file is pinned to nothing.
-func (l *learning) open() (err error) {
+// open opens the collections. A base without files is not bound to its pinned configuration.
+func (l *learner) open() (err error) {
 	if l.files, err = l.vdb.OpenCollection(l.ctx, filesName, db.Schema{}); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
@@ -294,7 +292,7 @@ func (l *learning) open() (err error) {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	made := err != nil
-	if !made && l.files.Len() == 0 && have.Len() == 0 { // it may be of another embedder
+	if !made && l.files.Len() == 0 && have.Len() == 0 { // its vectors may be from another embedder
 		if err := l.vdb.Drop(l.ctx, chunks); err != nil {
 			return fmt.Errorf("knowledge: %w", err)
 		}
@@ -306,7 +304,7 @@ func (l *learning) open() (err error) {
 	index := &db.TextIndex{Language: l.config.Language}
 	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: index,
 		Lineage: db.Lineage{Provider: want.Provider, Model: want.Model, Normalized: want.Normalize}}
-	if !made { // the text index is the collection's own: it can be changed by hand
+	if !made { // the text index belongs to the collection: users can change it by command
 		schema.Text = have.Schema().Text
 		if err := l.speaks(schema.Text, chunks); err != nil {
 			return err
@@ -321,16 +319,16 @@ func (l *learning) open() (err error) {
 	return nil
 }
 
-// askedLanguage returns the language that the caller asks for, or nothing.
-func (l *learning) askedLanguage() string {
+// askedLanguage returns the language that the caller requests, or "".
+func (l *learner) askedLanguage() string {
 	if l.o.Config == nil {
 		return ""
 	}
 	return l.o.Config.Language
 }
 
-// speaks returns an error if another language is asked for than the base has.
-func (l *learning) speaks(have *db.TextIndex, chunks string) error {
+// speaks returns an error if the requested language differs from the language of the base.
+func (l *learner) speaks(have *db.TextIndex, chunks string) error {
 	asked := l.askedLanguage()
 	if asked == "" || asked == l.config.Language || have != nil && asked == have.Language {
 		return nil
@@ -344,7 +342,7 @@ func (l *learning) speaks(have *db.TextIndex, chunks string) error {
 }
 
 // begin saves and pins the configuration, before the first file is written.
-func (l *learning) begin() error {
+func (l *learner) begin() error {
 	if l.begun {
 		return nil
 	}
@@ -360,12 +358,12 @@ func (l *learning) begin() error {
 	return nil
 }
 
-// learntAt is the field of the metadata of the collection of files that holds
-// when Learn last came to its end.
+// learntAt is the field in the metadata of the collection of files that stores when Learn last
+// completed.
 const learntAt = "learnt"
 
-// note pins the configuration, the root and a time, if there is one.
-func (l *learning) note(learnt any) error {
+// note pins the configuration, the root and, if not nil, the time.
+func (l *learner) note(learnt any) error {
 	base, err := l.realDir(l.config.Name)
 	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
@@ -383,7 +381,7 @@ func (l *learning) note(learnt any) error {
 	return nil
 }
 
-func (l *learning) run() error {
+func (l *learner) run() error {
 	for _, path := range l.o.Paths {
 		if path == stdin {
 			if err := l.input(); err != nil {
@@ -394,7 +392,7 @@ func (l *learning) run() error {
 		id := l.root.id(path)
 		for name, err := range load.Files(l.ctx, path, l.o.Load) {
 			if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*load.SkipError)) {
-				break // the path itself: what was learnt from it is forgotten below
+				break // the path itself is gone: its files are removed below
 			}
 			var skip *load.SkipError
 			if errors.As(err, &skip) {
@@ -428,23 +426,23 @@ func (l *learning) run() error {
 	return l.note(time.Now().UTC().Format(time.RFC3339))
 }
 
-func (l *learning) skip(err error) {
+func (l *learner) skip(err error) {
 	l.report.Broken++
 	l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
 }
 
-// The metadata of a document of the collection of files.
+// Metadata of a document in the collection of files.
 const (
-	fileHash     = "hash"     // of its content
-	fileSplitter = "splitter" // how it was split
-	fileChunks   = "chunks"   // how many
+	fileHash     = "hash"     // content hash
+	fileSplitter = "splitter" // how the file was split
+	fileChunks   = "chunks"   // number of chunks
 )
 
-// stdin is the path of the standard input, and the id of what was read from it.
+// stdin is the path of the standard input, and the id of the document read from it.
 const stdin = "-"
 
 // input brings the base up to date with the standard input.
-func (l *learning) input() error {
+func (l *learner) input() error {
 	in := l.o.Stdin
 	if in == nil {
 		in = os.Stdin
@@ -457,7 +455,7 @@ func (l *learning) input() error {
 }
 
 // file brings the base up to date with one file.
-func (l *learning) file(id, name string) error {
+func (l *learner) file(id, name string) error {
 	if l.seen[id] {
 		return nil
 	}
@@ -471,8 +469,8 @@ func (l *learning) file(id, name string) error {
 	return l.read(id, f)
 }
 
-// read brings the base up to date with what is in a file.
-func (l *learning) read(id string, r io.Reader) error {
+// read brings the base up to date with the content of a file.
+func (l *learner) read(id string, r io.Reader) error {
 	content, err := load.Bytes(id, r, l.o.Load)
 	if err != nil {
 		l.skip(err)
@@ -485,11 +483,11 @@ func (l *learning) read(id string, r io.Reader) error {
 		how += "/" + l.opts.Tokens.Name
 	}
 	before := 0
-	var twin *db.Document
+	var duplicate *db.Document
 	old, err := l.files.Get(l.ctx, id, db.WithMetadata)
 	switch {
 	case errors.Is(err, db.ErrNotFound):
-		if twin, err = l.twin(hash); err != nil {
+		if duplicate, err = l.duplicate(hash); err != nil {
 			return err
 		}
 	case err != nil:
@@ -509,9 +507,9 @@ func (l *learning) read(id string, r io.Reader) error {
 		return err
 	}
 	if docs == nil {
-		return nil // broken: what was learnt before stays
+		return nil // unreadable: the previous content stays
 	}
-	l.pending = append(l.pending, change{id, docs, before, twin, db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}})
+	l.pending = append(l.pending, change{id, docs, before, duplicate, db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}})
 	l.texts += len(docs)
 	if l.texts >= 4*l.config.Embedding.BatchSize { // enough for requests in parallel
 		return l.write()
@@ -519,17 +517,17 @@ func (l *learning) read(id string, r io.Reader) error {
 	return nil
 }
 
-// write embeds what is pending and writes it, as one batch.
-func (l *learning) write() error {
+// write embeds the pending files and writes them in one batch.
+func (l *learner) write() error {
 	var all []*db.Document
-	var ids []string // of chunks that may be the same
+	var ids []string // of chunks that may have the same text
 	for _, c := range l.pending {
 		for i := range c.docs {
 			all = append(all, &c.docs[i])
 			ids = append(ids, c.docs[i].ID)
 		}
-		if c.twin != nil {
-			ids = append(ids, chunkIDs(c.twin)...)
+		if c.duplicate != nil {
+			ids = append(ids, chunkIDs(c.duplicate)...)
 		}
 	}
 	if err := l.embed(all, ids); err != nil {
@@ -559,8 +557,8 @@ func (l *learning) write() error {
 
 func chunkID(file string, i int) string { return fmt.Sprintf("%s#%d", file, i) }
 
-// splitter divides texts as the configuration says.
-func (l *learning) splitter(s split.Strategy) (*split.Splitter, error) {
+// splitter returns a splitter for a strategy, with the sizes of the configuration.
+func (l *learner) splitter(s split.Strategy) (*split.Splitter, error) {
 	sp, err := split.New(s, split.Options{MaxTokens: l.config.ChunkSize, Overlap: cmp.Or(l.config.ChunkOverlap, -1), Count: l.opts.Tokens.Count})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -568,7 +566,7 @@ func (l *learning) splitter(s split.Strategy) (*split.Splitter, error) {
 	return sp, nil
 }
 
-// strategy says how a document is best divided.
+// strategy returns the split strategy for the format of a document.
 func strategy(doc *load.Document) split.Strategy {
 	switch doc.Format {
 	case load.Markdown, load.HTML, load.DOCX:
@@ -579,9 +577,8 @@ func strategy(doc *load.Document) split.Strategy {
 	return split.Recursive()
 }
 
-// split reads a file and divides what it holds. It returns nil if nothing
-// could be read.
-func (l *learning) split(id string, content []byte) ([]db.Document, error) {
+// split reads a file and divides it into chunks. It returns nil if the file cannot be read.
+func (l *learner) split(id string, content []byte) ([]db.Document, error) {
 	docs := []db.Document{}
 	for doc, err := range load.Read(l.ctx, id, bytes.NewReader(content), l.o.Load) {
 		var skip *load.SkipError
@@ -590,7 +587,7 @@ func (l *learning) split(id string, content []byte) ([]db.Document, error) {
 				l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
 				continue
 			}
-			if errors.Is(err, load.ErrEmpty) { // it could be read: what it held before is gone
+			if errors.Is(err, load.ErrEmpty) { // readable but empty: the previous content is removed
 				l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
 				break
 			}
@@ -615,7 +612,7 @@ func (l *learning) split(id string, content []byte) ([]db.Document, error) {
 	return docs, nil
 }
 
-// metadata is what a chunk knows about where it comes from.
+// metadata describes the position of a chunk in its document.
 func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metadata {
 	m := db.Metadata(maps.Clone(doc.Metadata))
 	if m == nil {
@@ -643,9 +640,9 @@ func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metada
 	return m
 }
 
-// twin returns a file that had some content before, or nil: what was renamed or
-// copied is not embedded again.
-func (l *learning) twin(hash string) (*db.Document, error) {
+// duplicate returns a file that had this content before the run, or nil. Renamed and copied files
+// reuse its vectors.
+func (l *learner) duplicate(hash string) (*db.Document, error) {
 	if l.before == nil {
 		l.before = map[string]*db.Document{}
 		for d, err := range l.files.All(l.ctx, nil, db.WithMetadata) {
@@ -660,9 +657,9 @@ func (l *learning) twin(hash string) (*db.Document, error) {
 	return l.before[hash], nil
 }
 
-// embed gives every chunk its vector: that of a chunk among ids which has the
-// same text and header, or a new one.
-func (l *learning) embed(docs []*db.Document, ids []string) error {
+// embed gives every chunk a vector. It reuses the vector of a chunk among ids that has the same
+// text and header, and embeds the rest.
+func (l *learner) embed(docs []*db.Document, ids []string) error {
 	known := map[string][]float32{}
 	old, err := l.chunks.GetMany(l.ctx, ids, db.Everything)
 	if err != nil {
@@ -700,9 +697,8 @@ func (l *learning) embed(docs []*db.Document, ids []string) error {
 	return nil
 }
 
-// forget removes the files that are gone from a directory, or the file that is
-// gone itself.
-func (l *learning) forget(id string) error {
+// forget removes a deleted file, or the deleted files below a directory, from the base.
+func (l *learner) forget(id string) error {
 	var gone []*db.Document
 	for d, err := range l.files.All(l.ctx, nil, db.WithMetadata) {
 		if err != nil {
@@ -717,7 +713,7 @@ func (l *learning) forget(id string) error {
 }
 
 // drop removes files and their chunks.
-func (l *learning) drop(files []*db.Document) error {
+func (l *learner) drop(files []*db.Document) error {
 	for group := range slices.Chunk(files, 1000) {
 		var b db.Batch
 		for _, d := range group {

@@ -22,17 +22,15 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// A base that is embedded again has two databases: the one that config.yaml
-// names, from which questions are answered, and the next one, which is being
-// made. The configuration of the next one is in next.yaml. The switch is that
-// config.yaml is replaced: a rename.
+// During re-embedding a base has two databases: the active one, named by config.yaml, which answers
+// questions, and the next one, which is being built. next.yaml holds the configuration of the next
+// one. The switch replaces config.yaml by a rename.
 const (
 	firstIndex = "index.vdb"
 	nextConfig = "next.yaml"
 )
 
-// generation returns the number of a database of a base: 1 for index.vdb, N
-// for index-N.vdb.
+// generation returns the number of a base's database: 1 for index.vdb, N for index-N.vdb.
 func generation(index string) (n int, ok bool) {
 	if index == firstIndex {
 		return 1, true
@@ -45,14 +43,13 @@ func generation(index string) (n int, ok bool) {
 
 func indexName(n int) string { return fmt.Sprintf("index-%d.vdb", n) }
 
-// nextIndex names the database that comes after the one of a configuration.
+// nextIndex names the database that follows the active one.
 func nextIndex(c Config) string {
 	n, _ := generation(cmp.Or(c.Index, firstIndex))
 	return indexName(n + 1)
 }
 
-// next returns the configuration of the database that is being made beside
-// that of c, if one is.
+// next returns the configuration of the unfinished re-embedding of a base, if there is one.
 func (e *Engine) next(c Config) (next Config, ok bool, err error) {
 	next, err = readConfig(filepath.Join(e.dir(c.Name), nextConfig))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,8 +58,8 @@ func (e *Engine) next(c Config) (next Config, ok bool, err error) {
 	return next, err == nil && next.Index == nextIndex(c), err
 }
 
-// sweep removes databases that were replaced: a switch may have been
-// interrupted, or somebody was reading. Those in use stay for the next time.
+// sweep removes databases that were replaced but not deleted, because the switch was interrupted or
+// the database was in use. Databases that are still in use stay until the next sweep.
 func (e *Engine) sweep(c Config) {
 	now, _ := generation(cmp.Or(c.Index, firstIndex))
 	entries, err := os.ReadDir(e.dir(c.Name))
@@ -77,73 +74,68 @@ func (e *Engine) sweep(c Config) {
 		}
 	}
 	if _, ok, err := e.next(c); err == nil && !ok {
-		_ = os.Remove(filepath.Join(e.dir(c.Name), nextConfig)) // of a switch that is done; usually there is none
+		_ = os.Remove(filepath.Join(e.dir(c.Name), nextConfig)) // left over from a completed switch; usually missing
 	}
 }
 
-// ReembedOptions say how a base is embedded again.
+// ReembedOptions tune Reembed.
 type ReembedOptions struct {
-	// Config names the new embedder: its Provider, Model and Embedding count,
-	// the rest stays that of the base. nil goes on with what was begun.
+	// Config names the new embedder by Provider, Model and Embedding; other fields are ignored and
+	// stay as they are. nil continues an unfinished re-embedding.
 	Config *Config
 
-	// Queries, if there are any, are the questions for which both models are
-	// compared, instead of a sample of the chunks. Vectors of them are not used.
+	// Queries, if any, are the questions that compare both models, instead of a sample of chunks.
+	// Their vectors are ignored.
 	Queries []eval.Query
-	// Qrels, if there are any, say which chunks, or which files, answer which
-	// of Queries.
+	// Qrels, if any, judge which chunks or files answer which Queries.
 	Qrels eval.Qrels
-	// K is how many chunks are compared per question; 0 means 10.
+	// K is the number of chunks compared per question; 0 means 10.
 	K int
-	// Sample is the number of chunks compared with if there are no Queries; 0
-	// means 100.
+	// Sample is the number of chunks used for the comparison if there are no Queries; 0 means 100.
 	Sample int
 
-	// Switch says whether the base shall answer from the new vectors from now
-	// on. nil, like false, leaves it as it is, with the new ones beside, for
-	// another call.
+	// Switch decides whether the base answers from the new vectors from now on. If it is nil or
+	// returns false, the base stays as it is, and the new vectors are kept for another call.
 	Switch func(*Reembedding) bool
-	// Progress is called with the number of files that are done, if it is set.
+	// Progress, if set, is called with the number of files done.
 	Progress func(files int)
 }
 
-// A Reembedding says what Reembed did.
+// A Reembedding is the report of Reembed.
 type Reembedding struct {
-	From     string  `json:"from"` // the embedder of the base before
+	From     string  `json:"from"` // the previous embedder of the base
 	To       string  `json:"to"`
 	Files    int     `json:"files"`
 	Chunks   int     `json:"chunks"`
-	Embedded int     `json:"embedded"` // chunks, in this call
+	Embedded int     `json:"embedded"` // chunks embedded by this call
 	Switched bool    `json:"switched"`
 	Seconds  float64 `json:"seconds"`
 
-	// What both models find is compared by Questions: Queries, answered as
-	// Query does, or a sample of the chunks, by their nearest neighbours.
+	// Questions is the number of questions on which both models were compared: Queries, answered as
+	// by Query, or a sample of chunks, compared by their nearest neighbours.
 	Questions int     `json:"questions"`
 	Sampled   bool    `json:"sampled"`
 	K         int     `json:"k"`
-	Overlap   float64 `json:"overlap"` // mean share of the best K that both have
+	Overlap   float64 `json:"overlap"` // mean share of the best K that both models found
 
-	// With judgements: means of nDCG@K, and whether they differ by more than
-	// chance.
+	// With judgements: the means of nDCG@K, and whether the difference is significant.
 	Before  *float64         `json:"ndcg_before,omitempty"`
 	After   *float64         `json:"ndcg_after,omitempty"`
 	Compare *eval.Comparison `json:"compare,omitempty"`
 }
 
-// Reembed embeds all chunks of a base again, with another model, in a database
-// beside the one in use, compares what both find, and switches if it is told to.
-// Questions are answered meanwhile, and others can learn until the comparison
-// begins: what they learn is embedded too. Whatever interrupts it, the base is the old
-// one, or the new one as a whole; the next call goes on where this one was.
-// Discard gives up what was begun.
+// Reembed embeds all chunks of a base with another model, in a second database, compares the
+// results of both models, and switches if Switch says so. The base answers questions all the time.
+// Others can learn until the comparison begins; what they learn is embedded too. The switch is
+// atomic, and an interrupted call is continued by the next one. Discard drops an unfinished
+// re-embedding.
 func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*Reembedding, error) {
 	start := time.Now()
 	r, err := e.reembed(ctx, name, o)
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: reembed %q: %w", name, err)
 	}
-	if r.Switched { // nothing is open any more
+	if r.Switched { // no database is open here
 		e.forget(name)
 		if c, err := e.Config(name); err == nil {
 			e.sweep(c)
@@ -157,7 +149,7 @@ func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*R
 func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r *Reembedding, err error) {
 	o.K, o.Sample = cmp.Or(o.K, 10), cmp.Or(o.Sample, 100)
 	if o.K < 0 || o.K >= math.MaxInt32 || o.Sample < 0 {
-		return nil, fmt.Errorf("%w: the best %d of %d", ErrConfig, o.K, o.Sample)
+		return nil, fmt.Errorf("%w: k is %d, sample is %d", ErrConfig, o.K, o.Sample)
 	}
 	c, err := e.Config(name)
 	if err != nil {
@@ -168,8 +160,8 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 		return nil, err
 	}
 	e.at("staged")
-	// What takes long, while nobody is kept from anything.
-	err = l.follow(o, func() (*reading, func() error, error) {
+	// The long part runs without blocking readers or learners for long.
+	err = l.follow(o, func() (*reader, func() error, error) {
 		old, err := e.readAlone(ctx, name)
 		if err != nil {
 			return nil, nil, err
@@ -181,7 +173,7 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	}
 	e.at("followed")
 
-	// From here on nothing is learnt: what is compared is what is switched to.
+	// From here on nobody can learn: the comparison must see exactly what is switched to.
 	old, err := e.readAlone(ctx, name)
 	if err != nil {
 		return nil, errors.Join(err, l.vdb.Close())
@@ -192,14 +184,14 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	if err = errors.Join(err, l.vdb.Close()); err != nil {
 		return nil, err
 	}
-	// Both databases are open for reading, as those have them who ask.
+	// Both databases are open read-only, so that questions can be answered.
 	staged, err := e.readIndex(ctx, l.config, openAlone)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, staged.close()) }()
 	if staged.files.Len() != r.Files || staged.chunks.Len() != r.Chunks {
-		return nil, errors.New("somebody else embeds the base again")
+		return nil, errors.New("another process is re-embedding the base")
 	}
 	if err := r.compare(ctx, o, old, staged); err != nil {
 		return nil, err
@@ -208,7 +200,7 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	if o.Switch == nil || !o.Switch(r) {
 		return r, nil
 	}
-	to := old.config // with what else was changed in it meanwhile
+	to := old.config // includes other settings changed in the meantime
 	to.Provider, to.Model, to.Embedding, to.Index = l.config.Provider, l.config.Model, l.config.Embedding, l.config.Index
 	if err := e.save(to); err != nil {
 		return nil, err
@@ -218,12 +210,12 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	return r, nil
 }
 
-// finish brings what is staged up to date for the last time.
-func (r *Reembedding) finish(l *learning, o ReembedOptions, old *reading, c Config) error {
+// finish brings the staged database up to date for the last time.
+func (r *Reembedding) finish(l *learner, o ReembedOptions, old *reader, c Config) error {
 	if old.config.Index != c.Index {
-		return errors.New("the base was switched meanwhile")
+		return errors.New("the base switched to another index in the meantime")
 	}
-	err := l.follow(o, func() (*reading, func() error, error) { return old, func() error { return nil }, nil })
+	err := l.follow(o, func() (*reader, func() error, error) { return old, func() error { return nil }, nil })
 	if err != nil {
 		return err
 	}
@@ -240,8 +232,7 @@ func (r *Reembedding) finish(l *learning, o ReembedOptions, old *reading, c Conf
 	return l.files.SetMetadata(l.ctx, m)
 }
 
-// Discard gives up a re-embedding that was begun and not switched to; nothing
-// happens if there is none.
+// Discard drops an unfinished re-embedding. It does nothing if there is none.
 func (e *Engine) Discard(name string) error {
 	c, err := e.Config(name)
 	if err != nil {
@@ -257,8 +248,8 @@ func (e *Engine) Discard(name string) error {
 	return nil
 }
 
-// staging opens the next database of a base, empty or as it was left.
-func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learning, err error) {
+// staging opens the next database of a base: empty, or as an earlier call left it.
+func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learner, err error) {
 	begun, ok, err := e.next(c)
 	if err != nil {
 		return nil, err
@@ -274,7 +265,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 		return nil, fmt.Errorf("%w: no provider or model is named, and nothing was begun", ErrConfig)
 	}
 	to.Index = nextIndex(c)
-	l = &learning{Engine: e, ctx: ctx, config: to, seen: map[string]bool{}, begun: true} // finish pins
+	l = &learner{Engine: e, ctx: ctx, config: to, seen: map[string]bool{}, begun: true} // finish pins the configuration
 	if err := l.settle(); err != nil {
 		return nil, err
 	}
@@ -284,7 +275,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 	if l.vdb, err = db.Open(e.database(to), nil); err != nil {
 		return nil, err
 	}
-	if !ok || !sameEmbedding(l.config, begun) { // begun with another model, or never
+	if !ok || !sameEmbedding(l.config, begun) { // not begun, or begun with another model
 		err = l.vdb.Close()
 		if err == nil {
 			err = removeIndex(e.database(to))
@@ -302,7 +293,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 	}
 	err = l.open()
 	if now, changed := e.Config(c.Name); err == nil && (changed != nil || now.Index != c.Index) {
-		err = errors.Join(changed, errors.New("the base was switched meanwhile"))
+		err = errors.Join(changed, errors.New("the base switched to another index in the meantime"))
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.vdb.Close())
@@ -319,9 +310,9 @@ func sameEmbedding(a, b Config) bool {
 	return err == nil && err2 == nil && string(j) == string(k)
 }
 
-// follow makes the staged files those of the base: with the same chunks, and
-// vectors of the new model. The base is opened for each portion.
-func (l *learning) follow(o ReembedOptions, open func() (*reading, func() error, error)) error {
+// follow updates the staged files to match the base: the same chunks, with vectors of the new
+// model. It opens the base for each portion, so that learners can run in between.
+func (l *learner) follow(o ReembedOptions, open func() (*reader, func() error, error)) error {
 	clear(l.seen)
 	for after, more := "", true; more; {
 		old, done, err := open()
@@ -352,9 +343,9 @@ func (l *learning) follow(o ReembedOptions, open func() (*reading, func() error,
 	return l.drop(gone)
 }
 
-// portion reads files after one that differ from what is staged, until there
-// is enough to embed or a page is read. more says that there may be others.
-func (l *learning) portion(old *reading, after string) (last string, more bool, err error) {
+// portion collects files after id after that differ from the staged ones, until there are enough to
+// embed or a page has been read. more reports whether there may be further files.
+func (l *learner) portion(old *reader, after string) (last string, more bool, err error) {
 	page, err := old.files.List(l.ctx, db.ListQuery{After: after, Limit: 1000, Select: db.WithMetadata})
 	if err != nil {
 		return "", false, err
@@ -395,7 +386,7 @@ func (l *learning) portion(old *reading, after string) (last string, more bool, 
 	return last, page.Next != "", nil
 }
 
-// same compares the records of a file.
+// same reports whether two file records are equal.
 func same(a, b db.Metadata) bool {
 	return a[fileHash] == b[fileHash] && a[fileSplitter] == b[fileSplitter] && a[fileChunks] == b[fileChunks]
 }
@@ -404,11 +395,11 @@ func same(a, b db.Metadata) bool {
 type side struct {
 	name   string
 	chunks *db.Collection
-	vecs   map[string][]float32 // of questions
+	vecs   map[string][]float32 // of the questions
 }
 
-// compare fills in what both models find.
-func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged *reading) error {
+// compare fills in the comparison of both models.
+func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged *reader) error {
 	sides := [2]side{{name: "before", chunks: old.chunks}, {name: "after", chunks: staged.chunks}}
 	if len(o.Queries) == 0 {
 		return r.sample(ctx, o, sides)
@@ -444,7 +435,7 @@ func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged
 	if len(o.Qrels) == 0 {
 		return nil
 	}
-	// Files are judged as well as chunks: a chunk stands for its file if that is what is judged.
+	// Judgements name chunks or files. If they name the file of a chunk, the file takes its place.
 	judged := map[string]bool{}
 	for _, docs := range o.Qrels {
 		for id := range docs {
@@ -480,7 +471,7 @@ func (s side) search(ctx context.Context, q eval.Query, k int) ([]db.Hit, error)
 
 func (s side) runner(judged map[string]bool) eval.Runner {
 	return eval.RunnerFunc(s.name, func(ctx context.Context, q eval.Query, depth int) (found []eval.Scored, err error) {
-		hits, err := s.search(ctx, q, 4*depth) // several may be of one file
+		hits, err := s.search(ctx, q, 4*depth) // several chunks may belong to one file
 		if err != nil {
 			return nil, err
 		}
@@ -499,8 +490,7 @@ func (s side) runner(judged map[string]bool) eval.Runner {
 	})
 }
 
-// sample compares the neighbours of some chunks: the vectors are there, nothing
-// is embedded.
+// sample compares the neighbours of random chunks by their stored vectors, without embedding.
 func (r *Reembedding) sample(ctx context.Context, o ReembedOptions, sides [2]side) error {
 	r.Sampled = true
 	var ids []string
@@ -532,7 +522,7 @@ func (r *Reembedding) sample(ctx context.Context, o ReembedOptions, sides [2]sid
 	return nil
 }
 
-// count adds what both models found for one question.
+// count adds the results of both models for one question.
 func (r *Reembedding) count(found [2][]string) {
 	r.Questions++
 	both := 0
@@ -544,7 +534,7 @@ func (r *Reembedding) count(found [2][]string) {
 	if n := max(len(found[0]), len(found[1])); n > 0 {
 		r.Overlap += float64(both) / float64(n)
 	} else {
-		r.Overlap++ // both found nothing
+		r.Overlap++ // neither model found anything
 	}
 }
 

@@ -11,23 +11,22 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// A root is the directory that the ids of the files of a base are relative to.
-// The base records it, so that an id means the same file whatever directory the
-// program works in. Files elsewhere have their absolute paths as ids.
+// A root is the directory that the file ids of a base are relative to. The base records it, so that
+// an id means the same file from any working directory. Files elsewhere have absolute paths as ids.
 type root struct {
-	dir   string // absolute, without links
-	wd    string // the working directory, absolute, without links
-	guess bool   // of a base without a recorded root that has none of its files
+	dir   string // absolute, without symbolic links
+	wd    string // the working directory, absolute, without symbolic links
+	guess bool   // the base has no recorded root, and none of its files exist below dir
 }
 
-// rooted is the field of the metadata of the collection of files that holds the
-// root: relative to the directory of the base if that lies below it, so that
-// both can be moved together, or absolute.
+// rooted is the field in the metadata of the collection of files that stores the root. A root that
+// contains the directory of the base is stored relative to it, so that both can be moved together;
+// any other root is absolute.
 const rooted = "root"
 
-// root returns the root of a base. A new base has the working directory; so has
-// one from before roots were recorded, unless its files are elsewhere: above
-// one of the paths to learn, or beside the workspace.
+// root returns the root of a base. For a new base it is the working directory. So it is for a base
+// from before roots were recorded, unless more of its files exist below a parent of a learnt path
+// or of the workspace.
 func (e *Engine) root(
 	ctx context.Context, name string, files *db.Collection, paths []string,
 ) (r root, err error) {
@@ -79,7 +78,7 @@ func (e *Engine) root(
 	return r, nil
 }
 
-// count returns how many paths exist below the root.
+// count returns how many of paths exist below the root.
 func (r root) count(paths []string) (n int) {
 	for _, path := range paths {
 		if _, err := os.Stat(filepath.Join(r.dir, path)); err == nil {
@@ -89,7 +88,7 @@ func (r root) count(paths []string) (n int) {
 	return n
 }
 
-// realDir returns the directory of a base, absolute and, if it exists, without links.
+// realDir returns the absolute directory of a base, with symbolic links resolved if it exists.
 func (e *Engine) realDir(name string) (string, error) {
 	dir, err := filepath.Abs(e.dir(name))
 	if err != nil {
@@ -105,7 +104,7 @@ func (e *Engine) realDir(name string) (string, error) {
 	return real, nil
 }
 
-// recorded returns what is kept of the root by a base in a directory.
+// recorded returns the root as the base in a directory stores it.
 func (r root) recorded(base string) string {
 	if rel, ok := below(r.dir, base); ok {
 		if up, err := filepath.Rel(rel, "."); err == nil {
@@ -115,7 +114,7 @@ func (r root) recorded(base string) string {
 	return filepath.ToSlash(r.dir)
 }
 
-// below returns the path of a file relative to a directory that it is in.
+// below returns path relative to dir, if it lies below dir.
 func below(dir, path string) (rel string, ok bool) {
 	rel, err := filepath.Rel(dir, path)
 	return rel, err == nil && filepath.IsLocal(rel)
@@ -129,8 +128,8 @@ func (r root) absolute(path string) string {
 	return filepath.Join(r.wd, path)
 }
 
-// id returns the id of a file or directory: its path below the root, with
-// links above it followed if need be, or else its absolute path.
+// id returns the id of a file or directory: its path below the root, after resolving symbolic links
+// above it if necessary, or its absolute path.
 func (r root) id(path string) string {
 	path = r.absolute(path)
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
@@ -149,7 +148,7 @@ func (r root) id(path string) string {
 	return filepath.ToSlash(path)
 }
 
-// fileID returns the id for a path: a file of the name - is not the standard input.
+// fileID returns the id for a path. A file named "-" must not get the id of the standard input.
 func fileID(path string) string {
 	if path == stdin {
 		return "./" + path
@@ -165,8 +164,7 @@ func (r root) file(id string) string {
 	return filepath.Join(r.dir, id)
 }
 
-// has reports whether the file or directory of one id is that of another, or
-// has it somewhere below it.
+// has reports whether the file is id itself or lies below directory id.
 func (r root) has(id, file string) bool {
 	if file == stdin {
 		return false
