@@ -32,9 +32,8 @@ type Row struct {
 // maxRow is the longest row that is read, in bytes.
 const maxRow = 16 << 20
 
-// ReadRows reads rows of JSONL, also with the names of ragas before version 0.2: question,
-// contexts, answer, ground_truth. Keys that have neither are passed over. name stands for r in
-// errors.
+// ReadRows reads rows of JSONL. It also accepts the field names of ragas before version 0.2:
+// question, contexts, answer, ground_truth. Unknown keys are ignored. Errors call the input name.
 func ReadRows(r io.Reader, name string) ([]Row, error) {
 	var rows []Row
 	s := bufio.NewScanner(r)
@@ -98,13 +97,13 @@ const (
 	AnswerRelevance  = "answer_relevance" // does the response answer the question?
 )
 
-// ContextScores compares the retrieved contexts of a row with its references: by id if it has ids
-// of both, else by text, where same decides whether a retrieved text stands for a reference; nil is
-// SameText.
+// ContextScores compares the retrieved contexts of a row with its references. If the row has ids of
+// both, it compares ids. Otherwise it compares texts: same reports whether a retrieved text counts
+// as a reference; nil means SameText.
 //
 // Recall is the share of the references that were retrieved. Precision is, as in ragas, the mean of
-// the precision at each rank that holds a useful context: 1 if the useful ones come first, 0 if
-// there is none. ok is false for a row without references.
+// the precision at each rank with a useful context: 1 if all useful contexts come first, 0 if there
+// are none. ok is false for a row without references.
 func ContextScores(row *Row, same func(retrieved, reference string) bool) (precision, recall float64, ok bool) {
 	retrieved, references := row.RetrievedContexts, row.ReferenceContexts
 	if len(row.ReferenceContextIDs) > 0 && (len(row.RetrievedContextIDs) > 0 || len(retrieved) == 0) {
@@ -142,15 +141,15 @@ func ContextScores(row *Row, same func(retrieved, reference string) bool) (preci
 	return precision, float64(n) / float64(len(references)), true
 }
 
-// SameText reports whether one of two texts contains the other, when letters and digits alone count
-// and case does not: a chunk may be cut wider or narrower than a reference. Texts without any are
-// never the same.
+// SameText reports whether one of two texts contains the other, comparing only letters and digits
+// and ignoring case, because a chunk may be cut wider or narrower than a reference. It is false if
+// a text has no letters or digits.
 func SameText(a, b string) bool {
 	a, b = plain(a), plain(b)
 	return a != "" && b != "" && (strings.Contains(a, b) || strings.Contains(b, a))
 }
 
-// plain returns the words of s between single spaces, with one at either end.
+// plain returns the words of s, each between single spaces.
 func plain(s string) string {
 	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	if len(words) == 0 {
@@ -159,14 +158,14 @@ func plain(s string) string {
 	return " " + strings.Join(words, " ") + " "
 }
 
-// A Judge gives a row a score from 0 to 1 for a measure such as Faithfulness, usually by asking a
-// language model.
+// A Judge scores a row from 0 to 1 for a measure such as Faithfulness, usually by asking a language
+// model.
 type Judge func(ctx context.Context, measure string, row *Row) (float64, error)
 
-// JudgeRows sets the scores of rows: ContextPrecision and ContextRecall where there are references,
-// and each of the measures that the judge is asked for, in every row that has a response. A judge
-// may be nil if there are no measures. It returns the mean of each score over the rows that have
-// it. Rows are judged in order; the first error ends it.
+// JudgeRows sets the scores of rows: ContextPrecision and ContextRecall for rows with references,
+// and the given measures, by judge, for rows with a response. judge may be nil if there are no
+// measures. JudgeRows returns the mean of each score over the rows that have it. It judges rows in
+// order and stops at the first error.
 func JudgeRows(ctx context.Context, rows []Row, judge Judge, measures ...string) (map[string]float64, error) {
 	if judge == nil && len(measures) > 0 {
 		return nil, errors.New("measures without a judge")
@@ -209,8 +208,7 @@ func JudgeRows(ctx context.Context, rows []Row, judge Judge, measures ...string)
 	return means, nil
 }
 
-// Row makes a row of a query and the texts and ids that were retrieved for it, best first. ids may
-// be nil.
+// Row makes a row from a query and the retrieved texts and ids, best first. ids may be nil.
 func (q Query) Row(texts, ids []string) Row {
 	return Row{UserInput: q.Text, RetrievedContexts: slices.Clone(texts), RetrievedContextIDs: slices.Clone(ids)}
 }

@@ -8,42 +8,42 @@ import (
 	"slices"
 )
 
-// Resamples is the number of random draws of each test. It bounds how small a p-value can be.
+// Resamples is the number of random draws of each test. It limits how small a p-value can be.
 const Resamples = 10_000
 
-// A Comparison says how a run differs from a baseline in one metric, query by query.
+// A Comparison is the difference between a run and a baseline in one metric, query by query.
 type Comparison struct {
 	Run      string  `json:"run"`
 	Baseline string  `json:"baseline"`
 	Metric   Metric  `json:"metric"`
-	Delta    float64 `json:"delta"` // mean of the differences: positive if the run is better
-	// Low and High enclose the mean difference with 95 % confidence: the percentiles of a paired
+	Delta    float64 `json:"delta"` // mean of the differences; positive if the run is better
+	// Low and High are the 95 % confidence interval of the mean difference: percentiles of a paired
 	// bootstrap (Sakai 2006).
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
-	// P is the probability of a mean difference at least as large, in either direction, if it were
-	// mere chance which run has which value: the two-sided paired randomisation test (Smucker,
-	// Allan, Carterette 2007).
+	// P is the p-value of the two-sided paired randomisation test (Smucker, Allan, Carterette
+	// 2007): the probability of a mean difference at least as large, in either direction, if the
+	// values of the two runs were assigned by chance.
 	P      float64 `json:"p"`
-	Better int     `json:"better"` // queries in which the run is better
+	Better int     `json:"better"` // queries on which the run is better
 	Worse  int     `json:"worse"`
 	Equal  int     `json:"equal"`
 	// Changes are the queries that differ, the worst regression first.
 	Changes []Change `json:"-"`
 }
 
-// A Change is a query in which two runs differ.
+// A Change is the difference between two runs on one query.
 type Change struct {
 	Query string  `json:"query"`
 	From  float64 `json:"from"` // of the baseline
 	To    float64 `json:"to"`
 }
 
-// Delta is positive if the query became better.
+// Delta is positive if the run is better than the baseline.
 func (c Change) Delta() float64 { return c.To - c.From }
 
-// Compare compares two evaluations of the same queries by a metric that both have. Equal seeds give
-// equal results.
+// Compare compares two evaluations of the same queries by a metric that both contain. Equal seeds
+// give equal results.
 func Compare(run, baseline *Evaluation, m Metric, seed uint64) (*Comparison, error) {
 	to, from := run.Values(m), baseline.Values(m)
 	if to == nil && len(run.Queries) > 0 || from == nil && len(baseline.Queries) > 0 {
@@ -76,10 +76,11 @@ func Compare(run, baseline *Evaluation, m Metric, seed uint64) (*Comparison, err
 	return c, nil
 }
 
-// Regressions returns the worst n queries among those that became worse.
+// Regressions returns the n queries that became worse by the largest amounts.
 func (c *Comparison) Regressions(n int) []Change { return c.Changes[:min(n, c.Worse)] }
 
-// bootstrap returns the 2.5th and 97.5th percentile of the mean of samples drawn with replacement.
+// bootstrap returns the 2.5th and 97.5th percentile of the mean over samples drawn with
+// replacement.
 func bootstrap(diffs []float64, rng *rand.Rand) (low, high float64) {
 	if len(diffs) == 0 {
 		return 0, 0
@@ -96,14 +97,14 @@ func bootstrap(diffs []float64, rng *rand.Rand) (low, high float64) {
 	return means[Resamples*25/1000], means[Resamples-1-Resamples*25/1000]
 }
 
-// randomisation returns the share of random assignments of signs whose sum is at least as far from
-// zero as the one seen. The one seen counts as one of the draws, so that the share is never 0.
+// randomisation returns the share of random sign assignments whose sum is at least as far from zero
+// as the observed sum. The observed sum counts as one of the draws, so the share is never 0.
 func randomisation(diffs []float64, rng *rand.Rand) float64 {
 	seen := 0.0
 	for _, d := range diffs {
 		seen += d
 	}
-	// Sums of the same numbers in another order differ by rounding.
+	// The tolerance covers rounding: the same numbers summed in another order differ slightly.
 	least := math.Abs(seen) * (1 - 1e-12)
 	extreme := 1
 	for range Resamples {

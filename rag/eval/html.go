@@ -22,7 +22,7 @@ func parseTemplate() (*template.Template, error) {
 	}).Parse(reportHTML)
 }
 
-// view is what the template shows of a report.
+// view is the data that the template shows of a report.
 type view struct {
 	*Report
 	Primary     Metric
@@ -136,7 +136,8 @@ func (v *view) figures() {
 	}
 }
 
-// htmlRegressions is how many regressions of a run are shown, and of each how many documents.
+// htmlRegressions is the maximum number of regressions shown per run, and of documents per
+// regression.
 const htmlRegressions = 10
 
 func (v *view) comparisons() {
@@ -159,7 +160,7 @@ func (v *view) comparisons() {
 		for _, change := range c.Changes {
 			columns = append(columns, page.Column{Value: change.Delta(), Title: fmt.Sprintf("query %s: %.4f, was %.4f", change.Query, change.To, change.From)})
 		}
-		for range c.Equal { // between those that became worse and better
+		for range c.Equal { // between the queries that became worse and those that became better
 			columns = slices.Insert(columns, c.Worse, page.Column{})
 		}
 		if len(c.Changes) > 0 {
@@ -183,7 +184,7 @@ func (v *view) comparisons() {
 	}
 }
 
-// byReason lists documents by why they are missing.
+// byReason groups missing documents by reason.
 func byReason(missing []Missing) (lists []missingFor) {
 	for _, why := range []Reason{IndexMissed, RankedLow, NotInCorpus} {
 		list := missingFor{Why: why}

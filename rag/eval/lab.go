@@ -8,12 +8,11 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// DefaultDepth is the number of documents per query when Lab.Depth is 0 and no metric looks at
-// more.
+// DefaultDepth is the number of documents per query when Lab.Depth is 0 and no metric needs more.
 const DefaultDepth = 100
 
-// Depth returns the number of documents per query that metrics need: DefaultDepth, or the most
-// ranks that one looks at.
+// Depth returns the number of documents per query that metrics need: the largest number of ranks,
+// at least DefaultDepth.
 func Depth(metrics []Metric) int {
 	depth := DefaultDepth
 	for _, m := range metrics {
@@ -22,30 +21,30 @@ func Depth(metrics []Metric) int {
 	return depth
 }
 
-// A Lab holds what runs are measured with. It is not changed by being used.
+// A Lab is the setup of a measurement. Using it does not change it.
 type Lab struct {
-	Queries []Query // those without a judgement are left out
+	Queries []Query // queries without a judgement are left out
 	Qrels   Qrels
 
-	Metrics []Metric // nil is DefaultMetrics; the first is the one that runs are compared by
-	Depth   int      // documents per query; 0 is Depth(Metrics). It bounds every metric, also of Baseline
-	Seed    uint64   // of the tests of significance
+	Metrics []Metric // nil means DefaultMetrics; the first metric compares runs
+	Depth   int      // documents per query; 0 means Depth(Metrics). It bounds every metric, also of Baseline
+	Seed    uint64   // for the tests of significance
 
-	// Baseline is what runs are compared with; nil is the first of them.
+	// Baseline is the run that others are compared with; nil means the first run.
 	Baseline *Run
 }
 
-// A Report is what a Lab found.
+// A Report is the result of a Lab.
 type Report struct {
-	Title    string // shown on top; the caller's to set
+	Title    string // heading; set by the caller
 	Metrics  []Metric
 	Depth    int
-	Queries  []Query // that were judged and asked, in the order of their ids
-	Baseline string  // name of the run that others are compared with
+	Queries  []Query // the queries that were judged and asked, in order of id
+	Baseline string  // name of the baseline
 	Results  []*Result
 }
 
-// A Result is what a Lab found of one run.
+// A Result is the part of a Report about one run.
 type Result struct {
 	Run        *Run
 	Evaluation *Evaluation
@@ -56,14 +55,14 @@ type Result struct {
 	// Versus compares with the baseline; nil for the baseline itself.
 	Versus *Comparison
 
-	// Leg compares a run that fuses vectors and texts with the best of those in the same report
-	// that use one of them. Where there is none for vectors or for texts, that one is made for the
-	// comparison. nil for other runs.
+	// Leg compares a hybrid run with the better of its two legs, vectors alone and words alone. It
+	// uses the best such runs of the report; a missing leg is run for the comparison. nil for other
+	// runs.
 	Leg *Comparison
 }
 
-// Measure runs, evaluates and compares. Names of runners must differ. ErrNotJudged if a Searcher is
-// to find documents of which its collection has none.
+// Measure runs, evaluates and compares. Names of runners must differ. It returns ErrNotJudged if
+// the collection of a Searcher contains no document that is judged relevant.
 func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 	r := &Report{Metrics: l.Metrics, Depth: l.Depth}
 	if r.Metrics == nil {
@@ -138,7 +137,7 @@ func (l *Lab) compare(r *Report, qrels Qrels) (err error) {
 	return nil
 }
 
-// compareLegs compares every fusion with the better of its legs.
+// compareLegs compares every hybrid run with the better of its legs.
 func (r *Report) compareLegs(ctx context.Context, searchers map[*Result]*Searcher, qrels Qrels, seed uint64) error {
 	var best *Evaluation
 	var have Legs

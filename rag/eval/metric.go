@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// A Metric is a measure of one ranking, from 0 to 1, higher being better. Make one with
+// A Metric is a measure of one ranking, from 0 to 1, higher being better. Create one with
 // [ParseMetric] or a function such as [NDCG].
 type Metric struct {
 	measure measure
-	k       int // ranks that count; 0 is all
+	k       int // number of ranks that count; 0 means all
 }
 
 type measure uint8
@@ -29,36 +29,37 @@ const (
 
 var measureNames = [...]string{ndcg: "nDCG", recall: "Recall", mrr: "MRR", averagePrecision: "MAP", precision: "P", success: "Success"}
 
-// NDCG is the discounted cumulative gain of the first k documents, by that of the best possible
-// ranking: the sum of grade / log2(rank+1) (Järvelin and Kekäläinen 2002); trec_eval's ndcg_cut.
+// NDCG is the discounted cumulative gain of the first k documents, the sum of grade / log2(rank+1)
+// (Järvelin and Kekäläinen 2002), divided by the gain of the best possible ranking; trec_eval's
+// ndcg_cut.
 func NDCG(k int) Metric { return Metric{ndcg, k} }
 
 // Recall is the share of the relevant documents that are among the first k; trec_eval's recall.
 func Recall(k int) Metric { return Metric{recall, k} }
 
-// MRR is 1 / rank of the first relevant document among the first k, 0 if there is none; trec_eval's
+// MRR is 1 / rank of the first relevant document among the first k, or 0 without one; trec_eval's
 // recip_rank with -M k.
 func MRR(k int) Metric { return Metric{mrr, k} }
 
-// MAP is the sum of the precision at the rank of each relevant document found, by the number of
-// relevant documents; trec_eval's map.
+// MAP is the sum of the precision at the rank of each relevant document found, divided by the
+// number of relevant documents; trec_eval's map.
 func MAP() Metric { return Metric{averagePrecision, 0} }
 
-// Precision is the number of relevant documents among the first k, by k; trec_eval's P.
+// Precision is the number of relevant documents among the first k, divided by k; trec_eval's P.
 func Precision(k int) Metric { return Metric{precision, k} }
 
-// Success is 1 if a relevant document is among the first k, else 0; trec_eval's success.
+// Success is 1 if a relevant document is among the first k, and 0 otherwise; trec_eval's success.
 func Success(k int) Metric { return Metric{success, k} }
 
-// DefaultMetrics returns what vecbolt eval shows: nDCG@10, Recall@10, Recall@100, MRR@10, MAP,
-// P@10, Success@10.
+// DefaultMetrics returns the metrics that vecbolt eval shows by default: nDCG@10, Recall@10,
+// Recall@100, MRR@10, MAP, P@10, Success@10.
 func DefaultMetrics() []Metric {
 	return []Metric{NDCG(10), Recall(10), Recall(100), MRR(10), MAP(), Precision(10), Success(10)}
 }
 
 // ParseMetric reads the name of a metric: nDCG@10, Recall@100, MRR@10, MAP, P@5 or Success@1, in
-// any case of letters, at any number of ranks. Without a number all ranks count, which is no use
-// for P and an error.
+// any case, with any number of ranks. Without a number all ranks count, except for P, which needs
+// one.
 func ParseMetric(s string) (Metric, error) {
 	name, cut, found := strings.Cut(s, "@")
 	var m Metric
@@ -74,7 +75,7 @@ func ParseMetric(s string) (Metric, error) {
 		}
 		m.k = k
 	} else if m.measure == precision {
-		return m, fmt.Errorf("metric %.40q: say at how many ranks, as in P@10", s)
+		return m, fmt.Errorf("metric %.40q: it needs a number of ranks, as in P@10", s)
 	}
 	return m, nil
 }
@@ -101,7 +102,7 @@ func (m Metric) K() int { return m.k }
 
 // grades are a ranking with the judgements of its documents.
 type grades struct {
-	ranked   []int // judgement of each document found, best first; 0 if there is none
+	ranked   []int // judgement of each document found, best first; 0 without one
 	ideal    []int // judgements of the relevant documents, in descending order
 	relevant int
 }
@@ -121,7 +122,7 @@ func newGrades(judged map[string]int, docs []Scored) grades {
 	return g
 }
 
-// of computes the metric. A query without relevant documents has 0.
+// of computes the metric. It is 0 for a query without relevant documents.
 func (m Metric) of(g grades) float64 {
 	if g.relevant == 0 {
 		return 0
@@ -172,10 +173,10 @@ func dcg(grades []int) (sum float64) {
 	return sum
 }
 
-// An Evaluation is what metrics say of a run.
+// An Evaluation holds the metrics of a run.
 type Evaluation struct {
 	Run     string   // name of the run
-	Metrics []Metric // without repetition
+	Metrics []Metric // without duplicates
 	Queries []QueryValues
 }
 
@@ -184,11 +185,11 @@ type QueryValues struct {
 	Query    string
 	Values   []float64 // in the order of Evaluation.Metrics
 	Relevant int       // documents that are judged relevant
-	Found    int       // of these, how many the run has
+	Found    int       // relevant documents that the run found
 }
 
-// Evaluate computes metrics for every query of the judgements, in order of their ids. A query that
-// the run does not answer has 0; one that is not judged is passed over.
+// Evaluate computes metrics for every query with judgements, in order of id. A query that the run
+// does not answer has 0. A query without judgements is ignored.
 func Evaluate(qrels Qrels, run *Run, metrics []Metric) *Evaluation {
 	e := &Evaluation{Run: run.Name}
 	for _, m := range metrics {
@@ -212,7 +213,7 @@ func Evaluate(qrels Qrels, run *Run, metrics []Metric) *Evaluation {
 	return e
 }
 
-// Values returns a metric of every query, nil if it was not computed.
+// Values returns a metric of every query, or nil if it was not computed.
 func (e *Evaluation) Values(m Metric) []float64 {
 	i := slices.Index(e.Metrics, m)
 	if i < 0 {
@@ -225,7 +226,7 @@ func (e *Evaluation) Values(m Metric) []float64 {
 	return values
 }
 
-// Mean returns the mean of a metric over all queries: NaN if it was not computed, 0 if there are no
+// Mean returns the mean of a metric over all queries: NaN if it was not computed, 0 without
 // queries.
 func (e *Evaluation) Mean(m Metric) float64 {
 	if !slices.Contains(e.Metrics, m) {

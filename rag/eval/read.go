@@ -15,11 +15,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/exchange"
 )
 
-// ErrFormat is matched by the error for a file that does not follow its format. The error names
-// file and line.
+// ErrFormat is matched by the error for a malformed file. The error names file and line.
 var ErrFormat = errors.New("malformed")
 
-// maxLine is the longest line of judgements and runs that is read, in bytes.
+// maxLine is the longest line accepted in judgements and runs, in bytes.
 const maxLine = 64 << 10
 
 // A line is one line of a text file, without its end.
@@ -33,7 +32,7 @@ func (l line) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: line %d: %w: "+format, append([]any{l.name, l.n, ErrFormat}, args...)...)
 }
 
-// lines yields the lines of r that are neither blank nor, as in trec_eval, comments.
+// lines yields the lines of r except blank lines and, as in trec_eval, comments.
 func lines(r io.Reader, name string) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		s := bufio.NewScanner(r)
@@ -62,15 +61,15 @@ func lines(r io.Reader, name string) iter.Seq2[line, error] {
 	}
 }
 
-// A Query is a question, as text, as a vector, or both.
+// A Query is a question as text, as a vector, or as both.
 type Query struct {
 	ID     string
 	Text   string
 	Vector []float32
 }
 
-// ReadQueries reads queries in the JSONL of BEIR: objects with the keys _id (or id) and text, and
-// here also vector (or embedding). Other keys are passed over. name stands for r in errors.
+// ReadQueries reads queries in the JSONL of BEIR: objects with the keys _id (or id) and text and,
+// beyond BEIR, vector (or embedding). Other keys are ignored. Errors call the input name.
 func ReadQueries(r io.Reader, name string) ([]Query, error) {
 	var queries []Query
 	seen := map[string]bool{}
@@ -101,15 +100,14 @@ func ReadQueries(r io.Reader, name string) ([]Query, error) {
 	}
 }
 
-// Qrels hold the judgement of documents, by query and by document. A document is relevant if it is
-// judged 1 or more.
+// Qrels are judgements of documents, by query and document. A document is relevant if it is judged
+// 1 or more.
 type Qrels map[string]map[string]int
 
-// ReadQrels reads judgements, one per line: those of BEIR, "query-id corpus-id score" with tabs
-// between and this header, or those of TREC, "query iteration document judgement" with any white
-// space between. A line of three columns is BEIR's, one of four TREC's; ids with spaces in them are
-// safe below the header. A document may be judged twice only if both judgements are the same. name
-// stands for r in errors.
+// ReadQrels reads judgements, one per line. BEIR's format has the header "query-id corpus-id score"
+// and tabs; TREC's has "query iteration document judgement", separated by any white space. A line
+// with three columns is BEIR's, a line with four TREC's; below the header, ids may contain spaces.
+// A document may be judged twice only if both judgements agree. Errors call the input name.
 func ReadQrels(r io.Reader, name string) (Qrels, error) {
 	q := Qrels{}
 	first, headed := true, false
@@ -154,28 +152,28 @@ func ReadQrels(r io.Reader, name string) (Qrels, error) {
 	return q, nil
 }
 
-// isIteration reports whether a word is what the second column of TREC's judgements holds: 0, Q0,
-// or a number of feedback.
+// isIteration reports whether a word is valid in the second column of TREC's judgements: 0, Q0, or
+// the number of a feedback round.
 func isIteration(word string) bool {
 	_, err := strconv.Atoi(strings.TrimPrefix(word, "Q"))
 	return err == nil
 }
 
-// WriteBEIR writes the judgements as BEIR has them, in order of query and document. It fails on ids
-// with tabs or line ends, which the format cannot carry.
+// WriteBEIR writes the judgements in BEIR's format, in order of query and document. It fails on ids
+// with tabs or line ends, which the format cannot represent.
 func (q Qrels) WriteBEIR(w io.Writer) error {
 	return q.write(w, "query-id\tcorpus-id\tscore\n", "%s\t%s\t%d\n", func(r rune) bool { return r == '\t' || r == '\r' || r == '\n' })
 }
 
-// WriteTREC writes the judgements as TREC has them, in order of query and document. It fails on ids
-// with white space, which the format cannot carry.
+// WriteTREC writes the judgements in TREC's format, in order of query and document. It fails on ids
+// with white space, which the format cannot represent.
 func (q Qrels) WriteTREC(w io.Writer) error {
 	return q.write(w, "", "%s 0 %s %d\n", unicode.IsSpace)
 }
 
 func (q Qrels) write(w io.Writer, header, format string, banned func(rune) bool) error {
 	out := bufio.NewWriter(w)
-	out.WriteString(header) // its error is that of Flush
+	out.WriteString(header) // Flush returns its error
 	for _, query := range sortedIDs(q) {
 		for _, doc := range sortedIDs(q[query]) {
 			if err := checkIDs(banned, query, doc); err != nil {
@@ -187,15 +185,15 @@ func (q Qrels) write(w io.Writer, header, format string, banned func(rune) bool)
 	return out.Flush()
 }
 
-// checkIDs refuses ids that would be read otherwise than they are written.
+// checkIDs refuses ids that a reader would parse differently.
 func checkIDs(banned func(rune) bool, query, doc string) error {
 	for _, id := range []string{query, doc} {
 		if id == "" || id != strings.TrimSpace(id) || strings.ContainsFunc(id, banned) {
-			return fmt.Errorf("id %q cannot be written: the format has no place for an empty id or white space in it", id)
+			return fmt.Errorf("id %q cannot be written: the format allows neither empty ids nor this white space", id)
 		}
 	}
 	if strings.HasPrefix(query, "#") || strings.HasPrefix(query, "\ufeff") {
-		return fmt.Errorf("query %q cannot be written: it would be read as a comment or a mark of order", query)
+		return fmt.Errorf("query %q cannot be written: it would be read as a comment or a byte order mark", query)
 	}
 	return nil
 }
@@ -211,29 +209,29 @@ func (q Qrels) Only(queries []Query) Qrels {
 	return some
 }
 
-// A Scored is a document with its score. Higher is better.
+// A Scored is a document with its score, higher being better.
 type Scored struct {
 	ID    string
 	Score float64
 }
 
-// A Run is what one way of searching answered.
+// A Run is the answer of one search method to all queries.
 type Run struct {
 	// Name is the tag of a TREC run.
 	Name string
-	// Rankings hold the documents found, by query. No document comes twice.
+	// Rankings hold the documents found, by query. No document occurs twice in a ranking.
 	Rankings map[string][]Scored
-	// Exact is false if some answer may lack documents that belong in it. A run that was read is
-	// not exact.
+	// Exact is false if an answer may lack documents that belong in it. A run read from a file is
+	// never exact.
 	Exact bool
 }
 
 // NewRun returns an empty run.
 func NewRun(name string) *Run { return &Run{Name: name, Rankings: map[string][]Scored{}} }
 
-// Set sets the documents found for a query, best first. Where their order is not that of their
-// scores, as after diversification, the scores are replaced by numbers that fall with the rank:
-// evaluation goes by scores alone.
+// Set sets the documents found for a query, best first. If scores do not fall in that order, as
+// after diversification, Set replaces them by numbers that do, because evaluation uses scores
+// alone.
 func (r *Run) Set(query string, ranking []Scored) {
 	if !slices.IsSortedFunc(ranking, func(a, b Scored) int {
 		switch {
@@ -261,8 +259,8 @@ func (r *Run) first(n int) *Run {
 	return cut
 }
 
-// ReadRun reads a TREC run: lines of "query Q0 document rank score tag" with white space between.
-// The rank is passed over, and the name of the run is the first tag. name stands for r in errors.
+// ReadRun reads a TREC run: lines of "query Q0 document rank score tag", separated by white space.
+// It ignores the rank; the name of the run is the first tag. Errors call the input name.
 func ReadRun(r io.Reader, name string) (*Run, error) {
 	run := NewRun("")
 	type key struct{ query, doc string }
@@ -292,9 +290,9 @@ func ReadRun(r io.Reader, name string) (*Run, error) {
 	return run, nil
 }
 
-// Write writes the run as TREC has it, in order of query and rank, each score with as many digits
-// as it takes to read the same number again. It fails on ids with white space, which the format
-// cannot carry. White space in the name becomes "-".
+// Write writes the run in TREC's format, in order of query and rank. Scores have enough digits to
+// be read back exactly. It fails on ids with white space, which the format cannot represent. White
+// space in the name becomes "-".
 func (r *Run) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	tag := strings.Join(strings.Fields(r.Name), "-")
@@ -312,7 +310,7 @@ func (r *Run) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// ranked returns the documents in the order in which trec_eval ranks them.
+// ranked returns the documents in the order of trec_eval's ranking.
 func ranked(docs []Scored) []Scored {
 	docs = slices.Clone(docs)
 	slices.SortFunc(docs, func(a, b Scored) int {
@@ -327,7 +325,7 @@ func ranked(docs []Scored) []Scored {
 	return docs
 }
 
-// sortedIDs returns the keys of a map, shorter ones first, so that numbers come in their order.
+// sortedIDs returns the keys of a map, shorter ones first, so that numbers are in numeric order.
 func sortedIDs[V any](m map[string]V) []string {
 	ids := make([]string, 0, len(m))
 	for id := range m {

@@ -11,7 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// A Runner is a way of searching.
+// A Runner is a search method to evaluate.
 type Runner interface {
 	// Name names the run.
 	Name() string
@@ -19,8 +19,8 @@ type Runner interface {
 	Run(ctx context.Context, queries []Query, depth int) (*Run, error)
 }
 
-// RunnerFunc makes a Runner of a function that answers one query, best first. Anything that
-// retrieves can be evaluated.
+// RunnerFunc makes a Runner from a function that answers one query, best first. It evaluates any
+// retrieval system.
 func RunnerFunc(name string, search func(ctx context.Context, q Query, depth int) ([]Scored, error)) Runner {
 	return funcRunner{name, search}
 }
@@ -53,14 +53,14 @@ const (
 	Text   Legs = 2
 )
 
-// These are matched by the errors for queries that lack what is needed.
+// Errors for queries without the part that a Runner needs.
 var (
 	ErrNoVector = errors.New("query has no vector")
 	ErrNoText   = errors.New("query has no text")
 )
 
-// ErrNotJudged is matched by the error for collections that have none of the documents which are
-// judged relevant: every metric would be 0, and mean nothing.
+// ErrNotJudged is matched by the error for a collection without any document that is judged
+// relevant: every metric would be 0 and mean nothing.
 var ErrNotJudged = errors.New("no document that is judged relevant exists")
 
 // A Searcher is a Runner over a collection.
@@ -71,9 +71,9 @@ type Searcher struct {
 	legs Legs
 }
 
-// Search returns a Runner that searches a collection with the given parts of each query, fused if
-// both are given. like holds what is the same in all searches, such as Where and Fusion; its
-// vector, text, K and Select are not used.
+// Search returns a Runner that searches a collection with the given parts of each query, and fuses
+// the rankings if both are given. like holds the settings shared by all searches, such as Where and
+// Fusion; its vector, text, K and Select are ignored.
 func Search(name string, coll *db.Collection, like db.Query, legs Legs) *Searcher {
 	return &Searcher{name, coll, like, legs}
 }
@@ -84,7 +84,7 @@ func (s *Searcher) Name() string { return s.name }
 // together is the number of queries that share a pass over the vectors.
 const together = 64
 
-// Run implements Runner. The run is exact if every answer was.
+// Run implements Runner. The run is exact if every answer is exact.
 func (s *Searcher) Run(ctx context.Context, queries []Query, depth int) (*Run, error) {
 	run := NewRun(s.name)
 	run.Exact = true
@@ -112,8 +112,8 @@ func (s *Searcher) Run(ctx context.Context, queries []Query, depth int) (*Run, e
 	return run, nil
 }
 
-// Known returns ErrNotJudged, with examples of ids, if the collections have none of the documents
-// that are judged relevant.
+// Known returns ErrNotJudged, with examples of ids, if the collections contain none of the
+// documents that are judged relevant.
 func (q Qrels) Known(ctx context.Context, colls ...*db.Collection) error {
 	relevant := map[string]bool{}
 	for _, docs := range q {
@@ -169,15 +169,15 @@ func (s *Searcher) query(q Query, depth int) (db.Query, error) {
 	return like, nil
 }
 
-// A Diagnosis counts the relevant documents of all queries of a run, by what became of them.
+// A Diagnosis counts the relevant documents of all queries by outcome.
 type Diagnosis struct {
-	Found       int `json:"found"`         // they are in the run
+	Found       int `json:"found"`         // in the run
 	IndexMissed int `json:"index_missed"`  // an exact search finds them, this one did not
-	RankedLow   int `json:"ranked_low"`    // they are searched, but others come before them
-	NotInCorpus int `json:"not_in_corpus"` // the search does not reach them: they do not exist, have nothing to be searched by, or Where excludes them
+	RankedLow   int `json:"ranked_low"`    // found by the search, but below the depth
+	NotInCorpus int `json:"not_in_corpus"` // out of reach of the search: missing, excluded by Where, or without a vector or text to search
 
-	// Missing are the relevant documents that are not in the run, by query, those with the highest
-	// judgement first.
+	// Missing are the relevant documents that are not in the run, by query, the highest judgements
+	// first.
 	Missing map[string][]Missing `json:"-"`
 }
 
@@ -186,10 +186,10 @@ type Missing struct {
 	ID    string
 	Grade int
 	Why   Reason
-	Rank  int // its true rank, from 1; 0 if it has none, or was searched for by text
+	Rank  int // true rank, from 1; 0 if unknown or searched by text
 }
 
-// A Reason says why a document was not found.
+// A Reason is why a document was not found.
 type Reason string
 
 // The reasons.
@@ -199,9 +199,9 @@ const (
 	NotInCorpus Reason = "it is not in the corpus"
 )
 
-// Diagnose says why relevant documents are missing from a run that s made of queries. It costs an
-// exact look at all vectors for each query that lacks some; with texts, an exact search if the run
-// is not exact.
+// Diagnose says why relevant documents are missing from a run that s made from queries. It costs an
+// exact pass over all vectors for each query with missing documents. With texts, it costs an exact
+// search if the run is not exact.
 func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries []Query, depth int) (*Diagnosis, error) {
 	d := &Diagnosis{Missing: map[string][]Missing{}}
 	var lacking []Query
@@ -221,9 +221,9 @@ func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries 
 			lacking = append(lacking, q)
 		}
 	}
-	// To rank by text all documents that have a word of the query takes too long for every query,
-	// and is needed for nothing but a figure in the report; a condition, however, only the database
-	// can judge.
+	// Ranking all documents that contain a word of the query takes too long to do for every query,
+	// and only yields one figure of the report. A condition, however, can only be checked by the
+	// database.
 	explain := s.byRerun
 	if s.legs == Vector || s.like.Where != nil {
 		explain = s.byExplain
@@ -246,7 +246,7 @@ func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries 
 	return d, nil
 }
 
-// byExplain asks the database about each document.
+// byExplain asks the database about each missing document.
 func (s *Searcher) byExplain(ctx context.Context, missing map[string][]Missing, _ *Run, queries []Query, depth int) error {
 	for _, q := range queries {
 		asked, err := s.query(q, depth)
@@ -276,7 +276,7 @@ func (s *Searcher) byExplain(ctx context.Context, missing map[string][]Missing, 
 	return nil
 }
 
-// byRerun looks the documents up, and into the answers of an exact search.
+// byRerun looks the missing documents up in the collection and in the results of an exact search.
 func (s *Searcher) byRerun(ctx context.Context, missing map[string][]Missing, run *Run, queries []Query, depth int) error {
 	exact := run
 	if !run.Exact {
@@ -311,7 +311,7 @@ func (s *Searcher) byRerun(ctx context.Context, missing map[string][]Missing, ru
 	return nil
 }
 
-// reached returns the documents that exist and have something that s searches by.
+// reached returns the documents that exist and have the part that s searches by.
 func (s *Searcher) reached(ctx context.Context, ids []string) (map[string]bool, error) {
 	reached := map[string]bool{}
 	text := s.coll.Schema().Text

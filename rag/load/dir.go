@@ -13,16 +13,15 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// ignoreFiles hold patterns of what is left out of their directory and those
-// below it.
+// ignoreFiles are files of patterns that exclude paths in their directory and below it.
 var ignoreFiles = []string{".gitignore", ".vecboltignore"}
 
-// walk yields the files below root that are to be read. Symbolic links are passed over; a pipe, a
-// socket or a device, which could be waited for without end, is a *SkipError. After an error, which
-// is a *SkipError unless it is the last, it goes on.
+// walk yields the files to read below root. It skips symbolic links. A pipe, a socket or a device
+// yields a *SkipError, because reading it could block forever. walk continues after a *SkipError;
+// any other error is the last.
 func walk(ctx context.Context, root string, o *Options, yield func(string, error) bool) {
 	include, exclude := patterns("", o.Include), patterns("", o.Exclude)
-	rules := map[string]ignore{} // by directory, those above included
+	rules := map[string]ignore{} // by directory, including the directories above root
 	more := true
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -87,8 +86,8 @@ type pattern struct {
 	within string
 }
 
-// patterns compiles lines in the syntax of gitignore(5), which hold in a
-// directory. Lines that cannot be compiled match nothing.
+// patterns compiles lines in the syntax of gitignore(5) for a directory. A line that cannot be
+// compiled matches nothing.
 func patterns(dir string, lines []string) ignore {
 	var list ignore
 	for _, line := range lines {

@@ -1,9 +1,9 @@
-// Package load reads texts from files: plain text, Markdown, HTML, PDF, DOCX,
-// CSV, JSONL and source code, one by one or a directory at a time.
+// Package load reads texts from files: plain text, Markdown, HTML, PDF, DOCX, CSV, JSONL and source
+// code, one file or a whole directory.
 //
-// A [Document] is a text with where it comes from. What a file has beyond text
-// becomes metadata: front matter, titles, fields of rows. [Document.Line] and
-// [Document.Page] say where an offset of the text stands in the file.
+// A [Document] is a text with its position in a file. Other content of the file becomes metadata:
+// front matter, titles, fields of rows. [Document.Line] and [Document.Page] map an offset in the
+// text to a place in the file.
 //
 //	for doc, err := range load.Path(ctx, "notes", nil) {
 //		var skipped *load.SkipError
@@ -14,7 +14,7 @@
 //		...
 //	}
 //
-// A file that is broken, too large or not text is skipped with a reason, and the
-// rest goes on. Files are not trusted: whatever they hold, reading them neither
-// panics nor takes memory without bound.
+// A file that is broken, too large or not text is skipped with a reason, and reading continues with
+// the next file. Files are untrusted: no content makes the package panic or take memory without
+// bound.
 package load

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// readDOCX reads a Word document (ECMA-376) as Markdown: headings, lists and
-// tables keep their structure.
+// readDOCX reads a Word document (ECMA-376) as Markdown. Headings, lists and tables keep their
+// structure.
 func readDOCX(doc *Document, b []byte, limit int64) error {
 	archive, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
@@ -54,7 +54,7 @@ func readDOCX(doc *Document, b []byte, limit int64) error {
 	return nil
 }
 
-// member reads a file of an archive, up to a limit: sizes in archives lie.
+// member reads a file of an archive, up to a limit, because sizes in archives cannot be trusted.
 func member(archive *zip.Reader, name string, limit int64) ([]byte, error) {
 	f, err := archive.Open(name)
 	if err != nil {
@@ -76,7 +76,7 @@ type word struct {
 	cells           []string // of the row of the outermost table
 	tables          int      // depth
 	rows            int      // of the outermost table
-	repeated        int      // depth in what older programs show instead of what was read
+	repeated        int      // depth in a fallback for older programs, which repeats text that was already read
 }
 
 func (w *word) start(t xml.StartElement) {

@@ -19,8 +19,8 @@ import (
 
 // readHTML reads a page as Markdown.
 func readHTML(doc *Document, b []byte, whole bool) error {
-	// A page that does not name its encoding is guessed from its first kilobyte,
-	// which may be ASCII where the rest is not.
+	// If a page does not declare its encoding, the guess is based on its first kilobyte, which may
+	// be ASCII even if the rest is not.
 	enc, _, certain := charset.DetermineEncoding(b, "")
 	if !certain && utf8.Valid(b) {
 		enc = encoding.Nop
@@ -42,16 +42,16 @@ func readHTML(doc *Document, b []byte, whole bool) error {
 	return err
 }
 
-// content returns the main content of a page, if it can be told from the rest
-// and is not a mere part of it; else the page without what is not text.
+// content returns the main content of a page, if it can be detected and makes up a good part of the
+// page. Otherwise it returns the page without elements that hold no text.
 func content(page *html.Node) *html.Node {
 	remove(page, "script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "aside", "form", "button")
 	all := len(strings.TrimSpace(textOf(page)))
-	if all < 2000 { // there is little to leave out
+	if all < 2000 { // too short to leave anything out
 		return page
 	}
 	if article, err := readability.FromDocument(clone(page), &url.URL{Scheme: "file"}); err == nil && article.Node != nil {
-		// Pages of many small parts make it choose one of them.
+		// On pages of many small parts, readability chooses only one of them.
 		if n := len(strings.TrimSpace(article.TextContent)); n*3 >= all || n >= 20_000 {
 			return article.Node
 		}
@@ -68,7 +68,7 @@ func find(n *html.Node, tag string) *html.Node {
 	return nil
 }
 
-// remove takes elements out of a page.
+// remove deletes elements from a page.
 func remove(n *html.Node, tags ...string) {
 	var gone []*html.Node
 	for d := range n.Descendants() {
@@ -91,7 +91,7 @@ func textOf(n *html.Node) string {
 	return s.String()
 }
 
-// clone copies a page: readability takes apart what it is given.
+// clone copies a page, because readability modifies its input.
 func clone(n *html.Node) *html.Node {
 	c := &html.Node{Type: n.Type, DataAtom: n.DataAtom, Data: n.Data, Namespace: n.Namespace, Attr: append([]html.Attribute(nil), n.Attr...)}
 	for child := range n.ChildNodes() {

@@ -20,41 +20,39 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Document is a text with where it comes from.
+// A Document is a text with its position in a file.
 type Document struct {
 	Source   string // path, or the name given to Read
-	Row      int    // of a file with many documents, from 1; else 0
+	Row      int    // row in a file with many documents, from 1; otherwise 0
 	Format   Format
-	Title    string         // if the file says so
+	Title    string         // if the file has one
 	Text     string         // UTF-8, lines end with \n
 	Metadata map[string]any // front matter, fields of a row; string, bool, int64, float64, lists and maps of these
 
-	// Base is the number of bytes of the file before Text: a byte order mark,
-	// front matter. Where the text is not Exact, it counts those of the whole
-	// text that the file was converted to.
+	// Base is the number of bytes of the file before Text: a byte order mark, front matter. If the
+	// text is not Exact, Base is an offset in the converted text of the file.
 	Base  int
 	exact bool  // Text is a part of the file
-	line  int   // of Text in the file, less one
+	line  int   // line of the file at which Text begins, from 0
 	pages []int // offsets at which pages begin
 }
 
-// Exact reports whether the text is a part of the file, byte by byte, so that
-// Base plus an offset of the text is one of the file.
+// Exact reports whether the text is a part of the file, byte for byte, so that Base plus an offset
+// in the text is an offset in the file.
 func (d *Document) Exact() bool { return d.exact }
 
-// Line returns the line of the file, from 1, at an offset of the text; for
-// formats that are converted (HTML, PDF, DOCX), the line of the text.
+// Line returns the line of the file, from 1, at an offset in the text. For converted formats (HTML,
+// PDF, DOCX) it is the line of the text.
 func (d *Document) Line(offset int) int {
 	return d.line + 1 + strings.Count(d.Text[:min(max(offset, 0), len(d.Text))], "\n")
 }
 
-// Page returns the page, from 1, at an offset of the text; 0 if the format has
-// no pages.
+// Page returns the page, from 1, at an offset in the text, or 0 if the format has no pages.
 func (d *Document) Page(offset int) int {
 	return sort.SearchInts(d.pages, offset+1)
 }
 
-// A Format says how a file is read, and what is a good way to split its text.
+// A Format says how a file is read and how its text is best split.
 type Format string
 
 // The formats.
@@ -86,7 +84,7 @@ var languages = map[string]string{
 	".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".xml": "xml", ".css": "css", ".ini": "ini",
 }
 
-// Errors that a SkipError wraps.
+// Errors wrapped by a SkipError.
 var (
 	ErrUnsupported = errors.New("not a format that can be read")
 	ErrTooLarge    = errors.New("too large")
@@ -94,10 +92,10 @@ var (
 	ErrEmpty       = errors.New("no text in it")
 )
 
-// A SkipError says why a file, or one row of it, was skipped.
+// A SkipError is the reason for skipping a file or one of its rows.
 type SkipError struct {
 	Source string
-	Row    int // 0: all of it
+	Row    int // 0: the whole file
 	Err    error
 }
 
@@ -114,21 +112,20 @@ func (e *SkipError) Unwrap() error { return e.Err }
 
 // Options tune what is read. The zero value, like nil, is the default.
 type Options struct {
-	// MaxBytes is the size above which a file is skipped, and the most text
-	// taken from one; 0 means 64 MiB.
+	// MaxBytes is the maximum size of a file, and of the text taken from it; larger files are
+	// skipped. 0 means 64 MiB.
 	MaxBytes int64
-	// Timeout is the most time for one file that has to be converted; 0 means a minute.
+	// Timeout is the maximum time for converting one file; 0 means a minute.
 	Timeout time.Duration
-	// Include, if not empty, restricts a directory to files that match one of
-	// the patterns; Exclude leaves out files and directories. Patterns are
-	// those of .gitignore.
+	// Include, if not empty, restricts a directory to files that match one of the patterns. Exclude
+	// leaves out files and directories. Patterns have the syntax of .gitignore.
 	Include, Exclude []string
-	// Hidden reads files and directories whose names begin with a dot, too.
+	// Hidden includes files and directories whose names begin with a dot.
 	Hidden bool
-	// NoIgnoreFiles reads what .gitignore and .vecboltignore leave out.
+	// NoIgnoreFiles includes paths that .gitignore and .vecboltignore exclude.
 	NoIgnoreFiles bool
-	// WholePages keeps all of an HTML page; by default navigation and the
-	// like is left out where the main content can be told from it.
+	// WholePages keeps all of an HTML page. By default navigation and similar parts are left out if
+	// the main content can be detected.
 	WholePages bool
 }
 
@@ -142,9 +139,9 @@ func (o *Options) withDefaults() Options {
 	return c
 }
 
-// Path reads a file, all files of a directory and those below it, or standard
-// input if path is "-". Directories are read in order of name. Errors are
-// *SkipError, after which it goes on, or the last.
+// Path reads a file, all files of a directory and its subdirectories, or standard input if path is
+// "-". Directories are read in order of name. Reading continues after a *SkipError; any other error
+// is the last.
 func Path(ctx context.Context, path string, opts *Options) iter.Seq2[*Document, error] {
 	o := opts.withDefaults()
 	return func(yield func(*Document, error) bool) {
@@ -176,15 +173,15 @@ func Files(ctx context.Context, path string, opts *Options) iter.Seq2[string, er
 	}
 }
 
-// Read reads the documents of one file from r. The name says the format, by its
-// extension; if it does not, the content does.
+// Read reads the documents of one file from r. The extension of name determines the format; if it
+// is unknown, the content does.
 func Read(ctx context.Context, name string, r io.Reader, opts *Options) iter.Seq2[*Document, error] {
 	o := opts.withDefaults()
 	return func(yield func(*Document, error) bool) { readAll(ctx, name, r, &o, yield) }
 }
 
-// Bytes reads all of a file, unless it has more than Options.MaxBytes. The error
-// is a *SkipError that names source.
+// Bytes reads a whole file, unless it is larger than Options.MaxBytes. The error is a *SkipError
+// that names source.
 func Bytes(source string, r io.Reader, opts *Options) ([]byte, error) {
 	most := opts.withDefaults().MaxBytes
 	if f, ok := r.(*os.File); ok {
@@ -211,7 +208,7 @@ func file(ctx context.Context, source string, o *Options, yield func(*Document, 
 	return readAll(ctx, source, f, o, yield)
 }
 
-// readAll reports whether to go on with other files.
+// readAll yields the documents of one file and reports whether the caller should continue.
 func readAll(ctx context.Context, source string, r io.Reader, o *Options, yield func(*Document, error) bool) bool {
 	if err := ctx.Err(); err != nil {
 		yield(nil, err)
@@ -233,7 +230,7 @@ func readAll(ctx context.Context, source string, r io.Reader, o *Options, yield 
 			return yield(nil, &SkipError{Source: source, Err: err})
 		}
 	}
-	rd := &reading{ctx: ctx, o: o, source: source, format: format, yield: yield}
+	rd := &reader{ctx: ctx, o: o, source: source, format: format, yield: yield}
 	switch format {
 	case CSV, JSONL:
 		return rd.rows(b, ext == ".tsv")
@@ -255,7 +252,7 @@ func readAll(ctx context.Context, source string, r io.Reader, o *Options, yield 
 	return yield(doc, nil)
 }
 
-// sniff finds the format from the content.
+// sniff detects the format from the content.
 func sniff(b []byte) (Format, error) {
 	m := mimetype.Detect(b)
 	for _, f := range []struct {
@@ -274,8 +271,8 @@ func sniff(b []byte) (Format, error) {
 	return "", fmt.Errorf("%w: %s", ErrUnsupported, m)
 }
 
-// reading is the reading of one file.
-type reading struct {
+// reader reads one file.
+type reader struct {
 	ctx    context.Context
 	o      *Options
 	source string
@@ -283,8 +280,8 @@ type reading struct {
 	yield  func(*Document, error) bool
 }
 
-// whole reads a file that is one document.
-func (r *reading) whole(b []byte) (*Document, error) {
+// whole reads a file that holds one document.
+func (r *reader) whole(b []byte) (*Document, error) {
 	doc := &Document{Source: r.source, Format: r.format, Metadata: map[string]any{}}
 	switch r.format {
 	case PDF:
@@ -308,9 +305,9 @@ func (r *reading) whole(b []byte) (*Document, error) {
 	return doc, nil
 }
 
-// convert runs a conversion that is not trusted: what it panics with is an
-// error. If it takes too long it is left behind, to end when it will.
-func (r *reading) convert(fn func() error) error {
+// convert runs an untrusted conversion and turns its panics into errors. After the timeout convert
+// returns, and the conversion ends on its own.
+func (r *reader) convert(fn func() error) error {
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.Timeout)
 	defer cancel()
 	done := make(chan error, 1)
@@ -333,7 +330,7 @@ func (r *reading) convert(fn func() error) error {
 	}
 }
 
-// newlines makes all line ends \n.
+// newlines converts all line ends to \n.
 func newlines(text string) string {
 	if !strings.Contains(text, "\r") {
 		return text
@@ -341,8 +338,8 @@ func newlines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 }
 
-// plain turns what decoders return into the kinds that metadata may have; what
-// has none of them becomes text.
+// plain converts values from decoders to the types that metadata may have. Values of other types
+// become text.
 func plain(v any) any {
 	switch v := v.(type) {
 	case nil, string, bool, int64, float64:

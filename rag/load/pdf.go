@@ -13,11 +13,10 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// maxPages bounds the time that one file takes.
+// maxPages bounds the time for one file.
 const maxPages = 20_000
 
-// readPDF reads the text of a PDF, page by page, an empty line between them.
-// Images of text have none.
+// readPDF reads the text of a PDF, with an empty line between pages. Scanned pages have no text.
 func readPDF(doc *Document, b []byte, limit int64) error {
 	r, err := openPDF(b)
 	if err != nil {
@@ -48,13 +47,13 @@ func readPDF(doc *Document, b []byte, limit int64) error {
 	}
 	doc.Text = text.String()
 	if strings.TrimSpace(doc.Text) == "" && failed != nil {
-		return failed // a page that is broken does not hide those that are not
+		return failed // a broken page does not hide the other pages
 	}
 	return nil
 }
 
-// openPDF opens a file or, if its directory of objects is missing or broken,
-// what can be found of it.
+// openPDF opens a file. If its cross-reference table is missing or broken, openPDF searches for the
+// objects.
 func openPDF(b []byte) (*pdf.Reader, error) {
 	r, err := pdf.NewReader(bytes.NewReader(b), int64(len(b)))
 	if err == nil && hasPages(r) || errors.Is(err, pdf.ErrInvalidPassword) {
@@ -81,8 +80,8 @@ var (
 	pdfCatalog = regexp.MustCompile(`/Type\s*/Catalog\b`)
 )
 
-// rebuildPDF writes a new cross-reference table (ISO 32000-1, 7.5.4) behind a
-// file, of the objects that a search finds. It returns nil if it finds none.
+// rebuildPDF appends a new cross-reference table (ISO 32000-1, 7.5.4) for all objects that a search
+// finds. It returns nil if there are none.
 func rebuildPDF(b []byte) []byte {
 	const header = "%PDF-1.7\n"
 	out := append([]byte(header), b...)
@@ -92,10 +91,10 @@ func rebuildPDF(b []byte) []byte {
 	for _, m := range pdfObject.FindAllSubmatchIndex(out, -1) {
 		number, _ := strconv.Atoi(string(out[m[2]:m[3]]))
 		generation, _ := strconv.Atoi(string(out[m[4]:m[5]]))
-		if number > len(b)/8 { // more than the file could hold
+		if number > len(b)/8 { // more objects than the file could hold
 			continue
 		}
-		objects[number] = object{m[2], generation} // a later one replaces it
+		objects[number] = object{m[2], generation} // the last definition counts
 		last = max(last, number)
 		end := bytes.Index(out[m[1]:], []byte("endobj"))
 		if end >= 0 && pdfCatalog.Match(out[m[1]:m[1]+end]) {
@@ -122,11 +121,10 @@ func rebuildPDF(b []byte) []byte {
 	return w.Bytes()
 }
 
-// pdfLeaf is a page with what it inherits.
+// pdfLeaf is a page with its inherited resources.
 type pdfLeaf struct{ page, resources pdf.Value }
 
-// pdfPages walks the tree of pages. Trees may be graphs: depth and number are
-// bounded.
+// pdfPages walks the page tree. Malformed trees may have cycles, so depth and number are bounded.
 func pdfPages(r *pdf.Reader) (leaves []pdfLeaf, err error) {
 	const maxDepth = 64
 	visits := 0
@@ -156,8 +154,8 @@ func pdfPages(r *pdf.Reader) (leaves []pdfLeaf, err error) {
 	return leaves, err
 }
 
-// read returns the text of a page. What comes before a place that is broken is
-// worth having.
+// read returns the text of a page. If the page is broken, it also returns the text before that
+// place.
 func (l pdfLeaf) read() (text string, err error) {
 	p := &pdfPage{fonts: map[string]*pdfFont{}}
 	defer func() {
@@ -171,7 +169,7 @@ func (l pdfLeaf) read() (text string, err error) {
 	return "", nil
 }
 
-// pdfLetters undoes the ligatures of typesetters: nobody asks for them.
+// pdfLetters replaces ligatures by letters, because nobody searches for ligatures.
 var pdfLetters = strings.NewReplacer("\x00", "", "\ufb00", "ff", "\ufb01", "fi", "\ufb02", "fl", "\ufb03", "ffi", "\ufb04", "ffl",
 	"\ufb05", "st", "\ufb06", "st")
 
@@ -180,7 +178,7 @@ type matrix [6]float64
 
 var identity = matrix{1, 0, 0, 1, 0, 0}
 
-// mul returns the matrix that applies m, then n.
+// mul returns the matrix that applies m first, then n.
 func (m matrix) mul(n matrix) matrix {
 	return matrix{
 		m[0]*n[0] + m[1]*n[2], m[0]*n[1] + m[1]*n[3],
@@ -189,15 +187,15 @@ func (m matrix) mul(n matrix) matrix {
 	}
 }
 
-// pdfState is the part of the graphics state that moves text.
+// pdfState is the part of the graphics state that affects the position of text.
 type pdfState struct {
 	ctm                                       matrix
 	font                                      *pdfFont
 	size, charSpace, wordSpace, scale, leader float64
 }
 
-// pdfPage collects the text of a page in the order in which it is shown, with
-// spaces and line ends where glyphs are apart.
+// pdfPage collects the text of a page in drawing order. It inserts spaces and line ends between
+// glyphs that are apart.
 type pdfPage struct {
 	out      strings.Builder
 	fonts    map[string]*pdfFont // by object
@@ -211,7 +209,7 @@ type pdfPage struct {
 	operands int
 }
 
-// maxForms bounds the nesting of forms, maxOperations the work of a page.
+// maxForms bounds the nesting of forms; maxOperations bounds the work per page.
 const (
 	maxForms      = 8
 	maxOperations = 5_000_000
@@ -242,8 +240,8 @@ func (p *pdfPage) run(content, resources pdf.Value, depth int) {
 	})
 }
 
-// checkNesting panics if arrays in a stream are nested so deep, or if it is so
-// long, that parsing it would take all memory.
+// checkNesting panics if a stream is too long or nests arrays too deep, because parsing it would
+// exhaust memory.
 func checkNesting(stream pdf.Value) {
 	const maxNesting, maxLength = 10_000, 256 << 20
 	r := stream.Reader()
@@ -375,7 +373,7 @@ func (p *pdfPage) advance(x float64) {
 	p.text = matrix{1, 0, 0, 1, x * (1 + p.state.scale), 0}.mul(p.text)
 }
 
-// show writes a string at the present place.
+// show writes a string at the current position.
 func (p *pdfPage) show(s string) {
 	f := p.state.font
 	if s == "" || f == nil {
@@ -383,7 +381,7 @@ func (p *pdfPage) show(s string) {
 	}
 	text := f.encoding.Decode(s)
 	at := p.text.mul(p.state.ctm)
-	// The height of a glyph and the direction of writing on the page.
+	// The height of a glyph and the writing direction on the page.
 	size := max(math.Hypot(at[2], at[3])*math.Abs(p.state.size), 1e-6)
 	length := max(math.Hypot(at[0], at[1]), 1e-9)
 	ux, uy := at[0]/length, at[1]/length
@@ -410,7 +408,7 @@ func (p *pdfPage) show(s string) {
 	p.endX, p.endY, p.shown = end[4], end[5], true
 }
 
-// pdfFont is what is needed of a font: characters and widths.
+// pdfFont is the part of a font that text extraction needs: characters and widths.
 type pdfFont struct {
 	pdf.Font
 	encoding pdf.TextEncoding
@@ -445,7 +443,7 @@ func (p *pdfPage) font(v pdf.Value) *pdfFont {
 	return f
 }
 
-// utf16Codes is the encoding of fonts whose codes are those of UTF-16.
+// utf16Codes decodes fonts whose codes are UTF-16.
 type utf16Codes struct{}
 
 // Decode implements pdf.TextEncoding.

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// textFields are the names under which rows keep their text, the best first.
+// textFields are the usual names of the text field, in order of preference.
 var textFields = []string{"text", "content", "body", "page_content", "document"}
 
-// rows reads a file that has a document in each row.
-func (r *reading) rows(b []byte, tabs bool) bool {
+// rows reads a file with a document in each row. It reports whether the caller should continue.
+func (r *reader) rows(b []byte, tabs bool) bool {
 	text, err := decode(b)
 	if err != nil {
 		return r.yield(nil, &SkipError{Source: r.source, Err: err})
@@ -25,8 +25,8 @@ func (r *reading) rows(b []byte, tabs bool) bool {
 	return r.csv(text, tabs)
 }
 
-// emit reports whether to go on.
-func (r *reading) emit(row, line int, fields map[string]any, names []string, err error) bool {
+// emit yields the document of a row and reports whether the caller should continue.
+func (r *reader) emit(row, line int, fields map[string]any, names []string, err error) bool {
 	doc := &Document{Source: r.source, Row: row, Format: r.format, Metadata: map[string]any{}, line: line - 1}
 	if err == nil {
 		doc.fill(fields, names)
@@ -40,8 +40,8 @@ func (r *reading) emit(row, line int, fields map[string]any, names []string, err
 	return r.yield(doc, nil)
 }
 
-// fill takes the text of a row from the field that holds it, or makes one of
-// all fields; the others become metadata.
+// fill takes the text from the text field of a row, or builds it from all fields. The remaining
+// fields become metadata.
 func (d *Document) fill(fields map[string]any, names []string) {
 	for _, name := range textFields {
 		if text, ok := fields[name].(string); ok {
@@ -68,7 +68,7 @@ func (d *Document) fill(fields map[string]any, names []string) {
 	}
 }
 
-func (r *reading) csv(text string, tabs bool) bool {
+func (r *reader) csv(text string, tabs bool) bool {
 	dec := csv.NewReader(strings.NewReader(text))
 	dec.FieldsPerRecord = -1
 	dec.LazyQuotes = true
@@ -108,7 +108,7 @@ func (r *reading) csv(text string, tabs bool) bool {
 	}
 }
 
-func (r *reading) jsonl(text string) bool {
+func (r *reader) jsonl(text string) bool {
 	row, line := 0, 0
 	for s := range strings.Lines(text) {
 		line++
@@ -128,7 +128,7 @@ func (r *reading) jsonl(text string) bool {
 	return true
 }
 
-// object decodes one JSON object; names keeps the order of its fields.
+// object decodes one JSON object; names is the order of its fields.
 func object(s string) (fields map[string]any, names []string, err error) {
 	dec := json.NewDecoder(strings.NewReader(s))
 	dec.UseNumber()
@@ -158,7 +158,7 @@ func object(s string) (fields map[string]any, names []string, err error) {
 	return fields, names, nil
 }
 
-// numbers makes integers of the numbers that are.
+// numbers converts whole numbers to integers.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:

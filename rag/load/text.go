@@ -14,9 +14,8 @@ import (
 // mark is the byte order mark of UTF-8.
 const mark = "\xef\xbb\xbf"
 
-// decode finds the encoding of a text: a byte order mark, UTF-8, UTF-16 by its
-// zero bytes, else Windows-1252, which is how nearly all other texts of the
-// web are encoded.
+// decode detects the encoding of a text: a byte order mark, UTF-8, or UTF-16, which its zero bytes
+// reveal. Anything else is read as Windows-1252, the most common other encoding on the web.
 func decode(b []byte) (string, error) {
 	utf16 := func(e unicode.Endianness) (string, error) {
 		out, err := unicode.UTF16(e, unicode.UseBOM).NewDecoder().Bytes(b)
@@ -31,7 +30,7 @@ func decode(b []byte) (string, error) {
 		return utf16(unicode.BigEndian)
 	}
 	if zeros := bytes.Count(b, []byte{0}); zeros > 0 {
-		// Of western text in UTF-16, every other byte is zero.
+		// In Western text in UTF-16, every other byte is zero.
 		even := 0
 		for i := 0; i < len(b); i += 2 {
 			if b[i] == 0 {
@@ -55,8 +54,8 @@ func decode(b []byte) (string, error) {
 	return newlines(string(out)), err
 }
 
-// frontMatter moves the YAML at the beginning of a Markdown file into the
-// metadata. What is not valid YAML stays in the text.
+// frontMatter moves the YAML at the beginning of a Markdown file into the metadata. Invalid YAML
+// stays in the text.
 func frontMatter(doc *Document) {
 	const fence = "---\n"
 	rest, ok := strings.CutPrefix(doc.Text, fence)
