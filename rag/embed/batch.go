@@ -7,16 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// BatchOptions tune Batches. The zero value, like nil, is good.
+// BatchOptions tune Batches. The zero value, like nil, is the default.
 type BatchOptions struct {
 	Size     int // texts per request; 0 means DefaultBatchSize
 	Parallel int // requests at the same time; 0 means 4
 }
 
-// Batches returns an embedder that splits what it is given into requests of a
-// limited size and sends some of them at the same time. Vectors come back in
-// the order of the texts. After an error, which is returned, no more requests
-// are sent, and those under way are cancelled.
+// Batches returns an embedder that splits texts into requests of limited size and sends several at
+// the same time. Vectors are in the order of the texts. The first error stops further requests,
+// cancels those in flight, and is returned.
 func Batches(e Embedder, opts *BatchOptions) Embedder {
 	if opts == nil {
 		opts = &BatchOptions{}
@@ -43,8 +42,8 @@ func (b *batches) EmbedBatch(ctx context.Context, texts []string) ([][]float32, 
 	return vecs, nil
 }
 
-// each calls done with the vectors of each batch and the number of its first
-// text; concurrently, in any order, and also if another batch fails.
+// each calls done with the vectors of each batch and the index of its first text. Calls are
+// concurrent and in any order, and happen even if another batch fails.
 func (b *batches) each(ctx context.Context, texts []string, done func(at int, vecs [][]float32)) error {
 	n := (len(texts) + b.size - 1) / b.size
 	if n == 0 {
@@ -89,7 +88,7 @@ func (b *batches) each(ctx context.Context, texts []string, done func(at int, ve
 	return failure
 }
 
-// sameDimension verifies vectors of several requests.
+// sameDimension checks that vectors of several requests have the same dimension.
 func sameDimension(e Embedder, vecs [][]float32) error {
 	for _, v := range vecs {
 		if len(v) != len(vecs[0]) {

@@ -28,7 +28,7 @@ import (
 // A KeyEncoder says how a text becomes the name of a file.
 type KeyEncoder uint8
 
-// The key encoders, with what LangChain calls them.
+// Key encoders, with their names in LangChain.
 const (
 	KeySHA256  KeyEncoder = iota // key_encoder="sha256"
 	KeyUUID                      // key_encoder="sha1", the oldest: a UUID of the SHA-1
@@ -37,7 +37,7 @@ const (
 	KeyJS                        // LangChain for JavaScript: SHA-1 and .txt
 )
 
-// key returns the name for a text.
+// key returns the file name for a text.
 func (k KeyEncoder) key(text string) string {
 	switch k {
 	case KeyUUID:
@@ -63,33 +63,31 @@ func (k KeyEncoder) key(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CacheOptions say how entries are named. The zero value, like nil, is good.
+// CacheOptions tune a Cache. The zero value, like nil, is the default.
 type CacheOptions struct {
 	Key KeyEncoder
 
-	// Namespace begins the names of all entries. Letters, digits and "_.-/"
-	// may occur; a slash makes a directory. If it is empty, it is made of provider,
-	// model and dimension, so that several models can share a cache.
+	// Namespace is the prefix of the names of all entries. It may contain letters, digits and
+	// "_.-/"; a slash creates a directory. If it is empty, it is built from provider, model and
+	// dimension, so that several models can share a cache.
 	Namespace string
 
-	// Bare means no namespace at all, as in caches of a single model.
+	// Bare disables the namespace, as in caches of a single model.
 	Bare bool
 
-	// Logger receives a warning for each entry that is damaged or cannot be
-	// written; nil means slog.Default().
+	// Logger receives a warning for each entry that is damaged or cannot be written; nil means
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// A Cache keeps vectors on disk, so that no text is embedded twice: one file per
-// text, named by a hash of it, with a JSON array of numbers, as the file stores
-// of LangChain do. "vecbolt import --format emb-cache" and package rag read it,
-// and so does LangChain if the key encoder and the namespace are the same. The
-// texts themselves are not kept.
+// A Cache keeps vectors on disk, so that no text is embedded twice. Each text has a file, named by
+// its hash, with a JSON array of numbers, as in the file stores of LangChain. "vecbolt import
+// --format emb-cache" and package rag can read it, and so can LangChain, if the key encoder and the
+// namespace are the same. The texts themselves are not stored.
 //
-// Files are written beside and renamed, so that readers see none or a whole one.
-// They are not synced: after a power failure some may be damaged, which means
-// that their texts are embedded again. Several processes may share a cache. Its
-// methods are safe for concurrent use.
+// Files are written under a temporary name and renamed, so that readers never see a partial file.
+// They are not synced: a power failure may damage entries, whose texts are then embedded again.
+// Several processes may share a cache. Its methods are safe for concurrent use.
 type Cache struct {
 	dir  string
 	opts CacheOptions
@@ -99,7 +97,7 @@ type Cache struct {
 
 var namespacePattern = regexp.MustCompile(`^[a-zA-Z0-9_.\-/]*$`)
 
-// NewCache returns the cache in a directory, which need not exist yet.
+// NewCache returns a cache in a directory, which need not exist yet.
 func NewCache(dir string, opts *CacheOptions) (*Cache, error) {
 	c := &Cache{dir: dir}
 	if opts != nil {
@@ -122,26 +120,25 @@ func NewCache(dir string, opts *CacheOptions) (*Cache, error) {
 	return c, nil
 }
 
-// CacheStats count since NewCache.
+// CacheStats are counts since NewCache.
 type CacheStats struct {
 	Hits      int64 `json:"hits"`
-	Misses    int64 `json:"misses"`    // texts that were embedded, each once per call
-	Damaged   int64 `json:"damaged"`   // of those, entries that could not be used
+	Misses    int64 `json:"misses"`    // texts embedded, each once per call
+	Damaged   int64 `json:"damaged"`   // misses because of an unusable entry
 	Unwritten int64 `json:"unwritten"` // entries that could not be written
 }
 
-// Stats returns what has been counted.
+// Stats returns the current counts.
 func (c *Cache) Stats() CacheStats {
 	return CacheStats{c.hits.Load(), c.misses.Load(), c.damaged.Load(), c.unwritten.Load()}
 }
 
-// Wrap returns an embedder that asks e only for texts which are not in the
-// cache, and for each only once. What e gives is stored, batch by batch if e is made by
-// Batches: what was paid for is kept if a later batch fails. An entry that is
-// damaged, or has another dimension than e, is replaced. If an entry cannot be
-// written, there is a warning and no error.
+// Wrap returns an embedder that calls e only for texts missing from the cache, and once per text.
+// It stores the vectors of e, batch by batch if e is made by Batches, so that paid results survive
+// the failure of a later batch. It replaces an entry that is damaged or has another dimension than
+// e. If an entry cannot be written, it logs a warning and returns no error.
 //
-// Store what a model gives: wrap e in Cache first, then in Normalize or Prefix.
+// Store the vectors of the model itself: wrap e in Cache first, then in Normalize or Prefix.
 func (c *Cache) Wrap(e Embedder) Embedder {
 	ns := c.opts.Namespace
 	if ns == "" && !c.opts.Bare {
@@ -150,7 +147,7 @@ func (c *Cache) Wrap(e Embedder) Embedder {
 	return &cached{e, c, ns}
 }
 
-// namespace names a model by a string that is part of a file name.
+// namespace returns a name for a model that is valid in file names.
 func namespace(e Embedder) string {
 	name := e.Provider() + "-" + e.Model()
 	if e.Dimensions() != 0 {
@@ -212,7 +209,7 @@ func (c *cached) EmbedBatch(ctx context.Context, texts []string) ([][]float32, e
 	}
 	err := c.embed(ctx, missing, found)
 	if err == nil && len(missing) > 0 {
-		// If only now the model shows its dimension, entries may have another.
+		// The model may have shown its dimension only now; then entries may have another one.
 		dim = len(found[missing[0]])
 		var stale []string
 		for text, v := range found {
@@ -230,7 +227,7 @@ func (c *cached) EmbedBatch(ctx context.Context, texts []string) ([][]float32, e
 	c.cache.hits.Add(int64(len(found) - len(missing)))
 	vecs := make([][]float32, len(texts))
 	for i, text := range texts {
-		vecs[i] = slices.Clone(found[text]) // a text may be there twice
+		vecs[i] = slices.Clone(found[text]) // texts may repeat
 	}
 	if err := sameDimension(c, vecs); err != nil {
 		return nil, err
@@ -238,7 +235,7 @@ func (c *cached) EmbedBatch(ctx context.Context, texts []string) ([][]float32, e
 	return vecs, nil
 }
 
-// embed puts the vectors of distinct texts into found and into the cache.
+// embed adds the vectors of distinct texts to found and to the cache.
 func (c *cached) embed(ctx context.Context, texts []string, found map[string][]float32) error {
 	if len(texts) == 0 {
 		return nil
@@ -273,10 +270,10 @@ func (c *cached) path(text string) string {
 	return filepath.Join(c.cache.dir, filepath.FromSlash(c.namespace+c.cache.opts.Key.key(text)))
 }
 
-// maxEntry bounds a file: no vector takes more.
+// maxEntry bounds the size of a file; the largest vector fits.
 const maxEntry = 4 << 20
 
-// read returns the vector of a text, or nil if there is none that will do.
+// read returns the vector of a text, or nil without a usable entry.
 func (c *cached) read(ctx context.Context, text string, dim int) []float32 {
 	v, err := readEntry(c.path(text))
 	if err == nil && dim != 0 && len(v) != dim {
@@ -287,7 +284,7 @@ func (c *cached) read(ctx context.Context, text string, dim int) []float32 {
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		c.cache.damaged.Add(1)
-		c.cache.opts.Logger.WarnContext(ctx, "cached embedding cannot be used, will be made again", "file", c.path(text), "error", err)
+		c.cache.opts.Logger.WarnContext(ctx, "cached embedding is unusable, will embed again", "file", c.path(text), "error", err)
 	}
 	return nil
 }
@@ -315,7 +312,7 @@ func readEntry(name string) ([]float32, error) {
 	return v, checkReply([][]float32{v}, 1, 0)
 }
 
-// write stores the vector of a text, if it can.
+// write stores the vector of a text. Failures are logged.
 func (c *cached) write(ctx context.Context, text string, v []float32) {
 	if err := writeEntry(c.path(text), v); err != nil {
 		c.cache.unwritten.Add(1)
@@ -337,7 +334,7 @@ func writeEntry(name string, v []float32) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".tmp-*") // readers of caches pass over names with a dot
+	f, err := os.CreateTemp(dir, ".tmp-*") // readers of caches ignore names that begin with a dot
 	if err != nil {
 		return err
 	}

@@ -13,26 +13,25 @@ const MaxDimensions = 1 << 16
 // An Embedder computes vectors of texts. Its methods are safe for concurrent
 // use.
 type Embedder interface {
-	// Provider names the provider, as a Config does.
+	// Provider returns the provider as named in a Config.
 	Provider() string
 
-	// Model names the model, as a Config does.
+	// Model returns the model as named in a Config.
 	Model() string
 
-	// Dimensions returns the number of components of every vector. It is 0
-	// until it is known: with some providers, that takes a first text.
+	// Dimensions returns the number of components of every vector. It is 0 while it is unknown:
+	// some providers show it only with the first vector.
 	Dimensions() int
 
-	// EmbedBatch returns one vector per text, in their order, each finite and
-	// of the same dimension; all or an error. No texts give no vectors, and
-	// nobody is asked.
+	// EmbedBatch returns one vector per text, in order, each finite and of the same dimension, or
+	// an error for the whole batch. Without texts it returns no vectors and sends no request.
 	EmbedBatch(ctx context.Context, texts []string) ([][]float32, error)
 
 	// Embed returns the vector of one text.
 	Embed(ctx context.Context, text string) ([]float32, error)
 }
 
-// one is Embed in terms of EmbedBatch.
+// one implements Embed by EmbedBatch.
 func one(ctx context.Context, batch func(context.Context, []string) ([][]float32, error), text string) ([]float32, error) {
 	vecs, err := batch(ctx, []string{text})
 	if err != nil {
@@ -41,8 +40,8 @@ func one(ctx context.Context, batch func(context.Context, []string) ([][]float32
 	return vecs[0], nil
 }
 
-// Normalize returns an embedder whose vectors are those of e, scaled to the
-// length 1. A zero vector stays.
+// Normalize returns an embedder that scales the vectors of e to the length 1. A zero vector stays
+// zero.
 func Normalize(e Embedder) Embedder { return unit{e} }
 
 type unit struct{ Embedder }
@@ -63,7 +62,7 @@ func (u unit) Embed(ctx context.Context, text string) ([]float32, error) {
 	return v, err
 }
 
-// normalize scales a finite vector to the length 1, if it has one.
+// normalize scales a finite vector to the length 1, unless it is zero.
 func normalize(v []float32) {
 	sum := 0.0
 	for _, x := range v {
@@ -78,10 +77,10 @@ func normalize(v []float32) {
 	}
 }
 
-// Health is what Check found.
+// Health is the result of Check.
 type Health struct {
 	OK         bool          `json:"ok"`
-	Time       time.Time     `json:"time"` // when it began
+	Time       time.Time     `json:"time"` // start time
 	Took       time.Duration `json:"took_ns"`
 	Provider   string        `json:"provider"`
 	Model      string        `json:"model"`
@@ -89,7 +88,7 @@ type Health struct {
 	Error      string        `json:"error,omitempty"`
 }
 
-// Check embeds one word and reports how that went.
+// Check embeds one word and reports the outcome.
 func Check(ctx context.Context, e Embedder) Health {
 	h := Health{Time: time.Now(), Provider: e.Provider(), Model: e.Model()}
 	v, err := e.Embed(ctx, "ping")
@@ -102,8 +101,8 @@ func Check(ctx context.Context, e Embedder) Health {
 	return h
 }
 
-// checkReply reports what is wrong with the answer to n texts. dim is 0 if
-// any dimension will do, as long as it is the same for all.
+// checkReply checks the answer to n texts. If dim is 0, any dimension is valid that all vectors
+// share.
 func checkReply(vecs [][]float32, n, dim int) error {
 	if len(vecs) != n {
 		return fmt.Errorf("%d vectors for %d texts", len(vecs), n)
@@ -127,8 +126,8 @@ func checkReply(vecs [][]float32, n, dim int) error {
 	return nil
 }
 
-// Prefix returns an embedder that puts a prefix before each text. Some models
-// want to be told what a text is for, such as "search_query: ".
+// Prefix returns an embedder that puts a prefix before each text. Some models expect the purpose of
+// a text there, such as "search_query: ".
 func Prefix(e Embedder, prefix string) Embedder { return prefixed{e, prefix} }
 
 type prefixed struct {

@@ -230,7 +230,7 @@ func TestConfigErrors(t *testing.T) {
 		kind error
 		want string
 	}{
-		{`{"provider":"nobody"}`, embed.ErrProviderNotFound, `embed: nobody: provider not found: there are [`},
+		{`{"provider":"nobody"}`, embed.ErrProviderNotFound, `embed: nobody: provider not found: registered: [`},
 		{`{}`, embed.ErrProviderNotFound, ``},
 		{`{"provider":"hash","model":"x"}`, embed.ErrConfig, `embed: hash "x": invalid configuration: the only model is "trigram-v1"`},
 		{`{"provider":"hash","dimensions":-1}`, embed.ErrConfig, `embed: hash: invalid configuration: dimensions: -1 is less than 0`},
@@ -285,7 +285,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// A schema is what a form is made of, and it is JSON Schema.
+// Programs build forms from a schema, so it must be valid JSON Schema.
 func TestSchemas(t *testing.T) {
 	last := ""
 	for p := range embed.NewRegistry(embed.Builtin()...).Providers() {

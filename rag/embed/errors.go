@@ -8,26 +8,24 @@ import (
 	"time"
 )
 
-// The kinds of errors.
+// Kinds of errors.
 var (
-	// ErrInvalidResponse is returned when an answer cannot be understood or
-	// contradicts the question: cut off, too large, another number of vectors, a
-	// component that is not a number.
+	// ErrInvalidResponse is returned when an answer is malformed or does not fit the request: cut
+	// off, too large, a wrong number of vectors, or a component that is not a number.
 	ErrInvalidResponse = errors.New("invalid response")
 
 	// ErrRateLimited is returned when the provider asks for fewer requests.
 	ErrRateLimited = errors.New("rate limited")
 
-	// ErrTimeout is returned when the answer took too long. If that was the
-	// deadline of the caller's context, the error matches
-	// context.DeadlineExceeded, too.
+	// ErrTimeout is returned when the answer took too long. If the deadline of the caller's context
+	// passed, the error also matches context.DeadlineExceeded.
 	ErrTimeout = errors.New("timeout")
 
 	// ErrProvider is returned when the provider answers with an error.
 	ErrProvider = errors.New("provider error")
 
-	// ErrOther is returned for everything else: no connection, no such file, a
-	// context that was cancelled.
+	// ErrOther is returned for all other failures: no connection, no such file, a cancelled
+	// context.
 	ErrOther = errors.New("embedding failed")
 
 	// ErrProviderNotFound is returned for a Config whose provider is unknown.
@@ -52,17 +50,17 @@ type Error struct {
 	Provider string
 	Model    string
 
-	// What the provider said, if it did.
-	Status     int           // of HTTP
-	Code       string        // its own name of the error
-	RetryAfter time.Duration // how long to wait before the next request
+	// The provider's part of the error, if it answered.
+	Status     int           // HTTP status
+	Code       string        // the provider's error code
+	RetryAfter time.Duration // pause that the provider asks for before the next request
 
-	Err error // the cause; it holds no secret
+	Err error // the cause, without secrets
 
-	plain bool // the provider said it in something else than JSON
+	plain bool // the answer was not JSON
 }
 
-// Error names the provider, the model, the kind of the error and what caused it.
+// Error names the provider, the model, the kind of the error and its cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "embed: %s", e.Provider)
@@ -91,10 +89,9 @@ func (e *Error) Is(target error) bool { return target == e.Kind }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary reports whether err may go away when the same texts are sent
-// again: the provider limits the rate, took too long, failed within, or the
-// connection broke. It does not if the quota is used up, or if the caller's
-// context ended.
+// Temporary reports whether err may go away when the same texts are sent again: the provider limits
+// the rate, took too long or failed internally, or the connection broke. It is false if the quota
+// is used up or the caller's context ended.
 func Temporary(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || errors.Is(err, context.Canceled) {
@@ -111,7 +108,7 @@ func Temporary(err error) bool {
 	return errors.Is(err, errConnection)
 }
 
-// contextKind returns the kind of the error of a context that ended.
+// contextKind returns the kind of error for a context that ended.
 func contextKind(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return ErrTimeout
@@ -119,11 +116,10 @@ func contextKind(err error) error {
 	return ErrOther
 }
 
-// errConnection is matched by errors of a connection that broke.
+// errConnection is matched by errors of a broken connection.
 var errConnection = errors.New("connection failed")
 
-// A DimensionError says that a vector has the wrong number of components. It
-// matches ErrDimension.
+// A DimensionError reports a vector with the wrong number of components. It matches ErrDimension.
 type DimensionError struct{ Expected, Got int }
 
 // Error names both dimensions.
@@ -134,8 +130,8 @@ func (e *DimensionError) Error() string {
 // Is reports whether target is ErrDimension.
 func (e *DimensionError) Is(target error) bool { return target == ErrDimension }
 
-// A BatchSizeError says that there are more texts than the provider takes at
-// once; Batches splits them. It matches ErrBatchSize.
+// A BatchSizeError reports more texts than the provider accepts in one request; Batches splits
+// them. It matches ErrBatchSize.
 type BatchSizeError struct{ Size, Max int }
 
 // Error names the size of the batch and the limit.
@@ -146,8 +142,8 @@ func (e *BatchSizeError) Error() string {
 // Is reports whether target is ErrBatchSize.
 func (e *BatchSizeError) Is(target error) bool { return target == ErrBatchSize }
 
-// A MismatchError says that vectors of two configurations cannot be compared.
-// It matches ErrConfigMismatch.
+// A MismatchError reports two configurations whose vectors cannot be compared. It matches
+// ErrConfigMismatch.
 type MismatchError struct{ Expected, Found Config }
 
 // Error names both configurations.

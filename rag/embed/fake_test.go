@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A fake is an embedder that counts what it is asked.
+// A fake is an embedder that counts its calls.
 type fake struct {
 	dim int
 	vec func(text string) []float32 // nil: the length of the text

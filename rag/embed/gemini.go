@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The defaults of GeminiOptions.
+// Defaults of GeminiOptions.
 const (
 	GeminiProvider = "gemini"
 	GeminiBase     = "https://generativelanguage.googleapis.com/v1beta"
@@ -22,29 +22,27 @@ const (
 var geminiTasks = []string{"RETRIEVAL_QUERY", "RETRIEVAL_DOCUMENT", "SEMANTIC_SIMILARITY", "CLASSIFICATION", "CLUSTERING",
 	"QUESTION_ANSWERING", "FACT_VERIFICATION", "CODE_RETRIEVAL_QUERY"}
 
-// GeminiOptions say how Google's Gemini API is reached. The zero value, like
-// nil, is good.
+// GeminiOptions configure access to Google's Gemini API. The zero value, like nil, is the default.
 type GeminiOptions struct {
 	// Base is the URL before /models; empty means GeminiBase.
 	Base string `json:"api_base"`
 
-	// Task is what the vectors are for, such as "RETRIEVAL_DOCUMENT"; empty
-	// means what the model thinks.
+	// Task is the purpose of the vectors, such as "RETRIEVAL_DOCUMENT"; empty means the default of
+	// the model.
 	Task string `json:"task_type"`
 
-	// Timeout of a request; 0 means DefaultTimeout.
+	// Timeout limits a request; 0 means DefaultTimeout.
 	Timeout time.Duration `json:"-"`
 
 	// Secret returns the key. nil means the environment variable GeminiKey.
 	Secret Secret `json:"-"`
 
-	// Client sends requests; nil means one that follows no redirects.
+	// Client sends requests; nil means a client that follows no redirects.
 	Client *http.Client `json:"-"`
 }
 
-// Gemini returns an embedder that asks Google's Gemini API, for vectors of dim
-// components unless that is 0. Nobody is contacted yet. Shortened vectors do not
-// have the length 1: see Normalize.
+// Gemini returns an embedder over Google's Gemini API. A dim other than 0 requests vectors with dim
+// components. Gemini sends no request. Shortened vectors do not have the length 1: see Normalize.
 func Gemini(model string, dim int, opts *GeminiOptions) (Embedder, error) {
 	var o GeminiOptions
 	if opts != nil {
@@ -72,7 +70,7 @@ func Gemini(model string, dim int, opts *GeminiOptions) (Embedder, error) {
 type gemini struct {
 	remote
 	url, task  string
-	dimensions int // sent, unless 0
+	dimensions int // sent if not 0
 }
 
 func (e *gemini) Embed(ctx context.Context, text string) ([]float32, error) {
@@ -136,7 +134,7 @@ func geminiBuiltin() Provider {
 		Capabilities: Capabilities{Network: true, Secret: true, Dimensions: true, MaxBatch: geminiMaxBatch},
 		Settings: &Schema{Type: "object", Closed: true, Properties: map[string]*Schema{
 			"api_base":     {Type: "string", Format: "uri", Description: "URL before /models", Default: GeminiBase},
-			"task_type":    {Type: "string", Description: "what the vectors are for", Enum: geminiTasks},
+			"task_type":    {Type: "string", Description: "purpose of the vectors", Enum: geminiTasks},
 			"timeout_secs": timeoutSchema(),
 			"api_key_env":  keySchema(GeminiKey),
 		}},

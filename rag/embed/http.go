@@ -19,10 +19,10 @@ import (
 	"unicode"
 )
 
-// DefaultTimeout is how long a request to a provider may take.
+// DefaultTimeout limits a request to a provider.
 const DefaultTimeout = 60 * time.Second
 
-// A remote is what the providers have in common that are asked over HTTP.
+// A remote is the common part of the embedders over HTTP.
 type remote struct {
 	provider, model string
 	dim             atomic.Int64
@@ -36,8 +36,7 @@ func (r *remote) Provider() string { return r.provider }
 func (r *remote) Model() string    { return r.model }
 func (r *remote) Dimensions() int  { return int(r.dim.Load()) }
 
-// check verifies the answer to n texts. The first one decides on the
-// dimension if nobody did.
+// check checks the answer to n texts. If the dimension is unknown, the first answer sets it.
 func (r *remote) check(vecs [][]float32, n int) error {
 	if err := checkReply(vecs, n, r.Dimensions()); err != nil {
 		return r.fail(ErrInvalidResponse, err)
@@ -45,7 +44,7 @@ func (r *remote) check(vecs [][]float32, n int) error {
 	if r.dim.CompareAndSwap(0, int64(len(vecs[0]))) {
 		return nil
 	}
-	if dim := r.Dimensions(); dim != len(vecs[0]) { // somebody else was first
+	if dim := r.Dimensions(); dim != len(vecs[0]) { // another call set it first
 		return r.fail(ErrInvalidResponse, &DimensionError{Expected: dim, Got: len(vecs[0])})
 	}
 	return nil
@@ -55,8 +54,8 @@ func (r *remote) fail(kind, err error) *Error {
 	return &Error{Kind: kind, Provider: r.provider, Model: r.model, Err: err}
 }
 
-// replyLimit bounds the answer to n texts, in bytes: an indented JSON number
-// takes less than 64, and there are some words around them.
+// replyLimit bounds the size of the answer to n texts, in bytes. An indented JSON number takes less
+// than 64, and the rest of the answer is small.
 func (r *remote) replyLimit(n int) int64 {
 	dim := int64(r.Dimensions())
 	if dim == 0 {
@@ -65,12 +64,11 @@ func (r *remote) replyLimit(n int) int64 {
 	return 64<<10 + int64(n)*(dim*64+1<<10)
 }
 
-// maxRefusal is how many bytes of an error are read.
+// maxRefusal is the maximum number of bytes read from an error response.
 const maxRefusal = 64 << 10
 
-// post sends a JSON body and decodes the answer, which has at most limit
-// bytes, into reply. header completes the header of the request; key is empty
-// if there is none.
+// post sends a JSON body and decodes the answer, of at most limit bytes, into reply. header sets
+// the headers of the request; key is empty without a secret.
 func (r *remote) post(ctx context.Context, url string, header func(h http.Header, key string), body any, limit int64, reply any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -99,7 +97,7 @@ func (r *remote) post(ctx context.Context, url string, header func(h http.Header
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // whatever can be read of it
+		answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // read errors do not matter here
 		return r.refused(resp, answer, key)
 	}
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
@@ -114,7 +112,7 @@ func (r *remote) post(ctx context.Context, url string, header func(h http.Header
 	}
 	var failed struct{ Error json.RawMessage }
 	if json.Unmarshal(answer, &failed) == nil && len(failed.Error) > 0 && string(failed.Error) != "null" {
-		return r.refused(resp, answer, key) // some servers say 200 even then
+		return r.refused(resp, answer, key) // some servers send errors with status 200
 	}
 	return nil
 }
@@ -126,7 +124,7 @@ func (r *remote) broken(ctx context.Context, err error) error {
 	}
 	var ue *url.Error
 	if errors.As(err, &ue) {
-		err = ue.Err // without the URL, which may hold a password
+		err = ue.Err // drop the URL, which may contain a password
 	}
 	var timeout interface{ Timeout() bool }
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -138,7 +136,7 @@ func (r *remote) broken(ctx context.Context, err error) error {
 	return r.fail(ErrOther, fmt.Errorf("%w: %w", errConnection, err))
 }
 
-// refused makes an error of an answer other than 2xx.
+// refused returns the error for a status other than 2xx.
 func (r *remote) refused(resp *http.Response, body []byte, key string) error {
 	e := r.fail(ErrProvider, nil)
 	e.Status = resp.StatusCode
@@ -164,9 +162,9 @@ func (r *remote) refused(resp *http.Response, body []byte, key string) error {
 	return e
 }
 
-// explain finds message and code in the body of an error, and when to come
-// back. There are {"error":{"message":…,"code":…}}, {"error":"…"}, {"message":…}
-// and plain text; Google has "status" and the pause among "details".
+// explain extracts message, code and retry pause from the body of an error. Known forms are
+// {"error":{"message":…,"code":…}}, {"error":"…"}, {"message":…} and plain text. Google adds
+// "status", and the pause among "details".
 func explain(body []byte) (message, code string, pause time.Duration) {
 	type detail struct {
 		Message string          `json:"message"`
@@ -192,7 +190,7 @@ func explain(body []byte) (message, code string, pause time.Duration) {
 			}
 		}
 	}
-	if json.Unmarshal(d.Code, &code) != nil || code == "" { // null or a number, which the status repeats
+	if json.Unmarshal(d.Code, &code) != nil || code == "" { // null or a number, which repeats the status
 		if code = d.Type; code == "" && json.Unmarshal(d.Status, &code) != nil {
 			code = ""
 		}
@@ -211,7 +209,7 @@ func explain(body []byte) (message, code string, pause time.Duration) {
 	return printable(d.Message), printable(code), pause
 }
 
-// printable shortens a text from outside and makes it one line.
+// printable shortens untrusted text and puts it on one line.
 func printable(s string) string {
 	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
 	const most = 300
@@ -221,8 +219,8 @@ func printable(s string) string {
 	return s
 }
 
-// retryAfter reads how long to wait: seconds or a date (RFC 9110, 10.2.3), or
-// the milliseconds of Azure and OpenAI. 0 means that nothing is said.
+// retryAfter returns the requested pause, from seconds or a date (RFC 9110, 10.2.3) or from the
+// milliseconds of Azure and OpenAI. It is 0 if none is requested.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return seconds(ms / 1000)
@@ -237,7 +235,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// seconds converts a number of seconds from outside.
+// seconds converts an untrusted number of seconds.
 func seconds(s float64) time.Duration {
 	if !(s > 0) { // NaN included
 		return 0
@@ -252,12 +250,12 @@ func parseBase(s string) (*url.URL, error) {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("want a URL that begins with http:// or https://")
 	case u.User != nil:
-		return nil, errors.New("the URL holds a name or a password, which do not belong into a configuration")
+		return nil, errors.New("the URL contains a name or a password, which must not be in a configuration")
 	}
 	return u, nil
 }
 
-// common are the settings of all remote providers.
+// common holds the settings of all remote providers.
 type common struct {
 	TimeoutSeconds float64 `json:"timeout_secs"`
 	KeyEnv         string  `json:"api_key_env"`
@@ -273,8 +271,7 @@ func keySchema(usual string) *Schema {
 	return &Schema{Type: "string", Description: "name of the environment variable that holds the key; " + usual + " if empty"}
 }
 
-// A vector is decoded from an array of numbers, or from the little-endian
-// bytes of float32 in base64.
+// A vector decodes an array of numbers, or base64 of little-endian float32 values.
 type vector []float32
 
 func (v *vector) UnmarshalJSON(b []byte) error {
@@ -292,7 +289,7 @@ func (v *vector) UnmarshalJSON(b []byte) error {
 			(*v)[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 		}
 		return nil
-	case len(b) == 0 || b[0] != '[' || bytes.IndexByte(b, 'n') >= 0: // a null in an array would count as 0
+	case len(b) == 0 || b[0] != '[' || bytes.IndexByte(b, 'n') >= 0: // null would decode as 0
 		return errors.New("want an array of numbers")
 	}
 	return json.Unmarshal(b, (*[]float32)(v))

@@ -19,7 +19,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed/static"
 )
 
-// The providers of models on disk.
+// Providers of models on disk.
 const (
 	BERTProvider      = "bert"      // sentence encoders: a directory or a GGUF file; see package bert
 	GGUFProvider      = "gguf"      // the same
@@ -27,17 +27,17 @@ const (
 	WordsProvider     = "words"     // a file of word vectors; see package static
 )
 
-// LocalOptions tune Local. The zero value, like nil, is good.
+// LocalOptions tune Local. The zero value, like nil, is the default.
 type LocalOptions struct {
 	// Model names the model; empty means the last element of its path.
 	Model string
 
-	// Threads is how many texts of a batch are embedded at the same time; 0
-	// means as many as there are cores.
+	// Threads is the number of texts of a batch that are embedded at the same time; 0 means the
+	// number of cores.
 	Threads int
 }
 
-// Local reads a model from disk. provider says of what kind it is.
+// Local reads a model of the given provider from disk.
 func Local(provider, path string, opts *LocalOptions) (Embedder, error) {
 	var o LocalOptions
 	if opts != nil {
@@ -110,13 +110,12 @@ func (l *local) EmbedBatch(ctx context.Context, texts []string) ([][]float32, er
 		return nil, l.fail(contextKind(err), err)
 	}
 	if err := checkReply(vecs, len(texts), l.dim); err != nil {
-		return nil, l.fail(ErrInvalidResponse, err) // weights that are not finite
+		return nil, l.fail(ErrInvalidResponse, err) // the weights are not finite
 	}
 	return vecs, nil
 }
 
-// fingerprint is a hash of the weights, so that two models of the same name do
-// not share a cache.
+// fingerprint is a hash of the weights. It keeps models with the same name from sharing a cache.
 func (l *local) fingerprint() string {
 	l.hashed.Do(func() {
 		for _, name := range []string{"model.safetensors", "0_StaticEmbedding/model.safetensors", "."} {
@@ -143,7 +142,7 @@ func localBuiltin(name, description string) Provider {
 		Capabilities: Capabilities{Files: true},
 		Settings: &Schema{Type: "object", Closed: true, Required: []string{"model_path"}, Properties: map[string]*Schema{
 			"model_path": {Type: "string", Description: "directory or file of the model"},
-			"threads":    {Type: "integer", Description: "texts at the same time; 0: as many as there are cores", Minimum: limit(0), Maximum: limit(1024)},
+			"threads":    {Type: "integer", Description: "texts embedded at the same time; 0: the number of cores", Minimum: limit(0), Maximum: limit(1024)},
 		}},
 		Open: func(_ context.Context, c Config, _ *Options) (Embedder, error) {
 			var s struct {

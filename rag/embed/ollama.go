@@ -12,46 +12,45 @@ import (
 	"time"
 )
 
-// The defaults of OllamaOptions.
+// Defaults of OllamaOptions.
 const (
 	OllamaProvider = "ollama"
 	OllamaBase     = "http://localhost:11434"
 	OllamaHost     = "OLLAMA_HOST"    // environment variable with the host
-	OllamaKey      = "OLLAMA_API_KEY" // environment variable with a key, which a proxy may want
+	OllamaKey      = "OLLAMA_API_KEY" // environment variable with a key, for a proxy
 )
 
 var ollamaModels = []string{"nomic-embed-text", "mxbai-embed-large", "all-minilm", "bge-m3", "snowflake-arctic-embed"}
 
-// OllamaOptions say how Ollama is reached. The zero value, like nil, is good.
+// OllamaOptions configure access to Ollama. The zero value, like nil, is the default.
 type OllamaOptions struct {
-	// Host is a URL, a host or a host and a port; empty means the environment
-	// variable OllamaHost, or else OllamaBase.
+	// Host is a URL, a host, or a host and a port; empty means the environment variable OllamaHost,
+	// or OllamaBase if that is empty too.
 	Host string `json:"host"`
 
-	// SendDimensions asks for vectors of the wanted dimension, which the
-	// server then cuts off and scales. Few models are made for that.
+	// SendDimensions asks the server to shorten vectors to the wanted dimension and to scale them.
+	// Few models are trained for that.
 	SendDimensions bool `json:"send_dimensions"`
 
-	// KeepAlive is how long the model stays in memory, such as "10m"; empty
-	// means what the server thinks.
+	// KeepAlive is how long the model stays in memory, such as "10m"; empty means the default of
+	// the server.
 	KeepAlive string `json:"keep_alive"`
 
-	// Timeout of a request; 0 means DefaultTimeout. The first request may have
-	// to load the model.
+	// Timeout limits a request; 0 means DefaultTimeout. The first request may have to load the
+	// model.
 	Timeout time.Duration `json:"-"`
 
-	// Secret returns a key for a proxy; one that is empty is not sent. nil
-	// means the environment variable OllamaKey.
+	// Secret returns a key for a proxy; an empty key is not sent. nil means the environment
+	// variable OllamaKey.
 	Secret Secret `json:"-"`
 
-	// Client sends requests; nil means one that follows no redirects.
+	// Client sends requests; nil means a client that follows no redirects.
 	Client *http.Client `json:"-"`
 }
 
-// Ollama returns an embedder that asks an Ollama server. dim is 0 if the model
-// decides. Nobody is contacted yet. Vectors have the length 1, also those of
-// servers older than 0.3, which know nothing of batches and are asked for one
-// text at a time.
+// Ollama returns an embedder over an Ollama server. With dim 0 the model determines the dimension.
+// Ollama sends no request. Vectors have the length 1. Servers older than 0.3 have no batches and
+// get one text per request.
 func Ollama(model string, dim int, opts *OllamaOptions) (Embedder, error) {
 	var o OllamaOptions
 	if opts != nil {
@@ -80,8 +79,8 @@ func Ollama(model string, dim int, opts *OllamaOptions) (Embedder, error) {
 	return e, nil
 }
 
-// ollamaURL reads a host as Ollama itself does: what is missing is that of
-// OllamaBase, and the address to listen on at all interfaces means this one.
+// ollamaURL parses a host as Ollama itself does: missing parts come from OllamaBase, and the
+// address for listening on all interfaces means the local machine.
 func ollamaURL(host string) (*url.URL, error) {
 	host = strings.TrimSpace(host)
 	if !strings.Contains(host, "://") {
@@ -101,7 +100,7 @@ func ollamaURL(host string) (*url.URL, error) {
 type ollama struct {
 	remote
 	base       *url.URL
-	dimensions int // sent, unless 0
+	dimensions int // sent if not 0
 	keepAlive  string
 }
 
@@ -139,7 +138,7 @@ func (e *ollama) EmbedBatch(ctx context.Context, texts []string) ([][]float32, e
 	return vecs, nil
 }
 
-// oneByOne asks a server that is too old for batches.
+// oneByOne embeds text by text, for servers without batches.
 func (e *ollama) oneByOne(ctx context.Context, texts []string) ([][]float32, error) {
 	vecs := make([][]float32, len(texts))
 	for i, text := range texts {
@@ -160,13 +159,12 @@ func (e *ollama) oneByOne(ctx context.Context, texts []string) ([][]float32, err
 		return nil, err
 	}
 	for _, v := range vecs {
-		normalize(v) // as api/embed does
+		normalize(v) // api/embed normalizes; this endpoint does not
 	}
 	return vecs, nil
 }
 
-// noSuchPath tells a server that does not know a path from one that does not
-// have a model: only the latter answers with JSON.
+// noSuchPath distinguishes a missing path from a missing model: only the latter error is JSON.
 func noSuchPath(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Status == http.StatusNotFound && e.plain || e.Status == http.StatusMethodNotAllowed)
@@ -185,7 +183,7 @@ func ollamaBuiltin() Provider {
 		Models:       ollamaModels,
 		Capabilities: Capabilities{Network: true, Dimensions: true},
 		Settings: &Schema{Type: "object", Closed: true, Properties: map[string]*Schema{
-			"host":            {Type: "string", Description: "URL of the server; the environment variable " + OllamaHost + ", or else " + OllamaBase + ", if empty"},
+			"host":            {Type: "string", Description: "URL of the server; the environment variable " + OllamaHost + " or " + OllamaBase + " if empty"},
 			"send_dimensions": {Type: "boolean", Description: "ask for vectors of the given dimension"},
 			"keep_alive":      {Type: "string", Description: "how long the model stays in memory, such as 10m"},
 			"timeout_secs":    timeoutSchema(),

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The defaults of OpenAIOptions.
+// Defaults of OpenAIOptions.
 const (
 	OpenAIProvider   = "openai"
 	OpenAIBase       = "https://api.openai.com/v1"
@@ -30,51 +30,50 @@ var openAIDimensions = map[string]int{
 	"text-embedding-ada-002": 1536,
 }
 
-// OpenAIOptions say where and how the protocol of OpenAI is spoken: by OpenAI,
-// by Azure, or by any other server. The zero value, like nil, means OpenAI.
+// OpenAIOptions configure access to OpenAI, Azure, or any other server with OpenAI's protocol. The
+// zero value, like nil, means OpenAI.
 type OpenAIOptions struct {
-	// Base is the URL before /embeddings, such as
-	// "http://localhost:8080/v1"; for Azure, that of the resource. Empty means
-	// OpenAIBase.
+	// Base is the URL before /embeddings, such as "http://localhost:8080/v1"; for Azure, the URL of
+	// the resource. Empty means OpenAIBase.
 	Base string `json:"api_base"`
 
-	// Azure asks https://RESOURCE/openai/deployments/MODEL/embeddings with the
-	// key in the header api-key.
+	// Azure requests https://RESOURCE/openai/deployments/MODEL/embeddings with the key in the
+	// header api-key.
 	Azure bool `json:"azure"`
 
-	// APIVersion is Azure's; empty means AzureAPIVersion.
+	// APIVersion is the API version for Azure; empty means AzureAPIVersion.
 	APIVersion string `json:"api_version"`
 
-	// Deployment is Azure's name; empty means the model.
+	// Deployment is the deployment on Azure; empty means the model.
 	Deployment string `json:"deployment"`
 
-	Organization string `json:"org_id"`  // billed, if the key has several
-	Project      string `json:"project"` // likewise
+	Organization string `json:"org_id"`  // organization to bill, if the key has several
+	Project      string `json:"project"` // project to bill, if the key has several
 
-	// SendDimensions asks the server for vectors of that dimension. Models
-	// whose name begins with "text-embedding-3" are asked anyway.
+	// SendDimensions asks the server for vectors of the configured dimension. Models whose name
+	// begins with "text-embedding-3" are always asked.
 	SendDimensions bool `json:"send_dimensions"`
 
-	// Base64 asks for vectors in base64, which are smaller and exact. Not all
-	// servers know it; both forms are understood.
+	// Base64 requests vectors in base64, which is smaller and exact. Not all servers support it;
+	// answers in either form are accepted.
 	Base64 bool `json:"base64"`
 
-	// MaxBatch is the most texts per request; 0 means 2048.
+	// MaxBatch is the maximum number of texts per request; 0 means 2048.
 	MaxBatch int `json:"max_batch"`
 
-	// Timeout of a request; 0 means DefaultTimeout.
+	// Timeout limits a request; 0 means DefaultTimeout.
 	Timeout time.Duration `json:"-"`
 
-	// Secret returns the key; one that is empty is not sent. nil means the
-	// environment variable OpenAIKey, or AzureKey for Azure.
+	// Secret returns the key; an empty key is not sent. nil means the environment variable
+	// OpenAIKey, or AzureKey for Azure.
 	Secret Secret `json:"-"`
 
-	// Client sends requests; nil means one that follows no redirects.
+	// Client sends requests; nil means a client that follows no redirects.
 	Client *http.Client `json:"-"`
 }
 
-// OpenAI returns an embedder that asks a server which speaks the protocol of
-// OpenAI. dim is 0 if the server decides. Nobody is contacted yet.
+// OpenAI returns an embedder over a server with OpenAI's protocol. With dim 0 the server determines
+// the dimension. OpenAI sends no request.
 func OpenAI(model string, dim int, opts *OpenAIOptions) (Embedder, error) {
 	var o OpenAIOptions
 	if opts != nil {
@@ -87,7 +86,7 @@ func OpenAI(model string, dim int, opts *OpenAIOptions) (Embedder, error) {
 	case err != nil:
 		return nil, e.fail(ErrConfig, fmt.Errorf("api_base: %w", err))
 	case o.Azure && o.Base == "":
-		return nil, e.fail(ErrConfig, fmt.Errorf("api_base: Azure needs that of the resource"))
+		return nil, e.fail(ErrConfig, fmt.Errorf("api_base: Azure needs the URL of the resource"))
 	case dim < 0 || dim > MaxDimensions:
 		return nil, e.fail(ErrConfig, fmt.Errorf("%d dimensions are outside 0..%d", dim, MaxDimensions))
 	}
@@ -122,7 +121,7 @@ type openAI struct {
 	url                   string
 	organization, project string
 	azure                 bool
-	dimensions            int // sent, unless 0
+	dimensions            int // sent if not 0
 	encoding              string
 }
 
@@ -161,7 +160,7 @@ func (e *openAI) EmbedBatch(ctx context.Context, texts []string) ([][]float32, e
 			i = *d.Index
 		}
 		if i < 0 || i >= len(vecs) || vecs[i] != nil {
-			return nil, e.fail(ErrInvalidResponse, fmt.Errorf("index %d is out of range or there twice", i))
+			return nil, e.fail(ErrInvalidResponse, fmt.Errorf("index %d is out of range or repeated", i))
 		}
 		vecs[i] = d.Embedding
 	}
@@ -189,7 +188,7 @@ func openAIBuiltin() Provider {
 	text := func(description string) *Schema { return &Schema{Type: "string", Description: description} }
 	return Provider{
 		Name:         OpenAIProvider,
-		Description:  "OpenAI, Azure, or any server that speaks the same protocol",
+		Description:  "OpenAI, Azure, or any server with the same protocol",
 		Models:       slices.Sorted(maps.Keys(openAIDimensions)),
 		Capabilities: Capabilities{Network: true, Secret: true, Dimensions: true, MaxBatch: openAIMaxBatch},
 		Settings: &Schema{Type: "object", Closed: true, Properties: map[string]*Schema{
@@ -199,7 +198,7 @@ func openAIBuiltin() Provider {
 			"deployment":      text("Azure's name of the deployment; the model if empty"),
 			"org_id":          text("organization"),
 			"project":         text("project"),
-			"send_dimensions": {Type: "boolean", Description: "send the dimension; models named " + openAIAdjustable + "… get it anyway"},
+			"send_dimensions": {Type: "boolean", Description: "send the dimension; models named " + openAIAdjustable + "… always get it"},
 			"base64":          {Type: "boolean", Description: "ask for vectors in base64"},
 			"max_batch":       {Type: "integer", Description: "texts per request", Default: openAIMaxBatch, Minimum: limit(1), Maximum: limit(openAIMaxBatch)},
 			"timeout_secs":    timeoutSchema(),

@@ -15,28 +15,25 @@ import (
 	"sync"
 )
 
-// DefaultBatchSize is the number of texts per request unless a Config says
-// another.
+// DefaultBatchSize is the number of texts per request if a Config has none.
 const DefaultBatchSize = 100
 
-// A Config says which embedder is wanted. It holds no secret: those come from
-// Options.Secret when they are needed.
+// A Config describes an embedder. It holds no secrets: Options.Secret supplies them when needed.
 type Config struct {
 	Provider string `json:"provider"`
 	Model    string `json:"model"`
 
-	// Dimensions is the number of components of every vector; 0 means what
-	// the model gives.
+	// Dimensions is the number of components of every vector; 0 means the default of the model.
 	Dimensions int `json:"dimensions,omitempty"`
 
 	// Normalize scales vectors to the length 1.
 	Normalize bool `json:"normalize,omitempty"`
 
-	// BatchSize is the number of texts per request; 0 means DefaultBatchSize.
-	// It is for Batches; Open does not look at it.
+	// BatchSize is the number of texts per request; 0 means DefaultBatchSize. It is for Batches;
+	// Open ignores it.
 	BatchSize int `json:"batch_size,omitempty"`
 
-	// Settings are the provider's own, as its schema says.
+	// Settings are specific to the provider, as its schema describes.
 	Settings map[string]any `json:"provider_config,omitempty"`
 }
 
@@ -45,13 +42,13 @@ func DefaultConfig() Config {
 	return Config{Provider: TrigramProvider, Model: TrigramModel, Dimensions: TrigramDimensions, Normalize: true, BatchSize: DefaultBatchSize}
 }
 
-// String returns what must agree for vectors to be comparable.
+// String returns the settings that must agree for vectors to be comparable.
 func (c Config) String() string {
 	return fmt.Sprintf("provider=%s, model=%s, dimensions=%d", c.Provider, c.Model, c.Dimensions)
 }
 
-// Match returns a *MismatchError unless found has the provider, the model and
-// the dimensions of c, and with them comparable vectors.
+// Match returns a *MismatchError unless found has the provider, the model and the dimensions of c,
+// so that their vectors are comparable.
 func (c Config) Match(found Config) error {
 	if c.Provider != found.Provider || c.Model != found.Model || c.Dimensions != found.Dimensions {
 		return &MismatchError{Expected: c, Found: found}
@@ -59,16 +56,15 @@ func (c Config) Match(found Config) error {
 	return nil
 }
 
-// Options are what an embedder takes from the program around it. The zero
-// value, like nil, is good.
+// Options are supplied by the program that uses embedders. The zero value, like nil, is the
+// default.
 type Options struct {
-	// Client sends requests; nil means one of its own, which follows no
-	// redirects: they could take a key to another host.
+	// Client sends requests; nil means a client that follows no redirects, because a redirect could
+	// take a key to another host.
 	Client *http.Client
 
-	// Secret returns the secret with a name such as "OPENAI_API_KEY", or "" if
-	// there is none. It is called for each request, and what it returns is
-	// neither kept nor logged. nil means the environment.
+	// Secret returns the secret with a name such as "OPENAI_API_KEY", or "" if it is missing. It is
+	// called for each request; its result is neither stored nor logged. nil means the environment.
 	Secret func(ctx context.Context, name string) (string, error)
 }
 
@@ -87,7 +83,7 @@ func (o *Options) secret(name string) Secret {
 	return Env(name)
 }
 
-// A Secret returns a key when it is needed.
+// A Secret returns a key. It is called for each request.
 type Secret func(context.Context) (string, error)
 
 // Env returns the secret in an environment variable, which may be missing.
@@ -95,13 +91,13 @@ func Env(name string) Secret {
 	return func(context.Context) (string, error) { return os.Getenv(name), nil }
 }
 
-// Capabilities say what a provider can do.
+// Capabilities describe a provider.
 type Capabilities struct {
-	Network    bool `json:"network"`             // it sends texts elsewhere
-	Secret     bool `json:"secret"`              // it wants a key
-	Files      bool `json:"files"`               // it reads a model from disk
+	Network    bool `json:"network"`             // texts are sent over the network
+	Secret     bool `json:"secret"`              // a key is required
+	Files      bool `json:"files"`               // the model is read from disk
 	Dimensions bool `json:"dimensions"`          // the dimension can be chosen
-	MaxBatch   int  `json:"max_batch,omitempty"` // texts per request; 0: any number
+	MaxBatch   int  `json:"max_batch,omitempty"` // maximum texts per request; 0: no limit
 }
 
 // A Provider makes embedders.
@@ -111,14 +107,14 @@ type Provider struct {
 	Models       []string     `json:"models,omitempty"` // well-known ones
 	Capabilities Capabilities `json:"capabilities"`
 
-	// Settings describes Config.Settings; nil means that there are none.
+	// Settings describes Config.Settings; nil means that the provider has no settings.
 	Settings *Schema `json:"-"`
 
-	// Open makes an embedder of a valid configuration.
+	// Open makes an embedder from a valid configuration.
 	Open func(ctx context.Context, c Config, opts *Options) (Embedder, error) `json:"-"`
 }
 
-// Schema describes the configurations that the provider takes.
+// Schema describes the configurations that the provider accepts.
 func (p Provider) Schema() *Schema {
 	settings := cmp.Or(p.Settings, &Schema{Type: "object", Closed: true})
 	return &Schema{
@@ -126,7 +122,7 @@ func (p Provider) Schema() *Schema {
 		Properties: map[string]*Schema{
 			"provider":        {Type: "string", Enum: []string{p.Name}},
 			"model":           {Type: "string", Description: "name of the model"},
-			"dimensions":      {Type: "integer", Description: "components of a vector; 0: what the model gives", Minimum: limit(0), Maximum: limit(MaxDimensions)},
+			"dimensions":      {Type: "integer", Description: "components of a vector; 0: the default of the model", Minimum: limit(0), Maximum: limit(MaxDimensions)},
 			"normalize":       {Type: "boolean", Description: "scale vectors to the length 1"},
 			"batch_size":      {Type: "integer", Description: "texts per request", Default: DefaultBatchSize, Minimum: limit(0), Maximum: limit(float64(cmp.Or(p.Capabilities.MaxBatch, 1<<20)))},
 			"provider_config": settings,
@@ -140,8 +136,7 @@ type Registry struct {
 	byName map[string]Provider
 }
 
-// NewRegistry returns a registry of providers. It panics if two have the same
-// name.
+// NewRegistry returns a registry of providers. It panics if two providers have the same name.
 func NewRegistry(providers ...Provider) *Registry {
 	r := &Registry{byName: map[string]Provider{}}
 	for _, p := range providers {
@@ -152,8 +147,7 @@ func NewRegistry(providers ...Provider) *Registry {
 	return r
 }
 
-// Register adds a provider. It is an error if its name is taken or empty, or
-// if it has no Open.
+// Register adds a provider. It fails if the name is empty or taken, or if Open is missing.
 func (r *Registry) Register(p Provider) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +171,7 @@ func (r *Registry) Lookup(name string) (Provider, error) {
 	defer r.mu.RUnlock()
 	p, ok := r.byName[name]
 	if !ok {
-		return p, &Error{Kind: ErrProviderNotFound, Provider: name, Err: fmt.Errorf("there are %q", slices.Sorted(maps.Keys(r.byName)))}
+		return p, &Error{Kind: ErrProviderNotFound, Provider: name, Err: fmt.Errorf("registered: %q", slices.Sorted(maps.Keys(r.byName)))}
 	}
 	return p, nil
 }
@@ -190,7 +184,7 @@ func (r *Registry) Providers() iter.Seq[Provider] {
 	return slices.Values(all)
 }
 
-// Validate reports what is wrong with a configuration.
+// Validate checks a configuration against the schema of its provider.
 func (r *Registry) Validate(c Config) error {
 	_, err := r.validate(c)
 	return err
@@ -215,8 +209,8 @@ func (r *Registry) validate(c Config) (Provider, error) {
 	return p, nil
 }
 
-// Open validates a configuration and makes its embedder. It contacts nobody;
-// local models are read from disk.
+// Open validates a configuration and makes its embedder. It sends no request; local models are read
+// from disk.
 func (r *Registry) Open(ctx context.Context, c Config, opts *Options) (Embedder, error) {
 	p, err := r.validate(c)
 	if err != nil {
@@ -235,7 +229,7 @@ func (r *Registry) Open(ctx context.Context, c Config, opts *Options) (Embedder,
 	return e, nil
 }
 
-// Open makes an embedder of one of the providers of this package.
+// Open makes an embedder of a builtin provider.
 func Open(ctx context.Context, c Config, opts *Options) (Embedder, error) {
 	return NewRegistry(Builtin()...).Open(ctx, c, opts)
 }
@@ -267,8 +261,7 @@ func trigramBuiltin(name string) Provider {
 	}
 }
 
-// decode puts the settings of a valid configuration into a struct whose JSON
-// names are theirs.
+// decode copies the settings of a valid configuration into a struct with the same JSON names.
 func decode(c Config, into any) error {
 	b, err := json.Marshal(c.Settings)
 	if err == nil {

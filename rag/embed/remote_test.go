@@ -29,7 +29,7 @@ const secret = "sk-not-to-be-seen-0123456789"
 
 func key(context.Context) (string, error) { return secret, nil }
 
-// A request is what a fake server received.
+// A request is a request that a fake server received.
 type request struct {
 	Path, Query string
 	Header      http.Header

@@ -11,33 +11,32 @@ import (
 	"time"
 )
 
-// RetryOptions tune Retry. The zero value, like nil, is good.
+// RetryOptions tune Retry. The zero value, like nil, is the default.
 type RetryOptions struct {
-	Attempts int           // requests in all; 0 means 5
-	Base     time.Duration // longest pause before the second request; 0 means 500 ms
-	Max      time.Duration // longest pause at all, if the provider asks for none; 0 means 30 s
+	Attempts int           // requests in total; 0 means 5
+	Base     time.Duration // maximum pause before the second request; 0 means 500 ms
+	Max      time.Duration // maximum pause, if the provider asks for none; 0 means 30 s
 
-	// Patience is the longest pause that a provider may ask for; 0 means two
-	// minutes. If it asks for more, its error is returned at once.
+	// Patience is the maximum pause that a provider may ask for; 0 means two minutes. If it asks
+	// for more, its error is returned at once.
 	Patience time.Duration
 
-	// Sleep waits, or returns the context's error if that ends before; nil
-	// means to wait indeed.
+	// Sleep waits, or returns the context's error if the context ends first; nil means to wait in
+	// real time.
 	Sleep func(context.Context, time.Duration) error
 
-	// Rand returns a number from 0 to 1, without 1; nil means
-	// math/rand/v2.Float64. It must be safe for concurrent use.
+	// Rand returns a number in [0, 1); nil means math/rand/v2.Float64. It must be safe for
+	// concurrent use.
 	Rand func() float64
 
 	// Logger receives a warning before each pause; nil means none.
 	Logger *slog.Logger
 }
 
-// Retry returns an embedder that asks e again after errors that are Temporary.
-// Pauses grow by a factor of two; a random share of up to one half is taken
-// off, so that those who failed together do not come back together. If the
-// provider says how long to wait, the pause is at least that. The error is the
-// last one of e, or the context's.
+// Retry returns an embedder that repeats calls of e after Temporary errors. Pauses double each
+// time; a random part of up to one half is subtracted, so that clients that failed together do not
+// retry together. If the provider asks for a pause, the pause is at least that long. The error is
+// the last error of e, or the context's.
 func Retry(e Embedder, opts *RetryOptions) Embedder {
 	r := &retry{Embedder: e}
 	if opts != nil {
@@ -87,9 +86,9 @@ func (r *retry) EmbedBatch(ctx context.Context, texts []string) ([][]float32, er
 		}
 		wait := time.Duration(pause)
 		if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
-			return nil, err // the pause would outlast the caller
+			return nil, err // the deadline is before the end of the pause
 		}
-		r.o.Logger.WarnContext(ctx, "embedding failed, will be tried again", "attempt", attempt, "pause", wait, "error", err)
+		r.o.Logger.WarnContext(ctx, "embedding failed, will retry", "attempt", attempt, "pause", wait, "error", err)
 		if stop := r.o.Sleep(ctx, wait); stop != nil {
 			return nil, &Error{Kind: contextKind(stop), Provider: r.Provider(), Model: r.Model(), Err: stop}
 		}
@@ -109,17 +108,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // LimitOptions tune Limit.
 type LimitOptions struct {
-	PerSecond float64 // requests on average; must be positive
+	PerSecond float64 // average rate of requests; must be positive
 	Burst     int     // requests that may come at once; 0 means 1
 
-	// Now and Sleep are the clock; nil means that of the machine.
+	// Now and Sleep are the clock; nil means the system clock.
 	Now   func() time.Time
 	Sleep func(context.Context, time.Duration) error
 }
 
-// Limit returns an embedder that delays requests to e, so that they do not
-// become more than opts say. When e is asked to wait, all requests wait. It
-// panics if PerSecond is not positive.
+// Limit returns an embedder that delays requests to e to keep within the limits of opts. When the
+// provider asks for a pause, all requests pause. It panics if PerSecond is not positive.
 func Limit(e Embedder, opts LimitOptions) Embedder {
 	if !(opts.PerSecond > 0) {
 		panic("embed: Limit: PerSecond is not positive")
@@ -136,9 +134,8 @@ func Limit(e Embedder, opts LimitOptions) Embedder {
 	return l
 }
 
-// A limiter is the generic cell rate algorithm (ITU-T I.371, annex A): next is
-// when the next request is due if they came evenly, and slack how much before
-// that it may come.
+// A limiter implements the generic cell rate algorithm (ITU-T I.371, annex A): next is the due time
+// of the next request at an even rate, and slack is how much earlier it may come.
 type limiter struct {
 	Embedder
 	interval, slack time.Duration
@@ -173,7 +170,7 @@ func (l *limiter) EmbedBatch(ctx context.Context, texts []string) ([][]float32, 
 	return vecs, err
 }
 
-// reserve takes the next place and returns how long to wait for it.
+// reserve reserves the next slot and returns the time until then.
 func (l *limiter) reserve() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

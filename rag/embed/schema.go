@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// A Schema describes a value of a configuration. Its JSON is JSON Schema, draft
-// 2020-12; Validate knows the keywords that have a field here. The zero value
-// allows everything.
+// A Schema describes a value of a configuration. Its JSON is JSON Schema, draft 2020-12. Validate
+// supports the keywords that have a field here. The zero value allows everything.
 type Schema struct {
 	Title       string             `json:"title,omitempty"`
 	Description string             `json:"description,omitempty"`
@@ -42,8 +41,8 @@ func (s *Schema) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Validate reports the first violation, with its path. Errors name values of
-// numbers and of enumerations only: others may be secrets in the wrong place.
+// Validate reports the first violation, with its path. Errors contain values of numbers and
+// enumerations only, because other values may be misplaced secrets.
 func (s *Schema) Validate(value any) error { return s.validate("", value) }
 
 func (s *Schema) validate(path string, value any) error {
@@ -107,8 +106,7 @@ func (s *Schema) validate(path string, value any) error {
 	return nil
 }
 
-// number returns a number of a configuration, which may come from Go, JSON or
-// YAML.
+// number returns a number of a configuration from Go, JSON or YAML.
 func number(value any) (float64, bool) {
 	switch v := value.(type) {
 	case int:

@@ -7,15 +7,15 @@ import (
 	"math/bits"
 )
 
-// Names of the default model, and its dimension unless a Config says another.
+// Names of the default model, and its default dimension.
 const (
 	TrigramProvider   = "hash"
 	TrigramModel      = "trigram-v1"
 	TrigramDimensions = 384
 )
 
-// Trigram returns an embedder of the model trigram-v1, which the package
-// comment defines, with vectors of dim components; 0 means TrigramDimensions.
+// Trigram returns an embedder of the model trigram-v1, defined in the package comment, with vectors
+// of dim components; 0 means TrigramDimensions.
 func Trigram(dim int) (Embedder, error) {
 	if dim == 0 {
 		dim = TrigramDimensions
@@ -107,8 +107,7 @@ func (t trigram) embed(text string) []float32 {
 	return vec
 }
 
-// fold returns the lower-case form of a byte of a word, and a space for any
-// other.
+// fold returns the lower-case form of a byte of a word, and a space for any other byte.
 func fold(c byte) byte {
 	switch {
 	case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c >= 0x80:

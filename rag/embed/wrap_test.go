@@ -20,7 +20,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// pauses is a clock that only notes how long somebody wanted to sleep.
+// pauses is a clock that only records the requested sleeps.
 type pauses []time.Duration
 
 func (p *pauses) sleep(ctx context.Context, d time.Duration) error {

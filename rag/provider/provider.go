@@ -122,7 +122,7 @@ func (r *Registry) Lookup(name string) (Provider, error) {
 	defer r.mu.RUnlock()
 	p, ok := r.byName[name]
 	if !ok {
-		return p, fmt.Errorf("%w: %q; there are %q", ErrNotFound, name, slices.Sorted(maps.Keys(r.byName)))
+		return p, fmt.Errorf("%w: %q; registered: %q", ErrNotFound, name, slices.Sorted(maps.Keys(r.byName)))
 	}
 	return p, nil
 }

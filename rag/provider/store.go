@@ -21,7 +21,7 @@ func Weaviate() Provider {
 			Title: "weaviate", Type: "object", Closed: true, Required: []string{"endpoints"},
 			Properties: map[string]*embed.Schema{
 				"endpoints": {Type: "string", Description: "nodes, as host:port or URLs, with commas between"},
-				"class":     {Type: "string", Description: "the class of the collection, if it is not to be named by it"},
+				"class":     {Type: "string", Description: "class to use instead of the name of the collection"},
 				"key":       {Type: "string", Description: "sent as a bearer token"},
 			},
 		},

@@ -52,7 +52,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return p.Write(w)
 }
 
-// mapData returns the points of the map as JSON; encoding/json escapes what could end a script.
+// mapData returns the points of the map as JSON. encoding/json escapes characters that could end a
+// script.
 func (r *Report) mapData() ([]byte, error) {
 	reach := 0.0
 	for _, p := range r.Map.Points {

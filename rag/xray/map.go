@@ -13,7 +13,7 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// shades is the most colours on the map.
+// shades is the maximum number of colours on the map.
 const shades = 8
 
 // draw makes the map of a part of the sample.
@@ -25,7 +25,7 @@ func (x *inspection) draw() error {
 	for i, d := range shown {
 		ids[i] = d.id
 		rows[i] = d.vec
-		if x.metric == db.Cosine { // where only directions count
+		if x.metric == db.Cosine { // only directions count
 			rows[i] = unit(d.vec)
 		}
 	}
@@ -76,9 +76,9 @@ func unit(v []float32) []float32 {
 
 const none = "(none)"
 
-// label sets the labels of the map and returns which of them each value has. Many different numbers
-// become ranges with about as many documents each; of other values the most frequent have a colour
-// of their own.
+// label sets the labels of the map and returns the label of each value. If there are many different
+// numbers, labels are ranges with about equal numbers of documents. Otherwise the most frequent
+// values have a colour of their own.
 func (m *Map) label(values []any) []int {
 	names := make([]string, len(values))
 	count := map[string]int{}
@@ -120,7 +120,7 @@ func (m *Map) label(values []any) []int {
 	return labels
 }
 
-// ranges labels numbers by quantiles, and what is missing last.
+// ranges labels numbers by quantiles, and missing values last.
 func (m *Map) ranges(values []any, numbers []float64) []int {
 	slices.Sort(numbers)
 	var ends []float64 // last value of each range
@@ -167,7 +167,7 @@ func upper(numbers []float64, v float64) int {
 	return i
 }
 
-// valueName is how a value of metadata is called in the legend.
+// valueName is the name of a metadata value in the legend.
 func valueName(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -8,13 +8,13 @@ import (
 
 const (
 	components = 2
-	oversample = 8 // further directions that are iterated, so that the wanted ones converge
+	oversample = 8 // additional directions in the iteration, so that the wanted ones converge
 	iterations = 8
 )
 
-// project returns the coordinates of rows in the two directions of most variance, and the share of
-// the variance that lies in each; nothing of use if ctx ends: principal components by randomised
-// subspace iteration (Halko, Martinsson, Tropp 2011, algorithm 4.4).
+// project returns the coordinates of rows along the two directions of most variance, and the share
+// of the variance along each. It computes principal components by randomised subspace iteration
+// (Halko, Martinsson, Tropp 2011, algorithm 4.4). If ctx ends, the result is useless.
 func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][components]float64, explained [components]float64) {
 	coords = make([][components]float64, len(rows))
 	if len(rows) == 0 || len(rows[0]) == 0 {
@@ -27,7 +27,7 @@ func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][c
 			mean[j] += float64(v) / float64(len(rows))
 		}
 	}
-	total := 0.0 // variance times rows
+	total := 0.0 // variance × number of rows
 	for _, row := range rows {
 		for j, v := range row {
 			d := float64(v) - mean[j]
@@ -50,7 +50,7 @@ func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][c
 		basis = covariance(ctx, rows, mean, basis)
 		orthonormalise(basis)
 	}
-	// Within the space that is left, the components are the eigenvectors of a small matrix.
+	// Within this subspace the components are the eigenvectors of a small matrix.
 	image := covariance(ctx, rows, mean, basis)
 	small := make([][]float64, width)
 	for i := range small {
@@ -78,8 +78,7 @@ func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][c
 	return coords, explained
 }
 
-// upright chooses one of the two directions of an axis: that in which its largest component is
-// positive.
+// upright fixes the sign of an axis: its largest component becomes positive.
 func upright(axis []float64) {
 	largest := 0.0
 	for _, v := range axis {
@@ -94,7 +93,8 @@ func upright(axis []float64) {
 	}
 }
 
-// covariance multiplies each vector of the basis by the covariance of rows (times their number).
+// covariance multiplies each vector of the basis by the covariance matrix of rows, times their
+// number.
 func covariance(ctx context.Context, rows [][]float32, mean []float64, basis [][]float64) [][]float64 {
 	image := make([][]float64, len(basis))
 	for i := range image {
@@ -125,8 +125,8 @@ func inner(a, b []float64) (sum float64) {
 	return sum
 }
 
-// orthonormalise applies the Gram-Schmidt process, twice for the sake of rounding. What depends on
-// vectors before it becomes zero.
+// orthonormalise applies the Gram-Schmidt process, twice because of rounding. A vector that depends
+// on earlier ones becomes zero.
 func orthonormalise(basis [][]float64) {
 	for i, v := range basis {
 		before := math.Sqrt(inner(v, v))
@@ -149,8 +149,8 @@ func orthonormalise(basis [][]float64) {
 	}
 }
 
-// eigen returns the eigenvalues of a symmetric matrix, the largest first, with their vectors:
-// Jacobi's method. It destroys the matrix.
+// eigen returns the eigenvalues of a symmetric matrix, the largest first, with their eigenvectors,
+// by Jacobi's method. It destroys the matrix.
 func eigen(m [][]float64) (values []float64, vectors [][]float64) {
 	n := len(m)
 	vectors = make([][]float64, n) // in rows
@@ -190,7 +190,7 @@ func eigen(m [][]float64) (values []float64, vectors [][]float64) {
 	for i := range values {
 		values[i] = m[i][i]
 	}
-	for i := range n { // few: selection will do
+	for i := range n { // n is small, so selection sort is enough
 		best := i
 		for j := i; j < n; j++ {
 			if values[j] > values[best] {

@@ -18,7 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// The defaults that stand for zero values.
+// Defaults for zero values.
 const (
 	DefaultK      = 10
 	DefaultNear   = 0.98
@@ -29,39 +29,38 @@ const (
 
 // Options tune Inspect. The zero value is the default.
 type Options struct {
-	// K is the number of neighbours that a document is looked at with; 0 means DefaultK.
+	// K is the number of neighbours considered per document; 0 means DefaultK.
 	K int
-	// Near is the cosine from which two documents are near-duplicates; 0 means DefaultNear.
+	// Near is the minimum cosine of near-duplicates; 0 means DefaultNear.
 	Near float64
-	// Sample is the number of documents that are searched for, drawn at random; 0 means
-	// DefaultSample. A sample at least as large as the collection is all of it.
+	// Sample is the number of documents searched for, drawn at random; 0 means DefaultSample. A
+	// sample at least as large as the collection covers all of it.
 	Sample int
-	// Points is the number of documents on the map, at most those of the sample; 0 means
-	// DefaultPoints.
+	// Points is the number of documents on the map, at most Sample; 0 means DefaultPoints.
 	Points int
-	// List is the length of each list in the report; 0 means DefaultList.
+	// List is the maximum length of each list in the report; 0 means DefaultList.
 	List int
-	// Seed is that of all that is random.
+	// Seed initialises all random choices.
 	Seed uint64
-	// Where restricts the report to documents that match; nil to all.
+	// Where restricts the report to documents that match; nil means all.
 	Where filter.Expr
-	// Color is the dotted path of the metadata field by which the map is coloured. Empty is none.
+	// Color is the dotted path of the metadata field that colours the map; empty means none.
 	Color string
-	// Log holds what queries of the past found: see eval.Search and eval.ReadRun. nil is none.
+	// Log holds the results of past queries, see eval.Search and eval.ReadRun; nil means none.
 	Log *eval.Run
-	// Progress, if not nil, is called now and then with the searches done and to do.
+	// Progress, if not nil, is called from time to time with the searches done and the total.
 	Progress func(done, total int)
 }
 
-// A Report is what Inspect found. Lists are as long as Options.List says; counts are of everything.
+// A Report is the result of Inspect. Options.List limits lists; counts are complete.
 type Report struct {
 	Collection string    `json:"collection"`
 	Metric     db.Metric `json:"metric"`
 	Dim        int       `json:"dim"`
 	Documents  int       `json:"documents"`
-	Vectors    int       `json:"vectors"` // documents that have one
-	Zero       int       `json:"zero"`    // of these, vectors of length zero
-	Sampled    int       `json:"sampled"` // documents that were searched for
+	Vectors    int       `json:"vectors"` // documents with a vector
+	Zero       int       `json:"zero"`    // vectors of length zero
+	Sampled    int       `json:"sampled"` // documents in the sample, each searched for
 	K          int       `json:"k"`
 	Near       float64   `json:"near"`
 
@@ -76,24 +75,24 @@ type Report struct {
 	Unretrieved *Unretrieved `json:"unretrieved,omitempty"` // nil without a log
 	Map         Map          `json:"map"`
 
-	// Texts hold the beginning of the text of each document that is named.
+	// Texts hold the beginning of the text of each document that the report names.
 	Texts map[string]string `json:"texts"`
 }
 
-// SameText are the documents that share their text with another, but for white space; with or
-// without a vector. Documents without a text are not among them.
+// SameText reports documents that share their text with another document, except for white space;
+// with or without a vector. Documents without a text are not counted.
 type SameText struct {
 	Documents int     `json:"documents"`
 	Groups    []Group `json:"groups"` // the largest first
 }
 
-// Duplicates are the documents that have a near-duplicate. Under a metric other than Cosine, only
-// the K nearest of a document by that metric are looked at.
+// Duplicates reports documents that have a near-duplicate. Under a metric other than Cosine, only
+// the K nearest neighbours of a document by that metric are compared.
 type Duplicates struct {
 	Documents int     `json:"documents"`
 	Pairs     int     `json:"pairs"`               // each with at least one document of the sample
-	Truncated int     `json:"truncated,omitempty"` // documents of the sample with more near-duplicates than were counted
-	Groups    []Group `json:"groups"`              // documents that hang together by pairs, the largest first
+	Truncated int     `json:"truncated,omitempty"` // documents of the sample with too many near-duplicates to count all
+	Groups    []Group `json:"groups"`              // documents connected by pairs, the largest group first
 	Closest   []Pair  `json:"closest"`
 }
 
@@ -116,22 +115,22 @@ type Outlier struct {
 	Distance float64 `json:"distance"` // mean of 1 - cosine to its K neighbours, or of the Euclidean distance under L2
 }
 
-// Hubs say how often documents are among the K neighbours of those of the sample (Radovanović,
+// Hubs reports how often documents are among the K neighbours of the sample (Radovanović,
 // Nanopoulos, Ivanović 2010).
 type Hubs struct {
 	Top         []Hub              `json:"top"`
-	Never       int                `json:"never"`    // documents that are nobody's neighbour
-	Skewness    float64            `json:"skewness"` // of the occurrences of all documents: much above 1, hubs crowd others out
+	Never       int                `json:"never"`    // documents that are in no neighbourhood
+	Skewness    float64            `json:"skewness"` // of the occurrences of all documents: far above 1, hubs displace other neighbours
 	Occurrences *page.Distribution `json:"occurrences"`
 }
 
-// A Hub is a document with the number of neighbourhoods that it is in.
+// A Hub is a document with the number of neighbourhoods that contain it.
 type Hub struct {
 	ID    string `json:"id"`
 	Count int    `json:"count"`
 }
 
-// Unretrieved are the documents that no query of a log found.
+// Unretrieved reports the documents that no query of a log found.
 type Unretrieved struct {
 	Queries   int                `json:"queries"`
 	Documents int                `json:"documents"`
@@ -141,9 +140,9 @@ type Unretrieved struct {
 
 // A Map shows documents in the two directions in which their vectors vary most (PCA).
 type Map struct {
-	Field     string     `json:"field,omitempty"` // that gives the colours
+	Field     string     `json:"field,omitempty"` // the field that gives the colours
 	Numeric   bool       `json:"numeric,omitempty"`
-	Labels    []string   `json:"labels,omitempty"` // values of the field, or ranges of it
+	Labels    []string   `json:"labels,omitempty"` // values or value ranges of the field
 	Explained [2]float64 `json:"explained"`        // share of the variance along x and y
 	Points    []Point    `json:"points"`
 }
@@ -156,8 +155,8 @@ type Point struct {
 	Label int     `json:"label"` // index into Map.Labels; 0 without a field
 }
 
-// Inspect examines a collection. To see one state of a collection that is being written to, pass
-// that of a snapshot.
+// Inspect examines a collection. If others write to the collection at the same time, pass the
+// collection of a snapshot.
 func Inspect(ctx context.Context, coll *db.Collection, opts Options) (*Report, error) {
 	x, err := newInspection(ctx, coll, opts)
 	if err == nil {
@@ -170,8 +169,8 @@ func Inspect(ctx context.Context, coll *db.Collection, opts Options) (*Report, e
 	return x.report, nil
 }
 
-// Draw makes the map alone, of Options.Points documents drawn at random. It
-// costs one pass over the vectors and no search.
+// Draw makes only the map, of Options.Points documents drawn at random. It costs one pass over the
+// vectors and no search.
 func Draw(ctx context.Context, coll *db.Collection, opts Options) (*Map, error) {
 	opts.Points = cmp.Or(opts.Points, DefaultPoints)
 	opts.Sample, opts.Log = opts.Points, nil
@@ -224,7 +223,7 @@ type inspection struct {
 
 	sample []document // in random order
 	found  map[string]bool
-	texts  map[[16]byte][]string // ids by a hash of the text; nil: not wanted
+	texts  map[[16]byte][]string // ids by a hash of the text; nil: not needed
 }
 
 // A document of the sample.
@@ -233,7 +232,7 @@ type document struct {
 	vec []float32
 }
 
-// read passes over all documents and draws the sample: reservoir sampling (Vitter 1985, algorithm
+// read passes over all documents and draws the sample by reservoir sampling (Vitter 1985, algorithm
 // R).
 func (x *inspection) read() error {
 	r := x.report
@@ -296,8 +295,8 @@ func (x *inspection) read() error {
 
 const (
 	together = 128   // searches that share a pass over the vectors
-	mostNear = 1_000 // near-duplicates of one document that are counted
-	groupIDs = 8     // documents of a group that are named
+	mostNear = 1_000 // maximum number of near-duplicates counted per document
+	groupIDs = 8     // maximum number of ids listed per group
 )
 
 // probe searches for every document of the sample.
@@ -319,7 +318,7 @@ func (x *inspection) probe() error {
 	return nil
 }
 
-// A prober gathers what the neighbours of the sample tell.
+// A prober collects the statistics about the neighbours of the sample.
 type prober struct {
 	x       *inspection
 	place   map[string]int // of each document of the sample
@@ -327,7 +326,7 @@ type prober struct {
 	occurs  map[string]int
 	groups  unionFind
 	pairs   []Pair
-	seen    map[[2]string]bool // pairs, where a neighbour's neighbours need not be its own; at most K per document
+	seen    map[[2]string]bool // pairs counted; needed because being a neighbour is not mutual; at most K per document
 }
 
 func (p *prober) query(vec []float32) db.Query {
@@ -343,7 +342,7 @@ func (p *prober) neighbours(lo, hi int) error {
 	queries := make([]db.Query, 0, hi-lo)
 	for i := lo; i < hi; i++ {
 		q := p.query(x.sample[i].vec)
-		q.K = x.K + 1 // itself
+		q.K = x.K + 1 // plus the document itself
 		queries = append(queries, q)
 	}
 	results, err := x.coll.SearchBatch(x.ctx, queries)
@@ -367,7 +366,7 @@ func (p *prober) neighbours(lo, hi int) error {
 			p.nearest = append(p.nearest, hits[0].Score)
 			p.outlier(Outlier{d.id, sum / float64(len(hits))})
 		}
-		if near == x.K && x.metric == db.Cosine { // perhaps there are more
+		if near == x.K && x.metric == db.Cosine { // there may be more
 			q := p.query(d.vec)
 			q.K, q.Threshold = mostNear+1, &x.Near
 			res, err := x.coll.Search(x.ctx, q)
@@ -395,7 +394,7 @@ func without(hits []db.Hit, id string, k int) []db.Hit {
 	return hits[:min(k, len(hits))]
 }
 
-// cosine returns the cosine between a document and a hit of the search for it.
+// cosine returns the cosine between a document and a hit of its search.
 func (x *inspection) cosine(d *document, h *db.Hit) float64 {
 	if x.metric == db.Cosine {
 		return h.Score
@@ -423,16 +422,16 @@ func farthest(list []Outlier, n int) []Outlier {
 	return list[:min(n, len(list))]
 }
 
-// pair counts a document of the sample and another as near-duplicates, unless that was done from
-// the other end.
+// pair counts a document of the sample and another document as near-duplicates, unless the other
+// document's search has already counted the pair.
 func (p *prober) pair(i int, other string, cosine float64) {
 	id := p.x.sample[i].id
 	pair := Pair{min(id, other), max(id, other), cosine}
 	if j, ok := p.place[other]; ok && p.x.metric == db.Cosine {
-		if j < i { // which has found this one
+		if j < i { // its search found this pair
 			return
 		}
-	} else if ok { // which need not have
+	} else if ok { // its search may have missed this pair
 		if p.seen[[2]string{pair.A, pair.B}] {
 			return
 		}
@@ -492,7 +491,7 @@ func (u unionFind) root(id string) string {
 	return id
 }
 
-// join puts two documents into one group. Its root is the first of its ids.
+// join merges the groups of two documents. The root of a group is its first id.
 func (u unionFind) join(a, b string) {
 	a, b = u.root(a), u.root(b)
 	u[max(a, b)] = min(a, b)
@@ -518,7 +517,7 @@ func largest(members [][]string, n int) []Group {
 	return groups[:min(n, len(groups))]
 }
 
-// randomPairs is how many pairs of the sample are compared.
+// randomPairs is the number of pairs of the sample that are compared.
 const randomPairs = 20_000
 
 func (x *inspection) compareAtRandom() error {
@@ -536,7 +535,7 @@ func (x *inspection) compareAtRandom() error {
 	return nil
 }
 
-// useLog completes what read has begun.
+// useLog completes the statistics of the log that read has begun.
 func (x *inspection) useLog() error {
 	if x.Log == nil {
 		return nil
@@ -551,7 +550,7 @@ func (x *inspection) useLog() error {
 	return nil
 }
 
-// snippet is how much of a text is shown, in runes.
+// snippet is the length of a displayed text, in runes.
 const snippet = 90
 
 // addTexts fetches the texts of all documents that the report names.
@@ -603,7 +602,7 @@ func (x *inspection) addTexts() error {
 }
 
 func shorten(s string) string {
-	if len(s) > 16*snippet { // before it is split
+	if len(s) > 16*snippet { // shorten before splitting
 		s = strings.ToValidUTF8(s[:16*snippet], "")
 	}
 	s = strings.Join(strings.Fields(s), " ")
@@ -613,7 +612,7 @@ func shorten(s string) string {
 	return s
 }
 
-// score is that of a search.
+// score is the score that a search would give.
 func score(m db.Metric, a, b []float32) float64 {
 	switch m {
 	case db.Cosine:
@@ -627,7 +626,7 @@ func score(m db.Metric, a, b []float32) float64 {
 // bins is the number of bins of a distribution.
 const bins = 48
 
-// distribute counts values in bins. It sorts them.
+// distribute counts values in bins. It sorts values.
 func distribute(values []float64) *page.Distribution {
 	d := summarise(values)
 	if len(values) == 0 {
@@ -641,8 +640,7 @@ func distribute(values []float64) *page.Distribution {
 	return d
 }
 
-// distributeCounts is distribute for numbers of things: bins begin at whole numbers, the first at
-// 0.
+// distributeCounts is distribute for counts: bins begin at whole numbers, the first at 0.
 func distributeCounts(values []float64) *page.Distribution {
 	d := summarise(values)
 	if len(values) == 0 {
@@ -669,8 +667,8 @@ func summarise(values []float64) *page.Distribution {
 	return d
 }
 
-// tail is the number of extreme values at either end that may lie outside of the bins: a few must
-// not push all the others into one bin.
+// tail is the number of extreme values at each end that may lie outside of the bins, so that a few
+// outliers do not push all other values into one bin.
 func tail(values []float64) int { return len(values) / 200 }
 
 func fill(d *page.Distribution, values []float64, bins int) {

@@ -52,7 +52,7 @@ func randomDocs(n, dim int, seed uint64) []db.Document {
 	return docs
 }
 
-// What is planted is found.
+// Planted problems are found.
 func TestInspect(t *testing.T) {
 	docs := randomDocs(300, 8, 1)
 	for i := 1; i <= 12; i++ { // a group larger than a neighbourhood
@@ -231,7 +231,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// The map has the directions of most variance, whatever the rotation.
+// The map shows the directions of most variance under any rotation.
 func TestMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	const dim = 30

@@ -9,26 +9,26 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Pooling makes one vector of those of all tokens.
+// A Pooling combines the vectors of all tokens into one.
 type Pooling uint8
 
-// The ways of pooling.
+// Poolings.
 const (
-	Mean  Pooling = iota // the mean of all, special tokens included
-	First                // that of the first token, which is [CLS]
-	Last                 // that of the last one
+	Mean  Pooling = iota // the mean of all tokens, special tokens included
+	First                // the first token, which is [CLS]
+	Last                 // the last token
 )
 
 // A Config is the shape of a model.
 type Config struct {
 	Layers, Heads        int
 	Hidden, Intermediate int     // components
-	Positions            int     // tokens that the model knows places for
+	Positions            int     // number of positions that the model was trained for
 	Epsilon              float64 // of layer norms
 	Activation           string  // "gelu", "gelu_tanh" or "relu"
 	Pooling              Pooling
 	Normalize            bool
-	MaxTokens            int // of a text, special ones included; what is beyond is cut off
+	MaxTokens            int // tokens per text, special ones included; the rest is cut off
 }
 
 // A linear is a map x·wᵀ+b, with w row by row.
@@ -49,8 +49,8 @@ type Model struct {
 	cfg    Config
 	tok    *tokenizer.Tokenizer
 	tokens []float32 // a row per token
-	places []float32 // a row per position, that of the first segment added
-	second []float32 // what to add for the second segment instead; nil: there is none
+	places []float32 // a row per position, plus the embedding of the first segment
+	second []float32 // difference from the first segment to the second; nil: no second segment
 	norm   norm
 	layers []layer
 
@@ -72,7 +72,7 @@ type scratch struct {
 	keys, values, score []float32 // of one head; values transposed
 }
 
-// grow returns a slice of n floats, which begin at a cache line.
+// grow returns a slice of n floats, aligned to a cache line.
 func grow(s []float32, n int) []float32 {
 	if cap(s) < n {
 		return simd.Make(n)
@@ -86,9 +86,8 @@ func (m *Model) Embed(text string) []float32 {
 	return m.run(ids, len(ids), m.pool)
 }
 
-// run runs the model over tokens, of which there must be at least one; from
-// second on they are of the second segment. It returns what is made of the
-// rows of the last layer.
+// run runs the model over tokens, at least one. Tokens from index second on belong to the second
+// segment. It returns the result of finish, which gets the rows of the last layer.
 func (m *Model) run(ids []int, second int, finish func(x []float32, n int) []float32) []float32 {
 	c, n := m.cfg, len(ids)
 	s, _ := m.scratch.Get().(*scratch)
@@ -114,7 +113,7 @@ func (m *Model) run(ids []int, second int, finish func(x []float32, n int) []flo
 	return finish(s.x, n)
 }
 
-// run replaces s.x, which has n rows.
+// run replaces s.x, which has n rows, by the output of the layer.
 func (l *layer) run(s *scratch, n int, c Config) {
 	h := c.Hidden
 	s.qkv = grow(s.qkv, n*3*h)
@@ -153,7 +152,7 @@ func attend(s *scratch, n int, c Config) {
 	}
 }
 
-// softmax replaces x by exp(scale·x), divided by the sum of all.
+// softmax replaces x by exp(scale·x), divided by the sum of these values.
 func softmax(x []float32, scale float64) {
 	most := float64(x[0])
 	for _, v := range x {
@@ -170,8 +169,8 @@ func softmax(x []float32, scale float64) {
 	}
 }
 
-// tile is how many bytes of weights are used on all rows before the next ones:
-// well below what a core's first cache holds.
+// tile is the number of weight bytes that are applied to all rows before the next ones: well below
+// the size of a core's L1 cache.
 const tile = 24 << 10
 
 // apply computes n rows.
@@ -199,7 +198,7 @@ func add(a, b []float32) {
 	}
 }
 
-// apply gives each row of x the mean and the variance that the norm wants.
+// apply normalises each row of x and applies the weights of the norm.
 func (l *norm) apply(x []float32, epsilon float64) {
 	for h := len(l.w); len(x) > 0; x = x[h:] {
 		row := x[:h]
@@ -240,7 +239,7 @@ func activate(x []float32, name string) {
 	}
 }
 
-// pool makes one vector of n rows.
+// pool combines n rows into one vector.
 func (m *Model) pool(x []float32, n int) []float32 {
 	h := m.cfg.Hidden
 	v := make([]float32, h)

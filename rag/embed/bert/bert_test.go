@@ -318,7 +318,7 @@ func modules(pooling string, normalize bool) map[string]string {
 		`"pooling_mode_mean_tokens":false,"` + pooling + `":true}`}
 }
 
-// The arithmetic is that of the paper.
+// The arithmetic of the paper.
 func TestAgainstFloat64(t *testing.T) {
 	texts := []string{"", "tea", "the green teacups, unable", "the cup of tea. a cup of green tea. a cup of teas"}
 	for _, tt := range []struct {

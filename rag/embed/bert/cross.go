@@ -9,15 +9,15 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
-// A CrossEncoder reads a question together with a text and says how well they
-// fit, as the rerankers of MS MARCO do. It is safe for concurrent use.
+// A CrossEncoder scores how well a text fits a question, reading both together as the rerankers of
+// MS MARCO do. It is safe for concurrent use.
 type CrossEncoder struct {
 	model        *Model
 	pooler, head linear
 }
 
-// OpenCross reads a cross-encoder from a directory of Hugging Face: a
-// BertForSequenceClassification with one label.
+// OpenCross reads a cross-encoder from a directory of Hugging Face: a BertForSequenceClassification
+// with one label.
 func OpenCross(dir string) (*CrossEncoder, error) {
 	file, tok, cfg, err := readDir(dir)
 	var c *CrossEncoder
@@ -30,14 +30,14 @@ func OpenCross(dir string) (*CrossEncoder, error) {
 	return c, nil
 }
 
-// NewCross returns the cross-encoder of tensors with a tokenizer.
+// NewCross returns a cross-encoder from tensors and a tokenizer.
 func NewCross(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*CrossEncoder, error) {
 	m, err := New(file, tok, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if m.second == nil {
-		return nil, errors.New("the model knows no second segment")
+		return nil, errors.New("the model has no second segment")
 	}
 	if ids, _ := tok.EncodePair("", "", 0); len(ids) > m.cfg.MaxTokens {
 		return nil, fmt.Errorf("%d special tokens around two texts, of %d tokens at most", len(ids), m.cfg.MaxTokens)
@@ -47,8 +47,8 @@ func NewCross(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*CrossE
 	return c, l.err
 }
 
-// Score returns how well a text fits a question: a logit, of which only the
-// order counts. 1/(1+exp(-score)) lies between 0 and 1. It runs on one core.
+// Score returns how well a text fits a question: a logit, of which only the order is meaningful.
+// 1/(1+exp(-score)) lies between 0 and 1. It runs on one core.
 func (c *CrossEncoder) Score(question, text string) float64 {
 	m := c.model
 	ids, second := m.tok.EncodePair(question, text, m.cfg.MaxTokens)

@@ -1,19 +1,21 @@
 // Package bert embeds texts with sentence encoders of the BERT architecture, such as all-MiniLM,
-// BGE, GTE or E5, in pure Go on the kernels of package simd. [Open] reads a model from disk: a
-// directory of Hugging Face (config.json, model.safetensors, tokenizer.json or vocab.txt, and what
-// Sentence Transformers adds), or a GGUF file, as llama.cpp and Ollama use them, with weights of 32
-// or 16 bits or of the types Q4_0 to Q8_0. Weights are kept as float32.
+// BGE, GTE or E5, in pure Go on the kernels of package simd. [Open] reads a model from disk. It
+// accepts a Hugging Face directory (config.json, model.safetensors, tokenizer.json or vocab.txt,
+// and the files of Sentence Transformers). It also accepts a GGUF file of llama.cpp or Ollama, with
+// weights of 32 or 16 bits or of the types Q4_0 to Q8_0. Weights are kept as float32.
 //
-// The computation is that of Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers,
+// The computation follows Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers,
 // 2019, without dropout: the sum of token, position and segment embeddings, normalized; layers of
 // self-attention and of two linear maps with GELU between them, each added to its input and
-// normalized; and the mean over all tokens, or the first one. Sums are float32, those of layer
-// norms and softmax float64. GGUF models get the exact GELU, too, where llama.cpp approximates it.
+// normalized; and the mean over all tokens, or the first one. Sums are float32, except in layer
+// norms and softmax, where they are float64. GGUF models use the exact GELU, too, which llama.cpp
+// approximates.
 //
-// A [CrossEncoder] has the same layers and reads two texts at once, to say how well they fit.
+// A [CrossEncoder] has the same layers and reads two texts at once, to score how well they fit.
 //
-// The arithmetic is tested against a second one in float64, with random weights: no trained
-// checkpoint was at hand. The tokenizer is tested with the real files of all-MiniLM-L6-v2.
+// The arithmetic is tested against a second implementation in float64, with random weights: no
+// trained checkpoint was available. The tokenizer is tested with the real files of
+// all-MiniLM-L6-v2.
 //
 // A text of 128 tokens takes a model of the shape of all-MiniLM-L6-v2 (6 layers, 384 components, 12
 // heads), in CPU time of one core of an AMD EPYC (Zen 5): 70 ms with AVX-512, 98 ms with AVX2, 450

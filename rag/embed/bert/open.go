@@ -16,7 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
-// Open reads a model: a GGUF file, or else a directory.
+// Open reads a model from a GGUF file or a directory.
 func Open(path string) (*Model, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -87,8 +87,8 @@ func readConfig(dir string) (cfg Config, err error) {
 	return cfg, sentenceTransformers(dir, &cfg)
 }
 
-// sentenceTransformers reads pooling and the like from the files that Sentence
-// Transformers puts beside a model.
+// sentenceTransformers reads pooling and other settings from the files that Sentence Transformers
+// puts beside a model.
 func sentenceTransformers(dir string, cfg *Config) error {
 	var modules []struct {
 		Path string `json:"path"`
@@ -163,7 +163,7 @@ func openTokenizer(dir string) (*tokenizer.Tokenizer, error) {
 	return tok, nil
 }
 
-// readJSON reads a file that need not exist.
+// readJSON reads an optional file.
 func readJSON(dir, name string, into any) (found bool, err error) {
 	b, err := vfs.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,8 +189,7 @@ func openGGUF(name string) (*Model, error) {
 	return NewGGUF(file)
 }
 
-// NewGGUF returns the model of a GGUF file, which holds its configuration and
-// its vocabulary.
+// NewGGUF returns the model of a GGUF file, which contains its configuration and its vocabulary.
 func NewGGUF(file *weights.File) (*Model, error) {
 	v := file.Values
 	if arch := v["general.architecture"]; arch != "bert" {
@@ -223,9 +222,9 @@ func NewGGUF(file *weights.File) (*Model, error) {
 	for i, t := range list {
 		s, ok := t.(string)
 		if !ok {
-			return nil, fmt.Errorf("token %d is no string", i)
+			return nil, fmt.Errorf("token %d is not a string", i)
 		}
-		// llama.cpp marks the beginnings of words, BERT what continues them.
+		// llama.cpp marks the beginnings of words; BERT marks their continuations.
 		word, begins := strings.CutPrefix(s, "▁")
 		switch {
 		case begins:
@@ -242,7 +241,7 @@ func NewGGUF(file *weights.File) (*Model, error) {
 	return New(file, tok, cfg)
 }
 
-// The names of the tensors: of Hugging Face, and of GGUF.
+// Names of tensors: in Hugging Face files, and in GGUF.
 var names = map[string]string{
 	"embeddings.word_embeddings":       "token_embd",
 	"embeddings.position_embeddings":   "position_embd",
@@ -258,14 +257,14 @@ var names = map[string]string{
 	"output.LayerNorm":                 "layer_output_norm",
 }
 
-// A loader takes tensors out of a file until the first error, which stays.
+// A loader takes tensors from a file. After the first error it does nothing.
 type loader struct {
 	file *weights.File
 	err  error
 }
 
-// get returns the tensor of a layer, or of none if it is -1, with the shape
-// that it must have, in which a 0 stands for any dimension.
+// get returns a tensor of a layer, or a tensor outside of the layers if layer is -1. The tensor
+// must have the given shape; 0 stands for any dimension.
 func (l *loader) get(layer int, name, suffix string, shape ...int) []float32 {
 	if l.err != nil {
 		return nil
@@ -274,7 +273,7 @@ func (l *loader) get(layer int, name, suffix string, shape ...int) []float32 {
 	if layer >= 0 {
 		hf, gguf = fmt.Sprintf("encoder.layer.%d.%s", layer, name), fmt.Sprintf("blk.%d.%s", layer, gguf)
 	}
-	old := map[string]string{"weight": "gamma", "bias": "beta"}[suffix] // of layer norms in old files
+	old := map[string]string{"weight": "gamma", "bias": "beta"}[suffix] // names of layer norms in old files
 	var t weights.Tensor
 	found := false
 	for _, full := range []string{hf + "." + suffix, "bert." + hf + "." + suffix, gguf + "." + suffix, hf + "." + old, "bert." + hf + "." + old} {
@@ -309,8 +308,7 @@ func (l *loader) norm(layer int, name string, h int) norm {
 	return norm{l.get(layer, name, "weight", h), l.get(layer, name, "bias", h)}
 }
 
-// New returns the model of tensors, which have the names of Hugging Face or of
-// GGUF, with a tokenizer.
+// New returns a model from tensors, named as in Hugging Face files or in GGUF, and a tokenizer.
 func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, error) {
 	switch cfg.Activation {
 	case "gelu", "relu", "gelu_tanh":

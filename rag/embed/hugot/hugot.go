@@ -19,15 +19,15 @@ import (
 // Name is the name of the provider.
 const Name = "onnx"
 
-// Options tune Open. The zero value, like nil, is good.
+// Options tune Open. The zero value, like nil, is the default.
 type Options struct {
-	Model  string // its name; empty means the last element of the path
-	File   string // the .onnx file; needed only if there are several
-	Output string // the output that is used; empty means the first
+	Model  string // name of the model; empty means the last element of the path
+	File   string // the .onnx file; needed if there are several
+	Output string // the model output to use; empty means the first
 }
 
-// An Embedder runs an ONNX model. It is safe for concurrent use; texts of one
-// call are computed together, calls one after the other.
+// An Embedder runs an ONNX model. It is safe for concurrent use: it computes the texts of a call
+// together, and calls one after the other.
 type Embedder struct {
 	model string
 	dim   int
@@ -37,8 +37,8 @@ type Embedder struct {
 	run     *pipelines.FeatureExtractionPipeline
 }
 
-// Open reads the model in a directory. If it gives a vector per token, that of
-// a text is their mean.
+// Open reads the model in a directory. If the model returns a vector per token, the vector of a
+// text is their mean.
 func Open(ctx context.Context, dir string, opts *Options) (*Embedder, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -56,10 +56,10 @@ func Open(ctx context.Context, dir string, opts *Options) (*Embedder, error) {
 		return nil, e.fail(embed.ErrConfig, errors.Join(err, e.session.Destroy()))
 	}
 	masked := slices.ContainsFunc(e.run.GetModel().InputsMeta, func(in backends.InputOutputInfo) bool { return in.Name == "attention_mask" })
-	if !masked { // hugot would take the first token for the whole text
+	if !masked { // without it hugot would return the first token's vector
 		return nil, e.fail(embed.ErrConfig, errors.Join(errors.New(`the model has no input "attention_mask"`), e.session.Destroy()))
 	}
-	v, err := e.Embed(ctx, "a") // shows the dimension
+	v, err := e.Embed(ctx, "a") // finds the dimension
 	if err != nil {
 		return nil, errors.Join(err, e.session.Destroy())
 	}
@@ -122,15 +122,14 @@ func (e *Embedder) EmbedBatch(ctx context.Context, texts []string) ([][]float32,
 	return out.Embeddings, nil
 }
 
-// Close releases the model, which cannot be used afterwards.
+// Close releases the model, which must not be used afterwards.
 func (e *Embedder) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.session.Destroy()
 }
 
-// Provider returns the provider for a registry. Its embedders live as long as
-// the process.
+// Provider returns the provider for a registry. Its embedders are never closed.
 func Provider() embed.Provider {
 	text := func(description string) *embed.Schema { return &embed.Schema{Type: "string", Description: description} }
 	return embed.Provider{
@@ -144,7 +143,7 @@ func Provider() embed.Provider {
 		}},
 		Open: func(ctx context.Context, c embed.Config, _ *embed.Options) (embed.Embedder, error) {
 			get := func(name string) string {
-				s, _ := c.Settings[name].(string) // a valid configuration has no other type
+				s, _ := c.Settings[name].(string) // a valid configuration has a string here
 				return s
 			}
 			e, err := Open(ctx, get("model_path"), &Options{Model: c.Model, File: get("onnx_file"), Output: get("output")})

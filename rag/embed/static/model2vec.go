@@ -17,7 +17,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
-// maxTokens is how many tokens of a text count, as in the original.
+// maxTokens is the number of tokens of a text that count, as in the original.
 const maxTokens = 512
 
 // A Model is a Model2Vec model. It is safe for concurrent use.
@@ -25,10 +25,10 @@ type Model struct {
 	tok       *tokenizer.Tokenizer
 	dim       int
 	rows      []float32
-	row       []int     // of a token; nil: the same number
-	weight    []float32 // of a token; nil: 1
+	row       []int     // row of each token; nil: its id
+	weight    []float32 // weight of each token; nil: 1
 	normalize bool
-	most      int // characters of a text that count
+	most      int // maximum number of characters of a text that count
 }
 
 // Open reads a Model2Vec directory.
@@ -43,7 +43,7 @@ func Open(dir string) (*Model, error) {
 func open(dir string) (*Model, error) {
 	sub := dir
 	if _, err := os.Stat(filepath.Join(dir, "model.safetensors")); errors.Is(err, fs.ErrNotExist) {
-		sub = filepath.Join(dir, "0_StaticEmbedding") // of Sentence Transformers
+		sub = filepath.Join(dir, "0_StaticEmbedding") // as Sentence Transformers writes it
 	}
 	b, err := vfs.ReadFile(filepath.Join(sub, "model.safetensors"))
 	if err != nil {
@@ -69,8 +69,7 @@ func open(dir string) (*Model, error) {
 	return m, err
 }
 
-// normalizes finds out whether vectors are to have the length 1, which is so
-// unless a file says otherwise.
+// normalizes reports whether vectors are scaled to the length 1, which is the default.
 func normalizes(dir string) (bool, error) {
 	for _, name := range []string{"config.json", "config_sentence_transformers.json"} {
 		var c struct {
@@ -92,7 +91,7 @@ func normalizes(dir string) (bool, error) {
 	return !found, err
 }
 
-// readJSON reads a file that need not exist.
+// readJSON reads an optional file.
 func readJSON(name string, into any) (found bool, err error) {
 	b, err := vfs.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,8 +105,7 @@ func readJSON(name string, into any) (found bool, err error) {
 	return true, err
 }
 
-// New returns the model of a table of tensors and a tokenizer. Vectors get the
-// length 1.
+// New returns a model from a table of tensors and a tokenizer. Vectors are scaled to the length 1.
 func New(file *weights.File, tok *tokenizer.Tokenizer) (*Model, error) {
 	m := &Model{tok: tok, normalize: true}
 	table, ok := file.Tensors["embeddings"]
@@ -122,7 +120,7 @@ func New(file *weights.File, tok *tokenizer.Tokenizer) (*Model, error) {
 		return nil, fmt.Errorf("embeddings: %w", err)
 	}
 	m.dim = table.Shape[1]
-	size := table.Shape[0] // numbers of tokens that there may be
+	size := table.Shape[0] // number of token ids
 	if t, ok := file.Tensors["mapping"]; ok {
 		rows, err := t.Ints()
 		if err != nil {
@@ -159,9 +157,9 @@ func New(file *weights.File, tok *tokenizer.Tokenizer) (*Model, error) {
 // Dim returns the number of components of a vector.
 func (m *Model) Dim() int { return m.dim }
 
-// Embed returns the vector of a text: the weighted mean of those of its
-// tokens, unknown ones aside, without the special ones around. If there are
-// none, it is zero. Only the first 512 tokens count.
+// Embed returns the vector of a text: the weighted mean of the vectors of its tokens, without
+// unknown and surrounding special tokens. It is zero without tokens. Only the first 512 tokens
+// count.
 func (m *Model) Embed(text string) []float32 {
 	ids := m.tok.Encode(cutRunes(text, m.most), false)
 	if unknown, ok := m.tok.Unknown(); ok {
@@ -198,7 +196,7 @@ func cutRunes(text string, n int) string {
 	return text
 }
 
-// mean divides a sum by n, or else by its length.
+// mean divides a sum by n, or by its length if normalize is set.
 func mean(sum []float64, n float64, normalize bool) []float32 {
 	if normalize {
 		n = 0
@@ -209,7 +207,7 @@ func mean(sum []float64, n float64, normalize bool) []float32 {
 	}
 	v := make([]float32, len(sum))
 	for i, x := range sum {
-		if n != 0 { // NaN, too, stays visible
+		if n != 0 { // true for NaN, which stays visible
 			v[i] = float32(x / n)
 		}
 	}

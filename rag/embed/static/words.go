@@ -14,13 +14,13 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// WordsOptions tune OpenWords. The zero value, like nil, is good.
+// WordsOptions tune OpenWords. The zero value, like nil, is the default.
 type WordsOptions struct {
-	// Most is how many words are read, from the beginning of the file, where
-	// the frequent ones are; 0 means all.
+	// Most is the maximum number of words read, from the beginning of the file, where the frequent
+	// words are; 0 means all.
 	Most int
 
-	// Mean gives all words the same weight. Otherwise frequent ones get less.
+	// Mean gives all words the same weight. Otherwise frequent words have less weight.
 	Mean bool
 }
 
@@ -90,8 +90,8 @@ func isHeader(line []byte) bool {
 
 func isCount(b []byte) bool { return len(b) > 0 && len(bytes.Trim(b, "0123456789")) == 0 }
 
-// add reads a word and its numbers. The word may contain spaces: the numbers
-// are as many as in the first line, counted from the end.
+// add reads a word and its numbers. The word may contain spaces: the number of numbers is known
+// from the first line, and they are counted from the end.
 func (w *Words) add(line []byte) error {
 	if w.dim == 0 {
 		w.dim = bytes.Count(line, []byte(" "))
@@ -121,10 +121,9 @@ func (w *Words) add(line []byte) error {
 	return nil
 }
 
-// sif returns weights of n words in order of frequency: a/(a+p), where p is the
-// frequency by Zipf's law. Arora, Liang and Ma, A Simple but Tough-to-Beat
-// Baseline for Sentence Embeddings, 2017; without the removal of the first
-// principal component.
+// sif returns weights for n words in order of frequency: a/(a+p), where p is the frequency by
+// Zipf's law. Arora, Liang and Ma, A Simple but Tough-to-Beat Baseline for Sentence Embeddings,
+// 2017; without the removal of the first principal component.
 func sif(n int) []float32 {
 	const a, euler = 1e-3, 0.5772156649015329
 	harmonic := math.Log(float64(n)) + euler
@@ -142,7 +141,7 @@ func (w *Words) Dim() int { return w.dim }
 // Len returns the number of words.
 func (w *Words) Len() int { return len(w.index) }
 
-// Vector returns the vector of a word, or nil if there is none.
+// Vector returns the vector of a word, or nil if the word is unknown.
 func (w *Words) Vector(word string) []float32 {
 	i, ok := w.index[word]
 	if !ok {
@@ -153,9 +152,9 @@ func (w *Words) Vector(word string) []float32 {
 
 func (w *Words) row(i int32) []float32 { return w.rows[int(i)*w.dim:][:w.dim] }
 
-// Embed returns the vector of a text: the weighted mean of those of its words,
-// with the length 1; zero if none is known. Words are runs of letters and
-// digits, as they are written or else in lower case.
+// Embed returns the vector of a text: the weighted mean of the vectors of its words, scaled to the
+// length 1, or zero if no word is known. Words are runs of letters and digits, looked up as written
+// and then in lower case.
 func (w *Words) Embed(text string) []float32 {
 	sum := make([]float64, w.dim)
 	for word := range strings.FieldsFuncSeq(text, func(c rune) bool {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// bertNormalizer cleans, sets CJK characters apart, strips accents and folds
-// case, each if asked to.
+// bertNormalizer cleans text, separates CJK characters, strips accents and folds case, each if
+// requested.
 func bertNormalizer(clean, cjk, accents, lower bool) func(string) string {
 	return func(s string) string {
 		if clean || cjk {
@@ -39,20 +39,19 @@ func bertNormalizer(clean, cjk, accents, lower bool) func(string) string {
 	}
 }
 
-// isControl reports whether a character is of category C, unassigned ones
-// aside, and not white space to BERT.
+// isControl reports whether BERT treats a character as control: category C, except unassigned
+// characters and white space.
 func isControl(c rune) bool {
 	return c != '\t' && c != '\n' && c != '\r' && unicode.In(c, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs)
 }
 
-// isCJK reports whether a character is of the blocks of CJK ideographs that
-// BERT names.
+// isCJK reports whether a character is in one of BERT's blocks of CJK ideographs.
 func isCJK(c rune) bool {
 	return c >= 0x4e00 && c <= 0x9fff || c >= 0x3400 && c <= 0x4dbf || c >= 0x20000 && c <= 0x2a6df || c >= 0x2a700 && c <= 0x2b73f ||
 		c >= 0x2b740 && c <= 0x2b81f || c >= 0x2b920 && c <= 0x2ceaf || c >= 0xf900 && c <= 0xfaff || c >= 0x2f800 && c <= 0x2fa1f
 }
 
-// stripMarks removes what is left of accents after decomposition.
+// stripMarks removes the combining marks that decomposition leaves.
 func stripMarks(s string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.Is(unicode.Mn, c) {
@@ -62,14 +61,13 @@ func stripMarks(s string) string {
 	}, s)
 }
 
-// isPunct reports whether a character is punctuation to BERT: the category,
-// and all of ASCII that is neither letter, digit nor space.
+// isPunct reports whether BERT treats a character as punctuation: the Unicode category, and all
+// ASCII characters except letters, digits and space.
 func isPunct(c rune) bool {
 	return c > ' ' && c < 0x7f && (c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a' || c > 'z') || unicode.IsPunct(c)
 }
 
-// cut splits pieces at characters that are dropped, and around those that
-// stand alone.
+// cut splits pieces at characters to drop, and around characters that stand alone.
 func cut(dropped, alone func(rune) bool) func([]string) []string {
 	return func(pieces []string) []string {
 		var out []string
@@ -83,7 +81,7 @@ func cut(dropped, alone func(rune) bool) func([]string) []string {
 			for i, c := range p {
 				width := len(string(c))
 				if c == 0xfffd && !strings.HasPrefix(p[i:], "\ufffd") {
-					width = 1 // a byte that is no UTF-8
+					width = 1 // not UTF-8
 				}
 				switch {
 				case dropped(c):
@@ -104,8 +102,8 @@ func cut(dropped, alone func(rune) bool) func([]string) []string {
 
 func never(rune) bool { return false }
 
-// words splits into runs of letters, digits and underscores, and runs of other
-// characters that are not space.
+// words splits into runs of letters, digits and underscores, and runs of other characters except
+// white space.
 func words(pieces []string) []string {
 	var out []string
 	for _, p := range pieces {
@@ -157,6 +155,5 @@ func metaspace(replacement, prepend string, split bool) func([]string) []string 
 	}
 }
 
-// isSpace reports whether a character has the property White_Space, which is
-// what both Go and the original mean.
+// isSpace reports whether a character has the property White_Space, as in Go and in the original.
 func isSpace(c rune) bool { return unicode.IsSpace(c) }

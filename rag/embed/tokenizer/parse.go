@@ -64,7 +64,7 @@ type templateSpecial struct {
 	IDs []int `json:"ids"`
 }
 
-// A tokenPair is a token and its number, as an array of two.
+// A tokenPair is a token and its id, as an array of two.
 type tokenPair struct {
 	token string
 	id    int
@@ -102,7 +102,7 @@ func Parse(b []byte) (*Tokenizer, error) {
 	t := &Tokenizer{ids: map[string]int{}, unknown: -1}
 	m := &file.Model
 	if m.Type == "" && bytes.HasPrefix(bytes.TrimSpace(m.Vocab), []byte("{")) && m.Prefix != "" {
-		m.Type = "WordPiece" // old files do not say
+		m.Type = "WordPiece" // old files do not state it
 	}
 	switch m.Type {
 	case "WordPiece", "WordLevel":
@@ -143,7 +143,7 @@ func Parse(b []byte) (*Tokenizer, error) {
 			if json.Unmarshal(entry[0], &token) != nil || json.Unmarshal(entry[1], &score) != nil {
 				return nil, formatf("vocabulary: entry %d is not a token and a score", i)
 			}
-			if _, twice := t.ids[token]; !twice { // the first one counts
+			if _, twice := t.ids[token]; !twice { // the first definition counts
 				t.ids[token] = i
 				tokens[token] = scored{i, score}
 			}
@@ -236,7 +236,7 @@ func (t *Tokenizer) addNormalizer(c *component) error {
 		case c.Pattern.String != nil && *c.Pattern.String != "":
 			f = func(s string) string { return strings.ReplaceAll(s, *c.Pattern.String, c.Content) }
 		case c.Pattern.Regex != nil:
-			// \s is all white space there and that of ASCII here.
+			// \s means all white space in this format, but only ASCII in Go.
 			re, err := regexp.Compile(strings.ReplaceAll(*c.Pattern.Regex, `\s`, `[\s\v\x{85}\p{Z}]`))
 			if err != nil {
 				return formatf("normalizer: %w", err)
@@ -329,9 +329,8 @@ func (t *Tokenizer) addPostProcessor(c *component) error {
 	return nil
 }
 
-// BERT returns the WordPiece tokenizer of BERT for a vocabulary in order of
-// numbers, with the usual special tokens, which must be in it. lower says
-// whether case and accents are dropped, as models do that are called uncased.
+// BERT returns the WordPiece tokenizer of BERT for a vocabulary in order of ids, which must contain
+// the usual special tokens. lower drops case and accents, as uncased models do.
 func BERT(vocab []string, lower bool) (*Tokenizer, error) {
 	t := &Tokenizer{ids: make(map[string]int, len(vocab))}
 	for i, token := range vocab {

@@ -8,19 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// ErrFormat is matched by errors of files that are malformed or describe a
-// tokenizer which this package does not know.
+// ErrFormat is matched by errors about files that are malformed or describe an unsupported
+// tokenizer.
 var ErrFormat = errors.New("tokenizer cannot be read")
 
 func formatf(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
 }
 
-// A Tokenizer turns texts into numbers of tokens. It is safe for concurrent
-// use.
+// A Tokenizer turns texts into token ids. It is safe for concurrent use.
 type Tokenizer struct {
 	ids       map[string]int
-	unknown   int // -1: there is none
+	unknown   int // -1: no such token
 	special   []string
 	normalize []func(string) string
 	split     []func([]string) []string
@@ -32,13 +31,13 @@ type Tokenizer struct {
 // Len returns the size of the vocabulary.
 func (t *Tokenizer) Len() int { return len(t.ids) }
 
-// ID returns the number of a token.
+// ID returns the id of a token.
 func (t *Tokenizer) ID(token string) (int, bool) {
 	id, ok := t.ids[token]
 	return id, ok
 }
 
-// Tokens yields all tokens with their numbers, in no order.
+// Tokens yields all tokens with their ids, in no order.
 func (t *Tokenizer) Tokens() func(yield func(token string, id int) bool) {
 	return func(yield func(string, int) bool) {
 		for token, id := range t.ids {
@@ -49,15 +48,14 @@ func (t *Tokenizer) Tokens() func(yield func(token string, id int) bool) {
 	}
 }
 
-// Unknown returns the number of the token for what is not in the vocabulary.
+// Unknown returns the id of the token that stands for unknown text.
 func (t *Tokenizer) Unknown() (int, bool) { return t.unknown, t.unknown >= 0 }
 
-// Count returns the number of tokens of a text, without special ones around.
+// Count returns the number of tokens in a text, without surrounding special tokens.
 func (t *Tokenizer) Count(text string) int { return len(t.Encode(text, false)) }
 
-// Encode returns the numbers of the tokens of a text; special says whether
-// with the tokens that the model wants around it, such as [CLS] and [SEP].
-// Special tokens that occur in the text count as such.
+// Encode returns the token ids of a text. special adds the tokens that the model expects around it,
+// such as [CLS] and [SEP]. Special tokens inside the text count as such.
 func (t *Tokenizer) Encode(text string, special bool) []int {
 	var ids []int
 	if special {
@@ -70,8 +68,8 @@ func (t *Tokenizer) Encode(text string, special bool) []int {
 	return ids
 }
 
-// EncodeMax is Encode for at most a number of tokens, special ones included:
-// the text is cut off.
+// EncodeMax is Encode for at most a number of tokens, special ones included; the rest of the text
+// is cut off.
 func (t *Tokenizer) EncodeMax(text string, special bool, most int) []int {
 	ids := t.Encode(text, special)
 	if len(ids) <= most {
@@ -84,10 +82,9 @@ func (t *Tokenizer) EncodeMax(text string, special bool, most int) []int {
 	return append(ids[:room:room], t.after...)
 }
 
-// EncodePair returns the numbers of the tokens of two texts as BERT wants them,
-// [CLS] a [SEP] b [SEP], and where those of b begin. There are at most a number
-// of tokens, as long as it leaves room for the special ones: of a what exceeds
-// half of the room is cut off if need be, then b.
+// EncodePair returns the token ids of two texts as BERT expects them, [CLS] a [SEP] b [SEP], and
+// the index at which b begins. The result has at most most tokens, if that leaves room for the
+// special ones: if necessary a is cut to half of the room, then b to the rest.
 func (t *Tokenizer) EncodePair(a, b string, most int) (ids []int, second int) {
 	first, rest := t.Encode(a, false), t.Encode(b, false)
 	room := max(0, most-len(t.before)-2*len(t.after))
@@ -101,7 +98,7 @@ func (t *Tokenizer) EncodePair(a, b string, most int) (ids []int, second int) {
 }
 
 func (t *Tokenizer) encode(ids []int, text string) []int {
-	next := make([]int, len(t.special)) // where each occurs from begin on
+	next := make([]int, len(t.special)) // next occurrence of each, from begin on
 	for begin := 0; begin < len(text); {
 		at, token := len(text), ""
 		for i, s := range t.special {
@@ -142,9 +139,9 @@ func (t *Tokenizer) plain(ids []int, text string) []int {
 	return ids
 }
 
-// wordPiece returns the model WordPiece: the longest token that begins the
-// word, then the longest with the prefix that begins the rest, and so on; or
-// unknown for the whole word.
+// wordPiece returns the model WordPiece: it takes the longest token that begins the word, then the
+// longest token with the prefix that begins the rest, and so on. If that fails, the whole word is
+// unknown.
 func wordPiece(ids map[string]int, unknown int, prefix string, most int) func([]int, string) []int {
 	longest := 0
 	for token := range ids {
@@ -187,9 +184,9 @@ type scored struct {
 	score float64
 }
 
-// unigram returns the model Unigram: the tokens with the greatest sum of
-// scores. A character that is no token is unknown, with a score well below all;
-// unknowns in a row become one.
+// unigram returns the model Unigram: it chooses the tokens with the greatest sum of scores. A
+// character without a token is unknown, with a score far below all others; adjacent unknowns become
+// one.
 func unigram(tokens map[string]scored, unknown int) func([]int, string) []int {
 	longest, least := 0, 0.0
 	for token, s := range tokens {
@@ -207,8 +204,7 @@ func unigram(tokens map[string]scored, unknown int) func([]int, string) []int {
 		for at := 0; at < len(text); {
 			_, width := utf8.DecodeRuneInString(text[at:])
 			single := false
-			// Longer tokens are tried later and win only if they are better, as
-			// in the original.
+			// Longer tokens are tried later and win only if they are better, as in the original.
 			for end := at + width; end <= min(len(text), at+longest); {
 				if s, ok := tokens[text[at:end]]; ok {
 					single = single || end == at+width

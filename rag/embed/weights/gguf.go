@@ -8,13 +8,12 @@ import (
 
 const (
 	ggufMagic     = "GGUF"
-	ggufAlignment = 32 // of the data, unless the file says another
+	ggufAlignment = 32 // of the data, unless the file has another
 	maxDims       = 4
 	maxDepth      = 4 // of arrays of arrays
 )
 
-// ggufKinds are the types of tensors that are read, by their number. The
-// others of ggml are known by name only.
+// ggufKinds are the supported tensor types, by number. Other types of ggml have only a name here.
 var ggufKinds = map[uint32]struct {
 	name string
 	kind kind
@@ -37,7 +36,7 @@ func blocks(bytes int, block func(dst []float32, src []byte)) func([]float32, []
 
 func halfAt(src []byte) float32 { return half(binary.LittleEndian.Uint16(src)) }
 
-// q8 is a scale and 32 bytes.
+// q8 decodes a scale and 32 bytes.
 func q8(dst []float32, src []byte) {
 	d := halfAt(src)
 	for i := range dst {
@@ -45,8 +44,8 @@ func q8(dst []float32, src []byte) {
 	}
 }
 
-// q4 is a scale, a minimum if there is one, and 16 bytes: the low halves are
-// the first 16 numbers, the high halves the others.
+// q4 decodes a scale, an optional minimum and 16 bytes: the low halves are the first 16 numbers,
+// the high halves the last 16.
 func q4(minimum bool) func(dst []float32, src []byte) {
 	return func(dst []float32, src []byte) {
 		d, m, src := scale(src, minimum, 8)
@@ -57,7 +56,7 @@ func q4(minimum bool) func(dst []float32, src []byte) {
 	}
 }
 
-// q5 is q4 with the fifth bits of all numbers in four bytes before the others.
+// q5 is q4 with the fifth bits of all numbers in four bytes before the low bits.
 func q5(minimum bool) func(dst []float32, src []byte) {
 	return func(dst []float32, src []byte) {
 		d, m, src := scale(src, minimum, 16)
@@ -69,8 +68,8 @@ func q5(minimum bool) func(dst []float32, src []byte) {
 	}
 }
 
-// scale reads the scale of a block and what is added: the minimum, or else
-// what makes numbers signed.
+// scale reads the scale of a block and its offset: the minimum, or the offset that makes numbers
+// signed.
 func scale(src []byte, minimum bool, zero float32) (d, m float32, rest []byte) {
 	d = halfAt(src)
 	if minimum {
@@ -149,7 +148,7 @@ func parseGGUF(b []byte) (*File, error) {
 	return f, nil
 }
 
-// A reader reads numbers until the first error, which stays.
+// A reader reads numbers. After the first error it does nothing.
 type reader struct {
 	b   []byte
 	at  int
@@ -183,7 +182,7 @@ func (r *reader) u64() uint64 {
 
 func (r *reader) str() string { return string(r.next(r.u64())) }
 
-// value reads a value of a type by its number.
+// value reads a value; number is its type.
 func (r *reader) value(number uint32, depth int) any {
 	fixed := func(n uint64) uint64 {
 		var b [8]byte
@@ -215,7 +214,7 @@ func (r *reader) value(number uint32, depth int) any {
 			r.err = formatf("arrays are nested too deeply at byte %d", r.at)
 			return nil
 		}
-		var list []any // grows with what is there, not with what is claimed
+		var list []any // grows with the data, not with the claimed length
 		for i := uint64(0); i < n && r.err == nil; i++ {
 			list = append(list, r.value(inner, depth+1))
 		}

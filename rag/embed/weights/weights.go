@@ -7,20 +7,20 @@ import (
 	"math"
 )
 
-// ErrFormat is matched by errors of malformed files.
+// ErrFormat is matched by errors about malformed files.
 var ErrFormat = errors.New("malformed model file")
 
 func formatf(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
 }
 
-// A File is the tensors of a model by name. They refer to the bytes that were
-// parsed, which must not change.
+// A File holds the tensors of a model by name. They refer to the parsed bytes, which must not
+// change.
 type File struct {
 	Tensors map[string]Tensor
 
-	// Values are the metadata: of GGUF, uint64, int64, float64, bool, string
-	// and lists []any of those; of safetensors, strings.
+	// Values are the metadata. GGUF has uint64, int64, float64, bool, string and lists []any of
+	// these; safetensors has strings.
 	Values map[string]any
 }
 
@@ -34,14 +34,14 @@ func Parse(b []byte) (*File, error) {
 
 // A Tensor is an array of numbers with the last dimension innermost.
 type Tensor struct {
-	Type  string // as the format names it: "F32", "BF16", "Q8_0", …
+	Type  string // in the format's notation: "F32", "BF16", "Q8_0", …
 	Shape []int
 
 	kind kind
 	data []byte
 }
 
-// Len returns how many numbers there are.
+// Len returns the number of elements.
 func (t Tensor) Len() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -50,7 +50,7 @@ func (t Tensor) Len() int {
 	return n
 }
 
-// Float32 returns the numbers, converted and dequantized.
+// Float32 returns the elements, converted and dequantized.
 func (t Tensor) Float32() ([]float32, error) {
 	if t.kind.decode == nil {
 		return nil, fmt.Errorf("tensor of type %s cannot be read", t.Type)
@@ -60,7 +60,7 @@ func (t Tensor) Float32() ([]float32, error) {
 	return out, nil
 }
 
-// Ints returns the numbers of a tensor of signed integers.
+// Ints returns the elements of a tensor of signed integers.
 func (t Tensor) Ints() ([]int64, error) {
 	var at func(i int) int64
 	switch le := binary.LittleEndian; t.Type {
@@ -82,15 +82,14 @@ func (t Tensor) Ints() ([]int64, error) {
 	return out, nil
 }
 
-// A kind is how numbers are laid out: in blocks of a number of elements and
-// bytes.
+// A kind is the layout of numbers: blocks with a number of elements and bytes.
 type kind struct {
 	elements, bytes int
 	decode          func(dst []float32, src []byte) // nil: not supported
 }
 
-// size returns how many bytes a shape takes, or -1 if that is not possible:
-// negative, not in whole blocks along the last dimension, or more than most.
+// size returns the number of bytes of a shape, or -1 if the shape is invalid: negative, not in
+// whole blocks along the last dimension, or larger than most.
 func (k kind) size(shape []int, most int) int {
 	n := uint64(1)
 	for _, d := range shape {

@@ -241,7 +241,7 @@ func TestGGUF(t *testing.T) {
 	}
 }
 
-// The data may be missing if there is none.
+// The data may be missing if it is empty.
 func TestTensorWithoutNumbers(t *testing.T) {
 	f, err := weights.Parse(gguf(1, 0).tensor("t", 0, 0, 0).b)
 	if err != nil || len(floats(t, f, "t")) != 0 {
