@@ -79,7 +79,7 @@ func session(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 	return s
 }
 
-// call calls a tool and decodes its result; the error is that of the tool.
+// call calls a tool and decodes its result; the error is the tool's.
 func call[Out any](t *testing.T, s *sdk.ClientSession, tool, arguments string) (out Out, failure string) {
 	t.Helper()
 	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
@@ -197,7 +197,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// What is said of the result holds: structured content is the text, and the schema fits both.
+// Every result: the structured content equals the text, and both match the schema.
 func TestStructuredContent(t *testing.T) {
 	s := connect(t, NewServer(database(t), nil))
 	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "get_documents", Arguments: json.RawMessage(`{"collection":"plain","ids":["b"]}`)})

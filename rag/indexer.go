@@ -188,7 +188,7 @@ func (x *Indexer) embed(ctx context.Context, docs []db.Document) error {
 		return err
 	}
 	if len(vecs) != len(texts) {
-		return errors.New("the embedder returned another number of vectors")
+		return errors.New("the embedder returned a wrong number of vectors")
 	}
 	for i, at := range missing {
 		docs[at].Vector = vecs[i]

@@ -124,7 +124,7 @@ func TestIndexerSplits(t *testing.T) {
 	if diff := cmp.Diff(want, d.Metadata); diff != "" {
 		t.Error(diff)
 	}
-	// The document gets shorter: what is left over goes, and nothing else.
+	// The document gets shorter: only its surplus chunks are removed.
 	if _, err := x.Index(t.Context(), db.Document{ID: "doc2", Text: text}, db.Document{ID: "doc", Text: "# Fruit\n\nPears."}); err != nil {
 		t.Fatal(err)
 	}

@@ -291,7 +291,7 @@ func TestPipelineConfig(t *testing.T) {
 	if _, err := NewPipeline(c, nil, &PipelineOptions{Strategy: Dense()}); !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}
-	// The default is what the store can do.
+	// The default depends on the store.
 	plain := emptyCollection(t)
 	for want, p := range map[string]*Pipeline{
 		"hybrid": pipeline(t, c, e, nil), "text": pipeline(t, c, nil, nil), "dense": pipeline(t, plain, e, nil),
@@ -341,7 +341,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// state is what a graph passes from node to node.
+// state is the state that a graph passes from node to node.
 type state struct {
 	query string
 	where filter.Expr

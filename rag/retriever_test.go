@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const dim = 1536
 
-// A fixture is an embedding cache on disk and what is in it.
+// A fixture is an embedding cache on disk and its content.
 type fixture struct {
 	dir     string
 	vectors map[string][]float32

@@ -200,7 +200,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// state is what the steps of a graph with Vecbolt's own node pass on.
+// state is the state that a graph with Vecbolt's own node passes between steps.
 type state struct {
 	question string
 	docs     []db.Document

@@ -233,7 +233,7 @@ func TestReadRun(t *testing.T) {
 	}
 }
 
-// What is written is read back, and evaluates to the same figures.
+// A written run is read back and evaluates to the same figures.
 func TestWriteAndRead(t *testing.T) {
 	qrels, run := fixture(t)
 	var b bytes.Buffer

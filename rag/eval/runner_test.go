@@ -62,7 +62,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Judgements of other ids than those of the collection measure nothing.
+// Judgements of ids that the collection does not have measure nothing.
 func TestNotJudged(t *testing.T) {
 	c := compass(t)
 	queries := []eval.Query{{ID: "q", Vector: []float32{1, 0.1}}}

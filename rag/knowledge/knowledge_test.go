@@ -146,10 +146,10 @@ func TestLearn(t *testing.T) {
 	if r := f.query("howl", QueryOptions{K: 1}); !strings.Contains(r.Chunks[0].Text, "howl") {
 		t.Errorf("%+v", r.Chunks)
 	}
-	// It gets shorter: what is left over goes.
+	// It gets shorter: surplus chunks are removed.
 	f.write("animals.md", "# Animals\n\nCats purr.\n")
 	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 4, Embedded: 1, Skipped: 2, Broken: 1})
-	// A file is gone, another cannot be read any more and keeps what was learnt.
+	// A file is gone; another can no longer be read and keeps its content.
 	if err := os.Remove(filepath.Join(f.docs, "rows.csv")); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestLearn(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"b"}) {
 		t.Error(names, err)
 	}
-	if err := os.WriteFile(f.ConfigPath("b")+".new", []byte("nam"), 0o600); err != nil { // somebody was interrupted
+	if err := os.WriteFile(f.ConfigPath("b")+".new", []byte("nam"), 0o600); err != nil { // left by an interrupted run
 		t.Fatal(err)
 	}
 	if err := f.Clean("b"); err != nil {
@@ -180,7 +180,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestInterrupted learns with an embedder that fails: what was there stays.
+// TestInterrupted learns with an embedder that fails: the previous content stays.
 func TestInterrupted(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.txt", "Apples are red.")
@@ -265,7 +265,7 @@ To change embedding configuration, clean and recreate the base:
 	if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), message) {
 		t.Errorf("%v", err)
 	}
-	// The file is edited: it disagrees with what is pinned in the database.
+	// The file is edited and disagrees with the configuration pinned in the database.
 	c, err := f.Config("gamedex")
 	if err != nil {
 		t.Fatal(err)
@@ -380,7 +380,7 @@ func TestConfigByHand(t *testing.T) {
 	}
 }
 
-// TestCacheIsShared learns again what a server has embedded, and asks for it.
+// TestCacheIsShared learns texts that a server has already embedded, and queries them.
 func TestCacheIsShared(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.txt", "Apples are red.")
@@ -400,7 +400,7 @@ func TestCacheIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := requests
-	// Who asks for what is there does not have the file written again.
+	// Requesting the present settings does not rewrite the file.
 	const note = "# the office server\n"
 	text, err := os.ReadFile(f.ConfigPath("b"))
 	if err == nil {
@@ -456,7 +456,7 @@ func TestAskWhileLearning(t *testing.T) {
 			learnt <- err
 		}()
 		g := f.gate(f.database(c))
-		for g.places.TryAcquire(1) { // which fails when somebody waits
+		for g.places.TryAcquire(1) { // fails when a writer waits
 			g.places.Release(1)
 			runtime.Gosched()
 		}
@@ -465,11 +465,11 @@ func TestAskWhileLearning(t *testing.T) {
 		if _, err := f.Query(ended, "b", "plums", QueryOptions{}); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		go func() { // a question of somebody else waits for its turn
+		go func() { // an unrelated question waits for its turn
 			_, err := f.Query(t.Context(), "b", "plums", QueryOptions{})
 			after <- err
 		}()
-		// This one belongs to what is waited for.
+		// This read belongs to the question that the writer waits for.
 		if _, err := f.Query(ctx, "b", "pears", QueryOptions{K: 1}); err != nil {
 			t.Error(err)
 		}

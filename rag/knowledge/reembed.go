@@ -232,7 +232,7 @@ func (r *Reembedding) finish(l *learner, o ReembedOptions, old *reader, c Config
 	return l.files.SetMetadata(l.ctx, m)
 }
 
-// Discard drops an unfinished re-embedding. It does nothing if there is none.
+// Discard drops an unfinished re-embedding. Without one it does nothing.
 func (e *Engine) Discard(name string) error {
 	c, err := e.Config(name)
 	if err != nil {

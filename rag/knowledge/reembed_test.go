@@ -78,7 +78,7 @@ func TestReembed(t *testing.T) {
 		t.Error("comparing asked the old model")
 	}
 
-	// It is compared again, without embedding anything; what is learnt meanwhile is followed.
+	// A second comparison embeds nothing; files learnt in between are followed.
 	if r := f.reembed(ReembedOptions{}); r.Embedded != 0 || r.Chunks != 22 {
 		t.Errorf("%+v", r)
 	}
@@ -168,7 +168,7 @@ func TestReembedIsLive(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", step, err)
 			}
-		case "compared", "switched": // what is compared is what is switched to
+		case "compared", "switched": // the switch takes exactly the compared vectors
 			if !errors.Is(err, db.ErrLocked) {
 				t.Errorf("%s: %v", step, err)
 			}
@@ -260,7 +260,7 @@ func TestMain(m *testing.M) {
 }
 
 // dieAt embeds a base again and ends the process at a step, with nothing
-// closed: what is on disk is what a kill leaves.
+// closed: the disk is as a kill leaves it.
 func dieAt(step, workspace string) {
 	e, err := New(workspace, &Options{Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// read returns the documents of one file, and what was skipped.
+// read returns the documents and the skipped rows of one file.
 func read(t testing.TB, name, content string, o *Options) (docs []*Document, skipped []error) {
 	t.Helper()
 	for doc, err := range Read(t.Context(), name, strings.NewReader(content), o) {

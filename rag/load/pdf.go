@@ -81,7 +81,7 @@ var (
 )
 
 // rebuildPDF appends a new cross-reference table (ISO 32000-1, 7.5.4) for all objects that a search
-// finds. It returns nil if there are none.
+// finds. Without objects it returns nil.
 func rebuildPDF(b []byte) []byte {
 	const header = "%PDF-1.7\n"
 	out := append([]byte(header), b...)

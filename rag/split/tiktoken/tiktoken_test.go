@@ -9,7 +9,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag/split/tiktoken"
 )
 
-// The counts are those of "How to count tokens with tiktoken" in the OpenAI cookbook.
+// The counts are from "How to count tokens with tiktoken" in the OpenAI cookbook.
 func TestCount(t *testing.T) {
 	for encoding, want := range map[string][3]int{
 		tiktoken.R50K: {5, 5, 14}, tiktoken.P50K: {5, 5, 14}, tiktoken.CL100: {6, 7, 9}, tiktoken.O200K: {6, 7, 8},
