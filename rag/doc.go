@@ -8,7 +8,8 @@
 //
 //	r, err := rag.Open(ctx, ".emb_cache", nil)
 //	defer r.Close()
-//	chunks, err := r.Retrieve(ctx, embedding, rag.AgentConfig{Name: "code-analyzer", TopK: 10, Threshold: 0.5, Tags: []string{"go"}})
+//	chunks, err := r.Retrieve(ctx, embedding,
+//		rag.AgentConfig{TopK: 10, Threshold: 0.5, Tags: []string{"go"}})
 //	for _, c := range chunks { fmt.Printf("%s: %.3f\n", c.ID, c.Score) }
 //
 // A [Pipeline] takes the question as text. It embeds the question, searches by vector, by words or

@@ -8,7 +8,8 @@
 //
 //	engine, err := knowledge.New("knowledge", nil)
 //	report, err := engine.Learn(ctx, "notes", knowledge.LearnOptions{Paths: []string{"docs"}})
-//	response, err := engine.Query(ctx, "notes", "how are writes made durable?", knowledge.QueryOptions{K: 5})
+//	response, err := engine.Query(ctx, "notes", "how are writes made durable?",
+//		knowledge.QueryOptions{K: 5})
 //	fmt.Println(response.Context)
 //
 // The database of a base is a normal Vecbolt database with the collections "chunks" and "files".

@@ -3,7 +3,8 @@
 // [Provider] is for a registry:
 //
 //	r := embed.NewRegistry(append(embed.Builtin(), hugot.Provider())...)
-//	e, err := r.Open(ctx, embed.Config{Provider: "onnx", Settings: map[string]any{"model_path": "bge-small"}}, nil)
+//	settings := map[string]any{"model_path": "bge-small"}
+//	e, err := r.Open(ctx, embed.Config{Provider: "onnx", Settings: settings}, nil)
 //
 // A model is a directory with tokenizer.json and one .onnx file. For architectures that package
 // bert supports, that package is faster.
