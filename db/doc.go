@@ -1,11 +1,10 @@
 // Package db is an embedded vector database that can prove its answers.
 //
-// A [DB] is a directory that one process writes or many read. It holds
-// [Collection]s of [Document]s: an id, a vector, a text and metadata, each but
-// the id optional. A [Query] finds the documents nearest to a vector among
-// those that a [filter.Expr] lets through; a [Batch] changes documents of any
-// number of collections at once; a [Snapshot] is the whole database frozen at
-// one moment.
+// A [DB] is a directory that one process writes or many read. It holds [Collection]s of
+// [Document]s. A document has an id and, optionally, a vector, a text and metadata. A [Query] finds
+// the documents nearest to a vector, among the documents that match a [filter.Expr]. A [Batch]
+// changes documents of several collections at once. A [Snapshot] is the whole database at one
+// moment.
 //
 //	vdb, err := db.Open("notes.vdb", nil)
 //	defer vdb.Close()
@@ -14,21 +13,27 @@
 //	res, err := notes.Search(ctx, db.Query{Vector: q, K: 5, Where: filter.Eq("lang", "go")})
 //	for _, h := range res.Hits { fmt.Println(h.ID, h.Score) }
 //
-// What holds (docs/guarantees.md has the tests that prove it):
+// Guarantees (docs/guarantees.md names the tests):
 //
-//   - Durability: when a write returns nil it survives power loss, unless
-//     [Options.Sync] says otherwise. Writers that wait together share an fsync.
-//   - Atomicity: a batch is there whole or not at all, after any crash.
-//   - Isolation: a read sees one state of all collections; a write is visible
-//     to every read that starts after it returned. Readers never wait for
-//     writers, flushes or compactions, and never hold them up.
-//   - Exactness: the hits are those of brute force by the canonical score:
-//     float64 products summed in a fixed order, the same bits on every CPU.
-//     Ties go by id.
-//   - Integrity: every byte that can influence an answer is under a checksum
-//     which is verified before its first use. Damage is an error that matches
-//     [ErrCorrupt] and names file and offset, never a wrong answer.
+//   - Durability: when a write returns nil it survives power loss, unless [Options.Sync] says
+//     otherwise. Writers that wait together share an fsync.
+//   - Atomicity: after any crash, a batch is there whole or not at all.
+//   - Isolation: a read sees one version of all collections. A write is visible to every read that
+//     starts after it returned. Readers never wait for writers, flushes or compactions, and never
+//     hold them up.
+//   - Exactness: an answer with [Result.Exact] set has the hits of brute force by the canonical
+//     score: float64 products summed in a fixed order, with the same bits on every CPU. Ties go by
+//     id. A search by vector is exact unless it uses a graph.
+//   - Recall: where it costs less, a search uses the graph of a large segment (ten million vector
+//     components or more; never with [Dot]). The answer is then not exact and states the recall
+//     that it promises, [Result.Recall]: [DefaultRecall], or the one that [Query.Recall] asks for.
+//     A promise is about the mean over queries that resemble the stored vectors. Recall 1 asks for
+//     an exact answer. Hits always have canonical scores.
+//   - Filters: a query with a filter finds min(K, matching documents) hits, exact or not. Only
+//     [Query.Threshold] and [Query.Group] can leave fewer.
+//   - Integrity: every byte that can influence an answer is under a checksum that is verified before
+//     its first use. Damage is an error that matches [ErrCorrupt] and names file and offset, never a
+//     wrong answer.
 //
-// Results are copies and belong to the caller. No goroutine outlives
-// [DB.Close].
+// Results are copies and belong to the caller. No goroutine outlives [DB.Close].
 package db
