@@ -31,9 +31,9 @@
 //     an exact answer. Hits always have canonical scores.
 //   - Filters: a query with a filter finds min(K, matching documents) hits, exact or not. Only
 //     [Query.Threshold] and [Query.Group] can leave fewer.
-//   - Integrity: every byte that can influence an answer is under a checksum that is verified before
-//     its first use. Damage is an error that matches [ErrCorrupt] and names file and offset, never a
-//     wrong answer.
+//   - Integrity: every byte that can influence an answer is under a checksum that is verified
+//     before its first use. Damage is an error that matches [ErrCorrupt] and names file and offset,
+//     never a wrong answer.
 //
 // Results are copies and belong to the caller. No goroutine outlives [DB.Close].
 package db

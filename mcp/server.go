@@ -75,8 +75,8 @@ func HandlerFunc(choose func(*http.Request) *sdk.Server) http.Handler {
 }
 
 // requests maps the names of HTTP requests to their contexts. The SDK cancels a tool with its HTTP
-// request only for clients of its newest protocol. To cancel it for all clients, trackRequests names
-// each request in a header that tools can read, and keeps the context here.
+// request only for clients of its newest protocol. To cancel it for all clients, trackRequests
+// names each request in a header that tools can read, and keeps the context here.
 var requests sync.Map // request name to context.Context
 
 const requestName = "Vecbolt-Request"

@@ -66,8 +66,8 @@
 //	avx2             39    37    38     50    50    52     56    63    69
 //	generic         3.8   4.2   4.2    3.8   4.1   4.1    3.9   4.2   4.1
 //
-// And BenchmarkOffer, in nanoseconds per offered row: 1,200 rows in random order, 20 at a time, to a
-// pool that keeps this many:
+// And BenchmarkOffer, in nanoseconds per offered row: 1,200 rows in random order, 20 at a time, to
+// a pool that keeps this many:
 //
 //	rows kept       24    64   128   192   256
 //	avx512         1.2   2.5   5.5   8.0    26     registers hold 192

@@ -14,8 +14,8 @@
 //     so a bad frame before such a witness is a *fileformat.CorruptError and never the silent end
 //     of the log. Only damage to the very last synced write of the last file, which has no witness
 //     yet, reads as a torn tail.
-//   - No write touches a block of 4096 bytes that holds earlier records, and no file is both appended
-//     to and trusted after a restart: a new Log always begins a new file.
+//   - No write touches a block of 4096 bytes that holds earlier records, and no file is both
+//     appended to and trusted after a restart: a new Log always begins a new file.
 //   - After the first failed write or sync the Log refuses all further appends and syncs with that
 //     error: after a failed fsync nobody knows what the disk holds. Failing to make a new file, for
 //     example on a full disk, is harmless: nothing was written, and the append may be tried again.

@@ -23,9 +23,9 @@ const (
 	frameAlign = 8
 	flagLast   = 1 // last frame of its group
 
-	// groupAlign is the alignment of groups: a disk that loses power in a write may destroy the whole
-	// physical sector, of up to 4096 bytes, also where it takes writes of 512. No sector that a group
-	// is written to holds an earlier one.
+	// groupAlign is the alignment of groups: a disk that loses power in a write may destroy the
+	// whole physical sector, of up to 4096 bytes, also where it takes writes of 512. No sector that
+	// a group is written to holds an earlier one.
 	groupAlign = 4096
 	sector     = 512 // the alignment of version 1
 

@@ -430,7 +430,7 @@ var freeGoroutines = map[string]struct {
 	"segment/terms/compare.go":     {1, "iter.Pull2 passes panics on to its caller, and faults are made panics there"},
 	"internal/exchange/rows.go":    {1, "iter.Pull2 passes panics on to its caller, and reads no mapped memory"},
 	"mcp/server.go":                {1, "ends a context"},
-	"server/lane.go":               {2, "recovers, and passes panics on to the goroutine of the request; ends a context"},
+	"server/slots.go":              {2, "recovers, and passes panics on to the goroutine of the request; ends a context"},
 	"server/listen.go":             {1, "http.Server recovers in its own goroutines, and maps nothing"},
 	"rag/load/load.go":             {1, "recovers by itself, and is left behind when it takes too long"},
 	"rag/rerank/rerank.go":         {1, "calls what the user gave, in memory of the heap"},

@@ -98,8 +98,9 @@ func Message(err error) string {
 	return Text(err.Error())
 }
 
-// Text returns the text of an error without the names of packages that begin it or follow a colon. Go
-// programs want these names; users of the service and of the command line do not know the packages.
+// Text returns the text of an error without the names of packages that begin it or follow a colon.
+// Go programs want these names; users of the service and of the command line do not know the
+// packages.
 func Text(text string) string {
 	return packageName.ReplaceAllString(text, "$1")
 }

@@ -1,6 +1,6 @@
 // Package embed turns texts into vectors. An [Embedder] does so with one model of one provider. A
-// [Registry] makes embedders from configurations. [Builtin] lists the providers of this package. The
-// default, "hash", needs neither key nor network:
+// [Registry] makes embedders from configurations. [Builtin] lists the providers of this package.
+// The default, "hash", needs neither key nor network:
 //
 //	e, err := embed.Open(ctx, embed.Config{Provider: "openai", Model: "text-embedding-3-small"}, nil)
 //	vecs, err := e.EmbedBatch(ctx, texts)
