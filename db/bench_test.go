@@ -91,7 +91,7 @@ func BenchmarkSearch(b *testing.B) {
 					b.SetBytes(4 * rows * int64(dim))
 					i := 0
 					for b.Loop() {
-						q := Query{Vector: queries[i%len(queries)], Where: where, Select: IDsOnly}
+						q := Query{Near: Vector(queries[i%len(queries)]), Where: where, Select: IDsOnly}
 						if _, err := c.Search(b.Context(), q); err != nil {
 							b.Fatal(err)
 						}
@@ -127,13 +127,13 @@ func BenchmarkSearchGraph(b *testing.B) {
 		}
 		search := func(b *testing.B, i int, q Query) {
 			at := i % (len(set.Queries) / set.Dim) * set.Dim
-			q.Vector = set.Queries[at:][:set.Dim]
+			q.Near = Vector(set.Queries[at:][:set.Dim])
 			if r, err := c.Search(b.Context(), q); err != nil || r.Plan != "graph" {
 				b.Fatal(r, err)
 			}
 		}
-		for _, q := range []Query{{Effort: 20, Select: IDsOnly}, {Effort: 20}, {Effort: 80, Select: IDsOnly}} {
-			name := fmt.Sprintf("%s/effort=%d/ids=%v", set.Name, q.Effort, q.Select == IDsOnly)
+		for _, q := range []Query{{Accuracy: EF(20), Select: IDsOnly}, {Accuracy: EF(20)}, {Accuracy: EF(80), Select: IDsOnly}} {
+			name := fmt.Sprintf("%s/effort=%d/ids=%v", set.Name, q.Accuracy, q.Select == IDsOnly)
 			b.Run(name, func(b *testing.B) {
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {

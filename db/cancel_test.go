@@ -70,18 +70,18 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 		call func(context.Context) error
 		most int // mean rows of work between two checks
 	}{
-		{"a vector", search(db.Query{Vector: v, K: 100}), 40},
-		{"equal scores", search(db.Query{Vector: v, K: 1000, Select: db.IDsOnly}), 5},
-		{"a long filter", search(db.Query{Vector: v, Where: filter.Or(many...)}), 5},
+		{"a vector", search(db.Query{Near: db.Vector(v), K: 100}), 40},
+		{"equal scores", search(db.Query{Near: db.Vector(v), K: 1000, Select: db.IDsOnly}), 5},
+		{"a long filter", search(db.Query{Near: db.Vector(v), Where: filter.Or(many...)}), 5},
 		{"a text", search(db.Query{Text: "one two", K: 100}), 40},
 		{"a phrase and a prefix", search(db.Query{Text: `"one two" +thr* -four`}), 200},
 		{"passages", search(db.Query{Text: "two", Snippet: 10, K: 500}), 10},
-		{"both", search(db.Query{Vector: v, Text: "one", K: 100, Fusion: db.Fusion{Method: db.Convex}}), 10},
-		{"groups", search(db.Query{Vector: v, Group: &db.Group{Field: "s", Size: 2}, K: 5}), 300},
-		{"mmr", search(db.Query{Vector: v, MMR: &db.MMR{Lambda: 0.5, Fetch: 200}, K: 100}), 40},
-		{"text in a filter", search(db.Query{Vector: v, Where: filter.Not(filter.Text("three"))}), 300},
+		{"both", search(db.Query{Near: db.Vector(v), Text: "one", K: 100, Fusion: db.Fusion{Method: db.Convex}}), 10},
+		{"groups", search(db.Query{Near: db.Vector(v), Group: &db.Group{Field: "s", Size: 2}, K: 5}), 300},
+		{"mmr", search(db.Query{Near: db.Vector(v), MMR: &db.MMR{Lambda: 0.5, Fetch: 200}, K: 100}), 40},
+		{"text in a filter", search(db.Query{Near: db.Vector(v), Where: filter.Not(filter.Text("three"))}), 300},
 		{"explain", func(ctx context.Context) error {
-			_, err := c.Explain(ctx, db.Query{Vector: v, Text: "one", K: 3}, "00001", "00002", "02999")
+			_, err := c.Explain(ctx, db.Query{Near: db.Vector(v), Text: "one", K: 3}, "00001", "00002", "02999")
 			return err
 		}, 40},
 		{"list", func(ctx context.Context) error { _, err := c.List(ctx, db.ListQuery{Limit: 1000}); return err }, 5},

@@ -116,7 +116,7 @@ func describe(t *testing.T, vdb *DB, ask map[string][]expectedQuery) expected {
 		}
 		dump(t, c) // compares all ways of reading
 		for _, q := range ask[info.Name] {
-			query := Query{Vector: q.Vector, K: q.K, Threshold: q.Threshold}
+			query := Query{Near: Vector(q.Vector), K: q.K, Threshold: q.Threshold}
 			if q.Where != "" {
 				query.Where = filter.MustParse(q.Where)
 			}

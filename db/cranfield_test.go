@@ -83,7 +83,7 @@ func readLabelled(t testing.TB) *labelled {
 	at := map[string]int{}
 	read("cranfield/queries.jsonl", func(r record) {
 		at[r.ID] = len(l.queries)
-		l.queries = append(l.queries, Query{Text: r.Text, Vector: embed(r.Text)})
+		l.queries = append(l.queries, Query{Text: r.Text, Near: Vector(embed(r.Text))})
 		l.gains = append(l.gains, map[string]float64{})
 	})
 	lines("cranfield/qrels.tsv", func(line string) {
@@ -136,7 +136,7 @@ func TestFusionOnCranfield(t *testing.T) {
 	only := func(f func(*Query)) func(Query) Query {
 		return func(q Query) Query { f(&q); return q }
 	}
-	byText := l.mean(t, coll, only(func(q *Query) { q.Vector = nil }))
+	byText := l.mean(t, coll, only(func(q *Query) { q.Near = nil }))
 	byVector := l.mean(t, coll, only(func(q *Query) { q.Text = "" }))
 	t.Logf("nDCG@10: text %.4f, vector %.4f", byText, byVector)
 	if testing.Verbose() {

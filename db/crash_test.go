@@ -290,7 +290,7 @@ func TestFailedSync(t *testing.T) {
 	if err := vdb.Flush(ctx); !errors.Is(err, ErrUnknown) {
 		t.Fatalf("flush after a failed sync: %v", err)
 	}
-	if res, err := c.Search(ctx, Query{Vector: []float32{1}}); err != nil || len(res.Hits) != 1 {
+	if res, err := c.Search(ctx, Query{Near: Vector{1}}); err != nil || len(res.Hits) != 1 {
 		t.Fatalf("read after a failed sync: %v %v", res, err)
 	}
 	if err := vdb.Close(); err != nil {
@@ -338,7 +338,7 @@ func TestDiskFull(t *testing.T) {
 	if c.Len() != n {
 		t.Fatalf("%d documents, %d acknowledged", c.Len(), n)
 	}
-	if _, err := c.Search(ctx, Query{Vector: make([]float32, 64)}); err != nil {
+	if _, err := c.Search(ctx, Query{Near: Vector(make([]float32, 64))}); err != nil {
 		t.Fatal(err)
 	}
 	full(0)
@@ -434,7 +434,7 @@ func TestDamageUnderReaders(t *testing.T) {
 	}
 	reads := func(vdb *DB, c *Collection) map[string]error {
 		errs := map[string]error{}
-		_, errs["Search"] = c.Search(ctx, Query{Vector: make([]float32, 1024)})
+		_, errs["Search"] = c.Search(ctx, Query{Near: Vector(make([]float32, 1024))})
 		_, errs["Get"] = c.Get(ctx, "70", Everything)
 		for _, err := range c.All(ctx, nil, Everything) {
 			if err != nil {
@@ -514,7 +514,7 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 		r := open(t, dir, &Options{ReadOnly: true, codedBytes: 1})
 		c := collection(t, r, "c", Schema{})
 		n, err := c.Count(ctx, filter.Lt("i", 150))
-		res, err2 := c.Search(ctx, Query{Vector: []float32{1}})
+		res, err2 := c.Search(ctx, Query{Near: Vector{1}})
 		if err := errors.Join(err, err2); err != nil || n != 150 || res.Matched != 200 || res.Plan != "exact scan" {
 			t.Fatalf("%d %+v %v", n, res, err)
 		}
@@ -530,7 +530,7 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 		}
 		vdb = reopen(t, vdb, &Options{codedBytes: 1})
 		check(t, vdb)
-		if res, err := collection(t, vdb, "c", Schema{}).Search(ctx, Query{Vector: []float32{1}}); err != nil || res.Plan != "exact scan of codes" {
+		if res, err := collection(t, vdb, "c", Schema{}).Search(ctx, Query{Near: Vector{1}}); err != nil || res.Plan != "exact scan of codes" {
 			t.Fatalf("%+v %v", res, err)
 		}
 	}
@@ -548,7 +548,7 @@ func TestDerivedFilesFault(t *testing.T) {
 	for i := range 300 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Metadata: Metadata{"i": i}})
 	}
-	q := Query{Vector: []float32{1, 20}, Where: filter.Lt("i", 150)}
+	q := Query{Near: Vector{1, 20}, Where: filter.Lt("i", 150)}
 	ask := func(plan string) *Result {
 		t.Helper()
 		r, err := c.Search(ctx, q)
@@ -612,7 +612,7 @@ func TestDerivedFileIsNeverReadable(t *testing.T) {
 		}
 	}
 	for range 3 {
-		res, err := c.Search(ctx, Query{Vector: []float32{1, 7}, K: 1, Where: filter.Eq("i", 7)})
+		res, err := c.Search(ctx, Query{Near: Vector{1, 7}, K: 1, Where: filter.Eq("i", 7)})
 		if err != nil || len(res.Hits) != 1 || res.Hits[0].ID != "7" {
 			t.Fatal(res, err)
 		}

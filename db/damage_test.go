@@ -416,7 +416,7 @@ func (p *patient) look(vdb *DB) seen {
 				answers = append(answers, d.ID)
 			}
 		}
-		q := Query{Vector: []float32{1, 2, 3, 4, 5, 6}[:info.Schema.Dim], K: 100, Select: Everything}
+		q := Query{Near: Vector{1, 2, 3, 4, 5, 6}[:info.Schema.Dim], K: 100, Select: Everything}
 		res, err2 := c.Search(ctx, q)
 		if err2 == nil {
 			for _, h := range res.Hits {
@@ -433,7 +433,7 @@ func (p *patient) look(vdb *DB) seen {
 			}
 		}
 		// Walks that keep as many rows in view as there are find what is nearest.
-		res, err4 := c.Search(ctx, Query{Vector: q.Vector, K: 3, Effort: 100})
+		res, err4 := c.Search(ctx, Query{Near: q.Near, K: 3, Accuracy: EF(100)})
 		if err4 == nil {
 			for _, h := range res.Hits {
 				answers = append(answers, fmt.Sprint(h.ID, " ", h.Score))

@@ -270,7 +270,7 @@ func TestInsertUpsertPatchDelete(t *testing.T) {
 				t.Fatal(err)
 			}
 			step()
-			res, err := c.Search(ctx, Query{Vector: []float32{0, 1}})
+			res, err := c.Search(ctx, Query{Near: Vector{0, 1}})
 			if err != nil || !slices.Equal(ids(res.Hits), []string{"late", "a"}) {
 				t.Fatalf("%v %v", res, err)
 			}
@@ -676,7 +676,7 @@ func TestClosed(t *testing.T) {
 		"Backup": vdb.Backup(ctx, t.TempDir()), "Drop": vdb.Drop(ctx, "c")}
 	_, errs["Get"] = c.Get(ctx, "a", 0)
 	_, errs["Upsert"] = c.Upsert(ctx, Document{ID: "a"})
-	_, errs["Search"] = c.Search(ctx, Query{Vector: []float32{1}})
+	_, errs["Search"] = c.Search(ctx, Query{Near: Vector{1}})
 	_, errs["Count"] = c.Count(ctx, nil)
 	_, errs["frozen Get"] = frozen.Get(ctx, "a", 0)
 	_, errs["Collection"] = vdb.Collection("c")
@@ -699,7 +699,7 @@ func TestContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, upserted := c.Upsert(ctx, Document{ID: "b"})
-	_, searched := c.Search(ctx, Query{Vector: []float32{1}})
+	_, searched := c.Search(ctx, Query{Near: Vector{1}})
 	_, listed := c.List(ctx, ListQuery{})
 	for name, err := range map[string]error{"Upsert": upserted, "Search": searched, "List": listed, "Compact": vdb.Compact(ctx)} {
 		if !errors.Is(err, context.Canceled) {
@@ -759,7 +759,7 @@ func TestConcurrent(t *testing.T) {
 				if fa.Len() != fb.Len() {
 					t.Errorf("half a batch is visible: %d, %d", fa.Len(), fb.Len())
 				}
-				res, err := fa.Search(ctx, Query{Vector: []float32{1, 2, 3, 4}, K: 3, Where: filter.Eq("w", 1), Select: Everything})
+				res, err := fa.Search(ctx, Query{Near: Vector{1, 2, 3, 4}, K: 3, Where: filter.Eq("w", 1), Select: Everything})
 				if err != nil {
 					t.Error(err)
 				} else if want := min(3, res.Matched); len(res.Hits) != want {

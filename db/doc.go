@@ -10,7 +10,7 @@
 //	defer vdb.Close()
 //	notes, err := vdb.OpenCollection(ctx, "notes", db.Schema{Dim: 384})
 //	_, err = notes.Upsert(ctx, db.Document{ID: "a", Vector: v, Text: "…", Metadata: db.Metadata{"lang": "go"}})
-//	res, err := notes.Search(ctx, db.Query{Vector: q, K: 5, Where: filter.Eq("lang", "go")})
+//	res, err := notes.Search(ctx, db.Query{Near: db.Vector(q), K: 5, Where: filter.Eq("lang", "go")})
 //	for _, h := range res.Hits { fmt.Println(h.ID, h.Score) }
 //
 // Guarantees (docs/guarantees.md names the tests):

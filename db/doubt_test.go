@@ -224,7 +224,7 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 			vdb = open(t, dir, nil)
 			c = collection(t, vdb, "c", Schema{})
 		}
-		res, err := c.Search(ctx, Query{Vector: []float32{1}, K: 9})
+		res, err := c.Search(ctx, Query{Near: Vector{1}, K: 9})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,18 +34,18 @@ func everything(next func() context.Context, vdb *DB, copied string) map[string]
 	note("collection", err)
 	if err == nil {
 		vec := []float32{1, 2, 3, 4, 5, 6}
-		for _, q := range []Query{{Vector: vec, K: 3, Select: Everything}, {ID: "id 1", K: 3}, {Vector: vec, K: 3, Where: filter.Gte("i", 3)},
-			{Text: "version", K: 3}, {Text: "version", Vector: vec, K: 3}, {Vector: vec, K: 3, Group: &Group{Field: "lang", Size: 1}},
-			{Vector: vec, K: 3, MMR: &MMR{Lambda: 0.5}}, {Like: []string{"id 1"}, Unlike: []string{"id 2"}, K: 3},
-			{Vector: vec, K: 3, Effort: 50}, {Text: "version 3", K: 3, Where: filter.Text("of"), Snippet: 30}} {
+		for _, q := range []Query{{Near: Vector(vec), K: 3, Select: Everything}, {Near: Stored("id 1"), K: 3}, {Near: Vector(vec), K: 3, Where: filter.Gte("i", 3)},
+			{Text: "version", K: 3}, {Text: "version", Near: Vector(vec), K: 3}, {Near: Vector(vec), K: 3, Group: &Group{Field: "lang", Size: 1}},
+			{Near: Vector(vec), K: 3, MMR: &MMR{Lambda: 0.5}}, {Near: Examples{Like: []string{"id 1"}, Unlike: []string{"id 2"}}, K: 3},
+			{Near: Vector(vec), K: 3, Accuracy: EF(50)}, {Text: "version 3", K: 3, Where: filter.Text("of"), Snippet: 30}} {
 			_, err := c.Search(next(), q)
 			note("search", err)
 			_, err = c.Explain(next(), q, "id 1", "id 38")
 			note("explain", err)
 		}
-		_, err = c.SearchBatch(next(), []Query{{Vector: vec, K: 1}, {Vector: vec, K: 2, Where: filter.Eq("lang", "c")}})
+		_, err = c.SearchBatch(next(), []Query{{Near: Vector(vec), K: 1}, {Near: Vector(vec), K: 2, Where: filter.Eq("lang", "c")}})
 		note("search batch", err)
-		_, err = c.SearchFused(next(), []Query{{Vector: vec, K: 2}, {Text: "version 2", K: 3}}, 1, 2)
+		_, err = c.SearchFused(next(), []Query{{Near: Vector(vec), K: 2}, {Text: "version 2", K: 3}}, 1, 2)
 		note("search fused", err)
 		_, err = c.GetMany(next(), []string{"id 1", "id 2", "none"}, Everything)
 		note("get", err)
@@ -72,7 +72,7 @@ func everything(next func() context.Context, vdb *DB, copied string) map[string]
 	if err == nil {
 		frozen, err := snap.Collection("b")
 		if note("snapshot", err); err == nil {
-			_, err = frozen.Search(next(), Query{Vector: []float32{1, 2, 3}, K: 2})
+			_, err = frozen.Search(next(), Query{Near: Vector{1, 2, 3}, K: 2})
 			note("search snapshot", err)
 		}
 	}

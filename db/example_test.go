@@ -61,7 +61,7 @@ func Example() {
 		db.Document{ID: "b", Vector: []float32{0, 1}, Text: "north"},
 	)
 	check(err)
-	res, err := notes.Search(ctx, db.Query{Vector: []float32{3, 4}, K: 5})
+	res, err := notes.Search(ctx, db.Query{Near: db.Vector{3, 4}, K: 5})
 	check(err)
 	for _, h := range res.Hits {
 		fmt.Printf("%s %.1f %s\n", h.ID, h.Score, h.Text)
@@ -76,7 +76,7 @@ func ExampleCollection_Search() {
 	defer done()
 
 	res, err := notes.Search(ctx, db.Query{
-		Vector:    []float32{1, 0},
+		Near:      db.Vector{1, 0},
 		K:         10,
 		Where:     filter.And(filter.Eq("lang", "go"), filter.Gte("year", 2010)),
 		Threshold: new(0.5),
@@ -99,7 +99,7 @@ func ExampleCollection_Search_json() {
 
 	where, err := filter.Parse([]byte(`{"year": {"$gt": 2015}}`))
 	check(err)
-	res, err := notes.Search(ctx, db.Query{ID: "bolt", Where: where, Select: db.IDsOnly})
+	res, err := notes.Search(ctx, db.Query{Near: db.Stored("bolt"), Where: where, Select: db.IDsOnly})
 	check(err)
 	for _, h := range res.Hits {
 		fmt.Printf("%s %.3f\n", h.ID, h.Score)
@@ -115,8 +115,8 @@ func ExampleCollection_SearchBatch() {
 
 	// All queries see the same state and share one pass over the vectors.
 	results, err := notes.SearchBatch(ctx, []db.Query{
-		{Vector: []float32{1, 0}, K: 1},
-		{Vector: []float32{0, 1}, K: 1},
+		{Near: db.Vector{1, 0}, K: 1},
+		{Near: db.Vector{0, 1}, K: 1},
 	})
 	check(err)
 	for i, res := range results {

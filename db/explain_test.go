@@ -98,13 +98,14 @@ func (w *zoo) checkReasons(t *testing.T, q Query, e *Explanation) {
 		if (y.Clause != "") != (y.Stage == "where") {
 			t.Fatalf("%+v", y)
 		}
+		examples, _ := q.Near.(Examples)
 		switch {
 		case y.Stage == "threshold" && !(*y.Score < *q.Threshold),
 			y.Stage == "graph",
 			y.Stage == "k" && q.Group == nil && q.MMR == nil && y.Beyond != rank-q.limit(),
 			y.Stage == "k" && q.MMR != nil && y.Beyond != rank-q.MMR.Fetch,
 			y.Stage == "offset" && rank > q.Offset,
-			y.Stage == "example" && !slices.Contains(append(q.Like, q.Unlike...), y.ID):
+			y.Stage == "example" && !slices.Contains(append(examples.Like, examples.Unlike...), y.ID):
 			t.Fatalf("%+v: rank %d", y, rank)
 		}
 	}
@@ -115,7 +116,7 @@ func TestExplainFilter(t *testing.T) {
 	vdb := open(t, t.TempDir(), nil)
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1}, Metadata: Metadata{"lang": "go", "year": 2019}})
-	q := Query{Vector: []float32{1}, Where: filter.MustParse(`{"$and":[{"lang":"go"},{"$or":[{"year":{"$gte":2020}},{"year":1}]}]}`)}
+	q := Query{Near: Vector{1}, Where: filter.MustParse(`{"$and":[{"lang":"go"},{"$or":[{"year":{"$gte":2020}},{"year":1}]}]}`)}
 	e, err := c.Explain(t.Context(), q, "a")
 	if err != nil {
 		t.Fatal(err)

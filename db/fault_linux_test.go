@@ -58,7 +58,7 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 		if made == "workers" {
 			cut()
 			for range 3 {
-				_, err = c.SearchBatch(ctx, []Query{{Vector: mappedVector(1), K: 3, Exact: true}, {Vector: mappedVector(2), K: 3, Exact: true}})
+				_, err = c.SearchBatch(ctx, []Query{{Near: Vector(mappedVector(1)), K: 3, Accuracy: Exact}, {Near: Vector(mappedVector(2)), K: 3, Accuracy: Exact}})
 			}
 		} else {
 			err = vdb.Compact(ctx)
@@ -78,7 +78,7 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 		if left, err := os.ReadDir(filepath.Join(root, "tmp")); err != nil || len(left) > 0 {
 			t.Errorf("%s: left in tmp: %v, %v", made, left, err)
 		}
-		if _, err := c.Search(ctx, Query{Vector: mappedVector(5), K: 3, Exact: true}); !errors.As(err, &corrupt) {
+		if _, err := c.Search(ctx, Query{Near: Vector(mappedVector(5)), K: 3, Accuracy: Exact}); !errors.As(err, &corrupt) {
 			t.Errorf("%s: a search afterwards: %v", made, err)
 		}
 		if report, err := vdb.Check(ctx); err != nil || report.OK() {

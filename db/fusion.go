@@ -324,7 +324,7 @@ func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) 
 			f.vectors += n
 		}
 	}
-	f.thorough = p.wantsExact() || cost <= s.db.opts.cheapFusion && !leg.ledger.approximate
+	f.thorough = p.exact() || cost <= s.db.opts.cheapFusion && !leg.ledger.approximate
 	p.ledger.add(leg.ledger)
 	f.take(0, near, len(near) >= f.vectors)
 	f.take(1, texts, len(texts) < f.Depth || len(texts) >= p.matched)
@@ -849,7 +849,8 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 			return nil, invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
 		}
 		q.K, q.Offset, q.Select, q.Snippet = max(f.first.limit(), cmp.Or(q.Fusion.Depth, rrfDepth)), 0, IDsOnly, 0
-		f.exact = f.exact && q.wantsExact()
+		how, _ := goalOf(q.Accuracy) // it is valid
+		f.exact = f.exact && how.exact()
 		if len(weights) > 0 && !(weights[i] >= 0 && weights[i] <= 1e6) {
 			return nil, invalidf("weight of query %d is %v", i, weights[i])
 		}

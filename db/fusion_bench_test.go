@@ -36,7 +36,7 @@ func BenchmarkHybrid(b *testing.B) {
 	}
 	queries := make([]Query, 64)
 	for i, v := range randomVectors(r, len(queries), dim) {
-		queries[i] = Query{Vector: v, Text: text(3), Select: IDsOnly}
+		queries[i] = Query{Near: Vector(v), Text: text(3), Select: IDsOnly}
 	}
 	for _, method := range []FusionMethod{Convex, RRF} {
 		for _, exact := range []bool{false, true} {
@@ -45,7 +45,10 @@ func BenchmarkHybrid(b *testing.B) {
 				cpu := cpuTime(b)
 				for b.Loop() {
 					q := queries[n%len(queries)]
-					q.Fusion.Method, q.Exact = method, exact
+					q.Fusion.Method = method
+					if exact {
+						q.Accuracy = Exact
+					}
 					res, err := c.Search(b.Context(), q)
 					if err != nil {
 						b.Fatal(err)

@@ -23,7 +23,7 @@ func TestClosedDatabaseIsGarbage(t *testing.T) {
 				if err := vdb.Compact(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				for _, q := range []Query{{Vector: []float32{1, 1}, K: 1}, {Vector: []float32{1, 1}, K: 1, Exact: true}, {Text: "one", K: 1}} {
+				for _, q := range []Query{{Near: Vector{1, 1}, K: 1}, {Near: Vector{1, 1}, K: 1, Accuracy: Exact}, {Text: "one", K: 1}} {
 					if _, err := c.Search(t.Context(), q); err != nil {
 						t.Fatal(err)
 					}

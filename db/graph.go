@@ -131,7 +131,7 @@ func (s *search) planWalks(p *probe) {
 		if part.segment == nil || part.segment.graph == nil {
 			continue
 		}
-		if p.wantsExact() {
+		if p.exact() {
 			p.parts[i].reason = "the query wants an exact answer"
 		} else if g := part.segment.graph.get(); g != nil {
 			s.planWalk(p, i, g)
@@ -152,12 +152,12 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 		return
 	}
 	w, raise := walk{graph: g}, 1.0
-	if p.Effort > 0 {
-		w.setting.EF = max(p.Effort, p.need)
+	if p.ef > 0 {
+		w.setting.EF = max(p.ef, p.need)
 		w.recall = g.Recall(w.setting.EF, p.need)
 	} else {
 		ok := false
-		w.recall = cmp.Or(p.Recall, DefaultRecall)
+		w.recall = p.recall
 		if w.setting, ok = g.Setting(w.recall, p.need); !ok {
 			if s.trace != nil {
 				because("no setting of the graph was measured to reach a recall of %v", w.recall)

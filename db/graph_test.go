@@ -129,15 +129,15 @@ func TestGraphAnswers(t *testing.T) {
 					for _, where := range []filter.Expr{nil, filter.Lt("i", n), filter.Lt("x", xs[min(n, len(xs)-1)])} {
 						var sum, least [3]float64
 						for _, vec := range queries {
-							q := Query{Vector: vec, K: 10, Where: where}
+							q := Query{Near: Vector(vec), K: 10, Where: where}
 							truth := f.truth(metric, q)
 							for i, promise := range []float64{0.9, 0, 1} {
-								q.Recall = promise
+								q.Accuracy = Recall(promise)
 								r, err := f.c.Search(t.Context(), q)
 								if err != nil {
 									t.Fatal(err)
 								}
-								if r.Exact != (r.Recall == 1) || r.Recall < cmp.Or(promise, DefaultRecall) {
+								if r.Exact != (r.Recall == 1) || r.Recall < cmp.Or(promise, float64(DefaultRecall)) {
 									t.Fatalf("exact %v, recall %v, wanted %v", r.Exact, r.Recall, promise)
 								}
 								if i == 0 && where == nil && kind == "normal" && r.Exact != (metric == Dot) {
@@ -193,7 +193,7 @@ func TestEqualGraphs(t *testing.T) {
 				}
 			}
 			for _, v := range vecs[rows:] {
-				r, err := c.Search(ctx, Query{Vector: v, Effort: 10})
+				r, err := c.Search(ctx, Query{Near: Vector(v), Accuracy: EF(10)})
 				if err != nil || r.Exact {
 					t.Fatal(err, r)
 				}
@@ -222,7 +222,7 @@ func TestGraphQueries(t *testing.T) {
 	ctx := t.Context()
 	var batch []Query
 	for _, vec := range vectorsOf("normal", f.rng, 9, 12) {
-		batch = append(batch, Query{Vector: vec, K: 5, Effort: 200})
+		batch = append(batch, Query{Near: Vector(vec), K: 5, Accuracy: EF(200)})
 	}
 	results, err := f.c.SearchBatch(ctx, batch)
 	if err != nil {
@@ -244,7 +244,7 @@ func TestGraphQueries(t *testing.T) {
 		if err != nil || !slices.Equal(ids(bound.Hits), ids(results[i].Hits[:3])) {
 			t.Errorf("%v %v", err, bound)
 		}
-		exact := Query{Vector: q.Vector, Exact: true}
+		exact := Query{Near: q.Near, Accuracy: Exact}
 		if r, err := f.c.Search(ctx, exact); err != nil || !r.Exact || len(r.Hits) != 10 {
 			t.Errorf("%v %v", err, r)
 		}
@@ -278,8 +278,8 @@ func TestGraphQueries(t *testing.T) {
 	}
 	// A low effort misses rows that have a rank: the graph is named.
 	for _, vec := range vectorsOf("normal", f.rng, 50, 12) {
-		truth := bruteForce(f.docs, Cosine, Query{Vector: vec, K: 10})
-		e, err := f.c.Explain(ctx, Query{Vector: vec, K: 10, Effort: 1}, ids(truth)...)
+		truth := bruteForce(f.docs, Cosine, Query{Near: Vector(vec), K: 10})
+		e, err := f.c.Explain(ctx, Query{Near: Vector(vec), K: 10, Accuracy: EF(1)}, ids(truth)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestGraphQueries(t *testing.T) {
 func TestGraphFaults(t *testing.T) {
 	dir := t.TempDir()
 	f := plant(t, dir, L2, "normal", 1000, 12)
-	q := Query{Vector: f.rngVector(12), K: 10, Recall: 0.9}
+	q := Query{Near: Vector(f.rngVector(12)), K: 10, Accuracy: Recall(0.9)}
 	ask := func(exact bool) {
 		t.Helper()
 		r, err := f.c.Search(t.Context(), q)
@@ -569,7 +569,7 @@ func TestSearchAllocations(t *testing.T) {
 			parts Select
 			most  float64
 		}{{IDsOnly, 20}, {WithText | WithMetadata, 100}} {
-			q := Query{Vector: vec, Effort: 20, Select: x.parts}
+			q := Query{Near: Vector(vec), Accuracy: EF(20), Select: x.parts}
 			got := testing.AllocsPerRun(200, func() {
 				if r, err := c.Search(t.Context(), q); err != nil || r.Plan != "graph" || len(r.Hits) != 10 {
 					t.Fatal(r, err)

@@ -68,7 +68,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		enough = len(groups) >= q.limit()
 		filled := true
 		for _, g := range groups[:min(q.limit(), len(groups))] {
-			filled = filled && g.complete || !lists || !q.wantsExact() // otherwise own queries fill them
+			filled = filled && g.complete || !lists || !q.exact() // otherwise own queries fill them
 		}
 		if all || enough && filled {
 			break

@@ -92,7 +92,7 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 			return "", err
 		}
 		s := fmt.Sprint(n, c.Len(), "\n")
-		for _, q := range []Query{{Vector: mappedVector(7)[:8], K: 3, Exact: true}, {Text: "number 33", K: 3}, {Vector: mappedVector(9)[:8], K: 3}} {
+		for _, q := range []Query{{Near: Vector(mappedVector(7)[:8]), K: 3, Accuracy: Exact}, {Text: "number 33", K: 3}, {Near: Vector(mappedVector(9)[:8]), K: 3}} {
 			text, err := answerText(c.Search(ctx, q))
 			if err != nil {
 				return "", err

@@ -33,7 +33,7 @@ func TestIDsOfHits(t *testing.T) {
 		t.Helper()
 		for range 2 {
 			for _, parts := range []Select{IDsOnly, WithVector, Everything, IDsOnly} {
-				r, err := c.Search(t.Context(), Query{Vector: []float32{1}, Select: parts})
+				r, err := c.Search(t.Context(), Query{Near: Vector{1}, Select: parts})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -43,12 +43,15 @@ func (o *oracle) score(a, b []float32) float64 {
 
 // vector returns the vector that a query asks for, and the examples that are not to be found.
 func (o *oracle) vector(q Query) ([]float32, []string) {
-	if q.ID != "" {
-		return o.docs[q.ID].Vector, nil
+	switch t := q.Near.(type) {
+	case nil:
+		return nil, nil
+	case Vector:
+		return t, nil
+	case Stored:
+		return o.docs[string(t)].Vector, nil
 	}
-	if len(q.Like) == 0 {
-		return q.Vector, nil
-	}
+	e := q.Near.(Examples)
 	mean := func(ids []string) []float64 {
 		sum := make([]float64, len(o.docs[ids[0]].Vector))
 		for _, id := range ids {
@@ -65,9 +68,9 @@ func (o *oracle) vector(q Query) ([]float32, []string) {
 		}
 		return sum
 	}
-	like := mean(q.Like)
-	if len(q.Unlike) > 0 {
-		for i, x := range mean(q.Unlike) {
+	like := mean(e.Like)
+	if len(e.Unlike) > 0 {
+		for i, x := range mean(e.Unlike) {
 			like[i] = 2*like[i] - x
 		}
 	}
@@ -75,7 +78,7 @@ func (o *oracle) vector(q Query) ([]float32, []string) {
 	for i, x := range like {
 		vec[i] = float32(x)
 	}
-	return vec, append(slices.Clone(q.Like), q.Unlike...)
+	return vec, append(slices.Clone(e.Like), e.Unlike...)
 }
 
 // all returns every document that a query finds, in order, without Offset, K, Group and MMR.
@@ -90,7 +93,7 @@ func (o *oracle) all(q Query) []Hit {
 		q.Where = in
 	}
 	if len(vec) > 0 {
-		near = bruteForce(o.docs, o.metric, Query{Vector: vec, K: len(o.docs) + 1, Where: q.Where})
+		near = bruteForce(o.docs, o.metric, Query{Near: Vector(vec), K: len(o.docs) + 1, Where: q.Where})
 	}
 	if q.Text != "" {
 		alone := Query{Text: q.Text, Where: q.Where, K: len(o.docs) + 1, Select: IDsOnly}
@@ -261,12 +264,16 @@ func holdTo(t *testing.T, name string, q Query, r *Result, want []Hit, count int
 		t.Errorf("%s: %s: %+v\n exact %v complete %v recall %v, %s\n got %v\nwant %v", name, what, q,
 			r.Exact, r.Complete, r.Recall, r.Plan, brief(r.Hits), brief(want))
 	}
+	how, err := goalOf(q.Accuracy)
+	if err != nil {
+		t.Fatal(err)
+	}
 	switch {
 	case r.Exact && !same:
 		fail("it says exact and is not brute force")
 	case r.Exact && (r.Recall != 1 || !r.Complete):
 		fail("an exact answer promises less")
-	case q.wantsExact() && !r.Exact:
+	case how.exact() && !r.Exact:
 		fail("it is not exact although that was wanted")
 	case r.Complete && len(r.Hits) != count:
 		fail(fmt.Sprintf("it says complete and has %d of %d hits", len(r.Hits), count))
@@ -388,27 +395,28 @@ func exactIsBruteForce(
 	}
 	o := &oracle{t: t, metric: metric, docs: docs, texts: coll}
 	query := func() (Query, string) {
-		q, feature := Query{Vector: vecs[rows+r.IntN(20)], K: 1 + r.IntN(12), Select: IDsOnly}, "vector"
+		q, feature := Query{Near: Vector(vecs[rows+r.IntN(20)]), K: 1 + r.IntN(12), Select: IDsOnly}, "vector"
 		switch r.IntN(6) {
 		case 0:
 			q.Offset = r.IntN(9)
 		case 1:
 			q.Where = filter.Lt("i", r.IntN(rows))
 		case 2:
-			q.Exact = true
+			q.Accuracy = Exact
 		case 3:
-			q.Recall = []float64{0.5, 0.9, 1}[r.IntN(3)]
+			q.Accuracy = Recall([]float64{0.5, 0.9, 1}[r.IntN(3)])
 		case 4:
-			q.Effort = 1 + r.IntN(20)
+			q.Accuracy = EF(1 + r.IntN(20))
 		}
 		switch r.IntN(8) {
 		case 0:
-			q.Vector, q.ID, feature = nil, one(), "id"
+			q.Near, feature = Stored(one()), "id"
 		case 1:
-			q.Vector, q.Like, feature = nil, []string{one(), one()}, "like"
+			e := Examples{Like: []string{one(), one()}}
 			if r.IntN(2) == 0 {
-				q.Unlike = []string{one()}
+				e.Unlike = []string{one()}
 			}
+			q.Near, feature = e, "like"
 		}
 		if r.IntN(2) == 0 {
 			q.Text = text(3)
@@ -422,7 +430,7 @@ func exactIsBruteForce(
 			}
 			feature = q.Fusion.Method.String()
 			if r.IntN(6) == 0 {
-				q.Vector, q.ID, q.Like, q.Unlike, feature = nil, "", nil, nil, "text"
+				q.Near, feature = nil, "text"
 			}
 		}
 		if hits := o.all(q); r.IntN(6) == 0 && len(hits) > 0 {
@@ -462,7 +470,7 @@ func exactIsBruteForce(
 			want, all := o.answer(q)
 			holdTo(t, features[i]+" in a batch", q, results[i], want, all)
 			count(features[i], results[i].Exact)
-			if len(q.Like) > 0 && as == "" {
+			if _, ok := q.Near.(Examples); ok && as == "" {
 				count("like", results[i].Exact)
 			}
 			alone, err := c.Search(ctx, q)
@@ -479,7 +487,10 @@ func exactIsBruteForce(
 		var weights []float64
 		for range n {
 			q, _ := query()
-			q.Group, q.MMR, q.Effort, q.Exact, q.Recall = nil, nil, 0, exact, 0
+			q.Group, q.MMR, q.Accuracy = nil, nil, nil
+			if exact {
+				q.Accuracy = Exact
+			}
 			q.Fusion.Depth = min(q.Fusion.Depth, 30)
 			queries, weights = append(queries, q), append(weights, float64(r.IntN(3)))
 		}
@@ -536,7 +547,7 @@ func TestGroupCountsEverySearch(t *testing.T) {
 		t.Fatal(err)
 	}
 	upsert(t, c, docs[:len(docs)-inSegment]...)
-	q := Query{Vector: here, K: 1, Group: &Group{Field: "g", Size: size}, Select: IDsOnly}
+	q := Query{Near: Vector(here), K: 1, Group: &Group{Field: "g", Size: size}, Select: IDsOnly}
 	r, err := c.Search(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
@@ -547,7 +558,7 @@ func TestGroupCountsEverySearch(t *testing.T) {
 	if !r.Complete || len(r.Hits) != size {
 		t.Errorf("complete %v, %d hits", r.Complete, len(r.Hits))
 	}
-	q.Exact = true
+	q.Accuracy = Exact
 	if r, err = c.Search(t.Context(), q); err != nil || !r.Exact || r.Recall != 1 {
 		t.Errorf("exact %v, recall %v, %v", r.Exact, r.Recall, err)
 	}
@@ -570,7 +581,7 @@ func TestHybridLooksDeeper(t *testing.T) {
 		docs = append(docs, Document{ID: "both", Vector: []float32{0.1, 0}, Text: "word word other"})
 		upsert(t, c, docs...)
 		for _, method := range []FusionMethod{Convex, RRF} {
-			q := Query{Vector: []float32{0, 0}, Text: "word", K: 1, Select: IDsOnly}
+			q := Query{Near: Vector{0, 0}, Text: "word", K: 1, Select: IDsOnly}
 			q.Fusion = Fusion{Method: method, Vector: 0.5, Text: 0.5}
 			r, err := c.Search(t.Context(), q)
 			if err != nil {
@@ -582,7 +593,7 @@ func TestHybridLooksDeeper(t *testing.T) {
 			if method == Convex && r.Hits[0].ID != "both" {
 				t.Errorf("%v: %v is not the best", method, r.Hits)
 			}
-			q.Exact = true
+			q.Accuracy = Exact
 			sure, err := c.Search(t.Context(), q)
 			if err != nil || !sure.Exact {
 				t.Fatalf("%v: exact %v, %v", method, sure.Exact, err)
@@ -604,7 +615,7 @@ func TestHybridLooksDeeper(t *testing.T) {
 // cannot.
 func TestComplete(t *testing.T) {
 	f := plant(t, t.TempDir(), Cosine, "normal", 600, 6)
-	q := Query{Vector: f.rngVector(6), K: 10, Effort: 10, Select: IDsOnly}
+	q := Query{Near: Vector(f.rngVector(6)), K: 10, Accuracy: EF(10), Select: IDsOnly}
 	r, err := f.c.Search(t.Context(), q)
 	if err != nil || r.Exact || !r.Complete || len(r.Hits) != 10 {
 		t.Fatalf("exact %v, complete %v, %v", r.Exact, r.Complete, err)
@@ -613,52 +624,44 @@ func TestComplete(t *testing.T) {
 	if r, err = f.c.Search(t.Context(), q); err != nil || len(r.Hits) != 5 || r.Complete || r.Exact {
 		t.Errorf("%d hits, complete %v, exact %v, %v", len(r.Hits), r.Complete, r.Exact, err)
 	}
-	q.Effort, q.Exact = 0, true
+	q.Accuracy = Exact
 	if r, err = f.c.Search(t.Context(), q); err != nil || len(r.Hits) < 5 || !r.Complete {
 		t.Errorf("%d hits above a threshold, complete %v, %v", len(r.Hits), r.Complete, err)
 	}
 }
 
-// An empty vector means no vector, whether it is nil or not.
+// A target without a vector is refused, whatever else the query has.
 func TestEmptyVector(t *testing.T) {
-	for _, compact := range []bool{false, true} {
-		opts := walking
-		vdb := open(t, t.TempDir(), &opts)
-		c := collection(t, vdb, "c", Schema{Dim: 2, Text: &TextIndex{}})
-		upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "hello world"},
-			Document{ID: "b", Vector: []float32{2, 1}, Text: "world"})
-		if compact {
-			if err := vdb.Compact(t.Context()); err != nil {
-				t.Fatal(err)
+	vdb := open(t, t.TempDir(), nil)
+	c := collection(t, vdb, "c", Schema{Dim: 2, Text: &TextIndex{}})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "hello world"})
+	for want, near := range map[string]Target{
+		"the query vector is empty":                     Vector{},
+		"the id of the document to look for is empty":   Stored(""),
+		"query has no examples":                         Examples{},
+		"query has examples of what is not wanted only": Examples{Unlike: []string{"a"}},
+		"query target of type *db.Vector":               &Vector{1, 2},
+	} {
+		q := Query{Near: near, Text: "hello"}
+		_, err := c.Search(t.Context(), q)
+		_, fused := c.SearchFused(t.Context(), []Query{q, {Text: "world"}})
+		for _, err := range []error{err, fused} {
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%#v: %v, want %s", near, err, want)
 			}
 		}
-		none := []float32{}
-		for _, q := range []Query{
-			{Vector: none, Text: "hello"}, {Vector: none, ID: "a", K: 1}, {Vector: none, Like: []string{"b"}},
-			{Vector: none, Text: "hello", Group: &Group{Field: "x"}},
-			{Vector: none, Text: "hello", MMR: &MMR{}},
-		} {
-			plain := q
-			plain.Vector = nil
-			want, err := c.Explain(t.Context(), plain, "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := c.Explain(t.Context(), q, "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			g, w := got.Result, want.Result
-			if g.Plan != w.Plan || !slices.Equal(ids(g.Hits), ids(w.Hits)) {
-				t.Errorf("compacted %v: %+v: %+v, want %+v", compact, q, g, w)
-			}
-		}
-		if _, err := c.Search(t.Context(), Query{Vector: none}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("a query for nothing: %v", err)
-		}
-		both := []Query{{Vector: none, Text: "hello"}, {Text: "world"}}
-		if _, err := c.SearchFused(t.Context(), both); err != nil {
-			t.Error(err)
+	}
+	for want, how := range map[string]Accuracy{
+		"recall is -0.5":                Recall(-0.5),
+		"recall is 1.5":                 Recall(1.5),
+		"recall is NaN":                 Recall(math.NaN()),
+		"ef is 0":                       EF(0),
+		"ef is -1":                      EF(-1),
+		"query accuracy of type *db.EF": new(EF(1)),
+	} {
+		_, err := c.Search(t.Context(), Query{Near: Vector{1, 2}, Accuracy: how})
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%#v: %v, want %s", how, err, want)
 		}
 	}
 }

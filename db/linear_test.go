@@ -239,7 +239,7 @@ func (a *answer) read(ctx context.Context, in call, coll *Collection) error {
 		}
 	case "search":
 		var res *Result
-		if res, err = coll.Search(ctx, Query{Vector: []float32{1}, K: 10, Select: Everything}); err == nil {
+		if res, err = coll.Search(ctx, Query{Near: Vector{1}, K: 10, Select: Everything}); err == nil {
 			for _, h := range res.Hits {
 				docs = append(docs, &h.Document)
 			}

@@ -18,19 +18,19 @@ import (
 // mappedReads are all ways of reading; each returns its answer as text.
 var mappedReads = map[string]func(ctx context.Context, vdb *DB, c *Collection) (string, error){
 	"search": func(ctx context.Context, _ *DB, c *Collection) (string, error) {
-		return answerText(c.Search(ctx, Query{Vector: mappedVector(7), K: 20, Select: Everything}))
+		return answerText(c.Search(ctx, Query{Near: Vector(mappedVector(7)), K: 20, Select: Everything}))
 	},
 	"search by id": func(ctx context.Context, _ *DB, c *Collection) (string, error) {
-		return answerText(c.Search(ctx, Query{ID: "doc 150", K: 5}))
+		return answerText(c.Search(ctx, Query{Near: Stored("doc 150"), K: 5}))
 	},
 	"search where": func(ctx context.Context, _ *DB, c *Collection) (string, error) {
-		return answerText(c.Search(ctx, Query{Vector: mappedVector(8), K: 20, Where: filter.Gte("n", 100)}))
+		return answerText(c.Search(ctx, Query{Near: Vector(mappedVector(8)), K: 20, Where: filter.Gte("n", 100)}))
 	},
 	"search text": func(ctx context.Context, _ *DB, c *Collection) (string, error) {
 		return answerText(c.Search(ctx, Query{Text: "number 33", K: 5}))
 	},
 	"search batch": func(ctx context.Context, _ *DB, c *Collection) (string, error) {
-		results, err := c.SearchBatch(ctx, []Query{{Vector: mappedVector(1), K: 3}, {Vector: mappedVector(2), K: 3}})
+		results, err := c.SearchBatch(ctx, []Query{{Near: Vector(mappedVector(1)), K: 3}, {Near: Vector(mappedVector(2)), K: 3}})
 		if err != nil {
 			return "", err
 		}
@@ -76,7 +76,7 @@ var mappedReads = map[string]func(ctx context.Context, vdb *DB, c *Collection) (
 		if err != nil {
 			return "", err
 		}
-		return answerText(frozen.Search(ctx, Query{Vector: mappedVector(9), K: 9, Select: WithText}))
+		return answerText(frozen.Search(ctx, Query{Near: Vector(mappedVector(9)), K: 9, Select: WithText}))
 	},
 }
 

@@ -226,8 +226,8 @@ func matches(where filter.Expr, d Document) bool {
 
 func (m *model) search(t *rapid.T) {
 	q := Query{
-		Vector: rapid.SliceOfN(rapid.Float32Range(-2, 2), modelDim, modelDim).Draw(t, "q"),
-		K:      rapid.IntRange(1, 30).Draw(t, "k"),
+		Near: Vector(rapid.SliceOfN(rapid.Float32Range(-2, 2), modelDim, modelDim).Draw(t, "q")),
+		K:    rapid.IntRange(1, 30).Draw(t, "k"),
 	}
 	if rapid.Bool().Draw(t, "filtered") {
 		q.Where = m.where(t)

@@ -35,13 +35,13 @@ func TestPlanByWork(t *testing.T) {
 			walked, scanned := 0, 0
 			for _, share := range []float64{1, 0.5, 0.2, 0.05, 0.01} {
 				for _, effort := range []int{10, 20, 40, 160} {
-					q := Query{K: 10, Effort: effort}
+					q := Query{K: 10, Accuracy: EF(effort)}
 					if share < 1 {
 						q.Where = filter.Lt("i", int(share*float64(rows)))
 					}
 					var walk, scan, graphs float64
 					for _, vec := range vecs[rows:] {
-						q.Vector = vec
+						q.Near = Vector(vec)
 						vdb.opts.walkAlways = true
 						w, s := costs(t, c, q)
 						walk, scan = walk+w, scan+s

@@ -364,16 +364,16 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64,
 	tallies := make([]tally, len(targets))
 	for _, vec := range f.queries {
 		var seen []any
-		for _, h := range ask(Query{Vector: vec, K: f.seen, Where: f.where, Exact: true, Select: WithMetadata}).Hits {
+		for _, h := range ask(Query{Near: Vector(vec), K: f.seen, Where: f.where, Accuracy: Exact, Select: WithMetadata}).Hits {
 			seen = append(seen, h.Metadata["row"])
 		}
 		where := filter.Nin("row", seen...)
 		if f.where != nil {
 			where = filter.And(f.where, where)
 		}
-		truth := ask(Query{Vector: vec, Where: where, Exact: true, Select: IDsOnly}).Hits
+		truth := ask(Query{Near: Vector(vec), Where: where, Accuracy: Exact, Select: IDsOnly}).Hits
 		for i, target := range targets {
-			r := ask(Query{Vector: vec, Where: where, Recall: target, Select: IDsOnly})
+			r := ask(Query{Near: Vector(vec), Where: where, Accuracy: Recall(target), Select: IDsOnly})
 			found := 0
 			for _, h := range r.Hits {
 				if h.Score >= truth[len(truth)-1].Score {

@@ -6,28 +6,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/simd"
 	"github.com/vecbolt/vecbolt/text"
 )
 
 // DefaultK is the number of hits when Query.K is zero.
 const DefaultK = 10
 
-// A Query asks for the documents whose vectors are nearest to one vector, for
-// those whose text answers a text best, or for both. At most one of Vector, ID
-// and Like names the vector.
+// A Query asks for the documents nearest to a target, for the documents whose text answers a text
+// best, or for both.
 type Query struct {
-	// Vector is what to look for; an empty one is none. Or
-	Vector []float32
-	// ID names a stored document whose vector to look for. The document
-	// itself is among the hits; or
-	ID string
-	// Like names stored documents of the kind that is wanted, and Unlike, if
-	// any, of the kind that is not. What is looked for is twice the mean of
-	// the former less that of the latter, or the mean of the former if there
-	// are none of the latter; for Cosine, of their directions. The examples
-	// themselves are not among the hits.
-	Like, Unlike []string
+	// Near says whose neighbours to look for: a Vector, a Stored document or Examples. Nil means
+	// that the query has Text alone.
+	Near Target
 
 	// Text is a text to look for, in the syntax that text.Analyzer.Parse reads:
 	// words, "phrases", prefix*, +required, -excluded. Documents are ranked by
@@ -56,23 +46,12 @@ type Query struct {
 	Group *Group
 	// MMR, if set, asks for hits that differ from each other.
 	MMR *MMR
-	// Exact asks for the true answer whatever it costs.
-	Exact bool
-	// Recall is the share of the true answer that is enough, above 0 and up
-	// to 1; 0 means DefaultRecall. It is a promise about the mean over
-	// queries. An exact answer is given where it costs no more.
-	Recall float64
-	// Effort, if set, is how far an approximate search goes, in place of
-	// Recall: the number of rows that it keeps in view.
-	Effort int
+	// Accuracy says how good the answer has to be: Exact, a Recall or an EF; nil means
+	// DefaultRecall.
+	Accuracy Accuracy
 	// Select says what a hit carries; the zero value means text and metadata.
 	Select Select
-
-	unseen bool // ID is looked for as if it were not stored
 }
-
-// DefaultRecall is the recall that is promised when Query.Recall is zero.
-const DefaultRecall = 0.98
 
 // A Group makes groups of the documents that have the same value in a field,
 // such as the chunks of one text. The hits are those of the K best groups, a
@@ -150,7 +129,7 @@ type Result struct {
 	// Matched is the number of documents with a vector that match Where, or, if
 	// the query has a text, of all documents that match Where and have what
 	// the text requires and nothing that it excludes; of
-	// those that are in a group, with Group, and that are no examples, with Like.
+	// those that are in a group, with Group, and that are no examples, with Examples.
 	Matched int `json:"matched"`
 	// Considered is the number of vectors whose score was looked at, of all
 	// searches together, so that one that several of them saw counts again. It
@@ -159,9 +138,6 @@ type Result struct {
 	// Plan says how the answer was found.
 	Plan string `json:"plan"`
 }
-
-// wantsExact reports whether nothing but the true answer is enough.
-func (q *Query) wantsExact() bool { return q.Exact || q.Recall == 1 }
 
 // limit returns how many of the best hits have to be known.
 func (q *Query) limit() int { return cmp.Or(q.K, DefaultK) + q.Offset }
@@ -174,21 +150,12 @@ func (q *Query) validate(def *definition) error {
 		return invalidf("offset is %d", q.Offset)
 	case q.K > math.MaxInt32 || q.Offset > math.MaxInt32:
 		return invalidf("k %d with offset %d is beyond 2^31", q.K, q.Offset)
-	case q.ID != "" && len(q.Vector) > 0:
-		return invalidf("query has a vector and an id")
-	case len(q.Like) > 0 && (q.ID != "" || len(q.Vector) > 0):
-		return invalidf("query has examples and a vector or an id")
 	case q.Snippet < 0 || q.Snippet > MaxTextLen:
 		return invalidf("snippet of %d bytes", q.Snippet)
 	case !utf8.ValidString(q.Text):
 		return invalidf("the text of the query is not valid UTF-8")
-	case q.ID == "" && len(q.Vector) == 0 && len(q.Like) == 0 && q.Text == "":
-		if len(q.Unlike) > 0 {
-			return invalidf("query has examples of what is not wanted only")
-		}
-		return invalidf("query has neither a vector nor an id nor examples nor a text")
-	case len(q.Unlike) > 0 && len(q.Like) == 0:
-		return invalidf("query has examples of what is not wanted only")
+	case q.Near == nil && q.Text == "":
+		return invalidf("query has neither a target to be near to nor a text")
 	case q.Group != nil && q.MMR != nil:
 		return invalidf("query has groups and maximal marginal relevance")
 	case q.Group != nil && (q.Group.Size < 0 || q.Group.Size > math.MaxInt16):
@@ -197,25 +164,17 @@ func (q *Query) validate(def *definition) error {
 		return invalidf("lambda is %v, not between 0 and 1", q.MMR.Lambda)
 	case q.MMR != nil && (q.MMR.Fetch < 0 || q.MMR.Fetch > math.MaxInt32 || q.MMR.Fetch > 0 && q.MMR.Fetch < q.limit()):
 		return invalidf("maximal marginal relevance among %d for %d hits", q.MMR.Fetch, q.limit())
-	case !(q.Recall >= 0 && q.Recall <= 1):
-		return invalidf("recall is %v, not between 0 and 1", q.Recall)
-	case q.Effort < 0 || q.Effort > math.MaxInt32:
-		return invalidf("effort is %d", q.Effort)
-	case q.Effort > 0 && q.Recall > 0:
-		return invalidf("query has a recall and an effort")
 	case q.Threshold != nil && math.IsNaN(*q.Threshold):
 		return invalidf("threshold is NaN")
 	}
 	if err := q.Fusion.validate(); err != nil {
 		return err
 	}
-	if len(q.Vector) > 0 {
-		if def.schema.Dim != 0 && len(q.Vector) != def.schema.Dim {
-			return &DimensionError{Collection: def.name, Expected: def.schema.Dim, Got: len(q.Vector)}
-		}
-		if !simd.Finite(q.Vector) {
-			return invalidf("query vector holds NaN or infinity")
-		}
+	if _, err := goalOf(q.Accuracy); err != nil {
+		return err
+	}
+	if err := validateTarget(q.Near, def); err != nil {
+		return err
 	}
 	if q.Group != nil {
 		if err := filter.Validate(filter.Exists(q.Group.Field)); err != nil {

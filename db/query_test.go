@@ -79,20 +79,21 @@ func (w *zoo) withVectors() []string {
 
 // query draws a query without Group and MMR.
 func (w *zoo) query(kind string) Query {
-	q := Query{Vector: vectorsOf(kind, w.rng, 1, 9)[0], K: []int{1, 3, 10, 1000}[w.rng.IntN(4)], Offset: w.rng.IntN(3)}
+	q := Query{Near: Vector(vectorsOf(kind, w.rng, 1, 9)[0]), K: []int{1, 3, 10, 1000}[w.rng.IntN(4)], Offset: w.rng.IntN(3)}
 	some := w.withVectors()
 	pick := func() string { return some[w.rng.IntN(len(some))] }
 	switch w.rng.IntN(4) {
 	case 0:
-		q.Vector, q.ID = nil, pick()
+		q.Near = Stored(pick())
 	case 1:
-		q.Vector, q.Like = nil, []string{pick()}
+		e := Examples{Like: []string{pick()}}
 		if w.rng.IntN(2) == 0 {
-			q.Like = append(q.Like, pick(), pick())
+			e.Like = append(e.Like, pick(), pick())
 		}
 		if w.rng.IntN(2) == 0 {
-			q.Unlike = []string{pick(), pick()}
+			e.Unlike = []string{pick(), pick()}
 		}
+		q.Near = e
 	}
 	switch w.rng.IntN(3) {
 	case 0:
@@ -107,12 +108,12 @@ func (w *zoo) query(kind string) Query {
 // ranked returns all that matches, in order.
 func (w *zoo) ranked(q Query) []Hit {
 	docs := w.docs
-	if q.ID != "" {
-		q.Vector = docs[q.ID].Vector
+	if id, ok := q.Near.(Stored); ok {
+		q.Near = Vector(docs[string(id)].Vector)
 	}
-	if q.Like != nil {
+	if e, ok := q.Near.(Examples); ok {
 		docs = maps.Clone(docs)
-		q.Vector = make([]float32, 9)
+		vec := make(Vector, 9)
 		mean := func(ids []string, i int) (m float64) {
 			for _, id := range ids {
 				v := w.docs[id].Vector
@@ -127,13 +128,14 @@ func (w *zoo) ranked(q Query) []Hit {
 			}
 			return m / float64(len(ids))
 		}
-		for i := range q.Vector {
-			m := mean(q.Like, i)
-			if q.Unlike != nil {
-				m = 2*m - mean(q.Unlike, i)
+		for i := range vec {
+			m := mean(e.Like, i)
+			if e.Unlike != nil {
+				m = 2*m - mean(e.Unlike, i)
 			}
-			q.Vector[i] = float32(m)
+			vec[i] = float32(m)
 		}
+		q.Near = vec
 	}
 	q.K, q.Offset = len(docs)+1, 0
 	return bruteForce(docs, w.metric, q)
@@ -273,35 +275,31 @@ func TestInvalidQueries(t *testing.T) {
 	v := []float32{1, 1}
 	for _, q := range []Query{
 		{},
-		{Unlike: []string{"a"}},
-		{Vector: v, Unlike: []string{"a"}},
-		{Vector: v, Like: []string{"a"}},
-		{ID: "a", Like: []string{"a"}},
-		{Like: []string{"bare"}},
-		{Like: []string{"huge"}, Unlike: []string{"low"}},
-		{Vector: v, Group: &Group{}},
-		{Vector: v, Group: &Group{Field: "$g"}},
-		{Vector: v, Group: &Group{Field: "g", Size: -1}},
-		{Vector: v, Group: &Group{Field: "g"}, MMR: &MMR{}},
-		{Vector: v, MMR: &MMR{Lambda: -0.1}},
-		{Vector: v, MMR: &MMR{Lambda: 1.1}},
-		{Vector: v, MMR: &MMR{Lambda: math.NaN()}},
-		{Vector: v, MMR: &MMR{Fetch: 9}},
-		{Vector: v, MMR: &MMR{Fetch: -1}},
-		{Vector: v, Recall: -0.1},
-		{Vector: v, Recall: 1.1},
-		{Vector: v, Recall: math.NaN()},
-		{Vector: v, Effort: -1},
-		{Vector: v, Effort: 10, Recall: 0.9},
+		{Near: Examples{Unlike: []string{"a"}}},
+		{Near: Examples{Like: []string{"bare"}}},
+		{Near: Examples{Like: []string{"huge"}, Unlike: []string{"low"}}},
+		{Near: Vector(v), Group: &Group{}},
+		{Near: Vector(v), Group: &Group{Field: "$g"}},
+		{Near: Vector(v), Group: &Group{Field: "g", Size: -1}},
+		{Near: Vector(v), Group: &Group{Field: "g"}, MMR: &MMR{}},
+		{Near: Vector(v), MMR: &MMR{Lambda: -0.1}},
+		{Near: Vector(v), MMR: &MMR{Lambda: 1.1}},
+		{Near: Vector(v), MMR: &MMR{Lambda: math.NaN()}},
+		{Near: Vector(v), MMR: &MMR{Fetch: 9}},
+		{Near: Vector(v), MMR: &MMR{Fetch: -1}},
+		{Near: Vector(v), Accuracy: Recall(-0.1)},
+		{Near: Vector(v), Accuracy: Recall(1.1)},
+		{Near: Vector(v), Accuracy: Recall(math.NaN())},
+		{Near: Vector(v), Accuracy: EF(-1)},
 	} {
 		if _, err := c.Search(t.Context(), q); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
-	if _, err := c.Search(t.Context(), Query{Like: []string{"a", "nobody"}}); !errors.Is(err, ErrNotFound) {
+	if _, err := c.Search(t.Context(), Query{Near: Examples{Like: []string{"a", "nobody"}}}); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
-	for _, q := range []Query{{Vector: v, Recall: 0.5}, {Vector: v, Effort: 7}, {Vector: v, Recall: 1}} {
+	for _, q := range []Query{{Near: Vector(v), Accuracy: Recall(0.5)}, {Near: Vector(v), Accuracy: EF(7)}, {Near: Vector(v), Accuracy: Recall(1)}} {
 		if r, err := c.Search(t.Context(), q); err != nil || !r.Exact || len(r.Hits) != 3 {
 			t.Errorf("%+v %v", r, err)
 		}

@@ -28,7 +28,7 @@ type RecallTest struct {
 	// Recalls are the targets to measure. Without any, and without an Effort,
 	// they are 0.9, 0.95, 0.98 and 0.99.
 	Recalls []float64
-	// Effort is measured too, if it is set: see Query.Effort.
+	// Effort is measured too, if it is set: see EF.
 	Effort int
 	// Where restricts the documents to be found; nil means all.
 	Where filter.Expr
@@ -135,20 +135,20 @@ func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]Measure
 }
 
 func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t RecallTest) ([]MeasuredRecall, error) {
-	var settings []Query
+	var settings []Accuracy
 	for _, r := range t.Recalls {
 		if !(r > 0 && r <= 1) {
 			return nil, invalidf("recall is %v, not above 0 and up to 1", r)
 		}
-		settings = append(settings, Query{Recall: r})
+		settings = append(settings, Recall(r))
 	}
 	switch {
 	case t.Effort < 0 || t.Sample < 0:
 		return nil, invalidf("effort is %d, sample of %d", t.Effort, t.Sample)
 	case t.Effort > 0:
-		settings = append(settings, Query{Effort: t.Effort})
+		settings = append(settings, EF(t.Effort))
 	case len(settings) == 0:
-		settings = []Query{{Recall: 0.9}, {Recall: 0.95}, {Recall: 0.98}, {Recall: 0.99}}
+		settings = []Accuracy{Recall(0.9), Recall(0.95), Recall(0.98), Recall(0.99)}
 	}
 	queries, err := db.testQueries(ver, v, t)
 	if err != nil {
@@ -158,7 +158,7 @@ func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t Recall
 	const together = 128 // queries that share a pass over the vectors
 	asked := 0
 	for batch := range slices.Chunk(queries, together) {
-		truth, _, err := db.ranking(ctx, ver, v, batch, Query{Exact: true}, db.opts.Workers)
+		truth, _, err := db.ranking(ctx, ver, v, batch, Exact, db.opts.Workers)
 		if err != nil {
 			return nil, err
 		}
@@ -178,8 +178,12 @@ func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t Recall
 		}
 		asked += len(batch)
 	}
-	for i, q := range settings {
-		all[i].Target, all[i].Effort, all[i].RecallEstimate = q.Recall, q.Effort, tallies[i].estimate(usual)
+	for i, how := range settings {
+		g, err := goalOf(how)
+		if err != nil {
+			return nil, err
+		}
+		all[i].Target, all[i].Effort, all[i].RecallEstimate = g.recall, g.ef, tallies[i].estimate(usual)
 		if all[i].Exact == all[i].Queries {
 			all[i].Low = 1 // by definition
 		}
@@ -192,7 +196,7 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 	q := Query{K: cmp.Or(t.K, DefaultK), Where: t.Where}
 	var queries []Query
 	for _, vec := range t.Queries {
-		q.Vector = vec
+		q.Near = Vector(vec)
 		queries = append(queries, q)
 	}
 	if queries != nil {
@@ -209,7 +213,6 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 			picks[j] = true
 		}
 	}
-	q.unseen = true
 	err := db.read(ver, func(tx *meta.Tx) error {
 		at := 0
 		for _, p := range v.parts {
@@ -218,10 +221,11 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 					continue
 				}
 				if picks[at] {
-					var err error
-					if q.ID, err = v.idAt(tx, p, row); err != nil {
+					id, err := v.idAt(tx, p, row)
+					if err != nil {
 						return err
 					}
+					q.Near = heldOut(id)
 					queries = append(queries, q)
 				}
 				at++
@@ -234,11 +238,11 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 
 // ranking answers queries with the accuracy of how, and returns their best rows
 // and the search that found them.
-func (db *DB) ranking(ctx context.Context, ver *version, v *view, queries []Query, how Query, workers int) ([][]ranked, *search, error) {
+func (db *DB) ranking(ctx context.Context, ver *version, v *view, queries []Query, how Accuracy, workers int) ([][]ranked, *search, error) {
 	asked := slices.Clone(queries)
 	for i := range asked {
 		q := &asked[i]
-		q.Exact, q.Recall, q.Effort, q.Select = how.Exact, how.Recall, how.Effort, IDsOnly
+		q.Accuracy, q.Select = how, IDsOnly
 	}
 	s := db.newSearch(ver, v)
 	s.workers = workers

@@ -71,10 +71,15 @@ func TestMeasureRecall(t *testing.T) {
 	if err != nil || len(m) != 3 {
 		t.Fatal(m, err)
 	}
-	for i, q := range []Query{{Recall: 0.5}, {Recall: 1}, {Effort: 9}} {
+	for i, q := range []Query{{Accuracy: Recall(0.5)}, {Accuracy: Recall(1)}, {Accuracy: EF(9)}} {
+		how, err := goalOf(q.Accuracy)
+		if err != nil {
+			t.Fatal(err)
+		}
 		q.K, q.Where = 7, where
 		share, promised, exact := 0.0, 0.0, 0
-		for _, q.Vector = range queries {
+		for _, vec := range queries {
+			q.Near = Vector(vec)
 			r, err := f.c.Search(ctx, q)
 			if err != nil {
 				t.Fatal(err)
@@ -86,7 +91,7 @@ func TestMeasureRecall(t *testing.T) {
 			}
 		}
 		if math.Abs(m[i].Recall-share) > 1e-9 || math.Abs(m[i].Promised-promised) > 1e-9 || m[i].Exact != exact || m[i].Queries != len(queries) ||
-			m[i].Wanted != 7*len(queries) || m[i].Target != q.Recall || m[i].Effort != q.Effort {
+			m[i].Wanted != 7*len(queries) || m[i].Target != how.recall || m[i].Effort != how.ef {
 			t.Errorf("%+v, want recall %v, promise %v, %d exact", m[i], share, promised, exact)
 		}
 	}
@@ -105,9 +110,10 @@ func TestMeasureRecall(t *testing.T) {
 	}
 	upsert(t, f.c, Document{ID: "copy", Vector: f.docs["310"].Vector})
 	for _, id := range []string{"310", "copy"} {
-		for _, exact := range []bool{true, false} {
+		for _, how := range []Accuracy{Exact, nil} {
+			exact := how != nil
 			other := map[string]string{"310": "copy", "copy": "310"}[id]
-			r, err := f.c.Search(ctx, Query{ID: id, unseen: true, Exact: exact})
+			r, err := f.c.Search(ctx, Query{Near: heldOut(id), Accuracy: how})
 			if err != nil || r.Hits[0].ID != other || len(r.Hits) != 10 || r.Exact != exact {
 				t.Errorf("%v: %v %+v", id, err, r)
 			}
@@ -154,14 +160,15 @@ func TestMeasureRecallOfNearScores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, q := range []Query{{Recall: 0.9}, {Effort: 10}} {
+	for i, q := range []Query{{Accuracy: Recall(0.9)}, {Accuracy: EF(10)}} {
 		found := 0
-		for _, q.Vector = range vecs[rows:] {
+		for _, vec := range vecs[rows:] {
+			q.Near = Vector(vec)
 			got, err := c.Search(ctx, q)
 			if err != nil || got.Exact {
 				t.Fatal(err, got)
 			}
-			truth, err := c.Search(ctx, Query{Vector: q.Vector, Exact: true})
+			truth, err := c.Search(ctx, Query{Near: q.Near, Accuracy: Exact})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,7 +238,7 @@ func TestRecheck(t *testing.T) {
 	ask := func(n int) {
 		t.Helper()
 		for range n {
-			if _, err := c.Search(ctx, Query{Vector: odd(), Recall: target}); err != nil {
+			if _, err := c.Search(ctx, Query{Near: Vector(odd()), Accuracy: Recall(target)}); err != nil {
 				t.Fatal(err)
 			}
 			vdb.rechecks.drain(ctx)
@@ -251,15 +258,15 @@ func TestRecheck(t *testing.T) {
 	if after := share(); after < target-0.01 {
 		t.Errorf("recall %v after %v before, effort × %v", after, before, s.Effort)
 	}
-	e, err := c.Explain(ctx, Query{Vector: odd(), Recall: target})
+	e, err := c.Explain(ctx, Query{Near: Vector(odd()), Accuracy: Recall(target)})
 	if err != nil || !strings.Contains(e.Plan[0].Reason, "because queries found less than promised") {
 		t.Error(err, e.Plan)
 	}
 
 	// Explicit efforts and exact answers are not checked; too many queries are dropped.
 	queries := s.Recall[0].Queries
-	for _, q := range []Query{{Effort: 20}, {Exact: true}, {K: recheckNeed + 1, Recall: 0.5}} {
-		q.Vector = odd()
+	for _, q := range []Query{{Accuracy: EF(20)}, {Accuracy: Exact}, {K: recheckNeed + 1, Accuracy: Recall(0.5)}} {
+		q.Near = Vector(odd())
 		if _, err := c.Search(ctx, q); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +276,7 @@ func TestRecheck(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for range 2 * recheckQueue {
-		if _, err := c.Search(ctx, Query{Vector: odd(), Recall: 0.6}); err != nil {
+		if _, err := c.Search(ctx, Query{Near: Vector(odd()), Accuracy: Recall(0.6)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -279,7 +286,7 @@ func TestRecheck(t *testing.T) {
 	}
 
 	// A dropped collection is forgotten; checks that wait do not keep Close.
-	if _, err := c.Search(ctx, Query{Vector: odd()}); err != nil {
+	if _, err := c.Search(ctx, Query{Near: Vector(odd())}); err != nil {
 		t.Fatal(err)
 	}
 	if err := vdb.Drop(ctx, "c"); err != nil {
@@ -305,7 +312,7 @@ func TestRecheckInBackground(t *testing.T) {
 		vdb := open(t, dir, &opts)
 		c := collection(t, vdb, "c", Schema{Metric: L2})
 		for checked := false; !checked; { // until the goroutine had its turn
-			if r, err := c.Search(t.Context(), Query{Vector: f.rngVector(12)}); err != nil || r.Exact {
+			if r, err := c.Search(t.Context(), Query{Near: Vector(f.rngVector(12))}); err != nil || r.Exact {
 				t.Fatal(r, err)
 			}
 			runtime.Gosched()

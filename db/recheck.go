@@ -1,7 +1,6 @@
 package db
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -55,10 +54,10 @@ func (r *rechecks) offer(s *search) {
 		return
 	}
 	for _, p := range s.queries {
-		if !p.walked() || p.Effort > 0 || p.need > recheckNeed || rand.N(s.db.opts.recheckEvery) > 0 {
+		if !p.walked() || p.ef > 0 || p.need > recheckNeed || rand.N(s.db.opts.recheckEvery) > 0 {
 			continue
 		}
-		q := Query{Vector: slices.Clone(p.scorer.query), K: p.need, Where: p.where, Recall: cmp.Or(p.Recall, DefaultRecall)}
+		q := Query{Near: Vector(slices.Clone(p.scorer.query)), K: p.need, Where: p.where, Accuracy: Recall(p.recall)}
 		select {
 		case r.queue <- recheck{s.view.def.id, q}:
 		default: // busy
@@ -120,11 +119,11 @@ func (r *rechecks) check(ctx context.Context, c recheck) error {
 		return nil
 	}
 	return retryDerived(func() error {
-		truth, _, err := r.db.ranking(ctx, ver, v, []Query{c.query}, Query{Exact: true}, 1)
+		truth, _, err := r.db.ranking(ctx, ver, v, []Query{c.query}, Exact, 1)
 		if err != nil {
 			return err
 		}
-		got, s, err := r.db.ranking(ctx, ver, v, []Query{c.query}, Query{Recall: c.query.Recall}, 1)
+		got, s, err := r.db.ranking(ctx, ver, v, []Query{c.query}, c.query.Accuracy, 1)
 		if err == nil && s.queries[0].walked() {
 			r.count(c, s, truth[0], got[0])
 		}
@@ -148,10 +147,10 @@ func (r *rechecks) count(c recheck, s *search, truth, got []ranked) {
 		byTarget = map[float64]*tally{}
 		r.tallies[c.coll] = byTarget
 	}
-	t := byTarget[c.query.Recall]
+	t := byTarget[p.recall]
 	if t == nil && len(byTarget) < recheckMost {
 		t = &tally{}
-		byTarget[c.query.Recall] = t
+		byTarget[p.recall] = t
 	}
 	if t != nil {
 		t.add(all, len(truth))

@@ -10,13 +10,13 @@ import (
 // recommend computes a query vector from examples, and returns the places of
 // the examples. It is the strategy "average vector" of Qdrant: the mean of the
 // unwanted examples, mirrored at the mean of the wanted ones.
-func (s *search) recommend(q *Query) ([]float32, []place, error) {
-	like, at, err := s.mean(q.Like)
+func (s *search) recommend(e Examples) ([]float32, []place, error) {
+	like, at, err := s.mean(e.Like)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(q.Unlike) > 0 {
-		unlike, more, err := s.mean(q.Unlike)
+	if len(e.Unlike) > 0 {
+		unlike, more, err := s.mean(e.Unlike)
 		if err != nil {
 			return nil, nil, err
 		}

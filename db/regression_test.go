@@ -103,7 +103,7 @@ func answers(t testing.TB, c *Collection, queries [][]float32, k int) []string {
 	t.Helper()
 	var out []string
 	for _, v := range queries {
-		for _, h := range find(t, c, Query{Vector: v, K: k, Select: IDsOnly}).Hits {
+		for _, h := range find(t, c, Query{Near: Vector(v), K: k, Select: IDsOnly}).Hits {
 			out = append(out, fmt.Sprintf("%s %016x", h.ID, math.Float64bits(h.Score)))
 		}
 	}
@@ -128,7 +128,7 @@ func TestEveryIDKeepsItsVector(t *testing.T) {
 		t.Helper()
 		queries := make([]Query, n)
 		for i := range n {
-			queries[i] = Query{Vector: vecs[i], K: 1, Select: WithVector}
+			queries[i] = Query{Near: Vector(vecs[i]), K: 1, Select: WithVector}
 		}
 		results, err := c.SearchBatch(t.Context(), queries)
 		if err != nil {
@@ -173,7 +173,7 @@ func TestFilterMatchesReplacedDocuments(t *testing.T) {
 			if err != nil || n != want {
 				t.Fatalf("%d %s documents, want %d: %v", n, state, want, err)
 			}
-			res := find(t, c, Query{Vector: []float32{1}, K: 3000, Where: filter.And(filter.Eq("state", state), filter.Lt("i", 60))})
+			res := find(t, c, Query{Near: Vector{1}, K: 3000, Where: filter.And(filter.Eq("state", state), filter.Lt("i", 60))})
 			if want := map[string]int{"new": 3, "old": 57}[state]; len(res.Hits) != want {
 				t.Fatalf("%d %s hits, want %d", len(res.Hits), state, want)
 			}
@@ -228,11 +228,11 @@ func TestPagesAreOneResult(t *testing.T) {
 		upsert(t, c, Document{ID: fmt.Sprint(i * 7), Vector: vecs[i], Metadata: Metadata{"i": i * 7}})
 	}
 	where := filter.Gt("i", 100)
-	all := find(t, c, Query{Vector: vecs[3], K: 5000, Where: where}).Hits
+	all := find(t, c, Query{Near: Vector(vecs[3]), K: 5000, Where: where}).Hits
 	for _, size := range []int{1, 7, 100} {
 		var pages []string
 		for offset := 0; ; offset += size {
-			page := find(t, c, Query{Vector: vecs[3], K: size, Offset: offset, Where: where}).Hits
+			page := find(t, c, Query{Near: Vector(vecs[3]), K: size, Offset: offset, Where: where}).Hits
 			pages = append(pages, ids(page)...)
 			if len(page) < size {
 				break
@@ -260,7 +260,7 @@ func TestStoredVectorFindsItself(t *testing.T) {
 				compact(t, vdb)
 				for i := range n {
 					id := fmt.Sprint(i)
-					for _, q := range []Query{{ID: id, K: 1, Select: WithVector}, {Vector: vecs[i], K: 1, Select: WithVector}} {
+					for _, q := range []Query{{Near: Stored(id), K: 1, Select: WithVector}, {Near: Vector(vecs[i]), K: 1, Select: WithVector}} {
 						h := find(t, c, q).Hits[0]
 						if h.ID != id && !slices.Equal(h.Vector, vecs[i]) {
 							t.Fatalf("the vector of %s finds %s, score %v", id, h.ID, h.Score)
@@ -303,7 +303,7 @@ func TestFilterSelectivity(t *testing.T) {
 			}
 		}
 		for _, k := range []int{1, 10, 300} {
-			q := Query{Vector: []float32{1, 0.1, 0, 0}, K: k, Where: where}
+			q := Query{Near: Vector{1, 0.1, 0, 0}, K: k, Where: where}
 			res := find(t, c, q)
 			if len(res.Hits) != min(k, matching) || res.Matched != matching {
 				t.Errorf("%v %%: %d hits of %d for k %d, matched %d", percent, len(res.Hits), matching, k, res.Matched)
@@ -321,7 +321,7 @@ func TestFilterSeesNewDocuments(t *testing.T) {
 	verify := func(when string) {
 		t.Helper()
 		n, err := c.Count(t.Context(), filter.Eq("wanted", true))
-		hits := find(t, c, Query{Vector: []float32{1}, K: 10_000, Where: filter.Eq("wanted", true)}).Hits
+		hits := find(t, c, Query{Near: Vector{1}, K: 10_000, Where: filter.Eq("wanted", true)}).Hits
 		if n != want || len(hits) != want || err != nil {
 			t.Fatalf("%s: %d counted, %d found, want %d: %v", when, n, len(hits), want, err)
 		}
@@ -380,7 +380,7 @@ func TestDeleteAllInsertAgain(t *testing.T) {
 			t.Fatalf("round %d: deleted %d, %v", round, n, err)
 		}
 		between()
-		if res := find(t, c, Query{Vector: vecs[0]}); len(res.Hits) != 0 || c.Len() != 0 {
+		if res := find(t, c, Query{Near: Vector(vecs[0])}); len(res.Hits) != 0 || c.Len() != 0 {
 			t.Fatalf("round %d: %d documents, %d hits after deleting all", round, c.Len(), len(res.Hits))
 		}
 	}
@@ -402,7 +402,7 @@ func TestConcurrentInsertsAreFound(t *testing.T) {
 					return
 				}
 				// At once, for every reader.
-				res, err := c.Search(t.Context(), Query{Vector: vecs[i], K: 1})
+				res, err := c.Search(t.Context(), Query{Near: Vector(vecs[i]), K: 1})
 				if err != nil || len(res.Hits) != 1 || res.Hits[0].ID != fmt.Sprint(i) {
 					t.Errorf("%d is not found after its insert: %+v %v", i, res, err)
 					return
@@ -416,7 +416,7 @@ func TestConcurrentInsertsAreFound(t *testing.T) {
 			t.Fatalf("%d documents, want %d", c.Len(), len(vecs))
 		}
 		for i, v := range vecs {
-			if h := find(t, c, Query{Vector: v, K: 1}).Hits; h[0].ID != fmt.Sprint(i) {
+			if h := find(t, c, Query{Near: Vector(v), K: 1}).Hits; h[0].ID != fmt.Sprint(i) {
 				t.Fatalf("%d is not found", i)
 			}
 		}
@@ -449,7 +449,7 @@ func TestNearDuplicates(t *testing.T) {
 		for range 2 {
 			for _, v := range centres {
 				for _, k := range []int{1, each / 2, each, each + 1} {
-					q := Query{Vector: v, K: k}
+					q := Query{Near: Vector(v), K: k}
 					sameHits(t, bruteForce(docs, metric, q), find(t, c, q))
 				}
 			}
@@ -766,12 +766,12 @@ func TestMoreThanThereIs(t *testing.T) {
 	vdb := open(t, t.TempDir(), quick)
 	c := collection(t, vdb, "c", Schema{Dim: 1, Metric: Dot})
 	for n := range 5 {
-		if res := find(t, c, Query{Vector: []float32{1}, K: 1000, Offset: 0}); len(res.Hits) != n || !res.Complete {
+		if res := find(t, c, Query{Near: Vector{1}, K: 1000, Offset: 0}); len(res.Hits) != n || !res.Complete {
 			t.Fatalf("%d of %d documents, complete %v", len(res.Hits), n, res.Complete)
 		}
 		upsert(t, c, Document{ID: fmt.Sprint(n), Vector: []float32{float32(n)}})
 	}
-	if res := find(t, c, Query{Vector: []float32{1}, K: math.MaxInt32, Offset: 3}); len(res.Hits) != 2 {
+	if res := find(t, c, Query{Near: Vector{1}, K: math.MaxInt32, Offset: 3}); len(res.Hits) != 2 {
 		t.Fatalf("%d hits behind the first three of five", len(res.Hits))
 	}
 }
@@ -787,7 +787,7 @@ func TestKIsTheWholeCollection(t *testing.T) {
 	fill(t, c, n, func(i int) Document {
 		return Document{ID: fmt.Sprint(i), Vector: []float32{float32(i * 7919 % n), 1}}
 	})
-	hits := find(t, c, Query{Vector: []float32{1, 0}, K: n, Select: IDsOnly}).Hits
+	hits := find(t, c, Query{Near: Vector{1, 0}, K: n, Select: IDsOnly}).Hits
 	if len(hits) != n {
 		t.Fatalf("%d hits, want %d", len(hits), n)
 	}
@@ -1059,7 +1059,7 @@ func (h *history) operate(rng *rand.Rand) {
 		if c.Schema().Dim == 0 {
 			return
 		}
-		q := Query{Vector: query, K: size, Offset: offset, Where: where}
+		q := Query{Near: Vector(query), K: size, Offset: offset, Where: where}
 		if kind == 8 {
 			q.Threshold = new([]float64{0, -8}[int(c.Schema().Metric)/2])
 		}

@@ -133,7 +133,7 @@ func wholeState(vdb *DB) (int, error) {
 			return 0, fmt.Errorf("collection %s is of batch %d with %d documents, another of %d", name, n, c.Len(), last)
 		}
 		last = int(n)
-		res, err := c.Search(ctx, Query{Vector: []float32{float32(n), 1}, K: c.Len()})
+		res, err := c.Search(ctx, Query{Near: Vector{float32(n), 1}, K: c.Len()})
 		if err != nil {
 			return 0, err
 		}

@@ -463,8 +463,8 @@ func someAnswers(t testing.TB, vdb *DB) map[string][]Hit {
 			t.Fatal(err)
 		}
 		for i, q := range []Query{
-			{Vector: []float32{1, 2, 3}, K: 5, Where: filter.Gte("n", 3)},
-			{Vector: []float32{-1, 0, 1}, K: 100, Select: IDsOnly},
+			{Near: Vector{1, 2, 3}, K: 5, Where: filter.Gte("n", 3)},
+			{Near: Vector{-1, 0, 1}, K: 100, Select: IDsOnly},
 			{Text: strings.Join(textWords[:4], " "), K: 10},
 		} {
 			res, err := c.Search(t.Context(), q)
@@ -1020,7 +1020,7 @@ func TestReplicaGraph(t *testing.T) {
 			}
 		}
 		for range 20 {
-			q := Query{Vector: vector(), K: 5}
+			q := Query{Near: Vector(vector()), K: 5}
 			got, err := rc.Search(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)

@@ -27,6 +27,7 @@ type search struct {
 // A probe is one query while it is being answered.
 type probe struct {
 	*Query
+	goal     // its Accuracy
 	scorer   scorer
 	vector   bool        // it asks for the neighbours of a vector
 	text     *textLeg    // nil: it has no text
@@ -122,24 +123,27 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	if err := q.validate(s.view.def); err != nil {
 		return nil, err
 	}
-	vec, examples, unseen := q.Vector, []place(nil), (*place)(nil)
+	p := &probe{Query: q, where: q.Where, need: q.limit()}
 	var err error
-	switch {
-	case q.ID != "":
-		var at place
-		if vec, at, err = s.vectorOf(q.ID); q.unseen {
-			unseen = &at
-		}
-	case len(q.Like) > 0:
-		vec, examples, err = s.recommend(q)
+	if p.goal, err = goalOf(q.Accuracy); err != nil {
+		return nil, err
+	}
+	var vec []float32
+	switch t := q.Near.(type) {
+	case Vector:
+		vec = t
+	case Stored:
+		vec, _, err = s.vectorOf(string(t))
+	case heldOut:
+		p.unseen = new(place)
+		vec, *p.unseen, err = s.vectorOf(string(t))
+	case Examples:
+		vec, p.examples, err = s.recommend(t)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &probe{
-		Query: q, scorer: newScorer(s.view.def.schema.Metric, vec), vector: len(vec) > 0,
-		where: q.Where, examples: examples, unseen: unseen, need: q.limit(),
-	}
+	p.scorer, p.vector = newScorer(s.view.def.schema.Metric, vec), len(vec) > 0
 	if p.text, err = s.textLeg(ctx, q); err != nil {
 		return nil, err
 	}

@@ -18,18 +18,19 @@ import (
 
 // bruteForce is the oracle: the canonical score of every document, sorted.
 func bruteForce(docs map[string]Document, metric Metric, q Query) []Hit {
+	vec, _ := q.Near.(Vector)
 	score := func(x []float32) float64 {
 		switch metric {
 		case Dot:
-			return simd.Dot64(x, q.Vector)
+			return simd.Dot64(x, vec)
 		case L2:
-			return -simd.L264(x, q.Vector)
+			return -simd.L264(x, vec)
 		}
-		n := math.Sqrt(simd.Dot64(x, x)) * math.Sqrt(simd.Dot64(q.Vector, q.Vector))
+		n := math.Sqrt(simd.Dot64(x, x)) * math.Sqrt(simd.Dot64(vec, vec))
 		if n == 0 {
 			return 0
 		}
-		return max(-1, min(1, simd.Dot64(x, q.Vector)/n))
+		return max(-1, min(1, simd.Dot64(x, vec)/n))
 	}
 	var hits []Hit
 	for _, d := range docs {
@@ -156,14 +157,14 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 					var answers [][]Hit
 					vectors := append(vectorsOf(kind, rng, 6, dim), vecs[0], vecs[350], make([]float32, dim))
 					for i, vec := range vectors {
-						q := Query{Vector: vec, K: []int{1, 10, 2000}[i%3], Offset: i % 2 * 3}
+						q := Query{Near: Vector(vec), K: []int{1, 10, 2000}[i%3], Offset: i % 2 * 3}
 						switch i % 4 {
 						case 1:
 							q.Where = filter.Eq("even", true)
 						case 2:
 							q.Where = filter.Lt("i", 40)
 						case 3:
-							all := bruteForce(docs, metric, Query{Vector: vec, K: 50})
+							all := bruteForce(docs, metric, Query{Near: Vector(vec), K: 50})
 							q.Threshold = &all[20].Score // inclusive
 						}
 						want := bruteForce(docs, metric, q)
@@ -217,12 +218,12 @@ func TestResultsForKArePrefixOfResultsFor2K(t *testing.T) {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: v})
 	}
 	q := randomVectors(rng, 1, 8)[0]
-	long, err := c.Search(ctx, Query{Vector: q, K: 1000})
+	long, err := c.Search(ctx, Query{Near: Vector(q), K: 1000})
 	if err != nil || len(long.Hits) != 400 {
 		t.Fatalf("%v, %d hits", err, len(long.Hits))
 	}
 	for k := 1; k <= 400; k += 13 {
-		short, err := c.Search(ctx, Query{Vector: q, K: k})
+		short, err := c.Search(ctx, Query{Near: Vector(q), K: k})
 		if err != nil || !slices.Equal(ids(short.Hits), ids(long.Hits[:k])) {
 			t.Fatalf("k=%d: %v %v", k, err, ids(short.Hits))
 		}
@@ -233,7 +234,7 @@ func TestSearchEdges(t *testing.T) {
 	ctx := t.Context()
 	vdb := open(t, t.TempDir(), nil)
 	c := collection(t, vdb, "c", Schema{Dim: 2})
-	res, err := c.Search(ctx, Query{Vector: []float32{1, 0}})
+	res, err := c.Search(ctx, Query{Near: Vector{1, 0}})
 	if err != nil || res.Hits == nil || len(res.Hits) != 0 {
 		t.Fatalf("empty collection: %+v %v", res, err)
 	}
@@ -242,29 +243,28 @@ func TestSearchEdges(t *testing.T) {
 		q    Query
 		want error
 	}{
-		{Query{Vector: []float32{1}}, ErrDimensionMismatch},
-		{Query{Vector: []float32{1, float32(math.NaN())}}, ErrInvalid},
+		{Query{Near: Vector{1}}, ErrDimensionMismatch},
+		{Query{Near: Vector{1, float32(math.NaN())}}, ErrInvalid},
 		{Query{}, ErrInvalid},
-		{Query{Vector: []float32{1, 0}, ID: "a"}, ErrInvalid},
-		{Query{Vector: []float32{1, 0}, K: -1}, ErrInvalid},
-		{Query{Vector: []float32{1, 0}, Offset: -1}, ErrInvalid},
-		{Query{Vector: []float32{1, 0}, Threshold: new(math.NaN())}, ErrInvalid},
-		{Query{Vector: []float32{1, 0}, Where: filter.Eq("x", math.Inf(1))}, ErrInvalid},
-		{Query{ID: "none"}, ErrNotFound},
-		{Query{ID: "bare"}, ErrInvalid},
+		{Query{Near: Vector{1, 0}, K: -1}, ErrInvalid},
+		{Query{Near: Vector{1, 0}, Offset: -1}, ErrInvalid},
+		{Query{Near: Vector{1, 0}, Threshold: new(math.NaN())}, ErrInvalid},
+		{Query{Near: Vector{1, 0}, Where: filter.Eq("x", math.Inf(1))}, ErrInvalid},
+		{Query{Near: Stored("none")}, ErrNotFound},
+		{Query{Near: Stored("bare")}, ErrInvalid},
 	} {
 		if _, err := c.Search(ctx, tt.q); !errors.Is(err, tt.want) {
 			t.Errorf("%+v: %v", tt.q, err)
 		}
 	}
-	res, err = c.Search(ctx, Query{ID: "a", Threshold: new(0.0)})
+	res, err = c.Search(ctx, Query{Near: Stored("a"), Threshold: new(0.0)})
 	if err != nil || !slices.Equal(ids(res.Hits), []string{"a", "zero"}) || res.Hits[0].Score != 1 || res.Hits[1].Score != 0 {
 		t.Fatalf("%+v %v", res, err)
 	}
 	if res.Matched != 2 || res.Considered != 2 {
 		t.Errorf("matched %d, considered %d", res.Matched, res.Considered)
 	}
-	res, err = c.Search(ctx, Query{Vector: []float32{1, 0}, Offset: 5})
+	res, err = c.Search(ctx, Query{Near: Vector{1, 0}, Offset: 5})
 	if err != nil || len(res.Hits) != 0 {
 		t.Fatalf("offset beyond the end: %+v %v", res, err)
 	}
@@ -285,7 +285,7 @@ func TestSearchBatch(t *testing.T) {
 	}
 	var queries []Query
 	for i, v := range randomVectors(rng, 33, 20) {
-		q := Query{Vector: v, K: 1 + i}
+		q := Query{Near: Vector(v), K: 1 + i}
 		if i%2 == 0 {
 			q.Where = filter.Gt("i", 100*i)
 		}
@@ -325,7 +325,7 @@ func TestNeverFewerThanK(t *testing.T) {
 	for _, flushed := range []bool{false, true} {
 		for _, matches := range []int{0, 1, 9, 10, 11, 100, 5000, n - 1, n} {
 			for _, where := range []filter.Expr{filter.Lt("i", matches), filter.Gte("i", n-matches), filter.Not(filter.Gte("i", matches))} {
-				res, err := c.Search(ctx, Query{Vector: []float32{1, 0, 0, 0}, Where: where})
+				res, err := c.Search(ctx, Query{Near: Vector{1, 0, 0, 0}, Where: where})
 				if err != nil || len(res.Hits) != min(10, matches) || res.Matched != matches {
 					t.Fatalf("%v (flushed %v): %d hits, %v", where, flushed, len(res.Hits), err)
 				}
@@ -352,7 +352,7 @@ func TestAnswersKeepTheirBits(t *testing.T) {
 	}
 	queries := []Query{}
 	for _, v := range randomVectors(rng, 10, 33) {
-		queries = append(queries, Query{Vector: v, K: 25})
+		queries = append(queries, Query{Near: Vector(v), K: 25})
 	}
 	want, err := c.SearchBatch(ctx, queries)
 	if err != nil {

@@ -82,7 +82,7 @@ func BenchmarkText(b *testing.B) {
 		for round := range 3 {
 			for i, q := range l.queries {
 				var took [3]float64
-				for kind, q := range []Query{{Text: q.Text}, {Vector: docs[i].Vector}, {Text: q.Text, Vector: docs[i].Vector}} {
+				for kind, q := range []Query{{Text: q.Text}, {Near: Vector(docs[i].Vector)}, {Text: q.Text, Near: Vector(docs[i].Vector)}} {
 					q.Select = IDsOnly
 					start, used := time.Now(), cpuTime(b)
 					if _, err := c.Search(b.Context(), q); err != nil {

@@ -279,16 +279,16 @@ func compareText(t *testing.T, r *rand.Rand, coll *Collection, index *TextIndex,
 			Query{Text: `"` + one + " " + textWords[r.IntN(len(textWords))] + `" ` + words},
 			Query{Text: string([]rune(one)[:1]) + "*", Where: filter.Text("-" + one)},
 			Query{Text: words, Where: filter.Or(filter.Not(filter.Text(one)), filter.Eq("n", 1)), Offset: r.IntN(3)},
-			Query{Text: words, Vector: []float32{1, r.Float32(), r.Float32()}},
-			Query{Text: words + " -" + one, Vector: []float32{1, r.Float32(), r.Float32()}, Fusion: Fusion{Method: Convex, Vector: 1, Text: 1}},
+			Query{Text: words, Near: Vector{1, r.Float32(), r.Float32()}},
+			Query{Text: words + " -" + one, Near: Vector{1, r.Float32(), r.Float32()}, Fusion: Fusion{Method: Convex, Vector: 1, Text: 1}},
 		)
 		for _, q := range queries {
 			q.K = 1 + r.IntN(30)
-			if q.Vector != nil && coll.Schema().Dim == 0 {
+			if q.Near != nil && coll.Schema().Dim == 0 {
 				continue
 			}
-			if q.Vector != nil && same.Schema().Dim == 0 {
-				q.Vector = nil
+			if q.Near != nil && same.Schema().Dim == 0 {
+				q.Near = nil
 			}
 			got, err := coll.Search(t.Context(), q)
 			if err != nil {
@@ -396,7 +396,7 @@ func TestTextSearch(t *testing.T) {
 			t.Errorf("%s: %d documents, %v", where, n, err)
 		}
 	}
-	r, err := coll.Search(t.Context(), Query{Vector: []float32{0, 1}, Where: filter.Text("lazy")})
+	r, err := coll.Search(t.Context(), Query{Near: Vector{0, 1}, Where: filter.Text("lazy")})
 	if err != nil || !slices.Equal(ids(r.Hits), []string{"c"}) {
 		t.Errorf("near a vector, with a text: %v, %v", ids(r.Hits), err)
 	}
@@ -433,7 +433,7 @@ func TestHybrid(t *testing.T) {
 		return r
 	}
 	near := []float32{1, 0}
-	r := search(Query{Vector: near, Text: "needle", K: 4, Fusion: Fusion{Method: RRF, Vector: 1, Text: 1}})
+	r := search(Query{Near: Vector(near), Text: "needle", K: 4, Fusion: Fusion{Method: RRF, Vector: 1, Text: 1}})
 	// 10 is in both lists: rank 6 by vector and 2 by text; 11 has no vector and is the first by
 	// text; then by vector alone.
 	if diff := gocmp.Diff([]string{"10", "00", "11", "02"}, ids(r.Hits)); diff != "" {
@@ -450,7 +450,7 @@ func TestHybrid(t *testing.T) {
 	}
 	// By scores, counted from the least that is possible.
 	text := search(Query{Text: "needle"})
-	r = search(Query{Vector: near, Text: "needle", K: 50})
+	r = search(Query{Near: Vector(near), Text: "needle", K: 50})
 	for _, h := range r.Hits {
 		want := 0.0
 		if v := h.Legs[0].Score; v != nil {
@@ -469,24 +469,24 @@ func TestHybrid(t *testing.T) {
 		{Vector: 1}:              {"00", "02"},
 		{Method: RRF, Vector: 1}: {"00", "02"},
 	} {
-		if r := search(Query{Vector: near, Text: "needle", K: 2, Fusion: method}); !slices.Equal(ids(r.Hits), want) {
+		if r := search(Query{Near: Vector(near), Text: "needle", K: 2, Fusion: method}); !slices.Equal(ids(r.Hits), want) {
 			t.Errorf("%+v: %v, want %v (by text %v)", method, ids(r.Hits), want, ids(text.Hits))
 		}
 	}
-	if r := search(Query{Vector: near, Text: "-needle word", K: 50}); slices.Contains(ids(r.Hits), "10") || slices.Contains(ids(r.Hits), "11") {
+	if r := search(Query{Near: Vector(near), Text: "-needle word", K: 50}); slices.Contains(ids(r.Hits), "10") || slices.Contains(ids(r.Hits), "11") {
 		t.Errorf("excluded documents are found: %v", ids(r.Hits))
 	}
-	if r := search(Query{Vector: near, Text: "+needle", K: 50}); !slices.Equal(ids(r.Hits), []string{"11", "10"}) && !slices.Equal(ids(r.Hits), []string{"10", "11"}) {
+	if r := search(Query{Near: Vector(near), Text: "+needle", K: 50}); !slices.Equal(ids(r.Hits), []string{"11", "10"}) && !slices.Equal(ids(r.Hits), []string{"10", "11"}) {
 		t.Errorf("documents without what is required are found: %v", ids(r.Hits))
 	}
-	all := search(Query{Vector: near, Text: "needle word", K: 50})
-	if page := search(Query{Vector: near, Text: "needle word", K: 5, Offset: 5}); !slices.Equal(ids(page.Hits), ids(all.Hits)[5:10]) {
+	all := search(Query{Near: Vector(near), Text: "needle word", K: 50})
+	if page := search(Query{Near: Vector(near), Text: "needle word", K: 5, Offset: 5}); !slices.Equal(ids(page.Hits), ids(all.Hits)[5:10]) {
 		t.Errorf("second page %v of %v", ids(page.Hits), ids(all.Hits))
 	}
-	if r := search(Query{Vector: near, Text: "needle word", K: 50, Threshold: new(all.Hits[3].Score)}); len(r.Hits) != 4 {
+	if r := search(Query{Near: Vector(near), Text: "needle word", K: 50, Threshold: new(all.Hits[3].Score)}); len(r.Hits) != 4 {
 		t.Errorf("%d hits above the score of the fourth", len(r.Hits))
 	}
-	groups := search(Query{Vector: near, Text: "needle word", K: 3, Group: &Group{Field: "g"}})
+	groups := search(Query{Near: Vector(near), Text: "needle word", K: 3, Group: &Group{Field: "g"}})
 	if len(groups.Hits) != 3 || groups.Hits[0].ID != all.Hits[0].ID {
 		t.Errorf("groups: %v", ids(groups.Hits))
 	}
@@ -502,7 +502,7 @@ func TestHybrid(t *testing.T) {
 		}
 	}
 	for _, f := range []Fusion{{}, {Method: RRF, Vector: 1, Text: 1}, {Depth: 5}} {
-		r, err := crowd.Search(t.Context(), Query{Vector: near, Text: "needle", K: 3, Fusion: f, Group: &Group{Field: "g", Size: 2}})
+		r, err := crowd.Search(t.Context(), Query{Near: Vector(near), Text: "needle", K: 3, Fusion: f, Group: &Group{Field: "g", Size: 2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -510,7 +510,7 @@ func TestHybrid(t *testing.T) {
 			t.Errorf("%+v: groups behind a crowd: %v", f, got)
 		}
 	}
-	for _, q := range []Query{{Vector: near, Text: "needle word"}, {Text: "needle word"}} {
+	for _, q := range []Query{{Near: Vector(near), Text: "needle word"}, {Text: "needle word"}} {
 		q.K, q.MMR = 3, &MMR{Lambda: 1}
 		plain := q
 		plain.MMR = nil
@@ -522,12 +522,12 @@ func TestHybrid(t *testing.T) {
 			t.Errorf("diverse: %v", ids(r.Hits))
 		}
 	}
-	fused, err := coll.SearchFused(t.Context(), []Query{{Text: "needle", K: 3}, {Vector: near}}, 2, 1)
+	fused, err := coll.SearchFused(t.Context(), []Query{{Text: "needle", K: 3}, {Near: Vector(near)}}, 2, 1)
 	if err != nil || len(fused.Hits) != 3 || fused.Hits[0].ID != "10" || fused.Hits[0].Score != 2.0/62+1.0/66 || fused.Hits[0].Text == "" {
 		t.Errorf("fused: %+v, %v", fused, err)
 	}
 	// The passage of each hit comes from the query form that found it.
-	fused, err = coll.SearchFused(t.Context(), []Query{{Vector: near, K: 60, Snippet: 99}, {Text: "haystack"}, {Text: "+filler word"}})
+	fused, err = coll.SearchFused(t.Context(), []Query{{Near: Vector(near), K: 60, Snippet: 99}, {Text: "haystack"}, {Text: "+filler word"}})
 	if err != nil || len(fused.Hits) != 49 {
 		t.Fatalf("%d hits, %v", len(fused.Hits), err)
 	}
@@ -665,7 +665,7 @@ func TestExplainText(t *testing.T) {
 	if diff := gocmp.Diff([]string{"a 1 ", "b 2 ", "c 2 where", "d 0 text", "e 3 threshold", "f 0 missing"}, stages(why(q, everyone...))); diff != "" {
 		t.Errorf("text in a filter (-want +got):\n%s", diff)
 	}
-	q = Query{Text: "fox", Vector: []float32{1, 0}, K: 2, Fusion: Fusion{Vector: 1, Text: 1}}
+	q = Query{Text: "fox", Near: Vector{1, 0}, K: 2, Fusion: Fusion{Vector: 1, Text: 1}}
 	all := why(q, everyone...)
 	e, err := coll.Explain(t.Context(), q)
 	if err != nil || len(e.Plan) != 2 || !slices.ContainsFunc(e.Plan, func(p PartPlan) bool {

@@ -63,7 +63,7 @@ func TestGroupsAreEquality(t *testing.T) {
 		upsert(t, c, Document{ID: id, Vector: []float32{1, float32(i)}, Metadata: Metadata{"x": v}})
 	}
 	for range 2 { // in the head, then in a segment
-		res := find(t, c, Query{Vector: []float32{1, 1}, K: 1000, Group: &Group{Field: "x", Size: 1000}, Exact: true})
+		res := find(t, c, Query{Near: Vector{1, 1}, K: 1000, Group: &Group{Field: "x", Size: 1000}, Accuracy: Exact})
 		groups := map[string]int{} // by id
 		n := 0
 		for i, h := range res.Hits {
@@ -170,14 +170,22 @@ func TestExtremeNumbers(t *testing.T) {
 		return ids
 	}
 	for name, q := range map[string]Query{
-		"vector": {Vector: []float32{1, 0}},
+		"vector": {Near: Vector{1, 0}},
 		"text":   {Text: "word"},
-		"hybrid": {Vector: []float32{1, 0}, Text: "word", Fusion: Fusion{Method: Convex}},
-		"group":  {Vector: []float32{1, 0}, Group: &Group{Field: "g"}},
-		"mmr":    {Vector: []float32{1, 0}, MMR: &MMR{Lambda: 0.5}},
+		"hybrid": {Near: Vector{1, 0}, Text: "word", Fusion: Fusion{Method: Convex}},
+		"group":  {Near: Vector{1, 0}, Group: &Group{Field: "g"}},
+		"mmr":    {Near: Vector{1, 0}, MMR: &MMR{Lambda: 0.5}},
 	} {
 		q.Select = IDsOnly
-		setEach(reflect.ValueOf(&q), func(what string) {
+		asked := struct {
+			Query
+			EF int
+		}{Query: q}
+		setEach(reflect.ValueOf(&asked), func(what string) {
+			q := asked.Query
+			if asked.EF != 0 {
+				q.Accuracy = EF(asked.EF)
+			}
 			res, err := c.Search(ctx, q)
 			if err != nil {
 				if !errors.Is(err, ErrInvalid) {
@@ -192,7 +200,10 @@ func TestExtremeNumbers(t *testing.T) {
 			if q.MMR != nil {
 				small.MMR = &MMR{Lambda: 0.5, Fetch: min(q.MMR.Fetch, 2*n)}
 			}
-			small.K, small.Offset, small.Effort = min(q.K, n), min(q.Offset, n), min(q.Effort, n)
+			small.K, small.Offset = min(q.K, n), min(q.Offset, n)
+			if asked.EF != 0 {
+				small.Accuracy = EF(min(asked.EF, n))
+			}
 			small.Snippet, small.Fusion.Depth = min(q.Snippet, n), min(q.Fusion.Depth, n)
 			want, err := c.Search(ctx, small)
 			if err != nil {

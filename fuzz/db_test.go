@@ -422,7 +422,7 @@ func readAll(t *testing.T, vdb *db.DB, valid func(collection string, d *db.Docum
 			if info.Schema.Dim == 0 {
 				break
 			}
-			res, err := c.Search(ctx, db.Query{Vector: make([]float32, info.Schema.Dim), K: 1000, Where: where, Select: db.Everything})
+			res, err := c.Search(ctx, db.Query{Near: db.Vector(make([]float32, info.Schema.Dim)), K: 1000, Where: where, Select: db.Everything})
 			if !note(err) {
 				continue
 			}
@@ -835,7 +835,8 @@ func (o *operations) search(c *db.Collection, metric db.Metric, docs map[string]
 	if c.Schema().Dim == 0 {
 		return
 	}
-	q := db.Query{Vector: []float32{float32(o.next(5)) - 2, 1, float32(o.next(3))}, K: 1 + o.next(20), Select: db.Everything}
+	vec := db.Vector{float32(o.next(5)) - 2, 1, float32(o.next(3))}
+	q := db.Query{Near: vec, K: 1 + o.next(20), Select: db.Everything}
 	if n := o.next(8); n < 6 {
 		q.Where = filter.Lte("n", n)
 	}
@@ -848,9 +849,9 @@ func (o *operations) search(c *db.Collection, metric db.Metric, docs map[string]
 		if d.Vector == nil || q.Where != nil && !matches(q.Where, d) {
 			continue
 		}
-		score := simd.Dot64(q.Vector, d.Vector)
+		score := simd.Dot64(vec, d.Vector)
 		if metric == db.L2 {
-			score = -simd.L264(q.Vector, d.Vector)
+			score = -simd.L264(vec, d.Vector)
 		}
 		want = append(want, hit{id, score + 0})
 	}

@@ -317,7 +317,7 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := db.Query{Vector: in.Vector, Text: in.Text, Where: in.Where.Expr, K: cmp.Or(in.K, defaultK)}
+	q := db.Query{Where: in.Where.Expr, K: cmp.Or(in.K, defaultK)}
 	given := 0
 	for _, is := range []bool{in.ID != "", in.Vector != nil, in.Text != ""} {
 		if is {
@@ -330,14 +330,17 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	ranking := "vector"
 	switch {
 	case in.ID != "":
-		q.Like = []string{in.ID}
+		q.Near = db.Examples{Like: []string{in.ID}}
+	case in.Vector != nil:
+		q.Near = db.Vector(in.Vector)
 	case in.Text != "" && c.Schema().Text != nil:
-		ranking = "words"
-	case in.Text != "":
-		q.Text = ""
-		if q.Vector, err = s.embed(ctx, c, in.Text); err != nil {
+		q.Text, ranking = in.Text, "words"
+	default:
+		vec, err := s.embed(ctx, c, in.Text)
+		if err != nil {
 			return nil, fmt.Errorf("the collection has no full-text index, and %w", err)
 		}
+		q.Near = db.Vector(vec)
 	}
 	return s.answer(ctx, c, q, ranking, in.MaxText)
 }
@@ -401,12 +404,13 @@ func (s *service) hybrid(ctx context.Context, in hybridArgs) (*hits, error) {
 	if c.Schema().Text == nil {
 		return nil, errors.New("the collection has no full-text index: use search")
 	}
-	q := db.Query{Vector: in.Vector, Text: in.Text, Where: in.Where.Expr, K: cmp.Or(in.K, defaultK)}
-	if q.Vector == nil {
-		if q.Vector, err = s.embed(ctx, c, in.Text); err != nil {
+	vec := in.Vector
+	if vec == nil {
+		if vec, err = s.embed(ctx, c, in.Text); err != nil {
 			return nil, err
 		}
 	}
+	q := db.Query{Near: db.Vector(vec), Text: in.Text, Where: in.Where.Expr, K: cmp.Or(in.K, defaultK)}
 	return s.answer(ctx, c, q, "both", in.MaxText)
 }
 

@@ -76,7 +76,7 @@ func TestIndexer(t *testing.T) {
 	if err != nil || !slices.Equal(d.Vector, own) {
 		t.Error(d, err)
 	}
-	res, err := c.Search(t.Context(), db.Query{ID: "a", K: 1})
+	res, err := c.Search(t.Context(), db.Query{Near: db.Stored("a"), K: 1})
 	if err != nil || res.Hits[0].Score < 0.999 {
 		t.Error(res, err)
 	}

@@ -59,7 +59,7 @@ func (n *RetrieverNode[S]) Run(ctx context.Context, state S) (S, error) {
 	if err != nil {
 		return fail(fmt.Errorf("%w: embed the query: %w", ErrQuery, err))
 	}
-	q := db.Query{Vector: vec, K: n.TopK, Threshold: n.Threshold}
+	q := db.Query{Near: db.Vector(vec), K: n.TopK, Threshold: n.Threshold}
 	if q.K == 0 {
 		q.K = DefaultTopK
 	}

@@ -134,7 +134,7 @@ func (r *Retriever) RetrieveBatch(ctx context.Context, vecs [][]float32, cfg Age
 	for group := range slices.Chunk(vecs, r.opts.BatchSize) {
 		queries = queries[:0]
 		for _, vec := range group {
-			q.Vector = vec
+			q.Near = db.Vector(vec)
 			queries = append(queries, q)
 		}
 		results, err := r.chunks.SearchBatch(ctx, queries)

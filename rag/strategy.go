@@ -33,7 +33,7 @@ type retrieval struct {
 func Dense() Strategy {
 	return Strategy{name: "dense", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
-		q.Vector = r.vector
+		q.Near = db.Vector(r.vector)
 		return r.store.Search(ctx, q)
 	}}
 }
@@ -52,7 +52,7 @@ func Text() Strategy {
 func Hybrid(f db.Fusion) Strategy {
 	return Strategy{name: "hybrid", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
 		q := r.query
-		q.Vector, q.Text, q.Fusion = r.vector, text.Plain(r.question), f
+		q.Near, q.Text, q.Fusion = db.Vector(r.vector), text.Plain(r.question), f
 		return r.store.Search(ctx, q)
 	}}
 }
@@ -70,10 +70,10 @@ func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, er
 			return nil, fmt.Errorf("embed rewrites: %w", err)
 		}
 		q := r.query
-		q.Vector = r.vector
+		q.Near = db.Vector(r.vector)
 		queries := []db.Query{q}
 		for _, vec := range vecs {
-			q.Vector = vec
+			q.Near = db.Vector(vec)
 			queries = append(queries, q)
 		}
 		return r.store.SearchFused(ctx, queries)
@@ -88,10 +88,12 @@ func HyDE(generate func(ctx context.Context, question string) (string, error)) S
 		if err != nil {
 			return nil, fmt.Errorf("make up an answer: %w", err)
 		}
-		q := r.query
-		if q.Vector, err = r.embedder.Embed(ctx, answer); err != nil {
+		vec, err := r.embedder.Embed(ctx, answer)
+		if err != nil {
 			return nil, fmt.Errorf("embed the made-up answer: %w", err)
 		}
+		q := r.query
+		q.Near = db.Vector(vec)
 		return r.store.Search(ctx, q)
 	}}
 }

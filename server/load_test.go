@@ -192,7 +192,7 @@ func BenchmarkOverhead(b *testing.B) {
 		ways := []func(){
 			func() {
 				began := time.Now()
-				res, err := c.Search(ctx, db.Query{Vector: v})
+				res, err := c.Search(ctx, db.Query{Near: db.Vector(v)})
 				direct = append(direct, time.Since(began))
 				if err != nil || len(res.Hits) != db.DefaultK {
 					b.Fatal(err)

@@ -85,7 +85,7 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 	if _, err := s.collection(r); err != nil {
 		return nil, nil, err
 	}
-	var q db.Query
+	var q query
 	err = s.object(w, r, func(key string, v *exchange.Reader) (err error) {
 		if explain && key == "why_not" {
 			whyNot, err = v.Strings(maxExamples)
@@ -99,7 +99,7 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := s.newSearchRequest(w, r, []db.Query{q}, wanted(&q))
+	a, err := s.newSearchRequest(w, r, []db.Query{q.Query}, wanted(&q.Query))
 	return a, whyNot, err
 }
 
@@ -133,15 +133,15 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 			if len(queries) == s.limits.Queries {
 				return tooMany("queries", s.limits.Queries)
 			}
-			var q db.Query
+			var q query
 			err := v.Object(func(key string) error { return readQueryField(&q, key, v) })
 			if err == nil {
 				err = s.judge(&q)
 			}
-			if hits += wanted(&q); err == nil && hits > 10*s.limits.Hits {
+			if hits += wanted(&q.Query); err == nil && hits > 10*s.limits.Hits {
 				err = tooMany("hits", 10*s.limits.Hits)
 			}
-			queries = append(queries, q)
+			queries = append(queries, q.Query)
 			return err
 		}))
 	})
@@ -171,8 +171,46 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 	return a.page.end(r, err)
 }
 
+// A query is a db.Query as its JSON has it: with a member for each kind of target and accuracy.
+type query struct {
+	db.Query
+	vector       []float32
+	id           string
+	like, unlike []string
+	exact        bool
+	recall       float64
+	ef           int
+}
+
+// close sets the target and the accuracy.
+func (q *query) close() error {
+	targets := 0
+	if len(q.vector) > 0 {
+		q.Near, targets = db.Vector(q.vector), targets+1
+	}
+	if q.id != "" {
+		q.Near, targets = db.Stored(q.id), targets+1
+	}
+	if len(q.like)+len(q.unlike) > 0 {
+		q.Near, targets = db.Examples{Like: q.like, Unlike: q.unlike}, targets+1
+	}
+	switch {
+	case targets > 1:
+		return fmt.Errorf("%w: a query has only one of 'vector', 'id' and 'like'", db.ErrInvalid)
+	case q.ef > 0 && q.recall != 0:
+		return fmt.Errorf("%w: a query has only one of 'recall' and 'effort'", db.ErrInvalid)
+	case q.exact:
+		q.Accuracy = db.Exact
+	case q.ef > 0:
+		q.Accuracy = db.EF(q.ef)
+	default:
+		q.Accuracy = db.Recall(q.recall)
+	}
+	return nil
+}
+
 // readQueryField reads one member of a query.
-func readQueryField(q *db.Query, key string, v *exchange.Reader) (err error) {
+func readQueryField(q *query, key string, v *exchange.Reader) (err error) {
 	read, known := queryFields[key]
 	switch {
 	case !known:
@@ -184,28 +222,28 @@ func readQueryField(q *db.Query, key string, v *exchange.Reader) (err error) {
 }
 
 // queryFields reads the members of a query. Limits that depend on the server are in s.judge.
-var queryFields = map[string]func(*db.Query, *exchange.Reader) error{
+var queryFields = map[string]func(*query, *exchange.Reader) error{
 	"vector":    readQueryVector,
 	"embedding": readQueryVector,
-	"id":        func(q *db.Query, v *exchange.Reader) (err error) { q.ID, err = v.String(); return },
-	"like":      func(q *db.Query, v *exchange.Reader) (err error) { q.Like, err = v.Strings(maxExamples); return },
-	"unlike":    func(q *db.Query, v *exchange.Reader) (err error) { q.Unlike, err = v.Strings(maxExamples); return },
-	"text":      func(q *db.Query, v *exchange.Reader) (err error) { q.Text, err = v.String(); return },
-	"snippet":   func(q *db.Query, v *exchange.Reader) (err error) { q.Snippet, err = v.Int(0, maxSnippet); return },
-	"k":         func(q *db.Query, v *exchange.Reader) (err error) { q.K, err = v.Int(1, math.MaxInt); return },
-	"offset":    func(q *db.Query, v *exchange.Reader) (err error) { q.Offset, err = v.Int(0, math.MaxInt); return },
-	"where":     func(q *db.Query, v *exchange.Reader) (err error) { q.Where, err = readWhereIn(v); return },
-	"exact":     func(q *db.Query, v *exchange.Reader) (err error) { q.Exact, err = v.Bool(); return },
-	"recall":    func(q *db.Query, v *exchange.Reader) (err error) { q.Recall, err = v.Float(); return },
+	"id":        func(q *query, v *exchange.Reader) (err error) { q.id, err = v.String(); return },
+	"like":      func(q *query, v *exchange.Reader) (err error) { q.like, err = v.Strings(maxExamples); return },
+	"unlike":    func(q *query, v *exchange.Reader) (err error) { q.unlike, err = v.Strings(maxExamples); return },
+	"text":      func(q *query, v *exchange.Reader) (err error) { q.Text, err = v.String(); return },
+	"snippet":   func(q *query, v *exchange.Reader) (err error) { q.Snippet, err = v.Int(0, maxSnippet); return },
+	"k":         func(q *query, v *exchange.Reader) (err error) { q.K, err = v.Int(1, math.MaxInt); return },
+	"offset":    func(q *query, v *exchange.Reader) (err error) { q.Offset, err = v.Int(0, math.MaxInt); return },
+	"where":     func(q *query, v *exchange.Reader) (err error) { q.Where, err = readWhereIn(v); return },
+	"exact":     func(q *query, v *exchange.Reader) (err error) { q.exact, err = v.Bool(); return },
+	"recall":    func(q *query, v *exchange.Reader) (err error) { q.recall, err = v.Float(); return },
 	"ef":        readEf,
 	"effort":    readEf, // old name, for one version
-	"include":   func(q *db.Query, v *exchange.Reader) (err error) { q.Select, err = readInclude(v); return },
-	"threshold": func(q *db.Query, v *exchange.Reader) error {
+	"include":   func(q *query, v *exchange.Reader) (err error) { q.Select, err = readInclude(v); return },
+	"threshold": func(q *query, v *exchange.Reader) error {
 		f, err := v.Float()
 		q.Threshold = &f
 		return err
 	},
-	"fusion": func(q *db.Query, v *exchange.Reader) error {
+	"fusion": func(q *query, v *exchange.Reader) error {
 		return v.Object(func(key string) (err error) {
 			f := &q.Fusion
 			switch key {
@@ -228,7 +266,7 @@ var queryFields = map[string]func(*db.Query, *exchange.Reader) error{
 			return named(key, err)
 		})
 	},
-	"group": func(q *db.Query, v *exchange.Reader) error {
+	"group": func(q *query, v *exchange.Reader) error {
 		q.Group = &db.Group{}
 		return v.Object(func(key string) (err error) {
 			switch key {
@@ -242,7 +280,7 @@ var queryFields = map[string]func(*db.Query, *exchange.Reader) error{
 			return named(key, err)
 		})
 	},
-	"mmr": func(q *db.Query, v *exchange.Reader) error {
+	"mmr": func(q *query, v *exchange.Reader) error {
 		q.MMR = &db.MMR{}
 		return v.Object(func(key string) (err error) {
 			switch key {
@@ -258,19 +296,19 @@ var queryFields = map[string]func(*db.Query, *exchange.Reader) error{
 	},
 }
 
-func readQueryVector(q *db.Query, v *exchange.Reader) (err error) {
-	if q.Vector != nil {
+func readQueryVector(q *query, v *exchange.Reader) (err error) {
+	if q.vector != nil {
 		return fmt.Errorf("%w: the vector is given twice", db.ErrInvalid)
 	}
-	q.Vector, err = readEmbedding(v)
+	q.vector, err = readEmbedding(v)
 	return err
 }
 
-func readEf(q *db.Query, v *exchange.Reader) (err error) {
-	if q.Effort != 0 {
+func readEf(q *query, v *exchange.Reader) (err error) {
+	if q.ef != 0 {
 		return fmt.Errorf("%w: ef is given twice", db.ErrInvalid)
 	}
-	q.Effort, err = v.Int(0, maxEf)
+	q.ef, err = v.Int(0, maxEf)
 	return err
 }
 
@@ -287,19 +325,19 @@ func wanted(q *db.Query) int {
 }
 
 // judge refuses queries beyond the limits.
-func (s *Server) judge(q *db.Query) error {
+func (s *Server) judge(q *query) error {
 	most := s.limits.Hits
 	switch {
-	case len(q.Vector) == 0 && q.ID == "" && len(q.Like) == 0 && q.Text == "":
+	case len(q.vector) == 0 && q.id == "" && len(q.like) == 0 && q.Text == "":
 		return rest.Errorf(http.StatusBadRequest, "a query needs one of 'vector', 'id', 'like' and 'text'")
-	case q.K > most || q.Offset > most || wanted(q) > most:
+	case q.K > most || q.Offset > most || wanted(&q.Query) > most:
 		return rest.Errorf(http.StatusBadRequest, "a query ranks at most %d hits, those left out by 'offset' included", most)
 	case q.Fusion.Depth > most:
 		return rest.Errorf(http.StatusBadRequest, "'fusion': 'depth' is at most %d", most)
-	case q.MMR != nil && q.MMR.Fetch == 0 && 5*wanted(q) > maxDiverse:
+	case q.MMR != nil && q.MMR.Fetch == 0 && 5*wanted(&q.Query) > maxDiverse:
 		return rest.Errorf(http.StatusBadRequest, "'mmr' compares at most %d documents, five times the hits: ask for fewer or name 'fetch'", maxDiverse)
 	}
-	return nil
+	return q.close()
 }
 
 // append appends the result of query i as JSON, without the brace that ends it.

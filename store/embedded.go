@@ -103,7 +103,7 @@ func (c embeddedCollection) Query(ctx context.Context, vector []float32, k int, 
 	if err := CheckQuery(c.Name(), c.Schema(), vector, k, where); err != nil {
 		return nil, err
 	}
-	return c.search(ctx, db.Query{Vector: vector, K: k, Where: where})
+	return c.search(ctx, db.Query{Near: db.Vector(vector), K: k, Where: where})
 }
 
 func (c embeddedCollection) TextQuery(ctx context.Context, question string, k int, where filter.Expr) ([]db.Hit, error) {

@@ -15,10 +15,10 @@ import (
 // rag can retrieve from it (a rag.Store). It sends text and vector queries separately and fuses
 // them by the rules of db.Fusion: rankings are made the same way whatever the store.
 //
-// It supports Vector, ID, Text, Fusion, K, Offset, Where, Threshold and Select of a db.Query. Other
-// fields are refused with db.ErrInvalid, except Recall and Effort, which are ignored: accuracy is
-// up to the store. Text is taken as plain words. Results leave Matched and Considered empty, and
-// promise no recall.
+// It supports Near (a Vector or a Stored document), Text, Fusion, K, Offset, Where, Threshold and
+// Select of a db.Query. Other fields are refused with db.ErrInvalid, and so is the Accuracy Exact;
+// any other Accuracy is ignored: it is up to the store. Text is taken as plain words. Results leave
+// Matched and Considered empty, and promise no recall.
 //
 // Fusion in an embedded database continues until its answer is certain; here it is limited to the
 // Fusion.Depth best hits of each kind. With Convex, the text score of a document is looked up among
@@ -53,24 +53,12 @@ func (s *Searcher) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err 
 	switch {
 	case err != nil:
 		return nil, err
-	case len(q.Like)+len(q.Unlike) > 0 || q.Group != nil || q.MMR != nil || q.Exact || q.Snippet != 0:
-		return nil, invalidf("examples, groups, maximal marginal relevance, snippets and exact searches need a database of this module")
+	case q.Group != nil || q.MMR != nil || q.Accuracy == db.Exact || q.Snippet != 0:
+		return nil, invalidf("groups, maximal marginal relevance, snippets and exact searches need a database of this module")
 	}
-	vector := q.Vector
-	if q.ID != "" {
-		if vector != nil {
-			return nil, invalidf("both a vector and an id to look for")
-		}
-		docs, err := s.c.Get(ctx, []string{q.ID})
-		if err != nil {
-			return nil, err
-		}
-		if docs[0] == nil {
-			return nil, fmt.Errorf("document %q %w", q.ID, db.ErrNotFound)
-		}
-		if vector = docs[0].Vector; vector == nil {
-			return nil, invalidf("document %q has no vector", q.ID)
-		}
+	vector, err := s.target(ctx, q.Near)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case vector == nil && q.Text == "":
@@ -89,6 +77,32 @@ func (s *Searcher) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err 
 		hits = slices.DeleteFunc(hits, func(h db.Hit) bool { return h.Score < *q.Threshold })
 	}
 	return hits[:min(need, len(hits))], nil
+}
+
+// target returns the vector of a target; nil if there is none.
+func (s *Searcher) target(ctx context.Context, t db.Target) ([]float32, error) {
+	switch t := t.(type) {
+	case nil:
+		return nil, nil
+	case db.Vector:
+		if len(t) == 0 {
+			return nil, invalidf("the query vector is empty")
+		}
+		return t, nil
+	case db.Stored:
+		docs, err := s.c.Get(ctx, []string{string(t)})
+		switch {
+		case err != nil:
+			return nil, err
+		case docs[0] == nil:
+			return nil, fmt.Errorf("document %q %w", string(t), db.ErrNotFound)
+		case docs[0].Vector == nil:
+			return nil, invalidf("document %q has no vector", string(t))
+		}
+		return docs[0].Vector, nil
+	default:
+		return nil, invalidf("a search by examples needs a database of this module")
+	}
 }
 
 // hybrid fuses one vector query and one text query.

@@ -42,21 +42,21 @@ func TestSearcherEqualsDatabase(t *testing.T) {
 	var fused [][]db.Query
 	for i := range 60 {
 		// A Searcher knows the ranks of the best alone: with lists of everything, all ranks.
-		q := db.Query{Vector: vector(), Text: []string{"bolt", "graph nut", "number7 vector", "absent"}[i%4], K: 1 + rng.IntN(20), Offset: i % 3,
+		q := db.Query{Near: db.Vector(vector()), Text: []string{"bolt", "graph nut", "number7 vector", "absent"}[i%4], K: 1 + rng.IntN(20), Offset: i % 3,
 			Fusion: db.Fusion{Method: db.FusionMethod(i % 2), Depth: 400}}
 		switch i % 5 {
 		case 1:
 			q.Text = ""
 		case 2:
-			q.Vector = nil
+			q.Near = nil
 		case 3:
 			q.Where, q.Threshold = filter.Eq("lang", "go"), &threshold
 		case 4:
-			q.Vector, q.ID, q.Select = nil, "doc-101", db.WithVector|db.WithText
+			q.Near, q.Select = db.Stored("doc-101"), db.WithVector|db.WithText
 			q.Fusion.Vector, q.Fusion.Text = 0.7, 0.2
 		}
 		compare(t, s, coll, []db.Query{q})
-		fused = append(fused, []db.Query{q, {Vector: vector(), Where: filter.Lt("n", 100)}, {Text: "bolt"}})
+		fused = append(fused, []db.Query{q, {Near: db.Vector(vector()), Where: filter.Lt("n", 100)}, {Text: "bolt"}})
 	}
 	for i, queries := range fused {
 		if i%4 == 0 {
@@ -125,18 +125,18 @@ func TestSearcherRefuses(t *testing.T) {
 	}
 	s := store.NewSearcher(c)
 	v := []float32{1, 0}
-	for _, q := range []db.Query{{}, {Vector: v, ID: "a"}, {ID: "bare"}, {Like: []string{"bare"}}, {Vector: v, Group: &db.Group{Field: "x"}}, {Vector: v, MMR: &db.MMR{}},
-		{Vector: v, Exact: true}, {Vector: v, Snippet: 10}, {Vector: v, K: -1}, {Vector: v, K: store.MaxK, Offset: 1}, {Vector: v, Text: "x"},
-		{Vector: v, K: math.MaxInt}, {Vector: v, Offset: math.MaxInt}, {Vector: v, K: math.MaxInt, Offset: math.MaxInt},
-		{Vector: v, K: math.MinInt, Offset: math.MaxInt}, {Vector: v, Fusion: db.Fusion{Text: -1}}} {
+	for _, q := range []db.Query{{}, {Near: db.Vector{}, Text: "x"}, {Near: db.Stored("bare")}, {Near: db.Examples{Like: []string{"bare"}}}, {Near: db.Vector(v), Group: &db.Group{Field: "x"}}, {Near: db.Vector(v), MMR: &db.MMR{}},
+		{Near: db.Vector(v), Accuracy: db.Exact}, {Near: db.Vector(v), Snippet: 10}, {Near: db.Vector(v), K: -1}, {Near: db.Vector(v), K: store.MaxK, Offset: 1}, {Near: db.Vector(v), Text: "x"},
+		{Near: db.Vector(v), K: math.MaxInt}, {Near: db.Vector(v), Offset: math.MaxInt}, {Near: db.Vector(v), K: math.MaxInt, Offset: math.MaxInt},
+		{Near: db.Vector(v), K: math.MinInt, Offset: math.MaxInt}, {Near: db.Vector(v), Fusion: db.Fusion{Text: -1}}} {
 		if _, err := s.Search(ctx, q); !errors.Is(err, db.ErrInvalid) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
-	if _, err := s.Search(ctx, db.Query{ID: "nobody"}); !errors.Is(err, db.ErrNotFound) {
+	if _, err := s.Search(ctx, db.Query{Near: db.Stored("nobody")}); !errors.Is(err, db.ErrNotFound) {
 		t.Error(err)
 	}
-	if _, err := s.SearchFused(ctx, []db.Query{{Vector: v}}, 1, 2); !errors.Is(err, db.ErrInvalid) {
+	if _, err := s.SearchFused(ctx, []db.Query{{Near: db.Vector(v)}}, 1, 2); !errors.Is(err, db.ErrInvalid) {
 		t.Error(err)
 	}
 }

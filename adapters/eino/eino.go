@@ -208,7 +208,7 @@ func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Op
 	if err != nil {
 		return nil, err
 	}
-	q := db.Query{Vector: vecs[0], K: *o.TopK, Threshold: o.ScoreThreshold}
+	q := db.Query{Near: db.Vector(vecs[0]), K: *o.TopK, Threshold: o.ScoreThreshold}
 	if len(conditions) > 0 {
 		q.Where = filter.And(conditions...)
 	}

@@ -137,9 +137,11 @@ func (s *Store) SimilaritySearch(ctx context.Context, query string, numDocuments
 		least := float64(o.ScoreThreshold)
 		q.Threshold = &least
 	}
-	if q.Vector, err = o.Embedder.EmbedQuery(ctx, query); err != nil {
+	vec, err := o.Embedder.EmbedQuery(ctx, query)
+	if err != nil {
 		return nil, fmt.Errorf("langchaingo: embed the query: %w", err)
 	}
+	q.Near = db.Vector(vec)
 	if s.o.Hybrid && c.Schema().Text != nil {
 		q.Text = text.Plain(query)
 	}

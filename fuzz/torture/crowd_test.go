@@ -324,7 +324,7 @@ func (c *crowd) brute(from source, rng *rand.Rand) error {
 		return &differenceError{fmt.Sprintf("%d documents in group %d, want %d", len(want), group, crowdKeys/5)}
 	}
 	slices.SortFunc(want, func(a, b hit) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.id, b.id)) })
-	res, err := coll.Search(ctx, db.Query{Vector: q, K: 5, Where: where, Exact: true})
+	res, err := coll.Search(ctx, db.Query{Near: db.Vector(q), K: 5, Where: where, Accuracy: db.Exact})
 	if err != nil {
 		return err
 	}
@@ -364,7 +364,7 @@ func (c *crowd) read(rng *rand.Rand) error {
 	switch rng.IntN(5) {
 	case 0:
 		var res *db.Result
-		if res, err = x.Search(c.ctx, db.Query{Vector: randomVector(rng, crowdDim), K: 2 * crowdKeys}); err == nil {
+		if res, err = x.Search(c.ctx, db.Query{Near: db.Vector(randomVector(rng, crowdDim)), K: 2 * crowdKeys}); err == nil {
 			n = len(res.Hits)
 		}
 	case 1:
@@ -375,7 +375,7 @@ func (c *crowd) read(rng *rand.Rand) error {
 			n = len(page.Documents)
 		}
 	case 3:
-		_, err = x.Search(c.ctx, db.Query{Vector: randomVector(rng, crowdDim), Text: "turn", Where: filter.Eq("group", int64(rng.IntN(5))), K: 5})
+		_, err = x.Search(c.ctx, db.Query{Near: db.Vector(randomVector(rng, crowdDim)), Text: "turn", Where: filter.Eq("group", int64(rng.IntN(5))), K: 5})
 	default:
 		k := rng.IntN(crowdKeys)
 		low := c.acked[k].Load()

@@ -142,7 +142,7 @@ func readOnce(ctx context.Context, vdb *db.DB, track int) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.Search(ctx, db.Query{Vector: make([]float32, dim), K: 3}); err != nil {
+	if _, err := c.Search(ctx, db.Query{Near: db.Vector(make([]float32, dim)), K: 3}); err != nil {
 		return err
 	}
 	for _, err := range c.All(ctx, nil, db.Everything) {

@@ -95,7 +95,7 @@ func TestStalledSync(t *testing.T) {
 			must(err)
 			*n = len(res.Hits)
 		}
-		res, err := c.Search(ctx, db.Query{Vector: []float32{0, 1}, K: 1, Where: filter.Gt("v", 0)})
+		res, err := c.Search(ctx, db.Query{Near: db.Vector{0, 1}, K: 1, Where: filter.Gt("v", 0)})
 		must(err)
 		s.Nearest = res.Hits[0].ID
 		return s
@@ -353,7 +353,7 @@ func answerInLittleMemory(t *testing.T, dir string) {
 	rng := rand.New(rand.NewPCG(*seed, 2))
 	var answer []string
 	for i := range 6 {
-		q := db.Query{Vector: randomVector(rng, 768), K: 10}
+		q := db.Query{Near: db.Vector(randomVector(rng, 768)), K: 10}
 		if i%2 == 1 {
 			q.Where = filter.Lt("n", 9000)
 		}

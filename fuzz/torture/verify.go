@@ -369,7 +369,7 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 		}
 		group := int64(rng.IntN(4))
 		// A beam width above the number of rows makes the graph search exact.
-		res, err := coll.Search(ctx, db.Query{Vector: q, K: 5, Effort: 4096, Where: filter.Eq("group", group)})
+		res, err := coll.Search(ctx, db.Query{Near: db.Vector(q), K: 5, Accuracy: db.EF(4096), Where: filter.Eq("group", group)})
 		if err != nil {
 			return fmt.Errorf("search %q: %w", name, err)
 		}

@@ -73,7 +73,7 @@ type Searcher struct {
 
 // Search returns a Runner that searches a collection with the given parts of each query, and fuses
 // the rankings if both are given. like holds the settings shared by all searches, such as Where and
-// Fusion; its vector, text, K and Select are ignored.
+// Fusion; its Near, Text, K and Select are ignored.
 func Search(name string, coll *db.Collection, like db.Query, legs Legs) *Searcher {
 	return &Searcher{name, coll, like, legs}
 }
@@ -153,12 +153,12 @@ func (q Qrels) Known(ctx context.Context, colls ...*db.Collection) error {
 
 func (s *Searcher) query(q Query, depth int) (db.Query, error) {
 	like := s.like
-	like.Vector, like.ID, like.Text, like.K, like.Select = nil, "", "", depth, db.IDsOnly
+	like.Near, like.Text, like.K, like.Select = nil, "", depth, db.IDsOnly
 	if s.legs&Vector != 0 {
 		if len(q.Vector) == 0 {
 			return like, ErrNoVector
 		}
-		like.Vector = q.Vector
+		like.Near = db.Vector(q.Vector)
 	}
 	if s.legs&Text != 0 {
 		if q.Text == "" {
@@ -281,7 +281,7 @@ func (s *Searcher) byRerun(ctx context.Context, missing map[string][]Missing, ru
 	exact := run
 	if !run.Exact {
 		like := *s
-		like.like.Exact = true
+		like.like.Accuracy = db.Exact
 		var err error
 		if exact, err = like.Run(ctx, queries, depth); err != nil {
 			return err

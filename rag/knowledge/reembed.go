@@ -458,7 +458,7 @@ func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged
 
 // search answers a question as Query does.
 func (s side) search(ctx context.Context, q eval.Query, k int) ([]db.Hit, error) {
-	query := db.Query{Vector: s.vecs[q.ID], K: k, Select: db.WithMetadata}
+	query := db.Query{Near: db.Vector(s.vecs[q.ID]), K: k, Select: db.WithMetadata}
 	if s.chunks.Schema().Text != nil {
 		query.Text = text.Plain(q.Text)
 	}
@@ -506,7 +506,7 @@ func (r *Reembedding) sample(ctx context.Context, o ReembedOptions, sides [2]sid
 		var found [2][]string
 		for j, s := range sides {
 			id := ids[i*len(ids)/n]
-			res, err := s.chunks.Search(ctx, db.Query{ID: id, K: o.K + 1, Select: db.IDsOnly})
+			res, err := s.chunks.Search(ctx, db.Query{Near: db.Stored(id), K: o.K + 1, Select: db.IDsOnly})
 			if err != nil {
 				return err
 			}

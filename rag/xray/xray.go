@@ -330,7 +330,7 @@ type prober struct {
 }
 
 func (p *prober) query(vec []float32) db.Query {
-	q := db.Query{Vector: vec, Where: p.x.Where, Exact: true, Select: db.IDsOnly}
+	q := db.Query{Near: db.Vector(vec), Where: p.x.Where, Accuracy: db.Exact, Select: db.IDsOnly}
 	if p.x.metric != db.Cosine {
 		q.Select = db.WithVector
 	}

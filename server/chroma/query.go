@@ -164,7 +164,7 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 		}
 		queries := make([]db.Query, len(vectors))
 		for i, v := range vectors {
-			queries[i] = db.Query{Vector: v, K: k, Where: cond.native(), Select: want}
+			queries[i] = db.Query{Near: db.Vector(v), K: k, Where: cond.native(), Select: want}
 		}
 		results, err := c.SearchBatch(ctx, queries)
 		if err != nil {

@@ -101,7 +101,8 @@ func TestMigration(t *testing.T) {
 		}
 	}
 	// Scores of texts depend on how documents fell to shards; the rule does not.
-	q := db.Query{Vector: storetest.Documents(8)[101].Vector, Text: "graph number7", K: 10, Where: filter.Exists("n")}
+	near := storetest.Documents(8)[101].Vector
+	q := db.Query{Near: db.Vector(near), Text: "graph number7", K: 10, Where: filter.Exists("n")}
 	result, err := store.NewSearcher(there).Search(ctx, q)
 	if err != nil || len(result.Hits) != 10 {
 		t.Fatalf("hybrid: %d hits, %v", len(result.Hits), err)
@@ -111,7 +112,7 @@ func TestMigration(t *testing.T) {
 		if err != nil || docs[0] == nil || !store.Matches(q.Where, docs[0]) {
 			t.Fatalf("hit %q: %v", h.ID, err)
 		}
-		if leg := h.Legs[0].Score; leg != nil && math.Abs(*leg-simd.Cosine64(q.Vector, docs[0].Vector)) > 1e-5 {
+		if leg := h.Legs[0].Score; leg != nil && math.Abs(*leg-simd.Cosine64(near, docs[0].Vector)) > 1e-5 {
 			t.Errorf("hit %q: cosine %v", h.ID, *leg)
 		}
 		if h.Score <= 0 || h.Score > 1.001 || i > 0 && h.Score > result.Hits[i-1].Score {

@@ -96,7 +96,7 @@ func (v *vecboltScanner) batch(threads int) (res scanResult, err error) {
 	err = withCollection(v.dir, v.dim, &db.Options{Workers: threads}, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		queries := make([]db.Query, v.queries.rows())
 		for i := range queries {
-			queries[i] = db.Query{Vector: v.queries.row(i), K: truthK, Exact: true, Select: db.IDsOnly}
+			queries[i] = db.Query{Near: db.Vector(v.queries.row(i)), K: truthK, Accuracy: db.Exact, Select: db.IDsOnly}
 		}
 		if _, err := c.SearchBatch(ctx, queries[:1]); err != nil {
 			return err

@@ -46,7 +46,7 @@ func (e *env) filteredSet(set *vectorSet, r *report) error {
 	}
 	const exact = "vecbolt, exact"
 	names := []string{"vecbolt", exact}
-	contestants := map[string]func(scanRequest, float64) (scanResult, error){"vecbolt": ask(db.Query{Recall: filteredRecall}), exact: ask(db.Query{Exact: true})}
+	contestants := map[string]func(scanRequest, float64) (scanResult, error){"vecbolt": ask(db.Query{Accuracy: db.Recall(filteredRecall)}), exact: ask(db.Query{Accuracy: db.Exact})}
 	drivers, stop := e.start("hnswlib", "faiss", "sqlite-vec", "lancedb", "zvec")
 	defer stop()
 	efs, ef := map[string][]int{}, map[string]int{} // all settings, and the chosen one for a filter

@@ -99,7 +99,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
 	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
 	walkers := map[string]walker{"vecbolt": {graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
-		return v.ask(q, db.Query{Recall: recall}, q.first, q.n)
+		return v.ask(q, db.Query{Accuracy: db.Recall(recall)}, q.first, q.n)
 	}}}
 	drivers, stop := e.start("hnswlib", "faiss")
 	defer stop()
@@ -249,9 +249,9 @@ func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r 
 	}
 	var all []asked
 	for _, mode := range []string{modeOne, modeCallers} {
-		all = append(all, asked{"exact", db.Query{Exact: true}, mode, graphQueries / 6})
+		all = append(all, asked{"exact", db.Query{Accuracy: db.Exact}, mode, graphQueries / 6})
 		for _, want := range []float64{0.90, 0.95, 0.98, 0.99} {
-			all = append(all, asked{fmt.Sprintf("recall %.2f asked", want), db.Query{Recall: want}, mode, graphQueries})
+			all = append(all, asked{fmt.Sprintf("recall %.2f asked", want), db.Query{Accuracy: db.Recall(want)}, mode, graphQueries})
 		}
 	}
 	best := make([][]float64, len(all))
@@ -274,8 +274,8 @@ func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r 
 	for i, a := range all {
 		r.add(measurement{Set: set.name, Who: "vecbolt", How: modeTitles[a.mode] + ", " + a.how, Value: 1e6 / mean(best[i]), Unit: "queries/s",
 			Detail: map[string]float64{"recall@10": got[i]}})
-		if a.query.Recall > 0 && a.mode == modeOne {
-			r.atLeast(set.name+": found where "+a.how, a.query.Recall-0.01, got[i])
+		if want, ok := a.query.Accuracy.(db.Recall); ok && want != db.Exact && a.mode == modeOne {
+			r.atLeast(set.name+": found where "+a.how, float64(want)-0.01, got[i])
 		}
 	}
 	return nil
@@ -300,7 +300,7 @@ func buildVecbolt(dir string, s *vectorSet) (seconds float64, err error) {
 			return err
 		}
 		seconds = time.Since(start).Seconds()
-		res, err := c.Search(ctx, db.Query{Vector: s.queries.row(0), Effort: 10})
+		res, err := c.Search(ctx, db.Query{Near: db.Vector(s.queries.row(0)), Accuracy: db.EF(10)})
 		if err == nil && res.Exact {
 			err = errors.New("no graph was used: " + res.Plan)
 		}

@@ -46,7 +46,7 @@ func (v *vecboltScanner) load(s *vectorSet, dir string) error {
 }
 
 func (v *vecboltScanner) scan(r scanRequest) (res scanResult, err error) {
-	return v.ask(r, db.Query{Exact: true}, r.first+r.n, min(scanWarm, v.queries.rows()-r.n))
+	return v.ask(r, db.Query{Accuracy: db.Exact}, r.first+r.n, min(scanWarm, v.queries.rows()-r.n))
 }
 
 // scanWarm is the number of warm-up queries after a database is opened. That number reads every
@@ -64,7 +64,7 @@ func (v *vecboltScanner) ask(r scanRequest, how db.Query, from, warm int) (res s
 	err = withCollection(v.dir, v.dim, opts, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		search := func(q []float32, k int) ([]int, error) {
 			query := how
-			query.Vector, query.K, query.Select = q, k, db.IDsOnly
+			query.Near, query.K, query.Select = db.Vector(q), k, db.IDsOnly
 			found, err := c.Search(ctx, query)
 			if err != nil {
 				return nil, err
@@ -160,7 +160,7 @@ func vecboltSingles(dir string, docs []db.Document, writers int, budget time.Dur
 func openVecbolt(w *watch, dir string, q []float32) error {
 	return withCollection(dir, len(q), nil, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		w.opened()
-		res, err := c.Search(ctx, db.Query{Vector: q, K: 10})
+		res, err := c.Search(ctx, db.Query{Near: db.Vector(q), K: 10})
 		if err != nil {
 			return err
 		}

@@ -87,10 +87,10 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 		}
 		var settings []db.Query
 		if c.Exact {
-			settings = append(settings, db.Query{Exact: true})
+			settings = append(settings, db.Query{Accuracy: db.Exact})
 		}
 		for _, r := range c.Recall {
-			settings = append(settings, db.Query{Recall: r})
+			settings = append(settings, db.Query{Accuracy: db.Recall(r)})
 		}
 		var all []measurement
 		for _, q := range settings {
@@ -210,7 +210,7 @@ func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]
 	for lo := 0; lo < len(queries); lo += together {
 		var batch []db.Query
 		for _, v := range queries[lo:min(lo+together, len(queries))] {
-			batch = append(batch, c.query(db.Query{Exact: true}, v))
+			batch = append(batch, c.query(db.Query{Accuracy: db.Exact}, v))
 		}
 		results, err := coll.SearchBatch(ctx, batch)
 		if err != nil {
@@ -227,7 +227,7 @@ func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]
 }
 
 func (c *benchCmd) query(q db.Query, vec []float32) db.Query {
-	q.Vector, q.K, q.Where, q.Select = vec, c.K, c.Where.Expr, db.IDsOnly
+	q.Near, q.K, q.Where, q.Select = db.Vector(vec), c.K, c.Where.Expr, db.IDsOnly
 	return q
 }
 
@@ -250,8 +250,8 @@ func (t *truth) share(r *db.Result) float64 {
 // time.
 func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query, queries [][]float32, truth []truth) (measurement, error) {
 	m := measurement{Setting: "exact", Threads: c.Threads, K: c.K}
-	if !q.Exact {
-		m.Setting = "recall=" + strconv.FormatFloat(q.Recall, 'g', -1, 64)
+	if want, ok := q.Accuracy.(db.Recall); ok && want != db.Exact {
+		m.Setting = "recall=" + strconv.FormatFloat(float64(want), 'g', -1, 64)
 	}
 	for i, vec := range queries {
 		r, err := coll.Search(ctx, c.query(q, vec))

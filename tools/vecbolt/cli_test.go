@@ -87,7 +87,7 @@ func TestNamedCommandsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if named < 100 {
+	if named < 80 {
 		t.Errorf("only %d commands were found", named)
 	}
 }

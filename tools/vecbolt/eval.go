@@ -252,7 +252,7 @@ func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runn
 		}
 		return eval.Search(name, coll, like, eval.Vector|eval.Text), nil
 	case name == "exact":
-		like.Exact = true
+		like.Accuracy = db.Exact
 		return eval.Search(name, coll, like, eval.Vector), nil
 	case kind == "mmr":
 		like.MMR = &db.MMR{Lambda: 0.7, Fetch: depth}

@@ -59,6 +59,9 @@ func (c *searchArgs) Validate() error {
 	if c.Vector == "" && c.Fvecs == "" && c.ID == "" && len(c.Like) == 0 && strings.Join(c.Text, "") == "" {
 		return errors.New("no query: give --vector, --fvecs, --id, --like or --text")
 	}
+	if len(c.Unlike) > 0 && len(c.Like) == 0 {
+		return errors.New("--unlike needs --like")
+	}
 	if c.Snippets && strings.Join(c.Text, "") == "" {
 		return errors.New("--snippets needs --text")
 	}
@@ -167,18 +170,26 @@ func (c *searchCmd) search(ctx context.Context, coll *db.Collection, queries []d
 // queries yields the queries.
 func (c *searchArgs) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, error] {
 	q := db.Query{
-		ID: c.ID, Like: c.Like, Unlike: c.Unlike, K: c.K, Offset: c.Offset, Where: c.Where.Expr, Threshold: c.Threshold,
-		Exact: c.Exact, Select: c.selection(),
+		K: c.K, Offset: c.Offset, Where: c.Where.Expr, Threshold: c.Threshold,
+		Select: c.selection(),
 		Fusion: db.Fusion{Method: c.Fusion, Vector: c.Hybrid.vector, Text: c.Hybrid.text},
 	}
 	if len(c.Text) > 0 {
 		q.Text = c.Text[0]
 	}
-	if c.Recall != nil {
-		q.Recall = *c.Recall
+	switch {
+	case c.ID != "":
+		q.Near = db.Stored(c.ID)
+	case len(c.Like) > 0:
+		q.Near = db.Examples{Like: c.Like, Unlike: c.Unlike}
 	}
-	if c.Ef != nil {
-		q.Effort = *c.Ef
+	switch {
+	case c.Exact:
+		q.Accuracy = db.Exact
+	case c.Recall != nil:
+		q.Accuracy = db.Recall(*c.Recall)
+	case c.Ef != nil:
+		q.Accuracy = db.EF(*c.Ef)
 	}
 	if c.Snippets {
 		q.Snippet = snippetBytes
@@ -194,8 +205,8 @@ func (c *searchArgs) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, e
 		case c.Vector == "" && c.Fvecs == "":
 			yield(q, nil)
 		case c.Vector != "":
-			var err error
-			q.Vector, err = t.vector(c.Vector)
+			vec, err := t.vector(c.Vector)
+			q.Near = db.Vector(vec)
 			yield(q, err)
 		default:
 			src, err := exchange.Open(c.Fvecs, &exchange.OpenOptions{Format: exchange.FVecs})
@@ -211,7 +222,7 @@ func (c *searchArgs) queries(ctx context.Context, t *tool) iter.Seq2[db.Query, e
 					yield(q, err)
 					return
 				}
-				q.Vector = item.Document.Vector
+				q.Near = db.Vector(item.Document.Vector)
 				if !yield(q, nil) {
 					return
 				}

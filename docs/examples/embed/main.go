@@ -56,7 +56,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	res, err := tips.Search(ctx, db.Query{Vector: question, K: 1})
+	res, err := tips.Search(ctx, db.Query{Near: db.Vector(question), K: 1})
 	if err != nil {
 		return err
 	}

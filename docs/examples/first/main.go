@@ -37,9 +37,9 @@ func run(ctx context.Context) error {
 	}
 
 	res, err := notes.Search(ctx, db.Query{
-		Vector: []float32{1, 0, 0},
-		K:      2,
-		Where:  filter.Eq("lang", "en"),
+		Near:  db.Vector{1, 0, 0},
+		K:     2,
+		Where: filter.Eq("lang", "en"),
 	})
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func run(ctx context.Context) error {
 
 func nearest(ctx context.Context, books *db.Collection) error {
 	res, err := books.Search(ctx, db.Query{
-		Vector:    []float32{1, 0},
+		Near:      db.Vector{1, 0},
 		K:         10,              // at most; 0 means 10
 		Threshold: new(0.5),        // inclusive
 		Select:    db.WithMetadata, // no texts, no vectors
@@ -61,7 +61,7 @@ func nearest(ctx context.Context, books *db.Collection) error {
 
 func similar(ctx context.Context, books *db.Collection) error {
 	// What resembles a document that is stored? It is its own first hit: skip it.
-	res, err := books.Search(ctx, db.Query{ID: "emma", K: 1, Offset: 1, Select: db.IDsOnly})
+	res, err := books.Search(ctx, db.Query{Near: db.Stored("emma"), K: 1, Offset: 1, Select: db.IDsOnly})
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func filtered(ctx context.Context, books *db.Collection) error {
 		return err
 	}
 	for _, w := range []filter.Expr{where, same} {
-		res, err := books.Search(ctx, db.Query{Vector: []float32{0, 1}, Where: w})
+		res, err := books.Search(ctx, db.Query{Near: db.Vector{0, 1}, Where: w})
 		if err != nil {
 			return err
 		}
@@ -91,8 +91,8 @@ func filtered(ctx context.Context, books *db.Collection) error {
 
 func many(ctx context.Context, books *db.Collection) error {
 	results, err := books.SearchBatch(ctx, []db.Query{
-		{Vector: []float32{1, 0}, K: 1},
-		{Vector: []float32{0, 1}, K: 1},
+		{Near: db.Vector{1, 0}, K: 1},
+		{Near: db.Vector{0, 1}, K: 1},
 	})
 	if err != nil {
 		return err
@@ -106,11 +106,11 @@ func many(ctx context.Context, books *db.Collection) error {
 func varied(ctx context.Context, books *db.Collection) error {
 	for _, q := range []db.Query{
 		// The best two books of each of the ten best authors.
-		{Vector: []float32{1, 0}, Group: &db.Group{Field: "by.name", Size: 2}},
+		{Near: db.Vector{1, 0}, Group: &db.Group{Field: "by.name", Size: 2}},
 		// Hits that differ from each other.
-		{Vector: []float32{1, 0}, MMR: &db.MMR{Lambda: 0.7}},
+		{Near: db.Vector{1, 0}, MMR: &db.MMR{Lambda: 0.7}},
 		// More like emma, less like walden; neither is a hit.
-		{Like: []string{"emma"}, Unlike: []string{"walden"}},
+		{Near: db.Examples{Like: []string{"emma"}, Unlike: []string{"walden"}}},
 	} {
 		res, err := books.Search(ctx, q)
 		if err != nil {
@@ -122,7 +122,7 @@ func varied(ctx context.Context, books *db.Collection) error {
 }
 
 func why(ctx context.Context, books *db.Collection) error {
-	e, err := books.Explain(ctx, db.Query{Vector: []float32{1, 0}, K: 1, Where: filter.Lt("year", 1850)}, "ivanhoe", "walden")
+	e, err := books.Explain(ctx, db.Query{Near: db.Vector{1, 0}, K: 1, Where: filter.Lt("year", 1850)}, "ivanhoe", "walden")
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	res, err := then.Search(ctx, db.Query{Vector: []float32{1, 0}, K: 1})
+	res, err := then.Search(ctx, db.Query{Near: db.Vector{1, 0}, K: 1})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func run(ctx context.Context) error {
 
 	res, err = notes.Search(ctx, db.Query{
 		Text:   "writing",
-		Vector: []float32{1, 0},
+		Near:   db.Vector{1, 0},
 		Fusion: db.Fusion{Vector: 1, Text: 1}, // a good model: both count
 		Select: db.IDsOnly,
 	})

@@ -1,0 +1,119 @@
+package db
+
+import (
+	"math"
+
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A Target says whose neighbours a query looks for: a Vector, a Stored document or Examples.
+type Target interface{ isTarget() }
+
+// Vector looks for the neighbours of a vector. It has the dimension of the collection and finite
+// components.
+type Vector []float32
+
+// Stored looks for the neighbours of a stored document, named by its id. The document itself is
+// among the hits. If there is none with that id, the search returns ErrNotFound.
+type Stored string
+
+// Examples looks for documents like some and unlike others, named by their ids. The query vector is
+// 2·mean(Like) − mean(Unlike), or mean(Like) without Unlike; with Cosine, examples are normalised
+// first. Like must not be empty. The examples themselves are not among the hits.
+type Examples struct {
+	Like   []string
+	Unlike []string
+}
+
+// heldOut is Stored for MeasureRecall: the document counts as not stored.
+type heldOut string
+
+func (Vector) isTarget()   {}
+func (Stored) isTarget()   {}
+func (Examples) isTarget() {}
+func (heldOut) isTarget()  {}
+
+// validateTarget returns an error if a target cannot be looked for; nil is none.
+func validateTarget(t Target, def *definition) error {
+	switch t := t.(type) {
+	case nil, heldOut:
+	case Vector:
+		switch {
+		case len(t) == 0:
+			return invalidf("the query vector is empty")
+		case def.schema.Dim != 0 && len(t) != def.schema.Dim:
+			return &DimensionError{Collection: def.name, Expected: def.schema.Dim, Got: len(t)}
+		case !simd.Finite(t):
+			return invalidf("query vector holds NaN or infinity")
+		}
+	case Stored:
+		if t == "" {
+			return invalidf("the id of the document to look for is empty")
+		}
+	case Examples:
+		switch {
+		case len(t.Like) == 0 && len(t.Unlike) == 0:
+			return invalidf("query has no examples")
+		case len(t.Like) == 0:
+			return invalidf("query has examples of what is not wanted only")
+		}
+	default:
+		return invalidf("query target of type %T", t)
+	}
+	return nil
+}
+
+// An Accuracy says how good an answer has to be: a Recall, such as Exact, or an EF.
+type Accuracy interface{ isAccuracy() }
+
+// A Recall is the share of the true answer that is enough, above 0 and up to 1. It is a promise
+// about the mean over queries. The answer is exact where an exact one costs no more. Recall(0)
+// means DefaultRecall.
+type Recall float64
+
+const (
+	// Exact asks for the true answer, whatever it costs.
+	Exact Recall = 1
+	// DefaultRecall is promised when Query.Accuracy is nil.
+	DefaultRecall Recall = 0.98
+)
+
+// An EF is the beam width of a graph search, the parameter ef of HNSW (Malkov and Yashunin, TPAMI
+// 2020): the number of candidates that it keeps, at least 1. It asks for no recall; Result.Recall
+// says what was measured for it.
+type EF int
+
+func (Recall) isAccuracy() {}
+func (EF) isAccuracy()     {}
+
+// A goal is an Accuracy in numbers: a recall above 0 or a beam width above 0.
+type goal struct {
+	recall float64
+	ef     int
+}
+
+// exact reports whether nothing but the true answer is enough.
+func (g goal) exact() bool { return g.recall == 1 }
+
+// goalOf validates an accuracy; nil is DefaultRecall.
+func goalOf(a Accuracy) (goal, error) {
+	switch a := a.(type) {
+	case nil:
+		return goal{recall: float64(DefaultRecall)}, nil
+	case Recall:
+		switch {
+		case a == 0:
+			a = DefaultRecall
+		case !(a > 0 && a <= 1):
+			return goal{}, invalidf("recall is %v, not between 0 and 1", float64(a))
+		}
+		return goal{recall: float64(a)}, nil
+	case EF:
+		if a < 1 || a > math.MaxInt32 {
+			return goal{}, invalidf("ef is %d, not between 1 and 2^31-1", int(a))
+		}
+		return goal{ef: int(a)}, nil
+	default:
+		return goal{}, invalidf("query accuracy of type %T", a)
+	}
+}
