@@ -146,7 +146,12 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 			simd.L2Rows(w.scores, t.point, points)
 			far := b.beyond(t, blur)
 			for j, d := range w.scores {
-				if row := uint32(lo + j); row != t.row && !(d > far) && t.offer(neighbour{row, b.score(t, x[j*dim:][:dim]), d}) {
+				if row := uint32(lo + j); row == t.row || d > far {
+					continue
+				}
+				// The screening distance depends on the kernel; what the file keeps must not.
+				y := points[j*(dim+1):][:dim+1]
+				if t.offer(neighbour{uint32(lo + j), b.score(t, x[j*dim:][:dim]), float32(simd.L264(t.point, y))}) {
 					far = b.beyond(t, blur)
 				}
 			}
