@@ -410,7 +410,7 @@ func (f *fuser) find(at place) *ranked {
 	return &f.all[i]
 }
 
-// rank scores all documents seen so far with what is known and returns the best.
+// rank fuses the known ranks and scores of every document in the lists and returns the best.
 func (f *fuser) rank() ([]ranked, error) {
 	hits := make([]ranked, 0, len(f.all))
 	for i := range f.all {

@@ -85,7 +85,7 @@ func (o *oracle) vector(q Query) ([]float32, []string) {
 func (o *oracle) all(q Query) []Hit {
 	var near, texts []Hit
 	vec, examples := o.vector(q)
-	if q.Group != nil { // what is in no group is not ranked either
+	if q.Group != nil { // documents without the field are in no group and not ranked
 		in := filter.Exists(q.Group.Field)
 		if q.Where != nil {
 			in = filter.And(q.Where, in)

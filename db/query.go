@@ -78,8 +78,8 @@ func (g *Group) size() int { return max(1, g.Size) }
 //
 // is greatest; of equal ones the one with the higher score. Similarities are scores under the
 // metric of the collection; documents without a vector are like no other. If the query has a text,
-// the score is divided by the best one. Hits come in the order in which they were taken; their
-// Score is what it always is.
+// the score is divided by the best one. Hits come in the order in which they were taken; MMR
+// does not change their Score.
 type MMR struct {
 	// Lambda is between 0, nothing but diversity, and 1, nothing but
 	// relevance. 0.7 is a good start where near-duplicates are to be avoided.

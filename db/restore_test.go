@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -345,22 +344,7 @@ func TestOlderRootNeedsObsolete(t *testing.T) {
 	if !errors.Is(err, cut) || !swept {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, metaName), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, newest, err := boltcheck.Roots(f, st.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteAt(make([]byte, 512), int64(newest)*boltcheck.PageSize); err != nil {
-		t.Fatal(err)
-	}
+	rotNewestRoot(t, dir)
 	vdb = open(t, dir, nil)
 	if n := collection(t, vdb, "c", Schema{}).Len(); n != 3 {
 		t.Errorf("%d documents", n)

@@ -80,7 +80,7 @@ const (
 
 // An EF is the beam width of a graph search, the parameter ef of HNSW (Malkov and Yashunin, TPAMI
 // 2020): the number of candidates that it keeps, at least 1. It asks for no recall; Result.Recall
-// says what was measured for it.
+// is the recall that calibration measured at this width.
 type EF int
 
 func (Recall) isAccuracy() {}

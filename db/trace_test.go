@@ -98,7 +98,7 @@ func (tr *tracer) golden(t *testing.T, name, what string) {
 }
 
 // TestTrace fixes the order of file operations, so that a review sees every change
-// of what is durable before what.
+// of the order in which files become durable.
 func TestTrace(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the operations are those of Linux: elsewhere the log writes zeros instead of reserving space")

@@ -41,7 +41,7 @@ const (
 	costPerAnswer = 8         // of an answer
 	costPerQuery  = 160 << 20 // of a batch, from the second on: its time is what bounds a batch of many
 	costTime      = 10 * time.Second
-	// costAfter is what is left to do once a request was cancelled.
+	// costAfter is the processor time allowed after a request was cancelled.
 	costAfter = 3 * time.Second
 	// costPatience is when a test gives up. Nothing is measured by it.
 	costPatience = 2 * time.Minute
