@@ -2,6 +2,7 @@ package inspector
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -52,9 +53,16 @@ func newBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Not t.TempDir: what a helper that outlives Wait still writes must not fail the test.
+	profile, err := os.MkdirTemp("", "vecbolt-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
-		"--disable-background-networking", "--hide-scrollbars", "--user-data-dir="+filepath.Join(t.TempDir(), "profile"), "--remote-debugging-pipe")
+		"--disable-background-networking", "--hide-scrollbars", "--user-data-dir="+profile, "--remote-debugging-pipe")
 	cmd.ExtraFiles = []*os.File{toRead, answer}
+	cmd.Stderr = &bytes.Buffer{} // a pipe that the helpers inherit: Wait waits for them too
+	t.Cleanup(func() { _ = os.RemoveAll(profile) })
 	if err := cmd.Start(); err != nil {
 		t.Skip("skipped: Chromium does not start: ", err)
 	}
@@ -318,11 +326,11 @@ func TestBrowser(t *testing.T) {
 	b.eval(`go({ c: "empty", v: "documents" })`)
 	b.says("#range", "none of 0")
 	b.eval(`go({ c: "empty", v: "map" })`)
-	b.says("#out", "no vectors")
+	b.says("#out", "No vectors")
 	b.eval(`go({ c: "gone", v: "documents" })`)
 	b.says("main", "no collection gone")
 	b.press("?")
-	b.says("#keys", "the views")
+	b.says("#keys", "switch views")
 	b.press("Escape")
 	b.until(`!document.querySelector("#keys").open`)
 
