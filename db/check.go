@@ -7,10 +7,15 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
+	"github.com/vecbolt/vecbolt/segment/terms"
 	"github.com/vecbolt/vecbolt/wal"
 )
 
@@ -43,21 +48,15 @@ func (r *CheckReport) OK() bool { return len(r.Problems) == 0 }
 // maxProblems bounds a report: a broken disk can yield any number of problems.
 const maxProblems = 1000
 
-// Check reads every byte on disk and verifies every checksum and invariant
-// (docs/design.md lists them). It changes nothing. Readers and writers go on;
-// writers pause while the log is read. The error says that the check itself
-// could not be done; what is wrong with the data is in the report.
-func (db *DB) Check(ctx context.Context) (*CheckReport, error) { return db.check(ctx, false) }
-
-func (db *DB) check(ctx context.Context, deep bool) (*CheckReport, error) {
-	ver, err := db.acquire()
+func runCheck(ctx context.Context, db *engine.Engine, deep bool) (*CheckReport, error) {
+	ver, err := db.Acquire()
 	if err != nil {
 		return nil, fmt.Errorf("db: check: %w", err)
 	}
-	defer db.done(ver)
+	defer db.Done(ver)
 	c := &checker{db: db, ctx: ctx, ver: ver, deep: deep, report: &CheckReport{Problems: []Problem{}}}
 	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.leftovers, c.documents} {
-		if err := db.guard(step); err != nil {
+		if err := db.Guard(step); err != nil {
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("db: check: %w", ctx.Err())
 			}
@@ -69,9 +68,9 @@ func (db *DB) check(ctx context.Context, deep bool) (*CheckReport, error) {
 
 // checker is one run of Check.
 type checker struct {
-	db     *DB
+	db     *engine.Engine
 	ctx    context.Context
-	ver    *version
+	ver    *engine.Version
 	deep   bool
 	report *CheckReport
 }
@@ -91,11 +90,11 @@ func (c *checker) problem(err error) {
 
 // problemOf describes an error, with file and offset where it has them.
 func problemOf(err error) Problem {
-	var corrupt *CorruptError
-	if errors.As(translate(err), &corrupt) {
+	var corrupt *fileformat.CorruptError
+	if errors.As(engine.Translate(err), &corrupt) {
 		return Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
 	}
-	return Problem{File: metaName, Offset: -1, Detail: err.Error()}
+	return Problem{File: engine.MetaName, Offset: -1, Detail: err.Error()}
 }
 
 // flatten takes joined errors apart.
@@ -112,19 +111,19 @@ func flatten(err error) []error {
 
 // store checks meta.bolt: its pages, checksums, digests and counts.
 func (c *checker) store() error {
-	return c.ver.files.store.Check(c.ctx, func(file, bucket, key, detail string) {
+	return c.ver.Files.Store.Check(c.ctx, func(file, bucket, key, detail string) {
 		c.add(Problem{File: file, Offset: -1, Detail: fmt.Sprintf("%s %s: %s", bucket, key, detail)})
 	})
 }
 
 // log reads the log from the first batch that is not flushed (I5: no hole; frames whole).
 func (c *checker) log() error {
-	c.db.metaMu.Lock() // keeps log files from being removed
-	defer c.db.metaMu.Unlock()
-	c.db.commitMu.Lock() // keeps batches from being written
-	defer c.db.commitMu.Unlock()
-	_, err := wal.Replay(wal.Options{FS: c.db.files(), DB: c.db.state.DB}, c.db.cur.applied, func(_ uint64, b []byte) error {
-		_, _, err := decodeRecord(b)
+	c.db.MetaMu.Lock() // keeps log files from being removed
+	defer c.db.MetaMu.Unlock()
+	c.db.CommitMu.Lock() // keeps batches from being written
+	defer c.db.CommitMu.Unlock()
+	_, err := wal.Replay(wal.Options{FS: c.db.Files(), DB: c.db.State.DB}, c.db.Cur.Applied, func(_ uint64, b []byte) error {
+		_, _, err := engine.DecodeRecord(b)
 		return errors.Join(err, c.ctx.Err())
 	})
 	return err
@@ -132,7 +131,7 @@ func (c *checker) log() error {
 
 // segments reads all vector files and the derived files beside them.
 func (c *checker) segments() error {
-	for _, s := range c.ver.files.segments {
+	for _, s := range c.ver.Files.Segments {
 		c.report.Segments++
 		if err := s.Verify(c.ctx); err != nil {
 			c.problem(err)
@@ -141,13 +140,13 @@ func (c *checker) segments() error {
 		if err := s.VerifyRows(c.ctx); err != nil {
 			c.problem(err)
 		}
-		for _, d := range s.derived { // the files on disk, not their content in memory
-			err := d.check()
+		for _, d := range s.Derived { // the files on disk, not their content in memory
+			err := d.Check()
 			if err == nil && c.deep {
-				err = d.recompute(c.ctx)
+				err = d.Recompute(c.ctx)
 			}
 			if err != nil && c.ctx.Err() == nil {
-				c.add(Problem{File: d.file(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, errDerived)})
+				c.add(Problem{File: d.File(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, engine.ErrDerived)})
 			}
 		}
 	}
@@ -156,14 +155,14 @@ func (c *checker) segments() error {
 
 // leftovers reports segment files that meta.bolt does not account for.
 func (c *checker) leftovers() error {
-	if c.db.following != nil {
+	if c.db.Following != nil {
 		return nil // a published folder holds the files that its manifests name
 	}
-	l := &leftovers{fs: c.db.fs}
-	if c.db.opts.ReadOnly { // a writer checked when it opened, and may be writing segments now
-		l = c.db.leftovers()
+	l := &engine.Leftovers{FS: c.db.FS}
+	if c.db.Opts.ReadOnly { // a writer checked when it opened, and may be writing segments now
+		l = c.db.Leftovers()
 	}
-	problems, err := l.problems()
+	problems, err := l.Problems()
 	for _, p := range problems {
 		c.problem(p)
 	}
@@ -172,11 +171,11 @@ func (c *checker) leftovers() error {
 
 // documents checks that ids, documents and rows refer to each other.
 func (c *checker) documents() error {
-	for _, v := range c.ver.sortedViews() {
+	for _, v := range c.ver.SortedViews() {
 		c.report.Collections++
-		c.report.Documents += v.count
+		c.report.Documents += v.Count
 		live := 0
-		for _, p := range v.parts {
+		for _, p := range v.Parts {
 			n, err := c.part(v, p)
 			if err != nil {
 				return err
@@ -188,26 +187,26 @@ func (c *checker) documents() error {
 				return err
 			}
 		}
-		if live != v.count {
-			c.add(Problem{File: metaName, Offset: -1,
-				Detail: fmt.Sprintf("collection %q has %d ids and %d live rows", v.def.name, v.count, live)})
+		if live != v.Count {
+			c.add(Problem{File: engine.MetaName, Offset: -1,
+				Detail: fmt.Sprintf("collection %q has %d ids and %d live rows", v.Def.Name, v.Count, live)})
 		}
 	}
 	return nil
 }
 
-func (c *checker) part(v *view, p *part) (live int, err error) {
+func (c *checker) part(v *engine.View, p *engine.Part) (live int, err error) {
 	var cols *columns.Columns
-	if p.segment != nil {
-		if cols, err = p.segment.cols.need(c.ctx); err != nil {
-			return p.live(), nil // segments has reported it
+	if p.Segment != nil {
+		if cols, err = p.Segment.Cols.Need(c.ctx); err != nil {
+			return p.Live(), nil // segments has reported it
 		}
-		if p.dim != 0 && p.dim != v.def.schema.Dim {
-			c.add(Problem{File: segment.FileName(p.segment.info.ID), Offset: -1,
-				Detail: fmt.Sprintf("dimension %d in collection %q of dimension %d", p.dim, v.def.name, v.def.schema.Dim)})
+		if p.Dim != 0 && p.Dim != v.Def.Schema.Dim {
+			c.add(Problem{File: segment.FileName(p.Segment.Info.ID), Offset: -1,
+				Detail: fmt.Sprintf("dimension %d in collection %q of dimension %d", p.Dim, v.Def.Name, v.Def.Schema.Dim)})
 		}
 	}
-	set := p.alive()
+	set := p.Alive()
 	if err := c.texts(v, p, set); err != nil {
 		return 0, err
 	}
@@ -216,7 +215,7 @@ func (c *checker) part(v *view, p *part) (live int, err error) {
 		if err := c.ctx.Err(); err != nil {
 			return 0, err
 		}
-		err := c.ver.read(func(tx *meta.Tx) error {
+		err := c.ver.Read(func(tx *meta.Tx) error {
 			for _, row := range batch {
 				if err := c.row(tx, v, p, row, cols); err != nil {
 					c.problem(err)
@@ -233,22 +232,22 @@ func (c *checker) part(v *view, p *part) (live int, err error) {
 
 // row checks one live row: its document exists, the id of the document leads back to the
 // row, and the columns agree with the metadata.
-func (c *checker) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Columns) error {
-	b, err := v.stored(tx, p, row)
+func (c *checker) row(tx *meta.Tx, v *engine.View, p *engine.Part, row int, cols *columns.Columns) error {
+	b, err := v.Stored(tx, p, row)
 	if err != nil {
 		return err
 	}
 	d, err := document.Decode(b, document.All)
 	if err != nil {
-		return corruptDocument(p.nums[row], err)
+		return engine.CorruptDocument(p.Nums[row], err)
 	}
-	num, err := c.ver.num(tx, v, d.ID)
+	num, err := c.ver.Num(tx, v, d.ID)
 	if err != nil {
 		return err
 	}
-	if num != p.nums[row] {
-		return &CorruptError{File: metaName, Offset: -1,
-			Err: fmt.Errorf("document %d names id %q, which names document %d", p.nums[row], d.ID, num)}
+	if num != p.Nums[row] {
+		return &fileformat.CorruptError{File: engine.MetaName, Offset: -1,
+			Err: fmt.Errorf("document %d names id %q, which names document %d", p.Nums[row], d.ID, num)}
 	}
 	if cols == nil {
 		return nil
@@ -259,31 +258,61 @@ func (c *checker) row(tx *meta.Tx, v *view, p *part, row int, cols *columns.Colu
 			return true
 		}
 		got, ok := cols.Value(row, path)
-		if !ok || !sameValue(got, want) {
+		if !ok || !engine.SameValue(got, want) {
 			wrong = path
 		}
 		return wrong == ""
 	})
 	if wrong != "" {
-		return &CorruptError{File: p.segment.cols.name, Offset: -1,
+		return &fileformat.CorruptError{File: p.Segment.Cols.Name, Offset: -1,
 			Err: fmt.Errorf("field %q of document %q differs from its metadata", wrong, d.ID)}
 	}
 	return nil
 }
 
-// sameValue compares a value of a column with a value of metadata. The fields of maps are
-// compared at their own paths.
-func sameValue(a, b any) bool {
-	switch a := a.(type) {
-	case nil:
-		return b == nil
-	case []any:
-		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, sameValue)
-	case map[string]any:
-		_, ok := b.(map[string]any)
-		return ok
+// texts checks that the index of a part, if it is there, says what the documents
+// say.
+func (c *checker) texts(v *engine.View, p *engine.Part, live bitset.Set) error {
+	a := v.Def.Analysis
+	if a == nil || p.Segment == nil {
+		return nil
 	}
-	n, ok := filter.Compare(a, b)
-	return ok && n == 0
+	d := p.Segment.Terms.Of(a)
+	compare := func(index *terms.Terms) error {
+		var b blocks.Memory
+		if err := p.Segment.WriteTerms(c.ctx, &b, a); err != nil {
+			return err
+		}
+		fresh, err := terms.Parse(b, p.Segment.TermsIdent(a))
+		if err == nil {
+			err = terms.Compare(index, fresh, live)
+		}
+		if err != nil {
+			c.add(Problem{File: d.Name, Offset: -1, Detail: fmt.Sprintf("%v; %v", err, engine.ErrDerived)})
+		}
+		return nil
+	}
+	if c.deep {
+		return d.OnDisk(compare)
+	}
+	if index := d.Get(); index != nil {
+		return compare(index)
+	}
+	return nil
+}
+
+// published compares all files of the current version with its manifest.
+func (c *checker) published() error {
+	if c.db.Following == nil {
+		return nil
+	}
+	c.db.MetaMu.Lock()
+	m := c.db.Following.Manifest
+	c.db.MetaMu.Unlock()
+	for _, file := range m.Files {
+		if err := engine.Compare(c.ctx, c.db.FS, file); err != nil {
+			c.problem(err)
+		}
+	}
+	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
@@ -30,9 +32,9 @@ type CollectionInfo struct {
 	Documents int      `json:"documents"`
 }
 
-func (v *view) info() CollectionInfo {
-	m, _ := copied(map[string]any(v.def.metadata)).(map[string]any)
-	return CollectionInfo{Name: v.def.name, Schema: v.def.schema, Metadata: m, Documents: v.count}
+func infoOf(v *engine.View) CollectionInfo {
+	m, _ := copied(map[string]any(v.Def.Metadata)).(map[string]any)
+	return CollectionInfo{Name: v.Def.Name, Schema: schemaOf(v.Def.Schema), Metadata: m, Documents: v.Count}
 }
 
 // copied returns a deep copy of a metadata value.
@@ -85,7 +87,7 @@ func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Colle
 	c, err := db.Collection(name)
 	if err == nil {
 		have := c.Schema()
-		if err := have.accepts(name, s); err != nil {
+		if err := have.engine().Accepts(name, s.engine()); err != nil {
 			return nil, fmt.Errorf("db: open collection: %w", err)
 		}
 		if (have.Dim != 0 || s.Dim == 0) && (have.Text != nil || s.Text == nil) || db.opts.ReadOnly {
@@ -104,64 +106,64 @@ func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Colle
 // define creates a collection with metadata m, or checks that the schema of an existing
 // one fits.
 func (db *DB) define(ctx context.Context, name string, s Schema, m Metadata, mayExist bool) (*Collection, error) {
-	if err := validateName(name); err != nil {
+	if err := engine.ValidateName(name); err != nil {
 		return nil, err
 	}
-	if err := s.validate(name); err != nil {
+	want := s.engine()
+	if err := want.Validate(name); err != nil {
 		return nil, err
 	}
-	s.Text = s.Text.clone()
-	words, err := newAnalysis(name, s.Text)
+	words, err := engine.NewAnalysis(name, want.Text)
 	if err != nil {
 		return nil, err
 	}
 	var id uint32
-	_, err = db.exclusively(ctx, func(g *group) ([]op, error) {
-		def := &definition{name: name, schema: s, analysis: words, metadata: m}
-		if old, ok := g.base.names[name]; ok {
-			def = g.base.views[old].def
+	_, err = db.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
+		def := &engine.Definition{Name: name, Schema: want, Analysis: words, Metadata: m}
+		if old, ok := g.Base.Names[name]; ok {
+			def = g.Base.Views[old].Def
 			if !mayExist {
 				return nil, fmt.Errorf("%w: collection %q", ErrExists, name)
 			}
 			id = old
-			if err := def.schema.accepts(name, s); err != nil {
+			if err := def.Schema.Accepts(name, want); err != nil {
 				return nil, err
 			}
 			fixed := *def
-			if def.schema.Dim == 0 {
-				fixed.schema.Dim = s.Dim
+			if def.Schema.Dim == 0 {
+				fixed.Schema.Dim = s.Dim
 			}
-			if def.schema.Text == nil {
-				fixed.schema.Text, fixed.analysis = s.Text, words
+			if def.Schema.Text == nil {
+				fixed.Schema.Text, fixed.Analysis = want.Text, words
 			}
-			if fixed.schema == def.schema {
+			if fixed.Schema == def.Schema {
 				return nil, nil
 			}
 			def = &fixed
 		} else {
-			id = g.nextID
-			g.nextID++
-			def.id = id
+			id = g.NextID
+			g.NextID++
+			def.ID = id
 		}
-		return []op{{kind: opDefine, coll: id, def: def}}, nil
+		return []engine.Op{{Kind: engine.OpDefine, Coll: id, Def: def}}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	if s.Text != nil {
-		db.background.wakeCompact()
+		db.engine.Background.WakeCompact()
 	}
 	return &Collection{db: db, id: id}, nil
 }
 
 // Collection returns an existing collection; ErrNotFound if it does not exist.
 func (db *DB) Collection(name string) (*Collection, error) {
-	ver, err := db.acquire()
+	ver, err := db.engine.Acquire()
 	if err != nil {
 		return nil, fmt.Errorf("db: collection %q: %w", name, err)
 	}
-	defer db.done(ver)
-	id, ok := ver.names[name]
+	defer db.engine.Done(ver)
+	id, ok := ver.Names[name]
 	if !ok {
 		return nil, fmt.Errorf("db: %w: collection %q", ErrNotFound, name)
 	}
@@ -170,26 +172,26 @@ func (db *DB) Collection(name string) (*Collection, error) {
 
 // Collections describes every collection, in order of name.
 func (db *DB) Collections() []CollectionInfo {
-	ver, err := db.acquire()
+	ver, err := db.engine.Acquire()
 	if err != nil {
 		return nil
 	}
-	defer db.done(ver)
+	defer db.engine.Done(ver)
 	var infos []CollectionInfo
-	for _, v := range ver.sortedViews() {
-		infos = append(infos, v.info())
+	for _, v := range ver.SortedViews() {
+		infos = append(infos, infoOf(v))
 	}
 	return infos
 }
 
 // Drop removes a collection with all its documents; ErrNotFound if it does not exist.
 func (db *DB) Drop(ctx context.Context, name string) error {
-	_, err := db.exclusively(ctx, func(g *group) ([]op, error) {
-		id, ok := g.base.names[name]
+	_, err := db.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
+		id, ok := g.Base.Names[name]
 		if !ok {
 			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, name)
 		}
-		return []op{{kind: opDrop, coll: id}}, nil
+		return []engine.Op{{Kind: engine.OpDrop, Coll: id}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("db: drop: %w", err)
@@ -199,23 +201,23 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 
 // Rename gives a collection another name; ErrExists if the name is taken.
 func (db *DB) Rename(ctx context.Context, from, to string) error {
-	if err := validateName(to); err != nil {
+	if err := engine.ValidateName(to); err != nil {
 		return fmt.Errorf("db: rename: %w", err)
 	}
-	_, err := db.exclusively(ctx, func(g *group) ([]op, error) {
-		id, ok := g.base.names[from]
+	_, err := db.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
+		id, ok := g.Base.Names[from]
 		if !ok {
 			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, from)
 		}
 		if from == to {
 			return nil, nil
 		}
-		if _, taken := g.base.names[to]; taken {
+		if _, taken := g.Base.Names[to]; taken {
 			return nil, fmt.Errorf("%w: collection %q", ErrExists, to)
 		}
-		def := *g.base.views[id].def
-		def.name = to
-		return []op{{kind: opDefine, coll: id, def: &def}}, nil
+		def := *g.Base.Views[id].Def
+		def.Name = to
+		return []engine.Op{{Kind: engine.OpDefine, Coll: id, Def: &def}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("db: rename: %w", err)
@@ -224,16 +226,16 @@ func (db *DB) Rename(ctx context.Context, from, to string) error {
 }
 
 // open begins a call on the collection: the caller must call done.
-func (c *Collection) open() (ver *version, v *view, done func(), err error) {
+func (c *Collection) open() (ver *engine.Version, v *engine.View, done func(), err error) {
 	if c.snap != nil {
 		ver, done, err = c.snap.open()
-	} else if ver, err = c.db.acquire(); err == nil {
-		done = func() { c.db.done(ver) }
+	} else if ver, err = c.db.engine.Acquire(); err == nil {
+		done = func() { c.db.engine.Done(ver) }
 	}
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("db: %w", err)
 	}
-	if v = ver.views[c.id]; v == nil {
+	if v = ver.Views[c.id]; v == nil {
 		done()
 		return nil, nil, nil, fmt.Errorf("db: %w: the collection was dropped", ErrNotFound)
 	}
@@ -247,7 +249,7 @@ func (c *Collection) Info() CollectionInfo {
 		return CollectionInfo{}
 	}
 	defer done()
-	return v.info()
+	return infoOf(v)
 }
 
 // Name returns the present name.
@@ -270,7 +272,7 @@ func (c *Collection) Version() uint64 {
 		return 0
 	}
 	defer done()
-	return ver.lsn
+	return ver.LSN
 }
 
 // SetMetadata replaces the metadata of the collection itself. The rules for document
@@ -280,25 +282,25 @@ func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
 	if err != nil {
 		return c.wrap("set metadata", err)
 	}
-	return c.wrap("set metadata", c.change(ctx, func(g *group, v *view) ([]op, error) {
-		def := *v.def
-		def.metadata = own
-		return []op{{kind: opDefine, coll: c.id, def: &def}}, nil
+	return c.wrap("set metadata", c.change(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
+		def := *v.Def
+		def.Metadata = own
+		return []engine.Op{{Kind: engine.OpDefine, Coll: c.id, Def: &def}}, nil
 	}))
 }
 
 // change runs decide on the newest version of the collection while all other writes wait.
-func (c *Collection) change(ctx context.Context, decide func(*group, *view) ([]op, error)) error {
+func (c *Collection) change(ctx context.Context, decide func(*engine.Group, *engine.View) ([]engine.Op, error)) error {
 	_, err := c.changed(ctx, decide)
 	return err
 }
 
-func (c *Collection) changed(ctx context.Context, decide func(*group, *view) ([]op, error)) (int, error) {
+func (c *Collection) changed(ctx context.Context, decide func(*engine.Group, *engine.View) ([]engine.Op, error)) (int, error) {
 	if c.snap != nil {
 		return 0, ErrReadOnly
 	}
-	return c.db.exclusively(ctx, func(g *group) ([]op, error) {
-		v := g.base.views[c.id]
+	return c.db.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
+		v := g.Base.Views[c.id]
 		if v == nil {
 			return nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
 		}
@@ -329,7 +331,7 @@ func (c *Collection) writable() (name string, err error) {
 		return "", err
 	}
 	defer done()
-	return v.def.name, nil
+	return v.Def.Name, nil
 }
 
 func (c *Collection) apply(ctx context.Context, b *Batch) (deleted int, err error) {
@@ -337,7 +339,7 @@ func (c *Collection) apply(ctx context.Context, b *Batch) (deleted int, err erro
 		return 0, b.err
 	}
 	for i := range b.ops {
-		b.ops[i].bound, b.ops[i].coll = true, c.id
+		b.ops[i].Bound, b.ops[i].Coll = true, c.id
 	}
 	return c.db.apply(ctx, b)
 }
@@ -389,16 +391,16 @@ func (c *Collection) Delete(ctx context.Context, ids ...string) (int, error) {
 // an error: to remove everything, use filter.And() or Drop.
 func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
 	if where == nil {
-		return 0, c.wrap("delete", invalidf("a nil filter would delete everything"))
+		return 0, c.wrap("delete", engine.Invalidf("a nil filter would delete everything"))
 	}
 	if err := filter.Validate(where); err != nil {
-		return 0, c.wrap("delete", invalidf("where: %v", err))
+		return 0, c.wrap("delete", engine.Invalidf("where: %v", err))
 	}
-	deleted, err := c.changed(ctx, func(g *group, v *view) ([]op, error) {
+	deleted, err := c.changed(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
 		ids, err := c.db.idsWhere(ctx, v, filter.Simplify(where))
-		ops := make([]op, len(ids))
+		ops := make([]engine.Op, len(ids))
 		for i, id := range ids {
-			ops[i] = op{kind: opDelete, collection: v.def.name, id: id}
+			ops[i] = engine.Op{Kind: engine.OpDelete, Collection: v.Def.Name, ID: id}
 		}
 		return ops, err
 	})
@@ -407,20 +409,20 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 
 // idsWhere returns the ids of the live documents that match. It must be called inside
 // guard and outside any transaction.
-func (db *DB) idsWhere(ctx context.Context, v *view, where filter.Expr) ([]string, error) {
+func (db *DB) idsWhere(ctx context.Context, v *engine.View, where filter.Expr) ([]string, error) {
 	var ids []string
-	bound, err := v.condition(ctx, where)
+	bound, err := match.New(ctx, v, where)
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range v.parts {
-		set, err := bound.rows(i)
+	for i, p := range v.Parts {
+		set, err := bound.Rows(i)
 		if err != nil {
 			return nil, err
 		}
-		err = db.store.View(func(tx *meta.Tx) error {
+		err = db.engine.Store.View(func(tx *meta.Tx) error {
 			for row := range set.All() {
-				id, err := v.idAt(tx, p, row)
+				id, err := v.IDAt(tx, p, row)
 				if err != nil {
 					return err
 				}
@@ -487,7 +489,7 @@ func (c *Collection) Load(ctx context.Context, docs iter.Seq2[Document, error], 
 			return err
 		}
 		writing, inFlight = new(vfs.Group), b.Len()
-		writing.Go(walDir, func() error {
+		writing.Go(engine.WALDir, func() error {
 			_, err := c.apply(ctx, b)
 			return err
 		})
@@ -528,7 +530,7 @@ func (c *Collection) wrap(call string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = translate(err)
+	err = engine.Translate(err)
 	if name := c.Name(); name != "" { // empty after Close or Drop
 		return fmt.Errorf("db: %s in collection %q: %w", call, name, err)
 	}

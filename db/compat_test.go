@@ -23,6 +23,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/wal"
@@ -408,7 +409,7 @@ func TestNewerVersions(t *testing.T) {
 	// checksum.
 	record := func(t *testing.T, dir, key string, change func(v []byte)) {
 		t.Helper()
-		store, err := bbolt.Open(filepath.Join(dir, metaName), 0o600, &bbolt.Options{PageSize: 4096})
+		store, err := bbolt.Open(filepath.Join(dir, engine.MetaName), 0o600, &bbolt.Options{PageSize: 4096})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +431,7 @@ func TestNewerVersions(t *testing.T) {
 		"batch": func(t *testing.T, dir string) {
 			// Without compaction, which could leave a segment for Open to sweep.
 			vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
-			if _, err := vdb.log.Append([]wal.Record{{Parts: [][]byte{{2, 0, 0}}}}); err != nil {
+			if _, err := vdb.engine.Log.Append([]wal.Record{{Parts: [][]byte{{2, 0, 0}}}}); err != nil {
 				t.Fatal(err)
 			}
 			lose(t, vdb)
@@ -456,7 +457,7 @@ func TestNewerVersions(t *testing.T) {
 			}
 			after := snapshotDir(t, dir)
 			for _, files := range []map[string]string{before, after} {
-				delete(files, filepath.Join(dir, lockName))
+				delete(files, filepath.Join(dir, engine.LockName))
 			}
 			if !maps.Equal(before, after) {
 				for n, c := range after {

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/columns"
 )
@@ -378,7 +379,7 @@ func TestTornLog(t *testing.T) {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, 2}, Text: strings.Repeat("x", 700)})
 	}
 	lose(t, vdb)
-	logs, err := filepath.Glob(filepath.Join(dir, walDir, "*.wal"))
+	logs, err := filepath.Glob(filepath.Join(dir, engine.WALDir, "*.wal"))
 	if err != nil || len(logs) == 0 {
 		t.Fatal(logs, err)
 	}
@@ -394,7 +395,7 @@ func TestTornLog(t *testing.T) {
 		}
 		b := append([]byte(nil), whole...)
 		clear(b[cut:])
-		if err := os.WriteFile(filepath.Join(torn, walDir, filepath.Base(logs[0])), b, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(torn, engine.WALDir, filepath.Base(logs[0])), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		vdb, err := Open(torn, nil)
@@ -426,7 +427,7 @@ func TestDamageUnderReaders(t *testing.T) {
 			upsert(t, c, Document{ID: fmt.Sprint(i), Vector: randomVectors(rand.New(rand.NewPCG(1, uint64(i))), 1, 1024)[0], Metadata: Metadata{"i": i}})
 		}
 		vdb = reopen(t, vdb, nil)
-		files, err := filepath.Glob(filepath.Join(dir, segDir, "*.vec"))
+		files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.vec"))
 		if err != nil || len(files) != 1 {
 			t.Fatal(files, err)
 		}
@@ -451,7 +452,7 @@ func TestDamageUnderReaders(t *testing.T) {
 		}
 		for name, err := range errs {
 			var corrupt *CorruptError
-			if !errors.As(err, &corrupt) || corrupt.File != segDir+"/"+filepath.Base(file) {
+			if !errors.As(err, &corrupt) || corrupt.File != engine.SegDir+"/"+filepath.Base(file) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -478,7 +479,7 @@ func TestDamageUnderReaders(t *testing.T) {
 		}
 		verify(t, reads(vdb, c), file)
 		r, err := vdb.Check(ctx)
-		if err != nil || r.OK() || r.Problems[0].File != segDir+"/"+filepath.Base(file) {
+		if err != nil || r.OK() || r.Problems[0].File != engine.SegDir+"/"+filepath.Base(file) {
 			t.Errorf("check: %+v %v", r, err)
 		}
 	})
@@ -501,7 +502,7 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 		if err := vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
-		files, err := filepath.Glob(filepath.Join(dir, segDir, "*.co*"))
+		files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.co*"))
 		if err != nil || len(files) != 2 {
 			t.Fatal(files, err)
 		}
@@ -562,7 +563,7 @@ func TestDerivedFilesFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := ask("exact scan of codes")
-	files, err := filepath.Glob(filepath.Join(dir, segDir, "*.co*"))
+	files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.co*"))
 	if err != nil || len(files) != 2 {
 		t.Fatal(files, err)
 	}
@@ -597,13 +598,13 @@ func TestDerivedFileIsNeverReadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := 0
-	for _, s := range vdb.segments {
-		cols, parse := s.cols, s.cols.parse
-		cols.value, cols.absent = nil, false
-		cols.parse = func(b []byte) (*columns.Columns, error) {
-			path := filepath.Join(vdb.dir, cols.name)
-			if st, err := os.Stat(path); err == nil && len(cols.maps) > made && st.Size() > 0 {
-				made = len(cols.maps)
+	for _, s := range vdb.engine.Segments {
+		cols, parse := s.Cols, s.Cols.Parse
+		cols.Value, cols.Absent = nil, false
+		cols.Parse = func(b []byte) (*columns.Columns, error) {
+			path := filepath.Join(vdb.engine.Dir, cols.Name)
+			if st, err := os.Stat(path); err == nil && len(cols.Maps) > made && st.Size() > 0 {
+				made = len(cols.Maps)
 				if err := os.Truncate(path, 0); err != nil { // the mapping faults from now on
 					return nil, err
 				}
@@ -654,7 +655,7 @@ func TestStrayFiles(t *testing.T) {
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, metaName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, engine.MetaName)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir, nil); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrInvalid) {

@@ -26,6 +26,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -55,7 +56,7 @@ func readFiles(t testing.TB, dir string) map[string][]byte {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		if err == nil && name != lockName && !strings.Contains(name, "spare") {
+		if err == nil && name != engine.LockName && !strings.Contains(name, "spare") {
 			files[filepath.ToSlash(name)], err = os.ReadFile(path)
 		}
 		return err
@@ -69,7 +70,7 @@ func readFiles(t testing.TB, dir string) map[string][]byte {
 func writeFiles(t testing.TB, dir string, files map[string][]byte) {
 	t.Helper()
 	err := os.RemoveAll(dir)
-	for _, sub := range []string{segDir, walDir, tmpDir} {
+	for _, sub := range []string{engine.SegDir, engine.WALDir, engine.TmpDir} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, sub), 0o700))
 	}
 	for name, b := range files {
@@ -208,18 +209,18 @@ func newSpecimen(t testing.TB, killed bool) *specimen {
 		w.shortLog(dir)
 	}
 	// Free space after the last page has no meaning.
-	roots, newest, err := boltcheck.Roots(bytes.NewReader(w.v.files[metaName]), int64(len(w.v.files[metaName])))
+	roots, newest, err := boltcheck.Roots(bytes.NewReader(w.v.files[engine.MetaName]), int64(len(w.v.files[engine.MetaName])))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.v.files[metaName] = w.v.files[metaName][:roots[newest].Pages*boltcheck.PageSize]
+	w.v.files[engine.MetaName] = w.v.files[engine.MetaName][:roots[newest].Pages*boltcheck.PageSize]
 	return w.v
 }
 
 // shortLog rewrites the log in short files, the last batch in a second one.
 func (w *specimenWriter) shortLog(dir string) {
 	w.t.Helper()
-	maps.DeleteFunc(w.v.files, func(name string, _ []byte) bool { return strings.HasPrefix(name, walDir+"/") })
+	maps.DeleteFunc(w.v.files, func(name string, _ []byte) bool { return strings.HasPrefix(name, engine.WALDir+"/") })
 	copied := filepath.Join(memDir(w.t), "log")
 	writeFiles(w.t, copied, nil)
 	from, err := vfs.Open(dir, nil)
@@ -229,9 +230,9 @@ func (w *specimenWriter) shortLog(dir string) {
 	}
 	defer from.Close()
 	defer to.Close()
-	id := w.db.state.DB
+	id := w.db.engine.State.DB
 	var log *wal.Log
-	_, err = wal.Replay(wal.Options{FS: from, DB: id}, w.db.state.Applied-1, func(lsn uint64, b []byte) (err error) {
+	_, err = wal.Replay(wal.Options{FS: from, DB: id}, w.db.engine.State.Applied-1, func(lsn uint64, b []byte) (err error) {
 		if log == nil {
 			log, err = wal.Create(wal.Options{FS: to, DB: id, FileSize: 16 << 10}, lsn, lsn-1)
 		}
@@ -298,7 +299,7 @@ func (v *specimen) hurtsOf(name string) iter.Seq[hurt] {
 	return func(yield func(hurt) bool) {
 		rng := rand.New(rand.NewPCG(uint64(len(b)), 5))
 		for off, old := range b {
-			header := off < headerBytes || name == metaName && off < 2*boltcheck.PageSize && off%boltcheck.PageSize < headerBytes
+			header := off < headerBytes || name == engine.MetaName && off < 2*boltcheck.PageSize && off%boltcheck.PageSize < headerBytes
 			bits := []byte{1 << rng.IntN(8)}
 			if header {
 				bits = []byte{1, 2, 4, 8, 16, 32, 64, 128}
@@ -510,7 +511,7 @@ func (p *patient) examine(h hurt) string {
 		return "harmless"
 	case right:
 		return "reported by Check, answers right"
-	case report.OK() && strings.HasPrefix(h.file, walDir+"/") && slices.ContainsFunc(p.allowed, got.same):
+	case report.OK() && strings.HasPrefix(h.file, engine.WALDir+"/") && slices.ContainsFunc(p.allowed, got.same):
 		return "taken for a torn last write"
 	}
 	p.errorf("%v: silently wrong; Check says %v: (-want +got)\n%s%s", h, report.Problems,
@@ -590,9 +591,9 @@ func (p *patient) decode(h hurt) string {
 	db := p.healthy
 	var err error
 	switch ext := filepath.Ext(h.file); {
-	case h.file == metaName:
+	case h.file == engine.MetaName:
 		var store *meta.Store
-		store, err = meta.Open(db.fs, metaName, meta.Options{ReadOnly: true, Verify: p.v.name == "killed"})
+		store, err = meta.Open(db.engine.FS, engine.MetaName, meta.Options{ReadOnly: true, Verify: p.v.name == "killed"})
 		if err == nil {
 			var found error
 			err = store.Check(context.Background(), func(_, bucket, key, detail string) {
@@ -600,28 +601,28 @@ func (p *patient) decode(h hurt) string {
 			})
 			err = errors.Join(err, found, store.Close())
 		}
-	case strings.HasPrefix(h.file, walDir+"/"):
+	case strings.HasPrefix(h.file, engine.WALDir+"/"):
 		var log string
 		if log, err = replayed(db); err == nil && log != p.log {
 			return ""
 		}
 	case ext == ".vec":
 		err = fs.ErrNotExist // unless it is a segment of the version
-		for _, s := range db.cur.files.segments {
+		for _, s := range db.engine.Cur.Files.Segments {
 			if s.Name() != h.file {
 				continue
 			}
 			var seg *segment.Segment
-			if seg, err = segment.Open(db.fs, db.state.DB, s.info); err == nil {
+			if seg, err = segment.Open(db.engine.FS, db.engine.State.DB, s.Info); err == nil {
 				err = errors.Join(seg.Verify(context.Background()), seg.Close())
 			}
 		}
 	default:
 		found := false
-		for _, s := range db.cur.files.segments {
-			for _, d := range s.derived {
-				if d.file() == h.file {
-					found, err = true, d.check()
+		for _, s := range db.engine.Cur.Files.Segments {
+			for _, d := range s.Derived {
+				if d.File() == h.file {
+					found, err = true, d.Check()
 				}
 			}
 		}
@@ -641,7 +642,7 @@ func (p *patient) decode(h hurt) string {
 // replayed returns the records in the log of a database.
 func replayed(db *DB) (string, error) {
 	var log strings.Builder
-	_, err := wal.Replay(wal.Options{FS: db.fs, DB: db.state.DB}, db.state.Applied, func(lsn uint64, b []byte) error {
+	_, err := wal.Replay(wal.Options{FS: db.engine.FS, DB: db.engine.State.DB}, db.engine.State.Applied, func(lsn uint64, b []byte) error {
 		fmt.Fprintf(&log, "%d %x\n", lsn, codec.CRC(b))
 		return nil
 	})
@@ -711,7 +712,7 @@ func newPatient(t *testing.T, v *specimen, errors *atomic.Int64) *patient {
 	}
 	// The last log file holds only the last batch. Read the content without it.
 	for name, b := range v.files {
-		if strings.HasPrefix(name, walDir+"/") && name == slices.Max(slices.Collect(maps.Keys(v.files))) {
+		if strings.HasPrefix(name, engine.WALDir+"/") && name == slices.Max(slices.Collect(maps.Keys(v.files))) {
 			if _, err := p.files[name].WriteAt(make([]byte, len(b)-4096), 4096); err != nil {
 				t.Fatal(err)
 			}

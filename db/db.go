@@ -2,75 +2,23 @@ package db
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
-	"github.com/vecbolt/vecbolt/internal/meta"
-	"github.com/vecbolt/vecbolt/internal/vfs"
-	"github.com/vecbolt/vecbolt/wal"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // A DB is an open database. Its methods are safe for concurrent use. Readers never wait
 // for writers, flushes or compactions, nor do these wait for readers.
 type DB struct {
-	dir   string
-	opts  Options
-	fs    *vfs.FS
-	lock  *vfs.Lock
-	store *meta.Store
-	log   *wal.Log // nil when read-only
-
-	queue commitQueue
-
-	// commitMu is held while a new version is made: by a group of writes, or at the end
-	// of a flush or compaction. It guards the fields below.
-	commitMu sync.Mutex
-	active   *head
-	frozen   *head    // being flushed, or nil
-	frozenAt *version // the version at the freeze; the DB holds a reference
-	flushErr error    // of the last flush, if it failed and can be retried
-	nextNum  uint64
-	nextColl uint32
-	flushed  *sync.Cond // signals frozen == nil or flushErr
-
-	// metaMu is held during a commit to meta.bolt. It is taken before commitMu. It guards
-	// the fields below.
-	metaMu   sync.Mutex
-	commits  uint64 // of meta.bolt, since it was opened
-	state    meta.State
-	segments map[uint64]*openSegment
-	stored   map[uint32]*definition // definitions as in meta.bolt
-
-	// compactMu is held during a compaction. It is taken before all others.
-	compactMu sync.Mutex
-
-	// mu guards the fields below. It is held only briefly.
-	mu      sync.Mutex
-	cur     *version
-	held    *version // newer than cur, not yet visible; guarded by commitMu as well
-	holding bool     // publish sets held instead of cur
-	live    map[*version]struct{}
-	mapped  map[*openSegment]struct{} // open segments, of the database or of old versions only
-	litter  map[uint64]struct{}       // segments whose files could not be removed
-	running int                       // calls that Close waits for
-	idle    *sync.Cond                // signals running == 0
-	failed  error
-	closed  bool
-
-	troubles map[string]error // errors of background work by name; guarded by mu
+	engine *engine.Engine
+	opts   Options
 
 	// Pointers, because the runtime refers to every sync.Pool for two garbage
 	// collections. An embedded pool would keep a closed database in memory as long.
 	walkers  *sync.Pool // of *walker
 	scratch  *sync.Pool // of *scratch
-	ids      knownIDs
 	rechecks *rechecks
-
-	background background
-	following  *follower              // nil unless the directory is a published folder
-	names      atomic.Pointer[vfs.FS] // the file names of its newest version
 }
 
 // Open opens the database in directory dir and creates it if it does not exist. It fails
@@ -84,19 +32,14 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("db: open %q: %w", dir, err)
 	}
-	db := &DB{
-		walkers: &sync.Pool{}, scratch: &sync.Pool{},
-		dir: dir, opts: o.withDefaults(),
-		active: newHead(), live: map[*version]struct{}{}, mapped: map[*openSegment]struct{}{}, litter: map[uint64]struct{}{},
-		segments: map[uint64]*openSegment{}, stored: map[uint32]*definition{},
+	o = o.withDefaults()
+	e, err := engine.Open(dir, o.settings())
+	if err != nil {
+		return nil, fmt.Errorf("db: open %q: %w", dir, engine.Translate(err))
 	}
-	db.flushed = sync.NewCond(&db.commitMu)
-	db.idle = sync.NewCond(&db.mu)
+	db := &DB{engine: e, opts: o, walkers: &sync.Pool{}, scratch: &sync.Pool{}}
 	db.rechecks = newRechecks(db)
-	if err := db.open(); err != nil {
-		db.release()
-		return nil, fmt.Errorf("db: open %q: %w", dir, translate(err))
-	}
+	db.rechecks.start()
 	return db, nil
 }
 
@@ -104,155 +47,105 @@ func Open(dir string, opts *Options) (*DB, error) {
 // for running calls; later calls fail with ErrClosed. A second Close does nothing. Close
 // snapshots first: afterwards they fail.
 func (db *DB) Close() error {
-	db.mu.Lock()
-	if db.closed {
-		db.mu.Unlock()
-		return nil
-	}
-	db.closed = true
-	db.mu.Unlock()
-	db.background.stop()
-	if db.following != nil {
-		db.metaMu.Lock() // waits for a running Refresh
-		defer db.metaMu.Unlock()
-	}
-	db.commitMu.Lock()
-	db.flushed.Broadcast() // to writers that wait for a flush: none will come
-	db.commitMu.Unlock()
-
-	var err error
-	if !db.opts.ReadOnly && db.err() == nil {
-		err = db.finish()
-	}
-	err = errors.Join(err, db.release())
-	db.opts.Logger.Info("closed", "dir", db.dir)
-	if err != nil {
-		return fmt.Errorf("db: close %q: %w", db.dir, translate(err))
+	db.rechecks.stop()
+	if err := db.engine.Close(); err != nil {
+		return fmt.Errorf("db: close %q: %w", db.engine.Dir, engine.Translate(err))
 	}
 	return nil
-}
-
-// finish brings the files into a state that the next Open can use without recovery. A
-// database without new writes is in it already.
-func (db *DB) finish() error {
-	db.mu.Lock()
-	for s := range db.mapped { // Close builds no graphs: they take too long
-		db.dropBase(s)
-	}
-	db.mu.Unlock()
-	db.metaMu.Lock()
-	db.commitMu.Lock()
-	idle := db.store.Sealed() && db.cur.lsn == db.state.Applied && len(db.state.Obsolete) == 0
-	db.commitMu.Unlock()
-	db.metaMu.Unlock()
-	if !idle {
-		if err := db.settle(); err != nil {
-			return err
-		}
-		if err := db.store.Seal(); err != nil {
-			db.opts.Logger.Warn("cannot keep checksums of pages", "error", err) // the next Open then takes longer
-		}
-	}
-	_, err := db.makeDerived(context.Background(), byClose, 0)
-	db.removeLitter()
-	return err
-}
-
-// release frees what open took, in reverse.
-func (db *DB) release() error {
-	var errs []error
-	db.commitMu.Lock() // waits for a group that is being committed
-	defer db.commitMu.Unlock()
-	db.mu.Lock()
-	db.closed = true
-	for db.running > 0 {
-		db.idle.Wait()
-	}
-	for s := range db.mapped {
-		errs = append(errs, s.close())
-	}
-	for v := range db.live { // versions of a published folder may have stores of their own
-		errs = append(errs, v.files.store.Close())
-	}
-	db.mu.Unlock()
-	if db.log != nil {
-		if err := db.log.Close(); db.err() == nil { // otherwise the error is known
-			errs = append(errs, err)
-		}
-	}
-	if db.store != nil {
-		errs = append(errs, db.store.Close())
-	}
-	if db.lock != nil {
-		errs = append(errs, db.lock.Close())
-	}
-	if db.fs != nil {
-		errs = append(errs, db.fs.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// fail makes the database read-only until it is reopened: the disk failed at a point
-// where the outcome of a write is unknown.
-func (db *DB) fail(err error) error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.failed == nil {
-		db.refuse(err)
-	}
-	return db.failed
-}
-
-// err returns the reason that writes are refused, or nil.
-func (db *DB) err() error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.refused()
-}
-
-// refused is err with mu held. A directory that could not be synced is a reason, no
-// matter which call met the failure: the kernel may have dropped the new names, and the
-// next sync would still succeed.
-func (db *DB) refused() error {
-	if db.failed == nil && !db.opts.ReadOnly {
-		if err := db.fs.Failed(); err != nil {
-			db.refuse(err)
-		}
-	}
-	return db.failed
-}
-
-// refuse sets the reason that writes are refused from now on. mu is held.
-func (db *DB) refuse(err error) {
-	db.failed = fmt.Errorf("%w: %w", ErrUnknown, err)
-	db.opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
 }
 
 // Flush moves everything written so far from the log to segments and meta.bolt. Calling
 // it is optional: it bounds the recovery work of the next Open after a crash, and makes
 // writes durable under every SyncPolicy.
 func (db *DB) Flush(ctx context.Context) error {
-	if err := db.usable(ctx); err != nil {
-		return fmt.Errorf("db: flush: %w", err)
+	return db.maintenance(ctx, "flush", db.engine.Flush)
+}
+
+// maintenance runs a call that changes files but no documents.
+func (db *DB) maintenance(ctx context.Context, call string, work func() error) error {
+	err := db.engine.Usable(ctx)
+	if err == nil {
+		defer db.engine.End()
+		err = work()
 	}
-	defer db.end()
-	if err := db.flush(); err != nil {
-		return fmt.Errorf("db: flush: %w", translate(err))
+	if err != nil {
+		return fmt.Errorf("db: %s: %w", call, engine.Translate(err))
 	}
 	return nil
 }
 
-// usable begins a maintenance call, which end ends, or returns the reason that it cannot
-// run.
-func (db *DB) usable(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// Compact reclaims all space of deleted and replaced documents at once. It flushes,
+// rewrites segments with dead rows, merges small segments, and rewrites meta.bolt if much
+// of it is free. Readers and writers go on. Calling it is optional: the database compacts
+// in the background.
+func (db *DB) Compact(ctx context.Context) error {
+	return db.maintenance(ctx, "compact", func() error { return db.engine.CompactNow(ctx) })
+}
+
+// Apply makes all writes of b take effect, across collections, or none. When it returns
+// nil, the writes survive power loss (see SyncPolicy). An error means that nothing was
+// written, except ErrUnknown: the disk failed during the write.
+//
+// The context is honoured until the batch is queued for the log; from then on Apply waits
+// for the outcome. Concurrent calls share one fsync.
+func (db *DB) Apply(ctx context.Context, b *Batch) error {
+	if _, err := db.apply(ctx, b); err != nil {
+		return fmt.Errorf("db: apply: %w", err)
 	}
-	if db.opts.ReadOnly {
-		return ErrReadOnly
+	return nil
+}
+
+// apply is Apply; it returns how many documents the deletes removed.
+func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
+	if b.err != nil {
+		return 0, b.err
 	}
-	if err := db.err(); err != nil {
-		return err
+	ops := make([]engine.Op, len(b.ops))
+	for i, o := range b.ops {
+		o.Doc = b.buf[o.Start:o.End:o.End]
+		ops[i] = o
 	}
-	return db.begin()
+	return db.engine.Write(ctx, ops, b.len)
+}
+
+// Backup writes a consistent copy of the database, as of now, to directory dir. The
+// directory must be empty or missing, and must not lie inside the database directory.
+// Readers and writers go on. The copy is an ordinary database. It becomes one only with
+// the last step, so an interrupted backup cannot be mistaken for a complete one. A
+// read-only database may still have the log of a killed writer: the log is then copied
+// too, and the copy recovers when it is opened.
+func (db *DB) Backup(ctx context.Context, dir string) error {
+	if err := backup(ctx, db.engine, dir); err != nil {
+		return fmt.Errorf("db: backup to %q: %w", dir, engine.Translate(err))
+	}
+	return nil
+}
+
+// Check reads every byte on disk and verifies every checksum and invariant
+// (docs/design.md lists them). It changes nothing. Readers and writers go on;
+// writers pause while the log is read. The error says that the check itself
+// could not be done; what is wrong with the data is in the report.
+func (db *DB) Check(ctx context.Context) (*CheckReport, error) {
+	return runCheck(ctx, db.engine, false)
+}
+
+// CheckDeep is Check without trust in derived files whose checksums hold. It recomputes
+// columns from documents and compares them in both directions. It compares the bounds of
+// codes with true scores, and the graph with recomputed codes. It searches the graph for
+// each row, and follows every id to its document. That takes longer. Check finds errors
+// of disks; CheckDeep also finds errors of programs.
+func (db *DB) CheckDeep(ctx context.Context) (*CheckReport, error) {
+	return runCheck(ctx, db.engine, true)
+}
+
+// Refresh looks for a newer version of a published folder that was opened read-only. It
+// reports whether later reads see one. An incomplete or damaged version is an error, and
+// the previous version stays. Earlier reads and snapshots keep their version. Reads do
+// not wait for Refresh. See Options.Follow.
+func (db *DB) Refresh(ctx context.Context) (bool, error) {
+	newer, err := db.engine.Refresh(ctx)
+	if err != nil {
+		return false, fmt.Errorf("db: refresh: %w", engine.Translate(err))
+	}
+	return newer, nil
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,7 +41,7 @@ func reopen(t testing.TB, vdb *DB, opts *Options) *DB {
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return open(t, vdb.dir, opts)
+	return open(t, vdb.engine.Dir, opts)
 }
 
 func collection(t testing.TB, vdb *DB, name string, s Schema) *Collection {
@@ -517,7 +518,7 @@ func TestSnapshot(t *testing.T) {
 	if err := vdb.Compact(ctx); err != nil {
 		t.Fatal(err)
 	}
-	names, err := os.ReadDir(filepath.Join(vdb.dir, segDir))
+	names, err := os.ReadDir(filepath.Join(vdb.engine.Dir, engine.SegDir))
 	if err != nil || len(names) != 0 {
 		t.Errorf("files of a dropped collection are left: %v %v", names, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/columns"
 	"github.com/vecbolt/vecbolt/segment/graph"
@@ -68,12 +69,12 @@ func TestCheckDeep(t *testing.T) {
 	}
 
 	// The same files with other contents and valid checksums.
-	s := vdb.cur.files.segments[slices.IndexFunc(vdb.cur.files.segments, func(s *openSegment) bool { return s.info.Dim > 0 && s.info.Rows > 100 })]
-	good := readFiles(t, vdb.dir)
+	s := vdb.engine.Cur.Files.Segments[slices.IndexFunc(vdb.engine.Cur.Files.Segments, func(s *engine.OpenSegment) bool { return s.Info.Dim > 0 && s.Info.Rows > 100 })]
+	good := readFiles(t, vdb.engine.Dir)
 	replace := func(name string, b []byte) { // by a new file: the old bytes are mapped
 		t.Helper()
-		temp := filepath.Join(vdb.dir, tmpDir, "x")
-		if err := errors.Join(os.WriteFile(temp, b, 0o600), os.Rename(temp, filepath.Join(vdb.dir, name))); err != nil {
+		temp := filepath.Join(vdb.engine.Dir, engine.TmpDir, "x")
+		if err := errors.Join(os.WriteFile(temp, b, 0o600), os.Rename(temp, filepath.Join(vdb.engine.Dir, name))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +89,7 @@ func TestCheckDeep(t *testing.T) {
 		replace(name, good[name])
 	}
 	b := columns.NewBuilder()
-	err := s.eachMetadata(t.Context(), func(row int, m Metadata) error {
+	err := s.EachMetadata(t.Context(), func(row int, m map[string]any) error {
 		if row == 5 {
 			m["surplus"] = true
 		}
@@ -97,7 +98,7 @@ func TestCheckDeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong(s.cols.name, `field "surplus" of row 5 is true, but <nil> in the document`, b.Bytes(s.info.Rows, s.columnsIdent()))
+	wrong(s.Cols.Name, `field "surplus" of row 5 is true, but <nil> in the document`, b.Bytes(s.Info.Rows, s.ColumnsIdent()))
 	opposite := func(lo, hi int) ([]float32, error) {
 		vecs, err := s.Rows(lo, hi)
 		vecs = slices.Clone(vecs)
@@ -107,25 +108,25 @@ func TestCheckDeep(t *testing.T) {
 		return vecs, err
 	}
 	var other, third blocks.Memory
-	if _, err = codes.Write(&other, s.codesIdent(), opposite); err != nil {
+	if _, err = codes.Write(&other, s.CodesIdent(), opposite); err != nil {
 		t.Fatal(err)
 	}
-	wrong(s.codes.name, "outside the bounds", other)
-	if _, err = graph.Write(t.Context(), &third, s.codesIdent(), opposite, graph.Options{}); err != nil {
+	wrong(s.Codes.Name, "outside the bounds", other)
+	if _, err = graph.Write(t.Context(), &third, s.CodesIdent(), opposite, graph.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	wrong(s.graph.name, "do not fit its vector", third)
-	x := vdb.analysis(s.info.Collection).indexer()
-	for range s.info.Rows {
-		if err := x.add(nil); err != nil {
+	wrong(s.Graph.Name, "do not fit its vector", third)
+	x := vdb.engine.Analysis(s.Info.Collection).Indexer()
+	for range s.Info.Rows {
+		if err := x.Add(nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fourth, err := terms.Build(s.termsIdent(x.analysis), terms.Input{Source: x.index.View(s.info.Rows)})
+	fourth, err := terms.Build(s.TermsIdent(x.Analysis), terms.Input{Source: x.Index.View(s.Info.Rows)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong(s.terms.file(), "has 0 terms, not", fourth)
+	wrong(s.Terms.File(), "has 0 terms, not", fourth)
 	if problems := checkDeep(t, vdb); len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -168,12 +169,12 @@ func TestCheckFiles(t *testing.T) {
 			{"vector file is missing", func(f map[string][]byte) { delete(f, vec) }, []string{vec}},
 			{"end of a vector file", func(f map[string][]byte) { f[vec] = f[vec][:4120] }, []string{vec}},
 			{"both roots and a vector", func(f map[string][]byte) {
-				f[metaName], f[vec] = flip(f[metaName], 40, 4136), flip(f[vec], 4100)
-			}, []string{metaName, vec}},
+				f[engine.MetaName], f[vec] = flip(f[engine.MetaName], 40, 4136), flip(f[vec], 4100)
+			}, []string{engine.MetaName, vec}},
 			{"no root, no vectors", func(f map[string][]byte) {
-				f[metaName] = nil
-				maps.DeleteFunc(f, func(name string, _ []byte) bool { return strings.HasPrefix(name, segDir) })
-			}, []string{metaName}},
+				f[engine.MetaName] = nil
+				maps.DeleteFunc(f, func(name string, _ []byte) bool { return strings.HasPrefix(name, engine.SegDir) })
+			}, []string{engine.MetaName}},
 			{"the log and a header", func(f map[string][]byte) {
 				if log != "" {
 					f[log] = flip(f[log], 30)

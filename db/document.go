@@ -1,6 +1,8 @@
 package db
 
-import "github.com/vecbolt/vecbolt/internal/document"
+import (
+	"github.com/vecbolt/vecbolt/internal/document"
+)
 
 // Limits of one document. A document beyond them is refused with ErrInvalid.
 const (

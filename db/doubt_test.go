@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -23,7 +24,7 @@ import (
 // rotNewestRoot damages the newest root of meta.bolt and returns its number.
 func rotNewestRoot(t *testing.T, dir string) uint64 {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(dir, metaName), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(dir, engine.MetaName), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func rotNewestRoot(t *testing.T, dir string) uint64 {
 // newestRoot returns the number of the newest root of meta.bolt.
 func newestRoot(t *testing.T, dir string) uint64 {
 	t.Helper()
-	f, err := os.Open(filepath.Join(dir, metaName))
+	f, err := os.Open(filepath.Join(dir, engine.MetaName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,18 +72,18 @@ func retired(t *testing.T) (dir string) {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
 		flush(t, vdb)
 	}
-	if err := vdb.settle(); err != nil {
+	if err := vdb.engine.Settle(); err != nil {
 		t.Fatal(err)
 	}
-	jobs := vdb.plan(everyVictim)
+	jobs := vdb.engine.Plan(engine.EveryVictim)
 	if len(jobs) != 1 {
 		t.Fatalf("planned %+v", jobs)
 	}
-	if err := vdb.compact(t.Context(), jobs[0]); err != nil {
+	if err := vdb.engine.Compact(t.Context(), jobs[0]); err != nil {
 		t.Fatal(err)
 	}
-	if len(vdb.state.Obsolete) != 2 {
-		t.Fatalf("obsolete: %v", vdb.state.Obsolete)
+	if len(vdb.engine.State.Obsolete) != 2 {
+		t.Fatalf("obsolete: %v", vdb.engine.State.Obsolete)
 	}
 	lose(t, vdb)
 	return dir
@@ -95,7 +96,7 @@ func TestOlderRootAfterOpen(t *testing.T) {
 	killed, listed := errors.New("killed"), 0
 	_, err := Open(dir, &Options{hook: func(op vfs.Op) error {
 		// The first look at wal/ is before the sweep, the second after it.
-		if op.Kind == vfs.OpReadDir && op.Name == walDir {
+		if op.Kind == vfs.OpReadDir && op.Name == engine.WALDir {
 			listed++
 		}
 		if listed > 1 {
@@ -151,7 +152,7 @@ func TestFlushInDoubtKeepsSegments(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		// Log files are released after the commit.
-		if broken && (op.Kind == vfs.OpRename || op.Kind == vfs.OpRemove) && path.Dir(op.Name) == walDir {
+		if broken && (op.Kind == vfs.OpRename || op.Kind == vfs.OpRemove) && path.Dir(op.Name) == engine.WALDir {
 			return syscall.EIO
 		}
 		return nil
@@ -183,7 +184,7 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 	dir := t.TempDir()
 	during := func() {}
 	vdb := open(t, dir, &Options{NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
-		if op.Kind == vfs.OpCreate && path.Dir(op.Name) == tmpDir {
+		if op.Kind == vfs.OpCreate && path.Dir(op.Name) == engine.TmpDir {
 			do := during
 			during = func() {}
 			do()
@@ -197,8 +198,8 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 			flush(t, vdb)
 		}
 	}
-	jobs := vdb.plan(everyVictim)
-	if len(jobs) != 1 || len(jobs[0].victims) != 2 {
+	jobs := vdb.engine.Plan(engine.EveryVictim)
+	if len(jobs) != 1 || len(jobs[0].Victims) != 2 {
 		t.Fatalf("planned %+v", jobs)
 	}
 	called := false
@@ -212,7 +213,7 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := vdb.compact(ctx, jobs[0]); err != nil {
+	if err := vdb.engine.Compact(ctx, jobs[0]); err != nil {
 		t.Fatal(err)
 	}
 	if !called {
@@ -321,15 +322,15 @@ func TestPublishSyncsTheLog(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case path.Dir(op.Name) != walDir:
+			case path.Dir(op.Name) != engine.WALDir:
 			case op.Kind == vfs.OpWrite:
 				dirty = true
 			case op.Kind == vfs.OpSync:
 				dirty = false
 				if publishing {
-					vdb.mu.Lock()
-					synced, pinned = true, vdb.cur.refs > 1
-					vdb.mu.Unlock()
+					vdb.engine.Mu.Lock()
+					synced, pinned = true, vdb.engine.Cur.Refs > 1
+					vdb.engine.Mu.Unlock()
 				}
 			}
 			return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -241,15 +242,15 @@ func TestDecodersOfDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	def := &definition{name: "c", schema: Schema{Dim: 2}}
-	ops := []op{{kind: opDefine, coll: 1, def: def}, {kind: opPut, coll: 1, doc: stored, vec: []float32{1, 2}},
-		{kind: opDelete, coll: 1, id: "x"}, {kind: opDrop, coll: 1}}
-	parts, err := encodeRecord(5, ops)
+	def := &engine.Definition{Name: "c", Schema: engine.Schema{Dim: 2}}
+	ops := []engine.Op{{Kind: engine.OpDefine, Coll: 1, Def: def}, {Kind: engine.OpPut, Coll: 1, Doc: stored, Vec: []float32{1, 2}},
+		{Kind: engine.OpDelete, Coll: 1, ID: "x"}, {Kind: engine.OpDrop, Coll: 1}}
+	parts, err := engine.EncodeRecord(5, ops)
 	if err != nil {
 		t.Fatal(err)
 	}
 	record := bytes.Join(parts, nil)
-	if first, got, err := decodeRecord(record); err != nil || first != 5 || len(got) != len(ops) {
+	if first, got, err := engine.DecodeRecord(record); err != nil || first != 5 || len(got) != len(ops) {
 		t.Fatalf("%d, %v, %v", first, got, err)
 	}
 	refused := 0
@@ -272,7 +273,7 @@ func TestDecodersOfDamage(t *testing.T) {
 		}
 	}
 	try("document", stored, func(b []byte) error { _, err := document.Decode(b, document.All); return err })
-	try("record", record, func(b []byte) error { _, _, err := decodeRecord(b); return err })
+	try("record", record, func(b []byte) error { _, _, err := engine.DecodeRecord(b); return err })
 	bare, err := document.EncodeMetadata(doc.Metadata)
 	if err != nil {
 		t.Fatal(err)
@@ -281,14 +282,14 @@ func TestDecodersOfDamage(t *testing.T) {
 	if refused < 500 {
 		t.Errorf("only %d refused", refused)
 	}
-	if _, _, err := decodeRecord(append(bytes.Clone(record), 0)); err == nil {
+	if _, _, err := engine.DecodeRecord(append(bytes.Clone(record), 0)); err == nil {
 		t.Error("record: a byte too many is no error")
 	}
 	for what, bad := range map[string][]byte{
-		"dimension": slices.Concat(record[:0:0], []byte{recordVersion}, make([]byte, 8), []byte{1, 0, 0, 0, opPut, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f}),
-		"version":   {9}, "kind": slices.Concat([]byte{recordVersion}, make([]byte, 8), []byte{1, 0, 0, 0, 77, 1, 0, 0, 0}),
+		"dimension": slices.Concat(record[:0:0], []byte{engine.RecordVersion}, make([]byte, 8), []byte{1, 0, 0, 0, engine.OpPut, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f}),
+		"version":   {9}, "kind": slices.Concat([]byte{engine.RecordVersion}, make([]byte, 8), []byte{1, 0, 0, 0, 77, 1, 0, 0, 0}),
 	} {
-		if _, _, err := decodeRecord(bad); err == nil || errors.Is(err, codec.ErrShort) {
+		if _, _, err := engine.DecodeRecord(bad); err == nil || errors.Is(err, codec.ErrShort) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

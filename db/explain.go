@@ -10,6 +10,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
@@ -81,7 +83,7 @@ func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*E
 	}
 	defer done()
 	var e *Explanation
-	err = retryDerived(func() error {
+	err = engine.RetryDerived(func() error {
 		s := c.db.newSearch(ver, v)
 		s.trace = &trace{}
 		results, err := s.answer(ctx, []Query{q})
@@ -90,7 +92,7 @@ func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*E
 		}
 		p := s.queries[0]
 		e = &Explanation{Result: results[0], Plan: s.partPlans(p), Stages: s.trace.stages}
-		return c.db.guard(func() error {
+		return c.db.engine.Guard(func() error {
 			e.WhyNot, err = s.whyNot(ctx, p, results[0], whyNot)
 			return err
 		})
@@ -172,16 +174,16 @@ func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) 
 		case err != nil:
 			return nil, err
 		}
-		w.Exists, w.HasVector = true, at.part.dim > 0
+		w.Exists, w.HasVector = true, at.part.Dim > 0
 		if !w.HasVector {
 			w.Stage, w.Reason = "vector", "the document has no vector"
 			continue
 		}
-		vec, err := at.part.source.vectors(at.row, at.row+1)
+		vec, err := at.part.Source.Vectors(at.row, at.row+1)
 		if err != nil {
 			return nil, err
 		}
-		x := &suspect{WhyNot: w, ranked: ranked{place: at, score: p.scorer.score(vec), id: id}}
+		x := &suspect{WhyNot: w, ranked: ranked{place: at, score: p.scorer.Score(vec), id: id}}
 		w.Score = &x.score
 		if err := s.whyFiltered(ctx, p, x); err != nil {
 			return nil, err
@@ -213,11 +215,11 @@ func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
 	if err != nil {
 		return err
 	}
-	where, err := s.view.condition(ctx, p.Where)
+	where, err := match.New(ctx, s.view, p.Where)
 	if err != nil {
 		return err
 	}
-	get := where.get(x.place, meta)
+	get := where.Get(x.part, x.row, meta)
 	clause, path := filter.Why(p.Where, get)
 	switch {
 	case clause != nil:
@@ -236,13 +238,13 @@ func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
 
 // metadata reads the metadata of one document.
 func (s *search) metadata(at place) (m Metadata, err error) {
-	err = s.ver.read(func(tx *meta.Tx) error {
-		b, err := s.view.stored(tx, at.part, at.row)
+	err = s.ver.Read(func(tx *meta.Tx) error {
+		b, err := s.view.Stored(tx, at.part, at.row)
 		if err != nil {
 			return err
 		}
 		if m, err = document.MetadataOf(b); err != nil {
-			return corruptDocument(at.part.nums[at.row], err)
+			return engine.CorruptDocument(at.part.Nums[at.row], err)
 		}
 		return nil
 	})
@@ -252,37 +254,37 @@ func (s *search) metadata(at place) (m Metadata, err error) {
 // countBetter counts the rows ahead of each suspect by a scan of all matching rows. The
 // float32 score decides most comparisons; only close ones need the true score.
 func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect) error {
-	raw := make([]float32, chunkBytes/4)
-	for i, part := range s.view.parts {
-		if part.dim == 0 {
+	raw := make([]float32, engine.ChunkBytes/4)
+	for i, part := range s.view.Parts {
+		if part.Dim == 0 {
 			continue
 		}
 		set := p.parts[i].set
-		for lo := 0; lo < part.n; {
+		for lo := 0; lo < part.N; {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			hi := min(lo+max(64, chunkBytes/(4*part.dim)), part.source.run(lo), part.n)
+			hi := min(lo+max(64, engine.ChunkBytes/(4*part.Dim)), part.Source.Run(lo), part.N)
 			if set != nil && set.CountRange(lo, hi) == 0 {
 				lo = hi
 				continue
 			}
-			rows, err := part.source.vectors(lo, hi)
+			rows, err := part.Source.Vectors(lo, hi)
 			if err != nil {
 				return err
 			}
-			p.scorer.kernelRows(raw[:hi-lo], rows)
+			p.scorer.KernelRows(raw[:hi-lo], rows)
 			for row := lo; row < hi; row++ {
 				if set != nil && !set.Has(row) {
 					continue
 				}
-				lower, upper := p.scorer.bounds(raw[row-lo], part.inv[row])
+				lower, upper := p.scorer.Bounds(raw[row-lo], part.Inv[row])
 				for _, x := range suspects {
 					switch {
 					case upper < x.score || x.part == part && x.row == row:
 						continue
 					case lower <= x.score:
-						score := p.scorer.score(rows[(row-lo)*part.dim : (row-lo+1)*part.dim])
+						score := p.scorer.Score(rows[(row-lo)*part.Dim : (row-lo+1)*part.Dim])
 						if score == x.score {
 							x.equal = append(x.equal, ranked{place: place{part, row}})
 						}
@@ -296,13 +298,13 @@ func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect)
 			lo = hi
 		}
 	}
-	return s.ver.read(func(tx *meta.Tx) error {
+	return s.ver.Read(func(tx *meta.Tx) error {
 		for _, x := range suspects {
 			for _, e := range x.equal {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				id, err := s.view.idAt(tx, e.part, e.row)
+				id, err := s.view.IDAt(tx, e.part, e.row)
 				if err != nil {
 					return err
 				}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -106,15 +107,15 @@ func TestDocumentsAreCutWhileChecking(t *testing.T) {
 		var reads atomic.Int32
 		var armed atomic.Bool
 		vdb, err := Open(root, &Options{ReadOnly: readOnly, hook: func(op vfs.Op) error {
-			if armed.Load() && op.Kind == vfs.OpRead && op.Name == metaName && reads.Add(1) == 40 {
-				return os.Truncate(filepath.Join(root, metaName), 8192)
+			if armed.Load() && op.Kind == vfs.OpRead && op.Name == engine.MetaName && reads.Add(1) == 40 {
+				return os.Truncate(filepath.Join(root, engine.MetaName), 8192)
 			}
 			return nil
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, err := os.ReadFile(filepath.Join(root, metaName))
+		whole, err := os.ReadFile(filepath.Join(root, engine.MetaName))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +125,7 @@ func TestDocumentsAreCutWhileChecking(t *testing.T) {
 			t.Errorf("read-only %v: the cut was not noticed after %d reads", readOnly, reads.Load())
 		}
 		_ = vdb.Close() // may return the error, too
-		if err := os.WriteFile(filepath.Join(root, metaName), whole, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, engine.MetaName), whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

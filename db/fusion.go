@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -59,7 +61,7 @@ func ParseFusionMethod(s string) (FusionMethod, error) {
 			return m, nil
 		}
 	}
-	return 0, invalidf("fusion %q: want rrf or convex", s)
+	return 0, engine.Invalidf("fusion %q: want rrf or convex", s)
 }
 
 // A Fusion says how a query with a vector and a text combines the two rankings. The zero
@@ -116,13 +118,13 @@ func (f *Fusion) validate() error {
 	positive := func(x float64) bool { return x >= 0 && x <= 1e6 }
 	switch {
 	case f.Method > RRF:
-		return invalidf("unknown fusion method %d", f.Method)
+		return engine.Invalidf("unknown fusion method %d", f.Method)
 	case !positive(f.Vector) || !positive(f.Text):
-		return invalidf("fusion weights are %v and %v, not between 0 and 1e6", f.Vector, f.Text)
+		return engine.Invalidf("fusion weights are %v and %v, not between 0 and 1e6", f.Vector, f.Text)
 	case !positive(f.C):
-		return invalidf("fusion constant is %v, not between 0 and 1e6", f.C)
+		return engine.Invalidf("fusion constant is %v, not between 0 and 1e6", f.C)
 	case f.Depth < 0 || f.Depth > math.MaxInt32:
-		return invalidf("fusion depth is %d, not between 0 and 2147483647", f.Depth)
+		return engine.Invalidf("fusion depth is %d, not between 0 and 2147483647", f.Depth)
 	}
 	return nil
 }
@@ -141,7 +143,7 @@ type Leg struct {
 
 // A textLeg is the prepared text of a query.
 type textLeg struct {
-	*textSearch
+	*match.Text
 	query   text.Query
 	scanner *text.Scanner
 }
@@ -152,16 +154,16 @@ func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
 	if q.Text == "" {
 		return nil, nil
 	}
-	a := s.view.def.analysis
+	a := s.view.Def.Analysis
 	if a == nil {
-		return nil, noText(s.view.def.name)
+		return nil, engine.NoText(s.view.Def.Name)
 	}
-	parsed, err := a.query("text", q.Text)
+	parsed, err := match.Parse(a, "text", q.Text)
 	if err != nil {
 		return nil, err
 	}
-	prepared, err := s.view.prepareText(ctx, a, parsed)
-	return &textLeg{textSearch: prepared, query: parsed, scanner: a.analyzer.Scanner()}, err
+	prepared, err := match.Prepare(ctx, s.view, a, parsed)
+	return &textLeg{Text: prepared, query: parsed, scanner: a.Analyzer.Scanner()}, err
 }
 
 // best returns the best rows of each query in order, as many as the query needs.
@@ -179,10 +181,10 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 	// Both rankings run at the same time, unless Explain measures each.
 	texts := make([][]ranked, len(s.queries))
 	rankTexts := func() error {
-		return s.db.guard(func() (err error) {
+		return s.db.engine.Guard(func() (err error) {
 			for i, p := range s.queries {
 				if p.text != nil && err == nil {
-					need, least := p.need, negInf
+					need, least := p.need, engine.NegInf
 					switch {
 					case p.vector:
 						need = p.Fusion.withDefaults(p.need).Depth
@@ -201,7 +203,7 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 	defer group.Wait() // also on a panic: the caller releases memory that the other goroutine reads
 	both := slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil && p.vector })
 	if both && s.trace == nil && s.workers > 1 {
-		group.Go(segDir, rankTexts)
+		group.Go(engine.SegDir, rankTexts)
 	} else {
 		textErr = rankTexts()
 	}
@@ -213,7 +215,7 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 		return nil, err
 	}
 	best := texts
-	err := s.db.guard(func() (err error) {
+	err := s.db.engine.Guard(func() (err error) {
 		for i, p := range s.queries {
 			if !p.vector {
 				continue
@@ -263,13 +265,13 @@ func (s *search) textsAbove(ctx context.Context, p *probe, need int, least float
 	clock := s.clock("text")
 	c := topk.New(min(need, max(1, p.matched)), least)
 	var buf terms.Buffer
-	for i, part := range s.view.parts {
-		for lo := 0; lo < part.n; lo += textRows {
+	for i, part := range s.view.Parts {
+		for lo := 0; lo < part.N; lo += textRows {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if err := p.text.Scan(i, lo, min(lo+textRows, part.n), p.parts[i].set, c, &buf); err != nil {
-				return nil, p.text.damaged(err)
+			if err := p.text.Scan(i, lo, min(lo+textRows, part.N), p.parts[i].set, c, &buf); err != nil {
+				return nil, p.text.Damaged(err)
 			}
 		}
 	}
@@ -297,10 +299,10 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) 
 		}
 		var err error
 		if scores, err = p.text.Scores(scores[:0], part, rows); err != nil {
-			return nil, p.text.damaged(err)
+			return nil, p.text.Damaged(err)
 		}
 		for i, row := range rows {
-			hits = append(hits, ranked{place: place{s.view.parts[part], int(row)}, score: scores[i]})
+			hits = append(hits, ranked{place: place{s.view.Parts[part], int(row)}, score: scores[i]})
 		}
 	}
 	return hits, nil
@@ -317,10 +319,10 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) 
 func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) ([]ranked, error) {
 	f := &fuser{search: s, p: p, leg: leg, Fusion: p.Fusion.withDefaults(p.need), at: map[place]int{}}
 	cost := 0
-	for i, part := range s.view.parts {
+	for i, part := range s.view.Parts {
 		n := p.matchedIn(s.view, i)
-		cost += n * max(part.dim, 64)
-		if part.dim > 0 {
+		cost += n * max(part.Dim, 64)
+		if part.Dim > 0 {
 			f.vectors += n
 		}
 	}
@@ -435,7 +437,7 @@ func (f *fuser) rank() ([]ranked, error) {
 }
 
 func (f *fuser) score(vector, text Leg) float64 {
-	return f.Score(f.p.scorer.metric, vector, text, f.p.scale[0], f.p.scale[1])
+	return f.Score(Metric(f.p.scorer.Metric), vector, text, f.p.scale[0], f.p.scale[1])
 }
 
 // complete looks up the missing scores of a document.
@@ -448,7 +450,7 @@ func (f *fuser) complete(h *ranked) error {
 	for i := range h.legs {
 		missing[i] = h.legs[i].Score == nil && !f.whole[i]
 	}
-	if missing[0] && h.part.dim > 0 {
+	if missing[0] && h.part.Dim > 0 {
 		f.p.ledger.considered++
 	}
 	return f.search.complete(f.p, h, missing[0], missing[1])
@@ -522,7 +524,7 @@ func (f *fuser) deepen(ctx context.Context, hits []ranked, d doubt) (bool, error
 	}
 	// A document with a lower text score cannot be among the best, even with the best
 	// vector score outside the list.
-	least := negInf
+	least := engine.NegInf
 	if !math.IsInf(bar, -1) && f.Text > 0 {
 		vector := Leg{}
 		if !f.whole[0] {
@@ -566,12 +568,12 @@ func (f *fuser) moreTexts(ctx context.Context, least float64) error {
 
 // allVectors adds every matching document with a vector.
 func (f *fuser) allVectors(ctx context.Context) error {
-	for i, part := range f.view.parts {
-		if part.dim == 0 {
+	for i, part := range f.view.Parts {
+		if part.Dim == 0 {
 			continue
 		}
 		set := f.p.parts[i].set
-		for row := range part.n {
+		for row := range part.N {
 			if row%textRows == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -601,7 +603,7 @@ func (f *fuser) lengthen(ctx context.Context) error {
 		return err
 	}
 	f.p.ledger.add(leg.ledger)
-	texts, err := f.bestTexts(ctx, f.p, f.Depth, negInf)
+	texts, err := f.bestTexts(ctx, f.p, f.Depth, engine.NegInf)
 	if err != nil {
 		return err
 	}
@@ -617,7 +619,7 @@ func (f *fuser) ranks(ctx context.Context, bar float64, hits []ranked) error {
 		chosen[h.place] = true
 	}
 	var lists [2][]*suspect
-	err := f.ver.read(func(tx *meta.Tx) error {
+	err := f.ver.Read(func(tx *meta.Tx) error {
 		for i := range f.all {
 			h := &f.all[i]
 			if most := f.most(h); most == h.score || most < bar && !chosen[h.place] {
@@ -628,7 +630,7 @@ func (f *fuser) ranks(ctx context.Context, bar float64, hits []ranked) error {
 			}
 			if !f.known(h) {
 				var err error
-				if h.id, err = f.view.idAt(tx, h.part, h.row); err != nil {
+				if h.id, err = f.view.IDAt(tx, h.part, h.row); err != nil {
 					return err
 				}
 			}
@@ -696,7 +698,7 @@ func (d *doubt) bar(hits []ranked, p *probe) float64 {
 	case p.Threshold != nil:
 		return *p.Threshold
 	}
-	return negInf
+	return engine.NegInf
 }
 
 // none reports whether hits and their scores are certain. A rival with the score of the
@@ -767,19 +769,19 @@ func (s *search) complete(p *probe, h *ranked, vector, text bool) error {
 	if err := s.stopped(); err != nil {
 		return err
 	}
-	if vector && h.part.dim > 0 {
-		vec, err := h.part.source.vectors(h.row, h.row+1)
+	if vector && h.part.Dim > 0 {
+		vec, err := h.part.Source.Vectors(h.row, h.row+1)
 		if err != nil {
 			return err
 		}
-		h.legs[0].Score = new(p.scorer.score(vec))
+		h.legs[0].Score = new(p.scorer.Score(vec))
 	}
 	if !text {
 		return nil
 	}
-	score, err := p.text.Score(slices.Index(s.view.parts, h.part), h.row)
+	score, err := p.text.Score(slices.Index(s.view.Parts, h.part), h.row)
 	if err != nil {
-		return p.text.damaged(err)
+		return p.text.Damaged(err)
 	}
 	if score > 0 {
 		h.legs[1].Score = &score
@@ -789,13 +791,13 @@ func (s *search) complete(p *probe, h *ranked, vector, text bool) error {
 
 // snippet returns the passage of a document that best answers the text.
 func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error) {
-	b, err := s.view.stored(tx, h.part, h.row)
+	b, err := s.view.Stored(tx, h.part, h.row)
 	if err != nil {
 		return nil, err
 	}
 	d, err := document.Decode(b, document.Text)
 	if err != nil {
-		return nil, corruptDocument(h.part.nums[h.row], err)
+		return nil, engine.CorruptDocument(h.part.Nums[h.row], err)
 	}
 	leg, rank := p.text, math.MaxInt
 	for i, f := range p.forms {
@@ -825,7 +827,7 @@ func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights .
 	}
 	defer done()
 	var r *Result
-	err = retryDerived(func() error {
+	err = engine.RetryDerived(func() error {
 		r, err = c.db.newSearch(ver, v).answerFused(ctx, queries, weights)
 		return err
 	})
@@ -837,22 +839,22 @@ func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights .
 
 func (s *search) answerFused(ctx context.Context, queries []Query, weights []float64) (*Result, error) {
 	if len(queries) == 0 || len(weights) > 0 && len(weights) != len(queries) {
-		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
+		return nil, engine.Invalidf("%d queries with %d weights", len(queries), len(weights))
 	}
 	f := &multiFuser{first: queries[0], own: slices.Clone(queries), weights: weights, exact: true}
 	for i := range f.own {
 		q := &f.own[i]
-		if err := q.validate(s.view.def); err != nil {
+		if err := q.validate(s.view.Def); err != nil {
 			return nil, fmt.Errorf("query %d: %w", i, err)
 		}
 		if q.Group != nil || q.MMR != nil {
-			return nil, invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
+			return nil, engine.Invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
 		}
 		q.K, q.Offset, q.Select, q.Snippet = max(f.first.limit(), cmp.Or(q.Fusion.Depth, rrfDepth)), 0, IDsOnly, 0
 		how, _ := goalOf(q.Accuracy) // it is valid
 		f.exact = f.exact && how.exact()
 		if len(weights) > 0 && !(weights[i] >= 0 && weights[i] <= 1e6) {
-			return nil, invalidf("weight of query %d is %v", i, weights[i])
+			return nil, engine.Invalidf("weight of query %d is %v", i, weights[i])
 		}
 	}
 	f.c = f.first.Fusion.withDefaults(0).C
@@ -868,7 +870,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 		s.queries = one.queries
 		f.take(lists)
 		var hits []ranked
-		if err := s.db.guard(func() (err error) {
+		if err := s.db.engine.Guard(func() (err error) {
 			hits, err = s.order(slices.Clone(f.all), f.first.limit())
 			return err
 		}); err != nil {
@@ -896,7 +898,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 				p.text = form.text
 			}
 		}
-		err = s.db.guard(func() (err error) {
+		err = s.db.engine.Guard(func() (err error) {
 			r.Hits, err = s.fetch(&p, hits[min(f.first.Offset, len(hits)):])
 			return err
 		})

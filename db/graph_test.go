@@ -17,6 +17,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 var churnRounds = flag.Int("churn", 0, "rounds of TestGraphChurn; 1,000 take about an hour")
@@ -199,7 +200,7 @@ func TestEqualGraphs(t *testing.T) {
 				}
 				answers[n] = append(answers[n], r)
 			}
-			names, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph"))
+			names, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.graph"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +315,7 @@ func TestGraphFaults(t *testing.T) {
 		if err := f.vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
-		files, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph"))
+		files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.graph"))
 		if err != nil || len(files) == 0 {
 			t.Fatal(files, err)
 		}
@@ -336,7 +337,7 @@ func TestGraphFaults(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return // a mapped file cannot be made shorter there
 	}
-	files, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph"))
+	files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.graph"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,12 +363,12 @@ func TestDerivedOfYoungSegments(t *testing.T) {
 	}
 	derive := func(age time.Duration, later bool, want int) {
 		t.Helper()
-		next, err := vdb.makeDerived(ctx, byCompact, age)
+		next, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, age)
 		if err != nil || (next > 0) != later {
 			t.Errorf("next in %v, %v", next, err)
 		}
 		for _, ext := range []string{"codes", "graph"} {
-			if files, err := filepath.Glob(filepath.Join(dir, segDir, "*."+ext)); err != nil || len(files) != want {
+			if files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*."+ext)); err != nil || len(files) != want {
 				t.Errorf("%d files of %s, want %d; %v", len(files), ext, want, err)
 			}
 		}
@@ -445,8 +446,8 @@ func TestGraphChurn(t *testing.T) {
 		if err := vdb.Compact(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if files, err := filepath.Glob(filepath.Join(dir, segDir, "*.graph")); err != nil || len(files) != 1 || len(vdb.mapped) != 1 {
-			t.Fatalf("%v %v, %d segments are mapped", err, files, len(vdb.mapped))
+		if files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.graph")); err != nil || len(files) != 1 || len(vdb.engine.Mapped) != 1 {
+			t.Fatalf("%v %v, %d segments are mapped", err, files, len(vdb.engine.Mapped))
 		}
 	}
 	fresh := collection(t, vdb, "fresh", Schema{Dim: dim, Metric: L2})
@@ -482,59 +483,59 @@ func TestGraphChurn(t *testing.T) {
 	if err := vdb.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	var s *openSegment
-	for _, job := range vdb.plan(everyVictim) {
-		if err := vdb.compact(ctx, job); err != nil {
+	var s *engine.OpenSegment
+	for _, job := range vdb.engine.Plan(engine.EveryVictim) {
+		if err := vdb.engine.Compact(ctx, job); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, seg := range vdb.segments {
-		if seg.base != nil {
+	for _, seg := range vdb.engine.Segments {
+		if seg.Base != nil {
 			s = seg
 		}
 	}
-	if s == nil || len(vdb.mapped) != len(vdb.segments)+1 {
-		t.Fatalf("%d segments are mapped, %d in use, base of %v", len(vdb.mapped), len(vdb.segments), s)
+	if s == nil || len(vdb.engine.Mapped) != len(vdb.engine.Segments)+1 {
+		t.Fatalf("%d segments are mapped, %d in use, base of %v", len(vdb.engine.Mapped), len(vdb.engine.Segments), s)
 	}
 	build := func() []byte {
 		var b blocks.Memory
-		if err := vdb.guard(func() error { return s.graph.write(ctx, &b) }); err != nil {
+		if err := vdb.engine.Guard(func() error { return s.Graph.Write(ctx, &b) }); err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
 	upon, anew := build(), build()
-	if s.base != nil || slices.Equal(upon, anew) {
+	if s.Base != nil || slices.Equal(upon, anew) {
 		t.Error("the base was not used, or not let go")
 	}
-	if len(vdb.mapped) != len(vdb.segments) {
-		t.Errorf("%d segments are mapped, %d in use", len(vdb.mapped), len(vdb.segments))
+	if len(vdb.engine.Mapped) != len(vdb.engine.Segments) {
+		t.Errorf("%d segments are mapped, %d in use", len(vdb.engine.Mapped), len(vdb.engine.Segments))
 	}
 	for _, last := range []bool{false, true} {
 		write(rows / 100)
 		if err := vdb.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := vdb.makeDerived(ctx, byCompact, 0); err != nil {
+		if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range vdb.plan(everyVictim) {
-			if err := vdb.compact(ctx, job); err != nil {
+		for _, job := range vdb.engine.Plan(engine.EveryVictim) {
+			if err := vdb.engine.Compact(ctx, job); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, seg := range vdb.segments {
-			if seg.base != nil {
+		for _, seg := range vdb.engine.Segments {
+			if seg.Base != nil {
 				s = seg
 			}
 		}
-		if s.base == nil {
+		if s.Base == nil {
 			t.Fatal("no base")
 		}
 		if last {
 			break
 		}
-		if err := flipBytes(filepath.Join(dir, s.base.graph.name), 4096+64*int64(s.base.info.Rows)+100); err != nil {
+		if err := flipBytes(filepath.Join(dir, s.Base.Graph.Name), 4096+64*int64(s.Base.Info.Rows)+100); err != nil {
 			t.Fatal(err)
 		}
 		if damaged := build(); !slices.Equal(damaged, build()) {
@@ -544,8 +545,8 @@ func TestGraphChurn(t *testing.T) {
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, segDir, "*.vec")); err != nil || len(left) != len(vdb.segments) {
-		t.Errorf("%v %v, want %d", err, left, len(vdb.segments))
+	if left, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.vec")); err != nil || len(left) != len(vdb.engine.Segments) {
+		t.Errorf("%v %v, want %d", err, left, len(vdb.engine.Segments))
 	}
 }
 

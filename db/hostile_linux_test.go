@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // strangers are what can be in the place of a file.
@@ -180,11 +181,11 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 		files := readFiles(t, of)
 		names := slices.Sorted(maps.Keys(files))
 		if of == folder {
-			names = append(names, manifestName(9), "LOCK", metaName)
+			names = append(names, engine.ManifestName(9), "LOCK", engine.MetaName)
 		} else {
-			names = append(names, lockName, "seg", "wal", "tmp", "tmp/meta.bolt", "tmp/00000001.cols", "tmp/00000003.codes", "tmp/meta.sums.1")
+			names = append(names, engine.LockName, "seg", "wal", "tmp", "tmp/meta.bolt", "tmp/00000001.cols", "tmp/00000003.codes", "tmp/meta.sums.1")
 			for id := range 6 {
-				for _, ext := range append(derivedExts, "vec") {
+				for _, ext := range append(engine.DerivedExts, "vec") {
 					names = append(names, fmt.Sprintf("seg/%08x.%s", id, ext))
 				}
 				names = append(names, fmt.Sprintf("wal/%08d.wal", id))
@@ -207,10 +208,10 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 					put := strangers[kind]
 					_, there := files[name]
 					ext := path.Ext(name)
-					if kind == "empty file" && (ext == ".wal" || ext == "" && name != lockName || !there) {
+					if kind == "empty file" && (ext == ".wal" || ext == "" && name != engine.LockName || !there) {
 						continue // the loss of a log cannot be told from there having been none
 					}
-					if name == walDir && strings.HasSuffix(kind, "directory") {
+					if name == engine.WALDir && strings.HasSuffix(kind, "directory") {
 						continue // likewise
 					}
 					if seen++; kind != "pipe" && seen%6 != 0 && !*everyStep {
@@ -235,7 +236,7 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 						if of == folder {
 							break // a version is taken whole or not at all
 						}
-						if slices.Contains(derivedExts, strings.TrimPrefix(ext, ".")) || strings.HasPrefix(name, "tmp/") || name == sumsName {
+						if slices.Contains(engine.DerivedExts, strings.TrimPrefix(ext, ".")) || strings.HasPrefix(name, "tmp/") || name == engine.SumsName {
 							t.Errorf("%s: it could be done without: %v", what, err)
 						}
 					case got != want:

@@ -4,23 +4,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 func TestKnownIDs(t *testing.T) {
-	var k knownIDs
-	if id := k.get(7); id != "" {
+	var k engine.KnownIDs
+	if id := k.Get(7); id != "" {
 		t.Fatalf("%q is known from the start", id)
 	}
-	k.put(7, "seven")
-	k.put(8, "eight")
-	k.put(9, strings.Repeat("9", idLongest+1))
-	k.put(10, strings.Repeat("9", idLongest))
-	if k.get(7) != "seven" || k.get(8) != "eight" || k.get(9) != "" || len(k.get(10)) != idLongest {
-		t.Fatalf("got %q, %q, %q, %q", k.get(7), k.get(8), k.get(9), k.get(10))
+	k.Put(7, "seven")
+	k.Put(8, "eight")
+	k.Put(9, strings.Repeat("9", engine.IDLongest+1))
+	k.Put(10, strings.Repeat("9", engine.IDLongest))
+	if k.Get(7) != "seven" || k.Get(8) != "eight" || k.Get(9) != "" || len(k.Get(10)) != engine.IDLongest {
+		t.Fatalf("got %q, %q, %q, %q", k.Get(7), k.Get(8), k.Get(9), k.Get(10))
 	}
-	k.put(7+idSlots, "another") // in its place
-	if k.get(7) != "" || k.get(7+idSlots) != "another" {
-		t.Fatalf("got %q and %q", k.get(7), k.get(7+idSlots))
+	k.Put(7+engine.IDSlots, "another") // in its place
+	if k.Get(7) != "" || k.Get(7+engine.IDSlots) != "another" {
+		t.Fatalf("got %q and %q", k.Get(7), k.Get(7+engine.IDSlots))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -108,7 +109,7 @@ func TestInconsistent(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer fsys.Close()
-		store, err := meta.Open(fsys, metaName, meta.Options{})
+		store, err := meta.Open(fsys, engine.MetaName, meta.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +142,7 @@ func TestInconsistent(t *testing.T) {
 		return b
 	}
 	schema := func(dim int, text *TextIndex) []byte {
-		b, err := (&definition{id: coll.ID, name: "a", schema: Schema{Dim: dim, Metric: Cosine, Text: text}}).encode()
+		b, err := (&engine.Definition{ID: coll.ID, Name: "a", Schema: Schema{Dim: dim, Metric: Cosine, Text: text}.engine()}).Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,13 +246,13 @@ func TestInconsistentLog(t *testing.T) {
 	dir := filepath.Join(memDir(t), "db")
 	writeFiles(t, dir, v.files)
 	vdb := open(t, dir, &Options{ReadOnly: true})
-	id, next, coll, num := vdb.state.DB, vdb.cur.lsn+1, existing(t, vdb, "a").id, vdb.state.NextDoc
+	id, next, coll, num := vdb.engine.State.DB, vdb.engine.Cur.LSN+1, existing(t, vdb, "a").id, vdb.engine.State.NextDoc
 	want := dump(t, existing(t, vdb, "a"))
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	encode := func(first uint64, ops ...op) []byte {
-		parts, err := encodeRecord(first, ops)
+	encode := func(first uint64, ops ...engine.Op) []byte {
+		parts, err := engine.EncodeRecord(first, ops)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,10 +264,10 @@ func TestInconsistentLog(t *testing.T) {
 		says   string
 		lost   int
 	}{
-		{"no batch", []byte{recordVersion, 1, 2}, "batch", 1},
-		{"of another number", encode(num+5, op{kind: opDelete, coll: coll, id: "none"}), "begins with docnum", 0},
-		{"of no collection", encode(num, op{kind: opDelete, coll: 99, id: "none"}), "writes to unknown collection 99", 1},
-		{"a document that is none", encode(num, op{kind: opPut, coll: coll, id: "x", doc: []byte{0xc1}, num: num}), "", 1},
+		{"no batch", []byte{engine.RecordVersion, 1, 2}, "batch", 1},
+		{"of another number", encode(num+5, engine.Op{Kind: engine.OpDelete, Coll: coll, ID: "none"}), "begins with docnum", 0},
+		{"of no collection", encode(num, engine.Op{Kind: engine.OpDelete, Coll: 99, ID: "none"}), "writes to unknown collection 99", 1},
+		{"a document that is none", encode(num, engine.Op{Kind: engine.OpPut, Coll: coll, ID: "x", Doc: []byte{0xc1}, Num: num}), "", 1},
 	} {
 		writeFiles(t, dir, v.files)
 		fsys, err := vfs.Open(dir, nil)
@@ -316,7 +317,7 @@ func TestInconsistentLog(t *testing.T) {
 func TestSyncInterval(t *testing.T) {
 	synced, failing := make(chan struct{}, 1), make(chan struct{})
 	vdb := open(t, t.TempDir(), &Options{Sync: SyncInterval, SyncEvery: time.Millisecond, hook: func(op vfs.Op) error {
-		if op.Kind != vfs.OpSync || !strings.HasPrefix(op.Name, walDir+"/") {
+		if op.Kind != vfs.OpSync || !strings.HasPrefix(op.Name, engine.WALDir+"/") {
 			return nil
 		}
 		select {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // mappedReads are all ways of reading; each returns its answer as text.
@@ -131,7 +132,7 @@ func TestMappedFiles(t *testing.T) {
 			continue
 		}
 		ext := filepath.Ext(name)
-		derivedFile := slices.Contains(derivedExts, strings.TrimPrefix(ext, "."))
+		derivedFile := slices.Contains(engine.DerivedExts, strings.TrimPrefix(ext, "."))
 		for _, damage := range []string{"cut to nothing", "cut in the middle", "rotten"} {
 			for _, warm := range []bool{false, true} {
 				if warm && damage == "rotten" {

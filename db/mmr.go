@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/vecbolt/vecbolt/internal/mmr"
+	"github.com/vecbolt/vecbolt/internal/score"
 )
 
 // fetch returns how many of the best rows compete for limit hits.
@@ -19,11 +20,11 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 		relevance = func(i int) float64 { return best[i].score / best[0].score }
 	}
 	for i, h := range best {
-		if h.part.dim == 0 {
+		if h.part.Dim == 0 {
 			continue
 		}
 		var err error
-		if vecs[i], err = h.part.source.vectors(h.row, h.row+1); err != nil {
+		if vecs[i], err = h.part.Source.Vectors(h.row, h.row+1); err != nil {
 			return nil, err
 		}
 	}
@@ -33,12 +34,12 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 			if vecs[chosen] == nil {
 				return nil
 			}
-			similarity := newScorer(s.view.def.schema.Metric, vecs[chosen])
+			similarity := score.New(s.view.Def.Schema.Metric, vecs[chosen])
 			return func(i int) (float64, bool) {
 				if vecs[i] == nil {
 					return 0, false
 				}
-				return similarity.score(vecs[i]), true
+				return similarity.Score(vecs[i]), true
 			}
 		})
 		for i := range order {

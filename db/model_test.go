@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // TestModel runs random operations against a map. In between there are flushes,
@@ -60,7 +61,7 @@ func TestModel(t *testing.T) {
 			"snapshot": m.snapshot,
 			"forget":   m.forget,
 			"reopen":   m.reopen,
-			"check":    m.check,
+			"check":    m.Check,
 			"batch":    m.batch,
 			"rename":   m.rename,
 			"drop":     m.drop,
@@ -404,7 +405,7 @@ func (m *model) drop(t *rapid.T) {
 // processes.
 func (m *model) derived(t *rapid.T) {
 	m.leave(t)
-	names, err := filepath.Glob(filepath.Join(m.dir, segDir, "*"))
+	names, err := filepath.Glob(filepath.Join(m.dir, engine.SegDir, "*"))
 	m.must(t, err)
 	names = append(names, filepath.Join(m.dir, "meta.sums"))
 	for _, name := range names {
@@ -451,7 +452,7 @@ func (m *model) holds(t *rapid.T, vdb *DB) {
 // sound accepts only problems of files that will be rebuilt.
 func (m *model) sound(t *rapid.T, r *CheckReport) {
 	for _, p := range r.Problems {
-		if !strings.Contains(p.Detail, errDerived.Error()) {
+		if !strings.Contains(p.Detail, engine.ErrDerived.Error()) {
 			t.Error(p)
 		}
 	}
@@ -494,7 +495,7 @@ func (m *model) repair(t *rapid.T) {
 
 func (m *model) deep(t *rapid.T) { m.holds(t, m.db) }
 
-func (m *model) check(t *rapid.T) {
+func (m *model) Check(t *rapid.T) {
 	r, err := m.db.Check(t.Context())
 	m.must(t, err)
 	m.sound(t, r)
@@ -513,7 +514,7 @@ func (m *model) check(t *rapid.T) {
 // abandon makes the next Close leave the files as a killed process would:
 // nothing is flushed and the log stays.
 func (db *DB) abandon() {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.failed = errors.New("abandoned")
+	db.engine.Mu.Lock()
+	defer db.engine.Mu.Unlock()
+	db.engine.Failed = errors.New("abandoned")
 }

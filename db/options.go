@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/dbtest"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -123,7 +124,7 @@ func (o *PublishOptions) validate() error { return within("Keep", o.Keep, 0, mat
 // within returns an error unless a field of options is in its range.
 func within[T cmp.Ordered](field string, v, least, most T) error {
 	if v < least || v > most {
-		return invalidf("option %s: %v is outside %v..%v", field, v, least, most)
+		return engine.Invalidf("option %s: %v is outside %v..%v", field, v, least, most)
 	}
 	return nil
 }
@@ -131,9 +132,7 @@ func within[T cmp.Ordered](field string, v, least, most T) error {
 func (o Options) withDefaults() Options {
 	o.SyncEvery = cmp.Or(o.SyncEvery, 100*time.Millisecond)
 	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
-	o.codedBytes = cmp.Or(o.codedBytes, codedBytes)
 	o.worthHelp = cmp.Or(o.worthHelp, worthHelp)
-	o.graphSize = cmp.Or(o.graphSize, graphSize)
 	o.recheckEvery = cmp.Or(o.recheckEvery, recheckEvery)
 	o.cheapFusion = cmp.Or(o.cheapFusion, cheapFusion)
 	o.convexTexts = cmp.Or(o.convexTexts, convexTexts)
@@ -144,4 +143,17 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// settings are the options of the engine.
+func (o Options) settings() engine.Options {
+	s := engine.Options{
+		ReadOnly: o.ReadOnly, MustExist: o.MustExist, Follow: o.Follow, SyncAlways: o.Sync == SyncAlways,
+		HeadSize: o.HeadSize, Workers: o.Workers, Compaction: !o.NoBackgroundCompaction, Logger: o.Logger,
+		Hook: o.hook, CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
+	}
+	if o.Sync == SyncInterval {
+		s.SyncEvery = o.SyncEvery
+	}
+	return s
 }

@@ -74,9 +74,9 @@ func TestLeaderPanics(t *testing.T) {
 						}()
 					}
 					for waiting := 0; waiting < cap(others); runtime.Gosched() {
-						vdb.queue.mu.Lock()
-						waiting = len(vdb.queue.waiting)
-						vdb.queue.mu.Unlock()
+						vdb.engine.Queue.Mu.Lock()
+						waiting = len(vdb.engine.Queue.Waiting)
+						vdb.engine.Queue.Mu.Unlock()
 					}
 				} else {
 					for range cap(others) {
@@ -209,18 +209,20 @@ func TestPanicAtEveryStep(t *testing.T) {
 // Work in the background that fails, or panics, is on record until it succeeds.
 func TestTroubleIsOnRecord(t *testing.T) {
 	vdb := open(t, t.TempDir(), nil)
-	vdb.maintain("work", func() error { panic("oh no") })
-	vdb.maintain("other work", func() error { return &CorruptError{File: "seg/00000001.vec", Offset: 7, Err: errors.New("bits")} })
+	vdb.engine.Maintain("work", func() error { panic("oh no") })
+	vdb.engine.Maintain("other work", func() error {
+		return &CorruptError{File: "seg/00000001.vec", Offset: 7, Err: errors.New("bits")}
+	})
 	want := "other work: corrupt file seg/00000001.vec at offset 7: bits\nwork: panic: oh no"
 	if got := vdb.Stats().Trouble; got != want {
 		t.Errorf("trouble %q, want %q", got, want)
 	}
-	vdb.maintain("work", func() error { return context.Canceled })
+	vdb.engine.Maintain("work", func() error { return context.Canceled })
 	if got := vdb.Stats().Trouble; got != want {
 		t.Errorf("trouble %q, want %q", got, want)
 	}
-	vdb.maintain("other work", func() error { return nil })
-	vdb.maintain("work", func() error { return nil })
+	vdb.engine.Maintain("other work", func() error { return nil })
+	vdb.engine.Maintain("work", func() error { return nil })
 	if got := vdb.Stats().Trouble; got != "" {
 		t.Errorf("trouble %q that is over", got)
 	}

@@ -1,6 +1,8 @@
 package db
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // A PartPlan says how a query searches one part of a collection: a segment, or
 // the rows in memory.
@@ -26,19 +28,19 @@ func (q *probe) plan() string {
 // partPlans explains the plan part by part.
 func (s *search) partPlans(q *probe) []PartPlan {
 	plans := []PartPlan{}
-	for i, p := range s.view.parts {
-		if p.live() == 0 || p.dim == 0 && q.text == nil {
+	for i, p := range s.view.Parts {
+		if p.Live() == 0 || p.Dim == 0 && q.text == nil {
 			continue
 		}
-		plan := PartPlan{Name: "memory", Rows: p.live(), Matched: q.matchedIn(s.view, i)}
-		if p.segment != nil {
-			plan.Name = p.segment.Name()
+		plan := PartPlan{Name: "memory", Rows: p.Live(), Matched: q.matchedIn(s.view, i)}
+		if p.Segment != nil {
+			plan.Name = p.Segment.Name()
 		}
-		share := q.share(i, p.n)
+		share := q.share(i, p.N)
 		switch {
 		case !q.vector:
 			plan.Plan, plan.Reason = "text index", "the query has no vector"
-		case p.dim == 0:
+		case p.Dim == 0:
 			plan.Plan, plan.Reason = "text index", "no row has a vector"
 		case plan.Matched == 0:
 			plan.Plan, plan.Reason = "nothing", "no row matches"
@@ -48,9 +50,9 @@ func (s *search) partPlans(q *probe) []PartPlan {
 			plan.Plan, plan.Reason = "row by row", fmt.Sprintf("only %.3g %% of the rows match", 100*share)
 		case q.parts[i].codes != nil:
 			plan.Plan, plan.Reason = "scan of codes", "codes rule out most rows, from a quarter of the bytes"
-		case p.segment == nil:
+		case p.Segment == nil:
 			plan.Plan, plan.Reason = "scan of vectors", "rows in memory have no codes"
-		case p.segment.codes != nil:
+		case p.Segment.Codes != nil:
 			plan.Plan, plan.Reason = "scan of vectors", "the codes are not built yet"
 		default:
 			plan.Plan, plan.Reason = "scan of vectors", "the segment is too small for codes to pay"

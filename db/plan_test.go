@@ -92,6 +92,6 @@ func costs(t *testing.T, c *Collection, q Query) (walk, scan float64) {
 			estimated += stage.Rows
 		}
 	}
-	price := v.parts[0].segment.graph.get().Price(p.parts[0].set != nil)
+	price := v.Parts[0].Segment.Graph.Get().Price(p.parts[0].set != nil)
 	return float64(estimated) * price, s.scanCost(p, 0)
 }

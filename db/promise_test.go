@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/score"
 )
 
 var (
@@ -394,10 +396,10 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64,
 
 // nearness says of every row how many are nearer to a vector.
 func nearness(set promiseSet, centre []float32) []int {
-	s := newScorer(set.metric, centre)
+	s := score.New(fileformat.Metric(set.metric), centre)
 	scores, order, ranks := make([]float64, len(set.rows)), make([]int, len(set.rows)), make([]int, len(set.rows))
 	for i, v := range set.rows {
-		scores[i], order[i] = s.score(v), i
+		scores[i], order[i] = s.Score(v), i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(scores[b], scores[a]), a-b) })
 	for rank, i := range order {

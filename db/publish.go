@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/manifest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -41,7 +43,7 @@ const DefaultKeep = 8
 // Its methods are safe for concurrent use. It must be closed before the
 // database.
 type Publisher struct {
-	db   *DB
+	db   *engine.Engine
 	to   *vfs.FS // the folder
 	temp *vfs.FS // tmp/ in it: laid out like a database
 	hook vfs.Hook
@@ -83,14 +85,14 @@ func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error)
 	if opts != nil {
 		o = *opts
 	}
-	p := &Publisher{db: db, keep: cmp.Or(o.Keep, DefaultKeep)}
+	p := &Publisher{db: db.engine, keep: cmp.Or(o.Keep, DefaultKeep)}
 	err := o.validate()
 	if err == nil {
 		err = p.open(dir, o.hook)
 	}
 	if err != nil {
 		_ = p.release()
-		return nil, fmt.Errorf("db: publish to %q: %w", dir, translate(err))
+		return nil, fmt.Errorf("db: publish to %q: %w", dir, engine.Translate(err))
 	}
 	return p, nil
 }
@@ -99,13 +101,13 @@ func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error)
 const lockFile = "publish.lock"
 
 func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
-	if p.db.opts.ReadOnly {
-		return ErrReadOnly
+	if p.db.Opts.ReadOnly {
+		return engine.ErrReadOnly
 	}
-	if err := p.db.outside(dir); err != nil {
+	if err := outside(p.db, dir); err != nil {
 		return err
 	}
-	if err := makeDir(dir); err != nil {
+	if err := engine.MakeDir(dir); err != nil {
 		return err
 	}
 	p.hook = hook
@@ -116,17 +118,17 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(names, manifestDir) {
+	if !slices.Contains(names, engine.ManifestDir) {
 		for _, name := range names {
-			if name != lockFile && name != tmpDir && !strings.HasPrefix(name, ".") {
-				return fmt.Errorf("%w: the directory holds %q and no published database", ErrExists, name)
+			if name != lockFile && name != engine.TmpDir && !strings.HasPrefix(name, ".") {
+				return fmt.Errorf("%w: the directory holds %q and no published database", engine.ErrExists, name)
 			}
 		}
 	}
 	if p.lock, err = p.to.Lock(lockFile, true); err != nil {
 		return err
 	}
-	for _, d := range []string{manifestDir, metaDir, segDir, walDir, tmpDir} { // the first one marks a published folder
+	for _, d := range []string{engine.ManifestDir, engine.MetaDir, engine.SegDir, engine.WALDir, engine.TmpDir} { // the first one marks a published folder
 		if err := p.to.Mkdir(d); err != nil {
 			return err
 		}
@@ -137,20 +139,20 @@ func (p *Publisher) open(dir string, hook vfs.Hook) (err error) {
 	if p.temp, err = openTemp(dir, hook); err != nil {
 		return err
 	}
-	numbers, err := manifests(p.to)
+	numbers, err := engine.Manifests(p.to)
 	if err != nil {
 		return err
 	}
 	for _, number := range slices.Backward(numbers) {
-		m, err := readManifest(p.to, number)
-		if errors.Is(err, ErrCorrupt) {
+		m, err := engine.ReadManifest(p.to, number)
+		if errors.Is(err, fileformat.ErrCorrupt) {
 			continue // followers skip it, too
 		}
 		if err != nil {
 			return err
 		}
-		if m.DB != p.db.state.DB {
-			return fmt.Errorf("%w: the directory holds another database", ErrExists)
+		if m.DB != p.db.State.DB {
+			return fmt.Errorf("%w: the directory holds another database", engine.ErrExists)
 		}
 		p.last = m
 		break
@@ -163,14 +165,14 @@ func openTemp(dir string, hook vfs.Hook) (*vfs.FS, error) {
 	var inside vfs.Hook
 	if hook != nil {
 		inside = func(op vfs.Op) error {
-			op.Name = path.Join(tmpDir, op.Name)
+			op.Name = path.Join(engine.TmpDir, op.Name)
 			if op.To != "" {
-				op.To = path.Join(tmpDir, op.To)
+				op.To = path.Join(engine.TmpDir, op.To)
 			}
 			return hook(op)
 		}
 	}
-	return vfs.Open(filepath.Join(dir, tmpDir), inside)
+	return vfs.Open(filepath.Join(dir, engine.TmpDir), inside)
 }
 
 // startAfresh prepares the folder again after a directory in it could not be
@@ -223,15 +225,15 @@ func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var done Publication
-	err := ErrClosed
+	err := engine.ErrClosed
 	if !p.closed {
-		if err = p.db.usable(ctx); err == nil {
+		if err = p.db.Usable(ctx); err == nil {
 			done, err = p.publish(ctx)
-			p.db.end()
+			p.db.End()
 		}
 	}
 	if err != nil {
-		return done, fmt.Errorf("db: publish to %q: %w", p.dir(), translate(err))
+		return done, fmt.Errorf("db: publish to %q: %w", p.dir(), engine.Translate(err))
 	}
 	return done, nil
 }
@@ -255,23 +257,23 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 		return done, err
 	}
 	if p.long() {
-		if err := p.db.flush(); err != nil {
+		if err := p.db.Flush(); err != nil {
 			return done, err
 		}
 	}
-	if _, err := p.db.makeDerived(ctx, byClose, 0); err != nil {
+	if _, err := p.db.MakeDerived(ctx, engine.ByClose, 0); err != nil {
 		return done, err
 	}
-	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.state.DB}, found: map[string]any{}, old: map[string]string{}}
+	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.State.DB}, found: map[string]any{}, old: map[string]string{}}
 	if p.last != nil {
 		next.old = p.last.Names()
 	}
 	commits, err := next.documents()
 	if next.ver != nil {
-		defer p.db.drop(next.ver)
+		defer p.db.Drop(next.ver)
 	}
 	if err == nil {
-		err = p.db.guard(next.segments)
+		err = p.db.Guard(next.segments)
 	}
 	if err != nil {
 		return done, err
@@ -294,14 +296,14 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 		NewFiles: next.files, NewBytes: next.bytes,
 	}
 	if !same {
-		p.db.opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch, "files", next.files, "bytes", next.bytes, "took", time.Since(start))
+		p.db.Opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch, "files", next.files, "bytes", next.bytes, "took", time.Since(start))
 	}
 	return done, nil
 }
 
 // wipe removes unfinished files.
 func (p *Publisher) wipe() error {
-	for _, dir := range []string{".", segDir, walDir, tmpDir} {
+	for _, dir := range []string{".", engine.SegDir, engine.WALDir, engine.TmpDir} {
 		names, err := p.temp.ReadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -310,7 +312,7 @@ func (p *Publisher) wipe() error {
 			return err
 		}
 		for _, name := range names {
-			if dir == "." && slices.Contains([]string{segDir, walDir, tmpDir}, name) {
+			if dir == "." && slices.Contains([]string{engine.SegDir, engine.WALDir, engine.TmpDir}, name) {
 				continue
 			}
 			if err := p.temp.Remove(path.Join(dir, name)); err != nil {
@@ -318,7 +320,7 @@ func (p *Publisher) wipe() error {
 			}
 		}
 	}
-	for _, dir := range []string{segDir, walDir} {
+	for _, dir := range []string{engine.SegDir, engine.WALDir} {
 		if err := p.temp.Mkdir(dir); err != nil {
 			return err
 		}
@@ -332,31 +334,31 @@ func (p *Publisher) long() bool {
 	limit, files := int64(minLogBytes), 0
 	if p.last != nil {
 		for _, f := range p.last.Files {
-			if strings.HasPrefix(f.Name, walDir+"/") {
+			if strings.HasPrefix(f.Name, engine.WALDir+"/") {
 				files++
 			}
 		}
 	}
-	if size, err := p.db.fs.Size(metaName); err == nil {
+	if size, err := p.db.FS.Size(engine.MetaName); err == nil {
 		limit = max(limit, size/4)
 	}
-	p.db.commitMu.Lock()
-	defer p.db.commitMu.Unlock()
-	bytes := p.db.active.bytes
-	if p.db.frozen != nil {
-		bytes += p.db.frozen.bytes
+	p.db.CommitMu.Lock()
+	defer p.db.CommitMu.Unlock()
+	bytes := p.db.Active.Bytes
+	if p.db.Frozen != nil {
+		bytes += p.db.Frozen.Bytes
 	}
 	return bytes > limit || files >= maxLogFiles && bytes > 0
 }
 
 // commit writes the manifest of a version whose files are in place.
 func (p *Publisher) commit(m *manifest.Manifest) error {
-	for _, dir := range []string{metaDir, segDir, walDir} {
+	for _, dir := range []string{engine.MetaDir, engine.SegDir, engine.WALDir} {
 		if err := p.to.SyncDir(dir); err != nil {
 			return err
 		}
 	}
-	numbers, err := manifests(p.to)
+	numbers, err := engine.Manifests(p.to)
 	if err != nil {
 		return err
 	}
@@ -369,32 +371,32 @@ func (p *Publisher) commit(m *manifest.Manifest) error {
 	if err != nil {
 		return err
 	}
-	return p.to.WriteFileAtomic(manifestName(m.Number), b)
+	return p.to.WriteFileAtomic(engine.ManifestName(m.Number), b)
 }
 
 // tidy removes old versions, and files that no version uses. A file that cannot
 // be removed is tried again after the next Publish.
 func (p *Publisher) tidy() {
 	if err := p.remove(); err != nil {
-		p.db.opts.Logger.Warn("cannot remove old versions", "dir", p.dir(), "error", err)
+		p.db.Opts.Logger.Warn("cannot remove old versions", "dir", p.dir(), "error", err)
 	}
 }
 
 func (p *Publisher) remove() error {
-	numbers, err := manifests(p.to)
+	numbers, err := engine.Manifests(p.to)
 	if err != nil {
 		return err
 	}
 	needed := map[string]bool{}
 	for i, number := range numbers {
 		if i < len(numbers)-p.keep {
-			if err := p.to.Remove(manifestName(number)); err != nil {
+			if err := p.to.Remove(engine.ManifestName(number)); err != nil {
 				return err
 			}
 			continue
 		}
-		m, err := readManifest(p.to, number)
-		if errors.Is(err, ErrCorrupt) {
+		m, err := engine.ReadManifest(p.to, number)
+		if errors.Is(err, fileformat.ErrCorrupt) {
 			continue // nobody can use it
 		}
 		if err != nil {
@@ -405,11 +407,11 @@ func (p *Publisher) remove() error {
 		}
 	}
 	if len(numbers) > p.keep {
-		if err := p.to.SyncDir(manifestDir); err != nil {
+		if err := p.to.SyncDir(engine.ManifestDir); err != nil {
 			return err
 		}
 	}
-	for _, dir := range []string{metaDir, segDir, walDir} {
+	for _, dir := range []string{engine.MetaDir, engine.SegDir, engine.WALDir} {
 		names, err := p.to.ReadDir(dir)
 		if err != nil {
 			return err
@@ -430,7 +432,7 @@ func (p *Publisher) remove() error {
 func publishedPath(name string, sum []byte) string {
 	hash, ext := hex.EncodeToString(sum[:8]), path.Ext(name)
 	if path.Dir(name) == "." {
-		return metaDir + "/" + hash + ext
+		return engine.MetaDir + "/" + hash + ext
 	}
 	return strings.TrimSuffix(name, ext) + "-" + hash + ext
 }
@@ -438,7 +440,7 @@ func publishedPath(name string, sum []byte) string {
 // isPublishedName reports whether publishedPath may have made a path.
 func isPublishedName(name string) bool {
 	base, ext := strings.TrimSuffix(path.Base(name), path.Ext(name)), strings.TrimPrefix(path.Ext(name), ".")
-	known := slices.Contains([]string{"bolt", "sums", "vec", "wal"}, ext) || slices.Contains(derivedExts, ext)
+	known := slices.Contains([]string{"bolt", "sums", "vec", "wal"}, ext) || slices.Contains(engine.DerivedExts, ext)
 	return known && len(base) >= 16 && strings.Trim(base, "0123456789abcdef-") == ""
 }
 
@@ -446,7 +448,7 @@ func isPublishedName(name string) bool {
 type publication struct {
 	*Publisher
 	ctx   context.Context
-	ver   *version
+	ver   *engine.Version
 	m     *manifest.Manifest
 	old   map[string]string // names in the previous version
 	found map[string]any    // becomes known
@@ -459,50 +461,50 @@ type publication struct {
 // version.
 func (p *publication) documents() (commits uint64, err error) {
 	db := p.db
-	db.metaMu.Lock()
-	defer db.metaMu.Unlock()
-	p.ver = db.current()
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	p.ver = db.Current()
 	// A replica must not have what the database may lose. Writers go on: their
 	// writes after this sync are not in the version, which was chosen before.
-	if db.opts.Sync != SyncAlways {
-		if err := db.log.Sync(); err != nil {
-			return 0, db.fail(err)
+	if !db.Opts.SyncAlways {
+		if err := db.Log.Sync(); err != nil {
+			return 0, db.Fail(err)
 		}
 	}
-	p.m.Batch = p.ver.lsn
-	from := p.ver.applied
-	if p.based && p.commits == db.commits && p.last.Batch >= from && p.last.Batch <= p.ver.lsn {
+	p.m.Batch = p.ver.LSN
+	from := p.ver.Applied
+	if p.based && p.commits == db.Commits && p.last.Batch >= from && p.last.Batch <= p.ver.LSN {
 		from = p.last.Batch
 		for _, f := range p.last.Files {
-			if !strings.HasPrefix(f.Name, segDir+"/") {
+			if !strings.HasPrefix(f.Name, engine.SegDir+"/") {
 				p.m.Files = append(p.m.Files, f)
 			}
 		}
 	} else {
-		store := p.ver.files.store
-		err := store.CopyTo(p.temp, metaName)
+		store := p.ver.Files.Store
+		err := store.CopyTo(p.temp, engine.MetaName)
 		if err == nil {
-			err = store.SealCopy(p.temp, metaName)
+			err = store.SealCopy(p.temp, engine.MetaName)
 		}
 		if err == nil {
-			err = p.adopt(metaName)
+			err = p.adopt(engine.MetaName)
 		}
 		if err == nil {
-			err = p.adopt(sumsName)
+			err = p.adopt(engine.SumsName)
 		}
 		if err != nil {
 			return 0, err
 		}
 	}
-	if from < p.ver.lsn {
+	if from < p.ver.LSN {
 		seq := uint64(1)
 		for _, f := range p.m.Files {
-			if strings.HasPrefix(f.Name, walDir+"/") {
+			if strings.HasPrefix(f.Name, engine.WALDir+"/") {
 				seq++
 			}
 		}
-		name, err := wal.Copy(wal.Options{FS: db.fs, DB: db.state.DB, ReadOnly: true}, from, p.ver.lsn,
-			wal.Options{FS: p.temp, DB: db.state.DB}, seq)
+		name, err := wal.Copy(wal.Options{FS: db.FS, DB: db.State.DB, ReadOnly: true}, from, p.ver.LSN,
+			wal.Options{FS: p.temp, DB: db.State.DB}, seq)
 		if err == nil {
 			err = p.adopt(name)
 		}
@@ -510,48 +512,48 @@ func (p *publication) documents() (commits uint64, err error) {
 			return 0, err
 		}
 	}
-	return db.commits, nil
+	return db.Commits, nil
 }
 
 // adopt moves a complete and synced file from tmp/ to its place.
 func (p *publication) adopt(name string) error {
-	size, sum, err := digest(p.ctx, p.temp, name)
+	size, sum, err := engine.Digest(p.ctx, p.temp, name)
 	if err != nil {
 		return err
 	}
 	f := manifest.File{Name: name, Path: publishedPath(name, sum[:]), Size: size, Sum: sum}
 	p.m.Files = append(p.m.Files, f)
-	if compare(p.ctx, p.to, f) == nil { // left by an unfinished Publish, or the same content again
+	if engine.Compare(p.ctx, p.to, f) == nil { // left by an unfinished Publish, or the same content again
 		return p.temp.Remove(name)
 	}
 	p.files++
 	p.bytes += size
-	return p.to.Rename(path.Join(tmpDir, name), f.Path)
+	return p.to.Rename(path.Join(engine.TmpDir, name), f.Path)
 }
 
 // segments adds the segments of the version, with the derived files that exist.
 func (p *publication) segments() error {
 	view := p.to.Named(p.old)
-	for _, s := range p.ver.files.segments {
-		name := segment.FileName(s.info.ID)
-		if !p.have(name, s.info, func() error {
-			published, err := segment.Open(view, p.db.state.DB, s.info)
+	for _, s := range p.ver.Files.Segments {
+		name := segment.FileName(s.Info.ID)
+		if !p.have(name, s.Info, func() error {
+			published, err := segment.Open(view, p.db.State.DB, s.Info)
 			if err == nil {
 				err = published.Close()
 			}
 			return err
 		}) {
-			err := p.db.copySegment(p.ctx, p.db.fs, p.temp, s)
+			err := copySegment(p.ctx, p.db, p.db.FS, p.temp, s)
 			if err == nil {
 				err = p.adopt(name)
 			}
 			if err != nil {
 				return err
 			}
-			p.found[name] = s.info
+			p.found[name] = s.Info
 		}
-		for _, d := range s.derived {
-			if err := p.derived(d.present(), view); err != nil {
+		for _, d := range s.Derived {
+			if err := p.derived(d.Present(), view); err != nil {
 				return err
 			}
 		}
@@ -579,42 +581,36 @@ func (p *publication) there() error {
 	for _, f := range p.m.Files {
 		if size, err := p.to.Size(f.Path); err != nil || size != f.Size {
 			p.last, p.known = nil, nil // the next Publish writes the missing files
-			return fmt.Errorf("%s, published before, is gone or has changed: %w", f.Path, cmp.Or(err, ErrCorrupt))
+			return fmt.Errorf("%s, published before, is gone or has changed: %w", f.Path, cmp.Or(err, fileformat.ErrCorrupt))
 		}
 	}
 	return nil
 }
 
 // derived adds a derived file, if it exists and is valid.
-func (p *publication) derived(d publishable, view *vfs.FS) error {
+func (p *publication) derived(d engine.Publishable, view *vfs.FS) error {
 	if d == nil {
 		return nil
 	}
-	name := d.file()
-	if p.have(name, d, func() error { return d.fits(view) }) {
+	name := d.File()
+	if p.have(name, d, func() error { return d.Fits(view) }) {
 		return nil
 	}
-	size, err := p.db.fs.Size(name)
+	size, err := p.db.FS.Size(name)
 	other := (*vfs.NotRegularError)(nil)
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
 		return nil
 	}
 	if err == nil {
-		err = copyFile(p.ctx, p.db.fs, p.temp, name, size)
+		err = copyFile(p.ctx, p.db.FS, p.temp, name, size)
 	}
 	if err != nil {
 		return err
 	}
-	if err := d.fits(p.temp); err != nil { // damaged, or of an earlier schema: readers do without
-		p.db.opts.Logger.Debug("derived file is not published", "file", name, "reason", err)
+	if err := d.Fits(p.temp); err != nil { // damaged, or of an earlier schema: readers do without
+		p.db.Opts.Logger.Debug("derived file is not published", "file", name, "reason", err)
 		return p.temp.Remove(name)
 	}
 	p.found[name] = d
 	return p.adopt(name)
-}
-
-// publishable is a derived file as a Publisher sees it.
-type publishable interface {
-	file() string
-	fits(*vfs.FS) error
 }

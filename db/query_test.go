@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -192,8 +194,8 @@ func (w *zoo) diversified(q Query) []Hit {
 			v := q.MMR.Lambda * h.Score
 			worst := math.Inf(-1)
 			for _, o := range hits {
-				s := newScorer(w.metric, o.Vector)
-				worst = max(worst, s.score(h.Vector))
+				s := score.New(fileformat.Metric(w.metric), o.Vector)
+				worst = max(worst, s.Score(h.Vector))
 			}
 			if len(hits) > 0 {
 				v -= (1 - q.MMR.Lambda) * worst

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
 )
@@ -59,7 +60,7 @@ func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
 		if best[i], err = s.rank(ctx, p, found[i]); err != nil {
 			return nil, err
 		}
-		clock.done(len(found[i]), len(best[i]), int64(len(found[i]))*int64(4*len(p.scorer.query)))
+		clock.done(len(found[i]), len(best[i]), int64(len(found[i]))*int64(4*len(p.scorer.Query)))
 	}
 	return best, nil
 }
@@ -67,16 +68,16 @@ func (s *search) nearest(ctx context.Context) ([][]ranked, error) {
 // prepareScan prepares a query for the parts that are scanned, and returns how
 // many of their rows it wants. It adds the promise of each part to the ledger.
 func (p *probe) prepareScan(s *search) int {
-	for i, part := range s.view.parts {
+	for i, part := range s.view.Parts {
 		switch {
 		case p.walks(i):
 			p.ledger.add(ledger{approximate: true, share: p.parts[i].walk.recall, walked: true})
-		case part.dim > 0 && part.n > 0:
+		case part.Dim > 0 && part.N > 0:
 			s.openCodes()
 			n := p.matchedIn(s.view, i)
 			p.ledger.add(ledger{scanned: n, considered: n, coded: s.codes[i] != nil})
 			if s.codes[i] != nil {
-				p.parts[i].codes = s.codes[i].Query(p.scorer.query)
+				p.parts[i].codes = s.codes[i].Query(p.scorer.Query)
 			}
 		}
 	}
@@ -89,11 +90,11 @@ func (s *search) rank(ctx context.Context, q *probe, candidates []topk.Candidate
 		if q.walks(int(c.Part)) { // graph searches return true scores
 			return c.Upper, q.Threshold == nil || c.Upper >= *q.Threshold, nil
 		}
-		vec, err := s.view.parts[c.Part].source.vectors(int(c.Row), int(c.Row)+1)
+		vec, err := s.view.Parts[c.Part].Source.Vectors(int(c.Row), int(c.Row)+1)
 		if err != nil {
 			return 0, false, err
 		}
-		score := q.scorer.score(vec)
+		score := q.scorer.Score(vec)
 		return score, q.Threshold == nil || score >= *q.Threshold, nil
 	})
 }
@@ -115,7 +116,7 @@ func (s *search) rankBy(
 			return nil, err
 		}
 		if wanted {
-			hits = append(hits, ranked{place: place{s.view.parts[c.Part], int(c.Row)}, score: score})
+			hits = append(hits, ranked{place: place{s.view.Parts[c.Part], int(c.Row)}, score: score})
 		}
 	}
 	return s.order(hits, n)
@@ -139,7 +140,7 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 	if !tied { // ids decide nothing
 		return hits[:min(n, len(hits))], nil
 	}
-	err := s.ver.read(func(tx *meta.Tx) (err error) {
+	err := s.ver.Read(func(tx *meta.Tx) (err error) {
 		for i := range hits {
 			h := &hits[i]
 			tied := i > 0 && hits[i-1].score == h.score || i+1 < len(hits) && hits[i+1].score == h.score
@@ -149,10 +150,10 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 			if err = s.stopped(); err != nil {
 				return err
 			}
-			if h.id, err = s.view.idAt(tx, h.part, h.row); err != nil {
+			if h.id, err = s.view.IDAt(tx, h.part, h.row); err != nil {
 				return err
 			}
-			s.ver.files.ids.put(h.part.nums[h.row], h.id)
+			s.ver.Files.IDs.Put(h.part.Nums[h.row], h.id)
 		}
 		return nil
 	})
@@ -163,7 +164,7 @@ func (s *search) order(hits []ranked, n int) ([]ranked, error) {
 // known reports whether the id of a row is known without reading meta.bolt.
 func (s *search) known(h *ranked) bool {
 	if h.id == "" {
-		h.id = s.ver.files.ids.get(h.part.nums[h.row])
+		h.id = s.ver.Files.IDs.Get(h.part.Nums[h.row])
 	}
 	return h.id != ""
 }
@@ -209,13 +210,13 @@ func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 			h, d := &best[i], &hits[i].Document
 			switch {
 			case stored || h.id == "":
-				if err = s.view.read(tx, h.part, h.row, q.Select, d); err == nil {
-					s.ver.files.ids.put(h.part.nums[h.row], d.ID)
+				if err = readDocument(tx, s.view, h.part, h.row, q.Select, d); err == nil {
+					s.ver.Files.IDs.Put(h.part.Nums[h.row], d.ID)
 				}
 			default:
 				d.ID = h.id
 				if q.Select.has(WithVector) {
-					d.Vector, err = h.part.vector(h.row)
+					d.Vector, err = h.part.Vector(h.row)
 				}
 			}
 			if err == nil && q.Snippet > 0 && q.text != nil {
@@ -229,7 +230,7 @@ func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 	}
 	var err error
 	if stored || unknown {
-		err = s.ver.read(read)
+		err = s.ver.Read(read)
 	} else {
 		err = read(nil)
 	}
@@ -237,17 +238,17 @@ func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 	return hits, err
 }
 
-// read sets d to the selected parts of the document at a row.
-func (v *view) read(tx *meta.Tx, p *part, row int, want Select, d *Document) error {
-	b, err := v.stored(tx, p, row)
+// readDocument sets d to the selected parts of the document at a row.
+func readDocument(tx *meta.Tx, v *engine.View, p *engine.Part, row int, want Select, d *Document) error {
+	b, err := v.Stored(tx, p, row)
 	if err != nil {
 		return err
 	}
 	if err := d.decode(b, want); err != nil {
-		return corruptDocument(p.nums[row], err)
+		return engine.CorruptDocument(p.Nums[row], err)
 	}
 	if want.has(WithVector) {
-		d.Vector, err = p.vector(row)
+		d.Vector, err = p.Vector(row)
 	}
 	return err
 }

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
@@ -63,24 +64,24 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 		if err = ctx.Err(); err != nil {
 			break
 		}
-		err = c.db.read(ver, func(tx *meta.Tx) error {
+		err = c.db.engine.Read(ver, func(tx *meta.Tx) error {
 			for i := lo; i < min(lo+perTx, len(ids)); i++ {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				num, err := ver.num(tx, v, ids[i])
+				num, err := ver.Num(tx, v, ids[i])
 				if err != nil || num == 0 {
 					if err != nil {
 						return err
 					}
 					continue
 				}
-				p, row, ok := v.locate(num)
+				p, row, ok := v.Locate(num)
 				if !ok {
-					return missingRow(v.def.name, ids[i], num)
+					return engine.MissingRow(v.Def.Name, ids[i], num)
 				}
 				docs[i] = &Document{}
-				if err := v.read(tx, p, row, want, docs[i]); err != nil {
+				if err := readDocument(tx, v, p, row, want, docs[i]); err != nil {
 					return err
 				}
 			}
@@ -91,17 +92,6 @@ func (c *Collection) GetMany(ctx context.Context, ids []string, want Select) ([]
 		return nil, c.wrap("get", err)
 	}
 	return docs, nil
-}
-
-// read runs fn in a read transaction for a version, and turns faults of mapped
-// files into errors.
-func (db *DB) read(ver *version, fn func(tx *meta.Tx) error) error {
-	return db.guard(func() error { return ver.read(fn) })
-}
-
-func missingRow(collection, id string, num uint64) error {
-	return &CorruptError{File: metaName, Offset: -1,
-		Err: fmt.Errorf("document %q of collection %q points to docnum %d, which no segment has", id, collection, num)}
 }
 
 // A ListQuery asks for a page of documents in ascending order of id (bytewise).
@@ -142,20 +132,13 @@ func (c *Collection) List(ctx context.Context, q ListQuery) (*Page, error) {
 	return page, c.wrap("list", err)
 }
 
-// match is a document that the filter accepts.
-type match struct {
-	id   string
-	part *part
-	row  int
-}
-
-func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuery) (*Page, error) {
+func (c *Collection) list(ctx context.Context, ver *engine.Version, v *engine.View, q ListQuery) (*Page, error) {
 	where, err := readable(q.Where)
 	if err != nil {
 		return nil, err
 	}
 	if q.Limit < 0 || q.Offset < 0 {
-		return nil, invalidf("limit %d, offset %d", q.Limit, q.Offset)
+		return nil, engine.Invalidf("limit %d, offset %d", q.Limit, q.Offset)
 	}
 	sets, total, err := c.rows(ctx, v, where)
 	if err != nil {
@@ -163,23 +146,23 @@ func (c *Collection) list(ctx context.Context, ver *version, v *view, q ListQuer
 	}
 	limit := min(cmp.Or(q.Limit, DefaultLimit), total) // so that limit+1 does not overflow
 	page := &Page{Total: total, Documents: []*Document{}}
-	l := lister{ver: ver, v: v, sets: sets, where: where, after: q.After, skip: q.Offset, want: limit + 1}
-	err = c.db.read(ver, func(tx *meta.Tx) error { return l.run(ctx, tx, total) })
+	l := match.Lister{Version: ver, View: v, Sets: sets, After: q.After, Skip: q.Offset, Want: limit + 1}
+	err = c.db.engine.Read(ver, func(tx *meta.Tx) error { return l.Run(ctx, tx, total) })
 	if err != nil {
 		return nil, err
 	}
-	if len(l.found) > limit {
-		l.found = l.found[:limit]
-		page.Next = l.found[limit-1].id
+	if len(l.Found) > limit {
+		l.Found = l.Found[:limit]
+		page.Next = l.Found[limit-1].ID
 	}
-	for batch := range slices.Chunk(l.found, 256) {
-		err := c.db.read(ver, func(tx *meta.Tx) error {
+	for batch := range slices.Chunk(l.Found, 256) {
+		err := c.db.engine.Read(ver, func(tx *meta.Tx) error {
 			for _, m := range batch {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
 				d := &Document{}
-				if err := v.read(tx, m.part, m.row, q.Select, d); err != nil {
+				if err := readDocument(tx, v, m.Part, m.Row, q.Select, d); err != nil {
 					return err
 				}
 				page.Documents = append(page.Documents, d)
@@ -199,25 +182,25 @@ func readable(where filter.Expr) (filter.Expr, error) {
 		return nil, nil
 	}
 	if err := filter.Validate(where); err != nil {
-		return nil, invalidf("where: %v", err)
+		return nil, engine.Invalidf("where: %v", err)
 	}
 	return filter.Simplify(where), nil
 }
 
 // rows evaluates where on every part.
-func (c *Collection) rows(ctx context.Context, v *view, where filter.Expr) (sets []bitset.Set, total int, err error) {
-	err = retryDerived(func() error {
+func (c *Collection) rows(ctx context.Context, v *engine.View, where filter.Expr) (sets []bitset.Set, total int, err error) {
+	err = engine.RetryDerived(func() error {
 		sets, total = nil, 0
-		return c.db.guard(func() error {
-			bound, err := v.condition(ctx, where)
+		return c.db.engine.Guard(func() error {
+			bound, err := match.New(ctx, v, where)
 			if err != nil {
 				return err
 			}
-			for i := range v.parts {
+			for i := range v.Parts {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				set, err := bound.rows(i)
+				set, err := bound.Rows(i)
 				if err != nil {
 					return err
 				}
@@ -230,141 +213,6 @@ func (c *Collection) rows(ctx context.Context, v *view, where filter.Expr) (sets
 	return sets, total, err
 }
 
-// A lister finds matches in order of id.
-type lister struct {
-	ver   *version
-	v     *view
-	sets  []bitset.Set
-	where filter.Expr
-	after string
-	skip  int
-	want  int
-	found []match
-}
-
-// run walks the tree of ids, or, if few documents match or the tree is newer
-// than the version, sorts the ids of the matches.
-func (l *lister) run(ctx context.Context, tx *meta.Tx, total int) error {
-	state, err := tx.State()
-	if err != nil {
-		return err
-	}
-	const few = 16 // a look at the tree costs about as much as sorting one match
-	if state.Applied != l.ver.applied || total < l.v.count/few {
-		return l.sort(ctx, tx)
-	}
-	return l.walk(ctx, tx)
-}
-
-// add takes the next match in order and reports whether more are wanted.
-func (l *lister) add(m match) bool {
-	if l.skip > 0 {
-		l.skip--
-		return true
-	}
-	l.found = append(l.found, m)
-	return len(l.found) < l.want
-}
-
-func (l *lister) sort(ctx context.Context, tx *meta.Tx) error {
-	var all []match
-	for i, p := range l.v.parts {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		for row := range l.sets[i].All() {
-			if len(all)%1024 == 0 && ctx.Err() != nil {
-				return ctx.Err()
-			}
-			id, err := l.v.idAt(tx, p, row)
-			if err != nil {
-				return err
-			}
-			if id > l.after {
-				all = append(all, match{id, p, row})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b match) int { return cmp.Compare(a.id, b.id) })
-	for _, m := range all {
-		if !l.add(m) {
-			break
-		}
-	}
-	return nil
-}
-
-func (l *lister) walk(ctx context.Context, tx *meta.Tx) error {
-	head := l.headIDs()
-	wanted := func(id string, num uint64) (bool, error) {
-		for i, p := range l.v.parts {
-			if row, ok := p.row(num); ok {
-				return !l.sets[i].Has(row) || l.add(match{id, p, row}), nil
-			}
-		}
-		return false, missingRow(l.v.def.name, id, num)
-	}
-	more, seen := true, 0
-	err := tx.IDs(l.v.def.id, l.after, false, func(id string, num uint64) (bool, error) {
-		if seen++; seen%1024 == 0 && ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		var err error
-		for more && len(head) > 0 && head[0].id < id {
-			if head[0].num != 0 {
-				if more, err = wanted(head[0].id, head[0].num); err != nil {
-					return false, err
-				}
-			}
-			head = head[1:]
-		}
-		if len(head) > 0 && head[0].id == id { // replaced or deleted since
-			num = head[0].num
-			head = head[1:]
-		}
-		if more && num != 0 {
-			more, err = wanted(id, num)
-		}
-		return more, err
-	})
-	for err == nil && more && len(head) > 0 {
-		if head[0].num != 0 {
-			more, err = wanted(head[0].id, head[0].num)
-		}
-		head = head[1:]
-	}
-	return err
-}
-
-// headID is the newest state of an id in the heads; num 0 is deleted.
-type headID struct {
-	id  string
-	num uint64
-}
-
-// headIDs returns the newest states in the heads of all ids beyond the cursor,
-// in order.
-func (l *lister) headIDs() []headID {
-	newest := map[string]uint64{}
-	for _, h := range slices.Backward(l.v.heads) { // oldest first
-		for id, num := range h.coll.ids(h.entries) {
-			if id > l.after {
-				newest[id] = num
-			}
-		}
-	}
-	ids := make([]headID, 0, len(newest))
-	for id, num := range newest {
-		ids = append(ids, headID{id, num})
-	}
-	sortIDs(ids)
-	return ids
-}
-
-func sortIDs(ids []headID) {
-	slices.SortFunc(ids, func(a, b headID) int { return strings.Compare(a.id, b.id) })
-}
-
 // Count returns the number of documents that match; nil counts all.
 func (c *Collection) Count(ctx context.Context, where filter.Expr) (int, error) {
 	_, v, done, err := c.open()
@@ -373,7 +221,7 @@ func (c *Collection) Count(ctx context.Context, where filter.Expr) (int, error) 
 	}
 	defer done()
 	if where == nil {
-		return v.count, nil
+		return v.Count, nil
 	}
 	if where, err = readable(where); err == nil {
 		var total int
@@ -394,9 +242,9 @@ func (c *Collection) All(ctx context.Context, where filter.Expr, want Select) it
 			yield(nil, err)
 			return
 		}
-		c.db.retain(ver)
+		c.db.engine.Retain(ver)
 		done() // so that Close does not wait for the caller's loop
-		defer c.db.drop(ver)
+		defer c.db.engine.Drop(ver)
 		for d, err := range c.walk(ctx, ver, v, where, want) {
 			if err != nil {
 				yield(nil, c.wrap("read", err))
@@ -409,43 +257,43 @@ func (c *Collection) All(ctx context.Context, where filter.Expr, want Select) it
 	}
 }
 
-func (c *Collection) walk(ctx context.Context, ver *version, v *view, where filter.Expr, want Select) iter.Seq2[*Document, error] {
+func (c *Collection) walk(ctx context.Context, ver *engine.Version, v *engine.View, where filter.Expr, want Select) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
 		where, err := readable(where)
 		var sets []bitset.Set
 		if err == nil {
-			if err = c.db.begin(); err == nil {
+			if err = c.db.engine.Begin(); err == nil {
 				sets, _, err = c.rows(ctx, v, where)
-				c.db.end()
+				c.db.engine.End()
 			}
 		}
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		next := mergeRows(v.parts, sets)
+		next := mergeRows(v.Parts, sets)
 		const perTx = 256
 		for {
 			var docs []*Document
 			if err = ctx.Err(); err == nil {
-				err = c.db.begin()
+				err = c.db.engine.Begin()
 			}
 			if err == nil {
-				err = c.db.read(ver, func(tx *meta.Tx) error {
+				err = c.db.engine.Read(ver, func(tx *meta.Tx) error {
 					for len(docs) < perTx {
 						p, row, ok := next()
 						if !ok {
 							break
 						}
 						d := &Document{}
-						if err := v.read(tx, p, row, want, d); err != nil {
+						if err := readDocument(tx, v, p, row, want, d); err != nil {
 							return err
 						}
 						docs = append(docs, d)
 					}
 					return nil
 				})
-				c.db.end()
+				c.db.engine.End()
 			}
 			if err != nil {
 				yield(nil, err)
@@ -465,15 +313,15 @@ func (c *Collection) walk(ctx context.Context, ver *version, v *view, where filt
 
 // mergeRows returns an iterator over the rows of all parts in order of DocNum.
 // The DocNums of a part are copied as it goes: they may be mapped memory.
-func mergeRows(parts []*part, sets []bitset.Set) func() (*part, int, bool) {
+func mergeRows(parts []*engine.Part, sets []bitset.Set) func() (*engine.Part, int, bool) {
 	rows := make([]int, len(parts))
 	for i := range rows {
 		rows[i] = sets[i].NextSet(0)
 	}
-	return func() (*part, int, bool) {
+	return func() (*engine.Part, int, bool) {
 		best := -1
 		for i, row := range rows {
-			if row >= 0 && (best < 0 || parts[i].nums[row] < parts[best].nums[rows[best]]) {
+			if row >= 0 && (best < 0 || parts[i].Nums[row] < parts[best].Nums[rows[best]]) {
 				best = i
 			}
 		}

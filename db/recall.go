@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
 )
 
@@ -127,24 +128,24 @@ func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]Measure
 	}
 	defer done()
 	var all []MeasuredRecall
-	err = retryDerived(func() error {
+	err = engine.RetryDerived(func() error {
 		all, err = c.db.measureRecall(ctx, ver, v, t)
 		return err
 	})
 	return all, c.wrap("measure recall", err)
 }
 
-func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t RecallTest) ([]MeasuredRecall, error) {
+func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest) ([]MeasuredRecall, error) {
 	var settings []Accuracy
 	for _, r := range t.Recalls {
 		if !(r > 0 && r <= 1) {
-			return nil, invalidf("recall is %v, not above 0 and up to 1", r)
+			return nil, engine.Invalidf("recall is %v, not above 0 and up to 1", r)
 		}
 		settings = append(settings, Recall(r))
 	}
 	switch {
 	case t.Effort < 0 || t.Sample < 0:
-		return nil, invalidf("effort is %d, sample of %d", t.Effort, t.Sample)
+		return nil, engine.Invalidf("effort is %d, sample of %d", t.Effort, t.Sample)
 	case t.Effort > 0:
 		settings = append(settings, EF(t.Effort))
 	case len(settings) == 0:
@@ -192,7 +193,7 @@ func (db *DB) measureRecall(ctx context.Context, ver *version, v *view, t Recall
 }
 
 // testQueries returns the queries of a test, without a target.
-func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) {
+func (db *DB) testQueries(ver *engine.Version, v *engine.View, t RecallTest) ([]Query, error) {
 	q := Query{K: cmp.Or(t.K, DefaultK), Where: t.Where}
 	var queries []Query
 	for _, vec := range t.Queries {
@@ -203,7 +204,7 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 		return queries, nil
 	}
 	r := rand.New(rand.NewPCG(t.Seed, 0))
-	total := v.vectors()
+	total := v.Vectors()
 	n := min(cmp.Or(t.Sample, DefaultSample), total)
 	picks := map[int]bool{} // by Floyd's algorithm: CACM 30, 1987
 	for i := total - n; i < total; i++ {
@@ -213,15 +214,15 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 			picks[j] = true
 		}
 	}
-	err := db.read(ver, func(tx *meta.Tx) error {
+	err := db.engine.Read(ver, func(tx *meta.Tx) error {
 		at := 0
-		for _, p := range v.parts {
-			for row := 0; p.dim > 0 && row < p.n; row++ {
-				if p.dead.Has(row) {
+		for _, p := range v.Parts {
+			for row := 0; p.Dim > 0 && row < p.N; row++ {
+				if p.Dead.Has(row) {
 					continue
 				}
 				if picks[at] {
-					id, err := v.idAt(tx, p, row)
+					id, err := v.IDAt(tx, p, row)
 					if err != nil {
 						return err
 					}
@@ -238,7 +239,7 @@ func (db *DB) testQueries(ver *version, v *view, t RecallTest) ([]Query, error) 
 
 // ranking answers queries with the accuracy of how, and returns their best rows
 // and the search that found them.
-func (db *DB) ranking(ctx context.Context, ver *version, v *view, queries []Query, how Accuracy, workers int) ([][]ranked, *search, error) {
+func (db *DB) ranking(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, how Accuracy, workers int) ([][]ranked, *search, error) {
 	asked := slices.Clone(queries)
 	for i := range asked {
 		q := &asked[i]

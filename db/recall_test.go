@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // The interval holds the true share in nearly at least 95 of 100 cases, whether
@@ -252,7 +253,7 @@ func TestRecheck(t *testing.T) {
 	ask(1000)
 	s := stats()
 	t.Logf("before %.4f, effort × %.3g: %v", before, s.Effort, s.Recall)
-	if s.Effort < raiseBy || len(s.Recall) != 1 || s.Recall[0].High < target {
+	if s.Effort < engine.RaiseBy || len(s.Recall) != 1 || s.Recall[0].High < target {
 		t.Errorf("%+v", s)
 	}
 	if after := share(); after < target-0.01 {

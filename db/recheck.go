@@ -3,12 +3,14 @@ package db
 import (
 	"context"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // How many queries are checked, and when a check has consequences.
@@ -19,8 +21,7 @@ const (
 	recheckNeed  = 1000 // queries for more hits are not repeated
 	recheckMost  = 16   // targets that are counted per collection
 	raiseAfter   = 20   // checks needed before searches go further
-	raiseBy      = 1.5
-	raiseMost    = 20 // times
+	raiseMost    = 20   // times
 )
 
 // rechecks repeat a few live queries that searched a graph, approximately and
@@ -29,9 +30,13 @@ const (
 type rechecks struct {
 	db    *DB
 	queue chan recheck
+	ctx   context.Context
+	end   context.CancelFunc
+	group vfs.Group
 
 	mu      sync.Mutex
 	tallies map[uint32]map[float64]*tally // by collection and target
+	graphs  map[*engine.OpenSegment]*graphTally
 }
 
 // A recheck is a query to repeat.
@@ -40,12 +45,35 @@ type recheck struct {
 	query Query
 }
 
+// A graphTally counts the hits that searches of one graph found since its beam width was raised.
+type graphTally struct {
+	tally
+	promised float64 // hits
+}
+
 func newRechecks(db *DB) *rechecks {
-	r := &rechecks{db: db, tallies: map[uint32]map[float64]*tally{}}
+	r := &rechecks{db: db, tallies: map[uint32]map[float64]*tally{}, graphs: map[*engine.OpenSegment]*graphTally{}}
 	if !db.opts.NoRecheck {
 		r.queue = make(chan recheck, recheckQueue)
 	}
 	return r
+}
+
+// start checks queued queries in the background until stop.
+func (r *rechecks) start() {
+	r.ctx, r.end = context.WithCancel(context.Background())
+	if r.queue != nil && !r.db.opts.recheckByHand {
+		r.group.Go(engine.SegDir, func() error {
+			r.serve(r.ctx)
+			return nil
+		})
+	}
+}
+
+// stop ends the checks. It waits for the present one to notice.
+func (r *rechecks) stop() {
+	r.end()
+	_ = r.group.Wait() // maintain has recorded the errors
 }
 
 // offer queues some of the answered queries.
@@ -57,9 +85,9 @@ func (r *rechecks) offer(s *search) {
 		if !p.walked() || p.ef > 0 || p.need > recheckNeed || rand.N(s.db.opts.recheckEvery) > 0 {
 			continue
 		}
-		q := Query{Near: Vector(slices.Clone(p.scorer.query)), K: p.need, Where: p.where, Accuracy: Recall(p.recall)}
+		q := Query{Near: Vector(slices.Clone(p.scorer.Query)), K: p.need, Where: p.where, Accuracy: Recall(p.recall)}
 		select {
-		case r.queue <- recheck{s.view.def.id, q}:
+		case r.queue <- recheck{s.view.Def.ID, q}:
 		default: // busy
 		}
 	}
@@ -76,7 +104,7 @@ func (r *rechecks) serve(ctx context.Context) {
 				continue
 			}
 			start := time.Now()
-			r.db.maintain("repeating a query", func() error { return r.check(ctx, c) })
+			r.db.engine.Maintain("repeating a query", func() error { return r.Check(ctx, c) })
 			select {
 			case <-ctx.Done():
 			case <-time.After(recheckPause * time.Since(start)):
@@ -87,9 +115,9 @@ func (r *rechecks) serve(ctx context.Context) {
 
 // busy reports whether every processor has a call to serve.
 func (db *DB) busy() bool {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.running >= runtime.GOMAXPROCS(0)
+	db.engine.Mu.Lock()
+	defer db.engine.Mu.Unlock()
+	return db.engine.Running >= runtime.GOMAXPROCS(0)
 }
 
 // drain checks the queued queries and does not wait for more.
@@ -97,7 +125,7 @@ func (r *rechecks) drain(ctx context.Context) {
 	for {
 		select {
 		case c := <-r.queue:
-			r.db.maintain("repeating a query", func() error { return r.check(ctx, c) })
+			r.db.engine.Maintain("repeating a query", func() error { return r.Check(ctx, c) })
 		default:
 			return
 		}
@@ -105,20 +133,20 @@ func (r *rechecks) drain(ctx context.Context) {
 }
 
 // check repeats a query, as it was asked and exactly.
-func (r *rechecks) check(ctx context.Context, c recheck) error {
-	ver, err := r.db.acquire()
+func (r *rechecks) Check(ctx context.Context, c recheck) error {
+	ver, err := r.db.engine.Acquire()
 	if err != nil {
 		return nil // closed
 	}
-	defer r.db.done(ver)
-	v := ver.views[c.coll]
+	defer r.db.engine.Done(ver)
+	v := ver.Views[c.coll]
 	if v == nil { // dropped
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.tallies, c.coll)
 		return nil
 	}
-	return retryDerived(func() error {
+	return engine.RetryDerived(func() error {
 		truth, _, err := r.db.ranking(ctx, ver, v, []Query{c.query}, Exact, 1)
 		if err != nil {
 			return err
@@ -135,7 +163,7 @@ func (r *rechecks) check(ctx context.Context, c recheck) error {
 func (r *rechecks) count(c recheck, s *search, truth, got []ranked) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, wanted, found := s.queries[0], map[*part]int{}, map[*part]int{}
+	p, wanted, found := s.queries[0], map[*engine.Part]int{}, map[*engine.Part]int{}
 	all := len(truth) - missed(truth, got, func(t ranked, ok bool) {
 		wanted[t.part]++
 		if ok {
@@ -159,24 +187,32 @@ func (r *rechecks) count(c recheck, s *search, truth, got []ranked) {
 		if !p.walks(i) {
 			continue
 		}
-		part := s.view.parts[i]
-		seg := part.segment
-		seg.checked.add(found[part], wanted[part])
-		seg.promised += p.parts[i].walk.recall * float64(wanted[part])
-		e := seg.checked.estimate(strict)
-		if promised := seg.promised / float64(max(1, e.Wanted)); e.Queries < raiseAfter || e.High >= promised || seg.raised.Load() >= raiseMost {
+		part := s.view.Parts[i]
+		seg := part.Segment
+		g := r.graphs[seg]
+		if g == nil {
+			r.forget(s.ver)
+			g = &graphTally{}
+			r.graphs[seg] = g
+		}
+		g.add(found[part], wanted[part])
+		g.promised += p.parts[i].walk.recall * float64(wanted[part])
+		e := g.estimate(strict)
+		if promised := g.promised / float64(max(1, e.Wanted)); e.Queries < raiseAfter || e.High >= promised || seg.Raised.Load() >= raiseMost {
 			continue
 		}
-		seg.raised.Add(1)
-		seg.checked, seg.promised = tally{}, 0
+		seg.Raised.Add(1)
+		delete(r.graphs, seg)
 		delete(r.tallies, c.coll) // measured with the narrower setting
-		r.db.opts.Logger.Info("recall was less than promised, searching further", "segment", seg.info.ID, "recall", e.Recall,
-			"queries", e.Queries, "times", seg.raise())
+		r.db.opts.Logger.Info("recall was less than promised, searching further", "segment", seg.Info.ID, "recall", e.Recall,
+			"queries", e.Queries, "times", seg.Raise())
 	}
 }
 
-// raise returns the factor on the calibrated setting of the graph.
-func (s *openSegment) raise() float64 { return math.Pow(raiseBy, float64(s.raised.Load())) }
+// forget drops the tallies of segments that a version does not have. mu is held.
+func (r *rechecks) forget(ver *engine.Version) {
+	maps.DeleteFunc(r.graphs, func(s *engine.OpenSegment, _ *graphTally) bool { return !ver.Files.Holds(s) })
+}
 
 // observed returns the measured recall of a collection, by target.
 func (r *rechecks) observed(coll uint32) []Rechecked {

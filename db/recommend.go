@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -30,7 +32,7 @@ func (s *search) recommend(e Examples) ([]float32, []place, error) {
 		vec[i] = float32(x)
 	}
 	if !simd.Finite(vec) {
-		return nil, nil, invalidf("the mean of the examples is too large")
+		return nil, nil, engine.Invalidf("the mean of the examples is too large")
 	}
 	return vec, at, nil
 }
@@ -49,7 +51,7 @@ func (s *search) mean(ids []string) ([]float64, []place, error) {
 			sum = make([]float64, len(vec))
 		}
 		length := 1.0
-		if s.view.def.schema.Metric == Cosine {
+		if s.view.Def.Schema.Metric == fileformat.Cosine {
 			if length = math.Sqrt(simd.Dot64(vec, vec)); length == 0 {
 				length = 1
 			}

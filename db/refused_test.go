@@ -126,7 +126,7 @@ func TestRefused(t *testing.T) {
 		"negative offset of fusion":  {fused(nil, Query{Near: Vector(vec), K: 1, Offset: -3}), ErrInvalid, "query 0: invalid: offset is -3"},
 		"unknown metric":             {first(ParseMetric("manhattan")), ErrInvalid, "want cosine, dot or l2"},
 		"unknown fusion method":      {new(FusionMethod).UnmarshalText([]byte("sum")), ErrInvalid, "want rrf or convex"},
-		"backup into a database":     {vdb.Backup(ctx, vdb.dir), ErrExists, ""},
+		"backup into a database":     {vdb.Backup(ctx, vdb.engine.Dir), ErrExists, ""},
 	} {
 		if !errors.Is(got.err, got.kind) || !strings.Contains(got.err.Error(), got.says) {
 			t.Errorf("%s: %v, want %v with %q", what, got.err, got.kind, got.says)

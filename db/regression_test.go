@@ -1,15 +1,5 @@
 package db
 
-// Bugs of other vector databases that must not happen here: one test for each
-// row of that list which is about what exists so far. Rows that other tests
-// hold are not repeated:
-//
-//   - results for k are a prefix of those for 2k (chroma#1205, #620):
-//     TestResultsForKArePrefixOfResultsFor2K; pages are tested below
-//   - random storms of insert, delete and update (coder/hnsw#13): TestModel
-//   - files of every released version open (milvus-lite, memsearch#713):
-//     TestCompatibility
-
 import (
 	"bufio"
 	"bytes"
@@ -35,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -333,7 +324,7 @@ func TestFilterSeesNewDocuments(t *testing.T) {
 				want++
 			}
 			upsert(t, c, Document{ID: fmt.Sprint(round, "-", i), Vector: []float32{1}, Metadata: Metadata{"wanted": wanted}})
-			if i%300 == 0 || i >= columnRows-2 && i <= columnRows+2 {
+			if i%300 == 0 || i >= engine.ColumnRows-2 && i <= engine.ColumnRows+2 {
 				verify("written")
 			}
 		}
@@ -615,11 +606,11 @@ func TestDeletedBytesAreGone(t *testing.T) {
 		return files
 	}
 	erased = erased[:100] // looking for all takes long
-	if found(glob("seg/*.vec")...) < 100 || found(filepath.Join(dir, metaName)) < 100 {
+	if found(glob("seg/*.vec")...) < 100 || found(filepath.Join(dir, engine.MetaName)) < 100 {
 		t.Fatal("the test does not see what is there")
 	}
 	compact(t, vdb)
-	if n := found(append(glob("seg/*"), filepath.Join(dir, metaName))...); n > 0 {
+	if n := found(append(glob("seg/*"), filepath.Join(dir, engine.MetaName))...); n > 0 {
 		t.Errorf("after Compact %d erased texts and vectors can be read", n)
 	}
 	if err := vdb.Close(); err != nil {
@@ -645,7 +636,7 @@ func TestCompactionMemory(t *testing.T) {
 		var measuring atomic.Bool
 		var most atomic.Int64
 		hook := func(op vfs.Op) error {
-			if measuring.Load() && op.Kind == vfs.OpWrite && strings.HasPrefix(op.Name, tmpDir) {
+			if measuring.Load() && op.Kind == vfs.OpWrite && strings.HasPrefix(op.Name, engine.TmpDir) {
 				most.Store(max(most.Load(), heap())) // one goroutine compacts
 			}
 			return nil
@@ -894,7 +885,7 @@ var variants = []struct {
 			if err := h.vdb.Backup(h.t.Context(), dir); err != nil {
 				h.t.Fatal(err)
 			}
-			h.close()
+			h.Close()
 			h.vdb = open(h.t, dir, &h.opts)
 		}
 	}},
@@ -919,7 +910,7 @@ func TestOptionsDoNotChangeAnswers(t *testing.T) {
 				}
 			}
 			check(t, h.vdb)
-			h.close()
+			h.Close()
 			if want == nil {
 				want = h.lines
 			}
@@ -939,7 +930,7 @@ func (h *history) forget() {
 	h.snaps = nil
 }
 
-func (h *history) close() {
+func (h *history) Close() {
 	h.forget()
 	if err := h.vdb.Close(); err != nil {
 		h.t.Fatal(err)
@@ -949,11 +940,11 @@ func (h *history) close() {
 // restart opens the database again, read-only in between.
 func (h *history) restart(lost bool) {
 	h.forget()
-	dir := h.vdb.dir
+	dir := h.vdb.engine.Dir
 	if lost {
 		h.vdb.abandon()
 	}
-	h.close()
+	h.Close()
 	reader := open(h.t, dir, &Options{ReadOnly: true})
 	for _, info := range reader.Collections() {
 		if _, err := collection(h.t, reader, info.Name, info.Schema).Count(h.t.Context(), filter.Gt("n", 2)); err != nil {
@@ -1083,7 +1074,7 @@ func TestCopiesInsideTheDatabase(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Skip(err) // on Windows it takes a privilege
 	}
-	for _, to := range []string{dir, filepath.Join(dir, tmpDir, "copy"), filepath.Join(dir, "a", "b"), link, filepath.Join(link, "copy")} {
+	for _, to := range []string{dir, filepath.Join(dir, engine.TmpDir, "copy"), filepath.Join(dir, "a", "b"), link, filepath.Join(link, "copy")} {
 		if err := vdb.Backup(ctx, to); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrExists) { // its own is not empty
 			t.Errorf("backup to %s: %v", to, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -62,8 +63,8 @@ func (l Lost) String() string {
 // Derived data need no repair: an open database rebuilds it by itself.
 func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
 	r := &repairer{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
-	if err := r.run(src, dst); err != nil {
-		return r.report, fmt.Errorf("db: repair %q: %w", src, translate(err))
+	if err := r.Run(src, dst); err != nil {
+		return r.report, fmt.Errorf("db: repair %q: %w", src, engine.Translate(err))
 	}
 	return r.report, nil
 }
@@ -82,22 +83,22 @@ type repairer struct {
 	batch  Batch
 }
 
-func (r *repairer) run(src, dst string) (err error) {
+func (r *repairer) Run(src, dst string) (err error) {
 	if r.fs, err = vfs.Open(src, nil); err != nil {
 		return err
 	}
 	defer r.fs.Close()
-	lock, err := r.fs.Lock(lockName, false)
+	lock, err := r.fs.Lock(engine.LockName, false)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
 	// bbolt must not read a damaged tree: it trusts the pages that it reads.
 	lenient := meta.Options{ReadOnly: true, Verify: true, Lenient: true}
-	r.store, err = meta.Open(r.fs, metaName, lenient)
+	r.store, err = meta.Open(r.fs, engine.MetaName, lenient)
 	var wreck *meta.Wreck
 	if bad := (*fileformat.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, fileformat.ErrVersion) {
-		wreck, err = meta.Examine(r.fs, metaName)
+		wreck, err = meta.Examine(r.fs, engine.MetaName)
 	}
 	if err != nil {
 		return err
@@ -107,7 +108,7 @@ func (r *repairer) run(src, dst string) (err error) {
 	}
 	if wreck != nil {
 		err = r.rebuild(wreck, lenient)
-	} else if stale := meta.Contradicted(r.fs, metaName); stale != nil {
+	} else if stale := meta.Contradicted(r.fs, engine.MetaName); stale != nil {
 		r.problem(stale)
 	}
 	if err == nil {
@@ -123,7 +124,7 @@ func (r *repairer) run(src, dst string) (err error) {
 }
 
 // rebuilt is the file in the new database in which meta.bolt is rebuilt.
-const rebuilt = tmpDir + "/" + metaName + ".rebuilt"
+const rebuilt = engine.TmpDir + "/" + engine.MetaName + ".rebuilt"
 
 // rebuild continues with the readable records of a meta.bolt whose pages are
 // damaged.
@@ -133,16 +134,16 @@ func (r *repairer) rebuild(w *meta.Wreck, o meta.Options) (err error) {
 		r.problem(err)
 	}
 	if w.Stale {
-		r.problem(&CorruptError{File: metaName, Offset: -1,
+		r.problem(&fileformat.CorruptError{File: engine.MetaName, Offset: -1,
 			Err: errors.New("free pages cannot be told from others: what was deleted or replaced may be back")})
 	}
-	if err := w.WriteTo(r.dst.fs, rebuilt); err != nil {
+	if err := w.WriteTo(r.dst.engine.FS, rebuilt); err != nil {
 		return err
 	}
 	for id, n := range w.Nameless {
 		r.lose(Lost{What: "document", Reason: fmt.Sprintf("%d documents, or earlier versions of them, are of collection %d, whose definition is lost", n, id)})
 	}
-	r.store, err = meta.Open(r.dst.fs, rebuilt, o)
+	r.store, err = meta.Open(r.dst.engine.FS, rebuilt, o)
 	return err
 }
 
@@ -152,14 +153,14 @@ func (r *repairer) closeStore() error {
 	}
 	err := r.store.Close()
 	if r.wreck != nil {
-		err = errors.Join(err, r.dst.fs.Remove(rebuilt))
+		err = errors.Join(err, r.dst.engine.FS.Remove(rebuilt))
 	}
 	return err
 }
 
 func (r *repairer) create(dst string) (*DB, error) {
-	if _, err := Open(dst, &Options{MustExist: true, ReadOnly: true}); !errors.Is(err, ErrNotFound) {
-		return nil, fmt.Errorf("%w: %q is not empty", ErrExists, dst)
+	if _, err := Open(dst, &Options{MustExist: true, ReadOnly: true}); !errors.Is(err, engine.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dst)
 	}
 	return Open(dst, nil)
 }
@@ -201,18 +202,18 @@ func (r *repairer) salvage() error {
 		if c.Name == "" {
 			continue // dropped
 		}
-		def, err := decodeDefinition(c.ID, c.Schema)
+		def, err := engine.DecodeDefinition(c.ID, c.Schema)
 		if err != nil {
-			r.problem(&CorruptError{File: metaName, Offset: -1, Err: err})
+			r.problem(&fileformat.CorruptError{File: engine.MetaName, Offset: -1, Err: err})
 			r.lose(Lost{Collection: c.Name, What: "definition", Reason: err.Error()})
-			def = &definition{id: c.ID, name: c.Name}
+			def = &engine.Definition{ID: c.ID, Name: c.Name}
 		}
 		if err := r.define(def); err != nil {
 			return err
 		}
 		own := slices.DeleteFunc(slices.Clone(segments), func(s segment.Info) bool { return s.Collection != c.ID })
-		s := &salvager{repairer: r, coll: c.ID, name: def.name, want: int(c.Documents), done: map[uint64]bool{}, dead: map[uint64]bool{}}
-		if err := s.run(own); err != nil {
+		s := &salvager{repairer: r, coll: c.ID, name: def.Name, want: int(c.Documents), done: map[uint64]bool{}, dead: map[uint64]bool{}}
+		if err := s.Run(own); err != nil {
 			return err
 		}
 	}
@@ -227,8 +228,8 @@ func (r *repairer) salvage() error {
 // unexplained reports the segments that neither meta.bolt nor the log knows:
 // they hold vectors without ids.
 func (r *repairer) unexplained(segments []segment.Info) error {
-	l := newLeftovers(r.fs, r.state, segments)
-	problems, err := l.problems()
+	l := engine.NewLeftovers(r.fs, r.state, segments)
+	problems, err := l.Problems()
 	if err != nil {
 		return nil // the log is damaged, which is reported
 	}
@@ -239,19 +240,19 @@ func (r *repairer) unexplained(segments []segment.Info) error {
 	return nil
 }
 
-func (r *repairer) define(def *definition) error {
-	if old, ok := r.names[def.id]; ok && old != def.name {
-		if err := r.dst.Rename(r.ctx, old, def.name); err != nil {
+func (r *repairer) define(def *engine.Definition) error {
+	if old, ok := r.names[def.ID]; ok && old != def.Name {
+		if err := r.dst.Rename(r.ctx, old, def.Name); err != nil {
 			return err
 		}
 	}
-	r.names[def.id] = def.name
-	c, err := r.dst.OpenCollection(r.ctx, def.name, def.schema)
+	r.names[def.ID] = def.Name
+	c, err := r.dst.OpenCollection(r.ctx, def.Name, schemaOf(def.Schema))
 	if err != nil {
 		return err
 	}
-	r.dims[def.name] = c.Schema().Dim
-	return c.SetMetadata(r.ctx, def.metadata)
+	r.dims[def.Name] = c.Schema().Dim
+	return c.SetMetadata(r.ctx, def.Metadata)
 }
 
 // flushEvery is the size in bytes at which salvaged documents are written.
@@ -293,14 +294,14 @@ func (r *repairer) log() error {
 	}
 	next := r.state.Applied + 1
 	_, err := wal.Replay(wal.Options{FS: r.fs, DB: r.state.DB, ReadOnly: true}, r.state.Applied, func(lsn uint64, b []byte) error {
-		_, ops, err := decodeRecord(b)
+		_, ops, err := engine.DecodeRecord(b)
 		if err != nil {
-			return badBatch(lsn, err)
+			return engine.BadBatch(lsn, err)
 		}
 		next = lsn + 1
 		return r.replay(ops)
 	})
-	if errors.Is(translate(err), ErrCorrupt) {
+	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
 		r.problem(err)
 		r.lose(Lost{What: "document", Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
 		return nil
@@ -308,29 +309,29 @@ func (r *repairer) log() error {
 	return err
 }
 
-func (r *repairer) replay(ops []op) error {
+func (r *repairer) replay(ops []engine.Op) error {
 	for _, o := range ops {
-		name, known := r.names[o.coll]
+		name, known := r.names[o.Coll]
 		switch {
-		case o.kind == opDefine:
-			if err := errors.Join(r.flush(), r.define(o.def)); err != nil {
+		case o.Kind == engine.OpDefine:
+			if err := errors.Join(r.flush(), r.define(o.Def)); err != nil {
 				return err
 			}
 		case !known:
-			r.lose(Lost{ID: o.id, What: "document", Reason: fmt.Sprintf("the log writes to collection %d, whose definition is lost", o.coll)})
-		case o.kind == opDrop:
+			r.lose(Lost{ID: o.ID, What: "document", Reason: fmt.Sprintf("the log writes to collection %d, whose definition is lost", o.Coll)})
+		case o.Kind == engine.OpDrop:
 			if err := errors.Join(r.flush(), r.dst.Drop(r.ctx, name)); err != nil {
 				return err
 			}
-			delete(r.names, o.coll)
-		case o.kind == opDelete:
-			if err := document.ValidateID(o.id); err != nil {
-				return &CorruptError{File: walDir, Offset: -1, Err: err}
+			delete(r.names, o.Coll)
+		case o.Kind == engine.OpDelete:
+			if err := document.ValidateID(o.ID); err != nil {
+				return &fileformat.CorruptError{File: engine.WALDir, Offset: -1, Err: err}
 			}
-			r.batch.Delete(name, o.id)
-		case o.kind == opPut:
-			d := Document{Vector: o.vec}
-			if err := d.decode(o.doc, WithText|WithMetadata); err != nil {
+			r.batch.Delete(name, o.ID)
+		case o.Kind == engine.OpPut:
+			d := Document{Vector: o.Vec}
+			if err := d.decode(o.Doc, WithText|WithMetadata); err != nil {
 				return err
 			}
 			if err := r.put(name, d); err != nil {
@@ -352,7 +353,7 @@ type salvager struct {
 	dead map[uint64]bool // DocNums of dead rows, with a wreck
 }
 
-func (s *salvager) run(infos []segment.Info) error {
+func (s *salvager) Run(infos []segment.Info) error {
 	defer func() {
 		for _, seg := range s.open {
 			seg.Close()
@@ -461,7 +462,7 @@ func (s *salvager) documents() error {
 			}
 			d, live, err := s.decode(tx, num, b)
 			if err != nil {
-				s.problem(corruptDocument(num, err))
+				s.problem(engine.CorruptDocument(num, err))
 				broken[num] = err
 				return nil
 			}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 func TestRepair(t *testing.T) {
@@ -73,7 +75,7 @@ func TestRepair(t *testing.T) {
 		vec = filepath.Join(dir, "seg", "00000002.vec") // segments are numbered in no order
 	}
 	flip(t, vec, 4096+20*4096)
-	metaBytes, err := os.ReadFile(filepath.Join(dir, metaName))
+	metaBytes, err := os.ReadFile(filepath.Join(dir, engine.MetaName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ func TestRepair(t *testing.T) {
 			break
 		}
 		if off += i; !bytes.HasPrefix(metaBytes[max(0, off-5):], []byte("bare ")) {
-			flip(t, filepath.Join(dir, metaName), int64(off))
+			flip(t, filepath.Join(dir, engine.MetaName), int64(off))
 		}
 	}
 	damaged := snapshotDir(t, dir)

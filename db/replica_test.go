@@ -20,6 +20,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/manifest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
@@ -142,7 +143,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("write: %v", err)
 	}
 	check(t, replica)
-	if names := files(t, folder, manifestDir); len(names) != 2 {
+	if names := files(t, folder, engine.ManifestDir); len(names) != 2 {
 		t.Errorf("kept %q", names)
 	}
 	if stray := strays(t, folder); len(stray) > 0 {
@@ -211,7 +212,7 @@ func openStores(t testing.TB, folder string) int {
 	for _, e := range entries {
 		to, _ := os.Readlink("/proc/self/fd/" + e.Name())
 		to = strings.TrimSuffix(to, " (deleted)")
-		if strings.HasPrefix(to, filepath.Join(folder, metaDir)) && strings.HasSuffix(to, ".bolt") {
+		if strings.HasPrefix(to, filepath.Join(folder, engine.MetaDir)) && strings.HasSuffix(to, ".bolt") {
 			names[to]++
 		}
 	}
@@ -298,7 +299,7 @@ func TestRefreshCutShort(t *testing.T) {
 	publish(t, p)
 	frames, at := 0, 0
 	replica := open(t, folder, &Options{ReadOnly: true, Follow: byHand, hook: func(op vfs.Op) error {
-		if op.Kind == vfs.OpRead && strings.HasPrefix(op.Name, walDir+"/") && op.Off == 4096 { // behind the header
+		if op.Kind == vfs.OpRead && strings.HasPrefix(op.Name, engine.WALDir+"/") && op.Off == 4096 { // behind the header
 			if frames++; frames == at {
 				return syscall.EIO
 			}
@@ -355,7 +356,7 @@ func strays(t testing.TB, folder string) []string {
 		}
 	}
 	var out []string
-	for _, dir := range []string{metaDir, segDir, walDir, tmpDir, tmpDir + "/" + segDir, tmpDir + "/" + walDir} {
+	for _, dir := range []string{engine.MetaDir, engine.SegDir, engine.WALDir, engine.TmpDir, engine.TmpDir + "/" + engine.SegDir, engine.TmpDir + "/" + engine.WALDir} {
 		for _, name := range files(t, folder, dir) {
 			if !named[name] {
 				out = append(out, name)
@@ -373,18 +374,18 @@ func versions(t testing.TB, folder string) []*manifest.Manifest {
 		t.Fatal(err)
 	}
 	defer fsys.Close()
-	numbers, err := manifests(fsys)
+	numbers, err := engine.Manifests(fsys)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	var out []*manifest.Manifest
 	for _, number := range numbers {
-		m, err := readManifest(fsys, number)
+		m, err := engine.ReadManifest(fsys, number)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range m.Files {
-			if err := compare(t.Context(), fsys, f); err != nil {
+			if err := engine.Compare(t.Context(), fsys, f); err != nil {
 				t.Errorf("version %d: %v", number, err)
 			}
 		}
@@ -406,7 +407,7 @@ type copier struct {
 func (c *copier) step(all bool) {
 	c.t.Helper()
 	var names []string
-	for _, dir := range []string{".", manifestDir, metaDir, segDir, walDir, tmpDir} {
+	for _, dir := range []string{".", engine.ManifestDir, engine.MetaDir, engine.SegDir, engine.WALDir, engine.TmpDir} {
 		names = append(names, files(c.t, c.from, dir)...)
 		if err := os.MkdirAll(filepath.Join(c.to, dir), 0o700); err != nil {
 			c.t.Fatal(err)
@@ -440,7 +441,7 @@ func (c *copier) step(all bool) {
 		}
 	}
 	if all || c.rng.IntN(3) == 0 { // delete what is gone
-		for _, dir := range []string{manifestDir, metaDir, segDir, walDir} {
+		for _, dir := range []string{engine.ManifestDir, engine.MetaDir, engine.SegDir, engine.WALDir} {
 			for _, name := range files(c.t, c.to, dir) {
 				if _, err := os.Stat(filepath.Join(c.from, name)); errors.Is(err, fs.ErrNotExist) {
 					if err := os.Remove(filepath.Join(c.to, name)); err != nil && filepath.Separator == '/' {
@@ -761,14 +762,14 @@ func TestPublishOrder(t *testing.T) {
 		case vfs.OpSyncDir:
 			delete(unnamed, op.Name)
 		case vfs.OpRename:
-			if strings.HasPrefix(op.To, tmpDir+"/") {
+			if strings.HasPrefix(op.To, engine.TmpDir+"/") {
 				break
 			}
 			if dirty[op.Name] {
 				t.Errorf("%s gets its name %s before it is synced", op.Name, op.To)
 			}
 			dir := path.Dir(op.To)
-			if dir != manifestDir {
+			if dir != engine.ManifestDir {
 				unnamed[dir] = append(unnamed[dir], op.To)
 				break
 			}
@@ -824,7 +825,7 @@ func TestReplicaDamage(t *testing.T) {
 	done := publish(t, p)
 	ms := versions(t, folder)
 	m := ms[len(ms)-1]
-	names := []string{manifestName(done.Version)}
+	names := []string{engine.ManifestName(done.Version)}
 	for _, f := range m.Files {
 		if !slices.Contains(ms[0].Files, f) {
 			names = append(names, f.Path)
@@ -922,7 +923,7 @@ func TestPublishRefusals(t *testing.T) {
 	is(ErrLocked, another(vdb, folder, nil))
 	is(ErrInvalid, another(vdb, t.TempDir(), &PublishOptions{Keep: -1}))
 	other := open(t, t.TempDir(), nil)
-	is(ErrExists, another(vdb, other.dir, nil))
+	is(ErrExists, another(vdb, other.engine.Dir, nil))
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -937,7 +938,7 @@ func TestPublishRefusals(t *testing.T) {
 	is(ErrReadOnly, another(reader, t.TempDir(), nil))
 	_, err = vdb.Refresh(t.Context())
 	is(ErrInvalid, err)
-	_, err = Open(vdb.dir, &Options{ReadOnly: true, Follow: byHand})
+	_, err = Open(vdb.engine.Dir, &Options{ReadOnly: true, Follow: byHand})
 	is(ErrInvalid, err)
 	_, err = Open(t.TempDir(), &Options{ReadOnly: true, Follow: byHand})
 	is(ErrNotFound, err)
@@ -950,7 +951,7 @@ func TestPublishRefusals(t *testing.T) {
 	// The folder is emptied below the publisher, which notices and writes all again.
 	collection(t, vdb, "c", Schema{Dim: 2})
 	publish(t, p)
-	for _, name := range files(t, folder, metaDir) {
+	for _, name := range files(t, folder, engine.MetaDir) {
 		if err := os.Remove(filepath.Join(folder, name)); err != nil {
 			t.Skip("cannot remove a file that is open here")
 		}
@@ -967,7 +968,7 @@ func TestPublishRefusals(t *testing.T) {
 		t.Error("the reader does not see it")
 	}
 	// And by another folder.
-	if err := os.RemoveAll(filepath.Join(folder, manifestDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(folder, engine.ManifestDir)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := reader.Refresh(t.Context()); err == nil {
@@ -1014,7 +1015,7 @@ func TestReplicaGraph(t *testing.T) {
 		publish(t, p)
 		if refresh(t, replica); round == 0 {
 			for _, ext := range []string{"vec", "cols", "codes", "graph", "terms"} {
-				if files, err := filepath.Glob(filepath.Join(folder, segDir, "*."+ext)); err != nil || len(files) != 1 {
+				if files, err := filepath.Glob(filepath.Join(folder, engine.SegDir, "*."+ext)); err != nil || len(files) != 1 {
 					t.Errorf("published %s files: %v %v", ext, files, err)
 				}
 			}

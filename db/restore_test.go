@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -153,11 +154,11 @@ func TestRefreshAfterRestore(t *testing.T) {
 	write("red", 2)
 	r := open(t, folder, &Options{ReadOnly: true, Follow: time.Hour})
 	hasColor(t, collectionOf(t, r, "c"), "red", 2)
-	meta := r.following.manifest.Find(metaName).Path
+	meta := r.engine.Following.Manifest.Find(engine.MetaName).Path
 	restore(t, backup, dir)
 	write("blue", 3)
 	refresh(t, r)
-	if now := r.following.manifest.Find(metaName).Path; now != meta {
+	if now := r.engine.Following.Manifest.Find(engine.MetaName).Path; now != meta {
 		t.Fatalf("meta.bolt is another one: %s, %s before", now, meta)
 	}
 	c := collectionOf(t, r, "c")
@@ -187,7 +188,7 @@ func TestDerivedFilesOfOtherDocuments(t *testing.T) {
 	write("red")
 	derived := map[string][]byte{}
 	for name, b := range readFiles(t, dir) {
-		if strings.HasPrefix(name, segDir) && filepath.Ext(name) != ".vec" {
+		if strings.HasPrefix(name, engine.SegDir) && filepath.Ext(name) != ".vec" {
 			derived[name] = b
 		}
 	}
@@ -226,9 +227,9 @@ func staleRoot(t *testing.T) (dir string, right []byte) {
 		if err := vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
-		old, right = right, readFiles(t, dir)[metaName]
+		old, right = right, readFiles(t, dir)[engine.MetaName]
 	}
-	overwrite(t, dir, map[string][]byte{metaName: old})
+	overwrite(t, dir, map[string][]byte{engine.MetaName: old})
 	return dir, right
 }
 
@@ -243,7 +244,7 @@ func TestStaleRoot(t *testing.T) {
 			vdb.Close()
 		}
 		var bad *CorruptError
-		if !errors.Is(err, ErrCorrupt) || !errors.As(err, &bad) || bad.File != metaName || !strings.Contains(err.Error(), sumsName) ||
+		if !errors.Is(err, ErrCorrupt) || !errors.As(err, &bad) || bad.File != engine.MetaName || !strings.Contains(err.Error(), engine.SumsName) ||
 			!strings.Contains(err.Error(), "repair") {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -258,11 +259,11 @@ func TestStaleRoot(t *testing.T) {
 	}
 	after := readFiles(t, dir)
 	for name, b := range before {
-		if name != lockName && string(after[name]) != string(b) {
+		if name != engine.LockName && string(after[name]) != string(b) {
 			t.Errorf("%s has changed", name)
 		}
 	}
-	overwrite(t, dir, map[string][]byte{metaName: right})
+	overwrite(t, dir, map[string][]byte{engine.MetaName: right})
 	vdb := open(t, dir, nil)
 	if n := collection(t, vdb, "c", Schema{}).Len(); n != 60 {
 		t.Errorf("with the right meta.bolt: %d documents", n)
@@ -274,7 +275,7 @@ func TestStaleRoot(t *testing.T) {
 // over restarts, and Check reports it.
 func TestUnexplainedSegment(t *testing.T) {
 	dir, _ := staleRoot(t)
-	if err := os.Remove(filepath.Join(dir, sumsName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, engine.SumsName)); err != nil {
 		t.Fatal(err)
 	}
 	var lost []byte
@@ -289,7 +290,7 @@ func TestUnexplainedSegment(t *testing.T) {
 	reported := func(vdb *DB) {
 		t.Helper()
 		r, err := vdb.Check(t.Context())
-		if err != nil || len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0].File, segDir+"/00000002.vec") {
+		if err != nil || len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0].File, engine.SegDir+"/00000002.vec") {
 			t.Errorf("%+v %v", r, err)
 		}
 	}
@@ -305,7 +306,7 @@ func TestUnexplainedSegment(t *testing.T) {
 		if err := vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if string(readFiles(t, dir)[segDir+"/00000002.vec"+unexplained]) != string(lost) {
+		if string(readFiles(t, dir)[engine.SegDir+"/00000002.vec"+engine.Unexplained]) != string(lost) {
 			t.Error("the segment is gone")
 		}
 	}
@@ -321,12 +322,12 @@ func TestOlderRootNeedsObsolete(t *testing.T) {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}})
 		flush(t, vdb)
 	}
-	for _, job := range vdb.plan(everyVictim) { // one commit, not the ones that Compact adds
-		if err := vdb.compact(t.Context(), job); err != nil {
+	for _, job := range vdb.engine.Plan(engine.EveryVictim) { // one commit, not the ones that Compact adds
+		if err := vdb.engine.Compact(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(vdb.state.Obsolete) == 0 {
+	if len(vdb.engine.State.Obsolete) == 0 {
 		t.Fatal("nothing is obsolete")
 	}
 	upsert(t, c, Document{ID: "2", Vector: []float32{1, 2}})
@@ -335,7 +336,7 @@ func TestOlderRootNeedsObsolete(t *testing.T) {
 	cut := errors.New("cut")
 	swept := false
 	_, err := Open(dir, &Options{hook: func(op vfs.Op) error {
-		swept = swept || op.Kind == vfs.OpReadDir && op.Name == segDir
+		swept = swept || op.Kind == vfs.OpReadDir && op.Name == engine.SegDir
 		if swept && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpCreate || op.Kind == vfs.OpSync) {
 			return cut
 		}
@@ -359,7 +360,7 @@ func TestPublishedIsSynced(t *testing.T) {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
 			dirty := map[string]bool{} // of the log
 			vdb := open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
-				if strings.HasPrefix(op.Name, walDir+"/") && op.Kind == vfs.OpWrite {
+				if strings.HasPrefix(op.Name, engine.WALDir+"/") && op.Kind == vfs.OpWrite {
 					dirty[op.Name] = true
 				}
 				if op.Kind == vfs.OpSync {
@@ -370,7 +371,7 @@ func TestPublishedIsSynced(t *testing.T) {
 			c := collection(t, vdb, "c", Schema{})
 			published := 0
 			p := publisher(t, vdb, t.TempDir(), &PublishOptions{hook: func(op vfs.Op) error {
-				if op.Kind == vfs.OpRename && strings.HasPrefix(op.To, manifestDir+"/") {
+				if op.Kind == vfs.OpRename && strings.HasPrefix(op.To, engine.ManifestDir+"/") {
 					if published++; len(dirty) > 0 {
 						t.Errorf("published before %v was synced", dirty)
 					}
@@ -397,7 +398,7 @@ func TestNoRoomToMap(t *testing.T) {
 	dir := t.TempDir()
 	failing, stuck := false, false
 	vdb := open(t, dir, &Options{NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
-		if failing && op.Kind == vfs.OpMap && strings.HasPrefix(op.Name, segDir+"/") {
+		if failing && op.Kind == vfs.OpMap && strings.HasPrefix(op.Name, engine.SegDir+"/") {
 			return syscall.ENOMEM
 		}
 		if stuck && op.Kind == vfs.OpRemove {
@@ -410,7 +411,7 @@ func TestNoRoomToMap(t *testing.T) {
 	flush(t, vdb)
 	segments := func() []string {
 		t.Helper()
-		names, err := os.ReadDir(filepath.Join(dir, segDir))
+		names, err := os.ReadDir(filepath.Join(dir, engine.SegDir))
 		if err != nil {
 			t.Fatal(err)
 		}

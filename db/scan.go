@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/codes"
@@ -21,10 +24,10 @@ func (s *search) openCodes() {
 	if s.codes != nil {
 		return
 	}
-	s.codes = make([]*codes.Codes, len(s.view.parts))
-	for i, p := range s.view.parts {
-		if p.dim > 0 && p.segment != nil {
-			s.codes[i] = p.segment.codes.get()
+	s.codes = make([]*codes.Codes, len(s.view.Parts))
+	for i, p := range s.view.Parts {
+		if p.Dim > 0 && p.Segment != nil {
+			s.codes[i] = p.Segment.Codes.Get()
 		}
 	}
 }
@@ -37,29 +40,29 @@ type unit struct {
 
 func (s *search) units() []unit {
 	var units []unit
-	for i, p := range s.view.parts {
-		if p.dim == 0 || p.n == 0 {
+	for i, p := range s.view.Parts {
+		if p.Dim == 0 || p.N == 0 {
 			continue
 		}
-		rowBytes := 4 * float64(p.dim)
+		rowBytes := 4 * float64(p.Dim)
 		if s.codes[i] != nil {
 			rowBytes /= 4
 		}
-		share, scanned := 1/float64(p.n), false
+		share, scanned := 1/float64(p.N), false
 		for _, q := range s.queries {
 			if !q.walks(i) {
-				share, scanned = max(share, q.share(i, p.n)), true
+				share, scanned = max(share, q.share(i, p.N)), true
 			}
 		}
 		if !scanned {
 			continue
 		}
-		step := p.n
-		if rows := chunkBytes / (rowBytes * share); rows < float64(p.n) {
+		step := p.N
+		if rows := engine.ChunkBytes / (rowBytes * share); rows < float64(p.N) {
 			step = max(64, int(rows)&^63)
 		}
-		for lo := 0; lo < p.n; {
-			hi := min(lo+step, p.source.run(lo), p.n)
+		for lo := 0; lo < p.N; {
+			hi := min(lo+step, p.Source.Run(lo), p.N)
 			units = append(units, unit{i, lo, hi})
 			lo = hi
 		}
@@ -82,20 +85,20 @@ const minBatch = 4
 
 // queryBatches forms a query batch for every part.
 func (s *search) queryBatches() []queryBatch {
-	batches := make([]queryBatch, len(s.view.parts))
-	for i, p := range s.view.parts {
+	batches := make([]queryBatch, len(s.view.Parts))
+	for i, p := range s.view.Parts {
 		c := &batches[i]
 		for j, q := range s.queries {
 			switch {
 			case q.walks(i): // the graph search has found its rows
-			case q.share(i, p.n) >= s.sparse(i):
+			case q.share(i, p.N) >= s.sparse(i):
 				c.queries = append(c.queries, j)
 			default:
 				c.others = append(c.others, j)
 			}
 		}
 		switch n := len(c.queries); {
-		case n < minBatch || p.dim == 0:
+		case n < minBatch || p.Dim == 0:
 			c.others, c.queries = append(c.others, c.queries...), nil
 		case s.codes[i] != nil:
 			coded := make([]*codes.Query, n)
@@ -104,9 +107,9 @@ func (s *search) queryBatches() []queryBatch {
 			}
 			c.codes = s.codes[i].Batch(coded)
 		default:
-			c.rows = simd.NewRowTile(n, p.dim, s.view.def.schema.Metric == L2)
+			c.rows = simd.NewRowTile(n, p.Dim, s.view.Def.Schema.Metric == fileformat.L2)
 			for at, j := range c.queries {
-				c.rows.Set(at, s.queries[j].scorer.fast)
+				c.rows.Set(at, s.queries[j].scorer.Fast)
 			}
 		}
 	}
@@ -126,13 +129,13 @@ func (q *probe) share(part, n int) float64 {
 // in which a scan of codes reads a byte; docs/decisions/0006 has the
 // measurements.
 func (s *search) rowCosts(part int) (each, alone float64) {
-	p := s.view.parts[part]
-	dim := float64(p.dim)
+	p := s.view.Parts[part]
+	dim := float64(p.Dim)
 	var c *codes.Codes
 	if s.codes != nil {
 		c = s.codes[part]
-	} else if p.segment != nil { // nothing is scanned yet
-		c = p.segment.codes.get()
+	} else if p.Segment != nil { // nothing is scanned yet
+		c = p.Segment.Codes.Get()
 	}
 	switch {
 	case c == nil:
@@ -148,7 +151,7 @@ func (s *search) rowCosts(part int) (each, alone float64) {
 // rowCosts.
 func (s *search) scanCost(q *probe, part int) float64 {
 	each, alone := s.rowCosts(part)
-	return min(each*float64(s.view.parts[part].n), alone*float64(q.matchedIn(s.view, part)))
+	return min(each*float64(s.view.Parts[part].N), alone*float64(q.matchedIn(s.view, part)))
 }
 
 // sparse returns the share of a part below which matching rows are read one by
@@ -173,7 +176,7 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	batches := s.queryBatches()
 	collectors := make([][]*topk.Collector, len(s.queries)) // by query, by worker
 	for i, q := range s.queries {
-		least := negInf
+		least := engine.NegInf
 		if q.Threshold != nil {
 			least = *q.Threshold
 		}
@@ -184,7 +187,7 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	}
 	var next atomic.Int64
 	work := func(n int, each func(scanned int)) error {
-		return s.db.guard(func() error {
+		return s.db.engine.Guard(func() error {
 			w := newWorker(s, batches)
 			defer w.done()
 			for i, group := range collectors {
@@ -218,7 +221,7 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 		alone = false
 		busy.Store(int64(workers - 1))
 		for n := 1; n < workers; n++ {
-			group.Go(segDir, func() error {
+			group.Go(engine.SegDir, func() error {
 				defer busy.Add(-1)
 				return work(n, func(int) {})
 			})
@@ -300,11 +303,11 @@ func (w *worker) scan(u unit) error {
 	}
 	if c.codes != nil {
 		done, err := w.scanBatchCodes(c, u)
-		w.read += int64(done-u.lo) * int64(w.view.parts[u.part].dim)
+		w.read += int64(done-u.lo) * int64(w.view.Parts[u.part].Dim)
 		if err == nil {
 			return nil
 		}
-		w.view.parts[u.part].segment.codes.distrust(err)
+		w.view.Parts[u.part].Segment.Codes.Distrust(err)
 		u.lo = done
 		for _, j := range c.queries {
 			if err := w.scanVectors(j, u); err != nil {
@@ -335,12 +338,12 @@ func (w *worker) scanOne(j int, u unit) error {
 	if float64(wanted) < w.sparse(u.part)*float64(read) {
 		scan, read = w.scanAmong, wanted
 	}
-	w.read += int64(read) * int64(w.view.parts[u.part].dim)
+	w.read += int64(read) * int64(w.view.Parts[u.part].Dim)
 	done, err := scan(coded, j, u)
 	if err == nil {
 		return nil
 	}
-	w.view.parts[u.part].segment.codes.distrust(err)
+	w.view.Parts[u.part].Segment.Codes.Distrust(err)
 	u.lo = done // the rest by vectors
 	return w.scanVectors(j, u)
 }
@@ -404,31 +407,31 @@ func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
 
 // scanVectors offers rows of a unit to query j by their vectors.
 func (w *worker) scanVectors(j int, u unit) error {
-	p, q, n := w.view.parts[u.part], w.queries[j], u.hi-u.lo
+	p, q, n := w.view.Parts[u.part], w.queries[j], u.hi-u.lo
 	if n == 0 {
 		return nil
 	}
-	rows, err := p.source.vectors(u.lo, u.hi)
+	rows, err := p.Source.Vectors(u.lo, u.hi)
 	if err != nil {
 		return err
 	}
 	set := q.parts[u.part].set
 	scan := w.newRowOffer(j, u.part)
 	if set != nil && float64(set.CountRange(u.lo, u.hi)) < sparseRows*float64(n) {
-		w.read += int64(set.CountRange(u.lo, u.hi)) * int64(4*p.dim)
+		w.read += int64(set.CountRange(u.lo, u.hi)) * int64(4*p.Dim)
 		for row := set.NextSet(u.lo); row >= 0 && row < u.hi; row = set.NextSet(row + 1) {
-			vec := rows[(row-u.lo)*p.dim : (row-u.lo+1)*p.dim]
-			scan.offer(q.scorer.kernel(vec), p.inv[row], row)
+			vec := rows[(row-u.lo)*p.Dim : (row-u.lo+1)*p.Dim]
+			scan.offer(q.scorer.Kernel(vec), p.Inv[row], row)
 		}
 		return nil
 	}
-	w.read += int64(n) * int64(4*p.dim)
+	w.read += int64(n) * int64(4*p.Dim)
 	step := firstRows(scan.c, rawRows)
 	for lo := u.lo; lo < u.hi; step = min(2*step, rawRows) {
 		n := min(step-lo%64, u.hi-lo)
-		raw, bits, inv := w.raw[:n], w.bits[:(n+63)/64], p.inv[lo:lo+n]
-		q.scorer.kernelRows(raw, rows[(lo-u.lo)*p.dim:(lo-u.lo+n)*p.dim])
-		simd.RowsAbove(bits, raw, inv, scan.plain, scan.scaled, scan.least, scan.most, scan.cut)
+		raw, bits, inv := w.raw[:n], w.bits[:(n+63)/64], p.Inv[lo:lo+n]
+		q.scorer.KernelRows(raw, rows[(lo-u.lo)*p.Dim:(lo-u.lo+n)*p.Dim])
+		simd.RowsAbove(bits, raw, inv, scan.Plain, scan.Scaled, scan.Least, scan.Most, scan.cut)
 		for i, word := range bits {
 			// A unit may begin within a word of the set, but then it ends there too.
 			if set != nil {
@@ -444,8 +447,43 @@ func (w *worker) scanVectors(j int, u unit) error {
 	return nil
 }
 
+// A rowOffer offers the rows of one part to a collector. Most rows are far
+// below the floor: one comparison of the raw value, scaled as scorer says, with
+// cut drops them.
+type rowOffer struct {
+	*score.Scorer
+	c       *topk.Collector
+	part    int32
+	maxNorm float32
+	cut     float32
+}
+
+// raise sets cut from the collector's floor, rounded so that no row is dropped
+// that could matter.
+func (s *rowOffer) raise() {
+	floor := s.c.Floor()
+	switch s.Metric {
+	case fileformat.Cosine:
+		s.cut = score.Below(floor - 1.01*s.Rel)
+	case fileformat.Dot:
+		s.cut = score.Below(floor - 1.02*s.Rel*s.Norm*float64(s.maxNorm) - 2*s.Abs)
+	case fileformat.L2:
+		s.cut = float32(math.Inf(-1))
+		if far := (-floor + s.Abs) * (1 + 2.1*s.Rel); far < math.MaxFloat32/2 {
+			s.cut = score.Below(-far)
+		}
+	}
+}
+
+func (s *rowOffer) offer(raw, inv float32, row int) {
+	lower, upper := s.Bounds(raw, inv)
+	if s.c.Offer(lower, upper, s.part, int32(row)) {
+		s.raise()
+	}
+}
+
 func (w *worker) newRowOffer(j, part int) rowOffer {
-	scan := rowOffer{scorer: &w.queries[j].scorer, c: w.collectors[j], part: int32(part), maxNorm: w.view.parts[part].maxNorm}
+	scan := rowOffer{Scorer: &w.queries[j].scorer, c: w.collectors[j], part: int32(part), maxNorm: w.view.Parts[part].MaxNorm}
 	scan.raise()
 	return scan
 }
@@ -485,12 +523,12 @@ func (w *worker) scanBatchCodes(c *queryBatch, u unit) (int, error) {
 
 // scanBatchRows offers the rows of a unit to a query batch by vectors.
 func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
-	p := w.view.parts[u.part]
-	rows, err := p.source.vectors(u.lo, u.hi)
+	p := w.view.Parts[u.part]
+	rows, err := p.Source.Vectors(u.lo, u.hi)
 	if err != nil {
 		return err
 	}
-	w.read += int64(u.hi-u.lo) * int64(4*p.dim)
+	w.read += int64(u.hi-u.lo) * int64(4*p.Dim)
 	if cap(w.words) < c.rows.Words() {
 		w.words = make([]uint64, c.rows.Words())
 	}
@@ -501,17 +539,17 @@ func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
 		scan := w.newRowOffer(j, u.part)
 		w.scans = append(w.scans, scan)
 		c.rows.SetCut(i, scan.cut)
-		least, most = max(least, scan.least), min(most, scan.most)
+		least, most = max(least, scan.Least), min(most, scan.Most)
 	}
 	for lo := u.lo; lo < u.hi; {
 		n := min(simd.BlockRows-lo%64, u.hi-lo) // within one word of a set
-		for i, inv := range p.inv[lo : lo+n] {
-			w.factors[i] = w.scans[0].plain + w.scans[0].scaled*inv
+		for i, inv := range p.Inv[lo : lo+n] {
+			w.factors[i] = w.scans[0].Plain + w.scans[0].Scaled*inv
 			if !(inv > least && inv < most) {
 				w.factors[i] = float32(math.NaN()) // always a candidate
 			}
 		}
-		w.block.Pack(p.dim, rows[(lo-u.lo)*p.dim:(lo-u.lo+n)*p.dim], w.factors[:n])
+		w.block.Pack(p.Dim, rows[(lo-u.lo)*p.Dim:(lo-u.lo+n)*p.Dim], w.factors[:n])
 		c.rows.Above(words, &w.block)
 		for i, word := range words[:len(c.queries)] {
 			q := w.queries[c.queries[i]]
@@ -524,7 +562,7 @@ func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
 			scan := &w.scans[i]
 			for ; word != 0; word &= word - 1 {
 				row := lo + mathbits.TrailingZeros64(word)
-				scan.offer(q.scorer.kernel(rows[(row-u.lo)*p.dim:(row-u.lo+1)*p.dim]), p.inv[row], row)
+				scan.offer(q.scorer.Kernel(rows[(row-u.lo)*p.Dim:(row-u.lo+1)*p.Dim]), p.Inv[row], row)
 			}
 			c.rows.SetCut(i, scan.cut)
 		}

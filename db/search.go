@@ -7,7 +7,10 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
@@ -16,8 +19,8 @@ import (
 type search struct {
 	ctx     context.Context // of the call that it answers; nil before
 	db      *DB
-	ver     *version
-	view    *view
+	ver     *engine.Version
+	view    *engine.View
 	queries []*probe
 	codes   []*codes.Codes // by part, opened by the first scan; nil: scan the vectors
 	workers int
@@ -28,7 +31,7 @@ type search struct {
 type probe struct {
 	*Query
 	goal     // its Accuracy
-	scorer   scorer
+	scorer   score.Scorer
 	vector   bool        // it asks for the neighbours of a vector
 	text     *textLeg    // nil: it has no text
 	where    filter.Expr // simplified; nil: all
@@ -59,8 +62,8 @@ type probePart struct {
 }
 
 // search answers queries on one view. The caller holds the version.
-func (db *DB) search(ctx context.Context, ver *version, v *view, queries []Query) (results []*Result, err error) {
-	err = retryDerived(func() error {
+func (db *DB) search(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query) (results []*Result, err error) {
+	err = engine.RetryDerived(func() error {
 		s := db.newSearch(ver, v)
 		if results, err = s.answer(ctx, queries); err == nil {
 			db.rechecks.offer(s)
@@ -70,7 +73,7 @@ func (db *DB) search(ctx context.Context, ver *version, v *view, queries []Query
 	return results, err
 }
 
-func (db *DB) newSearch(ver *version, v *view) *search {
+func (db *DB) newSearch(ver *engine.Version, v *engine.View) *search {
 	return &search{db: db, ver: ver, view: v, workers: db.opts.Workers}
 }
 
@@ -92,7 +95,7 @@ func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error)
 // answerRanked is answer that also returns the best rows of each query.
 func (s *search) answerRanked(ctx context.Context, queries []Query) (results []*Result, best [][]ranked, err error) {
 	s.ctx = ctx
-	err = s.db.guard(func() error {
+	err = s.db.engine.Guard(func() error {
 		s.queries = make([]*probe, 0, len(queries))
 		for i := range queries {
 			p, err := s.prepare(ctx, &queries[i])
@@ -120,7 +123,7 @@ func (s *search) answerRanked(ctx context.Context, queries []Query) (results []*
 
 // prepare validates a query and finds its vector and the rows to consider.
 func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
-	if err := q.validate(s.view.def); err != nil {
+	if err := q.validate(s.view.Def); err != nil {
 		return nil, err
 	}
 	p := &probe{Query: q, where: q.Where, need: q.limit()}
@@ -143,7 +146,7 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.scorer, p.vector = newScorer(s.view.def.schema.Metric, vec), len(vec) > 0
+	p.scorer, p.vector = score.New(s.view.Def.Schema.Metric, vec), len(vec) > 0
 	if p.text, err = s.textLeg(ctx, q); err != nil {
 		return nil, err
 	}
@@ -160,37 +163,37 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	if err := s.choose(ctx, p); err != nil {
 		return nil, err
 	}
-	clock.done(s.view.vectors(), p.matched, 0)
+	clock.done(s.view.Vectors(), p.matched, 0)
 	return p, nil
 }
 
 // choose evaluates the filter of a probe on every part.
 func (s *search) choose(ctx context.Context, p *probe) error {
-	p.parts, p.matched = make([]probePart, len(s.view.parts)), 0
-	var where *condition // nil until it is needed
+	p.parts, p.matched = make([]probePart, len(s.view.Parts)), 0
+	var where *match.Condition // nil until it is needed
 	if p.where != nil {
 		var err error
-		if where, err = s.view.condition(ctx, p.where); err != nil {
+		if where, err = match.New(ctx, s.view, p.where); err != nil {
 			return err
 		}
 	}
-	for i, part := range s.view.parts {
+	for i, part := range s.view.Parts {
 		var limits bitset.Set // by required and excluded terms
 		if p.text != nil {
 			limits = p.text.Restriction(i)
 		}
 		switch {
-		case part.dim == 0 && p.text == nil:
-		case p.where == nil && part.dead.Count() == 0 && limits == nil:
-			p.matched += part.n
+		case part.Dim == 0 && p.text == nil:
+		case p.where == nil && part.Dead.Count() == 0 && limits == nil:
+			p.matched += part.N
 		default:
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			if where == nil {
-				where = &condition{ctx: ctx, view: s.view}
+				where, _ = match.New(ctx, s.view, nil) // no texts to prepare, no error
 			}
-			set, err := where.rows(i)
+			set, err := where.Rows(i)
 			if err != nil {
 				return err
 			}
@@ -205,7 +208,7 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 		p.drop(s.view, e)
 	}
 	if p.unseen != nil {
-		i := slices.Index(s.view.parts, p.unseen.part)
+		i := slices.Index(s.view.Parts, p.unseen.part)
 		p.free = p.parts[i].set == nil
 		p.drop(s.view, *p.unseen)
 	}
@@ -213,19 +216,19 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 }
 
 // matchedIn returns how many rows of a part a probe considers.
-func (p *probe) matchedIn(v *view, part int) int {
+func (p *probe) matchedIn(v *engine.View, part int) int {
 	if p.parts[part].set == nil {
-		return v.parts[part].n
+		return v.Parts[part].N
 	}
 	return p.parts[part].set.Count()
 }
 
 // drop excludes one row from a probe.
-func (p *probe) drop(v *view, e place) {
-	i := slices.Index(v.parts, e.part)
+func (p *probe) drop(v *engine.View, e place) {
+	i := slices.Index(v.Parts, e.part)
 	if p.parts[i].set == nil {
-		p.parts[i].set = bitset.New(e.part.n)
-		p.parts[i].set.Fill(e.part.n)
+		p.parts[i].set = bitset.New(e.part.N)
+		p.parts[i].set.Fill(e.part.N)
 	}
 	if p.parts[i].set.Has(e.row) {
 		p.parts[i].set.Clear(e.row)
@@ -235,26 +238,26 @@ func (p *probe) drop(v *view, e place) {
 
 // place locates a document.
 type place struct {
-	part *part
+	part *engine.Part
 	row  int
 }
 
 // find returns the place of a document, or ErrNotFound.
 func (s *search) find(id string) (place, error) {
 	var num uint64
-	err := s.ver.read(func(tx *meta.Tx) (err error) {
-		num, err = s.ver.num(tx, s.view, id)
+	err := s.ver.Read(func(tx *meta.Tx) (err error) {
+		num, err = s.ver.Num(tx, s.view, id)
 		return err
 	})
 	if err != nil {
 		return place{}, err
 	}
 	if num == 0 {
-		return place{}, fmt.Errorf("%w: document %q in collection %q", ErrNotFound, id, s.view.def.name)
+		return place{}, fmt.Errorf("%w: document %q in collection %q", ErrNotFound, id, s.view.Def.Name)
 	}
-	p, row, ok := s.view.locate(num)
+	p, row, ok := s.view.Locate(num)
 	if !ok {
-		return place{}, missingDocument(s.view.def.name, num)
+		return place{}, engine.MissingDocument(s.view.Def.Name, num)
 	}
 	return place{p, row}, nil
 }
@@ -265,9 +268,9 @@ func (s *search) vectorOf(id string) ([]float32, place, error) {
 	if err != nil {
 		return nil, at, err
 	}
-	if at.part.dim == 0 {
-		return nil, at, invalidf("document %q has no vector", id)
+	if at.part.Dim == 0 {
+		return nil, at, engine.Invalidf("document %q has no vector", id)
 	}
-	vec, err := at.part.vector(at.row)
+	vec, err := at.part.Vector(at.row)
 	return vec, at, err
 }

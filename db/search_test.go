@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -199,11 +201,11 @@ func TestScoreBounds(t *testing.T) {
 			rapid.SampledFrom([]float32{0, 1, -1, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-39, 1e38, 1e-20}))
 		vec := rapid.SliceOfN(component.Filter(func(f float32) bool { return simd.Finite([]float32{f}) }), dim, dim)
 		x, q := vec.Draw(t, "x"), vec.Draw(t, "q")
-		s := newScorer(metric, q)
+		s := score.New(fileformat.Metric(metric), q)
 		inv := segment.InvNorm(x)
-		raw := s.kernel(x)
-		lower, upper := s.bounds(raw, inv)
-		if score := s.score(x); !(lower <= score && score <= upper) {
+		raw := s.Kernel(x)
+		lower, upper := s.Bounds(raw, inv)
+		if score := s.Score(x); !(lower <= score && score <= upper) {
 			t.Fatalf("score %v outside [%v, %v]", score, lower, upper)
 		}
 	})

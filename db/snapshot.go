@@ -3,6 +3,8 @@ package db
 import (
 	"fmt"
 	"sync"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // A Snapshot is the whole database at one moment, in every collection: all of
@@ -10,7 +12,7 @@ import (
 // that it needs until Close. Its methods are safe for concurrent use.
 type Snapshot struct {
 	db  *DB
-	ver *version
+	ver *engine.Version
 
 	mu     sync.Mutex
 	closed bool
@@ -19,17 +21,17 @@ type Snapshot struct {
 
 // Snapshot returns a snapshot of the newest version. It must be closed.
 func (db *DB) Snapshot() (*Snapshot, error) {
-	ver, err := db.acquire()
+	ver, err := db.engine.Acquire()
 	if err != nil {
 		return nil, fmt.Errorf("db: snapshot: %w", err)
 	}
-	defer db.end()
+	defer db.engine.End()
 	return &Snapshot{db: db, ver: ver}, nil
 }
 
 // Batch returns the number of the last batch in the snapshot. Batches are
 // numbered from 1 in the order in which they took effect.
-func (s *Snapshot) Batch() uint64 { return s.ver.lsn }
+func (s *Snapshot) Batch() uint64 { return s.ver.LSN }
 
 // Collection returns a collection as it was; ErrNotFound if it did not exist.
 // The collection fails with ErrClosed once the snapshot is closed, and refuses
@@ -40,7 +42,7 @@ func (s *Snapshot) Collection(name string) (*Collection, error) {
 		return nil, fmt.Errorf("db: snapshot: %w", err)
 	}
 	defer done()
-	id, ok := ver.names[name]
+	id, ok := ver.Names[name]
 	if !ok {
 		return nil, fmt.Errorf("db: snapshot: %w: collection %q", ErrNotFound, name)
 	}
@@ -55,24 +57,24 @@ func (s *Snapshot) Collections() []CollectionInfo {
 	}
 	defer done()
 	var infos []CollectionInfo
-	for _, v := range ver.sortedViews() {
-		infos = append(infos, v.info())
+	for _, v := range ver.SortedViews() {
+		infos = append(infos, infoOf(v))
 	}
 	return infos
 }
 
 // open begins a call.
-func (s *Snapshot) open() (*version, func(), error) {
+func (s *Snapshot) open() (*engine.Version, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, nil, ErrClosed
 	}
-	if err := s.db.begin(); err != nil {
+	if err := s.db.engine.Begin(); err != nil {
 		return nil, nil, err
 	}
 	s.calls.Add(1)
-	return s.ver, func() { s.db.end(); s.calls.Done() }, nil
+	return s.ver, func() { s.db.engine.End(); s.calls.Done() }, nil
 }
 
 // Close releases the files and documents of the snapshot. It waits for running
@@ -85,6 +87,6 @@ func (s *Snapshot) Close() error {
 	}
 	s.closed = true
 	s.calls.Wait()
-	s.db.drop(s.ver)
+	s.db.engine.Drop(s.ver)
 	return nil
 }

@@ -1,6 +1,9 @@
 package db
 
 import (
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/segment/graph"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -23,6 +26,15 @@ type Stats struct {
 	Trouble     string            `json:"trouble,omitempty"` // why the last background work failed
 	Replica     *ReplicaStats     `json:"replica,omitempty"` // of a published folder only
 	Collections []CollectionStats `json:"collections"`
+}
+
+// ReplicaStats describe the served version of a published folder and the last look at the
+// folder.
+type ReplicaStats struct {
+	Version   uint64    `json:"version"`         // number of the version
+	Published time.Time `json:"published"`       // time of its publication
+	Checked   time.Time `json:"checked"`         // time of the last look
+	Error     string    `json:"error,omitempty"` // why the last look took no newer version, if it failed
 }
 
 // CollectionStats describes a collection at one moment.
@@ -51,53 +63,50 @@ type CollectionStats struct {
 // Stats returns figures about the newest version of the database, at little
 // cost. It waits for no write, not even for one that a disk holds up.
 func (db *DB) Stats() Stats {
-	ver, err := db.acquire()
+	ver, err := db.engine.Acquire()
 	if err != nil {
-		return Stats{Dir: db.dir}
+		return Stats{Dir: db.engine.Dir}
 	}
-	defer db.done(ver)
+	defer db.engine.Done(ver)
 	s := Stats{
-		Dir: db.dir, ReadOnly: db.opts.ReadOnly, Sync: db.opts.Sync.String(), Kernels: simd.Name(),
-		Batches: ver.lsn, Flushed: ver.applied, HeadBytes: ver.headBytes,
+		Dir: db.engine.Dir, ReadOnly: db.opts.ReadOnly, Sync: db.opts.Sync.String(), Kernels: simd.Name(),
+		Batches: ver.LSN, Flushed: ver.Applied, HeadBytes: ver.HeadBytes,
 		Collections: []CollectionStats{},
 	}
-	if err := db.err(); err != nil {
+	if err := db.engine.Err(); err != nil {
 		s.Failed = err.Error()
 	}
-	if err := db.trouble(); err != nil {
+	if err := db.engine.Trouble(); err != nil {
 		s.Trouble = err.Error()
 	}
-	s.MetaBytes, s.MetaFree = ver.files.store.Size()
-	if db.log != nil {
-		s.LogBytes = db.log.Size()
+	s.MetaBytes, s.MetaFree = ver.Files.Store.Size()
+	if db.engine.Log != nil {
+		s.LogBytes = db.engine.Log.Size()
 	}
-	if f := db.following; f != nil {
-		f.mu.Lock()
-		stats := f.stats
-		f.mu.Unlock()
-		s.Replica = &stats
+	if r, ok := db.engine.Replica(); ok {
+		s.Replica = (*ReplicaStats)(&r)
 	}
-	db.mu.Lock()
-	s.Versions = len(db.live)
-	db.mu.Unlock()
-	for _, v := range ver.sortedViews() {
-		c := CollectionStats{CollectionInfo: v.info(), Recall: db.rechecks.observed(v.def.id), Effort: 1}
-		for _, p := range v.parts {
-			if p.dim > 0 {
-				c.Vectors += p.live()
+	db.engine.Mu.Lock()
+	s.Versions = len(db.engine.Live)
+	db.engine.Mu.Unlock()
+	for _, v := range ver.SortedViews() {
+		c := CollectionStats{CollectionInfo: infoOf(v), Recall: db.rechecks.observed(v.Def.ID), Effort: 1}
+		for _, p := range v.Parts {
+			if p.Dim > 0 {
+				c.Vectors += p.Live()
 			}
-			c.DeadRows += p.dead.Count()
-			if p.segment != nil {
+			c.DeadRows += p.Dead.Count()
+			if p.Segment != nil {
 				c.Segments++
-				s.VectorBytes += p.segment.info.Size
-				c.Effort = max(c.Effort, p.segment.raise())
-				if g := p.segment.graph; g != nil && db.has(g) {
+				s.VectorBytes += p.Segment.Info.Size
+				c.Effort = max(c.Effort, p.Segment.Raise())
+				if g := p.Segment.Graph; g != nil && db.has(g) {
 					c.Graphs++
 				} else if g != nil {
 					c.GraphsDue++
 				}
 			} else {
-				c.HeadRows += p.live()
+				c.HeadRows += p.Live()
 			}
 		}
 		s.Collections = append(s.Collections, c)
@@ -106,9 +115,9 @@ func (db *DB) Stats() Stats {
 }
 
 // has reports whether a graph is built.
-func (db *DB) has(g *derived[graph.Graph]) (found bool) {
-	err := db.guard(func() error {
-		found = g.get() != nil
+func (db *DB) has(g *engine.Derived[graph.Graph]) (found bool) {
+	err := db.engine.Guard(func() error {
+		found = g.Get() != nil
 		return nil
 	})
 	return found && err == nil

@@ -3,6 +3,7 @@ package db
 import (
 	"math"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -34,31 +35,31 @@ func (Examples) isTarget() {}
 func (heldOut) isTarget()  {}
 
 // validateTarget returns an error if a target cannot be looked for; nil is none.
-func validateTarget(t Target, def *definition) error {
+func validateTarget(t Target, def *engine.Definition) error {
 	switch t := t.(type) {
 	case nil, heldOut:
 	case Vector:
 		switch {
 		case len(t) == 0:
-			return invalidf("the query vector is empty")
-		case def.schema.Dim != 0 && len(t) != def.schema.Dim:
-			return &DimensionError{Collection: def.name, Expected: def.schema.Dim, Got: len(t)}
+			return engine.Invalidf("the query vector is empty")
+		case def.Schema.Dim != 0 && len(t) != def.Schema.Dim:
+			return &DimensionError{Collection: def.Name, Expected: def.Schema.Dim, Got: len(t)}
 		case !simd.Finite(t):
-			return invalidf("query vector holds NaN or infinity")
+			return engine.Invalidf("query vector holds NaN or infinity")
 		}
 	case Stored:
 		if t == "" {
-			return invalidf("the id of the document to look for is empty")
+			return engine.Invalidf("the id of the document to look for is empty")
 		}
 	case Examples:
 		switch {
 		case len(t.Like) == 0 && len(t.Unlike) == 0:
-			return invalidf("query has no examples")
+			return engine.Invalidf("query has no examples")
 		case len(t.Like) == 0:
-			return invalidf("query has examples of what is not wanted only")
+			return engine.Invalidf("query has examples of what is not wanted only")
 		}
 	default:
-		return invalidf("query target of type %T", t)
+		return engine.Invalidf("query target of type %T", t)
 	}
 	return nil
 }
@@ -105,15 +106,15 @@ func goalOf(a Accuracy) (goal, error) {
 		case a == 0:
 			a = DefaultRecall
 		case !(a > 0 && a <= 1):
-			return goal{}, invalidf("recall is %v, not between 0 and 1", float64(a))
+			return goal{}, engine.Invalidf("recall is %v, not between 0 and 1", float64(a))
 		}
 		return goal{recall: float64(a)}, nil
 	case EF:
 		if a < 1 || a > math.MaxInt32 {
-			return goal{}, invalidf("ef is %d, not between 1 and 2^31-1", int(a))
+			return goal{}, engine.Invalidf("ef is %d, not between 1 and 2^31-1", int(a))
 		}
 		return goal{ef: int(a)}, nil
 	default:
-		return goal{}, invalidf("query accuracy of type %T", a)
+		return goal{}, engine.Invalidf("query accuracy of type %T", a)
 	}
 }

@@ -68,8 +68,8 @@ func BenchmarkText(b *testing.B) {
 			b.Fatal(err)
 		}
 		var size int64
-		for _, s := range vdb.segments {
-			n, err := vdb.fs.Size(s.terms.file())
+		for _, s := range vdb.engine.Segments {
+			n, err := vdb.engine.FS.Size(s.Terms.File())
 			if err != nil {
 				b.Fatal(err)
 			}

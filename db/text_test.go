@@ -16,6 +16,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/segment/terms"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -35,11 +36,11 @@ func randomText(r *rand.Rand, most int) string {
 // plain words.
 func bm25(t *testing.T, s *TextIndex, docs map[string]Document, query string) []Hit {
 	t.Helper()
-	a, err := newAnalysis("", s)
+	a, err := engine.NewAnalysis("", s.engine())
 	if err != nil {
 		t.Fatal(err)
 	}
-	scanner := a.analyzer.Scanner()
+	scanner := a.Analyzer.Scanner()
 	terms := map[string]map[string]int{}
 	lens := map[string]int{}
 	total := 0
@@ -65,7 +66,7 @@ func bm25(t *testing.T, s *TextIndex, docs map[string]Document, query string) []
 		count float64
 	}
 	var wants []want
-	for _, c := range a.analyzer.Parse(query).Clauses {
+	for _, c := range a.Analyzer.Parse(query).Clauses {
 		for _, tok := range c.Tokens {
 			if i := slices.IndexFunc(wants, func(w want) bool { return w.term == tok.Term }); i >= 0 {
 				wants[i].count++
@@ -74,7 +75,7 @@ func bm25(t *testing.T, s *TextIndex, docs map[string]Document, query string) []
 			}
 		}
 	}
-	p := a.params
+	p := a.Params
 	var hits []Hit
 	for id, counts := range terms {
 		score := 0.0
@@ -743,16 +744,16 @@ func TestTextDamage(t *testing.T) {
 	check(t, vdb)
 
 	// An intact file with other content.
-	var s *openSegment
-	for _, s = range vdb.segments {
+	var s *engine.OpenSegment
+	for _, s = range vdb.engine.Segments {
 	}
-	a := vdb.analysis(s.info.Collection)
-	x := a.indexer()
-	for range s.info.Rows {
-		tokens, _ := x.scanner.Tokens(nil, "something else here")
-		x.index.Add(tokens)
+	a := vdb.engine.Analysis(s.Info.Collection)
+	x := a.Indexer()
+	for range s.Info.Rows {
+		tokens, _ := x.Scanner.Tokens(nil, "something else here")
+		x.Index.Add(tokens)
 	}
-	s.terms.keep(a, []terms.Input{{Source: x.index.View(s.info.Rows)}})
+	s.Terms.Keep(a, []terms.Input{{Source: x.Index.View(s.Info.Rows)}})
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -24,7 +25,7 @@ func TestTornRootIsRestored(t *testing.T) {
 		if err := vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
-		f, err := os.OpenFile(filepath.Join(dir, metaName), os.O_RDWR, 0)
+		f, err := os.OpenFile(filepath.Join(dir, engine.MetaName), os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +50,7 @@ func TestNewestRootRotsEarly(t *testing.T) {
 	vdb := open(t, dir, nil)
 	upsert(t, collection(t, vdb, "c", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
 	lose(t, vdb)
-	f, err := os.OpenFile(filepath.Join(dir, metaName), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(dir, engine.MetaName), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestBackupSyncsDirectoriesFirst(t *testing.T) {
 			synced = false
 		case op.Kind == vfs.OpSyncDir && op.Name == ".":
 			synced = true
-		case op.Kind == vfs.OpRename && op.To == metaName:
+		case op.Kind == vfs.OpRename && op.To == engine.MetaName:
 			renamed = true
 			if !synced {
 				t.Error("meta.bolt gets its name before the directories are durable")
@@ -121,8 +122,8 @@ func TestDropDuringCompact(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	jobs := vdb.plan(everyVictim)
-	if len(jobs) != 1 || len(jobs[0].victims) != 2 {
+	jobs := vdb.engine.Plan(engine.EveryVictim)
+	if len(jobs) != 1 || len(jobs[0].Victims) != 2 {
 		t.Fatalf("planned %+v", jobs)
 	}
 	if err := vdb.Drop(ctx, "c"); err != nil {
@@ -131,7 +132,7 @@ func TestDropDuringCompact(t *testing.T) {
 	if err := vdb.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := vdb.compact(ctx, jobs[0]); err != nil {
+	if err := vdb.engine.Compact(ctx, jobs[0]); err != nil {
 		t.Fatal(err)
 	}
 	check(t, vdb)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -105,7 +106,7 @@ func TestTrace(t *testing.T) {
 	}
 	ctx := t.Context()
 	dir := t.TempDir()
-	tr := &tracer{meta: filepath.Join(dir, metaName)}
+	tr := &tracer{meta: filepath.Join(dir, engine.MetaName)}
 	opts := &Options{NoBackgroundCompaction: true, hook: tr.hook}
 	vdb := open(t, dir, opts)
 	tr.golden(t, "open-create", "Open makes a database.")
@@ -190,11 +191,11 @@ func TestTraceRules(t *testing.T) {
 			if op == "COMMIT" {
 				commits++
 			}
-			if op == "COMMIT" || op == "rename" && f[2] == metaName {
+			if op == "COMMIT" || op == "rename" && f[2] == engine.MetaName {
 				for name := range dirty {
 					bad(name + " is not durable")
 				}
-				if pending[segDir] {
+				if pending[engine.SegDir] {
 					bad("the name of a segment is not durable")
 				}
 			}
@@ -216,7 +217,7 @@ func TestTraceRules(t *testing.T) {
 					bad("a log file is given up before a commit")
 				}
 			case "remove":
-				if filepath.Dir(name) == segDir && commits == 0 {
+				if filepath.Dir(name) == engine.SegDir && commits == 0 {
 					bad("a segment is removed before a commit")
 				}
 			}

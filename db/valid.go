@@ -1,8 +1,11 @@
 package db
 
-import "github.com/vecbolt/vecbolt/internal/document"
+import (
+	"fmt"
 
-import "fmt"
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
+)
 
 // Canonical returns a valid copy of d: metadata in the types that a collection
 // returns, and nil in place of empty fields. It shares the vector with d. It
@@ -31,7 +34,7 @@ func (d *Document) Canonical() (Document, error) {
 
 // ValidateName returns ErrInvalid unless name can be the name of a collection:
 // 1 to MaxCollectionNameLen bytes of UTF-8 without control characters.
-func ValidateName(name string) error { return validateName(name) }
+func ValidateName(name string) error { return engine.ValidateName(name) }
 
 // Canonical returns a valid copy of m in the types that a collection returns;
 // nil if it is empty. It fails with ErrInvalid where a write would.

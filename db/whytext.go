@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -32,7 +33,7 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		case err != nil:
 			return nil, err
 		}
-		w.Exists, w.HasVector = true, at.part.dim > 0
+		w.Exists, w.HasVector = true, at.part.Dim > 0
 		x := &suspect{WhyNot: w, ranked: ranked{place: at, id: id, legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
 		if err := s.whyFiltered(ctx, p, x); err != nil {
 			return nil, err
@@ -45,8 +46,8 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 				x.score = *v
 				vectors = append(vectors, x)
 			}
-		} else if score, err := p.text.Score(slices.Index(s.view.parts, at.part), at.row); err != nil {
-			return nil, p.text.damaged(err)
+		} else if score, err := p.text.Score(slices.Index(s.view.Parts, at.part), at.row); err != nil {
+			return nil, p.text.Damaged(err)
 		} else if score > 0 {
 			x.legs[1].Score = &score
 		}
@@ -73,9 +74,9 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		at := slices.IndexFunc(p.fused, func(h ranked) bool { return h.place == x.place })
 		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.id })
 		x.Legs = x.legs
-		failed, err := p.text.Fails(slices.Index(s.view.parts, x.part), x.row)
+		failed, err := p.text.Fails(slices.Index(s.view.Parts, x.part), x.row)
 		if err != nil {
-			return nil, p.text.damaged(err)
+			return nil, p.text.Damaged(err)
 		}
 		switch {
 		case p.vector && at >= 0:
@@ -104,21 +105,21 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 
 // textRanks finds the ranks of documents by text, exactly.
 func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) error {
-	c := topk.New(math.MaxInt, negInf)
+	c := topk.New(math.MaxInt, engine.NegInf)
 	var buf terms.Buffer
-	for i, part := range s.view.parts {
+	for i, part := range s.view.Parts {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.text.Scan(i, 0, part.n, p.parts[i].set, c, &buf); err != nil {
-			return p.text.damaged(err)
+		if err := p.text.Scan(i, 0, part.N, p.parts[i].set, c, &buf); err != nil {
+			return p.text.Damaged(err)
 		}
 	}
 	list, err := s.textScores(p, topk.Merge(c))
 	if err != nil {
 		return err
 	}
-	return s.ver.read(func(tx *meta.Tx) error {
+	return s.ver.Read(func(tx *meta.Tx) error {
 		for _, x := range suspects {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -130,7 +131,7 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 			x.legs[1].Rank = 1 // a document that does not match gets the rank it would have
 			for _, h := range list {
 				if h.score == *score && h.place != x.place {
-					id, err := s.view.idAt(tx, h.part, h.row)
+					id, err := s.view.IDAt(tx, h.part, h.row)
 					if err != nil {
 						return err
 					}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/internal/boltcheck"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // Whatever page of meta.bolt is destroyed, Repair saves the content of the other
@@ -68,7 +69,7 @@ func wreck(t *testing.T, closed bool) {
 		lose(t, vdb)
 	}
 	files := readFiles(t, dir)
-	good := files[metaName]
+	good := files[engine.MetaName]
 	roots, newest, err := boltcheck.Roots(strings.NewReader(string(good)), int64(len(good)))
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +94,7 @@ func wreck(t *testing.T, closed bool) {
 		for _, page := range pages {
 			destroy(bad[page*boltcheck.PageSize:][:boltcheck.PageSize])
 		}
-		files[metaName] = bad
+		files[engine.MetaName] = bad
 		writeFiles(t, dir, files)
 		before := snapshotDir(t, dir)
 		fixed := filepath.Join(memDir(t), "fixed")

@@ -186,13 +186,13 @@ func TestNumbersOfTheDesign(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(strings.Fields(string(b)), " ")
-	source, err := os.ReadFile(filepath.Join(root, "db/compact.go"))
+	source, err := os.ReadFile(filepath.Join(root, "internal/engine/compact.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := regexp.MustCompile(`\btierCount += (\d+)`).FindSubmatch(source)
 	if m == nil {
-		t.Fatal("no tierCount in db/compact.go")
+		t.Fatal("no tierCount in internal/engine/compact.go")
 	}
 	var tiers int
 	if _, err := fmt.Sscan(string(m[1]), &tiers); err != nil {

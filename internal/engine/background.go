@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"context"
@@ -24,41 +24,35 @@ type background struct {
 	derive  chan struct{}
 }
 
-func (b *background) start(db *DB) {
+func (b *background) start(db *Engine) {
 	b.stopped, b.cancel = context.WithCancel(context.Background())
-	if db.rechecks.queue != nil && !db.opts.recheckByHand {
-		b.group.Go(segDir, func() error {
-			db.rechecks.serve(b.stopped)
-			return nil
-		})
-	}
-	if db.following != nil && db.opts.Follow > 0 {
-		b.group.Go(segDir, func() error {
+	if db.Following != nil && db.Opts.Follow > 0 {
+		b.group.Go(SegDir, func() error {
 			db.follow(b.stopped)
 			return nil
 		})
 	}
-	if db.opts.ReadOnly {
+	if db.Opts.ReadOnly {
 		return
 	}
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.serve(db, b.flush, "flush", func() error { return db.flushFrozen() })
-	if !db.opts.NoBackgroundCompaction {
+	if db.Opts.Compaction {
 		b.serve(db, b.compact, "compaction", func() error { return db.compactSome(b.stopped) })
 		b.serve(db, b.derive, "upkeep of derived files", func() error {
-			next, err := db.makeDerived(b.stopped, byCompact, settleTime)
+			next, err := db.MakeDerived(b.stopped, ByCompact, settleTime)
 			if next > 0 {
 				derive := b.derive // not b: the timer must not keep a closed database in memory
 				time.AfterFunc(next, func() { wake(derive) })
 			}
 			return err
 		})
-		b.wakeCompact()
+		b.WakeCompact()
 	}
-	if db.opts.Sync == SyncInterval {
-		b.group.Go(walDir, func() error {
-			if err := vfs.Catch(walDir, func() error { return b.syncEvery(db) }); err != nil {
-				return db.fail(err)
+	if db.Opts.SyncEvery > 0 {
+		b.group.Go(WALDir, func() error {
+			if err := vfs.Catch(WALDir, func() error { return b.syncEvery(db) }); err != nil {
+				return db.Fail(err)
 			}
 			return nil
 		})
@@ -66,28 +60,28 @@ func (b *background) start(db *DB) {
 }
 
 // serve starts a goroutine that does work whenever it is woken.
-func (b *background) serve(db *DB, wake <-chan struct{}, name string, work func() error) {
-	b.group.Go(segDir, func() error {
+func (b *background) serve(db *Engine, wake <-chan struct{}, name string, work func() error) {
+	b.group.Go(SegDir, func() error {
 		for {
 			select {
 			case <-b.stopped.Done():
 				return nil
 			case <-wake:
-				db.maintain(name, work)
+				db.Maintain(name, work)
 			}
 		}
 	})
 }
 
-// maintain does one piece of background work. Its error, or its panic as an error, is
+// Maintain does one piece of background work. Its error, or its panic as an error, is
 // kept for Stats until the same work succeeds.
-func (db *DB) maintain(name string, work func() error) {
-	err := vfs.Catch(segDir, work)
+func (db *Engine) Maintain(name string, work func() error) {
+	err := vfs.Catch(SegDir, work)
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	if err != nil {
-		db.opts.Logger.Error(name+" failed", reasons(err)...)
+		db.Opts.Logger.Error(name+" failed", reasons(err)...)
 	}
 	db.record(name, err)
 }
@@ -102,12 +96,12 @@ func reasons(err error) []any {
 }
 
 // record keeps the outcome of a piece of background work for Stats.
-func (db *DB) record(name string, err error) {
+func (db *Engine) record(name string, err error) {
 	if err != nil {
-		err = fmt.Errorf("%s: %w", name, translate(err))
+		err = fmt.Errorf("%s: %w", name, Translate(err))
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
 	if err == nil {
 		delete(db.troubles, name)
 		return
@@ -118,10 +112,10 @@ func (db *DB) record(name string, err error) {
 	db.troubles[name] = err
 }
 
-// trouble returns the errors of background work, sorted by the name of the work.
-func (db *DB) trouble() error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
+// Trouble returns the errors of background work, sorted by the name of the work.
+func (db *Engine) Trouble() error {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(db.troubles)) {
 		errs = append(errs, db.troubles[name])
@@ -130,15 +124,15 @@ func (db *DB) trouble() error {
 }
 
 // syncEvery syncs the log until the database is closed.
-func (b *background) syncEvery(db *DB) error {
-	ticker := time.NewTicker(db.opts.SyncEvery)
+func (b *background) syncEvery(db *Engine) error {
+	ticker := time.NewTicker(db.Opts.SyncEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-b.stopped.Done():
 			return nil
 		case <-ticker.C:
-			if err := db.log.Sync(); err != nil {
+			if err := db.Log.Sync(); err != nil {
 				return err
 			}
 		}
@@ -153,7 +147,7 @@ func (b *background) stop() {
 }
 
 func (b *background) wakeFlush()   { wake(b.flush) }
-func (b *background) wakeCompact() { wake(b.compact) }
+func (b *background) WakeCompact() { wake(b.compact) }
 func (b *background) wakeDerive()  { wake(b.derive) }
 
 // wake signals a goroutine. The channel holds one signal, so several wakes cause one run.

@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"errors"
@@ -18,13 +18,13 @@ import (
 
 // unexplained is the suffix that a segment file gets if neither a crash nor
 // meta.bolt explains it. Such files are kept.
-const unexplained = ".unexplained"
+const Unexplained = ".unexplained"
 
-// leftovers tells the segment files that a crash left behind from those that
+// Leftovers tells the segment files that a crash left behind from those that
 // hint at lost data. For example, a meta.bolt restored from an old copy names
 // none of the newer segments.
-type leftovers struct {
-	fs    *vfs.FS
+type Leftovers struct {
+	FS    *vfs.FS
 	state meta.State
 	named map[uint64]bool // segments of the database
 	// has reports whether a segment of the database has a row.
@@ -33,11 +33,11 @@ type leftovers struct {
 	logged uint64 // DocNums in the log are below this; 0: not read yet
 }
 
-// leftovers uses the state in which meta.bolt was found, before the log is
+// Leftovers uses the state in which meta.bolt was found, before the log is
 // replayed.
-func (db *DB) leftovers() *leftovers {
-	l := &leftovers{fs: db.fs, state: db.state, named: map[uint64]bool{}}
-	for id := range db.segments {
+func (db *Engine) Leftovers() *Leftovers {
+	l := &Leftovers{FS: db.FS, state: db.State, named: map[uint64]bool{}}
+	for id := range db.Segments {
 		l.named[id] = true
 	}
 	l.has = func(coll uint32, num uint64) bool {
@@ -47,9 +47,9 @@ func (db *DB) leftovers() *leftovers {
 	return l
 }
 
-// newLeftovers is for a database that is not open.
-func newLeftovers(fsys *vfs.FS, state meta.State, segments []segment.Info) *leftovers {
-	l := &leftovers{fs: fsys, state: state, named: map[uint64]bool{}}
+// NewLeftovers is for a database that is not open.
+func NewLeftovers(fsys *vfs.FS, state meta.State, segments []segment.Info) *Leftovers {
+	l := &Leftovers{FS: fsys, state: state, named: map[uint64]bool{}}
 	for _, info := range segments {
 		l.named[info.ID] = true
 	}
@@ -66,8 +66,8 @@ func newLeftovers(fsys *vfs.FS, state meta.State, segments []segment.Info) *left
 
 // find returns the files of segments that nothing names, by segment. It ignores
 // files that the database does not write.
-func (l *leftovers) find() (map[uint64][]string, error) {
-	names, err := l.fs.ReadDir(segDir)
+func (l *Leftovers) find() (map[uint64][]string, error) {
+	names, err := l.FS.ReadDir(SegDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -76,8 +76,8 @@ func (l *leftovers) find() (map[uint64][]string, error) {
 	}
 	files := map[uint64][]string{}
 	for _, name := range names {
-		if id, _, ok := parseSegmentName(name); ok && !l.named[id] && !slices.Contains(l.state.Obsolete, id) {
-			files[id] = append(files[id], segDir+"/"+name)
+		if id, _, ok := ParseSegmentName(name); ok && !l.named[id] && !slices.Contains(l.state.Obsolete, id) {
+			files[id] = append(files[id], SegDir+"/"+name)
 		}
 	}
 	return files, nil
@@ -94,9 +94,9 @@ func (l *leftovers) find() (map[uint64][]string, error) {
 //
 // Any other segment holds rows that neither meta.bolt nor the log knows. err
 // means that the segment or the log could not be read.
-func (l *leftovers) explain(id uint64) (why, err error) {
+func (l *Leftovers) explain(id uint64) (why, err error) {
 	name := segment.FileName(id)
-	owner, info, err := segment.ReadHeader(l.fs, name)
+	owner, info, err := segment.ReadHeader(l.FS, name)
 	bad := (*fileformat.CorruptError)(nil)
 	known := id < l.state.NextSegment
 	switch {
@@ -107,11 +107,11 @@ func (l *leftovers) explain(id uint64) (why, err error) {
 	case err != nil:
 		return nil, err
 	case owner != l.state.DB:
-		return &CorruptError{File: name, Offset: -1, Err: errors.New("belongs to another database")}, nil
+		return &fileformat.CorruptError{File: name, Offset: -1, Err: errors.New("belongs to another database")}, nil
 	case known && info.MaxDoc < l.state.NextDoc:
 		return nil, nil
 	}
-	s, err := segment.Open(l.fs, l.state.DB, info)
+	s, err := segment.Open(l.FS, l.state.DB, info)
 	if errors.As(err, &bad) {
 		return err, nil
 	}
@@ -127,7 +127,7 @@ func (l *leftovers) explain(id uint64) (why, err error) {
 				return err
 			}
 			if num < l.state.NextDoc || num >= l.logged {
-				why = &CorruptError{File: name, Offset: -1, Err: fmt.Errorf(
+				why = &fileformat.CorruptError{File: name, Offset: -1, Err: fmt.Errorf(
 					"neither meta.bolt nor the log explains this segment: %d rows of collection %d, documents %d to %d; "+
 						"meta.bolt may be an older copy", info.Rows, info.Collection, info.MinDoc, info.MaxDoc)}
 				return nil
@@ -140,19 +140,19 @@ func (l *leftovers) explain(id uint64) (why, err error) {
 
 // readLog finds the DocNums that the log assigns. They start at the next one
 // that meta.bolt knows and have no gap.
-func (l *leftovers) readLog() error {
+func (l *Leftovers) readLog() error {
 	if l.logged > 0 {
 		return nil
 	}
 	next := l.state.NextDoc
-	_, err := wal.Replay(wal.Options{FS: l.fs, DB: l.state.DB, ReadOnly: true}, l.state.Applied, func(lsn uint64, b []byte) error {
-		_, ops, err := decodeRecord(b)
+	_, err := wal.Replay(wal.Options{FS: l.FS, DB: l.state.DB, ReadOnly: true}, l.state.Applied, func(lsn uint64, b []byte) error {
+		_, ops, err := DecodeRecord(b)
 		if err != nil {
-			return badBatch(lsn, err)
+			return BadBatch(lsn, err)
 		}
 		for _, o := range ops {
-			if o.kind == opPut {
-				next = max(next, o.num+1)
+			if o.Kind == OpPut {
+				next = max(next, o.Num+1)
 			}
 		}
 		return nil
@@ -163,17 +163,17 @@ func (l *leftovers) readLog() error {
 	return err
 }
 
-// problems lists the unexplained segments that were kept before and, unless has
+// Problems lists the unexplained segments that were kept before and, unless has
 // is nil, those that are unexplained now.
-func (l *leftovers) problems() ([]error, error) {
+func (l *Leftovers) Problems() ([]error, error) {
 	var all []error
-	names, err := l.fs.ReadDir(segDir)
+	names, err := l.FS.ReadDir(SegDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	for _, name := range names {
-		if strings.Contains(name, ".vec"+unexplained) {
-			all = append(all, &CorruptError{File: segDir + "/" + name, Offset: -1,
+		if strings.Contains(name, ".vec"+Unexplained) {
+			all = append(all, &fileformat.CorruptError{File: SegDir + "/" + name, Offset: -1,
 				Err: errors.New("was kept because neither meta.bolt nor the log explained it; remove it when it is not needed")})
 		}
 	}
@@ -202,14 +202,14 @@ func (l *leftovers) problems() ([]error, error) {
 // sweep removes temporary files and segments that a crash left behind. A
 // segment that a crash does not explain is renamed and kept, and Check reports
 // it.
-func (db *DB) sweep() error {
-	if err := layOut(db.fs); err != nil {
+func (db *Engine) sweep() error {
+	if err := LayOut(db.FS); err != nil {
 		return err
 	}
-	if err := db.wipe(tmpDir); err != nil {
+	if err := db.wipe(TmpDir); err != nil {
 		return err
 	}
-	l := db.leftovers()
+	l := db.Leftovers()
 	files, err := l.find()
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (db *DB) sweep() error {
 			}
 		}
 		for _, name := range files[id] {
-			db.opts.Logger.Info("removing leftover", "file", name)
+			db.Opts.Logger.Info("removing leftover", "file", name)
 			if err := db.clear(name); err != nil {
 				return err
 			}
@@ -240,21 +240,21 @@ func (db *DB) sweep() error {
 
 // keepUnexplained renames a segment so that nothing removes it and no new
 // segment overwrites it.
-func (db *DB) keepUnexplained(name string, why error) error {
-	to := name + unexplained
+func (db *Engine) keepUnexplained(name string, why error) error {
+	to := name + Unexplained
 	for n := 2; ; n++ {
-		_, err := db.fs.Size(to)
+		_, err := db.FS.Size(to)
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		to = fmt.Sprintf("%s%s-%d", name, unexplained, n)
+		to = fmt.Sprintf("%s%s-%d", name, Unexplained, n)
 	}
-	if err := db.fs.Rename(name, to); err != nil {
+	if err := db.FS.Rename(name, to); err != nil {
 		return err
 	}
-	db.opts.Logger.Error("keeping a segment that nothing explains", "file", to, "reason", why)
-	return db.fs.SyncDir(segDir)
+	db.Opts.Logger.Error("keeping a segment that nothing explains", "file", to, "reason", why)
+	return db.FS.SyncDir(SegDir)
 }

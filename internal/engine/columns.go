@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 
 // columnsOf returns the metadata columns of a segment. They are written with the segment;
 // if they are lost, the next filter rebuilds them.
-func (db *DB) columnsOf(s *openSegment) *derived[columns.Columns] {
-	return &derived[columns.Columns]{
-		db: db, name: derivedName(s.info.ID, "cols"), when: onDemand,
-		parse: func(b []byte) (*columns.Columns, error) { return columns.Parse(b, s.columnsIdent()) },
-		write: func(ctx context.Context, w io.WriterAt) error {
+func (db *Engine) columnsOf(s *OpenSegment) *Derived[columns.Columns] {
+	return &Derived[columns.Columns]{
+		db: db, Name: derivedName(s.Info.ID, "cols"), when: onDemand,
+		Parse: func(b []byte) (*columns.Columns, error) { return columns.Parse(b, s.ColumnsIdent()) },
+		Write: func(ctx context.Context, w io.WriterAt) error {
 			b, err := s.gatherColumns(ctx)
 			if err == nil {
 				err = s.writeColumns(w, b)
@@ -28,33 +28,33 @@ func (db *DB) columnsOf(s *openSegment) *derived[columns.Columns] {
 	}
 }
 
-func (s *openSegment) columnsIdent() columns.Ident {
-	return columns.Ident{DB: s.db.state.DB, Segment: s.info.ID, Rows: s.info.Rows, CRC: s.info.CRC, Docs: s.info.Docs}
+func (s *OpenSegment) ColumnsIdent() columns.Ident {
+	return columns.Ident{DB: s.db.State.DB, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC, Docs: s.Info.Docs}
 }
 
-func (s *openSegment) writeColumns(w io.WriterAt, b *columns.Builder) error {
-	_, err := w.WriteAt(b.Bytes(s.info.Rows, s.columnsIdent()), 0)
+func (s *OpenSegment) writeColumns(w io.WriterAt, b *columns.Builder) error {
+	_, err := w.WriteAt(b.Bytes(s.Info.Rows, s.ColumnsIdent()), 0)
 	return err
 }
 
 // keepColumns writes the columns of a new segment.
-func (s *openSegment) keepColumns(b *columns.Builder) {
-	err := s.cols.keep(func(w io.WriterAt) error { return s.writeColumns(w, b) })
+func (s *OpenSegment) keepColumns(b *columns.Builder) {
+	err := s.Cols.keep(func(w io.WriterAt) error { return s.writeColumns(w, b) })
 	if err != nil { // costs time later, not data
-		s.db.opts.Logger.Warn("cannot keep derived file", "file", s.cols.name, "error", err)
+		s.db.Opts.Logger.Warn("cannot keep derived file", "file", s.Cols.Name, "error", err)
 	}
 }
 
 // gatherColumns reads the metadata of all rows from meta.bolt. Rows without a document
 // stay empty: a newer version replaced the document, so they are dead.
-func (s *openSegment) gatherColumns(ctx context.Context) (*columns.Builder, error) {
+func (s *OpenSegment) gatherColumns(ctx context.Context) (*columns.Builder, error) {
 	b := columns.NewBuilder()
-	return b, s.eachMetadata(ctx, func(row int, m Metadata) error { return b.Add(row, m) })
+	return b, s.EachMetadata(ctx, func(row int, m map[string]any) error { return b.Add(row, m) })
 }
 
-// eachMetadata calls fn with the metadata of all rows whose document is in
+// EachMetadata calls fn with the metadata of all rows whose document is in
 // meta.bolt.
-func (s *openSegment) eachMetadata(ctx context.Context, fn func(row int, m Metadata) error) error {
+func (s *OpenSegment) EachMetadata(ctx context.Context, fn func(row int, m map[string]any) error) error {
 	const perTx = 1024 // short transactions: a long one keeps pages from reuse
 	nums := s.DocNums()
 	for lo := 0; lo < len(nums); lo += perTx {
@@ -63,7 +63,7 @@ func (s *openSegment) eachMetadata(ctx context.Context, fn func(row int, m Metad
 		}
 		err := s.documents(func(tx *meta.Tx) error {
 			for row := lo; row < min(lo+perTx, len(nums)); row++ {
-				doc, ok, err := tx.Document(s.info.Collection, nums[row])
+				doc, ok, err := tx.Document(s.Info.Collection, nums[row])
 				if err != nil {
 					return err
 				}

@@ -1,4 +1,4 @@
-package db
+package match
 
 import (
 	"context"
@@ -7,66 +7,67 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
-// A condition is a filter on a view, with the text queries in it.
-type condition struct {
+// A Condition is a filter on a view, with the text queries in it.
+type Condition struct {
 	ctx   context.Context // of the call that it is for
-	view  *view
+	view  *engine.View
 	where filter.Expr
-	texts map[string]*textSearch // by query
+	texts map[string]*Text // by query
 }
 
-// condition prepares a valid and simplified filter; nil matches all. The
-// caller is inside guard.
-func (v *view) condition(ctx context.Context, where filter.Expr) (*condition, error) {
-	c := &condition{ctx: ctx, view: v, where: where}
+// New prepares a valid and simplified filter; nil matches all. The caller is inside Engine.Guard.
+func New(ctx context.Context, v *engine.View, where filter.Expr) (*Condition, error) {
+	c := &Condition{ctx: ctx, view: v, where: where}
 	for _, t := range filter.Texts(where) {
-		a := v.def.analysis
+		a := v.Def.Analysis
 		if a == nil {
-			return nil, noText(v.def.name)
+			return nil, engine.NoText(v.Def.Name)
 		}
 		if c.texts[t.Query] != nil {
 			continue
 		}
-		q, err := a.query("$text", t.Query)
+		q, err := Parse(a, "$text", t.Query)
 		if err != nil {
 			return nil, err
 		}
-		s, err := v.prepareText(ctx, a, q)
+		s, err := Prepare(ctx, v, a, q)
 		if err != nil {
 			return nil, err
 		}
 		if c.texts == nil {
-			c.texts = map[string]*textSearch{}
+			c.texts = map[string]*Text{}
 		}
 		c.texts[t.Query] = s
 	}
 	return c, nil
 }
 
-// rows returns the live rows of a part that match.
-func (c *condition) rows(part int) (bitset.Set, error) {
-	p := c.view.parts[part]
+// Rows returns the live rows of a part that match.
+func (c *Condition) Rows(part int) (bitset.Set, error) {
+	p := c.view.Parts[part]
 	if c.texts == nil {
-		return p.rows(c.ctx, c.where)
+		return p.Rows(c.ctx, c.where)
 	}
-	set := bitset.New(p.n)
+	set := bitset.New(p.N)
 	if err := c.eval(part, c.where, set); err != nil {
 		return nil, err
 	}
-	p.dead.AndNotInto(set)
+	p.Dead.AndNotInto(set)
 	return set, nil
 }
 
 // eval sets dst to the rows of a part, dead or alive, that match e.
-func (c *condition) eval(part int, e filter.Expr, dst bitset.Set) error {
-	p := c.view.parts[part]
+func (c *Condition) eval(part int, e filter.Expr, dst bitset.Set) error {
+	p := c.view.Parts[part]
 	if len(filter.Texts(e)) == 0 {
-		return p.source.match(c.ctx, e, dst)
+		return p.Source.Match(c.ctx, e, dst)
 	}
 	join := func(args []filter.Expr, with func(bitset.Set)) error {
-		one := bitset.New(p.n)
+		one := bitset.New(p.N)
 		for _, arg := range args {
 			if err := c.eval(part, arg, one); err != nil {
 				return err
@@ -80,31 +81,31 @@ func (c *condition) eval(part int, e filter.Expr, dst bitset.Set) error {
 		s := c.texts[e.Query]
 		rows, err := s.Matches(part)
 		copy(dst, rows)
-		return s.damaged(err)
+		return s.Damaged(err)
 	case *filter.Conjunction:
-		dst.Fill(p.n)
+		dst.Fill(p.N)
 		return join(e.Args, dst.And)
 	case *filter.Disjunction:
 		dst.Reset()
 		return join(e.Args, dst.Or)
 	case *filter.Negation:
 		err := c.eval(part, e.Arg, dst)
-		dst.Not(p.n)
+		dst.Not(p.N)
 		return err
 	}
-	return invalidf("a nil condition")
+	return document.Invalidf("a nil condition")
 }
 
-// get returns the lookup function of filter.Match and filter.Why for the
+// Get returns the lookup function of filter.Match and filter.Why for the
 // document at a row.
-func (c *condition) get(at place, m Metadata) func(string) (any, bool) {
+func (c *Condition) Get(part *engine.Part, row int, m map[string]any) func(string) (any, bool) {
 	return func(path string) (any, bool) {
 		query, ok := strings.CutPrefix(path, filter.TextPath)
 		s := c.texts[query]
 		if !ok || s == nil {
 			return filter.Lookup(m, path)
 		}
-		rows, err := s.Matches(slices.Index(c.view.parts, at.part))
-		return rows.Has(at.row), err == nil
+		rows, err := s.Matches(slices.Index(c.view.Parts, part))
+		return rows.Has(row), err == nil
 	}
 }

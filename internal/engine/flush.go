@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
@@ -23,25 +24,25 @@ import (
 // refuse them. A full head is frozen and flushed in the background. While the previous
 // head is still being flushed, writers wait. A failed flush is retried once before a
 // writer gets its error. commitMu is held.
-func (db *DB) makeRoom() error {
+func (db *Engine) makeRoom() error {
 	for tried := false; ; {
-		db.mu.Lock()
+		db.Mu.Lock()
 		closed, failed := db.closed, db.refused()
-		db.mu.Unlock()
+		db.Mu.Unlock()
 		switch {
 		case closed:
 			return ErrClosed
 		case failed != nil:
 			return failed
-		case db.active.bytes < db.opts.HeadSize && db.active.logged < max(minLogged, logShare*db.opts.HeadSize):
+		case db.Active.Bytes < db.Opts.HeadSize && db.Active.logged < max(minLogged, logShare*db.Opts.HeadSize):
 			return nil
-		case db.frozen == nil:
+		case db.Frozen == nil:
 			return db.freeze()
 		case db.flushErr != nil && tried:
 			return db.flushErr
 		case db.flushErr != nil:
 			tried, db.flushErr = true, nil
-			db.background.wakeFlush()
+			db.Background.wakeFlush()
 		}
 		db.flushed.Wait()
 	}
@@ -57,32 +58,32 @@ const (
 // freeze replaces the active head by an empty one. It rotates the log, so that the log
 // files of the frozen head can be removed after its flush. commitMu is held and no head
 // is frozen.
-func (db *DB) freeze() error {
-	if db.log != nil {
-		if err := db.log.Rotate(); err != nil {
-			return db.fail(err)
+func (db *Engine) freeze() error {
+	if db.Log != nil {
+		if err := db.Log.Rotate(); err != nil {
+			return db.Fail(err)
 		}
 	}
-	db.frozen, db.active = db.active, newHead()
-	db.frozenAt = db.retain(db.cur)
+	db.Frozen, db.Active = db.Active, newHead()
+	db.frozenAt = db.Retain(db.Cur)
 	db.flushErr = nil
-	db.background.wakeFlush()
+	db.Background.wakeFlush()
 	return nil
 }
 
-// flush moves all writes before the call out of the head.
-func (db *DB) flush() error {
+// Flush moves all writes before the call out of the head.
+func (db *Engine) Flush() error {
 	if err := db.flushFrozen(); err != nil {
 		return err
 	}
-	db.commitMu.Lock()
-	if db.frozen == nil && !db.active.empty() {
+	db.CommitMu.Lock()
+	if db.Frozen == nil && !db.Active.empty() {
 		if err := db.freeze(); err != nil {
-			db.commitMu.Unlock()
+			db.CommitMu.Unlock()
 			return err
 		}
 	}
-	db.commitMu.Unlock()
+	db.CommitMu.Unlock()
 	return db.flushFrozen()
 }
 
@@ -92,12 +93,12 @@ func (db *DB) flush() error {
 // The commit brings meta.bolt to the state at frozenAt, where the log then continues.
 // Later writes may already have killed rows that are being flushed. These kills are in
 // the log, so only memory carries them over.
-func (db *DB) flushFrozen() (err error) {
-	db.metaMu.Lock()
-	defer db.metaMu.Unlock()
-	db.commitMu.Lock()
-	frozen, v := db.frozen, db.frozenAt
-	db.commitMu.Unlock()
+func (db *Engine) flushFrozen() (err error) {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	db.CommitMu.Lock()
+	frozen, v := db.Frozen, db.frozenAt
+	db.CommitMu.Unlock()
 	if frozen == nil {
 		return nil
 	}
@@ -105,44 +106,44 @@ func (db *DB) flushFrozen() (err error) {
 		// Writers wait for the end of a flush, so every outcome must wake them, even a
 		// panic.
 		if r := recover(); r != nil {
-			err = db.fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
+			err = db.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
 		}
-		db.commitMu.Lock()
+		db.CommitMu.Lock()
 		db.flushErr = err
 		db.flushed.Broadcast()
-		db.commitMu.Unlock()
+		db.CommitMu.Unlock()
 	}()
-	if err := db.err(); err != nil {
+	if err := db.Err(); err != nil {
 		return err
 	}
 	start := time.Now()
 	db.removeLitter()
-	f := &flusher{db: db, head: frozen, v: v, built: map[*table]*openSegment{}}
+	f := &flusher{db: db, head: frozen, v: v, built: map[*table]*OpenSegment{}}
 	if err := f.writeSegments(); err != nil {
 		f.discard()
 		return err
 	}
-	if err := db.guard(f.commit); err != nil {
-		if db.err() == nil { // nothing was committed; in doubt, the next Open decides
+	if err := db.Guard(f.commit); err != nil {
+		if db.Err() == nil { // nothing was committed; in doubt, the next Open decides
 			f.discard()
 		}
 		return err
 	}
-	if err := db.guard(f.publish); err != nil {
-		return db.fail(err) // meta.bolt is ahead of the state in memory
+	if err := db.Guard(f.publish); err != nil {
+		return db.Fail(err) // meta.bolt is ahead of the state in memory
 	}
-	db.drop(v)
-	db.opts.Logger.Info("flushed", "lsn", v.lsn, "segments", len(f.built), "took", time.Since(start))
-	db.background.wakeCompact()
+	db.Drop(v)
+	db.Opts.Logger.Info("flushed", "lsn", v.LSN, "segments", len(f.built), "took", time.Since(start))
+	db.Background.WakeCompact()
 	return nil
 }
 
 // flusher is one running flush.
 type flusher struct {
-	db    *DB
+	db    *Engine
 	head  *head
-	v     *version // ends with head
-	built map[*table]*openSegment
+	v     *Version // ends with head
+	built map[*table]*OpenSegment
 	dead  map[uint64]*bitset.Cow // new state of the segments that lost rows
 }
 
@@ -150,24 +151,24 @@ type flusher struct {
 func (f *flusher) discard() {
 	for _, s := range f.built {
 		f.db.unmap(s)
-		f.db.removeSegment(s.info.ID)
+		f.db.removeSegment(s.Info.ID)
 	}
 }
 
 // unmap closes a segment that no version has.
-func (db *DB) unmap(s *openSegment) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
+func (db *Engine) unmap(s *OpenSegment) {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
 	db.shut(s)
 }
 
 func (f *flusher) writeSegments() error {
-	for _, v := range f.v.views {
-		for _, p := range v.parts {
-			if p.table == nil || p.live() == 0 {
+	for _, v := range f.v.Views {
+		for _, p := range v.Parts {
+			if p.table == nil || p.Live() == 0 {
 				continue
 			}
-			s, err := f.db.writeSegment(v.def, p)
+			s, err := f.db.writeSegment(v.Def, p)
 			if err != nil {
 				return err
 			}
@@ -179,9 +180,9 @@ func (f *flusher) writeSegments() error {
 
 // newSegmentID returns an unused segment number. metaMu is held. The next commit records
 // the number; until then its file is a leftover, which the next Open removes.
-func (db *DB) newSegmentID() uint64 {
-	id := db.state.NextSegment
-	db.state.NextSegment++
+func (db *Engine) newSegmentID() uint64 {
+	id := db.State.NextSegment
+	db.State.NextSegment++
 	return id
 }
 
@@ -189,16 +190,16 @@ func (db *DB) newSegmentID() uint64 {
 // finish gives the open segment its derived files. If anything fails, by an error, a
 // fault of mapped memory or a panic, no file stays behind. If a foreign file has the
 // name, createSegment takes the next number.
-func (db *DB) createSegment(newID func() uint64, coll uint32, dim int, metric Metric,
-	fill func(w *segment.Writer) (docs [16]byte, err error), finish func(s *openSegment)) (s *openSegment, err error) {
+func (db *Engine) createSegment(newID func() uint64, coll uint32, dim int, metric fileformat.Metric,
+	fill func(w *segment.Writer) (docs [16]byte, err error), finish func(s *OpenSegment)) (s *OpenSegment, err error) {
 	var w *segment.Writer
 	var id uint64
 	for range 1000 {
 		id = newID()
-		if w, err = segment.Create(db.fs, db.state.DB, id, coll, dim); !errors.Is(err, fs.ErrExist) {
+		if w, err = segment.Create(db.FS, db.State.DB, id, coll, dim); !errors.Is(err, fs.ErrExist) {
 			break
 		}
-		db.opts.Logger.Warn("cannot create segment, taking the next number", "segment", id, "error", err)
+		db.Opts.Logger.Warn("cannot create segment, taking the next number", "segment", id, "error", err)
 	}
 	if err != nil {
 		return nil, err
@@ -213,7 +214,7 @@ func (db *DB) createSegment(newID func() uint64, coll uint32, dim int, metric Me
 			db.unmap(s)
 			s = nil
 		}
-		db.removeFiles(id, tmpDir, segDir)
+		db.removeFiles(id, TmpDir, SegDir)
 	}()
 	docs, err := fill(w)
 	if err != nil {
@@ -234,36 +235,36 @@ func (db *DB) createSegment(newID func() uint64, coll uint32, dim int, metric Me
 }
 
 // writeSegment writes the live rows of a head part, vectors and columns.
-func (db *DB) writeSegment(def *definition, p *part) (*openSegment, error) {
+func (db *Engine) writeSegment(def *Definition, p *Part) (*OpenSegment, error) {
 	cols := columns.NewBuilder()
-	live := p.alive()
-	return db.createSegment(db.newSegmentID, def.id, p.dim, def.schema.Metric, func(w *segment.Writer) ([16]byte, error) {
+	live := p.Alive()
+	return db.createSegment(db.newSegmentID, def.ID, p.Dim, def.Schema.Metric, func(w *segment.Writer) ([16]byte, error) {
 		return fillSegment(w, cols, p, live)
-	}, func(s *openSegment) {
+	}, func(s *OpenSegment) {
 		s.keepColumns(cols)
-		if def.analysis != nil {
-			s.keepTerms(def.analysis, p, live)
+		if def.Analysis != nil {
+			s.keepTerms(def.Analysis, p, live)
 		}
 	})
 }
 
 // fillSegment writes the live rows of a head part and collects their columns.
-func fillSegment(w *segment.Writer, cols *columns.Builder, p *part, live bitset.Set) ([16]byte, error) {
+func fillSegment(w *segment.Writer, cols *columns.Builder, p *Part, live bitset.Set) ([16]byte, error) {
 	docs := newSourceDigest("flush")
 	rows := 0
 	for row := range live.All() {
 		vec, err := []float32(nil), error(nil)
-		if p.dim > 0 {
-			vec, err = p.source.vectors(row, row+1)
+		if p.Dim > 0 {
+			vec, err = p.Source.Vectors(row, row+1)
 		}
 		switch {
 		case err != nil:
-		case p.inv[row] == 0: // also the value for a vector that is not finite, which Append refuses
-			err = w.Append(p.nums[row], vec)
+		case p.Inv[row] == 0: // also the value for a vector that is not finite, which Append refuses
+			err = w.Append(p.Nums[row], vec)
 		default:
-			err = w.AppendRows(p.nums[row:row+1], p.inv[row:row+1], vec)
+			err = w.AppendRows(p.Nums[row:row+1], p.Inv[row:row+1], vec)
 		}
-		var m Metadata
+		var m map[string]any
 		if err == nil {
 			m, err = document.MetadataOf(p.docs[row])
 		}
@@ -273,7 +274,7 @@ func fillSegment(w *segment.Writer, cols *columns.Builder, p *part, live bitset.
 		if err != nil {
 			return [16]byte{}, err
 		}
-		docs.document(p.nums[row], p.docs[row])
+		docs.document(p.Nums[row], p.docs[row])
 		rows++
 	}
 	return docs.sum(), nil
@@ -281,13 +282,13 @@ func fillSegment(w *segment.Writer, cols *columns.Builder, p *part, live bitset.
 
 // keepTerms writes the full-text index of a segment made from the live rows of a head
 // part.
-func (s *openSegment) keepTerms(a *analysis, p *part, live bitset.Set) {
-	src, err := p.terms(context.Background(), a)
+func (s *OpenSegment) keepTerms(a *Analysis, p *Part, live bitset.Set) {
+	src, err := p.Terms(context.Background(), a)
 	if err != nil {
-		s.db.opts.Logger.Warn("cannot index texts", "segment", s.info.ID, "error", err)
+		s.db.Opts.Logger.Warn("cannot index texts", "segment", s.Info.ID, "error", err)
 		return
 	}
-	in := terms.Input{Source: src, Rows: make([]uint32, p.n)}
+	in := terms.Input{Source: src, Rows: make([]uint32, p.N)}
 	next := uint32(0)
 	for row := range in.Rows {
 		in.Rows[row] = terms.Dropped
@@ -296,24 +297,24 @@ func (s *openSegment) keepTerms(a *analysis, p *part, live bitset.Set) {
 			next++
 		}
 	}
-	s.terms.keep(a, []terms.Input{in})
+	s.Terms.Keep(a, []terms.Input{in})
 }
 
 // commit makes the flush durable, in one transaction.
 func (f *flusher) commit() error {
 	db := f.db
-	old := db.oldest() < f.v.lsn // a reader still needs the replaced documents
+	old := db.oldest() < f.v.LSN // a reader still needs the replaced documents
 	return db.commitMeta(f.v, func(tx *meta.Tx) error {
 		if err := f.commitDefinitions(tx, old); err != nil {
 			return err
 		}
 		for _, s := range f.built {
-			if err := tx.PutSegment(s.info); err != nil {
+			if err := tx.PutSegment(s.Info); err != nil {
 				return err
 			}
 		}
 		for id, c := range f.head.colls {
-			if f.v.views[id] == nil {
+			if f.v.Views[id] == nil {
 				continue // dropped
 			}
 			if err := f.commitDocuments(tx, id, c, old); err != nil {
@@ -332,25 +333,25 @@ func (f *flusher) commit() error {
 // collection stay while an older version may read them.
 func (f *flusher) commitDefinitions(tx *meta.Tx, old bool) error {
 	db := f.db
-	for id, v := range f.v.views {
-		if db.stored[id] == v.def {
+	for id, v := range f.v.Views {
+		if db.stored[id] == v.Def {
 			continue
 		}
-		b, err := v.def.encode()
+		b, err := v.Def.Encode()
 		if err != nil {
 			return err
 		}
-		if err := tx.PutCollection(id, v.def.name, b); err != nil {
+		if err := tx.PutCollection(id, v.Def.Name, b); err != nil {
 			return err
 		}
-		db.stored[id] = v.def
+		db.stored[id] = v.Def
 	}
 	for id := range maps.Clone(db.stored) {
-		if f.v.views[id] != nil {
+		if f.v.Views[id] != nil {
 			continue
 		}
-		for segID, s := range db.segments {
-			if s.info.Collection == id {
+		for segID, s := range db.Segments {
+			if s.Info.Collection == id {
 				if err := db.retire(tx, segID); err != nil {
 					return err
 				}
@@ -373,32 +374,28 @@ func (f *flusher) commitDefinitions(tx *meta.Tx, old bool) error {
 
 // commitDocuments writes the documents and ids of one collection.
 func (f *flusher) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old bool) error {
-	v := f.v.views[coll]
-	for _, p := range v.parts {
+	v := f.v.Views[coll]
+	for _, p := range v.Parts {
 		if p.table == nil {
 			continue
 		}
-		live := p.alive()
+		live := p.Alive()
 		for row := range live.All() {
-			if err := tx.PutDocument(coll, p.nums[row], p.docs[row]); err != nil {
+			if err := tx.PutDocument(coll, p.Nums[row], p.docs[row]); err != nil {
 				return err
 			}
 		}
 	}
-	var ids []headID
-	for id, num := range c.ids(len(c.entries)) {
-		ids = append(ids, headID{id, num})
-	}
-	sortIDs(ids) // in tree order
-	for _, h := range ids {
-		id, num := h.id, h.num
+	nums := maps.Collect(c.IDs(len(c.entries)))
+	for _, id := range slices.Sorted(maps.Keys(nums)) { // in tree order
+		num := nums[id]
 		replaced, had, err := tx.ID(coll, id)
 		if err != nil {
 			return err
 		}
 		switch {
 		case had && old:
-			err = tx.PutHistory(coll, id, f.v.lsn, replaced)
+			err = tx.PutHistory(coll, id, f.v.LSN, replaced)
 		case had:
 			err = tx.DeleteDocument(coll, replaced)
 		}
@@ -422,17 +419,17 @@ func (f *flusher) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old boo
 func (f *flusher) commitDead(tx *meta.Tx) error {
 	db := f.db
 	f.dead = map[uint64]*bitset.Cow{}
-	for coll, v := range f.v.views {
-		died := map[*openSegment][]int{}
-		for _, p := range v.parts {
-			if p.segment == nil || p.dead == p.segment.dead {
+	for coll, v := range f.v.Views {
+		died := map[*OpenSegment][]int{}
+		for _, p := range v.Parts {
+			if p.Segment == nil || p.Dead == p.Segment.dead {
 				continue
 			}
-			for row := range p.dead.All() {
-				if p.segment.dead.Has(row) {
+			for row := range p.Dead.All() {
+				if p.Segment.dead.Has(row) {
 					continue
 				}
-				if s, at, ok := db.findRow(coll, p.nums[row]); ok {
+				if s, at, ok := db.findRow(coll, p.Nums[row]); ok {
 					died[s] = append(died[s], at)
 				}
 			}
@@ -440,20 +437,20 @@ func (f *flusher) commitDead(tx *meta.Tx) error {
 		for s, rows := range died {
 			dead := s.dead.With(rows...)
 			for _, chunk := range dead.Changed(s.dead) {
-				if err := tx.PutDeadChunk(s.info.ID, chunk, dead.Chunk(chunk)); err != nil {
+				if err := tx.PutDeadChunk(s.Info.ID, chunk, dead.Chunk(chunk)); err != nil {
 					return err
 				}
 			}
-			f.dead[s.info.ID] = dead
+			f.dead[s.Info.ID] = dead
 		}
 	}
 	return nil
 }
 
 // findRow finds the row of a DocNum in the current segments. metaMu is held.
-func (db *DB) findRow(coll uint32, num uint64) (*openSegment, int, bool) {
-	for _, s := range db.segments {
-		if s.info.Collection == coll && s.info.MinDoc <= num && num <= s.info.MaxDoc {
+func (db *Engine) findRow(coll uint32, num uint64) (*OpenSegment, int, bool) {
+	for _, s := range db.Segments {
+		if s.Info.Collection == coll && s.Info.MinDoc <= num && num <= s.Info.MaxDoc {
 			if row, ok := s.Find(num); ok {
 				return s, row, true
 			}
@@ -466,47 +463,47 @@ func (db *DB) findRow(coll uint32, num uint64) (*openSegment, int, bool) {
 func (f *flusher) publish() error {
 	db := f.db
 	for id, dead := range f.dead {
-		db.segments[id].dead = dead
+		db.Segments[id].dead = dead
 	}
 	for _, s := range f.built {
-		db.segments[s.info.ID] = s
+		db.Segments[s.Info.ID] = s
 	}
-	db.commitMu.Lock()
-	defer db.commitMu.Unlock()
-	next := db.cur.successor()
-	next.applied = f.v.lsn
-	next.files = newFileSet(db.store, &db.ids, db.segments)
-	for id, v := range next.views {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	next := db.Cur.successor()
+	next.Applied = f.v.LSN
+	next.Files = newFileSet(db.Store, &db.ids, db.Segments)
+	for id, v := range next.Views {
 		c := f.head.colls[id]
 		if c == nil {
 			continue
 		}
 		v = v.clone()
-		v.heads = slices.DeleteFunc(v.heads, func(h headView) bool { return h.coll == c })
-		v.parts = slices.DeleteFunc(v.parts, func(p *part) bool {
+		v.Heads = slices.DeleteFunc(v.Heads, func(h headView) bool { return h.Coll == c })
+		v.Parts = slices.DeleteFunc(v.Parts, func(p *Part) bool {
 			return p.table != nil && (p.table == c.vec || p.table == c.bare) && f.built[p.table] == nil
 		})
-		for i, p := range v.parts {
+		for i, p := range v.Parts {
 			if p.table == nil {
 				continue
 			}
 			if s := f.built[p.table]; s != nil {
-				v.parts[i] = s.part(carryDead(p, s))
+				v.Parts[i] = s.part(carryDead(p, s))
 			}
 		}
-		next.views[id] = v
+		next.Views[id] = v
 	}
-	db.frozen, db.frozenAt = nil, nil
+	db.Frozen, db.frozenAt = nil, nil
 	db.publish(next)
 	return nil
 }
 
 // carryDead returns the rows of s that died in p while s was written from p.
-func carryDead(p *part, s *openSegment) *bitset.Cow {
+func carryDead(p *Part, s *OpenSegment) *bitset.Cow {
 	var rows []int
 	nums := s.DocNums()
-	for row := range p.dead.All() {
-		if at, ok := slices.BinarySearch(nums, p.nums[row]); ok {
+	for row := range p.Dead.All() {
+		if at, ok := slices.BinarySearch(nums, p.Nums[row]); ok {
 			rows = append(rows, at)
 		}
 	}
@@ -516,94 +513,94 @@ func carryDead(p *part, s *openSegment) *bitset.Cow {
 // commitMeta runs the transaction of a flush (v is its version) or of a compaction (v is
 // nil). Afterwards it removes log and segment files that the previous commit made
 // obsolete. metaMu is held.
-func (db *DB) commitMeta(v *version, fn func(tx *meta.Tx) error) (err error) {
-	if err := db.err(); err != nil {
+func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) {
+	if err := db.Err(); err != nil {
 		return err
 	}
 	defer func() {
 		if r := recover(); r != nil { // memory may be between two states
-			err = db.fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
+			err = db.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
 		}
 	}()
-	before, segments, stored := db.state, maps.Clone(db.segments), maps.Clone(db.stored)
+	before, segments, stored := db.State, maps.Clone(db.Segments), maps.Clone(db.stored)
 	kept := before.Obsolete
-	err = db.store.Update(func(tx *meta.Tx) error {
-		db.state.Obsolete = slices.Clone(kept)
+	err = db.Store.Update(func(tx *meta.Tx) error {
+		db.State.Obsolete = slices.Clone(kept)
 		if err := fn(tx); err != nil {
 			return err
 		}
 		if v != nil {
-			db.state.Applied, db.state.NextDoc = v.lsn, v.nextNum
-			db.state.NextCollection = db.nextCollection()
+			db.State.Applied, db.State.NextDoc = v.LSN, v.nextNum
+			db.State.NextCollection = db.nextCollection()
 		}
-		return tx.SetState(db.state)
+		return tx.SetState(db.State)
 	})
-	if noSpace(err) && db.store.Usable() { // meta.bolt is unchanged
-		db.state, db.segments, db.stored = before, segments, stored
+	if noSpace(err) && db.Store.Usable() { // meta.bolt is unchanged
+		db.State, db.Segments, db.stored = before, segments, stored
 		return err
 	}
 	if err != nil {
-		return db.fail(err)
+		return db.Fail(err)
 	}
-	db.commits++
+	db.Commits++
 	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
 	// The files of that root must stay until this commit replaces it.
-	if db.log != nil {
-		if err := db.log.Release(before.Applied); err != nil {
-			return db.fail(err)
+	if db.Log != nil {
+		if err := db.Log.Release(before.Applied); err != nil {
+			return db.Fail(err)
 		}
 	}
 	for _, id := range kept {
 		if !db.inUse(id) {
 			db.removeSegment(id)
-			db.state.Obsolete = slices.DeleteFunc(db.state.Obsolete, func(o uint64) bool { return o == id })
+			db.State.Obsolete = slices.DeleteFunc(db.State.Obsolete, func(o uint64) bool { return o == id })
 		}
 	}
 	return nil
 }
 
-func (db *DB) nextCollection() uint32 {
-	db.commitMu.Lock()
-	defer db.commitMu.Unlock()
+func (db *Engine) nextCollection() uint32 {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
 	return db.nextColl
 }
 
 // retire takes a segment out of the database. Its files stay until the next commit,
 // because the older root of meta.bolt needs them, and until no version has it. metaMu is
 // held.
-func (db *DB) retire(tx *meta.Tx, id uint64) error {
-	db.state.Obsolete = append(db.state.Obsolete, id)
-	delete(db.segments, id)
+func (db *Engine) retire(tx *meta.Tx, id uint64) error {
+	db.State.Obsolete = append(db.State.Obsolete, id)
+	delete(db.Segments, id)
 	return tx.DeleteSegment(id)
 }
 
 // removeSegment removes the files of an unused segment. If that fails, for example
 // without a free file handle, removeLitter tries again.
-func (db *DB) removeSegment(id uint64) { db.removeFiles(id, segDir) }
+func (db *Engine) removeSegment(id uint64) { db.removeFiles(id, SegDir) }
 
 // removeFiles removes the files of a segment from some directories.
-func (db *DB) removeFiles(id uint64, dirs ...string) {
+func (db *Engine) removeFiles(id uint64, dirs ...string) {
 	var names []string
-	for _, ext := range derivedExts {
+	for _, ext := range DerivedExts {
 		names = append(names, derivedName(id, ext))
 	}
 	names = append(names, segment.FileName(id))
 	left := false
 	for _, dir := range dirs {
 		for _, name := range names {
-			name = dir + name[len(segDir):]
-			_, err := db.fs.Size(name)
+			name = dir + name[len(SegDir):]
+			_, err := db.FS.Size(name)
 			if err == nil {
-				err = db.fs.Remove(name)
+				err = db.FS.Remove(name)
 			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				left = true
-				db.opts.Logger.Warn("cannot remove", "file", name, "error", err)
+				db.Opts.Logger.Warn("cannot remove", "file", name, "error", err)
 			}
 		}
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
 	if left {
 		db.litter[id] = struct{}{}
 	} else {
@@ -612,30 +609,30 @@ func (db *DB) removeFiles(id uint64, dirs ...string) {
 }
 
 // removeLitter retries failed removals of segments.
-func (db *DB) removeLitter() {
-	db.mu.Lock()
+func (db *Engine) removeLitter() {
+	db.Mu.Lock()
 	ids := slices.Collect(maps.Keys(db.litter))
-	db.mu.Unlock()
+	db.Mu.Unlock()
 	for _, id := range ids {
-		db.removeFiles(id, tmpDir, segDir)
+		db.removeFiles(id, TmpDir, SegDir)
 	}
 }
 
-// settle flushes and then commits once more. Both roots of meta.bolt then have the same
+// Settle flushes and then commits once more. Both roots of meta.bolt then have the same
 // content and need neither the log nor retired segments.
-func (db *DB) settle() error {
-	if err := db.flush(); err != nil {
+func (db *Engine) Settle() error {
+	if err := db.Flush(); err != nil {
 		return err
 	}
-	db.metaMu.Lock()
-	defer db.metaMu.Unlock()
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
 	return db.commitMeta(nil, func(tx *meta.Tx) error {
 		oldest := db.oldest()
 		if _, err := tx.PurgeHistory(oldest); err != nil {
 			return err
 		}
 		for id, def := range maps.Clone(db.stored) {
-			if def == nil && oldest >= db.state.Applied {
+			if def == nil && oldest >= db.State.Applied {
 				if err := tx.DropCollection(id); err != nil {
 					return err
 				}
@@ -646,8 +643,8 @@ func (db *DB) settle() error {
 	})
 }
 
-// missingDocument is the error for a row without its document.
-func missingDocument(collection string, num uint64) error {
-	return &CorruptError{File: metaName, Offset: -1,
+// MissingDocument is the error for a row without its document.
+func MissingDocument(collection string, num uint64) error {
+	return &fileformat.CorruptError{File: MetaName, Offset: -1,
 		Err: fmt.Errorf("document %d of collection %q is missing", num, collection)}
 }

@@ -5,113 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync/atomic"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
-
-// Segments of at least this many rows times dimensions get a graph. Scanning
-// the codes of such a segment takes one core about a millisecond, and a beam
-// search a tenth of that.
-const graphSize = 10_000_000
-
-// wantsGraph reports whether the segment is large enough for a graph and has a
-// metric for which a graph can promise a recall. Dot is excluded: among vectors
-// of different lengths with nearly equal products, a beam search finds fewer
-// rows than its calibration says.
-func (s *openSegment) wantsGraph() bool {
-	size := int64(s.info.Dim) * int64(s.info.Rows)
-	return s.metric != Dot && size > 0 && size >= s.db.opts.graphSize
-}
-
-// graphOf returns the graph of a segment. While it is absent, and where it
-// would not pay, queries scan all rows that match.
-func (db *DB) graphOf(s *openSegment) *derived[graph.Graph] {
-	ident := s.codesIdent()
-	return &derived[graph.Graph]{
-		db: db, name: derivedName(s.info.ID, "graph"), when: byCompact,
-		parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident) },
-		verify: (*graph.Graph).Verify,
-		deep:   func(ctx context.Context, g *graph.Graph) error { return g.Compare(ctx, s.Rows) },
-		write:  func(ctx context.Context, w io.WriterAt) error { return db.writeGraph(ctx, w, s) },
-		newer:  fileformat.ErrVersion,
-	}
-}
-
-// writeGraph builds the graph of a segment. It extends the graph of the base,
-// if there is one.
-func (db *DB) writeGraph(ctx context.Context, w io.WriterAt, s *openSegment) error {
-	opts := graph.Options{Workers: db.opts.Workers}
-	db.mu.Lock()
-	base := s.base
-	if base != nil {
-		opts.Rows = s.baseRows
-		base.sets++ // Close may drop it during the build
-	}
-	db.mu.Unlock()
-	if base != nil {
-		opts.Base = base.graph.get()
-	}
-	_, err := graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)
-	if opts.Base != nil && errors.Is(err, fileformat.ErrDamaged) {
-		base.graph.distrust(err)
-		opts.Base = nil
-		_, err = graph.Write(ctx, w, s.codesIdent(), s.Rows, opts)
-	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if base != nil {
-		db.letGo(base)
-	}
-	if err == nil {
-		db.dropBase(s)
-	}
-	return err
-}
-
-// graphBase returns the victim whose graph the new segment's graph extends: the
-// victim with most live rows, if it has a graph and at least half of the new
-// segment's rows. Otherwise it returns nil.
-func graphBase(victims []victim, rows int) *openSegment {
-	most := slices.MaxFunc(victims, func(a, b victim) int { return a.live() - b.live() })
-	if most.graph.get() == nil || 2*most.live() < rows {
-		return nil
-	}
-	return most.openSegment
-}
-
-// keepBase keeps base open until the graph of s is built, although the database
-// no longer uses it. rows gives, for each row of base, its row in s.
-func (db *DB) keepBase(s, base *openSegment, rows []uint32) {
-	s.baseRows = make([]int32, len(rows))
-	for i, row := range rows {
-		s.baseRows[i] = int32(row) // terms.Dropped becomes -1
-	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	s.base = base
-	base.sets++
-}
-
-// dropBase releases the base of a segment; mu is held.
-func (db *DB) dropBase(s *openSegment) {
-	if base := s.base; base != nil {
-		s.base, s.baseRows = nil, nil
-		db.letGo(base)
-	}
-}
-
-// letGo releases one reference to a segment; mu is held.
-func (db *DB) letGo(s *openSegment) {
-	if s.sets--; s.sets == 0 {
-		db.shut(s)
-	}
-}
 
 // A walk is the decision to search the graph of a part for a query.
 type walk struct {
@@ -127,13 +29,13 @@ func (p *probe) walks(part int) bool { return p.parts[part].walk.graph != nil }
 // less than an exact answer, and more rows match than are needed.
 func (s *search) planWalks(p *probe) {
 	p.ledger = ledger{}
-	for i, part := range s.view.parts {
-		if part.segment == nil || part.segment.graph == nil {
+	for i, part := range s.view.Parts {
+		if part.Segment == nil || part.Segment.Graph == nil {
 			continue
 		}
 		if p.exact() {
 			p.parts[i].reason = "the query wants an exact answer"
-		} else if g := part.segment.graph.get(); g != nil {
+		} else if g := part.Segment.Graph.Get(); g != nil {
 			s.planWalk(p, i, g)
 		} else {
 			p.parts[i].reason = "the graph is not built yet"
@@ -164,7 +66,7 @@ func (s *search) planWalk(p *probe, i int, g *graph.Graph) {
 			}
 			return
 		}
-		if raise = s.view.parts[i].segment.raise(); raise > 1 {
+		if raise = s.view.Parts[i].Segment.Raise(); raise > 1 {
 			w.setting = w.setting.Times(raise)
 		}
 	}
@@ -244,7 +146,7 @@ func (s *search) walk(ctx context.Context) error {
 func (s *search) walkTogether(ctx context.Context, jobs []walkJob, workers int) error {
 	var next atomic.Int64
 	work := func() error {
-		return s.db.guard(func() error {
+		return s.db.engine.Guard(func() error {
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(jobs) {
@@ -260,7 +162,7 @@ func (s *search) walkTogether(ctx context.Context, jobs []walkJob, workers int) 
 	var group vfs.Group
 	defer group.Wait() // also after a panic: the caller releases memory that the others read
 	for range workers - 1 {
-		group.Go(segDir, work)
+		group.Go(engine.SegDir, work)
 	}
 	err := work()
 	return errors.Join(err, group.Wait())
@@ -295,9 +197,9 @@ func (s *search) walkSome(ctx context.Context, jobs []walkJob) error {
 // walkPart searches the graph of one part.
 func (s *search) walkPart(j *walkJob, memory *walker) error {
 	q, i := j.query, j.part
-	w, part := q.parts[i].walk, s.view.parts[i]
+	w, part := q.parts[i].walk, s.view.Parts[i]
 	query, set := &memory.query, q.parts[i].set
-	query.Reset(w.graph, q.scorer.query)
+	query.Reset(w.graph, q.scorer.Query)
 	if q.unseen != nil && q.unseen.part == part {
 		query.Without(q.unseen.row)
 		if q.free { // no filter, as for a vector that is not stored
@@ -311,7 +213,7 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 		// The rows near the query do not match, so the promise does not hold:
 		// search again, for more rows.
 		more, setting, ok := w.graph.Longer(w.recall, q.need, stats)
-		if raise := part.segment.raise(); raise > 1 {
+		if raise := part.Segment.Raise(); raise > 1 {
 			setting = setting.Times(raise)
 		}
 		longer := walk{graph: w.graph, setting: setting}
@@ -323,13 +225,13 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 		}
 	}
 	j.stats = stats
-	s.trace.read(int64(stats.Estimated)*int64(part.dim) + int64(len(rows))*int64(4*part.dim))
+	s.trace.read(int64(stats.Estimated)*int64(part.Dim) + int64(len(rows))*int64(4*part.Dim))
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrFar):
 		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall", w.setting)
 	case errors.Is(err, fileformat.ErrDamaged):
-		part.segment.graph.distrust(err)
+		part.Segment.Graph.Distrust(err)
 		why = "the graph is damaged"
 	case err != nil:
 		return err
@@ -345,21 +247,21 @@ func (s *search) walkPart(j *walkJob, memory *walker) error {
 
 // score computes the true scores of rows of a part and returns the p.need best,
 // best first.
-func (p *probe) score(part *part, at int, rows []uint32) ([]topk.Candidate, error) {
+func (p *probe) score(part *engine.Part, at int, rows []uint32) ([]topk.Candidate, error) {
 	const ahead = 12 // rows prefetched ahead: all that most queries score
 	for _, row := range rows[:min(ahead, len(rows))] {
-		part.segment.Prefetch(int(row))
+		part.Segment.Prefetch(int(row))
 	}
 	found := make([]topk.Candidate, len(rows))
 	for n, row := range rows {
 		if n+ahead < len(rows) {
-			part.segment.Prefetch(int(rows[n+ahead]))
+			part.Segment.Prefetch(int(rows[n+ahead]))
 		}
-		vec, err := part.source.vectors(int(row), int(row)+1)
+		vec, err := part.Source.Vectors(int(row), int(row)+1)
 		if err != nil {
 			return nil, err
 		}
-		found[n] = topk.Candidate{Upper: p.scorer.score(vec), Part: int32(at), Row: int32(row)}
+		found[n] = topk.Candidate{Upper: p.scorer.Score(vec), Part: int32(at), Row: int32(row)}
 	}
 	slices.SortFunc(found, func(a, b topk.Candidate) int {
 		return cmp.Or(cmp.Compare(b.Upper, a.Upper), cmp.Compare(a.Row, b.Row))

@@ -1,9 +1,8 @@
-package db
+package engine
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,80 +26,71 @@ const (
 	wholeBytes = 1 << 30
 )
 
-// Compact reclaims all space of deleted and replaced documents at once. It flushes,
-// rewrites segments with dead rows, merges small segments, and rewrites meta.bolt if much
-// of it is free. Readers and writers go on. Calling it is optional: the database compacts
-// in the background.
-func (db *DB) Compact(ctx context.Context) error {
-	if err := db.usable(ctx); err != nil {
-		return fmt.Errorf("db: compact: %w", err)
-	}
-	defer db.end()
+// CompactNow compacts everything. It ends early with ctx, and with ErrClosed when the database
+// closes.
+func (db *Engine) CompactNow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(db.background.stopped, cancel)() // so that Close does not wait for the end
+	defer context.AfterFunc(db.Background.stopped, cancel)() // so that Close does not wait for the end
 	err := db.compactAll(ctx)
-	if errors.Is(err, context.Canceled) && db.background.stopped.Err() != nil {
-		err = ErrClosed
+	if errors.Is(err, context.Canceled) && db.Background.stopped.Err() != nil {
+		return ErrClosed
 	}
-	if err != nil {
-		return fmt.Errorf("db: compact: %w", translate(err))
-	}
-	return nil
+	return err
 }
 
-func (db *DB) compactAll(ctx context.Context) error {
+func (db *Engine) compactAll(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
-	if err := db.settle(); err != nil {
+	if err := db.Settle(); err != nil {
 		return err
 	}
-	for _, c := range db.plan(everyVictim) {
-		if err := db.compact(ctx, c); err != nil {
+	for _, c := range db.Plan(EveryVictim) {
+		if err := db.Compact(ctx, c); err != nil {
 			return err
 		}
 	}
-	if file, free := db.store.Size(); free > 1<<20 && free > file/8 {
+	if file, free := db.Store.Size(); free > 1<<20 && free > file/8 {
 		err := db.rewriteMeta()
-		if noSpace(err) && db.store.Usable() {
+		if noSpace(err) && db.Store.Usable() {
 			return err // meta.bolt is unchanged
 		}
 		if err != nil {
-			return db.fail(err)
+			return db.Fail(err)
 		}
 	}
-	if err := db.settle(); err != nil {
+	if err := db.Settle(); err != nil {
 		return err
 	}
-	if _, err := db.makeDerived(ctx, byCompact, 0); err != nil {
+	if _, err := db.MakeDerived(ctx, ByCompact, 0); err != nil {
 		return err
 	}
-	db.metaMu.Lock()
-	rest := len(db.state.Obsolete) > 0 // segments whose graphs were reused by makeDerived
-	db.metaMu.Unlock()
+	db.MetaMu.Lock()
+	rest := len(db.State.Obsolete) > 0 // segments whose graphs were reused by makeDerived
+	db.MetaMu.Unlock()
 	if rest {
-		return db.settle()
+		return db.Settle()
 	}
 	return nil
 }
 
-func (db *DB) rewriteMeta() error {
-	db.metaMu.Lock()
-	defer db.metaMu.Unlock()
-	return db.store.Rewrite()
+func (db *Engine) rewriteMeta() error {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	return db.Store.Rewrite()
 }
 
 // compactSome runs background compactions until none is worthwhile.
-func (db *DB) compactSome(ctx context.Context) error {
+func (db *Engine) compactSome(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
-	defer db.background.wakeDerive()
+	defer db.Background.wakeDerive()
 	for {
-		jobs := db.plan(worthwhileVictims)
-		if len(jobs) == 0 || db.err() != nil {
+		jobs := db.Plan(worthwhileVictims)
+		if len(jobs) == 0 || db.Err() != nil {
 			return nil
 		}
-		if err := db.compact(ctx, jobs[0]); err != nil {
+		if err := db.Compact(ctx, jobs[0]); err != nil {
 			return err
 		}
 	}
@@ -111,46 +101,46 @@ func (db *DB) compactSome(ctx context.Context) error {
 type compaction struct {
 	coll    uint32
 	dim     int
-	victims []victim
+	Victims []victim
 }
 
 // A victim is a segment with the dead rows that the compaction leaves out: the rows that
 // are dead in meta.bolt. Rows that died later are copied and marked dead in the new
 // segment, because meta.bolt maps ids to them until the next flush.
 type victim struct {
-	*openSegment
+	*OpenSegment
 	dead *bitset.Cow
 }
 
-func (v victim) live() int { return v.info.Rows - v.dead.Count() }
+func (v victim) live() int { return v.Info.Rows - v.dead.Count() }
 
-// plan lists the compactions of the segments that choose selects.
-func (db *DB) plan(choose func([]victim) []victim) []compaction {
-	db.metaMu.Lock()
-	defer db.metaMu.Unlock()
+// Plan lists the compactions of the segments that choose selects.
+func (db *Engine) Plan(choose func([]victim) []victim) []compaction {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
 	type key struct {
 		coll uint32
 		dim  int
 	}
 	groups := map[key][]victim{}
-	for _, s := range db.segments {
-		k := key{s.info.Collection, s.info.Dim}
+	for _, s := range db.Segments {
+		k := key{s.Info.Collection, s.Info.Dim}
 		groups[k] = append(groups[k], victim{s, s.dead})
 	}
 	var jobs []compaction
 	for k, group := range groups {
-		slices.SortFunc(group, func(a, b victim) int { return a.info.Rows - b.info.Rows })
+		slices.SortFunc(group, func(a, b victim) int { return a.Info.Rows - b.Info.Rows })
 		if victims := choose(group); len(victims) > 0 {
-			jobs = append(jobs, compaction{coll: k.coll, dim: k.dim, victims: victims})
+			jobs = append(jobs, compaction{coll: k.coll, dim: k.dim, Victims: victims})
 		}
 	}
 	return jobs
 }
 
-// everyVictim chooses every segment that frees space or can be merged with others.
-func everyVictim(group []victim) []victim {
+// EveryVictim chooses every segment that frees space or can be merged with others.
+func EveryVictim(group []victim) []victim {
 	victims := slices.DeleteFunc(slices.Clone(group), func(v victim) bool {
-		return v.dead.Count() == 0 && v.info.Size >= wholeBytes
+		return v.dead.Count() == 0 && v.Info.Size >= wholeBytes
 	})
 	if len(victims) == 1 && victims[0].dead.Count() == 0 {
 		return nil
@@ -163,7 +153,7 @@ func everyVictim(group []victim) []victim {
 func worthwhileVictims(group []victim) []victim {
 	for lo := range group {
 		hi := lo
-		for hi < len(group) && group[hi].info.Rows <= tierFactor*max(1, group[lo].info.Rows) {
+		for hi < len(group) && group[hi].Info.Rows <= tierFactor*max(1, group[lo].Info.Rows) {
 			hi++
 		}
 		if hi-lo >= tierCount {
@@ -171,27 +161,27 @@ func worthwhileVictims(group []victim) []victim {
 		}
 	}
 	for i, v := range group {
-		if float64(v.dead.Count()) > deadShare*float64(v.info.Rows) {
+		if float64(v.dead.Count()) > deadShare*float64(v.Info.Rows) {
 			return group[i : i+1]
 		}
 	}
 	return nil
 }
 
-// compact runs one compaction. compactMu is held.
-func (db *DB) compact(ctx context.Context, c compaction) error {
+// Compact runs one compaction. compactMu is held.
+func (db *Engine) Compact(ctx context.Context, c compaction) error {
 	start := time.Now()
 	db.removeLitter()
-	defer db.drop(db.current()) // keeps the victims mapped
-	db.metaMu.Lock()
+	defer db.Drop(db.Current()) // keeps the victims mapped
+	db.MetaMu.Lock()
 	there := db.haveVictims(c) // a dropped victim may already be unmapped
-	db.metaMu.Unlock()
+	db.MetaMu.Unlock()
 	if !there {
 		return nil
 	}
-	var fresh *openSegment
-	err := retryDerived(func() error {
-		return db.guard(func() (err error) {
+	var fresh *OpenSegment
+	err := RetryDerived(func() error {
+		return db.Guard(func() (err error) {
 			fresh, err = db.merge(ctx, c)
 			return err
 		})
@@ -201,20 +191,20 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 	}
 	done := fresh == nil
 	defer func() {
-		if !done && db.err() == nil { // in doubt, meta.bolt may name fresh: the next Open decides
+		if !done && db.Err() == nil { // in doubt, meta.bolt may name fresh: the next Open decides
 			db.unmap(fresh)
-			db.removeSegment(fresh.info.ID)
+			db.removeSegment(fresh.Info.ID)
 		}
 	}()
-	db.metaMu.Lock()
-	defer db.metaMu.Unlock()
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
 	if !db.haveVictims(c) {
 		return nil
 	}
 	var dead *bitset.Cow
-	err = db.guard(func() error {
-		for _, v := range c.victims {
-			dead = carryOver(dead, v, v.openSegment.dead, fresh)
+	err = db.Guard(func() error {
+		for _, v := range c.Victims {
+			dead = carryOver(dead, v, v.OpenSegment.dead, fresh)
 		}
 		return nil
 	})
@@ -222,8 +212,8 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 		return err
 	}
 	err = db.commitMeta(nil, func(tx *meta.Tx) error {
-		for _, v := range c.victims {
-			if err := db.retire(tx, v.info.ID); err != nil {
+		for _, v := range c.Victims {
+			if err := db.retire(tx, v.Info.ID); err != nil {
 				return err
 			}
 		}
@@ -231,11 +221,11 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 			return nil
 		}
 		for chunk, words := range dead.Chunks() {
-			if err := tx.PutDeadChunk(fresh.info.ID, chunk, words); err != nil {
+			if err := tx.PutDeadChunk(fresh.Info.ID, chunk, words); err != nil {
 				return err
 			}
 		}
-		return tx.PutSegment(fresh.info)
+		return tx.PutSegment(fresh.Info)
 	})
 	if err != nil {
 		return err
@@ -243,20 +233,20 @@ func (db *DB) compact(ctx context.Context, c compaction) error {
 	done = true
 	if fresh != nil {
 		fresh.dead = dead
-		db.segments[fresh.info.ID] = fresh
+		db.Segments[fresh.Info.ID] = fresh
 	}
-	if err := db.guard(func() error { return db.publishCompaction(c, fresh) }); err != nil {
-		return db.fail(err) // meta.bolt is ahead of the state in memory
+	if err := db.Guard(func() error { return db.publishCompaction(c, fresh) }); err != nil {
+		return db.Fail(err) // meta.bolt is ahead of the state in memory
 	}
-	db.opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.victims), "took", time.Since(start))
+	db.Opts.Logger.Info("compacted", "collection", c.coll, "segments", len(c.Victims), "took", time.Since(start))
 	return nil
 }
 
 // haveVictims reports whether all victims are still in the database: a dropped collection
 // takes its segments with it. metaMu is held.
-func (db *DB) haveVictims(c compaction) bool {
-	for _, v := range c.victims {
-		if db.segments[v.info.ID] != v.openSegment {
+func (db *Engine) haveVictims(c compaction) bool {
+	for _, v := range c.Victims {
+		if db.Segments[v.Info.ID] != v.OpenSegment {
 			return false
 		}
 	}
@@ -265,7 +255,7 @@ func (db *DB) haveVictims(c compaction) bool {
 
 // carryOver marks rows of fresh that died in victim v during the compaction. now is the
 // newest set of dead rows of v.
-func carryOver(dead *bitset.Cow, v victim, now *bitset.Cow, fresh *openSegment) *bitset.Cow {
+func carryOver(dead *bitset.Cow, v victim, now *bitset.Cow, fresh *OpenSegment) *bitset.Cow {
 	if fresh == nil || now == v.dead {
 		return dead
 	}
@@ -282,81 +272,81 @@ func carryOver(dead *bitset.Cow, v victim, now *bitset.Cow, fresh *openSegment) 
 	return dead.With(rows...)
 }
 
-func (db *DB) publishCompaction(c compaction, fresh *openSegment) error {
-	db.commitMu.Lock()
-	defer db.commitMu.Unlock()
-	next := db.cur.successor()
-	next.files = newFileSet(db.store, &db.ids, db.segments)
-	if v := next.views[c.coll]; v != nil {
+func (db *Engine) publishCompaction(c compaction, fresh *OpenSegment) error {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	next := db.Cur.successor()
+	next.Files = newFileSet(db.Store, &db.ids, db.Segments)
+	if v := next.Views[c.coll]; v != nil {
 		v = v.clone()
 		var dead *bitset.Cow
-		for _, victim := range c.victims {
-			for _, p := range v.parts {
-				if p.segment == victim.openSegment {
-					dead = carryOver(dead, victim, p.dead, fresh)
+		for _, victim := range c.Victims {
+			for _, p := range v.Parts {
+				if p.Segment == victim.OpenSegment {
+					dead = carryOver(dead, victim, p.Dead, fresh)
 				}
 			}
 		}
-		v.parts = slices.DeleteFunc(v.parts, func(p *part) bool {
-			return slices.ContainsFunc(c.victims, func(v victim) bool { return v.openSegment == p.segment })
+		v.Parts = slices.DeleteFunc(v.Parts, func(p *Part) bool {
+			return slices.ContainsFunc(c.Victims, func(v victim) bool { return v.OpenSegment == p.Segment })
 		})
 		if fresh != nil {
-			v.parts = append(v.parts, fresh.part(dead))
+			v.Parts = append(v.Parts, fresh.part(dead))
 		}
-		next.views[c.coll] = v
+		next.Views[c.coll] = v
 	}
 	db.publish(next)
 	return nil
 }
 
 // merge writes the new segment in order of DocNum. It returns nil if no row is left.
-func (db *DB) merge(ctx context.Context, c compaction) (*openSegment, error) {
+func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error) {
 	rows := 0
-	for _, v := range c.victims {
+	for _, v := range c.Victims {
 		rows += v.live()
 	}
 	if rows == 0 {
 		return nil, nil
 	}
-	m := merger{ctx: ctx, docs: mergedDigest(c.victims), cols: columns.NewBuilder(), dim: c.dim, moved: map[*openSegment][]uint32{}}
-	a := db.analysis(c.coll)
-	base := graphBase(c.victims, rows)
-	for _, v := range c.victims {
-		if a != nil || v.openSegment == base {
-			m.moved[v.openSegment] = slices.Repeat([]uint32{terms.Dropped}, v.info.Rows)
+	m := merger{ctx: ctx, docs: mergedDigest(c.Victims), cols: columns.NewBuilder(), dim: c.dim, moved: map[*OpenSegment][]uint32{}}
+	a := db.Analysis(c.coll)
+	base := graphBase(c.Victims, rows)
+	for _, v := range c.Victims {
+		if a != nil || v.OpenSegment == base {
+			m.moved[v.OpenSegment] = slices.Repeat([]uint32{terms.Dropped}, v.Info.Rows)
 		}
 	}
 	newID := func() uint64 {
-		db.metaMu.Lock()
-		defer db.metaMu.Unlock()
+		db.MetaMu.Lock()
+		defer db.MetaMu.Unlock()
 		return db.newSegmentID()
 	}
-	return db.createSegment(newID, c.coll, c.dim, c.victims[0].metric, func(w *segment.Writer) ([16]byte, error) {
+	return db.createSegment(newID, c.coll, c.dim, c.Victims[0].metric, func(w *segment.Writer) ([16]byte, error) {
 		m.w = w
-		err := m.run(c.victims)
+		err := m.Run(c.Victims)
 		return m.docs.sum(), err
-	}, func(s *openSegment) {
+	}, func(s *OpenSegment) {
 		s.keepColumns(m.cols)
-		if s.graph != nil && base != nil {
+		if s.Graph != nil && base != nil {
 			db.keepBase(s, base, m.moved[base])
 		}
 		if a != nil {
-			m.keepTerms(s, a, c.victims)
+			m.keepTerms(s, a, c.Victims)
 		}
 	})
 }
 
 // keepTerms writes the full-text index of the new segment.
-func (m *merger) keepTerms(s *openSegment, a *analysis, victims []victim) {
+func (m *merger) keepTerms(s *OpenSegment, a *Analysis, victims []victim) {
 	inputs := make([]terms.Input, len(victims))
 	for i, v := range victims {
-		src, err := v.terms.of(a).need(m.ctx)
+		src, err := v.Terms.Of(a).Need(m.ctx)
 		if err != nil {
 			return // the index is rebuilt later
 		}
-		inputs[i] = terms.Input{Source: src, Rows: m.moved[v.openSegment]}
+		inputs[i] = terms.Input{Source: src, Rows: m.moved[v.OpenSegment]}
 	}
-	s.terms.keep(a, inputs)
+	s.Terms.Keep(a, inputs)
 }
 
 // merger copies rows from several segments, each sorted by DocNum, into one.
@@ -369,7 +359,7 @@ type merger struct {
 	rows int // written
 	// moved maps each row of a segment to its new row or terms.Dropped. It has only the
 	// segments whose full-text index or graph is reused.
-	moved map[*openSegment][]uint32
+	moved map[*OpenSegment][]uint32
 }
 
 // cursor is the next row of one source.
@@ -379,7 +369,7 @@ type cursor struct {
 	row  int
 }
 
-func (m *merger) run(victims []victim) error {
+func (m *merger) Run(victims []victim) error {
 	var sources []*cursor
 	for _, v := range victims {
 		sources = append(sources, &cursor{victim: v, nums: v.DocNums()})
@@ -412,7 +402,7 @@ const copyRows = 4096
 
 // copy appends the live rows of [c.row, end).
 func (m *merger) copy(c *cursor, end int) error {
-	cols, err := c.cols.need(m.ctx)
+	cols, err := c.Cols.Need(m.ctx)
 	if err != nil {
 		return err
 	}
@@ -448,7 +438,7 @@ func (m *merger) copy(c *cursor, end int) error {
 		return err
 	}
 	for i, row := range kept {
-		if moved := m.moved[c.openSegment]; moved != nil {
+		if moved := m.moved[c.OpenSegment]; moved != nil {
 			moved[row] = uint32(m.rows + i)
 		}
 	}

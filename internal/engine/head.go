@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"context"
@@ -10,17 +10,18 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
 )
 
 // A head holds in memory the rows that are in the WAL and not yet in meta.bolt
 // and the segments. One head serves all collections. Only the goroutine that
-// holds DB.commitMu adds to it; readers use the prefix that their version of
+// holds Engine.CommitMu adds to it; readers use the prefix that their version of
 // the database names.
 type head struct {
 	colls map[uint32]*collHead
-	bytes int64 // approximate memory
+	Bytes int64 // approximate memory
 	// logged is about how many bytes its batches take in the log.
 	logged int64
 }
@@ -82,9 +83,9 @@ func (c *collHead) find(id string, n int) (num uint64, found bool) {
 	return 0, false
 }
 
-// ids yields every id that the first n entries mention, with its DocNum as of
+// IDs yields every id that the first n entries mention, with its DocNum as of
 // then. It holds the lock, so nothing is recorded during the loop.
-func (c *collHead) ids(n int) iter.Seq2[string, uint64] {
+func (c *collHead) IDs(n int) iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		c.mu.RLock()
 		defer c.mu.RUnlock()
@@ -100,18 +101,18 @@ func (c *collHead) ids(n int) iter.Seq2[string, uint64] {
 }
 
 // put appends a document to the table for its dimension.
-func (h *head) put(coll uint32, o *op) {
+func (h *head) put(coll uint32, o *Op) {
 	c := h.coll(coll)
 	t := &c.bare
-	if len(o.vec) > 0 {
+	if len(o.Vec) > 0 {
 		t = &c.vec
 	}
 	if *t == nil {
-		*t = newTable(len(o.vec))
+		*t = newTable(len(o.Vec))
 	}
-	(*t).append(o.num, o.doc, o.vec)
-	c.record(o.id, o.num)
-	h.bytes += int64(len(o.doc)+4*len(o.vec)+len(o.id)) + entryOverhead
+	(*t).append(o.Num, o.Doc, o.Vec)
+	c.record(o.ID, o.Num)
+	h.Bytes += int64(len(o.Doc)+4*len(o.Vec)+len(o.ID)) + entryOverhead
 }
 
 // entryOverhead is the approximate memory of a row besides its bytes: slice
@@ -134,12 +135,12 @@ type table struct {
 
 // chunkBytes is the size of the pieces in which vectors are allocated and
 // scanned: a fraction of the second-level cache.
-const chunkBytes = 256 << 10
+const ChunkBytes = 256 << 10
 
 func newTable(dim int) *table {
 	per := 1
 	if dim > 0 {
-		for per < 4096 && 2*per*dim*4 <= chunkBytes {
+		for per < 4096 && 2*per*dim*4 <= ChunkBytes {
 			per *= 2
 		}
 	}
@@ -155,7 +156,7 @@ func (t *table) append(num uint64, doc []byte, vec []float32) {
 	}
 	inv := segment.InvNorm(vec)
 	t.inv = append(t.inv, inv)
-	t.maxNorm = max(t.maxNorm, normBound(inv))
+	t.maxNorm = max(t.maxNorm, score.NormBound(inv))
 	n := len(t.nums) - 1
 	if last := len(t.chunks) - 1; n == len(t.chunks)*t.per || last < 0 {
 		// The first chunk starts small, because most collections are small.
@@ -176,11 +177,11 @@ func (t *table) append(num uint64, doc []byte, vec []float32) {
 }
 
 // part returns the present rows as a part.
-func (t *table) part() *part {
-	return &part{
-		n: len(t.nums), dim: t.dim,
-		nums: t.nums, inv: t.inv, maxNorm: t.maxNorm, docs: t.docs, table: t,
-		source: &tableRows{chunks: t.chunks, per: t.per, dim: t.dim, docs: t.docs, cols: t.cols},
+func (t *table) part() *Part {
+	return &Part{
+		N: len(t.nums), Dim: t.dim,
+		Nums: t.nums, Inv: t.inv, MaxNorm: t.maxNorm, docs: t.docs, table: t,
+		Source: &tableRows{chunks: t.chunks, per: t.per, dim: t.dim, docs: t.docs, cols: t.cols},
 	}
 }
 
@@ -193,28 +194,28 @@ type tableRows struct {
 	cols   *tableColumns
 }
 
-func (r *tableRows) run(row int) int { return (row/r.per + 1) * r.per }
+func (r *tableRows) Run(row int) int { return (row/r.per + 1) * r.per }
 
-func (r *tableRows) vectors(lo, hi int) ([]float32, error) {
+func (r *tableRows) Vectors(lo, hi int) ([]float32, error) {
 	first := lo / r.per * r.per
 	chunk := r.chunks[lo/r.per]
 	return chunk[(lo-first)*r.dim : (hi-first)*r.dim], nil
 }
 
-func (r *tableRows) match(ctx context.Context, e filter.Expr, dst bitset.Set) error {
+func (r *tableRows) Match(ctx context.Context, e filter.Expr, dst bitset.Set) error {
 	n := len(r.docs)
-	full := n / columnRows
+	full := n / ColumnRows
 	for b := range full {
 		cols, err := r.cols.block(b, r.docs)
 		if err != nil {
 			return err
 		}
-		const words = columnRows / 64
+		const words = ColumnRows / 64
 		if err := cols.EvalContext(ctx, e, dst[b*words:(b+1)*words]); err != nil {
 			return err
 		}
 	}
-	for row := full * columnRows; row < n; row++ {
+	for row := full * ColumnRows; row < n; row++ {
 		if row%64 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -233,7 +234,7 @@ func (r *tableRows) match(ctx context.Context, e filter.Expr, dst bitset.Set) er
 
 // columnRows is the number of head rows that share column files in memory;
 // rows beyond the last full block are matched one by one.
-const columnRows = 1024
+const ColumnRows = 1024
 
 // tableColumns builds the columns of full blocks of a table when a filter first
 // needs them.
@@ -249,7 +250,7 @@ func (t *tableColumns) block(i int, docs [][]byte) (*columns.Columns, error) {
 		t.blocks = append(t.blocks, nil)
 	}
 	if t.blocks[i] == nil {
-		cols, err := buildColumns(docs[i*columnRows : (i+1)*columnRows])
+		cols, err := buildColumns(docs[i*ColumnRows : (i+1)*ColumnRows])
 		if err != nil {
 			return nil, err
 		}
@@ -275,4 +276,4 @@ func buildColumns(docs [][]byte) (*columns.Columns, error) {
 }
 
 // negInf is the score below all scores.
-var negInf = math.Inf(-1)
+var NegInf = math.Inf(-1)

@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"crypto/sha256"
@@ -62,7 +62,7 @@ func (d *sourceDigest) sum() (sum [16]byte) {
 func mergedDigest(victims []victim) *sourceDigest {
 	digests := make([]string, len(victims))
 	for i, v := range victims {
-		digests[i] = string(v.info.Docs[:])
+		digests[i] = string(v.Info.Docs[:])
 	}
 	slices.Sort(digests)
 	d := newSourceDigest("merge")
@@ -77,31 +77,31 @@ func mergedDigest(victims []victim) *sourceDigest {
 // get digests. Reading all documents would take too long and is not needed,
 // because meta.bolt's digest of all documents of the collection covers the
 // documents of the segment.
-func (db *DB) upgrade() error {
-	if !db.store.Old() {
+func (db *Engine) upgrade() error {
+	if !db.Store.Old() {
 		return nil
 	}
-	if err := db.leftovers().readLog(); err != nil {
+	if err := db.Leftovers().readLog(); err != nil {
 		return err // do not change a database that cannot be opened
 	}
-	db.metaMu.Lock()
-	defer db.metaMu.Unlock()
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
 	err := db.commitMeta(nil, func(tx *meta.Tx) error {
 		colls, err := tx.Collections()
 		if err != nil {
 			return err
 		}
-		for _, s := range db.segments {
-			at := slices.IndexFunc(colls, func(c meta.Collection) bool { return c.ID == s.info.Collection })
-			s.info.Docs = collectionDigest(colls[at], s.info)
-			if err := tx.PutSegment(s.info); err != nil {
+		for _, s := range db.Segments {
+			at := slices.IndexFunc(colls, func(c meta.Collection) bool { return c.ID == s.Info.Collection })
+			s.Info.Docs = collectionDigest(colls[at], s.Info)
+			if err := tx.PutSegment(s.Info); err != nil {
 				return err
 			}
 		}
 		return tx.Upgrade()
 	})
 	if err != nil {
-		return fmt.Errorf("upgrade %s: %w", metaName, err)
+		return fmt.Errorf("upgrade %s: %w", MetaName, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"context"
@@ -12,39 +12,40 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // derivedExts are the extensions of the derived files that a segment may have.
-var derivedExts = []string{"cols", "codes", "graph", "terms"}
+var DerivedExts = []string{"cols", "codes", "graph", "terms"}
 
 // derivedName returns the name of a derived file.
 func derivedName(id uint64, ext string) string {
-	return fmt.Sprintf("%s/%08x.%s", segDir, id, ext)
+	return fmt.Sprintf("%s/%08x.%s", SegDir, id, ext)
 }
 
-// A derived is a file beside the vectors of a segment that can be rebuilt at any time
+// A Derived is a file beside the vectors of a segment that can be rebuilt at any time
 // from segments and documents. It is mapped at its first use. A file that is missing,
 // damaged or from another segment counts as absent: the caller then does without it, or
 // has it built. A nil derived means that the segment has no such file.
 //
 // A new kind of file needs its extension above, a handle in openSegment, and the
 // functions below.
-type derived[T any] struct {
-	db   *DB
-	name string
+type Derived[T any] struct {
+	db   *Engine
+	Name string
 	when stage
 
-	// parse decodes the bytes. It checks first that they belong to the segment.
-	parse func([]byte) (*T, error)
+	// Parse decodes the bytes. It checks first that they belong to the segment.
+	Parse func([]byte) (*T, error)
 	// verify checks the parts that parse does not read; nil if parse checks everything.
 	verify func(*T) error
 	// deep compares the content with its sources, for CheckDeep; nil if there is no such
 	// comparison.
 	deep func(context.Context, *T) error
-	// write builds the content. It may read the segment's vectors, other derived files
+	// Write builds the content. It may read the segment's vectors, other derived files
 	// and meta.bolt. It is called inside guard.
-	write func(context.Context, io.WriterAt) error
+	Write func(context.Context, io.WriterAt) error
 	// scratch, if set, reports whether the content must stay in memory.
 	scratch func() bool
 	// newer is the error that parse returns for a file of a newer release.
@@ -53,10 +54,10 @@ type derived[T any] struct {
 	building gate // held while the file is built; taken before mu
 
 	mu     sync.Mutex
-	value  *T
-	absent bool           // until it is built
+	Value  *T
+	Absent bool           // until it is built
 	faults int            // read faults so far
-	maps   []*vfs.Mapping // of value, and of distrusted contents that readers may still use
+	Maps   []*vfs.Mapping // of value, and of distrusted contents that readers may still use
 }
 
 // stage says when a derived file is built.
@@ -64,105 +65,111 @@ type stage int
 
 const (
 	onDemand  stage = iota // by the first call that needs it
-	byClose                // in the background once the segment has settled, at the latest by Compact or Close
-	byCompact              // in the background after byClose, at the latest by Compact, because it takes long
+	ByClose                // in the background once the segment has settled, at the latest by Compact or Close
+	ByCompact              // in the background after byClose, at the latest by Compact, because it takes long
 )
+
+// Publishable is a derived file as a Publisher sees it.
+type Publishable interface {
+	File() string
+	Fits(*vfs.FS) error
+}
 
 // derivedFile is a derived of any type.
 type derivedFile interface {
-	file() string
+	File() string
 	stage() stage
 	make(context.Context) error
-	check() error
-	recompute(context.Context) error
-	present() publishable
+	Check() error
+	Recompute(context.Context) error
+	Present() Publishable
 	retry()
 	fault(*vfs.FaultError) error
-	close()
+	Close()
 }
 
-func (d *derived[T]) file() string { return d.name }
+func (d *Derived[T]) File() string { return d.Name }
 
-func (d *derived[T]) stage() stage { return d.when }
+func (d *Derived[T]) stage() stage { return d.when }
 
-// get returns the content, or nil if the file is absent. It must be called inside guard.
-func (d *derived[T]) get() *T {
+// Get returns the content, or nil if the file is absent. It must be called inside guard.
+func (d *Derived[T]) Get() *T {
 	if d == nil {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.value == nil && !d.absent {
+	if d.Value == nil && !d.Absent {
 		if err := d.load(); err != nil {
-			d.db.opts.Logger.Debug("derived file is absent", "file", d.name, "reason", err)
+			d.db.Opts.Logger.Debug("derived file is absent", "file", d.Name, "reason", err)
 		}
 	}
-	return d.value
+	return d.Value
 }
 
 // load maps the file. mu is held. A process that lacks file handles or address space does
 // not make the file absent: the next use tries again.
-func (d *derived[T]) load() (err error) {
-	defer func() { d.absent = err != nil && !isExhausted(err) }()
-	m, err := mapFile(d.db.files(), d.name)
+func (d *Derived[T]) load() (err error) {
+	defer func() { d.Absent = err != nil && !isExhausted(err) }()
+	m, err := mapFile(d.db.Files(), d.Name)
 	if err != nil {
 		return err
 	}
-	d.maps = append(d.maps, m) // before parse, because fault looks for the mapping here
-	if d.value, err = d.parse(m.Bytes()); err != nil {
-		d.maps = d.maps[:len(d.maps)-1]
+	d.Maps = append(d.Maps, m) // before parse, because fault looks for the mapping here
+	if d.Value, err = d.Parse(m.Bytes()); err != nil {
+		d.Maps = d.Maps[:len(d.Maps)-1]
 		m.Close()
 	}
 	return err
 }
 
-// need returns the content and builds the file if it is absent. The content stays in
+// Need returns the content and builds the file if it is absent. The content stays in
 // memory if it cannot be written. It must be called inside guard.
-func (d *derived[T]) need(ctx context.Context) (*T, error) {
-	if v := d.get(); v != nil {
+func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
+	if v := d.Get(); v != nil {
 		return v, nil
 	}
-	if !d.db.opts.ReadOnly && d.db.err() == nil && (d.scratch == nil || !d.scratch()) {
+	if !d.db.Opts.ReadOnly && d.db.Err() == nil && (d.scratch == nil || !d.scratch()) {
 		if err := d.make(ctx); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
-			d.db.opts.Logger.Warn("cannot keep derived file", "file", d.name, "error", err)
+			d.db.Opts.Logger.Warn("cannot keep derived file", "file", d.Name, "error", err)
 		}
 	}
 	if err := d.building.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer d.building.leave()
-	if v := d.get(); v != nil {
+	if v := d.Get(); v != nil {
 		return v, nil
 	}
 	var b blocks.Memory
-	if err := d.write(ctx, &b); err != nil {
+	if err := d.Write(ctx, &b); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v, err := d.parse(b)
-	d.value = v
+	v, err := d.Parse(b)
+	d.Value = v
 	return v, err
 }
 
 // make builds the file unless it is there.
-func (d *derived[T]) make(ctx context.Context) error {
+func (d *Derived[T]) make(ctx context.Context) error {
 	if err := d.building.enter(ctx); err != nil {
 		return err
 	}
 	defer d.building.leave()
-	if d.get() != nil {
+	if d.Get() != nil {
 		return nil
 	}
 	d.mu.Lock()
 	faults := d.faults
 	d.mu.Unlock()
 	if faults > 1 { // a bad disk would otherwise cause endless rebuilds
-		return fmt.Errorf("%s: could not be read after a rebuild either", d.name)
+		return fmt.Errorf("%s: could not be read after a rebuild either", d.Name)
 	}
-	if err := d.keep(func(w io.WriterAt) error { return d.write(ctx, w) }); err != nil {
+	if err := d.keep(func(w io.WriterAt) error { return d.Write(ctx, w) }); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -171,54 +178,54 @@ func (d *derived[T]) make(ctx context.Context) error {
 }
 
 // keep writes the file durably with the content from write and replaces an existing file.
-func (d *derived[T]) keep(write func(io.WriterAt) error) error {
-	db, temp := d.db, tmpDir+d.name[len(segDir):]
-	f, err := db.fs.Create(temp)
+func (d *Derived[T]) keep(write func(io.WriterAt) error) error {
+	db, temp := d.db, TmpDir+d.Name[len(SegDir):]
+	f, err := db.FS.Create(temp)
 	for i := 1; errors.Is(err, fs.ErrExist) && i < 100; i++ { // foreign files stay
-		temp = fmt.Sprintf("%s%s.%d", tmpDir, d.name[len(segDir):], i)
-		f, err = db.fs.Create(temp)
+		temp = fmt.Sprintf("%s%s.%d", TmpDir, d.Name[len(SegDir):], i)
+		f, err = db.FS.Create(temp)
 	}
 	if err != nil {
 		return err
 	}
 	// The sources may fault while write reads them. The temporary file must not remain,
 	// because it would block the next attempt.
-	err = vfs.Catch(d.name, func() error { return write(f) })
+	err = vfs.Catch(d.Name, func() error { return write(f) })
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		if err = db.fs.Rename(temp, d.name); err != nil && db.fs.Remove(d.name) == nil { // an empty directory was in the way
-			err = db.fs.Rename(temp, d.name)
+		if err = db.FS.Rename(temp, d.Name); err != nil && db.FS.Remove(d.Name) == nil { // an empty directory was in the way
+			err = db.FS.Rename(temp, d.Name)
 		}
 	}
 	if err != nil {
-		return errors.Join(err, db.fs.Remove(temp))
+		return errors.Join(err, db.FS.Remove(temp))
 	}
-	return db.fs.SyncDir(segDir)
+	return db.FS.SyncDir(SegDir)
 }
 
-// distrust stops the use of damaged content.
-func (d *derived[T]) distrust(err error) {
+// Distrust stops the use of damaged content.
+func (d *Derived[T]) Distrust(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.absent {
+	if d.Absent {
 		return // another call was first
 	}
-	d.value, d.absent = nil, true
-	d.db.opts.Logger.Warn("derived file is damaged and will be rebuilt", "file", d.name, "error", err)
-	d.db.background.wakeDerive()
+	d.Value, d.Absent = nil, true
+	d.db.Opts.Logger.Warn("derived file is damaged and will be rebuilt", "file", d.Name, "error", err)
+	d.db.Background.wakeDerive()
 }
 
 // errDerived says that a derived file could not be read and is no longer used. The call
 // can be repeated: it then does without the file.
-var errDerived = errors.New("derived, will be rebuilt")
+var ErrDerived = errors.New("derived, will be rebuilt")
 
 // fault returns an error if the memory that faulted belongs to this file.
-func (d *derived[T]) fault(f *vfs.FaultError) error {
+func (d *Derived[T]) fault(f *vfs.FaultError) error {
 	d.mu.Lock()
 	at, ok := int64(0), false
-	for _, m := range d.maps {
+	for _, m := range d.Maps {
 		if at, ok = codec.OffsetIn(m.Bytes(), f.Addr); ok {
 			d.faults++
 			break
@@ -228,52 +235,52 @@ func (d *derived[T]) fault(f *vfs.FaultError) error {
 	if !ok {
 		return nil
 	}
-	err := &CorruptError{File: d.name, Offset: at, Err: fmt.Errorf("%w; %w", f, errDerived)}
-	d.distrust(err)
+	err := &fileformat.CorruptError{File: d.Name, Offset: at, Err: fmt.Errorf("%w; %w", f, ErrDerived)}
+	d.Distrust(err)
 	return err
 }
 
 // retry makes the next use look for an absent file again: a newer published version may
 // have it.
-func (d *derived[T]) retry() {
+func (d *Derived[T]) retry() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.absent = false
+	d.Absent = false
 }
 
-// check reads the whole file on disk.
-func (d *derived[T]) check() error {
-	err := d.fits(d.db.files())
+// Check reads the whole file on disk.
+func (d *Derived[T]) Check() error {
+	err := d.Fits(d.db.Files())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, d.newer) {
 		return nil
 	}
 	return err
 }
 
-// fits reads the whole file of the same name in from and returns the first error. It must
+// Fits reads the whole file of the same name in from and returns the first error. It must
 // be called inside guard.
-func (d *derived[T]) fits(from *vfs.FS) error {
-	m, err := mapFile(from, d.name)
+func (d *Derived[T]) Fits(from *vfs.FS) error {
+	m, err := mapFile(from, d.Name)
 	if err != nil {
 		return err
 	}
-	v, err := d.parse(m.Bytes())
+	v, err := d.Parse(m.Bytes())
 	if err == nil && d.verify != nil {
 		err = d.verify(v)
 	}
 	return errors.Join(err, m.Close())
 }
 
-func (d *derived[T]) present() publishable { return d }
+func (d *Derived[T]) Present() Publishable { return d }
 
-func (d *derived[T]) close() {
+func (d *Derived[T]) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.value, d.absent = nil, true
-	for _, m := range d.maps {
+	d.Value, d.Absent = nil, true
+	for _, m := range d.Maps {
 		m.Close()
 	}
-	d.maps = nil
+	d.Maps = nil
 }
 
 // isExhausted reports whether the process lacked file handles or address space, in which
@@ -301,18 +308,18 @@ func mapFile(from *vfs.FS, name string) (*vfs.Mapping, error) {
 // would be wasted.
 const settleTime = 5 * time.Second
 
-// makeDerived builds missing derived files, except those made on demand, up to stage
+// MakeDerived builds missing derived files, except those made on demand, up to stage
 // last, for segments of the given age. It returns the time until the youngest segment
 // reaches that age, 0 if all have. A file that cannot be written costs speed, not data;
 // Stats reports the error.
-func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
-	ver := db.current() // keeps the segments mapped
-	defer db.drop(ver)
+func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
+	ver := db.Current() // keeps the segments mapped
+	defer db.Drop(ver)
 	var failed []error
-	for now := byClose; now <= last; now++ {
-		for _, s := range ver.files.segments {
+	for now := ByClose; now <= last; now++ {
+		for _, s := range ver.Files.Segments {
 			wait := age - time.Since(s.made)
-			for _, d := range s.derived {
+			for _, d := range s.Derived {
 				if d.stage() != now {
 					continue
 				}
@@ -320,15 +327,15 @@ func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (n
 					next = max(next, wait)
 					continue
 				}
-				err := vfs.Catch(d.file(), func() error {
-					return db.guard(func() error { return d.make(ctx) })
+				err := vfs.Catch(d.File(), func() error {
+					return db.Guard(func() error { return d.make(ctx) })
 				})
 				if ctx.Err() != nil {
 					return 0, ctx.Err()
 				}
 				if err != nil {
-					db.opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.file())...)
-					failed = append(failed, fmt.Errorf("%s: %w", d.file(), err))
+					db.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)
+					failed = append(failed, fmt.Errorf("%s: %w", d.File(), err))
 				}
 			}
 		}
@@ -337,11 +344,11 @@ func (db *DB) makeDerived(ctx context.Context, last stage, age time.Duration) (n
 	return next, nil
 }
 
-// retryDerived repeats fn after it met a damaged derived file. The next run does without
+// RetryDerived repeats fn after it met a damaged derived file. The next run does without
 // the file.
-func retryDerived(fn func() error) error {
+func RetryDerived(fn func() error) error {
 	for {
-		if err := fn(); !errors.Is(err, errDerived) {
+		if err := fn(); !errors.Is(err, ErrDerived) {
 			return err
 		}
 	}

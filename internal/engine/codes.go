@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"context"
+	"io"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/codes"
+)
+
+// codedBytes is the size of the vectors from which a segment gets codes: one byte per
+// component, with error bounds, which a scan reads instead of the vectors. Smaller
+// segments gain nothing.
+const CodedBytes = 1 << 20
+
+// wantsCodes reports whether the segment is large enough for codes.
+func (s *OpenSegment) wantsCodes() bool {
+	size := 4 * int64(s.Info.Dim) * int64(s.Info.Rows)
+	return size > 0 && size >= s.db.Opts.CodedBytes
+}
+
+// codesOf returns the codes of a segment. While they are absent, scans read the vectors.
+func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
+	ident := s.CodesIdent()
+	return &Derived[codes.Codes]{
+		db: db, Name: derivedName(s.Info.ID, "codes"), when: ByClose,
+		Parse:  func(b []byte) (*codes.Codes, error) { return codes.Parse(b, ident) },
+		verify: (*codes.Codes).Verify,
+		deep:   s.compareCodes,
+		Write: func(ctx context.Context, w io.WriterAt) error {
+			_, err := codes.Write(w, ident, func(lo, hi int) ([]float32, error) {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				return s.Rows(lo, hi)
+			})
+			return err
+		},
+		newer: fileformat.ErrVersion,
+	}
+}
+
+// CodesIdent identifies a segment in the files derived from its vectors.
+func (s *OpenSegment) CodesIdent() codes.Ident {
+	return codes.Ident{DB: s.db.State.DB, Segment: s.Info.ID, Rows: s.Info.Rows, Dim: s.Info.Dim,
+		Metric: map[fileformat.Metric]codes.Metric{
+			fileformat.Cosine: codes.Cosine, fileformat.Dot: codes.Dot, fileformat.L2: codes.L2}[s.metric], CRC: s.Info.CRC}
+}

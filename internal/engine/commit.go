@@ -1,0 +1,508 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// Write applies ops, whose documents and vectors have size bytes, all or none. It returns how many
+// documents the deletes removed.
+func (db *Engine) Write(ctx context.Context, ops []Op, size int) (deleted int, err error) {
+	r := &request{ops: ops, size: size}
+	err = db.submit(ctx, r)
+	return r.deleted, err
+}
+
+// Exclusively runs decide while no other write happens, and applies the ops that decide
+// returns. decide sees the newest version.
+func (db *Engine) Exclusively(ctx context.Context, decide func(*Group) ([]Op, error)) (deleted int, err error) {
+	r := &request{decide: decide}
+	err = db.submit(ctx, r)
+	return r.deleted, err
+}
+
+// A request is one batch on its way through the queue.
+type request struct {
+	ops     []Op
+	size    int
+	decide  func(*Group) ([]Op, error) // if set, computes ops, alone in its group
+	deleted int
+	err     error
+	turn    chan bool // true: lead the next group; false: done
+}
+
+// commitQueue lines up requests. A request that finds no leader becomes the leader. It
+// takes the queued requests, writes them with one append and one fsync, and hands the
+// lead to the first request that queued while it wrote. One fsync then serves all
+// concurrent writers.
+type commitQueue struct {
+	Mu      sync.Mutex
+	Waiting []*request
+	leading bool
+}
+
+// maxGroupBytes bounds the size of one append.
+const maxGroupBytes = 8 << 20
+
+func (db *Engine) submit(ctx context.Context, r *request) error {
+	if db.Opts.ReadOnly {
+		return ErrReadOnly
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.turn = make(chan bool, 1)
+	q := &db.Queue
+	q.Mu.Lock()
+	q.Waiting = append(q.Waiting, r)
+	lead := !q.leading
+	q.leading = true
+	q.Mu.Unlock()
+	if lead || <-r.turn {
+		db.lead(r)
+	}
+	return r.err
+}
+
+// gather yields while more requests arrive: one sync costs the same for a large group as
+// for a single request.
+func (q *commitQueue) gather() {
+	for before := 0; ; runtime.Gosched() {
+		q.Mu.Lock()
+		n := len(q.Waiting)
+		q.Mu.Unlock()
+		if n == before {
+			return
+		}
+		before = n
+	}
+}
+
+// lead commits one group, starting with r, and passes the lead on.
+func (db *Engine) lead(r *request) {
+	q := &db.Queue
+	q.gather()
+	q.Mu.Lock()
+	n, size := 0, 0
+	for n < len(q.Waiting) && (n == 0 || size+q.Waiting[n].size <= maxGroupBytes) {
+		alone := q.Waiting[n].decide != nil
+		if alone && n > 0 {
+			break
+		}
+		size += q.Waiting[n].size
+		n++
+		if alone {
+			break
+		}
+	}
+	group := q.Waiting[:n:n]
+	q.Waiting = q.Waiting[n:]
+	q.Mu.Unlock()
+
+	defer q.handOver(r, group) // also when a panic or Goexit ends this goroutine
+	db.commitGroup(group)
+}
+
+// handOver wakes the followers of a group after its commit and passes on the lead of r.
+func (q *commitQueue) handOver(r *request, group []*request) {
+	for _, member := range group {
+		if member != r {
+			member.turn <- false
+		}
+	}
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	if len(q.Waiting) > 0 {
+		q.Waiting[0].turn <- true
+	} else {
+		q.Waiting = nil
+		q.leading = false
+	}
+}
+
+// errAbandoned is the error of a group whose leader goroutine ended during the commit.
+var errAbandoned = errors.New("the writing goroutine ended during the commit")
+
+// commitGroup is the write path: resolve, log, sync, apply, publish. A panic becomes the
+// error of the whole group: followers wait for the outcome, and a batch of any of them
+// may have caused the panic.
+func (db *Engine) commitGroup(requests []*request) {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	err, logged := errAbandoned, false
+	defer func() {
+		if err != nil && logged {
+			err = db.Fail(err) // the log may hold batches that are not applied
+		}
+		for _, r := range requests {
+			if err != nil && r.err == nil {
+				r.err = Translate(err)
+			}
+		}
+	}()
+	err = vfs.Catch(WALDir, func() error {
+		logged = true // a panic during rotation may leave the log between two files
+		err := db.makeRoom()
+		if logged = false; err != nil {
+			return err
+		}
+		return db.commitLocked(requests, &logged)
+	})
+}
+
+// commitLocked commits a group once there is room. The error applies to every request
+// that has none of its own. logged is true while the log may hold batches that are not
+// applied: an error or panic then must stop further writes.
+func (db *Engine) commitLocked(requests []*request, logged *bool) error {
+	g := newGroup(db)
+	if r := requests[0]; r.decide != nil {
+		err := db.Guard(func() (err error) {
+			r.ops, err = r.decide(g)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	var records []wal.Record
+	err := db.Read(g.Base, func(tx *meta.Tx) error {
+		g.tx = tx
+		for _, r := range requests {
+			first := g.nextNum
+			if r.err = Translate(g.resolve(r)); r.err != nil || len(r.ops) == 0 {
+				continue
+			}
+			parts, err := EncodeRecord(first, r.ops)
+			if err != nil {
+				return err
+			}
+			records = append(records, wal.Record{Parts: parts})
+		}
+		return nil
+	})
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	*logged = true
+	last, err := db.Log.Append(records)
+	if err == nil && db.Opts.SyncAlways {
+		err = db.Log.Sync()
+	}
+	if err != nil {
+		// A log that cannot create its next file has written nothing and stays usable.
+		// After a failed write or sync, the log refuses every further sync, so Sync tells
+		// the two apart.
+		if failed := db.Log.Sync(); failed != nil {
+			err = db.Fail(failed)
+		}
+		*logged = false
+		return err
+	}
+	db.Active.logged += wal.GroupSize(records)
+	err = db.Guard(func() error {
+		for _, r := range requests {
+			if r.err == nil {
+				g.apply(r.ops)
+			}
+		}
+		g.publish(last)
+		return nil
+	})
+	if err != nil {
+		return db.Fail(err) // the log is ahead of the state in memory
+	}
+	return nil
+}
+
+// A Group is a set of requests that become visible together. It resolves each request
+// against the newest version and the writes of the requests before it.
+type Group struct {
+	db      *Engine
+	Base    *Version
+	tx      *meta.Tx
+	nextNum uint64
+	NextID  uint32                 // next collection number
+	defs    map[uint32]*Definition // collections changed by the group; nil is a drop
+	pending map[docKey]*Op         // newest write of each id, by resolved requests
+	own     map[docKey]*Op         // the same, by the request being resolved
+
+	views map[uint32]*View // collections touched, with their new state
+	kills map[uint32][]uint64
+}
+
+type docKey struct {
+	coll uint32
+	id   string
+}
+
+// newGroup must be called, and the group used, with commitMu held.
+func newGroup(db *Engine) *Group {
+	return &Group{
+		db: db, Base: db.tip(), nextNum: db.nextNum, NextID: db.nextColl,
+		defs:    map[uint32]*Definition{},
+		pending: map[docKey]*Op{},
+		own:     map[docKey]*Op{},
+		views:   map[uint32]*View{},
+		kills:   map[uint32][]uint64{},
+	}
+}
+
+// resolve turns a request into final writes: it fills in collection numbers, DocNums and
+// replaced versions, merges patches, and drops deletes of missing documents. On an error
+// the group is unchanged, so that the remaining requests can commit.
+func (g *Group) resolve(r *request) (err error) {
+	nextNum, nextID, defs := g.nextNum, g.NextID, maps.Clone(g.defs)
+	if n := len(r.ops); n > 8 {
+		g.own = make(map[docKey]*Op, n)
+	}
+	defer func() {
+		switch {
+		case err != nil:
+			g.nextNum, g.NextID, g.defs = nextNum, nextID, defs
+			r.deleted = 0
+		case len(g.pending) == 0:
+			g.pending, g.own = g.own, g.pending
+		default:
+			maps.Copy(g.pending, g.own)
+		}
+		clear(g.own)
+	}()
+	kept := r.ops[:0]
+	for i := range r.ops {
+		o := &r.ops[i]
+		if o.Kind == OpDefine || o.Kind == OpDrop {
+			g.defs[o.Coll] = o.Def
+			kept = append(kept, *o)
+			continue
+		}
+		def, err := g.definition(o)
+		if err != nil {
+			return err
+		}
+		o.Coll = def.ID
+		current, pending, err := g.current(o.Coll, o.ID)
+		if err != nil {
+			return err
+		}
+		o.old = current
+		switch {
+		case o.Kind == OpDelete && current == 0:
+			continue
+		case o.Kind == OpDelete:
+			r.deleted++
+		case o.Insert && current != 0:
+			return fmt.Errorf("%w: document %q in collection %q", ErrExists, o.ID, def.Name)
+		case o.Patch != nil && current == 0:
+			return fmt.Errorf("%w: document %q in collection %q", ErrNotFound, o.ID, def.Name)
+		case o.Patch != nil:
+			if err := g.merge(o, pending); err != nil {
+				return err
+			}
+		}
+		if len(o.Vec) > 0 && len(o.Vec) != def.Schema.Dim {
+			if def.Schema.Dim != 0 {
+				return &DimensionError{Collection: def.Name, ID: o.ID, Expected: def.Schema.Dim, Got: len(o.Vec)}
+			}
+			set := *def
+			set.Schema.Dim = len(o.Vec)
+			g.defs[def.ID] = &set
+			if len(kept) == i { // the definition would overwrite o
+				kept = append(make([]Op, 0, len(r.ops)+1), kept...)
+			}
+			kept = append(kept, Op{Kind: OpDefine, Coll: def.ID, Def: &set})
+		}
+		if o.Kind == OpPut {
+			o.Num = g.nextNum
+			g.nextNum++
+		}
+		kept = append(kept, *o)
+		g.own[docKey{o.Coll, o.ID}] = &kept[len(kept)-1]
+	}
+	r.ops = kept
+	return nil
+}
+
+// definition returns the present definition of the collection that o writes to.
+func (g *Group) definition(o *Op) (*Definition, error) {
+	id := o.Coll
+	if !o.Bound {
+		// Names change only in groups of their own.
+		var ok bool
+		if id, ok = g.Base.Names[o.Collection]; !ok {
+			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, o.Collection)
+		}
+	}
+	if def := g.defs[id]; def != nil {
+		return def, nil
+	}
+	if v := g.Base.Views[id]; v != nil {
+		return v.Def, nil
+	}
+	return nil, fmt.Errorf("%w: the collection was dropped", ErrNotFound)
+}
+
+// current returns the DocNum of an id, or 0, and the write of this group that assigned
+// it, if any.
+func (g *Group) current(coll uint32, id string) (uint64, *Op, error) {
+	key := docKey{coll, id}
+	for _, writes := range []map[docKey]*Op{g.own, g.pending} {
+		if o := writes[key]; o != nil {
+			return o.Num, o, nil
+		}
+	}
+	v := g.Base.Views[coll]
+	if v == nil {
+		return 0, nil, nil // created by this group
+	}
+	num, err := g.Base.Num(g.tx, v, id)
+	return num, nil, err
+}
+
+// merge turns a patch into a put of the whole document.
+func (g *Group) merge(o *Op, pending *Op) error {
+	doc, vec := []byte(nil), []float32(nil)
+	if pending != nil {
+		doc, vec = pending.Doc, pending.Vec
+	} else {
+		v := g.Base.Views[o.Coll]
+		p, row, ok := v.Locate(o.old)
+		if !ok {
+			return MissingDocument(v.Def.Name, o.old)
+		}
+		var err error
+		if doc, err = v.Stored(g.tx, p, row); err != nil {
+			return err
+		}
+		if o.Vec == nil {
+			if vec, err = p.Vector(row); err != nil {
+				return err
+			}
+		}
+	}
+	d, err := document.Decode(doc, document.All)
+	if err != nil {
+		return err
+	}
+	if o.Patch.Text != nil {
+		d.Text = *o.Patch.Text
+	}
+	for _, field := range o.Patch.Unset {
+		delete(d.Metadata, field)
+	}
+	if len(o.Patch.Set) > 0 && d.Metadata == nil {
+		d.Metadata = map[string]any{}
+	}
+	maps.Copy(d.Metadata, o.Patch.Set)
+	if o.Doc, err = document.Append(nil, &d); err != nil {
+		return err
+	}
+	if o.Vec == nil {
+		o.Vec = vec
+	}
+	return nil
+}
+
+// view returns a view of a collection that the group may change.
+func (g *Group) view(coll uint32) *View {
+	v := g.views[coll]
+	if v == nil {
+		v = g.Base.Views[coll].clone()
+		g.views[coll] = v
+	}
+	return v
+}
+
+// apply adds resolved writes to the head.
+func (g *Group) apply(ops []Op) {
+	for i := range ops {
+		o := &ops[i]
+		switch o.Kind {
+		case OpDefine:
+			if _, exists := g.Base.Views[o.Coll]; !exists && g.views[o.Coll] == nil {
+				g.views[o.Coll] = &View{}
+			}
+			g.view(o.Coll).Def = o.Def
+			g.db.Active.coll(o.Coll) // so that the flush includes the collection
+			continue
+		case OpDrop:
+			g.views[o.Coll] = nil
+			g.db.Active.coll(o.Coll)
+			continue
+		case OpPut:
+			g.db.Active.put(o.Coll, o)
+			g.view(o.Coll).Count++
+		case OpDelete:
+			g.db.Active.coll(o.Coll).record(o.ID, 0)
+			g.db.Active.Bytes += int64(len(o.ID)) + entryOverhead
+		}
+		if o.old != 0 {
+			g.view(o.Coll).Count--
+			g.kills[o.Coll] = append(g.kills[o.Coll], o.old)
+		}
+	}
+}
+
+// publish makes the applied writes visible, as of batch lsn.
+func (g *Group) publish(lsn uint64) {
+	db := g.db
+	db.nextNum, db.nextColl = g.nextNum, max(g.NextID, db.nextColl)
+	next := g.Base.successor()
+	next.LSN, next.nextNum = lsn, g.nextNum
+	renamed := false
+	for id, v := range g.views {
+		before := next.Views[id]
+		if v == nil {
+			delete(next.Views, id)
+		} else {
+			v.refresh(db.Active.colls[id])
+			v.kill(g.kills[id])
+			next.Views[id] = v
+		}
+		renamed = renamed || v == nil || before == nil || before.Def.Name != v.Def.Name
+	}
+	if renamed {
+		next.Names = make(map[string]uint32, len(next.Views))
+		for id, v := range next.Views {
+			next.Names[v.Def.Name] = id
+		}
+	}
+	db.publish(next)
+}
+
+// refresh replaces the parts and entries of the active head by their newest state.
+func (v *View) refresh(c *collHead) {
+	if c == nil {
+		return
+	}
+	for _, t := range []*table{c.vec, c.bare} {
+		if t == nil {
+			continue
+		}
+		fresh, at := t.part(), len(v.Parts)
+		for i, p := range v.Parts {
+			if p.table == t {
+				at, fresh.Dead = i, p.Dead
+			}
+		}
+		if at == len(v.Parts) {
+			v.Parts = append(v.Parts, fresh)
+		} else {
+			v.Parts[at] = fresh
+		}
+	}
+	h := headView{Coll: c, Entries: len(c.entries)}
+	if len(v.Heads) > 0 && v.Heads[0].Coll == c {
+		v.Heads[0] = h
+	} else {
+		v.Heads = append([]headView{h}, v.Heads...)
+	}
+}

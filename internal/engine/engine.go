@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// An Engine keeps the versions of a database: it writes, recovers, flushes and compacts. Its
+// methods are safe for concurrent use.
+type Engine struct {
+	Dir   string
+	Opts  Options
+	FS    *vfs.FS
+	lock  *vfs.Lock
+	Store *meta.Store
+	Log   *wal.Log // nil when read-only
+
+	Queue commitQueue
+
+	// CommitMu is held while a new version is made: by a group of writes, or at the end
+	// of a flush or compaction. It guards the fields below.
+	CommitMu sync.Mutex
+	Active   *head
+	Frozen   *head    // being flushed, or nil
+	frozenAt *Version // the version at the freeze; the DB holds a reference
+	flushErr error    // of the last flush, if it failed and can be retried
+	nextNum  uint64
+	nextColl uint32
+	flushed  *sync.Cond // signals frozen == nil or flushErr
+
+	// MetaMu is held during a commit to meta.bolt. It is taken before commitMu. It guards
+	// the fields below.
+	MetaMu   sync.Mutex
+	Commits  uint64 // of meta.bolt, since it was opened
+	State    meta.State
+	Segments map[uint64]*OpenSegment
+	stored   map[uint32]*Definition // definitions as in meta.bolt
+
+	// compactMu is held during a compaction. It is taken before all others.
+	compactMu sync.Mutex
+
+	// Mu guards the fields below. It is held only briefly.
+	Mu      sync.Mutex
+	Cur     *Version
+	held    *Version // newer than cur, not yet visible; guarded by commitMu as well
+	holding bool     // publish sets held instead of cur
+	Live    map[*Version]struct{}
+	Mapped  map[*OpenSegment]struct{} // open segments, of the database or of old versions only
+	litter  map[uint64]struct{}       // segments whose files could not be removed
+	Running int                       // calls that Close waits for
+	idle    *sync.Cond                // signals running == 0
+	Failed  error
+	closed  bool
+
+	troubles map[string]error // errors of background work by name; guarded by mu
+
+	ids KnownIDs
+
+	Background background
+	Following  *follower              // nil unless the directory is a published folder
+	names      atomic.Pointer[vfs.FS] // the file names of its newest version
+}
+
+// openEngine opens the database in a directory. settings.MustExist allows it to create one. After a
+// crash it recovers every acknowledged write.
+func Open(dir string, opts Options) (*Engine, error) {
+	db := &Engine{
+		Dir: dir, Opts: opts,
+		Active: newHead(), Live: map[*Version]struct{}{}, Mapped: map[*OpenSegment]struct{}{}, litter: map[uint64]struct{}{},
+		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
+	}
+	db.flushed = sync.NewCond(&db.CommitMu)
+	db.idle = sync.NewCond(&db.Mu)
+	if err := db.open(); err != nil {
+		db.release()
+		return nil, err
+	}
+	return db, nil
+}
+
+// Close flushes, so that the next open is quick, and releases every resource. It waits for running
+// calls; later ones fail with ErrClosed. A second close does nothing.
+func (db *Engine) Close() error {
+	db.Mu.Lock()
+	if db.closed {
+		db.Mu.Unlock()
+		return nil
+	}
+	db.closed = true
+	db.Mu.Unlock()
+	db.Background.stop()
+	if db.Following != nil {
+		db.MetaMu.Lock() // waits for a running refresh
+		defer db.MetaMu.Unlock()
+	}
+	db.CommitMu.Lock()
+	db.flushed.Broadcast() // to writers that wait for a flush: none will come
+	db.CommitMu.Unlock()
+
+	var err error
+	if !db.Opts.ReadOnly && db.Err() == nil {
+		err = db.finish()
+	}
+	err = errors.Join(err, db.release())
+	db.Opts.Logger.Info("closed", "dir", db.Dir)
+	return err
+}
+
+// finish brings the files into a state that the next Open can use without recovery. A
+// database without new writes is in it already.
+func (db *Engine) finish() error {
+	db.Mu.Lock()
+	for s := range db.Mapped { // Close builds no graphs: they take too long
+		db.dropBase(s)
+	}
+	db.Mu.Unlock()
+	db.MetaMu.Lock()
+	db.CommitMu.Lock()
+	idle := db.Store.Sealed() && db.Cur.LSN == db.State.Applied && len(db.State.Obsolete) == 0
+	db.CommitMu.Unlock()
+	db.MetaMu.Unlock()
+	if !idle {
+		if err := db.Settle(); err != nil {
+			return err
+		}
+		if err := db.Store.Seal(); err != nil {
+			db.Opts.Logger.Warn("cannot keep checksums of pages", "error", err) // the next Open then takes longer
+		}
+	}
+	_, err := db.MakeDerived(context.Background(), ByClose, 0)
+	db.removeLitter()
+	return err
+}
+
+// release frees what open took, in reverse.
+func (db *Engine) release() error {
+	var errs []error
+	db.CommitMu.Lock() // waits for a group that is being committed
+	defer db.CommitMu.Unlock()
+	db.Mu.Lock()
+	db.closed = true
+	for db.Running > 0 {
+		db.idle.Wait()
+	}
+	for s := range db.Mapped {
+		errs = append(errs, s.Close())
+	}
+	for v := range db.Live { // versions of a published folder may have stores of their own
+		errs = append(errs, v.Files.Store.Close())
+	}
+	db.Mu.Unlock()
+	if db.Log != nil {
+		if err := db.Log.Close(); db.Err() == nil { // otherwise the error is known
+			errs = append(errs, err)
+		}
+	}
+	if db.Store != nil {
+		errs = append(errs, db.Store.Close())
+	}
+	if db.lock != nil {
+		errs = append(errs, db.lock.Close())
+	}
+	if db.FS != nil {
+		errs = append(errs, db.FS.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Fail makes the database read-only until it is reopened: the disk failed at a point
+// where the outcome of a write is unknown.
+func (db *Engine) Fail(err error) error {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	if db.Failed == nil {
+		db.refuse(err)
+	}
+	return db.Failed
+}
+
+// Err returns the reason that writes are refused, or nil.
+func (db *Engine) Err() error {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	return db.refused()
+}
+
+// refused is err with mu held. A directory that could not be synced is a reason, no
+// matter which call met the failure: the kernel may have dropped the new names, and the
+// next sync would still succeed.
+func (db *Engine) refused() error {
+	if db.Failed == nil && !db.Opts.ReadOnly {
+		if err := db.FS.Failed(); err != nil {
+			db.refuse(err)
+		}
+	}
+	return db.Failed
+}
+
+// refuse sets the reason that writes are refused from now on. mu is held.
+func (db *Engine) refuse(err error) {
+	db.Failed = fmt.Errorf("%w: %w", ErrUnknown, err)
+	db.Opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
+}
+
+// Usable begins a maintenance call, which end ends, or returns the reason that it cannot
+// run.
+func (db *Engine) Usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if db.Opts.ReadOnly {
+		return ErrReadOnly
+	}
+	if err := db.Err(); err != nil {
+		return err
+	}
+	return db.Begin()
+}

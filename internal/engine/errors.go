@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// The errors of an engine, which package db describes to its users.
+var (
+	ErrClosed            = errors.New("closed")
+	ErrLocked            = errors.New("locked by another process")
+	ErrReadOnly          = errors.New("read-only")
+	ErrNotFound          = errors.New("not found")
+	ErrExists            = errors.New("already exists")
+	ErrSchema            = errors.New("schema mismatch")
+	ErrTextIndex         = errors.New("text index")
+	ErrDimensionMismatch = errors.New("dimension mismatch")
+	ErrNoSpace           = errors.New("no space left on device")
+	ErrUnknown           = errors.New("write outcome unknown, reopen the database")
+)
+
+// A DimensionError says that a vector does not have the dimension of its
+// collection. It matches ErrDimensionMismatch.
+type DimensionError struct {
+	Collection string
+	ID         string // of the document; empty for queries and schemas
+	Expected   int
+	Got        int
+}
+
+// Error names the collection, both dimensions and the document.
+func (e *DimensionError) Error() string {
+	s := fmt.Sprintf("dimension mismatch in collection %q: expected %d, got %d", e.Collection, e.Expected, e.Got)
+	if e.ID != "" {
+		s += fmt.Sprintf(" (document %q)", e.ID)
+	}
+	return s
+}
+
+// Is reports whether target is ErrDimensionMismatch.
+func (e *DimensionError) Is(target error) bool { return target == ErrDimensionMismatch }
+
+// Invalidf builds an error that matches ErrInvalid.
+func Invalidf(format string, args ...any) error {
+	return document.Invalidf(format, args...)
+}
+
+// A textIndexError matches ErrTextIndex in addition to its cause.
+type textIndexError struct{ error }
+
+func (e textIndexError) Is(target error) bool { return target == ErrTextIndex }
+func (e textIndexError) Unwrap() error        { return e.error }
+
+// noSpace reports whether the disk is full or a quota is used up.
+func noSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// Translate turns errors of lower packages into public errors, once, at the boundary of
+// db.
+func Translate(err error) error {
+	var (
+		fault *vfs.FaultError
+		own   *fileformat.CorruptError
+	)
+	switch {
+	case err == nil || errors.As(err, &own) || errors.Is(err, fileformat.ErrVersion):
+		return err
+	case errors.As(err, &fault):
+		return &fileformat.CorruptError{File: fault.Name, Offset: -1, Err: err}
+	case errors.Is(err, vfs.ErrLocked):
+		return fmt.Errorf("%w: %w", ErrLocked, err)
+	case noSpace(err):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
+
+// NoText is the error of a text query where there is no index.
+func NoText(collection string) error {
+	return textIndexError{document.Invalidf("collection %q has no text index", collection)}
+}

@@ -1,0 +1,468 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/manifest"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// hashBytes is how much of a file is read at once for its checksum.
+const hashBytes = 1 << 20
+
+// Names in a published folder, in addition to those of a database.
+const (
+	ManifestDir = "manifest"
+	MetaDir     = "meta"
+)
+
+// follower is the state of a reader of a published folder.
+type follower struct {
+	// Guarded by Engine.MetaMu.
+	Manifest *manifest.Manifest  // of the current version
+	verified map[string]struct{} // paths of files whose checksums were compared
+	spoilt   bool                // the head has batches of a version that failed to load
+
+	mu    sync.Mutex
+	stats ReplicaStats
+}
+
+// ReplicaStats describe the served version of a published folder and the last look at the
+// folder.
+type ReplicaStats struct {
+	Version   uint64    // number of the version
+	Published time.Time // time of its publication
+	Checked   time.Time // time of the last look
+	Error     string    // why the last look took no newer version, if it failed
+}
+
+// Replica describes the state of a published folder; false for another directory.
+func (db *Engine) Replica() (ReplicaStats, bool) {
+	f := db.Following
+	if f == nil {
+		return ReplicaStats{}, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats, true
+}
+
+// isPublished reports whether the directory is a published folder.
+func (db *Engine) isPublished() (bool, error) {
+	if !db.Opts.ReadOnly {
+		return false, nil // mayCreate refuses it
+	}
+	_, err := db.FS.ReadDir(ManifestDir)
+	if errors.Is(err, fs.ErrNotExist) && db.Opts.Follow == 0 {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// openPublished opens the newest version of a published folder.
+func (db *Engine) openPublished(start time.Time) error {
+	db.Following = &follower{verified: map[string]struct{}{}}
+	m, view, err := db.newest(context.Background(), 0, db.Opts.Follow > 0)
+	if err != nil {
+		return err
+	}
+	if m == nil {
+		return fmt.Errorf("%w: directory %q holds no version", ErrNotFound, db.Dir)
+	}
+	db.names.Store(view)
+	if db.Store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err != nil {
+		return err
+	}
+	if err := db.load(db.Store); err != nil {
+		return err
+	}
+	if err := db.catchUp(context.Background(), m, view); err != nil {
+		return err
+	}
+	db.Following.Manifest = m
+	db.Following.note(m, nil)
+	db.Opts.Logger.Info("opened", "dir", db.Dir, "version", m.Number, "lsn", db.Cur.LSN, "segments", len(db.Segments), "took", time.Since(start))
+	db.Background.start(db)
+	return nil
+}
+
+// Files returns the files of the database or, in a published folder, of its newest
+// version.
+func (db *Engine) Files() *vfs.FS {
+	if view := db.names.Load(); view != nil {
+		return view
+	}
+	return db.FS
+}
+
+// catchUp replays the log of a version on top of the tip.
+func (db *Engine) catchUp(ctx context.Context, m *manifest.Manifest, view *vfs.FS) error {
+	o := wal.Options{FS: view, DB: m.DB, ReadOnly: true}
+	_, err := wal.Replay(o, db.tip().LSN, func(lsn uint64, record []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return db.replay(lsn, record)
+	})
+	if last := db.tip().LSN; err == nil && last != m.Batch {
+		err = &fileformat.CorruptError{File: WALDir, Offset: -1, Err: fmt.Errorf("the log ends with batch %d, version %d with %d", last, m.Number, m.Batch)}
+	}
+	return err
+}
+
+// ManifestName returns the name of the manifest of a version.
+func ManifestName(number uint64) string { return fmt.Sprintf("%s/%016x.manifest", ManifestDir, number) }
+
+// Manifests returns the numbers of the versions in a published folder,
+// ascending.
+func Manifests(fsys *vfs.FS) ([]uint64, error) {
+	names, err := fsys.ReadDir(ManifestDir)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint64
+	for _, name := range names { // sorted by number: names have a fixed width
+		hex, _ := strings.CutSuffix(name, ".manifest")
+		if n, err := strconv.ParseUint(hex, 16, 64); err == nil && n > 0 && ManifestName(n) == ManifestDir+"/"+name {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, nil
+}
+
+// ReadManifest reads the manifest of a version.
+func ReadManifest(fsys *vfs.FS, number uint64) (*manifest.Manifest, error) {
+	b, err := fsys.ReadFile(ManifestName(number), manifest.MaxSize)
+	if other := (*vfs.NotRegularError)(nil); errors.As(err, &other) {
+		return nil, Translate(err) // treated as damage
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := manifest.Decode(b)
+	if errors.Is(err, fileformat.ErrVersion) {
+		return nil, fmt.Errorf("%w: %s: %w", fileformat.ErrVersion, ManifestName(number), err)
+	}
+	if err == nil && m.Number != number {
+		err = fmt.Errorf("manifest of version %d", m.Number)
+	}
+	if err != nil {
+		return nil, &fileformat.CorruptError{File: ManifestName(number), Offset: -1, Err: err}
+	}
+	return m, nil
+}
+
+// newest returns the newest complete version, nil if the folder has none newer than
+// current. Without a version, the error says why the newest one was rejected. With an
+// older complete version, that reason is only logged, because files of the newest may
+// still be arriving.
+func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (*manifest.Manifest, *vfs.FS, error) {
+	numbers, err := Manifests(db.FS)
+	if err != nil {
+		return nil, nil, err
+	}
+	if n := len(numbers); n > 0 && numbers[n-1] < current {
+		return nil, nil, fmt.Errorf("%w: the folder restarted with version %d: open it again", document.ErrInvalid, numbers[n-1])
+	}
+	var first error
+	for i := len(numbers) - 1; i >= 0 && numbers[i] > current; i-- {
+		m, err := ReadManifest(db.FS, numbers[i])
+		if err == nil {
+			err = db.complete(ctx, m, verify)
+		}
+		if err == nil {
+			if first != nil {
+				db.Opts.Logger.Info("newer version is not complete", "version", numbers[len(numbers)-1], "reason", first)
+			}
+			return m, db.FS.Named(m.Names()), nil
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if first == nil {
+			first = fmt.Errorf("version %d: %w", numbers[i], err)
+		}
+	}
+	return nil, nil, first
+}
+
+// complete returns an error if a file of a version is missing or wrong. verify also
+// compares checksums, once per file.
+func (db *Engine) complete(ctx context.Context, m *manifest.Manifest, verify bool) error {
+	f := db.Following
+	if f.Manifest != nil && m.DB != f.Manifest.DB {
+		return fmt.Errorf("%w: a version of another database: open the folder again", document.ErrInvalid)
+	}
+	for _, file := range m.Files {
+		size, err := db.FS.Size(file.Path)
+		if err == nil && size != file.Size {
+			err = &fileformat.CorruptError{File: file.Path, Offset: min(size, file.Size), Err: fmt.Errorf("has %d bytes, want %d", size, file.Size)}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, file := range m.Files {
+		if _, ok := f.verified[file.Path]; ok || !verify {
+			continue
+		}
+		if err := Compare(ctx, db.FS, file); err != nil {
+			return err
+		}
+		f.verified[file.Path] = struct{}{}
+	}
+	return nil
+}
+
+// Compare compares the content of a published file with its checksum.
+func Compare(ctx context.Context, fsys *vfs.FS, file manifest.File) error {
+	size, sum, err := Digest(ctx, fsys, file.Path)
+	if err == nil && (size != file.Size || sum != file.Sum) {
+		err = &fileformat.CorruptError{File: file.Path, Offset: -1, Err: errors.New("the content differs from the manifest")}
+	}
+	return err
+}
+
+// Digest returns size and SHA-256 of a file.
+func Digest(ctx context.Context, fsys *vfs.FS, name string) (size int64, sum [sha256.Size]byte, err error) {
+	in, err := fsys.Open(name)
+	if err != nil {
+		return 0, sum, err
+	}
+	defer in.Close()
+	h, buf := sha256.New(), make([]byte, hashBytes)
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, sum, err
+		}
+		n, err := in.ReadAt(buf, size)
+		h.Write(buf[:n])
+		size += int64(n)
+		if errors.Is(err, io.EOF) {
+			h.Sum(sum[:0])
+			return size, sum, nil
+		}
+		if err != nil {
+			return 0, sum, fmt.Errorf("read %s at offset %d: %w", name, size, err)
+		}
+	}
+}
+
+// Refresh takes the newest version of a published folder, if it is newer than the present one.
+func (db *Engine) Refresh(ctx context.Context) (bool, error) {
+	if db.Following == nil {
+		return false, document.Invalidf("directory %q is no published folder", db.Dir)
+	}
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	db.Mu.Lock()
+	closed := db.closed
+	db.Mu.Unlock()
+	if closed {
+		return false, ErrClosed
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(db.Background.stopped, cancel)()
+	f := db.Following
+	m, view, err := db.newest(ctx, f.Manifest.Number, true)
+	if err == nil && m != nil {
+		start := time.Now()
+		if err = db.take(ctx, m, view); err == nil {
+			db.Opts.Logger.Info("took version", "version", m.Number, "lsn", m.Batch, "took", time.Since(start))
+		} else {
+			err = fmt.Errorf("version %d: %w", m.Number, err)
+		}
+	}
+	swapped := err == nil && m != nil
+	f.note(f.Manifest, err)
+	if err != nil {
+		return false, err
+	}
+	return swapped, nil
+}
+
+// note keeps the result of a look for Stats.
+func (f *follower) note(m *manifest.Manifest, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stats = ReplicaStats{Version: m.Number, Published: time.Unix(0, m.Time).UTC(), Checked: time.Now().UTC()}
+	if err != nil {
+		f.stats.Error = err.Error()
+	}
+}
+
+// take makes a complete version the current one. It builds the version aside: readers see
+// the previous one until all is ready. metaMu is held.
+func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err error) {
+	f, before := db.Following, db.Files()
+	active, nextNum, nextColl := db.Active, db.nextNum, db.nextColl
+	segments, stored := db.Segments, db.stored
+	db.hold(true)
+	db.names.Store(view) // prepare opens derived files by these names
+	var store *meta.Store
+	err = vfs.Catch(MetaName, func() (err error) { // a panic, too, must restore the version before
+		store, err = db.prepare(ctx, m, view)
+		return err
+	})
+	if err != nil {
+		db.names.Store(before)
+		db.CommitMu.Lock()
+		db.Active, db.nextNum, db.nextColl = active, nextNum, nextColl
+		db.CommitMu.Unlock()
+		db.Segments, db.stored = segments, stored
+		db.hold(false)
+		return err
+	}
+	for _, s := range db.Segments {
+		for _, d := range s.Derived {
+			if was, is := f.Manifest.Find(d.File()), m.Find(d.File()); is != nil && (was == nil || was.Path != is.Path) {
+				d.retry()
+			}
+		}
+	}
+	db.reveal(store)
+	f.Manifest, f.spoilt = m, false
+	for path := range f.verified {
+		if !holds(m, path) {
+			delete(f.verified, path)
+		}
+	}
+	return nil
+}
+
+// prepare builds a version: on top of the tip if it continues the current version,
+// otherwise from its own meta.bolt. It returns the store with the documents.
+func (db *Engine) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (store *meta.Store, err error) {
+	f := db.Following
+	store = db.Store
+	if f.spoilt || !m.Continues(f.Manifest) {
+		if store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err != nil {
+			return nil, err
+		}
+		db.CommitMu.Lock()
+		db.Active = newHead()
+		db.CommitMu.Unlock()
+		if err := db.load(store); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+	} else {
+		f.spoilt = true
+	}
+	return store, db.catchUp(ctx, m, view)
+}
+
+// holds reports whether a version has a file with that path.
+func holds(m *manifest.Manifest, path string) bool {
+	for _, f := range m.Files {
+		if f.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// hold(true) makes publish keep new versions aside until reveal. hold(false) drops such a
+// version.
+func (db *Engine) hold(on bool) {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	db.holding = on
+	if v := db.held; v != nil {
+		db.held = nil
+		db.unref(v)
+	}
+}
+
+// reveal makes the held version, if any, the current one.
+func (db *Engine) reveal(store *meta.Store) {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	db.holding, db.Store = false, store
+	if v := db.held; v != nil {
+		old := db.Cur
+		db.Cur, db.held = v, nil
+		db.unref(old)
+	}
+}
+
+// closeStore closes the store of a published version without readers; mu is held.
+func (db *Engine) closeStore(s *meta.Store) {
+	if err := s.Close(); err != nil {
+		db.Opts.Logger.Warn("cannot close", "error", err)
+	}
+}
+
+// follow looks for newer versions until ctx ends.
+func (db *Engine) follow(ctx context.Context) {
+	ticker := time.NewTicker(db.Opts.Follow)
+	defer ticker.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		said := ""
+		if _, err := db.Refresh(ctx); err != nil && ctx.Err() == nil {
+			said = err.Error()
+		}
+		if said != "" && said != last {
+			db.Opts.Logger.Warn("cannot take a newer version", "error", said)
+		}
+		last = said
+	}
+}
+
+// documents runs fn in a read transaction with the documents of all rows of a segment
+// that are alive in any version in use. In a published folder only the store of the
+// oldest such version has all of them.
+func (s *OpenSegment) documents(fn func(tx *meta.Tx) error) error {
+	db := s.db
+	db.Mu.Lock()
+	store, oldest := db.Store, (*Version)(nil)
+	if db.Following != nil {
+		for v := range db.Live {
+			if (oldest == nil || v.Applied < oldest.Applied) && v.Files.Holds(s) {
+				oldest = v
+			}
+		}
+		if oldest != nil {
+			oldest.Refs++
+			store = oldest.Files.Store
+		}
+	}
+	db.Mu.Unlock()
+	if oldest != nil {
+		defer db.Drop(oldest)
+	}
+	return store.View(fn)
+}
+
+// Holds reports whether a segment is in the set.
+func (f *fileSet) Holds(s *OpenSegment) bool {
+	for _, o := range f.Segments {
+		if o == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/graph"
+)
+
+// Segments of at least this many rows times dimensions get a graph. Scanning
+// the codes of such a segment takes one core about a millisecond, and a beam
+// search a tenth of that.
+const GraphSize = 10_000_000
+
+// wantsGraph reports whether the segment is large enough for a graph and has a
+// metric for which a graph can promise a recall. Dot is excluded: among vectors
+// of different lengths with nearly equal products, a beam search finds fewer
+// rows than its calibration says.
+func (s *OpenSegment) wantsGraph() bool {
+	size := int64(s.Info.Dim) * int64(s.Info.Rows)
+	return s.metric != fileformat.Dot && size > 0 && size >= s.db.Opts.GraphSize
+}
+
+// graphOf returns the graph of a segment. While it is absent, and where it
+// would not pay, queries scan all rows that match.
+func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
+	ident := s.CodesIdent()
+	return &Derived[graph.Graph]{
+		db: db, Name: derivedName(s.Info.ID, "graph"), when: ByCompact,
+		Parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident) },
+		verify: (*graph.Graph).Verify,
+		deep:   func(ctx context.Context, g *graph.Graph) error { return g.Compare(ctx, s.Rows) },
+		Write:  func(ctx context.Context, w io.WriterAt) error { return db.writeGraph(ctx, w, s) },
+		newer:  fileformat.ErrVersion,
+	}
+}
+
+// writeGraph builds the graph of a segment. It extends the graph of the base,
+// if there is one.
+func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
+	opts := graph.Options{Workers: db.Opts.Workers}
+	db.Mu.Lock()
+	base := s.Base
+	if base != nil {
+		opts.Rows = s.baseRows
+		base.sets++ // Close may drop it during the build
+	}
+	db.Mu.Unlock()
+	if base != nil {
+		opts.Base = base.Graph.Get()
+	}
+	_, err := graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
+	if opts.Base != nil && errors.Is(err, fileformat.ErrDamaged) {
+		base.Graph.Distrust(err)
+		opts.Base = nil
+		_, err = graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
+	}
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	if base != nil {
+		db.letGo(base)
+	}
+	if err == nil {
+		db.dropBase(s)
+	}
+	return err
+}
+
+// graphBase returns the victim whose graph the new segment's graph extends: the
+// victim with most live rows, if it has a graph and at least half of the new
+// segment's rows. Otherwise it returns nil.
+func graphBase(victims []victim, rows int) *OpenSegment {
+	most := slices.MaxFunc(victims, func(a, b victim) int { return a.live() - b.live() })
+	if most.Graph.Get() == nil || 2*most.live() < rows {
+		return nil
+	}
+	return most.OpenSegment
+}
+
+// keepBase keeps base open until the graph of s is built, although the database
+// no longer uses it. rows gives, for each row of base, its row in s.
+func (db *Engine) keepBase(s, base *OpenSegment, rows []uint32) {
+	s.baseRows = make([]int32, len(rows))
+	for i, row := range rows {
+		s.baseRows[i] = int32(row) // terms.Dropped becomes -1
+	}
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	s.Base = base
+	base.sets++
+}
+
+// dropBase releases the base of a segment; mu is held.
+func (db *Engine) dropBase(s *OpenSegment) {
+	if base := s.Base; base != nil {
+		s.Base, s.baseRows = nil, nil
+		db.letGo(base)
+	}
+}
+
+// letGo releases one reference to a segment; mu is held.
+func (db *Engine) letGo(s *OpenSegment) {
+	if s.sets--; s.sets == 0 {
+		db.shut(s)
+	}
+}
+
+// raiseBy is the factor of one raise of the beam width.
+const RaiseBy = 1.5
+
+// Raise returns the factor on the calibrated setting of the graph.
+func (s *OpenSegment) Raise() float64 { return math.Pow(RaiseBy, float64(s.Raised.Load())) }

@@ -1,0 +1,450 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// The names inside a database directory.
+const (
+	LockName = "LOCK"
+	MetaName = "meta.bolt"
+	SumsName = "meta.sums"
+	SegDir   = "seg"
+	WALDir   = "wal"
+	TmpDir   = "tmp"
+)
+
+func (db *Engine) open() (err error) {
+	start := time.Now()
+	if db.Dir == "" {
+		return document.Invalidf("the name of the directory is empty")
+	}
+	if !db.Opts.ReadOnly && !db.Opts.MustExist {
+		if err := MakeDir(db.Dir); err != nil {
+			return err
+		}
+	}
+	if db.FS, err = vfs.Open(db.Dir, db.Opts.Hook); err != nil {
+		return err
+	}
+	if _, err := db.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
+		if published, err := db.isPublished(); err != nil {
+			return err
+		} else if published {
+			return db.openPublished(start)
+		}
+		if err := db.mayCreate(); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	} else if db.Opts.Follow > 0 {
+		return document.Invalidf("directory %q is a database, not a published folder", db.Dir)
+	}
+	if db.lock, err = db.FS.Lock(LockName, !db.Opts.ReadOnly); err != nil {
+		return err
+	}
+	created := false
+	if _, err := db.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
+		if err := db.create(); err != nil {
+			return err
+		}
+		created = true
+	} else if err != nil {
+		return err
+	}
+	// Only a crash leaves log files behind. After a crash, meta.bolt is
+	// verified before it is trusted.
+	crashed, err := db.hasLog()
+	if err != nil {
+		return err
+	}
+	if db.Store, err = meta.Open(db.FS, MetaName, meta.Options{ReadOnly: db.Opts.ReadOnly, Verify: crashed}); err != nil {
+		return err
+	}
+	if err := db.load(db.Store); err != nil {
+		return err
+	}
+	if !db.Opts.ReadOnly {
+		if err := db.sweep(); err != nil {
+			return err
+		}
+		if err := db.upgrade(); err != nil {
+			return err
+		}
+	}
+	if err := db.recover(!created && !db.Store.Sealed()); err != nil {
+		return err
+	}
+	db.Opts.Logger.Info("opened", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments), "took", time.Since(start))
+	db.Background.start(db)
+	return nil
+}
+
+// mayCreate decides whether to create a database in a directory without
+// meta.bolt. It refuses if other files of a database are there, because then
+// the root was lost and a new database would hide that. It also refuses a
+// directory with foreign files, and fails with ErrNotFound if the options
+// forbid creation.
+func (db *Engine) mayCreate() error {
+	names, err := db.FS.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	if slices.Contains(names, ManifestDir) && !db.Opts.ReadOnly {
+		return fmt.Errorf("%w: directory %q is a published folder", ErrReadOnly, db.Dir)
+	}
+	other := ""
+	for _, name := range names {
+		left := "" // a file of a database
+		switch {
+		case name == SegDir || name == WALDir:
+			files, err := db.FS.ReadDir(name)
+			if err != nil {
+				return err
+			}
+			if len(files) > 0 {
+				left = name + "/" + files[0]
+			}
+		case name == SumsName:
+			left = name
+		case name == LockName || name == TmpDir || strings.HasPrefix(name, "."):
+		default:
+			other = name
+		}
+		if left != "" {
+			return &fileformat.CorruptError{File: MetaName, Offset: -1, Err: fmt.Errorf("missing, but %s is there", left)}
+		}
+	}
+	switch {
+	case db.Opts.ReadOnly || db.Opts.MustExist:
+		return fmt.Errorf("%w: %s is not there", ErrNotFound, MetaName)
+	case other != "":
+		return document.Invalidf("directory %q holds %q and no database", db.Dir, other)
+	}
+	return nil
+}
+
+func (db *Engine) create() error {
+	if err := LayOut(db.FS); err != nil {
+		return err
+	}
+	if err := db.wipe(TmpDir); err != nil {
+		return err
+	}
+	const fresh = TmpDir + "/" + MetaName
+	store, err := meta.Open(db.FS, fresh, meta.Options{Create: true, DB: uuid.New()})
+	if err != nil {
+		return err
+	}
+	if err := store.Close(); err != nil {
+		return err
+	}
+	if err := db.FS.Rename(fresh, MetaName); err != nil {
+		return err
+	}
+	return db.FS.SyncDir(".")
+}
+
+// LayOut creates the missing directories of a database.
+func LayOut(f *vfs.FS) error {
+	for _, dir := range []string{SegDir, WALDir, TmpDir} {
+		if err := f.Mkdir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MakeDir creates dir and its parents and makes their names durable.
+func MakeDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := MakeDir(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := vfs.Open(parent, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.SyncDir("."), f.Close())
+}
+
+func (db *Engine) hasLog() (bool, error) {
+	names, err := db.FS.ReadDir(WALDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".wal") }), err
+}
+
+// load builds a version from meta.bolt and the segments. It reuses segments
+// that are open already.
+func (db *Engine) load(store *meta.Store) (err error) {
+	v := &Version{Views: map[uint32]*View{}, Names: map[string]uint32{}}
+	type stored struct {
+		info segment.Info
+		dead map[int][]uint64
+	}
+	var segments []stored
+	var state meta.State
+	defs := map[uint32]*Definition{}
+	err = store.View(func(tx *meta.Tx) (err error) {
+		if state, err = tx.State(); err != nil {
+			return err
+		}
+		colls, err := tx.Collections()
+		if err != nil {
+			return err
+		}
+		for _, c := range colls {
+			if c.Name == "" {
+				defs[c.ID] = nil // dropped: its documents wait for removal
+				continue
+			}
+			def, err := DecodeDefinition(c.ID, c.Schema)
+			if err != nil {
+				return &fileformat.CorruptError{File: MetaName, Offset: -1, Err: err}
+			}
+			defs[c.ID] = def
+			v.Names[def.Name] = c.ID
+			v.Views[c.ID] = &View{Def: def, Count: int(c.IDs)}
+		}
+		infos, err := tx.Segments()
+		if err != nil {
+			return err
+		}
+		for _, info := range infos {
+			dead, err := tx.DeadChunks(info.ID)
+			if err != nil {
+				return err
+			}
+			segments = append(segments, stored{info, dead})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	ids := &db.ids
+	if db.Cur == nil {
+		db.State = state
+	} else {
+		ids = new(KnownIDs)
+	}
+	open, fresh := map[uint64]*OpenSegment{}, []*OpenSegment(nil)
+	defer func() {
+		if err != nil {
+			for _, s := range fresh {
+				db.unmap(s)
+			}
+		}
+	}()
+	for _, s := range segments {
+		w := v.Views[s.info.Collection]
+		if w == nil {
+			return &fileformat.CorruptError{File: MetaName, Offset: -1,
+				Err: fmt.Errorf("segment %d belongs to unknown collection %d", s.info.ID, s.info.Collection)}
+		}
+		dead := bitset.FromChunks(s.dead)
+		seg := db.Segments[s.info.ID]
+		if seg == nil || seg.Info != s.info {
+			if seg, err = db.openSegment(s.info, w.Def.Schema.Metric, dead); err != nil {
+				return err
+			}
+			fresh = append(fresh, seg)
+		}
+		open[s.info.ID] = seg
+		w.Parts = append(w.Parts, seg.part(dead))
+	}
+	v.LSN, v.Applied, v.nextNum = state.Applied, state.Applied, state.NextDoc
+	db.nextNum, db.nextColl = state.NextDoc, state.NextCollection
+	db.Segments, db.stored = open, defs
+	v.Files = newFileSet(store, ids, open)
+	db.publish(v)
+	return nil
+}
+
+func (db *Engine) wipe(dir string) error {
+	names, err := db.FS.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := db.clear(dir + "/" + name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear removes a file that a crash left. A directory with something in it does
+// not belong to this database, whatever its name, and is left alone.
+func (db *Engine) clear(name string) error {
+	err := db.FS.Remove(name)
+	if err == nil {
+		return nil
+	}
+	if _, derr := db.FS.ReadDir(name); derr != nil {
+		return err
+	}
+	db.Opts.Logger.Warn("a directory is in the place of a file, and is left alone", "name", name)
+	return nil
+}
+
+// ParseSegmentName splits "0000002a.vec" into 42 and ".vec".
+func ParseSegmentName(name string) (id uint64, ext string, ok bool) {
+	hex, ext, _ := strings.Cut(name, ".")
+	if ext != "vec" && !slices.Contains(DerivedExts, ext) {
+		return 0, "", false
+	}
+	if _, err := fmt.Sscanf(hex, "%x", &id); err != nil || segment.FileName(id) != SegDir+"/"+hex+".vec" {
+		return 0, "", false
+	}
+	return id, "." + ext, true
+}
+
+// recover replays the part of the log that meta.bolt and the segments lack. A
+// writer flushes it before it serves, so that nothing durable is built on bytes
+// that may exist in the page cache only. It also commits once if the database
+// was not closed (unclean): an interrupted commit may have overwritten pages of
+// the older root, which must be valid in case the newest root decays.
+func (db *Engine) recover(unclean bool) error {
+	// Starting a log file takes a few syncs, so a file should last for many writes.
+	// Released files are reused instead of created: enough files for a full head
+	// are kept.
+	o := wal.Options{FS: db.FS, DB: db.State.DB, FileSize: max(wal.FirstSize, db.Opts.HeadSize/4)}
+	o.Spares = int(2 * db.Opts.HeadSize / o.FileSize)
+	if !db.Opts.ReadOnly {
+		if err := db.syncLog(); err != nil {
+			return err
+		}
+	}
+	tail, err := wal.Replay(o, db.State.Applied, db.replay)
+	if err != nil {
+		return err
+	}
+	if db.Opts.ReadOnly {
+		return nil
+	}
+	if db.Log, err = wal.Create(o, db.Cur.LSN+1, db.Cur.LSN); err != nil {
+		return err
+	}
+	if tail.Torn || tail.Files > 0 || !db.Active.empty() || db.Store.Torn() || unclean {
+		db.Opts.Logger.Info("recovered", "lsn", db.Cur.LSN, "files", tail.Files, "torn", tail.Torn)
+		return db.Settle()
+	}
+	return nil
+}
+
+// syncLog makes durable what a killed writer left in the page cache only.
+// Replayed batches are flushed, and a segment must not outlive the log that
+// explains it.
+func (db *Engine) syncLog() error {
+	names, err := db.FS.ReadDir(WALDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".wal") {
+			continue
+		}
+		f, err := db.FS.OpenRW(WALDir + "/" + name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BadBatch is the error for a batch of the log that does not fit or was written
+// by a newer release.
+func BadBatch(lsn uint64, err error) error {
+	err = fmt.Errorf("batch %d: %w", lsn, err)
+	if errors.Is(err, fileformat.ErrVersion) {
+		return err
+	}
+	return &fileformat.CorruptError{File: WALDir, Offset: -1, Err: err}
+}
+
+// replay applies one log record.
+func (db *Engine) replay(lsn uint64, record []byte) error {
+	first, ops, err := DecodeRecord(record)
+	if err != nil {
+		return BadBatch(lsn, err)
+	}
+	db.CommitMu.Lock()
+	full := !db.Opts.ReadOnly && db.Active.Bytes >= db.Opts.HeadSize
+	db.CommitMu.Unlock()
+	if full {
+		if err := db.Flush(); err != nil {
+			return err
+		}
+	}
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	g := newGroup(db)
+	if first != g.nextNum {
+		return BadBatch(lsn, fmt.Errorf("begins with docnum %d, expected %d", first, g.nextNum))
+	}
+	err = db.Read(g.Base, func(tx *meta.Tx) error {
+		g.tx = tx
+		for i := range ops {
+			o := &ops[i]
+			switch o.Kind {
+			case OpDefine:
+				g.defs[o.Coll] = o.Def
+				g.NextID = max(g.NextID, o.Coll+1)
+				continue
+			case OpDrop:
+				g.defs[o.Coll] = nil
+				continue
+			}
+			if g.defs[o.Coll] == nil && g.Base.Views[o.Coll] == nil {
+				return BadBatch(lsn, fmt.Errorf("writes to unknown collection %d", o.Coll))
+			}
+			var err error
+			if o.old, _, err = g.current(o.Coll, o.ID); err != nil {
+				return err
+			}
+			if o.Kind == OpPut {
+				g.nextNum = o.Num + 1
+			}
+			g.own[docKey{o.Coll, o.ID}] = o
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return db.Guard(func() error {
+		g.apply(ops)
+		g.publish(lsn)
+		return nil
+	})
+}

@@ -1,0 +1,25 @@
+package engine
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// settings are the Options of an engine, validated and with every default filled in.
+type Options struct {
+	ReadOnly   bool
+	MustExist  bool
+	Follow     time.Duration
+	SyncAlways bool          // sync the log before a write is acknowledged
+	SyncEvery  time.Duration // otherwise this often; 0: never
+	HeadSize   int64
+	Workers    int
+	Compaction bool // in the background
+	Logger     *slog.Logger
+
+	Hook       vfs.Hook // faults and traces, for tests
+	CodedBytes int64    // vectors from which a segment gets codes
+	GraphSize  int64    // vector components from which a segment gets a graph
+}

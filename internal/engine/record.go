@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+)
+
+// The kinds of writes. The numbers are stored in the WAL.
+const (
+	OpPut    = 1 // a document, with or without its vector
+	OpDelete = 2 // by id
+	OpDefine = 3 // creates a collection or replaces its definition
+	OpDrop   = 4 // removes a collection
+)
+
+// An Op is one write. A batch fills the upper fields; resolving the op against the state
+// it will be applied to fills the lower ones.
+type Op struct {
+	Kind       uint8
+	Insert     bool   // the id must be free
+	Collection string // its name, unless bound
+	Bound      bool   // coll is set already
+	ID         string
+	Start, End int // range of the stored document in the batch's buffer
+	Vec        []float32
+	Patch      *Patch
+	Def        *Definition // opDefine
+
+	Coll uint32
+	Doc  []byte // stored document
+	Num  uint64 // DocNum of a put
+	old  uint64 // DocNum of the version that this write replaces, 0 if none
+}
+
+// A Patch changes parts of a stored document. Its vector, if it has one, is that of the op.
+type Patch struct {
+	Text  *string
+	Set   map[string]any
+	Unset []string
+}
+
+// A WAL record is the resolved form of one batch:
+//
+//	version u8 | first DocNum u64 | ops u32 | op …
+//
+//	put     1 u8 | collection u32 | document length u32 | dim u32 | document | dim × float32
+//	delete  2 u8 | collection u32 | id length u32 | id
+//	define  3 u8 | collection u32 | definition length u32 | definition
+//	drop    4 u8 | collection u32
+//
+// Puts take DocNums in order from the first. All integers are little-endian.
+const RecordVersion = 1
+
+// EncodeRecord returns the record as consecutive pieces, so that vectors are not copied.
+func EncodeRecord(first uint64, ops []Op) ([][]byte, error) {
+	head := codec.Encoder{B: make([]byte, 0, 13+len(ops)*16)}
+	parts := make([][]byte, 0, 1+2*len(ops))
+	flushed := 0 // start of the bytes of head.B that are not in parts yet
+	emit := func(b []byte) {
+		parts = append(parts, head.B[flushed:len(head.B):len(head.B)])
+		flushed = len(head.B)
+		if len(b) > 0 {
+			parts = append(parts, b)
+		}
+	}
+	head.U8(RecordVersion)
+	head.U64(first)
+	head.U32(uint32(len(ops)))
+	for i := range ops {
+		o := &ops[i]
+		head.U8(o.Kind)
+		head.U32(o.Coll)
+		switch o.Kind {
+		case OpPut:
+			head.U32(uint32(len(o.Doc)))
+			head.U32(uint32(len(o.Vec)))
+			emit(o.Doc)
+			if len(o.Vec) > 0 {
+				parts = append(parts, codec.BytesFromF32s(o.Vec))
+			}
+		case OpDelete:
+			head.U32(uint32(len(o.ID)))
+			head.Raw([]byte(o.ID))
+		case OpDefine:
+			b, err := o.Def.Encode()
+			if err != nil {
+				return nil, err
+			}
+			head.U32(uint32(len(b)))
+			head.Raw(b)
+		}
+	}
+	if flushed < len(head.B) {
+		emit(nil)
+	}
+	return parts, nil
+}
+
+// DecodeRecord is the inverse. The result shares no memory with b.
+func DecodeRecord(b []byte) (first uint64, ops []Op, err error) {
+	d := codec.NewDecoder(b)
+	if v := d.U8(); d.Err() == nil && v != RecordVersion {
+		return 0, nil, fmt.Errorf("%w: record version %d", fileformat.ErrVersion, v)
+	}
+	first = d.U64()
+	n := int(d.U32())
+	next := first
+	for range n {
+		o := Op{Kind: d.U8(), Coll: d.U32()}
+		switch o.Kind {
+		case OpPut:
+			size, dim := int(d.U32()), int(d.U32())
+			o.Doc = bytes.Clone(d.Raw(size))
+			if dim > document.MaxDim {
+				d.Fail(fmt.Errorf("dimension %d", dim))
+			}
+			o.Vec = d.F32s(dim)
+			if d.Err() == nil {
+				o.ID, err = document.DecodeID(o.Doc)
+				d.Fail(err)
+			}
+			o.Num = next
+			next++
+		case OpDelete:
+			o.ID = string(d.Raw(int(d.U32())))
+		case OpDefine:
+			raw := d.Raw(int(d.U32()))
+			if d.Err() == nil {
+				o.Def, err = DecodeDefinition(o.Coll, raw)
+				d.Fail(err)
+			}
+		case OpDrop:
+		default:
+			d.Fail(fmt.Errorf("unknown kind %d", o.Kind))
+		}
+		if d.Err() != nil {
+			break
+		}
+		ops = append(ops, o)
+	}
+	if d.Err() == nil && d.Len() > 0 {
+		d.Fail(fmt.Errorf("%d bytes left over", d.Len()))
+	}
+	return first, ops, d.Err()
+}

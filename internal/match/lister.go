@@ -1,0 +1,148 @@
+package match
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/meta"
+)
+
+// A Match is a document that the filter accepts.
+type Match struct {
+	ID   string
+	Part *engine.Part
+	Row  int
+}
+
+// A Lister finds matches in order of id.
+type Lister struct {
+	Version *engine.Version
+	View    *engine.View
+	Sets    []bitset.Set // the rows that match, by part
+	After   string       // only ids behind this one
+	Skip    int          // of the first matches
+	Want    int          // matches
+	Found   []Match
+}
+
+// Run walks the tree of ids, or, if few documents match or the tree is newer
+// than the version, sorts the ids of the matches.
+func (l *Lister) Run(ctx context.Context, tx *meta.Tx, total int) error {
+	state, err := tx.State()
+	if err != nil {
+		return err
+	}
+	const few = 16 // a look at the tree costs about as much as sorting one match
+	if state.Applied != l.Version.Applied || total < l.View.Count/few {
+		return l.sort(ctx, tx)
+	}
+	return l.walk(ctx, tx)
+}
+
+// add takes the next match in order and reports whether more are wanted.
+func (l *Lister) add(m Match) bool {
+	if l.Skip > 0 {
+		l.Skip--
+		return true
+	}
+	l.Found = append(l.Found, m)
+	return len(l.Found) < l.Want
+}
+
+func (l *Lister) sort(ctx context.Context, tx *meta.Tx) error {
+	var all []Match
+	for i, p := range l.View.Parts {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for row := range l.Sets[i].All() {
+			if len(all)%1024 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			id, err := l.View.IDAt(tx, p, row)
+			if err != nil {
+				return err
+			}
+			if id > l.After {
+				all = append(all, Match{id, p, row})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Match) int { return cmp.Compare(a.ID, b.ID) })
+	for _, m := range all {
+		if !l.add(m) {
+			break
+		}
+	}
+	return nil
+}
+
+func (l *Lister) walk(ctx context.Context, tx *meta.Tx) error {
+	head := l.headIDs()
+	wanted := func(id string, num uint64) (bool, error) {
+		for i, p := range l.View.Parts {
+			if row, ok := p.Row(num); ok {
+				return !l.Sets[i].Has(row) || l.add(Match{id, p, row}), nil
+			}
+		}
+		return false, engine.MissingRow(l.View.Def.Name, id, num)
+	}
+	more, seen := true, 0
+	err := tx.IDs(l.View.Def.ID, l.After, false, func(id string, num uint64) (bool, error) {
+		if seen++; seen%1024 == 0 && ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		var err error
+		for more && len(head) > 0 && head[0].id < id {
+			if head[0].num != 0 {
+				if more, err = wanted(head[0].id, head[0].num); err != nil {
+					return false, err
+				}
+			}
+			head = head[1:]
+		}
+		if len(head) > 0 && head[0].id == id { // replaced or deleted since
+			num = head[0].num
+			head = head[1:]
+		}
+		if more && num != 0 {
+			more, err = wanted(id, num)
+		}
+		return more, err
+	})
+	for err == nil && more && len(head) > 0 {
+		if head[0].num != 0 {
+			more, err = wanted(head[0].id, head[0].num)
+		}
+		head = head[1:]
+	}
+	return err
+}
+
+// headID is the newest state of an id in the heads; num 0 is deleted.
+type headID struct {
+	id  string
+	num uint64
+}
+
+// headIDs returns the newest states in the heads of all ids beyond the cursor,
+// in order.
+func (l *Lister) headIDs() []headID {
+	newest := map[string]uint64{}
+	for _, h := range slices.Backward(l.View.Heads) { // oldest first
+		for id, num := range h.Coll.IDs(h.Entries) {
+			if id > l.After {
+				newest[id] = num
+			}
+		}
+	}
+	ids := make([]headID, 0, len(newest))
+	for id, num := range newest {
+		ids = append(ids, headID{id, num})
+	}
+	slices.SortFunc(ids, func(a, b headID) int { return cmp.Compare(a.id, b.id) })
+	return ids
+}
