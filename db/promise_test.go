@@ -244,6 +244,21 @@ func TestPromise(t *testing.T) {
 	}
 }
 
+// Promised recall is delivered where a filter excludes the nearest rows of clusters.
+// Searches of the graph that do not notice it find 0.87 where 0.98 is promised.
+func TestPromiseWithoutTheNearest(t *testing.T) {
+	skipRecall(t)
+	const rows, queries = 1500, 100
+	promiseSets(t, rows, queries, func(set promiseSet) {
+		if set.name != "clusters" {
+			return
+		}
+		p := plantPromise(t, set)
+		p.measure(t, promiseFilter{"not the nearest 50", nil, p.queries, 50}, io.Discard)
+		p.measure(t, promiseFilter{"not the nearest 200", nil, p.queries, 200}, io.Discard)
+	})
+}
+
 // longPromise is the number of rows from which a run of TestPromise counts as long.
 const longPromise = 10_000
 

@@ -655,8 +655,9 @@ func TestContinuedSearches(t *testing.T) {
 }
 
 // TestFar excludes the neighbourhood of the query: a guarded search gives up, in both layouts,
-// whether it has seen the excluded nodes or got lost. A search under a filter that is independent
-// of the query does not give up, nor does one without a filter or a guard.
+// whether it has seen the excluded nodes or got lost, and however many other rows are excluded. A
+// search under a filter that is independent of the query does not give up, nor does one without a
+// filter or a guard.
 func TestFar(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
@@ -669,7 +670,7 @@ func TestFar(t *testing.T) {
 		const k = 10
 		s := Setting{EF: 20}
 		var buf Buffer
-		gaveUp := 0
+		gaveUp, noticed := 0, 0
 		for _, vec := range queries {
 			score := d.scorer(codes.Cosine, vec)
 			order := exact(codes.Cosine, d, vec, d.rows(), nil)
@@ -699,6 +700,17 @@ func TestFar(t *testing.T) {
 			if _, _, err := q.Search(k, s, half, score, &buf); err != nil {
 				gaveUp++
 			}
+			// Of that half, the nearest are excluded. They are so few of all excluded rows that the
+			// sample hardly holds one: the search has to count the nodes that it expands.
+			far := slices.Clone(half)
+			for _, h := range order[:40] {
+				far.Clear(h.Row)
+			}
+			q = g.Query(vec)
+			q.Guard(k, s, far.Count())
+			if _, _, err := q.Search(k, s, far, score, &buf); errors.Is(err, ErrFar) {
+				noticed++
+			}
 			// A lost search: the neighbourhood of the query cannot be reached.
 			lost := *g
 			lost.entryPoints = []uint32{uint32(order[n].Row)}
@@ -722,6 +734,9 @@ func TestFar(t *testing.T) {
 		}
 		if gaveUp > 1 {
 			t.Errorf("layout %d: %d of %d searches gave up where half of the rows are allowed", layout, gaveUp, len(queries))
+		}
+		if noticed < len(queries) {
+			t.Errorf("layout %d: %d of %d searches noticed that the nearest are excluded", layout, noticed, len(queries))
 		}
 	}
 }
