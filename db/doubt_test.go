@@ -62,8 +62,8 @@ func newestRoot(t *testing.T, dir string) uint64 {
 }
 
 // retired makes a database of a killed process. Its newest root has retired segments that
-// the older root needs.
-func retired(t *testing.T) (dir string) {
+// the older root needs. The log holds some batches that no root contains.
+func retired(t *testing.T, batches int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
@@ -85,41 +85,44 @@ func retired(t *testing.T) (dir string) {
 	if len(vdb.engine.State.Obsolete) != 2 {
 		t.Fatalf("obsolete: %v", vdb.engine.State.Obsolete)
 	}
+	for i := range batches {
+		upsert(t, c, Document{ID: fmt.Sprint("new", i), Vector: []float32{1}})
+	}
 	lose(t, vdb)
 	return dir
 }
 
 // Open must leave segments that the newest root has retired until another commit: the
-// process may be killed again, and the newest root may be damaged by then.
+// process may be killed again, and the newest root may be damaged by then. This holds with
+// and without batches to recover.
 func TestOlderRootAfterOpen(t *testing.T) {
-	dir := retired(t)
-	killed, listed := errors.New("killed"), 0
-	_, err := Open(dir, &Options{hook: func(op vfs.Op) error {
-		// The first look at wal/ is before the sweep, the second after it.
-		if op.Kind == vfs.OpReadDir && op.Name == engine.WALDir {
-			listed++
+	for batches := range 2 {
+		dir := retired(t, batches)
+		cut, swept := errors.New("cut"), false
+		_, err := Open(dir, &Options{hook: func(op vfs.Op) error {
+			swept = swept || op.Kind == vfs.OpReadDir && op.Name == engine.SegDir
+			if swept && op.Kind == vfs.OpReadDir && op.Name == engine.WALDir { // before any commit
+				return cut
+			}
+			return nil
+		}})
+		if !errors.Is(err, cut) || !swept {
+			t.Fatal(err)
 		}
-		if listed > 1 {
-			return killed
+		rotNewestRoot(t, dir)
+		vdb := open(t, dir, nil)
+		if n := collection(t, vdb, "c", Schema{}).Len(); n != 2+batches {
+			t.Errorf("%d batches to recover: %d documents", batches, n)
 		}
-		return nil
-	}})
-	if !errors.Is(err, killed) {
-		t.Fatal(err)
+		check(t, vdb)
 	}
-	rotNewestRoot(t, dir)
-	vdb := open(t, dir, nil)
-	if n := collection(t, vdb, "c", Schema{}).Len(); n != 2 {
-		t.Errorf("%d documents", n)
-	}
-	check(t, vdb)
 }
 
 // An interrupted commit may have overwritten pages of the older root. So Open commits
 // after an unclean end even without batches to recover, and either root works from then
 // on.
 func TestUncleanEndIsCommitted(t *testing.T) {
-	dir := retired(t)
+	dir := retired(t, 0)
 	before := newestRoot(t, dir)
 	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
 	if after := newestRoot(t, dir); after <= before {
@@ -311,22 +314,24 @@ func TestFailedDirectorySync(t *testing.T) {
 	}
 }
 
-// Published batches are durable in the database first, under every policy. The version is
-// chosen before the sync, so batches written after that sync are not in it.
+// Published batches are durable in the database before a version names them, under every
+// policy. The version is chosen before the sync, so batches written after that sync are not
+// in it.
 func TestPublishSyncsTheLog(t *testing.T) {
-	for _, policy := range []SyncPolicy{SyncNever, SyncInterval} {
+	for _, policy := range []SyncPolicy{SyncNever, SyncInterval, SyncAlways} {
 		var mu sync.Mutex
 		var vdb *DB
-		dirty, publishing, pinned, synced := false, false, false, false
-		vdb = open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, hook: func(op vfs.Op) error {
+		dirty := map[string]bool{} // files of the log with unsynced writes
+		publishing, pinned, synced := false, false, false
+		vdb = open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case path.Dir(op.Name) != engine.WALDir:
 			case op.Kind == vfs.OpWrite:
-				dirty = true
+				dirty[op.Name] = true
 			case op.Kind == vfs.OpSync:
-				dirty = false
+				delete(dirty, op.Name)
 				if publishing {
 					vdb.engine.Mu.Lock()
 					synced, pinned = true, vdb.engine.Cur.Refs > 1
@@ -336,25 +341,36 @@ func TestPublishSyncsTheLog(t *testing.T) {
 			return nil
 		}})
 		c := collection(t, vdb, "c", Schema{Dim: 1})
-		folder := t.TempDir()
-		p := publisher(t, vdb, folder, nil)
+		versions := 0
+		p := publisher(t, vdb, t.TempDir(), &PublishOptions{hook: func(op vfs.Op) error {
+			if op.Kind == vfs.OpRename && path.Dir(op.To) == engine.ManifestDir {
+				mu.Lock()
+				defer mu.Unlock()
+				if versions++; len(dirty) > 0 {
+					t.Errorf("policy %v: published before %v was synced", policy, dirty)
+				}
+			}
+			return nil
+		}})
 		publish(t, p)
 		for i := range 3 { // each adds a log file
 			upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
 			mu.Lock()
-			if !dirty {
+			if policy != SyncAlways && len(dirty) == 0 {
 				t.Fatalf("policy %v: the log was synced by a write", policy)
 			}
 			publishing, synced, pinned = true, false, false
 			mu.Unlock()
 			publish(t, p)
 			mu.Lock()
-			if dirty || !synced || !pinned {
-				t.Errorf("policy %v: published with the log unsynced: %t; synced by it: %t, after the version was chosen: %t",
-					policy, dirty, synced, pinned)
+			if policy != SyncAlways && !(synced && pinned) {
+				t.Errorf("policy %v: the log was synced: %t, after the version was chosen: %t", policy, synced, pinned)
 			}
 			publishing = false
 			mu.Unlock()
+		}
+		if versions != 4 {
+			t.Errorf("policy %v: %d versions", policy, versions)
 		}
 	}
 }
