@@ -72,14 +72,13 @@ type Buffer struct {
 	bridge        *bridge // nil: no node is left out
 	bridgeScratch bridgeScratch
 	heap          []simd.Neighbour
-	// Under a filter: the distances of the expanded nodes.
-	expanded []float32
-	ids      []uint32
-	dists    []float32
-	others   []float32 // distances of excluded rows
-	rows     []uint32
-	hits     []Hit
-	stats    Stats
+	expanded      []simd.Neighbour // under a filter: the expanded nodes
+	ids           []uint32
+	dists         []float32
+	others        []float32 // distances of excluded rows
+	rows          []uint32
+	hits          []Hit
+	stats         Stats
 }
 
 // start resets b for a search of a graph of this many rows with beam width ef. near is the number
@@ -202,11 +201,11 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 		if b.exhausted(&b.pool) {
 			return nil
 		}
-		if err := q.halt(b); err != nil {
+		if err := q.halt(allowed, b); err != nil {
 			return err
 		}
 		node := b.popHeap()
-		b.expanded = append(b.expanded, node.Dist)
+		b.expanded = append(b.expanded, node)
 		ids, err := g.neighbours(node.ID)
 		if err != nil {
 			return err

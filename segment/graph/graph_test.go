@@ -741,6 +741,45 @@ func TestFar(t *testing.T) {
 	}
 }
 
+// TestFarDuplicates excludes half of the rows, and all duplicates of the three vectors nearest to
+// the query: these are many rows, though few nodes. Searches notice it. Where only the half is
+// excluded they find enough duplicates of the nearest vectors, and do not give up.
+func TestFarDuplicates(t *testing.T) {
+	for _, layout := range []uint32{plain, quick} {
+		d, queries := make1("duplicates", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
+		g := d.graph(t, codes.Cosine, Options{quiet: true, layout: layout})
+		half := bitset.New(d.rows())
+		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.rows())[:d.rows()/2] {
+			half.Set(i)
+		}
+		const k = 10
+		s := Setting{EF: 20}
+		var buf Buffer
+		for i, vec := range queries {
+			far, vectors, last := slices.Clone(half), 0, math.Inf(1)
+			for _, h := range exact(codes.Cosine, d, vec, d.rows(), nil) {
+				if h.Score != last {
+					vectors, last = vectors+1, h.Score
+				}
+				if vectors > 3 {
+					break
+				}
+				far.Clear(h.Row)
+			}
+			for _, c := range []struct {
+				allowed bitset.Set
+				want    error
+			}{{half, nil}, {far, ErrFar}} {
+				q := g.Query(vec)
+				q.Guard(k, s, c.allowed.Count())
+				if _, stats, err := q.Search(k, s, c.allowed, d.scorer(codes.Cosine, vec), &buf); !errors.Is(err, c.want) {
+					t.Errorf("layout %d, query %d: %v, want %v; %+v", layout, i, err, c.want, stats)
+				}
+			}
+		}
+	}
+}
+
 // TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of forty
 // rows next to each other, codes cannot tell which is the nearest, and the calibration must not
 // take one for another.

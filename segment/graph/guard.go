@@ -16,7 +16,7 @@ import (
 // nearest rows, a search is like one for many more rows, and needs more expansions.
 type guard struct {
 	want     int // rows wanted; 0: no guard
-	passed   int // how many excluded nodes may be nearer than the last row wanted
+	passed   int // how many excluded rows may be nearer than the last row wanted
 	excluded int // rows that the filter excludes
 	look     int // after this many expansions a search is judged
 	most     int // limit of expansions
@@ -29,8 +29,8 @@ var ErrFar = errors.New("what is near is not allowed")
 // Parameters of guards.
 const (
 	samples    = 64  // excluded rows that are compared with the results
-	tolerated  = 4   // one more excluded node is tolerated per this many rows wanted
-	deviations = 3   // standard deviations above the mean number of excluded nodes
+	tolerated  = 4   // one more excluded row is tolerated per this many rows wanted
+	deviations = 3   // standard deviations above the mean number of excluded rows
 	slack      = 3   // multiple of the calibrated expansions after which a search is judged or given up
 	slackQuick = 1.6 // the same in the quick layout, where estimates are rough
 )
@@ -72,16 +72,23 @@ func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting,
 
 // halt returns ErrFar if the search should end now, because it is in a region that the filter
 // excludes.
-func (q *Query) halt(b *Buffer) error {
+func (q *Query) halt(allowed bitset.Set, b *Buffer) error {
 	switch g := &q.guard; {
 	case g.want == 0 || b.stats.Expanded < min(g.look, g.most):
 		return nil
 	case b.stats.Expanded == g.look:
-		last := float32(math.MaxFloat32)
-		if found := q.found(b).rows; len(found) >= g.want {
-			last = found[g.want-1].Dist
+		last, found := float32(math.MaxFloat32), 0
+		for _, e := range q.found(b).rows {
+			in, _, err := q.count(e.ID&^simd.Marked, allowed)
+			if err != nil {
+				return err
+			}
+			if found += in; found >= g.want {
+				last = e.Dist
+				break
+			}
 		}
-		return q.judge(last, b)
+		return q.judge(last, allowed, b)
 	case b.stats.Expanded >= g.most:
 		return ErrFar
 	}
@@ -89,14 +96,14 @@ func (q *Query) halt(b *Buffer) error {
 }
 
 // check tests, after a search, whether the filter excludes rows nearer than the last row wanted. It
-// counts them among the expanded nodes and in a sample of all excluded rows, because a search that
+// counts them in the expanded nodes and in a sample of all excluded rows, because a search that
 // got lost far from the query has expanded none of them.
 func (q *Query) check(allowed bitset.Set, b *Buffer) error {
 	if q.guard.want == 0 || len(b.dists) < q.guard.want {
 		return nil
 	}
 	last := b.dists[q.guard.want-1]
-	if err := q.judge(last, b); err != nil {
+	if err := q.judge(last, allowed, b); err != nil {
 		return err
 	}
 	g := q.g
@@ -156,23 +163,39 @@ func (b *Buffer) sample(allowed bitset.Set, rows, excluded int) []uint32 {
 	return b.ids
 }
 
-// judge counts the excluded nodes nearer than last among the expanded ones, and returns ErrFar if
-// they are too many.
-func (q *Query) judge(last float32, b *Buffer) error {
+// judge counts the excluded rows of the expanded nodes nearer than last, and returns ErrFar if they
+// are too many.
+func (q *Query) judge(last float32, allowed bitset.Set, b *Buffer) error {
 	n := 0
-	for _, d := range b.expanded {
-		if d < last {
-			n++
+	for _, e := range b.expanded {
+		if e.Dist < last {
+			_, excluded, err := q.count(e.ID, allowed)
+			if err != nil {
+				return err
+			}
+			n += excluded
 		}
 	}
-	for _, e := range q.found(b).rows {
-		if e.Dist >= last {
-			break
-		}
-		n--
-	}
-	if b.stats.Passed = max(0, n); n > q.guard.passed {
+	if b.stats.Passed = n; n > q.guard.passed {
 		return ErrFar
 	}
 	return nil
+}
+
+// count returns how many rows of a node, the duplicates included, are allowed and how many are
+// excluded.
+func (q *Query) count(node uint32, allowed bitset.Set) (in, excluded int, err error) {
+	for row := node; row != none; {
+		switch {
+		case row == q.without:
+		case allowed.Has(int(row)):
+			in++
+		default:
+			excluded++
+		}
+		if row, err = q.g.duplicate(row); err != nil {
+			return 0, 0, err
+		}
+	}
+	return in, excluded, nil
 }

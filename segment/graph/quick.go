@@ -198,7 +198,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 			return nil
 		}
 		if allowed != nil {
-			if err := q.halt(b); err != nil {
+			if err := q.halt(allowed, b); err != nil {
 				return err
 			}
 		}
@@ -215,7 +215,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 		b.stats.Expanded++
 		wanted := allowed == nil
 		if !wanted {
-			b.expanded = append(b.expanded, dist[0])
+			b.expanded = append(b.expanded, simd.Neighbour{ID: node, Dist: dist[0]})
 			if !b.near.full(dist[0]) {
 				if wanted, err = g.anyAllowed(node, allowed); err != nil {
 					return err

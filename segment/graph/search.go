@@ -100,7 +100,7 @@ type Stats struct {
 	Expanded  int // expansions
 	Estimated int // distances estimated from codes
 	Scored    int // rows that were scored
-	Passed    int // under a guard: excluded nodes that are nearer than the last row wanted, estimated
+	Passed    int // under a guard: excluded rows that are nearer than the last row wanted, estimated
 }
 
 // Search returns the k rows with the highest scores among the candidates of a beam search, best
