@@ -111,8 +111,8 @@ func dump(t *testing.T, b []byte) string {
 	layout := u32("layout")
 	line(8, "seed", "%d", d.U64())
 	line(8, "unit", "%v", d.F64())
-	line(8, "reach", "%v", d.F64())
-	entryPoints := u32("pilots")
+	line(8, "radius", "%v", d.F64())
+	entryPoints := u32("entry points")
 	overflow := u32("rows of the overflow")
 	var levels [3]int
 	for i, k := range []int{1, 10, 100} {
@@ -179,7 +179,7 @@ func dump(t *testing.T, b []byte) string {
 		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%06x  %-23s  %-24s %s", start, fmt.Sprintf("(%d bytes)", d.Offset()-start), "signs", strings.Join(signs, " ")), " "))
 	}
 	for r := range rows {
-		row(fmt.Sprintf("twin of row %d", r))
+		row(fmt.Sprintf("duplicate of row %d", r))
 	}
 	pad()
 	for i := range dim {
@@ -187,7 +187,7 @@ func dump(t *testing.T, b []byte) string {
 	}
 	pad()
 	for i := range entryPoints {
-		row(fmt.Sprintf("pilot %d", i))
+		row(fmt.Sprintf("entry point %d", i))
 	}
 	pad()
 	for i := range overflow {
@@ -196,11 +196,11 @@ func dump(t *testing.T, b []byte) string {
 	pad()
 	for i, k := range []int{1, 10, 100} {
 		for j := range levels[i] {
-			u32(fmt.Sprintf("level %d for %d: effort", j, k))
-			f32("reach")
+			u32(fmt.Sprintf("level %d for %d: ef", j, k))
+			f32("stopping ratio")
 			f32("nodes")
 			f32("recall")
-			f32("without the reach")
+			f32("without the ratio")
 		}
 	}
 	pad()
