@@ -108,19 +108,6 @@ func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
 	return db.engine.Write(ctx, ops, b.len)
 }
 
-// Backup writes a consistent copy of the database, as of now, to directory dir. The
-// directory must be empty or missing, and must not lie inside the database directory.
-// Readers and writers go on. The copy is an ordinary database. It becomes one only with
-// the last step, so an interrupted backup cannot be mistaken for a complete one. A
-// read-only database may still have the log of a killed writer: the log is then copied
-// too, and the copy recovers when it is opened.
-func (db *DB) Backup(ctx context.Context, dir string) error {
-	if err := backup(ctx, db.engine, dir); err != nil {
-		return fmt.Errorf("db: backup to %q: %w", dir, engine.Translate(err))
-	}
-	return nil
-}
-
 // Check reads every byte on disk and verifies every checksum and invariant
 // (docs/design.md lists them). It changes nothing. Readers and writers go on;
 // writers pause while the log is read. The error says that the check itself

@@ -1,4 +1,4 @@
-package db
+package replica
 
 import (
 	"context"
@@ -18,7 +18,10 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-func backup(ctx context.Context, db *engine.Engine, dir string) error {
+// Backup writes a consistent copy of the database to directory dir, which must be empty or missing
+// and lie outside the database's own directory. The copy becomes a database with the last step, so
+// an interrupted backup cannot be mistaken for a complete one.
+func Backup(ctx context.Context, db *engine.Engine, dir string) error {
 	if err := db.Begin(); err != nil {
 		return err
 	}

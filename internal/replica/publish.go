@@ -1,0 +1,594 @@
+package replica
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/manifest"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// Options tune a Publisher.
+type Options struct {
+	Keep int      // versions that the folder holds, including the newest; 0 means DefaultKeep
+	Hook vfs.Hook // faults and traces, for tests; nil for none
+}
+
+// DefaultKeep is how many versions a published folder holds.
+const DefaultKeep = 8
+
+// A Publisher writes versions of a database to a folder. A file in the folder is written once and
+// never changed: followers may be reading it. A file that is there already is not written again.
+//
+// Its methods are safe for concurrent use. It must be closed before the database.
+type Publisher struct {
+	db   *engine.Engine
+	to   *vfs.FS // the folder
+	temp *vfs.FS // tmp/ in it: laid out like a database
+	hook vfs.Hook
+	lock *vfs.Lock
+	keep int
+
+	mu      sync.Mutex // held by Publish and Close
+	closed  bool
+	last    *manifest.Manifest // nil if there is none
+	based   bool               // this Publisher copied its meta.bolt,
+	commits uint64             // after this many commits of the database
+	known   map[string]any     // source of each file in last, by name: segment.Info or publishable
+}
+
+// A Publication reports the result of Publish.
+type Publication struct {
+	Version  uint64 // number of the newest version in the folder, from 1
+	Batch    uint64 // the last batch in it
+	New      bool   // false: the folder had this version already
+	Files    int    // of the version
+	Bytes    int64  // in them
+	NewFiles int    // files written by this Publish
+	NewBytes int64  // in the written files
+}
+
+// Limits for the batches that are published beside a copy of meta.bolt. Beyond
+// them a new copy is made.
+const (
+	maxLogFiles = 32      // files of the log
+	minLogBytes = 1 << 20 // and bytes, or a quarter of meta.bolt if that is more
+)
+
+// NewPublisher prepares directory dir. The directory must not exist, be empty, or be a folder to
+// which this database was published before, and must lie outside the database's own directory. A
+// second Publisher of the folder fails with engine.ErrLocked.
+func NewPublisher(db *engine.Engine, dir string, o Options) (*Publisher, error) {
+	p := &Publisher{db: db, keep: cmp.Or(o.Keep, DefaultKeep), hook: o.Hook}
+	if err := p.open(dir); err != nil {
+		_ = p.release()
+		return nil, err
+	}
+	return p, nil
+}
+
+// lockFile is locked by the Publisher of a folder.
+const lockFile = "publish.lock"
+
+func (p *Publisher) open(dir string) (err error) {
+	if p.db.Opts.ReadOnly {
+		return engine.ErrReadOnly
+	}
+	if err := outside(p.db, dir); err != nil {
+		return err
+	}
+	if err := engine.MakeDir(dir); err != nil {
+		return err
+	}
+	if p.to, err = vfs.Open(dir, p.hook); err != nil {
+		return err
+	}
+	names, err := p.to.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(names, engine.ManifestDir) {
+		for _, name := range names {
+			if name != lockFile && name != engine.TmpDir && !strings.HasPrefix(name, ".") {
+				return fmt.Errorf("%w: the directory holds %q and no published database", engine.ErrExists, name)
+			}
+		}
+	}
+	if p.lock, err = p.to.Lock(lockFile, true); err != nil {
+		return err
+	}
+	for _, d := range []string{engine.ManifestDir, engine.MetaDir, engine.SegDir, engine.WALDir, engine.TmpDir} { // the first one marks a published folder
+		if err := p.to.Mkdir(d); err != nil {
+			return err
+		}
+	}
+	if err := p.to.SyncDir("."); err != nil {
+		return err
+	}
+	if p.temp, err = openTemp(dir, p.hook); err != nil {
+		return err
+	}
+	numbers, err := engine.Manifests(p.to)
+	if err != nil {
+		return err
+	}
+	for _, number := range slices.Backward(numbers) {
+		m, err := engine.ReadManifest(p.to, number)
+		if errors.Is(err, fileformat.ErrCorrupt) {
+			continue // followers skip it, too
+		}
+		if err != nil {
+			return err
+		}
+		if m.DB != p.db.State.DB {
+			return fmt.Errorf("%w: the directory holds another database", engine.ErrExists)
+		}
+		p.last = m
+		break
+	}
+	return nil
+}
+
+// openTemp opens tmp/ of a folder.
+func openTemp(dir string, hook vfs.Hook) (*vfs.FS, error) {
+	var inside vfs.Hook
+	if hook != nil {
+		inside = func(op vfs.Op) error {
+			op.Name = path.Join(engine.TmpDir, op.Name)
+			if op.To != "" {
+				op.To = path.Join(engine.TmpDir, op.To)
+			}
+			return hook(op)
+		}
+	}
+	return vfs.Open(filepath.Join(dir, engine.TmpDir), inside)
+}
+
+// startAfresh prepares the folder again after a directory in it could not be
+// synced. Names that the failed sync covered may be lost, and no later sync
+// brings them back. So files that no version uses are removed, to be written
+// again under a new sync.
+func (p *Publisher) startAfresh() error {
+	to, err := vfs.Open(p.dir(), p.hook)
+	if err != nil {
+		return err
+	}
+	temp, err := openTemp(p.dir(), p.hook)
+	if err != nil {
+		return errors.Join(err, to.Close())
+	}
+	old := []*vfs.FS{p.to, p.temp}
+	p.to, p.temp = to, temp
+	return errors.Join(old[0].Close(), old[1].Close(), p.remove())
+}
+
+// Close releases the folder. It waits for a running Publish.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	return p.release()
+}
+
+func (p *Publisher) release() error {
+	var errs []error
+	if p.lock != nil {
+		errs = append(errs, p.lock.Close())
+	}
+	for _, f := range []*vfs.FS{p.temp, p.to} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Publish writes the present version of the database to the folder, unless it is there already.
+// Readers and writers go on. After an error, and after a crash at any moment, the folder holds the
+// previous version, whole; Publish can be called again.
+func (p *Publisher) Publish(ctx context.Context) (Publication, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return Publication{}, engine.ErrClosed
+	}
+	if err := p.db.Usable(ctx); err != nil {
+		return Publication{}, err
+	}
+	defer p.db.End()
+	return p.publish(ctx)
+}
+
+func (p *Publisher) dir() string { return p.to.Dir() }
+
+func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
+	start := time.Now()
+	defer func() {
+		if err != nil {
+			p.based = false // the next Publish checks all files again
+			err = errors.Join(err, p.wipe())
+		}
+	}()
+	if p.to.Failed() != nil || p.temp.Failed() != nil {
+		if err := p.startAfresh(); err != nil {
+			return done, err
+		}
+	}
+	if err := p.wipe(); err != nil {
+		return done, err
+	}
+	if p.long() {
+		if err := p.db.Flush(); err != nil {
+			return done, err
+		}
+	}
+	if _, err := p.db.MakeDerived(ctx, engine.ByClose, 0); err != nil {
+		return done, err
+	}
+	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.State.DB}, found: map[string]any{}, old: map[string]string{}}
+	if p.last != nil {
+		next.old = p.last.Names()
+	}
+	commits, err := next.documents()
+	if next.ver != nil {
+		defer p.db.Drop(next.ver)
+	}
+	if err == nil {
+		err = p.db.Guard(next.segments)
+	}
+	if err != nil {
+		return done, err
+	}
+	m := next.m
+	slices.SortFunc(m.Files, func(a, b manifest.File) int { return strings.Compare(a.Name, b.Name) })
+	if err := next.there(); err != nil {
+		return done, err
+	}
+	same := p.last != nil && m.Batch == p.last.Batch && slices.Equal(m.Files, p.last.Files)
+	if same {
+		m = p.last
+	} else if err := p.commit(m); err != nil {
+		return done, err
+	}
+	p.last, p.based, p.commits, p.known = m, true, commits, next.found
+	p.tidy()
+	done = Publication{
+		Version: m.Number, Batch: m.Batch, New: !same, Files: len(m.Files), Bytes: m.Bytes(),
+		NewFiles: next.files, NewBytes: next.bytes,
+	}
+	if !same {
+		p.db.Opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch, "files", next.files, "bytes", next.bytes, "took", time.Since(start))
+	}
+	return done, nil
+}
+
+// wipe removes unfinished files.
+func (p *Publisher) wipe() error {
+	for _, dir := range []string{".", engine.SegDir, engine.WALDir, engine.TmpDir} {
+		names, err := p.temp.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if dir == "." && slices.Contains([]string{engine.SegDir, engine.WALDir, engine.TmpDir}, name) {
+				continue
+			}
+			if err := p.temp.Remove(path.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, dir := range []string{engine.SegDir, engine.WALDir} {
+		if err := p.temp.Mkdir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// long reports whether a new copy of meta.bolt is due, because too many batches
+// are not in the published one.
+func (p *Publisher) long() bool {
+	limit, files := int64(minLogBytes), 0
+	if p.last != nil {
+		for _, f := range p.last.Files {
+			if strings.HasPrefix(f.Name, engine.WALDir+"/") {
+				files++
+			}
+		}
+	}
+	if size, err := p.db.FS.Size(engine.MetaName); err == nil {
+		limit = max(limit, size/4)
+	}
+	p.db.CommitMu.Lock()
+	defer p.db.CommitMu.Unlock()
+	bytes := p.db.Active.Bytes
+	if p.db.Frozen != nil {
+		bytes += p.db.Frozen.Bytes
+	}
+	return bytes > limit || files >= maxLogFiles && bytes > 0
+}
+
+// commit writes the manifest of a version whose files are in place.
+func (p *Publisher) commit(m *manifest.Manifest) error {
+	for _, dir := range []string{engine.MetaDir, engine.SegDir, engine.WALDir} {
+		if err := p.to.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	numbers, err := engine.Manifests(p.to)
+	if err != nil {
+		return err
+	}
+	m.Number = 1
+	if n := len(numbers); n > 0 {
+		m.Number = numbers[n-1] + 1
+	}
+	m.Time = time.Now().UnixNano()
+	b, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	return p.to.WriteFileAtomic(engine.ManifestName(m.Number), b)
+}
+
+// tidy removes old versions, and files that no version uses. A file that cannot
+// be removed is tried again after the next Publish.
+func (p *Publisher) tidy() {
+	if err := p.remove(); err != nil {
+		p.db.Opts.Logger.Warn("cannot remove old versions", "dir", p.dir(), "error", err)
+	}
+}
+
+func (p *Publisher) remove() error {
+	numbers, err := engine.Manifests(p.to)
+	if err != nil {
+		return err
+	}
+	needed := map[string]bool{}
+	for i, number := range numbers {
+		if i < len(numbers)-p.keep {
+			if err := p.to.Remove(engine.ManifestName(number)); err != nil {
+				return err
+			}
+			continue
+		}
+		m, err := engine.ReadManifest(p.to, number)
+		if errors.Is(err, fileformat.ErrCorrupt) {
+			continue // nobody can use it
+		}
+		if err != nil {
+			return err
+		}
+		for _, f := range m.Files {
+			needed[f.Path] = true
+		}
+	}
+	if len(numbers) > p.keep {
+		if err := p.to.SyncDir(engine.ManifestDir); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{engine.MetaDir, engine.SegDir, engine.WALDir} {
+		names, err := p.to.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if name = path.Join(dir, name); !needed[name] && isPublishedName(name) {
+				if err := p.to.Remove(name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// publishedPath returns the path of a file in a published folder, from its name
+// in a database and the checksum of its content.
+func publishedPath(name string, sum []byte) string {
+	hash, ext := hex.EncodeToString(sum[:8]), path.Ext(name)
+	if path.Dir(name) == "." {
+		return engine.MetaDir + "/" + hash + ext
+	}
+	return strings.TrimSuffix(name, ext) + "-" + hash + ext
+}
+
+// isPublishedName reports whether publishedPath may have made a path.
+func isPublishedName(name string) bool {
+	base, ext := strings.TrimSuffix(path.Base(name), path.Ext(name)), strings.TrimPrefix(path.Ext(name), ".")
+	known := slices.Contains([]string{"bolt", "sums", "vec", "wal"}, ext) || slices.Contains(engine.DerivedExts, ext)
+	return known && len(base) >= 16 && strings.Trim(base, "0123456789abcdef-") == ""
+}
+
+// A publication is a version that is being published.
+type publication struct {
+	*Publisher
+	ctx   context.Context
+	ver   *engine.Version
+	m     *manifest.Manifest
+	old   map[string]string // names in the previous version
+	found map[string]any    // becomes known
+	files int               // that were written
+	bytes int64             // in them
+}
+
+// documents adds meta.bolt and the batches after it: the published files, as
+// long as they are valid, and the batches since then. It also chooses the
+// version.
+func (p *publication) documents() (commits uint64, err error) {
+	db := p.db
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	p.ver = db.Current()
+	// A replica must not have what the database may lose. Writers go on: their
+	// writes after this sync are not in the version, which was chosen before.
+	if !db.Opts.SyncAlways {
+		if err := db.Log.Sync(); err != nil {
+			return 0, db.Fail(err)
+		}
+	}
+	p.m.Batch = p.ver.LSN
+	from := p.ver.Applied
+	if p.based && p.commits == db.Commits && p.last.Batch >= from && p.last.Batch <= p.ver.LSN {
+		from = p.last.Batch
+		for _, f := range p.last.Files {
+			if !strings.HasPrefix(f.Name, engine.SegDir+"/") {
+				p.m.Files = append(p.m.Files, f)
+			}
+		}
+	} else {
+		store := p.ver.Files.Store
+		err := store.CopyTo(p.temp, engine.MetaName)
+		if err == nil {
+			err = store.SealCopy(p.temp, engine.MetaName)
+		}
+		if err == nil {
+			err = p.adopt(engine.MetaName)
+		}
+		if err == nil {
+			err = p.adopt(engine.SumsName)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if from < p.ver.LSN {
+		seq := uint64(1)
+		for _, f := range p.m.Files {
+			if strings.HasPrefix(f.Name, engine.WALDir+"/") {
+				seq++
+			}
+		}
+		name, err := wal.Copy(wal.Options{FS: db.FS, DB: db.State.DB, ReadOnly: true}, from, p.ver.LSN,
+			wal.Options{FS: p.temp, DB: db.State.DB}, seq)
+		if err == nil {
+			err = p.adopt(name)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return db.Commits, nil
+}
+
+// adopt moves a complete and synced file from tmp/ to its place.
+func (p *publication) adopt(name string) error {
+	size, sum, err := engine.Digest(p.ctx, p.temp, name)
+	if err != nil {
+		return err
+	}
+	f := manifest.File{Name: name, Path: publishedPath(name, sum[:]), Size: size, Sum: sum}
+	p.m.Files = append(p.m.Files, f)
+	if engine.Compare(p.ctx, p.to, f) == nil { // left by an unfinished Publish, or the same content again
+		return p.temp.Remove(name)
+	}
+	p.files++
+	p.bytes += size
+	return p.to.Rename(path.Join(engine.TmpDir, name), f.Path)
+}
+
+// segments adds the segments of the version, with the derived files that exist.
+func (p *publication) segments() error {
+	view := p.to.Named(p.old)
+	for _, s := range p.ver.Files.Segments {
+		name := segment.FileName(s.Info.ID)
+		if !p.have(name, s.Info, func() error {
+			published, err := segment.Open(view, p.db.State.DB, s.Info)
+			if err == nil {
+				err = published.Close()
+			}
+			return err
+		}) {
+			err := copySegment(p.ctx, p.db, p.db.FS, p.temp, s)
+			if err == nil {
+				err = p.adopt(name)
+			}
+			if err != nil {
+				return err
+			}
+			p.found[name] = s.Info
+		}
+		for _, d := range s.Derived {
+			if err := p.derived(d.Present(), view); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// have adds the file of the previous version with this name, if it was made
+// from the same source (of). fits decides where the source is not known.
+func (p *publication) have(name string, of any, fits func() error) bool {
+	if p.last == nil {
+		return false
+	}
+	f := p.last.Find(name)
+	if f == nil || p.known[name] != of && fits() != nil {
+		return false
+	}
+	p.found[name] = of
+	p.m.Files = append(p.m.Files, *f)
+	return true
+}
+
+// there checks that all files exist with the right size.
+func (p *publication) there() error {
+	for _, f := range p.m.Files {
+		if size, err := p.to.Size(f.Path); err != nil || size != f.Size {
+			p.last, p.known = nil, nil // the next Publish writes the missing files
+			return fmt.Errorf("%s, published before, is gone or has changed: %w", f.Path, cmp.Or(err, fileformat.ErrCorrupt))
+		}
+	}
+	return nil
+}
+
+// derived adds a derived file, if it exists and is valid.
+func (p *publication) derived(d engine.Publishable, view *vfs.FS) error {
+	if d == nil {
+		return nil
+	}
+	name := d.File()
+	if p.have(name, d, func() error { return d.Fits(view) }) {
+		return nil
+	}
+	size, err := p.db.FS.Size(name)
+	other := (*vfs.NotRegularError)(nil)
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
+		return nil
+	}
+	if err == nil {
+		err = copyFile(p.ctx, p.db.FS, p.temp, name, size)
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.Fits(p.temp); err != nil { // damaged, or of an earlier schema: readers do without
+		p.db.Opts.Logger.Debug("derived file is not published", "file", name, "reason", err)
+		return p.temp.Remove(name)
+	}
+	p.found[name] = d
+	return p.adopt(name)
+}
