@@ -71,11 +71,11 @@ func (db *DB) CreateCollectionWith(ctx context.Context, name string, s Schema, m
 			return nil, fmt.Errorf("db: create collection: %w", err)
 		}
 	}
-	c, err := db.define(ctx, name, s, own, false)
+	def, err := db.engine.Define(ctx, name, s.engine(), own, true)
 	if err != nil {
 		return nil, fmt.Errorf("db: create collection: %w", err)
 	}
-	return c, nil
+	return &Collection{db: db, id: def.ID}, nil
 }
 
 // OpenCollection returns the collection of that name, and creates it if it does not
@@ -97,63 +97,11 @@ func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Colle
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	if c, err = db.define(ctx, name, s, nil, true); err != nil {
+	def, err := db.engine.Define(ctx, name, s.engine(), nil, false)
+	if err != nil {
 		return nil, fmt.Errorf("db: open collection: %w", err)
 	}
-	return c, nil
-}
-
-// define creates a collection with metadata m, or checks that the schema of an existing
-// one fits.
-func (db *DB) define(ctx context.Context, name string, s Schema, m Metadata, mayExist bool) (*Collection, error) {
-	if err := engine.ValidateName(name); err != nil {
-		return nil, err
-	}
-	want := s.engine()
-	if err := want.Validate(name); err != nil {
-		return nil, err
-	}
-	words, err := engine.NewAnalysis(name, want.Text)
-	if err != nil {
-		return nil, err
-	}
-	var id uint32
-	_, err = db.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
-		def := &engine.Definition{Name: name, Schema: want, Analysis: words, Metadata: m}
-		if old, ok := g.Base.Names[name]; ok {
-			def = g.Base.Views[old].Def
-			if !mayExist {
-				return nil, fmt.Errorf("%w: collection %q", ErrExists, name)
-			}
-			id = old
-			if err := def.Schema.Accepts(name, want); err != nil {
-				return nil, err
-			}
-			fixed := *def
-			if def.Schema.Dim == 0 {
-				fixed.Schema.Dim = s.Dim
-			}
-			if def.Schema.Text == nil {
-				fixed.Schema.Text, fixed.Analysis = want.Text, words
-			}
-			if fixed.Schema == def.Schema {
-				return nil, nil
-			}
-			def = &fixed
-		} else {
-			id = g.NextID
-			g.NextID++
-			def.ID = id
-		}
-		return []engine.Op{{Kind: engine.OpDefine, Coll: id, Def: def}}, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if s.Text != nil {
-		db.engine.Background.WakeCompact()
-	}
-	return &Collection{db: db, id: id}, nil
+	return &Collection{db: db, id: def.ID}, nil
 }
 
 // Collection returns an existing collection; ErrNotFound if it does not exist.
@@ -186,14 +134,7 @@ func (db *DB) Collections() []CollectionInfo {
 
 // Drop removes a collection with all its documents; ErrNotFound if it does not exist.
 func (db *DB) Drop(ctx context.Context, name string) error {
-	_, err := db.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
-		id, ok := g.Base.Names[name]
-		if !ok {
-			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, name)
-		}
-		return []engine.Op{{Kind: engine.OpDrop, Coll: id}}, nil
-	})
-	if err != nil {
+	if err := db.engine.DropCollection(ctx, name); err != nil {
 		return fmt.Errorf("db: drop: %w", err)
 	}
 	return nil
@@ -201,25 +142,7 @@ func (db *DB) Drop(ctx context.Context, name string) error {
 
 // Rename gives a collection another name; ErrExists if the name is taken.
 func (db *DB) Rename(ctx context.Context, from, to string) error {
-	if err := engine.ValidateName(to); err != nil {
-		return fmt.Errorf("db: rename: %w", err)
-	}
-	_, err := db.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
-		id, ok := g.Base.Names[from]
-		if !ok {
-			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, from)
-		}
-		if from == to {
-			return nil, nil
-		}
-		if _, taken := g.Base.Names[to]; taken {
-			return nil, fmt.Errorf("%w: collection %q", ErrExists, to)
-		}
-		def := *g.Base.Views[id].Def
-		def.Name = to
-		return []engine.Op{{Kind: engine.OpDefine, Coll: id, Def: &def}}, nil
-	})
-	if err != nil {
+	if err := db.engine.Rename(ctx, from, to); err != nil {
 		return fmt.Errorf("db: rename: %w", err)
 	}
 	return nil
@@ -279,14 +202,13 @@ func (c *Collection) Version() uint64 {
 // metadata apply.
 func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
 	own, err := m.canonical()
-	if err != nil {
-		return c.wrap("set metadata", err)
+	if err == nil && c.snap != nil {
+		err = ErrReadOnly
 	}
-	return c.wrap("set metadata", c.change(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
-		def := *v.Def
-		def.Metadata = own
-		return []engine.Op{{Kind: engine.OpDefine, Coll: c.id, Def: &def}}, nil
-	}))
+	if err == nil {
+		err = c.db.engine.SetMetadata(ctx, c.id, own)
+	}
+	return c.wrap("set metadata", err)
 }
 
 // change runs decide on the newest version of the collection while all other writes wait.
