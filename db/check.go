@@ -4,20 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/internal/blocks"
-	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
-	"github.com/vecbolt/vecbolt/internal/fileformat"
-	"github.com/vecbolt/vecbolt/internal/meta"
-	"github.com/vecbolt/vecbolt/segment"
-	"github.com/vecbolt/vecbolt/segment/columns"
-	"github.com/vecbolt/vecbolt/segment/terms"
-	"github.com/vecbolt/vecbolt/wal"
+	"github.com/vecbolt/vecbolt/internal/fsck"
 )
+
+// A CheckLevel says how thorough a check is. The levels are those of internal/fsck.
+type CheckLevel uint8
+
+// The levels of a check. The zero value is CheckBytes.
+const (
+	// CheckBytes reads every byte on disk and verifies every checksum and invariant
+	// (docs/design.md lists them). It finds errors of disks.
+	CheckBytes CheckLevel = iota
+	// CheckDeep also distrusts derived files whose checksums hold, and so finds errors of
+	// programs as well. It recomputes columns from documents and compares them in both
+	// directions. It compares the bounds of codes with true scores, and the graph with
+	// recomputed codes. It searches the graph for each row, and follows every id to its
+	// document. That takes longer.
+	CheckDeep
+)
+
+// String returns "bytes" or "deep".
+func (l CheckLevel) String() string {
+	switch l {
+	case CheckBytes:
+		return "bytes"
+	case CheckDeep:
+		return "deep"
+	}
+	return fmt.Sprintf("CheckLevel(%d)", uint8(l))
+}
+
+// validate is the only check of a CheckLevel.
+func (l CheckLevel) validate() error { return within("level", l, CheckBytes, CheckDeep) }
+
+// A CheckReport is what Check looked at and what it found wrong.
+type CheckReport struct {
+	Problems    []Problem `json:"problems"`
+	Collections int       `json:"collections"`
+	Documents   int       `json:"documents"`
+	Segments    int       `json:"segments"`
+}
+
+// OK reports whether nothing is wrong.
+func (r *CheckReport) OK() bool { return len(r.Problems) == 0 }
 
 // A Problem is one thing that Check found wrong.
 type Problem struct {
@@ -34,285 +65,107 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s at offset %d: %s", p.File, p.Offset, p.Detail)
 }
 
-// A CheckReport is what Check looked at and what it found wrong.
-type CheckReport struct {
-	Problems    []Problem `json:"problems"`
-	Collections int       `json:"collections"`
-	Documents   int       `json:"documents"`
-	Segments    int       `json:"segments"`
-}
-
-// OK reports whether nothing is wrong.
-func (r *CheckReport) OK() bool { return len(r.Problems) == 0 }
-
-// maxProblems bounds a report: a broken disk can yield any number of problems.
-const maxProblems = 1000
-
-func runCheck(ctx context.Context, db *engine.Engine, deep bool) (*CheckReport, error) {
-	ver, err := db.Acquire()
+// Check examines the database and its files. It changes nothing. Readers and writers go on;
+// writers pause while the log is read. The error says that the check itself could not be
+// done; what is wrong with the data is in the report.
+func (db *DB) Check(ctx context.Context, level CheckLevel) (*CheckReport, error) {
+	err := level.validate()
+	var found *fsck.Report
+	if err == nil {
+		found, err = fsck.Check(ctx, db.engine, fsck.Level(level))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("db: check: %w", err)
 	}
-	defer db.Done(ver)
-	c := &checker{db: db, ctx: ctx, ver: ver, deep: deep, report: &CheckReport{Problems: []Problem{}}}
-	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.leftovers, c.documents} {
-		if err := db.Guard(step); err != nil {
-			if ctx.Err() != nil {
-				return nil, fmt.Errorf("db: check: %w", ctx.Err())
-			}
-			c.problem(err)
-		}
-	}
-	return c.report, nil
+	return checkReport(found), nil
 }
 
-// checker is one run of Check.
-type checker struct {
-	db     *engine.Engine
-	ctx    context.Context
-	ver    *engine.Version
-	deep   bool
-	report *CheckReport
-}
-
-func (c *checker) add(p Problem) {
-	if len(c.report.Problems) < maxProblems {
-		c.report.Problems = append(c.report.Problems, p)
+// CheckFiles checks a database even if Open fails. The error of Open is then the first
+// problem of the report, followed by the damage in all files that can be examined without
+// it; the level makes no difference. The returned error means that the check itself failed.
+func CheckFiles(ctx context.Context, dir string, level CheckLevel) (*CheckReport, error) {
+	if err := level.validate(); err != nil {
+		return nil, fmt.Errorf("db: check %q: %w", dir, err)
 	}
-}
-
-// problem adds an error to the report.
-func (c *checker) problem(err error) {
-	for _, err := range flatten(err) {
-		c.add(problemOf(err))
+	vdb, err := Open(dir, &Options{ReadOnly: true})
+	if err == nil {
+		report, err := vdb.Check(ctx, level)
+		return report, errors.Join(err, vdb.Close())
 	}
-}
-
-// problemOf describes an error, with file and offset where it has them.
-func problemOf(err error) Problem {
-	var corrupt *fileformat.CorruptError
-	if errors.As(engine.Translate(err), &corrupt) {
-		return Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
+	if !errors.Is(err, ErrCorrupt) {
+		return nil, err
 	}
-	return Problem{File: engine.MetaName, Offset: -1, Detail: err.Error()}
-}
-
-// flatten takes joined errors apart.
-func flatten(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, flatten(e)...)
-		}
-		return all
-	}
-	return []error{err}
-}
-
-// store checks meta.bolt: its pages, checksums, digests and counts.
-func (c *checker) store() error {
-	return c.ver.Files.Store.Check(c.ctx, func(file, bucket, key, detail string) {
-		c.add(Problem{File: file, Offset: -1, Detail: fmt.Sprintf("%s %s: %s", bucket, key, detail)})
-	})
-}
-
-// log reads the log from the first batch that is not flushed (I5: no hole; frames whole).
-func (c *checker) log() error {
-	c.db.MetaMu.Lock() // keeps log files from being removed
-	defer c.db.MetaMu.Unlock()
-	c.db.CommitMu.Lock() // keeps batches from being written
-	defer c.db.CommitMu.Unlock()
-	_, err := wal.Replay(wal.Options{FS: c.db.Files(), DB: c.db.State.DB}, c.db.Cur.Applied, func(_ uint64, b []byte) error {
-		_, _, err := engine.DecodeRecord(b)
-		return errors.Join(err, c.ctx.Err())
-	})
-	return err
-}
-
-// segments reads all vector files and the derived files beside them.
-func (c *checker) segments() error {
-	for _, s := range c.ver.Files.Segments {
-		c.report.Segments++
-		if err := s.Verify(c.ctx); err != nil {
-			c.problem(err)
-			continue
-		}
-		if err := s.VerifyRows(c.ctx); err != nil {
-			c.problem(err)
-		}
-		for _, d := range s.Derived { // the files on disk, not their content in memory
-			err := d.Check()
-			if err == nil && c.deep {
-				err = d.Recompute(c.ctx)
-			}
-			if err != nil && c.ctx.Err() == nil {
-				c.add(Problem{File: d.File(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, engine.ErrDerived)})
-			}
-		}
-	}
-	return c.ctx.Err()
-}
-
-// leftovers reports segment files that meta.bolt does not account for.
-func (c *checker) leftovers() error {
-	if c.db.Following != nil {
-		return nil // a published folder holds the files that its manifests name
-	}
-	l := &engine.Leftovers{FS: c.db.FS}
-	if c.db.Opts.ReadOnly { // a writer checked when it opened, and may be writing segments now
-		l = c.db.Leftovers()
-	}
-	problems, err := l.Problems()
-	for _, p := range problems {
-		c.problem(p)
-	}
-	return err
-}
-
-// documents checks that ids, documents and rows refer to each other.
-func (c *checker) documents() error {
-	for _, v := range c.ver.SortedViews() {
-		c.report.Collections++
-		c.report.Documents += v.Count
-		live := 0
-		for _, p := range v.Parts {
-			n, err := c.part(v, p)
-			if err != nil {
-				return err
-			}
-			live += n
-		}
-		if c.deep {
-			if err := c.ids(v); err != nil {
-				return err
-			}
-		}
-		if live != v.Count {
-			c.add(Problem{File: engine.MetaName, Offset: -1,
-				Detail: fmt.Sprintf("collection %q has %d ids and %d live rows", v.Def.Name, v.Count, live)})
-		}
-	}
-	return nil
-}
-
-func (c *checker) part(v *engine.View, p *engine.Part) (live int, err error) {
-	var cols *columns.Columns
-	if p.Segment != nil {
-		if cols, err = p.Segment.Cols.Need(c.ctx); err != nil {
-			return p.Live(), nil // segments has reported it
-		}
-		if p.Dim != 0 && p.Dim != v.Def.Schema.Dim {
-			c.add(Problem{File: segment.FileName(p.Segment.Info.ID), Offset: -1,
-				Detail: fmt.Sprintf("dimension %d in collection %q of dimension %d", p.Dim, v.Def.Name, v.Def.Schema.Dim)})
-		}
-	}
-	set := p.Alive()
-	if err := c.texts(v, p, set); err != nil {
-		return 0, err
-	}
-	rows := slices.Collect(set.All())
-	for batch := range slices.Chunk(rows, 256) {
-		if err := c.ctx.Err(); err != nil {
-			return 0, err
-		}
-		err := c.ver.Read(func(tx *meta.Tx) error {
-			for _, row := range batch {
-				if err := c.row(tx, v, p, row, cols); err != nil {
-					c.problem(err)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, err
-		}
-	}
-	return len(rows), nil
-}
-
-// row checks one live row: its document exists, the id of the document leads back to the
-// row, and the columns agree with the metadata.
-func (c *checker) row(tx *meta.Tx, v *engine.View, p *engine.Part, row int, cols *columns.Columns) error {
-	b, err := v.Stored(tx, p, row)
+	found, err := fsck.CheckFiles(ctx, dir, err)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("db: check %q: %w", dir, engine.Translate(err))
 	}
-	d, err := document.Decode(b, document.All)
-	if err != nil {
-		return engine.CorruptDocument(p.Nums[row], err)
-	}
-	num, err := c.ver.Num(tx, v, d.ID)
-	if err != nil {
-		return err
-	}
-	if num != p.Nums[row] {
-		return &fileformat.CorruptError{File: engine.MetaName, Offset: -1,
-			Err: fmt.Errorf("document %d names id %q, which names document %d", p.Nums[row], d.ID, num)}
-	}
-	if cols == nil {
-		return nil
-	}
-	var wrong string
-	filter.Flatten(d.Metadata, func(path string, want any) bool {
-		if _, isMap := want.(map[string]any); isMap {
-			return true
-		}
-		got, ok := cols.Value(row, path)
-		if !ok || !engine.SameValue(got, want) {
-			wrong = path
-		}
-		return wrong == ""
-	})
-	if wrong != "" {
-		return &fileformat.CorruptError{File: p.Segment.Cols.Name, Offset: -1,
-			Err: fmt.Errorf("field %q of document %q differs from its metadata", wrong, d.ID)}
-	}
-	return nil
+	return checkReport(found), nil
 }
 
-// texts checks that the index of a part, if it is there, says what the documents
-// say.
-func (c *checker) texts(v *engine.View, p *engine.Part, live bitset.Set) error {
-	a := v.Def.Analysis
-	if a == nil || p.Segment == nil {
-		return nil
-	}
-	d := p.Segment.Terms.Of(a)
-	compare := func(index *terms.Terms) error {
-		var b blocks.Memory
-		if err := p.Segment.WriteTerms(c.ctx, &b, a); err != nil {
-			return err
-		}
-		fresh, err := terms.Parse(b, p.Segment.TermsIdent(a))
-		if err == nil {
-			err = terms.Compare(index, fresh, live)
-		}
-		if err != nil {
-			c.add(Problem{File: d.Name, Offset: -1, Detail: fmt.Sprintf("%v; %v", err, engine.ErrDerived)})
-		}
-		return nil
-	}
-	if c.deep {
-		return d.OnDisk(compare)
-	}
-	if index := d.Get(); index != nil {
-		return compare(index)
-	}
-	return nil
+// A RepairReport lists the data that Repair saved and the data that is lost.
+type RepairReport struct {
+	Collections int       `json:"collections"`
+	Documents   int       `json:"documents"` // in the new database
+	Vectors     int       `json:"vectors"`   // documents with a vector
+	Lost        []Lost    `json:"lost"`
+	Problems    []Problem `json:"problems"` // damage found on the way
 }
 
-// published compares all files of the current version with its manifest.
-func (c *checker) published() error {
-	if c.db.Following == nil {
-		return nil
+// A Lost describes data that was stored once and is not in the new database.
+type Lost struct {
+	Collection string `json:"collection"`
+	ID         string `json:"id,omitempty"` // empty if unknown; if DocNum is 0 too, Reason says how many
+	DocNum     uint64 `json:"docnum,omitempty"`
+	What       string `json:"what"` // "document", "text and metadata", "vector", or "definition" of a collection
+	Reason     string `json:"reason"`
+}
+
+// String is one line for people.
+func (l Lost) String() string {
+	s := l.What
+	switch {
+	case l.ID != "" && l.What != "document":
+		s += fmt.Sprintf(" of document %q", l.ID)
+	case l.ID != "":
+		s += fmt.Sprintf(" %q", l.ID)
+	case l.DocNum != 0:
+		s += fmt.Sprintf(" number %d", l.DocNum)
+	case l.What == "document":
+		s += "s"
 	}
-	c.db.MetaMu.Lock()
-	m := c.db.Following.Manifest
-	c.db.MetaMu.Unlock()
-	for _, file := range m.Files {
-		if err := engine.Compare(c.ctx, c.db.FS, file); err != nil {
-			c.problem(err)
-		}
+	if l.Collection != "" {
+		s += fmt.Sprintf(" in collection %q", l.Collection)
 	}
-	return nil
+	return s + ": " + l.Reason
+}
+
+// Repair copies everything that is provably intact from the damaged database in src to a
+// new database in dst, which must be empty or not exist. src is not changed. Where pages of
+// meta.bolt are damaged, Repair looks for records in all of its pages. An error means that
+// the repair could not be done; the report lists lost data, by id where the id is known.
+//
+// Derived data need no repair: an open database rebuilds it by itself.
+func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
+	found, err := fsck.Repair(ctx, src, dst, Options{}.withDefaults().settings())
+	if err != nil {
+		err = fmt.Errorf("db: repair %q: %w", src, engine.Translate(err))
+	}
+	r := &RepairReport{Collections: found.Collections, Documents: found.Documents, Vectors: found.Vectors,
+		Lost: make([]Lost, len(found.Lost)), Problems: problems(found.Problems)}
+	for i, l := range found.Lost {
+		r.Lost[i] = Lost(l)
+	}
+	return r, err
+}
+
+func checkReport(r *fsck.Report) *CheckReport {
+	return &CheckReport{Problems: problems(r.Problems), Collections: r.Collections, Documents: r.Documents, Segments: r.Segments}
+}
+
+func problems(found []fsck.Problem) []Problem {
+	all := make([]Problem, len(found))
+	for i, p := range found {
+		all[i] = Problem(p)
+	}
+	return all
 }

@@ -261,7 +261,7 @@ func verifyFault(t *testing.T, dir, what string, acked, tried map[string]int) {
 			t.Fatalf("%s: %q has the vector of another version", what, id)
 		}
 	}
-	r, err := vdb.Check(t.Context())
+	r, err := vdb.Check(t.Context(), CheckBytes)
 	if err != nil || !r.OK() {
 		t.Fatalf("%s: check: %v %v", what, err, r)
 	}
@@ -478,7 +478,7 @@ func TestDamageUnderReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		verify(t, reads(vdb, c), file)
-		r, err := vdb.Check(ctx)
+		r, err := vdb.Check(ctx, CheckBytes)
 		if err != nil || r.OK() || r.Problems[0].File != engine.SegDir+"/"+filepath.Base(file) {
 			t.Errorf("check: %+v %v", r, err)
 		}
@@ -519,7 +519,7 @@ func TestDerivedFilesAreRebuilt(t *testing.T) {
 		if err := errors.Join(err, err2); err != nil || n != 150 || res.Matched != 200 || res.Plan != "exact scan" {
 			t.Fatalf("%d %+v %v", n, res, err)
 		}
-		report, err := r.Check(ctx)
+		report, err := r.Check(ctx, CheckBytes)
 		if want := []int{0, 2, 2}[i]; err != nil || len(report.Problems) != want {
 			t.Fatalf("%+v %v", report, err)
 		}

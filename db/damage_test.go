@@ -488,7 +488,7 @@ func (p *patient) examine(h hurt) string {
 		}
 	}()
 	got := p.look(vdb)
-	report, err := vdb.Check(context.Background())
+	report, err := vdb.Check(context.Background(), CheckBytes)
 	if err != nil {
 		p.errorf("%v: check: %v", h, err)
 		return "failed"
@@ -552,7 +552,7 @@ func (p *patient) live(h hurt, dir string) string {
 		return "refused by the next Open"
 	}
 	defer vdb.Close()
-	report, err := vdb.Check(ctx)
+	report, err := vdb.Check(ctx, CheckBytes)
 	if err != nil || !report.OK() {
 		return "reported by Check"
 	}

@@ -108,23 +108,6 @@ func (db *DB) apply(ctx context.Context, b *Batch) (deleted int, err error) {
 	return db.engine.Write(ctx, ops, b.len)
 }
 
-// Check reads every byte on disk and verifies every checksum and invariant
-// (docs/design.md lists them). It changes nothing. Readers and writers go on;
-// writers pause while the log is read. The error says that the check itself
-// could not be done; what is wrong with the data is in the report.
-func (db *DB) Check(ctx context.Context) (*CheckReport, error) {
-	return runCheck(ctx, db.engine, false)
-}
-
-// CheckDeep is Check without trust in derived files whose checksums hold. It recomputes
-// columns from documents and compares them in both directions. It compares the bounds of
-// codes with true scores, and the graph with recomputed codes. It searches the graph for
-// each row, and follows every id to its document. That takes longer. Check finds errors
-// of disks; CheckDeep also finds errors of programs.
-func (db *DB) CheckDeep(ctx context.Context) (*CheckReport, error) {
-	return runCheck(ctx, db.engine, true)
-}
-
 // Refresh looks for a newer version of a published folder that was opened read-only. It
 // reports whether later reads see one. An incomplete or damaged version is an error, and
 // the previous version stays. Earlier reads and snapshots keep their version. Reads do

@@ -63,7 +63,7 @@ func upsert(t testing.TB, c *Collection, docs ...Document) {
 // check fails the test unless the database is sound.
 func check(t testing.TB, vdb *DB) {
 	t.Helper()
-	r, err := vdb.Check(t.Context())
+	r, err := vdb.Check(t.Context(), CheckBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -681,7 +681,7 @@ func TestClosed(t *testing.T) {
 	_, errs["Count"] = c.Count(ctx, nil)
 	_, errs["frozen Get"] = frozen.Get(ctx, "a", 0)
 	_, errs["Collection"] = vdb.Collection("c")
-	_, errs["Check"] = vdb.Check(ctx)
+	_, errs["Check"] = vdb.Check(ctx, CheckBytes)
 	_, errs["Snapshot"] = vdb.Snapshot()
 	for name, err := range errs {
 		if !errors.Is(err, ErrClosed) {

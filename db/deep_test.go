@@ -25,14 +25,14 @@ import (
 
 func checkDeep(t *testing.T, vdb *DB) []Problem {
 	t.Helper()
-	r, err := vdb.CheckDeep(t.Context())
+	r, err := vdb.Check(t.Context(), CheckDeep)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r.Problems
 }
 
-// CheckDeep finds wrong derived files whose checksums hold. Check does not.
+// CheckDeep finds wrong derived files whose checksums hold. CheckBytes does not.
 func TestCheckDeep(t *testing.T) {
 	opts := &Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, NoBackgroundCompaction: true}
 	vdb := open(t, t.TempDir(), opts)
@@ -132,7 +132,7 @@ func TestCheckDeep(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := vdb.CheckDeep(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := vdb.Check(ctx, CheckDeep); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestCheckFiles(t *testing.T) {
 			files := maps.Clone(v.files)
 			c.damage(files)
 			writeFiles(t, dir, files)
-			r, err := CheckFiles(t.Context(), dir, true)
+			r, err := CheckFiles(t.Context(), dir, CheckDeep)
 			if err != nil {
 				t.Errorf("%s, %s: %v", v.name, c.what, err)
 				continue
@@ -202,12 +202,12 @@ func TestCheckFiles(t *testing.T) {
 			}
 		}
 	}
-	if _, err := CheckFiles(t.Context(), filepath.Join(t.TempDir(), "none"), false); !errors.Is(err, ErrNotFound) {
+	if _, err := CheckFiles(t.Context(), filepath.Join(t.TempDir(), "none"), CheckBytes); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no database: %v", err)
 	}
 	dir := t.TempDir()
 	open(t, dir, nil)
-	if _, err := CheckFiles(t.Context(), dir, false); !errors.Is(err, ErrLocked) {
+	if _, err := CheckFiles(t.Context(), dir, CheckBytes); !errors.Is(err, ErrLocked) {
 		t.Errorf("in use: %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func everything(next func() context.Context, vdb *DB, copied string) map[string]
 	if err == nil && snap != nil {
 		note("close snapshot", snap.Close())
 	}
-	_, err = vdb.CheckDeep(next())
+	_, err = vdb.Check(next(), CheckDeep)
 	note("check", err)
 	note("backup", vdb.Backup(next(), copied))
 	if snap != nil {

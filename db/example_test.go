@@ -277,7 +277,7 @@ func ExampleDB_Backup() {
 	backup, err := db.Open(target, &db.Options{ReadOnly: true})
 	check(err)
 	defer backup.Close()
-	report, err := backup.Check(ctx)
+	report, err := backup.Check(ctx, db.CheckBytes)
 	check(err)
 	fmt.Println("sound:", report.OK(), "documents:", report.Documents)
 	// Output: sound: true documents: 3

@@ -82,7 +82,7 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 		if _, err := c.Search(ctx, Query{Near: Vector(mappedVector(5)), K: 3, Accuracy: Exact}); !errors.As(err, &corrupt) {
 			t.Errorf("%s: a search afterwards: %v", made, err)
 		}
-		if report, err := vdb.Check(ctx); err != nil || report.OK() {
+		if report, err := vdb.Check(ctx, CheckBytes); err != nil || report.OK() {
 			t.Errorf("%s: check: %+v, %v", made, report, err)
 		}
 		if err := vdb.Close(); err != nil {
@@ -120,7 +120,7 @@ func TestDocumentsAreCutWhileChecking(t *testing.T) {
 			t.Fatal(err)
 		}
 		armed.Store(true)
-		report, err := vdb.Check(t.Context())
+		report, err := vdb.Check(t.Context(), CheckBytes)
 		if err == nil && report.OK() {
 			t.Errorf("read-only %v: the cut was not noticed after %d reads", readOnly, reads.Load())
 		}

@@ -140,10 +140,10 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 		}},
 		"read": {of: []string{closed, killed, folder}, do: func(dir string) (string, error) { return opened(dir, reader, nil) }},
 		"check": {of: []string{closed, killed, folder}, do: func(dir string) (string, error) {
-			return opened(dir, reader, func(vdb *DB) error { _, err := vdb.Check(ctx); return err })
+			return opened(dir, reader, func(vdb *DB) error { _, err := vdb.Check(ctx, CheckBytes); return err })
 		}},
 		"check files": {of: []string{closed, killed}, do: func(dir string) (string, error) {
-			_, err := CheckFiles(ctx, dir, true)
+			_, err := CheckFiles(ctx, dir, CheckDeep)
 			return "", err
 		}},
 		"back up": {of: []string{closed, killed, folder}, do: func(dir string) (string, error) {

@@ -81,7 +81,7 @@ func TestContextEndsAnywhere(t *testing.T) {
 	for n := 1; n < 30; n += 2 {
 		writeFiles(t, dir, v.files)
 		ctx := &countdown{left: n, done: make(chan struct{})}
-		if _, err := CheckFiles(ctx, dir, true); err != nil && !errors.Is(err, context.Canceled) || err == nil && ctx.Err() != nil && ctx.left < -1 {
+		if _, err := CheckFiles(ctx, dir, CheckDeep); err != nil && !errors.Is(err, context.Canceled) || err == nil && ctx.Err() != nil && ctx.left < -1 {
 			t.Errorf("check of files, at look %d: %v", n, err)
 		}
 		ctx = &countdown{left: n, done: make(chan struct{})}
@@ -188,7 +188,7 @@ func TestInconsistent(t *testing.T) {
 		change(c.change)
 		opts := smallest
 		opts.NoBackgroundCompaction = true
-		r, err := CheckFiles(t.Context(), dir, true)
+		r, err := CheckFiles(t.Context(), dir, CheckDeep)
 		if err != nil || r.OK() {
 			t.Errorf("%s: CheckFiles finds %v, %v", c.what, r, err)
 		}
@@ -197,7 +197,7 @@ func TestInconsistent(t *testing.T) {
 			t.Errorf("%s: Open says %v", c.what, err)
 		}
 		if err == nil {
-			if report, err := vdb.CheckDeep(t.Context()); err != nil || report.OK() || strings.HasPrefix(report.Problems[0].String(), ":") {
+			if report, err := vdb.Check(t.Context(), CheckDeep); err != nil || report.OK() || strings.HasPrefix(report.Problems[0].String(), ":") {
 				t.Errorf("%s: %v, %v", c.what, report, err)
 			}
 			for call, err := range everything(t.Context, vdb, filepath.Join(memDir(t), "copy")) {

@@ -181,7 +181,7 @@ func TestMappedFiles(t *testing.T) {
 							t.Errorf("%s: %s: an error of no kind: %v", what, way, err)
 						}
 					}
-					if _, err := vdb.Check(ctx); err != nil {
+					if _, err := vdb.Check(ctx, CheckBytes); err != nil {
 						t.Errorf("%s: check: %v", what, err)
 					}
 					if err := vdb.Backup(ctx, filepath.Join(memDir(t), "copy")); err != nil && !errors.Is(err, ErrCorrupt) {

@@ -444,7 +444,7 @@ func (m *model) holds(t *rapid.T, vdb *DB) {
 			t.Fatalf("%s holds %d documents, Len %d, want %d", name, n, c.Len(), len(want))
 		}
 	}
-	r, err := vdb.CheckDeep(t.Context())
+	r, err := vdb.Check(t.Context(), CheckDeep)
 	m.must(t, err)
 	m.sound(t, r)
 }
@@ -496,7 +496,7 @@ func (m *model) repair(t *rapid.T) {
 func (m *model) deep(t *rapid.T) { m.holds(t, m.db) }
 
 func (m *model) Check(t *rapid.T) {
-	r, err := m.db.Check(t.Context())
+	r, err := m.db.Check(t.Context(), CheckBytes)
 	m.must(t, err)
 	m.sound(t, r)
 	if m.c.Len() != len(m.docs) {

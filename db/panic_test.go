@@ -195,7 +195,7 @@ func TestPanicAtEveryStep(t *testing.T) {
 						t.Errorf("%s: %q was acknowledged: %v", what, id, err)
 					}
 				}
-				if report, err := again.Check(t.Context()); err != nil || !report.OK() {
+				if report, err := again.Check(t.Context(), CheckBytes); err != nil || !report.OK() {
 					t.Errorf("%s: check: %+v, %v", what, report, err)
 				}
 				if err := again.Close(); err != nil {

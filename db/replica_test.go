@@ -887,7 +887,7 @@ func TestReplicaDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	once := open(t, folder, &Options{ReadOnly: true})
-	if r, err := once.Check(t.Context()); err != nil || r.OK() {
+	if r, err := once.Check(t.Context(), CheckBytes); err != nil || r.OK() {
 		t.Errorf("Check: %+v, %v", r, err)
 	}
 	b[4100] ^= 1

@@ -164,7 +164,7 @@ func TestRefreshAfterRestore(t *testing.T) {
 	c := collectionOf(t, r, "c")
 	hasColor(t, c, "blue", 3)
 	hasColor(t, c, "red", 0)
-	if _, err := r.Check(ctx); err != nil {
+	if _, err := r.Check(ctx, CheckBytes); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -249,7 +249,7 @@ func TestStaleRoot(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	r, err := CheckFiles(t.Context(), dir, false)
+	r, err := CheckFiles(t.Context(), dir, CheckBytes)
 	if err != nil || r.OK() {
 		t.Errorf("check: %+v %v", r, err)
 	}
@@ -289,7 +289,7 @@ func TestUnexplainedSegment(t *testing.T) {
 	}
 	reported := func(vdb *DB) {
 		t.Helper()
-		r, err := vdb.Check(t.Context())
+		r, err := vdb.Check(t.Context(), CheckBytes)
 		if err != nil || len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0].File, engine.SegDir+"/00000002.vec") {
 			t.Errorf("%+v %v", r, err)
 		}

@@ -239,7 +239,7 @@ func TestTextIsThatOfAFreshDatabase(t *testing.T) {
 				}
 			}
 			must(vdb.Compact(t.Context()))
-			report, err := vdb.Check(t.Context())
+			report, err := vdb.Check(t.Context(), CheckBytes)
 			must(err)
 			if !report.OK() {
 				t.Errorf("check: %v", report.Problems)
@@ -724,7 +724,7 @@ func TestTextDamage(t *testing.T) {
 		if coll, err = vdb.Collection("c"); err != nil {
 			t.Fatal(err)
 		}
-		report, err := vdb.Check(t.Context())
+		report, err := vdb.Check(t.Context(), CheckBytes)
 		if err != nil || report.OK() {
 			t.Fatalf("byte %d: %+v, %v", at, report, err)
 		}
@@ -758,7 +758,7 @@ func TestTextDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	vdb = open(t, dir, &Options{ReadOnly: true})
-	if report, err := vdb.Check(t.Context()); err != nil || report.OK() {
+	if report, err := vdb.Check(t.Context(), CheckBytes); err != nil || report.OK() {
 		t.Errorf("%+v, %v", report, err)
 	}
 }

@@ -519,7 +519,7 @@ func repairDamaged(t *testing.T, r *recording, dir string, forged bool) {
 			t.Errorf("repaired, and never written: %q %q %s", collection, d.ID, docText(d))
 		}
 	})
-	checked, err := vdb.Check(context.Background())
+	checked, err := vdb.Check(context.Background(), db.CheckBytes)
 	if err != nil || !checked.OK() || len(got.errs) > 0 {
 		t.Errorf("repaired: %v, %v, %v", checked, err, got.errs)
 	}
@@ -541,7 +541,7 @@ func openDamaged(t *testing.T, r *recording, dir string, readOnly, forged bool) 
 			t.Errorf("never written: %q %q %s", collection, d.ID, docText(d))
 		}
 	})
-	report, err := vdb.Check(ctx)
+	report, err := vdb.Check(ctx, db.CheckBytes)
 	if err != nil {
 		t.Errorf("check: %v", err)
 	}
@@ -790,7 +790,7 @@ func (o *operations) same(what string, want state, got reading) {
 func (o *operations) compare() {
 	o.t.Helper()
 	o.same("database", o.state(), readAll(o.t, o.vdb, func(string, *db.Document) {}))
-	report, err := o.vdb.Check(context.Background())
+	report, err := o.vdb.Check(context.Background(), db.CheckBytes)
 	if err != nil || !report.OK() {
 		o.t.Fatalf("check: %v %+v", err, report)
 	}

@@ -142,7 +142,7 @@ func TestLoad(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	report, err := vdb.Check(t.Context())
+	report, err := vdb.Check(t.Context(), db.CheckBytes)
 	if err != nil || !report.OK() {
 		t.Errorf("check: %v, %+v", err, report)
 	}

@@ -391,11 +391,11 @@ func (c *crowd) read(rng *rand.Rand) error {
 }
 
 func (c *crowd) check(rng *rand.Rand) error {
-	check := c.vdb.Check
+	level := db.CheckBytes
 	if rng.IntN(3) == 0 {
-		check = c.vdb.CheckDeep
+		level = db.CheckDeep
 	}
-	report, err := check(c.ctx)
+	report, err := c.vdb.Check(c.ctx, level)
 	if err == nil && !report.OK() {
 		err = fmt.Errorf("%v", report.Problems)
 	}

@@ -365,7 +365,7 @@ func answerInLittleMemory(t *testing.T, dir string) {
 			answer = append(answer, fmt.Sprint(h.ID, " ", h.Score))
 		}
 	}
-	if r, err := vdb.Check(t.Context()); err != nil || !r.OK() {
+	if r, err := vdb.Check(t.Context(), db.CheckBytes); err != nil || !r.OK() {
 		t.Fatal(r, err)
 	}
 	b, err := json.Marshal(answer)

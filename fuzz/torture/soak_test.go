@@ -171,7 +171,7 @@ func (s *soak) same(ctx context.Context, from source, want []content, rng *rand.
 }
 
 func (s *soak) check(ctx context.Context, vdb *db.DB) error {
-	report, err := vdb.Check(ctx)
+	report, err := vdb.Check(ctx, db.CheckBytes)
 	if err == nil && !report.OK() {
 		err = fmt.Errorf("check: %v", report.Problems)
 	}

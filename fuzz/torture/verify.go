@@ -165,7 +165,7 @@ func (e *expectation) verifyLied(ctx context.Context, at string, rng *rand.Rand)
 		return fmt.Errorf("open: not said to be damaged: %w", err)
 	}
 	defer func() { err = errors.Join(err, vdb.Close()) }()
-	report, err := vdb.CheckDeep(ctx)
+	report, err := vdb.Check(ctx, db.CheckDeep)
 	if err != nil || !report.OK() {
 		return nil
 	}
@@ -256,11 +256,11 @@ func (e *expectation) verifyBackups(ctx context.Context, dir string, rng *rand.R
 
 // compare checks an open database completely and returns the last batch of each track.
 func (e *expectation) compare(ctx context.Context, vdb *db.DB, rng *rand.Rand) (found []int, err error) {
-	check := vdb.Check
+	level := db.CheckBytes
 	if rng.IntN(8) == 0 {
-		check = vdb.CheckDeep
+		level = db.CheckDeep
 	}
-	report, err := check(ctx)
+	report, err := vdb.Check(ctx, level)
 	if err != nil {
 		return nil, err
 	}

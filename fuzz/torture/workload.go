@@ -664,7 +664,7 @@ func (w *workload) look(ctx context.Context, t *track) error {
 		w.wrong = errors.Join(w.wrong, fmt.Errorf("step %d of track %d: %w", t.taken, t.number, err))
 		return nil
 	}
-	report, err := w.vdb.Check(ctx)
+	report, err := w.vdb.Check(ctx, db.CheckBytes)
 	if err != nil {
 		return err
 	}

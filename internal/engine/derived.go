@@ -40,7 +40,7 @@ type Derived[T any] struct {
 	Parse func([]byte) (*T, error)
 	// verify checks the parts that parse does not read; nil if parse checks everything.
 	verify func(*T) error
-	// deep compares the content with its sources, for CheckDeep; nil if there is no such
+	// deep compares the content with its sources, for a deep check; nil if there is no such
 	// comparison.
 	deep func(context.Context, *T) error
 	// Write builds the content. It may read the segment's vectors, other derived files

@@ -318,7 +318,7 @@ func TestReembedKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer vdb.Close()
-			if report, err := vdb.Check(t.Context()); err != nil || !report.OK() {
+			if report, err := vdb.Check(t.Context(), db.CheckBytes); err != nil || !report.OK() {
 				t.Error(report, err)
 			}
 		})

@@ -20,7 +20,11 @@ func (c *checkCmd) Help() string {
 }
 
 func (c *checkCmd) Run(ctx context.Context, t *tool) error {
-	report, err := db.CheckFiles(ctx, c.DB, c.Deep)
+	level := db.CheckBytes
+	if c.Deep {
+		level = db.CheckDeep
+	}
+	report, err := db.CheckFiles(ctx, c.DB, level)
 	switch {
 	case err != nil:
 		return err

@@ -68,7 +68,7 @@ func sound(ctx context.Context, dir string) error {
 		return err
 	}
 	defer vdb.Close()
-	report, err := vdb.Check(ctx)
+	report, err := vdb.Check(ctx, db.CheckBytes)
 	if err != nil {
 		return err
 	}

@@ -1,48 +1,38 @@
-package db
+package fsck
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 	"strings"
 
-	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
-	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// CheckFiles checks a database even if Open fails. The error of Open is then the first
-// problem of the report, followed by the damage in all files that can be examined without
-// it. The returned error means that the check itself failed.
-func CheckFiles(ctx context.Context, dir string, deep bool) (*CheckReport, error) {
-	vdb, err := Open(dir, &Options{ReadOnly: true})
-	if err == nil {
-		report, err := runCheck(ctx, vdb.engine, deep)
-		return report, errors.Join(err, vdb.Close())
-	}
-	if !errors.Is(err, fileformat.ErrCorrupt) {
+// CheckFiles checks the files of a database that does not open, because of why. That error is the
+// first problem of the report, followed by the damage in all files that can be examined without it.
+// The returned error means that the check itself failed.
+func CheckFiles(ctx context.Context, dir string, why error) (*Report, error) {
+	x := &fileChecker{ctx: ctx, report: &Report{Problems: []Problem{}}}
+	x.report.problem(why)
+	if err := x.run(dir); err != nil {
 		return nil, err
-	}
-	x := &fileChecker{checker: checker{ctx: ctx, report: &CheckReport{Problems: []Problem{}}}}
-	x.problem(err)
-	if err := x.Run(dir); err != nil {
-		return nil, fmt.Errorf("db: check %q: %w", dir, engine.Translate(err))
 	}
 	return x.report, nil
 }
 
-// fileChecker checks the files of a database that does not open.
+// fileChecker is one run of CheckFiles.
 type fileChecker struct {
-	checker
-	fs *vfs.FS
+	ctx    context.Context
+	fs     *vfs.FS
+	report *Report
 }
 
 // note adds a problem unless the report has it.
@@ -51,12 +41,12 @@ func (x *fileChecker) note(err error) {
 		if p := problemOf(err); !slices.ContainsFunc(x.report.Problems, func(old Problem) bool {
 			return old.File == p.File && (old.Offset == p.Offset || p.Offset < 0)
 		}) {
-			x.add(p)
+			x.report.add(p)
 		}
 	}
 }
 
-func (x *fileChecker) Run(dir string) (err error) {
+func (x *fileChecker) run(dir string) (err error) {
 	if x.fs, err = vfs.Open(dir, nil); err != nil {
 		return err
 	}
@@ -80,7 +70,7 @@ func (x *fileChecker) Run(dir string) (err error) {
 // store checks meta.bolt and the files that it lists.
 func (x *fileChecker) store(store *meta.Store) error {
 	err := store.Check(x.ctx, func(file, bucket, key, detail string) {
-		x.add(Problem{File: file, Offset: -1, Detail: strings.TrimSpace(fmt.Sprintf("%s %s: %s", bucket, key, detail))})
+		x.report.add(Problem{File: file, Offset: -1, Detail: strings.TrimSpace(fmt.Sprintf("%s %s: %s", bucket, key, detail))})
 	})
 	if err != nil {
 		return err
@@ -107,7 +97,7 @@ func (x *fileChecker) store(store *meta.Store) error {
 		if err != nil && x.ctx.Err() == nil {
 			x.note(err)
 			if !errors.Is(err, fs.ErrNotExist) {
-				x.File(segment.FileName(info.ID), info)
+				x.file(segment.FileName(info.ID), info)
 			}
 		}
 	}
@@ -136,14 +126,14 @@ func (x *fileChecker) loose() error {
 	}
 	for _, name := range names {
 		if _, ext, ok := engine.ParseSegmentName(name); ok && ext == ".vec" {
-			x.File(engine.SegDir+"/"+name, segment.Info{})
+			x.file(engine.SegDir+"/"+name, segment.Info{})
 		}
 	}
 	return err
 }
 
 // file lists every damaged range of a vector file.
-func (x *fileChecker) File(name string, hint segment.Info) {
+func (x *fileChecker) file(name string, hint segment.Info) {
 	found, err := segment.Salvage(x.ctx, x.fs, name, hint, func(uint64, []float32) error { return nil })
 	if err != nil && x.ctx.Err() == nil {
 		x.note(err)
@@ -151,33 +141,4 @@ func (x *fileChecker) File(name string, hint segment.Info) {
 	for _, bad := range found.Bad {
 		x.note(&fileformat.CorruptError{File: name, Offset: bad.Offset, Err: fmt.Errorf("%d bytes: %w", bad.Len, bad.Err)})
 	}
-}
-
-// ids follows every id of the version to its document and checks that the document has
-// that id.
-func (c *checker) ids(v *engine.View) error {
-	var all []bitset.Set
-	for _, p := range v.Parts {
-		all = append(all, p.Alive())
-	}
-	return c.ver.Read(func(tx *meta.Tx) error {
-		l := match.Lister{Version: c.ver, View: v, Sets: all, Want: math.MaxInt}
-		if err := l.Run(c.ctx, tx, v.Count); err != nil {
-			return err
-		}
-		for _, m := range l.Found {
-			id, err := v.IDAt(tx, m.Part, m.Row)
-			if err == nil && id != m.ID {
-				err = engine.CorruptDocument(m.Part.Nums[m.Row], fmt.Errorf("has id %q, but id %q leads to it", id, m.ID))
-			}
-			if err != nil {
-				c.problem(err)
-			}
-		}
-		if len(l.Found) != v.Count {
-			c.add(Problem{File: engine.MetaName, Offset: -1,
-				Detail: fmt.Sprintf("collection %q has %d documents, but %d ids lead to documents", v.Def.Name, v.Count, len(l.Found))})
-		}
-		return nil
-	})
 }

@@ -1,0 +1,299 @@
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/match"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/segment/columns"
+	"github.com/vecbolt/vecbolt/segment/terms"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// A Level says how much a check trusts.
+type Level uint8
+
+// The levels.
+const (
+	// Bytes reads every byte and verifies every checksum and invariant. It finds errors of disks.
+	Bytes Level = iota
+	// Deep also recomputes the derived files, whose checksums a wrong program may have written, and
+	// follows every id. It finds errors of programs as well.
+	Deep
+)
+
+// Check checks an open database. It changes nothing. Readers and writers go on; writers pause while
+// the log is read. An error says that the check itself could not be done.
+func Check(ctx context.Context, db *engine.Engine, level Level) (*Report, error) {
+	ver, err := db.Acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer db.Done(ver)
+	c := &checker{db: db, ctx: ctx, ver: ver, deep: level == Deep, report: &Report{Problems: []Problem{}}}
+	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.leftovers, c.documents} {
+		if err := db.Guard(step); err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			c.report.problem(err)
+		}
+	}
+	return c.report, nil
+}
+
+// checker is one run of Check.
+type checker struct {
+	db     *engine.Engine
+	ctx    context.Context
+	ver    *engine.Version
+	deep   bool
+	report *Report
+}
+
+// store checks meta.bolt: its pages, checksums, digests and counts.
+func (c *checker) store() error {
+	return c.ver.Files.Store.Check(c.ctx, func(file, bucket, key, detail string) {
+		c.report.add(Problem{File: file, Offset: -1, Detail: fmt.Sprintf("%s %s: %s", bucket, key, detail)})
+	})
+}
+
+// log reads the log from the first batch that is not flushed (I5: no hole; frames whole).
+func (c *checker) log() error {
+	c.db.MetaMu.Lock() // keeps log files from being removed
+	defer c.db.MetaMu.Unlock()
+	c.db.CommitMu.Lock() // keeps batches from being written
+	defer c.db.CommitMu.Unlock()
+	_, err := wal.Replay(wal.Options{FS: c.db.Files(), DB: c.db.State.DB}, c.db.Cur.Applied, func(_ uint64, b []byte) error {
+		_, _, err := engine.DecodeRecord(b)
+		return errors.Join(err, c.ctx.Err())
+	})
+	return err
+}
+
+// segments reads all vector files and the derived files beside them.
+func (c *checker) segments() error {
+	for _, s := range c.ver.Files.Segments {
+		c.report.Segments++
+		if err := s.Verify(c.ctx); err != nil {
+			c.report.problem(err)
+			continue
+		}
+		if err := s.VerifyRows(c.ctx); err != nil {
+			c.report.problem(err)
+		}
+		for _, d := range s.Derived { // the files on disk, not their content in memory
+			err := d.Check()
+			if err == nil && c.deep {
+				err = d.Recompute(c.ctx)
+			}
+			if err != nil && c.ctx.Err() == nil {
+				c.report.add(Problem{File: d.File(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, engine.ErrDerived)})
+			}
+		}
+	}
+	return c.ctx.Err()
+}
+
+// leftovers reports segment files that meta.bolt does not account for.
+func (c *checker) leftovers() error {
+	if c.db.Following != nil {
+		return nil // a published folder holds the files that its manifests name
+	}
+	l := &engine.Leftovers{FS: c.db.FS}
+	if c.db.Opts.ReadOnly { // a writer checked when it opened, and may be writing segments now
+		l = c.db.Leftovers()
+	}
+	problems, err := l.Problems()
+	for _, p := range problems {
+		c.report.problem(p)
+	}
+	return err
+}
+
+// documents checks that ids, documents and rows refer to each other.
+func (c *checker) documents() error {
+	for _, v := range c.ver.SortedViews() {
+		c.report.Collections++
+		c.report.Documents += v.Count
+		live := 0
+		for _, p := range v.Parts {
+			n, err := c.part(v, p)
+			if err != nil {
+				return err
+			}
+			live += n
+		}
+		if c.deep {
+			if err := c.ids(v); err != nil {
+				return err
+			}
+		}
+		if live != v.Count {
+			c.report.add(Problem{File: engine.MetaName, Offset: -1,
+				Detail: fmt.Sprintf("collection %q has %d ids and %d live rows", v.Def.Name, v.Count, live)})
+		}
+	}
+	return nil
+}
+
+func (c *checker) part(v *engine.View, p *engine.Part) (live int, err error) {
+	var cols *columns.Columns
+	if p.Segment != nil {
+		if cols, err = p.Segment.Cols.Need(c.ctx); err != nil {
+			return p.Live(), nil // segments has reported it
+		}
+		if p.Dim != 0 && p.Dim != v.Def.Schema.Dim {
+			c.report.add(Problem{File: segment.FileName(p.Segment.Info.ID), Offset: -1,
+				Detail: fmt.Sprintf("dimension %d in collection %q of dimension %d", p.Dim, v.Def.Name, v.Def.Schema.Dim)})
+		}
+	}
+	set := p.Alive()
+	if err := c.texts(v, p, set); err != nil {
+		return 0, err
+	}
+	rows := slices.Collect(set.All())
+	for batch := range slices.Chunk(rows, 256) {
+		if err := c.ctx.Err(); err != nil {
+			return 0, err
+		}
+		err := c.ver.Read(func(tx *meta.Tx) error {
+			for _, row := range batch {
+				if err := c.row(tx, v, p, row, cols); err != nil {
+					c.report.problem(err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
+}
+
+// row checks one live row: its document exists, the id of the document leads back to the
+// row, and the columns agree with the metadata.
+func (c *checker) row(tx *meta.Tx, v *engine.View, p *engine.Part, row int, cols *columns.Columns) error {
+	b, err := v.Stored(tx, p, row)
+	if err != nil {
+		return err
+	}
+	d, err := document.Decode(b, document.All)
+	if err != nil {
+		return engine.CorruptDocument(p.Nums[row], err)
+	}
+	num, err := c.ver.Num(tx, v, d.ID)
+	if err != nil {
+		return err
+	}
+	if num != p.Nums[row] {
+		return &fileformat.CorruptError{File: engine.MetaName, Offset: -1,
+			Err: fmt.Errorf("document %d names id %q, which names document %d", p.Nums[row], d.ID, num)}
+	}
+	if cols == nil {
+		return nil
+	}
+	var wrong string
+	filter.Flatten(d.Metadata, func(path string, want any) bool {
+		if _, isMap := want.(map[string]any); isMap {
+			return true
+		}
+		got, ok := cols.Value(row, path)
+		if !ok || !engine.SameValue(got, want) {
+			wrong = path
+		}
+		return wrong == ""
+	})
+	if wrong != "" {
+		return &fileformat.CorruptError{File: p.Segment.Cols.Name, Offset: -1,
+			Err: fmt.Errorf("field %q of document %q differs from its metadata", wrong, d.ID)}
+	}
+	return nil
+}
+
+// texts checks that the index of a part, if it is there, says what the documents
+// say.
+func (c *checker) texts(v *engine.View, p *engine.Part, live bitset.Set) error {
+	a := v.Def.Analysis
+	if a == nil || p.Segment == nil {
+		return nil
+	}
+	d := p.Segment.Terms.Of(a)
+	compare := func(index *terms.Terms) error {
+		var b blocks.Memory
+		if err := p.Segment.WriteTerms(c.ctx, &b, a); err != nil {
+			return err
+		}
+		fresh, err := terms.Parse(b, p.Segment.TermsIdent(a))
+		if err == nil {
+			err = terms.Compare(index, fresh, live)
+		}
+		if err != nil {
+			c.report.add(Problem{File: d.Name, Offset: -1, Detail: fmt.Sprintf("%v; %v", err, engine.ErrDerived)})
+		}
+		return nil
+	}
+	if c.deep {
+		return d.OnDisk(compare)
+	}
+	if index := d.Get(); index != nil {
+		return compare(index)
+	}
+	return nil
+}
+
+// published compares all files of the current version with its manifest.
+func (c *checker) published() error {
+	if c.db.Following == nil {
+		return nil
+	}
+	c.db.MetaMu.Lock()
+	m := c.db.Following.Manifest
+	c.db.MetaMu.Unlock()
+	for _, file := range m.Files {
+		if err := engine.Compare(c.ctx, c.db.FS, file); err != nil {
+			c.report.problem(err)
+		}
+	}
+	return nil
+}
+
+// ids follows every id of the version to its document and checks that the document has that id.
+func (c *checker) ids(v *engine.View) error {
+	var all []bitset.Set
+	for _, p := range v.Parts {
+		all = append(all, p.Alive())
+	}
+	return c.ver.Read(func(tx *meta.Tx) error {
+		l := match.Lister{Version: c.ver, View: v, Sets: all, Want: math.MaxInt}
+		if err := l.Run(c.ctx, tx, v.Count); err != nil {
+			return err
+		}
+		for _, m := range l.Found {
+			id, err := v.IDAt(tx, m.Part, m.Row)
+			if err == nil && id != m.ID {
+				err = engine.CorruptDocument(m.Part.Nums[m.Row], fmt.Errorf("has id %q, but id %q leads to it", id, m.ID))
+			}
+			if err != nil {
+				c.report.problem(err)
+			}
+		}
+		if len(l.Found) != v.Count {
+			c.report.add(Problem{File: engine.MetaName, Offset: -1,
+				Detail: fmt.Sprintf("collection %q has %d documents, but %d ids lead to documents", v.Def.Name, v.Count, len(l.Found))})
+		}
+		return nil
+	})
+}

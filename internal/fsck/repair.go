@@ -1,0 +1,323 @@
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// Repair copies everything that is provably intact from the damaged database in src to a new
+// database in dst, which must be empty or not exist, and which is opened with opts. src is not
+// changed. Where pages of meta.bolt are damaged, Repair looks for records in all of its pages. An
+// error means that the repair could not be done; the report says what was saved until then.
+func Repair(ctx context.Context, src, dst string, opts engine.Options) (*RepairReport, error) {
+	r := &repairer{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
+	return r.report, r.run(src, dst, opts)
+}
+
+// A repairer repairs one database.
+type repairer struct {
+	ctx    context.Context
+	report *RepairReport
+	fs     *vfs.FS
+	store  *meta.Store
+	wreck  *meta.Wreck // store is rebuilt from it; nil: store is the database's own
+	state  meta.State
+	names  map[uint32]string // of collections
+	dims   map[string]int    // of their vectors, by name; 0 until there is one
+	dst    *engine.Engine
+	ops    []engine.Op // salvaged writes that are not applied yet
+	size   int         // bytes of their documents and vectors
+}
+
+func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
+	if r.fs, err = vfs.Open(src, nil); err != nil {
+		return err
+	}
+	defer r.fs.Close()
+	lock, err := r.fs.Lock(engine.LockName, false)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	// bbolt must not read a damaged tree: it trusts the pages that it reads.
+	lenient := meta.Options{ReadOnly: true, Verify: true, Lenient: true}
+	r.store, err = meta.Open(r.fs, engine.MetaName, lenient)
+	var wreck *meta.Wreck
+	if bad := (*fileformat.CorruptError)(nil); errors.As(err, &bad) && !errors.Is(err, fileformat.ErrVersion) {
+		wreck, err = meta.Examine(r.fs, engine.MetaName)
+	}
+	if err != nil {
+		return err
+	}
+	if r.dst, err = create(dst, opts); err != nil {
+		return errors.Join(err, r.closeStore())
+	}
+	if wreck != nil {
+		err = r.rebuild(wreck, lenient)
+	} else if stale := meta.Contradicted(r.fs, engine.MetaName); stale != nil {
+		r.report.problem(stale)
+	}
+	if err == nil {
+		err = r.salvage()
+	}
+	if err == nil {
+		err = r.flush()
+	}
+	if err == nil {
+		err = r.count()
+	}
+	return errors.Join(err, r.closeStore(), r.dst.Close())
+}
+
+// rebuilt is the file in the new database in which meta.bolt is rebuilt.
+const rebuilt = engine.TmpDir + "/" + engine.MetaName + ".rebuilt"
+
+// rebuild continues with the readable records of a meta.bolt whose pages are
+// damaged.
+func (r *repairer) rebuild(w *meta.Wreck, o meta.Options) (err error) {
+	r.wreck = w
+	for _, err := range w.Problems {
+		r.report.problem(err)
+	}
+	if w.Stale {
+		r.report.problem(&fileformat.CorruptError{File: engine.MetaName, Offset: -1,
+			Err: errors.New("free pages cannot be told from others: what was deleted or replaced may be back")})
+	}
+	if err := w.WriteTo(r.dst.FS, rebuilt); err != nil {
+		return err
+	}
+	for id, n := range w.Nameless {
+		r.report.lose(Lost{What: "document", Reason: fmt.Sprintf("%d documents, or earlier versions of them, are of collection %d, whose definition is lost", n, id)})
+	}
+	r.store, err = meta.Open(r.dst.FS, rebuilt, o)
+	return err
+}
+
+func (r *repairer) closeStore() error {
+	if r.store == nil {
+		return nil
+	}
+	err := r.store.Close()
+	if r.wreck != nil {
+		err = errors.Join(err, r.dst.FS.Remove(rebuilt))
+	}
+	return err
+}
+
+// create makes the new database.
+func create(dir string, opts engine.Options) (*engine.Engine, error) {
+	look := opts
+	look.ReadOnly, look.MustExist = true, true
+	old, err := engine.Open(dir, look)
+	if err == nil {
+		err = old.Close()
+	}
+	if !errors.Is(engine.Translate(err), engine.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %q is not empty", engine.ErrExists, dir)
+	}
+	return engine.Open(dir, opts)
+}
+
+// count fills in what the new database holds.
+func (r *repairer) count() error {
+	ver, err := r.dst.Acquire()
+	if err != nil {
+		return err
+	}
+	defer r.dst.Done(ver)
+	for _, v := range ver.Views {
+		r.report.Collections++
+		r.report.Documents += v.Count
+		for _, p := range v.Parts {
+			if p.Dim > 0 {
+				r.report.Vectors += p.Live()
+			}
+		}
+	}
+	return nil
+}
+
+func (r *repairer) salvage() error {
+	var colls []meta.Collection
+	var segments []segment.Info
+	err := r.store.View(func(tx *meta.Tx) (err error) {
+		if r.state, err = tx.State(); err != nil {
+			return err
+		}
+		if colls, err = tx.Collections(); err != nil {
+			return err
+		}
+		segments, err = tx.Segments()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.names, r.dims = map[uint32]string{}, map[string]int{}
+	for _, c := range colls {
+		if c.Name == "" {
+			continue // dropped
+		}
+		def, err := engine.DecodeDefinition(c.ID, c.Schema)
+		if err != nil {
+			r.report.problem(&fileformat.CorruptError{File: engine.MetaName, Offset: -1, Err: err})
+			r.report.lose(Lost{Collection: c.Name, What: "definition", Reason: err.Error()})
+			def = &engine.Definition{ID: c.ID, Name: c.Name}
+		}
+		if err := r.define(def); err != nil {
+			return err
+		}
+		own := slices.DeleteFunc(slices.Clone(segments), func(s segment.Info) bool { return s.Collection != c.ID })
+		s := &salvager{repairer: r, coll: c.ID, name: def.Name, want: int(c.Documents), done: map[uint64]bool{}, dead: map[uint64]bool{}}
+		if err := s.run(own); err != nil {
+			return err
+		}
+	}
+	if r.wreck == nil { // otherwise the list of segments may be incomplete
+		if err := r.unexplained(segments); err != nil {
+			return err
+		}
+	}
+	return r.log()
+}
+
+// unexplained reports the segments that neither meta.bolt nor the log knows:
+// they hold vectors without ids.
+func (r *repairer) unexplained(segments []segment.Info) error {
+	l := engine.NewLeftovers(r.fs, r.state, segments)
+	problems, err := l.Problems()
+	if err != nil {
+		return nil // the log is damaged, which is reported
+	}
+	for _, p := range problems {
+		r.report.problem(p)
+		r.report.lose(Lost{What: "document", Reason: p.Error()})
+	}
+	return nil
+}
+
+// define gives a collection of the new database the name and the schema of def.
+func (r *repairer) define(def *engine.Definition) error {
+	if old, ok := r.names[def.ID]; ok && old != def.Name {
+		if err := r.dst.Rename(r.ctx, old, def.Name); err != nil {
+			return err
+		}
+	}
+	r.names[def.ID] = def.Name
+	made, err := r.dst.Define(r.ctx, def.Name, def.Schema, nil, false)
+	if err != nil {
+		return err
+	}
+	r.dims[def.Name] = made.Schema.Dim
+	return r.dst.SetMetadata(r.ctx, made.ID, def.Metadata)
+}
+
+// flushEvery is the size in bytes at which salvaged documents are written.
+const flushEvery = 4 << 20
+
+// put saves a document. A vector of another dimension than the collection's, and a document that no
+// database accepts, are reported as lost.
+func (r *repairer) put(name string, d document.Document, vec []float32) error {
+	if n := len(vec); n > 0 && r.dims[name] == 0 {
+		r.dims[name] = n
+	} else if n > 0 && n != r.dims[name] {
+		r.report.lose(Lost{Collection: name, ID: d.ID, What: "vector", Reason: fmt.Sprintf("it has %d components, others have %d", n, r.dims[name])})
+		vec = nil
+	}
+	err := document.ValidateVector(d.ID, vec)
+	var doc []byte
+	if err == nil {
+		doc, err = document.Append(nil, &d)
+	}
+	if err != nil {
+		r.report.lose(Lost{Collection: name, ID: d.ID, What: "document", Reason: err.Error()})
+		return nil
+	}
+	return r.write(engine.Op{Kind: engine.OpPut, Collection: name, ID: d.ID, Doc: doc, Vec: slices.Clone(vec)})
+}
+
+// write queues a write and flushes the queue when it is large.
+func (r *repairer) write(o engine.Op) error {
+	r.ops = append(r.ops, o)
+	if r.size += len(o.ID) + len(o.Doc) + 4*len(o.Vec); r.size < flushEvery {
+		return nil
+	}
+	return r.flush()
+}
+
+// flush applies the queued writes.
+func (r *repairer) flush() error {
+	if len(r.ops) == 0 {
+		return nil
+	}
+	_, err := r.dst.Write(r.ctx, r.ops, r.size)
+	r.ops, r.size = nil, 0
+	return err
+}
+
+// log applies the batches that only the log has, up to the first damage.
+func (r *repairer) log() error {
+	if err := r.flush(); err != nil {
+		return err
+	}
+	next := r.state.Applied + 1
+	_, err := wal.Replay(wal.Options{FS: r.fs, DB: r.state.DB, ReadOnly: true}, r.state.Applied, func(lsn uint64, b []byte) error {
+		_, ops, err := engine.DecodeRecord(b)
+		if err != nil {
+			return engine.BadBatch(lsn, err)
+		}
+		next = lsn + 1
+		return r.replay(ops)
+	})
+	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
+		r.report.problem(err)
+		r.report.lose(Lost{What: "document", Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
+		return nil
+	}
+	return err
+}
+
+func (r *repairer) replay(ops []engine.Op) error {
+	for _, o := range ops {
+		name, known := r.names[o.Coll]
+		switch {
+		case o.Kind == engine.OpDefine:
+			if err := errors.Join(r.flush(), r.define(o.Def)); err != nil {
+				return err
+			}
+		case !known:
+			r.report.lose(Lost{ID: o.ID, What: "document", Reason: fmt.Sprintf("the log writes to collection %d, whose definition is lost", o.Coll)})
+		case o.Kind == engine.OpDrop:
+			if err := errors.Join(r.flush(), r.dst.DropCollection(r.ctx, name)); err != nil {
+				return err
+			}
+			delete(r.names, o.Coll)
+		case o.Kind == engine.OpDelete:
+			if err := document.ValidateID(o.ID); err != nil {
+				return &fileformat.CorruptError{File: engine.WALDir, Offset: -1, Err: err}
+			}
+			if err := r.write(engine.Op{Kind: engine.OpDelete, Collection: name, ID: o.ID}); err != nil {
+				return err
+			}
+		case o.Kind == engine.OpPut:
+			d, err := document.Decode(o.Doc, document.All)
+			if err != nil {
+				return err
+			}
+			if err := r.put(name, d, o.Vec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

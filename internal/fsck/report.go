@@ -1,0 +1,88 @@
+package fsck
+
+import (
+	"errors"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+)
+
+// A Report is what a check looked at and what it found wrong.
+type Report struct {
+	Problems    []Problem
+	Collections int
+	Documents   int
+	Segments    int
+}
+
+// A Problem is one thing that a check found wrong.
+type Problem struct {
+	File   string // relative to the database directory
+	Offset int64  // in bytes; -1 when it is not known
+	Detail string
+}
+
+// A RepairReport lists the data that Repair saved and the data that is lost.
+type RepairReport struct {
+	Collections int
+	Documents   int // in the new database
+	Vectors     int // documents with a vector
+	Lost        []Lost
+	Problems    []Problem // damage found on the way
+}
+
+// A Lost describes data that was stored once and is not in the new database.
+type Lost struct {
+	Collection string
+	ID         string // empty if unknown; if DocNum is 0 too, Reason says how many
+	DocNum     uint64
+	What       string // "document", "text and metadata", "vector", or "definition" of a collection
+	Reason     string
+}
+
+// maxProblems bounds a report: a broken disk can yield any number of problems.
+const maxProblems = 1000
+
+func (r *Report) add(p Problem) {
+	if len(r.Problems) < maxProblems {
+		r.Problems = append(r.Problems, p)
+	}
+}
+
+// problem adds an error. Joined errors become a problem each.
+func (r *Report) problem(err error) {
+	for _, err := range flatten(err) {
+		r.add(problemOf(err))
+	}
+}
+
+// problem notes damage and lets the repair go on.
+func (r *RepairReport) problem(err error) {
+	if len(r.Problems) < maxProblems {
+		r.Problems = append(r.Problems, problemOf(err))
+	}
+}
+
+// lose notes data that cannot be saved.
+func (r *RepairReport) lose(l Lost) { r.Lost = append(r.Lost, l) }
+
+// problemOf describes an error, with file and offset where it has them.
+func problemOf(err error) Problem {
+	var corrupt *fileformat.CorruptError
+	if errors.As(engine.Translate(err), &corrupt) {
+		return Problem{File: corrupt.File, Offset: corrupt.Offset, Detail: corrupt.Err.Error()}
+	}
+	return Problem{File: engine.MetaName, Offset: -1, Detail: err.Error()}
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, flatten(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}
