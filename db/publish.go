@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -20,7 +21,7 @@ type PublishOptions struct {
 }
 
 // DefaultKeep is how many versions a published folder holds.
-const DefaultKeep = replica.DefaultKeep
+const DefaultKeep = 8
 
 // A Publisher writes versions of a database to a folder for read-only
 // processes, on the same machine or wherever the folder is copied to. A file in
@@ -57,7 +58,7 @@ func (db *DB) NewPublisher(dir string, opts *PublishOptions) (*Publisher, error)
 	var p *replica.Publisher
 	err := o.validate()
 	if err == nil {
-		p, err = replica.NewPublisher(db.engine, dir, replica.Options{Keep: o.Keep, Hook: o.hook})
+		p, err = replica.NewPublisher(db.engine, dir, replica.Options{Keep: cmp.Or(o.Keep, DefaultKeep), Hook: o.hook})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("db: publish to %q: %w", dir, engine.Translate(err))

@@ -24,12 +24,9 @@ import (
 
 // Options tune a Publisher.
 type Options struct {
-	Keep int      // versions that the folder holds, including the newest; 0 means DefaultKeep
+	Keep int      // versions that the folder holds, including the newest
 	Hook vfs.Hook // faults and traces, for tests; nil for none
 }
-
-// DefaultKeep is how many versions a published folder holds.
-const DefaultKeep = 8
 
 // A Publisher writes versions of a database to a folder. A file in the folder is written once and
 // never changed: followers may be reading it. A file that is there already is not written again.
@@ -73,7 +70,7 @@ const (
 // which this database was published before, and must lie outside the database's own directory. A
 // second Publisher of the folder fails with engine.ErrLocked.
 func NewPublisher(db *engine.Engine, dir string, o Options) (*Publisher, error) {
-	p := &Publisher{db: db, keep: cmp.Or(o.Keep, DefaultKeep), hook: o.Hook}
+	p := &Publisher{db: db, keep: o.Keep, hook: o.Hook}
 	if err := p.open(dir); err != nil {
 		_ = p.release()
 		return nil, err
