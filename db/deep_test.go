@@ -212,6 +212,22 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
+func TestCheckLevel(t *testing.T) {
+	dir := t.TempDir()
+	vdb := open(t, dir, nil)
+	if _, err := vdb.Check(t.Context(), CheckDeep+1); !errors.Is(err, ErrInvalid) {
+		t.Errorf("Check: %v", err)
+	}
+	if _, err := CheckFiles(t.Context(), dir, CheckDeep+1); !errors.Is(err, ErrInvalid) {
+		t.Errorf("CheckFiles: %v", err)
+	}
+	for level, want := range map[CheckLevel]string{CheckBytes: "bytes", CheckDeep: "deep", 2: "CheckLevel(2)"} {
+		if got := level.String(); got != want {
+			t.Errorf("level %d is %q, want %q", level, got, want)
+		}
+	}
+}
+
 func existing(t *testing.T, vdb *DB, name string) *Collection {
 	t.Helper()
 	c, err := vdb.Collection(name)

@@ -56,7 +56,10 @@ func TestRepair(t *testing.T) {
 	if err != nil || len(r.Lost) != 0 || len(r.Problems) != 0 || r.Documents != len(want)+200 || r.Collections != 2 {
 		t.Fatalf("%+v %v", r, err)
 	}
-	fixed := open(t, whole, nil)
+	if _, err := Repair(ctx, dir, whole); !errors.Is(err, ErrExists) {
+		t.Errorf("repair over a closed database: %v", err)
+	}
+	fixed := open(t, whole, nil) // the refused repair keeps no lock
 	got := collection(t, fixed, "c", Schema{Metric: Dot})
 	if diff := cmp.Diff(want, dump(t, got)); diff != "" {
 		t.Fatalf("(-want +got)\n%s", diff)
@@ -66,7 +69,7 @@ func TestRepair(t *testing.T) {
 	}
 	check(t, fixed)
 	if _, err := Repair(ctx, dir, whole); !errors.Is(err, ErrExists) {
-		t.Errorf("repair over a database: %v", err)
+		t.Errorf("repair over an open database: %v", err)
 	}
 
 	// A rotten block of vectors (16 rows) and a rotten document.
