@@ -9,7 +9,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fsck"
 )
 
-// A CheckLevel says how thorough a check is. The levels are those of internal/fsck.
+// A CheckLevel says how thorough a check is.
 type CheckLevel uint8
 
 // The levels of a check. The zero value is CheckBytes.
@@ -72,7 +72,7 @@ func (db *DB) Check(ctx context.Context, level CheckLevel) (*CheckReport, error)
 	err := level.validate()
 	var found *fsck.Report
 	if err == nil {
-		found, err = fsck.Check(ctx, db.engine, fsck.Level(level))
+		found, err = fsck.Check(ctx, db.engine, fsck.Level(level)) // both count from Bytes to Deep
 	}
 	if err != nil {
 		return nil, fmt.Errorf("db: check: %w", err)
