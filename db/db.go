@@ -3,22 +3,18 @@ package db
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
 // A DB is an open database. Its methods are safe for concurrent use. Readers never wait
 // for writers, flushes or compactions, nor do these wait for readers.
 type DB struct {
-	engine *engine.Engine
-	opts   Options
-
-	// Pointers, because the runtime refers to every sync.Pool for two garbage
-	// collections. An embedded pool would keep a closed database in memory as long.
-	walkers  *sync.Pool // of *walker
-	scratch  *sync.Pool // of *scratch
-	rechecks *rechecks
+	engine   *engine.Engine
+	opts     Options
+	nearest  *nearest.Searcher
+	rechecks *nearest.Rechecks
 }
 
 // Open opens the database in directory dir and creates it if it does not exist. It fails
@@ -37,9 +33,16 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("db: open %q: %w", dir, engine.Translate(err))
 	}
-	db := &DB{engine: e, opts: o, walkers: &sync.Pool{}, scratch: &sync.Pool{}}
-	db.rechecks = newRechecks(db)
-	db.rechecks.start()
+	db := &DB{engine: e, opts: o, nearest: nearest.NewSearcher(e, o.worthHelp)}
+	db.nearest.GraphAlways = o.walkAlways
+	every := o.recheckEvery
+	if o.NoRecheck {
+		every = 0
+	}
+	db.rechecks = nearest.NewRechecks(e, every)
+	if !o.recheckByHand {
+		db.rechecks.Start()
+	}
 	return db, nil
 }
 
@@ -47,7 +50,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 // for running calls; later calls fail with ErrClosed. A second Close does nothing. Close
 // snapshots first: afterwards they fail.
 func (db *DB) Close() error {
-	db.rechecks.stop()
+	db.rechecks.Stop()
 	if err := db.engine.Close(); err != nil {
 		return fmt.Errorf("db: close %q: %w", db.engine.Dir, engine.Translate(err))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -13,6 +12,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
 // An Explanation is a Result together with the steps that led to it.
@@ -84,14 +84,17 @@ func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*E
 	defer done()
 	var e *Explanation
 	err = engine.RetryDerived(func() error {
-		s := c.db.newSearch(ver, v)
-		s.trace = &trace{}
+		s := c.db.newSearch(ctx, ver, v)
+		s.near.Trace = &nearest.Trace{}
 		results, err := s.answer(ctx, []Query{q})
 		if err != nil {
 			return err
 		}
 		p := s.queries[0]
-		e = &Explanation{Result: results[0], Plan: s.partPlans(p), Stages: s.trace.stages}
+		e = &Explanation{Result: results[0], Plan: s.partPlans(p), Stages: []Stage{}}
+		for _, stage := range s.near.Trace.Stages {
+			e.Stages = append(e.Stages, Stage(stage))
+		}
 		return c.db.engine.Guard(func() error {
 			e.WhyNot, err = s.whyNot(ctx, p, results[0], whyNot)
 			return err
@@ -103,57 +106,19 @@ func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*E
 	return e, nil
 }
 
-// A trace records the stages of a search. A nil trace records nothing.
-type trace struct {
-	stages []Stage
-	bytes  atomic.Int64 // read by scans since the last taken
-}
-
-// read counts bytes; it is safe for concurrent use.
-func (t *trace) read(bytes int64) {
-	if t != nil {
-		t.bytes.Add(bytes)
-	}
-}
-
-// taken returns the bytes read since the last call.
-func (t *trace) taken() int64 {
-	if t == nil {
-		return 0
-	}
-	return t.bytes.Swap(0)
-}
-
 // clock begins a stage, which done ends.
-func (s *search) clock(name string) clock {
-	if s.trace == nil {
-		return clock{}
-	}
-	return clock{s.trace, name, time.Now()}
-}
-
-type clock struct {
-	*trace
-	name  string
-	start time.Time
-}
-
-func (c clock) done(rows, kept int, bytes int64) {
-	if c.trace != nil {
-		c.stages = append(c.stages, Stage{c.name, rows, kept, bytes, time.Since(c.start)})
-	}
-}
+func (s *search) clock(name string) nearest.Clock { return s.near.Trace.Clock(name) }
 
 // A suspect is a document whose absence Explain explains.
 type suspect struct {
 	*WhyNot
-	ranked
+	doc     ranked
 	matches bool
 	better  int      // number of matching documents ahead of it
 	equal   []ranked // matching rows of the same score
 }
 
-// whyNot explains the ranks of documents. It must be called inside guard.
+// whyNot explains the ranks of documents. It must be called inside Engine.Guard.
 func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) ([]WhyNot, error) {
 	if p.text != nil {
 		return s.whyNotText(ctx, p, r, ids)
@@ -174,17 +139,17 @@ func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) 
 		case err != nil:
 			return nil, err
 		}
-		w.Exists, w.HasVector = true, at.part.Dim > 0
+		w.Exists, w.HasVector = true, at.Part.Dim > 0
 		if !w.HasVector {
 			w.Stage, w.Reason = "vector", "the document has no vector"
 			continue
 		}
-		vec, err := at.part.Source.Vectors(at.row, at.row+1)
+		vec, err := at.Part.Source.Vectors(at.Row, at.Row+1)
 		if err != nil {
 			return nil, err
 		}
-		x := &suspect{WhyNot: w, ranked: ranked{place: at, score: p.scorer.Score(vec), id: id}}
-		w.Score = &x.score
+		x := &suspect{WhyNot: w, doc: ranked{Ranked: nearest.Ranked{Place: at, Score: p.Scorer.Score(vec), ID: id}}}
+		w.Score = &x.doc.Score
 		if err := s.whyFiltered(ctx, p, x); err != nil {
 			return nil, err
 		}
@@ -198,7 +163,7 @@ func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) 
 	}
 	for _, x := range suspects {
 		x.Rank = x.better + 1
-		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.id })
+		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.doc.ID })
 		s.whyLost(p, r, x)
 	}
 	return all, nil
@@ -207,11 +172,11 @@ func (s *search) whyNot(ctx context.Context, p *probe, r *Result, ids []string) 
 // whyFiltered finds the clause of the filter that a document fails, if any, and its
 // group.
 func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
-	if slices.Contains(p.examples, x.place) {
+	if slices.Contains(p.examples, x.doc.Place) {
 		x.Stage, x.Reason = "example", "examples are not among the hits"
 		return nil
 	}
-	meta, err := s.metadata(x.place)
+	meta, err := s.metadata(x.doc.Place)
 	if err != nil {
 		return err
 	}
@@ -219,7 +184,7 @@ func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
 	if err != nil {
 		return err
 	}
-	get := where.Get(x.part, x.row, meta)
+	get := where.Get(x.doc.Part, x.doc.Row, meta)
 	clause, path := filter.Why(p.Where, get)
 	switch {
 	case clause != nil:
@@ -231,20 +196,20 @@ func (s *search) whyFiltered(ctx context.Context, p *probe, x *suspect) error {
 		x.matches = true
 	}
 	if p.Group != nil {
-		x.group, _ = get(p.Group.Field)
+		x.doc.group, _ = get(p.Group.Field)
 	}
 	return nil
 }
 
 // metadata reads the metadata of one document.
-func (s *search) metadata(at place) (m Metadata, err error) {
+func (s *search) metadata(at nearest.Place) (m Metadata, err error) {
 	err = s.ver.Read(func(tx *meta.Tx) error {
-		b, err := s.view.Stored(tx, at.part, at.row)
+		b, err := s.view.Stored(tx, at.Part, at.Row)
 		if err != nil {
 			return err
 		}
 		if m, err = document.MetadataOf(b); err != nil {
-			return engine.CorruptDocument(at.part.Nums[at.row], err)
+			return engine.CorruptDocument(at.Part.Nums[at.Row], err)
 		}
 		return nil
 	})
@@ -259,7 +224,7 @@ func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect)
 		if part.Dim == 0 {
 			continue
 		}
-		set := p.parts[i].set
+		set := p.Parts[i].Set
 		for lo := 0; lo < part.N; {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -273,22 +238,22 @@ func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect)
 			if err != nil {
 				return err
 			}
-			p.scorer.KernelRows(raw[:hi-lo], rows)
+			p.Scorer.KernelRows(raw[:hi-lo], rows)
 			for row := lo; row < hi; row++ {
 				if set != nil && !set.Has(row) {
 					continue
 				}
-				lower, upper := p.scorer.Bounds(raw[row-lo], part.Inv[row])
+				lower, upper := p.Scorer.Bounds(raw[row-lo], part.Inv[row])
 				for _, x := range suspects {
 					switch {
-					case upper < x.score || x.part == part && x.row == row:
+					case upper < x.doc.Score || x.doc.Part == part && x.doc.Row == row:
 						continue
-					case lower <= x.score:
-						score := p.scorer.Score(rows[(row-lo)*part.Dim : (row-lo+1)*part.Dim])
-						if score == x.score {
-							x.equal = append(x.equal, ranked{place: place{part, row}})
+					case lower <= x.doc.Score:
+						score := p.Scorer.Score(rows[(row-lo)*part.Dim : (row-lo+1)*part.Dim])
+						if score == x.doc.Score {
+							x.equal = append(x.equal, ranked{Ranked: nearest.Ranked{Place: nearest.Place{Part: part, Row: row}}})
 						}
-						if score <= x.score {
+						if score <= x.doc.Score {
 							continue
 						}
 					}
@@ -304,11 +269,11 @@ func (s *search) countBetter(ctx context.Context, p *probe, suspects []*suspect)
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				id, err := s.view.IDAt(tx, e.part, e.row)
+				id, err := s.view.IDAt(tx, e.Part, e.Row)
 				if err != nil {
 					return err
 				}
-				if id < x.id {
+				if id < x.doc.ID {
 					x.better++
 				}
 			}
@@ -322,18 +287,18 @@ func (s *search) whyLost(p *probe, r *Result, x *suspect) {
 	lost := func(stage, format string, args ...any) { x.Stage, x.Reason = stage, fmt.Sprintf(format, args...) }
 	last := p.limit()
 	if p.MMR != nil {
-		last = p.need
+		last = p.Need
 	}
 	switch {
 	case x.Hit > 0:
 		x.Reason = fmt.Sprintf("it is hit %d", x.Hit)
 	case !x.matches: // whyFiltered has set the reason
-	case p.Threshold != nil && x.score < *p.Threshold:
-		lost("threshold", "its score %v is below the threshold %v", x.score, *p.Threshold)
-	case p.Group != nil && slices.ContainsFunc(r.Hits, func(h Hit) bool { return groupKey(h.Group) == groupKey(x.group) }):
+	case p.Threshold != nil && x.doc.Score < *p.Threshold:
+		lost("threshold", "its score %v is below the threshold %v", x.doc.Score, *p.Threshold)
+	case p.Group != nil && slices.ContainsFunc(r.Hits, func(h Hit) bool { return groupKey(h.Group) == groupKey(x.doc.group) }):
 		lost("group", "%d better documents of its group are hits", p.Group.size())
 	case p.Group != nil:
-		lost("k", "its group %v does not rank from %d to %d", x.group, p.Offset+1, last)
+		lost("k", "its group %v does not rank from %d to %d", x.doc.group, p.Offset+1, last)
 	case x.Rank > last:
 		x.Beyond = x.Rank - last
 		what := "the last hit"

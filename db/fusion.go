@@ -11,6 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -166,16 +167,15 @@ func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
 	return &textLeg{Text: prepared, query: parsed, scanner: a.Analyzer.Scanner()}, err
 }
 
-// best returns the best rows of each query in order, as many as the query needs.
-func (s *search) best(ctx context.Context) ([][]ranked, error) {
+// best finds the rows of each query: the best ones in order, as many as the query needs.
+func (s *search) best(ctx context.Context) error {
 	if !slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil }) {
-		return s.nearest(ctx)
+		return s.nearest(ctx, s.queries)
 	}
-	vectors := *s
-	vectors.queries = nil
+	var legs []*probe
 	for _, p := range s.queries {
 		if p.vector {
-			vectors.queries = append(vectors.queries, p.vectorLeg())
+			legs = append(legs, p.vectorLeg())
 		}
 	}
 	// Both rankings run at the same time, unless Explain measures each.
@@ -184,10 +184,10 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 		return s.db.engine.Guard(func() (err error) {
 			for i, p := range s.queries {
 				if p.text != nil && err == nil {
-					need, least := p.need, engine.NegInf
+					need, least := p.Need, engine.NegInf
 					switch {
 					case p.vector:
-						need = p.Fusion.withDefaults(p.need).Depth
+						need = p.Fusion.withDefaults(p.Need).Depth
 					case p.Threshold != nil:
 						least = *p.Threshold
 					}
@@ -197,42 +197,38 @@ func (s *search) best(ctx context.Context) ([][]ranked, error) {
 			return err
 		})
 	}
-	var near [][]ranked
 	var nearErr, textErr error
 	var group vfs.Group
 	defer group.Wait() // also on a panic: the caller releases memory that the other goroutine reads
 	both := slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil && p.vector })
-	if both && s.trace == nil && s.workers > 1 {
+	if both && s.near.Trace == nil && s.near.Workers > 1 {
 		group.Go(engine.SegDir, rankTexts)
 	} else {
 		textErr = rankTexts()
 	}
-	if len(vectors.queries) > 0 {
-		near, nearErr = vectors.nearest(ctx)
-		s.codes = vectors.codes
+	if len(legs) > 0 {
+		nearErr = s.nearest(ctx, legs)
 	}
 	if err := cmp.Or(nearErr, textErr, group.Wait()); err != nil {
-		return nil, err
+		return err
 	}
-	best := texts
-	err := s.db.engine.Guard(func() (err error) {
+	return s.db.engine.Guard(func() (err error) {
 		for i, p := range s.queries {
 			if !p.vector {
+				p.rows = texts[i]
 				continue
 			}
-			leg, list := vectors.queries[0], near[0]
-			vectors.queries, near = vectors.queries[1:], near[1:]
+			leg := legs[0]
+			legs = legs[1:]
 			if p.text == nil {
-				best[i] = list
 				continue
 			}
-			if best[i], err = s.fuse(ctx, p, leg, list, texts[i]); err != nil {
+			if p.rows, err = s.fuse(ctx, p, leg, leg.rows, texts[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return best, err
 }
 
 // vectorLeg returns the probe for the vector alone. It shares parts with p.
@@ -240,9 +236,9 @@ func (p *probe) vectorLeg() *probe {
 	if p.text == nil {
 		return p
 	}
-	leg, q := *p, *p.Query
-	q.Threshold = nil // it applies to the fused score
-	leg.Query, leg.need = &q, p.Fusion.withDefaults(p.need).Depth
+	leg := *p
+	leg.Need = p.Fusion.withDefaults(p.Need).Depth
+	leg.Least = engine.NegInf // Threshold applies to the fused score
 	return &leg
 }
 
@@ -263,14 +259,14 @@ func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float6
 // there are more than need, it finds at least the best need of them.
 func (s *search) textsAbove(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
 	clock := s.clock("text")
-	c := topk.New(min(need, max(1, p.matched)), least)
+	c := topk.New(min(need, max(1, p.Matched)), least)
 	var buf terms.Buffer
 	for i, part := range s.view.Parts {
 		for lo := 0; lo < part.N; lo += textRows {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if err := p.text.Scan(i, lo, min(lo+textRows, part.N), p.parts[i].set, c, &buf); err != nil {
+			if err := p.text.Scan(i, lo, min(lo+textRows, part.N), p.Parts[i].Set, c, &buf); err != nil {
 				return nil, p.text.Damaged(err)
 			}
 		}
@@ -279,8 +275,8 @@ func (s *search) textsAbove(ctx context.Context, p *probe, need int, least float
 	if err != nil {
 		return nil, err
 	}
-	hits = slices.DeleteFunc(hits, func(h ranked) bool { return h.score < least })
-	clock.done(p.matched, min(need, len(hits)), 0)
+	hits = slices.DeleteFunc(hits, func(h ranked) bool { return h.Score < least })
+	clock.Done(p.Matched, min(need, len(hits)), 0)
 	return hits, nil
 }
 
@@ -302,7 +298,7 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) 
 			return nil, p.text.Damaged(err)
 		}
 		for i, row := range rows {
-			hits = append(hits, ranked{place: place{s.view.Parts[part], int(row)}, score: scores[i]})
+			hits = append(hits, ranked{Ranked: nearest.Ranked{Place: nearest.Place{Part: s.view.Parts[part], Row: int(row)}, Score: scores[i]}})
 		}
 	}
 	return hits, nil
@@ -317,31 +313,31 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) 
 // Naor ("Optimal aggregation algorithms for middleware", PODS 2001). Convex looks missing
 // scores up; RRF bounds unknown ranks (their NRA).
 func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) ([]ranked, error) {
-	f := &fuser{search: s, p: p, leg: leg, Fusion: p.Fusion.withDefaults(p.need), at: map[place]int{}}
+	f := &fuser{search: s, p: p, leg: leg, Fusion: p.Fusion.withDefaults(p.Need), at: map[nearest.Place]int{}}
 	cost := 0
 	for i, part := range s.view.Parts {
-		n := p.matchedIn(s.view, i)
+		n := p.MatchedIn(s.view, i)
 		cost += n * max(part.Dim, 64)
 		if part.Dim > 0 {
 			f.vectors += n
 		}
 	}
-	f.thorough = p.exact() || cost <= s.db.opts.cheapFusion && !leg.ledger.approximate
-	p.ledger.add(leg.ledger)
+	f.thorough = p.Exact() || cost <= s.db.opts.cheapFusion && !leg.Ledger.Approximate
+	p.Ledger.Add(leg.Ledger)
 	f.take(0, near, len(near) >= f.vectors)
-	f.take(1, texts, len(texts) < f.Depth || len(texts) >= p.matched)
+	f.take(1, texts, len(texts) < f.Depth || len(texts) >= p.Matched)
 	if p.scale == nil {
 		p.scale = new([2]float64)
 		for leg, list := range [][]ranked{near, texts} {
 			if len(list) > 0 {
-				p.scale[leg] = list[0].score
+				p.scale[leg] = list[0].Score
 			}
 		}
 	}
 	for {
 		clock := s.clock("fuse")
 		hits, err := f.rank()
-		clock.done(len(f.all), len(hits), 0)
+		clock.Done(len(f.all), len(hits), 0)
 		if err != nil {
 			return nil, err
 		}
@@ -354,7 +350,7 @@ func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) 
 			return nil, err
 		}
 		if !more {
-			p.ledger.lose(doubt.kept(hits, p))
+			p.Ledger.Lose(doubt.kept(hits, p))
 			return hits, f.trace(hits)
 		}
 	}
@@ -376,7 +372,7 @@ type fuser struct {
 	p, leg *probe
 
 	all      []ranked // every document seen so far, in no order
-	at       map[place]int
+	at       map[nearest.Place]int
 	vectors  int  // number of matching rows with a vector
 	thorough bool // continue until the answer is exact
 	deeper   bool // moreTexts ran with the current list of vectors
@@ -391,23 +387,23 @@ type fuser struct {
 // take adds a list in order. whole says that the list has every document.
 func (f *fuser) take(leg int, list []ranked, whole bool) {
 	for i, h := range list {
-		f.find(h.place).legs[leg] = Leg{Name: legNames[leg], Rank: i + 1, Score: new(h.score)}
+		f.find(h.Place).legs[leg] = Leg{Name: legNames[leg], Rank: i + 1, Score: new(h.Score)}
 	}
 	f.depth[leg], f.whole[leg] = len(list), whole
 	if len(list) > 0 {
-		f.ceiling[leg] = list[len(list)-1].score
+		f.ceiling[leg] = list[len(list)-1].Score
 	}
 }
 
 var legNames = [2]string{"vector", "text"}
 
 // find returns the state of a document. The caller may change its legs.
-func (f *fuser) find(at place) *ranked {
+func (f *fuser) find(at nearest.Place) *ranked {
 	i, ok := f.at[at]
 	if !ok {
 		i = len(f.all)
 		f.at[at] = i
-		f.all = append(f.all, ranked{place: at, legs: []Leg{{Name: legNames[0]}, {Name: legNames[1]}}})
+		f.all = append(f.all, ranked{Ranked: nearest.Ranked{Place: at}, legs: []Leg{{Name: legNames[0]}, {Name: legNames[1]}}})
 	}
 	return &f.all[i]
 }
@@ -422,22 +418,22 @@ func (f *fuser) rank() ([]ranked, error) {
 				return nil, err
 			}
 		}
-		h.score = f.score(h.legs[0], h.legs[1])
-		if f.p.Threshold == nil || h.score >= *f.p.Threshold {
+		h.Score = f.score(h.legs[0], h.legs[1])
+		if f.p.Threshold == nil || h.Score >= *f.p.Threshold {
 			hits = append(hits, *h)
 		}
 	}
-	hits, err := f.order(hits, f.p.need)
+	hits, err := f.order(hits, f.p.Need)
 	for i := range hits {
 		if err == nil {
-			err = f.complete(f.find(hits[i].place))
+			err = f.complete(f.find(hits[i].Place))
 		}
 	}
 	return hits, err
 }
 
 func (f *fuser) score(vector, text Leg) float64 {
-	return f.Score(Metric(f.p.scorer.Metric), vector, text, f.p.scale[0], f.p.scale[1])
+	return f.Score(Metric(f.p.Scorer.Metric), vector, text, f.p.scale[0], f.p.scale[1])
 }
 
 // complete looks up the missing scores of a document.
@@ -450,8 +446,8 @@ func (f *fuser) complete(h *ranked) error {
 	for i := range h.legs {
 		missing[i] = h.legs[i].Score == nil && !f.whole[i]
 	}
-	if missing[0] && h.part.Dim > 0 {
-		f.p.ledger.considered++
+	if missing[0] && h.Part.Dim > 0 {
+		f.p.Ledger.Considered++
 	}
 	return f.search.complete(f.p, h, missing[0], missing[1])
 }
@@ -459,7 +455,7 @@ func (f *fuser) complete(h *ranked) error {
 // most returns an upper bound of the score of a document.
 func (f *fuser) most(h *ranked) float64 {
 	if f.Method == Convex {
-		return h.score
+		return h.Score
 	}
 	legs := [2]Leg{h.legs[0], h.legs[1]}
 	for i := range legs {
@@ -492,15 +488,15 @@ func (f *fuser) doubt(hits []ranked) doubt {
 	if f.Method == Convex { // all scores are known
 		return d
 	}
-	chosen := make(map[place]bool, len(hits))
+	chosen := make(map[nearest.Place]bool, len(hits))
 	for _, h := range hits {
-		chosen[h.place] = true
+		chosen[h.Place] = true
 	}
 	for i := range f.all {
 		h := &f.all[i]
-		if most := f.most(h); most == h.score {
+		if most := f.most(h); most == h.Score {
 			continue
-		} else if chosen[h.place] {
+		} else if chosen[h.Place] {
 			d.rough = true
 		} else {
 			d.rival(most)
@@ -546,7 +542,7 @@ func (f *fuser) deepen(ctx context.Context, hits []ranked, d doubt) (bool, error
 // moreTexts looks at the documents with at least the text score least: at all of them, or
 // at a reasonable number.
 func (f *fuser) moreTexts(ctx context.Context, least float64) error {
-	limit := f.p.matched
+	limit := f.p.Matched
 	if !f.thorough {
 		limit = min(limit, max(f.db.opts.convexTexts, 8*f.Depth))
 	}
@@ -555,14 +551,14 @@ func (f *fuser) moreTexts(ctx context.Context, least float64) error {
 		return err
 	}
 	for _, h := range found {
-		f.find(h.place).legs[1].Score = new(h.score)
+		f.find(h.Place).legs[1].Score = new(h.Score)
 	}
-	if limit == f.p.matched || len(found) < limit { // the list has all of them
+	if limit == f.p.Matched || len(found) < limit { // the list has all of them
 		f.ceiling[1], f.whole[1] = least, least == 0
 		return nil
 	}
-	slices.SortFunc(found, func(a, b ranked) int { return cmp.Compare(b.score, a.score) })
-	f.ceiling[1] = found[limit-1].score
+	slices.SortFunc(found, func(a, b ranked) int { return cmp.Compare(b.Score, a.Score) })
+	f.ceiling[1] = found[limit-1].Score
 	return nil
 }
 
@@ -572,13 +568,13 @@ func (f *fuser) allVectors(ctx context.Context) error {
 		if part.Dim == 0 {
 			continue
 		}
-		set := f.p.parts[i].set
+		set := f.p.Parts[i].Set
 		for row := range part.N {
 			if row%textRows == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
 			if set == nil || set.Has(row) {
-				f.find(place{part, row})
+				f.find(nearest.Place{Part: part, Row: row})
 			}
 		}
 	}
@@ -593,48 +589,45 @@ func (f *fuser) allVectors(ctx context.Context) error {
 
 // lengthen extends both lists.
 func (f *fuser) lengthen(ctx context.Context) error {
-	f.Depth = min(8*f.Depth, max(f.p.matched, f.Depth))
+	f.Depth = min(8*f.Depth, max(f.p.Matched, f.Depth))
 	leg := *f.leg
-	leg.need, leg.parts = f.Depth, slices.Clone(leg.parts)
-	vectors := *f.search
-	vectors.queries = []*probe{&leg}
-	near, err := vectors.nearest(ctx)
-	if err != nil {
+	leg.Need, leg.Parts = f.Depth, slices.Clone(leg.Parts)
+	if err := f.nearest(ctx, []*probe{&leg}); err != nil {
 		return err
 	}
-	f.p.ledger.add(leg.ledger)
+	f.p.Ledger.Add(leg.Ledger)
 	texts, err := f.bestTexts(ctx, f.p, f.Depth, engine.NegInf)
 	if err != nil {
 		return err
 	}
-	f.take(0, near[0], len(near[0]) >= f.vectors)
-	f.take(1, texts, len(texts) < f.Depth || len(texts) >= f.p.matched)
+	f.take(0, leg.rows, len(leg.rows) >= f.vectors)
+	f.take(1, texts, len(texts) < f.Depth || len(texts) >= f.p.Matched)
 	return nil
 }
 
 // ranks finds the true ranks of the documents that may be among the best.
 func (f *fuser) ranks(ctx context.Context, bar float64, hits []ranked) error {
-	chosen := map[place]bool{}
+	chosen := map[nearest.Place]bool{}
 	for _, h := range hits {
-		chosen[h.place] = true
+		chosen[h.Place] = true
 	}
 	var lists [2][]*suspect
 	err := f.ver.Read(func(tx *meta.Tx) error {
 		for i := range f.all {
 			h := &f.all[i]
-			if most := f.most(h); most == h.score || most < bar && !chosen[h.place] {
+			if most := f.most(h); most == h.Score || most < bar && !chosen[h.Place] {
 				continue
 			}
 			if err := f.complete(h); err != nil {
 				return err
 			}
-			if !f.known(h) {
+			if !h.Known(f.ver) {
 				var err error
-				if h.id, err = f.view.IDAt(tx, h.part, h.row); err != nil {
+				if h.ID, err = f.view.IDAt(tx, h.Part, h.Row); err != nil {
 					return err
 				}
 			}
-			x := &suspect{ranked: *h}
+			x := &suspect{doc: *h}
 			for leg, l := range h.legs {
 				if l.Rank == 0 && l.Score != nil {
 					lists[leg] = append(lists[leg], x)
@@ -647,16 +640,16 @@ func (f *fuser) ranks(ctx context.Context, bar float64, hits []ranked) error {
 		return err
 	}
 	for _, x := range lists[0] {
-		x.score = *x.legs[0].Score
+		x.doc.Score = *x.doc.legs[0].Score
 	}
 	if len(lists[0]) > 0 {
 		if err := f.countBetter(ctx, f.p, lists[0]); err != nil {
 			return err
 		}
-		f.p.ledger.considered += f.vectors
+		f.p.Ledger.Considered += f.vectors
 	}
 	for _, x := range lists[0] {
-		x.legs[0].Rank = x.better + 1
+		x.doc.legs[0].Rank = x.better + 1
 	}
 	if len(lists[1]) == 0 {
 		return nil
@@ -666,9 +659,9 @@ func (f *fuser) ranks(ctx context.Context, bar float64, hits []ranked) error {
 
 // trace keeps all fused documents in order, in case Explain asks about them.
 func (f *fuser) trace(hits []ranked) (err error) {
-	if f.search.trace != nil {
+	if f.near.Trace != nil {
 		for _, h := range hits {
-			f.find(h.place).id = h.id
+			f.find(h.Place).ID = h.ID
 		}
 		f.p.fused, err = f.order(slices.Clone(f.all), len(f.all))
 	}
@@ -693,8 +686,8 @@ func (d *doubt) rival(most float64) {
 // bar is the score that a row needs to be among the best.
 func (d *doubt) bar(hits []ranked, p *probe) float64 {
 	switch {
-	case len(hits) >= p.need:
-		return hits[len(hits)-1].score
+	case len(hits) >= p.Need:
+		return hits[len(hits)-1].Score
 	case p.Threshold != nil:
 		return *p.Threshold
 	}
@@ -713,10 +706,10 @@ func (d *doubt) kept(hits []ranked, p *probe) float64 {
 		return 1
 	}
 	sure := 0
-	for sure < len(hits) && hits[sure].score > d.most {
+	for sure < len(hits) && hits[sure].Score > d.most {
 		sure++
 	}
-	return float64(sure) / float64(max(1, min(p.need, p.matched)))
+	return float64(sure) / float64(max(1, min(p.Need, p.Matched)))
 }
 
 // Score returns the fused score of a document from its place in two rankings, for callers
@@ -766,20 +759,20 @@ func reciprocal(weight, c float64, rank int) float64 {
 
 // complete computes the selected scores of a fused document.
 func (s *search) complete(p *probe, h *ranked, vector, text bool) error {
-	if err := s.stopped(); err != nil {
+	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	if vector && h.part.Dim > 0 {
-		vec, err := h.part.Source.Vectors(h.row, h.row+1)
+	if vector && h.Part.Dim > 0 {
+		vec, err := h.Part.Source.Vectors(h.Row, h.Row+1)
 		if err != nil {
 			return err
 		}
-		h.legs[0].Score = new(p.scorer.Score(vec))
+		h.legs[0].Score = new(p.Scorer.Score(vec))
 	}
 	if !text {
 		return nil
 	}
-	score, err := p.text.Score(slices.Index(s.view.Parts, h.part), h.row)
+	score, err := p.text.Score(slices.Index(s.view.Parts, h.Part), h.Row)
 	if err != nil {
 		return p.text.Damaged(err)
 	}
@@ -791,13 +784,13 @@ func (s *search) complete(p *probe, h *ranked, vector, text bool) error {
 
 // snippet returns the passage of a document that best answers the text.
 func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error) {
-	b, err := s.view.Stored(tx, h.part, h.row)
+	b, err := s.view.Stored(tx, h.Part, h.Row)
 	if err != nil {
 		return nil, err
 	}
 	d, err := document.Decode(b, document.Text)
 	if err != nil {
-		return nil, engine.CorruptDocument(h.part.Nums[h.row], err)
+		return nil, engine.CorruptDocument(h.Part.Nums[h.Row], err)
 	}
 	leg, rank := p.text, math.MaxInt
 	for i, f := range p.forms {
@@ -828,7 +821,7 @@ func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights .
 	defer done()
 	var r *Result
 	err = engine.RetryDerived(func() error {
-		r, err = c.db.newSearch(ver, v).answerFused(ctx, queries, weights)
+		r, err = c.db.newSearch(ctx, ver, v).answerFused(ctx, queries, weights)
 		return err
 	})
 	if err != nil {
@@ -852,7 +845,7 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 		}
 		q.K, q.Offset, q.Select, q.Snippet = max(f.first.limit(), cmp.Or(q.Fusion.Depth, rrfDepth)), 0, IDsOnly, 0
 		how, _ := goalOf(q.Accuracy) // it is valid
-		f.exact = f.exact && how.exact()
+		f.exact = f.exact && how.Exact()
 		if len(weights) > 0 && !(weights[i] >= 0 && weights[i] <= 1e6) {
 			return nil, engine.Invalidf("weight of query %d is %v", i, weights[i])
 		}
@@ -860,14 +853,15 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 	f.c = f.first.Fusion.withDefaults(0).C
 	// Ranks beyond the ends of the lists count, as in fuse: if the true answer is wanted,
 	// the lists are extended until these ranks are known.
-	worth, matched := ledger{}, 0
+	worth, matched := nearest.Ledger{}, 0
 	for {
-		one := s.db.newSearch(s.ver, s.view)
-		_, lists, err := one.answerRanked(ctx, f.own)
-		if err != nil {
+		if err := s.rankAll(ctx, f.own); err != nil {
 			return nil, err
 		}
-		s.queries = one.queries
+		lists := make([][]ranked, len(s.queries))
+		for i, p := range s.queries {
+			lists[i] = p.rows
+		}
 		f.take(lists)
 		var hits []ranked
 		if err := s.db.engine.Guard(func() (err error) {
@@ -877,28 +871,28 @@ func (s *search) answerFused(ctx context.Context, queries []Query, weights []flo
 			return nil, err
 		}
 		for _, p := range s.queries {
-			worth.add(p.ledger)
-			matched = max(matched, p.matched)
+			worth.Add(p.Ledger)
+			matched = max(matched, p.Matched)
 		}
 		doubt := f.doubt(hits)
 		p := *s.queries[0]
-		p.Query, p.need, p.matched, p.forms = &Query{}, f.first.limit(), matched, s.queries
+		p.Query, p.Need, p.Matched, p.forms = &Query{}, f.first.limit(), matched, s.queries
 		certain := doubt.none(hits, &p)
 		if !certain && f.exact && f.lengthen(lists) {
 			continue
 		}
 		if !certain {
-			worth.lose(doubt.kept(hits, &p))
+			worth.Lose(doubt.kept(hits, &p))
 		}
 		plan := fmt.Sprintf("%d queries fused by rrf, the first by %s", len(queries), s.queries[0].plan())
-		r := worth.result(matched, worth.complete(len(hits), min(f.first.limit(), matched)), plan)
+		r := result(&worth, matched, worth.Complete(len(hits), min(f.first.limit(), matched)), plan)
 		p.Query = &f.first
 		for _, form := range s.queries {
 			if p.text == nil {
 				p.text = form.text
 			}
 		}
-		err = s.db.engine.Guard(func() (err error) {
+		err := s.db.engine.Guard(func() (err error) {
 			r.Hits, err = s.fetch(&p, hits[min(f.first.Offset, len(hits)):])
 			return err
 		})
@@ -929,22 +923,22 @@ func (f *multiFuser) weight(list int) float64 {
 // take fuses lists from scratch.
 func (f *multiFuser) take(lists [][]ranked) {
 	f.all, f.depth, f.whole = nil, make([]int, len(lists)), make([]bool, len(lists))
-	at := map[place]int{}
+	at := map[nearest.Place]int{}
 	for i, list := range lists {
 		f.depth[i], f.whole[i] = len(list), len(list) < f.own[i].K
 		for rank, h := range list {
-			j, ok := at[h.place]
+			j, ok := at[h.Place]
 			if !ok {
 				j = len(f.all)
-				at[h.place] = j
-				fresh := ranked{place: h.place}
+				at[h.Place] = j
+				fresh := ranked{Ranked: nearest.Ranked{Place: h.Place}}
 				for k := range lists {
 					fresh.legs = append(fresh.legs, Leg{Name: fmt.Sprint(k)})
 				}
 				f.all = append(f.all, fresh)
 			}
-			f.all[j].legs[i].Rank, f.all[j].legs[i].Score = rank+1, new(h.score)
-			f.all[j].score += reciprocal(f.weight(i), f.c, rank+1)
+			f.all[j].legs[i].Rank, f.all[j].legs[i].Score = rank+1, new(h.Score)
+			f.all[j].Score += reciprocal(f.weight(i), f.c, rank+1)
 		}
 	}
 }
@@ -971,14 +965,14 @@ func (f *multiFuser) doubt(hits []ranked) doubt {
 	if slices.Contains(f.whole, false) {
 		d.rival(f.most(nil))
 	}
-	chosen := make(map[place]bool, len(hits))
+	chosen := make(map[nearest.Place]bool, len(hits))
 	for _, h := range hits {
-		chosen[h.place] = true
+		chosen[h.Place] = true
 	}
 	for _, h := range f.all {
-		if most := f.most(h.legs); most == h.score {
+		if most := f.most(h.legs); most == h.Score {
 			continue
-		} else if chosen[h.place] {
+		} else if chosen[h.Place] {
 			d.rough = true
 		} else {
 			d.rival(most)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
 // groupable restricts a query to documents with a string, a number or a boolean
@@ -46,8 +47,8 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 	lists := q.vector && q.text != nil && q.Fusion.Method == RRF
 	enough, whole := false, false
 	for round := q; ; {
-		all := len(best) < round.need // only rows below the threshold are left out
-		whole = all && !round.ledger.approximate
+		all := len(best) < round.Need // only rows below the threshold are left out
+		whole = all && !round.Ledger.Approximate
 		if err := s.groupValues(q, best); err != nil {
 			return nil, false, err
 		}
@@ -68,13 +69,13 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		enough = len(groups) >= q.limit()
 		filled := true
 		for _, g := range groups[:min(q.limit(), len(groups))] {
-			filled = filled && g.complete || !lists || !q.exact() // otherwise own queries fill them
+			filled = filled && g.complete || !lists || !q.Exact() // otherwise own queries fill them
 		}
 		if all || enough && filled {
 			break
 		}
 		next := *q
-		next.need = 2 * round.need
+		next.Need = 2 * round.Need
 		if lists {
 			groups, values = nil, nil
 			clear(byValue)
@@ -95,7 +96,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 	for _, g := range groups {
 		if !g.complete && !lists {
 			own := *q
-			own.need = q.Group.size()
+			own.Need = q.Group.size()
 			own.where = filter.Simplify(filter.And(q.where, filter.Eq(q.Group.Field, g.hits[0].group)))
 			asked, probes = append(asked, g), append(probes, &own)
 		}
@@ -107,10 +108,10 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		}
 		for i, g := range asked {
 			rows += len(found[i])
-			g.complete = !probes[i].ledger.approximate || len(found[i]) == q.Group.size()
-			if probes[i].ledger.approximate { // the approximate query may miss known hits
+			g.complete = !probes[i].Ledger.Approximate || len(found[i]) == q.Group.size()
+			if probes[i].Ledger.Approximate { // the approximate query may miss known hits
 				found[i] = append(found[i], slices.DeleteFunc(g.hits, func(h ranked) bool {
-					return slices.ContainsFunc(found[i], func(f ranked) bool { return f.place == h.place })
+					return slices.ContainsFunc(found[i], func(f ranked) bool { return f.Place == h.Place })
 				})...)
 				if found[i], err = s.order(found[i], q.Group.size()); err != nil {
 					return nil, false, err
@@ -122,9 +123,9 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 			}
 		}
 	}
-	if q.ledger.approximate { // a later query may have found a better first hit
+	if q.Ledger.Approximate { // a later query may have found a better first hit
 		slices.SortStableFunc(groups, func(a, b *group) int {
-			return cmp.Compare(b.hits[0].score, a.hits[0].score)
+			return cmp.Compare(b.hits[0].Score, a.hits[0].Score)
 		})
 	}
 	var hits []ranked
@@ -138,38 +139,40 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		}
 	}
 	if !filled && lists {
-		q.ledger.lose(float64(known) / float64(len(groups)*q.Group.size()))
+		q.Ledger.Lose(float64(known) / float64(len(groups)*q.Group.size()))
 	}
-	clock.done(rows, len(hits), s.trace.taken())
+	clock.Done(rows, len(hits), s.near.Trace.Taken())
 	return hits, (enough || whole) && filled, nil
 }
 
 // again finds the best rows of probes derived from q, which consider other
 // rows. Their promises and costs are added to the ledger of q.
 func (s *search) again(ctx context.Context, q *probe, probes ...*probe) ([][]ranked, error) {
-	sub := s.db.newSearch(s.ver, s.view)
-	sub.queries, sub.codes = probes, s.codes
-	if s.trace != nil {
-		sub.trace = &trace{}
+	sub := *s
+	sub.queries = probes
+	if s.near.Trace != nil {
+		sub.near.Trace = &nearest.Trace{}
 	}
 	for _, p := range probes {
-		p.ledger, p.fused = ledger{}, nil
+		p.Ledger, p.fused = nearest.Ledger{}, nil
 		if err := s.choose(ctx, p); err != nil {
 			return nil, err
 		}
 	}
-	best, err := sub.best(ctx)
-	for _, p := range probes {
-		q.ledger.add(p.ledger)
+	err := sub.best(ctx)
+	best := make([][]ranked, len(probes))
+	for i, p := range probes {
+		q.Ledger.Add(p.Ledger)
+		best[i] = p.rows
 	}
-	s.trace.read(sub.trace.taken())
+	s.near.Trace.Read(sub.near.Trace.Taken())
 	return best, err
 }
 
 // groupValues reads the field of each row.
 func (s *search) groupValues(q *probe, rows []ranked) error {
 	for i := range rows {
-		m, err := s.metadata(rows[i].place)
+		m, err := s.metadata(rows[i].Place)
 		if err != nil {
 			return err
 		}

@@ -273,7 +273,7 @@ func holdTo(t *testing.T, name string, q Query, r *Result, want []Hit, count int
 		fail("it says exact and is not brute force")
 	case r.Exact && (r.Recall != 1 || !r.Complete):
 		fail("an exact answer promises less")
-	case how.exact() && !r.Exact:
+	case how.Exact() && !r.Exact:
 		fail("it is not exact although that was wanted")
 	case r.Complete && len(r.Hits) != count:
 		fail(fmt.Sprintf("it says complete and has %d of %d hits", len(r.Hits), count))

@@ -15,16 +15,16 @@ func (m *MMR) fetch(limit int) int { return cmp.Or(m.Fetch, 5*limit) }
 func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]ranked, error) {
 	clock := s.clock("mmr")
 	vecs := make([][]float32, len(best))
-	relevance := func(i int) float64 { return best[i].score }
+	relevance := func(i int) float64 { return best[i].Score }
 	if q.text != nil && len(best) > 0 { // text and RRF scores have another scale
-		relevance = func(i int) float64 { return best[i].score / best[0].score }
+		relevance = func(i int) float64 { return best[i].Score / best[0].Score }
 	}
 	for i, h := range best {
-		if h.part.Dim == 0 {
+		if h.Part.Dim == 0 {
 			continue
 		}
 		var err error
-		if vecs[i], err = h.part.Source.Vectors(h.row, h.row+1); err != nil {
+		if vecs[i], err = h.Part.Source.Vectors(h.Row, h.Row+1); err != nil {
 			return nil, err
 		}
 	}
@@ -51,6 +51,6 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 			}
 		}
 	}
-	clock.done(len(best), len(taken), 0)
+	clock.Done(len(best), len(taken), 0)
 	return taken, nil
 }

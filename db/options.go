@@ -11,6 +11,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -132,8 +133,8 @@ func within[T cmp.Ordered](field string, v, least, most T) error {
 func (o Options) withDefaults() Options {
 	o.SyncEvery = cmp.Or(o.SyncEvery, 100*time.Millisecond)
 	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
-	o.worthHelp = cmp.Or(o.worthHelp, worthHelp)
-	o.recheckEvery = cmp.Or(o.recheckEvery, recheckEvery)
+	o.worthHelp = cmp.Or(o.worthHelp, nearest.WorthHelp)
+	o.recheckEvery = cmp.Or(o.recheckEvery, nearest.RecheckEvery)
 	o.cheapFusion = cmp.Or(o.cheapFusion, cheapFusion)
 	o.convexTexts = cmp.Or(o.convexTexts, convexTexts)
 	if o.Workers == 0 {

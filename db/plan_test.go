@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
 // The planner takes the walk or the scan, whichever costs less by the distances
@@ -42,10 +43,10 @@ func TestPlanByWork(t *testing.T) {
 					var walk, scan, graphs float64
 					for _, vec := range vecs[rows:] {
 						q.Near = Vector(vec)
-						vdb.opts.walkAlways = true
+						vdb.nearest.GraphAlways = true
 						w, s := costs(t, c, q)
 						walk, scan = walk+w, scan+s
-						vdb.opts.walkAlways = false
+						vdb.nearest.GraphAlways = false
 						if e, err := c.Explain(t.Context(), q); err != nil {
 							t.Fatal(err)
 						} else if e.Plan[0].Plan == "graph" {
@@ -80,18 +81,18 @@ func costs(t *testing.T, c *Collection, q Query) (walk, scan float64) {
 		t.Fatal(err)
 	}
 	defer done()
-	s := c.db.newSearch(ver, v)
-	s.trace = &trace{}
+	s := c.db.newSearch(t.Context(), ver, v)
+	s.near.Trace = &nearest.Trace{}
 	if _, err := s.answer(t.Context(), []Query{q}); err != nil {
 		t.Fatal(err)
 	}
 	p := s.queries[0]
 	estimated := 0
-	for _, stage := range s.trace.stages {
+	for _, stage := range s.near.Trace.Stages {
 		if stage.Name == "graph" {
 			estimated += stage.Rows
 		}
 	}
-	price := v.Parts[0].Segment.Graph.Get().Price(p.parts[0].set != nil)
-	return float64(estimated) * price, s.scanCost(p, 0)
+	price := v.Parts[0].Segment.Graph.Get().Price(p.Parts[0].Set != nil)
+	return float64(estimated) * price, s.near.ScanCost(&p.Probe, 0)
 }

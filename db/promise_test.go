@@ -18,6 +18,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/score"
 )
 
@@ -378,7 +379,7 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64,
 		}
 		return r
 	}
-	tallies := make([]tally, len(targets))
+	tallies := make([]nearest.Tally, len(targets))
 	for _, vec := range f.queries {
 		var seen []any
 		for _, h := range ask(Query{Near: Vector(vec), K: f.seen, Where: f.where, Accuracy: Exact, Select: WithMetadata}).Hits {
@@ -397,7 +398,7 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64,
 					found++
 				}
 			}
-			tallies[i].add(found, len(truth))
+			tallies[i].Add(found, len(truth))
 			got[i].Promised += r.Recall / float64(len(f.queries))
 			if r.Exact {
 				got[i].Exact++
@@ -405,7 +406,7 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64,
 		}
 	}
 	for i, target := range targets {
-		got[i].Target, got[i].RecallEstimate = target, tallies[i].estimate(usual)
+		got[i].Target, got[i].RecallEstimate = target, RecallEstimate(tallies[i].Estimate(nearest.Usual))
 	}
 }
 

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
 // A RecallTest says how MeasureRecall compares answers with exact answers.
@@ -70,54 +70,6 @@ type RecallEstimate struct {
 	High    float64 `json:"high"`
 }
 
-// A tally counts how many of the true hits queries found.
-type tally struct {
-	queries, wanted, found int
-	squares                float64 // of the hits that each query found
-	products               float64 // of the hits found and wanted, by query
-	wants                  float64 // squares of the hits wanted
-}
-
-func (t *tally) add(found, wanted int) {
-	if wanted == 0 {
-		return
-	}
-	t.queries, t.wanted, t.found = t.queries+1, t.wanted+wanted, t.found+found
-	f, w := float64(found), float64(wanted)
-	t.squares += float64(f * f)
-	t.products += float64(f * w)
-	t.wants += float64(w * w)
-}
-
-// Standard deviations: usual holds 95 % on both sides, strict leaves out one in
-// a thousand on one side.
-const (
-	usual  = 1.96
-	strict = 3.09
-)
-
-func (t *tally) estimate(z float64) RecallEstimate {
-	e := RecallEstimate{Queries: t.queries, Wanted: t.wanted, Found: t.found, Recall: 1, High: 1}
-	if t.wanted == 0 {
-		return e
-	}
-	n := float64(t.wanted)
-	p := float64(t.found) / n
-	e.Recall = p
-	// The variance of a ratio of sums over queries, divided by the variance of
-	// independent hits.
-	effect := 1.0
-	if spread := t.squares - float64(2*p*t.products) + float64(p*p*t.wants); p < 1 && p > 0 && t.queries > 1 {
-		m := float64(t.queries)
-		effect = max(1, m/(m-1)*spread/(n*p*(1-p)))
-	}
-	n /= effect
-	mid := (p + z*z/(2*n)) / (1 + z*z/n)
-	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
-	e.Low, e.High = max(0, min(p, mid-half)), min(1, max(p, mid+half))
-	return e
-}
-
 // MeasureRecall asks each query exactly and for every target, and returns the
 // share of the exact hits that was found for each target. All queries see one
 // version of the collection.
@@ -155,24 +107,25 @@ func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.
 	if err != nil {
 		return nil, err
 	}
-	all, tallies := make([]MeasuredRecall, len(settings)), make([]tally, len(settings))
+	all, tallies := make([]MeasuredRecall, len(settings)), make([]nearest.Tally, len(settings))
 	const together = 128 // queries that share a pass over the vectors
 	asked := 0
 	for batch := range slices.Chunk(queries, together) {
-		truth, _, err := db.ranking(ctx, ver, v, batch, Exact, db.opts.Workers)
+		truth, err := db.ranking(ctx, ver, v, batch, Exact, db.opts.Workers)
 		if err != nil {
 			return nil, err
 		}
 		for i, how := range settings {
-			got, s, err := db.ranking(ctx, ver, v, batch, how, db.opts.Workers)
+			got, err := db.ranking(ctx, ver, v, batch, how, db.opts.Workers)
 			if err != nil {
 				return nil, err
 			}
-			for j, q := range s.queries {
-				tallies[i].add(len(truth[j])-missed(truth[j], got[j], nil), len(truth[j]))
+			for j, q := range got.near.Probes {
+				hits := truth.near.Probes[j].Best
+				tallies[i].Add(len(hits)-nearest.Missed(hits, q.Best, nil), len(hits))
 				// The mean of equal promises is that promise, to the last bit.
-				all[i].Promised += (q.ledger.recall() - all[i].Promised) / float64(asked+j+1)
-				if !q.walked() {
+				all[i].Promised += (q.Ledger.Recall() - all[i].Promised) / float64(asked+j+1)
+				if !q.UsesGraphs() {
 					all[i].Exact++
 				}
 			}
@@ -184,7 +137,8 @@ func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.
 		if err != nil {
 			return nil, err
 		}
-		all[i].Target, all[i].Effort, all[i].RecallEstimate = g.recall, g.ef, tallies[i].estimate(usual)
+		all[i].Target, all[i].Effort = g.Recall, g.EF
+		all[i].RecallEstimate = RecallEstimate(tallies[i].Estimate(nearest.Usual))
 		if all[i].Exact == all[i].Queries {
 			all[i].Low = 1 // by definition
 		}
@@ -237,65 +191,16 @@ func (db *DB) testQueries(ver *engine.Version, v *engine.View, t RecallTest) ([]
 	return queries, err
 }
 
-// ranking answers queries with the accuracy of how, and returns their best rows
-// and the search that found them.
-func (db *DB) ranking(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, how Accuracy, workers int) ([][]ranked, *search, error) {
+// ranking searches for the best rows of queries with the accuracy of how.
+func (db *DB) ranking(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, how Accuracy, workers int) (*search, error) {
 	asked := slices.Clone(queries)
 	for i := range asked {
 		q := &asked[i]
 		q.Accuracy, q.Select = how, IDsOnly
 	}
-	s := db.newSearch(ver, v)
-	s.workers = workers
-	_, best, err := s.answerRanked(ctx, asked)
-	return best, s, err
-}
-
-// missed counts the rows of truth that got lacks, unless got has other rows
-// with scores as good in their place. It calls each, if that is not nil, for
-// every row of truth, in order.
-func missed(truth, got []ranked, each func(r ranked, found bool)) int {
-	if len(truth) == 0 {
-		return 0
-	}
-	worst := truth[len(truth)-1].score
-	have, spare := map[place]bool{}, 0
-	for _, g := range got {
-		have[g.place] = true
-		if g.score >= worst {
-			spare++
-		}
-	}
-	for _, r := range truth {
-		if have[r.place] {
-			spare--
-		}
-	}
-	missed := 0
-	for _, r := range truth {
-		found := have[r.place]
-		if !found && spare > 0 {
-			spare--
-			found = true
-		}
-		if !found {
-			missed++
-		}
-		if each != nil {
-			each(r, found)
-		}
-	}
-	return missed
-}
-
-// walked reports whether the query searched a graph.
-func (p *probe) walked() bool {
-	for i := range p.parts {
-		if p.walks(i) {
-			return true
-		}
-	}
-	return false
+	s := db.newSearch(ctx, ver, v)
+	s.near.Workers = workers
+	return s, s.rankAll(ctx, asked)
 }
 
 // Rechecked is the recall measured on live queries with one target, as far as
@@ -308,4 +213,37 @@ type Rechecked struct {
 // String is one line for people.
 func (r Rechecked) String() string {
 	return fmt.Sprintf("%.4g promised, %.4f found in %d queries (%.4f to %.4f)", r.Target, r.Recall, r.Queries, r.Low, r.High)
+}
+
+// recheck has some of the answered queries repeated, to measure the recall of live queries.
+func (s *search) recheck() {
+	for _, p := range s.queries {
+		if s.db.rechecks.Wants(&p.Probe) {
+			s.db.rechecks.Offer(s.view.Def.ID, s.db.repeat(p))
+		}
+	}
+}
+
+// repeat returns a function that repeats the search for the vector of a query. It keeps the query,
+// and nothing of the view that it was answered on.
+func (db *DB) repeat(p *probe) nearest.Repeat {
+	q := Query{Near: Vector(slices.Clone(p.Scorer.Query)), K: p.Need, Where: p.where}
+	accuracy := Recall(p.Recall)
+	return func(ctx context.Context, ver *engine.Version, v *engine.View, exact bool) (*nearest.Search, error) {
+		how := accuracy
+		if exact {
+			how = Exact
+		}
+		s, err := db.ranking(ctx, ver, v, []Query{q}, how, 1)
+		return &s.near, err
+	}
+}
+
+// rechecked returns the recall measured on live queries of a collection.
+func (db *DB) rechecked(coll uint32) []Rechecked {
+	all := []Rechecked{}
+	for _, r := range db.rechecks.Observed(coll) {
+		all = append(all, Rechecked{r.Target, RecallEstimate(r.Estimate)})
+	}
+	return all
 }

@@ -13,52 +13,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 )
-
-// The interval holds the true share in nearly at least 95 of 100 cases, whether
-// hits are missed one by one or all hits of a query together. The strict interval,
-// which raises search settings, hardly ever leaves it out.
-func TestRecallEstimate(t *testing.T) {
-	for _, together := range []bool{false, true} {
-		for _, p := range []float64{0.5, 0.9, 0.98} {
-			r := rand.New(rand.NewPCG(uint64(1000*p), 5))
-			const runs, queries, k = 2000, 400, 10
-			outside, low := 0, 0
-			for range runs {
-				var n tally
-				for range queries {
-					found := 0
-					if together && r.Float64() < p {
-						found = k
-					}
-					for range k {
-						if !together && r.Float64() < p {
-							found++
-						}
-					}
-					n.add(found, k)
-				}
-				e := n.estimate(usual)
-				if e.Queries != queries || e.Wanted != queries*k || !(0 <= e.Low && e.Low <= e.Recall && e.Recall <= e.High && e.High <= 1) {
-					t.Fatalf("%+v", e)
-				}
-				if p < e.Low || p > e.High {
-					outside++
-				}
-				if n.estimate(strict).High < p {
-					low++
-				}
-			}
-			t.Logf("together %v, %v: %d of %d outside, %d below", together, p, outside, runs, low)
-			if outside > runs*65/1000 || low > runs*4/1000 {
-				t.Errorf("together %v, %v: %d of %d outside, %d below", together, p, outside, runs, low)
-			}
-		}
-	}
-	if e := (&tally{}).estimate(usual); e.Recall != 1 || e.Low != 0 || e.High != 1 {
-		t.Errorf("nothing: %+v", e)
-	}
-}
 
 // MeasureRecall counts the same hits as a comparison of answers, and treats stored
 // query vectors as if they were not stored.
@@ -92,7 +48,7 @@ func TestMeasureRecall(t *testing.T) {
 			}
 		}
 		if math.Abs(m[i].Recall-share) > 1e-9 || math.Abs(m[i].Promised-promised) > 1e-9 || m[i].Exact != exact || m[i].Queries != len(queries) ||
-			m[i].Wanted != 7*len(queries) || m[i].Target != how.recall || m[i].Effort != how.ef {
+			m[i].Wanted != 7*len(queries) || m[i].Target != how.Recall || m[i].Effort != how.EF {
 			t.Errorf("%+v, want recall %v, promise %v, %d exact", m[i], share, promised, exact)
 		}
 	}
@@ -242,12 +198,12 @@ func TestRecheck(t *testing.T) {
 			if _, err := c.Search(ctx, Query{Near: Vector(odd()), Accuracy: Recall(target)}); err != nil {
 				t.Fatal(err)
 			}
-			vdb.rechecks.drain(ctx)
+			vdb.rechecks.Drain(ctx)
 		}
 	}
-	ask(raiseAfter - 1)
-	if s := stats(); s.Effort != 1 || len(s.Recall) != 1 || s.Recall[0].Queries != raiseAfter-1 || s.Recall[0].Target != target ||
-		s.Recall[0].Wanted != 10*(raiseAfter-1) {
+	ask(nearest.RaiseAfter - 1)
+	if s := stats(); s.Effort != 1 || len(s.Recall) != 1 || s.Recall[0].Queries != nearest.RaiseAfter-1 || s.Recall[0].Target != target ||
+		s.Recall[0].Wanted != 10*(nearest.RaiseAfter-1) {
 		t.Fatalf("%+v", s)
 	}
 	ask(1000)
@@ -266,23 +222,23 @@ func TestRecheck(t *testing.T) {
 
 	// Explicit efforts and exact answers are not checked; too many queries are dropped.
 	queries := s.Recall[0].Queries
-	for _, q := range []Query{{Accuracy: EF(20)}, {Accuracy: Exact}, {K: recheckNeed + 1, Accuracy: Recall(0.5)}} {
+	for _, q := range []Query{{Accuracy: EF(20)}, {Accuracy: Exact}, {K: nearest.RecheckNeed + 1, Accuracy: Recall(0.5)}} {
 		q.Near = Vector(odd())
 		if _, err := c.Search(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 	}
-	vdb.rechecks.drain(ctx)
+	vdb.rechecks.Drain(ctx)
 	if got := stats().Recall; len(got) != 1 || got[0].Queries != queries {
 		t.Errorf("%+v", got)
 	}
-	for range 2 * recheckQueue {
+	for range 2 * nearest.RecheckQueue {
 		if _, err := c.Search(ctx, Query{Near: Vector(odd()), Accuracy: Recall(0.6)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	vdb.rechecks.drain(ctx)
-	if got := stats().Recall; len(got) != 2 || got[0].Queries != recheckQueue {
+	vdb.rechecks.Drain(ctx)
+	if got := stats().Recall; len(got) != 2 || got[0].Queries != nearest.RecheckQueue {
 		t.Errorf("%+v", got)
 	}
 
@@ -293,8 +249,8 @@ func TestRecheck(t *testing.T) {
 	if err := vdb.Drop(ctx, "c"); err != nil {
 		t.Fatal(err)
 	}
-	vdb.rechecks.drain(ctx)
-	if len(vdb.rechecks.tallies) > 0 {
+	vdb.rechecks.Drain(ctx)
+	if len(vdb.rechecks.Observed(c.id)) > 0 {
 		t.Error("not forgotten")
 	}
 }
@@ -319,8 +275,8 @@ func TestRecheckInBackground(t *testing.T) {
 			runtime.Gosched()
 			checked = none || len(vdb.Stats().Collections[0].Recall) > 0
 		}
-		if none && vdb.rechecks.queue != nil {
-			t.Error("there is a queue")
+		if none && vdb.rechecks.Active() {
+			t.Error("probes are repeated")
 		}
 		if err := vdb.Close(); err != nil {
 			t.Fatal(err)

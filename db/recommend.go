@@ -6,13 +6,14 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
 // recommend computes a query vector from examples, and returns the places of
 // the examples. It is the strategy "average vector" of Qdrant: the mean of the
 // unwanted examples, mirrored at the mean of the wanted ones.
-func (s *search) recommend(e Examples) ([]float32, []place, error) {
+func (s *search) recommend(e Examples) ([]float32, []nearest.Place, error) {
 	like, at, err := s.mean(e.Like)
 	if err != nil {
 		return nil, nil, err
@@ -39,9 +40,9 @@ func (s *search) recommend(e Examples) ([]float32, []place, error) {
 
 // mean returns the mean of the vectors of documents. With Cosine the vectors
 // are normalised first.
-func (s *search) mean(ids []string) ([]float64, []place, error) {
+func (s *search) mean(ids []string) ([]float64, []nearest.Place, error) {
 	var sum []float64
-	var places []place
+	var places []nearest.Place
 	for _, id := range ids {
 		vec, at, err := s.vectorOf(id)
 		if err != nil {

@@ -90,7 +90,7 @@ func (db *DB) Stats() Stats {
 	s.Versions = len(db.engine.Live)
 	db.engine.Mu.Unlock()
 	for _, v := range ver.SortedViews() {
-		c := CollectionStats{CollectionInfo: infoOf(v), Recall: db.rechecks.observed(v.Def.ID), Effort: 1}
+		c := CollectionStats{CollectionInfo: infoOf(v), Recall: db.rechecked(v.Def.ID), Effort: 1}
 		for _, p := range v.Parts {
 			if p.Dim > 0 {
 				c.Vectors += p.Live()

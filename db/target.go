@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -87,34 +88,25 @@ type EF int
 func (Recall) isAccuracy() {}
 func (EF) isAccuracy()     {}
 
-// A goal is an Accuracy in numbers: a recall above 0 or a beam width above 0.
-type goal struct {
-	recall float64
-	ef     int
-}
-
-// exact reports whether nothing but the true answer is enough.
-func (g goal) exact() bool { return g.recall == 1 }
-
 // goalOf validates an accuracy; nil is DefaultRecall.
-func goalOf(a Accuracy) (goal, error) {
+func goalOf(a Accuracy) (nearest.Goal, error) {
 	switch a := a.(type) {
 	case nil:
-		return goal{recall: float64(DefaultRecall)}, nil
+		return nearest.Goal{Recall: float64(DefaultRecall)}, nil
 	case Recall:
 		switch {
 		case a == 0:
 			a = DefaultRecall
 		case !(a > 0 && a <= 1):
-			return goal{}, engine.Invalidf("recall is %v, not between 0 and 1", float64(a))
+			return nearest.Goal{}, engine.Invalidf("recall is %v, not between 0 and 1", float64(a))
 		}
-		return goal{recall: float64(a)}, nil
+		return nearest.Goal{Recall: float64(a)}, nil
 	case EF:
 		if a < 1 || a > math.MaxInt32 {
-			return goal{}, engine.Invalidf("ef is %d, not between 1 and 2^31-1", int(a))
+			return nearest.Goal{}, engine.Invalidf("ef is %d, not between 1 and 2^31-1", int(a))
 		}
-		return goal{ef: int(a)}, nil
+		return nearest.Goal{EF: int(a)}, nil
 	default:
-		return goal{}, engine.Invalidf("query accuracy of type %T", a)
+		return nearest.Goal{}, engine.Invalidf("query accuracy of type %T", a)
 	}
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/terms"
 	"github.com/vecbolt/vecbolt/text"
 )
 
 // whyNotText explains the places of documents in the answer to a query with a
-// text. It is called inside guard.
+// text. It is called inside Engine.Guard.
 func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []string) ([]WhyNot, error) {
 	all := make([]WhyNot, len(ids))
 	var suspects, vectors []*suspect
@@ -33,23 +34,23 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		case err != nil:
 			return nil, err
 		}
-		w.Exists, w.HasVector = true, at.part.Dim > 0
-		x := &suspect{WhyNot: w, ranked: ranked{place: at, id: id, legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
+		w.Exists, w.HasVector = true, at.Part.Dim > 0
+		x := &suspect{WhyNot: w, doc: ranked{Ranked: nearest.Ranked{Place: at, ID: id}, legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
 		if err := s.whyFiltered(ctx, p, x); err != nil {
 			return nil, err
 		}
 		if p.vector {
-			if err := s.complete(p, &x.ranked, true, true); err != nil {
+			if err := s.complete(p, &x.doc, true, true); err != nil {
 				return nil, err
 			}
-			if v := x.legs[0].Score; v != nil {
-				x.score = *v
+			if v := x.doc.legs[0].Score; v != nil {
+				x.doc.Score = *v
 				vectors = append(vectors, x)
 			}
-		} else if score, err := p.text.Score(slices.Index(s.view.Parts, at.part), at.row); err != nil {
+		} else if score, err := p.text.Score(slices.Index(s.view.Parts, at.Part), at.Row); err != nil {
 			return nil, p.text.Damaged(err)
 		} else if score > 0 {
-			x.legs[1].Score = &score
+			x.doc.legs[1].Score = &score
 		}
 		suspects = append(suspects, x)
 	}
@@ -62,7 +63,7 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		}
 	}
 	for _, x := range vectors {
-		x.legs[0].Rank = x.better + 1
+		x.doc.legs[0].Rank = x.better + 1
 	}
 	if err := s.textRanks(ctx, p, suspects); err != nil {
 		return nil, err
@@ -71,25 +72,25 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		at := slices.IndexFunc(p.fused, func(h ranked) bool { return h.place == x.place })
-		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.id })
-		x.Legs = x.legs
-		failed, err := p.text.Fails(slices.Index(s.view.Parts, x.part), x.row)
+		at := slices.IndexFunc(p.fused, func(h ranked) bool { return h.Place == x.doc.Place })
+		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.doc.ID })
+		x.Legs = x.doc.legs
+		failed, err := p.text.Fails(slices.Index(s.view.Parts, x.doc.Part), x.doc.Row)
 		if err != nil {
 			return nil, p.text.Damaged(err)
 		}
 		switch {
 		case p.vector && at >= 0:
-			x.Rank, x.score, x.Score = at+1, p.fused[at].score, &p.fused[at].score
-		case !p.vector && x.legs[1].Score != nil:
-			x.Rank, x.score, x.Score = x.legs[1].Rank, *x.legs[1].Score, x.legs[1].Score
+			x.Rank, x.doc.Score, x.Score = at+1, p.fused[at].Score, &p.fused[at].Score
+		case !p.vector && x.doc.legs[1].Score != nil:
+			x.Rank, x.doc.Score, x.Score = x.doc.legs[1].Rank, *x.doc.legs[1].Score, x.doc.legs[1].Score
 		}
 		switch {
 		case x.Hit == 0 && x.matches && failed != nil && failed.Occur == text.Must:
 			x.Stage, x.Reason = "text", fmt.Sprintf("it lacks %q, which the text requires", failed.Raw)
 		case x.Hit == 0 && x.matches && failed != nil:
 			x.Stage, x.Reason = "text", fmt.Sprintf("it has %q, which the text excludes", failed.Raw)
-		case x.Hit == 0 && x.matches && x.Rank == 0 && x.legs[0].Score == nil && x.legs[1].Score == nil:
+		case x.Hit == 0 && x.matches && x.Rank == 0 && x.doc.legs[0].Score == nil && x.doc.legs[1].Score == nil:
 			x.Stage, x.Reason = "text", "it has nothing of the text"
 		case x.Hit == 0 && x.matches && x.Rank == 0:
 			x.Stage, x.Reason = "depth", "it is not among the best of any ranking that was fused; see legs"
@@ -111,7 +112,7 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.text.Scan(i, 0, part.N, p.parts[i].set, c, &buf); err != nil {
+		if err := p.text.Scan(i, 0, part.N, p.Parts[i].Set, c, &buf); err != nil {
 			return p.text.Damaged(err)
 		}
 	}
@@ -124,22 +125,22 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			score := x.legs[1].Score
+			score := x.doc.legs[1].Score
 			if score == nil {
 				continue
 			}
-			x.legs[1].Rank = 1 // a document that does not match gets the rank it would have
+			x.doc.legs[1].Rank = 1 // a document that does not match gets the rank it would have
 			for _, h := range list {
-				if h.score == *score && h.place != x.place {
-					id, err := s.view.IDAt(tx, h.part, h.row)
+				if h.Score == *score && h.Place != x.doc.Place {
+					id, err := s.view.IDAt(tx, h.Part, h.Row)
 					if err != nil {
 						return err
 					}
-					if id < x.id {
-						x.legs[1].Rank++
+					if id < x.doc.ID {
+						x.doc.legs[1].Rank++
 					}
-				} else if h.score > *score {
-					x.legs[1].Rank++
+				} else if h.Score > *score {
+					x.doc.legs[1].Rank++
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-package db
+package nearest
 
 import (
 	"cmp"
@@ -19,13 +19,13 @@ import (
 )
 
 // openCodes opens the codes of every part that has them, for the whole search. It
-// must be called inside guard.
-func (s *search) openCodes() {
+// must be called inside Engine.Guard.
+func (s *Search) openCodes() {
 	if s.codes != nil {
 		return
 	}
-	s.codes = make([]*codes.Codes, len(s.view.Parts))
-	for i, p := range s.view.Parts {
+	s.codes = make([]*codes.Codes, len(s.View.Parts))
+	for i, p := range s.View.Parts {
 		if p.Dim > 0 && p.Segment != nil {
 			s.codes[i] = p.Segment.Codes.Get()
 		}
@@ -38,9 +38,9 @@ type unit struct {
 	lo, hi int
 }
 
-func (s *search) units() []unit {
+func (s *Search) units() []unit {
 	var units []unit
-	for i, p := range s.view.Parts {
+	for i, p := range s.View.Parts {
 		if p.Dim == 0 || p.N == 0 {
 			continue
 		}
@@ -49,8 +49,8 @@ func (s *search) units() []unit {
 			rowBytes /= 4
 		}
 		share, scanned := 1/float64(p.N), false
-		for _, q := range s.queries {
-			if !q.walks(i) {
+		for _, q := range s.Probes {
+			if !q.usesGraph(i) {
 				share, scanned = max(share, q.share(i, p.N)), true
 			}
 		}
@@ -73,7 +73,7 @@ func (s *search) units() []unit {
 // A queryBatch holds the queries that share the scan of one part through a
 // codes.Batch or a simd.RowTile. The other queries scan the part one by one.
 type queryBatch struct {
-	queries []int // indexes in search.queries
+	queries []int // indexes in Search.Probes
 	others  []int
 	codes   *codes.Batch
 	rows    *simd.RowTile
@@ -84,13 +84,13 @@ type queryBatch struct {
 const minBatch = 4
 
 // queryBatches forms a query batch for every part.
-func (s *search) queryBatches() []queryBatch {
-	batches := make([]queryBatch, len(s.view.Parts))
-	for i, p := range s.view.Parts {
+func (s *Search) queryBatches() []queryBatch {
+	batches := make([]queryBatch, len(s.View.Parts))
+	for i, p := range s.View.Parts {
 		c := &batches[i]
-		for j, q := range s.queries {
+		for j, q := range s.Probes {
 			switch {
-			case q.walks(i): // the graph search has found its rows
+			case q.usesGraph(i): // the graph search has found its rows
 			case q.share(i, p.N) >= s.sparse(i):
 				c.queries = append(c.queries, j)
 			default:
@@ -103,33 +103,25 @@ func (s *search) queryBatches() []queryBatch {
 		case s.codes[i] != nil:
 			coded := make([]*codes.Query, n)
 			for at, j := range c.queries {
-				coded[at] = s.queries[j].parts[i].codes
+				coded[at] = s.Probes[j].Parts[i].codes
 			}
 			c.codes = s.codes[i].Batch(coded)
 		default:
-			c.rows = simd.NewRowTile(n, p.Dim, s.view.Def.Schema.Metric == fileformat.L2)
+			c.rows = simd.NewRowTile(n, p.Dim, s.View.Def.Schema.Metric == fileformat.L2)
 			for at, j := range c.queries {
-				c.rows.Set(at, s.queries[j].scorer.Fast)
+				c.rows.Set(at, s.Probes[j].Scorer.Fast)
 			}
 		}
 	}
 	return batches
 }
 
-// share returns the share of the n rows of a part that q considers.
-func (q *probe) share(part, n int) float64 {
-	if q.parts[part].set == nil {
-		return 1
-	}
-	return float64(q.parts[part].set.Count()) / float64(max(n, 1))
-}
-
 // rowCosts returns the cost of a row of a part in a scan of all rows, and its
 // cost when it is read alone, which memory delivers later. The unit is the time
 // in which a scan of codes reads a byte; docs/decisions/0006 has the
 // measurements.
-func (s *search) rowCosts(part int) (each, alone float64) {
-	p := s.view.Parts[part]
+func (s *Search) rowCosts(part int) (each, alone float64) {
+	p := s.View.Parts[part]
 	dim := float64(p.Dim)
 	var c *codes.Codes
 	if s.codes != nil {
@@ -147,16 +139,16 @@ func (s *search) rowCosts(part int) (each, alone float64) {
 	}
 }
 
-// scanCost returns the cost of scanning a part for a query, in the unit of
+// ScanCost returns the cost of scanning a part for a query, in the unit of
 // rowCosts.
-func (s *search) scanCost(q *probe, part int) float64 {
+func (s *Search) ScanCost(q *Probe, part int) float64 {
 	each, alone := s.rowCosts(part)
-	return min(each*float64(s.view.Parts[part].N), alone*float64(q.matchedIn(s.view, part)))
+	return min(each*float64(s.View.Parts[part].N), alone*float64(q.MatchedIn(s.View, part)))
 }
 
 // sparse returns the share of a part below which matching rows are read one by
 // one.
-func (s *search) sparse(part int) float64 {
+func (s *Search) sparse(part int) float64 {
 	each, alone := s.rowCosts(part)
 	return each / max(alone, 1)
 }
@@ -164,30 +156,26 @@ func (s *search) sparse(part int) float64 {
 // sparseRows is that share for vectors without codes.
 const sparseRows = 0.25
 
-// worthHelp is the least expected duration of a scan for which other goroutines
+// WorthHelp is the least expected duration of a scan for which other goroutines
 // are woken: waking them costs some tens of microseconds.
-const worthHelp = 200 * time.Microsecond
+const WorthHelp = 200 * time.Microsecond
 
-// scan offers rows to the collectors and sets found, for each query, to the
-// candidates that may be among its best.
-func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
+// scan adds to found, for each probe, the rows that may be among its best. It returns how many
+// there are.
+func (s *Search) scan(ctx context.Context) (kept int, err error) {
 	units := s.units()
-	workers := max(1, min(s.workers, len(units)))
+	workers := max(1, min(s.Workers, len(units)))
 	batches := s.queryBatches()
-	collectors := make([][]*topk.Collector, len(s.queries)) // by query, by worker
-	for i, q := range s.queries {
-		least := engine.NegInf
-		if q.Threshold != nil {
-			least = *q.Threshold
-		}
-		collectors[i] = topk.Group(workers, min(q.need, max(1, q.matched)), least)
+	collectors := make([][]*topk.Collector, len(s.Probes)) // by query, by worker
+	for i, q := range s.Probes {
+		collectors[i] = topk.Group(workers, min(q.Need, max(1, q.Matched)), q.Least)
 		for _, c := range q.found {
 			collectors[i][0].Offer(c.Upper, c.Upper, c.Part, c.Row)
 		}
 	}
 	var next atomic.Int64
 	work := func(n int, each func(scanned int)) error {
-		return s.db.engine.Guard(func() error {
+		return s.engine.Guard(func() error {
 			w := newWorker(s, batches)
 			defer w.done()
 			for i, group := range collectors {
@@ -214,8 +202,8 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	var group vfs.Group
 	defer group.Wait() // also after a panic: the caller releases memory that the others read
 	start, alone := time.Now(), workers > 1
-	err := work(0, func(scanned int) {
-		if !alone || time.Since(start)/time.Duration(scanned)*time.Duration(len(units)-scanned) < s.db.opts.worthHelp {
+	err = work(0, func(scanned int) {
+		if !alone || time.Since(start)/time.Duration(scanned)*time.Duration(len(units)-scanned) < s.worthHelp {
 			return
 		}
 		alone = false
@@ -229,16 +217,18 @@ func (s *search) scan(ctx context.Context, found [][]topk.Candidate) error {
 	})
 	// The other workers end within one unit: sooner than this goroutine could
 	// be woken up.
-	for end := time.Now().Add(worthHelp / 4); busy.Load() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(WorthHelp / 4); busy.Load() > 0 && time.Now().Before(end); {
 		runtime.Gosched()
 	}
 	if err = cmp.Or(err, group.Wait()); err != nil {
-		return err
+		return 0, err
 	}
-	for i := range s.queries {
-		found[i] = topk.Merge(collectors[i]...)
+	for i, q := range s.Probes {
+		before := len(q.found)
+		q.found = topk.Merge(collectors[i]...)
+		kept += max(0, len(q.found)-before)
 	}
-	return nil
+	return kept, nil
 }
 
 // rawRows is the number of rows whose vectors are compared before the cut is
@@ -247,18 +237,18 @@ const rawRows = 1024
 
 // A worker is one goroutine of a scan.
 type worker struct {
-	*search
+	*Search
 	collectors []*topk.Collector // by query
 	batches    []queryBatch      // by part
 	ours       []bool            // batches that this worker has forked
-	scans      []rowOffer
+	offers     []rowOffer
 	read       int64 // bytes of codes and vectors
 
-	*scratch
+	*scanScratch
 }
 
-// scratch is the memory of a worker, reused through DB.scratch.
-type scratch struct {
+// scanScratch is the memory of a worker, reused through Searcher.scans.
+type scanScratch struct {
 	raw        [rawRows]float32
 	bits       [rawRows / 64]uint64
 	buffer     codes.Buffer
@@ -269,19 +259,19 @@ type scratch struct {
 	words      []uint64
 }
 
-func newWorker(s *search, batches []queryBatch) *worker {
-	memory, _ := s.db.scratch.Get().(*scratch)
+func newWorker(s *Search, batches []queryBatch) *worker {
+	memory, _ := s.scans.Get().(*scanScratch)
 	if memory == nil {
-		memory = &scratch{}
+		memory = &scanScratch{}
 	}
-	return &worker{search: s, collectors: make([]*topk.Collector, len(s.queries)),
-		batches: append([]queryBatch(nil), batches...), ours: make([]bool, len(batches)), scratch: memory}
+	return &worker{Search: s, collectors: make([]*topk.Collector, len(s.Probes)),
+		batches: append([]queryBatch(nil), batches...), ours: make([]bool, len(batches)), scanScratch: memory}
 }
 
 // done returns the scratch memory and records how much was read.
 func (w *worker) done() {
-	w.trace.read(w.read)
-	w.db.scratch.Put(w.scratch)
+	w.Trace.Read(w.read)
+	w.scans.Put(w.scanScratch)
 }
 
 // scan offers the rows of a unit to all queries.
@@ -303,11 +293,11 @@ func (w *worker) scan(u unit) error {
 	}
 	if c.codes != nil {
 		done, err := w.scanBatchCodes(c, u)
-		w.read += int64(done-u.lo) * int64(w.view.Parts[u.part].Dim)
+		w.read += int64(done-u.lo) * int64(w.View.Parts[u.part].Dim)
 		if err == nil {
 			return nil
 		}
-		w.view.Parts[u.part].Segment.Codes.Distrust(err)
+		w.View.Parts[u.part].Segment.Codes.Distrust(err)
 		u.lo = done
 		for _, j := range c.queries {
 			if err := w.scanVectors(j, u); err != nil {
@@ -323,14 +313,14 @@ func (w *worker) scan(u unit) error {
 
 // scanOne offers the rows of a unit to query j.
 func (w *worker) scanOne(j int, u unit) error {
-	q := w.queries[j]
+	q := w.Probes[j]
 	wanted := u.hi - u.lo
-	if set := q.parts[u.part].set; set != nil {
+	if set := q.Parts[u.part].Set; set != nil {
 		if wanted = set.CountRange(u.lo, u.hi); wanted == 0 {
 			return nil
 		}
 	}
-	coded := q.parts[u.part].codes
+	coded := q.Parts[u.part].codes
 	if coded == nil {
 		return w.scanVectors(j, u)
 	}
@@ -338,12 +328,12 @@ func (w *worker) scanOne(j int, u unit) error {
 	if float64(wanted) < w.sparse(u.part)*float64(read) {
 		scan, read = w.scanAmong, wanted
 	}
-	w.read += int64(read) * int64(w.view.Parts[u.part].Dim)
+	w.read += int64(read) * int64(w.View.Parts[u.part].Dim)
 	done, err := scan(coded, j, u)
 	if err == nil {
 		return nil
 	}
-	w.view.Parts[u.part].Segment.Codes.Distrust(err)
+	w.View.Parts[u.part].Segment.Codes.Distrust(err)
 	u.lo = done // the rest by vectors
 	return w.scanVectors(j, u)
 }
@@ -360,7 +350,7 @@ func firstRows(c *topk.Collector, most int) int {
 // scanCodes offers to query j the rows of a unit that their codes do not rule
 // out. On an error it returns the first row that was not scanned.
 func (w *worker) scanCodes(coded *codes.Query, j int, u unit) (int, error) {
-	c, set := w.collectors[j], w.queries[j].parts[u.part].set
+	c, set := w.collectors[j], w.Probes[j].Parts[u.part].Set
 	step := firstRows(c, 1024)
 	for lo := u.lo; lo < u.hi; step = min(2*step, 4096) {
 		hi := min(lo+step, u.hi)
@@ -384,7 +374,7 @@ func offerCodes(coded *codes.Query, candidates []codes.Candidate, c *topk.Collec
 
 // scanAmong is scanCodes for a unit with few matching rows.
 func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
-	c, set := w.collectors[j], w.queries[j].parts[u.part].set
+	c, set := w.collectors[j], w.Probes[j].Parts[u.part].Set
 	step := firstRows(c, 1024)
 	for lo := u.lo; lo < u.hi; step = min(2*step, 1024) {
 		w.among = w.among[:0]
@@ -407,7 +397,7 @@ func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
 
 // scanVectors offers rows of a unit to query j by their vectors.
 func (w *worker) scanVectors(j int, u unit) error {
-	p, q, n := w.view.Parts[u.part], w.queries[j], u.hi-u.lo
+	p, q, n := w.View.Parts[u.part], w.Probes[j], u.hi-u.lo
 	if n == 0 {
 		return nil
 	}
@@ -415,13 +405,13 @@ func (w *worker) scanVectors(j int, u unit) error {
 	if err != nil {
 		return err
 	}
-	set := q.parts[u.part].set
+	set := q.Parts[u.part].Set
 	scan := w.newRowOffer(j, u.part)
 	if set != nil && float64(set.CountRange(u.lo, u.hi)) < sparseRows*float64(n) {
 		w.read += int64(set.CountRange(u.lo, u.hi)) * int64(4*p.Dim)
 		for row := set.NextSet(u.lo); row >= 0 && row < u.hi; row = set.NextSet(row + 1) {
 			vec := rows[(row-u.lo)*p.Dim : (row-u.lo+1)*p.Dim]
-			scan.offer(q.scorer.Kernel(vec), p.Inv[row], row)
+			scan.offer(q.Scorer.Kernel(vec), p.Inv[row], row)
 		}
 		return nil
 	}
@@ -430,7 +420,7 @@ func (w *worker) scanVectors(j int, u unit) error {
 	for lo := u.lo; lo < u.hi; step = min(2*step, rawRows) {
 		n := min(step-lo%64, u.hi-lo)
 		raw, bits, inv := w.raw[:n], w.bits[:(n+63)/64], p.Inv[lo:lo+n]
-		q.scorer.KernelRows(raw, rows[(lo-u.lo)*p.Dim:(lo-u.lo+n)*p.Dim])
+		q.Scorer.KernelRows(raw, rows[(lo-u.lo)*p.Dim:(lo-u.lo+n)*p.Dim])
 		simd.RowsAbove(bits, raw, inv, scan.Plain, scan.Scaled, scan.Least, scan.Most, scan.cut)
 		for i, word := range bits {
 			// A unit may begin within a word of the set, but then it ends there too.
@@ -483,7 +473,7 @@ func (s *rowOffer) offer(raw, inv float32, row int) {
 }
 
 func (w *worker) newRowOffer(j, part int) rowOffer {
-	scan := rowOffer{Scorer: &w.queries[j].scorer, c: w.collectors[j], part: int32(part), maxNorm: w.view.Parts[part].MaxNorm}
+	scan := rowOffer{Scorer: &w.Probes[j].Scorer, c: w.collectors[j], part: int32(part), maxNorm: w.View.Parts[part].MaxNorm}
 	scan.raise()
 	return scan
 }
@@ -504,7 +494,7 @@ func (w *worker) scanBatchCodes(c *queryBatch, u unit) (int, error) {
 				continue
 			}
 			j := c.queries[i]
-			if set := w.queries[j].parts[u.part].set; set != nil {
+			if set := w.Probes[j].Parts[u.part].Set; set != nil {
 				word &= set[lo/64]
 			}
 			kept := false
@@ -523,7 +513,7 @@ func (w *worker) scanBatchCodes(c *queryBatch, u unit) (int, error) {
 
 // scanBatchRows offers the rows of a unit to a query batch by vectors.
 func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
-	p := w.view.Parts[u.part]
+	p := w.View.Parts[u.part]
 	rows, err := p.Source.Vectors(u.lo, u.hi)
 	if err != nil {
 		return err
@@ -533,18 +523,18 @@ func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
 		w.words = make([]uint64, c.rows.Words())
 	}
 	words := w.words[:c.rows.Words()]
-	w.scans = w.scans[:0]
+	w.offers = w.offers[:0]
 	least, most := float32(math.Inf(-1)), float32(math.Inf(1)) // the narrowest of all queries
 	for i, j := range c.queries {
 		scan := w.newRowOffer(j, u.part)
-		w.scans = append(w.scans, scan)
+		w.offers = append(w.offers, scan)
 		c.rows.SetCut(i, scan.cut)
 		least, most = max(least, scan.Least), min(most, scan.Most)
 	}
 	for lo := u.lo; lo < u.hi; {
 		n := min(simd.BlockRows-lo%64, u.hi-lo) // within one word of a set
 		for i, inv := range p.Inv[lo : lo+n] {
-			w.factors[i] = w.scans[0].Plain + w.scans[0].Scaled*inv
+			w.factors[i] = w.offers[0].Plain + w.offers[0].Scaled*inv
 			if !(inv > least && inv < most) {
 				w.factors[i] = float32(math.NaN()) // always a candidate
 			}
@@ -552,17 +542,17 @@ func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
 		w.block.Pack(p.Dim, rows[(lo-u.lo)*p.Dim:(lo-u.lo+n)*p.Dim], w.factors[:n])
 		c.rows.Above(words, &w.block)
 		for i, word := range words[:len(c.queries)] {
-			q := w.queries[c.queries[i]]
-			if set := q.parts[u.part].set; set != nil {
+			q := w.Probes[c.queries[i]]
+			if set := q.Parts[u.part].Set; set != nil {
 				word &= set[lo/64] >> (lo % 64)
 			}
 			if word == 0 {
 				continue
 			}
-			scan := &w.scans[i]
+			scan := &w.offers[i]
 			for ; word != 0; word &= word - 1 {
 				row := lo + mathbits.TrailingZeros64(word)
-				scan.offer(q.scorer.Kernel(rows[(row-u.lo)*p.Dim:(row-u.lo+1)*p.Dim]), p.Inv[row], row)
+				scan.offer(q.Scorer.Kernel(rows[(row-u.lo)*p.Dim:(row-u.lo+1)*p.Dim]), p.Inv[row], row)
 			}
 			c.rows.SetCut(i, scan.cut)
 		}

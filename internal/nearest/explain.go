@@ -1,0 +1,32 @@
+package nearest
+
+import (
+	"fmt"
+)
+
+// Explain says how a part with vectors was searched for a probe, and why.
+func (s *Search) Explain(q *Probe, part int) (plan, reason string) {
+	p, share := s.View.Parts[part], q.share(part, s.View.Parts[part].N)
+	switch {
+	case q.MatchedIn(s.View, part) == 0:
+		plan, reason = "nothing", "no row matches"
+	case q.usesGraph(part):
+		plan = "graph"
+	case share < s.sparse(part):
+		plan, reason = "row by row", fmt.Sprintf("only %.3g %% of the rows match", 100*share)
+	case q.Parts[part].codes != nil:
+		plan, reason = "scan of codes", "codes rule out most rows, from a quarter of the bytes"
+	case p.Segment == nil:
+		plan, reason = "scan of vectors", "rows in memory have no codes"
+	case p.Segment.Codes != nil:
+		plan, reason = "scan of vectors", "the codes are not built yet"
+	default:
+		plan, reason = "scan of vectors", "the segment is too small for codes to pay"
+	}
+	if why := q.Parts[part].reason; why != "" && reason != "" {
+		reason += "; " + why
+	} else if why != "" {
+		reason = why
+	}
+	return plan, reason
+}

@@ -1,0 +1,280 @@
+package nearest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/topk"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment/graph"
+)
+
+// A graphPlan is the decision to search the graph of a part for a query.
+type graphPlan struct {
+	graph   *graph.Graph // nil: scan the part
+	setting graph.Setting
+	recall  float64 // promised
+}
+
+// usesGraph reports whether a query searches the graph of a part.
+func (p *Probe) usesGraph(part int) bool { return p.Parts[part].plan.graph != nil }
+
+// planGraphs chooses the parts whose graph a query searches: where that costs
+// less than an exact answer, and more rows match than are needed.
+func (s *Search) planGraphs(p *Probe) {
+	p.Ledger = Ledger{}
+	for i, part := range s.View.Parts {
+		if part.Segment == nil || part.Segment.Graph == nil {
+			continue
+		}
+		if p.Exact() {
+			p.Parts[i].reason = "the query wants an exact answer"
+		} else if g := part.Segment.Graph.Get(); g != nil {
+			s.planGraph(p, i, g)
+		} else {
+			p.Parts[i].reason = "the graph is not built yet"
+		}
+	}
+}
+
+// planGraph decides whether a query searches the graph of a part, and says why.
+func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
+	matched := p.MatchedIn(s.View, i)
+	because := func(format string, args ...any) {
+		p.Parts[i].reason = fmt.Sprintf(format, args...)
+	}
+	if matched <= p.Need {
+		p.Parts[i].reason = "no more rows match than are wanted"
+		return
+	}
+	w, raise := graphPlan{graph: g}, 1.0
+	if p.EF > 0 {
+		w.setting.EF = max(p.EF, p.Need)
+		w.recall = g.Recall(w.setting.EF, p.Need)
+	} else {
+		ok := false
+		w.recall = p.Recall
+		if w.setting, ok = g.Setting(w.recall, p.Need); !ok {
+			if s.Trace != nil {
+				because("no setting of the graph was measured to reach a recall of %v", w.recall)
+			}
+			return
+		}
+		if raise = s.View.Parts[i].Segment.Raise(); raise > 1 {
+			w.setting = w.setting.Times(raise)
+		}
+	}
+	cost, scan := s.graphCost(p, i, w), s.ScanCost(p, i)
+	dear := cost > scan && !s.GraphAlways
+	if !dear {
+		p.Parts[i].plan = w
+	}
+	if s.Trace == nil { // nobody asks why
+		return
+	}
+	raised := ""
+	if raise > 1 {
+		raised = fmt.Sprintf(", %.3g times the calibrated one because queries found less than promised", raise)
+	}
+	if dear {
+		because("a beam search with %v%s would cost %.2g of a scan", w.setting, raised, cost/scan)
+	} else {
+		because("a beam search with %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost/scan, w.recall)
+	}
+}
+
+// graphCost returns the cost of a graph search of a part, in the unit of
+// ScanCost.
+func (s *Search) graphCost(p *Probe, i int, w graphPlan) float64 {
+	work := w.graph.Work(w.setting, p.MatchedIn(s.View, i))
+	return work * w.graph.Price(p.Parts[i].Set != nil)
+}
+
+// A graphJob is the graph search of one query in one part, and its result.
+type graphJob struct {
+	query *Probe
+	part  int
+	found []topk.Candidate
+	stats graph.Stats
+}
+
+// searchGraphs does the graph searches of all queries, and stores the results with each
+// query. If a graph turns out to be damaged, the part is scanned instead.
+func (s *Search) searchGraphs(ctx context.Context) error {
+	var jobs []graphJob
+	for _, q := range s.Probes {
+		q.found = nil
+		for i := range q.Parts {
+			if q.usesGraph(i) {
+				jobs = append(jobs, graphJob{query: q, part: i})
+			}
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	clock := s.Trace.Clock("graph")
+	var err error
+	const each = 4 // fewer searches are not worth another goroutine
+	if workers := min(s.Workers, len(jobs)/each); workers > 1 {
+		err = s.searchTogether(ctx, jobs, workers)
+	} else {
+		err = s.searchSome(ctx, jobs)
+	}
+	looked, found := 0, 0
+	for i := range jobs {
+		j := &jobs[i]
+		if j.query.found == nil {
+			j.query.found = j.found
+		} else {
+			j.query.found = append(j.query.found, j.found...)
+		}
+		j.query.Ledger.Considered += j.stats.Estimated
+		looked, found = looked+j.stats.Estimated, found+len(j.found)
+	}
+	clock.Done(looked, found, s.Trace.Taken())
+	return err
+}
+
+// searchTogether does jobs on several goroutines.
+func (s *Search) searchTogether(ctx context.Context, jobs []graphJob, workers int) error {
+	var next atomic.Int64
+	work := func() error {
+		return s.engine.Guard(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(jobs) {
+					return nil
+				}
+				if err := s.searchSome(ctx, jobs[i:i+1]); err != nil {
+					next.Store(int64(len(jobs))) // stop the other goroutines
+					return err
+				}
+			}
+		})
+	}
+	var group vfs.Group
+	defer group.Wait() // also after a panic: the caller releases memory that the others read
+	for range workers - 1 {
+		group.Go(engine.SegDir, work)
+	}
+	err := work()
+	return errors.Join(err, group.Wait())
+}
+
+// A graphScratch is the scratch memory of one goroutine that searches graphs, reused
+// through Searcher.graphs.
+type graphScratch struct {
+	query graph.Query
+	buf   graph.Buffer
+}
+
+// searchSome does jobs one after the other. The caller is inside Engine.Guard.
+func (s *Search) searchSome(ctx context.Context, jobs []graphJob) error {
+	w, _ := s.graphs.Get().(*graphScratch)
+	if w == nil {
+		w = &graphScratch{}
+	}
+	defer s.graphs.Put(w)
+	for i := range jobs {
+		err := ctx.Err()
+		if err == nil {
+			err = s.searchGraph(&jobs[i], w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// searchGraph searches the graph of one part.
+func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
+	q, i := j.query, j.part
+	w, part := q.Parts[i].plan, s.View.Parts[i]
+	query, set := &memory.query, q.Parts[i].Set
+	query.Reset(w.graph, q.Scorer.Query)
+	if q.Unseen != nil && q.Unseen.Part == part {
+		query.Without(q.Unseen.Row)
+		if q.Free { // no filter, as for a vector that is not stored
+			set = nil
+		}
+	}
+	matched := q.MatchedIn(s.View, i)
+	query.Guard(q.Need, w.setting, matched)
+	rows, stats, err := query.Find(q.Need, w.setting, set, &memory.buf)
+	if errors.Is(err, graph.ErrFar) {
+		// The rows near the query do not match, so the promise does not hold:
+		// search again, for more rows.
+		more, setting, ok := w.graph.Longer(w.recall, q.Need, stats)
+		if raise := part.Segment.Raise(); raise > 1 {
+			setting = setting.Times(raise)
+		}
+		longer := graphPlan{graph: w.graph, setting: setting}
+		if ok && (s.graphCost(q, i, longer) <= s.ScanCost(q, i) || s.GraphAlways) {
+			before := stats.Estimated
+			query.Guard(more, setting, matched)
+			rows, stats, err = query.Find(more, setting, set, &memory.buf)
+			stats.Estimated += before
+		}
+	}
+	j.stats = stats
+	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + int64(len(rows))*int64(4*part.Dim))
+	why := ""
+	switch {
+	case errors.Is(err, graph.ErrFar):
+		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall", w.setting)
+	case errors.Is(err, fileformat.ErrDamaged):
+		part.Segment.Graph.Distrust(err)
+		why = "the graph is damaged"
+	case err != nil:
+		return err
+	case len(rows) < q.Need: // although more rows match: see planGraph
+		why = "the beam search found too few rows"
+	default:
+		j.found, err = q.score(part, i, rows)
+		return err
+	}
+	q.Parts[i].plan, q.Parts[i].reason = graphPlan{}, why
+	return nil
+}
+
+// score computes the true scores of rows of a part and returns the p.Need best,
+// best first.
+func (p *Probe) score(part *engine.Part, at int, rows []uint32) ([]topk.Candidate, error) {
+	const ahead = 12 // rows prefetched ahead: all that most queries score
+	for _, row := range rows[:min(ahead, len(rows))] {
+		part.Segment.Prefetch(int(row))
+	}
+	found := make([]topk.Candidate, len(rows))
+	for n, row := range rows {
+		if n+ahead < len(rows) {
+			part.Segment.Prefetch(int(rows[n+ahead]))
+		}
+		vec, err := part.Source.Vectors(int(row), int(row)+1)
+		if err != nil {
+			return nil, err
+		}
+		found[n] = topk.Candidate{Upper: p.Scorer.Score(vec), Part: int32(at), Row: int32(row)}
+	}
+	slices.SortFunc(found, func(a, b topk.Candidate) int {
+		return cmp.Or(cmp.Compare(b.Upper, a.Upper), cmp.Compare(a.Row, b.Row))
+	})
+	return found[:min(p.Need, len(found))], nil
+}
+
+// UsesGraphs reports whether the probe searched a graph.
+func (p *Probe) UsesGraphs() bool {
+	for i := range p.Parts {
+		if p.usesGraph(i) {
+			return true
+		}
+	}
+	return false
+}

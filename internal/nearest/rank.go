@@ -1,0 +1,106 @@
+package nearest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/meta"
+)
+
+// A Place locates a row.
+type Place struct {
+	Part *engine.Part
+	Row  int
+}
+
+// A Ranked is a row with its true score.
+type Ranked struct {
+	Place
+	Score float64
+	ID    string // read only to break ties
+}
+
+// Compare is the order of rows: by score, then by id.
+func Compare(a, b Ranked) int {
+	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
+}
+
+// rank computes true scores of the rows found for a probe, and keeps the best, in order.
+func (s *Search) rank(ctx context.Context, p *Probe) error {
+	rows := make([]Ranked, 0, len(p.found))
+	for i, c := range p.found {
+		if i%1024 == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		part, score := s.View.Parts[c.Part], c.Upper
+		if !p.usesGraph(int(c.Part)) { // graph searches have computed true scores
+			vec, err := part.Source.Vectors(int(c.Row), int(c.Row)+1)
+			if err != nil {
+				return err
+			}
+			score = p.Scorer.Score(vec)
+		}
+		if score >= p.Least {
+			rows = append(rows, Ranked{Place: Place{part, int(c.Row)}, Score: score})
+		}
+	}
+	var err error
+	p.Best, err = Order(ctx, s.Version, s.View, rows, p.Need, Compare, func(r *Ranked) *Ranked { return r })
+	return err
+}
+
+// Order returns the n best of hits, in order. compare compares their scores, then their ids; row
+// returns the row of a hit. order sets the ids of rows that tie.
+func Order[H any](
+	ctx context.Context, ver *engine.Version, view *engine.View, hits []H, n int,
+	compare func(a, b H) int, row func(*H) *Ranked,
+) ([]H, error) {
+	slices.SortFunc(hits, compare)
+	equal := func(i, j int) bool { return row(&hits[i]).Score == row(&hits[j]).Score }
+	// Rows that tie with the last one wanted compete by id.
+	if len(hits) > n {
+		end := n
+		for end < len(hits) && n > 0 && equal(end, n-1) {
+			end++
+		}
+		hits = hits[:end]
+	}
+	tied := false
+	for i := range hits[min(1, len(hits)):] {
+		tied = tied || equal(i, i+1)
+	}
+	if !tied { // ids decide nothing
+		return hits[:min(n, len(hits))], nil
+	}
+	err := ver.Read(func(tx *meta.Tx) (err error) {
+		for i := range hits {
+			r := row(&hits[i])
+			tied := i > 0 && equal(i-1, i) || i+1 < len(hits) && equal(i, i+1)
+			if !tied || r.Known(ver) {
+				continue
+			}
+			if err = ctx.Err(); err != nil {
+				return err
+			}
+			if r.ID, err = view.IDAt(tx, r.Part, r.Row); err != nil {
+				return err
+			}
+			ver.Files.IDs.Put(r.Part.Nums[r.Row], r.ID)
+		}
+		return nil
+	})
+	slices.SortFunc(hits, compare)
+	return hits[:min(n, len(hits))], err
+}
+
+// Known reports whether the id of a row is known without reading meta.bolt.
+func (r *Ranked) Known(ver *engine.Version) bool {
+	if r.ID == "" {
+		r.ID = ver.Files.IDs.Get(r.Part.Nums[r.Row])
+	}
+	return r.ID != ""
+}
