@@ -43,8 +43,6 @@ type ranked struct {
 	nearest.Ranked
 	group any   // the value of Group.Field
 	legs  []Leg // of a fused row
-
-	completed bool // all scores of legs that exist are known
 }
 
 // search answers queries on one view. The caller holds the version.

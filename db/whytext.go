@@ -40,16 +40,20 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 			return nil, err
 		}
 		if p.vector {
-			if err := s.complete(p, &x.doc, true, true); err != nil {
+			score, ok, err := s.vectorScore(p, at)
+			if err != nil {
 				return nil, err
 			}
-			if v := x.doc.legs[0].Score; v != nil {
-				x.doc.Score = *v
+			if ok {
+				x.doc.Score, x.doc.legs[0].Score = score, &score
 				vectors = append(vectors, x)
 			}
-		} else if score, err := p.text.Score(slices.Index(s.view.Parts, at.Part), at.Row); err != nil {
-			return nil, p.text.Damaged(err)
-		} else if score > 0 {
+		}
+		score, ok, err := s.textScore(p, at)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
 			x.doc.legs[1].Score = &score
 		}
 		suspects = append(suspects, x)

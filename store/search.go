@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/fusion"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -45,11 +47,11 @@ func (s *Searcher) Search(ctx context.Context, q db.Query) (*db.Result, error) {
 
 // ranked returns the best K and Offset hits.
 func (s *Searcher) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err error) {
-	if q.K < 0 || q.Offset < 0 || q.K > MaxK || q.Offset > MaxK || cmp.Or(q.K, db.DefaultK)+q.Offset > MaxK {
-		return nil, invalidf("%d hits after %d: at most %d together", q.K, q.Offset, MaxK)
+	need, err := limitOf(q)
+	if err != nil {
+		return nil, err
 	}
-	need := cmp.Or(q.K, db.DefaultK) + q.Offset
-	f, err := q.Fusion.WithDefaults(need)
+	rules, err := rulesOf(q.Fusion, need)
 	switch {
 	case err != nil:
 		return nil, err
@@ -68,7 +70,7 @@ func (s *Searcher) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err 
 	case vector == nil:
 		hits, err = s.c.TextQuery(ctx, q.Text, need, q.Where)
 	default:
-		hits, err = s.hybrid(ctx, q, vector, f)
+		hits, err = s.hybrid(ctx, q, vector, rules, need)
 	}
 	if err != nil {
 		return nil, err
@@ -77,6 +79,14 @@ func (s *Searcher) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err 
 		hits = slices.DeleteFunc(hits, func(h db.Hit) bool { return h.Score < *q.Threshold })
 	}
 	return hits[:min(need, len(hits))], nil
+}
+
+// limitOf returns the number of hits that K and Offset ask for together.
+func limitOf(q *db.Query) (int, error) {
+	if q.K < 0 || q.Offset < 0 || q.K > MaxK || q.Offset > MaxK || cmp.Or(q.K, db.DefaultK)+q.Offset > MaxK {
+		return 0, invalidf("%d hits after %d: at most %d together", q.K, q.Offset, MaxK)
+	}
+	return cmp.Or(q.K, db.DefaultK) + q.Offset, nil
 }
 
 // target returns the vector of a target; nil if there is none.
@@ -105,9 +115,18 @@ func (s *Searcher) target(ctx context.Context, t db.Target) ([]float32, error) {
 	}
 }
 
+// rulesOf returns the rules of a fusion for need wanted hits.
+func rulesOf(f db.Fusion, need int) (fusion.Rules, error) {
+	rules := fusion.Rules{Method: fusion.Method(f.Method), Weights: [2]float64{f.Vector, f.Text}, C: f.C, Depth: f.Depth}
+	if err := rules.Check(); err != nil {
+		return rules, invalidf("%v", err)
+	}
+	return rules.WithDefaults(need), nil
+}
+
 // hybrid fuses one vector query and one text query.
-func (s *Searcher) hybrid(ctx context.Context, q *db.Query, vector []float32, f db.Fusion) ([]db.Hit, error) {
-	depth := min(f.Depth, MaxK)
+func (s *Searcher) hybrid(ctx context.Context, q *db.Query, vector []float32, rules fusion.Rules, need int) ([]db.Hit, error) {
+	depth := min(rules.Depth, MaxK)
 	near, err := s.c.Query(ctx, vector, depth, q.Where)
 	if err != nil {
 		return nil, err
@@ -116,63 +135,98 @@ func (s *Searcher) hybrid(ctx context.Context, q *db.Query, vector []float32, f 
 	if err != nil {
 		return nil, err
 	}
-	var hits []db.Hit
-	at := map[string]int{}
-	for leg, list := range [][]db.Hit{near, texts[:min(depth, len(texts))]} {
-		for rank, h := range list {
-			i, ok := at[h.ID]
-			if !ok {
-				i = len(hits)
-				at[h.ID] = i
-				hits = append(hits, db.Hit{Document: h.Document, Legs: []db.Leg{{Name: "vector"}, {Name: "text"}}})
-			}
-			hits[i].Legs[leg].Rank, hits[i].Legs[leg].Score = rank+1, new(h.Score)
-		}
-	}
-	for _, h := range texts[min(depth, len(texts)):] {
-		if i, ok := at[h.ID]; ok {
-			hits[i].Legs[1].Score = new(h.Score)
-		}
-	}
-	if err := s.vectorScores(ctx, vector, hits); err != nil {
+	ranked := texts[:min(depth, len(texts))]
+	cosines, err := s.cosines(ctx, vector, near, ranked)
+	if err != nil {
 		return nil, err
 	}
-	var bestVector, bestText float64
-	if len(near) > 0 {
-		bestVector = near[0].Score
+	scores := map[string]float64{}
+	for _, h := range texts {
+		scores[h.ID] = h.Score
 	}
-	if len(texts) > 0 {
-		bestText = texts[0].Score
+	return fuse([][]db.Hit{near, ranked}, []string{"vector", "text"}, fusion.Input[string]{
+		Method: rules.Method, C: rules.C, K: need, Least: q.Threshold,
+		Lists: []fusion.List[string]{
+			{Weight: rules.Weights[0], Scale: fusion.Linear(-1, bestOf(near)), Score: lookup(cosines)},
+			{Weight: rules.Weights[1], Scale: fusion.Linear(0, bestOf(texts)), Score: lookup(scores)},
+		},
+	})
+}
+
+// bestOf returns the score of the first hit.
+func bestOf(hits []db.Hit) float64 {
+	if len(hits) == 0 {
+		return 0
 	}
-	for i := range hits {
-		hits[i].Score = f.Score(db.Cosine, hits[i].Legs[0], hits[i].Legs[1], bestVector, bestText)
+	return hits[0].Score
+}
+
+// lookup returns a function for the scores of a list.
+func lookup(scores map[string]float64) func(string) (float64, bool, error) {
+	return func(id string) (float64, bool, error) {
+		score, ok := scores[id]
+		return score, ok, nil
 	}
-	SortHits(hits)
+}
+
+// fuse completes in by the lists of hits, and fuses as far as they reach.
+func fuse(lists [][]db.Hit, names []string, in fusion.Input[string]) ([]db.Hit, error) {
+	docs := map[string]db.Document{}
+	for i, list := range lists {
+		best := make([]fusion.Entry[string], len(list))
+		for j, h := range list {
+			best[j] = fusion.Entry[string]{Key: h.ID, Score: h.Score}
+			if _, ok := docs[h.ID]; !ok {
+				docs[h.ID] = h.Document
+			}
+		}
+		in.Lists[i].Ranking = fusion.Ranking[string]{Best: best}
+	}
+	in.Names = func(ids []string) ([]string, error) { return ids, nil }
+	out, err := fusion.Fuse(in)
+	if err != nil {
+		return nil, err
+	}
+	hits := make([]db.Hit, len(out.Hits))
+	for i, h := range out.Hits {
+		legs := make([]db.Leg, len(names))
+		for j, l := range h.Legs {
+			legs[j] = db.Leg{Name: names[j], Rank: l.Rank}
+			if l.Scored {
+				legs[j].Score = new(l.Score)
+			}
+		}
+		hits[i] = db.Hit{Document: docs[h.Key], Score: h.Score, Legs: legs}
+	}
 	return hits, nil
 }
 
-// vectorScores computes the cosines of hits that only the text query found.
-func (s *Searcher) vectorScores(ctx context.Context, vector []float32, hits []db.Hit) error {
+// cosines returns the vector scores of the texts that are not near.
+func (s *Searcher) cosines(ctx context.Context, vector []float32, near, texts []db.Hit) (map[string]float64, error) {
+	known := map[string]bool{}
+	for _, h := range near {
+		known[h.ID] = true
+	}
 	var ids []string
-	var places []int
-	for i, h := range hits {
-		if h.Legs[0].Score == nil {
-			ids, places = append(ids, h.ID), append(places, i)
+	for _, h := range texts {
+		if !known[h.ID] {
+			ids = append(ids, h.ID)
 		}
 	}
 	if len(ids) == 0 {
-		return nil
+		return nil, nil
 	}
 	docs, err := s.c.Get(ctx, ids)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	scores := map[string]float64{}
 	for i, d := range docs {
 		if d != nil && len(d.Vector) == len(vector) {
-			hits[places[i]].Legs[0].Score = new(simd.Cosine64(vector, d.Vector))
+			scores[ids[i]] = simd.Cosine64(vector, d.Vector)
 		}
 	}
-	return nil
+	return scores, nil
 }
 
 // result builds an answer from hits: it skips the offset, and adds or removes parts of documents.
@@ -222,14 +276,19 @@ func (s *Searcher) SearchFused(ctx context.Context, queries []db.Query, weights 
 		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
 	}
 	first := queries[0]
-	f, err := db.Fusion{Method: db.RRF, C: first.Fusion.C}.WithDefaults(0)
+	limit, err := limitOf(&first)
+	if err != nil {
+		return nil, fmt.Errorf("search %q: query 0: %w", s.c.Name(), err)
+	}
+	rules, err := rulesOf(db.Fusion{Method: db.RRF, C: first.Fusion.C}, 0)
 	if err != nil {
 		return nil, err
 	}
-	var hits []db.Hit
-	at := map[string]int{}
+	in := fusion.Input[string]{Method: fusion.RRF, C: rules.C, K: limit}
+	var lists [][]db.Hit
+	var names []string
 	for i, q := range queries {
-		own, err := db.Fusion{Method: db.RRF, Depth: q.Fusion.Depth}.WithDefaults(cmp.Or(first.K, db.DefaultK) + first.Offset)
+		own, err := rulesOf(db.Fusion{Method: db.RRF, Depth: q.Fusion.Depth}, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -238,29 +297,19 @@ func (s *Searcher) SearchFused(ctx context.Context, queries []db.Query, weights 
 		if err != nil {
 			return nil, fmt.Errorf("search %q: query %d: %w", s.c.Name(), i, err)
 		}
-		f.Vector = 1
+		weight := 1.0
 		if len(weights) > 0 {
-			if f.Vector = weights[i]; !(f.Vector >= 0 && f.Vector <= 1e6) {
-				return nil, invalidf("weight of query %d is %v", i, f.Vector)
+			if weight = weights[i]; !(weight >= 0 && weight <= fusion.MaxWeight) {
+				return nil, invalidf("weight of query %d is %v", i, weight)
 			}
 		}
-		for rank, h := range list {
-			j, ok := at[h.ID]
-			if !ok {
-				j = len(hits)
-				at[h.ID] = j
-				fresh := db.Hit{Document: h.Document}
-				for k := range queries {
-					fresh.Legs = append(fresh.Legs, db.Leg{Name: fmt.Sprint(k)})
-				}
-				hits = append(hits, fresh)
-			}
-			leg := &hits[j].Legs[i]
-			leg.Rank, leg.Score = rank+1, new(h.Score)
-			hits[j].Score += f.Score(db.Cosine, *leg, db.Leg{}, 0, 0)
-		}
+		in.Lists = append(in.Lists, fusion.List[string]{Weight: weight})
+		lists, names = append(lists, list), append(names, strconv.Itoa(i))
 	}
-	SortHits(hits)
+	hits, err := fuse(lists, names, in)
+	if err != nil {
+		return nil, err
+	}
 	return s.result(ctx, &first, hits)
 }
 

@@ -139,4 +139,10 @@ func TestSearcherRefuses(t *testing.T) {
 	if _, err := s.SearchFused(ctx, []db.Query{{Near: db.Vector(v)}}, 1, 2); !errors.Is(err, db.ErrInvalid) {
 		t.Error(err)
 	}
+	for _, q := range []db.Query{{K: -1}, {K: -1, Offset: 2}, {K: math.MaxInt, Offset: math.MaxInt}, {Offset: -1}, {K: store.MaxK + 1}} {
+		q.Near = db.Vector(v)
+		if _, err := s.SearchFused(ctx, []db.Query{q}); !errors.Is(err, db.ErrInvalid) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
 }
