@@ -108,7 +108,7 @@ func BenchmarkSearch(b *testing.B) {
 // goroutine and with two.
 func BenchmarkSearchGraph(b *testing.B) {
 	for _, set := range formattest.Sets(b, 300) {
-		vdb := open(b, b.TempDir(), &Options{Sync: SyncNever, NoBackgroundCompaction: true, NoRecheck: true, Workers: 1})
+		vdb := open(b, b.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, Workers: 1})
 		c := collection(b, vdb, "c", Schema{Dim: set.Dim})
 		_, err := c.Load(b.Context(), func(yield func(Document, error) bool) {
 			for i := range len(set.Rows) / set.Dim {

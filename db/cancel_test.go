@@ -34,12 +34,12 @@ func (c *countdown) Err() error {
 // Every reading call checks its context in proportion to its work, and returns the error
 // of the context at whichever check it ends.
 func TestReadsEndWithTheirContext(t *testing.T) {
-	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever, NoBackgroundCompaction: true, NoRecheck: true, Workers: 1})
+	vdb, err := db.Open(t.TempDir(), &db.Options{Sync: db.SyncNever, Compaction: db.Manual, Recheck: db.Manual, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer vdb.Close()
-	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{Text: &db.TextIndex{}})
+	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{Text: &db.TextIndex{}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

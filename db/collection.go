@@ -37,6 +37,15 @@ func infoOf(v *engine.View) CollectionInfo {
 	return CollectionInfo{Name: v.Def.Name, Schema: schemaOf(v.Def.Schema), Metadata: m, Documents: v.Count}
 }
 
+// infosOf describes every collection, in order of name.
+func infosOf(ver *engine.Version) []CollectionInfo {
+	var infos []CollectionInfo
+	for _, v := range ver.SortedViews() {
+		infos = append(infos, infoOf(v))
+	}
+	return infos
+}
+
 // copied returns a deep copy of a metadata value.
 func copied(v any) any {
 	switch v := v.(type) {
@@ -56,14 +65,9 @@ func copied(v any) any {
 	return v
 }
 
-// CreateCollection makes an empty collection; ErrExists if the name is taken.
-func (db *DB) CreateCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
-	return db.CreateCollectionWith(ctx, name, s, nil)
-}
-
-// CreateCollectionWith makes an empty collection with metadata, as if set by SetMetadata;
-// ErrExists if the name is taken.
-func (db *DB) CreateCollectionWith(ctx context.Context, name string, s Schema, m Metadata) (*Collection, error) {
+// CreateCollection makes an empty collection; ErrExists if the name is taken. The metadata m
+// belongs to the collection itself, as if set by SetMetadata; it may be nil.
+func (db *DB) CreateCollection(ctx context.Context, name string, s Schema, m Metadata) (*Collection, error) {
 	var own Metadata
 	var err error
 	if len(m) > 0 {
@@ -85,8 +89,12 @@ func (db *DB) CreateCollectionWith(ctx context.Context, name string, s Schema, m
 // dimension or text index takes it from s.
 func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
 	c, err := db.Collection(name)
+	var info CollectionInfo
 	if err == nil {
-		have := c.Schema()
+		info, err = c.Info()
+	}
+	if err == nil {
+		have := info.Schema
 		if err := have.engine().Accepts(name, s.engine()); err != nil {
 			return nil, fmt.Errorf("db: open collection: %w", err)
 		}
@@ -119,17 +127,13 @@ func (db *DB) Collection(name string) (*Collection, error) {
 }
 
 // Collections describes every collection, in order of name.
-func (db *DB) Collections() []CollectionInfo {
+func (db *DB) Collections() ([]CollectionInfo, error) {
 	ver, err := db.engine.Acquire()
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("db: collections: %w", err)
 	}
 	defer db.engine.Done(ver)
-	var infos []CollectionInfo
-	for _, v := range ver.SortedViews() {
-		infos = append(infos, infoOf(v))
-	}
-	return infos
+	return infosOf(ver), nil
 }
 
 // Drop removes a collection with all its documents; ErrNotFound if it does not exist.
@@ -165,37 +169,26 @@ func (c *Collection) open() (ver *engine.Version, v *engine.View, done func(), e
 	return ver, v, done, nil
 }
 
-// Info describes the collection. It is zero if the collection was dropped or closed.
-func (c *Collection) Info() CollectionInfo {
+// Info describes the newest version of the collection, or the version of its snapshot:
+// ErrNotFound after Drop, ErrClosed after Close.
+func (c *Collection) Info() (CollectionInfo, error) {
 	_, v, done, err := c.open()
 	if err != nil {
-		return CollectionInfo{}
+		return CollectionInfo{}, err
 	}
 	defer done()
-	return infoOf(v)
+	return infoOf(v), nil
 }
 
-// Name returns the present name.
-func (c *Collection) Name() string { return c.Info().Name }
-
-// Schema returns the schema.
-func (c *Collection) Schema() Schema { return c.Info().Schema }
-
-// Metadata returns the metadata of the collection itself.
-func (c *Collection) Metadata() Metadata { return c.Info().Metadata }
-
-// Len returns the number of documents.
-func (c *Collection) Len() int { return c.Info().Documents }
-
 // Version returns a number that grows with every batch written to the database. Equal
-// numbers mean equal answers. It is 0 if the collection was dropped or closed.
-func (c *Collection) Version() uint64 {
+// numbers mean equal answers. It fails as Info does.
+func (c *Collection) Version() (uint64, error) {
 	ver, _, done, err := c.open()
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	defer done()
-	return ver.LSN
+	return ver.LSN, nil
 }
 
 // SetMetadata replaces the metadata of the collection itself. The rules for document
@@ -453,8 +446,8 @@ func (c *Collection) wrap(call string, err error) error {
 		return nil
 	}
 	err = engine.Translate(err)
-	if name := c.Name(); name != "" { // empty after Close or Drop
-		return fmt.Errorf("db: %s in collection %q: %w", call, name, err)
+	if info, gone := c.Info(); gone == nil {
+		return fmt.Errorf("db: %s in collection %q: %w", call, info.Name, err)
 	}
 	return fmt.Errorf("db: %s: %w", call, err)
 }

@@ -14,7 +14,7 @@ func TestCollectionMetadataAreCopies(t *testing.T) {
 	}
 	defer vdb.Close()
 	want := Metadata{"a": int64(1), "deep": map[string]any{"list": []any{"x"}}}
-	c, err := vdb.CreateCollectionWith(t.Context(), "c", Schema{}, want)
+	c, err := vdb.CreateCollection(t.Context(), "c", Schema{}, want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,11 +24,10 @@ func TestCollectionMetadataAreCopies(t *testing.T) {
 	}
 	defer s.Close()
 	for name, give := range map[string]func() Metadata{
-		"Info":                 func() Metadata { return c.Info().Metadata },
-		"Metadata":             c.Metadata,
-		"Collections":          func() Metadata { return vdb.Collections()[0].Metadata },
-		"Snapshot.Collections": func() Metadata { return s.Collections()[0].Metadata },
-		"Stats":                func() Metadata { return vdb.Stats().Collections[0].Metadata },
+		"Info":                 func() Metadata { return must(c.Info()).Metadata },
+		"Collections":          func() Metadata { return must(vdb.Collections())[0].Metadata },
+		"Snapshot.Collections": func() Metadata { return must(s.Collections())[0].Metadata },
+		"Stats":                func() Metadata { return must(vdb.Stats()).Collections[0].Metadata },
 	} {
 		m := give()
 		list := m["deep"].(map[string]any)["list"].([]any)

@@ -103,7 +103,7 @@ func bits32(v []float32) string {
 func describe(t *testing.T, vdb *DB, ask map[string][]expectedQuery) expected {
 	t.Helper()
 	var e expected
-	for _, info := range vdb.Collections() {
+	for _, info := range must(vdb.Collections()) {
 		c := collection(t, vdb, info.Name, info.Schema)
 		ec := expectedCollection{Name: info.Name, Schema: info.Schema, Metadata: typed(info.Metadata)}
 		for d, err := range c.All(t.Context(), nil, Everything) {
@@ -187,12 +187,12 @@ func TestCompatibility(t *testing.T) {
 
 			vdb = open(t, dir, nil)
 			verify("for writing", vdb)
-			for _, info := range vdb.Collections() {
+			for _, info := range must(vdb.Collections()) {
 				c := collection(t, vdb, info.Name, info.Schema)
 				upsert(t, c, Document{ID: "of now", Vector: make([]float32, info.Schema.Dim)})
 			}
 			vdb = reopen(t, vdb, nil)
-			for _, info := range vdb.Collections() {
+			for _, info := range must(vdb.Collections()) {
 				c := collection(t, vdb, info.Name, info.Schema)
 				if n, err := c.Delete(ctx, "of now"); n != 1 || err != nil {
 					t.Error(n, err)
@@ -219,7 +219,7 @@ func TestWriteCompat(t *testing.T) {
 	}
 	for _, kind := range []string{"closed", "killed"} {
 		dir := t.TempDir()
-		vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+		vdb := open(t, dir, &Options{Compaction: Manual})
 		compatFlushed(t, vdb)
 		if kind == "killed" {
 			compatLogged(t, vdb)
@@ -430,7 +430,7 @@ func TestNewerVersions(t *testing.T) {
 		"log":     func(t *testing.T, dir string) { edit(t, dir, "wal/*.wal", header) },
 		"batch": func(t *testing.T, dir string) {
 			// Without compaction, which could leave a segment for Open to sweep.
-			vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+			vdb := open(t, dir, &Options{Compaction: Manual})
 			if _, err := vdb.engine.Log.Append([]wal.Record{{Parts: [][]byte{{2, 0, 0}}}}); err != nil {
 				t.Fatal(err)
 			}

@@ -166,7 +166,7 @@ var changing = []vfs.Kind{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpSyncDir, 
 // the acknowledged and the attempted writes.
 func faultWorkload(t *testing.T, dir string, f *faulty) (acked, tried map[string]int, failed error) {
 	acked, tried = map[string]int{}, map[string]int{}
-	vdb, err := Open(dir, &Options{HeadSize: 1 << 20, NoBackgroundCompaction: true, hook: f.hook})
+	vdb, err := Open(dir, &Options{HeadSize: 1 << 20, Compaction: Manual, hook: f.hook})
 	if err != nil {
 		return acked, tried, err
 	}
@@ -312,7 +312,7 @@ func TestFailedSync(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	ctx := t.Context()
 	f := &faulty{kinds: []vfs.Kind{vfs.OpCreate}, n: -1, err: syscall.ENOSPC}
-	vdb := open(t, t.TempDir(), &Options{HeadSize: 32 << 10, hook: f.hook, NoBackgroundCompaction: true})
+	vdb := open(t, t.TempDir(), &Options{HeadSize: 32 << 10, hook: f.hook, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 64})
 	full := func(times int) {
 		f.mu.Lock()
@@ -336,8 +336,8 @@ func TestDiskFull(t *testing.T) {
 	if !errors.Is(err, ErrNoSpace) {
 		t.Fatal(err)
 	}
-	if c.Len() != n {
-		t.Fatalf("%d documents, %d acknowledged", c.Len(), n)
+	if must(c.Info()).Documents != n {
+		t.Fatalf("%d documents, %d acknowledged", must(c.Info()).Documents, n)
 	}
 	if _, err := c.Search(ctx, Query{Near: Vector(make([]float32, 64))}); err != nil {
 		t.Fatal(err)
@@ -355,8 +355,8 @@ func TestDiskFull(t *testing.T) {
 		upsert(t, c, doc(n))
 	}
 	vdb = reopen(t, vdb, nil)
-	if c := collection(t, vdb, "c", Schema{}); c.Len() != n {
-		t.Fatalf("%d documents, want %d", c.Len(), n)
+	if c := collection(t, vdb, "c", Schema{}); must(c.Info()).Documents != n {
+		t.Fatalf("%d documents, want %d", must(c.Info()).Documents, n)
 	}
 	check(t, vdb)
 }
@@ -544,7 +544,7 @@ func TestDerivedFilesFault(t *testing.T) {
 	}
 	ctx := t.Context()
 	dir := t.TempDir()
-	vdb := open(t, dir, &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	vdb := open(t, dir, &Options{codedBytes: 1, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	for i := range 300 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Metadata: Metadata{"i": i}})
@@ -589,7 +589,7 @@ func TestDerivedFilesFault(t *testing.T) {
 // memory and ends.
 func TestDerivedFileIsNeverReadable(t *testing.T) {
 	ctx := t.Context()
-	vdb := open(t, t.TempDir(), &Options{NoBackgroundCompaction: true})
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	for i := range 20 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Metadata: Metadata{"i": i}})

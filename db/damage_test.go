@@ -139,7 +139,7 @@ func newSpecimen(t testing.TB, killed bool) *specimen {
 	dir := filepath.Join(memDir(t), "db")
 	w := &specimenWriter{t: t, v: &specimen{name: "closed", known: map[string]bool{}}, now: map[string]map[string]Document{"a": {}, "b": {}}}
 	opts := smallest
-	opts.NoBackgroundCompaction = true
+	opts.Compaction = Manual
 	w.db = open(t, dir, &opts)
 	collection(t, w.db, "a", Schema{Dim: 6, Text: &TextIndex{Language: "none"}})
 	collection(t, w.db, "b", Schema{Dim: 3, Metric: L2})
@@ -397,7 +397,7 @@ func (p *patient) look(vdb *DB) seen {
 		}
 		return text
 	}
-	for _, info := range vdb.Collections() {
+	for _, info := range must(vdb.Collections()) {
 		c, err := vdb.Collection(info.Name)
 		if err != nil {
 			s.errs = append(s.errs, err)

@@ -36,7 +36,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 	db := &DB{engine: e, opts: o, nearest: nearest.NewSearcher(e, o.worthHelp)}
 	db.nearest.GraphAlways = o.walkAlways
 	every := o.recheckEvery
-	if o.NoRecheck {
+	if o.Recheck == Manual {
 		every = 0
 	}
 	db.rechecks = nearest.NewRechecks(e, every)

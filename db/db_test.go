@@ -53,6 +53,14 @@ func collection(t testing.TB, vdb *DB, name string, s Schema) *Collection {
 	return c
 }
 
+// must returns what a call gave that cannot fail here.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func upsert(t testing.TB, c *Collection, docs ...Document) {
 	t.Helper()
 	if _, err := c.Upsert(t.Context(), docs...); err != nil {
@@ -123,8 +131,8 @@ func TestRoundTrip(t *testing.T) {
 				}
 			}
 		}
-		if c.Len() != len(want) {
-			t.Errorf("%d documents, want %d", c.Len(), len(want))
+		if must(c.Info()).Documents != len(want) {
+			t.Errorf("%d documents, want %d", must(c.Info()).Documents, len(want))
 		}
 	}
 	verify(c)
@@ -199,8 +207,8 @@ func TestTheDoor(t *testing.T) {
 					t.Errorf("%s: %v", way, err)
 				}
 			}
-			if c.Len() != 1 {
-				t.Fatalf("%d documents after a refused write", c.Len())
+			if must(c.Info()).Documents != 1 {
+				t.Fatalf("%d documents after a refused write", must(c.Info()).Documents)
 			}
 		})
 	}
@@ -248,7 +256,7 @@ func TestInsertUpsertPatchDelete(t *testing.T) {
 			if _, err := c.Insert(ctx, Document{ID: "twice"}, Document{ID: "twice"}); !errors.Is(err, ErrExists) {
 				t.Fatalf("insert of the same id twice: %v", err)
 			}
-			if c.Len() != 1 {
+			if must(c.Info()).Documents != 1 {
 				t.Fatalf("a refused insert wrote something")
 			}
 			text := "two"
@@ -302,16 +310,16 @@ func TestDeleteWhere(t *testing.T) {
 		}
 		upsert(t, c, Document{ID: fmt.Sprint(i), Metadata: Metadata{"i": i}})
 	}
-	if _, err := c.DeleteWhere(ctx, nil); !errors.Is(err, ErrInvalid) || c.Len() != 3000 {
-		t.Fatalf("a nil filter: %v, %d left", err, c.Len())
+	if _, err := c.DeleteWhere(ctx, nil); !errors.Is(err, ErrInvalid) || must(c.Info()).Documents != 3000 {
+		t.Fatalf("a nil filter: %v, %d left", err, must(c.Info()).Documents)
 	}
 	n, err := c.DeleteWhere(ctx, filter.And(filter.Gte("i", 1000), filter.Lt("i", 2000)))
-	if err != nil || n != 1000 || c.Len() != 2000 {
-		t.Fatalf("%d, %v, %d left", n, err, c.Len())
+	if err != nil || n != 1000 || must(c.Info()).Documents != 2000 {
+		t.Fatalf("%d, %v, %d left", n, err, must(c.Info()).Documents)
 	}
 	n, err = c.DeleteWhere(ctx, filter.And())
-	if err != nil || n != 2000 || c.Len() != 0 {
-		t.Fatalf("%d, %v, %d left", n, err, c.Len())
+	if err != nil || n != 2000 || must(c.Info()).Documents != 0 {
+		t.Fatalf("%d, %v, %d left", n, err, must(c.Info()).Documents)
 	}
 	upsert(t, c, Document{ID: "again"})
 	check(t, reopen(t, vdb, nil))
@@ -321,11 +329,11 @@ func TestCollections(t *testing.T) {
 	ctx := t.Context()
 	vdb := open(t, t.TempDir(), nil)
 	lineage := Lineage{Provider: "p", Model: "m", Normalized: true, Chunker: "c"}
-	c, err := vdb.CreateCollection(ctx, "one", Schema{Dim: 4, Metric: L2, Lineage: lineage})
+	c, err := vdb.CreateCollection(ctx, "one", Schema{Dim: 4, Metric: L2, Lineage: lineage}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vdb.CreateCollection(ctx, "one", Schema{}); !errors.Is(err, ErrExists) {
+	if _, err := vdb.CreateCollection(ctx, "one", Schema{}, nil); !errors.Is(err, ErrExists) {
 		t.Errorf("create twice: %v", err)
 	}
 	for _, tt := range []struct {
@@ -346,7 +354,7 @@ func TestCollections(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "a\x00", "\xff", strings.Repeat("n", 256)} {
-		if _, err := vdb.CreateCollection(ctx, name, Schema{}); !errors.Is(err, ErrInvalid) {
+		if _, err := vdb.CreateCollection(ctx, name, Schema{}, nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}
@@ -361,8 +369,8 @@ func TestCollections(t *testing.T) {
 	if err := vdb.Rename(ctx, "one", "two"); err != nil {
 		t.Fatal(err)
 	}
-	if c.Name() != "two" || c.Len() != 1 {
-		t.Errorf("handle lost by rename: %+v", c.Info())
+	if must(c.Info()).Name != "two" || must(c.Info()).Documents != 1 {
+		t.Errorf("handle lost by rename: %+v", must(c.Info()))
 	}
 	upsert(t, c, Document{ID: "b", Vector: []float32{1, 2, 3, 4}})
 	vdb = reopen(t, vdb, nil)
@@ -370,7 +378,7 @@ func TestCollections(t *testing.T) {
 		{Name: "../etc/passwd"},
 		{Name: "two", Schema: Schema{Dim: 4, Metric: L2, Lineage: lineage}, Metadata: Metadata{"note": "hello", "n": int64(1)}, Documents: 2},
 	}
-	if diff := cmp.Diff(want, vdb.Collections()); diff != "" {
+	if diff := cmp.Diff(want, must(vdb.Collections())); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	c, err = vdb.Collection("two")
@@ -391,12 +399,12 @@ func TestCollections(t *testing.T) {
 	}
 	// The same name starts over, with another schema.
 	c = collection(t, vdb, "two", Schema{Dim: 1})
-	if c.Len() != 0 {
-		t.Errorf("%d documents in a new collection", c.Len())
+	if must(c.Info()).Documents != 0 {
+		t.Errorf("%d documents in a new collection", must(c.Info()).Documents)
 	}
 	vdb = reopen(t, vdb, nil)
 	check(t, vdb)
-	if infos := vdb.Collections(); len(infos) != 2 || infos[1].Documents != 0 || infos[1].Schema.Dim != 1 {
+	if infos := must(vdb.Collections()); len(infos) != 2 || infos[1].Documents != 0 || infos[1].Schema.Dim != 1 {
 		t.Errorf("%+v", infos)
 	}
 }
@@ -409,11 +417,11 @@ func TestOpenDimension(t *testing.T) {
 	if _, err := c.Upsert(t.Context(), Document{ID: "x", Vector: []float32{1}}); !errors.Is(err, ErrDimensionMismatch) {
 		t.Fatal(err)
 	}
-	if c.Schema().Dim != 2 || c.Len() != 3 {
-		t.Fatalf("%+v", c.Info())
+	if must(c.Info()).Schema.Dim != 2 || must(c.Info()).Documents != 3 {
+		t.Fatalf("%+v", must(c.Info()))
 	}
 	vdb = reopen(t, vdb, nil)
-	if got := collection(t, vdb, "c", Schema{}).Schema().Dim; got != 2 {
+	if got := must(collection(t, vdb, "c", Schema{}).Info()).Schema.Dim; got != 2 {
 		t.Fatalf("dimension %d after reopening", got)
 	}
 }
@@ -430,8 +438,8 @@ func TestBatchIsAtomicAcrossCollections(t *testing.T) {
 	if err := vdb.Apply(ctx, batch); !errors.Is(err, ErrDimensionMismatch) {
 		t.Fatal(err)
 	}
-	if a.Len() != 0 || b.Len() != 1 {
-		t.Fatalf("part of a failed batch is visible: %d, %d", a.Len(), b.Len())
+	if must(a.Info()).Documents != 0 || must(b.Info()).Documents != 1 {
+		t.Fatalf("part of a failed batch is visible: %d, %d", must(a.Info()).Documents, must(b.Info()).Documents)
 	}
 	batch.Reset()
 	batch.Upsert("a", Document{ID: "1", Vector: []float32{1}})
@@ -444,8 +452,8 @@ func TestBatchIsAtomicAcrossCollections(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := a.Get(ctx, "1", Everything)
-	if err != nil || d.Vector[0] != 2 || a.Len() != 1 || b.Len() != 1 {
-		t.Fatalf("%+v %v, %d, %d", d, err, a.Len(), b.Len())
+	if err != nil || d.Vector[0] != 2 || must(a.Info()).Documents != 1 || must(b.Info()).Documents != 1 {
+		t.Fatalf("%+v %v, %d, %d", d, err, must(a.Info()).Documents, must(b.Info()).Documents)
 	}
 	d, err = b.Get(ctx, "1", 0)
 	if err != nil || d.Metadata["n"] != int64(1) {
@@ -539,8 +547,8 @@ func dump(t testing.TB, c *Collection) map[string]Document {
 		}
 		all[d.ID] = *d
 	}
-	if c.Len() != len(all) {
-		t.Fatalf("Len %d, All %d", c.Len(), len(all))
+	if must(c.Info()).Documents != len(all) {
+		t.Fatalf("Len %d, All %d", must(c.Info()).Documents, len(all))
 	}
 	listed, after := []string{}, ""
 	for {
@@ -707,7 +715,7 @@ func TestContext(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if c.Len() != 1 {
+	if must(c.Info()).Documents != 1 {
 		t.Error("a cancelled write took effect")
 	}
 }
@@ -757,8 +765,8 @@ func TestConcurrent(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if fa.Len() != fb.Len() {
-					t.Errorf("half a batch is visible: %d, %d", fa.Len(), fb.Len())
+				if must(fa.Info()).Documents != must(fb.Info()).Documents {
+					t.Errorf("half a batch is visible: %d, %d", must(fa.Info()).Documents, must(fb.Info()).Documents)
 				}
 				res, err := fa.Search(ctx, Query{Near: Vector{1, 2, 3, 4}, K: 3, Where: filter.Eq("w", 1), Select: Everything})
 				if err != nil {
@@ -779,13 +787,13 @@ func TestConcurrent(t *testing.T) {
 	close(stop)
 	reading.Wait()
 	want := writers * (rounds - rounds/10)
-	if a.Len() != want || b.Len() != want {
-		t.Errorf("%d and %d documents, want %d", a.Len(), b.Len(), want)
+	if must(a.Info()).Documents != want || must(b.Info()).Documents != want {
+		t.Errorf("%d and %d documents, want %d", must(a.Info()).Documents, must(b.Info()).Documents, want)
 	}
 	check(t, vdb)
 	vdb = reopen(t, vdb, nil)
 	if c := collection(t, vdb, "a", Schema{}); len(dump(t, c)) != want {
-		t.Errorf("%d documents after reopening, want %d", c.Len(), want)
+		t.Errorf("%d documents after reopening, want %d", must(c.Info()).Documents, want)
 	}
 }
 
@@ -793,7 +801,7 @@ func TestConcurrent(t *testing.T) {
 func TestVersionGrows(t *testing.T) {
 	vdb := open(t, t.TempDir(), quick)
 	c := collection(t, vdb, "c", Schema{Dim: 2})
-	before := c.Version()
+	before := must(c.Version())
 	snap, err := vdb.Snapshot()
 	if err != nil {
 		t.Fatal(err)
@@ -803,40 +811,46 @@ func TestVersionGrows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Version() != before || before == 0 {
-		t.Errorf("%d, then %d without a write", before, c.Version())
+	if must(c.Version()) != before || before == 0 {
+		t.Errorf("%d, then %d without a write", before, must(c.Version()))
 	}
 	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
-	if c.Version() <= before || frozen.Version() != before {
-		t.Errorf("after a write %d, in the snapshot %d, before %d", c.Version(), frozen.Version(), before)
+	if must(c.Version()) <= before || must(frozen.Version()) != before {
+		t.Errorf("after a write %d, in the snapshot %d, before %d", must(c.Version()), must(frozen.Version()), before)
 	}
-	now := c.Version()
+	now := must(c.Version())
 	flush(t, vdb)
 	compact(t, vdb)
-	if c.Version() != now {
+	if must(c.Version()) != now {
 		t.Error("a compaction changes no answer")
 	}
-	if err := vdb.Drop(t.Context(), "c"); err != nil || c.Version() != 0 {
-		t.Error(err, c.Version())
+	if err := vdb.Drop(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.Version(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("version %d after Drop: %v", v, err)
+	}
+	if info, err := c.Info(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("%+v after Drop: %v", info, err)
 	}
 }
 
-func TestCreateCollectionWith(t *testing.T) {
+func TestCreateCollection(t *testing.T) {
 	vdb := open(t, t.TempDir(), nil)
-	if _, err := vdb.CreateCollectionWith(t.Context(), "c", Schema{}, Metadata{"$x": 1}); !errors.Is(err, ErrInvalid) {
+	if _, err := vdb.CreateCollection(t.Context(), "c", Schema{}, Metadata{"$x": 1}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("metadata with an operator: %v", err)
 	}
-	c, err := vdb.CreateCollectionWith(t.Context(), "c", Schema{Dim: 2}, Metadata{"n": 1})
+	c, err := vdb.CreateCollection(t.Context(), "c", Schema{Dim: 2}, Metadata{"n": 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Metadata{"n": int64(1)}, c.Metadata()); diff != "" {
+	if diff := cmp.Diff(Metadata{"n": int64(1)}, must(c.Info()).Metadata); diff != "" {
 		t.Error(diff)
 	}
-	if n := vdb.Stats().Batches; n != 1 {
+	if n := must(vdb.Stats()).Batches; n != 1 {
 		t.Errorf("%d batches, want 1", n)
 	}
-	if _, err := vdb.CreateCollectionWith(t.Context(), "c", Schema{}, nil); !errors.Is(err, ErrExists) {
+	if _, err := vdb.CreateCollection(t.Context(), "c", Schema{}, nil); !errors.Is(err, ErrExists) {
 		t.Errorf("second time: %v", err)
 	}
 }

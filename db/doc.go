@@ -1,10 +1,10 @@
 // Package db is an embedded vector database that can prove its answers.
 //
-// A [DB] is a directory that one process writes or many read. It holds [Collection]s of
-// [Document]s. A document has an id and, optionally, a vector, a text and metadata. A [Query] finds
-// the documents nearest to a vector, among the documents that match a [filter.Expr]. A [Batch]
-// changes documents of several collections at once. A [Snapshot] is the whole database at one
-// moment.
+// A [DB] is a directory that one process writes or many read. It holds collections of documents:
+// see [Collection] and [Document]. A document has an id and, optionally, a vector, a text and
+// metadata. A [Query] finds the documents nearest to a vector, among the documents that match a
+// [filter.Expr]. A [Batch] changes documents of several collections at once. A [Snapshot] is the
+// whole database at one moment.
 //
 //	vdb, err := db.Open("notes.vdb", nil)
 //	defer vdb.Close()
@@ -26,9 +26,9 @@
 //     id. A search by vector is exact unless it uses a graph.
 //   - Recall: where it costs less, a search uses the graph of a large segment (ten million vector
 //     components or more; never with [Dot]). The answer is then not exact and states the recall
-//     that it promises, [Result.Recall]: [DefaultRecall], or the one that [Query.Recall] asks for.
-//     A promise is about the mean over queries that resemble the stored vectors. Recall 1 asks for
-//     an exact answer. Hits always have canonical scores.
+//     that it promises, [Result.Recall]: [DefaultRecall], unless [Query.Accuracy] asks for another
+//     one, or for [Exact]. A promise is about the mean over queries that resemble the stored
+//     vectors. Hits always have canonical scores.
 //   - Filters: a query with a filter finds min(K, matching documents) hits, exact or not. Only
 //     [Query.Threshold] and [Query.Group] can leave fewer.
 //   - Integrity: every byte that can influence an answer is under a checksum that is verified

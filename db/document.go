@@ -20,9 +20,9 @@ type Document struct {
 	// collection. A write with an empty ID generates a UUIDv7.
 	ID string `json:"id"`
 
-	// Vector has the dimension of the collection and finite components. It may be
-	// missing: only filters and the id find the document then, until Patch or Upsert adds
-	// a vector. It is stored bit for bit.
+	// Vector has the dimension of the collection and finite components. It may be missing:
+	// searches by vector do not find the document then, until Patch or Upsert adds one. It
+	// is stored bit for bit.
 	Vector []float32 `json:"vector,omitempty"`
 
 	// Text is at most MaxTextLen bytes of UTF-8.

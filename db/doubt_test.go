@@ -66,7 +66,7 @@ func newestRoot(t *testing.T, dir string) uint64 {
 func retired(t *testing.T, batches int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+	vdb := open(t, dir, &Options{Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	for i := range 2 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})
@@ -111,7 +111,7 @@ func TestOlderRootAfterOpen(t *testing.T) {
 		}
 		rotNewestRoot(t, dir)
 		vdb := open(t, dir, nil)
-		if n := collection(t, vdb, "c", Schema{}).Len(); n != 2+batches {
+		if n := must(collection(t, vdb, "c", Schema{}).Info()).Documents; n != 2+batches {
 			t.Errorf("%d batches to recover: %d documents", batches, n)
 		}
 		check(t, vdb)
@@ -124,14 +124,14 @@ func TestOlderRootAfterOpen(t *testing.T) {
 func TestUncleanEndIsCommitted(t *testing.T) {
 	dir := retired(t, 0)
 	before := newestRoot(t, dir)
-	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+	vdb := open(t, dir, &Options{Compaction: Manual})
 	if after := newestRoot(t, dir); after <= before {
 		t.Errorf("root %d, %d before Open", after, before)
 	}
 	lose(t, vdb)
 	rotNewestRoot(t, dir)
 	vdb = open(t, dir, nil)
-	if n := collection(t, vdb, "c", Schema{}).Len(); n != 2 {
+	if n := must(collection(t, vdb, "c", Schema{}).Info()).Documents; n != 2 {
 		t.Errorf("%d documents", n)
 	}
 	check(t, vdb)
@@ -151,7 +151,7 @@ func TestFlushInDoubtKeepsSegments(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	broken := false
-	vdb := open(t, dir, &Options{NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
+	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
 		// Log files are released after the commit.
@@ -174,7 +174,7 @@ func TestFlushInDoubtKeepsSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	vdb = open(t, dir, nil)
-	if n := collection(t, vdb, "c", Schema{}).Len(); n != 2 {
+	if n := must(collection(t, vdb, "c", Schema{}).Info()).Documents; n != 2 {
 		t.Errorf("%d documents", n)
 	}
 	check(t, vdb)
@@ -186,7 +186,7 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	during := func() {}
-	vdb := open(t, dir, &Options{NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
+	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
 		if op.Kind == vfs.OpCreate && path.Dir(op.Name) == engine.TmpDir {
 			do := during
 			during = func() {}
@@ -232,8 +232,8 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ids(res.Hits); !slices.Equal(got, []string{"2", "3"}) || c.Len() != 2 {
-			t.Errorf("opened again %t: %v of %d", again, got, c.Len())
+		if got := ids(res.Hits); !slices.Equal(got, []string{"2", "3"}) || must(c.Info()).Documents != 2 {
+			t.Errorf("opened again %t: %v of %d", again, got, must(c.Info()).Documents)
 		}
 		check(t, vdb)
 	}
@@ -264,7 +264,7 @@ func TestFailedDirectorySync(t *testing.T) {
 			return nil
 		}
 		acked, refused := []string{}, false
-		vdb, err := Open(dir, &Options{HeadSize: 1 << 10, NoBackgroundCompaction: true, hook: hook})
+		vdb, err := Open(dir, &Options{HeadSize: 1 << 10, Compaction: Manual, hook: hook})
 		if err == nil {
 			var c *Collection
 			if c, err = vdb.OpenCollection(ctx, "c", Schema{Dim: 1}); err == nil {
@@ -323,7 +323,7 @@ func TestPublishSyncsTheLog(t *testing.T) {
 		var vdb *DB
 		dirty := map[string]bool{} // files of the log with unsynced writes
 		publishing, pinned, synced := false, false, false
-		vdb = open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
+		vdb = open(t, t.TempDir(), &Options{Sync: policy, SyncEvery: time.Hour, Compaction: Manual, hook: func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

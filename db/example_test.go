@@ -133,7 +133,9 @@ func ExampleCollection_Insert() {
 
 	_, err := notes.Insert(ctx, db.Document{ID: "new"}, db.Document{ID: "vek"})
 	fmt.Println(errors.Is(err, db.ErrExists))
-	fmt.Println(notes.Len(), "documents")
+	n, err := notes.Count(ctx, nil)
+	check(err)
+	fmt.Println(n, "documents")
 	// Output:
 	// true
 	// 3 documents
@@ -161,7 +163,9 @@ func ExampleCollection_DeleteWhere() {
 
 	n, err := notes.DeleteWhere(ctx, filter.Lt("year", 2020))
 	check(err)
-	fmt.Println(n, "deleted,", notes.Len(), "left")
+	left, err := notes.Count(ctx, nil)
+	check(err)
+	fmt.Println(n, "deleted,", left, "left")
 	// Output: 2 deleted, 1 left
 }
 
@@ -206,7 +210,7 @@ func ExampleCollection_Load() {
 	vdb, _, done := notes()
 	defer done()
 
-	points, err := vdb.CreateCollection(ctx, "points", db.Schema{Metric: db.L2})
+	points, err := vdb.CreateCollection(ctx, "points", db.Schema{Metric: db.L2}, nil)
 	check(err)
 	var docs iter.Seq2[db.Document, error] = func(yield func(db.Document, error) bool) {
 		for i := range 1000 {
@@ -240,7 +244,9 @@ func ExampleDB_Apply() {
 	b.Insert("log", db.Document{ID: "1", Text: "faiss removed"})
 	check(vdb.Apply(ctx, &b))
 
-	for _, info := range vdb.Collections() {
+	infos, err := vdb.Collections()
+	check(err)
+	for _, info := range infos {
 		fmt.Println(info.Name, info.Documents)
 	}
 	// Output:
@@ -259,9 +265,13 @@ func ExampleDB_Snapshot() {
 	_, err = notes.Delete(ctx, "bolt", "vek")
 	check(err)
 
-	then, err := snap.Collection("notes")
+	frozen, err := snap.Collection("notes")
 	check(err)
-	fmt.Println("then:", then.Len(), "now:", notes.Len())
+	then, err := frozen.Info()
+	check(err)
+	now, err := notes.Info()
+	check(err)
+	fmt.Println("then:", then.Documents, "now:", now.Documents)
 	// Output: then: 3 now: 1
 }
 

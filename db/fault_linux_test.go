@@ -34,7 +34,7 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 			}
 		}
 		opts := walking
-		opts.codedBytes, opts.Workers, opts.NoBackgroundCompaction = 1, 3, true
+		opts.codedBytes, opts.Workers, opts.Compaction = 1, 3, Manual
 		opts.worthHelp = -1
 		opts.hook = func(op vfs.Op) error {
 			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, made) && armed.CompareAndSwap(true, false) {
@@ -65,7 +65,7 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 			err = vdb.Compact(ctx)
 		}
 		var corrupt *CorruptError
-		switch trouble := vdb.Stats().Trouble; {
+		switch trouble := must(vdb.Stats()).Trouble; {
 		case made == "workers" || made == ".vec":
 			if !errors.As(err, &corrupt) || !strings.HasSuffix(corrupt.File, ".vec") {
 				t.Errorf("%s: %v", made, err)

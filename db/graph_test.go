@@ -31,7 +31,7 @@ type forest struct {
 	rng  *rand.Rand
 }
 
-var walking = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, walkAlways: true, NoBackgroundCompaction: true}
+var walking = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, walkAlways: true, Compaction: Manual}
 
 func plant(t *testing.T, dir string, metric Metric, kind string, rows, dim int) *forest {
 	t.Helper()
@@ -171,7 +171,7 @@ func TestEqualGraphs(t *testing.T) {
 		var answers [2][]*Result
 		for n := range answers {
 			opts, dir := walking, t.TempDir()
-			opts.NoRecheck, opts.Workers = true, 1+2*n
+			opts.Recheck, opts.Workers = Manual, 1+2*n
 			vdb := open(t, dir, &opts)
 			if n > 0 { // it takes numbers of segments
 				other := collection(t, vdb, "other", Schema{Dim: 2})
@@ -372,7 +372,7 @@ func TestDerivedOfYoungSegments(t *testing.T) {
 				t.Errorf("%d files of %s, want %d; %v", len(files), ext, want, err)
 			}
 		}
-		if s := vdb.Stats().Collections[0]; s.Graphs != want || s.GraphsDue != 1-want {
+		if s := must(vdb.Stats()).Collections[0]; s.Graphs != want || s.GraphsDue != 1-want {
 			t.Errorf("%d graphs and %d due, want %d of one", s.Graphs, s.GraphsDue, want)
 		}
 	}
@@ -412,7 +412,7 @@ func TestGraphChurn(t *testing.T) {
 	}
 	ctx, r := t.Context(), rand.New(rand.NewPCG(31, 7))
 	opts := walking
-	opts.NoRecheck = true
+	opts.Recheck = Manual
 	dir := t.TempDir()
 	vdb := open(t, dir, &opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim, Metric: L2})
@@ -462,12 +462,12 @@ func TestGraphChurn(t *testing.T) {
 	queries := vectorsOf("normal", r, 300, dim)
 	var got [2]float64
 	for i, c := range []*Collection{c, fresh} {
-		m, err := c.MeasureRecall(ctx, RecallTest{Queries: queries, Effort: 30})
+		m, err := c.MeasureRecall(ctx, RecallTest{Queries: queries, Accuracies: []Accuracy{EF(30)}})
 		if err != nil || m[0].Exact > 0 {
 			t.Fatal(m, err)
 		}
 		got[i] = m[0].Recall
-		if m, err = c.MeasureRecall(ctx, RecallTest{Queries: queries, Recalls: []float64{0.95}}); err != nil || m[0].Recall < 0.94 {
+		if m, err = c.MeasureRecall(ctx, RecallTest{Queries: queries, Accuracies: []Accuracy{Recall(0.95)}}); err != nil || m[0].Recall < 0.94 {
 			t.Error(m, err)
 		}
 	}
@@ -555,7 +555,7 @@ func TestGraphChurn(t *testing.T) {
 func TestSearchAllocations(t *testing.T) {
 	for _, rows := range []int{500, 2000} {
 		opts := walking
-		opts.NoRecheck, opts.Workers = true, 1
+		opts.Recheck, opts.Workers = Manual, 1
 		vdb := open(t, t.TempDir(), &opts)
 		c := collection(t, vdb, "c", Schema{Dim: 16})
 		rng := rand.New(rand.NewPCG(5, 5))

@@ -92,7 +92,7 @@ func TestStrangersInPlaceOfFiles(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		s := fmt.Sprint(n, c.Len(), "\n")
+		s := fmt.Sprint(n, must(c.Info()).Documents, "\n")
 		for _, q := range []Query{{Near: Vector(mappedVector(7)[:8]), K: 3, Accuracy: Exact}, {Text: "number 33", K: 3}, {Near: Vector(mappedVector(9)[:8]), K: 3}} {
 			text, err := answerText(c.Search(ctx, q))
 			if err != nil {

@@ -52,7 +52,7 @@ func TestContextEndsAnywhere(t *testing.T) {
 	for n := 1; n <= 60; n += 1 + n/12 {
 		writeFiles(t, dir, v.files)
 		opts := smallest
-		opts.NoBackgroundCompaction = true
+		opts.Compaction = Manual
 		vdb := open(t, dir, &opts)
 		errs := everything(func() context.Context { return &countdown{left: n, done: make(chan struct{})} }, vdb, filepath.Join(memDir(t), "copy"))
 		for call, err := range errs {
@@ -187,7 +187,7 @@ func TestInconsistent(t *testing.T) {
 	} {
 		change(c.change)
 		opts := smallest
-		opts.NoBackgroundCompaction = true
+		opts.Compaction = Manual
 		r, err := CheckFiles(t.Context(), dir, CheckDeep)
 		if err != nil || r.OK() {
 			t.Errorf("%s: CheckFiles finds %v, %v", c.what, r, err)
@@ -223,7 +223,7 @@ func TestInconsistent(t *testing.T) {
 		}
 		vdb = open(t, fixed, &opts)
 		check(t, vdb)
-		n := existing(t, vdb, "a").Len()
+		n := must(existing(t, vdb, "a").Info()).Documents
 		if n < len(good)-1 && c.lost >= 0 || n == 0 {
 			t.Errorf("%s: repair saved %d of %d", c.what, n, len(good))
 		}
@@ -347,7 +347,7 @@ func TestSyncInterval(t *testing.T) {
 		}
 		break
 	}
-	if s := vdb.Stats(); s.Failed == "" {
+	if s := must(vdb.Stats()); s.Failed == "" {
 		t.Error("Stats says nothing")
 	}
 	if _, err := c.Get(t.Context(), "x", Everything); err != nil {

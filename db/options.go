@@ -44,6 +44,28 @@ func (p SyncPolicy) String() string {
 	return fmt.Sprintf("SyncPolicy(%d)", uint8(p))
 }
 
+// An Upkeep says who starts work that no answer waits for.
+type Upkeep uint8
+
+const (
+	// Automatic work runs in the background while the database is open. It is
+	// the default.
+	Automatic Upkeep = iota
+	// Manual work runs when the program calls for it.
+	Manual
+)
+
+// String returns "automatic" or "manual".
+func (u Upkeep) String() string {
+	switch u {
+	case Automatic:
+		return "automatic"
+	case Manual:
+		return "manual"
+	}
+	return fmt.Sprintf("Upkeep(%d)", uint8(u))
+}
+
 // Options tune a database. The zero value, like nil, is the default. Options
 // are read by Open and never written to. A field outside its range makes Open
 // fail with ErrInvalid.
@@ -70,12 +92,14 @@ type Options struct {
 	// Workers is the number of goroutines that one search may use, at most
 	// MaxWorkers; 0 means GOMAXPROCS.
 	Workers int
-	// NoBackgroundCompaction leaves compaction to calls of Compact.
-	NoBackgroundCompaction bool
-	// NoRecheck leaves out the check of promises: else a few of the queries that
-	// a graph answers are repeated, exactly, when a processor is idle, on one
-	// goroutine and for about a hundredth of its time. See CollectionStats.Recall.
-	NoRecheck bool
+	// Compaction merges segments, and builds graphs and other derived files.
+	// Manual leaves both to Compact.
+	Compaction Upkeep
+	// Recheck measures the recall of live queries: a few of those that a graph
+	// answered are repeated, exactly, when a processor is idle, on one goroutine
+	// and for about a hundredth of its time. See CollectionStats.Recall. Manual
+	// leaves it to MeasureRecall.
+	Recheck Upkeep
 	// Logger receives one line per open, flush, compaction, repair of derived
 	// data and close. nil is silent.
 	Logger *slog.Logger
@@ -110,6 +134,8 @@ func (o *Options) validate() error {
 		within("SyncEvery", o.SyncEvery, 0, maxSyncEvery),
 		within("HeadSize", o.HeadSize, 0, MaxHeadSize),
 		within("Workers", o.Workers, 0, MaxWorkers),
+		within("Compaction", o.Compaction, Automatic, Manual),
+		within("Recheck", o.Recheck, Automatic, Manual),
 		within("Follow", o.Follow, 0, math.MaxInt64),
 	)
 }
@@ -150,7 +176,7 @@ func (o Options) withDefaults() Options {
 func (o Options) settings() engine.Options {
 	s := engine.Options{
 		ReadOnly: o.ReadOnly, MustExist: o.MustExist, Follow: o.Follow, SyncAlways: o.Sync == SyncAlways,
-		HeadSize: o.HeadSize, Workers: o.Workers, Compaction: !o.NoBackgroundCompaction, Logger: o.Logger,
+		HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic, Logger: o.Logger,
 		Hook: o.hook, CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
 	}
 	if o.Sync == SyncInterval {

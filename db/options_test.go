@@ -14,11 +14,13 @@ import (
 // Every option with a number is judged by Open, before anything is made.
 func TestOptionsAreValidated(t *testing.T) {
 	bad := map[string][]Options{
-		"Sync":      {{Sync: 3}, {Sync: 77}, {Sync: 255}},
-		"SyncEvery": {{SyncEvery: -1}, {SyncEvery: math.MinInt64}, {SyncEvery: time.Hour + 1}},
-		"HeadSize":  {{HeadSize: -1}, {HeadSize: MaxHeadSize + 1}, {HeadSize: math.MaxInt64}},
-		"Workers":   {{Workers: -1}, {Workers: MaxWorkers + 1}, {Workers: 1 << 30}},
-		"Follow":    {{Follow: -1}, {Follow: -time.Second, ReadOnly: true}},
+		"Sync":       {{Sync: 3}, {Sync: 77}, {Sync: 255}},
+		"SyncEvery":  {{SyncEvery: -1}, {SyncEvery: math.MinInt64}, {SyncEvery: time.Hour + 1}},
+		"HeadSize":   {{HeadSize: -1}, {HeadSize: MaxHeadSize + 1}, {HeadSize: math.MaxInt64}},
+		"Workers":    {{Workers: -1}, {Workers: MaxWorkers + 1}, {Workers: 1 << 30}},
+		"Compaction": {{Compaction: 2}, {Compaction: 255}},
+		"Recheck":    {{Recheck: 2}, {Recheck: 255}},
+		"Follow":     {{Follow: -1}, {Follow: -time.Second, ReadOnly: true}},
 	}
 	for field, all := range bad {
 		for _, o := range all {

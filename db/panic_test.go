@@ -180,8 +180,8 @@ func TestPanicAtEveryStep(t *testing.T) {
 							}
 						}
 					}
-					if err := put("last"); err != nil && (!errors.Is(err, ErrUnknown) || vdb.Stats().Failed == "") {
-						t.Errorf("%s: a write at the end: %v, failed %q", what, err, vdb.Stats().Failed)
+					if err := put("last"); err != nil && (!errors.Is(err, ErrUnknown) || must(vdb.Stats()).Failed == "") {
+						t.Errorf("%s: a write at the end: %v, failed %q", what, err, must(vdb.Stats()).Failed)
 					}
 					armed.Store(false)
 					if err := vdb.Close(); err != nil && struck.Load() == 0 {
@@ -214,16 +214,16 @@ func TestTroubleIsOnRecord(t *testing.T) {
 		return &CorruptError{File: "seg/00000001.vec", Offset: 7, Err: errors.New("bits")}
 	})
 	want := "other work: corrupt file seg/00000001.vec at offset 7: bits\nwork: panic: oh no"
-	if got := vdb.Stats().Trouble; got != want {
+	if got := must(vdb.Stats()).Trouble; got != want {
 		t.Errorf("trouble %q, want %q", got, want)
 	}
 	vdb.engine.Maintain("work", func() error { return context.Canceled })
-	if got := vdb.Stats().Trouble; got != want {
+	if got := must(vdb.Stats()).Trouble; got != want {
 		t.Errorf("trouble %q, want %q", got, want)
 	}
 	vdb.engine.Maintain("other work", func() error { return nil })
 	vdb.engine.Maintain("work", func() error { return nil })
-	if got := vdb.Stats().Trouble; got != "" {
+	if got := must(vdb.Stats()).Trouble; got != "" {
 		t.Errorf("trouble %q that is over", got)
 	}
 }

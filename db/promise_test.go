@@ -275,7 +275,7 @@ type promised struct {
 func plantPromise(t *testing.T, set promiseSet) *promised {
 	t.Helper()
 	opts := walking
-	opts.NoRecheck = true
+	opts.Recheck = Manual
 	p := &promised{promiseSet: set, vdb: open(t, t.TempDir(), &opts)}
 	p.c = collection(t, p.vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric})
 	p.rng = rand.New(rand.NewPCG(7, uint64(len(set.rows[0]))))
@@ -343,11 +343,11 @@ func (p *promised) filters(queries int) []promiseFilter {
 // measure asks for several recalls, and compares the answers with their promises.
 func (p *promised) measure(t *testing.T, f promiseFilter, table io.Writer) {
 	t.Helper()
-	targets := []float64{0.9, 0.95, 0.98, 0.99}
+	targets := []Accuracy{Recall(0.9), Recall(0.95), Recall(0.98), Recall(0.99)}
 	got := make([]MeasuredRecall, len(targets))
 	if f.seen == 0 {
 		var err error
-		got, err = p.c.MeasureRecall(t.Context(), RecallTest{Queries: f.queries, Recalls: targets, Where: f.where})
+		got, err = p.c.MeasureRecall(t.Context(), RecallTest{Queries: f.queries, Accuracies: targets, Where: f.where})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func (p *promised) measure(t *testing.T, f promiseFilter, table io.Writer) {
 }
 
 // measureSeen does as MeasureRecall, for queries with a filter each.
-func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64, got []MeasuredRecall) {
+func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []Accuracy, got []MeasuredRecall) {
 	t.Helper()
 	ask := func(q Query) *Result {
 		r, err := p.c.Search(t.Context(), q)
@@ -391,7 +391,7 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64,
 		}
 		truth := ask(Query{Near: Vector(vec), Where: where, Accuracy: Exact, Select: IDsOnly}).Hits
 		for i, target := range targets {
-			r := ask(Query{Near: Vector(vec), Where: where, Accuracy: Recall(target), Select: IDsOnly})
+			r := ask(Query{Near: Vector(vec), Where: where, Accuracy: target, Select: IDsOnly})
 			found := 0
 			for _, h := range r.Hits {
 				if h.Score >= truth[len(truth)-1].Score {
@@ -406,7 +406,7 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []float64,
 		}
 	}
 	for i, target := range targets {
-		got[i].Target, got[i].RecallEstimate = target, RecallEstimate(tallies[i].Estimate(nearest.Usual))
+		got[i].Target, got[i].RecallEstimate = float64(target.(Recall)), RecallEstimate(tallies[i].Estimate(nearest.Usual))
 	}
 }
 

@@ -20,28 +20,25 @@ type Query struct {
 	// that the query has Text alone.
 	Near Target
 
-	// Text is a text to look for, in the syntax that text.Analyzer.Parse reads:
-	// words, "phrases", prefix*, +required, -excluded. Documents are ranked by
-	// BM25; those that have nothing of it are not found. The collection must
-	// have a text index. With a vector as well, both rankings are fused;
-	// what is required and excluded holds for both.
+	// Text searches the text index of the collection, which must have one, in the syntax of
+	// text.Analyzer.Parse: words, "phrases", prefix*, +required, -excluded. Documents are ranked by
+	// BM25; documents without any of the words are not found. With Near as well, both rankings are
+	// fused, and required and excluded words restrict both.
 	Text string
-	// Fusion says how; Score is then that of the fusion, and Threshold, Offset,
-	// Group and MMR apply to what was fused.
+	// Fusion says how the rankings of Near and Text are fused. Hit.Score is then the fused score,
+	// and Threshold, Offset, Group and MMR apply to the fused ranking.
 	Fusion Fusion
-	// Snippet asks for the passage of each hit that answers Text best, of about
-	// that many bytes.
+	// Snippet asks for the best passage of each hit, of about this number of bytes; 0 means none.
 	Snippet int
 
-	// K is the most hits wanted; 0 means DefaultK. If fewer documents match,
-	// all of them are returned. With Group it is the most groups.
+	// K is the maximum number of hits; 0 means DefaultK. With Group it counts groups.
 	K int
-	// Offset skips that many of the best hits first; of groups, with Group.
+	// Offset is the number of best hits to skip. With Group it counts groups.
 	Offset int
-	// Where restricts the search to documents that match; nil to all. It is
-	// applied before ranking: K hits are found whenever K documents match.
+	// Where restricts the search to documents that match; nil means all. It is applied before
+	// ranking: K hits are found whenever K documents match.
 	Where filter.Expr
-	// Threshold is the least score wanted, inclusive; nil is no bound.
+	// Threshold is the minimum score, inclusive; nil means none.
 	Threshold *float64
 	// Group, if set, asks for the best hits of each group of documents.
 	Group *Group
@@ -54,18 +51,16 @@ type Query struct {
 	Select Select
 }
 
-// A Group makes groups of the documents that have the same value in a field,
-// such as the chunks of one text. The hits are those of the K best groups, a
-// group being as good as its best document; hits of a group are together,
-// the best first.
+// A Group groups documents by the value of a field, such as the chunks of one text. The answer has
+// the best hits of the K best groups. Groups are ordered by their best documents; hits of a group
+// stand together, best first.
 //
-// Values are strings, numbers (1 and 1.0 are the same) and booleans:
-// documents without the field, or where it is null, a list or a map, are in no
-// group and are not found.
+// Values are strings, numbers (1 and 1.0 are equal) and booleans. A document without the field, or
+// with null, a list or a map in it, belongs to no group and is not found.
 type Group struct {
 	// Field is the path of the field, dotted as in filters.
 	Field string
-	// Size is the most hits of each group; 0 means 1.
+	// Size is the maximum number of hits per group; 0 means 1.
 	Size int
 }
 
@@ -82,11 +77,11 @@ func (g *Group) size() int { return max(1, g.Size) }
 // the score is divided by the best one. Hits come in the order in which they were taken; MMR
 // does not change their Score.
 type MMR struct {
-	// Lambda is between 0, nothing but diversity, and 1, nothing but
-	// relevance. 0.7 is a good start where near-duplicates are to be avoided.
+	// Lambda weighs relevance against diversity, from 0 (diversity alone) to 1 (relevance alone).
+	// 0.7 is a good start against near-duplicates.
 	Lambda float64
-	// Fetch is how many of the best documents to choose from; 0 means five
-	// times K plus Offset. Pages of one answer should name it.
+	// Fetch is the number of best documents to choose from; 0 means five times K plus Offset. Set
+	// it when paging with Offset, so that all pages choose from the same documents.
 	Fetch int
 }
 
@@ -98,7 +93,7 @@ type Hit struct {
 	Score float64 `json:"score"`
 	// Group is the value of Group.Field, if the query has one.
 	Group any `json:"group,omitempty"`
-	// Legs is what each of the rankings says that were fused, if any were.
+	// Legs are the rank and the score of the document in each ranking of a fusion.
 	Legs []Leg `json:"legs,omitempty"`
 	// Snippet is the best passage of the text, if Query.Snippet asks for it.
 	Snippet *text.Snippet `json:"snippet,omitempty"`
@@ -106,35 +101,29 @@ type Hit struct {
 
 // A Result answers one Query.
 type Result struct {
-	// Hits are ordered by score, best first, and by id where scores are equal;
-	// see Group and MMR for the order that these make.
+	// Hits are ordered by descending score, then by id; Group and MMR have orders of their own.
 	Hits []Hit `json:"hits"`
-	// Exact means that the hits are the true answer: no other document belongs
-	// here, and no other score or order. It holds for every search that the
-	// answer took: that of each part of the collection, of each group, and of
-	// both rankings of a fusion, where the truth is what rankings of all
-	// matching documents give; see Fusion.
+	// Exact reports that the hits are the true answer: the same documents, scores and order as
+	// brute force. It covers every search behind the answer: of each part of the collection, of
+	// each group, and of both rankings of a fusion, whose true answer fuses the rankings of all
+	// matching documents; see Fusion.
 	Exact bool `json:"exact"`
-	// Complete means that nothing can be added: there are as many hits as were
-	// asked for, or all that match and reach the Threshold; with Group, as many
-	// groups, and as many hits of each. An exact answer is complete. Another one
-	// can lack hits above a Threshold, or groups, that the search did not see.
+	// Complete reports that there are K hits, or all that match and reach the Threshold; with
+	// Group, K groups with Size hits each, or all there are. An exact answer is complete. An
+	// approximate one may lack groups, or hits above the Threshold, that the search did not see.
 	Complete bool `json:"complete"`
-	// Recall is the share of the true answer that is promised; 1 if the answer
-	// is exact. Where a graph was used it is the least that any of the
-	// searches promises, as a mean over queries. Where rankings were fused that
-	// do not show everything, it is a bound for this answer: the share of the hits
-	// that certainly belong here. A bound and a promise are multiplied. With Offset
-	// and MMR it is about the documents that hits are taken from.
+	// Recall is the promised share of the true answer; 1 if the answer is exact. If graphs were
+	// searched, it is the lowest promise of any search, as a mean over queries. If fused rankings
+	// were cut off, it is a bound for this answer: the share of hits that certainly belong to it.
+	// If both hold, they are multiplied. With Offset and MMR it is about the documents that the
+	// hits are chosen from.
 	Recall float64 `json:"recall"`
-	// Matched is the number of documents with a vector that match Where, or, if
-	// the query has a text, of all documents that match Where and have what
-	// the text requires and nothing that it excludes; of
-	// those that are in a group, with Group, and that are no examples, with Examples.
+	// Matched is the number of documents that match Where and have a vector. If the query has a
+	// Text, it is the number of documents that match Where and the required and excluded words.
+	// Group leaves out documents without a group, and Examples the examples.
 	Matched int `json:"matched"`
-	// Considered is the number of vectors whose score was looked at, of all
-	// searches together, so that one that several of them saw counts again. It
-	// is 0 if the query is but a text.
+	// Considered is the number of vectors compared with the query, summed over all searches of the
+	// answer. It is 0 for a query by Text alone.
 	Considered int `json:"considered"`
 	// Plan says how the answer was found.
 	Plan string `json:"plan"`

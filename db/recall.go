@@ -26,11 +26,9 @@ type RecallTest struct {
 	Seed uint64
 	// K is how many hits each query wants; 0 means DefaultK.
 	K int
-	// Recalls are the targets to measure. Without any, and without an Effort,
-	// they are 0.9, 0.95, 0.98 and 0.99.
-	Recalls []float64
-	// Effort is measured too, if it is set: see EF.
-	Effort int
+	// Accuracies are measured, each by itself; without any, Recall 0.9, 0.95,
+	// 0.98 and 0.99.
+	Accuracies []Accuracy
 	// Where restricts the documents to be found; nil means all.
 	Where filter.Expr
 }
@@ -39,11 +37,12 @@ type RecallTest struct {
 // RecallTest.Sample is zero.
 const DefaultSample = 1000
 
-// A MeasuredRecall is the result for one target.
+// A MeasuredRecall is the result for one accuracy.
 type MeasuredRecall struct {
-	// Target is the recall that was asked for, 0 if it was Effort.
+	// Target is the Recall that was asked for, and EF the beam width: one of
+	// them is 0.
 	Target float64 `json:"target,omitempty"`
-	Effort int     `json:"effort,omitempty"`
+	EF     int     `json:"ef,omitempty"`
 	// Promised is the mean of Result.Recall.
 	Promised float64 `json:"promised"`
 	// Exact is how many queries were answered exactly, because that costs no
@@ -70,9 +69,9 @@ type RecallEstimate struct {
 	High    float64 `json:"high"`
 }
 
-// MeasureRecall asks each query exactly and for every target, and returns the
-// share of the exact hits that was found for each target. All queries see one
-// version of the collection.
+// MeasureRecall asks each query exactly and with every accuracy, and returns the
+// share of the exact hits that was found with each accuracy. All queries see
+// one version of the collection.
 func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]MeasuredRecall, error) {
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -88,20 +87,19 @@ func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]Measure
 }
 
 func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest) ([]MeasuredRecall, error) {
-	var settings []Accuracy
-	for _, r := range t.Recalls {
-		if !(r > 0 && r <= 1) {
-			return nil, engine.Invalidf("recall is %v, not above 0 and up to 1", r)
-		}
-		settings = append(settings, Recall(r))
+	if t.Sample < 0 {
+		return nil, engine.Invalidf("sample of %d", t.Sample)
 	}
-	switch {
-	case t.Effort < 0 || t.Sample < 0:
-		return nil, engine.Invalidf("effort is %d, sample of %d", t.Effort, t.Sample)
-	case t.Effort > 0:
-		settings = append(settings, EF(t.Effort))
-	case len(settings) == 0:
+	settings := t.Accuracies
+	if len(settings) == 0 {
 		settings = []Accuracy{Recall(0.9), Recall(0.95), Recall(0.98), Recall(0.99)}
+	}
+	goals := make([]nearest.Goal, len(settings))
+	for i, how := range settings {
+		var err error
+		if goals[i], err = goalOf(how); err != nil {
+			return nil, err
+		}
 	}
 	queries, err := db.testQueries(ver, v, t)
 	if err != nil {
@@ -132,12 +130,8 @@ func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.
 		}
 		asked += len(batch)
 	}
-	for i, how := range settings {
-		g, err := goalOf(how)
-		if err != nil {
-			return nil, err
-		}
-		all[i].Target, all[i].Effort = g.Recall, g.EF
+	for i, g := range goals {
+		all[i].Target, all[i].EF = g.Recall, g.EF
 		all[i].RecallEstimate = RecallEstimate(tallies[i].Estimate(nearest.Usual))
 		if all[i].Exact == all[i].Queries {
 			all[i].Low = 1 // by definition

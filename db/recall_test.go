@@ -24,7 +24,7 @@ func TestMeasureRecall(t *testing.T) {
 	ctx := t.Context()
 	queries := vectorsOf("normal", f.rng, 40, dim)
 	where := filter.Lt("i", rows/3)
-	m, err := f.c.MeasureRecall(ctx, RecallTest{Queries: queries, K: 7, Recalls: []float64{0.5, 1}, Effort: 9, Where: where})
+	m, err := f.c.MeasureRecall(ctx, RecallTest{Queries: queries, K: 7, Accuracies: []Accuracy{Recall(0.5), Exact, EF(9)}, Where: where})
 	if err != nil || len(m) != 3 {
 		t.Fatal(m, err)
 	}
@@ -48,7 +48,7 @@ func TestMeasureRecall(t *testing.T) {
 			}
 		}
 		if math.Abs(m[i].Recall-share) > 1e-9 || math.Abs(m[i].Promised-promised) > 1e-9 || m[i].Exact != exact || m[i].Queries != len(queries) ||
-			m[i].Wanted != 7*len(queries) || m[i].Target != how.Recall || m[i].Effort != how.EF {
+			m[i].Wanted != 7*len(queries) || m[i].Target != how.Recall || m[i].EF != how.EF {
 			t.Errorf("%+v, want recall %v, promise %v, %d exact", m[i], share, promised, exact)
 		}
 	}
@@ -76,7 +76,7 @@ func TestMeasureRecall(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []RecallTest{{Recalls: []float64{2}}, {Effort: -1}, {Sample: -1}, {K: -1}, {Queries: [][]float32{{1}}}} {
+	for _, bad := range []RecallTest{{Accuracies: []Accuracy{Recall(2)}}, {Accuracies: []Accuracy{EF(-1)}}, {Sample: -1}, {K: -1}, {Queries: [][]float32{{1}}}} {
 		if _, err := f.c.MeasureRecall(ctx, bad); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrDimensionMismatch) {
 			t.Errorf("%+v: %v", bad, err)
 		}
@@ -98,7 +98,7 @@ func TestMeasureRecallOfNearScores(t *testing.T) {
 	const rows, dim = 2000, 32
 	ctx := t.Context()
 	opts := walking
-	opts.NoRecheck = true
+	opts.Recheck = Manual
 	vdb := open(t, t.TempDir(), &opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim})
 	vecs := randomVectors(rand.New(rand.NewPCG(8, 8)), rows+100, dim)
@@ -113,7 +113,7 @@ func TestMeasureRecallOfNearScores(t *testing.T) {
 	if err := vdb.Compact(ctx); err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.MeasureRecall(ctx, RecallTest{Queries: vecs[rows:], Effort: 10, Recalls: []float64{0.9}})
+	m, err := c.MeasureRecall(ctx, RecallTest{Queries: vecs[rows:], Accuracies: []Accuracy{Recall(0.9), EF(10)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,18 +178,18 @@ func TestRecheck(t *testing.T) {
 		for range 300 {
 			queries = append(queries, odd())
 		}
-		m, err := c.MeasureRecall(ctx, RecallTest{Queries: queries, Recalls: []float64{target}})
+		m, err := c.MeasureRecall(ctx, RecallTest{Queries: queries, Accuracies: []Accuracy{Recall(target)}})
 		if err != nil || m[0].Exact > 0 {
 			t.Fatal(m, err)
 		}
 		return m[0].Recall
 	}
-	stats := func() CollectionStats { return vdb.Stats().Collections[0] }
+	stats := func() CollectionStats { return must(vdb.Stats()).Collections[0] }
 	before := share()
 	if before >= target-0.02 {
 		t.Fatalf("recall %v: nothing is wrong with these queries", before)
 	}
-	if s := stats(); s.Effort != 1 || len(s.Recall) > 0 {
+	if s := stats(); s.EFFactor != 1 || len(s.Recall) > 0 {
 		t.Fatalf("%+v", s)
 	}
 	ask := func(n int) {
@@ -202,18 +202,18 @@ func TestRecheck(t *testing.T) {
 		}
 	}
 	ask(nearest.RaiseAfter - 1)
-	if s := stats(); s.Effort != 1 || len(s.Recall) != 1 || s.Recall[0].Queries != nearest.RaiseAfter-1 || s.Recall[0].Target != target ||
+	if s := stats(); s.EFFactor != 1 || len(s.Recall) != 1 || s.Recall[0].Queries != nearest.RaiseAfter-1 || s.Recall[0].Target != target ||
 		s.Recall[0].Wanted != 10*(nearest.RaiseAfter-1) {
 		t.Fatalf("%+v", s)
 	}
 	ask(1000)
 	s := stats()
-	t.Logf("before %.4f, effort × %.3g: %v", before, s.Effort, s.Recall)
-	if s.Effort < engine.RaiseBy || len(s.Recall) != 1 || s.Recall[0].High < target {
+	t.Logf("before %.4f, ef × %.3g: %v", before, s.EFFactor, s.Recall)
+	if s.EFFactor < engine.RaiseBy || len(s.Recall) != 1 || s.Recall[0].High < target {
 		t.Errorf("%+v", s)
 	}
 	if after := share(); after < target-0.01 {
-		t.Errorf("recall %v after %v before, effort × %v", after, before, s.Effort)
+		t.Errorf("recall %v after %v before, ef × %v", after, before, s.EFFactor)
 	}
 	e, err := c.Explain(ctx, Query{Near: Vector(odd()), Accuracy: Recall(target)})
 	if err != nil || !strings.Contains(e.Plan[0].Reason, "because queries found less than promised") {
@@ -255,7 +255,7 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// In the background, checks are made and end with the database; NoRecheck makes
+// In the background, checks are made and end with the database; Manual makes
 // none.
 func TestRecheckInBackground(t *testing.T) {
 	dir := t.TempDir()
@@ -263,9 +263,10 @@ func TestRecheckInBackground(t *testing.T) {
 	if err := f.vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, none := range []bool{false, true} {
+	for _, recheck := range []Upkeep{Automatic, Manual} {
+		none := recheck == Manual
 		opts := walking
-		opts.recheckEvery, opts.NoRecheck, opts.ReadOnly = 1, none, true
+		opts.recheckEvery, opts.Recheck, opts.ReadOnly = 1, recheck, true
 		vdb := open(t, dir, &opts)
 		c := collection(t, vdb, "c", Schema{Metric: L2})
 		for checked := false; !checked; { // until the goroutine had its turn
@@ -273,7 +274,7 @@ func TestRecheckInBackground(t *testing.T) {
 				t.Fatal(r, err)
 			}
 			runtime.Gosched()
-			checked = none || len(vdb.Stats().Collections[0].Recall) > 0
+			checked = none || len(must(vdb.Stats()).Collections[0].Recall) > 0
 		}
 		if none && vdb.rechecks.Active() {
 			t.Error("probes are repeated")

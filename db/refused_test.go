@@ -35,7 +35,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := dump(t, c)
-	lsn := c.Version()
+	lsn := must(c.Version())
 	invalid := filter.Eq("$x", 1)
 	vec, long := []float32{1, 2}, strings.Repeat("x", 2000)
 	search := func(q Query) error { _, err := c.Search(ctx, q); return err }
@@ -45,7 +45,7 @@ func TestRefused(t *testing.T) {
 	}
 	put := func(d Document) error { _, err := c.Upsert(ctx, d); return err }
 	with := func(v any) error { return put(Document{ID: "b", Metadata: Metadata{"field": v}}) }
-	create := func(name string, s Schema) error { _, err := vdb.CreateCollection(ctx, name, s); return err }
+	create := func(name string, s Schema) error { _, err := vdb.CreateCollection(ctx, name, s, nil); return err }
 	words := func(t TextIndex) error { return create("new", Schema{Text: &t}) }
 	batch := func(fn func(b *Batch)) error { b := &Batch{}; fn(b); return vdb.Apply(ctx, b) }
 	var many []string
@@ -132,11 +132,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %v with %q", what, got.err, got.kind, got.says)
 		}
 	}
-	if diff := cmp.Diff(before, dump(t, c)); diff != "" || c.Version() != lsn {
-		t.Errorf("version %d, was %d; (-before +after)\n%s", c.Version(), lsn, diff)
+	if diff := cmp.Diff(before, dump(t, c)); diff != "" || must(c.Version()) != lsn {
+		t.Errorf("version %d, was %d; (-before +after)\n%s", must(c.Version()), lsn, diff)
 	}
-	if snap.Batch() == 0 || len(snap.Collections()) != 2 || snap.Collections()[1].Documents != 1 {
-		t.Errorf("snapshot of batch %d has %+v", snap.Batch(), snap.Collections())
+	if snap.Batch() == 0 || len(must(snap.Collections())) != 2 || must(snap.Collections())[1].Documents != 1 {
+		t.Errorf("snapshot of batch %d has %+v", snap.Batch(), must(snap.Collections()))
 	}
 }
 

@@ -371,8 +371,8 @@ func TestDeleteAllInsertAgain(t *testing.T) {
 			t.Fatalf("round %d: deleted %d, %v", round, n, err)
 		}
 		between()
-		if res := find(t, c, Query{Near: Vector(vecs[0])}); len(res.Hits) != 0 || c.Len() != 0 {
-			t.Fatalf("round %d: %d documents, %d hits after deleting all", round, c.Len(), len(res.Hits))
+		if res := find(t, c, Query{Near: Vector(vecs[0])}); len(res.Hits) != 0 || must(c.Info()).Documents != 0 {
+			t.Fatalf("round %d: %d documents, %d hits after deleting all", round, must(c.Info()).Documents, len(res.Hits))
 		}
 	}
 	check(t, vdb)
@@ -403,8 +403,8 @@ func TestConcurrentInsertsAreFound(t *testing.T) {
 	}
 	wait.Wait()
 	for range 2 {
-		if c.Len() != len(vecs) {
-			t.Fatalf("%d documents, want %d", c.Len(), len(vecs))
+		if must(c.Info()).Documents != len(vecs) {
+			t.Fatalf("%d documents, want %d", must(c.Info()).Documents, len(vecs))
 		}
 		for i, v := range vecs {
 			if h := find(t, c, Query{Near: Vector(v), K: 1}).Hits; h[0].ID != fmt.Sprint(i) {
@@ -527,8 +527,8 @@ func TestSpaceComesBack(t *testing.T) {
 		c := collection(t, vdb, "c", Schema{Dim: 256})
 		fill(t, c, documents, func(i int) Document { return bulky(i, 0) })
 		change(vdb, c)
-		if c.Len() != documents && c.Len() != documents/2 {
-			t.Fatalf("%d documents", c.Len())
+		if must(c.Info()).Documents != documents && must(c.Info()).Documents != documents/2 {
+			t.Fatalf("%d documents", must(c.Info()).Documents)
 		}
 		if err := vdb.Close(); err != nil {
 			t.Fatal(err)
@@ -641,7 +641,7 @@ func TestCompactionMemory(t *testing.T) {
 			}
 			return nil
 		}
-		vdb := open(t, memDir(t), &Options{Sync: SyncNever, NoBackgroundCompaction: true, hook: hook})
+		vdb := open(t, memDir(t), &Options{Sync: SyncNever, Compaction: Manual, hook: hook})
 		c := collection(t, vdb, "c", Schema{Dim: dim})
 		for i := range n / 1000 {
 			fill(t, c, 1000, func(j int) Document {
@@ -655,7 +655,7 @@ func TestCompactionMemory(t *testing.T) {
 		measuring.Store(true)
 		compact(t, vdb)
 		measuring.Store(false)
-		if s := vdb.Stats().Collections[0]; s.Segments != 1 || s.Documents != n {
+		if s := must(vdb.Stats()).Collections[0]; s.Segments != 1 || s.Documents != n {
 			t.Fatalf("%+v", s)
 		}
 		return most.Load() - before
@@ -691,8 +691,8 @@ func TestMetricSurvives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.Schema().Metric != m {
-				t.Errorf("%v has become %v", m, c.Schema().Metric)
+			if must(c.Info()).Schema.Metric != m {
+				t.Errorf("%v has become %v", m, must(c.Info()).Schema.Metric)
 			}
 			if diff := cmp.Diff(want[m], answers(t, c, vecs[:5], 20)); diff != "" {
 				t.Errorf("%v: (-before +after)\n%s", m, diff)
@@ -803,7 +803,7 @@ func TestReadersAreNeverStale(t *testing.T) {
 		if _, err := Open(dir, quick); !errors.Is(err, ErrLocked) {
 			t.Fatalf("a writer beside a reader: %v", err)
 		}
-		if n := collection(t, reader, "c", Schema{}).Len(); n != i+1 {
+		if n := must(collection(t, reader, "c", Schema{}).Info()).Documents; n != i+1 {
 			t.Fatalf("the reader sees %d of %d", n, i+1)
 		}
 		if err := reader.Close(); err != nil {
@@ -836,7 +836,7 @@ var variants = []struct {
 }{
 	{"default", Options{}, nil},
 	{"always flushing", Options{HeadSize: 1}, nil},
-	{"small head, no compaction", Options{HeadSize: 3000, Sync: SyncNever, NoBackgroundCompaction: true}, nil},
+	{"small head, no compaction", Options{HeadSize: 3000, Sync: SyncNever, Compaction: Manual}, nil},
 	{"one worker", Options{HeadSize: 20_000, Sync: SyncInterval, Workers: 1}, nil},
 	{"many workers", Options{HeadSize: 3000, Sync: SyncNever, Workers: 9}, nil},
 	{"codes", Options{HeadSize: 3000, Sync: SyncNever, codedBytes: 1}, func(h *history, rng *rand.Rand) {
@@ -946,7 +946,7 @@ func (h *history) restart(lost bool) {
 	}
 	h.Close()
 	reader := open(h.t, dir, &Options{ReadOnly: true})
-	for _, info := range reader.Collections() {
+	for _, info := range must(reader.Collections()) {
 		if _, err := collection(h.t, reader, info.Name, info.Schema).Count(h.t.Context(), filter.Gt("n", 2)); err != nil {
 			h.t.Fatal(err)
 		}
@@ -1047,12 +1047,12 @@ func (h *history) operate(rng *rand.Rand) {
 			h.say(nil, "%v", *d)
 		}
 	case 7, 8:
-		if c.Schema().Dim == 0 {
+		if must(c.Info()).Schema.Dim == 0 {
 			return
 		}
 		q := Query{Near: Vector(query), K: size, Offset: offset, Where: where}
 		if kind == 8 {
-			q.Threshold = new([]float64{0, -8}[int(c.Schema().Metric)/2])
+			q.Threshold = new([]float64{0, -8}[int(must(c.Info()).Schema.Metric)/2])
 		}
 		res := find(h.t, c, q)
 		h.say(nil, "matched %d", res.Matched)
@@ -1062,7 +1062,7 @@ func (h *history) operate(rng *rand.Rand) {
 	default:
 		h.say(h.vdb.Apply(ctx, batch), "applied")
 	}
-	h.say(nil, "%v", h.vdb.Collections())
+	h.say(nil, "%v", must(h.vdb.Collections()))
 }
 
 // A database also removes the files in its own directory: no copy of it may go

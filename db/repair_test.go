@@ -16,7 +16,7 @@ import (
 func TestRepair(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
-	vdb := open(t, dir, &Options{NoBackgroundCompaction: true})
+	vdb := open(t, dir, &Options{Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 1024, Metric: Dot})
 	bare := collection(t, vdb, "bare", Schema{})
 	if err := c.SetMetadata(ctx, Metadata{"k": "v"}); err != nil {
@@ -64,7 +64,7 @@ func TestRepair(t *testing.T) {
 	if diff := cmp.Diff(want, dump(t, got)); diff != "" {
 		t.Fatalf("(-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff(Metadata{"k": "v"}, got.Metadata()); diff != "" {
+	if diff := cmp.Diff(Metadata{"k": "v"}, must(got.Info()).Metadata); diff != "" {
 		t.Error(diff)
 	}
 	check(t, fixed)
@@ -131,7 +131,7 @@ func TestRepair(t *testing.T) {
 	if diff := cmp.Diff(want, dump(t, collection(t, fixed, "c", Schema{Metric: Dot}))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if n := collection(t, fixed, "bare", Schema{}).Len(); n != 200 {
+	if n := must(collection(t, fixed, "bare", Schema{}).Info()).Documents; n != 200 {
 		t.Errorf("%d of the other collection", n)
 	}
 	check(t, fixed)

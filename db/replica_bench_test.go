@@ -16,7 +16,7 @@ import (
 func BenchmarkReplica(b *testing.B) {
 	const n, dim = 100_000, 100
 	rng := rand.New(rand.NewPCG(1, 2))
-	vdb := open(b, filepath.Join(b.TempDir(), "db"), &Options{NoBackgroundCompaction: true})
+	vdb := open(b, filepath.Join(b.TempDir(), "db"), &Options{Compaction: Manual})
 	c := collection(b, vdb, "c", Schema{Dim: dim})
 	next := 0
 	docs := func(n int) []Document {

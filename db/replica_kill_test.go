@@ -129,15 +129,15 @@ func wholeState(vdb *DB) (int, error) {
 			return 0, err
 		}
 		n, _ := d.Metadata["n"].(int64)
-		if last >= 0 && int(n) != last || c.Len() != int(n)+1 {
-			return 0, fmt.Errorf("collection %s is of batch %d with %d documents, another of %d", name, n, c.Len(), last)
+		if last >= 0 && int(n) != last || must(c.Info()).Documents != int(n)+1 {
+			return 0, fmt.Errorf("collection %s is of batch %d with %d documents, another of %d", name, n, must(c.Info()).Documents, last)
 		}
 		last = int(n)
-		res, err := c.Search(ctx, Query{Near: Vector{float32(n), 1}, K: c.Len()})
+		res, err := c.Search(ctx, Query{Near: Vector{float32(n), 1}, K: must(c.Info()).Documents})
 		if err != nil {
 			return 0, err
 		}
-		if len(res.Hits) != c.Len() {
+		if len(res.Hits) != must(c.Info()).Documents {
 			return 0, fmt.Errorf("batch %d: %d hits", n, len(res.Hits))
 		}
 	}
@@ -252,7 +252,7 @@ func TestRefreshBesideReaders(t *testing.T) {
 	if n, err := wholeState(replica); n != 30 || err != nil {
 		t.Errorf("state %d, %v", n, err)
 	}
-	if v := replica.Stats().Versions; v != 1 {
+	if v := must(replica.Stats()).Versions; v != 1 {
 		t.Errorf("%d versions are open", v)
 	}
 }

@@ -62,12 +62,12 @@ func refresh(t testing.TB, vdb *DB) bool {
 
 // all returns the documents of all collections.
 func all(t testing.TB, vdb interface {
-	Collections() []CollectionInfo
+	Collections() ([]CollectionInfo, error)
 	Collection(string) (*Collection, error)
 }) map[string]map[string]Document {
 	t.Helper()
 	state := map[string]map[string]Document{}
-	for _, info := range vdb.Collections() {
+	for _, info := range must(vdb.Collections()) {
 		c, err := vdb.Collection(info.Name)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("an empty database: %+v", first)
 	}
 	replica := open(t, folder, &Options{ReadOnly: true, Follow: byHand})
-	if n := len(replica.Collections()); n != 0 {
+	if n := len(must(replica.Collections())); n != 0 {
 		t.Errorf("%d collections", n)
 	}
 	c := collection(t, vdb, "c", Schema{Dim: 2})
@@ -98,7 +98,7 @@ func TestPublish(t *testing.T) {
 	if again := publish(t, p); again.New || again.Version != 2 || again.NewFiles != 0 {
 		t.Errorf("nothing new: %+v", again)
 	}
-	if len(replica.Collections()) != 0 {
+	if len(must(replica.Collections())) != 0 {
 		t.Error("the reader did not keep its version")
 	}
 	old, err := replica.Snapshot()
@@ -131,12 +131,12 @@ func TestPublish(t *testing.T) {
 		if diff := gocmp.Diff(dump(t, c), dump(t, rc)); diff != "" {
 			t.Fatalf("round %d: %s", i, diff)
 		}
-		if n := len(old.Collections()); n != 0 {
+		if n := len(must(old.Collections())); n != 0 {
 			t.Errorf("round %d: the snapshot has %d collections", i, n)
 		}
 	}
-	st := replica.Stats()
-	if st.Replica == nil || st.Replica.Version != 7 || st.Replica.Error != "" || st.Batches != vdb.Stats().Batches || st.Versions != 2 {
+	st := must(replica.Stats())
+	if st.Replica == nil || st.Replica.Version != 7 || st.Replica.Error != "" || st.Batches != must(vdb.Stats()).Batches || st.Versions != 2 {
 		t.Errorf("%+v, %+v", st, st.Replica)
 	}
 	if _, err := rc.Upsert(t.Context(), Document{ID: "x"}); !errors.Is(err, ErrReadOnly) {
@@ -162,7 +162,7 @@ func TestPublish(t *testing.T) {
 	if err := vdb.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if done := publish(t, p); !done.New || done.Batch != vdb.Stats().Batches {
+	if done := publish(t, p); !done.New || done.Batch != must(vdb.Stats()).Batches {
 		t.Errorf("after a compaction: %+v", done)
 	}
 	late := open(t, folder, &Options{ReadOnly: true, Follow: byHand})
@@ -223,7 +223,7 @@ func openStores(t testing.TB, folder string) int {
 // meta.bolt and for a version with new batches only. The reader stays on its
 // version, whole, and takes the new one the next time.
 func TestRefreshFails(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
 	folder := t.TempDir()
 	p := publisher(t, vdb, folder, nil)
 	c := collection(t, vdb, "c", Schema{Dim: 2})
@@ -292,7 +292,7 @@ func TestRefreshFails(t *testing.T) {
 // TestRefreshCutShort has the log of a version fail behind its first batches, which the reader has
 // replayed by then. They must not be there twice when it tries again.
 func TestRefreshCutShort(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{NoBackgroundCompaction: true})
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual})
 	folder := t.TempDir()
 	p := publisher(t, vdb, folder, nil)
 	c := collection(t, vdb, "c", Schema{Dim: 2})
@@ -458,7 +458,7 @@ func (c *copier) step(all bool) {
 func someAnswers(t testing.TB, vdb *DB) map[string][]Hit {
 	t.Helper()
 	hits := map[string][]Hit{}
-	for _, info := range vdb.Collections() {
+	for _, info := range must(vdb.Collections()) {
 		c, err := vdb.Collection(info.Name)
 		if err != nil {
 			t.Fatal(err)
@@ -521,10 +521,10 @@ func TestReplicaModel(t *testing.T) {
 						return
 					}
 					replica = r
-				} else if _, err := replica.Refresh(ctx); err != nil && replica.Stats().Replica.Error == "" {
+				} else if _, err := replica.Refresh(ctx); err != nil && must(replica.Stats()).Replica.Error == "" {
 					t.Fatalf("%v is not in the stats", err)
 				}
-				version := replica.Stats().Replica.Version
+				version := must(replica.Stats()).Replica.Version
 				if version < last {
 					t.Fatalf("version %d after %d", version, last)
 				}
@@ -623,7 +623,7 @@ func TestReplicaModel(t *testing.T) {
 			if replica == nil {
 				t.Fatal("the copy does not open")
 			}
-			if v := replica.Stats().Replica.Version; v != done.Version {
+			if v := must(replica.Stats()).Replica.Version; v != done.Version {
 				t.Errorf("ends with version %d, want %d", v, done.Version)
 			}
 			check(t, replica)
@@ -642,7 +642,7 @@ func TestPublishCrash(t *testing.T) {
 	for _, how := range []string{"killed", "failed", "full"} {
 		t.Run(how, func(t *testing.T) {
 			ctx := t.Context()
-			vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
+			vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
 			c := collection(t, vdb, "c", Schema{Dim: 2})
 			folder := t.TempDir()
 			count, at := 0, 1<<30
@@ -743,7 +743,7 @@ func TestPublishCrash(t *testing.T) {
 // cuts: when a manifest gets its name, all that it names is synced, under its name, and nothing of
 // it is written later.
 func TestPublishOrder(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	folder := t.TempDir()
 	dirty := map[string]bool{}       // written and not synced
@@ -811,7 +811,7 @@ func TestPublishOrder(t *testing.T) {
 // TestReplicaDamage changes files of the next version of a reader, and of the only
 // version.
 func TestReplicaDamage(t *testing.T) {
-	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, NoBackgroundCompaction: true})
+	vdb := open(t, t.TempDir(), &Options{codedBytes: 1, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}, Text: "first"})
 	folder := t.TempDir()
@@ -856,8 +856,8 @@ func TestReplicaDamage(t *testing.T) {
 				}
 			} else if swapped, err := replica.Refresh(t.Context()); err == nil || swapped {
 				t.Errorf("%s %s: taken, %v", name, what, err)
-			} else if !strings.Contains(replica.Stats().Replica.Error, path.Base(name)) {
-				t.Errorf("%s %s: %s does not name it", name, what, replica.Stats().Replica.Error)
+			} else if !strings.Contains(must(replica.Stats()).Replica.Error, path.Base(name)) {
+				t.Errorf("%s %s: %s does not name it", name, what, must(replica.Stats()).Replica.Error)
 			}
 			if diff := gocmp.Diff(before, all(t, replica)); diff != "" {
 				t.Fatalf("%s %s: %s", name, what, diff)
@@ -867,7 +867,7 @@ func TestReplicaDamage(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s %s: %v", name, what, err)
 			}
-			if v := late.Stats().Replica.Version; v != done.Version-1 {
+			if v := must(late.Stats()).Replica.Version; v != done.Version-1 {
 				t.Errorf("%s %s: opened version %d", name, what, v)
 			}
 			late.Close()
@@ -964,7 +964,7 @@ func TestPublishRefusals(t *testing.T) {
 	if _, err := reader.Refresh(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if len(reader.Collections()) != 1 {
+	if len(must(reader.Collections())) != 1 {
 		t.Error("the reader does not see it")
 	}
 	// And by another folder.

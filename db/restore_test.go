@@ -79,7 +79,7 @@ func TestPublishAfterRestore(t *testing.T) {
 				ctx := t.Context()
 				root := t.TempDir()
 				dir, backup, folder := filepath.Join(root, "a"), filepath.Join(root, "b"), filepath.Join(root, "p")
-				opts := &Options{NoBackgroundCompaction: true}
+				opts := &Options{Compaction: Manual}
 				vdb := open(t, dir, opts)
 				collection(t, vdb, "c", Schema{Text: &TextIndex{}})
 				if err := vdb.Backup(ctx, backup); err != nil {
@@ -265,7 +265,7 @@ func TestStaleRoot(t *testing.T) {
 	}
 	overwrite(t, dir, map[string][]byte{engine.MetaName: right})
 	vdb := open(t, dir, nil)
-	if n := collection(t, vdb, "c", Schema{}).Len(); n != 60 {
+	if n := must(collection(t, vdb, "c", Schema{}).Info()).Documents; n != 60 {
 		t.Errorf("with the right meta.bolt: %d documents", n)
 	}
 	check(t, vdb)
@@ -317,7 +317,7 @@ func TestUnexplainedSegment(t *testing.T) {
 func TestNoRoomToMap(t *testing.T) {
 	dir := t.TempDir()
 	failing, stuck := false, false
-	vdb := open(t, dir, &Options{NoBackgroundCompaction: true, hook: func(op vfs.Op) error {
+	vdb := open(t, dir, &Options{Compaction: Manual, hook: func(op vfs.Op) error {
 		if failing && op.Kind == vfs.OpMap && strings.HasPrefix(op.Name, engine.SegDir+"/") {
 			return syscall.ENOMEM
 		}

@@ -347,7 +347,7 @@ func TestNeverFewerThanK(t *testing.T) {
 func TestAnswersKeepTheirBits(t *testing.T) {
 	ctx := t.Context()
 	rng := rand.New(rand.NewPCG(11, 11))
-	vdb := open(t, t.TempDir(), &Options{HeadSize: 100 << 10, NoBackgroundCompaction: true})
+	vdb := open(t, t.TempDir(), &Options{HeadSize: 100 << 10, Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 33})
 	for i, v := range randomVectors(rng, 3000, 33) {
 		upsert(t, c, Document{ID: fmt.Sprint(i % 2000), Vector: v})

@@ -50,17 +50,13 @@ func (s *Snapshot) Collection(name string) (*Collection, error) {
 }
 
 // Collections describes every collection, in order of name.
-func (s *Snapshot) Collections() []CollectionInfo {
+func (s *Snapshot) Collections() ([]CollectionInfo, error) {
 	ver, done, err := s.open()
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("db: snapshot: %w", err)
 	}
 	defer done()
-	var infos []CollectionInfo
-	for _, v := range ver.SortedViews() {
-		infos = append(infos, infoOf(v))
-	}
-	return infos
+	return infosOf(ver), nil
 }
 
 // open begins a call.

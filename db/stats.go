@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -53,19 +54,20 @@ type CollectionStats struct {
 	// Recall is the recall of live queries that graphs answered, by target,
 	// since the database was opened or a search setting was raised. It is
 	// measured on the few queries that were repeated exactly. See
-	// Options.NoRecheck.
+	// Options.Recheck.
 	Recall []Rechecked `json:"recall"`
-	// Effort is the factor on the calibrated setting of a graph, the largest of
-	// all segments: it is raised when queries found less than promised.
-	Effort float64 `json:"effort"`
+	// EFFactor is the factor on the calibrated beam width of a graph, the
+	// largest of all segments: it is 1 until queries find less than promised.
+	EFFactor float64 `json:"ef_factor"`
 }
 
 // Stats returns figures about the newest version of the database, at little
-// cost. It waits for no write, not even for one that a disk holds up.
-func (db *DB) Stats() Stats {
+// cost; ErrClosed after Close. It waits for no write, not even for one that a
+// disk holds up.
+func (db *DB) Stats() (Stats, error) {
 	ver, err := db.engine.Acquire()
 	if err != nil {
-		return Stats{Dir: db.engine.Dir}
+		return Stats{}, fmt.Errorf("db: stats: %w", err)
 	}
 	defer db.engine.Done(ver)
 	s := Stats{
@@ -90,7 +92,7 @@ func (db *DB) Stats() Stats {
 	s.Versions = len(db.engine.Live)
 	db.engine.Mu.Unlock()
 	for _, v := range ver.SortedViews() {
-		c := CollectionStats{CollectionInfo: infoOf(v), Recall: db.rechecked(v.Def.ID), Effort: 1}
+		c := CollectionStats{CollectionInfo: infoOf(v), Recall: db.rechecked(v.Def.ID), EFFactor: 1}
 		for _, p := range v.Parts {
 			if p.Dim > 0 {
 				c.Vectors += p.Live()
@@ -99,7 +101,7 @@ func (db *DB) Stats() Stats {
 			if p.Segment != nil {
 				c.Segments++
 				s.VectorBytes += p.Segment.Info.Size
-				c.Effort = max(c.Effort, p.Segment.Raise())
+				c.EFFactor = max(c.EFFactor, p.Segment.Raise())
 				if g := p.Segment.Graph; g != nil && db.has(g) {
 					c.Graphs++
 				} else if g != nil {
@@ -111,7 +113,7 @@ func (db *DB) Stats() Stats {
 		}
 		s.Collections = append(s.Collections, c)
 	}
-	return s
+	return s, nil
 }
 
 // has reports whether a graph is built.

@@ -133,7 +133,7 @@ func TestTextIsThatOfAFreshDatabase(t *testing.T) {
 				index.K1, index.B = new(0.9), new(0.4)
 			}
 			dir := t.TempDir()
-			opts := &Options{Sync: SyncNever, NoBackgroundCompaction: true, HeadSize: 1 << 14}
+			opts := &Options{Sync: SyncNever, Compaction: Manual, HeadSize: 1 << 14}
 			vdb, err := Open(dir, opts)
 			if err != nil {
 				t.Fatal(err)
@@ -233,7 +233,9 @@ func TestTextIsThatOfAFreshDatabase(t *testing.T) {
 				if snap != nil && !late {
 					old, err := snap.Collection("c")
 					must(err)
-					if old.Schema().Text != nil {
+					info, err := old.Info()
+					must(err)
+					if info.Schema.Text != nil {
 						compareText(t, r, old, index, then)
 					}
 				}
@@ -255,12 +257,12 @@ func TestTextIsThatOfAFreshDatabase(t *testing.T) {
 // documents.
 func compareText(t *testing.T, r *rand.Rand, coll *Collection, index *TextIndex, docs map[string]Document) {
 	t.Helper()
-	fresh, err := Open(t.TempDir(), &Options{Sync: SyncNever, NoBackgroundCompaction: true})
+	fresh, err := Open(t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer fresh.Close()
-	same, err := fresh.CreateCollection(t.Context(), "c", Schema{Text: index})
+	same, err := fresh.CreateCollection(t.Context(), "c", Schema{Text: index}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,10 +287,10 @@ func compareText(t *testing.T, r *rand.Rand, coll *Collection, index *TextIndex,
 		)
 		for _, q := range queries {
 			q.K = 1 + r.IntN(30)
-			if q.Near != nil && coll.Schema().Dim == 0 {
+			if q.Near != nil && must(coll.Info()).Schema.Dim == 0 {
 				continue
 			}
-			if q.Near != nil && same.Schema().Dim == 0 {
+			if q.Near != nil && must(same.Info()).Schema.Dim == 0 {
 				q.Near = nil
 			}
 			got, err := coll.Search(t.Context(), q)
@@ -338,7 +340,7 @@ func openText(t *testing.T, s Schema, docs ...Document) *Collection {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { vdb.Close() })
-	coll, err := vdb.CreateCollection(t.Context(), "notes", s)
+	coll, err := vdb.CreateCollection(t.Context(), "notes", s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -555,7 +557,7 @@ func TestTextSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { vdb.Close() }()
-	coll, err := vdb.CreateCollection(t.Context(), "c", Schema{})
+	coll, err := vdb.CreateCollection(t.Context(), "c", Schema{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -626,7 +628,7 @@ func TestTextSchema(t *testing.T) {
 	if coll, err = vdb.Collection("c"); err != nil {
 		t.Fatal(err)
 	}
-	if s := coll.Schema().Text; s == nil || s.Language != "none" || find("dogs") != 1 {
+	if s := must(coll.Info()).Schema.Text; s == nil || s.Language != "none" || find("dogs") != 1 {
 		t.Errorf("after reopening: %+v", s)
 	}
 }
@@ -689,7 +691,7 @@ func TestExplainText(t *testing.T) {
 // contradicts the documents is found by Check.
 func TestTextDamage(t *testing.T) {
 	dir := t.TempDir()
-	vdb := open(t, dir, &Options{Sync: SyncNever, NoBackgroundCompaction: true})
+	vdb := open(t, dir, &Options{Sync: SyncNever, Compaction: Manual})
 	coll := collection(t, vdb, "c", Schema{Text: &TextIndex{}})
 	upsert(t, coll, Document{ID: "a", Text: "a quick fox"}, Document{ID: "b", Text: "a lazy dog"})
 	if err := vdb.Flush(t.Context()); err != nil {

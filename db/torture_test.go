@@ -36,7 +36,7 @@ func TestTornRootIsRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		vdb = open(t, dir, nil)
-		if n := collection(t, vdb, "c", Schema{}).Len(); n != 1 {
+		if n := must(collection(t, vdb, "c", Schema{}).Info()).Documents; n != 1 {
 			t.Fatalf("%d documents", n)
 		}
 		check(t, vdb)
@@ -65,7 +65,7 @@ func TestNewestRootRotsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	vdb = open(t, dir, nil)
-	if n := collection(t, vdb, "c", Schema{}).Len(); n != 1 {
+	if n := must(collection(t, vdb, "c", Schema{}).Info()).Documents; n != 1 {
 		t.Fatalf("%d documents", n)
 	}
 	check(t, vdb)
@@ -114,7 +114,7 @@ func TestBackupSyncsDirectoriesFirst(t *testing.T) {
 // then unmapped, and must not be read.
 func TestDropDuringCompact(t *testing.T) {
 	ctx := t.Context()
-	vdb := open(t, t.TempDir(), &Options{NoBackgroundCompaction: true})
+	vdb := open(t, t.TempDir(), &Options{Compaction: Manual})
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	for i := range 2 {
 		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1}})

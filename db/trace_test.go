@@ -107,7 +107,7 @@ func TestTrace(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	tr := &tracer{meta: filepath.Join(dir, engine.MetaName)}
-	opts := &Options{NoBackgroundCompaction: true, hook: tr.hook}
+	opts := &Options{Compaction: Manual, hook: tr.hook}
 	vdb := open(t, dir, opts)
 	tr.golden(t, "open-create", "Open makes a database.")
 

@@ -215,7 +215,7 @@ func TestExtremeNumbers(t *testing.T) {
 		})
 	}
 
-	test := RecallTest{Recalls: []float64{0.9}}
+	test := RecallTest{Accuracies: []Accuracy{Recall(0.9)}}
 	setEach(reflect.ValueOf(&test), func(what string) {
 		all, err := c.MeasureRecall(ctx, test)
 		if err != nil {

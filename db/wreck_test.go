@@ -27,7 +27,7 @@ func TestWreck(t *testing.T) {
 func wreck(t *testing.T, closed bool) {
 	ctx := t.Context()
 	dir := filepath.Join(memDir(t), "db")
-	vdb := open(t, dir, &Options{Sync: SyncNever, NoBackgroundCompaction: true})
+	vdb := open(t, dir, &Options{Sync: SyncNever, Compaction: Manual})
 	want := map[string]map[string]Document{"c": {}, "plain": {}}
 	known := map[string]bool{}
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -108,7 +108,7 @@ func wreck(t *testing.T, closed bool) {
 			t.Errorf("%s: the source has changed", what)
 		}
 		kinds[kind]++
-		vdb := open(t, fixed, &Options{NoBackgroundCompaction: true})
+		vdb := open(t, fixed, &Options{Compaction: Manual})
 		defer vdb.Close()
 		check(t, vdb)
 		lost, uncounted := map[string]bool{}, false

@@ -53,7 +53,7 @@ var costBody = flag.Int("costbody", 384<<10, "bytes of the larger bodies of Test
 
 func newCostly(tb testing.TB) *costly {
 	vdb, err := db.Open(tb.TempDir(), &db.Options{
-		Sync: db.SyncNever, NoBackgroundCompaction: true, NoRecheck: true,
+		Sync: db.SyncNever, Compaction: db.Manual, Recheck: db.Manual,
 		HeadSize: 8 << 30, // no flush while something is measured
 	})
 	if err != nil {
@@ -85,12 +85,15 @@ func newCostly(tb testing.TB) *costly {
 // fill sees to it that there are the documents. A request may have removed them.
 func (s *costly) fill(tb testing.TB) {
 	ctx := context.Background()
-	infos := s.db.Collections()
+	infos, err := s.db.Collections()
+	if err != nil {
+		tb.Fatal(err)
+	}
 	if len(infos) > 0 && len(infos) < 6 && infos[len(infos)-1].Name == "ccc" && infos[len(infos)-1].Documents > 200 && infos[len(infos)-1].Documents < 400 {
 		return
 	}
 	s.empty(tb)
-	c, err := s.db.CreateCollection(ctx, "ccc", db.Schema{Dim: 2, Text: &db.TextIndex{}})
+	c, err := s.db.CreateCollection(ctx, "ccc", db.Schema{Dim: 2, Text: &db.TextIndex{}}, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -117,7 +120,11 @@ func (s *costly) fill(tb testing.TB) {
 
 // empty drops every collection.
 func (s *costly) empty(tb testing.TB) {
-	for _, info := range s.db.Collections() {
+	infos, err := s.db.Collections()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, info := range infos {
 		if err := s.db.Drop(context.Background(), info.Name); err != nil {
 			tb.Fatal(err)
 		}

@@ -189,7 +189,7 @@ func document(i, version int) db.Document {
 // file and a history.
 func (w *writer) write(killed bool) {
 	w.do(func(context.Context) (err error) {
-		w.vdb, err = db.Open(w.dir, &db.Options{NoBackgroundCompaction: true})
+		w.vdb, err = db.Open(w.dir, &db.Options{Compaction: db.Manual})
 		return err
 	})
 	w.now, w.states, w.known = state{}, []state{{}}, map[string]bool{}
@@ -378,7 +378,9 @@ func readAll(t *testing.T, vdb *db.DB, valid func(collection string, d *db.Docum
 		}
 		return err == nil
 	}
-	for _, info := range vdb.Collections() {
+	infos, err := vdb.Collections()
+	note(err)
+	for _, info := range infos {
 		c, err := vdb.Collection(info.Name)
 		if !note(err) {
 			continue
@@ -649,7 +651,7 @@ func (o *operations) must(err error) {
 // operations.
 func (o *operations) open() {
 	var err error
-	o.vdb, err = db.Open(o.dir, &db.Options{NoBackgroundCompaction: true})
+	o.vdb, err = db.Open(o.dir, &db.Options{Compaction: db.Manual})
 	o.must(err)
 }
 
@@ -802,7 +804,9 @@ func (o *operations) forget() {
 		return
 	}
 	got := reading{state: state{}}
-	for _, info := range o.snap.Collections() {
+	infos, err := o.snap.Collections()
+	o.must(err)
+	for _, info := range infos {
 		c, err := o.snap.Collection(info.Name)
 		o.must(err)
 		docs := map[string]string{}
@@ -832,7 +836,9 @@ func (o *operations) crash(base string) {
 
 // search compares with the scores of all documents.
 func (o *operations) search(c *db.Collection, metric db.Metric, docs map[string]db.Document) {
-	if c.Schema().Dim == 0 {
+	info, err := c.Info()
+	o.must(err)
+	if info.Schema.Dim == 0 {
 		return
 	}
 	vec := db.Vector{float32(o.next(5)) - 2, 1, float32(o.next(3))}

@@ -26,7 +26,7 @@ func database(t *testing.T) *db.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { vdb.Close() })
-	plain, err := vdb.CreateCollection(t.Context(), "plain", db.Schema{Dim: 2})
+	plain, err := vdb.CreateCollection(t.Context(), "plain", db.Schema{Dim: 2}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func database(t *testing.T) *db.DB {
 		}
 	}
 	notes, err := vdb.CreateCollection(t.Context(), "notes", db.Schema{
-		Dim: 64, Text: &db.TextIndex{}, Lineage: db.Lineage{Provider: embed.TrigramProvider, Model: embed.TrigramModel, Normalized: true}})
+		Dim: 64, Text: &db.TextIndex{}, Lineage: db.Lineage{Provider: embed.TrigramProvider, Model: embed.TrigramModel, Normalized: true}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestStructuredContent(t *testing.T) {
 
 func TestTextWithoutIndex(t *testing.T) {
 	vdb := database(t)
-	c, err := vdb.CreateCollection(t.Context(), "bare", db.Schema{Lineage: db.Lineage{Provider: "hash", Model: "trigram-v1", Normalized: true}})
+	c, err := vdb.CreateCollection(t.Context(), "bare", db.Schema{Lineage: db.Lineage{Provider: "hash", Model: "trigram-v1", Normalized: true}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,11 @@ func TestTextWithoutIndex(t *testing.T) {
 	w, failure := call[written](t, s, "upsert_documents", `{"collection":"bare","documents":[{"id":"1","text":"red apples"},{"id":"2","text":"green pears"}]}`)
 	expect(t, failure, "")
 	expect(t, w, written{IDs: []string{"1", "2"}, Embedded: 2})
-	expect(t, c.Schema().Dim, embed.TrigramDimensions)
+	info, err := c.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, info.Schema.Dim, embed.TrigramDimensions)
 	got, failure := call[hits](t, s, "search", `{"collection":"bare","text":"an apple","k":1}`)
 	expect(t, failure, "")
 	expect(t, got.ids(), []string{"1"})
@@ -238,7 +242,7 @@ func (configured) Model() string    { return "small" }
 
 func TestConfiguredEmbedder(t *testing.T) {
 	vdb := database(t)
-	if _, err := vdb.CreateCollection(t.Context(), "paid", db.Schema{Dim: 64, Text: &db.TextIndex{}, Lineage: db.Lineage{Provider: "openai", Model: "small"}}); err != nil {
+	if _, err := vdb.CreateCollection(t.Context(), "paid", db.Schema{Dim: 64, Text: &db.TextIndex{}, Lineage: db.Lineage{Provider: "openai", Model: "small"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	inner, err := embed.Trigram(64)
@@ -267,7 +271,7 @@ func TestReadDocuments(t *testing.T) {
 
 func TestAnswersAreBounded(t *testing.T) {
 	vdb := database(t)
-	c, err := vdb.CreateCollection(t.Context(), "large", db.Schema{})
+	c, err := vdb.CreateCollection(t.Context(), "large", db.Schema{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +339,11 @@ func TestWrite(t *testing.T) {
 	if _, failure = call[written](t, s, "upsert_documents", `{"collection":"plain","documents":[{"id":"ok","vector":[1,1]},{"id":"short","vector":[1]}]}`); failure == "" {
 		t.Error("a vector of another dimension was written")
 	}
-	expect(t, plain.Len(), 4) // nothing of a batch that fails
+	n, err := plain.Count(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, n, 4) // nothing of a batch that fails
 }
 
 func TestErrors(t *testing.T) {

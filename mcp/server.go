@@ -186,9 +186,13 @@ func (s *service) collection(name string) (*db.Collection, error) {
 	if !errors.Is(err, db.ErrNotFound) {
 		return c, err
 	}
+	infos, err := s.vdb.Collections()
+	if err != nil {
+		return nil, err
+	}
 	const most = 20
 	var names []string
-	for _, info := range s.vdb.Collections() {
+	for _, info := range infos {
 		names = append(names, info.Name)
 	}
 	more := ""

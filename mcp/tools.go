@@ -160,7 +160,10 @@ type collectionLine struct {
 }
 
 func (s *service) listCollections(_ context.Context, in listCollectionsArgs) (*collectionList, error) {
-	all := s.vdb.Collections()
+	all, err := s.vdb.Collections()
+	if err != nil {
+		return nil, err
+	}
 	at, found := slices.BinarySearchFunc(all, in.After, func(c db.CollectionInfo, name string) int { return strings.Compare(c.Name, name) })
 	if found {
 		at++
@@ -219,7 +222,10 @@ func (s *service) describe(ctx context.Context, in describeArgs) (*description, 
 	if err != nil {
 		return nil, err
 	}
-	info := c.Info()
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
 	out := &description{Name: info.Name, Documents: info.Documents, Dim: info.Schema.Dim, Metric: info.Schema.Metric.String(),
 		Provider: info.Schema.Lineage.Provider, Model: info.Schema.Lineage.Model, Words: info.Schema.Text != nil,
 		Embeds: s.embedder(ctx, info.Schema) != nil, Writable: s.opts.AllowWrite, Fields: []field{}}
@@ -327,16 +333,20 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	if given != 1 {
 		return nil, errors.New("give exactly one of id, vector and text")
 	}
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
 	ranking := "vector"
 	switch {
 	case in.ID != "":
 		q.Near = db.Examples{Like: []string{in.ID}}
 	case in.Vector != nil:
 		q.Near = db.Vector(in.Vector)
-	case in.Text != "" && c.Schema().Text != nil:
+	case in.Text != "" && info.Schema.Text != nil:
 		q.Text, ranking = in.Text, "words"
 	default:
-		vec, err := s.embed(ctx, c, in.Text)
+		vec, err := s.embed(ctx, info.Schema, in.Text)
 		if err != nil {
 			return nil, fmt.Errorf("the collection has no full-text index, and %w", err)
 		}
@@ -345,9 +355,8 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	return s.answer(ctx, c, q, ranking, in.MaxText)
 }
 
-// embed returns the vector of a text, made by the embedder of the collection.
-func (s *service) embed(ctx context.Context, c *db.Collection, text string) ([]float32, error) {
-	schema := c.Schema()
+// embed returns the vector of a text, made by the embedder of a collection with the schema.
+func (s *service) embed(ctx context.Context, schema db.Schema, text string) ([]float32, error) {
 	e := s.embedder(ctx, schema)
 	if e == nil {
 		return nil, fmt.Errorf("texts cannot be embedded: the vectors come from provider %q, model %q, which is not available here; give a vector",
@@ -401,12 +410,16 @@ func (s *service) hybrid(ctx context.Context, in hybridArgs) (*hits, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Schema().Text == nil {
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	if info.Schema.Text == nil {
 		return nil, errors.New("the collection has no full-text index: use search")
 	}
 	vec := in.Vector
 	if vec == nil {
-		if vec, err = s.embed(ctx, c, in.Text); err != nil {
+		if vec, err = s.embed(ctx, info.Schema, in.Text); err != nil {
 			return nil, err
 		}
 	}
@@ -536,8 +549,12 @@ func (s *service) upsert(ctx context.Context, in upsertArgs) (*written, error) {
 			bare, texts = append(bare, i), append(texts, docs[i].Text)
 		}
 	}
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
 	out := &written{}
-	if e := s.embedder(ctx, c.Schema()); e != nil && len(bare) > 0 {
+	if e := s.embedder(ctx, info.Schema); e != nil && len(bare) > 0 {
 		vecs, err := e.EmbedBatch(ctx, texts)
 		if err != nil {
 			return nil, err

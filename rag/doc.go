@@ -3,7 +3,7 @@
 // A [Retriever] searches by embedding: the caller embeds the question and passes the vector. [Open]
 // builds its index from an embedding cache, a directory of files that are named by hash and hold a
 // JSON array of floats each; [New] takes any collection. An [AgentConfig], which is validated
-// before the search, limits the result, a list of [Chunk]s, best first. Large collections are
+// before the search, limits the result, a list of chunks, best first. Large collections are
 // searched approximately, with the recall db.DefaultRecall.
 //
 //	r, err := rag.Open(ctx, ".emb_cache", nil)

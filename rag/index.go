@@ -70,7 +70,11 @@ func (r *Retriever) update(ctx context.Context) error {
 	defer r.index.updating.Unlock()
 	log := r.opts.Logger
 	if _, err := os.Stat(r.index.cache); errors.Is(err, fs.ErrNotExist) {
-		log.WarnContext(ctx, "no embedding cache", "dir", r.index.cache, "chunks", r.chunks.Len())
+		info, err := r.chunks.Info()
+		if err != nil {
+			return err
+		}
+		log.WarnContext(ctx, "no embedding cache", "dir", r.index.cache, "chunks", info.Documents)
 		return nil
 	}
 	src, err := exchange.Open(r.index.cache, &exchange.OpenOptions{Format: exchange.EmbeddingCache, Texts: r.opts.Texts})

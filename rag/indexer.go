@@ -46,6 +46,7 @@ type IndexerOptions struct {
 // An Indexer embeds documents and writes them to a collection. It is safe for concurrent use.
 type Indexer struct {
 	coll     *db.Collection
+	name     string // of coll, for messages
 	embedder embed.Embedder
 	o        IndexerOptions
 }
@@ -67,9 +68,14 @@ func NewIndexer(c *db.Collection, e embed.Embedder, opts *IndexerOptions) (*Inde
 	if x.o.Batch < 0 {
 		return nil, fmt.Errorf("%w: batches of %d texts", ErrConfig, x.o.Batch)
 	}
-	if want, got := c.Schema().Dim, e.Dimensions(); want != 0 && got != 0 && want != got {
-		return nil, fmt.Errorf("%w: collection %q: %w", ErrConfig, c.Name(), &embed.DimensionError{Expected: want, Got: got})
+	info, err := c.Info()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	if want, got := info.Schema.Dim, e.Dimensions(); want != 0 && got != 0 && want != got {
+		return nil, fmt.Errorf("%w: collection %q: %w", ErrConfig, info.Name, &embed.DimensionError{Expected: want, Got: got})
+	}
+	x.name = info.Name
 	return x, nil
 }
 
@@ -82,9 +88,9 @@ func (x *Indexer) Index(ctx context.Context, docs ...db.Document) ([]string, err
 	start := time.Now()
 	ids, err := x.index(ctx, docs)
 	if err != nil {
-		return ids, fmt.Errorf("%w in %q: %w", ErrIndex, x.coll.Name(), err)
+		return ids, fmt.Errorf("%w in %q: %w", ErrIndex, x.name, err)
 	}
-	x.o.Logger.DebugContext(ctx, "indexed", "collection", x.coll.Name(), "documents", len(docs), "written", len(ids), "took", time.Since(start))
+	x.o.Logger.DebugContext(ctx, "indexed", "collection", x.name, "documents", len(docs), "written", len(ids), "took", time.Since(start))
 	return ids, nil
 }
 

@@ -82,7 +82,11 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 	o := &p.opts
 	if o.Strategy.search == nil {
 		o.Strategy = Dense()
-		if c, ok := s.(interface{ Schema() db.Schema }); ok && c.Schema().Text != nil {
+		schema, err := schemaOf(s)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		if schema.Text != nil {
 			if o.Strategy = Hybrid(db.Fusion{}); e == nil {
 				o.Strategy = Text()
 			}
@@ -153,7 +157,10 @@ func (p *Pipeline) answer(ctx context.Context, question string, vec []float32, w
 	start := time.Now()
 	var version uint64
 	if v, ok := p.store.(versioned); ok {
-		version = v.Version()
+		var err error
+		if version, err = v.Version(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrQuery, err)
+		}
 	}
 	key := ""
 	if where != nil {

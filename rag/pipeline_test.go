@@ -62,7 +62,7 @@ func knowledge(t testing.TB, e embed.Embedder) *db.Collection {
 			t.Error(err)
 		}
 	})
-	c, err := vdb.CreateCollection(t.Context(), "chunks", db.Schema{Text: &db.TextIndex{}})
+	c, err := vdb.CreateCollection(t.Context(), "chunks", db.Schema{Text: &db.TextIndex{}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func BenchmarkPipeline(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer vdb.Close()
-		c, err := vdb.CreateCollection(b.Context(), "chunks", db.Schema{Text: &db.TextIndex{}})
+		c, err := vdb.CreateCollection(b.Context(), "chunks", db.Schema{Text: &db.TextIndex{}}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -99,11 +99,15 @@ func New(chunks *db.Collection, opts *Options) (*Retriever, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m := chunks.Schema().Metric; m != db.Cosine {
-		return nil, fmt.Errorf("%w: collection %q has metric %v, not %v", ErrConfig, chunks.Name(), m, db.Cosine)
+	info, err := chunks.Info()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if have := chunks.Schema().Lineage.Model; have != "" && o.Model != "" && have != o.Model {
-		return nil, fmt.Errorf("%w: collection %q has model %q, not %q", ErrConfig, chunks.Name(), have, o.Model)
+	if m := info.Schema.Metric; m != db.Cosine {
+		return nil, fmt.Errorf("%w: collection %q has metric %v, not %v", ErrConfig, info.Name, m, db.Cosine)
+	}
+	if have := info.Schema.Lineage.Model; have != "" && o.Model != "" && have != o.Model {
+		return nil, fmt.Errorf("%w: collection %q has model %q, not %q", ErrConfig, info.Name, have, o.Model)
 	}
 	return &Retriever{chunks: chunks, opts: o}, nil
 }
@@ -173,24 +177,33 @@ type Info struct {
 	Candidates []string `json:"candidates,omitempty"`
 }
 
-// Info describes the index.
-func (r *Retriever) Info() Info {
-	c := r.chunks.Info()
+// Info describes the index. The error matches ErrQuery.
+func (r *Retriever) Info() (Info, error) {
+	c, err := r.chunks.Info()
+	if err != nil {
+		return Info{}, fmt.Errorf("%w: %w", ErrQuery, err)
+	}
 	info := Info{Chunks: c.Documents, Dim: c.Schema.Dim, Model: cmp.Or(c.Schema.Lineage.Model, r.opts.Model)}
 	if info.Model == "" {
-		if info.Candidates = r.named(ModelsOf(info.Dim)); len(info.Candidates) > 0 {
+		if info.Candidates, err = r.named(ModelsOf(info.Dim)); err != nil {
+			return Info{}, fmt.Errorf("%w: %w", ErrQuery, err)
+		}
+		if len(info.Candidates) > 0 {
 			info.Model = info.Candidates[0]
 		}
 	}
-	return info
+	return info, nil
 }
 
 // named returns the models that occur in ids of chunks, or all models if none occurs.
-func (r *Retriever) named(models []string) []string {
+func (r *Retriever) named(models []string) ([]string, error) {
+	if len(models) == 0 {
+		return models, nil
+	}
 	const some = 100
 	page, err := r.chunks.List(context.Background(), db.ListQuery{Limit: some, Select: db.IDsOnly})
-	if err != nil || len(models) == 0 { // closed: there are no ids to look at
-		return models
+	if err != nil {
+		return nil, err
 	}
 	named := slices.DeleteFunc(slices.Clone(models), func(model string) bool {
 		return !slices.ContainsFunc(page.Documents, func(d *db.Document) bool {
@@ -198,9 +211,9 @@ func (r *Retriever) named(models []string) []string {
 		})
 	})
 	if len(named) == 0 {
-		return models
+		return models, nil
 	}
-	return named
+	return named, nil
 }
 
 // ModelsOf returns well-known embedding models whose default dimension is dim, the most common

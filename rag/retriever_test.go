@@ -167,7 +167,7 @@ func small(t testing.TB, docs ...db.Document) *rag.Retriever {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { vdb.Close() })
-	c, err := vdb.CreateCollection(t.Context(), "chunks", db.Schema{Dim: 2})
+	c, err := vdb.CreateCollection(t.Context(), "chunks", db.Schema{Dim: 2}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,11 +290,20 @@ func TestConfigValidation(t *testing.T) {
 
 func make2000(s string) []string { return slices.Repeat([]string{s}, 2000) }
 
+func infoOf(t *testing.T, r *rag.Retriever) rag.Info {
+	t.Helper()
+	info, err := r.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
 func TestRetrieverLoadEmbeddings(t *testing.T) {
 	for _, n := range []int{10, 1000} {
 		f := newFixture(t, n)
 		r, log := open(t, f.dir, rag.Options{})
-		equal(t, "info", r.Info(), rag.Info{Chunks: n, Dim: dim, Model: "text-embedding-3-small",
+		equal(t, "info", infoOf(t, r), rag.Info{Chunks: n, Dim: dim, Model: "text-embedding-3-small",
 			Candidates: []string{"text-embedding-3-small", "text-embedding-ada-002"}})
 		for d, err := range r.Collection().All(t.Context(), nil, db.Everything) {
 			if err != nil {
@@ -371,7 +380,7 @@ func TestMissingDirectory(t *testing.T) {
 	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "none") {
 		t.Errorf("log: %s", log)
 	}
-	equal(t, "info", r.Info(), rag.Info{})
+	equal(t, "info", infoOf(t, r), rag.Info{})
 	equal(t, "chunks", retrieve(t, r, []float32{1, 2}, rag.AgentConfig{}), []rag.Chunk{})
 	if _, err := os.Stat(missing); err == nil {
 		t.Error("the directory was created")
@@ -388,7 +397,7 @@ func TestInvalidFilesAreSkipped(t *testing.T) {
 	}
 	f.writeRaw(t, "README.md", "some text")
 	r, log := open(t, f.dir, rag.Options{})
-	equal(t, "chunks", r.Info().Chunks, 10)
+	equal(t, "chunks", infoOf(t, r).Chunks, 10)
 	lines := strings.Split(log.String(), "\n")
 	says := func(parts ...string) bool {
 		return slices.ContainsFunc(lines, func(line string) bool {
@@ -478,14 +487,14 @@ func TestNewChecksTheCollection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer vdb.Close()
-	c, err := vdb.CreateCollection(t.Context(), "distances", db.Schema{Metric: db.L2})
+	c, err := vdb.CreateCollection(t.Context(), "distances", db.Schema{Metric: db.L2}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := rag.New(c, nil); !errors.Is(err, rag.ErrConfig) {
 		t.Errorf("metric: got %v", err)
 	}
-	c, err = vdb.CreateCollection(t.Context(), "model", db.Schema{Lineage: db.Lineage{Model: "a"}})
+	c, err = vdb.CreateCollection(t.Context(), "model", db.Schema{Lineage: db.Lineage{Model: "a"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -514,10 +523,14 @@ func TestKeptIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer vdb.Close()
-		return vdb.Stats().Batches
+		stats, err := vdb.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stats.Batches
 	}
 	made := run(func(r *rag.Retriever) {
-		equal(t, "info", r.Info(), rag.Info{Chunks: 10, Dim: dim, Model: "text-embedding-ada-002"})
+		equal(t, "info", infoOf(t, r), rag.Info{Chunks: 10, Dim: dim, Model: "text-embedding-ada-002"})
 	})
 	same := run(func(r *rag.Retriever) { equal(t, "update", r.Update(t.Context()), nil) })
 	equal(t, "batches, when nothing has changed", same, made)
@@ -554,7 +567,7 @@ func TestKeptIndex(t *testing.T) {
 
 	// A cache that is away, perhaps not mounted, does not cost the index.
 	f.dir += "-away"
-	run(func(r *rag.Retriever) { equal(t, "chunks", r.Info().Chunks, 10) })
+	run(func(r *rag.Retriever) { equal(t, "chunks", infoOf(t, r).Chunks, 10) })
 }
 
 // TestModelInNames reads the model from the names of files, as far as its
@@ -578,7 +591,7 @@ func TestModelInNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, _ := open(t, dir, rag.Options{})
-		equal(t, namespace, r.Info(), rag.Info{Chunks: 1, Dim: dim, Model: want[0], Candidates: want})
+		equal(t, namespace, infoOf(t, r), rag.Info{Chunks: 1, Dim: dim, Model: want[0], Candidates: want})
 	}
 }
 
@@ -592,7 +605,7 @@ func TestRealCache(t *testing.T) {
 	}
 	texts := filepath.Join(realCache, "texts.jsonl")
 	r, log := open(t, filepath.Join(realCache, "cache"), rag.Options{Texts: texts})
-	equal(t, "info", r.Info(), rag.Info{Chunks: 500, Dim: dim, Model: "text-embedding-ada-002", Candidates: []string{"text-embedding-ada-002"}})
+	equal(t, "info", infoOf(t, r), rag.Info{Chunks: 500, Dim: dim, Model: "text-embedding-ada-002", Candidates: []string{"text-embedding-ada-002"}})
 
 	const id = "text-embedding-ada-00288c0656d-b590-5b66-b885-fa51bfc39db8"
 	d, err := r.Collection().Get(t.Context(), id, db.Everything)

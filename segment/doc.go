@@ -25,4 +25,7 @@
 //	│ header 4 K │ vectors f32[n × dim] │ pad │ docnums u64[n] │ invnorms f32[n] │ checksums u32[blocks] │
 //	└────────────┼──────────────────────┴─────┴────────────────┴─────────────────┼───────────────────────┘
 //	             └────────── blocks of 64 KiB, the last one shorter ─────────────┘
+//
+// The format is stable. The API is for package db and the tools of this project: it may change in
+// any release.
 package segment

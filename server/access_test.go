@@ -149,7 +149,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vdb.CreateCollection(t.Context(), "c", db.Schema{}); err != nil {
+	if _, err := vdb.CreateCollection(t.Context(), "c", db.Schema{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := vdb.Close(); err != nil {

@@ -37,13 +37,12 @@ func (s *Server) listCollections(w http.ResponseWriter, r *http.Request) error {
 	if err := onlyParameters(r); err != nil {
 		return err
 	}
-	snap, err := s.db.Snapshot() // never of a closed database
+	infos, err := s.db.Collections()
 	if err != nil {
 		return err
 	}
-	defer snap.Close()
 	all := []collection{}
-	for _, info := range snap.Collections() {
+	for _, info := range infos {
 		all = append(all, describe(info))
 	}
 	rest.JSON(w, http.StatusOK, struct {
@@ -57,7 +56,11 @@ func (s *Server) getCollection(w http.ResponseWriter, r *http.Request, c *db.Col
 	if err := onlyParameters(r); err != nil {
 		return err
 	}
-	rest.JSON(w, http.StatusOK, describe(c.Info()))
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	rest.JSON(w, http.StatusOK, describe(info))
 	return nil
 }
 
@@ -117,13 +120,12 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 		}
 		maps.Copy(meta, given)
 	}
-	c, err := s.db.CreateCollectionWith(r.Context(), name, schema, meta)
+	c, err := s.db.CreateCollection(r.Context(), name, schema, meta)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Location", "collections/"+escape(name)) // relative: the service may be mounted anywhere
-	answerCollection(w, http.StatusCreated, c)
-	return nil
+	return answerCollection(w, http.StatusCreated, c)
 }
 
 // readTextIndex reads true or an index.
@@ -157,11 +159,14 @@ func readTextIndex(v *exchange.Reader) (*db.TextIndex, error) {
 }
 
 func (s *Server) dropCollection(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
-	err := onlyParameters(r)
-	if err == nil {
-		err = s.db.Drop(r.Context(), c.Name())
+	if err := onlyParameters(r); err != nil {
+		return err
 	}
+	info, err := c.Info()
 	if err != nil {
+		return err
+	}
+	if err := s.db.Drop(r.Context(), info.Name); err != nil {
 		return err
 	}
 	rest.JSON(w, http.StatusOK, map[string]bool{"success": true})
@@ -184,14 +189,17 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.
 	if err == nil && name == "" {
 		err = rest.Errorf(http.StatusBadRequest, noName)
 	}
-	if err == nil {
-		err = s.db.Rename(r.Context(), c.Name(), name)
-	}
 	if err != nil {
 		return err
 	}
-	answerCollection(w, http.StatusOK, c)
-	return nil
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	if err := s.db.Rename(r.Context(), info.Name, name); err != nil {
+		return err
+	}
+	return answerCollection(w, http.StatusOK, c)
 }
 
 // setTextIndex changes how the texts of a collection are indexed: {"text_index": true}, or an
@@ -220,16 +228,20 @@ func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Coll
 	if err != nil {
 		return err
 	}
-	answerCollection(w, http.StatusOK, c)
-	return nil
+	return answerCollection(w, http.StatusOK, c)
 }
 
 // answerCollection answers with a modified collection.
-func answerCollection(w http.ResponseWriter, status int, c *db.Collection) {
+func answerCollection(w http.ResponseWriter, status int, c *db.Collection) error {
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
 	rest.JSON(w, status, struct {
 		Success bool `json:"success"`
 		collection
-	}{true, describe(c.Info())})
+	}{true, describe(info)})
+	return nil
 }
 
 // setMetadata replaces the metadata: {"metadata": {...}}.
@@ -251,8 +263,7 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 	if err != nil {
 		return err
 	}
-	answerCollection(w, http.StatusOK, c)
-	return nil
+	return answerCollection(w, http.StatusOK, c)
 }
 
 // unknown returns the error for an unknown key. Unknown keys are mistakes and must not go

@@ -34,9 +34,12 @@ const (
 func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var docs []db.Document
 	insert := false
-	schema := c.Schema()
-	schema = db.Schema{Metric: schema.Metric} // the embeddings of the request must fit it
-	err := s.object(w, r, func(key string, v *exchange.Reader) error {
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	schema := db.Schema{Metric: info.Schema.Metric} // the embeddings of the request must fit it
+	err = s.object(w, r, func(key string, v *exchange.Reader) error {
 		switch key {
 		case "documents":
 			if !v.Is('[') {
@@ -71,7 +74,7 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Coll
 		return unknown(key)
 	})
 	if err == nil && schema.Lineage != (db.Lineage{}) {
-		_, err = s.db.OpenCollection(r.Context(), c.Name(), schema)
+		_, err = s.db.OpenCollection(r.Context(), info.Name, schema)
 	}
 	if err == nil && len(docs) == 0 {
 		err = rest.Errorf(http.StatusBadRequest, noDocuments)

@@ -28,10 +28,11 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	if err := onlyParameters(r); err != nil {
 		return err
 	}
-	out := figures{Stats: s.db.Stats(), Collections: []collectionFigures{}}
-	if out.Kernels == "" { // a closed database has no statistics
-		return db.ErrClosed
+	stats, err := s.db.Stats()
+	if err != nil {
+		return err
 	}
+	out := figures{Stats: stats, Collections: []collectionFigures{}}
 	for _, c := range out.Stats.Collections {
 		if c.Recall == nil {
 			c.Recall = []db.Rechecked{}

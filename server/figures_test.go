@@ -42,7 +42,7 @@ func TestStats(t *testing.T) {
 
 func TestMap(t *testing.T) {
 	s := start(t, nil)
-	c, err := s.db.CreateCollection(t.Context(), "c", db.Schema{Metric: db.L2})
+	c, err := s.db.CreateCollection(t.Context(), "c", db.Schema{Metric: db.L2}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 	defer vdb.Close()
 	ctx := b.Context()
-	c, err := vdb.CreateCollection(ctx, "c", db.Schema{})
+	c, err := vdb.CreateCollection(ctx, "c", db.Schema{}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

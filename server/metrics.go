@@ -129,7 +129,10 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 	one("vecbolt_http_requests_in_flight", "gauge", "Requests in progress.", reading+writing)
 	one("vecbolt_http_writes_in_flight", "gauge", "Requests in progress that write, or may write.", writing)
 	one("vecbolt_http_memory_bytes", "gauge", "Estimated memory of requests in progress.", s.memory.Load())
-	stats := s.db.Stats()
+	stats, err := s.db.Stats()
+	if err != nil {
+		return err
+	}
 	failed := 0
 	if stats.Failed != "" {
 		failed = 1

@@ -83,7 +83,7 @@ func ends(t *testing.T, what string, fn func()) {
 // watches answers; writers are told in time; and all is well when the disk goes on.
 func TestServiceWhileTheDiskStandsStill(t *testing.T) {
 	disk := &stall{met: make(chan struct{}, 1)}
-	vdb, err := db.Open(t.TempDir(), hooked(db.Options{NoBackgroundCompaction: true}, disk.hook))
+	vdb, err := db.Open(t.TempDir(), hooked(db.Options{Compaction: db.Manual}, disk.hook))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestStatsWhileTheDiskStandsStill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{})
+		c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,10 @@ func TestStatsWhileTheDiskStandsStill(t *testing.T) {
 		if err := put("a"); err != nil {
 			t.Fatal(err)
 		}
-		before := vdb.Stats()
+		before, err := vdb.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if before.HeadBytes == 0 || before.LogBytes == 0 {
 			t.Errorf("%+v", before)
 		}
@@ -239,16 +242,17 @@ func TestStatsWhileTheDiskStandsStill(t *testing.T) {
 		}()
 		<-disk.met
 		ends(t, "Stats beside "+how, func() {
-			if s := vdb.Stats(); s.Collections[0].Documents != 1 || s.HeadBytes != before.HeadBytes {
-				t.Errorf("beside %s: %+v, before: %+v", how, s, before)
+			if s, err := vdb.Stats(); err != nil || s.Collections[0].Documents != 1 || s.HeadBytes != before.HeadBytes {
+				t.Errorf("beside %s: %v, %+v, before: %+v", how, err, s, before)
 			}
 		})
 		disk.free()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if s := vdb.Stats(); how == "a write" && s.HeadBytes <= before.HeadBytes || how == "a flush" && s.HeadBytes != 0 {
-			t.Errorf("after %s: %+v", how, s)
+		s, err := vdb.Stats()
+		if err != nil || how == "a write" && s.HeadBytes <= before.HeadBytes || how == "a flush" && s.HeadBytes != 0 {
+			t.Errorf("after %s: %v, %+v", how, err, s)
 		}
 		if err := vdb.Close(); err != nil {
 			t.Error(err)

@@ -21,7 +21,7 @@ func (e embedded) Create(ctx context.Context, name string, s Schema) (Collection
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.vdb.CreateCollectionWith(ctx, name, db.Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text}, s.Metadata)
+	c, err := e.vdb.CreateCollection(ctx, name, db.Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text}, s.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,11 @@ func (e embedded) Collection(_ context.Context, name string) (Collection, error)
 
 func (e embedded) Collections(context.Context) ([]string, error) {
 	var names []string
-	for _, info := range e.vdb.Collections() {
+	infos, err := e.vdb.Collections()
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
 		if info.Schema.Metric == db.Cosine {
 			names = append(names, info.Name)
 		}
@@ -62,21 +66,45 @@ func (e embedded) Close() error { return nil }
 // OfCollection returns one collection of a database or of a Snapshot as a Collection. It fails with
 // db.ErrSchema if the metric is not the cosine.
 func OfCollection(c *db.Collection) (Collection, error) {
-	if m := c.Schema().Metric; m != db.Cosine {
-		return nil, fmt.Errorf("%w: collection %q has metric %v, not %v", db.ErrSchema, c.Name(), m, db.Cosine)
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
 	}
-	return embeddedCollection{c}, nil
+	if m := info.Schema.Metric; m != db.Cosine {
+		return nil, fmt.Errorf("%w: collection %q has metric %v, not %v", db.ErrSchema, info.Name, m, db.Cosine)
+	}
+	return embeddedCollection{c, info.Name, schemaOf(info)}, nil
 }
 
-type embeddedCollection struct{ *db.Collection }
+// An embeddedCollection keeps its name and schema, which db.Collection reads from the database.
+type embeddedCollection struct {
+	*db.Collection
+	name   string
+	schema Schema
+}
 
-func (c embeddedCollection) Schema() Schema {
-	s := c.Collection.Schema()
-	return Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text, Metadata: c.Metadata()}
+func schemaOf(info db.CollectionInfo) Schema {
+	s := info.Schema
+	return Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text, Metadata: info.Metadata}
+}
+
+func (c embeddedCollection) Name() string { return c.name }
+
+func (c embeddedCollection) Schema() Schema { return c.schema }
+
+// now returns the present name and schema: db.DB can rename a collection, and give it a dimension
+// and a text index.
+func (c embeddedCollection) now() (string, Schema, error) {
+	info, err := c.Info()
+	return info.Name, schemaOf(info), err
 }
 
 func (c embeddedCollection) Upsert(ctx context.Context, docs []db.Document) error {
-	docs, err := CheckDocuments(c.Name(), c.Schema(), docs)
+	name, schema, err := c.now()
+	if err != nil {
+		return err
+	}
+	docs, err = CheckDocuments(name, schema, docs)
 	if err != nil || len(docs) == 0 {
 		return err
 	}
@@ -100,14 +128,22 @@ func (c embeddedCollection) DeleteWhere(ctx context.Context, where filter.Expr) 
 }
 
 func (c embeddedCollection) Query(ctx context.Context, vector []float32, k int, where filter.Expr) ([]db.Hit, error) {
-	if err := CheckQuery(c.Name(), c.Schema(), vector, k, where); err != nil {
+	name, schema, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckQuery(name, schema, vector, k, where); err != nil {
 		return nil, err
 	}
 	return c.search(ctx, db.Query{Near: db.Vector(vector), K: k, Where: where})
 }
 
 func (c embeddedCollection) TextQuery(ctx context.Context, question string, k int, where filter.Expr) ([]db.Hit, error) {
-	if err := CheckTextQuery(c.Name(), c.Schema(), k, where); err != nil {
+	name, schema, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckTextQuery(name, schema, k, where); err != nil {
 		return nil, err
 	}
 	plain := text.Plain(question)

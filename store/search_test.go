@@ -18,7 +18,7 @@ import (
 // Over an embedded collection, a Searcher answers as the collection itself does.
 func TestSearcherEqualsDatabase(t *testing.T) {
 	ctx := t.Context()
-	coll, err := open(t).CreateCollection(ctx, "c", db.Schema{Dim: 8, Text: &db.TextIndex{Language: "none"}})
+	coll, err := open(t).CreateCollection(ctx, "c", db.Schema{Dim: 8, Text: &db.TextIndex{Language: "none"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

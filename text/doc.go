@@ -1,8 +1,8 @@
 // Package text turns texts into terms, for full-text search.
 //
 // An [Analyzer] is the analysis of one language: [Analyzer.Scanner] returns a [Scanner], which
-// splits texts into terms, [Analyzer.Parse] reads a user's query, and [Highlight] finds the passage
-// of a text that matches a query best.
+// splits texts into terms, [Analyzer.Parse] reads a user's query, and [Scanner.Highlight] finds the
+// passage of a text that matches a query best.
 //
 // # From text to terms
 //

@@ -26,4 +26,7 @@
 //	wal/0000001f.wal   header 4 KiB | group | group | ... | zeros, or old bytes of a recycled file
 //	group              frame | frame | ..., written at once, begins at a multiple of 4096
 //	frame              header 40 bytes | payload | padding to 8, after the last frame of a group to 4096
+//
+// The format is stable. The API is for package db and the tools of this project: it may change in
+// any release.
 package wal

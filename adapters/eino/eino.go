@@ -212,7 +212,11 @@ func (s *Store) Retrieve(ctx context.Context, query string, opts ...retriever.Op
 	if len(conditions) > 0 {
 		q.Where = filter.And(conditions...)
 	}
-	if s.o.Hybrid && c.Schema().Text != nil {
+	info, err := c.Info()
+	if err != nil {
+		return nil, fmt.Errorf("eino: %w", err)
+	}
+	if s.o.Hybrid && info.Schema.Text != nil {
 		q.Text = text.Plain(query)
 	}
 	res, err := c.Search(ctx, q)

@@ -142,7 +142,11 @@ func (s *Store) SimilaritySearch(ctx context.Context, query string, numDocuments
 		return nil, fmt.Errorf("langchaingo: embed the query: %w", err)
 	}
 	q.Near = db.Vector(vec)
-	if s.o.Hybrid && c.Schema().Text != nil {
+	info, err := c.Info()
+	if err != nil {
+		return nil, fmt.Errorf("langchaingo: %w", err)
+	}
+	if s.o.Hybrid && info.Schema.Text != nil {
 		q.Text = text.Plain(query)
 	}
 	res, err := c.Search(ctx, q)

@@ -151,7 +151,7 @@ func pair(b *db.Batch, k int, turn int64, rng *rand.Rand) {
 func (c *crowd) fill() error {
 	ctx := c.t.Context()
 	for name, s := range map[string]db.Schema{"x": {Dim: crowdDim, Text: &db.TextIndex{}}, "y": {Text: &db.TextIndex{}}, "accounts": {}} {
-		if _, err := c.vdb.CreateCollection(ctx, name, s); err != nil {
+		if _, err := c.vdb.CreateCollection(ctx, name, s, nil); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (c *crowd) collections(rng *rand.Rand) error {
 	var err error
 	switch rng.IntN(6) {
 	case 0:
-		_, err = c.vdb.CreateCollection(c.ctx, name, db.Schema{Text: &db.TextIndex{}})
+		_, err = c.vdb.CreateCollection(c.ctx, name, db.Schema{Text: &db.TextIndex{}}, nil)
 	case 1:
 		err = c.vdb.Drop(c.ctx, name)
 	case 2:

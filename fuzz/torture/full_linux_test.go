@@ -142,7 +142,11 @@ func fillUpFrom(t *testing.T, dir string, pages, n int) (outcome string, err err
 	case stepCompact:
 		what = "a compaction"
 	}
-	if !errors.Is(err, db.ErrNoSpace) || errors.Is(err, db.ErrUnknown) || w.vdb.Stats().Failed != "" {
+	stats, unknown := w.vdb.Stats()
+	if unknown != nil {
+		return "", unknown
+	}
+	if !errors.Is(err, db.ErrNoSpace) || errors.Is(err, db.ErrUnknown) || stats.Failed != "" {
 		return what + " failed for good", fmt.Errorf("%s: %w", what, err)
 	}
 	if err := errors.Join(w.look(ctx, track), w.wrong); err != nil {

@@ -46,9 +46,9 @@ func TestStalledSync(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	vdb, err := db.Open(filepath.Join(rec.dir, databaseName), &db.Options{NoBackgroundCompaction: true, Workers: 1})
+	vdb, err := db.Open(filepath.Join(rec.dir, databaseName), &db.Options{Compaction: db.Manual, Workers: 1})
 	must(err)
-	_, err = vdb.CreateCollection(ctx, "c", db.Schema{Dim: 2, Text: &db.TextIndex{Language: "none"}})
+	_, err = vdb.CreateCollection(ctx, "c", db.Schema{Dim: 2, Text: &db.TextIndex{Language: "none"}}, nil)
 	must(err)
 	put := func(d db.Document) error {
 		b := &db.Batch{}
@@ -67,17 +67,18 @@ func TestStalledSync(t *testing.T) {
 		Collection(name string) (*db.Collection, error)
 	}
 	type seen struct {
-		Len, Info, Counted, Listed, Early, Late int
-		Old                                     any
-		New, Gone                               bool
-		Nearest                                 string
+		Info, Counted, Listed, Early, Late int
+		Old                                any
+		New, Gone                          bool
+		Nearest                            string
 	}
 	see := func(from source) (s seen) {
 		t.Helper()
 		c, err := from.Collection("c")
 		must(err)
-		s.Len = c.Len()
-		s.Info = c.Info().Documents
+		info, err := c.Info()
+		must(err)
+		s.Info = info.Documents
 		s.Counted, err = c.Count(ctx, nil)
 		must(err)
 		page, err := c.List(ctx, db.ListQuery{Limit: 10})
@@ -100,8 +101,8 @@ func TestStalledSync(t *testing.T) {
 		s.Nearest = res.Hits[0].ID
 		return s
 	}
-	before := seen{Len: 2, Info: 2, Counted: 2, Listed: 2, Early: 2, Old: int64(1), Gone: true, Nearest: "gone"}
-	after := seen{Len: 2, Info: 2, Counted: 2, Listed: 2, Late: 2, Old: int64(2), New: true, Nearest: "new"}
+	before := seen{Info: 2, Counted: 2, Listed: 2, Early: 2, Old: int64(1), Gone: true, Nearest: "gone"}
+	after := seen{Info: 2, Counted: 2, Listed: 2, Late: 2, Old: int64(2), New: true, Nearest: "new"}
 	same := func(when string, want seen) {
 		t.Helper()
 		if got := see(vdb); got != want {
@@ -216,7 +217,11 @@ func TestDescriptorLimit(t *testing.T) {
 			t.Errorf("%d descriptors left: %v", left, w.wrong)
 		}
 		outcome := "nothing failed"
-		if w.vdb.Stats().Failed != "" {
+		stats, err := w.vdb.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Failed != "" {
 			outcome = "opened again"
 			if err := w.close(); err != nil {
 				t.Fatal(err)
@@ -283,7 +288,7 @@ func TestMemoryLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{Dim: dims})
+	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{Dim: dims}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

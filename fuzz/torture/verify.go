@@ -67,7 +67,7 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 		return nil, fmt.Errorf("published: %w", err)
 	}
 	o := e.p.options()
-	o.NoBackgroundCompaction = true
+	o.Compaction = db.Manual
 	vdb, err := db.Open(at, o)
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
@@ -156,7 +156,7 @@ func (e *expectation) verifyRotten(ctx context.Context, dir string, rng *rand.Ra
 // batches, or report corruption; it must not answer wrongly without an error, and must not panic.
 func (e *expectation) verifyLied(ctx context.Context, at string, rng *rand.Rand) error {
 	o := e.p.options()
-	o.NoBackgroundCompaction = true
+	o.Compaction = db.Manual
 	vdb, err := db.Open(at, o)
 	if errors.Is(err, db.ErrCorrupt) {
 		return nil
@@ -305,7 +305,7 @@ func (e *expectation) match(got []content) (found []int, err error) {
 
 // A source is a database or a snapshot of one.
 type source interface {
-	Collections() []db.CollectionInfo
+	Collections() ([]db.CollectionInfo, error)
 	Collection(name string) (*db.Collection, error)
 }
 
@@ -315,7 +315,11 @@ func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 	for i := range all {
 		all[i] = content{}
 	}
-	for _, info := range vdb.Collections() {
+	infos, err := vdb.Collections()
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
 		if info.Name == afterName {
 			continue
 		}

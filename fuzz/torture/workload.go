@@ -315,7 +315,7 @@ func (s *step) effect(c content) content {
 func (s *step) write(ctx context.Context, vdb *db.DB) error {
 	switch s.kind {
 	case stepCreate:
-		_, err := vdb.CreateCollection(ctx, s.coll, db.Schema{Dim: s.dim})
+		_, err := vdb.CreateCollection(ctx, s.coll, db.Schema{Dim: s.dim}, nil)
 		return err
 	case stepDrop:
 		return vdb.Drop(ctx, s.coll)
@@ -386,7 +386,11 @@ const (
 )
 
 func (p *profile) options() *db.Options {
-	return &db.Options{HeadSize: p.head, Sync: p.sync, NoBackgroundCompaction: !p.compact, Workers: 1}
+	o := &db.Options{HeadSize: p.head, Sync: p.sync, Compaction: db.Manual, Workers: 1}
+	if p.compact {
+		o.Compaction = db.Automatic
+	}
+	return o
 }
 
 func (w *workload) open() (err error) {
@@ -450,8 +454,9 @@ func (w *workload) close() (err error) {
 		err = w.pub.Close()
 		w.pub = nil
 	}
-	failed := vdb.Stats().Failed != "" // if so, nothing is flushed
-	if err := errors.Join(err, vdb.Close()); err != nil || failed {
+	stats, unknown := vdb.Stats()
+	failed := stats.Failed != "" // if so, nothing is flushed
+	if err := errors.Join(err, unknown, vdb.Close()); err != nil || failed {
 		return err
 	}
 	for _, t := range w.tracks {

@@ -49,7 +49,11 @@ const (
 // is written. An error ends the import; batches written before it stay, and are in the Report. A
 // document that the database refuses with db.ErrInvalid is skipped.
 func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptions) (Report, error) {
-	im := &importer{c: c, dim: c.Schema().Dim}
+	info, err := c.Info()
+	if err != nil {
+		return Report{}, err
+	}
+	im := &importer{c: c, dim: info.Schema.Dim}
 	if opts != nil {
 		im.opts = *opts
 	}
@@ -74,7 +78,7 @@ func Import(ctx context.Context, c *db.Collection, src Source, opts *ImportOptio
 	// Catch panics, because read handles untrusted input and the writer waits for close(batches).
 	readErr := vfs.Catch("", func() error { return im.read(ctx, src, batches) })
 	close(batches)
-	err := writing.Wait()
+	err = writing.Wait()
 	if err == nil {
 		err = readErr
 	}
@@ -148,8 +152,12 @@ func (im *importer) dimension(doc *ImportedDocument) error {
 	if n == im.dim {
 		return nil
 	}
+	info, err := im.c.Info()
+	if err != nil {
+		return err
+	}
 	return fmt.Errorf("%v: %w", doc.Position,
-		&db.DimensionError{Collection: im.c.Name(), ID: doc.Document.ID, Expected: im.dim, Got: n})
+		&db.DimensionError{Collection: info.Name, ID: doc.Document.ID, Expected: im.dim, Got: n})
 }
 
 func (im *importer) skip(doc *ImportedDocument) {

@@ -169,8 +169,8 @@ func TestRealCache(t *testing.T) {
 	if r := importAll(t, c, filepath.Join(root, "cache"), o); r.Unchanged != 500 {
 		t.Fatalf("again: %+v", r)
 	}
-	if s := c.Schema(); s.Dim != 1536 {
-		t.Errorf("%+v", s)
+	if info, err := c.Info(); err != nil || info.Schema.Dim != 1536 {
+		t.Errorf("%+v, %v", info, err)
 	}
 	withText := 0
 	for _, d := range documents(t, c) {

@@ -73,6 +73,30 @@ func TestPublicIsComplete(t *testing.T) {
 	}
 }
 
+// TestExamples holds every public package to an Example, which go doc and pkg.go.dev show. The
+// packages of the storage formats need none: their API is for package db and the tools.
+func TestExamples(t *testing.T) {
+	missing := map[string]bool{}
+	for _, pkg := range public {
+		missing[pkg] = pkg != "wal" && pkg != "segment" && !strings.HasPrefix(pkg, "segment/")
+	}
+	for _, f := range files(t) {
+		if !f.test {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Example") {
+				missing[f.dir] = false
+			}
+		}
+	}
+	for pkg, is := range missing {
+		if is {
+			t.Errorf("package %s has no Example", pkg)
+		}
+	}
+}
+
 // differences lists the lines that only one of two texts has.
 func differences(want, got string) string {
 	var b strings.Builder

@@ -1,7 +1,7 @@
-// Package eval measures the quality of retrieval. One or more [Runner]s answer a set of [Query]s.
-// Each produces a [Run], a ranking of documents per query. [Qrels] say which documents are
-// relevant. [Evaluate] computes [Metric]s per query and their means. [Compare] tests whether two
-// runs differ significantly.
+// Package eval measures the quality of retrieval. Each [Runner] answers every [Query]. It produces
+// a [Run], a ranking of documents per query. [Qrels] say which documents are relevant. [Evaluate]
+// computes every [Metric] per query, and the means. [Compare] tests whether two runs differ
+// significantly.
 //
 //	queries, err := eval.ReadQueries(f, "queries.jsonl")
 //	qrels, err := eval.ReadQrels(g, "qrels/test.tsv")
@@ -16,8 +16,8 @@
 // relevant if it is judged 1 or more; nDCG takes the judgement as the gain. A document without
 // judgement is not relevant.
 //
-// [Diagnose] says why relevant documents are missing from a run: the index missed them, the
-// embedding ranked them low, or they are not in the corpus. [ReadRows], [ContextScores] and
+// [Searcher.Diagnose] says why relevant documents are missing from a run: the index missed them,
+// the embedding ranked them low, or they are not in the corpus. [ReadRows], [ContextScores] and
 // [JudgeRows] evaluate generated answers, in the JSONL of ragas.
 //
 // Results do not depend on the machine or the time: equal input and seed give equal figures. Values

@@ -138,14 +138,18 @@ func (q Qrels) Known(ctx context.Context, colls ...*db.Collection) error {
 				return nil
 			}
 		}
+		info, failed := coll.Info()
+		if failed != nil {
+			return failed
+		}
 		page, failed := coll.List(ctx, db.ListQuery{Limit: 1, Select: db.IDsOnly})
 		switch {
 		case failed != nil:
 			return failed
 		case len(page.Documents) == 0:
-			err = fmt.Errorf("%w; collection %q is empty", err, coll.Name())
+			err = fmt.Errorf("%w; collection %q is empty", err, info.Name)
 		default:
-			err = fmt.Errorf("%w; ids in collection %q are such as %.100q", err, coll.Name(), page.Documents[0].ID)
+			err = fmt.Errorf("%w; ids in collection %q are such as %.100q", err, info.Name, page.Documents[0].ID)
 		}
 	}
 	return err
@@ -314,7 +318,11 @@ func (s *Searcher) byRerun(ctx context.Context, missing map[string][]Missing, ru
 // reached returns the documents that exist and have the part that s searches by.
 func (s *Searcher) reached(ctx context.Context, ids []string) (map[string]bool, error) {
 	reached := map[string]bool{}
-	text := s.coll.Schema().Text
+	info, err := s.coll.Info()
+	if err != nil {
+		return nil, err
+	}
+	text := info.Schema.Text
 	for group := range slices.Chunk(ids, 256) {
 		docs, err := s.coll.GetMany(ctx, group, db.Everything)
 		if err != nil {

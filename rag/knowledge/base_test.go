@@ -2,7 +2,6 @@ package knowledge
 
 import (
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -283,7 +282,11 @@ func TestProjectMoves(t *testing.T) {
 // TestBasesWithoutRoot learns bases as earlier releases left them.
 func TestBasesWithoutRoot(t *testing.T) {
 	forgetRoot := func(files, _ *db.Collection) error {
-		m := maps.Clone(files.Metadata())
+		info, err := files.Info()
+		if err != nil {
+			return err
+		}
+		m := info.Metadata
 		delete(m, rooted)
 		return files.SetMetadata(t.Context(), m)
 	}

@@ -225,7 +225,11 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reader,
 		if r.files, err = vdb.Collection(filesName); err != nil {
 			return fmt.Errorf("%w: base %q was never learnt: %w", ErrNotFound, name, err)
 		}
-		learnt, chunks, ok := pinnedConfig(r.files.Metadata())
+		files, err := r.files.Info()
+		if err != nil {
+			return err
+		}
+		learnt, chunks, ok := pinnedConfig(files.Metadata)
 		if !ok {
 			return fmt.Errorf("%w: base %q was never learnt", ErrNotFound, name)
 		}
@@ -262,7 +266,11 @@ func (e *Engine) Query(ctx context.Context, name, question string, o QueryOption
 		return nil, err
 	}
 	defer r.close()
-	if o.Strategy.String() == "" && r.chunks.Schema().Text == nil {
+	chunks, err := r.chunks.Info()
+	if err != nil {
+		return nil, err
+	}
+	if o.Strategy.String() == "" && chunks.Schema.Text == nil {
 		o.Strategy = rag.Dense()
 	}
 	p, err := rag.NewPipeline(r.chunks, r.embedder, &rag.PipelineOptions{
@@ -332,15 +340,23 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 		return nil, err
 	}
 	defer r.close()
-	s.Config, s.Files, s.Chunks = r.config, r.files.Len(), r.chunks.Len()
-	if _, ok := r.files.Metadata()[rooted]; ok {
+	files, err := r.files.Info()
+	if err != nil {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	chunks, err := r.chunks.Info()
+	if err != nil {
+		return nil, fmt.Errorf("knowledge: %w", err)
+	}
+	s.Config, s.Files, s.Chunks = r.config, files.Documents, chunks.Documents
+	if _, ok := files.Metadata[rooted]; ok {
 		root, err := e.root(ctx, name, r.files, nil)
 		if err != nil {
 			return nil, fmt.Errorf("knowledge: %w", err)
 		}
 		s.Root = root.dir
 	}
-	if text, ok := r.files.Metadata()[learntAt].(string); ok {
+	if text, ok := files.Metadata[learntAt].(string); ok {
 		s.Learnt, _ = time.Parse(time.RFC3339, text)
 	}
 	return s, nil

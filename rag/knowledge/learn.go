@@ -124,6 +124,7 @@ type learner struct {
 	vdb      *db.DB
 	close    func() error
 	chunks   *db.Collection
+	current  string // name of chunks
 	files    *db.Collection
 	root     root
 	seen     map[string]bool
@@ -280,19 +281,23 @@ func (l *learner) open() (err error) {
 	if l.files, err = l.vdb.OpenCollection(l.ctx, filesName, db.Schema{}); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
+	files, err := l.files.Info()
+	if err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
 	want, chunks := l.config.embedding(), chunksName
-	if learnt, current, ok := pinnedConfig(l.files.Metadata()); ok {
-		if err := match(l.config.Name, learnt, want); err != nil && l.files.Len() > 0 {
+	if learnt, current, ok := pinnedConfig(files.Metadata); ok {
+		if err := match(l.config.Name, learnt, want); err != nil && files.Documents > 0 {
 			return err
 		}
 		chunks = current
 	}
-	have, err := l.vdb.Collection(chunks)
+	have, err := infoOf(l.vdb, chunks)
 	if err != nil && !errors.Is(err, db.ErrNotFound) {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	made := err != nil
-	if !made && l.files.Len() == 0 && have.Len() == 0 { // its vectors may be from another embedder
+	if !made && files.Documents == 0 && have.Documents == 0 { // its vectors may be from another embedder
 		if err := l.vdb.Drop(l.ctx, chunks); err != nil {
 			return fmt.Errorf("knowledge: %w", err)
 		}
@@ -305,7 +310,7 @@ func (l *learner) open() (err error) {
 	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: index,
 		Lineage: db.Lineage{Provider: want.Provider, Model: want.Model, Normalized: want.Normalize}}
 	if !made { // the text index belongs to the collection: users can change it by command
-		schema.Text = have.Schema().Text
+		schema.Text = have.Schema.Text
 		if err := l.speaks(schema.Text, chunks); err != nil {
 			return err
 		}
@@ -313,10 +318,20 @@ func (l *learner) open() (err error) {
 	if l.chunks, err = l.vdb.OpenCollection(l.ctx, chunks, schema); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
+	l.current = chunks
 	if l.root, err = l.Engine.root(l.ctx, l.config.Name, l.files, l.o.Paths); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	return nil
+}
+
+// infoOf describes a collection.
+func infoOf(vdb *db.DB, name string) (db.CollectionInfo, error) {
+	c, err := vdb.Collection(name)
+	if err != nil {
+		return db.CollectionInfo{}, err
+	}
+	return c.Info()
 }
 
 // askedLanguage returns the language that the caller requests, or "".
@@ -351,7 +366,11 @@ func (l *learner) begin() error {
 			return err
 		}
 	}
-	if err := l.note(l.files.Metadata()[learntAt]); err != nil {
+	files, err := l.files.Info()
+	if err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	if err := l.note(files.Metadata[learntAt]); err != nil {
 		return err
 	}
 	l.begun = true
@@ -368,7 +387,7 @@ func (l *learner) note(learnt any) error {
 	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	m := pin(l.config.embedding(), l.chunks.Name())
+	m := pin(l.config.embedding(), l.current)
 	if learnt != nil {
 		m[learntAt] = learnt
 	}
@@ -536,10 +555,10 @@ func (l *learner) write() error {
 	var b db.Batch
 	for _, c := range l.pending {
 		for _, d := range c.docs {
-			b.Upsert(l.chunks.Name(), d)
+			b.Upsert(l.current, d)
 		}
 		for i := len(c.docs); i < c.before; i++ {
-			b.Delete(l.chunks.Name(), chunkID(c.id, i))
+			b.Delete(l.current, chunkID(c.id, i))
 		}
 		b.Upsert(filesName, db.Document{ID: c.id, Metadata: c.record})
 		l.report.Files++
@@ -718,7 +737,7 @@ func (l *learner) drop(files []*db.Document) error {
 		var b db.Batch
 		for _, d := range group {
 			for _, id := range chunkIDs(d) {
-				b.Delete(l.chunks.Name(), id)
+				b.Delete(l.current, id)
 			}
 			b.Delete(filesName, d.ID)
 		}

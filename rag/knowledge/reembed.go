@@ -190,7 +190,11 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, staged.close()) }()
-	if staged.files.Len() != r.Files || staged.chunks.Len() != r.Chunks {
+	files, chunks, err := sizes(staged.files, staged.chunks)
+	if err != nil {
+		return nil, err
+	}
+	if files != r.Files || chunks != r.Chunks {
 		return nil, errors.New("another process is re-embedding the base")
 	}
 	if err := r.compare(ctx, o, old, staged); err != nil {
@@ -219,17 +223,38 @@ func (r *Reembedding) finish(l *learner, o ReembedOptions, old *reader, c Config
 	if err != nil {
 		return err
 	}
-	if err := l.chunks.SetText(l.ctx, old.chunks.Schema().Text); err != nil {
+	chunks, err := old.chunks.Info()
+	if err != nil {
+		return err
+	}
+	if err := l.chunks.SetText(l.ctx, chunks.Schema.Text); err != nil {
+		return err
+	}
+	files, err := old.files.Info()
+	if err != nil {
 		return err
 	}
 	m := pin(l.config.embedding(), chunksName)
 	for _, field := range []string{learntAt, rooted} {
-		if value, ok := old.files.Metadata()[field]; ok {
+		if value, ok := files.Metadata[field]; ok {
 			m[field] = value
 		}
 	}
-	r.Files, r.Chunks, r.Embedded = l.files.Len(), l.chunks.Len(), l.report.Embedded
+	if r.Files, r.Chunks, err = sizes(l.files, l.chunks); err != nil {
+		return err
+	}
+	r.Embedded = l.report.Embedded
 	return l.files.SetMetadata(l.ctx, m)
+}
+
+// sizes returns the numbers of documents of two collections.
+func sizes(files, chunks *db.Collection) (nFiles, nChunks int, err error) {
+	f, err := files.Info()
+	if err != nil {
+		return 0, 0, err
+	}
+	c, err := chunks.Info()
+	return f.Documents, c.Documents, err
 }
 
 // Discard drops an unfinished re-embedding. Without one it does nothing.
@@ -459,7 +484,11 @@ func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged
 // search answers a question as Query does.
 func (s side) search(ctx context.Context, q eval.Query, k int) ([]db.Hit, error) {
 	query := db.Query{Near: db.Vector(s.vecs[q.ID]), K: k, Select: db.WithMetadata}
-	if s.chunks.Schema().Text != nil {
+	chunks, err := s.chunks.Info()
+	if err != nil {
+		return nil, err
+	}
+	if chunks.Schema.Text != nil {
 		query.Text = text.Plain(q.Text)
 	}
 	res, err := s.chunks.Search(ctx, query)

@@ -40,7 +40,11 @@ func (e *Engine) root(
 	if err != nil {
 		return r, err
 	}
-	if recorded, ok := files.Metadata()[rooted].(string); ok {
+	info, err := files.Info()
+	if err != nil {
+		return r, err
+	}
+	if recorded, ok := info.Metadata[rooted].(string); ok {
 		if r.dir = filepath.FromSlash(recorded); !filepath.IsAbs(r.dir) {
 			r.dir = filepath.Join(base, r.dir)
 		}

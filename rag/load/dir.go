@@ -46,7 +46,7 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 		}
 		if e.IsDir() {
 			rules[name] = parent
-			if !o.NoIgnoreFiles {
+			if !o.Ignored {
 				for _, file := range ignoreFiles {
 					b, err := vfs.ReadFile(filepath.Join(root, name, file))
 					if err == nil {

@@ -122,8 +122,8 @@ type Options struct {
 	Include, Exclude []string
 	// Hidden includes files and directories whose names begin with a dot.
 	Hidden bool
-	// NoIgnoreFiles includes paths that .gitignore and .vecboltignore exclude.
-	NoIgnoreFiles bool
+	// Ignored includes files and directories that .gitignore and .vecboltignore exclude.
+	Ignored bool
 	// WholePages keeps all of an HTML page. By default navigation and similar parts are left out if
 	// the main content can be detected.
 	WholePages bool

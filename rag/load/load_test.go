@@ -217,7 +217,7 @@ func TestDirectory(t *testing.T) {
 	}{
 		{"default", nil, []string{"a.txt", "b.md", "keep.log", "sub/build/z.txt", "sub/deep/y.txt", "vendor/v.go"}},
 		{"patterns", &Options{Include: []string{"*.txt", "*.go"}, Exclude: []string{"vendor/", "sub/deep"}}, []string{"a.txt", "sub/build/z.txt"}},
-		{"everything", &Options{Hidden: true, NoIgnoreFiles: true}, []string{".gitignore", ".hidden", "a.txt", "b.md", "build/out.txt", "keep.log",
+		{"everything", &Options{Hidden: true, Ignored: true}, []string{".gitignore", ".hidden", "a.txt", "b.md", "build/out.txt", "keep.log",
 			"sub/.vecboltignore", "sub/build/z.txt", "sub/deep/x1.txt", "sub/deep/y.txt", "sub/private/s.txt", "vendor/v.go", "x.log"}},
 	} {
 		found, skipped := list(tt.o)

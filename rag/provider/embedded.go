@@ -60,13 +60,11 @@ func (c *embedded) Store(_ context.Context, collection string) (rag.Store, error
 func (c *embedded) Health(context.Context) Health {
 	h := Health{Status: Healthy, Timestamp: time.Now().UTC(), Details: map[string]any{}}
 	fail := func(text string) { h.Status, h.Error = Unhealthy, &text }
-	if snap, err := c.vdb.Snapshot(); err != nil { // the database is closed
+	stats, err := c.vdb.Stats()
+	if err != nil { // the database is closed
 		fail(err.Error())
 		return h
-	} else if err := snap.Close(); err != nil {
-		fail(err.Error())
 	}
-	stats := c.vdb.Stats()
 	if stats.Failed != "" {
 		fail(stats.Failed)
 	}

@@ -118,7 +118,7 @@ func TestScenarios(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer vdb.Close()
-		notes, err := vdb.CreateCollection(ctx, "notes", db.Schema{})
+		notes, err := vdb.CreateCollection(ctx, "notes", db.Schema{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -193,12 +193,16 @@ func newInspection(ctx context.Context, coll *db.Collection, opts Options) (*ins
 	opts.Sample = cmp.Or(opts.Sample, DefaultSample)
 	opts.Points = cmp.Or(opts.Points, DefaultPoints)
 	opts.List = min(cmp.Or(opts.List, DefaultList), math.MaxInt32)
-	schema := coll.Schema()
+	info, err := coll.Info()
+	if err != nil {
+		return nil, err
+	}
+	schema := info.Schema
 	return &inspection{
 		Options: opts, ctx: ctx, coll: coll, metric: schema.Metric,
 		rng: rand.New(rand.NewPCG(opts.Seed, 0x78726179)),
 		report: &Report{
-			Collection: coll.Name(), Metric: schema.Metric, Dim: schema.Dim, K: opts.K, Near: opts.Near, Texts: map[string]string{},
+			Collection: info.Name, Metric: schema.Metric, Dim: schema.Dim, K: opts.K, Near: opts.Near, Texts: map[string]string{},
 		},
 	}, nil
 }

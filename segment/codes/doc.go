@@ -28,4 +28,7 @@
 // Codes and Queries are immutable and safe for concurrent use as long as the bytes given to Parse
 // stay mapped; a [Buffer] is for one goroutine. Code that reads mapped bytes, Candidates and
 // Interval included, belongs inside vfs.Guard: an unreadable sector shows as a memory fault.
+//
+// The format is stable. The API is for package db and the tools of this project: it may change in
+// any release.
 package codes

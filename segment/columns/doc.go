@@ -25,4 +25,7 @@
 // mapped; they are immutable, and no result shares memory with them. Code that reads mapped bytes,
 // Parse and AddFrom and Bytes included, belongs inside vfs.Guard: an unreadable sector shows as a
 // memory fault.
+//
+// The format is stable. The API is for package db and the tools of this project: it may change in
+// any release.
 package columns

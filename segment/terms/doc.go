@@ -22,4 +22,7 @@
 // A Search and its sources are safe for concurrent use, as long as the bytes given to Parse stay
 // mapped; a [Buffer] is for one goroutine. Code that reads mapped bytes belongs inside vfs.Guard:
 // an unreadable sector shows as a memory fault.
+//
+// The format is stable. The API is for package db and the tools of this project: it may change in
+// any release.
 package terms

@@ -135,8 +135,8 @@ func TestCollections(t *testing.T) {
 	}
 	c.fails("POST", home, `{"name":"first"}`, http.StatusConflict, `"first" already exists`)
 	c.ok("POST", home, `{"name":"first","get_or_create":true,"metadata":{"owner":"you"}}`, describe("first", `{"owner":"me","n":1}`))
-	if have, err := vdb.Collection("first"); err != nil || have.Schema().Metric != db.Cosine {
-		t.Error(err, have.Schema())
+	if m := metricOf(t, vdb, "first"); m != db.Cosine {
+		t.Error(m)
 	}
 
 	c.ok("PUT", path, `{"new_metadata":{"owner":"you"}}`, `{}`)
@@ -161,6 +161,19 @@ func TestCollections(t *testing.T) {
 	}
 }
 
+func metricOf(t *testing.T, vdb *db.DB, name string) db.Metric {
+	t.Helper()
+	c, err := vdb.Collection(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Schema.Metric
+}
+
 func TestSpaces(t *testing.T) {
 	c, vdb := newClient(t, nil)
 	for body, want := range map[string]db.Metric{
@@ -176,9 +189,8 @@ func TestSpaces(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &named); err != nil {
 			t.Fatal(err)
 		}
-		have, err := vdb.Collection(named.Name)
-		if err != nil || have.Schema().Metric != want {
-			t.Errorf("%s: %v, %v", body, have.Schema().Metric, err)
+		if m := metricOf(t, vdb, named.Name); m != want {
+			t.Errorf("%s: %v", body, m)
 		}
 	}
 	c.fails("POST", home, `{"name":"bad","configuration":{"hnsw":{"space":"hamming"}}}`, http.StatusBadRequest, "hamming")
@@ -494,7 +506,7 @@ func TestTenantsAndDatabases(t *testing.T) {
 // Collections that were made in another way are there, too.
 func TestNativeCollections(t *testing.T) {
 	c, vdb := newClient(t, nil)
-	native, err := vdb.CreateCollection(t.Context(), "native", db.Schema{Dim: 2, Metric: db.Cosine})
+	native, err := vdb.CreateCollection(t.Context(), "native", db.Schema{Dim: 2, Metric: db.Cosine}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

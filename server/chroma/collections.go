@@ -195,14 +195,18 @@ func (a *API) collection(ctx context.Context, r *request) (*db.Collection, space
 	}
 	if have, ok := a.byID.Load(id); ok {
 		c := have.(*db.Collection)
-		if info := c.Info(); stateOf(info.Name, info.Metadata).id == id {
-			if _, ok := s.name(info.Name); ok && info.Name != "" {
+		if info, err := c.Info(); err == nil && stateOf(info.Name, info.Metadata).id == id {
+			if _, ok := s.name(info.Name); ok {
 				return c, s, nil
 			}
 		}
 		a.byID.Delete(id) // dropped
 	}
-	for _, info := range a.db.Collections() {
+	infos, err := a.db.Collections()
+	if err != nil {
+		return nil, s, err
+	}
+	for _, info := range infos {
 		if _, ok := s.name(info.Name); ok && stateOf(info.Name, info.Metadata).id == id {
 			c, err := a.db.Collection(info.Name)
 			if err == nil {
@@ -264,7 +268,7 @@ func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	state := state{id, in.Configuration.EmbeddingFunction, in.Schema}
-	c, err := a.db.CreateCollectionWith(ctx, s.prefix()+in.Name, db.Schema{Metric: metric}, state.metadata(user))
+	c, err := a.db.CreateCollection(ctx, s.prefix()+in.Name, db.Schema{Metric: metric}, state.metadata(user))
 	if errors.Is(err, db.ErrExists) {
 		if !in.GetOrCreate {
 			return nil, exists("collection", in.Name)
@@ -274,7 +278,11 @@ func (a *API) createCollection(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.answerCollection(c.Info()), nil
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	return s.answerCollection(info), nil
 }
 
 func checkName(s space, name string) error {
@@ -290,7 +298,11 @@ func (a *API) getCollection(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.answerCollection(c.Info()), nil
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	return s.answerCollection(info), nil
 }
 
 // infos describes the collections of a space, in order of name.
@@ -299,8 +311,12 @@ func (a *API) infos(ctx context.Context, r *request) (space, []db.CollectionInfo
 	if err != nil {
 		return s, nil, err
 	}
+	all, err := a.db.Collections()
+	if err != nil {
+		return s, nil, err
+	}
 	var infos []db.CollectionInfo
-	for _, info := range a.db.Collections() {
+	for _, info := range all {
 		if _, ok := s.name(info.Name); ok {
 			infos = append(infos, info)
 		}
@@ -344,7 +360,10 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	info := c.Info()
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
 	rename := in.Name != nil && s.prefix()+*in.Name != info.Name
 	if rename {
 		if err := checkName(s, *in.Name); err != nil {
@@ -380,11 +399,14 @@ func (a *API) deleteCollection(ctx context.Context, r *request) (any, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	name := c.Name()
-	if name == "" {
+	info, err := c.Info()
+	if errors.Is(err, db.ErrNotFound) {
 		return nil, rest.Errorf(http.StatusNotFound, "the collection was deleted")
 	}
-	return struct{}{}, a.db.Drop(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, a.db.Drop(ctx, info.Name)
 }
 
 func (a *API) indexingStatus(ctx context.Context, r *request) (any, error) {
@@ -392,6 +414,9 @@ func (a *API) indexingStatus(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := c.Len()
+	n, err := c.Count(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
 	return map[string]any{"num_indexed_ops": n, "num_unindexed_ops": 0, "op_indexing_progress": 1.0, "total_ops": n}, nil
 }

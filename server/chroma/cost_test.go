@@ -116,7 +116,7 @@ func TestPatternsEndWithTheRequest(t *testing.T) {
 // What an answer holds counts as memory, before it is sent.
 func TestAnswersCountAsMemory(t *testing.T) {
 	_, vdb := newClient(t, nil)
-	coll, err := vdb.CreateCollection(t.Context(), "c", db.Schema{})
+	coll, err := vdb.CreateCollection(t.Context(), "c", db.Schema{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,11 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 	if len(in.Embeddings) < 1 || len(in.Embeddings) > maxQueries || n < 1 || n > a.opts.Results/len(in.Embeddings) {
 		return nil, invalidf("%d query embeddings, %d results each: want 1 to %d and 1 to %d, %d in all", len(in.Embeddings), n, maxQueries, a.opts.Results, a.opts.Results)
 	}
-	dim := c.Schema().Dim
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	dim := info.Schema.Dim
 	vectors := make([][]float32, len(in.Embeddings))
 	for i, raw := range in.Embeddings {
 		if vectors[i], err = vector(raw); err != nil {
@@ -113,7 +117,7 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 				return nil, err
 			}
 			if parts.distances {
-				row.Distances = append(row.Distances, distance(c.Schema().Metric, hits[i].Score))
+				row.Distances = append(row.Distances, distance(info.Schema.Metric, hits[i].Score))
 			}
 			if err := row.add(&hits[i].Document, parts, left); err != nil {
 				return nil, err
@@ -150,8 +154,12 @@ func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db
 
 // find returns the best n documents for each vector, by their ids.
 func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int) ([][]db.Hit, error) {
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
 	out := make([][]db.Hit, len(vectors))
-	if c.Schema().Dim == 0 { // no document has a vector
+	if info.Schema.Dim == 0 { // no document has a vector
 		return out, nil
 	}
 	if ids == nil {
@@ -199,7 +207,11 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 
 // scan reads every document that meets the condition.
 func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int) ([][]db.Hit, error) {
-	metric := c.Schema().Metric
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	metric := info.Schema.Metric
 	best := make([][]db.Hit, len(vectors))
 	order := func(x, y db.Hit) int { return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(x.ID, y.ID)) }
 	keep := func(i, most int) {

@@ -176,10 +176,13 @@ func (a *API) write(ctx context.Context, r *request, complete bool, put func(b *
 		if err != nil {
 			return nil, err
 		}
-		name := c.Name()
+		info, err := c.Info()
+		if err != nil {
+			return nil, err
+		}
 		var b db.Batch
 		for i := range recs {
-			put(&b, name, &recs[i], have[i] != nil)
+			put(&b, info.Name, &recs[i], have[i] != nil)
 		}
 		err = a.db.Apply(ctx, &b)
 		if try < tries && (errors.Is(err, db.ErrExists) || errors.Is(err, db.ErrNotFound)) {
@@ -233,7 +236,7 @@ func (a *API) count(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Len(), nil
+	return c.Count(ctx, nil)
 }
 
 // documents yields the documents that have one of the ids and meet the condition, in the order of

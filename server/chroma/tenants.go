@@ -223,7 +223,11 @@ func (a *API) deleteDatabase(ctx context.Context, r *request) (any, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, info := range a.db.Collections() {
+	infos, err := a.db.Collections()
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
 		if _, ok := s.name(info.Name); !ok {
 			continue
 		}

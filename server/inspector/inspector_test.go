@@ -72,7 +72,7 @@ func serve(t *testing.T, opts *server.Options) (*db.DB, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { vdb.Close() })
-	notes, err := vdb.CreateCollection(t.Context(), "notes", db.Schema{Dim: 8, Text: &db.TextIndex{}, Lineage: db.Lineage{Provider: "hash", Model: "trigram-v1"}})
+	notes, err := vdb.CreateCollection(t.Context(), "notes", db.Schema{Dim: 8, Text: &db.TextIndex{}, Lineage: db.Lineage{Provider: "hash", Model: "trigram-v1"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func serve(t *testing.T, opts *server.Options) (*db.DB, string) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"empty", evil} {
-		if _, err := vdb.CreateCollection(t.Context(), name, db.Schema{Metric: db.L2}); err != nil {
+		if _, err := vdb.CreateCollection(t.Context(), name, db.Schema{Metric: db.L2}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

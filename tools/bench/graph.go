@@ -284,7 +284,7 @@ func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r 
 // buildVecbolt makes a database of the set with a column for filters, and returns the build time of
 // its graph in seconds.
 func buildVecbolt(dir string, s *vectorSet) (seconds float64, err error) {
-	err = withCollection(dir, s.base.dim, &db.Options{NoBackgroundCompaction: true}, func(ctx context.Context, d *db.DB, c *db.Collection) error {
+	err = withCollection(dir, s.base.dim, &db.Options{Compaction: db.Manual}, func(ctx context.Context, d *db.DB, c *db.Collection) error {
 		docs := func(yield func(db.Document, error) bool) {
 			for i := range s.base.rows() {
 				if !yield(db.Document{ID: strconv.Itoa(i), Vector: s.base.row(i), Metadata: db.Metadata{"c": int64(filterColumn(i))}}, nil) {

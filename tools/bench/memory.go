@@ -152,7 +152,7 @@ func memoryChild(dir, queries string) error {
 	}
 	var s memoryResult
 	start := time.Now()
-	err = withCollection(dir, q.dim, &db.Options{Workers: 2, NoBackgroundCompaction: true}, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
+	err = withCollection(dir, q.dim, &db.Options{Workers: 2, Compaction: db.Manual}, func(ctx context.Context, _ *db.DB, c *db.Collection) error {
 		for i := range q.rows() {
 			t := time.Now()
 			found, err := c.Search(ctx, db.Query{Near: db.Vector(q.row(i)), K: truthK, Accuracy: db.Exact, Select: db.IDsOnly})

@@ -57,7 +57,7 @@ const scanWarm = 300
 // The first warm queries are not measured: the first read of a block after an open verifies its
 // checksum.
 func (v *vecboltScanner) ask(r scanRequest, how db.Query, from, warm int) (res scanResult, err error) {
-	opts, callers := &db.Options{Workers: threadsOf(r.mode), NoRecheck: true}, 1
+	opts, callers := &db.Options{Workers: threadsOf(r.mode), Recheck: db.Manual}, 1
 	if r.mode == modeCallers {
 		opts.Workers, callers = 1, 2
 	}

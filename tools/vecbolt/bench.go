@@ -80,7 +80,7 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 			return err
 		}
 	}
-	return c.open(db.Options{ReadOnly: true, Workers: 1, NoRecheck: true}, c.existing(func(coll *db.Collection) error {
+	return c.open(db.Options{ReadOnly: true, Workers: 1, Recheck: db.Manual}, c.existing(func(coll *db.Collection) error {
 		truth, err := c.truths(ctx, coll, queries)
 		if err != nil {
 			return err
@@ -127,18 +127,19 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
 	due := 0
 	err := c.open(db.Options{ReadOnly: true}, func(vdb *db.DB) error {
-		for _, s := range vdb.Stats().Collections {
+		stats, err := vdb.Stats()
+		for _, s := range stats.Collections {
 			if s.Name == c.Collection {
 				due = s.GraphsDue
 			}
 		}
-		return nil
+		return err
 	})
 	if err != nil || due == 0 {
 		return err
 	}
 	t.notef("building graphs first: %d of %q are due", due, c.Collection)
-	err = c.open(db.Options{MustExist: true, NoRecheck: true}, func(vdb *db.DB) error { return vdb.Compact(ctx) })
+	err = c.open(db.Options{MustExist: true, Recheck: db.Manual}, func(vdb *db.DB) error { return vdb.Compact(ctx) })
 	if errors.Is(err, db.ErrLocked) || errors.Is(err, db.ErrReadOnly) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		t.notef("graphs cannot be built: %v", err)
 		return nil

@@ -15,8 +15,12 @@ type collectionsCmd struct{ database }
 
 func (c *collectionsCmd) Run(t *tool) error {
 	return c.read(func(vdb *db.DB) error {
+		infos, err := vdb.Collections()
+		if err != nil {
+			return err
+		}
 		var rows []table.Row
-		for _, info := range vdb.Collections() {
+		for _, info := range infos {
 			if t.json {
 				if err := t.line(info); err != nil {
 					return err
@@ -82,8 +86,12 @@ func (c *textIndexCmd) Run(ctx context.Context, t *tool) error {
 		if err := coll.SetText(ctx, want); err != nil {
 			return err
 		}
+		info, err := coll.Info()
+		if err != nil {
+			return err
+		}
 		return t.answer(struct {
 			Text *db.TextIndex `json:"text"`
-		}{coll.Schema().Text}, "%s %s", done, c.Collection)
+		}{info.Schema.Text}, "%s %s", done, c.Collection)
 	})
 }

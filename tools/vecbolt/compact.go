@@ -19,10 +19,14 @@ func (c *compactCmd) Help() string {
 func (c *compactCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
 	var before, after int64
-	err := c.change(func(vdb *db.DB) error {
-		before = stored(vdb)
-		err := vdb.Compact(ctx)
-		after = stored(vdb)
+	err := c.change(func(vdb *db.DB) (err error) {
+		if before, err = stored(vdb); err != nil {
+			return err
+		}
+		if err = vdb.Compact(ctx); err != nil {
+			return err
+		}
+		after, err = stored(vdb)
 		return err
 	})
 	if err != nil {
@@ -37,7 +41,7 @@ func (c *compactCmd) Run(ctx context.Context, t *tool) error {
 }
 
 // stored returns the bytes of documents and vectors on disk, without the log.
-func stored(vdb *db.DB) int64 {
-	s := vdb.Stats()
-	return s.MetaBytes + s.VectorBytes
+func stored(vdb *db.DB) (int64, error) {
+	s, err := vdb.Stats()
+	return s.MetaBytes + s.VectorBytes, err
 }

@@ -121,18 +121,21 @@ func (c collection) create(ctx context.Context, s schema, fn func(*db.DB, *db.Co
 			want.Metric = *s.Metric
 		}
 		var have *db.TextIndex
-		if coll, err := vdb.Collection(c.Collection); err == nil {
-			have = coll.Schema().Text
+		coll, err := vdb.Collection(c.Collection)
+		if err == nil {
+			info, err := coll.Info()
+			if err != nil {
+				return err
+			}
+			have = info.Schema.Text
 			if s.Metric == nil {
-				want.Metric = coll.Schema().Metric
+				want.Metric = info.Schema.Metric
 			}
 		}
-		var err error
 		if want.Text, err = s.text(have); err != nil {
 			return err
 		}
-		coll, err := vdb.OpenCollection(ctx, c.Collection, want)
-		if err != nil {
+		if coll, err = vdb.OpenCollection(ctx, c.Collection, want); err != nil {
 			return err
 		}
 		return fn(vdb, coll)

@@ -89,7 +89,7 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 		if err != nil {
 			return err
 		}
-		report.Title = coll.Name()
+		report.Title = c.Collection
 		if err := c.writeRuns(report); err != nil {
 			return err
 		}
@@ -112,14 +112,18 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 
 // runners returns the runners to compare, and sets the baseline of the lab.
 func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collection) ([]eval.Runner, error) {
+	info, err := coll.Info()
+	if err != nil {
+		return nil, err
+	}
 	sweep := slices.Clone(c.Sweep)
 	if len(sweep) == 0 || slices.ContainsFunc(sweep, needsVectors) {
-		if err := c.attach(ctx, lab.Queries, coll.Schema()); err != nil {
+		if err := c.attach(ctx, lab.Queries, info.Schema); err != nil {
 			return nil, err
 		}
 	}
 	if len(sweep) == 0 {
-		sweep = possible(coll.Schema(), lab.Queries)
+		sweep = possible(info.Schema, lab.Queries)
 	}
 	if c.Baseline != "" {
 		if i := slices.Index(sweep, c.Baseline); i > 0 {

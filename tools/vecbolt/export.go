@@ -145,7 +145,11 @@ func (e *exporter) writer(out io.Writer) (write func(*db.Document) error, finish
 		if err != nil {
 			return nil, nil, err
 		}
-		w, err := exchange.NewNPYWriter(out, rows, e.coll.Schema().Dim)
+		info, err := e.coll.Info()
+		if err != nil {
+			return nil, nil, err
+		}
+		w, err := exchange.NewNPYWriter(out, rows, info.Schema.Dim)
 		if err != nil {
 			return nil, nil, err
 		}

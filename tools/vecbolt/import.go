@@ -58,7 +58,7 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 		seconds := time.Since(start).Seconds()
 		if err == nil {
 			if err = vdb.Flush(ctx); err == nil { // as Close would
-				t.noteGraphs(vdb, coll, c.DB)
+				err = t.noteGraphs(vdb, c.Collection, c.DB)
 			}
 		}
 		count := func(n int) string { return humanize.Comma(int64(n)) }
@@ -113,12 +113,14 @@ func (c *importCmd) wantsCache() bool {
 		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
 }
 
-// noteGraphs reports whether the collection of the database in dir, or any collection if it is nil,
-// has segments that are scanned because their graphs are not built yet.
-func (t *tool) noteGraphs(vdb *db.DB, coll *db.Collection, dir string) {
-	for _, s := range vdb.Stats().Collections {
-		if (coll == nil || s.Name == coll.Name()) && s.GraphsDue > 0 {
+// noteGraphs reports whether the collection of the database in dir, or any collection if name is
+// empty, has segments that are scanned because their graphs are not built yet.
+func (t *tool) noteGraphs(vdb *db.DB, name, dir string) error {
+	stats, err := vdb.Stats()
+	for _, s := range stats.Collections {
+		if (name == "" || s.Name == name) && s.GraphsDue > 0 {
 			t.notef("%d of %d segments of %q have no graph yet and are scanned; \"vecbolt compact %s\" builds the graphs now", s.GraphsDue, s.Segments, s.Name, dir)
 		}
 	}
+	return err
 }

@@ -15,7 +15,10 @@ type infoCmd struct{ database }
 
 func (c *infoCmd) Run(t *tool) error {
 	return c.read(func(vdb *db.DB) error {
-		s := vdb.Stats()
+		s, err := vdb.Stats()
+		if err != nil {
+			return err
+		}
 		if t.json {
 			return t.line(s)
 		}
@@ -46,7 +49,9 @@ func (c *infoCmd) Run(t *tool) error {
 				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, graphs(coll), count(coll.HeadRows), count(coll.DeadRows)})
 		}
 		fmt.Fprintln(t.out)
-		t.noteGraphs(vdb, nil, c.DB)
+		if err := t.noteGraphs(vdb, "", c.DB); err != nil {
+			return err
+		}
 		return t.table(header, rows)
 	})
 }

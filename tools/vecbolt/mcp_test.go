@@ -24,7 +24,7 @@ func TestMCPClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{})
+	c, err := vdb.CreateCollection(t.Context(), "c", db.Schema{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,13 @@ func (c *recallCmd) Validate() error {
 
 func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 	return c.read(func(coll *db.Collection) error {
-		test := db.RecallTest{Sample: c.Sample, Seed: c.Seed, K: c.K, Recalls: c.Recall, Effort: c.Ef, Where: c.Where.Expr}
+		test := db.RecallTest{Sample: c.Sample, Seed: c.Seed, K: c.K, Where: c.Where.Expr}
+		for _, r := range c.Recall {
+			test.Accuracies = append(test.Accuracies, db.Recall(r))
+		}
+		if c.Ef > 0 {
+			test.Accuracies = append(test.Accuracies, db.EF(c.Ef))
+		}
 		if c.Queries != "" {
 			var err error
 			if test.Queries, err = readQueries(ctx, c.Queries); err != nil {
@@ -56,8 +62,8 @@ func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 				continue
 			}
 			setting := fmt.Sprintf("recall=%v", m.Target)
-			if m.Effort > 0 {
-				setting = fmt.Sprintf("ef=%d", m.Effort)
+			if m.EF > 0 {
+				setting = fmt.Sprintf("ef=%d", m.EF)
 			}
 			rows = append(rows, table.Row{setting, fmt.Sprintf("%.4f", m.Promised), fmt.Sprintf("%.4f", m.Recall),
 				fmt.Sprintf("%.4f to %.4f", m.Low, m.High), humanize.Comma(int64(m.Queries)), humanize.Comma(int64(m.Exact))})

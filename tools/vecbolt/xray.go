@@ -53,7 +53,11 @@ func (c *xrayCmd) Run(ctx context.Context, t *tool) error {
 		if err != nil {
 			return err
 		}
-		total := min(c.Sample, coll.Info().Documents)
+		info, err := coll.Info()
+		if err != nil {
+			return err
+		}
+		total := min(c.Sample, info.Documents)
 		p := t.progress("xray", func() int64 { return int64(total) })
 		report, err := xray.Inspect(ctx, coll, xray.Options{
 			K: c.K, Near: c.Near, Sample: c.Sample, List: c.List, Seed: c.Seed, Where: c.Where.Expr, Color: c.Color, Log: log,
@@ -88,14 +92,18 @@ func (c *xrayCmd) log(ctx context.Context, coll *db.Collection) (*eval.Run, erro
 		return readFile(c.Queries, eval.ReadRun)
 	}
 	queries, err := readFile(c.Queries, eval.ReadQueries)
-	if err == nil {
-		err = c.attach(ctx, queries, coll.Schema())
-	}
 	if err != nil {
 		return nil, err
 	}
+	info, err := coll.Info()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.attach(ctx, queries, info.Schema); err != nil {
+		return nil, err
+	}
 	legs := eval.Vector
-	switch runs := possible(coll.Schema(), queries); {
+	switch runs := possible(info.Schema, queries); {
 	case len(runs) > 1:
 		legs = eval.Vector | eval.Text
 	case runs[0] == "text":

@@ -46,7 +46,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err // n documents are written and stay
 	}
-	fmt.Println(n, "cities of dimension", cities.Schema().Dim)
+	info, err := cities.Info()
+	if err != nil {
+		return err
+	}
+	fmt.Println(n, "cities of dimension", info.Schema.Dim)
 	return nil
 }
 

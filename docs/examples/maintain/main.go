@@ -42,7 +42,10 @@ func run(ctx context.Context) error {
 	if err := vdb.Compact(ctx); err != nil {
 		return err
 	}
-	s := vdb.Stats()
+	s, err := vdb.Stats()
+	if err != nil {
+		return err
+	}
 	fmt.Println(s.Collections[0].Documents, "documents,", s.Collections[0].DeadRows, "dead rows")
 
 	if err := vdb.Backup(ctx, "copy.vdb"); err != nil {

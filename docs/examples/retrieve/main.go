@@ -57,7 +57,10 @@ func kept(ctx context.Context) error {
 		return err
 	}
 	defer r.Close()
-	info := r.Info()
+	info, err := r.Info()
+	if err != nil {
+		return err
+	}
 	fmt.Println(info.Chunks, "chunks of dimension", info.Dim, "by", info.Model)
 
 	_, err = r.Retrieve(ctx, []float32{1, 0, 0}, rag.AgentConfig{})

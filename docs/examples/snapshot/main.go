@@ -47,6 +47,14 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("now", stock.Len(), "then", then.Len(), "nearest then:", res.Hits[0].ID)
+	before, err := then.Info()
+	if err != nil {
+		return err
+	}
+	now, err := stock.Info()
+	if err != nil {
+		return err
+	}
+	fmt.Println("now", now.Documents, "then", before.Documents, "nearest then:", res.Hits[0].ID)
 	return nil
 }

@@ -90,7 +90,11 @@ func remove(ctx context.Context, _ *db.DB, items *db.Collection) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(n, m, items.Len())
+	left, err := items.Count(ctx, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println(n, m, left)
 	return nil
 }
 
@@ -104,7 +108,11 @@ func batch(ctx context.Context, vdb *db.DB, _ *db.Collection) error {
 	if err := vdb.Apply(ctx, &b); err != nil {
 		return err // neither collection has changed
 	}
-	for _, c := range vdb.Collections() {
+	infos, err := vdb.Collections()
+	if err != nil {
+		return err
+	}
+	for _, c := range infos {
 		fmt.Println(c.Name, c.Documents)
 	}
 	return nil
