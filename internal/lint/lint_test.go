@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	"internal/dbtest":   {"internal/vfs"},
 	"internal/document": {"filter", "simd", "github.com/google/uuid"},
 	"db": {"filter", "internal/bitset", "internal/fileformat", "internal/dbtest", "internal/document", "internal/meta", "internal/mmr",
-		"internal/topk", "internal/vfs", "segment/codes", "segment/graph", "segment/terms", "simd", "text",
+		"internal/topk", "internal/vfs", "segment/graph", "segment/terms", "simd", "text",
 		"internal/engine", "internal/fsck", "internal/fusion", "internal/match", "internal/nearest", "internal/replica", "internal/score"},
 	"internal/fusion": {},
 	"internal/score":  {"internal/fileformat", "simd"},
