@@ -122,6 +122,6 @@ func (b *Batch) fail(err error) bool {
 
 func (b *Batch) grow(n int) {
 	if b.len += n; b.len > MaxBatchLen {
-		b.fail(engine.Invalidf("batch is larger than %d bytes", MaxBatchLen))
+		b.fail(invalidf("batch is larger than %d bytes", MaxBatchLen))
 	}
 }

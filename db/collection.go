@@ -306,10 +306,10 @@ func (c *Collection) Delete(ctx context.Context, ids ...string) (int, error) {
 // an error: to remove everything, use filter.And() or Drop.
 func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
 	if where == nil {
-		return 0, c.wrap("delete", engine.Invalidf("a nil filter would delete everything"))
+		return 0, c.wrap("delete", invalidf("a nil filter would delete everything"))
 	}
 	if err := filter.Validate(where); err != nil {
-		return 0, c.wrap("delete", engine.Invalidf("where: %v", err))
+		return 0, c.wrap("delete", invalidf("where: %v", err))
 	}
 	deleted, err := c.changed(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
 		ids, err := c.db.idsWhere(ctx, v, filter.Simplify(where))

@@ -82,7 +82,7 @@ func (db *DB) maintenance(ctx context.Context, call string, work func() error) e
 // of it is free. Readers and writers go on. Calling it is optional: the database compacts
 // in the background.
 func (db *DB) Compact(ctx context.Context) error {
-	return db.maintenance(ctx, "compact", func() error { return db.engine.CompactNow(ctx) })
+	return db.maintenance(ctx, "compact", func() error { return db.engine.Compact(ctx) })
 }
 
 // Apply makes all writes of b take effect, across collections, or none. When it returns

@@ -79,7 +79,7 @@ func retired(t *testing.T, batches int) (dir string) {
 	if len(jobs) != 1 {
 		t.Fatalf("planned %+v", jobs)
 	}
-	if err := vdb.engine.Compact(t.Context(), jobs[0]); err != nil {
+	if err := vdb.engine.CompactPart(t.Context(), jobs[0]); err != nil {
 		t.Fatal(err)
 	}
 	if len(vdb.engine.State.Obsolete) != 2 {
@@ -216,7 +216,7 @@ func TestCompactionKeepsDeletes(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := vdb.engine.Compact(ctx, jobs[0]); err != nil {
+	if err := vdb.engine.CompactPart(ctx, jobs[0]); err != nil {
 		t.Fatal(err)
 	}
 	if !called {

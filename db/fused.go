@@ -98,7 +98,7 @@ type forms struct {
 // newForms validates the queries of a SearchFused.
 func (s *search) newForms(queries []Query, weights []float64) (*forms, error) {
 	if len(queries) == 0 || len(weights) > 0 && len(weights) != len(queries) {
-		return nil, engine.Invalidf("%d queries with %d weights", len(queries), len(weights))
+		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
 	}
 	f := &forms{search: s, own: slices.Clone(queries), weights: weights, exact: true}
 	if len(weights) == 0 {
@@ -110,13 +110,13 @@ func (s *search) newForms(queries []Query, weights []float64) (*forms, error) {
 			return nil, fmt.Errorf("query %d: %w", i, err)
 		}
 		if q.Group != nil || q.MMR != nil {
-			return nil, engine.Invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
+			return nil, invalidf("query %d: fused queries have no groups and no maximal marginal relevance", i)
 		}
 		q.K, q.Offset, q.Select, q.Snippet = max(queries[0].limit(), cmp.Or(q.Fusion.Depth, fusion.RRFDepth)), 0, IDsOnly, 0
 		how, _ := goalOf(q.Accuracy) // it is valid
 		f.exact = f.exact && how.Exact()
 		if w := f.weights[i]; !(w >= 0 && w <= fusion.MaxWeight) {
-			return nil, engine.Invalidf("weight of query %d is %v", i, w)
+			return nil, invalidf("weight of query %d is %v", i, w)
 		}
 	}
 	return f, nil

@@ -3,7 +3,6 @@ package db
 import (
 	"fmt"
 
-	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fusion"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/nearest"
@@ -53,7 +52,7 @@ func ParseFusionMethod(s string) (FusionMethod, error) {
 			return m, nil
 		}
 	}
-	return 0, engine.Invalidf("fusion %q: want rrf or convex", s)
+	return 0, invalidf("fusion %q: want rrf or convex", s)
 }
 
 // A Fusion says how a query with a vector and a text combines the two rankings. The zero
@@ -94,7 +93,7 @@ func (f Fusion) rules() fusion.Rules {
 
 func (f *Fusion) validate() error {
 	if err := f.rules().Check(); err != nil {
-		return engine.Invalidf("%v", err)
+		return invalidf("%v", err)
 	}
 	return nil
 }

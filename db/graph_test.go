@@ -485,7 +485,7 @@ func TestGraphChurn(t *testing.T) {
 	}
 	var s *engine.OpenSegment
 	for _, job := range vdb.engine.Plan(engine.EveryVictim) {
-		if err := vdb.engine.Compact(ctx, job); err != nil {
+		if err := vdb.engine.CompactPart(ctx, job); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -520,7 +520,7 @@ func TestGraphChurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, job := range vdb.engine.Plan(engine.EveryVictim) {
-			if err := vdb.engine.Compact(ctx, job); err != nil {
+			if err := vdb.engine.CompactPart(ctx, job); err != nil {
 				t.Fatal(err)
 			}
 		}

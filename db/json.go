@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // MarshalJSON writes m such that UnmarshalJSON returns the same values and
@@ -35,7 +33,7 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 // MaxMetadataDepth.
 func (m *Metadata) UnmarshalJSON(b []byte) error {
 	if !utf8.Valid(b) {
-		return engine.Invalidf("metadata is not valid UTF-8")
+		return invalidf("metadata is not valid UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
@@ -49,7 +47,7 @@ func (m *Metadata) UnmarshalJSON(b []byte) error {
 	case map[string]any:
 		*m = v
 	default:
-		return engine.Invalidf("metadata is %.40s, not an object", b)
+		return invalidf("metadata is %.40s, not an object", b)
 	}
 	return nil
 }
@@ -79,7 +77,7 @@ func toJSON(v any) any {
 // fromJSON reads the next value; path names it in errors.
 func fromJSON(d *json.Decoder, path string, depth int) (any, error) {
 	if depth > MaxMetadataDepth {
-		return nil, engine.Invalidf("metadata field %q is nested deeper than %d", path, MaxMetadataDepth)
+		return nil, invalidf("metadata field %q is nested deeper than %d", path, MaxMetadataDepth)
 	}
 	token, err := d.Token()
 	if err != nil {
@@ -113,7 +111,7 @@ func fromJSON(d *json.Decoder, path string, depth int) (any, error) {
 				field = path + "." + key
 			}
 			if _, twice := object[key]; twice {
-				return nil, engine.Invalidf("metadata field %.40q is given twice", field)
+				return nil, invalidf("metadata field %.40q is given twice", field)
 			}
 			if object[key], err = fromJSON(d, field, depth+1); err != nil {
 				return nil, err
@@ -129,13 +127,13 @@ func jsonNumber(s, path string) (any, error) {
 	if !strings.ContainsAny(s, ".eE") {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return nil, engine.Invalidf("metadata field %q: integer %.40s does not fit int64", path, s)
+			return nil, invalidf("metadata field %q: integer %.40s does not fit int64", path, s)
 		}
 		return n, nil
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsInf(f, 0) {
-		return nil, engine.Invalidf("metadata field %q: number %.40s does not fit float64", path, s)
+		return nil, invalidf("metadata field %q: number %.40s does not fit float64", path, s)
 	}
 	return f, nil
 }

@@ -151,7 +151,7 @@ func (o *PublishOptions) validate() error { return within("Keep", o.Keep, 0, mat
 // within returns an error unless a field of options is in its range.
 func within[T cmp.Ordered](field string, v, least, most T) error {
 	if v < least || v > most {
-		return engine.Invalidf("option %s: %v is outside %v..%v", field, v, least, most)
+		return invalidf("option %s: %v is outside %v..%v", field, v, least, most)
 	}
 	return nil
 }

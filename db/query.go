@@ -135,27 +135,27 @@ func (q *Query) limit() int { return cmp.Or(q.K, DefaultK) + q.Offset }
 func (q *Query) validate(def *engine.Definition) error {
 	switch {
 	case q.K < 0:
-		return engine.Invalidf("k is %d", q.K)
+		return invalidf("k is %d", q.K)
 	case q.Offset < 0:
-		return engine.Invalidf("offset is %d", q.Offset)
+		return invalidf("offset is %d", q.Offset)
 	case q.K > math.MaxInt32 || q.Offset > math.MaxInt32:
-		return engine.Invalidf("k %d with offset %d is beyond 2^31", q.K, q.Offset)
+		return invalidf("k %d with offset %d is beyond 2^31", q.K, q.Offset)
 	case q.Snippet < 0 || q.Snippet > MaxTextLen:
-		return engine.Invalidf("snippet of %d bytes", q.Snippet)
+		return invalidf("snippet of %d bytes", q.Snippet)
 	case !utf8.ValidString(q.Text):
-		return engine.Invalidf("the text of the query is not valid UTF-8")
+		return invalidf("the text of the query is not valid UTF-8")
 	case q.Near == nil && q.Text == "":
-		return engine.Invalidf("query has neither a target to be near to nor a text")
+		return invalidf("query has neither a target to be near to nor a text")
 	case q.Group != nil && q.MMR != nil:
-		return engine.Invalidf("query has groups and maximal marginal relevance")
+		return invalidf("query has groups and maximal marginal relevance")
 	case q.Group != nil && (q.Group.Size < 0 || q.Group.Size > math.MaxInt16):
-		return engine.Invalidf("group size is %d", q.Group.Size)
+		return invalidf("group size is %d", q.Group.Size)
 	case q.MMR != nil && !(q.MMR.Lambda >= 0 && q.MMR.Lambda <= 1):
-		return engine.Invalidf("lambda is %v, not between 0 and 1", q.MMR.Lambda)
+		return invalidf("lambda is %v, not between 0 and 1", q.MMR.Lambda)
 	case q.MMR != nil && (q.MMR.Fetch < 0 || q.MMR.Fetch > math.MaxInt32 || q.MMR.Fetch > 0 && q.MMR.Fetch < q.limit()):
-		return engine.Invalidf("maximal marginal relevance among %d for %d hits", q.MMR.Fetch, q.limit())
+		return invalidf("maximal marginal relevance among %d for %d hits", q.MMR.Fetch, q.limit())
 	case q.Threshold != nil && math.IsNaN(*q.Threshold):
-		return engine.Invalidf("threshold is NaN")
+		return invalidf("threshold is NaN")
 	}
 	if err := q.Fusion.validate(); err != nil {
 		return err
@@ -168,12 +168,12 @@ func (q *Query) validate(def *engine.Definition) error {
 	}
 	if q.Group != nil {
 		if err := filter.Validate(filter.Exists(q.Group.Field)); err != nil {
-			return engine.Invalidf("group: %v", err)
+			return invalidf("group: %v", err)
 		}
 	}
 	if q.Where != nil {
 		if err := filter.Validate(q.Where); err != nil {
-			return engine.Invalidf("where: %v", err)
+			return invalidf("where: %v", err)
 		}
 	}
 	return nil

@@ -138,7 +138,7 @@ func (c *Collection) list(ctx context.Context, ver *engine.Version, v *engine.Vi
 		return nil, err
 	}
 	if q.Limit < 0 || q.Offset < 0 {
-		return nil, engine.Invalidf("limit %d, offset %d", q.Limit, q.Offset)
+		return nil, invalidf("limit %d, offset %d", q.Limit, q.Offset)
 	}
 	sets, total, err := c.rows(ctx, v, where)
 	if err != nil {
@@ -182,7 +182,7 @@ func readable(where filter.Expr) (filter.Expr, error) {
 		return nil, nil
 	}
 	if err := filter.Validate(where); err != nil {
-		return nil, engine.Invalidf("where: %v", err)
+		return nil, invalidf("where: %v", err)
 	}
 	return filter.Simplify(where), nil
 }

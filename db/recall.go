@@ -88,7 +88,7 @@ func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]Measure
 
 func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest) ([]MeasuredRecall, error) {
 	if t.Sample < 0 {
-		return nil, engine.Invalidf("sample of %d", t.Sample)
+		return nil, invalidf("sample of %d", t.Sample)
 	}
 	settings := t.Accuracies
 	if len(settings) == 0 {

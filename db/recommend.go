@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/simd"
@@ -33,7 +32,7 @@ func (s *search) recommend(e Examples) ([]float32, []nearest.Place, error) {
 		vec[i] = float32(x)
 	}
 	if !simd.Finite(vec) {
-		return nil, nil, engine.Invalidf("the mean of the examples is too large")
+		return nil, nil, invalidf("the mean of the examples is too large")
 	}
 	return vec, at, nil
 }

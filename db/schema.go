@@ -34,7 +34,7 @@ func ParseMetric(s string) (Metric, error) {
 			return m, nil
 		}
 	}
-	return 0, engine.Invalidf("metric %q: want cosine, dot or l2", s)
+	return 0, invalidf("metric %q: want cosine, dot or l2", s)
 }
 
 // MarshalText implements encoding.TextMarshaler.

@@ -267,7 +267,7 @@ func (s *search) vectorOf(id string) ([]float32, nearest.Place, error) {
 		return nil, at, err
 	}
 	if at.Part.Dim == 0 {
-		return nil, at, engine.Invalidf("document %q has no vector", id)
+		return nil, at, invalidf("document %q has no vector", id)
 	}
 	vec, err := at.Part.Vector(at.Row)
 	return vec, at, err

@@ -42,25 +42,25 @@ func validateTarget(t Target, def *engine.Definition) error {
 	case Vector:
 		switch {
 		case len(t) == 0:
-			return engine.Invalidf("the query vector is empty")
+			return invalidf("the query vector is empty")
 		case def.Schema.Dim != 0 && len(t) != def.Schema.Dim:
 			return &DimensionError{Collection: def.Name, Expected: def.Schema.Dim, Got: len(t)}
 		case !simd.Finite(t):
-			return engine.Invalidf("query vector holds NaN or infinity")
+			return invalidf("query vector holds NaN or infinity")
 		}
 	case Stored:
 		if t == "" {
-			return engine.Invalidf("the id of the document to look for is empty")
+			return invalidf("the id of the document to look for is empty")
 		}
 	case Examples:
 		switch {
 		case len(t.Like) == 0 && len(t.Unlike) == 0:
-			return engine.Invalidf("query has no examples")
+			return invalidf("query has no examples")
 		case len(t.Like) == 0:
-			return engine.Invalidf("query has examples of what is not wanted only")
+			return invalidf("query has examples of what is not wanted only")
 		}
 	default:
-		return engine.Invalidf("query target of type %T", t)
+		return invalidf("query target of type %T", t)
 	}
 	return nil
 }
@@ -98,15 +98,15 @@ func goalOf(a Accuracy) (nearest.Goal, error) {
 		case a == 0:
 			a = DefaultRecall
 		case !(a > 0 && a <= 1):
-			return nearest.Goal{}, engine.Invalidf("recall is %v, not between 0 and 1", float64(a))
+			return nearest.Goal{}, invalidf("recall is %v, not between 0 and 1", float64(a))
 		}
 		return nearest.Goal{Recall: float64(a)}, nil
 	case EF:
 		if a < 1 || a > math.MaxInt32 {
-			return nearest.Goal{}, engine.Invalidf("ef is %d, not between 1 and 2^31-1", int(a))
+			return nearest.Goal{}, invalidf("ef is %d, not between 1 and 2^31-1", int(a))
 		}
 		return nearest.Goal{EF: int(a)}, nil
 	default:
-		return nearest.Goal{}, engine.Invalidf("query accuracy of type %T", a)
+		return nearest.Goal{}, invalidf("query accuracy of type %T", a)
 	}
 }

@@ -132,7 +132,7 @@ func TestDropDuringCompact(t *testing.T) {
 	if err := vdb.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := vdb.engine.Compact(ctx, jobs[0]); err != nil {
+	if err := vdb.engine.CompactPart(ctx, jobs[0]); err != nil {
 		t.Fatal(err)
 	}
 	check(t, vdb)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/segment/codes"
 )
@@ -66,7 +67,7 @@ func sealBlocks(b []byte, table uint64, sum int) {
 func codesIdent(b []byte) (id codes.Ident) {
 	if len(b) >= codesHeader {
 		le := binary.LittleEndian
-		id.Metric = codes.Metric(le.Uint32(b[12:]))
+		id.Metric, _ = fileformat.MetricOf(le.Uint32(b[12:]))
 		copy(id.DB[:], b[16:32])
 		id.Segment = le.Uint64(b[32:])
 		id.Dim, id.Rows = int(int32(le.Uint32(b[48:]))), int(int32(le.Uint32(b[52:])))
@@ -75,7 +76,7 @@ func codesIdent(b []byte) (id codes.Ident) {
 	return id
 }
 
-func codesFile(f *testing.F, metric codes.Metric, dim, rows int) []byte {
+func codesFile(f *testing.F, metric fileformat.Metric, dim, rows int) []byte {
 	r := rand.New(rand.NewPCG(uint64(dim), uint64(rows)))
 	vecs := make([]float32, dim*rows)
 	for i := range vecs {
@@ -93,7 +94,7 @@ func codesFile(f *testing.F, metric codes.Metric, dim, rows int) []byte {
 // accepts can be searched; nothing panics, and Parse allocates a fraction of its input.
 func FuzzCodes(f *testing.F) {
 	for i, dim := range []int{1, 7, 64, 100} {
-		b := codesFile(f, codes.Metric(i%3+1), dim, 90*i+1)
+		b := codesFile(f, fileformat.Metric(i%3), dim, 90*i+1)
 		f.Add(b, false)
 		for i := range 12 {
 			bad := slices.Clone(b)
@@ -179,7 +180,7 @@ func FuzzCodesBounds(f *testing.F) {
 		}
 		vec, vecs := floats[:dim], floats[dim:]
 		var buf codes.Buffer
-		for m := codes.Cosine; m <= codes.L2; m++ {
+		for m := fileformat.Cosine; m <= fileformat.L2; m++ {
 			ident := codes.Ident{Rows: rows, Dim: dim, Metric: m}
 			b, err := codes.Build(ident, func(lo, hi int) ([]float32, error) { return vecs[lo*dim : hi*dim], nil })
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
@@ -60,7 +61,7 @@ func FuzzGraph(f *testing.F) {
 			vecs[i] = float32(r.IntN(3)) // with twins
 		}
 		var b blocks.Memory
-		ident := codes.Ident{Segment: 3, Rows: rows, Dim: dim, Metric: codes.Metric(i%3 + 1)}
+		ident := codes.Ident{Segment: 3, Rows: rows, Dim: dim, Metric: fileformat.Metric(i % 3)}
 		if _, err := graph.Write(f.Context(), &b, ident, func(lo, hi int) ([]float32, error) { return vecs[lo*dim : hi*dim], nil }, graph.Options{}); err != nil {
 			f.Fatal(err)
 		}

@@ -43,6 +43,5 @@ func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 // CodesIdent identifies a segment in the files derived from its vectors.
 func (s *OpenSegment) CodesIdent() codes.Ident {
 	return codes.Ident{DB: s.db.State.DB, Segment: s.Info.ID, Rows: s.Info.Rows, Dim: s.Info.Dim,
-		Metric: map[fileformat.Metric]codes.Metric{
-			fileformat.Cosine: codes.Cosine, fileformat.Dot: codes.Dot, fileformat.L2: codes.L2}[s.metric], CRC: s.Info.CRC}
+		Metric: s.metric, CRC: s.Info.CRC}
 }

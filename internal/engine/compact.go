@@ -26,9 +26,9 @@ const (
 	wholeBytes = 1 << 30
 )
 
-// CompactNow compacts everything. It ends early with ctx, and with ErrClosed when the database
+// Compact compacts everything. It ends early with ctx, and with ErrClosed when the database
 // closes.
-func (db *Engine) CompactNow(ctx context.Context) error {
+func (db *Engine) Compact(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(db.Background.stopped, cancel)() // so that Close does not wait for the end
@@ -46,7 +46,7 @@ func (db *Engine) compactAll(ctx context.Context) error {
 		return err
 	}
 	for _, c := range db.Plan(EveryVictim) {
-		if err := db.Compact(ctx, c); err != nil {
+		if err := db.CompactPart(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (db *Engine) compactSome(ctx context.Context) error {
 		if len(jobs) == 0 || db.Err() != nil {
 			return nil
 		}
-		if err := db.Compact(ctx, jobs[0]); err != nil {
+		if err := db.CompactPart(ctx, jobs[0]); err != nil {
 			return err
 		}
 	}
@@ -168,8 +168,8 @@ func worthwhileVictims(group []victim) []victim {
 	return nil
 }
 
-// Compact runs one compaction. compactMu is held.
-func (db *Engine) Compact(ctx context.Context, c compaction) error {
+// CompactPart runs one compaction. compactMu is held.
+func (db *Engine) CompactPart(ctx context.Context, c compaction) error {
 	start := time.Now()
 	db.removeLitter()
 	defer db.Drop(db.Current()) // keeps the victims mapped

@@ -46,11 +46,6 @@ func (e *DimensionError) Error() string {
 // Is reports whether target is ErrDimensionMismatch.
 func (e *DimensionError) Is(target error) bool { return target == ErrDimensionMismatch }
 
-// Invalidf builds an error that matches ErrInvalid.
-func Invalidf(format string, args ...any) error {
-	return document.Invalidf(format, args...)
-}
-
 // A textIndexError matches ErrTextIndex in addition to its cause.
 type textIndexError struct{ error }
 

@@ -2,7 +2,8 @@ package fileformat
 
 import "fmt"
 
-// A Metric is the score by which vectors are compared. The numbers are stored on disk.
+// A Metric is the score by which vectors are compared. Definitions of collections store its number,
+// headers of codes and graphs its Code.
 type Metric uint8
 
 // The metrics: package db defines their scores.
@@ -23,4 +24,13 @@ func (m Metric) String() string {
 		return "l2"
 	}
 	return fmt.Sprintf("metric(%d)", uint8(m))
+}
+
+// Code returns the number of the metric in the headers of codes and graphs, where 0 is none.
+func (m Metric) Code() uint32 { return uint32(m) + 1 }
+
+// MetricOf is the inverse of Code; false if no metric has the code.
+func MetricOf(code uint32) (Metric, bool) {
+	m := Metric(code - 1)
+	return m, code >= 1 && code <= L2.Code()
 }

@@ -9,16 +9,16 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Score is the canonical score of a row, as packages db and codes define it: metric is 1 for
-// cosine, 2 for the inner product, 3 for the negated squared distance.
-func Score[M ~uint8 | ~int](metric M, q, x []float32) float64 {
+// Score is the canonical score of a row, as packages db and codes define it.
+func Score(metric fileformat.Metric, q, x []float32) float64 {
 	switch metric {
-	case 2:
+	case fileformat.Dot:
 		return simd.Dot64(q, x)
-	case 3:
+	case fileformat.L2:
 		return -simd.L264(q, x)
 	}
 	norms := math.Sqrt(simd.Dot64(x, x)) * math.Sqrt(simd.Dot64(q, q))

@@ -41,7 +41,7 @@ var imports = map[string][]string{
 	"internal/vfs":        {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/needs64bit"},
 	"internal/blocks":     {"internal/codec", "internal/fileformat"},
 	"internal/boltcheck":  {},
-	"internal/formattest": {"internal/codec", "simd", "github.com/google/go-cmp/cmp"},
+	"internal/formattest": {"internal/codec", "internal/fileformat", "simd", "github.com/google/go-cmp/cmp"},
 	"internal/meta": {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "internal/boltcheck", "internal/codec", "internal/fileformat",
 		"internal/vfs", "segment"},
 	"segment/terms": {"internal/bitset", "internal/blocks", "internal/codec", "internal/fileformat", "internal/topk", "text"},

@@ -207,3 +207,72 @@ func TestNumbersOfTheDesign(t *testing.T) {
 		}
 	}
 }
+
+// The walks in docs/design.md, which lead a reader from a call down to a kernel or an fsync, name
+// methods that exist, in the files that they name.
+func TestWalksOfTheDesign(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(root, "docs/design.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := regexp.MustCompile(`^ *([a-z/]+/|(?:[a-z]+/)*[a-z]+\.go) `)
+	method := regexp.MustCompile(`\b([A-Za-z]+)\.([A-Za-z]+)\b`)
+	_, walks, _ := strings.Cut(string(b), "## A query, step by step")
+	found, folder := 0, ""
+	for i, block := range strings.Split(walks, "```") {
+		if i%2 == 0 {
+			continue
+		}
+		for line := range strings.Lines(block) {
+			where := ""
+			if m := path.FindStringSubmatch(line); m != nil {
+				where, line = m[1], line[len(m[0]):]
+				switch {
+				case strings.HasSuffix(where, "/"):
+					folder = where
+				case !strings.Contains(where, "/"):
+					where = folder + where
+				}
+			} else if f := strings.TrimSpace(line); strings.HasSuffix(f, "/") {
+				folder = f
+				continue
+			}
+			name, _, _ := strings.Cut(strings.TrimLeft(line, " "), "  ")
+			for _, m := range method.FindAllStringSubmatch(name, -1) {
+				if !hasMethod(t, where, m[1], m[2]) {
+					t.Errorf("%q: no %s.%s in %q", strings.TrimSpace(line), m[1], m[2], where)
+				}
+				found++
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("%d methods: the walks are not where this test looks", found)
+	}
+}
+
+// hasMethod looks for a method in a file or a folder below the root; in the packages of a database
+// if where is empty.
+func hasMethod(t *testing.T, where, receiver, name string) bool {
+	t.Helper()
+	folders := []string{where}
+	if where == "" {
+		folders = []string{"db", "wal", "simd", "segment/*", "internal/*"}
+	}
+	declared := regexp.MustCompile(`(?m)^func \(\w+ \*?` + receiver + `(\[\w+\])?\) ` + name + `\(`)
+	for _, f := range folders {
+		if !strings.HasSuffix(f, ".go") {
+			f = filepath.Join(f, "*.go")
+		}
+		files, err := filepath.Glob(filepath.Join(root, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if b, err := os.ReadFile(file); err == nil && declared.Match(b) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -38,9 +38,6 @@ func Parse(b []byte, ident Ident) (*Codes, error) {
 	if h.ident != ident {
 		return nil, fmt.Errorf("codes: %w: have %+v, want %+v", fileformat.ErrMismatch, h.ident, ident)
 	}
-	if h.ident.Metric < Cosine || h.ident.Metric > L2 {
-		return nil, corrupt(12, "metric %d", h.ident.Metric)
-	}
 	content, err := format.Content(b, l.table, h.tableCRC)
 	if err != nil {
 		return nil, err

@@ -16,9 +16,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
-var metrics = []Metric{Cosine, Dot, L2}
+var metrics = []fileformat.Metric{fileformat.Cosine, fileformat.Dot, fileformat.L2}
 
-func score(m Metric, q, x []float32) float64 { return formattest.Score(m, q, x) }
+func score(m fileformat.Metric, q, x []float32) float64 { return formattest.Score(m, q, x) }
 
 // data is rows of vectors.
 type data struct {
@@ -26,12 +26,14 @@ type data struct {
 	vecs []float32
 }
 
-func (d *data) rows() int                            { return len(d.vecs) / d.dim }
-func (d *data) row(i int) []float32                  { return d.vecs[i*d.dim : (i+1)*d.dim] }
-func (d *data) ident(m Metric) Ident                 { return Ident{Segment: 3, Rows: d.rows(), Dim: d.dim, Metric: m} }
+func (d *data) rows() int           { return len(d.vecs) / d.dim }
+func (d *data) row(i int) []float32 { return d.vecs[i*d.dim : (i+1)*d.dim] }
+func (d *data) ident(m fileformat.Metric) Ident {
+	return Ident{Segment: 3, Rows: d.rows(), Dim: d.dim, Metric: m}
+}
 func (d *data) source(lo, hi int) ([]float32, error) { return d.vecs[lo*d.dim : hi*d.dim], nil }
 
-func (d *data) codes(t testing.TB, m Metric) *Codes {
+func (d *data) codes(t testing.TB, m fileformat.Metric) *Codes {
 	t.Helper()
 	b, err := build(d.ident(m), d.source, true)
 	if err != nil {
@@ -52,7 +54,7 @@ type fataler interface {
 
 // check compares the intervals of all rows, and Candidates around every true score, with the
 // definition.
-func check(t fataler, c *Codes, m Metric, d *data, vec []float32) {
+func check(t fataler, c *Codes, m fileformat.Metric, d *data, vec []float32) {
 	t.Helper()
 	q := c.Query(vec)
 	n := d.rows()
@@ -266,7 +268,7 @@ func TestNotFinite(t *testing.T) {
 				t.Errorf("metric %d, row %d: [%g, %g]", m, c.Row, lower, upper)
 			}
 		}
-		if len(got) < 3 || m == L2 && len(got) > 3 {
+		if len(got) < 3 || m == fileformat.L2 && len(got) > 3 {
 			t.Errorf("metric %d: candidates %v", m, got)
 		}
 		inf := d.codes(t, m).Query([]float32{0, float32(math.Inf(1)), 0})
@@ -359,7 +361,7 @@ func TestSources(t *testing.T) {
 	failed := errors.New("no rows")
 	for i := range 3 {
 		calls := 0
-		_, err := Build(d.ident(Dot), func(lo, hi int) ([]float32, error) {
+		_, err := Build(d.ident(fileformat.Dot), func(lo, hi int) ([]float32, error) {
 			if calls++; calls > 4*i {
 				return nil, failed
 			}
@@ -369,12 +371,12 @@ func TestSources(t *testing.T) {
 			t.Errorf("source fails after %d calls: %v", 4*i, err)
 		}
 	}
-	if _, err := Build(d.ident(Dot), func(lo, hi int) ([]float32, error) { return nil, nil }); err == nil {
+	if _, err := Build(d.ident(fileformat.Dot), func(lo, hi int) ([]float32, error) { return nil, nil }); err == nil {
 		t.Error("source without rows: no error")
 	}
 	for _, id := range []Ident{
-		{Rows: 0, Dim: 3, Metric: Dot}, {Rows: 1, Dim: 0, Metric: Dot}, {Rows: 1, Dim: MaxDim + 1, Metric: Dot},
-		{Rows: 1, Dim: 1}, {Rows: 1, Dim: 1, Metric: L2 + 1}, {Rows: -1, Dim: 1, Metric: L2},
+		{Rows: 0, Dim: 3, Metric: fileformat.Dot}, {Rows: 1, Dim: 0, Metric: fileformat.Dot}, {Rows: 1, Dim: MaxDim + 1, Metric: fileformat.Dot},
+		{Rows: 1, Dim: 1, Metric: fileformat.L2 + 1}, {Rows: -1, Dim: 1, Metric: fileformat.L2},
 	} {
 		if _, err := Build(id, d.source); err == nil {
 			t.Errorf("Build of %+v: no error", id)
@@ -385,7 +387,7 @@ func TestSources(t *testing.T) {
 // TestParse damages every byte of a file, cuts it and asks for other segments.
 func TestParse(t *testing.T) {
 	d, vec := draw(rand.New(rand.NewPCG(9, 10)), "normal", "normal", 50, 3000, 1) // three blocks
-	id := d.ident(Cosine)
+	id := d.ident(fileformat.Cosine)
 	b, err := build(id, d.source, true)
 	if err != nil {
 		t.Fatal(err)
@@ -424,7 +426,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, change := range []func(*Ident){
 		func(id *Ident) { id.DB[3]++ }, func(id *Ident) { id.Segment++ }, func(id *Ident) { id.Rows++ },
-		func(id *Ident) { id.Dim++ }, func(id *Ident) { id.Metric = Dot }, func(id *Ident) { id.CRC++ },
+		func(id *Ident) { id.Dim++ }, func(id *Ident) { id.Metric = fileformat.Dot }, func(id *Ident) { id.CRC++ },
 	} {
 		other := id
 		change(&other)
@@ -438,7 +440,7 @@ func TestParse(t *testing.T) {
 // other blocks, in any order.
 func TestAmongDamage(t *testing.T) {
 	d, vec := draw(rand.New(rand.NewPCG(13, 14)), "normal", "normal", 5, 40_000, 1) // three blocks for each section of words
-	id := d.ident(Cosine)
+	id := d.ident(fileformat.Cosine)
 	b, err := build(id, d.source, false)
 	if err != nil {
 		t.Fatal(err)
@@ -489,7 +491,7 @@ func TestDeterministic(t *testing.T) {
 
 func TestPanics(t *testing.T) {
 	d := &data{dim: 3, vecs: make([]float32, 300)}
-	q := d.codes(t, Dot).Query(make([]float32, 3))
+	q := d.codes(t, fileformat.Dot).Query(make([]float32, 3))
 	for i, f := range []func(){
 		func() { q.c.Query(make([]float32, 4)) },
 		func() { q.Candidates(nil, 1, 10, nil, 0, new(Buffer)) },
@@ -509,7 +511,7 @@ func TestPanics(t *testing.T) {
 // TestAllocations: a prepared query scans without allocating.
 func TestAllocations(t *testing.T) {
 	d, vec := draw(rand.New(rand.NewPCG(13, 14)), "normal", "normal", 64, 2000, 1)
-	q := d.codes(t, Cosine).Query(vec)
+	q := d.codes(t, fileformat.Cosine).Query(vec)
 	var buf Buffer
 	dst := make([]Candidate, 0, 2000)
 	if n := testing.AllocsPerRun(10, func() {

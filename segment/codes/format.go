@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Numbers of the file format. They never change for version 2. Version 1 had no nibbles.
@@ -24,16 +25,6 @@ const (
 	MaxRows = 2147483647 // rows of a segment
 )
 
-// A Metric is the score that codes are made for. The numbers are part of the file format.
-type Metric uint8
-
-// The metrics. Higher scores are better.
-const (
-	Cosine Metric = 1 // of the angle between the vectors
-	Dot    Metric = 2 // inner product
-	L2     Metric = 3 // squared Euclidean distance, negated
-)
-
 var format = blocks.Format{Magic: magic, Version: version, Name: "codes"}
 
 // Ident names the segment that codes belong to, and the metric that they are for.
@@ -42,7 +33,7 @@ type Ident struct {
 	Segment uint64   // id of the segment
 	Rows    int      // 1 to MaxRows
 	Dim     int      // 1 to MaxDim
-	Metric  Metric
+	Metric  fileformat.Metric
 	CRC     uint32 // of the segment's vector file
 }
 
@@ -91,7 +82,7 @@ type header struct {
 
 func (h *header) encode(l *layout) []byte {
 	e := format.Header()
-	e.U32(uint32(h.ident.Metric))
+	e.U32(h.ident.Metric.Code())
 	e.Raw(h.ident.DB[:])
 	e.U64(h.ident.Segment)
 	e.U64(uint64(l.size))
@@ -132,10 +123,11 @@ func decodeHeader(b []byte) (header, layout, error) {
 	h.nibbles = nibbles == 1
 	h.coarseSquare = d.U32()
 	h.coarseSlope = math.Float32frombits(d.U32())
-	if metric > math.MaxUint8 || dim < 1 || dim > MaxDim || rows < 1 || rows > MaxRows {
+	m, ok := fileformat.MetricOf(metric)
+	if !ok || dim < 1 || dim > MaxDim || rows < 1 || rows > MaxRows {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
-	h.ident.Metric, h.ident.Dim, h.ident.Rows = Metric(metric), int(dim), int(rows)
+	h.ident.Metric, h.ident.Dim, h.ident.Rows = m, int(dim), int(rows)
 	if h.square > MaxDim*largest*largest || !(h.slope >= 0) || math.IsInf(float64(h.slope), 0) {
 		return fail(60, "largest square %d, slope %v", h.square, h.slope)
 	}

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // difference means that the format has changed: old files would be built again.
 func TestFormatPage(t *testing.T) {
 	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1}}
-	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: Dot, CRC: 0xcafe}
+	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}
 	file, err := build(id, d.source, true)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestVersion1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: Dot, CRC: 0xcafe}
+	id := Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 4, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}
 	if _, err := Parse(file, id); !errors.Is(err, fileformat.ErrVersion) {
 		t.Errorf("version 1: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -57,7 +58,7 @@ func (c *Codes) Query(vec []float32) *Query {
 		q.prepare(v)
 		return q
 	}
-	if metric == L2 {
+	if metric == fileformat.L2 {
 		for i, x := range vec {
 			v[i] = float64(x) - float64(c.mean[i])
 		}
@@ -69,7 +70,7 @@ func (c *Codes) Query(vec []float32) *Query {
 		q.length = math.Sqrt(simd.Dot64(vec, vec))
 		q.base = simd.Dot64(vec, c.mean)
 		div := 1.0
-		if metric == Cosine && q.length > 0 {
+		if metric == fileformat.Cosine && q.length > 0 {
 			div = q.length
 			q.length, q.base = 1, q.base/div
 		}
@@ -129,7 +130,7 @@ func (q *Query) prepare(v []float64) {
 	if q.unit > 0 {
 		q.half = q.unit
 	}
-	if q.c.head.ident.Metric == L2 {
+	if q.c.head.ident.Metric == fileformat.L2 {
 		q.half *= 2
 		q.per = -below((1 - 0x1p-19) / q.half)
 	} else {
@@ -150,7 +151,7 @@ func (q *Query) slack(slope float32, square uint32, rest float64) float64 {
 // cut returns the least value of a row in the scan that is compatible with a score of at least cut.
 func (q *Query) cut(cut float64) float32 {
 	slack := 0x1p-46 * (math.Abs(cut) + math.Abs(q.base))
-	if q.c.head.ident.Metric == L2 {
+	if q.c.head.ident.Metric == fileformat.L2 {
 		slack += 4 * q.eps * (math.Abs(cut) + q.base)
 		return below((cut + q.base - slack) / q.half)
 	}
@@ -301,14 +302,14 @@ func (q *Query) Interval(c Candidate) (lower, upper float64) {
 	mid := q.unit * scale * along
 	e := q.unit * (scale*off + across*resid)
 
-	if q.c.head.ident.Metric == L2 {
+	if q.c.head.ident.Metric == fileformat.L2 {
 		mid = level + q.base - 2*mid
 		e = 2*e + 0x1p-20*long*(long+q.unit) + 4*q.eps*(long*long+q.base)
 		return -mid - e, min(0, e-mid)
 	}
 	mid += q.base + q.beta*level
 	e += q.length * (0x1p-20*long + 4*q.floor + q.eps*(q.mean+long))
-	if q.c.head.ident.Metric == Cosine {
+	if q.c.head.ident.Metric == fileformat.Cosine {
 		return max(-1, mid-e), min(1, mid+e)
 	}
 	return mid - e, mid + e

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -110,7 +111,7 @@ func build(ident Ident, rows Source, nibbles bool) ([]byte, error) {
 }
 
 func (id *Ident) check() error {
-	if id.Rows < 1 || id.Rows > MaxRows || id.Dim < 1 || id.Dim > MaxDim || id.Metric < Cosine || id.Metric > L2 {
+	if id.Rows < 1 || id.Rows > MaxRows || id.Dim < 1 || id.Dim > MaxDim || id.Metric > fileformat.L2 {
 		return fmt.Errorf("codes: cannot code %d rows of dimension %d for metric %d", id.Rows, id.Dim, id.Metric)
 	}
 	return nil
@@ -133,7 +134,7 @@ type encoder struct {
 
 // inverse returns the factor that makes a direction of x for Cosine, and 1 otherwise.
 func (e *encoder) inverse(x []float32) float64 {
-	if e.ident.Metric != Cosine {
+	if e.ident.Metric != fileformat.Cosine {
 		return 1
 	}
 	if sq := simd.Dot64(x, x); sq > 0 {
@@ -213,13 +214,13 @@ func (e *encoder) row(dst []byte, x, y, c []float32) {
 	most := simd.Centre(y, x, inv, e.mean64[:len(x)])
 	yy := simd.Dot64(y, y)
 	level := float32(yy)
-	if e.ident.Metric != L2 {
+	if e.ident.Metric != fileformat.L2 {
 		level = float32(simd.Dot64(e.mean, y))
 	}
 	var scale, resid float32
 	var square uint32
 	switch {
-	case most == 0 || most < tiny && e.ident.Metric == Cosine:
+	case most == 0 || most < tiny && e.ident.Metric == fileformat.Cosine:
 		level, resid = 0, above(e.floor)
 		setAll(dst, center)
 	case most >= tiny && most <= huge && level-level == 0:
@@ -309,8 +310,8 @@ const unit32 = 0x1p-24
 
 // floor bounds the part of a residual that does not shrink with the scale: of the errors in a
 // direction of length 1, and of taking a tiny direction for none.
-func floor(m Metric, mean []float32) float64 {
-	if m != Cosine {
+func floor(m fileformat.Metric, mean []float32) float64 {
+	if m != fileformat.Cosine {
 		return 0
 	}
 	return float64(len(mean)+16) * 0x1p-50 * (1 + math.Sqrt(simd.Dot64(mean, mean)))

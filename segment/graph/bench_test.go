@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
-	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -33,7 +33,7 @@ func benchSets(b *testing.B) (sets []benchData) {
 // effort, on one core. Each query is run five times for each effort, and the best time counts.
 func BenchmarkSearch(b *testing.B) {
 	for _, set := range benchSets(b) {
-		m := codes.Cosine
+		m := fileformat.Cosine
 		for _, layout := range benchLayouts() {
 			b.Run(fmt.Sprintf("%s/layout=%d", set.name, layout), func(b *testing.B) {
 				start := time.Now()

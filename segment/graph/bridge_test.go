@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // TestBridge compares searches that leave a row out with searches of a graph without it: they find
@@ -16,7 +16,7 @@ func TestBridge(t *testing.T) {
 	for _, name := range []string{"normal", "latent", "cone"} {
 		all, _ := make1(name, 24, rows, 0)
 		rest := &data{dim: all.dim, vecs: all.vecs[held*all.dim:]}
-		g, never := all.graph(t, codes.L2, Options{quiet: true}), rest.graph(t, codes.L2, Options{quiet: true})
+		g, never := all.graph(t, fileformat.L2, Options{quiet: true}), rest.graph(t, fileformat.L2, Options{quiet: true})
 		var buf Buffer
 		var avoided, out, in int
 		for row := range held {
@@ -24,9 +24,9 @@ func TestBridge(t *testing.T) {
 			others := bitset.New(rows)
 			others.Fill(rows)
 			others.Clear(row)
-			truth := exact(codes.L2, all, vec, k, others)
+			truth := exact(fileformat.L2, all, vec, k, others)
 			search := func(q *Query, allowed bitset.Set) int {
-				hits, _, err := q.Search(k, Setting{EF: ef}, allowed, all.scorer(codes.L2, vec), &buf)
+				hits, _, err := q.Search(k, Setting{EF: ef}, allowed, all.scorer(fileformat.L2, vec), &buf)
 				if err != nil || len(hits) != k || slices.ContainsFunc(hits, func(h Hit) bool { return h.Row == row }) {
 					t.Fatal(hits, err)
 				}
@@ -49,11 +49,11 @@ func TestBridge(t *testing.T) {
 				q.bridge.links[node] = (*[degree]uint32)(g.nodes[int(node)*g.per:])
 			}
 			avoided += search(q, nil)
-			hits, _, err := never.Query(vec).Search(k, Setting{EF: ef}, nil, rest.scorer(codes.L2, vec), &buf)
+			hits, _, err := never.Query(vec).Search(k, Setting{EF: ef}, nil, rest.scorer(fileformat.L2, vec), &buf)
 			if err != nil {
 				t.Fatal(err)
 			}
-			in += common(hits, exact(codes.L2, rest, vec, k, nil))
+			in += common(hits, exact(fileformat.L2, rest, vec, k, nil))
 		}
 		if avoided >= out || out > in+held*k/50 {
 			t.Errorf("%s: %d found by avoiding rows, %d by leaving them out, %d without them", name, avoided, out, in)
@@ -66,8 +66,8 @@ func TestBridge(t *testing.T) {
 		v := normal(r, 2, 1)
 		d.vecs = append(append(d.vecs, v...), v...)
 	}
-	g := d.graph(t, codes.L2, Options{quiet: true})
-	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(codes.L2, d.row(4)), new(Buffer))
+	g := d.graph(t, fileformat.L2, Options{quiet: true})
+	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(fileformat.L2, d.row(4)), new(Buffer))
 	if err != nil || len(hits) != 1 || hits[0].Row != 5 {
 		t.Errorf("%v, %v; want the duplicate", hits, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -61,9 +62,9 @@ type scoreFunc func(t *trial, row uint32) (float64, error)
 // collection.
 func (g *Graph) score(t *trial, x []float32) float64 {
 	switch g.head.ident.Metric {
-	case codes.Dot:
+	case fileformat.Dot:
 		return simd.Dot64(t.vec, x)
-	case codes.L2:
+	case fileformat.L2:
 		return -simd.L264(t.vec, x)
 	}
 	norm := math.Sqrt(simd.Dot64(x, x))
@@ -171,7 +172,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 // blur returns the rounding error of the distance between two points of at most this length.
 func (b *builder) blur(longest float64) float64 {
 	blur := 2 * longest * 0x1p-24 // for each element of both points
-	if b.head.ident.Metric == codes.Dot {
+	if b.head.ident.Metric == fileformat.Dot {
 		blur += 2e-6 * b.head.maxNorm / b.head.unit // for the extra elements: see space.point
 	}
 	return blur

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
-	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 // withDuplicates returns rows some of which are equal, and some zero.
@@ -87,7 +86,7 @@ func TestCompare(t *testing.T) {
 			if name == "estimates" && layout == plain {
 				continue // has none
 			}
-			g, err := create(ctx, d.ident(codes.L2), d.source, Options{layout: layout, quiet: true})
+			g, err := create(ctx, d.ident(fileformat.L2), d.source, Options{layout: layout, quiet: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +97,7 @@ func TestCompare(t *testing.T) {
 			if _, err := g.write(&b); err != nil {
 				t.Fatal(err)
 			}
-			if g, err = Parse(b, d.ident(codes.L2)); err == nil {
+			if g, err = Parse(b, d.ident(fileformat.L2)); err == nil {
 				err = g.Verify()
 			}
 			if err != nil {
@@ -111,16 +110,16 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	d := withDuplicates(200, 9)
-	b := d.file(t, codes.L2, Options{quiet: true})
+	b := d.file(t, fileformat.L2, Options{quiet: true})
 	b[headerSize]++
-	g, err := Parse(b, d.ident(codes.L2))
+	g, err := Parse(b, d.ident(fileformat.L2))
 	if err == nil {
 		err = g.Compare(ctx, d.source)
 	}
 	if !errors.Is(err, fileformat.ErrDamaged) || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("a rotten block: %v", err)
 	}
-	g = d.graph(t, codes.L2, Options{quiet: true})
+	g = d.graph(t, fileformat.L2, Options{quiet: true})
 	broken := fmt.Errorf("no rows")
 	if err := g.Compare(ctx, func(int, int) ([]float32, error) { return nil, broken }); !errors.Is(err, broken) || errors.Is(err, fileformat.ErrDamaged) {
 		t.Errorf("no rows: %v", err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
-	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 // A vector file is cut while a graph is made of it, at any of the moments at which rows are asked
@@ -22,7 +22,7 @@ func TestVectorsAreCutWhileBuilding(t *testing.T) {
 	for range 150 {
 		d.vecs = append(d.vecs, next()...)
 	}
-	base := d.graph(t, codes.L2, Options{})
+	base := d.graph(t, fileformat.L2, Options{})
 	same := make([]int32, d.rows())
 	for i := range same {
 		same[i] = int32(i)
@@ -51,7 +51,7 @@ func TestVectorsAreCutWhileBuilding(t *testing.T) {
 		defer m.Close()
 		vecs := codec.F32sFromBytes(m.Bytes())
 		err = vfs.Guard("vectors", func() error {
-			_, err := Write(t.Context(), new(memory), d.ident(codes.L2), func(lo, hi int) ([]float32, error) {
+			_, err := Write(t.Context(), new(memory), d.ident(fileformat.L2), func(lo, hi int) ([]float32, error) {
 				if asked++; asked == cut {
 					if err := os.Truncate(path, 0); err != nil {
 						return nil, err

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -77,7 +78,7 @@ func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) 
 
 func (h *header) encode(g *geometry) []byte {
 	e := format.Header()
-	e.U32(uint32(h.ident.Metric))
+	e.U32(h.ident.Metric.Code())
 	e.Raw(h.ident.DB[:])
 	e.U64(h.ident.Segment)
 	e.U64(uint64(g.size))
@@ -129,10 +130,11 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	for i := range h.margins {
 		h.margins[i] = math.Float32frombits(d.U32())
 	}
-	if metric < uint32(codes.Cosine) || metric > uint32(codes.L2) || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
+	m, ok := fileformat.MetricOf(metric)
+	if !ok || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
-	h.ident.Metric, h.ident.Dim, h.ident.Rows = codes.Metric(metric), int(dim), int(rows)
+	h.ident.Metric, h.ident.Dim, h.ident.Rows = m, int(dim), int(rows)
 	if h.layout != plain && (h.layout != quick || dim > simd.MaxSign) {
 		return fail(64, "layout %d", h.layout)
 	}

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // fixture is a small file with duplicates.
 func fixture(t *testing.T, layout uint32) []byte {
 	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1, 0, 0, 0}}
-	id := codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe}
+	id := codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}
 	var b memory
 	if _, err := Write(t.Context(), &b, id, d.source, Options{Seed: 9, layout: layout}); err != nil {
 		t.Fatal(err)
@@ -57,14 +57,14 @@ func TestFirstVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe}); !errors.Is(err, fileformat.ErrVersion) {
+		if _, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}); !errors.Is(err, fileformat.ErrVersion) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func oldFile(t *testing.T, b []byte) {
-	g, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: codes.Dot, CRC: 0xcafe})
+	g, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-var metrics = []codes.Metric{codes.Cosine, codes.Dot, codes.L2}
+var metrics = []fileformat.Metric{fileformat.Cosine, fileformat.Dot, fileformat.L2}
 
-func score(m codes.Metric, q, x []float32) float64 { return formattest.Score(m, q, x) }
+func score(m fileformat.Metric, q, x []float32) float64 { return formattest.Score(m, q, x) }
 
 // data is rows of vectors.
 type data struct {
@@ -31,17 +31,17 @@ type data struct {
 func (d *data) rows() int                            { return len(d.vecs) / d.dim }
 func (d *data) row(i int) []float32                  { return d.vecs[i*d.dim : (i+1)*d.dim] }
 func (d *data) source(lo, hi int) ([]float32, error) { return d.vecs[lo*d.dim : hi*d.dim], nil }
-func (d *data) ident(m codes.Metric) codes.Ident {
+func (d *data) ident(m fileformat.Metric) codes.Ident {
 	return codes.Ident{Segment: 3, Rows: d.rows(), Dim: d.dim, Metric: m}
 }
-func (d *data) scorer(m codes.Metric, vec []float32) func(int) (float64, error) {
+func (d *data) scorer(m fileformat.Metric, vec []float32) func(int) (float64, error) {
 	return func(row int) (float64, error) { return score(m, vec, d.row(row)), nil }
 }
 
 type memory = blocks.Memory
 
 // file builds the graph file of d.
-func (d *data) file(t testing.TB, m codes.Metric, opts Options) []byte {
+func (d *data) file(t testing.TB, m fileformat.Metric, opts Options) []byte {
 	t.Helper()
 	var b memory
 	size, err := Write(context.Background(), &b, d.ident(m), d.source, opts)
@@ -51,7 +51,7 @@ func (d *data) file(t testing.TB, m codes.Metric, opts Options) []byte {
 	return b
 }
 
-func (d *data) graph(t testing.TB, m codes.Metric, opts Options) *Graph {
+func (d *data) graph(t testing.TB, m fileformat.Metric, opts Options) *Graph {
 	t.Helper()
 	g, err := Parse(d.file(t, m, opts), d.ident(m))
 	if err != nil {
@@ -61,7 +61,7 @@ func (d *data) graph(t testing.TB, m codes.Metric, opts Options) *Graph {
 }
 
 // exact returns the k best rows that are allowed.
-func exact(m codes.Metric, d *data, vec []float32, k int, allowed bitset.Set) []Hit {
+func exact(m fileformat.Metric, d *data, vec []float32, k int, allowed bitset.Set) []Hit {
 	var hits []Hit
 	for i := range d.rows() {
 		if allowed == nil || allowed.Has(i) {
@@ -192,13 +192,13 @@ func make1(name string, dim, n, queries int) (*data, [][]float32) {
 // check compares a search with the truth: as many hits as there can be, all allowed, in order, with
 // their own scores. It returns how many have a score that the exact answer has, and how many there
 // should be.
-func check(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, k, ef int, allowed bitset.Set, buf *Buffer) (found, want int) {
+func check(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32, k, ef int, allowed bitset.Set, buf *Buffer) (found, want int) {
 	t.Helper()
 	return compare(t, g, d, m, vec, exact(m, d, vec, k, allowed), k, Setting{EF: ef}, allowed, buf)
 }
 
 // compare is check with the k best rows known.
-func compare(t testing.TB, g *Graph, d *data, m codes.Metric, vec []float32, truth []Hit, k int, s Setting, allowed bitset.Set, buf *Buffer) (found, want int) {
+func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32, truth []Hit, k int, s Setting, allowed bitset.Set, buf *Buffer) (found, want int) {
 	t.Helper()
 	got, stats, err := g.Query(vec).Search(k, s, allowed, d.scorer(m, vec), buf)
 	if err != nil {
@@ -247,7 +247,7 @@ func TestRecall(t *testing.T) {
 				for _, k := range []int{1, 10, 50} {
 					for _, promise := range []float64{0.9, 0.99} {
 						s, ok := g.Setting(promise, k)
-						if !ok && m == codes.Dot && (name == "lengths" || name == "grid") {
+						if !ok && m == fileformat.Dot && (name == "lengths" || name == "grid") {
 							continue // few long rows are the best of most queries, which resemble none: not every recall can be promised
 						}
 						if !ok {
@@ -320,7 +320,7 @@ func TestFew(t *testing.T) {
 		}
 	}
 	d := &data{dim: 2, vecs: []float32{1, 2}}
-	g := d.graph(t, codes.L2, Options{})
+	g := d.graph(t, fileformat.L2, Options{})
 	if hits, _, err := g.Query(d.row(0)).Search(0, Setting{EF: 10}, nil, nil, new(Buffer)); len(hits) != 0 || err != nil {
 		t.Errorf("k = 0: %v, %v", hits, err)
 	}
@@ -373,7 +373,7 @@ func TestReachable(t *testing.T) {
 // TestOverflow cuts nodes off: searches still find them.
 func TestOverflow(t *testing.T) {
 	d, queries := make1("normal", 16, 1000, 30)
-	g, err := create(context.Background(), d.ident(codes.L2), d.source, Options{})
+	g, err := create(context.Background(), d.ident(fileformat.L2), d.source, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,7 @@ func TestOverflow(t *testing.T) {
 		g.over = append(g.over, i)
 	}
 	for _, q := range queries {
-		if found, want := check(t, g, d, codes.L2, q, 10, 10, nil, new(Buffer)); found < want-1 {
+		if found, want := check(t, g, d, fileformat.L2, q, 10, 10, nil, new(Buffer)); found < want-1 {
 			t.Errorf("%d of %d found", found, want)
 		}
 	}
@@ -445,7 +445,7 @@ func TestSources(t *testing.T) {
 	failed := errors.New("no rows")
 	for i := range 5 {
 		calls := 0
-		_, err := Write(context.Background(), new(memory), d.ident(codes.Dot), func(lo, hi int) ([]float32, error) {
+		_, err := Write(context.Background(), new(memory), d.ident(fileformat.Dot), func(lo, hi int) ([]float32, error) {
 			if calls++; calls > i {
 				return nil, failed
 			}
@@ -457,7 +457,7 @@ func TestSources(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	calls := 0
-	if _, err := Write(ctx, new(memory), d.ident(codes.Dot), func(lo, hi int) ([]float32, error) {
+	if _, err := Write(ctx, new(memory), d.ident(fileformat.Dot), func(lo, hi int) ([]float32, error) {
 		if calls++; calls == 2 { // the second reading
 			cancel()
 		}
@@ -465,18 +465,18 @@ func TestSources(t *testing.T) {
 	}, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if _, err := Write(context.Background(), new(memory), d.ident(codes.Dot), func(lo, hi int) ([]float32, error) { return nil, nil }, Options{}); err == nil {
+	if _, err := Write(context.Background(), new(memory), d.ident(fileformat.Dot), func(lo, hi int) ([]float32, error) { return nil, nil }, Options{}); err == nil {
 		t.Error("source without rows: no error")
 	}
 	for _, id := range []codes.Ident{
-		{Rows: 0, Dim: 3, Metric: codes.Dot}, {Rows: 1, Dim: 0, Metric: codes.Dot}, {Rows: 1, Dim: codes.MaxDim + 1, Metric: codes.Dot},
-		{Rows: 1, Dim: 1}, {Rows: 1, Dim: 1, Metric: codes.L2 + 1}, {Rows: -1, Dim: 1, Metric: codes.L2},
+		{Rows: 0, Dim: 3, Metric: fileformat.Dot}, {Rows: 1, Dim: 0, Metric: fileformat.Dot}, {Rows: 1, Dim: codes.MaxDim + 1, Metric: fileformat.Dot},
+		{Rows: 1, Dim: 1}, {Rows: 1, Dim: 1, Metric: fileformat.L2 + 1}, {Rows: -1, Dim: 1, Metric: fileformat.L2},
 	} {
 		if _, err := Write(context.Background(), new(memory), id, d.source, Options{}); err == nil {
 			t.Errorf("%+v: no error", id)
 		}
 	}
-	g := d.graph(t, codes.Dot, Options{})
+	g := d.graph(t, fileformat.Dot, Options{})
 	if _, _, err := g.Query(d.row(0)).Search(3, Setting{EF: 10}, nil, func(int) (float64, error) { return 0, failed }, new(Buffer)); !errors.Is(err, failed) {
 		t.Errorf("score fails: %v", err)
 	}
@@ -497,14 +497,14 @@ func TestParse(t *testing.T) {
 
 func testParse(t *testing.T, layout uint32) {
 	d, queries := make1("normal", 50, 500, 1)
-	id := d.ident(codes.Cosine)
-	b := d.file(t, codes.Cosine, Options{layout: layout, quiet: true})
+	id := d.ident(fileformat.Cosine)
+	b := d.file(t, fileformat.Cosine, Options{layout: layout, quiet: true})
 	keepRatio := func(b []byte) error {
 		g, err := Parse(b, id)
 		if err != nil {
 			return err
 		}
-		_, _, err = g.Query(queries[0]).Search(10, Setting{EF: 1000}, nil, d.scorer(codes.Cosine, queries[0]), new(Buffer))
+		_, _, err = g.Query(queries[0]).Search(10, Setting{EF: 1000}, nil, d.scorer(fileformat.Cosine, queries[0]), new(Buffer))
 		return errors.Join(err, g.Verify())
 	}
 	if err := keepRatio(b); err != nil {
@@ -524,7 +524,7 @@ func testParse(t *testing.T, layout uint32) {
 	}
 	for _, change := range []func(*codes.Ident){
 		func(id *codes.Ident) { id.DB[3]++ }, func(id *codes.Ident) { id.Segment++ }, func(id *codes.Ident) { id.Rows++ },
-		func(id *codes.Ident) { id.Dim++ }, func(id *codes.Ident) { id.Metric = codes.Dot }, func(id *codes.Ident) { id.CRC++ },
+		func(id *codes.Ident) { id.Dim++ }, func(id *codes.Ident) { id.Metric = fileformat.Dot }, func(id *codes.Ident) { id.CRC++ },
 	} {
 		other := id
 		change(&other)
@@ -543,14 +543,14 @@ func TestAllocations(t *testing.T) {
 
 func testAllocations(t *testing.T, layout uint32) {
 	d, queries := make1("normal", 32, 1000, 1)
-	g := d.graph(t, codes.Cosine, Options{layout: layout, quiet: true})
+	g := d.graph(t, fileformat.Cosine, Options{layout: layout, quiet: true})
 	q := g.Query(queries[0])
 	allowed := bitset.New(d.rows())
 	for i := 0; i < d.rows(); i += 2 {
 		allowed.Set(i)
 	}
 	var buf Buffer
-	score := d.scorer(codes.Cosine, queries[0])
+	score := d.scorer(fileformat.Cosine, queries[0])
 	for _, set := range []bitset.Set{nil, allowed} {
 		if n := testing.AllocsPerRun(10, func() { q.Search(10, Setting{EF: 50, StopRatio: 1.5}, set, score, &buf) }); n != 0 {
 			t.Errorf("%g allocations, filtered %v", n, set != nil)
@@ -612,7 +612,7 @@ func TestMargin(t *testing.T) {
 func TestContinuedSearches(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 2000, 30)
-		g := d.graph(t, codes.L2, Options{quiet: true, layout: layout})
+		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: layout})
 		g.head.margins = [3]float32{1.1, 1.1, 1.05} // so that a search with a stopping ratio drops rows by it
 		var buf, other Buffer
 		for _, vec := range queries {
@@ -661,7 +661,7 @@ func TestContinuedSearches(t *testing.T) {
 func TestFar(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
-		g := d.graph(t, codes.Cosine, Options{quiet: true, layout: layout})
+		g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: layout})
 		r := rand.New(rand.NewPCG(1, 2))
 		half, n := bitset.New(d.rows()), d.rows()/2
 		for _, i := range r.Perm(d.rows())[:n] {
@@ -672,8 +672,8 @@ func TestFar(t *testing.T) {
 		var buf Buffer
 		gaveUp, noticed := 0, 0
 		for _, vec := range queries {
-			score := d.scorer(codes.Cosine, vec)
-			order := exact(codes.Cosine, d, vec, d.rows(), nil)
+			score := d.scorer(fileformat.Cosine, vec)
+			order := exact(fileformat.Cosine, d, vec, d.rows(), nil)
 			without := func(nearest int) bitset.Set {
 				set := bitset.New(d.rows())
 				for _, h := range order[nearest:] {
@@ -747,7 +747,7 @@ func TestFar(t *testing.T) {
 func TestFarDuplicates(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("duplicates", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
-		g := d.graph(t, codes.Cosine, Options{quiet: true, layout: layout})
+		g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: layout})
 		half := bitset.New(d.rows())
 		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.rows())[:d.rows()/2] {
 			half.Set(i)
@@ -757,7 +757,7 @@ func TestFarDuplicates(t *testing.T) {
 		var buf Buffer
 		for i, vec := range queries {
 			far, vectors, last := slices.Clone(half), 0, math.Inf(1)
-			for _, h := range exact(codes.Cosine, d, vec, d.rows(), nil) {
+			for _, h := range exact(fileformat.Cosine, d, vec, d.rows(), nil) {
 				if h.Score != last {
 					vectors, last = vectors+1, h.Score
 				}
@@ -772,7 +772,7 @@ func TestFarDuplicates(t *testing.T) {
 			}{{half, nil}, {far, ErrFar}} {
 				q := g.Query(vec)
 				q.Guard(k, s, c.allowed.Count())
-				if _, stats, err := q.Search(k, s, c.allowed, d.scorer(codes.Cosine, vec), &buf); !errors.Is(err, c.want) {
+				if _, stats, err := q.Search(k, s, c.allowed, d.scorer(fileformat.Cosine, vec), &buf); !errors.Is(err, c.want) {
 					t.Errorf("layout %d, query %d: %v, want %v; %+v", layout, i, err, c.want, stats)
 				}
 			}
@@ -803,17 +803,17 @@ func TestCalibrationByScores(t *testing.T) {
 			d.vecs = append(d.vecs, v...)
 		}
 	}
-	g := d.graph(t, codes.L2, Options{})
+	g := d.graph(t, fileformat.L2, Options{})
 	s := Setting{EF: 400}
 	var buf Buffer
 	found := 0
 	for _, row := range singles {
 		vec := d.row(row)
-		hits, _, err := g.QueryRow(vec, row).Search(1, s, nil, d.scorer(codes.L2, vec), &buf)
+		hits, _, err := g.QueryRow(vec, row).Search(1, s, nil, d.scorer(fileformat.L2, vec), &buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if truth := exact(codes.L2, d, vec, 2, nil); hits[0].Score == truth[1].Score { // the first is itself
+		if truth := exact(fileformat.L2, d, vec, 2, nil); hits[0].Score == truth[1].Score { // the first is itself
 			found++
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 var rounds = flag.Int("rounds", 20, "rounds of TestChurn")
@@ -17,7 +17,7 @@ func recall(t *testing.T, g *Graph, d *data, queries [][]float32, ef int) float6
 	found, want := 0, 0
 	var buf Buffer
 	for _, q := range queries {
-		f, w := check(t, g, d, codes.Cosine, q, 10, ef, nil, &buf)
+		f, w := check(t, g, d, fileformat.Cosine, q, 10, ef, nil, &buf)
 		found, want = found+f, want+w
 	}
 	return float64(found) / float64(want)
@@ -39,7 +39,7 @@ func TestChurn(t *testing.T) {
 		for range 600 {
 			queries = append(queries, next())
 		}
-		g := d.graph(t, codes.Cosine, Options{layout: layout, quiet: true})
+		g := d.graph(t, fileformat.Cosine, Options{layout: layout, quiet: true})
 		for round := range *rounds {
 			// Rows keep their order; new ones come last.
 			kept := &data{dim: dim}
@@ -54,10 +54,10 @@ func TestChurn(t *testing.T) {
 				kept.vecs = append(kept.vecs, next()...)
 			}
 			d = kept
-			g = d.graph(t, codes.Cosine, Options{layout: layout, Seed: uint64(round), Base: g, Rows: rows, quiet: true})
+			g = d.graph(t, fileformat.Cosine, Options{layout: layout, Seed: uint64(round), Base: g, Rows: rows, quiet: true})
 		}
 		ef := map[uint32]int{plain: 15, quick: 40}[layout]
-		got, fresh := recall(t, g, d, queries, ef), recall(t, d.graph(t, codes.Cosine, Options{layout: layout}), d, queries, ef)
+		got, fresh := recall(t, g, d, queries, ef), recall(t, d.graph(t, fileformat.Cosine, Options{layout: layout}), d, queries, ef)
 		t.Logf("layout %d: recall %.4f after %d rounds, %.4f of a fresh graph", layout, got, *rounds, fresh)
 		if got < fresh-0.005 {
 			t.Errorf("layout %d: recall %.4f after %d rounds, %.4f of a fresh graph", layout, got, *rounds, fresh)
@@ -74,7 +74,7 @@ func TestMerge(t *testing.T) {
 			}
 			d, queries := make1(name, 12, 600, 40)
 			more, others := make1(other, 12, 300, 40)
-			base := d.graph(t, codes.L2, Options{quiet: true})
+			base := d.graph(t, fileformat.L2, Options{quiet: true})
 			rows := make([]int32, d.rows())
 			joined := &data{dim: 12}
 			joined.vecs = append(joined.vecs, more.vecs[:100*12]...)
@@ -85,11 +85,11 @@ func TestMerge(t *testing.T) {
 				}
 			}
 			joined.vecs = append(joined.vecs, more.vecs[100*12:]...)
-			g := joined.graph(t, codes.L2, Options{Base: base, Rows: rows, quiet: true})
+			g := joined.graph(t, fileformat.L2, Options{Base: base, Rows: rows, quiet: true})
 			found, want := 0, 0
 			var buf Buffer
 			for _, q := range append(queries, others...) {
-				f, w := check(t, g, joined, codes.L2, q, 10, 100, nil, &buf)
+				f, w := check(t, g, joined, fileformat.L2, q, 10, 100, nil, &buf)
 				found, want = found+f, want+w
 			}
 			if float64(found) < 0.98*float64(want) {
@@ -101,9 +101,9 @@ func TestMerge(t *testing.T) {
 
 func TestMergeRefuses(t *testing.T) {
 	d, _ := make1("normal", 4, 20, 0)
-	g := d.graph(t, codes.L2, Options{})
+	g := d.graph(t, fileformat.L2, Options{})
 	for _, rows := range [][]int32{nil, make([]int32, 20), append(make([]int32, 19), 20)} {
-		if _, err := Write(t.Context(), new(memory), d.ident(codes.L2), d.source, Options{Base: g, Rows: rows}); err == nil {
+		if _, err := Write(t.Context(), new(memory), d.ident(fileformat.L2), d.source, Options{Base: g, Rows: rows}); err == nil {
 			t.Errorf("rows %v: no error", rows)
 		}
 	}

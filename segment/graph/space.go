@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -20,7 +20,7 @@ import (
 // zero for all other rows. Then the mean of the rows is subtracted, and the result divided by unit,
 // a power of two.
 type space struct {
-	metric  codes.Metric
+	metric  fileformat.Metric
 	unit    float64
 	maxNorm float64
 	mean    []float64 // divided by unit
@@ -49,11 +49,11 @@ func (s *space) point(dst, x []float32, query bool) (extra float32) {
 		}
 	}
 	factor := 1.0
-	if s.metric != codes.L2 {
+	if s.metric != fileformat.L2 {
 		length := math.Sqrt(simd.Dot64(x, x))
 		switch {
 		case length == 0:
-		case s.metric == codes.Cosine:
+		case s.metric == fileformat.Cosine:
 			factor = 1 / length
 		case query:
 			factor = s.maxNorm / length

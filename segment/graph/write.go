@@ -10,6 +10,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -50,7 +51,7 @@ func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Sou
 // create builds a graph in memory.
 func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Options) (*Graph, error) {
 	if ident.Rows < 1 || ident.Rows > codes.MaxRows || ident.Dim < 1 || ident.Dim > codes.MaxDim ||
-		ident.Metric < codes.Cosine || ident.Metric > codes.L2 {
+		ident.Metric > fileformat.L2 {
 		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows, ident.Dim, ident.Metric)
 	}
 	h := header{ident: ident, layout: opts.layout}
@@ -128,12 +129,12 @@ func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, 
 		crc = codec.CRC(binary.LittleEndian.AppendUint32(nil, crc), codec.BytesFromF32s(x))
 		for ; len(x) > 0; x = x[dim:] {
 			factor := 1.0
-			if h.ident.Metric != codes.L2 {
+			if h.ident.Metric != fileformat.L2 {
 				length := math.Sqrt(simd.Dot64(x[:dim], x[:dim]))
 				if math.IsInf(length, 0) || length != length {
 					continue
 				}
-				if h.ident.Metric == codes.Cosine && length > 0 {
+				if h.ident.Metric == fileformat.Cosine && length > 0 {
 					factor, length = 1/length, 1
 				}
 				longest = max(longest, length)
