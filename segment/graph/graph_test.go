@@ -780,6 +780,61 @@ func TestFarDuplicates(t *testing.T) {
 	}
 }
 
+// TestFarIsConfirmed excludes half of the rows, and among them the one that equals the query and is
+// in every sample. Alone it is no reason to give up: a search for one row passes by as many.
+func TestFarIsConfirmed(t *testing.T) {
+	d, _ := make1("latent", 24, 3000, 0)
+	g := d.graph(t, codes.Cosine, Options{quiet: true, layout: plain})
+	r := rand.New(rand.NewPCG(1, 2))
+	var buf Buffer
+	const filters = 40
+	gaveUp := 0
+	for range filters {
+		half := bitset.New(d.rows())
+		for _, i := range r.Perm(d.rows() - 1)[:d.rows()/2] {
+			half.Set(1 + i)
+		}
+		q := g.Query(d.row(0))
+		s := Setting{EF: 20}
+		q.Guard(1, s, half.Count())
+		if _, _, err := q.Search(1, s, half, d.scorer(codes.Cosine, d.row(0)), &buf); errors.Is(err, ErrFar) {
+			gaveUp++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if gaveUp > 1 {
+		t.Errorf("%d of %d searches gave up because of one row", gaveUp, filters)
+	}
+}
+
+// TestFarEnds counts expansions of searches that give up. If the nearest rows are excluded, that is
+// after a multiple of the calibrated expansions, not of the beam width. If the filter excludes the
+// rows beyond the nearest ones, so that the beam cannot be filled, it is at the limit.
+func TestFarEnds(t *testing.T) {
+	d, queries := make1("latent", 24, 3000, 5)
+	g := d.graph(t, codes.Cosine, Options{quiet: true, layout: plain})
+	const k = 10
+	s := Setting{EF: 100, nodes: 10}
+	var buf Buffer
+	for _, vec := range queries {
+		order := exact(codes.Cosine, d, vec, d.rows(), nil)
+		for _, c := range []struct{ from, to, expanded int }{
+			{0, 1500, 16 + 2*slack*10}, {k, 1500 + k, 16 + 2*slack*100},
+		} {
+			allowed := bitset.New(d.rows())
+			for _, h := range slices.Concat(order[:c.from], order[c.to:]) {
+				allowed.Set(h.Row)
+			}
+			q := g.Query(vec)
+			q.Guard(k, s, allowed.Count())
+			if _, stats, err := q.Search(k, s, allowed, d.scorer(codes.Cosine, vec), &buf); !errors.Is(err, ErrFar) || stats.Expanded != c.expanded {
+				t.Errorf("rows %d to %d excluded: %v after %d expansions, want %d", c.from, c.to, err, stats.Expanded, c.expanded)
+			}
+		}
+	}
+}
+
 // TestCalibrationByScores has rows whose nearest ones are at nearly the same distance: of forty
 // rows next to each other, codes cannot tell which is the nearest, and the calibration must not
 // take one for another.

@@ -29,6 +29,7 @@ var ErrFar = errors.New("what is near is not allowed")
 // Parameters of guards.
 const (
 	samples    = 64  // excluded rows that are compared with the results
+	confirming = 4   // times as many other rows confirm what a sample says
 	tolerated  = 4   // one more excluded row is tolerated per this many rows wanted
 	deviations = 3   // standard deviations above the mean number of excluded rows
 	slack      = 3   // multiple of the calibrated expansions after which a search is judged or given up
@@ -106,45 +107,56 @@ func (q *Query) check(allowed bitset.Set, b *Buffer) error {
 	if err := q.judge(last, allowed, b); err != nil {
 		return err
 	}
-	g := q.g
-	excluded := q.guard.excluded
-	ids := b.sample(allowed, g.Len(), excluded)
+	far, err := q.near(last, samples, 0, allowed, b)
+	if far && q.guard.excluded > samples {
+		// One row of a small sample is no proof: of 1000 searches under filters that are
+		// independent of the query, a dozen find one.
+		far, err = q.near(last, confirming*samples, 0.5, allowed, b)
+	}
+	if err == nil && far {
+		err = ErrFar
+	}
+	return err
+}
+
+// near reports whether, in a sample of n excluded rows, more are nearer than last than a filter
+// independent of the query would exclude. offset is that of the sample: see Buffer.sample.
+func (q *Query) near(last float32, n int, offset float64, allowed bitset.Set, b *Buffer) (bool, error) {
+	g, excluded := q.g, q.guard.excluded
+	ids := b.sample(allowed, g.Len(), excluded, n, offset)
 	if len(ids) == 0 {
-		return nil
+		return false, nil
 	}
 	if err := g.touchRecords(ids); err != nil {
-		return err
+		return false, err
 	}
 	b.others = slices.Grow(b.others[:0], len(ids))[:len(ids)]
 	simd.GatherL2(b.others, &q.point, g.records, ids)
-	n := 0
+	nearer := 0
 	for i, d := range b.others {
 		if d < last && ids[i] != q.without {
-			n++
+			nearer++
 		}
 	}
 	part := float64(len(ids)) / float64(excluded)
-	b.stats.Passed = max(b.stats.Passed, int(float64(n)/part))
+	b.stats.Passed = max(b.stats.Passed, int(float64(nearer)/part))
 	mean := float64(len(ids)*q.guard.want) / float64(max(1, g.Len()-excluded))
 	most := part * float64(q.guard.passed)
 	if part < 1 {
 		most += deviations * math.Sqrt(mean)
 	}
-	if float64(n) > most {
-		return ErrFar
-	}
-	return nil
+	return float64(nearer) > most, nil
 }
 
-// sample returns excluded rows at equal intervals, all of them if they are few. excluded is their
-// number.
-func (b *Buffer) sample(allowed bitset.Set, rows, excluded int) []uint32 {
+// sample returns n excluded rows at equal intervals, all of them if they are few. excluded is their
+// number. The first row is offset intervals after the first excluded row.
+func (b *Buffer) sample(allowed bitset.Set, rows, excluded, n int, offset float64) []uint32 {
 	b.ids = b.ids[:0]
 	if excluded == 0 {
 		return b.ids
 	}
-	step := max(1, float64(excluded)/samples)
-	next, seen := 0.0, 0 // index of the next excluded row to take; number of excluded rows seen
+	step := max(1, float64(excluded)/float64(n))
+	next, seen := offset*step, 0 // index of the next excluded row to take; number of excluded rows seen
 	for i, word := range allowed {
 		word = ^word
 		if i == rows/64 {
