@@ -784,7 +784,7 @@ func TestFarDuplicates(t *testing.T) {
 // in every sample. Alone it is no reason to give up: a search for one row passes by as many.
 func TestFarIsConfirmed(t *testing.T) {
 	d, _ := make1("latent", 24, 3000, 0)
-	g := d.graph(t, codes.Cosine, Options{quiet: true, layout: plain})
+	g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: plain})
 	r := rand.New(rand.NewPCG(1, 2))
 	var buf Buffer
 	const filters = 40
@@ -797,7 +797,7 @@ func TestFarIsConfirmed(t *testing.T) {
 		q := g.Query(d.row(0))
 		s := Setting{EF: 20}
 		q.Guard(1, s, half.Count())
-		if _, _, err := q.Search(1, s, half, d.scorer(codes.Cosine, d.row(0)), &buf); errors.Is(err, ErrFar) {
+		if _, _, err := q.Search(1, s, half, d.scorer(fileformat.Cosine, d.row(0)), &buf); errors.Is(err, ErrFar) {
 			gaveUp++
 		} else if err != nil {
 			t.Fatal(err)
@@ -813,12 +813,12 @@ func TestFarIsConfirmed(t *testing.T) {
 // rows beyond the nearest ones, so that the beam cannot be filled, it is at the limit.
 func TestFarEnds(t *testing.T) {
 	d, queries := make1("latent", 24, 3000, 5)
-	g := d.graph(t, codes.Cosine, Options{quiet: true, layout: plain})
+	g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: plain})
 	const k = 10
 	s := Setting{EF: 100, nodes: 10}
 	var buf Buffer
 	for _, vec := range queries {
-		order := exact(codes.Cosine, d, vec, d.rows(), nil)
+		order := exact(fileformat.Cosine, d, vec, d.rows(), nil)
 		for _, c := range []struct{ from, to, expanded int }{
 			{0, 1500, 16 + 2*slack*10}, {k, 1500 + k, 16 + 2*slack*100},
 		} {
@@ -828,7 +828,7 @@ func TestFarEnds(t *testing.T) {
 			}
 			q := g.Query(vec)
 			q.Guard(k, s, allowed.Count())
-			if _, stats, err := q.Search(k, s, allowed, d.scorer(codes.Cosine, vec), &buf); !errors.Is(err, ErrFar) || stats.Expanded != c.expanded {
+			if _, stats, err := q.Search(k, s, allowed, d.scorer(fileformat.Cosine, vec), &buf); !errors.Is(err, ErrFar) || stats.Expanded != c.expanded {
 				t.Errorf("rows %d to %d excluded: %v after %d expansions, want %d", c.from, c.to, err, stats.Expanded, c.expanded)
 			}
 		}
