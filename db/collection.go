@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/match"
-	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -33,7 +31,7 @@ type CollectionInfo struct {
 }
 
 func infoOf(v *engine.View) CollectionInfo {
-	m, _ := copied(map[string]any(v.Def.Metadata)).(map[string]any)
+	m, _ := document.Clone(v.Def.Metadata).(map[string]any)
 	return CollectionInfo{Name: v.Def.Name, Schema: schemaOf(v.Def.Schema), Metadata: m, Documents: v.Count}
 }
 
@@ -44,25 +42,6 @@ func infosOf(ver *engine.Version) []CollectionInfo {
 		infos = append(infos, infoOf(v))
 	}
 	return infos
-}
-
-// copied returns a deep copy of a metadata value.
-func copied(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		v = maps.Clone(v)
-		for key, value := range v {
-			v[key] = copied(value)
-		}
-		return v
-	case []any:
-		v = slices.Clone(v)
-		for i, value := range v {
-			v[i] = copied(value)
-		}
-		return v
-	}
-	return v
 }
 
 // CreateCollection makes an empty collection; ErrExists if the name is taken. The metadata m
@@ -312,7 +291,7 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 		return 0, c.wrap("delete", invalidf("where: %v", err))
 	}
 	deleted, err := c.changed(ctx, func(g *engine.Group, v *engine.View) ([]engine.Op, error) {
-		ids, err := c.db.idsWhere(ctx, v, filter.Simplify(where))
+		ids, err := match.IDs(ctx, c.db.engine.Store, v, filter.Simplify(where))
 		ops := make([]engine.Op, len(ids))
 		for i, id := range ids {
 			ops[i] = engine.Op{Kind: engine.OpDelete, Collection: v.Def.Name, ID: id}
@@ -320,36 +299,6 @@ func (c *Collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 		return ops, err
 	})
 	return deleted, c.wrap("delete", err)
-}
-
-// idsWhere returns the ids of the live documents that match. It must be called inside
-// guard and outside any transaction.
-func (db *DB) idsWhere(ctx context.Context, v *engine.View, where filter.Expr) ([]string, error) {
-	var ids []string
-	bound, err := match.New(ctx, v, where)
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range v.Parts {
-		set, err := bound.Rows(i)
-		if err != nil {
-			return nil, err
-		}
-		err = db.engine.Store.View(func(tx *meta.Tx) error {
-			for row := range set.All() {
-				id, err := v.IDAt(tx, p, row)
-				if err != nil {
-					return err
-				}
-				ids = append(ids, id)
-			}
-			return ctx.Err()
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
 }
 
 // LoadOptions tune Load. nil is the default.

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"fmt"
+
 	"github.com/vecbolt/vecbolt/internal/document"
 )
 
@@ -85,3 +87,50 @@ func (d *Document) decode(b []byte, want Select) error {
 
 // canonical returns a valid copy of m with stored types.
 func (m Metadata) canonical() (Metadata, error) { return document.Canonical(m) }
+
+// MarshalJSON writes m such that UnmarshalJSON returns the same values and
+// types: a float64 without a fraction has ".0". It fails with ErrInvalid where a
+// write of m would.
+func (m Metadata) MarshalJSON() ([]byte, error) { return document.MarshalMetadata(m) }
+
+// UnmarshalJSON reads numbers by the rules of a JSONL import: a number without
+// fraction and exponent is an int64, any other number a float64. It fails with
+// ErrInvalid for an integer that int64 cannot hold, a number beyond the range
+// of float64, a duplicate key, text that is not UTF-8, and nesting deeper than
+// MaxMetadataDepth.
+func (m *Metadata) UnmarshalJSON(b []byte) error {
+	read, err := document.UnmarshalMetadata(b)
+	if err == nil {
+		*m = read
+	}
+	return err
+}
+
+// Canonical returns a valid copy of d: metadata in the types that a collection
+// returns, and nil in place of empty fields. It shares the vector with d. It
+// fails with ErrInvalid where a write would, and for an empty id. It does not
+// check the dimension.
+func (d *Document) Canonical() (Document, error) {
+	if err := document.ValidateID(d.ID); err != nil {
+		return Document{}, err
+	}
+	if err := document.ValidateVector(d.ID, d.Vector); err != nil {
+		return Document{}, err
+	}
+	if err := document.ValidateText(d.ID, d.Text); err != nil {
+		return Document{}, err
+	}
+	c := *d
+	var err error
+	if c.Metadata, err = d.Metadata.canonical(); err != nil {
+		return Document{}, fmt.Errorf("document %q: %w", d.ID, err)
+	}
+	if len(c.Vector) == 0 {
+		c.Vector = nil
+	}
+	return c, nil
+}
+
+// Canonical returns a valid copy of m in the types that a collection returns;
+// nil if it is empty. It fails with ErrInvalid where a write would.
+func (m Metadata) Canonical() (Metadata, error) { return m.canonical() }

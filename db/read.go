@@ -271,7 +271,7 @@ func (c *Collection) walk(ctx context.Context, ver *engine.Version, v *engine.Vi
 			yield(nil, err)
 			return
 		}
-		next := mergeRows(v.Parts, sets)
+		next := match.InOrder(v.Parts, sets)
 		const perTx = 256
 		for {
 			var docs []*Document
@@ -308,28 +308,5 @@ func (c *Collection) walk(ctx context.Context, ver *engine.Version, v *engine.Vi
 				}
 			}
 		}
-	}
-}
-
-// mergeRows returns an iterator over the rows of all parts in order of DocNum.
-// The DocNums of a part are copied as it goes: they may be mapped memory.
-func mergeRows(parts []*engine.Part, sets []bitset.Set) func() (*engine.Part, int, bool) {
-	rows := make([]int, len(parts))
-	for i := range rows {
-		rows[i] = sets[i].NextSet(0)
-	}
-	return func() (*engine.Part, int, bool) {
-		best := -1
-		for i, row := range rows {
-			if row >= 0 && (best < 0 || parts[i].Nums[row] < parts[best].Nums[rows[best]]) {
-				best = i
-			}
-		}
-		if best < 0 {
-			return nil, 0, false
-		}
-		row := rows[best]
-		rows[best] = sets[best].NextSet(row + 1)
-		return parts[best], row, true
 	}
 }

@@ -81,3 +81,7 @@ func (s Schema) engine() engine.Schema {
 func schemaOf(s engine.Schema) Schema {
 	return Schema{Dim: s.Dim, Metric: Metric(s.Metric), Lineage: Lineage(s.Lineage), Text: (*TextIndex)(s.Text)}
 }
+
+// ValidateName returns ErrInvalid unless name can be the name of a collection:
+// 1 to MaxCollectionNameLen bytes of UTF-8 without control characters.
+func ValidateName(name string) error { return engine.ValidateName(name) }

@@ -302,7 +302,7 @@ var mutants = []mutant{
 	{name: "text-index-by-default", file: "rag/knowledge/learn.go", pkg: "rag/knowledge",
 		run: "TestLanguage",
 		old: "if !made { // the text", new: "if false { // the text"},
-	{name: "json-numbers-are-floats", file: "db/json.go", pkg: "db",
+	{name: "json-numbers-are-floats", file: "internal/document/json.go", pkg: "db",
 		run: "TestDocumentJSON",
 		old: "\td.UseNumber()\n", new: ""},
 }

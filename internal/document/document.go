@@ -3,6 +3,8 @@ package document
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // A Document is the stored part of a document: all fields except its vector.
@@ -116,4 +118,23 @@ func Canonical(m map[string]any) (map[string]any, error) {
 		return nil, err
 	}
 	return DecodeMetadata(b)
+}
+
+// Clone returns a deep copy of a metadata value.
+func Clone(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		v = maps.Clone(v)
+		for key, value := range v {
+			v[key] = Clone(value)
+		}
+		return v
+	case []any:
+		v = slices.Clone(v)
+		for i, value := range v {
+			v[i] = Clone(value)
+		}
+		return v
+	}
+	return v
 }

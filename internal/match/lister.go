@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
@@ -145,4 +146,57 @@ func (l *Lister) headIDs() []headID {
 	}
 	slices.SortFunc(ids, func(a, b headID) int { return cmp.Compare(a.id, b.id) })
 	return ids
+}
+
+// InOrder returns an iterator over the rows of all parts in order of DocNum.
+// The DocNums of a part are copied as it goes: they may be mapped memory.
+func InOrder(parts []*engine.Part, sets []bitset.Set) func() (*engine.Part, int, bool) {
+	rows := make([]int, len(parts))
+	for i := range rows {
+		rows[i] = sets[i].NextSet(0)
+	}
+	return func() (*engine.Part, int, bool) {
+		best := -1
+		for i, row := range rows {
+			if row >= 0 && (best < 0 || parts[i].Nums[row] < parts[best].Nums[rows[best]]) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return nil, 0, false
+		}
+		row := rows[best]
+		rows[best] = sets[best].NextSet(row + 1)
+		return parts[best], row, true
+	}
+}
+
+// IDs returns the ids of the live documents that match. The caller is inside Engine.Guard and
+// outside any transaction.
+func IDs(ctx context.Context, store *meta.Store, v *engine.View, where filter.Expr) ([]string, error) {
+	var ids []string
+	c, err := New(ctx, v, where)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range v.Parts {
+		set, err := c.Rows(i)
+		if err != nil {
+			return nil, err
+		}
+		err = store.View(func(tx *meta.Tx) error {
+			for row := range set.All() {
+				id, err := v.IDAt(tx, p, row)
+				if err != nil {
+					return err
+				}
+				ids = append(ids, id)
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }

@@ -1,4 +1,4 @@
-package db
+package document
 
 import (
 	"bytes"
@@ -9,47 +9,40 @@ import (
 	"unicode/utf8"
 )
 
-// MarshalJSON writes m such that UnmarshalJSON returns the same values and
-// types: a float64 without a fraction has ".0". It fails with ErrInvalid where a
-// write of m would.
-func (m Metadata) MarshalJSON() ([]byte, error) {
+// MarshalMetadata writes metadata as JSON such that UnmarshalMetadata returns the same values and
+// types: a float64 without a fraction has ".0".
+func MarshalMetadata(m map[string]any) ([]byte, error) {
 	if m == nil {
 		return []byte("null"), nil
 	}
 	if len(m) == 0 {
 		return []byte("{}"), nil
 	}
-	stored, err := m.canonical()
+	stored, err := Canonical(m)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(toJSON(map[string]any(stored)))
+	return json.Marshal(toJSON(stored))
 }
 
-// UnmarshalJSON reads numbers by the rules of a JSONL import: a number without
-// fraction and exponent is an int64, any other number a float64. It fails with
-// ErrInvalid for an integer that int64 cannot hold, a number beyond the range
-// of float64, a duplicate key, text that is not UTF-8, and nesting deeper than
-// MaxMetadataDepth.
-func (m *Metadata) UnmarshalJSON(b []byte) error {
+// UnmarshalMetadata reads an object, or null, as metadata.
+func UnmarshalMetadata(b []byte) (map[string]any, error) {
 	if !utf8.Valid(b) {
-		return invalidf("metadata is not valid UTF-8")
+		return nil, Invalidf("metadata is not valid UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	v, err := fromJSON(d, "", 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch v := v.(type) {
 	case nil:
-		*m = nil
+		return nil, nil
 	case map[string]any:
-		*m = v
-	default:
-		return invalidf("metadata is %.40s, not an object", b)
+		return v, nil
 	}
-	return nil
+	return nil, Invalidf("metadata is %.40s, not an object", b)
 }
 
 // toJSON replaces every float64 in canonical metadata by a number that decodes
@@ -77,7 +70,7 @@ func toJSON(v any) any {
 // fromJSON reads the next value; path names it in errors.
 func fromJSON(d *json.Decoder, path string, depth int) (any, error) {
 	if depth > MaxMetadataDepth {
-		return nil, invalidf("metadata field %q is nested deeper than %d", path, MaxMetadataDepth)
+		return nil, Invalidf("metadata field %q is nested deeper than %d", path, MaxMetadataDepth)
 	}
 	token, err := d.Token()
 	if err != nil {
@@ -111,7 +104,7 @@ func fromJSON(d *json.Decoder, path string, depth int) (any, error) {
 				field = path + "." + key
 			}
 			if _, twice := object[key]; twice {
-				return nil, invalidf("metadata field %.40q is given twice", field)
+				return nil, Invalidf("metadata field %.40q is given twice", field)
 			}
 			if object[key], err = fromJSON(d, field, depth+1); err != nil {
 				return nil, err
@@ -127,13 +120,13 @@ func jsonNumber(s, path string) (any, error) {
 	if !strings.ContainsAny(s, ".eE") {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return nil, invalidf("metadata field %q: integer %.40s does not fit int64", path, s)
+			return nil, Invalidf("metadata field %q: integer %.40s does not fit int64", path, s)
 		}
 		return n, nil
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsInf(f, 0) {
-		return nil, invalidf("metadata field %q: number %.40s does not fit float64", path, s)
+		return nil, Invalidf("metadata field %q: number %.40s does not fit float64", path, s)
 	}
 	return f, nil
 }
