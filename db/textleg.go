@@ -24,7 +24,7 @@ type textLeg struct {
 }
 
 // textLeg prepares the text of a query; nil if it has none. It must be called inside
-// guard.
+// Guard.
 func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
 	if q.Text == "" {
 		return nil, nil

@@ -244,7 +244,7 @@ type docKey struct {
 	id   string
 }
 
-// newGroup must be called, and the group used, with commitMu held.
+// newGroup must be called, and the group used, with CommitMu held.
 func newGroup(db *Engine) *Group {
 	return &Group{
 		db: db, Base: db.tip(), nextNum: db.nextNum, NextID: db.nextColl,

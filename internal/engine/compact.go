@@ -66,7 +66,7 @@ func (db *Engine) compactAll(ctx context.Context) error {
 		return err
 	}
 	db.MetaMu.Lock()
-	rest := len(db.State.Obsolete) > 0 // segments whose graphs were reused by makeDerived
+	rest := len(db.State.Obsolete) > 0 // segments whose graphs were reused by MakeDerived
 	db.MetaMu.Unlock()
 	if rest {
 		return db.Settle()
@@ -243,7 +243,7 @@ func (db *Engine) CompactPart(ctx context.Context, c compaction) error {
 }
 
 // haveVictims reports whether all victims are still in the database: a dropped collection
-// takes its segments with it. metaMu is held.
+// takes its segments with it. MetaMu is held.
 func (db *Engine) haveVictims(c compaction) bool {
 	for _, v := range c.Victims {
 		if db.Segments[v.Info.ID] != v.OpenSegment {

@@ -16,7 +16,7 @@ import (
 )
 
 // Recompute compares the derived file on disk with its sources. It must be called inside
-// guard.
+// Guard.
 func (d *Derived[T]) Recompute(ctx context.Context) error {
 	if d.deep == nil {
 		return nil

@@ -62,7 +62,7 @@ func (s Schema) Accepts(collection string, want Schema) error {
 	return nil
 }
 
-// maxNameLen is the limit of a collection name in bytes.
+// MaxNameLen is the limit of a collection name in bytes.
 const MaxNameLen = 255
 
 // ValidateName is the only check of collection names. They never become file
@@ -105,7 +105,7 @@ type storedDefinition struct {
 	Text       *storedText        `msgpack:"text,omitempty"`
 }
 
-// storedText is the msgpack form of a textIndex.
+// storedText is the msgpack form of a TextIndex.
 type storedText struct {
 	Language string   `msgpack:"language"`
 	Fields   []string `msgpack:"fields,omitempty"`

@@ -16,7 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// derivedExts are the extensions of the derived files that a segment may have.
+// DerivedExts are the extensions of the derived files that a segment may have.
 var DerivedExts = []string{"cols", "codes", "graph", "terms"}
 
 // derivedName returns the name of a derived file.
@@ -44,7 +44,7 @@ type Derived[T any] struct {
 	// comparison.
 	deep func(context.Context, *T) error
 	// Write builds the content. It may read the segment's vectors, other derived files
-	// and meta.bolt. It is called inside guard.
+	// and meta.bolt. It is called inside Guard.
 	Write func(context.Context, io.WriterAt) error
 	// scratch, if set, reports whether the content must stay in memory.
 	scratch func() bool
@@ -66,7 +66,7 @@ type stage int
 const (
 	onDemand  stage = iota // by the first call that needs it
 	ByClose                // in the background once the segment has settled, at the latest by Compact or Close
-	ByCompact              // in the background after byClose, at the latest by Compact, because it takes long
+	ByCompact              // in the background after ByClose, at the latest by Compact, because it takes long
 )
 
 // Publishable is a derived file as a Publisher sees it.
@@ -92,7 +92,7 @@ func (d *Derived[T]) File() string { return d.Name }
 
 func (d *Derived[T]) stage() stage { return d.when }
 
-// Get returns the content, or nil if the file is absent. It must be called inside guard.
+// Get returns the content, or nil if the file is absent. It must be called inside Guard.
 func (d *Derived[T]) Get() *T {
 	if d == nil {
 		return nil
@@ -124,7 +124,7 @@ func (d *Derived[T]) load() (err error) {
 }
 
 // Need returns the content and builds the file if it is absent. The content stays in
-// memory if it cannot be written. It must be called inside guard.
+// memory if it cannot be written. It must be called inside Guard.
 func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 	if v := d.Get(); v != nil {
 		return v, nil
@@ -217,7 +217,7 @@ func (d *Derived[T]) Distrust(err error) {
 	d.db.Background.wakeDerive()
 }
 
-// errDerived says that a derived file could not be read and is no longer used. The call
+// ErrDerived says that a derived file could not be read and is no longer used. The call
 // can be repeated: it then does without the file.
 var ErrDerived = errors.New("derived, will be rebuilt")
 
@@ -258,7 +258,7 @@ func (d *Derived[T]) Check() error {
 }
 
 // Fits reads the whole file of the same name in from and returns the first error. It must
-// be called inside guard.
+// be called inside Guard.
 func (d *Derived[T]) Fits(from *vfs.FS) error {
 	m, err := mapFile(from, d.Name)
 	if err != nil {

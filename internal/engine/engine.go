@@ -35,7 +35,7 @@ type Engine struct {
 	nextColl uint32
 	flushed  *sync.Cond // signals frozen == nil or flushErr
 
-	// MetaMu is held during a commit to meta.bolt. It is taken before commitMu. It guards
+	// MetaMu is held during a commit to meta.bolt. It is taken before CommitMu. It guards
 	// the fields below.
 	MetaMu   sync.Mutex
 	Commits  uint64 // of meta.bolt, since it was opened
@@ -49,7 +49,7 @@ type Engine struct {
 	// Mu guards the fields below. It is held only briefly.
 	Mu      sync.Mutex
 	Cur     *Version
-	held    *Version // newer than cur, not yet visible; guarded by commitMu as well
+	held    *Version // newer than cur, not yet visible; guarded by CommitMu as well
 	holding bool     // publish sets held instead of cur
 	Live    map[*Version]struct{}
 	Mapped  map[*OpenSegment]struct{} // open segments, of the database or of old versions only
@@ -203,7 +203,7 @@ func (db *Engine) refused() error {
 	return db.Failed
 }
 
-// refuse sets the reason that writes are refused from now on. mu is held.
+// refuse sets the reason that writes are refused from now on. Mu is held.
 func (db *Engine) refuse(err error) {
 	db.Failed = fmt.Errorf("%w: %w", ErrUnknown, err)
 	db.Opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)

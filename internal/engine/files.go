@@ -125,7 +125,7 @@ func (v *Version) successor() *Version {
 	return next
 }
 
-// tip returns the newest version, the base of the next one. commitMu is held.
+// tip returns the newest version, the base of the next one. CommitMu is held.
 func (db *Engine) tip() *Version {
 	if db.held != nil {
 		return db.held
@@ -163,7 +163,7 @@ func (db *Engine) publish(v *Version) {
 
 // Guard runs fn, which reads mapped files, on this goroutine. A memory fault becomes an
 // error that names the file: a sector may be unreadable, or another program may have cut
-// the file. A derived file with a fault is not used again: see retryDerived.
+// the file. A derived file with a fault is not used again: see RetryDerived.
 func (db *Engine) Guard(fn func() error) error {
 	err := vfs.Guard(SegDir, fn)
 	if err == nil {
@@ -255,7 +255,7 @@ func (db *Engine) Drop(v *Version) {
 	db.unref(v)
 }
 
-// unref drops one reference; mu is held. The last reader of a segment that no
+// unref drops one reference; Mu is held. The last reader of a segment that no
 // longer belongs to the database unmaps it.
 func (db *Engine) unref(v *Version) {
 	if v.Refs--; v.Refs > 0 {
@@ -276,7 +276,7 @@ func (db *Engine) unref(v *Version) {
 	}
 }
 
-// shut closes a segment that nobody reads; mu is held.
+// shut closes a segment that nobody reads; Mu is held.
 func (db *Engine) shut(s *OpenSegment) {
 	delete(db.Mapped, s)
 	if err := s.Close(); err != nil {

@@ -23,7 +23,7 @@ import (
 // makeRoom waits until the head has room for a group of writes, or returns the reason to
 // refuse them. A full head is frozen and flushed in the background. While the previous
 // head is still being flushed, writers wait. A failed flush is retried once before a
-// writer gets its error. commitMu is held.
+// writer gets its error. CommitMu is held.
 func (db *Engine) makeRoom() error {
 	for tried := false; ; {
 		db.Mu.Lock()
@@ -56,7 +56,7 @@ const (
 )
 
 // freeze replaces the active head by an empty one. It rotates the log, so that the log
-// files of the frozen head can be removed after its flush. commitMu is held and no head
+// files of the frozen head can be removed after its flush. CommitMu is held and no head
 // is frozen.
 func (db *Engine) freeze() error {
 	if db.Log != nil {
@@ -178,7 +178,7 @@ func (f *flusher) writeSegments() error {
 	return nil
 }
 
-// newSegmentID returns an unused segment number. metaMu is held. The next commit records
+// newSegmentID returns an unused segment number. MetaMu is held. The next commit records
 // the number; until then its file is a leftover, which the next Open removes.
 func (db *Engine) newSegmentID() uint64 {
 	id := db.State.NextSegment
@@ -447,7 +447,7 @@ func (f *flusher) commitDead(tx *meta.Tx) error {
 	return nil
 }
 
-// findRow finds the row of a DocNum in the current segments. metaMu is held.
+// findRow finds the row of a DocNum in the current segments. MetaMu is held.
 func (db *Engine) findRow(coll uint32, num uint64) (*OpenSegment, int, bool) {
 	for _, s := range db.Segments {
 		if s.Info.Collection == coll && s.Info.MinDoc <= num && num <= s.Info.MaxDoc {
@@ -512,7 +512,7 @@ func carryDead(p *Part, s *OpenSegment) *bitset.Cow {
 
 // commitMeta runs the transaction of a flush (v is its version) or of a compaction (v is
 // nil). Afterwards it removes log and segment files that the previous commit made
-// obsolete. metaMu is held.
+// obsolete. MetaMu is held.
 func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) {
 	if err := db.Err(); err != nil {
 		return err
@@ -566,7 +566,7 @@ func (db *Engine) nextCollection() uint32 {
 }
 
 // retire takes a segment out of the database. Its files stay until the next commit,
-// because the older root of meta.bolt needs them, and until no version has it. metaMu is
+// because the older root of meta.bolt needs them, and until no version has it. MetaMu is
 // held.
 func (db *Engine) retire(tx *meta.Tx, id uint64) error {
 	db.State.Obsolete = append(db.State.Obsolete, id)

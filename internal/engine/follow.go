@@ -306,7 +306,7 @@ func (f *follower) note(m *manifest.Manifest, err error) {
 }
 
 // take makes a complete version the current one. It builds the version aside: readers see
-// the previous one until all is ready. metaMu is held.
+// the previous one until all is ready. MetaMu is held.
 func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err error) {
 	f, before := db.Following, db.Files()
 	active, nextNum, nextColl := db.Active, db.nextNum, db.nextColl
@@ -403,7 +403,7 @@ func (db *Engine) reveal(store *meta.Store) {
 	}
 }
 
-// closeStore closes the store of a published version without readers; mu is held.
+// closeStore closes the store of a published version without readers; Mu is held.
 func (db *Engine) closeStore(s *meta.Store) {
 	if err := s.Close(); err != nil {
 		db.Opts.Logger.Warn("cannot close", "error", err)

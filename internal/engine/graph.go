@@ -94,7 +94,7 @@ func (db *Engine) keepBase(s, base *OpenSegment, rows []uint32) {
 	base.sets++
 }
 
-// dropBase releases the base of a segment; mu is held.
+// dropBase releases the base of a segment; Mu is held.
 func (db *Engine) dropBase(s *OpenSegment) {
 	if base := s.Base; base != nil {
 		s.Base, s.baseRows = nil, nil
@@ -102,14 +102,14 @@ func (db *Engine) dropBase(s *OpenSegment) {
 	}
 }
 
-// letGo releases one reference to a segment; mu is held.
+// letGo releases one reference to a segment; Mu is held.
 func (db *Engine) letGo(s *OpenSegment) {
 	if s.sets--; s.sets == 0 {
 		db.shut(s)
 	}
 }
 
-// raiseBy is the factor of one raise of the beam width.
+// RaiseBy is the factor of one raise of the beam width.
 const RaiseBy = 1.5
 
 // Raise returns the factor on the calibrated setting of the graph.

@@ -133,7 +133,7 @@ type table struct {
 	terms   *tableTerms
 }
 
-// chunkBytes is the size of the pieces in which vectors are allocated and
+// ChunkBytes is the size of the pieces in which vectors are allocated and
 // scanned: a fraction of the second-level cache.
 const ChunkBytes = 256 << 10
 
@@ -232,7 +232,7 @@ func (r *tableRows) Match(ctx context.Context, e filter.Expr, dst bitset.Set) er
 	return nil
 }
 
-// columnRows is the number of head rows that share column files in memory;
+// ColumnRows is the number of head rows that share column files in memory;
 // rows beyond the last full block are matched one by one.
 const ColumnRows = 1024
 
@@ -275,5 +275,5 @@ func buildColumns(docs [][]byte) (*columns.Columns, error) {
 	return columns.Parse(b.Bytes(len(docs), ident), ident)
 }
 
-// negInf is the score below all scores.
+// NegInf is the score below all scores.
 var NegInf = math.Inf(-1)

@@ -28,7 +28,7 @@ type Op struct {
 	Start, End int // range of the stored document in the batch's buffer
 	Vec        []float32
 	Patch      *Patch
-	Def        *Definition // opDefine
+	Def        *Definition // OpDefine
 
 	Coll uint32
 	Doc  []byte // stored document

@@ -27,7 +27,7 @@ type TextIndex struct {
 	K1, B    *float64 // nil: 1.2 and 0.75
 }
 
-// maxTextFields is the most metadata fields in a text index.
+// MaxTextFields is the most metadata fields in a text index.
 const MaxTextFields = 64
 
 // Clone returns a copy with the default language.
@@ -62,7 +62,7 @@ func (t *TextIndex) params() terms.Params {
 	return p
 }
 
-// An Analysis turns documents into terms, as a textIndex says.
+// An Analysis turns documents into terms, as a TextIndex says.
 type Analysis struct {
 	Analyzer *text.Analyzer
 	fields   []string
