@@ -15,11 +15,11 @@ type Metric uint8
 const (
 	// Cosine is the cosine of the angle, in [-1, 1]. It is 0 if either vector
 	// is zero.
-	Cosine Metric = Metric(fileformat.Cosine)
+	Cosine Metric = 0
 	// Dot is the inner product.
-	Dot Metric = Metric(fileformat.Dot)
+	Dot Metric = 1
 	// L2 is the squared Euclidean distance, negated.
-	L2 Metric = Metric(fileformat.L2)
+	L2 Metric = 2
 )
 
 // String returns the name that ParseMetric reads.
@@ -70,7 +70,7 @@ type Schema struct {
 }
 
 // MaxCollectionNameLen is the limit of a collection name in bytes.
-const MaxCollectionNameLen = engine.MaxNameLen
+const MaxCollectionNameLen = engine.MaxNameLen // 255
 
 // engine returns the schema as the engine keeps it.
 func (s Schema) engine() engine.Schema {

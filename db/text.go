@@ -24,7 +24,7 @@ type TextIndex struct {
 }
 
 // MaxTextFields is the most metadata fields in a text index.
-const MaxTextFields = engine.MaxTextFields
+const MaxTextFields = engine.MaxTextFields // 64
 
 // engine returns an own copy of t with the default language, as the engine keeps it.
 func (t *TextIndex) engine() *engine.TextIndex { return (*engine.TextIndex)(t).Clone() }
