@@ -1040,3 +1040,44 @@ func TestReplicaGraph(t *testing.T) {
 		upsert(t, c, Document{ID: "7", Vector: vector()}, Document{ID: fmt.Sprint("new ", round), Vector: vector()})
 	}
 }
+
+// TestPublishWhileAFileIsReplaced has a derived file replaced by a shorter one, as after SetText,
+// when the Publisher is about to copy it. The version is published, without that file at most.
+func TestPublishWhileAFileIsReplaced(t *testing.T) {
+	dir, swapped := t.TempDir(), 0
+	publishing := false
+	opts := &Options{Compaction: Manual, hook: func(op vfs.Op) error {
+		if publishing && op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".terms") {
+			swapped++
+			name := filepath.Join(dir, filepath.FromSlash(op.Name))
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(name+".new", b[:len(b)/2], 0o600); err != nil {
+				return err
+			}
+			return os.Rename(name+".new", name)
+		}
+		return nil
+	}}
+	vdb := open(t, dir, opts)
+	c := collection(t, vdb, "c", Schema{Dim: 1, Text: &TextIndex{}})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1}, Text: "red fish"}, Document{ID: "b", Vector: []float32{2}, Text: "blue fish"})
+	if err := vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	p := publisher(t, vdb, folder, nil)
+	publishing = true
+	publish(t, p)
+	publishing = false
+	if swapped == 0 {
+		t.Fatal("no file was replaced")
+	}
+	replica := open(t, folder, &Options{ReadOnly: true})
+	r, err := collection(t, replica, "c", Schema{}).Search(t.Context(), Query{Text: "fish"})
+	if err != nil || len(r.Hits) != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -168,6 +168,11 @@ func copyFile(ctx context.Context, from, to *vfs.FS, name string, size int64) er
 		return err
 	}
 	defer in.Close()
+	return copyOpen(ctx, in, to, name, size)
+}
+
+// copyOpen is copyFile of an open file.
+func copyOpen(ctx context.Context, in *vfs.File, to *vfs.FS, name string, size int64) error {
 	out, err := to.Create(name)
 	if err != nil {
 		return err

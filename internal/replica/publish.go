@@ -571,13 +571,18 @@ func (p *publication) derived(d engine.Publishable, view *vfs.FS) error {
 	if p.have(name, d, func() error { return d.Fits(view) }) {
 		return nil
 	}
-	size, err := p.db.FS.Size(name)
+	in, err := p.db.FS.Open(name)
 	other := (*vfs.NotRegularError)(nil)
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	size, err := in.Size() // of this file: SetText may replace the one of that name at any time
 	if err == nil {
-		err = copyFile(p.ctx, p.db.FS, p.temp, name, size)
+		err = copyOpen(p.ctx, in, p.temp, name, size)
 	}
 	if err != nil {
 		return err
