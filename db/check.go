@@ -39,7 +39,7 @@ func (l CheckLevel) String() string {
 // validate is the only check of a CheckLevel.
 func (l CheckLevel) validate() error { return within("level", l, CheckBytes, CheckDeep) }
 
-// A CheckReport is what Check looked at and what it found wrong.
+// A CheckReport counts the data that a check read and lists its problems.
 type CheckReport struct {
 	Problems    []Problem `json:"problems"`
 	Collections int       `json:"collections"`
@@ -66,8 +66,8 @@ func (p Problem) String() string {
 }
 
 // Check examines the database and its files. It changes nothing. Readers and writers go on;
-// writers pause while the log is read. The error says that the check itself could not be
-// done; what is wrong with the data is in the report.
+// writers pause while the log is read. Damage is in the report; an error means that the
+// check could not be done.
 func (db *DB) Check(ctx context.Context, level CheckLevel) (*CheckReport, error) {
 	err := level.validate()
 	var found *fsck.Report

@@ -95,7 +95,7 @@ type Disk struct {
 
 	lost  map[*Op]bool         // of pending: a SyncDir of them failed, and later ones by the same process do not make them durable
 	names []*Op                // all changes of directories since the start, durable or not, in order
-	first map[uint64]directory // what was durable at the start
+	first map[uint64]directory // durable directories at the start
 }
 
 // newDisk returns an empty Disk. rng decides what a failed sync has written.

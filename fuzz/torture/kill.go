@@ -106,7 +106,7 @@ func killedProcess(dir string, in io.Reader, out io.Writer) {
 		all.Go(func() {
 			err := do()
 			if err != nil && w.scarce != nil && errors.Is(err, db.ErrUnknown) && errors.Is(err, errNoHandles) {
-				killMyself() // the next process determines what was written
+				killMyself() // the next Open decides whether the write survives
 			}
 			if err != nil {
 				_ = say("error %v", strings.ReplaceAll(err.Error(), "\n", " "))

@@ -18,7 +18,7 @@ import (
 // Repair copies everything that is provably intact from the damaged database in src to a new
 // database in dst, which must be empty or not exist, and which is opened with opts. src is not
 // changed. Where pages of meta.bolt are damaged, Repair looks for records in all of its pages. An
-// error means that the repair could not be done; the report says what was saved until then.
+// error means that the repair could not be done; the report lists the data saved before it.
 func Repair(ctx context.Context, src, dst string, opts engine.Options) (*RepairReport, error) {
 	r := &repairer{ctx: ctx, report: &RepairReport{Lost: []Lost{}, Problems: []Problem{}}}
 	return r.report, r.run(src, dst, opts)

@@ -7,7 +7,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// A Report is what a check looked at and what it found wrong.
+// A Report counts the data that a check read and lists its problems.
 type Report struct {
 	Problems    []Problem
 	Collections int

@@ -36,8 +36,9 @@ type List[K comparable] struct {
 	Above func(least float64, limit int) ([]Entry[K], error)
 }
 
-// An Input says what to fuse. Convex takes two lists, of which it extends the first by All and
-// the second by Above. RRF takes any number, and extends all of them by Longer.
+// An Input holds the lists and the rules of a fusion. Convex takes two lists, of which it extends
+// the first by All and the second by Above. RRF takes any number, and extends all of them by
+// Longer.
 type Input[K comparable] struct {
 	Method Method
 	C      float64 // of RRF
@@ -136,7 +137,7 @@ type fuser[K comparable] struct {
 	deeper bool           // Convex called Above with the current first list
 }
 
-// A list is what is known of a List.
+// A list is the known prefix of a List.
 type list struct {
 	depth   int     // number of ranked entries
 	ceiling float64 // the largest score that a key outside the known entries can have

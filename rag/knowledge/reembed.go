@@ -126,7 +126,7 @@ type Reembedding struct {
 
 // Reembed embeds all chunks of a base with another model, in a second database, compares the
 // results of both models, and switches if Switch says so. The base answers questions all the time.
-// Others can learn until the comparison begins; what they learn is embedded too. The switch is
+// Others can learn until the comparison begins; their chunks are embedded too. The switch is
 // atomic, and an interrupted call is continued by the next one. Discard drops an unfinished
 // re-embedding.
 func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*Reembedding, error) {
@@ -173,7 +173,7 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	}
 	e.at("followed")
 
-	// From here on nobody can learn: the comparison must see exactly what is switched to.
+	// Learning is locked out from here on: the base compared must be the base that becomes current.
 	old, err := e.readAlone(ctx, name)
 	if err != nil {
 		return nil, errors.Join(err, l.vdb.Close())
