@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/vecbolt/vecbolt/internal/query"
+
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 )
@@ -13,8 +15,7 @@ import (
 type DB struct {
 	engine   *engine.Engine
 	opts     Options
-	nearest  *nearest.Searcher
-	rechecks *nearest.Rechecks
+	searcher *query.Searcher
 }
 
 // Open opens the database in directory dir and creates it if it does not exist. It fails
@@ -33,15 +34,17 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("db: open %q: %w", dir, engine.Translate(err))
 	}
-	db := &DB{engine: e, opts: o, nearest: nearest.NewSearcher(e, o.worthHelp)}
-	db.nearest.GraphAlways = o.walkAlways
 	every := o.recheckEvery
 	if o.Recheck == Manual {
 		every = 0
 	}
-	db.rechecks = nearest.NewRechecks(e, every)
+	db := &DB{engine: e, opts: o, searcher: &query.Searcher{
+		Engine: e, Nearest: nearest.NewSearcher(e, o.worthHelp), Rechecks: nearest.NewRechecks(e, every),
+		Workers: o.Workers, CheapFusion: o.cheapFusion, ConvexTexts: o.convexTexts,
+	}}
+	db.searcher.Nearest.GraphAlways = o.walkAlways
 	if !o.recheckByHand {
-		db.rechecks.Start()
+		db.searcher.Rechecks.Start()
 	}
 	return db, nil
 }
@@ -50,7 +53,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 // for running calls; later calls fail with ErrClosed. A second Close does nothing. Close
 // snapshots first: afterwards they fail.
 func (db *DB) Close() error {
-	db.rechecks.Stop()
+	db.searcher.Rechecks.Stop()
 	if err := db.engine.Close(); err != nil {
 		return fmt.Errorf("db: close %q: %w", db.engine.Dir, engine.Translate(err))
 	}

@@ -5,61 +5,44 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
-	"github.com/vecbolt/vecbolt/internal/nearest"
+	"github.com/vecbolt/vecbolt/internal/query"
 )
 
-// finish turns the best rows of a query into a Result.
-func (s *search) finish(ctx context.Context, q *probe) (*Result, error) {
-	var err error
-	best := q.rows
-	complete := q.Ledger.Complete(len(best), min(q.limit(), q.Matched))
-	switch {
-	case q.MMR != nil:
-		best, err = s.diversify(ctx, q, best)
-	case q.Group != nil:
-		best, complete, err = s.group(ctx, q, best)
+// result turns an answer into a Result. It alone shows ledgers to callers.
+func (db *DB) result(ctx context.Context, ver *engine.Version, v *engine.View, q *Query, a *query.Answer) (*Result, error) {
+	r := &Result{
+		Exact: !a.Ledger.Approximate, Complete: a.Complete, Recall: a.Ledger.Recall(),
+		Matched: a.Matched, Considered: a.Ledger.Considered, Plan: a.Plan,
 	}
-	if err != nil {
-		return nil, err
-	}
-	if q.Group == nil {
-		best = best[min(q.Offset, len(best)):min(q.limit(), len(best))]
-	}
-	r := result(&q.Ledger, q.Matched, complete, q.plan())
-	r.Hits, err = s.fetch(q, best)
-	return r, err
-}
-
-// result returns a Result without hits. It alone shows ledgers to callers.
-func result(l *nearest.Ledger, matched int, complete bool, plan string) *Result {
-	return &Result{
-		Exact: !l.Approximate, Complete: complete, Recall: l.Recall(),
-		Matched: matched, Considered: l.Considered, Plan: plan,
-	}
+	return r, db.engine.Guard(func() (err error) {
+		r.Hits, err = fetch(ctx, ver, v, q, a)
+		return err
+	})
 }
 
 // fetch reads the documents of hits. It skips meta.bolt if neither text nor
 // metadata is wanted and all ids are known.
-func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
-	clock := s.clock("fetch")
-	hits := make([]Hit, len(best))
-	stored := q.Select.has(WithText) || q.Select.has(WithMetadata) || q.Snippet > 0 && q.text != nil
+func fetch(ctx context.Context, ver *engine.Version, v *engine.View, q *Query, a *query.Answer) ([]Hit, error) {
+	clock := a.Trace.Clock("fetch")
+	hits := make([]Hit, len(a.Rows))
+	passages := q.Snippet > 0 && a.Passages != nil
+	stored := q.Select.has(WithText) || q.Select.has(WithMetadata) || passages
 	unknown := false
-	for i := range best {
-		h := &best[i]
-		hits[i] = Hit{Score: h.Score, Group: h.group, Legs: h.legs}
-		unknown = !stored && !h.Known(s.ver) || unknown
+	for i := range a.Rows {
+		h := &a.Rows[i]
+		hits[i] = Hit{Score: h.Score, Group: h.Group, Legs: legsOf(h.Legs)}
+		unknown = !stored && !h.Known(ver) || unknown
 	}
 	read := func(tx *meta.Tx) (err error) {
-		for i := range best {
-			if err = s.ctx.Err(); err != nil {
+		for i := range a.Rows {
+			if err = ctx.Err(); err != nil {
 				return err
 			}
-			h, d := &best[i], &hits[i].Document
+			h, d := &a.Rows[i], &hits[i].Document
 			switch {
 			case stored || h.ID == "":
-				if err = readDocument(tx, s.view, h.Part, h.Row, q.Select, d); err == nil {
-					s.ver.Files.IDs.Put(h.Part.Nums[h.Row], d.ID)
+				if err = readDocument(tx, v, h.Part, h.Row, q.Select, d); err == nil {
+					ver.Files.IDs.Put(h.Part.Nums[h.Row], d.ID)
 				}
 			default:
 				d.ID = h.ID
@@ -67,8 +50,8 @@ func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 					d.Vector, err = h.Part.Vector(h.Row)
 				}
 			}
-			if err == nil && q.Snippet > 0 && q.text != nil {
-				hits[i].Snippet, err = s.snippet(tx, q, *h)
+			if err == nil && passages {
+				hits[i].Snippet, err = a.Passages.Best(tx, *h, q.Snippet)
 			}
 			if err != nil {
 				return err
@@ -78,11 +61,11 @@ func (s *search) fetch(q *probe, best []ranked) ([]Hit, error) {
 	}
 	var err error
 	if stored || unknown {
-		err = s.ver.Read(read)
+		err = ver.Read(read)
 	} else {
 		err = read(nil)
 	}
-	clock.Done(len(best), len(best), 0)
+	clock.Done(len(hits), len(hits), 0)
 	return hits, err
 }
 

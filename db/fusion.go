@@ -1,11 +1,9 @@
 package db
 
 import (
-	"fmt"
+	"github.com/vecbolt/vecbolt/internal/query"
 
 	"github.com/vecbolt/vecbolt/internal/fusion"
-	"github.com/vecbolt/vecbolt/internal/meta"
-	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
 // A FusionMethod is a way to combine ranked lists.
@@ -26,15 +24,7 @@ const (
 )
 
 // String returns the name that ParseFusionMethod reads.
-func (m FusionMethod) String() string {
-	switch m {
-	case RRF:
-		return "rrf"
-	case Convex:
-		return "convex"
-	}
-	return fmt.Sprintf("fusion(%d)", uint8(m))
-}
+func (m FusionMethod) String() string { return fusion.Method(m).String() }
 
 // MarshalText implements encoding.TextMarshaler.
 func (m FusionMethod) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
@@ -91,13 +81,6 @@ func (f Fusion) rules() fusion.Rules {
 	return fusion.Rules{Method: fusion.Method(f.Method), Weights: [2]float64{f.Vector, f.Text}, C: f.C, Depth: f.Depth}
 }
 
-func (f *Fusion) validate() error {
-	if err := f.rules().Check(); err != nil {
-		return invalidf("%v", err)
-	}
-	return nil
-}
-
 // A Leg is the place of a hit in one ranked list.
 type Leg struct {
 	// Name is "vector" or "text", or the index of the query in SearchFused.
@@ -110,55 +93,13 @@ type Leg struct {
 	Score *float64 `json:"score,omitempty"`
 }
 
-// newLegs returns legs of a fused row with names.
-func newLegs(legs []fusion.Leg, name func(list int) string) []Leg {
-	named := make([]Leg, len(legs))
-	for i, l := range legs {
-		named[i] = Leg{Name: name(i), Rank: l.Rank}
-		if l.Scored {
-			named[i].Score = new(l.Score)
-		}
-	}
-	return named
-}
-
-// entries returns a ranking as package fusion takes it.
-func entries(list []ranked) []fusion.Entry[nearest.Place] {
-	e := make([]fusion.Entry[nearest.Place], len(list))
-	for i, h := range list {
-		e[i] = fusion.Entry[nearest.Place]{Key: h.Place, Score: h.Score}
-	}
-	return e
-}
-
-// fusedRows returns the hits of a fusion as rows.
-func fusedRows(hits []fusion.Hit[nearest.Place], name func(list int) string) []ranked {
-	rows := make([]ranked, len(hits))
-	for i, h := range hits {
-		rows[i] = ranked{Ranked: nearest.Ranked{Place: h.Key, Score: h.Score}, legs: newLegs(h.Legs, name)}
-	}
-	return rows
-}
-
-// names returns the ids of rows, which order equal scores.
-func (s *search) names(rows []nearest.Place) ([]string, error) {
-	ids := make([]string, len(rows))
-	err := s.ver.Read(func(tx *meta.Tx) (err error) {
-		for i, at := range rows {
-			r := nearest.Ranked{Place: at}
-			if r.Known(s.ver) {
-				ids[i] = r.ID
-				continue
-			}
-			if err = s.ctx.Err(); err != nil {
-				return err
-			}
-			if ids[i], err = s.view.IDAt(tx, at.Part, at.Row); err != nil {
-				return err
-			}
-			s.ver.Files.IDs.Put(at.Part.Nums[at.Row], ids[i])
-		}
+func legsOf(legs []query.Leg) []Leg {
+	if legs == nil {
 		return nil
-	})
-	return ids, err
+	}
+	all := make([]Leg, len(legs))
+	for i, l := range legs {
+		all[i] = Leg(l)
+	}
+	return all
 }

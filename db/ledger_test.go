@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/query"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -327,7 +328,7 @@ func exactIsBruteForce(
 	const rows, dim = 500, 6
 	ctx := t.Context()
 	opts := walking
-	opts.cheapFusion, opts.convexTexts = []int{1, cheapFusion}[r.IntN(2)], 1
+	opts.cheapFusion, opts.convexTexts = []int{1, query.CheapFusion}[r.IntN(2)], 1
 	if !graphs {
 		opts.graphSize, opts.walkAlways, opts.cheapFusion = 0, false, 1
 	}

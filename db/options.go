@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/query"
+
 	"github.com/vecbolt/vecbolt/internal/dbtest"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
@@ -161,8 +163,8 @@ func (o Options) withDefaults() Options {
 	o.HeadSize = cmp.Or(o.HeadSize, 64<<20)
 	o.worthHelp = cmp.Or(o.worthHelp, nearest.WorthHelp)
 	o.recheckEvery = cmp.Or(o.recheckEvery, nearest.RecheckEvery)
-	o.cheapFusion = cmp.Or(o.cheapFusion, cheapFusion)
-	o.convexTexts = cmp.Or(o.convexTexts, convexTexts)
+	o.cheapFusion = cmp.Or(o.cheapFusion, query.CheapFusion)
+	o.convexTexts = cmp.Or(o.convexTexts, query.ConvexTexts)
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/nearest"
+	"github.com/vecbolt/vecbolt/internal/score"
 )
 
 // The planner takes the walk or the scan, whichever costs less by the distances
@@ -43,10 +46,10 @@ func TestPlanByWork(t *testing.T) {
 					var walk, scan, graphs float64
 					for _, vec := range vecs[rows:] {
 						q.Near = Vector(vec)
-						vdb.nearest.GraphAlways = true
+						vdb.searcher.Nearest.GraphAlways = true
 						w, s := costs(t, c, q)
 						walk, scan = walk+w, scan+s
-						vdb.nearest.GraphAlways = false
+						vdb.searcher.Nearest.GraphAlways = false
 						if e, err := c.Explain(t.Context(), q); err != nil {
 							t.Fatal(err)
 						} else if e.Plan[0].Plan == "graph" {
@@ -81,18 +84,33 @@ func costs(t *testing.T, c *Collection, q Query) (walk, scan float64) {
 		t.Fatal(err)
 	}
 	defer done()
-	s := c.db.newSearch(t.Context(), ver, v)
-	s.near.Trace = &nearest.Trace{}
-	if _, err := s.answer(t.Context(), []Query{q}); err != nil {
+	probe := &nearest.Probe{
+		Scorer: score.New(v.Def.Schema.Metric, q.Near.(Vector)), Goal: nearest.Goal{EF: int(q.Accuracy.(EF))},
+		Need: q.K, Least: engine.NegInf, Parts: make([]nearest.PartSearch, len(v.Parts)), Matched: v.Count,
+	}
+	if q.Where != nil {
+		where, err := match.New(t.Context(), v, q.Where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if probe.Parts[0].Set, err = where.Rows(0); err != nil {
+			t.Fatal(err)
+		}
+		probe.Matched = probe.Parts[0].Set.Count()
+	}
+	s := nearest.Search{
+		Searcher: c.db.searcher.Nearest, Version: ver, View: v, Workers: c.db.opts.Workers,
+		Probes: []*nearest.Probe{probe}, Trace: &nearest.Trace{},
+	}
+	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p := s.queries[0]
 	estimated := 0
-	for _, stage := range s.near.Trace.Stages {
+	for _, stage := range s.Trace.Stages {
 		if stage.Name == "graph" {
 			estimated += stage.Rows
 		}
 	}
-	price := v.Parts[0].Segment.Graph.Get().Price(p.Parts[0].Set != nil)
-	return float64(estimated) * price, s.near.ScanCost(&p.Probe, 0)
+	price := v.Parts[0].Segment.Graph.Get().Price(probe.Parts[0].Set != nil)
+	return float64(estimated) * price, s.ScanCost(probe, 0)
 }

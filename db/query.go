@@ -2,11 +2,11 @@ package db
 
 import (
 	"cmp"
-	"math"
-	"unicode/utf8"
+	"fmt"
+
+	"github.com/vecbolt/vecbolt/internal/query"
 
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/text"
 )
 
@@ -63,8 +63,6 @@ type Group struct {
 	// Size is the maximum number of hits per group; 0 means 1.
 	Size int
 }
-
-func (g *Group) size() int { return max(1, g.Size) }
 
 // An MMR asks for maximal marginal relevance (Carbonell and Goldstein, SIGIR
 // 1998): one after the other, of the Fetch best documents, the one is taken for
@@ -129,52 +127,32 @@ type Result struct {
 	Plan string `json:"plan"`
 }
 
-// limit returns how many of the best hits have to be known.
-func (q *Query) limit() int { return cmp.Or(q.K, DefaultK) + q.Offset }
+// resolve returns q as the search takes it.
+func (q *Query) resolve() (r query.Query, err error) {
+	if q.Snippet < 0 || q.Snippet > MaxTextLen {
+		return r, invalidf("snippet of %d bytes", q.Snippet)
+	}
+	r = query.Query{
+		Text: q.Text, Fusion: q.Fusion.rules(), K: cmp.Or(q.K, DefaultK), Offset: q.Offset,
+		Where: q.Where, Threshold: q.Threshold, Group: (*query.Group)(q.Group), MMR: (*query.MMR)(q.MMR),
+	}
+	if r.Near, err = targetOf(q.Near); err == nil {
+		r.Accuracy, err = goalOf(q.Accuracy)
+	}
+	return r, err
+}
 
-func (q *Query) validate(def *engine.Definition) error {
-	switch {
-	case q.K < 0:
-		return invalidf("k is %d", q.K)
-	case q.Offset < 0:
-		return invalidf("offset is %d", q.Offset)
-	case q.K > math.MaxInt32 || q.Offset > math.MaxInt32:
-		return invalidf("k %d with offset %d is beyond 2^31", q.K, q.Offset)
-	case q.Snippet < 0 || q.Snippet > MaxTextLen:
-		return invalidf("snippet of %d bytes", q.Snippet)
-	case !utf8.ValidString(q.Text):
-		return invalidf("the text of the query is not valid UTF-8")
-	case q.Near == nil && q.Text == "":
-		return invalidf("query has neither a target to be near to nor a text")
-	case q.Group != nil && q.MMR != nil:
-		return invalidf("query has groups and maximal marginal relevance")
-	case q.Group != nil && (q.Group.Size < 0 || q.Group.Size > math.MaxInt16):
-		return invalidf("group size is %d", q.Group.Size)
-	case q.MMR != nil && !(q.MMR.Lambda >= 0 && q.MMR.Lambda <= 1):
-		return invalidf("lambda is %v, not between 0 and 1", q.MMR.Lambda)
-	case q.MMR != nil && (q.MMR.Fetch < 0 || q.MMR.Fetch > math.MaxInt32 || q.MMR.Fetch > 0 && q.MMR.Fetch < q.limit()):
-		return invalidf("maximal marginal relevance among %d for %d hits", q.MMR.Fetch, q.limit())
-	case q.Threshold != nil && math.IsNaN(*q.Threshold):
-		return invalidf("threshold is NaN")
-	}
-	if err := q.Fusion.validate(); err != nil {
-		return err
-	}
-	if _, err := goalOf(q.Accuracy); err != nil {
-		return err
-	}
-	if err := validateTarget(q.Near, def); err != nil {
-		return err
-	}
-	if q.Group != nil {
-		if err := filter.Validate(filter.Exists(q.Group.Field)); err != nil {
-			return invalidf("group: %v", err)
+// resolveAll resolves queries; an error names the query by its index if there are several.
+func resolveAll(queries []Query) ([]query.Query, error) {
+	all := make([]query.Query, len(queries))
+	for i := range queries {
+		var err error
+		if all[i], err = queries[i].resolve(); err != nil && len(queries) > 1 {
+			err = fmt.Errorf("query %d: %w", i, err)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	if q.Where != nil {
-		if err := filter.Validate(q.Where); err != nil {
-			return invalidf("where: %v", err)
-		}
-	}
-	return nil
+	return all, nil
 }

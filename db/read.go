@@ -7,6 +7,8 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/query"
+
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -36,6 +38,58 @@ func (c *Collection) SearchBatch(ctx context.Context, queries []Query) ([]*Resul
 		return nil, c.wrap("search", err)
 	}
 	return results, nil
+}
+
+// search answers queries on one view: it resolves them, has package query rank the rows of each,
+// and reads the documents of the hits. The caller holds the version.
+func (db *DB) search(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query) ([]*Result, error) {
+	resolved, err := resolveAll(queries)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := db.searcher.Search(ctx, ver, v, resolved)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]*Result, len(queries))
+	for i, a := range answers {
+		if results[i], err = db.result(ctx, ver, v, &queries[i], a); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// SearchFused answers several queries, such as rewrites of one question, and fuses their
+// hits by RRF into one answer.
+//
+// Each query contributes its best documents that meet its own Where and Threshold:
+// Fusion.Depth of them or 100, and at least the number of wanted hits. The true answer is
+// again the fusion of complete lists: see Fusion. If all queries want an exact answer,
+// the lists are extended until it is exact.
+//
+// weights are the weights of the queries in order; without any, all are 1. K, Offset,
+// Select and Snippet of the first query apply. A snippet answers the text that ranks the
+// hit best.
+func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights ...float64) (*Result, error) {
+	ver, v, done, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	resolved, err := resolveAll(queries)
+	var a *query.Answer
+	if err == nil {
+		a, err = c.db.searcher.Fused(ctx, ver, v, resolved, weights)
+	}
+	var r *Result
+	if err == nil {
+		r, err = c.db.result(ctx, ver, v, &queries[0], a)
+	}
+	if err != nil {
+		return nil, c.wrap("search", err)
+	}
+	return r, nil
 }
 
 // Get returns one document; ErrNotFound if there is none.

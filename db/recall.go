@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/query"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
-	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
@@ -78,11 +77,7 @@ func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]Measure
 		return nil, err
 	}
 	defer done()
-	var all []MeasuredRecall
-	err = engine.RetryDerived(func() error {
-		all, err = c.db.measureRecall(ctx, ver, v, t)
-		return err
-	})
+	all, err := c.db.measureRecall(ctx, ver, v, t)
 	return all, c.wrap("measure recall", err)
 }
 
@@ -90,111 +85,27 @@ func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.
 	if t.Sample < 0 {
 		return nil, invalidf("sample of %d", t.Sample)
 	}
-	settings := t.Accuracies
-	if len(settings) == 0 {
-		settings = []Accuracy{Recall(0.9), Recall(0.95), Recall(0.98), Recall(0.99)}
+	if len(t.Accuracies) == 0 {
+		t.Accuracies = []Accuracy{Recall(0.9), Recall(0.95), Recall(0.98), Recall(0.99)}
 	}
-	goals := make([]nearest.Goal, len(settings))
-	for i, how := range settings {
+	goals := make([]nearest.Goal, len(t.Accuracies))
+	for i, how := range t.Accuracies {
 		var err error
 		if goals[i], err = goalOf(how); err != nil {
 			return nil, err
 		}
 	}
-	queries, err := db.testQueries(ver, v, t)
+	found, err := db.searcher.MeasureRecall(ctx, ver, v, query.RecallTest{
+		Queries: t.Queries, Sample: cmp.Or(t.Sample, DefaultSample), Seed: t.Seed, K: cmp.Or(t.K, DefaultK), Goals: goals, Where: t.Where,
+	})
 	if err != nil {
 		return nil, err
 	}
-	all, tallies := make([]MeasuredRecall, len(settings)), make([]nearest.Tally, len(settings))
-	const together = 128 // queries that share a pass over the vectors
-	asked := 0
-	for batch := range slices.Chunk(queries, together) {
-		truth, err := db.ranking(ctx, ver, v, batch, Exact, db.opts.Workers)
-		if err != nil {
-			return nil, err
-		}
-		for i, how := range settings {
-			got, err := db.ranking(ctx, ver, v, batch, how, db.opts.Workers)
-			if err != nil {
-				return nil, err
-			}
-			for j, q := range got.near.Probes {
-				hits := truth.near.Probes[j].Best
-				tallies[i].Add(len(hits)-nearest.Missed(hits, q.Best, nil), len(hits))
-				// The mean of equal promises is that promise, to the last bit.
-				all[i].Promised += (q.Ledger.Recall() - all[i].Promised) / float64(asked+j+1)
-				if !q.UsesGraphs() {
-					all[i].Exact++
-				}
-			}
-		}
-		asked += len(batch)
-	}
-	for i, g := range goals {
-		all[i].Target, all[i].EF = g.Recall, g.EF
-		all[i].RecallEstimate = RecallEstimate(tallies[i].Estimate(nearest.Usual))
-		if all[i].Exact == all[i].Queries {
-			all[i].Low = 1 // by definition
-		}
+	all := make([]MeasuredRecall, len(goals))
+	for i, m := range found {
+		all[i] = MeasuredRecall{Target: goals[i].Recall, EF: goals[i].EF, Promised: m.Promised, Exact: m.Exact, RecallEstimate: RecallEstimate(m.Estimate)}
 	}
 	return all, nil
-}
-
-// testQueries returns the queries of a test, without a target.
-func (db *DB) testQueries(ver *engine.Version, v *engine.View, t RecallTest) ([]Query, error) {
-	q := Query{K: cmp.Or(t.K, DefaultK), Where: t.Where}
-	var queries []Query
-	for _, vec := range t.Queries {
-		q.Near = Vector(vec)
-		queries = append(queries, q)
-	}
-	if queries != nil {
-		return queries, nil
-	}
-	r := rand.New(rand.NewPCG(t.Seed, 0))
-	total := v.Vectors()
-	n := min(cmp.Or(t.Sample, DefaultSample), total)
-	picks := map[int]bool{} // by Floyd's algorithm: CACM 30, 1987
-	for i := total - n; i < total; i++ {
-		if j := r.IntN(i + 1); picks[j] {
-			picks[i] = true
-		} else {
-			picks[j] = true
-		}
-	}
-	err := db.engine.Read(ver, func(tx *meta.Tx) error {
-		at := 0
-		for _, p := range v.Parts {
-			for row := 0; p.Dim > 0 && row < p.N; row++ {
-				if p.Dead.Has(row) {
-					continue
-				}
-				if picks[at] {
-					id, err := v.IDAt(tx, p, row)
-					if err != nil {
-						return err
-					}
-					q.Near = heldOut(id)
-					queries = append(queries, q)
-				}
-				at++
-			}
-		}
-		return nil
-	})
-	return queries, err
-}
-
-// ranking searches for the best rows of queries with the accuracy of how.
-func (db *DB) ranking(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, how Accuracy, workers int) (*search, error) {
-	asked := slices.Clone(queries)
-	for i := range asked {
-		q := &asked[i]
-		q.Accuracy, q.Select = how, IDsOnly
-	}
-	s := db.newSearch(ctx, ver, v)
-	s.near.Workers = workers
-	return s, s.rankAll(ctx, asked)
 }
 
 // Rechecked is the recall measured on live queries with one target, as far as
@@ -209,34 +120,10 @@ func (r Rechecked) String() string {
 	return fmt.Sprintf("%.4g promised, %.4f found in %d queries (%.4f to %.4f)", r.Target, r.Recall, r.Queries, r.Low, r.High)
 }
 
-// recheck has some of the answered queries repeated, to measure the recall of live queries.
-func (s *search) recheck() {
-	for _, p := range s.queries {
-		if s.db.rechecks.Wants(&p.Probe) {
-			s.db.rechecks.Offer(s.view.Def.ID, s.db.repeat(p))
-		}
-	}
-}
-
-// repeat returns a function that repeats the search for the vector of a query. It keeps the query,
-// and nothing of the view that it was answered on.
-func (db *DB) repeat(p *probe) nearest.Repeat {
-	q := Query{Near: Vector(slices.Clone(p.Scorer.Query)), K: p.Need, Where: p.where}
-	accuracy := Recall(p.Recall)
-	return func(ctx context.Context, ver *engine.Version, v *engine.View, exact bool) (*nearest.Search, error) {
-		how := accuracy
-		if exact {
-			how = Exact
-		}
-		s, err := db.ranking(ctx, ver, v, []Query{q}, how, 1)
-		return &s.near, err
-	}
-}
-
 // rechecked returns the recall measured on live queries of a collection.
 func (db *DB) rechecked(coll uint32) []Rechecked {
 	all := []Rechecked{}
-	for _, r := range db.rechecks.Observed(coll) {
+	for _, r := range db.searcher.Rechecks.Observed(coll) {
 		all = append(all, Rechecked{r.Target, RecallEstimate(r.Estimate)})
 	}
 	return all

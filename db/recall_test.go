@@ -198,7 +198,7 @@ func TestRecheck(t *testing.T) {
 			if _, err := c.Search(ctx, Query{Near: Vector(odd()), Accuracy: Recall(target)}); err != nil {
 				t.Fatal(err)
 			}
-			vdb.rechecks.Drain(ctx)
+			vdb.searcher.Rechecks.Drain(ctx)
 		}
 	}
 	ask(nearest.RaiseAfter - 1)
@@ -228,7 +228,7 @@ func TestRecheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	vdb.rechecks.Drain(ctx)
+	vdb.searcher.Rechecks.Drain(ctx)
 	if got := stats().Recall; len(got) != 1 || got[0].Queries != queries {
 		t.Errorf("%+v", got)
 	}
@@ -237,7 +237,7 @@ func TestRecheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	vdb.rechecks.Drain(ctx)
+	vdb.searcher.Rechecks.Drain(ctx)
 	if got := stats().Recall; len(got) != 2 || got[0].Queries != nearest.RecheckQueue {
 		t.Errorf("%+v", got)
 	}
@@ -249,8 +249,8 @@ func TestRecheck(t *testing.T) {
 	if err := vdb.Drop(ctx, "c"); err != nil {
 		t.Fatal(err)
 	}
-	vdb.rechecks.Drain(ctx)
-	if len(vdb.rechecks.Observed(c.id)) > 0 {
+	vdb.searcher.Rechecks.Drain(ctx)
+	if len(vdb.searcher.Rechecks.Observed(c.id)) > 0 {
 		t.Error("not forgotten")
 	}
 }
@@ -276,7 +276,7 @@ func TestRecheckInBackground(t *testing.T) {
 			runtime.Gosched()
 			checked = none || len(must(vdb.Stats()).Collections[0].Recall) > 0
 		}
-		if none && vdb.rechecks.Active() {
+		if none && vdb.searcher.Rechecks.Active() {
 			t.Error("probes are repeated")
 		}
 		if err := vdb.Close(); err != nil {

@@ -389,3 +389,6 @@ func TestAnswersKeepTheirBits(t *testing.T) {
 		t.Errorf("backup over a database: %v", err)
 	}
 }
+
+// limit returns how many of the best hits have to be known.
+func (q *Query) limit() int { return cmp.Or(q.K, DefaultK) + q.Offset }

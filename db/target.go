@@ -3,9 +3,9 @@ package db
 import (
 	"math"
 
-	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/query"
+
 	"github.com/vecbolt/vecbolt/internal/nearest"
-	"github.com/vecbolt/vecbolt/simd"
 )
 
 // A Target says whose neighbours a query looks for: a Vector, a Stored document or Examples.
@@ -27,7 +27,7 @@ type Examples struct {
 	Unlike []string
 }
 
-// heldOut is Stored for MeasureRecall: the document counts as not stored.
+// heldOut is Stored, and the document counts as not stored: for tests of recall.
 type heldOut string
 
 func (Vector) isTarget()   {}
@@ -35,34 +35,21 @@ func (Stored) isTarget()   {}
 func (Examples) isTarget() {}
 func (heldOut) isTarget()  {}
 
-// validateTarget returns an error if a target cannot be looked for; nil is none.
-func validateTarget(t Target, def *engine.Definition) error {
+// targetOf returns a target as the search takes it; nil stays nil.
+func targetOf(t Target) (query.Target, error) {
 	switch t := t.(type) {
-	case nil, heldOut:
+	case nil:
+		return nil, nil
 	case Vector:
-		switch {
-		case len(t) == 0:
-			return invalidf("the query vector is empty")
-		case def.Schema.Dim != 0 && len(t) != def.Schema.Dim:
-			return &DimensionError{Collection: def.Name, Expected: def.Schema.Dim, Got: len(t)}
-		case !simd.Finite(t):
-			return invalidf("query vector holds NaN or infinity")
-		}
+		return query.Vector(t), nil
 	case Stored:
-		if t == "" {
-			return invalidf("the id of the document to look for is empty")
-		}
+		return query.Stored(t), nil
+	case heldOut:
+		return query.HeldOut(t), nil
 	case Examples:
-		switch {
-		case len(t.Like) == 0 && len(t.Unlike) == 0:
-			return invalidf("query has no examples")
-		case len(t.Like) == 0:
-			return invalidf("query has examples of what is not wanted only")
-		}
-	default:
-		return invalidf("query target of type %T", t)
+		return query.Examples(t), nil
 	}
-	return nil
+	return nil, invalidf("query target of type %T", t)
 }
 
 // An Accuracy says how good an answer has to be: a Recall, such as Exact, or an EF.

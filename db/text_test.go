@@ -805,27 +805,3 @@ func TestTextConcurrent(t *testing.T) {
 	wait.Wait()
 	check(t, vdb)
 }
-
-// TestVectorScale: the best is 1, all other values lie between 0 and 1 in the same order,
-// and with Dot scaling the vectors changes nothing.
-func TestVectorScale(t *testing.T) {
-	for _, tt := range []struct {
-		metric             Metric
-		best, middle, last float64
-	}{
-		{Cosine, 0.9, 0.8, -1}, {Cosine, -0.5, -0.7, -0.9}, {Dot, 40, 3, -60}, {Dot, -1, -2, -3}, {Dot, 0, -1, -2}, {L2, -0.5, -3, -1e9}, {L2, 0, -1, -2},
-	} {
-		scale := vectorScale(tt.metric, tt.best)
-		best, middle, last := scale.Of(tt.best), scale.Of(tt.middle), scale.Of(tt.last)
-		positive := tt.metric != Dot || tt.best > 0
-		if positive && best != 1 || !(best >= middle && middle >= last && last >= 0) {
-			t.Errorf("%+v: %v, %v, %v", tt, best, middle, last)
-		}
-		if scaled := vectorScale(tt.metric, 16*tt.best).Of(16 * tt.middle); tt.metric == Dot && scaled != middle {
-			t.Errorf("%+v: scaled %v, not %v", tt, scaled, middle)
-		}
-	}
-	if vectorScale(Cosine, -1).Of(-1) != 0 {
-		t.Error("all are opposite")
-	}
-}

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/vecbolt/vecbolt/filter"
 )
 
@@ -29,26 +27,6 @@ func hostileValues() []any {
 
 func equalByFilter(a, b any) bool {
 	return filter.Match(filter.Eq("x", a), func(string) (any, bool) { return b, true })
-}
-
-func TestGroupKeyIsEquality(t *testing.T) {
-	compare := func(t interface{ Errorf(string, ...any) }, a, b any) {
-		if got, want := groupKey(a) == groupKey(b), equalByFilter(a, b); got != want {
-			t.Errorf("%T %v and %T %v: one group %v, equal %v", a, a, b, b, got, want)
-		}
-	}
-	for _, a := range hostileValues() {
-		for _, b := range hostileValues() {
-			compare(t, a, b)
-		}
-	}
-	rapid.Check(t, func(rt *rapid.T) {
-		n := rapid.Int64().Draw(rt, "n")
-		f := rapid.OneOf(rapid.Float64Range(-math.MaxFloat64, math.MaxFloat64), rapid.Just(float64(n))).Draw(rt, "f")
-		compare(rt, n, f)
-		compare(rt, f, n)
-		compare(rt, f, math.Trunc(f))
-	})
 }
 
 // A group of an answer holds the documents that filter.Eq says are equal.

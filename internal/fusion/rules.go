@@ -17,6 +17,17 @@ const (
 	RRF
 )
 
+// String returns "convex" or "rrf".
+func (m Method) String() string {
+	switch m {
+	case Convex:
+		return "convex"
+	case RRF:
+		return "rrf"
+	}
+	return fmt.Sprintf("fusion(%d)", uint8(m))
+}
+
 // Rules say how the two rankings of a hybrid query are combined: the first by vector, the second by
 // text. Only the defaults of the weights depend on that.
 type Rules struct {

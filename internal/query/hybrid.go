@@ -1,21 +1,22 @@
-package db
+package query
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/fusion"
+	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // best finds the rows of each query: the best ones in order, as many as the query needs.
-func (s *search) best(ctx context.Context) error {
+func (s *search) best() error {
 	if !slices.ContainsFunc(s.queries, func(p *probe) bool { return p.text != nil }) {
-		return s.nearest(ctx, s.queries)
+		return s.nearest(s.queries)
 	}
 	var legs []*probe
 	for _, p := range s.queries {
@@ -24,19 +25,19 @@ func (s *search) best(ctx context.Context) error {
 		}
 	}
 	// Both rankings run at the same time, unless Explain measures each.
-	texts := make([][]ranked, len(s.queries))
+	texts := make([][]Row, len(s.queries))
 	rankTexts := func() error {
-		return s.db.engine.Guard(func() (err error) {
+		return s.Engine.Guard(func() (err error) {
 			for i, p := range s.queries {
 				if p.text != nil && err == nil {
 					need, least := p.Need, engine.NegInf
 					switch {
 					case p.vector:
-						need = p.Fusion.rules().WithDefaults(p.Need).Depth
+						need = p.Fusion.WithDefaults(p.Need).Depth
 					case p.Threshold != nil:
 						least = *p.Threshold
 					}
-					texts[i], err = s.bestTexts(ctx, p, need, least)
+					texts[i], err = s.bestTexts(p, need, least)
 				}
 			}
 			return err
@@ -52,12 +53,12 @@ func (s *search) best(ctx context.Context) error {
 		textErr = rankTexts()
 	}
 	if len(legs) > 0 {
-		nearErr = s.nearest(ctx, legs)
+		nearErr = s.nearest(legs)
 	}
 	if err := cmp.Or(nearErr, textErr, group.Wait()); err != nil {
 		return err
 	}
-	return s.db.engine.Guard(func() (err error) {
+	return s.Engine.Guard(func() (err error) {
 		for i, p := range s.queries {
 			if !p.vector {
 				p.rows = texts[i]
@@ -68,7 +69,7 @@ func (s *search) best(ctx context.Context) error {
 			if p.text == nil {
 				continue
 			}
-			if p.rows, err = s.fuse(ctx, p, leg, leg.rows, texts[i]); err != nil {
+			if p.rows, err = s.fuse(p, leg, leg.rows, texts[i]); err != nil {
 				return err
 			}
 		}
@@ -82,7 +83,7 @@ func (p *probe) vectorLeg() *probe {
 		return p
 	}
 	leg := *p
-	leg.Need = p.Fusion.rules().WithDefaults(p.Need).Depth
+	leg.Need = p.Fusion.WithDefaults(p.Need).Depth
 	leg.Least = engine.NegInf // Threshold applies to the fused score
 	return &leg
 }
@@ -96,8 +97,8 @@ type hybrid struct {
 }
 
 // fuse combines the rankings of a query by vector and by text.
-func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) ([]ranked, error) {
-	rules := p.Fusion.rules().WithDefaults(p.Need)
+func (s *search) fuse(p, leg *probe, near, texts []Row) ([]Row, error) {
+	rules := p.Fusion.WithDefaults(p.Need)
 	h := &hybrid{search: s, p: p, leg: leg, depth: rules.Depth}
 	cost := 0
 	for i, part := range s.view.Parts {
@@ -107,11 +108,11 @@ func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) 
 			h.vectors += n
 		}
 	}
-	thorough := p.Exact() || cost <= s.db.opts.cheapFusion && !leg.Ledger.Approximate
+	thorough := p.Exact() || cost <= s.CheapFusion && !leg.Ledger.Approximate
 	p.Ledger.Add(leg.Ledger)
 	if p.scale == nil {
 		p.scale = new([2]float64)
-		for leg, list := range [][]ranked{near, texts} {
+		for leg, list := range [][]Row{near, texts} {
 			if len(list) > 0 {
 				p.scale[leg] = list[0].Score
 			}
@@ -119,10 +120,10 @@ func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) 
 	}
 	out, err := fusion.Fuse(fusion.Input[nearest.Place]{
 		Method: rules.Method, C: rules.C, K: p.Need, Least: p.Threshold, Matched: p.Matched,
-		Thorough: thorough, Texts: max(s.db.opts.convexTexts, 8*rules.Depth),
+		Thorough: thorough, Texts: max(s.ConvexTexts, 8*rules.Depth),
 		Lists: []fusion.List[nearest.Place]{
 			{
-				Ranking: h.nearest(near), Weight: rules.Weights[0], Scale: vectorScale(Metric(p.Scorer.Metric), p.scale[0]),
+				Ranking: h.nearest(near), Weight: rules.Weights[0], Scale: vectorScale(p.Scorer.Metric, p.scale[0]),
 				Score: func(at nearest.Place) (float64, bool, error) {
 					if at.Part.Dim > 0 {
 						p.Ledger.Considered++
@@ -131,23 +132,23 @@ func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) 
 				},
 				Ranks: func(rows []fusion.Entry[nearest.Place]) ([]int, error) {
 					p.Ledger.Considered += h.vectors
-					return h.ranks(0, rows, func(x []*suspect) error { return s.countBetter(ctx, p, x) })
+					return h.ranks(0, rows, func(x []*suspect) error { return s.countBetter(p, x) })
 				},
-				All: func(add func(nearest.Place)) error { return h.withVectors(ctx, add) },
+				All: h.withVectors,
 			},
 			{
 				Ranking: h.texts(texts), Weight: rules.Weights[1], Scale: fusion.Linear(0, p.scale[1]),
 				Score: func(at nearest.Place) (float64, bool, error) { return s.textScore(p, at) },
 				Ranks: func(rows []fusion.Entry[nearest.Place]) ([]int, error) {
-					return h.ranks(1, rows, func(x []*suspect) error { return s.textRanks(ctx, p, x) })
+					return h.ranks(1, rows, func(x []*suspect) error { return s.textRanks(p, x) })
 				},
 				Above: func(least float64, limit int) ([]fusion.Entry[nearest.Place], error) {
-					found, err := s.textsAbove(ctx, p, limit, least)
+					found, err := s.textsAbove(p, limit, least)
 					return entries(found), err
 				},
 			},
 		},
-		Longer: func() ([]fusion.Ranking[nearest.Place], error) { return h.longer(ctx) },
+		Longer: h.longer,
 		Names:  s.names,
 		Clock: func() func(rows, kept int) {
 			clock := s.clock("fuse")
@@ -169,48 +170,48 @@ func (s *search) fuse(ctx context.Context, p, leg *probe, near, texts []ranked) 
 
 func legName(list int) string { return [2]string{"vector", "text"}[list] }
 
-// cheapFusion is the number of components of matching vectors, counting at least 64 per
+// CheapFusion is the number of components of matching vectors, counting at least 64 per
 // row, up to which every fusion is made exact, because a scan of them takes a fraction of
 // a millisecond.
-const cheapFusion = 1 << 20
+const CheapFusion = 1 << 20
 
-// convexTexts or 8·Depth, whichever is more, limits the texts that Convex looks at to
+// ConvexTexts or 8·Depth, whichever is more, limits the texts that Convex looks at to
 // make an answer exact if the query does not ask for exactness.
-const convexTexts = 1024
+const ConvexTexts = 1024
 
 // vectorScale returns the scale of vector scores; see Convex.
-func vectorScale(metric Metric, best float64) fusion.Scale {
+func vectorScale(metric fileformat.Metric, best float64) fusion.Scale {
 	switch metric {
-	case L2:
+	case fileformat.L2:
 		return fusion.Distance(best)
-	case Dot:
+	case fileformat.Dot:
 		return fusion.Linear(-math.Abs(best), best)
 	}
 	return fusion.Linear(-1, best)
 }
 
 // nearest and texts say whether a ranking has every row.
-func (h *hybrid) nearest(list []ranked) fusion.Ranking[nearest.Place] {
+func (h *hybrid) nearest(list []Row) fusion.Ranking[nearest.Place] {
 	return fusion.Ranking[nearest.Place]{Best: entries(list), Whole: len(list) >= h.vectors}
 }
 
-func (h *hybrid) texts(list []ranked) fusion.Ranking[nearest.Place] {
+func (h *hybrid) texts(list []Row) fusion.Ranking[nearest.Place] {
 	return fusion.Ranking[nearest.Place]{Best: entries(list), Whole: len(list) < h.depth || len(list) >= h.p.Matched}
 }
 
 // longer returns rankings eight times as deep; nil if they hold all rows already.
-func (h *hybrid) longer(ctx context.Context) ([]fusion.Ranking[nearest.Place], error) {
+func (h *hybrid) longer() ([]fusion.Ranking[nearest.Place], error) {
 	if h.depth >= h.p.Matched {
 		return nil, nil
 	}
 	h.depth = min(8*h.depth, h.p.Matched)
 	leg := *h.leg
 	leg.Need, leg.Parts = h.depth, slices.Clone(leg.Parts)
-	if err := h.search.nearest(ctx, []*probe{&leg}); err != nil {
+	if err := h.search.nearest([]*probe{&leg}); err != nil {
 		return nil, err
 	}
 	h.p.Ledger.Add(leg.Ledger)
-	texts, err := h.bestTexts(ctx, h.p, h.depth, engine.NegInf)
+	texts, err := h.bestTexts(h.p, h.depth, engine.NegInf)
 	if err != nil {
 		return nil, err
 	}
@@ -218,15 +219,15 @@ func (h *hybrid) longer(ctx context.Context) ([]fusion.Ranking[nearest.Place], e
 }
 
 // withVectors passes every matching row with a vector to add.
-func (h *hybrid) withVectors(ctx context.Context, add func(nearest.Place)) error {
+func (h *hybrid) withVectors(add func(nearest.Place)) error {
 	for i, part := range h.view.Parts {
 		if part.Dim == 0 {
 			continue
 		}
 		set := h.p.Parts[i].Set
 		for row := range part.N {
-			if row%textRows == 0 && ctx.Err() != nil {
-				return ctx.Err()
+			if row%textRows == 0 && h.ctx.Err() != nil {
+				return h.ctx.Err()
 			}
 			if set == nil || set.Has(row) {
 				add(nearest.Place{Part: part, Row: row})
@@ -250,14 +251,14 @@ func (h *hybrid) ranks(list int, rows []fusion.Entry[nearest.Place], count func(
 	for i, e := range rows {
 		legs := make([]Leg, 2)
 		legs[list].Score = new(e.Score)
-		suspects[i] = &suspect{doc: ranked{Ranked: nearest.Ranked{Place: e.Key, Score: e.Score, ID: ids[i]}, legs: legs}}
+		suspects[i] = &suspect{doc: Row{Ranked: nearest.Ranked{Place: e.Key, Score: e.Score, ID: ids[i]}, Legs: legs}}
 	}
 	if err := count(suspects); err != nil {
 		return nil, err
 	}
 	ranks := make([]int, len(rows))
 	for i, x := range suspects {
-		if ranks[i] = x.doc.legs[list].Rank; list == 0 {
+		if ranks[i] = x.doc.Legs[list].Rank; list == 0 {
 			ranks[i] = x.better + 1
 		}
 	}
@@ -286,4 +287,57 @@ func (s *search) textScore(p *probe, at nearest.Place) (float64, bool, error) {
 		return 0, false, p.text.Damaged(err)
 	}
 	return score, score > 0, nil
+}
+
+// newLegs returns legs of a fused row with names.
+func newLegs(legs []fusion.Leg, name func(list int) string) []Leg {
+	named := make([]Leg, len(legs))
+	for i, l := range legs {
+		named[i] = Leg{Name: name(i), Rank: l.Rank}
+		if l.Scored {
+			named[i].Score = new(l.Score)
+		}
+	}
+	return named
+}
+
+// entries returns a ranking as package fusion takes it.
+func entries(list []Row) []fusion.Entry[nearest.Place] {
+	e := make([]fusion.Entry[nearest.Place], len(list))
+	for i, h := range list {
+		e[i] = fusion.Entry[nearest.Place]{Key: h.Place, Score: h.Score}
+	}
+	return e
+}
+
+// fusedRows returns the hits of a fusion as rows.
+func fusedRows(hits []fusion.Hit[nearest.Place], name func(list int) string) []Row {
+	rows := make([]Row, len(hits))
+	for i, h := range hits {
+		rows[i] = Row{Ranked: nearest.Ranked{Place: h.Key, Score: h.Score}, Legs: newLegs(h.Legs, name)}
+	}
+	return rows
+}
+
+// names returns the ids of rows, which order equal scores.
+func (s *search) names(rows []nearest.Place) ([]string, error) {
+	ids := make([]string, len(rows))
+	err := s.ver.Read(func(tx *meta.Tx) (err error) {
+		for i, at := range rows {
+			r := nearest.Ranked{Place: at}
+			if r.Known(s.ver) {
+				ids[i] = r.ID
+				continue
+			}
+			if err = s.ctx.Err(); err != nil {
+				return err
+			}
+			if ids[i], err = s.view.IDAt(tx, at.Part, at.Row); err != nil {
+				return err
+			}
+			s.ver.Files.IDs.Put(at.Part.Nums[at.Row], ids[i])
+		}
+		return nil
+	})
+	return ids, err
 }

@@ -1,4 +1,4 @@
-package db
+package query
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/match"
 	"github.com/vecbolt/vecbolt/internal/meta"
@@ -14,10 +15,33 @@ import (
 	"github.com/vecbolt/vecbolt/internal/score"
 )
 
+// A Searcher answers the queries of a database. Its methods are safe for concurrent use. The caller
+// holds the version that it passes.
+type Searcher struct {
+	Engine      *engine.Engine
+	Nearest     *nearest.Searcher
+	Rechecks    *nearest.Rechecks
+	Workers     int // goroutines of one search
+	CheapFusion int // see the constant
+	ConvexTexts int // see the constant
+}
+
+// Search answers queries on one view in one pass. If one query is invalid, none is answered.
+func (s *Searcher) Search(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query) (answers []*Answer, err error) {
+	err = engine.RetryDerived(func() error {
+		pass := s.on(ctx, ver, v)
+		if answers, err = pass.answer(queries); err == nil {
+			pass.recheck()
+		}
+		return err
+	})
+	return answers, err
+}
+
 // A search is one pass over a view for one or more queries.
 type search struct {
+	*Searcher
 	ctx     context.Context // of the call that it answers
-	db      *DB
 	ver     *engine.Version
 	view    *engine.View
 	queries []*probe
@@ -32,48 +56,28 @@ type probe struct {
 	text          *textLeg        // nil: it has no text
 	where         filter.Expr     // simplified; nil: all
 	examples      []nearest.Place // left out of the answer
-	forms         []*probe        // the queries that SearchFused fuses
-	rows          []ranked        // the best ones, in order
+	rows          []Row           // the best ones, in order
 	scale         *[2]float64     // the best scores by vector and text, for Convex; nil: use its own rows
-	fused         []ranked        // all fused rows, in order; only for Explain
+	fused         []Row           // all fused rows, in order; only for Explain
 }
 
-// A ranked is a row with its score in an answer.
-type ranked struct {
-	nearest.Ranked
-	group any   // the value of Group.Field
-	legs  []Leg // of a fused row
-}
-
-// search answers queries on one view. The caller holds the version.
-func (db *DB) search(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query) (results []*Result, err error) {
-	err = engine.RetryDerived(func() error {
-		s := db.newSearch(ctx, ver, v)
-		if results, err = s.answer(ctx, queries); err == nil {
-			s.recheck()
-		}
-		return err
-	})
-	return results, err
-}
-
-// newSearch returns a search on one view. The caller holds the version.
-func (db *DB) newSearch(ctx context.Context, ver *engine.Version, v *engine.View) *search {
-	near := nearest.Search{Searcher: db.nearest, Version: ver, View: v, Workers: db.opts.Workers}
-	return &search{ctx: ctx, db: db, ver: ver, view: v, near: near}
+// on returns a search on one view.
+func (s *Searcher) on(ctx context.Context, ver *engine.Version, v *engine.View) *search {
+	near := nearest.Search{Searcher: s.Nearest, Version: ver, View: v, Workers: s.Workers}
+	return &search{Searcher: s, ctx: ctx, ver: ver, view: v, near: near}
 }
 
 // answer answers queries. prepare validates each and finds the rows that match; best ranks the rows
 // of all queries together, by vectors, by texts or by both; finish groups or diversifies the best
-// rows of each query and reads their documents.
-func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error) {
-	if err := s.rankAll(ctx, queries); err != nil {
+// rows of each query.
+func (s *search) answer(queries []Query) ([]*Answer, error) {
+	if err := s.rankAll(queries); err != nil {
 		return nil, err
 	}
-	results := make([]*Result, len(queries))
-	return results, s.db.engine.Guard(func() (err error) {
+	answers := make([]*Answer, len(queries))
+	return answers, s.Engine.Guard(func() (err error) {
 		for i, p := range s.queries {
-			if results[i], err = s.finish(ctx, p); err != nil {
+			if answers[i], err = s.finish(p); err != nil {
 				return err
 			}
 		}
@@ -82,11 +86,11 @@ func (s *search) answer(ctx context.Context, queries []Query) ([]*Result, error)
 }
 
 // rankAll prepares queries and finds the best rows of all in one pass, so that they share scans.
-func (s *search) rankAll(ctx context.Context, queries []Query) error {
-	return s.db.engine.Guard(func() error {
+func (s *search) rankAll(queries []Query) error {
+	return s.Engine.Guard(func() error {
 		s.queries = make([]*probe, 0, len(queries))
 		for i := range queries {
-			p, err := s.prepare(ctx, &queries[i])
+			p, err := s.prepare(&queries[i])
 			if err != nil && len(queries) > 1 {
 				err = fmt.Errorf("query %d: %w", i, err)
 			}
@@ -95,17 +99,17 @@ func (s *search) rankAll(ctx context.Context, queries []Query) error {
 			}
 			s.queries = append(s.queries, p)
 		}
-		return s.best(ctx)
+		return s.best()
 	})
 }
 
 // nearest finds the rows of probes by their vectors.
-func (s *search) nearest(ctx context.Context, probes []*probe) error {
+func (s *search) nearest(probes []*probe) error {
 	s.near.Probes = make([]*nearest.Probe, len(probes))
 	for i, p := range probes {
 		s.near.Probes[i] = &p.Probe
 	}
-	if err := s.near.Run(ctx); err != nil {
+	if err := s.near.Run(s.ctx); err != nil {
 		return err
 	}
 	for _, p := range probes {
@@ -115,8 +119,8 @@ func (s *search) nearest(ctx context.Context, probes []*probe) error {
 }
 
 // rankedRows returns the rows that a search for a vector found.
-func rankedRows(best []nearest.Ranked) []ranked {
-	rows := make([]ranked, len(best))
+func rankedRows(best []nearest.Ranked) []Row {
+	rows := make([]Row, len(best))
 	for i, r := range best {
 		rows[i].Ranked = r
 	}
@@ -124,14 +128,14 @@ func rankedRows(best []nearest.Ranked) []ranked {
 }
 
 // order returns the n best of rows, in order.
-func (s *search) order(rows []ranked, n int) ([]ranked, error) {
-	compare := func(a, b ranked) int { return nearest.Compare(a.Ranked, b.Ranked) }
-	return nearest.Order(s.ctx, s.ver, s.view, rows, n, compare, func(r *ranked) *nearest.Ranked { return &r.Ranked })
+func (s *search) order(rows []Row, n int) ([]Row, error) {
+	compare := func(a, b Row) int { return nearest.Compare(a.Ranked, b.Ranked) }
+	return nearest.Order(s.ctx, s.ver, s.view, rows, n, compare, func(r *Row) *nearest.Ranked { return &r.Ranked })
 }
 
 // prepare validates a query and finds its vector and the rows to consider.
-func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
-	if err := q.validate(s.view.Def); err != nil {
+func (s *search) prepare(q *Query) (*probe, error) {
+	if err := q.check(s.view.Def); err != nil {
 		return nil, err
 	}
 	p := &probe{Query: q, where: q.Where}
@@ -139,17 +143,15 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 	if q.Threshold != nil {
 		p.Least = *q.Threshold
 	}
-	var err error
-	if p.Goal, err = goalOf(q.Accuracy); err != nil {
-		return nil, err
-	}
+	p.Goal = q.Accuracy
 	var vec []float32
+	var err error
 	switch t := q.Near.(type) {
 	case Vector:
 		vec = t
 	case Stored:
 		vec, _, err = s.vectorOf(string(t))
-	case heldOut:
+	case HeldOut:
 		p.Unseen = new(nearest.Place)
 		vec, *p.Unseen, err = s.vectorOf(string(t))
 	case Examples:
@@ -159,7 +161,7 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 		return nil, err
 	}
 	p.Scorer, p.vector = score.New(s.view.Def.Schema.Metric, vec), len(vec) > 0
-	if p.text, err = s.textLeg(ctx, q); err != nil {
+	if p.text, err = s.textLeg(q); err != nil {
 		return nil, err
 	}
 	switch {
@@ -172,7 +174,7 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 		p.where = filter.Simplify(p.where)
 	}
 	clock := s.clock("filter")
-	if err := s.choose(ctx, p); err != nil {
+	if err := s.choose(p); err != nil {
 		return nil, err
 	}
 	clock.Done(s.view.Vectors(), p.Matched, 0)
@@ -180,12 +182,12 @@ func (s *search) prepare(ctx context.Context, q *Query) (*probe, error) {
 }
 
 // choose evaluates the filter of a probe on every part.
-func (s *search) choose(ctx context.Context, p *probe) error {
+func (s *search) choose(p *probe) error {
 	p.Parts, p.Matched = make([]nearest.PartSearch, len(s.view.Parts)), 0
 	var where *match.Condition // nil until it is needed
 	if p.where != nil {
 		var err error
-		if where, err = match.New(ctx, s.view, p.where); err != nil {
+		if where, err = match.New(s.ctx, s.view, p.where); err != nil {
 			return err
 		}
 	}
@@ -199,11 +201,11 @@ func (s *search) choose(ctx context.Context, p *probe) error {
 		case p.where == nil && part.Dead.Count() == 0 && limits == nil:
 			p.Matched += part.N
 		default:
-			if err := ctx.Err(); err != nil {
+			if err := s.ctx.Err(); err != nil {
 				return err
 			}
 			if where == nil {
-				where, _ = match.New(ctx, s.view, nil) // no texts to prepare, no error
+				where, _ = match.New(s.ctx, s.view, nil) // no texts to prepare, no error
 			}
 			set, err := where.Rows(i)
 			if err != nil {
@@ -240,7 +242,7 @@ func (p *probe) drop(v *engine.View, e nearest.Place) {
 	}
 }
 
-// find returns the place of a document, or ErrNotFound.
+// find returns the place of a document, or engine.ErrNotFound.
 func (s *search) find(id string) (nearest.Place, error) {
 	var num uint64
 	err := s.ver.Read(func(tx *meta.Tx) (err error) {
@@ -251,7 +253,7 @@ func (s *search) find(id string) (nearest.Place, error) {
 		return nearest.Place{}, err
 	}
 	if num == 0 {
-		return nearest.Place{}, fmt.Errorf("%w: document %q in collection %q", ErrNotFound, id, s.view.Def.Name)
+		return nearest.Place{}, fmt.Errorf("%w: document %q in collection %q", engine.ErrNotFound, id, s.view.Def.Name)
 	}
 	p, row, ok := s.view.Locate(num)
 	if !ok {
@@ -267,7 +269,7 @@ func (s *search) vectorOf(id string) ([]float32, nearest.Place, error) {
 		return nil, at, err
 	}
 	if at.Part.Dim == 0 {
-		return nil, at, invalidf("document %q has no vector", id)
+		return nil, at, document.Invalidf("document %q has no vector", id)
 	}
 	vec, err := at.Part.Vector(at.Row)
 	return vec, at, err

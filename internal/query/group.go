@@ -1,12 +1,12 @@
-package db
+package query
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/fusion"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 )
 
@@ -34,17 +34,17 @@ func firstRound(q *Query) int { return 4 * q.limit() * q.Group.size() }
 // A group whose best documents are not all among the rows seen then gets a
 // query of its own. With RRF the score of a document depends on its ranks among
 // all documents, so there each round fuses longer lists instead.
-func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, bool, error) {
+func (s *search) group(q *probe, best []Row) ([]Row, bool, error) {
 	clock := s.clock("group")
 	rows := len(best)
 	type group struct {
-		hits     []ranked
+		hits     []Row
 		complete bool // no document of it is missing
 	}
 	var groups []*group
 	byValue := map[any]*group{}
 	var values []any
-	lists := q.vector && q.text != nil && q.Fusion.Method == RRF
+	lists := q.vector && q.text != nil && q.Fusion.Method == fusion.RRF
 	enough, whole := false, false
 	for round := q; ; {
 		all := len(best) < round.Need // only rows below the threshold are left out
@@ -53,13 +53,13 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 			return nil, false, err
 		}
 		for _, h := range best {
-			key := groupKey(h.group)
+			key := groupKey(h.Group)
 			g := byValue[key]
 			if g == nil {
 				g = &group{}
 				byValue[key] = g
 				groups = append(groups, g)
-				values = append(values, h.group)
+				values = append(values, h.Group)
 			}
 			if len(g.hits) < q.Group.size() {
 				g.hits = append(g.hits, h)
@@ -82,7 +82,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		} else {
 			next.where = filter.Simplify(filter.And(q.where, filter.Nin(q.Group.Field, values...)))
 		}
-		found, err := s.again(ctx, q, &next)
+		found, err := s.again(q, &next)
 		if err != nil {
 			return nil, false, err
 		}
@@ -97,12 +97,12 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 		if !g.complete && !lists {
 			own := *q
 			own.Need = q.Group.size()
-			own.where = filter.Simplify(filter.And(q.where, filter.Eq(q.Group.Field, g.hits[0].group)))
+			own.where = filter.Simplify(filter.And(q.where, filter.Eq(q.Group.Field, g.hits[0].Group)))
 			asked, probes = append(asked, g), append(probes, &own)
 		}
 	}
 	if len(probes) > 0 {
-		found, err := s.again(ctx, q, probes...)
+		found, err := s.again(q, probes...)
 		if err != nil {
 			return nil, false, err
 		}
@@ -110,8 +110,8 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 			rows += len(found[i])
 			g.complete = !probes[i].Ledger.Approximate || len(found[i]) == q.Group.size()
 			if probes[i].Ledger.Approximate { // the approximate query may miss known hits
-				found[i] = append(found[i], slices.DeleteFunc(g.hits, func(h ranked) bool {
-					return slices.ContainsFunc(found[i], func(f ranked) bool { return f.Place == h.Place })
+				found[i] = append(found[i], slices.DeleteFunc(g.hits, func(h Row) bool {
+					return slices.ContainsFunc(found[i], func(f Row) bool { return f.Place == h.Place })
 				})...)
 				if found[i], err = s.order(found[i], q.Group.size()); err != nil {
 					return nil, false, err
@@ -128,7 +128,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 			return cmp.Compare(b.hits[0].Score, a.hits[0].Score)
 		})
 	}
-	var hits []ranked
+	var hits []Row
 	known := 0
 	filled := true
 	for _, g := range groups {
@@ -147,7 +147,7 @@ func (s *search) group(ctx context.Context, q *probe, best []ranked) ([]ranked, 
 
 // again finds the best rows of probes derived from q, which consider other
 // rows. Their promises and costs are added to the ledger of q.
-func (s *search) again(ctx context.Context, q *probe, probes ...*probe) ([][]ranked, error) {
+func (s *search) again(q *probe, probes ...*probe) ([][]Row, error) {
 	sub := *s
 	sub.queries = probes
 	if s.near.Trace != nil {
@@ -155,12 +155,12 @@ func (s *search) again(ctx context.Context, q *probe, probes ...*probe) ([][]ran
 	}
 	for _, p := range probes {
 		p.Ledger, p.fused = nearest.Ledger{}, nil
-		if err := s.choose(ctx, p); err != nil {
+		if err := s.choose(p); err != nil {
 			return nil, err
 		}
 	}
-	err := sub.best(ctx)
-	best := make([][]ranked, len(probes))
+	err := sub.best()
+	best := make([][]Row, len(probes))
 	for i, p := range probes {
 		q.Ledger.Add(p.Ledger)
 		best[i] = p.rows
@@ -170,13 +170,13 @@ func (s *search) again(ctx context.Context, q *probe, probes ...*probe) ([][]ran
 }
 
 // groupValues reads the field of each row.
-func (s *search) groupValues(q *probe, rows []ranked) error {
+func (s *search) groupValues(q *probe, rows []Row) error {
 	for i := range rows {
 		m, err := s.metadata(rows[i].Place)
 		if err != nil {
 			return err
 		}
-		rows[i].group, _ = filter.Lookup(m, q.Group.Field)
+		rows[i].Group, _ = filter.Lookup(m, q.Group.Field)
 	}
 	return nil
 }

@@ -1,8 +1,7 @@
-package db
+package query
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/vecbolt/vecbolt/internal/mmr"
 	"github.com/vecbolt/vecbolt/internal/score"
@@ -12,7 +11,7 @@ import (
 func (m *MMR) fetch(limit int) int { return cmp.Or(m.Fetch, 5*limit) }
 
 // diversify chooses hits by maximal marginal relevance.
-func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]ranked, error) {
+func (s *search) diversify(q *probe, best []Row) ([]Row, error) {
 	clock := s.clock("mmr")
 	vecs := make([][]float32, len(best))
 	relevance := func(i int) float64 { return best[i].Score }
@@ -28,7 +27,7 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 			return nil, err
 		}
 	}
-	var taken []ranked
+	var taken []Row
 	if q.limit() > 0 {
 		order := mmr.Order(len(best), q.MMR.Lambda, relevance, func(chosen int) func(int) (float64, bool) {
 			if vecs[chosen] == nil {
@@ -43,7 +42,7 @@ func (s *search) diversify(ctx context.Context, q *probe, best []ranked) ([]rank
 			}
 		})
 		for i := range order {
-			if err := ctx.Err(); err != nil {
+			if err := s.ctx.Err(); err != nil {
 				return nil, err
 			}
 			if taken = append(taken, best[i]); len(taken) == q.limit() {

@@ -1,15 +1,11 @@
-package db
+package query
 
 import (
 	"cmp"
-	"context"
-	"math"
 	"slices"
 
-	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/match"
-	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/terms"
@@ -25,7 +21,7 @@ type textLeg struct {
 
 // textLeg prepares the text of a query; nil if it has none. It must be called inside
 // Guard.
-func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
+func (s *search) textLeg(q *Query) (*textLeg, error) {
 	if q.Text == "" {
 		return nil, nil
 	}
@@ -37,7 +33,7 @@ func (s *search) textLeg(ctx context.Context, q *Query) (*textLeg, error) {
 	if err != nil {
 		return nil, err
 	}
-	prepared, err := match.Prepare(ctx, s.view, a, parsed)
+	prepared, err := match.Prepare(s.ctx, s.view, a, parsed)
 	return &textLeg{Text: prepared, query: parsed, scanner: a.Analyzer.Scanner()}, err
 }
 
@@ -46,8 +42,8 @@ const textRows = 1 << 16
 
 // bestTexts returns the best documents by text with at least the score least, at most
 // need of them, in order.
-func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
-	hits, err := s.textsAbove(ctx, p, need, least)
+func (s *search) bestTexts(p *probe, need int, least float64) ([]Row, error) {
+	hits, err := s.textsAbove(p, need, least)
 	if err != nil {
 		return nil, err
 	}
@@ -56,13 +52,13 @@ func (s *search) bestTexts(ctx context.Context, p *probe, need int, least float6
 
 // textsAbove finds the documents with at least the score least by text, in no order. If
 // there are more than need, it finds at least the best need of them.
-func (s *search) textsAbove(ctx context.Context, p *probe, need int, least float64) ([]ranked, error) {
+func (s *search) textsAbove(p *probe, need int, least float64) ([]Row, error) {
 	clock := s.clock("text")
 	c := topk.New(min(need, max(1, p.Matched)), least)
 	var buf terms.Buffer
 	for i, part := range s.view.Parts {
 		for lo := 0; lo < part.N; lo += textRows {
-			if err := ctx.Err(); err != nil {
+			if err := s.ctx.Err(); err != nil {
 				return nil, err
 			}
 			if err := p.text.Scan(i, lo, min(lo+textRows, part.N), p.Parts[i].Set, c, &buf); err != nil {
@@ -74,15 +70,15 @@ func (s *search) textsAbove(ctx context.Context, p *probe, need int, least float
 	if err != nil {
 		return nil, err
 	}
-	hits = slices.DeleteFunc(hits, func(h ranked) bool { return h.Score < least })
+	hits = slices.DeleteFunc(hits, func(h Row) bool { return h.Score < least })
 	clock.Done(p.Matched, min(need, len(hits)), 0)
 	return hits, nil
 }
 
 // textScores computes the text scores of candidates.
-func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) {
+func (s *search) textScores(p *probe, found []topk.Candidate) ([]Row, error) {
 	slices.SortFunc(found, func(a, b topk.Candidate) int { return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Row, b.Row)) })
-	hits := make([]ranked, 0, len(found))
+	hits := make([]Row, 0, len(found))
 	var rows []uint32
 	var scores []float64
 	for len(found) > 0 {
@@ -97,28 +93,8 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]ranked, error) 
 			return nil, p.text.Damaged(err)
 		}
 		for i, row := range rows {
-			hits = append(hits, ranked{Ranked: nearest.Ranked{Place: nearest.Place{Part: s.view.Parts[part], Row: int(row)}, Score: scores[i]}})
+			hits = append(hits, Row{Ranked: nearest.Ranked{Place: nearest.Place{Part: s.view.Parts[part], Row: int(row)}, Score: scores[i]}})
 		}
 	}
 	return hits, nil
-}
-
-// snippet returns the passage of a document that best answers the text.
-func (s *search) snippet(tx *meta.Tx, p *probe, h ranked) (*text.Snippet, error) {
-	b, err := s.view.Stored(tx, h.Part, h.Row)
-	if err != nil {
-		return nil, err
-	}
-	d, err := document.Decode(b, document.Text)
-	if err != nil {
-		return nil, engine.CorruptDocument(h.Part.Nums[h.Row], err)
-	}
-	leg, rank := p.text, math.MaxInt
-	for i, f := range p.forms {
-		if r := h.legs[i].Rank; f.text != nil && r > 0 && r < rank {
-			leg, rank = f.text, r
-		}
-	}
-	sn := leg.scanner.Highlight(&leg.query, d.Text, p.Snippet, leg.Weight)
-	return &sn, nil
 }

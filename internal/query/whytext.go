@@ -1,7 +1,6 @@
-package db
+package query
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -17,26 +16,26 @@ import (
 
 // whyNotText explains the places of documents in the answer to a query with a
 // text. It is called inside Engine.Guard.
-func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []string) ([]WhyNot, error) {
+func (s *search) whyNotText(p *probe, rows []Row, ids []string) ([]WhyNot, error) {
 	all := make([]WhyNot, len(ids))
 	var suspects, vectors []*suspect
 	for i, id := range ids {
-		if err := ctx.Err(); err != nil {
+		if err := s.ctx.Err(); err != nil {
 			return nil, err
 		}
 		w := &all[i]
 		w.ID = id
 		at, err := s.find(id)
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, engine.ErrNotFound):
 			w.Stage, w.Reason = "missing", "there is no document of that id"
 			continue
 		case err != nil:
 			return nil, err
 		}
 		w.Exists, w.HasVector = true, at.Part.Dim > 0
-		x := &suspect{WhyNot: w, doc: ranked{Ranked: nearest.Ranked{Place: at, ID: id}, legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
-		if err := s.whyFiltered(ctx, p, x); err != nil {
+		x := &suspect{WhyNot: w, doc: Row{Ranked: nearest.Ranked{Place: at, ID: id}, Legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
+		if err := s.whyFiltered(p, x); err != nil {
 			return nil, err
 		}
 		if p.vector {
@@ -45,7 +44,7 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 				return nil, err
 			}
 			if ok {
-				x.doc.Score, x.doc.legs[0].Score = score, &score
+				x.doc.Score, x.doc.Legs[0].Score = score, &score
 				vectors = append(vectors, x)
 			}
 		}
@@ -54,7 +53,7 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 			return nil, err
 		}
 		if ok {
-			x.doc.legs[1].Score = &score
+			x.doc.Legs[1].Score = &score
 		}
 		suspects = append(suspects, x)
 	}
@@ -62,23 +61,23 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		return all, nil
 	}
 	if len(vectors) > 0 {
-		if err := s.countBetter(ctx, p, vectors); err != nil {
+		if err := s.countBetter(p, vectors); err != nil {
 			return nil, err
 		}
 	}
 	for _, x := range vectors {
-		x.doc.legs[0].Rank = x.better + 1
+		x.doc.Legs[0].Rank = x.better + 1
 	}
-	if err := s.textRanks(ctx, p, suspects); err != nil {
+	if err := s.textRanks(p, suspects); err != nil {
 		return nil, err
 	}
 	for _, x := range suspects {
-		if err := ctx.Err(); err != nil {
+		if err := s.ctx.Err(); err != nil {
 			return nil, err
 		}
-		at := slices.IndexFunc(p.fused, func(h ranked) bool { return h.Place == x.doc.Place })
-		x.Hit = 1 + slices.IndexFunc(r.Hits, func(h Hit) bool { return h.ID == x.doc.ID })
-		x.Legs = x.doc.legs
+		at := slices.IndexFunc(p.fused, func(h Row) bool { return h.Place == x.doc.Place })
+		x.Hit = 1 + slices.IndexFunc(rows, func(h Row) bool { return h.Place == x.doc.Place })
+		x.Legs = x.doc.Legs
 		failed, err := p.text.Fails(slices.Index(s.view.Parts, x.doc.Part), x.doc.Row)
 		if err != nil {
 			return nil, p.text.Damaged(err)
@@ -86,20 +85,20 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 		switch {
 		case p.vector && at >= 0:
 			x.Rank, x.doc.Score, x.Score = at+1, p.fused[at].Score, &p.fused[at].Score
-		case !p.vector && x.doc.legs[1].Score != nil:
-			x.Rank, x.doc.Score, x.Score = x.doc.legs[1].Rank, *x.doc.legs[1].Score, x.doc.legs[1].Score
+		case !p.vector && x.doc.Legs[1].Score != nil:
+			x.Rank, x.doc.Score, x.Score = x.doc.Legs[1].Rank, *x.doc.Legs[1].Score, x.doc.Legs[1].Score
 		}
 		switch {
 		case x.Hit == 0 && x.matches && failed != nil && failed.Occur == text.Must:
 			x.Stage, x.Reason = "text", fmt.Sprintf("it lacks %q, which the text requires", failed.Raw)
 		case x.Hit == 0 && x.matches && failed != nil:
 			x.Stage, x.Reason = "text", fmt.Sprintf("it has %q, which the text excludes", failed.Raw)
-		case x.Hit == 0 && x.matches && x.Rank == 0 && x.doc.legs[0].Score == nil && x.doc.legs[1].Score == nil:
+		case x.Hit == 0 && x.matches && x.Rank == 0 && x.doc.Legs[0].Score == nil && x.doc.Legs[1].Score == nil:
 			x.Stage, x.Reason = "text", "it has nothing of the text"
 		case x.Hit == 0 && x.matches && x.Rank == 0:
 			x.Stage, x.Reason = "depth", "it is not among the best of any ranking that was fused; see legs"
 		default:
-			s.whyLost(p, r, x)
+			s.whyLost(p, rows, x)
 		}
 		if !p.vector {
 			x.Legs = x.Legs[1:]
@@ -109,11 +108,11 @@ func (s *search) whyNotText(ctx context.Context, p *probe, r *Result, ids []stri
 }
 
 // textRanks finds the ranks of documents by text, exactly.
-func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) error {
+func (s *search) textRanks(p *probe, suspects []*suspect) error {
 	c := topk.New(math.MaxInt, engine.NegInf)
 	var buf terms.Buffer
 	for i, part := range s.view.Parts {
-		if err := ctx.Err(); err != nil {
+		if err := s.ctx.Err(); err != nil {
 			return err
 		}
 		if err := p.text.Scan(i, 0, part.N, p.Parts[i].Set, c, &buf); err != nil {
@@ -126,14 +125,14 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 	}
 	return s.ver.Read(func(tx *meta.Tx) error {
 		for _, x := range suspects {
-			if err := ctx.Err(); err != nil {
+			if err := s.ctx.Err(); err != nil {
 				return err
 			}
-			score := x.doc.legs[1].Score
+			score := x.doc.Legs[1].Score
 			if score == nil {
 				continue
 			}
-			x.doc.legs[1].Rank = 1 // a document that does not match gets the rank it would have
+			x.doc.Legs[1].Rank = 1 // a document that does not match gets the rank it would have
 			for _, h := range list {
 				if h.Score == *score && h.Place != x.doc.Place {
 					id, err := s.view.IDAt(tx, h.Part, h.Row)
@@ -141,10 +140,10 @@ func (s *search) textRanks(ctx context.Context, p *probe, suspects []*suspect) e
 						return err
 					}
 					if id < x.doc.ID {
-						x.doc.legs[1].Rank++
+						x.doc.Legs[1].Rank++
 					}
 				} else if h.Score > *score {
-					x.doc.legs[1].Rank++
+					x.doc.Legs[1].Rank++
 				}
 			}
 		}

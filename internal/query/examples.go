@@ -1,9 +1,10 @@
-package db
+package query
 
 import (
 	"fmt"
 	"math"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/simd"
@@ -32,7 +33,7 @@ func (s *search) recommend(e Examples) ([]float32, []nearest.Place, error) {
 		vec[i] = float32(x)
 	}
 	if !simd.Finite(vec) {
-		return nil, nil, invalidf("the mean of the examples is too large")
+		return nil, nil, document.Invalidf("the mean of the examples is too large")
 	}
 	return vec, at, nil
 }

@@ -1,0 +1,301 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/match"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/nearest"
+)
+
+// An Explanation is an Answer together with how it was found.
+type Explanation struct {
+	*Answer
+	Plan   []PartPlan
+	WhyNot []WhyNot // one for each id that was asked about
+}
+
+// A PartPlan says how a query searches one part of a collection; see db.PartPlan.
+type PartPlan struct {
+	Name    string
+	Rows    int
+	Matched int
+	Plan    string
+	Reason  string
+}
+
+// A WhyNot says where one document ranks in the answer, or why it is missing from it; see
+// db.WhyNot.
+type WhyNot struct {
+	ID        string
+	Hit       int
+	Exists    bool
+	HasVector bool
+	Score     *float64
+	Rank      int
+	Legs      []Leg
+	Clause    string
+	Path      string
+	Beyond    int
+	Stage     string
+	Reason    string
+}
+
+// Explain answers a query as Search does, and says how, and where documents rank. The latter takes
+// an exact scan of all vectors that match.
+func (s *Searcher) Explain(ctx context.Context, ver *engine.Version, v *engine.View, q Query, whyNot []string) (e *Explanation, err error) {
+	err = engine.RetryDerived(func() error {
+		pass := s.on(ctx, ver, v)
+		pass.near.Trace = &nearest.Trace{}
+		answers, err := pass.answer([]Query{q})
+		if err != nil {
+			return err
+		}
+		p := pass.queries[0]
+		e = &Explanation{Answer: answers[0], Plan: pass.partPlans(p)}
+		return s.Engine.Guard(func() error {
+			e.WhyNot, err = pass.whyNot(p, e.Rows, whyNot)
+			return err
+		})
+	})
+	return e, err
+}
+
+// partPlans explains the plan part by part.
+func (s *search) partPlans(q *probe) []PartPlan {
+	plans := []PartPlan{}
+	for i, p := range s.view.Parts {
+		if p.Live() == 0 || p.Dim == 0 && q.text == nil {
+			continue
+		}
+		plan := PartPlan{Name: "memory", Rows: p.Live(), Matched: q.MatchedIn(s.view, i)}
+		if p.Segment != nil {
+			plan.Name = p.Segment.Name()
+		}
+		switch {
+		case !q.vector:
+			plan.Plan, plan.Reason = "text index", "the query has no vector"
+		case p.Dim == 0:
+			plan.Plan, plan.Reason = "text index", "no row has a vector"
+		default:
+			plan.Plan, plan.Reason = s.near.Explain(&q.Probe, i)
+		}
+		plans = append(plans, plan)
+	}
+	return plans
+}
+
+// clock begins a stage, which done ends.
+func (s *search) clock(name string) nearest.Clock { return s.near.Trace.Clock(name) }
+
+// A suspect is a document whose absence Explain explains.
+type suspect struct {
+	*WhyNot
+	doc     Row
+	matches bool
+	better  int      // number of matching documents ahead of it
+	equal   []Row // matching rows of the same score
+}
+
+// whyNot explains the ranks of documents. It must be called inside Engine.Guard.
+func (s *search) whyNot(p *probe, rows []Row, ids []string) ([]WhyNot, error) {
+	if p.text != nil {
+		return s.whyNotText(p, rows, ids)
+	}
+	all := make([]WhyNot, len(ids))
+	var suspects []*suspect
+	for i, id := range ids {
+		if err := s.ctx.Err(); err != nil {
+			return nil, err
+		}
+		w := &all[i]
+		w.ID = id
+		at, err := s.find(id)
+		switch {
+		case errors.Is(err, engine.ErrNotFound):
+			w.Stage, w.Reason = "missing", "there is no document of that id"
+			continue
+		case err != nil:
+			return nil, err
+		}
+		w.Exists, w.HasVector = true, at.Part.Dim > 0
+		if !w.HasVector {
+			w.Stage, w.Reason = "vector", "the document has no vector"
+			continue
+		}
+		vec, err := at.Part.Source.Vectors(at.Row, at.Row+1)
+		if err != nil {
+			return nil, err
+		}
+		x := &suspect{WhyNot: w, doc: Row{Ranked: nearest.Ranked{Place: at, Score: p.Scorer.Score(vec), ID: id}}}
+		w.Score = &x.doc.Score
+		if err := s.whyFiltered(p, x); err != nil {
+			return nil, err
+		}
+		suspects = append(suspects, x)
+	}
+	if len(suspects) == 0 {
+		return all, nil
+	}
+	if err := s.countBetter(p, suspects); err != nil {
+		return nil, err
+	}
+	for _, x := range suspects {
+		x.Rank = x.better + 1
+		x.Hit = 1 + slices.IndexFunc(rows, func(h Row) bool { return h.Place == x.doc.Place })
+		s.whyLost(p, rows, x)
+	}
+	return all, nil
+}
+
+// whyFiltered finds the clause of the filter that a document fails, if any, and its
+// group.
+func (s *search) whyFiltered(p *probe, x *suspect) error {
+	if slices.Contains(p.examples, x.doc.Place) {
+		x.Stage, x.Reason = "example", "examples are not among the hits"
+		return nil
+	}
+	meta, err := s.metadata(x.doc.Place)
+	if err != nil {
+		return err
+	}
+	where, err := match.New(s.ctx, s.view, p.Where)
+	if err != nil {
+		return err
+	}
+	get := where.Get(x.doc.Part, x.doc.Row, meta)
+	clause, path := filter.Why(p.Where, get)
+	switch {
+	case clause != nil:
+		x.Stage, x.Clause, x.Path = "where", clause.String(), path
+		x.Reason = fmt.Sprintf("it does not meet %s", clause)
+	case p.Group != nil && !filter.Match(groupable(&Query{Group: p.Group}), get):
+		x.Stage, x.Reason = "field", fmt.Sprintf("it has no value in %q to group by", p.Group.Field)
+	default:
+		x.matches = true
+	}
+	if p.Group != nil {
+		x.doc.Group, _ = get(p.Group.Field)
+	}
+	return nil
+}
+
+// metadata reads the metadata of one document.
+func (s *search) metadata(at nearest.Place) (m map[string]any, err error) {
+	err = s.ver.Read(func(tx *meta.Tx) error {
+		b, err := s.view.Stored(tx, at.Part, at.Row)
+		if err != nil {
+			return err
+		}
+		if m, err = document.MetadataOf(b); err != nil {
+			return engine.CorruptDocument(at.Part.Nums[at.Row], err)
+		}
+		return nil
+	})
+	return m, err
+}
+
+// countBetter counts the rows ahead of each suspect by a scan of all matching rows. The
+// float32 score decides most comparisons; only close ones need the true score.
+func (s *search) countBetter(p *probe, suspects []*suspect) error {
+	raw := make([]float32, engine.ChunkBytes/4)
+	for i, part := range s.view.Parts {
+		if part.Dim == 0 {
+			continue
+		}
+		set := p.Parts[i].Set
+		for lo := 0; lo < part.N; {
+			if err := s.ctx.Err(); err != nil {
+				return err
+			}
+			hi := min(lo+max(64, engine.ChunkBytes/(4*part.Dim)), part.Source.Run(lo), part.N)
+			if set != nil && set.CountRange(lo, hi) == 0 {
+				lo = hi
+				continue
+			}
+			rows, err := part.Source.Vectors(lo, hi)
+			if err != nil {
+				return err
+			}
+			p.Scorer.KernelRows(raw[:hi-lo], rows)
+			for row := lo; row < hi; row++ {
+				if set != nil && !set.Has(row) {
+					continue
+				}
+				lower, upper := p.Scorer.Bounds(raw[row-lo], part.Inv[row])
+				for _, x := range suspects {
+					switch {
+					case upper < x.doc.Score || x.doc.Part == part && x.doc.Row == row:
+						continue
+					case lower <= x.doc.Score:
+						score := p.Scorer.Score(rows[(row-lo)*part.Dim : (row-lo+1)*part.Dim])
+						if score == x.doc.Score {
+							x.equal = append(x.equal, Row{Ranked: nearest.Ranked{Place: nearest.Place{Part: part, Row: row}}})
+						}
+						if score <= x.doc.Score {
+							continue
+						}
+					}
+					x.better++
+				}
+			}
+			lo = hi
+		}
+	}
+	return s.ver.Read(func(tx *meta.Tx) error {
+		for _, x := range suspects {
+			for _, e := range x.equal {
+				if err := s.ctx.Err(); err != nil {
+					return err
+				}
+				id, err := s.view.IDAt(tx, e.Part, e.Row)
+				if err != nil {
+					return err
+				}
+				if id < x.doc.ID {
+					x.better++
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// whyLost finds the stage after the filter that lost a document.
+func (s *search) whyLost(p *probe, rows []Row, x *suspect) {
+	lost := func(stage, format string, args ...any) { x.Stage, x.Reason = stage, fmt.Sprintf(format, args...) }
+	last := p.limit()
+	if p.MMR != nil {
+		last = p.Need
+	}
+	switch {
+	case x.Hit > 0:
+		x.Reason = fmt.Sprintf("it is hit %d", x.Hit)
+	case !x.matches: // whyFiltered has set the reason
+	case p.Threshold != nil && x.doc.Score < *p.Threshold:
+		lost("threshold", "its score %v is below the threshold %v", x.doc.Score, *p.Threshold)
+	case p.Group != nil && slices.ContainsFunc(rows, func(h Row) bool { return groupKey(h.Group) == groupKey(x.doc.Group) }):
+		lost("group", "%d better documents of its group are hits", p.Group.size())
+	case p.Group != nil:
+		lost("k", "its group %v does not rank from %d to %d", x.doc.Group, p.Offset+1, last)
+	case x.Rank > last:
+		x.Beyond = x.Rank - last
+		what := "the last hit"
+		if p.MMR != nil {
+			what = "the last document that hits are chosen from"
+		}
+		lost("k", "its rank %d is %d behind %s", x.Rank, x.Beyond, what)
+	case p.MMR != nil:
+		lost("mmr", "the chosen hits differ more from each other")
+	case x.Rank <= p.Offset:
+		lost("offset", "the first %d hits are left out", p.Offset)
+	default:
+		lost("graph", "the approximate search did not find it")
+	}
+}
