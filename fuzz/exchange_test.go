@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 )
 
 // FuzzParseVector compares the parser of cached vectors with encoding/json.
@@ -24,7 +25,7 @@ func FuzzParseVector(f *testing.F) {
 		f.Add("[" + strings.Repeat("0", i%3) + strings.Repeat("7", i+1) + "." + strings.Repeat("3", 2*i+1) + "e-" + strings.Repeat("1", i%3+1) + "]")
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := exchange.ParseVector(nil, []byte(s))
+		got, err := docjson.ParseVector(nil, []byte(s))
 		var want []*float64
 		jsonErr := json.Unmarshal([]byte(s), &want)
 		isArray := strings.HasPrefix(strings.TrimLeft(s, " \t\r\n"), "[")

@@ -14,8 +14,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/exchange"
 )
 
 // Limits of arguments and answers.

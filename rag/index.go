@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
 )
 
 // An index is a database that mirrors one embedding cache.

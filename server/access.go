@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // admit checks the requested host and, for requests that a browser sends, the origin of the page.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // metadata is db.Metadata in answers: integers and floats stay distinct, and empty metadata is {}.
@@ -18,7 +18,7 @@ func (m metadata) MarshalJSON() ([]byte, error) {
 	if m == nil {
 		return []byte("{}"), nil
 	}
-	return exchange.AppendValue(nil, map[string]any(m))
+	return docjson.AppendValue(nil, map[string]any(m))
 }
 
 // A collection is the description of a collection in answers.
@@ -74,7 +74,7 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 		meta   db.Metadata
 		given  = db.Metadata{}
 	)
-	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		switch {
 		case key == "name":
 			name, err = v.String()
@@ -129,7 +129,7 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 }
 
 // readTextIndex reads true or an index.
-func readTextIndex(v *exchange.Reader) (*db.TextIndex, error) {
+func readTextIndex(v *docjson.Reader) (*db.TextIndex, error) {
 	if !v.Is('{') {
 		if wanted, err := v.Bool(); err != nil || !wanted {
 			return nil, err
@@ -179,7 +179,7 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.
 		return err
 	}
 	var name string
-	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "name" {
 			return unknown(key)
 		}
@@ -210,7 +210,7 @@ func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Coll
 	}
 	var index *db.TextIndex
 	given := false
-	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "text_index" {
 			return unknown(key)
 		}
@@ -247,7 +247,7 @@ func answerCollection(w http.ResponseWriter, status int, c *db.Collection) error
 // setMetadata replaces the metadata: {"metadata": {...}}.
 func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var meta db.Metadata
-	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "metadata" {
 			return unknown(key)
 		}

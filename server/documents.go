@@ -10,8 +10,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // Page lengths.
@@ -39,7 +39,7 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Coll
 		return err
 	}
 	schema := db.Schema{Metric: info.Schema.Metric} // the embeddings of the request must fit it
-	err = s.object(w, r, func(key string, v *exchange.Reader) error {
+	err = s.object(w, r, func(key string, v *docjson.Reader) error {
 		switch key {
 		case "documents":
 			if !v.Is('[') {
@@ -102,7 +102,7 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Coll
 }
 
 // readDocument reads document i of a request.
-func readDocument(v *exchange.Reader, i int) (d db.Document, err error) {
+func readDocument(v *docjson.Reader, i int) (d db.Document, err error) {
 	if !v.Is('{') {
 		return d, rest.Errorf(http.StatusBadRequest, "Document %d: must be an object", i)
 	}
@@ -144,7 +144,7 @@ func readDocument(v *exchange.Reader, i int) (d db.Document, err error) {
 }
 
 // readEmbedding reads a vector with at least one component.
-func readEmbedding(v *exchange.Reader) ([]float32, error) {
+func readEmbedding(v *docjson.Reader) ([]float32, error) {
 	vec, err := v.Vector()
 	if err == nil && len(vec) == 0 {
 		err = fmt.Errorf("%w: it is empty", db.ErrInvalid)
@@ -233,7 +233,7 @@ func (s *Server) answerPage(w http.ResponseWriter, r *http.Request, c *db.Collec
 	})
 	p.buf = fmt.Appendf(p.buf, `],"count":%d,"total":%d`, len(ids), found.Total)
 	if found.Next != "" {
-		p.buf = exchange.AppendString(append(p.buf, `,"next":`...), found.Next)
+		p.buf = docjson.AppendString(append(p.buf, `,"next":`...), found.Next)
 	}
 	p.buf = append(p.buf, "}\n"...)
 	return p.end(r, err)
@@ -279,12 +279,12 @@ func appendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err 
 	if parts == 0 {
 		parts = db.WithText | db.WithMetadata
 	}
-	dst = exchange.AppendString(append(dst, `{"id":`...), d.ID)
+	dst = docjson.AppendString(append(dst, `{"id":`...), d.ID)
 	if parts&db.WithText != 0 {
-		dst = exchange.AppendString(append(dst, `,"text":`...), d.Text)
+		dst = docjson.AppendString(append(dst, `,"text":`...), d.Text)
 	}
 	if parts&db.WithMetadata != 0 {
-		if dst, err = exchange.AppendValue(append(dst, `,"metadata":`...), map[string]any(d.Metadata)); err != nil {
+		if dst, err = docjson.AppendValue(append(dst, `,"metadata":`...), map[string]any(d.Metadata)); err != nil {
 			return nil, err
 		}
 	}
@@ -293,7 +293,7 @@ func appendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err 
 		if len(d.Vector) == 0 {
 			return append(dst, "null"...), nil
 		}
-		return exchange.AppendVector(dst, d.Vector)
+		return docjson.AppendVector(dst, d.Vector)
 	}
 	return dst, nil
 }
@@ -338,7 +338,7 @@ func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
 	defer end()
 	var ids []string
 	var parts db.Select
-	err = s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err = s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		switch key {
 		case "ids":
 			ids, err = v.Strings(maxPage)
@@ -374,13 +374,13 @@ func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
 		if i > 0 {
 			p.buf = append(p.buf, ',')
 		}
-		p.buf = exchange.AppendString(p.buf, id)
+		p.buf = docjson.AppendString(p.buf, id)
 	}
 	p.buf = append(p.buf, "]}\n"...)
 	return p.end(r, err)
 }
 
-func readInclude(v *exchange.Reader) (db.Select, error) {
+func readInclude(v *docjson.Reader) (db.Select, error) {
 	parts, err := v.Strings(8)
 	if err != nil {
 		return 0, err
@@ -394,7 +394,7 @@ func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request, c *db.Col
 		return err
 	}
 	p := db.Patch{ID: r.PathValue("id")}
-	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		switch key {
 		case "text":
 			var text string
@@ -472,7 +472,7 @@ func (s *Server) deleteWhere(w http.ResponseWriter, r *http.Request, c *db.Colle
 func (s *Server) deleteDocuments(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
 	var ids []string
 	var where filter.Expr
-	err := s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		switch key {
 		case "ids":
 			ids, err = v.Strings(s.limits.Documents)
@@ -501,7 +501,7 @@ func (s *Server) deleteDocuments(w http.ResponseWriter, r *http.Request, c *db.C
 }
 
 // readWhereIn reads a filter within a body.
-func readWhereIn(v *exchange.Reader) (filter.Expr, error) {
+func readWhereIn(v *docjson.Reader) (filter.Expr, error) {
 	text, err := v.Raw()
 	if err != nil {
 		return nil, err

@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/rest"
 	"github.com/vecbolt/vecbolt/rag/xray"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // maxPoints is the largest number of documents on a map.

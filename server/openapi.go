@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"net/http"
 
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // openapi is written by hand. A test compares it with the routes and with every answer in the

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 const (

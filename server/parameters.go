@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // parameters reads the query string of a request. Unknown and repeated parameters are errors:

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/rag/provider"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 func (s *Server) listProviders(w http.ResponseWriter, r *http.Request) error {
@@ -66,7 +66,7 @@ func (s *Server) validateConfig(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var config map[string]any
-	err = s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err = s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "config" {
 			return unknown(key)
 		}

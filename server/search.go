@@ -9,8 +9,8 @@ import (
 	"strconv"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // Limits of some query fields.
@@ -86,7 +86,7 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 		return nil, nil, err
 	}
 	var q query
-	err = s.object(w, r, func(key string, v *exchange.Reader) (err error) {
+	err = s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if explain && key == "why_not" {
 			whyNot, err = v.Strings(maxExamples)
 			return named(key, err)
@@ -125,7 +125,7 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 	}
 	var queries []db.Query
 	hits := 0
-	err := s.object(w, r, func(key string, v *exchange.Reader) error {
+	err := s.object(w, r, func(key string, v *docjson.Reader) error {
 		if key != "queries" {
 			return unknown(key)
 		}
@@ -210,7 +210,7 @@ func (q *query) close() error {
 }
 
 // readQueryField reads one member of a query.
-func readQueryField(q *query, key string, v *exchange.Reader) (err error) {
+func readQueryField(q *query, key string, v *docjson.Reader) (err error) {
 	read, known := queryFields[key]
 	switch {
 	case !known:
@@ -222,28 +222,28 @@ func readQueryField(q *query, key string, v *exchange.Reader) (err error) {
 }
 
 // queryFields reads the members of a query. Limits that depend on the server are in s.judge.
-var queryFields = map[string]func(*query, *exchange.Reader) error{
+var queryFields = map[string]func(*query, *docjson.Reader) error{
 	"vector":    readQueryVector,
 	"embedding": readQueryVector,
-	"id":        func(q *query, v *exchange.Reader) (err error) { q.id, err = v.String(); return },
-	"like":      func(q *query, v *exchange.Reader) (err error) { q.like, err = v.Strings(maxExamples); return },
-	"unlike":    func(q *query, v *exchange.Reader) (err error) { q.unlike, err = v.Strings(maxExamples); return },
-	"text":      func(q *query, v *exchange.Reader) (err error) { q.Text, err = v.String(); return },
-	"snippet":   func(q *query, v *exchange.Reader) (err error) { q.Snippet, err = v.Int(0, maxSnippet); return },
-	"k":         func(q *query, v *exchange.Reader) (err error) { q.K, err = v.Int(1, math.MaxInt); return },
-	"offset":    func(q *query, v *exchange.Reader) (err error) { q.Offset, err = v.Int(0, math.MaxInt); return },
-	"where":     func(q *query, v *exchange.Reader) (err error) { q.Where, err = readWhereIn(v); return },
-	"exact":     func(q *query, v *exchange.Reader) (err error) { q.exact, err = v.Bool(); return },
-	"recall":    func(q *query, v *exchange.Reader) (err error) { q.recall, err = v.Float(); return },
+	"id":        func(q *query, v *docjson.Reader) (err error) { q.id, err = v.String(); return },
+	"like":      func(q *query, v *docjson.Reader) (err error) { q.like, err = v.Strings(maxExamples); return },
+	"unlike":    func(q *query, v *docjson.Reader) (err error) { q.unlike, err = v.Strings(maxExamples); return },
+	"text":      func(q *query, v *docjson.Reader) (err error) { q.Text, err = v.String(); return },
+	"snippet":   func(q *query, v *docjson.Reader) (err error) { q.Snippet, err = v.Int(0, maxSnippet); return },
+	"k":         func(q *query, v *docjson.Reader) (err error) { q.K, err = v.Int(1, math.MaxInt); return },
+	"offset":    func(q *query, v *docjson.Reader) (err error) { q.Offset, err = v.Int(0, math.MaxInt); return },
+	"where":     func(q *query, v *docjson.Reader) (err error) { q.Where, err = readWhereIn(v); return },
+	"exact":     func(q *query, v *docjson.Reader) (err error) { q.exact, err = v.Bool(); return },
+	"recall":    func(q *query, v *docjson.Reader) (err error) { q.recall, err = v.Float(); return },
 	"ef":        readEf,
 	"effort":    readEf, // old name, for one version
-	"include":   func(q *query, v *exchange.Reader) (err error) { q.Select, err = readInclude(v); return },
-	"threshold": func(q *query, v *exchange.Reader) error {
+	"include":   func(q *query, v *docjson.Reader) (err error) { q.Select, err = readInclude(v); return },
+	"threshold": func(q *query, v *docjson.Reader) error {
 		f, err := v.Float()
 		q.Threshold = &f
 		return err
 	},
-	"fusion": func(q *query, v *exchange.Reader) error {
+	"fusion": func(q *query, v *docjson.Reader) error {
 		return v.Object(func(key string) (err error) {
 			f := &q.Fusion
 			switch key {
@@ -266,7 +266,7 @@ var queryFields = map[string]func(*query, *exchange.Reader) error{
 			return named(key, err)
 		})
 	},
-	"group": func(q *query, v *exchange.Reader) error {
+	"group": func(q *query, v *docjson.Reader) error {
 		q.Group = &db.Group{}
 		return v.Object(func(key string) (err error) {
 			switch key {
@@ -280,7 +280,7 @@ var queryFields = map[string]func(*query, *exchange.Reader) error{
 			return named(key, err)
 		})
 	},
-	"mmr": func(q *query, v *exchange.Reader) error {
+	"mmr": func(q *query, v *docjson.Reader) error {
 		q.MMR = &db.MMR{}
 		return v.Object(func(key string) (err error) {
 			switch key {
@@ -296,7 +296,7 @@ var queryFields = map[string]func(*query, *exchange.Reader) error{
 	},
 }
 
-func readQueryVector(q *query, v *exchange.Reader) (err error) {
+func readQueryVector(q *query, v *docjson.Reader) (err error) {
 	if q.vector != nil {
 		return fmt.Errorf("%w: the vector is given twice", db.ErrInvalid)
 	}
@@ -304,7 +304,7 @@ func readQueryVector(q *query, v *exchange.Reader) (err error) {
 	return err
 }
 
-func readEf(q *query, v *exchange.Reader) (err error) {
+func readEf(q *query, v *docjson.Reader) (err error) {
 	if q.ef != 0 {
 		return fmt.Errorf("%w: ef is given twice", db.ErrInvalid)
 	}
@@ -391,7 +391,7 @@ func appendHit(dst []byte, q *db.Query, h *db.Hit) (_ []byte, err error) {
 	}
 	dst = strconv.AppendFloat(append(dst, `,"score":`...), h.Score, 'g', -1, 64)
 	if q.Group != nil {
-		if dst, err = exchange.AppendValue(append(dst, `,"group":`...), h.Group); err != nil {
+		if dst, err = docjson.AppendValue(append(dst, `,"group":`...), h.Group); err != nil {
 			return nil, err
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/rag/provider"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // MinTokenLen is the least number of bytes of a token.
@@ -110,6 +110,11 @@ type Extension struct {
 	// http.ResponseController.
 	Stream bool
 }
+
+// MayWrite reports whether r, a request that a Server has passed to the handler of an Extension,
+// may write: it has the write token, or none is configured, and the server is not read-only. A
+// request that did not come through a Server may not write.
+func MayWrite(r *http.Request) bool { return rest.MayWrite(r.Context()) }
 
 // A Server answers HTTP requests on one database. It is safe for concurrent use. It does not close
 // the database.
@@ -486,13 +491,13 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// object reads a body that is a JSON object: see exchange.ReadObject.
-func (s *Server) object(w http.ResponseWriter, r *http.Request, member func(key string, v *exchange.Reader) error) error {
+// object reads a body that is a JSON object: see docjson.ReadObject.
+func (s *Server) object(w http.ResponseWriter, r *http.Request, member func(key string, v *docjson.Reader) error) error {
 	body, err := rest.Body(w, r, s.limits.Body, s.limits.Time)
 	if err != nil {
 		return err
 	}
-	return exchange.ReadObject(body, member)
+	return docjson.ReadObject(body, member)
 }
 
 // of passes the collection named in the path to a handler.

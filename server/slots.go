@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // slots limits the concurrent requests of one kind. Each kind has its own slots, so that requests

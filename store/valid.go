@@ -10,7 +10,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -128,14 +128,16 @@ func Matches(where filter.Expr, d *db.Document) bool {
 // EncodeMetadata returns canonical metadata as JSON that DecodeMetadata reads without loss.
 // Integers are written without fraction and exponent, other numbers with one. Keys are sorted:
 // equal metadata has equal bytes.
-func EncodeMetadata(m db.Metadata) ([]byte, error) { return exchange.AppendValue(nil, m) }
+func EncodeMetadata(m db.Metadata) ([]byte, error) {
+	return docjson.AppendValue(nil, map[string]any(m))
+}
 
 // DecodeMetadata reads the output of EncodeMetadata. Its input may be any bytes; its errors match
 // db.ErrInvalid.
 func DecodeMetadata(b []byte) (db.Metadata, error) {
 	var m db.Metadata
 	// Wrap the value in an object, because the reader reads objects.
-	err := exchange.ReadObject(slices.Concat([]byte(`{"m":`), b, []byte(`}`)), func(key string, r *exchange.Reader) (err error) {
+	err := docjson.ReadObject(slices.Concat([]byte(`{"m":`), b, []byte(`}`)), func(key string, r *docjson.Reader) (err error) {
 		if key != "m" {
 			return fmt.Errorf("key %.40q", key)
 		}

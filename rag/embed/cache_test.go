@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 

@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/rag/eval"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
 )
 
 // ErrFormat is matched by the error for a malformed file. The error names file and line.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/eval"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // Pattern is the path of the API, for http.ServeMux.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // own is the metadata field of a collection that holds the values Chroma's clients want back: the

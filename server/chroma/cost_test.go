@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // What a pattern is said to cost is at least what it is compiled to.

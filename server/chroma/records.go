@@ -16,8 +16,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 // uriKey is the field of the metadata that holds the URI of a record, as in
@@ -108,7 +108,7 @@ func vector(raw json.RawMessage) ([]float32, error) {
 		return nil, nil
 	}
 	if raw[0] != '"' {
-		return exchange.ParseVector(nil, raw)
+		return docjson.ParseVector(nil, raw)
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {

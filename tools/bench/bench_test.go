@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 )
 
 func TestSynthIsDeterministic(t *testing.T) {
@@ -88,7 +88,7 @@ func TestParseFloats(t *testing.T) {
 	for name, parse := range map[string]parser{
 		"strconv": func(dst []float32, b []byte) ([]float32, error) { return parseFloats(dst, b, 32) },
 		"json":    parseJSON,
-		"vecbolt": exchange.ParseVector,
+		"vecbolt": docjson.ParseVector,
 	} {
 		if got, err := parse(nil, []byte(text)); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s parsed %v, %v", name, got, err)

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 )
 
 // importGoal is the target speed of an import relative to reading and parsing.
@@ -44,7 +44,7 @@ func importFigure(e *env, r *report) error {
 		name  string
 		parse parser
 	}{
-		{"read + Vecbolt's parser", exchange.ParseVector},
+		{"read + Vecbolt's parser", docjson.ParseVector},
 		{"read + strconv.ParseFloat, 32 bits", func(dst []float32, b []byte) ([]float32, error) { return parseFloats(dst, b, 32) }},
 		{"read + strconv.ParseFloat, 64 bits", func(dst []float32, b []byte) ([]float32, error) { return parseFloats(dst, b, 64) }},
 		{"read + encoding/json", parseJSON},

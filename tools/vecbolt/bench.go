@@ -20,7 +20,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
 )
 
 type benchCmd struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
 type importCmd struct {
@@ -97,7 +97,7 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection, src 
 	report, err := exchange.Import(ctx, coll, src, &exchange.ImportOptions{
 		Progress: func(done int64, r exchange.Report) { p.at(done, r.Added+r.Updated+r.Unchanged) },
 		OnSkip: func(doc *exchange.ImportedDocument) {
-			p.notef("skipped %v: %s", doc.Position, rest.Text(doc.Skip.Error()))
+			p.notef("skipped %v: %s", doc.Position, errtext.Plain(doc.Skip.Error()))
 		},
 	})
 	if report.Ignored > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
 type publishCmd struct {
@@ -41,7 +41,7 @@ func (c *publishCmd) Run(ctx context.Context, t *tool) error {
 			return err
 		}
 		if errors.Is(err, db.ErrLocked) {
-			t.notef("%s", rest.Text(err.Error()))
+			t.notef("%s", errtext.Plain(err.Error()))
 		} else if err != nil {
 			return err
 		}

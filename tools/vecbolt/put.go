@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
 )
 
 type putCmd struct {

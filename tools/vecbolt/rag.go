@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/chat"
 	"github.com/vecbolt/vecbolt/rag/embed"
@@ -24,7 +25,6 @@ import (
 	"github.com/vecbolt/vecbolt/rag/rerank"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/rest"
 )
 
 // ragCmd works with knowledge bases: documents that are read, split, embedded and indexed.
@@ -316,7 +316,7 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		case err != nil && (c.Base != "" || ctx.Err() != nil):
 			return err
 		case err != nil: // the other bases can be described
-			t.notef("%s: %s", name, rest.Text(err.Error()))
+			t.notef("%s: %s", name, errtext.Plain(err.Error()))
 			failed = true
 			continue
 		}
@@ -330,7 +330,7 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		switch {
 		case s.Locked != "":
 			row[4], row[5], row[7] = "?", "?", "locked"
-			t.notef("%s: %s", name, rest.Text(s.Locked))
+			t.notef("%s: %s", name, errtext.Plain(s.Locked))
 		case !s.Learnt.IsZero():
 			row[7] = s.Learnt.Local().Format(time.DateTime)
 		}

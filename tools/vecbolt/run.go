@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 )
 
@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return statusOK
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "vecbolt: %s\nRun \"vecbolt --help\" for the usage.\n", rest.Text(err.Error()))
+		fmt.Fprintf(stderr, "vecbolt: %s\nRun \"vecbolt --help\" for the usage.\n", errtext.Plain(err.Error()))
 		return statusUsage
 	}
 	t := &tool{json: c.JSON, in: stdin, out: bufio.NewWriter(stdout), report: stderr}
@@ -118,9 +118,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch {
 	case errors.Is(err, errReported):
 	case errors.Is(err, knowledge.ErrMismatch): // a text of several lines, for people
-		fmt.Fprintln(stderr, rest.Text(err.Error()))
+		fmt.Fprintln(stderr, errtext.Plain(err.Error()))
 	default:
-		fmt.Fprintln(stderr, "vecbolt:", rest.Text(err.Error()))
+		fmt.Fprintln(stderr, "vecbolt:", errtext.Plain(err.Error()))
 	}
 	if errors.Is(err, db.ErrCorrupt) && !strings.HasPrefix(line.Command(), "repair ") {
 		fmt.Fprintln(stderr, `vecbolt: "vecbolt check" lists all damage, "vecbolt repair" copies the intact documents`)

@@ -15,7 +15,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/text"
 )
 
@@ -245,7 +246,7 @@ func (t *tool) vector(arg string) ([]float32, error) {
 		}
 		name = inputName(arg)
 	}
-	v, err := exchange.ParseVector(nil, text)
+	v, err := docjson.ParseVector(nil, text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

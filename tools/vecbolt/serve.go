@@ -15,7 +15,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/rest"
 	"github.com/vecbolt/vecbolt/mcp"
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/chroma"
@@ -134,7 +133,7 @@ func (c *serveCmd) agents(vdb *db.DB) server.Extension {
 	return server.Extension{
 		Pattern: "/mcp", Writes: func(*http.Request) bool { return false }, Mixed: true,
 		Handler: mcp.HandlerFunc(func(r *http.Request) *sdk.Server {
-			if rest.MayWrite(r.Context()) {
+			if server.MayWrite(r) {
 				return write
 			}
 			return read

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/exchange"
 )
 
 // A tool is the environment of a verb: input, output and messages.

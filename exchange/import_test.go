@@ -157,7 +157,7 @@ func TestCache(t *testing.T) {
 
 // A cache written by a real run of LangChain.
 func TestRealCache(t *testing.T) {
-	root := filepath.Join("..", "..", "..", "shared", "data", "emb-cache-ada002")
+	root := filepath.Join("..", "..", "shared", "data", "emb-cache-ada002")
 	if _, err := os.Stat(root); err != nil {
 		t.Skip("the real cache is not here:", err)
 	}

@@ -1,12 +1,10 @@
-package exchange
+package docjson
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/vecbolt/vecbolt/db"
 )
 
 // read reads one member as the named kind.
@@ -95,7 +93,7 @@ func TestReader(t *testing.T) {
 }
 
 func TestAppend(t *testing.T) {
-	b, err := AppendValue(nil, db.Metadata{"b": 1.0, "a": int64(1), "c": []any{nil, "x"}})
+	b, err := AppendValue(nil, map[string]any{"b": 1.0, "a": int64(1), "c": []any{nil, "x"}})
 	if err != nil || string(b) != `{"a":1,"b":1.0,"c":[null,"x"]}` {
 		t.Errorf("%s, %v", b, err)
 	}

@@ -11,10 +11,11 @@ import (
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Format names a file format, as the flags of commands spell it.
+// A Format names a file format, as flags of the command spell it.
 type Format string
 
 // The formats that Open reads.
@@ -28,8 +29,7 @@ const (
 	BEIR           Format = "beir" // corpus.jsonl, or a directory that has one
 )
 
-// Formats lists the formats in the order of the help text.
-func Formats() []Format { return []Format{Auto, EmbeddingCache, JSONL, FVecs, BVecs, NPY, BEIR} }
+var formats = []Format{Auto, EmbeddingCache, JSONL, FVecs, BVecs, NPY, BEIR}
 
 // OpenOptions tune Open. nil is the default.
 type OpenOptions struct {
@@ -62,7 +62,7 @@ func Open(path string, opts *OpenOptions) (Source, error) {
 	}
 	rows := o.Format == FVecs || o.Format == BVecs || o.Format == NPY
 	switch {
-	case !slices.Contains(Formats(), o.Format):
+	case !slices.Contains(formats, o.Format):
 		return nil, fmt.Errorf("%w: unknown format %q", db.ErrInvalid, o.Format)
 	case o.Texts != "" && o.Format != EmbeddingCache:
 		return nil, fmt.Errorf("%w: texts go with an embedding cache, not with %s", db.ErrInvalid, o.Format)
@@ -133,10 +133,10 @@ func Detect(path string) (Format, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	switch at := skipSpace(head, 0); {
+	switch first, _ := docjson.First(head); {
 	case string(head) == npyMagic:
 		return NPY, nil
-	case at < len(head) && head[at] == '{':
+	case first == '{':
 		return JSONL, nil
 	}
 	return "", fmt.Errorf("%w: the format of %q cannot be told by its name or first bytes", db.ErrInvalid, path)

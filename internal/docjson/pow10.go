@@ -1,4 +1,4 @@
-package exchange
+package docjson
 
 // The powers of ten for which a number of up to 19 digits can be a normal float32.
 const (

@@ -15,13 +15,13 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/exchange"
-	"github.com/vecbolt/vecbolt/internal/rest"
+	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
 func TestErrors(t *testing.T) {
 	_, where := filter.Parse([]byte(`{"a":{"$x":1}}`))
-	_, vector := exchange.ParseVector(nil, []byte("[1e39]"))
+	_, vector := docjson.ParseVector(nil, []byte("[1e39]"))
 	path := &fs.PathError{Op: "write", Path: "/home/ann/notes.vdb/wal", Err: errors.New("full")}
 	for _, tt := range []struct {
 		err     error
@@ -36,7 +36,7 @@ func TestErrors(t *testing.T) {
 		{&db.DimensionError{Collection: "c", Expected: 2, Got: 3}, 400, `dimension mismatch in collection "c": expected 2, got 3`},
 		{where, 400, strings.TrimPrefix(where.Error(), "filter: ")},
 		{vector, 400, vector.Error()},
-		{&exchange.FormatError{Offset: 3, Err: io.ErrUnexpectedEOF}, 400, "offset 3: unexpected EOF"},
+		{&docjson.FormatError{Offset: 3, Err: io.ErrUnexpectedEOF}, 400, "offset 3: unexpected EOF"},
 		{db.ErrReadOnly, 403, "read-only"},
 		{&http.MaxBytesError{Limit: 7}, 413, "request body is larger than 7 bytes"},
 		{os.ErrDeadlineExceeded, 408, "request timeout"},
@@ -91,18 +91,5 @@ func TestAccess(t *testing.T) {
 	ctx := t.Context()
 	if rest.MayWrite(ctx) || rest.MayWrite(rest.WithAccess(ctx, false)) || !rest.MayWrite(rest.WithAccess(ctx, true)) {
 		t.Error("a request may write if and only if the server has said so")
-	}
-}
-
-func TestText(t *testing.T) {
-	for text, want := range map[string]string{
-		"db: search: filter: at \"a\": bad":         "search: at \"a\": bad",
-		"knowledge: learn \"b\": embed: ollama: no": "learn \"b\": ollama: no",
-		"a\nweaviate: b":                            "a\nb",
-		"mydb: x, say db: y":                        "mydb: x, say db: y",
-	} {
-		if got := rest.Text(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
 	}
 }

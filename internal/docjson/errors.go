@@ -1,4 +1,4 @@
-package exchange
+package docjson
 
 import (
 	"errors"
@@ -13,10 +13,6 @@ var (
 	// ErrNotFinite is wrapped by the error for a vector that holds NaN, an infinity, or a number
 	// beyond the range of float32.
 	ErrNotFinite = errors.New("not a finite float32")
-
-	// ErrIgnored is the Skip of a file that does not belong to the source, such as a database in a
-	// cache directory.
-	ErrIgnored = errors.New("not a cache entry")
 )
 
 // A FormatError locates a violation of an input format.

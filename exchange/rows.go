@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 )
 
 // rowSource reads a file of vectors, one per row. The id of a document is its row number in
@@ -117,9 +118,9 @@ func (s *rowSource) beside() (add func(*ImportedDocument) error, stop func()) {
 		case !ok:
 			return &FormatError{Name: name, Line: doc.Position.N + 1, Err: fmt.Errorf("no line for row %d", doc.Position.N)}
 		case s.metadata != "":
-			m, at, err := readObject(line)
+			m, err := docjson.ReadMetadata(line)
 			if err != nil {
-				return &FormatError{Name: name, Line: doc.Position.N + 1, Offset: int64(at), Err: err}
+				return locate(err, name, doc.Position.N+1)
 			}
 			doc.Document.Metadata = m
 			doc.Carries |= db.WithMetadata
@@ -173,7 +174,7 @@ func eachLine(name string, fn func(n int64, line []byte) error) error {
 		}
 		r.spare = b.lines
 		for n, line := range b.all() {
-			if skipSpace(line, 0) == len(line) {
+			if _, ok := docjson.First(line); !ok {
 				continue
 			}
 			if err := fn(n, line); err != nil {

@@ -12,13 +12,13 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/exchange"
+	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
 // StatusClientClosed is the logged status of a request whose client has disconnected.
@@ -66,8 +66,8 @@ func Status(err error) int {
 		return http.StatusConflict
 	case is(db.ErrReadOnly):
 		return http.StatusForbidden
-	case errors.As(err, &where), is(db.ErrInvalid), is(db.ErrDimensionMismatch), is(exchange.ErrFormat),
-		is(exchange.ErrNotFinite), is(io.ErrUnexpectedEOF):
+	case errors.As(err, &where), is(db.ErrInvalid), is(db.ErrDimensionMismatch), is(docjson.ErrFormat),
+		is(docjson.ErrNotFinite), is(io.ErrUnexpectedEOF):
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError
@@ -95,18 +95,8 @@ func Message(err error) string {
 		}
 		return strings.ToLower(http.StatusText(status))
 	}
-	return Text(err.Error())
+	return errtext.Plain(err.Error())
 }
-
-// Text returns the text of an error without the names of packages that begin it or follow a colon.
-// Go programs want these names; users of the service and of the command line do not know the
-// packages.
-func Text(text string) string {
-	return packageName.ReplaceAllString(text, "$1")
-}
-
-var packageName = regexp.MustCompile(`(^|: |\n)(?:` +
-	`db|filter|exchange|segment|wal|meta|vfs|knowledge|rag|embed|load|chat|weaviate): `)
 
 // JSON responds with v as JSON.
 func JSON(w http.ResponseWriter, status int, v any) {
@@ -159,7 +149,7 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64, within time.Durat
 		return nil, err
 	}
 	_ = c.SetReadDeadline(time.Time{}) // otherwise it would end the request during its work
-	if err := Reserve(r.Context(), exchange.Footprint(body)); err != nil {
+	if err := Reserve(r.Context(), docjson.Footprint(body)); err != nil {
 		return nil, err
 	}
 	return body, nil

@@ -1,4 +1,4 @@
-package exchange
+package docjson
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/document"
 )
 
 // jsonReader reads JSON into metadata values: integers become int64, numbers with a fraction or an
@@ -20,16 +20,16 @@ import (
 type jsonReader struct {
 	b      []byte
 	at     int
-	values int // decoded for one document
+	values int // decoded since the last start
 }
 
 // maxValues is the maximum number of values in metadata: each takes at least one byte of the stored
 // form.
-const maxValues = db.MaxMetadataLen
+const maxValues = document.MaxMetadataLen
 
 // maxNesting limits the depth of objects and arrays. It exceeds the limit of the database, so that
 // the database reports metadata that is nested too deep.
-const maxNesting = 4 * db.MaxMetadataDepth
+const maxNesting = 4 * document.MaxMetadataDepth
 
 // skip passes over white space and returns the byte that follows, 0 at the end.
 func (r *jsonReader) skip() byte {
@@ -141,7 +141,7 @@ func (r *jsonReader) value(depth int) (any, error) {
 		return nil, fmt.Errorf("nested deeper than %d", maxNesting)
 	}
 	if r.values++; r.values > maxValues {
-		return nil, fmt.Errorf("%w: more than %d values", db.ErrInvalid, maxValues)
+		return nil, fmt.Errorf("%w: more than %d values", document.ErrInvalid, maxValues)
 	}
 	switch c := r.skip(); {
 	case c == '"':
@@ -240,14 +240,14 @@ func (r *jsonReader) number() (any, error) {
 	if !strings.ContainsAny(token, ".eE") {
 		n, err := strconv.ParseInt(token, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%w: integer %.40s does not fit int64", db.ErrInvalid, token)
+			return nil, fmt.Errorf("%w: integer %.40s does not fit int64", document.ErrInvalid, token)
 		}
 		r.at = end
 		return n, nil
 	}
 	f, err := strconv.ParseFloat(token, 64)
 	if err != nil {
-		return nil, fmt.Errorf("%w: number %.40s does not fit float64", db.ErrInvalid, token)
+		return nil, fmt.Errorf("%w: number %.40s does not fit float64", document.ErrInvalid, token)
 	}
 	r.at = end
 	return f, nil
@@ -290,34 +290,10 @@ func (r *jsonReader) string() (string, error) {
 	return "", io.ErrUnexpectedEOF
 }
 
-// vector reads an array of numbers, or null, into a new slice of exact size; it grows only scratch.
-func (r *jsonReader) vector(scratch *[]float32) ([]float32, error) {
-	if r.skip() == 'n' && r.word("null") {
-		return nil, nil
-	}
-	v, end, err := appendArray((*scratch)[:0], r.b, r.at)
-	*scratch = v
-	r.at = end
-	if err != nil || len(v) == 0 {
-		return nil, err
-	}
-	return slices.Clone(v), nil
-}
-
-// readObject reads b as one object. It also returns the position reached.
-func readObject(b []byte) (map[string]any, int, error) {
-	r := jsonReader{b: b}
-	m, err := r.object(0)
-	if err == nil {
-		err = r.end()
-	}
-	return m, r.at, err
-}
-
 // appendString appends s as a JSON string with the minimum of escapes.
 func appendString(dst []byte, s string) ([]byte, error) {
 	if !utf8.ValidString(s) {
-		return dst, fmt.Errorf("%w: string %.40q is not valid UTF-8, which JSON cannot carry", db.ErrInvalid, s)
+		return dst, fmt.Errorf("%w: string %.40q is not valid UTF-8, which JSON cannot carry", document.ErrInvalid, s)
 	}
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -359,7 +335,7 @@ func appendValue(dst []byte, v any) (_ []byte, err error) {
 		return strconv.AppendInt(dst, v, 10), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return dst, fmt.Errorf("%w: number %v, which JSON cannot carry", db.ErrInvalid, v)
+			return dst, fmt.Errorf("%w: number %v, which JSON cannot carry", document.ErrInvalid, v)
 		}
 		start := len(dst)
 		dst = strconv.AppendFloat(dst, v, 'g', -1, 64)
@@ -393,7 +369,7 @@ func appendValue(dst []byte, v any) (_ []byte, err error) {
 		}
 		return append(dst, '}'), nil
 	}
-	return dst, fmt.Errorf("%w: a value of type %T in metadata", db.ErrInvalid, v)
+	return dst, fmt.Errorf("%w: a value of type %T in metadata", document.ErrInvalid, v)
 }
 
 func sortedKeys(m map[string]any) []string {

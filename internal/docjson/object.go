@@ -1,4 +1,4 @@
-package exchange
+package docjson
 
 import (
 	"fmt"
@@ -6,19 +6,44 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/document"
 )
 
 // A Reader reads the next value of a JSON text, strictly and with the number types of metadata:
 // keys of an object are unique, strings are UTF-8, integers keep their value, and nesting is
 // limited. Its methods fail if the next value is of another kind.
-type Reader struct{ json jsonReader }
+type Reader struct {
+	json jsonReader
+	// whole says that the limit of values holds for the whole text, not for each value.
+	whole bool
+}
+
+// NewReader returns a reader of one text, such as a document. The limit of decoded values holds for
+// the whole text.
+func NewReader(b []byte) *Reader { return &Reader{json: jsonReader{b: b}, whole: true} }
+
+// start begins a value that the caller keeps.
+func (r *Reader) start() {
+	if !r.whole {
+		r.json.values = 0
+	}
+}
+
+// Offset returns the position of the reader in its text, after an error the position of the error.
+func (r *Reader) Offset() int64 { return int64(r.json.at) }
+
+// End returns an error unless only white space is left.
+func (r *Reader) End() error { return r.json.end() }
+
+// Members calls member with each key of an object, in order; member must read the value. Unlike
+// Object, it accepts any number of keys, and leaves repeated keys to the caller.
+func (r *Reader) Members(member func(key string) error) error { return r.json.members(member) }
 
 // ReadObject calls member with each key of the object in b, in order; member must read the value. A
 // duplicate key and any text after the object are errors. Every error is a *FormatError around the
 // error of member.
 func ReadObject(b []byte, member func(key string, r *Reader) error) error {
-	r := Reader{jsonReader{b: b}}
+	r := Reader{json: jsonReader{b: b}}
 	err := r.Object(func(key string) error { return member(key, &r) })
 	if err == nil {
 		err = r.json.end()
@@ -97,7 +122,7 @@ func (r *Reader) String() (string, error) {
 func (r *Reader) Strings(limit int) (list []string, err error) {
 	err = r.Array(func() error {
 		if len(list) == limit {
-			return fmt.Errorf("%w: more than %d strings", db.ErrInvalid, limit)
+			return fmt.Errorf("%w: more than %d strings", document.ErrInvalid, limit)
 		}
 		s, err := r.String()
 		list = append(list, s)
@@ -141,7 +166,7 @@ func (r *Reader) Int(low, high int) (int, error) {
 		return 0, fmt.Errorf("%v instead of an integer", v)
 	}
 	if n < int64(low) || n > int64(high) {
-		return 0, fmt.Errorf("%w: %d, want %d to %d", db.ErrInvalid, n, low, high)
+		return 0, fmt.Errorf("%w: %d, want %d to %d", document.ErrInvalid, n, low, high)
 	}
 	return int(n), nil
 }
@@ -169,12 +194,72 @@ func (r *Reader) Vector() ([]float32, error) {
 }
 
 // Metadata reads an object as metadata.
-func (r *Reader) Metadata() (db.Metadata, error) {
+func (r *Reader) Metadata() (map[string]any, error) {
 	if err := r.want('{', "an object"); err != nil {
 		return nil, err
 	}
-	r.json.values = 0
+	r.start()
 	return r.json.object(0)
+}
+
+// ReadMetadata reads a text that is one object of metadata. Every error is a *FormatError.
+func ReadMetadata(b []byte) (map[string]any, error) {
+	r := jsonReader{b: b}
+	m, err := r.object(0)
+	if err == nil {
+		err = r.end()
+	}
+	if err != nil {
+		return nil, &FormatError{Offset: int64(r.at), Err: err}
+	}
+	return m, nil
+}
+
+// OptionalString reads a string or null, which is the empty string.
+func (r *Reader) OptionalString() (string, error) {
+	if r.Null() {
+		return "", nil
+	}
+	return r.String()
+}
+
+// ID reads the id of a document: a string, null, or an integer, of which it returns the digits.
+func (r *Reader) ID() (string, error) {
+	if c := r.json.skip(); c != '-' && c-'0' > 9 {
+		return r.OptionalString()
+	}
+	start := r.json.at
+	v, err := r.json.number()
+	if err != nil {
+		return "", err
+	}
+	text := r.json.b[start:r.json.at]
+	if _, ok := v.(int64); !ok {
+		return "", fmt.Errorf("%w: id %.40s is neither a string nor an integer", document.ErrInvalid, text)
+	}
+	return string(text), nil
+}
+
+// OptionalVector reads an array of numbers, or null, into a new slice of exact size; it grows only
+// scratch. The result of an empty array is nil.
+func (r *Reader) OptionalVector(scratch *[]float32) ([]float32, error) {
+	if r.Null() {
+		return nil, nil
+	}
+	v, end, err := appendArray((*scratch)[:0], r.json.b, r.json.at)
+	*scratch, r.json.at = v, end
+	if err != nil || len(v) == 0 {
+		return nil, err
+	}
+	return slices.Clone(v), nil
+}
+
+// First returns the first byte of b that is not white space, and whether there is one.
+func First(b []byte) (c byte, ok bool) {
+	if i := skipSpace(b, 0); i < len(b) {
+		return b[i], true
+	}
+	return 0, false
 }
 
 // Footprint returns an upper bound for the memory, in bytes, of the decoded values of a JSON text,
@@ -204,7 +289,7 @@ func Footprint(b []byte) int64 {
 
 // Value reads any value.
 func (r *Reader) Value() (any, error) {
-	r.json.values = 0
+	r.start()
 	return r.json.value(0)
 }
 
@@ -219,12 +304,7 @@ func (r *Reader) Raw() ([]byte, error) {
 
 // AppendValue appends a metadata value as JSON: string, bool, int64, float64, nil, and lists and
 // maps of them. A float64 without a fraction has ".0", keys are sorted.
-func AppendValue(dst []byte, v any) ([]byte, error) {
-	if m, ok := v.(db.Metadata); ok {
-		v = map[string]any(m)
-	}
-	return appendValue(dst, v)
-}
+func AppendValue(dst []byte, v any) ([]byte, error) { return appendValue(dst, v) }
 
 // AppendString appends s as a JSON string; invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {

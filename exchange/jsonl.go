@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 )
 
 // ParseDocument reads one line of JSONL, an object with the keys
@@ -19,7 +20,7 @@ import (
 //	id        or _id: a string or an integer, stored as digits; without it the database assigns one
 //	text      a string
 //	metadata  an object
-//	vector    or embedding: an array of numbers, see ParseVector
+//	vector    or embedding: an array of numbers, each rounded to float64 and then to float32
 //
 // null means absent. Any other key becomes a field of the metadata, such as the title in a BEIR
 // corpus. Numbers in the metadata are int64 when written without fraction and exponent, otherwise
@@ -35,9 +36,9 @@ type documentParser struct{ scratch *[]float32 }
 
 func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err error) {
 	const idKey db.Select = 1 << 7
-	r := jsonReader{b: line}
+	r := docjson.NewReader(line)
 	var extra map[string]any // unknown keys
-	err = r.members(func(key string) (err error) {
+	err = r.Members(func(key string) (err error) {
 		var part db.Select
 		switch key {
 		case "id", "_id":
@@ -55,26 +56,26 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 		named |= part
 		switch part {
 		case idKey:
-			d.ID, err = r.id()
+			d.ID, err = r.ID()
 		case db.WithText:
-			d.Text, err = r.optionalString()
+			d.Text, err = r.OptionalString()
 		case db.WithMetadata:
-			if r.skip() == 'n' && r.word("null") {
+			if r.Null() {
 				return nil
 			}
-			d.Metadata, err = r.object(0)
+			d.Metadata, err = r.Metadata()
 		case db.WithVector:
-			d.Vector, err = r.vector(p.scratch)
+			d.Vector, err = r.OptionalVector(p.scratch)
 		default:
 			if extra == nil {
 				extra = map[string]any{}
 			}
-			extra[key], err = r.value(0)
+			extra[key], err = r.Value()
 		}
 		return err
 	})
 	if err == nil {
-		err = r.end()
+		err = r.End()
 	}
 	if len(extra) > 0 {
 		named |= db.WithMetadata
@@ -89,40 +90,12 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 		}
 	}
 	if err != nil {
-		return db.Document{ID: d.ID}, 0, &FormatError{Offset: int64(r.at), Err: err}
+		return db.Document{ID: d.ID}, 0, &FormatError{Offset: r.Offset(), Err: err}
 	}
 	if len(d.Metadata) == 0 {
 		d.Metadata = nil
 	}
 	return d, named &^ idKey, nil
-}
-
-// id reads a string, an integer or null.
-func (r *jsonReader) id() (string, error) {
-	if c := r.skip(); c != '-' && c-'0' > 9 {
-		return r.optionalString()
-	}
-	start := r.at
-	v, err := r.number()
-	if err != nil {
-		return "", err
-	}
-	if _, ok := v.(int64); !ok {
-		return "", fmt.Errorf("%w: id %.40s is neither a string nor an integer", db.ErrInvalid, r.b[start:r.at])
-	}
-	return string(r.b[start:r.at]), nil
-}
-
-// optionalString reads a string or null.
-func (r *jsonReader) optionalString() (string, error) {
-	c := r.skip()
-	if c == 'n' && r.word("null") {
-		return "", nil
-	}
-	if c != '"' && r.at < len(r.b) {
-		return "", fmt.Errorf("%s instead of a string", describe(r.b[r.at:]))
-	}
-	return r.string()
 }
 
 // onlyValue reports whether err concerns a value of one document and not the structure of its file.
@@ -132,7 +105,7 @@ func onlyValue(err error) bool {
 
 // document parses one line. The document of a blank line is nil.
 func (p documentParser) document(line []byte, pos Position) (*ImportedDocument, error) {
-	if skipSpace(line, 0) == len(line) {
+	if _, ok := docjson.First(line); !ok {
 		return nil, nil
 	}
 	d, named, err := p.parse(line)
@@ -142,11 +115,7 @@ func (p documentParser) document(line []byte, pos Position) (*ImportedDocument, 
 	case onlyValue(err):
 		return &ImportedDocument{Document: d, Position: pos, Skip: err}, nil
 	}
-	var f *FormatError
-	if errors.As(err, &f) {
-		f.Name, f.Line = pos.File, pos.N
-	}
-	return nil, err
+	return nil, locate(err, pos.File, pos.N)
 }
 
 const (
@@ -366,16 +335,16 @@ func AppendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err 
 	if parts == 0 {
 		parts = db.Everything
 	}
-	if dst, err = appendString(append(dst, `{"id":`...), d.ID); err != nil {
+	if dst, err = docjson.AppendValue(append(dst, `{"id":`...), d.ID); err != nil {
 		return dst, err
 	}
 	if parts&db.WithText != 0 {
-		if dst, err = appendString(append(dst, `,"text":`...), d.Text); err != nil {
+		if dst, err = docjson.AppendValue(append(dst, `,"text":`...), d.Text); err != nil {
 			return dst, err
 		}
 	}
 	if parts&db.WithMetadata != 0 {
-		if dst, err = appendValue(append(dst, `,"metadata":`...), map[string]any(d.Metadata)); err != nil {
+		if dst, err = docjson.AppendValue(append(dst, `,"metadata":`...), map[string]any(d.Metadata)); err != nil {
 			return dst, err
 		}
 	}
@@ -383,7 +352,7 @@ func AppendDocument(dst []byte, d *db.Document, parts db.Select) (_ []byte, err 
 		dst = append(dst, `,"vector":`...)
 		if len(d.Vector) == 0 {
 			dst = append(dst, "null"...)
-		} else if dst, err = appendVector(dst, d.Vector); err != nil {
+		} else if dst, err = docjson.AppendVector(dst, d.Vector); err != nil {
 			return dst, err
 		}
 	}

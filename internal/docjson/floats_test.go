@@ -1,4 +1,4 @@
-package exchange
+package docjson
 
 import (
 	"bytes"
@@ -387,7 +387,7 @@ func BenchmarkParseVector(b *testing.B) {
 		name  string
 		parse func([]float32, []byte) ([]float32, error)
 	}{
-		{"exchange", ParseVector},
+		{"docjson", ParseVector},
 		{"strconv", reference},
 		{"encoding-json", func(dst []float32, b []byte) ([]float32, error) {
 			var v []float64

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -159,7 +160,7 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Impor
 		}
 		return nil, err
 	}
-	vec, err := ParseVector((*scratch)[:0], b)
+	vec, err := docjson.ParseVector((*scratch)[:0], b)
 	if err != nil {
 		doc.Skip = err
 		return doc, nil
@@ -179,9 +180,9 @@ func (s *cacheSource) read(f cacheFile, buf *[]byte, scratch *[]float32) (*Impor
 			}
 			return nil, err
 		}
-		m, at, err := readObject(side)
+		m, err := docjson.ReadMetadata(side)
 		if err != nil {
-			doc.Skip = fmt.Errorf("sidecar: %w", &FormatError{Offset: int64(at), Err: err})
+			doc.Skip = fmt.Errorf("sidecar: %w", err)
 			return doc, nil
 		}
 		doc.Document.Metadata = m
@@ -253,9 +254,9 @@ const headSize = 512
 // isEntry distinguishes cache files, broken ones included, from unrelated files in the same
 // directory, such as a database or a README.
 func isEntry(name string, head []byte) bool {
-	at := skipSpace(head, 0)
+	first, _ := docjson.First(head)
 	switch {
-	case at < len(head) && head[at] == '[' || namedByHash(name):
+	case first == '[' || namedByHash(name):
 		return true
 	case bytes.IndexByte(head[:min(len(head), headSize)], 0) >= 0:
 		return false
@@ -303,9 +304,9 @@ func openTexts(name string) (texts, error) {
 	}
 	t := texts{byKey: map[string]string{}}
 	err = eachLine(name, func(n int64, line []byte) error {
-		m, at, err := readObject(line)
+		m, err := docjson.ReadMetadata(line)
 		if err != nil {
-			return &FormatError{Name: name, Line: n, Offset: int64(at), Err: err}
+			return locate(err, name, n)
 		}
 		text, ok := m["text"].(string)
 		for _, field := range []string{"key", "id", "name"} {

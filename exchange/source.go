@@ -49,20 +49,6 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s: %s %d", p.File, p.Unit, p.N)
 }
 
-// FirstDim returns the dimension of the first vector in src, 0 without vectors. It reads no
-// further.
-func FirstDim(ctx context.Context, src Source) (int, error) {
-	for doc, err := range src.Documents(ctx) {
-		if err != nil {
-			return 0, err
-		}
-		if n := len(doc.Document.Vector); n > 0 && doc.Skip == nil {
-			return n, nil
-		}
-	}
-	return 0, ctx.Err()
-}
-
 // ordered applies work to every job, on the given number of goroutines, and yields the results in
 // the order of the jobs. Jobs run at most a few per goroutine ahead of the results. All goroutines
 // have ended when the loop ends. A panic in jobs or work panics in the loop.
