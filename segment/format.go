@@ -12,8 +12,7 @@ import (
 const (
 	magic      = "VECBOLTS"
 	version    = 1
-	headerSize = 4096
-	crcOffset  = 4092 // of the header's own checksum, in this and every later version
+	headerSize = fileformat.HeaderSize
 	blockSize  = 65536
 	docSize    = 8
 	invSize    = 4
@@ -110,9 +109,7 @@ type header struct {
 
 // encode returns the header page and sets h.info.CRC.
 func (h *header) encode() []byte {
-	e := codec.Encoder{B: make([]byte, 0, headerSize)}
-	e.Raw([]byte(magic))
-	e.U32(version)
+	e := fileformat.NewHeader(magic, version)
 	e.U32(h.info.Collection)
 	e.Raw(h.db[:])
 	e.U64(h.info.ID)
@@ -123,31 +120,30 @@ func (h *header) encode() []byte {
 	e.U64(h.info.MaxDoc)
 	e.U32(math.Float32bits(h.info.MaxNorm))
 	e.U32(h.tableCRC)
-	e.B = e.B[:crcOffset] // the rest is zero
-	h.info.CRC = codec.CRC(e.B)
-	e.U32(h.info.CRC)
-	return e.B
+	page := fileformat.SealHeader(e)
+	h.info.CRC = headerCRC(page)
+	return page
+}
+
+// headerCRC returns the checksum that a header page holds.
+func headerCRC(page []byte) uint32 {
+	return codec.NewDecoder(page[fileformat.HeaderCRC:headerSize]).U32()
 }
 
 // decodeHeader reads the header page of the file name, headerSize bytes or more, and derives the
 // layout from it.
 func decodeHeader(name string, b []byte) (h header, l layout, err error) {
-	corrupt := func(off int, err error) (header, layout, error) {
-		return header{}, layout{}, &fileformat.CorruptError{File: name, Offset: int64(off), Err: fmt.Errorf("header: %w", err)}
+	corrupt := func(off int64, err error) (header, layout, error) {
+		return header{}, layout{}, &fileformat.CorruptError{File: name, Offset: off, Err: fmt.Errorf("header: %w", err)}
 	}
-	if string(b[:len(magic)]) != magic {
-		return corrupt(0, fmt.Errorf("%w: magic %q", fileformat.ErrFormat, b[:len(magic)]))
+	v, d, _, err := fileformat.OpenHeader(magic, b)
+	if err != nil {
+		return corrupt(0, err)
 	}
-	d := codec.NewDecoder(b[:headerSize])
-	d.Raw(crcOffset)
-	h.info.CRC = d.U32()
-	if codec.CRC(b[:crcOffset]) != h.info.CRC {
-		return corrupt(0, fileformat.ErrChecksum)
+	if v != version {
+		return corrupt(int64(len(magic)), fmt.Errorf("%w %d", fileformat.ErrVersion, v))
 	}
-	d = codec.NewDecoder(b[len(magic):crcOffset])
-	if v := d.U32(); v != version {
-		return corrupt(len(magic), fmt.Errorf("%w %d", fileformat.ErrVersion, v))
-	}
+	h.info.CRC = headerCRC(b)
 	h.info.Collection = d.U32()
 	copy(h.db[:], d.Raw(len(h.db)))
 	h.info.ID = d.U64()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
 
@@ -42,7 +43,7 @@ func dump(t *testing.T, b []byte) string {
 	line(4, "largest norm", "at most %v", d.F32s(1)[0])
 	table := d.U32()
 	line(4, "checksum of checksums", "%#08x", table)
-	zeros(crcOffset-d.Offset(), "reserved")
+	zeros(fileformat.HeaderCRC-d.Offset(), "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for row := range rows {
 		for i, v := range d.F32s(dim) {

@@ -216,7 +216,7 @@ func reseal(b []byte) {
 		}
 	}
 	putU32(b[76:], codec.CRC(b[table:]))
-	putU32(b[crcOffset:], codec.CRC(b[:crcOffset]))
+	putU32(b[fileformat.HeaderCRC:], codec.CRC(b[:fileformat.HeaderCRC]))
 }
 
 func u32(b []byte) uint32       { return codec.NewDecoder(b).U32() }
@@ -297,7 +297,7 @@ func TestOpenRefuses(t *testing.T) {
 		reseal(b)
 		writeFile(t, fsys, FileName(7), b)
 		i := info
-		i.CRC = u32(b[crcOffset:])
+		i.CRC = u32(b[fileformat.HeaderCRC:])
 		_, err := Open(fsys, testDB, i)
 		if got := wantCorrupt(t, err, 7); !errors.Is(got, c.err) || got.Offset != c.offset {
 			t.Errorf("%s: %v, want %v at %d", name, err, c.err, c.offset)
@@ -310,7 +310,7 @@ func TestOpenRefuses(t *testing.T) {
 	reseal(b)
 	writeFile(t, fsys, FileName(7), b)
 	i := info
-	i.MinDoc, i.CRC = 0, u32(b[crcOffset:])
+	i.MinDoc, i.CRC = 0, u32(b[fileformat.HeaderCRC:])
 	if _, err := Open(fsys, testDB, i); !errors.Is(err, fileformat.ErrFormat) {
 		t.Errorf("document 0: %v", err)
 	}
@@ -328,7 +328,7 @@ func TestHugeClaims(t *testing.T) {
 		if l, err := layoutOf(int(c[1]), int(c[0])); err == nil {
 			putU64(b[40:], uint64(l.size))
 		}
-		putU32(b[crcOffset:], codec.CRC(b[:crcOffset]))
+		putU32(b[fileformat.HeaderCRC:], codec.CRC(b[:fileformat.HeaderCRC]))
 		writeFile(t, fsys, FileName(7), b)
 		if _, err := Open(fsys, testDB, info); err == nil {
 			t.Errorf("dim %d, rows %d: opened", c[0], c[1])

@@ -90,7 +90,7 @@ func TestBitFlips(t *testing.T) {
 		last := b.groups[len(b.groups)-2]
 		for off := 0; off < b.groups[len(b.groups)-1]; off++ {
 			step := 1
-			if off >= 64 && off < headerCRC || off >= headerSize && !b.inFrame(t, off) {
+			if off >= 64 && off < fileformat.HeaderCRC || off >= headerSize && !b.inFrame(t, off) {
 				step = 8 // the rest of the header, and padding: one bit of each byte
 			}
 			for bit := 0; bit < 8; bit += step {
@@ -353,7 +353,7 @@ func TestVersion(t *testing.T) {
 	b := build(t)
 	d := slices.Clone(b.bytes)
 	d[8] = 3
-	le.PutUint32(d[headerCRC:], codec.CRC(d[:headerCRC]))
+	le.PutUint32(d[fileformat.HeaderCRC:], codec.CRC(d[:fileformat.HeaderCRC]))
 	ok(t, os.WriteFile(b.path, d, 0o600))
 	_, _, err := replay(t, b.o, 0)
 	var c *fileformat.CorruptError

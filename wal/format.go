@@ -14,8 +14,7 @@ const (
 	fileMagic  = "VECBOLTW"
 	version    = 2
 	unpaged    = 1 // the version before, whose groups are aligned to sectors
-	headerSize = 4096
-	headerCRC  = 4092 // offset of the header's checksum
+	headerSize = fileformat.HeaderSize
 
 	frameMagic = 0x4d415246 // "FRAM"
 	frameSize  = 40
@@ -52,16 +51,15 @@ type fileHeader struct {
 
 // encode returns the header as 4 KiB and sets h.crc.
 func (h *fileHeader) encode() []byte {
-	b := make([]byte, headerSize)
-	copy(b, fileMagic)
-	le.PutUint32(b[8:], version)
-	copy(b[16:], h.db[:])
-	le.PutUint64(b[32:], h.seq)
-	le.PutUint64(b[40:], h.base)
-	le.PutUint64(b[48:], h.size)
-	le.PutUint32(b[56:], h.salt)
-	h.crc = codec.CRC(b[:headerCRC])
-	le.PutUint32(b[headerCRC:], h.crc)
+	e := fileformat.NewHeader(fileMagic, version)
+	e.U32(0)
+	e.Raw(h.db[:])
+	e.U64(h.seq)
+	e.U64(h.base)
+	e.U64(h.size)
+	e.U32(h.salt)
+	b := fileformat.SealHeader(e)
+	h.crc = le.Uint32(b[fileformat.HeaderCRC:])
 	return b
 }
 
@@ -69,11 +67,12 @@ var errNotHeader = errors.New("file header is damaged")
 
 // decodeHeader checks a header of 4 KiB by itself, not against the file's name or size.
 func decodeHeader(b []byte) (h fileHeader, err error) {
-	h.crc = le.Uint32(b[headerCRC:])
-	if string(b[:8]) != fileMagic || codec.CRC(b[:headerCRC]) != h.crc {
+	v, d, _, err := fileformat.OpenHeader(fileMagic, b)
+	if err != nil {
 		return h, errNotHeader
 	}
-	switch v := le.Uint32(b[8:]); v {
+	h.crc = le.Uint32(b[fileformat.HeaderCRC:])
+	switch v {
 	case version:
 		h.align = groupAlign
 	case unpaged:
@@ -81,11 +80,12 @@ func decodeHeader(b []byte) (h fileHeader, err error) {
 	default:
 		return h, fmt.Errorf("%w %d", fileformat.ErrVersion, v)
 	}
-	copy(h.db[:], b[16:])
-	h.seq = le.Uint64(b[32:])
-	h.base = le.Uint64(b[40:])
-	h.size = le.Uint64(b[48:])
-	h.salt = le.Uint32(b[56:])
+	d.U32() // zero
+	copy(h.db[:], d.Raw(len(h.db)))
+	h.seq = d.U64()
+	h.base = d.U64()
+	h.size = d.U64()
+	h.salt = d.U32()
 	if h.base == 0 || h.size < headerSize || h.size > maxFile {
 		return h, errNotHeader
 	}

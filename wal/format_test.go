@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // TestFormatPage compares the dump in docs/format/wal.md with a new file.
@@ -67,8 +69,8 @@ func dump(b []byte) string {
 	field(48, 8, "size %d", le.Uint64(b[48:]))
 	salt := le.Uint32(b[56:])
 	field(56, 4, "salt %#x", salt)
-	blank(60, headerCRC)
-	field(headerCRC, 4, "crc of the header")
+	blank(60, fileformat.HeaderCRC)
+	field(fileformat.HeaderCRC, 4, "crc of the header")
 	off := headerSize
 	for {
 		h, ok := decodeFrame(b[off:], salt)

@@ -36,7 +36,7 @@ func write(w io.WriterAt, runs ...[][]byte) error {
 		e := testFormat.Header()
 		e.U64(uint64(end))
 		e.U32(crc)
-		return Seal(e)
+		return fileformat.SealHeader(e)
 	}, all...)
 }
 
@@ -160,12 +160,12 @@ func TestDamage(t *testing.T) {
 func TestOtherVersion(t *testing.T) {
 	later := testFormat
 	later.Version++
-	if _, err := testFormat.Open(Seal(later.Header())); !errors.Is(err, fileformat.ErrVersion) {
+	if _, err := testFormat.Open(fileformat.SealHeader(later.Header())); !errors.Is(err, fileformat.ErrVersion) {
 		t.Errorf("a later version: %v", err)
 	}
 	other := testFormat
 	other.Magic = "OTHEROTH"
-	if _, err := testFormat.Open(Seal(other.Header())); !errors.Is(err, fileformat.ErrDamaged) {
+	if _, err := testFormat.Open(fileformat.SealHeader(other.Header())); !errors.Is(err, fileformat.ErrDamaged) {
 		t.Errorf("another format: %v", err)
 	}
 }
@@ -200,7 +200,7 @@ func TestFailedWrites(t *testing.T) {
 }
 
 func TestChecksumOfNothing(t *testing.T) {
-	b := Seal(testFormat.Header())
+	b := fileformat.SealHeader(testFormat.Header())
 	c, err := testFormat.Content(b, HeaderSize, codec.CRC())
 	if err != nil || !c.Verified() || c.Verify() != nil {
 		t.Errorf("no content: %v", err)

@@ -1,7 +1,6 @@
 package blocks
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -10,12 +9,9 @@ import (
 
 // Constants of all these formats. They never change.
 const (
-	HeaderSize = 4096  // bytes of the header page; the content follows
-	CRCOffset  = 4092  // of the header's own checksum, the same in every version of every format
-	Size       = 65536 // bytes of a block; the last one may have fewer
-	CRCSize    = 4     // bytes of a checksum
-
-	magicSize = 8
+	HeaderSize = fileformat.HeaderSize // bytes of the header page; the content follows
+	Size       = 65536                 // bytes of a block; the last one may have fewer
+	CRCSize    = 4                     // bytes of a checksum
 )
 
 // A Format is a kind of file.
@@ -25,35 +21,19 @@ type Format struct {
 	Name    string // prefix of error texts
 }
 
-// Header returns an encoder for the header page that holds magic and version. Seal completes the
-// page.
-func (f *Format) Header() *codec.Encoder {
-	e := &codec.Encoder{B: make([]byte, 0, HeaderSize)}
-	e.Raw([]byte(f.Magic))
-	e.U32(f.Version)
-	return e
-}
-
-// Seal returns the whole header page: the bytes of e, zeros, and the checksum.
-func Seal(e *codec.Encoder) []byte {
-	e.B = e.B[:CRCOffset]
-	e.U32(codec.CRC(e.B))
-	return e.B
-}
+// Header returns an encoder for the header page that holds magic and version.
+// fileformat.SealHeader completes the page.
+func (f *Format) Header() *codec.Encoder { return fileformat.NewHeader(f.Magic, f.Version) }
 
 // Open verifies magic, checksum and version of the file b and returns a decoder for the header
 // after these fields.
 func (f *Format) Open(b []byte) (*codec.Decoder, error) {
-	if len(b) < HeaderSize || string(b[:magicSize]) != f.Magic {
-		return nil, f.Corrupt(0, "no header")
+	version, d, off, err := fileformat.OpenHeader(f.Magic, b)
+	if err != nil {
+		return nil, f.Corrupt(off, "header: %v", err)
 	}
-	// The checksum is verified first, because its offset is the same in every version.
-	if got, want := codec.CRC(b[:CRCOffset]), binary.LittleEndian.Uint32(b[CRCOffset:]); got != want {
-		return nil, f.Corrupt(CRCOffset, "checksum %08x instead of %08x", got, want)
-	}
-	d := codec.NewDecoder(b[magicSize:CRCOffset])
-	if v := d.U32(); v != f.Version {
-		return nil, fmt.Errorf("%s: %w: %d", f.Name, fileformat.ErrVersion, v)
+	if version != f.Version {
+		return nil, fmt.Errorf("%s: %w: %d", f.Name, fileformat.ErrVersion, version)
 	}
 	return d, nil
 }

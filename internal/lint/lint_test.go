@@ -33,7 +33,7 @@ var imports = map[string][]string{
 	"simd":                {"golang.org/x/sys/cpu", "github.com/viterin/vek/vek32"},
 	"filter":              {},
 	"internal/codec":      {},
-	"internal/fileformat": {},
+	"internal/fileformat": {"internal/codec"},
 	"internal/bitset":     {},
 	"internal/mmr":        {},
 	"internal/manifest":   {"internal/codec", "internal/fileformat"},

@@ -97,7 +97,7 @@ func (h *header) encode(l *layout) []byte {
 		e.U32(h.coarseSquare)
 		e.U32(math.Float32bits(h.coarseSlope))
 	}
-	return blocks.Seal(e)
+	return fileformat.SealHeader(e)
 }
 
 // decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.

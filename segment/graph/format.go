@@ -98,7 +98,7 @@ func (h *header) encode(g *geometry) []byte {
 	for _, m := range h.margins {
 		e.U32(math.Float32bits(m))
 	}
-	return blocks.Seal(e)
+	return fileformat.SealHeader(e)
 }
 
 // decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.

@@ -30,7 +30,7 @@ func seal(b []byte) {
 		}
 		le.PutUint32(b[108:], codec.CRC(b[table:]))
 	}
-	le.PutUint32(b[blocks.CRCOffset:], codec.CRC(b[:blocks.CRCOffset]))
+	le.PutUint32(b[fileformat.HeaderCRC:], codec.CRC(b[:fileformat.HeaderCRC]))
 }
 
 // small returns a source with every kind of list: of many rows and of few, with positions and gaps,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // Numbers of the file format. They never change for version 2. Files of version 1 do not say which
@@ -73,7 +74,7 @@ func (h *header) encode() []byte {
 	e.U32(h.terms)
 	e.U32(h.tableCRC)
 	e.Raw(h.ident.Docs[:])
-	return blocks.Seal(e)
+	return fileformat.SealHeader(e)
 }
 
 // decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.
