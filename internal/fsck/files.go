@@ -46,16 +46,27 @@ func (x *fileChecker) note(err error) {
 	}
 }
 
-func (x *fileChecker) run(dir string) (err error) {
-	if x.fs, err = vfs.Open(dir, nil); err != nil {
-		return err
+// lock opens the directory of a database that no process writes, and keeps writers out until unlock
+// is called.
+func lock(dir string) (fsys *vfs.FS, unlock func(), err error) {
+	if fsys, err = vfs.Open(dir, nil); err != nil {
+		return nil, nil, err
 	}
-	defer x.fs.Close()
-	lock, err := x.fs.Lock(engine.LockName, false)
+	held, err := fsys.Lock(engine.LockName, false)
+	if err != nil {
+		fsys.Close()
+		return nil, nil, err
+	}
+	return fsys, func() { held.Close(); fsys.Close() }, nil
+}
+
+func (x *fileChecker) run(dir string) error {
+	fsys, unlock, err := lock(dir)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer unlock()
+	x.fs = fsys
 	store, err := meta.Open(x.fs, engine.MetaName, meta.Options{ReadOnly: true, Verify: true, Lenient: true})
 	if err == nil {
 		defer store.Close()

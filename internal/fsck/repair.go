@@ -40,15 +40,12 @@ type repairer struct {
 }
 
 func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
-	if r.fs, err = vfs.Open(src, nil); err != nil {
-		return err
-	}
-	defer r.fs.Close()
-	lock, err := r.fs.Lock(engine.LockName, false)
+	fsys, unlock, err := lock(src)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer unlock()
+	r.fs = fsys
 	// bbolt must not read a damaged tree: it trusts the pages that it reads.
 	lenient := meta.Options{ReadOnly: true, Verify: true, Lenient: true}
 	r.store, err = meta.Open(r.fs, engine.MetaName, lenient)

@@ -248,6 +248,26 @@ func documents(ctx context.Context, c *db.Collection, ids []string, cond *condit
 		want &^= db.IDsOnly
 	}
 	return func(yield func(*db.Document, error) bool) {
+		// pass yields the documents that match, and reports whether the caller wants more.
+		pass := func(docs []*db.Document, allMatch bool) bool {
+			for _, d := range docs {
+				if d == nil {
+					continue
+				}
+				matches, err := allMatch, error(nil)
+				if !matches {
+					matches, err = cond.match(d)
+				}
+				if err != nil {
+					yield(nil, err)
+					return false
+				}
+				if matches && !yield(d, nil) {
+					return false
+				}
+			}
+			return true
+		}
 		if ids != nil {
 			for part := range slices.Chunk(ids, pageSize) {
 				docs, err := c.GetMany(ctx, part, want)
@@ -255,21 +275,8 @@ func documents(ctx context.Context, c *db.Collection, ids []string, cond *condit
 					yield(nil, err)
 					return
 				}
-				for _, d := range docs {
-					if d == nil {
-						continue
-					}
-					matches, err := cond.expr == nil, error(nil)
-					if !matches {
-						matches, err = cond.match(d)
-					}
-					if err != nil {
-						yield(nil, err)
-						return
-					}
-					if matches && !yield(d, nil) {
-						return
-					}
+				if !pass(docs, cond.expr == nil) {
+					return
 				}
 			}
 			return
@@ -280,20 +287,7 @@ func documents(ctx context.Context, c *db.Collection, ids []string, cond *condit
 				yield(nil, err)
 				return
 			}
-			for _, d := range page.Documents {
-				matches, err := cond.plain(), error(nil)
-				if !matches {
-					matches, err = cond.match(d)
-				}
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				if matches && !yield(d, nil) {
-					return
-				}
-			}
-			if page.Next == "" {
+			if !pass(page.Documents, cond.plain()) || page.Next == "" {
 				return
 			}
 			q.After = page.Next
