@@ -18,9 +18,18 @@ type DB struct {
 	searcher *query.Searcher
 }
 
+// Memory is the directory of a database in memory; see Open. A directory of that name is
+// "./:memory:".
+const Memory = engine.Memory // ":memory:"
+
 // Open opens the database in directory dir and creates it if it does not exist. It fails
 // at once with ErrLocked when another process excludes this one. After a crash, Open
 // recovers every acknowledged write.
+//
+// Memory as dir opens a new, empty database in memory, with the same engine: every such database is
+// one of its own, and Close discards it. Backup can save it. Its files have no names and vanish
+// with the process. On Linux they are memory; elsewhere they are unlinked temporary files, which
+// the system may write to disk when memory is short.
 func Open(dir string, opts *Options) (*DB, error) {
 	var o Options
 	if opts != nil {

@@ -71,6 +71,20 @@ func Example() {
 	// a 0.6 east
 }
 
+func ExampleOpen_memory() {
+	vdb, err := db.Open(db.Memory, nil)
+	check(err)
+	defer vdb.Close() // discards it
+	notes, err := vdb.OpenCollection(ctx, "notes", db.Schema{Dim: 2})
+	check(err)
+	_, err = notes.Upsert(ctx, db.Document{ID: "a", Vector: []float32{1, 0}})
+	check(err)
+	n, err := notes.Count(ctx, nil)
+	check(err)
+	fmt.Println(n, "document")
+	// Output: 1 document
+}
+
 func ExampleCollection_Search() {
 	_, notes, done := notes()
 	defer done()

@@ -21,6 +21,9 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
+// Memory is the directory of a database that lives in memory.
+const Memory = ":memory:"
+
 // The names inside a database directory.
 const (
 	LockName = "LOCK"
@@ -33,15 +36,7 @@ const (
 
 func (db *Engine) open() (err error) {
 	start := time.Now()
-	if db.Dir == "" {
-		return document.Invalidf("the name of the directory is empty")
-	}
-	if !db.Opts.ReadOnly && !db.Opts.MustExist {
-		if err := MakeDir(db.Dir); err != nil {
-			return err
-		}
-	}
-	if db.FS, err = vfs.Open(db.Dir, db.Opts.Hook); err != nil {
+	if err := db.openFS(); err != nil {
 		return err
 	}
 	if _, err := db.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
@@ -96,6 +91,23 @@ func (db *Engine) open() (err error) {
 	db.Opts.Logger.Info("opened", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments), "took", time.Since(start))
 	db.Background.start(db)
 	return nil
+}
+
+// openFS opens the directory of the database, and makes it if it may.
+func (db *Engine) openFS() (err error) {
+	switch {
+	case db.Dir == "":
+		return document.Invalidf("the name of the directory is empty")
+	case db.Dir == Memory:
+		db.FS = vfs.NewMemory(db.Opts.Hook)
+		return nil
+	case !db.Opts.ReadOnly && !db.Opts.MustExist:
+		if err := MakeDir(db.Dir); err != nil {
+			return err
+		}
+	}
+	db.FS, err = vfs.Open(db.Dir, db.Opts.Hook)
+	return err
 }
 
 // mayCreate decides whether to create a database in a directory without

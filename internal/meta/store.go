@@ -198,27 +198,21 @@ func (s *Store) open() error {
 }
 
 func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.File, err error) {
-	root, err := os.OpenRoot(s.fs.Dir())
-	if err != nil {
-		return nil, nil, err
+	flag := os.O_RDWR
+	if readOnly {
+		flag = os.O_RDONLY
 	}
-	defer root.Close()
-	real, err := s.fs.Real(name)
-	if err != nil {
-		return nil, nil, err
+	if file, err = s.fs.OS(name, flag); err != nil {
+		return nil, nil, fmt.Errorf("meta: open %s: %w", name, err)
 	}
 	o := &bbolt.Options{
 		ReadOnly: readOnly, Timeout: lockTimeout,
 		PageSize: boltcheck.PageSize, FreelistType: bbolt.FreelistMapType, PreLoadFreelist: !readOnly, NoStatistics: true,
-		OpenFile: func(_ string, flag int, mode os.FileMode) (*os.File, error) {
-			var err error
-			file, err = vfs.OpenIn(root, real, flag&^os.O_CREATE, mode)
-			return file, err
-		},
+		OpenFile: func(string, int, os.FileMode) (*os.File, error) { return file, nil },
 	}
 	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") { // elsewhere the map size becomes the file size
 		o.InitialMmapSize = initialMap
-		if st, err := root.Stat(real); err == nil {
+		if st, err := file.Stat(); err == nil {
 			o.InitialMmapSize = max(initialMap, int(2*st.Size()))
 		}
 	}
@@ -226,7 +220,7 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 		bolt, err = bbolt.Open(name, 0o600, o)
 		return err
 	})
-	if panicked && file != nil {
+	if panicked {
 		file.Close() // releases the lock; the mapping leaks
 	}
 	if errors.Is(err, berrors.ErrTimeout) {

@@ -85,6 +85,9 @@ func Backup(ctx context.Context, db *engine.Engine, dir string) error {
 // outside refuses a directory inside the database directory, whose files the database
 // manages.
 func outside(db *engine.Engine, dir string) error {
+	if db.Dir == engine.Memory {
+		return nil
+	}
 	own, err := os.Stat(db.Dir)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	if exclusive {
 		flag = os.O_RDWR | os.O_CREATE
 	}
-	file, err := OpenIn(f.root, name, flag, 0o600)
+	file, err := f.root.open(name, flag, 0o600)
 	if err != nil {
 		if !exclusive && errors.Is(err, fs.ErrNotExist) {
 			return &Lock{}, nil

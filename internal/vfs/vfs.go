@@ -1,16 +1,16 @@
 // Package vfs is the only way the engine touches files. An [FS] is rooted at one directory and
 // cannot leave it (neither by ".." nor by a symbolic link); a [File] reads and writes at offsets
 // and syncs; a [Mapping] is a read-only view of a file in memory; a [Lock] keeps a second process
-// out. The files are always real ones: a [Hook] sees every operation before it happens and can make
-// it fail, which is how tests trace the durability order and inject faults.
-// Guarantees: only regular files are opened; anything else is a *NotRegularError, and named pipes
-// do not block. Names are slash-separated paths relative to the root; files are made with mode 0600
-// and directories with 0700; every error names the file and wraps the cause (errors.Is works with
-// fs.ErrNotExist and with system error numbers); after a failed write or sync a File refuses
-// further writes and syncs with [ErrPoisoned], because a second fsync may report success for bytes
-// that the first one lost; likewise an FS no longer syncs a directory once that has failed. Code
-// that reads a Mapping must run under [Guard], which turns the fault of a missing page into an
-// error.
+// out. The files are always real ones, on disk or in memory ([NewMemory]): a [Hook] sees every
+// operation before it happens and can make it fail, which is how tests trace the durability order
+// and inject faults. Guarantees: only regular files are opened; anything else is a
+// *NotRegularError, and named pipes do not block. Names are slash-separated paths relative to the
+// root; files are made with mode 0600 and directories with 0700; every error names the file and
+// wraps the cause (errors.Is works with fs.ErrNotExist and with system error numbers); after a
+// failed write or sync a File refuses further writes and syncs with [ErrPoisoned], because a second
+// fsync may report success for bytes that the first one lost; likewise an FS no longer syncs a
+// directory once that has failed. Code that reads a Mapping must run under [Guard], which turns the
+// fault of a missing page into an error.
 //
 // All types are safe for concurrent use unless a method says otherwise.
 package vfs
@@ -105,7 +105,7 @@ func (s *Short) Unwrap() error { return s.Err }
 // FS gives access to the files below one directory.
 type FS struct {
 	dir   string
-	root  *os.Root
+	root  directory
 	hook  Hook
 	names map[string]string // of a view: see Named
 	tmp   atomic.Uint64     // number of the last temporary file
@@ -130,10 +130,10 @@ func Open(dir string, hook Hook) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &FS{dir: dir, root: root, hook: hook}, nil
+	return &FS{dir: dir, root: rooted{root}, hook: hook}, nil
 }
 
-// Dir returns the directory given to Open.
+// Dir returns the directory given to Open; "" if the files lie in memory.
 func (f *FS) Dir() string { return f.dir }
 
 // Named returns a view of f for reading. Opening, measuring or listing a key of names uses the file
@@ -158,6 +158,36 @@ func (f *FS) Real(name string) (string, error) {
 // Close releases the root. Files opened through it stay usable.
 func (f *FS) Close() error { return f.root.Close() }
 
+// A directory is where the files of an FS lie.
+type directory interface {
+	open(name string, flag int, perm fs.FileMode) (*os.File, error) // of a regular file
+	Stat(name string) (fs.FileInfo, error)
+	Rename(oldname, newname string) error
+	Remove(name string) error
+	Mkdir(name string, perm fs.FileMode) error
+	list(name string) ([]string, error) // base names, in no order
+	sync(name string) (tried bool, err error)
+	Close() error
+}
+
+// rooted is a directory of the system.
+type rooted struct{ *os.Root }
+
+func (r rooted) open(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return OpenIn(r.Root, name, flag, perm)
+}
+
+func (r rooted) list(name string) ([]string, error) {
+	d, err := openDir(r.Root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+func (r rooted) sync(name string) (tried bool, err error) { return syncDir(r.Root, name) }
+
 // before runs the hook.
 func (f *FS) before(op Op) error {
 	if f.hook == nil {
@@ -180,7 +210,7 @@ func (f *FS) open(kind Kind, name string, flag int) (*File, error) {
 	if err := f.before(Op{Kind: kind, Name: name}); err != nil {
 		return nil, err
 	}
-	of, err := OpenIn(f.root, name, flag, 0o600)
+	of, err := f.root.open(name, flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +227,16 @@ func (f *FS) Open(name string) (*File, error) { return f.open(OpOpen, name, os.O
 
 // OpenRW opens an existing file for reading and writing.
 func (f *FS) OpenRW(name string) (*File, error) { return f.open(OpOpen, name, os.O_RDWR) }
+
+// OS opens an existing regular file for a library that needs an *os.File. No hook sees what happens
+// to it.
+func (f *FS) OS(name string, flag int) (*os.File, error) {
+	name, err := f.Real(name)
+	if err != nil {
+		return nil, err
+	}
+	return f.root.open(name, flag&^os.O_CREATE, 0)
+}
 
 // Rename renames a file, replacing one that already has the new name. Durable only after SyncDir of
 // the directories.
@@ -242,7 +282,7 @@ func (f *FS) SyncDir(name string) error {
 	err := f.before(Op{Kind: OpSyncDir, Name: name})
 	tried := err != nil
 	if err == nil {
-		tried, err = syncDir(f.root, name)
+		tried, err = f.root.sync(name)
 	}
 	if tried && err != nil {
 		f.mu.Lock()
@@ -284,12 +324,7 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	if f.names != nil {
 		return f.list(name)
 	}
-	d, err := openDir(f.root, name)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	names, err := f.root.list(name)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func Embedded() Provider {
 		Connection: &embed.Schema{
 			Title: EmbeddedName, Type: "object", Closed: true, Required: []string{"path"},
 			Properties: map[string]*embed.Schema{
-				"path":      {Type: "string", Description: "directory of the database"},
+				"path":      {Type: "string", Description: "directory of the database, or :memory: with create"},
 				"read_only": {Type: "boolean", Description: "open without writing a byte", Default: false},
 				"create":    {Type: "boolean", Description: "create the database unless it exists", Default: false},
 			},
