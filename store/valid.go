@@ -26,8 +26,8 @@ func CheckCreate(name string, s Schema) (Schema, error) {
 	if err := db.ValidateName(name); err != nil {
 		return s, err
 	}
-	if s.Dim < 1 || s.Dim > db.MaxDim {
-		return s, invalidf("collection %q: dimension %d is outside 1..%d", name, s.Dim, db.MaxDim)
+	if s.Dim < 0 || s.Dim > db.MaxDim {
+		return s, invalidf("collection %q: dimension %d is outside 0..%d", name, s.Dim, db.MaxDim)
 	}
 	var err error
 	if s.Metadata, err = s.Metadata.Canonical(); err != nil {
@@ -49,6 +49,9 @@ func CheckDocuments(collection string, s Schema, docs []db.Document) ([]db.Docum
 		d, err := docs[i].Canonical()
 		if err != nil {
 			return nil, err
+		}
+		if len(d.Vector) != 0 && s.Dim == 0 {
+			return nil, invalidf("document %q has a vector, and collection %q is one of texts: its dimension is 0", d.ID, collection)
 		}
 		if len(d.Vector) != 0 && len(d.Vector) != s.Dim {
 			return nil, &db.DimensionError{Collection: collection, ID: d.ID, Expected: s.Dim, Got: len(d.Vector)}
@@ -81,6 +84,9 @@ func CheckDelete(where filter.Expr) error {
 
 // CheckQuery returns an error for invalid arguments of Query.
 func CheckQuery(collection string, s Schema, vector []float32, k int, where filter.Expr) error {
+	if s.Dim == 0 {
+		return invalidf("collection %q has no vectors: its dimension is 0", collection)
+	}
 	if len(vector) != s.Dim {
 		return &db.DimensionError{Collection: collection, Expected: s.Dim, Got: len(vector)}
 	}

@@ -112,6 +112,42 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// Collections of texts, without a dimension and without vectors, migrate as well.
+func TestMigrateTexts(t *testing.T) {
+	ctx := t.Context()
+	_, to := open2(t)
+	from, err := to.Create(ctx, "texts", store.Schema{Text: &db.TextIndex{Language: "none"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := storetest.Documents(8)
+	for i := range docs {
+		docs[i].Vector = nil
+	}
+	if err := from.Upsert(ctx, docs); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Run(ctx, from, to, "to", nil); err != nil || report.Documents != len(docs) {
+		t.Fatalf("%+v %v", report, err)
+	}
+	target, err := to.Collection(ctx, "to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(from.Schema(), target.Schema()); diff != "" {
+		t.Error(diff)
+	}
+	if v, err := Verify(ctx, from, target); err != nil || !v.OK() || v.Compared != len(docs) {
+		t.Errorf("%+v %v", v, err)
+	}
+	if _, err := to.Create(ctx, "vectors", store.Schema{Dim: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(ctx, from, to, "vectors", nil); !errors.Is(err, db.ErrDimensionMismatch) {
+		t.Errorf("into a collection with vectors: %v", err)
+	}
+}
+
 // What was cut short goes on where it stopped, and nothing is written twice.
 func TestResume(t *testing.T) {
 	ctx := t.Context()

@@ -47,18 +47,21 @@ func (s *Store) collection(name string, schema store.Schema, id int64, hnsw *HNS
 
 // definition returns the statements that create the table.
 func (c *collection) definition() []string {
-	terms := ""
+	dim, terms := "", ""
+	if c.schema.Dim > 0 {
+		dim = fmt.Sprintf("(%d)", c.schema.Dim)
+	}
 	if c.text != nil {
 		terms = ",\n\tterms tsvector NOT NULL"
 	}
 	statements := []string{
 		fmt.Sprintf(`CREATE TABLE %s (
 	id text COLLATE "C" PRIMARY KEY,
-	embedding vector(%d),
+	embedding vector%s,
 	odd boolean NOT NULL,
 	body text NOT NULL,
 	meta jsonb NOT NULL%s
-)`, c.table, c.schema.Dim, terms),
+)`, c.table, dim, terms),
 		fmt.Sprintf("CREATE INDEX ON %s (id) WHERE odd", c.table),
 		fmt.Sprintf("CREATE INDEX ON %s USING gin (meta jsonb_path_ops)", c.table),
 	}

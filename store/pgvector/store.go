@@ -225,7 +225,11 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 	if schema.Dim > MaxDim {
 		return nil, fmt.Errorf("%w: collection %q: dimension %d: pgvector takes at most %d", db.ErrInvalid, name, schema.Dim, MaxDim)
 	}
-	if s.hnsw != nil {
+	hnsw := s.hnsw
+	if schema.Dim == 0 {
+		hnsw = nil // there is nothing to index
+	}
+	if hnsw != nil {
 		if err := checkHNSW(name, schema.Dim); err != nil {
 			return nil, err
 		}
@@ -234,7 +238,7 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.collection(name, schema, 0, s.hnsw)
+	c, err := s.collection(name, schema, 0, hnsw)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +248,7 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 		}
 		var id int64
 		err := tx.QueryRow(ctx, "INSERT INTO "+s.catalogue()+" (name, format, definition, hnsw) VALUES ($1, $2, $3, $4) RETURNING id",
-			name, format, definition, s.hnsw).Scan(&id)
+			name, format, definition, hnsw).Scan(&id)
 		if code(err) == uniqueViolation {
 			return fmt.Errorf("%w: collection %q", db.ErrExists, name)
 		}
@@ -294,7 +298,10 @@ func (s *Store) Index(ctx context.Context, name string, h HNSW) error {
 }
 
 func checkHNSW(name string, dim int) error {
-	if dim <= MaxHNSWDim {
+	switch {
+	case dim == 0:
+		return fmt.Errorf("%w: collection %q has no vectors to index: its dimension is 0", db.ErrInvalid, name)
+	case dim <= MaxHNSWDim:
 		return nil
 	}
 	return fmt.Errorf("%w: collection %q: dimension %d: an HNSW index of pgvector takes at most %d; without the index it is %d",

@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, o Options) {
 		}
 	}
 	t.Run("collections", s.testCollections)
+	t.Run("without vectors", s.testWithoutVectors)
 	t.Run("writes", s.testWrites)
 	s.c = s.create(t, prefix+" zoo/ä")
 	s.upsert(t, s.c, s.docs)
@@ -302,11 +303,49 @@ func (s *suite) testCollections(t *testing.T) {
 	if _, err := c.TextQuery(ctx, "x", 3, nil); !errors.Is(err, db.ErrInvalid) {
 		t.Errorf("text query without a text index: %v", err)
 	}
-	for name, schema := range map[string]store.Schema{"": {Dim: 3}, "storetest bad\x00": {Dim: 3}, "storetest dim": {}, "storetest dim 2": {Dim: -1},
+	for name, schema := range map[string]store.Schema{"": {Dim: 3}, "storetest bad\x00": {Dim: 3}, "storetest dim 2": {Dim: -1},
 		"storetest dim 3": {Dim: db.MaxDim + 1}, strings.Repeat("x", 256): {Dim: 3}, "storetest meta": {Dim: 3, Metadata: db.Metadata{"$x": 1}}} {
 		if _, err := s.store.Create(ctx, name, schema); !errors.Is(err, db.ErrInvalid) {
 			t.Errorf("create %.20q with %+v: %v", name, schema, err)
 		}
+	}
+}
+
+func (s *suite) testWithoutVectors(t *testing.T) {
+	ctx, name := t.Context(), "storetest of texts"
+	s.drop(t, name)
+	schema := store.Schema{Text: &db.TextIndex{Language: "none"}}
+	c, err := s.store.Create(ctx, name, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.drop(t, name) })
+	docs := []db.Document{
+		{ID: "a", Text: "bolt and nut", Metadata: db.Metadata{"n": int64(1)}}, {ID: "b", Text: "nut"}, {ID: "c", Metadata: db.Metadata{"n": int64(2)}},
+	}
+	s.upsert(t, c, docs)
+	if c, err = s.store.Collection(ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "schema", schema, c.Schema())
+	same(t, "documents", []string{"a", "b", "c"}, keysOf(s.all(t, c, 2, nil)))
+	got, err := c.Get(ctx, []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "document", &docs[0], got[0])
+	hits, err := c.TextQuery(ctx, "bolt", 5, nil)
+	if err != nil || len(hits) != 1 || hits[0].ID != "a" {
+		t.Errorf("query by text: %v, %v", hits, err)
+	}
+	if err := c.Upsert(ctx, []db.Document{{ID: "d", Vector: []float32{1}}}); !errors.Is(err, db.ErrInvalid) {
+		t.Errorf("a document with a vector: %v", err)
+	}
+	if _, err := c.Query(ctx, []float32{1}, 3, nil); !errors.Is(err, db.ErrInvalid) {
+		t.Errorf("query by vector: %v", err)
+	}
+	if n, err := c.Count(ctx, nil); err != nil || n != 3 {
+		t.Errorf("%d documents, %v", n, err)
 	}
 }
 
