@@ -175,21 +175,15 @@ func Columns(label string, columns []Column) template.HTML {
 	return s.figure(height, label)
 }
 
-// A Distribution counts values in bins of equal width.
-type Distribution struct {
-	Count   int     `json:"count"`
-	Min     float64 `json:"min"`
-	Max     float64 `json:"max"`
-	Mean    float64 `json:"mean"`
-	Median  float64 `json:"median"`
-	Low     float64 `json:"low"`  // lower bound of the first bin
-	High    float64 `json:"high"` // upper bound of the last bin
-	Counts  []int   `json:"counts"`
-	Outside int     `json:"outside,omitempty"` // values below Low or above High
+// Bins counts values in bins of equal width, from Low to High.
+type Bins struct {
+	Low, High float64
+	Counts    []int
+	Outside   int // values below Low or above High
 }
 
-// Histogram draws a distribution.
-func Histogram(label string, d *Distribution, class string) template.HTML {
+// Histogram draws the counts of bins.
+func Histogram(label string, d Bins, class string) template.HTML {
 	const height, base = 170.0, 145.0
 	most := 1
 	for _, n := range d.Counts {

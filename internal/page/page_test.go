@@ -24,8 +24,8 @@ func TestCharts(t *testing.T) {
 		"no intervals": page.Intervals("", nil),
 		"columns":      page.Columns(evil, []page.Column{{-0.5, evil}, {0.25, ""}, {}}),
 		"no columns":   page.Columns("", nil),
-		"histogram":    page.Histogram(evil, &page.Distribution{Low: -1, High: 1, Counts: []int{0, 3, 1}}, "c2"),
-		"no values":    page.Histogram("", &page.Distribution{}, "c2"),
+		"histogram":    page.Histogram(evil, page.Bins{Low: -1, High: 1, Counts: []int{0, 3, 1}}, "c2"),
+		"no values":    page.Histogram("", page.Bins{}, "c2"),
 	} {
 		d := xml.NewDecoder(strings.NewReader(string(chart)))
 		for {

@@ -22,12 +22,17 @@ var (
 // named is a document as the template shows it.
 type named struct{ ID, Text string }
 
+// histogram draws a distribution.
+func histogram(label string, d *Distribution, class string) template.HTML {
+	return page.Histogram(label, page.Bins{Low: d.Low, High: d.High, Counts: d.Counts, Outside: d.Outside}, class)
+}
+
 // WriteHTML writes the report as one HTML file that loads nothing.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"number":    page.Number,
 		"percent":   func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
-		"histogram": page.Histogram,
+		"histogram": histogram,
 		"doc":       func(id string) named { return named{id, r.Texts[id]} },
 	}).Parse(reportHTML)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/page"
 	"github.com/vecbolt/vecbolt/rag/eval"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -64,9 +63,9 @@ type Report struct {
 	K          int       `json:"k"`
 	Near       float64   `json:"near"`
 
-	Norms   *page.Distribution `json:"norms"`   // lengths of all vectors
-	Nearest *page.Distribution `json:"nearest"` // score of the nearest neighbour of each document of the sample
-	Random  *page.Distribution `json:"random"`  // scores of random pairs of the sample
+	Norms   *Distribution `json:"norms"`   // lengths of all vectors
+	Nearest *Distribution `json:"nearest"` // score of the nearest neighbour of each document of the sample
+	Random  *Distribution `json:"random"`  // scores of random pairs of the sample
 
 	SameText    SameText     `json:"same_text"`
 	Duplicates  Duplicates   `json:"duplicates"`
@@ -118,10 +117,10 @@ type Outlier struct {
 // Hubs reports how often documents are among the K neighbours of the sample (Radovanović,
 // Nanopoulos, Ivanović 2010).
 type Hubs struct {
-	Top         []Hub              `json:"top"`
-	Never       int                `json:"never"`    // documents that are in no neighbourhood
-	Skewness    float64            `json:"skewness"` // of the occurrences of all documents: far above 1, hubs displace other neighbours
-	Occurrences *page.Distribution `json:"occurrences"`
+	Top         []Hub         `json:"top"`
+	Never       int           `json:"never"`    // documents that are in no neighbourhood
+	Skewness    float64       `json:"skewness"` // of the occurrences of all documents: far above 1, hubs displace other neighbours
+	Occurrences *Distribution `json:"occurrences"`
 }
 
 // A Hub is a document with the number of neighbourhoods that contain it.
@@ -132,10 +131,10 @@ type Hub struct {
 
 // Unretrieved reports the documents that no query of a log found.
 type Unretrieved struct {
-	Queries   int                `json:"queries"`
-	Documents int                `json:"documents"`
-	IDs       []string           `json:"ids"`
-	Best      *page.Distribution `json:"best"` // score of the best document of each query
+	Queries   int           `json:"queries"`
+	Documents int           `json:"documents"`
+	IDs       []string      `json:"ids"`
+	Best      *Distribution `json:"best"` // score of the best document of each query
 }
 
 // A Map shows documents in the two directions in which their vectors vary most (PCA).
@@ -627,11 +626,24 @@ func score(m db.Metric, a, b []float32) float64 {
 	return -simd.L264(a, b)
 }
 
+// A Distribution counts values in bins of equal width.
+type Distribution struct {
+	Count   int     `json:"count"`
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`
+	Mean    float64 `json:"mean"`
+	Median  float64 `json:"median"`
+	Low     float64 `json:"low"`  // lower bound of the first bin
+	High    float64 `json:"high"` // upper bound of the last bin
+	Counts  []int   `json:"counts"`
+	Outside int     `json:"outside,omitempty"` // values below Low or above High
+}
+
 // bins is the number of bins of a distribution.
 const bins = 48
 
 // distribute counts values in bins. It sorts values.
-func distribute(values []float64) *page.Distribution {
+func distribute(values []float64) *Distribution {
 	d := summarise(values)
 	if len(values) == 0 {
 		return d
@@ -645,7 +657,7 @@ func distribute(values []float64) *page.Distribution {
 }
 
 // distributeCounts is distribute for counts: bins begin at whole numbers, the first at 0.
-func distributeCounts(values []float64) *page.Distribution {
+func distributeCounts(values []float64) *Distribution {
 	d := summarise(values)
 	if len(values) == 0 {
 		return d
@@ -659,8 +671,8 @@ func distributeCounts(values []float64) *page.Distribution {
 }
 
 // summarise sorts values and describes them.
-func summarise(values []float64) *page.Distribution {
-	d := &page.Distribution{Count: len(values), Counts: []int{}}
+func summarise(values []float64) *Distribution {
+	d := &Distribution{Count: len(values), Counts: []int{}}
 	slices.Sort(values)
 	for _, v := range values {
 		d.Mean += v / float64(len(values))
@@ -675,7 +687,7 @@ func summarise(values []float64) *page.Distribution {
 // outliers do not push all other values into one bin.
 func tail(values []float64) int { return len(values) / 200 }
 
-func fill(d *page.Distribution, values []float64, bins int) {
+func fill(d *Distribution, values []float64, bins int) {
 	d.Counts = make([]int, bins)
 	for _, v := range values {
 		if v < d.Low || v > d.High {

@@ -10,8 +10,8 @@
 //
 // Guarantees:
 //
-//   - The interval of a row holds its canonical score: simd.Dot64(q, x) for [Dot], -simd.L264(q, x)
-//     for [L2], and for [Cosine] simd.Dot64(q, x) / (|q|*|x|), limited to [-1, 1], where |v| is
+//   - The interval of a row holds its canonical score: simd.Dot64(q, x) for dot, -simd.L264(q, x)
+//     for L2, and for cosine simd.Dot64(q, x) / (|q|*|x|), limited to [-1, 1], where |v| is
 //     sqrt(simd.Dot64(v, v)), and 0 if either vector is zero. The bounds cover all errors: of
 //     coding rows and query, and of floating-point arithmetic here and in the definition.
 //     docs/decisions/0005-int8-codes-with-bounds.md has the proof.

@@ -20,22 +20,17 @@ func (o *Options) Named(database, id string) {
 // A Result is the answer of the programs that migrate.
 type Result struct {
 	*Report
-	Verification *Verification `json:"verification,omitempty"` // if requested
+	Verification *Verification `json:"verification,omitempty"` // of Verify
 }
 
-// Conclude returns the result of a migration by Run, after comparing both collections if verify is
-// set.
-func Conclude(ctx context.Context, r *Report, from store.Collection, to store.Store, name string, verify bool) (*Result, error) {
-	result := &Result{Report: r}
-	if !verify {
-		return result, nil
-	}
+// Verify compares the copy of from, the collection name of to, and keeps the differences.
+func (r *Result) Verify(ctx context.Context, from store.Collection, to store.Store, name string) error {
 	target, err := to.Collection(ctx, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	result.Verification, err = Verify(ctx, from, target)
-	return result, err
+	r.Verification, err = Verify(ctx, from, target)
+	return err
 }
 
 // OK reports whether no difference was found.

@@ -149,9 +149,11 @@ func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, t
 		}
 		return err
 	}
-	result, err := migrate.Conclude(ctx, report, from, to, name, c.Verify)
-	if err != nil {
-		return err
+	result := &migrate.Result{Report: report}
+	if c.Verify {
+		if err := result.Verify(ctx, from, to, name); err != nil {
+			return err
+		}
 	}
 	if err := t.answer(result, "%v", result); err != nil {
 		return err

@@ -138,9 +138,11 @@ func (c *command) copy(ctx context.Context, from store.Collection, to store.Stor
 		}
 		return err
 	}
-	result, err := migrate.Conclude(ctx, report, from, to, name, c.Verify)
-	if err != nil {
-		return err
+	result := &migrate.Result{Report: report}
+	if c.Verify {
+		if err := result.Verify(ctx, from, to, name); err != nil {
+			return err
+		}
 	}
 	if c.JSON {
 		err = json.NewEncoder(stdout).Encode(result)
