@@ -30,19 +30,44 @@ func bertNormalizer(clean, cjk, accents, lower bool) func(string) string {
 			s = b.String()
 		}
 		if accents {
-			s = stripMarks(norm.NFD.String(s))
+			s = strip(norm.NFD.String(s), isAccent)
 		}
 		if lower {
-			s = strings.ToLower(s)
+			s = toLower(s)
 		}
 		return s
 	}
 }
 
+// toLower folds case character by character, as the original does. Go maps U+0130 to one
+// character, Unicode to two.
+func toLower(s string) string {
+	return strings.ToLower(strings.ReplaceAll(s, "\u0130", "i\u0307"))
+}
+
+// later covers the characters that the original treats as unassigned, because its tables of
+// punctuation, marks and control characters are those of Unicode 8. Ranges also cover characters
+// between them that are in none of these categories. Found by comparing the two for each character.
+var later = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{0x061d, 0x061d, 1}, {0x07fd, 0x07fd, 1}, {0x0890, 0x08e2, 1}, {0x09fd, 0x09fe, 1}, {0x0a76, 0x0a76, 1},
+		{0x0afa, 0x0aff, 1}, {0x0b55, 0x0b55, 1}, {0x0c04, 0x0c3c, 1}, {0x0c77, 0x0c77, 1}, {0x0c84, 0x0c84, 1},
+		{0x0d00, 0x0d00, 1}, {0x0d3b, 0x0d3c, 1}, {0x0d81, 0x0d81, 1}, {0x0eba, 0x0eba, 1}, {0x0ece, 0x0ece, 1},
+		{0x180f, 0x1886, 1}, {0x1abf, 0x1ace, 1}, {0x1b7d, 0x1b7e, 1}, {0x1df6, 0x1dfb, 1}, {0x2e43, 0x2e5d, 1},
+		{0xa82c, 0xa82c, 1}, {0xa8c5, 0xa8c5, 1}, {0xa8ff, 0xa8ff, 1}, {0xa9bd, 0xa9bd, 1},
+	},
+	R32: []unicode.Range32{
+		{0x10d24, 0x10f89, 1}, {0x11070, 0x11074, 1}, {0x110c2, 0x110cd, 1}, {0x111c9, 0x111c9, 1}, {0x111cf, 0x111cf, 1},
+		{0x1123e, 0x11241, 1}, {0x1133b, 0x1133b, 1}, {0x11438, 0x1145e, 1}, {0x11660, 0x1166c, 1}, {0x116b9, 0x116b9, 1},
+		{0x1182f, 0x11fff, 1}, {0x12ff1, 0x13455, 1}, {0x16e97, 0x16f4f, 1}, {0x16fe2, 0x16fe4, 1}, {0x1cf00, 0x1cf46, 1},
+		{0x1e000, 0x1e4ef, 1}, {0x1e944, 0x1e95f, 1},
+	},
+}
+
 // isControl reports whether BERT treats a character as control: category C, except unassigned
 // characters and white space.
 func isControl(c rune) bool {
-	return c != '\t' && c != '\n' && c != '\r' && unicode.In(c, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs)
+	return c != '\t' && c != '\n' && c != '\r' && unicode.In(c, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs) && !unicode.Is(later, c)
 }
 
 // isCJK reports whether a character is in one of BERT's blocks of CJK ideographs.
@@ -51,10 +76,17 @@ func isCJK(c rune) bool {
 		c >= 0x2b740 && c <= 0x2b81f || c >= 0x2b920 && c <= 0x2ceaf || c >= 0xf900 && c <= 0xfaff || c >= 0x2f800 && c <= 0x2fa1f
 }
 
-// stripMarks removes the combining marks that decomposition leaves.
-func stripMarks(s string) string {
+// isAccent reports whether BERT drops a character after decomposition: a mark without width of its
+// own. U+1734 was one in Unicode 8.
+func isAccent(c rune) bool { return unicode.Is(unicode.Mn, c) && !unicode.Is(later, c) || c == 0x1734 }
+
+// isMark reports whether the normalizer StripAccents drops a character.
+func isMark(c rune) bool { return unicode.IsMark(c) && !unicode.Is(later, c) }
+
+// strip removes the characters for which drop is true.
+func strip(s string, drop func(rune) bool) string {
 	return strings.Map(func(c rune) rune {
-		if unicode.Is(unicode.Mn, c) {
+		if drop(c) {
 			return -1
 		}
 		return c
@@ -62,9 +94,13 @@ func stripMarks(s string) string {
 }
 
 // isPunct reports whether BERT treats a character as punctuation: the Unicode category, and all
-// ASCII characters except letters, digits and space.
+// ASCII characters except letters, digits and space. U+166D and U+111C9 were punctuation in Unicode
+// 8.
 func isPunct(c rune) bool {
-	return c > ' ' && c < 0x7f && (c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a' || c > 'z') || unicode.IsPunct(c)
+	if c < 0x80 {
+		return c > ' ' && c < 0x7f && (c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a' || c > 'z')
+	}
+	return unicode.IsPunct(c) && !unicode.Is(later, c) || c == 0x166d || c == 0x111c9
 }
 
 // cut splits pieces at characters to drop, and around characters that stand alone.
@@ -112,7 +148,7 @@ func words(pieces []string) []string {
 			kind := 2
 			if isSpace(c) {
 				kind = 0
-			} else if unicode.IsLetter(c) || unicode.IsMark(c) || unicode.IsDigit(c) || unicode.Is(unicode.Pc, c) {
+			} else if isWord(c) {
 				kind = 1
 			}
 			if kind != last {
@@ -124,6 +160,11 @@ func words(pieces []string) []string {
 		}
 	}
 	return out
+}
+
+// isWord reports whether a character belongs to \w as Unicode Technical Standard 18 defines it.
+func isWord(c rune) bool {
+	return unicode.In(c, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
 }
 
 // metaspace makes spaces visible, puts one in front, and cuts before them.

@@ -202,7 +202,7 @@ func (t *Tokenizer) addNormalizer(c *component) error {
 		lower := is(c.Lower, true)
 		f = bertNormalizer(is(c.Clean, true), is(c.CJK, true), is(c.Accents, lower), lower)
 	case "Lowercase":
-		f = strings.ToLower
+		f = toLower
 	case "NFC":
 		f = norm.NFC.String
 	case "NFD":
@@ -212,7 +212,7 @@ func (t *Tokenizer) addNormalizer(c *component) error {
 	case "NFKD":
 		f = norm.NFKD.String
 	case "StripAccents":
-		f = stripMarks
+		f = func(s string) string { return strip(s, isMark) }
 	case "Prepend":
 		f = func(s string) string {
 			if s == "" {

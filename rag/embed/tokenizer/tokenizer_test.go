@@ -2,8 +2,11 @@ package tokenizer_test
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -77,6 +80,39 @@ func TestGolden(t *testing.T) {
 				t.Errorf("%s: %q\n got %v\nwant %v", golden, g.Text, got, g.IDs)
 			}
 		}
+	}
+}
+
+// Every character of the planes in use is cleaned, folded, separated and split as the original does;
+// testdata/characters.py made the hashes.
+func TestCharacters(t *testing.T) {
+	tok := parse(t, model(t, "tokenizer-all-MiniLM-L6-v2/tokenizer.json"))
+	want, err := os.ReadFile("testdata/characters.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := 0
+	for line := range strings.Lines(string(want)) {
+		var begin rune
+		var sum string
+		if _, err := fmt.Sscanf(line, "%x %s", &begin, &sum); err != nil {
+			t.Fatal(err)
+		}
+		blocks++
+		h := sha256.New()
+		for c := begin; c < begin+0x1000; c++ {
+			if c >= 0xd800 && c < 0xe000 {
+				continue
+			}
+			ids := fmt.Sprint(tok.Encode(fmt.Sprintf("ab%ccd %c e%c", c, c, c), true))
+			fmt.Fprintln(h, strings.Trim(ids, "[]"))
+		}
+		if got := hex.EncodeToString(h.Sum(nil)[:16]); got != sum {
+			t.Errorf("characters from %U: tokens differ", begin)
+		}
+	}
+	if blocks != 65 {
+		t.Errorf("%d blocks, want 65", blocks)
 	}
 }
 
@@ -188,6 +224,7 @@ func TestComponents(t *testing.T) {
 		{"normalizer", `{"type":"Lowercase"}`, "A B", []int{1, 2}},
 		{"normalizer", `{"type":"NFC"}`, "e\u0301", []int{3}},
 		{"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFD"},{"type":"StripAccents"}]}`, "é", []int{8}},
+		{"normalizer", `{"type":"StripAccents"}`, "a\u0903\u0301\u20dd", []int{1}},
 		{"normalizer", `{"type":"NFKC"}`, "Ａ", []int{9}},
 		{"normalizer", `{"type":"NFKD"}`, "ａ", []int{1}},
 		{"normalizer", `{"type":"Prepend","prepend":"x "}`, "a", []int{11, 1}},
