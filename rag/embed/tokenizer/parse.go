@@ -352,7 +352,8 @@ func BERT(vocab []string, lower bool) (*Tokenizer, error) {
 	}
 	t.normalize = append(t.normalize, bertNormalizer(true, true, lower, lower))
 	t.split = append(t.split, cut(isSpace, isPunct))
-	t.model = wordPiece(t.ids, t.unknown, "##", 100)
+	t.model = wordPiece(t.ids, t.unknown, continues, maxWord)
+	t.ascii = newASCIIBERT(t.ids, t.unknown, lower, t.pipeline)
 	return t, nil
 }
 

@@ -24,7 +24,8 @@ type Tokenizer struct {
 	normalize []func(string) string
 	split     []func([]string) []string
 	model     func(dst []int, piece string) []int
-	before    []int // of the template for a single text
+	ascii     *asciiBERT // nil: not the tokenizer of BERT
+	before    []int      // of the template for a single text
 	after     []int
 }
 
@@ -123,7 +124,16 @@ func (t *Tokenizer) encode(ids []int, text string) []int {
 	return ids
 }
 
+// plain appends the ids of a text without special tokens.
 func (t *Tokenizer) plain(ids []int, text string) []int {
+	if t.ascii != nil {
+		return t.ascii.append(ids, text)
+	}
+	return t.pipeline(ids, text)
+}
+
+// pipeline normalizes and splits a text, and looks its pieces up.
+func (t *Tokenizer) pipeline(ids []int, text string) []int {
 	for _, f := range t.normalize {
 		text = f(text)
 	}
