@@ -24,7 +24,8 @@ const maxTokens = 512
 type Model struct {
 	tok       *tokenizer.Tokenizer
 	dim       int
-	rows      []float32
+	rows      []float32 // nil if small is set
+	small     []byte    // rows of signed bytes
 	row       []int     // row of each token; nil: its id
 	weight    []float32 // weight of each token; nil: 1
 	normalize bool
@@ -116,10 +117,13 @@ func New(file *weights.File, tok *tokenizer.Tokenizer) (*Model, error) {
 		return nil, errors.New(`there is no matrix "embeddings" or "embedding.weight"`)
 	}
 	var err error
-	if m.rows, err = table.Float32(); err != nil {
+	m.dim = table.Shape[1]
+	_, weighted := file.Tensors["weights"]
+	if table.Type == "I8" && m.dim%8 == 0 && !weighted {
+		m.small = table.Bytes()
+	} else if m.rows, err = table.Float32(); err != nil {
 		return nil, fmt.Errorf("embeddings: %w", err)
 	}
-	m.dim = table.Shape[1]
 	size := table.Shape[0] // number of token ids
 	if t, ok := file.Tensors["mapping"]; ok {
 		rows, err := t.Ints()
@@ -167,6 +171,15 @@ func (m *Model) Embed(text string) []float32 {
 	}
 	ids = ids[:min(len(ids), maxTokens)]
 	sum := make([]float64, m.dim)
+	if m.small != nil {
+		if m.row != nil {
+			for i, id := range ids {
+				ids[i] = m.row[id]
+			}
+		}
+		addBytes(sum, m.small, ids)
+		return mean(sum, float64(len(ids)), m.normalize)
+	}
 	for _, id := range ids {
 		r, w := id, 1.0
 		if m.row != nil {

@@ -60,6 +60,9 @@ func (t Tensor) Float32() ([]float32, error) {
 	return out, nil
 }
 
+// Bytes returns the elements in the format's encoding. They must not be changed.
+func (t Tensor) Bytes() []byte { return t.data }
+
 // Ints returns the elements of a tensor of signed integers.
 func (t Tensor) Ints() ([]int64, error) {
 	var at func(i int) int64
