@@ -106,3 +106,59 @@ func FuzzKernels(f *testing.F) {
 		})
 	})
 }
+
+// FuzzDense takes any finite numbers as rows and weights.
+func FuzzDense(f *testing.F) {
+	f.Add(uint8(3), uint8(5), []byte("any bytes, as many as make some rows of x and some rows of w, each of a few floats"))
+	rng := rand.New(rand.NewPCG(3, 4))
+	for in := range uint8(40) {
+		data := make([]byte, 4*(int(in)+1)*(3+rng.IntN(40)))
+		for i := 0; i+4 <= len(data); i += 4 {
+			binary.LittleEndian.PutUint32(data[i:], math.Float32bits(float32(rng.NormFloat64())))
+		}
+		f.Add(in, uint8(rng.IntN(20)), data)
+	}
+	f.Fuzz(func(t *testing.T, in, n uint8, data []byte) {
+		dim := int(in) + 1
+		floats := make([]float32, len(data)/4/dim*dim)
+		for i := range floats {
+			floats[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+		}
+		if !Finite(floats) || dot64Generic(floats, floats) > 1e30 {
+			return
+		}
+		all := Rows{floats, len(floats) / dim, dim, dim}
+		k := min(int(n), all.N)
+		x, w := all.Slice(0, k), all.Slice(k, all.N)
+		forEach(t, func(t *testing.T) {
+			var m Matrix
+			var c CodeRows
+			m.Pack(w)
+			codes := NewCodeMatrix(w)
+			c.Reset(x.N, dim)
+			for i := range x.N {
+				c.Set(i, x.Row(i))
+			}
+			dst, coded := NewRows(x.N, w.N), NewRows(x.N, w.N)
+			m.Mul(dst, x, nil, 0, m.Panels())
+			codes.Mul(coded, &c, nil, 0, codes.Panels())
+			for i := range x.N {
+				row, unit, zero := codesOf(x.Row(i))
+				for j := range w.N {
+					if err, bound := dotError(x.Row(i), w.Row(j), dst.Row(i)[j]); !(err <= bound) {
+						t.Errorf("%v times %v: %g, error %g above %g", x.Row(i), w.Row(j), dst.Row(i)[j], err, bound)
+					}
+					weights := make([]int8, dim)
+					scale, _ := codeRow(weights, w.Row(j))
+					sum := 0
+					for l, v := range row {
+						sum += (v - zero) * int(weights[l])
+					}
+					if got, want := coded.Row(i)[j], float32(float32(float32(sum)*scale)*unit); math.Float32bits(got+0) != math.Float32bits(want+0) {
+						t.Errorf("codes of %v times %v: %g, want %g", x.Row(i), w.Row(j), got, want)
+					}
+				}
+			}
+		})
+	})
+}

@@ -41,6 +41,38 @@ func at[T any](g guarded, end bool, n int) []T {
 	return unsafe.Slice((*T)(p), n)
 }
 
+// TestDenseBounds multiplies with every argument against an inaccessible page.
+func TestDenseBounds(t *testing.T) {
+	x, panels, dst := newGuarded(t, 1<<13), newGuarded(t, 1<<14), newGuarded(t, 1<<13)
+	forEach(t, func(t *testing.T) {
+		for n := range 30 {
+			for _, in := range []int{1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33} {
+				for _, out := range []int{1, 32, 33, 64} {
+					for _, end := range []bool{false, true} {
+						rows := Rows{at[float32](x, end, n*in), n, in, in}
+						to := Rows{at[float32](dst, end, n*out), n, out, out}
+						w := NewRows(out, in)
+						var m Matrix
+						m.Pack(w)
+						m.data = append(at[float32](panels, end, len(m.data))[:0], m.data...)
+						m.Mul(to, rows, nil, 0, m.Panels())
+						codes := NewCodeMatrix(w)
+						codes.panels = append(at[uint32](panels, end, len(codes.panels))[:0], codes.panels...)
+						var c CodeRows
+						c.Reset(n, in)
+						for i := range n {
+							c.Set(i, rows.Row(i))
+						}
+						c.words = append(at[uint32](x, end, len(c.words))[:0], c.words...)
+						codes.Mul(to, &c, nil, 0, codes.Panels())
+						clear(x)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestBounds runs every kernel with every argument against an inaccessible page.
 func TestBounds(t *testing.T) {
 	const most, rows = 1024, 6
@@ -65,6 +97,11 @@ func TestBounds(t *testing.T) {
 			DotRows(dst, x, rows)
 			L2Rows(dst, x, rows)
 		}
+		Softmax(x, 1)
+		GELU(x)
+		GELUTanh(x)
+		AddNorm(x, y, x, y, 1)
+		clear(x) // of numbers that are not finite
 		bits := at[uint64](c, end, (n+63)/64)
 		RangeU8(bits, at[uint8](a, end, n), 0, 1)
 		RangeU16(bits, at[uint16](a, end, n), 0, 1)

@@ -94,6 +94,46 @@ func gatherL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32
 //go:noescape
 func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
 
+// mulFloatsAVX2 is the kernel of Matrix.Mul for two vectors of columns.
+//
+//go:noescape
+func mulFloatsAVX2(dst []float32, dstStride int, x []float32, xStride int, panel []float32, bias []float32, n int, steps int, height int)
+
+// mulCodesAVX2 is the kernel of CodeMatrix.Mul for two vectors of columns.
+//
+//go:noescape
+func mulCodesAVX2(dst []float32, dstStride int, x []uint32, xStride int, panel []uint32, sums []int32, scales []float32, bias []float32, zeros []int32, units []float32, n int, steps int, height int)
+
+// softmaxAVX2 is the kernel of Softmax.
+//
+//go:noescape
+func softmaxAVX2(x []float32, scale float32)
+
+// geluAVX2 is the kernel of GELU.
+//
+//go:noescape
+func geluAVX2(x []float32)
+
+// geluTanhAVX2 is the kernel of GELUTanh.
+//
+//go:noescape
+func geluTanhAVX2(x []float32)
+
+// addNormAVX2 is the kernel of AddNorm.
+//
+//go:noescape
+func addNormAVX2(x []float32, y []float32, w []float32, b []float32, epsilon float32)
+
+// extentAVX2 returns the least and the largest of 0 and whole vectors of 16 floats.
+//
+//go:noescape
+func extentAVX2(x []float32) (low float32, high float32)
+
+// toCodesAVX2 codes whole vectors of 16 floats.
+//
+//go:noescape
+func toCodesAVX2(dst []uint32, x []float32, per float32, zero int32)
+
 // dotRowsAVX512 is the row kernel for AVX512.
 //
 //go:noescape
@@ -183,6 +223,46 @@ func gatherL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float
 //
 //go:noescape
 func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
+
+// mulFloatsAVX512 is the kernel of Matrix.Mul for two vectors of columns.
+//
+//go:noescape
+func mulFloatsAVX512(dst []float32, dstStride int, x []float32, xStride int, panel []float32, bias []float32, n int, steps int, height int)
+
+// mulCodesAVX512 is the kernel of CodeMatrix.Mul for two vectors of columns.
+//
+//go:noescape
+func mulCodesAVX512(dst []float32, dstStride int, x []uint32, xStride int, panel []uint32, sums []int32, scales []float32, bias []float32, zeros []int32, units []float32, n int, steps int, height int)
+
+// softmaxAVX512 is the kernel of Softmax.
+//
+//go:noescape
+func softmaxAVX512(x []float32, scale float32)
+
+// geluAVX512 is the kernel of GELU.
+//
+//go:noescape
+func geluAVX512(x []float32)
+
+// geluTanhAVX512 is the kernel of GELUTanh.
+//
+//go:noescape
+func geluTanhAVX512(x []float32)
+
+// addNormAVX512 is the kernel of AddNorm.
+//
+//go:noescape
+func addNormAVX512(x []float32, y []float32, w []float32, b []float32, epsilon float32)
+
+// extentAVX512 returns the least and the largest of 0 and whole vectors of 16 floats.
+//
+//go:noescape
+func extentAVX512(x []float32) (low float32, high float32)
+
+// toCodesAVX512 codes whole vectors of 16 floats.
+//
+//go:noescape
+func toCodesAVX512(dst []uint32, x []float32, per float32, zero int32)
 
 // offer32AVX512 is the kernel of Offer for AVX512 and pools of 32 rows. The result may be beyond the limit.
 //

@@ -40,6 +40,7 @@ func main() {
 		tileRows(s, l2)
 		gatherL2(s)
 		estimate(s)
+		dense(s)
 	}
 	for _, size := range []int{32, 64, 128, 192} {
 		offer(size)
