@@ -92,7 +92,6 @@ func (c *cache) get(where string, vec []float32, version uint64) *Response {
 func (c *cache) put(where string, vec []float32, version uint64, r *Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.renew(version)
 	if version != c.version {
 		return // the store changed after the answer was found
 	}
@@ -111,9 +110,10 @@ func own(r Response) Response {
 	return r
 }
 
-// renew empties the cache if the store is newer than the answers in it.
+// renew empties the cache if the store is not the one that its answers are from. A store that was
+// made again begins with a lower version.
 func (c *cache) renew(version uint64) {
-	if version > c.version {
+	if version != c.version {
 		c.recent.Init()
 		c.version = version
 	}

@@ -50,9 +50,16 @@ type Pipeline struct {
 	embedder embed.Embedder
 	opts     PipelineOptions
 	cache    *cache
+	total    *totals
+}
 
-	mu    sync.Mutex
-	total totals
+// On returns the pipeline over another store, with the same cache and statistics: for a collection
+// that is opened for each question, or was moved. The chunks of both must have vectors of the same
+// embedder.
+func (p *Pipeline) On(s Store) *Pipeline {
+	other := *p
+	other.store = s
+	return &other
 }
 
 // A Response is the answer to a question.
@@ -70,12 +77,23 @@ type Response struct {
 	EmbedTime     time.Duration `json:"embed_ns"`
 	RetrievalTime time.Duration `json:"retrieval_ns"`
 	RerankTime    time.Duration `json:"rerank_ns"`
+
+	// Query is the text that was searched for, if it is not the question: see QueryText.
+	Query string `json:"query,omitempty"`
+
+	// Answer is the answer of a chat model, if one was asked, and Cited the numbers of the
+	// citations that it refers to.
+	Answer       string        `json:"answer,omitempty"`
+	Cited        []int         `json:"cited,omitempty"`
+	AnswerTime   time.Duration `json:"answer_ns,omitempty"`
+	PromptTokens int           `json:"prompt_tokens,omitempty"` // read by chat models, also to rewrite the question
+	AnswerTokens int           `json:"answer_tokens,omitempty"` // written by chat models
 }
 
 // NewPipeline returns a Pipeline over a store. The embedder must be the one that made the vectors
 // of the store; it may be nil for strategies without vectors. The error matches ErrConfig.
 func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, error) {
-	p := &Pipeline{store: s, embedder: e}
+	p := &Pipeline{store: s, embedder: e, total: &totals{}}
 	if opts != nil {
 		p.opts = *opts
 	}
@@ -145,12 +163,18 @@ func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr
 		return nil, err
 	}
 	r.EmbedTime = time.Since(start) - r.RetrievalTime - r.RerankTime
+	p.total.note(r)
 	return r, nil
 }
 
 // QueryVector is Query for a question with a known embedding.
 func (p *Pipeline) QueryVector(ctx context.Context, question string, vec []float32, where filter.Expr) (*Response, error) {
-	return p.answer(ctx, question, vec, where)
+	r, err := p.answer(ctx, question, vec, where)
+	if err != nil {
+		return nil, err
+	}
+	p.total.note(r)
+	return r, nil
 }
 
 func (p *Pipeline) answer(ctx context.Context, question string, vec []float32, where filter.Expr) (*Response, error) {
@@ -181,7 +205,6 @@ func (p *Pipeline) answer(ctx context.Context, question string, vec []float32, w
 			p.cache.put(key, vec, version, r)
 		}
 	}
-	p.note(r)
 	p.opts.Logger.DebugContext(ctx, "answered", "strategy", r.Strategy, "chunks", len(r.Chunks), "candidates", r.Candidates,
 		"context_tokens", r.ContextTokens, "from_cache", r.FromCache, "took", time.Since(start))
 	return r, nil
@@ -224,42 +247,20 @@ func (p *Pipeline) retrieve(ctx context.Context, question string, vec []float32,
 	return answer, nil
 }
 
-// PipelineStats are statistics of the questions that a Pipeline has answered.
-type PipelineStats struct {
-	Queries          int     `json:"queries"`
-	AvgRetrievalMS   float64 `json:"avg_retrieval_ms"`
-	CacheHitRate     float64 `json:"cache_hit_rate"`
-	AvgChunks        float64 `json:"avg_chunks"`
-	AvgContextTokens float64 `json:"avg_context_tokens"`
+// Stats returns the statistics of the questions answered so far.
+func (p *Pipeline) Stats() Stats {
+	p.total.mu.Lock()
+	defer p.total.mu.Unlock()
+	return p.total.stats
 }
 
 type totals struct {
-	queries, hits, chunks, tokens int
-	retrieval                     time.Duration
+	mu    sync.Mutex
+	stats Stats
 }
 
-func (p *Pipeline) note(r *Response) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.total.queries++
-	p.total.chunks += len(r.Chunks)
-	p.total.tokens += r.ContextTokens
-	p.total.retrieval += r.RetrievalTime
-	if r.FromCache {
-		p.total.hits++
-	}
-}
-
-// Stats returns the statistics so far.
-func (p *Pipeline) Stats() PipelineStats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := float64(max(1, p.total.queries))
-	return PipelineStats{
-		Queries:          p.total.queries,
-		AvgRetrievalMS:   float64(p.total.retrieval) / float64(time.Millisecond) / n,
-		CacheHitRate:     float64(p.total.hits) / n,
-		AvgChunks:        float64(p.total.chunks) / n,
-		AvgContextTokens: float64(p.total.tokens) / n,
-	}
+func (t *totals) note(r *Response) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stats.Add(r)
 }

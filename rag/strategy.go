@@ -57,6 +57,16 @@ func Hybrid(f db.Fusion) Strategy {
 	}}
 }
 
+// MMR searches by the embedding of the question for chunks that also differ from each other: see
+// db.MMR. lambda is in [0, 1]; 1 ranks by relevance alone.
+func MMR(lambda float64) Strategy {
+	return Strategy{name: "mmr", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+		q := r.query
+		q.Near, q.MMR = db.Vector(r.vector), &db.MMR{Lambda: lambda}
+		return r.store.Search(ctx, q)
+	}}
+}
+
 // MultiQuery searches for the question and for each of its rewrites, and fuses the hits by rank.
 // The caller supplies rewrite: a model, or a list of synonyms.
 func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, error)) Strategy {

@@ -75,7 +75,8 @@ type Collection interface {
 // A Schema is fixed when a collection is created. The metric is the cosine.
 type Schema struct {
 	// Dim is the number of components of every vector, at most db.MaxDim; a store may allow less. 0
-	// means a collection of texts: documents with a vector and Query are refused with db.ErrInvalid.
+	// means a collection of texts: documents with a vector and Query are refused with
+	// db.ErrInvalid.
 	Dim     int        `json:"dim"`
 	Lineage db.Lineage `json:"lineage,omitzero"`
 	// Text enables TextQuery. Language, Fields and parameters are stored, and followed as far as

@@ -1,11 +1,17 @@
-// Package chat asks a language model to answer from a context, over the chat endpoint of any
-// OpenAI-compatible server or of Ollama. Nothing else in Vecbolt calls a language model.
+// Package chat asks a language model, over the chat endpoint of any OpenAI-compatible server or of
+// Ollama: to answer from a context, to put a question in other words, or anything else. Nothing
+// else in Vecbolt calls a language model.
 package chat
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -34,45 +40,177 @@ type Client struct {
 	HTTP *http.Client
 }
 
-// Instructions tell a model to answer from a context and to cite it.
-const Instructions = "Answer the question from the numbered sources only. Cite them as [1], [2]. If they do not answer it, say so."
-
-// Answer asks the model to answer a question from a context.
-func (c *Client) Answer(ctx context.Context, question, sources string) (string, error) {
-	answer, err := c.ask(ctx, question, sources)
-	if err != nil {
-		return "", fmt.Errorf("chat: %w", err)
-	}
-	return answer, nil
+// A Message is one message to the model.
+type Message struct {
+	Role    string `json:"role"` // system, user or assistant
+	Content string `json:"content"`
 }
 
-func (c *Client) ask(ctx context.Context, question, sources string) (string, error) {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
+// A Reply is the answer of the model.
+type Reply struct {
+	Text string
+	// The tokens read and written, as the server counts them; 0 if it does not say.
+	PromptTokens, AnswerTokens int
+}
+
+const instructions = "Answer the question from the numbered sources only. Cite them as [1], [2]. If they do not answer it, say so."
+
+// Answer asks the model to answer a question from a context, whose sources are numbered, and to
+// cite the sources by number. part is as in Chat.
+func (c *Client) Answer(ctx context.Context, question, sources string, part func(text string) error) (Reply, error) {
+	return c.Chat(ctx, []Message{
+		{"system", instructions}, {"user", "Sources:\n" + sources + "\nQuestion: " + question},
+	}, part)
+}
+
+// Chat sends messages and returns the reply. If part is not nil, the answer is streamed: part is
+// called with each piece of the text as it arrives, and ends the request by an error.
+func (c *Client) Chat(ctx context.Context, messages []Message, part func(text string) error) (Reply, error) {
+	ask := c.ask
+	if part != nil {
+		ask = func(ctx context.Context, path string, body map[string]any) (Reply, error) {
+			return c.stream(ctx, path, body, part)
+		}
 	}
 	path := "/chat/completions"
 	if c.API == Ollama {
 		path = "/api/chat"
 	}
-	body := map[string]any{"model": c.Model, "stream": false, "messages": []message{
-		{"system", Instructions}, {"user", "Sources:\n" + sources + "\nQuestion: " + question}}}
-	var answer struct {
-		Message message // Ollama
-		Choices []struct{ Message message }
+	reply, err := ask(ctx, strings.TrimSuffix(c.Base, "/")+path, map[string]any{"model": c.Model, "stream": part != nil, "messages": messages})
+	if err == nil && reply.Text == "" {
+		err = errors.New("invalid response: no content")
 	}
-	caller := httpjson.Caller{Client: c.HTTP, Timeout: 5 * time.Minute, Secret: c.Secret}
-	if err := caller.Post(ctx, strings.TrimSuffix(c.Base, "/")+path, body, &answer); err != nil {
-		return "", err
+	if err != nil {
+		return Reply{}, fmt.Errorf("chat: %w", err)
 	}
+	return reply, nil
+}
+
+// An event is a response, or a part of one.
+type event struct {
+	Message Message // Ollama
+	Done    bool
+	Prompt  int `json:"prompt_eval_count"`
+	Answer  int `json:"eval_count"`
+
+	Choices []struct { // OpenAI
+		Message, Delta Message
+		Finish         string `json:"finish_reason"`
+	}
+	Usage struct {
+		Prompt int `json:"prompt_tokens"`
+		Answer int `json:"completion_tokens"`
+	}
+
+	Error json.RawMessage
+}
+
+// add appends an event to the reply and returns its text.
+func (r *Reply) add(e *event) string {
+	text := e.Message.Content
+	if len(e.Choices) > 0 {
+		text = cmp.Or(e.Choices[0].Message.Content, e.Choices[0].Delta.Content)
+	}
+	r.Text += text
+	r.PromptTokens = max(r.PromptTokens, e.Prompt, e.Usage.Prompt)
+	r.AnswerTokens = max(r.AnswerTokens, e.Answer, e.Usage.Answer)
+	return text
+}
+
+const timeout = 5 * time.Minute
+
+func (c *Client) ask(ctx context.Context, url string, body map[string]any) (reply Reply, err error) {
+	var answer event
+	caller := httpjson.Caller{Client: c.HTTP, Timeout: timeout, Secret: c.Secret}
+	if err := caller.Post(ctx, url, body, &answer); err != nil {
+		return reply, err
+	}
+	if c.API != Ollama && len(answer.Choices) == 0 {
+		return reply, errors.New("invalid response: no choices")
+	}
+	reply.add(&answer)
+	return reply, nil
+}
+
+// Limits of a stream: bytes of one event, of the whole answer, and of the text of an error.
+const (
+	maxEvent   = 1 << 20
+	maxAnswer  = 8 << 20
+	maxRefusal = 200
+)
+
+func (c *Client) stream(ctx context.Context, url string, body map[string]any, part func(string) error) (reply Reply, err error) {
 	if c.API != Ollama {
-		if len(answer.Choices) == 0 {
-			return "", errors.New("invalid response: no choices")
+		body["stream_options"] = map[string]bool{"include_usage": true}
+	}
+	key := ""
+	if c.Secret != nil {
+		if key, err = c.Secret(ctx); err != nil {
+			return reply, fmt.Errorf("secret: %w", err)
 		}
-		answer.Message = answer.Choices[0].Message
+		key = strings.TrimSpace(key)
 	}
-	if answer.Message.Content == "" {
-		return "", errors.New("invalid response: no content")
+	b, err := json.Marshal(body)
+	if err != nil {
+		return reply, err
 	}
-	return answer.Message.Content, nil
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b))
+	if err != nil {
+		return reply, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	client := cmp.Or(c.HTTP, &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
+	resp, err := client.Do(req)
+	if err != nil {
+		return reply, err
+	}
+	defer resp.Body.Close()
+	in := bufio.NewScanner(io.LimitReader(resp.Body, maxAnswer))
+	in.Buffer(nil, maxEvent)
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent)) // as much of the reason as there is
+		if key != "" {
+			text = bytes.ReplaceAll(text, []byte(key), []byte("[secret]")) // some servers repeat it
+		}
+		return reply, fmt.Errorf("status %s: %.*s", resp.Status, maxRefusal, text)
+	}
+	complete := false
+	for in.Scan() {
+		line := in.Text()
+		if c.API != Ollama {
+			data, ok := strings.CutPrefix(line, "data:")
+			if line = strings.TrimSpace(data); !ok {
+				continue // an empty line, a comment, or the name of an event
+			}
+			if line == "[DONE]" {
+				return reply, nil
+			}
+		}
+		if line == "" {
+			continue
+		}
+		var e event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			return reply, fmt.Errorf("invalid response: %w", err)
+		}
+		if len(e.Error) > 0 && string(e.Error) != "null" {
+			return reply, fmt.Errorf("the server gave up: %.*s", maxRefusal, e.Error)
+		}
+		if text := reply.add(&e); text != "" {
+			if err := part(text); err != nil {
+				return reply, err
+			}
+		}
+		complete = complete || e.Done || len(e.Choices) > 0 && e.Choices[0].Finish != ""
+	}
+	if err := in.Err(); err != nil {
+		return reply, err
+	}
+	if !complete {
+		return reply, errors.New("invalid response: the answer ends early")
+	}
+	return reply, nil
 }

@@ -3,6 +3,7 @@ package chat_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -28,23 +29,72 @@ func TestAnswer(t *testing.T) {
 	openai := &chat.Client{Base: server.URL + "/v1/", Model: "m", Secret: func(context.Context) (string, error) { return "key", nil }}
 	ollama := &chat.Client{API: chat.Ollama, Base: server.URL, Model: "m"}
 
-	answer = `{"choices":[{"message":{"role":"assistant","content":"forty-two [1]"}}]}`
-	got, err := openai.Answer(t.Context(), "what?", "[1] all")
-	if err != nil || got != "forty-two [1]" || path != "/v1/chat/completions" || key != "Bearer key" || !strings.Contains(body, `Sources:\n[1] all\nQuestion: what?`) {
+	answer = `{"choices":[{"message":{"role":"assistant","content":"forty-two [1]"}}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`
+	got, err := openai.Answer(t.Context(), "what?", "[1] all", nil)
+	if err != nil || got.Text != "forty-two [1]" || got.PromptTokens != 9 || got.AnswerTokens != 3 || path != "/v1/chat/completions" || key != "Bearer key" || !strings.Contains(body, `Sources:\n[1] all\nQuestion: what?`) {
 		t.Error(got, err, path, body)
 	}
-	answer = `{"message":{"role":"assistant","content":"six"},"done":true}`
-	if got, err := ollama.Answer(t.Context(), "what?", ""); err != nil || got != "six" || path != "/api/chat" || key != "" {
+	answer = `{"message":{"role":"assistant","content":"six"},"done":true,"prompt_eval_count":7}`
+	if got, err := ollama.Answer(t.Context(), "what?", "", nil); err != nil || got.Text != "six" || got.PromptTokens != 7 || path != "/api/chat" || key != "" {
 		t.Error(got, err, path)
 	}
 	for _, wrong := range []string{"", "{}", `{"choices":[]}`, `{"choices":[{"message":{}}]}`} {
 		answer = wrong
-		if _, err := openai.Answer(t.Context(), "what?", ""); err == nil || !strings.Contains(err.Error(), "invalid response") {
+		if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || !strings.Contains(err.Error(), "invalid response") {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}
 	status, answer = http.StatusUnauthorized, "who are you"
-	if _, err := openai.Answer(t.Context(), "what?", ""); err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error(), "key") {
+	if _, err := openai.Answer(t.Context(), "what?", "", nil); err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error(), "key") {
+		t.Error(err)
+	}
+}
+
+func TestStream(t *testing.T) {
+	answer, status := "", http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Stream bool }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || !body.Stream {
+			t.Error(body, err)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	key := func(context.Context) (string, error) { return "secret-key", nil }
+	clients := map[string]*chat.Client{"openai": {Base: server.URL, Model: "m", Secret: key}, "ollama": {API: chat.Ollama, Base: server.URL, Model: "m"}}
+	stop := errors.New("enough")
+	for _, tt := range []struct {
+		client, answer, parts string
+		reply                 chat.Reply
+		err                   string
+	}{
+		{"openai", ": hello\n\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"forty\"}}]}\n\ndata:{\"choices\":[{\"delta\":{\"content\":\"-two\"},\"finish_reason\":\"stop\"}]}\n\n" +
+			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\ndata: [DONE]\n\n", "forty|-two|", chat.Reply{Text: "forty-two", PromptTokens: 9, AnswerTokens: 3}, ""},
+		{"ollama", "{\"message\":{\"content\":\"forty\"}}\n{\"message\":{\"content\":\"-two\"}}\n{\"message\":{\"content\":\"\"},\"done\":true,\"prompt_eval_count\":9,\"eval_count\":3}\n", "forty|-two|",
+			chat.Reply{Text: "forty-two", PromptTokens: 9, AnswerTokens: 3}, ""},
+		{"openai", "data: {\"choices\":[{\"delta\":{\"content\":\"forty\"}}]}\n\n", "forty|", chat.Reply{}, "the answer ends early"},
+		{"ollama", "{\"message\":{\"content\":\"forty\"}}\n{\"error\":\"out of memory\"}\n", "forty|", chat.Reply{}, "the server gave up: \"out of memory\""},
+		{"openai", "data: nonsense\n\n", "", chat.Reply{}, "invalid response"},
+		{"openai", "data: [DONE]\n\n", "", chat.Reply{}, "no content"},
+		{"ollama", "{\"message\":{\"content\":\"stop\"}}\n{\"message\":{\"content\":\"more\"}}\n", "stop|", chat.Reply{}, "enough"},
+		{"ollama", strings.Repeat("x", 2<<20), "", chat.Reply{}, "too long"},
+	} {
+		answer = tt.answer
+		parts := ""
+		reply, err := clients[tt.client].Answer(t.Context(), "what?", "", func(text string) error {
+			parts += text + "|"
+			if text == "stop" {
+				return stop
+			}
+			return nil
+		})
+		if reply != tt.reply || parts != tt.parts || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%.60q: %+v, %q, %v", tt.answer, reply, parts, err)
+		}
+	}
+	status, answer = http.StatusUnauthorized, "secret-key is wrong"
+	if _, err := clients["openai"].Answer(t.Context(), "what?", "", func(string) error { return nil }); err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error(), "secret-key") {
 		t.Error(err)
 	}
 }

@@ -18,10 +18,10 @@ func Example() {
 	defer server.Close()
 
 	model := chat.Client{Base: server.URL, Model: "some-model"}
-	answer, err := model.Answer(context.Background(), "When is the log written?", "[1] The log is written before memory.")
+	answer, err := model.Answer(context.Background(), "When is the log written?", "[1] The log is written before memory.", nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(answer)
+	fmt.Println(answer.Text)
 	// Output: Before memory [1].
 }

@@ -352,7 +352,7 @@ func TestStatusOfALockedBase(t *testing.T) {
 	})
 }
 
-// TestLanguage learns texts in German, and follows a text index that was
+// TestLanguage learns texts in German, changes the language, and follows a text index that was
 // changed by hand.
 func TestLanguage(t *testing.T) {
 	f := newFixture(t)
@@ -372,10 +372,14 @@ func TestLanguage(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	f.learn("b", &german)
-	other := Config{Language: "french"}
-	_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}, Config: &other})
-	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "vecbolt text-index ") || !strings.Contains(err.Error(), "--language french") {
-		t.Error(err)
+	other := Config{Language: "none"}
+	f.learn("b", &other)
+	if found("welches Haus?") != 0 {
+		t.Error("the index is still German")
+	}
+	f.expect(f.learn("b", &german), Report{Files: 2, Chunks: 2, Skipped: 2})
+	if found("welches Haus?") != 1 {
+		t.Error("the index is not German again")
 	}
 	other.Language = "klingon"
 	if _, err := f.Learn(t.Context(), "c", LearnOptions{Paths: []string{f.docs}, Config: &other}); !errors.Is(err, ErrConfig) {
@@ -392,6 +396,33 @@ func TestLanguage(t *testing.T) {
 	f.expect(f.learn("b", nil), Report{Files: 3, Chunks: 3, Embedded: 1, Skipped: 2})
 	f.learn("b", &Config{Language: "english"})
 	f.reembed(ReembedOptions{Config: counted, Switch: yes})
+	if found("run") != 2 || found("welches Haus?") != 0 {
+		t.Error("the index is not English")
+	}
+	// The configuration changes the language of the index by hand, and keeps its fields.
+	if _, err := f.Configure(t.Context(), "b", map[string]any{"language": "german"}); err != nil {
+		t.Fatal(err)
+	}
+	if found("welches Haus?") != 1 {
+		t.Error("the index is not German")
+	}
+	f.byHand(func(_, chunks *db.Collection) error {
+		info, err := chunks.Info()
+		if index := info.Schema.Text; err != nil || index.Language != "german" || len(index.Fields) != 1 {
+			t.Errorf("%+v, %v", index, err)
+		}
+		return err
+	})
+	// So does a change of the file, when the base is learnt next.
+	c, err := f.Config("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Language = "english"
+	if err := f.save(c); err != nil {
+		t.Fatal(err)
+	}
+	f.learn("b", nil)
 	if found("run") != 2 || found("welches Haus?") != 0 {
 		t.Error("the index is not English")
 	}

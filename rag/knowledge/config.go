@@ -2,23 +2,32 @@ package knowledge
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/load"
 	"github.com/vecbolt/vecbolt/rag/split"
+	"github.com/vecbolt/vecbolt/text"
 )
 
-// A Config is the configuration of a base, stored in config.yaml.
+// A Config is the configuration of a base, stored in config.yaml. The zero value of a field means
+// its default; Keys lists the defaults and the allowed values of all fields by their names in the
+// file.
 type Config struct {
 	Name      string    `yaml:"name" json:"name"`
 	Provider  string    `yaml:"provider" json:"provider"`
@@ -29,10 +38,49 @@ type Config struct {
 	ChunkOverlap     int `yaml:"chunk_overlap" json:"chunk_overlap"` // tokens that neighbours share; negative, or 0 in the file: none
 	MaxContextTokens int `yaml:"max_context_tokens" json:"max_context_tokens"`
 
-	// Language is the language of the texts, for the text index of a new base, as in db.TextIndex;
-	// empty means english. It has no effect on an existing collection of chunks, which keeps its
-	// language.
+	Splitter       string   `yaml:"splitter,omitempty" json:"splitter,omitempty"`
+	MaxSentences   int      `yaml:"max_sentences,omitempty" json:"max_sentences,omitempty"`
+	Separators     []string `yaml:"separators,omitempty" json:"separators,omitempty"`
+	TopicThreshold *float64 `yaml:"topic_threshold,omitempty" json:"topic_threshold,omitempty"`
+
+	// Language is the language of the texts, for the text index, as in db.TextIndex. A changed
+	// language changes the index; an index that was changed by other means stays as it is.
 	Language string `yaml:"language,omitempty" json:"language,omitempty"`
+
+	TopK         int      `yaml:"top_k,omitempty" json:"top_k,omitempty"`
+	Threshold    *float64 `yaml:"threshold,omitempty" json:"threshold,omitempty"`
+	Strategy     string   `yaml:"strategy,omitempty" json:"strategy,omitempty"`
+	Fusion       string   `yaml:"fusion,omitempty" json:"fusion,omitempty"`
+	VectorWeight float64  `yaml:"vector_weight,omitempty" json:"vector_weight,omitempty"`
+	TextWeight   float64  `yaml:"text_weight,omitempty" json:"text_weight,omitempty"`
+	FusionDepth  int      `yaml:"fusion_depth,omitempty" json:"fusion_depth,omitempty"`
+	Diversity    *float64 `yaml:"diversity,omitempty" json:"diversity,omitempty"`
+	Rewrites     int      `yaml:"rewrites,omitempty" json:"rewrites,omitempty"`
+
+	Reranker     string   `yaml:"reranker,omitempty" json:"reranker,omitempty"`
+	Candidates   int      `yaml:"candidates,omitempty" json:"candidates,omitempty"`
+	RerankWeight *float64 `yaml:"rerank_weight,omitempty" json:"rerank_weight,omitempty"`
+	RerankModel  string   `yaml:"rerank_model,omitempty" json:"rerank_model,omitempty"`
+	RerankURL    string   `yaml:"rerank_url,omitempty" json:"rerank_url,omitempty"`
+	RerankKeyEnv string   `yaml:"rerank_key_env,omitempty" json:"rerank_key_env,omitempty"`
+
+	Siblings      string `yaml:"siblings,omitempty" json:"siblings,omitempty"`
+	SiblingsOrder string `yaml:"siblings_order,omitempty" json:"siblings_order,omitempty"`
+	MaxSiblings   int    `yaml:"max_siblings,omitempty" json:"max_siblings,omitempty"`
+
+	CacheSize       int      `yaml:"cache_size,omitempty" json:"cache_size,omitempty"`
+	CacheSimilarity *float64 `yaml:"cache_similarity,omitempty" json:"cache_similarity,omitempty"`
+	CacheTTL        string   `yaml:"cache_ttl,omitempty" json:"cache_ttl,omitempty"`
+
+	Chat        string  `yaml:"chat,omitempty" json:"chat,omitempty"`
+	ChatURL     string  `yaml:"chat_url,omitempty" json:"chat_url,omitempty"`
+	ChatModel   string  `yaml:"chat_model,omitempty" json:"chat_model,omitempty"`
+	ChatKeyEnv  string  `yaml:"chat_key_env,omitempty" json:"chat_key_env,omitempty"`
+	PromptPrice float64 `yaml:"prompt_price,omitempty" json:"prompt_price,omitempty"`
+	AnswerPrice float64 `yaml:"answer_price,omitempty" json:"answer_price,omitempty"`
+
+	Conversations int `yaml:"conversations,omitempty" json:"conversations,omitempty"`
+	TopicWords    int `yaml:"topic_words,omitempty" json:"topic_words,omitempty"`
 
 	// Index is the directory of the database, beside the file; empty means index.vdb. Reembed sets
 	// it.
@@ -45,6 +93,10 @@ type Embedding struct {
 	Normalize      bool           `yaml:"normalize" json:"normalize"`
 	BatchSize      int            `yaml:"batch_size" json:"batch_size"`
 	ProviderConfig map[string]any `yaml:"provider_config,omitempty" json:"provider_config,omitempty"`
+
+	RequestsPerSecond float64 `yaml:"requests_per_second,omitempty" json:"requests_per_second,omitempty"`
+	Attempts          int     `yaml:"attempts,omitempty" json:"attempts,omitempty"`
+	Price             float64 `yaml:"price,omitempty" json:"price,omitempty"`
 }
 
 // Defaults returns the configuration of a new base: the embedder that needs neither key nor
@@ -67,13 +119,18 @@ func (c *Config) embedding() embed.Config {
 // fill sets missing values to the defaults.
 func (c *Config) fill() {
 	d := Defaults(c.Name)
-	if c.Provider == "" {
-		c.Provider, c.Model, c.Embedding = d.Provider, cmp.Or(c.Model, d.Model), d.Embedding
-	}
+	c.fillEmbedder()
 	c.Embedding.BatchSize = cmp.Or(c.Embedding.BatchSize, d.Embedding.BatchSize)
 	c.ChunkSize = cmp.Or(c.ChunkSize, d.ChunkSize)
 	c.ChunkOverlap = cmp.Or(c.ChunkOverlap, min(d.ChunkOverlap, c.ChunkSize/8))
 	c.MaxContextTokens = cmp.Or(c.MaxContextTokens, d.MaxContextTokens)
+}
+
+// fillEmbedder sets the default embedder if none is named.
+func (c *Config) fillEmbedder() {
+	if d := Defaults(c.Name); c.Provider == "" {
+		c.Provider, c.Model, c.Embedding = d.Provider, cmp.Or(c.Model, d.Model), d.Embedding
+	}
 }
 
 var baseName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
@@ -116,6 +173,16 @@ func readConfig(path string) (c Config, err error) {
 	if err != nil {
 		return c, fmt.Errorf("knowledge: %w", err)
 	}
+	var object map[string]any
+	if err = yaml.Unmarshal(b, &object); err == nil {
+		err = checkKeys(object)
+	}
+	if errors.Is(err, ErrConfig) {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	if err != nil {
+		return c, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
 	c.ChunkOverlap = math.MinInt
 	if err = yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
 		return c, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
@@ -137,11 +204,224 @@ func readConfig(path string) (c Config, err error) {
 // save writes the configuration beside the database, atomically and durably.
 func (e *Engine) save(c Config) error { return writeConfig(e.ConfigPath(c.Name), c) }
 
+// change returns c with the settings of asked that are not zero and with set, and whether that
+// differs from c. It returns an error if they require other vectors.
+func (e *Engine) change(ctx context.Context, c, asked Config, set map[string]any) (Config, bool, error) {
+	before := c
+	own := map[string]any{}
+	for name, value := range set {
+		k, err := lookup(name)
+		if err != nil {
+			return c, false, err
+		}
+		switch k.Changes {
+		case NotByUsers:
+			return c, false, fmt.Errorf("%w: %s: it cannot be changed", ErrConfig, name)
+		case ByReembed:
+			if err := asked.Set(name, value); err != nil {
+				return c, false, err
+			}
+			if name == "embedding.normalize" && asked.Embedding.Normalize != c.Embedding.Normalize {
+				return c, false, fmt.Errorf("%w: %s: the base has vectors with %v; vecbolt rag reembed %s makes others",
+					ErrConfig, name, c.Embedding.Normalize, c.Name)
+			}
+		default:
+			own[name] = value
+		}
+	}
+	if err := e.sameVectors(ctx, c, asked); err != nil {
+		return c, false, err
+	}
+	c.Model = cmp.Or(c.Model, asked.Model)
+	c.Embedding.Dimensions = cmp.Or(c.Embedding.Dimensions, asked.Embedding.Dimensions)
+	before.Model, before.Embedding.Dimensions = c.Model, c.Embedding.Dimensions // found by the embedder, not changed
+	for _, k := range keys {
+		if k.Changes == AtOnce || k.Changes == NextLearn {
+			if v := asked.field(k.Name); !v.IsZero() {
+				c.field(k.Name).Set(v)
+			}
+		}
+	}
+	if err := c.apply(own); err != nil {
+		return c, false, err
+	}
+	if _, named := own["chunk_overlap"]; !named && asked.ChunkOverlap == 0 && c.ChunkSize < before.ChunkSize && c.ChunkOverlap >= c.ChunkSize {
+		c.ChunkOverlap = cmp.Or(c.ChunkSize/8, -1) // as for a new base
+	}
+	same, err := equal(before, c)
+	return c, !same, err
+}
+
+// fresh returns the configuration of a new base: c with set, and defaults.
+func (c Config) fresh(name string, set map[string]any) (Config, error) {
+	for key := range set {
+		if k, err := lookup(key); err != nil {
+			return c, err
+		} else if k.Changes == NotByUsers {
+			return c, fmt.Errorf("%w: %s: it cannot be changed", ErrConfig, key)
+		}
+	}
+	if _, named := set["provider"]; !named {
+		c.fillEmbedder()
+	} else if c.Provider == "" {
+		c.Embedding.Normalize = true
+	}
+	if err := c.apply(set); err != nil {
+		return c, err
+	}
+	c.Name = name
+	c.fill()
+	return c, nil
+}
+
+// apply sets keys, in order of name.
+func (c *Config) apply(set map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if err := c.Set(name, set[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// equal reports whether two configurations are the same file.
+func equal(a, b Config) (bool, error) {
+	x, err := json.Marshal(a)
+	if err != nil {
+		return false, fmt.Errorf("knowledge: %w", err)
+	}
+	y, err := json.Marshal(b)
+	if err != nil {
+		return false, fmt.Errorf("knowledge: %w", err)
+	}
+	return string(x) == string(y), nil
+}
+
+// sameVectors returns an error if the embedder that is asked for differs from the embedder of c.
+func (e *Engine) sameVectors(ctx context.Context, c, asked Config) error {
+	differs := func(asked, have string) bool { return asked != "" && have != "" && asked != have }
+	dim := asked.Embedding.Dimensions
+	if !differs(asked.Provider, c.Provider) && !differs(asked.Model, c.Model) && (dim == 0 || c.Embedding.Dimensions == 0 || dim == c.Embedding.Dimensions) {
+		return nil
+	}
+	if asked.Provider == "" {
+		asked.Provider, asked.Model = c.Provider, cmp.Or(asked.Model, c.Model)
+	}
+	found := asked.embedding()
+	if inner, err := e.opts.Providers.Open(ctx, found, e.opts.Embed); err == nil {
+		found.Model, found.Dimensions = inner.Model(), cmp.Or(dim, inner.Dimensions())
+	}
+	return match(c.Name, c.embedding(), found)
+}
+
+// check reports values that do not fit together.
+func (c *Config) check() error {
+	if _, err := c.splitter(&load.Document{}, nil, nil); err != nil {
+		return err
+	}
+	if _, err := text.New(c.Language); err != nil {
+		return fmt.Errorf("%w: language: %w", ErrConfig, err)
+	}
+	if c.MaxContextTokens < 0 {
+		return fmt.Errorf("%w: max_context_tokens: %d: want an integer of 0 or more", ErrConfig, c.MaxContextTokens)
+	}
+	needs := func(key, value, other, have string) error {
+		if have != "" {
+			return nil
+		}
+		return fmt.Errorf("%w: %s: %s: it needs the key %s", ErrConfig, key, value, other)
+	}
+	switch c.Reranker {
+	case "cross-encoder":
+		return needs("reranker", c.Reranker, "rerank_model", c.RerankModel)
+	case "cohere", "tei":
+		return needs("reranker", c.Reranker, "rerank_url", c.RerankURL)
+	}
+	switch c.Strategy {
+	case "hyde", "multi-query":
+		return needs("strategy", c.Strategy, "chat_model", c.ChatModel)
+	}
+	return nil
+}
+
+// splitter returns the splitter for a document, whatever the format if the configuration names a
+// strategy. embedder and count may be nil.
+func (c *Config) splitter(doc *load.Document, embedder embed.Embedder, count func(string) int) (*split.Splitter, error) {
+	var s split.Strategy
+	switch c.Splitter {
+	case "fixed":
+		s = split.Fixed()
+	case "sentences":
+		s = split.Sentences(c.MaxSentences)
+	case "paragraphs":
+		s = split.Paragraphs()
+	case "recursive":
+		s = split.Recursive(c.Separators...)
+	case "semantic":
+		s = split.Semantic(or(c.TopicThreshold, topicThreshold), func(ctx context.Context, texts []string) ([][]float32, error) {
+			return embedder.EmbedBatch(ctx, texts)
+		})
+	case "code":
+		s = split.Code()
+	case "markdown":
+		s = split.Markdown(doc.Title)
+	default:
+		switch doc.Format {
+		case load.Markdown, load.HTML, load.DOCX:
+			s = split.Markdown(doc.Title)
+		case load.Code:
+			s = split.Code()
+		default:
+			s = split.Recursive()
+		}
+	}
+	sp, err := split.New(s, split.Options{MaxTokens: c.ChunkSize, Overlap: cmp.Or(c.ChunkOverlap, -1), Count: count})
+	if err != nil {
+		return nil, fmt.Errorf("%w: chunk_size %d, chunk_overlap %d, splitter %s: %w", ErrConfig, c.ChunkSize, c.ChunkOverlap, cmp.Or(c.Splitter, byFormat), err)
+	}
+	return sp, nil
+}
+
+// splits identifies how files of one format are split.
+func (c *Config) splits() (string, error) {
+	how := fmt.Sprintf("1/%d/%d", c.ChunkSize, c.ChunkOverlap) // 1: the version of the choice by format
+	if cmp.Or(c.Splitter, byFormat) == byFormat {
+		return how, nil
+	}
+	s, err := c.splitter(&load.Document{}, nil, nil)
+	if err != nil {
+		return "", err
+	}
+	return how + "/" + s.Name(), nil
+}
+
+const (
+	byFormat       = "format"
+	auto           = "auto"
+	topicThreshold = 0.5
+)
+
+// or returns what p points to, or a default.
+func or(p *float64, std float64) float64 {
+	if p == nil {
+		return std
+	}
+	return *p
+}
+
 // newSuffix marks files that are being written.
 const newSuffix = ".new"
 
+// writeConfig writes a configuration. Comments of an earlier file stay.
 func writeConfig(path string, c Config) error {
-	b, err := yaml.Marshal(c)
+	comments := yaml.CommentMap{}
+	if before, err := os.ReadFile(path); err == nil {
+		var old Config
+		if yaml.UnmarshalWithOptions(before, &old, yaml.CommentToMap(comments)) != nil {
+			clear(comments)
+		}
+	}
+	b, err := yaml.MarshalWithOptions(c, yaml.WithComment(comments))
 	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
@@ -176,6 +456,79 @@ func writeSynced(path string, b []byte) error {
 	}
 	_, err = f.Write(b)
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// Configure changes the configuration of a base: it sets keys of config.yaml, as Config.Set does,
+// and returns the configuration. Chunks and vectors stay as they are; Keys says when each key takes
+// effect. A changed language rebuilds the text index in the background, which needs the database:
+// the error matches db.ErrLocked while another process has it open. Questions and runs of Learn
+// that have begun keep the configuration with which they began.
+func (e *Engine) Configure(ctx context.Context, name string, set map[string]any) (Config, error) {
+	e.configs.Lock()
+	defer e.configs.Unlock()
+	before, err := e.Config(name)
+	if err != nil {
+		return before, err
+	}
+	c, changed, err := e.change(ctx, before, Config{}, set)
+	if err == nil {
+		err = c.check()
+	}
+	if err != nil || !changed {
+		return before, err
+	}
+	if _, err := os.Stat(e.database(c)); err != nil || language(c) == language(before) {
+		return c, e.save(c)
+	}
+	return c, e.respeak(ctx, c)
+}
+
+// respeak saves a configuration with another language, and changes the text index.
+func (e *Engine) respeak(ctx context.Context, c Config) (err error) {
+	g := e.gate(e.database(c))
+	vdb, err := g.write(ctx, e.database(c))
+	if err != nil {
+		return fmt.Errorf("knowledge: configure %q: %w", c.Name, err)
+	}
+	defer func() { err = errors.Join(err, g.close(ctx)) }()
+	if err := e.save(c); err != nil {
+		return err
+	}
+	l := &learner{Engine: e, ctx: ctx, config: c, o: LearnOptions{Set: map[string]any{"language": c.Language}}}
+	files, err := vdb.Collection(filesName)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil // never learnt: the first Learn makes the index
+	}
+	if err != nil {
+		return fmt.Errorf("knowledge: configure %q: %w", c.Name, err)
+	}
+	err = func() error {
+		info, err := files.Info()
+		if err != nil {
+			return err
+		}
+		_, current, ok := pinnedConfig(info.Metadata)
+		if !ok {
+			return nil
+		}
+		if l.chunks, err = vdb.Collection(current); err != nil {
+			return err
+		}
+		chunks, err := l.chunks.Info()
+		if err != nil {
+			return err
+		}
+		if err := l.speak(info, chunks.Schema.Text); err != nil {
+			return err
+		}
+		m := maps.Clone(info.Metadata)
+		m[spoken] = language(c)
+		return files.SetMetadata(ctx, m)
+	}()
+	if err != nil {
+		return fmt.Errorf("knowledge: configure %q: %w", c.Name, err)
+	}
+	return nil
 }
 
 // A MismatchError says that a base was learnt with another embedder than the configuration now

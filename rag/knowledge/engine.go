@@ -15,9 +15,8 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
-	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/embed/bert"
 )
 
 // Options tune an Engine. The zero value, like nil, is the default.
@@ -55,14 +54,23 @@ type Engine struct {
 	embedders map[embedderKey]embed.Embedder
 	gates     map[string]*gate // by directory of a database
 
+	states    map[string]*state
+	questions map[string]*questions // by embedder
+
+	models sync.Mutex
+	cross  map[string]*bert.CrossEncoder // by directory
+
+	configs sync.Mutex // held while a configuration is read, changed and written
+
 	at func(step string) // hook between the steps of Reembed, for tests
 }
 
-type embedderKey struct{ base, config string } // config as JSON
+type embedderKey struct{ base, config string } // the parts of the configuration that matter, as JSON
 
 // New returns an Engine for a workspace, which need not exist yet.
 func New(workspace string, opts *Options) (*Engine, error) {
-	e := &Engine{workspace: workspace, embedders: map[embedderKey]embed.Embedder{}, gates: map[string]*gate{}, at: func(string) {}}
+	e := &Engine{workspace: workspace, embedders: map[embedderKey]embed.Embedder{}, gates: map[string]*gate{}, at: func(string) {},
+		states: map[string]*state{}, questions: map[string]*questions{}, cross: map[string]*bert.CrossEncoder{}}
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -91,10 +99,11 @@ func (e *Engine) Embedder(ctx context.Context, name string) (embed.Embedder, err
 // embedder returns the embedder of a configuration, with batches and retries. If the provider needs
 // the network, it also has a cache on disk, which learning and questions share.
 func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error) {
-	want, err := json.Marshal(c.embedding())
+	want, err := json.Marshal([]any{c.embedding(), c.Embedding})
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
+	s := e.state(c.Name)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := embedderKey{c.Name, string(want)}
@@ -109,8 +118,17 @@ func (e *Engine) embedder(ctx context.Context, c Config) (embed.Embedder, error)
 	if err != nil {
 		return nil, err
 	}
+	inner = e.meter(inner, s, c.Embedding.Price)
+	if rate := c.Embedding.RequestsPerSecond; rate > 0 {
+		inner = embed.Limit(inner, embed.LimitOptions{PerSecond: rate})
+	}
 	if provider.Capabilities.Network {
-		inner = embed.Retry(inner, e.opts.Retry)
+		retry := embed.RetryOptions{Logger: e.opts.Logger}
+		if e.opts.Retry != nil {
+			retry = *e.opts.Retry
+		}
+		retry.Attempts = cmp.Or(c.Embedding.Attempts, retry.Attempts)
+		inner = embed.Retry(inner, &retry)
 	}
 	inner = embed.Batches(inner, &embed.BatchOptions{Size: c.Embedding.BatchSize})
 	if provider.Capabilities.Network {
@@ -132,6 +150,9 @@ const (
 	pinned = "embedding"
 	// active is the field that stores the name of the collection of chunks.
 	active = "chunks"
+	// identity is the field that stores a random text that no other database has: answers from a
+	// database of the same name must not be taken for answers from this one.
+	identity = "id"
 )
 
 // pin returns the embedding configuration as metadata.
@@ -167,6 +188,7 @@ type reader struct {
 	chunks   *db.Collection
 	embedder embed.Embedder
 	config   Config
+	id       string // of the database; empty for bases of earlier releases
 }
 
 // read opens a base for reading, even while this Engine learns it.
@@ -230,6 +252,7 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reader,
 			return err
 		}
 		learnt, chunks, ok := pinnedConfig(files.Metadata)
+		r.id, _ = files.Metadata[identity].(string)
 		if !ok {
 			return fmt.Errorf("%w: base %q was never learnt", ErrNotFound, name)
 		}
@@ -248,39 +271,6 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reader,
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
-}
-
-// QueryOptions tune a question. The zero value is the default.
-type QueryOptions struct {
-	K        int          // number of chunks; 0 means rag.DefaultTopK
-	Where    filter.Expr  // filter on the metadata of chunks
-	Strategy rag.Strategy // the zero value means rag.Hybrid with the default fusion, or rag.Dense without a text index
-	Rerank   rag.Reranker
-	Expand   *rag.Expansion
-}
-
-// Query answers a question from a base.
-func (e *Engine) Query(ctx context.Context, name, question string, o QueryOptions) (*rag.Response, error) {
-	r, err := e.read(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer r.close()
-	chunks, err := r.chunks.Info()
-	if err != nil {
-		return nil, err
-	}
-	if o.Strategy.String() == "" && chunks.Schema.Text == nil {
-		o.Strategy = rag.Dense()
-	}
-	p, err := rag.NewPipeline(r.chunks, r.embedder, &rag.PipelineOptions{
-		Strategy: o.Strategy, TopK: o.K, Rerank: o.Rerank, Expand: o.Expand,
-		Context: rag.ContextOptions{MaxTokens: r.config.MaxContextTokens, Count: e.opts.Tokens.Count}, Logger: e.opts.Logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p.Query(context.WithValue(ctx, questionKey{}, true), question, o.Where)
 }
 
 // A Status describes a base.
@@ -387,7 +377,7 @@ func (e *Engine) Clean(name string) error {
 	if _, err := os.Stat(e.dir(name)); err != nil {
 		return fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
 	}
-	e.forget(name)
+	e.forget(name, true)
 	entries, err := os.ReadDir(e.dir(name))
 	if err != nil {
 		return fmt.Errorf("knowledge: clean %q: %w", name, err)
@@ -408,10 +398,13 @@ func (e *Engine) Clean(name string) error {
 	return nil
 }
 
-// forget drops the embedders of a base.
-func (e *Engine) forget(name string) {
+// forget drops the embedders of a base, and its state if all is true.
+func (e *Engine) forget(name string, all bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if all {
+		delete(e.states, name)
+	}
 	maps.DeleteFunc(e.embedders, func(k embedderKey, _ embed.Embedder) bool { return k.base == name })
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,7 +24,6 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/load"
 	"github.com/vecbolt/vecbolt/rag/split"
-	"github.com/vecbolt/vecbolt/text"
 )
 
 // LearnOptions say what to learn.
@@ -35,10 +35,12 @@ type LearnOptions struct {
 	// standard input.
 	Stdin io.Reader
 	// Config configures a base that does not exist yet; zero values mean defaults. For an existing
-	// base, zero values leave the setting unchanged; provider, model, dimensions and language must
-	// agree with the base, and other settings are updated. If the size of chunks changes, files are
-	// split again.
+	// base, zero values leave the setting unchanged; provider, model and dimensions must agree with
+	// the base, and other settings are updated. If the way of splitting changes, files are split
+	// again.
 	Config *Config
+	// Set sets keys of config.yaml, after Config, as Config.Set does.
+	Set map[string]any
 	// Load says which files of a directory are read, and how.
 	Load *load.Options
 	// Progress, if set, is called after each file.
@@ -153,32 +155,27 @@ func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *l
 	if err := validName(name); err != nil {
 		return nil, err
 	}
+	asked := Config{}
+	if o.Config != nil {
+		asked = *o.Config
+	}
 	c, err := e.Config(name)
 	changed := errors.Is(err, ErrNotFound)
 	switch {
 	case changed:
-		c = Config{Name: name}
-		if o.Config != nil {
-			c = *o.Config
-			c.Name = name
+		if c, err = asked.fresh(name, o.Set); err != nil {
+			return nil, err
 		}
-		c.fill()
 	case err != nil:
 		return nil, err
-	case o.Config != nil:
-		if c, changed, err = e.change(ctx, c, *o.Config); err != nil {
+	default:
+		if c, changed, err = e.change(ctx, c, asked, o.Set); err != nil {
 			return nil, err
 		}
 	}
 	l = &learner{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}, changed: changed}
-	if _, err := l.splitter(split.Recursive()); err != nil {
+	if err := c.check(); err != nil {
 		return nil, err
-	}
-	if c.MaxContextTokens < 0 {
-		return nil, fmt.Errorf("%w: max_context_tokens is %d", ErrConfig, c.MaxContextTokens)
-	}
-	if _, err := text.New(c.Language); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if err := l.settle(); err != nil {
 		return nil, err
@@ -234,37 +231,6 @@ func (l *learner) settle() (err error) {
 	return err
 }
 
-// change merges the requested settings into the configuration of a base. It returns an error if
-// they require other vectors.
-func (e *Engine) change(ctx context.Context, c, asked Config) (Config, bool, error) {
-	differs := func(asked, have string) bool { return asked != "" && have != "" && asked != have }
-	dim := asked.Embedding.Dimensions
-	if differs(asked.Provider, c.Provider) || differs(asked.Model, c.Model) || dim != 0 && c.Embedding.Dimensions != 0 && dim != c.Embedding.Dimensions {
-		if asked.Provider == "" {
-			asked.Provider, asked.Model = c.Provider, cmp.Or(asked.Model, c.Model)
-		}
-		found := asked.embedding()
-		if inner, err := e.opts.Providers.Open(ctx, found, e.opts.Embed); err == nil {
-			found.Model, found.Dimensions = inner.Model(), cmp.Or(dim, inner.Dimensions())
-		}
-		if err := match(c.Name, c.embedding(), found); err != nil {
-			return c, false, err
-		}
-	}
-	before := c
-	c.ChunkSize, c.ChunkOverlap = cmp.Or(asked.ChunkSize, c.ChunkSize), cmp.Or(asked.ChunkOverlap, c.ChunkOverlap)
-	c.Model, c.MaxContextTokens = cmp.Or(c.Model, asked.Model), cmp.Or(asked.MaxContextTokens, c.MaxContextTokens)
-	c.Embedding.BatchSize, c.Embedding.Dimensions = cmp.Or(asked.Embedding.BatchSize, c.Embedding.BatchSize), cmp.Or(c.Embedding.Dimensions, dim)
-	settings := asked.Embedding.ProviderConfig
-	other := settings != nil && fmt.Sprint(settings) != fmt.Sprint(before.Embedding.ProviderConfig) // fmt prints maps in key order
-	if other {
-		c.Embedding.ProviderConfig = settings
-	}
-	changed := c.ChunkSize != before.ChunkSize || c.ChunkOverlap != before.ChunkOverlap || c.MaxContextTokens != before.MaxContextTokens ||
-		c.Embedding.BatchSize != before.Embedding.BatchSize || other
-	return c, changed, nil
-}
-
 // dimension embeds one text to find the dimension, unless the configuration names it.
 func (l *learner) dimension() error {
 	dim := &l.config.Embedding.Dimensions
@@ -303,22 +269,18 @@ func (l *learner) open() (err error) {
 		}
 		made = true
 	}
-	if asked := l.askedLanguage(); made && asked != "" && asked != l.config.Language {
-		l.config.Language, l.changed = asked, true
-	}
-	index := &db.TextIndex{Language: l.config.Language}
-	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: index,
+	schema := db.Schema{Dim: want.Dimensions, Metric: db.Cosine, Text: &db.TextIndex{Language: l.config.Language},
 		Lineage: db.Lineage{Provider: want.Provider, Model: want.Model, Normalized: want.Normalize}}
 	if !made { // the text index belongs to the collection: users can change it by command
 		schema.Text = have.Schema.Text
-		if err := l.speaks(schema.Text, chunks); err != nil {
-			return err
-		}
 	}
 	if l.chunks, err = l.vdb.OpenCollection(l.ctx, chunks, schema); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	l.current = chunks
+	if err := l.speak(files, schema.Text); err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
 	if l.root, err = l.Engine.root(l.ctx, l.config.Name, l.files, l.o.Paths); err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
@@ -334,27 +296,34 @@ func infoOf(vdb *db.DB, name string) (db.CollectionInfo, error) {
 	return c.Info()
 }
 
-// askedLanguage returns the language that the caller requests, or "".
-func (l *learner) askedLanguage() string {
-	if l.o.Config == nil {
-		return ""
-	}
-	return l.o.Config.Language
-}
+// spoken is the field in the metadata of the collection of files that stores the language of the
+// configuration when the base was last learnt. Bases of earlier releases do not have it.
+const spoken = "language"
 
-// speaks returns an error if the requested language differs from the language of the base.
-func (l *learner) speaks(have *db.TextIndex, chunks string) error {
-	asked := l.askedLanguage()
-	if asked == "" || asked == l.config.Language || have != nil && asked == have.Language {
+// speak gives the text index the language of the configuration, if the configuration was changed
+// since the base was last learnt. Otherwise an index that was changed by command stays as it is.
+func (l *learner) speak(files db.CollectionInfo, now *db.TextIndex) error {
+	want := language(l.config)
+	_, asked := l.o.Set["language"]
+	asked = asked || l.o.Config != nil && l.o.Config.Language != ""
+	before, known := files.Metadata[spoken].(string)
+	if !asked && (!known || before == want) {
 		return nil
 	}
-	now := "no text index"
-	if have != nil {
-		now = "a text index of language " + have.Language
+	index := db.TextIndex{Language: want}
+	if now != nil {
+		if cmp.Or(now.Language, english) == want {
+			return nil
+		}
+		index = *now
+		index.Language = want
 	}
-	return fmt.Errorf("%w: base %q has %s: \"vecbolt text-index %s %s --language %s\" gives it another",
-		ErrConfig, l.config.Name, now, l.database(l.config), chunks, asked)
+	return l.chunks.SetText(l.ctx, &index)
 }
+
+const english = "english"
+
+func language(c Config) string { return cmp.Or(c.Language, english) }
 
 // begin saves and pins the configuration, before the first file is written.
 func (l *learner) begin() error {
@@ -362,7 +331,7 @@ func (l *learner) begin() error {
 		return nil
 	}
 	if l.changed {
-		if err := l.save(l.config); err != nil {
+		if err := l.saveChanges(); err != nil {
 			return err
 		}
 	}
@@ -377,6 +346,29 @@ func (l *learner) begin() error {
 	return nil
 }
 
+// saveChanges saves the configuration. Keys that were changed since this run began keep their new
+// values, unless this run was asked to change them.
+func (l *learner) saveChanges() error {
+	l.configs.Lock()
+	defer l.configs.Unlock()
+	now, err := l.Engine.Config(l.config.Name)
+	if errors.Is(err, ErrNotFound) {
+		return l.save(l.config)
+	}
+	if err != nil {
+		return err
+	}
+	asked := Config{}
+	if l.o.Config != nil {
+		asked = *l.o.Config
+	}
+	if now, _, err = l.change(l.ctx, now, asked, l.o.Set); err != nil {
+		return err
+	}
+	now.Model, now.Embedding.Dimensions = l.config.Model, l.config.Embedding.Dimensions
+	return l.save(now)
+}
+
 // learntAt is the field in the metadata of the collection of files that stores when Learn last
 // completed.
 const learntAt = "learnt"
@@ -388,6 +380,13 @@ func (l *learner) note(learnt any) error {
 		return fmt.Errorf("knowledge: %w", err)
 	}
 	m := pin(l.config.embedding(), l.current)
+	m[spoken] = language(l.config)
+	files, err := l.files.Info()
+	if err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	id, _ := files.Metadata[identity].(string)
+	m[identity] = cmp.Or(id, rand.Text())
 	if learnt != nil {
 		m[learntAt] = learnt
 	}
@@ -497,7 +496,10 @@ func (l *learner) read(id string, r io.Reader) error {
 	}
 	sum := sha256.Sum256(content)
 	hash := hex.EncodeToString(sum[:])
-	how := fmt.Sprintf("1/%d/%d", l.config.ChunkSize, l.config.ChunkOverlap) // 1: the version of strategy()
+	how, err := l.config.splits()
+	if err != nil {
+		return err
+	}
 	if l.opts.Tokens.Count != nil {
 		how += "/" + l.opts.Tokens.Name
 	}
@@ -576,26 +578,6 @@ func (l *learner) write() error {
 
 func chunkID(file string, i int) string { return fmt.Sprintf("%s#%d", file, i) }
 
-// splitter returns a splitter for a strategy, with the sizes of the configuration.
-func (l *learner) splitter(s split.Strategy) (*split.Splitter, error) {
-	sp, err := split.New(s, split.Options{MaxTokens: l.config.ChunkSize, Overlap: cmp.Or(l.config.ChunkOverlap, -1), Count: l.opts.Tokens.Count})
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	return sp, nil
-}
-
-// strategy returns the split strategy for the format of a document.
-func strategy(doc *load.Document) split.Strategy {
-	switch doc.Format {
-	case load.Markdown, load.HTML, load.DOCX:
-		return split.Markdown(doc.Title)
-	case load.Code:
-		return split.Code()
-	}
-	return split.Recursive()
-}
-
 // split reads a file and divides it into chunks. It returns nil if the file cannot be read.
 func (l *learner) split(id string, content []byte) ([]db.Document, error) {
 	docs := []db.Document{}
@@ -616,7 +598,7 @@ func (l *learner) split(id string, content []byte) ([]db.Document, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := l.splitter(strategy(doc))
+		s, err := l.config.splitter(doc, l.embedder, l.opts.Tokens.Count)
 		if err != nil {
 			return nil, err
 		}

@@ -136,7 +136,7 @@ func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*R
 		return nil, fmt.Errorf("knowledge: reembed %q: %w", name, err)
 	}
 	if r.Switched { // no database is open here
-		e.forget(name)
+		e.forget(name, false)
 		if c, err := e.Config(name); err == nil {
 			e.sweep(c)
 		}
@@ -235,7 +235,7 @@ func (r *Reembedding) finish(l *learner, o ReembedOptions, old *reader, c Config
 		return err
 	}
 	m := pin(l.config.embedding(), chunksName)
-	for _, field := range []string{learntAt, rooted} {
+	for _, field := range []string{learntAt, rooted, spoken} {
 		if value, ok := files.Metadata[field]; ok {
 			m[field] = value
 		}

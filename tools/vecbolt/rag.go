@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -16,13 +19,10 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag"
-	"github.com/vecbolt/vecbolt/rag/chat"
 	"github.com/vecbolt/vecbolt/rag/embed"
-	"github.com/vecbolt/vecbolt/rag/embed/bert"
 	"github.com/vecbolt/vecbolt/rag/eval"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 	"github.com/vecbolt/vecbolt/rag/load"
-	"github.com/vecbolt/vecbolt/rag/rerank"
 
 	"github.com/vecbolt/vecbolt/db"
 )
@@ -34,8 +34,9 @@ type ragCmd struct {
 	Learn   ragLearnCmd   `cmd:"" help:"Add files and directories to a base, or update them."`
 	Query   ragQueryCmd   `cmd:"" help:"Find the chunks that answer a question, and build a context from them."`
 	Ask     ragAskCmd     `cmd:"" help:"Answer a question from a base with a chat model; without a model, show the context."`
+	Chat    ragChatCmd    `cmd:"" help:"Answer the questions of a conversation, one per line of the standard input."`
 	Status  ragStatusCmd  `cmd:"" help:"Describe one base or all."`
-	Config  ragConfigCmd  `cmd:"" help:"Show the configuration of a base."`
+	Config  ragConfigCmd  `cmd:"" help:"Show or change the configuration of a base."`
 	Reembed ragReembedCmd `cmd:"" help:"Embed a base again with another model, compare both, and switch."`
 	Clean   ragCleanCmd   `cmd:"" help:"Remove a base and its configuration."`
 }
@@ -56,9 +57,11 @@ type ragLearnCmd struct {
 	Path []string `required:"" sep:"none" placeholder:"PATH" help:"File or directory to learn, - for standard input; may be repeated. Deleted files are removed from the base."`
 
 	ragEmbedder
+	ragKeys
 	ChunkSize int      `placeholder:"N" help:"Maximum number of tokens of a chunk (512). Files are split again if it changes."`
 	Overlap   int      `placeholder:"N" help:"Tokens that neighbouring chunks share (64); negative: none."`
-	Language  string   `placeholder:"NAME" help:"Language of the texts of a new base, for its text index (english); none for no language."`
+	Splitter  string   `placeholder:"NAME" help:"Where texts are divided: format (default), fixed, sentences, paragraphs, recursive, semantic, code or markdown."`
+	Language  string   `placeholder:"NAME" help:"Language of the texts, for the text index (english); none for no language."`
 	Include   []string `placeholder:"PATTERN" help:"Read only matching files in directories; patterns as in .gitignore."`
 	Exclude   []string `placeholder:"PATTERN" help:"Skip matching files."`
 	Hidden    bool     `help:"Read hidden files, too."`
@@ -97,19 +100,42 @@ func (c *ragLearnCmd) Help() string {
 		".vecboltignore exclude. Unchanged files cost nothing. Keys come from the environment, such as OPENAI_API_KEY."
 }
 
-// config returns the configuration that the flags describe; nil if no flag is set.
-func (c *ragLearnCmd) config(e *knowledge.Engine) *knowledge.Config {
-	if !c.given() && c.ChunkSize == 0 && c.Overlap == 0 && c.Language == "" {
-		return nil
+// keys returns the keys that the flags set.
+func (c *ragLearnCmd) keys(e *knowledge.Engine) map[string]any {
+	set := c.ragKeys.keys()
+	given := func(key string, value any, is bool) {
+		if is {
+			set[key] = value
+		}
 	}
-	cfg, err := e.Config(c.Base)
-	if err != nil {
-		cfg = knowledge.Defaults(c.Base)
+	given("provider", c.Provider, c.Provider != "")
+	given("model", c.Model, c.Model != "")
+	given("embedding.dimensions", c.Dimensions, c.Dimensions != 0)
+	given("chunk_size", c.ChunkSize, c.ChunkSize != 0)
+	given("chunk_overlap", c.Overlap, c.Overlap != 0)
+	given("splitter", c.Splitter, c.Splitter != "")
+	given("language", c.Language, c.Language != "")
+	provider := c.Provider
+	if cfg, err := e.Config(c.Base); provider == "" && err == nil {
+		provider = cfg.Provider
 	}
-	c.apply(&cfg)
-	cfg.Language = c.Language
-	cfg.ChunkSize, cfg.ChunkOverlap = cmp.Or(c.ChunkSize, cfg.ChunkSize), cmp.Or(c.Overlap, min(cfg.ChunkOverlap, cmp.Or(c.ChunkSize, cfg.ChunkSize)/8))
-	return &cfg
+	for k, v := range c.Set {
+		set["embedding.provider_config."+k] = setting(provider, k, v)
+	}
+	return set
+}
+
+// ragKeys is the flag for any key of the configuration.
+type ragKeys struct {
+	Config map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Set a key of config.yaml, such as top_k=3; may be repeated. docs/guide.md lists them, and rag config --all."`
+}
+
+func (c *ragKeys) keys() map[string]any {
+	set := map[string]any{}
+	for k, v := range c.Config {
+		set[k] = v
+	}
+	return set
 }
 
 // setting parses a value by the schema of the provider.
@@ -137,7 +163,7 @@ func (c *ragLearnCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 		return err
 	}
 	report, err := e.Learn(ctx, c.Base, knowledge.LearnOptions{
-		Paths: c.Path, Stdin: t.in, Config: c.config(e),
+		Paths: c.Path, Stdin: t.in, Set: c.keys(e),
 		Load: &load.Options{Include: c.Include, Exclude: c.Exclude, Hidden: c.Hidden},
 	})
 	if err != nil {
@@ -150,51 +176,47 @@ func (c *ragLearnCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 
 // ragQuestion is a question with its search settings.
 type ragQuestion struct {
-	Base     string `arg:"" help:"Name of the base."`
-	Text     string `arg:"" help:"The question."`
-	K        int    `short:"k" default:"5" help:"Chunks (${default})."`
-	Where    string `placeholder:"JSON" help:"Only chunks whose metadata match."`
-	Strategy string `enum:"hybrid,dense,text" default:"hybrid" help:"How to search: hybrid, dense or text (${default})."`
-	Siblings string `placeholder:"FIELD" help:"Add chunks that have the same value in this metadata field as a hit."`
-	Rerank   string `placeholder:"HOW" help:"Rerank four times the number of chunks: lexical, mmr, or a directory with a cross-encoder (BERT, from Hugging Face)."`
+	Base string `arg:"" help:"Name of the base."`
+	Text string `arg:"" help:"The question."`
+	ragSearch
 }
 
-func (q *ragQuestion) ask(ctx context.Context, t *tool, r *ragCmd) (*rag.Response, error) {
-	e, err := r.engine(t)
-	if err != nil {
-		return nil, err
-	}
-	o := knowledge.QueryOptions{K: q.K}
+// ragSearch has the flags that change the configuration of a base for a question.
+type ragSearch struct {
+	ragKeys
+	K         int      `short:"k" placeholder:"N" help:"Chunks (5, or the key top_k)."`
+	Where     string   `placeholder:"JSON" help:"Only chunks whose metadata match."`
+	Strategy  string   `placeholder:"NAME" help:"How to search: hybrid, dense, text, mmr, hyde or multi-query; default the key strategy. The last two need a chat model."`
+	Threshold *float64 `placeholder:"SCORE" help:"Least score of a chunk."`
+	Siblings  string   `placeholder:"FIELD" help:"Add chunks that have the same value in this metadata field as a hit."`
+	Rerank    string   `placeholder:"HOW" help:"Rerank four times the number of chunks: none, lexical, mmr, or a directory with a cross-encoder (BERT, from Hugging Face)."`
+}
+
+// options returns the question's options, with the keys that the flags set.
+func (q *ragSearch) options() (o knowledge.QueryOptions, err error) {
+	o = knowledge.QueryOptions{K: q.K, Set: q.keys()}
 	if q.Where != "" {
 		if o.Where, err = filter.Parse([]byte(q.Where)); err != nil {
-			return nil, err
+			return o, err
 		}
 	}
-	switch q.Strategy {
-	case "dense":
-		o.Strategy = rag.Dense()
-	case "text":
-		o.Strategy = rag.Text()
-	default:
-		o.Strategy = rag.Hybrid(db.Fusion{})
+	if q.Strategy != "" {
+		o.Set["strategy"] = q.Strategy
+	}
+	if q.Threshold != nil {
+		o.Set["threshold"] = *q.Threshold
 	}
 	if q.Siblings != "" {
-		o.Expand = &rag.Expansion{Field: q.Siblings}
+		o.Set["siblings"] = q.Siblings
 	}
 	switch q.Rerank {
 	case "":
-	case "lexical":
-		o.Rerank = rerank.Lexical(0.5)
-	case "mmr":
-		o.Rerank = rerank.MMR(0.7)
+	case "none", "lexical", "mmr", "cohere", "tei", "cross-encoder":
+		o.Set["reranker"] = q.Rerank
 	default:
-		cross, err := bert.OpenCross(q.Rerank)
-		if err != nil {
-			return nil, err
-		}
-		o.Rerank = rerank.Cross(cross.Score)
+		o.Set["reranker"], o.Set["rerank_model"] = "cross-encoder", q.Rerank
 	}
-	return e.Query(ctx, q.Base, q.Text, o)
+	return o, nil
 }
 
 type ragQueryCmd struct{ ragQuestion }
@@ -209,7 +231,9 @@ type ragAnswer struct {
 	Strategy      string         `json:"strategy"`
 	Candidates    int            `json:"candidates_before_rerank"`
 	RetrievalMS   float64        `json:"retrieval_ms"`
+	Query         string         `json:"query,omitempty"`
 	Answer        string         `json:"answer,omitempty"`
+	Cited         []int          `json:"cited,omitempty"`
 }
 
 type ragChunk struct {
@@ -221,7 +245,7 @@ type ragChunk struct {
 
 func newRAGAnswer(r *rag.Response) *ragAnswer {
 	a := &ragAnswer{Chunks: []ragChunk{}, Context: r.Context, ContextTokens: r.ContextTokens, Citations: r.Citations, FromCache: r.FromCache,
-		Strategy: r.Strategy, Candidates: r.Candidates, RetrievalMS: float64(r.RetrievalTime) / float64(time.Millisecond)}
+		Strategy: r.Strategy, Candidates: r.Candidates, RetrievalMS: float64(r.RetrievalTime) / float64(time.Millisecond), Query: r.Query, Answer: r.Answer, Cited: r.Cited}
 	if a.Citations == nil {
 		a.Citations = []rag.Citation{}
 	}
@@ -232,7 +256,15 @@ func newRAGAnswer(r *rag.Response) *ragAnswer {
 }
 
 func (c *ragQueryCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
-	response, err := c.ask(ctx, t, r)
+	e, err := r.engine(t)
+	if err != nil {
+		return err
+	}
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	response, err := e.Query(ctx, c.Base, c.Text, o)
 	if err != nil {
 		return err
 	}
@@ -246,11 +278,25 @@ func (c *ragQueryCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	return err
 }
 
+// ragModel has the flags of the chat model.
+type ragModel struct {
+	Chat    string `placeholder:"openai|ollama" env:"VECBOLT_CHAT" help:"API of the chat model; default the key chat."`
+	ChatURL string `placeholder:"URL" env:"VECBOLT_CHAT_URL" help:"Base URL of the API; default the key chat_url, api.openai.com, or localhost for ollama."`
+	Model   string `placeholder:"NAME" env:"VECBOLT_CHAT_MODEL" help:"The chat model; default the key chat_model. The key of openai comes from OPENAI_API_KEY."`
+}
+
+// apply sets the keys of the model.
+func (c *ragModel) apply(o *knowledge.QueryOptions) {
+	for key, value := range map[string]string{"chat": c.Chat, "chat_url": c.ChatURL, "chat_model": c.Model} {
+		if value != "" {
+			o.Set[key] = value
+		}
+	}
+}
+
 type ragAskCmd struct {
 	ragQuestion
-	Chat    string `placeholder:"openai|ollama" env:"VECBOLT_CHAT" help:"API of the chat model."`
-	ChatURL string `placeholder:"URL" env:"VECBOLT_CHAT_URL" help:"Base URL of the API; default api.openai.com, or localhost for ollama."`
-	Model   string `placeholder:"NAME" env:"VECBOLT_CHAT_MODEL" help:"The chat model. The key of openai comes from OPENAI_API_KEY."`
+	ragModel
 }
 
 func (c *ragAskCmd) Help() string {
@@ -258,39 +304,97 @@ func (c *ragAskCmd) Help() string {
 }
 
 func (c *ragAskCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
-	client := &chat.Client{API: chat.API(cmp.Or(c.Chat, string(chat.OpenAI))), Base: c.ChatURL, Model: c.Model}
-	switch client.API {
-	case chat.OpenAI:
-		client.Base = cmp.Or(client.Base, "https://api.openai.com/v1")
-		client.Secret = embed.Env("OPENAI_API_KEY")
-	case chat.Ollama:
-		client.Base = cmp.Or(client.Base, "http://localhost:11434")
-	default:
-		return fmt.Errorf("--chat %q: want openai or ollama", c.Chat)
-	}
-	response, err := c.ask(ctx, t, r)
+	e, err := r.engine(t)
 	if err != nil {
 		return err
 	}
-	answer := newRAGAnswer(response)
-	if c.Model != "" {
-		if answer.Answer, err = client.Answer(ctx, c.Text, response.Context); err != nil {
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	c.apply(&o)
+	return t.ask(ctx, e, c.Base, c.Text, o)
+}
+
+// ask answers a question, as a stream for people. Without a chat model it shows the context.
+func (t *tool) ask(ctx context.Context, e *knowledge.Engine, base, question string, o knowledge.QueryOptions) error {
+	cfg, err := e.Config(base)
+	if err != nil {
+		return err
+	}
+	if _, named := o.Set["chat_model"]; cfg.ChatModel == "" && !named {
+		response, err := e.Query(ctx, base, question, o)
+		if err != nil {
 			return err
 		}
-	}
-	if t.json {
-		return t.line(answer)
-	}
-	if c.Model == "" {
+		if t.json {
+			return t.line(newRAGAnswer(response))
+		}
 		t.notef("no chat model is configured (--model): this is the context")
 		_, err = fmt.Fprint(t.out, response.Context)
 		return err
 	}
-	fmt.Fprintln(t.out, answer.Answer)
+	ao := knowledge.AskOptions{QueryOptions: o}
+	if !t.json {
+		ao.Part = func(text string) error {
+			_, err := t.out.WriteString(text)
+			return errors.Join(err, t.out.Flush())
+		}
+	}
+	response, err := e.Ask(ctx, base, question, ao)
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.line(newRAGAnswer(response))
+	}
+	fmt.Fprintln(t.out)
 	for _, cited := range response.Citations {
 		fmt.Fprintf(t.out, "  [%d] %s\n", cited.Number, cited.Source)
 	}
-	return nil
+	return t.out.Flush()
+}
+
+type ragChatCmd struct {
+	Base string `arg:"" help:"Name of the base."`
+	ragSearch
+	ragModel
+}
+
+func (c *ragChatCmd) Help() string {
+	return "Reads one question per line. A question may refer to earlier ones: the base is searched for the topic of the conversation, " +
+		"which the chat model restates, or to which the words of each question are added. An empty line begins a new conversation."
+}
+
+func (c *ragChatCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
+	e, err := r.engine(t)
+	if err != nil {
+		return err
+	}
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	c.apply(&o)
+	if _, err := e.Config(c.Base); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(t.in)
+	o.Conversation = "chat"
+	for lines.Scan() {
+		question := strings.TrimSpace(lines.Text())
+		if question == "" {
+			_ = e.Forget(c.Base, o.Conversation) // it fails if nothing was asked yet
+			continue
+		}
+		if err := t.ask(ctx, e, c.Base, question, o); err != nil {
+			return err
+		}
+		if err := t.out.Flush(); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
 }
 
 type ragStatusCmd struct {
@@ -356,10 +460,30 @@ func (c *ragStatusCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 var ragStatusHeader = table.Row{"base", "provider", "model", "dimensions", "files", "chunks", "size", "learnt"}
 
 type ragConfigCmd struct {
-	Base string `arg:"" help:"Name of the base."`
+	Base  string `arg:"" help:"Name of the base."`
+	Key   string `arg:"" optional:"" help:"Show the value in effect of this key."`
+	Value string `arg:"" optional:"" help:"Set the key to this value."`
+	All   bool   `help:"Show all keys, with their values in effect and what is allowed."`
+	Unset bool   `help:"Remove the key, so that its default applies."`
 }
 
-func (c *ragConfigCmd) Run(t *tool, r *ragCmd) error {
+func (c *ragConfigCmd) Help() string {
+	return "Without a key, shows config.yaml. A change of a key takes effect as --all says: at once, with the next learn, which splits " +
+		"files again, or by reembed only. The file may be edited as well."
+}
+
+// Validate is called by kong.
+func (c *ragConfigCmd) Validate() error {
+	switch {
+	case c.All && c.Key != "":
+		return errors.New("--all shows all keys: name none")
+	case c.Unset && (c.Key == "" || c.Value != ""):
+		return errors.New("--unset needs a key, and no value")
+	}
+	return nil
+}
+
+func (c *ragConfigCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	e, err := r.engine(t)
 	if err != nil {
 		return err
@@ -368,7 +492,27 @@ func (c *ragConfigCmd) Run(t *tool, r *ragCmd) error {
 	if err != nil {
 		return err
 	}
-	if t.json {
+	switch {
+	case c.Value != "" || c.Unset:
+		set := map[string]any{c.Key: c.Value}
+		if c.Unset {
+			set[c.Key] = nil
+		} else if name, ok := strings.CutPrefix(c.Key, "embedding.provider_config."); ok {
+			set[c.Key] = setting(cfg.Provider, name, c.Value)
+		}
+		if cfg, err = e.Configure(ctx, c.Base, set); err != nil {
+			return err
+		}
+		fallthrough
+	case c.Key != "":
+		value, err := cfg.Get(c.Key)
+		if err != nil {
+			return err
+		}
+		return t.answer(map[string]any{"key": c.Key, "value": value}, "%s", shownValue(value))
+	case c.All:
+		return t.keys(cfg)
+	case t.json:
 		return t.line(cfg)
 	}
 	b, err := os.ReadFile(e.ConfigPath(c.Base))
@@ -377,6 +521,47 @@ func (c *ragConfigCmd) Run(t *tool, r *ragCmd) error {
 	}
 	_, err = t.out.Write(b)
 	return err
+}
+
+// keys shows all keys of a configuration.
+func (t *tool) keys(cfg knowledge.Config) error {
+	var rows []table.Row
+	for _, k := range knowledge.Keys() {
+		value, err := cfg.Get(k.Name)
+		if err != nil {
+			return err
+		}
+		if t.json {
+			line := struct {
+				knowledge.Key
+				Value any `json:"value"`
+			}{k, value}
+			if err := t.line(line); err != nil {
+				return err
+			}
+			continue
+		}
+		rows = append(rows, table.Row{k.Name, shownValue(value), k.Allowed(), string(k.Changes)})
+	}
+	if t.json {
+		return nil
+	}
+	return t.table(table.Row{"key", "value", "allowed", "changes"}, rows)
+}
+
+// shownValue returns the value of a key as text.
+func shownValue(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return value
+	}
+	b, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(b)
 }
 
 type ragCleanCmd struct {

@@ -83,8 +83,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Every character of the planes in use is cleaned, folded, separated and split as the original does;
-// testdata/characters.py made the hashes.
+// Every character of the planes in use is cleaned, folded, separated and split as the original
+// does; testdata/characters.py made the hashes.
 func TestCharacters(t *testing.T) {
 	tok := parse(t, model(t, "tokenizer-all-MiniLM-L6-v2/tokenizer.json"))
 	want, err := os.ReadFile("testdata/characters.txt")

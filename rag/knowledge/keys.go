@@ -1,0 +1,403 @@
+package knowledge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/text"
+)
+
+// A Key is a setting in the configuration of a base.
+type Key struct {
+	// Name is the path in config.yaml, with dots: "top_k", "embedding.dimensions".
+	Name string `json:"name"`
+	// Schema says which values are allowed, and the default.
+	Schema *embed.Schema `json:"schema"`
+	// Changes says when a change of the value takes effect.
+	Changes Changes `json:"changes"`
+	// Asker says that a client over the network may set the key for its own question: the value
+	// names no server, no file and no price.
+	Asker bool `json:"asker,omitempty"`
+}
+
+// Changes says when a change of a key takes effect.
+type Changes string
+
+// The effects of a change.
+const (
+	AtOnce     Changes = "at once"
+	NextLearn  Changes = "with the next learn, which splits files again"
+	ByReembed  Changes = "by reembed only"
+	NotByUsers Changes = "never"
+)
+
+// Allowed describes the allowed values.
+func (k Key) Allowed() string {
+	s := k.Schema
+	switch {
+	case len(s.Enum) > 0:
+		return "one of " + strings.Join(s.Enum, ", ")
+	case k.Name == "language":
+		return "one of " + strings.Join(text.Languages(), ", ")
+	case k.Name == "cache_ttl":
+		return "a duration such as 30s, 10m or 24h"
+	case k.Name == "separators":
+		return "a list of texts"
+	case s.Format == "uri":
+		return "a URL that begins with http:// or https://"
+	case s.Type == "boolean":
+		return "true or false"
+	case s.Type == "integer" || s.Type == "number":
+		kind := map[string]string{"integer": "an integer", "number": "a number"}[s.Type]
+		switch {
+		case s.Minimum != nil && s.Maximum != nil:
+			return fmt.Sprintf("%s from %v to %v", kind, *s.Minimum, *s.Maximum)
+		case s.Minimum != nil:
+			return fmt.Sprintf("%s of %v or more", kind, *s.Minimum)
+		}
+		return kind
+	case s.Type == "object":
+		return "settings of the provider"
+	}
+	return "a text"
+}
+
+// check reports a value that is not allowed.
+func (k Key) check(value any) error {
+	var err error
+	switch v := value.(type) {
+	case string:
+		switch {
+		case v == "" && k.Schema.Type == "string": // as if the key were missing
+			return nil
+		case k.Name == "language":
+			_, err = text.New(v)
+		case k.Name == "cache_ttl":
+			var d time.Duration
+			if d, err = time.ParseDuration(v); err == nil && d < 0 {
+				err = errors.New("negative")
+			}
+		}
+	case []any:
+		if k.Name != "separators" || slices.ContainsFunc(v, func(x any) bool { _, ok := x.(string); return !ok }) {
+			err = errors.New("a list")
+		}
+	}
+	if err == nil && k.Name == "separators" {
+		if _, ok := value.([]any); !ok {
+			err = errors.New("no list")
+		}
+	}
+	if err == nil {
+		err = k.Schema.Validate(value)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %s: want %s", ErrConfig, k.Name, shown(value), k.Allowed())
+	}
+	return nil
+}
+
+// shown returns a value for a message.
+func shown(value any) string {
+	b, err := json.Marshal(value)
+	if err != nil || len(b) > 80 {
+		return fmt.Sprintf("%.80q", fmt.Sprint(value))
+	}
+	return string(b)
+}
+
+// parse reads a value that was written as text.
+func (k Key) parse(s string) (any, error) {
+	var value any = s
+	var err error
+	switch {
+	case k.Name == "separators":
+		var list []any
+		err = json.Unmarshal([]byte(s), &list)
+		value = list
+	case k.Schema.Type == "integer":
+		value, err = strconv.Atoi(s)
+	case k.Schema.Type == "number":
+		value, err = strconv.ParseFloat(s, 64)
+	case k.Schema.Type == "boolean":
+		value, err = strconv.ParseBool(s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %q: want %s", ErrConfig, k.Name, s, k.Allowed())
+	}
+	return value, nil
+}
+
+const providerConfig = "embedding.provider_config"
+
+// Keys lists all keys, in the order of the file. The default of a key is the value of a base whose
+// file does not have the key.
+func Keys() []Key { return slices.Clone(keys) }
+
+var keys = allKeys()
+
+func allKeys() []Key {
+	d := Defaults("")
+	number := func(kind string, least float64, most *float64, std any, about string) *embed.Schema {
+		return &embed.Schema{Type: kind, Minimum: &least, Maximum: most, Default: std, Description: about}
+	}
+	one := new(float64)
+	*one = 1
+	integer := func(least float64, std any, about string) *embed.Schema {
+		return number("integer", least, nil, std, about)
+	}
+	share := func(std any, about string) *embed.Schema { return number("number", 0, one, std, about) }
+	some := func(std any, about string) *embed.Schema { return number("number", 0, nil, std, about) }
+	text := func(std, about string, values ...string) *embed.Schema {
+		s := &embed.Schema{Type: "string", Enum: values, Description: about}
+		if std != "" {
+			s.Default = std
+		}
+		return s
+	}
+	url := func(about string) *embed.Schema {
+		return &embed.Schema{Type: "string", Format: "uri", Description: about}
+	}
+	cosine := number("number", -1, one, topicThreshold, "splitter semantic: cosine of neighbouring sentences below which the topic changes")
+	return []Key{
+		{"name", text("", "name of the base"), NotByUsers, false},
+		{"provider", text(d.Provider, "provider of embeddings"), ByReembed, false},
+		{"model", text(d.Model, "embedding model; the default is that of the provider"), ByReembed, false},
+		{"embedding.dimensions", integer(0, d.Embedding.Dimensions, "components of a vector; 0: the dimension of the model"), ByReembed, false},
+		{"embedding.normalize", &embed.Schema{Type: "boolean", Default: d.Embedding.Normalize, Description: "scale vectors to the length 1"}, ByReembed, false},
+		{"embedding.batch_size", integer(0, d.Embedding.BatchSize, "texts per request"), AtOnce, false},
+		{"embedding.requests_per_second", some(0, "most requests per second to the provider, on average; 0: no limit"), AtOnce, false},
+		{"embedding.attempts", integer(0, 5, "most requests for one batch, when requests fail; 0: the default"), AtOnce, false},
+		{"embedding.price", some(0, "price of a million tokens, for the statistics"), AtOnce, false},
+		{providerConfig, &embed.Schema{Type: "object", Description: "settings of the provider, such as api_base or host"}, AtOnce, false},
+
+		{"chunk_size", integer(0, d.ChunkSize, "maximum number of tokens in a chunk"), NextLearn, false},
+		{"chunk_overlap", &embed.Schema{Type: "integer", Default: d.ChunkOverlap, Description: "tokens that neighbouring chunks share, at most an eighth of chunk_size by default; 0 or less: none"}, NextLearn, false},
+		{"splitter", text(byFormat, "where texts are divided; format: by headings, definitions or paragraphs, as the file has them", byFormat, "fixed", "sentences", "paragraphs", "recursive", "semantic", "code", "markdown"), NextLearn, false},
+		{"max_sentences", integer(0, 0, "splitter sentences: most sentences in a chunk; 0: no limit"), NextLearn, false},
+		{"separators", &embed.Schema{Description: "splitter recursive: texts at which it divides, the strongest first; default: paragraphs, lines, sentences and words"}, NextLearn, false},
+		{"topic_threshold", cosine, NextLearn, false},
+		{"language", text("english", "language of the texts, for the text index; none: of no language"), AtOnce, false},
+
+		{"top_k", integer(0, 5, "number of chunks in an answer"), AtOnce, true},
+		{"threshold", &embed.Schema{Type: "number", Description: "least score of a chunk, on the scale of the strategy; default: none"}, AtOnce, true},
+		{"strategy", text(auto, "how to search; auto: hybrid with a text index, otherwise dense", auto, "dense", "text", "hybrid", "hyde", "multi-query", "mmr"), AtOnce, true},
+		{"fusion", text("convex", "strategy hybrid: how both rankings become one", "convex", "rrf"), AtOnce, true},
+		{"vector_weight", some(0, "strategy hybrid: weight of the ranking by vectors; both weights 0: the default of the fusion"), AtOnce, true},
+		{"text_weight", some(0, "strategy hybrid: weight of the ranking by words"), AtOnce, true},
+		{"fusion_depth", integer(0, 0, "strategy hybrid: chunks of each ranking that are fused; 0: the default of the fusion"), AtOnce, true},
+		{"diversity", share(0.5, "strategy mmr: 1 is relevance alone, towards 0 chunks differ more"), AtOnce, true},
+		{"rewrites", number("integer", 0, ten(), 3, "strategy multi-query: other ways to put the question"), AtOnce, true},
+		{"reranker", text("none", "what orders the chunks found again", "none", "lexical", "mmr", "cross-encoder", "cohere", "tei"), AtOnce, true},
+		{"candidates", integer(0, 0, "chunks that the reranker gets; 0: four times top_k"), AtOnce, true},
+		{"rerank_weight", share(0.5, "reranker lexical: share of the words in the score; reranker mmr: share of the relevance, 0.7 by default"), AtOnce, true},
+		{"rerank_model", text("", "reranker cross-encoder: directory of the model; reranker cohere: name of the model"), AtOnce, false},
+		{"rerank_url", url("reranker cohere or tei: URL of the service"), AtOnce, false},
+		{"rerank_key_env", text("", "environment variable with the key of rerank_url"), AtOnce, false},
+		{"siblings", text("", "metadata field: chunks with the same value as a chunk found are added, such as source_file"), AtOnce, true},
+		{"siblings_order", text("chunk_index", "metadata field by which siblings are ordered"), AtOnce, true},
+		{"max_siblings", integer(0, 20, "siblings added to one chunk, at most"), AtOnce, true},
+		{"max_context_tokens", integer(0, d.MaxContextTokens, "maximum number of tokens in a context"), AtOnce, true},
+
+		{"cache_size", integer(0, 0, "answers kept for similar questions; 0: none"), AtOnce, false},
+		{"cache_similarity", number("number", -1, one, 0.97, "least cosine of two questions that share an answer"), AtOnce, false},
+		{"cache_ttl", text("", "time that an answer is kept; default: until the base changes"), AtOnce, false},
+		{"chat", text("openai", "API of the chat model", "openai", "ollama"), AtOnce, false},
+		{"chat_url", url("URL of the chat model; default api.openai.com, or localhost for ollama"), AtOnce, false},
+		{"chat_model", text("", "chat model that answers, and that strategies hyde and multi-query need"), AtOnce, false},
+		{"chat_key_env", text("", "environment variable with the key of the chat model; default OPENAI_API_KEY for openai"), AtOnce, false},
+		{"prompt_price", some(0, "price of a million tokens sent to the chat model, for the statistics"), AtOnce, false},
+		{"answer_price", some(0, "price of a million tokens that the chat model answers, for the statistics"), AtOnce, false},
+		{"conversations", integer(0, 1000, "conversations kept; the least recently used are forgotten"), AtOnce, false},
+		{"topic_words", integer(0, 60, "words in the topic of a conversation"), AtOnce, false},
+		{"index", text("index.vdb", "directory of the database"), NotByUsers, false},
+	}
+}
+
+func ten() *float64 {
+	n := 10.0
+	return &n
+}
+
+// lookup returns the key with a name. Below provider_config every name is a key. The error names
+// the nearest known key.
+func lookup(name string) (Key, error) {
+	for _, k := range keys {
+		if k.Name == name {
+			return k, nil
+		}
+	}
+	if setting, ok := strings.CutPrefix(name, providerConfig+"."); ok && setting != "" && !strings.Contains(setting, ".") {
+		return Key{Name: name, Schema: &embed.Schema{}, Changes: AtOnce}, nil
+	}
+	best, least := "", len(name)
+	for _, k := range keys {
+		_, last, _ := strings.Cut(k.Name, ".") // "dimensions" means embedding.dimensions
+		for _, known := range []string{k.Name, last} {
+			if n := distance(name, known); n < least && known != "" {
+				best, least = k.Name, n
+			}
+		}
+	}
+	if best == "" {
+		best = keys[1].Name
+	}
+	return Key{}, fmt.Errorf("%w: unknown key %q: the nearest is %q", ErrConfig, name, best)
+}
+
+// distance returns the number of bytes to insert, remove or replace to turn a into b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// flatten adds the keys of an object with their values. Objects below path are flattened as well,
+// apart from the settings of the provider. A key without value counts as missing.
+func flatten(into map[string]any, path string, object map[string]any) {
+	for name, value := range object {
+		if path != "" {
+			name = path + "." + name
+		}
+		switch v := value.(type) {
+		case nil:
+		case map[string]any:
+			if name == providerConfig {
+				into[name] = v
+				continue
+			}
+			flatten(into, name, v)
+		default:
+			into[name] = v
+		}
+	}
+}
+
+// checkKeys reports the first unknown key and the first value that is not allowed.
+func checkKeys(object map[string]any) error {
+	flat := map[string]any{}
+	flatten(flat, "", object)
+	for _, name := range slices.Sorted(maps.Keys(flat)) {
+		k, err := lookup(name)
+		if err != nil {
+			return err
+		}
+		value := flat[name]
+		if k.Schema.Type == "string" {
+			switch value.(type) {
+			case string, []any, map[string]any:
+			default: // YAML reads a text of digits as a number
+				value = fmt.Sprint(value)
+			}
+		}
+		if err := k.check(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// field returns the field of a configuration that a key stands for.
+func (c *Config) field(name string) reflect.Value {
+	v := reflect.ValueOf(c).Elem()
+	for part := range strings.SplitSeq(name, ".") {
+		t := v.Type()
+		at := slices.IndexFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+			tag, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			return tag == part
+		})
+		v = v.Field(at) // every key has a field: TestKeys
+	}
+	return v
+}
+
+// Get returns the value in effect of a key, or nil if it has neither a value nor a default. The
+// error names the nearest known key.
+func (c *Config) Get(name string) (any, error) {
+	k, err := lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	if setting, ok := strings.CutPrefix(name, providerConfig+"."); ok {
+		return c.Embedding.ProviderConfig[setting], nil
+	}
+	v := c.field(name)
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return k.Schema.Default, nil
+		}
+		return v.Elem().Interface(), nil
+	}
+	if kind := v.Kind(); v.IsZero() && kind != reflect.Bool && (k.Schema.Default != nil || kind != reflect.Int && kind != reflect.Float64) {
+		return k.Schema.Default, nil
+	}
+	return v.Interface(), nil
+}
+
+// Set sets a key to a value, or to a value written as text. nil means the default. It checks the
+// value alone; a base checks all values together when it is changed.
+func (c *Config) Set(name string, value any) error {
+	k, err := lookup(name)
+	if err != nil {
+		return err
+	}
+	if setting, ok := strings.CutPrefix(name, providerConfig+"."); ok {
+		c.Embedding.ProviderConfig = maps.Clone(c.Embedding.ProviderConfig)
+		if c.Embedding.ProviderConfig == nil {
+			c.Embedding.ProviderConfig = map[string]any{}
+		}
+		if c.Embedding.ProviderConfig[setting] = value; value == nil {
+			delete(c.Embedding.ProviderConfig, setting)
+		}
+		return nil
+	}
+	v := c.field(name)
+	if value == nil {
+		v.SetZero()
+		return nil
+	}
+	if s, ok := value.(string); ok {
+		if value, err = k.parse(s); err != nil {
+			return err
+		}
+	}
+	if err := k.check(value); err != nil {
+		return err
+	}
+	if name == "chunk_overlap" && fmt.Sprint(value) == "0" { // 0 is the default in Go, and no overlap for people
+		value = -1
+	}
+	b, err := json.Marshal(value) // the widest conversion between kinds of numbers
+	if err == nil {
+		fresh := reflect.New(v.Type())
+		if err = json.Unmarshal(b, fresh.Interface()); err == nil {
+			v.Set(fresh.Elem())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %s: want %s", ErrConfig, name, shown(value), k.Allowed())
+	}
+	return nil
+}
