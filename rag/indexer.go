@@ -43,18 +43,19 @@ type IndexerOptions struct {
 	Logger *slog.Logger
 }
 
-// An Indexer embeds documents and writes them to a collection. It is safe for concurrent use.
+// An Indexer embeds documents and writes them to a Store. It is safe for concurrent use.
 type Indexer struct {
-	coll     *db.Collection
-	name     string // of coll, for messages
+	store    Store
+	name     string // of the store, for messages
 	embedder embed.Embedder
 	o        IndexerOptions
 }
 
-// NewIndexer returns an Indexer. Questions must be embedded with the same embedder. The error
-// matches ErrConfig.
-func NewIndexer(c *db.Collection, e embed.Embedder, opts *IndexerOptions) (*Indexer, error) {
-	x := &Indexer{coll: c, embedder: e}
+// NewIndexer returns an Indexer that writes to s, such as a *db.Collection. Questions must be
+// embedded with the same embedder. With Split, the store needs the method DeleteWhere of a
+// *db.Collection. The error matches ErrConfig.
+func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, error) {
+	x := &Indexer{store: s, embedder: e, name: fmt.Sprintf("%T", s)}
 	if opts != nil {
 		x.o = *opts
 	}
@@ -62,20 +63,34 @@ func NewIndexer(c *db.Collection, e embed.Embedder, opts *IndexerOptions) (*Inde
 	if x.o.Logger == nil {
 		x.o.Logger = slog.Default()
 	}
-	if c == nil || e == nil {
-		return nil, fmt.Errorf("%w: an indexer needs a collection and an embedder", ErrConfig)
+	if c, ok := s.(*db.Collection); s == nil || e == nil || ok && c == nil {
+		return nil, fmt.Errorf("%w: an indexer needs a store and an embedder", ErrConfig)
 	}
 	if x.o.Batch < 0 {
 		return nil, fmt.Errorf("%w: batches of %d texts", ErrConfig, x.o.Batch)
 	}
-	info, err := c.Info()
+	if x.o.Split != nil {
+		if _, err := as[conditionalDeleter](s, "an indexer that splits", "DeleteWhere"); err != nil {
+			return nil, err
+		}
+	}
+	schema, err := schemaOf(s)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if want, got := info.Schema.Dim, e.Dimensions(); want != 0 && got != 0 && want != got {
-		return nil, fmt.Errorf("%w: collection %q: %w", ErrConfig, info.Name, &embed.DimensionError{Expected: want, Got: got})
+	switch s := s.(type) {
+	case *db.Collection:
+		info, err := s.Info()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		x.name = info.Name
+	case interface{ Name() string }:
+		x.name = s.Name()
 	}
-	x.name = info.Name
+	if want, got := schema.Dim, e.Dimensions(); want != 0 && got != 0 && want != got {
+		return nil, fmt.Errorf("%w: collection %q: %w", ErrConfig, x.name, &embed.DimensionError{Expected: want, Got: got})
+	}
 	return x, nil
 }
 
@@ -114,42 +129,35 @@ func (x *Indexer) index(ctx context.Context, docs []db.Document) (ids []string, 
 		if err := x.embed(ctx, group); err != nil {
 			return ids, err
 		}
-		written, err := x.coll.Upsert(ctx, group...)
+		written, err := x.store.Upsert(ctx, group...)
 		if err != nil {
 			return ids, err
 		}
 		ids = append(ids, written...)
 	}
 	if x.o.Split != nil {
-		return ids, x.removeRest(ctx, docs, ids)
+		return ids, x.removeRest(ctx, docs, chunks)
 	}
 	return ids, nil
 }
 
-// removeRest removes old chunks of the documents that are not among the chunks just written.
-func (x *Indexer) removeRest(ctx context.Context, docs []db.Document, written []string) error {
-	keep := make(map[string]bool, len(written))
-	for _, id := range written {
-		keep[id] = true
+// removeRest removes the chunks of documents that now have fewer.
+func (x *Indexer) removeRest(ctx context.Context, docs, chunks []db.Document) error {
+	count := map[any]int64{} // of the last of documents with the same id
+	for _, c := range chunks {
+		count[c.Metadata[FieldDocument]] = c.Metadata[FieldChunkIndex].(int64) + 1
 	}
-	for group := range slices.Chunk(docs, 500) {
-		names := make([]any, len(group))
+	store, err := as[conditionalDeleter](x.store, "an indexer that splits", "DeleteWhere")
+	if err != nil {
+		return err
+	}
+	for group := range slices.Chunk(docs, 100) {
+		surplus := make([]filter.Expr, len(group))
 		for i, d := range group {
-			names[i] = d.ID
+			surplus[i] = filter.And(filter.Eq(FieldDocument, d.ID), filter.Gte(FieldChunkIndex, count[d.ID]))
 		}
-		var gone []string
-		for d, err := range x.coll.All(ctx, filter.In(FieldDocument, names...), db.IDsOnly) {
-			if err != nil {
-				return err
-			}
-			if !keep[d.ID] {
-				gone = append(gone, d.ID)
-			}
-		}
-		if len(gone) > 0 {
-			if _, err := x.coll.Delete(ctx, gone...); err != nil {
-				return err
-			}
+		if _, err := store.DeleteWhere(ctx, filter.Or(surplus...)); err != nil {
+			return err
 		}
 	}
 	return nil

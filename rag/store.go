@@ -2,22 +2,50 @@ package rag
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
 )
 
-// A Store is the source of a Pipeline's chunks, such as a *db.Collection.
+// A Store keeps chunks: an Indexer adds them, a Pipeline searches them. A *db.Collection is one,
+// and a store.Adapter makes one of a collection of any store. For a store of one's own these three
+// methods suffice. What needs more says so, and takes it from the further methods of a
+// *db.Collection, where the store has them: SearchFused for MultiQuery, List for Expand,
+// DeleteWhere for documents that an Indexer splits, Version for a Cache without a time to live.
 type Store interface {
+	// Upsert writes documents, replacing those with the same ids, and returns the ids.
+	Upsert(ctx context.Context, docs ...db.Document) ([]string, error)
 	// Search answers a query by vector, by text, or by both.
 	Search(ctx context.Context, q db.Query) (*db.Result, error)
-	// SearchFused answers several queries and fuses their hits by rank.
-	SearchFused(ctx context.Context, queries []db.Query, weights ...float64) (*db.Result, error)
-	// List returns documents that match a filter, in order of id.
-	List(ctx context.Context, q db.ListQuery) (*db.Page, error)
+	// Delete removes documents, and returns how many existed.
+	Delete(ctx context.Context, ids ...string) (int, error)
+}
+
+// What only some stores can do, with the methods of a *db.Collection.
+type (
+	fuser interface {
+		SearchFused(ctx context.Context, queries []db.Query, weights ...float64) (*db.Result, error)
+	}
+	lister interface {
+		List(ctx context.Context, q db.ListQuery) (*db.Page, error)
+	}
+	conditionalDeleter interface {
+		DeleteWhere(ctx context.Context, where filter.Expr) (int, error)
+	}
+)
+
+// as returns the store as a T, or an error that names what needs its method.
+func as[T any](s Store, what, method string) (T, error) {
+	t, ok := s.(T)
+	if !ok {
+		return t, fmt.Errorf("%w: %s needs a store with the method %s, which %T lacks", ErrConfig, what, method, s)
+	}
+	return t, nil
 }
 
 // schemaOf returns the schema of a store that reports one: a *db.Collection, or a store with a
-// method Schema, such as a store.Searcher.
+// method Schema, such as a store.Adapter.
 func schemaOf(s Store) (db.Schema, error) {
 	switch s := s.(type) {
 	case interface {
@@ -36,6 +64,9 @@ func schemaOf(s Store) (db.Schema, error) {
 type versioned interface{ Version() (uint64, error) }
 
 var (
-	_ Store     = (*db.Collection)(nil)
-	_ versioned = (*db.Collection)(nil)
+	_ Store              = (*db.Collection)(nil)
+	_ fuser              = (*db.Collection)(nil)
+	_ lister             = (*db.Collection)(nil)
+	_ conditionalDeleter = (*db.Collection)(nil)
+	_ versioned          = (*db.Collection)(nil)
 )

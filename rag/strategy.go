@@ -86,7 +86,11 @@ func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, er
 			q.Near = db.Vector(vec)
 			queries = append(queries, q)
 		}
-		return r.store.SearchFused(ctx, queries)
+		store, err := as[fuser](r.store, "multi-query", "SearchFused")
+		if err != nil {
+			return nil, err
+		}
+		return store.SearchFused(ctx, queries)
 	}}
 }
 
@@ -170,11 +174,15 @@ func (r *retrieval) siblings(ctx context.Context, c Chunk) ([]*db.Document, erro
 		same = filter.And(r.query.Where, same)
 	}
 	most, order := cmp.Or(e.Max, 20), cmp.Or(e.Order, FieldChunkIndex)
-	page, err := r.store.List(ctx, db.ListQuery{Where: same, Limit: most + 2})
+	store, err := as[lister](r.store, "Expand", "List")
+	if err != nil {
+		return nil, err
+	}
+	page, err := store.List(ctx, db.ListQuery{Where: same, Limit: most + 2})
 	if err == nil && len(page.Documents) > most+1 {
 		if at, ok := c.Metadata[order].(int64); ok {
 			lo := at - int64(most+1)/2
-			page, err = r.store.List(ctx, db.ListQuery{Where: filter.And(same, filter.Range(order, lo, lo+int64(most))), Limit: most + 1})
+			page, err = store.List(ctx, db.ListQuery{Where: filter.And(same, filter.Range(order, lo, lo+int64(most))), Limit: most + 1})
 		}
 	}
 	if err != nil {

@@ -7,7 +7,7 @@
 //   - Package store/weaviate is a cluster of Weaviate.
 //   - Package store/pgvector, a module of its own, is PostgreSQL with pgvector.
 //
-// A Searcher turns a Collection into the store that a pipeline of package rag retrieves from: one
+// An Adapter turns a Collection into the store that a pipeline of package rag retrieves from: one
 // vector query and one text query, fused by the rules of package db, so that rankings are made the
 // same way everywhere. Package store/migrate moves collections between stores. docs/stores.md
 // compares the stores.

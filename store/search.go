@@ -9,13 +9,15 @@ import (
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/fusion"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Searcher answers the queries of package db from any Collection, so that a pipeline of package
-// rag can retrieve from it (a rag.Store). It sends text and vector queries separately and fuses
-// them by the rules of db.Fusion: rankings are made the same way whatever the store.
+// An Adapter gives a Collection of any store the methods of a *db.Collection that package rag uses
+// (a rag.Store): a pipeline retrieves from it and an indexer writes to it. It sends text and vector
+// queries separately and fuses them by the rules of db.Fusion: rankings are made the same way
+// whatever the store.
 //
 // It supports Near (a Vector or a Stored document), Text, Fusion, K, Offset, Where, Threshold and
 // Select of a db.Query. Other fields are refused with db.ErrInvalid, and so is the Accuracy Exact;
@@ -25,19 +27,45 @@ import (
 // Fusion in an embedded database continues until its answer is certain; here it is limited to the
 // Fusion.Depth best hits of each kind. With Convex, the text score of a document is looked up among
 // the best texts, four times Fusion.Depth, and is 0 beyond; with RRF a rank beyond counts as 0.
-type Searcher struct{ c Collection }
+type Adapter struct{ c Collection }
 
-// NewSearcher returns the Searcher of a collection.
-func NewSearcher(c Collection) *Searcher { return &Searcher{c} }
+// NewAdapter returns the Adapter of a collection.
+func NewAdapter(c Collection) *Adapter { return &Adapter{c} }
+
+// Name returns the name of the collection.
+func (s *Adapter) Name() string { return s.c.Name() }
 
 // Schema returns the schema of the collection.
-func (s *Searcher) Schema() db.Schema {
+func (s *Adapter) Schema() db.Schema {
 	schema := s.c.Schema()
 	return db.Schema{Dim: schema.Dim, Lineage: schema.Lineage, Text: schema.Text}
 }
 
+// Upsert writes documents as Collection.Upsert does, and returns their ids. Every document needs
+// one.
+func (s *Adapter) Upsert(ctx context.Context, docs ...db.Document) ([]string, error) {
+	if err := s.c.Upsert(ctx, docs); err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(docs))
+	for i, d := range docs {
+		ids[i] = d.ID
+	}
+	return ids, nil
+}
+
+// Delete removes documents, and returns how many existed.
+func (s *Adapter) Delete(ctx context.Context, ids ...string) (int, error) {
+	return s.c.Delete(ctx, ids)
+}
+
+// DeleteWhere removes all documents that match, and returns how many.
+func (s *Adapter) DeleteWhere(ctx context.Context, where filter.Expr) (int, error) {
+	return s.c.DeleteWhere(ctx, where)
+}
+
 // Search answers a query by vector, by text, or by both.
-func (s *Searcher) Search(ctx context.Context, q db.Query) (*db.Result, error) {
+func (s *Adapter) Search(ctx context.Context, q db.Query) (*db.Result, error) {
 	hits, err := s.ranked(ctx, &q)
 	if err != nil {
 		return nil, fmt.Errorf("search %q: %w", s.c.Name(), err)
@@ -46,7 +74,7 @@ func (s *Searcher) Search(ctx context.Context, q db.Query) (*db.Result, error) {
 }
 
 // ranked returns the best K and Offset hits.
-func (s *Searcher) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err error) {
+func (s *Adapter) ranked(ctx context.Context, q *db.Query) (hits []db.Hit, err error) {
 	need, err := limitOf(q)
 	if err != nil {
 		return nil, err
@@ -90,7 +118,7 @@ func limitOf(q *db.Query) (int, error) {
 }
 
 // target returns the vector of a target; nil if there is none.
-func (s *Searcher) target(ctx context.Context, t db.Target) ([]float32, error) {
+func (s *Adapter) target(ctx context.Context, t db.Target) ([]float32, error) {
 	switch t := t.(type) {
 	case nil:
 		return nil, nil
@@ -125,7 +153,7 @@ func rulesOf(f db.Fusion, need int) (fusion.Rules, error) {
 }
 
 // hybrid fuses one vector query and one text query.
-func (s *Searcher) hybrid(ctx context.Context, q *db.Query, vector []float32, rules fusion.Rules, need int) ([]db.Hit, error) {
+func (s *Adapter) hybrid(ctx context.Context, q *db.Query, vector []float32, rules fusion.Rules, need int) ([]db.Hit, error) {
 	depth := min(rules.Depth, MaxK)
 	near, err := s.c.Query(ctx, vector, depth, q.Where)
 	if err != nil {
@@ -202,7 +230,7 @@ func fuse(lists [][]db.Hit, names []string, in fusion.Input[string]) ([]db.Hit, 
 }
 
 // cosines returns the vector scores of the texts that are not near.
-func (s *Searcher) cosines(ctx context.Context, vector []float32, near, texts []db.Hit) (map[string]float64, error) {
+func (s *Adapter) cosines(ctx context.Context, vector []float32, near, texts []db.Hit) (map[string]float64, error) {
 	known := map[string]bool{}
 	for _, h := range near {
 		known[h.ID] = true
@@ -230,7 +258,7 @@ func (s *Searcher) cosines(ctx context.Context, vector []float32, near, texts []
 }
 
 // result builds an answer from hits: it skips the offset, and adds or removes parts of documents.
-func (s *Searcher) result(ctx context.Context, q *db.Query, hits []db.Hit) (*db.Result, error) {
+func (s *Adapter) result(ctx context.Context, q *db.Query, hits []db.Hit) (*db.Result, error) {
 	k := cmp.Or(q.K, db.DefaultK)
 	hits = hits[min(q.Offset, len(hits)):]
 	hits = hits[:min(k, len(hits))]
@@ -271,7 +299,7 @@ func narrow(d *db.Document, want db.Select) {
 }
 
 // SearchFused answers several queries and fuses their hits by RRF, as db.Collection does.
-func (s *Searcher) SearchFused(ctx context.Context, queries []db.Query, weights ...float64) (*db.Result, error) {
+func (s *Adapter) SearchFused(ctx context.Context, queries []db.Query, weights ...float64) (*db.Result, error) {
 	if len(queries) == 0 || len(weights) > 0 && len(weights) != len(queries) {
 		return nil, invalidf("%d queries with %d weights", len(queries), len(weights))
 	}
@@ -315,7 +343,7 @@ func (s *Searcher) SearchFused(ctx context.Context, queries []db.Query, weights 
 
 // List returns the documents that match a filter, in order of id. It reads all of them, because the
 // store may use another order.
-func (s *Searcher) List(ctx context.Context, q db.ListQuery) (*db.Page, error) {
+func (s *Adapter) List(ctx context.Context, q db.ListQuery) (*db.Page, error) {
 	limit := cmp.Or(q.Limit, db.DefaultLimit)
 	if limit < 0 || q.Offset < 0 {
 		return nil, invalidf("limit %d after %d", q.Limit, q.Offset)

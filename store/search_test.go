@@ -15,7 +15,7 @@ import (
 	"github.com/vecbolt/vecbolt/store/storetest"
 )
 
-// Over an embedded collection, a Searcher answers as the collection itself does.
+// Over an embedded collection, an Adapter answers as the collection itself does.
 func TestSearcherEqualsDatabase(t *testing.T) {
 	ctx := t.Context()
 	coll, err := open(t).CreateCollection(ctx, "c", db.Schema{Dim: 8, Text: &db.TextIndex{Language: "none"}}, nil)
@@ -29,7 +29,7 @@ func TestSearcherEqualsDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := store.NewSearcher(c)
+	s := store.NewAdapter(c)
 	rng := rand.New(rand.NewPCG(2, 2))
 	vector := func() []float32 {
 		v := make([]float32, 8)
@@ -41,7 +41,7 @@ func TestSearcherEqualsDatabase(t *testing.T) {
 	threshold := 0.4
 	var fused [][]db.Query
 	for i := range 60 {
-		// A Searcher knows the ranks of the best alone: with lists of everything, all ranks.
+		// An Adapter knows the ranks of the best alone: with lists of everything, all ranks.
 		q := db.Query{Near: db.Vector(vector()), Text: []string{"bolt", "graph nut", "number7 vector", "absent"}[i%4], K: 1 + rng.IntN(20), Offset: i % 3,
 			Fusion: db.Fusion{Method: db.FusionMethod(i % 2), Depth: 400}}
 		switch i % 5 {
@@ -79,7 +79,7 @@ func TestSearcherEqualsDatabase(t *testing.T) {
 	}
 }
 
-func compare(t *testing.T, s *store.Searcher, coll *db.Collection, queries []db.Query, weights ...float64) {
+func compare(t *testing.T, s *store.Adapter, coll *db.Collection, queries []db.Query, weights ...float64) {
 	t.Helper()
 	ctx := t.Context()
 	ask := func(one func(db.Query) (*db.Result, error), many func([]db.Query) (*db.Result, error)) []db.Hit {
@@ -123,7 +123,7 @@ func TestSearcherRefuses(t *testing.T) {
 	if err := c.Upsert(ctx, []db.Document{{ID: "bare"}}); err != nil {
 		t.Fatal(err)
 	}
-	s := store.NewSearcher(c)
+	s := store.NewAdapter(c)
 	v := []float32{1, 0}
 	for _, q := range []db.Query{{}, {Near: db.Vector{}, Text: "x"}, {Near: db.Stored("bare")}, {Near: db.Examples{Like: []string{"bare"}}}, {Near: db.Vector(v), Group: &db.Group{Field: "x"}}, {Near: db.Vector(v), MMR: &db.MMR{}},
 		{Near: db.Vector(v), Accuracy: db.Exact}, {Near: db.Vector(v), Snippet: 10}, {Near: db.Vector(v), K: -1}, {Near: db.Vector(v), K: store.MaxK, Offset: 1}, {Near: db.Vector(v), Text: "x"},

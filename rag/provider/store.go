@@ -39,7 +39,7 @@ func Weaviate() Provider {
 }
 
 // ConnectStore wraps an open store in a Connection. Closing the Connection closes the store. A
-// store.Searcher searches the collections.
+// store.Adapter searches the collections.
 func ConnectStore(s store.Store) Connection { return &ofStore{s} }
 
 type ofStore struct{ store store.Store }
@@ -49,7 +49,7 @@ func (c *ofStore) Store(ctx context.Context, collection string) (rag.Store, erro
 	if err != nil {
 		return nil, err
 	}
-	return store.NewSearcher(coll), nil
+	return store.NewAdapter(coll), nil
 }
 
 // Health lists the collections, which takes a round trip.

@@ -11,7 +11,7 @@ import (
 	"github.com/vecbolt/vecbolt/store"
 )
 
-var _ rag.Store = (*store.Searcher)(nil)
+var _ rag.Store = (*store.Adapter)(nil)
 
 // A pipeline retrieves from any store, and by default by vector and text.
 func TestPipelineOverStore(t *testing.T) {

@@ -103,7 +103,7 @@ func TestMigration(t *testing.T) {
 	// Scores of texts depend on how documents fell to shards; the rule does not.
 	near := storetest.Documents(8)[101].Vector
 	q := db.Query{Near: db.Vector(near), Text: "graph number7", K: 10, Where: filter.Exists("n")}
-	result, err := store.NewSearcher(there).Search(ctx, q)
+	result, err := store.NewAdapter(there).Search(ctx, q)
 	if err != nil || len(result.Hits) != 10 {
 		t.Fatalf("hybrid: %d hits, %v", len(result.Hits), err)
 	}
