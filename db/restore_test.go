@@ -154,11 +154,11 @@ func TestRefreshAfterRestore(t *testing.T) {
 	write("red", 2)
 	r := open(t, folder, &Options{ReadOnly: true, Follow: time.Hour})
 	hasColor(t, collectionOf(t, r, "c"), "red", 2)
-	meta := r.engine.Following.Manifest.Find(engine.MetaName).Path
+	meta := r.engine.Folder.Manifest.Find(engine.MetaName).Path
 	restore(t, backup, dir)
 	write("blue", 3)
 	refresh(t, r)
-	if now := r.engine.Following.Manifest.Find(engine.MetaName).Path; now != meta {
+	if now := r.engine.Folder.Manifest.Find(engine.MetaName).Path; now != meta {
 		t.Fatalf("meta.bolt is another one: %s, %s before", now, meta)
 	}
 	c := collectionOf(t, r, "c")

@@ -184,7 +184,7 @@ func eachLine(name string, fn func(n int64, line []byte) error) error {
 	}
 }
 
-// notFinite returns the index of the first component that is NaN or infinite, -1 if there is none.
+// notFinite returns the index of the first component that is NaN or infinite, -1 if all are finite.
 func notFinite(v []float32) int {
 	for i, x := range v {
 		if math.Float32bits(x)&0x7f800000 == 0x7f800000 {

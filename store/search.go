@@ -117,7 +117,7 @@ func limitOf(q *db.Query) (int, error) {
 	return cmp.Or(q.K, db.DefaultK) + q.Offset, nil
 }
 
-// target returns the vector of a target; nil if there is none.
+// target returns the vector of a target; nil for a query without a target.
 func (s *Adapter) target(ctx context.Context, t db.Target) ([]float32, error) {
 	switch t := t.(type) {
 	case nil:

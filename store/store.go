@@ -18,7 +18,7 @@ type Store interface {
 	// Create makes an empty collection. It fails with db.ErrExists if the name is taken.
 	// db.ValidateName defines valid names.
 	Create(ctx context.Context, name string, s Schema) (Collection, error)
-	// Collection returns a collection; db.ErrNotFound if there is none.
+	// Collection returns a collection, or db.ErrNotFound.
 	Collection(ctx context.Context, name string) (Collection, error)
 	// Collections returns the names of all collections, in ascending order. Unrelated data in the
 	// same server is not listed.

@@ -134,7 +134,8 @@ func decodeFrame(b []byte, salt uint32) (h frameHeader, ok bool) {
 	return h, codec.Update(salt, b[:frameCRC]) == h.crc
 }
 
-// end returns where the frame that begins at off ends, padding included; align is that of groups.
+// end returns where the frame that begins at off ends, padding included; align is the alignment of
+// groups.
 func (h *frameHeader) end(off, align int64) int64 {
 	to := int64(frameAlign)
 	if h.flags&flagLast != 0 {

@@ -63,7 +63,7 @@ func spareName(i int) string {
 
 // Tail describes how a replay ended.
 type Tail struct {
-	Last       uint64 // LSN of the last record, or `after` when there is none beyond it
+	Last       uint64 // LSN of the last record, or `after` without later records
 	Torn       bool   // remains of an incomplete write follow the last record
 	TornFile   string // where they are, if Torn
 	TornOffset int64

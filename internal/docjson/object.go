@@ -223,7 +223,7 @@ func (r *Reader) OptionalString() (string, error) {
 	return r.String()
 }
 
-// ID reads the id of a document: a string, null, or an integer, of which it returns the digits.
+// ID reads the id of a document: a string, null, or the digits of an integer.
 func (r *Reader) ID() (string, error) {
 	if c := r.json.skip(); c != '-' && c-'0' > 9 {
 		return r.OptionalString()

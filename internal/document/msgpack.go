@@ -85,7 +85,7 @@ func (w *writer) metadata(m map[string]any) {
 	}
 }
 
-// checkPaths refuses metadata in which two values share a dotted path.
+// checkPaths refuses metadata with two values of the same dotted path.
 func checkPaths(m map[string]any) error {
 	seen := map[string]bool{}
 	var twice string

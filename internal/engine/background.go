@@ -26,7 +26,7 @@ type background struct {
 
 func (b *background) start(db *Engine) {
 	b.stopped, b.cancel = context.WithCancel(context.Background())
-	if db.Following != nil && db.Opts.Follow > 0 {
+	if db.Folder != nil && db.Opts.Follow > 0 {
 		b.group.Go(SegDir, func() error {
 			db.follow(b.stopped)
 			return nil

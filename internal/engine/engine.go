@@ -64,7 +64,7 @@ type Engine struct {
 	ids KnownIDs
 
 	Background background
-	Following  *follower              // nil unless the directory is a published folder
+	Folder     *folderReader          // nil unless the directory is a published folder
 	names      atomic.Pointer[vfs.FS] // the file names of its newest version
 }
 
@@ -96,7 +96,7 @@ func (db *Engine) Close() error {
 	db.closed = true
 	db.Mu.Unlock()
 	db.Background.stop()
-	if db.Following != nil {
+	if db.Folder != nil {
 		db.MetaMu.Lock() // waits for a running refresh
 		defer db.MetaMu.Unlock()
 	}

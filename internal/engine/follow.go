@@ -23,14 +23,14 @@ import (
 // hashBytes is how much of a file is read at once for its checksum.
 const hashBytes = 1 << 20
 
-// Names in a published folder, in addition to those of a database.
+// Names in a published folder, beside the names of a database.
 const (
 	ManifestDir = "manifest"
 	MetaDir     = "meta"
 )
 
-// follower is the state of a reader of a published folder.
-type follower struct {
+// folderReader is the state of a reader of a published folder.
+type folderReader struct {
 	// Guarded by Engine.MetaMu.
 	Manifest *manifest.Manifest  // of the current version
 	verified map[string]struct{} // paths of files whose checksums were compared
@@ -51,7 +51,7 @@ type ReplicaStats struct {
 
 // Replica describes the state of a published folder; false for another directory.
 func (db *Engine) Replica() (ReplicaStats, bool) {
-	f := db.Following
+	f := db.Folder
 	if f == nil {
 		return ReplicaStats{}, false
 	}
@@ -74,7 +74,7 @@ func (db *Engine) isPublished() (bool, error) {
 
 // openPublished opens the newest version of a published folder.
 func (db *Engine) openPublished(start time.Time) error {
-	db.Following = &follower{verified: map[string]struct{}{}}
+	db.Folder = &folderReader{verified: map[string]struct{}{}}
 	m, view, err := db.newest(context.Background(), 0, db.Opts.Follow > 0)
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func (db *Engine) openPublished(start time.Time) error {
 	if err := db.catchUp(context.Background(), m, view); err != nil {
 		return err
 	}
-	db.Following.Manifest = m
-	db.Following.note(m, nil)
+	db.Folder.Manifest = m
+	db.Folder.note(m, nil)
 	db.Opts.Logger.Info("opened", "dir", db.Dir, "version", m.Number, "lsn", db.Cur.LSN, "segments", len(db.Segments), "took", time.Since(start))
 	db.Background.start(db)
 	return nil
@@ -202,7 +202,7 @@ func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (*man
 // complete returns an error if a file of a version is missing or wrong. verify also
 // compares checksums, once per file.
 func (db *Engine) complete(ctx context.Context, m *manifest.Manifest, verify bool) error {
-	f := db.Following
+	f := db.Folder
 	if f.Manifest != nil && m.DB != f.Manifest.DB {
 		return fmt.Errorf("%w: a version of another database: open the folder again", document.ErrInvalid)
 	}
@@ -263,7 +263,7 @@ func Digest(ctx context.Context, fsys *vfs.FS, name string) (size int64, sum [sh
 
 // Refresh takes the newest version of a published folder, if it is newer than the present one.
 func (db *Engine) Refresh(ctx context.Context) (bool, error) {
-	if db.Following == nil {
+	if db.Folder == nil {
 		return false, document.Invalidf("directory %q is no published folder", db.Dir)
 	}
 	db.MetaMu.Lock()
@@ -277,7 +277,7 @@ func (db *Engine) Refresh(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(db.Background.stopped, cancel)()
-	f := db.Following
+	f := db.Folder
 	m, view, err := db.newest(ctx, f.Manifest.Number, true)
 	if err == nil && m != nil {
 		start := time.Now()
@@ -296,7 +296,7 @@ func (db *Engine) Refresh(ctx context.Context) (bool, error) {
 }
 
 // note keeps the result of a look for Stats.
-func (f *follower) note(m *manifest.Manifest, err error) {
+func (f *folderReader) note(m *manifest.Manifest, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stats = ReplicaStats{Version: m.Number, Published: time.Unix(0, m.Time).UTC(), Checked: time.Now().UTC()}
@@ -308,7 +308,7 @@ func (f *follower) note(m *manifest.Manifest, err error) {
 // take makes a complete version the current one. It builds the version aside: readers see
 // the previous one until all is ready. MetaMu is held.
 func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err error) {
-	f, before := db.Following, db.Files()
+	f, before := db.Folder, db.Files()
 	active, nextNum, nextColl := db.Active, db.nextNum, db.nextColl
 	segments, stored := db.Segments, db.stored
 	db.hold(true)
@@ -347,7 +347,7 @@ func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) 
 // prepare builds a version: on top of the tip if it continues the current version,
 // otherwise from its own meta.bolt. It returns the store with the documents.
 func (db *Engine) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (store *meta.Store, err error) {
-	f := db.Following
+	f := db.Folder
 	store = db.Store
 	if f.spoilt || !m.Continues(f.Manifest) {
 		if store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err != nil {
@@ -439,7 +439,7 @@ func (s *OpenSegment) documents(fn func(tx *meta.Tx) error) error {
 	db := s.db
 	db.Mu.Lock()
 	store, oldest := db.Store, (*Version)(nil)
-	if db.Following != nil {
+	if db.Folder != nil {
 		for v := range db.Live {
 			if (oldest == nil || v.Applied < oldest.Applied) && v.Files.Holds(s) {
 				oldest = v

@@ -36,7 +36,7 @@ type Op struct {
 	old  uint64 // DocNum of the version that this write replaces, 0 if none
 }
 
-// A Patch changes parts of a stored document. Its vector, if it has one, is that of the op.
+// A Patch changes parts of a stored document. Its vector, if it has one, is the vector of the op.
 type Patch struct {
 	Text  *string
 	Set   map[string]any

@@ -19,8 +19,8 @@ import (
 	"github.com/vecbolt/vecbolt/text"
 )
 
-// A TextIndex says how the documents of a collection are indexed for full-text search: in which
-// language, with which metadata fields, and with which parameters of BM25.
+// A TextIndex says how the documents of a collection are indexed for full-text search: the
+// language, the metadata fields, and the parameters of BM25.
 type TextIndex struct {
 	Language string
 	Fields   []string

@@ -189,7 +189,7 @@ func (v *Version) SortedViews() []*View {
 	return views
 }
 
-// Num returns the DocNum of id in this version, 0 if there is none. The
+// Num returns the DocNum of id in this version, 0 if it has no such document. The
 // transaction may be newer than the version: the history has the changes since.
 func (ver *Version) Num(tx *meta.Tx, v *View, id string) (uint64, error) {
 	for _, h := range v.Heads {

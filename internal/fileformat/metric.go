@@ -26,7 +26,8 @@ func (m Metric) String() string {
 	return fmt.Sprintf("metric(%d)", uint8(m))
 }
 
-// Code returns the number of the metric in the headers of codes and graphs, where 0 is none.
+// Code returns the number of the metric in the headers of codes and graphs, where 0 means no
+// metric.
 func (m Metric) Code() uint32 { return uint32(m) + 1 }
 
 // MetricOf is the inverse of Code; false if no metric has the code.

@@ -108,7 +108,7 @@ func (c *checker) segments() error {
 
 // leftovers reports segment files that meta.bolt does not account for.
 func (c *checker) leftovers() error {
-	if c.db.Following != nil {
+	if c.db.Folder != nil {
 		return nil // a published folder holds the files that its manifests name
 	}
 	l := &engine.Leftovers{FS: c.db.FS}
@@ -256,11 +256,11 @@ func (c *checker) texts(v *engine.View, p *engine.Part, live bitset.Set) error {
 
 // published compares all files of the current version with its manifest.
 func (c *checker) published() error {
-	if c.db.Following == nil {
+	if c.db.Folder == nil {
 		return nil
 	}
 	c.db.MetaMu.Lock()
-	m := c.db.Following.Manifest
+	m := c.db.Folder.Manifest
 	c.db.MetaMu.Unlock()
 	for _, file := range m.Files {
 		if err := engine.Compare(c.ctx, c.db.FS, file); err != nil {

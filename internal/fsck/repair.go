@@ -76,7 +76,7 @@ func (r *repairer) run(src, dst string, opts engine.Options) (err error) {
 	return errors.Join(err, r.closeStore(), r.dst.Close())
 }
 
-// rebuilt is the file in the new database in which meta.bolt is rebuilt.
+// rebuilt is the file of the new database for the rebuilt meta.bolt.
 const rebuilt = engine.TmpDir + "/" + engine.MetaName + ".rebuilt"
 
 // rebuild continues with the readable records of a meta.bolt whose pages are

@@ -53,7 +53,8 @@ type Input[K comparable] struct {
 	Thorough bool
 	Texts    int
 
-	// Longer returns longer rankings of all lists; nil if there are none. The function may be nil.
+	// Longer returns longer rankings of all lists; nil at the end of all lists. The function may be
+	// nil.
 	Longer func() ([]Ranking[K], error)
 	// Names returns the names of keys. Equal scores are ordered by name.
 	Names func([]K) ([]string, error)

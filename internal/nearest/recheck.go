@@ -57,7 +57,7 @@ type graphTally struct {
 }
 
 // NewRechecks returns the rechecks of a database, of one in every probes that search a graph; 0
-// is none.
+// means never.
 func NewRechecks(e *engine.Engine, every int) *Rechecks {
 	r := &Rechecks{
 		engine: e, every: every,

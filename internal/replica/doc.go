@@ -5,7 +5,7 @@
 // the database. It gives back complete copies only: the manifest of a version, and the meta.bolt of
 // a backup, are written last. A copy never has a batch that the database may still lose.
 //
-// Following a published folder is part of package engine, because a follower replaces the version
+// Following a published folder is part of package engine, because its reader replaces the version
 // that readers see. This package must never know how a version is searched, nor the types that
 // users of package db see.
 package replica

@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // A Publisher writes versions of a database to a folder. A file in the folder is written once and
-// never changed: followers may be reading it. A file that is there already is not written again.
+// never changed: readers may use it. A file that is there already is not written again.
 //
 // Its methods are safe for concurrent use. It must be closed before the database.
 type Publisher struct {
@@ -42,7 +42,7 @@ type Publisher struct {
 
 	mu      sync.Mutex // held by Publish and Close
 	closed  bool
-	last    *manifest.Manifest // nil if there is none
+	last    *manifest.Manifest // nil before the first
 	based   bool               // this Publisher copied its meta.bolt,
 	commits uint64             // after this many commits of the database
 	known   map[string]any     // source of each file in last, by name: segment.Info or publishable
@@ -126,7 +126,7 @@ func (p *Publisher) open(dir string) (err error) {
 	for _, number := range slices.Backward(numbers) {
 		m, err := engine.ReadManifest(p.to, number)
 		if errors.Is(err, fileformat.ErrCorrupt) {
-			continue // followers skip it, too
+			continue // readers skip it, too
 		}
 		if err != nil {
 			return err

@@ -120,7 +120,7 @@ func (q *Query) check(allowed bitset.Set, b *Buffer) error {
 }
 
 // near reports whether, in a sample of n excluded rows, more are nearer than last than a filter
-// independent of the query would exclude. offset is that of the sample: see Buffer.sample.
+// independent of the query would exclude. offset belongs to the sample: see Buffer.sample.
 func (q *Query) near(last float32, n int, offset float64, allowed bitset.Set, b *Buffer) (bool, error) {
 	g, excluded := q.g, q.guard.excluded
 	ids := b.sample(allowed, g.Len(), excluded, n, offset)

@@ -49,7 +49,7 @@ func (s *Setting) expanded() float64 {
 	return float64(s.EF)
 }
 
-// calibrated are the result counts k for which recall is measured.
+// calibrated are the result counts k with a measured recall.
 var calibrated = [3]int{1, 10, 100}
 
 // rank returns the rank of the row that a stopping ratio refers to in searches for k results.

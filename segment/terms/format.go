@@ -144,7 +144,7 @@ type skip struct {
 	last    uint32 // its last row
 	maxFreq uint32
 	minLen  uint32
-	docs    uint32 // where its rows and frequencies end, from where those of the term begin
+	docs    uint32 // where its rows and frequencies end, from their start
 	pos     uint64 // where its positions end, likewise
 }
 

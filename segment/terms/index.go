@@ -20,7 +20,7 @@ type Source interface {
 	// totals returns how many rows have terms and how many those are; ok is false if that is not
 	// known.
 	totals() (texts, tokens uint64, ok bool)
-	// lookup returns the list of a term, with df 0 if there is none.
+	// lookup returns the list of a term, with df 0 for an unknown term.
 	lookup(term string) (list, error)
 	// whole reports that no list has rows beyond the source.
 	whole() bool

@@ -104,7 +104,7 @@ type part struct {
 	rows  bitset.Set // that the required and excluded clauses leave; nil: all
 }
 
-// unitsOf returns the units by which a clause ranks.
+// unitsOf returns the ranked units of a clause.
 func unitsOf(c *text.Clause) []unit {
 	switch phrase := words(c); {
 	case c.Prefix:

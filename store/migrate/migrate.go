@@ -31,8 +31,8 @@ type Options struct {
 	// ID identifies the migration in the checkpoint: a checkpoint with another ID is refused
 	// with ErrCheckpoint.
 	ID string
-	// Resume continues at Checkpoint, or at the beginning if there is none: documents that exist
-	// already are written again. Without Resume the collection must be missing or empty.
+	// Resume continues at Checkpoint, or at the beginning without a checkpoint: documents that
+	// exist already are written again. Without Resume the collection must be missing or empty.
 	Resume bool
 	// Progress, if set, is called after each batch with the number of documents done and in
 	// total.

@@ -170,7 +170,7 @@ func (s *Store) String() string {
 //	name        of the collection
 //	format      1
 //	definition  store.EncodeSchema, as bytes: nothing of it is for SQL
-//	hnsw        parameters of the index, null if there is none
+//	hnsw        parameters of the index, null without an index
 const format = 1
 
 type catalogueRow struct {

@@ -120,7 +120,7 @@ func rankedHits(rows pgx.Rows) ([]db.Hit, error) {
 	})
 }
 
-// tsquery returns any of the words, without operators; empty if there are none.
+// tsquery returns any of the words, without operators; empty without words.
 func (c *collection) tsquery(words string) string {
 	terms := map[string]bool{}
 	for _, clause := range c.text.Parse(text.Plain(words)).Clauses {

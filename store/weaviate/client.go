@@ -31,7 +31,7 @@ type client struct {
 	down map[string]time.Time // endpoints that failed, and when
 }
 
-// retryDown is the time for which a failed endpoint is tried last.
+// retryDown is how long a failed endpoint is tried last.
 const retryDown = 5 * time.Second
 
 // maxAnswer is the largest number of bytes read from an answer.

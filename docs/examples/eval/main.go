@@ -45,7 +45,7 @@ func run(ctx context.Context) error {
 	return look(ctx, notes)
 }
 
-// In practice these are files. The vectors come from the model that made those of the documents.
+// In practice these are files. The vectors come from the model that embedded the documents.
 const (
 	questions = `{"_id":"1","text":"when do segments appear?","vector":[1,0.2,0]}
 {"_id":"2","text":"how do I copy a database?","vector":[0.1,0,1]}
