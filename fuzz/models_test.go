@@ -37,6 +37,9 @@ func FuzzWeights(f *testing.F) {
 		b = le.AppendUint64(le.AppendUint32(b, kind), 0)
 		f.Add(append(b, make([]byte, 300)...))
 	}
+	// An ONNX graph: y = x·a, z = y + b.bias, and the tensors a and b.bias.
+	f.Add([]byte("\x08\x08\x12\x01p\x3a\x44\x0a\x11\x0a\x01x\x0a\x01a\x12\x01y\x22\x06MatMul\x0a\x13\x0a\x01y\x0a\x06b.bias\x12\x01z\x22\x03Add" +
+		"\x2a\x0d\x08\x01\x08\x01\x10\x01\x42\x01a\x4a\x02\x00\x00\x2a\x0b\x08\x01\x10\x01\x42\x06b.bias"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := weights.Parse(b)
 		if err != nil {

@@ -405,6 +405,17 @@ func TestTokenizerFiles(t *testing.T) {
 	}
 }
 
+// toHalf rounds to half precision, to even.
+func toHalf(x float32) uint16 {
+	b := math.Float32bits(x)
+	sign, b := uint16(b>>16)&0x8000, b&0x7fffffff
+	if b < (127-14)<<23 {
+		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(b))*(1<<24)))
+	}
+	b += 0xfff + b>>13&1
+	return sign | uint16((b-(127-15)<<23)>>13)
+}
+
 // gguf writes the model as llama.cpp does, with matrices in a type.
 func (m *made) gguf(change func(values map[string]any)) []byte {
 	le := binary.LittleEndian
@@ -412,7 +423,7 @@ func (m *made) gguf(change func(values map[string]any)) []byte {
 	for _, w := range m.vocab {
 		if rest, ok := strings.CutPrefix(w, "##"); ok {
 			w = rest
-		} else if !strings.HasPrefix(w, "[") {
+		} else if !strings.HasPrefix(w, "[") || !strings.HasSuffix(w, "]") {
 			w = "▁" + w
 		}
 		tokens = append(tokens, w)
@@ -450,6 +461,7 @@ func (m *made) gguf(change func(values map[string]any)) []byte {
 	rename := strings.NewReplacer("embeddings.word_embeddings", "token_embd", "embeddings.position_embeddings", "position_embd", "embeddings.token_type_embeddings", "token_types",
 		"embeddings.LayerNorm", "token_embd_norm", "encoder.layer.", "blk.", "attention.self.query", "attn_q", "attention.self.key", "attn_k", "attention.self.value", "attn_v",
 		"attention.output.dense", "attn_output", "attention.output.LayerNorm", "attn_output_norm", "intermediate.dense", "ffn_up", "output.dense", "ffn_down", "output.LayerNorm", "layer_output_norm")
+	half := values["general.file_type"] == uint32(1)
 	var data []byte
 	for _, name := range slices.Sorted(maps.Keys(m.tensors)) {
 		t := m.tensors[name]
@@ -458,15 +470,23 @@ func (m *made) gguf(change func(values map[string]any)) []byte {
 			b = le.AppendUint64(b, uint64(d))
 		}
 		kind := uint32(0)
-		if len(t.shape) == 2 && t.shape[1]%32 == 0 {
+		switch _, exact := values["general.file_type"]; {
+		case half && len(t.shape) == 2:
+			kind = 1
+		case !exact && len(t.shape) == 2 && t.shape[1]%32 == 0:
 			kind = 8
 		}
 		b = le.AppendUint64(le.AppendUint32(b, kind), uint64(len(data)))
-		if kind == 0 {
+		switch kind {
+		case 0:
 			for _, x := range t.data {
 				data = le.AppendUint32(data, math.Float32bits(x))
 			}
-		} else {
+		case 1:
+			for _, x := range t.data {
+				data = le.AppendUint16(data, toHalf(x))
+			}
+		default:
 			for block := range slices.Chunk(t.data, 32) {
 				most := 0.0
 				for _, x := range block {
@@ -515,6 +535,54 @@ func TestGGUF(t *testing.T) {
 		dir := open(t, m.dir(t, nil))
 		if a, b := dir.Tokenizer().Encode("the unable teacups!", true), model.Tokenizer().Encode("the unable teacups!", true); !slices.Equal(a, b) {
 			t.Errorf("%v and %v", a, b)
+		}
+	}
+}
+
+// onnx writes the tensors as PyTorch exports them: weights of linear maps have numbers for names
+// and are transposed.
+func (m *made) onnx() []byte {
+	bytes := func(b []byte, number int, value []byte) []byte {
+		return append(binary.AppendUvarint(binary.AppendUvarint(b, uint64(number)<<3|2), uint64(len(value))), value...)
+	}
+	number := func(b []byte, number, value int) []byte {
+		return binary.AppendUvarint(binary.AppendUvarint(b, uint64(number)<<3), uint64(value))
+	}
+	node := func(op, a, b, out string) []byte {
+		return bytes(bytes(bytes(bytes(nil, 1, []byte(a)), 1, []byte(b)), 2, []byte(out)), 4, []byte(op))
+	}
+	var graph []byte
+	for i, name := range slices.Sorted(maps.Keys(m.tensors)) {
+		t := m.tensors[name]
+		at := func(k int) float32 { return t.data[k] }
+		shape := t.shape
+		if base, ok := strings.CutSuffix(name, ".weight"); ok && len(shape) == 2 && !strings.HasPrefix(name, "embeddings.") {
+			shape = []int{t.shape[1], t.shape[0]}
+			at = func(k int) float32 { return t.data[k%shape[1]*shape[0]+k/shape[1]] }
+			name = fmt.Sprintf("onnx::MatMul_%d", i)
+			graph = bytes(graph, 1, node("MatMul", "x", name, base+"/product"))
+			graph = bytes(graph, 1, node("Add", base+".bias", base+"/product", base+"/sum"))
+		}
+		var b, data []byte
+		for _, d := range shape {
+			b = number(b, 1, d)
+		}
+		for k := range t.data {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(at(k)))
+		}
+		graph = bytes(graph, 5, bytes(bytes(number(b, 2, 1), 8, []byte(name)), 9, data))
+	}
+	return bytes(bytes(number(nil, 1, 8), 2, []byte("test")), 7, graph)
+}
+
+// A directory with model.onnx is the same model as one with model.safetensors.
+func TestONNX(t *testing.T) {
+	m := small()
+	want := open(t, m.dir(t, nil)).Embed("the green teacups, unable")
+	for _, name := range []string{"model.onnx", "onnx/model.onnx"} {
+		got := open(t, m.dir(t, map[string]string{"model.safetensors": "", name: string(m.onnx())})).Embed("the green teacups, unable")
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
+// weightFiles are the names of weights in a directory, in the order in which they are looked for.
+var weightFiles = []string{"model.safetensors", "model.onnx", "onnx/model.onnx"}
+
 // Open reads a model from a GGUF file or a directory.
 func Open(path string) (*Model, error) {
 	info, err := os.Stat(path)
@@ -51,15 +54,23 @@ func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, Config, error) {
 	if err != nil {
 		return nil, nil, cfg, err
 	}
-	b, err := vfs.ReadFile(filepath.Join(dir, "model.safetensors"))
-	if err != nil {
-		return nil, nil, cfg, err
+	var missing error
+	for _, name := range weightFiles {
+		b, err := vfs.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = cmp.Or(missing, err)
+			continue
+		}
+		if err != nil {
+			return nil, nil, cfg, err
+		}
+		file, err := weights.Parse(b)
+		if err != nil {
+			return nil, nil, cfg, fmt.Errorf("%s: %w", name, err)
+		}
+		return file, tok, cfg, nil
 	}
-	file, err := weights.Parse(b)
-	if err != nil {
-		return nil, nil, cfg, fmt.Errorf("model.safetensors: %w", err)
-	}
-	return file, tok, cfg, nil
+	return nil, nil, cfg, missing
 }
 
 func readConfig(dir string) (cfg Config, err error) {

@@ -15,7 +15,7 @@ var safetensorsKinds = map[string]kind{
 
 func parseSafetensors(b []byte) (*File, error) {
 	if len(b) < 8 {
-		return nil, formatf("%d bytes are neither GGUF nor safetensors", len(b))
+		return nil, formatf("%d bytes are neither GGUF, safetensors nor ONNX", len(b))
 	}
 	n := binary.LittleEndian.Uint64(b)
 	if n > maxHeader || n > uint64(len(b)-8) {
@@ -54,7 +54,7 @@ func parseSafetensors(b []byte) (*File, error) {
 		case known && k.size(info.Shape, len(data)) != int(to-from):
 			return nil, formatf("tensor %q: %d bytes for shape %v of type %s", name, to-from, info.Shape, info.Type)
 		}
-		f.Tensors[name] = Tensor{info.Type, info.Shape, k, data[from:to]}
+		f.Tensors[name] = Tensor{Type: info.Type, Shape: info.Shape, kind: k, data: data[from:to]}
 	}
 	return f, nil
 }

@@ -24,10 +24,13 @@ type File struct {
 	Values map[string]any
 }
 
-// Parse reads a file of either format.
+// Parse reads a file of any of the formats.
 func Parse(b []byte) (*File, error) {
-	if len(b) >= 4 && string(b[:4]) == ggufMagic {
+	switch {
+	case len(b) >= 4 && string(b[:4]) == ggufMagic:
 		return parseGGUF(b)
+	case isONNX(b):
+		return parseONNX(b)
 	}
 	return parseSafetensors(b)
 }
@@ -37,8 +40,9 @@ type Tensor struct {
 	Type  string // in the format's notation: "F32", "BF16", "Q8_0", …
 	Shape []int
 
-	kind kind
-	data []byte
+	kind       kind
+	data       []byte
+	transposed bool // data has the dimensions of a matrix in reverse
 }
 
 // Len returns the number of elements.
@@ -57,11 +61,25 @@ func (t Tensor) Float32() ([]float32, error) {
 	}
 	out := make([]float32, t.Len())
 	t.kind.decode(out, t.data)
+	if t.transposed {
+		out = transpose(out, t.Shape[0], t.Shape[1])
+	}
 	return out, nil
 }
 
-// Bytes returns the elements in the format's encoding. They must not be changed.
+// Bytes returns the elements in the encoding and the order of the file. They must not be changed.
 func (t Tensor) Bytes() []byte { return t.data }
+
+// transpose returns a matrix of rows by columns from one of columns by rows.
+func transpose(m []float32, rows, columns int) []float32 {
+	out := make([]float32, len(m))
+	for i := range rows {
+		for j := range columns {
+			out[i*columns+j] = m[j*rows+i]
+		}
+	}
+	return out
+}
 
 // Ints returns the elements of a tensor of signed integers.
 func (t Tensor) Ints() ([]int64, error) {

@@ -3,8 +3,10 @@ package weights_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -308,5 +310,102 @@ func TestClaimsAreNotBelieved(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if each := (after.TotalAlloc - before.TotalAlloc) / 100; each > 10_000 {
 		t.Errorf("%d bytes for a file of %d", each, len(b))
+	}
+}
+
+// field appends a field of a message of Protocol Buffers, with a number or with bytes.
+func field(b []byte, number int, value any) []byte {
+	if n, ok := value.(int); ok {
+		return binary.AppendUvarint(binary.AppendUvarint(b, uint64(number)<<3), uint64(n))
+	}
+	bytes := []byte(fmt.Sprintf("%s", value))
+	return append(binary.AppendUvarint(binary.AppendUvarint(b, uint64(number)<<3|2), uint64(len(bytes))), bytes...)
+}
+
+// onnx returns a model with a graph of parts: nodes are strings of an operation, its inputs and its
+// output, tensors are messages.
+func onnx(parts ...any) []byte {
+	var graph []byte
+	for _, p := range parts {
+		switch p := p.(type) {
+		case string:
+			words := strings.Fields(p)
+			var node []byte
+			for _, in := range words[1 : len(words)-1] {
+				node = field(node, 1, in)
+			}
+			graph = field(graph, 1, field(field(node, 2, words[len(words)-1]), 4, words[0]))
+		case []byte:
+			graph = field(graph, 5, p)
+		}
+	}
+	return field(field(field(nil, 1, 8), 2, "test"), 7, graph)
+}
+
+func onnxTensor(name string, kind int, data string, shape ...int) []byte {
+	var b []byte
+	for _, d := range shape {
+		b = field(b, 1, d)
+	}
+	return field(field(field(b, 2, kind), 8, name), 9, data)
+}
+
+func TestONNX(t *testing.T) {
+	packed := field(field(field(nil, 1, []byte{2, 1}), 2, 1), 8, "packed")
+	packed = field(packed, 4, "\x00\x00\x80\x3f\x00\x00\x00\x40")
+	f, err := weights.Parse(onnx(
+		onnxTensor("onnx::MatMul_7", 10, "\x00\x3c\x00\x40\x00\x42\x00\x44\x00\x45\x00\x46", 2, 3),
+		onnxTensor("a.bias", 1, strings.Repeat("\x00", 12), 3),
+		onnxTensor("taken.weight", 1, "\x00\x00\x80\x3f", 1, 1), onnxTensor("taken.bias", 1, "\x00\x00\x80\x3f", 1),
+		onnxTensor("number", 7, "\x05\x00\x00\x00\x00\x00\x00\x00"), packed,
+		field(field(field(nil, 1, 3), 2, 6), 8, "a list of integers"), onnxTensor("strings", 8, "", 1),
+		"MatMul x onnx::MatMul_7 y", "Add a.bias y z", "MatMul z taken.weight u", "Add u taken.bias v", "MatMul v v w", "Relu w o",
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]float32{
+		"onnx::MatMul_7": {1, 2, 3, 4, 5, 6}, "a.weight": {1, 4, 2, 5, 3, 6}, "taken.weight": {1}, "packed": {1, 2},
+	} {
+		if got := floats(t, f, name); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	if shape := f.Tensors["a.weight"].Shape; !slices.Equal(shape, []int{3, 2}) {
+		t.Error(shape)
+	}
+	if n, err := f.Tensors["number"].Ints(); err != nil || !slices.Equal(n, []int64{5}) {
+		t.Error(n, err)
+	}
+	for _, name := range []string{"a list of integers", "strings"} {
+		if _, err := f.Tensors[name].Float32(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestONNXMalformed(t *testing.T) {
+	whole := onnx(onnxTensor("a", 1, "\x00\x00\x80\x3f", 1, 1), "MatMul x a y", "Add y b z")
+	for end := 9; end < len(whole); end++ {
+		if _, err := weights.Parse(whole[:end]); !errors.Is(err, weights.ErrFormat) {
+			t.Errorf("first %d bytes: %v", end, err)
+		}
+	}
+	for name, b := range map[string][]byte{
+		"shape too large":  onnx(onnxTensor("a", 1, "\x00\x00\x80\x3f", 2)),
+		"shape overflows":  onnx(onnxTensor("a", 1, "\x00\x00\x80\x3f", 1<<32, 1<<32)),
+		"negative":         onnx(onnxTensor("a", 1, "\x00\x00\x80\x3f", -1)),
+		"other file":       onnx(field(onnxTensor("a", 1, "", 1), 14, 1)),
+		"packed shape":     onnx(field(field(nil, 1, []byte{0x80}), 2, 1)),
+		"field zero":       append(onnx(), 0, 0),
+		"wire type":        append(onnx(), 1<<3|3),
+		"number cut":       append(onnx(), 1<<3, 0x80),
+		"eight bytes cut":  append(onnx(), 1<<3|1, 0),
+		"four bytes cut":   append(onnx(), 1<<3|5, 0),
+		"length too large": append(onnx(), 1<<3|2, 0xff, 0xff, 0xff, 0xff, 0x0f),
+	} {
+		if _, err := weights.Parse(b); !errors.Is(err, weights.ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
