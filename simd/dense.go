@@ -16,14 +16,25 @@ type Rows struct {
 	Stride int // from row to row, at least Dim; more keeps rows apart
 }
 
-// NewRows returns n rows of zeros. Rows of a multiple of 1 KiB are kept a cache line apart, because
-// the first cache holds few lines whose addresses differ by a multiple of 4 KiB.
+// NewRows returns n rows of zeros.
 func NewRows(n, dim int) Rows {
+	var r Rows
+	r.Resize(n, dim)
+	return r
+}
+
+// Resize makes r n rows of arbitrary values, reusing its memory. Rows of a multiple of 1 KiB are
+// kept a cache line apart, because the first cache holds few lines whose addresses differ by a
+// multiple of 4 KiB.
+func (r *Rows) Resize(n, dim int) {
 	stride := (dim + 15) &^ 15
 	if stride%256 == 0 {
 		stride += 16
 	}
-	return Rows{Make(n * stride), n, dim, stride}
+	if n*stride > cap(r.Data) {
+		r.Data = Make(n * stride)
+	}
+	*r = Rows{r.Data[:n*stride], n, dim, stride}
 }
 
 // Row returns row i.

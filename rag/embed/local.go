@@ -32,8 +32,7 @@ type LocalOptions struct {
 	// Model names the model; empty means the last element of its path.
 	Model string
 
-	// Threads is the number of texts of a batch that are embedded at the same time; 0 means the
-	// number of cores.
+	// Threads is the number of threads that embed; 0 means the number of cores.
 	Threads int
 }
 
@@ -64,13 +63,22 @@ func Local(provider, path string, opts *LocalOptions) (Embedder, error) {
 		return nil, l.fail(ErrConfig, err)
 	}
 	l.dim, l.embed = model.Dim(), model.Embed
+	if b, ok := model.(batcher); ok {
+		l.batch = b.EmbedBatch
+	}
 	return l, nil
+}
+
+// A batcher is a model that embeds texts together.
+type batcher interface {
+	EmbedBatch(ctx context.Context, texts []string, threads int) ([][]float32, error)
 }
 
 type local struct {
 	provider, model, path string
 	dim, threads          int
 	embed                 func(string) []float32
+	batch                 func(ctx context.Context, texts []string, threads int) ([][]float32, error) // nil: text by text
 
 	hashed sync.Once
 	hash   string
@@ -89,6 +97,22 @@ func (l *local) Embed(ctx context.Context, text string) ([]float32, error) {
 }
 
 func (l *local) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	batch := l.batch
+	if batch == nil {
+		batch = l.each
+	}
+	vecs, err := batch(ctx, texts, l.threads)
+	if err != nil {
+		return nil, l.fail(contextKind(err), err)
+	}
+	if err := checkReply(vecs, len(texts), l.dim); err != nil {
+		return nil, l.fail(ErrInvalidResponse, err) // the weights are not finite
+	}
+	return vecs, nil
+}
+
+// each embeds text by text, several at the same time.
+func (l *local) each(ctx context.Context, texts []string, threads int) ([][]float32, error) {
 	vecs := make([][]float32, len(texts))
 	var next atomic.Int64
 	work := func() {
@@ -101,18 +125,12 @@ func (l *local) EmbedBatch(ctx context.Context, texts []string) ([][]float32, er
 		}
 	}
 	var wg sync.WaitGroup
-	for range min(l.threads, len(texts)) - 1 {
+	for range min(threads, len(texts)) - 1 {
 		wg.Go(work)
 	}
 	work()
 	wg.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, l.fail(contextKind(err), err)
-	}
-	if err := checkReply(vecs, len(texts), l.dim); err != nil {
-		return nil, l.fail(ErrInvalidResponse, err) // the weights are not finite
-	}
-	return vecs, nil
+	return vecs, ctx.Err()
 }
 
 // fingerprint is a hash of the weights. It keeps models with the same name from sharing a cache.
@@ -142,7 +160,7 @@ func localBuiltin(name, description string) Provider {
 		Capabilities: Capabilities{Files: true},
 		Settings: &Schema{Type: "object", Closed: true, Required: []string{"model_path"}, Properties: map[string]*Schema{
 			"model_path": {Type: "string", Description: "directory or file of the model"},
-			"threads":    {Type: "integer", Description: "texts embedded at the same time; 0: the number of cores", Minimum: limit(0), Maximum: limit(1024)},
+			"threads":    {Type: "integer", Description: "threads that embed; 0: the number of cores", Minimum: limit(0), Maximum: limit(1024)},
 		}},
 		Open: func(_ context.Context, c Config, _ *Options) (Embedder, error) {
 			var s struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
+	"github.com/vecbolt/vecbolt/simd"
 )
 
 // A CrossEncoder scores how well a text fits a question, reading both together as the rerankers of
@@ -53,14 +54,13 @@ func (c *CrossEncoder) Score(question, text string) float64 {
 	m := c.model
 	ids, second := m.tok.EncodePair(question, text, m.cfg.MaxTokens)
 	score := make([]float32, 1)
-	m.run(ids, second, func(x []float32, _ int) []float32 {
+	m.run([]sequence{{ids: ids, second: second}}, 1, func(_ int, x simd.Rows) {
 		pooled := make([]float32, m.cfg.Hidden)
-		c.pooler.apply(pooled, x, 1)
+		c.pooler.apply(pooled, x.Row(0), 1)
 		for i, v := range pooled {
 			pooled[i] = float32(math.Tanh(float64(v)))
 		}
 		c.head.apply(score, pooled, 1)
-		return nil
 	})
 	return float64(score[0])
 }

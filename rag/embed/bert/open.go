@@ -352,14 +352,14 @@ func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, erro
 	m.norm = l.norm(-1, "embeddings.LayerNorm", h)
 	for i := 0; i < cfg.Layers && l.err == nil; i++ {
 		q, k, v := l.linear(i, "attention.self.query", h, h), l.linear(i, "attention.self.key", h, h), l.linear(i, "attention.self.value", h, h)
-		m.layers = append(m.layers, layer{
+		m.layers = append(m.layers, newBlock(layer{
 			qkv:       linear{append(append(q.w, k.w...), v.w...), append(append(q.b, k.b...), v.b...)},
 			attention: l.linear(i, "attention.output.dense", h, h),
 			norm1:     l.norm(i, "attention.output.LayerNorm", h),
 			up:        l.linear(i, "intermediate.dense", cfg.Intermediate, h),
 			down:      l.linear(i, "output.dense", h, cfg.Intermediate),
 			norm2:     l.norm(i, "output.LayerNorm", h),
-		})
+		}, cfg))
 	}
 	if l.err != nil {
 		return nil, l.err

@@ -1,0 +1,90 @@
+package bert
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// EmbedBatch returns the vectors of texts, in order, on at most threads threads; 0 means the number
+// of cores. Texts run together without padding, so that their order does not matter and lengths may
+// differ. A vector has the same bits as by Embed, whatever texts are beside it and however many
+// threads. If ctx ends, EmbedBatch returns its error.
+func (m *Model) EmbedBatch(ctx context.Context, texts []string, threads int) ([][]float32, error) {
+	if most := runtime.GOMAXPROCS(0); threads < 1 || threads > most {
+		threads = most
+	}
+	all := make([]sequence, len(texts))
+	if !each(ctx, threads, len(texts), func(i int) { all[i] = m.sequence(texts[i]) }) {
+		return nil, ctx.Err()
+	}
+	groups := split(all, threads)
+	inner := 1 // threads of a group
+	if len(groups) < threads {
+		threads, inner = 1, threads
+	}
+	vecs := make([][][]float32, len(groups))
+	if !each(ctx, threads, len(groups), func(i int) { vecs[i] = m.embed(groups[i], inner) }) {
+		return nil, ctx.Err()
+	}
+	out := make([][]float32, 0, len(texts))
+	for _, v := range vecs {
+		out = append(out, v...)
+	}
+	return out, nil
+}
+
+// each calls f for 0 to n-1 on some threads, and reports whether it did so before ctx ended.
+func each(ctx context.Context, threads, n int, f func(i int)) bool {
+	var next, done atomic.Int64
+	work := func() {
+		for ctx.Err() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			f(i)
+			done.Add(1)
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(threads, n) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	return int(done.Load()) == n
+}
+
+// Numbers of tokens that run together: so many that weights are read from memory seldom, and so few
+// that the rows stay in the caches and all threads have work.
+const (
+	leastTokens = 64
+	mostTokens  = 256
+)
+
+// split divides texts, in order, into groups of like size, as many as threads or a multiple of
+// them. A few short texts are one group, which all threads share.
+func split(texts []sequence, threads int) [][]sequence {
+	total := 0
+	for _, t := range texts {
+		total += len(t.ids)
+	}
+	groups := (total + mostTokens - 1) / mostTokens
+	groups = (groups + threads - 1) / threads * threads
+	groups = min(groups, max(1, total/leastTokens))
+	var out [][]sequence
+	seen, last := 0, -1
+	for i := range texts {
+		n := len(texts[i].ids)
+		if g := (2*seen + n) * groups / (2 * total); g != last { // where the middle of the text lies
+			out = append(out, texts[i:i:len(texts)])
+			last = g
+		}
+		seen += n
+		end := &out[len(out)-1]
+		*end = append(*end, texts[i])
+	}
+	return out
+}

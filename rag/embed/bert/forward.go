@@ -1,0 +1,231 @@
+package bert
+
+import (
+	"math"
+
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A sequence is a text in tokens, at least one. Tokens from index second on belong to the second
+// segment.
+type sequence struct {
+	ids    []int
+	second int
+	at     int // row of the first token
+}
+
+// A product is a linear map, packed for the kernels: of float32, or of codes of one byte.
+type product struct {
+	floats simd.Matrix
+	codes  *simd.CodeMatrix // instead of floats, unless nil
+	bias   []float32
+}
+
+// A block is a layer, packed.
+type block struct {
+	qkv, attention, up, down *product
+	norm1, norm2             norm
+}
+
+func newBlock(l layer, c Config) *block {
+	h := c.Hidden
+	return &block{
+		qkv: newProduct(l.qkv, h), attention: newProduct(l.attention, h),
+		up: newProduct(l.up, h), down: newProduct(l.down, c.Intermediate),
+		norm1: l.norm1, norm2: l.norm2,
+	}
+}
+
+// newProduct packs a linear map of rows of in elements. It copies the weights. Weights that are
+// missing, because a file could not be read, make an empty product.
+func newProduct(l linear, in int) *product {
+	p := &product{bias: l.b}
+	if out := len(l.b); len(l.w) == out*in && out > 0 {
+		p.floats.Pack(simd.Rows{Data: l.w, N: out, Dim: in, Stride: in})
+	}
+	return p
+}
+
+// A scratch is the memory of one run.
+type scratch struct {
+	x, y, qkv, mid simd.Rows // a row per token
+	codes          simd.CodeRows
+	heads          []head // of each thread
+}
+
+// A head is the memory of one head of attention.
+type head struct {
+	keys, values simd.Matrix
+	score        simd.Rows
+}
+
+// A pass is one run of the model over some texts. Their tokens are rows of the same matrices, one
+// text after the other, without padding: only attention tells texts apart. So the rows of a text
+// have the same bits whatever texts run with it.
+type pass struct {
+	*scratch
+	team  team
+	model *Model
+	texts []sequence
+	rows  int
+}
+
+// run runs the model over texts, at least one, on some threads, and calls finish with the rows of
+// the last layer of each text.
+func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Rows)) {
+	s, _ := m.scratch.Get().(*scratch)
+	if s == nil {
+		s = &scratch{}
+	}
+	defer m.scratch.Put(s)
+	p := &pass{scratch: s, team: team{size: threads}, model: m, texts: texts}
+	for i := range texts {
+		texts[i].at = p.rows
+		p.rows += len(texts[i].ids)
+	}
+	h := m.cfg.Hidden
+	s.x.Resize(p.rows, h)
+	s.y.Resize(p.rows, h)
+	s.qkv.Resize(p.rows, 3*h)
+	s.mid.Resize(p.rows, m.cfg.Intermediate)
+	for len(s.heads) < threads {
+		s.heads = append(s.heads, head{})
+	}
+	p.team.do(p.forward)
+	for i, t := range texts {
+		finish(i, s.x.Slice(t.at, t.at+len(t.ids)))
+	}
+}
+
+// share returns the part of n that a thread works on.
+func (p *pass) share(thread, n int) (from, to int) {
+	return thread * n / p.team.size, (thread + 1) * n / p.team.size
+}
+
+// forward is the work of one thread. All threads wait for each other between steps that read other
+// rows or columns than they wrote.
+func (p *pass) forward(thread int) {
+	m, c := p.model, p.model.cfg
+	p.start(thread)
+	p.team.wait()
+	for _, b := range m.layers {
+		p.multiply(thread, b.qkv, p.qkv, p.x, nil)
+		p.team.wait()
+		for i := thread; i < len(p.texts)*c.Heads; i += p.team.size {
+			p.attend(&p.heads[thread], p.texts[i/c.Heads], i%c.Heads)
+		}
+		p.team.wait()
+		out := p.qkv.Columns(0, c.Hidden)
+		p.multiply(thread, b.attention, out, p.y, nil)
+		p.team.wait()
+		p.addNorm(thread, out, b.norm1)
+		p.team.wait()
+		p.multiply(thread, b.up, p.mid, p.x, activation(c.Activation))
+		p.team.wait()
+		p.multiply(thread, b.down, p.y, p.mid, nil)
+		p.team.wait()
+		p.addNorm(thread, p.y, b.norm2)
+		p.team.wait()
+	}
+}
+
+// start sets the rows of a thread to the embeddings of their tokens.
+func (p *pass) start(thread int) {
+	m, h := p.model, p.model.cfg.Hidden
+	from, to := p.share(thread, p.rows)
+	for _, t := range p.texts {
+		for i := max(0, from-t.at); i < min(len(t.ids), to-t.at); i++ {
+			x := p.x.Row(t.at + i)
+			copy(x, m.tokens[t.ids[i]*h:][:h])
+			if i >= t.second {
+				add(x, m.second)
+			}
+			simd.AddNorm(x, m.places[i*h:][:h], m.norm.w, m.norm.b, float32(m.cfg.Epsilon))
+		}
+	}
+}
+
+// addNorm adds y to the rows of a thread and applies a norm.
+func (p *pass) addNorm(thread int, y simd.Rows, n norm) {
+	from, to := p.share(thread, p.rows)
+	for i := from; i < to; i++ {
+		simd.AddNorm(p.x.Row(i), y.Row(i), n.w, n.b, float32(p.model.cfg.Epsilon))
+	}
+}
+
+// multiply computes a thread's columns of a product, and applies f to them.
+func (p *pass) multiply(thread int, w *product, dst, x simd.Rows, f func([]float32)) {
+	if w.codes != nil {
+		if thread == 0 {
+			p.codes.Reset(x.N, x.Dim)
+		}
+		p.team.wait()
+		from, to := p.share(thread, x.N)
+		for i := from; i < to; i++ {
+			p.codes.Set(i, x.Row(i))
+		}
+		p.team.wait()
+		from, to = p.share(thread, w.codes.Panels())
+		w.codes.Mul(dst, &p.codes, w.bias, from, to)
+		p.apply(f, dst, from, to)
+		return
+	}
+	const cached = 96 << 10 // floats of x that stay in the second cache while the panels pass
+	from, to := p.share(thread, w.floats.Panels())
+	step := max(32, cached/x.Dim)
+	for i := 0; i < x.N; i += step {
+		end := min(i+step, x.N)
+		w.floats.Mul(dst.Slice(i, end), x.Slice(i, end), w.bias, from, to)
+		p.apply(f, dst.Slice(i, end), from, to)
+	}
+}
+
+// apply applies f to the columns of some panels.
+func (p *pass) apply(f func([]float32), x simd.Rows, from, to int) {
+	if f == nil || from == to {
+		return
+	}
+	x = x.Columns(from*simd.PanelColumns, min(to*simd.PanelColumns, x.Dim))
+	for i := range x.N {
+		f(x.Row(i))
+	}
+}
+
+// attend computes softmax(q·kᵀ/√d)·v of one head of a text into y.
+func (p *pass) attend(s *head, t sequence, index int) {
+	c, n := p.model.cfg, len(t.ids)
+	h, d := c.Hidden, c.Hidden/c.Heads
+	rows := p.qkv.Slice(t.at, t.at+n)
+	part := func(i int) simd.Rows { return rows.Columns(i*h+index*d, i*h+(index+1)*d) }
+	q, out := part(0), p.y.Slice(t.at, t.at+n).Columns(index*d, (index+1)*d)
+	s.keys.Pack(part(1))
+	s.values.PackColumns(part(2))
+	scale := float32(1 / math.Sqrt(float64(d)))
+	const queries = 56
+	s.score.Resize(min(n, queries), n)
+	for i := 0; i < n; i += queries {
+		end := min(i+queries, n)
+		score := s.score.Slice(0, end-i)
+		s.keys.Mul(score, q.Slice(i, end), nil, 0, s.keys.Panels())
+		for r := range score.N {
+			simd.Softmax(score.Row(r), scale)
+		}
+		s.values.Mul(out.Slice(i, end), score, nil, 0, s.values.Panels())
+	}
+}
+
+// activation returns the activation function of a name.
+func activation(name string) func([]float32) {
+	switch name {
+	case "relu":
+		return func(x []float32) {
+			for i, v := range x {
+				x[i] = max(0, v)
+			}
+		}
+	case "gelu_tanh":
+		return simd.GELUTanh
+	default:
+		return simd.GELU
+	}
+}
