@@ -9,13 +9,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag"
 )
 
@@ -427,5 +431,83 @@ func TestTogether(t *testing.T) {
 	}
 	if c, err := f.Config("b"); err != nil || c.CacheSize != 9 {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestKeepOpen keeps a database open between questions, and closes it for whoever needs it.
+func TestKeepOpen(t *testing.T) {
+	f := newFixture(t)
+	f.opts.KeepOpen = time.Hour
+	facts(f)
+	locked := func(want bool) {
+		t.Helper()
+		vdb, err := db.Open(f.database(Config{Name: "b"}), nil)
+		if err == nil {
+			err = vdb.Close()
+		}
+		if errors.Is(err, db.ErrLocked) != want || !want && err != nil {
+			t.Errorf("locked %t: %v", want, err)
+		}
+	}
+	locked(false)
+	f.query("purr", QueryOptions{})
+	locked(true)
+	f.write("cats.md", "Lions do not purr.")
+	f.learn("b", nil)
+	if r := f.query("purr", QueryOptions{K: 1}); !strings.Contains(r.Context, "Lions") {
+		t.Error(r.Context)
+	}
+	locked(true)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	locked(false)
+	f.query("purr", QueryOptions{})
+	f.reembed(ReembedOptions{Config: hashed, Switch: yes})
+	if _, err := os.Stat(filepath.Join(f.dir("b"), firstIndex)); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the replaced database is still there", err)
+	}
+	f.query("purr", QueryOptions{})
+	if err := f.Clean("b"); err != nil {
+		t.Error(err)
+	}
+	// It is closed by itself when no question comes.
+	f.opts.KeepOpen = time.Nanosecond
+	f.gates = map[string]*gate{}
+	facts(f)
+	f.query("purr", QueryOptions{})
+	g := f.gate(f.database(Config{Name: "b"}))
+	for open := true; open; runtime.Gosched() {
+		g.mu.Lock()
+		open = g.kept != nil
+		g.mu.Unlock()
+	}
+	locked(false)
+}
+
+// BenchmarkQuery asks a base of 10,000 chunks; the embedding of the question is in memory.
+func BenchmarkQuery(b *testing.B) {
+	f := newFixture(b)
+	for i := range 100 {
+		var text strings.Builder
+		for j := range 100 {
+			fmt.Fprintf(&text, "# Part %d\n\nSentence %d of file %d is about subject %d and about %d.\n\n", j, j, i, i*j%97, (i+j)%89)
+		}
+		f.write(fmt.Sprintf("%d.md", i), text.String())
+	}
+	if r := f.learn("b", nil); r.Chunks < 10_000 {
+		b.Fatal(r)
+	}
+	f.opts.KeepOpen = time.Minute
+	f.gates = map[string]*gate{}
+	defer f.Close()
+	for name, set := range map[string]map[string]any{"hybrid": nil, "dense": {"strategy": "dense"}, "cached": {"cache_size": 10}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if r := f.query("which file is about subject 42?", QueryOptions{Set: set}); len(r.Chunks) != 5 {
+					b.Fatal(r)
+				}
+			}
+		})
 	}
 }

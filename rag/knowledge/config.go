@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -158,7 +159,7 @@ func (e *Engine) Config(name string) (Config, error) {
 	if err := validName(name); err != nil {
 		return Config{}, err
 	}
-	c, err := readConfig(e.ConfigPath(name))
+	c, err := e.readConfig(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
 	}
@@ -168,11 +169,42 @@ func (e *Engine) Config(name string) (Config, error) {
 	return c, err
 }
 
-func readConfig(path string) (c Config, err error) {
+// readConfig reads the configuration of a base, and parses it if the file has changed.
+func (e *Engine) readConfig(name string) (Config, error) {
+	path := e.ConfigPath(name)
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return c, fmt.Errorf("knowledge: %w", err)
+		return Config{}, fmt.Errorf("knowledge: %w", err)
 	}
+	s := e.state(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil || !bytes.Equal(s.file, b) {
+		c, err := parseConfig(path, b)
+		if err != nil {
+			return c, err
+		}
+		s.file, s.config = b, c
+	}
+	return s.config.clone(), nil
+}
+
+// clone returns a copy that shares nothing that callers may change.
+func (c Config) clone() Config {
+	c.Separators = slices.Clone(c.Separators)
+	c.Embedding.ProviderConfig = maps.Clone(c.Embedding.ProviderConfig)
+	return c
+}
+
+func readConfig(path string) (Config, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("knowledge: %w", err)
+	}
+	return parseConfig(path, b)
+}
+
+func parseConfig(path string, b []byte) (c Config, err error) {
 	var object map[string]any
 	if err = yaml.Unmarshal(b, &object); err == nil {
 		err = checkKeys(object)

@@ -30,6 +30,10 @@ type Options struct {
 	Retry *embed.RetryOptions
 	// Tokens counts the tokens of chunks and contexts; the zero value estimates them.
 	Tokens Tokens
+	// KeepOpen is the time that the database of a base stays open for reading after a question, for
+	// services: opening it takes longer than most questions. Meanwhile, other processes cannot
+	// learn the base. 0 means that each question opens and closes it.
+	KeepOpen time.Duration
 	// Logger receives skipped files, embedded texts and answered questions; nil means
 	// slog.Default().
 	Logger *slog.Logger
@@ -84,6 +88,30 @@ func New(workspace string, opts *Options) (*Engine, error) {
 		return nil, fmt.Errorf("%w: no workspace", ErrConfig)
 	}
 	return e, nil
+}
+
+// Close closes the databases that KeepOpen keeps open, when the questions that use them have ended.
+// The Engine remains usable. Without KeepOpen it does nothing.
+func (e *Engine) Close() error { return e.release("") }
+
+// release closes what KeepOpen keeps open of a base, or of all bases if name is empty.
+func (e *Engine) release(name string) error {
+	e.mu.Lock()
+	var all []*gate
+	for dir, g := range e.gates {
+		if name == "" || filepath.Dir(dir) == e.dir(name) {
+			all = append(all, g)
+		}
+	}
+	e.mu.Unlock()
+	var err error
+	for _, g := range all {
+		err = errors.Join(err, g.release())
+	}
+	if err != nil {
+		return fmt.Errorf("knowledge: %w", err)
+	}
+	return nil
 }
 
 // Embedder returns the embedder of a base, which is made once. It returns ErrNotFound if the base
@@ -285,6 +313,14 @@ type Status struct {
 	Locked   string    `json:"locked,omitempty"`   // if another process learns the base: which; Files, Chunks and Learnt are then unknown
 	Mismatch string    `json:"mismatch,omitempty"` // why the base cannot be queried
 	Next     string    `json:"next,omitempty"`     // the embedder of an unfinished re-embedding
+	Learning *Progress `json:"learning,omitempty"` // the run of Learn that this Engine is at
+}
+
+// Progress is a run of Learn that has not ended.
+type Progress struct {
+	Started time.Time `json:"started"`
+	File    string    `json:"file"` // read last
+	Report            // so far; files that are read are counted when they are written
 }
 
 // Status describes a base. While another process learns the base, the status contains only what can
@@ -294,7 +330,7 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Name: name, Config: c}
+	s := &Status{Name: name, Config: c, Learning: e.state(name).learning()}
 	if next, ok, err := e.next(c); err != nil {
 		return nil, err
 	} else if ok {
@@ -368,6 +404,31 @@ func (e *Engine) Bases() ([]string, error) {
 	return names, nil
 }
 
+// Create writes the configuration of a base that does not exist yet: the defaults, and set as in
+// Configure. The first Learn makes its database. The error matches db.ErrExists if there is a base
+// with the name.
+func (e *Engine) Create(name string, set map[string]any) (Config, error) {
+	if err := validName(name); err != nil {
+		return Config{}, err
+	}
+	e.configs.Lock()
+	defer e.configs.Unlock()
+	if _, err := os.Stat(e.ConfigPath(name)); err == nil {
+		return Config{}, fmt.Errorf("knowledge: base %q: %w", name, db.ErrExists)
+	}
+	c, err := Config{}.fresh(name, set)
+	if err == nil {
+		err = c.check()
+	}
+	if err == nil {
+		err = e.opts.Providers.Validate(c.embedding())
+	}
+	if err == nil {
+		err = e.save(c)
+	}
+	return c, err
+}
+
 // Clean removes the database and the configuration of a base. It returns ErrNotFound if the base
 // does not exist.
 func (e *Engine) Clean(name string) error {
@@ -378,6 +439,9 @@ func (e *Engine) Clean(name string) error {
 		return fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
 	}
 	e.forget(name, true)
+	if err := e.release(name); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(e.dir(name))
 	if err != nil {
 		return fmt.Errorf("knowledge: clean %q: %w", name, err)

@@ -23,9 +23,18 @@ type Key struct {
 	Schema *embed.Schema `json:"schema"`
 	// Changes says when a change of the value takes effect.
 	Changes Changes `json:"changes"`
-	// Asker says that a client over the network may set the key for its own question: the value
-	// names no server, no file and no price.
+	// Asker says that a client over the network may set the key for its own question.
 	Asker bool `json:"asker,omitempty"`
+}
+
+// Remote reports whether a client over the network may set the key of a base: its value names no
+// server, no file, no secret and no price.
+func (k Key) Remote() bool {
+	switch k.Name {
+	case "cache_size", "cache_similarity", "cache_ttl", "conversations", "topic_words", "language", "embedding.batch_size":
+		return true
+	}
+	return k.Asker || k.Changes == NextLearn
 }
 
 // Changes says when a change of a key takes effect.

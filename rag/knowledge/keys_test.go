@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
@@ -314,6 +315,36 @@ func TestFresh(t *testing.T) {
 	}
 	if _, err := os.Stat(f.dir("new")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+func TestCreate(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	if _, err := f.Create("b", map[string]any{"top_k": 1, "splitter": "sentences"}); err != nil {
+		t.Fatal(err)
+	}
+	f.learn("b", nil)
+	if c, err := f.Config("b"); err != nil || c.TopK != 1 || c.Splitter != "sentences" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, tt := range []struct {
+		name string
+		set  map[string]any
+		want error
+	}{
+		{"b", nil, db.ErrExists},
+		{"../c", nil, ErrConfig},
+		{"c", map[string]any{"topk": 1}, ErrConfig},
+		{"c", map[string]any{"provider": "nobody"}, embed.ErrProviderNotFound},
+		{"c", map[string]any{"strategy": "hyde"}, ErrConfig},
+	} {
+		if _, err := f.Create(tt.name, tt.set); !errors.Is(err, tt.want) {
+			t.Errorf("%v: %v", tt, err)
+		}
+	}
+	if names, err := f.Bases(); err != nil || len(names) != 1 {
+		t.Error(names, err)
 	}
 }
 

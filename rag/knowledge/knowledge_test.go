@@ -437,12 +437,15 @@ func TestAskWhileLearning(t *testing.T) {
 		if r := f.query("apples", QueryOptions{K: 1}); r.Chunks[0].Text == "Apples are red." {
 			asked++
 		}
-		if _, err := f.Status(t.Context(), "b"); err != nil {
-			t.Error(err)
+		if s, err := f.Status(t.Context(), "b"); err != nil || s.Learning == nil || !strings.HasSuffix(s.Learning.File, ".txt") {
+			t.Error(s, err)
 		}
 	}}
 	if _, err := f.Learn(t.Context(), "b", o); err != nil || asked != 2 {
 		t.Errorf("asked %d times, %v", asked, err)
+	}
+	if s, err := f.Status(t.Context(), "b"); err != nil || s.Learning != nil {
+		t.Error(s, err)
 	}
 	c, err := f.Config("b")
 	if err != nil {

@@ -80,7 +80,8 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 	if err != nil {
 		return nil, err
 	}
-	if err = l.run(); err == nil {
+	defer e.state(name).at(nil)
+	if err = l.run(start); err == nil {
 		err = l.close()
 	} else {
 		err = l.giveUp(err)
@@ -399,7 +400,14 @@ func (l *learner) note(learnt any) error {
 	return nil
 }
 
-func (l *learner) run() error {
+func (l *learner) run(start time.Time) error {
+	state := l.state(l.config.Name)
+	at := func(file string) {
+		p := &Progress{Started: start.UTC(), File: file, Report: l.report}
+		p.Seconds = time.Since(start).Seconds()
+		state.at(p)
+	}
+	at("")
 	for _, path := range l.o.Paths {
 		if path == stdin {
 			if err := l.input(); err != nil {
@@ -427,6 +435,7 @@ func (l *learner) run() error {
 			if err := l.file(fileID(slashpath.Join(id, filepath.ToSlash(rel))), name); err != nil {
 				return err
 			}
+			at(name)
 			if l.o.Progress != nil {
 				l.o.Progress(name)
 			}

@@ -137,6 +137,9 @@ func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*R
 	}
 	if r.Switched { // no database is open here
 		e.forget(name, false)
+		if err := e.release(name); err != nil {
+			return nil, err
+		}
 		if c, err := e.Config(name); err == nil {
 			e.sweep(c)
 		}

@@ -19,6 +19,27 @@ type state struct {
 	stats     Stats
 	pipelines *lru[*rag.Pipeline] // by configuration
 	talks     *lru[Conversation]
+	file      []byte // config.yaml as it was read last
+	config    Config // the content of file
+	progress  *Progress
+}
+
+// learning returns a copy of the progress of Learn, or nil.
+func (s *state) learning() *Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.progress == nil {
+		return nil
+	}
+	p := *s.progress
+	return &p
+}
+
+// at records the progress of Learn; nil when it has ended.
+func (s *state) at(p *Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress = p
 }
 
 // maxPipelines is the number of pipelines kept per base: one for each configuration in use, as
