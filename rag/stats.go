@@ -2,7 +2,7 @@ package rag
 
 import "time"
 
-// Stats are statistics of answered questions. The zero value is that of no question.
+// Stats are statistics of answered questions. The zero value has no question.
 type Stats struct {
 	Queries       int `json:"queries"`
 	CacheHits     int `json:"cache_hits"`

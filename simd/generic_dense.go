@@ -2,7 +2,7 @@ package simd
 
 import "math"
 
-// This file defines the kernels of dense.go, like generic.go those of the other files.
+// This file defines the kernels of dense.go, as generic.go defines the other kernels.
 
 // mulFloatsGeneric is the definition of Matrix.Mul. A panel is applied to all rows before the next
 // one, part by part, so that the weights stay in the first cache.

@@ -222,7 +222,7 @@ func (c *closeness) check(t *testing.T, text string, got []float32, want []float
 	c.worst = max(c.worst, worst)
 }
 
-// TestReference compares every token and every embedding of thousands of texts with those of the
+// TestReference compares every token and every embedding of thousands of texts with the
 // reference. It runs with -reference.
 func TestReference(t *testing.T) {
 	if *reference == "" {
