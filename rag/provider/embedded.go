@@ -7,6 +7,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/store"
 )
 
 // EmbeddedName is the name of the provider of Vecbolt databases.
@@ -56,6 +57,41 @@ func (c *embedded) Store(_ context.Context, collection string) (rag.Store, error
 	}
 	return coll, nil
 }
+
+// Collections lists collections of every metric; the metric is not part of a store.Schema.
+func (c *embedded) Collections(context.Context) ([]store.Info, error) {
+	found, err := c.vdb.Collections()
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]store.Info, len(found))
+	for i, info := range found {
+		infos[i] = describe(info)
+	}
+	return infos, nil
+}
+
+func (c *embedded) Describe(_ context.Context, name string) (store.Info, error) {
+	coll, err := c.vdb.Collection(name)
+	if err != nil {
+		return store.Info{}, err
+	}
+	info, err := coll.Info()
+	return describe(info), err
+}
+
+func describe(info db.CollectionInfo) store.Info {
+	s := info.Schema
+	return store.Info{Name: info.Name, Documents: info.Documents,
+		Schema: store.Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text, Metadata: info.Metadata}}
+}
+
+func (c *embedded) Create(ctx context.Context, name string, s store.Schema) error {
+	_, err := store.Embedded(c.vdb).Create(ctx, name, s)
+	return err
+}
+
+func (c *embedded) Drop(ctx context.Context, name string) error { return c.vdb.Drop(ctx, name) }
 
 func (c *embedded) Health(context.Context) Health {
 	h := Health{Status: Healthy, Timestamp: time.Now().UTC(), Details: map[string]any{}}

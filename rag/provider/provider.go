@@ -15,6 +15,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/store"
 )
 
 // Errors for errors.Is.
@@ -63,6 +64,20 @@ type Connection interface {
 	Health(ctx context.Context) Health
 	// Close releases the resources of the connection. Its stores fail afterwards.
 	Close() error
+}
+
+// A Manager is a Connection to a provider with the capability Collections, as those of Embedded and
+// ConnectStore are. A collection that does not exist is db.ErrNotFound.
+type Manager interface {
+	Connection
+	// Collections describes every collection, in ascending order of name.
+	Collections(ctx context.Context) ([]store.Info, error)
+	// Describe describes one collection.
+	Describe(ctx context.Context, name string) (store.Info, error)
+	// Create makes an empty collection; db.ErrExists if the name is taken.
+	Create(ctx context.Context, name string, s store.Schema) error
+	// Drop removes a collection with all its documents.
+	Drop(ctx context.Context, name string) error
 }
 
 // The states of Health.

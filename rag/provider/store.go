@@ -2,9 +2,11 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
+	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/store"
@@ -51,6 +53,36 @@ func (c *ofStore) Store(ctx context.Context, collection string) (rag.Store, erro
 	}
 	return store.NewAdapter(coll), nil
 }
+
+func (c *ofStore) Collections(ctx context.Context) ([]store.Info, error) {
+	names, err := c.store.Collections(ctx)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]store.Info, 0, len(names))
+	for _, name := range names {
+		info, err := c.store.Describe(ctx, name)
+		if errors.Is(err, db.ErrNotFound) {
+			continue // dropped since
+		}
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+func (c *ofStore) Describe(ctx context.Context, name string) (store.Info, error) {
+	return c.store.Describe(ctx, name)
+}
+
+func (c *ofStore) Create(ctx context.Context, name string, s store.Schema) error {
+	_, err := c.store.Create(ctx, name, s)
+	return err
+}
+
+func (c *ofStore) Drop(ctx context.Context, name string) error { return c.store.Drop(ctx, name) }
 
 // Health lists the collections, which takes a round trip.
 func (c *ofStore) Health(ctx context.Context) Health {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/rag"
@@ -61,5 +63,61 @@ func TestWeaviate(t *testing.T) {
 	}
 	if _, err := r.Open(t.Context(), "weaviate", map[string]any{"endpoints": "127.0.0.1:1"}); !errors.Is(err, provider.ErrConnect) {
 		t.Error(err)
+	}
+}
+
+// Connections create, list, describe and delete collections; what they made can be searched.
+func TestManageCollections(t *testing.T) {
+	ctx := t.Context()
+	open := func() *db.DB {
+		vdb, err := db.Open(db.Memory, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { vdb.Close() })
+		return vdb
+	}
+	for name, conn := range map[string]provider.Connection{"embedded": provider.Connect(open()), "store": provider.ConnectStore(store.Embedded(open()))} {
+		t.Run(name, func(t *testing.T) {
+			m, ok := conn.(provider.Manager)
+			if !ok {
+				t.Fatalf("%T is no Manager", conn)
+			}
+			schema := store.Schema{Dim: 2, Metadata: db.Metadata{"owner": "ann"}}
+			for _, name := range []string{"b", "a"} {
+				if err := m.Create(ctx, name, schema); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := m.Create(ctx, "a", schema); !errors.Is(err, db.ErrExists) {
+				t.Errorf("again: %v", err)
+			}
+			a, err := m.Store(ctx, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Upsert(ctx, db.Document{ID: "x", Vector: []float32{1, 0}}); err != nil {
+				t.Fatal(err)
+			}
+			want := []store.Info{{Name: "a", Schema: schema, Documents: 1}, {Name: "b", Schema: schema}}
+			if got, err := m.Collections(ctx); err != nil || !cmp.Equal(got, want) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if got, err := m.Describe(ctx, "a"); err != nil || !cmp.Equal(got, want[0]) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if err := m.Drop(ctx, "a"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Describe(ctx, "a"); !errors.Is(err, db.ErrNotFound) {
+				t.Errorf("describe what was dropped: %v", err)
+			}
+			if err := m.Drop(ctx, "a"); !errors.Is(err, db.ErrNotFound) {
+				t.Errorf("drop again: %v", err)
+			}
+			if got, err := m.Collections(ctx); err != nil || !cmp.Equal(got, want[1:]) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
 	}
 }
