@@ -168,7 +168,8 @@ func (r *blockReader) next() block {
 	for empty := 0; r.err == nil; {
 		if len(buf) == cap(buf) {
 			if len(buf) >= maxLine {
-				r.err = &FormatError{Name: r.name, Line: r.line + 1, Offset: int64(len(buf)), Err: errors.New("line too long")}
+				r.err = &FormatError{Name: r.name, Line: r.line + 1, Offset: int64(len(buf)),
+					Err: errors.New("line too long")}
 				break
 			}
 			buf = append(make([]byte, 0, 2*cap(buf)), buf...)

@@ -74,7 +74,8 @@ func openNPY(r *bufio.Reader, size int64) (rowReader, error) {
 }
 
 func (m *npyReader) parse(header string) error {
-	descr, fortran, shape := npyDescr.FindStringSubmatch(header), npyFortran.FindStringSubmatch(header), npyShape.FindStringSubmatch(header)
+	descr, fortran, shape := npyDescr.FindStringSubmatch(header),
+		npyFortran.FindStringSubmatch(header), npyShape.FindStringSubmatch(header)
 	if descr == nil || fortran == nil || shape == nil {
 		return fmt.Errorf("header %.80q lacks descr, fortran_order or shape", header)
 	}

@@ -116,7 +116,8 @@ func (s *rowSource) beside() (add func(*ImportedDocument) error, stop func()) {
 		case err != nil:
 			return err
 		case !ok:
-			return &FormatError{Name: name, Line: doc.Position.N + 1, Err: fmt.Errorf("no line for row %d", doc.Position.N)}
+			return &FormatError{Name: name, Line: doc.Position.N + 1,
+				Err: fmt.Errorf("no line for row %d", doc.Position.N)}
 		case s.metadata != "":
 			m, err := docjson.ReadMetadata(line)
 			if err != nil {
@@ -235,7 +236,8 @@ func (v *vecsReader) raw() ([]byte, error) {
 	}
 	n := dim * int64(v.width)
 	if n > v.size-v.read-4 {
-		return nil, fmt.Errorf("%w: a row of dimension %d needs %d bytes, %d are left", io.ErrUnexpectedEOF, dim, n, v.size-v.read-4)
+		return nil, fmt.Errorf("%w: a row of dimension %d needs %d bytes, %d are left",
+			io.ErrUnexpectedEOF, dim, n, v.size-v.read-4)
 	}
 	if int64(cap(v.buf)) < n {
 		v.buf = make([]byte, n)

@@ -51,7 +51,8 @@ func newCache(o CacheOptions) (*cache, error) {
 		o.Now = time.Now
 	}
 	if o.Size < 0 || !(o.Similarity >= -1 && o.Similarity <= 1) || o.TTL < 0 {
-		return nil, fmt.Errorf("%w: cache of %d answers, similarity %v, time to live %v", ErrConfig, o.Size, o.Similarity, o.TTL)
+		return nil, fmt.Errorf("%w: cache of %d answers, similarity %v, time to live %v", ErrConfig,
+			o.Size, o.Similarity, o.TTL)
 	}
 	return &cache{o: o, recent: list.New()}, nil
 }
@@ -75,7 +76,8 @@ func (c *cache) get(where string, vec []float32, version uint64) *Response {
 		if entry.where != where || len(entry.vector) != len(vec) || norm == 0 || entry.norm == 0 {
 			continue
 		}
-		if cos := simd.Dot64(entry.vector, vec) / (entry.norm * norm); cos >= bestCosine-1e-12 && (best == nil || cos > bestCosine) {
+		if cos := simd.Dot64(entry.vector, vec) / (entry.norm * norm); cos >= bestCosine-1e-12 &&
+			(best == nil || cos > bestCosine) {
 			best, bestCosine = e, cos
 		}
 	}
@@ -95,7 +97,8 @@ func (c *cache) put(where string, vec []float32, version uint64, r *Response) {
 	if version != c.version {
 		return // the store changed after the answer was found
 	}
-	c.recent.PushFront(&cached{where: where, vector: slices.Clone(vec), norm: length(vec), since: c.o.Now(), answer: own(*r)})
+	c.recent.PushFront(&cached{where: where, vector: slices.Clone(vec), norm: length(vec),
+		since: c.o.Now(), answer: own(*r)})
 	for c.recent.Len() > c.o.Size {
 		c.recent.Remove(c.recent.Back())
 	}

@@ -77,7 +77,8 @@ func (r *Retriever) update(ctx context.Context) error {
 		log.WarnContext(ctx, "no embedding cache", "dir", r.index.cache, "chunks", info.Documents)
 		return nil
 	}
-	src, err := exchange.Open(r.index.cache, &exchange.OpenOptions{Format: exchange.EmbeddingCache, Texts: r.opts.Texts})
+	src, err := exchange.Open(r.index.cache,
+		&exchange.OpenOptions{Format: exchange.EmbeddingCache, Texts: r.opts.Texts})
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,8 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 		x.name = s.Name()
 	}
 	if want, got := schema.Dim, e.Dimensions(); want != 0 && got != 0 && want != got {
-		return nil, fmt.Errorf("%w: collection %q: %w", ErrConfig, x.name, &embed.DimensionError{Expected: want, Got: got})
+		return nil, fmt.Errorf("%w: collection %q: %w", ErrConfig, x.name,
+			&embed.DimensionError{Expected: want, Got: got})
 	}
 	return x, nil
 }
@@ -105,7 +106,8 @@ func (x *Indexer) Index(ctx context.Context, docs ...db.Document) ([]string, err
 	if err != nil {
 		return ids, fmt.Errorf("%w in %q: %w", ErrIndex, x.name, err)
 	}
-	x.o.Logger.DebugContext(ctx, "indexed", "collection", x.name, "documents", len(docs), "written", len(ids), "took", time.Since(start))
+	x.o.Logger.DebugContext(ctx, "indexed", "collection", x.name, "documents", len(docs), "written", len(ids), "took",
+		time.Since(start))
 	return ids, nil
 }
 

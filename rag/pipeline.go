@@ -133,7 +133,8 @@ func NewPipeline(s Store, e embed.Embedder, opts *PipelineOptions) (*Pipeline, e
 			return nil, fmt.Errorf("%w: the cache compares embeddings and needs an embedder", ErrConfig)
 		}
 		if _, ok := s.(versioned); !ok && o.Cache.TTL == 0 {
-			return nil, fmt.Errorf("%w: the store does not tell when it changes: the cache needs a time to live", ErrConfig)
+			return nil, fmt.Errorf("%w: the store does not tell when it changes: the cache needs a time to live",
+				ErrConfig)
 		}
 		c, err := newCache(*o.Cache)
 		if err != nil {
@@ -168,7 +169,8 @@ func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr
 }
 
 // QueryVector is Query for a question with a known embedding.
-func (p *Pipeline) QueryVector(ctx context.Context, question string, vec []float32, where filter.Expr) (*Response, error) {
+func (p *Pipeline) QueryVector(ctx context.Context, question string, vec []float32,
+	where filter.Expr) (*Response, error) {
 	r, err := p.answer(ctx, question, vec, where)
 	if err != nil {
 		return nil, err
@@ -205,7 +207,8 @@ func (p *Pipeline) answer(ctx context.Context, question string, vec []float32, w
 			p.cache.put(key, vec, version, r)
 		}
 	}
-	p.opts.Logger.DebugContext(ctx, "answered", "strategy", r.Strategy, "chunks", len(r.Chunks), "candidates", r.Candidates,
+	p.opts.Logger.DebugContext(ctx, "answered", "strategy", r.Strategy, "chunks", len(r.Chunks),
+		"candidates", r.Candidates,
 		"context_tokens", r.ContextTokens, "from_cache", r.FromCache, "took", time.Since(start))
 	return r, nil
 }

@@ -150,7 +150,8 @@ func (r *Retriever) RetrieveBatch(ctx context.Context, vecs [][]float32, cfg Age
 			total += len(res.Hits)
 		}
 	}
-	r.opts.Logger.DebugContext(ctx, "retrieved", "agent", cfg.Name, "queries", len(vecs), "chunks", total, "took", time.Since(start))
+	r.opts.Logger.DebugContext(ctx, "retrieved", "agent", cfg.Name, "queries", len(vecs), "chunks",
+		total, "took", time.Since(start))
 	return found, nil
 }
 

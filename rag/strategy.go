@@ -70,28 +70,29 @@ func MMR(lambda float64) Strategy {
 // MultiQuery searches for the question and for each of its rewrites, and fuses the hits by rank.
 // The caller supplies rewrite: a model, or a list of synonyms.
 func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, error)) Strategy {
-	return Strategy{name: "multi-query", vector: true, search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
-		texts, err := rewrite(ctx, r.question)
-		if err != nil {
-			return nil, fmt.Errorf("rewrite the question: %w", err)
-		}
-		vecs, err := r.embedder.EmbedBatch(ctx, texts)
-		if err != nil {
-			return nil, fmt.Errorf("embed rewrites: %w", err)
-		}
-		q := r.query
-		q.Near = db.Vector(r.vector)
-		queries := []db.Query{q}
-		for _, vec := range vecs {
-			q.Near = db.Vector(vec)
-			queries = append(queries, q)
-		}
-		store, err := as[fuser](r.store, "multi-query", "SearchFused")
-		if err != nil {
-			return nil, err
-		}
-		return store.SearchFused(ctx, queries)
-	}}
+	return Strategy{name: "multi-query", vector: true,
+		search: func(ctx context.Context, r *retrieval) (*db.Result, error) {
+			texts, err := rewrite(ctx, r.question)
+			if err != nil {
+				return nil, fmt.Errorf("rewrite the question: %w", err)
+			}
+			vecs, err := r.embedder.EmbedBatch(ctx, texts)
+			if err != nil {
+				return nil, fmt.Errorf("embed rewrites: %w", err)
+			}
+			q := r.query
+			q.Near = db.Vector(r.vector)
+			queries := []db.Query{q}
+			for _, vec := range vecs {
+				q.Near = db.Vector(vec)
+				queries = append(queries, q)
+			}
+			store, err := as[fuser](r.store, "multi-query", "SearchFused")
+			if err != nil {
+				return nil, err
+			}
+			return store.SearchFused(ctx, queries)
+		}}
 }
 
 // HyDE searches by the embedding of a hypothetical answer (Gao et al. 2023), which is often nearer
@@ -182,7 +183,8 @@ func (r *retrieval) siblings(ctx context.Context, c Chunk) ([]*db.Document, erro
 	if err == nil && len(page.Documents) > most+1 {
 		if at, ok := c.Metadata[order].(int64); ok {
 			lo := at - int64(most+1)/2
-			page, err = store.List(ctx, db.ListQuery{Where: filter.And(same, filter.Range(order, lo, lo+int64(most))), Limit: most + 1})
+			page, err = store.List(ctx, db.ListQuery{Where: filter.And(same, filter.Range(order, lo, lo+int64(most))),
+				Limit: most + 1})
 		}
 	}
 	if err != nil {

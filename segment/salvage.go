@@ -73,7 +73,10 @@ func Salvage(ctx context.Context, fsys *vfs.FS, name string, hint Info,
 		return Salvaged{}, err
 	}
 	out := Salvaged{DB: h.db, Info: h.info, Lost: l.rows, Bad: bad}
-	if slices.ContainsFunc(bad, func(r BlockRange) bool { return r.Offset == headerSize && r.Len >= l.table-headerSize }) {
+	if slices.ContainsFunc(bad, func(r BlockRange) bool {
+		return r.Offset == headerSize &&
+			r.Len >= l.table-headerSize
+	}) {
 		return out, nil // and no loop over rows that a damaged file merely claims to have
 	}
 	b := make([]byte, docSize+l.dim*floatSize)

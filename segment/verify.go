@@ -162,7 +162,8 @@ func (s *Segment) verifyRows(ctx context.Context) error {
 		}
 	}
 	if want := maxNorm(s.invs); want != s.head.info.MaxNorm {
-		errs = append(errs, s.corrupt(0, fmt.Errorf("%w: largest norm %v, want %v", fileformat.ErrFormat, s.head.info.MaxNorm, want)))
+		errs = append(errs, s.corrupt(0, fmt.Errorf("%w: largest norm %v, want %v",
+			fileformat.ErrFormat, s.head.info.MaxNorm, want)))
 	}
 	return errors.Join(errs...)
 }

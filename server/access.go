@@ -18,7 +18,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) error {
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
-		if !slices.ContainsFunc(s.opts.Hosts, func(h string) bool { return strings.EqualFold(strings.Trim(h, "[]"), strings.Trim(host, "[]")) }) {
+		if !slices.ContainsFunc(s.opts.Hosts,
+			func(h string) bool { return strings.EqualFold(strings.Trim(h, "[]"), strings.Trim(host, "[]")) }) {
 			return rest.Errorf(http.StatusMisdirectedRequest, "this service is not known as %q", r.Host)
 		}
 	}

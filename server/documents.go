@@ -114,7 +114,8 @@ func readDocument(v *docjson.Reader, i int) (d db.Document, err error) {
 			}
 			d.Vector, err = readEmbedding(v)
 			if err != nil {
-				return rest.Errorf(http.StatusBadRequest, "Document %d: invalid embedding: must be an array of finite numbers: %s", i, err.Error())
+				return rest.Errorf(http.StatusBadRequest,
+					"Document %d: invalid embedding: must be an array of finite numbers: %s", i, err.Error())
 			}
 			return nil
 		case "id", "text", "metadata":
@@ -157,7 +158,8 @@ func readEmbedding(v *docjson.Reader) ([]float32, error) {
 func sameDimension(docs []db.Document) error {
 	for i := range docs {
 		if n, first := len(docs[i].Vector), len(docs[0].Vector); n != first {
-			return rest.Errorf(http.StatusBadRequest, "Embedding dimension mismatch: document 0 has %d dimensions, document %d has %d", first, i, n)
+			return rest.Errorf(http.StatusBadRequest,
+				"Embedding dimension mismatch: document 0 has %d dimensions, document %d has %d", first, i, n)
 		}
 	}
 	return nil
@@ -212,7 +214,8 @@ func (s *Server) listDocuments(w http.ResponseWriter, r *http.Request) error {
 }
 
 // answerPage answers with the documents of a list of ids.
-func (s *Server) answerPage(w http.ResponseWriter, r *http.Request, c *db.Collection, found *db.Page, parts db.Select) error {
+func (s *Server) answerPage(w http.ResponseWriter, r *http.Request, c *db.Collection, found *db.Page,
+	parts db.Select) error {
 	ids := make([]string, len(found.Documents))
 	for i, d := range found.Documents {
 		ids[i] = d.ID
@@ -264,7 +267,8 @@ func selection(parts []string) (db.Select, error) {
 			s |= db.WithVector
 		case "id", "":
 		default:
-			return 0, rest.Errorf(http.StatusBadRequest, "Invalid 'include': %.40q is not id, text, metadata or embedding", part)
+			return 0, rest.Errorf(http.StatusBadRequest,
+				"Invalid 'include': %.40q is not id, text, metadata or embedding", part)
 		}
 	}
 	if s != db.IDsOnly {

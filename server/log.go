@@ -56,7 +56,8 @@ func (s *Server) done(r *http.Request, w *response, took time.Duration) {
 	if !s.log.Enabled(r.Context(), slog.LevelInfo) && (q.err == nil || rest.Status(q.err) < 500) {
 		return
 	}
-	args := []any{"method", r.Method, "path", r.URL.Path, "status", status, "bytes", w.bytes, "ms", float64(took.Microseconds()) / 1e3,
+	args := []any{"method", r.Method, "path", r.URL.Path, "status", status, "bytes", w.bytes, "ms",
+		float64(took.Microseconds()) / 1e3,
 		"remote", r.RemoteAddr}
 	switch {
 	case q.err != nil && rest.Status(q.err) >= 500:

@@ -98,7 +98,8 @@ func (m *metrics) write(e *exposition) {
 	for _, k := range slices.SortedFunc(maps.Keys(m.counts), func(a, b countKey) int {
 		return cmp.Or(cmp.Compare(a.route, b.route), cmp.Compare(a.method, b.method), cmp.Compare(a.status, b.status))
 	}) {
-		e.sample("vecbolt_http_requests_total", m.counts[k], "route", k.route, "method", k.method, "status", fmt.Sprint(k.status))
+		e.sample("vecbolt_http_requests_total", m.counts[k], "route", k.route, "method", k.method,
+			"status", fmt.Sprint(k.status))
 	}
 	const duration = "vecbolt_http_request_duration_seconds"
 	e.head(duration, "histogram", "Time from the header of a request to the end of the answer.")
@@ -146,15 +147,18 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 			behind = 1
 		}
 		one("vecbolt_replica_version", "gauge", "Number of the served published version.", r.Version)
-		one("vecbolt_replica_published_seconds", "gauge", "Time of its publication, in seconds since 1970.", r.Published.Unix())
-		one("vecbolt_replica_checked_seconds", "gauge", "Time of the last check for a newer version, in seconds since 1970.", r.Checked.Unix())
+		one("vecbolt_replica_published_seconds", "gauge",
+			"Time of its publication, in seconds since 1970.", r.Published.Unix())
+		one("vecbolt_replica_checked_seconds", "gauge",
+			"Time of the last check for a newer version, in seconds since 1970.", r.Checked.Unix())
 		one("vecbolt_replica_failing", "gauge", "1 if the last check failed or its version cannot be served.", behind)
 	}
 	e.head("vecbolt_storage_bytes", "gauge", "Bytes on disk, and in memory for rows that are not flushed.")
 	for _, part := range []struct {
 		name  string
 		bytes int64
-	}{{"vectors", stats.VectorBytes}, {"documents", stats.MetaBytes}, {"log", stats.LogBytes}, {"memory", stats.HeadBytes}} {
+	}{{"vectors", stats.VectorBytes}, {"documents", stats.MetaBytes}, {"log", stats.LogBytes},
+		{"memory", stats.HeadBytes}} {
 		e.sample("vecbolt_storage_bytes", part.bytes, "part", part.name)
 	}
 	for _, gauge := range []struct {
@@ -164,7 +168,8 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 		{"vecbolt_documents", "Documents.", func(i int) int { return stats.Collections[i].Documents }},
 		{"vecbolt_vectors", "Documents with a vector.", func(i int) int { return stats.Collections[i].Vectors }},
 		{"vecbolt_segments", "Segment files.", func(i int) int { return stats.Collections[i].Segments }},
-		{"vecbolt_dead_rows", "Rows of deleted or replaced documents, before compaction.", func(i int) int { return stats.Collections[i].DeadRows }},
+		{"vecbolt_dead_rows", "Rows of deleted or replaced documents, before compaction.",
+			func(i int) int { return stats.Collections[i].DeadRows }},
 	} {
 		e.head(gauge.name, "gauge", gauge.help)
 		for i := range stats.Collections {

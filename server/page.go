@@ -83,7 +83,8 @@ func (s *Server) frozen(r *http.Request) (*db.Collection, func(), error) {
 }
 
 // each calls fn with the document of each id, or nil if it does not exist.
-func each(ctx context.Context, c *db.Collection, ids []string, parts db.Select, fn func(i int, d *db.Document) error) error {
+func each(ctx context.Context, c *db.Collection, ids []string, parts db.Select,
+	fn func(i int, d *db.Document) error) error {
 	i := 0
 	for some := range slices.Chunk(ids, together) {
 		if err := ctx.Err(); err != nil {

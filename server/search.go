@@ -53,7 +53,8 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 	for _, part := range []struct {
 		name  string
 		value any
-	}{{"parts", append([]db.PartPlan{}, e.Plan...)}, {"stages", append([]db.Stage{}, e.Stages...)}, {"why_not", append([]db.WhyNot{}, e.WhyNot...)}} {
+	}{{"parts", append([]db.PartPlan{}, e.Plan...)}, {"stages", append([]db.Stage{}, e.Stages...)},
+		{"why_not", append([]db.WhyNot{}, e.WhyNot...)}} {
 		if err == nil {
 			a.buf, err = appendField(a.buf, part.name, part.value)
 		}
@@ -81,7 +82,8 @@ type searchRequest struct {
 }
 
 // asked reads the collection and the query of a request. The caller must call end.
-func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ *searchRequest, whyNot []string, err error) {
+func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ *searchRequest,
+	whyNot []string, err error) {
 	if _, err := s.collection(r); err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +105,8 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 	return a, whyNot, err
 }
 
-func (s *Server) newSearchRequest(w http.ResponseWriter, r *http.Request, queries []db.Query, hits int) (*searchRequest, error) {
+func (s *Server) newSearchRequest(w http.ResponseWriter, r *http.Request, queries []db.Query,
+	hits int) (*searchRequest, error) {
 	a := &searchRequest{page: page{server: s, w: w}, queries: queries, end: func() {}}
 	var err error
 	if hits <= together {
@@ -331,11 +334,13 @@ func (s *Server) judge(q *query) error {
 	case len(q.vector) == 0 && q.id == "" && len(q.like) == 0 && q.Text == "":
 		return rest.Errorf(http.StatusBadRequest, "a query needs one of 'vector', 'id', 'like' and 'text'")
 	case q.K > most || q.Offset > most || wanted(&q.Query) > most:
-		return rest.Errorf(http.StatusBadRequest, "a query ranks at most %d hits, those left out by 'offset' included", most)
+		return rest.Errorf(http.StatusBadRequest,
+			"a query ranks at most %d hits, those left out by 'offset' included", most)
 	case q.Fusion.Depth > most:
 		return rest.Errorf(http.StatusBadRequest, "'fusion': 'depth' is at most %d", most)
 	case q.MMR != nil && q.MMR.Fetch == 0 && 5*wanted(&q.Query) > maxDiverse:
-		return rest.Errorf(http.StatusBadRequest, "'mmr' compares at most %d documents, five times the hits: ask for fewer or name 'fetch'", maxDiverse)
+		return rest.Errorf(http.StatusBadRequest,
+			"'mmr' compares at most %d documents, five times the hits: ask for fewer or name 'fetch'", maxDiverse)
 	}
 	return q.close()
 }

@@ -61,8 +61,10 @@ type Options struct {
 // Limits bound the cost of requests. Zero fields mean the default; New refuses negative ones with
 // db.ErrInvalid.
 type Limits struct {
-	Body      int64         // bytes of a request body, except streams: 32 MiB
-	Memory    int64         // estimated bytes of all bodies and decoded values in flight; above it the answer is 429, and 413 for a request that takes half: 1 GiB, at least four bodies
+	Body int64 // bytes of a request body, except streams: 32 MiB
+	// Memory is the estimated bytes of all bodies and decoded values in flight; above it the answer
+	// is 429, and 413 for a request that takes half: 1 GiB, at least four bodies.
+	Memory    int64
 	Documents int           // documents, or ids, in one request: 10,000
 	Hits      int           // hits of one query, including those skipped by an offset: 10,000
 	Queries   int           // queries in one batch: 256
@@ -84,8 +86,10 @@ func (l Limits) validate() error {
 func (l Limits) withDefaults() Limits {
 	body := cmp.Or(l.Body, 32<<20)
 	return Limits{
-		Body: body, Memory: max(4*body, cmp.Or(l.Memory, 1<<30)), Documents: cmp.Or(l.Documents, 10_000), Hits: cmp.Or(l.Hits, 10_000),
-		Queries: cmp.Or(l.Queries, 256), Requests: cmp.Or(l.Requests, 256), Writes: cmp.Or(l.Writes, 64), Time: cmp.Or(l.Time, 30*time.Second),
+		Body: body, Memory: max(4*body, cmp.Or(l.Memory, 1<<30)),
+		Documents: cmp.Or(l.Documents, 10_000), Hits: cmp.Or(l.Hits, 10_000),
+		Queries: cmp.Or(l.Queries, 256), Requests: cmp.Or(l.Requests, 256),
+		Writes: cmp.Or(l.Writes, 64), Time: cmp.Or(l.Time, 30*time.Second),
 	}
 }
 
@@ -156,7 +160,8 @@ type route struct {
 // New returns the service of a database, which must stay open. It fails if a token is too short, an
 // origin is malformed, a limit is negative, or a pattern is taken.
 func New(vdb *db.DB, opts *Options) (*Server, error) {
-	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{}, streams: map[string]bool{}, extensions: map[string]Extension{}}
+	s := &Server{db: vdb, mux: http.NewServeMux(), access: map[string]access{},
+		streams: map[string]bool{}, extensions: map[string]Extension{}}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -320,7 +325,8 @@ func (s *Server) serve(w *response, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" && w.Header().Get("Access-Control-Allow-Origin") != "" {
+	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" &&
+		w.Header().Get("Access-Control-Allow-Origin") != "" {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -336,7 +342,8 @@ func (s *Server) serve(w *response, r *http.Request) {
 		s.fail(w, r, s.refusal(r))
 		return
 	}
-	if clean := path.Clean("/" + r.URL.EscapedPath()); clean != r.URL.EscapedPath() && clean+"/" != r.URL.EscapedPath() {
+	if clean := path.Clean("/" + r.URL.EscapedPath()); clean != r.URL.EscapedPath() &&
+		clean+"/" != r.URL.EscapedPath() {
 		pattern = "" // the mux would redirect
 	}
 	if pattern == "" {
@@ -492,7 +499,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 }
 
 // object reads a body that is a JSON object: see docjson.ReadObject.
-func (s *Server) object(w http.ResponseWriter, r *http.Request, member func(key string, v *docjson.Reader) error) error {
+func (s *Server) object(w http.ResponseWriter, r *http.Request,
+	member func(key string, v *docjson.Reader) error) error {
 	body, err := rest.Body(w, r, s.limits.Body, s.limits.Time)
 	if err != nil {
 		return err
@@ -501,7 +509,8 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request, member func(key 
 }
 
 // of passes the collection named in the path to a handler.
-func (s *Server) of(handle func(http.ResponseWriter, *http.Request, *db.Collection) error) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) of(handle func(http.ResponseWriter, *http.Request,
+	*db.Collection) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		c, err := s.collection(r)
 		if err != nil {

@@ -71,11 +71,13 @@ func (m *reservation) add(n int64) error {
 	defer m.mu.Unlock()
 	most := m.server.limits.Memory
 	if m.bytes+n > most/2 {
-		return rest.Errorf(http.StatusRequestEntityTooLarge, "the request takes about %d bytes of memory, the limit is %d", m.bytes+n, most/2)
+		return rest.Errorf(http.StatusRequestEntityTooLarge,
+			"the request takes about %d bytes of memory, the limit is %d", m.bytes+n, most/2)
 	}
 	if m.server.memory.Add(n) > most {
 		m.server.memory.Add(-n)
-		return &rest.Error{Status: http.StatusTooManyRequests, Message: fmt.Sprintf("requests take more than %d bytes of memory at once", most)}
+		return &rest.Error{Status: http.StatusTooManyRequests,
+			Message: fmt.Sprintf("requests take more than %d bytes of memory at once", most)}
 	}
 	m.bytes += n
 	return nil
@@ -92,7 +94,8 @@ func (m *reservation) release() {
 const grace = time.Second
 
 // errLate is the answer to a write whose outcome is not known in time.
-var errLate = rest.Errorf(http.StatusGatewayTimeout, "the write took longer than it may: whether it took effect is not known")
+var errLate = rest.Errorf(http.StatusGatewayTimeout,
+	"the write took longer than it may: whether it took effect is not known")
 
 // detached calls handle, but answers at the latest when the request's context ends: a write that
 // waits for the disk cannot be cancelled. Such a write continues after the answer. done is called

@@ -91,11 +91,12 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 	}
 	skipped := []skippedLine{}
 	in := &lines{ctx: r.Context(), w: w, body: r.Body, server: s}
-	report, err := exchange.Import(r.Context(), c, in, &exchange.ImportOptions{OnSkip: func(item *exchange.ImportedDocument) {
-		if len(skipped) < maxSkipped {
-			skipped = append(skipped, skippedLine{item.Position.N, rest.Message(item.Skip)})
-		}
-	}})
+	report, err := exchange.Import(r.Context(), c, in,
+		&exchange.ImportOptions{OnSkip: func(item *exchange.ImportedDocument) {
+			if len(skipped) < maxSkipped {
+				skipped = append(skipped, skippedLine{item.Position.N, rest.Message(item.Skip)})
+			}
+		}})
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.Time))
 	answer := struct {
@@ -142,7 +143,8 @@ func (l *lines) Read(b []byte) (int, error) {
 			l.line = 0
 		}
 		if l.line > l.server.limits.Body {
-			return 0, rest.Errorf(http.StatusRequestEntityTooLarge, "a line is longer than %d bytes", l.server.limits.Body)
+			return 0, rest.Errorf(http.StatusRequestEntityTooLarge, "a line is longer than %d bytes",
+				l.server.limits.Body)
 		}
 	}
 	if err != io.EOF {

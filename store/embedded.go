@@ -138,7 +138,8 @@ func (c embeddedCollection) Query(ctx context.Context, vector []float32, k int, 
 	return c.search(ctx, db.Query{Near: db.Vector(vector), K: k, Where: where})
 }
 
-func (c embeddedCollection) TextQuery(ctx context.Context, question string, k int, where filter.Expr) ([]db.Hit, error) {
+func (c embeddedCollection) TextQuery(ctx context.Context, question string, k int,
+	where filter.Expr) ([]db.Hit, error) {
 	name, schema, err := c.now()
 	if err != nil {
 		return nil, err

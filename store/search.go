@@ -145,7 +145,8 @@ func (s *Adapter) target(ctx context.Context, t db.Target) ([]float32, error) {
 
 // rulesOf returns the rules of a fusion for need wanted hits.
 func rulesOf(f db.Fusion, need int) (fusion.Rules, error) {
-	rules := fusion.Rules{Method: fusion.Method(f.Method), Weights: [2]float64{f.Vector, f.Text}, C: f.C, Depth: f.Depth}
+	rules := fusion.Rules{Method: fusion.Method(f.Method), Weights: [2]float64{f.Vector, f.Text}, C: f.C,
+		Depth: f.Depth}
 	if err := rules.Check(); err != nil {
 		return rules, invalidf("%v", err)
 	}
@@ -153,7 +154,8 @@ func rulesOf(f db.Fusion, need int) (fusion.Rules, error) {
 }
 
 // hybrid fuses one vector query and one text query.
-func (s *Adapter) hybrid(ctx context.Context, q *db.Query, vector []float32, rules fusion.Rules, need int) ([]db.Hit, error) {
+func (s *Adapter) hybrid(ctx context.Context, q *db.Query, vector []float32, rules fusion.Rules, need int) ([]db.Hit,
+	error) {
 	depth := min(rules.Depth, MaxK)
 	near, err := s.c.Query(ctx, vector, depth, q.Where)
 	if err != nil {

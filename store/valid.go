@@ -51,7 +51,8 @@ func CheckDocuments(collection string, s Schema, docs []db.Document) ([]db.Docum
 			return nil, err
 		}
 		if len(d.Vector) != 0 && s.Dim == 0 {
-			return nil, invalidf("document %q has a vector, and collection %q is one of texts: its dimension is 0", d.ID, collection)
+			return nil, invalidf("document %q has a vector, and collection %q is one of texts: its dimension is 0",
+				d.ID, collection)
 		}
 		if len(d.Vector) != 0 && len(d.Vector) != s.Dim {
 			return nil, &db.DimensionError{Collection: collection, ID: d.ID, Expected: s.Dim, Got: len(d.Vector)}
@@ -143,13 +144,14 @@ func EncodeMetadata(m db.Metadata) ([]byte, error) {
 func DecodeMetadata(b []byte) (db.Metadata, error) {
 	var m db.Metadata
 	// Wrap the value in an object, because the reader reads objects.
-	err := docjson.ReadObject(slices.Concat([]byte(`{"m":`), b, []byte(`}`)), func(key string, r *docjson.Reader) (err error) {
-		if key != "m" {
-			return fmt.Errorf("key %.40q", key)
-		}
-		m, err = r.Metadata()
-		return err
-	})
+	err := docjson.ReadObject(slices.Concat([]byte(`{"m":`), b, []byte(`}`)),
+		func(key string, r *docjson.Reader) (err error) {
+			if key != "m" {
+				return fmt.Errorf("key %.40q", key)
+			}
+			m, err = r.Metadata()
+			return err
+		})
 	if err != nil {
 		return nil, invalidf("metadata: %s", err)
 	}

@@ -348,9 +348,11 @@ func (s *Scanner) pairs(dst []Token, run string, start, pos int) ([]Token, int) 
 	n := len(s.run)
 	for i, u := range s.run[:n-1] {
 		next := s.run[i+1]
-		dst = append(dst, Token{Term: limited(u.term + next.term), Position: pos + i, Start: start + u.start, End: start + next.end})
+		dst = append(dst, Token{Term: limited(u.term + next.term), Position: pos + i,
+			Start: start + u.start, End: start + next.end})
 	}
 	last := s.run[n-1]
-	t := Token{Term: limited(last.term), Position: pos + n - 1, Start: start + last.start, End: start + last.end, Extra: n > 1}
+	t := Token{Term: limited(last.term), Position: pos + n - 1, Start: start + last.start,
+		End: start + last.end, Extra: n > 1}
 	return append(dst, t), pos + n
 }

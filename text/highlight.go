@@ -45,7 +45,8 @@ func (s *Scanner) Highlight(q *Query, text string, width int, weight func(term s
 	sn := Snippet{Text: text[lo:hi], Start: lo}
 	for _, m := range marks {
 		if m.Start >= lo && m.End <= hi {
-			if n := len(sn.Marks); n > 0 && m.Start-lo < sn.Marks[n-1].End { // part of an identifier, or overlapping pairs
+			// part of an identifier, or overlapping pairs
+			if n := len(sn.Marks); n > 0 && m.Start-lo < sn.Marks[n-1].End {
 				sn.Marks[n-1].End = max(sn.Marks[n-1].End, m.End-lo)
 				continue
 			}

@@ -25,7 +25,8 @@ func Copy(from Options, after, last uint64, to Options, seq uint64) (name string
 		return nil
 	})
 	if err == nil {
-		err = &fileformat.CorruptError{File: dir, Err: fmt.Errorf("records %d to %d are missing", after+uint64(len(records))+1, last)}
+		err = &fileformat.CorruptError{File: dir,
+			Err: fmt.Errorf("records %d to %d are missing", after+uint64(len(records))+1, last)}
 	}
 	if err != done {
 		return "", err

@@ -160,7 +160,8 @@ func (l *Log) Append(records []Record) (lastLSN uint64, err error) {
 	}
 	for i, r := range records {
 		if n := r.size(); n > MaxRecord {
-			return 0, fmt.Errorf("%w: record %d of %d has %d bytes, limit %d", ErrTooLarge, i+1, len(records), n, MaxRecord)
+			return 0, fmt.Errorf("%w: record %d of %d has %d bytes, limit %d", ErrTooLarge, i+1,
+				len(records), n, MaxRecord)
 		}
 	}
 	group := GroupSize(records)

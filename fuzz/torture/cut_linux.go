@@ -24,7 +24,8 @@ type realFS struct {
 
 // realFSs are the file systems that support a shutdown.
 var realFSs = []realFS{
-	{"ext4", 96 << 20, []string{"mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4"}, "e2fsprogs"},
+	{"ext4", 96 << 20, []string{"mkfs.ext4", "-q", "-F", "-E",
+		"lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4"}, "e2fsprogs"},
 	{"xfs", 320 << 20, []string{"mkfs.xfs", "-q", "-f", "-K"}, "xfsprogs"},
 }
 
@@ -93,7 +94,8 @@ func (r *run) cutDatabase(ctx context.Context, fs *realFS, rng *rand.Rand, more 
 	}()
 	// Do not cancel these commands half-way: they are short, and would leave a mount behind.
 	whole := context.WithoutCancel(ctx)
-	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, fs.size)); err != nil {
+	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600),
+		os.Truncate(image, fs.size)); err != nil {
 		return err
 	}
 	if err := system(whole, append(fs.mkfs, image)...); err != nil {

@@ -93,7 +93,9 @@ type Disk struct {
 	pending  []*Op // changes of directories that no SyncDir has covered, in order
 	rng      *rand.Rand
 
-	lost  map[*Op]bool         // of pending: a SyncDir of them failed, and later ones by the same process do not make them durable
+	// lost are the pending changes whose SyncDir failed: later calls by the same process do not
+	// make them durable.
+	lost  map[*Op]bool
 	names []*Op                // all changes of directories since the start, durable or not, in order
 	first map[uint64]directory // durable directories at the start
 }
@@ -289,7 +291,8 @@ func (d *Disk) state(p policy, rng *rand.Rand) state {
 	return s
 }
 
-func (d *Disk) walk(s *state, path string, ino uint64, dirs map[uint64]directory, p dataPolicy, rng *rand.Rand, seen map[uint64]*file) {
+func (d *Disk) walk(s *state, path string, ino uint64, dirs map[uint64]directory, p dataPolicy,
+	rng *rand.Rand, seen map[uint64]*file) {
 	for _, base := range slices.Sorted(maps.Keys(dirs[ino])) {
 		child := dirs[ino][base]
 		n := d.nodes[child]

@@ -19,7 +19,8 @@ var faultProfiles = []profile{
 	{name: "fault-reopen", steps: 16, head: 8 * kib, ids: 12, text: 400, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepReopen, 1}, {stepFlush, 1}, {stepBackup, 1}}},
 	{name: "fault-collections", steps: 20, head: 8 * kib, ids: 8, text: 200, docs: 2, compact: true,
-		weights: []weight{{stepBatch, 3}, {stepCreate, 2}, {stepDrop, 1}, {stepRename, 1}, {stepMeta, 1}, {stepFlush, 2}}},
+		weights: []weight{{stepBatch, 3}, {stepCreate, 2}, {stepDrop, 1}, {stepRename, 1},
+			{stepMeta, 1}, {stepFlush, 2}}},
 	{name: "fault-rewrite", steps: 24, head: 256 * kib, ids: 20, text: 120 * kib, docs: 2,
 		weights: []weight{{stepBatch, 4}, {stepWhere, 2}, {stepDelete, 1}, {stepCompact, 2}}},
 }
@@ -27,7 +28,8 @@ var faultProfiles = []profile{
 // readProfile is the workload in which reads, including page faults of mapped files, and opens
 // fail.
 var readProfile = profile{name: "fault-reads", steps: 24, head: 8 * kib, ids: 12, text: 500, docs: 3,
-	weights: []weight{{stepBatch, 3}, {stepCross, 1}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 2}, {stepCompact, 1}, {stepText, 1}, {stepReopen, 2}, {stepRead, 4}}}
+	weights: []weight{{stepBatch, 3}, {stepCross, 1}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 2},
+		{stepCompact, 1}, {stepText, 1}, {stepReopen, 2}, {stepRead, 4}}}
 
 // shortWrite is not an error number: the system writes half of the bytes and reports it.
 const shortWrite = syscall.Errno(4096)
@@ -42,7 +44,8 @@ type faultPlan struct {
 
 // faultPlans returns all plans.
 func faultPlans() (all []faultPlan) {
-	changes := []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EDQUOT, syscall.ENOMEM, syscall.EMFILE}
+	changes := []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EDQUOT,
+		syscall.ENOMEM, syscall.EMFILE}
 	for i := range faultProfiles {
 		all = append(all, faultPlan{p: &faultProfiles[i], errnos: changes})
 	}
@@ -95,7 +98,8 @@ func (p faultPlan) at(i, operations int) fault {
 	}
 	const stride = 7919 // a prime: it visits all faults unless it divides total
 	k := i * stride % total
-	return fault{kind: p.kind, n: 1 + k%operations, errno: p.errnos[k/operations%len(p.errnos)], sticky: k/operations >= len(p.errnos)}
+	return fault{kind: p.kind, n: 1 + k%operations, errno: p.errnos[k/operations%len(p.errnos)],
+		sticky: k/operations >= len(p.errnos)}
 }
 
 // faultStates is the number of states that are verified after a fault.
@@ -215,7 +219,8 @@ func writesAfterFailure(ops []Op) error {
 		case SyncDir:
 			// The parent directory is shared: each backup in it syncs its own name.
 			if f := dirs[op.Dir]; f > 0 && op.Dir != rootIno {
-				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same directory", i, op, f)
+				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same directory", i,
+					op, f)
 			}
 			if op.Failed && !op.Interrupted {
 				dirs[op.Dir] = i
@@ -231,7 +236,8 @@ func writesAfterFailure(ops []Op) error {
 			case op.Interrupted, op.Full && op.Kind == Write && stores[op.Ino]:
 				continue
 			case f.failed > 0 && !repeated:
-				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same file", i, op, f.failed)
+				return fmt.Errorf("operation %d (%v) follows operation %d, which failed, on the same file", i, op,
+					f.failed)
 			case op.Failed:
 				f.failed = i
 				if f.again = nil; op.Kind == Write && op.Off > 0 && op.Off == f.end && !repeated {

@@ -20,7 +20,8 @@ import (
 
 // killProfile is the workload of processes that are killed.
 var killProfile = profile{name: "kill", tracks: 4, head: 16 * kib, compact: true, ids: 40, text: 600, docs: 4,
-	weights: []weight{{stepBatch, 8}, {stepCross, 4}, {stepDelete, 2}, {stepWhere, 1}, {stepCreate, 1}, {stepDrop, 1}, {stepRename, 1},
+	weights: []weight{{stepBatch, 8}, {stepCross, 4}, {stepDelete, 2}, {stepWhere, 1}, {stepCreate, 1},
+		{stepDrop, 1}, {stepRename, 1},
 		{stepMeta, 1}, {stepFlush, 1}, {stepCompact, 1}}}
 
 const (

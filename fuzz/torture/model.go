@@ -113,7 +113,8 @@ func difference(got, want content) string {
 			case d == nil:
 				all = append(all, fmt.Sprintf("%q of %q is missing", id, name))
 			case documentSum(d) != documentSum(w.docs[id]):
-				all = append(all, fmt.Sprintf("%q of %q is of step %v, want %v", id, name, d.Metadata["step"], w.docs[id].Metadata["step"]))
+				all = append(all, fmt.Sprintf("%q of %q is of step %v, want %v", id, name,
+					d.Metadata["step"], w.docs[id].Metadata["step"]))
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(g.docs)) {

@@ -25,7 +25,8 @@ const (
 	Open     Kind = 12
 )
 
-var kindNames = [...]string{"", "write", "truncate", "sync", "create", "mkdir", "remove", "rename", "syncdir", "mark", "allocate", "read", "open"}
+var kindNames = [...]string{"", "write", "truncate", "sync", "create", "mkdir", "remove", "rename",
+	"syncdir", "mark", "allocate", "read", "open"}
 
 // String returns the lower-case name.
 func (k Kind) String() string {

@@ -153,7 +153,8 @@ func (r *run) progress() (stop func()) {
 				return
 			case <-tick.C:
 				r.mu.Lock()
-				fmt.Fprintf(r.o.Log, "%4.0f s: %d crash states, %d faults, %d kills, %d violations\n", time.Since(r.start).Seconds(),
+				fmt.Fprintf(r.o.Log, "%4.0f s: %d crash states, %d faults, %d kills, %d violations\n",
+					time.Since(r.start).Seconds(),
 					r.report.CrashStates, r.report.Faults, r.report.Kills, r.report.Violations)
 				r.mu.Unlock()
 			}

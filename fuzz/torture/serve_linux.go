@@ -192,7 +192,8 @@ func (d *fuseDir) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut)
 	return 0
 }
 
-func (d *fuseDir) Create(ctx context.Context, name string, _, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (d *fuseDir) Create(ctx context.Context, name string, _, mode uint32,
+	out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	d.s.next++
@@ -228,7 +229,8 @@ func (d *fuseDir) Unlink(_ context.Context, name string) syscall.Errno {
 
 func (d *fuseDir) Rmdir(ctx context.Context, name string) syscall.Errno { return d.Unlink(ctx, name) }
 
-func (d *fuseDir) Rename(_ context.Context, name string, to fs.InodeEmbedder, toName string, flags uint32) syscall.Errno {
+func (d *fuseDir) Rename(_ context.Context, name string, to fs.InodeEmbedder, toName string,
+	flags uint32) syscall.Errno {
 	target, ok := to.(*fuseDir)
 	if !ok || flags != 0 {
 		return syscall.EINVAL

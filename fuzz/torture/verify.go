@@ -190,7 +190,8 @@ func writeAfter(ctx context.Context, vdb *db.DB, d *db.Document) error {
 
 func (e *expectation) verifyReadOnly(ctx context.Context, at string, rng *rand.Rand) (err error) {
 	vdb, err := db.Open(at, &db.Options{ReadOnly: true, Workers: 1})
-	if errors.Is(err, db.ErrNotFound) && !exists(filepath.Join(at, "meta.bolt")) && !slices.ContainsFunc(e.bounds.safe, positive) {
+	if errors.Is(err, db.ErrNotFound) && !exists(filepath.Join(at, "meta.bolt")) &&
+		!slices.ContainsFunc(e.bounds.safe, positive) {
 		return nil // power failed during creation
 	}
 	if err != nil {
@@ -332,7 +333,8 @@ func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 		if err != nil {
 			return nil, err
 		}
-		t := &table{dim: info.Schema.Dim, words: info.Schema.Text != nil, metadata: info.Metadata, docs: make(map[string]*db.Document, info.Documents)}
+		t := &table{dim: info.Schema.Dim, words: info.Schema.Text != nil, metadata: info.Metadata,
+			docs: make(map[string]*db.Document, info.Documents)}
 		for d, err := range c.All(ctx, nil, db.Everything) {
 			if err != nil {
 				return nil, err
@@ -344,7 +346,8 @@ func read(ctx context.Context, vdb source, tracks int) ([]content, error) {
 			t.sum += documentSum(d)
 		}
 		if len(t.docs) != info.Documents {
-			return nil, &differenceError{fmt.Sprintf("collection %q counts %d documents and has %d", info.Name, info.Documents, len(t.docs))}
+			return nil, &differenceError{fmt.Sprintf("collection %q counts %d documents and has %d",
+				info.Name, info.Documents, len(t.docs))}
 		}
 		all[track][info.Name] = t
 	}
@@ -373,7 +376,8 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 		}
 		group := int64(rng.IntN(4))
 		// A beam width above the number of rows makes the graph search exact.
-		res, err := coll.Search(ctx, db.Query{Near: db.Vector(q), K: 5, Accuracy: db.EF(4096), Where: filter.Eq("group", group)})
+		res, err := coll.Search(ctx, db.Query{Near: db.Vector(q), K: 5, Accuracy: db.EF(4096),
+			Where: filter.Eq("group", group)})
 		if err != nil {
 			return fmt.Errorf("search %q: %w", name, err)
 		}
@@ -402,7 +406,8 @@ func search(ctx context.Context, vdb source, c content, rng *rand.Rand) error {
 			same = same && d != nil && math.Abs(cosine(q, d.Vector)-h.Score) < 1e-9
 		}
 		if !same {
-			return &differenceError{fmt.Sprintf("search %q for group %d: %v, brute force says %v", name, group, res.Hits, want)}
+			return &differenceError{fmt.Sprintf("search %q for group %d: %v, brute force says %v",
+				name, group, res.Hits, want)}
 		}
 	}
 	return nil
@@ -427,7 +432,8 @@ func searchText(ctx context.Context, coll *db.Collection, t *table, group int64)
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(want, got) {
-		return &differenceError{fmt.Sprintf("documents with %q in group %d: %v, brute force says %v", word, group, got, want)}
+		return &differenceError{fmt.Sprintf("documents with %q in group %d: %v, brute force says %v",
+			word, group, got, want)}
 	}
 	return nil
 }

@@ -72,38 +72,52 @@ const (
 // profiles are the workloads, each about one feature of a database.
 var profiles = []profile{
 	{name: "puts", steps: 40, head: 64 * kib, ids: 1000, text: 3000, docs: 4, weights: []weight{{stepBatch, 1}}},
-	{name: "batches", steps: 40, head: 64 * kib, ids: 60, text: 1500, docs: 4, weights: []weight{{stepCross, 4}, {stepBatch, 1}}},
-	{name: "updates", steps: 50, head: 16 * kib, ids: 12, text: 700, docs: 3, weights: []weight{{stepBatch, 5}, {stepCross, 2}}},
-	{name: "deletes", steps: 50, head: 12 * kib, ids: 40, text: 400, docs: 5, weights: []weight{{stepBatch, 3}, {stepDelete, 3}, {stepFlush, 1}}},
-	{name: "deletes-where", steps: 50, head: 12 * kib, ids: 60, text: 300, docs: 6, weights: []weight{{stepBatch, 4}, {stepWhere, 2}, {stepFlush, 1}}},
+	{name: "batches", steps: 40, head: 64 * kib, ids: 60, text: 1500, docs: 4,
+		weights: []weight{{stepCross, 4}, {stepBatch, 1}}},
+	{name: "updates", steps: 50, head: 16 * kib, ids: 12, text: 700, docs: 3,
+		weights: []weight{{stepBatch, 5}, {stepCross, 2}}},
+	{name: "deletes", steps: 50, head: 12 * kib, ids: 40, text: 400, docs: 5,
+		weights: []weight{{stepBatch, 3}, {stepDelete, 3}, {stepFlush, 1}}},
+	{name: "deletes-where", steps: 50, head: 12 * kib, ids: 60, text: 300, docs: 6,
+		weights: []weight{{stepBatch, 4}, {stepWhere, 2}, {stepFlush, 1}}},
 	{name: "collections", steps: 60, head: 16 * kib, ids: 20, text: 300, docs: 3,
-		weights: []weight{{stepBatch, 4}, {stepCreate, 3}, {stepDrop, 2}, {stepRename, 2}, {stepMeta, 2}, {stepFlush, 1}}},
-	{name: "flushes", steps: 50, head: 8 * kib, ids: 40, text: 900, docs: 4, weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepFlush, 3}}},
+		weights: []weight{{stepBatch, 4}, {stepCreate, 3}, {stepDrop, 2}, {stepRename, 2},
+			{stepMeta, 2}, {stepFlush, 1}}},
+	{name: "flushes", steps: 50, head: 8 * kib, ids: 40, text: 900, docs: 4,
+		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepFlush, 3}}},
 	{name: "compaction", steps: 50, head: 16 * kib, ids: 30, text: 300, docs: 5,
 		weights: []weight{{stepBatch, 4}, {stepDelete, 2}, {stepWhere, 1}, {stepFlush, 2}, {stepCompact, 1}}},
 	{name: "background", steps: 60, head: 8 * kib, compact: true, ids: 30, text: 500, docs: 4,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepFlush, 2}}},
-	{name: "backup", steps: 30, head: 16 * kib, ids: 30, text: 400, docs: 3, weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepBackup, 1}}},
+	{name: "backup", steps: 30, head: 16 * kib, ids: 30, text: 400, docs: 3,
+		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepBackup, 1}}},
 	{name: "restore", steps: 30, head: 16 * kib, ids: 30, text: 400, docs: 3,
-		weights: []weight{{stepBatch, 5}, {stepDelete, 1}, {stepBackup, 1}, {stepRestore, 1}, {stepFlush, 1}, {stepPublish, 2}, {stepText, 1}}},
+		weights: []weight{{stepBatch, 5}, {stepDelete, 1}, {stepBackup, 1}, {stepRestore, 1},
+			{stepFlush, 1}, {stepPublish, 2}, {stepText, 1}}},
 	{name: "publish", steps: 24, head: 16 * kib, compact: true, ids: 20, text: 400, docs: 3,
-		weights: []weight{{stepBatch, 4}, {stepCross, 1}, {stepDelete, 1}, {stepPublish, 2}, {stepCompact, 1}, {stepText, 1}}},
+		weights: []weight{{stepBatch, 4}, {stepCross, 1}, {stepDelete, 1}, {stepPublish, 2},
+			{stepCompact, 1}, {stepText, 1}}},
 	{name: "publish-unsynced", steps: 30, head: 64 * kib, sync: db.SyncNever, ids: 20, text: 400, docs: 3,
 		weights: []weight{{stepBatch, 6}, {stepCross, 2}, {stepDelete, 1}, {stepPublish, 2}}},
-	{name: "reopen", steps: 40, head: 16 * kib, ids: 30, text: 600, docs: 3, weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepReopen, 1}}},
+	{name: "reopen", steps: 40, head: 16 * kib, ids: 30, text: 600, docs: 3,
+		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepReopen, 1}}},
 	{name: "snapshots", steps: 60, head: 12 * kib, ids: 12, text: 300, docs: 3,
-		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepSnapshot, 2}, {stepFlush, 1}, {stepCompact, 1}, {stepDrop, 1}, {stepCreate, 1}}},
+		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepSnapshot, 2}, {stepFlush, 1},
+			{stepCompact, 1}, {stepDrop, 1}, {stepCreate, 1}}},
 	{name: "words", steps: 40, head: 12 * kib, compact: true, ids: 30, text: 400, docs: 4,
-		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepText, 2}, {stepFlush, 2}, {stepCompact, 1}}},
+		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepText, 2},
+			{stepFlush, 2}, {stepCompact, 1}}},
 	{name: "writers", steps: 16, tracks: 4, cost: 3, head: 16 * kib, compact: true, ids: 20, text: 900, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepWhere, 1}, {stepFlush, 1}}},
 	{name: "unsynced", steps: 50, head: 16 * kib, sync: db.SyncNever, ids: 30, text: 900, docs: 3,
 		weights: []weight{{stepBatch, 6}, {stepCross, 2}, {stepDelete, 1}, {stepFlush, 1}}},
-	{name: "rotation", steps: 12, cost: 6, head: 16 << 20, ids: 12, text: 900 * kib, docs: 1, weights: []weight{{stepBatch, 1}}},
+	{name: "rotation", steps: 12, cost: 6, head: 16 << 20, ids: 12, text: 900 * kib, docs: 1,
+		weights: []weight{{stepBatch, 1}}},
 	{name: "rewrite", steps: 36, head: 256 * kib, ids: 30, text: 120 * kib, docs: 2,
 		weights: []weight{{stepBatch, 4}, {stepWhere, 2}, {stepDelete, 1}, {stepCompact, 2}}},
 	{name: "mixed", steps: 60, head: 12 * kib, compact: true, ids: 40, text: 600, docs: 4,
-		weights: []weight{{stepBatch, 6}, {stepCross, 4}, {stepDelete, 2}, {stepWhere, 1}, {stepCreate, 1}, {stepDrop, 1}, {stepRename, 1},
+		weights: []weight{{stepBatch, 6}, {stepCross, 4}, {stepDelete, 2}, {stepWhere, 1},
+			{stepCreate, 1}, {stepDrop, 1}, {stepRename, 1},
 			{stepMeta, 1}, {stepFlush, 1}, {stepCompact, 1}, {stepReopen, 1}, {stepSnapshot, 1}}},
 }
 
@@ -231,7 +245,8 @@ func (t *track) cross(rng *rand.Rand, c content) (all []write) {
 		tab := c[name]
 		all = append(all, write{coll: name, put: t.document(rng, tab.dim)})
 		switch id := t.id(rng); {
-		case tab.docs[id] == nil || slices.ContainsFunc(all, func(w write) bool { return w.coll == name && (w.del == id || w.put != nil && w.put.ID == id) }):
+		case tab.docs[id] == nil || slices.ContainsFunc(all,
+			func(w write) bool { return w.coll == name && (w.del == id || w.put != nil && w.put.ID == id) }):
 		case rng.IntN(2) == 0:
 			all = append(all, write{coll: name, del: id})
 		default:
@@ -239,7 +254,8 @@ func (t *track) cross(rng *rand.Rand, c content) (all []write) {
 			d.Text = strings.ToUpper(d.Text)
 			d.Metadata = maps.Clone(d.Metadata)
 			d.Metadata["step"] = int64(t.taken)
-			all = append(all, write{coll: name, put: &d, patch: &db.Patch{ID: id, Text: &d.Text, Set: db.Metadata{"step": int64(t.taken)}}})
+			all = append(all, write{coll: name, put: &d,
+				patch: &db.Patch{ID: id, Text: &d.Text, Set: db.Metadata{"step": int64(t.taken)}}})
 		}
 	}
 	return all
@@ -251,7 +267,8 @@ const letters = "the quick brown fox jumps over a lazy dog while vectors sleep "
 
 func (t *track) document(rng *rand.Rand, dim int) *db.Document {
 	d := &db.Document{ID: t.id(rng), Metadata: db.Metadata{
-		"step": int64(t.taken), "group": int64(rng.IntN(4)), "track": int64(t.number), "nested": map[string]any{"x": rng.Float64()}}}
+		"step": int64(t.taken), "group": int64(rng.IntN(4)), "track": int64(t.number),
+		"nested": map[string]any{"x": rng.Float64()}}}
 	if t.p.text > 0 {
 		n, from := rng.IntN(t.p.text), rng.IntN(len(letters))
 		if n > 64*kib { // large texts test length only
@@ -511,7 +528,8 @@ func (w *workload) write(ctx context.Context, t *track, s *step) error {
 	for w.scarce != nil && errors.Is(err, errNoHandles) && !errors.Is(err, db.ErrUnknown) {
 		// Nothing was written. With more handles the same process continues.
 		w.scarce.end()
-		if err := errors.Join(w.mark("undo %d %d", t.number, batch-1), w.mark("begin %d %d", t.number, batch)); err != nil {
+		if err := errors.Join(w.mark("undo %d %d", t.number, batch-1),
+			w.mark("begin %d %d", t.number, batch)); err != nil {
 			return err
 		}
 		err = s.write(ctx, w.vdb)
@@ -591,7 +609,8 @@ func (w *workload) publish(ctx context.Context, t *track) (err error) {
 		return err
 	}
 	if w.pub == nil {
-		if w.pub, err = w.vdb.NewPublisher(filepath.Join(w.dir, publishedName), &db.PublishOptions{Keep: 2}); err != nil {
+		if w.pub, err = w.vdb.NewPublisher(filepath.Join(w.dir, publishedName),
+			&db.PublishOptions{Keep: 2}); err != nil {
 			return err
 		}
 	}
@@ -612,7 +631,8 @@ func (w *workload) restore(t *track) error {
 	}
 	w.restores++
 	name := fmt.Sprintf("%s-%d", databaseName, w.restores)
-	if err := copyDurably(filepath.Join(w.dir, fmt.Sprintf("backup-%d", w.backups)), filepath.Join(w.dir, name)); err != nil {
+	if err := copyDurably(filepath.Join(w.dir, fmt.Sprintf("backup-%d", w.backups)),
+		filepath.Join(w.dir, name)); err != nil {
 		return err
 	}
 	t.history = append(t.history, t.history[w.backedUp])
@@ -727,13 +747,15 @@ func (b *bounds) backingUp() bool {
 }
 
 func newBounds(tracks int) *bounds {
-	return &bounds{safe: make([]int, tracks), acked: make([]int, tracks), begun: make([]int, tracks), backups: map[string]backup{},
+	return &bounds{safe: make([]int, tracks), acked: make([]int, tracks), begun: make([]int, tracks),
+		backups:  map[string]backup{},
 		database: databaseName, published: published{-1, -1}}
 }
 
 func (b *bounds) clone() *bounds {
 	c := *b
-	c.safe, c.acked, c.begun, c.backups = slices.Clone(b.safe), slices.Clone(b.acked), slices.Clone(b.begun), maps.Clone(b.backups)
+	c.safe, c.acked, c.begun, c.backups = slices.Clone(b.safe), slices.Clone(b.acked),
+		slices.Clone(b.begun), maps.Clone(b.backups)
 	return &c
 }
 

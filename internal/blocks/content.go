@@ -24,7 +24,8 @@ func (f *Format) Content(b []byte, end int64, crc uint32) (*Content, error) {
 		return nil, f.Corrupt(end, "checksum of checksums")
 	}
 	n := Count(end)
-	c := &Content{format: f, b: b, end: end, table: codec.U32sFromBytes(b[end:]), seen: make([]atomic.Uint64, (n+63)/64)}
+	c := &Content{format: f, b: b, end: end, table: codec.U32sFromBytes(b[end:]),
+		seen: make([]atomic.Uint64, (n+63)/64)}
 	c.left.Store(n)
 	return c, nil
 }

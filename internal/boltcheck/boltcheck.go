@@ -142,7 +142,8 @@ func Roots(r io.ReaderAt, size int64) (roots [2]Root, newest int, err error) {
 
 // decodeRoot decodes a meta page without its page header.
 func decodeRoot(b []byte) Root {
-	root := Root{TxID: u64(b[48:]), Root: u64(b[16:]), Freelist: u64(b[32:]), Pages: u64(b[40:]), Sum: u64(b[metaSize-8:])}
+	root := Root{TxID: u64(b[48:]), Root: u64(b[16:]), Freelist: u64(b[32:]), Pages: u64(b[40:]),
+		Sum: u64(b[metaSize-8:])}
 	sum := fnv.New64a()
 	sum.Write(b[:metaSize-8])
 	switch {

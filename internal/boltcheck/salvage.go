@@ -25,7 +25,8 @@ const (
 // and may not keep them. An error of fn ends the salvage. bad are the damaged places; listed
 // reports that the freelist was readable, so that no Unreached element is outdated. Memory is two
 // bits per page plus the largest value; time grows with the size of the file.
-func Salvage(r io.ReaderAt, size int64, fn func(from Origin, bucket, key, value []byte) error) (bad []*Error, listed bool, err error) {
+func Salvage(r io.ReaderAt, size int64,
+	fn func(from Origin, bucket, key, value []byte) error) (bad []*Error, listed bool, err error) {
 	pages := uint64(max(size, 0)) / PageSize
 	s := &salvager{checker: checker{r: r, pages: pages, seen: make([]uint64, pages/64+1)}, fn: fn}
 	s.seen[0] = 3
@@ -175,7 +176,8 @@ func (s *salvager) leaf(n *node, bucket []byte, depth int, top bool) {
 		case u64(e[key:]) != 0:
 			s.tree(u64(e[key:]), append([]byte(nil), e[:key]...), depth+1, false)
 		case val >= bucketSize+headerSize:
-			inline := &node{page: n.page, off: n.off + at + pos + key + bucketSize, size: val - bucketSize, buf: e[key+bucketSize:]}
+			inline := &node{page: n.page, off: n.off + at + pos + key + bucketSize,
+				size: val - bucketSize, buf: e[key+bucketSize:]}
 			inline.flags, inline.count = u16(inline.buf[8:]), int(u16(inline.buf[10:]))
 			s.leaf(inline, append([]byte(nil), e[:key]...), depth+1, false)
 		}

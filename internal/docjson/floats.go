@@ -22,7 +22,8 @@ func ParseVector(dst []float32, b []byte) ([]float32, error) {
 		return dst, err
 	}
 	if i = skipSpace(b, i); i < len(b) {
-		return dst, &VectorError{Index: len(v) - len(dst), Offset: i, Err: fmt.Errorf("%s after the array", quoted(b[i]))}
+		return dst, &VectorError{Index: len(v) - len(dst), Offset: i,
+			Err: fmt.Errorf("%s after the array", quoted(b[i]))}
 	}
 	return v, nil
 }

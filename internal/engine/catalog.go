@@ -9,7 +9,8 @@ import (
 // takes a dimension and a text index from the schema if it has none. It returns the definition in
 // force. With mustCreate, ErrExists says that the name is taken. The metadata, in the types that a
 // read returns, is for a new collection only.
-func (db *Engine) Define(ctx context.Context, name string, s Schema, metadata map[string]any, mustCreate bool) (*Definition, error) {
+func (db *Engine) Define(ctx context.Context, name string, s Schema, metadata map[string]any,
+	mustCreate bool) (*Definition, error) {
 	if err := ValidateName(name); err != nil {
 		return nil, err
 	}

@@ -308,7 +308,8 @@ func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error)
 	if rows == 0 {
 		return nil, nil
 	}
-	m := merger{ctx: ctx, docs: mergedDigest(c.Victims), cols: columns.NewBuilder(), dim: c.dim, moved: map[*OpenSegment][]uint32{}}
+	m := merger{ctx: ctx, docs: mergedDigest(c.Victims), cols: columns.NewBuilder(), dim: c.dim,
+		moved: map[*OpenSegment][]uint32{}}
 	a := db.Analysis(c.coll)
 	base := graphBase(c.Victims, rows)
 	for _, v := range c.Victims {

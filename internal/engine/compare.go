@@ -109,7 +109,8 @@ func (s *OpenSegment) compareCodes(ctx context.Context, have *codes.Codes) error
 			}
 			least, most := q.Interval(coded)
 			if score := scorer.Score(vec); !(least <= score && score <= most) {
-				return fmt.Errorf("row %d has score %v, outside the bounds %v to %v of its codes", row, score, least, most)
+				return fmt.Errorf("row %d has score %v, outside the bounds %v to %v of its codes", row,
+					score, least, most)
 			}
 		}
 	}

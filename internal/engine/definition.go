@@ -45,7 +45,8 @@ func (s Schema) Accepts(collection string, want Schema) error {
 		return &DimensionError{Collection: collection, Expected: s.Dim, Got: want.Dim}
 	}
 	if want.Metric != s.Metric {
-		return fmt.Errorf("%w: collection %q has metric %v, opened with %v", ErrSchema, collection, s.Metric, want.Metric)
+		return fmt.Errorf("%w: collection %q has metric %v, opened with %v", ErrSchema, collection,
+			s.Metric, want.Metric)
 	}
 	if want.Text != nil && s.Text != nil && !s.Text.equal(want.Text) {
 		return textIndexError{fmt.Errorf("%w: collection %q has another text index", ErrSchema, collection)}
@@ -56,7 +57,8 @@ func (s Schema) Accepts(collection string, want Schema) error {
 		{"chunker", s.Lineage.Chunker, want.Lineage.Chunker},
 	} {
 		if f.want != "" && f.have != "" && f.want != f.have {
-			return fmt.Errorf("%w: collection %q has %s %q, opened with %q", ErrSchema, collection, f.name, f.have, f.want)
+			return fmt.Errorf("%w: collection %q has %s %q, opened with %q", ErrSchema, collection,
+				f.name, f.have, f.want)
 		}
 	}
 	return nil
@@ -138,7 +140,8 @@ func DecodeDefinition(id uint32, b []byte) (*Definition, error) {
 	d := &Definition{
 		ID: id, Name: s.Name,
 		Schema: Schema{Dim: s.Dim, Metric: fileformat.Metric(s.Metric), Lineage: Lineage{
-			Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker}, Text: (*TextIndex)(s.Text)},
+			Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker},
+			Text: (*TextIndex)(s.Text)},
 		Metadata: meta,
 	}
 	if d.Analysis, err = NewAnalysis(s.Name, d.Schema.Text); err != nil {

@@ -195,7 +195,8 @@ func (d *Derived[T]) keep(write func(io.WriterAt) error) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		if err = db.FS.Rename(temp, d.Name); err != nil && db.FS.Remove(d.Name) == nil { // an empty directory was in the way
+		// an empty directory was in the way
+		if err = db.FS.Rename(temp, d.Name); err != nil && db.FS.Remove(d.Name) == nil {
 			err = db.FS.Rename(temp, d.Name)
 		}
 	}

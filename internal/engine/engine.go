@@ -73,7 +73,8 @@ type Engine struct {
 func Open(dir string, opts Options) (*Engine, error) {
 	db := &Engine{
 		Dir: dir, Opts: opts,
-		Active: newHead(), Live: map[*Version]struct{}{}, Mapped: map[*OpenSegment]struct{}{}, litter: map[uint64]struct{}{},
+		Active: newHead(), Live: map[*Version]struct{}{}, Mapped: map[*OpenSegment]struct{}{},
+		litter:   map[uint64]struct{}{},
 		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
 	}
 	db.flushed = sync.NewCond(&db.CommitMu)

@@ -238,14 +238,15 @@ func (db *Engine) createSegment(newID func() uint64, coll uint32, dim int, metri
 func (db *Engine) writeSegment(def *Definition, p *Part) (*OpenSegment, error) {
 	cols := columns.NewBuilder()
 	live := p.Alive()
-	return db.createSegment(db.newSegmentID, def.ID, p.Dim, def.Schema.Metric, func(w *segment.Writer) ([16]byte, error) {
-		return fillSegment(w, cols, p, live)
-	}, func(s *OpenSegment) {
-		s.keepColumns(cols)
-		if def.Analysis != nil {
-			s.keepTerms(def.Analysis, p, live)
-		}
-	})
+	return db.createSegment(db.newSegmentID, def.ID, p.Dim, def.Schema.Metric,
+		func(w *segment.Writer) ([16]byte, error) {
+			return fillSegment(w, cols, p, live)
+		}, func(s *OpenSegment) {
+			s.keepColumns(cols)
+			if def.Analysis != nil {
+				s.keepTerms(def.Analysis, p, live)
+			}
+		})
 }
 
 // fillSegment writes the live rows of a head part and collects their columns.

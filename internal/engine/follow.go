@@ -94,7 +94,8 @@ func (db *Engine) openPublished(start time.Time) error {
 	}
 	db.Folder.Manifest = m
 	db.Folder.note(m, nil)
-	db.Opts.Logger.Info("opened", "dir", db.Dir, "version", m.Number, "lsn", db.Cur.LSN, "segments", len(db.Segments), "took", time.Since(start))
+	db.Opts.Logger.Info("opened", "dir", db.Dir, "version", m.Number, "lsn", db.Cur.LSN, "segments",
+		len(db.Segments), "took", time.Since(start))
 	db.Background.start(db)
 	return nil
 }
@@ -118,7 +119,8 @@ func (db *Engine) catchUp(ctx context.Context, m *manifest.Manifest, view *vfs.F
 		return db.replay(lsn, record)
 	})
 	if last := db.tip().LSN; err == nil && last != m.Batch {
-		err = &fileformat.CorruptError{File: WALDir, Offset: -1, Err: fmt.Errorf("the log ends with batch %d, version %d with %d", last, m.Number, m.Batch)}
+		err = &fileformat.CorruptError{File: WALDir, Offset: -1,
+			Err: fmt.Errorf("the log ends with batch %d, version %d with %d", last, m.Number, m.Batch)}
 	}
 	return err
 }
@@ -175,7 +177,8 @@ func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (*man
 		return nil, nil, err
 	}
 	if n := len(numbers); n > 0 && numbers[n-1] < current {
-		return nil, nil, fmt.Errorf("%w: the folder restarted with version %d: open it again", document.ErrInvalid, numbers[n-1])
+		return nil, nil, fmt.Errorf("%w: the folder restarted with version %d: open it again",
+			document.ErrInvalid, numbers[n-1])
 	}
 	var first error
 	for i := len(numbers) - 1; i >= 0 && numbers[i] > current; i-- {
@@ -185,7 +188,8 @@ func (db *Engine) newest(ctx context.Context, current uint64, verify bool) (*man
 		}
 		if err == nil {
 			if first != nil {
-				db.Opts.Logger.Info("newer version is not complete", "version", numbers[len(numbers)-1], "reason", first)
+				db.Opts.Logger.Info("newer version is not complete", "version",
+					numbers[len(numbers)-1], "reason", first)
 			}
 			return m, db.FS.Named(m.Names()), nil
 		}
@@ -209,7 +213,8 @@ func (db *Engine) complete(ctx context.Context, m *manifest.Manifest, verify boo
 	for _, file := range m.Files {
 		size, err := db.FS.Size(file.Path)
 		if err == nil && size != file.Size {
-			err = &fileformat.CorruptError{File: file.Path, Offset: min(size, file.Size), Err: fmt.Errorf("has %d bytes, want %d", size, file.Size)}
+			err = &fileformat.CorruptError{File: file.Path, Offset: min(size, file.Size),
+				Err: fmt.Errorf("has %d bytes, want %d", size, file.Size)}
 		}
 		if err != nil {
 			return err
@@ -231,7 +236,8 @@ func (db *Engine) complete(ctx context.Context, m *manifest.Manifest, verify boo
 func Compare(ctx context.Context, fsys *vfs.FS, file manifest.File) error {
 	size, sum, err := Digest(ctx, fsys, file.Path)
 	if err == nil && (size != file.Size || sum != file.Sum) {
-		err = &fileformat.CorruptError{File: file.Path, Offset: -1, Err: errors.New("the content differs from the manifest")}
+		err = &fileformat.CorruptError{File: file.Path, Offset: -1,
+			Err: errors.New("the content differs from the manifest")}
 	}
 	return err
 }
@@ -329,7 +335,8 @@ func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) 
 	}
 	for _, s := range db.Segments {
 		for _, d := range s.Derived {
-			if was, is := f.Manifest.Find(d.File()), m.Find(d.File()); is != nil && (was == nil || was.Path != is.Path) {
+			if was, is := f.Manifest.Find(d.File()), m.Find(d.File()); is != nil &&
+				(was == nil || was.Path != is.Path) {
 				d.retry()
 			}
 		}

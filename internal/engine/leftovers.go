@@ -145,18 +145,19 @@ func (l *Leftovers) readLog() error {
 		return nil
 	}
 	next := l.state.NextDoc
-	_, err := wal.Replay(wal.Options{FS: l.FS, DB: l.state.DB, ReadOnly: true}, l.state.Applied, func(lsn uint64, b []byte) error {
-		_, ops, err := DecodeRecord(b)
-		if err != nil {
-			return BadBatch(lsn, err)
-		}
-		for _, o := range ops {
-			if o.Kind == OpPut {
-				next = max(next, o.Num+1)
+	_, err := wal.Replay(wal.Options{FS: l.FS, DB: l.state.DB, ReadOnly: true}, l.state.Applied,
+		func(lsn uint64, b []byte) error {
+			_, ops, err := DecodeRecord(b)
+			if err != nil {
+				return BadBatch(lsn, err)
 			}
-		}
-		return nil
-	})
+			for _, o := range ops {
+				if o.Kind == OpPut {
+					next = max(next, o.Num+1)
+				}
+			}
+			return nil
+		})
 	if err == nil {
 		l.logged = next
 	}

@@ -71,7 +71,8 @@ func (db *Engine) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if db.Store, err = meta.Open(db.FS, MetaName, meta.Options{ReadOnly: db.Opts.ReadOnly, Verify: crashed}); err != nil {
+	if db.Store, err = meta.Open(db.FS, MetaName,
+		meta.Options{ReadOnly: db.Opts.ReadOnly, Verify: crashed}); err != nil {
 		return err
 	}
 	if err := db.load(db.Store); err != nil {
@@ -88,7 +89,8 @@ func (db *Engine) open() (err error) {
 	if err := db.recover(!created && !db.Store.Sealed()); err != nil {
 		return err
 	}
-	db.Opts.Logger.Info("opened", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments), "took", time.Since(start))
+	db.Opts.Logger.Info("opened", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments),
+		"took", time.Since(start))
 	db.Background.start(db)
 	return nil
 }
@@ -142,7 +144,8 @@ func (db *Engine) mayCreate() error {
 			other = name
 		}
 		if left != "" {
-			return &fileformat.CorruptError{File: MetaName, Offset: -1, Err: fmt.Errorf("missing, but %s is there", left)}
+			return &fileformat.CorruptError{File: MetaName, Offset: -1,
+				Err: fmt.Errorf("missing, but %s is there", left)}
 		}
 	}
 	switch {

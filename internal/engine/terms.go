@@ -81,7 +81,8 @@ func NewAnalysis(collection string, t *TextIndex) (*Analysis, error) {
 		return nil, document.Invalidf("collection %q: %v", collection, err)
 	}
 	if len(t.Fields) > MaxTextFields {
-		return nil, document.Invalidf("collection %q: %d text fields, the limit is %d", collection, len(t.Fields), MaxTextFields)
+		return nil, document.Invalidf("collection %q: %d text fields, the limit is %d", collection,
+			len(t.Fields), MaxTextFields)
 	}
 	for i, f := range t.Fields {
 		if err := filter.Validate(filter.Exists(f)); err != nil || slices.Contains(t.Fields[:i], f) {
@@ -89,7 +90,8 @@ func NewAnalysis(collection string, t *TextIndex) (*Analysis, error) {
 		}
 	}
 	if !(a.Params.K1 >= 0 && a.Params.K1 <= 100 && a.Params.B >= 0 && a.Params.B <= 1) {
-		return nil, document.Invalidf("collection %q: k1 = %v is outside 0..100 or b = %v outside 0..1", collection, a.Params.K1, a.Params.B)
+		return nil, document.Invalidf("collection %q: k1 = %v is outside 0..100 or b = %v outside 0..1", collection,
+			a.Params.K1, a.Params.B)
 	}
 	sum := sha256.Sum256([]byte(a.Analyzer.ID() + "\x00" + strings.Join(a.fields, "\x00")))
 	copy(a.id[:], sum[:])
@@ -234,7 +236,8 @@ func (db *Engine) Analysis(coll uint32) *Analysis {
 }
 
 func (s *OpenSegment) TermsIdent(a *Analysis) terms.Ident {
-	return terms.Ident{DB: s.db.State.DB, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC, Analysis: a.id, Docs: s.Info.Docs}
+	return terms.Ident{DB: s.db.State.DB, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC,
+		Analysis: a.id, Docs: s.Info.Docs}
 }
 
 // The methods of a derivedFile go to the index of the present analysis.

@@ -75,10 +75,11 @@ func (c *checker) log() error {
 	defer c.db.MetaMu.Unlock()
 	c.db.CommitMu.Lock() // keeps batches from being written
 	defer c.db.CommitMu.Unlock()
-	_, err := wal.Replay(wal.Options{FS: c.db.Files(), DB: c.db.State.DB}, c.db.Cur.Applied, func(_ uint64, b []byte) error {
-		_, _, err := engine.DecodeRecord(b)
-		return errors.Join(err, c.ctx.Err())
-	})
+	_, err := wal.Replay(wal.Options{FS: c.db.Files(), DB: c.db.State.DB}, c.db.Cur.Applied,
+		func(_ uint64, b []byte) error {
+			_, _, err := engine.DecodeRecord(b)
+			return errors.Join(err, c.ctx.Err())
+		})
 	return err
 }
 
@@ -156,7 +157,8 @@ func (c *checker) part(v *engine.View, p *engine.Part) (live int, err error) {
 		}
 		if p.Dim != 0 && p.Dim != v.Def.Schema.Dim {
 			c.report.add(Problem{File: segment.FileName(p.Segment.Info.ID), Offset: -1,
-				Detail: fmt.Sprintf("dimension %d in collection %q of dimension %d", p.Dim, v.Def.Name, v.Def.Schema.Dim)})
+				Detail: fmt.Sprintf("dimension %d in collection %q of dimension %d", p.Dim, v.Def.Name,
+					v.Def.Schema.Dim)})
 		}
 	}
 	set := p.Alive()
@@ -284,7 +286,8 @@ func (c *checker) ids(v *engine.View) error {
 		for _, m := range l.Found {
 			id, err := v.IDAt(tx, m.Part, m.Row)
 			if err == nil && id != m.ID {
-				err = engine.CorruptDocument(m.Part.Nums[m.Row], fmt.Errorf("has id %q, but id %q leads to it", id, m.ID))
+				err = engine.CorruptDocument(m.Part.Nums[m.Row],
+					fmt.Errorf("has id %q, but id %q leads to it", id, m.ID))
 			}
 			if err != nil {
 				c.report.problem(err)
@@ -292,7 +295,8 @@ func (c *checker) ids(v *engine.View) error {
 		}
 		if len(l.Found) != v.Count {
 			c.report.add(Problem{File: engine.MetaName, Offset: -1,
-				Detail: fmt.Sprintf("collection %q has %d documents, but %d ids lead to documents", v.Def.Name, v.Count, len(l.Found))})
+				Detail: fmt.Sprintf("collection %q has %d documents, but %d ids lead to documents",
+					v.Def.Name, v.Count, len(l.Found))})
 		}
 		return nil
 	})

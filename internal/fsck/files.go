@@ -81,7 +81,8 @@ func (x *fileChecker) run(dir string) error {
 // store checks meta.bolt and the files that it lists.
 func (x *fileChecker) store(store *meta.Store) error {
 	err := store.Check(x.ctx, func(file, bucket, key, detail string) {
-		x.report.add(Problem{File: file, Offset: -1, Detail: strings.TrimSpace(fmt.Sprintf("%s %s: %s", bucket, key, detail))})
+		x.report.add(Problem{File: file, Offset: -1,
+			Detail: strings.TrimSpace(fmt.Sprintf("%s %s: %s", bucket, key, detail))})
 	})
 	if err != nil {
 		return err
@@ -112,10 +113,11 @@ func (x *fileChecker) store(store *meta.Store) error {
 			}
 		}
 	}
-	_, err = wal.Replay(wal.Options{FS: x.fs, DB: state.DB, ReadOnly: true}, state.Applied, func(_ uint64, b []byte) error {
-		_, _, err := engine.DecodeRecord(b)
-		return errors.Join(err, x.ctx.Err())
-	})
+	_, err = wal.Replay(wal.Options{FS: x.fs, DB: state.DB, ReadOnly: true}, state.Applied,
+		func(_ uint64, b []byte) error {
+			_, _, err := engine.DecodeRecord(b)
+			return errors.Join(err, x.ctx.Err())
+		})
 	if err != nil && x.ctx.Err() == nil {
 		x.note(err)
 	}
@@ -150,6 +152,7 @@ func (x *fileChecker) file(name string, hint segment.Info) {
 		x.note(err)
 	}
 	for _, bad := range found.Bad {
-		x.note(&fileformat.CorruptError{File: name, Offset: bad.Offset, Err: fmt.Errorf("%d bytes: %w", bad.Len, bad.Err)})
+		x.note(&fileformat.CorruptError{File: name, Offset: bad.Offset,
+			Err: fmt.Errorf("%d bytes: %w", bad.Len, bad.Err)})
 	}
 }

@@ -94,7 +94,8 @@ func (r *repairer) rebuild(w *meta.Wreck, o meta.Options) (err error) {
 		return err
 	}
 	for id, n := range w.Nameless {
-		r.report.lose(Lost{What: "document", Reason: fmt.Sprintf("%d documents, or earlier versions of them, are of collection %d, whose definition is lost", n, id)})
+		r.report.lose(Lost{What: "document",
+			Reason: fmt.Sprintf("%d documents, or earlier versions of them, are of collection %d, whose definition is lost", n, id)})
 	}
 	r.store, err = meta.Open(r.dst.FS, rebuilt, o)
 	return err
@@ -175,7 +176,8 @@ func (r *repairer) salvage() error {
 			return err
 		}
 		own := slices.DeleteFunc(slices.Clone(segments), func(s segment.Info) bool { return s.Collection != c.ID })
-		s := &salvager{repairer: r, coll: c.ID, name: def.Name, want: int(c.Documents), done: map[uint64]bool{}, dead: map[uint64]bool{}}
+		s := &salvager{repairer: r, coll: c.ID, name: def.Name, want: int(c.Documents),
+			done: map[uint64]bool{}, dead: map[uint64]bool{}}
 		if err := s.run(own); err != nil {
 			return err
 		}
@@ -228,7 +230,8 @@ func (r *repairer) put(name string, d document.Document, vec []float32) error {
 	if n := len(vec); n > 0 && r.dims[name] == 0 {
 		r.dims[name] = n
 	} else if n > 0 && n != r.dims[name] {
-		r.report.lose(Lost{Collection: name, ID: d.ID, What: "vector", Reason: fmt.Sprintf("it has %d components, others have %d", n, r.dims[name])})
+		r.report.lose(Lost{Collection: name, ID: d.ID, What: "vector",
+			Reason: fmt.Sprintf("it has %d components, others have %d", n, r.dims[name])})
 		vec = nil
 	}
 	err := document.ValidateVector(d.ID, vec)
@@ -268,17 +271,19 @@ func (r *repairer) log() error {
 		return err
 	}
 	next := r.state.Applied + 1
-	_, err := wal.Replay(wal.Options{FS: r.fs, DB: r.state.DB, ReadOnly: true}, r.state.Applied, func(lsn uint64, b []byte) error {
-		_, ops, err := engine.DecodeRecord(b)
-		if err != nil {
-			return engine.BadBatch(lsn, err)
-		}
-		next = lsn + 1
-		return r.replay(ops)
-	})
+	_, err := wal.Replay(wal.Options{FS: r.fs, DB: r.state.DB, ReadOnly: true}, r.state.Applied,
+		func(lsn uint64, b []byte) error {
+			_, ops, err := engine.DecodeRecord(b)
+			if err != nil {
+				return engine.BadBatch(lsn, err)
+			}
+			next = lsn + 1
+			return r.replay(ops)
+		})
 	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
 		r.report.problem(err)
-		r.report.lose(Lost{What: "document", Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
+		r.report.lose(Lost{What: "document",
+			Reason: fmt.Sprintf("batches from number %d on cannot be read from the log", next)})
 		return nil
 	}
 	return err
@@ -293,7 +298,8 @@ func (r *repairer) replay(ops []engine.Op) error {
 				return err
 			}
 		case !known:
-			r.report.lose(Lost{ID: o.ID, What: "document", Reason: fmt.Sprintf("the log writes to collection %d, whose definition is lost", o.Coll)})
+			r.report.lose(Lost{ID: o.ID, What: "document",
+				Reason: fmt.Sprintf("the log writes to collection %d, whose definition is lost", o.Coll)})
 		case o.Kind == engine.OpDrop:
 			if err := errors.Join(r.flush(), r.dst.DropCollection(r.ctx, name)); err != nil {
 				return err

@@ -144,7 +144,8 @@ func (s *salvager) documents() error {
 				return err
 			}
 			if !found {
-				s.report.lose(Lost{Collection: s.name, ID: d.ID, DocNum: num, What: "vector", Reason: "its segment is damaged"})
+				s.report.lose(Lost{Collection: s.name, ID: d.ID, DocNum: num, What: "vector",
+					Reason: "its segment is damaged"})
 			}
 			return s.put(s.name, d, vec)
 		}, func(num uint64, err error) {
@@ -158,7 +159,8 @@ func (s *salvager) documents() error {
 		return s.undocumented(tx, broken)
 	})
 	if s.want > 0 && err == nil {
-		s.report.lose(Lost{Collection: s.name, What: "document", Reason: fmt.Sprintf("%d documents, or earlier versions of them, are in no page that can be read", s.want)})
+		s.report.lose(Lost{Collection: s.name, What: "document",
+			Reason: fmt.Sprintf("%d documents, or earlier versions of them, are in no page that can be read", s.want)})
 	}
 	return err
 }
@@ -207,7 +209,8 @@ func (s *salvager) misled(tx *meta.Tx, id string, num uint64) error {
 		d, err = document.Decode(b, document.All)
 	}
 	if err == nil && d.ID != id {
-		s.report.lose(Lost{Collection: s.name, ID: id, DocNum: num, What: "document", Reason: fmt.Sprintf("its id leads to document %q", d.ID)})
+		s.report.lose(Lost{Collection: s.name, ID: id, DocNum: num, What: "document",
+			Reason: fmt.Sprintf("its id leads to document %q", d.ID)})
 	}
 	return nil // damage was reported already
 }

@@ -52,7 +52,8 @@ func (c Caller) Post(ctx context.Context, url string, body, reply any) error {
 			req.Header.Set("Authorization", "Bearer "+key)
 		}
 	}
-	client := cmp.Or(c.Client, &http.Client{Timeout: c.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
+	client := cmp.Or(c.Client, &http.Client{Timeout: c.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
 	resp, err := client.Do(req)
 	if err != nil {
 		return err

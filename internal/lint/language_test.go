@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -142,6 +143,34 @@ func TestColumns(t *testing.T) {
 			if long(line) {
 				t.Errorf("%s:%d: the line has more than %d columns", page, i+1, maxColumns)
 			}
+		}
+	}
+}
+
+// maxCode is the longest line of code; wide lists the folders that have longer ones still.
+const maxCode = 120
+
+var wide = []string{
+	"db", "simd", "mcp", "internal/query", "rag/knowledge", "rag/provider", "rag/embed",
+	"rag/embed/bert", "rag/embed/static", "rag/embed/tokenizer", "rag/embed/weights",
+}
+
+// TestCodeColumns refuses long lines of code, but for those of a long string and of struct tags.
+func TestCodeColumns(t *testing.T) {
+	text := regexp.MustCompile(`"(?:[^"\\]|\\.){60,}"`)
+	for _, f := range files(t) {
+		if f.test || slices.Contains(wide, f.dir) || f.path == "tools/vecbolt/rag.go" ||
+			strings.Contains(f.text[:min(len(f.text), 100)], "Code generated") {
+			continue
+		}
+		raw := false // inside a raw string
+		for i, line := range strings.Split(f.text, "\n") {
+			ticks := strings.Count(line, "`")
+			columns := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			if columns > maxCode && !raw && !strings.HasPrefix(strings.TrimSpace(line), "//") && ticks == 0 && !text.MatchString(line) {
+				t.Errorf("%s:%d: the line has more than %d columns", f.path, i+1, maxCode)
+			}
+			raw = raw != (ticks%2 == 1)
 		}
 	}
 }

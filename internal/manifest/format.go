@@ -46,7 +46,8 @@ type File struct {
 
 // Find returns the file with a name, nil if it is not in the manifest.
 func (m *Manifest) Find(name string) *File {
-	i, ok := slices.BinarySearchFunc(m.Files, name, func(f File, name string) int { return strings.Compare(f.Name, name) })
+	i, ok := slices.BinarySearchFunc(m.Files, name,
+		func(f File, name string) int { return strings.Compare(f.Name, name) })
 	if !ok {
 		return nil
 	}

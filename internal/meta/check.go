@@ -61,7 +61,8 @@ func (t *table) checkTally(want tally) error {
 		sum.add(k, v)
 	}
 	if sum != want {
-		return t.tx.store.corrupt("bucket %s: %w: %d records and their digest, want %d and theirs", bucketName(t.tag, t.coll),
+		return t.tx.store.corrupt("bucket %s: %w: %d records and their digest, want %d and theirs",
+			bucketName(t.tag, t.coll),
 			fileformat.ErrChecksum, sum.count, want.count)
 	}
 	return nil
@@ -194,7 +195,8 @@ func (c *checker) each(t *table, want *tally, fn func(key, payload []byte) error
 	case sum.count != want.count:
 		c.report(c.store.name, bucketName(t.tag, t.coll), "", fmt.Sprintf("%d records, want %d", sum.count, want.count))
 	case sum.digest != want.digest:
-		c.report(c.store.name, bucketName(t.tag, t.coll), "", "records are not those that were written: digest mismatch")
+		c.report(c.store.name, bucketName(t.tag, t.coll), "",
+			"records are not those that were written: digest mismatch")
 	}
 	return nil
 }
@@ -210,7 +212,8 @@ func (c *checker) global(tag uint8, fn func(key, payload []byte) error) error {
 
 func (c *checker) records() error {
 	c.colls, c.rows, c.refs = map[uint32]Collection{}, map[uint64]segment.Info{}, map[uint32]*tally{}
-	for _, step := range []func() error{c.system, c.collections, c.buckets, c.segments, c.dead, c.history, c.documents} {
+	for _, step := range []func() error{c.system, c.collections, c.buckets, c.segments, c.dead,
+		c.history, c.documents} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -295,7 +298,8 @@ func (c *checker) segments() error {
 		case info.ID >= c.state.NextSegment:
 			return fmt.Errorf("%w: the next unused number is %d", fileformat.ErrFormat, c.state.NextSegment)
 		case info.MaxDoc >= c.state.NextDoc || info.MinDoc > info.MaxDoc:
-			return fmt.Errorf("%w: documents %d to %d, the next unused number is %d", fileformat.ErrFormat, info.MinDoc, info.MaxDoc,
+			return fmt.Errorf("%w: documents %d to %d, the next unused number is %d",
+				fileformat.ErrFormat, info.MinDoc, info.MaxDoc,
 				c.state.NextDoc)
 		}
 		return nil

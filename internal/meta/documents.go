@@ -108,7 +108,8 @@ func (tx *Tx) DeleteID(coll uint32, id string) error {
 // IDs calls fn with the ids of a collection and their documents, in byte order from an id
 // (inclusive or exclusive), until fn returns false or an error. fn may use the transaction, but
 // must not change ids.
-func (tx *Tx) IDs(coll uint32, from string, inclusive bool, fn func(id string, doc uint64) (more bool, err error)) error {
+func (tx *Tx) IDs(coll uint32, from string, inclusive bool,
+	fn func(id string, doc uint64) (more bool, err error)) error {
 	t, err := tx.identifiers(coll)
 	if t == nil {
 		return err

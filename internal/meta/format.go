@@ -51,7 +51,8 @@ const MaxID = 16384
 
 // bucketNames are the names of buckets by tag. Documents and ids have one bucket per collection,
 // named by bucketName.
-var bucketNames = [...]string{tagSystem: "system", tagCollections: "collections", tagDocuments: "documents", tagIDs: "ids",
+var bucketNames = [...]string{tagSystem: "system", tagCollections: "collections",
+	tagDocuments: "documents", tagIDs: "ids",
 	tagHistory: "history", tagPurge: "purge", tagSegments: "segments", tagDead: "dead"}
 
 // globalTags are the buckets that exist once. The State record keeps their tallies in this order.

@@ -79,12 +79,15 @@ func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, &fileformat.CorruptError{File: name, Offset: -1, Err: errors.Join(append(w.Problems, fmt.Errorf("%w: no state record is found in any page", fileformat.ErrFormat))...)}
+		return nil, &fileformat.CorruptError{File: name, Offset: -1,
+			Err: errors.Join(append(w.Problems, fmt.Errorf("%w: no state record is found in any page",
+				fileformat.ErrFormat))...)}
 	}
 	known := tallies != [len(globalTags)]tally{}
 	w.freed[tagSystem] = !known
 	for i, tag := range globalTags {
-		w.freed[tag] = (tag == tagCollections || tag == tagSegments || tag == tagDead) && (!known || uint64(len(present[tag])) < tallies[i].count)
+		w.freed[tag] = (tag == tagCollections || tag == tagSegments || tag == tagDead) &&
+			(!known || uint64(len(present[tag])) < tallies[i].count)
 		w.Stale = w.Stale || w.freed[tag]
 	}
 	w.Stale = w.Stale || !listed || !known
@@ -101,7 +104,8 @@ func Examine(fsys *vfs.FS, name string) (*Wreck, error) {
 
 // each calls fn with all records of known buckets. payload is nil for a damaged value, whose bucket
 // is known from the path to its page only.
-func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error, problem func(error)) (listed bool, err error) {
+func (w *Wreck) each(fn func(from boltcheck.Origin, b bucketSeed, key, payload, value []byte) error,
+	problem func(error)) (listed bool, err error) {
 	f, err := w.fs.Open(w.name)
 	if err != nil {
 		return false, err
@@ -229,7 +233,8 @@ func newer(b bucketSeed, key, old, payload, value []byte) []byte {
 		}
 	case tagSystem:
 		was, _, _ := decodeState(have)
-		if is, _, err := decodeState(payload); err == nil && (is.Applied > was.Applied || is.Applied == was.Applied && is.NextDoc > was.NextDoc) {
+		if is, _, err := decodeState(payload); err == nil &&
+			(is.Applied > was.Applied || is.Applied == was.Applied && is.NextDoc > was.NextDoc) {
 			return value
 		}
 	case tagDead:

@@ -10,7 +10,8 @@ import (
 // SalvageDocuments calls fn with every intact document of a collection, ascending, and bad with the
 // number of each document that fails its checksum. Unlike Documents it continues after damage. An
 // error of fn ends it.
-func (tx *Tx) SalvageDocuments(coll uint32, fn func(doc uint64, payload []byte) error, bad func(doc uint64, err error)) error {
+func (tx *Tx) SalvageDocuments(coll uint32, fn func(doc uint64, payload []byte) error,
+	bad func(doc uint64, err error)) error {
 	t, err := tx.documents(coll)
 	if t == nil {
 		return err

@@ -59,7 +59,8 @@ type Store struct {
 const (
 	lockTimeout = 100 * time.Millisecond // of bbolt's own lock; the database lock is taken first, so this never waits
 	growBy      = 1 << 20                // minimum growth of the file in bytes
-	initialMap  = 1 << 30                // minimum address space in bytes, because bbolt waits for all readers before it maps again
+	// minimum address space in bytes, because bbolt waits for all readers before it maps again
+	initialMap = 1 << 30
 )
 
 // Open opens the store in the file name. Without Create it first verifies the pages that bbolt
@@ -207,10 +208,12 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 	}
 	o := &bbolt.Options{
 		ReadOnly: readOnly, Timeout: lockTimeout,
-		PageSize: boltcheck.PageSize, FreelistType: bbolt.FreelistMapType, PreLoadFreelist: !readOnly, NoStatistics: true,
-		OpenFile: func(string, int, os.FileMode) (*os.File, error) { return file, nil },
+		PageSize: boltcheck.PageSize, FreelistType: bbolt.FreelistMapType, PreLoadFreelist: !readOnly,
+		NoStatistics: true,
+		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return file, nil },
 	}
-	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") { // elsewhere the map size becomes the file size
+	// elsewhere the map size becomes the file size
+	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") {
 		o.InitialMmapSize = initialMap
 		if st, err := file.Stat(); err == nil {
 			o.InitialMmapSize = max(initialMap, int(2*st.Size()))
@@ -360,7 +363,8 @@ func (s *Store) update(fn func(*Tx) error) (id uint64, uncommitted bool, err err
 // not count.
 func isFull(err error) bool {
 	write := (*fs.PathError)(nil)
-	return errors.As(err, &write) && write.Op == "write" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+	return errors.As(err, &write) && write.Op == "write" &&
+		(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
 // forget undoes a transaction whose commit found no space, and reports whether that is certain: the

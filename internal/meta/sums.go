@@ -123,7 +123,8 @@ func newPageSums(b []byte, f *vfs.File, root boltcheck.Root) (*pageSums, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &pageSums{db: db, name: f.Name(), file: f, root: root.Root, sums: sums, seen: make([]atomic.Uint64, len(sums)/64+1), leaves: make([]atomic.Uint64, len(sums)/64+1)}
+	p := &pageSums{db: db, name: f.Name(), file: f, root: root.Root, sums: sums,
+		seen: make([]atomic.Uint64, len(sums)/64+1), leaves: make([]atomic.Uint64, len(sums)/64+1)}
 	if _, err := p.node(root.Freelist); err != nil {
 		return nil, err
 	}
@@ -146,7 +147,8 @@ func (p *pageSums) verify(page uint64, b []byte) error {
 		return nil
 	}
 	if codec.CRC(b) != p.sums[page] {
-		return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize, Err: fmt.Errorf("page %d: %w", page, fileformat.ErrChecksum)}
+		return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize,
+			Err: fmt.Errorf("page %d: %w", page, fileformat.ErrChecksum)}
 	}
 	p.seen[page/64].Or(1 << (page % 64))
 	return nil
@@ -168,7 +170,8 @@ func (p *pageSums) verifyAll() error {
 func (p *pageSums) bad() (errs []error, err error) {
 	err = eachPage(p.file, uint64(len(p.sums)), func(page uint64, b []byte) error {
 		if page >= 2 && p.sums[page] != 0 && codec.CRC(b) != p.sums[page] {
-			errs = append(errs, fmt.Errorf("page %d, offset %d: %w", page, page*boltcheck.PageSize, fileformat.ErrChecksum))
+			errs = append(errs, fmt.Errorf("page %d, offset %d: %w", page, page*boltcheck.PageSize,
+				fileformat.ErrChecksum))
 		}
 		return nil
 	})
@@ -224,7 +227,8 @@ func (p *pageSums) node(page uint64) ([]byte, error) {
 }
 
 func (p *pageSums) invalid(page uint64, format string, args ...any) error {
-	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize, Err: fmt.Errorf("%w: "+format, append([]any{fileformat.ErrFormat}, args...)...)}
+	return &fileformat.CorruptError{File: p.name, Offset: int64(page) * boltcheck.PageSize,
+		Err: fmt.Errorf("%w: "+format, append([]any{fileformat.ErrFormat}, args...)...)}
 }
 
 // Layout of a branch page of bbolt (see internal/boltcheck): a header, then elements of position,
@@ -352,8 +356,9 @@ func contradicted(fsys *vfs.FS, name string, root boltcheck.Root) error {
 	}
 	defer f.Close()
 	if err := otherState(f, root); err != nil {
-		return &fileformat.CorruptError{File: name, Offset: -1, Err: fmt.Errorf("%w; it may be an older copy: put back the one that belongs to %s, "+
-			"or repair into a new database, or remove %[2]s if this is the right one", err, sumsName(name))}
+		return &fileformat.CorruptError{File: name, Offset: -1,
+			Err: fmt.Errorf("%w; it may be an older copy: put back the one that belongs to %s, "+
+				"or repair into a new database, or remove %[2]s if this is the right one", err, sumsName(name))}
 	}
 	return nil
 }

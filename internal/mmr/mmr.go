@@ -11,7 +11,8 @@ import (
 // greatest similarity to the candidates before it; ties go to the first. similar is called with
 // each chosen candidate and returns a function that compares another candidate with it; false means
 // that the similarity is unknown. A nil function means that all are unknown.
-func Order(n int, lambda float64, relevance func(i int) float64, similar func(chosen int) func(i int) (float64, bool)) iter.Seq[int] {
+func Order(n int, lambda float64, relevance func(i int) float64,
+	similar func(chosen int) func(i int) (float64, bool)) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		left, nearest := make([]int, n), make([]float64, n)
 		for i := range left {

@@ -85,7 +85,8 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 	if dear {
 		because("a beam search with %v%s would cost %.2g of a scan", w.setting, raised, cost/scan)
 	} else {
-		because("a beam search with %v%s costs %.2g of a scan and promises a recall of %.4g", w.setting, raised, cost/scan, w.recall)
+		because("a beam search with %v%s costs %.2g of a scan and promises a recall of %.4g",
+			w.setting, raised, cost/scan, w.recall)
 	}
 }
 
@@ -229,7 +230,8 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 	why := ""
 	switch {
 	case errors.Is(err, graph.ErrFar):
-		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall", w.setting)
+		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall",
+			w.setting)
 	case errors.Is(err, fileformat.ErrDamaged):
 		part.Segment.Graph.Distrust(err)
 		why = "the graph is damaged"

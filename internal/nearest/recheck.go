@@ -209,13 +209,15 @@ func (r *Rechecks) count(coll uint32, s *Search, truth []Ranked) {
 		g.Add(found[part], wanted[part])
 		g.promised += p.Parts[i].plan.recall * float64(wanted[part])
 		e := g.Estimate(strict)
-		if promised := g.promised / float64(max(1, e.Wanted)); e.Queries < RaiseAfter || e.High >= promised || seg.Raised.Load() >= raiseMost {
+		if promised := g.promised / float64(max(1, e.Wanted)); e.Queries < RaiseAfter ||
+			e.High >= promised || seg.Raised.Load() >= raiseMost {
 			continue
 		}
 		seg.Raised.Add(1)
 		delete(r.graphs, seg)
 		delete(r.tallies, coll) // measured with the narrower setting
-		r.engine.Opts.Logger.Info("recall was less than promised, searching further", "segment", seg.Info.ID, "recall", e.Recall,
+		r.engine.Opts.Logger.Info("recall was less than promised, searching further", "segment",
+			seg.Info.ID, "recall", e.Recall,
 			"queries", e.Queries, "times", seg.Raise())
 	}
 }

@@ -473,7 +473,8 @@ func (s *rowOffer) offer(raw, inv float32, row int) {
 }
 
 func (w *worker) newRowOffer(j, part int) rowOffer {
-	scan := rowOffer{Scorer: &w.Probes[j].Scorer, c: w.collectors[j], part: int32(part), maxNorm: w.View.Parts[part].MaxNorm}
+	scan := rowOffer{Scorer: &w.Probes[j].Scorer, c: w.collectors[j], part: int32(part),
+		maxNorm: w.View.Parts[part].MaxNorm}
 	scan.raise()
 	return scan
 }

@@ -19,11 +19,13 @@ func (s *svg) add(format string, args ...any) { fmt.Fprintf(&s.Builder, format, 
 
 // text adds a label; x and y are its anchor and baseline.
 func (s *svg) text(x, y float64, anchor, class, text string) {
-	s.add(`<text x="%s" y="%s" text-anchor="%s" class="%s">%s</text>`, num(x), num(y), anchor, class, template.HTMLEscapeString(text))
+	s.add(`<text x="%s" y="%s" text-anchor="%s" class="%s">%s</text>`, num(x), num(y), anchor, class,
+		template.HTMLEscapeString(text))
 }
 
 func (s *svg) rect(x, y, w, h float64, class, title string) {
-	s.add(`<rect x="%s" y="%s" width="%s" height="%s" class="%s">`, num(x), num(y), num(max(w, 0)), num(max(h, 0)), class)
+	s.add(`<rect x="%s" y="%s" width="%s" height="%s" class="%s">`, num(x), num(y), num(max(w, 0)),
+		num(max(h, 0)), class)
 	if title != "" {
 		s.add(`<title>%s</title>`, template.HTMLEscapeString(title))
 	}
@@ -169,7 +171,8 @@ func Columns(label string, columns []Column) template.HTML {
 		if c.Value < 0 {
 			class = "neg"
 		}
-		s.rect(left+float64(i)*step, min(at(c.Value), at(0)), max(step-min(1, step/4), 0.2), math.Abs(at(c.Value)-at(0)), class, c.Title)
+		s.rect(left+float64(i)*step, min(at(c.Value), at(0)), max(step-min(1, step/4), 0.2),
+			math.Abs(at(c.Value)-at(0)), class, c.Title)
 	}
 	s.line(left, at(0), width, at(0), "axis")
 	return s.figure(height, label)

@@ -142,9 +142,11 @@ func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engi
 	if err != nil {
 		return err
 	}
-	tail, err := wal.Replay(wal.Options{FS: to, DB: db.State.DB}, ver.Applied, func(uint64, []byte) error { return ctx.Err() })
+	tail, err := wal.Replay(wal.Options{FS: to, DB: db.State.DB}, ver.Applied,
+		func(uint64, []byte) error { return ctx.Err() })
 	if err == nil && tail.Last != ver.LSN {
-		err = &fileformat.CorruptError{File: engine.WALDir, Offset: -1, Err: fmt.Errorf("the copied log ends with batch %d, the version with %d", tail.Last, ver.LSN)}
+		err = &fileformat.CorruptError{File: engine.WALDir, Offset: -1,
+			Err: fmt.Errorf("the copied log ends with batch %d, the version with %d", tail.Last, ver.LSN)}
 	}
 	return err
 }

@@ -108,7 +108,8 @@ func (p *Publisher) open(dir string) (err error) {
 	if p.lock, err = p.to.Lock(lockFile, true); err != nil {
 		return err
 	}
-	for _, d := range []string{engine.ManifestDir, engine.MetaDir, engine.SegDir, engine.WALDir, engine.TmpDir} { // the first one marks a published folder
+	// the first one marks a published folder
+	for _, d := range []string{engine.ManifestDir, engine.MetaDir, engine.SegDir, engine.WALDir, engine.TmpDir} {
 		if err := p.to.Mkdir(d); err != nil {
 			return err
 		}
@@ -239,7 +240,8 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 	if _, err := p.db.MakeDerived(ctx, engine.ByClose, 0); err != nil {
 		return done, err
 	}
-	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.State.DB}, found: map[string]any{}, old: map[string]string{}}
+	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.State.DB},
+		found: map[string]any{}, old: map[string]string{}}
 	if p.last != nil {
 		next.old = p.last.Names()
 	}
@@ -271,7 +273,8 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 		NewFiles: next.files, NewBytes: next.bytes,
 	}
 	if !same {
-		p.db.Opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch, "files", next.files, "bytes", next.bytes, "took", time.Since(start))
+		p.db.Opts.Logger.Info("published", "dir", p.dir(), "version", m.Number, "lsn", m.Batch,
+			"files", next.files, "bytes", next.bytes, "took", time.Since(start))
 	}
 	return done, nil
 }
@@ -556,7 +559,8 @@ func (p *publication) there() error {
 	for _, f := range p.m.Files {
 		if size, err := p.to.Size(f.Path); err != nil || size != f.Size {
 			p.last, p.known = nil, nil // the next Publish writes the missing files
-			return fmt.Errorf("%s, published before, is gone or has changed: %w", f.Path, cmp.Or(err, fileformat.ErrCorrupt))
+			return fmt.Errorf("%s, published before, is gone or has changed: %w", f.Path,
+				cmp.Or(err, fileformat.ErrCorrupt))
 		}
 	}
 	return nil

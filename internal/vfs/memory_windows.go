@@ -27,7 +27,8 @@ func nameless(name string) (*os.File, error) {
 func duplicate(f *os.File, name string) (*os.File, error) {
 	self := windows.CurrentProcess()
 	var h windows.Handle
-	if err := windows.DuplicateHandle(self, windows.Handle(f.Fd()), self, &h, 0, false, windows.DUPLICATE_SAME_ACCESS); err != nil {
+	if err := windows.DuplicateHandle(self, windows.Handle(f.Fd()), self, &h, 0, false,
+		windows.DUPLICATE_SAME_ACCESS); err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(h), name), nil

@@ -64,7 +64,8 @@ const (
 	OpLock                        // take the lock
 )
 
-var kindNames = [...]string{"", "open", "create", "read", "write", "sync", "truncate", "preallocate", "rename", "remove",
+var kindNames = [...]string{"", "open", "create", "read", "write", "sync", "truncate", "preallocate",
+	"rename", "remove",
 	"mkdir", "syncdir", "readdir", "stat", "map", "dropcache", "lock"}
 
 // String returns the lower-case name of the operation, as used in traces and errors.

@@ -76,7 +76,8 @@ func (c *Client) Chat(ctx context.Context, messages []Message, part func(text st
 	if c.API == Ollama {
 		path = "/api/chat"
 	}
-	reply, err := ask(ctx, strings.TrimSuffix(c.Base, "/")+path, map[string]any{"model": c.Model, "stream": part != nil, "messages": messages})
+	reply, err := ask(ctx, strings.TrimSuffix(c.Base, "/")+path,
+		map[string]any{"model": c.Model, "stream": part != nil, "messages": messages})
 	if err == nil && reply.Text == "" {
 		err = errors.New("invalid response: no content")
 	}
@@ -139,7 +140,8 @@ const (
 	maxRefusal = 200
 )
 
-func (c *Client) stream(ctx context.Context, url string, body map[string]any, part func(string) error) (reply Reply, err error) {
+func (c *Client) stream(ctx context.Context, url string, body map[string]any,
+	part func(string) error) (reply Reply, err error) {
 	if c.API != Ollama {
 		body["stream_options"] = map[string]bool{"include_usage": true}
 	}
@@ -162,7 +164,8 @@ func (c *Client) stream(ctx context.Context, url string, body map[string]any, pa
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	client := cmp.Or(c.HTTP, &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
+	client := cmp.Or(c.HTTP, &http.Client{Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
 	resp, err := client.Do(req)
 	if err != nil {
 		return reply, err

@@ -62,7 +62,8 @@ func ReadRows(r io.Reader, name string) ([]Row, error) {
 			return nil, l.errorf("null instead of an object")
 		}
 		row := old.Row
-		row.UserInput, row.Response, row.Reference = cmp.Or(row.UserInput, old.Question), cmp.Or(row.Response, old.Answer), cmp.Or(row.Reference, old.GroundTruth)
+		row.UserInput, row.Response, row.Reference = cmp.Or(row.UserInput, old.Question),
+			cmp.Or(row.Response, old.Answer), cmp.Or(row.Reference, old.GroundTruth)
 		if row.RetrievedContexts == nil {
 			row.RetrievedContexts = old.Contexts
 		}
@@ -151,7 +152,8 @@ func SameText(a, b string) bool {
 
 // plain returns the words of s, each between single spaces.
 func plain(s string) string {
-	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	words := strings.FieldsFunc(strings.ToLower(s),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	if len(words) == 0 {
 		return ""
 	}

@@ -130,7 +130,8 @@ func (v *view) figures() {
 		var bars []page.Bar
 		for j, row := range v.Rows {
 			text := fmt.Sprintf("%.4f", row.Means[i].Value)
-			bars = append(bars, page.Bar{Label: row.Name, Text: text, Parts: []page.Part{{Value: row.Means[i].Value, Class: colour(j), Title: text}}})
+			bars = append(bars, page.Bar{Label: row.Name, Text: text,
+				Parts: []page.Part{{Value: row.Means[i].Value, Class: colour(j), Title: text}}})
 		}
 		v.Charts = append(v.Charts, namedChart{m.String(), page.Bars(m.String(), bars, 1)})
 	}
@@ -155,10 +156,12 @@ func (v *view) comparisons() {
 			continue
 		}
 		v.Comparisons = append(v.Comparisons, c)
-		rows = append(rows, page.Interval{Label: c.Run, Low: c.Low, Mid: c.Delta, High: c.High, Text: fmt.Sprintf("%+.4f, p = %.4f", c.Delta, c.P)})
+		rows = append(rows, page.Interval{Label: c.Run, Low: c.Low, Mid: c.Delta, High: c.High,
+			Text: fmt.Sprintf("%+.4f, p = %.4f", c.Delta, c.P)})
 		var columns []page.Column
 		for _, change := range c.Changes {
-			columns = append(columns, page.Column{Value: change.Delta(), Title: fmt.Sprintf("query %s: %.4f, was %.4f", change.Query, change.To, change.From)})
+			columns = append(columns, page.Column{Value: change.Delta(),
+				Title: fmt.Sprintf("query %s: %.4f, was %.4f", change.Query, change.To, change.From)})
 		}
 		for range c.Equal { // between the queries that became worse and those that became better
 			columns = slices.Insert(columns, c.Worse, page.Column{})
@@ -213,12 +216,15 @@ func (v *view) fates() {
 		if d == nil {
 			continue
 		}
-		bar := page.Bar{Label: res.Run.Name, Text: fmt.Sprintf("%d of %d", d.Found, d.Found+d.IndexMissed+d.RankedLow+d.NotInCorpus)}
+		bar := page.Bar{Label: res.Run.Name,
+			Text: fmt.Sprintf("%d of %d", d.Found, d.Found+d.IndexMissed+d.RankedLow+d.NotInCorpus)}
 		for _, p := range []struct {
 			n           int
 			class, name string
-		}{{d.Found, "c2", "found"}, {d.IndexMissed, "c1", "the index missed"}, {d.RankedLow, "c4", "rank low"}, {d.NotInCorpus, "c7", "not in the corpus"}} {
-			bar.Parts = append(bar.Parts, page.Part{Value: float64(p.n), Class: p.class, Title: fmt.Sprintf("%d %s", p.n, p.name)})
+		}{{d.Found, "c2", "found"}, {d.IndexMissed, "c1", "the index missed"},
+			{d.RankedLow, "c4", "rank low"}, {d.NotInCorpus, "c7", "not in the corpus"}} {
+			bar.Parts = append(bar.Parts, page.Part{Value: float64(p.n), Class: p.class,
+				Title: fmt.Sprintf("%d %s", p.n, p.name)})
 		}
 		bars = append(bars, bar)
 	}

@@ -27,7 +27,8 @@ const (
 	success
 )
 
-var measureNames = [...]string{ndcg: "nDCG", recall: "Recall", mrr: "MRR", averagePrecision: "MAP", precision: "P", success: "Success"}
+var measureNames = [...]string{ndcg: "nDCG", recall: "Recall", mrr: "MRR", averagePrecision: "MAP",
+	precision: "P", success: "Success"}
 
 // NDCG is the discounted cumulative gain of the first k documents, the sum of grade / log2(rank+1)
 // (Järvelin and Kekäläinen 2002), divided by the gain of the best possible ranking; trec_eval's
@@ -65,7 +66,8 @@ func ParseMetric(s string) (Metric, error) {
 	var m Metric
 	i := slices.IndexFunc(measureNames[:], func(n string) bool { return strings.EqualFold(n, name) })
 	if i < 0 {
-		return m, fmt.Errorf("metric %.40q: want one of %s, with @ and a number of ranks", s, strings.Join(measureNames[:], ", "))
+		return m, fmt.Errorf("metric %.40q: want one of %s, with @ and a number of ranks", s,
+			strings.Join(measureNames[:], ", "))
 	}
 	m.measure = measure(i)
 	if found {

@@ -162,7 +162,8 @@ func isIteration(word string) bool {
 // WriteBEIR writes the judgements in BEIR's format, in order of query and document. It fails on ids
 // with tabs or line ends, which the format cannot represent.
 func (q Qrels) WriteBEIR(w io.Writer) error {
-	return q.write(w, "query-id\tcorpus-id\tscore\n", "%s\t%s\t%d\n", func(r rune) bool { return r == '\t' || r == '\r' || r == '\n' })
+	return q.write(w, "query-id\tcorpus-id\tscore\n", "%s\t%s\t%d\n",
+		func(r rune) bool { return r == '\t' || r == '\r' || r == '\n' })
 }
 
 // WriteTREC writes the judgements in TREC's format, in order of query and document. It fails on ids

@@ -175,10 +175,11 @@ func (s *Searcher) query(q Query, depth int) (db.Query, error) {
 
 // A Diagnosis counts the relevant documents of all queries by outcome.
 type Diagnosis struct {
-	Found       int `json:"found"`         // in the run
-	IndexMissed int `json:"index_missed"`  // an exact search finds them, this one did not
-	RankedLow   int `json:"ranked_low"`    // found by the search, but below the depth
-	NotInCorpus int `json:"not_in_corpus"` // out of reach of the search: missing, excluded by Where, or without a vector or text to search
+	Found       int `json:"found"`        // in the run
+	IndexMissed int `json:"index_missed"` // an exact search finds them, this one did not
+	RankedLow   int `json:"ranked_low"`   // found by the search, but below the depth
+	// out of reach of the search: missing, excluded by Where, or without a vector or text to search
+	NotInCorpus int `json:"not_in_corpus"`
 
 	// Missing are the relevant documents that are not in the run, by query, the highest judgements
 	// first.
@@ -206,7 +207,8 @@ const (
 // Diagnose says why relevant documents are missing from a run that s made from queries. It costs an
 // exact pass over all vectors for each query with missing documents. With texts, it costs an exact
 // search if the run is not exact.
-func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries []Query, depth int) (*Diagnosis, error) {
+func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries []Query,
+	depth int) (*Diagnosis, error) {
 	d := &Diagnosis{Missing: map[string][]Missing{}}
 	var lacking []Query
 	for _, q := range queries {
@@ -251,7 +253,8 @@ func (s *Searcher) Diagnose(ctx context.Context, qrels Qrels, run *Run, queries 
 }
 
 // byExplain asks the database about each missing document.
-func (s *Searcher) byExplain(ctx context.Context, missing map[string][]Missing, _ *Run, queries []Query, depth int) error {
+func (s *Searcher) byExplain(ctx context.Context, missing map[string][]Missing, _ *Run,
+	queries []Query, depth int) error {
 	for _, q := range queries {
 		asked, err := s.query(q, depth)
 		if err != nil {
@@ -281,7 +284,8 @@ func (s *Searcher) byExplain(ctx context.Context, missing map[string][]Missing, 
 }
 
 // byRerun looks the missing documents up in the collection and in the results of an exact search.
-func (s *Searcher) byRerun(ctx context.Context, missing map[string][]Missing, run *Run, queries []Query, depth int) error {
+func (s *Searcher) byRerun(ctx context.Context, missing map[string][]Missing, run *Run,
+	queries []Query, depth int) error {
 	exact := run
 	if !run.Exact {
 		like := *s

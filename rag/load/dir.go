@@ -50,7 +50,8 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 				for _, file := range ignoreFiles {
 					b, err := vfs.ReadFile(filepath.Join(root, name, file))
 					if err == nil {
-						rules[name] = append(rules[name][:len(rules[name]):len(rules[name])], patterns(name, strings.Split(string(b), "\n"))...)
+						rules[name] = append(rules[name][:len(rules[name]):len(rules[name])],
+							patterns(name, strings.Split(string(b), "\n"))...)
 					}
 				}
 			}
@@ -61,7 +62,8 @@ func walk(ctx context.Context, root string, o *Options, yield func(string, error
 		}
 		if !e.Type().IsRegular() {
 			source := filepath.Join(root, filepath.FromSlash(name))
-			if more = yield("", &SkipError{Source: source, Err: errors.New((&vfs.NotRegularError{Mode: e.Type()}).Reason())}); !more {
+			if more = yield("", &SkipError{Source: source,
+				Err: errors.New((&vfs.NotRegularError{Mode: e.Type()}).Reason())}); !more {
 				return fs.SkipAll
 			}
 			return nil

@@ -36,7 +36,8 @@ func readHTML(doc *Document, b []byte, whole bool) error {
 	if !whole {
 		root = content(page)
 	}
-	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
+	conv := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(),
+		commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
 	text, err := conv.ConvertNode(root)
 	doc.Text = newlines(strings.ToValidUTF8(string(text), "\ufffd"))
 	return err
@@ -50,7 +51,8 @@ func content(page *html.Node) *html.Node {
 	if all < 2000 { // too short to leave anything out
 		return page
 	}
-	if article, err := readability.FromDocument(clone(page), &url.URL{Scheme: "file"}); err == nil && article.Node != nil {
+	if article, err := readability.FromDocument(clone(page), &url.URL{Scheme: "file"}); err == nil &&
+		article.Node != nil {
 		// On pages of many small parts, readability chooses only one of them.
 		if n := len(strings.TrimSpace(article.TextContent)); n*3 >= all || n >= 20_000 {
 			return article.Node
@@ -93,7 +95,8 @@ func textOf(n *html.Node) string {
 
 // clone copies a page, because readability modifies its input.
 func clone(n *html.Node) *html.Node {
-	c := &html.Node{Type: n.Type, DataAtom: n.DataAtom, Data: n.Data, Namespace: n.Namespace, Attr: append([]html.Attribute(nil), n.Attr...)}
+	c := &html.Node{Type: n.Type, DataAtom: n.DataAtom, Data: n.Data, Namespace: n.Namespace,
+		Attr: append([]html.Attribute(nil), n.Attr...)}
 	for child := range n.ChildNodes() {
 		c.AppendChild(clone(child))
 	}

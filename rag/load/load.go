@@ -77,9 +77,11 @@ var extensions = map[string]Format{
 // languages of source code, by extension.
 var languages = map[string]string{
 	".go": "go", ".py": "python", ".js": "javascript", ".mjs": "javascript", ".jsx": "javascript", ".ts": "typescript",
-	".tsx": "typescript", ".java": "java", ".kt": "kotlin", ".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".hpp": "cpp",
+	".tsx": "typescript", ".java": "java", ".kt": "kotlin", ".c": "c", ".h": "c", ".cc": "cpp",
+	".cpp": "cpp", ".hpp": "cpp",
 	".cs": "csharp", ".rs": "rust", ".rb": "ruby", ".php": "php", ".swift": "swift", ".scala": "scala", ".sh": "shell",
-	".bash": "shell", ".sql": "sql", ".lua": "lua", ".pl": "perl", ".r": "r", ".jl": "julia", ".hs": "haskell", ".ml": "ocaml",
+	".bash": "shell", ".sql": "sql", ".lua": "lua", ".pl": "perl", ".r": "r", ".jl": "julia",
+	".hs": "haskell", ".ml": "ocaml",
 	".ex": "elixir", ".erl": "erlang", ".clj": "clojure", ".zig": "zig", ".s": "assembly", ".proto": "protobuf",
 	".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".xml": "xml", ".css": "css", ".ini": "ini",
 }
@@ -186,7 +188,8 @@ func Bytes(source string, r io.Reader, opts *Options) ([]byte, error) {
 	most := opts.withDefaults().MaxBytes
 	if f, ok := r.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Size() > most {
-			return nil, &SkipError{Source: source, Err: fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, info.Size(), most)}
+			return nil, &SkipError{Source: source,
+				Err: fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, info.Size(), most)}
 		}
 	}
 	b, err := io.ReadAll(io.LimitReader(r, most+1))

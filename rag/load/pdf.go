@@ -170,7 +170,8 @@ func (l pdfLeaf) read() (text string, err error) {
 }
 
 // pdfLetters replaces ligatures by letters, because nobody searches for ligatures.
-var pdfLetters = strings.NewReplacer("\x00", "", "\ufb00", "ff", "\ufb01", "fi", "\ufb02", "fl", "\ufb03", "ffi", "\ufb04", "ffl",
+var pdfLetters = strings.NewReplacer("\x00", "", "\ufb00", "ff", "\ufb01", "fi", "\ufb02", "fl",
+	"\ufb03", "ffi", "\ufb04", "ffl",
 	"\ufb05", "st", "\ufb06", "st")
 
 // A matrix is [a b c d e f] of ISO 32000-1, 8.3.3.
@@ -403,7 +404,8 @@ func (p *pdfPage) show(s string) {
 		return
 	}
 	p.out.WriteString(text)
-	p.advance(f.width(s)*p.state.size + float64(f.codes(s))*p.state.charSpace + float64(strings.Count(s, " "))*p.state.wordSpace)
+	p.advance(f.width(s)*p.state.size + float64(f.codes(s))*p.state.charSpace +
+		float64(strings.Count(s, " "))*p.state.wordSpace)
 	end := p.text.mul(p.state.ctm)
 	p.endX, p.endY, p.shown = end[4], end[5], true
 }

@@ -76,7 +76,8 @@ func Lexical(weight float64) rag.Reranker {
 
 func words(text string) map[string]bool {
 	set := map[string]bool{}
-	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
+	for _, w := range strings.FieldsFunc(strings.ToLower(text),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
 		set[w] = true
 	}
 	return set
@@ -105,15 +106,16 @@ func MMR(lambda float64) rag.Reranker {
 		if !(lambda >= 0 && lambda <= 1) {
 			return nil, fmt.Errorf("rerank: lambda %v is outside 0..1", lambda)
 		}
-		order := mmr.Order(len(chunks), lambda, func(i int) float64 { return chunks[i].Score }, func(chosen int) func(int) (float64, bool) {
-			vec := chunks[chosen].Vector
-			return func(i int) (float64, bool) { // a chunk without a vector has no cosine
-				if len(vec) == 0 || len(chunks[i].Vector) != len(vec) {
-					return 0, false
+		order := mmr.Order(len(chunks), lambda, func(i int) float64 { return chunks[i].Score },
+			func(chosen int) func(int) (float64, bool) {
+				vec := chunks[chosen].Vector
+				return func(i int) (float64, bool) { // a chunk without a vector has no cosine
+					if len(vec) == 0 || len(chunks[i].Vector) != len(vec) {
+						return 0, false
+					}
+					return simd.Cosine64(vec, chunks[i].Vector), true
 				}
-				return simd.Cosine64(vec, chunks[i].Vector), true
-			}
-		})
+			})
 		out := make([]rag.Chunk, 0, len(chunks))
 		for i := range order {
 			out = append(out, chunks[i])

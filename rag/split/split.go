@@ -156,7 +156,8 @@ func (p *packer) divide(s span, levels []level) error {
 			return nil
 		}
 		if utf8.RuneCountInString(piece) == 1 {
-			return fmt.Errorf("%w: character %q at offset %d takes %d tokens of %d", ErrInvalid, piece, s.lo, tokens, p.max)
+			return fmt.Errorf("%w: character %q at offset %d takes %d tokens of %d", ErrInvalid, piece,
+				s.lo, tokens, p.max)
 		}
 	}
 	next := characters

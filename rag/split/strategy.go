@@ -37,7 +37,8 @@ func Fixed() Strategy {
 
 // Sentences makes chunks of whole sentences, at most n per chunk; 0 means no limit.
 func Sentences(n int) Strategy {
-	s := Strategy{name: "sentence", divide: sentencePieces, levels: []level{wordEnds}, whole: true, join: true, units: n}
+	s := Strategy{name: "sentence", divide: sentencePieces, levels: []level{wordEnds}, whole: true,
+		join: true, units: n}
 	if n > 0 {
 		s.name = fmt.Sprintf("sentence-%d", n)
 	}
@@ -57,7 +58,8 @@ func Paragraphs() Strategy {
 // and so on. A separator stays at the end of the piece before it. Without arguments the levels are
 // paragraphs, lines, sentences and words.
 func Recursive(separators ...string) Strategy {
-	s := Strategy{name: "recursive", divide: all, levels: []level{paragraphEnds, lineEnds, sentenceEnds, wordEnds}, whole: true, join: true}
+	s := Strategy{name: "recursive", divide: all,
+		levels: []level{paragraphEnds, lineEnds, sentenceEnds, wordEnds}, whole: true, join: true}
 	if len(separators) > 0 {
 		s.name, s.levels = fmt.Sprintf("recursive-%q", separators), nil
 	}
@@ -82,7 +84,8 @@ func Markdown(title string) Strategy {
 // Code divides source text before unindented lines that follow an empty line, where most languages
 // begin a new definition; then at empty lines; then at lines.
 func Code() Strategy {
-	return Strategy{name: "code", divide: all, levels: []level{definitions, paragraphEnds, lineEnds, wordEnds}, whole: true, join: true}
+	return Strategy{name: "code", divide: all,
+		levels: []level{definitions, paragraphEnds, lineEnds, wordEnds}, whole: true, join: true}
 }
 
 // Semantic divides where the topic changes: where the embedding of the two preceding sentences and
@@ -138,7 +141,8 @@ func wordEnds(text string) []int {
 }
 
 // abbreviations end with a full stop that does not end a sentence before a capital letter.
-var abbreviations = []string{"dr.", "mr.", "mrs.", "ms.", "prof.", "st.", "fig.", "figs.", "eq.", "no.", "vs.", "cf.", "e.g.",
+var abbreviations = []string{"dr.", "mr.", "mrs.", "ms.", "prof.", "st.", "fig.", "figs.", "eq.",
+	"no.", "vs.", "cf.", "e.g.",
 	"i.e.", "al.", "approx.", "sec.", "ch.", "vol.", "pp.", "ref.", "refs.", "inc.", "ltd.", "jr.", "sr."}
 
 func sentenceEnds(text string) []int {
@@ -229,7 +233,8 @@ func sections(text, title string) []group {
 		first, last := l.At(0), l.At(l.Len()-1)
 		switch n := n.(type) {
 		case *ast.Heading:
-			headings = append(headings, heading{lineStart(first.Start), n.Level, strings.TrimSpace(string(l.Value(source)))})
+			headings = append(headings, heading{lineStart(first.Start), n.Level,
+				strings.TrimSpace(string(l.Value(source)))})
 		case *ast.FencedCodeBlock, *ast.CodeBlock, *ast.HTMLBlock:
 			code = append(code, span{first.Start, last.Stop})
 		}
@@ -265,7 +270,8 @@ func sections(text, title string) []group {
 				groups = groups[:n-1]
 			}
 			_, body, _ := strings.Cut(text[lo:h.at], "\n")
-			g.bare = len(path) > 0 && h.level > path[len(path)-1].level && h.level != math.MaxInt && blank(strings.Trim(body, "=- \n"))
+			g.bare = len(path) > 0 && h.level > path[len(path)-1].level && h.level != math.MaxInt &&
+				blank(strings.Trim(body, "=- \n"))
 			groups = append(groups, g)
 		}
 		for len(path) > 0 && path[len(path)-1].level >= h.level {
@@ -279,7 +285,8 @@ func sections(text, title string) []group {
 
 // topics divides a text between sentences where the two preceding and the two following sentences
 // differ in topic, as in TextTiling (Hearst 1997).
-func topics(ctx context.Context, text string, threshold float64, embed func(context.Context, []string) ([][]float32, error)) ([]group, error) {
+func topics(ctx context.Context, text string, threshold float64,
+	embed func(context.Context, []string) ([][]float32, error)) ([]group, error) {
 	units := slices.DeleteFunc(pieces(0, text, sentenceEnds), func(u span) bool { return blank(text[u.lo:u.hi]) })
 	n := len(units)
 	if n == 0 {

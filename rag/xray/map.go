@@ -101,7 +101,10 @@ func (m *Map) label(values []any) []int {
 	for name := range count {
 		ordered = append(ordered, name)
 	}
-	slices.SortFunc(ordered, func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(ordered, func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]),
+			cmp.Compare(a, b))
+	})
 	if len(ordered) > shades {
 		ordered = append(ordered[:shades-1], "other")
 	}

@@ -15,7 +15,8 @@ const (
 // project returns the coordinates of rows along the two directions of most variance, and the share
 // of the variance along each. It computes principal components by randomised subspace iteration
 // (Halko, Martinsson, Tropp 2011, algorithm 4.4). If ctx ends, the result is useless.
-func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][components]float64, explained [components]float64) {
+func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][components]float64,
+	explained [components]float64) {
 	coords = make([][components]float64, len(rows))
 	if len(rows) == 0 || len(rows[0]) == 0 {
 		return coords, explained

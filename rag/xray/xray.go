@@ -117,9 +117,10 @@ type Outlier struct {
 // Hubs reports how often documents are among the K neighbours of the sample (Radovanović,
 // Nanopoulos, Ivanović 2010).
 type Hubs struct {
-	Top         []Hub         `json:"top"`
-	Never       int           `json:"never"`    // documents that are in no neighbourhood
-	Skewness    float64       `json:"skewness"` // of the occurrences of all documents: far above 1, hubs displace other neighbours
+	Top   []Hub `json:"top"`
+	Never int   `json:"never"` // documents that are in no neighbourhood
+	// of the occurrences of all documents: far above 1, hubs displace other neighbours
+	Skewness    float64       `json:"skewness"`
 	Occurrences *Distribution `json:"occurrences"`
 }
 
@@ -184,8 +185,10 @@ func Draw(ctx context.Context, coll *db.Collection, opts Options) (*Map, error) 
 }
 
 func newInspection(ctx context.Context, coll *db.Collection, opts Options) (*inspection, error) {
-	if opts.K < 0 || opts.K >= math.MaxInt32 || opts.Sample < 0 || opts.Points < 0 || opts.List < 0 || !(opts.Near >= 0 && opts.Near <= 1) {
-		return nil, fmt.Errorf("%w: k %d, sample %d, points %d, list %d, near %v", db.ErrInvalid, opts.K, opts.Sample, opts.Points, opts.List, opts.Near)
+	if opts.K < 0 || opts.K >= math.MaxInt32 || opts.Sample < 0 || opts.Points < 0 || opts.List < 0 ||
+		!(opts.Near >= 0 && opts.Near <= 1) {
+		return nil, fmt.Errorf("%w: k %d, sample %d, points %d, list %d, near %v", db.ErrInvalid,
+			opts.K, opts.Sample, opts.Points, opts.List, opts.Near)
 	}
 	opts.K = cmp.Or(opts.K, DefaultK)
 	opts.Near = cmp.Or(opts.Near, DefaultNear)
@@ -201,7 +204,8 @@ func newInspection(ctx context.Context, coll *db.Collection, opts Options) (*ins
 		Options: opts, ctx: ctx, coll: coll, metric: schema.Metric,
 		rng: rand.New(rand.NewPCG(opts.Seed, 0x78726179)),
 		report: &Report{
-			Collection: info.Name, Metric: schema.Metric, Dim: schema.Dim, K: opts.K, Near: opts.Near, Texts: map[string]string{},
+			Collection: info.Name, Metric: schema.Metric, Dim: schema.Dim, K: opts.K, Near: opts.Near,
+			Texts: map[string]string{},
 		},
 	}, nil
 }
@@ -304,7 +308,8 @@ const (
 
 // probe searches for every document of the sample.
 func (x *inspection) probe() error {
-	p := prober{x: x, place: map[string]int{}, occurs: map[string]int{}, groups: unionFind{}, seen: map[[2]string]bool{}}
+	p := prober{x: x, place: map[string]int{}, occurs: map[string]int{}, groups: unionFind{},
+		seen: map[[2]string]bool{}}
 	for i, d := range x.sample {
 		p.place[d.id] = i
 	}
@@ -421,7 +426,10 @@ func (p *prober) outlier(o Outlier) {
 }
 
 func farthest(list []Outlier, n int) []Outlier {
-	slices.SortFunc(list, func(a, b Outlier) int { return cmp.Or(cmp.Compare(b.Distance, a.Distance), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b Outlier) int {
+		return cmp.Or(cmp.Compare(b.Distance, a.Distance),
+			cmp.Compare(a.ID, b.ID))
+	})
 	return list[:min(n, len(list))]
 }
 
@@ -468,7 +476,10 @@ func (p *prober) finish() {
 		counts = append(counts, float64(c))
 		r.Hubs.Top = append(r.Hubs.Top, Hub{id, c})
 	}
-	slices.SortFunc(r.Hubs.Top, func(a, b Hub) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(r.Hubs.Top, func(a, b Hub) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count),
+			cmp.Compare(a.ID, b.ID))
+	})
 	r.Hubs.Top = append([]Hub{}, r.Hubs.Top[:min(n, len(r.Hubs.Top))]...)
 	r.Hubs.Never = r.Vectors - len(counts)
 	for len(counts) < r.Vectors {
@@ -516,7 +527,10 @@ func largest(members [][]string, n int) []Group {
 		slices.Sort(ids)
 		groups = append(groups, Group{len(ids), ids[:min(groupIDs, len(ids))]})
 	}
-	slices.SortFunc(groups, func(a, b Group) int { return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.IDs[0], b.IDs[0])) })
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Size, a.Size),
+			cmp.Compare(a.IDs[0], b.IDs[0]))
+	})
 	return groups[:min(n, len(groups))]
 }
 
@@ -546,7 +560,8 @@ func (x *inspection) useLog() error {
 	var best []float64
 	for _, ranking := range x.Log.Rankings {
 		if len(ranking) > 0 {
-			best = append(best, slices.MaxFunc(ranking, func(a, b eval.Scored) int { return cmp.Compare(a.Score, b.Score) }).Score)
+			best = append(best, slices.MaxFunc(ranking,
+				func(a, b eval.Scored) int { return cmp.Compare(a.Score, b.Score) }).Score)
 		}
 	}
 	x.report.Unretrieved.Best = distribute(best)

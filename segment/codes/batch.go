@@ -26,7 +26,8 @@ const BlockRows = simd.BlockRows
 
 // Batch unites queries, which must be of c.
 func (c *Codes) Batch(queries []*Query) *Batch {
-	b := &Batch{c: c, queries: queries, steps: make([]float64, len(queries)), tile: simd.NewCodeTile(len(queries), c.Dim())}
+	b := &Batch{c: c, queries: queries, steps: make([]float64, len(queries)),
+		tile: simd.NewCodeTile(len(queries), c.Dim())}
 	w := make([]int8, c.Dim())
 	for i, q := range queries {
 		if q.c != c {

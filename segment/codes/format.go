@@ -131,7 +131,8 @@ func decodeHeader(b []byte) (header, layout, error) {
 	if h.square > MaxDim*largest*largest || !(h.slope >= 0) || math.IsInf(float64(h.slope), 0) {
 		return fail(60, "largest square %d, slope %v", h.square, h.slope)
 	}
-	if nibbles > 1 || h.coarseSquare > MaxDim*odd*odd || !(h.coarseSlope >= 0) || math.IsInf(float64(h.coarseSlope), 0) {
+	if nibbles > 1 || h.coarseSquare > MaxDim*odd*odd || !(h.coarseSlope >= 0) ||
+		math.IsInf(float64(h.coarseSlope), 0) {
 		return fail(72, "nibbles %d, largest square %d, slope %v", nibbles, h.coarseSquare, h.coarseSlope)
 	}
 	l := layoutOf(h.ident.Rows, h.ident.Dim, h.nibbles)

@@ -47,7 +47,8 @@ func Write(w io.WriterAt, ident Ident, rows Source) (int64, error) {
 
 func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error) {
 	lay := layoutOf(ident.Rows, ident.Dim, nibbles)
-	e := encoder{ident: ident, lay: lay, Writer: blocks.NewWriter(w, headerSize), nibbles: blocks.NewWriter(w, lay.nibbles)}
+	e := encoder{ident: ident, lay: lay, Writer: blocks.NewWriter(w, headerSize),
+		nibbles: blocks.NewWriter(w, lay.nibbles)}
 	e.head.ident, e.head.nibbles = ident, nibbles
 	mean, err := e.sample(rows)
 	if err != nil {
@@ -63,7 +64,8 @@ func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error)
 		return 0, err
 	}
 	e.PadTo(lay.mean)
-	for _, words := range [][]byte{codec.BytesFromF32s(mean), codec.BytesFromF32s(e.scales), codec.BytesFromF32s(e.levels),
+	for _, words := range [][]byte{codec.BytesFromF32s(mean), codec.BytesFromF32s(e.scales),
+		codec.BytesFromF32s(e.levels),
 		codec.BytesFromF32s(e.resids), codec.BytesFromU32s(e.squares)} {
 		e.Add(words)
 		e.Pad(sectionEnd)

@@ -58,7 +58,8 @@ func Parse(b []byte, ident Ident) (*Columns, error) {
 		}
 	}
 	if path != pathsEnd || data != uint64(len(b)-crcSize) {
-		return nil, corrupt(data, "paths end at %d instead of %d, columns at %d instead of %d", path, pathsEnd, data, len(b)-crcSize)
+		return nil, corrupt(data, "paths end at %d instead of %d, columns at %d instead of %d", path,
+			pathsEnd, data, len(b)-crcSize)
 	}
 	return c, nil
 }

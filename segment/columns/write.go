@@ -111,7 +111,8 @@ func (c *columnBuilder) append(out []byte, rows int, role uint8) ([]byte, entry)
 
 	strings := number(&n, ordered(&c.strings, c.parts, func(p *part) (uint32, int, func(i int) string) {
 		text := string(p.from.text) // one copy for all strings
-		return p.from.firstString, p.from.strings, func(i int) string { return text[p.from.offsets[i]:p.from.offsets[i+1]] }
+		return p.from.firstString, p.from.strings,
+			func(i int) string { return text[p.from.offsets[i]:p.from.offsets[i+1]] }
 	}))
 	x.strings = uint32(len(strings))
 	if len(strings) > 0 {

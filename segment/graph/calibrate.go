@@ -23,7 +23,8 @@ const (
 )
 
 // stopRatios are the stopping ratios tried during calibration, in ascending order.
-var stopRatios = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.12, 1.15, 1.18, 1.22, 1.27, 1.35, 1.5, 1.75, 2}
+var stopRatios = [...]float32{1.01, 1.02, 1.03, 1.04, 1.05, 1.065, 1.08, 1.1, 1.12, 1.15, 1.18, 1.22,
+	1.27, 1.35, 1.5, 1.75, 2}
 
 // An outcome is the state of a search at the point where a setting would end it.
 type outcome struct {
@@ -234,7 +235,10 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error
 	for least := float32(0); len(efs) > 0 && least < enough; {
 		round := efs[:min(step, len(efs))]
 		efs = efs[len(round):]
-		err := b.each(len(trials), func(w *workerScratch, i int) error { return trials[i].walk(columns, round, w, score) })
+		err := b.each(len(trials), func(w *workerScratch,
+			i int) error {
+			return trials[i].walk(columns, round, w, score)
+		})
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,8 @@ func (g *Graph) compareDuplicates() (bitset.Set, error) {
 			continue
 		}
 		if duplicates.Has(int(next)) || !bytes.Equal(g.record(row), g.record(next)) {
-			return nil, corrupt(g.geo.duplicates+int64(row)*4, "row %d is not a duplicate of row %d, or of another row too", next, row)
+			return nil, corrupt(g.geo.duplicates+int64(row)*4,
+				"row %d is not a duplicate of row %d, or of another row too", next, row)
 		}
 		duplicates.Set(int(next))
 	}
@@ -142,7 +143,8 @@ func (g *Graph) compareReachable(duplicates bitset.Set) error {
 	}
 	for row := range g.Len() {
 		if duplicates.Has(row) == reached.Has(row) {
-			return corrupt(g.geo.nodes+int64(row)*g.geo.node, "row %d is a duplicate that is reachable, or a node that is not", row)
+			return corrupt(g.geo.nodes+int64(row)*g.geo.node,
+				"row %d is a duplicate that is reachable, or a node that is not", row)
 		}
 	}
 	return nil

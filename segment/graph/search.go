@@ -110,7 +110,8 @@ type Stats struct {
 // true score of a row, higher is better; it is called for somewhat more than k rows. Hits are in
 // the memory of buf: they are valid until its next use. Search returns the error of score, or an
 // error that wraps fileformat.ErrDamaged.
-func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error), buf *Buffer) ([]Hit, Stats, error) {
+func (q *Query) Search(k int, s Setting, allowed bitset.Set, score func(row int) (float64, error),
+	buf *Buffer) ([]Hit, Stats, error) {
 	rows, stats, err := q.Find(k, s, allowed, buf)
 	if err != nil {
 		return nil, stats, err

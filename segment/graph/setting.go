@@ -84,7 +84,8 @@ type level struct {
 }
 
 func (l *level) setting(k int, times float64) Setting {
-	return Setting{EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio, nodes: float64(l.nodes) * times}
+	return Setting{EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
+		nodes: float64(l.nodes) * times}
 }
 
 func decodeLevel(b []byte) (level, error) {

@@ -67,7 +67,8 @@ func (s *space) point(dst, x []float32, query bool) (extra float32) {
 		}
 	}
 	factor /= s.unit
-	if simd.Centre(dst, x[:len(dst)], factor, s.mean[:len(dst)]) > far { // a query far from all rows: only its direction counts
+	// a query far from all rows: only its direction counts
+	if simd.Centre(dst, x[:len(dst)], factor, s.mean[:len(dst)]) > far {
 		most := 0.0
 		for i, v := range x[:len(dst)] {
 			most = max(most, math.Abs(float64(float64(v)*factor)-s.mean[i]))

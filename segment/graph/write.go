@@ -52,7 +52,8 @@ func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Sou
 func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Options) (*Graph, error) {
 	if ident.Rows < 1 || ident.Rows > codes.MaxRows || ident.Dim < 1 || ident.Dim > codes.MaxDim ||
 		ident.Metric > fileformat.L2 {
-		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows, ident.Dim, ident.Metric)
+		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows,
+			ident.Dim, ident.Metric)
 	}
 	h := header{ident: ident, layout: opts.layout}
 	if h.layout == 0 {

@@ -161,5 +161,6 @@ func (s *skip) append(b []byte) []byte {
 func decodeSkip(b []byte) skip {
 	_ = b[skipSize-1]
 	le := binary.LittleEndian
-	return skip{last: le.Uint32(b), maxFreq: le.Uint32(b[4:]), minLen: le.Uint32(b[8:]), docs: le.Uint32(b[12:]), pos: le.Uint64(b[16:])}
+	return skip{last: le.Uint32(b), maxFreq: le.Uint32(b[4:]), minLen: le.Uint32(b[8:]),
+		docs: le.Uint32(b[12:]), pos: le.Uint64(b[16:])}
 }

@@ -61,7 +61,8 @@ func (l *lister) add(row int, freq, length uint32) {
 	l.maxFreq, l.minLen = max(l.maxFreq, freq), min(l.minLen, length)
 	l.blockFreq, l.blockLen = max(l.blockFreq, freq), min(l.blockLen, length)
 	if l.df++; l.df%perBlock == 0 {
-		s := skip{last: uint32(row), maxFreq: l.blockFreq, minLen: l.blockLen, docs: uint32(len(l.docs)), pos: uint64(len(l.list.pos))}
+		s := skip{last: uint32(row), maxFreq: l.blockFreq, minLen: l.blockLen,
+			docs: uint32(len(l.docs)), pos: uint64(len(l.list.pos))}
 		l.skip = s.append(l.skip)
 		l.blockFreq, l.blockLen = 0, math.MaxUint32
 	}
@@ -260,7 +261,8 @@ func (l *list) count(limit int, whole bool, live bitset.Set) (int, error) {
 		last, _, _ := l.bounds(block)
 		end := min(int(min(last, math.MaxInt32-1))+1, limit)
 		// A block among live rows only needs not be read.
-		if block < l.full() && int64(last) < int64(limit) && start < end && (live == nil || live.CountRange(start, end) == end-start) {
+		if block < l.full() && int64(last) < int64(limit) && start < end &&
+			(live == nil || live.CountRange(start, end) == end-start) {
 			n += perBlock
 			start = end
 			continue

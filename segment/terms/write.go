@@ -35,7 +35,8 @@ func Write(w io.WriterAt, ident Ident, inputs ...Input) (int64, error) {
 	if ident.Rows < 1 || ident.Rows > MaxRows {
 		return 0, fmt.Errorf("terms: cannot index %d rows", ident.Rows)
 	}
-	e := encoder{file: w, Writer: blocks.NewWriter(w, headerSize), inputs: inputs, head: header{ident: ident}, lens: make([]uint32, ident.Rows)}
+	e := encoder{file: w, Writer: blocks.NewWriter(w, headerSize), inputs: inputs,
+		head: header{ident: ident}, lens: make([]uint32, ident.Rows)}
 	for _, step := range []func() error{e.lengths, e.postings, e.dictionary, e.finish} {
 		if err := step(); err != nil {
 			return 0, err
@@ -169,7 +170,8 @@ func (e *encoder) postings() error {
 		if len(same) == 0 {
 			break
 		}
-		l = lister{list: list{minLen: math.MaxUint32, skip: l.skip[:0], docs: l.docs[:0], pos: l.list.pos[:0]}, last: -1, blockLen: math.MaxUint32}
+		l = lister{list: list{minLen: math.MaxUint32, skip: l.skip[:0], docs: l.docs[:0],
+			pos: l.list.pos[:0]}, last: -1, blockLen: math.MaxUint32}
 		if err := e.merge(&l, same); err != nil {
 			return err
 		}
@@ -241,7 +243,8 @@ func (e *encoder) term(term string, l *list) error {
 	e.dict = binary.AppendUvarint(e.dict, uint64(shared))
 	e.dict = binary.AppendUvarint(e.dict, uint64(len(term)-shared))
 	e.dict = append(e.dict, term[shared:]...)
-	x := entry{df: uint64(l.df), maxFreq: uint64(l.maxFreq), minLen: uint64(l.minLen), docs: uint64(len(l.docs)), pos: uint64(len(l.pos))}
+	x := entry{df: uint64(l.df), maxFreq: uint64(l.maxFreq), minLen: uint64(l.minLen),
+		docs: uint64(len(l.docs)), pos: uint64(len(l.pos))}
 	e.dict = x.append(e.dict)
 	e.done += x.skips() + x.docs + x.pos
 	e.prev = term

@@ -157,10 +157,12 @@ type collectionAnswer struct {
 func (s space) answerCollection(info db.CollectionInfo) *collectionAnswer {
 	state := stateOf(info.Name, info.Metadata)
 	name, _ := s.name(info.Name)
-	out := &collectionAnswer{ID: state.id, Name: name, Schema: null(state.schema), Tenant: s.Tenant, Database: s.Database,
+	out := &collectionAnswer{ID: state.id, Name: name, Schema: null(state.schema), Tenant: s.Tenant,
+		Database: s.Database,
 		Configuration: map[string]any{
 			// Apart from the metric these are Chroma's defaults: clients expect numbers here.
-			"hnsw": map[string]any{"space": spaceOf(info.Schema.Metric), "ef_construction": 100, "ef_search": 100, "max_neighbors": 16,
+			"hnsw": map[string]any{"space": spaceOf(info.Schema.Metric), "ef_construction": 100,
+				"ef_search": 100, "max_neighbors": 16,
 				"resize_factor": 1.2, "sync_threshold": 1000},
 			"spann": nil, "embedding_function": null(state.embedding),
 		}}
@@ -418,5 +420,6 @@ func (a *API) indexingStatus(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"num_indexed_ops": n, "num_unindexed_ops": 0, "op_indexing_progress": 1.0, "total_ops": n}, nil
+	return map[string]any{"num_indexed_ops": n, "num_unindexed_ops": 0, "op_indexing_progress": 1.0,
+		"total_ops": n}, nil
 }

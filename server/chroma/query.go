@@ -85,7 +85,8 @@ func (a *API) query(ctx context.Context, r *request) (any, error) {
 		n = *in.N
 	}
 	if len(in.Embeddings) < 1 || len(in.Embeddings) > maxQueries || n < 1 || n > a.opts.Results/len(in.Embeddings) {
-		return nil, invalidf("%d query embeddings, %d results each: want 1 to %d and 1 to %d, %d in all", len(in.Embeddings), n, maxQueries, a.opts.Results, a.opts.Results)
+		return nil, invalidf("%d query embeddings, %d results each: want 1 to %d and 1 to %d, %d in all",
+			len(in.Embeddings), n, maxQueries, a.opts.Results, a.opts.Results)
 	}
 	info, err := c.Info()
 	if err != nil {
@@ -153,7 +154,8 @@ func (a *API) load(ctx context.Context, c *db.Collection, hits []db.Hit, want db
 }
 
 // find returns the best n documents for each vector, by their ids.
-func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int) ([][]db.Hit, error) {
+func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *condition,
+	vectors [][]float32, n int) ([][]db.Hit, error) {
 	info, err := c.Info()
 	if err != nil {
 		return nil, err
@@ -206,7 +208,8 @@ func (a *API) find(ctx context.Context, c *db.Collection, ids []string, cond *co
 }
 
 // scan reads every document that meets the condition.
-func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *condition, vectors [][]float32, n int) ([][]db.Hit, error) {
+func (a *API) scan(ctx context.Context, c *db.Collection, ids []string, cond *condition,
+	vectors [][]float32, n int) ([][]db.Hit, error) {
 	info, err := c.Info()
 	if err != nil {
 		return nil, err

@@ -55,7 +55,8 @@ func (a *API) records(r *request, complete bool) ([]record, error) {
 		name  string
 		have  int
 		given bool
-	}{{"embeddings", len(in.Embeddings), complete || in.Embeddings != nil}, {"metadatas", len(in.Metadatas), in.Metadatas != nil},
+	}{{"embeddings", len(in.Embeddings), complete || in.Embeddings != nil},
+		{"metadatas", len(in.Metadatas), in.Metadatas != nil},
 		{"documents", len(in.Documents), in.Documents != nil}, {"uris", len(in.URIs), in.URIs != nil}} {
 		if list.have != n && list.given {
 			return nil, invalidf("%d %s for %d ids", list.have, list.name, n)
@@ -157,7 +158,8 @@ func (r *record) patch() db.Patch {
 
 // write writes records in one batch. Each record becomes an insert or an update, depending on
 // whether its id exists. If that changes before the batch is applied, write retries.
-func (a *API) write(ctx context.Context, r *request, complete bool, put func(b *db.Batch, collection string, rec *record, exists bool)) (any, error) {
+func (a *API) write(ctx context.Context, r *request, complete bool,
+	put func(b *db.Batch, collection string, rec *record, exists bool)) (any, error) {
 	c, _, err := a.collection(ctx, r)
 	if err != nil {
 		return nil, err
@@ -241,7 +243,8 @@ func (a *API) count(ctx context.Context, r *request) (any, error) {
 
 // documents yields the documents that have one of the ids and meet the condition, in the order of
 // ids. If ids is nil, it yields all documents after the id after, in order of id.
-func documents(ctx context.Context, c *db.Collection, ids []string, cond *condition, after string, want db.Select) iter.Seq2[*db.Document, error] {
+func documents(ctx context.Context, c *db.Collection, ids []string, cond *condition, after string,
+	want db.Select) iter.Seq2[*db.Document, error] {
 	const pageSize = 500
 	if !cond.plain() || ids != nil && cond.expr != nil {
 		want |= db.WithText | db.WithMetadata

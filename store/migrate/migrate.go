@@ -108,7 +108,8 @@ func Run(ctx context.Context, from store.Collection, to store.Store, name string
 }
 
 // open returns the target collection.
-func open(ctx context.Context, schema store.Schema, to store.Store, name string, resume bool) (store.Collection, error) {
+func open(ctx context.Context, schema store.Schema, to store.Store, name string,
+	resume bool) (store.Collection, error) {
 	target, err := to.Collection(ctx, name)
 	if errors.Is(err, db.ErrNotFound) {
 		return to.Create(ctx, name, schema)

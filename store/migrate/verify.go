@@ -140,7 +140,8 @@ func equal(a, b *db.Document) (bool, error) {
 }
 
 // query searches a vector in both collections.
-func (v *Verification) query(ctx context.Context, vec []float32, from, to store.Collection) (wanted, found int, err error) {
+func (v *Verification) query(ctx context.Context, vec []float32, from, to store.Collection) (wanted,
+	found int, err error) {
 	want, err := from.Query(ctx, vec, sampleK, nil)
 	if err != nil {
 		return 0, 0, fmt.Errorf("search the source: %w", err)

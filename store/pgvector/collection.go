@@ -112,7 +112,8 @@ func (c *collection) Upsert(ctx context.Context, docs []db.Document) error {
 	if c.text != nil {
 		columns, values, updates = columns+", terms", values+", $6::text::tsvector", updates+", terms = excluded.terms"
 	}
-	statement := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT (id) DO UPDATE SET %s", c.table, columns, values, updates)
+	statement := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT (id) DO UPDATE SET %s",
+		c.table, columns, values, updates)
 	err = c.s.transaction(ctx, func(tx pgx.Tx) error {
 		for part := range slices.Chunk(docs, 500) {
 			var batch pgx.Batch
@@ -228,7 +229,8 @@ func (c *collection) Scan(ctx context.Context, after string, limit int, where fi
 	}
 	var s statement
 	// One more than wanted: it tells whether there is another page.
-	sql := fmt.Sprintf("SELECT %s FROM %s WHERE id > %s AND %s ORDER BY id LIMIT %d", whole, c.table, s.arg(escape(after)), s.where(where), limit+1)
+	sql := fmt.Sprintf("SELECT %s FROM %s WHERE id > %s AND %s ORDER BY id LIMIT %d", whole, c.table,
+		s.arg(escape(after)), s.where(where), limit+1)
 	docs, err := query(ctx, c.s, collect, sql, s.args...)
 	if err != nil {
 		return store.Page{}, wrap(err, "scan %q", c.name)

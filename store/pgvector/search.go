@@ -35,7 +35,8 @@ func (c *collection) Query(ctx context.Context, vector []float32, k int, where f
 func (c *collection) nearestTo(ctx context.Context, score *scorer, k int, where filter.Expr) ([]db.Hit, error) {
 	if score.norm == 0 { // every score is 0
 		var s statement
-		sql := fmt.Sprintf("SELECT %s FROM %s WHERE embedding IS NOT NULL AND %s ORDER BY id LIMIT %d", whole, c.table, s.where(where), k)
+		sql := fmt.Sprintf("SELECT %s FROM %s WHERE embedding IS NOT NULL AND %s ORDER BY id LIMIT %d",
+			whole, c.table, s.where(where), k)
 		return query(ctx, c.s, score.hits, sql, s.args...)
 	}
 	limit := k + slack

@@ -44,10 +44,12 @@ type HNSW struct {
 }
 
 func (h *HNSW) validate() error {
-	if h == nil || (h.M == 0 || h.M >= 2 && h.M <= 100) && (h.EfConstruction == 0 || h.EfConstruction >= 4 && h.EfConstruction <= 1000) {
+	if h == nil || (h.M == 0 || h.M >= 2 && h.M <= 100) &&
+		(h.EfConstruction == 0 || h.EfConstruction >= 4 && h.EfConstruction <= 1000) {
 		return nil
 	}
-	return fmt.Errorf("%w: hnsw: m = %d is outside 2..100 or ef_construction = %d outside 4..1000", db.ErrInvalid, h.M, h.EfConstruction)
+	return fmt.Errorf("%w: hnsw: m = %d is outside 2..100 or ef_construction = %d outside 4..1000",
+		db.ErrInvalid, h.M, h.EfConstruction)
 }
 
 // A Store is a schema of a PostgreSQL database. It implements store.Store.
@@ -92,7 +94,8 @@ func Open(ctx context.Context, address string, o *Options) (*Store, error) {
 // than net/url, such as several hosts.
 func parseURL(address string, o *Options) (string, *Options, error) {
 	if !strings.HasPrefix(address, "postgres://") && !strings.HasPrefix(address, "postgresql://") {
-		return "", nil, fmt.Errorf("%w: the address of a PostgreSQL server is postgres://user@host:port/database", db.ErrInvalid)
+		return "", nil, fmt.Errorf("%w: the address of a PostgreSQL server is postgres://user@host:port/database",
+			db.ErrInvalid)
 	}
 	opts := Options{}
 	if o != nil {
@@ -122,7 +125,8 @@ func parseURL(address string, o *Options) (string, *Options, error) {
 				return "", nil, fmt.Errorf(`%w: vecbolt_hnsw=%s: want "on" or M,EF_CONSTRUCTION`, db.ErrInvalid, value)
 			}
 		default:
-			return "", nil, fmt.Errorf("%w: unknown parameter vecbolt_%s: there are vecbolt_schema and vecbolt_hnsw", db.ErrInvalid, name)
+			return "", nil, fmt.Errorf("%w: unknown parameter vecbolt_%s: there are vecbolt_schema and vecbolt_hnsw",
+				db.ErrInvalid, name)
 		}
 	}
 	if query = strings.Join(rest, "&"); query != "" {
@@ -141,7 +145,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Store, error) {
 			s.schema = o.Schema
 		}
 	}
-	if len(s.schema) > 63 || !utf8.ValidString(s.schema) || strings.ContainsRune(s.schema, 0) || strings.HasPrefix(s.schema, "pg_") {
+	if len(s.schema) > 63 || !utf8.ValidString(s.schema) || strings.ContainsRune(s.schema, 0) ||
+		strings.HasPrefix(s.schema, "pg_") {
 		return nil, fmt.Errorf("%w: %q cannot be the name of a schema: at most 63 bytes of UTF-8, not beginning with pg_", db.ErrInvalid, s.schema)
 	}
 	if err := s.hnsw.validate(); err != nil {
@@ -192,7 +197,8 @@ func (s *Store) setup(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	var ready, vector bool
-	err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL, to_regtype('vector') IS NOT NULL", s.catalogue()).Scan(&ready, &vector)
+	err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL, to_regtype('vector') IS NOT NULL",
+		s.catalogue()).Scan(&ready, &vector)
 	if err == nil && !vector {
 		_, err = tx.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS vector")
 	}
@@ -223,7 +229,8 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 		return nil, err
 	}
 	if schema.Dim > MaxDim {
-		return nil, fmt.Errorf("%w: collection %q: dimension %d: pgvector takes at most %d", db.ErrInvalid, name, schema.Dim, MaxDim)
+		return nil, fmt.Errorf("%w: collection %q: dimension %d: pgvector takes at most %d",
+			db.ErrInvalid, name, schema.Dim, MaxDim)
 	}
 	hnsw := s.hnsw
 	if schema.Dim == 0 {
@@ -285,7 +292,8 @@ func (s *Store) Index(ctx context.Context, name string, h HNSW) error {
 	}
 	c.hnsw = &h
 	err = s.transaction(ctx, func(tx pgx.Tx) error {
-		done, err := tx.Exec(ctx, "UPDATE "+s.catalogue()+" SET hnsw = $1 WHERE name = $2 AND hnsw IS NULL", c.hnsw, name)
+		done, err := tx.Exec(ctx, "UPDATE "+s.catalogue()+" SET hnsw = $1 WHERE name = $2 AND hnsw IS NULL", c.hnsw,
+			name)
 		if err == nil && done.RowsAffected() == 0 {
 			err = fmt.Errorf("%w: an HNSW index", db.ErrExists)
 		}
@@ -344,7 +352,8 @@ func (s *Store) lookup(ctx context.Context, name string) (*collection, error) {
 	case err != nil:
 		return nil, wrap(err, "collection %q", name)
 	case row.Format > format:
-		return nil, fmt.Errorf("%w: collection %q has format %d, this release reads %d", db.ErrVersion, name, row.Format, format)
+		return nil, fmt.Errorf("%w: collection %q has format %d, this release reads %d", db.ErrVersion,
+			name, row.Format, format)
 	}
 	schema, err := store.DecodeSchema(row.Definition)
 	if err != nil {
@@ -355,7 +364,10 @@ func (s *Store) lookup(ctx context.Context, name string) (*collection, error) {
 
 // Collections implements store.Store.
 func (s *Store) Collections(ctx context.Context) ([]string, error) {
-	names, err := query(ctx, s, func(rows pgx.Rows) ([]string, error) { return pgx.CollectRows(rows, pgx.RowTo[string]) },
+	names, err := query(ctx, s, func(rows pgx.Rows) ([]string,
+		error) {
+		return pgx.CollectRows(rows, pgx.RowTo[string])
+	},
 		"SELECT name FROM "+s.catalogue()+" ORDER BY name")
 	if code(err) == undefinedTable {
 		return nil, nil // nothing was ever created
@@ -457,7 +469,8 @@ func (s *Store) transaction(ctx context.Context, do func(pgx.Tx) error) error {
 }
 
 // query runs a statement that changes nothing.
-func query[T any](ctx context.Context, s *Store, collect func(pgx.Rows) (T, error), sql string, args ...any) (out T, err error) {
+func query[T any](ctx context.Context, s *Store, collect func(pgx.Rows) (T, error), sql string,
+	args ...any) (out T, err error) {
 	err = s.retry(func() error {
 		rows, _ := s.pool.Query(ctx, sql, args...) // collect returns its error
 		out, err = collect(rows)

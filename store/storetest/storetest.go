@@ -81,20 +81,27 @@ type suite struct {
 // their types, vectors that are equal, opposite, zero and missing.
 func Documents(dim int) []db.Document {
 	rng := rand.New(rand.NewPCG(7, 7))
-	ids := []string{"a", "A", "a b", " a", "a ", "a/b", "../a", "a%2Fb", "ä", "日本", "🙂", "a'b", `a"b`, `a\b`, "*", "?", "a*", "$a", "null", "0",
-		"6ba7b810-9dad-11d1-80b4-00c04fd430c8", "6BA7B810-9DAD-11D1-80B4-00C04FD430C8", strings.Repeat("x", db.MaxIDLen), "\u0085", "a\u00a0"}
+	ids := []string{"a", "A", "a b", " a", "a ", "a/b", "../a", "a%2Fb", "ä", "日本", "🙂", "a'b", `a"b`,
+		`a\b`, "*", "?", "a*", "$a", "null", "0",
+		"6ba7b810-9dad-11d1-80b4-00c04fd430c8", "6BA7B810-9DAD-11D1-80B4-00C04FD430C8",
+		strings.Repeat("x", db.MaxIDLen), "\u0085", "a\u00a0"}
 	words := []string{"bolt", "vector", "database", "graph", "nut"}
 	values := []any{
-		"", "go", "Go", " go", "go ", "g o", "göteborg", "go*", "g?", "日本", "null", "true", "1", "2024-01-05", "2024-06-30", "2025", "\x00", "a\nb",
-		`quote " and \`, strings.Repeat("long ", 200) + "a", strings.Repeat("long ", 200) + "b", "%41", "\U0010ffff", "\uffff", "👍🏽",
+		"", "go", "Go", " go", "go ", "g o", "göteborg", "go*", "g?", "日本", "null", "true", "1",
+		"2024-01-05", "2024-06-30", "2025", "\x00", "a\nb",
+		`quote " and \`, strings.Repeat("long ", 200) + "a", strings.Repeat("long ", 200) + "b", "%41",
+		"\U0010ffff", "\uffff", "👍🏽",
 		true, false, nil,
-		int64(0), int64(1), int64(-1), int64(15), int64(16), int64(1) << 53, int64(1)<<53 + 1, int64(1)<<53 + 2, int64(math.MaxInt64), int64(math.MaxInt64) - 1,
+		int64(0), int64(1), int64(-1), int64(15), int64(16), int64(1) << 53, int64(1)<<53 + 1,
+		int64(1)<<53 + 2, int64(math.MaxInt64), int64(math.MaxInt64) - 1,
 		int64(math.MinInt64), int64(math.MinInt64) + 1, int64(2020), int64(2024),
-		0.0, math.Copysign(0, -1), 1.0, 0.1, -0.1, 1e-300, -1e300, math.MaxFloat64, math.SmallestNonzeroFloat64, 9007199254740992.0, 9.223372036854776e18, 2020.5, -9.223372036854775808e18,
+		0.0, math.Copysign(0, -1), 1.0, 0.1, -0.1, 1e-300, -1e300, math.MaxFloat64,
+		math.SmallestNonzeroFloat64, 9007199254740992.0, 9.223372036854776e18, 2020.5, -9.223372036854775808e18,
 		[]any{}, []any{"go", "db"}, []any{"go", int64(1), nil, true, 0.5}, []any{int64(1)<<53 + 1}, []any{""},
 		map[string]any{"name": "ann", "age": int64(30)}, map[string]any{"deep": map[string]any{"er": "x"}},
 	}
-	keys := []string{"k", "a-b", "a.b", "id", "_id", "docid", "text", "größe", "日本", "a b", "a/b", `"`, `\`, "*", "K", "k ", " k", "__typename", "_additional",
+	keys := []string{"k", "a-b", "a.b", "id", "_id", "docid", "text", "größe", "日本", "a b", "a/b", `"`,
+		`\`, "*", "K", "k ", " k", "__typename", "_additional",
 		"0", strings.Repeat("key", 85)}
 	var docs []db.Document
 	for i := range 320 {
@@ -126,7 +133,8 @@ func Documents(dim int) []db.Document {
 			d.Text = words[i%5] + " " + words[rng.IntN(5)] + " number" + fmt.Sprint(i%30) + "\n\"quoted\" 'ä' 🙂"
 		}
 		if i%11 != 4 {
-			d.Metadata = db.Metadata{"n": int64(i), "k": values[i%len(values)], "lang": []string{"go", "rust", "c"}[i%3]}
+			d.Metadata = db.Metadata{"n": int64(i), "k": values[i%len(values)],
+				"lang": []string{"go", "rust", "c"}[i%3]}
 			for range rng.IntN(4) {
 				d.Metadata[keys[rng.IntN(len(keys))]] = values[rng.IntN(len(values))]
 			}
@@ -229,9 +237,11 @@ func keysOf(docs map[string]*db.Document) []string {
 func (s *suite) testCollections(t *testing.T) {
 	ctx := t.Context()
 	schema := store.Schema{Dim: 3, Lineage: db.Lineage{Provider: "p", Model: "m \"x\"", Normalized: true, Chunker: "c"},
-		Text:     &db.TextIndex{Language: "none", Fields: []string{"title"}},
-		Metadata: db.Metadata{"n": int64(math.MaxInt64), "f": 1.0, "s": "ä \" \\ \n", "l": []any{int64(1), "x"}, "m": map[string]any{"a-b": nil}}}
-	names := []string{"storetest", "Storetest", "storetest a", "storetest/ä", "storetest-日本", "storetest_1", "storetest 'q\""}
+		Text: &db.TextIndex{Language: "none", Fields: []string{"title"}},
+		Metadata: db.Metadata{"n": int64(math.MaxInt64), "f": 1.0, "s": "ä \" \\ \n",
+			"l": []any{int64(1), "x"}, "m": map[string]any{"a-b": nil}}}
+	names := []string{"storetest", "Storetest", "storetest a", "storetest/ä", "storetest-日本",
+		"storetest_1", "storetest 'q\""}
 	for _, name := range names {
 		s.drop(t, name)
 		c, err := s.store.Create(ctx, name, schema)
@@ -283,7 +293,8 @@ func (s *suite) testCollections(t *testing.T) {
 	if _, err := s.store.Describe(ctx, names[0]); !errors.Is(err, db.ErrNotFound) {
 		t.Errorf("describe what was dropped: %v", err)
 	}
-	if listed, err = s.store.Collections(ctx); err != nil || slices.Contains(listed, names[0]) || !slices.Contains(listed, names[1]) {
+	if listed, err = s.store.Collections(ctx); err != nil || slices.Contains(listed, names[0]) ||
+		!slices.Contains(listed, names[1]) {
 		t.Errorf("after a drop: %q, %v", listed, err)
 	}
 	c, err := s.store.Create(ctx, names[0], store.Schema{Dim: 4})
@@ -303,8 +314,10 @@ func (s *suite) testCollections(t *testing.T) {
 	if _, err := c.TextQuery(ctx, "x", 3, nil); !errors.Is(err, db.ErrInvalid) {
 		t.Errorf("text query without a text index: %v", err)
 	}
-	for name, schema := range map[string]store.Schema{"": {Dim: 3}, "storetest bad\x00": {Dim: 3}, "storetest dim 2": {Dim: -1},
-		"storetest dim 3": {Dim: db.MaxDim + 1}, strings.Repeat("x", 256): {Dim: 3}, "storetest meta": {Dim: 3, Metadata: db.Metadata{"$x": 1}}} {
+	for name, schema := range map[string]store.Schema{"": {Dim: 3}, "storetest bad\x00": {Dim: 3},
+		"storetest dim 2": {Dim: -1},
+		"storetest dim 3": {Dim: db.MaxDim + 1}, strings.Repeat("x", 256): {Dim: 3},
+		"storetest meta": {Dim: 3, Metadata: db.Metadata{"$x": 1}}} {
 		if _, err := s.store.Create(ctx, name, schema); !errors.Is(err, db.ErrInvalid) {
 			t.Errorf("create %.20q with %+v: %v", name, schema, err)
 		}
@@ -321,7 +334,8 @@ func (s *suite) testWithoutVectors(t *testing.T) {
 	}
 	t.Cleanup(func() { s.drop(t, name) })
 	docs := []db.Document{
-		{ID: "a", Text: "bolt and nut", Metadata: db.Metadata{"n": int64(1)}}, {ID: "b", Text: "nut"}, {ID: "c", Metadata: db.Metadata{"n": int64(2)}},
+		{ID: "a", Text: "bolt and nut", Metadata: db.Metadata{"n": int64(1)}}, {ID: "b", Text: "nut"},
+		{ID: "c", Metadata: db.Metadata{"n": int64(2)}},
 	}
 	s.upsert(t, c, docs)
 	if c, err = s.store.Collection(ctx, name); err != nil {
@@ -362,7 +376,8 @@ func (s *suite) testWrites(t *testing.T) {
 	}
 	vec := make([]float32, s.dim)
 	vec[0] = 3
-	first := db.Document{ID: "x", Vector: vec, Text: "old words", Metadata: db.Metadata{"a": int64(1), "b": map[string]any{"c": "d"}, "t": []any{"u"}}}
+	first := db.Document{ID: "x", Vector: vec, Text: "old words",
+		Metadata: db.Metadata{"a": int64(1), "b": map[string]any{"c": "d"}, "t": []any{"u"}}}
 	s.upsert(t, c, []db.Document{first})
 	same(t, "written", &first, get("x"))
 
@@ -390,13 +405,19 @@ func (s *suite) testWrites(t *testing.T) {
 		t.Errorf("upsert of nothing: %v", err)
 	}
 	// Other Go types are converted to the stored types.
-	s.upsert(t, c, []db.Document{{ID: "go", Metadata: db.Metadata{"i": 7, "u": uint8(8), "f": float32(0.5), "l": []string{"a"}, "e": map[string]any{}}}})
-	same(t, "widened", db.Metadata{"i": int64(7), "u": int64(8), "f": 0.5, "l": []any{"a"}, "e": map[string]any{}}, get("go").Metadata)
+	s.upsert(t, c, []db.Document{{ID: "go",
+		Metadata: db.Metadata{"i": 7, "u": uint8(8), "f": float32(0.5), "l": []string{"a"}, "e": map[string]any{}}}})
+	same(t, "widened", db.Metadata{"i": int64(7), "u": int64(8), "f": 0.5, "l": []any{"a"},
+		"e": map[string]any{}}, get("go").Metadata)
 
 	for name, bad := range map[string]db.Document{
-		"empty id": {}, "control character": {ID: "a\x01"}, "long id": {ID: strings.Repeat("x", db.MaxIDLen+1)}, "id not UTF-8": {ID: "a\xff"},
-		"text not UTF-8": {ID: "q", Text: "\xff"}, "empty key": {ID: "q", Metadata: db.Metadata{"": 1}}, "key with $": {ID: "q", Metadata: db.Metadata{"$k": 1}},
-		"type": {ID: "q", Metadata: db.Metadata{"k": struct{}{}}}, "NaN": {ID: "q", Metadata: db.Metadata{"k": math.NaN()}},
+		"empty id": {}, "control character": {ID: "a\x01"},
+		"long id": {ID: strings.Repeat("x", db.MaxIDLen+1)}, "id not UTF-8": {ID: "a\xff"},
+		"text not UTF-8":     {ID: "q", Text: "\xff"},
+		"empty key":          {ID: "q", Metadata: db.Metadata{"": 1}},
+		"key with $":         {ID: "q", Metadata: db.Metadata{"$k": 1}},
+		"type":               {ID: "q", Metadata: db.Metadata{"k": struct{}{}}},
+		"NaN":                {ID: "q", Metadata: db.Metadata{"k": math.NaN()}},
 		"infinite component": {ID: "q", Vector: append(slices.Clone(vec[1:]), float32(math.Inf(1)))},
 		"list in a list":     {ID: "q", Metadata: db.Metadata{"k": []any{[]any{}}}},
 	} {
@@ -405,7 +426,8 @@ func (s *suite) testWrites(t *testing.T) {
 		}
 	}
 	for _, vector := range [][]float32{vec[1:], append(slices.Clone(vec), 1)} {
-		if err := c.Upsert(ctx, []db.Document{{ID: "good"}, {ID: "q", Vector: vector}}); !errors.Is(err, db.ErrDimensionMismatch) {
+		if err := c.Upsert(ctx, []db.Document{{ID: "good"},
+			{ID: "q", Vector: vector}}); !errors.Is(err, db.ErrDimensionMismatch) {
 			t.Errorf("%d components instead of %d: %v", len(vector), s.dim, err)
 		}
 	}
@@ -442,7 +464,8 @@ func (s *suite) testGet(t *testing.T) {
 	if docs, err := s.c.Get(t.Context(), nil); err != nil || len(docs) > 0 {
 		t.Errorf("get nothing: %v, %v", docs, err)
 	}
-	if docs, err := s.c.Get(t.Context(), []string{"", "a\x00", "a", "a"}); err != nil || len(docs) != 4 || docs[0] != nil || docs[1] != nil || docs[2] == nil || docs[3] == nil {
+	if docs, err := s.c.Get(t.Context(), []string{"", "a\x00", "a", "a"}); err != nil ||
+		len(docs) != 4 || docs[0] != nil || docs[1] != nil || docs[2] == nil || docs[3] == nil {
 		t.Errorf("ids that cannot be and one that comes twice: %v, %v", docs, err)
 	}
 }
@@ -450,7 +473,8 @@ func (s *suite) testGet(t *testing.T) {
 func (s *suite) testInvalid(t *testing.T) {
 	ctx := t.Context()
 	v := s.docs[0].Vector
-	for _, where := range []filter.Expr{filter.Text("x"), filter.Not(filter.Text("x")), filter.Eq("", 1), filter.Eq("$x", 1), filter.Gt("a", true), filter.Eq("a", math.NaN()),
+	for _, where := range []filter.Expr{filter.Text("x"), filter.Not(filter.Text("x")),
+		filter.Eq("", 1), filter.Eq("$x", 1), filter.Gt("a", true), filter.Eq("a", math.NaN()),
 		filter.And(nil), filter.Eq("a", []any{1})} {
 		calls := map[string]error{}
 		_, calls["query"] = s.c.Query(ctx, v, 1, where)
@@ -497,7 +521,8 @@ func (s *suite) testInvalid(t *testing.T) {
 
 // operands returns values to compare with: the values of the documents, and some others.
 func (s *suite) operands() (scalars []any) {
-	scalars = []any{"g", "gp", "2024-02", "2024-06-3", "\U0010ffff\U0010ffff", int64(14), int64(17), int64(-2), int64(2019), 1.5, -1e308, 1e19, -1e19, 9007199254740993.0, 0.30000000000000004}
+	scalars = []any{"g", "gp", "2024-02", "2024-06-3", "\U0010ffff\U0010ffff", int64(14), int64(17),
+		int64(-2), int64(2019), 1.5, -1e308, 1e19, -1e19, 9007199254740993.0, 0.30000000000000004}
 	seen := map[string]bool{}
 	add := func(v any) {
 		key := fmt.Sprintf("%T %v", v, v)
@@ -546,35 +571,51 @@ func (s *suite) check(t *testing.T, where filter.Expr) {
 func (s *suite) testConditions(t *testing.T) {
 	scalars := s.operands()
 	for i, v := range scalars {
-		exprs := []filter.Expr{filter.Eq("k", v), filter.Contains("k", v), filter.In("k", v, scalars[(i+7)%len(scalars)])}
+		exprs := []filter.Expr{filter.Eq("k", v), filter.Contains("k", v),
+			filter.In("k", v, scalars[(i+7)%len(scalars)])}
 		if i%4 == 0 {
-			exprs = append(exprs, filter.Ne("k", v), filter.Not(filter.Contains("k", v)), filter.Nin("k", v, "go", int64(1)))
+			exprs = append(exprs, filter.Ne("k", v), filter.Not(filter.Contains("k", v)),
+				filter.Nin("k", v, "go", int64(1)))
 		}
 		switch v := v.(type) {
 		case string:
-			exprs = append(exprs, filter.Gt("k", v), filter.Gte("k", v), filter.Lt("k", v), filter.Lte("k", v), filter.Prefix("k", v),
+			exprs = append(exprs, filter.Gt("k", v), filter.Gte("k", v), filter.Lt("k", v),
+				filter.Lte("k", v), filter.Prefix("k", v),
 				filter.Not(filter.Gt("k", v)), filter.Not(filter.Lte("k", v)), filter.Not(filter.Prefix("k", v)))
 		case int64, float64:
-			exprs = append(exprs, filter.Gt("k", v), filter.Gte("k", v), filter.Lt("k", v), filter.Lte("k", v), filter.Not(filter.Gte("k", v)))
+			exprs = append(exprs, filter.Gt("k", v), filter.Gte("k", v), filter.Lt("k", v),
+				filter.Lte("k", v), filter.Not(filter.Gte("k", v)))
 		}
 		for _, e := range exprs {
 			s.check(t, e)
 		}
 	}
 	for _, e := range []filter.Expr{
-		nil, filter.And(), filter.Or(), filter.Not(filter.And()), filter.Not(filter.Or()), filter.And(filter.And(), filter.Or()),
+		nil, filter.And(), filter.Or(), filter.Not(filter.And()), filter.Not(filter.Or()),
+		filter.And(filter.And(), filter.Or()),
 		filter.In("k"), filter.Nin("k"), filter.In("nowhere"), filter.Not(filter.In("nowhere")),
-		filter.Eq("nowhere", 1), filter.Ne("nowhere", 1), filter.Exists("nowhere"), filter.Not(filter.Exists("nowhere")), filter.Gt("nowhere", 0),
-		filter.Not(filter.Gt("nowhere", 0)), filter.Lt("nowhere", "x"), filter.Nin("nowhere", 1, "x"), filter.Contains("nowhere", nil), filter.Prefix("nowhere", ""),
-		filter.Eq("nowhere", nil), filter.Exists("k"), filter.Not(filter.Exists("k")), filter.Eq("k", nil), filter.Prefix("k", "g"), filter.Prefix("k", strings.Repeat("long ", 200)),
-		filter.Range("n", 100, 199), filter.Range("n", 99.5, 100.5), filter.Range("n", 200, 100), filter.Not(filter.Range("n", 100, 199)),
-		filter.Eq("n", 100.0), filter.In("n", 1, 2.0, 3.5, "4"), filter.Eq("lang", "go"), filter.Eq("lang", "Go"), filter.Gte("lang", "go"), filter.Lt("lang", "go"),
-		filter.Eq("author.name", "ann"), filter.Exists("author.name"), filter.Exists("author"), filter.Eq("author", "ann"), filter.Exists("author.born"),
-		filter.Gte("author.born", 2100), filter.Eq("a.b", "go"), filter.Exists("a.b"), filter.Exists("a-b"), filter.Contains("tags", "t3"), filter.Contains("tags", 23),
-		filter.Contains("tags", "all"), filter.Not(filter.Contains("tags", "all")), filter.Eq("tags", "all"), filter.Exists("tags"), filter.Prefix("tags", "t"),
-		filter.Exists("id"), filter.Exists("_id"), filter.Exists("docid"), filter.Exists("text"), filter.Exists("größe"), filter.Exists("日本"), filter.Exists("a b"), filter.Exists("a/b"),
-		filter.Exists(`"`), filter.Exists(`\`), filter.Exists("*"), filter.Exists("K"), filter.Exists("k "), filter.Exists(" k"), filter.Exists("0"),
-		filter.Exists("k.deep"), filter.Eq("k.deep.er", "x"), filter.Eq("k.age", 30), filter.Exists(strings.Repeat("key", 85)),
+		filter.Eq("nowhere", 1), filter.Ne("nowhere", 1), filter.Exists("nowhere"),
+		filter.Not(filter.Exists("nowhere")), filter.Gt("nowhere", 0),
+		filter.Not(filter.Gt("nowhere", 0)), filter.Lt("nowhere", "x"), filter.Nin("nowhere", 1, "x"),
+		filter.Contains("nowhere", nil), filter.Prefix("nowhere", ""),
+		filter.Eq("nowhere", nil), filter.Exists("k"), filter.Not(filter.Exists("k")),
+		filter.Eq("k", nil), filter.Prefix("k", "g"), filter.Prefix("k", strings.Repeat("long ", 200)),
+		filter.Range("n", 100, 199), filter.Range("n", 99.5, 100.5), filter.Range("n", 200, 100),
+		filter.Not(filter.Range("n", 100, 199)),
+		filter.Eq("n", 100.0), filter.In("n", 1, 2.0, 3.5, "4"), filter.Eq("lang", "go"),
+		filter.Eq("lang", "Go"), filter.Gte("lang", "go"), filter.Lt("lang", "go"),
+		filter.Eq("author.name", "ann"), filter.Exists("author.name"), filter.Exists("author"),
+		filter.Eq("author", "ann"), filter.Exists("author.born"),
+		filter.Gte("author.born", 2100), filter.Eq("a.b", "go"), filter.Exists("a.b"),
+		filter.Exists("a-b"), filter.Contains("tags", "t3"), filter.Contains("tags", 23),
+		filter.Contains("tags", "all"), filter.Not(filter.Contains("tags", "all")),
+		filter.Eq("tags", "all"), filter.Exists("tags"), filter.Prefix("tags", "t"),
+		filter.Exists("id"), filter.Exists("_id"), filter.Exists("docid"), filter.Exists("text"),
+		filter.Exists("größe"), filter.Exists("日本"), filter.Exists("a b"), filter.Exists("a/b"),
+		filter.Exists(`"`), filter.Exists(`\`), filter.Exists("*"), filter.Exists("K"),
+		filter.Exists("k "), filter.Exists(" k"), filter.Exists("0"),
+		filter.Exists("k.deep"), filter.Eq("k.deep.er", "x"), filter.Eq("k.age", 30),
+		filter.Exists(strings.Repeat("key", 85)),
 	} {
 		s.check(t, e)
 		if e != nil {
@@ -613,7 +654,8 @@ func (s *suite) testRandomConditions(t *testing.T) {
 			case bool, nil:
 				return filter.Ne(field, v)
 			}
-			return []filter.Expr{filter.Gt(field, v), filter.Gte(field, v), filter.Lt(field, v), filter.Lte(field, v)}[rng.IntN(4)]
+			return []filter.Expr{filter.Gt(field, v), filter.Gte(field, v), filter.Lt(field, v),
+				filter.Lte(field, v)}[rng.IntN(4)]
 		case 8:
 			return filter.Not(random(depth - 1))
 		case 9:
@@ -632,7 +674,8 @@ func (s *suite) testRandomConditions(t *testing.T) {
 
 func (s *suite) testPages(t *testing.T) {
 	for _, limit := range []int{1, 7, 100, len(s.docs), 1000} {
-		for _, where := range []filter.Expr{nil, filter.And(), filter.Eq("lang", "go"), filter.Ne("lang", "go"), filter.Gt("k", "go"), filter.Or()} {
+		for _, where := range []filter.Expr{nil, filter.And(), filter.Eq("lang", "go"),
+			filter.Ne("lang", "go"), filter.Gt("k", "go"), filter.Or()} {
 			if limit == 1 && where != nil {
 				continue // needs one request per document
 			}
@@ -666,7 +709,8 @@ func (s *suite) testVectors(t *testing.T) {
 	}
 	wanted, found := 0, 0
 	for i, v := range queries {
-		for _, where := range []filter.Expr{nil, filter.Eq("lang", "go"), filter.Lt("n", 60), filter.Ne("k", "go"), filter.And(filter.Gte("k", "2024-02"), filter.Exists("n")),
+		for _, where := range []filter.Expr{nil, filter.Eq("lang", "go"), filter.Lt("n", 60),
+			filter.Ne("k", "go"), filter.And(filter.Gte("k", "2024-02"), filter.Exists("n")),
 			filter.Eq("n", 40), filter.Eq("nowhere", 1), filter.Or()} {
 			for _, k := range []int{1, 10, 1000} {
 				if k == 1000 && i > 4 {
@@ -746,7 +790,8 @@ func (s *suite) testTexts(t *testing.T) {
 		var want []string
 		for i := range s.docs {
 			tokens := strings.Fields(s.docs[i].Text)
-			if store.Matches(c.where, &s.docs[i]) && slices.ContainsFunc(c.words, func(w string) bool { return slices.Contains(tokens, w) }) {
+			if store.Matches(c.where, &s.docs[i]) &&
+				slices.ContainsFunc(c.words, func(w string) bool { return slices.Contains(tokens, w) }) {
 				want = append(want, s.docs[i].ID)
 			}
 		}
@@ -758,7 +803,8 @@ func (s *suite) testTexts(t *testing.T) {
 		var got []string
 		for i, h := range hits {
 			got = append(got, h.ID)
-			if h.Score <= 0 || i > 0 && (hits[i-1].Score < h.Score || hits[i-1].Score == h.Score && hits[i-1].ID > h.ID) {
+			if h.Score <= 0 || i > 0 && (hits[i-1].Score < h.Score || hits[i-1].Score == h.Score &&
+				hits[i-1].ID > h.ID) {
 				t.Errorf("%q: hit %d has score %v", c.text, i, h.Score)
 			}
 			j := slices.IndexFunc(s.docs, func(d db.Document) bool { return d.ID == h.ID })
@@ -816,10 +862,12 @@ func (s *suite) testDelete(t *testing.T) {
 	if n, err := s.c.Delete(ctx, nil); err != nil || n != 0 {
 		t.Errorf("delete nothing: %d, %v", n, err)
 	}
-	if docs, err := s.c.Get(ctx, ids); err != nil || slices.ContainsFunc(docs, func(d *db.Document) bool { return d != nil }) {
+	if docs, err := s.c.Get(ctx, ids); err != nil ||
+		slices.ContainsFunc(docs, func(d *db.Document) bool { return d != nil }) {
 		t.Errorf("deleted documents are there: %v, %v", docs, err)
 	}
-	for _, where := range []filter.Expr{filter.Eq("nowhere", 1), filter.Or(), filter.Eq("lang", "go"), filter.Range("n", 50, 80), filter.Gt("k", "2024-02"),
+	for _, where := range []filter.Expr{filter.Eq("nowhere", 1), filter.Or(), filter.Eq("lang", "go"),
+		filter.Range("n", 50, 80), filter.Gt("k", "2024-02"),
 		filter.Not(filter.Exists("n")), filter.And()} {
 		want := len(s.want(where))
 		n, err := s.c.DeleteWhere(ctx, where)

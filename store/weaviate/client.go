@@ -201,10 +201,13 @@ func transient(err error) bool {
 // (the last messages).
 func unsettled(message string) bool {
 	message = strings.ToLower(message)
-	return slices.ContainsFunc([]string{"connection refused", "connection reset", "broken pipe", "deadline exceeded", "eof", "timeout", "timed out",
-		"no such host", "not ready", "leader", "replica", "consistency level", "broadcast", "unavailable", "shutting down", "too many requests",
+	return slices.ContainsFunc([]string{"connection refused", "connection reset", "broken pipe",
+		"deadline exceeded", "eof", "timeout", "timed out",
+		"no such host", "not ready", "leader", "replica", "consistency level", "broadcast",
+		"unavailable", "shutting down", "too many requests",
 		"context canceled", "connect:", "dial tcp", "no healthy", "not enough", "request not found",
-		"could not find index for class", "not found in schema", "could not find class", "no such class", "cannot query field"},
+		"could not find index for class", "not found in schema", "could not find class",
+		"no such class", "cannot query field"},
 		func(s string) bool { return strings.Contains(message, s) })
 }
 

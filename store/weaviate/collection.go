@@ -141,7 +141,8 @@ func (c *collection) write(ctx context.Context, batch []db.Document, objects []o
 			}
 		}
 	}
-	r := request{method: http.MethodPost, path: "/v1/batch/objects", query: c.params(true), body: map[string]any{"objects": objects}, timeout: 3 * c.client().timeout}
+	r := request{method: http.MethodPost, path: "/v1/batch/objects", query: c.params(true),
+		body: map[string]any{"objects": objects}, timeout: 3 * c.client().timeout}
 	_, err := c.client().do(ctx, r, &answer, func() error {
 		verdicts := answer
 		answer = nil
@@ -157,7 +158,8 @@ func (c *collection) write(ctx context.Context, batch []db.Document, objects []o
 				// Errors of the object itself contain "invalid"; all others are failures among the
 				// nodes, of many kinds.
 				reason := cmp.Or(strings.Join(text, "; "), "status "+v.Result.Status)
-				return fmt.Errorf("document %q: %w", batch[i].ID, &remoteError{reason, !strings.Contains(reason, "invalid")})
+				return fmt.Errorf("document %q: %w", batch[i].ID,
+					&remoteError{reason, !strings.Contains(reason, "invalid")})
 			}
 		}
 		return nil
@@ -233,7 +235,8 @@ func (c *collection) Delete(ctx context.Context, ids []string) (int, error) {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	deleted := make([]bool, len(ids))
 	err := each(ctx, ids, func(ctx context.Context, i int) error {
-		_, err := c.client().do(ctx, request{method: http.MethodHead, path: c.path(ids[i]), query: c.params(false)}, nil, nil)
+		_, err := c.client().do(ctx, request{method: http.MethodHead, path: c.path(ids[i]),
+			query: c.params(false)}, nil, nil)
 		if isStatus(err, http.StatusNotFound) {
 			return nil
 		}
@@ -241,7 +244,8 @@ func (c *collection) Delete(ctx context.Context, ids []string) (int, error) {
 			return err
 		}
 		deleted[i] = true
-		_, err = c.client().do(ctx, request{method: http.MethodDelete, path: c.path(ids[i]), query: c.params(true), timeout: 3 * c.client().timeout}, nil, nil)
+		_, err = c.client().do(ctx, request{method: http.MethodDelete, path: c.path(ids[i]),
+			query: c.params(true), timeout: 3 * c.client().timeout}, nil, nil)
 		if isStatus(err, http.StatusNotFound) { // deleted by another client, or by an earlier attempt
 			return nil
 		}
@@ -296,7 +300,8 @@ func (c *collection) DeleteWhere(ctx context.Context, where filter.Expr) (int, e
 		var answer struct {
 			Results struct{ Matches, Limit, Successful, Failed int }
 		}
-		r := request{method: http.MethodDelete, path: "/v1/batch/objects", query: c.params(true), body: body, timeout: 3 * c.client().timeout}
+		r := request{method: http.MethodDelete, path: "/v1/batch/objects", query: c.params(true),
+			body: body, timeout: 3 * c.client().timeout}
 		_, err := c.client().do(ctx, r, &answer, func() error {
 			if n := answer.Results.Failed; n > 0 {
 				return &remoteError{fmt.Sprintf("%d objects were not deleted", n), true}
@@ -354,7 +359,8 @@ func (c *collection) get(ctx context.Context, args []string, additional string) 
 }
 
 // best returns the k best objects that match; score extracts the score of one.
-func (c *collection) best(ctx context.Context, search string, k int, where filter.Expr, additional string, score func(*resultObject) (float64, error)) ([]db.Hit, error) {
+func (c *collection) best(ctx context.Context, search string, k int, where filter.Expr,
+	additional string, score func(*resultObject) (float64, error)) ([]db.Hit, error) {
 	if err := c.store.open(); err != nil {
 		return nil, err
 	}
@@ -405,12 +411,13 @@ func (c *collection) Query(ctx context.Context, vector []float32, k int, where f
 	if err != nil {
 		return nil, err
 	}
-	return c.best(ctx, "nearVector:{vector:"+string(v)+"}", k, where, "distance", func(o *resultObject) (float64, error) {
-		if o.Additional.Distance == nil {
-			return 0, errors.New("answer without a distance")
-		}
-		return max(-1, min(1, 1-*o.Additional.Distance)), nil
-	})
+	return c.best(ctx, "nearVector:{vector:"+string(v)+"}", k, where, "distance",
+		func(o *resultObject) (float64, error) {
+			if o.Additional.Distance == nil {
+				return 0, errors.New("answer without a distance")
+			}
+			return max(-1, min(1, 1-*o.Additional.Distance)), nil
+		})
 }
 
 // TextQuery searches by BM25, with words in lower case, without stemming and stop words.
@@ -422,9 +429,10 @@ func (c *collection) TextQuery(ctx context.Context, question string, k int, wher
 	if !strings.ContainsFunc(plain, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) {
 		return nil, nil
 	}
-	return c.best(ctx, `bm25:{query:`+quote(plain)+`,properties:["text","fields"]}`, k, where, "score", func(o *resultObject) (float64, error) {
-		return strconv.ParseFloat(o.Additional.Score, 64)
-	})
+	return c.best(ctx, `bm25:{query:`+quote(plain)+`,properties:["text","fields"]}`, k, where, "score",
+		func(o *resultObject) (float64, error) {
+			return strconv.ParseFloat(o.Additional.Score, 64)
+		})
 }
 
 // Scan goes by the UUIDs of objects: with the server's cursor, or, if there is a condition, with a
@@ -498,7 +506,8 @@ func (c *collection) Count(ctx context.Context, where filter.Expr) (int, error) 
 		args = "(where:" + cond.upper.graphQL() + ")"
 	}
 	var groups []struct{ Meta struct{ Count int } }
-	if err := c.client().graphQL(ctx, fmt.Sprintf("{Aggregate{%s%s{meta{count}}}}", c.class, args), "Aggregate", c.class, &groups); err != nil {
+	if err := c.client().graphQL(ctx, fmt.Sprintf("{Aggregate{%s%s{meta{count}}}}", c.class, args),
+		"Aggregate", c.class, &groups); err != nil {
 		return 0, err
 	}
 	if len(groups) != 1 {

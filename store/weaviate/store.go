@@ -108,12 +108,14 @@ func Open(ctx context.Context, endpoints []string, opts *Options) (*Store, error
 		return nil, invalidf("no endpoints")
 	}
 	if o.Replicas < 0 || o.Replicas == 2 || o.Shards < 0 || o.Attempts < 0 {
-		return nil, invalidf("%d replicas, %d shards, %d attempts: replicas are 1, or 3 and more", o.Replicas, o.Shards, o.Attempts)
+		return nil, invalidf("%d replicas, %d shards, %d attempts: replicas are 1, or 3 and more",
+			o.Replicas, o.Shards, o.Attempts)
 	}
 	if o.Class != "" && !validClass(o.Class) {
 		return nil, invalidf("class %q: want a capital letter, then letters, digits and underscores", o.Class)
 	}
-	s.client = client{http: o.Client, key: o.Key, timeout: cmp.Or(o.Timeout, 20*time.Second), pause: cmp.Or(o.pause, 200*time.Millisecond),
+	s.client = client{http: o.Client, key: o.Key, timeout: cmp.Or(o.Timeout, 20*time.Second),
+		pause:    cmp.Or(o.pause, 200*time.Millisecond),
 		attempts: cmp.Or(o.Attempts, 3*len(endpoints)), down: map[string]time.Time{}}
 	for _, e := range endpoints {
 		if !strings.Contains(e, "://") {
@@ -192,13 +194,15 @@ func (c *class) collection(s *Store) (*collection, error) {
 		return nil, fmt.Errorf("weaviate: class %s is not a collection of Vecbolt: %w", c.Class, db.ErrNotFound)
 	}
 	if d.Version != layout {
-		return nil, fmt.Errorf("weaviate: class %s has layout %d, this release knows %d: %w", c.Class, d.Version, layout, db.ErrVersion)
+		return nil, fmt.Errorf("weaviate: class %s has layout %d, this release knows %d: %w", c.Class,
+			d.Version, layout, db.ErrVersion)
 	}
 	schema, err := store.DecodeSchema(d.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("weaviate: class %s: %w", c.Class, err)
 	}
-	return &collection{store: s, name: d.Name, class: c.Class, schema: schema, replicas: c.ReplicationConfig.Factor, nonce: d.Nonce}, nil
+	return &collection{store: s, name: d.Name, class: c.Class, schema: schema,
+		replicas: c.ReplicationConfig.Factor, nonce: d.Nonce}, nil
 }
 
 // Create makes a class. Its number of shards is fixed.
@@ -227,7 +231,8 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 		return nil, err
 	}
 	property := func(name, kind string, filterable, searchable bool, tokenization string) map[string]any {
-		return map[string]any{"name": name, "dataType": []string{kind}, "indexFilterable": filterable, "indexSearchable": searchable, "tokenization": tokenization}
+		return map[string]any{"name": name, "dataType": []string{kind}, "indexFilterable": filterable,
+			"indexSearchable": searchable, "tokenization": tokenization}
 	}
 	k1, b := 1.2, 0.75
 	if t := schema.Text; t != nil {
@@ -240,17 +245,22 @@ func (s *Store) Create(ctx context.Context, name string, schema store.Schema) (s
 	}
 	body := map[string]any{
 		"class": s.class(name), "description": string(about), "vectorizer": "none",
-		"vectorIndexType": "hnsw", "vectorIndexConfig": map[string]any{"distance": "cosine", "ef": 256, "efConstruction": 128, "maxConnections": 32},
-		"invertedIndexConfig": map[string]any{"stopwords": map[string]any{"preset": "none"}, "bm25": map[string]any{"k1": k1, "b": b}},
-		"shardingConfig":      map[string]any{"desiredCount": shards},
-		"replicationConfig":   map[string]any{"factor": replicas, "asyncEnabled": replicas > 1, "deletionStrategy": "TimeBasedResolution"},
+		"vectorIndexType": "hnsw", "vectorIndexConfig": map[string]any{"distance": "cosine", "ef": 256,
+			"efConstruction": 128, "maxConnections": 32},
+		"invertedIndexConfig": map[string]any{"stopwords": map[string]any{"preset": "none"},
+			"bm25": map[string]any{"k1": k1, "b": b}},
+		"shardingConfig": map[string]any{"desiredCount": shards},
+		"replicationConfig": map[string]any{"factor": replicas, "asyncEnabled": replicas > 1,
+			"deletionStrategy": "TimeBasedResolution"},
 		"properties": []any{
 			property("docid", "text", false, false, "field"), property("meta", "text", false, false, "field"),
-			property("text", "text", false, schema.Text != nil, "word"), property("fields", "text[]", false, schema.Text != nil, "word"),
+			property("text", "text", false, schema.Text != nil, "word"),
+			property("fields", "text[]", false, schema.Text != nil, "word"),
 			property("terms", "text[]", true, false, "field"),
 		},
 	}
-	attempts, err := s.client.do(ctx, request{method: http.MethodPost, path: "/v1/schema", body: body, timeout: 2 * s.client.timeout, patient: true}, nil, nil)
+	attempts, err := s.client.do(ctx, request{method: http.MethodPost, path: "/v1/schema", body: body,
+		timeout: 2 * s.client.timeout, patient: true}, nil, nil)
 	// An attempt that seemed to fail may have created it: the nonce tells.
 	c, findErr := s.find(ctx, name)
 	var status *statusError
@@ -277,7 +287,8 @@ func (s *Store) layout(ctx context.Context) (replicas, shards int, err error) {
 			Raft struct{ LatestConfiguration []struct{ ID string } }
 		}
 	}
-	if _, err := s.client.do(ctx, request{method: http.MethodGet, path: "/v1/cluster/statistics", patient: true}, &stats, nil); err != nil {
+	if _, err := s.client.do(ctx, request{method: http.MethodGet, path: "/v1/cluster/statistics",
+		patient: true}, &stats, nil); err != nil {
 		return 0, 0, err
 	}
 	n := 1
@@ -363,6 +374,7 @@ func (s *Store) Drop(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.client.do(ctx, request{method: http.MethodDelete, path: "/v1/schema/" + c.class, timeout: 2 * s.client.timeout, patient: true}, nil, nil)
+	_, err = s.client.do(ctx, request{method: http.MethodDelete, path: "/v1/schema/" + c.class,
+		timeout: 2 * s.client.timeout, patient: true}, nil, nil)
 	return err
 }

@@ -214,7 +214,8 @@ func prefixed(path, prefix string) condition {
 		return exactly(anyOf(prefixTerm(path, kindString, key)))
 	}
 	like := func(s string) *clause {
-		return &clause{operator: "Like", terms: []string{string(termEqual) + path + ":" + string(kindString) + escape(s) + "*"}}
+		return &clause{operator: "Like", terms: []string{string(termEqual) + path + ":" +
+			string(kindString) + escape(s) + "*"}}
 	}
 	if len(prefix) <= wholeBytes {
 		return exactly(like(prefix))

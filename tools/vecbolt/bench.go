@@ -80,46 +80,48 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 			return err
 		}
 	}
-	return c.open(db.Options{ReadOnly: true, Workers: 1, Recheck: db.Manual}, c.existing(func(coll *db.Collection) error {
-		truth, err := c.truths(ctx, coll, queries)
-		if err != nil {
-			return err
-		}
-		var settings []db.Query
-		if c.Exact {
-			settings = append(settings, db.Query{Accuracy: db.Exact})
-		}
-		for _, r := range c.Recall {
-			settings = append(settings, db.Query{Accuracy: db.Recall(r)})
-		}
-		var all []measurement
-		for _, q := range settings {
-			m, err := c.measure(ctx, coll, q, queries, truth)
+	return c.open(db.Options{ReadOnly: true, Workers: 1, Recheck: db.Manual},
+		c.existing(func(coll *db.Collection) error {
+			truth, err := c.truths(ctx, coll, queries)
 			if err != nil {
 				return err
 			}
-			all = append(all, m)
-			if t.json {
-				if err := errors.Join(t.line(m), t.out.Flush()); err != nil {
+			var settings []db.Query
+			if c.Exact {
+				settings = append(settings, db.Query{Accuracy: db.Exact})
+			}
+			for _, r := range c.Recall {
+				settings = append(settings, db.Query{Accuracy: db.Recall(r)})
+			}
+			var all []measurement
+			for _, q := range settings {
+				m, err := c.measure(ctx, coll, q, queries, truth)
+				if err != nil {
+					return err
+				}
+				all = append(all, m)
+				if t.json {
+					if err := errors.Join(t.line(m), t.out.Flush()); err != nil {
+						return err
+					}
+				}
+			}
+			if c.SVG != "" {
+				if err := os.WriteFile(c.SVG, drawRecall(all), 0o644); err != nil {
 					return err
 				}
 			}
-		}
-		if c.SVG != "" {
-			if err := os.WriteFile(c.SVG, drawRecall(all), 0o644); err != nil {
-				return err
+			if t.json {
+				return nil
 			}
-		}
-		if t.json {
-			return nil
-		}
-		var rows []table.Row
-		for _, m := range all {
-			us := func(v float64) string { return humanize.CommafWithDigits(v, 1) }
-			rows = append(rows, table.Row{m.Setting, fmt.Sprintf("%.4f", m.Recall), humanize.CommafWithDigits(m.QPS, 0), us(m.P50), us(m.P95), us(m.P99)})
-		}
-		return t.table(table.Row{"setting", "recall", "queries/s", "p50 µs", "p95 µs", "p99 µs"}, rows)
-	}))
+			var rows []table.Row
+			for _, m := range all {
+				us := func(v float64) string { return humanize.CommafWithDigits(v, 1) }
+				rows = append(rows, table.Row{m.Setting, fmt.Sprintf("%.4f", m.Recall),
+					humanize.CommafWithDigits(m.QPS, 0), us(m.P50), us(m.P95), us(m.P99)})
+			}
+			return t.table(table.Row{"setting", "recall", "queries/s", "p50 µs", "p95 µs", "p99 µs"}, rows)
+		}))
 }
 
 // makeGraphs builds the graphs that are due, as a database that is open for writing does in the
@@ -140,7 +142,8 @@ func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
 	}
 	t.notef("building graphs first: %d of %q are due", due, c.Collection)
 	err = c.open(db.Options{MustExist: true, Recheck: db.Manual}, func(vdb *db.DB) error { return vdb.Compact(ctx) })
-	if errors.Is(err, db.ErrLocked) || errors.Is(err, db.ErrReadOnly) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+	if errors.Is(err, db.ErrLocked) || errors.Is(err, db.ErrReadOnly) ||
+		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		t.notef("graphs cannot be built: %v", err)
 		return nil
 	}
@@ -202,7 +205,8 @@ func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]
 				return nil, err
 			}
 			if j := slices.Index(docs, nil); j >= 0 {
-				return nil, fmt.Errorf("%s: row %s of query %d is not a document of collection %q", c.Truth, ids[j], i, c.Collection)
+				return nil, fmt.Errorf("%s: row %s of query %d is not a document of collection %q",
+					c.Truth, ids[j], i, c.Collection)
 			}
 		}
 		return all, nil
@@ -249,7 +253,8 @@ func (t *truth) share(r *db.Result) float64 {
 
 // measure runs all queries once to warm up and to compute the recall, and then for the requested
 // time.
-func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query, queries [][]float32, truth []truth) (measurement, error) {
+func (c *benchCmd) measure(ctx context.Context, coll *db.Collection, q db.Query, queries [][]float32,
+	truth []truth) (measurement, error) {
 	m := measurement{Setting: "exact", Threads: c.Threads, K: c.K}
 	if want, ok := q.Accuracy.(db.Recall); ok && want != db.Exact {
 		m.Setting = "recall=" + strconv.FormatFloat(float64(want), 'g', -1, 64)

@@ -116,7 +116,8 @@ func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
 // create opens the collection for writing, and creates it if necessary.
 func (c collection) create(ctx context.Context, s schema, fn func(*db.DB, *db.Collection) error) error {
 	return c.database.create(func(vdb *db.DB) error {
-		want := db.Schema{Lineage: db.Lineage{Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker}}
+		want := db.Schema{Lineage: db.Lineage{Provider: s.Provider, Model: s.Model,
+			Normalized: s.Normalized, Chunker: s.Chunker}}
 		if s.Metric != nil {
 			want.Metric = *s.Metric
 		}

@@ -280,7 +280,8 @@ func (c *evalCmd) writeRuns(r *eval.Report) error {
 		return err
 	}
 	for _, res := range r.Results {
-		if err := writeFile(filepath.Join(c.Out, strings.ReplaceAll(res.Run.Name, ":", "-")+".run"), res.Run.Write); err != nil {
+		if err := writeFile(filepath.Join(c.Out, strings.ReplaceAll(res.Run.Name, ":", "-")+".run"),
+			res.Run.Write); err != nil {
 			return err
 		}
 	}

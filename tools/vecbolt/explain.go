@@ -90,7 +90,8 @@ func (c *explainCmd) text(t *tool, n int, e *db.Explanation) error {
 	}
 	rows = nil
 	for _, s := range e.Stages {
-		rows = append(rows, table.Row{s.Name, count(s.Rows), count(s.Kept), humanize.IBytes(uint64(s.Bytes)), s.Time.Round(time.Microsecond)})
+		rows = append(rows, table.Row{s.Name, count(s.Rows), count(s.Kept),
+			humanize.IBytes(uint64(s.Bytes)), s.Time.Round(time.Microsecond)})
 	}
 	fmt.Fprintln(t.out)
 	if err := t.table(table.Row{"stage", "rows", "left", "read", "time"}, rows); err != nil {
@@ -103,7 +104,8 @@ func (c *explainCmd) text(t *tool, n int, e *db.Explanation) error {
 		}
 		switch {
 		case w.Rank > 0 && (w.Stage == "where" || w.Stage == "field" || w.Stage == "example" || w.Stage == "text"):
-			fmt.Fprintf(t.out, "  rank   it would be %s, before %s that match\n", count(w.Rank), count(e.Result.Matched-w.Rank+1))
+			fmt.Fprintf(t.out, "  rank   it would be %s, before %s that match\n", count(w.Rank),
+				count(e.Result.Matched-w.Rank+1))
 		case w.Rank > 0:
 			fmt.Fprintf(t.out, "  rank   %s of %s that match\n", count(w.Rank), count(e.Result.Matched))
 		}

@@ -53,17 +53,18 @@ func (c *getCmd) Run(ctx context.Context, t *tool) error {
 			}
 		}
 		if c.Where.Expr != nil {
-			err := eachPage(ctx, coll, db.ListQuery{Where: c.Where.Expr, Select: c.selection()}, func(page []*db.Document) error {
-				for _, d := range page {
-					if shown[d.ID] {
-						continue
+			err := eachPage(ctx, coll, db.ListQuery{Where: c.Where.Expr, Select: c.selection()},
+				func(page []*db.Document) error {
+					for _, d := range page {
+						if shown[d.ID] {
+							continue
+						}
+						if err := t.document(d, c.parts); err != nil {
+							return err
+						}
 					}
-					if err := t.document(d, c.parts); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+					return nil
+				})
 			if err != nil {
 				return err
 			}

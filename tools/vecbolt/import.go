@@ -40,7 +40,8 @@ func (c *importCmd) Validate() error {
 	if c.Source != "-" {
 		return nil
 	}
-	if !slices.Contains([]exchange.Format{exchange.Auto, exchange.JSONL, exchange.BEIR}, c.Format) || c.Texts+c.Metadata+c.Documents != "" {
+	if !slices.Contains([]exchange.Format{exchange.Auto, exchange.JSONL, exchange.BEIR}, c.Format) ||
+		c.Texts+c.Metadata+c.Documents != "" {
 		return errors.New("standard input is read as JSON lines, and excludes other sources")
 	}
 	return nil
@@ -88,7 +89,8 @@ func (c *importCmd) open(t *tool) (exchange.Source, error) {
 	})
 }
 
-func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection, src exchange.Source) (exchange.Report, error) {
+func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection,
+	src exchange.Source) (exchange.Report, error) {
 	if src == nil {
 		return exchange.Report{}, nil
 	}

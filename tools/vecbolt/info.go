@@ -30,7 +30,8 @@ func (c *infoCmd) Run(t *tool) error {
 			{"directory", s.Dir},
 			{"durability", s.Sync},
 			{"kernels", s.Kernels},
-			{"batches", fmt.Sprintf("%s, %s of them flushed", humanize.Comma(int64(s.Batches)), humanize.Comma(int64(s.Flushed)))},
+			{"batches", fmt.Sprintf("%s, %s of them flushed", humanize.Comma(int64(s.Batches)),
+				humanize.Comma(int64(s.Flushed)))},
 			{"vectors", bytes(s.VectorBytes)},
 			{"documents", fmt.Sprintf("%s, %s of it free", bytes(s.MetaBytes), bytes(s.MetaFree))},
 			{"log", bytes(s.LogBytes)},
@@ -42,11 +43,13 @@ func (c *infoCmd) Run(t *tool) error {
 			fmt.Fprintf(t.out, "%-11s  %d, published %s\n", "version", r.Version, r.Published.Format(time.RFC3339))
 		}
 		count := func(n int) string { return humanize.Comma(int64(n)) }
-		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "texts", "segments", "graphs", "in memory", "dead rows"}
+		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "texts",
+			"segments", "graphs", "in memory", "dead rows"}
 		var rows []table.Row
 		for _, coll := range s.Collections {
 			rows = append(rows, table.Row{coll.Name, count(coll.Documents), count(coll.Vectors), coll.Schema.Dim,
-				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, graphs(coll), count(coll.HeadRows), count(coll.DeadRows)})
+				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, graphs(coll),
+				count(coll.HeadRows), count(coll.DeadRows)})
 		}
 		fmt.Fprintln(t.out)
 		if err := t.noteGraphs(vdb, "", c.DB); err != nil {

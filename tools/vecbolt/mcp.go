@@ -78,7 +78,8 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 }
 
 func (c *mcpCmd) embedder(ctx context.Context) (embed.Embedder, error) {
-	config := embed.Config{Provider: c.Provider, Model: c.Model, Dimensions: c.Dimensions, Normalize: true, Settings: map[string]any{}}
+	config := embed.Config{Provider: c.Provider, Model: c.Model, Dimensions: c.Dimensions,
+		Normalize: true, Settings: map[string]any{}}
 	for k, v := range c.Set {
 		config.Settings[k] = setting(config.Provider, k, v)
 	}
@@ -104,7 +105,8 @@ func (c *mcpCmd) serve(ctx context.Context, t *tool, h http.Handler) error {
 		return err
 	}
 	t.notef("serving MCP at http://%s", listener.Addr())
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

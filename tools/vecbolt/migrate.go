@@ -73,7 +73,10 @@ func (c *migrateCmd) Run(ctx context.Context, t *tool) error {
 		if err != nil {
 			return err
 		}
-		return c.database.create(func(vdb *db.DB) error { return c.copy(ctx, t, from, store.Embedded(vdb), c.Collection) })
+		return c.database.create(func(vdb *db.DB) error {
+			return c.copy(ctx, t, from,
+				store.Embedded(vdb), c.Collection)
+		})
 	})
 }
 
@@ -107,7 +110,8 @@ func (c *migrateCmd) postgres(ctx context.Context, t *tool) error {
 	if err != nil {
 		self, _ := os.Executable()
 		if program, err = exec.LookPath(filepath.Join(filepath.Dir(self), postgresProgram)); err != nil {
-			return fmt.Errorf("%s is neither in PATH nor beside this program: docs/stores.md says how to build it", postgresProgram)
+			return fmt.Errorf("%s is neither in PATH nor beside this program: docs/stores.md says how to build it",
+				postgresProgram)
 		}
 	}
 	args := []string{c.DB, c.Collection, "--batch-size", strconv.Itoa(c.BatchSize)}
@@ -145,7 +149,8 @@ func (c *migrateCmd) copy(ctx context.Context, t *tool, from store.Collection, t
 	p.end()
 	if err != nil {
 		if report != nil && report.Documents+report.Before > 0 {
-			t.notef("%s documents are copied: --resume continues", humanize.Comma(int64(report.Documents+report.Before)))
+			t.notef("%s documents are copied: --resume continues",
+				humanize.Comma(int64(report.Documents+report.Before)))
 		}
 		return err
 	}

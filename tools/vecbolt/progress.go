@@ -38,7 +38,8 @@ func (t *tool) progress(verb string, total func() int64) *progress {
 		p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(progressWidth))
 		p.bar = p.bars.AddBar(total(), mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Name(verb+" ")),
-			mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), decor.Name("  "), decor.AverageETA(decor.ET_STYLE_GO)))
+			mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), decor.Name("  "),
+				decor.AverageETA(decor.ET_STYLE_GO)))
 		p.w = p.bars
 	}
 	return p

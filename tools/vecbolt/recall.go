@@ -66,11 +66,13 @@ func (c *recallCmd) Run(ctx context.Context, t *tool) error {
 				setting = fmt.Sprintf("ef=%d", m.EF)
 			}
 			rows = append(rows, table.Row{setting, fmt.Sprintf("%.4f", m.Promised), fmt.Sprintf("%.4f", m.Recall),
-				fmt.Sprintf("%.4f to %.4f", m.Low, m.High), humanize.Comma(int64(m.Queries)), humanize.Comma(int64(m.Exact))})
+				fmt.Sprintf("%.4f to %.4f", m.Low, m.High), humanize.Comma(int64(m.Queries)),
+				humanize.Comma(int64(m.Exact))})
 		}
 		if t.json {
 			return nil
 		}
-		return t.table(table.Row{"setting", "promised", fmt.Sprintf("recall@%d", c.K), "95 %", "queries", "exact"}, rows)
+		return t.table(table.Row{"setting", "promised", fmt.Sprintf("recall@%d", c.K), "95 %",
+			"queries", "exact"}, rows)
 	})
 }

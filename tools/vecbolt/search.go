@@ -387,6 +387,7 @@ func (c *searchArgs) table(t *tool, n int, r *db.Result) error {
 	if r.Exact {
 		quality = "exact"
 	}
-	fmt.Fprintf(t.out, "%d hits, %s; %s documents match, %s vectors considered\n", len(r.Hits), quality, comma(r.Matched), comma(r.Considered))
+	fmt.Fprintf(t.out, "%d hits, %s; %s documents match, %s vectors considered\n", len(r.Hits),
+		quality, comma(r.Matched), comma(r.Considered))
 	return nil
 }

@@ -80,7 +80,8 @@ func (c *serveCmd) Run(ctx context.Context, t *tool) error {
 		}
 		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: c.Follow, MustExist: opts.ReadOnly, Logger: opts.Logger}, func(vdb *db.DB) error {
+	return c.open(db.Options{ReadOnly: opts.ReadOnly, Follow: c.Follow, MustExist: opts.ReadOnly,
+		Logger: opts.Logger}, func(vdb *db.DB) error {
 		return c.during(ctx, vdb, opts.Logger, func() error { return c.serve(ctx, t, vdb, opts, secure) })
 	})
 }
@@ -94,7 +95,8 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.
 	defer l.Close()
 	opts.Hosts = c.hosts(l)
 	opts.Extensions = []server.Extension{
-		{Pattern: chroma.Pattern, Handler: chroma.New(vdb, &chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
+		{Pattern: chroma.Pattern, Handler: chroma.New(vdb,
+			&chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
 		inspector.Extension(),
 	}
 	if c.MCP != "off" {
@@ -144,7 +146,8 @@ func (c *serveCmd) agents(vdb *db.DB) server.Extension {
 func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
 	o := &server.Options{
 		ReadOnly: c.ReadOnly || c.Follow > 0, Origins: c.CORSOrigin,
-		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Writes: c.MaxWrites, Memory: c.MaxMemory, Time: c.Timeout},
+		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Writes: c.MaxWrites,
+			Memory: c.MaxMemory, Time: c.Timeout},
 	}
 	switch c.Log {
 	case "text":

@@ -57,7 +57,8 @@ func (c *tortureCmd) Run(ctx context.Context, t *tool) error {
 		cuts += n
 	}
 	err = t.answer(r, "%s crash states, %s faults, %s kills, %s power cuts: %d violations in %.0f s",
-		humanize.Comma(int64(r.CrashStates)), humanize.Comma(int64(r.Faults)), humanize.Comma(int64(r.Kills)), humanize.Comma(int64(cuts)),
+		humanize.Comma(int64(r.CrashStates)), humanize.Comma(int64(r.Faults)),
+		humanize.Comma(int64(r.Kills)), humanize.Comma(int64(cuts)),
 		r.Violations, r.Seconds)
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)

@@ -60,7 +60,8 @@ func (c *xrayCmd) Run(ctx context.Context, t *tool) error {
 		total := min(c.Sample, info.Documents)
 		p := t.progress("xray", func() int64 { return int64(total) })
 		report, err := xray.Inspect(ctx, coll, xray.Options{
-			K: c.K, Near: c.Near, Sample: c.Sample, List: c.List, Seed: c.Seed, Where: c.Where.Expr, Color: c.Color, Log: log,
+			K: c.K, Near: c.Near, Sample: c.Sample, List: c.List, Seed: c.Seed, Where: c.Where.Expr,
+			Color: c.Color, Log: log,
 			Progress: func(done, _ int) { p.at(int64(done), done) },
 		})
 		p.end()
@@ -134,7 +135,8 @@ func looksLikeRun(name string) (bool, error) {
 
 // xrayTables answers for people.
 func (t *tool) xrayTables(r *xray.Report) error {
-	fmt.Fprintf(t.out, "%s documents, %s with a vector; searched for %s of them\n", comma(r.Documents), comma(r.Vectors), comma(r.Sampled))
+	fmt.Fprintf(t.out, "%s documents, %s with a vector; searched for %s of them\n", comma(r.Documents),
+		comma(r.Vectors), comma(r.Sampled))
 	if r.Zero > 0 {
 		fmt.Fprintf(t.out, "%s vectors of length zero\n", comma(r.Zero))
 	}
@@ -166,16 +168,22 @@ func (t *tool) xrayTables(r *xray.Report) error {
 	}
 	if r.Vectors > 0 {
 		err = errors.Join(err,
-			list(fmt.Sprintf("%s documents have near-duplicates (a cosine of %v or more), in %s pairs", comma(r.Duplicates.Documents), r.Near, comma(r.Duplicates.Pairs)),
+			list(fmt.Sprintf("%s documents have near-duplicates (a cosine of %v or more), in %s pairs",
+				comma(r.Duplicates.Documents), r.Near, comma(r.Duplicates.Pairs)),
 				"group of", len(groups), func(i int) (any, string) { return groups[i].Size, groups[i].IDs[0] }),
 			list("outliers, by their mean distance to neighbours",
-				"distance", len(outliers), func(i int) (any, string) { return fmt.Sprintf("%.4f", outliers[i].Distance), outliers[i].ID }),
-			list(fmt.Sprintf("hubs, by the neighbourhoods they are in (skewness %.2f; %s documents are in none)", r.Hubs.Skewness, comma(r.Hubs.Never)),
+				"distance", len(outliers), func(i int) (any,
+					string) {
+					return fmt.Sprintf("%.4f", outliers[i].Distance), outliers[i].ID
+				}),
+			list(fmt.Sprintf("hubs, by the neighbourhoods they are in (skewness %.2f; %s documents are in none)",
+				r.Hubs.Skewness, comma(r.Hubs.Never)),
 				"in", len(hubs), func(i int) (any, string) { return hubs[i].Count, hubs[i].ID }),
 		)
 	}
 	if u := r.Unretrieved; u != nil {
-		err = errors.Join(err, list(fmt.Sprintf("%s documents that none of %s queries found", comma(u.Documents), comma(u.Queries)),
+		err = errors.Join(err, list(fmt.Sprintf("%s documents that none of %s queries found",
+			comma(u.Documents), comma(u.Queries)),
 			"", len(u.IDs), func(i int) (any, string) { return "", u.IDs[i] }))
 	}
 	return err

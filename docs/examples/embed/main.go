@@ -41,7 +41,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 
-	texts := []string{"Steep black tea for four minutes.", "Oil the chain of a bicycle.", "Grind coffee coarsely for a French press."}
+	texts := []string{"Steep black tea for four minutes.", "Oil the chain of a bicycle.",
+		"Grind coffee coarsely for a French press."}
 	vecs, err := e.EmbedBatch(ctx, texts)
 	if err != nil {
 		return err
@@ -84,7 +85,8 @@ func remote(ctx context.Context, cache *embed.Cache) error {
 	e = cache.Wrap(e)
 	fmt.Println(e.Provider(), e.Model(), e.Dimensions())
 
-	_, err = embed.Open(ctx, embed.Config{Provider: "bert", Settings: map[string]any{"model_path": "all-MiniLM-L6-v2"}}, nil)
+	_, err = embed.Open(ctx, embed.Config{Provider: "bert",
+		Settings: map[string]any{"model_path": "all-MiniLM-L6-v2"}}, nil)
 	fmt.Println(errors.Is(err, embed.ErrConfig)) // there is no such directory here
 	return nil
 }

@@ -78,7 +78,8 @@ func measure(ctx context.Context, notes *db.Collection) error {
 		return err
 	}
 	for _, res := range report.Results {
-		fmt.Printf("%-9s  nDCG@10 %.3f  Recall@2 %.3f\n", res.Run.Name, res.Evaluation.Mean(eval.NDCG(10)), res.Evaluation.Mean(eval.Recall(2)))
+		fmt.Printf("%-9s  nDCG@10 %.3f  Recall@2 %.3f\n", res.Run.Name,
+			res.Evaluation.Mean(eval.NDCG(10)), res.Evaluation.Mean(eval.Recall(2)))
 	}
 	for _, m := range report.Results[0].Diagnosis.Missing["3"] {
 		fmt.Printf("query 3 lacks %s: %s\n", m.ID, m.Why)

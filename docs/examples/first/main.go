@@ -28,9 +28,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 	_, err = notes.Upsert(ctx,
-		db.Document{ID: "tea", Vector: []float32{0.9, 0.1, 0}, Text: "Steep for four minutes.", Metadata: db.Metadata{"lang": "en"}},
-		db.Document{ID: "kaffee", Vector: []float32{0.8, 0.3, 0}, Text: "Grob mahlen.", Metadata: db.Metadata{"lang": "de"}},
-		db.Document{ID: "gears", Vector: []float32{0, 0.2, 0.9}, Text: "Oil the chain.", Metadata: db.Metadata{"lang": "en"}},
+		db.Document{ID: "tea", Vector: []float32{0.9, 0.1, 0}, Text: "Steep for four minutes.",
+			Metadata: db.Metadata{"lang": "en"}},
+		db.Document{ID: "kaffee", Vector: []float32{0.8, 0.3, 0}, Text: "Grob mahlen.",
+			Metadata: db.Metadata{"lang": "de"}},
+		db.Document{ID: "gears", Vector: []float32{0, 0.2, 0.9}, Text: "Oil the chain.",
+			Metadata: db.Metadata{"lang": "en"}},
 	)
 	if err != nil {
 		return err

@@ -27,9 +27,13 @@ func run(ctx context.Context) error {
 		return err
 	}
 	_, err = books.Upsert(ctx,
-		db.Document{ID: "emma", Vector: []float32{1, 0}, Metadata: db.Metadata{"year": 1815, "tags": []string{"novel"}, "by": db.Metadata{"name": "Austen"}}},
-		db.Document{ID: "ivanhoe", Vector: []float32{0.8, 0.6}, Metadata: db.Metadata{"year": 1819, "tags": []string{"novel", "history"}, "by": db.Metadata{"name": "Scott"}}},
-		db.Document{ID: "walden", Vector: []float32{0, 1}, Metadata: db.Metadata{"year": 1854, "tags": []string{"essay"}, "by": db.Metadata{"name": "Thoreau"}}},
+		db.Document{ID: "emma", Vector: []float32{1, 0},
+			Metadata: db.Metadata{"year": 1815, "tags": []string{"novel"}, "by": db.Metadata{"name": "Austen"}}},
+		db.Document{ID: "ivanhoe", Vector: []float32{0.8, 0.6},
+			Metadata: db.Metadata{"year": 1819, "tags": []string{"novel", "history"},
+				"by": db.Metadata{"name": "Scott"}}},
+		db.Document{ID: "walden", Vector: []float32{0, 1},
+			Metadata: db.Metadata{"year": 1854, "tags": []string{"essay"}, "by": db.Metadata{"name": "Thoreau"}}},
 	)
 	if err != nil {
 		return err
@@ -122,7 +126,8 @@ func varied(ctx context.Context, books *db.Collection) error {
 }
 
 func why(ctx context.Context, books *db.Collection) error {
-	e, err := books.Explain(ctx, db.Query{Near: db.Vector{1, 0}, K: 1, Where: filter.Lt("year", 1850)}, "ivanhoe", "walden")
+	e, err := books.Explain(ctx, db.Query{Near: db.Vector{1, 0}, K: 1, Where: filter.Lt("year", 1850)},
+		"ivanhoe", "walden")
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := stock.Upsert(ctx, db.Document{ID: "apple", Vector: []float32{1, 0}}, db.Document{ID: "pear", Vector: []float32{0, 1}}); err != nil {
+	if _, err := stock.Upsert(ctx, db.Document{ID: "apple", Vector: []float32{1, 0}},
+		db.Document{ID: "pear", Vector: []float32{0, 1}}); err != nil {
 		return err
 	}
 

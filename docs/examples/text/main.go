@@ -30,9 +30,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 	_, err = notes.Upsert(ctx,
-		db.Document{ID: "mmap", Text: "Segments are mapped into memory and verified when first touched.", Metadata: db.Metadata{"title": "Reading"}},
-		db.Document{ID: "wal", Text: "Writers append to the log and share one sync.", Metadata: db.Metadata{"title": "Writing"}},
-		db.Document{ID: "graph", Text: "func (g *Graph) walkNeighbours(entry uint32) visits segment after segment.", Vector: []float32{1, 0}},
+		db.Document{ID: "mmap", Text: "Segments are mapped into memory and verified when first touched.",
+			Metadata: db.Metadata{"title": "Reading"}},
+		db.Document{ID: "wal", Text: "Writers append to the log and share one sync.",
+			Metadata: db.Metadata{"title": "Writing"}},
+		db.Document{ID: "graph", Text: "func (g *Graph) walkNeighbours(entry uint32) visits segment after segment.",
+			Vector: []float32{1, 0}},
 	)
 	if err != nil {
 		return err

@@ -43,7 +43,8 @@ func run(ctx context.Context) error {
 
 func insert(ctx context.Context, _ *db.DB, items *db.Collection) error {
 	ids, err := items.Insert(ctx,
-		db.Document{ID: "lamp", Vector: []float32{0.6, 0.8}, Metadata: db.Metadata{"price": 40, "tags": []string{"light"}}},
+		db.Document{ID: "lamp", Vector: []float32{0.6, 0.8},
+			Metadata: db.Metadata{"price": 40, "tags": []string{"light"}}},
 		db.Document{Text: "no id: it gets a UUIDv7"},
 	)
 	if err != nil {
@@ -58,7 +59,8 @@ func insert(ctx context.Context, _ *db.DB, items *db.Collection) error {
 
 func vectorLater(ctx context.Context, _ *db.DB, items *db.Collection) error {
 	// The text first, its vector when it has been computed.
-	if _, err := items.Upsert(ctx, db.Document{ID: "desk", Text: "Oak, 160 cm", Metadata: db.Metadata{"price": 400}}); err != nil {
+	if _, err := items.Upsert(ctx, db.Document{ID: "desk", Text: "Oak, 160 cm",
+		Metadata: db.Metadata{"price": 400}}); err != nil {
 		return err
 	}
 	if err := items.Patch(ctx, db.Patch{ID: "desk", Vector: []float32{1, 0}}); err != nil {

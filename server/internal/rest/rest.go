@@ -85,7 +85,8 @@ func Message(err error) string {
 		return fmt.Sprintf("request body is larger than %d bytes", large.Limit)
 	}
 	if status := Status(err); status >= 500 || status == http.StatusRequestTimeout {
-		for _, known := range []error{db.ErrNoSpace, db.ErrUnknown, db.ErrCorrupt, db.ErrVersion, db.ErrClosed, db.ErrLocked} {
+		for _, known := range []error{db.ErrNoSpace, db.ErrUnknown, db.ErrCorrupt, db.ErrVersion,
+			db.ErrClosed, db.ErrLocked} {
 			if errors.Is(err, known) {
 				return known.Error()
 			}
@@ -171,7 +172,8 @@ func ContentType(r *http.Request, types ...string) error {
 			return nil
 		}
 	}
-	return Errorf(http.StatusUnsupportedMediaType, "content type %q is not supported; send %s", given, strings.Join(types, " or "))
+	return Errorf(http.StatusUnsupportedMediaType, "content type %q is not supported; send %s", given,
+		strings.Join(types, " or "))
 }
 
 type mayWrite struct{}

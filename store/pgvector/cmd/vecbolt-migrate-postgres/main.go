@@ -55,7 +55,8 @@ var errDifferent = errors.New("the collections are not the same")
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c command
 	exit := -1
-	parser, err := kong.New(&c, kong.Name("vecbolt-migrate-postgres"), kong.Writers(stdout, stderr), kong.Exit(func(status int) { exit = status }),
+	parser, err := kong.New(&c, kong.Name("vecbolt-migrate-postgres"), kong.Writers(stdout, stderr),
+		kong.Exit(func(status int) { exit = status }),
 		kong.Description("Moves a collection from a database of Vecbolt to PostgreSQL with pgvector, or back."))
 	if err == nil {
 		_, err = parser.Parse(args)
@@ -115,11 +116,13 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, vdb.Close()) }()
-	return c.copy(ctx, from, store.Embedded(vdb), c.Collection, "from "+remote.String(), stdout, stderr, func() error { return nil })
+	return c.copy(ctx, from, store.Embedded(vdb), c.Collection, "from "+remote.String(), stdout,
+		stderr, func() error { return nil })
 }
 
 // copy migrates, and calls finish after the last document.
-func (c *command) copy(ctx context.Context, from store.Collection, to store.Store, name, where string, stdout, stderr io.Writer, finish func() error) error {
+func (c *command) copy(ctx context.Context, from store.Collection, to store.Store, name, where string,
+	stdout, stderr io.Writer, finish func() error) error {
 	last := time.Now()
 	o := &migrate.Options{BatchSize: c.BatchSize, Resume: c.Resume, Progress: func(done, total int) {
 		if done == total || time.Since(last) > 2*time.Second {
