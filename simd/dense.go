@@ -113,14 +113,21 @@ func (m *Matrix) column(j int) (w []float32, step int) {
 func (m *Matrix) Pack(parts ...Rows) {
 	out, in := outIn("Pack", parts)
 	m.reset(out, in)
+	const block = 64 // elements of all columns of a panel, which stay in the first cache
 	j := 0
 	for _, w := range parts {
-		for i := range w.N {
-			to, step := m.column(j)
-			for k, v := range w.Row(i) {
-				to[k*step] = v
+		for i := 0; i < w.N; {
+			n := min(w.N-i, PanelColumns-j%PanelColumns)
+			for k := 0; k < in; k += block {
+				for c := range n {
+					to, step := m.column(j + c)
+					to = to[k*step:]
+					for l, v := range w.Row(i + c)[k:min(k+block, in)] {
+						to[l*step] = v
+					}
+				}
 			}
-			j++
+			i, j = i+n, j+n
 		}
 	}
 	for ; j < m.Panels()*PanelColumns; j++ { // beyond the last column
@@ -168,6 +175,18 @@ func (m *Matrix) PackColumns(w Rows) {
 			clear(to[copy(to[:n], w.Data[i*w.Stride+from:]):])
 		}
 	}
+}
+
+// Unpack returns a copy of w.
+func (m *Matrix) Unpack() Rows {
+	w := NewRows(m.out, m.in)
+	for j := range m.out {
+		from, step := m.column(j)
+		for k, row := 0, w.Row(j); k < len(row); k++ {
+			row[k] = from[k*step]
+		}
+	}
+	return w
 }
 
 // Mul sets, for all columns of the panels from..to, dst to the product x·wᵀ plus bias: column j of
@@ -348,11 +367,6 @@ func (m *CodeMatrix) In() int { return m.in }
 
 // Panels returns the number of panels.
 func (m *CodeMatrix) Panels() int { return panels(m.out) }
-
-// Bytes returns the memory of the matrix.
-func (m *CodeMatrix) Bytes() int {
-	return 4*len(m.panels) + len(m.codes) + 4*len(m.scales) + 4*len(m.sums)
-}
 
 // CodeRows are rows rounded to one byte per element, to be multiplied with a CodeMatrix: an element
 // is unit times code minus zero, with a unit and a zero per row. The zero value has no rows.

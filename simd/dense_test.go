@@ -56,6 +56,11 @@ func TestMatrix(t *testing.T) {
 			if m.Out() != out || m.In() != in || m.Panels() != (out+31)/32 {
 				t.Fatalf("%d by %d, %d panels", m.Out(), m.In(), m.Panels())
 			}
+			for j, u := 0, m.Unpack(); j < out; j++ {
+				if !slices.Equal(u.Row(j), w.Row(j)) {
+					t.Fatalf("row %d of %d unpacked: %v, want %v", j, out, u.Row(j), w.Row(j))
+				}
+			}
 			dst := randomRows(r, n, out, out+r.IntN(3))
 			before := slices.Clone(dst.Data)
 			middle := r.IntN(m.Panels() + 1)

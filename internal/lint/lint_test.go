@@ -99,7 +99,7 @@ var imports = map[string][]string{
 	"rag/embed/bert":      {"internal/vfs", "rag/embed/tokenizer", "rag/embed/weights", "simd"},
 	"rag/embed/static":    {"internal/vfs", "rag/embed/tokenizer", "rag/embed/weights"},
 	"rag/embed/tokenizer": {"golang.org/x/text/unicode/norm"},
-	"rag/embed/weights":   {},
+	"rag/embed/weights":   {"internal/codec", "internal/vfs"},
 	"rag/load": {"internal/vfs", "codeberg.org/readeck/go-readability", "github.com/JohannesKaufmann/html-to-markdown/v2/converter",
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base", "github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark",
 		"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table", "github.com/gabriel-vasile/mimetype", "github.com/goccy/go-yaml",
@@ -474,8 +474,7 @@ var freeGoroutines = map[string]struct {
 	"rag/rerank/rerank.go":          {1, "calls what the user gave, in memory of the heap"},
 	"rag/embed/batch.go":            {1, "calls what the user gave, in memory of the heap"},
 	"rag/embed/local.go":            {1, "multiplies weights that were read into the heap"},
-	"rag/embed/bert/batch.go":       {1, "multiplies weights that were read into the heap"},
-	"rag/embed/bert/team.go":        {1, "multiplies weights that were read into the heap"},
+	"rag/embed/bert/team.go":        {1, "multiplies weights that were packed in the heap"},
 	"store/weaviate/collection.go":  {1, "speaks HTTP"},
 }
 

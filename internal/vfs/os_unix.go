@@ -52,7 +52,7 @@ func mmap(f *os.File, n int) (b []byte, err error) {
 func munmap(b []byte) error { return unix.Munmap(b) }
 
 func madvise(b []byte, p Pattern) {
-	advice := [...]int{unix.MADV_NORMAL, unix.MADV_RANDOM, unix.MADV_SEQUENTIAL, unix.MADV_WILLNEED}
+	advice := [...]int{unix.MADV_NORMAL, unix.MADV_RANDOM, unix.MADV_SEQUENTIAL, unix.MADV_WILLNEED, unix.MADV_DONTNEED}
 	if int(p) < len(advice) {
 		_ = unix.Madvise(b, advice[p])
 	}

@@ -105,3 +105,27 @@ func openDir(root *os.Root, name string) (*os.File, error) {
 	}
 	return d, nil
 }
+
+// MapFile is ReadFile that maps the file read-only, whole.
+func MapFile(path string) (*Mapping, error) {
+	f, err := OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if int64(int(info.Size())) != info.Size() {
+		return nil, &fs.PathError{Op: OpMap.String(), Path: path, Err: ErrTooLarge}
+	}
+	if info.Size() == 0 {
+		return &Mapping{}, nil // systems refuse empty mappings
+	}
+	b, err := mmap(f, int(info.Size()))
+	if err != nil {
+		return nil, &fs.PathError{Op: OpMap.String(), Path: path, Err: err}
+	}
+	return &Mapping{b: b}, nil
+}

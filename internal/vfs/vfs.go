@@ -572,6 +572,7 @@ const (
 	Random                    // no read-ahead
 	Sequential                // aggressive read-ahead
 	WillNeed                  // start reading now
+	Forget                    // not read again soon: no longer part of the process' memory
 )
 
 // Advise tells the system how the mapping will be read. It is a hint; nothing on Windows.

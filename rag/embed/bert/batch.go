@@ -3,21 +3,26 @@ package bert
 import (
 	"context"
 	"runtime"
-	"sync"
 	"sync/atomic"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // EmbedBatch returns the vectors of texts, in order, on at most threads threads; 0 means the number
 // of cores. Texts run together without padding, so that their order does not matter and lengths may
 // differ. A vector has the same bits as by Embed, whatever texts are beside it and however many
-// threads. If ctx ends, EmbedBatch returns its error.
+// threads. It fails if ctx ends, or if the file of the model can no longer be read.
 func (m *Model) EmbedBatch(ctx context.Context, texts []string, threads int) ([][]float32, error) {
 	if most := runtime.GOMAXPROCS(0); threads < 1 || threads > most {
 		threads = most
 	}
 	all := make([]sequence, len(texts))
-	if !each(ctx, threads, len(texts), func(i int) { all[i] = m.sequence(texts[i]) }) {
-		return nil, ctx.Err()
+	err := each(ctx, threads, len(texts), func(i int) error {
+		all[i] = m.sequence(texts[i])
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	groups := split(all, threads)
 	inner := 1 // threads of a group
@@ -25,8 +30,12 @@ func (m *Model) EmbedBatch(ctx context.Context, texts []string, threads int) ([]
 		threads, inner = 1, threads
 	}
 	vecs := make([][][]float32, len(groups))
-	if !each(ctx, threads, len(groups), func(i int) { vecs[i] = m.embed(groups[i], inner) }) {
-		return nil, ctx.Err()
+	err = each(ctx, threads, len(groups), func(i int) (err error) {
+		vecs[i], err = m.embed(groups[i], inner)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	out := make([][]float32, 0, len(texts))
 	for _, v := range vecs {
@@ -35,26 +44,32 @@ func (m *Model) EmbedBatch(ctx context.Context, texts []string, threads int) ([]
 	return out, nil
 }
 
-// each calls f for 0 to n-1 on some threads, and reports whether it did so before ctx ended.
-func each(ctx context.Context, threads, n int, f func(i int)) bool {
-	var next, done atomic.Int64
-	work := func() {
-		for ctx.Err() == nil {
-			i := int(next.Add(1)) - 1
-			if i >= n {
-				return
+// each calls f for 0 to n-1 on some threads, until one call fails or ctx ends, and returns that
+// error.
+func each(ctx context.Context, threads, n int, f func(i int) error) error {
+	var next atomic.Int64
+	var group vfs.Group
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for range min(threads, n) {
+		group.Go("weights", func() error {
+			for inner.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := f(i); err != nil {
+					cancel()
+					return err
+				}
 			}
-			f(i)
-			done.Add(1)
-		}
+			return nil
+		})
 	}
-	var wg sync.WaitGroup
-	for range min(threads, n) - 1 {
-		wg.Go(work)
+	if err := group.Wait(); err != nil {
+		return err
 	}
-	work()
-	wg.Wait()
-	return int(done.Load()) == n
+	return ctx.Err()
 }
 
 // Numbers of tokens that run together: so many that weights are read from memory seldom, and so few

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 	"github.com/vecbolt/vecbolt/simd"
@@ -23,7 +25,10 @@ func OpenCross(dir string) (*CrossEncoder, error) {
 	file, tok, cfg, err := readDir(dir)
 	var c *CrossEncoder
 	if err == nil {
-		c, err = NewCross(file, tok, cfg)
+		err = vfs.Guard(dir, func() (err error) {
+			c, err = NewCross(file, tok, cfg)
+			return err
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bert: open %q: %w", dir, err)
@@ -45,16 +50,18 @@ func NewCross(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*CrossE
 	}
 	l, h := &loader{file: file}, cfg.Hidden
 	c := &CrossEncoder{m, l.linear(-1, "pooler.dense", h, h), l.linear(-1, "classifier", 1, h)}
+	c.pooler.w, c.head.w = slices.Clone(c.pooler.w), slices.Clone(c.head.w) // not to be read from the file later
 	return c, l.err
 }
 
 // Score returns how well a text fits a question: a logit, of which only the order is meaningful.
-// 1/(1+exp(-score)) lies between 0 and 1. It runs on one core.
+// 1/(1+exp(-score)) lies between 0 and 1. It runs on one core. It panics
+// if the file of the model can no longer be read.
 func (c *CrossEncoder) Score(question, text string) float64 {
 	m := c.model
 	ids, second := m.tok.EncodePair(question, text, m.cfg.MaxTokens)
 	score := make([]float32, 1)
-	m.run([]sequence{{ids: ids, second: second}}, 1, func(_ int, x simd.Rows) {
+	err := m.run([]sequence{{ids: ids, second: second}}, 1, func(_ int, x simd.Rows) {
 		pooled := make([]float32, m.cfg.Hidden)
 		c.pooler.apply(pooled, x.Row(0), 1)
 		for i, v := range pooled {
@@ -62,5 +69,8 @@ func (c *CrossEncoder) Score(question, text string) float64 {
 		}
 		c.head.apply(score, pooled, 1)
 	})
+	if err != nil {
+		panic(err)
+	}
 	return float64(score[0])
 }

@@ -2,7 +2,9 @@ package bert
 
 import (
 	"math"
+	"runtime"
 
+	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -27,9 +29,11 @@ type block struct {
 	norm1, norm2             norm
 }
 
-func newBlock(l layer, c Config) *block {
+func (b *block) products() [4]*product { return [4]*product{b.qkv, b.attention, b.up, b.down} }
+
+func newBlock(l layer, c Config) block {
 	h := c.Hidden
-	return &block{
+	return block{
 		qkv: newProduct(l.qkv, h), attention: newProduct(l.attention, h),
 		up: newProduct(l.up, h), down: newProduct(l.down, c.Intermediate),
 		norm1: l.norm1, norm2: l.norm2,
@@ -71,8 +75,8 @@ type pass struct {
 }
 
 // run runs the model over texts, at least one, on some threads, and calls finish with the rows of
-// the last layer of each text.
-func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Rows)) {
+// the last layer of each text. It fails if the file of the model cannot be read.
+func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Rows)) error {
 	s, _ := m.scratch.Get().(*scratch)
 	if s == nil {
 		s = &scratch{}
@@ -91,10 +95,20 @@ func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Row
 	for len(s.heads) < threads {
 		s.heads = append(s.heads, head{})
 	}
+	// Only the embeddings of tokens are read from the file: all other weights are packed.
+	err := vfs.Guard("weights", func() error {
+		p.start()
+		runtime.KeepAlive(m.file)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	p.team.do(p.forward)
 	for i, t := range texts {
 		finish(i, s.x.Slice(t.at, t.at+len(t.ids)))
 	}
+	return nil
 }
 
 // share returns the part of n that a thread works on.
@@ -106,8 +120,6 @@ func (p *pass) share(thread, n int) (from, to int) {
 // rows or columns than they wrote.
 func (p *pass) forward(thread int) {
 	m, c := p.model, p.model.cfg
-	p.start(thread)
-	p.team.wait()
 	for _, b := range m.layers {
 		p.multiply(thread, b.qkv, p.qkv, p.x, nil)
 		p.team.wait()
@@ -129,14 +141,13 @@ func (p *pass) forward(thread int) {
 	}
 }
 
-// start sets the rows of a thread to the embeddings of their tokens.
-func (p *pass) start(thread int) {
+// start sets the rows to the embeddings of their tokens.
+func (p *pass) start() {
 	m, h := p.model, p.model.cfg.Hidden
-	from, to := p.share(thread, p.rows)
 	for _, t := range p.texts {
-		for i := max(0, from-t.at); i < min(len(t.ids), to-t.at); i++ {
+		for i, id := range t.ids {
 			x := p.x.Row(t.at + i)
-			copy(x, m.tokens[t.ids[i]*h:][:h])
+			copy(x, m.tokens[id*h:][:h])
 			if i >= t.second {
 				add(x, m.second)
 			}

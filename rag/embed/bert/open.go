@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -42,7 +43,12 @@ func openDir(dir string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(file, tok, cfg)
+	var m *Model
+	err = vfs.Guard(dir, func() (err error) {
+		m, err = New(file, tok, cfg)
+		return err
+	})
+	return m, err
 }
 
 func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, Config, error) {
@@ -56,15 +62,11 @@ func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, Config, error) {
 	}
 	var missing error
 	for _, name := range weightFiles {
-		b, err := vfs.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		file, err := weights.Open(filepath.Join(dir, filepath.FromSlash(name)))
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = cmp.Or(missing, err)
 			continue
 		}
-		if err != nil {
-			return nil, nil, cfg, err
-		}
-		file, err := weights.Parse(b)
 		if err != nil {
 			return nil, nil, cfg, fmt.Errorf("%s: %w", name, err)
 		}
@@ -189,15 +191,16 @@ func readJSON(dir, name string, into any) (found bool, err error) {
 }
 
 func openGGUF(name string) (*Model, error) {
-	b, err := vfs.ReadFile(name)
+	file, err := weights.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	file, err := weights.Parse(b)
-	if err != nil {
-		return nil, err
-	}
-	return NewGGUF(file)
+	var m *Model
+	err = vfs.Guard(name, func() (err error) {
+		m, err = NewGGUF(file)
+		return err
+	})
+	return m, err
 }
 
 // NewGGUF returns the model of a GGUF file, which contains its configuration and its vocabulary.
@@ -274,9 +277,14 @@ type loader struct {
 	err  error
 }
 
-// get returns a tensor of a layer, or a tensor outside of the layers if layer is -1. The tensor
-// must have the given shape; 0 stands for any dimension.
+// get returns a copy of a tensor of a layer, or of a tensor outside of the layers if layer is -1.
+// The tensor must have the given shape; 0 stands for any dimension.
 func (l *loader) get(layer int, name, suffix string, shape ...int) []float32 {
+	return slices.Clone(l.view(layer, name, suffix, shape...))
+}
+
+// view is get without a copy, if that is possible: the tensor must not be changed.
+func (l *loader) view(layer int, name, suffix string, shape ...int) []float32 {
 	if l.err != nil {
 		return nil
 	}
@@ -304,7 +312,7 @@ func (l *loader) get(layer int, name, suffix string, shape ...int) []float32 {
 		l.err = fmt.Errorf("tensor %q has shape %v, want %v", hf+"."+suffix, t.Shape, shape)
 		return nil
 	}
-	v, err := t.Float32()
+	v, err := t.View()
 	if err != nil {
 		l.err = fmt.Errorf("tensor %q: %w", hf+"."+suffix, err)
 	}
@@ -312,7 +320,7 @@ func (l *loader) get(layer int, name, suffix string, shape ...int) []float32 {
 }
 
 func (l *loader) linear(layer int, name string, out, in int) linear {
-	return linear{l.get(layer, name, "weight", out, in), l.get(layer, name, "bias", out)}
+	return linear{l.view(layer, name, "weight", out, in), l.get(layer, name, "bias", out)}
 }
 
 func (l *loader) norm(layer int, name string, h int) norm {
@@ -345,25 +353,33 @@ func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, erro
 		return nil, fmt.Errorf("the tokenizer puts %d special tokens around a text, want 1 to %d", around, cfg.MaxTokens)
 	}
 	l, h := &loader{file: file}, cfg.Hidden
-	m := &Model{cfg: cfg, tok: tok}
-	m.tokens = l.get(-1, "embeddings.word_embeddings", "weight", 0, h)
+	m := &Model{cfg: cfg, tok: tok, file: file}
+	m.tokens = l.view(-1, "embeddings.word_embeddings", "weight", 0, h)
 	m.places = l.get(-1, "embeddings.position_embeddings", "weight", cfg.Positions, h)
 	segment := l.get(-1, "embeddings.token_type_embeddings", "weight", 0, h)
 	m.norm = l.norm(-1, "embeddings.LayerNorm", h)
+	var packing vfs.Group
 	for i := 0; i < cfg.Layers && l.err == nil; i++ {
 		q, k, v := l.linear(i, "attention.self.query", h, h), l.linear(i, "attention.self.key", h, h), l.linear(i, "attention.self.value", h, h)
-		m.layers = append(m.layers, newBlock(layer{
+		raw := layer{
 			qkv:       linear{append(append(q.w, k.w...), v.w...), append(append(q.b, k.b...), v.b...)},
 			attention: l.linear(i, "attention.output.dense", h, h),
 			norm1:     l.norm(i, "attention.output.LayerNorm", h),
 			up:        l.linear(i, "intermediate.dense", cfg.Intermediate, h),
 			down:      l.linear(i, "output.dense", h, cfg.Intermediate),
 			norm2:     l.norm(i, "output.LayerNorm", h),
-		}, cfg))
+		}
+		b := new(block)
+		m.layers = append(m.layers, b)
+		packing.Go("weights", func() error {
+			*b = newBlock(raw, cfg)
+			return nil
+		})
 	}
-	if l.err != nil {
-		return nil, l.err
+	if err := cmp.Or(l.err, packing.Wait()); err != nil {
+		return nil, err
 	}
+	file.Forget()
 	for p := range cfg.Positions {
 		add(m.places[p*h:][:h], segment)
 	}

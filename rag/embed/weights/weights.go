@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // ErrFormat is matched by errors about malformed files.
@@ -22,6 +24,8 @@ type File struct {
 	// Values are the metadata. GGUF has uint64, int64, float64, bool, string and lists []any of
 	// these; safetensors has strings.
 	Values map[string]any
+
+	mapping *vfs.Mapping // of Open
 }
 
 // Parse reads a file of any of the formats.
