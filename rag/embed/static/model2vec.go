@@ -119,7 +119,7 @@ func New(file *weights.File, tok *tokenizer.Tokenizer) (*Model, error) {
 	var err error
 	m.dim = table.Shape[1]
 	_, weighted := file.Tensors["weights"]
-	if table.Type == "I8" && m.dim%8 == 0 && !weighted {
+	if table.Type == "I8" && m.dim%block == 0 && !weighted {
 		m.small = table.Bytes()
 	} else if m.rows, err = table.Float32(); err != nil {
 		return nil, fmt.Errorf("embeddings: %w", err)

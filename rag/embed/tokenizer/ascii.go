@@ -76,6 +76,7 @@ var classes = func() (c [256]uint8) {
 // append appends the ids of a text.
 func (a *asciiBERT) append(ids []int, text string) []int {
 	var word [maxWord]byte
+	var hashes [maxWord]uint32
 	for at := 0; at < len(text); {
 		if classes[text[at]] == blank {
 			at++
@@ -87,7 +88,7 @@ func (a *asciiBERT) append(ids []int, text string) []int {
 			switch classes[text[at]] {
 			case blank:
 			case mark:
-				id, ok := a.tokens.find(text[at : at+1])
+				id, ok := a.tokens.find(text[at:at+1], &hashes)
 				if !ok {
 					id = a.unknown
 				}
@@ -109,7 +110,7 @@ func (a *asciiBERT) append(ids []int, text string) []int {
 				if n > maxWord {
 					ids = append(ids, a.unknown)
 				} else {
-					ids = a.word(ids, word[:n])
+					ids = a.word(ids, word[:n], &hashes)
 				}
 				continue
 			default:
@@ -130,11 +131,11 @@ func (a *asciiBERT) append(ids []int, text string) []int {
 
 // word appends the pieces of a word: the longest token that begins it, then the longest token that
 // continues it, and so on.
-func (a *asciiBERT) word(ids []int, word []byte) []int {
+func (a *asciiBERT) word(ids []int, word []byte, hashes *[maxWord]uint32) []int {
 	begin := len(ids)
 	table := &a.tokens
 	for len(word) > 0 {
-		id, n := table.longest(word)
+		id, n := table.longest(word, hashes)
 		if n == 0 {
 			return append(ids[:begin], a.unknown)
 		}
@@ -190,15 +191,14 @@ func newWordTable(words []string, id func(string) int) wordTable {
 }
 
 // find returns the id of a word of one character.
-func (t *wordTable) find(word string) (id int, ok bool) {
-	id, n := t.longest([]byte(word))
+func (t *wordTable) find(word string, hashes *[maxWord]uint32) (id int, ok bool) {
+	id, n := t.longest([]byte(word), hashes)
 	return id, n == len(word)
 }
 
 // longest returns the id and length of the longest word that begins the text; length 0 if there is
-// none.
-func (t *wordTable) longest(text []byte) (id, n int) {
-	var hashes [maxWord + 1]uint32
+// none. It overwrites hashes.
+func (t *wordTable) longest(text []byte, hashes *[maxWord]uint32) (id, n int) {
 	h := uint64(hashStart)
 	text = text[:min(len(text), t.most, maxWord)]
 	for i, b := range text {

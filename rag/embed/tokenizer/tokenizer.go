@@ -58,7 +58,7 @@ func (t *Tokenizer) Count(text string) int { return len(t.Encode(text, false)) }
 // Encode returns the token ids of a text. special adds the tokens that the model expects around it,
 // such as [CLS] and [SEP]. Special tokens inside the text count as such.
 func (t *Tokenizer) Encode(text string, special bool) []int {
-	var ids []int
+	ids := make([]int, 0, len(text)/4+8)
 	if special {
 		ids = append(ids, t.before...)
 	}
