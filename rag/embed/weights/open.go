@@ -7,9 +7,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// Open maps a file of any of the formats and parses it. Tensors are read from the mapping: code that
-// reads them must run under vfs.Guard. The file is unmapped when nothing refers to the File any
-// longer, or by Close; on Windows it can be removed only then.
+// Open maps a file of any of the formats and parses it. Tensors are read from the mapping: code
+// that reads them must run under vfs.Guard. The file is unmapped when nothing refers to the File
+// any longer, or by Close; on Windows it can be removed only then.
 func Open(name string) (*File, error) {
 	m, err := vfs.MapFile(name)
 	if err != nil {
