@@ -16,6 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
 // Limits of arguments and answers.
@@ -362,7 +363,7 @@ func (s *service) embed(ctx context.Context, schema db.Schema, text string) ([]f
 		return nil, fmt.Errorf("texts cannot be embedded: the vectors come from provider %q, model %q, which is not available here; give a vector",
 			schema.Lineage.Provider, schema.Lineage.Model)
 	}
-	return e.Embed(ctx, text)
+	return embed.Queries(e).Embed(ctx, text)
 }
 
 // answer runs a query and returns its hits.

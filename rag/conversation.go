@@ -64,7 +64,7 @@ func (t *Turn) Embed(ctx context.Context, connection string, e embed.Embedder) (
 		t.log.InfoContext(ctx, "embedding cache hit", "key", key)
 		return vec, nil
 	}
-	vec, err := e.Embed(ctx, t.text)
+	vec, err := embed.Queries(e).Embed(ctx, t.text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: embed the query text: %w", ErrQuery, err)
 	}

@@ -55,7 +55,7 @@ func (n *RetrieverNode[S]) Run(ctx context.Context, state S) (S, error) {
 		}
 		return state, &NodeError{Node: name, Err: err}
 	}
-	vec, err := n.Embedder.Embed(ctx, state.Query())
+	vec, err := embed.Queries(n.Embedder).Embed(ctx, state.Query())
 	if err != nil {
 		return fail(fmt.Errorf("%w: embed the query: %w", ErrQuery, err))
 	}

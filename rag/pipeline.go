@@ -155,7 +155,7 @@ func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr
 	start := time.Now()
 	if p.opts.Strategy.vector || p.cache != nil {
 		var err error
-		if vec, err = p.embedder.Embed(ctx, question); err != nil {
+		if vec, err = embed.Queries(p.embedder).Embed(ctx, question); err != nil {
 			return nil, fmt.Errorf("%w: embed the question: %w", ErrQuery, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/text"
 )
 
@@ -76,7 +77,7 @@ func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, er
 			if err != nil {
 				return nil, fmt.Errorf("rewrite the question: %w", err)
 			}
-			vecs, err := r.embedder.EmbedBatch(ctx, texts)
+			vecs, err := embed.Queries(r.embedder).EmbedBatch(ctx, texts)
 			if err != nil {
 				return nil, fmt.Errorf("embed rewrites: %w", err)
 			}

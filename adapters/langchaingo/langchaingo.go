@@ -27,7 +27,7 @@ func (e embedder) EmbedDocuments(ctx context.Context, texts []string) ([][]float
 }
 
 func (e embedder) EmbedQuery(ctx context.Context, text string) ([]float32, error) {
-	return e.Embed(ctx, text)
+	return embed.Queries(e).Embed(ctx, text)
 }
 
 // Options tune a Store. The zero value, like nil, is the default.

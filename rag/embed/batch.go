@@ -30,6 +30,13 @@ type batches struct {
 
 func (b *batches) Unwrap() Embedder { return b.Embedder }
 
+func (b *batches) Queries() Embedder {
+	if q := queries(b.Embedder); q != nil {
+		return &batches{q, b.size, b.parallel}
+	}
+	return nil
+}
+
 func (b *batches) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
 	vecs := make([][]float32, len(texts))
 	err := b.each(ctx, texts, func(at int, part [][]float32) { copy(vecs[at:], part) })

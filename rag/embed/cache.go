@@ -181,6 +181,14 @@ type cached struct {
 
 func (c *cached) Unwrap() Embedder { return c.Embedder }
 
+// Queries keeps the vectors of questions apart from those of passages with the same text.
+func (c *cached) Queries() Embedder {
+	if q := queries(c.Embedder); q != nil {
+		return &cached{q, c.cache, c.namespace + "query-"}
+	}
+	return nil
+}
+
 func (c *cached) Embed(ctx context.Context, text string) ([]float32, error) {
 	return one(ctx, c.EmbedBatch, text)
 }

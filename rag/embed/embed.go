@@ -31,6 +31,33 @@ type Embedder interface {
 	Embed(ctx context.Context, text string) ([]float32, error)
 }
 
+// An Asymmetric embedder embeds questions and passages differently. Its own methods embed passages.
+// The embedders of models on disk are asymmetric if the model has prompts, and so are the embedders
+// that wrap them here.
+type Asymmetric interface {
+	Embedder
+
+	// Queries returns the embedder of questions, or nil if it would be the same.
+	Queries() Embedder
+}
+
+// Queries returns the embedder of questions to search passages that were embedded by e. It is e
+// itself unless e is Asymmetric.
+func Queries(e Embedder) Embedder {
+	if q := queries(e); q != nil {
+		return q
+	}
+	return e
+}
+
+// queries returns the embedder of questions, or nil if it is e.
+func queries(e Embedder) Embedder {
+	if a, ok := e.(Asymmetric); ok {
+		return a.Queries()
+	}
+	return nil
+}
+
 // one implements Embed by EmbedBatch.
 func one(ctx context.Context, batch func(context.Context, []string) ([][]float32, error), text string) ([]float32, error) {
 	vecs, err := batch(ctx, []string{text})
@@ -47,6 +74,13 @@ func Normalize(e Embedder) Embedder { return unit{e} }
 type unit struct{ Embedder }
 
 func (u unit) Unwrap() Embedder { return u.Embedder }
+
+func (u unit) Queries() Embedder {
+	if q := queries(u.Embedder); q != nil {
+		return unit{q}
+	}
+	return nil
+}
 
 func (u unit) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
 	vecs, err := u.Embedder.EmbedBatch(ctx, texts)
@@ -137,14 +171,26 @@ type prefixed struct {
 
 func (p prefixed) Unwrap() Embedder { return p.Embedder }
 
-func (p prefixed) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
-	longer := make([]string, len(texts))
-	for i, text := range texts {
-		longer[i] = p.prefix + text
+func (p prefixed) Queries() Embedder {
+	if q := queries(p.Embedder); q != nil {
+		return prefixed{q, p.prefix}
 	}
-	return p.Embedder.EmbedBatch(ctx, longer)
+	return nil
+}
+
+func (p prefixed) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	return p.Embedder.EmbedBatch(ctx, withPrompt(p.prefix, texts))
 }
 
 func (p prefixed) Embed(ctx context.Context, text string) ([]float32, error) {
 	return p.Embedder.Embed(ctx, p.prefix+text)
+}
+
+// withPrompt returns texts with a prompt before each.
+func withPrompt(prompt string, texts []string) []string {
+	longer := make([]string, len(texts))
+	for i, text := range texts {
+		longer[i] = prompt + text
+	}
+	return longer
 }

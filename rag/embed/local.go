@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -38,6 +41,9 @@ type LocalOptions struct {
 	// Int8 makes sentence encoders multiply with weights of one byte: faster, in less memory, and
 	// slightly less exact; see bert.Model.Quantize. Other models ignore it.
 	Int8 bool
+	// QueryPrompt and PassagePrompt are put before questions and passages, such as "query: ". nil
+	// means the prompts of the model, if it is a directory that has them, and no prompt otherwise.
+	QueryPrompt, PassagePrompt *string
 }
 
 // Local reads a model of the given provider from disk.
@@ -76,6 +82,16 @@ func Local(provider, path string, opts *LocalOptions) (Embedder, error) {
 	if b, ok := model.(batcher); ok {
 		l.batch = b.EmbedBatch
 	}
+	if l.queries, l.prompt, err = prompts(path); err != nil {
+		return nil, l.fail(ErrConfig, err)
+	}
+	if o.QueryPrompt != nil {
+		l.queries = *o.QueryPrompt
+	}
+	if o.PassagePrompt != nil {
+		l.prompt = *o.PassagePrompt
+	}
+	l.hash = sync.OnceValue(func() string { return fingerprint(path, l.precision, l.queries, l.prompt) })
 	return l, nil
 }
 
@@ -90,9 +106,54 @@ type local struct {
 	dim, threads          int
 	embed                 func(string) []float32
 	batch                 func(ctx context.Context, texts []string, threads int) ([][]float32, error) // nil: text by text
+	prompt, queries       string                                                                      // before each text, and before questions
 
-	hashed sync.Once
-	hash   string
+	hash func() string
+}
+
+// fingerprint is a hash of the weights and the prompts. It keeps models with the same name from
+// sharing a cache.
+func (l *local) fingerprint() string { return l.hash() }
+
+// Queries returns an embedder with the prompt for questions.
+func (l *local) Queries() Embedder {
+	if l.queries == l.prompt {
+		return nil
+	}
+	q := *l
+	q.prompt = l.queries
+	return &q
+}
+
+// prompts reads the prompts of a directory of Sentence Transformers. The names are those of its
+// encode_query and encode_document.
+func prompts(dir string) (query, passage string, err error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", "", err
+	}
+	b, err := vfs.ReadFile(filepath.Join(dir, "config_sentence_transformers.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", err
+	}
+	var c struct {
+		Prompts map[string]string `json:"prompts"`
+		Default string            `json:"default_prompt_name"`
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return "", "", fmt.Errorf("config_sentence_transformers.json: %w", err)
+	}
+	first := func(names ...string) string {
+		for _, name := range names {
+			if p, ok := c.Prompts[name]; ok {
+				return p
+			}
+		}
+		return ""
+	}
+	return first("query", c.Default), first("document", "passage", "corpus", c.Default), nil
 }
 
 func (l *local) Provider() string { return l.provider }
@@ -108,6 +169,9 @@ func (l *local) Embed(ctx context.Context, text string) ([]float32, error) {
 }
 
 func (l *local) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	if l.prompt != "" {
+		texts = withPrompt(l.prompt, texts)
+	}
 	batch := l.batch
 	if batch == nil {
 		batch = l.each
@@ -144,25 +208,25 @@ func (l *local) each(ctx context.Context, texts []string, threads int) ([][]floa
 	return vecs, ctx.Err()
 }
 
-// fingerprint is a hash of the weights, and their precision. It keeps models with the same name
-// from sharing a cache.
-func (l *local) fingerprint() string {
-	l.hashed.Do(func() {
-		for _, name := range []string{"model.safetensors", "0_StaticEmbedding/model.safetensors", "."} {
-			f, err := vfs.OpenFile(filepath.Join(l.path, filepath.FromSlash(name)))
-			if err != nil {
-				continue
-			}
-			h := sha256.New()
-			_, err = io.Copy(h, f)
-			f.Close()
-			if err == nil {
-				l.hash = hex.EncodeToString(h.Sum(nil)) + l.precision
-				return
-			}
+// fingerprint hashes the weights of a model, its precision, and its prompts if it has any.
+func fingerprint(path, precision, query, passage string) string {
+	for _, name := range []string{"model.safetensors", "0_StaticEmbedding/model.safetensors", "model.onnx", "onnx/model.onnx", "."} {
+		f, err := vfs.OpenFile(filepath.Join(path, filepath.FromSlash(name)))
+		if err != nil {
+			continue
 		}
-	})
-	return l.hash
+		h := sha256.New()
+		_, err = io.Copy(h, f)
+		f.Close()
+		if err != nil {
+			continue
+		}
+		if query != "" || passage != "" {
+			fmt.Fprintf(h, "\x00%q %q", query, passage)
+		}
+		return hex.EncodeToString(h.Sum(nil)) + precision
+	}
+	return ""
 }
 
 func localBuiltin(name, description string) Provider {
@@ -174,12 +238,18 @@ func localBuiltin(name, description string) Provider {
 			"model_path": {Type: "string", Description: "directory or file of the model"},
 			"threads":    {Type: "integer", Description: "threads that embed; 0: the number of cores", Minimum: limit(0), Maximum: limit(1024)},
 			"int8":       {Type: "boolean", Description: "sentence encoders: weights of one byte, faster and slightly less exact"},
+
+			"query_prompt":   {Type: "string", Description: "put before questions, instead of the model's own prompt"},
+			"passage_prompt": {Type: "string", Description: "put before passages, instead of the model's own prompt"},
 		}},
 		Open: func(_ context.Context, c Config, _ *Options) (Embedder, error) {
 			var s struct {
 				Path    string `json:"model_path"`
 				Threads int    `json:"threads"`
 				Int8    bool   `json:"int8"`
+
+				QueryPrompt   *string `json:"query_prompt"`
+				PassagePrompt *string `json:"passage_prompt"`
 			}
 			if err := decode(c, &s); err != nil {
 				return nil, err
@@ -187,7 +257,8 @@ func localBuiltin(name, description string) Provider {
 			if s.Path == "" {
 				return nil, &Error{Kind: ErrConfig, Provider: name, Model: c.Model, Err: fmt.Errorf("model_path is empty")}
 			}
-			return Local(name, s.Path, &LocalOptions{Model: c.Model, Threads: s.Threads, Int8: s.Int8})
+			return Local(name, s.Path, &LocalOptions{Model: c.Model, Threads: s.Threads, Int8: s.Int8,
+				QueryPrompt: s.QueryPrompt, PassagePrompt: s.PassagePrompt})
 		},
 	}
 }

@@ -26,13 +26,12 @@ func wordVectors(t *testing.T, content string) string {
 	return name
 }
 
-// model2Vec writes a model of two tokens, the first of which has the vector
-// (x, 1).
+// model2Vec writes a model in which "a" has the vector (x, 1), and "b" (3, 4).
 func model2Vec(t *testing.T, x float32) string {
 	t.Helper()
-	header := `{"embeddings":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}`
+	header := `{"embeddings":{"dtype":"F32","shape":[3,2],"data_offsets":[0,24]}}`
 	b := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
-	for _, f := range []float32{x, 1, 3, 4} {
+	for _, f := range []float32{x, 1, 3, 4, 3, 4} {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
 	}
 	dir := filepath.Join(t.TempDir(), "tiny")
@@ -40,12 +39,77 @@ func model2Vec(t *testing.T, x float32) string {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{"model.safetensors": string(b),
-		"tokenizer.json": `{"pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":"WordLevel","unk_token":"?","vocab":{"a":0,"?":1}}}`} {
+		"tokenizer.json": `{"pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":"WordLevel","unk_token":"?","vocab":{"a":0,"?":1,"b":2}}}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return dir
+}
+
+// Questions and passages get the prompts of the model, or those of the configuration, through every
+// wrapper.
+func TestPrompts(t *testing.T) {
+	dir := model2Vec(t, 0)
+	none := embed.Config{Provider: "model2vec", Settings: map[string]any{"model_path": dir}}
+	e, err := embed.Open(t.Context(), none, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if embed.Queries(e) != e || embed.Queries(embed.Batches(e, nil)).(embed.Asymmetric).Queries() != nil {
+		t.Error("without prompts, questions are embedded like passages")
+	}
+	config := `{"prompts":{"query":"b ","document":"","passage":"b b "},"default_prompt_name":null}`
+	if err := os.WriteFile(filepath.Join(dir, "config_sentence_transformers.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cache, err := embed.NewCache(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		settings       map[string]any
+		query, passage []float32
+	}{
+		{map[string]any{}, []float32{0.51449573, 0.8574929}, []float32{0, 1}},
+		{map[string]any{"passage_prompt": "b b b "}, []float32{0.51449573, 0.8574929}, []float32{0.56920997, 0.8221922}},
+		{map[string]any{"query_prompt": "", "passage_prompt": ""}, []float32{0, 1}, []float32{0, 1}},
+	} {
+		tt.settings["model_path"] = dir
+		e, err := embed.Open(t.Context(), embed.Config{Provider: "model2vec", Settings: tt.settings}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, wrapped := range map[string]embed.Embedder{
+			"bare": e, "batches": embed.Batches(e, nil), "retry": embed.Retry(e, nil), "limit": embed.Limit(e, embed.LimitOptions{PerSecond: 1e6}), "prefix": embed.Prefix(e, ""),
+			"cache": cache.Wrap(e), "cache of batches": cache.Wrap(embed.Batches(e, nil)),
+		} {
+			for range 2 { // the second time from the cache
+				for text, each := range map[string]struct {
+					e    embed.Embedder
+					want []float32
+				}{"query": {embed.Queries(wrapped), tt.query}, "passage": {wrapped, tt.passage}} {
+					got, err := each.e.Embed(t.Context(), "a")
+					if err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(each.want, got); diff != "" {
+						t.Errorf("%v, %s, %s: %s", tt.settings, name, text, diff)
+					}
+				}
+			}
+		}
+		unit := embed.Queries(embed.Normalize(e))
+		if v, err := unit.Embed(t.Context(), "a"); err != nil || math.Abs(math.Hypot(float64(v[0]), float64(v[1]))-1) > 1e-6 {
+			t.Error(v, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config_sentence_transformers.json"), []byte(`{"prompts":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embed.Open(t.Context(), none, nil); !errors.Is(err, embed.ErrConfig) {
+		t.Error(err)
+	}
 }
 
 func TestLocalProviders(t *testing.T) {

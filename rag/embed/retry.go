@@ -65,6 +65,13 @@ type retry struct {
 
 func (r *retry) Unwrap() Embedder { return r.Embedder }
 
+func (r *retry) Queries() Embedder {
+	if q := queries(r.Embedder); q != nil {
+		return &retry{q, r.o}
+	}
+	return nil
+}
+
 func (r *retry) Embed(ctx context.Context, text string) ([]float32, error) {
 	return one(ctx, r.EmbedBatch, text)
 }
@@ -148,21 +155,49 @@ type limiter struct {
 
 func (l *limiter) Unwrap() Embedder { return l.Embedder }
 
+// Queries counts requests for questions and for passages together.
+func (l *limiter) Queries() Embedder {
+	if q := queries(l.Embedder); q != nil {
+		return &limitedQueries{q, l}
+	}
+	return nil
+}
+
 func (l *limiter) Embed(ctx context.Context, text string) ([]float32, error) {
 	return one(ctx, l.EmbedBatch, text)
 }
 
 func (l *limiter) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	return l.call(ctx, l.Embedder, texts)
+}
+
+// limitedQueries embeds questions at the pace of a limiter.
+type limitedQueries struct {
+	Embedder
+	l *limiter
+}
+
+func (q *limitedQueries) Unwrap() Embedder { return q.Embedder }
+
+func (q *limitedQueries) Embed(ctx context.Context, text string) ([]float32, error) {
+	return one(ctx, q.EmbedBatch, text)
+}
+
+func (q *limitedQueries) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	return q.l.call(ctx, q.Embedder, texts)
+}
+
+func (l *limiter) call(ctx context.Context, e Embedder, texts []string) ([][]float32, error) {
 	if wait := l.reserve(); wait > 0 {
 		if err := l.sleep(ctx, wait); err != nil {
 			return nil, &Error{Kind: contextKind(err), Provider: l.Provider(), Model: l.Model(), Err: err}
 		}
 	}
-	vecs, err := l.Embedder.EmbedBatch(ctx, texts)
-	var e *Error
-	if errors.As(err, &e) && e.RetryAfter > 0 {
+	vecs, err := e.EmbedBatch(ctx, texts)
+	var failure *Error
+	if errors.As(err, &failure) && failure.RetryAfter > 0 {
 		l.mu.Lock()
-		if t := l.now().Add(e.RetryAfter + l.slack); t.After(l.next) {
+		if t := l.now().Add(failure.RetryAfter + l.slack); t.After(l.next) {
 			l.next = t
 		}
 		l.mu.Unlock()

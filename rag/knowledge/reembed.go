@@ -437,7 +437,7 @@ func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged
 		texts[i] = q.Text
 	}
 	for i, e := range []embed.Embedder{old.embedder, staged.embedder} {
-		vecs, err := e.EmbedBatch(ctx, texts)
+		vecs, err := embed.Queries(e).EmbedBatch(ctx, texts)
 		if err != nil {
 			return err
 		}

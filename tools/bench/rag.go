@@ -237,7 +237,7 @@ func ragChild(corpus, queries string) (err error) {
 			return err
 		}
 		for _, q := range asked {
-			vec, err := model.Embed(ctx, q.Text)
+			vec, err := embed.Queries(model).Embed(ctx, q.Text)
 			if err != nil {
 				return err
 			}

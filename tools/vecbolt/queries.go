@@ -48,7 +48,7 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 	case err != nil:
 		return err
 	}
-	vectors, err := embed.Batches(embed.Retry(e, nil), nil).EmbedBatch(ctx, texts)
+	vectors, err := embed.Batches(embed.Retry(embed.Queries(e), nil), nil).EmbedBatch(ctx, texts)
 	if err != nil {
 		return fmt.Errorf("vectors of queries: %w", err)
 	}
