@@ -43,7 +43,8 @@ func (b *Batch) Insert(collection string, d Document) { b.put(collection, d, tru
 // Patch changes a document of the named collection. Apply fails with ErrNotFound, and
 // writes nothing, if the document does not exist.
 func (b *Batch) Patch(collection string, p Patch) {
-	o := engine.Op{Kind: engine.OpPut, Collection: collection, ID: p.ID, Vec: p.Vector, Patch: &engine.Patch{Text: p.Text, Set: p.Set, Unset: p.Unset}}
+	o := engine.Op{Kind: engine.OpPut, Collection: collection, ID: p.ID, Vec: p.Vector,
+		Patch: &engine.Patch{Text: p.Text, Set: p.Set, Unset: p.Unset}}
 	if b.fail(document.ValidateID(p.ID)) || b.fail(document.ValidateVector(p.ID, p.Vector)) {
 		return
 	}

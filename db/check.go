@@ -159,7 +159,9 @@ func Repair(ctx context.Context, src, dst string) (*RepairReport, error) {
 }
 
 func checkReport(r *fsck.Report) *CheckReport {
-	return &CheckReport{Problems: problems(r.Problems), Collections: r.Collections, Documents: r.Documents, Segments: r.Segments}
+	return &CheckReport{
+		Problems: problems(r.Problems), Collections: r.Collections, Documents: r.Documents, Segments: r.Segments,
+	}
 }
 
 func problems(found []fsck.Problem) []Problem {

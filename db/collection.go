@@ -183,13 +183,16 @@ func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
 	return c.wrap("set metadata", err)
 }
 
+// A decision returns the writes to make, given the newest version of a collection.
+type decision func(*engine.Group, *engine.View) ([]engine.Op, error)
+
 // change runs decide on the newest version of the collection while all other writes wait.
-func (c *Collection) change(ctx context.Context, decide func(*engine.Group, *engine.View) ([]engine.Op, error)) error {
+func (c *Collection) change(ctx context.Context, decide decision) error {
 	_, err := c.changed(ctx, decide)
 	return err
 }
 
-func (c *Collection) changed(ctx context.Context, decide func(*engine.Group, *engine.View) ([]engine.Op, error)) (int, error) {
+func (c *Collection) changed(ctx context.Context, decide decision) (int, error) {
 	if c.snap != nil {
 		return 0, ErrReadOnly
 	}

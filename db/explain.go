@@ -91,7 +91,9 @@ func (c *Collection) Explain(ctx context.Context, q Query, whyNot ...string) (*E
 	return e, nil
 }
 
-func (db *DB) explain(ctx context.Context, ver *engine.Version, v *engine.View, q Query, whyNot []string) (*Explanation, error) {
+func (db *DB) explain(
+	ctx context.Context, ver *engine.Version, v *engine.View, q Query, whyNot []string,
+) (*Explanation, error) {
 	resolved, err := q.resolve()
 	if err != nil {
 		return nil, err
@@ -104,7 +106,10 @@ func (db *DB) explain(ctx context.Context, ver *engine.Version, v *engine.View, 
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Result: r, Plan: make([]PartPlan, len(found.Plan)), Stages: []Stage{}, WhyNot: make([]WhyNot, len(found.WhyNot))}
+	e := &Explanation{
+		Result: r, Stages: []Stage{},
+		Plan: make([]PartPlan, len(found.Plan)), WhyNot: make([]WhyNot, len(found.WhyNot)),
+	}
 	for i, p := range found.Plan {
 		e.Plan[i] = PartPlan(p)
 	}
@@ -113,8 +118,8 @@ func (db *DB) explain(ctx context.Context, ver *engine.Version, v *engine.View, 
 	}
 	for i, w := range found.WhyNot {
 		e.WhyNot[i] = WhyNot{
-			ID: w.ID, Hit: w.Hit, Exists: w.Exists, HasVector: w.HasVector, Score: w.Score, Rank: w.Rank, Legs: legsOf(w.Legs),
-			Clause: w.Clause, Path: w.Path, Beyond: w.Beyond, Stage: w.Stage, Reason: w.Reason,
+			ID: w.ID, Hit: w.Hit, Exists: w.Exists, HasVector: w.HasVector, Score: w.Score, Rank: w.Rank,
+			Legs: legsOf(w.Legs), Clause: w.Clause, Path: w.Path, Beyond: w.Beyond, Stage: w.Stage, Reason: w.Reason,
 		}
 	}
 	return e, nil

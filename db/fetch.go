@@ -9,7 +9,9 @@ import (
 )
 
 // result turns an answer into a Result. It alone shows ledgers to callers.
-func (db *DB) result(ctx context.Context, ver *engine.Version, v *engine.View, q *Query, a *query.Answer) (*Result, error) {
+func (db *DB) result(
+	ctx context.Context, ver *engine.Version, v *engine.View, q *Query, a *query.Answer,
+) (*Result, error) {
 	r := &Result{
 		Exact: !a.Ledger.Approximate, Complete: a.Complete, Recall: a.Ledger.Recall(),
 		Matched: a.Matched, Considered: a.Ledger.Considered, Plan: a.Plan,

@@ -179,7 +179,8 @@ func (o Options) settings() engine.Options {
 	s := engine.Options{
 		ReadOnly: o.ReadOnly, MustExist: o.MustExist, Follow: o.Follow, SyncAlways: o.Sync == SyncAlways,
 		HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic, Logger: o.Logger,
-		Hook: o.hook, CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
+		Hook:       o.hook,
+		CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
 	}
 	if o.Sync == SyncInterval {
 		s.SyncEvery = o.SyncEvery

@@ -242,7 +242,9 @@ func readable(where filter.Expr) (filter.Expr, error) {
 }
 
 // rows evaluates where on every part.
-func (c *Collection) rows(ctx context.Context, v *engine.View, where filter.Expr) (sets []bitset.Set, total int, err error) {
+func (c *Collection) rows(
+	ctx context.Context, v *engine.View, where filter.Expr,
+) (sets []bitset.Set, total int, err error) {
 	err = engine.RetryDerived(func() error {
 		sets, total = nil, 0
 		return c.db.engine.Guard(func() error {
@@ -311,7 +313,9 @@ func (c *Collection) All(ctx context.Context, where filter.Expr, want Select) it
 	}
 }
 
-func (c *Collection) walk(ctx context.Context, ver *engine.Version, v *engine.View, where filter.Expr, want Select) iter.Seq2[*Document, error] {
+func (c *Collection) walk(
+	ctx context.Context, ver *engine.Version, v *engine.View, where filter.Expr, want Select,
+) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
 		where, err := readable(where)
 		var sets []bitset.Set

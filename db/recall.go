@@ -81,7 +81,9 @@ func (c *Collection) MeasureRecall(ctx context.Context, t RecallTest) ([]Measure
 	return all, c.wrap("measure recall", err)
 }
 
-func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest) ([]MeasuredRecall, error) {
+func (db *DB) measureRecall(
+	ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest,
+) ([]MeasuredRecall, error) {
 	if t.Sample < 0 {
 		return nil, invalidf("sample of %d", t.Sample)
 	}
@@ -96,14 +98,16 @@ func (db *DB) measureRecall(ctx context.Context, ver *engine.Version, v *engine.
 		}
 	}
 	found, err := db.searcher.MeasureRecall(ctx, ver, v, query.RecallTest{
-		Queries: t.Queries, Sample: cmp.Or(t.Sample, DefaultSample), Seed: t.Seed, K: cmp.Or(t.K, DefaultK), Goals: goals, Where: t.Where,
+		Queries: t.Queries, Sample: cmp.Or(t.Sample, DefaultSample), Seed: t.Seed, K: cmp.Or(t.K, DefaultK),
+		Goals: goals, Where: t.Where,
 	})
 	if err != nil {
 		return nil, err
 	}
 	all := make([]MeasuredRecall, len(goals))
 	for i, m := range found {
-		all[i] = MeasuredRecall{Target: goals[i].Recall, EF: goals[i].EF, Promised: m.Promised, Exact: m.Exact, RecallEstimate: RecallEstimate(m.Estimate)}
+		all[i] = MeasuredRecall{Target: goals[i].Recall, EF: goals[i].EF, Promised: m.Promised, Exact: m.Exact,
+			RecallEstimate: RecallEstimate(m.Estimate)}
 	}
 	return all, nil
 }
@@ -117,7 +121,8 @@ type Rechecked struct {
 
 // String is one line for people.
 func (r Rechecked) String() string {
-	return fmt.Sprintf("%.4g promised, %.4f found in %d queries (%.4f to %.4f)", r.Target, r.Recall, r.Queries, r.Low, r.High)
+	return fmt.Sprintf("%.4g promised, %.4f found in %d queries (%.4f to %.4f)",
+		r.Target, r.Recall, r.Queries, r.Low, r.High)
 }
 
 // rechecked returns the recall measured on live queries of a collection.

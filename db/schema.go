@@ -74,7 +74,9 @@ const MaxCollectionNameLen = engine.MaxNameLen // 255
 
 // engine returns the schema as the engine keeps it.
 func (s Schema) engine() engine.Schema {
-	return engine.Schema{Dim: s.Dim, Metric: fileformat.Metric(s.Metric), Lineage: engine.Lineage(s.Lineage), Text: s.Text.engine()}
+	return engine.Schema{
+		Dim: s.Dim, Metric: fileformat.Metric(s.Metric), Lineage: engine.Lineage(s.Lineage), Text: s.Text.engine(),
+	}
 }
 
 // schemaOf is the inverse.

@@ -151,7 +151,7 @@ func TestColumns(t *testing.T) {
 const maxCode = 120
 
 var wide = []string{
-	"db", "simd", "mcp", "internal/query", "rag/knowledge", "rag/provider", "rag/embed",
+	"simd", "mcp", "rag/knowledge", "rag/embed",
 	"rag/embed/bert", "rag/embed/static", "rag/embed/tokenizer", "rag/embed/weights",
 }
 

@@ -37,7 +37,10 @@ type Leg struct {
 
 // finish groups or diversifies the best rows of a query.
 func (s *search) finish(q *probe) (*Answer, error) {
-	a := &Answer{Rows: q.rows, Matched: q.Matched, Complete: q.Ledger.Complete(len(q.rows), min(q.limit(), q.Matched)), Trace: s.near.Trace}
+	a := &Answer{
+		Rows: q.rows, Matched: q.Matched, Trace: s.near.Trace,
+		Complete: q.Ledger.Complete(len(q.rows), min(q.limit(), q.Matched)),
+	}
 	var err error
 	switch {
 	case q.MMR != nil:

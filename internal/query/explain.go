@@ -49,7 +49,9 @@ type WhyNot struct {
 
 // Explain answers a query as Search does, and says how, and where documents rank. The latter takes
 // an exact scan of all vectors that match.
-func (s *Searcher) Explain(ctx context.Context, ver *engine.Version, v *engine.View, q Query, whyNot []string) (e *Explanation, err error) {
+func (s *Searcher) Explain(
+	ctx context.Context, ver *engine.Version, v *engine.View, q Query, whyNot []string,
+) (e *Explanation, err error) {
 	err = engine.RetryDerived(func() error {
 		pass := s.on(ctx, ver, v)
 		pass.near.Trace = &nearest.Trace{}
@@ -99,8 +101,8 @@ type suspect struct {
 	*WhyNot
 	doc     Row
 	matches bool
-	better  int      // number of matching documents ahead of it
-	equal   []Row // matching rows of the same score
+	better  int             // number of matching documents ahead of it
+	equal   []nearest.Place // matching rows of the same score
 }
 
 // whyNot explains the ranks of documents. It must be called inside Engine.Guard.
@@ -236,7 +238,7 @@ func (s *search) countBetter(p *probe, suspects []*suspect) error {
 					case lower <= x.doc.Score:
 						score := p.Scorer.Score(rows[(row-lo)*part.Dim : (row-lo+1)*part.Dim])
 						if score == x.doc.Score {
-							x.equal = append(x.equal, Row{Ranked: nearest.Ranked{Place: nearest.Place{Part: part, Row: row}}})
+							x.equal = append(x.equal, nearest.Place{Part: part, Row: row})
 						}
 						if score <= x.doc.Score {
 							continue
@@ -270,6 +272,7 @@ func (s *search) countBetter(p *probe, suspects []*suspect) error {
 // whyLost finds the stage after the filter that lost a document.
 func (s *search) whyLost(p *probe, rows []Row, x *suspect) {
 	lost := func(stage, format string, args ...any) { x.Stage, x.Reason = stage, fmt.Sprintf(format, args...) }
+	sameGroup := func(h Row) bool { return groupKey(h.Group) == groupKey(x.doc.Group) }
 	last := p.limit()
 	if p.MMR != nil {
 		last = p.Need
@@ -280,7 +283,7 @@ func (s *search) whyLost(p *probe, rows []Row, x *suspect) {
 	case !x.matches: // whyFiltered has set the reason
 	case p.Threshold != nil && x.doc.Score < *p.Threshold:
 		lost("threshold", "its score %v is below the threshold %v", x.doc.Score, *p.Threshold)
-	case p.Group != nil && slices.ContainsFunc(rows, func(h Row) bool { return groupKey(h.Group) == groupKey(x.doc.Group) }):
+	case p.Group != nil && slices.ContainsFunc(rows, sameGroup):
 		lost("group", "%d better documents of its group are hits", p.Group.size())
 	case p.Group != nil:
 		lost("k", "its group %v does not rank from %d to %d", x.doc.Group, p.Offset+1, last)

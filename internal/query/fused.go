@@ -16,7 +16,9 @@ import (
 
 // Fused answers several queries and fuses their rows by RRF into one answer. K and Offset of the
 // first query apply to it. weights are the weights of the queries; without any, all are 1.
-func (s *Searcher) Fused(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, weights []float64) (a *Answer, err error) {
+func (s *Searcher) Fused(
+	ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, weights []float64,
+) (a *Answer, err error) {
 	err = engine.RetryDerived(func() error {
 		a, err = s.on(ctx, ver, v).answerFused(queries, weights)
 		return err

@@ -30,7 +30,9 @@ type MeasuredRecall struct {
 
 // MeasureRecall asks each query exactly and with every goal, and returns the share of the exact
 // rows that was found with each goal.
-func (s *Searcher) MeasureRecall(ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest) (all []MeasuredRecall, err error) {
+func (s *Searcher) MeasureRecall(
+	ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest,
+) (all []MeasuredRecall, err error) {
 	err = engine.RetryDerived(func() error {
 		all, err = s.measureRecall(ctx, ver, v, t)
 		return err
@@ -38,7 +40,9 @@ func (s *Searcher) MeasureRecall(ctx context.Context, ver *engine.Version, v *en
 	return all, err
 }
 
-func (s *Searcher) measureRecall(ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest) ([]MeasuredRecall, error) {
+func (s *Searcher) measureRecall(
+	ctx context.Context, ver *engine.Version, v *engine.View, t RecallTest,
+) ([]MeasuredRecall, error) {
 	queries, err := s.testQueries(ver, v, t)
 	if err != nil {
 		return nil, err
@@ -123,7 +127,9 @@ func (s *Searcher) testQueries(ver *engine.Version, v *engine.View, t RecallTest
 }
 
 // ranking searches for the best rows of queries with one accuracy.
-func (s *Searcher) ranking(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, how nearest.Goal, workers int) (*search, error) {
+func (s *Searcher) ranking(
+	ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, how nearest.Goal, workers int,
+) (*search, error) {
 	asked := slices.Clone(queries)
 	for i := range asked {
 		asked[i].Accuracy = how

@@ -27,7 +27,9 @@ type Searcher struct {
 }
 
 // Search answers queries on one view in one pass. If one query is invalid, none is answered.
-func (s *Searcher) Search(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query) (answers []*Answer, err error) {
+func (s *Searcher) Search(
+	ctx context.Context, ver *engine.Version, v *engine.View, queries []Query,
+) (answers []*Answer, err error) {
 	err = engine.RetryDerived(func() error {
 		pass := s.on(ctx, ver, v)
 		if answers, err = pass.answer(queries); err == nil {

@@ -77,7 +77,9 @@ func (s *search) textsAbove(p *probe, need int, least float64) ([]Row, error) {
 
 // textScores computes the text scores of candidates.
 func (s *search) textScores(p *probe, found []topk.Candidate) ([]Row, error) {
-	slices.SortFunc(found, func(a, b topk.Candidate) int { return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Row, b.Row)) })
+	slices.SortFunc(found, func(a, b topk.Candidate) int {
+		return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Row, b.Row))
+	})
 	hits := make([]Row, 0, len(found))
 	var rows []uint32
 	var scores []float64
@@ -93,7 +95,8 @@ func (s *search) textScores(p *probe, found []topk.Candidate) ([]Row, error) {
 			return nil, p.text.Damaged(err)
 		}
 		for i, row := range rows {
-			hits = append(hits, Row{Ranked: nearest.Ranked{Place: nearest.Place{Part: s.view.Parts[part], Row: int(row)}, Score: scores[i]}})
+			at := nearest.Place{Part: s.view.Parts[part], Row: int(row)}
+			hits = append(hits, Row{Ranked: nearest.Ranked{Place: at, Score: scores[i]}})
 		}
 	}
 	return hits, nil

@@ -34,7 +34,8 @@ func (s *search) whyNotText(p *probe, rows []Row, ids []string) ([]WhyNot, error
 			return nil, err
 		}
 		w.Exists, w.HasVector = true, at.Part.Dim > 0
-		x := &suspect{WhyNot: w, doc: Row{Ranked: nearest.Ranked{Place: at, ID: id}, Legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
+		x := &suspect{WhyNot: w, doc: Row{Ranked: nearest.Ranked{Place: at, ID: id},
+			Legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
 		if err := s.whyFiltered(p, x); err != nil {
 			return nil, err
 		}
