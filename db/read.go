@@ -92,7 +92,7 @@ func (c *Collection) SearchFused(ctx context.Context, queries []Query, weights .
 	return r, nil
 }
 
-// Get returns one document; ErrNotFound if there is none.
+// Get returns one document; ErrNotFound if it does not exist.
 func (c *Collection) Get(ctx context.Context, id string, want Select) (*Document, error) {
 	docs, err := c.GetMany(ctx, []string{id}, want)
 	if err != nil {

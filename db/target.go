@@ -16,7 +16,7 @@ type Target interface{ isTarget() }
 type Vector []float32
 
 // Stored looks for the neighbours of a stored document, named by its id. The document itself is
-// among the hits. If there is none with that id, the search returns ErrNotFound.
+// among the hits. If it does not exist, the search returns ErrNotFound.
 type Stored string
 
 // Examples looks for documents like some and unlike others, named by their ids. The query vector is

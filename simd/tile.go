@@ -120,7 +120,8 @@ func (b *block) trim(dst []uint64) {
 }
 
 // A CodeTile compares many queries at once with blocks of codes. Weights have one byte: for more
-// exact products, compute those of the remaining rows with DotCodes. A tile is for one goroutine.
+// exact products, score the remaining rows with DotCodes. A tile is for one
+// goroutine.
 type CodeTile struct {
 	tile
 	exact []*Weights // for the generic kernel

@@ -105,7 +105,7 @@ func (q *Query) check(def *engine.Definition) error {
 	return nil
 }
 
-// checkTarget returns an error if a target cannot be looked for; nil is none.
+// checkTarget returns an error if a target cannot be looked for; nil means no target.
 func checkTarget(t Target, def *engine.Definition) error {
 	switch t := t.(type) {
 	case Vector:

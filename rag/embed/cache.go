@@ -181,7 +181,7 @@ type cached struct {
 
 func (c *cached) Unwrap() Embedder { return c.Embedder }
 
-// Queries keeps the vectors of questions apart from those of passages with the same text.
+// Queries keeps the vectors of questions apart from the vectors of passages with the same text.
 func (c *cached) Queries() Embedder {
 	if q := queries(c.Embedder); q != nil {
 		return &cached{q, c.cache, c.namespace + "query-"}

@@ -66,8 +66,8 @@ type Connection interface {
 	Close() error
 }
 
-// A Manager is a Connection to a provider with the capability Collections, as those of Embedded and
-// ConnectStore are. A collection that does not exist is db.ErrNotFound.
+// A Manager is a Connection to a provider with the capability Collections. Embedded and
+// ConnectStore give Managers. A collection that does not exist is db.ErrNotFound.
 type Manager interface {
 	Connection
 	// Collections describes every collection, in ascending order of name.

@@ -14,7 +14,7 @@ import (
 )
 
 // PostgreSQL's text cannot hold U+0000. It is stored as U+0001 U+0001, and U+0001 as U+0001 U+0002;
-// all other strings are stored unchanged. Byte order, equality and prefixes are those of the
+// all other strings are stored unchanged. Byte order, equality and prefixes stay as in the
 // original strings.
 var (
 	escaper   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
