@@ -19,6 +19,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
+	"github.com/vecbolt/vecbolt/rag/embed/models"
 	"github.com/vecbolt/vecbolt/rag/embed/static"
 )
 
@@ -229,13 +230,29 @@ func fingerprint(path, precision, query, passage string) string {
 	return ""
 }
 
+// stored returns a model of the default store.
+func stored(name string) (*models.Model, error) {
+	if name == "" {
+		return nil, errors.New("neither model_path nor a model is given")
+	}
+	store, err := models.Default()
+	if err != nil {
+		return nil, err
+	}
+	m, err := store.Get(name)
+	if err != nil {
+		return nil, fmt.Errorf("model_path is empty, and %w", err)
+	}
+	return m, nil
+}
+
 func localBuiltin(name, description string) Provider {
 	return Provider{
 		Name:         name,
 		Description:  description,
 		Capabilities: Capabilities{Files: true},
-		Settings: &Schema{Type: "object", Closed: true, Required: []string{"model_path"}, Properties: map[string]*Schema{
-			"model_path": {Type: "string", Description: "directory or file of the model"},
+		Settings: &Schema{Type: "object", Closed: true, Properties: map[string]*Schema{
+			"model_path": {Type: "string", Description: "directory or file of the model; empty: the stored model with the name"},
 			"threads":    {Type: "integer", Description: "threads that embed; 0: the number of cores", Minimum: limit(0), Maximum: limit(1024)},
 			"int8":       {Type: "boolean", Description: "sentence encoders: weights of one byte, faster and slightly less exact"},
 
@@ -255,7 +272,14 @@ func localBuiltin(name, description string) Provider {
 				return nil, err
 			}
 			if s.Path == "" {
-				return nil, &Error{Kind: ErrConfig, Provider: name, Model: c.Model, Err: fmt.Errorf("model_path is empty")}
+				m, err := stored(c.Model)
+				if err == nil && m.Provider != name && !(m.Provider == GGUFProvider && name == BERTProvider) {
+					err = fmt.Errorf("the stored model %q is for the provider %q", m.Name, m.Provider)
+				}
+				if err != nil {
+					return nil, &Error{Kind: ErrConfig, Provider: name, Model: c.Model, Err: err}
+				}
+				s.Path = m.Path()
 			}
 			return Local(name, s.Path, &LocalOptions{Model: c.Model, Threads: s.Threads, Int8: s.Int8,
 				QueryPrompt: s.QueryPrompt, PassagePrompt: s.PassagePrompt})

@@ -57,6 +57,9 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 		return err
 	}
 	opts := &mcp.Options{AllowWrite: c.AllowWrite}
+	if c.Provider == "" && c.Model != "" {
+		c.Provider = storedProvider(c.Model)
+	}
 	if c.Provider != "" {
 		e, err := c.embedder(ctx)
 		if err != nil {

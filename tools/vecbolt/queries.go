@@ -16,7 +16,7 @@ import (
 // queryVectors are the flags for the source of query vectors.
 type queryVectors struct {
 	QueryVectors string `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
-	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute missing query vectors with this model, such as hash:trigram-v1 or ollama:nomic-embed-text; default the model recorded in the collection."`
+	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute missing query vectors with this model, such as hash:trigram-v1 or ollama:nomic-embed-text, or with a stored model; default the model recorded in the collection."`
 }
 
 // attach adds vectors to queries without one. Without a source of vectors it does nothing.
@@ -35,6 +35,9 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 		}
 	}
 	provider, model, _ := strings.Cut(f.Embedder, ":")
+	if stored := storedProvider(f.Embedder); stored != "" {
+		provider, model = stored, f.Embedder
+	}
 	if f.Embedder == "" {
 		provider, model = s.Lineage.Provider, s.Lineage.Model
 	}

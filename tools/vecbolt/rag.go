@@ -70,7 +70,7 @@ type ragLearnCmd struct {
 // ragEmbedder has the flags for the embedding of a base.
 type ragEmbedder struct {
 	Provider   string            `placeholder:"NAME" help:"Provider of embeddings of a new base: hash (needs nothing), openai, ollama, …"`
-	Model      string            `placeholder:"NAME" help:"Model of a new base."`
+	Model      string            `placeholder:"NAME" help:"Model of a new base. The name of a stored model needs no provider."`
 	Dimensions int               `placeholder:"N" help:"Components of a vector; default the dimension of the model."`
 	Set        map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider, such as api_base=… or host=…."`
 }
@@ -82,6 +82,9 @@ func (c *ragEmbedder) given() bool {
 
 // apply copies the flags to a configuration.
 func (c *ragEmbedder) apply(cfg *knowledge.Config) {
+	if c.Provider == "" && c.Model != "" {
+		c.Provider = storedProvider(c.Model)
+	}
 	if c.Provider != "" && c.Provider != cfg.Provider {
 		cfg.Provider, cfg.Model, cfg.Embedding = c.Provider, "", knowledge.Embedding{Normalize: true}
 	}

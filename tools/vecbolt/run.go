@@ -43,6 +43,8 @@ type cli struct {
 	Eval   evalCmd   `cmd:"" help:"Measure the quality of search with judged queries."`
 	Xray   xrayCmd   `cmd:"" help:"Look for near-duplicates, outliers, hubs and documents that are never found; draw a map."`
 
+	Model modelCmd `cmd:"" help:"Keep models of embeddings: add, list, test and remove them."`
+
 	RAG ragCmd `cmd:"" name:"rag" help:"Learn documents and answer questions from them."`
 
 	Serve serveCmd `cmd:"" help:"Serve a database over HTTP."`

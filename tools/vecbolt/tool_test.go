@@ -28,7 +28,9 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Values[held{}] = &held{}
 			e.Values[servedKey{}] = &served{}
-			return nil
+			tiny, err := filepath.Abs("../../rag/embed/bert/testdata/tiny.gguf")
+			e.Setenv("TINY", tiny)
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ask": ask,
