@@ -29,7 +29,9 @@ func (c *modelCmd) Help() string {
 // openModel opens a stored model. Its embedder uses no prompt of the model.
 func openModel(m *models.Model) (embed.Embedder, error) {
 	none := ""
-	return embed.Local(m.Provider, m.Path(), &embed.LocalOptions{Model: m.Name, QueryPrompt: &none, PassagePrompt: &none})
+	return embed.Local(m.Provider, m.Path(), &embed.LocalOptions{
+		Model: m.Name, QueryPrompt: &none, PassagePrompt: &none,
+	})
 }
 
 // storedProvider returns the provider of a model of the default store, or "".
@@ -87,7 +89,8 @@ func (c *modelAddCmd) Run(_ context.Context, t *tool) error {
 	if k := m.Known(); k != nil {
 		note = "its embeddings are those of " + k.MadeWith
 	}
-	return t.answer(m, "%s: provider %s, %d dimensions, %s, licence %s; %s", m.Name, m.Provider, m.Dimensions, humanize.Bytes(uint64(m.Size())), licence(m), note)
+	return t.answer(m, "%s: provider %s, %d dimensions, %s, licence %s; %s", m.Name, m.Provider,
+		m.Dimensions, humanize.Bytes(uint64(m.Size())), licence(m), note)
 }
 
 func licence(m *models.Model) string {
@@ -119,7 +122,8 @@ func (c *modelListCmd) Run(_ context.Context, t *tool) error {
 		return err
 	}
 	for _, m := range all {
-		if err := t.answer(m, "%s: provider %s, %d dimensions, %s, licence %s", m.Name, m.Provider, m.Dimensions, humanize.Bytes(uint64(m.Size())), licence(m)); err != nil {
+		if err := t.answer(m, "%s: provider %s, %d dimensions, %s, licence %s", m.Name, m.Provider,
+			m.Dimensions, humanize.Bytes(uint64(m.Size())), licence(m)); err != nil {
 			return err
 		}
 	}

