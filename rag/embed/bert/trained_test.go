@@ -24,6 +24,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/rag/embed/bert"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
@@ -434,4 +435,78 @@ func TestTrainedGGUF(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReferenceCross compares scores of pairs with those of transformers. The model has the layers
+// of all-MiniLM-L6-v2 and a head with random weights, because no package with a trained
+// cross-encoder was found. It runs with -reference.
+func TestReferenceCross(t *testing.T) {
+	if *reference == "" {
+		t.Skip("skipped: the flag -reference names a Python with the packages of testdata/reference.py")
+	}
+	tt := trainedModels[0]
+	m := readTrained(t, trained(t, tt.name, tt.weights, tt.sum), tt.weights)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for name, shape := range map[string][]int{"bert.pooler.dense.weight": {384, 384}, "bert.pooler.dense.bias": {384}, "classifier.weight": {1, 384}, "classifier.bias": {1}} {
+		v := tensor{shape, make([]float32, shape[0])}
+		if len(shape) == 2 {
+			v.data = make([]float32, shape[0]*shape[1])
+		}
+		for i := range v.data {
+			v.data[i] = float32(rng.NormFloat64() / 10)
+		}
+		m.tensors[name] = v
+	}
+	weights := m.safetensors(t, func(name string) string {
+		if strings.HasPrefix(name, "embeddings.") || strings.HasPrefix(name, "encoder.") {
+			return "bert." + name
+		}
+		return name
+	})
+	dir := m.dir(t, map[string]string{"model.safetensors": string(weights)})
+	cross, err := bert.OpenCross(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pairs [][2]string
+	long := strings.Repeat("The log is written before memory. ", 200)
+	for _, text := range scripts {
+		if len(text) < 300 {
+			pairs = append(pairs, [2]string{"when is the log written?", text})
+		}
+	}
+	pairs = append(pairs, [2]string{long, long}, [2]string{long + long, long}, [2]string{long, long + long}, [2]string{long, "word"}, [2]string{"", ""})
+	var in, out bytes.Buffer
+	for _, pair := range pairs {
+		if err := json.NewEncoder(&in).Encode(pair); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.Command(*reference, "testdata/cross.py", dir)
+	c.Stdin, c.Stdout, c.Stderr = &in, &out, os.Stderr
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	d, worst := json.NewDecoder(&out), 0.0
+	tok := open(t, dir).Tokenizer()
+	for _, pair := range pairs {
+		var want struct {
+			IDs    []int
+			Second int
+			Score  float64
+		}
+		if err := d.Decode(&want); err != nil {
+			t.Fatal(err)
+		}
+		ids, second := tok.EncodePair(pair[0], pair[1], 512)
+		if !slices.Equal(ids, want.IDs) || second != want.Second {
+			t.Errorf("%.40q: %d tokens, the second text from %d; want %d from %d", pair, len(ids), second, len(want.IDs), want.Second)
+		}
+		difference := math.Abs(cross.Score(pair[0], pair[1]) - want.Score)
+		if !(difference <= 1e-4) {
+			t.Errorf("%.40q: score is off by %g", pair, difference)
+		}
+		worst = max(worst, difference)
+	}
+	t.Logf("%d pairs, largest difference %.2g", len(pairs), worst)
 }

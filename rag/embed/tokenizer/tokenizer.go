@@ -85,12 +85,17 @@ func (t *Tokenizer) EncodeMax(text string, special bool, most int) []int {
 
 // EncodePair returns the token ids of two texts as BERT expects them, [CLS] a [SEP] b [SEP], and
 // the index at which b begins. The result has at most most tokens, if that leaves room for the
-// special ones: if necessary a is cut to half of the room, then b to the rest.
+// special ones. If necessary the longer text is cut, and both are if each has more than half of the
+// room, as the strategy longest_first of Hugging Face does.
 func (t *Tokenizer) EncodePair(a, b string, most int) (ids []int, second int) {
 	first, rest := t.Encode(a, false), t.Encode(b, false)
 	room := max(0, most-len(t.before)-2*len(t.after))
 	if len(first)+len(rest) > room {
-		first = first[:min(len(first), max(room/2, room-len(rest)))]
+		half := room / 2
+		if len(first) > len(rest) {
+			half += room % 2 // the longer one gets the odd token
+		}
+		first = first[:min(len(first), max(half, room-len(rest)))]
 		rest = rest[:min(len(rest), room-len(first))]
 	}
 	ids = slices.Concat(t.before, first, t.after)
