@@ -120,7 +120,7 @@ func collected(t *testing.T) []string {
 	for _, pattern := range []string{"../../../docs/*.md", "../../../docs/*/*.md", "../../../db/*.go", "../../../rag/*/*.go"} {
 		texts = append(texts, paragraphs(t, pattern, 150)...)
 	}
-	for name, every := range map[string]int{"cranfield/corpus.jsonl": 1, "cranfield/queries.jsonl": 1, "bgemicro_ml_384/rows.jsonl": 60, "emb-cache-ada002/texts.jsonl": 1} {
+	for name, every := range map[string]int{"cranfield/corpus.jsonl": 3, "cranfield/queries.jsonl": 1, "bgemicro_ml_384/rows.jsonl": 70, "emb-cache-ada002/texts.jsonl": 1} {
 		f, err := os.Open(filepath.Join("../../../../shared/data", filepath.FromSlash(name)))
 		if err != nil {
 			t.Log("left out:", err)
