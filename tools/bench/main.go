@@ -25,6 +25,8 @@ type env struct {
 	shared   string // data that lies beside the repository
 	root     string // of the repository
 	peersDir string
+	python   string // of the encoder figure, with onnxruntime
+	model    string // directory of the encoder figure
 	peers    []*peer
 	rounds   int
 	budget   time.Duration
@@ -44,7 +46,7 @@ type figure struct {
 
 var figures = []figure{
 	{"scan", scanFigure}, {"batch", batchFigure}, {"import", importFigure}, {"ingest", ingestFigure},
-	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure},
+	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure},
 }
 
 func main() {
@@ -58,11 +60,14 @@ func main() {
 }
 
 func run() error {
-	var all []string
+	var all, usual []string
 	for _, f := range figures {
 		all = append(all, f.name)
+		if f.name != "encoder" { // which needs a model
+			usual = append(usual, f.name)
+		}
 	}
-	what := flag.String("what", strings.Join(all, ","), "figures to measure, separated by commas")
+	what := flag.String("what", strings.Join(usual, ","), "figures to measure, separated by commas")
 	out := flag.String("out", "../../docs/bench", "directory for the reports; empty: print only")
 	peers := flag.String("peers", "auto", "peers to compare with: auto, none, or names separated by commas")
 	e := &env{}
@@ -73,6 +78,8 @@ func run() error {
 	flag.DurationVar(&e.budget, "budget", 5*time.Second, "longest time for one contestant's queries of one round")
 	flag.IntVar(&e.rows, "rows", 100_000, "rows of the ingest, open and space figures, at most 100,000")
 	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
+	flag.StringVar(&e.python, "python", "python3", "Python of the encoder figure, with numpy, onnx, onnxruntime and tokenizers")
+	flag.StringVar(&e.model, "model", "", "directory of the encoder figure's model, all-MiniLM-L6-v2")
 	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas; empty: all")
 	flag.Parse()
 	if *sets != "" {
@@ -109,7 +116,7 @@ func run() error {
 			r.Figure += "-" + strings.ReplaceAll(*sets, ",", "-")
 		}
 		flag.Visit(func(f *flag.Flag) {
-			if !slices.Contains([]string{"what", "out", "root", "shared", "cache"}, f.Name) { // settings of the measurement, not of its location
+			if !slices.Contains([]string{"what", "out", "root", "shared", "cache", "python", "model"}, f.Name) { // settings of the measurement, not of its location
 				r.Command += " -" + f.Name + " " + f.Value.String()
 			}
 		})

@@ -190,6 +190,8 @@ func child(args []string) int {
 		err = memoryChild(args[1], args[2])
 	case "rag":
 		err = ragChild(args[1], args[2])
+	case "encoder":
+		err = encoderChild(args[1], args[2])
 	default:
 		var o openResult
 		if o, err = openOnce(args[0], args[1], args[2]); err == nil {
