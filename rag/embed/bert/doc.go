@@ -2,14 +2,19 @@
 // BGE, GTE or E5, in pure Go on the kernels of package simd. [Open] reads a model from disk. It
 // accepts a Hugging Face directory (config.json, model.safetensors or model.onnx, tokenizer.json or
 // vocab.txt, and the files of Sentence Transformers). It also accepts a GGUF file of llama.cpp or
-// Ollama, with weights of 32 or 16 bits or of the types Q4_0 to Q8_0. Weights are kept as float32.
+// Ollama, with weights of 32 or 16 bits or of the types Q4_0 to Q8_0. The file is mapped, and
+// the linear maps are packed for the kernels, as float32 or, after [Model.Quantize], as codes of
+// one byte.
 //
 // The computation follows Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers,
 // 2019, without dropout: the sum of token, position and segment embeddings, normalized; layers of
 // self-attention and of two linear maps with GELU between them, each added to its input and
-// normalized; and the mean over all tokens, or the first one. Sums are float32, except in layer
-// norms and softmax, where they are float64. GGUF models use the exact GELU, too, which llama.cpp
-// approximates.
+// normalized; and the mean over all tokens, or the first one. Sums are float32. GGUF models use the
+// exact GELU, too, which llama.cpp approximates.
+//
+// [Model.EmbedBatch] runs texts together: their tokens are rows of the same matrices, one text
+// after the other, without padding. Kernels compute every row by itself, so that a vector depends
+// on its text alone, and not on the batch or the number of threads.
 //
 // A [CrossEncoder] has the same layers and reads two texts at once, to score how well they fit.
 //
@@ -19,8 +24,5 @@
 // most. Scores of a cross-encoder with the layers of all-MiniLM-L6-v2 and a random head are those
 // of transformers to 1e-5. The tests are TestTrained, TestReference and TestReferenceCross.
 //
-// A text of 128 tokens takes a model of the shape of all-MiniLM-L6-v2 (6 layers, 384 components, 12
-// heads), in CPU time of one core of an AMD EPYC (Zen 5): 70 ms with AVX-512, 98 ms with AVX2, 450
-// ms in portable Go (BenchmarkMiniLM, the difference in user and system time of runs of 2 and 22
-// rounds).
+// docs/bench has the figures of all-MiniLM-L6-v2 beside onnxruntime.
 package bert

@@ -3,6 +3,7 @@ package bert
 import (
 	"math"
 	"runtime"
+	"sync"
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/simd"
@@ -54,7 +55,7 @@ func newProduct(l linear, in int) *product {
 type scratch struct {
 	x, y, qkv, mid simd.Rows // a row per token
 	codes          simd.CodeRows
-	heads          []head // of each thread
+	heads          sync.Pool // of *head
 }
 
 // A head is the memory of one head of attention.
@@ -92,9 +93,6 @@ func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Row
 	s.y.Resize(p.rows, h)
 	s.qkv.Resize(p.rows, 3*h)
 	s.mid.Resize(p.rows, m.cfg.Intermediate)
-	for len(s.heads) < threads {
-		s.heads = append(s.heads, head{})
-	}
 	// Only the embeddings of tokens are read from the file: all other weights are packed.
 	err := vfs.Guard("weights", func() error {
 		p.start()
@@ -104,40 +102,39 @@ func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Row
 	if err != nil {
 		return err
 	}
-	p.team.do(p.forward)
+	const steps = 15 // of a layer, at most
+	p.team.do(steps*len(m.layers), p.forward)
 	for i, t := range texts {
 		finish(i, s.x.Slice(t.at, t.at+len(t.ids)))
 	}
 	return nil
 }
 
-// share returns the part of n that a thread works on.
-func (p *pass) share(thread, n int) (from, to int) {
-	return thread * n / p.team.size, (thread + 1) * n / p.team.size
-}
+// partsOfThread is the number of parts that products and attention are divided into for each
+// thread: so many that threads end at about the same time, and so few that counting costs nothing.
+const partsOfThread = 6
 
-// forward is the work of one thread. All threads wait for each other between steps that read other
-// rows or columns than they wrote.
-func (p *pass) forward(thread int) {
+// forward is the work of one thread.
+func (p *pass) forward(w *worker) {
 	m, c := p.model, p.model.cfg
 	for _, b := range m.layers {
-		p.multiply(thread, b.qkv, p.qkv, p.x, nil)
-		p.team.wait()
-		for i := thread; i < len(p.texts)*c.Heads; i += p.team.size {
-			p.attend(&p.heads[thread], p.texts[i/c.Heads], i%c.Heads)
-		}
-		p.team.wait()
+		p.multiply(w, b.qkv, p.qkv, p.x, nil)
+		w.step(len(p.texts)*c.Heads, partsOfThread, func(from, to int) {
+			s, _ := p.heads.Get().(*head)
+			if s == nil {
+				s = &head{}
+			}
+			for i := from; i < to; i++ {
+				p.attend(s, p.texts[i/c.Heads], i%c.Heads)
+			}
+			p.heads.Put(s)
+		})
 		out := p.qkv.Columns(0, c.Hidden)
-		p.multiply(thread, b.attention, out, p.y, nil)
-		p.team.wait()
-		p.addNorm(thread, out, b.norm1)
-		p.team.wait()
-		p.multiply(thread, b.up, p.mid, p.x, activation(c.Activation))
-		p.team.wait()
-		p.multiply(thread, b.down, p.y, p.mid, nil)
-		p.team.wait()
-		p.addNorm(thread, p.y, b.norm2)
-		p.team.wait()
+		p.multiply(w, b.attention, out, p.y, nil)
+		p.addNorm(w, out, b.norm1)
+		p.multiply(w, b.up, p.mid, p.x, activation(c.Activation))
+		p.multiply(w, b.down, p.y, p.mid, nil)
+		p.addNorm(w, p.y, b.norm2)
 	}
 }
 
@@ -156,39 +153,39 @@ func (p *pass) start() {
 	}
 }
 
-// addNorm adds y to the rows of a thread and applies a norm.
-func (p *pass) addNorm(thread int, y simd.Rows, n norm) {
-	from, to := p.share(thread, p.rows)
-	for i := from; i < to; i++ {
-		simd.AddNorm(p.x.Row(i), y.Row(i), n.w, n.b, float32(p.model.cfg.Epsilon))
-	}
+// addNorm adds y to all rows and applies a norm.
+func (p *pass) addNorm(w *worker, y simd.Rows, n norm) {
+	w.step(p.rows, 2, func(from, to int) {
+		for i := from; i < to; i++ {
+			simd.AddNorm(p.x.Row(i), y.Row(i), n.w, n.b, float32(p.model.cfg.Epsilon))
+		}
+	})
 }
 
-// multiply computes a thread's columns of a product, and applies f to them.
-func (p *pass) multiply(thread int, w *product, dst, x simd.Rows, f func([]float32)) {
-	if w.codes != nil {
-		if thread == 0 {
-			p.codes.Reset(x.N, x.Dim)
-		}
-		p.team.wait()
-		from, to := p.share(thread, x.N)
-		for i := from; i < to; i++ {
-			p.codes.Set(i, x.Row(i))
-		}
-		p.team.wait()
-		from, to = p.share(thread, w.codes.Panels())
-		w.codes.Mul(dst, &p.codes, w.bias, from, to)
-		p.apply(f, dst, from, to)
+// multiply computes a product, and applies f to it.
+func (p *pass) multiply(w *worker, by *product, dst, x simd.Rows, f func([]float32)) {
+	if by.codes != nil {
+		w.step(1, 1, func(int, int) { p.codes.Reset(x.N, x.Dim) })
+		w.step(x.N, 2, func(from, to int) {
+			for i := from; i < to; i++ {
+				p.codes.Set(i, x.Row(i))
+			}
+		})
+		w.step(by.codes.Panels(), partsOfThread, func(from, to int) {
+			by.codes.Mul(dst, &p.codes, by.bias, from, to)
+			p.apply(f, dst, from, to)
+		})
 		return
 	}
 	const cached = 96 << 10 // floats of x that stay in the second cache while the panels pass
-	from, to := p.share(thread, w.floats.Panels())
-	step := max(32, cached/x.Dim)
-	for i := 0; i < x.N; i += step {
-		end := min(i+step, x.N)
-		w.floats.Mul(dst.Slice(i, end), x.Slice(i, end), w.bias, from, to)
-		p.apply(f, dst.Slice(i, end), from, to)
-	}
+	rows := max(32, cached/x.Dim)
+	w.step(by.floats.Panels(), partsOfThread, func(from, to int) {
+		for i := 0; i < x.N; i += rows {
+			end := min(i+rows, x.N)
+			by.floats.Mul(dst.Slice(i, end), x.Slice(i, end), by.bias, from, to)
+			p.apply(f, dst.Slice(i, end), from, to)
+		}
+	})
 }
 
 // apply applies f to the columns of some panels.

@@ -6,39 +6,58 @@ import (
 	"sync/atomic"
 )
 
-// A team runs one function on several threads, which can wait for each other. One text takes some
-// milliseconds with dozens of steps, so that waiting must take less than a microsecond: threads
-// spin.
+// A team runs one function on several threads, in steps that each need the results of the step
+// before. A step is divided into parts, and a thread that is late finds fewer of them, or none: on
+// a busy machine nobody waits for a thread that has no processor, except for a part it has begun.
 type team struct {
-	size    int
-	arrived atomic.Int32
-	round   atomic.Int32
+	size  int
+	steps []step
 }
 
-// do runs f on all threads.
-func (t *team) do(f func(thread int)) {
-	var wg sync.WaitGroup
-	for i := 1; i < t.size; i++ {
-		wg.Go(func() { f(i) })
+// A step counts the parts that were begun and finished.
+type step struct{ begun, finished atomic.Int32 }
+
+// do runs f on all threads, for at most most steps.
+func (t *team) do(most int, f func(w *worker)) {
+	if t.size > 1 {
+		t.steps = make([]step, most)
 	}
-	f(0)
+	var wg sync.WaitGroup
+	for range t.size - 1 {
+		wg.Go(func() { f(&worker{team: t}) })
+	}
+	f(&worker{team: t})
 	wg.Wait()
 }
 
-// wait returns when all threads have called it equally often.
-func (t *team) wait() {
-	if t.size == 1 {
+// A worker is one thread of a team.
+type worker struct {
+	team *team
+	next int // step
+}
+
+// step calls f for parts of 0 to n, from..to, until all parts are done by some thread. There are
+// at most parts of them for each thread; a team of one has a single part.
+func (w *worker) step(n, parts int, f func(from, to int)) {
+	if w.team.size == 1 {
+		f(0, n)
 		return
 	}
-	round := t.round.Load()
-	if int(t.arrived.Add(1)) == t.size {
-		t.arrived.Store(0)
-		t.round.Add(1)
-		return
+	s := &w.team.steps[w.next]
+	w.next++
+	parts = min(n, parts*w.team.size)
+	for {
+		i := int(s.begun.Add(1)) - 1
+		if i >= parts {
+			break
+		}
+		f(i*n/parts, (i+1)*n/parts)
+		s.finished.Add(1)
 	}
+	// A step takes some microseconds, and so does a thread to fall asleep and wake up.
 	const spins = 2000
-	for i := 0; t.round.Load() == round; i++ {
-		if i > spins { // a thread has no processor
+	for i := 0; int(s.finished.Load()) < parts; i++ {
+		if i > spins {
 			runtime.Gosched()
 		}
 	}
