@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,8 @@ import (
 // FuzzLoad reads any bytes as a file of any format: what comes is text, or a
 // reason.
 func FuzzLoad(f *testing.F) {
-	names := []string{"a.txt", "a.md", "a.html", "a.pdf", "a.docx", "a.csv", "a.tsv", "a.jsonl", "a.go", "a"}
+	names := []string{"a.txt", "a.md", "a.html", "a.pdf", "a.docx", "a.csv", "a.tsv", "a.jsonl", "a.go", "a",
+		"a.pptx", "a.xlsx", "a.odt", "a.epub", "a.ipynb", "a.eml", "a.rtf"}
 	pdf := "%PDF-1.4\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n2 0 obj\n<< /Type /Pages /Kids [3 0 R] /Count 1 >>\nendobj\n" +
 		"3 0 obj\n<< /Type /Page /Parent 2 0 R /Resources << /Font << /F 4 0 R >> >> /Contents 5 0 R >>\nendobj\n" +
 		"4 0 obj\n<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>\nendobj\n" +
@@ -28,6 +30,17 @@ func FuzzLoad(f *testing.F) {
 	for _, seed := range seeds {
 		for i := range names {
 			f.Add(uint8(i), []byte(seed))
+		}
+	}
+	own, _ := filepath.Glob("../rag/load/testdata/*.*")
+	for _, file := range own {
+		i := slices.IndexFunc(names, func(name string) bool { return filepath.Ext(name) == filepath.Ext(file) })
+		b, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if i >= 0 {
+			f.Add(uint8(i), b)
 		}
 	}
 	samples, _ := filepath.Glob("../../shared/data/loaders/office/*/share/tests/*/document.docx")

@@ -398,10 +398,10 @@ func (c *Config) splitter(doc *load.Document, embedder embed.Embedder, count fun
 	case "markdown":
 		s = split.Markdown(doc.Title)
 	default:
-		switch doc.Format {
-		case load.Markdown, load.HTML, load.DOCX:
+		switch {
+		case doc.Format.IsMarkdown():
 			s = split.Markdown(doc.Title)
-		case load.Code:
+		case doc.Format == load.Code:
 			s = split.Code()
 		default:
 			s = split.Recursive()

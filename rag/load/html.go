@@ -25,6 +25,7 @@ func readHTML(doc *Document, b []byte, whole bool) error {
 	if !certain && utf8.Valid(b) {
 		enc = encoding.Nop
 	}
+	b = bytes.TrimPrefix(b, []byte(mark))
 	page, err := html.Parse(enc.NewDecoder().Reader(bytes.NewReader(b)))
 	if err != nil {
 		return err

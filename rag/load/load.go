@@ -41,13 +41,14 @@ type Document struct {
 // in the text is an offset in the file.
 func (d *Document) Exact() bool { return d.exact }
 
-// Line returns the line of the file, from 1, at an offset in the text. For converted formats (HTML,
-// PDF, DOCX) it is the line of the text.
+// Line returns the line of the file, from 1, at an offset in the text. For converted formats, such
+// as HTML, PDF and those of Office programs, it is the line of the text.
 func (d *Document) Line(offset int) int {
 	return d.line + 1 + strings.Count(d.Text[:min(max(offset, 0), len(d.Text))], "\n")
 }
 
-// Page returns the page, from 1, at an offset in the text, or 0 if the format has no pages.
+// Page returns the page or slide, from 1, at an offset in the text, or 0 if the format has no
+// pages.
 func (d *Document) Page(offset int) int {
 	return sort.SearchInts(d.pages, offset+1)
 }
@@ -61,17 +62,33 @@ const (
 	Markdown Format = "markdown"
 	HTML     Format = "html" // read as Markdown
 	PDF      Format = "pdf"
-	DOCX     Format = "docx" // read as Markdown
-	CSV      Format = "csv"  // a document per row; TSV too
+	DOCX     Format = "docx" // read as Markdown, like the formats below
+	PPTX     Format = "pptx" // a page per slide, with its notes
+	XLSX     Format = "xlsx" // a line per row
+	ODT      Format = "odt"
+	EPUB     Format = "epub"
+	Notebook Format = "ipynb" // without outputs
+	Mail     Format = "eml"
+	RTF      Format = "rtf"
+	CSV      Format = "csv" // a document per row; TSV too
 	JSONL    Format = "jsonl"
 	Code     Format = "code"
 )
+
+// IsMarkdown reports whether the text of a document of this format is Markdown: headings begin with
+// number signs.
+func (f Format) IsMarkdown() bool {
+	_, converted := converters[f]
+	return f == Markdown || f == HTML || converted && f != PDF
+}
 
 var extensions = map[string]Format{
 	".txt": Text, ".text": Text, ".log": Text, ".rst": Text, ".org": Text, ".tex": Text, ".adoc": Text,
 	".md": Markdown, ".markdown": Markdown, ".mdx": Markdown,
 	".html": HTML, ".htm": HTML, ".xhtml": HTML,
-	".pdf": PDF, ".docx": DOCX, ".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL,
+	".docx": DOCX, ".docm": DOCX, ".pptx": PPTX, ".pptm": PPTX, ".ppsx": PPTX, ".xlsx": XLSX, ".xlsm": XLSX, ".odt": ODT, ".ott": ODT,
+	".epub": EPUB, ".ipynb": Notebook, ".eml": Mail, ".rtf": RTF,
+	".pdf": PDF, ".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL,
 }
 
 // languages of source code, by extension.
@@ -92,6 +109,9 @@ var (
 	ErrTooLarge    = errors.New("too large")
 	ErrBroken      = errors.New("broken")
 	ErrEmpty       = errors.New("no text in it")
+
+	// ErrScanned matches ErrEmpty too: text recognition (OCR) would find the text of the images.
+	ErrScanned = fmt.Errorf("%w: its pages are images", ErrEmpty)
 )
 
 // A SkipError is the reason for skipping a file or one of its rows.
@@ -263,7 +283,10 @@ func sniff(b []byte) (Format, error) {
 		format Format
 	}{
 		{"application/pdf", PDF}, {"text/html", HTML}, {"application/x-ndjson", JSONL}, {"text/csv", CSV},
-		{"application/vnd.openxmlformats-officedocument.wordprocessingml.document", DOCX}, {"text/plain", Text},
+		{"application/vnd.openxmlformats-officedocument.wordprocessingml.document", DOCX},
+		{"application/vnd.openxmlformats-officedocument.presentationml.presentation", PPTX},
+		{"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", XLSX},
+		{"application/vnd.oasis.opendocument.text", ODT}, {"application/epub+zip", EPUB}, {"text/rtf", RTF}, {"text/plain", Text},
 	} {
 		for at := m; at != nil; at = at.Parent() {
 			if at.Is(f.mime) {
@@ -283,16 +306,20 @@ type reader struct {
 	yield  func(*Document, error) bool
 }
 
+// converters read the formats that are no text. limit is the maximum size of the text.
+var converters = map[Format]func(doc *Document, b []byte, limit int64) error{
+	PDF: readPDF, DOCX: readDOCX, PPTX: readPPTX, XLSX: readXLSX, ODT: readODT, EPUB: readEPUB, Notebook: readNotebook, Mail: readMail,
+	RTF: readRTF,
+}
+
 // whole reads a file that holds one document.
 func (r *reader) whole(b []byte) (*Document, error) {
 	doc := &Document{Source: r.source, Format: r.format, Metadata: map[string]any{}}
-	switch r.format {
-	case PDF:
-		return doc, r.convert(func() error { return readPDF(doc, b, r.o.MaxBytes) })
-	case DOCX:
-		return doc, r.convert(func() error { return readDOCX(doc, b, r.o.MaxBytes) })
-	case HTML:
+	if r.format == HTML {
 		return doc, r.convert(func() error { return readHTML(doc, b, r.o.WholePages) })
+	}
+	if read := converters[r.format]; read != nil {
+		return doc, r.convert(func() error { return read(doc, b, r.o.MaxBytes) })
 	}
 	text, err := decode(b)
 	if err != nil {
@@ -324,7 +351,7 @@ func (r *reader) convert(fn func() error) error {
 	}()
 	select {
 	case err := <-done:
-		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrBroken) {
+		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrEmpty) {
 			err = fmt.Errorf("%w: %w", ErrBroken, err)
 		}
 		return err

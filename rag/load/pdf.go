@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,8 @@ import (
 // maxPages bounds the time for one file.
 const maxPages = 20_000
 
-// readPDF reads the text of a PDF, with an empty line between pages. Scanned pages have no text.
+// readPDF reads the text of a PDF, with an empty line between pages. A file
+// of scanned pages is ErrScanned.
 func readPDF(doc *Document, b []byte, limit int64) error {
 	r, err := openPDF(b)
 	if err != nil {
@@ -46,10 +48,27 @@ func readPDF(doc *Document, b []byte, limit int64) error {
 		}
 	}
 	doc.Text = text.String()
-	if strings.TrimSpace(doc.Text) == "" && failed != nil {
+	switch {
+	case strings.TrimSpace(doc.Text) != "":
+		return nil
+	case failed != nil:
 		return failed // a broken page does not hide the other pages
+	case slices.ContainsFunc(pages, pdfLeaf.hasImage):
+		return fmt.Errorf("%w (%d)", ErrScanned, len(pages))
 	}
 	return nil
+}
+
+// hasImage reports whether the page refers to an image.
+func (l pdfLeaf) hasImage() (has bool) {
+	defer func() { _ = recover() }() // the library panics on broken objects
+	objects := l.resources.Key("XObject")
+	for _, name := range objects.Keys() {
+		if objects.Key(name).Key("Subtype").Name() == "Image" {
+			return true
+		}
+	}
+	return false
 }
 
 // openPDF opens a file. If its cross-reference table is missing or broken, openPDF searches for the
