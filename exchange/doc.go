@@ -1,6 +1,6 @@
 // Package exchange reads and writes vectors and documents in common formats: embedding caches
-// (directories with one JSON array of numbers per file), JSONL (BEIR corpora included), .fvecs,
-// .bvecs and .npy. [Open] opens a path as a [Source];
+// (directories with one JSON array of numbers per file), JSONL (BEIR corpora and arrays of objects
+// included), CSV, .fvecs, .bvecs and .npy. [Open] opens a path as a [Source];
 // [Import] writes the documents of a Source that differ from the stored ones into a collection;
 // [JSONLWriter], [VecsWriter] and [NPYWriter] write. Decoders accept any input: they return values
 // or an error, never panic, and allocate in proportion to the input.

@@ -351,7 +351,7 @@ func TestJSONLErrors(t *testing.T) {
 	}{
 		{`{"id":"a"}` + "\n" + `{"id":"b"`, "line 2", 0},
 		{`{"id":"a","id":"b"}`, "line 1", 0},
-		{`[1]`, "line 1", 0},
+		{`[1]`, "offset 1: '1' instead of an object: an array to import has objects", 0},
 		{`{"id":"a","vector":"x"}`, "line 1", 0},
 		{`{"id":"a","vector":[1,NaN]}` + "\n" + `{"id":1.5}`, "", 2},
 	} {

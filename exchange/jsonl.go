@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -22,10 +23,12 @@ import (
 //	metadata  an object
 //	vector    or embedding: an array of numbers, each rounded to float64 and then to float32
 //
-// null means absent. Any other key becomes a field of the metadata, such as the title in a BEIR
-// corpus. Numbers in the metadata are int64 when written without fraction and exponent, otherwise
-// float64. named is the set of parts that have a key. Every error is a *FormatError; it wraps
-// db.ErrInvalid or ErrNotFinite if the line is well-formed but a value cannot be stored.
+// A line without a text may have it, as a string, under document, page_content, content or body,
+// and one without a vector under values, as other stores write them. null means absent. Any other
+// key becomes a field of the metadata, such as the title in a BEIR corpus. Numbers in the metadata
+// are int64 when written without fraction and exponent, otherwise float64. named is the set of
+// parts that have a key. Every error is a *FormatError; it wraps db.ErrInvalid or ErrNotFinite if
+// the line is well-formed but a value cannot be stored.
 func ParseDocument(line []byte) (d db.Document, named db.Select, err error) {
 	p := documentParser{scratch: new([]float32)}
 	return p.parse(line)
@@ -77,6 +80,9 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 	if err == nil {
 		err = r.End()
 	}
+	if err == nil {
+		err = adopt(&d, &named, extra)
+	}
 	if len(extra) > 0 {
 		named |= db.WithMetadata
 		if d.Metadata == nil {
@@ -96,6 +102,53 @@ func (p documentParser) parse(line []byte) (d db.Document, named db.Select, err 
 		d.Metadata = nil
 	}
 	return d, named &^ idKey, nil
+}
+
+// textKeys and vectorKeys are the names that other programs give to the text and the vector of a
+// document, in order of preference. Unlike the names that ParseDocument prefers, they may as well
+// be fields of the metadata.
+var (
+	textKeys   = []string{"document", "page_content", "content", "body"}
+	vectorKeys = []string{"values"}
+)
+
+// adopt takes the text and the vector of a document from other keys, if it has none.
+func adopt(d *db.Document, named *db.Select, extra map[string]any) error {
+	for _, key := range textKeys {
+		if text, ok := extra[key].(string); ok && *named&db.WithText == 0 {
+			d.Text = text
+			*named |= db.WithText
+			delete(extra, key)
+		}
+	}
+	for _, key := range vectorKeys {
+		list, _ := extra[key].([]any)
+		if len(list) == 0 || *named&db.WithVector != 0 {
+			continue
+		}
+		vec := make([]float32, 0, len(list))
+		for i, v := range list {
+			switch v := v.(type) {
+			case int64:
+				vec = append(vec, float32(float64(v)))
+			case float64:
+				vec = append(vec, float32(v))
+			}
+			if len(vec) == i {
+				break // not a vector
+			}
+		}
+		if len(vec) < len(list) {
+			continue
+		}
+		if i := notFinite(vec); i >= 0 {
+			return fmt.Errorf("key %q, element %d: %w", key, i, ErrNotFinite)
+		}
+		d.Vector = vec
+		*named |= db.WithVector
+		delete(extra, key)
+	}
+	return nil
 }
 
 // onlyValue reports whether err concerns a value of one document and not the structure of its file.
@@ -243,7 +296,8 @@ func (r *JSONLReader) Next() (*ImportedDocument, error) {
 	}
 }
 
-// jsonlSource reads a JSONL file, parsing blocks of lines in parallel.
+// jsonlSource reads a JSONL file, parsing blocks of lines in parallel, or a file that is one array
+// of objects.
 type jsonlSource struct {
 	path  string
 	r     io.Reader // replaces the file, if set
@@ -262,8 +316,8 @@ func openJSONL(path string) (*jsonlSource, error) {
 	return &jsonlSource{path: path, size: info.Size(), procs: runtime.GOMAXPROCS(0)}, nil
 }
 
-// Stream returns a Source of the JSONL in r, which can be read once; name is its name in errors and
-// positions.
+// Stream returns a Source of the JSONL, or the array of objects, in r, which can be read once; name
+// is its name in errors and positions.
 func Stream(r io.Reader, name string) Source {
 	return &jsonlSource{path: name, r: r, procs: runtime.GOMAXPROCS(0)}
 }
@@ -282,6 +336,12 @@ func (s *jsonlSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument
 			defer f.Close()
 			in = f
 		}
+		buffered := bufio.NewReader(in)
+		if startsArray(buffered) {
+			s.array(ctx, buffered, yield)
+			return
+		}
+		in = buffered
 		blocks := func(yield func(block) bool) {
 			r := blockReader{r: in, name: s.path}
 			for b := r.next(); b.err != io.EOF && ctx.Err() == nil && yield(b) && b.err == nil; b = r.next() {

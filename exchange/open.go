@@ -22,14 +22,15 @@ type Format string
 const (
 	Auto           Format = "auto"      // by name and content
 	EmbeddingCache Format = "emb-cache" // a directory of JSON arrays
-	JSONL          Format = "jsonl"     // see ParseDocument
+	JSONL          Format = "jsonl"     // see ParseDocument; or one array of such objects
 	FVecs          Format = "fvecs"
 	BVecs          Format = "bvecs"
 	NPY            Format = "npy"
+	CSV            Format = "csv"  // rows under a header of names, as in ParseDocument; TSV too
 	BEIR           Format = "beir" // corpus.jsonl, or a directory that has one
 )
 
-var formats = []Format{Auto, EmbeddingCache, JSONL, FVecs, BVecs, NPY, BEIR}
+var formats = []Format{Auto, EmbeddingCache, JSONL, FVecs, BVecs, NPY, CSV, BEIR}
 
 // OpenOptions tune Open. nil is the default.
 type OpenOptions struct {
@@ -85,6 +86,8 @@ func Open(path string, opts *OpenOptions) (Source, error) {
 		s.open = openVecs(1)
 	case NPY:
 		s.open = openNPY
+	case CSV:
+		return openCSV(path)
 	case BEIR:
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			path = filepath.Join(path, "corpus.jsonl")
@@ -123,6 +126,8 @@ func Detect(path string) (Format, error) {
 		return NPY, nil
 	case ".jsonl", ".ndjson", ".json":
 		return JSONL, nil
+	case ".csv", ".tsv":
+		return CSV, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -136,7 +141,7 @@ func Detect(path string) (Format, error) {
 	switch first, _ := docjson.First(head); {
 	case string(head) == npyMagic:
 		return NPY, nil
-	case first == '{':
+	case first == '{' || first == '[':
 		return JSONL, nil
 	}
 	return "", fmt.Errorf("%w: the format of %q cannot be told by its name or first bytes", db.ErrInvalid, path)

@@ -112,3 +112,33 @@ func FuzzVectorFiles(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTextSources reads any bytes as CSV, as lines and as an array of documents.
+func FuzzTextSources(f *testing.F) {
+	for _, s := range []string{"id,text,vector,metadata\n1,a,\"[1,2]\",{}\n", "a;b\n1;2\n", "\xef\xbb\xbfa\n\"", ",\n,\n", "[{\"id\":\"a\"},{\"values\":[1]}]",
+		" [ ] ", "[[", "[{\"a\":\"\\\"}\"}", "{\"content\":\"x\"}\n"} {
+		f.Add([]byte(s))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, ext := range []string{".csv", ".tsv", ".json"} {
+			name := filepath.Join(dir, "x"+ext)
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			src, err := exchange.Open(name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			documents := 0
+			for doc, err := range src.Documents(t.Context()) {
+				if err != nil {
+					break
+				}
+				if documents++; documents > len(b)+1 || doc.Done > int64(len(b)) || len(doc.Document.Vector) > len(b) {
+					t.Fatalf("%s: more than the file holds", ext)
+				}
+			}
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,7 @@ import (
 type importCmd struct {
 	collection
 	Source    string          `arg:"" help:"File or directory to import; - for JSON lines from standard input."`
-	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,beir" placeholder:"FORMAT" help:"One of ${enum}."`
+	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,csv,beir" placeholder:"FORMAT" help:"One of ${enum}."`
 	Texts     string          `placeholder:"FILE" help:"For an embedding cache: JSON lines {\"key\",\"text\"}, or a directory of texts named like the vectors."`
 	Metadata  string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
 	Documents string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the document of row i (id, text, metadata), as export writes it."`
@@ -29,7 +30,8 @@ type importCmd struct {
 
 func (c *importCmd) Help() string {
 	return `Sources are an embedding cache (a directory of JSON arrays in files named by a hash, with <name>.meta.json beside ` +
-		`them), JSON lines (id, text, metadata, vector or embedding), .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
+		`them), JSON lines or one JSON array (id or _id; text, document, page_content, content or body; vector, embedding or values; metadata; ` +
+		`other keys become metadata), CSV with a header of such names, .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
 		`vectors have their number as id, from 0. Only new and changed documents are written. A document that cannot ` +
 		`be stored is skipped, with a message; a vector of another dimension ends the import, and the documents before it stay. ` +
 		`A cache directory that does not exist is an empty one.`
@@ -96,7 +98,8 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection,
 	}
 	p := t.progress("import", src.Total)
 	defer p.end()
-	report, err := exchange.Import(ctx, coll, src, &exchange.ImportOptions{
+	in := &contents{Source: src}
+	report, err := exchange.Import(ctx, coll, in, &exchange.ImportOptions{
 		Progress: func(done int64, r exchange.Report) { p.at(done, r.Added+r.Updated+r.Unchanged) },
 		OnSkip: func(doc *exchange.ImportedDocument) {
 			p.notef("skipped %v: %s", doc.Position, errtext.Plain(doc.Skip.Error()))
@@ -105,12 +108,38 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection,
 	if report.Ignored > 0 {
 		p.notef("ignored %d files that are not named like cache files and contain no array", report.Ignored)
 	}
+	if err == nil && in.documents > 0 && !in.found {
+		p.notef("warning: no document of %s has a text (keys text, document, page_content, content, body) or a vector (vector, embedding, values)",
+			inputName(c.Source))
+	}
 	return report, err
+}
+
+// contents is a source that notes whether any document has a text or a vector.
+type contents struct {
+	exchange.Source
+	documents int
+	found     bool
+}
+
+// Documents implements exchange.Source.
+func (c *contents) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDocument, error] {
+	return func(yield func(*exchange.ImportedDocument, error) bool) {
+		for doc, err := range c.Source.Documents(ctx) {
+			if err == nil && doc.Skip == nil {
+				c.documents++
+				c.found = c.found || doc.Document.Text != "" || len(doc.Document.Vector) > 0
+			}
+			if !yield(doc, err) {
+				return
+			}
+		}
+	}
 }
 
 // wantsCache reports whether a missing source would be an embedding cache.
 func (c *importCmd) wantsCache() bool {
-	files := []string{".jsonl", ".ndjson", ".json", ".fvecs", ".bvecs", ".npy"}
+	files := []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".fvecs", ".bvecs", ".npy"}
 	return c.Format == exchange.EmbeddingCache ||
 		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
 }

@@ -1,0 +1,199 @@
+package exchange
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/docjson"
+)
+
+// csvSource reads rows under a header of names (RFC 4180). The names are those of ParseDocument: a
+// vector is a JSON array in its cell, metadata a JSON object. Other columns become fields of the
+// metadata: int64 or float64 if the cell is written as such a number, otherwise a string. An empty
+// cell is absent, and so is a column without a name, where some programs write row numbers.
+type csvSource struct {
+	path string
+	size int64
+}
+
+func openCSV(path string) (*csvSource, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s: is a directory, not CSV", path)
+	}
+	return &csvSource{path, info.Size()}, nil
+}
+
+func (s *csvSource) Total() int64 { return s.size }
+
+func (s *csvSource) Documents(ctx context.Context) iter.Seq2[*ImportedDocument, error] {
+	return func(yield func(*ImportedDocument, error) bool) {
+		f, err := os.Open(s.path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.Close()
+		r, err := s.reader(f)
+		if err != nil {
+			yield(nil, &FormatError{Name: s.path, Line: 1, Err: err})
+			return
+		}
+		for {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			doc, err := r.next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(doc, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A csvReader reads the rows of one file.
+type csvReader struct {
+	name                       string
+	csv                        *csv.Reader
+	names                      []string
+	id, text, vector, metadata int // columns; -1: none
+}
+
+// reader reads the header.
+func (s *csvSource) reader(f io.Reader) (*csvReader, error) {
+	in := bufio.NewReader(f)
+	if head, _ := in.Peek(len(byteOrderMark)); string(head) == byteOrderMark {
+		_, _ = in.Discard(len(byteOrderMark))
+	}
+	r := &csvReader{name: s.path, csv: csv.NewReader(in)}
+	head, _ := in.Peek(in.Size())
+	line, _, _ := strings.Cut(string(head), "\n")
+	switch {
+	case strings.EqualFold(filepath.Ext(s.path), ".tsv"):
+		r.csv.Comma = '\t'
+	case strings.Count(line, ";") > strings.Count(line, ","): // programs write it where the comma is a decimal point
+		r.csv.Comma = ';'
+	}
+	names, err := r.csv.Read()
+	if errors.Is(err, io.EOF) {
+		err = errors.New("no header")
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		if names[i] = strings.TrimSpace(name); names[i] != "" && slices.Contains(names[:i], names[i]) {
+			return nil, fmt.Errorf("two columns are named %.40q", names[i])
+		}
+	}
+	column := func(keys ...string) int {
+		for _, key := range keys {
+			if i := slices.Index(names, key); i >= 0 {
+				return i
+			}
+		}
+		return -1
+	}
+	r.names = names
+	r.id, r.metadata = column("id", "_id"), column("metadata")
+	r.text = column(append([]string{"text"}, textKeys...)...)
+	r.vector = column(append([]string{"vector", "embedding"}, vectorKeys...)...)
+	return r, nil
+}
+
+// next reads a row.
+func (r *csvReader) next() (*ImportedDocument, error) {
+	record, err := r.csv.Read()
+	if err != nil && (len(record) == 0 || !errors.Is(err, csv.ErrFieldCount)) {
+		if parse, ok := errors.AsType[*csv.ParseError](err); ok {
+			return nil, &FormatError{Name: r.name, Line: int64(parse.Line), Offset: int64(parse.Column), Err: parse.Err}
+		}
+		return nil, err
+	}
+	line, _ := r.csv.FieldPos(0)
+	doc := &ImportedDocument{Position: Position{File: r.name, Unit: "line", N: int64(line)}, Done: r.csv.InputOffset()}
+	if err != nil {
+		doc.Skip = fmt.Errorf("%d cells under %d names", len(record), len(r.names))
+		return doc, nil
+	}
+	doc.Skip = r.fill(doc, record)
+	return doc, nil
+}
+
+// fill copies the cells of a row to a document.
+func (r *csvReader) fill(doc *ImportedDocument, record []string) error {
+	d := &doc.Document
+	m := db.Metadata{}
+	for i, cell := range record {
+		if cell == "" || r.names[i] == "" {
+			continue
+		}
+		var err error
+		switch i {
+		case r.id:
+			d.ID = cell
+		case r.text:
+			d.Text = cell
+		case r.vector:
+			doc.Carries |= db.WithVector
+			d.Vector, err = docjson.ParseVector(nil, []byte(cell))
+		case r.metadata:
+			var fields db.Metadata
+			fields, err = docjson.ReadMetadata([]byte(cell))
+			for name, v := range fields {
+				m[name] = v
+			}
+		default:
+			m[r.names[i]] = cellValue(cell)
+		}
+		if err != nil {
+			return fmt.Errorf("column %q: %w", r.names[i], err)
+		}
+	}
+	if r.text >= 0 {
+		doc.Carries |= db.WithText
+	}
+	if len(m) > 0 {
+		d.Metadata = m
+		doc.Carries |= db.WithMetadata
+	}
+	return nil
+}
+
+// cellValue returns a number if the cell is one and would be written so, otherwise the text: 007 is
+// none.
+func cellValue(cell string) any {
+	if n, err := strconv.ParseInt(cell, 10, 64); err == nil && strconv.FormatInt(n, 10) == cell {
+		return n
+	}
+	whole, fraction, ok := strings.Cut(strings.TrimPrefix(cell, "-"), ".")
+	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+	if ok && digits(whole) && digits(fraction) && (whole == "0" || whole[0] != '0') {
+		if f, err := strconv.ParseFloat(cell, 64); err == nil {
+			return f
+		}
+	}
+	return cell
+}
