@@ -18,7 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/docjson"
 )
 
-// csvSource reads rows under a header of names (RFC 4180). The names are those of ParseDocument: a
+// csvSource reads rows under a header of names (RFC 4180). The names are keys of ParseDocument: a
 // vector is a JSON array in its cell, metadata a JSON object. Other columns become fields of the
 // metadata: int64 or float64 if the cell is written as such a number, otherwise a string. An empty
 // cell is absent, and so is a column without a name, where some programs write row numbers.

@@ -180,6 +180,11 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
 	runtime.ReadMemStats(&mem)
 	one("go_goroutines", "gauge", "Goroutines.", runtime.NumGoroutine())
 	one("go_memstats_heap_inuse_bytes", "gauge", "Bytes of the heap in use.", mem.HeapInuse)
+	for _, x := range s.opts.Extensions {
+		if x.Metrics != nil {
+			x.Metrics(&e)
+		}
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -113,6 +113,8 @@ type Extension struct {
 	// Stream lifts the time limit of an answer. The handler must set deadlines as it proceeds, with
 	// http.ResponseController.
 	Stream bool
+	// Metrics, if set, appends metrics to /metrics, in the text format of Prometheus.
+	Metrics func(io.Writer)
 }
 
 // MayWrite reports whether r, a request that a Server has passed to the handler of an Extension,

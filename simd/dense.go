@@ -190,7 +190,7 @@ func (m *Matrix) Unpack() Rows {
 }
 
 // Mul sets, for all columns of the panels from..to, dst to the product x·wᵀ plus bias: column j of
-// row i is bias[j] + the sum of x[i][k]*w[j][k]. Its error is that of Dot, with bias[j]*1 as one
+// row i is bias[j] + the sum of x[i][k]*w[j][k]. Its error is as for Dot, with bias[j]*1 as one
 // more term. A result depends on its row of x
 // and on w alone, with the same bits wherever the row stands and whatever the other rows and the
 // panels are. dst must not overlap x. No bias stands for zeros. Mul panics if shapes do not fit.

@@ -27,7 +27,8 @@ var updateAPI = flag.Bool("update", false, "rewrite testdata/api from the code")
 var public = []string{
 	"db", "filter", "text", "simd", "wal", "segment", "segment/codes", "segment/columns",
 	"segment/graph", "segment/terms", "exchange", "store", "store/migrate", "store/storetest",
-	"store/weaviate", "server", "server/chroma", "server/inspector", "mcp", "rag", "rag/chat",
+	"store/weaviate", "server", "server/bases",
+	"server/chroma", "server/inspector", "mcp", "rag", "rag/chat",
 	"rag/embed", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "rag/embed/tokenizer",
 	"rag/embed/weights",
 	"rag/eval", "rag/knowledge", "rag/load", "rag/provider", "rag/rerank", "rag/split", "rag/xray",

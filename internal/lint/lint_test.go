@@ -85,6 +85,7 @@ var imports = map[string][]string{
 	"store/migrate":    {"db", "simd", "store"},
 	"store/storetest":  {"db", "filter", "simd", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 	"server/inspector": {"server"},
+	"server/bases":     {"db", "filter", "internal/docjson", "internal/errtext", "rag", "rag/embed", "rag/knowledge", "server", "server/internal/rest"},
 	"server/chroma":    {"db", "filter", "exchange", "internal/docjson", "server/internal/rest", "simd", "github.com/google/uuid"},
 	"rag":              {"db", "filter", "exchange", "rag/embed", "rag/split", "simd", "text"},
 	"rag/knowledge": {"db", "filter", "internal/vfs", "rag", "rag/chat", "rag/embed", "rag/embed/bert", "rag/eval", "rag/load", "rag/rerank", "rag/split",

@@ -126,7 +126,7 @@ func (l *local) Queries() Embedder {
 	return &q
 }
 
-// prompts reads the prompts of a directory of Sentence Transformers. The names are those of its
+// prompts reads the prompts of a directory of Sentence Transformers. The names come from its
 // encode_query and encode_document.
 func prompts(dir string) (query, passage string, err error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {

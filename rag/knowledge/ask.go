@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -335,7 +334,7 @@ func (e *Engine) chat(ctx context.Context, c Config, send func(context.Context, 
 	}
 	reply, sent, err := send(ctx, model)
 	if err != nil {
-		return "", fmt.Errorf("knowledge: %w", err)
+		return "", fmt.Errorf("%w: %w", ErrModel, err)
 	}
 	if u, ok := ctx.Value(usageKey{}).(*usage); ok {
 		u.prompt += cmp.Or(reply.PromptTokens, e.tokens(sent))
@@ -390,7 +389,7 @@ func (e *Engine) turn(ctx context.Context, s *state, c Config, question, id stri
 			return nil, err
 		}
 		if topic = accumulate("", restated, most); topic == "" {
-			return nil, errors.New("knowledge: the chat model stated no topic")
+			return nil, fmt.Errorf("%w: it stated no topic", ErrModel)
 		}
 	}
 	text, strategy := rag.QueryText(question, topic)

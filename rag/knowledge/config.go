@@ -600,4 +600,6 @@ var (
 	// ErrMismatch is returned when the configuration names another embedder
 	// than the base was learnt with.
 	ErrMismatch = errors.New("knowledge: configuration mismatch")
+	// ErrModel is returned when the chat model of a base fails.
+	ErrModel = errors.New("knowledge: the chat model failed")
 )

@@ -327,10 +327,14 @@ type Progress struct {
 // be told without its database.
 func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 	c, err := e.Config(name)
+	learning := e.learning(name)
+	if errors.Is(err, ErrNotFound) && learning != nil { // its first files are not written yet
+		return &Status{Name: name, Learning: learning}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Name: name, Config: c, Learning: e.state(name).learning()}
+	s := &Status{Name: name, Config: c, Learning: learning}
 	if next, ok, err := e.next(c); err != nil {
 		return nil, err
 	} else if ok {

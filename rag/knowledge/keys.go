@@ -314,11 +314,19 @@ func checkKeys(object map[string]any) error {
 			return err
 		}
 		value := flat[name]
-		if k.Schema.Type == "string" {
+		s, isText := value.(string)
+		switch k.Schema.Type {
+		case "string":
 			switch value.(type) {
 			case string, []any, map[string]any:
 			default: // YAML reads a text of digits as a number
 				value = fmt.Sprint(value)
+			}
+		case "integer", "number": // YAML reads 1e-05 as a text
+			if isText {
+				if value, err = k.parse(s); err != nil {
+					return err
+				}
 			}
 		}
 		if err := k.check(value); err != nil {

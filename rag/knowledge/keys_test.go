@@ -175,6 +175,22 @@ func TestConfigsOfReleases(t *testing.T) {
 	}
 }
 
+// TestNumbersInFiles writes and reads numbers that YAML reads as texts.
+func TestNumbersInFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	for _, n := range []float64{1e6, 1e-7, 0.15, 2, 1e21} {
+		c := Defaults("b")
+		c.PromptPrice, c.Threshold = n, &n
+		if err := writeConfig(file, c); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readConfig(file)
+		if diff := cmp.Diff(c, got); err != nil || diff != "" {
+			t.Errorf("%v: %v %s", n, err, diff)
+		}
+	}
+}
+
 func TestWrongConfigs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	for text, want := range map[string]string{

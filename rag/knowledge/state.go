@@ -25,7 +25,13 @@ type state struct {
 }
 
 // learning returns a copy of the progress of Learn, or nil.
-func (s *state) learning() *Progress {
+func (e *Engine) learning(name string) *Progress {
+	e.mu.Lock()
+	s := e.states[name]
+	e.mu.Unlock()
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.progress == nil {

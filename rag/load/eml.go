@@ -91,7 +91,8 @@ type message struct {
 // part reads a part. name is its position for errors, as in "part 1.2".
 func (m *message) part(header textproto.MIMEHeader, body io.Reader, name string, depth int) error {
 	if m.parts++; depth > maxMailDepth || m.parts > maxMailParts {
-		return fmt.Errorf("%w: %s: more than %d parts, or %d within each other", ErrTooLarge, name, maxMailParts, maxMailDepth)
+		return fmt.Errorf("%w: %s: more than %d parts, or %d within each other", ErrTooLarge, name,
+			maxMailParts, maxMailDepth)
 	}
 	kind, params, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil || kind == "" {

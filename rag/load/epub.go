@@ -156,7 +156,8 @@ func xhtml(page []byte) []byte {
 		at := dec.InputOffset()
 		tag := page[last:at]
 		start, ok := token.(xml.StartElement)
-		if n := len(tag); ok && n > 2 && string(tag[n-2:]) == "/>" && !slices.Contains(xml.HTMLAutoClose, start.Name.Local) {
+		if n := len(tag); ok && n > 2 && string(tag[n-2:]) == "/>" &&
+			!slices.Contains(xml.HTMLAutoClose, start.Name.Local) {
 			out = append(append(out, tag[:n-2]...), "></"+start.Name.Local+">"...)
 		} else {
 			out = append(out, tag...)

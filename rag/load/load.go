@@ -42,7 +42,7 @@ type Document struct {
 func (d *Document) Exact() bool { return d.exact }
 
 // Line returns the line of the file, from 1, at an offset in the text. For converted formats, such
-// as HTML, PDF and those of Office programs, it is the line of the text.
+// as HTML, PDF and files of Office programs, it is the line of the text.
 func (d *Document) Line(offset int) int {
 	return d.line + 1 + strings.Count(d.Text[:min(max(offset, 0), len(d.Text))], "\n")
 }
@@ -86,7 +86,8 @@ var extensions = map[string]Format{
 	".txt": Text, ".text": Text, ".log": Text, ".rst": Text, ".org": Text, ".tex": Text, ".adoc": Text,
 	".md": Markdown, ".markdown": Markdown, ".mdx": Markdown,
 	".html": HTML, ".htm": HTML, ".xhtml": HTML,
-	".docx": DOCX, ".docm": DOCX, ".pptx": PPTX, ".pptm": PPTX, ".ppsx": PPTX, ".xlsx": XLSX, ".xlsm": XLSX, ".odt": ODT, ".ott": ODT,
+	".docx": DOCX, ".docm": DOCX, ".pptx": PPTX, ".pptm": PPTX, ".ppsx": PPTX, ".xlsx": XLSX,
+	".xlsm": XLSX, ".odt": ODT, ".ott": ODT,
 	".epub": EPUB, ".ipynb": Notebook, ".eml": Mail, ".rtf": RTF,
 	".pdf": PDF, ".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL,
 }
@@ -286,7 +287,8 @@ func sniff(b []byte) (Format, error) {
 		{"application/vnd.openxmlformats-officedocument.wordprocessingml.document", DOCX},
 		{"application/vnd.openxmlformats-officedocument.presentationml.presentation", PPTX},
 		{"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", XLSX},
-		{"application/vnd.oasis.opendocument.text", ODT}, {"application/epub+zip", EPUB}, {"text/rtf", RTF}, {"text/plain", Text},
+		{"application/vnd.oasis.opendocument.text", ODT}, {"application/epub+zip", EPUB},
+		{"text/rtf", RTF}, {"text/plain", Text},
 	} {
 		for at := m; at != nil; at = at.Parent() {
 			if at.Is(f.mime) {
@@ -308,7 +310,8 @@ type reader struct {
 
 // converters read the formats that are no text. limit is the maximum size of the text.
 var converters = map[Format]func(doc *Document, b []byte, limit int64) error{
-	PDF: readPDF, DOCX: readDOCX, PPTX: readPPTX, XLSX: readXLSX, ODT: readODT, EPUB: readEPUB, Notebook: readNotebook, Mail: readMail,
+	PDF: readPDF, DOCX: readDOCX, PPTX: readPPTX, XLSX: readXLSX, ODT: readODT, EPUB: readEPUB,
+	Notebook: readNotebook, Mail: readMail,
 	RTF: readRTF,
 }
 
@@ -351,7 +354,8 @@ func (r *reader) convert(fn func() error) error {
 	}()
 	select {
 	case err := <-done:
-		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrEmpty) {
+		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrUnsupported) &&
+			!errors.Is(err, ErrBroken) && !errors.Is(err, ErrEmpty) {
 			err = fmt.Errorf("%w: %w", ErrBroken, err)
 		}
 		return err

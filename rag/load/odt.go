@@ -67,7 +67,8 @@ func (w *writerText) start(t xml.StartElement) error {
 		return nil
 	}
 	switch t.Name.Local {
-	case "tracked-changes", "annotation", "note-citation", "binary-data", "ruby-text", "title", "desc", "forms", "script":
+	case "tracked-changes", "annotation", "note-citation", "binary-data", "ruby-text", "title",
+		"desc", "forms", "script":
 		w.skipped = 1
 	case "h":
 		level, _ := strconv.Atoi(attr(t, "outline-level"))

@@ -70,7 +70,8 @@ const (
 
 // rtfIgnored are destinations without text of the document.
 var rtfIgnored = []string{"colortbl", "stylesheet", "info", "pict", "header", "headerl", "headerr", "headerf", "footer",
-	"footerl", "footerr", "footerf", "fldinst", "filetbl", "revtbl", "listtable", "xe", "tc", "bkmkstart", "bkmkend", "nonshppict", "sp", "shprslt",
+	"footerl", "footerr", "footerf", "fldinst", "filetbl", "revtbl", "listtable", "xe", "tc",
+	"bkmkstart", "bkmkend", "nonshppict", "sp", "shprslt",
 	"annotation", "atnid", "atnauthor", "themedata", "datastore", "latentstyles", "generator"}
 
 func (r *rtf) run() error {
@@ -221,7 +222,8 @@ func (r *rtf) symbol(c byte) error {
 }
 
 // rtfCharacters are control words for characters.
-var rtfCharacters = map[string]rune{"tab": '\t', "line": '\n', "emdash": '—', "endash": '–', "bullet": '•', "lquote": '‘', "rquote": '’',
+var rtfCharacters = map[string]rune{"tab": '\t', "line": '\n', "emdash": '—', "endash": '–', "bullet": '•',
+	"lquote": '‘', "rquote": '’',
 	"ldblquote": '“', "rdblquote": '”', "emspace": ' ', "enspace": ' ', "qmspace": ' '}
 
 func (r *rtf) word(word string, n int) error {
@@ -313,7 +315,8 @@ func (r *rtf) characterSet(word string, n int) {
 }
 
 // fontSets are the code pages of \fcharset.
-var fontSets = map[int]int{77: 10000, 128: 932, 129: 949, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256,
+var fontSets = map[int]int{77: 10000, 128: 932, 129: 949, 134: 936, 136: 950, 161: 1253, 162: 1254,
+	163: 1258, 177: 1255, 178: 1256,
 	186: 1257, 204: 1251, 222: 874, 238: 1250, 254: 437, 255: 850}
 
 // codePage returns the encoding of a Windows code page, or nil if it is unknown.
@@ -326,7 +329,8 @@ func codePage(n int) encoding.Encoding {
 	case 852:
 		return charmap.CodePage852
 	}
-	names := map[int]string{866: "ibm866", 874: "windows-874", 932: "shift_jis", 936: "gbk", 949: "euc-kr", 950: "big5", 10000: "macintosh", 65001: "utf-8"}
+	names := map[int]string{866: "ibm866", 874: "windows-874", 932: "shift_jis", 936: "gbk", 949: "euc-kr",
+		950: "big5", 10000: "macintosh", 65001: "utf-8"}
 	name, ok := names[n]
 	if !ok {
 		name = "windows-" + strconv.Itoa(n)

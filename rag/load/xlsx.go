@@ -46,7 +46,8 @@ func readXLSX(doc *Document, b []byte, limit int64) error {
 	if err != nil {
 		return err
 	}
-	s := &sheet{text: newMarkdown(limit), from1904: book.Properties.Date1904 == "1" || book.Properties.Date1904 == "true"}
+	s := &sheet{text: newMarkdown(limit), from1904: book.Properties.Date1904 == "1" ||
+		book.Properties.Date1904 == "true"}
 	parts := map[string]string{}
 	for _, r := range rels {
 		switch {
@@ -146,7 +147,8 @@ func (a *archive) dateStyles(name string) ([]bool, error) {
 	dates := make([]bool, len(styles.Cells))
 	for i, c := range styles.Cells {
 		date, custom := own[c.ID]
-		builtin := c.ID >= 14 && c.ID <= 22 || c.ID >= 27 && c.ID <= 36 || c.ID >= 45 && c.ID <= 47 || c.ID >= 50 && c.ID <= 58
+		builtin := c.ID >= 14 && c.ID <= 22 || c.ID >= 27 && c.ID <= 36 || c.ID >= 45 && c.ID <= 47 ||
+			c.ID >= 50 && c.ID <= 58
 		dates[i] = date || !custom && builtin
 	}
 	return dates, nil

@@ -16,7 +16,9 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/mcp"
+	"github.com/vecbolt/vecbolt/rag/knowledge"
 	"github.com/vecbolt/vecbolt/server"
+	"github.com/vecbolt/vecbolt/server/bases"
 	"github.com/vecbolt/vecbolt/server/chroma"
 	"github.com/vecbolt/vecbolt/server/inspector"
 )
@@ -40,6 +42,8 @@ type serveCmd struct {
 	MaxMemory      int64         `default:"1073741824" placeholder:"BYTES" help:"Maximum estimated memory of all requests, including decoded bodies (${default}); one request may take half."`
 	Timeout        time.Duration `default:"30s" placeholder:"TIME" help:"Time limit for a body to arrive, and for an answer (${default})."`
 	MCP            string        `name:"mcp" default:"off" enum:"off,read,write" placeholder:"WHAT" help:"Serve agents at /mcp, as vecbolt mcp does: ${enum}. Writing also needs the write token."`
+	Bases          string        `placeholder:"DIR" help:"Serve the knowledge bases of this workspace at /bases, and to agents."`
+	LearnFrom      string        `placeholder:"DIR" help:"With --bases: let clients that may write learn files below this directory."`
 	Log            string        `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"Format of the request log on standard error: ${enum}."`
 }
 
@@ -57,6 +61,8 @@ func (c *serveCmd) Validate() error {
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return errors.New("--tls-cert and --tls-key go together")
+	case c.LearnFrom != "" && c.Bases == "":
+		return errors.New("--learn-from needs --bases")
 	case c.Follow < 0 || c.PublishEvery <= 0 || c.PublishKeep < 1:
 		return errors.New("--follow, --publish-every and --publish-keep must be positive")
 	case c.Publish != "" && (c.ReadOnly || c.Follow > 0):
@@ -99,6 +105,15 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.
 			&chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
 		inspector.Extension(),
 	}
+	var engine *knowledge.Engine
+	if c.Bases != "" {
+		if engine, err = c.engine(opts.Logger); err != nil {
+			return err
+		}
+		defer engine.Close()
+		opts.Extensions = append(opts.Extensions, bases.Extensions(engine,
+			&bases.Options{Files: c.LearnFrom, Time: c.Timeout})...)
+	}
 	if c.MCP != "off" {
 		opts.Extensions = append(opts.Extensions, c.agents(vdb))
 	}
@@ -123,6 +138,18 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.
 		return err
 	}
 	return srv.Serve(ctx, l, secure)
+}
+
+// keepOpen is the time that a service keeps the database of a base open after a question. Then
+// other processes can learn the base again.
+const keepOpen = 2 * time.Second
+
+// engine opens the workspace of the bases.
+func (c *serveCmd) engine(log *slog.Logger) (*knowledge.Engine, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return knowledge.New(c.Bases, &knowledge.Options{KeepOpen: keepOpen, Logger: log})
 }
 
 // agents is the extension for agents. The permissions of a request decide which tools it offers.

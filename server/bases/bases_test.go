@@ -1,0 +1,319 @@
+package bases_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/knowledge"
+	"github.com/vecbolt/vecbolt/server"
+	"github.com/vecbolt/vecbolt/server/bases"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	reader = "reader-reader-reader"
+	writer = "writer-writer-writer"
+)
+
+// A service is a server with bases, a directory of files, and a chat model.
+type service struct {
+	*testing.T
+	engine *knowledge.Engine
+	url    string
+	files  string
+	model  string // its URL
+}
+
+func start(t *testing.T) *service {
+	t.Helper()
+	s := &service{T: t, files: filepath.Join(t.TempDir(), "files")}
+	engine, err := knowledge.New(filepath.Join(t.TempDir(), "ws"), &knowledge.Options{Logger: slog.New(slog.DiscardHandler), KeepOpen: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.engine = engine
+	vdb, err := db.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := server.New(vdb, &server.Options{ReadToken: reader, WriteToken: writer, Extensions: bases.Extensions(engine, &bases.Options{Files: s.files})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(srv)
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case strings.Contains(string(body), "broken"):
+			http.Error(w, "no such model", http.StatusInternalServerError)
+		case strings.Contains(string(body), `"stream":true`):
+			fmt.Fprintln(w, `{"message":{"content":"Cats "}}`)
+			fmt.Fprintln(w, `{"message":{"content":"do [1]."},"done":true,"prompt_eval_count":7,"eval_count":2}`)
+		default:
+			fmt.Fprintln(w, `{"message":{"content":"Cats do [1]."},"prompt_eval_count":7,"eval_count":2}`)
+		}
+	}))
+	s.url, s.model = web.URL, model.URL
+	t.Cleanup(func() {
+		web.Close()
+		model.Close()
+		http.DefaultClient.CloseIdleConnections()
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.write("cats.md", "# Cats\n\nCats purr when they are content.\n")
+	s.write("dogs.md", "# Dogs\n\nDogs bark at strangers.\n")
+	return s
+}
+
+func (s *service) write(name, content string) {
+	s.Helper()
+	path := filepath.Join(s.files, name)
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, []byte(content), 0o600)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// ask sends a request and returns the body of the answer.
+func (s *service) ask(token string, status int, method, path, body string, header ...string) string {
+	s.Helper()
+	req, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != status {
+		s.Errorf("%s %s %.200s: status %d instead of %d, %s, %v", method, path, body, resp.StatusCode, status, b, err)
+	}
+	return string(b)
+}
+
+func (s *service) expect(token string, status int, method, path, body, pattern string, header ...string) {
+	s.Helper()
+	if got := s.ask(token, status, method, path, body, header...); !regexp.MustCompile(`(?s)` + pattern).MatchString(got) {
+		s.Errorf("%s %s %.200s: %s, want %s", method, path, body, got, pattern)
+	}
+}
+
+func (s *service) learnt() *service {
+	s.Helper()
+	s.expect(writer, 201, "POST", "/bases", `{"name":"pets","config":{"top_k":1}}`, `"name":"pets"`)
+	s.expect(writer, 200, "POST", "/bases/pets/learn", `{"paths":["."]}`, `"files":2,"chunks":2,"embedded":2`)
+	return s
+}
+
+func (s *service) configure(set map[string]any) {
+	s.Helper()
+	if _, err := s.engine.Configure(s.Context(), "pets", set); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestBases(t *testing.T) {
+	s := start(t)
+	s.expect(reader, 200, "GET", "/bases", "", `^{"bases":\[\],"count":0}`)
+	s.learnt()
+	for _, tt := range []struct {
+		token              string
+		status             int
+		method, path, body string
+		want               string
+	}{
+		{reader, 200, "GET", "/bases", "", `"bases":\[{"name":"pets","provider":"\w+","model":"[^"]+"}\],"count":1`},
+		{reader, 200, "GET", "/bases/pets", "", `"name":"pets","config":{.*"files":2,"chunks":2,.*"stats":{"queries":0,`},
+		{reader, 404, "GET", "/bases/none", "", `Base 'none' not found; there are: pets`},
+		{reader, 404, "GET", "/bases/none/conversations", "", `Base 'none' not found`},
+		{reader, 404, "POST", "/bases/none/query", `{"question":"x"}`, `Base 'none' not found`},
+		{reader, 400, "GET", "/bases/..%2f", "", `base name`},
+		{reader, 404, "GET", "/bases/pets/nothing", "", `there is nothing at /bases/pets/nothing`},
+		{reader, 405, "GET", "/bases/pets/ask", "", `there are POST`},
+		{writer, 409, "POST", "/bases", `{"name":"pets"}`, `exists already`},
+		{writer, 400, "POST", "/bases", `{"name":"../x"}`, `base name`},
+		{writer, 400, "POST", "/bases", `{"nmae":"x"}`, `unknown field \\"nmae\\"`},
+		{writer, 400, "POST", "/bases", `{"name":"x","config":{"topk":1}}`, `the nearest is \\"top_k\\"`},
+		{writer, 403, "POST", "/bases", `{"name":"x","config":{"provider":"openai"}}`, `provider: clients cannot set this key`},
+		{reader, 403, "POST", "/bases", `{"name":"x"}`, `does not allow writes`},
+		{reader, 403, "DELETE", "/bases/pets", "", `does not allow writes`},
+		{"", 401, "GET", "/bases", "", ``},
+
+		{reader, 200, "POST", "/bases/pets/query", `{"question":"who purrs?"}`, `^{"chunks":\[{"id":"[^"]*cats.md#0".*"citations":\[{"number":1,.*"strategy":"hybrid"`},
+		{reader, 200, "POST", "/bases/pets/query", `{"question":"who purrs?","top_k":2,"strategy":"dense"}`, `cats.md#0.*dogs.md#0.*"strategy":"dense"|dogs.md#0.*cats.md#0.*"strategy":"dense"`},
+		{reader, 200, "POST", "/bases/pets/query", `{"question":"who purrs?","where":{"format":"pdf"}}`, `^{"chunks":\[\],.*"citations":\[\]`},
+		{reader, 400, "POST", "/bases/pets/query", `{"question":" "}`, `question: want a text`},
+		{reader, 400, "POST", "/bases/pets/query", `{"question":"x","where":{"$no":1}}`, `Invalid 'where' filter`},
+		{reader, 400, "POST", "/bases/pets/query", `{"question":"x","topk":1}`, `the nearest is \\"top_k\\"`},
+		{reader, 400, "POST", "/bases/pets/query", `{"question":"x","top_k":"many"}`, `want an integer of 0 or more`},
+		{reader, 400, "POST", "/bases/pets/query", `{"question":"x","top_k":1000000}`, `at most 1000`},
+		{reader, 403, "POST", "/bases/pets/query", `{"question":"x","chat_url":"http://localhost:1"}`, `chat_url: a question cannot set this key`},
+		{reader, 400, "POST", "/bases/pets/query", `{"question":"x","question":"y"}`, `given twice`},
+		{reader, 400, "POST", "/bases/pets/query", `{`, ``},
+		{reader, 400, "POST", "/bases/pets/ask", `{"question":"x"}`, `no chat_model`},
+
+		{reader, 200, "GET", "/bases/pets/config", "", `{"name":"top_k","schema":{.*?},"changes":"at once","asker":true,"remote":true,"value":1}`},
+		{reader, 403, "PATCH", "/bases/pets/config", `{"top_k":2}`, `does not allow writes`},
+		{writer, 200, "PATCH", "/bases/pets/config", `{"top_k":2,"language":"german"}`, `"value":2}.*`},
+		{writer, 403, "PATCH", "/bases/pets/config", `{"chat_url":"http://localhost:1"}`, `clients cannot set this key`},
+		{writer, 400, "PATCH", "/bases/pets/config", `{"top_k":-1}`, `top_k: -1: want an integer of 0 or more`},
+
+		{reader, 200, "GET", "/bases/pets/learn", "", `"running":false`},
+		{writer, 403, "POST", "/bases/pets/learn", `{"paths":["../secret"]}`, `not a relative path below`},
+		{writer, 403, "POST", "/bases/pets/learn", `{"paths":["/etc"]}`, `not a relative path below`},
+		{writer, 400, "POST", "/bases/pets/learn", `{"paths":["missing"]}`, `a path does not exist`},
+		{writer, 400, "POST", "/bases/pets/learn", `{"paths":[]}`, `paths: want files`},
+		{writer, 403, "POST", "/bases/pets/learn", `{"paths":["."],"config":{"rerank_url":"http://localhost:1"}}`, `clients cannot set this key`},
+		{writer, 200, "POST", "/bases/pets/learn", `{"paths":["cats.md"],"config":{"splitter":"sentences"}}`, `"files":1`},
+		{reader, 403, "POST", "/bases/pets/learn", `{"paths":["."]}`, `does not allow writes`},
+	} {
+		s.expect(tt.token, tt.status, tt.method, tt.path, tt.body, tt.want)
+	}
+	s.expect(writer, 200, "DELETE", "/bases/pets", "", `"success":true`)
+	s.expect(reader, 404, "GET", "/bases/pets", "", `Base 'pets' not found`)
+}
+
+// TestBrokenConfig names the key, and no path of the server.
+func TestBrokenConfig(t *testing.T) {
+	s := start(t).learnt()
+	if err := os.WriteFile(s.engine.ConfigPath("pets"), []byte("topk: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(reader, 400, "POST", "/bases/pets/query", `{"question":"x"}`, `^{"error":"config.yaml: invalid configuration: unknown key \\"topk\\": the nearest is \\"top_k\\""}`)
+	s.expect(reader, 200, "GET", "/bases", "", `"error":"config.yaml cannot be read"`)
+}
+
+// TestLinksOutside learns nothing that a symbolic link leads to.
+func TestLinksOutside(t *testing.T) {
+	s := start(t)
+	outside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "secret.txt"), []byte("A secret."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(s.files, "link")); err != nil {
+		t.Skip(err)
+	}
+	s.expect(writer, 403, "POST", "/bases/b/learn", `{"paths":["link"]}`, `not below the directory of files`)
+	s.expect(writer, 403, "POST", "/bases/b/learn", `{"paths":["link/secret.txt"]}`, `not below the directory of files`)
+	s.expect(writer, 200, "POST", "/bases/b/learn", `{"paths":["."]}`, `"files":2`)
+}
+
+// TestAsk lets a model answer, at once and as a stream, and shows what it cost.
+func TestAsk(t *testing.T) {
+	s := start(t).learnt()
+	s.configure(map[string]any{"chat": "ollama", "chat_url": s.model, "chat_model": "m", "prompt_price": 1e6})
+	s.expect(reader, 200, "POST", "/bases/pets/ask", `{"question":"who purrs?"}`, `"answer":"Cats do \[1\].","cited":\[1\]`)
+	for _, how := range [][]string{{`{"question":"who purrs?","stream":true}`}, {`{"question":"who purrs?"}`, "Accept", "text/event-stream"}} {
+		s.expect(reader, 200, "POST", "/bases/pets/ask", how[0], "^event: sources\ndata: {\"chunks\":\\[{.*\"citations\":\\[{.*}\n\nevent: part\ndata: {\"text\":\"Cats \"}\n\n"+
+			"event: part\ndata: {\"text\":\"do \\[1\\].\"}\n\nevent: answer\ndata: {.*\"answer\":\"Cats do \\[1\\].\".*}\n\n$", how[1:]...)
+	}
+	// Conversations.
+	s.expect(reader, 200, "POST", "/bases/pets/ask", `{"question":"who purrs?","conversation":"x"}`, `"answer"`)
+	s.expect(reader, 200, "POST", "/bases/pets/query", `{"question":"when do they?","conversation":"x"}`, `"query":"Cats do \[1\]."`)
+	s.expect(reader, 200, "GET", "/bases/pets/conversations", "", `{"conversations":\[{"id":"x","topic":"Cats do \[1\].","questions":2}\],"count":1}`)
+	s.ask(reader, 403, "DELETE", "/bases/pets/conversations/x", "")
+	s.ask(writer, 200, "DELETE", "/bases/pets/conversations/x", "")
+	s.expect(writer, 404, "DELETE", "/bases/pets/conversations/x", "", `Conversation 'x' not found`)
+	// A model that fails.
+	s.expect(reader, 502, "POST", "/bases/pets/ask", `{"question":"broken"}`, `a model of base 'pets' does not answer`)
+	s.expect(writer, 502, "POST", "/bases/pets/ask", `{"question":"broken"}`, `the chat model failed: .*no such model`)
+	s.expect(reader, 200, "POST", "/bases/pets/ask", `{"question":"broken","stream":true}`, "event: sources\n.*\n\nevent: error\ndata: {\"error\":\"a model of base 'pets' does not answer\"}\n\n$")
+	s.expect(reader, 502, "POST", "/bases/pets/query", `{"question":"broken","strategy":"hyde"}`, `does not answer`)
+
+	s.expect(reader, 200, "GET", "/bases/pets", "", `"stats":{"queries":5,.*"failures":4,.*"cost":\d`)
+	var config struct{ Config map[string]any }
+	for token, want := range map[string]any{reader: nil, writer: s.model} {
+		if err := json.Unmarshal([]byte(s.ask(token, 200, "GET", "/bases/pets", "")), &config); err != nil || config.Config["chat_url"] != want {
+			t.Errorf("%v, %v", config.Config["chat_url"], err)
+		}
+	}
+	s.expect(reader, 200, "GET", "/metrics", "", `(?m)^# TYPE vecbolt_rag_queries_total counter\nvecbolt_rag_queries_total{base="pets"} 5$.*^vecbolt_rag_failures_total{base="pets"} 4$.*`+
+		`^vecbolt_rag_embedding_hits_total{base="pets"} \d+$.*^vecbolt_rag_stage_seconds_total{base="pets",stage="answer"} [0-9.e-]+$`)
+}
+
+// TestProgress learns as a stream.
+func TestProgress(t *testing.T) {
+	s := start(t)
+	s.expect(writer, 200, "POST", "/bases/pets/learn", `{"paths":["."],"stream":true}`,
+		"^event: progress\ndata: {\"started\":\"[^\"]+\",\"file\":\"cats.md\",\"files\":0,.*}\n\n(event: progress\ndata: .*\n\n)?event: report\ndata: {\"files\":2,\"chunks\":2,.*}\n\n$")
+	s.expect(writer, 409, "POST", "/bases/pets/learn", `{"paths":["."]}`, `is being learnt`, "X", func() string {
+		vdb, err := db.Open(filepath.Join(filepath.Dir(s.engine.ConfigPath("pets")), "index.vdb"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := vdb.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return "locked"
+	}())
+}
+
+// TestWithoutFiles refuses to learn for clients.
+func TestWithoutFiles(t *testing.T) {
+	engine, err := knowledge.New(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range bases.Extensions(engine, nil) {
+		if e.Pattern != "/bases/{name}/learn" {
+			continue
+		}
+		w := httptest.NewRecorder()
+		e.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/bases/b/learn", strings.NewReader(`{"paths":["a"]}`)))
+		if w.Code != 403 || !strings.Contains(w.Body.String(), "learns no files") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+}
+
+// TestTogether asks while files are learnt.
+func TestTogether(t *testing.T) {
+	s := start(t).learnt()
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for range 10 {
+				s.expect(reader, 200, "POST", "/bases/pets/query", fmt.Sprintf(`{"question":"who purrs, %d?","conversation":"%d"}`, i, i%2), `"chunks":\[{`)
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range 3 {
+			s.write("more.md", fmt.Sprintf("More about %d.", i))
+			s.expect(writer, 200, "POST", "/bases/pets/learn", `{"paths":["."]}`, `"files":3`)
+		}
+	})
+	wg.Wait()
+	s.expect(reader, 200, "GET", "/bases/pets", "", `"queries":40,`)
+}
