@@ -301,7 +301,8 @@ func encoderMemory(e *env, r *report) error {
 		detail := map[string]float64{
 			"best": slices.Min(took), "MiB": median(memory), "× the weights": median(memory) / size,
 		}
-		r.add(measurement{Set: set, Who: "vecbolt", How: "open, " + precision, Value: median(took), Unit: "ms", Detail: detail})
+		how := "open, " + precision
+		r.add(measurement{Set: set, Who: "vecbolt", How: how, Value: median(took), Unit: "ms", Detail: detail})
 		if precision == "float32" {
 			r.atMost("open, float32, ms", 100, median(took))
 		}
