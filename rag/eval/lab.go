@@ -32,6 +32,9 @@ type Lab struct {
 
 	// Baseline is the run that others are compared with; nil means the first run.
 	Baseline *Run
+
+	// Progress, if set, is called after each run with the number of runs done.
+	Progress func(runs int)
 }
 
 // A Report is the result of a Lab.
@@ -110,6 +113,9 @@ func (l *Lab) Measure(ctx context.Context, runners ...Runner) (*Report, error) {
 			}
 		}
 		r.Results = append(r.Results, res)
+		if l.Progress != nil {
+			l.Progress(len(r.Results))
+		}
 	}
 	return r, errors.Join(l.compare(r, qrels), r.compareLegs(ctx, searchers, qrels, l.Seed))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,19 @@ func TestSearch(t *testing.T) {
 }
 
 // Judgements of ids that the collection does not have measure nothing.
+// TestProgress counts the runs that are done.
+func TestProgress(t *testing.T) {
+	c := compass(t)
+	var done []int
+	lab := eval.Lab{Queries: []eval.Query{{ID: "q", Vector: []float32{1, 0.1}}}, Qrels: eval.Qrels{"q": {"up": 1}}, Progress: func(runs int) { done = append(done, runs) }}
+	if _, err := lab.Measure(t.Context(), eval.Search("a", c, db.Query{}, eval.Vector), eval.Search("b", c, db.Query{}, eval.Vector)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(done, []int{1, 2}) {
+		t.Error(done)
+	}
+}
+
 func TestNotJudged(t *testing.T) {
 	c := compass(t)
 	queries := []eval.Query{{ID: "q", Vector: []float32{1, 0.1}}}

@@ -106,7 +106,7 @@ func (f *fixture) query(question string, o QueryOptions) *rag.Response {
 
 func (f *fixture) expect(got, want Report) {
 	f.t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Report{}, "Seconds")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Report{}, "Seconds", "Unread")); diff != "" {
 		f.t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -207,6 +207,45 @@ func TestLargeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.expect(*r, Report{Files: 1, Chunks: 1, Embedded: 1, Broken: 2})
+}
+
+// TestUnread reports files and rows without text on each run, changed or not.
+func TestUnread(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.write("broken.rtf", "no RTF")
+	f.write("empty.md", "\n")
+	f.write("rows.csv", "text,n\npears,1\nplums,2,3\n")
+	f.write("scan.pdf", "%PDF-1.4\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n2 0 obj\n<< /Type /Pages /Kids [3 0 R] /Count 1 >>\nendobj\n"+
+		"3 0 obj\n<< /Type /Page /Parent 2 0 R /Resources << /XObject << /I 4 0 R >> >> >>\nendobj\n"+
+		"4 0 obj\n<< /Type /XObject /Subtype /Image /Length 1 >>\nstream\nx\nendstream\nendobj\ntrailer\n<< /Size 5 /Root 1 0 R >>\n%%EOF\n")
+	var many strings.Builder
+	for range 30 {
+		many.WriteString("[]\n")
+	}
+	f.write("many.jsonl", "{\"text\":\"figs\"}\n"+many.String())
+	var files []string
+	for run := range 2 {
+		r := f.learn("b", nil)
+		if r.Broken != 1 || r.Files != 5 || r.Chunks != 3 {
+			t.Errorf("run %d: %+v", run, r)
+		}
+		files = files[:0]
+		for _, u := range r.Unread {
+			files = append(files, filepath.Base(u.File)+": "+u.Reason)
+		}
+		if len(files) != 24 {
+			t.Fatalf("run %d: %q", run, files)
+		}
+		want := []string{"broken.rtf: broken: no {\\rtf at the beginning", "empty.md: no text in it", "many.jsonl: row 2: broken: not a JSON object"}
+		if diff := cmp.Diff(want, files[:3]); diff != "" {
+			t.Errorf("run %d (-want +got)\n%s", run, diff)
+		}
+		want = []string{"many.jsonl: 11 rows more", "rows.csv: row 2: broken: 3 fields under 2 names", "scan.pdf: no text in it: its pages are images (1)"}
+		if diff := cmp.Diff(want, files[21:]); diff != "" {
+			t.Errorf("run %d (-want +got)\n%s", run, diff)
+		}
+	}
 }
 
 func TestStandardInput(t *testing.T) {

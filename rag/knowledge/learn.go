@@ -54,8 +54,17 @@ type Report struct {
 	Embedded int     `json:"embedded"` // chunks that had to be embedded
 	Skipped  int     `json:"skipped"`  // unchanged files
 	Removed  int     `json:"removed"`  // deleted files
-	Broken   int     `json:"broken"`   // unreadable files; the log has the reasons
+	Broken   int     `json:"broken"`   // unreadable files
 	Seconds  float64 `json:"seconds"`
+	// Unread are the files and rows without readable text, at most 1,000. Every run has all of
+	// them, whether or not the files changed.
+	Unread []Unread `json:"unread,omitempty"`
+}
+
+// Unread is a file, or a row of a file, that was not read.
+type Unread struct {
+	File   string `json:"file"`
+	Reason string `json:"reason"` // begins with the row, if it is one
 }
 
 // Learn brings a base up to date with the files below some paths. It reads, splits, embeds and
@@ -422,7 +431,7 @@ func (l *learner) run(start time.Time) error {
 			}
 			var skip *load.SkipError
 			if errors.As(err, &skip) {
-				l.skip(err)
+				l.skip(skip.Source, skip.Err)
 				continue
 			}
 			if err != nil {
@@ -453,9 +462,26 @@ func (l *learner) run(start time.Time) error {
 	return l.note(time.Now().UTC().Format(time.RFC3339))
 }
 
-func (l *learner) skip(err error) {
+// skip counts a file that cannot be read.
+func (l *learner) skip(file string, err error) {
 	l.report.Broken++
-	l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
+	var skip *load.SkipError
+	if errors.As(err, &skip) {
+		err = skip.Err
+	}
+	l.unread(file, []any{err.Error()})
+}
+
+// unread reports reasons why a file, or rows of it, were not read.
+func (l *learner) unread(file string, reasons []any) {
+	const most = 1000
+	for _, r := range reasons {
+		reason, _ := r.(string)
+		l.opts.Logger.InfoContext(l.ctx, "not read", "file", file, "reason", reason)
+		if len(l.report.Unread) < most {
+			l.report.Unread = append(l.report.Unread, Unread{file, reason})
+		}
+	}
 }
 
 // Metadata of a document in the collection of files.
@@ -463,6 +489,7 @@ const (
 	fileHash     = "hash"     // content hash
 	fileSplitter = "splitter" // how the file was split
 	fileChunks   = "chunks"   // number of chunks
+	fileUnread   = "unread"   // reasons why the file or rows of it have no text, as a list
 )
 
 // stdin is the path of the standard input, and the id of the document read from it.
@@ -489,7 +516,7 @@ func (l *learner) file(id, name string) error {
 	l.seen[id] = true
 	f, err := vfs.OpenFile(name)
 	if err != nil {
-		l.skip(err)
+		l.skip(id, err)
 		return nil
 	}
 	defer f.Close()
@@ -500,7 +527,7 @@ func (l *learner) file(id, name string) error {
 func (l *learner) read(id string, r io.Reader) error {
 	content, err := load.Bytes(id, r, l.o.Load)
 	if err != nil {
-		l.skip(err)
+		l.skip(id, err)
 		return nil
 	}
 	sum := sha256.Sum256(content)
@@ -529,17 +556,24 @@ func (l *learner) read(id string, r io.Reader) error {
 			l.report.Files++
 			l.report.Skipped++
 			l.report.Chunks += before
+			reasons, _ := old.Metadata[fileUnread].([]any)
+			l.unread(id, reasons)
 			return nil
 		}
 	}
-	docs, err := l.split(id, content)
+	docs, unread, err := l.split(id, content)
 	if err != nil {
 		return err
 	}
 	if docs == nil {
 		return nil // unreadable: the previous content stays
 	}
-	l.pending = append(l.pending, change{id, docs, before, duplicate, db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}})
+	record := db.Metadata{fileHash: hash, fileSplitter: how, fileChunks: int64(len(docs))}
+	if len(unread) > 0 {
+		record[fileUnread] = unread
+		l.unread(id, unread)
+	}
+	l.pending = append(l.pending, change{id, docs, before, duplicate, record})
 	l.texts += len(docs)
 	if l.texts >= 4*l.config.Embedding.BatchSize { // enough for requests in parallel
 		return l.write()
@@ -587,39 +621,47 @@ func (l *learner) write() error {
 
 func chunkID(file string, i int) string { return fmt.Sprintf("%s#%d", file, i) }
 
-// split reads a file and divides it into chunks. It returns nil if the file cannot be read.
-func (l *learner) split(id string, content []byte) ([]db.Document, error) {
-	docs := []db.Document{}
+// split reads a file and divides it into chunks. It returns nil if the file cannot be read, and the
+// reasons why rows of it, or its pages, have no text.
+func (l *learner) split(id string, content []byte) (docs []db.Document, unread []any, err error) {
+	const most = 20 // reasons that are kept with a file
+	docs = []db.Document{}
+	rows := 0
 	for doc, err := range load.Read(l.ctx, id, bytes.NewReader(content), l.o.Load) {
 		var skip *load.SkipError
 		if errors.As(err, &skip) {
 			if skip.Row > 0 {
-				l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
+				if rows++; rows < most {
+					unread = append(unread, fmt.Sprintf("row %d: %v", skip.Row, skip.Err))
+				}
 				continue
 			}
 			if errors.Is(err, load.ErrEmpty) { // readable but empty: the previous content is removed
-				l.opts.Logger.WarnContext(l.ctx, "skipped", "reason", err)
+				unread = append(unread, skip.Err.Error())
 				break
 			}
-			l.skip(err)
-			return nil, nil
+			l.skip(id, err)
+			return nil, nil, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		s, err := l.config.splitter(doc, l.embedder, l.opts.Tokens.Count)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		chunks, err := s.Split(l.ctx, doc.Text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, c := range chunks {
 			docs = append(docs, db.Document{ID: chunkID(id, len(docs)), Text: c.Text, Metadata: metadata(id, doc, c, len(docs))})
 		}
 	}
-	return docs, nil
+	if rows >= most {
+		unread = append(unread, fmt.Sprintf("%d rows more", rows-most+1))
+	}
+	return docs, unread, nil
 }
 
 // metadata describes the position of a chunk in its document.

@@ -20,7 +20,9 @@ func (c *backupCmd) Help() string {
 
 func (c *backupCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
+	p := t.copying("backup", c.DB, c.To)
 	err := c.read(func(vdb *db.DB) error { return vdb.Backup(ctx, c.To) })
+	p.end()
 	var copied int64
 	if err == nil {
 		copied, err = size(c.To)

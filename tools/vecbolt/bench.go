@@ -82,7 +82,9 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 	}
 	return c.open(db.Options{ReadOnly: true, Workers: 1, Recheck: db.Manual},
 		c.existing(func(coll *db.Collection) error {
+			p := t.busy("bench: exact answers")
 			truth, err := c.truths(ctx, coll, queries)
+			p.end()
 			if err != nil {
 				return err
 			}
@@ -95,7 +97,9 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 			}
 			var all []measurement
 			for _, q := range settings {
+				p := t.busy(fmt.Sprintf("bench: setting %d of %d", len(all)+1, len(settings)))
 				m, err := c.measure(ctx, coll, q, queries, truth)
+				p.end()
 				if err != nil {
 					return err
 				}

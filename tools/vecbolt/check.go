@@ -24,7 +24,9 @@ func (c *checkCmd) Run(ctx context.Context, t *tool) error {
 	if c.Deep {
 		level = db.CheckDeep
 	}
+	p := t.busy("check")
 	report, err := db.CheckFiles(ctx, c.DB, level)
+	p.end()
 	switch {
 	case err != nil:
 		return err

@@ -20,10 +20,24 @@ func (c *compactCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
 	var before, after int64
 	err := c.change(func(vdb *db.DB) (err error) {
-		if before, err = stored(vdb); err != nil {
+		stats, err := vdb.Stats()
+		if err != nil {
 			return err
 		}
-		if err = vdb.Compact(ctx); err != nil {
+		before = stats.MetaBytes + stats.VectorBytes
+		due := 0
+		for _, s := range stats.Collections {
+			due += s.GraphsDue
+		}
+		verb := "compact"
+		if due > 0 {
+			t.notef("%s to build, which takes minutes for a million vectors", counted(due, "graph"))
+			verb = "compact and build " + counted(due, "graph")
+		}
+		b := t.busy(verb)
+		err = vdb.Compact(ctx)
+		b.end()
+		if err != nil {
 			return err
 		}
 		after, err = stored(vdb)
@@ -38,6 +52,14 @@ func (c *compactCmd) Run(ctx context.Context, t *tool) error {
 		Seconds float64 `json:"seconds"`
 	}{before, after, time.Since(start).Seconds()},
 		"compacted %s to %s", humanize.IBytes(uint64(before)), humanize.IBytes(uint64(after)))
+}
+
+// counted returns a number with its noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return humanize.Comma(int64(n)) + " " + noun
 }
 
 // stored returns the bytes of documents and vectors on disk, without the log.

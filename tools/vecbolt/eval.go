@@ -85,7 +85,10 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 		if err != nil {
 			return err
 		}
+		p := t.bar("eval", func() int64 { return int64(len(runners)) })
+		lab.Progress = func(int) { p.add(1) }
 		report, err := lab.Measure(ctx, runners...)
+		p.end()
 		if err != nil {
 			return err
 		}

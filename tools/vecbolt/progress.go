@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
@@ -73,4 +74,84 @@ func (p *progress) end() {
 		p.bar.Abort(true)
 		p.bars.Wait()
 	}
+}
+
+// A bar is a progress bar on a terminal. Elsewhere it is nil, and shows nothing. It is safe for
+// concurrent use.
+type bar struct {
+	bars *mpb.Progress
+	bar  *mpb.Bar
+	stop func() // of what watches the progress
+}
+
+// bar starts a bar. total is called only if there is a terminal; 0 is unknown. The caller must call
+// end.
+func (t *tool) bar(verb string, total func() int64) *bar {
+	f, ok := terminal(t.report)
+	if !ok {
+		return nil
+	}
+	b := &bar{bars: mpb.New(mpb.WithOutput(f), mpb.WithWidth(progressWidth))}
+	name := mpb.PrependDecorators(decor.Name(verb + " "))
+	if n := total(); n > 0 {
+		b.bar = b.bars.AddBar(n, mpb.BarRemoveOnComplete(), name,
+			mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), decor.Name("  "), decor.AverageETA(decor.ET_STYLE_GO)))
+	} else {
+		b.bar = b.bars.AddSpinner(0, mpb.BarRemoveOnComplete(), name, mpb.AppendDecorators(decor.Elapsed(decor.ET_STYLE_GO)))
+	}
+	return b
+}
+
+// busy shows that a verb is running whose progress is unknown.
+func (t *tool) busy(verb string) *bar { return t.bar(verb, func() int64 { return 0 }) }
+
+// copying shows how large a directory is, compared with the one that it is made from.
+func (t *tool) copying(verb, from, to string) *bar {
+	bytes := func(dir string) int64 {
+		n, _ := size(dir) // files come and go
+		return n
+	}
+	b := t.bar(verb, func() int64 { return bytes(from) })
+	if b == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(watchPeriod)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				b.bar.SetCurrent(bytes(to))
+			}
+		}
+	}()
+	b.stop = func() { cancel(); <-done }
+	return b
+}
+
+// watchPeriod is the time between two looks at the size of a directory.
+const watchPeriod = 200 * time.Millisecond
+
+// add reports that n more of the total are done.
+func (b *bar) add(n int) {
+	if b != nil {
+		b.bar.IncrBy(n)
+	}
+}
+
+// end removes the bar.
+func (b *bar) end() {
+	if b == nil {
+		return
+	}
+	if b.stop != nil {
+		b.stop()
+	}
+	b.bar.Abort(true)
+	b.bars.Wait()
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -104,8 +105,9 @@ func (c *ragEmbedder) apply(cfg *knowledge.Config) {
 }
 
 func (c *ragLearnCmd) Help() string {
-	return "Reads Markdown, HTML, PDF, DOCX, CSV, JSON lines, code and text; skips hidden files and files that .gitignore and " +
-		".vecboltignore exclude. Unchanged files cost nothing. Keys come from the environment, such as OPENAI_API_KEY."
+	return "Reads Markdown, HTML, PDF, Word, PowerPoint, Excel, OpenDocument text, EPUB, RTF, mail (.eml), Jupyter notebooks, CSV, JSON lines, " +
+		"code and text; skips hidden files and files that .gitignore and .vecboltignore exclude. Files without readable text, such as " +
+		"scanned PDFs, are listed at the end. Unchanged files cost nothing. Keys come from the environment, such as OPENAI_API_KEY."
 }
 
 // keys returns the keys that the flags set.
@@ -171,16 +173,54 @@ func (c *ragLearnCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if err != nil {
 		return err
 	}
-	report, err := e.Learn(ctx, c.Base, knowledge.LearnOptions{
+	o := knowledge.LearnOptions{
 		Paths: c.Path, Stdin: t.in, Set: c.keys(e),
 		Load: &load.Options{Include: c.Include, Exclude: c.Exclude, Hidden: c.Hidden},
-	})
+	}
+	p := t.bar("learn", func() int64 { return c.files(ctx, o.Load) })
+	o.Progress = func(string) { p.add(1) }
+	report, err := e.Learn(ctx, c.Base, o)
+	p.end()
 	if err != nil {
 		return err
 	}
+	t.unread(report.Unread)
 	return t.answer(report, "%s: %s files, %s chunks; embedded %s, unchanged files %s, removed %s, broken %s; %.1f s", c.Base,
 		humanize.Comma(int64(report.Files)), humanize.Comma(int64(report.Chunks)), humanize.Comma(int64(report.Embedded)),
 		humanize.Comma(int64(report.Skipped)), humanize.Comma(int64(report.Removed)), humanize.Comma(int64(report.Broken)), report.Seconds)
+}
+
+// files counts the files to learn.
+func (c *ragLearnCmd) files(ctx context.Context, o *load.Options) (n int64) {
+	for _, path := range c.Path {
+		if path == "-" {
+			continue
+		}
+		for _, err := range load.Files(ctx, path, o) {
+			if err == nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// unread lists the files and rows that were not read, with the reasons in a column.
+func (t *tool) unread(list []knowledge.Unread) {
+	if len(list) == 0 || t.json { // the JSON has them
+		return
+	}
+	const widest = 50
+	width := 0
+	for _, u := range list {
+		if n := utf8.RuneCountInString(u.File); n <= widest {
+			width = max(width, n)
+		}
+	}
+	t.notef("not read:")
+	for _, u := range list {
+		fmt.Fprintf(t.report, "  %-*s  %s\n", width, u.File, errtext.Plain(u.Reason))
+	}
 }
 
 // ragQuestion is a question with its search settings.
@@ -643,7 +683,17 @@ func (c *ragReembedCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 			return err
 		}
 	}
+	p := t.bar("reembed", func() int64 {
+		s, err := e.Status(ctx, c.Base)
+		if err != nil {
+			return 0 // Reembed reports the error
+		}
+		return int64(s.Files)
+	})
+	done := 0
+	o.Progress = func(files int) { p.add(files - done); done = files }
 	report, err := e.Reembed(ctx, c.Base, o)
+	p.end()
 	if err != nil {
 		return err
 	}
@@ -660,10 +710,10 @@ func (c *ragReembedCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
 	if report.Compare != nil {
 		t.notef("nDCG@%d %.4f, was %.4f (p = %.3f)", report.K, *report.After, *report.Before, report.Compare.P)
 	}
-	done := "not switched: --switch does, --discard gives up"
+	switched := "not switched: --switch does, --discard gives up"
 	if report.Switched {
-		done = "switched"
+		switched = "switched"
 	}
 	return t.answer(report, "%s: %s files, %s chunks; embedded %s; %.1f s; %s", c.Base, humanize.Comma(int64(report.Files)),
-		humanize.Comma(int64(report.Chunks)), humanize.Comma(int64(report.Embedded)), report.Seconds, done)
+		humanize.Comma(int64(report.Chunks)), humanize.Comma(int64(report.Embedded)), report.Seconds, switched)
 }

@@ -21,7 +21,9 @@ func (c *repairCmd) Help() string {
 }
 
 func (c *repairCmd) Run(ctx context.Context, t *tool) error {
+	p := t.copying("repair", c.DB, c.To)
 	report, err := db.Repair(ctx, c.DB, c.To)
+	p.end()
 	if err != nil {
 		return err
 	}
