@@ -20,6 +20,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/knowledge"
 )
 
 // Options tune a server. The zero value, like nil, is the default.
@@ -29,12 +30,18 @@ type Options struct {
 	// Embedders turn texts into vectors for the collections whose lineage names their provider and
 	// model. The model of package embed that needs neither network nor files is always available.
 	Embedders []embed.Embedder
+	// Bases, if set, adds tools for the knowledge bases of an engine.
+	Bases *knowledge.Engine
+	// Files is the directory whose files agents may learn, with AllowWrite; empty means that they
+	// may learn none.
+	Files string
 	// Logger receives messages about the protocol; nil is silent.
 	Logger *slog.Logger
 }
 
 // NewServer returns a server with tools for a database, which must stay open as long as the server
-// runs. The server can have many sessions at a time.
+// runs, and for Options.Bases. vdb may be nil if there are bases. The server can have many sessions
+// at a time.
 func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 	s := &service{vdb: vdb}
 	if opts != nil {
@@ -45,11 +52,34 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 		version = cmp.Or(info.Main.Version, version)
 	}
 	server := sdk.NewServer(&sdk.Implementation{Name: "vecbolt", Title: "Vecbolt", Version: version}, &sdk.ServerOptions{
-		Instructions: "A vector database. Begin with list_collections and describe_collection. The latter tells how a collection " +
-			"can be searched and which metadata fields a condition can use. Prefer hybrid_search for questions in natural language.",
+		Instructions: s.instructions(),
 		Logger:       s.opts.Logger,
 		Capabilities: &sdk.ServerCapabilities{},
 	})
+	if s.vdb != nil {
+		s.addCollections(server)
+	}
+	if s.opts.Bases != nil {
+		s.addBases(server)
+	}
+	return server
+}
+
+// instructions tell a model where to begin.
+func (s *service) instructions() string {
+	text := ""
+	if s.opts.Bases != nil {
+		text = "Knowledge bases of files. Begin with list_bases, and ask with query_base. "
+	}
+	if s.vdb != nil {
+		text += "A vector database. Begin with list_collections and describe_collection. The latter tells how a collection " +
+			"can be searched and which metadata fields a condition can use. Prefer hybrid_search for questions in natural language."
+	}
+	return text
+}
+
+// addCollections adds the tools for collections.
+func (s *service) addCollections(server *sdk.Server) {
 	read := &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
 	add(server, "list_collections", "List the collections of the database, in order of name.", read, s.listCollections)
 	add(server, "describe_collection", "Describe a collection: its size, how it can be searched, and the metadata fields of a sample of its documents.", read, s.describe)
@@ -64,7 +94,6 @@ func NewServer(vdb *db.DB, opts *Options) *sdk.Server {
 		add(server, "delete_documents", "Delete documents by id. Ids that do not exist are ignored.",
 			&sdk.ToolAnnotations{IdempotentHint: true, OpenWorldHint: new(bool)}, s.delete)
 	}
-	return server
 }
 
 // HandlerFunc serves over streamable HTTP, without sessions. choose returns the server for a

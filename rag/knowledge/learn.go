@@ -31,6 +31,9 @@ type LearnOptions struct {
 	// Paths are files and directories; "-" is Stdin. A relative path refers to the working
 	// directory. If a path no longer exists, its files are removed from the base.
 	Paths []string
+	// Below, if set, is a directory that Paths are relative to, and that they may not leave, not
+	// even by symbolic links: for paths that a client of the program chose.
+	Below string
 	// Stdin is the input for "-", one document that replaces the previous input. nil means the
 	// standard input.
 	Stdin io.Reader
@@ -77,6 +80,16 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 	if len(o.Paths) == 0 {
 		return nil, fmt.Errorf("%w: nothing to learn: no path", ErrConfig)
 	}
+	if o.Below != "" {
+		below := make([]string, len(o.Paths))
+		for i, path := range o.Paths {
+			var err error
+			if below[i], err = inside(o.Below, path); err != nil {
+				return nil, err
+			}
+		}
+		o.Paths = below
+	}
 	for _, path := range o.Paths {
 		if path == stdin {
 			continue
@@ -100,6 +113,28 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 	}
 	l.report.Seconds = time.Since(start).Seconds()
 	return &l.report, nil
+}
+
+// inside returns a path below a directory. Links in directories are not followed by package load.
+func inside(dir, path string) (string, error) {
+	outside := fmt.Errorf("%w: %.100q is not a relative path below the directory of files", ErrConfig, path)
+	rel := filepath.FromSlash(path)
+	if !filepath.IsLocal(rel) || path == stdin {
+		return "", outside
+	}
+	joined := filepath.Join(dir, rel)
+	real, err := filepath.EvalSymlinks(joined)
+	if errors.Is(err, fs.ErrNotExist) {
+		return joined, nil // its files are removed from the base
+	}
+	root, err2 := filepath.EvalSymlinks(dir)
+	if err = errors.Join(err, err2); err != nil {
+		return "", fmt.Errorf("knowledge: %w", err)
+	}
+	if _, ok := below(root, real); !ok {
+		return "", outside
+	}
+	return joined, nil
 }
 
 // learnt reports whether a base contains a file, or files below a directory, whether or not they

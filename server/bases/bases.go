@@ -507,7 +507,7 @@ func (s *service) hide(p *knowledge.Progress) *knowledge.Progress {
 
 func (s *service) learn(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
-	o := knowledge.LearnOptions{Set: map[string]any{}}
+	o := knowledge.LearnOptions{Below: s.opts.Files, Set: map[string]any{}}
 	events := &stream{w: w, service: s}
 	streamed := strings.Contains(r.Header.Get("Accept"), eventStream)
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
@@ -531,10 +531,8 @@ func (s *service) learn(w http.ResponseWriter, r *http.Request) error {
 	if len(o.Paths) == 0 {
 		return rest.Errorf(http.StatusBadRequest, "paths: want files or directories")
 	}
-	for i, path := range o.Paths {
-		if o.Paths[i], err = s.path(path); err != nil {
-			return err
-		}
+	if s.opts.Files == "" {
+		return rest.Errorf(http.StatusForbidden, "this service learns no files for clients")
 	}
 	s.patience(w)
 	if streamed {
@@ -562,30 +560,6 @@ func (s *service) learn(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return events.end(r, "report", report, err)
-}
-
-// path returns the path of a file or directory below the directory of files.
-func (s *service) path(given string) (string, error) {
-	if s.opts.Files == "" {
-		return "", rest.Errorf(http.StatusForbidden, "this service learns no files for clients")
-	}
-	rel := filepath.FromSlash(given)
-	if !filepath.IsLocal(rel) {
-		return "", rest.Errorf(http.StatusForbidden, "paths: %.100q is not a relative path below the directory of files", given)
-	}
-	path := filepath.Join(s.opts.Files, rel)
-	real, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return path, nil // its files are removed from the base
-	}
-	root, err2 := filepath.EvalSymlinks(s.opts.Files)
-	if err = errors.Join(err, err2); err != nil {
-		return "", err
-	}
-	if inside, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(inside) {
-		return "", rest.Errorf(http.StatusForbidden, "paths: %.100q is not below the directory of files", given)
-	}
-	return path, nil
 }
 
 func (s *service) conversations(w http.ResponseWriter, r *http.Request) error {

@@ -188,8 +188,8 @@ func TestBases(t *testing.T) {
 		{writer, 400, "PATCH", "/bases/pets/config", `{"top_k":-1}`, `top_k: -1: want an integer of 0 or more`},
 
 		{reader, 200, "GET", "/bases/pets/learn", "", `"running":false`},
-		{writer, 403, "POST", "/bases/pets/learn", `{"paths":["../secret"]}`, `not a relative path below`},
-		{writer, 403, "POST", "/bases/pets/learn", `{"paths":["/etc"]}`, `not a relative path below`},
+		{writer, 400, "POST", "/bases/pets/learn", `{"paths":["../secret"]}`, `not a relative path below`},
+		{writer, 400, "POST", "/bases/pets/learn", `{"paths":["/etc"]}`, `not a relative path below`},
 		{writer, 400, "POST", "/bases/pets/learn", `{"paths":["missing"]}`, `a path does not exist`},
 		{writer, 400, "POST", "/bases/pets/learn", `{"paths":[]}`, `paths: want files`},
 		{writer, 403, "POST", "/bases/pets/learn", `{"paths":["."],"config":{"rerank_url":"http://localhost:1"}}`, `clients cannot set this key`},
@@ -222,8 +222,8 @@ func TestLinksOutside(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(s.files, "link")); err != nil {
 		t.Skip(err)
 	}
-	s.expect(writer, 403, "POST", "/bases/b/learn", `{"paths":["link"]}`, `not below the directory of files`)
-	s.expect(writer, 403, "POST", "/bases/b/learn", `{"paths":["link/secret.txt"]}`, `not below the directory of files`)
+	s.expect(writer, 400, "POST", "/bases/b/learn", `{"paths":["link"]}`, `not a relative path below the directory of files`)
+	s.expect(writer, 400, "POST", "/bases/b/learn", `{"paths":["link/secret.txt"]}`, `not a relative path below the directory of files`)
 	s.expect(writer, 200, "POST", "/bases/b/learn", `{"paths":["."]}`, `"files":2`)
 }
 

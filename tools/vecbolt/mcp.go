@@ -101,6 +101,38 @@ func (c *mcpCmd) embedder(ctx context.Context) (embed.Embedder, error) {
 	return embed.Batches(e, nil), nil
 }
 
+// ragMCPCmd serves the bases of a workspace to agents.
+type ragMCPCmd struct {
+	AllowWrite bool   `help:"Let agents make and configure bases, and learn files below --learn-from."`
+	LearnFrom  string `placeholder:"DIR" help:"With --allow-write: the directory whose files agents may learn."`
+}
+
+func (c *ragMCPCmd) Help() string {
+	return "Serves over standard input and output. A base may be learnt while the server runs. docs/mcp.md shows how to configure clients; " +
+		"vecbolt serve --bases --mcp serves over HTTP."
+}
+
+// Validate is called by kong.
+func (c *ragMCPCmd) Validate() error {
+	if c.LearnFrom != "" && !c.AllowWrite {
+		return errors.New("--learn-from needs --allow-write")
+	}
+	return nil
+}
+
+func (c *ragMCPCmd) Run(ctx context.Context, t *tool, r *ragCmd) error {
+	engine, err := r.engine(t)
+	if err != nil {
+		return err
+	}
+	server := mcp.NewServer(nil, &mcp.Options{AllowWrite: c.AllowWrite, Bases: engine, Files: c.LearnFrom})
+	err = server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(t.in), Writer: answers{t}})
+	if ctx.Err() != nil || errors.Is(err, sdk.ErrConnectionClosed) {
+		return nil // clients end it this way
+	}
+	return err
+}
+
 // serve serves until the tool is interrupted, and then lets requests finish.
 func (c *mcpCmd) serve(ctx context.Context, t *tool, h http.Handler) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.HTTP)

@@ -95,9 +95,11 @@ func (t *tool) bar(verb string, total func() int64) *bar {
 	name := mpb.PrependDecorators(decor.Name(verb + " "))
 	if n := total(); n > 0 {
 		b.bar = b.bars.AddBar(n, mpb.BarRemoveOnComplete(), name,
-			mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), decor.Name("  "), decor.AverageETA(decor.ET_STYLE_GO)))
+			mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), decor.Name("  "),
+				decor.AverageETA(decor.ET_STYLE_GO)))
 	} else {
-		b.bar = b.bars.AddSpinner(0, mpb.BarRemoveOnComplete(), name, mpb.AppendDecorators(decor.Elapsed(decor.ET_STYLE_GO)))
+		b.bar = b.bars.AddSpinner(0, mpb.BarRemoveOnComplete(), name,
+			mpb.AppendDecorators(decor.Elapsed(decor.ET_STYLE_GO)))
 	}
 	return b
 }

@@ -38,6 +38,7 @@ type ragCmd struct {
 	Chat    ragChatCmd    `cmd:"" help:"Answer the questions of a conversation, one per line of the standard input."`
 	Status  ragStatusCmd  `cmd:"" help:"Describe one base or all."`
 	Config  ragConfigCmd  `cmd:"" help:"Show or change the configuration of a base."`
+	MCP     ragMCPCmd     `cmd:"" name:"mcp" help:"Let agents ask all bases of the workspace, with the Model Context Protocol."`
 	Reembed ragReembedCmd `cmd:"" help:"Embed a base again with another model, compare both, and switch."`
 	Clean   ragCleanCmd   `cmd:"" help:"Remove a base and its configuration."`
 }

@@ -115,7 +115,7 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.
 			&bases.Options{Files: c.LearnFrom, Time: c.Timeout})...)
 	}
 	if c.MCP != "off" {
-		opts.Extensions = append(opts.Extensions, c.agents(vdb))
+		opts.Extensions = append(opts.Extensions, c.agents(vdb, engine))
 	}
 	srv, err := server.New(vdb, opts)
 	if err != nil {
@@ -153,11 +153,11 @@ func (c *serveCmd) engine(log *slog.Logger) (*knowledge.Engine, error) {
 }
 
 // agents is the extension for agents. The permissions of a request decide which tools it offers.
-func (c *serveCmd) agents(vdb *db.DB) server.Extension {
-	read := mcp.NewServer(vdb, nil)
+func (c *serveCmd) agents(vdb *db.DB, engine *knowledge.Engine) server.Extension {
+	read := mcp.NewServer(vdb, &mcp.Options{Bases: engine})
 	write := read
 	if c.MCP == "write" {
-		write = mcp.NewServer(vdb, &mcp.Options{AllowWrite: true})
+		write = mcp.NewServer(vdb, &mcp.Options{AllowWrite: true, Bases: engine, Files: c.LearnFrom})
 	}
 	return server.Extension{
 		Pattern: "/mcp", Writes: func(*http.Request) bool { return false }, Mixed: true,
