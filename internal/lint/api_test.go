@@ -29,8 +29,8 @@ var public = []string{
 	"segment/graph", "segment/terms", "exchange", "store", "store/migrate", "store/storetest",
 	"store/weaviate", "server", "server/bases",
 	"server/chroma", "server/inspector", "mcp", "rag", "rag/chat",
-	"rag/embed", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "rag/embed/tokenizer",
-	"rag/embed/weights",
+	"rag/embed", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "rag/embed/static/english",
+	"rag/embed/tokenizer", "rag/embed/weights",
 	"rag/eval", "rag/knowledge", "rag/load", "rag/provider", "rag/rerank", "rag/split", "rag/xray",
 }
 

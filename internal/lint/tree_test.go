@@ -40,7 +40,10 @@ func gitFiles(t *testing.T, args ...string) []string {
 // may have more.
 const maxFile = 1 << 20
 
-var large = []string{"tools/vecbolt/demo/words.fvecs.gz"} // what the demo searches, embedded in the command
+var large = []string{
+	"tools/vecbolt/demo/words.fvecs.gz",          // what the demo searches, embedded in the command
+	"rag/embed/static/english/model.safetensors", // the model, embedded in the package
+}
 
 func TestNoLitter(t *testing.T) {
 	files := tracked(t)

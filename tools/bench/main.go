@@ -32,6 +32,8 @@ type env struct {
 	budget   time.Duration
 	rows     int      // of the write figures
 	filter   int      // rows of the filter figure
+	judged   string   // directory with judged sets in the layout of BEIR
+	models   string   // directory with sentence encoders, by name
 	sets     []string // of figures with several; empty: all
 }
 
@@ -46,7 +48,7 @@ type figure struct {
 
 var figures = []figure{
 	{"scan", scanFigure}, {"batch", batchFigure}, {"import", importFigure}, {"ingest", ingestFigure},
-	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure},
+	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure}, {"retrieval", retrievalFigure},
 }
 
 func main() {
@@ -80,6 +82,8 @@ func run() error {
 	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
 	flag.StringVar(&e.python, "python", "python3", "Python of the encoder figure, with numpy, onnx, onnxruntime and tokenizers")
 	flag.StringVar(&e.model, "model", "", "directory of the encoder figure's model, all-MiniLM-L6-v2")
+	flag.StringVar(&e.judged, "judged", "", "directory with judged sets of the retrieval figure, each in the layout of BEIR")
+	flag.StringVar(&e.models, "models", "", "directory with sentence encoders of the retrieval figure, each in the layout of Hugging Face")
 	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas; empty: all")
 	flag.Parse()
 	if *sets != "" {
@@ -116,7 +120,7 @@ func run() error {
 			r.Figure += "-" + strings.ReplaceAll(*sets, ",", "-")
 		}
 		flag.Visit(func(f *flag.Flag) {
-			if !slices.Contains([]string{"what", "out", "root", "shared", "cache", "python", "model"}, f.Name) { // settings of the measurement, not of its location
+			if !slices.Contains([]string{"what", "out", "root", "shared", "cache", "python", "model", "judged", "models"}, f.Name) { // settings of the measurement, not of its location
 				r.Command += " -" + f.Name + " " + f.Value.String()
 			}
 		})

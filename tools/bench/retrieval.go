@@ -1,0 +1,409 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/embed/static"
+	"github.com/vecbolt/vecbolt/rag/embed/static/english"
+	"github.com/vecbolt/vecbolt/rag/eval"
+)
+
+// weights are the weights of the vector that the retrieval figure tries.
+var weights = []float64{0.5, 0.6, 0.7, 0.8}
+
+// A judgedSet is a directory in the layout of BEIR: corpus.jsonl, queries.jsonl and qrels.
+type judgedSet struct {
+	name    string
+	docs    []db.Document
+	queries []eval.Query
+	qrels   eval.Qrels
+}
+
+// retrievalFigure measures how well embedders search judged sets, alone and together with BM25.
+func retrievalFigure(e *env, r *report) error {
+	r.Title = "Judged sets"
+	dirs, err := filepath.Glob(filepath.Join(e.judged, "*", "corpus.jsonl"))
+	if err != nil {
+		return err
+	}
+	dirs = append([]string{filepath.Join(e.shared, "data", "cranfield", "corpus.jsonl")}, dirs...)
+	fused := map[string]map[string]map[float64][]float64{} // nDCG@10 of each query, by model, set and weight
+	legs := map[string]map[string][2][]float64{}           // of vectors and text alone
+	var names []string
+	for _, dir := range dirs {
+		s, err := readJudged(filepath.Dir(dir))
+		if errors.Is(err, os.ErrNotExist) {
+			e.logf("%v", err)
+			continue
+		} else if err != nil {
+			return err
+		}
+		if len(e.sets) > 0 && !slices.Contains(e.sets, s.name) {
+			continue
+		}
+		names = append(names, s.name)
+		for _, model := range []string{"trigram-v1", "glove-100", "english-v1", "all-MiniLM-L6-v2", "bge-small-en-v1.5"} {
+			e.logf("retrieval: %s, %s", s.name, model)
+			docs, questions, err := vectorsOf(e, s, model)
+			if err != nil {
+				r.note("%s, %s: %v", s.name, model, err)
+				continue
+			}
+			report, err := searchJudged(e, s, docs, questions)
+			if err != nil {
+				return err
+			}
+			if fused[model] == nil {
+				fused[model], legs[model] = map[string]map[float64][]float64{}, map[string][2][]float64{}
+			}
+			fused[model][s.name] = map[float64][]float64{}
+			pair := legs[model][s.name]
+			for _, res := range report.Results {
+				values := res.Evaluation.Values(eval.NDCG(10))
+				who, how := model, "vectors"
+				switch res.Run.Name {
+				case "text":
+					pair[1] = values
+					who, how = "BM25", "words"
+					if model != "trigram-v1" {
+						continue // the same for all models
+					}
+				case "vectors":
+					pair[0] = values
+				default:
+					var w float64
+					fmt.Sscan(res.Run.Name, &w)
+					fused[model][s.name][w] = values
+					how = fmt.Sprintf("both, %.0f %% vectors", 100*w)
+				}
+				recall := res.Evaluation.Mean(eval.Recall(100))
+				m, half := interval(values)
+				detail := map[string]float64{"±": half, "Recall@100": recall}
+				if res.Versus != nil {
+					detail["over BM25"], detail["p"] = res.Versus.Delta, res.Versus.P
+				}
+				r.add(
+					measurement{
+						Set: fmt.Sprintf(
+							"%s: %s documents, %d questions",
+							s.name,
+							number(float64(len(s.docs))),
+							len(report.Queries),
+						),
+						Who:    who,
+						How:    how,
+						Value:  m,
+						Unit:   "nDCG@10",
+						Detail: detail,
+					},
+				)
+			}
+			legs[model][s.name] = pair
+		}
+	}
+	for _, model := range []string{"trigram-v1", "glove-100", "english-v1", "all-MiniLM-L6-v2", "bge-small-en-v1.5"} {
+		if len(fused[model]) > 1 {
+			leaveOneOut(r, model, names, fused[model], legs[model])
+		}
+	}
+	if ratio, n := 0.0, 0.0; legs["all-MiniLM-L6-v2"] != nil {
+		for name, teacher := range legs["all-MiniLM-L6-v2"] {
+			small, _ := interval(legs["english-v1"][name][0])
+			large, _ := interval(teacher[0])
+			ratio, n = ratio+small/large, n+1
+		}
+		r.atLeast(
+			"nDCG@10 of english-v1 by that of all-MiniLM-L6-v2, vectors alone, mean of the sets",
+			0.85,
+			ratio/n,
+		)
+	}
+	r.note(
+		"± is half of the 95 %% interval of the mean, from the standard error over questions. p is that of a paired randomisation test against BM25.",
+	)
+	return nil
+}
+
+// leaveOneOut reports each set with the weight that is best on average of the other sets.
+func leaveOneOut(
+	r *report,
+	model string,
+	names []string,
+	fused map[string]map[float64][]float64,
+	legs map[string][2][]float64,
+) {
+	gain, variance, n := 0.0, 0.0, 0.0
+	for _, name := range names {
+		if fused[name] == nil {
+			continue
+		}
+		best, most := 0.0, math.Inf(-1)
+		for _, w := range weights {
+			sum := 0.0
+			for _, other := range names {
+				if other != name && fused[other] != nil {
+					m, _ := interval(fused[other][w])
+					sum += m
+				}
+			}
+			if sum > most {
+				best, most = w, sum
+			}
+		}
+		values := fused[name][best]
+		m, half := interval(values)
+		vectors, _ := interval(legs[name][0])
+		words, _ := interval(legs[name][1])
+		diffs := make([]float64, len(values))
+		for i, v := range values {
+			diffs[i] = v - legs[name][1][i]
+		}
+		d, wide := interval(diffs)
+		gain, variance, n = gain+d, variance+wide*wide, n+1
+		r.add(
+			measurement{
+				Set:   "weight chosen on the other sets",
+				Who:   model,
+				How:   name,
+				Value: m,
+				Unit:  "nDCG@10",
+				Detail: map[string]float64{
+					"weight":      best,
+					"±":           half,
+					"better leg":  max(vectors, words),
+					"over BM25":   d,
+					"over BM25 ±": wide,
+				},
+			},
+		)
+	}
+	half := math.Sqrt(variance) / n
+	r.add(
+		measurement{
+			Set:    "weight chosen on the other sets",
+			Who:    model,
+			How:    "mean of the sets, over BM25",
+			Value:  gain / n,
+			Unit:   "nDCG@10",
+			Detail: map[string]float64{"±": half},
+		},
+	)
+	if model == english.ModelName {
+		r.goal(
+			model+" and BM25 over BM25, mean of the sets, lower end of the 95 % interval",
+			"> 0",
+			gain/n-half,
+			gain > n*half,
+		)
+	}
+}
+
+// interval returns the mean and half of its 95 % interval.
+func interval(values []float64) (mean, half float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		mean += v / n
+	}
+	square := 0.0
+	for _, v := range values {
+		square += (v - mean) * (v - mean)
+	}
+	return mean, 1.96 * math.Sqrt(square/max(1, n-1)/n)
+}
+
+func readJudged(dir string) (*judgedSet, error) {
+	s := &judgedSet{name: filepath.Base(dir)}
+	f, err := os.Open(filepath.Join(dir, "corpus.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d := json.NewDecoder(bufio.NewReader(f))
+	for {
+		var raw map[string]string
+		if err := d.Decode(&raw); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		s.docs = append(
+			s.docs,
+			db.Document{ID: raw["_id"], Text: strings.TrimSpace(raw["title"] + "\n" + raw["text"])},
+		)
+	}
+	q, err := os.Open(filepath.Join(dir, "queries.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	if s.queries, err = eval.ReadQueries(q, q.Name()); err != nil {
+		return nil, err
+	}
+	name := filepath.Join(dir, "qrels", "test.tsv")
+	if _, err := os.Stat(name); err != nil {
+		name = filepath.Join(dir, "qrels.tsv")
+	}
+	j, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer j.Close()
+	s.qrels, err = eval.ReadQrels(j, j.Name())
+	return s, err
+}
+
+// vectorsOf returns the vectors of documents and questions, from the cache or from the model.
+func vectorsOf(e *env, s *judgedSet, model string) (docs, questions [][]float32, err error) {
+	texts := make([]string, 0, len(s.docs)+len(s.queries))
+	for _, d := range s.docs {
+		texts = append(texts, d.Text)
+	}
+	for _, q := range s.queries {
+		texts = append(texts, q.Text)
+	}
+	name := filepath.Join(e.cache, "retrieval", s.name+"."+model+".fvecs")
+	var all [][]float32
+	stored, err := readFvecs(name)
+	switch {
+	case err == nil:
+		if all = rowsOf(stored); len(all) != len(texts) {
+			err = fmt.Errorf("%s has %d vectors, not %d", name, len(all), len(texts))
+		}
+	case errors.Is(err, os.ErrNotExist):
+		var m embed.Embedder
+		switch model {
+		case "trigram-v1":
+			m, err = embed.Open(context.Background(), embed.DefaultConfig(), nil)
+		case "english-v1":
+			m = english.New()
+			err = nil
+		case "glove-100":
+			var words *static.Words
+			if words, err = readGlove(filepath.Join(e.shared, "data", "glove100k")); err == nil {
+				m = embed.OfModel("glove", model, words.Dim(), words.Embed)
+			}
+		default:
+			m, err = embed.Local(embed.BERTProvider, filepath.Join(e.models, model), nil)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if all, err = embed.Batches(m, nil).EmbedBatch(context.Background(), texts); err != nil {
+			return nil, nil, err
+		}
+		if model != "english-v1" { // which is fast, and may change
+			flat := matrix{dim: len(all[0])}
+			for _, v := range all {
+				flat.data = append(flat.data, v...)
+			}
+			err = errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), writeFvecs(name, flat))
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return all[:len(s.docs)], all[len(s.docs):], nil
+}
+
+// rowsOf returns the rows of a matrix.
+func rowsOf(m matrix) [][]float32 {
+	var rows [][]float32
+	for i := range m.rows() {
+		rows = append(rows, m.row(i))
+	}
+	return rows
+}
+
+// readGlove reads the word vectors that lie beside the repository.
+func readGlove(dir string) (*static.Words, error) {
+	m, err := readFvecs(filepath.Join(dir, "base.fvecs"))
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "base.txt"))
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	i := 0
+	for word := range strings.Lines(string(b)) {
+		if i == m.rows() {
+			break
+		}
+		text.WriteString(strings.TrimSpace(word))
+		for _, x := range m.row(i) {
+			fmt.Fprintf(&text, " %g", x)
+		}
+		text.WriteByte('\n')
+		i++
+	}
+	return static.ReadWords(&text, nil)
+}
+
+// searchJudged puts a set into a database and asks its questions: by words, by vectors, and by both
+// with each weight.
+func searchJudged(e *env, s *judgedSet, docs, questions [][]float32) (_ *eval.Report, err error) {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp(e.scratch, "retrieval-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	vdb, err := db.Open(dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	c, err := vdb.CreateCollection(ctx, "set", db.Schema{Dim: len(docs[0]), Text: &db.TextIndex{}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	rows := slices.Clone(s.docs)
+	for i := range rows {
+		rows[i].Vector = docs[i]
+	}
+	for part := range slices.Chunk(rows, 1000) {
+		if _, err := c.Upsert(ctx, part...); err != nil {
+			return nil, err
+		}
+	}
+	queries := slices.Clone(s.queries)
+	for i := range queries {
+		queries[i].Vector = questions[i]
+	}
+	lab := eval.Lab{
+		Queries: queries,
+		Qrels:   s.qrels,
+		Metrics: []eval.Metric{eval.NDCG(10), eval.Recall(100)},
+		Seed:    1,
+	}
+	runners := []eval.Runner{
+		eval.Search("text", c, db.Query{}, eval.Text),
+		eval.Search("vectors", c, db.Query{Accuracy: db.Exact}, eval.Vector),
+	}
+	for _, w := range weights {
+		runners = append(
+			runners,
+			eval.Search(
+				fmt.Sprint(w),
+				c,
+				db.Query{Accuracy: db.Exact, Fusion: db.Fusion{Vector: w, Text: 1 - w}},
+				eval.Vector|eval.Text,
+			),
+		)
+	}
+	return lab.Measure(ctx, runners...)
+}
