@@ -240,8 +240,11 @@ func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, 
 		fallthrough
 	case "hybrid":
 		f := db.Fusion{Vector: c.VectorWeight, Text: c.TextWeight, Depth: c.FusionDepth}
-		if c.Fusion == "rrf" {
+		switch {
+		case c.Fusion == "rrf":
 			f.Method = db.RRF
+		case f.Vector == 0 && f.Text == 0:
+			f.Vector, f.Text = weights(c.Provider)
 		}
 		o.Strategy = rag.Hybrid(f)
 	}
@@ -274,6 +277,17 @@ func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, 
 		o.Cache.TTL, _ = time.ParseDuration(c.CacheTTL) // checked; empty means none
 	}
 	return o, nil
+}
+
+// weights returns the weights of vectors and words for a provider of embeddings: 0.7 for vectors of
+// trained models, which judged sets agree on, and the default of package db for hashes and sums of
+// word vectors, which bear less weight (docs/bench/2026-11-22-retrieval.md).
+func weights(provider string) (vector, text float64) {
+	switch provider {
+	case embed.TrigramProvider, "mock", embed.WordsProvider:
+		return 0, 0
+	}
+	return 0.7, 0.3
 }
 
 // lines returns the lines of a model's list, at most n, without numbers and bullets.

@@ -449,3 +449,40 @@ func (f *fixture) setText(index *db.TextIndex) {
 	f.t.Helper()
 	f.byHand(func(_, chunks *db.Collection) error { return chunks.SetText(f.t.Context(), index) })
 }
+
+// A default of the program is for new bases. Bases that exist keep their embedder, even if their
+// file does not name it.
+func TestDefaultEmbedder(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("old", nil)
+	put(t, f.dir("nameless"), "config.yaml", "chunk_size: 100\n")
+	f.learn("nameless", nil)
+	put(t, f.dir("nameless"), "config.yaml", "chunk_size: 100\n")
+
+	e := counted.embedding()
+	f.opts.Default = &e
+	f.learn("new", nil)
+	f.learn("sized", &Config{ChunkSize: 100})
+	put(t, f.dir("written"), "config.yaml", "chunk_size: 100\n")
+	f.learn("written", nil)
+	for base, want := range map[string]string{"old": "hash", "nameless": "hash", "new": "counting", "sized": "counting", "written": "hash"} {
+		f.learn(base, nil)
+		c, err := f.Config(base)
+		if err != nil || c.Provider != want {
+			t.Errorf("%s: %q, want %q: %v", base, c.Provider, want, err)
+		}
+	}
+	if d := f.Defaults("b"); d.Provider != "counting" || d.Embedding.Dimensions != 64 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Trained models get more weight than words, hashes do not.
+func TestFusionOfProviders(t *testing.T) {
+	for provider, want := range map[string]float64{"hash": 0, "mock": 0, "words": 0, "static": 0.7, "bert": 0.7, "openai": 0.7} {
+		if vector, text := weights(provider); vector != want || want > 0 && vector+text != 1 {
+			t.Errorf("%s: %v and %v", provider, vector, text)
+		}
+	}
+}

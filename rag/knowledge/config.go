@@ -100,13 +100,18 @@ type Embedding struct {
 	Price             float64 `yaml:"price,omitempty" json:"price,omitempty"`
 }
 
-// Defaults returns the configuration of a new base: the embedder that needs neither key nor
-// network, chunks of 512 tokens that overlap by 64, contexts of 2048.
-func Defaults(name string) Config {
-	e := embed.DefaultConfig()
+// Defaults returns the configuration of a new base: the embedder embed.DefaultConfig, which needs
+// neither key nor network, chunks of 512 tokens that overlap by 64, contexts of 2048.
+func Defaults(name string) Config { return defaults(name, embed.DefaultConfig()) }
+
+// Defaults returns the configuration of a new base of this engine: as the function, but with the
+// embedder of Options.Default.
+func (e *Engine) Defaults(name string) Config { return defaults(name, *e.opts.Default) }
+
+func defaults(name string, e embed.Config) Config {
 	return Config{
 		Name: name, Provider: e.Provider, Model: e.Model,
-		Embedding: Embedding{Dimensions: e.Dimensions, Normalize: e.Normalize, BatchSize: e.BatchSize},
+		Embedding: Embedding{Dimensions: e.Dimensions, Normalize: e.Normalize, BatchSize: e.BatchSize, ProviderConfig: e.Settings},
 		ChunkSize: split.DefaultMaxTokens, ChunkOverlap: split.DefaultOverlap, MaxContextTokens: rag.DefaultMaxContextTokens,
 	}
 }
@@ -117,10 +122,9 @@ func (c *Config) embedding() embed.Config {
 		BatchSize: c.Embedding.BatchSize, Settings: c.Embedding.ProviderConfig}
 }
 
-// fill sets missing values to the defaults.
-func (c *Config) fill() {
-	d := Defaults(c.Name)
-	c.fillEmbedder()
+// fill sets missing values to defaults.
+func (c *Config) fill(d Config) {
+	c.fillEmbedder(d)
 	c.Embedding.BatchSize = cmp.Or(c.Embedding.BatchSize, d.Embedding.BatchSize)
 	c.ChunkSize = cmp.Or(c.ChunkSize, d.ChunkSize)
 	c.ChunkOverlap = cmp.Or(c.ChunkOverlap, min(d.ChunkOverlap, c.ChunkSize/8))
@@ -128,8 +132,8 @@ func (c *Config) fill() {
 }
 
 // fillEmbedder sets the default embedder if none is named.
-func (c *Config) fillEmbedder() {
-	if d := Defaults(c.Name); c.Provider == "" {
+func (c *Config) fillEmbedder(d Config) {
+	if c.Provider == "" {
 		c.Provider, c.Model, c.Embedding = d.Provider, cmp.Or(c.Model, d.Model), d.Embedding
 	}
 }
@@ -229,7 +233,7 @@ func parseConfig(path string, b []byte) (c Config, err error) {
 		return c, fmt.Errorf("%w: %s: index %q: want index.vdb or index-NUMBER.vdb", ErrConfig, path, c.Index)
 	}
 	c.Name = cmp.Or(c.Name, filepath.Base(filepath.Dir(path)))
-	c.fill()
+	c.fill(Defaults(c.Name)) // a file keeps its meaning whatever Options.Default is
 	return c, nil
 }
 
@@ -284,8 +288,8 @@ func (e *Engine) change(ctx context.Context, c, asked Config, set map[string]any
 	return c, !same, err
 }
 
-// fresh returns the configuration of a new base: c with set, and defaults.
-func (c Config) fresh(name string, set map[string]any) (Config, error) {
+// fresh returns the configuration of a new base: c with set, and defaults d.
+func (c Config) fresh(name string, set map[string]any, d Config) (Config, error) {
 	for key := range set {
 		if k, err := lookup(key); err != nil {
 			return c, err
@@ -294,7 +298,7 @@ func (c Config) fresh(name string, set map[string]any) (Config, error) {
 		}
 	}
 	if _, named := set["provider"]; !named {
-		c.fillEmbedder()
+		c.fillEmbedder(d)
 	} else if c.Provider == "" {
 		c.Embedding.Normalize = true
 	}
@@ -302,7 +306,7 @@ func (c Config) fresh(name string, set map[string]any) (Config, error) {
 		return c, err
 	}
 	c.Name = name
-	c.fill()
+	c.fill(d)
 	return c, nil
 }
 

@@ -24,6 +24,10 @@ type Options struct {
 	// Providers are the embedding providers for configurations; nil means the builtin providers of
 	// package embed.
 	Providers *embed.Registry
+	// Default is the embedder of new bases if Learn is not told one; nil means embed.DefaultConfig.
+	// Bases that have a configuration file keep theirs; a file without a provider means
+	// embed.DefaultConfig. The provider must be among Providers.
+	Default *embed.Config
 	// Embed holds what embedders need from the program: secrets, an HTTP client.
 	Embed *embed.Options
 	// Retry tunes how failed requests are retried; nil means the defaults of package embed.
@@ -80,6 +84,10 @@ func New(workspace string, opts *Options) (*Engine, error) {
 	}
 	if e.opts.Providers == nil {
 		e.opts.Providers = embed.NewRegistry(embed.Builtin()...)
+	}
+	if e.opts.Default == nil {
+		d := embed.DefaultConfig()
+		e.opts.Default = &d
 	}
 	if e.opts.Logger == nil {
 		e.opts.Logger = slog.Default()
@@ -420,7 +428,7 @@ func (e *Engine) Create(name string, set map[string]any) (Config, error) {
 	if _, err := os.Stat(e.ConfigPath(name)); err == nil {
 		return Config{}, fmt.Errorf("knowledge: base %q: %w", name, db.ErrExists)
 	}
-	c, err := Config{}.fresh(name, set)
+	c, err := Config{}.fresh(name, set, e.Defaults(name))
 	if err == nil {
 		err = c.check()
 	}

@@ -208,7 +208,7 @@ func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *l
 	changed := errors.Is(err, ErrNotFound)
 	switch {
 	case changed:
-		if c, err = asked.fresh(name, o.Set); err != nil {
+		if c, err = asked.fresh(name, o.Set, e.Defaults(name)); err != nil {
 			return nil, err
 		}
 	case err != nil:

@@ -286,7 +286,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 	switch {
 	case asked != nil:
 		to.Provider, to.Model, to.Embedding = asked.Provider, asked.Model, asked.Embedding
-		to.fill()
+		to.fill(e.Defaults(c.Name))
 	case ok:
 		to.Provider, to.Model, to.Embedding = begun.Provider, begun.Model, begun.Embedding
 	default:

@@ -14,6 +14,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/mcp"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/embed/static/english"
 )
 
 type mcpCmd struct {
@@ -56,7 +57,7 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 	if err != nil {
 		return err
 	}
-	opts := &mcp.Options{AllowWrite: c.AllowWrite}
+	opts := &mcp.Options{AllowWrite: c.AllowWrite, Embedders: []embed.Embedder{english.New()}}
 	if c.Provider == "" && c.Model != "" {
 		c.Provider = storedProvider(c.Model)
 	}
@@ -65,7 +66,7 @@ func (c *mcpCmd) Run(ctx context.Context, t *tool) error {
 		if err != nil {
 			return err
 		}
-		opts.Embedders = []embed.Embedder{e}
+		opts.Embedders = append(opts.Embedders, e)
 	}
 	return c.open(db.Options{ReadOnly: !c.AllowWrite, MustExist: true}, func(vdb *db.DB) error {
 		server := mcp.NewServer(vdb, opts)
@@ -86,12 +87,12 @@ func (c *mcpCmd) embedder(ctx context.Context) (embed.Embedder, error) {
 	for k, v := range c.Set {
 		config.Settings[k] = setting(config.Provider, k, v)
 	}
-	providers := embed.NewRegistry(embed.Builtin()...)
-	provider, err := providers.Lookup(c.Provider)
+	registry := providers()
+	provider, err := registry.Lookup(c.Provider)
 	if err != nil {
 		return nil, err
 	}
-	e, err := providers.Open(ctx, config, nil)
+	e, err := registry.Open(ctx, config, nil)
 	if err == nil && provider.Capabilities.Network {
 		e = embed.Retry(e, nil)
 	}

@@ -16,7 +16,7 @@ import (
 // queryVectors are the flags for the source of query vectors.
 type queryVectors struct {
 	QueryVectors string `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
-	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute missing query vectors with this model, such as hash:trigram-v1 or ollama:nomic-embed-text, or with a stored model; default the model recorded in the collection."`
+	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute missing query vectors with this model, such as static:english-v1 or ollama:nomic-embed-text, or with a stored model; default the model recorded in the collection."`
 }
 
 // attach adds vectors to queries without one. Without a source of vectors it does nothing.
@@ -44,7 +44,7 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 	if provider == "" || lack == nil {
 		return nil
 	}
-	e, err := embed.Open(ctx, embed.Config{Provider: provider, Model: model, Dimensions: s.Dim}, nil)
+	e, err := providers().Open(ctx, embed.Config{Provider: provider, Model: model, Dimensions: s.Dim}, nil)
 	switch {
 	case f.Embedder == "" && errors.Is(err, embed.ErrProviderNotFound):
 		return nil // written by another model

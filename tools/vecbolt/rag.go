@@ -21,6 +21,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/embed/static/english"
 	"github.com/vecbolt/vecbolt/rag/eval"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 	"github.com/vecbolt/vecbolt/rag/load"
@@ -43,6 +44,11 @@ type ragCmd struct {
 	Clean   ragCleanCmd   `cmd:"" help:"Remove a base and its configuration."`
 }
 
+// providers returns the providers of embeddings that the command knows.
+func providers() *embed.Registry {
+	return embed.NewRegistry(append(embed.Builtin(), english.Provider())...)
+}
+
 // engine opens the workspace. Warnings about files are reported like messages.
 func (c *ragCmd) engine(t *tool) (*knowledge.Engine, error) {
 	log := slog.New(slog.NewTextHandler(t.report, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -51,7 +57,14 @@ func (c *ragCmd) engine(t *tool) (*knowledge.Engine, error) {
 		}
 		return a
 	}}))
-	return knowledge.New(c.Workspace, &knowledge.Options{Logger: log})
+	return openBases(c.Workspace, knowledge.Options{Logger: log})
+}
+
+// openBases opens a workspace with the providers of the command, and its model for new bases.
+func openBases(workspace string, o knowledge.Options) (*knowledge.Engine, error) {
+	model := english.Config()
+	o.Providers, o.Default = providers(), &model
+	return knowledge.New(workspace, &o)
 }
 
 type ragLearnCmd struct {
@@ -71,7 +84,7 @@ type ragLearnCmd struct {
 
 // ragEmbedder has the flags for the embedding of a base.
 type ragEmbedder struct {
-	Provider   string            `placeholder:"NAME" help:"Provider of embeddings of a new base: hash (needs nothing), openai, ollama, …"`
+	Provider   string            `placeholder:"NAME" help:"Provider of embeddings of a new base: static (the model in this command, the default), hash, openai, ollama, …"`
 	Model      string            `placeholder:"NAME" help:"Model of a new base. The name of a stored model needs no provider."`
 	Dimensions int               `placeholder:"N" help:"Components of a vector; default the dimension of the model."`
 	Set        map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider, such as api_base=… or host=…."`
@@ -152,7 +165,7 @@ func (c *ragKeys) keys() map[string]any {
 
 // setting parses a value by the schema of the provider.
 func setting(provider, name, value string) any {
-	p, err := embed.NewRegistry(embed.Builtin()...).Lookup(provider)
+	p, err := providers().Lookup(provider)
 	if err != nil || p.Settings == nil || p.Settings.Properties[name] == nil {
 		return value
 	}

@@ -149,7 +149,7 @@ func (c *serveCmd) engine(log *slog.Logger) (*knowledge.Engine, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return knowledge.New(c.Bases, &knowledge.Options{KeepOpen: keepOpen, Logger: log})
+	return openBases(c.Bases, knowledge.Options{KeepOpen: keepOpen, Logger: log})
 }
 
 // agents is the extension for agents. The permissions of a request decide which tools it offers.
