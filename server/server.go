@@ -416,10 +416,10 @@ func (b *body) Read(p []byte) (int, error) {
 
 // unmatched returns the error for a request that no route takes: a wrong path or a wrong method.
 func (s *Server) unmatched(r *http.Request) error {
-	var answer statusOnly
+	var answer rest.Discard
 	h, _ := s.mux.Handler(r)
 	h.ServeHTTP(&answer, r)
-	if answer.status == http.StatusMethodNotAllowed {
+	if answer.Status == http.StatusMethodNotAllowed {
 		return &methodError{allow: answer.Header().Get("Allow")}
 	}
 	return rest.Errorf(http.StatusNotFound, "there is nothing at %s", r.URL.Path)
@@ -429,23 +429,6 @@ func (s *Server) unmatched(r *http.Request) error {
 type methodError struct{ allow string }
 
 func (e *methodError) Error() string { return "method not allowed; there are " + e.allow }
-
-// statusOnly is a ResponseWriter that records the status and discards the body.
-type statusOnly struct {
-	header http.Header
-	status int
-}
-
-func (w *statusOnly) Header() http.Header {
-	if w.header == nil {
-		w.header = http.Header{}
-	}
-	return w.header
-}
-
-func (w *statusOnly) WriteHeader(status int) { w.status = status }
-
-func (w *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
 // handler makes an http.Handler of a route's function.
 func (s *Server) handler(handle func(http.ResponseWriter, *http.Request) error) http.Handler {

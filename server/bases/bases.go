@@ -95,9 +95,9 @@ type service struct {
 // ServeHTTP implements http.Handler.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h, pattern := s.mux.Handler(r); pattern == "" {
-		var status statusOnly
+		var status rest.Discard
 		h.ServeHTTP(&status, r)
-		if status.status == http.StatusMethodNotAllowed {
+		if status.Status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", status.Header().Get("Allow"))
 			s.fail(w, r, rest.Errorf(http.StatusMethodNotAllowed, "method not allowed; there are %s",
 				status.Header().Get("Allow")))
@@ -108,22 +108,6 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mux.ServeHTTP(w, r)
 }
-
-// statusOnly is a ResponseWriter that records the header and discards the body.
-type statusOnly struct {
-	header http.Header
-	status int
-}
-
-func (w *statusOnly) Header() http.Header {
-	if w.header == nil {
-		w.header = http.Header{}
-	}
-	return w.header
-}
-
-func (w *statusOnly) WriteHeader(status int)      { w.status = status }
-func (w *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
 // fail answers with an error, unless the answer has begun.
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {

@@ -250,8 +250,8 @@ func TestAsk(t *testing.T) {
 	s.expect(reader, 502, "POST", "/bases/pets/query", `{"question":"broken","strategy":"hyde"}`, `does not answer`)
 
 	s.expect(reader, 200, "GET", "/bases/pets", "", `"stats":{"queries":5,.*"failures":4,.*"cost":\d`)
-	var config struct{ Config map[string]any }
 	for token, want := range map[string]any{reader: nil, writer: s.model} {
+		var config struct{ Config map[string]any }
 		if err := json.Unmarshal([]byte(s.ask(token, 200, "GET", "/bases/pets", "")), &config); err != nil || config.Config["chat_url"] != want {
 			t.Errorf("%v, %v", config.Config["chat_url"], err)
 		}
