@@ -44,9 +44,10 @@ func Append(dst []byte, d *Document) ([]byte, error) {
 	if err := ValidateText(d.ID, d.Text); err != nil {
 		return dst, err
 	}
-	w := writer{b: dst}
-	w.head(0x90, 0xdc, fields)
-	w.string(d.ID)
+	w := newWriter(dst)
+	defer w.release()
+	w.check(w.enc.EncodeArrayLen(fields))
+	w.check(w.enc.EncodeString(d.ID))
 	w.metadata(d.Metadata)
 	if n := len(w.b) - len(dst); w.err == nil && n > MaxMetadataLen+len(d.ID) {
 		w.err = Invalidf("metadata takes %d bytes, the limit is %d", n, MaxMetadataLen)
@@ -54,7 +55,7 @@ func Append(dst []byte, d *Document) ([]byte, error) {
 	if w.err != nil {
 		return dst, fmt.Errorf("document %q: %w", d.ID, w.err)
 	}
-	w.string(d.Text)
+	w.check(w.enc.EncodeString(d.Text))
 	return w.b, nil
 }
 
@@ -96,7 +97,8 @@ func MetadataOf(b []byte) (map[string]any, error) {
 
 // EncodeMetadata validates m and returns its msgpack form: the metadata of a collection.
 func EncodeMetadata(m map[string]any) ([]byte, error) {
-	var w writer
+	w := newWriter(nil)
+	defer w.release()
 	w.metadata(m)
 	if w.err == nil && len(w.b) > MaxMetadataLen {
 		w.err = Invalidf("metadata takes %d bytes, the limit is %d", len(w.b), MaxMetadataLen)

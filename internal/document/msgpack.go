@@ -1,80 +1,63 @@
 package document
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/vecbolt/vecbolt/filter"
 )
 
 // A writer encodes msgpack, each value except floats in its shortest form, and keeps the first
-// error. It is hand-written because every written row passes through it.
+// error.
 type writer struct {
-	b      []byte
-	dotted bool // some key contains a dot
+	buffer
+	enc    *msgpack.Encoder // writes to the buffer
+	dotted bool             // some key contains a dot
 	err    error
+}
+
+var writers = sync.Pool{New: func() any {
+	w := new(writer)
+	w.enc = msgpack.NewEncoder(&w.buffer)
+	return w
+}}
+
+// newWriter returns a writer that appends to b. The caller releases it.
+func newWriter(b []byte) *writer {
+	w := writers.Get().(*writer)
+	w.b, w.dotted, w.err = b, false, nil
+	return w
+}
+
+func (w *writer) release() {
+	w.b = nil
+	writers.Put(w)
+}
+
+// A buffer is the memory that an Encoder writes to.
+type buffer struct{ b []byte }
+
+func (f *buffer) Write(p []byte) (int, error) {
+	f.b = append(f.b, p...)
+	return len(p), nil
+}
+
+func (f *buffer) WriteByte(c byte) error {
+	f.b = append(f.b, c)
+	return nil
 }
 
 func (w *writer) check(err error) {
 	if w.err == nil {
 		w.err = err
-	}
-}
-
-// head begins a list or a map: short is the code up to 15 elements, long the code with a 16-bit
-// length; the code after long has a 32-bit length.
-func (w *writer) head(short, long byte, n int) {
-	switch {
-	case n < 16:
-		w.b = append(w.b, short|byte(n))
-	case n <= math.MaxUint16:
-		w.b = binary.BigEndian.AppendUint16(append(w.b, long), uint16(n))
-	default:
-		w.b = binary.BigEndian.AppendUint32(append(w.b, long+1), uint32(n))
-	}
-}
-
-func (w *writer) string(s string) {
-	n := len(s)
-	switch {
-	case n < 32:
-		w.b = append(w.b, 0xa0|byte(n))
-	case n <= math.MaxUint8:
-		w.b = append(w.b, 0xd9, byte(n))
-	case n <= math.MaxUint16:
-		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xda), uint16(n))
-	default:
-		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xdb), uint32(n))
-	}
-	w.b = append(w.b, s...)
-}
-
-func (w *writer) int(v int64) {
-	switch {
-	case v >= -32 && v <= math.MaxInt8:
-		w.b = append(w.b, byte(v))
-	case v >= 0 && v <= math.MaxUint8:
-		w.b = append(w.b, 0xcc, byte(v))
-	case v >= 0 && v <= math.MaxUint16:
-		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xcd), uint16(v))
-	case v >= 0 && v <= math.MaxUint32:
-		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xce), uint32(v))
-	case v >= 0:
-		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xcf), uint64(v))
-	case v >= math.MinInt8:
-		w.b = append(w.b, 0xd0, byte(v))
-	case v >= math.MinInt16:
-		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xd1), uint16(v))
-	case v >= math.MinInt32:
-		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xd2), uint32(v))
-	default:
-		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xd3), uint64(v))
 	}
 }
 
@@ -116,43 +99,39 @@ func (w *writer) value(path string, v any, depth int) {
 	}
 	switch v := v.(type) {
 	case nil:
-		w.b = append(w.b, 0xc0)
+		w.check(w.enc.EncodeNil())
 	case bool:
-		code := byte(0xc2)
-		if v {
-			code = 0xc3
-		}
-		w.b = append(w.b, code)
+		w.check(w.enc.EncodeBool(v))
 	case string:
 		if !utf8.ValidString(v) {
 			w.err = Invalidf("metadata field %q is not valid UTF-8", path)
 			return
 		}
-		w.string(v)
+		w.check(w.enc.EncodeString(v))
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			w.err = Invalidf("metadata field %q is %v", path, v)
 			return
 		}
-		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xcb), math.Float64bits(v))
+		w.check(w.enc.EncodeFloat64(v))
 	case float32:
 		w.value(path, float64(v), depth)
 	case int64:
-		w.int(v)
+		w.check(w.enc.EncodeInt(v))
 	case int:
-		w.int(int64(v))
+		w.check(w.enc.EncodeInt(int64(v)))
 	case int8:
-		w.int(int64(v))
+		w.check(w.enc.EncodeInt(int64(v)))
 	case int16:
-		w.int(int64(v))
+		w.check(w.enc.EncodeInt(int64(v)))
 	case int32:
-		w.int(int64(v))
+		w.check(w.enc.EncodeInt(int64(v)))
 	case uint8:
-		w.int(int64(v))
+		w.check(w.enc.EncodeInt(int64(v)))
 	case uint16:
-		w.int(int64(v))
+		w.check(w.enc.EncodeInt(int64(v)))
 	case uint32:
-		w.int(int64(v))
+		w.check(w.enc.EncodeInt(int64(v)))
 	case uint:
 		w.value(path, uint64(v), depth)
 	case uint64:
@@ -160,7 +139,7 @@ func (w *writer) value(path string, v any, depth int) {
 			w.err = Invalidf("metadata field %q is %d, beyond the range of int64", path, v)
 			return
 		}
-		w.int(int64(v))
+		w.check(w.enc.EncodeInt(int64(v)))
 	case map[string]any:
 		w.object(path, v, depth)
 	case []any:
@@ -188,7 +167,7 @@ func (w *writer) value(path string, v any, depth int) {
 }
 
 func (w *writer) object(path string, m map[string]any, depth int) {
-	w.head(0x80, 0xde, len(m))
+	w.check(w.enc.EncodeMapLen(len(m)))
 	var few [16]string
 	keys := few[:0]
 	for k := range m {
@@ -214,13 +193,13 @@ func (w *writer) object(path string, m map[string]any, depth int) {
 			return
 		}
 		w.dotted = w.dotted || strings.Contains(k, ".")
-		w.string(k)
+		w.check(w.enc.EncodeString(k))
 		w.value(field, m[k], depth+1)
 	}
 }
 
 func writeList[T any](w *writer, path string, list []T, depth int) {
-	w.head(0x90, 0xdc, len(list))
+	w.check(w.enc.EncodeArrayLen(len(list)))
 	for _, v := range list {
 		switch kind := reflect.ValueOf(v).Kind(); kind {
 		case reflect.Slice, reflect.Map:

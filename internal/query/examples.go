@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/viterin/vek"
+
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/nearest"
@@ -24,14 +26,10 @@ func (s *search) recommend(e Examples) ([]float32, []nearest.Place, error) {
 			return nil, nil, err
 		}
 		at = append(at, more...)
-		for i := range like {
-			like[i] = 2*like[i] - unlike[i]
-		}
+		vek.MulNumber_Inplace(like, 2)
+		vek.Sub_Inplace(like, unlike)
 	}
-	vec := make([]float32, len(like))
-	for i, x := range like {
-		vec[i] = float32(x)
-	}
+	vec := vek.ToFloat32(like)
 	if !simd.Finite(vec) {
 		return nil, nil, document.Invalidf("the mean of the examples is too large")
 	}
@@ -48,22 +46,19 @@ func (s *search) mean(ids []string) ([]float64, []nearest.Place, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("example: %w", err)
 		}
-		if sum == nil {
-			sum = make([]float64, len(vec))
-		}
-		length := 1.0
+		wide := vek.FromFloat32(vec)
 		if s.view.Def.Schema.Metric == fileformat.Cosine {
-			if length = math.Sqrt(simd.Dot64(vec, vec)); length == 0 {
-				length = 1
+			if length := math.Sqrt(simd.Dot64(vec, vec)); length > 0 {
+				vek.MulNumber_Inplace(wide, 1/length)
 			}
 		}
-		for i, x := range vec {
-			sum[i] += float64(x) / length
+		if sum == nil {
+			sum = wide
+		} else {
+			vek.Add_Inplace(sum, wide)
 		}
 		places = append(places, at)
 	}
-	for i := range sum {
-		sum[i] /= float64(len(ids))
-	}
+	vek.MulNumber_Inplace(sum, 1/float64(len(ids)))
 	return sum, places, nil
 }

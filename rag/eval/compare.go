@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/viterin/vek"
 )
 
 // Resamples is the number of random draws of each test. It limits how small a p-value can be.
@@ -100,10 +102,10 @@ func bootstrap(diffs []float64, rng *rand.Rand) (low, high float64) {
 // randomisation returns the share of random sign assignments whose sum is at least as far from zero
 // as the observed sum. The observed sum counts as one of the draws, so the share is never 0.
 func randomisation(diffs []float64, rng *rand.Rand) float64 {
-	seen := 0.0
-	for _, d := range diffs {
-		seen += d
+	if len(diffs) == 0 {
+		return 1
 	}
+	seen := vek.Sum(diffs)
 	// The tolerance covers rounding: the same numbers summed in another order differ slightly.
 	least := math.Abs(seen) * (1 - 1e-12)
 	extreme := 1

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/viterin/vek"
 )
 
 // A Metric is a measure of one ranking, from 0 to 1, higher being better. Create one with
@@ -241,9 +243,5 @@ func mean(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(len(values))
+	return vek.Mean(values)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+
+	"github.com/viterin/vek"
 )
 
 const (
@@ -22,18 +24,15 @@ func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][c
 		return coords, explained
 	}
 	dim := len(rows[0])
-	mean := make([]float64, dim)
+	mean, centred := make([]float64, dim), make([]float64, dim)
 	for _, row := range rows {
-		for j, v := range row {
-			mean[j] += float64(v) / float64(len(rows))
-		}
+		vek.Add_Inplace(mean, vek.FromFloat32_Into(centred, row))
 	}
+	vek.MulNumber_Inplace(mean, 1/float64(len(rows)))
 	total := 0.0 // variance × number of rows
 	for _, row := range rows {
-		for j, v := range row {
-			d := float64(v) - mean[j]
-			total += d * d
-		}
+		vek.Sub_Inplace(vek.FromFloat32_Into(centred, row), mean)
+		total += vek.Dot(centred, centred)
 	}
 	if !(total > 0) || math.IsInf(total, 0) {
 		return coords, explained
@@ -57,22 +56,19 @@ func project(ctx context.Context, rows [][]float32, rng *rand.Rand) (coords [][c
 	for i := range small {
 		small[i] = make([]float64, width)
 		for j := range small[i] {
-			small[i][j] = inner(basis[i], image[j])
+			small[i][j] = vek.Dot(basis[i], image[j])
 		}
 	}
 	values, vectors := eigen(small)
 	for c := range min(components, width) {
 		axis := make([]float64, dim)
 		for i, b := range basis {
-			for j := range axis {
-				axis[j] += vectors[c][i] * b[j]
-			}
+			vek.Add_Inplace(axis, vek.MulNumber_Into(centred, b, vectors[c][i]))
 		}
 		upright(axis)
 		for i, row := range rows {
-			for j, v := range row {
-				coords[i][c] += (float64(v) - mean[j]) * axis[j]
-			}
+			vek.Sub_Inplace(vek.FromFloat32_Into(centred, row), mean)
+			coords[i][c] = vek.Dot(centred, axis)
 		}
 		explained[c] = max(0, values[c]) / total
 	}
@@ -88,9 +84,7 @@ func upright(axis []float64) {
 		}
 	}
 	if largest < 0 {
-		for j := range axis {
-			axis[j] = -axis[j]
-		}
+		vek.Neg_Inplace(axis)
 	}
 }
 
@@ -101,51 +95,34 @@ func covariance(ctx context.Context, rows [][]float32, mean []float64, basis [][
 	for i := range image {
 		image[i] = make([]float64, len(mean))
 	}
-	centred := make([]float64, len(mean))
+	centred, scaled := make([]float64, len(mean)), make([]float64, len(mean))
 	for i, row := range rows {
 		if i%64 == 0 && ctx.Err() != nil {
 			break
 		}
-		for j, v := range row {
-			centred[j] = float64(v) - mean[j]
-		}
+		vek.Sub_Inplace(vek.FromFloat32_Into(centred, row), mean)
 		for i, b := range basis {
-			w := inner(b, centred)
-			for j, v := range centred {
-				image[i][j] += w * v
-			}
+			vek.Add_Inplace(image[i], vek.MulNumber_Into(scaled, centred, vek.Dot(b, centred)))
 		}
 	}
 	return image
 }
 
-func inner(a, b []float64) (sum float64) {
-	for i, v := range a {
-		sum += v * b[i]
-	}
-	return sum
-}
-
 // orthonormalise applies the Gram-Schmidt process, twice because of rounding. A vector that depends
 // on earlier ones becomes zero.
 func orthonormalise(basis [][]float64) {
+	part := make([]float64, len(basis[0]))
 	for i, v := range basis {
-		before := math.Sqrt(inner(v, v))
+		before := vek.Norm(v)
 		for range 2 {
 			for _, u := range basis[:i] {
-				w := inner(u, v)
-				for j := range v {
-					v[j] -= w * u[j]
-				}
+				vek.Sub_Inplace(v, vek.MulNumber_Into(part, u, vek.Dot(u, v)))
 			}
 		}
-		norm := math.Sqrt(inner(v, v))
-		for j := range v {
-			if norm > 1e-12*before {
-				v[j] /= norm
-			} else {
-				v[j] = 0
-			}
+		if norm := vek.Norm(v); norm > 1e-12*before {
+			vek.DivNumber_Inplace(v, norm)
+		} else {
+			clear(v)
 		}
 	}
 }
