@@ -65,7 +65,7 @@ func TestVectorsAreCutWhileFilesAreMade(t *testing.T) {
 			err = vdb.Compact(ctx)
 		}
 		var corrupt *CorruptError
-		switch trouble := must(vdb.Stats()).Trouble; {
+		switch trouble := must(vdb.Stats()).BackgroundError; {
 		case made == "workers" || made == ".vec":
 			if !errors.As(err, &corrupt) || !strings.HasSuffix(corrupt.File, ".vec") {
 				t.Errorf("%s: %v", made, err)

@@ -207,23 +207,23 @@ func TestPanicAtEveryStep(t *testing.T) {
 }
 
 // Work in the background that fails, or panics, is on record until it succeeds.
-func TestTroubleIsOnRecord(t *testing.T) {
+func TestBackgroundErrorIsOnRecord(t *testing.T) {
 	vdb := open(t, t.TempDir(), nil)
 	vdb.engine.Maintain("work", func() error { panic("oh no") })
 	vdb.engine.Maintain("other work", func() error {
 		return &CorruptError{File: "seg/00000001.vec", Offset: 7, Err: errors.New("bits")}
 	})
 	want := "other work: corrupt file seg/00000001.vec at offset 7: bits\nwork: panic: oh no"
-	if got := must(vdb.Stats()).Trouble; got != want {
+	if got := must(vdb.Stats()).BackgroundError; got != want {
 		t.Errorf("trouble %q, want %q", got, want)
 	}
 	vdb.engine.Maintain("work", func() error { return context.Canceled })
-	if got := must(vdb.Stats()).Trouble; got != want {
+	if got := must(vdb.Stats()).BackgroundError; got != want {
 		t.Errorf("trouble %q, want %q", got, want)
 	}
 	vdb.engine.Maintain("other work", func() error { return nil })
 	vdb.engine.Maintain("work", func() error { return nil })
-	if got := must(vdb.Stats()).Trouble; got != "" {
+	if got := must(vdb.Stats()).BackgroundError; got != "" {
 		t.Errorf("trouble %q that is over", got)
 	}
 }

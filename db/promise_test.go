@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/score"
 )
@@ -412,7 +411,7 @@ func (p *promised) measureSeen(t *testing.T, f promiseFilter, targets []Accuracy
 
 // nearness says of every row how many are nearer to a vector.
 func nearness(set promiseSet, centre []float32) []int {
-	s := score.New(fileformat.Metric(set.metric), centre)
+	s := score.New(set.metric, centre)
 	scores, order, ranks := make([]float64, len(set.rows)), make([]int, len(set.rows)), make([]int, len(set.rows))
 	for i, v := range set.rows {
 		scores[i], order[i] = s.Score(v), i

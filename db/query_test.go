@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -194,7 +193,7 @@ func (w *zoo) diversified(q Query) []Hit {
 			v := q.MMR.Lambda * h.Score
 			worst := math.Inf(-1)
 			for _, o := range hits {
-				s := score.New(fileformat.Metric(w.metric), o.Vector)
+				s := score.New(w.metric, o.Vector)
 				worst = max(worst, s.Score(h.Vector))
 			}
 			if len(hits) > 0 {

@@ -112,24 +112,18 @@ func (db *DB) measureRecall(
 	return all, nil
 }
 
-// Rechecked is the recall measured on live queries with one target, as far as
-// they were repeated exactly.
-type Rechecked struct {
-	Target float64 `json:"target"`
-	RecallEstimate
-}
-
 // String is one line for people.
-func (r Rechecked) String() string {
+func (m MeasuredRecall) String() string {
 	return fmt.Sprintf("%.4g promised, %.4f found in %d queries (%.4f to %.4f)",
-		r.Target, r.Recall, r.Queries, r.Low, r.High)
+		m.Promised, m.Recall, m.Queries, m.Low, m.High)
 }
 
 // rechecked returns the recall measured on live queries of a collection.
-func (db *DB) rechecked(coll uint32) []Rechecked {
-	all := []Rechecked{}
+func (db *DB) rechecked(coll uint32) []MeasuredRecall {
+	all := []MeasuredRecall{}
 	for _, r := range db.searcher.Rechecks.Observed(coll) {
-		all = append(all, Rechecked{r.Target, RecallEstimate(r.Estimate)})
+		all = append(all, MeasuredRecall{Target: r.Target, Promised: r.Target,
+			RecallEstimate: RecallEstimate(r.Estimate)})
 	}
 	return all
 }

@@ -1,49 +1,31 @@
 package db
 
 import (
-	"strings"
-
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// A Metric says how two vectors are compared. A higher score is better with
-// every metric.
-type Metric uint8
+// A Metric says how two vectors are compared. A higher score is better with every metric. Its text,
+// in JSON as well, is "cosine", "dot" or "l2".
+type Metric = fileformat.Metric
 
 // The metrics. The numbers are stored on disk.
 const (
-	// Cosine is the cosine of the angle, in [-1, 1]. It is 0 if either vector
-	// is zero.
-	Cosine Metric = 0
+	// Cosine is the cosine of the angle, in [-1, 1]. It is 0 if either vector is zero.
+	Cosine = fileformat.Cosine
 	// Dot is the inner product.
-	Dot Metric = 1
+	Dot = fileformat.Dot
 	// L2 is the squared Euclidean distance, negated.
-	L2 Metric = 2
+	L2 = fileformat.L2
 )
 
-// String returns the name that ParseMetric reads.
-func (m Metric) String() string {
-	return fileformat.Metric(m).String()
-}
-
-// ParseMetric reads "cosine", "dot" or "l2".
+// ParseMetric reads "cosine", "dot" or "l2", in upper or lower case. Any other name is ErrInvalid.
 func ParseMetric(s string) (Metric, error) {
-	for _, m := range []Metric{Cosine, Dot, L2} {
-		if strings.EqualFold(s, m.String()) {
-			return m, nil
-		}
+	m, err := fileformat.ParseMetric(s)
+	if err != nil {
+		return 0, invalidf("%v", err)
 	}
-	return 0, invalidf("metric %q: want cosine, dot or l2", s)
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (m Metric) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (m *Metric) UnmarshalText(b []byte) (err error) {
-	*m, err = ParseMetric(string(b))
-	return err
+	return m, nil
 }
 
 // A Lineage records where the vectors of a collection come from, so that
@@ -75,13 +57,13 @@ const MaxCollectionNameLen = engine.MaxNameLen // 255
 // engine returns the schema as the engine keeps it.
 func (s Schema) engine() engine.Schema {
 	return engine.Schema{
-		Dim: s.Dim, Metric: fileformat.Metric(s.Metric), Lineage: engine.Lineage(s.Lineage), Text: s.Text.engine(),
+		Dim: s.Dim, Metric: s.Metric, Lineage: engine.Lineage(s.Lineage), Text: s.Text.engine(),
 	}
 }
 
 // schemaOf is the inverse.
 func schemaOf(s engine.Schema) Schema {
-	return Schema{Dim: s.Dim, Metric: Metric(s.Metric), Lineage: Lineage(s.Lineage), Text: (*TextIndex)(s.Text)}
+	return Schema{Dim: s.Dim, Metric: s.Metric, Lineage: Lineage(s.Lineage), Text: (*TextIndex)(s.Text)}
 }
 
 // ValidateName returns ErrInvalid unless name can be the name of a collection:

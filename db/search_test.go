@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vecbolt/vecbolt/filter"
-	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/simd"
@@ -201,7 +200,7 @@ func TestScoreBounds(t *testing.T) {
 			rapid.SampledFrom([]float32{0, 1, -1, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, 1e-39, 1e38, 1e-20}))
 		vec := rapid.SliceOfN(component.Filter(func(f float32) bool { return simd.Finite([]float32{f}) }), dim, dim)
 		x, q := vec.Draw(t, "x"), vec.Draw(t, "q")
-		s := score.New(fileformat.Metric(metric), q)
+		s := score.New(metric, q)
 		inv := segment.InvNorm(x)
 		raw := s.Kernel(x)
 		lower, upper := s.Bounds(raw, inv)

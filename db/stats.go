@@ -11,22 +11,22 @@ import (
 
 // Stats describes a database at one moment. Sizes are in bytes.
 type Stats struct {
-	Dir         string            `json:"dir"`
-	ReadOnly    bool              `json:"read_only"`
-	Sync        string            `json:"sync"`    // durability of writes: always, interval or never
-	Kernels     string            `json:"kernels"` // instruction set of the vector kernels
-	Batches     uint64            `json:"batches"` // ever applied
-	Flushed     uint64            `json:"flushed"` // batches in segments and meta.bolt; the rest is in the log
-	HeadBytes   int64             `json:"head_bytes"`
-	LogBytes    int64             `json:"log_bytes"`
-	MetaBytes   int64             `json:"meta_bytes"`
-	MetaFree    int64             `json:"meta_free_bytes"`   // free part of MetaBytes
-	VectorBytes int64             `json:"vector_bytes"`      // segment files
-	Versions    int               `json:"versions"`          // versions of the database in use
-	Failed      string            `json:"failed,omitempty"`  // why writes are refused, if they are
-	Trouble     string            `json:"trouble,omitempty"` // why the last background work failed
-	Replica     *ReplicaStats     `json:"replica,omitempty"` // of a published folder only
-	Collections []CollectionStats `json:"collections"`
+	Dir             string            `json:"dir"`
+	ReadOnly        bool              `json:"read_only"`
+	Sync            string            `json:"sync"`    // durability of writes: always, interval or never
+	Kernels         string            `json:"kernels"` // instruction set of the vector kernels
+	Batches         uint64            `json:"batches"` // ever applied
+	Flushed         uint64            `json:"flushed"` // batches in segments and meta.bolt; the rest is in the log
+	HeadBytes       int64             `json:"head_bytes"`
+	LogBytes        int64             `json:"log_bytes"`
+	MetaBytes       int64             `json:"meta_bytes"`
+	MetaFree        int64             `json:"meta_free_bytes"`            // free part of MetaBytes
+	VectorBytes     int64             `json:"vector_bytes"`               // segment files
+	Versions        int               `json:"versions"`                   // versions of the database in use
+	Failed          string            `json:"failed,omitempty"`           // why writes are refused, if they are
+	BackgroundError string            `json:"background_error,omitempty"` // why the last background work failed
+	Replica         *ReplicaStats     `json:"replica,omitempty"`          // of a published folder only
+	Collections     []CollectionStats `json:"collections"`
 }
 
 // ReplicaStats describe the served version of a published folder and the last look at the
@@ -55,7 +55,7 @@ type CollectionStats struct {
 	// since the database was opened or a search setting was raised. It is
 	// measured on the few queries that were repeated exactly. See
 	// Options.Recheck.
-	Recall []Rechecked `json:"recall"`
+	Recall []MeasuredRecall `json:"recall"`
 	// EFFactor is the factor on the calibrated beam width of a graph, the
 	// largest of all segments: it is 1 until queries find less than promised.
 	EFFactor float64 `json:"ef_factor"`
@@ -78,8 +78,8 @@ func (db *DB) Stats() (Stats, error) {
 	if err := db.engine.Err(); err != nil {
 		s.Failed = err.Error()
 	}
-	if err := db.engine.Trouble(); err != nil {
-		s.Trouble = err.Error()
+	if err := db.engine.BackgroundErr(); err != nil {
+		s.BackgroundError = err.Error()
 	}
 	s.MetaBytes, s.MetaFree = ver.Files.Store.Size()
 	if db.engine.Log != nil {

@@ -117,7 +117,7 @@ type baseDescription struct {
 	Files    int                 `json:"files"`
 	Chunks   int                 `json:"chunks"`
 	Learnt   string              `json:"learnt,omitempty" jsonschema:"when files were last learnt"`
-	Trouble  string              `json:"trouble,omitempty" jsonschema:"why the base cannot be queried"`
+	Error    string              `json:"error,omitempty" jsonschema:"why the base cannot be queried"`
 	Learning *knowledge.Progress `json:"learning,omitempty" jsonschema:"the running learn"`
 	Keys     map[string]any      `json:"keys" jsonschema:"the configuration that questions may change for themselves, and configure_base for all"`
 	Stats    knowledge.Stats     `json:"stats" jsonschema:"since the server started"`
@@ -138,9 +138,9 @@ func (s *service) describeBase(ctx context.Context, in baseArgs) (*baseDescripti
 	}
 	switch {
 	case status.Locked != "":
-		out.Trouble = "another process learns the base"
+		out.Error = "another process learns the base"
 	case status.Mismatch != "":
-		out.Trouble = status.Mismatch
+		out.Error = status.Mismatch
 	}
 	for _, k := range knowledge.Keys() {
 		if k.Remote() {

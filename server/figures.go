@@ -35,7 +35,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	out := figures{Stats: stats, Collections: []collectionFigures{}}
 	for _, c := range out.Stats.Collections {
 		if c.Recall == nil {
-			c.Recall = []db.Rechecked{}
+			c.Recall = []db.MeasuredRecall{}
 		}
 		out.Collections = append(out.Collections, collectionFigures{CollectionStats: c})
 	}

@@ -258,10 +258,17 @@ type RowTile struct {
 	exact [][]float32 // for the generic kernel
 }
 
-// NewRowTile returns a tile of n queries of dimension dim, to be filled by Set, for squared
-// distances or dot products.
-func NewRowTile(n, dim int, l2 bool) *RowTile {
-	return &RowTile{tile: newTile(active, n, dim, 1, 1), l2: l2, exact: make([][]float32, n)}
+// NewDotTile returns a tile of n queries of dimension dim, to be filled by Set, for dot products.
+func NewDotTile(n, dim int) *RowTile {
+	return &RowTile{tile: newTile(active, n, dim, 1, 1), exact: make([][]float32, n)}
+}
+
+// NewL2Tile returns a tile of n queries of dimension dim, to be filled by Set, for squared
+// distances.
+func NewL2Tile(n, dim int) *RowTile {
+	t := NewDotTile(n, dim)
+	t.l2 = true
+	return t
 }
 
 // Fork returns a tile of the same queries that has cuts of its own: for another goroutine. The

@@ -99,7 +99,10 @@ func TestRowTile(t *testing.T) {
 					factors[1] = float32(math.NaN())
 				}
 				block.Pack(dim, rows, factors)
-				tile := NewRowTile(shape.queries, dim, squared)
+				tile := NewDotTile(shape.queries, dim)
+				if squared {
+					tile = NewL2Tile(shape.queries, dim)
+				}
 				queries, cuts := make([][]float32, shape.queries), make([]float32, shape.queries)
 				for q := range queries {
 					queries[q] = src.vector(dim, q)
@@ -174,7 +177,7 @@ func TestRowsAbove(t *testing.T) {
 
 func TestTileLengths(t *testing.T) {
 	forEach(t, func(t *testing.T) {
-		code, row := NewCodeTile(7, 100), NewRowTile(7, 100, false)
+		code, row := NewCodeTile(7, 100), NewDotTile(7, 100)
 		var codes CodeBlock
 		var rows RowBlock
 		codes.Pack(100, make([]uint8, 300), make([]float32, 2), make([]float32, 2))
@@ -183,7 +186,7 @@ func TestTileLengths(t *testing.T) {
 			func() { RowsAbove(make([]uint64, 1), make([]float32, 65), make([]float32, 65), 0, 0, 0, 0, 0) },
 			func() { RowsAbove(make([]uint64, 1), make([]float32, 2), make([]float32, 1), 0, 0, 0, 0, 0) },
 			func() { NewCodeTile(1, 0) },
-			func() { NewRowTile(-1, 1, true) },
+			func() { NewL2Tile(-1, 1) },
 			func() { code.Set(0, make([]int8, 99), 0, 0) },
 			func() { code.Set(0, slices.Repeat([]int8{-128}, 100), 0, 0) },
 			func() { row.Set(0, make([]float32, 99)) },
@@ -241,7 +244,7 @@ func BenchmarkTile(b *testing.B) {
 				tile.Set(i, w, 0, 1)
 				tile.SetCut(i, float32(math.Inf(1)))
 			}
-			dots, squares := NewRowTile(queries, dim, false), NewRowTile(queries, dim, true)
+			dots, squares := NewDotTile(queries, dim), NewL2Tile(queries, dim)
 			q := make([]float32, dim)
 			for i := range queries {
 				dots.Set(i, q)

@@ -103,22 +103,22 @@ func (db *Engine) record(name string, err error) {
 	db.Mu.Lock()
 	defer db.Mu.Unlock()
 	if err == nil {
-		delete(db.troubles, name)
+		delete(db.failures, name)
 		return
 	}
-	if db.troubles == nil {
-		db.troubles = map[string]error{}
+	if db.failures == nil {
+		db.failures = map[string]error{}
 	}
-	db.troubles[name] = err
+	db.failures[name] = err
 }
 
-// Trouble returns the errors of background work, sorted by the name of the work.
-func (db *Engine) Trouble() error {
+// BackgroundErr returns the errors of background work, sorted by the name of the work.
+func (db *Engine) BackgroundErr() error {
 	db.Mu.Lock()
 	defer db.Mu.Unlock()
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(db.troubles)) {
-		errs = append(errs, db.troubles[name])
+	for _, name := range slices.Sorted(maps.Keys(db.failures)) {
+		errs = append(errs, db.failures[name])
 	}
 	return errors.Join(errs...)
 }

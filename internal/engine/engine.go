@@ -59,7 +59,7 @@ type Engine struct {
 	Failed  error
 	closed  bool
 
-	troubles map[string]error // errors of background work by name; guarded by mu
+	failures map[string]error // errors of background work by name; guarded by mu
 
 	ids KnownIDs
 

@@ -36,9 +36,8 @@ type List[K comparable] struct {
 	Above func(least float64, limit int) ([]Entry[K], error)
 }
 
-// An Input holds the lists and the rules of a fusion. Convex takes two lists, of which it extends
-// the first by All and the second by Above. RRF takes any number, and extends all of them by
-// Longer.
+// An Input holds the lists and the rules of a fusion. Convex takes two lists; it extends the first
+// by All and the second by Above. RRF takes any number and extends each by Longer.
 type Input[K comparable] struct {
 	Method Method
 	C      float64 // of RRF

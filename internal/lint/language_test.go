@@ -1,9 +1,14 @@
 package lint
 
 import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -78,9 +83,10 @@ func TestPhraseRates(t *testing.T) {
 	}
 }
 
-// TestBannedWords refuses the words of the right columns of docs/words.md in comments.
-func TestBannedWords(t *testing.T) {
-	banned := map[string]string{} // word → the word to use
+// bannedWords returns the words of the right columns of docs/words.md, each with the word to use.
+func bannedWords(t *testing.T) map[string]string {
+	t.Helper()
+	banned := map[string]string{}
 	for _, row := range tableRows(t, wordsPage) {
 		if len(row) != 3 || strings.HasPrefix(row[1], "`") {
 			continue
@@ -94,7 +100,12 @@ func TestBannedWords(t *testing.T) {
 	if len(banned) < 5 {
 		t.Fatalf("%s: only %d banned words found", wordsPage, len(banned))
 	}
-	for word, use := range banned {
+	return banned
+}
+
+// TestBannedWords refuses banned words in comments.
+func TestBannedWords(t *testing.T) {
+	for word, use := range bannedWords(t) {
 		pattern := regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `s?\b`)
 		for _, f := range files(t) {
 			for _, group := range f.ast.Comments {
@@ -102,6 +113,74 @@ func TestBannedWords(t *testing.T) {
 					t.Errorf("%s:%d: %q: say %q", f.path, f.line(group.Pos()), word, use)
 				}
 			}
+		}
+	}
+}
+
+// foreign lists the directories whose JSON and YAML keys other programs have defined.
+var foreign = []string{"rag/embed", "rag/chat", "rag/rerank", "rag/load", "rag/provider", "server/chroma", "store/weaviate", "tools/bench"}
+
+// TestKeys holds the names of flags, of keys in JSON and YAML, and of metrics to docs/words.md: no
+// banned words, lower case, words of keys joined by _ and words of flags by -, and the unit of a
+// duration at the end of its key.
+func TestKeys(t *testing.T) {
+	banned := bannedWords(t)
+	key, flag := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`), regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	unit := regexp.MustCompile(`^ns$|_(?:ns|us|ms|seconds)$`)
+	hump := regexp.MustCompile(`([a-z0-9])([A-Z])`) // where the library of flags divides names of fields
+	metric := regexp.MustCompile(`\bvecbolt_[a-z0-9_]*[a-z0-9]`)
+	checked := map[string]int{}
+	check := func(where, kind, name string, form *regexp.Regexp) {
+		checked[kind]++
+		if !form.MatchString(name) {
+			t.Errorf("%s: %s %q is not of the form %v", where, kind, name, form)
+		}
+		for _, word := range strings.FieldsFunc(name, func(r rune) bool { return r == '_' || r == '-' }) {
+			if use, ok := banned[strings.TrimSuffix(word, "s")]; ok {
+				t.Errorf("%s: %s %q: say %q", where, kind, name, use)
+			}
+		}
+	}
+	for _, f := range files(t) {
+		if f.test || slices.ContainsFunc(foreign, func(dir string) bool { return strings.HasPrefix(f.path, dir+"/") }) {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				if n.Kind == token.STRING {
+					for _, name := range metric.FindAllString(n.Value, -1) {
+						check(fmt.Sprintf("%s:%d", f.path, f.line(n.Pos())), "metric", name, key)
+					}
+				}
+			case *ast.Field:
+				if n.Tag == nil {
+					return true
+				}
+				text, _ := strconv.Unquote(n.Tag.Value)
+				tag, where := reflect.StructTag(text), fmt.Sprintf("%s:%d", f.path, f.line(n.Pos()))
+				for _, kind := range []string{"json", "yaml"} {
+					name, _, _ := strings.Cut(tag.Get(kind), ",")
+					if name == "" || name == "-" {
+						continue
+					}
+					check(where, kind, name, key)
+					typ, _ := n.Type.(*ast.SelectorExpr)
+					if typ != nil && typ.Sel.Name == "Duration" && kind == "json" && !unit.MatchString(name) {
+						t.Errorf("%s: %q is a duration without a unit", where, name)
+					}
+				}
+				if _, ok := tag.Lookup("help"); ok && len(n.Names) > 0 {
+					name := strings.ToLower(hump.ReplaceAllString(n.Names[0].Name, "$1-$2"))
+					check(where, "flag", cmp.Or(tag.Get("name"), name), flag)
+				}
+			}
+			return true
+		})
+	}
+	for kind, least := range map[string]int{"json": 200, "flag": 50, "metric": 20} {
+		if checked[kind] < least {
+			t.Errorf("%d names of kind %s found", checked[kind], kind)
 		}
 	}
 }

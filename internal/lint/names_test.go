@@ -140,7 +140,7 @@ func separate(t *testing.T) (all []file) {
 }
 
 // The pages name packages, types and members that exist. Decisions and reports of benchmarks speak
-// of their time, and the breaking changes in CHANGELOG.md name what is gone.
+// of their time, and the breaking changes in CHANGELOG.md name removed ones.
 func TestNamesInPages(t *testing.T) {
 	d := declarations(append(files(t), separate(t)...))
 	for _, name := range pages(t) {

@@ -107,7 +107,11 @@ func (s *Search) queryBatches() []queryBatch {
 			}
 			c.codes = s.codes[i].Batch(coded)
 		default:
-			c.rows = simd.NewRowTile(n, p.Dim, s.View.Def.Schema.Metric == fileformat.L2)
+			tile := simd.NewDotTile
+			if s.View.Def.Schema.Metric == fileformat.L2 {
+				tile = simd.NewL2Tile
+			}
+			c.rows = tile(n, p.Dim)
 			for at, j := range c.queries {
 				c.rows.Set(at, s.Probes[j].Scorer.Fast)
 			}

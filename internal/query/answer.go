@@ -15,7 +15,7 @@ type Answer struct {
 	Rows     []Row          // in order
 	Matched  int            // rows that match the query, see db.Result
 	Complete bool           // no row that belongs to Rows is missing
-	Ledger   nearest.Ledger // what the rows are worth, and what they cost
+	Ledger   nearest.Ledger // promised recall, and the work of the search
 	Plan     string
 	Passages *Passages      // of the texts of hits; nil: the query has no text
 	Trace    *nearest.Trace // its stages; nil: nobody asks

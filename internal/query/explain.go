@@ -110,36 +110,23 @@ func (s *search) whyNot(p *probe, rows []Row, ids []string) ([]WhyNot, error) {
 	if p.text != nil {
 		return s.whyNotText(p, rows, ids)
 	}
-	all := make([]WhyNot, len(ids))
-	var suspects []*suspect
-	for i, id := range ids {
-		if err := s.ctx.Err(); err != nil {
-			return nil, err
-		}
-		w := &all[i]
-		w.ID = id
-		at, err := s.find(id)
-		switch {
-		case errors.Is(err, engine.ErrNotFound):
-			w.Stage, w.Reason = "missing", "there is no document of that id"
-			continue
-		case err != nil:
-			return nil, err
-		}
-		w.Exists, w.HasVector = true, at.Part.Dim > 0
-		if !w.HasVector {
-			w.Stage, w.Reason = "vector", "the document has no vector"
+	all, found, err := s.suspects(p, ids)
+	if err != nil {
+		return nil, err
+	}
+	suspects := found[:0]
+	for _, x := range found {
+		if !x.HasVector {
+			*x.WhyNot = WhyNot{ID: x.ID, Exists: true, Stage: "vector", Reason: "the document has no vector"}
 			continue
 		}
+		at := x.doc.Place
 		vec, err := at.Part.Source.Vectors(at.Row, at.Row+1)
 		if err != nil {
 			return nil, err
 		}
-		x := &suspect{WhyNot: w, doc: Row{Ranked: nearest.Ranked{Place: at, Score: p.Scorer.Score(vec), ID: id}}}
-		w.Score = &x.doc.Score
-		if err := s.whyFiltered(p, x); err != nil {
-			return nil, err
-		}
+		x.doc.Score = p.Scorer.Score(vec)
+		x.Score = &x.doc.Score
 		suspects = append(suspects, x)
 	}
 	if len(suspects) == 0 {
@@ -154,6 +141,34 @@ func (s *search) whyNot(p *probe, rows []Row, ids []string) ([]WhyNot, error) {
 		s.whyLost(p, rows, x)
 	}
 	return all, nil
+}
+
+// suspects looks up the documents of ids and asks the filter about each. The first result has an
+// element for each id, in that order; the second leaves out the documents that do not exist.
+func (s *search) suspects(p *probe, ids []string) (all []WhyNot, found []*suspect, err error) {
+	all = make([]WhyNot, len(ids))
+	for i, id := range ids {
+		if err := s.ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		w := &all[i]
+		w.ID = id
+		at, err := s.find(id)
+		switch {
+		case errors.Is(err, engine.ErrNotFound):
+			w.Stage, w.Reason = "missing", "there is no document of that id"
+			continue
+		case err != nil:
+			return nil, nil, err
+		}
+		w.Exists, w.HasVector = true, at.Part.Dim > 0
+		x := &suspect{WhyNot: w, doc: Row{Ranked: nearest.Ranked{Place: at, ID: id}}}
+		if err := s.whyFiltered(p, x); err != nil {
+			return nil, nil, err
+		}
+		found = append(found, x)
+	}
+	return all, found, nil
 }
 
 // whyFiltered finds the clause of the filter that a document fails, if any, and its

@@ -1,14 +1,12 @@
 package query
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/meta"
-	"github.com/vecbolt/vecbolt/internal/nearest"
 	"github.com/vecbolt/vecbolt/internal/topk"
 	"github.com/vecbolt/vecbolt/segment/terms"
 	"github.com/vecbolt/vecbolt/text"
@@ -17,28 +15,17 @@ import (
 // whyNotText explains the places of documents in the answer to a query with a
 // text. It is called inside Engine.Guard.
 func (s *search) whyNotText(p *probe, rows []Row, ids []string) ([]WhyNot, error) {
-	all := make([]WhyNot, len(ids))
-	var suspects, vectors []*suspect
-	for i, id := range ids {
+	all, suspects, err := s.suspects(p, ids)
+	if err != nil {
+		return nil, err
+	}
+	var vectors []*suspect
+	for _, x := range suspects {
 		if err := s.ctx.Err(); err != nil {
 			return nil, err
 		}
-		w := &all[i]
-		w.ID = id
-		at, err := s.find(id)
-		switch {
-		case errors.Is(err, engine.ErrNotFound):
-			w.Stage, w.Reason = "missing", "there is no document of that id"
-			continue
-		case err != nil:
-			return nil, err
-		}
-		w.Exists, w.HasVector = true, at.Part.Dim > 0
-		x := &suspect{WhyNot: w, doc: Row{Ranked: nearest.Ranked{Place: at, ID: id},
-			Legs: []Leg{{Name: "vector"}, {Name: "text"}}}}
-		if err := s.whyFiltered(p, x); err != nil {
-			return nil, err
-		}
+		at := x.doc.Place
+		x.doc.Legs = []Leg{{Name: "vector"}, {Name: "text"}}
 		if p.vector {
 			score, ok, err := s.vectorScore(p, at)
 			if err != nil {
@@ -56,7 +43,6 @@ func (s *search) whyNotText(p *probe, rows []Row, ids []string) ([]WhyNot, error
 		if ok {
 			x.doc.Legs[1].Score = &score
 		}
-		suspects = append(suspects, x)
 	}
 	if len(suspects) == 0 {
 		return all, nil

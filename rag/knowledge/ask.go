@@ -330,7 +330,7 @@ type usage struct{ prompt, answer int }
 type usageKey struct{}
 
 // chat calls the chat model of a configuration and counts the tokens: as the server reports them,
-// or estimated. send returns what was sent, too.
+// or estimated. send returns the prompt as well.
 func (e *Engine) chat(ctx context.Context, c Config, send func(context.Context, *chat.Client) (chat.Reply, string, error)) (string, error) {
 	model := &chat.Client{API: chat.API(cmp.Or(c.Chat, string(chat.OpenAI))), Base: c.ChatURL, Model: c.ChatModel}
 	switch model.API {
