@@ -41,6 +41,19 @@ type Citation struct {
 // leaves out a chunk whose text is part of another chunk. If even the first chunk is too long, it
 // is cut, between words if it has spaces and between characters otherwise.
 func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int, cited []Citation) {
+	c := buildContext(chunks, o)
+	return c.text, c.tokens, c.cited
+}
+
+// A builtContext is a context, with the chunks that it uses and those it leaves out.
+type builtContext struct {
+	text          string
+	tokens, limit int
+	cited         []Citation
+	used, left    []Chunk
+}
+
+func buildContext(chunks []Chunk, o ContextOptions) *builtContext {
 	count, source := o.Count, o.Source
 	if count == nil {
 		count = split.Estimate
@@ -48,32 +61,38 @@ func BuildContext(chunks []Chunk, o ContextOptions) (context string, tokens int,
 	if source == nil {
 		source = SourceOf
 	}
-	limit := cmp.Or(o.MaxTokens, DefaultMaxContextTokens)
+	r := &builtContext{limit: cmp.Or(o.MaxTokens, DefaultMaxContextTokens)}
 	const end = "\n\n" // some tokenizers count it as a token of its own
 	var b strings.Builder
 	var texts []string
-	for _, c := range chunks {
+	for i, c := range chunks {
 		text := strings.TrimSpace(c.Text)
 		if text == "" || repeats(texts, text) {
+			r.left = append(r.left, reason(c, "its text is part of another chunk"))
 			continue
 		}
-		head := fmt.Sprintf("[%d] [Source: %s]\n", len(cited)+1, source(c))
+		head := fmt.Sprintf("[%d] [Source: %s]\n", len(r.cited)+1, source(c))
 		n := count(head + text + end)
-		if tokens+n > limit && len(cited) > 0 {
+		why := fmt.Sprintf("source %d", len(r.cited)+1)
+		if n > r.limit && len(r.cited) == 0 {
+			text = cut(text, func(text string) bool { return count(head+text+end) <= r.limit })
+			n = count(head + text + end)
+			why += ", cut to the limit"
+		}
+		if text == "" || r.tokens+n > r.limit && len(r.cited) > 0 {
+			for _, c := range chunks[i:] {
+				r.left = append(r.left, reason(c, "the context has no room for it"))
+			}
 			break
 		}
-		if n > limit {
-			if text = cut(text, func(text string) bool { return count(head+text+end) <= limit }); text == "" {
-				break
-			}
-			n = count(head + text + end)
-		}
 		b.WriteString(head + text + end)
-		tokens += n
+		r.tokens += n
 		texts = append(texts, text)
-		cited = append(cited, Citation{Number: len(cited) + 1, ID: c.ID, Source: source(c)})
+		r.cited = append(r.cited, Citation{Number: len(r.cited) + 1, ID: c.ID, Source: source(c)})
+		r.used = append(r.used, reason(c, "%s", why))
 	}
-	return strings.TrimSuffix(b.String(), "\n"), tokens, cited
+	r.text = strings.TrimSuffix(b.String(), "\n")
+	return r
 }
 
 // repeats reports whether one of texts contains text.

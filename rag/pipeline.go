@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,7 @@ type Pipeline struct {
 	opts     PipelineOptions
 	cache    *cache
 	total    *totals
+	explain  bool
 }
 
 // On returns the pipeline over another store, with the same cache and statistics: for a collection
@@ -88,6 +90,9 @@ type Response struct {
 	AnswerTime   time.Duration `json:"answer_ns,omitempty"`
 	PromptTokens int           `json:"prompt_tokens,omitempty"` // read by chat models, also to rewrite the question
 	AnswerTokens int           `json:"answer_tokens,omitempty"` // written by chat models
+
+	// Stages say how the answer came about, if an explanation was asked for.
+	Stages []Stage `json:"stages,omitempty"`
 }
 
 // NewPipeline returns a Pipeline over a store. The embedder must be the one that made the vectors
@@ -164,6 +169,10 @@ func (p *Pipeline) Query(ctx context.Context, question string, where filter.Expr
 		return nil, err
 	}
 	r.EmbedTime = time.Since(start) - r.RetrievalTime - r.RerankTime
+	if p.explain && vec != nil {
+		about := fmt.Sprintf("%s:%s, %d components", p.embedder.Provider(), p.embedder.Model(), len(vec))
+		r.Stages = slices.Insert(r.Stages, 0, Stage{Name: "embed", Time: r.EmbedTime, About: about})
+	}
 	p.total.note(r)
 	return r, nil
 }
@@ -216,6 +225,9 @@ func (p *Pipeline) answer(ctx context.Context, question string, vec []float32, w
 func (p *Pipeline) retrieve(ctx context.Context, question string, vec []float32, where filter.Expr) (*Response, error) {
 	start := time.Now()
 	r := &retrieval{Pipeline: p, question: question, vector: vec}
+	if p.explain {
+		r.trace = &trace{}
+	}
 	r.query = db.Query{K: p.opts.TopK, Where: where, Threshold: p.opts.Threshold}
 	if p.opts.Rerank != nil {
 		r.query.K = p.opts.Candidates
@@ -227,12 +239,15 @@ func (p *Pipeline) retrieve(ctx context.Context, question string, vec []float32,
 	}
 	found := chunks(res.Hits)
 	answer := &Response{Strategy: p.opts.Strategy.name, Candidates: len(found), RetrievalTime: time.Since(start)}
+	r.trace.search(p, res, answer.RetrievalTime)
 	if p.opts.Rerank != nil {
+		before := slices.Clone(found)
 		start = time.Now()
 		if found, err = p.opts.Rerank.Rerank(ctx, question, found); err != nil {
 			return nil, fmt.Errorf("rerank: %w", err)
 		}
 		answer.RerankTime = time.Since(start)
+		r.trace.rerank(before, found, p.opts.TopK, answer.RerankTime)
 		found = found[:min(len(found), p.opts.TopK)]
 		for i := range found {
 			found[i].Vector = nil
@@ -240,13 +255,22 @@ func (p *Pipeline) retrieve(ctx context.Context, question string, vec []float32,
 	}
 	start = time.Now()
 	if p.opts.Expand != nil {
+		before := found
 		if found, err = r.expand(ctx, found); err != nil {
 			return nil, fmt.Errorf("expand: %w", err)
 		}
+		r.trace.expand(before, found, p.opts.Expand.Field, time.Since(start))
 	}
 	answer.Chunks = found
-	answer.Context, answer.ContextTokens, answer.Citations = BuildContext(found, p.opts.Context)
+	built := time.Now()
+	c := buildContext(found, p.opts.Context)
+	answer.Context, answer.ContextTokens, answer.Citations = c.text, c.tokens, c.cited
 	answer.RetrievalTime += time.Since(start)
+	if r.trace != nil {
+		r.trace.stage("context", time.Since(built), c.used, c.left, "%d of %d chunks, %d of at most %d tokens",
+			len(c.used), len(found), c.tokens, c.limit)
+		answer.Stages = r.trace.stages
+	}
 	return answer, nil
 }
 

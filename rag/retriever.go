@@ -41,6 +41,8 @@ type Chunk struct {
 	Text     string      `json:"text,omitempty"`
 	Metadata db.Metadata `json:"metadata,omitempty"`
 	Vector   []float32   `json:"vector,omitempty"`
+
+	Why string `json:"why,omitempty"` // in a Stage: why the chunk is there
 }
 
 // Options tune a Retriever. The zero value, like nil, is the default.

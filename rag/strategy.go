@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
@@ -28,6 +29,7 @@ type retrieval struct {
 	question string
 	vector   []float32
 	query    db.Query // without its target
+	trace    *trace   // nil without an explanation
 }
 
 // Dense searches by the embedding of the question.
@@ -77,6 +79,7 @@ func MultiQuery(rewrite func(ctx context.Context, question string) ([]string, er
 			if err != nil {
 				return nil, fmt.Errorf("rewrite the question: %w", err)
 			}
+			r.trace.note("question 0 is the question, the others are its rewrites: %s", strings.Join(texts, " | "))
 			vecs, err := embed.Queries(r.embedder).EmbedBatch(ctx, texts)
 			if err != nil {
 				return nil, fmt.Errorf("embed rewrites: %w", err)
@@ -104,6 +107,7 @@ func HyDE(generate func(ctx context.Context, question string) (string, error)) S
 		if err != nil {
 			return nil, fmt.Errorf("make up an answer: %w", err)
 		}
+		r.trace.note("searched for the made-up answer: %s", answer)
 		vec, err := r.embedder.Embed(ctx, answer)
 		if err != nil {
 			return nil, fmt.Errorf("embed the made-up answer: %w", err)

@@ -30,6 +30,9 @@ type QueryOptions struct {
 	// Conversation is the id of a conversation, which the first question begins; empty means none.
 	// Later questions of a conversation search for its topic: see rag.QueryText.
 	Conversation string
+	// Explain asks for Response.Stages: each stage with its reasons. The answer does not come from
+	// the cache of answers.
+	Explain bool
 
 	K int // number of chunks; 0 means the key top_k
 	// Strategy, Rerank and Expand replace the strategy, the reranker and the siblings of the
@@ -93,8 +96,15 @@ func (e *Engine) ask(ctx context.Context, name, question string, o AskOptions, a
 		if err != nil {
 			return nil, err
 		}
-		if response, err = p.Query(ctx, t.text, o.Where); err != nil {
+		find := p.Query
+		if o.Explain {
+			find = p.Explain
+		}
+		if response, err = find(ctx, t.text, o.Where); err != nil {
 			return nil, err
+		}
+		if o.Explain {
+			explain(response, c, t, question)
 		}
 		if t.text != question {
 			response.Query = t.text
@@ -124,10 +134,30 @@ func (e *Engine) ask(ctx context.Context, name, question string, o AskOptions, a
 		}
 		response.Answer, response.AnswerTime = reply, time.Since(start)
 		response.Cited = cited(reply, len(response.Citations))
+		if o.Explain {
+			about := fmt.Sprintf("%s: %d of %d sources cited", c.ChatModel, len(response.Cited), len(response.Citations))
+			response.Stages = append(response.Stages, rag.Stage{Name: "answer", Time: response.AnswerTime, About: about})
+		}
 	}
 	response.PromptTokens, response.AnswerTokens = spent.prompt, spent.answer
 	s.remember(o.Conversation, talk.topic, cmp.Or(c.Conversations, 1000))
 	return response, nil
+}
+
+// explain adds what a Pipeline does not know: the conversation, and the name of the reranker.
+func explain(r *rag.Response, c Config, t *turn, question string) {
+	for i := range r.Stages {
+		if s := &r.Stages[i]; s.Name == "rerank" && c.Reranker != "" {
+			s.About = fmt.Sprintf("reranker %s: %s", c.Reranker, s.About)
+		}
+	}
+	if t.topic != "" {
+		about := "the conversation begins: its topic is the question"
+		if t.text != question {
+			about = fmt.Sprintf("searched for the topic of the conversation: %s", t.text)
+		}
+		r.Stages = slices.Insert(r.Stages, 0, rag.Stage{Name: "conversation", Time: t.took, About: about})
+	}
 }
 
 var references = regexp.MustCompile(`\[\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*\]`)
@@ -376,6 +406,7 @@ func (e *Engine) tokens(text string) int {
 type turn struct {
 	text  string // searched for
 	topic string // of the conversation after the question; empty without a conversation
+	took  time.Duration
 }
 
 // maxConversation bounds the id of a conversation, in bytes.
@@ -390,7 +421,7 @@ func (e *Engine) turn(ctx context.Context, s *state, c Config, question, id stri
 	if len(id) > maxConversation {
 		return nil, fmt.Errorf("%w: the id of a conversation has %d bytes, more than %d", ErrConfig, len(id), maxConversation)
 	}
-	most := cmp.Or(c.TopicWords, 60)
+	start, most := time.Now(), cmp.Or(c.TopicWords, 60)
 	topic := s.topic(id)
 	switch {
 	case topic == "":
@@ -411,7 +442,7 @@ func (e *Engine) turn(ctx context.Context, s *state, c Config, question, id stri
 	if topic == "" {
 		topic = accumulate("", question, most)
 	}
-	return &turn{text, topic}, nil
+	return &turn{text, topic, time.Since(start)}, nil
 }
 
 // accumulate appends the words of a message that the topic does not have. It keeps the last words.

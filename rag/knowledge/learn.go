@@ -176,6 +176,7 @@ type learner struct {
 	root     root
 	seen     map[string]bool
 	report   Report
+	broken   []Unread // files that cannot be read, by id
 
 	made    bool // the database did not exist before
 	changed bool // the configuration is not in its file yet
@@ -384,7 +385,7 @@ func (l *learner) begin() error {
 	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
 	}
-	if err := l.note(files.Metadata[learntAt]); err != nil {
+	if err := l.note(files.Metadata[learntAt], files.Metadata[brokenFiles]); err != nil {
 		return err
 	}
 	l.begun = true
@@ -418,8 +419,8 @@ func (l *learner) saveChanges() error {
 // completed.
 const learntAt = "learnt"
 
-// note pins the configuration, the root and, if not nil, the time.
-func (l *learner) note(learnt any) error {
+// note pins the configuration and the root and, if not nil, the time and the list of broken files.
+func (l *learner) note(learnt, broken any) error {
 	base, err := l.realDir(l.config.Name)
 	if err != nil {
 		return fmt.Errorf("knowledge: %w", err)
@@ -434,6 +435,9 @@ func (l *learner) note(learnt any) error {
 	m[identity] = cmp.Or(id, rand.Text())
 	if learnt != nil {
 		m[learntAt] = learnt
+	}
+	if broken != nil {
+		m[brokenFiles] = broken
 	}
 	if !l.root.guess {
 		m[rooted] = l.root.recorded(base)
@@ -466,17 +470,21 @@ func (l *learner) run(start time.Time) error {
 			}
 			var skip *load.SkipError
 			if errors.As(err, &skip) {
-				l.skip(skip.Source, skip.Err)
+				file, err := idBelow(id, path, skip.Source)
+				if err != nil {
+					return err
+				}
+				l.skip(file, skip.Err)
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			rel, err := filepath.Rel(path, name)
+			file, err := idBelow(id, path, name)
 			if err != nil {
 				return err
 			}
-			if err := l.file(fileID(slashpath.Join(id, filepath.ToSlash(rel))), name); err != nil {
+			if err := l.file(file, name); err != nil {
 				return err
 			}
 			at(name)
@@ -494,7 +502,17 @@ func (l *learner) run(start time.Time) error {
 	if err := l.begin(); err != nil {
 		return err
 	}
-	return l.note(time.Now().UTC().Format(time.RFC3339))
+	files, err := l.files.Info()
+	if err != nil {
+		return err
+	}
+	return l.note(time.Now().UTC().Format(time.RFC3339), l.brokenFiles(files.Metadata[brokenFiles]))
+}
+
+// idBelow returns the id of a file below a path with an id.
+func idBelow(id, path, file string) (string, error) {
+	rel, err := filepath.Rel(path, file)
+	return fileID(slashpath.Join(id, filepath.ToSlash(rel))), err
 }
 
 // skip counts a file that cannot be read.
@@ -504,16 +522,21 @@ func (l *learner) skip(file string, err error) {
 	if errors.As(err, &skip) {
 		err = skip.Err
 	}
+	if len(l.broken) < maxUnread {
+		l.broken = append(l.broken, Unread{file, err.Error()})
+	}
 	l.unread(file, []any{err.Error()})
 }
 
+// maxUnread is the number of files and rows that are listed as unread.
+const maxUnread = 1000
+
 // unread reports reasons why a file, or rows of it, were not read.
 func (l *learner) unread(file string, reasons []any) {
-	const most = 1000
 	for _, r := range reasons {
 		reason, _ := r.(string)
 		l.opts.Logger.InfoContext(l.ctx, "not read", "file", file, "reason", reason)
-		if len(l.report.Unread) < most {
+		if len(l.report.Unread) < maxUnread {
 			l.report.Unread = append(l.report.Unread, Unread{file, reason})
 		}
 	}

@@ -238,7 +238,7 @@ func (r *Reembedding) finish(l *learner, o ReembedOptions, old *reader, c Config
 		return err
 	}
 	m := pin(l.config.embedding(), chunksName)
-	for _, field := range []string{learntAt, rooted, spoken} {
+	for _, field := range []string{learntAt, rooted, spoken, brokenFiles} {
 		if value, ok := files.Metadata[field]; ok {
 			m[field] = value
 		}
