@@ -43,6 +43,7 @@ const (
 	maxQuestion = 64 << 10 // bytes
 	maxChunks   = 1000     // top_k, candidates, max_siblings
 	maxPaths    = 1000
+	maxPage     = 1000 // files, or chunks of a file
 )
 
 // Extensions returns the extensions for the bases of an engine, which should keep databases open
@@ -60,6 +61,9 @@ func Extensions(e *knowledge.Engine, opts *Options) []server.Extension {
 		"DELETE /bases/{name}":                    s.remove,
 		"GET /bases/{name}/config":                s.config,
 		"PATCH /bases/{name}/config":              s.configure,
+		"GET /bases/{name}/files":                 s.files,
+		"GET /bases/{name}/files/{file}":          s.file,
+		"GET /bases/{name}/unread":                s.unread,
 		"POST /bases/{name}/query":                s.query,
 		"POST /bases/{name}/ask":                  s.ask,
 		"GET /bases/{name}/learn":                 s.progress,
@@ -156,7 +160,7 @@ func (s *service) deadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.opts.Time))
 }
 
-func (s *service) list(w http.ResponseWriter, _ *http.Request) error {
+func (s *service) list(w http.ResponseWriter, r *http.Request) error {
 	names, err := s.engine.Bases()
 	if err != nil {
 		return err
@@ -176,7 +180,13 @@ func (s *service) list(w http.ResponseWriter, _ *http.Request) error {
 		}
 		all = append(all, l)
 	}
-	rest.JSON(w, http.StatusOK, map[string]any{"bases": all, "count": len(all)})
+	may := server.MayWrite(r)
+	rest.JSON(w, http.StatusOK, struct {
+		Bases []line `json:"bases"`
+		Count int    `json:"count"`
+		Write bool   `json:"write"` // the client may
+		Learn bool   `json:"learn"` // the client may, and there is a directory of files
+	}{all, len(all), may, may && s.opts.Files != ""})
 	return nil
 }
 
@@ -336,6 +346,8 @@ func (s *service) question(w http.ResponseWriter, r *http.Request) (*question, e
 			}
 		case "conversation":
 			q.Conversation, err = v.String()
+		case "explain":
+			q.Explain, err = v.Bool()
 		case "stream":
 			q.stream, err = v.Bool()
 		default:
@@ -402,8 +414,11 @@ func (s *service) ask(w http.ResponseWriter, r *http.Request) error {
 	o, events := knowledge.AskOptions{QueryOptions: q.QueryOptions}, &stream{w: w, service: s}
 	o.Found = func(r *rag.Response) error {
 		if q.stream {
-			return events.send("sources", map[string]any{"citations": complete(r).Citations,
-				"chunks": r.Chunks, "query": r.Query})
+			found := map[string]any{"citations": complete(r).Citations, "chunks": r.Chunks, "query": r.Query}
+			if q.Explain {
+				found["stages"] = r.Stages
+			}
+			return events.send("sources", found)
 		}
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -130,7 +131,7 @@ func (s *service) expect(token string, status int, method, path, body, pattern s
 func (s *service) learnt() *service {
 	s.Helper()
 	s.expect(writer, 201, "POST", "/bases", `{"name":"pets","config":{"top_k":1}}`, `"name":"pets"`)
-	s.expect(writer, 200, "POST", "/bases/pets/learn", `{"paths":["."]}`, `"files":2,"chunks":2,"embedded":2`)
+	s.expect(writer, 200, "POST", "/bases/pets/learn", `{"paths":["."]}`, `"files":\d,"chunks":\d,"embedded":\d`)
 	return s
 }
 
@@ -143,7 +144,7 @@ func (s *service) configure(set map[string]any) {
 
 func TestBases(t *testing.T) {
 	s := start(t)
-	s.expect(reader, 200, "GET", "/bases", "", `^{"bases":\[\],"count":0}`)
+	s.expect(reader, 200, "GET", "/bases", "", `^{"bases":\[\],"count":0,"write":false,"learn":false}`)
 	s.learnt()
 	for _, tt := range []struct {
 		token              string
@@ -151,7 +152,8 @@ func TestBases(t *testing.T) {
 		method, path, body string
 		want               string
 	}{
-		{reader, 200, "GET", "/bases", "", `"bases":\[{"name":"pets","provider":"\w+","model":"[^"]+"}\],"count":1`},
+		{reader, 200, "GET", "/bases", "", `"bases":\[{"name":"pets","provider":"\w+","model":"[^"]+"}\],"count":1,"write":false,"learn":false}`},
+		{writer, 200, "GET", "/bases", "", `"write":true,"learn":true}`},
 		{reader, 200, "GET", "/bases/pets", "", `"name":"pets","config":{.*"files":2,"chunks":2,.*"stats":{"queries":0,`},
 		{reader, 404, "GET", "/bases/none", "", `Base 'none' not found; there are: pets`},
 		{reader, 404, "GET", "/bases/none/conversations", "", `Base 'none' not found`},
@@ -181,6 +183,18 @@ func TestBases(t *testing.T) {
 		{reader, 400, "POST", "/bases/pets/query", `{`, ``},
 		{reader, 400, "POST", "/bases/pets/ask", `{"question":"x"}`, `no chat_model`},
 
+		{reader, 200, "POST", "/bases/pets/query", `{"question":"who purrs?","explain":true}`, `"stages":\[{"name":"embed","ns":\d+,"about":"[^"]+ components"},{"name":"search","ns":\d+,"about":"strategy hybrid: 1 of 2 chunks, exact .*","chunks":\[{"id":"[^"]*cats.md#0","score":[0-9.]+,"why":"vector: rank 1, .*"}\]},{"name":"context".*"why":"source 1"}\]}\]}`},
+
+		{reader, 200, "GET", "/bases/pets/files", "", `^{"files":\[{"name":"[^"]*cats.md","chunks":1},{"name":"[^"]*dogs.md","chunks":1}\],"count":2,"total":2}`},
+		{reader, 200, "GET", "/bases/pets/files?limit=1", "", `"chunks":1}\],"count":1,"total":2,"next":"[^"]*cats.md"}`},
+		{reader, 400, "GET", "/bases/pets/files?limit=0", "", `limit: want an integer from 1 to 1000`},
+		{reader, 400, "GET", "/bases/pets/files?offset=1", "", `unknown parameter \\"offset\\"`},
+		{reader, 404, "GET", "/bases/none/files", "", `Base 'none' not found`},
+		{reader, 404, "GET", "/bases/pets/files/none.md", "", `Base 'pets' has no file 'none.md'`},
+		{reader, 404, "GET", "/bases/none/files/none.md", "", `Base 'none' not found`},
+		{reader, 400, "GET", "/bases/pets/files/none.md?offset=-1", "", `offset: want an integer of 0 or more`},
+		{reader, 200, "GET", "/bases/pets/unread", "", `^{"count":0,"unread":\[\]}`},
+
 		{reader, 200, "GET", "/bases/pets/config", "", `{"name":"top_k","schema":{.*?},"changes":"at once","asker":true,"remote":true,"value":1}`},
 		{reader, 403, "PATCH", "/bases/pets/config", `{"top_k":2}`, `does not allow writes`},
 		{writer, 200, "PATCH", "/bases/pets/config", `{"top_k":2,"language":"german"}`, `"value":2}.*`},
@@ -200,6 +214,34 @@ func TestBases(t *testing.T) {
 	}
 	s.expect(writer, 200, "DELETE", "/bases/pets", "", `"success":true`)
 	s.expect(reader, 404, "GET", "/bases/pets", "", `Base 'pets' not found`)
+}
+
+// TestFiles shows the chunks of a file, and what was not read.
+func TestFiles(t *testing.T) {
+	s := start(t)
+	s.write("lists.csv", "text,n\npears,1\nplums,2,3\n")
+	s.write("broken.pdf", "no PDF")
+	s.expect(reader, 404, "GET", "/bases/pets/files", "", `not found`)
+	s.learnt()
+	var files struct{ Files []knowledge.File }
+	if err := json.Unmarshal([]byte(s.ask(reader, 200, "GET", "/bases/pets/files", "")), &files); err != nil || len(files.Files) != 3 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files.Files {
+		path := "/bases/pets/files/" + url.PathEscape(f.Name)
+		var file struct {
+			Name   string
+			Total  int
+			Chunks []struct{ ID, Text string }
+			Unread []string
+		}
+		if err := json.Unmarshal([]byte(s.ask(reader, 200, "GET", path, "")), &file); err != nil || file.Name != f.Name || file.Total != 1 || len(file.Chunks) != 1 ||
+			file.Chunks[0].ID != f.Name+"#0" || file.Chunks[0].Text == "" || strings.HasSuffix(f.Name, ".csv") != (len(file.Unread) == 1) {
+			t.Errorf("%+v, %v", file, err)
+		}
+		s.expect(reader, 200, "GET", path+"?offset=1", "", `"total":1,"offset":1,"chunks":\[\]}`)
+	}
+	s.expect(reader, 200, "GET", "/bases/pets/unread", "", `^{"count":2,"unread":\[{"file":"[^"]*broken.pdf","reason":"broken: [^"]*"},{"file":"[^"]*lists.csv","reason":"row 2: broken: [^"]*"}\]}`)
 }
 
 // TestBrokenConfig names the key, and no path of the server.
@@ -236,6 +278,7 @@ func TestAsk(t *testing.T) {
 		s.expect(reader, 200, "POST", "/bases/pets/ask", how[0], "^event: sources\ndata: {\"chunks\":\\[{.*\"citations\":\\[{.*}\n\nevent: part\ndata: {\"text\":\"Cats \"}\n\n"+
 			"event: part\ndata: {\"text\":\"do \\[1\\].\"}\n\nevent: answer\ndata: {.*\"answer\":\"Cats do \\[1\\].\".*}\n\n$", how[1:]...)
 	}
+	s.expect(reader, 200, "POST", "/bases/pets/ask", `{"question":"who purrs?","stream":true,"explain":true}`, "^event: sources\ndata: {[^\n]*\"stages\":\\[{\"name\":\"embed\".*event: answer\n.*{\"name\":\"answer\",\"ns\":\\d+,\"about\":\"m: 1 of 1 sources cited\"}\\]}\n\n$")
 	// Conversations.
 	s.expect(reader, 200, "POST", "/bases/pets/ask", `{"question":"who purrs?","conversation":"x"}`, `"answer"`)
 	s.expect(reader, 200, "POST", "/bases/pets/query", `{"question":"when do they?","conversation":"x"}`, `"query":"Cats do \[1\]."`)
@@ -249,14 +292,14 @@ func TestAsk(t *testing.T) {
 	s.expect(reader, 200, "POST", "/bases/pets/ask", `{"question":"broken","stream":true}`, "event: sources\n.*\n\nevent: error\ndata: {\"error\":\"a model of base 'pets' does not answer\"}\n\n$")
 	s.expect(reader, 502, "POST", "/bases/pets/query", `{"question":"broken","strategy":"hyde"}`, `does not answer`)
 
-	s.expect(reader, 200, "GET", "/bases/pets", "", `"stats":{"queries":5,.*"failures":4,.*"cost":\d`)
+	s.expect(reader, 200, "GET", "/bases/pets", "", `"stats":{"queries":6,.*"failures":4,.*"cost":\d`)
 	for token, want := range map[string]any{reader: nil, writer: s.model} {
 		var config struct{ Config map[string]any }
 		if err := json.Unmarshal([]byte(s.ask(token, 200, "GET", "/bases/pets", "")), &config); err != nil || config.Config["chat_url"] != want {
 			t.Errorf("%v, %v", config.Config["chat_url"], err)
 		}
 	}
-	s.expect(reader, 200, "GET", "/metrics", "", `(?m)^# TYPE vecbolt_rag_queries_total counter\nvecbolt_rag_queries_total{base="pets"} 5$.*^vecbolt_rag_failures_total{base="pets"} 4$.*`+
+	s.expect(reader, 200, "GET", "/metrics", "", `(?m)^# TYPE vecbolt_rag_queries_total counter\nvecbolt_rag_queries_total{base="pets"} 6$.*^vecbolt_rag_failures_total{base="pets"} 4$.*`+
 		`^vecbolt_rag_embedding_hits_total{base="pets"} \d+$.*^vecbolt_rag_stage_seconds_total{base="pets",stage="answer"} [0-9.e-]+$`)
 }
 

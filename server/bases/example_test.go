@@ -28,7 +28,7 @@ func Example() {
 	w := httptest.NewRecorder()
 	service.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/bases", nil))
 	fmt.Print(w.Body)
-	// Output: {"bases":[],"count":0}
+	// Output: {"bases":[],"count":0,"write":true,"learn":false}
 }
 
 func check(err error) {
