@@ -42,6 +42,9 @@ var imports = map[string][]string{
 	"internal/vfs":        {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/needs64bit"},
 	"internal/blocks":     {"internal/codec", "internal/fileformat"},
 	"internal/boltcheck":  {},
+
+	"internal/browsertest": {},
+
 	"internal/formattest": {"internal/codec", "internal/fileformat", "simd", "github.com/google/go-cmp/cmp"},
 	"internal/meta": {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "internal/boltcheck", "internal/codec", "internal/fileformat",
 		"internal/vfs", "segment"},

@@ -1,5 +1,7 @@
 // Package inspector is a web page that shows a database: its collections, their documents, searches
-// with scores, plans and reasons, a map, and the health of indexes and storage.
+// with scores, plans and reasons, a map, and the health of indexes and storage. On a server with
+// knowledge bases (package server/bases) it also asks them and shows how answers came about, learnt
+// and unreadable files, the configuration and statistics.
 //
 //	srv, err := server.New(vdb, &server.Options{Extensions: []server.Extension{inspector.Extension()}})
 //
@@ -22,7 +24,13 @@ import (
 )
 
 //go:embed inspector.html
-var page []byte
+var frame []byte
+
+//go:embed bases.js
+var basesScript []byte
+
+// page is the frame with the script of the bases in its place.
+var page = bytes.Replace(frame, []byte("// bases.js is here.\n"), basesScript, 1)
 
 // Extension returns the page, at the root of a server.
 func Extension() server.Extension {

@@ -57,7 +57,10 @@ func TestPageStandsAlone(t *testing.T) {
 			t.Errorf("%q is in the page", found)
 		}
 	}
-	if len(page) > 64<<10 {
+	if bytes.Contains(page, []byte("// bases.js")) || !bytes.Contains(page, basesScript) {
+		t.Error("bases.js is not in its place")
+	}
+	if len(page) > 96<<10 {
 		t.Errorf("the page has %d bytes", len(page))
 	}
 }
