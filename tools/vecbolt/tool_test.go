@@ -28,14 +28,19 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Values[held{}] = &held{}
 			e.Values[servedKey{}] = &served{}
+			e.Values[shownKey{}] = &shown{}
 			tiny, err := filepath.Abs("../../rag/embed/bert/testdata/tiny.gguf")
 			e.Setenv("TINY", tiny)
 			return err
 		},
+		Condition: conditions,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ask": ask,
 
+			"agent":       agent,
+			"browser":     browser,
 			"certificate": certificate,
+			"chatmodel":   chatModel,
 
 			"flip":     flip,
 			"hold":     hold,
