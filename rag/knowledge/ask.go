@@ -357,6 +357,11 @@ func (e *Engine) crossEncoder(dir string) (*bert.CrossEncoder, error) {
 // usage counts the tokens of chat models for one question.
 type usage struct{ prompt, answer int }
 
+// cost returns the price of the tokens.
+func (u *usage) cost(c Config) float64 {
+	return (float64(u.prompt)*c.PromptPrice + float64(u.answer)*c.AnswerPrice) / 1e6
+}
+
 type usageKey struct{}
 
 // chat calls the chat model of a configuration and counts the tokens: as the server reports them,
@@ -388,9 +393,12 @@ func (e *Engine) chat(ctx context.Context, c Config, send func(context.Context, 
 }
 
 func (e *Engine) complete(ctx context.Context, c Config, instructions, text string) (string, error) {
-	return e.chat(ctx, c, func(ctx context.Context, model *chat.Client) (chat.Reply, string, error) {
-		reply, err := model.Chat(ctx, []chat.Message{{Role: "system", Content: instructions}, {Role: "user", Content: text}}, nil)
-		return reply, instructions + text, err
+	kept, _ := ctx.Value(completionsKey{}).(*completions)
+	return kept.complete([3]string{c.Chat + " " + c.ChatURL + " " + c.ChatModel, instructions, text}, func() (string, error) {
+		return e.chat(ctx, c, func(ctx context.Context, model *chat.Client) (chat.Reply, string, error) {
+			reply, err := model.Chat(ctx, []chat.Message{{Role: "system", Content: instructions}, {Role: "user", Content: text}}, nil)
+			return reply, instructions + text, err
+		})
 	})
 }
 

@@ -220,6 +220,7 @@ func match(name string, learnt, found embed.Config) error {
 // A reader is a base that is open for questions.
 type reader struct {
 	close    func() error
+	vdb      *db.DB
 	files    *db.Collection
 	chunks   *db.Collection
 	embedder embed.Embedder
@@ -278,7 +279,7 @@ func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reader,
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
-	r := &reader{close: closeIt, config: c}
+	r := &reader{close: closeIt, vdb: vdb, config: c}
 	err = func() error {
 		if r.files, err = vdb.Collection(filesName); err != nil {
 			return fmt.Errorf("%w: base %q was never learnt: %w", ErrNotFound, name, err)

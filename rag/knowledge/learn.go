@@ -722,6 +722,9 @@ func (l *learner) split(id string, content []byte) (docs []db.Document, unread [
 	return docs, unread, nil
 }
 
+// rowField is the metadata field with the row of a chunk in its file, from 1.
+const rowField = "row"
+
 // metadata describes the position of a chunk in its document.
 func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metadata {
 	m := db.Metadata(maps.Clone(doc.Metadata))
@@ -739,7 +742,7 @@ func metadata(id string, doc *load.Document, c split.Chunk, index int) db.Metada
 		m[rag.FieldLineNumber] = int64(doc.Line(c.Offset))
 	}
 	if doc.Row > 0 {
-		m["row"] = int64(doc.Row)
+		m[rowField] = int64(doc.Row)
 	}
 	if c.Header != "" {
 		m[rag.FieldHeader] = c.Header

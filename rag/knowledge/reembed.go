@@ -463,14 +463,8 @@ func (r *Reembedding) compare(ctx context.Context, o ReembedOptions, old, staged
 	if len(o.Qrels) == 0 {
 		return nil
 	}
-	// Judgements name chunks or files. If they name the file of a chunk, the file takes its place.
-	judged := map[string]bool{}
-	for _, docs := range o.Qrels {
-		for id := range docs {
-			judged[id] = true
-		}
-	}
-	if err := o.Qrels.Only(o.Queries).Known(ctx, old.chunks, old.files); err != nil {
+	judged, err := findJudged(ctx, old.chunks, o.Qrels.Only(o.Queries), "")
+	if err != nil {
 		return err
 	}
 	metric := eval.NDCG(o.K)
@@ -501,24 +495,17 @@ func (s side) search(ctx context.Context, q eval.Query, k int) ([]db.Hit, error)
 	return res.Hits, nil
 }
 
-func (s side) runner(judged map[string]bool) eval.Runner {
-	return eval.RunnerFunc(s.name, func(ctx context.Context, q eval.Query, depth int) (found []eval.Scored, err error) {
+func (s side) runner(judged *judgedIDs) eval.Runner {
+	return eval.RunnerFunc(s.name, func(ctx context.Context, q eval.Query, depth int) ([]eval.Scored, error) {
 		hits, err := s.search(ctx, q, 4*depth) // several chunks may belong to one file
 		if err != nil {
 			return nil, err
 		}
-		have := map[string]bool{}
-		for _, h := range hits {
-			id := h.ID
-			if file, ok := h.Metadata[rag.FieldSourceFile].(string); ok && !judged[id] && judged[file] {
-				id = file
-			}
-			if !have[id] {
-				have[id] = true
-				found = append(found, eval.Scored{ID: id, Score: h.Score})
-			}
+		chunks := make([]rag.Chunk, len(hits))
+		for i, h := range hits {
+			chunks[i] = rag.Chunk{ID: h.ID, Score: h.Score, Metadata: h.Metadata}
 		}
-		return found, nil
+		return judged.rank(chunks), nil
 	})
 }
 

@@ -98,16 +98,26 @@ func (s *state) remember(id, topic string, most int) {
 
 // note counts a question. response is nil if it failed.
 func (s *state) note(response *rag.Response, err error, spent *usage, c Config) {
+	if err != nil {
+		s.spend(spent, c)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.Cost += (float64(spent.prompt)*c.PromptPrice + float64(spent.answer)*c.AnswerPrice) / 1e6
 	if err != nil {
 		s.stats.Failures++
-		s.stats.PromptTokens += spent.prompt
-		s.stats.AnswerTokens += spent.answer
 		return
 	}
+	s.stats.Cost += spent.cost(c)
 	s.stats.Add(response)
+}
+
+// spend counts the tokens of chat models, and what they cost.
+func (s *state) spend(spent *usage, c Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Cost += spent.cost(c)
+	s.stats.PromptTokens += spent.prompt
+	s.stats.AnswerTokens += spent.answer
 }
 
 // metered counts the texts that an embedder gets.

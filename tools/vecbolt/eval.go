@@ -19,35 +19,43 @@ import (
 	"github.com/vecbolt/vecbolt/rag/eval"
 )
 
-type evalCmd struct {
-	collection
-	Queries string `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and optionally vector; or a directory in the layout of BEIR."`
-	Qrels   string `placeholder:"FILE" help:"Judgements in the format of BEIR (query-id, corpus-id, score) or TREC. Not needed if the directory --queries contains them."`
-	queryVectors
-	Sweep     []string      `placeholder:"RUN,..." help:"Ways to search: dense, exact, text, rrf, convex, mmr, with a parameter as in rrf:0.5, convex:0.5 (weight of the vector, of 1) or mmr:0.7 (lambda). Default: dense, text, rrf and convex, as far as the collection supports them."`
+// judgedQueries are the flags for questions with judgements, and for the results.
+type judgedQueries struct {
+	Queries   string        `required:"" placeholder:"FILE" help:"Queries, as JSON lines with _id, text and optionally vector; or a directory in the layout of BEIR."`
+	Qrels     string        `placeholder:"FILE" help:"Judgements in the format of BEIR (query-id, corpus-id, score) or TREC. Not needed if the directory --queries contains them."`
 	Depth     int           `placeholder:"N" help:"Documents per query; default 100, or the largest number of a metric. It is the depth of metrics without a number."`
 	Metrics   []eval.Metric `placeholder:"METRIC,..." help:"Metrics: nDCG@k, Recall@k, MRR@k, MAP, P@k, Success@k. Runs are compared by the first."`
-	Out       string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; several runs go to files NAME.run in a directory, with - for a colon."`
+	Out       string        `name:"run" placeholder:"FILE" help:"Write the run in the format of TREC; several runs go to files NAME.run in a directory, with - for a colon or slash."`
 	HTML      string        `name:"html" placeholder:"FILE" help:"Write a report with plots, as one self-contained HTML file."`
 	Baseline  string        `placeholder:"RUN" help:"Compare with this run, a file in the format of TREC or a name in --sweep; default the first run."`
 	FailBelow []floor       `placeholder:"METRIC=VALUE,..." help:"Exit with status 1 if a run is below this value, such as nDCG@10=0.30; RUN/METRIC=VALUE tests one run only."`
 	Seed      uint64        `default:"1" help:"Seed of the significance tests."`
-	condition
 }
 
-func (c *evalCmd) Help() string {
-	return "Metrics are defined as in trec_eval -c: a query without an answer counts as 0, documents without judgement are not " +
-		"relevant, and documents of equal score are ranked by id in descending order. A comparison shows the mean difference, its 95 % " +
-		"confidence interval by a paired bootstrap, and p by a paired randomisation test. A relevant document that was not found was " +
-		"missed by the index (an exact search finds it), ranks low, or is not in the corpus. See docs/eval.md."
-}
+// metricsHelp says how results are computed.
+const metricsHelp = "Metrics are defined as in trec_eval -c: a query without an answer counts as 0, documents without judgement are not " +
+	"relevant, and documents of equal score are ranked by id in descending order. A comparison shows the mean difference, its 95 % " +
+	"confidence interval by a paired bootstrap, and p by a paired randomisation test. "
 
 // Validate is called by kong.
-func (c *evalCmd) Validate() error {
+func (c *judgedQueries) Validate() error {
 	if c.Depth < 0 || c.Depth > 1<<20 {
 		return fmt.Errorf("--depth %d is outside 1..%d", c.Depth, 1<<20)
 	}
 	return nil
+}
+
+type evalCmd struct {
+	collection
+	judgedQueries
+	queryVectors
+	Sweep []string `placeholder:"RUN,..." help:"Ways to search: dense, exact, text, rrf, convex, mmr, with a parameter as in rrf:0.5, convex:0.5 (weight of the vector, of 1) or mmr:0.7 (lambda). Default: dense, text, rrf and convex, as far as the collection supports them."`
+	condition
+}
+
+func (c *evalCmd) Help() string {
+	return metricsHelp + "A relevant document that was not found was missed by the index (an exact search finds it), ranks low, or is not " +
+		"in the corpus. See docs/eval.md."
 }
 
 // A floor is the minimum value of a metric in a run.
@@ -72,16 +80,12 @@ func (f *floor) UnmarshalText(b []byte) error {
 }
 
 func (c *evalCmd) Run(ctx context.Context, t *tool) error {
-	lab := eval.Lab{Metrics: c.metrics(), Depth: c.Depth, Seed: c.Seed}
-	if lab.Depth == 0 {
-		lab.Depth = eval.Depth(lab.Metrics)
-	}
-	var err error
-	if lab.Queries, lab.Qrels, err = c.load(); err != nil {
+	lab, err := c.lab()
+	if err != nil {
 		return err
 	}
 	return c.read(func(coll *db.Collection) error {
-		runners, err := c.runners(ctx, &lab, coll)
+		runners, err := c.runners(ctx, lab, coll)
 		if err != nil {
 			return err
 		}
@@ -93,24 +97,58 @@ func (c *evalCmd) Run(ctx context.Context, t *tool) error {
 			return err
 		}
 		report.Title = c.Collection
-		if err := c.writeRuns(report); err != nil {
-			return err
-		}
-		if c.HTML != "" {
-			if err := writeFile(c.HTML, report.WriteHTML); err != nil {
-				return err
-			}
-		}
-		if t.json {
-			err = t.evalLines(report)
-		} else {
-			err = t.evalTables(report)
-		}
-		if err != nil {
-			return err
-		}
-		return c.judge(t, report)
+		return c.answer(t, report)
 	})
+}
+
+// lab returns the measurement that the flags describe.
+func (c *judgedQueries) lab() (*eval.Lab, error) {
+	lab := &eval.Lab{Metrics: c.metrics(), Depth: c.Depth, Seed: c.Seed}
+	if lab.Depth == 0 {
+		lab.Depth = eval.Depth(lab.Metrics)
+	}
+	var err error
+	lab.Queries, lab.Qrels, err = c.load()
+	return lab, err
+}
+
+// answer writes and shows a report, and fails if a run is below a floor.
+func (c *judgedQueries) answer(t *tool, report *eval.Report) error {
+	if err := c.writeRuns(report); err != nil {
+		return err
+	}
+	if c.HTML != "" {
+		if err := writeFile(c.HTML, report.WriteHTML); err != nil {
+			return err
+		}
+	}
+	show := t.evalTables
+	if t.json {
+		show = t.evalLines
+	}
+	if err := show(report); err != nil {
+		return err
+	}
+	return c.judge(t, report)
+}
+
+// baseline puts the baseline first among the names of runs, or reads it from its file.
+func (c *judgedQueries) baseline(lab *eval.Lab, runs []string) error {
+	if c.Baseline == "" {
+		return nil
+	}
+	if i := slices.Index(runs, c.Baseline); i >= 0 {
+		runs[0], runs[i] = runs[i], runs[0]
+		return nil
+	}
+	var err error
+	if lab.Baseline, err = readFile(c.Baseline, eval.ReadRun); err != nil {
+		return err
+	}
+	if slices.Contains(runs, lab.Baseline.Name) || lab.Baseline.Name == "" {
+		lab.Baseline.Name = c.Baseline
+	}
+	return nil
 }
 
 // runners returns the runners to compare, and sets the baseline of the lab.
@@ -128,18 +166,8 @@ func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collectio
 	if len(sweep) == 0 {
 		sweep = possible(info.Schema, lab.Queries)
 	}
-	if c.Baseline != "" {
-		if i := slices.Index(sweep, c.Baseline); i > 0 {
-			sweep[0], sweep[i] = sweep[i], sweep[0]
-		} else if i < 0 {
-			var err error
-			if lab.Baseline, err = readFile(c.Baseline, eval.ReadRun); err != nil {
-				return nil, err
-			}
-			if slices.Contains(sweep, lab.Baseline.Name) || lab.Baseline.Name == "" {
-				lab.Baseline.Name = c.Baseline
-			}
-		}
+	if err := c.baseline(lab, sweep); err != nil {
+		return nil, err
 	}
 	var runners []eval.Runner
 	for _, name := range sweep {
@@ -166,7 +194,7 @@ func possible(s db.Schema, queries []eval.Query) []string {
 }
 
 // metrics returns the metrics to compute: the requested ones, then the ones with a floor.
-func (c *evalCmd) metrics() []eval.Metric {
+func (c *judgedQueries) metrics() []eval.Metric {
 	metrics := slices.Clone(c.Metrics)
 	if len(metrics) == 0 {
 		metrics = eval.DefaultMetrics()
@@ -180,7 +208,7 @@ func (c *evalCmd) metrics() []eval.Metric {
 }
 
 // load reads queries and judgements.
-func (c *evalCmd) load() ([]eval.Query, eval.Qrels, error) {
+func (c *judgedQueries) load() ([]eval.Query, eval.Qrels, error) {
 	queriesFile, qrelsFile := c.Queries, c.Qrels
 	if info, err := os.Stat(queriesFile); err == nil && info.IsDir() {
 		queriesFile = filepath.Join(queriesFile, "queries.jsonl")
@@ -271,8 +299,11 @@ func (c *evalCmd) runner(name string, coll *db.Collection, depth int) (eval.Runn
 	return nil, fmt.Errorf("--sweep: run %q: want dense, exact, text, rrf, convex or mmr", name)
 }
 
+// fileNames replaces what file names cannot have.
+var fileNames = strings.NewReplacer(":", "-", "/", "-", `\`, "-")
+
 // writeRuns writes the runs to the requested file or directory.
-func (c *evalCmd) writeRuns(r *eval.Report) error {
+func (c *judgedQueries) writeRuns(r *eval.Report) error {
 	if c.Out == "" {
 		return nil
 	}
@@ -283,7 +314,7 @@ func (c *evalCmd) writeRuns(r *eval.Report) error {
 		return err
 	}
 	for _, res := range r.Results {
-		if err := writeFile(filepath.Join(c.Out, strings.ReplaceAll(res.Run.Name, ":", "-")+".run"),
+		if err := writeFile(filepath.Join(c.Out, fileNames.Replace(res.Run.Name)+".run"),
 			res.Run.Write); err != nil {
 			return err
 		}
@@ -292,7 +323,7 @@ func (c *evalCmd) writeRuns(r *eval.Report) error {
 }
 
 // judge fails if a run is below a floor.
-func (c *evalCmd) judge(t *tool, r *eval.Report) error {
+func (c *judgedQueries) judge(t *tool, r *eval.Report) error {
 	failed := false
 	for _, f := range c.FailBelow {
 		known := false
@@ -348,8 +379,8 @@ func evalLine(res *eval.Result) (line []byte, err error) {
 	for _, m := range res.Evaluation.Metrics {
 		add(m.String(), rounded(res.Evaluation.Mean(m)))
 	}
-	add("exact", res.Run.Exact)
 	if res.Diagnosis != nil {
+		add("exact", res.Run.Exact)
 		add("relevant", res.Diagnosis)
 	}
 	if res.Versus != nil {
@@ -382,7 +413,10 @@ func (t *tool) evalTables(r *eval.Report) error {
 	for _, m := range r.Metrics {
 		header = append(header, m.String())
 	}
-	header = append(header, "found", "missed", "low", "absent")
+	diagnosed := slices.ContainsFunc(r.Results, func(res *eval.Result) bool { return res.Diagnosis != nil })
+	if diagnosed {
+		header = append(header, "found", "missed", "low", "absent")
+	}
 	var rows []table.Row
 	for _, res := range r.Results {
 		row := table.Row{res.Run.Name}
@@ -397,8 +431,11 @@ func (t *tool) evalTables(r *eval.Report) error {
 	if err := t.table(header, rows); err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "%d queries, %d documents each; found: relevant documents among these; missed by the index; ranked low; absent from the corpus\n",
-		len(r.Queries), r.Depth)
+	fmt.Fprintf(t.out, "%d queries, %d documents each", len(r.Queries), r.Depth)
+	if diagnosed {
+		fmt.Fprint(t.out, "; found: relevant documents among these; missed by the index; ranked low; absent from the corpus")
+	}
+	fmt.Fprintln(t.out)
 	for _, res := range r.Results {
 		if res.Versus != nil {
 			t.comparison(res.Versus)

@@ -38,6 +38,7 @@ type ragCmd struct {
 	Ask     ragAskCmd     `cmd:"" help:"Answer a question from a base with a chat model; without a model, show the context."`
 	Chat    ragChatCmd    `cmd:"" help:"Answer the questions of a conversation, one per line of the standard input."`
 	Status  ragStatusCmd  `cmd:"" help:"Describe one base or all."`
+	Eval    ragEvalCmd    `cmd:"" help:"Measure how well a base finds what judged questions need."`
 	Config  ragConfigCmd  `cmd:"" help:"Show or change the configuration of a base."`
 	MCP     ragMCPCmd     `cmd:"" name:"mcp" help:"Let agents ask all bases of the workspace, with the Model Context Protocol."`
 	Reembed ragReembedCmd `cmd:"" help:"Embed a base again with another model, compare both, and switch."`
@@ -646,7 +647,7 @@ type ragReembedCmd struct {
 	Base string `arg:"" help:"Name of the base."`
 	ragEmbedder
 	Queries string `placeholder:"FILE" help:"Questions to compare both models by: JSON lines with _id and text. Default: the neighbours of a sample of the chunks."`
-	Qrels   string `placeholder:"FILE" help:"Judgements of files or chunks (BEIR or TREC): adds nDCG."`
+	Qrels   string `placeholder:"FILE" help:"Judgements (BEIR or TREC) of files, chunks or rows, or of values of a metadata field: adds nDCG."`
 	K       int    `short:"k" default:"10" help:"Number of chunks per question to compare (${default})."`
 	Switch  bool   `help:"Switch to the new vectors."`
 	Discard bool   `help:"Remove the new vectors."`
