@@ -12,7 +12,7 @@ import (
 )
 
 // pages quote programs.
-var pages = []string{"../guide.md", "../eval.md"}
+var pages = []string{"../guide.md", "../eval.md", "../seeds.md"}
 
 // A block of code on these pages begins with its language and where it is
 // quoted from:
@@ -73,9 +73,9 @@ func TestGuideQuotesPrograms(t *testing.T) {
 		}
 		switch file := strings.ReplaceAll(string(code), "\r\n", "\n"); {
 		case q.complete && q.text != file:
-			t.Errorf("the guide's copy of %s differs from the file", q.source)
+			t.Errorf("the copy of %s differs from the file", q.source)
 		case !contains(file, q.text):
-			t.Errorf("%s does not contain these lines of the guide:\n%s", q.source, q.text)
+			t.Errorf("%s does not contain these lines of a page:\n%s", q.source, q.text)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestGuideQuotesOutput(t *testing.T) {
 	}
 	for name := range printed {
 		if !shown[name] {
-			t.Errorf("the guide does not quote %s", name)
+			t.Errorf("no page quotes %s", name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -177,6 +178,23 @@ func TestLearn(t *testing.T) {
 	}
 	if _, err := os.Stat(f.dir("b")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestEmbeddedIsLogged has one line per batch of texts, with what embedded them.
+func TestEmbeddedIsLogged(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.write("b.txt", "Bananas are yellow.")
+	var log bytes.Buffer
+	f.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	f.learn("b", counted)
+	if want := "level=INFO msg=embedded base=b texts=2 provider=counting model=trigram-v1 dimensions=64 took="; strings.Count(log.String(), want) != 1 {
+		t.Errorf("no %q in\n%s", want, log.String())
+	}
+	log.Reset()
+	if f.learn("b", nil); strings.Contains(log.String(), "embedded") {
+		t.Errorf("nothing was embedded:\n%s", log.String())
 	}
 }
 

@@ -63,6 +63,12 @@ func kept(ctx context.Context) error {
 	}
 	fmt.Println(info.Chunks, "chunks of dimension", info.Dim, "by", info.Model)
 
+	both, err := r.RetrieveBatch(ctx, [][]float32{{1, 0}, {0, 1}}, rag.AgentConfig{TopK: 1})
+	if err != nil {
+		return err
+	}
+	fmt.Println("nearest:", both[0][0].ID, both[1][0].ID)
+
 	_, err = r.Retrieve(ctx, []float32{1, 0, 0}, rag.AgentConfig{})
 	fmt.Println(errors.Is(err, rag.ErrQuery), errors.Is(err, rag.ErrConfig))
 	return nil
