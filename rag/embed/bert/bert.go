@@ -2,9 +2,12 @@ package bert
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
@@ -39,11 +42,18 @@ type linear struct{ w, b []float32 }
 // A norm is a layer norm.
 type norm struct{ w, b []float32 }
 
-// A layer holds the weights of a layer as they are read.
+// A stored is a linear map with weights in the file of the model.
+type stored struct {
+	w weights.Tensor
+	b []float32
+}
+
+// A layer is a layer of the file. Several maps of the same input are applied as one, with all their
+// outputs.
 type layer struct {
-	qkv, attention linear // queries, keys and values in one
+	qkv, attention []stored // queries, keys and values
 	norm1          norm
-	up, down       linear
+	up, down       []stored
 	norm2          norm
 }
 
@@ -56,7 +66,10 @@ type Model struct {
 	places []float32     // a row per position, plus the embedding of the first segment
 	second []float32     // difference from the first segment to the second; nil: no second segment
 	norm   norm
-	layers []*block
+
+	stored []layer
+	packed sync.Mutex
+	layers atomic.Pointer[[]*block] // packed; nil: not yet
 
 	scratch sync.Pool // of *scratch
 }
@@ -75,25 +88,47 @@ func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 // token, and products are exact integers (Dettmers et al., LLM.int8(), 2022, call this vector-wise
 // quantisation). Other numbers stay float32. Vectors change a little: of all-MiniLM-L6-v2, their
 // cosine with those before is above 0.995. Quantize fails, and changes nothing, if a weight is not
-// finite. It must not be called while m is in use.
+// finite or cannot be read. It must not be called while m is in use.
 func (m *Model) Quantize() error {
-	codes := make(map[*product]*simd.CodeMatrix)
-	for i, b := range m.layers {
-		for _, p := range b.products() {
-			if p.codes != nil {
-				return nil
-			}
-			w := p.floats.Unpack()
-			if !simd.Finite(w.Data) {
-				return fmt.Errorf("layer %d has weights that are not finite", i)
-			}
-			codes[p] = simd.NewCodeMatrix(w)
+	if layers := m.layers.Load(); layers != nil && (*layers)[0].up.codes != nil {
+		return nil
+	}
+	layers, err := m.pack(newCodes)
+	if err == nil {
+		m.layers.Store(&layers)
+	}
+	return err
+}
+
+// blocks returns the layers, packed. The first call reads them.
+func (m *Model) blocks() ([]*block, error) {
+	if layers := m.layers.Load(); layers != nil {
+		return *layers, nil
+	}
+	m.packed.Lock()
+	defer m.packed.Unlock()
+	if layers := m.layers.Load(); layers != nil {
+		return *layers, nil
+	}
+	layers, err := m.pack(newFloats)
+	if err != nil {
+		return nil, err
+	}
+	m.layers.Store(&layers)
+	return layers, nil
+}
+
+// pack packs the matrices of all layers, on all cores.
+func (m *Model) pack(kind func([]simd.Rows) (product, error)) ([]*block, error) {
+	layers := make([]*block, len(m.stored))
+	err := each(context.Background(), runtime.GOMAXPROCS(0), len(layers), func(i int) (err error) {
+		if layers[i], err = newBlock(m.stored[i], kind); err != nil {
+			err = fmt.Errorf("layer %d: %w", i, err)
 		}
-	}
-	for p, c := range codes {
-		*p = product{codes: c, bias: p.bias}
-	}
-	return nil
+		return err
+	})
+	m.file.Forget()
+	return layers, err
 }
 
 // Embed returns the vector of a text. It runs on one core. It panics if the file of a model that is

@@ -1,6 +1,7 @@
 package bert_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -93,7 +95,7 @@ func (m *made) safetensors(t testing.TB, rename func(string) string) []byte {
 		Shape   []int  `json:"shape"`
 		Offsets [2]int `json:"data_offsets"`
 	}
-	header, data := map[string]info{}, []byte(nil)
+	header, data := map[string]any{"__metadata__": map[string]string{"format": "pt"}}, []byte(nil)
 	for _, name := range slices.Sorted(maps.Keys(m.tensors)) {
 		from := len(data)
 		for _, x := range m.tensors[name].data {
@@ -656,6 +658,38 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// Numbers that cannot be read are an error of Open, though the weights are read later.
+func TestUnreadableNumbers(t *testing.T) {
+	m := small()
+	name := "encoder.layer.1.output.dense.weight"
+	b := bytes.Replace(m.safetensors(t, same), []byte(name+`":{"dtype":"F32"`), []byte(name+`":{"dtype":"I32"`), 1)
+	_, err := bert.Open(m.dir(t, map[string]string{"model.safetensors": string(b)}))
+	if err == nil || !strings.Contains(err.Error(), `"`+name+`" has numbers of the type I32`) {
+		t.Error(err)
+	}
+}
+
+// The first text reads the weights. If the file has become shorter, that is an error, of each text.
+func TestFileBecomesShorter(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be made shorter")
+	}
+	m := newMade(2, 2, 64, 256, 24, words)
+	dir := m.dir(t, nil)
+	unread, codes := open(t, dir), open(t, dir)
+	if err := os.Truncate(filepath.Join(dir, "model.safetensors"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := unread.EmbedBatch(t.Context(), []string{"tea"}, 2); err == nil || !strings.Contains(err.Error(), "could not be read") {
+			t.Errorf("unread: %v", err)
+		}
+		if err := codes.Quantize(); err == nil || !strings.Contains(err.Error(), "could not be read") {
+			t.Errorf("codes: %v", err)
+		}
+	}
+}
+
 func TestGGUFErrors(t *testing.T) {
 	m := small()
 	for want, change := range map[string]func(map[string]any){
@@ -740,6 +774,16 @@ func TestCrossEncoder(t *testing.T) {
 		if got := c.Score(pair[0], pair[1]); math.Abs(got-want) > 1e-5 {
 			t.Errorf("%q: %v, want %v", pair, got, want)
 		}
+	}
+	float := c.Score("green tea", "a cup of green tea.")
+	if err := c.Quantize(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Score("green tea", "a cup of green tea."); got == float || math.Abs(got-float) > 0.05 {
+		t.Errorf("with weights of one byte: %v, want about %v", got, float)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 	delete(m.tensors, "classifier.bias")
 	if _, err := bert.OpenCross(m.dir(t, nil)); err == nil || !strings.Contains(err.Error(), "classifier.bias") {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
@@ -50,9 +49,15 @@ func NewCross(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*CrossE
 	}
 	l, h := &loader{file: file}, cfg.Hidden
 	c := &CrossEncoder{m, l.linear(-1, "pooler.dense", h, h), l.linear(-1, "classifier", 1, h)}
-	c.pooler.w, c.head.w = slices.Clone(c.pooler.w), slices.Clone(c.head.w) // not to be read from the file later
 	return c, l.err
 }
+
+// Quantize replaces the weights of the layers by codes of one byte; see Model.Quantize. It must not
+// be called while c is in use.
+func (c *CrossEncoder) Quantize() error { return c.model.Quantize() }
+
+// Close unmaps the file that OpenCross has read; see Model.Close.
+func (c *CrossEncoder) Close() error { return c.model.Close() }
 
 // Score returns how well a text fits a question: a logit, of which only the order is meaningful.
 // 1/(1+exp(-score)) lies between 0 and 1. It runs on one core. It panics

@@ -1,6 +1,7 @@
 package bert
 
 import (
+	"errors"
 	"math"
 	"runtime"
 	"sync"
@@ -30,26 +31,50 @@ type block struct {
 	norm1, norm2             norm
 }
 
-func (b *block) products() [4]*product { return [4]*product{b.qkv, b.attention, b.up, b.down} }
-
-func newBlock(l layer, c Config) block {
-	h := c.Hidden
-	return block{
-		qkv: newProduct(l.qkv, h), attention: newProduct(l.attention, h),
-		up: newProduct(l.up, h), down: newProduct(l.down, c.Intermediate),
-		norm1: l.norm1, norm2: l.norm2,
+func newBlock(l layer, kind func([]simd.Rows) (product, error)) (*block, error) {
+	b := &block{norm1: l.norm1, norm2: l.norm2}
+	for _, p := range []struct {
+		to   **product
+		from []stored
+	}{{&b.qkv, l.qkv}, {&b.attention, l.attention}, {&b.up, l.up}, {&b.down, l.down}} {
+		var parts []simd.Rows
+		var bias []float32
+		for _, s := range p.from {
+			w, err := s.w.View()
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, simd.Rows{Data: w, N: s.w.Shape[0], Dim: s.w.Shape[1], Stride: s.w.Shape[1]})
+			bias = append(bias, s.b...)
+		}
+		made, err := kind(parts)
+		if err != nil {
+			return nil, err
+		}
+		made.bias = bias
+		*p.to = &made
 	}
+	return b, nil
 }
 
-// newProduct packs a linear map of rows of in elements. It copies the weights. Weights that are
-// missing, because a file could not be read, make an empty product.
-func newProduct(l linear, in int) *product {
-	p := &product{bias: l.b}
-	if out := len(l.b); len(l.w) == out*in && out > 0 {
-		p.floats.Pack(simd.Rows{Data: l.w, N: out, Dim: in, Stride: in})
-	}
-	return p
+// newFloats packs a linear map of some matrices, one below the other. It copies them.
+func newFloats(parts []simd.Rows) (p product, err error) {
+	p.floats.Pack(parts...)
+	return p, nil
 }
+
+// newCodes is newFloats with codes of one byte.
+func newCodes(parts []simd.Rows) (p product, err error) {
+	for _, w := range parts {
+		if !simd.Finite(w.Data) {
+			return p, errNotFinite
+		}
+	}
+	p.codes = simd.NewCodeMatrix(parts...)
+	return p, nil
+}
+
+var errNotFinite = errors.New("there are weights that are not finite")
 
 // A scratch is the memory of one run.
 type scratch struct {
@@ -69,21 +94,26 @@ type head struct {
 // have the same bits whatever texts run with it.
 type pass struct {
 	*scratch
-	team  team
-	model *Model
-	texts []sequence
-	rows  int
+	team   team
+	model  *Model
+	layers []*block
+	texts  []sequence
+	rows   int
 }
 
 // run runs the model over texts, at least one, on some threads, and calls finish with the rows of
 // the last layer of each text. It fails if the file of the model cannot be read.
 func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Rows)) error {
+	layers, err := m.blocks()
+	if err != nil {
+		return err
+	}
 	s, _ := m.scratch.Get().(*scratch)
 	if s == nil {
 		s = &scratch{}
 	}
 	defer m.scratch.Put(s)
-	p := &pass{scratch: s, team: team{size: threads}, model: m, texts: texts}
+	p := &pass{scratch: s, team: team{size: threads}, model: m, layers: layers, texts: texts}
 	for i := range texts {
 		texts[i].at = p.rows
 		p.rows += len(texts[i].ids)
@@ -94,7 +124,7 @@ func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Row
 	s.qkv.Resize(p.rows, 3*h)
 	s.mid.Resize(p.rows, m.cfg.Intermediate)
 	// Only the embeddings of tokens are read from the file: all other weights are packed.
-	err := vfs.Guard("weights", func() error {
+	err = vfs.Guard("weights", func() error {
 		p.start()
 		runtime.KeepAlive(m.file)
 		return nil
@@ -103,7 +133,7 @@ func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Row
 		return err
 	}
 	const steps = 15 // of a layer, at most
-	p.team.do(steps*len(m.layers), p.forward)
+	p.team.do(steps*len(layers), p.forward)
 	for i, t := range texts {
 		finish(i, s.x.Slice(t.at, t.at+len(t.ids)))
 	}
@@ -116,8 +146,8 @@ const partsOfThread = 6
 
 // forward is the work of one thread.
 func (p *pass) forward(w *worker) {
-	m, c := p.model, p.model.cfg
-	for _, b := range m.layers {
+	c := p.model.cfg
+	for _, b := range p.layers {
 		p.multiply(w, b.qkv, p.qkv, p.x, nil)
 		w.step(len(p.texts)*c.Heads, partsOfThread, func(from, to int) {
 			s, _ := p.heads.Get().(*head)

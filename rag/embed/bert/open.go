@@ -20,7 +20,9 @@ import (
 // weightFiles are the names of weights in a directory, in the order in which they are looked for.
 var weightFiles = []string{"model.safetensors", "model.onnx", "onnx/model.onnx"}
 
-// Open reads a model from a GGUF file or a directory.
+// Open reads a model from a GGUF file or a directory. It maps the weights, and the first text that
+// is embedded reads them, so that opening takes little more than reading the vocabulary. Files must
+// not be changed while the model is open; they may be replaced or, except on Windows, removed.
 func Open(path string) (*Model, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -60,6 +62,11 @@ func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, Config, error) {
 	if err != nil {
 		return nil, nil, cfg, err
 	}
+	file, err := openWeights(dir)
+	return file, tok, cfg, err
+}
+
+func openWeights(dir string) (*weights.File, error) {
 	var missing error
 	for _, name := range weightFiles {
 		file, err := weights.Open(filepath.Join(dir, filepath.FromSlash(name)))
@@ -68,11 +75,11 @@ func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, Config, error) {
 			continue
 		}
 		if err != nil {
-			return nil, nil, cfg, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		return file, tok, cfg, nil
+		return file, nil
 	}
-	return nil, nil, cfg, missing
+	return nil, missing
 }
 
 func readConfig(dir string) (cfg Config, err error) {
@@ -277,23 +284,17 @@ type loader struct {
 	err  error
 }
 
-// get returns a copy of a tensor of a layer, or of a tensor outside of the layers if layer is -1.
-// The tensor must have the given shape; 0 stands for any dimension.
-func (l *loader) get(layer int, name, suffix string, shape ...int) []float32 {
-	return slices.Clone(l.view(layer, name, suffix, shape...))
-}
-
-// view is get without a copy, if that is possible: the tensor must not be changed.
-func (l *loader) view(layer int, name, suffix string, shape ...int) []float32 {
+// find returns a tensor of a layer, or of a tensor outside of the layers if layer is -1. The tensor
+// must have the given shape; 0 stands for any dimension. Its numbers are not read.
+func (l *loader) find(layer int, name, suffix string, shape ...int) (t weights.Tensor) {
 	if l.err != nil {
-		return nil
+		return t
 	}
 	hf, gguf := name, names[name]
 	if layer >= 0 {
 		hf, gguf = fmt.Sprintf("encoder.layer.%d.%s", layer, name), fmt.Sprintf("blk.%d.%s", layer, gguf)
 	}
 	old := map[string]string{"weight": "gamma", "bias": "beta"}[suffix] // names of layer norms in old files
-	var t weights.Tensor
 	found := false
 	for _, full := range []string{hf + "." + suffix, "bert." + hf + "." + suffix, gguf + "." + suffix, hf + "." + old, "bert." + hf + "." + old} {
 		if t, found = l.file.Tensors[full]; found {
@@ -302,32 +303,54 @@ func (l *loader) view(layer int, name, suffix string, shape ...int) []float32 {
 	}
 	if !found {
 		l.err = fmt.Errorf("tensor %q is missing", hf+"."+suffix)
-		return nil
+		return t
 	}
 	ok := len(t.Shape) == len(shape)
 	for i := range min(len(t.Shape), len(shape)) {
 		ok = ok && t.Shape[i] > 0 && (t.Shape[i] == shape[i] || shape[i] == 0)
 	}
-	if !ok {
+	switch {
+	case !ok:
 		l.err = fmt.Errorf("tensor %q has shape %v, want %v", hf+"."+suffix, t.Shape, shape)
+	case !t.Readable():
+		l.err = fmt.Errorf("tensor %q has numbers of the type %s, which cannot be read", hf+"."+suffix, t.Type)
+	}
+	return t
+}
+
+// get returns a copy of a tensor.
+func (l *loader) get(layer int, name, suffix string, shape ...int) []float32 {
+	return slices.Clone(l.view(layer, name, suffix, shape...))
+}
+
+// view is get without a copy, if that is possible: the tensor must not be changed.
+func (l *loader) view(layer int, name, suffix string, shape ...int) []float32 {
+	t := l.find(layer, name, suffix, shape...)
+	if l.err != nil {
 		return nil
 	}
 	v, err := t.View()
-	if err != nil {
-		l.err = fmt.Errorf("tensor %q: %w", hf+"."+suffix, err)
-	}
+	l.err = err
 	return v
 }
 
+// stored returns a linear map whose weights are read later.
+func (l *loader) stored(layer int, name string, out, in int) stored {
+	return stored{l.find(layer, name, "weight", out, in), l.get(layer, name, "bias", out)}
+}
+
+// linear returns a copy of a linear map.
 func (l *loader) linear(layer int, name string, out, in int) linear {
-	return linear{l.view(layer, name, "weight", out, in), l.get(layer, name, "bias", out)}
+	return linear{l.get(layer, name, "weight", out, in), l.get(layer, name, "bias", out)}
 }
 
 func (l *loader) norm(layer int, name string, h int) norm {
 	return norm{l.get(layer, name, "weight", h), l.get(layer, name, "bias", h)}
 }
 
-// New returns a model from tensors, named as in Hugging Face files or in GGUF, and a tokenizer.
+// New returns a model from tensors, named as in Hugging Face files or in GGUF, and a tokenizer. The
+// matrices of the layers are only looked up: the first text that is embedded reads them, and fails
+// if that is not possible.
 func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, error) {
 	switch cfg.Activation {
 	case "gelu", "relu", "gelu_tanh":
@@ -358,28 +381,20 @@ func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, erro
 	m.places = l.get(-1, "embeddings.position_embeddings", "weight", cfg.Positions, h)
 	segment := l.get(-1, "embeddings.token_type_embeddings", "weight", 0, h)
 	m.norm = l.norm(-1, "embeddings.LayerNorm", h)
-	var packing vfs.Group
 	for i := 0; i < cfg.Layers && l.err == nil; i++ {
-		q, k, v := l.linear(i, "attention.self.query", h, h), l.linear(i, "attention.self.key", h, h), l.linear(i, "attention.self.value", h, h)
-		raw := layer{
-			qkv:       linear{append(append(q.w, k.w...), v.w...), append(append(q.b, k.b...), v.b...)},
-			attention: l.linear(i, "attention.output.dense", h, h),
+		self := func(name string) stored { return l.stored(i, "attention.self."+name, h, h) }
+		m.stored = append(m.stored, layer{
+			qkv:       []stored{self("query"), self("key"), self("value")},
+			attention: []stored{l.stored(i, "attention.output.dense", h, h)},
 			norm1:     l.norm(i, "attention.output.LayerNorm", h),
-			up:        l.linear(i, "intermediate.dense", cfg.Intermediate, h),
-			down:      l.linear(i, "output.dense", h, cfg.Intermediate),
+			up:        []stored{l.stored(i, "intermediate.dense", cfg.Intermediate, h)},
+			down:      []stored{l.stored(i, "output.dense", h, cfg.Intermediate)},
 			norm2:     l.norm(i, "output.LayerNorm", h),
-		}
-		b := new(block)
-		m.layers = append(m.layers, b)
-		packing.Go("weights", func() error {
-			*b = newBlock(raw, cfg)
-			return nil
 		})
 	}
-	if err := cmp.Or(l.err, packing.Wait()); err != nil {
-		return nil, err
+	if l.err != nil {
+		return nil, l.err
 	}
-	file.Forget()
 	for p := range cfg.Positions {
 		add(m.places[p*h:][:h], segment)
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -75,40 +76,47 @@ func (p *tokenPair) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &list)
 }
 
+// A tokenizerFile is a tokenizer.json.
+type tokenizerFile struct {
+	Added []struct {
+		ID      int    `json:"id"`
+		Content string `json:"content"`
+		Special bool   `json:"special"`
+	} `json:"added_tokens"`
+	Normalizer    *component `json:"normalizer"`
+	PreTokenizer  *component `json:"pre_tokenizer"`
+	PostProcessor *component `json:"post_processor"`
+	Model         struct {
+		Type         string          `json:"type"`
+		Vocab        json.RawMessage `json:"vocab"`
+		Unknown      string          `json:"unk_token"`
+		UnknownID    *int            `json:"unk_id"`
+		Prefix       string          `json:"continuing_subword_prefix"`
+		Most         int             `json:"max_input_chars_per_word"`
+		ByteFallback bool            `json:"byte_fallback"`
+	} `json:"model"`
+}
+
 // Parse reads a tokenizer.json.
 func Parse(b []byte) (*Tokenizer, error) {
-	var file struct {
-		Added []struct {
-			ID      int    `json:"id"`
-			Content string `json:"content"`
-			Special bool   `json:"special"`
-		} `json:"added_tokens"`
-		Normalizer    *component `json:"normalizer"`
-		PreTokenizer  *component `json:"pre_tokenizer"`
-		PostProcessor *component `json:"post_processor"`
-		Model         struct {
-			Type         string          `json:"type"`
-			Vocab        json.RawMessage `json:"vocab"`
-			Unknown      string          `json:"unk_token"`
-			UnknownID    *int            `json:"unk_id"`
-			Prefix       string          `json:"continuing_subword_prefix"`
-			Most         int             `json:"max_input_chars_per_word"`
-			ByteFallback bool            `json:"byte_fallback"`
-		} `json:"model"`
-	}
-	if err := json.Unmarshal(b, &file); err != nil {
+	var file tokenizerFile
+	ids, err := unmarshal(b, &file)
+	if err != nil {
 		return nil, formatf("%w", err)
 	}
 	t := &Tokenizer{ids: map[string]int{}, unknown: -1}
 	m := &file.Model
-	if m.Type == "" && bytes.HasPrefix(bytes.TrimSpace(m.Vocab), []byte("{")) && m.Prefix != "" {
+	if m.Type == "" && (ids != nil || bytes.HasPrefix(bytes.TrimSpace(m.Vocab), []byte("{"))) && m.Prefix != "" {
 		m.Type = "WordPiece" // old files do not state it
 	}
 	switch m.Type {
 	case "WordPiece", "WordLevel":
-		if err := json.Unmarshal(m.Vocab, &t.ids); err != nil {
-			return nil, formatf("vocabulary: %w", err)
+		if ids == nil {
+			if err := json.Unmarshal(m.Vocab, &ids); err != nil {
+				return nil, formatf("vocabulary: %w", err)
+			}
 		}
+		t.ids = ids
 		for token, id := range t.ids {
 			if id < 0 || id > math.MaxInt32 {
 				return nil, formatf("token %q has the number %d", token, id)
@@ -176,6 +184,90 @@ func Parse(b []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// unmarshal is json.Unmarshal, except that it takes a vocabulary out of the file first and reads it
+// by plainVocab: encoding/json takes ten times as long for tens of thousands of tokens. ids is nil if
+// the vocabulary has another form.
+func unmarshal(b []byte, file *tokenizerFile) (ids map[string]int, err error) {
+	const key, mark = `"vocab"`, `"\ufffevocab\ufffe"`
+	if at := bytes.Index(b, []byte(key)); at >= 0 {
+		colon := bytes.IndexByte(b[at:], ':')
+		begin := at + colon + 1
+		if colon >= 0 && len(bytes.TrimSpace(b[at+len(key):begin-1])) == 0 {
+			ids, n := plainVocab(string(b[begin:]))
+			if ids != nil && json.Unmarshal(slices.Concat(b[:begin], []byte(mark), b[begin+n:]), file) == nil &&
+				string(file.Model.Vocab) == mark {
+				return ids, nil
+			}
+			*file = tokenizerFile{} // the key stood elsewhere, or there is an error to report
+		}
+	}
+	return nil, json.Unmarshal(b, file)
+}
+
+// plainVocab reads an object of natural numbers at the beginning of s, which need not be JSON, and
+// returns the length of the object. It returns nil for other values and for unusual ones.
+func plainVocab(s string) (ids map[string]int, n int) {
+	next := func() byte { // the next byte after blanks; 0 at the end
+		for ; n < len(s); n++ {
+			if c := s[n]; c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+				n++
+				return c
+			}
+		}
+		return 0
+	}
+	if next() != '{' {
+		return nil, 0
+	}
+	ids = make(map[string]int, min(strings.Count(s, ":"), len(s)/10))
+	for c := next(); c != '}'; c = next() {
+		if len(ids) > 0 {
+			if c != ',' {
+				return nil, 0
+			}
+			c = next()
+		}
+		if c != '"' {
+			return nil, 0
+		}
+		begin, plain := n, true
+		for n < len(s) && s[n] != '"' {
+			plain = plain && ' ' <= s[n] && s[n] < utf8.RuneSelf
+			if s[n] == '\\' {
+				plain = false
+				n++
+			}
+			n++
+		}
+		if n >= len(s) {
+			return nil, 0
+		}
+		token := s[begin:n]
+		n++
+		if !plain && json.Unmarshal([]byte(s[begin-1:n]), &token) != nil {
+			return nil, 0
+		}
+		if next() != ':' {
+			return nil, 0
+		}
+		first := next()
+		id := int(first) - '0'
+		if id < 0 || id > 9 {
+			return nil, 0
+		}
+		for ; n < len(s) && '0' <= s[n] && s[n] <= '9'; n++ {
+			if id = 10*id + int(s[n]-'0'); id > math.MaxInt32 || first == '0' {
+				return nil, 0
+			}
+		}
+		if n == len(s) || strings.IndexByte(" \t\r\n,}", s[n]) < 0 {
+			return nil, 0
+		}
+		ids[token] = id
+	}
+	return ids, n
 }
 
 func is(p *bool, unset bool) bool {

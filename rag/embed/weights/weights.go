@@ -58,6 +58,9 @@ func (t Tensor) Len() int {
 	return n
 }
 
+// Readable reports whether Float32 and View can read the elements.
+func (t Tensor) Readable() bool { return t.kind.decode != nil }
+
 // Float32 returns the elements, converted and dequantized.
 func (t Tensor) Float32() ([]float32, error) {
 	if t.kind.decode == nil {
