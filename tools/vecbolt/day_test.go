@@ -69,8 +69,8 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// agent TOOL JSON [TOKEN] calls a tool of the server as an agent does; agent -pipe TOOL JSON ARGS...
-// one of a command that serves agents. What it returns goes to the file "answer".
+// agent TOOL JSON [TOKEN] calls a tool of the server as an agent does; agent -pipe TOOL JSON
+// ARGS... one of a command that serves agents. What it returns goes to the file "answer".
 func agent(ts *testscript.TestScript, _ bool, args []string) {
 	ctx := context.Background()
 	var transport sdk.Transport

@@ -223,8 +223,8 @@ func (c *closeness) check(t *testing.T, text string, got []float32, want []float
 	c.worst = max(c.worst, worst)
 }
 
-// withSafetensors returns a directory with the model, whose weights are a safetensors file: Sentence
-// Transformers does not read the weights of ONNX files.
+// withSafetensors returns a directory with the model, whose weights are a safetensors file:
+// Sentence Transformers does not read the weights of ONNX files.
 func withSafetensors(t *testing.T, dir, weightFile string) string {
 	t.Helper()
 	if weightFile == "model.safetensors" {

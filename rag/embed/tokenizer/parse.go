@@ -187,8 +187,8 @@ func Parse(b []byte) (*Tokenizer, error) {
 }
 
 // unmarshal is json.Unmarshal, except that it takes a vocabulary out of the file first and reads it
-// by plainVocab: encoding/json takes ten times as long for tens of thousands of tokens. ids is nil if
-// the vocabulary has another form.
+// by plainVocab: encoding/json takes ten times as long for tens of thousands of tokens. ids is nil
+// if the vocabulary has another form.
 func unmarshal(b []byte, file *tokenizerFile) (ids map[string]int, err error) {
 	const key, mark = `"vocab"`, `"\ufffevocab\ufffe"`
 	if at := bytes.Index(b, []byte(key)); at >= 0 {
