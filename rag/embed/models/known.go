@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // A KnownModel is a model that was compared with another program.
@@ -14,11 +15,14 @@ type KnownModel struct {
 	Package  string // name and version of a package that contains the model, and its kind
 	File     string // name of the package's file
 	SHA256   string // of that file
-	Weights  string // SHA-256 of the weights
+	Weights  string // SHA-256 of the package's weights
 	MadeWith string // program that computed Values
 	Values   []Value
 
-	config map[string]string // files that the package lacks
+	Repository string // owner/model on Hugging Face
+
+	weights string            // name in Repository of the file with the SHA-256 Weights; empty: another format is there
+	config  map[string]string // files that the package lacks
 }
 
 // A Value is the beginning of the embedding of a text without a prompt.
@@ -45,6 +49,8 @@ var known = []KnownModel{
 		SHA256:   "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
 		Weights:  "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
 		MadeWith: "sentence-transformers 2.7.0, transformers 4.40.2, torch 1.13.0a0",
+
+		Repository: "sentence-transformers/all-MiniLM-L6-v2", weights: "model.safetensors",
 		Values: []Value{
 			{texts[0], []float32{0.077545, 0.044209, -0.038641, 0.049925, 0.006945, -0.069501, 0.029777, 0.036303}},
 			{texts[1], []float32{-0.037276, -0.016935, -0.054163, 0.059903, -0.025455, -0.012374, 0.079181, -0.004961}},
@@ -57,6 +63,8 @@ var known = []KnownModel{
 		SHA256:   "b7e761f2b3e4307a26e12383bc88a44e104f528156930586d7402966af047363",
 		Weights:  "828e1496d7fabb79cfa4dcd84fa38625c0d3d21da474a00f08db0f559940cf35",
 		MadeWith: "onnxruntime 1.19.2",
+
+		Repository: "BAAI/bge-small-en-v1.5",
 		Values: []Value{
 			{texts[0], []float32{-0.021429, 0.079515, 0.033302, -0.063239, 0.023901, -0.008121, -0.010721, -0.049791}},
 			{texts[1], []float32{-0.029961, 0.005526, -0.004100, -0.015474, 0.044575, 0.010232, 0.030127, -0.008809}},
@@ -78,10 +86,12 @@ var known = []KnownModel{
 	},
 }
 
-// Known returns what is known about the weights of the model; nil means nothing.
+// Known returns what is known about the weights of the model, or about the repository that it was
+// downloaded from; nil means nothing.
 func (m *Model) Known() *KnownModel {
 	for i := range known {
-		if slices.ContainsFunc(m.Files, func(f File) bool { return f.SHA256 == known[i].Weights }) {
+		if strings.Contains(m.Source, "/"+known[i].Repository+"@") ||
+			slices.ContainsFunc(m.Files, func(f File) bool { return f.SHA256 == known[i].Weights }) {
 			return &known[i]
 		}
 	}

@@ -3,6 +3,7 @@
 // directory in the layout of Hugging Face (config.json, model.safetensors or model.onnx,
 // tokenizer.json or vocab.txt, and the files of Sentence Transformers) or of Model2Vec, from a GGUF
 // file, or from an archive that contains such a directory: a wheel of Python, a jar or a zip file.
+// [Store.Download] takes such a directory from Hugging Face, or from another server with its API.
 //
 // Each model is a directory with its files and manifest.json, which lists them with their SHA-256.
 // It is written under another name first, so a model is there completely or not at all. Models in
@@ -80,7 +81,7 @@ type Model struct {
 	Provider   string `json:"provider"` // "bert", "gguf" or "model2vec"; see package embed
 	Dimensions int    `json:"dimensions,omitempty"`
 	License    string `json:"license,omitempty"` // an SPDX expression; empty means unknown
-	Source     string `json:"source,omitempty"`  // the file or directory that it was added from
+	Source     string `json:"source,omitempty"`  // the file, directory or repository that it was added from
 	Files      []File `json:"files"`
 
 	dir string
@@ -237,6 +238,8 @@ type AddOptions struct {
 	// Check opens the model before it gets its name and returns the number of its dimensions. nil
 	// means no check. If it fails, so does Add, and nothing is stored.
 	Check func(m *Model) (dimensions int, err error)
+
+	source, license string // of a download
 }
 
 // Add copies a model into the store. The error matches ErrFormat if the source holds no model, and
@@ -262,7 +265,7 @@ func (s *Store) add(source string, o AddOptions) (*Model, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(temp)
-	m := &Model{Version: version, Source: filepath.Base(source), dir: temp}
+	m := &Model{Version: version, Source: cmp.Or(o.source, filepath.Base(source)), License: o.license, dir: temp}
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(source), filepath.Ext(source)), ".gguf")
 	info, err := os.Stat(source)
 	switch {
