@@ -41,7 +41,9 @@ func Check(ctx context.Context, db *engine.Engine, level Level) (*Report, error)
 		return nil, err
 	}
 	defer db.Done(ver)
-	c := &checker{db: db, ctx: ctx, ver: ver, deep: level == Deep, report: &Report{Problems: []Problem{}}}
+	c := &checker{db: db, ctx: ctx, ver: ver, deep: level == Deep, report: &Report{Problems: []Problem{}},
+		progress: engine.ProgressOf(ctx)}
+	c.expect()
 	for _, step := range []func() error{c.published, c.store, c.log, c.segments, c.leftovers, c.documents} {
 		if err := db.Guard(step); err != nil {
 			if ctx.Err() != nil {
@@ -60,6 +62,8 @@ type checker struct {
 	ver    *engine.Version
 	deep   bool
 	report *Report
+
+	progress *engine.Progress // in rows: once for the files of a segment, once for its documents
 }
 
 // store checks meta.bolt: its pages, checksums, digests and counts.
@@ -87,24 +91,41 @@ func (c *checker) log() error {
 func (c *checker) segments() error {
 	for _, s := range c.ver.Files.Segments {
 		c.report.Segments++
-		if err := s.Verify(c.ctx); err != nil {
-			c.report.problem(err)
-			continue
-		}
-		if err := s.VerifyRows(c.ctx); err != nil {
-			c.report.problem(err)
-		}
-		for _, d := range s.Derived { // the files on disk, not their content in memory
-			err := d.Check()
-			if err == nil && c.deep {
-				err = d.Recompute(c.ctx)
-			}
-			if err != nil && c.ctx.Err() == nil {
-				c.report.add(Problem{File: d.File(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, engine.ErrDerived)})
-			}
-		}
+		c.segment(s)
+		c.progress.Add(int64(s.Info.Rows))
 	}
 	return c.ctx.Err()
+}
+
+func (c *checker) segment(s *engine.OpenSegment) {
+	if err := s.Verify(c.ctx); err != nil {
+		c.report.problem(err)
+		return
+	}
+	if err := s.VerifyRows(c.ctx); err != nil {
+		c.report.problem(err)
+	}
+	for _, d := range s.Derived { // the files on disk, not their content in memory
+		err := d.Check()
+		if err == nil && c.deep {
+			err = d.Recompute(c.ctx)
+		}
+		if err != nil && c.ctx.Err() == nil {
+			c.report.add(Problem{File: d.File(), Offset: -1, Detail: fmt.Sprintf("%v; %v", err, engine.ErrDerived)})
+		}
+	}
+}
+
+// expect counts the rows to check.
+func (c *checker) expect() {
+	for _, s := range c.ver.Files.Segments {
+		c.progress.Expect(int64(s.Info.Rows))
+	}
+	for _, v := range c.ver.SortedViews() {
+		for _, p := range v.Parts {
+			c.progress.Expect(int64(p.Live()))
+		}
+	}
 }
 
 // leftovers reports segment files that meta.bolt does not account for.
@@ -153,6 +174,7 @@ func (c *checker) part(v *engine.View, p *engine.Part) (live int, err error) {
 	var cols *columns.Columns
 	if p.Segment != nil {
 		if cols, err = p.Segment.Cols.Need(c.ctx); err != nil {
+			c.progress.Add(int64(p.Live()))
 			return p.Live(), nil // segments has reported it
 		}
 		if p.Dim != 0 && p.Dim != v.Def.Schema.Dim {
@@ -181,6 +203,7 @@ func (c *checker) part(v *engine.View, p *engine.Part) (live int, err error) {
 		if err != nil {
 			return 0, err
 		}
+		c.progress.Add(int64(len(batch)))
 	}
 	return len(rows), nil
 }

@@ -512,6 +512,10 @@ func (p *publication) adopt(name string) error {
 // segments adds the segments of the version, with the derived files that exist.
 func (p *publication) segments() error {
 	view := p.to.Named(p.old)
+	progress := engine.ProgressOf(p.ctx)
+	for _, s := range p.ver.Files.Segments {
+		progress.Expect(s.Info.Size)
+	}
 	for _, s := range p.ver.Files.Segments {
 		name := segment.FileName(s.Info.ID)
 		if !p.have(name, s.Info, func() error {
@@ -535,6 +539,7 @@ func (p *publication) segments() error {
 				return err
 			}
 		}
+		progress.Add(s.Info.Size)
 	}
 	return nil
 }

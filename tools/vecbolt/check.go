@@ -24,7 +24,7 @@ func (c *checkCmd) Run(ctx context.Context, t *tool) error {
 	if c.Deep {
 		level = db.CheckDeep
 	}
-	p := t.busy("check")
+	ctx, p := t.working(ctx, "check")
 	report, err := db.CheckFiles(ctx, c.DB, level)
 	p.end()
 	switch {

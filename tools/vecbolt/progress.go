@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/vecbolt/vecbolt/db"
 )
 
 // A progress shows the progress of a long verb: as a bar on a terminal, otherwise as a line at
@@ -102,6 +105,18 @@ func (t *tool) bar(verb string, total func() int64) *bar {
 			mpb.AppendDecorators(decor.Elapsed(decor.ET_STYLE_GO)))
 	}
 	return b
+}
+
+// working starts a bar for a call of package db that reports its progress by the context.
+func (t *tool) working(ctx context.Context, verb string) (context.Context, *bar) {
+	b := t.bar(verb, func() int64 { return math.MaxInt64 }) // until the call knows
+	if b == nil {
+		return ctx, nil
+	}
+	return db.WithProgress(ctx, func(done, total int64) {
+		b.bar.SetTotal(total, false)
+		b.bar.SetCurrent(done)
+	}), b
 }
 
 // busy shows that a verb is running whose progress is unknown.

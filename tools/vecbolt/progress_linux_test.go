@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/vecbolt/vecbolt/db"
 )
 
 // pseudoTerminal returns the two ends of a pseudo-terminal: the one that a person looks at, and the
@@ -51,6 +55,28 @@ func TestBars(t *testing.T) {
 	b.end()
 	b = tl.busy("check")
 	b.end()
+	ctx, b := tl.working(t.Context(), "check")
+	vdb, err := db.Open(filepath.Join(dir, "t.vdb"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := vdb.CreateCollection(ctx, "c", db.Schema{}, nil)
+	if err == nil {
+		_, err = c.Upsert(ctx, db.Document{ID: "a", Vector: []float32{1, 0}})
+	}
+	if err == nil {
+		err = vdb.Flush(ctx)
+	}
+	if err == nil {
+		_, err = vdb.Check(ctx, db.CheckBytes)
+	}
+	if err = errors.Join(err, vdb.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if b.bar.Current() != 2 { // the row in its segment, and its document
+		t.Errorf("%d of 2 done", b.bar.Current())
+	}
+	b.end()
 	b = tl.copying("backup", dir, dir)
 	b.add(0)
 	b.end()
@@ -75,6 +101,9 @@ func TestNoBars(t *testing.T) {
 		b.end()
 		tl.copying("backup", ".", ".").end()
 		tl.busy("check").end()
+		if ctx, b := tl.working(t.Context(), "check"); ctx != t.Context() || b != nil {
+			t.Error("progress is reported to nobody")
+		}
 		if buffer, ok := w.(*bytes.Buffer); ok && buffer.Len() > 0 {
 			t.Errorf("%q", buffer)
 		}

@@ -63,7 +63,7 @@ func (c *publishCmd) once(ctx context.Context, t *tool) error {
 		if err != nil {
 			return err
 		}
-		b := t.busy("publish")
+		ctx, b := t.working(ctx, "publish")
 		done, err := p.Publish(ctx)
 		b.end()
 		if err = errors.Join(err, p.Close()); err != nil {

@@ -53,7 +53,7 @@ func (c *serveCmd) Help() string {
 		"\"Authorization: Bearer TOKEN\". Without tokens, only loopback addresses are allowed. docs/http.md " +
 		"describes the API, GET /openapi.json is its OpenAPI document. Clients of Chroma find their API below " +
 		"/api/v2: see docs/chroma.md. In a browser, the address shows the inspector: collections, documents, searches with " +
-		"their plans, a map, health."
+		"their plans, a map, health; with --bases, also the bases: questions, answers, files, settings."
 }
 
 // Validate is called by kong.

@@ -1,0 +1,40 @@
+package engine
+
+import "context"
+
+// A Progress counts the work of one long call. A nil Progress counts nothing.
+type Progress struct {
+	done, total int64
+	report      func(done, total int64)
+}
+
+type progressKey struct{}
+
+// WithProgress returns a context whose long calls report their progress.
+func WithProgress(ctx context.Context, report func(done, total int64)) context.Context {
+	return context.WithValue(ctx, progressKey{}, report)
+}
+
+// ProgressOf begins to count the work of a call, or returns nil if nobody wants to know.
+func ProgressOf(ctx context.Context) *Progress {
+	report, ok := ctx.Value(progressKey{}).(func(done, total int64))
+	if !ok {
+		return nil
+	}
+	return &Progress{report: report}
+}
+
+// Expect adds n to the work of the call.
+func (p *Progress) Expect(n int64) {
+	if p != nil {
+		p.total += n
+	}
+}
+
+// Add reports that n more of the work is done.
+func (p *Progress) Add(n int64) {
+	if p != nil {
+		p.done += n
+		p.report(p.done, p.total)
+	}
+}
