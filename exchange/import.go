@@ -26,6 +26,10 @@ type ImportOptions struct {
 	// OnSkip, if set, is called with each skipped document, but not for files that do not belong to
 	// the source. Calls of Progress and OnSkip are serialized, but come from several goroutines.
 	OnSkip func(*ImportedDocument)
+	// Vectors, if set, gives documents vectors before they are written. It is called with the
+	// documents of a batch that have a text, no vector in the source, and none in the collection
+	// for the same text, so that an import that was interrupted goes on where it stopped.
+	Vectors func(ctx context.Context, docs []*db.Document) error
 	// Logger receives a warning for each skipped document; nil is silent.
 	Logger *slog.Logger
 }
@@ -213,14 +217,24 @@ func (im *importer) write(ctx context.Context, b batch) error {
 	unchanged := 0
 	var changes []change
 	for i, doc := range b.docs {
+		if im.opts.Vectors != nil && len(doc.Document.Vector) == 0 {
+			doc.Carries &^= db.WithVector // a vector to be made
+		}
 		switch old := stored[i]; {
 		case old == nil:
 			changes = append(changes, change{from: doc, doc: doc.Document})
-		case doc.matches(old):
+		case doc.matches(old) && !im.lacks(doc, old):
 			unchanged++
 		default:
-			changes = append(changes, change{from: doc, doc: doc.mergeInto(old), old: true})
+			to := doc.mergeInto(old)
+			if im.lacks(doc, old) {
+				to.Vector = nil
+			}
+			changes = append(changes, change{from: doc, doc: to, old: true})
 		}
+	}
+	if err := im.vectors(ctx, changes); err != nil {
+		return err
 	}
 	if err := im.upsert(ctx, changes); err != nil {
 		return err
@@ -234,6 +248,36 @@ func (im *importer) write(ctx context.Context, b batch) error {
 		im.opts.Progress(b.done, im.report)
 	}
 	return nil
+}
+
+// lacks reports whether a vector is to be made for a text, in place of the vector of old: it has
+// none, or one of another text.
+func (im *importer) lacks(doc *ImportedDocument, old *db.Document) bool {
+	if im.opts.Vectors == nil || doc.Carries&db.WithVector != 0 {
+		return false
+	}
+	text := old.Text
+	if doc.Carries&db.WithText != 0 {
+		text = doc.Document.Text
+	}
+	return text != old.Text || text != "" && len(old.Vector) == 0
+}
+
+// vectors gives vectors to the documents with a text and none.
+func (im *importer) vectors(ctx context.Context, changes []change) error {
+	if im.opts.Vectors == nil {
+		return nil
+	}
+	var docs []*db.Document
+	for i := range changes {
+		if d := &changes[i].doc; d.Text != "" && len(d.Vector) == 0 {
+			docs = append(docs, d)
+		}
+	}
+	if len(docs) == 0 {
+		return nil
+	}
+	return im.opts.Vectors(ctx, docs)
 }
 
 // upsert writes and counts changes. If the database refuses a document, upsert finds it by

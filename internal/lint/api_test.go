@@ -31,7 +31,8 @@ var public = []string{
 	"server/chroma", "server/inspector", "mcp", "rag", "rag/chat",
 	"rag/embed", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "rag/embed/static/english",
 	"rag/embed/tokenizer", "rag/embed/weights",
-	"rag/eval", "rag/knowledge", "rag/load", "rag/provider", "rag/rerank", "rag/split", "rag/xray",
+	"rag/eval", "rag/knowledge", "rag/load", "rag/provider", "rag/rerank", "rag/split", "rag/vectorize",
+	"rag/xray",
 }
 
 // TestAPI compares the exported declarations of every public package with the listing in

@@ -26,6 +26,7 @@ const (
 // docs/examples, this one) are free.
 var imports = map[string][]string{
 	"server/internal/rest": {"db", "filter", "internal/docjson", "internal/errtext"},
+	"rag/vectorize":        {"db", "rag/embed", "text"},
 	"rag/provider":         {"db", "rag", "rag/embed", "store", "store/weaviate"},
 	"server": {"db", "filter", "golang.org/x/net/netutil", "exchange", "internal/docjson", "rag/provider", "rag/xray",
 		"server/internal/rest"},

@@ -26,8 +26,15 @@ func (c *explainCmd) Help() string {
 
 func (c *explainCmd) Run(ctx context.Context, t *tool) error {
 	return c.read(func(coll *db.Collection) error {
+		asked, err := c.asked(ctx, t, coll)
+		if err != nil {
+			return err
+		}
 		n := 0
 		for q, err := range c.queries(ctx, t) {
+			if err == nil && !c.NoEmbed {
+				q, err = asked.Ask(ctx, q)
+			}
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 type importCmd struct {
@@ -26,13 +27,15 @@ type importCmd struct {
 	Metadata  string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
 	Documents string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the document of row i (id, text, metadata), as export writes it."`
 	schema
+	embedding
 }
 
 func (c *importCmd) Help() string {
 	return `Sources are an embedding cache (a directory of JSON arrays in files named by a hash, with <name>.meta.json beside ` +
 		`them), JSON lines or one JSON array (id or _id; text, document, page_content, content or body; vector, embedding or values; metadata; ` +
 		`other keys become metadata), CSV with a header of such names, .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
-		`vectors have their number as id, from 0. Only new and changed documents are written. A document that cannot ` +
+		`vectors have their number as id, from 0. Only new and changed documents are written, and with --embed only their texts are embedded: an import that was interrupted goes on ` +
+		`where it stopped. A document that cannot ` +
 		`be stored is skipped, with a message; a vector of another dimension ends the import, and the documents before it stay. ` +
 		`A cache directory that does not exist is an empty one.`
 }
@@ -56,7 +59,11 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 		return err
 	}
 	return c.create(ctx, c.schema, func(vdb *db.DB, coll *db.Collection) error {
-		report, err := c.load(ctx, t, coll, src)
+		vectors, err := c.vectors(ctx, t, coll)
+		if err != nil {
+			return err
+		}
+		report, err := c.load(ctx, t, vectors, src)
 		// Documents imported before an error stay, and are counted.
 		seconds := time.Since(start).Seconds()
 		if err == nil {
@@ -91,7 +98,11 @@ func (c *importCmd) open(t *tool) (exchange.Source, error) {
 	})
 }
 
-func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection,
+// importBatch is the number of documents that are embedded and written together: an interrupted
+// import loses no more.
+const importBatch = 200
+
+func (c *importCmd) load(ctx context.Context, t *tool, coll *vectorize.Collection,
 	src exchange.Source) (exchange.Report, error) {
 	if src == nil {
 		return exchange.Report{}, nil
@@ -99,12 +110,20 @@ func (c *importCmd) load(ctx context.Context, t *tool, coll *db.Collection,
 	p := t.progress("import", src.Total)
 	defer p.end()
 	in := &contents{Source: src}
-	report, err := exchange.Import(ctx, coll, in, &exchange.ImportOptions{
+	o := &exchange.ImportOptions{
 		Progress: func(done int64, r exchange.Report) { p.at(done, r.Added+r.Updated+r.Unchanged) },
 		OnSkip: func(doc *exchange.ImportedDocument) {
 			p.notef("skipped %v: %s", doc.Position, errtext.Plain(doc.Skip.Error()))
 		},
-	})
+	}
+	info, err := coll.Info()
+	if err != nil {
+		return exchange.Report{}, err
+	}
+	if _, ok := vectorize.Pinned(info); ok {
+		o.Vectors, o.BatchSize = coll.Fill, importBatch
+	}
+	report, err := exchange.Import(ctx, coll.Collection, in, o)
 	if report.Ignored > 0 {
 		p.notef("ignored %d files that are not named like cache files and contain no array", report.Ignored)
 	}

@@ -8,12 +8,14 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 type putCmd struct {
 	collection
 	File string `arg:"" optional:"" default:"-" placeholder:"FILE|-" help:"JSON lines; default standard input."`
 	schema
+	embedding
 }
 
 func (c *putCmd) Help() string {
@@ -32,9 +34,13 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 	return c.create(ctx, c.schema, func(_ *db.DB, coll *db.Collection) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
+		to, err := c.vectors(ctx, t, coll)
+		if err != nil {
+			return err
+		}
 		written := 0
 		for lines := range grouped(ctx, documents(ctx, in, inputName(c.File))) {
-			n, err := c.write(ctx, t, coll, lines)
+			n, err := c.write(ctx, t, to, lines)
 			written += n
 			if err != nil {
 				return err
@@ -46,7 +52,7 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 		if t.json {
 			return nil
 		}
-		_, err := fmt.Fprintf(t.out, "wrote %d\n", written)
+		_, err = fmt.Fprintf(t.out, "wrote %d\n", written)
 		return err
 	})
 }
@@ -113,7 +119,8 @@ func grouped(ctx context.Context, lines <-chan inputLine) func(yield func([]inpu
 // write writes a group of documents as one batch, prints their ids, and returns the number written.
 // If a line cannot be written, the whole batch fails: then the lines before it are written one by
 // one.
-func (c *putCmd) write(ctx context.Context, t *tool, coll *db.Collection, lines []inputLine) (written int, err error) {
+func (c *putCmd) write(ctx context.Context, t *tool, coll *vectorize.Collection,
+	lines []inputLine) (written int, err error) {
 	var docs []db.Document
 	for _, line := range lines {
 		if line.err != nil {

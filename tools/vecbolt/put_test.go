@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 // A session is a run of the tool whose input and output a test holds.
@@ -137,7 +138,7 @@ func TestPutBadLineInBatch(t *testing.T) {
 		lines = append(lines, line)
 	}
 	var out bytes.Buffer
-	n, err := (&putCmd{}).write(t.Context(), &tool{json: true, out: bufio.NewWriter(&out)}, coll, lines)
+	n, err := (&putCmd{}).write(t.Context(), &tool{json: true, out: bufio.NewWriter(&out)}, vectorize.New(vectorize.Options{}).Collection(coll), lines)
 	if n != 2 || !errors.Is(err, db.ErrDimensionMismatch) || !strings.HasPrefix(err.Error(), "in: line 4: ") ||
 		out.String() != "{\"id\":\"a\"}\n{\"id\":\"b\"}\n" {
 		t.Fatalf("%d, %v, %s", n, err, &out)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
@@ -34,10 +33,7 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 			texts = append(texts, q.Text)
 		}
 	}
-	provider, model, _ := strings.Cut(f.Embedder, ":")
-	if stored := storedProvider(f.Embedder); stored != "" {
-		provider, model = stored, f.Embedder
-	}
+	provider, model := namedModel(f.Embedder)
 	if f.Embedder == "" {
 		provider, model = s.Lineage.Provider, s.Lineage.Model
 	}

@@ -52,13 +52,18 @@ func providers() *embed.Registry {
 
 // engine opens the workspace. Warnings about files are reported like messages.
 func (c *ragCmd) engine(t *tool) (*knowledge.Engine, error) {
-	log := slog.New(slog.NewTextHandler(t.report, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	return openBases(c.Workspace, knowledge.Options{Logger: t.warnings()})
+}
+
+// warnings returns a logger that reports warnings like messages, without the time.
+func (t *tool) warnings() *slog.Logger {
+	plain := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
 		return a
-	}}))
-	return openBases(c.Workspace, knowledge.Options{Logger: log})
+	}
+	return slog.New(slog.NewTextHandler(t.report, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: plain}))
 }
 
 // openBases opens a workspace with the providers of the command, and its model for new bases.

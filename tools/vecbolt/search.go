@@ -17,29 +17,32 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/text"
 )
 
 // searchArgs are the arguments of verbs that search.
 type searchArgs struct {
 	collection
-	Vector    string          `xor:"query" placeholder:"FILE|-|[...]" help:"Search for this vector: a JSON array, or a file that contains one."`
-	Fvecs     string          `xor:"query" placeholder:"FILE" help:"Search for every vector of an .fvecs file."`
-	ID        string          `xor:"query" name:"id" placeholder:"ID" help:"Search for the vector of this document. It is its own first hit."`
-	Like      []string        `xor:"query" sep:"none" placeholder:"ID" help:"Search for documents like this one. May be repeated."`
-	Unlike    []string        `sep:"none" placeholder:"ID" help:"With --like: and unlike this one. May be repeated."`
-	Text      []string        `sep:"none" placeholder:"QUERY" help:"Search for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
-	Hybrid    weights         `placeholder:"V,T" help:"Weights of vector and text if both are given, such as 2,1. The default is equal weights for convex, and 0.01,0.99 for rrf."`
-	Fusion    db.FusionMethod `default:"convex" placeholder:"METHOD" help:"Fusion method: convex, by scores, or rrf, by ranks (${default})."`
-	Snippets  bool            `help:"Show the passage that answers --text best: instead of the text, or with --json in addition to it."`
-	K         int             `short:"k" default:"10" help:"Number of hits (${default}); with --group, number of groups."`
-	Offset    int             `placeholder:"N" help:"Number of hits to skip."`
-	Threshold *float64        `placeholder:"SCORE" help:"Minimum score of a hit."`
-	Group     *group          `placeholder:"FIELD[:N]" help:"Find the best N documents (default 1) of each of the best groups. A group is the documents with the same value in this field."`
-	MMR       *float64        `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
-	Exact     bool            `help:"Find the exact answer, whatever the cost."`
-	Recall    *float64        `xor:"how" placeholder:"R" help:"Sufficient share of the exact answer, up to 1. The default is 0.98, or an exact answer where it costs no more."`
-	Ef        *int            `aliases:"effort" xor:"how" placeholder:"N" help:"Beam width of an approximate search (ef in HNSW), instead of --recall."`
+	Vector    string            `xor:"query" placeholder:"FILE|-|[...]" help:"Search for this vector: a JSON array, or a file that contains one."`
+	Fvecs     string            `xor:"query" placeholder:"FILE" help:"Search for every vector of an .fvecs file."`
+	ID        string            `xor:"query" name:"id" placeholder:"ID" help:"Search for the vector of this document. It is its own first hit."`
+	Like      []string          `xor:"query" sep:"none" placeholder:"ID" help:"Search for documents like this one. May be repeated."`
+	Unlike    []string          `sep:"none" placeholder:"ID" help:"With --like: and unlike this one. May be repeated."`
+	Text      []string          `sep:"none" placeholder:"QUERY" help:"Search for this text: words, \"phrases\", prefix*, +required, -excluded. With one of the above, both rankings are fused. May be repeated: the answers to several forms of a question are fused by rank."`
+	NoEmbed   bool              `help:"Search for --text by its words alone, although the collection is pinned to a model (import --embed)."`
+	Set       map[string]string `placeholder:"KEY=VALUE" help:"Settings of the provider of that model, such as host=…."`
+	Hybrid    weights           `placeholder:"V,T" help:"Weights of vector and text if both are given, such as 2,1. The default is equal weights for convex, and 0.01,0.99 for rrf."`
+	Fusion    db.FusionMethod   `default:"convex" placeholder:"METHOD" help:"Fusion method: convex, by scores, or rrf, by ranks (${default})."`
+	Snippets  bool              `help:"Show the passage that answers --text best: instead of the text, or with --json in addition to it."`
+	K         int               `short:"k" default:"10" help:"Number of hits (${default}); with --group, number of groups."`
+	Offset    int               `placeholder:"N" help:"Number of hits to skip."`
+	Threshold *float64          `placeholder:"SCORE" help:"Minimum score of a hit."`
+	Group     *group            `placeholder:"FIELD[:N]" help:"Find the best N documents (default 1) of each of the best groups. A group is the documents with the same value in this field."`
+	MMR       *float64          `name:"mmr" placeholder:"LAMBDA" help:"Prefer hits that differ from each other (maximal marginal relevance): 1 is relevance alone, 0 diversity alone."`
+	Exact     bool              `help:"Find the exact answer, whatever the cost."`
+	Recall    *float64          `xor:"how" placeholder:"R" help:"Sufficient share of the exact answer, up to 1. The default is 0.98, or an exact answer where it costs no more."`
+	Ef        *int              `aliases:"effort" xor:"how" placeholder:"N" help:"Beam width of an approximate search (ef in HNSW), instead of --recall."`
 	condition
 	parts
 }
@@ -116,9 +119,13 @@ func (c *searchCmd) Help() string {
 func (c *searchCmd) Run(ctx context.Context, t *tool) error {
 	return c.read(func(coll *db.Collection) error {
 		const together = 256 // queries that share a pass over the vectors
+		asked, err := c.asked(ctx, t, coll)
+		if err != nil {
+			return err
+		}
 		batch, n := []db.Query{}, 0
 		answer := func() error {
-			results, err := c.search(ctx, coll, batch)
+			results, err := c.search(ctx, asked, batch)
 			if err != nil {
 				return err
 			}
@@ -148,9 +155,31 @@ func (c *searchCmd) Run(ctx context.Context, t *tool) error {
 	})
 }
 
+// asked returns the collection with its embedder, if the query needs it.
+func (c *searchArgs) asked(ctx context.Context, t *tool, coll *db.Collection) (*vectorize.Collection, error) {
+	if c.NoEmbed || strings.Join(c.Text, "") == "" {
+		return t.models(nil).Collection(coll), nil
+	}
+	return (&embedding{Set: c.Set}).vectors(ctx, t, coll)
+}
+
+// ask gives queries by text the vectors of their texts.
+func (c *searchArgs) ask(ctx context.Context, coll *vectorize.Collection, queries []db.Query) (err error) {
+	for i := range queries {
+		if c.NoEmbed || err != nil {
+			break
+		}
+		queries[i], err = coll.Ask(ctx, queries[i])
+	}
+	return err
+}
+
 // search answers queries; with several texts, each query in all of its forms.
-func (c *searchCmd) search(ctx context.Context, coll *db.Collection, queries []db.Query) ([]*db.Result, error) {
+func (c *searchCmd) search(ctx context.Context, coll *vectorize.Collection, queries []db.Query) ([]*db.Result, error) {
 	if len(c.Text) < 2 {
+		if err := c.ask(ctx, coll, queries); err != nil {
+			return nil, err
+		}
 		return coll.SearchBatch(ctx, queries)
 	}
 	var results []*db.Result
@@ -158,6 +187,9 @@ func (c *searchCmd) search(ctx context.Context, coll *db.Collection, queries []d
 		forms := slices.Repeat([]db.Query{q}, len(c.Text))
 		for i, text := range c.Text {
 			forms[i].Text = text
+		}
+		if err := c.ask(ctx, coll, forms); err != nil {
+			return nil, err
 		}
 		r, err := coll.SearchFused(ctx, forms)
 		if err != nil {

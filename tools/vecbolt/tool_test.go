@@ -43,6 +43,7 @@ func TestScripts(t *testing.T) {
 			"browser":     browser,
 			"certificate": certificate,
 			"chatmodel":   chatModel,
+			"embedder":    embedder,
 
 			"flip":     flip,
 			"hold":     hold,

@@ -1,0 +1,308 @@
+// Package vectorize gives documents vectors when they are written. A collection is pinned to one
+// model. Documents with a text and no vector then get the vector of their text, and queries by text
+// the vector of the question, so that callers need no embedder.
+//
+//	models := vectorize.New(vectorize.Options{})
+//	notes := models.Collection(c) // c is a *db.Collection
+//	err := notes.Pin(ctx, embed.DefaultConfig())
+//	_, err = notes.Upsert(ctx, db.Document{ID: "1", Text: "Cats purr when they are content."})
+//	result, err := notes.Search(ctx, db.Query{Text: "which animal purrs?"})
+//
+// The pin is in the metadata of the collection, under [Field]: provider, model and dimensions, but
+// neither keys nor addresses, which the program supplies. Another model is refused with
+// [ErrMismatch], because vectors of different models cannot be compared.
+package vectorize
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/text"
+)
+
+// Field is the field of the metadata of a collection that holds its pin. Services do not let
+// clients change it: it decides where texts are sent.
+const Field = "vecbolt:embedder"
+
+// ErrMismatch is matched by the error for a model other than the model of a collection.
+var ErrMismatch = errors.New("vectorize: another model")
+
+// Options tune Models. The zero value is the default.
+type Options struct {
+	// Providers are the providers of models; nil means the builtin providers of package embed.
+	Providers *embed.Registry
+	// Default, if set, is the model that a collection without vectors is pinned to by the first
+	// document with a text and no vector. Its settings hold for its provider in all
+	// collections.
+	Default *embed.Config
+	// Embed holds what embedders need from the program: secrets, an HTTP client.
+	Embed *embed.Options
+	// Retry tunes how failed requests are repeated, and logs them; nil means the defaults of
+	// package embed.
+	Retry *embed.RetryOptions
+}
+
+// Models holds the embedders of collections. It makes each embedder once. It is safe for concurrent
+// use.
+type Models struct {
+	opts Options
+
+	mu        sync.Mutex // also held while a collection is pinned
+	embedders map[string]embed.Embedder
+}
+
+// New returns Models without embedders.
+func New(o Options) *Models {
+	if o.Providers == nil {
+		o.Providers = embed.NewRegistry(embed.Builtin()...)
+	}
+	return &Models{opts: o, embedders: map[string]embed.Embedder{}}
+}
+
+func key(c embed.Config) string { return fmt.Sprintf("%s %t", c, c.Normalize) }
+
+// open returns the embedder of a model. The caller holds m.mu.
+func (m *Models) open(ctx context.Context, c embed.Config) (embed.Embedder, error) {
+	if e := m.embedders[key(c)]; e != nil {
+		return e, nil
+	}
+	if d := m.opts.Default; d != nil && d.Provider == c.Provider && c.Settings == nil {
+		c.Settings = d.Settings
+	}
+	p, err := m.opts.Providers.Lookup(c.Provider)
+	if err != nil {
+		return nil, err
+	}
+	e, err := m.opts.Providers.Open(ctx, c, m.opts.Embed)
+	if err != nil {
+		return nil, err
+	}
+	if p.Capabilities.Network {
+		e = embed.Retry(e, m.opts.Retry)
+	}
+	e = embed.Batches(e, &embed.BatchOptions{Size: c.BatchSize})
+	m.embedders[key(c)] = e
+	return e, nil
+}
+
+// Collection returns a collection whose documents get vectors. It does nothing to a collection that
+// is not pinned, unless there is a default model.
+func (m *Models) Collection(c *db.Collection) *Collection { return &Collection{c, m} }
+
+// A Collection is a db.Collection that makes vectors. Upsert, Insert and Search add
+// vectors for texts; its other methods make none.
+type Collection struct {
+	*db.Collection
+	models *Models
+}
+
+// Pinned returns the model of a collection by its metadata, without settings. ok is false if the
+// collection is not pinned.
+func Pinned(info db.CollectionInfo) (c embed.Config, ok bool) {
+	fields, ok := info.Metadata[Field].(map[string]any)
+	if !ok {
+		return c, false
+	}
+	c.Provider, _ = fields["provider"].(string)
+	c.Model, _ = fields["model"].(string)
+	dim, _ := fields["dimensions"].(int64)
+	c.Dimensions = int(dim)
+	c.Normalize, _ = fields["normalize"].(bool)
+	return c, c.Provider != ""
+}
+
+// Keep returns metadata that a client chose for a collection, with the pin that the collection has.
+// The error matches ErrMismatch if the client chose another pin, or one for a collection without.
+func Keep(info db.CollectionInfo, m db.Metadata) (db.Metadata, error) {
+	have, pinned := info.Metadata[Field]
+	if asked, ok := m[Field]; ok && !(pinned && reflect.DeepEqual(asked, have)) {
+		return nil, fmt.Errorf("%w: metadata: clients do not change %q", ErrMismatch, Field)
+	}
+	if !pinned {
+		return m, nil
+	}
+	kept := db.Metadata{Field: have}
+	maps.Copy(kept, m)
+	return kept, nil
+}
+
+// Pin pins the collection to a model, or checks that it is the model of the collection. If the
+// model does not know its dimensions, Pin embeds a word. The error matches ErrMismatch if the
+// collection is pinned to another model, or has vectors that may be of another one.
+func (c *Collection) Pin(ctx context.Context, model embed.Config) error {
+	c.models.mu.Lock()
+	defer c.models.mu.Unlock()
+	_, err := c.pin(ctx, model)
+	return err
+}
+
+// pin is Pin. The caller holds models.mu.
+func (c *Collection) pin(ctx context.Context, model embed.Config) (embed.Embedder, error) {
+	info, err := c.Info()
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.models.open(ctx, model)
+	if err != nil {
+		return nil, err
+	}
+	asked := embed.Config{Provider: model.Provider, Model: cmp.Or(model.Model, e.Model()), Normalize: model.Normalize,
+		Dimensions: cmp.Or(model.Dimensions, e.Dimensions())}
+	if have, ok := Pinned(info); ok {
+		asked.Dimensions = cmp.Or(asked.Dimensions, have.Dimensions)
+		if have.Match(asked) != nil {
+			return nil, fmt.Errorf("%w: collection %q is pinned to %s, not to %s: "+
+				"use its model, or embed its texts again in a new collection", ErrMismatch, info.Name, have, asked)
+		}
+		c.models.embedders[key(asked)] = e
+		return e, nil
+	}
+	if asked.Dimensions == 0 {
+		vec, err := e.Embed(ctx, "dimension")
+		if err != nil {
+			return nil, err
+		}
+		asked.Dimensions = len(vec)
+	}
+	have := info.Schema
+	from := have.Lineage
+	known := from.Provider == asked.Provider && from.Model == asked.Model
+	foreign := have.Dim != 0 && (have.Dim != asked.Dimensions || info.Documents > 0 && !known)
+	if foreign || from.Provider+from.Model != "" && !known {
+		return nil, fmt.Errorf("%w: collection %q has vectors of %d components of provider=%s, model=%s, not of %s: "+
+			"use a new collection", ErrMismatch, info.Name, have.Dim, cmp.Or(from.Provider, "unknown"),
+			cmp.Or(from.Model, "unknown"), asked)
+	}
+	c.models.embedders[key(asked)] = e // Fill opens the model with its dimensions
+	m := db.Metadata{}
+	maps.Copy(m, info.Metadata)
+	m[Field] = map[string]any{"provider": asked.Provider, "model": asked.Model, "dimensions": int64(asked.Dimensions),
+		"normalize": asked.Normalize}
+	return e, c.SetMetadata(ctx, m)
+}
+
+// embedder returns the embedder of the collection, or nil if it is not pinned. With pin, a
+// collection that is not pinned is pinned to the default model.
+func (c *Collection) embedder(ctx context.Context, pin bool) (embed.Embedder, embed.Config, error) {
+	info, err := c.Info()
+	if err != nil {
+		return nil, embed.Config{}, err
+	}
+	c.models.mu.Lock()
+	defer c.models.mu.Unlock()
+	model, ok := Pinned(info)
+	switch {
+	case ok:
+		e, err := c.models.open(ctx, model)
+		if err != nil {
+			err = fmt.Errorf("vectorize: collection %q is pinned to %s: %w", info.Name, model, err)
+		}
+		return e, model, err
+	case pin && c.models.opts.Default != nil:
+		e, err := c.pin(ctx, *c.models.opts.Default)
+		return e, *c.models.opts.Default, err
+	}
+	return nil, model, nil
+}
+
+// Fill gives a vector to each document that has a text and no vector. Without a model it does
+// nothing.
+func (c *Collection) Fill(ctx context.Context, docs []*db.Document) error {
+	var texts []string
+	var lack []*db.Document
+	for _, d := range docs {
+		if len(d.Vector) == 0 && strings.TrimSpace(d.Text) != "" {
+			texts, lack = append(texts, d.Text), append(lack, d)
+		}
+	}
+	if len(lack) == 0 {
+		return nil
+	}
+	e, model, err := c.embedder(ctx, true)
+	if err != nil || e == nil {
+		return err
+	}
+	vecs, err := e.EmbedBatch(ctx, texts)
+	if err != nil {
+		return fmt.Errorf("vectorize: %w", err)
+	}
+	for i, d := range lack {
+		if n := len(vecs[i]); model.Dimensions != 0 && n != model.Dimensions {
+			return fmt.Errorf("%w: %s returned %d components", ErrMismatch, model, n)
+		}
+		d.Vector = vecs[i]
+	}
+	return nil
+}
+
+// Ask gives a query by text, without another target, the vector of its text, so that the collection
+// is searched by vectors, and by words as well if it has a text index. It leaves other queries, and
+// queries of collections that are not pinned, as they are.
+func (c *Collection) Ask(ctx context.Context, q db.Query) (db.Query, error) {
+	if q.Near != nil || strings.TrimSpace(q.Text) == "" {
+		return q, nil
+	}
+	e, _, err := c.embedder(ctx, false)
+	if err != nil || e == nil {
+		return q, err
+	}
+	info, err := c.Info()
+	if err != nil {
+		return q, err
+	}
+	question := cmp.Or(strings.TrimSpace(text.Plain(q.Text)), q.Text)
+	vec, err := embed.Queries(e).Embed(ctx, question)
+	if err != nil {
+		return q, fmt.Errorf("vectorize: embed the question: %w", err)
+	}
+	if q.Near = db.Vector(vec); info.Schema.Text == nil {
+		q.Text = ""
+	}
+	return q, nil
+}
+
+// fill returns copies of documents, with vectors.
+func (c *Collection) fill(ctx context.Context, docs []db.Document) ([]db.Document, error) {
+	all := make([]db.Document, len(docs))
+	pointers := make([]*db.Document, len(docs))
+	for i := range docs {
+		all[i] = docs[i]
+		pointers[i] = &all[i]
+	}
+	return all, c.Fill(ctx, pointers)
+}
+
+// Upsert writes documents, replacing those with the same ids, and returns the ids.
+func (c *Collection) Upsert(ctx context.Context, docs ...db.Document) ([]string, error) {
+	docs, err := c.fill(ctx, docs)
+	if err != nil {
+		return nil, err
+	}
+	return c.Collection.Upsert(ctx, docs...)
+}
+
+// Insert writes new documents, all or none, and returns the ids.
+func (c *Collection) Insert(ctx context.Context, docs ...db.Document) ([]string, error) {
+	docs, err := c.fill(ctx, docs)
+	if err != nil {
+		return nil, err
+	}
+	return c.Collection.Insert(ctx, docs...)
+}
+
+// Search answers a query, after Ask.
+func (c *Collection) Search(ctx context.Context, q db.Query) (*db.Result, error) {
+	q, err := c.Ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return c.Collection.Search(ctx, q)
+}

@@ -1,0 +1,274 @@
+package vectorize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/embed"
+)
+
+// A lab is a database in memory, and a provider that counts texts.
+type lab struct {
+	t      *testing.T
+	vdb    *db.DB
+	models *Models
+	mu     sync.Mutex
+	texts  []string
+	fail   error
+}
+
+type counted struct {
+	embed.Embedder
+	lab *lab
+}
+
+func (c counted) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
+	c.lab.mu.Lock()
+	defer c.lab.mu.Unlock()
+	if c.lab.fail != nil {
+		return nil, c.lab.fail
+	}
+	c.lab.texts = append(c.lab.texts, texts...)
+	return c.Embedder.EmbedBatch(ctx, texts)
+}
+
+// Dimensions is unknown before the first vector, as of some servers.
+func (counted) Dimensions() int { return 0 }
+
+func newLab(t *testing.T, standard *embed.Config) *lab {
+	t.Helper()
+	l := &lab{t: t}
+	vdb, err := db.Open(db.Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = vdb.Close() })
+	l.vdb = vdb
+	registry := embed.NewRegistry(append(embed.Builtin(), embed.Provider{Name: "counted",
+		Capabilities: embed.Capabilities{Dimensions: true, Network: true},
+		Open: func(_ context.Context, c embed.Config, _ *embed.Options) (embed.Embedder, error) {
+			e, err := embed.Trigram(max(c.Dimensions, 64))
+			return counted{e, l}, err
+		}})...)
+	l.models = New(Options{Providers: registry, Default: standard, Retry: &embed.RetryOptions{Attempts: 1}})
+	return l
+}
+
+func (l *lab) open(name string, s db.Schema) *Collection {
+	l.t.Helper()
+	c, err := l.vdb.OpenCollection(l.t.Context(), name, s)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return l.models.Collection(c)
+}
+
+func (l *lab) heard() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := strings.Join(l.texts, "|")
+	l.texts = nil
+	return all
+}
+
+var model = embed.Config{Provider: "counted", Model: "m", Dimensions: 64, Normalize: true}
+
+func TestWritesAndAsks(t *testing.T) {
+	for _, index := range []*db.TextIndex{nil, {}} {
+		t.Run(fmt.Sprint(index != nil), func(t *testing.T) {
+			l := newLab(t, nil)
+			c := l.open("notes", db.Schema{Text: index})
+			if err := c.Pin(t.Context(), model); err != nil {
+				t.Fatal(err)
+			}
+			own := make([]float32, 64)
+			own[0] = 1
+			docs := []db.Document{{ID: "cat", Text: "Cats purr when they are content."}, {ID: "dog", Text: "Dogs bark at night."},
+				{ID: "own", Text: "brought its vector", Vector: own}, {ID: "mute"}, {ID: "blank", Text: " \n"}}
+			if _, err := c.Upsert(t.Context(), docs...); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.heard(); got != "Cats purr when they are content.|Dogs bark at night." {
+				t.Errorf("%q", got)
+			}
+			if docs[0].Vector != nil {
+				t.Error("the caller's document was changed")
+			}
+			for id, n := range map[string]int{"cat": 64, "dog": 64, "own": 64, "mute": 0, "blank": 0} {
+				d, err := c.Get(t.Context(), id, db.Everything)
+				if err != nil || len(d.Vector) != n {
+					t.Errorf("%s: %d components, %v", id, len(d.Vector), err)
+				}
+			}
+			r, err := c.Search(t.Context(), db.Query{Text: `"Cats purr" content`, K: 1})
+			if err != nil || len(r.Hits) != 1 || r.Hits[0].ID != "cat" {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if got := l.heard(); got != "Cats purr content" {
+				t.Errorf("the question was embedded as %q", got)
+			}
+			if hybrid := r.Hits[0].Legs != nil; hybrid != (index != nil) {
+				t.Errorf("legs: %v", r.Hits[0].Legs)
+			}
+			// A target of one's own is not replaced.
+			if r, err := c.Search(t.Context(), db.Query{Near: db.Stored("dog"), K: 1}); err != nil || r.Hits[0].ID != "dog" || l.heard() != "" {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if _, err := c.Insert(t.Context(), db.Document{ID: "cat", Text: "again"}); !errors.Is(err, db.ErrExists) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestPin(t *testing.T) {
+	l := newLab(t, nil)
+	for _, tt := range []struct {
+		name   string
+		schema db.Schema
+		vector int // components of a document that is there already
+		model  embed.Config
+		want   string // of the error; empty: pinned
+	}{
+		{"fresh", db.Schema{}, 0, model, ""},
+		{"unknown dimension", db.Schema{}, 0, embed.Config{Provider: "counted", Model: "m"}, ""},
+		{"same lineage", db.Schema{Lineage: db.Lineage{Provider: "counted", Model: "m"}}, 64, model, ""},
+		{"dimension", db.Schema{Dim: 64}, 0, model, ""},
+		{"other dimension", db.Schema{Dim: 3}, 0, model, "has vectors of 3 components of provider=unknown, model=unknown"},
+		{"other lineage", db.Schema{Lineage: db.Lineage{Provider: "openai", Model: "x"}}, 0, model, "provider=openai, model=x"},
+		{"foreign vectors", db.Schema{}, 64, model, "has vectors of 64 components of provider=unknown, model=unknown"},
+		{"no provider", db.Schema{}, 0, embed.Config{Provider: "nobody"}, "nobody"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := l.open(tt.name, tt.schema)
+			if err := c.SetMetadata(t.Context(), db.Metadata{"owner": "me"}); err != nil {
+				t.Fatal(err)
+			}
+			if tt.vector > 0 {
+				if _, err := c.Upsert(t.Context(), db.Document{ID: "1", Vector: make([]float32, tt.vector)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := c.Pin(t.Context(), tt.model)
+			info, err2 := c.Info()
+			if err2 != nil {
+				t.Fatal(err2)
+			}
+			have, ok := Pinned(info)
+			if info.Metadata["owner"] != "me" {
+				t.Errorf("%v", info.Metadata)
+			}
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) || ok {
+					t.Errorf("%v, pinned: %v", err, ok)
+				}
+				return
+			}
+			if err != nil || have.Provider != "counted" || have.Model != "m" || have.Dimensions != 64 {
+				t.Fatal(have, err)
+			}
+			if err := c.Pin(t.Context(), tt.model); err != nil {
+				t.Error(err)
+			}
+			for _, other := range []embed.Config{embed.DefaultConfig(), {Provider: "counted", Model: "n", Dimensions: 64}, {Provider: "counted", Model: "m", Dimensions: 65}} {
+				if err := c.Pin(t.Context(), other); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "is pinned to provider=counted, model=m, dimensions=64") {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestDefault pins collections by their first text.
+func TestDefault(t *testing.T) {
+	l := newLab(t, &model)
+	c := l.open("a", db.Schema{})
+	if q, err := c.Ask(t.Context(), db.Query{Text: "x"}); err != nil || q.Near != nil {
+		t.Errorf("%+v, %v", q, err)
+	}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			if _, err := c.Upsert(t.Context(), db.Document{ID: fmt.Sprint(i), Text: "some text"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if r, err := c.Search(t.Context(), db.Query{Text: "text"}); err != nil || len(r.Hits) != 8 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	// A collection with vectors of its own refuses texts, and one that is pinned keeps its model.
+	b := l.open("b", db.Schema{})
+	if _, err := b.Upsert(t.Context(), db.Document{ID: "1", Vector: []float32{1, 0}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Upsert(t.Context(), db.Document{ID: "2", Text: "x"}); !errors.Is(err, ErrMismatch) {
+		t.Error(err)
+	}
+	d := l.open("d", db.Schema{})
+	if err := d.Pin(t.Context(), embed.DefaultConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Upsert(t.Context(), db.Document{ID: "1", Text: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := d.Info(); err != nil || info.Schema.Dim != embed.TrigramDimensions {
+		t.Error(info, err)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	l := newLab(t, &model)
+	c := l.open("a", db.Schema{})
+	l.fail = errors.New("no model today")
+	if _, err := c.Upsert(t.Context(), db.Document{ID: "1", Text: "x"}); !errors.Is(err, l.fail) {
+		t.Error(err)
+	}
+	if n, err := c.Count(t.Context(), nil); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	if _, err := c.Search(t.Context(), db.Query{Text: "x"}); !errors.Is(err, l.fail) {
+		t.Error(err)
+	}
+	// The program does not have the provider any more.
+	gone := New(Options{}).Collection(c.Collection)
+	if _, err := gone.Search(t.Context(), db.Query{Text: "x"}); !errors.Is(err, embed.ErrProviderNotFound) || !strings.Contains(err.Error(), "is pinned to provider=counted") {
+		t.Error(err)
+	}
+	// Metadata that is no pin.
+	for _, v := range []any{"static:x", map[string]any{"provider": int64(1)}, map[string]any{}} {
+		if _, ok := Pinned(db.CollectionInfo{Metadata: db.Metadata{Field: v}}); ok {
+			t.Errorf("%v is a pin", v)
+		}
+	}
+}
+
+func TestKeep(t *testing.T) {
+	pin := map[string]any{"provider": "counted", "model": "m", "dimensions": int64(64)}
+	pinned := db.CollectionInfo{Metadata: db.Metadata{Field: pin, "a": "old"}}
+	for _, tt := range []struct {
+		name string
+		info db.CollectionInfo
+		m    db.Metadata
+		want db.Metadata // nil: refused
+	}{
+		{"kept", pinned, db.Metadata{"b": "new"}, db.Metadata{Field: pin, "b": "new"}},
+		{"sent back", pinned, db.Metadata{Field: pin}, db.Metadata{Field: pin}},
+		{"changed", pinned, db.Metadata{Field: map[string]any{"provider": "openai"}}, nil},
+		{"invented", db.CollectionInfo{}, db.Metadata{Field: pin}, nil},
+		{"none", db.CollectionInfo{}, db.Metadata{"b": "new"}, db.Metadata{"b": "new"}},
+	} {
+		got, err := Keep(tt.info, tt.m)
+		if diff := cmp.Diff(tt.want, got); diff != "" || errors.Is(err, ErrMismatch) != (tt.want == nil) {
+			t.Errorf("%s: %v\n%s", tt.name, err, diff)
+		}
+	}
+}
