@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/zip"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,11 +14,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
@@ -122,7 +120,7 @@ func (e *encoder) tokens(keep []int) []string {
 
 // textVectors returns the vector of each text.
 func (e *encoder) textVectors(name string, cached bool, texts []string) ([][]float32, error) {
-	return e.vectors(name, cached, len(texts), func(i int) []float32 { return e.model.Embed(texts[i]) })
+	return e.vectors(name, cached, e.model, len(texts), func(i int) string { return texts[i] })
 }
 
 // tokenVectors returns the vector of each token as a text by itself. Pieces within words cannot be
@@ -184,11 +182,11 @@ func (e *encoder) tokenVectors(name string, cached bool, keep []int) ([][]float3
 	if err != nil {
 		return nil, err
 	}
-	return e.vectors(name, cached, len(keep), func(i int) []float32 { return m.Embed(fmt.Sprint(keep[i])) })
+	return e.vectors(name, cached, m, len(keep), func(i int) string { return fmt.Sprint(keep[i]) })
 }
 
-// vectors computes n vectors, or reads those that a file has from an earlier run.
-func (e *encoder) vectors(name string, cached bool, n int, embed func(int) []float32) ([][]float32, error) {
+// vectors computes the vectors of n texts, or reads the ones that a file has from an earlier run.
+func (e *encoder) vectors(name string, cached bool, m *bert.Model, n int, text func(int) string) ([][]float32, error) {
 	dim := e.model.Dim()
 	out := make([][]float32, n)
 	var file *os.File
@@ -218,21 +216,15 @@ func (e *encoder) vectors(name string, cached bool, n int, embed func(int) []flo
 	const block = 512
 	for have < n {
 		end := min(n, have+block)
-		var next atomic.Int64
-		next.Store(int64(have))
-		var wg sync.WaitGroup
-		for range runtime.GOMAXPROCS(0) {
-			wg.Go(func() {
-				for {
-					i := int(next.Add(1)) - 1
-					if i >= end {
-						return
-					}
-					out[i] = embed(i)
-				}
-			})
+		texts := make([]string, end-have)
+		for i := range texts {
+			texts[i] = text(have + i)
 		}
-		wg.Wait()
+		vecs, err := m.EmbedBatch(context.Background(), texts, 0)
+		if err != nil {
+			return nil, err
+		}
+		copy(out[have:end], vecs)
 		if file != nil {
 			var b []byte
 			for _, v := range out[have:end] {
