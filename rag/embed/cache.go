@@ -22,6 +22,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/google/uuid"
+	"golang.org/x/crypto/blake2b"
+
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
@@ -41,19 +44,14 @@ const (
 func (k KeyEncoder) key(text string) string {
 	switch k {
 	case KeyUUID:
-		// uuid5(UUID(int=1985), sha1(text).hexdigest()); RFC 9562, 5.5.
+		// uuid5(UUID(int=1985), sha1(text).hexdigest())
 		digest := sha1.Sum([]byte(text))
-		namespace := [16]byte{14: 1985 >> 8, 15: 1985 & 0xff}
-		sum := sha1.Sum(append(namespace[:], hex.EncodeToString(digest[:])...))
-		sum[6] = sum[6]&0x0f | 0x50
-		sum[8] = sum[8]&0x3f | 0x80
-		x := hex.EncodeToString(sum[:16])
-		return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
+		return uuid.NewSHA1(uuid.UUID{14: 1985 >> 8, 15: 1985 & 0xff}, []byte(hex.EncodeToString(digest[:]))).String()
 	case KeySHA512:
 		sum := sha512.Sum512([]byte(text))
 		return hex.EncodeToString(sum[:])
 	case KeyBLAKE2b:
-		sum := blake2b(text)
+		sum := blake2b.Sum512([]byte(text))
 		return hex.EncodeToString(sum[:])
 	case KeyJS:
 		sum := sha1.Sum([]byte(text))
