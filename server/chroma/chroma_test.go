@@ -121,12 +121,54 @@ func TestSystem(t *testing.T) {
 	}
 }
 
+// indexed is a schema with the vector index that clients look for.
+func indexed(source, space, more string) string {
+	const hnsw = `"hnsw":{"ef_construction":100,"ef_search":100,"max_neighbors":16,"resize_factor":1.2,"sync_threshold":1000}`
+	index := func(enabled bool, source string) string {
+		return fmt.Sprintf(`{"float_list":{"vector_index":{"enabled":%t,"config":{"space":%q,%s%s}}}}`, enabled, space, hnsw, source)
+	}
+	return `{"defaults":` + index(false, "") + `,"keys":{"#embedding":` + index(true, source) + more + `}}`
+}
+
+// A schema that a client stored comes back with what it had, and with the vector index.
+func TestSchema(t *testing.T) {
+	c, _ := newClient(t, nil)
+	for name, tt := range map[string]struct{ given, want string }{
+		"none":     {`null`, indexed("", "l2", "")},
+		"empty":    {`{}`, indexed("", "l2", "")},
+		"strange":  {`{"defaults":null,"keys":{"#embedding":{"float_list":null}}}`, indexed("", "l2", "")},
+		"numbers":  {`{"keys":{"n":{"int":9007199254740993}}}`, indexed("", "l2", `,"n":{"int":9007199254740993}`)},
+		"embedded": {`{"keys":{"#embedding":{"float_list":{"vector_index":{"config":{"source_key":"#document","space":"ip"}}}}}}`, indexed(`,"source_key":"#document"`, "ip", "")},
+	} {
+		c.create(fmt.Sprintf(`{"name":%q,"schema":%s}`, name, tt.given))
+		_, body := c.ask("GET", home+"/"+name, "")
+		var got struct{ Schema json.RawMessage }
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decoded(t, tt.want), decoded(t, string(got.Schema))); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// decoded reads JSON and keeps the digits of numbers.
+func decoded(t *testing.T, text string) (v any) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 func TestCollections(t *testing.T) {
 	c, vdb := newClient(t, nil)
 	path := c.create(`{"name":"first","metadata":{"owner":"me","n":1},"configuration":{"hnsw":{"space":"cosine"},"embedding_function":{"type":"known","name":"x","config":{"k":1}}}}`)
 	id := path[len(home)+1:]
 	describe := func(name, metadata string) string {
-		return fmt.Sprintf(`{"id":%q,"name":%q,"metadata":%s,"schema":null,"dimension":null,"tenant":"default_tenant","database":"default_database","log_position":0,"version":0,
+		return fmt.Sprintf(`{"id":%q,"name":%q,"metadata":%s,"schema":`+indexed("", "cosine", "")+`,"dimension":null,"tenant":"default_tenant","database":"default_database","log_position":0,"version":0,
 			"configuration_json":{"hnsw":{"space":"cosine","ef_construction":100,"ef_search":100,"max_neighbors":16,"resize_factor":1.2,"sync_threshold":1000},
 			"spann":null,"embedding_function":{"type":"known","name":"x","config":{"k":1}}}}`, id, name, metadata)
 	}

@@ -1,6 +1,7 @@
 package chroma
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,31 +142,66 @@ func metric(c configuration, s schema, m db.Metadata) (db.Metric, error) {
 
 // collectionAnswer describes a collection.
 type collectionAnswer struct {
-	ID            uuid.UUID       `json:"id"`
-	Name          string          `json:"name"`
-	Configuration any             `json:"configuration_json"`
-	Schema        json.RawMessage `json:"schema"`
-	Metadata      db.Metadata     `json:"metadata"`
-	Dimension     *int            `json:"dimension"`
-	Tenant        string          `json:"tenant"`
-	Database      string          `json:"database"`
-	LogPosition   int             `json:"log_position"`
-	Version       int             `json:"version"`
+	ID            uuid.UUID      `json:"id"`
+	Name          string         `json:"name"`
+	Configuration any            `json:"configuration_json"`
+	Schema        map[string]any `json:"schema"`
+	Metadata      db.Metadata    `json:"metadata"`
+	Dimension     *int           `json:"dimension"`
+	Tenant        string         `json:"tenant"`
+	Database      string         `json:"database"`
+	LogPosition   int            `json:"log_position"`
+	Version       int            `json:"version"`
+}
+
+// hnswDefaults are Chroma's: clients expect numbers here. They have no effect.
+var hnswDefaults = map[string]any{"ef_construction": 100, "ef_search": 100, "max_neighbors": 16,
+	"resize_factor": 1.2, "sync_threshold": 1000}
+
+// completeSchema returns the schema that a client stored, or an empty one, with the vector index
+// that clients look for: the Python client updates its configuration after modify.
+func completeSchema(stored json.RawMessage, space string) map[string]any {
+	schema := map[string]any{}
+	if given(stored) {
+		d := json.NewDecoder(bytes.NewReader(stored))
+		d.UseNumber()
+		if err := d.Decode(&schema); err != nil || schema == nil {
+			schema = map[string]any{}
+		}
+	}
+	inside := func(m map[string]any, key string) map[string]any {
+		v, _ := m[key].(map[string]any)
+		if v == nil {
+			v = map[string]any{}
+			m[key] = v
+		}
+		return v
+	}
+	for enabled, types := range map[bool]map[string]any{
+		false: inside(schema, "defaults"), true: inside(inside(schema, "keys"), "#embedding")} {
+		index := inside(inside(types, "float_list"), "vector_index")
+		if _, ok := index["enabled"]; !ok {
+			index["enabled"] = enabled
+		}
+		config := inside(index, "config")
+		config["space"] = space
+		if config["hnsw"] == nil && config["spann"] == nil {
+			config["hnsw"] = hnswDefaults
+		}
+	}
+	return schema
 }
 
 // answer describes a collection of a space.
 func (s space) answerCollection(info db.CollectionInfo) *collectionAnswer {
 	state := stateOf(info.Name, info.Metadata)
 	name, _ := s.name(info.Name)
-	out := &collectionAnswer{ID: state.id, Name: name, Schema: null(state.schema), Tenant: s.Tenant,
-		Database: s.Database,
-		Configuration: map[string]any{
-			// Apart from the metric these are Chroma's defaults: clients expect numbers here.
-			"hnsw": map[string]any{"space": spaceOf(info.Schema.Metric), "ef_construction": 100,
-				"ef_search": 100, "max_neighbors": 16,
-				"resize_factor": 1.2, "sync_threshold": 1000},
-			"spann": nil, "embedding_function": null(state.embedding),
-		}}
+	space := spaceOf(info.Schema.Metric)
+	hnsw := maps.Clone(hnswDefaults)
+	hnsw["space"] = space
+	out := &collectionAnswer{ID: state.id, Name: name, Schema: completeSchema(state.schema, space),
+		Tenant: s.Tenant, Database: s.Database,
+		Configuration: map[string]any{"hnsw": hnsw, "spann": nil, "embedding_function": null(state.embedding)}}
 	delete(info.Metadata, own)
 	if len(info.Metadata) > 0 {
 		out.Metadata = info.Metadata
