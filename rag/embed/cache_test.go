@@ -115,22 +115,6 @@ func TestCacheNames(t *testing.T) {
 	}
 }
 
-func TestBLAKE2bBlocks(t *testing.T) {
-	for n, want := range map[int]string{
-		127: "acc1cd9ebcd76c8f0e9afcfe2e2479a1ab53ad0d02c8ebd767fd1e26c5cf96767c81077e5edd55f3fd8709dea6849b9792c8c19813f5ae6de9ac4d3a5efad515",
-		128: "082b91ea2e15d1556d2ceefdd5af5d64d31b4e01aff1959724578876293825b236ee8079173a0a38160d7d6685d6bca0bfb62c177b3599b8727d9173e2115b91",
-		129: "362a53bbe2ec08097b2f358a41d0e153aeed4c132af928400872413650e7bf22f9ae428ff73770170bbd95f935e5dd1953c17de8c7264c72d1f99303bf22dfaa",
-		256: "26066ae992ec734e85f05f962b49e72bcb2be54fcb53bce7e7b4d7f4dc88f56862235fd16b988877db71cc5e9bb50e489e884450fdb6f74968e6da7d1e493428",
-		300: "fe42f4108dd98f9b4f19fb21f386dfbe9a860256176e0312a1f0de66a3aed2a5ed361a16f6128fe27b6c88d8f39eeaddca46f1c2c9357965f893d0a7d64bd1cb",
-	} {
-		dir := t.TempDir()
-		vector(t, newCache(t, dir, embed.CacheOptions{Key: embed.KeyBLAKE2b, Bare: true}).Wrap(&fake{dim: 2}), strings.Repeat("x", n))
-		if got := entries(t, dir); !slices.Equal(got, []string{want}) {
-			t.Errorf("%d: %q", n, got)
-		}
-	}
-}
-
 // A real cache, written by LangChain for Python, answers without the model.
 func TestCacheOfLangChain(t *testing.T) {
 	root := "../../../shared/data/emb-cache-ada002"
