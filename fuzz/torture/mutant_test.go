@@ -274,7 +274,7 @@ var mutants = []mutant{
 		old: "r.guess = most == 0", new: "r.guess = false"},
 	{name: "reembed-loses-the-root", file: "rag/knowledge/reembed.go", pkg: "rag/knowledge",
 		run: "TestWorkingDirectories",
-		old: "[]string{learntAt, rooted, spoken}", new: "[]string{learntAt, spoken}"},
+		old: "[]string{learntAt, rooted, spoken, brokenFiles}", new: "[]string{learntAt, spoken, brokenFiles}"},
 	{name: "failed-base-stays", file: "rag/knowledge/learn.go", pkg: "rag/knowledge",
 		run: "TestFirstLearnFails",
 		old: "if !l.made || l.begun {", new: "if true {"},
