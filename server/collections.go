@@ -8,6 +8,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -119,6 +120,9 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 			meta = db.Metadata{}
 		}
 		maps.Copy(meta, given)
+	}
+	if _, err := vectorize.Keep(db.CollectionInfo{}, meta); err != nil {
+		return rest.Errorf(http.StatusBadRequest, "%v", err)
 	}
 	c, err := s.db.CreateCollection(r.Context(), name, schema, meta)
 	if err != nil {
@@ -256,6 +260,14 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 	})
 	if err == nil && meta == nil {
 		err = rest.Errorf(http.StatusBadRequest, "Metadata is required")
+	}
+	if err == nil {
+		var info db.CollectionInfo
+		if info, err = c.Info(); err == nil {
+			if meta, err = vectorize.Keep(info, meta); err != nil {
+				err = rest.Errorf(http.StatusBadRequest, "%v", err)
+			}
+		}
 	}
 	if err == nil {
 		err = c.SetMetadata(r.Context(), meta)

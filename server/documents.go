@@ -2,15 +2,19 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -80,6 +84,9 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Coll
 		err = rest.Errorf(http.StatusBadRequest, noDocuments)
 	}
 	if err == nil {
+		err = s.fill(r.Context(), c, docs, schema.Lineage)
+	}
+	if err == nil {
 		err = sameDimension(docs)
 	}
 	if err != nil {
@@ -138,10 +145,48 @@ func readDocument(v *docjson.Reader, i int) (d db.Document, err error) {
 		}
 		return err
 	})
-	if err == nil && d.Vector == nil {
-		err = rest.Errorf(http.StatusBadRequest, noEmbeddings)
-	}
 	return d, err
+}
+
+// fill makes the vectors of documents with a text and no embedding, if the collection has a model.
+// Every document has a vector then. named is the model that the client named.
+func (s *Server) fill(ctx context.Context, c *db.Collection, docs []db.Document, named db.Lineage) error {
+	if s.opts.Models != nil {
+		pointers := make([]*db.Document, len(docs))
+		for i := range docs {
+			pointers[i] = &docs[i]
+		}
+		if err := s.opts.Models.Collection(c).Fill(ctx, pointers); err != nil {
+			return notEmbedded(err)
+		}
+	}
+	if slices.ContainsFunc(docs, func(d db.Document) bool { return d.Vector == nil }) {
+		return rest.Errorf(http.StatusBadRequest, noEmbeddings)
+	}
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	pinned, ok := vectorize.Pinned(info)
+	differs := func(asked, have string) bool { return asked != "" && asked != have }
+	if ok && (differs(named.Provider, pinned.Provider) || differs(named.Model, pinned.Model)) {
+		return rest.Errorf(http.StatusConflict, "collection %q is pinned to %v, not to provider %q, model %q",
+			info.Name, pinned, named.Provider, named.Model)
+	}
+	return nil
+}
+
+// notEmbedded returns the error for texts without vectors: the client is told of its mistakes, and
+// that the model failed, but not how.
+func notEmbedded(err error) error {
+	var failed *embed.Error
+	switch {
+	case errors.Is(err, vectorize.ErrMismatch):
+		return rest.Errorf(http.StatusConflict, "%v", err)
+	case errors.As(err, &failed):
+		return &rest.Error{Status: http.StatusBadGateway, Message: "the model of the collection failed"}
+	}
+	return err
 }
 
 // readEmbedding reads a vector with at least one component.
@@ -418,6 +463,11 @@ func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request, c *db.Col
 		}
 		return named(key, err)
 	})
+	if err == nil && s.opts.Models != nil {
+		if p, err = s.opts.Models.Collection(c).FillPatch(r.Context(), p); err != nil {
+			err = notEmbedded(err)
+		}
+	}
 	if err == nil {
 		err = noDocument(r, c.Patch(r.Context(), p))
 	}

@@ -101,14 +101,25 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, explain bool) (_ 
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := s.newSearchRequest(w, r, []db.Query{q.Query}, wanted(&q.Query))
+	a, err := s.newSearchRequest(w, r, []query{q}, wanted(&q.Query))
 	return a, whyNot, err
 }
 
-func (s *Server) newSearchRequest(w http.ResponseWriter, r *http.Request, queries []db.Query,
+func (s *Server) newSearchRequest(w http.ResponseWriter, r *http.Request, asked []query,
 	hits int) (*searchRequest, error) {
+	queries := make([]db.Query, len(asked))
+	c, err := s.collection(r)
+	for i := range asked {
+		if queries[i] = asked[i].Query; err == nil && !asked[i].words && s.opts.Models != nil {
+			if queries[i], err = s.opts.Models.Collection(c).Ask(r.Context(), queries[i]); err != nil {
+				err = notEmbedded(err)
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
 	a := &searchRequest{page: page{server: s, w: w}, queries: queries, end: func() {}}
-	var err error
 	if hits <= together {
 		a.c, err = s.collection(r)
 		return a, err
@@ -126,7 +137,7 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.collection(r); err != nil {
 		return err
 	}
-	var queries []db.Query
+	var queries []query
 	hits := 0
 	err := s.object(w, r, func(key string, v *docjson.Reader) error {
 		if key != "queries" {
@@ -144,7 +155,7 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 			if hits += wanted(&q.Query); err == nil && hits > 10*s.limits.Hits {
 				err = tooMany("hits", 10*s.limits.Hits)
 			}
-			queries = append(queries, q.Query)
+			queries = append(queries, q)
 			return err
 		}))
 	})
@@ -183,6 +194,7 @@ type query struct {
 	exact        bool
 	recall       float64
 	ef           int
+	words        bool // search for the text by its words alone
 }
 
 // close sets the target and the accuracy.
@@ -232,6 +244,7 @@ var queryFields = map[string]func(*query, *docjson.Reader) error{
 	"like":      func(q *query, v *docjson.Reader) (err error) { q.like, err = v.Strings(maxExamples); return },
 	"unlike":    func(q *query, v *docjson.Reader) (err error) { q.unlike, err = v.Strings(maxExamples); return },
 	"text":      func(q *query, v *docjson.Reader) (err error) { q.Text, err = v.String(); return },
+	"words":     func(q *query, v *docjson.Reader) (err error) { q.words, err = v.Bool(); return },
 	"snippet":   func(q *query, v *docjson.Reader) (err error) { q.Snippet, err = v.Int(0, maxSnippet); return },
 	"k":         func(q *query, v *docjson.Reader) (err error) { q.K, err = v.Int(1, math.MaxInt); return },
 	"offset":    func(q *query, v *docjson.Reader) (err error) { q.Offset, err = v.Int(0, math.MaxInt); return },

@@ -18,6 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/docjson"
 	"github.com/vecbolt/vecbolt/rag/provider"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -53,6 +54,10 @@ type Options struct {
 	// Providers are shown by /providers; nil means provider.Embedded alone, the database of the
 	// service.
 	Providers *provider.Registry
+
+	// Models, if set, makes the vectors of documents with a text and no embedding, and of queries
+	// by text, in the collections that are pinned to a model.
+	Models *vectorize.Models
 
 	// Extensions are other APIs and pages for the same database.
 	Extensions []Extension

@@ -91,12 +91,28 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, c *db.Collection) 
 	}
 	skipped := []skippedLine{}
 	in := &lines{ctx: r.Context(), w: w, body: r.Body, server: s}
-	report, err := exchange.Import(r.Context(), c, in,
-		&exchange.ImportOptions{OnSkip: func(item *exchange.ImportedDocument) {
-			if len(skipped) < maxSkipped {
-				skipped = append(skipped, skippedLine{item.Position.N, rest.Message(item.Skip)})
+	o := &exchange.ImportOptions{OnSkip: func(item *exchange.ImportedDocument) {
+		if len(skipped) < maxSkipped {
+			skipped = append(skipped, skippedLine{item.Position.N, rest.Message(item.Skip)})
+		}
+	}}
+	embeds := false
+	if s.opts.Models != nil {
+		if embeds, err = s.opts.Models.Collection(c).Embeds(); err != nil {
+			return err
+		}
+	}
+	if embeds {
+		o.Vectors = func(ctx context.Context, docs []*db.Document) error {
+			moved(r.Context())
+			if err := s.opts.Models.Collection(c).Fill(ctx, docs); err != nil {
+				return notEmbedded(err)
 			}
-		}})
+			moved(r.Context())
+			return nil
+		}
+	}
+	report, err := exchange.Import(r.Context(), c, in, o)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.Time))
 	answer := struct {

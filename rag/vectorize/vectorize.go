@@ -97,8 +97,8 @@ func (m *Models) open(ctx context.Context, c embed.Config) (embed.Embedder, erro
 // is not pinned, unless there is a default model.
 func (m *Models) Collection(c *db.Collection) *Collection { return &Collection{c, m} }
 
-// A Collection is a db.Collection that makes vectors. Upsert, Insert and Search add
-// vectors for texts; its other methods make none.
+// A Collection is a db.Collection that makes vectors. Upsert, Insert, Patch and Search
+// add vectors for texts; its other methods make none.
 type Collection struct {
 	*db.Collection
 	models *Models
@@ -211,6 +211,39 @@ func (c *Collection) embedder(ctx context.Context, pin bool) (embed.Embedder, em
 		return e, *c.models.opts.Default, err
 	}
 	return nil, model, nil
+}
+
+// Embeds reports whether texts get vectors: the collection is pinned, or there is a default model
+// to pin it to.
+func (c *Collection) Embeds() (bool, error) {
+	info, err := c.Info()
+	_, pinned := Pinned(info)
+	return pinned || c.models.opts.Default != nil, err
+}
+
+// Patch changes a document. If the collection is pinned, a text without a vector gets one.
+func (c *Collection) Patch(ctx context.Context, p db.Patch) error {
+	p, err := c.FillPatch(ctx, p)
+	if err != nil {
+		return err
+	}
+	return c.Collection.Patch(ctx, p)
+}
+
+// FillPatch gives a change of a text the vector of the text, if it has none and the collection is
+// pinned: the old vector is of the old text.
+func (c *Collection) FillPatch(ctx context.Context, p db.Patch) (db.Patch, error) {
+	if p.Text == nil || len(p.Vector) > 0 {
+		return p, nil
+	}
+	info, err := c.Info()
+	if _, pinned := Pinned(info); err != nil || !pinned {
+		return p, err
+	}
+	d := db.Document{Text: *p.Text}
+	err = c.Fill(ctx, []*db.Document{&d})
+	p.Vector = d.Vector
+	return p, err
 }
 
 // Fill gives a vector to each document that has a text and no vector. Without a model it does

@@ -117,6 +117,16 @@ func TestWritesAndAsks(t *testing.T) {
 			if hybrid := r.Hits[0].Legs != nil; hybrid != (index != nil) {
 				t.Errorf("legs: %v", r.Hits[0].Legs)
 			}
+			changed := "Locomotives run on rails."
+			if err := c.Patch(t.Context(), db.Patch{ID: "dog", Text: &changed}); err != nil || l.heard() != changed {
+				t.Error(err)
+			}
+			if r, err := c.Search(t.Context(), db.Query{Text: changed, K: 1}); err != nil || r.Hits[0].ID != "dog" || l.heard() != changed[:len(changed)-1]+"." {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if err := c.Patch(t.Context(), db.Patch{ID: "dog", Set: db.Metadata{"n": int64(1)}}); err != nil || l.heard() != "" {
+				t.Error(err)
+			}
 			// A target of one's own is not replaced.
 			if r, err := c.Search(t.Context(), db.Query{Near: db.Stored("dog"), K: 1}); err != nil || r.Hits[0].ID != "dog" || l.heard() != "" {
 				t.Errorf("%+v, %v", r, err)

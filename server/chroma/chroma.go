@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -27,6 +28,10 @@ type Options struct {
 	Results int           // records in one answer, over all queries: 100,000
 	Answer  int64         // bytes of texts, metadata and vectors in one answer: 128 MiB
 	Time    time.Duration // to read a body: 30 s
+
+	// Models, if set, makes the embeddings of records that have a document and none, in the
+	// collections that are pinned to a model.
+	Models *vectorize.Models
 }
 
 // An API is an http.Handler for the paths below Pattern. It is safe for

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -72,8 +73,10 @@ func metadata(raw json.RawMessage) (db.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, taken := d.Metadata[own]; taken {
-		return nil, invalidf("metadata: the key %q is taken", own)
+	for _, key := range []string{own, vectorize.Field} {
+		if _, taken := d.Metadata[key]; taken {
+			return nil, invalidf("metadata: the key %q is taken", key)
+		}
 	}
 	return d.Metadata, nil
 }
@@ -203,6 +206,7 @@ func (s space) answerCollection(info db.CollectionInfo) *collectionAnswer {
 		Tenant: s.Tenant, Database: s.Database,
 		Configuration: map[string]any{"hnsw": hnsw, "spann": nil, "embedding_function": null(state.embedding)}}
 	delete(info.Metadata, own)
+	delete(info.Metadata, vectorize.Field)
 	if len(info.Metadata) > 0 {
 		out.Metadata = info.Metadata
 	}
@@ -417,6 +421,9 @@ func (a *API) updateCollection(ctx context.Context, r *request) (any, error) {
 	state := stateOf(info.Name, info.Metadata)
 	if in.Configuration != nil && given(in.Configuration.EmbeddingFunction) {
 		state.embedding = in.Configuration.EmbeddingFunction
+	}
+	if user, err = vectorize.Keep(info, user); err != nil {
+		return nil, err
 	}
 	// Store the id even if it was derived from the name: it must survive a rename.
 	if err := c.SetMetadata(ctx, state.metadata(user)); err != nil {

@@ -12,11 +12,14 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/docjson"
+	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
 )
 
@@ -55,7 +58,7 @@ func (a *API) records(r *request, complete bool) ([]record, error) {
 		name  string
 		have  int
 		given bool
-	}{{"embeddings", len(in.Embeddings), complete || in.Embeddings != nil},
+	}{{"embeddings", len(in.Embeddings), in.Embeddings != nil || complete && a.opts.Models == nil},
 		{"metadatas", len(in.Metadatas), in.Metadatas != nil},
 		{"documents", len(in.Documents), in.Documents != nil}, {"uris", len(in.URIs), in.URIs != nil}} {
 		if list.have != n && list.given {
@@ -75,10 +78,7 @@ func (a *API) records(r *request, complete bool) ([]record, error) {
 		rec := record{id: id}
 		var err error
 		if in.Embeddings != nil {
-			if rec.vector, err = vector(in.Embeddings[i]); err == nil && rec.vector == nil && complete {
-				err = invalidf("missing")
-			}
-			if err != nil {
+			if rec.vector, err = vector(in.Embeddings[i]); err != nil {
 				return nil, invalidf("id %.100q: embedding: %v", id, err)
 			}
 		}
@@ -100,6 +100,44 @@ func (a *API) records(r *request, complete bool) ([]record, error) {
 		out[i] = rec
 	}
 	return out, nil
+}
+
+// fill makes the embeddings of records that have a document and none, if the collection has a
+// model. complete asks for all embeddings.
+func (a *API) fill(ctx context.Context, c *db.Collection, recs []record, complete bool) error {
+	info, err := c.Info()
+	if err != nil {
+		return err
+	}
+	_, pinned := vectorize.Pinned(info)
+	if a.opts.Models != nil && (pinned || complete) {
+		docs := make([]*db.Document, len(recs))
+		for i := range recs {
+			docs[i] = &db.Document{ID: recs[i].id, Vector: recs[i].vector}
+			if recs[i].text != nil {
+				docs[i].Text = *recs[i].text
+			}
+		}
+		if err := a.opts.Models.Collection(c).Fill(ctx, docs); err != nil {
+			if errors.Is(err, vectorize.ErrMismatch) {
+				return invalidf("%v", err)
+			}
+			var failed *embed.Error
+			if errors.As(err, &failed) {
+				return &rest.Error{Status: http.StatusBadGateway, Message: "the model of the collection failed"}
+			}
+			return err
+		}
+		for i := range recs {
+			recs[i].vector = docs[i].Vector
+		}
+	}
+	for i := range recs {
+		if complete && recs[i].vector == nil {
+			return invalidf("id %.100q: embedding: missing", recs[i].id)
+		}
+	}
+	return nil
 }
 
 // vector reads an embedding: an array of numbers, or the base64 of float32 in
@@ -165,6 +203,9 @@ func (a *API) write(ctx context.Context, r *request, complete bool,
 		return nil, err
 	}
 	recs, err := a.records(r, complete)
+	if err == nil {
+		err = a.fill(ctx, c, recs, complete)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -42,9 +42,10 @@ type serveCmd struct {
 	MaxMemory      int64         `default:"1073741824" placeholder:"BYTES" help:"Maximum estimated memory of all requests, including decoded bodies (${default}); one request may take half."`
 	Timeout        time.Duration `default:"30s" placeholder:"TIME" help:"Time limit for a body to arrive, and for an answer (${default})."`
 	MCP            string        `name:"mcp" default:"off" enum:"off,read,write" placeholder:"WHAT" help:"Serve agents at /mcp, as vecbolt mcp does: ${enum}. Writing also needs the write token."`
-	Bases          string        `placeholder:"DIR" help:"Serve the knowledge bases of this workspace at /bases, and to agents."`
-	LearnFrom      string        `placeholder:"DIR" help:"With --bases: let clients that may write learn files below this directory."`
-	Log            string        `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"Format of the request log on standard error: ${enum}."`
+	embedding      `embed:""`
+	Bases          string `placeholder:"DIR" help:"Serve the knowledge bases of this workspace at /bases, and to agents."`
+	LearnFrom      string `placeholder:"DIR" help:"With --bases: let clients that may write learn files below this directory."`
+	Log            string `default:"text" enum:"text,json,none" placeholder:"FORMAT" help:"Format of the request log on standard error: ${enum}."`
 }
 
 func (c *serveCmd) Help() string {
@@ -102,7 +103,7 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.
 	opts.Hosts = c.hosts(l)
 	opts.Extensions = []server.Extension{
 		{Pattern: chroma.Pattern, Handler: chroma.New(vdb,
-			&chroma.Options{Body: c.MaxBody, Time: c.Timeout}), Writes: chroma.Writes},
+			&chroma.Options{Body: c.MaxBody, Time: c.Timeout, Models: opts.Models}), Writes: chroma.Writes},
 		inspector.Extension(),
 	}
 	var engine *knowledge.Engine
@@ -176,6 +177,11 @@ func (c *serveCmd) options(t *tool) (_ *server.Options, err error) {
 		Limits: server.Limits{Body: c.MaxBody, Requests: c.MaxRequests, Writes: c.MaxWrites,
 			Memory: c.MaxMemory, Time: c.Timeout},
 	}
+	model, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	o.Models = t.models(model)
 	switch c.Log {
 	case "text":
 		o.Logger = slog.New(slog.NewTextHandler(t.report, nil))
