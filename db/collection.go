@@ -100,7 +100,7 @@ func (db *DB) Collection(name string) (*Collection, error) {
 	defer db.engine.Done(ver)
 	id, ok := ver.Names[name]
 	if !ok {
-		return nil, fmt.Errorf("db: %w: collection %q", ErrNotFound, name)
+		return nil, fmt.Errorf("db: %w", engine.Missing(name, ver.Names))
 	}
 	return &Collection{db: db, id: id}, nil
 }

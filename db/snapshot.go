@@ -44,7 +44,7 @@ func (s *Snapshot) Collection(name string) (*Collection, error) {
 	defer done()
 	id, ok := ver.Names[name]
 	if !ok {
-		return nil, fmt.Errorf("db: snapshot: %w: collection %q", ErrNotFound, name)
+		return nil, fmt.Errorf("db: snapshot: %w", engine.Missing(name, ver.Names))
 	}
 	return &Collection{db: s.db, id: id, snap: s}, nil
 }

@@ -19,6 +19,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 )
@@ -199,7 +200,7 @@ func add[In bounder, Out any](server *sdk.Server, name, description string, hint
 			defer cancel()
 			out, err := tool(ctx, in)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, plain{err}
 			}
 			text, err := json.Marshal(out)
 			if err != nil {
@@ -252,3 +253,9 @@ func (s *service) embedder(ctx context.Context, schema db.Schema) embed.Embedder
 	}
 	return nil
 }
+
+// plain is an error as agents read it: they know no packages and functions of Go.
+type plain struct{ error }
+
+func (e plain) Error() string { return errtext.Plain(e.error.Error()) }
+func (e plain) Unwrap() error { return e.error }

@@ -105,7 +105,8 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 				schema.Lineage.Model = text
 			}
 		case key != "metadata" && key != "dimension" && key != "metric" && key != "text_index":
-			return unknown(key)
+			return unknown(key, "name", "metadata", "dimension", "metric", "text_index",
+				"embedding_provider", "embedding_model")
 		}
 		return named(key, err)
 	})
@@ -156,7 +157,7 @@ func readTextIndex(v *docjson.Reader) (*db.TextIndex, error) {
 				index.K1 = &f
 			}
 		default:
-			err = unknown(key)
+			err = unknown(key, "language", "fields", "k1", "b")
 		}
 		return named(key, err)
 	})
@@ -185,7 +186,7 @@ func (s *Server) renameCollection(w http.ResponseWriter, r *http.Request, c *db.
 	var name string
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "name" {
-			return unknown(key)
+			return unknown(key, "name")
 		}
 		name, err = v.String()
 		return named(key, err)
@@ -216,7 +217,7 @@ func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Coll
 	given := false
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "text_index" {
-			return unknown(key)
+			return unknown(key, "text_index")
 		}
 		if given = true; !v.Null() {
 			index, err = readTextIndex(v)
@@ -253,7 +254,7 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 	var meta db.Metadata
 	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "metadata" {
-			return unknown(key)
+			return unknown(key, "metadata")
 		}
 		meta, err = v.Metadata()
 		return named(key, err)
@@ -278,10 +279,10 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 	return answerCollection(w, http.StatusOK, c)
 }
 
-// unknown returns the error for an unknown key. Unknown keys are mistakes and must not go
-// unnoticed.
-func unknown(key string) error {
-	return rest.Errorf(http.StatusBadRequest, "unknown field %.60q", key)
+// unknown returns the error for an unknown key of an object that may have the given fields. Unknown
+// keys are mistakes and must not go unnoticed.
+func unknown(key string, fields ...string) error {
+	return rest.Unknown(http.StatusBadRequest, fmt.Sprintf("unknown field %.60q", key), key, fields)
 }
 
 // named adds the name of the body's field to an error.

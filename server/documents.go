@@ -75,7 +75,7 @@ func (s *Server) addDocuments(w http.ResponseWriter, r *http.Request, c *db.Coll
 			}
 			return named(key, err)
 		}
-		return unknown(key)
+		return unknown(key, "documents", "mode", "embedding_provider", "embedding_model")
 	})
 	if err == nil && schema.Lineage != (db.Lineage{}) {
 		_, err = s.db.OpenCollection(r.Context(), info.Name, schema)
@@ -138,7 +138,7 @@ func readDocument(v *docjson.Reader, i int) (d db.Document, err error) {
 				d.Metadata, err = v.Metadata()
 			}
 		default:
-			err = unknown(key)
+			err = unknown(key, "id", "text", "metadata", "embedding", "vector")
 		}
 		if err != nil {
 			err = fmt.Errorf("document %d: %w", i, named(key, err))
@@ -394,7 +394,7 @@ func (s *Server) getDocuments(w http.ResponseWriter, r *http.Request) error {
 		case "include":
 			parts, err = readInclude(v)
 		default:
-			err = unknown(key)
+			err = unknown(key, "ids", "include")
 		}
 		return named(key, err)
 	})
@@ -459,7 +459,7 @@ func (s *Server) patchDocument(w http.ResponseWriter, r *http.Request, c *db.Col
 		case "unset":
 			p.Unset, err = v.Strings(s.limits.Documents)
 		default:
-			err = unknown(key)
+			err = unknown(key, "text", "embedding", "vector", "set", "metadata", "unset")
 		}
 		return named(key, err)
 	})
@@ -533,7 +533,7 @@ func (s *Server) deleteDocuments(w http.ResponseWriter, r *http.Request, c *db.C
 		case "where":
 			where, err = readWhereIn(v)
 		default:
-			err = unknown(key)
+			err = unknown(key, "ids", "where")
 		}
 		return named(key, err)
 	})

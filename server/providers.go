@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/vecbolt/vecbolt/internal/docjson"
@@ -26,7 +27,12 @@ func (s *Server) listProviders(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) provider(r *http.Request) (provider.Provider, error) {
 	p, err := s.opts.Providers.Lookup(r.PathValue("provider"))
 	if err != nil {
-		return p, rest.Errorf(http.StatusNotFound, "Provider '%s' not found", r.PathValue("provider"))
+		var names []string
+		for _, p := range s.opts.Providers.Providers() {
+			names = append(names, p.Name)
+		}
+		name := r.PathValue("provider")
+		return p, rest.Unknown(http.StatusNotFound, fmt.Sprintf("Provider '%s' not found", name), name, names)
 	}
 	return p, onlyParameters(r)
 }
@@ -68,7 +74,7 @@ func (s *Server) validateConfig(w http.ResponseWriter, r *http.Request) error {
 	var config map[string]any
 	err = s.object(w, r, func(key string, v *docjson.Reader) (err error) {
 		if key != "config" {
-			return unknown(key)
+			return unknown(key, "config")
 		}
 		config, err = v.Metadata()
 		return named(key, err)

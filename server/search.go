@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -141,7 +143,7 @@ func (s *Server) searchBatch(w http.ResponseWriter, r *http.Request) error {
 	hits := 0
 	err := s.object(w, r, func(key string, v *docjson.Reader) error {
 		if key != "queries" {
-			return unknown(key)
+			return unknown(key, "queries")
 		}
 		return named(key, v.Array(func() error {
 			if len(queries) == s.limits.Queries {
@@ -229,7 +231,9 @@ func readQueryField(q *query, key string, v *docjson.Reader) (err error) {
 	read, known := queryFields[key]
 	switch {
 	case !known:
-		return unknown(key)
+		fields := maps.Clone(queryFields)
+		delete(fields, "effort")
+		return unknown(key, slices.Collect(maps.Keys(fields))...)
 	case v.Null(): // same as missing
 		return nil
 	}
@@ -277,7 +281,7 @@ var queryFields = map[string]func(*query, *docjson.Reader) error{
 			case "depth":
 				f.Depth, err = v.Int(0, math.MaxInt)
 			default:
-				err = unknown(key)
+				err = unknown(key, "method", "vector", "text", "c", "depth")
 			}
 			return named(key, err)
 		})
@@ -291,7 +295,7 @@ var queryFields = map[string]func(*query, *docjson.Reader) error{
 			case "size":
 				q.Group.Size, err = v.Int(1, maxGroup)
 			default:
-				err = unknown(key)
+				err = unknown(key, "field", "size")
 			}
 			return named(key, err)
 		})
@@ -305,7 +309,7 @@ var queryFields = map[string]func(*query, *docjson.Reader) error{
 			case "fetch":
 				q.MMR.Fetch, err = v.Int(0, maxDiverse)
 			default:
-				err = unknown(key)
+				err = unknown(key, "lambda", "fetch")
 			}
 			return named(key, err)
 		})

@@ -464,9 +464,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusRequestTimeout || status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
-	rest.JSON(w, status, struct {
-		Error string `json:"error"`
-	}{rest.Message(err)})
+	rest.JSON(w, status, rest.Failed(err))
 }
 
 // Drain makes /readyz ask for no more requests. Requests that still arrive are answered.
@@ -515,7 +513,15 @@ func (s *Server) collection(r *http.Request) (*db.Collection, error) {
 	name := r.PathValue("name")
 	c, err := s.db.Collection(name)
 	if errors.Is(err, db.ErrNotFound) {
-		return nil, rest.Errorf(http.StatusNotFound, "Collection '%s' not found", name)
+		infos, err := s.db.Collections()
+		if err != nil {
+			return nil, err
+		}
+		names := make([]string, len(infos))
+		for i, info := range infos {
+			names[i] = info.Name
+		}
+		return nil, rest.Unknown(http.StatusNotFound, fmt.Sprintf("Collection '%s' not found", name), name, names)
 	}
 	return c, err
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -390,5 +391,46 @@ func TestLargeAnswers(t *testing.T) {
 	s.expect("second of the batch", batch[1].(map[string]any)["hits"].([]any)[0].(map[string]any)["text"], `null`)
 	if e := s.must(200, "POST", "/collections/c/explain", `{"vector":[1,0],"k":200,`+include+`}`); len(e["hits"].([]any)) != 200 || e["stages"] == nil {
 		t.Errorf("explain: %v", e["count"])
+	}
+}
+
+// What does not exist is answered with what does, beside the message.
+func TestExisting(t *testing.T) {
+	s := start(t, nil)
+	for _, name := range []string{"notes", "pets", "plants"} {
+		s.must(201, "POST", "/collections", `{"name":"`+name+`"}`)
+	}
+	collections := []any{"notes", "pets", "plants"}
+	for _, tt := range []struct {
+		status             int
+		method, path, body string
+		existing           []any
+		nearest            any // nil: none is plain
+	}{
+		{404, "GET", "/collections/note", "", collections, "notes"},
+		{404, "GET", "/collections/zebra", "", collections, nil},
+		{404, "POST", "/collections/PLANTS/search", `{"text":"x"}`, collections, "plants"},
+		{404, "GET", "/providers/vecbold", "", []any{"vecbolt"}, "vecbolt"},
+		{400, "POST", "/collections", `{"nam":"x"}`, []any{"dimension", "embedding_model", "embedding_provider", "metadata", "metric", "name", "text_index"}, "name"},
+		{400, "POST", "/collections", `{"name":"x","text_index":{"lang":"german"}}`, []any{"b", "fields", "k1", "language"}, "language"},
+		{400, "POST", "/collections/notes/documents", `{"docs":[]}`, []any{"documents", "embedding_model", "embedding_provider", "mode"}, nil},
+		{400, "POST", "/collections/notes/documents", `{"documents":[{"ids":"a"}]}`, []any{"embedding", "id", "metadata", "text", "vector"}, "id"},
+		{400, "POST", "/collections/notes/search", `{"fusion":{"metod":"rrf"}}`, []any{"c", "depth", "method", "text", "vector"}, "method"},
+		{400, "POST", "/collections/notes/search", `{"group":{"fields":"x"}}`, []any{"field", "size"}, "field"},
+		{400, "POST", "/collections/notes/search", `{"mmr":{"lamda":1}}`, []any{"fetch", "lambda"}, "lambda"},
+	} {
+		got := s.must(tt.status, tt.method, tt.path, tt.body)
+		if diff := cmp.Diff([]any{tt.existing, tt.nearest}, []any{got["existing"], got["nearest"]}); diff != "" || got["error"] == nil {
+			t.Errorf("%s %s %s (-want +got): %v\n%s", tt.method, tt.path, tt.body, got, diff)
+		}
+	}
+	// Every member of a query that the service reads is listed, apart from an old name.
+	got := s.must(400, "POST", "/collections/notes/search", `{"zzzzzzzzzzzzzzzz":1}`)
+	if list := got["existing"].([]any); len(list) != 18 || !slices.Contains(list, any("threshold")) || slices.Contains(list, any("effort")) {
+		t.Errorf("%d members: %v", len(list), list)
+	}
+	// The message of other errors stands alone.
+	if got := s.must(404, "GET", "/collections/notes/documents/a", ""); len(got) != 1 {
+		t.Errorf("%v", got)
 	}
 }

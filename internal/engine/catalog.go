@@ -66,7 +66,7 @@ func (db *Engine) Rename(ctx context.Context, from, to string) error {
 	_, err := db.Exclusively(ctx, func(g *Group) ([]Op, error) {
 		id, ok := g.Base.Names[from]
 		if !ok {
-			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, from)
+			return nil, Missing(from, g.Base.Names)
 		}
 		if from == to {
 			return nil, nil
@@ -100,7 +100,7 @@ func (db *Engine) DropCollection(ctx context.Context, name string) error {
 	_, err := db.Exclusively(ctx, func(g *Group) ([]Op, error) {
 		id, ok := g.Base.Names[name]
 		if !ok {
-			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, name)
+			return nil, Missing(name, g.Base.Names)
 		}
 		return []Op{{Kind: OpDrop, Coll: id}}, nil
 	})

@@ -338,7 +338,7 @@ func (g *Group) definition(o *Op) (*Definition, error) {
 		// Names change only in groups of their own.
 		var ok bool
 		if id, ok = g.Base.Names[o.Collection]; !ok {
-			return nil, fmt.Errorf("%w: collection %q", ErrNotFound, o.Collection)
+			return nil, Missing(o.Collection, g.Base.Names)
 		}
 	}
 	if def := g.defs[id]; def != nil {

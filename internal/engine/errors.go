@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"syscall"
 
 	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
@@ -70,7 +73,8 @@ func Translate(err error) error {
 	case errors.As(err, &fault):
 		return &fileformat.CorruptError{File: fault.Name, Offset: -1, Err: err}
 	case errors.Is(err, vfs.ErrLocked):
-		return fmt.Errorf("%w: %w", ErrLocked, err)
+		return errtext.InGo(fmt.Errorf("%w: %w", ErrLocked, err),
+			"Options.ReadOnly shares with readers, DB.NewPublisher serves readers beside a writer")
 	case noSpace(err):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, fs.ErrNotExist):
@@ -81,5 +85,13 @@ func Translate(err error) error {
 
 // NoText is the error of a text query where there is no index.
 func NoText(collection string) error {
-	return textIndexError{document.Invalidf("collection %q has no text index", collection)}
+	return textIndexError{errtext.InGo(document.Invalidf("collection %q has no text index", collection),
+		"Schema.Text of a new collection, Collection.SetText of an existing one")}
+}
+
+// Missing is the error for a collection that does not exist; names has the ones that do.
+func Missing(collection string, names map[string]uint32) error {
+	instead := errtext.Instead(collection, slices.Collect(maps.Keys(names)))
+	return errtext.InGo(fmt.Errorf("%w: collection %.200q%s", ErrNotFound, collection, instead),
+		"DB.OpenCollection creates one")
 }

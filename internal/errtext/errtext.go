@@ -1,20 +1,40 @@
-// Package errtext words errors for people who do not program: the users of the service and of the
-// command line. Its input is a text; it knows no package of the project but by name.
+// Package errtext words errors for their readers: advice in Go for programs, no names of packages
+// for users of the service and of the command line, and the names that exist for a wrong one. It
+// knows no package of the project but by name.
 package errtext
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // packages are the names that begin error texts, or follow the context that a caller added.
 var packages = []string{
 	"db: ", "filter: ", "exchange: ", "segment: ", "wal: ", "meta: ", "vfs: ", "knowledge: ", "rag: ",
-	"embed: ", "load: ", "chat: ", "weaviate: ",
+	"embed: ", "load: ", "chat: ", "weaviate: ", "models: ",
 }
 
-// Plain returns the text of an error without the names of packages that begin it, a line of it or a
-// context. Go programs want these names, to say which library an error comes from; others do not
-// know the packages.
+// advised is an error with advice for Go programs.
+type advised struct {
+	error
+	advice string
+}
+
+func (e advised) Error() string { return e.error.Error() + " (in Go: " + e.advice + ")" }
+func (e advised) Unwrap() error { return e.error }
+
+// InGo adds advice for Go programs to an error: the functions and options that help. Plain removes
+// it. The advice has no parentheses.
+func InGo(err error, advice string) error { return advised{err, advice} }
+
+var inGo = regexp.MustCompile(` \(in Go: [^()]*\)`)
+
+// Plain returns the text of an error without advice for Go programs, and without the names of
+// packages that begin it, a line of it or a context. Go programs want these names, to say which
+// library an error comes from; others do not know the packages.
 func Plain(text string) string {
 	var out strings.Builder
+	text = inGo.ReplaceAllString(text, "")
 	for text != "" {
 		for _, name := range packages {
 			if rest, found := strings.CutPrefix(text, name); found {

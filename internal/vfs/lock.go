@@ -1,14 +1,18 @@
 package vfs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Lock is a held lock. The system releases it when the process ends, however it ends.
@@ -19,9 +23,9 @@ type Lock struct {
 
 // Lock takes the lock of the named file without waiting: exclusive for a writer, shared for
 // readers. When another handle, in this process or another, holds it in the way, the error wraps
-// ErrLocked and names the process id of a writer, if the file tells. An exclusive lock creates the
-// file and writes the process id into it, for people to read; a shared lock needs read permission
-// only, and an absent file then counts as locked: there is no writer.
+// ErrLocked and tells process id and program of a writer and since when, as far as the file does.
+// An exclusive lock creates the file and writes these into it, for people to read; a shared lock
+// needs read permission only, and an absent file then counts as locked: there is no writer.
 func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	if err := f.before(Op{Kind: OpLock, Name: name}); err != nil {
 		return nil, err
@@ -48,7 +52,7 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 	if exclusive {
 		// Informational, so a full disk must not keep the writer out.
 		if file.Truncate(0) == nil {
-			_, _ = file.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
+			_, _ = file.WriteAt(ownHolder().line(), 0)
 		}
 	}
 	return &Lock{f: file}, nil
@@ -62,27 +66,87 @@ func heldBy(file *os.File, exclusive bool) error {
 			return fmt.Errorf("%w by readers", ErrLocked)
 		}
 	}
-	switch pid := holder(file); {
-	case pid == os.Getpid():
-		return fmt.Errorf("%w by process %d, this one", ErrLocked, pid)
-	case pid > 0:
-		return fmt.Errorf("%w by process %d", ErrLocked, pid)
+	h := readHolder(file)
+	if h.pid == 0 {
+		return ErrLocked
 	}
-	return ErrLocked
+	return fmt.Errorf("%w by process %d%s", ErrLocked, h.pid, h.details())
 }
 
-// holder returns the process id in a lock file, or 0.
-func holder(f *os.File) int {
-	var b [20]byte
+// A holder is the content of a lock file: process id, program and time, separated by tabs. Earlier
+// releases wrote the process id alone.
+type holder struct {
+	pid     int
+	program string
+	since   time.Time
+}
+
+// maxHolder limits the bytes of a lock file that are read, and maxProgram the name of a program.
+const (
+	maxHolder  = 256
+	maxProgram = 64
+)
+
+func ownHolder() holder {
+	program := ""
+	if len(os.Args) > 0 {
+		program = filepath.Base(os.Args[0]) // no arguments: they may hold secrets
+	}
+	return holder{os.Getpid(), program, time.Now()}
+}
+
+// line returns the content of the file. A name is shown to people: it is cut, and without control
+// characters.
+func (h holder) line() []byte {
+	return fmt.Appendf(nil, "%d\t%s\t%s\n", h.pid, printable(h.program), h.since.UTC().Format(time.RFC3339))
+}
+
+func printable(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, name)
+	for len(name) > maxProgram {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	return name
+}
+
+// details returns program and time of a holder, as far as they are known.
+func (h holder) details() string {
+	text := ""
+	if h.program != "" {
+		text += ", " + h.program
+	}
+	if !h.since.IsZero() {
+		text += ", since " + h.since.UTC().Format(time.RFC3339)
+	}
+	if h.pid == os.Getpid() {
+		text += ", this one"
+	}
+	return text
+}
+
+// readHolder reads a lock file, without the parts that cannot be read.
+func readHolder(f io.ReaderAt) (h holder) {
+	var b [maxHolder]byte
 	n, err := f.ReadAt(b[:], 0)
 	if err != nil && err != io.EOF {
-		return 0
+		return holder{}
 	}
-	pid, err := strconv.Atoi(string(bytes.TrimSpace(b[:n])))
-	if err != nil {
-		return 0
+	text, _, _ := strings.Cut(string(b[:n]), "\n")
+	parts := strings.SplitN(strings.TrimSpace(text), "\t", 3)
+	if h.pid, err = strconv.Atoi(parts[0]); err != nil || h.pid <= 0 {
+		return holder{}
 	}
-	return pid
+	if len(parts) == 3 {
+		h.program = printable(parts[1])
+		h.since, _ = time.Parse(time.RFC3339, parts[2]) // zero if it is something else
+	}
+	return h
 }
 
 // Close releases the lock. The file stays: removing it would let two holders in. Closing twice is

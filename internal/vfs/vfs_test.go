@@ -425,7 +425,7 @@ func TestLock(t *testing.T) {
 	ok(t, r.Close())
 	for _, exclusive := range []bool{true, false} {
 		_, err := f.Lock("LOCK", exclusive)
-		if want := fmt.Sprintf("by process %d, this one", os.Getpid()); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("by process %d, %s, since 20", os.Getpid(), filepath.Base(os.Args[0])); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "Z, this one") {
 			t.Errorf("exclusive %v: %v", exclusive, err)
 		}
 	}
@@ -446,9 +446,22 @@ func TestLock(t *testing.T) {
 	ok(t, r1.Close())
 	ok(t, r2.Close())
 	w = must[*Lock](t)(f.Lock("LOCK", true))
-	ok(t, os.WriteFile(filepath.Join(f.Dir(), "LOCK"), []byte("garbage"), 0o600))
-	if _, err := f.Lock("LOCK", true); !errors.Is(err, ErrLocked) || strings.Contains(err.Error(), "process") {
-		t.Errorf("holder unknown: %v", err)
+	for content, want := range map[string]string{
+		"garbage":                "locked",
+		"":                       "locked",
+		"-1\ta\tb":               "locked",
+		"7":                      "locked by process 7", // as earlier releases wrote it
+		"7\n":                    "locked by process 7",
+		"7\tserver":              "locked by process 7",
+		"7\tserver\tyesterday\n": "locked by process 7, server",
+		"7\ta\x1b[31mb\t2026-01-02T03:04:05Z\nmore\n":                   "locked by process 7, a[31mb, since 2026-01-02T03:04:05Z",
+		"7\t" + strings.Repeat("ü", 100) + "\t2026-01-02T03:04:05Z\n":   "locked by process 7, " + strings.Repeat("ü", 32) + ", since 2026-01-02T03:04:05Z",
+		"7\t" + strings.Repeat("x", 1<<16) + "\t2026-01-02T03:04:05Z\n": "locked by process 7",
+	} {
+		ok(t, os.WriteFile(filepath.Join(f.Dir(), "LOCK"), []byte(content), 0o600))
+		if _, err := f.Lock("LOCK", true); !errors.Is(err, ErrLocked) || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("%.40q: %v, want %s", content, err, want)
+		}
 	}
 	ok(t, w.Close())
 	ok(t, must[*Lock](t)(f.Lock("LOCK", true)).Close())

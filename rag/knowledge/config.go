@@ -19,6 +19,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/load"
@@ -158,6 +159,15 @@ func (e *Engine) database(c Config) string {
 // ConfigPath returns the path of the configuration file of a base.
 func (e *Engine) ConfigPath(name string) string { return filepath.Join(e.dir(name), "config.yaml") }
 
+// missing is the error for a base that does not exist. It lists the bases that do.
+func (e *Engine) missing(name string) error {
+	names, err := e.Bases()
+	if err != nil {
+		return fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
+	}
+	return fmt.Errorf("%w: base %q in %s%s", ErrNotFound, name, e.workspace, errtext.Instead(name, names))
+}
+
 // Config reads the configuration of a base. It returns ErrNotFound if the base does not exist.
 func (e *Engine) Config(name string) (Config, error) {
 	if err := validName(name); err != nil {
@@ -165,7 +175,7 @@ func (e *Engine) Config(name string) (Config, error) {
 	}
 	c, err := e.readConfig(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return c, fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
+		return c, e.missing(name)
 	}
 	if err == nil && c.Name != name {
 		err = fmt.Errorf("%w: %s is named %q", ErrConfig, e.ConfigPath(name), c.Name)

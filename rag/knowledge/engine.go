@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
 )
@@ -372,7 +373,7 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 		return s, nil // configured, not learnt yet
 	}
 	if errors.Is(err, db.ErrLocked) {
-		s.Locked = err.Error()
+		s.Locked = errtext.Plain(err.Error()) // for people
 		return s, nil
 	}
 	if err != nil {
@@ -449,7 +450,7 @@ func (e *Engine) Clean(name string) error {
 		return err
 	}
 	if _, err := os.Stat(e.dir(name)); err != nil {
-		return fmt.Errorf("%w: base %q in %s", ErrNotFound, name, e.workspace)
+		return e.missing(name)
 	}
 	e.forget(name, true)
 	if err := e.release(name); err != nil {

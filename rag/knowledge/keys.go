@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/text"
 )
@@ -251,7 +252,7 @@ func lookup(name string) (Key, error) {
 	for _, k := range keys {
 		_, last, _ := strings.Cut(k.Name, ".") // "dimensions" means embedding.dimensions
 		for _, known := range []string{k.Name, last} {
-			if n := distance(name, known); n < least && known != "" {
+			if n := errtext.Distance(name, known); n < least && known != "" {
 				best, least = k.Name, n
 			}
 		}
@@ -260,27 +261,6 @@ func lookup(name string) (Key, error) {
 		best = keys[1].Name
 	}
 	return Key{}, fmt.Errorf("%w: unknown key %q: the nearest is %q", ErrConfig, name, best)
-}
-
-// distance returns the number of bytes to insert, remove or replace to turn a into b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // flatten adds the keys of an object with their values. Objects below path are flattened as well,

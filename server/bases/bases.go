@@ -117,7 +117,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	err = s.translate(r, err)
 	s.deadline(w)
-	rest.JSON(w, rest.Status(err), map[string]string{"error": rest.Message(err)})
+	rest.JSON(w, rest.Status(err), rest.Failed(err))
 }
 
 // translate gives an error of the engine its status, and a message without paths of the server.
@@ -131,8 +131,7 @@ func (s *service) translate(r *http.Request, err error) error {
 	case is(knowledge.ErrNotFound):
 		if _, missing := s.engine.Config(name); missing != nil {
 			names, _ := s.engine.Bases() // without the list, if it cannot be read
-			return rest.Errorf(http.StatusNotFound, "Base '%s' not found; there are: %s", name,
-				strings.Join(names, ", "))
+			return rest.Unknown(http.StatusNotFound, fmt.Sprintf("Base '%s' not found", name), name, names)
 		}
 		return rest.Errorf(http.StatusNotFound, "Base '%s' was never learnt", name)
 	case is(knowledge.ErrMismatch):

@@ -155,7 +155,7 @@ func TestBases(t *testing.T) {
 		{reader, 200, "GET", "/bases", "", `"bases":\[{"name":"pets","provider":"\w+","model":"[^"]+"}\],"count":1,"write":false,"learn":false}`},
 		{writer, 200, "GET", "/bases", "", `"write":true,"learn":true}`},
 		{reader, 200, "GET", "/bases/pets", "", `"name":"pets","config":{.*"files":2,"chunks":2,.*"stats":{"queries":0,`},
-		{reader, 404, "GET", "/bases/none", "", `Base 'none' not found; there are: pets`},
+		{reader, 404, "GET", "/bases/none", "", `{"error":"Base 'none' not found","existing":\["pets"\]}`},
 		{reader, 404, "GET", "/bases/none/conversations", "", `Base 'none' not found`},
 		{reader, 404, "POST", "/bases/none/query", `{"question":"x"}`, `Base 'none' not found`},
 		{reader, 400, "GET", "/bases/..%2f", "", `base name`},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/exchange"
+	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
 type benchCmd struct {
@@ -148,7 +149,7 @@ func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
 	err = c.open(db.Options{MustExist: true, Recheck: db.Manual}, func(vdb *db.DB) error { return vdb.Compact(ctx) })
 	if errors.Is(err, db.ErrLocked) || errors.Is(err, db.ErrReadOnly) ||
 		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		t.notef("graphs cannot be built: %v", err)
+		t.notef("graphs cannot be built: %s", errtext.Plain(err.Error()))
 		return nil
 	}
 	return err

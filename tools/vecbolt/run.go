@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -124,11 +123,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	default:
 		fmt.Fprintln(stderr, "vecbolt:", errtext.Plain(err.Error()))
 	}
-	if errors.Is(err, db.ErrCorrupt) && !strings.HasPrefix(line.Command(), "repair ") {
-		fmt.Fprintln(stderr, `vecbolt: "vecbolt check" lists all damage, "vecbolt repair" copies the intact documents`)
-	}
-	if errors.Is(err, db.ErrTextIndex) {
-		fmt.Fprintln(stderr, `vecbolt: "vecbolt text-index" creates or changes the text index of a collection`)
+	for _, hint := range hints(line, err) {
+		fmt.Fprintln(stderr, "vecbolt:", hint)
 	}
 	return statusError
 }

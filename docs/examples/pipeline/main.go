@@ -56,7 +56,7 @@ func run(ctx context.Context) error {
 		}
 		fmt.Println(response.Chunks[0].ID, response.Strategy, response.ContextTokens, response.FromCache)
 		if !response.FromCache {
-			fmt.Printf(prompt, response.Context, question) // what a language model would get
+			fmt.Printf(prompt, response.Context, question) // for a language model
 		}
 	}
 	stats := pipeline.Stats()

@@ -28,6 +28,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/vecbolt/vecbolt/internal/errtext"
 )
 
 // Errors that callers can test for.
@@ -120,6 +122,17 @@ func checkName(name string) error {
 	return nil
 }
 
+// missing is the error for a model that is not stored. It lists the models that are.
+func (s *Store) missing(name string) error {
+	var names []string
+	if all, err := s.List(); err == nil { // without the list, if the store cannot be read
+		for _, m := range all {
+			names = append(names, m.Name)
+		}
+	}
+	return fmt.Errorf("models: %w: %q in %s%s", ErrNotFound, name, s.dir, errtext.Instead(name, names))
+}
+
 // Get returns a model. The error matches ErrNotFound if the store does not have it.
 func (s *Store) Get(name string) (*Model, error) {
 	if err := checkName(name); err != nil {
@@ -128,7 +141,7 @@ func (s *Store) Get(name string) (*Model, error) {
 	dir := filepath.Join(s.dir, name)
 	b, err := readLimited(os.DirFS(dir), manifestName, maxOther)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("models: %w: %q in %s", ErrNotFound, name, s.dir)
+		return nil, s.missing(name)
 	}
 	m := &Model{dir: dir}
 	if err == nil {
@@ -185,7 +198,7 @@ func (s *Store) Remove(name string) error {
 	dir := filepath.Join(s.dir, name)
 	err := os.Remove(filepath.Join(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("models: %w: %q in %s", ErrNotFound, name, s.dir)
+		return s.missing(name)
 	}
 	if err == nil {
 		err = os.RemoveAll(dir)

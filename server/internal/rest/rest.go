@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ const StatusClientClosed = 499
 type Error struct {
 	Status  int
 	Message string
+	// For a name that does not exist: the first names that do, and the nearest one.
+	Existing []string
+	Nearest  string
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -35,6 +39,35 @@ func (e *Error) Error() string { return e.Message }
 // Errorf returns an *Error.
 func Errorf(status int, format string, args ...any) error {
 	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+// mostNames is the number of existing names in an answer.
+const mostNames = 20
+
+// A Failure is the body of an answer to a request that failed.
+type Failure struct {
+	Error string `json:"error"`
+	// For a name that does not exist: the first names that do, and the nearest one where it is
+	// plain.
+	Existing []string `json:"existing,omitempty"`
+	Nearest  string   `json:"nearest,omitempty"`
+}
+
+// Unknown returns the error for a name that does not exist; the answer lists the existing ones.
+func Unknown(status int, message, name string, existing []string) error {
+	existing = slices.Sorted(slices.Values(existing))
+	return &Error{Status: status, Message: message, Nearest: errtext.Nearest(name, existing),
+		Existing: existing[:min(len(existing), mostNames)]}
+}
+
+// Failed returns the answer for an error.
+func Failed(err error) Failure {
+	f := Failure{Error: Message(err)}
+	var own *Error
+	if errors.As(err, &own) {
+		f.Existing, f.Nearest = own.Existing, own.Nearest
+	}
+	return f
 }
 
 // Status returns the HTTP status of an error of the database, a filter or a body.

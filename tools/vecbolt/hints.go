@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/errtext"
+	"github.com/vecbolt/vecbolt/rag/embed/models"
+	"github.com/vecbolt/vecbolt/rag/knowledge"
+)
+
+// hints returns advice for the user about an error, as commands with the arguments of this one.
+func hints(line *kong.Context, err error) (all []string) {
+	is := func(target error) bool { return errors.Is(err, target) }
+	base := argument(line, "base")
+	database := argument(line, "db")
+	command := func(verb string, more ...string) string {
+		words := []string{"vecbolt", verb}
+		if database != "" {
+			words = append(words, quote(database))
+			for _, word := range more {
+				if word != "" {
+					words = append(words, quote(word))
+				}
+			}
+		}
+		return strings.Join(words, " ")
+	}
+	if is(db.ErrCorrupt) && !strings.HasPrefix(line.Command(), "repair ") {
+		all = append(all, fmt.Sprintf("%q lists all damage, %q copies the intact documents", command("check"),
+			command("repair", "NEW")))
+	}
+	if is(db.ErrTextIndex) {
+		all = append(all, fmt.Sprintf("%q creates or changes the text index of a collection",
+			command("text-index", argument(line, "collection"))))
+	}
+	if is(db.ErrLocked) {
+		all = append(all, fmt.Sprintf("one process writes, or any number read: end the other one, ask it if it is \"vecbolt serve\", "+
+			"or read a copy that %q has written", command("backup", "COPY")))
+	}
+	if is(db.ErrNotFound) && is(fs.ErrNotExist) && database != "" {
+		all = append(all, fmt.Sprintf("%q and %q create a database%s", command("import", "COLLECTION", "FILE"),
+			command("put", "COLLECTION"), errtext.Instead(filepath.Base(database), databases(filepath.Dir(database)))))
+	}
+	if is(knowledge.ErrNotFound) && base != "" {
+		all = append(all, fmt.Sprintf("\"vecbolt rag learn %s --path FILES\" makes the base", quote(base)))
+	}
+	if is(models.ErrNotFound) {
+		all = append(all, `"vecbolt model add" stores a model`)
+	}
+	return all
+}
+
+// argument returns the argument of the verb with a name, or nothing if the verb has none.
+func argument(line *kong.Context, name string) string {
+	node := line.Selected()
+	if node == nil {
+		return ""
+	}
+	for _, p := range node.Positional {
+		if p.Name == name && p.Target.IsValid() {
+			return fmt.Sprint(p.Target.Interface())
+		}
+	}
+	return ""
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
+
+// quote returns a word as a shell takes it.
+func quote(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// databases returns the names of the databases in a directory.
+func databases(dir string) (names []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // the hint does without
+	}
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(dir, e.Name(), "meta.bolt")); e.IsDir() && err == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
