@@ -123,7 +123,7 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 		maps.Copy(meta, given)
 	}
 	if _, err := vectorize.Keep(db.CollectionInfo{}, meta); err != nil {
-		return rest.Errorf(http.StatusBadRequest, "%v", err)
+		return &rest.Error{Status: http.StatusBadRequest, Message: err.Error()}
 	}
 	c, err := s.db.CreateCollection(r.Context(), name, schema, meta)
 	if err != nil {
@@ -266,7 +266,7 @@ func (s *Server) setMetadata(w http.ResponseWriter, r *http.Request, c *db.Colle
 		var info db.CollectionInfo
 		if info, err = c.Info(); err == nil {
 			if meta, err = vectorize.Keep(info, meta); err != nil {
-				err = rest.Errorf(http.StatusBadRequest, "%v", err)
+				err = &rest.Error{Status: http.StatusBadRequest, Message: err.Error()}
 			}
 		}
 	}

@@ -182,7 +182,7 @@ func notEmbedded(err error) error {
 	var failed *embed.Error
 	switch {
 	case errors.Is(err, vectorize.ErrMismatch):
-		return rest.Errorf(http.StatusConflict, "%v", err)
+		return &rest.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.As(err, &failed):
 		return &rest.Error{Status: http.StatusBadGateway, Message: "the model of the collection failed"}
 	}
