@@ -89,12 +89,12 @@ func FuzzTokenizer(f *testing.F) {
 		if err != nil || len(text) > 1000 {
 			return
 		}
-		for _, id := range tok.Encode(text, true) {
+		for _, id := range tok.Encode(text) {
 			if id < 0 {
 				t.Fatalf("%q: number %d", text, id)
 			}
 		}
-		if n := len(tok.EncodeMax(text, true, 3)); n > 3 && n > len(tok.Encode("", true)) {
+		if n := len(tok.EncodeMax(text, 3)); n > 3 && n > len(tok.Encode("")) {
 			t.Fatalf("%q: %d tokens", text, n)
 		}
 	})

@@ -231,7 +231,7 @@ func frequencies(p problem) []float64 {
 	all := 0.0
 	for _, s := range p.pool {
 		for _, text := range s.texts {
-			for _, id := range p.tok.Encode(text, false) {
+			for _, id := range p.tok.EncodePlain(text) {
 				n[id]++
 				all++
 			}
@@ -253,7 +253,7 @@ func tokenMeans(p problem) []tokenMean {
 	unknown, _ := p.tok.Unknown()
 	out := make([]tokenMean, len(p.texts))
 	parallel(len(out), func(i int) {
-		ids := slices.DeleteFunc(p.tok.Encode(p.texts[i], false), func(id int) bool { return id == unknown })
+		ids := slices.DeleteFunc(p.tok.EncodePlain(p.texts[i]), func(id int) bool { return id == unknown })
 		one := 1 / float64(max(1, len(ids)))
 		slices.Sort(ids)
 		for _, id := range ids {

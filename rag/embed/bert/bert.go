@@ -147,7 +147,7 @@ func (m *Model) Close() error { return m.file.Close() }
 
 // sequence returns the tokens of a text.
 func (m *Model) sequence(text string) sequence {
-	ids := m.tok.EncodeMax(text, true, m.cfg.MaxTokens)
+	ids := m.tok.EncodeMax(text, m.cfg.MaxTokens)
 	return sequence{ids: ids, second: len(ids)}
 }
 

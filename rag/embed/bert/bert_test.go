@@ -342,7 +342,7 @@ func TestAgainstFloat64(t *testing.T) {
 		m.cfg.Activation, m.cfg.Pooling, m.cfg.Normalize = tt.activation, tt.pooling, tt.normalize
 		model := open(t, m.dir(t, tt.files))
 		for _, text := range texts {
-			ids := model.Tokenizer().Encode(text, true)
+			ids := model.Tokenizer().Encode(text)
 			compare(t, tt.name+" "+text, model.Embed(text), m.reference(ids), 1e-5)
 		}
 		if model.Dim() != 48 || model.Config().Pooling != tt.pooling || model.Config().Normalize != tt.normalize {
@@ -357,7 +357,7 @@ func TestShapes(t *testing.T) {
 		m := newMade(shape[0], shape[1], shape[2], shape[3], 70, words)
 		model := open(t, m.dir(t, nil))
 		text := strings.Repeat("tea ", 60)
-		compare(t, fmt.Sprint(shape), model.Embed(text), m.reference(model.Tokenizer().Encode(text, true)), 2e-5)
+		compare(t, fmt.Sprint(shape), model.Embed(text), m.reference(model.Tokenizer().Encode(text)), 2e-5)
 	}
 }
 
@@ -365,7 +365,7 @@ func TestLongTextsAreCut(t *testing.T) {
 	m := small()
 	text := strings.Repeat("green tea ", 50)
 	model := open(t, m.dir(t, nil))
-	ids := model.Tokenizer().Encode(text, true)
+	ids := model.Tokenizer().Encode(text)
 	compare(t, "24 tokens", model.Embed(text), m.reference(append(ids[:23:23], ids[len(ids)-1])), 1e-5)
 	model = open(t, m.dir(t, map[string]string{"sentence_bert_config.json": `{"max_seq_length":8,"do_lower_case":false}`}))
 	compare(t, "8 tokens", model.Embed(text), m.reference(append(ids[:7:7], ids[len(ids)-1])), 1e-5)
@@ -527,7 +527,7 @@ func TestGGUF(t *testing.T) {
 		}
 		model := open(t, name)
 		for _, text := range []string{"", "the green teacups, unable", "Grün ü ß [MASK]"} {
-			ids := model.Tokenizer().Encode(text, true)
+			ids := model.Tokenizer().Encode(text)
 			want := m.reference(ids)
 			got := model.Embed(text)
 			compare(t, text, got, want, tolerance)
@@ -536,7 +536,7 @@ func TestGGUF(t *testing.T) {
 			}
 		}
 		dir := open(t, m.dir(t, nil))
-		if a, b := dir.Tokenizer().Encode("the unable teacups!", true), model.Tokenizer().Encode("the unable teacups!", true); !slices.Equal(a, b) {
+		if a, b := dir.Tokenizer().Encode("the unable teacups!"), model.Tokenizer().Encode("the unable teacups!"); !slices.Equal(a, b) {
 			t.Errorf("%v and %v", a, b)
 		}
 	}
@@ -595,7 +595,7 @@ func TestTinyFile(t *testing.T) {
 	m := newMade(1, 2, 4, 8, 8, words)
 	m.cfg.Normalize = true
 	model := open(t, "testdata/tiny.gguf")
-	compare(t, "tiny", model.Embed("a cup of tea"), m.reference(model.Tokenizer().Encode("a cup of tea", true)), 1e-4)
+	compare(t, "tiny", model.Embed("a cup of tea"), m.reference(model.Tokenizer().Encode("a cup of tea")), 1e-4)
 }
 
 func TestErrors(t *testing.T) {

@@ -371,7 +371,7 @@ func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, erro
 	if cfg.MaxTokens < 1 || cfg.MaxTokens > cfg.Positions {
 		cfg.MaxTokens = cfg.Positions
 	}
-	around := len(tok.Encode("", true))
+	around := len(tok.Encode(""))
 	if around == 0 || around > cfg.MaxTokens {
 		return nil, fmt.Errorf("the tokenizer puts %d special tokens around a text, want 1 to %d", around, cfg.MaxTokens)
 	}
@@ -409,7 +409,7 @@ func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, erro
 			return nil, fmt.Errorf("token %q has number %d, the table ends at %d", token, id, len(m.tokens)/h)
 		}
 	}
-	for _, id := range tok.Encode("", true) {
+	for _, id := range tok.Encode("") {
 		if id >= len(m.tokens)/h {
 			return nil, fmt.Errorf("a special token has number %d, the table ends at %d", id, len(m.tokens)/h)
 		}

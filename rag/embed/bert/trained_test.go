@@ -264,7 +264,7 @@ func TestReference(t *testing.T) {
 			}
 			var c closeness
 			for i, e := range all {
-				ids := m.Tokenizer().EncodeMax(texts[i], true, m.Config().MaxTokens)
+				ids := m.Tokenizer().EncodeMax(texts[i], m.Config().MaxTokens)
 				if fmt.Sprint(ids) != fmt.Sprint(e.IDs) {
 					t.Errorf("%.60q: tokens %v, want %v", texts[i], ids, e.IDs)
 				}
@@ -376,7 +376,7 @@ func TestTrained(t *testing.T) {
 			m := open(t, dir)
 			var c closeness
 			for _, g := range readGoldenTexts(t, name) {
-				ids := m.Tokenizer().EncodeMax(g.Text, true, m.Config().MaxTokens)
+				ids := m.Tokenizer().EncodeMax(g.Text, m.Config().MaxTokens)
 				if hashIDs(ids) != g.IDs {
 					t.Errorf("%.60q: tokens %v differ", g.Text, ids)
 				}
@@ -437,11 +437,11 @@ func TestTrainedGGUF(t *testing.T) {
 				}
 				gguf, least, texts := open(t, name), 1.0, 0
 				for _, text := range scripts {
-					ids := gguf.Tokenizer().Encode(text, true)
+					ids := gguf.Tokenizer().Encode(text)
 					if len(ids) > 100 { // the file does not say where Sentence Transformers cuts off
 						continue
 					}
-					if want := model.Tokenizer().Encode(text, true); !slices.Equal(ids, want) {
+					if want := model.Tokenizer().Encode(text); !slices.Equal(ids, want) {
 						t.Errorf("%q: tokens %v, want %v", text, ids, want)
 					}
 					got, want := gguf.Embed(text), model.Embed(text)

@@ -165,7 +165,7 @@ func (m *Model) Dim() int { return m.dim }
 // unknown and surrounding special tokens. It is zero without tokens. Only the first 512 tokens
 // count.
 func (m *Model) Embed(text string) []float32 {
-	ids := m.tok.Encode(cutRunes(text, m.most), false)
+	ids := m.tok.EncodePlain(cutRunes(text, m.most))
 	if unknown, ok := m.tok.Unknown(); ok {
 		ids = slices.DeleteFunc(ids, func(id int) bool { return id == unknown })
 	}

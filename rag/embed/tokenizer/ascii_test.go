@@ -56,7 +56,7 @@ func TestASCII(t *testing.T) {
 		}
 		slow := general(t, smallVocab, lower)
 		equal := func(text string) bool {
-			got, want := fast.Encode(text, true), slow.Encode(text, true)
+			got, want := fast.Encode(text), slow.Encode(text)
 			if !slices.Equal(got, want) {
 				t.Errorf("lower %v: %q: %v, want %v", lower, text, got, want)
 			}
@@ -86,7 +86,7 @@ func FuzzASCII(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if got, want := fast.Encode(text, false), slow.Encode(text, false); !slices.Equal(got, want) {
+		if got, want := fast.EncodePlain(text), slow.EncodePlain(text); !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	})
@@ -105,7 +105,7 @@ func TestASCIIVocabulary(t *testing.T) {
 		texts = append(texts, g.Text)
 	}
 	for _, text := range texts {
-		if got, want := fast.Encode(text, false), slow.Encode(text, false); !slices.Equal(got, want) {
+		if got, want := fast.EncodePlain(text), slow.EncodePlain(text); !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
@@ -130,7 +130,7 @@ func BenchmarkBERT(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				tok.Encode(text, false)
+				tok.EncodePlain(text)
 			}
 		})
 	}

@@ -4,7 +4,7 @@
 // components, because ignoring them would give wrong tokens. BPE is not supported.
 //
 //	t, err := tokenizer.Parse(b)            // the bytes of tokenizer.json
-//	ids := t.Encode("Grüße aus Ulm", true)  // [CLS] … [SEP]
+//	ids := t.Encode("Grüße aus Ulm")        // [CLS] … [SEP]
 //
 // WordPiece follows Schuster and Nakajima, 2012, in the form of BERT; Unigram follows Kudo, 2018.
 package tokenizer

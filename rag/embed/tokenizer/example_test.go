@@ -14,7 +14,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, id := range tok.Encode("Writes a log.", true) {
+	for _, id := range tok.Encode("Writes a log.") {
 		fmt.Println(id, vocab[id])
 	}
 	fmt.Println(tok.Count("Writes a log."), "tokens")

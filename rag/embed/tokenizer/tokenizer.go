@@ -53,31 +53,26 @@ func (t *Tokenizer) Tokens() func(yield func(token string, id int) bool) {
 func (t *Tokenizer) Unknown() (int, bool) { return t.unknown, t.unknown >= 0 }
 
 // Count returns the number of tokens in a text, without surrounding special tokens.
-func (t *Tokenizer) Count(text string) int { return len(t.Encode(text, false)) }
+func (t *Tokenizer) Count(text string) int { return len(t.EncodePlain(text)) }
 
-// Encode returns the token ids of a text. special adds the tokens that the model expects around it,
-// such as [CLS] and [SEP]. Special tokens inside the text count as such.
-func (t *Tokenizer) Encode(text string, special bool) []int {
+// Encode returns the token ids of a text, between the special tokens that the model expects around
+// it, such as [CLS] and [SEP]. Special tokens inside the text count as such.
+func (t *Tokenizer) Encode(text string) []int {
 	ids := make([]int, 0, len(text)/4+8)
-	if special {
-		ids = append(ids, t.before...)
-	}
-	ids = t.encode(ids, text)
-	if special {
-		ids = append(ids, t.after...)
-	}
-	return ids
+	return append(t.encode(append(ids, t.before...), text), t.after...)
+}
+
+// EncodePlain returns the token ids of a text without special tokens around it.
+func (t *Tokenizer) EncodePlain(text string) []int {
+	return t.encode(make([]int, 0, len(text)/4+8), text)
 }
 
 // EncodeMax is Encode for at most a number of tokens, special ones included; the rest of the text
 // is cut off.
-func (t *Tokenizer) EncodeMax(text string, special bool, most int) []int {
-	ids := t.Encode(text, special)
+func (t *Tokenizer) EncodeMax(text string, most int) []int {
+	ids := t.Encode(text)
 	if len(ids) <= most {
 		return ids
-	}
-	if !special {
-		return ids[:most]
 	}
 	room := max(0, most-len(t.after))
 	return append(ids[:room:room], t.after...)
@@ -88,7 +83,7 @@ func (t *Tokenizer) EncodeMax(text string, special bool, most int) []int {
 // special ones. If necessary the longer text is cut, and both are if each has more than half of the
 // room, as the strategy longest_first of Hugging Face does.
 func (t *Tokenizer) EncodePair(a, b string, most int) (ids []int, second int) {
-	first, rest := t.Encode(a, false), t.Encode(b, false)
+	first, rest := t.EncodePlain(a), t.EncodePlain(b)
 	room := max(0, most-len(t.before)-2*len(t.after))
 	if len(first)+len(rest) > room {
 		half := room / 2

@@ -76,7 +76,7 @@ func TestGolden(t *testing.T) {
 	} {
 		tok := parse(t, model(t, file))
 		for _, g := range readGolden(t, golden) {
-			if got := tok.Encode(g.Text, true); !slices.Equal(got, g.IDs) {
+			if got := tok.Encode(g.Text); !slices.Equal(got, g.IDs) {
 				t.Errorf("%s: %q\n got %v\nwant %v", golden, g.Text, got, g.IDs)
 			}
 		}
@@ -104,7 +104,7 @@ func TestCharacters(t *testing.T) {
 			if c >= 0xd800 && c < 0xe000 {
 				continue
 			}
-			ids := fmt.Sprint(tok.Encode(fmt.Sprintf("ab%ccd %c e%c", c, c, c), true))
+			ids := fmt.Sprint(tok.Encode(fmt.Sprintf("ab%ccd %c e%c", c, c, c)))
 			fmt.Fprintln(h, strings.Trim(ids, "[]"))
 		}
 		if got := hex.EncodeToString(h.Sum(nil)[:16]); got != sum {
@@ -127,7 +127,7 @@ func TestVocabulary(t *testing.T) {
 		t.Error(tok.Len())
 	}
 	for _, g := range readGolden(t, "minilm.jsonl") {
-		if got := tok.Encode(g.Text, true); !slices.Equal(got, g.IDs) {
+		if got := tok.Encode(g.Text); !slices.Equal(got, g.IDs) {
 			t.Errorf("%q: %v, want %v", g.Text, got, g.IDs)
 		}
 	}
@@ -152,10 +152,10 @@ func TestWordPiece(t *testing.T) {
 		"a\xffa un":                   {6, 7, 3},
 		strings.Repeat("[SEP]", 9999): slices.Repeat([]int{2}, 9999),
 	} {
-		if got := tok.Encode(text, false); !slices.Equal(got, want) {
+		if got := tok.EncodePlain(text); !slices.Equal(got, want) {
 			t.Errorf("%.40q: %v, want %v", text, got, want)
 		}
-		if got := tok.Encode(text, true); !slices.Equal(got, slices.Concat([]int{1}, want, []int{2})) {
+		if got := tok.Encode(text); !slices.Equal(got, slices.Concat([]int{1}, want, []int{2})) {
 			t.Errorf("%.40q: %v", text, got)
 		}
 		if tok.Count(text) != len(want) {
@@ -163,12 +163,9 @@ func TestWordPiece(t *testing.T) {
 		}
 	}
 	for most, want := range map[int][]int{5: {1, 3, 4, 5, 2}, 4: {1, 3, 4, 2}, 2: {1, 2}, 100: {1, 3, 4, 5, 2}} {
-		if got := tok.EncodeMax("unaffable", true, most); !slices.Equal(got, want) {
+		if got := tok.EncodeMax("unaffable", most); !slices.Equal(got, want) {
 			t.Errorf("at most %d: %v", most, got)
 		}
-	}
-	if got := tok.EncodeMax("unaffable", false, 2); !slices.Equal(got, []int{3, 4}) {
-		t.Error(got)
 	}
 	for _, tt := range []struct {
 		a, b   string
@@ -243,12 +240,12 @@ func TestComponents(t *testing.T) {
 		{"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}},{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"e"}}],"special_tokens":{"s":{"ids":[20,21]},"e":{"ids":[22]}}}`, "a", []int{20, 21, 1, 22}},
 		{"post_processor", `{"type":"Sequence","processors":[{"type":"ByteLevel"},{"type":"RobertaProcessing","sep":["e",8],"cls":["x",11]}]}`, "a", []int{11, 1, 8}},
 	} {
-		if got := parse(t, []byte(wordLevel(tt.part, tt.value))).Encode(tt.text, true); !slices.Equal(got, tt.want) {
+		if got := parse(t, []byte(wordLevel(tt.part, tt.value))).Encode(tt.text); !slices.Equal(got, tt.want) {
 			t.Errorf("%s of %q: %v, want %v", tt.value, tt.text, got, tt.want)
 		}
 	}
 	strip := `{"normalizer":{"type":"Strip"},"model":{"type":"WordLevel","unk_token":"?","vocab":{"?":0,"a b":1}}}`
-	if got := parse(t, []byte(strip)).Encode(" a b\n", false); !slices.Equal(got, []int{1}) {
+	if got := parse(t, []byte(strip)).EncodePlain(" a b\n"); !slices.Equal(got, []int{1}) {
 		t.Error(got)
 	}
 }
@@ -264,7 +261,7 @@ func TestUnigram(t *testing.T) {
 		"xaé日b": {0, 1, 0, 2},
 		"\xff":  {0},
 	} {
-		if got := tok.Encode(text, false); !slices.Equal(got, want) {
+		if got := tok.EncodePlain(text); !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
