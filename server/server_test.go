@@ -426,7 +426,7 @@ func TestExisting(t *testing.T) {
 	}
 	// Every member of a query that the service reads is listed, apart from an old name.
 	got := s.must(400, "POST", "/collections/notes/search", `{"zzzzzzzzzzzzzzzz":1}`)
-	if list := got["existing"].([]any); len(list) != 18 || !slices.Contains(list, any("threshold")) || slices.Contains(list, any("effort")) {
+	if list := got["existing"].([]any); len(list) != 19 || !slices.Contains(list, any("threshold")) || slices.Contains(list, any("effort")) {
 		t.Errorf("%d members: %v", len(list), list)
 	}
 	// The message of other errors stands alone.

@@ -129,7 +129,7 @@ const (
 	maxBroken = 512 << 10
 )
 
-// brokenFiles returns the list to store: files of this run, and those of earlier runs that are not
+// brokenFiles returns the list to store: files of this run, and files of earlier runs that are not
 // below its paths.
 func (l *learner) brokenFiles(before any) []any {
 	covered := func(file string) bool {

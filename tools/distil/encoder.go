@@ -88,8 +88,8 @@ func (e *encoder) close() {
 	}
 }
 
-// latin returns the ids of the tokens to keep: the special ones, and those of Latin and Greek
-// letters, digits, punctuation and symbols.
+// latin returns the ids of the tokens to keep: special tokens, Latin and Greek letters, digits,
+// punctuation and symbols.
 func latin(vocab []string) []int {
 	var keep []int
 	for id, token := range vocab {
