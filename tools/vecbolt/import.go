@@ -22,7 +22,7 @@ import (
 type importCmd struct {
 	collection
 	Source    string          `arg:"" help:"File or directory to import; - for JSON lines from standard input."`
-	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,csv,beir" placeholder:"FORMAT" help:"One of ${enum}."`
+	Format    exchange.Format `default:"auto" enum:"auto,emb-cache,jsonl,fvecs,bvecs,npy,csv,beir,parquet" placeholder:"FORMAT" help:"One of ${enum}."`
 	Texts     string          `placeholder:"FILE" help:"For an embedding cache: JSON lines {\"key\",\"text\"}, or a directory of texts named like the vectors."`
 	Metadata  string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the metadata of row i."`
 	Documents string          `placeholder:"FILE" help:"For a file of vectors: JSON lines; line i is the document of row i (id, text, metadata), as export writes it."`
@@ -33,7 +33,7 @@ type importCmd struct {
 func (c *importCmd) Help() string {
 	return `Sources are an embedding cache (a directory of JSON arrays in files named by a hash, with <name>.meta.json beside ` +
 		`them), JSON lines or one JSON array (id or _id; text, document, page_content, content or body; vector, embedding or values; metadata; ` +
-		`other keys become metadata), CSV with a header of such names, .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
+		`other keys become metadata), CSV or Parquet with columns of such names, .fvecs, .bvecs, .npy, and a BEIR corpus. Rows of a file of ` +
 		`vectors have their number as id, from 0. Only new and changed documents are written, and with --embed only their texts are embedded: an import that was interrupted goes on ` +
 		`where it stopped. A document that cannot ` +
 		`be stored is skipped, with a message; a vector of another dimension ends the import, and the documents before it stay. ` +
@@ -92,6 +92,12 @@ func (c *importCmd) open(t *tool) (exchange.Source, error) {
 	if _, err := os.Stat(c.Source); errors.Is(err, fs.ErrNotExist) && c.wantsCache() {
 		t.notef("warning: there is no cache %s: nothing to import", c.Source)
 		return nil, nil
+	}
+	if c.Format == formatParquet || c.Format == exchange.Auto && isParquet(c.Source) {
+		if c.Texts+c.Metadata+c.Documents != "" {
+			return nil, errors.New("--texts, --metadata and --documents do not go with Parquet, which has columns for them")
+		}
+		return openParquet(c.Source)
 	}
 	return exchange.Open(c.Source, &exchange.OpenOptions{
 		Format: c.Format, Texts: c.Texts, Metadata: c.Metadata, Documents: c.Documents,
@@ -158,7 +164,7 @@ func (c *contents) Documents(ctx context.Context) iter.Seq2[*exchange.ImportedDo
 
 // wantsCache reports whether a missing source would be an embedding cache.
 func (c *importCmd) wantsCache() bool {
-	files := []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".fvecs", ".bvecs", ".npy"}
+	files := []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".fvecs", ".bvecs", ".npy", ".parquet", ".pq"}
 	return c.Format == exchange.EmbeddingCache ||
 		c.Format == exchange.Auto && !slices.Contains(files, strings.ToLower(filepath.Ext(c.Source)))
 }

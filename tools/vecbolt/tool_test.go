@@ -32,6 +32,9 @@ func TestScripts(t *testing.T) {
 			e.Values[shownKey{}] = &shown{}
 			tiny, err := filepath.Abs("../../rag/embed/bert/testdata/tiny.gguf")
 			e.Setenv("TINY", tiny)
+			table, missing := filepath.Abs("testdata/notes.parquet")
+			err = errors.Join(err, missing)
+			e.Setenv("PARQUET", table)
 			e.Setenv("HF_ENDPOINT", hub)
 			return err
 		},

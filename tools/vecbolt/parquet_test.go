@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/exchange"
+)
+
+// testdata/notes.parquet was written by pyarrow 26.0.1 with
+//
+//	import datetime as dt
+//	import pyarrow as pa, pyarrow.parquet as pq
+//	t = pa.table({
+//		"id": pa.array(["a", "b", "c"]),
+//		"document": pa.array(["first", "zweites ü", None]),
+//		"embedding": pa.array([[1, 0.5], [0, 1], None], pa.list_(pa.float32(), 2)),
+//		"lang": pa.array(["go", "de", "go"]).dictionary_encode(),
+//		"year": pa.array([2020, None, -3], pa.int16()),
+//		"big": pa.array([2**63 - 1, 0, None], pa.int64()),
+//		"score": pa.array([0.25, 1.0, None]),
+//		"ok": pa.array([True, False, None]),
+//		"at": pa.array([dt.datetime(2024, 5, 6, 7, 8, 9, 120000), None, None], pa.timestamp("us", tz="UTC")),
+//		"day": pa.array([dt.date(2024, 2, 29), None, None]),
+//		"tags": pa.array([["x", "y"], [], None], pa.list_(pa.string())),
+//		"metadata": pa.array([{"page": 1, "from": {"file": "a.md"}}, None, {"page": None, "from": None}],
+//		                     pa.struct([("page", pa.int32()), ("from", pa.struct([("file", pa.string())]))])),
+//		"more": pa.array([[("k", 1), ("l", 2)], None, []], pa.map_(pa.string(), pa.int64())),
+//		"raw": pa.array([b"\xff\xfe", None, None], pa.binary()),
+//	})
+//	pq.write_table(t, "notes.parquet", row_group_size=2, compression="zstd", store_schema=False)
+const notesParquet = "testdata/notes.parquet"
+
+func parquetDocuments(t *testing.T, path string) (docs []*exchange.ImportedDocument, err error) {
+	t.Helper()
+	src, err := openParquet(path)
+	if err != nil {
+		return nil, err
+	}
+	for doc, err := range src.Documents(t.Context()) {
+		if err != nil {
+			return docs, err
+		}
+		docs = append(docs, doc)
+	}
+	return docs, nil
+}
+
+// Lists, nulls and nested metadata, in files of the library with several row groups.
+func TestParquetValues(t *testing.T) {
+	type origin struct {
+		File string `parquet:"file"`
+		Line *int32 `parquet:"line"`
+	}
+	type row struct {
+		ID       int64            `parquet:"_id"`
+		Content  *string          `parquet:"content,optional"`
+		Values   []float64        `parquet:"values,list"`
+		Metadata string           `parquet:"metadata"`
+		From     *origin          `parquet:"from,optional"`
+		Tags     []string         `parquet:"tags"`
+		Counts   map[string]int32 `parquet:"counts"`
+	}
+	text, line := "first", int32(7)
+	rows := []row{
+		{1, &text, []float64{1, 0.5}, `{"a":{"b":1.0}}`, &origin{"x", &line}, []string{"p", "q"}, map[string]int32{"n": 2}},
+		{2, nil, nil, "", nil, nil, nil},
+		{3, &text, []float64{1e300, 0}, "", nil, nil, nil},
+		{4, &text, []float64{0, 1}, "[", nil, nil, nil},
+	}
+	path := filepath.Join(t.TempDir(), "rows.parquet")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := parquet.NewGenericWriter[row](f, parquet.MaxRowsPerRowGroup(2), parquet.Compression(&parquet.Snappy))
+	if _, err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	docs, err := parquetDocuments(t, path)
+	if err != nil || len(docs) != len(rows) {
+		t.Fatalf("%d documents, %v", len(docs), err)
+	}
+	want := db.Document{ID: "1", Text: "first", Vector: []float32{1, 0.5}, Metadata: db.Metadata{
+		"a": map[string]any{"b": 1.0}, "from": map[string]any{"file": "x", "line": int64(7)},
+		"tags": []any{"p", "q"}, "counts": map[string]any{"n": int64(2)},
+	}}
+	if diff := cmp.Diff(want, docs[0].Document); diff != "" {
+		t.Error(diff)
+	}
+	if d := docs[1]; d.Skip != nil || d.Document.ID != "2" || d.Document.Text != "" || d.Document.Vector != nil {
+		t.Errorf("nulls gave %+v", d)
+	}
+	if d := docs[2]; !errors.Is(d.Skip, exchange.ErrNotFinite) || d.Position.N != 2 ||
+		d.Skip.Error() != `column "values": element 0: `+exchange.ErrNotFinite.Error() {
+		t.Errorf("%v: %v", d.Position, d.Skip)
+	}
+	if d := docs[3]; !errors.Is(d.Skip, exchange.ErrFormat) {
+		t.Errorf("%v: %v", d.Position, d.Skip)
+	}
+}
+
+// A damaged file is an error or has other values, but never a panic.
+func TestParquetDamage(t *testing.T) {
+	b, err := os.ReadFile(notesParquet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "damaged.parquet")
+	read := func(b []byte) error {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := parquetDocuments(t, path)
+		if err != nil && (!errors.Is(err, exchange.ErrFormat) || !bytes.Contains([]byte(err.Error()), []byte(path))) {
+			t.Fatalf("error without its kind or file: %v", err)
+		}
+		return err
+	}
+	for n := 0; n < len(b); n += 101 {
+		if read(b[:n]) == nil {
+			t.Errorf("cut off after %d bytes: no error", n)
+		}
+	}
+	failed := 0
+	for at := 0; at < len(b); at += 7 {
+		other := bytes.Clone(b)
+		other[at] ^= byte(1 << (at % 8))
+		if read(other) != nil {
+			failed++
+		}
+	}
+	if failed < len(b)/140 {
+		t.Errorf("only %d of %d damaged files are errors", failed, len(b))
+	}
+}
