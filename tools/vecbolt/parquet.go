@@ -457,7 +457,8 @@ func (n *parquetNode) value(values [][]parquet.Value, element bool) (any, error)
 		}
 		return list, err
 	}
-	if (n.is("MAP", deprecated.Map) || n.is("MAP", deprecated.MapKeyValue)) && len(n.children) == 1 && len(n.children[0].children) == 2 {
+	if (n.is("MAP", deprecated.Map) || n.is("MAP", deprecated.MapKeyValue)) &&
+		len(n.children) == 1 && len(n.children[0].children) == 2 {
 		pairs, err := n.children[0].value(values, false)
 		if err != nil {
 			return nil, err
@@ -560,7 +561,8 @@ func (n *parquetNode) integer(i, u int64) any {
 	}
 	stamp := func(d time.Duration) any {
 		perSecond := int64(time.Second / d)
-		return time.Unix(floorDiv(i, perSecond), (i-floorDiv(i, perSecond)*perSecond)*int64(d)).UTC().Format(time.RFC3339Nano)
+		seconds := floorDiv(i, perSecond)
+		return time.Unix(seconds, (i-seconds*perSecond)*int64(d)).UTC().Format(time.RFC3339Nano)
 	}
 	clock := func(d time.Duration) any {
 		return time.Unix(0, 0).UTC().Add(time.Duration(i) * d).Format("15:04:05.999999999")

@@ -433,7 +433,8 @@ func decompress(codec format.CompressionCodec, dst, src []byte) error {
 	case format.Brotli:
 		r = brotli.NewReader(bytes.NewReader(src))
 	case format.Zstd:
-		z, err := zstd.NewReader(bytes.NewReader(src), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+		z, err := zstd.NewReader(bytes.NewReader(src),
+			zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
 			return err
 		}
@@ -537,7 +538,8 @@ func packed(b []byte, count int64) (n int64, rest []byte, err error) {
 		}
 	}
 	block, minis := head[0], head[1]
-	if block == 0 || block > 1<<16 || minis == 0 || minis > block || block%minis != 0 || head[2] > uint64(count) {
+	if block == 0 || block > 1<<16 || minis == 0 || minis > block || block%minis != 0 ||
+		head[2] > uint64(count) {
 		return 0, nil, fmt.Errorf("%d packed values instead of %d, in blocks of %d and %d", head[2], count, block, minis)
 	}
 	n = int64(head[2])
