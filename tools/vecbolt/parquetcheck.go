@@ -540,7 +540,8 @@ func packed(b []byte, count int64) (n int64, rest []byte, err error) {
 	block, minis := head[0], head[1]
 	if block == 0 || block > 1<<16 || minis == 0 || minis > block || block%minis != 0 ||
 		head[2] > uint64(count) {
-		return 0, nil, fmt.Errorf("%d packed values instead of %d, in blocks of %d and %d", head[2], count, block, minis)
+		return 0, nil, fmt.Errorf("%d packed values instead of %d, in blocks of %d and %d",
+			head[2], count, block, minis)
 	}
 	n = int64(head[2])
 	each := block / minis
