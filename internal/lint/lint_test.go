@@ -102,9 +102,9 @@ var imports = map[string][]string{
 	"rag/xray":      {"db", "filter", "internal/page", "rag/eval", "simd", "github.com/viterin/vek"},
 	"internal/page": {},
 
-	"rag/embed/bert":           {"internal/vfs", "rag/embed/tokenizer", "rag/embed/weights", "simd"},
+	"rag/embed/bert":           {"internal/vfs", "rag/embed/tokenizer", "rag/embed/weights", "simd", "github.com/viterin/vek"},
 	"rag/embed/models":         {"internal/errtext"},
-	"rag/embed/static":         {"internal/vfs", "rag/embed/tokenizer", "rag/embed/weights"},
+	"rag/embed/static":         {"internal/vfs", "rag/embed/tokenizer", "rag/embed/weights", "github.com/viterin/vek"},
 	"rag/embed/tokenizer":      {"golang.org/x/text/unicode/norm"},
 	"rag/embed/weights":        {"internal/codec", "internal/vfs"},
 	"rag/embed/static/english": {"rag/embed", "rag/embed/static", "rag/embed/tokenizer", "rag/embed/weights"},

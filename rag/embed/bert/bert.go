@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/viterin/vek"
+
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
 	"github.com/vecbolt/vecbolt/simd"
@@ -196,11 +198,9 @@ func (m *Model) pool(x simd.Rows) []float32 {
 	case Last:
 		copy(v, x.Row(x.N-1))
 	default:
-		sums := make([]float64, len(v))
+		sums, wide := make([]float64, len(v)), make([]float64, len(v))
 		for t := range x.N {
-			for j, c := range x.Row(t) {
-				sums[j] += float64(c)
-			}
+			vek.Add_Inplace(sums, vek.FromFloat32_Into(wide, x.Row(t)))
 		}
 		for j, sum := range sums {
 			v[j] = float32(sum / float64(x.N))

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/viterin/vek"
+
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/weights"
@@ -180,6 +182,7 @@ func (m *Model) Embed(text string) []float32 {
 		addBytes(sum, m.small, ids)
 		return mean(sum, float64(len(ids)), m.normalize)
 	}
+	wide := make([]float64, m.dim)
 	for _, id := range ids {
 		r, w := id, 1.0
 		if m.row != nil {
@@ -188,9 +191,9 @@ func (m *Model) Embed(text string) []float32 {
 		if m.weight != nil {
 			w = float64(m.weight[id])
 		}
-		for i, x := range m.rows[r*m.dim:][:m.dim] {
-			sum[i] += w * float64(x)
-		}
+		vek.FromFloat32_Into(wide, m.rows[r*m.dim:][:m.dim])
+		vek.MulNumber_Inplace(wide, w)
+		vek.Add_Inplace(sum, wide)
 	}
 	return mean(sum, float64(len(ids)), m.normalize)
 }
