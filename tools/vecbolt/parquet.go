@@ -29,10 +29,9 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-const (
-	formatParquet exchange.Format = "parquet"
-	parquetMagic                  = "PAR1"
-)
+const formatParquet exchange.Format = "parquet"
+
+const parquetMagic = "PAR1"
 
 // isParquet reports whether a file is Parquet, by its name or its first bytes.
 func isParquet(path string) bool {

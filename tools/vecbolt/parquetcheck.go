@@ -31,6 +31,9 @@ const (
 	padding      = 512 // values that the last run of a page may have too many
 )
 
+// plainDictionary is the number of an encoding that old writers use for indexes of a dictionary.
+const plainDictionary format.Encoding = 2
+
 var errCut = fmt.Errorf("structure is cut off: %w", io.ErrUnexpectedEOF)
 
 // checkFooter checks the end of the file, where its structure is.
@@ -475,7 +478,7 @@ func (p *parquetPage) values(b []byte) (size int64, err error) {
 		return 0, fmt.Errorf("a dictionary of %d values in %d bytes", p.count, p.size)
 	}
 	switch p.encoding {
-	case format.PlainDictionary, format.RLEDictionary:
+	case plainDictionary, format.RLEDictionary:
 		if p.kind == format.DictionaryPage || len(b) == 0 {
 			return 0, nil // plain values, or all are null
 		}
