@@ -3,10 +3,7 @@
 // knows no package of the project but by name.
 package errtext
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
 // packages are the names that begin error texts, or follow the context that a caller added.
 var packages = []string{
@@ -20,21 +17,39 @@ type advised struct {
 	advice string
 }
 
-func (e advised) Error() string { return e.error.Error() + " (in Go: " + e.advice + ")" }
+const adviceBegins = " (in Go: "
+
+func (e advised) Error() string { return e.error.Error() + adviceBegins + e.advice + ")" }
 func (e advised) Unwrap() error { return e.error }
 
 // InGo adds advice for Go programs to an error: the functions and options that help. Plain removes
 // it. The advice has no parentheses.
 func InGo(err error, advice string) error { return advised{err, advice} }
 
-var inGo = regexp.MustCompile(` \(in Go: [^()]*\)`)
+// cutAdvice returns a text without advice for Go programs.
+func cutAdvice(text string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, adviceBegins)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		if end := strings.IndexAny(rest, "()"); end >= 0 && rest[end] == ')' {
+			text = rest[end+1:]
+			continue
+		}
+		out.WriteString(adviceBegins)
+		text = rest
+	}
+}
 
 // Plain returns the text of an error without advice for Go programs, and without the names of
 // packages that begin it, a line of it or a context. Go programs want these names, to say which
 // library an error comes from; others do not know the packages.
 func Plain(text string) string {
 	var out strings.Builder
-	text = inGo.ReplaceAllString(text, "")
+	text = cutAdvice(text)
 	for text != "" {
 		for _, name := range packages {
 			if rest, found := strings.CutPrefix(text, name); found {
