@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestErrorsAdvise holds errors to what they tell a program: the names that exist, the nearest one,
-// who has a lock, and the functions that help.
+// TestErrorsAdvise compares error texts: they list the names that exist and the nearest one, the
+// process that holds a lock, and the functions that help.
 func TestErrorsAdvise(t *testing.T) {
 	dir := t.TempDir()
 	vdb := open(t, dir, nil)

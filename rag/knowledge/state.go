@@ -111,7 +111,7 @@ func (s *state) note(response *rag.Response, err error, spent *usage, c Config) 
 	s.stats.Add(response)
 }
 
-// spend counts the tokens of chat models, and what they cost.
+// spend counts the tokens of chat models and their price.
 func (s *state) spend(spent *usage, c Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

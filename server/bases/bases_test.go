@@ -216,7 +216,7 @@ func TestBases(t *testing.T) {
 	s.expect(reader, 404, "GET", "/bases/pets", "", `Base 'pets' not found`)
 }
 
-// TestFiles shows the chunks of a file, and what was not read.
+// TestFiles shows the chunks of a file, and lists the files that could not be read.
 func TestFiles(t *testing.T) {
 	s := start(t)
 	s.write("lists.csv", "text,n\npears,1\nplums,2,3\n")
@@ -269,7 +269,7 @@ func TestLinksOutside(t *testing.T) {
 	s.expect(writer, 200, "POST", "/bases/b/learn", `{"paths":["."]}`, `"files":2`)
 }
 
-// TestAsk lets a model answer, at once and as a stream, and shows what it cost.
+// TestAsk lets a model answer, at once and as a stream, and reports tokens and price.
 func TestAsk(t *testing.T) {
 	s := start(t).learnt()
 	s.configure(map[string]any{"chat": "ollama", "chat_url": s.model, "chat_model": "m", "prompt_price": 1e6})

@@ -130,7 +130,7 @@ func indexed(source, space, more string) string {
 	return `{"defaults":` + index(false, "") + `,"keys":{"#embedding":` + index(true, source) + more + `}}`
 }
 
-// A schema that a client stored comes back with what it had, and with the vector index.
+// The schema that a client stored comes back unchanged, with the vector index added.
 func TestSchema(t *testing.T) {
 	c, _ := newClient(t, nil)
 	for name, tt := range map[string]struct{ given, want string }{

@@ -149,7 +149,7 @@ func TestBrowserBases(t *testing.T) {
 	b.Insert("pets")
 	b.Press("Enter")
 
-	// Files: learnt, with progress; what was not read, and why.
+	// Files: learnt, with progress; unread files, each with its reason.
 	b.Says("main h2", "pets")
 	b.Says("#out", "learnt nothing yet")
 	b.named()

@@ -15,7 +15,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -132,15 +131,6 @@ func (d *demo) expect(ok bool, format string, args ...any) {
 // local makes paths relative to the directory of the demo.
 func (d *demo) local(s string) string {
 	return strings.ReplaceAll(s, d.dir+string(filepath.Separator), "")
-}
-
-var plainArg = regexp.MustCompile(`^[\w./=,:-]+$`)
-
-func quoteShell(arg string) string {
-	if plainArg.MatchString(arg) {
-		return arg
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
 const demoDim = 100
@@ -265,7 +255,7 @@ func (d *demo) show(name string, args ...string) {
 	}
 	line := "$ " + name
 	for _, arg := range args {
-		line += " " + quoteShell(d.local(arg))
+		line += " " + quote(d.local(arg))
 	}
 	_, d.err = fmt.Fprintln(d.t.out, line)
 }

@@ -73,7 +73,7 @@ func argument(line *kong.Context, name string) string {
 	return ""
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./,:=@%+-]+$`)
 
 // quote returns a word as a shell takes it.
 func quote(word string) string {

@@ -87,7 +87,7 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// TestNoBars writes nothing to a file, and does not count what is not shown.
+// TestNoBars writes no bar to a file, and does not count documents for a bar that is not shown.
 func TestNoBars(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

@@ -86,8 +86,8 @@ var known = []KnownModel{
 	},
 }
 
-// Known returns what is known about the weights of the model, or about the repository that it was
-// downloaded from; nil means nothing.
+// Known returns the published checksum, licence and embeddings of a known model, recognised by the
+// weights or by the repository that it was downloaded from. It is nil for other models.
 func (m *Model) Known() *KnownModel {
 	for i := range known {
 		if strings.Contains(m.Source, "/"+known[i].Repository+"@") ||
