@@ -17,6 +17,7 @@ type figures struct {
 	db.Stats
 	Dir         *struct{}           `json:"dir,omitempty"` // hides Dir of Stats
 	Collections []collectionFigures `json:"collections"`
+	Former      string              `json:"trouble,omitempty"` // former key of background_error, for one version
 }
 
 type collectionFigures struct {
@@ -32,7 +33,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := figures{Stats: stats, Collections: []collectionFigures{}}
+	out := figures{Stats: stats, Collections: []collectionFigures{}, Former: stats.BackgroundError}
 	for _, c := range out.Stats.Collections {
 		if c.Recall == nil {
 			c.Recall = []db.MeasuredRecall{}

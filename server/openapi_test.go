@@ -2,10 +2,14 @@ package server
 
 import (
 	"encoding/json"
+	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vecbolt/vecbolt/db"
 )
 
 // The document has the routes, and the routes are in the document.
@@ -67,4 +71,45 @@ type operation struct {
 	OperationID string
 	Security    []any
 	Parameters  []map[string]string
+}
+
+// The document has the keys of the statistics that the server answers with, and no others.
+func TestOpenAPIHasTheStatistics(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal(openapi, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var recall struct {
+		Items struct{ Properties map[string]any }
+	}
+	if err := json.Unmarshal(doc.Components.Schemas["CollectionStats"].Properties["recall"], &recall); err != nil {
+		t.Fatal(err)
+	}
+	compare := func(name string, got []string, want reflect.Type, hidden ...string) {
+		keys := slices.DeleteFunc(jsonKeys(want), func(k string) bool { return slices.Contains(hidden, k) })
+		slices.Sort(keys)
+		slices.Sort(got)
+		if !slices.Equal(got, keys) {
+			t.Errorf("%s: the document has %q, the server answers %q", name, got, keys)
+		}
+	}
+	schemas := doc.Components.Schemas
+	compare("Stats", slices.Collect(maps.Keys(schemas["Stats"].Properties)), reflect.TypeFor[figures](), "dir", "trouble")
+	compare("CollectionStats", slices.Collect(maps.Keys(schemas["CollectionStats"].Properties)),
+		reflect.TypeFor[collectionFigures](), "metadata")
+	compare("recall", slices.Collect(maps.Keys(recall.Items.Properties)), reflect.TypeFor[db.MeasuredRecall]())
+}
+
+// jsonKeys returns the keys of a struct in JSON.
+func jsonKeys(t reflect.Type) (keys []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key != "" && key != "-" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }

@@ -20,7 +20,10 @@ func (c *infoCmd) Run(t *tool) error {
 			return err
 		}
 		if t.json {
-			return t.line(s)
+			return t.line(struct {
+				db.Stats
+				Former string `json:"trouble,omitempty"` // former key of background_error, for one version
+			}{s, s.BackgroundError})
 		}
 		bytes := func(n int64) string { return humanize.IBytes(uint64(n)) }
 		for _, row := range []struct {
