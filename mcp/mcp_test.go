@@ -37,7 +37,7 @@ func database(t *testing.T) *db.DB {
 		}
 	}
 	notes, err := vdb.CreateCollection(t.Context(), "notes", db.Schema{
-		Dim: 64, Text: &db.TextIndex{}, Lineage: db.Lineage{Provider: embed.TrigramProvider, Model: embed.TrigramModel, Normalized: true}}, nil)
+		Dim: 64, Text: &db.TextIndex{}, Lineage: db.Lineage{Provider: "hash", Model: "trigram-v1", Normalized: true}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

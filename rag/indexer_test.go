@@ -161,7 +161,8 @@ func TestIndexerConfig(t *testing.T) {
 	if _, err := c.Upsert(t.Context(), db.Document{ID: "a", Vector: []float32{1, 2}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewIndexer(c, e, nil); !errors.Is(err, ErrConfig) || !errors.Is(err, embed.ErrDimension) {
+	_, err := NewIndexer(c, e, nil)
+	if _, ok := errors.AsType[*embed.DimensionError](err); !ok || !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}
 }

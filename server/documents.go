@@ -181,7 +181,7 @@ func (s *Server) fill(ctx context.Context, c *db.Collection, docs []db.Document,
 func notEmbedded(err error) error {
 	var failed *embed.Error
 	switch {
-	case errors.Is(err, vectorize.ErrMismatch):
+	case errors.Is(err, embed.ErrMismatch):
 		return &rest.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.As(err, &failed):
 		return &rest.Error{Status: http.StatusBadGateway, Message: "the model of the collection failed"}

@@ -9,7 +9,7 @@ import (
 
 // BatchOptions tune Batches. The zero value, like nil, is the default.
 type BatchOptions struct {
-	Size     int // texts per request; 0 means DefaultBatchSize
+	Size     int // texts per request; 0 means 100
 	Parallel int // requests at the same time; 0 means 4
 }
 
@@ -20,7 +20,7 @@ func Batches(e Embedder, opts *BatchOptions) Embedder {
 	if opts == nil {
 		opts = &BatchOptions{}
 	}
-	return &batches{e, cmp.Or(opts.Size, DefaultBatchSize), cmp.Or(opts.Parallel, 4)}
+	return &batches{e, cmp.Or(opts.Size, defaultBatchSize), cmp.Or(opts.Parallel, 4)}
 }
 
 type batches struct {

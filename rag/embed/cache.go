@@ -2,6 +2,7 @@ package embed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -13,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,42 +30,37 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A KeyEncoder says how a text becomes the name of a file.
-type KeyEncoder uint8
-
-// Key encoders, with their names in LangChain.
-const (
-	KeySHA256  KeyEncoder = iota // key_encoder="sha256"
-	KeyUUID                      // key_encoder="sha1", the oldest: a UUID of the SHA-1
-	KeySHA512                    // key_encoder="sha512"
-	KeyBLAKE2b                   // key_encoder="blake2b"
-	KeyJS                        // LangChain for JavaScript: SHA-1 and .txt
-)
-
-// key returns the file name for a text.
-func (k KeyEncoder) key(text string) string {
-	switch k {
-	case KeyUUID:
+// keys maps a key encoder to the file name for a text.
+var keys = map[string]func(text string) string{
+	"sha256": func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return hex.EncodeToString(sum[:])
+	},
+	"sha1": func(text string) string {
 		// uuid5(UUID(int=1985), sha1(text).hexdigest())
 		digest := sha1.Sum([]byte(text))
 		return uuid.NewSHA1(uuid.UUID{14: 1985 >> 8, 15: 1985 & 0xff}, []byte(hex.EncodeToString(digest[:]))).String()
-	case KeySHA512:
+	},
+	"sha512": func(text string) string {
 		sum := sha512.Sum512([]byte(text))
 		return hex.EncodeToString(sum[:])
-	case KeyBLAKE2b:
+	},
+	"blake2b": func(text string) string {
 		sum := blake2b.Sum512([]byte(text))
 		return hex.EncodeToString(sum[:])
-	case KeyJS:
+	},
+	"js": func(text string) string {
 		sum := sha1.Sum([]byte(text))
 		return hex.EncodeToString(sum[:]) + ".txt"
-	}
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
+	},
 }
 
 // CacheOptions tune a Cache. The zero value, like nil, is the default.
 type CacheOptions struct {
-	Key KeyEncoder
+	// Key says how a text becomes the name of a file, with LangChain's names for key_encoder:
+	// "sha256", "sha512", "blake2b", or the oldest, "sha1", a UUID of the SHA-1; and "js" for
+	// LangChain for JavaScript, SHA-1 and ".txt". Empty means "sha256".
+	Key string
 
 	// Namespace is the prefix of the names of all entries. It may contain letters, digits and
 	// "_.-/"; a slash creates a directory. If it is empty, it is built from provider, model and
@@ -89,6 +86,7 @@ type CacheOptions struct {
 type Cache struct {
 	dir  string
 	opts CacheOptions
+	key  func(text string) string
 
 	hits, misses, damaged, unwritten atomic.Int64
 }
@@ -104,6 +102,7 @@ func NewCache(dir string, opts *CacheOptions) (*Cache, error) {
 	if c.opts.Logger == nil {
 		c.opts.Logger = slog.Default()
 	}
+	c.key = keys[cmp.Or(c.opts.Key, "sha256")]
 	ns := c.opts.Namespace
 	switch {
 	case dir == "":
@@ -112,8 +111,8 @@ func NewCache(dir string, opts *CacheOptions) (*Cache, error) {
 		return nil, fmt.Errorf("embed: cache: %w: namespace %q", ErrConfig, ns)
 	case ns != "" && c.opts.Bare:
 		return nil, fmt.Errorf("embed: cache: %w: namespace %q, but Bare", ErrConfig, ns)
-	case c.opts.Key > KeyJS:
-		return nil, fmt.Errorf("embed: cache: %w: key encoder %d", ErrConfig, c.opts.Key)
+	case c.key == nil:
+		return nil, fmt.Errorf("embed: cache: %w: key encoder %q; want one of %q", ErrConfig, c.opts.Key, slices.Sorted(maps.Keys(keys)))
 	}
 	return c, nil
 }
@@ -136,7 +135,8 @@ func (c *Cache) Stats() CacheStats {
 // the failure of a later batch. It replaces an entry that is damaged or has another dimension than
 // e. If an entry cannot be written, it logs a warning and returns no error.
 //
-// Store the vectors of the model itself: wrap e in Cache first, then in Normalize or Prefix.
+// The cache stores the vectors of e: wrap the model itself, without Config.Normalize, to share the
+// cache with programs that scale vectors themselves.
 func (c *Cache) Wrap(e Embedder) Embedder {
 	ns := c.opts.Namespace
 	if ns == "" && !c.opts.Bare {
@@ -273,7 +273,7 @@ func (c *cached) embed(ctx context.Context, texts []string, found map[string][]f
 }
 
 func (c *cached) path(text string) string {
-	return filepath.Join(c.cache.dir, filepath.FromSlash(c.namespace+c.cache.opts.Key.key(text)))
+	return filepath.Join(c.cache.dir, filepath.FromSlash(c.namespace+c.cache.key(text)))
 }
 
 // maxEntry bounds the size of a file; the largest vector fits.

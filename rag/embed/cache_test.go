@@ -93,12 +93,12 @@ func TestCache(t *testing.T) {
 // The expected names were made by Python's hashlib and uuid as LangChain
 // calls them.
 func TestCacheNames(t *testing.T) {
-	names := map[embed.KeyEncoder][]string{
-		embed.KeySHA256:  {"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "0b836833dc8ecad120bdeafe52e9eab681da2d0d7704e451b216aad3d2b2ab78"},
-		embed.KeyUUID:    {"954df814-8333-5939-8060-cfa363855605", "1872b4e4-2fe3-5844-82c0-13fa992cdd8d"},
-		embed.KeySHA512:  {"cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce47d0d13c5d85f2b0ff8318d2877eec2f63b931bd47417a81a538327af927da3e", "2523d8ae6818cd9ef6af1f372e03ba887ad61c67307ec39a4e31405fa9394e94e82fec1890ef95e19e024ae685d040e22e928fcdc9c096d1c79775fe0b3f1254"},
-		embed.KeyBLAKE2b: {"786a02f742015903c6c6fd852552d272912f4740e15847618a86e217f71f5419d25e1031afee585313896444934eb04b903a685b1448b755d56f701afe9be2ce", "cd9c53e47ba82563819c9148bed61188b6c5ae6ec14cb790465937898d71cd97bc07fed36df28a989c4f9ae678336a574473c40feb840cdccef840d8951849eb"},
-		embed.KeyJS:      {"da39a3ee5e6b4b0d3255bfef95601890afd80709.txt", "9bf5806d4c3000a05ca4cf77938b34ac28c9cf06.txt"},
+	names := map[string][]string{
+		"sha256":  {"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "0b836833dc8ecad120bdeafe52e9eab681da2d0d7704e451b216aad3d2b2ab78"},
+		"sha1":    {"954df814-8333-5939-8060-cfa363855605", "1872b4e4-2fe3-5844-82c0-13fa992cdd8d"},
+		"sha512":  {"cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce47d0d13c5d85f2b0ff8318d2877eec2f63b931bd47417a81a538327af927da3e", "2523d8ae6818cd9ef6af1f372e03ba887ad61c67307ec39a4e31405fa9394e94e82fec1890ef95e19e024ae685d040e22e928fcdc9c096d1c79775fe0b3f1254"},
+		"blake2b": {"786a02f742015903c6c6fd852552d272912f4740e15847618a86e217f71f5419d25e1031afee585313896444934eb04b903a685b1448b755d56f701afe9be2ce", "cd9c53e47ba82563819c9148bed61188b6c5ae6ec14cb790465937898d71cd97bc07fed36df28a989c4f9ae678336a574473c40feb840cdccef840d8951849eb"},
+		"js":      {"da39a3ee5e6b4b0d3255bfef95601890afd80709.txt", "9bf5806d4c3000a05ca4cf77938b34ac28c9cf06.txt"},
 	}
 	for key, want := range names {
 		for _, ns := range []string{"", "model-", "team/model_1."} {
@@ -109,7 +109,7 @@ func TestCacheNames(t *testing.T) {
 			full := []string{ns + want[0], ns + want[1]}
 			slices.Sort(full)
 			if got := entries(t, dir); !slices.Equal(got, full) {
-				t.Errorf("%d %q: %q, want %q", key, ns, got, full)
+				t.Errorf("%s %q: %q, want %q", key, ns, got, full)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func TestCacheOfLangChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	cache := newCache(t, filepath.Join(root, "cache"), embed.CacheOptions{Key: embed.KeyUUID, Namespace: "text-embedding-ada-002"})
+	cache := newCache(t, filepath.Join(root, "cache"), embed.CacheOptions{Key: "sha1", Namespace: "text-embedding-ada-002"})
 	var all []string
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
@@ -273,7 +273,7 @@ func (n named) Model() string    { return n.model }
 
 func TestCacheOptionErrors(t *testing.T) {
 	for _, opts := range []embed.CacheOptions{
-		{Namespace: "../x"}, {Namespace: "a/../b"}, {Namespace: "/a"}, {Namespace: "a b"}, {Namespace: "a:b"}, {Namespace: ".hidden"}, {Namespace: "a/.b"}, {Namespace: "a", Bare: true}, {Key: 99},
+		{Namespace: "../x"}, {Namespace: "a/../b"}, {Namespace: "/a"}, {Namespace: "a b"}, {Namespace: "a:b"}, {Namespace: ".hidden"}, {Namespace: "a/.b"}, {Namespace: "a", Bare: true}, {Key: "md5"},
 	} {
 		if _, err := embed.NewCache("x", &opts); !errors.Is(err, embed.ErrConfig) {
 			t.Errorf("%+v: %v", opts, err)

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"time"
 )
 
-// MaxDimensions is the largest dimension that a vector may have.
-const MaxDimensions = 1 << 16
+// maxDimensions is the largest dimension that a vector may have.
+const maxDimensions = 1 << 16
 
 // An Embedder computes vectors of texts. Its methods are safe for concurrent
 // use.
@@ -31,10 +30,8 @@ type Embedder interface {
 	Embed(ctx context.Context, text string) ([]float32, error)
 }
 
-// An Asymmetric embedder embeds questions and passages differently. Its own methods embed passages.
-// The embedders of models on disk are asymmetric if the model has prompts, and so are the embedders
-// that wrap them here.
-type Asymmetric interface {
+// An asymmetric embedder embeds questions and passages differently. Its own methods embed passages.
+type asymmetric interface {
 	Embedder
 
 	// Queries returns the embedder of questions, or nil if it would be the same.
@@ -42,7 +39,13 @@ type Asymmetric interface {
 }
 
 // Queries returns the embedder of questions to search passages that were embedded by e. It is e
-// itself unless e is Asymmetric.
+// itself unless e has a method
+//
+//	Queries() Embedder
+//
+// that returns another one. The embedders of models on disk do if the model has prompts, and so do
+// the embedders that wrap them here. The method returns nil if questions are embedded like
+// passages.
 func Queries(e Embedder) Embedder {
 	if q := queries(e); q != nil {
 		return q
@@ -52,7 +55,7 @@ func Queries(e Embedder) Embedder {
 
 // queries returns the embedder of questions, or nil if it is e.
 func queries(e Embedder) Embedder {
-	if a, ok := e.(Asymmetric); ok {
+	if a, ok := e.(asymmetric); ok {
 		return a.Queries()
 	}
 	return nil
@@ -67,10 +70,7 @@ func one(ctx context.Context, batch func(context.Context, []string) ([][]float32
 	return vecs[0], nil
 }
 
-// Normalize returns an embedder that scales the vectors of e to the length 1. A zero vector stays
-// zero.
-func Normalize(e Embedder) Embedder { return unit{e} }
-
+// A unit scales the vectors of an embedder to the length 1. A zero vector stays zero.
 type unit struct{ Embedder }
 
 func (u unit) Unwrap() Embedder { return u.Embedder }
@@ -111,30 +111,6 @@ func normalize(v []float32) {
 	}
 }
 
-// Health is the result of Check.
-type Health struct {
-	OK         bool          `json:"ok"`
-	Time       time.Time     `json:"time"` // start time
-	Took       time.Duration `json:"took_ns"`
-	Provider   string        `json:"provider"`
-	Model      string        `json:"model"`
-	Dimensions int           `json:"dimensions,omitempty"`
-	Error      string        `json:"error,omitempty"`
-}
-
-// Check embeds one word and reports the outcome.
-func Check(ctx context.Context, e Embedder) Health {
-	h := Health{Time: time.Now(), Provider: e.Provider(), Model: e.Model()}
-	v, err := e.Embed(ctx, "ping")
-	h.Took = time.Since(h.Time)
-	if err != nil {
-		h.Error = err.Error()
-		return h
-	}
-	h.OK, h.Dimensions = true, len(v)
-	return h
-}
-
 // checkReply checks the answer to n texts. If dim is 0, any dimension is valid that all vectors
 // share.
 func checkReply(vecs [][]float32, n, dim int) error {
@@ -145,7 +121,7 @@ func checkReply(vecs [][]float32, n, dim int) error {
 		if dim == 0 {
 			dim = len(v)
 		}
-		if len(v) == 0 || len(v) > MaxDimensions {
+		if len(v) == 0 || len(v) > maxDimensions {
 			return fmt.Errorf("vector %d has %d components", i, len(v))
 		}
 		if len(v) != dim {
@@ -158,32 +134,6 @@ func checkReply(vecs [][]float32, n, dim int) error {
 		}
 	}
 	return nil
-}
-
-// Prefix returns an embedder that puts a prefix before each text. Some models expect the purpose of
-// a text there, such as "search_query: ".
-func Prefix(e Embedder, prefix string) Embedder { return prefixed{e, prefix} }
-
-type prefixed struct {
-	Embedder
-	prefix string
-}
-
-func (p prefixed) Unwrap() Embedder { return p.Embedder }
-
-func (p prefixed) Queries() Embedder {
-	if q := queries(p.Embedder); q != nil {
-		return prefixed{q, p.prefix}
-	}
-	return nil
-}
-
-func (p prefixed) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
-	return p.Embedder.EmbedBatch(ctx, withPrompt(p.prefix, texts))
-}
-
-func (p prefixed) Embed(ctx context.Context, text string) ([]float32, error) {
-	return p.Embedder.Embed(ctx, p.prefix+text)
 }
 
 // withPrompt returns texts with a prompt before each.

@@ -34,13 +34,13 @@ var (
 	// ErrConfig is returned for a Config that is invalid. Nothing was opened.
 	ErrConfig = errors.New("invalid configuration")
 
-	// ErrConfigMismatch is matched by a *MismatchError.
-	ErrConfigMismatch = errors.New("configuration mismatch")
+	// ErrMismatch is returned when vectors of two models would be compared: the model that is
+	// configured is not the model of the stored vectors. Bases and pinned collections return it
+	// too.
+	ErrMismatch = errors.New("configuration mismatch")
 
-	// ErrDimension is matched by a *DimensionError.
-	ErrDimension = errors.New("dimension mismatch")
-
-	// ErrBatchSize is matched by a *BatchSizeError.
+	// ErrBatchSize is returned for more texts than the provider accepts in one request, before a
+	// request is sent. Batches splits them.
 	ErrBatchSize = errors.New("batch size exceeded")
 )
 
@@ -89,10 +89,10 @@ func (e *Error) Is(target error) bool { return target == e.Kind }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary reports whether err may go away when the same texts are sent again: the provider limits
+// temporary reports whether err may go away when the same texts are sent again: the provider limits
 // the rate, took too long or failed internally, or the connection broke. It is false if the quota
 // is used up or the caller's context ended.
-func Temporary(err error) bool {
+func temporary(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || errors.Is(err, context.Canceled) {
 		return false
@@ -119,37 +119,10 @@ func contextKind(err error) error {
 // errConnection is matched by errors of a broken connection.
 var errConnection = errors.New("connection failed")
 
-// A DimensionError reports a vector with the wrong number of components. It matches ErrDimension.
+// A DimensionError reports a vector with the wrong number of components.
 type DimensionError struct{ Expected, Got int }
 
 // Error names both dimensions.
 func (e *DimensionError) Error() string {
-	return fmt.Sprintf("%v: expected %d, got %d", ErrDimension, e.Expected, e.Got)
+	return fmt.Sprintf("dimension mismatch: expected %d, got %d", e.Expected, e.Got)
 }
-
-// Is reports whether target is ErrDimension.
-func (e *DimensionError) Is(target error) bool { return target == ErrDimension }
-
-// A BatchSizeError reports more texts than the provider accepts in one request; Batches splits
-// them. It matches ErrBatchSize.
-type BatchSizeError struct{ Size, Max int }
-
-// Error names the size of the batch and the limit.
-func (e *BatchSizeError) Error() string {
-	return fmt.Sprintf("%v: %d texts, at most %d", ErrBatchSize, e.Size, e.Max)
-}
-
-// Is reports whether target is ErrBatchSize.
-func (e *BatchSizeError) Is(target error) bool { return target == ErrBatchSize }
-
-// A MismatchError reports two configurations whose vectors cannot be compared. It matches
-// ErrConfigMismatch.
-type MismatchError struct{ Expected, Found Config }
-
-// Error names both configurations.
-func (e *MismatchError) Error() string {
-	return fmt.Sprintf("embed: %v: expected %v, found %v", ErrConfigMismatch, e.Expected, e.Found)
-}
-
-// Is reports whether target is ErrConfigMismatch.
-func (e *MismatchError) Is(target error) bool { return target == ErrConfigMismatch }

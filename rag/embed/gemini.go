@@ -12,9 +12,9 @@ import (
 
 // Defaults of GeminiOptions.
 const (
-	GeminiProvider = "gemini"
-	GeminiBase     = "https://generativelanguage.googleapis.com/v1beta"
-	GeminiKey      = "GEMINI_API_KEY"
+	geminiProvider = "gemini"
+	geminiBase     = "https://generativelanguage.googleapis.com/v1beta"
+	geminiKey      = "GEMINI_API_KEY"
 	geminiDefault  = "gemini-embedding-001"
 	geminiMaxBatch = 100
 )
@@ -24,17 +24,19 @@ var geminiTasks = []string{"RETRIEVAL_QUERY", "RETRIEVAL_DOCUMENT", "SEMANTIC_SI
 
 // GeminiOptions configure access to Google's Gemini API. The zero value, like nil, is the default.
 type GeminiOptions struct {
-	// Base is the URL before /models; empty means GeminiBase.
+	// Base is the URL before /models; empty means
+	// https://generativelanguage.googleapis.com/v1beta.
 	Base string `json:"api_base"`
 
 	// Task is the purpose of the vectors, such as "RETRIEVAL_DOCUMENT"; empty means the default of
 	// the model.
 	Task string `json:"task_type"`
 
-	// Timeout limits a request; 0 means DefaultTimeout.
+	// Timeout limits a request; 0 means 60 s.
 	Timeout time.Duration `json:"-"`
 
-	// Secret returns the key. nil means the environment variable GeminiKey.
+	// Secret returns the key. nil means the environment variable
+	// GEMINI_API_KEY.
 	Secret Secret `json:"-"`
 
 	// Client sends requests; nil means a client that follows no redirects.
@@ -42,28 +44,29 @@ type GeminiOptions struct {
 }
 
 // Gemini returns an embedder over Google's Gemini API. A dim other than 0 requests vectors with dim
-// components. Gemini sends no request. Shortened vectors do not have the length 1: see Normalize.
+// components. Gemini sends no request. Shortened vectors do not have the length 1: see
+// Config.Normalize.
 func Gemini(model string, dim int, opts *GeminiOptions) (Embedder, error) {
 	var o GeminiOptions
 	if opts != nil {
 		o = *opts
 	}
 	e := &gemini{task: o.Task, dimensions: dim}
-	e.provider, e.model = GeminiProvider, strings.TrimPrefix(cmp.Or(model, geminiDefault), "models/")
-	base, err := parseBase(cmp.Or(o.Base, GeminiBase))
+	e.provider, e.model = geminiProvider, strings.TrimPrefix(cmp.Or(model, geminiDefault), "models/")
+	base, err := parseBase(cmp.Or(o.Base, geminiBase))
 	switch {
 	case err != nil:
 		return nil, e.fail(ErrConfig, fmt.Errorf("api_base: %w", err))
-	case dim < 0 || dim > MaxDimensions:
-		return nil, e.fail(ErrConfig, fmt.Errorf("%d dimensions are outside 0..%d", dim, MaxDimensions))
+	case dim < 0 || dim > maxDimensions:
+		return nil, e.fail(ErrConfig, fmt.Errorf("%d dimensions are outside 0..%d", dim, maxDimensions))
 	}
 	e.url = base.JoinPath("models", url.PathEscape(e.model)+":batchEmbedContents").String()
 	e.dim.Store(int64(dim))
 	if e.secret = o.Secret; e.secret == nil {
-		e.secret = Env(GeminiKey)
+		e.secret = Env(geminiKey)
 	}
 	e.client = (&Options{Client: o.Client}).client()
-	e.timeout, e.maxBatch = cmp.Or(o.Timeout, DefaultTimeout), geminiMaxBatch
+	e.timeout, e.maxBatch = cmp.Or(o.Timeout, defaultTimeout), geminiMaxBatch
 	return e, nil
 }
 
@@ -82,7 +85,7 @@ func (e *gemini) EmbedBatch(ctx context.Context, texts []string) ([][]float32, e
 		return nil, nil
 	}
 	if len(texts) > e.maxBatch {
-		return nil, e.fail(ErrBatchSize, &BatchSizeError{Size: len(texts), Max: e.maxBatch})
+		return nil, e.fail(ErrBatchSize, fmt.Errorf("%d texts, at most %d", len(texts), e.maxBatch))
 	}
 	type part struct {
 		Text string `json:"text"`
@@ -128,15 +131,15 @@ func (e *gemini) header(h http.Header, key string) {
 
 func geminiBuiltin() Provider {
 	return Provider{
-		Name:         GeminiProvider,
+		Name:         geminiProvider,
 		Description:  "Google's Gemini API",
 		Models:       []string{geminiDefault},
 		Capabilities: Capabilities{Network: true, Secret: true, Dimensions: true, MaxBatch: geminiMaxBatch},
 		Settings: &Schema{Type: "object", Closed: true, Properties: map[string]*Schema{
-			"api_base":     {Type: "string", Format: "uri", Description: "URL before /models", Default: GeminiBase},
+			"api_base":     {Type: "string", Format: "uri", Description: "URL before /models", Default: geminiBase},
 			"task_type":    {Type: "string", Description: "purpose of the vectors", Enum: geminiTasks},
 			"timeout_secs": timeoutSchema(),
-			"api_key_env":  keySchema(GeminiKey),
+			"api_key_env":  keySchema(geminiKey),
 		}},
 		Open: func(_ context.Context, c Config, opts *Options) (Embedder, error) {
 			s := struct {
@@ -146,7 +149,7 @@ func geminiBuiltin() Provider {
 			if err := decode(c, &s); err != nil {
 				return nil, err
 			}
-			s.Timeout, s.Secret = s.timeout(), opts.secret(cmp.Or(s.KeyEnv, GeminiKey))
+			s.Timeout, s.Secret = s.timeout(), opts.secret(cmp.Or(s.KeyEnv, geminiKey))
 			return Gemini(c.Model, c.Dimensions, s.GeminiOptions)
 		},
 	}

@@ -19,8 +19,8 @@ import (
 	"unicode"
 )
 
-// DefaultTimeout limits a request to a provider.
-const DefaultTimeout = 60 * time.Second
+// defaultTimeout limits a request to a provider.
+const defaultTimeout = 60 * time.Second
 
 // A remote is the common part of the embedders over HTTP.
 type remote struct {
@@ -264,7 +264,7 @@ type common struct {
 func (c common) timeout() time.Duration { return seconds(c.TimeoutSeconds) }
 
 func timeoutSchema() *Schema {
-	return &Schema{Type: "number", Description: "seconds that a request may take", Default: DefaultTimeout.Seconds(), Minimum: limit(0), Maximum: limit(3600)}
+	return &Schema{Type: "number", Description: "seconds that a request may take", Default: defaultTimeout.Seconds(), Minimum: limit(0), Maximum: limit(3600)}
 }
 
 func keySchema(usual string) *Schema {

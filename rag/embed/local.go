@@ -25,10 +25,10 @@ import (
 
 // Providers of models on disk.
 const (
-	BERTProvider      = "bert"      // sentence encoders: a directory or a GGUF file; see package bert
-	GGUFProvider      = "gguf"      // the same
-	Model2VecProvider = "model2vec" // a directory; see package static
-	WordsProvider     = "words"     // a file of word vectors; see package static
+	bertProvider      = "bert"      // sentence encoders: a directory or a GGUF file; see package bert
+	ggufProvider      = "gguf"      // the same
+	model2vecProvider = "model2vec" // a directory; see package static
+	wordsProvider     = "words"     // a file of word vectors; see package static
 )
 
 // LocalOptions tune Local. The zero value, like nil, is the default.
@@ -61,11 +61,11 @@ func Local(provider, path string, opts *LocalOptions) (Embedder, error) {
 	}
 	var err error
 	switch provider {
-	case BERTProvider, GGUFProvider:
+	case bertProvider, ggufProvider:
 		model, err = bert.Open(path)
-	case Model2VecProvider:
+	case model2vecProvider:
 		model, err = static.Open(path)
-	case WordsProvider:
+	case wordsProvider:
 		model, err = static.OpenWords(path, nil)
 	default:
 		return nil, l.fail(ErrProviderNotFound, errors.New("no provider of local models"))
@@ -273,7 +273,7 @@ func localBuiltin(name, description string) Provider {
 			}
 			if s.Path == "" {
 				m, err := stored(c.Model)
-				if err == nil && m.Provider != name && !(m.Provider == GGUFProvider && name == BERTProvider) {
+				if err == nil && m.Provider != name && !(m.Provider == ggufProvider && name == bertProvider) {
 					err = fmt.Errorf("the stored model %q is for the provider %q", m.Name, m.Provider)
 				}
 				if err != nil {

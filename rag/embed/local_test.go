@@ -56,7 +56,7 @@ func TestPrompts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if embed.Queries(e) != e || embed.Queries(embed.Batches(e, nil)).(embed.Asymmetric).Queries() != nil {
+	if embed.Queries(e) != e || embed.Queries(embed.Batches(e, nil)).(interface{ Queries() embed.Embedder }).Queries() != nil {
 		t.Error("without prompts, questions are embedded like passages")
 	}
 	config := `{"prompts":{"query":"b ","document":"","passage":"b b "},"default_prompt_name":null}`
@@ -81,7 +81,7 @@ func TestPrompts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, wrapped := range map[string]embed.Embedder{
-			"bare": e, "batches": embed.Batches(e, nil), "retry": embed.Retry(e, nil), "limit": embed.Limit(e, embed.LimitOptions{PerSecond: 1e6}), "prefix": embed.Prefix(e, ""),
+			"bare": e, "batches": embed.Batches(e, nil), "retry": embed.Retry(e, nil), "limit": embed.Limit(e, embed.LimitOptions{PerSecond: 1e6}),
 			"cache": cache.Wrap(e), "cache of batches": cache.Wrap(embed.Batches(e, nil)),
 		} {
 			for range 2 { // the second time from the cache

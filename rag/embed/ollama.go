@@ -14,18 +14,18 @@ import (
 
 // Defaults of OllamaOptions.
 const (
-	OllamaProvider = "ollama"
-	OllamaBase     = "http://localhost:11434"
-	OllamaHost     = "OLLAMA_HOST"    // environment variable with the host
-	OllamaKey      = "OLLAMA_API_KEY" // environment variable with a key, for a proxy
+	ollamaProvider = "ollama"
+	ollamaBase     = "http://localhost:11434"
+	ollamaHost     = "OLLAMA_HOST"    // environment variable with the host
+	ollamaKey      = "OLLAMA_API_KEY" // environment variable with a key, for a proxy
 )
 
 var ollamaModels = []string{"nomic-embed-text", "mxbai-embed-large", "all-minilm", "bge-m3", "snowflake-arctic-embed"}
 
 // OllamaOptions configure access to Ollama. The zero value, like nil, is the default.
 type OllamaOptions struct {
-	// Host is a URL, a host, or a host and a port; empty means the environment variable OllamaHost,
-	// or OllamaBase if that is empty too.
+	// Host is a URL, a host, or a host and a port; empty means the environment variable
+	// OLLAMA_HOST, or http://localhost:11434 if that is empty too.
 	Host string `json:"host"`
 
 	// SendDimensions asks the server to shorten vectors to the wanted dimension and to scale them.
@@ -36,12 +36,12 @@ type OllamaOptions struct {
 	// the server.
 	KeepAlive string `json:"keep_alive"`
 
-	// Timeout limits a request; 0 means DefaultTimeout. The first request may have to load the
+	// Timeout limits a request; 0 means 60 s. The first request may have to load the
 	// model.
 	Timeout time.Duration `json:"-"`
 
 	// Secret returns a key for a proxy; an empty key is not sent. nil means the environment
-	// variable OllamaKey.
+	// variable OLLAMA_API_KEY.
 	Secret Secret `json:"-"`
 
 	// Client sends requests; nil means a client that follows no redirects.
@@ -57,15 +57,15 @@ func Ollama(model string, dim int, opts *OllamaOptions) (Embedder, error) {
 		o = *opts
 	}
 	e := &ollama{keepAlive: o.KeepAlive}
-	e.provider, e.model = OllamaProvider, model
-	base, err := ollamaURL(cmp.Or(o.Host, os.Getenv(OllamaHost), OllamaBase))
+	e.provider, e.model = ollamaProvider, model
+	base, err := ollamaURL(cmp.Or(o.Host, os.Getenv(ollamaHost), ollamaBase))
 	switch {
 	case model == "":
 		return nil, e.fail(ErrConfig, errors.New("a model is needed, such as "+ollamaModels[0]))
 	case err != nil:
 		return nil, e.fail(ErrConfig, fmt.Errorf("host: %w", err))
-	case dim < 0 || dim > MaxDimensions:
-		return nil, e.fail(ErrConfig, fmt.Errorf("%d dimensions are outside 0..%d", dim, MaxDimensions))
+	case dim < 0 || dim > maxDimensions:
+		return nil, e.fail(ErrConfig, fmt.Errorf("%d dimensions are outside 0..%d", dim, maxDimensions))
 	}
 	e.base = base
 	e.dim.Store(int64(dim))
@@ -73,13 +73,13 @@ func Ollama(model string, dim int, opts *OllamaOptions) (Embedder, error) {
 		e.dimensions = dim
 	}
 	if e.secret = o.Secret; e.secret == nil {
-		e.secret = Env(OllamaKey)
+		e.secret = Env(ollamaKey)
 	}
-	e.client, e.timeout = (&Options{Client: o.Client}).client(), cmp.Or(o.Timeout, DefaultTimeout)
+	e.client, e.timeout = (&Options{Client: o.Client}).client(), cmp.Or(o.Timeout, defaultTimeout)
 	return e, nil
 }
 
-// ollamaURL parses a host as Ollama itself does: missing parts come from OllamaBase, and the
+// ollamaURL parses a host as Ollama itself does: missing parts come from ollamaBase, and the
 // address for listening on all interfaces means the local machine.
 func ollamaURL(host string) (*url.URL, error) {
 	host = strings.TrimSpace(host)
@@ -178,16 +178,16 @@ func (e *ollama) header(h http.Header, key string) {
 
 func ollamaBuiltin() Provider {
 	return Provider{
-		Name:         OllamaProvider,
+		Name:         ollamaProvider,
 		Description:  "models that an Ollama server runs",
 		Models:       ollamaModels,
 		Capabilities: Capabilities{Network: true, Dimensions: true},
 		Settings: &Schema{Type: "object", Closed: true, Properties: map[string]*Schema{
-			"host":            {Type: "string", Description: "URL of the server; the environment variable " + OllamaHost + " or " + OllamaBase + " if empty"},
+			"host":            {Type: "string", Description: "URL of the server; the environment variable " + ollamaHost + " or " + ollamaBase + " if empty"},
 			"send_dimensions": {Type: "boolean", Description: "ask for vectors of the given dimension"},
 			"keep_alive":      {Type: "string", Description: "how long the model stays in memory, such as 10m"},
 			"timeout_secs":    timeoutSchema(),
-			"api_key_env":     keySchema(OllamaKey),
+			"api_key_env":     keySchema(ollamaKey),
 		}},
 		Open: func(_ context.Context, c Config, opts *Options) (Embedder, error) {
 			s := struct {
@@ -197,7 +197,7 @@ func ollamaBuiltin() Provider {
 			if err := decode(c, &s); err != nil {
 				return nil, err
 			}
-			s.Timeout, s.Secret = s.timeout(), opts.secret(cmp.Or(s.KeyEnv, OllamaKey))
+			s.Timeout, s.Secret = s.timeout(), opts.secret(cmp.Or(s.KeyEnv, ollamaKey))
 			return Ollama(c.Model, c.Dimensions, s.OllamaOptions)
 		},
 	}

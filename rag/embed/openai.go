@@ -14,11 +14,11 @@ import (
 
 // Defaults of OpenAIOptions.
 const (
-	OpenAIProvider   = "openai"
-	OpenAIBase       = "https://api.openai.com/v1"
-	OpenAIKey        = "OPENAI_API_KEY"
-	AzureKey         = "AZURE_OPENAI_API_KEY"
-	AzureAPIVersion  = "2024-10-21"
+	openAIProvider   = "openai"
+	openAIBase       = "https://api.openai.com/v1"
+	openAIKey        = "OPENAI_API_KEY"
+	azureKey         = "AZURE_OPENAI_API_KEY"
+	azureAPIVersion  = "2024-10-21"
 	openAIMaxBatch   = 2048
 	openAIDefault    = "text-embedding-3-small"
 	openAIAdjustable = "text-embedding-3"
@@ -34,14 +34,14 @@ var openAIDimensions = map[string]int{
 // zero value, like nil, means OpenAI.
 type OpenAIOptions struct {
 	// Base is the URL before /embeddings, such as "http://localhost:8080/v1"; for Azure, the URL of
-	// the resource. Empty means OpenAIBase.
+	// the resource. Empty means https://api.openai.com/v1.
 	Base string `json:"api_base"`
 
 	// Azure requests https://RESOURCE/openai/deployments/MODEL/embeddings with the key in the
 	// header api-key.
 	Azure bool `json:"azure"`
 
-	// APIVersion is the API version for Azure; empty means AzureAPIVersion.
+	// APIVersion is the API version for Azure; empty means 2024-10-21.
 	APIVersion string `json:"api_version"`
 
 	// Deployment is the deployment on Azure; empty means the model.
@@ -61,11 +61,11 @@ type OpenAIOptions struct {
 	// MaxBatch is the maximum number of texts per request; 0 means 2048.
 	MaxBatch int `json:"max_batch"`
 
-	// Timeout limits a request; 0 means DefaultTimeout.
+	// Timeout limits a request; 0 means 60 s.
 	Timeout time.Duration `json:"-"`
 
 	// Secret returns the key; an empty key is not sent. nil means the environment variable
-	// OpenAIKey, or AzureKey for Azure.
+	// OPENAI_API_KEY, or AZURE_OPENAI_API_KEY for Azure.
 	Secret Secret `json:"-"`
 
 	// Client sends requests; nil means a client that follows no redirects.
@@ -80,21 +80,21 @@ func OpenAI(model string, dim int, opts *OpenAIOptions) (Embedder, error) {
 		o = *opts
 	}
 	e := &openAI{organization: o.Organization, project: o.Project, azure: o.Azure}
-	e.provider, e.model = OpenAIProvider, cmp.Or(model, openAIDefault)
-	base, err := parseBase(cmp.Or(o.Base, OpenAIBase))
+	e.provider, e.model = openAIProvider, cmp.Or(model, openAIDefault)
+	base, err := parseBase(cmp.Or(o.Base, openAIBase))
 	switch {
 	case err != nil:
 		return nil, e.fail(ErrConfig, fmt.Errorf("api_base: %w", err))
 	case o.Azure && o.Base == "":
 		return nil, e.fail(ErrConfig, fmt.Errorf("api_base: Azure needs the URL of the resource"))
-	case dim < 0 || dim > MaxDimensions:
-		return nil, e.fail(ErrConfig, fmt.Errorf("%d dimensions are outside 0..%d", dim, MaxDimensions))
+	case dim < 0 || dim > maxDimensions:
+		return nil, e.fail(ErrConfig, fmt.Errorf("%d dimensions are outside 0..%d", dim, maxDimensions))
 	}
-	key := OpenAIKey
+	key := openAIKey
 	if o.Azure {
 		base = base.JoinPath("openai", "deployments", url.PathEscape(cmp.Or(o.Deployment, e.model)), "embeddings")
-		base.RawQuery = url.Values{"api-version": {cmp.Or(o.APIVersion, AzureAPIVersion)}}.Encode()
-		key = AzureKey
+		base.RawQuery = url.Values{"api-version": {cmp.Or(o.APIVersion, azureAPIVersion)}}.Encode()
+		key = azureKey
 	} else {
 		base = base.JoinPath("embeddings")
 	}
@@ -112,7 +112,7 @@ func OpenAI(model string, dim int, opts *OpenAIOptions) (Embedder, error) {
 		e.encoding = "base64"
 	}
 	e.client = (&Options{Client: o.Client}).client()
-	e.timeout, e.maxBatch = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.MaxBatch, openAIMaxBatch)
+	e.timeout, e.maxBatch = cmp.Or(o.Timeout, defaultTimeout), cmp.Or(o.MaxBatch, openAIMaxBatch)
 	return e, nil
 }
 
@@ -134,7 +134,7 @@ func (e *openAI) EmbedBatch(ctx context.Context, texts []string) ([][]float32, e
 		return nil, nil
 	}
 	if len(texts) > e.maxBatch {
-		return nil, e.fail(ErrBatchSize, &BatchSizeError{Size: len(texts), Max: e.maxBatch})
+		return nil, e.fail(ErrBatchSize, fmt.Errorf("%d texts, at most %d", len(texts), e.maxBatch))
 	}
 	body := struct {
 		Model      string   `json:"model"`
@@ -187,14 +187,14 @@ func (e *openAI) header(h http.Header, key string) {
 func openAIBuiltin() Provider {
 	text := func(description string) *Schema { return &Schema{Type: "string", Description: description} }
 	return Provider{
-		Name:         OpenAIProvider,
+		Name:         openAIProvider,
 		Description:  "OpenAI, Azure, or any server with the same protocol",
 		Models:       slices.Sorted(maps.Keys(openAIDimensions)),
 		Capabilities: Capabilities{Network: true, Secret: true, Dimensions: true, MaxBatch: openAIMaxBatch},
 		Settings: &Schema{Type: "object", Closed: true, Properties: map[string]*Schema{
-			"api_base":        {Type: "string", Format: "uri", Description: "URL before /embeddings; for Azure, of the resource", Default: OpenAIBase},
+			"api_base":        {Type: "string", Format: "uri", Description: "URL before /embeddings; for Azure, of the resource", Default: openAIBase},
 			"azure":           {Type: "boolean", Description: "the server is Azure OpenAI"},
-			"api_version":     text("Azure's API version; " + AzureAPIVersion + " if empty"),
+			"api_version":     text("Azure's API version; " + azureAPIVersion + " if empty"),
 			"deployment":      text("Azure's name of the deployment; the model if empty"),
 			"org_id":          text("organization"),
 			"project":         text("project"),
@@ -202,7 +202,7 @@ func openAIBuiltin() Provider {
 			"base64":          {Type: "boolean", Description: "ask for vectors in base64"},
 			"max_batch":       {Type: "integer", Description: "texts per request", Default: openAIMaxBatch, Minimum: limit(1), Maximum: limit(openAIMaxBatch)},
 			"timeout_secs":    timeoutSchema(),
-			"api_key_env":     keySchema(OpenAIKey + ", or " + AzureKey + " for Azure"),
+			"api_key_env":     keySchema(openAIKey + ", or " + azureKey + " for Azure"),
 		}},
 		Open: func(_ context.Context, c Config, opts *Options) (Embedder, error) {
 			s := struct {
@@ -212,9 +212,9 @@ func openAIBuiltin() Provider {
 			if err := decode(c, &s); err != nil {
 				return nil, err
 			}
-			key := OpenAIKey
+			key := openAIKey
 			if s.Azure {
-				key = AzureKey
+				key = azureKey
 			}
 			s.Timeout, s.Secret = s.timeout(), opts.secret(cmp.Or(s.KeyEnv, key))
 			return OpenAI(c.Model, c.Dimensions, s.OpenAIOptions)

@@ -15,8 +15,8 @@ import (
 	"sync"
 )
 
-// DefaultBatchSize is the number of texts per request if a Config has none.
-const DefaultBatchSize = 100
+// defaultBatchSize is the number of texts per request if a Config has none.
+const defaultBatchSize = 100
 
 // A Config describes an embedder. It holds no secrets: Options.Secret supplies them when needed.
 type Config struct {
@@ -29,7 +29,7 @@ type Config struct {
 	// Normalize scales vectors to the length 1.
 	Normalize bool `json:"normalize,omitempty"`
 
-	// BatchSize is the number of texts per request; 0 means DefaultBatchSize. It is for Batches;
+	// BatchSize is the number of texts per request; 0 means 100. It is for Batches;
 	// Open ignores it.
 	BatchSize int `json:"batch_size,omitempty"`
 
@@ -39,7 +39,7 @@ type Config struct {
 
 // DefaultConfig is the model that needs neither key nor network.
 func DefaultConfig() Config {
-	return Config{Provider: TrigramProvider, Model: TrigramModel, Dimensions: TrigramDimensions, Normalize: true, BatchSize: DefaultBatchSize}
+	return Config{Provider: trigramProvider, Model: trigramModel, Dimensions: TrigramDimensions, Normalize: true, BatchSize: defaultBatchSize}
 }
 
 // String returns the settings that must agree for vectors to be comparable.
@@ -47,11 +47,11 @@ func (c Config) String() string {
 	return fmt.Sprintf("provider=%s, model=%s, dimensions=%d", c.Provider, c.Model, c.Dimensions)
 }
 
-// Match returns a *MismatchError unless found has the provider, the model and the dimensions of c,
-// so that their vectors are comparable.
+// Match returns an error that matches ErrMismatch unless found has the provider, the model and the
+// dimensions of c, so that their vectors are comparable.
 func (c Config) Match(found Config) error {
 	if c.Provider != found.Provider || c.Model != found.Model || c.Dimensions != found.Dimensions {
-		return &MismatchError{Expected: c, Found: found}
+		return fmt.Errorf("embed: %w: expected %v, found %v", ErrMismatch, c, found)
 	}
 	return nil
 }
@@ -122,9 +122,9 @@ func (p Provider) Schema() *Schema {
 		Properties: map[string]*Schema{
 			"provider":        {Type: "string", Enum: []string{p.Name}},
 			"model":           {Type: "string", Description: "name of the model"},
-			"dimensions":      {Type: "integer", Description: "components of a vector; 0: the default of the model", Minimum: limit(0), Maximum: limit(MaxDimensions)},
+			"dimensions":      {Type: "integer", Description: "components of a vector; 0: the default of the model", Minimum: limit(0), Maximum: limit(maxDimensions)},
 			"normalize":       {Type: "boolean", Description: "scale vectors to the length 1"},
-			"batch_size":      {Type: "integer", Description: "texts per request", Default: DefaultBatchSize, Minimum: limit(0), Maximum: limit(float64(cmp.Or(p.Capabilities.MaxBatch, 1<<20)))},
+			"batch_size":      {Type: "integer", Description: "texts per request", Default: defaultBatchSize, Minimum: limit(0), Maximum: limit(float64(cmp.Or(p.Capabilities.MaxBatch, 1<<20)))},
 			"provider_config": settings,
 		},
 	}
@@ -224,7 +224,7 @@ func (r *Registry) Open(ctx context.Context, c Config, opts *Options) (Embedder,
 		return nil, &Error{Kind: ErrConfig, Provider: c.Provider, Model: c.Model, Err: &DimensionError{Expected: c.Dimensions, Got: have}}
 	}
 	if c.Normalize {
-		e = Normalize(e)
+		e = unit{e}
 	}
 	return e, nil
 }
@@ -237,12 +237,12 @@ func Open(ctx context.Context, c Config, opts *Options) (Embedder, error) {
 // Builtin returns the providers of this package.
 func Builtin() []Provider {
 	return []Provider{
-		trigramBuiltin(TrigramProvider), trigramBuiltin("mock"),
+		trigramBuiltin(trigramProvider), trigramBuiltin("mock"),
 		openAIBuiltin(), ollamaBuiltin(), geminiBuiltin(),
-		localBuiltin(BERTProvider, "sentence encoders of the BERT architecture, from a directory of Hugging Face or a GGUF file"),
-		localBuiltin(GGUFProvider, "the same as "+BERTProvider),
-		localBuiltin(Model2VecProvider, "static models of Model2Vec, from a directory"),
-		localBuiltin(WordsProvider, "word vectors as GloVe and fastText write them, from a text file"),
+		localBuiltin(bertProvider, "sentence encoders of the BERT architecture, from a directory of Hugging Face or a GGUF file"),
+		localBuiltin(ggufProvider, "the same as "+bertProvider),
+		localBuiltin(model2vecProvider, "static models of Model2Vec, from a directory"),
+		localBuiltin(wordsProvider, "word vectors as GloVe and fastText write them, from a text file"),
 	}
 }
 
@@ -250,11 +250,11 @@ func trigramBuiltin(name string) Provider {
 	return Provider{
 		Name:         name,
 		Description:  "hashes of trigrams and words: deterministic, without key or network",
-		Models:       []string{TrigramModel},
+		Models:       []string{trigramModel},
 		Capabilities: Capabilities{Dimensions: true},
 		Open: func(_ context.Context, c Config, _ *Options) (Embedder, error) {
-			if c.Model != "" && c.Model != TrigramModel {
-				return nil, &Error{Kind: ErrConfig, Provider: name, Model: c.Model, Err: fmt.Errorf("the only model is %q", TrigramModel)}
+			if c.Model != "" && c.Model != trigramModel {
+				return nil, &Error{Kind: ErrConfig, Provider: name, Model: c.Model, Err: fmt.Errorf("the only model is %q", trigramModel)}
 			}
 			return trigram{name, cmp.Or(c.Dimensions, TrigramDimensions)}, nil
 		},

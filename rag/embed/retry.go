@@ -33,7 +33,8 @@ type RetryOptions struct {
 	Logger *slog.Logger
 }
 
-// Retry returns an embedder that repeats calls of e after Temporary errors. Pauses double each
+// Retry returns an embedder that repeats calls of e after temporary errors: the provider limits the
+// rate, took too long or failed internally, or the connection broke. Pauses double each
 // time; a random part of up to one half is subtracted, so that clients that failed together do not
 // retry together. If the provider asks for a pause, the pause is at least that long. The error is
 // the last error of e, or the context's.
@@ -79,7 +80,7 @@ func (r *retry) Embed(ctx context.Context, text string) ([]float32, error) {
 func (r *retry) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
 	for attempt := 1; ; attempt++ {
 		vecs, err := r.Embedder.EmbedBatch(ctx, texts)
-		if err == nil || attempt >= r.o.Attempts || ctx.Err() != nil || !Temporary(err) {
+		if err == nil || attempt >= r.o.Attempts || ctx.Err() != nil || !temporary(err) {
 			return vecs, err
 		}
 		// math.Ldexp saturates where a shift would overflow.

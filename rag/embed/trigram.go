@@ -9,8 +9,8 @@ import (
 
 // Names of the default model, and its default dimension.
 const (
-	TrigramProvider   = "hash"
-	TrigramModel      = "trigram-v1"
+	trigramProvider   = "hash"
+	trigramModel      = "trigram-v1"
 	TrigramDimensions = 384
 )
 
@@ -20,10 +20,10 @@ func Trigram(dim int) (Embedder, error) {
 	if dim == 0 {
 		dim = TrigramDimensions
 	}
-	if dim < 1 || dim > MaxDimensions {
-		return nil, &Error{Kind: ErrConfig, Provider: TrigramProvider, Err: fmt.Errorf("%d dimensions are outside 1..%d", dim, MaxDimensions)}
+	if dim < 1 || dim > maxDimensions {
+		return nil, &Error{Kind: ErrConfig, Provider: trigramProvider, Err: fmt.Errorf("%d dimensions are outside 1..%d", dim, maxDimensions)}
 	}
-	return trigram{TrigramProvider, dim}, nil
+	return trigram{trigramProvider, dim}, nil
 }
 
 type trigram struct {
@@ -32,14 +32,14 @@ type trigram struct {
 }
 
 func (t trigram) Provider() string { return t.name }
-func (t trigram) Model() string    { return TrigramModel }
+func (t trigram) Model() string    { return trigramModel }
 func (t trigram) Dimensions() int  { return t.dim }
 
 func (t trigram) EmbedBatch(ctx context.Context, texts []string) ([][]float32, error) {
 	vecs := make([][]float32, len(texts))
 	for i, text := range texts {
 		if err := ctx.Err(); err != nil {
-			return nil, &Error{Kind: contextKind(err), Provider: t.name, Model: TrigramModel, Err: err}
+			return nil, &Error{Kind: contextKind(err), Provider: t.name, Model: trigramModel, Err: err}
 		}
 		vecs[i] = t.embed(text)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -255,17 +254,5 @@ func TestBatchesVerify(t *testing.T) {
 		if _, err := embed.Batches(f, &embed.BatchOptions{Size: 1}).EmbedBatch(t.Context(), texts(2)); !errors.Is(err, embed.ErrInvalidResponse) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-func TestPrefix(t *testing.T) {
-	f := &fake{dim: 2}
-	e := embed.Prefix(f, "query: ")
-	vector(t, e, "a")
-	if _, err := e.EmbedBatch(t.Context(), []string{"b", ""}); err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprint(f.batches); got != "[[query: a] [query: b query: ]]" {
-		t.Error(got)
 	}
 }

@@ -314,7 +314,7 @@ func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, 
 // word vectors, which bear less weight (docs/bench/2026-11-22-retrieval.md).
 func weights(provider string) (vector, text float64) {
 	switch provider {
-	case embed.TrigramProvider, "mock", embed.WordsProvider:
+	case "hash", "mock", "words":
 		return 0, 0
 	}
 	return 0.7, 0.3

@@ -12,7 +12,6 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag"
-	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
 // learnPaths learns paths as they are.
@@ -437,7 +436,7 @@ func TestLanguage(t *testing.T) {
 	if err := f.Clean("b"); err != nil {
 		t.Fatal(err)
 	}
-	put(t, f.dir("b"), "config.yaml", "provider: hash\nmodel: "+embed.TrigramModel+"\n")
+	put(t, f.dir("b"), "config.yaml", "provider: hash\nmodel: "+"trigram-v1"+"\n")
 	f.learn("b", &Config{Language: "german"})
 	if found("welches Haus?") != 1 {
 		t.Error("the index is not German")

@@ -577,15 +577,15 @@ func (e *Engine) respeak(ctx context.Context, c Config) (err error) {
 	return nil
 }
 
-// A MismatchError says that a base was learnt with another embedder than the configuration now
-// names. It matches ErrMismatch.
-type MismatchError struct {
+// A mismatchError says that a base was learnt with another embedder than the configuration now
+// names. It matches embed.ErrMismatch.
+type mismatchError struct {
 	Base            string
 	Expected, Found embed.Config // the embedder of the stored vectors; the embedder requested
 }
 
 // Error names both embedders and the commands that resolve the mismatch.
-func (e *MismatchError) Error() string {
+func (e *mismatchError) Error() string {
 	again := fmt.Sprintf("--provider %s --model %s", e.Found.Provider, e.Found.Model)
 	if e.Found.Dimensions != 0 {
 		again += fmt.Sprintf(" --dimensions %d", e.Found.Dimensions)
@@ -602,18 +602,16 @@ Or keep it in use while its chunks are embedded with the new model:
   vecbolt rag reembed %[1]s %[4]s`, e.Base, e.Expected, e.Found, again)
 }
 
-// Is reports whether target is ErrMismatch.
-func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
+// Is reports whether target is embed.ErrMismatch.
+func (e *mismatchError) Is(target error) bool { return target == embed.ErrMismatch }
 
-// Errors of this package.
+// Errors of this package. A base whose configuration names another embedder than it was learnt with
+// is an embed.ErrMismatch.
 var (
 	// ErrNotFound is returned for a base that does not exist.
 	ErrNotFound = errors.New("knowledge: not found")
 	// ErrConfig is returned for a configuration that cannot be used.
 	ErrConfig = errors.New("knowledge: invalid configuration")
-	// ErrMismatch is returned when the configuration names another embedder
-	// than the base was learnt with.
-	ErrMismatch = errors.New("knowledge: configuration mismatch")
 	// ErrModel is returned when the chat model of a base fails.
 	ErrModel = errors.New("knowledge: the chat model failed")
 )

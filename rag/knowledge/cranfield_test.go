@@ -84,7 +84,7 @@ func TestCranfield(t *testing.T) {
 	for base, c := range map[string]*Config{
 		"hash": nil,
 		"glove": {Provider: "glove", Model: "sums", Embedding: Embedding{Dimensions: 100, Normalize: true},
-			VectorWeight: 0.5, TextWeight: 0.5}, // as for embed.WordsProvider
+			VectorWeight: 0.5, TextWeight: 0.5}, // as for word vectors
 	} {
 		r, err := e.Learn(t.Context(), base, LearnOptions{Paths: []string{filepath.Join(dir, "corpus.jsonl")}, Config: c})
 		if err != nil || r.Chunks < 1390 { // two documents are empty

@@ -213,7 +213,7 @@ func pinnedConfig(m db.Metadata) (c embed.Config, chunks string, ok bool) {
 // match compares a configuration with the configuration that the base was learnt with.
 func match(name string, learnt, found embed.Config) error {
 	if err := learnt.Match(found); err != nil {
-		return &MismatchError{Base: name, Expected: learnt, Found: found}
+		return &mismatchError{Base: name, Expected: learnt, Found: found}
 	}
 	return nil
 }
@@ -364,7 +364,7 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
 	r, err := e.read(ctx, name)
-	var mismatch *MismatchError
+	var mismatch *mismatchError
 	if errors.As(err, &mismatch) {
 		s.Mismatch = mismatch.Error()
 		return s, nil

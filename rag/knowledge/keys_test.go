@@ -308,10 +308,10 @@ func TestFresh(t *testing.T) {
 	}{
 		"plain": {map[string]any{"top_k": 3}, func(c *Config) { c.TopK = 3 }},
 		"small": {map[string]any{"provider": "hash", "embedding.dimensions": "64", "chunk_size": "80"}, func(c *Config) {
-			c.Provider, c.Model, c.Embedding.Dimensions, c.ChunkSize, c.ChunkOverlap = "hash", embed.TrigramModel, 64, 80, 10
+			c.Provider, c.Model, c.Embedding.Dimensions, c.ChunkSize, c.ChunkOverlap = "hash", "trigram-v1", 64, 80, 10
 		}},
 		"provided": {map[string]any{"provider": "mock"}, func(c *Config) {
-			c.Provider, c.Model, c.Embedding.Dimensions = "mock", embed.TrigramModel, embed.TrigramDimensions
+			c.Provider, c.Model, c.Embedding.Dimensions = "mock", "trigram-v1", embed.TrigramDimensions
 		}},
 	} {
 		if _, err := f.Learn(t.Context(), name, LearnOptions{Paths: []string{f.docs}, Set: tt.set}); err != nil {

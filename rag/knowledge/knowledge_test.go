@@ -319,7 +319,7 @@ To change embedding configuration, clean and recreate the base:
   vecbolt rag learn gamedex --path ...`
 	other := &Config{Provider: "openai", Model: "text-embedding-3-small", Embedding: Embedding{Dimensions: 1536}}
 	_, err := f.Learn(t.Context(), "gamedex", LearnOptions{Paths: []string{f.docs}, Config: other})
-	if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), message) {
+	if !errors.Is(err, embed.ErrMismatch) || !strings.Contains(err.Error(), message) {
 		t.Errorf("%v", err)
 	}
 	// The file is edited and disagrees with the configuration pinned in the database.
@@ -331,10 +331,10 @@ To change embedding configuration, clean and recreate the base:
 	if err := f.save(c); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Learn(t.Context(), "gamedex", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, ErrMismatch) {
+	if _, err := f.Learn(t.Context(), "gamedex", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, embed.ErrMismatch) {
 		t.Error(err)
 	}
-	if _, err := f.Query(t.Context(), "gamedex", "apples", QueryOptions{}); !errors.Is(err, ErrMismatch) {
+	if _, err := f.Query(t.Context(), "gamedex", "apples", QueryOptions{}); !errors.Is(err, embed.ErrMismatch) {
 		t.Error(err)
 	}
 	s, err := f.Status(t.Context(), "gamedex")
@@ -345,7 +345,7 @@ To change embedding configuration, clean and recreate the base:
 	if err := os.Remove(f.ConfigPath("gamedex")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Learn(t.Context(), "gamedex", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, ErrMismatch) {
+	if _, err := f.Learn(t.Context(), "gamedex", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, embed.ErrMismatch) {
 		t.Error(err)
 	}
 	if err := f.Clean("gamedex"); err != nil {
@@ -371,7 +371,7 @@ func TestMismatchOfDefaults(t *testing.T) {
 		{Config{Provider: "ollama", Model: "nomic-embed-text"}, "provider=ollama, model=nomic-embed-text, dimensions=0\n"},
 	} {
 		_, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}, Config: &tt.asked})
-		if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), tt.found) {
+		if !errors.Is(err, embed.ErrMismatch) || !strings.Contains(err.Error(), tt.found) {
 			t.Errorf("%+v: %v", tt.asked, err)
 		}
 	}
@@ -432,7 +432,7 @@ func TestConfigByHand(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	write("provider: mock\nmodel: trigram-v1\nembedding:\n  dimensions: 100\n")
-	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, ErrMismatch) {
+	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}}); !errors.Is(err, embed.ErrMismatch) {
 		t.Error(err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/vecbolt/vecbolt/rag/eval"
 )
 
-var hashed = &Config{Provider: "hash", Model: embed.TrigramModel, Embedding: Embedding{Dimensions: 128, Normalize: true}}
+var hashed = &Config{Provider: "hash", Model: "trigram-v1", Embedding: Embedding{Dimensions: 128, Normalize: true}}
 
 func yes(*Reembedding) bool { return true }
 
@@ -103,7 +103,7 @@ func TestReembed(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	f.expect(f.learn("b", nil), Report{Files: 21, Chunks: 22, Skipped: 21})
-	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}, Config: counted}); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "vecbolt rag reembed b") {
+	if _, err := f.Learn(t.Context(), "b", LearnOptions{Paths: []string{f.docs}, Config: counted}); !errors.Is(err, embed.ErrMismatch) || !strings.Contains(err.Error(), "vecbolt rag reembed b") {
 		t.Error(err)
 	}
 
@@ -287,7 +287,7 @@ func TestReembedKilled(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			f := newFixture(t)
 			f.writeMany(6)
-			f.learn("b", &Config{Provider: "hash", Model: embed.TrigramModel, Embedding: Embedding{Dimensions: 64}, ChunkSize: 40})
+			f.learn("b", &Config{Provider: "hash", Model: "trigram-v1", Embedding: Embedding{Dimensions: 64}, ChunkSize: 40})
 			cmd := exec.CommandContext(t.Context(), program, f.workspace)
 			cmd.Env = append(os.Environ(), killed+"="+step)
 			out, err := cmd.CombinedOutput()

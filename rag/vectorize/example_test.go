@@ -28,7 +28,7 @@ func Example() {
 	check(err)
 	fmt.Println(r.Hits[0].ID)
 	err = notes.Pin(ctx, embed.Config{Provider: "mock", Model: "trigram-v1", Dimensions: 384})
-	fmt.Println(errors.Is(err, vectorize.ErrMismatch))
+	fmt.Println(errors.Is(err, embed.ErrMismatch))
 	// Output:
 	// cat
 	// true

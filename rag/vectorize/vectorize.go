@@ -10,13 +10,12 @@
 //
 // The pin is in the metadata of the collection, under [Field]: provider, model and dimensions, but
 // neither keys nor addresses, which the program supplies. Another model is refused with
-// [ErrMismatch], because vectors of different models cannot be compared.
+// [embed.ErrMismatch], because vectors of different models cannot be compared.
 package vectorize
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -31,9 +30,6 @@ import (
 // Field is the field of the metadata of a collection that holds its pin. Services do not let
 // clients change it: it decides where texts are sent.
 const Field = "vecbolt:embedder"
-
-// ErrMismatch is matched by the error for a model other than the model of a collection.
-var ErrMismatch = errors.New("vectorize: another model")
 
 // Options tune Models. The zero value is the default.
 type Options struct {
@@ -120,11 +116,12 @@ func Pinned(info db.CollectionInfo) (c embed.Config, ok bool) {
 }
 
 // Keep returns metadata that a client chose for a collection, with the pin that the collection has.
-// The error matches ErrMismatch if the client chose another pin, or one for a collection without.
+// The error matches embed.ErrMismatch if the client chose another pin, or one for a collection
+// without.
 func Keep(info db.CollectionInfo, m db.Metadata) (db.Metadata, error) {
 	have, pinned := info.Metadata[Field]
 	if asked, ok := m[Field]; ok && !(pinned && reflect.DeepEqual(asked, have)) {
-		return nil, fmt.Errorf("%w: metadata: clients do not change %q", ErrMismatch, Field)
+		return nil, fmt.Errorf("%w: metadata: clients do not change %q", embed.ErrMismatch, Field)
 	}
 	if !pinned {
 		return m, nil
@@ -135,7 +132,7 @@ func Keep(info db.CollectionInfo, m db.Metadata) (db.Metadata, error) {
 }
 
 // Pin pins the collection to a model, or checks that it is the model of the collection. If the
-// model does not know its dimensions, Pin embeds a word. The error matches ErrMismatch if the
+// model does not know its dimensions, Pin embeds a word. The error matches embed.ErrMismatch if the
 // collection is pinned to another model, or has vectors that may be of another one.
 func (c *Collection) Pin(ctx context.Context, model embed.Config) error {
 	c.models.mu.Lock()
@@ -160,7 +157,8 @@ func (c *Collection) pin(ctx context.Context, model embed.Config) (embed.Embedde
 		asked.Dimensions = cmp.Or(asked.Dimensions, have.Dimensions)
 		if have.Match(asked) != nil {
 			return nil, fmt.Errorf("%w: collection %q is pinned to %s, not to %s: "+
-				"use its model, or embed its texts again in a new collection", ErrMismatch, info.Name, have, asked)
+				"use its model, or embed its texts again in a new collection",
+				embed.ErrMismatch, info.Name, have, asked)
 		}
 		c.models.embedders[key(asked)] = e
 		return e, nil
@@ -178,7 +176,8 @@ func (c *Collection) pin(ctx context.Context, model embed.Config) (embed.Embedde
 	foreign := have.Dim != 0 && (have.Dim != asked.Dimensions || info.Documents > 0 && !known)
 	if foreign || from.Provider+from.Model != "" && !known {
 		return nil, fmt.Errorf("%w: collection %q has vectors of %d components of provider=%s, model=%s, not of %s: "+
-			"use a new collection", ErrMismatch, info.Name, have.Dim, cmp.Or(from.Provider, "unknown"),
+			"use a new collection",
+			embed.ErrMismatch, info.Name, have.Dim, cmp.Or(from.Provider, "unknown"),
 			cmp.Or(from.Model, "unknown"), asked)
 	}
 	c.models.embedders[key(asked)] = e // Fill opens the model with its dimensions
@@ -269,7 +268,7 @@ func (c *Collection) Fill(ctx context.Context, docs []*db.Document) error {
 	}
 	for i, d := range lack {
 		if n := len(vecs[i]); model.Dimensions != 0 && n != model.Dimensions {
-			return fmt.Errorf("%w: %s returned %d components", ErrMismatch, model, n)
+			return fmt.Errorf("%w: %s returned %d components", embed.ErrMismatch, model, n)
 		}
 		d.Vector = vecs[i]
 	}

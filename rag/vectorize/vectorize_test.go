@@ -188,7 +188,7 @@ func TestPin(t *testing.T) {
 				t.Error(err)
 			}
 			for _, other := range []embed.Config{embed.DefaultConfig(), {Provider: "counted", Model: "n", Dimensions: 64}, {Provider: "counted", Model: "m", Dimensions: 65}} {
-				if err := c.Pin(t.Context(), other); !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "is pinned to provider=counted, model=m, dimensions=64") {
+				if err := c.Pin(t.Context(), other); !errors.Is(err, embed.ErrMismatch) || !strings.Contains(err.Error(), "is pinned to provider=counted, model=m, dimensions=64") {
 					t.Error(err)
 				}
 			}
@@ -220,7 +220,7 @@ func TestDefault(t *testing.T) {
 	if _, err := b.Upsert(t.Context(), db.Document{ID: "1", Vector: []float32{1, 0}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Upsert(t.Context(), db.Document{ID: "2", Text: "x"}); !errors.Is(err, ErrMismatch) {
+	if _, err := b.Upsert(t.Context(), db.Document{ID: "2", Text: "x"}); !errors.Is(err, embed.ErrMismatch) {
 		t.Error(err)
 	}
 	d := l.open("d", db.Schema{})
@@ -277,7 +277,7 @@ func TestKeep(t *testing.T) {
 		{"none", db.CollectionInfo{}, db.Metadata{"b": "new"}, db.Metadata{"b": "new"}},
 	} {
 		got, err := Keep(tt.info, tt.m)
-		if diff := cmp.Diff(tt.want, got); diff != "" || errors.Is(err, ErrMismatch) != (tt.want == nil) {
+		if diff := cmp.Diff(tt.want, got); diff != "" || errors.Is(err, embed.ErrMismatch) != (tt.want == nil) {
 			t.Errorf("%s: %v\n%s", tt.name, err, diff)
 		}
 	}

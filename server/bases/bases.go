@@ -134,7 +134,7 @@ func (s *service) translate(r *http.Request, err error) error {
 			return rest.Unknown(http.StatusNotFound, fmt.Sprintf("Base '%s' not found", name), name, names)
 		}
 		return rest.Errorf(http.StatusNotFound, "Base '%s' was never learnt", name)
-	case is(knowledge.ErrMismatch):
+	case is(embed.ErrMismatch):
 		return rest.Errorf(http.StatusConflict, "%s", errtext.Plain(err.Error()))
 	case is(knowledge.ErrConfig):
 		text := strings.ReplaceAll(err.Error(), s.engine.ConfigPath(name), "config.yaml")

@@ -119,7 +119,7 @@ func (a *API) fill(ctx context.Context, c *db.Collection, recs []record, complet
 			}
 		}
 		if err := a.opts.Models.Collection(c).Fill(ctx, docs); err != nil {
-			if errors.Is(err, vectorize.ErrMismatch) {
+			if errors.Is(err, embed.ErrMismatch) {
 				return invalidf("%v", err)
 			}
 			var failed *embed.Error

@@ -370,7 +370,7 @@ func vectorsOf(e *env, s *judgedSet, model string) (docs, questions [][]float32,
 			}
 		default:
 			name, int8 := strings.CutSuffix(model, codesSuffix)
-			m, err = embed.Local(embed.BERTProvider, filepath.Join(e.models, name), &embed.LocalOptions{Int8: int8})
+			m, err = embed.Local("bert", filepath.Join(e.models, name), &embed.LocalOptions{Int8: int8})
 		}
 		if err != nil {
 			return nil, nil, err

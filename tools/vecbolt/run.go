@@ -12,7 +12,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/internal/errtext"
-	"github.com/vecbolt/vecbolt/rag/knowledge"
+	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
 // Exit statuses.
@@ -118,7 +118,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	switch {
 	case errors.Is(err, errReported):
-	case errors.Is(err, knowledge.ErrMismatch): // a text of several lines, for people
+	case errors.Is(err, embed.ErrMismatch): // a text of several lines, for people
 		fmt.Fprintln(stderr, errtext.Plain(err.Error()))
 	default:
 		fmt.Fprintln(stderr, "vecbolt:", errtext.Plain(err.Error()))

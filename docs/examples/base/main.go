@@ -47,7 +47,7 @@ func run(ctx context.Context) error {
 	fmt.Print(string(file))
 
 	err = learn(map[string]any{"provider": "upper"})
-	fmt.Println(errors.Is(err, knowledge.ErrMismatch))
+	fmt.Println(errors.Is(err, embed.ErrMismatch))
 	fmt.Println(err)
 
 	response, err := engine.Query(ctx, "gamedex", "which game is about soldiers?", knowledge.QueryOptions{})

@@ -64,7 +64,7 @@ func Config() embed.Config {
 		Model:      ModelName,
 		Dimensions: Dim,
 		Normalize:  true,
-		BatchSize:  embed.DefaultBatchSize,
+		BatchSize:  100,
 	}
 }
 

@@ -1,0 +1,7 @@
+package embed
+
+// Normalize and Temporary are what Config.Normalize and Retry use, for tests.
+var (
+	Normalize = func(e Embedder) Embedder { return unit{e} }
+	Temporary = temporary
+)
