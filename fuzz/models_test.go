@@ -3,12 +3,13 @@ package fuzz_test
 import (
 	"encoding/binary"
 	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
+	"github.com/vecbolt/vecbolt/internal/weights"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
 	"github.com/vecbolt/vecbolt/rag/embed/static"
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
 func safetensorsFile(header, data string) []byte {
@@ -112,13 +113,21 @@ func FuzzEncoder(f *testing.F) {
 		f.Add(b, "a cup of tea, unable")
 	}
 	f.Add(tiny, "")
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte, text string) {
-		file, err := weights.Parse(b)
-		if err != nil || len(text) > 1000 {
+		if len(text) > 1000 {
 			return
 		}
-		m, err := bert.NewGGUF(file)
-		if err != nil || m.Dim() > 1000 {
+		name := filepath.Join(dir, "model.gguf")
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := bert.Open(name)
+		if err != nil {
+			return
+		}
+		defer m.Close()
+		if m.Dim() > 1000 {
 			return
 		}
 		if v := m.Embed(text); len(v) != m.Dim() {
@@ -144,15 +153,10 @@ func FuzzStatic(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, table, tokens []byte, text string) {
-		file, err := weights.Parse(table)
-		if err != nil || len(text) > 1000 {
+		if len(text) > 1000 {
 			return
 		}
-		tok, err := tokenizer.Parse(tokens)
-		if err != nil {
-			return
-		}
-		m, err := static.New(file, tok)
+		m, err := static.New(table, tokens)
 		if err != nil {
 			return
 		}

@@ -30,7 +30,6 @@ var public = []string{
 	"store/weaviate", "server", "server/bases",
 	"server/chroma", "server/inspector", "mcp", "rag", "rag/chat",
 	"rag/embed", "rag/embed/bert", "rag/embed/models", "rag/embed/static", "rag/embed/static/english",
-	"rag/embed/tokenizer", "rag/embed/weights",
 	"rag/eval", "rag/knowledge", "rag/load", "rag/provider", "rag/rerank", "rag/split", "rag/vectorize",
 	"rag/xray",
 }

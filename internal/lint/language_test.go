@@ -231,7 +231,7 @@ const maxCode = 120
 
 var wide = []string{
 	"simd", "mcp", "rag/knowledge", "rag/embed",
-	"rag/embed/bert", "rag/embed/static", "rag/embed/tokenizer", "rag/embed/weights",
+	"rag/embed/bert", "rag/embed/static", "internal/tokenizer", "internal/weights",
 }
 
 // TestCodeColumns refuses long lines of code, but for those of a long string and of struct tags.

@@ -273,7 +273,7 @@ func leaveOneOut(
 	if model != "trigram-v1" && model != "glove-100" {
 		r.goal(model+" and BM25 over the better of both, the worst set", "≥ 0", least, least >= 0)
 	}
-	if model == english.ModelName {
+	if model == "english-v1" {
 		r.goal(model+" and BM25 significantly worse than the better of both, sets", "none", map[bool]float64{true: 1}[lost], !lost)
 		r.goal(
 			model+" and BM25 over BM25, mean of the sets, lower end of the 95 % interval",

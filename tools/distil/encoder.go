@@ -18,8 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
 )
 
 // An encoder is the model to imitate.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
 )
 
 // Settings of the fit.

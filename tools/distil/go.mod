@@ -3,6 +3,7 @@ module github.com/vecbolt/vecbolt/tools/distil
 go 1.26.0
 
 require (
+	github.com/vecbolt/vecbolt v0.0.0
 	github.com/vecbolt/vecbolt/rag v0.0.0
 	golang.org/x/net v0.62.0
 )
@@ -10,7 +11,6 @@ require (
 require (
 	github.com/chewxy/math32 v1.10.1 // indirect
 	github.com/stretchr/testify v1.11.1 // indirect
-	github.com/vecbolt/vecbolt v0.0.0 // indirect
 	github.com/viterin/partial v1.1.0 // indirect
 	github.com/viterin/vek v0.4.3 // indirect
 	golang.org/x/exp v0.0.0-20230817173708-d852ddb80c63 // indirect

@@ -11,29 +11,29 @@ import (
 
 	"github.com/viterin/vek"
 
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
+	"github.com/vecbolt/vecbolt/internal/weights"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A Pooling combines the vectors of all tokens into one.
-type Pooling uint8
+// A pooling combines the vectors of all tokens into one.
+type pooling uint8
 
 // Poolings.
 const (
-	Mean  Pooling = iota // the mean of all tokens, special tokens included
-	First                // the first token, which is [CLS]
-	Last                 // the last token
+	meanPooling  pooling = iota // the mean of all tokens, special tokens included
+	firstPooling                // the first token, which is [CLS]
+	lastPooling                 // the last token
 )
 
-// A Config is the shape of a model.
-type Config struct {
+// A config is the shape of a model.
+type config struct {
 	Layers, Heads        int
 	Hidden, Intermediate int     // components
 	Positions            int     // number of positions that the model was trained for
 	Epsilon              float64 // of layer norms
 	Activation           string  // "gelu", "gelu_tanh" or "relu"
-	Pooling              Pooling
+	Pooling              pooling
 	Normalize            bool
 	MaxTokens            int // tokens per text, special ones included; the rest is cut off
 }
@@ -61,7 +61,7 @@ type layer struct {
 
 // A Model is a sentence encoder. It is safe for concurrent use.
 type Model struct {
-	cfg    Config
+	cfg    config
 	tok    *tokenizer.Tokenizer
 	file   *weights.File // of tokens
 	tokens []float32     // a row per token
@@ -76,14 +76,8 @@ type Model struct {
 	scratch sync.Pool // of *scratch
 }
 
-// Config returns the shape of the model.
-func (m *Model) Config() Config { return m.cfg }
-
 // Dim returns the number of components of a vector.
 func (m *Model) Dim() int { return m.cfg.Hidden }
-
-// Tokenizer returns the tokenizer of the model.
-func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 
 // Quantize replaces the weights of linear maps by codes of one byte with a scale per output, a
 // quarter of the memory. Their inputs are then rounded to one byte with a scale and a zero per
@@ -193,9 +187,9 @@ func add(a, b []float32) {
 func (m *Model) pool(x simd.Rows) []float32 {
 	v := make([]float32, m.cfg.Hidden)
 	switch m.cfg.Pooling {
-	case First:
+	case firstPooling:
 		copy(v, x.Row(0))
-	case Last:
+	case lastPooling:
 		copy(v, x.Row(x.N-1))
 	default:
 		sums, wide := make([]float64, len(v)), make([]float64, len(v))

@@ -21,9 +21,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
+	"github.com/vecbolt/vecbolt/internal/weights"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
 // A tensor of a model that is made up.

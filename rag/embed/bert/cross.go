@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
 	"github.com/vecbolt/vecbolt/internal/vfs"
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
+	"github.com/vecbolt/vecbolt/internal/weights"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -25,7 +25,7 @@ func OpenCross(dir string) (*CrossEncoder, error) {
 	var c *CrossEncoder
 	if err == nil {
 		err = vfs.Guard(dir, func() (err error) {
-			c, err = NewCross(file, tok, cfg)
+			c, err = newCross(file, tok, cfg)
 			return err
 		})
 	}
@@ -35,9 +35,9 @@ func OpenCross(dir string) (*CrossEncoder, error) {
 	return c, nil
 }
 
-// NewCross returns a cross-encoder from tensors and a tokenizer.
-func NewCross(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*CrossEncoder, error) {
-	m, err := New(file, tok, cfg)
+// newCross returns a cross-encoder from tensors and a tokenizer.
+func newCross(file *weights.File, tok *tokenizer.Tokenizer, cfg config) (*CrossEncoder, error) {
+	m, err := newModel(file, tok, cfg)
 	if err != nil {
 		return nil, err
 	}

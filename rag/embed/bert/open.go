@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
 	"github.com/vecbolt/vecbolt/internal/vfs"
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
+	"github.com/vecbolt/vecbolt/internal/weights"
 )
 
 // weightFiles are the names of weights in a directory, in the order in which they are looked for.
@@ -47,13 +47,13 @@ func openDir(dir string) (*Model, error) {
 	}
 	var m *Model
 	err = vfs.Guard(dir, func() (err error) {
-		m, err = New(file, tok, cfg)
+		m, err = newModel(file, tok, cfg)
 		return err
 	})
 	return m, err
 }
 
-func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, Config, error) {
+func readDir(dir string) (*weights.File, *tokenizer.Tokenizer, config, error) {
 	cfg, err := readConfig(dir)
 	if err != nil {
 		return nil, nil, cfg, err
@@ -82,7 +82,7 @@ func openWeights(dir string) (*weights.File, error) {
 	return nil, missing
 }
 
-func readConfig(dir string) (cfg Config, err error) {
+func readConfig(dir string) (cfg config, err error) {
 	var c struct {
 		Type         string  `json:"model_type"`
 		Hidden       int     `json:"hidden_size"`
@@ -100,7 +100,7 @@ func readConfig(dir string) (cfg Config, err error) {
 	if c.Type != "bert" || c.Position != "" && c.Position != "absolute" {
 		return cfg, fmt.Errorf("models of type %q with positions %q are not supported", c.Type, c.Position)
 	}
-	cfg = Config{
+	cfg = config{
 		Layers: c.Layers, Heads: c.Heads, Hidden: c.Hidden, Intermediate: c.Intermediate, Positions: c.Positions,
 		Epsilon: cmp.Or(c.Epsilon, 1e-12), Activation: c.Activation, MaxTokens: c.Positions,
 	}
@@ -109,7 +109,7 @@ func readConfig(dir string) (cfg Config, err error) {
 
 // sentenceTransformers reads pooling and other settings from the files that Sentence Transformers
 // puts beside a model.
-func sentenceTransformers(dir string, cfg *Config) error {
+func sentenceTransformers(dir string, cfg *config) error {
 	var modules []struct {
 		Path string `json:"path"`
 		Type string `json:"type"`
@@ -130,7 +130,7 @@ func sentenceTransformers(dir string, cfg *Config) error {
 				return err
 			}
 			set := 0
-			for name, pooling := range map[string]Pooling{"pooling_mode_mean_tokens": Mean, "pooling_mode_cls_token": First, "pooling_mode_lasttoken": Last} {
+			for name, pooling := range map[string]pooling{"pooling_mode_mean_tokens": meanPooling, "pooling_mode_cls_token": firstPooling, "pooling_mode_lasttoken": lastPooling} {
 				if p[name] == true {
 					cfg.Pooling = pooling
 					set++
@@ -204,14 +204,14 @@ func openGGUF(name string) (*Model, error) {
 	}
 	var m *Model
 	err = vfs.Guard(name, func() (err error) {
-		m, err = NewGGUF(file)
+		m, err = newGGUF(file)
 		return err
 	})
 	return m, err
 }
 
-// NewGGUF returns the model of a GGUF file, which contains its configuration and its vocabulary.
-func NewGGUF(file *weights.File) (*Model, error) {
+// newGGUF returns the model of a GGUF file, which contains its configuration and its vocabulary.
+func newGGUF(file *weights.File) (*Model, error) {
 	v := file.Values
 	if arch := v["general.architecture"]; arch != "bert" {
 		return nil, fmt.Errorf("models of the architecture %v are not supported", arch)
@@ -220,7 +220,7 @@ func NewGGUF(file *weights.File) (*Model, error) {
 		n, _ := v["bert."+key].(uint64)
 		return int(min(n, math.MaxInt32))
 	}
-	cfg := Config{
+	cfg := config{
 		Layers: number("block_count"), Heads: number("attention.head_count"), Hidden: number("embedding_length"),
 		Intermediate: number("feed_forward_length"), Positions: number("context_length"), MaxTokens: number("context_length"),
 		Activation: "gelu", Normalize: true,
@@ -229,9 +229,9 @@ func NewGGUF(file *weights.File) (*Model, error) {
 	switch p := v["bert.pooling_type"]; p {
 	case nil, uint64(1):
 	case uint64(2):
-		cfg.Pooling = First
+		cfg.Pooling = firstPooling
 	case uint64(3):
-		cfg.Pooling = Last
+		cfg.Pooling = lastPooling
 	default:
 		return nil, fmt.Errorf("pooling type %v is not supported", p)
 	}
@@ -259,7 +259,7 @@ func NewGGUF(file *weights.File) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(file, tok, cfg)
+	return newModel(file, tok, cfg)
 }
 
 // Names of tensors: in Hugging Face files, and in GGUF.
@@ -348,10 +348,10 @@ func (l *loader) norm(layer int, name string, h int) norm {
 	return norm{l.get(layer, name, "weight", h), l.get(layer, name, "bias", h)}
 }
 
-// New returns a model from tensors, named as in Hugging Face files or in GGUF, and a tokenizer. The
-// matrices of the layers are only looked up: the first text that is embedded reads them, and fails
-// if that is not possible.
-func New(file *weights.File, tok *tokenizer.Tokenizer, cfg Config) (*Model, error) {
+// newModel returns a model from tensors, named as in Hugging Face files or in GGUF, and a
+// tokenizer. The matrices of the layers are only looked up: the first text that is embedded reads
+// them, and fails if that is not possible.
+func newModel(file *weights.File, tok *tokenizer.Tokenizer, cfg config) (*Model, error) {
 	switch cfg.Activation {
 	case "gelu", "relu", "gelu_tanh":
 	case "gelu_new", "gelu_pytorch_tanh":

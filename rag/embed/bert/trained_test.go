@@ -24,8 +24,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/weights"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
 var (

@@ -13,7 +13,7 @@ func ExampleProvider() {
 	ctx := context.Background()
 	registry := embed.NewRegistry(append(embed.Builtin(), hugot.Provider())...)
 	settings := map[string]any{"model_path": "bge-small"} // a directory with tokenizer.json and an .onnx file
-	model, err := registry.Open(ctx, embed.Config{Provider: hugot.Name, Settings: settings}, nil)
+	model, err := registry.Open(ctx, embed.Config{Provider: "onnx", Settings: settings}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/vecbolt/vecbolt/rag/embed"
 )
 
-// Name is the name of the provider.
-const Name = "onnx"
+// name is the name of the provider.
+const name = "onnx"
 
 // Options tune Open. The zero value, like nil, is the default.
 type Options struct {
@@ -68,11 +68,11 @@ func Open(ctx context.Context, dir string, opts *Options) (*Embedder, error) {
 }
 
 func (e *Embedder) fail(kind, err error) error {
-	return &embed.Error{Kind: kind, Provider: Name, Model: e.model, Err: err}
+	return &embed.Error{Kind: kind, Provider: name, Model: e.model, Err: err}
 }
 
-// Provider returns Name.
-func (e *Embedder) Provider() string { return Name }
+// Provider returns "onnx".
+func (e *Embedder) Provider() string { return name }
 
 // Model returns the name of the model.
 func (e *Embedder) Model() string { return e.model }
@@ -133,7 +133,7 @@ func (e *Embedder) Close() error {
 func Provider() embed.Provider {
 	text := func(description string) *embed.Schema { return &embed.Schema{Type: "string", Description: description} }
 	return embed.Provider{
-		Name:         Name,
+		Name:         name,
 		Description:  "any ONNX model, from a directory",
 		Capabilities: embed.Capabilities{Files: true},
 		Settings: &embed.Schema{Type: "object", Closed: true, Required: []string{"model_path"}, Properties: map[string]*embed.Schema{

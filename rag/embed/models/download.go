@@ -25,16 +25,12 @@ import (
 // same call may succeed later, and continues where this one ended.
 var ErrDownload = errors.New("the model cannot be downloaded")
 
-// Hub is the address that Download asks by default; EnvHub names the environment variable that
-// changes it, as it does for the programs of Hugging Face.
-const (
-	Hub    = "https://huggingface.co"
-	EnvHub = "HF_ENDPOINT"
-)
+// hub is the address that Download asks by default.
+const hub = "https://huggingface.co"
 
 // DownloadOptions tune Download. The zero value, like nil, is the default.
 type DownloadOptions struct {
-	Hub      string       // address with the API of Hugging Face; empty: $HF_ENDPOINT, or Hub
+	Hub      string       // with the API of Hugging Face; empty: $HF_ENDPOINT, or https://huggingface.co
 	Revision string       // branch, tag or commit; empty: main
 	Client   *http.Client // nil: a client whose connections fail if nothing comes for a minute
 	Progress func(done, total int64)
@@ -120,7 +116,7 @@ func (s *Store) download(ctx context.Context, name string, o DownloadOptions) (*
 	if !ok {
 		return nil, fmt.Errorf("%w: %q is neither owner/model nor the name of a known model", ErrFormat, name)
 	}
-	base, err := url.Parse(cmp.Or(o.Hub, os.Getenv(EnvHub), Hub))
+	base, err := url.Parse(cmp.Or(o.Hub, os.Getenv("HF_ENDPOINT"), hub))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, fmt.Errorf("%w: address %q: want http or https", ErrFormat, base)
 	}

@@ -110,7 +110,7 @@ func layout() map[string]string {
 
 func TestDownload(t *testing.T) {
 	h := newHub(t, "some-owner/Some-Model.v2", layout())
-	t.Setenv(models.EnvHub, h.URL+"/")
+	t.Setenv("HF_ENDPOINT", h.URL+"/")
 	store := models.Open(filepath.Join(t.TempDir(), "store"))
 	last, total := int64(0), int64(0)
 	m, err := store.Download(t.Context(), "some-owner/Some-Model.v2", &models.DownloadOptions{

@@ -40,8 +40,8 @@ var (
 	ErrDamaged  = errors.New("the model is damaged")
 )
 
-// Env is the environment variable with the folder of the default store.
-const Env = "VECBOLT_MODELS"
+// variable is the environment variable with the folder of the default store.
+const variable = "VECBOLT_MODELS"
 
 // Limits of what is read from archives and directories, in bytes: of one file, and of one that is
 // no weights.
@@ -60,12 +60,12 @@ type Store struct{ dir string }
 
 // Default returns the store in $VECBOLT_MODELS or in the user's cache folder. It need not exist.
 func Default() (*Store, error) {
-	if dir := os.Getenv(Env); dir != "" {
+	if dir := os.Getenv(variable); dir != "" {
 		return Open(dir), nil
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return nil, fmt.Errorf("models: %w; set %s", err, Env)
+		return nil, fmt.Errorf("models: %w; set %s", err, variable)
 	}
 	return Open(filepath.Join(dir, "vecbolt", "models")), nil
 }

@@ -232,11 +232,11 @@ func TestKnown(t *testing.T) {
 }
 
 func TestDefault(t *testing.T) {
-	t.Setenv(models.Env, "somewhere")
+	t.Setenv("VECBOLT_MODELS", "somewhere")
 	if s, err := models.Default(); err != nil || s.Dir() != "somewhere" {
 		t.Error(s, err)
 	}
-	t.Setenv(models.Env, "")
+	t.Setenv("VECBOLT_MODELS", "")
 	t.Setenv("HOME", t.TempDir())
 	if s, err := models.Default(); err != nil || filepath.Base(s.Dir()) != "models" {
 		t.Error(s, err)

@@ -1,6 +1,7 @@
 package static
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +15,9 @@ import (
 
 	"github.com/viterin/vek"
 
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
 	"github.com/vecbolt/vecbolt/internal/vfs"
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
+	"github.com/vecbolt/vecbolt/internal/weights"
 )
 
 // maxTokens is the number of tokens of a text that count, as in the original.
@@ -52,19 +53,11 @@ func open(dir string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := weights.Parse(b)
-	if err != nil {
-		return nil, fmt.Errorf("model.safetensors: %w", err)
-	}
-	b, err = vfs.ReadFile(filepath.Join(sub, "tokenizer.json"))
+	tokens, err := vfs.ReadFile(filepath.Join(sub, "tokenizer.json"))
 	if err != nil {
 		return nil, err
 	}
-	tok, err := tokenizer.Parse(b)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", err)
-	}
-	m, err := New(file, tok)
+	m, err := New(b, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +101,26 @@ func readJSON(name string, into any) (found bool, err error) {
 	return true, err
 }
 
-// New returns a model from a table of tensors and a tokenizer. Vectors are scaled to the length 1.
-func New(file *weights.File, tok *tokenizer.Tokenizer) (*Model, error) {
+// New returns the model of the bytes of a model.safetensors, such as a program embeds, and of its
+// tokens: a tokenizer.json, or the vocabulary of an uncased BERT, a token per line. Vectors are
+// scaled to the length 1. New keeps the bytes of the table, which must not be changed.
+func New(table, tokens []byte) (*Model, error) {
+	file, err := weights.Parse(table)
+	if err != nil {
+		return nil, fmt.Errorf("model.safetensors: %w", err)
+	}
+	var tok *tokenizer.Tokenizer
+	if bytes.HasPrefix(bytes.TrimSpace(tokens), []byte("{")) {
+		if tok, err = tokenizer.Parse(tokens); err != nil {
+			return nil, fmt.Errorf("tokenizer.json: %w", err)
+		}
+	} else if tok, err = tokenizer.BERT(tokenizer.ReadVocab(tokens), true); err != nil {
+		return nil, fmt.Errorf("vocab.txt: %w", err)
+	}
+	return newModel(file, tok)
+}
+
+func newModel(file *weights.File, tok *tokenizer.Tokenizer) (*Model, error) {
 	m := &Model{tok: tok, normalize: true}
 	table, ok := file.Tensors["embeddings"]
 	if !ok {

@@ -7,15 +7,9 @@ import (
 	"github.com/tiktoken-go/tokenizer"
 )
 
-// The encodings.
-const (
-	O200K = "o200k_base"  // GPT-4o and later
-	CL100 = "cl100k_base" // GPT-4, text-embedding-ada-002, text-embedding-3-small and -large
-	P50K  = "p50k_base"
-	R50K  = "r50k_base"
-)
-
-// Count returns the token counter of an encoding. It is safe for concurrent use. Special tokens in
+// Count returns the token counter of an encoding: "o200k_base" (GPT-4o and later), "cl100k_base"
+// (GPT-4, text-embedding-ada-002, text-embedding-3-small and -large), "p50k_base" or "r50k_base". It
+// is safe for concurrent use. Special tokens in
 // a text are counted as text.
 func Count(encoding string) (func(text string) int, error) {
 	codec, err := tokenizer.Get(tokenizer.Encoding(encoding))
@@ -28,7 +22,7 @@ func Count(encoding string) (func(text string) int, error) {
 // ForModel is Count for the encoding of a model.
 func ForModel(model string) (func(text string) int, error) {
 	if strings.HasPrefix(model, "text-embedding-3-") { // unknown to the library
-		return Count(CL100)
+		return Count("cl100k_base")
 	}
 	codec, err := tokenizer.ForModel(tokenizer.Model(model))
 	if err != nil {

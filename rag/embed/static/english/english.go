@@ -8,19 +8,17 @@ import (
 
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/embed/static"
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
 )
 
 // The names of the model in configurations and in the lineage of collections. A model with other
 // vectors gets another name.
 const (
-	ProviderName = "static"
-	ModelName    = "english-v1"
+	providerName = "static"
+	modelName    = "english-v1"
 )
 
-// Dim is the number of components of a vector.
-const Dim = 256
+// dim is the number of components of a vector.
+const dim = 256
 
 var (
 	//go:embed model.safetensors
@@ -29,19 +27,11 @@ var (
 	vocab []byte
 )
 
-// Model returns the model. The first call prepares it, which takes a few milliseconds.
-var Model = sync.OnceValue(func() *static.Model {
-	file, err := weights.Parse(rows)
+// model returns the model. The first call prepares it, which takes a few milliseconds.
+var model = sync.OnceValue(func() *static.Model {
+	m, err := static.New(rows, vocab)
 	if err != nil {
-		panic(fmt.Sprintf("english: model.safetensors: %v", err)) // the file is part of the program
-	}
-	tok, err := tokenizer.BERT(tokenizer.ReadVocab(vocab), true)
-	if err != nil {
-		panic(fmt.Sprintf("english: vocab.txt: %v", err))
-	}
-	m, err := static.New(file, tok)
-	if err != nil {
-		panic(fmt.Sprintf("english: %v", err))
+		panic(fmt.Sprintf("english: %v", err)) // the files are part of the program
 	}
 	return m
 })
@@ -50,19 +40,19 @@ var Model = sync.OnceValue(func() *static.Model {
 // the model.
 func New() embed.Embedder {
 	return embed.OfModel(
-		ProviderName,
-		ModelName,
-		Dim,
-		func(text string) []float32 { return Model().Embed(text) },
+		providerName,
+		modelName,
+		dim,
+		func(text string) []float32 { return model().Embed(text) },
 	)
 }
 
 // Config returns the configuration that names the model, for registries with its provider.
 func Config() embed.Config {
 	return embed.Config{
-		Provider:   ProviderName,
-		Model:      ModelName,
-		Dimensions: Dim,
+		Provider:   providerName,
+		Model:      modelName,
+		Dimensions: dim,
 		Normalize:  true,
 		BatchSize:  100,
 	}
@@ -73,16 +63,16 @@ func Config() embed.Config {
 //	registry := embed.NewRegistry(append(embed.Builtin(), english.Provider())...)
 func Provider() embed.Provider {
 	return embed.Provider{
-		Name:        ProviderName,
+		Name:        providerName,
 		Description: "a small model of English in the program: a vector per token, without key or network",
-		Models:      []string{ModelName},
+		Models:      []string{modelName},
 		Open: func(_ context.Context, c embed.Config, _ *embed.Options) (embed.Embedder, error) {
-			if c.Model != "" && c.Model != ModelName {
+			if c.Model != "" && c.Model != modelName {
 				return nil, &embed.Error{
 					Kind:     embed.ErrConfig,
-					Provider: ProviderName,
+					Provider: providerName,
 					Model:    c.Model,
-					Err:      fmt.Errorf("the only model is %q", ModelName),
+					Err:      fmt.Errorf("the only model is %q", modelName),
 				}
 			}
 			return New(), nil

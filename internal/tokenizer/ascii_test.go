@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
 )
 
 // general returns the tokenizer of BERT as tokenizer.json describes it, which runs as a pipeline.

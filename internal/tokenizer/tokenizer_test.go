@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
 )
 
 const models = "../../../../shared/data/models"

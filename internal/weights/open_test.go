@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
+	"github.com/vecbolt/vecbolt/internal/weights"
 )
 
 // Views and copies are the same, aligned or not.

@@ -5,7 +5,7 @@ import (
 	"log"
 	"strings"
 
-	"github.com/vecbolt/vecbolt/rag/embed/tokenizer"
+	"github.com/vecbolt/vecbolt/internal/tokenizer"
 )
 
 func Example() {

@@ -6,7 +6,7 @@ import (
 	"log"
 	"math"
 
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
+	"github.com/vecbolt/vecbolt/internal/weights"
 )
 
 func ExampleParse() {

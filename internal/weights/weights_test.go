@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vecbolt/vecbolt/rag/embed/weights"
+	"github.com/vecbolt/vecbolt/internal/weights"
 )
 
 // safetensors makes a file of a header and data.

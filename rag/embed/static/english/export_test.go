@@ -1,0 +1,4 @@
+package english
+
+// Model is the model itself, for tests.
+var Model = model
