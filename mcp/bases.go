@@ -230,7 +230,7 @@ func changes(base string, set map[string]any) *changedKeys {
 	out := &changedKeys{Base: base, Changes: map[string]string{}}
 	for _, k := range knowledge.Keys() {
 		if slices.Contains(slices.Collect(maps.Keys(set)), k.Name) {
-			out.Changes[k.Name] = string(k.Changes)
+			out.Changes[k.Name] = k.Changes
 		}
 	}
 	return out

@@ -10,11 +10,8 @@ import (
 	"github.com/vecbolt/vecbolt/filter"
 )
 
-// Defaults for zero values.
-const (
-	DefaultTopK      = 5
-	DefaultBatchSize = 32
-)
+// DefaultTopK is the number of chunks that a search returns if its TopK is 0.
+const DefaultTopK = 5
 
 // An AgentConfig describes the search of one agent. The zero value is valid.
 type AgentConfig struct {

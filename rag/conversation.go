@@ -12,8 +12,8 @@ import (
 
 // Strategies for the query text in a conversation, as they are logged.
 const (
-	FirstMessage = "first message (raw query)"
-	FollowUp     = "follow-up (contextualized topic)"
+	firstMessage = "first message (raw query)"
+	followUp     = "follow-up (contextualized topic)"
 )
 
 // QueryText returns the query text for a message. Without a topic it is the message itself, because
@@ -22,9 +22,9 @@ const (
 // space counts as no topic.
 func QueryText(message, topic string) (text, strategy string) {
 	if words := strings.Fields(topic); len(words) > 0 {
-		return strings.Join(words, " "), FollowUp
+		return strings.Join(words, " "), followUp
 	}
-	return message, FirstMessage
+	return message, firstMessage
 }
 
 // A Turn is one message of a conversation. It computes the embedding of its query text once per
@@ -51,7 +51,7 @@ func NewTurn(ctx context.Context, message, topic string, log *slog.Logger) *Turn
 // Text returns the query text.
 func (t *Turn) Text() string { return t.text }
 
-// Strategy returns FirstMessage or FollowUp.
+// Strategy returns "first message (raw query)" or "follow-up (contextualized topic)".
 func (t *Turn) Strategy() string { return t.strategy }
 
 // Embed returns the embedding of the query text. connection identifies the endpoint of the

@@ -24,9 +24,6 @@ var ErrIndex error = kind("index documents")
 // that a chunk belongs to.
 const FieldDocument = "document"
 
-// DefaultIndexBatch is the number of texts that an Indexer embeds and writes in one batch.
-const DefaultIndexBatch = 1000
-
 // IndexerOptions tune an Indexer. The zero value, like nil, is the default.
 type IndexerOptions struct {
 	// Split, if set, divides the text of each document. Chunk i of document d gets the id "d#i",
@@ -37,7 +34,7 @@ type IndexerOptions struct {
 	// github.com/google/uuid. nil means that such documents are refused.
 	NewID func() string
 	// Batch is the maximum number of texts embedded and written together; 0 means
-	// DefaultIndexBatch.
+	// 1,000.
 	Batch int
 	// Logger receives a line per batch at level debug; nil means slog.Default().
 	Logger *slog.Logger
@@ -59,7 +56,7 @@ func NewIndexer(s Store, e embed.Embedder, opts *IndexerOptions) (*Indexer, erro
 	if opts != nil {
 		x.o = *opts
 	}
-	x.o.Batch = cmp.Or(x.o.Batch, DefaultIndexBatch)
+	x.o.Batch = cmp.Or(x.o.Batch, 1000)
 	if x.o.Logger == nil {
 		x.o.Logger = slog.Default()
 	}

@@ -315,9 +315,9 @@ func TestPipelineConfig(t *testing.T) {
 
 func TestConversation(t *testing.T) {
 	for _, tt := range []struct{ message, topic, text, strategy string }{
-		{"What is InstructLab?", "", "What is InstructLab?", FirstMessage},
-		{"What is InstructLab?", " \t\n", "What is InstructLab?", FirstMessage},
-		{"Does it integrate with OpenShift AI?", " InstructLab  and\nOpenShift AI ", "InstructLab and OpenShift AI", FollowUp},
+		{"What is InstructLab?", "", "What is InstructLab?", firstMessage},
+		{"What is InstructLab?", " \t\n", "What is InstructLab?", firstMessage},
+		{"Does it integrate with OpenShift AI?", " InstructLab  and\nOpenShift AI ", "InstructLab and OpenShift AI", followUp},
 	} {
 		var log strings.Builder
 		turn := NewTurn(t.Context(), tt.message, tt.topic, slog.New(slog.NewTextHandler(&log, nil)))

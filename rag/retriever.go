@@ -62,7 +62,7 @@ type Options struct {
 	Model string
 
 	// BatchSize is the number of queries that RetrieveBatch answers in one pass over the index; 0
-	// means DefaultBatchSize.
+	// means 32.
 	BatchSize int
 
 	// Logger receives warnings about the cache and, at level debug, a line per call. nil means
@@ -78,7 +78,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if c.BatchSize < 0 {
 		return c, fmt.Errorf("%w: batch size is %d", ErrConfig, c.BatchSize)
 	}
-	c.BatchSize = cmp.Or(c.BatchSize, DefaultBatchSize)
+	c.BatchSize = cmp.Or(c.BatchSize, 32)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -175,8 +175,8 @@ type Info struct {
 	Model string `json:"model,omitempty"`
 
 	// Candidates are the models that Model was inferred from, or empty if it was not inferred. They
-	// are the ModelsOf the dimension, reduced to the models that occur in the ids of chunks, if any
-	// do: caches often put the name of the model in front of a hash.
+	// are well-known models of the dimension, reduced to the models that occur in the ids of
+	// chunks, if any do: caches often put the name of the model in front of a hash.
 	Candidates []string `json:"candidates,omitempty"`
 }
 
@@ -188,7 +188,7 @@ func (r *Retriever) Info() (Info, error) {
 	}
 	info := Info{Chunks: c.Documents, Dim: c.Schema.Dim, Model: cmp.Or(c.Schema.Lineage.Model, r.opts.Model)}
 	if info.Model == "" {
-		if info.Candidates, err = r.named(ModelsOf(info.Dim)); err != nil {
+		if info.Candidates, err = r.named(modelsOf(info.Dim)); err != nil {
 			return Info{}, fmt.Errorf("%w: %w", ErrQuery, err)
 		}
 		if len(info.Candidates) > 0 {
@@ -219,9 +219,9 @@ func (r *Retriever) named(models []string) ([]string, error) {
 	return named, nil
 }
 
-// ModelsOf returns well-known embedding models whose default dimension is dim, the most common
+// modelsOf returns well-known embedding models whose default dimension is dim, the most common
 // first; none if the dimension is not known.
-func ModelsOf(dim int) []string {
+func modelsOf(dim int) []string {
 	switch dim {
 	case 384:
 		return []string{"all-MiniLM-L6-v2", "bge-small-en-v1.5"}

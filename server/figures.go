@@ -51,7 +51,7 @@ func (s *Server) showMap(w http.ResponseWriter, r *http.Request, c *db.Collectio
 	if err != nil {
 		return err
 	}
-	opts := xray.Options{Color: given["color"], Points: xray.DefaultPoints}
+	opts := xray.Options{Color: given["color"]}
 	if points, ok := given["points"]; ok {
 		if opts.Points, err = count("points", points); err != nil {
 			return err

@@ -100,7 +100,8 @@ const (
 
 // ContextScores compares the retrieved contexts of a row with its references. If the row has ids of
 // both, it compares ids. Otherwise it compares texts: same reports whether a retrieved text counts
-// as a reference; nil means SameText.
+// as a reference; nil compares letters and digits, and
+// one text may contain the other.
 //
 // Recall is the share of the references that were retrieved. Precision is, as in ragas, the mean of
 // the precision at each rank with a useful context: 1 if all useful contexts come first, 0 if there
@@ -111,7 +112,7 @@ func ContextScores(row *Row, same func(retrieved, reference string) bool) (preci
 		retrieved, references = row.RetrievedContextIDs, row.ReferenceContextIDs
 		same = func(a, b string) bool { return a == b }
 	} else if same == nil {
-		same = SameText
+		same = sameText
 	}
 	if len(references) == 0 {
 		return 0, 0, false
@@ -142,10 +143,10 @@ func ContextScores(row *Row, same func(retrieved, reference string) bool) (preci
 	return precision, float64(n) / float64(len(references)), true
 }
 
-// SameText reports whether one of two texts contains the other, comparing only letters and digits
+// sameText reports whether one of two texts contains the other, comparing only letters and digits
 // and ignoring case, because a chunk may be cut wider or narrower than a reference. It is false if
 // a text has no letters or digits.
-func SameText(a, b string) bool {
+func sameText(a, b string) bool {
 	a, b = plain(a), plain(b)
 	return a != "" && b != "" && (strings.Contains(a, b) || strings.Contains(b, a))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/viterin/vek"
 )
 
-// Resamples is the number of random draws of each test. It limits how small a p-value can be.
-const Resamples = 10_000
+// resamples is the number of random draws of each test. It limits how small a p-value can be.
+const resamples = 10_000
 
 // A Comparison is the difference between a run and a baseline in one metric, query by query.
 type Comparison struct {
@@ -87,7 +87,7 @@ func bootstrap(diffs []float64, rng *rand.Rand) (low, high float64) {
 	if len(diffs) == 0 {
 		return 0, 0
 	}
-	means := make([]float64, Resamples)
+	means := make([]float64, resamples)
 	for i := range means {
 		sum := 0.0
 		for range diffs {
@@ -96,7 +96,7 @@ func bootstrap(diffs []float64, rng *rand.Rand) (low, high float64) {
 		means[i] = sum / float64(len(diffs))
 	}
 	slices.Sort(means)
-	return means[Resamples*25/1000], means[Resamples-1-Resamples*25/1000]
+	return means[resamples*25/1000], means[resamples-1-resamples*25/1000]
 }
 
 // randomisation returns the share of random sign assignments whose sum is at least as far from zero
@@ -109,7 +109,7 @@ func randomisation(diffs []float64, rng *rand.Rand) float64 {
 	// The tolerance covers rounding: the same numbers summed in another order differ slightly.
 	least := math.Abs(seen) * (1 - 1e-12)
 	extreme := 1
-	for range Resamples {
+	for range resamples {
 		sum := 0.0
 		bits, left := uint64(0), 0
 		for _, d := range diffs {
@@ -127,5 +127,5 @@ func randomisation(diffs []float64, rng *rand.Rand) float64 {
 			extreme++
 		}
 	}
-	return float64(extreme) / float64(Resamples+1)
+	return float64(extreme) / float64(resamples+1)
 }

@@ -99,7 +99,7 @@ func TestCranfield(t *testing.T) {
 		search("dense", db.Query{}, eval.Vector),
 		search("rrf", db.Query{Fusion: db.Fusion{Method: db.RRF}}, both),
 		search("convex", db.Query{Fusion: db.Fusion{Method: db.Convex}}, both),
-		search("mmr", db.Query{MMR: &db.MMR{Lambda: 0.7, Fetch: eval.DefaultDepth}}, eval.Vector),
+		search("mmr", db.Query{MMR: &db.MMR{Lambda: 0.7, Fetch: 100}}, eval.Vector),
 	)
 	if err != nil {
 		t.Fatal(err)

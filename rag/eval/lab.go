@@ -8,13 +8,13 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// DefaultDepth is the number of documents per query when Lab.Depth is 0 and no metric needs more.
-const DefaultDepth = 100
+// defaultDepth is the number of documents per query when Lab.Depth is 0 and no metric needs more.
+const defaultDepth = 100
 
 // Depth returns the number of documents per query that metrics need: the largest number of ranks,
-// at least DefaultDepth.
+// at least 100.
 func Depth(metrics []Metric) int {
-	depth := DefaultDepth
+	depth := defaultDepth
 	for _, m := range metrics {
 		depth = max(depth, m.k)
 	}

@@ -251,7 +251,7 @@ func TestLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Queries) != 2 || r.Queries[0].ID != "9" || r.Baseline != "dense" || r.Depth != eval.DefaultDepth {
+	if len(r.Queries) != 2 || r.Queries[0].ID != "9" || r.Baseline != "dense" || r.Depth != 100 {
 		t.Errorf("%+v", r)
 	}
 	dense, other := r.Results[0], r.Results[1]

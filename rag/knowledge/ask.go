@@ -184,7 +184,7 @@ func (c Config) forQuestion(o QueryOptions) (Config, error) {
 		if err != nil {
 			return c, err
 		}
-		if k.Changes != AtOnce || name == "language" || strings.HasPrefix(name, "embedding.") {
+		if k.Changes != atOnce || name == "language" || strings.HasPrefix(name, "embedding.") {
 			return c, fmt.Errorf("%w: %s: it cannot be set for one question", ErrConfig, name)
 		}
 	}

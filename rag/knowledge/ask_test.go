@@ -327,16 +327,16 @@ func TestConversation(t *testing.T) {
 	if r := say("x", "what did the first steam engine do?"); r.Query != "" || !strings.Contains(r.Chunks[0].ID, "engine") {
 		t.Errorf("%+v", r)
 	}
-	said(rag.FirstMessage)
+	said("first message (raw query)")
 	// A pronoun means what the topic says.
 	if r := say("x", "where did it do that?"); !strings.Contains(r.Chunks[0].ID, "engine") || r.Query != "what did the first steam engine do? where it that?" {
 		t.Errorf("%+v", r)
 	}
-	said(rag.FollowUp)
+	said("follow-up (contextualized topic)")
 	if r := say("y", "where did it do that?"); r.Query != "" {
 		t.Errorf("%+v", r)
 	}
-	said(rag.FirstMessage)
+	said("first message (raw query)")
 	if diff := cmp.Diff(map[string]string{"x": "2: what did the first steam engine do? where it that?", "y": "1: where did it do that?"}, topics()); diff != "" {
 		t.Error(diff)
 	}

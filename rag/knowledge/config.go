@@ -261,9 +261,9 @@ func (e *Engine) change(ctx context.Context, c, asked Config, set map[string]any
 			return c, false, err
 		}
 		switch k.Changes {
-		case NotByUsers:
+		case notByUsers:
 			return c, false, fmt.Errorf("%w: %s: it cannot be changed", ErrConfig, name)
-		case ByReembed:
+		case byReembed:
 			if err := asked.Set(name, value); err != nil {
 				return c, false, err
 			}
@@ -282,7 +282,7 @@ func (e *Engine) change(ctx context.Context, c, asked Config, set map[string]any
 	c.Embedding.Dimensions = cmp.Or(c.Embedding.Dimensions, asked.Embedding.Dimensions)
 	before.Model, before.Embedding.Dimensions = c.Model, c.Embedding.Dimensions // found by the embedder, not changed
 	for _, k := range keys {
-		if k.Changes == AtOnce || k.Changes == NextLearn {
+		if k.Changes == atOnce || k.Changes == nextLearn {
 			if v := asked.field(k.Name); !v.IsZero() {
 				c.field(k.Name).Set(v)
 			}
@@ -303,7 +303,7 @@ func (c Config) fresh(name string, set map[string]any, d Config) (Config, error)
 	for key := range set {
 		if k, err := lookup(key); err != nil {
 			return c, err
-		} else if k.Changes == NotByUsers {
+		} else if k.Changes == notByUsers {
 			return c, fmt.Errorf("%w: %s: it cannot be changed", ErrConfig, key)
 		}
 	}

@@ -90,7 +90,7 @@ func TestCranfield(t *testing.T) {
 		if err != nil || r.Chunks < 1390 { // two documents are empty
 			t.Fatal(r, err)
 		}
-		report, err := e.Eval(t.Context(), base, lab, EvalOptions{Runs: []string{AsConfigured, "text", "dense"}})
+		report, err := e.Eval(t.Context(), base, lab, EvalOptions{Runs: []string{asConfigured, "text", "dense"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,11 +101,11 @@ func TestCranfield(t *testing.T) {
 		for _, res := range report.Results {
 			mean[res.Run.Name] = res.Evaluation.Mean(eval.NDCG(10))
 		}
-		t.Logf("%s: %d chunks, nDCG@10: default %.4f, text %.4f, dense %.4f", base, r.Chunks, mean[AsConfigured], mean["text"], mean["dense"])
+		t.Logf("%s: %d chunks, nDCG@10: default %.4f, text %.4f, dense %.4f", base, r.Chunks, mean[asConfigured], mean["text"], mean["dense"])
 		if mean["text"] < 0.52 || mean["dense"] < 0.15 || mean["dense"] > mean["text"] {
 			t.Errorf("%s: %v", base, mean)
 		}
-		if mean[AsConfigured] < mean["text"] {
+		if mean[asConfigured] < mean["text"] {
 			t.Errorf("%s: the default is worse than words alone: %v", base, mean)
 		}
 		// What the engine answers is the default.

@@ -43,8 +43,8 @@ type Evaluation struct {
 	Unknown int    // those that the base does not have
 }
 
-// AsConfigured is the name of the run that changes nothing in the configuration of a base.
-const AsConfigured = "base"
+// asConfigured is the name of the run that changes nothing in the configuration of a base.
+const asConfigured = "base"
 
 // Eval measures how well a base finds the ids that are judged relevant. It ranks the judged ids by
 // their best chunk; a chunk that belongs to none takes its place under its own id. A reranker
@@ -144,7 +144,7 @@ func (r *reader) stats() (s db.CollectionStats, err error) {
 // DefaultRuns returns the runs of Eval if none are named: the configuration as it is, and the
 // strategies and rerankers that need no model.
 func DefaultRuns() []string {
-	return []string{AsConfigured, "dense", "text", "hybrid", "hybrid+lexical", "hybrid+mmr"}
+	return []string{asConfigured, "dense", "text", "hybrid", "hybrid+lexical", "hybrid+mmr"}
 }
 
 // keysOf returns the keys of the configuration that a run sets.
@@ -154,10 +154,10 @@ func keysOf(run string) (map[string]any, error) {
 		key, value, isKey := strings.Cut(part, "=")
 		switch {
 		case part == "":
-			return nil, fmt.Errorf("%w: want a strategy or %q, and then + and a reranker or KEY=VALUE", ErrConfig, AsConfigured)
+			return nil, fmt.Errorf("%w: want a strategy or %q, and then + and a reranker or KEY=VALUE", ErrConfig, asConfigured)
 		case isKey:
 			set[key] = value
-		case i == 0 && part == AsConfigured:
+		case i == 0 && part == asConfigured:
 		case i == 0:
 			set["strategy"], set["reranker"] = part, "none"
 		default:

@@ -22,8 +22,9 @@ type Key struct {
 	Name string `json:"name"`
 	// Schema says which values are allowed, and the default.
 	Schema *embed.Schema `json:"schema"`
-	// Changes says when a change of the value takes effect.
-	Changes Changes `json:"changes"`
+	// Changes says when a change of the value takes effect: "at once", "with the next learn, which
+	// splits files again", "by reembed only" or "never".
+	Changes string `json:"changes"`
 	// Asker says that a client over the network may set the key for its own question.
 	Asker bool `json:"asker,omitempty"`
 }
@@ -35,18 +36,15 @@ func (k Key) Remote() bool {
 	case "cache_size", "cache_similarity", "cache_ttl", "conversations", "topic_words", "language", "embedding.batch_size":
 		return true
 	}
-	return k.Asker || k.Changes == NextLearn
+	return k.Asker || k.Changes == nextLearn
 }
 
-// Changes says when a change of a key takes effect.
-type Changes string
-
-// The effects of a change.
+// When a change of a key takes effect.
 const (
-	AtOnce     Changes = "at once"
-	NextLearn  Changes = "with the next learn, which splits files again"
-	ByReembed  Changes = "by reembed only"
-	NotByUsers Changes = "never"
+	atOnce     = "at once"
+	nextLearn  = "with the next learn, which splits files again"
+	byReembed  = "by reembed only"
+	notByUsers = "never"
 )
 
 // Allowed describes the allowed values.
@@ -178,57 +176,57 @@ func allKeys() []Key {
 	}
 	cosine := number("number", -1, one, topicThreshold, "splitter semantic: cosine of neighbouring sentences below which the topic changes")
 	return []Key{
-		{"name", text("", "name of the base"), NotByUsers, false},
-		{"provider", text(d.Provider, "provider of embeddings"), ByReembed, false},
-		{"model", text(d.Model, "embedding model; the default is that of the provider"), ByReembed, false},
-		{"embedding.dimensions", integer(0, d.Embedding.Dimensions, "components of a vector; 0: the dimension of the model"), ByReembed, false},
-		{"embedding.normalize", &embed.Schema{Type: "boolean", Default: d.Embedding.Normalize, Description: "scale vectors to the length 1"}, ByReembed, false},
-		{"embedding.batch_size", integer(0, d.Embedding.BatchSize, "texts per request"), AtOnce, false},
-		{"embedding.requests_per_second", some(0, "most requests per second to the provider, on average; 0: no limit"), AtOnce, false},
-		{"embedding.attempts", integer(0, 5, "most requests for one batch, when requests fail; 0: the default"), AtOnce, false},
-		{"embedding.price", some(0, "price of a million tokens, for the statistics"), AtOnce, false},
-		{providerConfig, &embed.Schema{Type: "object", Description: "settings of the provider, such as api_base or host"}, AtOnce, false},
+		{"name", text("", "name of the base"), notByUsers, false},
+		{"provider", text(d.Provider, "provider of embeddings"), byReembed, false},
+		{"model", text(d.Model, "embedding model; the default is that of the provider"), byReembed, false},
+		{"embedding.dimensions", integer(0, d.Embedding.Dimensions, "components of a vector; 0: the dimension of the model"), byReembed, false},
+		{"embedding.normalize", &embed.Schema{Type: "boolean", Default: d.Embedding.Normalize, Description: "scale vectors to the length 1"}, byReembed, false},
+		{"embedding.batch_size", integer(0, d.Embedding.BatchSize, "texts per request"), atOnce, false},
+		{"embedding.requests_per_second", some(0, "most requests per second to the provider, on average; 0: no limit"), atOnce, false},
+		{"embedding.attempts", integer(0, 5, "most requests for one batch, when requests fail; 0: the default"), atOnce, false},
+		{"embedding.price", some(0, "price of a million tokens, for the statistics"), atOnce, false},
+		{providerConfig, &embed.Schema{Type: "object", Description: "settings of the provider, such as api_base or host"}, atOnce, false},
 
-		{"chunk_size", integer(0, d.ChunkSize, "maximum number of tokens in a chunk"), NextLearn, false},
-		{"chunk_overlap", &embed.Schema{Type: "integer", Default: d.ChunkOverlap, Description: "tokens that neighbouring chunks share, at most an eighth of chunk_size by default; 0 or less: none"}, NextLearn, false},
-		{"splitter", text(byFormat, "where texts are divided; format: by headings, definitions or paragraphs, as the file has them", byFormat, "fixed", "sentences", "paragraphs", "recursive", "semantic", "code", "markdown"), NextLearn, false},
-		{"max_sentences", integer(0, 0, "splitter sentences: most sentences in a chunk; 0: no limit"), NextLearn, false},
-		{"separators", &embed.Schema{Description: "splitter recursive: texts at which it divides, the strongest first; default: paragraphs, lines, sentences and words"}, NextLearn, false},
-		{"topic_threshold", cosine, NextLearn, false},
-		{"language", text("english", "language of the texts, for the text index; none: of no language"), AtOnce, false},
+		{"chunk_size", integer(0, d.ChunkSize, "maximum number of tokens in a chunk"), nextLearn, false},
+		{"chunk_overlap", &embed.Schema{Type: "integer", Default: d.ChunkOverlap, Description: "tokens that neighbouring chunks share, at most an eighth of chunk_size by default; 0 or less: none"}, nextLearn, false},
+		{"splitter", text(byFormat, "where texts are divided; format: by headings, definitions or paragraphs, as the file has them", byFormat, "fixed", "sentences", "paragraphs", "recursive", "semantic", "code", "markdown"), nextLearn, false},
+		{"max_sentences", integer(0, 0, "splitter sentences: most sentences in a chunk; 0: no limit"), nextLearn, false},
+		{"separators", &embed.Schema{Description: "splitter recursive: texts at which it divides, the strongest first; default: paragraphs, lines, sentences and words"}, nextLearn, false},
+		{"topic_threshold", cosine, nextLearn, false},
+		{"language", text("english", "language of the texts, for the text index; none: of no language"), atOnce, false},
 
-		{"top_k", integer(0, 5, "number of chunks in an answer"), AtOnce, true},
-		{"threshold", &embed.Schema{Type: "number", Description: "least score of a chunk, on the scale of the strategy; default: none"}, AtOnce, true},
-		{"strategy", text(auto, "how to search; auto: hybrid with a text index, otherwise dense", auto, "dense", "text", "hybrid", "hyde", "multi-query", "mmr"), AtOnce, true},
-		{"fusion", text("convex", "strategy hybrid: how both rankings become one", "convex", "rrf"), AtOnce, true},
-		{"vector_weight", some(0, "strategy hybrid: weight of the ranking by vectors; both weights 0: the default of the fusion"), AtOnce, true},
-		{"text_weight", some(0, "strategy hybrid: weight of the ranking by words"), AtOnce, true},
-		{"fusion_depth", integer(0, 0, "strategy hybrid: chunks of each ranking that are fused; 0: the default of the fusion"), AtOnce, true},
-		{"diversity", share(0.5, "strategy mmr: 1 is relevance alone, towards 0 chunks differ more"), AtOnce, true},
-		{"rewrites", number("integer", 0, ten(), 3, "strategy multi-query: other ways to put the question"), AtOnce, true},
-		{"reranker", text("none", "what orders the chunks found again", "none", "lexical", "mmr", "cross-encoder", "cohere", "tei"), AtOnce, true},
-		{"candidates", integer(0, 0, "chunks that the reranker gets; 0: four times top_k"), AtOnce, true},
-		{"rerank_weight", share(0.5, "reranker lexical: share of the words in the score; reranker mmr: share of the relevance, 0.7 by default"), AtOnce, true},
-		{"rerank_model", text("", "reranker cross-encoder: directory of the model; reranker cohere: name of the model"), AtOnce, false},
-		{"rerank_url", url("reranker cohere or tei: URL of the service"), AtOnce, false},
-		{"rerank_key_env", text("", "environment variable with the key of rerank_url"), AtOnce, false},
-		{"siblings", text("", "metadata field: chunks with the same value as a chunk found are added, such as source_file"), AtOnce, true},
-		{"siblings_order", text("chunk_index", "metadata field by which siblings are ordered"), AtOnce, true},
-		{"max_siblings", integer(0, 20, "siblings added to one chunk, at most"), AtOnce, true},
-		{"max_context_tokens", integer(0, d.MaxContextTokens, "maximum number of tokens in a context"), AtOnce, true},
+		{"top_k", integer(0, 5, "number of chunks in an answer"), atOnce, true},
+		{"threshold", &embed.Schema{Type: "number", Description: "least score of a chunk, on the scale of the strategy; default: none"}, atOnce, true},
+		{"strategy", text(auto, "how to search; auto: hybrid with a text index, otherwise dense", auto, "dense", "text", "hybrid", "hyde", "multi-query", "mmr"), atOnce, true},
+		{"fusion", text("convex", "strategy hybrid: how both rankings become one", "convex", "rrf"), atOnce, true},
+		{"vector_weight", some(0, "strategy hybrid: weight of the ranking by vectors; both weights 0: the default of the fusion"), atOnce, true},
+		{"text_weight", some(0, "strategy hybrid: weight of the ranking by words"), atOnce, true},
+		{"fusion_depth", integer(0, 0, "strategy hybrid: chunks of each ranking that are fused; 0: the default of the fusion"), atOnce, true},
+		{"diversity", share(0.5, "strategy mmr: 1 is relevance alone, towards 0 chunks differ more"), atOnce, true},
+		{"rewrites", number("integer", 0, ten(), 3, "strategy multi-query: other ways to put the question"), atOnce, true},
+		{"reranker", text("none", "what orders the chunks found again", "none", "lexical", "mmr", "cross-encoder", "cohere", "tei"), atOnce, true},
+		{"candidates", integer(0, 0, "chunks that the reranker gets; 0: four times top_k"), atOnce, true},
+		{"rerank_weight", share(0.5, "reranker lexical: share of the words in the score; reranker mmr: share of the relevance, 0.7 by default"), atOnce, true},
+		{"rerank_model", text("", "reranker cross-encoder: directory of the model; reranker cohere: name of the model"), atOnce, false},
+		{"rerank_url", url("reranker cohere or tei: URL of the service"), atOnce, false},
+		{"rerank_key_env", text("", "environment variable with the key of rerank_url"), atOnce, false},
+		{"siblings", text("", "metadata field: chunks with the same value as a chunk found are added, such as source_file"), atOnce, true},
+		{"siblings_order", text("chunk_index", "metadata field by which siblings are ordered"), atOnce, true},
+		{"max_siblings", integer(0, 20, "siblings added to one chunk, at most"), atOnce, true},
+		{"max_context_tokens", integer(0, d.MaxContextTokens, "maximum number of tokens in a context"), atOnce, true},
 
-		{"cache_size", integer(0, 0, "answers kept for similar questions; 0: none"), AtOnce, false},
-		{"cache_similarity", number("number", -1, one, 0.97, "least cosine of two questions that share an answer"), AtOnce, false},
-		{"cache_ttl", text("", "time that an answer is kept; default: until the base changes"), AtOnce, false},
-		{"chat", text("openai", "API of the chat model", "openai", "ollama"), AtOnce, false},
-		{"chat_url", url("URL of the chat model; default api.openai.com, or localhost for ollama"), AtOnce, false},
-		{"chat_model", text("", "chat model that answers, and that strategies hyde and multi-query need"), AtOnce, false},
-		{"chat_key_env", text("", "environment variable with the key of the chat model; default OPENAI_API_KEY for openai"), AtOnce, false},
-		{"prompt_price", some(0, "price of a million tokens sent to the chat model, for the statistics"), AtOnce, false},
-		{"answer_price", some(0, "price of a million tokens that the chat model answers, for the statistics"), AtOnce, false},
-		{"conversations", integer(0, 1000, "conversations kept; the least recently used are forgotten"), AtOnce, false},
-		{"topic_words", integer(0, 60, "words in the topic of a conversation"), AtOnce, false},
-		{"index", text("index.vdb", "directory of the database"), NotByUsers, false},
+		{"cache_size", integer(0, 0, "answers kept for similar questions; 0: none"), atOnce, false},
+		{"cache_similarity", number("number", -1, one, 0.97, "least cosine of two questions that share an answer"), atOnce, false},
+		{"cache_ttl", text("", "time that an answer is kept; default: until the base changes"), atOnce, false},
+		{"chat", text("openai", "API of the chat model", "openai", "ollama"), atOnce, false},
+		{"chat_url", url("URL of the chat model; default api.openai.com, or localhost for ollama"), atOnce, false},
+		{"chat_model", text("", "chat model that answers, and that strategies hyde and multi-query need"), atOnce, false},
+		{"chat_key_env", text("", "environment variable with the key of the chat model; default OPENAI_API_KEY for openai"), atOnce, false},
+		{"prompt_price", some(0, "price of a million tokens sent to the chat model, for the statistics"), atOnce, false},
+		{"answer_price", some(0, "price of a million tokens that the chat model answers, for the statistics"), atOnce, false},
+		{"conversations", integer(0, 1000, "conversations kept; the least recently used are forgotten"), atOnce, false},
+		{"topic_words", integer(0, 60, "words in the topic of a conversation"), atOnce, false},
+		{"index", text("index.vdb", "directory of the database"), notByUsers, false},
 	}
 }
 
@@ -246,7 +244,7 @@ func lookup(name string) (Key, error) {
 		}
 	}
 	if setting, ok := strings.CutPrefix(name, providerConfig+"."); ok && setting != "" && !strings.Contains(setting, ".") {
-		return Key{Name: name, Schema: &embed.Schema{}, Changes: AtOnce}, nil
+		return Key{Name: name, Schema: &embed.Schema{}, Changes: atOnce}, nil
 	}
 	best, least := "", len(name)
 	for _, k := range keys {

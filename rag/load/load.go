@@ -53,25 +53,16 @@ func (d *Document) Page(offset int) int {
 	return sort.SearchInts(d.pages, offset+1)
 }
 
-// A Format says how a file is read and how its text is best split.
+// A Format says how a file is read and how its text is best split: "text", "markdown", "pdf",
+// "code", "csv" (a document per row; TSV too) and "jsonl"; and, read as Markdown, "html", "docx",
+// "pptx" (a page per slide, with its notes), "xlsx" (a line per row), "odt", "epub", "ipynb"
+// (without outputs), "eml" and "rtf".
 type Format string
 
-// The formats.
+// Formats that are split in ways of their own.
 const (
 	Text     Format = "text"
 	Markdown Format = "markdown"
-	HTML     Format = "html" // read as Markdown
-	PDF      Format = "pdf"
-	DOCX     Format = "docx" // read as Markdown, like the formats below
-	PPTX     Format = "pptx" // a page per slide, with its notes
-	XLSX     Format = "xlsx" // a line per row
-	ODT      Format = "odt"
-	EPUB     Format = "epub"
-	Notebook Format = "ipynb" // without outputs
-	Mail     Format = "eml"
-	RTF      Format = "rtf"
-	CSV      Format = "csv" // a document per row; TSV too
-	JSONL    Format = "jsonl"
 	Code     Format = "code"
 )
 
@@ -79,17 +70,17 @@ const (
 // number signs.
 func (f Format) IsMarkdown() bool {
 	_, converted := converters[f]
-	return f == Markdown || f == HTML || converted && f != PDF
+	return f == Markdown || f == "html" || converted && f != "pdf"
 }
 
 var extensions = map[string]Format{
 	".txt": Text, ".text": Text, ".log": Text, ".rst": Text, ".org": Text, ".tex": Text, ".adoc": Text,
 	".md": Markdown, ".markdown": Markdown, ".mdx": Markdown,
-	".html": HTML, ".htm": HTML, ".xhtml": HTML,
-	".docx": DOCX, ".docm": DOCX, ".pptx": PPTX, ".pptm": PPTX, ".ppsx": PPTX, ".xlsx": XLSX,
-	".xlsm": XLSX, ".odt": ODT, ".ott": ODT,
-	".epub": EPUB, ".ipynb": Notebook, ".eml": Mail, ".rtf": RTF,
-	".pdf": PDF, ".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL,
+	".html": "html", ".htm": "html", ".xhtml": "html",
+	".docx": "docx", ".docm": "docx", ".pptx": "pptx", ".pptm": "pptx", ".ppsx": "pptx",
+	".xlsx": "xlsx", ".xlsm": "xlsx", ".odt": "odt", ".ott": "odt",
+	".epub": "epub", ".ipynb": "ipynb", ".eml": "eml", ".rtf": "rtf",
+	".pdf": "pdf", ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
 }
 
 // languages of source code, by extension.
@@ -256,7 +247,7 @@ func readAll(ctx context.Context, source string, r io.Reader, o *Options, yield 
 	}
 	rd := &reader{ctx: ctx, o: o, source: source, format: format, yield: yield}
 	switch format {
-	case CSV, JSONL:
+	case "csv", "jsonl":
 		return rd.rows(b, ext == ".tsv")
 	}
 	doc, err := rd.whole(b)
@@ -283,12 +274,12 @@ func sniff(b []byte) (Format, error) {
 		mime   string
 		format Format
 	}{
-		{"application/pdf", PDF}, {"text/html", HTML}, {"application/x-ndjson", JSONL}, {"text/csv", CSV},
-		{"application/vnd.openxmlformats-officedocument.wordprocessingml.document", DOCX},
-		{"application/vnd.openxmlformats-officedocument.presentationml.presentation", PPTX},
-		{"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", XLSX},
-		{"application/vnd.oasis.opendocument.text", ODT}, {"application/epub+zip", EPUB},
-		{"text/rtf", RTF}, {"text/plain", Text},
+		{"application/pdf", "pdf"}, {"text/html", "html"}, {"application/x-ndjson", "jsonl"}, {"text/csv", "csv"},
+		{"application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"},
+		{"application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx"},
+		{"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"},
+		{"application/vnd.oasis.opendocument.text", "odt"}, {"application/epub+zip", "epub"},
+		{"text/rtf", "rtf"}, {"text/plain", Text},
 	} {
 		for at := m; at != nil; at = at.Parent() {
 			if at.Is(f.mime) {
@@ -310,15 +301,15 @@ type reader struct {
 
 // converters read the formats that are no text. limit is the maximum size of the text.
 var converters = map[Format]func(doc *Document, b []byte, limit int64) error{
-	PDF: readPDF, DOCX: readDOCX, PPTX: readPPTX, XLSX: readXLSX, ODT: readODT, EPUB: readEPUB,
-	Notebook: readNotebook, Mail: readMail,
-	RTF: readRTF,
+	"pdf": readPDF, "docx": readDOCX, "pptx": readPPTX, "xlsx": readXLSX, "odt": readODT, "epub": readEPUB,
+	"ipynb": readNotebook, "eml": readMail,
+	"rtf": readRTF,
 }
 
 // whole reads a file that holds one document.
 func (r *reader) whole(b []byte) (*Document, error) {
 	doc := &Document{Source: r.source, Format: r.format, Metadata: map[string]any{}}
-	if r.format == HTML {
+	if r.format == "html" {
 		return doc, r.convert(func() error { return readHTML(doc, b, r.o.WholePages) })
 	}
 	if read := converters[r.format]; read != nil {

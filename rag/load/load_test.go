@@ -52,20 +52,20 @@ func TestFormats(t *testing.T) {
 		{"a rule is no front matter", "a.md", "---\ntext: [\n---\nmore\n", []Document{{Format: Markdown, Text: "---\ntext: [\n---\nmore\n"}}},
 		{"html", "a.html", "<html><head><title> A  page </title><style>x{}</style></head><body><nav>menu</nav><h1>Head</h1><p>Some <b>bold</b> text.</p>" +
 			"<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><script>no()</script></body></html>",
-			[]Document{{Format: HTML, Title: "A page", Text: "# Head\n\nSome **bold** text.\n\n| a | b |\n|---|---|\n| 1 | 2 |"}}},
-		{"html without encoding", "a.html", strings.Repeat(" ", 2000) + "<p>“naïve”</p>", []Document{{Format: HTML, Text: "“naïve”"}}},
-		{"html with an old encoding", "a.html", "<meta charset=iso-8859-1><p>caf\xe9</p>", []Document{{Format: HTML, Text: "café"}}},
-		{"html in an old encoding, unsaid", "a.html", "<p>caf\xe9</p>", []Document{{Format: HTML, Text: "café"}}},
+			[]Document{{Format: "html", Title: "A page", Text: "# Head\n\nSome **bold** text.\n\n| a | b |\n|---|---|\n| 1 | 2 |"}}},
+		{"html without encoding", "a.html", strings.Repeat(" ", 2000) + "<p>“naïve”</p>", []Document{{Format: "html", Text: "“naïve”"}}},
+		{"html with an old encoding", "a.html", "<meta charset=iso-8859-1><p>caf\xe9</p>", []Document{{Format: "html", Text: "café"}}},
+		{"html in an old encoding, unsaid", "a.html", "<p>caf\xe9</p>", []Document{{Format: "html", Text: "café"}}},
 		{"csv", "a.csv", "id,text,year\n1,hello,2020\n\"2\",\"multi\nline\",2021\n", []Document{
-			{Format: CSV, Row: 1, Text: "hello", Metadata: map[string]any{"id": "1", "year": "2020"}},
-			{Format: CSV, Row: 2, Text: "multi\nline", Metadata: map[string]any{"id": "2", "year": "2021"}}}},
-		{"semicolons", "a.csv", "name;city\nAnn;Bonn\n", []Document{{Format: CSV, Row: 1, Text: "name: Ann\ncity: Bonn\n", Metadata: map[string]any{"name": "Ann", "city": "Bonn"}}}},
-		{"tabs", "a.tsv", "text\tn\nx,y\t1\n", []Document{{Format: CSV, Row: 1, Text: "x,y", Metadata: map[string]any{"n": "1"}}}},
+			{Format: "csv", Row: 1, Text: "hello", Metadata: map[string]any{"id": "1", "year": "2020"}},
+			{Format: "csv", Row: 2, Text: "multi\nline", Metadata: map[string]any{"id": "2", "year": "2021"}}}},
+		{"semicolons", "a.csv", "name;city\nAnn;Bonn\n", []Document{{Format: "csv", Row: 1, Text: "name: Ann\ncity: Bonn\n", Metadata: map[string]any{"name": "Ann", "city": "Bonn"}}}},
+		{"tabs", "a.tsv", "text\tn\nx,y\t1\n", []Document{{Format: "csv", Row: 1, Text: "x,y", Metadata: map[string]any{"n": "1"}}}},
 		{"jsonl", "a.jsonl", `{"content":"c","n":12345678901234567,"f":1.5,"l":["x",null],"m":{"k":true},"title":"T"}` + "\n\n" + `{"a":1}`, []Document{
-			{Format: JSONL, Row: 1, Title: "T", Text: "c", Metadata: map[string]any{"n": int64(12345678901234567), "f": 1.5, "l": []any{"x", nil}, "m": map[string]any{"k": true}, "title": "T"}},
-			{Format: JSONL, Row: 2, Text: "a: 1\n", Metadata: map[string]any{"a": int64(1)}}}},
+			{Format: "jsonl", Row: 1, Title: "T", Text: "c", Metadata: map[string]any{"n": int64(12345678901234567), "f": 1.5, "l": []any{"x", nil}, "m": map[string]any{"k": true}, "title": "T"}},
+			{Format: "jsonl", Row: 2, Text: "a: 1\n", Metadata: map[string]any{"a": int64(1)}}}},
 		{"code", "a.go", "package a\n", []Document{{Format: Code, Text: "package a\n", Metadata: map[string]any{"language": "go"}}}},
-		{"docx", "a.docx", docx(t), []Document{{Format: DOCX, Title: "My title", Text: "# Head\n\nA sentence.\n\n- item\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n|  | two parts |\n\nOnce."}}},
+		{"docx", "a.docx", docx(t), []Document{{Format: "docx", Title: "My title", Text: "# Head\n\nA sentence.\n\n- item\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n|  | two parts |\n\nOnce."}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

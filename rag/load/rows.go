@@ -19,7 +19,7 @@ func (r *reader) rows(b []byte, tabs bool) bool {
 	if err != nil {
 		return r.yield(nil, &SkipError{Source: r.source, Err: err})
 	}
-	if r.format == JSONL {
+	if r.format == "jsonl" {
 		return r.jsonl(text)
 	}
 	return r.csv(text, tabs)

@@ -19,25 +19,25 @@ import (
 
 // Defaults for zero values.
 const (
-	DefaultK      = 10
-	DefaultNear   = 0.98
-	DefaultSample = 10_000
-	DefaultPoints = 3_000
-	DefaultList   = 20
+	defaultK      = 10
+	defaultNear   = 0.98
+	defaultSample = 10_000
+	defaultPoints = 3_000
+	defaultList   = 20
 )
 
 // Options tune Inspect. The zero value is the default.
 type Options struct {
-	// K is the number of neighbours considered per document; 0 means DefaultK.
+	// K is the number of neighbours considered per document; 0 means 10.
 	K int
-	// Near is the minimum cosine of near-duplicates; 0 means DefaultNear.
+	// Near is the minimum cosine of near-duplicates; 0 means 0.98.
 	Near float64
-	// Sample is the number of documents searched for, drawn at random; 0 means DefaultSample. A
+	// Sample is the number of documents searched for, drawn at random; 0 means 10,000. A
 	// sample at least as large as the collection covers all of it.
 	Sample int
-	// Points is the number of documents on the map, at most Sample; 0 means DefaultPoints.
+	// Points is the number of documents on the map, at most Sample; 0 means 3,000.
 	Points int
-	// List is the maximum length of each list in the report; 0 means DefaultList.
+	// List is the maximum length of each list in the report; 0 means 20.
 	List int
 	// Seed initialises all random choices.
 	Seed uint64
@@ -172,7 +172,7 @@ func Inspect(ctx context.Context, coll *db.Collection, opts Options) (*Report, e
 // Draw makes only the map, of Options.Points documents drawn at random. It costs one pass over the
 // vectors and no search.
 func Draw(ctx context.Context, coll *db.Collection, opts Options) (*Map, error) {
-	opts.Points = cmp.Or(opts.Points, DefaultPoints)
+	opts.Points = cmp.Or(opts.Points, defaultPoints)
 	opts.Sample, opts.Log = opts.Points, nil
 	x, err := newInspection(ctx, coll, opts)
 	if err == nil {
@@ -190,11 +190,11 @@ func newInspection(ctx context.Context, coll *db.Collection, opts Options) (*ins
 		return nil, fmt.Errorf("%w: k %d, sample %d, points %d, list %d, near %v", db.ErrInvalid,
 			opts.K, opts.Sample, opts.Points, opts.List, opts.Near)
 	}
-	opts.K = cmp.Or(opts.K, DefaultK)
-	opts.Near = cmp.Or(opts.Near, DefaultNear)
-	opts.Sample = cmp.Or(opts.Sample, DefaultSample)
-	opts.Points = cmp.Or(opts.Points, DefaultPoints)
-	opts.List = min(cmp.Or(opts.List, DefaultList), math.MaxInt32)
+	opts.K = cmp.Or(opts.K, defaultK)
+	opts.Near = cmp.Or(opts.Near, defaultNear)
+	opts.Sample = cmp.Or(opts.Sample, defaultSample)
+	opts.Points = cmp.Or(opts.Points, defaultPoints)
+	opts.List = min(cmp.Or(opts.List, defaultList), math.MaxInt32)
 	info, err := coll.Info()
 	if err != nil {
 		return nil, err

@@ -610,7 +610,7 @@ func (t *tool) keys(cfg knowledge.Config) error {
 			}
 			continue
 		}
-		rows = append(rows, table.Row{k.Name, shownValue(value), k.Allowed(), string(k.Changes)})
+		rows = append(rows, table.Row{k.Name, shownValue(value), k.Allowed(), k.Changes})
 	}
 	if t.json {
 		return nil
