@@ -16,6 +16,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 // database has the collections "plain", of four vectors, and "notes", of embedded texts.
@@ -254,6 +255,38 @@ func TestConfiguredEmbedder(t *testing.T) {
 	expect(t, failure, `texts cannot be embedded: the vectors come from provider "openai", model "small", which is not available here; give a vector`)
 	_, failure = call[hits](t, connect(t, NewServer(vdb, &Options{Embedders: []embed.Embedder{configured{inner}}})), "hybrid_search", question)
 	expect(t, failure, "")
+}
+
+// A pin names the model of a collection before its lineage does: questions and new texts use it, and
+// texts are refused where the model is missing.
+func TestPinnedModel(t *testing.T) {
+	vdb := database(t)
+	c, err := vdb.CreateCollection(t.Context(), "pinned", db.Schema{Lineage: db.Lineage{Model: "unknown"}}, db.Metadata{
+		vectorize.Field: map[string]any{"provider": "openai", "model": "small", "dimensions": int64(64), "normalize": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := embed.Trigram(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = `{"collection":"pinned","documents":[{"id":"1","text":"an apple"}]}`
+	const refusal = `texts cannot be embedded: the vectors come from provider "openai", model "small", which is not available here; give a vector`
+	_, failure := call[written](t, connect(t, NewServer(vdb, &Options{AllowWrite: true})), "upsert_documents", text)
+	expect(t, failure, refusal)
+	if n, err := c.Count(t.Context(), nil); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	s := connect(t, NewServer(vdb, &Options{AllowWrite: true, Embedders: []embed.Embedder{configured{inner}}}))
+	w, failure := call[written](t, s, "upsert_documents", text)
+	expect(t, failure, "")
+	expect(t, w, written{IDs: []string{"1"}, Embedded: 1})
+	got, failure := call[hits](t, s, "search", `{"collection":"pinned","text":"an apple"}`)
+	expect(t, failure, "")
+	expect(t, got.ids(), []string{"1"})
+	d, failure := call[description](t, s, "describe_collection", `{"collection":"pinned"}`)
+	expect(t, failure, "")
+	expect(t, []any{d.Provider, d.Model, d.Embeds}, []any{"openai", "small", true})
 }
 
 func TestReadDocuments(t *testing.T) {

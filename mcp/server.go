@@ -22,14 +22,16 @@ import (
 	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 // Options tune a server. The zero value, like nil, is the default.
 type Options struct {
 	// AllowWrite adds the tools upsert and delete.
 	AllowWrite bool
-	// Embedders turn texts into vectors for the collections whose lineage names their provider and
-	// model. The model of package embed that needs neither network nor files is always available.
+	// Embedders turn texts into vectors for the collections whose pin or lineage names their
+	// provider and model. The model of package embed that needs neither network nor files is always
+	// available.
 	Embedders []embed.Embedder
 	// Bases, if set, adds tools for the knowledge bases of an engine.
 	Bases *knowledge.Engine
@@ -233,21 +235,32 @@ func (s *service) collection(name string) (*db.Collection, error) {
 	return nil, fmt.Errorf("collection %.100q: %w; existing collections: %q%s", name, db.ErrNotFound, names, more)
 }
 
+// modelOf returns the model of the vectors of a collection: the model that it is pinned to, or
+// otherwise the model that its lineage names.
+func modelOf(info db.CollectionInfo) (model embed.Config, pinned bool) {
+	if model, ok := vectorize.Pinned(info); ok {
+		return model, true
+	}
+	from := info.Schema.Lineage
+	return embed.Config{Provider: from.Provider, Model: from.Model, Dimensions: info.Schema.Dim,
+		Normalize: from.Normalized}, false
+}
+
 // embedder returns the embedder that made the vectors of a collection, or nil if it is unknown or
 // unavailable.
-func (s *service) embedder(ctx context.Context, schema db.Schema) embed.Embedder {
-	lineage := schema.Lineage
+func (s *service) embedder(ctx context.Context, info db.CollectionInfo) embed.Embedder {
+	model, _ := modelOf(info)
 	for _, e := range s.opts.Embedders {
-		if e.Provider() == lineage.Provider && e.Model() == lineage.Model {
+		if e.Provider() == model.Provider && e.Model() == model.Model {
 			return e
 		}
 	}
 	for _, p := range embed.Builtin() {
-		if can := p.Capabilities; p.Name != lineage.Provider || can.Network || can.Files || can.Secret {
+		if can := p.Capabilities; p.Name != model.Provider || can.Network || can.Files || can.Secret {
 			continue
 		}
-		e, err := p.Open(ctx, embed.Config{Provider: p.Name, Model: lineage.Model, Dimensions: schema.Dim, Normalize: lineage.Normalized}, nil)
-		if err == nil && e.Model() == lineage.Model {
+		e, err := p.Open(ctx, model, nil)
+		if err == nil && e.Model() == model.Model {
 			return e
 		}
 	}

@@ -227,9 +227,10 @@ func (s *service) describe(ctx context.Context, in describeArgs) (*description, 
 	if err != nil {
 		return nil, err
 	}
+	model, _ := modelOf(info)
 	out := &description{Name: info.Name, Documents: info.Documents, Dim: info.Schema.Dim, Metric: info.Schema.Metric.String(),
-		Provider: info.Schema.Lineage.Provider, Model: info.Schema.Lineage.Model, Words: info.Schema.Text != nil,
-		Embeds: s.embedder(ctx, info.Schema) != nil, Writable: s.opts.AllowWrite, Fields: []field{}}
+		Provider: model.Provider, Model: model.Model, Words: info.Schema.Text != nil,
+		Embeds: s.embedder(ctx, info) != nil, Writable: s.opts.AllowWrite, Fields: []field{}}
 	if info.Schema.Text != nil {
 		out.Language = cmp.Or(info.Schema.Text.Language, "english")
 	}
@@ -347,7 +348,7 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	case in.Text != "" && info.Schema.Text != nil:
 		q.Text, ranking = in.Text, "words"
 	default:
-		vec, err := s.embed(ctx, info.Schema, in.Text)
+		vec, err := s.embed(ctx, info, in.Text)
 		if err != nil {
 			return nil, fmt.Errorf("the collection has no full-text index, and %w", err)
 		}
@@ -356,14 +357,20 @@ func (s *service) search(ctx context.Context, in searchArgs) (*hits, error) {
 	return s.answer(ctx, c, q, ranking, in.MaxText)
 }
 
-// embed returns the vector of a text, made by the embedder of a collection with the schema.
-func (s *service) embed(ctx context.Context, schema db.Schema, text string) ([]float32, error) {
-	e := s.embedder(ctx, schema)
+// embed returns the vector of a question, made by the embedder of a collection.
+func (s *service) embed(ctx context.Context, info db.CollectionInfo, text string) ([]float32, error) {
+	e := s.embedder(ctx, info)
 	if e == nil {
-		return nil, fmt.Errorf("texts cannot be embedded: the vectors come from provider %q, model %q, which is not available here; give a vector",
-			schema.Lineage.Provider, schema.Lineage.Model)
+		return nil, unavailable(info)
 	}
 	return embed.Queries(e).Embed(ctx, text)
+}
+
+// unavailable is the error for a text of a collection whose model this server does not have.
+func unavailable(info db.CollectionInfo) error {
+	model, _ := modelOf(info)
+	return fmt.Errorf("texts cannot be embedded: the vectors come from provider %q, model %q, which is not available here; give a vector",
+		model.Provider, model.Model)
 }
 
 // answer runs a query and returns its hits.
@@ -420,7 +427,7 @@ func (s *service) hybrid(ctx context.Context, in hybridArgs) (*hits, error) {
 	}
 	vec := in.Vector
 	if vec == nil {
-		if vec, err = s.embed(ctx, info.Schema, in.Text); err != nil {
+		if vec, err = s.embed(ctx, info, in.Text); err != nil {
 			return nil, err
 		}
 	}
@@ -555,7 +562,11 @@ func (s *service) upsert(ctx context.Context, in upsertArgs) (*written, error) {
 		return nil, err
 	}
 	out := &written{}
-	if e := s.embedder(ctx, info.Schema); e != nil && len(bare) > 0 {
+	e := s.embedder(ctx, info)
+	if _, pinned := modelOf(info); pinned && e == nil && len(bare) > 0 {
+		return nil, unavailable(info)
+	}
+	if e != nil && len(bare) > 0 {
 		vecs, err := e.EmbedBatch(ctx, texts)
 		if err != nil {
 			return nil, err

@@ -82,7 +82,7 @@ var imports = map[string][]string{
 	"internal/docjson": {"internal/document"},
 	"internal/errtext": {},
 	"exchange":         {"db", "internal/docjson", "internal/vfs"},
-	"mcp": {"db", "filter", "exchange", "internal/errtext", "rag", "rag/embed", "rag/knowledge", "github.com/google/jsonschema-go/jsonschema",
+	"mcp": {"db", "filter", "exchange", "internal/errtext", "rag", "rag/embed", "rag/knowledge", "rag/vectorize", "github.com/google/jsonschema-go/jsonschema",
 		"github.com/modelcontextprotocol/go-sdk/mcp"},
 	"store":            {"db", "filter", "internal/docjson", "internal/fusion", "simd", "text"},
 	"store/weaviate":   {"db", "filter", "store", "text", "github.com/google/uuid"},

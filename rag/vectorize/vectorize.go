@@ -89,6 +89,28 @@ func (m *Models) open(ctx context.Context, c embed.Config) (embed.Embedder, erro
 	return e, nil
 }
 
+// Resolve opens a model and returns its configuration with the model and the dimensions that the
+// provider chooses if c has none. If the model does not know its dimensions, Resolve embeds a word.
+// A program that makes a collection for the model can so fail before it makes anything.
+func (m *Models) Resolve(ctx context.Context, c embed.Config) (embed.Config, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, err := m.open(ctx, c)
+	if err != nil {
+		return c, err
+	}
+	c.Model, c.Dimensions = cmp.Or(c.Model, e.Model()), cmp.Or(c.Dimensions, e.Dimensions())
+	if c.Dimensions == 0 {
+		vec, err := e.Embed(ctx, "dimension")
+		if err != nil {
+			return c, err
+		}
+		c.Dimensions = len(vec)
+	}
+	m.embedders[key(c)] = e
+	return c, nil
+}
+
 // Collection returns a collection whose documents get vectors. It does nothing to a collection that
 // is not pinned, unless there is a default model.
 func (m *Models) Collection(c *db.Collection) *Collection { return &Collection{c, m} }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/vecbolt/vecbolt/db"
@@ -113,8 +114,16 @@ func (s schema) text(have *db.TextIndex) (*db.TextIndex, error) {
 	return &db.TextIndex{Language: s.Language, Fields: s.TextField, K1: s.K1, B: s.B}, nil
 }
 
-// create opens the collection for writing, and creates it if necessary.
-func (c collection) create(ctx context.Context, s schema, fn func(*db.DB, *db.Collection) error) error {
+// create opens the collection for writing, and creates it if necessary. Before it makes a database
+// or a collection it calls prepare, so that an error of it leaves nothing behind.
+func (c collection) create(ctx context.Context, s schema, prepare func() error,
+	fn func(*db.DB, *db.Collection) error) error {
+	fresh := missing(c.DB)
+	if fresh {
+		if err := prepare(); err != nil {
+			return err
+		}
+	}
 	return c.database.create(func(vdb *db.DB) error {
 		want := db.Schema{Lineage: db.Lineage{Provider: s.Provider, Model: s.Model,
 			Normalized: s.Normalized, Chunker: s.Chunker}}
@@ -132,6 +141,10 @@ func (c collection) create(ctx context.Context, s schema, fn func(*db.DB, *db.Co
 			if s.Metric == nil {
 				want.Metric = info.Schema.Metric
 			}
+		} else if !fresh {
+			if err := prepare(); err != nil {
+				return err
+			}
 		}
 		if want.Text, err = s.text(have); err != nil {
 			return err
@@ -141,6 +154,12 @@ func (c collection) create(ctx context.Context, s schema, fn func(*db.DB, *db.Co
 		}
 		return fn(vdb, coll)
 	})
+}
+
+// missing reports whether there is no database in dir, and nothing else.
+func missing(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
 }
 
 // condition is the flag that selects documents by their metadata.

@@ -65,28 +65,63 @@ func (t *tool) models(standard *embed.Config) *vectorize.Models {
 	return vectorize.New(vectorize.Options{Providers: providers(), Default: standard, Retry: retry})
 }
 
-// vectors returns the collection with the model that the flags name, or with its own.
-func (f *embedding) vectors(ctx context.Context, t *tool, coll *db.Collection) (*vectorize.Collection, error) {
+// create opens a collection for writing, with the model that the flags name or its own, and creates
+// it if necessary. A model that cannot be opened leaves nothing behind.
+func (f *embedding) create(ctx context.Context, t *tool, c collection, s schema,
+	fn func(*db.DB, *vectorize.Collection) error) error {
 	model, err := f.config()
 	if err != nil {
-		return nil, err
+		return err
 	}
+	models := t.models(model)
+	prepare := func() error {
+		if model == nil {
+			return f.needsPin(c.Collection)
+		}
+		resolved, err := models.Resolve(ctx, *model)
+		if err != nil {
+			return err
+		}
+		if s.Provider != "" && s.Provider != resolved.Provider || s.Model != "" && s.Model != resolved.Model {
+			return fmt.Errorf("%w: --provider and --model name another model than --embed %s",
+				embed.ErrMismatch, f.Embed)
+		}
+		*model = resolved
+		return nil
+	}
+	return c.create(ctx, s, prepare, func(vdb *db.DB, coll *db.Collection) error {
+		vectors, err := f.pin(ctx, t, models, model, coll)
+		if err != nil {
+			return err
+		}
+		return fn(vdb, vectors)
+	})
+}
+
+// needsPin refuses settings for a collection without a model.
+func (f *embedding) needsPin(name string) error {
+	if len(f.Set) > 0 {
+		return fmt.Errorf("--set: collection %q is pinned to no model, and --embed names none", name)
+	}
+	return nil
+}
+
+// pin returns the collection with the given model, or with its own if that is nil.
+func (f *embedding) pin(ctx context.Context, t *tool, models *vectorize.Models, model *embed.Config,
+	coll *db.Collection) (*vectorize.Collection, error) {
 	if model == nil {
 		info, err := coll.Info()
 		if err != nil {
 			return nil, err
 		}
 		pinned, ok := vectorize.Pinned(info)
-		if !ok && len(f.Set) > 0 {
-			return nil, fmt.Errorf("--set: collection %q is pinned to no model, and --embed names none", info.Name)
+		if !ok {
+			return models.Collection(coll), f.needsPin(info.Name)
 		}
-		if pinned.Settings = settings(pinned.Provider, f.Set); ok {
-			model = &pinned
-		}
+		pinned.Settings = settings(pinned.Provider, f.Set)
+		model = &pinned
+		models = t.models(model)
 	}
-	c := t.models(model).Collection(coll)
-	if model != nil {
-		err = c.Pin(ctx, *model)
-	}
-	return c, err
+	c := models.Collection(coll)
+	return c, c.Pin(ctx, *model)
 }

@@ -159,7 +159,7 @@ func (c *evalCmd) runners(ctx context.Context, lab *eval.Lab, coll *db.Collectio
 	}
 	sweep := slices.Clone(c.Sweep)
 	if len(sweep) == 0 || slices.ContainsFunc(sweep, needsVectors) {
-		if err := c.attach(ctx, lab.Queries, info.Schema); err != nil {
+		if err := c.attach(ctx, lab.Queries, info); err != nil {
 			return nil, err
 		}
 	}

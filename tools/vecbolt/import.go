@@ -58,11 +58,7 @@ func (c *importCmd) Run(ctx context.Context, t *tool) error {
 	if err != nil {
 		return err
 	}
-	return c.create(ctx, c.schema, func(vdb *db.DB, coll *db.Collection) error {
-		vectors, err := c.vectors(ctx, t, coll)
-		if err != nil {
-			return err
-		}
+	return c.embedding.create(ctx, t, c.collection, c.schema, func(vdb *db.DB, vectors *vectorize.Collection) error {
 		report, err := c.load(ctx, t, vectors, src)
 		// Documents imported before an error stay, and are counted.
 		seconds := time.Since(start).Seconds()

@@ -31,13 +31,9 @@ func (c *putCmd) Run(ctx context.Context, t *tool) error {
 		return err
 	}
 	defer in.Close()
-	return c.create(ctx, c.schema, func(_ *db.DB, coll *db.Collection) error {
+	return c.embedding.create(ctx, t, c.collection, c.schema, func(_ *db.DB, to *vectorize.Collection) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		to, err := c.vectors(ctx, t, coll)
-		if err != nil {
-			return err
-		}
 		written := 0
 		for lines := range grouped(ctx, documents(ctx, in, inputName(c.File))) {
 			n, err := c.write(ctx, t, to, lines)

@@ -10,16 +10,17 @@ import (
 	"github.com/vecbolt/vecbolt/exchange"
 	"github.com/vecbolt/vecbolt/rag/embed"
 	"github.com/vecbolt/vecbolt/rag/eval"
+	"github.com/vecbolt/vecbolt/rag/vectorize"
 )
 
 // queryVectors are the flags for the source of query vectors.
 type queryVectors struct {
 	QueryVectors string `placeholder:"FILE" help:"Vectors of the queries: JSON lines with id and vector, or .fvecs or .npy in the order of the queries."`
-	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute missing query vectors with this model, such as static:english-v1 or ollama:nomic-embed-text, or with a stored model; default the model recorded in the collection."`
+	Embedder     string `placeholder:"PROVIDER:MODEL" help:"Compute missing query vectors with this model, such as static:english-v1 or ollama:nomic-embed-text, or with a stored model; default the model that the collection is pinned to, or that its lineage names."`
 }
 
 // attach adds vectors to queries without one. Without a source of vectors it does nothing.
-func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Schema) error {
+func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, info db.CollectionInfo) error {
 	if f.QueryVectors != "" {
 		if err := attachVectors(ctx, queries, f.QueryVectors); err != nil {
 			return err
@@ -33,14 +34,11 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 			texts = append(texts, q.Text)
 		}
 	}
-	provider, model := namedModel(f.Embedder)
-	if f.Embedder == "" {
-		provider, model = s.Lineage.Provider, s.Lineage.Model
+	model, err := f.model(info)
+	if err != nil || model.Provider == "" || lack == nil {
+		return err
 	}
-	if provider == "" || lack == nil {
-		return nil
-	}
-	e, err := providers().Open(ctx, embed.Config{Provider: provider, Model: model, Dimensions: s.Dim}, nil)
+	e, err := providers().Open(ctx, model, nil)
 	switch {
 	case f.Embedder == "" && errors.Is(err, embed.ErrProviderNotFound):
 		return nil // written by another model
@@ -55,6 +53,24 @@ func (f *queryVectors) attach(ctx context.Context, queries []eval.Query, s db.Sc
 		queries[lack[i]].Vector = v
 	}
 	return nil
+}
+
+// model returns the model of questions: the model that the collection is pinned to, or otherwise
+// the model of the flag or of the collection's lineage.
+func (f *queryVectors) model(info db.CollectionInfo) (embed.Config, error) {
+	pinned, ok := vectorize.Pinned(info)
+	lineage := info.Schema.Lineage
+	model := embed.Config{Provider: lineage.Provider, Model: lineage.Model, Dimensions: info.Schema.Dim}
+	if f.Embedder != "" {
+		model.Provider, model.Model = namedModel(f.Embedder)
+	}
+	switch {
+	case !ok:
+		return model, nil
+	case f.Embedder != "" && (model.Provider != pinned.Provider || model.Model != "" && model.Model != pinned.Model):
+		return model, fmt.Errorf("--embedder %s: %w: collection %q is pinned to %s", f.Embedder, embed.ErrMismatch, info.Name, pinned)
+	}
+	return pinned, nil
 }
 
 // attachVectors adds vectors from a file: by id in JSON lines, otherwise by position.

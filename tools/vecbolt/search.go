@@ -160,7 +160,7 @@ func (c *searchArgs) asked(ctx context.Context, t *tool, coll *db.Collection) (*
 	if c.NoEmbed || strings.Join(c.Text, "") == "" {
 		return t.models(nil).Collection(coll), nil
 	}
-	return (&embedding{Set: c.Set}).vectors(ctx, t, coll)
+	return (&embedding{Set: c.Set}).pin(ctx, t, t.models(nil), nil, coll)
 }
 
 // ask gives queries by text the vectors of their texts.

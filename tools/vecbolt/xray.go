@@ -100,7 +100,7 @@ func (c *xrayCmd) log(ctx context.Context, coll *db.Collection) (*eval.Run, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := c.attach(ctx, queries, info.Schema); err != nil {
+	if err := c.attach(ctx, queries, info); err != nil {
 		return nil, err
 	}
 	legs := eval.Vector
