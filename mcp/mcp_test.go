@@ -257,8 +257,8 @@ func TestConfiguredEmbedder(t *testing.T) {
 	expect(t, failure, "")
 }
 
-// A pin names the model of a collection before its lineage does: questions and new texts use it, and
-// texts are refused where the model is missing.
+// A pin names the model of a collection before its lineage does: questions and new texts use it,
+// and texts are refused where the model is missing.
 func TestPinnedModel(t *testing.T) {
 	vdb := database(t)
 	c, err := vdb.CreateCollection(t.Context(), "pinned", db.Schema{Lineage: db.Lineage{Model: "unknown"}}, db.Metadata{

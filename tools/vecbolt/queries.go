@@ -68,7 +68,8 @@ func (f *queryVectors) model(info db.CollectionInfo) (embed.Config, error) {
 	case !ok:
 		return model, nil
 	case f.Embedder != "" && (model.Provider != pinned.Provider || model.Model != "" && model.Model != pinned.Model):
-		return model, fmt.Errorf("--embedder %s: %w: collection %q is pinned to %s", f.Embedder, embed.ErrMismatch, info.Name, pinned)
+		return model, fmt.Errorf("--embedder %s: %w: collection %q is pinned to %s",
+			f.Embedder, embed.ErrMismatch, info.Name, pinned)
 	}
 	return pinned, nil
 }
