@@ -25,7 +25,12 @@ type Options struct {
 	// Providers are the embedding providers for configurations; nil means the builtin providers of
 	// package embed.
 	Providers *embed.Registry
-	// Default is the embedder of new bases if Learn is not told one; nil means embed.DefaultConfig.
+	// Default is the embedder of new bases if Learn is not told one; nil means embed.DefaultConfig,
+	// the trigrams of package embed. The tool sets it to english.Config of
+	// rag/embed/static/english, which finds far better, and so should programs that may grow by the
+	// 7.4 MB of that model: a program pays for them only if it imports the package, so this package
+	// does not. The example of english.Provider is such a program.
+	//
 	// Bases that have a configuration file keep theirs; a file without a provider means
 	// embed.DefaultConfig. The provider must be among Providers.
 	Default *embed.Config

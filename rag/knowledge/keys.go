@@ -150,10 +150,13 @@ const providerConfig = "embedding.provider_config"
 // file does not have the key.
 func Keys() []Key { return slices.Clone(keys) }
 
-var keys = allKeys()
+// Keys lists all keys as the function does, with the embedder of Options.Default as the default:
+// new bases of the engine get it.
+func (e *Engine) Keys() []Key { return allKeys(e.Defaults("")) }
 
-func allKeys() []Key {
-	d := Defaults("")
+var keys = allKeys(Defaults(""))
+
+func allKeys(d Config) []Key {
 	number := func(kind string, least float64, most *float64, std any, about string) *embed.Schema {
 		return &embed.Schema{Type: kind, Minimum: &least, Maximum: most, Default: std, Description: about}
 	}

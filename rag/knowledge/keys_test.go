@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -392,5 +393,24 @@ func TestGuide(t *testing.T) {
 	}
 	if diff := cmp.Diff(b.String(), have+"\n"); diff != "" {
 		t.Errorf("(-code +guide)\n%s", diff)
+	}
+}
+
+// The keys of an engine have its default embedder, which new bases get.
+func TestKeysOfEngine(t *testing.T) {
+	e, err := New(t.TempDir(), &Options{Default: &embed.Config{Provider: "hash", Model: "trigram-v1", Dimensions: 64}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	of := func(keys []Key) any {
+		i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == "embedding.dimensions" })
+		return keys[i].Schema.Default
+	}
+	if got, function := of(e.Keys()), of(Keys()); got != 64 || function != 384 {
+		t.Errorf("defaults %v and %v, want 64 and 384", got, function)
+	}
+	if len(e.Keys()) != len(Keys()) {
+		t.Error("the engine has other keys")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/errtext"
 	"github.com/vecbolt/vecbolt/rag"
 	"github.com/vecbolt/vecbolt/rag/embed"
+	"github.com/vecbolt/vecbolt/rag/eval"
 	"github.com/vecbolt/vecbolt/rag/knowledge"
 	"github.com/vecbolt/vecbolt/server"
 	"github.com/vecbolt/vecbolt/server/internal/rest"
@@ -66,6 +68,7 @@ func Extensions(e *knowledge.Engine, opts *Options) []server.Extension {
 		"GET /bases/{name}/unread":                s.unread,
 		"POST /bases/{name}/query":                s.query,
 		"POST /bases/{name}/ask":                  s.ask,
+		"POST /bases/{name}/eval":                 s.eval,
 		"GET /bases/{name}/learn":                 s.progress,
 		"POST /bases/{name}/learn":                s.learn,
 		"GET /bases/{name}/conversations":         s.conversations,
@@ -79,13 +82,15 @@ func Extensions(e *knowledge.Engine, opts *Options) []server.Extension {
 	}
 	writes := func(r *http.Request) bool {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
-		return !reads && !strings.HasSuffix(r.URL.Path, "/query") && !strings.HasSuffix(r.URL.Path, "/ask")
+		_, verb := path.Split(r.URL.Path)
+		return !reads && verb != "query" && verb != "ask" && verb != "eval"
 	}
 	return []server.Extension{
 		{Pattern: "/bases", Handler: s, Writes: writes, Metrics: s.metrics},
 		{Pattern: "/bases/", Handler: s, Writes: writes},
 		{Pattern: "/bases/{name}/query", Handler: s, Writes: writes, Stream: true}, // a chat model may be asked
 		{Pattern: "/bases/{name}/ask", Handler: s, Writes: writes, Stream: true},
+		{Pattern: "/bases/{name}/eval", Handler: s, Writes: writes, Stream: true},
 		{Pattern: "/bases/{name}/learn", Handler: s, Writes: writes, Stream: true},
 	}
 }
@@ -139,6 +144,8 @@ func (s *service) translate(r *http.Request, err error) error {
 	case is(knowledge.ErrConfig):
 		text := strings.ReplaceAll(err.Error(), s.engine.ConfigPath(name), "config.yaml")
 		return rest.Errorf(http.StatusBadRequest, "%s", errtext.Plain(text))
+	case is(eval.ErrNotJudged), is(db.ErrTextIndex):
+		return rest.Errorf(http.StatusBadRequest, "%s", errtext.Plain(err.Error()))
 	case is(db.ErrExists):
 		return rest.Errorf(http.StatusConflict, "The base exists already")
 	case is(db.ErrLocked):
@@ -284,10 +291,10 @@ func (s *service) config(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answerConfig(w, r, c)
+	return s.answerConfig(w, r, c)
 }
 
-func answerConfig(w http.ResponseWriter, r *http.Request, c knowledge.Config) error {
+func (s *service) answerConfig(w http.ResponseWriter, r *http.Request, c knowledge.Config) error {
 	type key struct {
 		knowledge.Key
 		Remote bool `json:"remote"`
@@ -295,7 +302,7 @@ func answerConfig(w http.ResponseWriter, r *http.Request, c knowledge.Config) er
 	}
 	c = shown(r, c)
 	all := []key{}
-	for _, k := range knowledge.Keys() {
+	for _, k := range s.engine.Keys() {
 		value, err := c.Get(k.Name)
 		if err != nil {
 			return err
@@ -315,7 +322,7 @@ func (s *service) configure(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answerConfig(w, r, c)
+	return s.answerConfig(w, r, c)
 }
 
 // A question is the body of a question.
@@ -360,9 +367,9 @@ func (s *service) question(w http.ResponseWriter, r *http.Request) (*question, e
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"top_k", "candidates", "max_siblings"} {
+	for _, key := range bounded {
 		if n, ok := q.Set[key].(int64); ok && n > maxChunks {
-			return nil, rest.Errorf(http.StatusBadRequest, "%s: %d: want an integer of at most %d", key, n, maxChunks)
+			return nil, tooMany(key, n)
 		}
 	}
 	if strings.TrimSpace(q.text) == "" || len(q.text) > maxQuestion {
@@ -370,6 +377,13 @@ func (s *service) question(w http.ResponseWriter, r *http.Request) (*question, e
 	}
 	q.stream = q.stream || strings.Contains(r.Header.Get("Accept"), eventStream)
 	return q, nil
+}
+
+// bounded are the keys that are numbers of chunks, of which clients get maxChunks at most.
+var bounded = []string{"top_k", "candidates", "max_siblings"}
+
+func tooMany(key string, n int64) error {
+	return rest.Errorf(http.StatusBadRequest, "%s: %d: want an integer of at most %d", key, n, maxChunks)
 }
 
 func (s *service) query(w http.ResponseWriter, r *http.Request) error {

@@ -217,6 +217,40 @@ func TestBases(t *testing.T) {
 }
 
 // TestFiles shows the chunks of a file, and lists the files that could not be read.
+// The judged ids are the names of the files that the base has learnt.
+func TestEval(t *testing.T) {
+	s := start(t).learnt()
+	files, _, err := s.engine.Files(t.Context(), "pets", "", 10)
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	names := strings.NewReplacer("CATS", files[0].Name, "DOGS", files[1].Name)
+	for _, tt := range []struct {
+		status     int
+		body, want string
+	}{
+		{200, `{"questions":[{"id":"1","text":"who purrs?"},{"id":"2","text":"who barks?"}],"qrels":{"1":{"CATS":1},"2":{"DOGS":2,"foxes.md":1}},"runs":["dense","text+top_k=2"],"metrics":["MRR@10"]}`,
+			`^{"judged":"file","ids":3,"unknown":1,"queries":2,"depth":100,"runs":\[{"run":"dense","metrics":{"MRR@10":[0-9.]+}},{"run":"text\+top_k=2","metrics":{"MRR@10":1},"versus":{"run":"text\+top_k=2","baseline":"dense","metric":"MRR@10","delta":`},
+		{200, `{"questions":[{"id":"1","text":"who purrs?"}],"qrels":{"1":{"CATS":1}}}`, `"runs":\[{"run":"base","metrics":{"MAP":1,.*"run":"hybrid\+mmr"`},
+		{400, `{"questions":[{"id":"1","text":"who purrs?"}],"qrels":{"1":{"none.md":1}}}`, `judged relevant`},
+		{400, `{"questions":[{"id":"1","text":"who purrs?"}],"qrels":{}}`, `none of the questions is judged`},
+		{400, `{"questions":[],"qrels":{"1":{"CATS":1}}}`, `questions: want 1 to 1000 objects`},
+		{400, `{"questions":[{"id":"1","text":" "}]}`, `question \\"1\\": want a text`},
+		{400, `{"questions":[{"id":"1","text":"x"},{"id":"1","text":"y"}]}`, `id \\"1\\" is empty or given twice`},
+		{400, `{"questions":[{"id":"1","text":"x"}],"metrics":["DCG"]}`, `metrics: .*DCG`},
+		{400, `{"questions":[{"id":"1","text":"x"}],"metrics":["P@1000000"]}`, `at most 1000 ranks`},
+		{400, `{"questions":[{"id":"1","text":"x"}],"runs":["base+candidates=1000000"]}`, `candidates: 1000000: want an integer of at most 1000`},
+		{403, `{"questions":[{"id":"1","text":"x"}],"runs":["dense+cross-encoder+rerank_model=/etc"]}`, `rerank_model: a run cannot set this key`},
+		{400, `{"questions":[{"id":"1","text":"who purrs?"}],"qrels":{"1":{"CATS":1}},"runs":["nothing"]}`, `run nothing`},
+		{400, `{"question":"x"}`, `there are questions, qrels`},
+	} {
+		s.expect(reader, tt.status, "POST", "/bases/pets/eval", names.Replace(tt.body), tt.want)
+	}
+	s.expect(reader, 404, "POST", "/bases/none/eval", `{"questions":[{"id":"1","text":"x"}],"qrels":{"1":{"cats.md":1}}}`,
+		`Base 'none' not found`)
+	s.expect("", 401, "POST", "/bases/pets/eval", `{}`, ``)
+}
+
 func TestFiles(t *testing.T) {
 	s := start(t)
 	s.write("lists.csv", "text,n\npears,1\nplums,2,3\n")
