@@ -20,10 +20,14 @@ import (
 
 // The library trusts the counts inside a file: a run of six bytes makes it allocate two gigabytes,
 // and nested headers overflow its stack. So footer and pages are checked before it reads them. The
-// limits leave room for what writers produce: pages of a megabyte, seldom of a hundred.
+// limits leave room for what writers produce: pages of a megabyte, seldom of a hundred. For each
+// column the library keeps the names of all groups around it: a million nested groups in six
+// megabytes would take terabytes.
 const (
 	maxFooter    = 16 << 20
 	maxNesting   = 32      // of structures in footers and headers
+	maxDepth     = 64      // of nested columns
+	maxColumns   = 1 << 16 // columns and groups of a schema
 	maxPageCount = 4 << 20 // values of a page, beyond eight for each of its bytes
 	maxRowCount  = 1 << 18 // values of a row in one column
 	freeMemory   = 256 << 20
@@ -58,17 +62,59 @@ func checkFooter(r io.ReaderAt, size int64) error {
 	if _, err := r.ReadAt(b, size-8-n); err != nil {
 		return err
 	}
-	t := thriftReader{b: b}
-	if err := t.structure(0, 0, nil); err != nil {
+	var tree schemaTree
+	t := thriftReader{b: b, schema: &tree}
+	err := t.structure(0, 0, nil)
+	if err == nil {
+		err = tree.complete()
+	}
+	if err != nil {
 		return fmt.Errorf("footer: %w", err)
+	}
+	return nil
+}
+
+// A schemaTree checks the elements of a schema, which are its groups and columns, depth first.
+type schemaTree struct {
+	elements int
+	open     []int64 // children that are still to come, of each group around the next element
+}
+
+// add adds an element with a number of children.
+func (s *schemaTree) add(children int64) error {
+	if s.elements++; s.elements > maxColumns {
+		return fmt.Errorf("a schema of more than %d elements", maxColumns)
+	}
+	if s.elements > 1 {
+		if len(s.open) == 0 {
+			return errors.New("the schema has elements outside of its tree")
+		}
+		s.open[len(s.open)-1]--
+	}
+	if children < 0 {
+		return fmt.Errorf("a schema element with %d children", children)
+	}
+	if s.open = append(s.open, children); len(s.open) > maxDepth {
+		return fmt.Errorf("more than %d nested columns", maxDepth)
+	}
+	for len(s.open) > 0 && s.open[len(s.open)-1] == 0 {
+		s.open = s.open[:len(s.open)-1]
+	}
+	return nil
+}
+
+func (s *schemaTree) complete() error {
+	if s.elements == 0 || len(s.open) > 0 {
+		return errors.New("the schema is cut off")
 	}
 	return nil
 }
 
 // A thriftReader passes over structures of Thrift's compact protocol, and collects integers.
 type thriftReader struct {
-	b  []byte
-	at int
+	b      []byte
+	at     int
+	schema *schemaTree // of a footer: gets the elements of the list in field 2
 }
 
 func (t *thriftReader) byte() (byte, error) {
@@ -152,6 +198,8 @@ func (t *thriftReader) structure(depth, prefix int, ints map[int]int64) error {
 				*value = int64(thriftFalse - kind)
 			}
 			ints[key] = *value
+		} else if t.schema != nil && depth == 0 && id == 2 {
+			err = t.readSchema(kind)
 		} else if ints != nil && depth == 0 && id < 100 && kind == thriftStruct {
 			err = t.structure(depth+1, int(id)*100, ints)
 		} else {
@@ -161,6 +209,38 @@ func (t *thriftReader) structure(depth, prefix int, ints map[int]int64) error {
 			return err
 		}
 	}
+}
+
+// readSchema passes over the schema in a footer.
+func (t *thriftReader) readSchema(kind byte) error {
+	if kind != thriftList {
+		return errors.New("the schema is no list")
+	}
+	n, kind, err := t.listHead()
+	if err == nil && kind != thriftStruct {
+		err = errors.New("the schema is no list of structures")
+	}
+	if err == nil {
+		err = t.fits(n, 1, kind)
+	}
+	for ; n > 0 && err == nil; n-- {
+		ints := map[int]int64{}
+		const children = 5 // field of a SchemaElement
+		if err = t.structure(1, 0, ints); err == nil {
+			err = t.schema.add(ints[children])
+		}
+	}
+	return err
+}
+
+// listHead reads the number and the type of the elements of a list or a set.
+func (t *thriftReader) listHead() (n uint64, kind byte, err error) {
+	head, err := t.byte()
+	n = uint64(head >> 4)
+	if err == nil && n == 15 {
+		n, err = t.uvarint()
+	}
+	return n, head & 15, err
 }
 
 // value passes over a value that is a field, so that a bool has no bytes.
@@ -187,15 +267,11 @@ func (t *thriftReader) value(kind byte, depth int, to *int64) error {
 		}
 		return t.skip(n)
 	case thriftList, thriftSet:
-		head, err := t.byte()
-		n := uint64(head >> 4)
-		if err == nil && n == 15 {
-			n, err = t.uvarint()
-		}
+		n, kind, err := t.listHead()
 		if err != nil {
 			return err
 		}
-		return t.elements(n, depth+1, head&15)
+		return t.elements(n, depth+1, kind)
 	case thriftMap:
 		n, err := t.uvarint()
 		if err != nil || n == 0 {
@@ -214,12 +290,8 @@ func (t *thriftReader) value(kind byte, depth int, to *int64) error {
 
 // elements passes over n elements, each of which has values of the given types.
 func (t *thriftReader) elements(n uint64, depth int, kinds ...byte) error {
-	least := uint64(1) // bytes of an element
-	if kinds[0] == thriftStruct {
-		least = 3 // the library allocates hundreds for each
-	}
-	if depth > maxNesting || n > uint64(len(t.b)-t.at)/least {
-		return fmt.Errorf("a list of %d elements in %d bytes", n, len(t.b)-t.at)
+	if err := t.fits(n, depth, kinds[0]); err != nil {
+		return err
 	}
 	for range n {
 		for _, kind := range kinds {
@@ -230,6 +302,18 @@ func (t *thriftReader) elements(n uint64, depth int, kinds ...byte) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// fits refuses a list that the remaining bytes cannot hold.
+func (t *thriftReader) fits(n uint64, depth int, kind byte) error {
+	least := uint64(1) // bytes of an element
+	if kind == thriftStruct {
+		least = 3 // the library allocates hundreds for each
+	}
+	if depth > maxNesting || n > uint64(len(t.b)-t.at)/least {
+		return fmt.Errorf("a list of %d elements in %d bytes", n, len(t.b)-t.at)
 	}
 	return nil
 }
