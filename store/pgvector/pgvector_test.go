@@ -812,3 +812,24 @@ func TestCatalogue(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// The error for a collection that does not exist lists those that do.
+func TestMissingCollection(t *testing.T) {
+	s := open(t, Options{})
+	missing := func(want string) {
+		t.Helper()
+		for name, call := range map[string]func() error{
+			"Collection": func() error { _, err := s.Collection(t.Context(), "note"); return err },
+			"Describe":   func() error { _, err := s.Describe(t.Context(), "note"); return err },
+			"Drop":       func() error { return s.Drop(t.Context(), "note") },
+		} {
+			if err := call(); !errors.Is(err, db.ErrNotFound) || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+	}
+	missing(`collection "note"; there is none`)
+	create(t, s, "notes", store.Schema{Dim: 1})
+	create(t, s, "letters", store.Schema{Dim: 1})
+	missing(`collection "note"; there are "letters", "notes"; the nearest is "notes"`)
+}

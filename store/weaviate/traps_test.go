@@ -487,3 +487,30 @@ func TestForeignClasses(t *testing.T) {
 		t.Errorf("a later layout: %v", err)
 	}
 }
+
+// The error for a collection that does not exist lists those that do, and stays as it is if the
+// node cannot say.
+func TestMissingCollection(t *testing.T) {
+	n := newNode(t)
+	n.withClass(t, 1)
+	_, docs := n.play["GET /v1/schema/"+docsClass](call{})
+	n.on("GET /v1/schema/"+classPrefix+"dogs", 404, ``)
+	s := openNodes(t, &Options{}, n)
+	calls := map[string]func() error{
+		"Collection": func() error { _, err := s.Collection(t.Context(), "dogs"); return err },
+		"Describe":   func() error { _, err := s.Describe(t.Context(), "dogs"); return err },
+		"Drop":       func() error { return s.Drop(t.Context(), "dogs") },
+	}
+	for answer, want := range map[string]string{
+		`{"classes":[` + docs + `,{"class":"Other"}]}`: `collection "dogs" not found; there is "docs"`,
+		`{"classes":[]}`: `collection "dogs" not found; there is none`,
+		`{`:              `collection "dogs" not found`,
+	} {
+		n.on("GET /v1/schema", 200, answer)
+		for name, missing := range calls {
+			if err := missing(); !errors.Is(err, db.ErrNotFound) || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+	}
+}
