@@ -74,3 +74,46 @@ func TestWithProgress(t *testing.T) {
 		})
 	}
 }
+
+// Compact counts the rows that it reads, and those of each graph that it builds. Done grows to the
+// total, which grows with a graph.
+func TestCompactProgress(t *testing.T) {
+	vdb, err := Open(filepath.Join(t.TempDir(), "t.vdb"), &Options{Sync: SyncNever, Compaction: Manual, graphSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c, err := vdb.CreateCollection(t.Context(), "c", Schema{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows = 1500
+	for part := range 2 {
+		docs := make([]Document, rows)
+		for i := range docs {
+			docs[i] = Document{ID: fmt.Sprint(part, i), Vector: []float32{float32(i), float32(part), 1}}
+		}
+		if _, err := c.Upsert(t.Context(), docs...); err != nil {
+			t.Fatal(err)
+		}
+		if err := vdb.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var done, total int64
+	steps := 0
+	ctx := WithProgress(t.Context(), func(d, all int64) {
+		if d < done || d > all || all < total {
+			t.Errorf("%d of %d after %d of %d", d, all, done, total)
+		}
+		done, total = d, all
+		steps++
+	})
+	if err := vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	const graph = 2 * rows
+	if want := int64(2*rows + graph + graph/4); done != want || total != want || steps < 4 {
+		t.Errorf("%d of %d in %d steps, want %d", done, total, steps, want)
+	}
+}

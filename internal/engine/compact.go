@@ -45,10 +45,17 @@ func (db *Engine) compactAll(ctx context.Context) error {
 	if err := db.Settle(); err != nil {
 		return err
 	}
-	for _, c := range db.Plan(EveryVictim) {
+	progress := ProgressOf(ctx)
+	ctx = progress.with(ctx)
+	plan := db.Plan(EveryVictim)
+	for _, c := range plan {
+		progress.Expect(c.rows())
+	}
+	for _, c := range plan {
 		if err := db.CompactPart(ctx, c); err != nil {
 			return err
 		}
+		progress.Add(c.rows())
 	}
 	if file, free := db.Store.Size(); free > 1<<20 && free > file/8 {
 		err := db.rewriteMeta()
@@ -166,6 +173,14 @@ func worthwhileVictims(group []victim) []victim {
 		}
 	}
 	return nil
+}
+
+// rows returns the number of rows that the compaction reads.
+func (c *compaction) rows() (n int64) {
+	for _, v := range c.Victims {
+		n += int64(v.Info.Rows)
+	}
+	return n
 }
 
 // CompactPart runs one compaction. compactMu is held.

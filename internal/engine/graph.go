@@ -43,6 +43,19 @@ func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 // if there is one.
 func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
 	opts := graph.Options{Workers: db.Opts.Workers}
+	// Inserting the rows takes most of the time. The rest, above all the calibration, counts as a
+	// quarter more.
+	rows := int64(s.Info.Rows)
+	left := rows + rows/4
+	if progress := ProgressOf(ctx); progress != nil {
+		progress.Expect(left)
+		opts.Progress = func(n int) {
+			part := min(int64(n), left)
+			left -= part
+			progress.Add(part)
+		}
+		defer func() { progress.Add(left) }() // duplicates are not inserted
+	}
 	db.Mu.Lock()
 	base := s.Base
 	if base != nil {

@@ -15,8 +15,22 @@ func WithProgress(ctx context.Context, report func(done, total int64)) context.C
 	return context.WithValue(ctx, progressKey{}, report)
 }
 
-// ProgressOf begins to count the work of a call, or returns nil if nobody wants to know.
+type countKey struct{}
+
+// with returns a context whose calls count their work as a part of p.
+func (p *Progress) with(ctx context.Context) context.Context {
+	if p == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, countKey{}, p)
+}
+
+// ProgressOf begins to count the work of a call, or goes on with the count of the call around it.
+// It returns nil if nobody wants to know.
 func ProgressOf(ctx context.Context) *Progress {
+	if p, ok := ctx.Value(countKey{}).(*Progress); ok {
+		return p
+	}
 	report, ok := ctx.Value(progressKey{}).(func(done, total int64))
 	if !ok {
 		return nil

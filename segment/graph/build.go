@@ -157,10 +157,17 @@ func (b *builder) build(opts *Options) error {
 	}
 	b.entryPoints = slices.Clone(b.order[:min(entryPointCount, len(b.order))])
 	b.started = done > 0
+	progress := opts.Progress
+	if progress == nil {
+		progress = func(int) {}
+	}
+	progress(done)
 	for lo := done; lo < len(b.order); lo += batch {
-		if err := b.insert(b.order[lo:min(lo+batch, len(b.order))]); err != nil {
+		hi := min(lo+batch, len(b.order))
+		if err := b.insert(b.order[lo:hi]); err != nil {
 			return err
 		}
+		progress(hi - lo)
 	}
 	if err := b.connect(); err != nil {
 		return err

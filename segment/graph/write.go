@@ -27,6 +27,10 @@ type Options struct {
 	Base *Graph
 	Rows []int32
 
+	// Progress, if set, is called with numbers of rows that were inserted or taken over, which add
+	// up to the rows of the graph, except duplicates.
+	Progress func(rows int)
+
 	layout uint32 // 0: by the dimension
 	quiet  bool   // no calibration
 }

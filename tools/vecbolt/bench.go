@@ -83,8 +83,8 @@ func (c *benchCmd) Run(ctx context.Context, t *tool) error {
 	}
 	return c.open(db.Options{ReadOnly: true, Workers: 1, Recheck: db.Manual},
 		c.existing(func(coll *db.Collection) error {
-			p := t.busy("bench: exact answers")
-			truth, err := c.truths(ctx, coll, queries)
+			p := t.bar("bench: exact answers", func() int64 { return int64(len(queries)) })
+			truth, err := c.truths(ctx, coll, queries, p)
 			p.end()
 			if err != nil {
 				return err
@@ -146,7 +146,9 @@ func (c *benchCmd) makeGraphs(ctx context.Context, t *tool) error {
 		return err
 	}
 	t.notef("building graphs first: %d of %q are due", due, c.Collection)
+	ctx, b := t.working(ctx, "bench: build "+counted(due, "graph"))
 	err = c.open(db.Options{MustExist: true, Recheck: db.Manual}, func(vdb *db.DB) error { return vdb.Compact(ctx) })
+	b.end()
 	if errors.Is(err, db.ErrLocked) || errors.Is(err, db.ErrReadOnly) ||
 		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		t.notef("graphs cannot be built: %s", errtext.Plain(err.Error()))
@@ -184,7 +186,8 @@ type truth struct {
 	n     int
 }
 
-func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]float32) ([]truth, error) {
+func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]float32,
+	p *bar) ([]truth, error) {
 	all := make([]truth, len(queries))
 	if c.Truth != "" {
 		rows, err := exchange.ReadIVecs(c.Truth)
@@ -226,6 +229,7 @@ func (c *benchCmd) truths(ctx context.Context, coll *db.Collection, queries [][]
 		if err != nil {
 			return nil, err
 		}
+		p.add(len(batch))
 		for i, r := range results {
 			all[lo+i] = truth{worst: math.Inf(1), n: len(r.Hits)}
 			if n := len(r.Hits); n > 0 {

@@ -34,7 +34,7 @@ func (c *compactCmd) Run(ctx context.Context, t *tool) error {
 			t.notef("%s to build, which takes minutes for a million vectors", counted(due, "graph"))
 			verb = "compact and build " + counted(due, "graph")
 		}
-		b := t.busy(verb)
+		ctx, b := t.working(ctx, verb)
 		err = vdb.Compact(ctx)
 		b.end()
 		if err != nil {
