@@ -78,9 +78,22 @@ var errNotFinite = errors.New("there are weights that are not finite")
 
 // A scratch is the memory of one run.
 type scratch struct {
-	x, y, qkv, mid simd.Rows // a row per token
-	codes          simd.CodeRows
-	heads          sync.Pool // of *head
+	x, y, mid factor
+	qkv       simd.Rows
+	heads     sync.Pool // of *head
+}
+
+// A factor is the left factor of products: a row per token. A quantised model has its codes, too.
+type factor struct {
+	simd.Rows
+	codes simd.CodeRows
+}
+
+func (f *factor) reset(n, dim int, coded bool) {
+	f.Resize(n, dim)
+	if coded {
+		f.codes.Reset(n, dim)
+	}
 }
 
 // A head is the memory of one head of attention.
@@ -94,9 +107,9 @@ type head struct {
 // have the same bits whatever texts run with it.
 type pass struct {
 	*scratch
-	team   team
 	model  *Model
 	layers []*block
+	coded  bool // the layers are codes
 	texts  []sequence
 	rows   int
 }
@@ -112,17 +125,16 @@ func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Row
 	if s == nil {
 		s = &scratch{}
 	}
-	defer m.scratch.Put(s)
-	p := &pass{scratch: s, team: team{size: threads}, model: m, layers: layers, texts: texts}
+	p := &pass{scratch: s, model: m, layers: layers, coded: layers[0].up.codes != nil, texts: texts}
 	for i := range texts {
 		texts[i].at = p.rows
 		p.rows += len(texts[i].ids)
 	}
 	h := m.cfg.Hidden
-	s.x.Resize(p.rows, h)
-	s.y.Resize(p.rows, h)
+	s.x.reset(p.rows, h, p.coded)
+	s.y.reset(p.rows, h, p.coded)
+	s.mid.reset(p.rows, m.cfg.Intermediate, p.coded)
 	s.qkv.Resize(p.rows, 3*h)
-	s.mid.Resize(p.rows, m.cfg.Intermediate)
 	// Only the embeddings of tokens are read from the file: all other weights are packed.
 	err = vfs.Guard("weights", func() error {
 		p.start()
@@ -132,24 +144,28 @@ func (m *Model) run(texts []sequence, threads int, finish func(i int, x simd.Row
 	if err != nil {
 		return err
 	}
-	const steps = 15 // of a layer, at most
-	p.team.do(steps*len(layers), p.forward)
+	run(threads, p.forward)
 	for i, t := range texts {
 		finish(i, s.x.Slice(t.at, t.at+len(t.ids)))
 	}
+	m.scratch.Put(s)
 	return nil
 }
 
-// partsOfThread is the number of parts that products and attention are divided into for each
-// thread: so many that threads end at about the same time, and so few that counting costs nothing.
-const partsOfThread = 6
+// Numbers of parts that steps are divided into for each thread: so many that threads end at about
+// the same time, and so few that counting costs nothing.
+const (
+	partsOfProduct = 64
+	partsOfRows    = 2
+)
 
-// forward is the work of one thread.
+// forward is the work of one thread. It touches the scratch in parts of steps only, because a
+// thread that is late may be here when the scratch serves another run.
 func (p *pass) forward(w *worker) {
 	c := p.model.cfg
 	for _, b := range p.layers {
-		p.multiply(w, b.qkv, p.qkv, p.x, nil)
-		w.step(len(p.texts)*c.Heads, partsOfThread, func(from, to int) {
+		p.multiply(w, b.qkv, func() simd.Rows { return p.qkv }, &p.x, nil)
+		w.do(len(p.texts)*c.Heads, partsOfProduct, func(from, to int) {
 			s, _ := p.heads.Get().(*head)
 			if s == nil {
 				s = &head{}
@@ -159,12 +175,15 @@ func (p *pass) forward(w *worker) {
 			}
 			p.heads.Put(s)
 		})
-		out := p.qkv.Columns(0, c.Hidden)
-		p.multiply(w, b.attention, out, p.y, nil)
+		p.encode(w, &p.y)
+		out := func() simd.Rows { return p.qkv.Columns(0, c.Hidden) }
+		p.multiply(w, b.attention, out, &p.y, nil)
 		p.addNorm(w, out, b.norm1)
-		p.multiply(w, b.up, p.mid, p.x, activation(c.Activation))
-		p.multiply(w, b.down, p.y, p.mid, nil)
-		p.addNorm(w, p.y, b.norm2)
+		p.multiply(w, b.up, func() simd.Rows { return p.mid.Rows }, &p.x, activation(c.Activation))
+		p.encode(w, &p.mid)
+		y := func() simd.Rows { return p.y.Rows }
+		p.multiply(w, b.down, y, &p.mid, nil)
+		p.addNorm(w, y, b.norm2)
 	}
 }
 
@@ -179,37 +198,54 @@ func (p *pass) start() {
 				add(x, m.second)
 			}
 			simd.AddNorm(x, m.places[i*h:][:h], m.norm.w, m.norm.b, float32(m.cfg.Epsilon))
+			p.set(&p.x, t.at+i)
 		}
 	}
 }
 
-// addNorm adds y to all rows and applies a norm.
-func (p *pass) addNorm(w *worker, y simd.Rows, n norm) {
-	w.step(p.rows, 2, func(from, to int) {
+// set sets the codes of a row, if the layers have codes.
+func (p *pass) set(f *factor, i int) {
+	if p.coded {
+		f.codes.Set(i, f.Row(i))
+	}
+}
+
+// encode sets the codes of all rows, if the layers have codes.
+func (p *pass) encode(w *worker, f *factor) {
+	if !p.coded {
+		return
+	}
+	w.do(p.rows, partsOfRows, func(from, to int) {
+		for i := from; i < to; i++ {
+			p.set(f, i)
+		}
+	})
+}
+
+// addNorm adds y to all rows, applies a norm, and sets their codes.
+func (p *pass) addNorm(w *worker, y func() simd.Rows, n norm) {
+	w.do(p.rows, partsOfRows, func(from, to int) {
+		y := y()
 		for i := from; i < to; i++ {
 			simd.AddNorm(p.x.Row(i), y.Row(i), n.w, n.b, float32(p.model.cfg.Epsilon))
+			p.set(&p.x, i)
 		}
 	})
 }
 
 // multiply computes a product, and applies f to it.
-func (p *pass) multiply(w *worker, by *product, dst, x simd.Rows, f func([]float32)) {
-	if by.codes != nil {
-		w.step(1, 1, func(int, int) { p.codes.Reset(x.N, x.Dim) })
-		w.step(x.N, 2, func(from, to int) {
-			for i := from; i < to; i++ {
-				p.codes.Set(i, x.Row(i))
-			}
-		})
-		w.step(by.codes.Panels(), partsOfThread, func(from, to int) {
-			by.codes.Mul(dst, &p.codes, by.bias, from, to)
+func (p *pass) multiply(w *worker, by *product, dst func() simd.Rows, x *factor, f func([]float32)) {
+	if p.coded {
+		w.do(by.codes.Panels(), partsOfProduct, func(from, to int) {
+			dst := dst()
+			by.codes.Mul(dst, &x.codes, by.bias, from, to)
 			p.apply(f, dst, from, to)
 		})
 		return
 	}
-	const cached = 96 << 10 // floats of x that stay in the second cache while the panels pass
-	rows := max(32, cached/x.Dim)
-	w.step(by.floats.Panels(), partsOfThread, func(from, to int) {
+	w.do(by.floats.Panels(), partsOfProduct, func(from, to int) {
+		const cached = 96 << 10 // floats of x that stay in the second cache while the panels pass
+		dst, rows := dst(), max(32, cached/x.Dim)
 		for i := 0; i < x.N; i += rows {
 			end := min(i+rows, x.N)
 			by.floats.Mul(dst.Slice(i, end), x.Slice(i, end), by.bias, from, to)
