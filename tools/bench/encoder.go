@@ -46,8 +46,8 @@ type encoderAnswer struct {
 	Vectors [][]float32 `json:"vectors"`
 }
 
-func startEncoder(e *env, python, script string) (*encoderPeer, error) {
-	p := &encoderPeer{cmd: exec.Command(python, filepath.Join(e.peersDir, script), e.model)}
+func startEncoder(e *env, python, script, model string) (*encoderPeer, error) {
+	p := &encoderPeer{cmd: exec.Command(python, filepath.Join(e.peersDir, script), model)}
 	log, err := os.Create(filepath.Join(e.scratch, script+".log"))
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func encoderFigure(e *env, r *report) (err error) {
 		"norm. Contestants take turns in %d rounds. Values are medians over the rounds, \"best\" is of the "+
 		"fastest round, and CPU the median time of all processors: a busy machine changes it least.", e.rounds)
 
-	peer, err := startEncoder(e, e.python, "encoder.py")
+	peer, err := startEncoder(e, e.python, "encoder.py", e.model)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func encoderFigure(e *env, r *report) (err error) {
 	if e.torch == "" {
 		r.note("PyTorch was not measured: -torch names no Python with sentence-transformers.")
 	} else {
-		if torch, err = startEncoder(e, e.torch, "torch_encoder.py"); err != nil {
+		if torch, err = startEncoder(e, e.torch, "torch_encoder.py", e.model); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, torch.close()) }()

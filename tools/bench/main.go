@@ -82,7 +82,7 @@ func run() error {
 	flag.IntVar(&e.rows, "rows", 100_000, "rows of the ingest, open and space figures, at most 100,000")
 	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
 	flag.StringVar(&e.python, "python", "python3", "Python of the encoder figure, with numpy, onnx, onnxruntime and tokenizers")
-	flag.StringVar(&e.torch, "torch", "", "another Python of the encoder figure, with sentence-transformers and PyTorch; empty: they are not measured")
+	flag.StringVar(&e.torch, "torch", "", "another Python of the encoder and retrieval figures, with sentence-transformers and PyTorch; empty: they are not measured")
 	flag.StringVar(&e.model, "model", "", "directory of the encoder figure's model, all-MiniLM-L6-v2")
 	flag.StringVar(&e.judged, "judged", "", "directory with judged sets of the retrieval figure, each in the layout of BEIR")
 	flag.StringVar(&e.models, "models", "", "directory with sentence encoders of the retrieval figure, each in the layout of Hugging Face")

@@ -26,10 +26,13 @@ import (
 )
 
 // weights are the weights of the vector that the retrieval figure tries.
-var weights = []float64{0.5, 0.6, 0.7, 0.8}
+var weights = []float64{0.5, 0.6, 0.7, 0.8, 0.9}
 
 // codesSuffix marks encoders that multiply with weights of one byte.
 const codesSuffix = ", int8"
+
+// peerSuffix marks encoders whose vectors Sentence Transformers computes.
+const peerSuffix = ", sentence-transformers"
 
 // Names of the runs that put the first documents of another run into a new order.
 const (
@@ -71,6 +74,7 @@ func (r reranker) Run(ctx context.Context, queries []eval.Query, depth int) (*ev
 // retrievalModels are the embedders of the retrieval figure.
 var retrievalModels = []string{
 	"trigram-v1", "glove-100", "english-v1", "all-MiniLM-L6-v2", "bge-small-en-v1.5" + codesSuffix,
+	"all-MiniLM-L6-v2" + peerSuffix,
 }
 
 // A judgedSet is a directory in the layout of BEIR: corpus.jsonl, queries.jsonl and qrels.
@@ -123,6 +127,9 @@ func retrievalFigure(e *env, r *report) error {
 			for _, res := range report.Results {
 				values := res.Evaluation.Values(eval.NDCG(10))
 				who, how := model, "vectors"
+				if strings.HasSuffix(model, peerSuffix) && res.Run.Name != how {
+					continue // vectors alone are compared
+				}
 				switch res.Run.Name {
 				case "text":
 					pair[1] = values
@@ -166,7 +173,7 @@ func retrievalFigure(e *env, r *report) error {
 		}
 	}
 	for _, model := range retrievalModels {
-		if len(fused[model]) > 1 {
+		if len(fused[model]) > 1 && !strings.HasSuffix(model, peerSuffix) {
 			leaveOneOut(r, model, names, fused[model], legs[model])
 		}
 	}
@@ -182,6 +189,7 @@ func retrievalFigure(e *env, r *report) error {
 			ratio/n,
 		)
 	}
+	samePeer(r, "all-MiniLM-L6-v2", legs)
 	r.note("The sets beside Cranfield are those of tools/judged/fetch.py: -judged names its directory. cisi, cacm and " +
 		"med are collections of the SMART project, npl of the National Physical Laboratory, xquad-en and xquad-de the " +
 		"paragraphs and questions of XQuAD (Artetxe, Ruder and Yogatama, 2020; CC BY-SA 4.0), where the paragraph of a " +
@@ -191,6 +199,19 @@ func retrievalFigure(e *env, r *report) error {
 		"± is half of the 95 %% interval of the mean, from the standard error over questions. p is that of a paired randomisation test against BM25.",
 	)
 	return nil
+}
+
+// samePeer compares an encoder with Sentence Transformers, on the sets that both have embedded.
+func samePeer(r *report, model string, legs map[string]map[string][2][]float64) {
+	most := 0.0
+	for name, theirs := range legs[model+peerSuffix] {
+		a, _ := interval(legs[model][name][0])
+		b, _ := interval(theirs[0])
+		most = max(most, math.Abs(a-b))
+	}
+	if n := len(legs[model+peerSuffix]); n > 0 {
+		r.atMost(fmt.Sprintf("nDCG@10 of %s less that of sentence-transformers, largest of %d sets", model, n), 0.001, most)
+	}
 }
 
 // leaveOneOut reports each set with the weight that is best on average of the other sets.
@@ -347,7 +368,7 @@ func vectorsOf(e *env, s *judgedSet, model string) (docs, questions [][]float32,
 	for _, q := range s.queries {
 		texts = append(texts, q.Text)
 	}
-	name := filepath.Join(e.cache, "retrieval", s.name+"."+strings.ReplaceAll(model, codesSuffix, ".int8")+".fvecs")
+	name := filepath.Join(e.cache, "retrieval", s.name+"."+strings.ReplaceAll(model, ", ", ".")+".fvecs")
 	var all [][]float32
 	stored, err := readFvecs(name)
 	switch {
@@ -356,33 +377,14 @@ func vectorsOf(e *env, s *judgedSet, model string) (docs, questions [][]float32,
 			err = fmt.Errorf("%s has %d vectors, not %d", name, len(all), len(texts))
 		}
 	case errors.Is(err, os.ErrNotExist):
-		var m embed.Embedder
-		switch model {
-		case "trigram-v1":
-			m, err = embed.Open(context.Background(), embed.DefaultConfig(), nil)
-		case "english-v1":
-			m = english.New()
-			err = nil
-		case "glove-100":
-			var words *static.Words
-			if words, err = readGlove(filepath.Join(e.shared, "data", "glove100k")); err == nil {
-				m = embed.OfModel("glove", model, words.Dim(), words.Embed)
-			}
-		default:
-			name, int8 := strings.CutSuffix(model, codesSuffix)
-			m, err = embed.Local("bert", filepath.Join(e.models, name), &embed.LocalOptions{Int8: int8})
+		if base, ok := strings.CutSuffix(model, peerSuffix); ok {
+			all, err = peerVectors(e, base, texts)
+		} else {
+			all, err = ownVectors(e, model, texts, len(s.docs))
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		if all, err = embed.Batches(m, nil).EmbedBatch(context.Background(), texts[:len(s.docs)]); err != nil {
-			return nil, nil, err
-		}
-		asked, err := embed.Batches(embed.Queries(m), nil).EmbedBatch(context.Background(), texts[len(s.docs):])
-		if err != nil {
-			return nil, nil, err
-		}
-		all = append(all, asked...)
 		if model != "english-v1" { // which is fast, and may change
 			flat := matrix{dim: len(all[0])}
 			for _, v := range all {
@@ -395,6 +397,51 @@ func vectorsOf(e *env, s *judgedSet, model string) (docs, questions [][]float32,
 		return nil, nil, err
 	}
 	return all[:len(s.docs)], all[len(s.docs):], nil
+}
+
+// ownVectors returns the vectors of texts, of which the first are documents and the rest questions.
+func ownVectors(e *env, model string, texts []string, docs int) (_ [][]float32, err error) {
+	var m embed.Embedder
+	switch model {
+	case "trigram-v1":
+		m, err = embed.Open(context.Background(), embed.DefaultConfig(), nil)
+	case "english-v1":
+		m = english.New()
+	case "glove-100":
+		var words *static.Words
+		if words, err = readGlove(filepath.Join(e.shared, "data", "glove100k")); err == nil {
+			m = embed.OfModel("glove", model, words.Dim(), words.Embed)
+		}
+	default:
+		name, int8 := strings.CutSuffix(model, codesSuffix)
+		m, err = embed.Local("bert", filepath.Join(e.models, name), &embed.LocalOptions{Int8: int8})
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := embed.Batches(m, nil).EmbedBatch(context.Background(), texts[:docs])
+	if err != nil {
+		return nil, err
+	}
+	asked, err := embed.Batches(embed.Queries(m), nil).EmbedBatch(context.Background(), texts[docs:])
+	return append(all, asked...), err
+}
+
+// peerVectors returns the vectors that Sentence Transformers makes of texts.
+func peerVectors(e *env, model string, texts []string) (_ [][]float32, err error) {
+	if e.torch == "" {
+		return nil, errors.New("not measured: -torch names no Python with sentence-transformers")
+	}
+	p, err := startEncoder(e, e.torch, "torch_encoder.py", filepath.Join(e.models, model))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if _, err := p.call(map[string]any{"do": "open", "threads": 1}); err != nil {
+		return nil, err
+	}
+	a, err := p.call(map[string]any{"do": "embed", "texts": texts, "batch": encoderBatch, "vectors": true})
+	return a.Vectors, err
 }
 
 // rowsOf returns the rows of a matrix.

@@ -4,7 +4,8 @@ Needs Python 3.9 with sentence-transformers (rag/embed/bert/testdata/reference.p
 
     python3 torch_encoder.py MODEL_DIR
 
-speaks the protocol of encoder.py. The clock covers SentenceTransformer.encode.
+speaks the protocol of encoder.py. The clock covers SentenceTransformer.encode. The number of threads holds for
+PyTorch and for its BLAS: threads of OpenBLAS that share processors with others wait for each other.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 import time
 
 import sentence_transformers
+import threadpoolctl
 import torch
 
 encoder = sentence_transformers.SentenceTransformer(sys.argv[1], device="cpu")
@@ -19,6 +21,7 @@ for line in sys.stdin:
     request = json.loads(line)
     if request["do"] == "open":
         torch.set_num_threads(request["threads"])
+        limits = threadpoolctl.threadpool_limits(request["threads"])
         versions = f"sentence-transformers {sentence_transformers.__version__}, PyTorch {torch.__version__}"
         answer = {"version": versions}
     else:
