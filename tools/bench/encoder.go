@@ -86,6 +86,7 @@ func (p *encoderPeer) close() error {
 
 // An encoderSet is a list of texts that are embedded some at a time.
 type encoderSet struct {
+	key   string // for -sets
 	name  string
 	texts []string
 	batch int
@@ -137,9 +138,9 @@ func encoderFigure(e *env, r *report) (err error) {
 		}
 	}
 	sets := []encoderSet{
-		{"one question at a time", asked, 1, 1},
-		{fmt.Sprintf("%d passages of %d words", encoderBatch, encoderWords), like, encoderBatch, 1},
-		{fmt.Sprintf("%d abstracts of any length", encoderPassages), mixed, encoderBatch, 1},
+		{"questions", "one question at a time", asked, 1, 1},
+		{"passages", fmt.Sprintf("%d passages of %d words", encoderBatch, encoderWords), like, encoderBatch, 1},
+		{"abstracts", fmt.Sprintf("%d abstracts of any length", encoderPassages), mixed, encoderBatch, 1},
 	}
 	r.note("Texts are those of Cranfield: its first %d questions, one at a time; the first %d words of %d "+
 		"abstracts (about 130 tokens), in one batch; and %d whole abstracts, of up to 256 tokens, in batches of "+
@@ -164,7 +165,10 @@ func encoderFigure(e *env, r *report) (err error) {
 		}
 		defer func() { err = errors.Join(err, torch.close()) }()
 	}
-	if err := encoderSpeed(e, r, sets, models, peer, torch); err != nil {
+	some := slices.DeleteFunc(slices.Clone(sets), func(s encoderSet) bool {
+		return len(e.sets) > 0 && !slices.Contains(e.sets, s.key)
+	})
+	if err := encoderSpeed(e, r, some, models, peer, torch); err != nil || len(some) < len(sets) {
 		return err
 	}
 	if err := encoderKernels(e, r, sets); err != nil {
