@@ -309,15 +309,18 @@ func (e *Engine) pipelineOptions(c Config, indexed bool) (*rag.PipelineOptions, 
 	return o, nil
 }
 
-// weights returns the weights of vectors and words for a provider of embeddings: 0.7 for vectors of
-// trained models, which judged sets agree on, and the default of package db for hashes and sums of
-// word vectors, which bear less weight (docs/bench/2026-11-22-retrieval.md).
+// weights returns the weights of vectors and words for a provider of embeddings: 0.8 for vectors of
+// sentence encoders, 0.7 for means of trained token vectors, and the default of package db for
+// hashes and sums of word vectors, which bear less weight. Judged sets agree on them
+// (docs/bench/2026-11-22-retrieval.md).
 func weights(provider string) (vector, text float64) {
 	switch provider {
 	case "hash", "mock", "words":
 		return 0, 0
+	case "static", "model2vec": // static: the provider of package english
+		return 0.7, 0.3
 	}
-	return 0.7, 0.3
+	return 0.8, 0.2
 }
 
 // lines returns the lines of a model's list, at most n, without numbers and bullets.

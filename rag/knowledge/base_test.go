@@ -477,9 +477,9 @@ func TestDefaultEmbedder(t *testing.T) {
 	}
 }
 
-// Trained models get more weight than words, hashes do not.
+// Vectors of trained models get more weight than words, and those of encoders the most.
 func TestFusionOfProviders(t *testing.T) {
-	for provider, want := range map[string]float64{"hash": 0, "mock": 0, "words": 0, "static": 0.7, "bert": 0.7, "openai": 0.7} {
+	for provider, want := range map[string]float64{"hash": 0, "mock": 0, "words": 0, "static": 0.7, "model2vec": 0.7, "bert": 0.8, "gguf": 0.8, "openai": 0.8} {
 		if vector, text := weights(provider); vector != want || want > 0 && vector+text != 1 {
 			t.Errorf("%s: %v and %v", provider, vector, text)
 		}

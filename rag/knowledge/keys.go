@@ -202,7 +202,7 @@ func allKeys(d Config) []Key {
 		{"threshold", &embed.Schema{Type: "number", Description: "least score of a chunk, on the scale of the strategy; default: none"}, atOnce, true},
 		{"strategy", text(auto, "how to search; auto: hybrid with a text index, otherwise dense", auto, "dense", "text", "hybrid", "hyde", "multi-query", "mmr"), atOnce, true},
 		{"fusion", text("convex", "strategy hybrid: how both rankings become one", "convex", "rrf"), atOnce, true},
-		{"vector_weight", some(0, "strategy hybrid: weight of the ranking by vectors; both weights 0: the default of the fusion"), atOnce, true},
+		{"vector_weight", some(0, "strategy hybrid: weight of the ranking by vectors; both weights 0: for convex 0.8 and 0.2 with a sentence encoder, 0.7 and 0.3 with a static model, else the default of the fusion"), atOnce, true},
 		{"text_weight", some(0, "strategy hybrid: weight of the ranking by words"), atOnce, true},
 		{"fusion_depth", integer(0, 0, "strategy hybrid: chunks of each ranking that are fused; 0: the default of the fusion"), atOnce, true},
 		{"diversity", share(0.5, "strategy mmr: 1 is relevance alone, towards 0 chunks differ more"), atOnce, true},
