@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/internal/weights"
 	"github.com/vecbolt/vecbolt/rag/embed/bert"
@@ -30,6 +31,7 @@ import (
 
 var (
 	reference = flag.String("reference", "", "Python with the packages of testdata/reference.py: compare with it on all texts")
+	longer    = flag.Int("longer", 1, "with -reference: of texts of more than 1,000 characters, take every one of so many")
 	update    = flag.Bool("update", false, "with -reference: write the golden files")
 )
 
@@ -252,7 +254,14 @@ func TestReference(t *testing.T) {
 	if *reference == "" {
 		t.Skip("skipped: the flag -reference names a Python with the packages of testdata/reference.py")
 	}
-	texts := collected(t)
+	long := 0
+	texts := slices.DeleteFunc(collected(t), func(text string) bool {
+		if utf8.RuneCountInString(text) <= 1000 {
+			return false
+		}
+		long++
+		return (long-1)%*longer > 0
+	})
 	for _, tt := range trainedModels {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := trained(t, tt.name, tt.weights, tt.sum)
