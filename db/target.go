@@ -64,7 +64,7 @@ const (
 	// Exact asks for the true answer, whatever it costs.
 	Exact Recall = 1
 	// DefaultRecall is promised when Query.Accuracy is nil.
-	DefaultRecall Recall = 0.98
+	DefaultRecall Recall = 0.95
 )
 
 // An EF is the beam width of a graph search, the parameter ef of HNSW (Malkov and Yashunin, TPAMI

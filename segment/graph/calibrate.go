@@ -3,7 +3,6 @@ package graph
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -14,12 +13,26 @@ import (
 
 // Parameters of the calibration.
 const (
-	sampled   = 800 // rows
-	firstEF   = 10
-	lastEF    = 1500
-	perDecade = 12     // beam widths per factor of ten
-	enough    = 0.9995 // recall at which the calibration stops
-	finer     = 0.94   // each level misses at most this share of the previous one's miss
+	sampledRows  = 600 // rows, each left out
+	sampledOther = 120 // queries of each other kind
+	firstEF      = 10
+	lastEF       = 1500
+	perDecade    = 12    // beam widths per factor of ten
+	enough       = 0.998 // recall at which the calibration stops
+	finer        = 0.94  // each level misses at most this share of the previous one's miss
+	shareOfRows  = 0.7   // weight of the queries like the rows in the mean cost of a search
+)
+
+// A kind of trial is measured by itself: a level promises the recall that every kind gets.
+type kind int
+
+const (
+	likeRows  kind = iota // rows
+	fewMixed              // means of a few rows
+	manyMixed             // means of many rows
+	noisy                 // rows that are moved away from others or at random
+	sparse                // rows with most elements erased
+	kinds
 )
 
 // stopRatios are the stopping ratios tried during calibration, in ascending order.
@@ -32,9 +45,10 @@ type outcome struct {
 	found [len(calibrated)]float32
 }
 
-// A trial is a row that serves as a query.
+// A trial is a query of the calibration.
 type trial struct {
-	row   uint32
+	kind  kind
+	row   uint32 // the row that is left out, or none
 	query *Query
 	vec   []float32
 	norm  float64
@@ -75,8 +89,9 @@ func (g *Graph) score(t *trial, x []float32) float64 {
 	return max(-1, min(1, simd.Dot64(t.vec, x)/(norm*t.norm)))
 }
 
-// calibrate measures the recall of searches for a sample of the rows. Each search leaves out its
-// own row, and bridges it if it has no duplicates, so that the search does not pass through it.
+// calibrate measures the recall of searches for a sample of the rows, and for queries unlike them
+// that are made of rows. A search for a row leaves out that row, and bridges it if it has no
+// duplicates, so that the search does not pass through it.
 func (b *builder) calibrate(rows codes.Source) error {
 	trials, err := b.trials(rows)
 	if err != nil {
@@ -109,26 +124,25 @@ func (b *builder) calibrate(rows codes.Source) error {
 	return nil
 }
 
-// trials samples rows and finds the true neighbours of each by brute force.
+// trials makes queries and finds the true neighbours of each by brute force.
 func (b *builder) trials(rows codes.Source) ([]trial, error) {
-	n, dim := b.Len(), b.Dim()
-	r := rand.New(rand.NewPCG(b.head.seed, 2))
-	picks := r.Perm(n)[:min(n, sampled)]
-	slices.Sort(picks)
-	trials := make([]trial, len(picks))
-	for i, row := range picks {
-		x, err := rows(row, row+1)
-		if err != nil {
-			return nil, err
-		}
+	dim := b.Dim()
+	trials, err := b.queries(rows)
+	if err != nil {
+		return nil, err
+	}
+	for i := range trials {
 		t := &trials[i]
-		*t = trial{row: uint32(row), query: b.QueryRow(x, row), vec: slices.Clone(x), point: make([]float32, dim+1)}
-		t.norm = math.Sqrt(simd.Dot64(x, x))
-		t.point[dim] = b.space.point(t.point[:dim], x, true)
+		t.query, t.point = b.Query(t.vec), make([]float32, dim+1)
+		if t.row != none {
+			t.query.Without(int(t.row))
+		}
+		t.norm = math.Sqrt(simd.Dot64(t.vec, t.vec))
+		t.point[dim] = b.space.point(t.point[:dim], t.vec, true)
 	}
 	longest := 0.0 // length of the longest point
 	points := make([]float32, 0, readBytes/4/dim*(dim+1)+dim+1)
-	err := read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
+	err = read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
 		points = points[:len(x)/dim*(dim+1)]
 		err := b.each(len(x)/dim, func(_ *workerScratch, i int) error {
 			p := points[i*(dim+1):][:dim+1]
@@ -267,21 +281,15 @@ func outcomes(trials []trial, column, i, ef int) (all []level) {
 		if j > 0 {
 			l.stopRatio = stopRatios[j-1]
 		}
-		var sum, squares, nodes float64
+		var sums [kinds]moments
 		for t := range trials {
 			o := &trials[t].whole[i]
 			if j > 0 && trials[t].ended[j-1].nodes < o.nodes {
 				o = &trials[t].ended[j-1]
 			}
-			f := float64(o.found[column])
-			sum += f
-			squares += float64(f * f)
-			nodes += float64(o.nodes)
+			sums[trials[t].kind].add(float64(o.found[column]), float64(o.nodes))
 		}
-		n := float64(len(trials))
-		mean := sum / n
-		deviation := math.Sqrt(max(0, squares/n-float64(mean*mean)) / n) // standard error of the mean
-		l.nodes, l.recall = float32(nodes/n), float32(max(0, mean-deviation))
+		l.nodes, l.recall = expect(&sums)
 		l.whole = l.recall
 		if j > 0 {
 			l.whole = all[0].recall
@@ -289,6 +297,37 @@ func outcomes(trials []trial, column, i, ef int) (all []level) {
 		all = append(all, l)
 	}
 	return all
+}
+
+// moments are sums over trials of one kind.
+type moments struct{ n, sum, squares, nodes float64 }
+
+func (m *moments) add(found, nodes float64) {
+	m.n++
+	m.sum += found
+	m.squares += float64(found * found)
+	m.nodes += nodes
+}
+
+// least returns the mean less a multiple of its standard error.
+func (m *moments) least(times float64) float64 {
+	mean := m.sum / m.n
+	deviation := math.Sqrt(max(0, m.squares/m.n-float64(mean*mean)) / m.n)
+	return max(0, mean-float64(times*deviation))
+}
+
+// expect returns the mean number of expansions of a search, and the recall that queries of every
+// kind get at least. The recall of the other kinds is the least of several estimates, so half a
+// standard error is enough.
+func expect(sums *[kinds]moments) (nodes, recall float32) {
+	worst := sums[likeRows].least(1)
+	mean := float64(shareOfRows * sums[likeRows].nodes / sums[likeRows].n)
+	for k := likeRows + 1; k < kinds; k++ {
+		m := &sums[k]
+		worst = min(worst, m.least(0.5))
+		mean += float64((1 - shareOfRows) / float64(kinds-1) * m.nodes / m.n)
+	}
+	return float32(mean), float32(worst)
 }
 
 // cost returns the cost of a search in expansions. Inserting a row into the beam costs a fraction

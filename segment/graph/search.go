@@ -137,15 +137,43 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
-	if err = q.start(k, s, allowed, buf); err == nil {
-		if err = q.walk(allowed, buf); err == nil {
-			err = q.collect(k, allowed, buf)
+	before := 0 // distances estimated by narrower beams
+	widths, first := q.beams(k, s, allowed)
+	for _, ef := range widths[first:] {
+		if err = q.attempt(k, ef, s, allowed, buf); err != nil || buf.pool.next < ef {
+			break // not all rows of the beam are within the stopping ratio: a wider one would do the same
 		}
+		before, buf.stats.Estimated = before+buf.stats.Estimated, 0
+	}
+	buf.stats.Estimated += before
+	if err == nil {
+		err = q.collect(k, allowed, buf)
 	}
 	if err == nil && allowed != nil {
 		err = q.check(allowed, buf)
 	}
 	return buf.rows, buf.stats, err
+}
+
+// beams returns the beam widths to try in turn, from the first on. A beam of up to 192 rows is kept
+// in registers, and the stopping ratio ends most searches before they have expanded that many.
+func (q *Query) beams(k int, s Setting, allowed bitset.Set) (widths [2]int, first int) {
+	const inRegisters = 192
+	narrow := s.StopRatio > 0 && allowed == nil && q.g.head.layout == plain
+	if narrow && inRegisters < s.EF && rescored(rank(k)) <= inRegisters {
+		return [2]int{inRegisters, s.EF}, 0
+	}
+	return [2]int{0, s.EF}, 1
+}
+
+// attempt walks with one beam width.
+func (q *Query) attempt(k, ef int, s Setting, allowed bitset.Set, buf *Buffer) error {
+	s.EF = ef
+	err := q.start(k, s, allowed, buf)
+	if err == nil {
+		err = q.walk(allowed, buf)
+	}
+	return err
 }
 
 // rescored returns how many candidates are scored at most for k results. They are more than k

@@ -1,0 +1,235 @@
+package db
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/nearest"
+)
+
+var promiseFull = flag.Bool("promise.full", false,
+	"TestPromiseOfStrangers: all sets, every k and 400 queries of each kind; an hour")
+
+// strangeQueries returns queries that are unlike the rows, by kind: means of rows, as averages of
+// the words of a sentence are; what lies beyond rows; rows with noise in all directions, and with
+// most elements erased.
+func strangeQueries(set promiseSet, n int) (kinds []promiseQueries) {
+	r := rand.New(rand.NewPCG(17, uint64(len(set.rows))))
+	dim := len(set.rows[0])
+	pick := func() []float32 {
+		v := slices.Clone(set.rows[r.IntN(len(set.rows))])
+		if set.metric == Cosine {
+			scale(v, 1/max(length(v), 1e-30))
+		}
+		return v
+	}
+	mean := func(m int) func() []float32 {
+		return func() []float32 {
+			sum := make([]float32, dim)
+			for range m {
+				for i, x := range pick() {
+					sum[i] += x / float32(m)
+				}
+			}
+			return sum
+		}
+	}
+	noisy := func(times float64) func() []float32 {
+		return func() []float32 {
+			v, w := pick(), pick()
+			for i := range w {
+				w[i] -= v[i]
+			}
+			sd := times * length(w) / math.Sqrt(float64(dim))
+			for i := range v {
+				v[i] += float32(sd * r.NormFloat64())
+			}
+			return v
+		}
+	}
+	for _, k := range []struct {
+		name string
+		next func() []float32
+	}{
+		{"means of 2", mean(2)},
+		{"means of 4", mean(4)},
+		{"means of 10", mean(10)},
+		{"means of 30", mean(30)},
+		{"beyond", func() []float32 {
+			v, w := pick(), pick()
+			for i := range v {
+				v[i] += 0.7 * (v[i] - w[i])
+			}
+			return v
+		}},
+		{"a third noise", noisy(0.33)},
+		{"noise", noisy(1.2)},
+		{"a fifth of the elements", func() []float32 {
+			v := pick()
+			for i := range v {
+				if i != 0 && r.IntN(5) > 0 {
+					v[i] = 0
+				}
+			}
+			return v
+		}},
+	} {
+		q := promiseQueries{name: k.name}
+		for range n {
+			q.vecs = append(q.vecs, k.next())
+		}
+		kinds = append(kinds, q)
+	}
+	return kinds
+}
+
+type promiseQueries struct {
+	name string
+	vecs [][]float32
+}
+
+func length(v []float32) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	return math.Sqrt(sum)
+}
+
+func scale(v []float32, by float64) {
+	for i := range v {
+		v[i] = float32(float64(v[i]) * by)
+	}
+}
+
+// Promised recall is delivered on the first ask to queries that are unlike the rows, of every kind
+// by itself, for every k. A promise is broken if the 95 % interval of the recall found is more than
+// 0.01 below it. The test prints the worst cells. The whole grid, with the data sets in a
+// directory, where files q-NAME.fvecs beside base.fvecs and query.fvecs are further queries:
+//
+//	go test ./db -run TestPromiseOfStrangers -promise.full -promise.data DIR -timeout 12h
+func TestPromiseOfStrangers(t *testing.T) {
+	skipRecall(t)
+	only := regexp.MustCompile(*promiseOnly)
+	rows, queries, ks, targets := 4000, 60, []int{1, 10, 100}, []float64{0.8, 0.9, 0.98}
+	if *promiseFull {
+		rows, queries, ks, targets = *promiseRows, 400, []int{1, 10, 100, 1000}, []float64{0.8, 0.9, 0.95, 0.98, 0.99}
+	}
+	table := new(bytes.Buffer)
+	table.WriteString("| vectors | rows | dim | metric | queries | k | walked |")
+	for _, target := range targets {
+		fmt.Fprintf(table, " %g |", target)
+	}
+	fmt.Fprintf(table, "\n|---|---|---|---|---|---|---|%s\n", strings.Repeat("---|", len(targets)))
+	var cells []strangerCell
+	promiseSets(t, rows, queries, func(set promiseSet) {
+		if !only.MatchString(set.name) || !*promiseFull && set.name != "text model" && set.name != "4,000 words" {
+			return
+		}
+		p := plantPromise(t, set)
+		kinds := append([]promiseQueries{{"like the rows", set.queries}}, strangeQueries(set, queries)...)
+		files, err := filepath.Glob(filepath.Join(*promiseData, set.name, "q-*.fvecs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			vecs := readVecs(b)
+			name, _ = strings.CutPrefix(strings.TrimSuffix(filepath.Base(name), ".fvecs"), "q-")
+			kinds = append(kinds, promiseQueries{name, vecs[:min(len(vecs), queries)]})
+		}
+		for _, kind := range kinds {
+			for _, k := range ks {
+				fmt.Fprintf(table, "| %s | %d | %d | %v | %s | %d |", set.name, len(set.rows), len(set.rows[0]), set.metric, kind.name, k)
+				cells = append(cells, p.strangers(t, kind, k, targets, table)...)
+			}
+		}
+		if err := p.vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	slices.SortFunc(cells, func(a, b strangerCell) int {
+		return cmp.Compare(a.Recall-a.target, b.Recall-b.target)
+	})
+	table.WriteString("\nThe worst cells:\n\n| vectors | queries | k | asked | found | 95 % | nothing found | less than half |\n|---|---|---|---|---|---|---|---|\n")
+	for _, c := range cells[:min(len(cells), 20)] {
+		fmt.Fprintf(table, "| %s | %s | %d | %g | %.4f | %.4f to %.4f | %d of %d | %d |\n", c.set, c.kind, c.k, c.target, c.Recall,
+			c.Low, c.High, c.none, c.Queries, c.half)
+	}
+	t.Logf("\n%s", table)
+	if *promiseOut != "" {
+		if err := os.WriteFile(*promiseOut, table.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A strangerCell is the recall found by queries of one kind.
+type strangerCell struct {
+	set, kind string
+	k         int
+	target    float64
+	nearest.Estimate
+	none, half int // queries that found nothing, less than half
+}
+
+// strangers asks queries of one kind for every target.
+func (p *promised) strangers(t *testing.T, kind promiseQueries, k int, targets []float64, table *bytes.Buffer) (cells []strangerCell) {
+	t.Helper()
+	tallies := make([]nearest.Tally, len(targets))
+	cells = make([]strangerCell, len(targets))
+	walked := 0
+	for _, vec := range kind.vecs {
+		ask := func(a Accuracy) *Result {
+			r, err := p.c.Search(t.Context(), Query{Near: Vector(vec), K: k, Accuracy: a, Select: IDsOnly})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		truth := ask(Exact).Hits
+		for i, target := range targets {
+			r := ask(Recall(target))
+			found := 0
+			for _, h := range r.Hits {
+				if h.Score >= truth[len(truth)-1].Score {
+					found++
+				}
+			}
+			tallies[i].Add(found, len(truth))
+			if found == 0 {
+				cells[i].none++
+			}
+			if 2*found < len(truth) {
+				cells[i].half++
+			}
+			if !r.Exact {
+				walked++
+			}
+		}
+	}
+	fmt.Fprintf(table, " %.0f %% |", 100*float64(walked)/float64(len(targets)*len(kind.vecs)))
+	for i, target := range targets {
+		c := &cells[i]
+		c.set, c.kind, c.k, c.target, c.Estimate = p.name, kind.name, k, target, tallies[i].Estimate(nearest.Usual)
+		fmt.Fprintf(table, " %.4f |", c.Recall)
+		if c.High < target-0.01 {
+			t.Errorf("%s, %s, %d best: %+v", p.name, kind.name, k, *c)
+		}
+	}
+	table.WriteString("\n")
+	return cells
+}

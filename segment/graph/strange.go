@@ -1,0 +1,131 @@
+package graph
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/codes"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A stranger makes queries that are unlike the rows from rows.
+type stranger struct {
+	*builder
+	rows codes.Source
+	rng  *rand.Rand
+}
+
+// queries returns trials of all kinds that have vectors only. Means of rows stand for averages of
+// words and for what lies between documents, the others for questions from another source.
+func (b *builder) queries(rows codes.Source) (all []trial, err error) {
+	s := stranger{b, rows, rand.New(rand.NewPCG(b.head.seed, 2))}
+	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampledRows)]
+	slices.Sort(picks)
+	for _, row := range picks {
+		x, err := rows(row, row+1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, trial{kind: likeRows, row: uint32(row), vec: slices.Clone(x)})
+	}
+	for i := range sampledOther {
+		for k := fewMixed; k < kinds; k++ {
+			vec, err := s.make(k, i)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, trial{kind: k, row: none, vec: vec})
+		}
+	}
+	return all, nil
+}
+
+// make returns the i-th query of a kind.
+func (s *stranger) make(k kind, i int) ([]float32, error) {
+	switch k {
+	case fewMixed:
+		return s.mean([...]int{2, 3, 4, 6}[i%4])
+	case manyMixed:
+		return s.mean([...]int{10, 30}[i%2])
+	case noisy:
+		return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3])
+	default:
+		return s.moved(erased, 1)
+	}
+}
+
+// pick returns a random row; for cosine, of length 1.
+func (s *stranger) pick() ([]float32, error) {
+	row := s.rng.IntN(s.Len())
+	x, err := s.rows(row, row+1)
+	if err != nil {
+		return nil, err
+	}
+	v := slices.Clone(x)
+	if length := math.Sqrt(simd.Dot64(v, v)); s.head.ident.Metric == fileformat.Cosine && length > 0 {
+		for i := range v {
+			v[i] = float32(float64(v[i]) / length)
+		}
+	}
+	return v, nil
+}
+
+// mean returns the mean of n random rows.
+func (s *stranger) mean(n int) ([]float32, error) {
+	sum := make([]float64, s.Dim())
+	for range n {
+		x, err := s.pick()
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range x {
+			sum[i] += float64(v) / float64(n)
+		}
+	}
+	v := make([]float32, len(sum))
+	for i := range v {
+		v[i] = float32(sum[i])
+	}
+	return v, nil
+}
+
+// A change makes a query that is unlike the rows from a row.
+type change int
+
+const (
+	away   change = iota // from another row
+	noise                // in all directions alike, even those that the rows hardly use
+	erased               // nine tenths of the elements are zero
+)
+
+// moved returns a changed row. It is moved by about times its distance from another row.
+func (s *stranger) moved(how change, times float64) ([]float32, error) {
+	x, err := s.pick()
+	if err != nil {
+		return nil, err
+	}
+	y, err := s.pick()
+	if err != nil {
+		return nil, err
+	}
+	// Noise is uniform, with the variance that gives the length.
+	length := 2 * math.Sqrt(3/float64(len(x))*simd.L264(x, y)) * times
+	for i := range x {
+		switch v := float64(x[i]); how {
+		case away:
+			x[i] = float32(v + float64(times*(v-float64(y[i]))))
+		case noise:
+			x[i] = float32(v + float64(length*(s.rng.Float64()-0.5)))
+		case erased:
+			if s.rng.IntN(10) > 0 {
+				x[i] = 0
+			}
+		}
+	}
+	if !simd.Finite(x) { // the rows are as long as float32 permits
+		return y, nil
+	}
+	return x, nil
+}
