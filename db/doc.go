@@ -27,8 +27,8 @@
 //   - Recall: where it costs less, a search uses the graph of a large segment (ten million vector
 //     components or more; never with [Dot]). The answer is then not exact and states the recall
 //     that it promises, [Result.Recall]: [DefaultRecall], unless [Query.Accuracy] asks for another
-//     one, or for [Exact]. A promise is about the mean over queries that resemble the stored
-//     vectors. Hits always have canonical scores.
+//     one, or for [Exact]. A promise is about the mean over queries, whether they resemble the
+//     stored vectors or not. Hits always have canonical scores.
 //   - Filters: a query with a filter finds min(K, matching documents) hits, exact or not. Only
 //     [Query.Threshold] and [Query.Group] can leave fewer.
 //   - Integrity: every byte that can influence an answer is under a checksum that is verified

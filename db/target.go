@@ -56,8 +56,9 @@ func targetOf(t Target) (query.Target, error) {
 type Accuracy interface{ isAccuracy() }
 
 // A Recall is the share of the true answer that is enough, above 0 and up to 1. It is a promise
-// about the mean over queries. The answer is exact where an exact one costs no more. Recall(0)
-// means DefaultRecall.
+// about the mean over queries, of those that resemble the stored vectors and of those that do not,
+// such as questions to passages or means of examples. Queries of the first kind find more. The
+// answer is exact where an exact one costs no more. Recall(0) means DefaultRecall.
 type Recall float64
 
 const (
