@@ -19,7 +19,8 @@ const graphQueries = 1000 // the first word vectors are frequent words, which ar
 var (
 	graphRecalls = []float64{0.90, 0.95, 0.99}
 	// Recalls requested from vecbolt.
-	graphAsked = []float64{0.20, 0.30, 0.40, 0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.88, 0.90, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.993, 0.995}
+	graphAsked = []float64{0.20, 0.30, 0.40, 0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.88, 0.90, 0.92,
+		0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.993, 0.995}
 	// graphGoals are speeds relative to hnswlib at the recalls above: the speed of Glass, with its
 	// best setting for each recall and the same number of threads, where both were measured (on
 	// real vectors for 1,536 dimensions); otherwise 2.5 on 768 and 1,536 dimensions.
