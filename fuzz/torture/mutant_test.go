@@ -283,7 +283,7 @@ var mutants = []mutant{
 		old: "isQuote(r) || r == '*'", new: "r == '\"' || r == '*'"},
 	{name: "model-by-dimension", file: "rag/retriever.go", pkg: "rag",
 		run: "TestModelInNames",
-		old: "r.named(ModelsOf(info.Dim))", new: "ModelsOf(info.Dim)"},
+		old: "r.named(modelsOf(info.Dim))", new: "modelsOf(info.Dim)"},
 	{name: "unjudged-base-measured", file: "rag/eval/lab.go", pkg: "rag/eval",
 		run: "TestNotJudged",
 		old: "if err := qrels.Known(ctx, s.coll); err", new: "if err := error(nil); err"},
