@@ -117,20 +117,21 @@ type checker struct {
 	refs    map[uint32]*tally // by collection: the documents that history refers to
 }
 
-// pages verifies the structure below bbolt, by pread: whether bbolt can walk the file, and whether
-// both roots are intact. bbolt's own check would find nothing more, and it reads the mapped file in
-// a goroutine of its own, where an unreadable page would end the process.
+// pages verifies the structure below bbolt, unless another process writes the file, by pread:
+// whether bbolt can walk the file, and whether both roots are intact. bbolt's own check would find
+// nothing more, and it reads the mapped file in a goroutine of its own, where an unreadable page
+// would end the process.
 func (c *checker) pages() (whole bool, err error) {
+	if c.store.views != nil {
+		return true, nil
+	}
 	name := c.store.name
-	f, err := c.store.fs.Open(name)
+	f := c.store.file // the name may be another file's by now
+	st, err := f.Stat()
 	if err != nil {
 		return false, err
 	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return false, err
-	}
+	size := st.Size()
 	var bad *boltcheck.Error
 	roots, _, err := boltcheck.Roots(f, size)
 	if err == nil {

@@ -28,6 +28,19 @@ type Options struct {
 	DB       [16]byte // with Create: identity of the database
 	Lenient  bool     // for repair: counts and digests need not match
 	Verify   bool     // verify the structure of the whole file on disk first, and ignore meta.sums
+
+	// Shared lets other processes read the file meanwhile, each at a Root that this one has pinned.
+	// The lock of the database excludes other writers then, and the lock of the file says that
+	// somebody reads it: opening it for writing fails with vfs.ErrLocked, because a commit may
+	// reuse pages that this process knows nothing of. See Copy.
+	Shared bool
+	// Trusted skips the verification of pages: a process that has ended without a power cut used
+	// the file until then.
+	Trusted bool
+	// Root opens the file read-only at exactly this root: the id of a transaction that another
+	// process, which writes, has pinned. ErrRoot says that the newest root is another. The file is
+	// not verified: the process that writes it has done so.
+	Root uint64
 }
 
 // Store is an open meta.bolt. It is safe for concurrent use: any number of Views, and one Update at
@@ -52,6 +65,10 @@ type Store struct {
 	bolt *bbolt.DB    // nil when closed
 	file *os.File     // the file of bolt
 
+	pins     pins
+	confined bool           // there is no address space for sharedMap; guarded by mu
+	views    chan *bbolt.Tx // with Options.Root: the transactions of View
+
 	broken atomic.Pointer[error] // bbolt panicked while it held its locks and must not be called again
 	free   atomic.Int64          // bytes in free pages after the last commit
 }
@@ -72,6 +89,12 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 		return nil, ErrReadOnly
 	}
 	s := &Store{fs: fsys, name: name, opts: opts}
+	if opts.Root > 0 {
+		if err := s.openRoot(); err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
 	if opts.Create {
 		f, err := fsys.Create(name)
 		if err != nil {
@@ -107,7 +130,7 @@ func Open(fsys *vfs.FS, name string, opts Options) (_ *Store, err error) {
 	if err := s.View((*Tx).identify); err != nil {
 		return nil, err
 	}
-	if !opts.Create && !s.Sealed() && !opts.Lenient {
+	if !opts.Create && !s.Sealed() && !opts.Lenient && !opts.Trusted {
 		if err := s.View((*Tx).checkTallies); err != nil {
 			return nil, err
 		}
@@ -174,7 +197,7 @@ func (s *Store) validate() error {
 			return err
 		}
 	}
-	if err == nil && !s.Sealed() {
+	if err == nil && !s.Sealed() && !s.opts.Trusted {
 		err = boltcheck.Check(f, size)
 	}
 	return damage(s.name, err)
@@ -192,6 +215,10 @@ func (s *Store) Old() bool { return s.old }
 // open opens the file with bbolt.
 func (s *Store) open() error {
 	bolt, file, err := s.openBolt(s.name, s.opts.ReadOnly)
+	if s.opts.Shared && !s.confined && errors.Is(err, syscall.ENOMEM) {
+		s.confined = true
+		bolt, file, err = s.openBolt(s.name, s.opts.ReadOnly)
+	}
 	if err == nil {
 		s.bolt, s.file = bolt, file
 	}
@@ -212,11 +239,21 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 		NoStatistics: true,
 		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return file, nil },
 	}
+	if s.opts.Shared {
+		o.Timeout = time.Millisecond // one attempt
+		if readOnly {
+			o.Timeout = sharedTimeout
+		}
+	}
 	// elsewhere the map size becomes the file size
 	if strconv.IntSize == 64 && (runtime.GOOS == "linux" || runtime.GOOS == "darwin") {
 		o.InitialMmapSize = initialMap
 		if st, err := file.Stat(); err == nil {
 			o.InitialMmapSize = max(initialMap, int(2*st.Size()))
+			if s.opts.Shared && !s.confined {
+				o.InitialMmapSize = max(sharedMap, int(2*st.Size()))
+				o.MaxSize = o.InitialMmapSize
+			}
 		}
 	}
 	err, panicked := s.catch(func() (err error) {
@@ -237,6 +274,11 @@ func (s *Store) openBolt(name string, readOnly bool) (bolt *bbolt.DB, file *os.F
 		return nil, nil, err
 	}
 	bolt.AllocSize = growBy
+	if s.opts.Shared && !readOnly {
+		if err := vfs.Unlock(file); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("meta: open %s: %w", name, err), bolt.Close())
+		}
+	}
 	return bolt, file, nil
 }
 
@@ -267,6 +309,9 @@ func (s *Store) catch(fn func() error) (err error, panicked bool) {
 func (s *Store) transact(writable bool, fn func(*bbolt.Tx) error) (err error) {
 	if broken := s.broken.Load(); broken != nil {
 		return *broken
+	}
+	if s.views != nil && !writable {
+		return s.transactAtRoot(fn)
 	}
 	var tx *bbolt.Tx
 	unlocked := false
@@ -374,7 +419,7 @@ func isFull(err error) bool {
 func (s *Store) forget(id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bolt == nil || s.broken.Load() != nil {
+	if s.bolt == nil || s.broken.Load() != nil || s.pins.any() { // reopening would give up the pinned roots
 		return false
 	}
 	st, err := s.file.Stat()
@@ -459,6 +504,8 @@ func (s *Store) close() error {
 	case s.broken.Load() != nil:
 		return s.file.Close() // bolt.Close would wait forever; its mapping leaks
 	}
+	s.pins.release()
+	s.closeViews()
 	err, _ := s.catch(bolt.Close)
 	return err
 }

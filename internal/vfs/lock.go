@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,24 @@ import (
 
 // Lock is a held lock. The system releases it when the process ends, however it ends.
 type Lock struct {
-	mu sync.Mutex
-	f  *os.File // nil: nothing to hold
+	mu    sync.Mutex
+	f     *os.File // nil: nothing to hold
+	token string
+}
+
+// Token identifies this hold of an exclusive lock. No other hold has the same, not even of the same
+// process.
+func (l *Lock) Token() string { return l.token }
+
+// LockToken returns the token of the process that holds or held the named lock exclusively, as far
+// as its file tells.
+func (f *FS) LockToken(name string) (string, error) {
+	file, err := f.root.open(name, os.O_RDONLY, 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	return readHolder(file).token, nil
 }
 
 // Lock takes the lock of the named file without waiting: exclusive for a writer, shared for
@@ -49,13 +66,14 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 		file.Close()
 		return nil, &fs.PathError{Op: OpLock.String(), Path: name, Err: err}
 	}
+	own := ownHolder()
 	if exclusive {
 		// Informational, so a full disk must not keep the writer out.
 		if file.Truncate(0) == nil {
-			_, _ = file.WriteAt(ownHolder().line(), 0)
+			_, _ = file.WriteAt(own.line(), 0)
 		}
 	}
-	return &Lock{f: file}, nil
+	return &Lock{f: file, token: own.token}, nil
 }
 
 // heldBy returns an error with the holder of a file's lock. Readers do not write their process id,
@@ -73,12 +91,13 @@ func heldBy(file *os.File, exclusive bool) error {
 	return fmt.Errorf("%w by process %d%s", ErrLocked, h.pid, h.details())
 }
 
-// A holder is the content of a lock file: process id, program and time, separated by tabs. Earlier
-// releases wrote the process id alone.
+// A holder is the content of a lock file: process id, program, time and token, separated by tabs.
+// Earlier releases wrote no token, and before that the process id alone.
 type holder struct {
 	pid     int
 	program string
 	since   time.Time
+	token   string
 }
 
 // maxHolder limits the bytes of a lock file that are read, and maxProgram the name of a program.
@@ -92,13 +111,14 @@ func ownHolder() holder {
 	if len(os.Args) > 0 {
 		program = filepath.Base(os.Args[0]) // no arguments: they may hold secrets
 	}
-	return holder{os.Getpid(), program, time.Now()}
+	return holder{os.Getpid(), program, time.Now(), rand.Text()}
 }
 
 // line returns the content of the file. A name is shown to people: it is cut, and without control
 // characters.
 func (h holder) line() []byte {
-	return fmt.Appendf(nil, "%d\t%s\t%s\n", h.pid, printable(h.program), h.since.UTC().Format(time.RFC3339))
+	return fmt.Appendf(nil, "%d\t%s\t%s\t%s\n", h.pid, printable(h.program),
+		h.since.UTC().Format(time.RFC3339), h.token)
 }
 
 func printable(name string) string {
@@ -138,16 +158,23 @@ func readHolder(f io.ReaderAt) (h holder) {
 		return holder{}
 	}
 	text, _, _ := strings.Cut(string(b[:n]), "\n")
-	parts := strings.SplitN(strings.TrimSpace(text), "\t", 3)
+	parts := strings.SplitN(strings.TrimSpace(text), "\t", 4)
 	if h.pid, err = strconv.Atoi(parts[0]); err != nil || h.pid <= 0 {
 		return holder{}
 	}
-	if len(parts) == 3 {
+	if len(parts) == 4 {
+		h.token = printable(parts[3])
+	}
+	if len(parts) >= 3 {
 		h.program = printable(parts[1])
 		h.since, _ = time.Parse(time.RFC3339, parts[2]) // zero if it is something else
 	}
 	return h
 }
+
+// Unlock releases the lock that a library holds on its own file, so that other processes can open
+// the file too. It fails with errors.ErrUnsupported on Windows.
+func Unlock(f *os.File) error { return funlock(f) }
 
 // Close releases the lock. The file stays: removing it would let two holders in. Closing twice is
 // fine.

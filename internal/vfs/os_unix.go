@@ -58,6 +58,10 @@ func madvise(b []byte, p Pattern) {
 	}
 }
 
+func funlock(f *os.File) error {
+	return control(f, func(fd int) error { return unix.Flock(fd, unix.LOCK_UN) })
+}
+
 // flock takes the lock of f; held reports that another handle has it.
 func flock(f *os.File, exclusive bool) (held bool, err error) {
 	how := unix.LOCK_SH

@@ -43,6 +43,8 @@ func munmap(b []byte) error {
 
 func madvise([]byte, Pattern) {}
 
+func funlock(*os.File) error { return errors.ErrUnsupported }
+
 // flock locks one byte far behind the content: locks of Windows are mandatory, and the process id
 // must stay readable.
 func flock(f *os.File, exclusive bool) (held bool, err error) {
