@@ -13,7 +13,7 @@ import (
 // process that holds a lock, and the functions that help.
 func TestErrorsAdvise(t *testing.T) {
 	dir := t.TempDir()
-	vdb := open(t, dir, nil)
+	vdb := open(t, dir, &Options{Exclusive: true})
 	for _, name := range []string{"notes", "pets"} {
 		if _, err := vdb.CreateCollection(t.Context(), name, Schema{}, nil); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestErrorsAdvise(t *testing.T) {
 		"writer": {func() error { _, err := Open(dir, nil); return err }, ErrLocked,
 			fmt.Sprintf("locked by process %d, %s, since 20", os.Getpid(), filepath.Base(os.Args[0]))},
 		"reader": {func() error { _, err := Open(dir, &Options{ReadOnly: true}); return err }, ErrLocked,
-			"(in Go: Options.ReadOnly shares with readers, DB.NewPublisher serves readers beside a writer)"},
+			"(in Go: without Options.Exclusive, processes share a database)"},
 	} {
 		if err := tt.fail(); !errors.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", what, err, tt.want)

@@ -82,12 +82,17 @@ func (db *DB) Check(ctx context.Context, level CheckLevel) (*CheckReport, error)
 
 // CheckFiles checks a database even if Open fails. The error of Open is then the first
 // problem of the report, followed by the damage in all files that can be examined without
-// it; the level makes no difference. The returned error means that the check itself failed.
+// it; the level makes no difference. While another process leads the database, files that the
+// database does not know are not reported: it may be making them. The returned error means that the
+// check itself failed.
 func CheckFiles(ctx context.Context, dir string, level CheckLevel) (*CheckReport, error) {
 	if err := level.validate(); err != nil {
 		return nil, fmt.Errorf("db: check %q: %w", dir, err)
 	}
-	vdb, err := Open(dir, &Options{ReadOnly: true})
+	vdb, err := Open(dir, &Options{ReadOnly: true, Exclusive: true})
+	if errors.Is(err, ErrLocked) {
+		vdb, err = Open(dir, &Options{ReadOnly: true}) // beside a process that writes
+	}
 	if err == nil {
 		report, err := vdb.Check(ctx, level)
 		return report, errors.Join(err, vdb.Close())

@@ -390,6 +390,7 @@ func TestTornLog(t *testing.T) {
 	end := len(strings.TrimRight(string(whole), "\x00"))
 	for cut := end - 1500; cut <= end; cut += 97 {
 		torn := t.TempDir()
+		_ = os.Remove(filepath.Join(dir, engine.SocketName)) // of the process that was killed, if it was there
 		if err := os.CopyFS(torn, os.DirFS(dir)); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/vecbolt/vecbolt/internal/query"
+	"github.com/vecbolt/vecbolt/internal/share"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
@@ -14,6 +15,7 @@ import (
 // for writers, flushes or compactions, nor do these wait for readers.
 type DB struct {
 	engine   *engine.Engine
+	member   *share.Member
 	opts     Options
 	searcher *query.Searcher
 }
@@ -22,9 +24,14 @@ type DB struct {
 // "./:memory:".
 const Memory = engine.Memory // ":memory:"
 
-// Open opens the database in directory dir and creates it if it does not exist. It fails
-// at once with ErrLocked when another process excludes this one. After a crash, Open
-// recovers every acknowledged write.
+// Open opens the database in directory dir and creates it if it does not exist. After a
+// crash, Open recovers every acknowledged write.
+//
+// Any number of processes can have a database open, for reading and writing. One of them
+// leads: it writes the files, and the others send their writes to it, through the socket
+// leader.sock in the directory, and read the files themselves. When it ends, another one
+// leads. Open fails with ErrLocked when a process excludes this one, and on Windows, where
+// one process writes or any number read. See Options.Exclusive.
 //
 // Memory as dir opens a new, empty database in memory, with the same engine: every such database is
 // one of its own, and Close discards it. Backup can save it. Its files have no names and vanish
@@ -39,15 +46,16 @@ func Open(dir string, opts *Options) (*DB, error) {
 		return nil, fmt.Errorf("db: open %q: %w", dir, err)
 	}
 	o = o.withDefaults()
-	e, err := engine.Open(dir, o.settings())
+	member, err := share.Open(dir, o.settings(), share.Self())
 	if err != nil {
 		return nil, fmt.Errorf("db: open %q: %w", dir, engine.Translate(err))
 	}
+	e := member.Engine()
 	every := o.recheckEvery
 	if o.Recheck == Manual {
 		every = 0
 	}
-	db := &DB{engine: e, opts: o, searcher: &query.Searcher{
+	db := &DB{engine: e, member: member, opts: o, searcher: &query.Searcher{
 		Engine: e, Nearest: nearest.NewSearcher(e, o.worthHelp), Rechecks: nearest.NewRechecks(e, every),
 		Workers: o.Workers, CheapFusion: o.cheapFusion, ConvexTexts: o.convexTexts,
 	}}
@@ -63,7 +71,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 // snapshots first: afterwards they fail.
 func (db *DB) Close() error {
 	db.searcher.Rechecks.Stop()
-	if err := db.engine.Close(); err != nil {
+	if err := db.member.Close(); err != nil {
 		return fmt.Errorf("db: close %q: %w", db.engine.Dir, engine.Translate(err))
 	}
 	return nil
@@ -73,15 +81,17 @@ func (db *DB) Close() error {
 // it is optional: it bounds the recovery work of the next Open after a crash, and makes
 // writes durable under every SyncPolicy.
 func (db *DB) Flush(ctx context.Context) error {
-	return db.maintenance(ctx, "flush", db.engine.Flush)
+	return db.maintenance(ctx, "flush", share.CallFlush, db.engine.Flush)
 }
 
-// maintenance runs a call that changes files but no documents.
-func (db *DB) maintenance(ctx context.Context, call string, work func() error) error {
-	err := db.engine.Usable(ctx)
-	if err == nil {
-		defer db.engine.End()
-		err = work()
+// maintenance runs a call that changes files but no documents, in the process that leads.
+func (db *DB) maintenance(ctx context.Context, call string, kind uint8, work func() error) error {
+	done, err := db.delegate(ctx, kind)
+	if !done {
+		if err = db.engine.Usable(ctx); err == nil {
+			defer db.engine.End()
+			err = work()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("db: %s: %w", call, engine.Translate(err))
@@ -94,12 +104,26 @@ func (db *DB) maintenance(ctx context.Context, call string, work func() error) e
 // of it is free. Readers and writers go on. Calling it is optional: the database compacts
 // in the background.
 func (db *DB) Compact(ctx context.Context) error {
-	return db.maintenance(ctx, "compact", func() error { return db.engine.Compact(ctx) })
+	return db.maintenance(ctx, "compact", share.CallCompact, func() error { return db.engine.Compact(ctx) })
+}
+
+// delegate has the leading process do a call; done is false if this process leads or only reads.
+func (db *DB) delegate(ctx context.Context, kind uint8) (done bool, err error) {
+	if db.opts.ReadOnly || db.engine.Role() != engine.Follower {
+		return false, nil
+	}
+	if err := db.engine.Begin(); err != nil {
+		return true, err
+	}
+	defer db.engine.End()
+	_, done, err = db.member.Call(ctx, kind)
+	return done, err
 }
 
 // Apply makes all writes of b take effect, across collections, or none. When it returns
 // nil, the writes survive power loss (see SyncPolicy). An error means that nothing was
-// written, except ErrUnknown: the disk failed during the write.
+// written, except ErrUnknown: the disk failed during the write, or the leading process
+// ended before it answered.
 //
 // The context is honoured until the batch is queued for the log; from then on Apply waits
 // for the outcome. Concurrent calls share one fsync.
@@ -133,4 +157,32 @@ func (db *DB) Refresh(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("db: refresh: %w", engine.Translate(err))
 	}
 	return newer, nil
+}
+
+// Barrier waits until every write that any process had acknowledged before the call is visible in
+// this one. Without Barrier a write of another process is visible within milliseconds, and a write
+// of this one at once.
+func (db *DB) Barrier(ctx context.Context) error {
+	err := db.engine.Begin()
+	if err == nil {
+		defer db.engine.End()
+		err = db.member.Barrier(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("db: barrier: %w", engine.Translate(err))
+	}
+	return nil
+}
+
+// A Process is one of those that have a database open.
+type Process = share.Process
+
+// Processes lists the processes that have the database open, the leading one first: it writes the
+// files, and the others send their writes to it.
+func (db *DB) Processes(ctx context.Context) ([]Process, error) {
+	list, err := db.member.Processes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("db: processes: %w", engine.Translate(err))
+	}
+	return list, nil
 }

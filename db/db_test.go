@@ -595,7 +595,7 @@ func TestReadOnly(t *testing.T) {
 	if _, err := Open(filepath.Join(dir, "none"), &Options{MustExist: true}); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("open of nothing with MustExist: %v", err)
 	}
-	vdb := open(t, dir, nil)
+	vdb := open(t, dir, &Options{Exclusive: true})
 	c := collection(t, vdb, "c", Schema{Dim: 1})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1}, Metadata: Metadata{"x": 1}})
 	if _, err := Open(dir, nil); !errors.Is(err, ErrLocked) {
@@ -608,8 +608,8 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := snapshotDir(t, dir)
-	one := open(t, dir, &Options{ReadOnly: true})
-	two := open(t, dir, &Options{ReadOnly: true})
+	one := open(t, dir, &Options{ReadOnly: true, Exclusive: true})
+	two := open(t, dir, &Options{ReadOnly: true, Exclusive: true})
 	if _, err := Open(dir, nil); !errors.Is(err, ErrLocked) {
 		t.Fatalf("writer beside readers: %v", err)
 	}
@@ -643,7 +643,7 @@ func snapshotDir(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
 		b, err := os.ReadFile(path)

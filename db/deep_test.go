@@ -206,9 +206,16 @@ func TestCheckFiles(t *testing.T) {
 		t.Errorf("no database: %v", err)
 	}
 	dir := t.TempDir()
-	open(t, dir, nil)
+	vdb := open(t, dir, &Options{Exclusive: true})
 	if _, err := CheckFiles(t.Context(), dir, CheckBytes); !errors.Is(err, ErrLocked) {
 		t.Errorf("in use: %v", err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, collection(t, open(t, dir, nil), "c", Schema{}), Document{ID: "a"})
+	if report, err := CheckFiles(t.Context(), dir, CheckBytes); err != nil || len(report.Problems) > 0 || report.Documents != 1 {
+		t.Errorf("shared: %+v, %v", report, err)
 	}
 }
 

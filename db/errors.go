@@ -12,8 +12,9 @@ var (
 	// collection whose database or snapshot has been closed.
 	ErrClosed = engine.ErrClosed
 
-	// ErrLocked is returned by Open, at once, when another process has the
-	// database open in a way that excludes this one.
+	// ErrLocked is returned by Open when another process has the database open in a way
+	// that excludes this one: see Options.Exclusive. It is also returned by calls that
+	// only the leading process can run.
 	ErrLocked = engine.ErrLocked
 
 	// ErrReadOnly is returned by writes to a database that was opened
@@ -55,7 +56,9 @@ var (
 
 	// ErrUnknown is returned when the disk failed while a write was being made durable:
 	// the next Open decides whether the write survives. Until then the database answers
-	// reads and refuses writes.
+	// reads and refuses writes. It is also returned for a write that was on its way to the
+	// leading process when that ended: it took effect as a whole or not at all, which a read
+	// tells, and the database takes further writes.
 	ErrUnknown = engine.ErrUnknown
 
 	// ErrCorrupt is matched by every *CorruptError.

@@ -72,14 +72,17 @@ func (u Upkeep) String() string {
 // are read by Open and never written to. A field outside its range makes Open
 // fail with ErrInvalid.
 type Options struct {
-	// ReadOnly opens without writing a byte. Any number of processes can have a
-	// database open read-only while none has it open for writing. A folder that
-	// a Publisher fills can be opened at any time, but only read-only.
+	// ReadOnly opens without writing a byte. It keeps no process from writing: calls
+	// see the writes of a process that leads, and otherwise those in the files. A folder
+	// that a Publisher fills can be opened read-only, too.
 	ReadOnly bool
 	// Follow, if positive, looks for a newer version of such a folder this
 	// often, as Refresh does, and compares every file with its SHA-256 before
 	// its first use, in Open as well. Negative is invalid.
 	Follow time.Duration
+	// Exclusive keeps other processes out: their Open fails with ErrLocked, and so does
+	// this one while a process writes. With ReadOnly it keeps out those that write.
+	Exclusive bool
 	// MustExist makes Open fail with ErrNotFound instead of creating.
 	MustExist bool
 	// Sync says when writes reach the disk.
@@ -178,7 +181,8 @@ func (o Options) withDefaults() Options {
 func (o Options) settings() engine.Options {
 	s := engine.Options{
 		ReadOnly: o.ReadOnly, MustExist: o.MustExist, Follow: o.Follow, SyncAlways: o.Sync == SyncAlways,
-		HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic, Logger: o.Logger,
+		Shared: !o.Exclusive, HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic,
+		Logger:     o.Logger,
 		Hook:       o.hook,
 		CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
 	}

@@ -82,9 +82,7 @@ func (db *DB) Stats() (Stats, error) {
 		s.BackgroundError = err.Error()
 	}
 	s.MetaBytes, s.MetaFree = ver.Files.Store.Size()
-	if db.engine.Log != nil {
-		s.LogBytes = db.engine.Log.Size()
-	}
+	s.LogBytes = db.engine.LogBytes()
 	if r, ok := db.engine.Replica(); ok {
 		s.Replica = (*ReplicaStats)(&r)
 	}

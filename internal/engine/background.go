@@ -32,10 +32,14 @@ func (b *background) start(db *Engine) {
 			return nil
 		})
 	}
-	if db.Opts.ReadOnly {
-		return
-	}
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	if db.Leads() {
+		b.lead(db)
+	}
+}
+
+// lead starts the work of the process that writes the files.
+func (b *background) lead(db *Engine) {
 	b.serve(db, b.flush, "flush", func() error { return db.flushFrozen() })
 	if db.Opts.Compaction {
 		b.serve(db, b.compact, "compaction", func() error { return db.compactSome(b.stopped) })

@@ -60,6 +60,11 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	for db.Role() == Follower {
+		if done, err := db.forward(ctx, r); done {
+			return err
+		}
+	}
 	r.turn = make(chan bool, 1)
 	q := &db.Queue
 	q.Mu.Lock()
@@ -220,6 +225,9 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 	if err != nil {
 		return db.Fail(err) // the log is ahead of the state in memory
 	}
+	if o := db.observer(); o != nil {
+		o.Committed(last+1-uint64(len(records)), records)
+	}
 	return nil
 }
 
@@ -328,6 +336,34 @@ func (g *Group) resolve(r *request) (err error) {
 		g.own[docKey{o.Coll, o.ID}] = &kept[len(kept)-1]
 	}
 	r.ops = kept
+	return nil
+}
+
+// Accept checks the definitions among ops that another process has decided on, and takes the
+// numbers of new collections.
+func (g *Group) Accept(ops []Op) error {
+	for i := range ops {
+		o := &ops[i]
+		if o.Kind != OpDefine && o.Kind != OpDrop {
+			continue
+		}
+		old := g.Base.Views[o.Coll]
+		taken, known := uint32(0), false
+		if o.Kind == OpDefine {
+			taken, known = g.Base.Names[o.Def.Name]
+		}
+		switch {
+		case old == nil && (o.Kind == OpDrop || o.Coll != g.NextID):
+			return fmt.Errorf("%w: collection number %d", ErrNotFound, o.Coll)
+		case known && taken != o.Coll:
+			return fmt.Errorf("%w: collection %q", ErrExists, o.Def.Name)
+		case old == nil:
+			g.NextID++
+		case o.Kind == OpDefine && (o.Def.Schema.Metric != old.Def.Schema.Metric ||
+			old.Def.Schema.Dim != 0 && o.Def.Schema.Dim != old.Def.Schema.Dim):
+			return fmt.Errorf("%w: collection %q", ErrSchema, old.Def.Name)
+		}
+	}
 	return nil
 }
 

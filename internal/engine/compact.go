@@ -84,7 +84,11 @@ func (db *Engine) compactAll(ctx context.Context) error {
 func (db *Engine) rewriteMeta() error {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
-	return db.Store.Rewrite()
+	if err := db.Store.Rewrite(); err != nil {
+		return err
+	}
+	db.announce()
+	return nil
 }
 
 // compactSome runs background compactions until none is worthwhile.

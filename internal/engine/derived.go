@@ -129,7 +129,7 @@ func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 	if v := d.Get(); v != nil {
 		return v, nil
 	}
-	if !d.db.Opts.ReadOnly && d.db.Err() == nil && (d.scratch == nil || !d.scratch()) {
+	if d.db.Leads() && d.db.Err() == nil && (d.scratch == nil || !d.scratch()) {
 		if err := d.make(ctx); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
@@ -171,6 +171,9 @@ func (d *Derived[T]) make(ctx context.Context) error {
 	}
 	if err := d.keep(func(w io.WriterAt) error { return d.Write(ctx, w) }); err != nil {
 		return err
+	}
+	if o := d.db.observer(); o != nil {
+		o.Made()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -64,26 +64,38 @@ type Engine struct {
 	ids KnownIDs
 
 	Background background
-	Folder     *folderReader          // nil unless the directory is a published folder
-	names      atomic.Pointer[vfs.FS] // the file names of its newest version
+
+	role     atomic.Uint32 // a Role
+	shared   sharing
+	logFiles atomic.Pointer[wal.Log] // Log, for LogBytes
+
+	Folder *folderReader          // nil unless the directory is a published folder
+	names  atomic.Pointer[vfs.FS] // the file names of its newest version
 }
 
 // openEngine opens the database in a directory. settings.MustExist allows it to create one. After a
 // crash it recovers every acknowledged write.
 func Open(dir string, opts Options) (*Engine, error) {
+	db := newEngine(dir, opts)
+	if err := db.open(); err != nil {
+		db.abandon()
+		db.release()
+		return nil, err
+	}
+	return db, nil
+}
+
+func newEngine(dir string, opts Options) *Engine {
 	db := &Engine{
 		Dir: dir, Opts: opts,
 		Active: newHead(), Live: map[*Version]struct{}{}, Mapped: map[*OpenSegment]struct{}{},
 		litter:   map[uint64]struct{}{},
 		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
 	}
+	db.shared.roots = map[*meta.Store]uint64{}
 	db.flushed = sync.NewCond(&db.CommitMu)
 	db.idle = sync.NewCond(&db.Mu)
-	if err := db.open(); err != nil {
-		db.release()
-		return nil, err
-	}
-	return db, nil
+	return db
 }
 
 // Close flushes, so that the next open is quick, and releases every resource. It waits for running
@@ -106,7 +118,7 @@ func (db *Engine) Close() error {
 	db.CommitMu.Unlock()
 
 	var err error
-	if !db.Opts.ReadOnly && db.Err() == nil {
+	if db.Leads() && db.Err() == nil {
 		err = db.finish()
 	}
 	err = errors.Join(err, db.release())
@@ -196,7 +208,7 @@ func (db *Engine) Err() error {
 // matter which call met the failure: the kernel may have dropped the new names, and the
 // next sync would still succeed.
 func (db *Engine) refused() error {
-	if db.Failed == nil && !db.Opts.ReadOnly {
+	if db.Failed == nil && db.Leads() {
 		if err := db.FS.Failed(); err != nil {
 			db.refuse(err)
 		}
@@ -218,6 +230,9 @@ func (db *Engine) Usable(ctx context.Context) error {
 	}
 	if db.Opts.ReadOnly {
 		return ErrReadOnly
+	}
+	if !db.Leads() {
+		return fmt.Errorf("%w: it leads the database", ErrLocked)
 	}
 	if err := db.Err(); err != nil {
 		return err

@@ -74,7 +74,7 @@ func Translate(err error) error {
 		return &fileformat.CorruptError{File: fault.Name, Offset: -1, Err: err}
 	case errors.Is(err, vfs.ErrLocked):
 		return errtext.InGo(fmt.Errorf("%w: %w", ErrLocked, err),
-			"Options.ReadOnly shares with readers, DB.NewPublisher serves readers beside a writer")
+			"without Options.Exclusive, processes share a database")
 	case noSpace(err):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, fs.ErrNotExist):

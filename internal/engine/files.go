@@ -213,6 +213,9 @@ func (db *Engine) ended() {
 
 // Acquire begins a call on the current version, which done ends.
 func (db *Engine) Acquire() (*Version, error) {
+	if look := db.shared.look.Load(); look != nil {
+		(*look)()
+	}
 	db.Mu.Lock()
 	defer db.Mu.Unlock()
 	if db.closed {

@@ -551,6 +551,7 @@ func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error)
 			return db.Fail(err)
 		}
 	}
+	db.announce()
 	for _, id := range kept {
 		if !db.inUse(id) {
 			db.removeSegment(id)

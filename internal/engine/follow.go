@@ -311,43 +311,58 @@ func (f *folderReader) note(m *manifest.Manifest, err error) {
 	}
 }
 
-// take makes a complete version the current one. It builds the version aside: readers see
-// the previous one until all is ready. MetaMu is held.
-func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) (err error) {
+// take makes a complete version the current one. MetaMu is held.
+func (db *Engine) take(ctx context.Context, m *manifest.Manifest, view *vfs.FS) error {
 	f, before := db.Folder, db.Files()
-	active, nextNum, nextColl := db.Active, db.nextNum, db.nextColl
-	segments, stored := db.Segments, db.stored
-	db.hold(true)
 	db.names.Store(view) // prepare opens derived files by these names
-	var store *meta.Store
-	err = vfs.Catch(MetaName, func() (err error) { // a panic, too, must restore the version before
-		store, err = db.prepare(ctx, m, view)
-		return err
+	err := db.replace(func() (*meta.Store, error) {
+		store, err := db.prepare(ctx, m, view)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range db.Segments {
+			for _, d := range s.Derived {
+				if was, is := f.Manifest.Find(d.File()), m.Find(d.File()); is != nil &&
+					(was == nil || was.Path != is.Path) {
+					d.retry()
+				}
+			}
+		}
+		return store, nil
 	})
 	if err != nil {
 		db.names.Store(before)
-		db.CommitMu.Lock()
-		db.Active, db.nextNum, db.nextColl = active, nextNum, nextColl
-		db.CommitMu.Unlock()
-		db.Segments, db.stored = segments, stored
-		db.hold(false)
 		return err
 	}
-	for _, s := range db.Segments {
-		for _, d := range s.Derived {
-			if was, is := f.Manifest.Find(d.File()), m.Find(d.File()); is != nil &&
-				(was == nil || was.Path != is.Path) {
-				d.retry()
-			}
-		}
-	}
-	db.reveal(store)
 	f.Manifest, f.spoilt = m, false
 	for path := range f.verified {
 		if !holds(m, path) {
 			delete(f.verified, path)
 		}
 	}
+	return nil
+}
+
+// replace makes the version that build prepares the current one: readers see the version before
+// until all is ready. build returns the store with the documents. MetaMu is held.
+func (db *Engine) replace(build func() (*meta.Store, error)) (err error) {
+	active, nextNum, nextColl := db.Active, db.nextNum, db.nextColl
+	segments, stored, state := db.Segments, db.stored, db.State
+	db.hold(true)
+	var store *meta.Store
+	err = vfs.Catch(MetaName, func() (err error) { // a panic, too, must restore the version before
+		store, err = build()
+		return err
+	})
+	if err != nil {
+		db.CommitMu.Lock()
+		db.Active, db.nextNum, db.nextColl = active, nextNum, nextColl
+		db.CommitMu.Unlock()
+		db.Segments, db.stored, db.State = segments, stored, state
+		db.hold(false)
+		return err
+	}
+	db.reveal(store)
 	return nil
 }
 
@@ -360,9 +375,7 @@ func (db *Engine) prepare(ctx context.Context, m *manifest.Manifest, view *vfs.F
 		if store, err = meta.Open(view, MetaName, meta.Options{ReadOnly: true}); err != nil {
 			return nil, err
 		}
-		db.CommitMu.Lock()
-		db.Active = newHead()
-		db.CommitMu.Unlock()
+		db.reset()
 		if err := db.load(store); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
@@ -406,12 +419,15 @@ func (db *Engine) reveal(store *meta.Store) {
 	if v := db.held; v != nil {
 		old := db.Cur
 		db.Cur, db.held = v, nil
-		db.unref(old)
+		if old != nil {
+			db.unref(old)
+		}
 	}
 }
 
 // closeStore closes the store of a published version without readers; Mu is held.
 func (db *Engine) closeStore(s *meta.Store) {
+	db.left(s)
 	if err := s.Close(); err != nil {
 		db.Opts.Logger.Warn("cannot close", "error", err)
 	}
@@ -440,13 +456,13 @@ func (db *Engine) follow(ctx context.Context) {
 }
 
 // documents runs fn in a read transaction with the documents of all rows of a segment
-// that are alive in any version in use. In a published folder only the store of the
-// oldest such version has all of them.
+// that are alive in any version in use. In a published folder, and in a process that follows
+// or has followed a leader, only the store of the oldest such version has all of them.
 func (s *OpenSegment) documents(fn func(tx *meta.Tx) error) error {
 	db := s.db
 	db.Mu.Lock()
 	store, oldest := db.Store, (*Version)(nil)
-	if db.Folder != nil {
+	if db.Folder != nil || db.shared.upstream != nil {
 		for v := range db.Live {
 			if (oldest == nil || v.Applied < oldest.Applied) && v.Files.Holds(s) {
 				oldest = v

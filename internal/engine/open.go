@@ -26,12 +26,13 @@ const Memory = ":memory:"
 
 // The names inside a database directory.
 const (
-	LockName = "LOCK"
-	MetaName = "meta.bolt"
-	SumsName = "meta.sums"
-	SegDir   = "seg"
-	WALDir   = "wal"
-	TmpDir   = "tmp"
+	LockName   = "LOCK"
+	SocketName = "leader.sock"
+	MetaName   = "meta.bolt"
+	SumsName   = "meta.sums"
+	SegDir     = "seg"
+	WALDir     = "wal"
+	TmpDir     = "tmp"
 )
 
 func (db *Engine) open() (err error) {
@@ -56,6 +57,12 @@ func (db *Engine) open() (err error) {
 	if db.lock, err = db.FS.Lock(LockName, !db.Opts.ReadOnly); err != nil {
 		return err
 	}
+	if !db.Opts.ReadOnly {
+		db.role.Store(uint32(Leader))
+		if err := db.takeLead(); err != nil {
+			return err
+		}
+	}
 	created := false
 	if _, err := db.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
 		if err := db.create(); err != nil {
@@ -71,8 +78,7 @@ func (db *Engine) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if db.Store, err = meta.Open(db.FS, MetaName,
-		meta.Options{ReadOnly: db.Opts.ReadOnly, Verify: crashed}); err != nil {
+	if db.Store, err = db.openMeta(meta.Options{ReadOnly: db.Opts.ReadOnly, Verify: crashed}); err != nil {
 		return err
 	}
 	if err := db.load(db.Store); err != nil {
@@ -88,6 +94,13 @@ func (db *Engine) open() (err error) {
 	}
 	if err := db.recover(!created && !db.Store.Sealed()); err != nil {
 		return err
+	}
+	if db.Opts.ReadOnly && db.sharing() {
+		// A leader leaves the meta.bolt alone that this process has open, and the rest is mapped or
+		// in memory.
+		if err := db.lock.Close(); err != nil {
+			return err
+		}
 	}
 	db.Opts.Logger.Info("opened", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments),
 		"took", time.Since(start))
@@ -139,7 +152,7 @@ func (db *Engine) mayCreate() error {
 			}
 		case name == SumsName:
 			left = name
-		case name == LockName || name == TmpDir || strings.HasPrefix(name, "."):
+		case name == LockName || name == SocketName || name == TmpDir || strings.HasPrefix(name, "."):
 		default:
 			other = name
 		}
@@ -264,7 +277,7 @@ func (db *Engine) load(store *meta.Store) (err error) {
 		return err
 	}
 	ids := &db.ids
-	if db.Cur == nil {
+	if db.Folder == nil || db.Cur == nil {
 		db.State = state
 	} else {
 		ids = new(KnownIDs)
@@ -291,6 +304,7 @@ func (db *Engine) load(store *meta.Store) (err error) {
 			}
 			fresh = append(fresh, seg)
 		}
+		seg.dead = dead
 		open[s.info.ID] = seg
 		w.Parts = append(w.Parts, seg.part(dead))
 	}
@@ -347,26 +361,42 @@ func ParseSegmentName(name string) (id uint64, ext string, ok bool) {
 // was not closed (unclean): an interrupted commit may have overwritten pages of
 // the older root, which must be valid in case the newest root decays.
 func (db *Engine) recover(unclean bool) error {
+	o := db.logOptions()
+	tail, err := db.replayLog(o)
+	if err != nil || db.Opts.ReadOnly {
+		return err
+	}
+	return db.startLog(o, tail, unclean)
+}
+
+func (db *Engine) logOptions() wal.Options {
 	// Starting a log file takes a few syncs, so a file should last for many writes.
 	// Released files are reused instead of created: enough files for a full head
 	// are kept.
 	o := wal.Options{FS: db.FS, DB: db.State.DB, FileSize: max(wal.FirstSize, db.Opts.HeadSize/4)}
 	o.Spares = int(2 * db.Opts.HeadSize / o.FileSize)
+	return o
+}
+
+func (db *Engine) replayLog(o wal.Options) (wal.Tail, error) {
 	if !db.Opts.ReadOnly {
 		if err := db.syncLog(); err != nil {
-			return err
+			return wal.Tail{}, err
 		}
 	}
-	tail, err := wal.Replay(o, db.State.Applied, db.replay)
+	return wal.Replay(o, db.State.Applied, db.replay)
+}
+
+// startLog begins a new log behind the recovered one, and flushes what was recovered.
+func (db *Engine) startLog(o wal.Options, tail wal.Tail, unclean bool) error {
+	log, err := wal.Create(o, db.Cur.LSN+1, db.Cur.LSN)
 	if err != nil {
 		return err
 	}
-	if db.Opts.ReadOnly {
-		return nil
-	}
-	if db.Log, err = wal.Create(o, db.Cur.LSN+1, db.Cur.LSN); err != nil {
-		return err
-	}
+	db.CommitMu.Lock()
+	db.Log = log
+	db.CommitMu.Unlock()
+	db.logFiles.Store(log)
 	if tail.Torn || tail.Files > 0 || !db.Active.empty() || db.Store.Torn() || unclean {
 		db.Opts.Logger.Info("recovered", "lsn", db.Cur.LSN, "files", tail.Files, "torn", tail.Torn)
 		return db.Settle()
@@ -414,7 +444,7 @@ func (db *Engine) replay(lsn uint64, record []byte) error {
 		return BadBatch(lsn, err)
 	}
 	db.CommitMu.Lock()
-	full := !db.Opts.ReadOnly && db.Active.Bytes >= db.Opts.HeadSize
+	full := db.Leads() && db.Active.Bytes >= db.Opts.HeadSize
 	db.CommitMu.Unlock()
 	if full {
 		if err := db.Flush(); err != nil {

@@ -16,7 +16,10 @@ type Options struct {
 	SyncEvery  time.Duration // otherwise this often; 0: never
 	HeadSize   int64
 	Workers    int
-	Compaction bool // in the background
+	Compaction bool                // in the background
+	Shared     bool                // other processes may follow this one
+	OnLead     func(*Engine) error // called when the lock is held, before anything is read
+	OnAbandon  func()              // called after OnLead if the database cannot be led, before the lock is given up
 	Logger     *slog.Logger
 
 	Hook       vfs.Hook // faults and traces, for tests

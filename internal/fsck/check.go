@@ -134,14 +134,24 @@ func (c *checker) leftovers() error {
 		return nil // a published folder holds the files that its manifests name
 	}
 	l := &engine.Leftovers{FS: c.db.FS}
-	if c.db.Opts.ReadOnly { // a writer checked when it opened, and may be writing segments now
+	look := func() error {
+		problems, err := l.Problems()
+		for _, p := range problems {
+			c.report.problem(p)
+		}
+		return err
+	}
+	if c.db.Role() != engine.Reader { // a leader checked when it opened, and may be writing segments now
+		return look()
+	}
+	alone, err := c.db.Alone(func() error {
 		l = c.db.Leftovers()
+		return look()
+	})
+	if alone || err != nil {
+		return err
 	}
-	problems, err := l.Problems()
-	for _, p := range problems {
-		c.report.problem(p)
-	}
-	return err
+	return look()
 }
 
 // documents checks that ids, documents and rows refer to each other.

@@ -34,6 +34,9 @@ func Backup(ctx context.Context, db *engine.Engine, dir string) error {
 	if err := outside(db, dir); err != nil {
 		return err
 	}
+	if db.Role() == engine.Follower {
+		return db.Usable(ctx)
+	}
 	if !db.Opts.ReadOnly {
 		if err := db.Flush(); err != nil {
 			return err

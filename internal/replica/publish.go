@@ -85,6 +85,9 @@ func (p *Publisher) open(dir string) (err error) {
 	if p.db.Opts.ReadOnly {
 		return engine.ErrReadOnly
 	}
+	if p.db.Role() == engine.Follower {
+		return p.db.Usable(context.Background())
+	}
 	if err := outside(p.db, dir); err != nil {
 		return err
 	}

@@ -1,0 +1,265 @@
+package db
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestProcessesKilled lets several processes insert documents into one database, each with an id of
+// its own, and kills the one that leads, again and again. A document whose Insert was acknowledged
+// must be there at the end and in every later read of any process, one whose outcome is unknown may
+// be, and no Insert may fail: a write that was applied twice would meet its own document.
+func TestProcessesKilled(t *testing.T) {
+	if dir := os.Getenv("VECBOLT_SHARED"); dir != "" {
+		if err := insertUntilKilled(dir, os.Getenv("VECBOLT_NAME")); err != nil {
+			fmt.Println("error", err)
+		}
+		return
+	}
+	killLeaders(t, 4, max(3, *kills/4))
+}
+
+// insertUntilKilled inserts documents until standard input ends. It prints "try id",
+// then "done id" or "unknown id", and "leads" whenever it finds itself leading.
+func insertUntilKilled(dir, name string) error {
+	stop := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(stop)
+	}()
+	ctx := context.Background()
+	vdb, err := Open(dir, &Options{HeadSize: 64 << 10})
+	if err != nil {
+		return err
+	}
+	c, err := vdb.OpenCollection(ctx, "docs", Schema{Dim: 8})
+	if err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(1, uint64(len(name))))
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return vdb.Close()
+		default:
+		}
+		id := fmt.Sprintf("%s-%d", name, i)
+		vec := make([]float32, 8)
+		for j := range vec {
+			vec[j] = rng.Float32()
+		}
+		fmt.Println("try", id)
+		_, err := c.Insert(ctx, Document{ID: id, Text: strings.Repeat(id, 20), Vector: vec})
+		switch {
+		case errors.Is(err, ErrUnknown):
+			fmt.Println("unknown", id)
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: insert: %w", id, err)
+		}
+		fmt.Println("done", id)
+		d, err := c.Get(ctx, id, WithText)
+		if err != nil || d.Text != strings.Repeat(id, 20) {
+			return fmt.Errorf("%s is acknowledged, and not there: %w", id, err)
+		}
+		if i%16 == 0 {
+			r, err := c.Search(ctx, Query{Near: Vector(vec), K: 3})
+			if err != nil {
+				return fmt.Errorf("%s: search: %w", id, err)
+			}
+			if len(r.Hits) == 0 || r.Hits[0].Score < 0.999 {
+				return fmt.Errorf("%s: a search for its vector does not find it", id)
+			}
+		}
+		list, err := vdb.Processes(ctx)
+		if err != nil {
+			return fmt.Errorf("processes: %w", err)
+		}
+		if list[0].PID == os.Getpid() {
+			fmt.Println("leads")
+		}
+	}
+}
+
+// A worker is a process of killLeaders.
+type worker struct {
+	name  string
+	cmd   *exec.Cmd
+	stdin io.Closer
+	ended chan struct{} // its output has ended
+}
+
+// killed is the knowledge of the parent about all workers.
+type killed struct {
+	mu      sync.Mutex
+	done    map[string]bool // acknowledged
+	tried   map[string]bool
+	unknown int
+	leader  *worker
+	last    time.Time // of the kill, until the next document is acknowledged
+	took    []time.Duration
+	failed  []string
+	changed chan struct{}
+}
+
+func killLeaders(t *testing.T, workers, kills int) {
+	dir := filepath.Join(t.TempDir(), "db")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	k := &killed{done: map[string]bool{}, tried: map[string]bool{}, changed: make(chan struct{}, 1)}
+	var running []*worker
+	started := 0
+	start := func() {
+		w := startWorker(t, k, dir, fmt.Sprintf("p%d", started))
+		running = append(running, w)
+		started++
+	}
+	for range workers {
+		start()
+	}
+	for range kills {
+		wait := k.count() + 20 + rng.IntN(200)
+		for k.count() < wait || k.leading(running) == nil {
+			select {
+			case <-k.changed:
+			case <-time.After(time.Minute):
+				t.Fatal("no document in a minute")
+			}
+			if f := k.failures(); len(f) > 0 {
+				t.Fatal(f)
+			}
+		}
+		w := k.leading(running)
+		k.mu.Lock()
+		k.leader, k.last = nil, time.Now()
+		k.mu.Unlock()
+		if err := w.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-w.ended
+		_ = w.cmd.Wait()
+		running = slices.DeleteFunc(running, func(o *worker) bool { return o == w })
+		start()
+	}
+	for _, w := range running {
+		w.stdin.Close()
+		<-w.ended
+		if err := w.cmd.Wait(); err != nil {
+			t.Error(w.name, err)
+		}
+	}
+	if f := k.failures(); len(f) > 0 {
+		t.Fatal(f)
+	}
+	vdb := open(t, dir, nil)
+	c, err := vdb.OpenCollection(t.Context(), "docs", Schema{Dim: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for d, err := range c.All(t.Context(), nil, IDsOnly) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if there[d.ID] || !k.tried[d.ID] {
+			t.Errorf("%s is there twice, or nobody wrote it", d.ID)
+		}
+		there[d.ID] = true
+	}
+	for id := range k.done {
+		if !there[id] {
+			t.Errorf("%s was acknowledged and is lost", id)
+		}
+	}
+	check(t, vdb)
+	slices.Sort(k.took)
+	t.Logf("%d kills, %d documents, %d of unknown outcome; from a kill to the next document: median %v, most %v",
+		kills, len(there), k.unknown, k.took[len(k.took)/2], k.took[len(k.took)-1])
+}
+
+func startWorker(t *testing.T, k *killed, dir, name string) *worker {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcessesKilled$")
+	cmd.Env = append(os.Environ(), "VECBOLT_SHARED="+dir, "VECBOLT_NAME="+name)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{name: name, cmd: cmd, stdin: stdin, ended: make(chan struct{})}
+	go func() {
+		defer close(w.ended)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			k.said(w, lines.Text())
+		}
+	}()
+	return w
+}
+
+func (k *killed) said(w *worker, line string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	what, id, _ := strings.Cut(line, " ")
+	switch what {
+	case "try":
+		k.tried[id] = true
+	case "done":
+		k.done[id] = true
+		if !k.last.IsZero() {
+			k.took = append(k.took, time.Since(k.last))
+			k.last = time.Time{}
+		}
+	case "unknown":
+		k.unknown++
+	case "leads":
+		k.leader = w
+	case "error":
+		k.failed = append(k.failed, w.name+": "+id)
+	}
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (k *killed) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.done)
+}
+
+func (k *killed) failures() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.failed
+}
+
+// leading returns the running worker that has said last that it leads.
+func (k *killed) leading(running []*worker) *worker {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slices.Contains(running, k.leader) {
+		return k.leader
+	}
+	return nil
+}

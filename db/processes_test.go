@@ -1,0 +1,346 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/vecbolt/vecbolt/filter"
+)
+
+func openBoth(t *testing.T, dir string) (first, second *DB) {
+	t.Helper()
+	var dbs [2]*DB
+	for i := range dbs {
+		d, err := Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		dbs[i] = d
+	}
+	return dbs[0], dbs[1]
+}
+
+func TestTwoProcesses(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	one, two := openBoth(t, dir)
+	c1, err := one.OpenCollection(ctx, "docs", Schema{Dim: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c2, err := two.OpenCollection(ctx, "docs", Schema{Dim: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(c *Collection, id string) {
+		t.Helper()
+		if _, err := c.Upsert(ctx, Document{ID: id, Vector: []float32{1, 2}, Metadata: Metadata{"n": 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(c *Collection, id string) {
+		t.Helper()
+		if _, err := c.Get(ctx, id, WithText); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(c1, "a")
+	write(c2, "b")
+	read(c2, "b")
+	read(c1, "b")
+	if err := two.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	read(c2, "a")
+	if _, err := c2.Insert(ctx, Document{ID: "a", Vector: []float32{1, 2}}); !errors.Is(err, ErrExists) {
+		t.Fatal(err)
+	}
+	if err := two.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	write(c2, "c")
+	for i := range 100 {
+		write(c2, fmt.Sprint(i))
+		write(c1, fmt.Sprint(i, "x"))
+		if i%10 == 0 {
+			if err := one.Compact(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := two.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c2.Count(ctx, nil); err != nil || n != 203 {
+		t.Fatal(n, err)
+	}
+	if n, err := c2.DeleteWhere(ctx, filter.Eq("n", 1)); err != nil || n != 203 {
+		t.Fatal(n, err)
+	}
+	if n, err := c1.Count(ctx, nil); err != nil || n != 0 {
+		t.Fatal(n, err)
+	}
+	for i, vdb := range []*DB{two, one, two, one} { // each takes a number of its own
+		if _, err := vdb.OpenCollection(ctx, fmt.Sprint("new", i), Schema{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, err := one.Collections(); err != nil || len(list) != 5 {
+		t.Fatal(list, err)
+	}
+	write(c1, "d")
+	if err := one.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write(c2, "e")
+	read(c2, "d")
+	read(c2, "e")
+	list, err := two.Processes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(list)
+}
+
+// TestReaderBesideWriter opens a database for reading first. The process that writes later does not
+// wait for it, and the reader sees its writes.
+func TestReaderBesideWriter(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	writer, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(vdb *DB, id string) {
+		t.Helper()
+		c, err := vdb.OpenCollection(ctx, "docs", Schema{Dim: 2})
+		if err == nil {
+			_, err = c.Upsert(ctx, Document{ID: id, Text: id, Vector: []float32{1, 2}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(writer, "a")
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reader := open(t, dir, &Options{ReadOnly: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	docs, err := reader.Collection("docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(want int) {
+		t.Helper()
+		if err := reader.Barrier(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := docs.Count(ctx, nil); err != nil || n != want {
+			t.Fatalf("%d documents, want %d: %v", n, want, err)
+		}
+	}
+	count(1)
+	old, err := reader.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	for round := range 5 {
+		writer := open(t, dir, &Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		for i := range 20 {
+			put(writer, fmt.Sprint(round, "-", i))
+			if i%8 == 0 {
+				if err := writer.Compact(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		count(1 + 20*(round+1))
+		if err := writer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		count(1 + 20*(round+1))
+		check(t, reader)
+	}
+	c, err := old.Collection("docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.Get(ctx, "a", WithText); err != nil || d.Text != "a" {
+		t.Fatal(d, err)
+	}
+	if n, err := c.Count(ctx, nil); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+}
+
+// sharedHistory is linearHistory with clients in several members of one database, of which one
+// after the other is closed and opened again. Reads of a member begin with a Barrier.
+func sharedHistory(t *testing.T, seed uint64, members, calls int) []porcupine.Operation {
+	t.Helper()
+	dir := memDir(t)
+	opts := &Options{Sync: SyncNever, HeadSize: []int64{1, 4 << 10, 64 << 20}[seed%3], codedBytes: 1, Workers: 2}
+	var locks [8]sync.RWMutex // held by calls of a member, and while it is opened again
+	var clients [8]*client
+	for i := range members {
+		clients[i] = newClient(t, open(t, dir, opts))
+	}
+	r := &recorder{}
+	var values atomic.Int64
+	var work, upkeep sync.WaitGroup
+	stop := make(chan struct{})
+	upkeep.Go(func() {
+		for i := 0; ; i = (i + 1) % members {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			locks[i].RLock()
+			vdb := clients[i].db
+			err := errors.Join(vdb.Flush(t.Context()), vdb.Compact(t.Context()))
+			locks[i].RUnlock()
+			locks[i].Lock()
+			err = errors.Join(err, vdb.Close())
+			clients[i] = newClient(t, open(t, dir, opts))
+			locks[i].Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for who := range 2 * members {
+		work.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(who)))
+			for range calls {
+				in := drawCall(rng, func() int { return int(values.Add(1)) })
+				err := r.record(who, in, func(in call) (answer, error) {
+					at := who % members
+					locks[at].RLock()
+					defer locks[at].RUnlock()
+					if err := clients[at].db.Barrier(t.Context()); err != nil {
+						return answer{}, err
+					}
+					return clients[at].do(t.Context(), in)
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	close(stop)
+	upkeep.Wait()
+	for _, c := range clients[:members] {
+		if err := c.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r.ops
+}
+
+// TestLinearizableProcesses is TestLinearizable over several members, each as in a process of its
+// own, while the lead goes from one to the other.
+func TestLinearizableProcesses(t *testing.T) {
+	n := max(3, *histories/8)
+	total := 0
+	for seed := range uint64(n) {
+		ops := sharedHistory(t, seed, 2+int(seed%3), 30)
+		if judge(t, ops) != porcupine.Ok {
+			t.Fatalf("history %d is not linearizable", seed)
+		}
+		total += len(ops)
+	}
+	t.Logf("%d histories, %d operations, all linearizable", n, total)
+}
+
+// TestSharedSnapshots holds snapshots in a member that follows, while the leader flushes and
+// compacts: the pages and files that they read must not change.
+func TestSharedSnapshots(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	opts := &Options{Sync: SyncNever, HeadSize: 16 << 10}
+	leader, member := open(t, dir, opts), open(t, dir, opts)
+	c := collection(t, leader, "c", Schema{Dim: 4})
+	rng := rand.New(rand.NewPCG(7, 8))
+	type held struct {
+		snap *Snapshot
+		want map[string]string // text by id
+	}
+	now := map[string]string{}
+	var all []held
+	for round := range 60 {
+		for range 40 {
+			id := fmt.Sprint(rng.IntN(150))
+			if rng.IntN(4) == 0 {
+				if _, err := c.Delete(ctx, id); err != nil {
+					t.Fatal(err)
+				}
+				delete(now, id)
+				continue
+			}
+			now[id] = strings.Repeat(fmt.Sprint(round, " "), 10+rng.IntN(100))
+			upsert(t, c, Document{ID: id, Text: now[id], Vector: []float32{1, 2, 3, rng.Float32()}})
+		}
+		if round%7 == 6 {
+			compact(t, leader)
+		}
+		if err := member.Barrier(ctx); err != nil {
+			t.Fatal(err)
+		}
+		snap, err := member.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, held{snap, maps.Clone(now)})
+		if len(all) > 8 {
+			i := rng.IntN(len(all))
+			if err := all[i].snap.Close(); err != nil {
+				t.Fatal(err)
+			}
+			all = slices.Delete(all, i, i+1)
+		}
+		if round == 40 { // the member leads from here on
+			if err := leader.Close(); err != nil {
+				t.Fatal(err)
+			}
+			leader = open(t, dir, opts)
+			c = collection(t, leader, "c", Schema{Dim: 4})
+		}
+		for _, h := range all {
+			docs, err := h.snap.Collection("c")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for d, err := range docs.All(ctx, nil, WithText) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[d.ID] = d.Text
+			}
+			if !maps.Equal(got, h.want) {
+				t.Fatalf("round %d: a snapshot of %d documents has changed", round, len(h.want))
+			}
+		}
+	}
+	for _, h := range all {
+		if err := h.snap.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

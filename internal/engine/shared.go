@@ -1,0 +1,482 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/meta"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// One process leads a database: it holds the lock and writes the files. Followers map the same
+// files, read meta.bolt at a root that the leader has pinned, and get the records of the log after
+// that root from the leader. They send their writes to it. When the leader ends, one of them takes
+// its place.
+//
+// This file is the part of an engine for leading and following. Package share connects processes.
+
+// A Role is the part of a process in a database that several share.
+type Role uint32
+
+// The roles of an engine. A Follower may become a Leader; no other role changes.
+const (
+	Reader   Role = iota // reads a database that nothing writes, or a published folder
+	Leader               // writes
+	Follower             // reads beside a leader, which writes for it
+)
+
+// String returns "reader", "leader" or "follower".
+func (r Role) String() string {
+	switch r {
+	case Reader:
+		return "reader"
+	case Leader:
+		return "leader"
+	case Follower:
+		return "follower"
+	}
+	return fmt.Sprintf("Role(%d)", uint32(r))
+}
+
+// Role returns the present role.
+func (db *Engine) Role() Role { return Role(db.role.Load()) }
+
+// Leads reports whether this process writes the files of the database.
+func (db *Engine) Leads() bool { return db.Role() == Leader }
+
+// LogBytes returns the size of the log in bytes, 0 for a process that does not lead.
+func (db *Engine) LogBytes() int64 {
+	if log := db.logFiles.Load(); log != nil {
+		return log.Size()
+	}
+	return 0
+}
+
+// A Root is a state of meta.bolt that the leader keeps for followers.
+type Root struct {
+	DB      [16]byte // identity of the database
+	Leader  string   // token of the lock
+	Tx      uint64   // transaction of meta.bolt
+	Applied uint64   // the last batch in it
+}
+
+// An Observer hears of changes, for followers. Its methods are called in the order of events and
+// must not block: writers wait for them.
+type Observer interface {
+	// Committed reports batches that have become visible, from number first on. The memory of the
+	// records belongs to the caller.
+	Committed(first uint64, records []wal.Record)
+	// Rooted reports that meta.bolt has a new root. Its pages and the files that it names are kept
+	// until unpin is called.
+	Rooted(root Root, unpin func())
+	// Made reports that a derived file has been written.
+	Made()
+}
+
+// An Upstream takes the writes of a follower to the leader.
+type Upstream interface {
+	// Forward applies ops, whose documents and vectors have size bytes, or the ops that decide
+	// returns while no other write happens. It returns once the batch is visible here. done is
+	// false if the leader has not begun the write, and this process may now lead.
+	Forward(ctx context.Context, ops []Op, size int, decide func() ([]Op, error)) (deleted int, done bool, err error)
+	// Left reports that no version of this process reads a root any more. It must not block.
+	Left(tx uint64)
+}
+
+// sharing is the part of an engine that other processes are concerned with.
+type sharing struct {
+	upstream Upstream               // of a process that followed first; set before the first version
+	observer Observer               // guarded by Mu
+	roots    map[*meta.Store]uint64 // of followers; guarded by Mu
+	look     atomic.Pointer[func()]
+}
+
+// sharing reports whether other processes may use the database at the same time.
+func (db *Engine) sharing() bool { return db.Opts.Shared && db.Dir != Memory }
+
+// Observe sets the observer of a leader.
+func (db *Engine) Observe(o Observer) {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	db.shared.observer = o
+}
+
+// observer returns the observer; nil if no other process follows.
+func (db *Engine) observer() Observer {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	return db.shared.observer
+}
+
+// announce reports a new root of meta.bolt. MetaMu is held. Without a pin, followers stay on the
+// root that they have.
+func (db *Engine) announce() {
+	o := db.observer()
+	if o == nil {
+		return
+	}
+	tx, unpin, err := db.Store.Pin()
+	if err != nil {
+		db.Opts.Logger.Warn("cannot show followers a new root", "error", err)
+		return
+	}
+	o.Rooted(db.root(tx), unpin)
+}
+
+// root describes a root of meta.bolt. MetaMu is held.
+func (db *Engine) root(tx uint64) Root {
+	return Root{DB: db.State.DB, Leader: db.lock.Token(), Tx: tx, Applied: db.State.Applied}
+}
+
+// Join gives a new follower the state of the database: first a root and the number of the newest
+// batch, then the records between them in order. begin is called while nothing is written, so that
+// an observer that begins there misses no event.
+func (db *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each func(record []byte) error) error {
+	if err := db.Usable(context.Background()); err != nil {
+		return err
+	}
+	defer db.End()
+	db.MetaMu.Lock() // keeps the log
+	defer db.MetaMu.Unlock()
+	tx, unpin, err := db.Store.Pin()
+	if err != nil {
+		return err
+	}
+	root := db.root(tx)
+	db.CommitMu.Lock()
+	lsn := db.Cur.LSN
+	begin(root, lsn, unpin)
+	db.CommitMu.Unlock()
+	if lsn == root.Applied {
+		return nil
+	}
+	all := errors.New("all")
+	o := wal.Options{FS: db.FS, DB: db.State.DB, ReadOnly: true}
+	_, err = wal.Replay(o, root.Applied, func(n uint64, record []byte) error {
+		if err := each(record); err != nil {
+			return err
+		}
+		if n == lsn {
+			return all
+		}
+		return nil
+	})
+	if err == nil {
+		err = &fileformat.CorruptError{File: WALDir, Offset: -1, Err: fmt.Errorf("batch %d is missing", lsn)}
+	}
+	if errors.Is(err, all) {
+		return nil
+	}
+	return err
+}
+
+// takeLead lets other processes know that this one leads. The lock of the database is held.
+func (db *Engine) takeLead() error {
+	if db.Opts.OnLead == nil {
+		return nil
+	}
+	return db.Opts.OnLead(db)
+}
+
+func (db *Engine) abandon() {
+	if db.Opts.OnAbandon != nil {
+		db.Opts.OnAbandon()
+	}
+}
+
+// openMeta opens meta.bolt. If processes that followed an earlier leader still read it, or read it
+// before anybody led, it leaves the file to them and opens a copy. The lock of the database is
+// held.
+func (db *Engine) openMeta(o meta.Options) (*meta.Store, error) {
+	o.Shared = db.sharing()
+	store, err := meta.Open(db.FS, MetaName, o)
+	if !errors.Is(err, vfs.ErrLocked) || o.ReadOnly {
+		return store, err
+	}
+	if err := meta.Copy(db.FS, MetaName); err != nil {
+		return nil, err
+	}
+	return meta.Open(db.FS, MetaName, o)
+}
+
+// NewFollower prepares an engine without a version. Adopt gives it the first one.
+func NewFollower(dir string, opts Options, up Upstream) (_ *Engine, err error) {
+	db := newEngine(dir, opts)
+	db.role.Store(uint32(Follower))
+	db.shared.upstream = up
+	if db.FS, err = vfs.Open(dir, opts.Hook); err != nil {
+		return nil, errors.Join(err, db.release())
+	}
+	return db, nil
+}
+
+// A Record is one batch of the log.
+type Record struct {
+	LSN  uint64
+	Data []byte
+}
+
+// Adopt makes a root of meta.bolt and the records after it the current version. The records must
+// begin at the batch after the root or before it, and have no gap. Readers see the version before
+// until all is ready. meta.ErrRoot says that the leader has a newer root meanwhile. One goroutine
+// calls Adopt and Replay.
+func (db *Engine) Adopt(root Root, records []Record) error {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	if err := db.Begin(); err != nil {
+		return err
+	}
+	defer db.End()
+	first := db.Cur == nil
+	err := db.replace(func() (*meta.Store, error) {
+		store, err := meta.Open(db.FS, MetaName, meta.Options{Root: root.Tx})
+		if err != nil {
+			return nil, err
+		}
+		// A later leader may have opened the file before this process did, and knows nothing of it.
+		// It has put its token into the file of the lock before.
+		if token, err := db.FS.LockToken(LockName); err != nil || token != root.Leader {
+			return nil, errors.Join(meta.ErrRoot, err, store.Close())
+		}
+		db.Mu.Lock()
+		db.shared.roots[store] = root.Tx
+		db.Mu.Unlock()
+		db.reset()
+		if err := db.load(store); err != nil {
+			db.Mu.Lock()
+			defer db.Mu.Unlock()
+			db.closeStore(store)
+			return nil, err
+		}
+		if db.State.DB != root.DB || db.State.Applied != root.Applied {
+			return nil, &fileformat.CorruptError{File: MetaName, Offset: -1,
+				Err: fmt.Errorf("has batch %d of database %x, the leading process %d of %x",
+					db.State.Applied, db.State.DB, root.Applied, root.DB)}
+		}
+		for _, r := range records {
+			if err := db.replayNext(r); err != nil {
+				return nil, err
+			}
+		}
+		return store, nil
+	})
+	if err != nil {
+		return err
+	}
+	db.role.Store(uint32(Follower)) // it may have been a Reader
+	db.Opts.Logger.Info("took a root of the leader", "dir", db.Dir, "lsn", db.Cur.LSN, "applied", root.Applied,
+		"segments", len(db.Segments))
+	if first {
+		db.Background.start(db)
+	}
+	return nil
+}
+
+// Replay makes a batch of the leader visible.
+func (db *Engine) Replay(r Record) error {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	if err := db.Begin(); err != nil {
+		return err
+	}
+	defer db.End()
+	return db.replayNext(r)
+}
+
+// replayNext replays a record that may be known already.
+func (db *Engine) replayNext(r Record) error {
+	db.CommitMu.Lock()
+	last := db.tip().LSN
+	db.CommitMu.Unlock()
+	switch {
+	case r.LSN <= last:
+		return nil
+	case r.LSN > last+1:
+		return BadBatch(r.LSN, fmt.Errorf("comes after batch %d", last))
+	}
+	return db.replay(r.LSN, r.Data)
+}
+
+// Retry looks for derived files that were absent: the leader has made some.
+func (db *Engine) Retry() {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	for s := range db.Mapped {
+		for _, d := range s.Derived {
+			d.retry()
+		}
+	}
+}
+
+// Decide runs decide on the newest version.
+func (db *Engine) Decide(decide func(*Group) ([]Op, error)) (ops []Op, err error) {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	g := newGroup(db)
+	err = db.Guard(func() (err error) {
+		ops, err = decide(g)
+		return err
+	})
+	return ops, err
+}
+
+// forward sends a request to the leader. done is false if this process may lead now.
+func (db *Engine) forward(ctx context.Context, r *request) (done bool, err error) {
+	if err := db.Begin(); err != nil {
+		return true, err
+	}
+	defer db.End()
+	var decide func() ([]Op, error)
+	if r.decide != nil {
+		decide = func() ([]Op, error) { return db.Decide(r.decide) }
+	}
+	r.deleted, done, err = db.shared.upstream.Forward(ctx, r.ops, r.size, decide)
+	return done, err
+}
+
+// left reports a store of a follower that is closed; Mu is held.
+func (db *Engine) left(s *meta.Store) {
+	if tx, ok := db.shared.roots[s]; ok {
+		delete(db.shared.roots, s)
+		db.shared.upstream.Left(tx)
+	}
+}
+
+// TryLead makes a follower the leader. It fails with ErrLocked, and the engine stays a follower,
+// while another process leads. It recovers the files of the leader before, as Open does. Readers go
+// on with the version before.
+func (db *Engine) TryLead() (err error) {
+	if err := db.Begin(); err != nil {
+		return err
+	}
+	defer db.End()
+	lock, err := db.FS.Lock(LockName, true)
+	if err != nil {
+		return Translate(err)
+	}
+	start := time.Now()
+	defer func() {
+		if err == nil {
+			return
+		}
+		db.abandon()
+		err = errors.Join(err, lock.Close())
+	}()
+	o := db.logOptions()
+	tail, err := db.inherit(o)
+	if err != nil {
+		return err
+	}
+	if err := db.startLog(o, tail, true); err != nil {
+		return err
+	}
+	db.lock = lock
+	db.role.Store(uint32(Leader))
+	db.Background.lead(db)
+	db.Opts.Logger.Info("leads", "dir", db.Dir, "lsn", db.Cur.LSN, "took", time.Since(start))
+	return nil
+}
+
+// inherit loads the files of the leader before.
+func (db *Engine) inherit(o wal.Options) (tail wal.Tail, err error) {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	if err := db.takeLead(); err != nil {
+		return tail, err
+	}
+	err = db.replace(func() (*meta.Store, error) {
+		store, err := db.openMeta(meta.Options{Trusted: true})
+		if err != nil {
+			return nil, err
+		}
+		db.reset()
+		if err := db.load(store); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		if err = db.sweep(); err == nil {
+			tail, err = db.replayLog(o)
+		}
+		return store, err
+	})
+	return tail, err
+}
+
+// Reload loads the files again in a process that only reads, once the leader that it followed has
+// ended. It fails with ErrLocked while another process leads.
+func (db *Engine) Reload() error {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	if err := db.Begin(); err != nil {
+		return err
+	}
+	defer db.End()
+	lock, err := db.FS.Lock(LockName, false)
+	if err != nil {
+		return Translate(err)
+	}
+	err = db.replace(func() (*meta.Store, error) {
+		store, err := db.openMeta(meta.Options{ReadOnly: true, Trusted: true})
+		if err != nil {
+			return nil, err
+		}
+		db.reset()
+		if err := db.load(store); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		_, err = db.replayLog(db.logOptions())
+		return store, err
+	})
+	if err == nil {
+		db.role.Store(uint32(Reader))
+		db.Opts.Logger.Info("reads alone", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments))
+	}
+	return errors.Join(err, lock.Close())
+}
+
+// Alone runs fn while no process can lead, if this one reads the newest state of the files.
+// Otherwise it returns false.
+func (db *Engine) Alone(fn func() error) (alone bool, err error) {
+	if !db.sharing() {
+		return true, fn() // Open has excluded leaders
+	}
+	lock, err := db.FS.Lock(LockName, false)
+	if errors.Is(err, vfs.ErrLocked) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	db.MetaMu.Lock()
+	store := db.Store
+	db.MetaMu.Unlock()
+	if newest, err := store.Newest(); err != nil || !newest {
+		return false, err
+	}
+	return true, fn()
+}
+
+// SetUpstream prepares a reader for following. It must be called before the engine is used.
+func (db *Engine) SetUpstream(up Upstream) { db.shared.upstream = up }
+
+// Look sets a function that every call of a reader runs first; nil ends that. A process that has
+// begun to lead meanwhile is found there.
+func (db *Engine) Look(look func()) {
+	if look == nil {
+		db.shared.look.Store(nil)
+		return
+	}
+	db.shared.look.Store(&look)
+}
+
+// reset empties the head, for a version that is loaded again.
+func (db *Engine) reset() {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	db.Active = newHead()
+}

@@ -1,0 +1,52 @@
+package share_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/db"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/share"
+)
+
+// A patch that the engine refuses is refused before it is sent, in the words of the engine.
+func TestRefusedPatches(t *testing.T) {
+	vdb, err := db.Open(db.Memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	c, err := vdb.CreateCollection(t.Context(), "notes", db.Schema{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Upsert(t.Context(), db.Document{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]db.Patch{
+		"text":      {Text: new("\xff")},
+		"long text": {Text: new(strings.Repeat("x", 16<<20+1))},
+		"type":      {Set: db.Metadata{"f": make(chan int)}},
+		"operator":  {Set: db.Metadata{"$f": 1}},
+		"twice":     {Set: db.Metadata{"a.b": 1, "a": map[string]any{"b": 2}}},
+		"deep":      {Set: db.Metadata{"list": []any{[]any{}}}},
+	} {
+		p.ID = "a"
+		want := c.Patch(t.Context(), p)
+		_, got := share.Append(nil, share.WriteOps{Ops: []engine.Op{{Kind: engine.OpPut, Collection: "notes", ID: "a",
+			Patch: &engine.Patch{Text: p.Text, Set: p.Set, Unset: p.Unset}}}})
+		if want == nil || got == nil || !strings.HasSuffix(want.Error(), got.Error()) {
+			t.Errorf("%s: %v, package db says: %v", name, got, want)
+		}
+	}
+}
+
+// The largest batch of db fits into a frame, with two writes for each KiB.
+func TestLimits(t *testing.T) {
+	if share.MaxOps != db.MaxBatchLen {
+		t.Errorf("a batch has %d bytes at most, %d in db", share.MaxOps, db.MaxBatchLen)
+	}
+	if share.MaxFrame < db.MaxBatchLen+db.MaxBatchLen/512*20 {
+		t.Error("a batch may not fit into a frame")
+	}
+}

@@ -1,0 +1,4 @@
+package share
+
+// MaxOps is the limit of a batch.
+const MaxOps = maxOps

@@ -1,0 +1,558 @@
+package share
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+const (
+	// helloTime is how long a process may take for its Hello.
+	helloTime = 10 * time.Second
+	// decideTime is how long all writers wait for a follower that decides about a write.
+	decideTime = 5 * time.Second
+	// farewell is how long the end of a leader waits until a follower has read the rest.
+	farewell = 2 * time.Second
+	// maxRequests is the number of requests of one follower that are worked on at once.
+	maxRequests = 256
+	// joinBytes is the size from which records are sent to a follower that joins.
+	joinBytes = 1 << 20
+	// readBytes is the size of the buffer of a connection.
+	readBytes = 64 << 10
+)
+
+// A leader serves the followers of an engine that leads.
+type leader struct {
+	dir      string
+	self     Process
+	listener *net.UnixListener
+	group    vfs.Group
+	ctx      context.Context // ends when the connections are to end
+	cancel   context.CancelFunc
+	ready    chan struct{} // closed once engine is set
+	engine   *engine.Engine
+
+	mu        sync.Mutex
+	closing   bool // requests are refused
+	followers map[*follower]struct{}
+	roots     map[uint64]*pinned // by transaction
+}
+
+// pinned is a root with the number of followers that may read it.
+type pinned struct {
+	unpin []func() // one, or more where meta.bolt was rewritten and its transactions began at 1 again
+	users int
+}
+
+// A follower is one connection of a leader.
+type follower struct {
+	process Process
+	conn    *net.UnixConn
+	in      *bufio.Reader
+	out     *queue
+
+	// Guarded by leader.mu.
+	roots  []uint64 // that it may read
+	joined bool     // it has got the state at which it joined
+	later  [][]byte // frames to send after that
+
+	mu       sync.Mutex
+	requests map[uint64]*request // that are being worked on
+}
+
+// A request of a follower.
+type request struct {
+	cancel  context.CancelFunc
+	decided chan Decided
+}
+
+// lead makes the socket of a database. Followers that connect wait until serve.
+func lead(dir string, self Process) (*leader, error) {
+	listener, err := listen(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &leader{
+		dir: dir, self: self, listener: listener, ready: make(chan struct{}),
+		followers: map[*follower]struct{}{}, roots: map[uint64]*pinned{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.group.Go(engine.SocketName, s.accept)
+	return s, nil
+}
+
+// serve gives the followers an engine.
+func (s *leader) serve(e *engine.Engine) {
+	s.engine = e
+	e.Observe(s)
+	close(s.ready)
+}
+
+// accept takes connections until the listener is closed.
+func (s *leader) accept() error {
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil { // such as too many open files
+			select {
+			case <-s.ctx.Done():
+				return nil
+			case <-time.After(10 * time.Millisecond):
+			}
+			continue
+		}
+		s.group.Go(engine.SocketName, func() error {
+			s.connected(conn)
+			return nil
+		})
+	}
+}
+
+// abandon ends a leader that never served. Its followers are refused.
+func (s *leader) abandon() error {
+	s.cancel()
+	return errors.Join(s.unlisten(), s.group.Wait())
+}
+
+// close ends the engine by closeEngine, and the connections. Requests that are refused from now on
+// have not been applied: their followers ask the next leader.
+func (s *leader) close(closeEngine func() error) error {
+	s.mu.Lock()
+	s.closing = true
+	all := s.all()
+	s.mu.Unlock()
+	for _, f := range all {
+		f.cancelRequests()
+	}
+	errs := []error{s.unlisten()}
+	errs = append(errs, closeEngine())
+	s.cancel()
+	errs = append(errs, s.group.Wait())
+	return errors.Join(errs...)
+}
+
+// unlisten removes the socket. The lock of the database is held, so it is this leader's.
+func (s *leader) unlisten() error {
+	err := s.listener.Close()
+	path, done, perr := address(s.dir)
+	if perr != nil {
+		return perr
+	}
+	defer done()
+	if rerr := os.Remove(path); !errors.Is(rerr, os.ErrNotExist) {
+		err = errors.Join(err, rerr)
+	}
+	return err
+}
+
+func (s *leader) all() []*follower {
+	all := make([]*follower, 0, len(s.followers))
+	for f := range s.followers {
+		all = append(all, f)
+	}
+	return all
+}
+
+// connected serves one connection to its end.
+func (s *leader) connected(conn *net.UnixConn) {
+	f := &follower{conn: conn, in: bufio.NewReaderSize(conn, readBytes), out: newQueue(),
+		requests: map[uint64]*request{}}
+	var sender vfs.Group
+	sender.Go(engine.SocketName, func() error {
+		defer conn.Close()
+		return f.out.send(conn)
+	})
+	defer context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
+	err := checkPeer(conn)
+	if err == nil {
+		err = s.greet(f)
+	}
+	if err == nil {
+		s.read(f)
+		f.send(Bye{})
+	} else {
+		f.send(Refused{Err: err})
+	}
+	s.leave(f)
+	f.out.close()
+	_ = conn.SetWriteDeadline(time.Now().Add(farewell))
+	_ = sender.Wait() // the other side learns of an error by the end of the connection
+}
+
+// greet receives a follower and sends it the present state.
+func (s *leader) greet(f *follower) error {
+	_ = f.conn.SetReadDeadline(time.Now().Add(helloTime))
+	m, err := Read(f.in)
+	if err != nil {
+		return err
+	}
+	hello, ok := m.(Hello)
+	if !ok {
+		return fmt.Errorf("%T instead of Hello", m)
+	}
+	select {
+	case <-s.ready:
+	case <-s.ctx.Done():
+		return ErrNotLeader
+	}
+	_ = f.conn.SetReadDeadline(time.Time{})
+	f.process = hello.Process
+	f.process.Role = engine.Follower.String()
+	var batch Records
+	size := 0
+	flush := func() error {
+		next := batch.First + uint64(len(batch.Records))
+		if len(batch.Records) > 0 && !f.send(batch) {
+			return net.ErrClosed
+		}
+		batch, size = Records{First: next}, 0
+		return nil
+	}
+	err = s.engine.Join(func(root engine.Root, lsn uint64, unpin func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		batch.First = root.Applied + 1
+		s.followers[f] = struct{}{}
+		s.keep(root.Tx, unpin, []*follower{f})
+		f.send(Welcome{Version: Version, DB: s.engine.State.DB, Process: s.self,
+			Root: root.Tx, Applied: root.Applied, LSN: lsn})
+	}, func(record []byte) error {
+		batch.Records = append(batch.Records, slices.Clone(record))
+		if size += len(record); size < joinBytes {
+			return nil
+		}
+		return flush()
+	})
+	if errors.Is(err, engine.ErrClosed) {
+		err = ErrNotLeader
+	}
+	if err == nil {
+		err = flush()
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.joined = true
+	for _, frame := range f.later {
+		f.add(frame)
+	}
+	f.later = nil
+	return nil
+}
+
+// leave forgets a follower.
+func (s *leader) leave(f *follower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.followers, f)
+	for _, tx := range f.roots {
+		s.letGo(tx)
+	}
+	f.roots = nil
+}
+
+// keep holds a root for followers. mu is held.
+func (s *leader) keep(tx uint64, unpin func(), users []*follower) {
+	if len(users) == 0 {
+		unpin()
+		return
+	}
+	p := s.roots[tx]
+	if p == nil {
+		p = &pinned{}
+		s.roots[tx] = p
+	}
+	p.unpin = append(p.unpin, unpin)
+	for _, f := range users {
+		f.roots = append(f.roots, tx)
+		p.users++
+	}
+}
+
+// letGo ends the use of a root by one follower. mu is held.
+func (s *leader) letGo(tx uint64) {
+	p := s.roots[tx]
+	if p == nil {
+		return
+	}
+	if p.users--; p.users == 0 {
+		for _, unpin := range p.unpin {
+			unpin()
+		}
+		delete(s.roots, tx)
+	}
+}
+
+// Committed sends batches to all followers.
+func (s *leader) Committed(first uint64, records []wal.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.followers) == 0 {
+		return
+	}
+	m := Records{First: first}
+	for _, r := range records {
+		m.Records = append(m.Records, slices.Concat(r.Parts...))
+	}
+	s.broadcast(m)
+}
+
+// Rooted sends a root to all followers.
+func (s *leader) Rooted(root engine.Root, unpin func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep(root.Tx, unpin, s.all())
+	s.broadcast(Root{Tx: root.Tx, Applied: root.Applied})
+}
+
+// Made tells all followers that there are new derived files.
+func (s *leader) Made() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broadcast(Derived{})
+}
+
+// broadcast sends a message to all followers, to those that join once they have the present state.
+// mu is held.
+func (s *leader) broadcast(m Message) {
+	if len(s.followers) == 0 {
+		return
+	}
+	frame, err := Append(nil, m)
+	for f := range s.followers {
+		switch {
+		case err != nil:
+			f.conn.Close() // it joins again, and reads the log
+		case !f.joined:
+			f.later = append(f.later, frame)
+		default:
+			f.add(frame)
+		}
+	}
+}
+
+// send queues a message.
+func (f *follower) send(m Message) bool {
+	frame, err := Append(nil, m)
+	if err != nil {
+		f.conn.Close()
+		return false
+	}
+	return f.add(frame)
+}
+
+// add queues a frame. A follower that does not read is cut off.
+func (f *follower) add(frame []byte) bool {
+	if !f.out.add(frame) {
+		f.conn.Close()
+		return false
+	}
+	return true
+}
+
+// read works on the requests of a follower until its connection or the leader ends.
+func (s *leader) read(f *follower) {
+	var requests vfs.Group
+	slots := make(chan struct{}, maxRequests)
+	for {
+		m, err := Read(f.in)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
+				s.engine.Opts.Logger.Warn("lost a follower", "process", f.process.PID, "error", err)
+			}
+			break
+		}
+		switch m := m.(type) {
+		case Release:
+			s.mu.Lock()
+			if at := slices.Index(f.roots, m.Tx); at >= 0 {
+				f.roots = slices.Delete(f.roots, at, at+1)
+				s.letGo(m.Tx)
+			}
+			s.mu.Unlock()
+			continue
+		case Cancel:
+			f.withRequest(m.Request, func(r *request) { r.cancel() })
+			continue
+		case Decided:
+			f.withRequest(m.Request, func(r *request) {
+				select {
+				case r.decided <- m:
+				default: // a second answer
+				}
+			})
+			continue
+		}
+		id, work := s.work(f, m)
+		if work == nil {
+			s.engine.Opts.Logger.Warn("lost a follower", "process", f.process.PID,
+				"error", fmt.Errorf("unexpected %T", m))
+			break
+		}
+		ctx, cancel := context.WithCancel(s.ctx)
+		r := &request{cancel: cancel, decided: make(chan Decided, 1)}
+		f.mu.Lock()
+		f.requests[id] = r
+		f.mu.Unlock()
+		slots <- struct{}{}
+		requests.Go(engine.SocketName, func() error {
+			defer func() { <-slots }()
+			defer cancel()
+			result := Result{Request: id}
+			err := vfs.Catch(engine.SocketName, func() error { return s.serving(ctx, r, work, &result) })
+			result.Err = s.outcome(err)
+			f.mu.Lock()
+			delete(f.requests, id)
+			f.mu.Unlock()
+			f.send(result)
+			return nil
+		})
+	}
+	f.cancelRequests()
+	_ = requests.Wait() // their errors are in their results
+}
+
+// work runs a request.
+type work func(ctx context.Context, r *request, result *Result) error
+
+func (s *leader) serving(ctx context.Context, r *request, do work, result *Result) error {
+	s.mu.Lock()
+	closing := s.closing
+	s.mu.Unlock()
+	if closing {
+		return ErrNotLeader
+	}
+	return do(ctx, r, result)
+}
+
+// outcome returns the error that a follower gets. A request that the end of this leader met has not
+// been applied.
+func (s *leader) outcome(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing && (errors.Is(err, engine.ErrClosed) || errors.Is(err, context.Canceled)) {
+		return ErrNotLeader
+	}
+	return err
+}
+
+// work returns the number of a request and its work.
+func (s *leader) work(f *follower, m Message) (id uint64, _ work) {
+	switch m := m.(type) {
+	case WriteOps:
+		return m.Request, func(ctx context.Context, _ *request, result *Result) (err error) {
+			result.Deleted, err = s.engine.Write(ctx, m.Ops, m.Size)
+			return err
+		}
+	case Exclusive:
+		return m.Request, func(ctx context.Context, r *request, result *Result) (err error) {
+			result.Deleted, err = s.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
+				ops, err := s.decide(ctx, f, m.Request, g.Base.LSN, r)
+				if err == nil {
+					err = g.Accept(ops)
+				}
+				return ops, err
+			})
+			if err == nil {
+				s.engine.Background.WakeCompact() // segments may lack a new text index
+			}
+			return err
+		}
+	case Call:
+		return m.Request, func(ctx context.Context, _ *request, result *Result) error {
+			return s.call(ctx, m.Kind, result)
+		}
+	}
+	return 0, nil
+}
+
+// errRefrained is the error of a follower that decided to write nothing.
+var errRefrained = errors.New("the follower writes nothing")
+
+// decide lets a follower decide what to write, while nobody writes.
+func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *request) ([]engine.Op, error) {
+	if !f.send(Grant{Request: id, LSN: lsn}) {
+		return nil, net.ErrClosed
+	}
+	timer := time.NewTimer(decideTime)
+	defer timer.Stop()
+	select {
+	case d := <-r.decided:
+		if d.Err {
+			return nil, errRefrained
+		}
+		return d.Ops, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return nil, fmt.Errorf("process %d has not decided for %v what to write", f.process.PID, decideTime)
+	}
+}
+
+// call runs a call that is not a write.
+func (s *leader) call(ctx context.Context, kind uint8, result *Result) error {
+	switch kind {
+	case CallBarrier:
+	case CallFlush:
+		if err := s.engine.Usable(ctx); err != nil {
+			return err
+		}
+		defer s.engine.End()
+		return s.engine.Flush()
+	case CallCompact:
+		if err := s.engine.Usable(ctx); err != nil {
+			return err
+		}
+		defer s.engine.End()
+		return s.engine.Compact(ctx)
+	case CallProcesses:
+		result.Processes = s.processes()
+	default:
+		return fmt.Errorf("unknown call %d", kind)
+	}
+	return nil
+}
+
+// processes lists the leader and its followers, in the order in which they began.
+func (s *leader) processes() []Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []Process{s.self}
+	for f := range s.followers {
+		list = append(list, f.process)
+	}
+	slices.SortStableFunc(list[1:], func(a, b Process) int { return a.Since.Compare(b.Since) })
+	return list
+}
+
+// withRequest calls fn with a request that is being worked on.
+func (f *follower) withRequest(id uint64, fn func(*request)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.requests[id]; r != nil {
+		fn(r)
+	}
+}
+
+func (f *follower) cancelRequests() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.requests {
+		r.cancel()
+	}
+}

@@ -1,0 +1,249 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+const (
+	// openTime is how long Open waits for a leader that holds the lock and does not listen yet.
+	openTime = 250 * time.Millisecond
+	// lookEvery is the time after which a reader looks for a leader again.
+	lookEvery = 2 * time.Millisecond
+	// lookTime is how long a call of a reader waits for a leader that recovers the database.
+	lookTime = time.Second
+	// Pauses between attempts to lead or to join.
+	minPause = time.Millisecond
+	maxPause = 20 * time.Millisecond
+	// brokenPause is the pause after an attempt that failed for another reason.
+	brokenPause = time.Second
+)
+
+// A Member is one process at work on a database.
+type Member struct {
+	dir    string
+	opts   engine.Options
+	self   Process
+	engine *engine.Engine
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	group  vfs.Group
+
+	requests atomic.Uint64 // numbers given out
+
+	looked atomic.Int64 // when a reader looked for a leader, in nanoseconds since the epoch
+
+	mu      sync.Mutex
+	leader  *leader              // set while this process leads
+	link    *link                // set while it follows
+	now     atomic.Pointer[link] // link, for Left
+	changed chan struct{}        // closed and replaced when one of them changes
+}
+
+// Open opens a database: it leads, or follows the process that does. Without Options.Shared it does
+// what engine.Open does.
+func Open(dir string, opts engine.Options, self Process) (*Member, error) {
+	m := &Member{dir: dir, opts: opts, self: self, changed: make(chan struct{})}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	opts.Shared = opts.Shared && Supported && dir != engine.Memory && opts.Hook == nil
+	m.opts.Shared = opts.Shared
+	if opts.Shared {
+		m.opts.OnLead, m.opts.OnAbandon = m.onLead, m.abandon
+	}
+	deadline := time.Now().Add(openTime)
+	for {
+		e, err := engine.Open(dir, m.opts)
+		if err == nil {
+			m.engine = e
+			if m.opts.ReadOnly && m.opts.Shared {
+				e.SetUpstream(m)
+				m.watch()
+				return m, nil
+			}
+			m.leads()
+			return m, nil
+		}
+		if !m.opts.Shared || !errors.Is(engine.Translate(err), engine.ErrLocked) {
+			return nil, err
+		}
+		joined := m.follow()
+		if joined == nil {
+			return m, nil
+		}
+		if !errors.Is(joined, errNoLeader) && !errors.Is(joined, ErrNotLeader) {
+			return nil, fmt.Errorf("%w; it does not share it: %w", err, joined)
+		}
+		if errors.Is(joined, errNoLeader) && time.Now().After(deadline) {
+			return nil, err
+		}
+		time.Sleep(minPause)
+	}
+}
+
+// Engine returns the engine.
+func (m *Member) Engine() *engine.Engine { return m.engine }
+
+// Close closes the engine. Another process leads after a leader.
+func (m *Member) Close() error {
+	m.cancel()
+	m.mu.Lock()
+	l := m.link
+	m.mu.Unlock()
+	if l != nil {
+		l.conn.Close()
+	}
+	err := m.group.Wait()
+	m.mu.Lock()
+	s := m.leader
+	m.leader = nil
+	m.mu.Unlock()
+	if s != nil {
+		return errors.Join(err, s.close(m.engine.Close))
+	}
+	return errors.Join(err, m.engine.Close())
+}
+
+// onLead makes the socket as soon as the lock is held, so that others can wait for the end of the
+// recovery.
+func (m *Member) onLead(*engine.Engine) error {
+	s, err := lead(m.dir, m.process(engine.Leader))
+	if err != nil {
+		// The database works without: others find it locked.
+		m.opts.Logger.Warn("cannot share the database with other processes", "error", err)
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leader = s
+	return nil
+}
+
+func (m *Member) process(role engine.Role) Process {
+	p := m.self
+	p.Role = role.String()
+	return p
+}
+
+// abandon ends what onLead began. The lock is still held.
+func (m *Member) abandon() {
+	m.mu.Lock()
+	s := m.leader
+	m.leader = nil
+	m.mu.Unlock()
+	if s != nil {
+		if err := s.abandon(); err != nil {
+			m.opts.Logger.Warn("cannot remove the socket", "error", err)
+		}
+	}
+}
+
+// leads lets the engine, which leads, serve followers.
+func (m *Member) leads() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leader != nil {
+		m.leader.serve(m.engine)
+	}
+	m.change(nil)
+}
+
+// change sets the link and wakes those who wait. mu is held.
+func (m *Member) change(l *link) {
+	m.link = l
+	m.now.Store(l)
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// follow opens the database beside a leader.
+func (m *Member) follow() error {
+	l, err := m.join(0)
+	if err != nil {
+		return err
+	}
+	opts := m.opts
+	e, err := engine.NewFollower(m.dir, opts, m)
+	if err != nil {
+		return errors.Join(err, l.close())
+	}
+	m.engine = e
+	if err := m.adoptFirst(l); err != nil {
+		return errors.Join(err, l.close(), e.Close())
+	}
+	m.mu.Lock()
+	m.change(l)
+	m.mu.Unlock()
+	m.group.Go(engine.SocketName, func() error {
+		m.run(l)
+		return nil
+	})
+	return nil
+}
+
+// watch lets a reader find a process that has begun to lead.
+func (m *Member) watch() {
+	m.engine.Look(m.look)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.change(nil)
+}
+
+// look joins a leader if there is one now. Calls of a reader begin with it: the files that it has
+// open are left alone by every leader, but do not change any more.
+func (m *Member) look() {
+	now, last := time.Now().UnixNano(), m.looked.Load()
+	if now-last < int64(lookEvery) || !m.looked.CompareAndSwap(last, now) {
+		return
+	}
+	if m.mu.TryLock() { // otherwise another call is looking
+		defer m.mu.Unlock()
+		m.seek()
+	}
+}
+
+// seek joins a leader if there is one. mu is held.
+func (m *Member) seek() {
+	if m.link != nil || m.ctx.Err() != nil || m.engine.Role() != engine.Reader {
+		return
+	}
+	l, err := m.join(lookTime)
+	if err == nil {
+		if err = m.adoptFirst(l); err != nil {
+			_ = l.close()
+		}
+	}
+	if err != nil {
+		if !errors.Is(err, errNoLeader) && !errors.Is(err, ErrNotLeader) {
+			m.opts.Logger.Error("cannot join the leader", "error", err)
+		}
+		return
+	}
+	m.engine.Look(nil)
+	m.change(l)
+	m.group.Go(engine.SocketName, func() error {
+		m.run(l)
+		return nil
+	})
+}
+
+// Self describes this process.
+func Self() Process {
+	p := Process{PID: os.Getpid(), Since: time.Now()}
+	if len(os.Args) > 0 {
+		p.Program = filepath.Base(os.Args[0])
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		p.Version = info.Main.Version
+	}
+	return p
+}
