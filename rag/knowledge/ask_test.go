@@ -19,7 +19,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag"
 )
 
@@ -439,29 +438,28 @@ func TestKeepOpen(t *testing.T) {
 	f := newFixture(t)
 	f.opts.KeepOpen = time.Hour
 	facts(f)
-	locked := func(want bool) {
+	kept := func(want bool) {
 		t.Helper()
-		vdb, err := db.Open(f.database(Config{Name: "b"}), nil)
-		if err == nil {
-			err = vdb.Close()
-		}
-		if errors.Is(err, db.ErrLocked) != want || !want && err != nil {
-			t.Errorf("locked %t: %v", want, err)
+		g := f.gate(f.database(Config{Name: "b"}))
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if open := g.kept != nil; open != want {
+			t.Errorf("kept open: %t, want %t", open, want)
 		}
 	}
-	locked(false)
+	kept(false)
 	f.query("purr", QueryOptions{})
-	locked(true)
+	kept(true)
 	f.write("cats.md", "Lions do not purr.")
 	f.learn("b", nil)
 	if r := f.query("purr", QueryOptions{K: 1}); !strings.Contains(r.Context, "Lions") {
 		t.Error(r.Context)
 	}
-	locked(true)
+	kept(true)
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	locked(false)
+	kept(false)
 	f.query("purr", QueryOptions{})
 	f.reembed(ReembedOptions{Config: hashed, Switch: yes})
 	if _, err := os.Stat(filepath.Join(f.dir("b"), firstIndex)); !errors.Is(err, os.ErrNotExist) {
@@ -482,7 +480,7 @@ func TestKeepOpen(t *testing.T) {
 		open = g.kept != nil
 		g.mu.Unlock()
 	}
-	locked(false)
+	kept(false)
 }
 
 // BenchmarkQuery asks a base of 10,000 chunks; the embedding of the question is in memory.

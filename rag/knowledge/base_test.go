@@ -334,7 +334,7 @@ func TestBasesWithoutRoot(t *testing.T) {
 	})
 }
 
-// TestStatusOfALockedBase says who learns it.
+// TestStatusOfALockedBase says who has it for itself, and is complete beside others.
 func TestStatusOfALockedBase(t *testing.T) {
 	f := newFixture(t)
 	f.write("a.txt", "Apples are red.")
@@ -343,12 +343,19 @@ func TestStatusOfALockedBase(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	f.byHand(func(_, _ *db.Collection) error {
-		s := f.status()
-		if !strings.Contains(s.Locked, "locked by process") || s.Config.Provider != "counting" || s.Bytes == 0 {
+		if s := f.status(); s.Locked != "" || s.Files != 1 {
 			t.Errorf("%+v", s)
 		}
 		return nil
 	})
+	vdb, err := db.Open(f.database(Config{Name: "b"}), &db.Options{Exclusive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vdb.Close()
+	if s := f.status(); !strings.Contains(s.Locked, "locked by process") || s.Config.Provider != "counting" || s.Bytes == 0 {
+		t.Errorf("%+v", s)
+	}
 }
 
 // TestLanguage learns texts in German, changes the language, and follows a text index that was

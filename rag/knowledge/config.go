@@ -506,8 +506,8 @@ func writeSynced(path string, b []byte) error {
 
 // Configure changes the configuration of a base: it sets keys of config.yaml, as Config.Set does,
 // and returns the configuration. Chunks and vectors stay as they are; Keys says when each key takes
-// effect. A changed language rebuilds the text index in the background, which needs the database:
-// the error matches db.ErrLocked while another process has it open. Questions and runs of Learn
+// effect. A changed language rebuilds the text index in the background: the error matches
+// db.ErrLocked while the base is learnt. Questions and runs of Learn
 // that have begun keep the configuration with which they began.
 func (e *Engine) Configure(ctx context.Context, name string, set map[string]any) (Config, error) {
 	e.configs.Lock()
@@ -531,6 +531,11 @@ func (e *Engine) Configure(ctx context.Context, name string, set map[string]any)
 
 // respeak saves a configuration with another language, and changes the text index.
 func (e *Engine) respeak(ctx context.Context, c Config) (err error) {
+	unlock, err := e.lock(ctx, c.Name, false) // a run of Learn may wait for this one to end
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	g := e.gate(e.database(c))
 	vdb, err := g.write(ctx, e.database(c))
 	if err != nil {

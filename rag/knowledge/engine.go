@@ -41,8 +41,9 @@ type Options struct {
 	// Tokens counts the tokens of chunks and contexts; the zero value estimates them.
 	Tokens Tokens
 	// KeepOpen is the time that the database of a base stays open for reading after a question, for
-	// services: opening it takes longer than most questions. Meanwhile, other processes cannot
-	// learn the base. 0 means that each question opens and closes it.
+	// services: opening it takes longer than most questions. 0 means that each question opens
+	// and closes it. Other processes can learn the base during it, and answers have what they
+	// learn.
 	KeepOpen time.Duration
 	// Logger receives skipped files, embedded texts and answered questions; nil means
 	// slog.Default().
@@ -59,7 +60,7 @@ type Tokens struct {
 
 // An Engine works with the bases in a workspace directory. It makes one embedder per base and
 // reuses it. It is safe for concurrent use, and answers questions while it learns. Other processes
-// can query a base at the same time, except while one of them learns it.
+// can query and learn a base at the same time: runs of Learn wait for each other.
 type Engine struct {
 	workspace string
 	opts      Options
@@ -243,21 +244,35 @@ func (e *Engine) read(ctx context.Context, name string) (*reader, error) {
 
 // readAlone opens a base for reading and keeps everyone from learning it in the meantime.
 func (e *Engine) readAlone(ctx context.Context, name string) (*reader, error) {
-	return e.readBy(ctx, name, openAlone)
+	unlock, err := e.lock(ctx, name, true)
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.readBy(ctx, name, opener(db.Options{ReadOnly: true}).open)
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	closeIt := r.close
+	r.close = func() error { defer unlock(); return closeIt() }
+	return r, nil
 }
 
-func openAlone(_ context.Context, dir string) (*db.DB, func() error, error) {
-	vdb, err := db.Open(dir, &db.Options{ReadOnly: true})
+// opener are options with which a database is opened for one reader.
+type opener db.Options
+
+func (o opener) open(_ context.Context, dir string) (*db.DB, func() error, error) {
+	vdb, err := db.Open(dir, (*db.Options)(&o))
 	if err != nil {
 		return nil, nil, err
 	}
 	return vdb, vdb.Close, nil
 }
 
-// An opener opens a database for reading.
-type opener func(ctx context.Context, dir string) (vdb *db.DB, closeIt func() error, err error)
+// openFunc opens a database for reading.
+type openFunc func(ctx context.Context, dir string) (vdb *db.DB, closeIt func() error, err error)
 
-func (e *Engine) readBy(ctx context.Context, name string, open opener) (*reader, error) {
+func (e *Engine) readBy(ctx context.Context, name string, open openFunc) (*reader, error) {
 	c, err := e.Config(name)
 	for {
 		if err != nil {
@@ -276,12 +291,15 @@ func (e *Engine) readBy(ctx context.Context, name string, open opener) (*reader,
 	}
 }
 
-func (e *Engine) readIndex(ctx context.Context, c Config, open opener) (*reader, error) {
+func (e *Engine) readIndex(ctx context.Context, c Config, open openFunc) (*reader, error) {
 	name := c.Name
 	if _, err := os.Stat(e.database(c)); err != nil {
 		return nil, fmt.Errorf("%w: base %q was never learnt", ErrNotFound, name)
 	}
 	vdb, closeIt, err := open(ctx, e.database(c))
+	if errors.Is(err, db.ErrNotFound) { // another process is about to make it
+		return nil, fmt.Errorf("%w: base %q was never learnt: %w", ErrNotFound, name, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
@@ -325,7 +343,7 @@ type Status struct {
 	Bytes    int64     `json:"bytes"`              // on disk
 	Root     string    `json:"root,omitempty"`     // the directory that relative file names refer to
 	Learnt   time.Time `json:"learnt,omitzero"`    // when Learn last completed
-	Locked   string    `json:"locked,omitempty"`   // if another process learns the base: which; Files, Chunks and Learnt are then unknown
+	Locked   string    `json:"locked,omitempty"`   // if another process keeps the database for itself: which; Files, Chunks and Learnt are then unknown
 	Mismatch string    `json:"mismatch,omitempty"` // why the base cannot be queried
 	Next     string    `json:"next,omitempty"`     // the embedder of an unfinished re-embedding
 	Learning *Progress `json:"learning,omitempty"` // the run of Learn that this Engine is at
@@ -338,8 +356,8 @@ type Progress struct {
 	Report            // so far; files that are read are counted when they are written
 }
 
-// Status describes a base. While another process learns the base, the status contains only what can
-// be told without its database.
+// Status describes a base. While another process keeps the database for itself
+// (db.Options.Exclusive), the status contains only what can be told without it.
 func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 	c, err := e.Config(name)
 	learning := e.learning(name)
@@ -356,12 +374,14 @@ func (e *Engine) Status(ctx context.Context, name string) (*Status, error) {
 		s.Next = next.embedding().String()
 	}
 	err = filepath.WalkDir(e.dir(name), func(_ string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+		if err == nil && !d.IsDir() {
+			var info os.FileInfo
+			if info, err = d.Info(); err == nil {
+				s.Bytes += info.Size()
+			}
 		}
-		info, err := d.Info()
-		if err == nil {
-			s.Bytes += info.Size()
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // another process has just removed the file
 		}
 		return err
 	})
@@ -449,7 +469,8 @@ func (e *Engine) Create(name string, set map[string]any) (Config, error) {
 }
 
 // Clean removes the database and the configuration of a base. It returns ErrNotFound if the base
-// does not exist.
+// does not exist. The error matches db.ErrLocked while the base is learnt, or another process has
+// it open.
 func (e *Engine) Clean(name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -457,6 +478,11 @@ func (e *Engine) Clean(name string) error {
 	if _, err := os.Stat(e.dir(name)); err != nil {
 		return e.missing(name)
 	}
+	unlock, err := e.lock(context.Background(), name, false)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	e.forget(name, true)
 	if err := e.release(name); err != nil {
 		return err
@@ -477,8 +503,7 @@ func (e *Engine) Clean(name string) error {
 			return fmt.Errorf("knowledge: clean %q: %w", name, err)
 		}
 	}
-	_ = os.Remove(e.dir(name)) // fails, and keeps the directory, if it holds other files
-	return nil
+	return nil // unlock removes the directory, unless it holds other files
 }
 
 // forget drops the embedders of a base, and its state if all is true.
@@ -496,7 +521,7 @@ func removeIndex(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return nil
 	}
-	vdb, err := db.Open(dir, nil)
+	vdb, err := db.Open(dir, &db.Options{Exclusive: true})
 	if errors.Is(err, db.ErrLocked) {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/vecbolt/vecbolt/db"
 )
 
-// A gate lets the goroutines of one Engine share a database that can be open either by many readers
-// or by one writer. While a writer has it open, questions use the writer's database. A writer waits
-// for earlier readers to finish.
+// A gate lets the goroutines of one Engine share one open database, which costs less than if each
+// opened it. While a writer has it open, questions use the writer's database. A writer waits for
+// earlier readers to finish. Engine.lock admits one writer at a time.
 type gate struct {
 	places *semaphore.Weighted // a reader holds one; opening or closing the database for writing takes all
 	writer *db.DB              // open for writing, or nil; changes only while all places are held

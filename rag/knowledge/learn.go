@@ -74,7 +74,8 @@ type Unread struct {
 // indexes new and changed files, removes deleted ones and leaves unchanged ones alone. Each file is
 // replaced atomically: after an interruption the next call continues where this one stopped. If a
 // file cannot be read, its previous content stays in the base. A base is created when its first
-// files are written; an error before that leaves no base.
+// files are written; an error before that leaves no base. While another run learns the base, in
+// this process or another, Learn waits; if ctx ends first, the error matches db.ErrLocked as well.
 func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Report, error) {
 	start := time.Now()
 	if len(o.Paths) == 0 {
@@ -102,6 +103,7 @@ func (e *Engine) Learn(ctx context.Context, name string, o LearnOptions) (*Repor
 	if err != nil {
 		return nil, err
 	}
+	defer l.unlock()
 	defer e.state(name).at(nil)
 	if err = l.run(start); err == nil {
 		err = l.close()
@@ -170,6 +172,7 @@ type learner struct {
 	embedder embed.Embedder
 	vdb      *db.DB
 	close    func() error
+	unlock   func() // lets the next run begin
 	chunks   *db.Collection
 	current  string // name of chunks
 	files    *db.Collection
@@ -196,11 +199,20 @@ type change struct {
 	record    db.Metadata
 }
 
-// learner opens or creates a base for writing.
+// learner opens or creates a base for writing, when no other run writes it.
 func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *learner, err error) {
 	if err := validName(name); err != nil {
 		return nil, err
 	}
+	unlock, err := e.lock(ctx, name, true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
 	asked := Config{}
 	if o.Config != nil {
 		asked = *o.Config
@@ -219,15 +231,12 @@ func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *l
 			return nil, err
 		}
 	}
-	l = &learner{Engine: e, ctx: ctx, o: o, config: c, seen: map[string]bool{}, changed: changed}
+	l = &learner{Engine: e, ctx: ctx, o: o, config: c, unlock: unlock, seen: map[string]bool{}, changed: changed}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	if err := l.settle(); err != nil {
 		return nil, err
-	}
-	if err := os.MkdirAll(e.dir(name), 0o700); err != nil {
-		return nil, fmt.Errorf("knowledge: %w", err)
 	}
 	_, err = os.Stat(e.database(c))
 	l.made = errors.Is(err, fs.ErrNotExist)
@@ -236,13 +245,6 @@ func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *l
 		return nil, fmt.Errorf("knowledge: %w", err)
 	}
 	l.close = func() error { return g.close(ctx) }
-	if now, err := e.Config(name); err == nil && now.Index != c.Index {
-		// Reembed has switched to another index in the meantime.
-		if err := l.close(); err != nil {
-			return nil, fmt.Errorf("knowledge: %w", err)
-		}
-		return e.learner(ctx, name, o)
-	}
 	e.sweep(c)
 	if err := l.open(); err != nil {
 		return nil, l.giveUp(err)
@@ -253,11 +255,9 @@ func (e *Engine) learner(ctx context.Context, name string, o LearnOptions) (l *l
 // giveUp closes the database after an error. It removes a new database that nothing was written to.
 func (l *learner) giveUp(err error) error {
 	err = errors.Join(err, l.close())
-	if !l.made || l.begun {
-		return err
+	if l.made && !l.begun {
+		err = errors.Join(err, removeIndex(l.database(l.config)))
 	}
-	err = errors.Join(err, removeIndex(l.database(l.config)))
-	_ = os.Remove(l.dir(l.config.Name)) // fails, and keeps the directory, if it holds other files
 	return err
 }
 

@@ -126,9 +126,9 @@ type Reembedding struct {
 
 // Reembed embeds all chunks of a base with another model, in a second database, compares the
 // results of both models, and switches if Switch says so. The base answers questions all the time.
-// Others can learn until the comparison begins; their chunks are embedded too. The switch is
-// atomic, and an interrupted call is continued by the next one. Discard drops an unfinished
-// re-embedding.
+// Others can learn until the comparison begins; their chunks are embedded too. Then they wait, as
+// it waits for them. A second Reembed at that time fails with db.ErrLocked. The switch is atomic,
+// and an interrupted call is continued by the next one. Discard drops an unfinished re-embedding.
 func (e *Engine) Reembed(ctx context.Context, name string, o ReembedOptions) (*Reembedding, error) {
 	start := time.Now()
 	r, err := e.reembed(ctx, name, o)
@@ -187,8 +187,7 @@ func (e *Engine) reembed(ctx context.Context, name string, o ReembedOptions) (r 
 	if err = errors.Join(err, l.vdb.Close()); err != nil {
 		return nil, err
 	}
-	// Both databases are open read-only, so that questions can be answered.
-	staged, err := e.readIndex(ctx, l.config, openAlone)
+	staged, err := e.readIndex(ctx, l.config, opener(db.Options{ReadOnly: true, Exclusive: true}).open)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +299,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 	if sameEmbedding(l.config, c) {
 		return nil, fmt.Errorf("%w: the base has this embedder already: %v", ErrConfig, c.embedding())
 	}
-	if l.vdb, err = db.Open(e.database(to), nil); err != nil {
+	if l.vdb, err = openStaged(e.database(to)); err != nil {
 		return nil, err
 	}
 	if !ok || !sameEmbedding(l.config, begun) { // not begun, or begun with another model
@@ -315,7 +314,7 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 			return nil, err
 		}
 		e.at("begun")
-		if l.vdb, err = db.Open(e.database(to), nil); err != nil {
+		if l.vdb, err = openStaged(e.database(to)); err != nil {
 			return nil, err
 		}
 	}
@@ -328,6 +327,9 @@ func (e *Engine) staging(ctx context.Context, c Config, asked *Config) (l *learn
 	}
 	return l, nil
 }
+
+// openStaged opens the next database of a base for one run of Reembed alone: nobody asks it.
+func openStaged(dir string) (*db.DB, error) { return db.Open(dir, &db.Options{Exclusive: true}) }
 
 // sameEmbedding reports whether two configurations give the same vectors.
 func sameEmbedding(a, b Config) bool {

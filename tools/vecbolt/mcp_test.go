@@ -3,13 +3,17 @@ package main
 import (
 	"bufio"
 	"context"
+	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -149,4 +153,74 @@ func TestServeMCP(t *testing.T) {
 			}
 		})
 	}
+}
+
+var agents = flag.Duration("agents", 10*time.Second, "time for which TestMCPServersShareABase lets agents work")
+
+// Eight agents have a server each, all for one base. They learn and ask for some time; nothing
+// fails, and each finds at once what it has learnt.
+func TestMCPServersShareABase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: runs eight servers for 10 s, which -short does not")
+	}
+	names := []string{"Astrid", "Bruno", "Clara", "David", "Emma", "Felix", "Greta", "Hugo"}
+	workspace, files := filepath.Join(t.TempDir(), "ws"), t.TempDir()
+	end := time.Now().Add(*agents)
+	var all sync.WaitGroup
+	asked, learnt := make([]int, len(names)), make([]int, len(names))
+	for i, name := range names {
+		all.Go(func() {
+			command := exec.CommandContext(t.Context(), "vecbolt", "rag", "--workspace", workspace, "mcp", "--allow-write", "--learn-from", files)
+			var said strings.Builder
+			command.Stderr = &said
+			err := func() error {
+				s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: command}, nil)
+				if err != nil {
+					return err
+				}
+				call := func(tool string, args map[string]any) (string, error) {
+					r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: args})
+					if err != nil {
+						return "", err
+					}
+					text := ""
+					for _, c := range r.Content {
+						if c, ok := c.(*sdk.TextContent); ok {
+							text += c.Text
+						}
+					}
+					if r.IsError {
+						return "", fmt.Errorf("%s: %s", tool, text)
+					}
+					return text, nil
+				}
+				for round := 0; round == 0 || time.Now().Before(end); round++ {
+					fact := fmt.Sprintf("%s saw the comet number %d.", name, round)
+					if err := os.WriteFile(filepath.Join(files, name+".txt"), []byte(fact), 0o600); err != nil {
+						return err
+					}
+					if _, err := call("learn_base", map[string]any{"base": "sky", "paths": []string{name + ".txt"}}); err != nil {
+						return err
+					}
+					learnt[i]++
+					for range 3 {
+						answer, err := call("query_base", map[string]any{"base": "sky", "question": "what did " + name + " see?"})
+						if err != nil {
+							return err
+						}
+						if !strings.Contains(answer, fact) {
+							return fmt.Errorf("learnt %q, found %s", fact, answer)
+						}
+						asked[i]++
+					}
+				}
+				return s.Close()
+			}()
+			if err != nil {
+				t.Errorf("%s: %v; the server said %q", name, err, &said)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("learnt %v times, asked %v times", learnt, asked)
 }

@@ -1,0 +1,150 @@
+package knowledge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/db"
+)
+
+// learns names, in the environment, the process of TestManyLearn that this program is.
+const learns = "VECBOLT_TEST_LEARNS"
+
+// rounds is how often each process of TestManyLearn learns and asks.
+const rounds = 15
+
+// learnAndAsk changes a file, learns and asks, again and again, in a workspace that other processes
+// use in the same way.
+func learnAndAsk(name, workspace, docs string) error {
+	ctx := context.Background()
+	e, err := New(workspace, &Options{Logger: slog.New(slog.DiscardHandler), KeepOpen: time.Hour})
+	if err != nil {
+		return err
+	}
+	for i := range rounds {
+		// Every process makes another number of chunks of the same file.
+		text := strings.Repeat(fmt.Sprintf("Process %s wrote this in round %d. ", name, i), 1+(7*i+len(name))%11)
+		fresh := filepath.Join(docs, "."+name)
+		if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(fresh, filepath.Join(docs, "shared.txt")); err != nil {
+			return err
+		}
+		o := LearnOptions{Paths: []string{docs}, Config: &Config{Provider: "hash", Model: "trigram-v1", ChunkSize: 40}}
+		if _, err := e.Learn(ctx, "b", o); err != nil {
+			return err
+		}
+		r, err := e.Query(ctx, "b", "which process wrote this?", QueryOptions{K: 3})
+		if err != nil {
+			return err
+		}
+		if len(r.Chunks) == 0 {
+			return errors.New("no chunk found")
+		}
+		if _, err := e.Status(ctx, "b"); err != nil {
+			return err
+		}
+	}
+	return e.Close()
+}
+
+// TestManyLearn lets processes learn one base and ask it at the same time. None fails, and every
+// chunk belongs to the file that was written last.
+func TestManyLearn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: runs several processes, which -short does not")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t)
+	f.write("other.txt", "Nobody changes this file.")
+	var all sync.WaitGroup
+	for _, name := range []string{"a", "bb", "ccc", "dddd"} {
+		all.Go(func() {
+			cmd := exec.CommandContext(t.Context(), program, f.workspace, f.docs)
+			cmd.Env = append(os.Environ(), learns+"="+name)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", name, err, out)
+			}
+		})
+	}
+	all.Wait()
+	r, err := f.read(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	known := map[string]bool{}
+	for d, err := range r.files.All(t.Context(), nil, db.WithMetadata) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range chunkIDs(d) {
+			known[id] = true
+		}
+	}
+	for d, err := range r.chunks.All(t.Context(), nil, db.IDsOnly) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !known[d.ID] {
+			t.Errorf("chunk %s belongs to no file", d.ID)
+		}
+		delete(known, d.ID)
+	}
+	for id := range known {
+		t.Errorf("chunk %s is missing", id)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir("b"), lockName)); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the lock is still there:", err)
+	}
+}
+
+// While a base is learnt, what would change it under the learner is refused, and another Learn
+// gives up its place when its context ends.
+func TestLearningLocks(t *testing.T) {
+	f := newFixture(t)
+	f.write("a.txt", "Apples are red.")
+	f.learn("b", counted)
+	unlock, err := f.lock(t.Context(), "b", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	f.Engine.at = func(step string) {
+		if step == "waits" {
+			cancel()
+		}
+	}
+	_, err = f.Learn(ctx, "b", LearnOptions{Paths: []string{f.docs}})
+	if !errors.Is(err, db.ErrLocked) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the base is being learnt") {
+		t.Error(err)
+	}
+	if err := f.Clean("b"); !errors.Is(err, db.ErrLocked) {
+		t.Error(err)
+	}
+	if _, err := f.Configure(t.Context(), "b", map[string]any{"language": "german"}); !errors.Is(err, db.ErrLocked) {
+		t.Error(err)
+	}
+	f.query("apples", QueryOptions{})
+	unlock()
+	f.learn("b", nil)
+	if err := f.Clean("b"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(f.dir("b")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
