@@ -15,13 +15,14 @@ type backupCmd struct {
 }
 
 func (c *backupCmd) Help() string {
-	return "The copy is a database like any other. Other processes may read the database at the same time."
+	return "The copy is a database like any other. Other processes may read the database at the same time. While one has it " +
+		"open for writing, only that one can make a backup."
 }
 
 func (c *backupCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
 	p := t.copying("backup", c.DB, c.To)
-	err := c.read(func(vdb *db.DB) error { return vdb.Backup(ctx, c.To) })
+	err := c.read(func(vdb *db.DB) error { return leading(ctx, vdb, vdb.Backup(ctx, c.To)) })
 	p.end()
 	var copied int64
 	if err == nil {

@@ -50,12 +50,12 @@ func TestBenchMakesGraphs(t *testing.T) {
 	if said := vecbolt("info", name); !strings.Contains(said, "1 of 1 segments of \"c\" have no graph yet") || !strings.Contains(said, "\"vecbolt compact "+name+"\" builds the graphs now") {
 		t.Errorf("info: %q", said)
 	}
-	reader, err := db.Open(name, &db.Options{ReadOnly: true})
+	reader, err := db.Open(name, &db.Options{ReadOnly: true, Exclusive: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if said := vecbolt(bench...); !strings.Contains(said, "1 of \"c\" are due") || !strings.Contains(said, "cannot be built") {
-		t.Errorf("beside a reader: %q", said)
+		t.Errorf("beside a reader that keeps writers out: %q", said)
 	}
 	if err := reader.Close(); err != nil {
 		t.Fatal(err)

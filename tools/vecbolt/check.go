@@ -15,7 +15,8 @@ type checkCmd struct {
 }
 
 func (c *checkCmd) Help() string {
-	return "Verifies every checksum and the consistency of all files; changes nothing. A database that " +
+	return "Verifies every checksum and the consistency of all files; changes nothing. Other processes may " +
+		"use the database; files that belong to nothing are found only if none of them writes. A database that " +
 		"does not open is examined file by file. The exit status is 1 if anything is wrong."
 }
 

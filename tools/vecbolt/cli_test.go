@@ -168,8 +168,8 @@ help by a test (` + "`go test ./tools/vecbolt -run TestDocument -update`" + `).
 
 Answers go to standard output; with ` + "`--json`" + ` they are JSON objects, one per line, and nothing else. Messages, progress and
 errors go to standard error. The exit status is 0, 1 after an error, and 2 for wrong usage. A file argument of ` + "`-`" + ` is
-the standard input or output. Verbs that only read open the database read-only: any number of them may run at once,
-but not beside a writer; then one fails at once with "locked by another process".
+the standard input or output. Any number of processes may read and write a database at the same time
+([docs/processes.md](processes.md)).
 
 `)
 	fmt.Fprintf(&doc, "```\n%s```\n", help())

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
@@ -17,7 +18,7 @@ type database struct {
 	DB string `arg:"" name:"db" help:"Directory of the database."`
 }
 
-// read opens the database for reading, shared with other readers, and runs fn.
+// read opens the database for reading and runs fn.
 func (d database) read(fn func(*db.DB) error) error {
 	return d.open(db.Options{ReadOnly: true}, fn)
 }
@@ -41,6 +42,20 @@ func (d database) open(o db.Options, fn func(*db.DB) error) (err error) {
 	return fn(vdb)
 }
 
+// leading names the process that leads a database in an error that says that this one does not.
+func leading(ctx context.Context, vdb *db.DB, err error) error {
+	if !errors.Is(err, db.ErrLocked) && !errors.Is(err, db.ErrReadOnly) {
+		return err
+	}
+	others, perr := processes(ctx, vdb)
+	if perr != nil || len(others) == 0 {
+		return err
+	}
+	p := others[0]
+	return fmt.Errorf("%w: only process %d, %s, since %s, can do this: it leads the database", db.ErrLocked,
+		p.PID, p.Program, p.Since.UTC().Format(time.RFC3339))
+}
+
 // size returns the total size of the files of a database directory in bytes.
 func size(dir string) (total int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -62,7 +77,7 @@ type collection struct {
 	Collection string `arg:"" help:"Name of the collection."`
 }
 
-// read opens the collection for reading, shared with other readers, and runs fn.
+// read opens the collection for reading and runs fn.
 func (c collection) read(fn func(*db.Collection) error) error {
 	return c.database.read(c.existing(fn))
 }

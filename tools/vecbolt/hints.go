@@ -43,8 +43,8 @@ func hints(line *kong.Context, err error) (all []string) {
 			command("text-index", argument(line, "collection"))))
 	}
 	if is(db.ErrLocked) {
-		all = append(all, fmt.Sprintf("one process writes, or any number read: end the other one, ask it if it is \"vecbolt serve\", "+
-			"or read a copy that %q has written", command("backup", "COPY")))
+		all = append(all, "processes share a database; this one is held alone, or this command is for the process that leads: "+
+			"end that process, or ask it if it is \"vecbolt serve\"")
 	}
 	if is(db.ErrNotFound) && is(fs.ErrNotExist) && database != "" {
 		all = append(all, fmt.Sprintf("%q and %q create a database%s", command("import", "COLLECTION", "FILE"),

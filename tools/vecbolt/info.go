@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,17 +16,27 @@ import (
 
 type infoCmd struct{ database }
 
-func (c *infoCmd) Run(t *tool) error {
+func (c *infoCmd) Help() string {
+	return "Also lists the other processes that have the database open: one leads, which means that it writes the files, " +
+		"and the others follow. See docs/processes.md."
+}
+
+func (c *infoCmd) Run(ctx context.Context, t *tool) error {
 	return c.read(func(vdb *db.DB) error {
 		s, err := vdb.Stats()
+		if err != nil {
+			return err
+		}
+		others, err := processes(ctx, vdb)
 		if err != nil {
 			return err
 		}
 		if t.json {
 			return t.line(struct {
 				db.Stats
-				Former string `json:"trouble,omitempty"` // former key of background_error, for one version
-			}{s, s.BackgroundError})
+				Processes []process `json:"processes"`
+				Former    string    `json:"trouble,omitempty"` // former key of background_error, for one version
+			}{s, others, s.BackgroundError})
 		}
 		bytes := func(n int64) string { return humanize.IBytes(uint64(n)) }
 		for _, row := range []struct {
@@ -58,8 +71,40 @@ func (c *infoCmd) Run(t *tool) error {
 		if err := t.noteGraphs(vdb, "", c.DB); err != nil {
 			return err
 		}
-		return t.table(header, rows)
+		if err := t.table(header, rows); err != nil || len(others) == 0 {
+			return err
+		}
+		rows = nil
+		for _, p := range others {
+			rows = append(rows, table.Row{p.PID, p.Program, p.Role, p.Since.Local().Format(time.DateTime), p.Version})
+		}
+		fmt.Fprintln(t.out)
+		return t.table(table.Row{"process", "program", "role", "since", "version"}, rows)
 	})
+}
+
+// process is a process that has the database open.
+type process struct {
+	PID     int       `json:"pid"`
+	Program string    `json:"program"`
+	Role    string    `json:"role"` // leader or follower
+	Since   time.Time `json:"since"`
+	Version string    `json:"version"`
+}
+
+// processes lists the processes that have a database open, without this one.
+func processes(ctx context.Context, vdb *db.DB) ([]process, error) {
+	list, err := vdb.Processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	others := []process{}
+	for _, p := range slices.DeleteFunc(list, func(p db.Process) bool { return p.PID == os.Getpid() }) {
+		others = append(others, process{
+			PID: p.PID, Program: p.Program, Role: p.Role, Since: p.Since, Version: p.Version,
+		})
+	}
+	return others, nil
 }
 
 // graphs describes the numbers of graphs that are built and due.

@@ -22,8 +22,9 @@ type publishCmd struct {
 func (c *publishCmd) Help() string {
 	return "Writes the current version of a database to a folder, unless the folder has it. Only missing files are copied. " +
 		"Any file copier may transfer the folder; verbs that read accept it like a database, and serve --follow " +
-		"serves the newest version in it. See docs/replicas.md. The database must not be open elsewhere; with --every, it " +
-		"is opened each time, and a round is skipped if another process has it open. A server publishes its own database: serve --publish."
+		"serves the newest version in it. See docs/replicas.md. Only the process that leads the database can publish it, " +
+		"so no other one may have it open; with --every, it is opened each time, and a round is skipped if another process leads. " +
+		"A server publishes its own database: serve --publish."
 }
 
 // Validate is called by kong.
@@ -61,7 +62,7 @@ func (c *publishCmd) once(ctx context.Context, t *tool) error {
 		start := time.Now()
 		p, err := vdb.NewPublisher(c.To, &db.PublishOptions{Keep: c.Keep})
 		if err != nil {
-			return err
+			return leading(ctx, vdb, err)
 		}
 		ctx, b := t.working(ctx, "publish")
 		done, err := p.Publish(ctx)

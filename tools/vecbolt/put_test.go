@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,7 +56,18 @@ func (s *session) put(t *testing.T, line, want string) {
 func crashed(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "crashed.vdb")
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() && !e.Type().IsRegular() { // the socket of the process stays behind
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil || e.IsDir() {
+			return errors.Join(err, os.MkdirAll(filepath.Join(to, name), 0o700))
+		}
+		b, err := os.ReadFile(path)
+		return errors.Join(err, os.WriteFile(filepath.Join(to, name), b, 0o600))
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return to

@@ -94,9 +94,10 @@ func status(ts *testscript.TestScript, _ bool, args []string) {
 // held is a database that a story keeps open in the process of the test.
 type held struct{ vdb *db.DB }
 
-// hold DIR read|write opens a database until release.
+// hold DIR read|write|exclusive opens a database until release.
 func hold(ts *testscript.TestScript, _ bool, args []string) {
-	vdb, err := db.Open(ts.MkAbs(args[0]), &db.Options{MustExist: true, ReadOnly: args[1] == "read"})
+	vdb, err := db.Open(ts.MkAbs(args[0]), &db.Options{MustExist: true, ReadOnly: args[1] == "read",
+		Exclusive: args[1] == "exclusive"})
 	ts.Check(err)
 	ts.Value(held{}).(*held).vdb = vdb
 	ts.Defer(func() { vdb.Close() })
