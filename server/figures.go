@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/rag/xray"
@@ -17,12 +19,42 @@ type figures struct {
 	db.Stats
 	Dir         *struct{}           `json:"dir,omitempty"` // hides Dir of Stats
 	Collections []collectionFigures `json:"collections"`
+	Processes   []processFigures    `json:"processes,omitempty"`
 	Former      string              `json:"trouble,omitempty"` // former key of background_error, for one version
 }
 
 type collectionFigures struct {
 	db.CollectionStats
 	Metadata *struct{} `json:"metadata,omitempty"` // hides Metadata of CollectionInfo
+}
+
+// processFigures is a process that has the database open.
+type processFigures struct {
+	PID     int       `json:"pid"`
+	Program string    `json:"program"`
+	Role    string    `json:"role"`
+	Since   time.Time `json:"since"`
+	Version string    `json:"version"`
+}
+
+// maxAsk is how long the figures wait for the process that leads the database: it may be stopped.
+const maxAsk = time.Second
+
+// processes lists the processes that have the database open, the leading one first; nil if that one
+// does not answer.
+func (s *Server) processes(ctx context.Context) (all []processFigures) {
+	ctx, cancel := context.WithTimeout(ctx, maxAsk)
+	defer cancel()
+	list, err := s.db.Processes(ctx)
+	if err != nil {
+		return nil // the figures do without
+	}
+	for _, p := range list {
+		all = append(all, processFigures{
+			PID: p.PID, Program: p.Program, Role: p.Role, Since: p.Since, Version: p.Version,
+		})
+	}
+	return all
 }
 
 func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
@@ -33,7 +65,9 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := figures{Stats: stats, Collections: []collectionFigures{}, Former: stats.BackgroundError}
+	out := figures{
+		Stats: stats, Collections: []collectionFigures{}, Processes: s.processes(r.Context()), Former: stats.BackgroundError,
+	}
 	for _, c := range out.Stats.Collections {
 		if c.Recall == nil {
 			c.Recall = []db.MeasuredRecall{}

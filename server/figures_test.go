@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -28,6 +29,9 @@ func TestStats(t *testing.T) {
 		if c[field] != want {
 			t.Errorf("%s: %v, want %v", field, c[field], want)
 		}
+	}
+	if all, ok := stats["processes"].([]any); !ok || len(all) != 1 || all[0].(map[string]any)["pid"] != float64(os.Getpid()) {
+		t.Errorf("%v", stats["processes"])
 	}
 	if c["name"] != "c" || stats["vector_bytes"].(float64) <= 0 || stats["failed"] != nil {
 		t.Errorf("%v", stats)
