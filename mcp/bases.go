@@ -138,7 +138,7 @@ func (s *service) describeBase(ctx context.Context, in baseArgs) (*baseDescripti
 	}
 	switch {
 	case status.Locked != "":
-		out.Error = "another process learns the base"
+		out.Error = "another process keeps the base for itself"
 	case status.Mismatch != "":
 		out.Error = status.Mismatch
 	}

@@ -149,7 +149,7 @@ func (s *service) translate(r *http.Request, err error) error {
 	case is(db.ErrExists):
 		return rest.Errorf(http.StatusConflict, "The base exists already")
 	case is(db.ErrLocked):
-		return rest.Errorf(http.StatusConflict, "Base '%s' is being learnt or read by another process or request", name)
+		return rest.Errorf(http.StatusConflict, "Base '%s' is being learnt, or another process keeps it for itself", name)
 	case is(rag.ErrConfig):
 		return rest.Errorf(http.StatusBadRequest, "%s", errtext.Plain(err.Error()))
 	case errors.As(err, &failed), is(knowledge.ErrModel):
@@ -257,7 +257,7 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	}
 	status.Root = "" // where files are on the server is not the client's business
 	if status.Locked != "" {
-		status.Locked = "another process learns the base"
+		status.Locked = "another process keeps the base for itself"
 	}
 	status.Config = shown(r, status.Config)
 	rest.JSON(w, http.StatusOK, struct {

@@ -343,7 +343,7 @@ func TestProgress(t *testing.T) {
 	s.expect(writer, 200, "POST", "/bases/pets/learn", `{"paths":["."],"stream":true}`,
 		"^event: progress\ndata: {\"started\":\"[^\"]+\",\"file\":\"cats.md\",\"files\":0,.*}\n\n(event: progress\ndata: .*\n\n)?event: report\ndata: {\"files\":2,\"chunks\":2,.*}\n\n$")
 	s.expect(writer, 409, "POST", "/bases/pets/learn", `{"paths":["."]}`, `is being learnt`, "X", func() string {
-		vdb, err := db.Open(filepath.Join(filepath.Dir(s.engine.ConfigPath("pets")), "index.vdb"), nil)
+		vdb, err := db.Open(filepath.Join(filepath.Dir(s.engine.ConfigPath("pets")), "index.vdb"), &db.Options{Exclusive: true})
 		if err != nil {
 			t.Fatal(err)
 		}

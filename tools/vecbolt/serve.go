@@ -141,8 +141,8 @@ func (c *serveCmd) serve(ctx context.Context, t *tool, vdb *db.DB, opts *server.
 	return srv.Serve(ctx, l, secure)
 }
 
-// keepOpen is the time that a service keeps the database of a base open after a question. Then
-// other processes can learn the base again.
+// keepOpen is the time that a service keeps the database of a base open after a question, because
+// opening it takes longer than most questions.
 const keepOpen = 2 * time.Second
 
 // engine opens the workspace of the bases.
