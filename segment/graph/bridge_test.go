@@ -32,7 +32,7 @@ func TestBridge(t *testing.T) {
 				}
 				return common(hits, truth)
 			}
-			q := g.QueryRow(vec, row)
+			q := queryRow(g, vec, row)
 			out += search(q, nil)
 			if n := search(q, others); n < k-4 { // by the search without bridges
 				t.Errorf("%s: %d found of row %d under a filter", name, n, row)
@@ -67,8 +67,15 @@ func TestBridge(t *testing.T) {
 		d.vecs = append(append(d.vecs, v...), v...)
 	}
 	g := d.graph(t, fileformat.L2, Options{quiet: true})
-	hits, _, err := g.QueryRow(d.row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(fileformat.L2, d.row(4)), new(Buffer))
+	hits, _, err := queryRow(g, d.row(4), 4).Search(1, Setting{EF: 10}, nil, d.scorer(fileformat.L2, d.row(4)), new(Buffer))
 	if err != nil || len(hits) != 1 || hits[0].Row != 5 {
 		t.Errorf("%v, %v; want the duplicate", hits, err)
 	}
+}
+
+// queryRow prepares a search for vec, the vector of row, as if the row were absent.
+func queryRow(g *Graph, vec []float32, row int) *Query {
+	q := g.Query(vec)
+	q.Without(row)
+	return q
 }

@@ -27,11 +27,11 @@ const (
 type kind int
 
 const (
-	likeRows  kind = iota // rows
-	fewMixed              // means of a few rows
-	manyMixed             // means of many rows
-	noisy                 // rows that are moved away from others or at random
-	sparse                // rows with most elements erased
+	likeRows    kind = iota // rows
+	meansOfFew              // means of a few rows
+	meansOfMany             // means of many rows
+	perturbed               // rows moved away from others or at random
+	sparse                  // rows with most elements erased
 	kinds
 )
 
@@ -89,9 +89,9 @@ func (g *Graph) score(t *trial, x []float32) float64 {
 	return max(-1, min(1, simd.Dot64(t.vec, x)/(norm*t.norm)))
 }
 
-// calibrate measures the recall of searches for a sample of the rows, and for queries unlike them
-// that are made of rows. A search for a row leaves out that row, and bridges it if it has no
-// duplicates, so that the search does not pass through it.
+// calibrate measures the recall of searches for a sample of the rows, and for out-of-distribution
+// queries that are made of rows. A search for a row leaves out that row, and bridges it if it has
+// no duplicates, so that the search does not pass through it.
 func (b *builder) calibrate(rows codes.Source) error {
 	trials, err := b.trials(rows)
 	if err != nil {
@@ -249,8 +249,7 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error
 	for least := float32(0); len(efs) > 0 && least < enough; {
 		round := efs[:min(step, len(efs))]
 		efs = efs[len(round):]
-		err := b.each(len(trials), func(w *workerScratch,
-			i int) error {
+		err := b.each(len(trials), func(w *workerScratch, i int) error {
 			return trials[i].walk(columns, round, w, score)
 		})
 		if err != nil {

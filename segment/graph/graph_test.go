@@ -867,7 +867,7 @@ func TestCalibrationByScores(t *testing.T) {
 	found := 0
 	for _, row := range singles {
 		vec := d.row(row)
-		hits, _, err := g.QueryRow(vec, row).Search(1, s, nil, d.scorer(fileformat.L2, vec), &buf)
+		hits, _, err := queryRow(g, vec, row).Search(1, s, nil, d.scorer(fileformat.L2, vec), &buf)
 		if err != nil {
 			t.Fatal(err)
 		}

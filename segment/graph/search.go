@@ -49,13 +49,6 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	simd.LoadVector(&q.point, q.rec)
 }
 
-// QueryRow prepares a search for vec, the vector of row, as if the row were absent: see Without.
-func (g *Graph) QueryRow(vec []float32, row int) *Query {
-	q := g.Query(vec)
-	q.Without(row)
-	return q
-}
-
 // Without makes searches ignore row, whose vector q is: they neither return it nor pass through it,
 // unless its node stands for duplicates too. So a row serves as a query that is like the rows but
 // is not one of them. From then on q is for one goroutine.
@@ -137,15 +130,22 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
-	before := 0 // distances estimated by narrower beams
-	widths, first := q.beams(k, s, allowed)
-	for _, ef := range widths[first:] {
-		if err = q.attempt(k, ef, s, allowed, buf); err != nil || buf.pool.next < ef {
-			break // not all rows of the beam are within the stopping ratio: a wider one would do the same
+	var before Stats
+	done := false
+	if q.narrowFirst(k, s, allowed) {
+		narrow := s
+		narrow.EF = inRegisters
+		err = q.attempt(k, narrow, allowed, buf)
+		// Unless all rows of the beam are within the stopping ratio, a wider beam does the same.
+		if done = err != nil || buf.pool.next < inRegisters; !done {
+			before = buf.stats
 		}
-		before, buf.stats.Estimated = before+buf.stats.Estimated, 0
 	}
-	buf.stats.Estimated += before
+	if !done {
+		err = q.attempt(k, s, allowed, buf)
+	}
+	buf.stats.Expanded += before.Expanded
+	buf.stats.Estimated += before.Estimated
 	if err == nil {
 		err = q.collect(k, allowed, buf)
 	}
@@ -155,20 +155,18 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	return buf.rows, buf.stats, err
 }
 
-// beams returns the beam widths to try in turn, from the first on. A beam of up to 192 rows is kept
-// in registers, and the stopping ratio ends most searches before they have expanded that many.
-func (q *Query) beams(k int, s Setting, allowed bitset.Set) (widths [2]int, first int) {
-	const inRegisters = 192
-	narrow := s.StopRatio > 0 && allowed == nil && q.g.head.layout == plain
-	if narrow && inRegisters < s.EF && rescored(rank(k)) <= inRegisters {
-		return [2]int{inRegisters, s.EF}, 0
-	}
-	return [2]int{0, s.EF}, 1
+// inRegisters is the width of the widest beam that is kept in registers.
+const inRegisters = 192
+
+// narrowFirst reports whether a search should try a beam in registers first. The stopping ratio
+// ends most searches before they have expanded that many rows.
+func (q *Query) narrowFirst(k int, s Setting, allowed bitset.Set) bool {
+	return s.StopRatio > 0 && allowed == nil && q.g.head.layout == plain && s.EF > inRegisters &&
+		rescored(rank(k)) <= inRegisters
 }
 
-// attempt walks with one beam width.
-func (q *Query) attempt(k, ef int, s Setting, allowed bitset.Set, buf *Buffer) error {
-	s.EF = ef
+// attempt walks once.
+func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	err := q.start(k, s, allowed, buf)
 	if err == nil {
 		err = q.walk(allowed, buf)

@@ -112,8 +112,7 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 
 // Setting returns the cheapest setting that was measured to give the recall in searches for k
 // results. Recall is a mean over queries of one kind, whether they resemble the rows or not: every
-// kind gets it. ok is false if no
-// setting reached it.
+// kind gets it. ok is false if no setting reached it.
 func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
 	i, times := column(k)

@@ -18,12 +18,12 @@ import (
 )
 
 var promiseFull = flag.Bool("promise.full", false,
-	"TestPromiseOfStrangers: all sets, every k and 400 queries of each kind; an hour")
+	"TestPromiseOutOfDistribution: all sets, every k and 400 queries of each kind; an hour")
 
-// strangeQueries returns queries that are unlike the rows, by kind: means of rows, as averages of
+// syntheticQueries returns out-of-distribution queries by kind: means of rows, as averages of
 // the words of a sentence are; what lies beyond rows; rows with noise in all directions, and with
 // most elements erased.
-func strangeQueries(set promiseSet, n int) (kinds []promiseQueries) {
+func syntheticQueries(set promiseSet, n int) (kinds []promiseQueries) {
 	r := rand.New(rand.NewPCG(17, uint64(len(set.rows))))
 	dim := len(set.rows[0])
 	pick := func() []float32 {
@@ -112,13 +112,13 @@ func scale(v []float32, by float64) {
 	}
 }
 
-// Promised recall is delivered on the first ask to queries that are unlike the rows, of every kind
+// Promised recall is delivered on the first ask to out-of-distribution queries, of every kind
 // by itself, for every k. A promise is broken if the 95 % interval of the recall found is more than
 // 0.01 below it. The test prints the worst cells. The whole grid, with the data sets in a
 // directory, where files q-NAME.fvecs beside base.fvecs and query.fvecs are further queries:
 //
-//	go test ./db -run TestPromiseOfStrangers -promise.full -promise.data DIR -timeout 12h
-func TestPromiseOfStrangers(t *testing.T) {
+//	go test ./db -run TestPromiseOutOfDistribution -promise.full -promise.data DIR -timeout 12h
+func TestPromiseOutOfDistribution(t *testing.T) {
 	skipRecall(t)
 	only := regexp.MustCompile(*promiseOnly)
 	rows, queries, ks, targets := 4000, 60, []int{1, 10, 100}, []float64{0.8, 0.9, 0.98}
@@ -131,13 +131,13 @@ func TestPromiseOfStrangers(t *testing.T) {
 		fmt.Fprintf(table, " %g |", target)
 	}
 	fmt.Fprintf(table, "\n|---|---|---|---|---|---|---|%s\n", strings.Repeat("---|", len(targets)))
-	var cells []strangerCell
+	var cells []distributionCell
 	promiseSets(t, rows, queries, func(set promiseSet) {
 		if !only.MatchString(set.name) || !*promiseFull && set.name != "text model" && set.name != "4,000 words" {
 			return
 		}
 		p := plantPromise(t, set)
-		kinds := append([]promiseQueries{{"like the rows", set.queries}}, strangeQueries(set, queries)...)
+		kinds := append([]promiseQueries{{"like the rows", set.queries}}, syntheticQueries(set, queries)...)
 		files, err := filepath.Glob(filepath.Join(*promiseData, set.name, "q-*.fvecs"))
 		if err != nil {
 			t.Fatal(err)
@@ -154,14 +154,14 @@ func TestPromiseOfStrangers(t *testing.T) {
 		for _, kind := range kinds {
 			for _, k := range ks {
 				fmt.Fprintf(table, "| %s | %d | %d | %v | %s | %d |", set.name, len(set.rows), len(set.rows[0]), set.metric, kind.name, k)
-				cells = append(cells, p.strangers(t, kind, k, targets, table)...)
+				cells = append(cells, p.ask(t, kind, k, targets, table)...)
 			}
 		}
 		if err := p.vdb.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	slices.SortFunc(cells, func(a, b strangerCell) int {
+	slices.SortFunc(cells, func(a, b distributionCell) int {
 		return cmp.Compare(a.Recall-a.target, b.Recall-b.target)
 	})
 	table.WriteString("\nThe worst cells:\n\n| vectors | queries | k | asked | found | 95 % | nothing found | less than half |\n|---|---|---|---|---|---|---|---|\n")
@@ -177,8 +177,8 @@ func TestPromiseOfStrangers(t *testing.T) {
 	}
 }
 
-// A strangerCell is the recall found by queries of one kind.
-type strangerCell struct {
+// A distributionCell is the recall found by queries of one kind.
+type distributionCell struct {
 	set, kind string
 	k         int
 	target    float64
@@ -186,23 +186,23 @@ type strangerCell struct {
 	none, half int // queries that found nothing, less than half
 }
 
-// strangers asks queries of one kind for every target.
-func (p *promised) strangers(t *testing.T, kind promiseQueries, k int, targets []float64, table *bytes.Buffer) (cells []strangerCell) {
+// ask asks queries of one kind for every target.
+func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float64, table *bytes.Buffer) (cells []distributionCell) {
 	t.Helper()
 	tallies := make([]nearest.Tally, len(targets))
-	cells = make([]strangerCell, len(targets))
+	cells = make([]distributionCell, len(targets))
 	walked := 0
 	for _, vec := range kind.vecs {
-		ask := func(a Accuracy) *Result {
+		search := func(a Accuracy) *Result {
 			r, err := p.c.Search(t.Context(), Query{Near: Vector(vec), K: k, Accuracy: a, Select: IDsOnly})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return r
 		}
-		truth := ask(Exact).Hits
+		truth := search(Exact).Hits
 		for i, target := range targets {
-			r := ask(Recall(target))
+			r := search(Recall(target))
 			found := 0
 			for _, h := range r.Hits {
 				if h.Score >= truth[len(truth)-1].Score {

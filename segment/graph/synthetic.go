@@ -10,8 +10,8 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A stranger makes queries that are unlike the rows from rows.
-type stranger struct {
+// A synthesizer makes out-of-distribution queries from rows.
+type synthesizer struct {
 	*builder
 	rows codes.Source
 	rng  *rand.Rand
@@ -20,7 +20,7 @@ type stranger struct {
 // queries returns trials of all kinds that have vectors only. Means of rows stand for averages of
 // words and for what lies between documents, the others for questions from another source.
 func (b *builder) queries(rows codes.Source) (all []trial, err error) {
-	s := stranger{b, rows, rand.New(rand.NewPCG(b.head.seed, 2))}
+	s := synthesizer{b, rows, rand.New(rand.NewPCG(b.head.seed, 2))}
 	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampledRows)]
 	slices.Sort(picks)
 	for _, row := range picks {
@@ -31,8 +31,8 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		all = append(all, trial{kind: likeRows, row: uint32(row), vec: slices.Clone(x)})
 	}
 	for i := range sampledOther {
-		for k := fewMixed; k < kinds; k++ {
-			vec, err := s.make(k, i)
+		for k := meansOfFew; k < kinds; k++ {
+			vec, err := s.query(k, i)
 			if err != nil {
 				return nil, err
 			}
@@ -42,14 +42,14 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	return all, nil
 }
 
-// make returns the i-th query of a kind.
-func (s *stranger) make(k kind, i int) ([]float32, error) {
+// query returns the i-th query of a kind.
+func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 	switch k {
-	case fewMixed:
+	case meansOfFew:
 		return s.mean([...]int{2, 3, 4, 6}[i%4])
-	case manyMixed:
+	case meansOfMany:
 		return s.mean([...]int{10, 30}[i%2])
-	case noisy:
+	case perturbed:
 		return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3])
 	default:
 		return s.moved(erased, 1)
@@ -57,7 +57,7 @@ func (s *stranger) make(k kind, i int) ([]float32, error) {
 }
 
 // pick returns a random row; for cosine, of length 1.
-func (s *stranger) pick() ([]float32, error) {
+func (s *synthesizer) pick() ([]float32, error) {
 	row := s.rng.IntN(s.Len())
 	x, err := s.rows(row, row+1)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *stranger) pick() ([]float32, error) {
 }
 
 // mean returns the mean of n random rows.
-func (s *stranger) mean(n int) ([]float32, error) {
+func (s *synthesizer) mean(n int) ([]float32, error) {
 	sum := make([]float64, s.Dim())
 	for range n {
 		x, err := s.pick()
@@ -91,7 +91,7 @@ func (s *stranger) mean(n int) ([]float32, error) {
 	return v, nil
 }
 
-// A change makes a query that is unlike the rows from a row.
+// A change makes an out-of-distribution query from a row.
 type change int
 
 const (
@@ -101,7 +101,7 @@ const (
 )
 
 // moved returns a changed row. It is moved by about times its distance from another row.
-func (s *stranger) moved(how change, times float64) ([]float32, error) {
+func (s *synthesizer) moved(how change, times float64) ([]float32, error) {
 	x, err := s.pick()
 	if err != nil {
 		return nil, err
