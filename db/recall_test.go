@@ -2,16 +2,21 @@ package db
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/nearest"
 )
@@ -252,6 +257,192 @@ func TestRecheck(t *testing.T) {
 	vdb.searcher.Rechecks.Drain(ctx)
 	if len(vdb.searcher.Rechecks.Observed(c.id)) > 0 {
 		t.Error("not forgotten")
+	}
+}
+
+// A recallLesson is a database whose live queries find less than was promised, until it has
+// noticed.
+type recallLesson struct {
+	vdb  *DB
+	opts Options
+	r    *rand.Rand
+}
+
+// learnRecall plants rows that leave most of the space empty, and asks from everywhere until the
+// beam width was raised.
+func learnRecall(t *testing.T, dir string) *recallLesson {
+	t.Helper()
+	const rows, dim = 3000, 32
+	l := &recallLesson{opts: walking, r: rand.New(rand.NewPCG(3, 4))}
+	l.opts.recheckEvery, l.opts.recheckByHand = 1, true
+	l.vdb = open(t, dir, &l.opts)
+	c := collection(t, l.vdb, "c", Schema{Dim: dim, Metric: L2})
+	var docs []Document
+	for i, v := range randomVectors(l.r, rows, dim) {
+		for j := range v[4:] {
+			v[4+j] *= 0.01
+		}
+		docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v})
+	}
+	upsert(t, c, docs...)
+	if err := l.vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 * nearest.RaiseAfter {
+		if l.ask(t); l.stats().EFFactor > 1 {
+			return l
+		}
+	}
+	t.Fatal("nothing was learnt")
+	return nil
+}
+
+// ask asks one query from anywhere and repeats it.
+func (l *recallLesson) ask(t *testing.T) {
+	t.Helper()
+	v := randomVectors(l.r, 1, 32)[0]
+	for j := range v {
+		v[j] *= 4
+	}
+	c := collection(t, l.vdb, "c", Schema{Dim: 32, Metric: L2})
+	if _, err := c.Search(t.Context(), Query{Near: Vector(v), Accuracy: Recall(0.95)}); err != nil {
+		t.Fatal(err)
+	}
+	l.vdb.searcher.Rechecks.Drain(t.Context())
+}
+
+func (l *recallLesson) stats() CollectionStats { return must(l.vdb.Stats()).Collections[0] }
+
+func (l *recallLesson) reopen(t *testing.T, opts Options) {
+	t.Helper()
+	if err := l.vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.vdb = open(t, l.vdb.engine.Dir, &opts)
+}
+
+// What live queries have taught outlives the process: after a close, for readers too, after a kill,
+// and in the segments that replace those that it was learnt about.
+func TestLearntRecallIsKept(t *testing.T) {
+	dir := t.TempDir()
+	l := learnRecall(t, dir)
+	if _, err := os.Stat(filepath.Join(dir, nearest.TallyName)); err != nil {
+		t.Errorf("a killed process leaves nothing: %v", err)
+	}
+	l.ask(t)
+	learnt := l.stats()
+	if learnt.EFFactor <= 1 || len(learnt.Recall) != 1 || learnt.Recall[0].Queries != 1 {
+		t.Fatalf("%+v", learnt)
+	}
+	same := func(when string, recall []MeasuredRecall) {
+		t.Helper()
+		if s := l.stats(); s.EFFactor != learnt.EFFactor || !slices.Equal(s.Recall, recall) {
+			t.Errorf("%s: factor %v and %+v, want %v and %+v", when, s.EFFactor, s.Recall, learnt.EFFactor, recall)
+		}
+	}
+	reader, manual := l.opts, l.opts
+	reader.ReadOnly, manual.Recheck = true, Manual
+	l.reopen(t, l.opts)
+	same("after a close", learnt.Recall)
+	l.reopen(t, manual)
+	same("without rechecks", learnt.Recall)
+	l.reopen(t, reader)
+	same("read-only", learnt.Recall)
+	l.reopen(t, l.opts)
+	l.ask(t)
+	if r := l.stats().Recall; len(r) != 1 || r[0].Queries != 2 {
+		t.Errorf("measuring does not go on: %+v", r)
+	}
+	more := l.stats().Recall
+
+	// A compaction writes the rows again, into another segment.
+	rewrite := func(id string) {
+		t.Helper()
+		c := collection(t, l.vdb, "c", Schema{Dim: 32, Metric: L2})
+		before := must(l.vdb.engine.Acquire())
+		old := before.Files.Segments[0].Info.ID
+		l.vdb.engine.Done(before)
+		if n, err := c.Delete(t.Context(), id); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if err := l.vdb.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := must(l.vdb.engine.Acquire())
+		defer l.vdb.engine.Done(after)
+		if len(after.Files.Segments) != 1 || after.Files.Segments[0].Info.ID == old {
+			t.Fatal("the segment was not replaced")
+		}
+	}
+	rewrite("1")
+	same("after a compaction", more)
+	l.reopen(t, l.opts)
+	same("after a compaction and a close", more)
+
+	// A process that is killed after a compaction leaves a file that names the former segment.
+	file := filepath.Join(dir, nearest.TallyName)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite("2")
+	if err := l.vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.vdb = open(t, dir, &l.opts)
+	same("after a compaction that the file does not know", more)
+}
+
+// A file of learnt recalls that is damaged, missing, of another database or of a later version is
+// as none, and what it held is learnt again.
+func TestLearntRecallIsDerived(t *testing.T) {
+	dir := t.TempDir()
+	l := learnRecall(t, dir)
+	if err := l.vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, nearest.TallyName)
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := slices.Clone(good[:len(good)-4])
+	foreign[12]++
+	later := slices.Clone(good[:len(good)-4])
+	later[8]++
+	seal := func(b []byte) []byte { return binary.LittleEndian.AppendUint32(b, codec.CRC(b)) }
+	flipped := slices.Clone(good)
+	flipped[len(good)/2] ^= 1
+	for name, b := range map[string][]byte{
+		"empty": {}, "cut": good[:len(good)-1], "damaged": flipped, "of another database": seal(foreign), "later": seal(later), "missing": nil,
+	} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if b != nil {
+			if err := os.WriteFile(file, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.vdb = open(t, dir, &l.opts)
+		if s := l.stats(); s.EFFactor != 1 || len(s.Recall) > 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+		check(t, l.vdb)
+		l.ask(t)
+		if r := l.stats().Recall; len(r) != 1 || r[0].Queries != 1 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		l.reopen(t, l.opts)
+		if r := l.stats().Recall; len(r) != 1 || r[0].Queries != 1 {
+			t.Errorf("%s: not learnt again: %+v", name, r)
+		}
+		if err := l.vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

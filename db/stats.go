@@ -52,7 +52,7 @@ type CollectionStats struct {
 	Graphs    int `json:"graphs"`
 	GraphsDue int `json:"graphs_due"`
 	// Recall is the recall of live queries that graphs answered, by target,
-	// since the database was opened or a search setting was raised. It is
+	// since a search setting was raised, of earlier processes too. It is
 	// measured on the few queries that were repeated exactly. See
 	// Options.Recheck.
 	Recall []MeasuredRecall `json:"recall"`

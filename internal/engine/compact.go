@@ -347,6 +347,9 @@ func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error)
 		return m.docs.sum(), err
 	}, func(s *OpenSegment) {
 		s.keepColumns(m.cols)
+		for _, v := range c.Victims { // the queries stay as they are
+			s.Raised.Store(max(s.Raised.Load(), v.Raised.Load()))
+		}
 		if s.Graph != nil && base != nil {
 			db.keepBase(s, base, m.moved[base])
 		}

@@ -71,7 +71,7 @@ var imports = map[string][]string{
 		"internal/errtext", "internal/fileformat", "internal/manifest", "internal/meta", "internal/score", "internal/vfs",
 		"segment", "segment/codes", "segment/columns", "segment/graph", "segment/terms", "text", "wal",
 		"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5"},
-	"internal/nearest": {"internal/bitset", "internal/engine", "internal/fileformat", "internal/meta", "internal/score", "internal/topk",
+	"internal/nearest": {"internal/bitset", "internal/codec", "internal/engine", "internal/fileformat", "internal/meta", "internal/score", "internal/topk",
 		"internal/vfs", "segment/codes", "segment/graph", "simd"},
 	"internal/match": {"filter", "internal/bitset", "internal/document", "internal/engine", "internal/fileformat", "internal/meta",
 		"segment/terms", "text"},

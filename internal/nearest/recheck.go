@@ -22,6 +22,7 @@ const (
 	recheckMost  = 16   // targets that are counted per collection
 	RaiseAfter   = 20   // checks needed before searches go further
 	raiseMost    = 20   // times
+	tallyMost    = 2000 // queries that count about a graph; then all earlier ones count half
 )
 
 // Rechecks repeat a few live queries that searched a graph, approximately and
@@ -38,6 +39,8 @@ type Rechecks struct {
 	mu      sync.Mutex
 	tallies map[uint32]map[float64]*Tally // by collection and target
 	graphs  map[*engine.OpenSegment]*graphTally
+
+	stored []byte // content of the file; nil: there is none
 }
 
 // A Repeat answers a probe again, with the same accuracy or exactly. The search that it
@@ -57,7 +60,7 @@ type graphTally struct {
 }
 
 // NewRechecks returns the rechecks of a database, of one in every probes that search a graph; 0
-// means never.
+// means never. It restores what earlier processes have learnt.
 func NewRechecks(e *engine.Engine, every int) *Rechecks {
 	r := &Rechecks{
 		engine: e, every: every,
@@ -67,6 +70,7 @@ func NewRechecks(e *engine.Engine, every int) *Rechecks {
 	if every > 0 {
 		r.queue = make(chan recheck, RecheckQueue)
 	}
+	r.load()
 	return r
 }
 
@@ -84,10 +88,11 @@ func (r *Rechecks) Start() {
 	})
 }
 
-// Stop ends the checks. It waits for the present one to notice.
+// Stop ends the checks and keeps what they have shown. It waits for the present one to notice.
 func (r *Rechecks) Stop() {
 	r.end()
 	_ = r.group.Wait() // Maintain has recorded the errors
+	r.save()
 }
 
 // Wants reports whether an answered probe is one of those to repeat.
@@ -162,16 +167,16 @@ func (r *Rechecks) check(ctx context.Context, c recheck) error {
 			return err
 		}
 		got, err := c.repeat(ctx, ver, v, false)
-		if err == nil && got.Probes[0].UsesGraphs() {
-			r.count(c.coll, got, truth.Probes[0].Best)
+		if err == nil && got.Probes[0].UsesGraphs() && r.count(c.coll, got, truth.Probes[0].Best) {
+			r.save() // a process that is killed has learnt it, too
 		}
 		return err
 	})
 }
 
 // count records how many of the true rows a probe found. It raises the beam width of a graph that
-// keeps missing its promise.
-func (r *Rechecks) count(coll uint32, s *Search, truth []Ranked) {
+// keeps missing its promise, and reports whether it raised one.
+func (r *Rechecks) count(coll uint32, s *Search, truth []Ranked) (raised bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, wanted, found := s.Probes[0], map[*engine.Part]int{}, map[*engine.Part]int{}
@@ -208,18 +213,24 @@ func (r *Rechecks) count(coll uint32, s *Search, truth []Ranked) {
 		}
 		g.Add(found[part], wanted[part])
 		g.promised += p.Parts[i].plan.recall * float64(wanted[part])
+		if g.queries >= tallyMost {
+			g.halve()
+			g.promised /= 2
+		}
 		e := g.Estimate(strict)
 		if promised := g.promised / float64(max(1, e.Wanted)); e.Queries < RaiseAfter ||
 			e.High >= promised || seg.Raised.Load() >= raiseMost {
 			continue
 		}
 		seg.Raised.Add(1)
+		raised = true
 		delete(r.graphs, seg)
 		delete(r.tallies, coll) // measured with the narrower setting
 		r.engine.Opts.Logger.Info("recall was less than promised, searching further", "segment",
 			seg.Info.ID, "recall", e.Recall,
 			"queries", e.Queries, "times", seg.Raise())
 	}
+	return raised
 }
 
 // forget drops the tallies of segments that a version does not have. mu is held.

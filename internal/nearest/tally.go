@@ -22,6 +22,13 @@ func (t *Tally) Add(found, wanted int) {
 	t.wants += float64(w * w)
 }
 
+// halve lets every query counted so far count half, so that what queries find now outweighs what
+// they found long ago.
+func (t *Tally) halve() {
+	t.queries, t.wanted, t.found = t.queries/2, t.wanted/2, t.found/2
+	t.squares, t.products, t.wants = t.squares/2, t.products/2, t.wants/2
+}
+
 // An Estimate is the share of true hits that queries found, with an interval that holds the mean
 // over all such queries. The interval is Wilson's (Journal of the American Statistical Association
 // 22, 1927), for the number of hits divided by the design effect (Kish, "Survey Sampling", 1965).
