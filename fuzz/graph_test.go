@@ -19,10 +19,10 @@ import (
 // sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so
 // that the fuzzer gets behind them.
 func sealGraph(data []byte) []byte {
-	const header, table = 4096, 60
+	const header, table, level = 4096, 60, 44
 	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
 	le := binary.LittleEndian
-	copy(b, "VECBOLTG\x02\x00\x00\x00")
+	copy(b, "VECBOLTG\x03\x00\x00\x00")
 	limit := func(at int, most uint32) uint64 {
 		if le.Uint32(b[at:]) > most {
 			le.PutUint32(b[at:], le.Uint32(b[at:])%(most+1))
@@ -31,14 +31,17 @@ func sealGraph(data []byte) []byte {
 	}
 	le.PutUint32(b[64:], le.Uint32(b[64:])%2+1)
 	dim, rows := limit(48, 300), limit(52, 2000)
-	pilots, overflow, levels := limit(92, uint32(min(1024, rows))), limit(96, uint32(rows)), limit(100, 64)
+	pilots, overflow, levels := limit(92, uint32(min(1024, rows))), limit(96, uint32(rows)), uint64(0)
+	for _, at := range []int{100, 104, 108, 124, 128} {
+		levels += limit(at, 64)
+	}
 	align := func(n uint64) uint64 { return (n + 63) &^ 63 }
 	node := uint64(128)
 	if le.Uint32(b[64:]) == 2 {
 		node += 256 + 4*((dim+15)&^15)
 	}
 	size := align(header + rows*(align(dim+16)+node) + rows*4)
-	for _, n := range []uint64{dim * 4, pilots * 4, overflow * 4, levels * 16} {
+	for _, n := range []uint64{dim * 4, pilots * 4, overflow * 4, levels * level} {
 		size = align(size + n)
 	}
 	end := size

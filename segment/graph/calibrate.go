@@ -16,7 +16,8 @@ const (
 	sampledRows  = 600 // rows, each left out
 	sampledOther = 120 // queries of each other kind
 	firstEF      = 10
-	lastEF       = 1500
+	lastEF       = 1500  // for 1,000 results more: see widths
+	deepEvery    = 7     // one trial in seven has 1,000 results; prime to the cycles of query
 	perDecade    = 12    // beam widths per factor of ten
 	enough       = 0.998 // recall at which the calibration stops
 	finer        = 0.94  // each level misses at most this share of the previous one's miss
@@ -53,7 +54,10 @@ type trial struct {
 	vec   []float32
 	norm  float64
 	point []float32      // including the extra element
-	truth []neighbour    // the best other rows, as many as the largest of calibrated
+	most  int            // rows of truth
+	truth []neighbour    // the best other rows; while rows are offered, up to twice as many
+	full  bool           // there are at least most other rows, and least and worst are known
+	least float64        // no row of truth scores less
 	worst float32        // the largest squared distance in truth
 	ranks map[uint32]int // rank of each row of truth, from 0
 
@@ -107,16 +111,16 @@ func (b *builder) calibrate(rows codes.Source) error {
 		}
 		return b.score(t, x), nil
 	}
-	for _, columns := range [...][]int{{0, 1}, {2}} { // columns with the same rank share their searches
-		if err := b.tabulate(trials, columns, score); err != nil {
+	var margins [len(calibrated)]float32
+	for _, columns := range [...][]int{{0, 1}, {2}, {3}, {4}} { // columns with the same rank share their searches
+		if k := calibrated[columns[0]]; columns[0] >= always && b.Len() < rowsPerHit*k {
+			break
+		}
+		if err := b.tabulate(trials, columns, score, &margins); err != nil {
 			return err
 		}
 	}
-	for c := range calibrated {
-		most := float32(0)
-		for i := range trials {
-			most = max(most, trials[i].margin[c])
-		}
+	for c, most := range margins {
 		if most <= maxFactor {
 			b.head.margins[c] = most
 		}
@@ -176,6 +180,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	})
 	for i := range trials {
 		t := &trials[i]
+		t.prune()
 		t.ranks = make(map[uint32]int, len(t.truth))
 		for rank, e := range t.truth {
 			t.ranks[e.row] = rank
@@ -196,7 +201,7 @@ func (b *builder) blur(longest float64) float64 {
 // beyond returns a squared distance beyond which no row can be a true neighbour of the trial: the
 // largest one in truth, plus rounding errors.
 func (b *builder) beyond(t *trial, blur float64) float32 {
-	if len(t.truth) < calibrated[len(calibrated)-1] {
+	if !t.full {
 		return math.MaxFloat32
 	}
 	relative := 1.01*simd.ErrorBound(b.Dim()+1) + 0x1p-40 // of sums, and of scores
@@ -204,46 +209,58 @@ func (b *builder) beyond(t *trial, blur float64) float32 {
 	return float32(min(d*d*(1+2*relative), math.MaxFloat32))
 }
 
-// offer inserts a row into the truth of a trial if it belongs there, and reports whether it did. Of
-// equal scores the lower row is better.
+// offer adds a row to the truth of a trial if it may belong there, and reports whether worst has
+// changed. Rows are offered in ascending order: of equal scores the lower row is better.
 func (t *trial) offer(n neighbour) bool {
-	most := calibrated[len(calibrated)-1]
-	if len(t.truth) == most && n.score <= t.truth[most-1].score { // rows are offered in ascending order
+	if t.full && n.score <= t.least {
 		return false
 	}
-	at, _ := slices.BinarySearchFunc(t.truth, n.score, func(e neighbour, score float64) int {
-		if e.score >= score {
-			return -1
-		}
-		return 1
-	})
-	if len(t.truth) == most {
-		t.truth = t.truth[:most-1]
+	if t.truth = append(t.truth, n); len(t.truth) < 2*t.most {
+		return false
 	}
-	t.truth = slices.Insert(t.truth, at, n)
+	t.prune()
+	return true
+}
+
+// prune keeps the best rows of truth, in order.
+func (t *trial) prune() {
+	slices.SortFunc(t.truth, func(a, b neighbour) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.row, b.row))
+	})
+	t.truth = t.truth[:min(t.most, len(t.truth))]
 	t.worst = 0
 	for _, e := range t.truth {
 		t.worst = max(t.worst, e.dist)
 	}
-	return true
+	if t.full = len(t.truth) == t.most; t.full {
+		t.least = t.truth[t.most-1].score
+	}
 }
 
-// tabulate measures the levels of these columns.
-func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error {
-	k := calibrated[columns[len(columns)-1]]
-	var efs []int
+// widths returns the beam widths to measure for k results.
+func (b *builder) widths(k int) (efs []int) {
 	for i := 0; ; i++ {
 		ef := int(firstEF * math.Pow(10, float64(i)/perDecade))
-		if ef > lastEF || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
-			break
+		if ef > max(lastEF, 4*k) || len(efs) > 0 && efs[len(efs)-1] >= b.Len() {
+			return efs
 		}
 		if ef >= k {
 			efs = append(efs, ef)
 		}
 	}
+}
+
+// tabulate measures the levels of these columns, and the margins.
+func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins *[len(calibrated)]float32) error {
+	k := calibrated[columns[len(columns)-1]]
+	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k })
+	efs := b.widths(k)
 	step := 8 // efs per search: wide ones contain narrow ones, but easy rows need none
-	if b.head.layout == quick {
+	switch {
+	case b.head.layout == quick:
 		step = 1 // the first useful estimate of a row counts, and the beam decides which is useful
+	case k > calibrated[always-1]:
+		step = 3
 	}
 	var tried [len(calibrated)][]level
 	for least := float32(0); len(efs) > 0 && least < enough; {
@@ -268,6 +285,9 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error
 	}
 	for _, c := range columns {
 		b.levels[c] = b.pick(tried[c])
+		for i := range trials {
+			margins[c] = max(margins[c], trials[i].margin[c])
+		}
 	}
 	return nil
 }
@@ -276,7 +296,7 @@ func (b *builder) tabulate(trials []trial, columns []int, score scoreFunc) error
 // ratio and with each.
 func outcomes(trials []trial, column, i, ef int) (all []level) {
 	for j := range len(stopRatios) + 1 {
-		l := level{ef: ef}
+		l := level{ef: ef, measured: &measured{}}
 		if j > 0 {
 			l.stopRatio = stopRatios[j-1]
 		}
@@ -289,6 +309,11 @@ func outcomes(trials []trial, column, i, ef int) (all []level) {
 			sums[trials[t].kind].add(float64(o.found[column]), float64(o.nodes))
 		}
 		l.nodes, l.recall = expect(&sums)
+		for k := range sums {
+			m := &sums[k]
+			l.measured.recall[k] = float32(min(1, m.sum/m.n))
+			l.measured.poor = max(l.measured.poor, float32(m.poor/m.n))
+		}
 		l.whole = l.recall
 		if j > 0 {
 			l.whole = all[0].recall
@@ -299,10 +324,13 @@ func outcomes(trials []trial, column, i, ef int) (all []level) {
 }
 
 // moments are sums over trials of one kind.
-type moments struct{ n, sum, squares, nodes float64 }
+type moments struct{ n, sum, squares, nodes, poor float64 }
 
 func (m *moments) add(found, nodes float64) {
 	m.n++
+	if found < 0.5 {
+		m.poor++
+	}
 	m.sum += found
 	m.squares += float64(found * found)
 	m.nodes += nodes
@@ -417,7 +445,7 @@ func (t *trial) count(column int, w *workerScratch, score scoreFunc) (float32, e
 		return 1, nil
 	}
 	least := truth[len(truth)-1].score
-	ties := len(t.truth) == calibrated[len(calibrated)-1] && t.truth[len(t.truth)-1].score == least // maybe others too
+	ties := t.full && t.least == least // maybe others too
 	hits := 0
 	low, high := float32(math.MaxFloat32), float32(0) // code distances relative to true ones
 	for i, row := range w.buf.rows {

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"math"
 	"slices"
 
@@ -10,18 +11,20 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 2. Version 1, which had a different
-// calibration, was not released.
+// Numbers of the file format. They never change for version 3. Version 2 has no levels for more
+// than 100 results. Version 1, which had a different calibration, was not released.
 const (
 	magic          = "VECBOLTG"
-	version        = 2
+	version        = 3
+	oldest         = 2 // version that is still read
 	headerSize     = blocks.HeaderSize
 	sectionEnd     = 64         // sections are padded to a multiple of it
 	degree         = 32         // most neighbours of a node
 	none           = 0xffffffff // stands for a missing row
 	maxEntryPoints = 1024
 	maxLevels      = 128 // levels per column of the calibration
-	levelSize      = 20  // bytes of a level
+	levelSize      = 44  // bytes of a level
+	oldLevelSize   = 20  // in version 2
 	maxFactor      = 100 // of stopping ratios and margins
 )
 
@@ -31,10 +34,18 @@ const (
 	quick = 2 // and their codes of one bit per element
 )
 
-var format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
+var (
+	format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
+	older  = blocks.Format{Magic: magic, Version: oldest, Name: "graph"}
+)
+
+// headerColumns are the columns of the calibration in the order of the header. Version 2 has the
+// first group only.
+var headerColumns = [...][]int{{0, 1, 2}, {3, 4}}
 
 // header is the content of the file's first page.
 type header struct {
+	levelSize   int64 // by the version
 	ident       codes.Ident
 	layout      uint32
 	seed        uint64  // of the rotation
@@ -69,7 +80,7 @@ func (h *header) geometry() geometry {
 	for _, n := range h.levels {
 		lines += int64(n)
 	}
-	g.table = align(g.levels + lines*levelSize)
+	g.table = align(g.levels + lines*h.levelSize)
 	g.size = g.table + blocks.TableSize(g.table)
 	return g
 }
@@ -92,11 +103,13 @@ func (h *header) encode(g *geometry) []byte {
 	e.F64(h.maxNorm)
 	e.U32(h.entryPoints)
 	e.U32(h.overflow)
-	for _, n := range h.levels {
-		e.U32(n)
-	}
-	for _, m := range h.margins {
-		e.U32(math.Float32bits(m))
+	for _, group := range headerColumns {
+		for _, c := range group {
+			e.U32(h.levels[c])
+		}
+		for _, c := range group {
+			e.U32(math.Float32bits(h.margins[c]))
+		}
 	}
 	return fileformat.SealHeader(e)
 }
@@ -107,10 +120,18 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		return header{}, geometry{}, corrupt(off, text, args...)
 	}
 	d, err := format.Open(b)
+	columns := headerColumns[:]
+	if errors.Is(err, fileformat.ErrVersion) {
+		d, err = older.Open(b)
+		columns = columns[:1]
+	}
 	if err != nil {
 		return header{}, geometry{}, err
 	}
-	var h header
+	h := header{levelSize: levelSize}
+	if len(columns) < len(headerColumns) {
+		h.levelSize = oldLevelSize
+	}
 	metric := d.U32()
 	copy(h.ident.DB[:], d.Raw(len(h.ident.DB)))
 	h.ident.Segment = d.U64()
@@ -124,11 +145,15 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	h.maxNorm = d.F64()
 	h.entryPoints = d.U32()
 	h.overflow = d.U32()
-	for i := range h.levels {
-		h.levels[i] = d.U32()
-	}
-	for i := range h.margins {
-		h.margins[i] = math.Float32frombits(d.U32())
+	at := [len(calibrated)]int64{} // of the margins
+	for _, group := range columns {
+		for _, c := range group {
+			h.levels[c] = d.U32()
+		}
+		for _, c := range group {
+			at[c] = int64(len(magic) + d.Offset())
+			h.margins[c] = math.Float32frombits(d.U32())
+		}
 	}
 	m, ok := fileformat.MetricOf(metric)
 	if !ok || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
@@ -146,7 +171,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	}
 	for i, m := range h.margins {
 		if !isFactor(m) {
-			return fail(112+4*int64(i), "margin %g", m)
+			return fail(at[i], "margin %g", m)
 		}
 	}
 	g := h.geometry()

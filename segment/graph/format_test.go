@@ -34,10 +34,13 @@ func TestFormatPage(t *testing.T) {
 	formattest.Page(t, "../../docs/format/graph.md", got, *update)
 }
 
-// TestOldFile opens a file that was written when the format was new.
+// TestOldFile opens files that were written when the format was new, and files of version 2.
 func TestOldFile(t *testing.T) {
-	for layout, name := range map[uint32]string{plain: "testdata/v2-plain.graph", quick: "testdata/v2-quick.graph"} {
-		if *update {
+	for name, layout := range map[string]uint32{
+		"testdata/v2-plain.graph": 0, "testdata/v2-quick.graph": 0,
+		"testdata/v3-plain.graph": plain, "testdata/v3-quick.graph": quick,
+	} {
+		if *update && layout > 0 {
 			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -114,12 +117,14 @@ func dump(t *testing.T, b []byte) string {
 	line(8, "radius", "%v", d.F64())
 	entryPoints := u32("entry points")
 	overflow := u32("rows of the overflow")
-	var levels [3]int
-	for i, k := range []int{1, 10, 100} {
-		levels[i] = u32(fmt.Sprintf("levels for %d", k))
-	}
-	for _, k := range []int{1, 10, 100} {
-		f32(fmt.Sprintf("margin for %d", k))
+	levels := map[int]int{}
+	for _, ks := range [][]int{{1, 10, 100}, {300, 1000}} {
+		for _, k := range ks {
+			levels[k] = u32(fmt.Sprintf("levels for %d", k))
+		}
+		for _, k := range ks {
+			f32(fmt.Sprintf("margin for %d", k))
+		}
 	}
 	repeat(4092-d.Offset(), 0, "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
@@ -194,13 +199,17 @@ func dump(t *testing.T, b []byte) string {
 		row(fmt.Sprintf("overflow, row %d", i))
 	}
 	pad()
-	for i, k := range []int{1, 10, 100} {
-		for j := range levels[i] {
+	for _, k := range []int{1, 10, 100, 300, 1000} {
+		for j := range levels[k] {
 			u32(fmt.Sprintf("level %d for %d: ef", j, k))
 			f32("stopping ratio")
 			f32("nodes")
 			f32("recall")
 			f32("without the ratio")
+			for _, kind := range []string{"like rows", "means of few", "means of many", "perturbed", "sparse"} {
+				f32("recall, " + kind)
+			}
+			f32("less than half found")
 		}
 	}
 	pad()

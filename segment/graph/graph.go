@@ -81,12 +81,12 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	at := geo.levels
 	for i, n := range h.levels {
 		for range n {
-			l, err := decodeLevel(b[at:][:levelSize])
+			l, err := decodeLevel(b[at:][:h.levelSize])
 			if err != nil {
 				return nil, corrupt(at, "%v", err)
 			}
 			g.levels[i] = append(g.levels[i], l)
-			at += levelSize
+			at += h.levelSize
 		}
 	}
 	return g, nil

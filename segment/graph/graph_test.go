@@ -562,43 +562,68 @@ func testAllocations(t *testing.T, layout uint32) {
 }
 
 func TestSetting(t *testing.T) {
-	g := &Graph{levels: [3][]level{
-		{{10, 1.5, 8, 0.75, 0.8125}, {20, 0, 20, 0.875, 0.875}, {100, 1.25, 70, 1, 1}},
-		{{10, 0, 10, 0.5, 0.5}, {40, 1.25, 18, 0.75, 0.875}, {100, 0, 100, 0.96875, 0.96875}},
-		{{100, 0, 100, 0.5, 0.5}, {150, 1.25, 130, 0.875, 0.9375}}}}
+	lv := func(ef int, stop, nodes, recall, whole float32) level {
+		return level{ef: ef, stopRatio: stop, nodes: nodes, recall: recall, whole: whole}
+	}
+	st := func(ef int, stop float32, nodes float64) Setting {
+		return Setting{EF: ef, StopRatio: stop, nodes: nodes}
+	}
+	three := [len(calibrated)][]level{
+		{lv(10, 1.5, 8, 0.75, 0.8125), lv(20, 0, 20, 0.875, 0.875), lv(100, 1.25, 70, 1, 1)},
+		{lv(10, 0, 10, 0.5, 0.5), lv(40, 1.25, 18, 0.75, 0.875), lv(100, 0, 100, 0.96875, 0.96875)},
+		{lv(100, 0, 100, 0.5, 0.5), lv(150, 1.25, 130, 0.875, 0.9375)}}
+	all := three
+	all[3] = []level{lv(300, 1.5, 300, 0.75, 0.75)}
+	all[4] = []level{lv(1000, 0, 1000, 0.75, 0.875), lv(2000, 1.25, 1500, 0.96875, 0.96875)}
 	for _, c := range []struct {
+		levels [len(calibrated)][]level
 		recall float64
 		k      int
 		want   Setting
 		ok     bool
 	}{
-		{0.5, 1, Setting{10, 1.5, 8}, true}, {0.75, 1, Setting{10, 1.5, 8}, true}, {0.875, 1, Setting{20, 0, 20}, true}, {1, 1, Setting{100, 1.25, 70}, true},
-		{0.75, 10, Setting{40, 1.25, 18}, true}, {0.96875, 2, Setting{100, 0, 100}, true}, {0.97, 2, Setting{}, false},
-		{0.5, 100, Setting{100, 0, 100}, true}, {0.875, 11, Setting{150, 1.25, 130}, true}, {0.875, 300, Setting{450, 1.25, 390}, true},
+		{three, 0.5, 1, st(10, 1.5, 8), true}, {three, 0.75, 1, st(10, 1.5, 8), true}, {three, 0.875, 1, st(20, 0, 20), true},
+		{three, 1, 1, st(100, 1.25, 70), true}, {three, 0.75, 10, st(40, 1.25, 18), true},
+		{three, 0.96875, 2, st(100, 0, 100), true}, {three, 0.97, 2, Setting{}, false}, {three, 0.5, 100, st(100, 0, 100), true},
+		{three, 0.875, 11, st(150, 1.25, 130), true}, {three, 0.875, 300, st(450, 1.25, 390), true},
+		{all, 0.75, 10, st(40, 1.25, 18), true}, {all, 0.875, 100, st(150, 1.25, 130), true}, {all, 0.75, 101, st(300, 1.5, 300), true},
+		{all, 0.8, 300, Setting{}, false}, {all, 0.8, 301, st(2000, 1.25, 1500), true}, {all, 0.75, 2000, st(2000, 0, 2000), true},
 	} {
+		g := &Graph{levels: c.levels}
 		if s, ok := g.Setting(c.recall, c.k); s != c.want || ok != c.ok {
 			t.Errorf("recall %g of %d: %+v, %v, want %+v, %v", c.recall, c.k, s, ok, c.want, c.ok)
 		}
 	}
 	for _, c := range []struct {
-		ef, k int
-		want  float64
-	}{{9, 1, 0}, {10, 1, 0.8125}, {99, 1, 0.875}, {500, 1, 1}, {39, 10, 0.5}, {40, 2, 0.875}, {99, 100, 0}, {449, 300, 0.5}, {450, 300, 0.9375}} {
+		levels [len(calibrated)][]level
+		ef, k  int
+		want   float64
+	}{
+		{three, 9, 1, 0}, {three, 10, 1, 0.8125}, {three, 99, 1, 0.875}, {three, 500, 1, 1}, {three, 39, 10, 0.5}, {three, 40, 2, 0.875},
+		{three, 99, 100, 0}, {three, 449, 300, 0.5}, {three, 450, 300, 0.9375},
+		{all, 450, 300, 0.75}, {all, 1999, 1000, 0.875}, {all, 2000, 500, 0.96875},
+	} {
+		g := &Graph{levels: c.levels}
 		if got := g.Recall(c.ef, c.k); got != c.want {
 			t.Errorf("effort %d has recall %g of %d, want %g", c.ef, got, c.k, c.want)
 		}
 	}
-	if s := (Setting{10, 1.5, 8}).Times(1.5); s != (Setting{15, 1.75, 12}) {
+	for k, want := range map[int][2]int{1: {10, 10}, 10: {10, 10}, 11: {100, 100}, 101: {101, 300}, 1000: {1000, 1000}, 1001: {1001, 1001}} {
+		if a, b := (&Graph{levels: three}).rank(k), (&Graph{levels: all}).rank(k); a != want[0] || b != want[1] {
+			t.Errorf("for %d: ranks %d and %d, want %d", k, a, b, want)
+		}
+	}
+	if s := st(10, 1.5, 8).Times(1.5); s != st(15, 1.75, 12) {
 		t.Errorf("%+v", s)
 	}
-	if s := (Setting{11, 0, 8}).Times(1.5); s != (Setting{17, 0, 12}) {
+	if s := st(11, 0, 8).Times(1.5); s != st(17, 0, 12) {
 		t.Errorf("%+v", s)
 	}
 }
 
 // TestMargin scores no more rows than the margins say, and every row where there is none.
 func TestMargin(t *testing.T) {
-	g := &Graph{head: header{margins: [3]float32{2, 1.25, 1.125}}}
+	g := &Graph{head: header{margins: [len(calibrated)]float32{2, 1.25, 1.125}}}
 	for k, want := range map[int]float32{1: 2, 2: 2, 9: 2, 10: 1.25, 11: 1.25, 99: 1.25, 100: 1.125, 1000: 1.125} {
 		if got := g.margin(k); got != want {
 			t.Errorf("margin of %d: %g, want %g", k, got, want)
@@ -616,7 +641,7 @@ func TestContinuedSearches(t *testing.T) {
 	for _, layout := range []uint32{plain, quick} {
 		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 2000, 30)
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: layout})
-		g.head.margins = [3]float32{1.1, 1.1, 1.05} // so that a search with a stopping ratio drops rows by it
+		g.head.margins = [len(calibrated)]float32{1.1, 1.1, 1.05} // so that a search with a stopping ratio drops rows by it
 		var buf, other Buffer
 		for _, vec := range queries {
 			q := g.Query(vec)

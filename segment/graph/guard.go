@@ -34,6 +34,7 @@ const (
 	deviations = 3   // standard deviations above the mean number of excluded rows
 	slack      = 3   // multiple of the calibrated expansions after which a search is judged or given up
 	slackQuick = 1.6 // the same in the quick layout, where estimates are rough
+	longest    = 100 // most rows of a longer search
 )
 
 // Guard makes filtered searches for k rows with setting s return ErrFar where the calibration does
@@ -60,11 +61,11 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 
 // Longer returns, after a search for k rows has returned ErrFar, how many more rows to search for
 // and with which setting, so that the rows wanted are found with the recall: they are the nearest
-// of the larger result, and few excluded rows lie among them. ok is false if the calibration does
-// not cover that many rows, or if the number of excluded rows nearby is unknown.
+// of the larger result, and few excluded rows lie among them. ok is false if these are too many
+// rows, or if the number of excluded rows nearby is unknown.
 func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting, ok bool) {
 	more = max(k, tolerated*stats.Passed)
-	if stats.Passed == 0 || recall <= 0 || more > calibrated[len(calibrated)-1] {
+	if stats.Passed == 0 || recall <= 0 || more > longest {
 		return 0, Setting{}, false
 	}
 	s, ok = g.Setting(recall, more)

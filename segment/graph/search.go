@@ -162,7 +162,7 @@ const inRegisters = 192
 // ends most searches before they have expanded that many rows.
 func (q *Query) narrowFirst(k int, s Setting, allowed bitset.Set) bool {
 	return s.StopRatio > 0 && allowed == nil && q.g.head.layout == plain && s.EF > inRegisters &&
-		rescored(rank(k)) <= inRegisters
+		rescored(q.g.rank(k)) <= inRegisters
 }
 
 // attempt walks once.
@@ -183,10 +183,10 @@ func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	ef := min(max(k, s.EF), q.g.Len()) // a beam wider than the graph would be empty at its end
 	near := ef
 	if allowed == nil {
-		near = max(rescored(k), rank(k))
+		near = max(rescored(k), q.g.rank(k))
 	}
 	buf.start(q.g.Len(), ef, near)
-	buf.rank, buf.stopRatio = rank(k), s.StopRatio
+	buf.rank, buf.stopRatio = q.g.rank(k), s.StopRatio
 	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
 		buf.keepRatio = max(s.StopRatio, margin)
 	}

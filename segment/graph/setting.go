@@ -14,13 +14,15 @@ type Setting struct {
 
 	// StopRatio, if it is not 0, ends searches sooner: at the first candidate that is farther than
 	// StopRatio times the squared distance of a reference row. That is the 10th nearest so far in
-	// searches for up to 10 rows, the 100th in searches for up to 100, and the k-th beyond. Most
+	// searches for up to 10 rows, the 100th in searches for up to 100, likewise the 300th and the
+	// 1,000th, and the k-th beyond. Most
 	// queries need not expand the whole beam; those that need it have many rows at nearly the same
 	// distance. After Al-Jazzazi et al., "Distance adaptive beam search for provably accurate
 	// graph-based nearest neighbor search", 2025.
 	StopRatio float32
 
-	nodes float64 // mean number of expansions of an unfiltered search; 0: as many as EF
+	nodes    float64   // mean number of expansions of an unfiltered search; 0: as many as EF
+	measured *measured // nil: the setting was not measured
 }
 
 // String returns the setting as "ef 100, stop ratio 1.12".
@@ -33,6 +35,7 @@ func (s Setting) String() string {
 
 // Times returns a setting for searches that go n times as far.
 func (s Setting) Times(n float64) Setting {
+	s.measured = nil
 	s.EF = int(math.Ceil(float64(s.EF) * n))
 	s.nodes *= n
 	if s.StopRatio > 0 {
@@ -49,12 +52,27 @@ func (s *Setting) expanded() float64 {
 	return float64(s.EF)
 }
 
-// calibrated are the result counts k with a measured recall.
-var calibrated = [3]int{1, 10, 100}
+// calibrated are the result counts k with a measured recall. Graphs of few rows, and files of
+// version 2, have only the first three.
+var calibrated = [...]int{1, 10, 100, 300, 1000}
+
+const (
+	always     = 3 // columns that every calibration has
+	rowsPerHit = 3 // a further column is measured if the graph has at least k times as many rows
+)
+
+// columns returns how many columns of calibrated have levels.
+func (g *Graph) columns() int {
+	n := always
+	for n < len(calibrated) && len(g.levels[n]) > 0 {
+		n++
+	}
+	return n
+}
 
 // rank returns the rank of the row that a stopping ratio refers to in searches for k results.
-func rank(k int) int {
-	for _, c := range calibrated[1:] {
+func (g *Graph) rank(k int) int {
+	for _, c := range calibrated[1:g.columns()] {
 		if k <= c {
 			return c
 		}
@@ -64,14 +82,14 @@ func rank(k int) int {
 
 // column returns the index in calibrated that applies to searches for k results, and the factor by
 // which their ef must be raised.
-func column(k int) (i int, times float64) {
-	for i, c := range calibrated {
+func (g *Graph) column(k int) (i int, times float64) {
+	n := g.columns()
+	for i, c := range calibrated[:n] {
 		if k <= c {
 			return i, 1
 		}
 	}
-	last := len(calibrated) - 1
-	return last, float64(k) / float64(calibrated[last])
+	return n - 1, float64(k) / float64(calibrated[n-1])
 }
 
 // A level is a measured setting of the calibration with a lower estimate of its recall.
@@ -81,16 +99,58 @@ type level struct {
 	nodes     float32
 	recall    float32
 	whole     float32 // recall without the stopping ratio
+	measured  *measured
+}
+
+// measured is what searches of a level found, by the kind of query.
+type measured struct {
+	recall [kinds]float32 // means
+	poor   float32        // share of queries that found less than half, in the kind that has most
 }
 
 func (l *level) setting(k int, times float64) Setting {
-	return Setting{EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
+	s := Setting{EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
 		nodes: float64(l.nodes) * times}
+	if times == 1 {
+		s.measured = l.measured
+	}
+	return s
 }
 
+// Usual returns the mean recall that was measured with the setting for queries that resemble the
+// rows; 0 if it is not known.
+func (s Setting) Usual() float64 {
+	if s.measured == nil {
+		return 0
+	}
+	return float64(s.measured.recall[likeRows])
+}
+
+// Poor returns which share of queries found less than half of the rows wanted, in the kind of
+// queries that has most of these; 0 if it is not known.
+func (s Setting) Poor() float64 {
+	if s.measured == nil {
+		return 0
+	}
+	return float64(s.measured.poor)
+}
+
+// decodeLevel reads a level of version 3, or a shorter one of version 2.
 func decodeLevel(b []byte) (level, error) {
 	f32 := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[at:])) }
-	l := level{int(binary.LittleEndian.Uint32(b)), f32(4), f32(8), f32(12), f32(16)}
+	l := level{ef: int(binary.LittleEndian.Uint32(b)), stopRatio: f32(4), nodes: f32(8), recall: f32(12),
+		whole: f32(16)}
+	if len(b) > oldLevelSize {
+		l.measured = &measured{poor: f32(oldLevelSize + 4*int(kinds))}
+		for i := range l.measured.recall {
+			l.measured.recall[i] = f32(oldLevelSize + 4*i)
+		}
+		for _, v := range append(l.measured.recall[:], l.measured.poor) {
+			if !(v >= 0 && v <= 1) {
+				return level{}, fmt.Errorf("a share of %g", v)
+			}
+		}
+	}
 	if l.ef < 1 || l.ef > math.MaxInt32 || !isFactor(l.stopRatio) || !(l.nodes >= 0) || l.nodes > math.MaxInt32 {
 		return level{}, fmt.Errorf("ef %d, stopping ratio %g, %g nodes", l.ef, l.stopRatio, l.nodes)
 	}
@@ -102,7 +162,8 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 	for _, table := range tables {
 		for _, l := range table {
 			words = append(words, uint32(l.ef))
-			for _, v := range [...]float32{l.stopRatio, l.nodes, l.recall, l.whole} {
+			values := append([]float32{l.stopRatio, l.nodes, l.recall, l.whole}, l.measured.recall[:]...)
+			for _, v := range append(values, l.measured.poor) {
 				words = append(words, math.Float32bits(v))
 			}
 		}
@@ -115,7 +176,7 @@ func encodeLevels(tables *[len(calibrated)][]level) []uint32 {
 // kind gets it. ok is false if no setting reached it.
 func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 	// No interpolation: where a whole cluster comes into view, recall rises in a step.
-	i, times := column(k)
+	i, times := g.column(k)
 	for _, l := range g.levels[i] {
 		if float64(l.recall) >= recall {
 			return l.setting(k, times), true
@@ -127,7 +188,7 @@ func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 // Recall returns the measured recall of searches for k results with a beam width of at most ef and
 // without early stopping. It is 0 if nothing is known.
 func (g *Graph) Recall(ef, k int) float64 {
-	i, times := column(k)
+	i, times := g.column(k)
 	recall := float32(0)
 	for _, l := range g.levels[i] {
 		if l.whole > recall && l.setting(k, times).EF <= ef {
@@ -140,7 +201,7 @@ func (g *Graph) Recall(ef, k int) float64 {
 // margin returns the factor on the squared code distance of the k-th row within which further rows
 // are worth scoring; 0: there is no such bound.
 func (g *Graph) margin(k int) float32 {
-	i, _ := column(k)
+	i, _ := g.column(k)
 	m := g.head.margins[i]
 	if i > 0 && k < calibrated[i] && m > 0 { // the nearer rows are, the less codes tell
 		if m = max(m, g.head.margins[i-1]); g.head.margins[i-1] == 0 {

@@ -23,12 +23,18 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	s := synthesizer{b, rows, rand.New(rand.NewPCG(b.head.seed, 2))}
 	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampledRows)]
 	slices.Sort(picks)
-	for _, row := range picks {
+	depth := func(i int) int { // rows of truth of the i-th trial of a kind
+		if i%deepEvery == 0 {
+			return calibrated[len(calibrated)-1]
+		}
+		return calibrated[always-1]
+	}
+	for i, row := range picks {
 		x, err := rows(row, row+1)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, trial{kind: likeRows, row: uint32(row), vec: slices.Clone(x)})
+		all = append(all, trial{kind: likeRows, most: depth(i), row: uint32(row), vec: slices.Clone(x)})
 	}
 	for i := range sampledOther {
 		for k := meansOfFew; k < kinds; k++ {
@@ -36,7 +42,7 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, trial{kind: k, row: none, vec: vec})
+			all = append(all, trial{kind: k, most: depth(i), row: none, vec: vec})
 		}
 	}
 	return all, nil

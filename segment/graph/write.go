@@ -59,7 +59,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 		return nil, fmt.Errorf("graph: cannot index %d rows of dimension %d for metric %d", ident.Rows,
 			ident.Dim, ident.Metric)
 	}
-	h := header{ident: ident, layout: opts.layout}
+	h := header{levelSize: levelSize, ident: ident, layout: opts.layout}
 	if h.layout == 0 {
 		h.layout = plain
 		if ident.Dim >= quickDim && ident.Dim <= simd.MaxSign {
