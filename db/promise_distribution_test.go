@@ -93,6 +93,8 @@ func syntheticQueries(set promiseSet, n int) (kinds []promiseQueries) {
 	return kinds
 }
 
+const likeTheRows = "like the rows"
+
 type promiseQueries struct {
 	name string
 	vecs [][]float32
@@ -137,7 +139,7 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 			return
 		}
 		p := plantPromise(t, set)
-		kinds := append([]promiseQueries{{"like the rows", set.queries}}, syntheticQueries(set, queries)...)
+		kinds := append([]promiseQueries{{likeTheRows, set.queries}}, syntheticQueries(set, queries)...)
 		files, err := filepath.Glob(filepath.Join(*promiseData, set.name, "q-*.fvecs"))
 		if err != nil {
 			t.Fatal(err)
@@ -164,10 +166,10 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 	slices.SortFunc(cells, func(a, b distributionCell) int {
 		return cmp.Compare(a.Recall-a.target, b.Recall-b.target)
 	})
-	table.WriteString("\nThe worst cells:\n\n| vectors | queries | k | asked | found | 95 % | nothing found | less than half |\n|---|---|---|---|---|---|---|---|\n")
+	table.WriteString("\nThe worst cells:\n\n| vectors | queries | k | asked | found | 95 % | nothing found | less than half | stated |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range cells[:min(len(cells), 20)] {
-		fmt.Fprintf(table, "| %s | %s | %d | %g | %.4f | %.4f to %.4f | %d of %d | %d |\n", c.set, c.kind, c.k, c.target, c.Recall,
-			c.Low, c.High, c.none, c.Queries, c.half)
+		fmt.Fprintf(table, "| %s | %s | %d | %g | %.4f | %.4f to %.4f | %d of %d | %d | %.0f |\n", c.set, c.kind, c.k, c.target, c.Recall,
+			c.Low, c.High, c.none, c.Queries, c.half, c.poor)
 	}
 	t.Logf("\n%s", table)
 	if *promiseOut != "" {
@@ -183,7 +185,8 @@ type distributionCell struct {
 	k         int
 	target    float64
 	nearest.Estimate
-	none, half int // queries that found nothing, less than half
+	none, half  int     // queries that found nothing, less than half
+	usual, poor float64 // sums over the queries of what Result states
 }
 
 // ask asks queries of one kind for every target.
@@ -219,6 +222,8 @@ func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float
 			if !r.Exact {
 				walked++
 			}
+			cells[i].usual += r.UsualRecall
+			cells[i].poor += r.Poor
 		}
 	}
 	fmt.Fprintf(table, " %.0f %% |", 100*float64(walked)/float64(len(targets)*len(kind.vecs)))
@@ -226,6 +231,13 @@ func (p *promised) ask(t *testing.T, kind promiseQueries, k int, targets []float
 		c := &cells[i]
 		c.set, c.kind, c.k, c.target, c.Estimate = p.name, kind.name, k, target, tallies[i].Estimate(nearest.Usual)
 		fmt.Fprintf(table, " %.4f |", c.Recall)
+		n := float64(len(kind.vecs))
+		if kind.name == likeTheRows && (c.usual/n > c.High+0.03 || c.usual/n < c.Low-0.05) {
+			t.Errorf("%s, %d best: usual recall %.4f, %+v", p.name, k, c.usual/n, *c)
+		}
+		if float64(c.half)/n > c.poor/n+0.1 {
+			t.Errorf("%s, %s, %d best: less than half in %.3f of the queries was stated, %+v", p.name, kind.name, k, c.poor/n, *c)
+		}
 		if c.High < target-0.01 {
 			t.Errorf("%s, %s, %d best: %+v", p.name, kind.name, k, *c)
 		}

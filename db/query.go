@@ -116,6 +116,15 @@ type Result struct {
 	// If both hold, they are multiplied. With Offset and MMR it is about the documents that the
 	// hits are chosen from.
 	Recall float64 `json:"recall"`
+	// UsualRecall is the recall that was measured, with the settings of this search, for queries
+	// that resemble the stored vectors. Recall is for the kind of queries that finds least. It is 1
+	// if the answer is exact, and Recall where nothing else was measured: with EF, and with
+	// settings that were raised or extrapolated.
+	UsualRecall float64 `json:"usual_recall"`
+	// Poor is the share of queries that found less than half of the true answer, as measured with
+	// the settings of this search, in the kind of queries that has most of these. It is 0 if the
+	// answer is exact, and where it was not measured.
+	Poor float64 `json:"poor"`
 	// Matched is the number of documents that match Where and have a vector. If the query has a
 	// Text, it is the number of documents that match Where and the required and excluded words.
 	// Group leaves out documents without a group, and Examples the examples.

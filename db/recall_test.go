@@ -260,6 +260,40 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
+// A result states what was measured for queries like the rows, which is what they find, and which
+// share of the hardest queries found less than half.
+func TestUsualRecall(t *testing.T) {
+	f := plant(t, t.TempDir(), Cosine, "normal", 3000, 24)
+	if err := f.vdb.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	queries := vectorsOf("normal", f.rng, 300, 24)
+	const target = 0.8
+	m, err := f.c.MeasureRecall(t.Context(), RecallTest{Queries: queries, Accuracies: []Accuracy{Recall(target)}})
+	if err != nil || m[0].Exact > 0 {
+		t.Fatal(m, err)
+	}
+	ask := func(a Accuracy) *Result {
+		t.Helper()
+		r, err := f.c.Search(t.Context(), Query{Near: Vector(queries[0]), Accuracy: a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := ask(Recall(target))
+	t.Logf("%v promised, %v usual, %v poor; %+v", r.Recall, r.UsualRecall, r.Poor, m[0])
+	if r.Recall != target || r.UsualRecall < target || math.Abs(r.UsualRecall-m[0].Recall) > 0.04 || r.Poor < 0 || r.Poor > 0.2 {
+		t.Errorf("%+v", r)
+	}
+	if r := ask(Exact); r.UsualRecall != 1 || r.Poor != 0 {
+		t.Errorf("exact: %+v", r)
+	}
+	if r := ask(EF(30)); r.Exact || r.UsualRecall != r.Recall || r.Poor != 0 {
+		t.Errorf("with a beam width: %+v", r)
+	}
+}
+
 // A recallLesson is a database whose live queries find less than was promised, until it has
 // noticed.
 type recallLesson struct {

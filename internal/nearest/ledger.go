@@ -7,6 +7,8 @@ package nearest
 type Ledger struct {
 	Approximate bool    // true rows may be missing
 	share       float64 // promised share of the true rows, if approximate
+	usual       float64 // the same for queries that resemble the rows
+	poor        float64 // share of queries that find less than half; 0 if it is not known
 
 	graph      bool // through a graph
 	coded      bool // codes were scanned
@@ -22,10 +24,24 @@ func (l *Ledger) Recall() float64 {
 	return 1
 }
 
+// Usual returns the share of the true rows that was measured for queries that resemble the rows. It
+// is the promised one where nothing else was measured.
+func (l *Ledger) Usual() float64 {
+	if l.Approximate {
+		return l.usual
+	}
+	return 1
+}
+
+// Poor returns the share of queries that find less than half of the true rows, in the kind of
+// queries that has most of these; 0 if it is not known.
+func (l *Ledger) Poor() float64 { return l.poor }
+
 // Add adds the ledger of another component. The whole is exact if all
 // components are, and promises the least recall among them.
 func (l *Ledger) Add(part Ledger) {
-	l.share = min(l.Recall(), part.Recall())
+	l.share, l.usual = min(l.Recall(), part.Recall()), min(l.Usual(), part.Usual())
+	l.poor = max(l.poor, part.poor)
 	l.Approximate = l.Approximate || part.Approximate
 	l.graph, l.coded = l.graph || part.graph, l.coded || part.coded
 	l.Considered += part.Considered
@@ -35,7 +51,7 @@ func (l *Ledger) Add(part Ledger) {
 // Lose records a step after which some rows may be wrong: kept is the share
 // that is sure to be right.
 func (l *Ledger) Lose(kept float64) {
-	l.share = l.Recall() * kept
+	l.share, l.usual = l.Recall()*kept, l.Usual()*kept
 	l.Approximate = true
 }
 

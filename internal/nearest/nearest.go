@@ -129,7 +129,9 @@ func (s *Search) prepareScan(p *Probe) int {
 	for i, part := range s.View.Parts {
 		switch {
 		case p.usesGraph(i):
-			p.Ledger.Add(Ledger{Approximate: true, share: p.Parts[i].plan.recall, graph: true})
+			w := &p.Parts[i].plan
+			p.Ledger.Add(Ledger{Approximate: true, share: w.recall, usual: max(w.recall, w.setting.Usual()),
+				poor: w.setting.Poor(), graph: true})
 		case part.Dim > 0 && part.N > 0:
 			s.openCodes()
 			n := p.MatchedIn(s.View, i)
