@@ -45,6 +45,10 @@ type CollectionStats struct {
 	Segments int `json:"segments"`  // files
 	DeadRows int `json:"dead_rows"` // of deleted or replaced documents, not reclaimed yet
 	HeadRows int `json:"head_rows"` // in memory and in the log
+	// Uncoded is the number of documents whose vectors a search compares in full,
+	// because neither a graph nor codes have them yet: the newest ones, and those
+	// of segments that are too small for codes to pay.
+	Uncoded int `json:"uncoded_rows"`
 	// Graphs is the number of segments with a graph. GraphsDue is the number of
 	// segments that are large enough for a graph and have none yet: they are
 	// scanned until it is built, in the background while the database is open,
@@ -96,6 +100,9 @@ func (db *DB) Stats() (Stats, error) {
 				c.Vectors += p.Live()
 			}
 			c.DeadRows += p.Dead.Count()
+			if p.Dim > 0 && !db.coded(p) {
+				c.Uncoded += p.Live()
+			}
 			if p.Segment != nil {
 				c.Segments++
 				s.VectorBytes += p.Segment.Info.Size
@@ -118,6 +125,18 @@ func (db *DB) Stats() (Stats, error) {
 func (db *DB) has(g *engine.Derived[graph.Graph]) (found bool) {
 	err := db.engine.Guard(func() error {
 		found = g.Get() != nil
+		return nil
+	})
+	return found && err == nil
+}
+
+// coded reports whether a search of a part reads a graph or codes.
+func (db *DB) coded(p *engine.Part) (found bool) {
+	if p.Segment == nil {
+		return false
+	}
+	err := db.engine.Guard(func() error {
+		found = p.Segment.Codes.Get() != nil || p.Segment.Graph.Get() != nil
 		return nil
 	})
 	return found && err == nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/docjson"
 )
@@ -157,5 +158,29 @@ func TestRows(t *testing.T) {
 		if len(d.Text) != textBytes || len(d.Metadata) != 4 {
 			t.Fatalf("row %s has %d bytes of text and %d keys", d.ID, len(d.Text), len(d.Metadata))
 		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	second := time.Second
+	inserted := []time.Duration{0, 1 * second, 2 * second, 3 * second}
+	samples := []serving{
+		{1 * second, 1, 1}, // nothing served
+		{3 * second, 3, 1},
+		{5 * second, 4, 2}, // a row that was served is replaced
+		{6 * second, 4, 1},
+	}
+	if got := waits(inserted, samples); !slices.Equal(got, []float64{3, 2, 4, 3}) {
+		t.Errorf("rows waited %v", got)
+	}
+	calls := []timing{{second / 2, 9}, {3 * second / 2, 9000}, {5 * second / 2, 9000}, {7 * second / 2, 2000}, {9 * second / 2, 2000}}
+	if got := between(calls, second, 3*second); !slices.Equal(got, []float64{9, 9}) {
+		t.Errorf("calls of two seconds took %v", got)
+	}
+	if got := back(calls, second, 5*second, 2); got != 2 {
+		t.Errorf("back after %v s", got)
+	}
+	if got := back(calls, second, 5*second, 1); !math.IsInf(got, 1) {
+		t.Errorf("back after %v s", got)
 	}
 }

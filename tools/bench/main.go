@@ -31,11 +31,14 @@ type env struct {
 	peers    []*peer
 	rounds   int
 	budget   time.Duration
-	rows     int      // of the write figures
-	filter   int      // rows of the filter figure
-	judged   string   // directory with judged sets in the layout of BEIR
-	models   string   // directory with sentence encoders, by name
-	sets     []string // of figures with several; empty: all
+	rows     int           // of the write figures
+	dims     int           // of the steady figure
+	rate     int           // rows written per second, in the steady figure
+	steady   time.Duration // of writing, in the steady figure
+	filter   int           // rows of the filter figure
+	judged   string        // directory with judged sets in the layout of BEIR
+	models   string        // directory with sentence encoders, by name
+	sets     []string      // of figures with several; empty: all
 }
 
 func (e *env) logf(format string, a ...any) {
@@ -48,7 +51,7 @@ type figure struct {
 }
 
 var figures = []figure{
-	{"scan", scanFigure}, {"batch", batchFigure}, {"import", importFigure}, {"ingest", ingestFigure},
+	{"scan", scanFigure}, {"batch", batchFigure}, {"import", importFigure}, {"ingest", ingestFigure}, {"steady", steadyFigure},
 	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure}, {"retrieval", retrievalFigure},
 }
 
@@ -79,7 +82,10 @@ func run() error {
 	flag.StringVar(&e.cache, "cache", filepath.Join(os.TempDir(), "vecbolt-bench"), "directory for generated data, kept; databases are made and removed there too")
 	flag.IntVar(&e.rounds, "rounds", 5, "rounds of the scan and the import figure")
 	flag.DurationVar(&e.budget, "budget", 5*time.Second, "longest time for one contestant's queries of one round")
-	flag.IntVar(&e.rows, "rows", 100_000, "rows of the ingest, open and space figures, at most 100,000")
+	flag.IntVar(&e.rows, "rows", 100_000, "rows of the ingest, steady, open and space figures, at most 100,000")
+	flag.IntVar(&e.dims, "dims", 384, "dimensions of the steady figure, at most 4,096")
+	flag.IntVar(&e.rate, "rate", 2000, "rows written per second in the steady figure, 10 to 100,000")
+	flag.DurationVar(&e.steady, "steady", 45*time.Second, "time of writing in the steady figure, at least a second")
 	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
 	flag.StringVar(&e.python, "python", "python3", "Python of the encoder figure, with numpy, onnx, onnxruntime and tokenizers")
 	flag.StringVar(&e.torch, "torch", "", "another Python of the encoder and retrieval figures, with sentence-transformers and PyTorch; empty: they are not measured")
@@ -96,6 +102,7 @@ func run() error {
 	}
 	e.rounds = min(max(e.rounds, 1), truthQueries/3)
 	e.rows = min(max(e.rows, 2000), synthRows)
+	e.dims, e.rate, e.steady = min(max(e.dims, 1), 4096), min(max(e.rate, 10), 100_000), max(e.steady, time.Second)
 
 	var err error
 	if e.peers, err = choosePeers(*peers); err != nil {
