@@ -22,6 +22,7 @@ type Codes struct {
 	squares []uint32
 	nibbles []byte // and the padding; nil: none
 	coarse  []float32
+	root    *Codes // of blocks with one mean, the first
 }
 
 // Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and

@@ -56,7 +56,12 @@ type fataler interface {
 // definition.
 func check(t fataler, c *Codes, m fileformat.Metric, d *data, vec []float32) {
 	t.Helper()
-	q := c.Query(vec)
+	checkQuery(t, c, c.Query(vec), m, d, vec)
+}
+
+// checkQuery is check for a query that was prepared already.
+func checkQuery(t fataler, c *Codes, q *Query, m fileformat.Metric, d *data, vec []float32) {
+	t.Helper()
 	n := d.rows()
 	var buf Buffer
 	all, err := q.Candidates(nil, 0, n, nil, math.Inf(-1), &buf)

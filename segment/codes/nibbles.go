@@ -14,12 +14,12 @@ import (
 // A scan reads them in place of the codes, at half the bytes, and leaves to the codes the few rows
 // that they do not rule out.
 
-// coarse is a query as nibbles are compared with it.
+// coarse is a query as nibbles are compared with it, on all codes with the same mean.
 type coarse struct {
 	once    sync.Once
 	weights *simd.NibbleWeights
 	step    float32 // value of a weight of 1
-	add     float32 // as Query.add
+	resid   float64 // as Query.resid
 	rest    atomic.Int32
 }
 
@@ -34,10 +34,9 @@ const restChunks = 16
 // prepareCoarse computes the parameters of the nibble scan.
 func (q *Query) prepareCoarse() {
 	w := make([]int8, q.c.Dim())
-	step, rest := q.narrow(w)
+	step, resid := q.narrow(w)
 	q.coarse.weights = simd.NewNibbleWeights(w)
-	q.coarse.step = above(step)
-	q.coarse.add = above(q.slack(q.c.head.coarseSlope, q.c.head.coarseSquare, rest))
+	q.coarse.step, q.coarse.resid = above(step), resid
 }
 
 // scanNibbles sets the bits of n rows from lo on which may reach low, as CodesAbove does.
@@ -45,7 +44,8 @@ func (q *Query) scanNibbles(words []uint64, dots []int32, lo int, low float32) {
 	c := q.c
 	q.coarse.once.Do(q.prepareCoarse)
 	simd.DotNibbles(dots, q.coarse.weights, c.nibbles[int64(lo)*stride(c.Dim()):])
-	simd.CodesAbove(words, dots, c.coarse[lo:], c.levels[lo:], q.coarse.step, q.coarse.add, q.per, low)
+	add := above(q.slack(c.head.coarseSlope, c.head.coarseSquare, q.coarse.resid))
+	simd.CodesAbove(words, dots, c.coarse[lo:], c.levels[lo:], q.coarse.step, add, q.per, low)
 }
 
 // useNibbles reports whether to scan nibbles of the next chunk first.

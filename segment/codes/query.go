@@ -35,7 +35,7 @@ type Query struct {
 
 	half     float64 // divisor of a score in the scan
 	add, per float32 // added by the scan for all errors that grow with the scale, and per level of 1
-	coarse   coarse
+	coarse   *coarse
 }
 
 // Query prepares a query for vec. It panics if the length of vec is not Dim. It does not keep vec.
@@ -51,6 +51,8 @@ func (c *Codes) Query(vec []float32) *Query {
 		mean:  1.001 * math.Sqrt(square),
 		floor: floor(metric, c.mean),
 		eps:   float64(dim+16) * 0x1p-51,
+
+		coarse: &coarse{},
 	}
 	v := make([]float64, dim)
 	if !simd.Finite(vec) {

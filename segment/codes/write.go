@@ -46,13 +46,20 @@ func Write(w io.WriterAt, ident Ident, rows Source) (int64, error) {
 }
 
 func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error) {
+	return writeAround(w, ident, rows, nibbles, nil)
+}
+
+// writeAround is write around a given mean, unless that is nil.
+func writeAround(w io.WriterAt, ident Ident, rows Source, nibbles bool, mean []float32) (int64, error) {
 	lay := layoutOf(ident.Rows, ident.Dim, nibbles)
 	e := encoder{ident: ident, lay: lay, Writer: blocks.NewWriter(w, headerSize),
 		nibbles: blocks.NewWriter(w, lay.nibbles)}
 	e.head.ident, e.head.nibbles = ident, nibbles
-	mean, err := e.sample(rows)
-	if err != nil {
-		return 0, err
+	if mean == nil {
+		var err error
+		if mean, err = e.sample(rows); err != nil {
+			return 0, err
+		}
 	}
 	e.mean = mean
 	e.floor = floor(ident.Metric, mean)
@@ -78,7 +85,7 @@ func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error)
 		e.nibbles.Pad(sectionEnd)
 		runs = append(runs, e.nibbles)
 	}
-	err = format.Finish(w, func(_ int64, tableCRC uint32) []byte {
+	err := format.Finish(w, func(_ int64, tableCRC uint32) []byte {
 		e.head.tableCRC = tableCRC
 		return e.head.encode(&e.lay)
 	}, runs...)
