@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -43,10 +44,14 @@ type builder struct {
 	workers []*workerScratch // one per goroutine
 
 	started bool // the graph has nodes
+
+	yield func()      // see Options
+	alone func() bool // see Options
 }
 
 // A workerScratch is memory that one goroutine reuses.
 type workerScratch struct {
+	rested     time.Time // when it last called Options.Yield
 	buf        Buffer
 	self       simd.CodedVector
 	other      simd.CodedVector
@@ -70,14 +75,27 @@ func newBuilder(ctx context.Context, g *Graph, workers int) *builder {
 	return b
 }
 
-// each calls f for 0 to n-1, in any order, on all workers. It returns an error of f or of the
-// context. A fault of mapped memory in f becomes a *vfs.FaultError, and a panic becomes an error.
+// rest calls Options.Yield from time to time.
+func (b *builder) rest(w *workerScratch) {
+	if b.yield == nil {
+		return
+	}
+	const every = 100 * time.Microsecond
+	if now := time.Now(); now.Sub(w.rested) > every {
+		b.yield()
+		w.rested = time.Now()
+	}
+}
+
+// each calls f for 0 to n-1, in any order, on all workers, or on the first alone. It returns an
+// error of f or of the context. A fault of mapped memory in f becomes a *vfs.FaultError, and a
+// panic becomes an error.
 func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
 	const step = 8
 	var next atomic.Int64
 	var failed atomic.Bool
 	var group vfs.Group
-	for _, w := range b.workers[:min(len(b.workers), (n+step-1)/step)] {
+	for at, w := range b.workers[:min(len(b.workers), (n+step-1)/step)] {
 		group.Go("graph", func() (err error) {
 			whole := false
 			defer func() { // after a panic as well
@@ -86,6 +104,9 @@ func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
 				}
 			}()
 			for !failed.Load() {
+				if at > 0 && b.alone != nil && b.alone() {
+					break // the first worker does the rest
+				}
 				lo := int(next.Add(step)) - step
 				if lo >= n {
 					break
@@ -94,6 +115,7 @@ func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
 					return err
 				}
 				for i := lo; i < min(lo+step, n); i++ {
+					b.rest(w)
 					if err := f(w, i); err != nil {
 						return err
 					}

@@ -621,7 +621,7 @@ func TestSetting(t *testing.T) {
 	}
 }
 
-// TestMargin scores no more rows than the margins say, and every row where there is none.
+// TestMargin scores no more rows than the margins say, and every row where there are no margins.
 func TestMargin(t *testing.T) {
 	g := &Graph{head: header{margins: [len(calibrated)]float32{2, 1.25, 1.125}}}
 	for k, want := range map[int]float32{1: 2, 2: 2, 9: 2, 10: 1.25, 11: 1.25, 99: 1.25, 100: 1.125, 1000: 1.125} {

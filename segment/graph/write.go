@@ -31,6 +31,11 @@ type Options struct {
 	// up to the rows of the graph, except duplicates.
 	Progress func(rows int)
 
+	// Yield, if set, is called between rows, every 100 us or so. Alone, if set, says that only one
+	// goroutine should work for now. Neither changes the graph.
+	Yield func()
+	Alone func() bool
+
 	layout uint32 // 0: by the dimension
 	quiet  bool   // no calibration
 }
@@ -82,6 +87,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 		g.turn = newRotation(ident.Dim, h.seed)
 	}
 	b := newBuilder(ctx, g, opts.Workers)
+	b.yield, b.alone = opts.Yield, opts.Alone
 	if err := b.code(rows); err != nil {
 		return nil, err
 	}
