@@ -34,6 +34,7 @@ type env struct {
 	rows     int           // of the write figures
 	dims     int           // of the steady figure
 	rate     int           // rows written per second, in the steady figure
+	asked    int           // searches per second in the steady figure; 0: without a pause
 	steady   time.Duration // of writing, in the steady figure
 	filter   int           // rows of the filter figure
 	judged   string        // directory with judged sets in the layout of BEIR
@@ -85,6 +86,7 @@ func run() error {
 	flag.IntVar(&e.rows, "rows", 100_000, "rows of the ingest, steady, open and space figures, at most 100,000")
 	flag.IntVar(&e.dims, "dims", 384, "dimensions of the steady figure, at most 4,096")
 	flag.IntVar(&e.rate, "rate", 2000, "rows written per second in the steady figure, 10 to 100,000")
+	flag.IntVar(&e.asked, "asked", 0, "searches per second in the steady figure; 0: without a pause")
 	flag.DurationVar(&e.steady, "steady", 45*time.Second, "time of writing in the steady figure, at least a second")
 	flag.IntVar(&e.filter, "filter-rows", 1_000_000, "rows of the filter figure")
 	flag.StringVar(&e.python, "python", "python3", "Python of the encoder figure, with numpy, onnx, onnxruntime and tokenizers")

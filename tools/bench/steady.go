@@ -82,7 +82,12 @@ func back(calls []timing, end, last time.Duration, limit float64) float64 {
 // steadyFigure measures searches while rows are written at a steady rate, and afterwards.
 func steadyFigure(e *env, r *report) error {
 	r.Title = fmt.Sprintf("Searches while %d rows/s are written, %d dimensions", e.rate, e.dims)
-	r.note("One caller searches without a pause, k = 10, recall %v asked, ids as answer, default options: a compacted database of %d rows for %v, then while rows are upserted in tens at a steady rate for %v, then for %v more. Nobody calls Compact or Flush.", steadyRecall, e.rows, steadyIdle, e.steady, steadyAfter)
+	how := "without a pause"
+	if e.asked > 0 {
+		how = fmt.Sprintf("%d times a second", e.asked)
+		r.Title += fmt.Sprintf(", %d searches/s", e.asked)
+	}
+	r.note("One caller searches %s, k = 10, recall %v asked, ids as answer, default options: a compacted database of %d rows for %v, then while rows are upserted in tens at a steady rate for %v, then for %v more. Nobody calls Compact or Flush.", how, steadyRecall, e.rows, steadyIdle, e.steady, steadyAfter)
 	r.note("Rows like synth768, of another dimension. One row in %d replaces an older one. A write is timed from the call until it returns, durable.", steadyReplace)
 	r.note("Served: from the return of the upsert until searches find a row by a graph or by codes, as DB.Stats tells (uncoded_rows), looked at every %v.", steadySample)
 	batches := int(e.steady.Seconds() * float64(e.rate) / steadyBatch)
@@ -109,6 +114,9 @@ func steadyFigure(e *env, r *report) error {
 		}
 		e.logf("loaded and compacted in %v", time.Since(t).Round(time.Millisecond))
 		s := &steadyRun{c: c, d: d, queries: queries, first: e.rows}
+		if e.asked > 0 {
+			s.every = time.Second / time.Duration(e.asked)
+		}
 		if err := s.search(ctx, steadyWarm); err != nil {
 			return err
 		}
@@ -142,7 +150,8 @@ type steadyRun struct {
 	c       *db.Collection
 	d       *db.DB
 	queries matrix
-	first   int // rows before the first write
+	first   int           // rows before the first write
+	every   time.Duration // from search to search; 0: no pause
 	begin   time.Time
 	end     time.Duration // of the last write, after begin
 
@@ -162,14 +171,20 @@ func (s *steadyRun) ask(ctx context.Context, how db.Accuracy) (*db.Result, error
 
 // search searches for a time.
 func (s *steadyRun) search(ctx context.Context, d time.Duration) error {
+	return s.searchWhile(ctx, func(at time.Duration) bool { return at < d })
+}
+
+// searchWhile searches until more returns false.
+func (s *steadyRun) searchWhile(ctx context.Context, more func(time.Duration) bool) error {
 	begin := time.Now()
-	for now := begin; now.Sub(begin) < d; {
+	for i := 0; more(time.Since(begin)); i++ {
+		time.Sleep(time.Until(begin.Add(time.Duration(i) * s.every)))
+		now := time.Now()
 		if _, err := s.ask(ctx, db.Recall(steadyRecall)); err != nil {
 			return err
 		}
 		end := time.Now()
 		s.searches = append(s.searches, timing{end.Sub(begin), end.Sub(now)})
-		now = end
 	}
 	return nil
 }
@@ -182,12 +197,7 @@ func (s *steadyRun) write(ctx context.Context, m matrix, batches, rate int) erro
 	var failed [2]error
 	s.begin = time.Now()
 	wg.Go(func() {
-		for !stop.Load() && failed[0] == nil {
-			now := time.Now()
-			_, failed[0] = s.ask(ctx, db.Recall(steadyRecall))
-			end := time.Now()
-			s.searches = append(s.searches, timing{end.Sub(s.begin), end.Sub(now)})
-		}
+		failed[0] = s.searchWhile(ctx, func(time.Duration) bool { return !stop.Load() })
 	})
 	wg.Go(func() {
 		for !stop.Load() && failed[1] == nil {
