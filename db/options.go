@@ -110,6 +110,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	hook          vfs.Hook      // faults and traces, for tests
+	settle        time.Duration // see the constant
 	codedBytes    int64         // see the constant
 	worthHelp     time.Duration // see the constant
 	graphSize     int64         // see the constant
@@ -182,8 +183,7 @@ func (o Options) settings() engine.Options {
 	s := engine.Options{
 		ReadOnly: o.ReadOnly, MustExist: o.MustExist, Follow: o.Follow, SyncAlways: o.Sync == SyncAlways,
 		Shared: !o.Exclusive, HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic,
-		Logger:     o.Logger,
-		Hook:       o.hook,
+		Logger: o.Logger, Hook: o.hook, Settle: cmp.Or(o.settle, engine.SettleTime),
 		CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
 	}
 	if o.Sync == SyncInterval {

@@ -100,9 +100,7 @@ func (db *DB) Stats() (Stats, error) {
 				c.Vectors += p.Live()
 			}
 			c.DeadRows += p.Dead.Count()
-			if p.Dim > 0 && !db.coded(p) {
-				c.Uncoded += p.Live()
-			}
+			c.Uncoded += db.uncoded(v, p)
 			if p.Segment != nil {
 				c.Segments++
 				s.VectorBytes += p.Segment.Info.Size
@@ -130,14 +128,14 @@ func (db *DB) has(g *engine.Derived[graph.Graph]) (found bool) {
 	return found && err == nil
 }
 
-// coded reports whether a search of a part reads a graph or codes.
-func (db *DB) coded(p *engine.Part) (found bool) {
-	if p.Segment == nil {
-		return false
-	}
+// uncoded returns how many live rows of a part a search compares in full.
+func (db *DB) uncoded(v *engine.View, p *engine.Part) (n int) {
 	err := db.engine.Guard(func() error {
-		found = p.Segment.Codes.Get() != nil || p.Segment.Graph.Get() != nil
+		n = db.engine.Uncoded(v, p)
 		return nil
 	})
-	return found && err == nil
+	if err != nil {
+		return p.Live()
+	}
+	return n
 }

@@ -20,7 +20,10 @@ type background struct {
 	cancel  context.CancelFunc
 	group   vfs.Group
 	flush   chan struct{}
+	idle    chan struct{} // the head may have been idle for long enough
+	code    chan struct{} // a search met a full block of the head without codes
 	compact chan struct{}
+	stray   chan struct{} // all segments have settled
 	derive  chan struct{}
 }
 
@@ -33,6 +36,7 @@ func (b *background) start(db *Engine) {
 		})
 	}
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	b.idle, b.code, b.stray = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	if db.Leads() {
 		b.lead(db)
 	}
@@ -42,13 +46,22 @@ func (b *background) start(db *Engine) {
 func (b *background) lead(db *Engine) {
 	b.serve(db, b.flush, "flush", func() error { return db.flushFrozen() })
 	if db.Opts.Compaction {
-		b.serve(db, b.compact, "compaction", func() error { return db.compactSome(b.stopped) })
+		given := db.givingWay(b.stopped)
+		b.serve(db, b.compact, "compaction", func() error { return db.CompactSome(given) })
 		b.serve(db, b.derive, "upkeep of derived files", func() error {
-			next, err := db.MakeDerived(b.stopped, ByCompact, settleTime)
-			if next > 0 {
-				derive := b.derive // not b: the timer must not keep a closed database in memory
-				time.AfterFunc(next, func() { wake(derive) })
+			next, err := db.MakeDerived(given, ByCompact, db.Opts.Settle)
+			if wakeAfter(next, b.derive); next == 0 {
+				wake(b.stray)
 			}
+			return err
+		})
+		b.serve(db, b.stray, "compaction of small segments", func() error {
+			return db.CompactStray(given, db.Opts.Settle)
+		})
+		b.serve(db, b.code, "codes of the head", func() error { return db.codeHeads(given) })
+		b.serve(db, b.idle, "flush", func() error {
+			next, err := db.FlushIdle(db.Opts.Settle)
+			wakeAfter(next, b.idle)
 			return err
 		})
 		b.WakeCompact()
@@ -60,6 +73,14 @@ func (b *background) lead(db *Engine) {
 			}
 			return nil
 		})
+	}
+}
+
+// wakeAfter signals a goroutine when a time has passed, unless that is 0. The timer must not keep a
+// closed database in memory.
+func wakeAfter(next time.Duration, c chan<- struct{}) {
+	if next > 0 {
+		time.AfterFunc(next, func() { wake(c) })
 	}
 }
 

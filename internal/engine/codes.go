@@ -28,10 +28,12 @@ func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 		verify: (*codes.Codes).Verify,
 		deep:   s.compareCodes,
 		Write: func(ctx context.Context, w io.WriterAt) error {
+			yield := yielderOf(ctx)
 			_, err := codes.Write(w, ident, func(lo, hi int) ([]float32, error) {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
+				yield.yield()
 				return s.Rows(lo, hi)
 			})
 			return err

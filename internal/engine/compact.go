@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
@@ -40,8 +41,17 @@ func (db *Engine) Compact(ctx context.Context) error {
 }
 
 func (db *Engine) compactAll(ctx context.Context) error {
+	db.Mu.Lock()
+	db.compacts++
+	if db.stopBuilding != nil {
+		db.stopBuilding()
+	}
+	db.Mu.Unlock()
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
+	db.Mu.Lock()
+	db.compacts--
+	db.Mu.Unlock()
 	if err := db.Settle(); err != nil {
 		return err
 	}
@@ -91,8 +101,8 @@ func (db *Engine) rewriteMeta() error {
 	return nil
 }
 
-// compactSome runs background compactions until none is worthwhile.
-func (db *Engine) compactSome(ctx context.Context) error {
+// CompactSome runs background compactions until none is worthwhile.
+func (db *Engine) CompactSome(ctx context.Context) error {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
 	defer db.Background.wakeDerive()
@@ -101,6 +111,7 @@ func (db *Engine) compactSome(ctx context.Context) error {
 		if len(jobs) == 0 || db.Err() != nil {
 			return nil
 		}
+		jobs[0].whole = true
 		if err := db.CompactPart(ctx, jobs[0]); err != nil {
 			return err
 		}
@@ -113,6 +124,9 @@ type compaction struct {
 	coll    uint32
 	dim     int
 	Victims []victim
+	// whole says that the new segment gets the codes and the graph that most of its rows had before
+	// it takes the place of the victims. Otherwise searches would scan them in full for a while.
+	whole bool
 }
 
 // A victim is a segment with the dead rows that the compaction leaves out: the rows that
@@ -175,6 +189,63 @@ func worthwhileVictims(group []victim) []victim {
 		if float64(v.dead.Count()) > deadShare*float64(v.Info.Rows) {
 			return group[i : i+1]
 		}
+	}
+	return nil
+}
+
+// CompactStray merges segments that are too small for a graph, each of the given age at least,
+// until none is worthwhile: searches would scan them for ever if nothing else were written.
+func (db *Engine) CompactStray(ctx context.Context, age time.Duration) error {
+	db.compactMu.Lock()
+	defer db.compactMu.Unlock()
+	for db.Err() == nil {
+		jobs := db.Plan(func(group []victim) []victim { return strayVictims(group, age) })
+		if len(jobs) == 0 {
+			break
+		}
+		jobs[0].whole = true
+		if err := db.CompactPart(ctx, jobs[0]); err != nil {
+			return err
+		}
+		db.Background.wakeDerive()
+	}
+	return nil
+}
+
+const (
+	// strayShare: segments without a graph are merged when they have at least one in this many of
+	// the vector components that make a graph pay. Fewer are scanned as fast as a graph is
+	// searched.
+	strayShare = 8
+	// strayFactor bounds the rows of a segment that is rewritten to take in the strays: at most
+	// this many times theirs. So it grows by a quarter at least whenever its rows are rewritten.
+	strayFactor = 4
+)
+
+// strayVictims chooses from segments sorted by rows those that are too small for a graph: all of
+// them, if they get a graph together, and otherwise with the smallest segment that has one.
+func strayVictims(group []victim, age time.Duration) []victim {
+	if len(group) == 0 || group[0].metric == fileformat.Dot || group[0].Info.Dim == 0 {
+		return nil
+	}
+	least := group[0].db.Opts.GraphSize / int64(group[0].Info.Dim) // rows
+	var strays []victim
+	rows := 0
+	for _, v := range group {
+		settled := time.Since(v.made) >= age
+		switch {
+		case v.Graph == nil && settled:
+			strays, rows = append(strays, v), rows+v.live()
+		case v.Graph == nil:
+			return nil // soon: one merge is cheaper than two
+		case int64(rows)*strayShare < least:
+			return nil
+		case int64(rows) <= least && settled && v.Info.Rows <= strayFactor*rows && v.Graph.Get() != nil:
+			return append(strays, v)
+		}
+	}
+	if int64(rows) > least && len(strays) > 1 {
+		return strays
 	}
 	return nil
 }
@@ -356,7 +427,40 @@ func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error)
 		if a != nil {
 			m.keepTerms(s, a, c.Victims)
 		}
+		if c.whole {
+			db.keepServing(ctx, s, c.Victims, rows)
+		}
 	})
+}
+
+// keepServing builds the codes and the graph of a new segment, each if at least half of its rows
+// had them in the victims. While documents are being loaded, most segments have none yet. A call of
+// Compact ends the building: it would wait for it, and make another segment then.
+func (db *Engine) keepServing(ctx context.Context, s *OpenSegment, victims []victim, rows int) {
+	coded, linked := 0, 0
+	for _, v := range victims {
+		if v.Codes.Get() != nil {
+			coded += v.live()
+		}
+		if v.Graph.Get() != nil {
+			linked += v.live()
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	db.Mu.Lock()
+	db.stopBuilding = cancel
+	wanted := db.compacts > 0
+	db.Mu.Unlock()
+	if wanted {
+		return
+	}
+	if s.Codes != nil && 2*coded >= rows {
+		db.makeNow(ctx, s.Codes)
+	}
+	if s.Graph != nil && 2*linked >= rows {
+		db.makeNow(ctx, s.Graph)
+	}
 }
 
 // keepTerms writes the full-text index of the new segment.
@@ -421,7 +525,7 @@ func (m *merger) Run(victims []victim) error {
 }
 
 // copyRows is the largest number of rows copied between two checks of the context.
-const copyRows = 4096
+const copyRows = 1024
 
 // copy appends the live rows of [c.row, end).
 func (m *merger) copy(c *cursor, end int) error {
@@ -430,10 +534,12 @@ func (m *merger) copy(c *cursor, end int) error {
 		return err
 	}
 	var kept []int
+	yield := yielderOf(m.ctx)
 	for lo := c.row; lo < end; {
 		if err := m.ctx.Err(); err != nil {
 			return err
 		}
+		yield.yield()
 		if c.dead.Has(lo) {
 			lo++
 			continue

@@ -307,10 +307,11 @@ func mapFile(from *vfs.FS, name string) (*vfs.Mapping, error) {
 	return f.Map(size)
 }
 
-// settleTime is the age at which the background builds the derived files of a segment.
+// SettleTime is the age at which the background builds the derived files of a segment.
 // While documents are being loaded, segments are soon merged, and their derived files
-// would be wasted.
-const settleTime = 5 * time.Second
+// would be wasted. A head that takes as long to fill was not loaded: its flush makes codes.
+// A head that is not written to for as long is flushed.
+const SettleTime = 5 * time.Second
 
 // MakeDerived builds missing derived files, except those made on demand, up to stage
 // last, for segments of the given age. It returns the time until the youngest segment
@@ -346,6 +347,17 @@ func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration
 	}
 	db.record("making derived files", errors.Join(failed...))
 	return next, nil
+}
+
+// makeNow builds a derived file of a segment that is not in a version yet. A failure costs speed
+// only, and the background tries again.
+func (db *Engine) makeNow(ctx context.Context, d derivedFile) {
+	err := vfs.Catch(d.File(), func() error {
+		return db.Guard(func() error { return d.make(ctx) })
+	})
+	if err != nil && ctx.Err() == nil {
+		db.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)
+	}
 }
 
 // RetryDerived repeats fn after it met a damaged derived file. The next run does without

@@ -59,6 +59,11 @@ type Engine struct {
 	Failed  error
 	closed  bool
 
+	active atomic.Int64 // calls on a version that run
+
+	compacts     int                // calls of Compact that wait; guarded by Mu
+	stopBuilding context.CancelFunc // ends what they wait for longest; guarded by Mu
+
 	failures map[string]error // errors of background work by name; guarded by mu
 
 	ids KnownIDs

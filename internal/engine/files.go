@@ -221,6 +221,7 @@ func (db *Engine) Acquire() (*Version, error) {
 	if db.closed {
 		return nil, ErrClosed
 	}
+	db.active.Add(1)
 	db.Running++
 	db.Cur.Refs++
 	return db.Cur, nil
@@ -228,6 +229,7 @@ func (db *Engine) Acquire() (*Version, error) {
 
 // Done ends a call and releases its version.
 func (db *Engine) Done(v *Version) {
+	db.active.Add(-1)
 	db.Mu.Lock()
 	defer db.Mu.Unlock()
 	db.unref(v)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -35,6 +36,7 @@ func (db *Engine) makeRoom() error {
 		case failed != nil:
 			return failed
 		case db.Active.Bytes < db.Opts.HeadSize && db.Active.logged < max(minLogged, logShare*db.Opts.HeadSize):
+			db.noteWrite()
 			return nil
 		case db.Frozen == nil:
 			return db.freeze()
@@ -54,6 +56,54 @@ const (
 	logShare  = 4        // times Options.HeadSize
 	minLogged = 16 << 20 // bytes
 )
+
+// noteWrite notes the time of a batch that the active head is about to get, and has FlushIdle
+// called later. CommitMu is held.
+func (db *Engine) noteWrite() {
+	h := db.Active
+	if h.last = time.Now(); h.first.IsZero() {
+		h.first = h.last
+	}
+	if !h.watched {
+		h.watched = true
+		wake(db.Background.idle)
+	}
+}
+
+// FlushIdle flushes a head that was not written to for the given time, if it is worth a segment
+// with codes: until then a database that is only read would keep rows in memory, outside of every
+// graph, and in the log. It returns the time until it should be called again, 0 if the next batch
+// calls it.
+//
+// A segment gets codes from Options.CodedBytes, 1 MiB of vectors. So a flush for idleness writes at
+// least that much, however rarely a batch arrives, and adds at most two merges of eight segments to
+// the rewriting of a row: from 1 MiB to a full head.
+func (db *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) {
+	db.CommitMu.Lock()
+	h := db.Active
+	wait := idle - time.Since(h.last)
+	switch {
+	case wait > 0 && !h.last.IsZero():
+		db.CommitMu.Unlock()
+		return wait, nil
+	case h.vecs < max(1, db.Opts.CodedBytes):
+		h.watched = false
+		db.CommitMu.Unlock()
+		return 0, nil
+	case db.Frozen != nil:
+		db.CommitMu.Unlock()
+		return max(1, idle), nil
+	}
+	err = db.Err()
+	if err == nil {
+		err = db.freeze()
+	}
+	db.CommitMu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return 0, db.flushFrozen()
+}
 
 // freeze replaces the active head by an empty one. It rotates the log, so that the log
 // files of the frozen head can be removed after its flush. CommitMu is held and no head
@@ -172,6 +222,9 @@ func (f *flusher) writeSegments() error {
 			if err != nil {
 				return err
 			}
+			if s.Codes != nil && time.Since(f.head.first) >= f.db.Opts.Settle {
+				f.db.makeNow(context.Background(), s.Codes) // searches found the rows by codes before
+			}
 			f.built[p.table] = s
 		}
 	}
@@ -249,11 +302,18 @@ func (db *Engine) writeSegment(def *Definition, p *Part) (*OpenSegment, error) {
 		})
 }
 
+// yieldRows is the number of rows after which a flush offers its processor to others. Writers may
+// wait for its end, so it must not come after other background work.
+const yieldRows = 1024
+
 // fillSegment writes the live rows of a head part and collects their columns.
 func fillSegment(w *segment.Writer, cols *columns.Builder, p *Part, live bitset.Set) ([16]byte, error) {
 	docs := newSourceDigest("flush")
 	rows := 0
 	for row := range live.All() {
+		if row%yieldRows == 0 {
+			runtime.Gosched()
+		}
 		vec, err := []float32(nil), error(nil)
 		if p.Dim > 0 {
 			vec, err = p.Source.Vectors(row, row+1)
@@ -382,13 +442,19 @@ func (f *flusher) commitDocuments(tx *meta.Tx, coll uint32, c *collHead, old boo
 		}
 		live := p.Alive()
 		for row := range live.All() {
+			if row%yieldRows == 0 {
+				runtime.Gosched()
+			}
 			if err := tx.PutDocument(coll, p.Nums[row], p.docs[row]); err != nil {
 				return err
 			}
 		}
 	}
 	nums := maps.Collect(c.IDs(len(c.entries)))
-	for _, id := range slices.Sorted(maps.Keys(nums)) { // in tree order
+	for i, id := range slices.Sorted(maps.Keys(nums)) { // in tree order
+		if i%yieldRows == 0 {
+			runtime.Gosched()
+		}
 		num := nums[id]
 		replaced, had, err := tx.ID(coll, id)
 		if err != nil {

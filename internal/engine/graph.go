@@ -43,6 +43,9 @@ func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 // if there is one.
 func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
 	opts := graph.Options{Workers: db.Opts.Workers}
+	if y := yielderOf(ctx); y != nil {
+		opts.Yield, opts.Alone = y.yield, y.alone
+	}
 	// Inserting the rows takes most of the time. The rest, above all the calibration, counts as a
 	// quarter more.
 	rows := int64(s.Info.Rows)

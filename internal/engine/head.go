@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -24,6 +25,11 @@ type head struct {
 	Bytes int64 // approximate memory
 	// logged is about how many bytes its batches take in the log.
 	logged int64
+	vecs   int64     // bytes of vectors
+	first  time.Time // of the first batch
+	last   time.Time // of the newest batch
+	// watched says that FlushIdle will be called again.
+	watched bool
 }
 
 func newHead() *head { return &head{colls: map[uint32]*collHead{}} }
@@ -113,6 +119,7 @@ func (h *head) put(coll uint32, o *Op) {
 	(*t).append(o.Num, o.Doc, o.Vec)
 	c.record(o.ID, o.Num)
 	h.Bytes += int64(len(o.Doc)+4*len(o.Vec)+len(o.ID)) + entryOverhead
+	h.vecs += int64(4 * len(o.Vec))
 }
 
 // entryOverhead is the approximate memory of a row besides its bytes: slice
@@ -131,6 +138,7 @@ type table struct {
 	maxNorm float32
 	cols    *tableColumns
 	terms   *tableTerms
+	codes   *tableCodes
 }
 
 // ChunkBytes is the size of the pieces in which vectors are allocated and
@@ -144,7 +152,7 @@ func newTable(dim int) *table {
 			per *= 2
 		}
 	}
-	return &table{dim: dim, per: per, cols: &tableColumns{}, terms: &tableTerms{}}
+	return &table{dim: dim, per: per, cols: &tableColumns{}, terms: &tableTerms{}, codes: &tableCodes{}}
 }
 
 func (t *table) append(num uint64, doc []byte, vec []float32) {

@@ -22,7 +22,8 @@ type Options struct {
 	OnAbandon  func()              // called after OnLead if the database cannot be led, before the lock is given up
 	Logger     *slog.Logger
 
-	Hook       vfs.Hook // faults and traces, for tests
-	CodedBytes int64    // vectors from which a segment gets codes
-	GraphSize  int64    // vector components from which a segment gets a graph
+	Hook       vfs.Hook      // faults and traces, for tests
+	Settle     time.Duration // see SettleTime
+	CodedBytes int64         // vectors from which a segment gets codes
+	GraphSize  int64         // vector components from which a segment gets a graph
 }

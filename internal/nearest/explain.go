@@ -14,10 +14,13 @@ func (s *Search) Explain(q *Probe, part int) (plan, reason string) {
 		plan = "graph"
 	case share < s.sparse(part):
 		plan, reason = "row by row", fmt.Sprintf("only %.3g %% of the rows match", 100*share)
+	case p.Segment == nil && q.Parts[part].codes != nil:
+		plan, reason = "scan of codes", fmt.Sprintf("codes rule out most rows; the newest %d have none yet",
+			p.N-s.heads[part].Len())
 	case q.Parts[part].codes != nil:
 		plan, reason = "scan of codes", "codes rule out most rows, from a quarter of the bytes"
 	case p.Segment == nil:
-		plan, reason = "scan of vectors", "rows in memory have no codes"
+		plan, reason = "scan of vectors", "rows in memory get codes in blocks, and there is none yet"
 	case p.Segment.Codes != nil:
 		plan, reason = "scan of vectors", "the codes are not built yet"
 	default:

@@ -11,7 +11,6 @@ import (
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/topk"
-	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
@@ -127,8 +126,7 @@ func (s *Search) searchGraphs(ctx context.Context) error {
 	}
 	clock := s.Trace.Clock("graph")
 	var err error
-	const each = 4 // fewer searches are not worth another goroutine
-	if workers := min(s.Workers, len(jobs)/each); workers > 1 {
+	if workers := s.graphWorkers(jobs); workers > 1 {
 		err = s.searchTogether(ctx, jobs, workers)
 	} else {
 		err = s.searchSome(ctx, jobs)
@@ -148,8 +146,37 @@ func (s *Search) searchGraphs(ctx context.Context) error {
 	return err
 }
 
-// searchTogether does jobs on several goroutines.
+// helpCost is the least cost of graph searches, in the unit of ScanCost, for which another
+// goroutine is woken: about as long as the wake takes.
+const helpCost = 400_000
+
+// graphWorkers returns how many goroutines do jobs. Few searches are worth another goroutine if the
+// longest of them is not nearly all: one probe in several segments.
+func (s *Search) graphWorkers(jobs []graphJob) int {
+	const each = 4
+	if n := min(s.Workers, len(jobs)/each); n > 1 || len(jobs) == 1 || s.Workers == 1 {
+		return n
+	}
+	sum, longest := 0.0, 0.0
+	for _, j := range jobs {
+		cost := s.graphCost(j.query, j.part, j.query.Parts[j.part].plan)
+		sum, longest = sum+cost, max(longest, cost)
+	}
+	if sum-longest < helpCost {
+		return 1
+	}
+	return 2
+}
+
+// searchTogether does jobs on several goroutines, the longest first.
 func (s *Search) searchTogether(ctx context.Context, jobs []graphJob, workers int) error {
+	order := make([]int, len(jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return s.View.Parts[jobs[b].part].N - s.View.Parts[jobs[a].part].N
+	})
 	var next atomic.Int64
 	work := func() error {
 		return s.engine.Guard(func() error {
@@ -158,6 +185,7 @@ func (s *Search) searchTogether(ctx context.Context, jobs []graphJob, workers in
 				if i >= len(jobs) {
 					return nil
 				}
+				i = order[i]
 				if err := s.searchSome(ctx, jobs[i:i+1]); err != nil {
 					next.Store(int64(len(jobs))) // stop the other goroutines
 					return err
@@ -165,13 +193,13 @@ func (s *Search) searchTogether(ctx context.Context, jobs []graphJob, workers in
 			}
 		})
 	}
-	var group vfs.Group
-	defer group.Wait() // also after a panic: the caller releases memory that the others read
+	var help helpers
+	defer help.wait() // also after a panic: the caller releases memory that the others read
 	for range workers - 1 {
-		group.Go(engine.SegDir, work)
+		help.start(work)
 	}
 	err := work()
-	return errors.Join(err, group.Wait())
+	return errors.Join(err, help.wait())
 }
 
 // A graphScratch is the scratch memory of one goroutine that searches graphs, reused

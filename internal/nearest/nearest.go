@@ -39,7 +39,8 @@ type Search struct {
 	Workers int
 	Trace   *Trace // nil: nobody asks
 
-	codes []*codes.Codes // by part, opened by the first scan; nil: scan the vectors
+	codes []*codes.Codes     // by part, opened by the first scan; nil: scan the vectors
+	heads []engine.HeadCodes // by part, of parts in memory
 }
 
 // A Probe asks for the rows nearest to one vector.
@@ -135,9 +136,13 @@ func (s *Search) prepareScan(p *Probe) int {
 		case part.Dim > 0 && part.N > 0:
 			s.openCodes()
 			n := p.MatchedIn(s.View, i)
-			p.Ledger.Add(Ledger{scanned: n, Considered: n, coded: s.codes[i] != nil})
-			if s.codes[i] != nil {
-				p.Parts[i].codes = s.codes[i].Query(p.Scorer.Query)
+			coded := s.codes[i]
+			if blocks := s.heads[i].Blocks; len(blocks) > 0 {
+				coded = blocks[0] // the query serves all
+			}
+			p.Ledger.Add(Ledger{scanned: n, Considered: n, coded: coded != nil})
+			if coded != nil {
+				p.Parts[i].codes = coded.Query(p.Scorer.Query)
 			}
 		}
 	}

@@ -13,21 +13,26 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/internal/topk"
-	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
 // openCodes opens the codes of every part that has them, for the whole search. It
-// must be called inside Engine.Guard.
+// must be called inside Engine.Guard. Many queries share the vectors of parts in memory instead of
+// their codes, which are in blocks.
 func (s *Search) openCodes() {
 	if s.codes != nil {
 		return
 	}
 	s.codes = make([]*codes.Codes, len(s.View.Parts))
+	s.heads = make([]engine.HeadCodes, len(s.View.Parts))
 	for i, p := range s.View.Parts {
-		if p.Dim > 0 && p.Segment != nil {
+		switch {
+		case p.Dim == 0:
+		case p.Segment != nil:
 			s.codes[i] = p.Segment.Codes.Get()
+		case len(s.Probes) < minBatch:
+			s.heads[i] = s.engine.HeadCodes(s.View, p, true)
 		}
 	}
 }
@@ -61,7 +66,11 @@ func (s *Search) units() []unit {
 		if rows := engine.ChunkBytes / (rowBytes * share); rows < float64(p.N) {
 			step = max(64, int(rows)&^63)
 		}
-		for lo := 0; lo < p.N; {
+		head := &s.heads[i]
+		for lo := 0; lo < head.Len(); lo += head.Rows {
+			units = append(units, unit{i, lo, lo + head.Rows})
+		}
+		for lo := head.Len(); lo < p.N; {
 			hi := min(lo+step, p.Source.Run(lo), p.N)
 			units = append(units, unit{i, lo, hi})
 			lo = hi
@@ -134,6 +143,9 @@ func (s *Search) rowCosts(part int) (each, alone float64) {
 		c = p.Segment.Codes.Get()
 	}
 	switch {
+	case s.heads != nil && s.heads[part].Len() > 0:
+		coded := float64(s.heads[part].Len()) / float64(p.N)
+		return coded*(10+dim) + (1-coded)*4*dim, coded*(400+1.3*dim) + (1-coded)*4*dim/sparseRows
 	case c == nil:
 		return 4 * dim, 4 * dim / sparseRows
 	case c.Halved():
@@ -202,29 +214,25 @@ func (s *Search) scan(ctx context.Context) (kept int, err error) {
 			}
 		})
 	}
-	var busy atomic.Int64
-	var group vfs.Group
-	defer group.Wait() // also after a panic: the caller releases memory that the others read
+	var help helpers
+	defer help.wait() // also after a panic: the caller releases memory that the others read
 	start, alone := time.Now(), workers > 1
 	err = work(0, func(scanned int) {
 		if !alone || time.Since(start)/time.Duration(scanned)*time.Duration(len(units)-scanned) < s.worthHelp {
 			return
 		}
 		alone = false
-		busy.Store(int64(workers - 1))
 		for n := 1; n < workers; n++ {
-			group.Go(engine.SegDir, func() error {
-				defer busy.Add(-1)
-				return work(n, func(int) {})
-			})
+			help.start(func() error { return work(n, func(int) {}) })
 		}
 	})
 	// The other workers end within one unit: sooner than this goroutine could
 	// be woken up.
-	for end := time.Now().Add(WorthHelp / 4); busy.Load() > 0 && time.Now().Before(end); {
+	help.drop()
+	for end := time.Now().Add(WorthHelp / 4); help.left.Load() > 0 && time.Now().Before(end); {
 		runtime.Gosched()
 	}
-	if err = cmp.Or(err, group.Wait()); err != nil {
+	if err = cmp.Or(err, help.wait()); err != nil {
 		return 0, err
 	}
 	for i, q := range s.Probes {
@@ -324,8 +332,11 @@ func (w *worker) scanOne(j int, u unit) error {
 			return nil
 		}
 	}
-	coded := q.Parts[u.part].codes
-	if coded == nil {
+	coded, first := q.Parts[u.part].codes, 0
+	if head := &w.heads[u.part]; u.lo < head.Len() {
+		first = u.lo
+		coded = coded.On(head.Blocks[first/head.Rows])
+	} else if coded == nil || head.Len() > 0 {
 		return w.scanVectors(j, u)
 	}
 	scan, read := w.scanCodes, u.hi-u.lo
@@ -333,9 +344,9 @@ func (w *worker) scanOne(j int, u unit) error {
 		scan, read = w.scanAmong, wanted
 	}
 	w.read += int64(read) * int64(w.View.Parts[u.part].Dim)
-	done, err := scan(coded, j, u)
-	if err == nil {
-		return nil
+	done, err := scan(coded, j, u, first)
+	if err == nil || w.View.Parts[u.part].Segment == nil {
+		return err
 	}
 	w.View.Parts[u.part].Segment.Codes.Distrust(err)
 	u.lo = done // the rest by vectors
@@ -352,32 +363,36 @@ func firstRows(c *topk.Collector, most int) int {
 }
 
 // scanCodes offers to query j the rows of a unit that their codes do not rule
-// out. On an error it returns the first row that was not scanned.
-func (w *worker) scanCodes(coded *codes.Query, j int, u unit) (int, error) {
+// out. The codes begin with row first. On an error it returns the first row
+// that was not scanned.
+func (w *worker) scanCodes(coded *codes.Query, j int, u unit, first int) (int, error) {
 	c, set := w.collectors[j], w.Probes[j].Parts[u.part].Set
+	if set != nil {
+		set = set[first/64:]
+	}
 	step := firstRows(c, 1024)
 	for lo := u.lo; lo < u.hi; step = min(2*step, 4096) {
 		hi := min(lo+step, u.hi)
-		candidates, err := coded.Candidates(w.candidates[:0], lo, hi, set, c.Floor(), &w.buffer)
+		candidates, err := coded.Candidates(w.candidates[:0], lo-first, hi-first, set, c.Floor(), &w.buffer)
 		w.candidates = candidates
 		if err != nil {
 			return lo, err
 		}
-		offerCodes(coded, candidates, c, u)
+		offerCodes(coded, candidates, c, u.part, first)
 		lo = hi
 	}
 	return u.hi, nil
 }
 
-func offerCodes(coded *codes.Query, candidates []codes.Candidate, c *topk.Collector, u unit) {
+func offerCodes(coded *codes.Query, candidates []codes.Candidate, c *topk.Collector, part, first int) {
 	for _, row := range candidates {
 		lower, upper := coded.Interval(row)
-		c.Offer(lower, upper, int32(u.part), int32(row.Row))
+		c.Offer(lower, upper, int32(part), int32(first+row.Row))
 	}
 }
 
 // scanAmong is scanCodes for a unit with few matching rows.
-func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
+func (w *worker) scanAmong(coded *codes.Query, j int, u unit, first int) (int, error) {
 	c, set := w.collectors[j], w.Probes[j].Parts[u.part].Set
 	step := firstRows(c, 1024)
 	for lo := u.lo; lo < u.hi; step = min(2*step, 1024) {
@@ -385,7 +400,7 @@ func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
 		hi := lo
 		for ; hi < u.hi && len(w.among) < step; hi += 64 {
 			for word := set[hi/64]; word != 0; word &= word - 1 {
-				w.among = append(w.among, int32(hi+mathbits.TrailingZeros64(word)))
+				w.among = append(w.among, int32(hi-first+mathbits.TrailingZeros64(word)))
 			}
 		}
 		candidates, err := coded.Among(w.candidates[:0], w.among, c.Floor(), &w.buffer)
@@ -393,7 +408,7 @@ func (w *worker) scanAmong(coded *codes.Query, j int, u unit) (int, error) {
 		if err != nil {
 			return lo, err
 		}
-		offerCodes(coded, candidates, c, u)
+		offerCodes(coded, candidates, c, u.part, first)
 		lo = hi
 	}
 	return u.hi, nil

@@ -1,0 +1,239 @@
+package db
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
+)
+
+// Rows of the head get codes block by block, and answers stay equal to brute force: with filters of
+// many and of few rows, dead rows, and rows beyond the last full block.
+func TestHeadCodes(t *testing.T) {
+	const dim, rows, block = 6, 300, 64
+	ctx := t.Context()
+	for _, metric := range []Metric{Cosine, Dot, L2} {
+		for _, kind := range []string{"random", "clustered"} {
+			t.Run(fmt.Sprintf("%v/%s", metric, kind), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(5, uint64(metric)))
+				vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, codedBytes: 1, Compaction: Manual, Recheck: Manual})
+				c := collection(t, vdb, "c", Schema{Dim: dim, Metric: metric})
+				docs := map[string]Document{}
+				write := func(ids ...int) {
+					vecs := vectorsOf(kind, rng, len(ids), dim)
+					for i, id := range ids {
+						d := Document{ID: fmt.Sprint(id), Vector: vecs[i], Metadata: map[string]any{"i": int64(id), "m": int64(id % 50)}}
+						docs[d.ID] = d
+						upsert(t, c, d)
+					}
+				}
+				uncoded := func(want int) {
+					t.Helper()
+					if got := must(vdb.Stats()).Collections[0].Uncoded; got != want {
+						t.Errorf("%d rows without codes, want %d", got, want)
+					}
+				}
+				ask := func() {
+					t.Helper()
+					for _, where := range []filter.Expr{nil, filter.Gte("i", 10), filter.Eq("m", 7), filter.Gte("i", rows-20)} {
+						q := Query{Near: Vector(randomVectors(rng, 1, dim)[0]), K: 5, Where: where, Accuracy: Exact}
+						sameHits(t, bruteForce(docs, metric, q), must(c.Search(ctx, q)))
+					}
+				}
+				search := func() {
+					t.Helper()
+					q := Query{Near: Vector(randomVectors(rng, 1, dim)[0]), K: 5, Accuracy: Exact}
+					sameHits(t, bruteForce(docs, metric, q), must(c.Search(ctx, q)))
+				}
+				for i := range rows {
+					write(i)
+				}
+				uncoded(rows)
+				search()
+				uncoded(rows - 2*block) // a search codes two blocks
+				search()
+				uncoded(rows - 4*block)
+				ask()
+				uncoded(rows - 4*block)
+				write(3, 100, rows-1) // the old rows of two of them have codes
+				uncoded(rows - 4*block + 2)
+				ask()
+				e, err := c.Explain(ctx, Query{Near: Vector(randomVectors(rng, 1, dim)[0]), Accuracy: Exact})
+				if err != nil || len(e.Plan) != 1 || e.Plan[0].Plan != "scan of codes" ||
+					!strings.Contains(e.Plan[0].Reason, "the newest 47 have none yet") {
+					t.Errorf("plan %+v, %v", e.Plan, err)
+				}
+				queries := make([]Query, 5) // many queries share the vectors
+				for i := range queries {
+					queries[i] = Query{Near: Vector(randomVectors(rng, 1, dim)[0]), K: 5, Accuracy: Exact}
+				}
+				for i, r := range must(c.SearchBatch(ctx, queries)) {
+					sameHits(t, bruteForce(docs, metric, queries[i]), r)
+				}
+			})
+		}
+	}
+}
+
+// A head is flushed when it was idle for a while, but only if its vectors are worth codes.
+func TestFlushIdle(t *testing.T) {
+	const dim, least = 4, 10
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: least * 4 * dim})
+	c := collection(t, vdb, "c", Schema{Dim: dim})
+	segments := func(want, head int) {
+		t.Helper()
+		if s := must(vdb.Stats()).Collections[0]; s.Segments != want || s.HeadRows != head {
+			t.Errorf("%d segments and %d rows in the head, want %d and %d", s.Segments, s.HeadRows, want, head)
+		}
+	}
+	idle := func(idle time.Duration, again bool) {
+		t.Helper()
+		if next, err := vdb.engine.FlushIdle(idle); err != nil || (next > 0) != again || next > idle {
+			t.Errorf("again in %v, %v", next, err)
+		}
+	}
+	idle(0, false)
+	for i := range least {
+		idle(0, false) // too few rows, however long they wait
+		segments(0, i)
+		upsert(t, c, Document{ID: fmt.Sprint(i), Vector: []float32{1, 2, 3, float32(i)}})
+	}
+	idle(time.Hour, true) // young
+	segments(0, least)
+	idle(0, false)
+	segments(1, 0)
+	idle(0, false)
+	upsert(t, c, Document{ID: "text", Text: "no vector"})
+	idle(0, false)
+	segments(1, 1)
+	check(t, vdb)
+}
+
+// A head that took long to fill gets codes with its flush, one that was loaded does not.
+func TestFlushedCodes(t *testing.T) {
+	for settle, want := range map[time.Duration]int{time.Nanosecond: 1, time.Hour: 0} {
+		dir := t.TempDir()
+		vdb := open(t, dir, &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, settle: settle})
+		c := collection(t, vdb, "c", Schema{Dim: 2})
+		upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
+		if err := vdb.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*.codes"))
+		if err != nil || len(files) != want {
+			t.Errorf("settled in %v: %v, want %d files; %v", settle, files, want, err)
+		}
+		if n := must(vdb.Stats()).Collections[0].Uncoded; n != 1-want {
+			t.Errorf("settled in %v: %d rows without codes", settle, n)
+		}
+	}
+}
+
+// A background compaction gives the new segment codes and a graph before searches see it, if most
+// of its rows had them, and only then.
+func TestCompactionKeepsServing(t *testing.T) {
+	ctx := t.Context()
+	for _, served := range []bool{true, false} {
+		t.Run(fmt.Sprint("served ", served), func(t *testing.T) {
+			dir, opts := t.TempDir(), walking
+			vdb := open(t, dir, &opts)
+			c := collection(t, vdb, "c", Schema{Dim: 3})
+			rng := rand.New(rand.NewPCG(1, 9))
+			for s := range 8 { // as many as are merged
+				for i, v := range randomVectors(rng, 20, 3) {
+					upsert(t, c, Document{ID: fmt.Sprint(s, i), Vector: v})
+				}
+				if err := vdb.Flush(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if served {
+				if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := vdb.engine.CompactSome(ctx); err != nil {
+				t.Fatal(err)
+			}
+			s := must(vdb.Stats()).Collections[0]
+			if s.Segments != 1 || (s.Graphs == 1) != served || (s.Uncoded == 0) != served {
+				t.Errorf("%d segments, %d graphs, %d rows without codes", s.Segments, s.Graphs, s.Uncoded)
+			}
+			check(t, vdb)
+			for _, ext := range []string{"codes", "graph"} { // nothing of the old segments stays
+				if err := vdb.Compact(ctx); err != nil {
+					t.Fatal(err)
+				}
+				files, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*."+ext))
+				if err != nil || len(files) != 1 {
+					t.Errorf("files %v, %v", files, err)
+				}
+			}
+		})
+	}
+}
+
+// Segments too small for a graph are merged when they have settled: with each other if they are
+// enough for a graph, and otherwise into the smallest segment that has one, unless that is much
+// larger.
+func TestCompactStray(t *testing.T) {
+	const dim, graph = 2, 160 // rows that make a graph
+	ctx := t.Context()
+	for _, test := range []struct {
+		what   string
+		metric Metric
+		sizes  []int
+		age    time.Duration
+		want   []int
+	}{
+		{"nothing", L2, nil, 0, nil},
+		{"one stray alone", L2, []int{100}, 0, []int{100}},
+		{"too few for a graph", L2, []int{50, 60}, 0, []int{50, 60}},
+		{"enough for a graph", L2, []int{100, 50, 60}, 0, []int{210}},
+		{"into the smallest graph", L2, []int{300, 50, 200}, 0, []int{250, 300}},
+		{"several into the smallest graph", L2, []int{30, 300, 30, 200}, 0, []int{260, 300}},
+		{"the graph is too large", L2, []int{300, 50}, 0, []int{50, 300}},
+		{"too few to matter", L2, []int{19, 160}, 0, []int{19, 160}},
+		{"young", L2, []int{100, 50, 60}, time.Hour, []int{50, 60, 100}},
+		{"a metric without graphs", Dot, []int{100, 50, 60}, 0, []int{50, 60, 100}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim})
+			c := collection(t, vdb, "c", Schema{Dim: dim, Metric: test.metric})
+			rng := rand.New(rand.NewPCG(2, 9))
+			for s, n := range test.sizes {
+				docs := make([]Document, n)
+				for i, v := range randomVectors(rng, n, dim) {
+					docs[i] = Document{ID: fmt.Sprint(s, i), Vector: v}
+				}
+				upsert(t, c, docs...)
+				if err := vdb.Flush(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := vdb.engine.CompactStray(ctx, test.age); err != nil {
+				t.Fatal(err)
+			}
+			var sizes []int
+			for _, s := range vdb.engine.Segments {
+				sizes = append(sizes, s.Info.Rows)
+			}
+			if slices.Sort(sizes); !slices.Equal(sizes, test.want) {
+				t.Errorf("segments of %v rows, want %v", sizes, test.want)
+			}
+			if n := must(vdb.Stats()).Collections[0].Uncoded; n > 0 {
+				t.Errorf("%d rows without codes", n)
+			}
+			check(t, vdb)
+		})
+	}
+}
