@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,7 +46,17 @@ func TestBenchMakesGraphs(t *testing.T) {
 		return stderr.String()
 	}
 	bench := []string{"bench", name, "c", "--fvecs", queries, "--recall", "0.9", "--for", "0s", "--json"}
-	vecbolt("import", name, "c", base, "--json")
+	var stdout, stderr bytes.Buffer
+	last := regexp.MustCompile(`^added 10,000, .*; 1 graph to build, which takes about \d+ (s|min): "vecbolt compact .*", or import with --wait\n$`)
+	if status := run(t.Context(), []string{"import", name, "c", base}, strings.NewReader(""), &stdout, &stderr); status != statusOK || !last.MatchString(stdout.String()) {
+		t.Fatalf("import: status %d, %s%s", status, &stdout, &stderr)
+	}
+	if said := vecbolt("import", name+"2", "c", base, "--wait"); !strings.HasPrefix(said, "vecbolt: 1 graph to build, which takes about ") {
+		t.Errorf("import --wait: %q", said)
+	}
+	if said := vecbolt("info", name+"2"); said != "" {
+		t.Errorf("info after import --wait: %q", said)
+	}
 
 	if said := vecbolt("info", name); !strings.Contains(said, "1 of 1 segments of \"c\" have no graph yet") || !strings.Contains(said, "\"vecbolt compact "+name+"\" builds the graphs now") {
 		t.Errorf("info: %q", said)
