@@ -183,11 +183,14 @@ func (o Options) settings() engine.Options {
 	s := engine.Options{
 		ReadOnly: o.ReadOnly, MustExist: o.MustExist, Follow: o.Follow, SyncAlways: o.Sync == SyncAlways,
 		Shared: !o.Exclusive, HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic,
-		Logger: o.Logger, Hook: o.hook, Settle: cmp.Or(o.settle, engine.SettleTime),
+		Logger: o.Logger, Hook: o.hook, Settle: o.settle,
 		CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
 	}
 	if o.Sync == SyncInterval {
 		s.SyncEvery = o.SyncEvery
+	}
+	if s.Compaction {
+		s.Settle = cmp.Or(s.Settle, engine.SettleTime)
 	}
 	return s
 }

@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // Rows of the head get codes block by block, and answers stay equal to brute force: with filters of
@@ -112,6 +114,33 @@ func TestFlushIdle(t *testing.T) {
 	upsert(t, c, Document{ID: "text", Text: "no vector"})
 	idle(0, false)
 	segments(1, 1)
+	check(t, vdb)
+}
+
+// A flush for idleness that fails is tried again, although nobody writes.
+func TestFlushIdleFails(t *testing.T) {
+	full := false
+	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, hook: func(op vfs.Op) error {
+		if full && op.Kind == vfs.OpCreate && strings.HasPrefix(op.Name, engine.TmpDir) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}})
+	c := collection(t, vdb, "c", Schema{Dim: 2})
+	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
+	full = true
+	for range 2 {
+		if next, err := vdb.engine.FlushIdle(0); err == nil || next <= 0 {
+			t.Errorf("again in %v, %v", next, err)
+		}
+	}
+	full = false
+	if next, err := vdb.engine.FlushIdle(0); err != nil || next != 0 {
+		t.Errorf("again in %v, %v", next, err)
+	}
+	if s := must(vdb.Stats()).Collections[0]; s.Segments != 1 || s.HeadRows != 0 {
+		t.Errorf("%d segments and %d rows in the head", s.Segments, s.HeadRows)
+	}
 	check(t, vdb)
 }
 

@@ -83,6 +83,9 @@ func (db *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) 
 	h := db.Active
 	wait := idle - time.Since(h.last)
 	switch {
+	case db.Frozen != nil && db.flushErr != nil: // of a flush for idleness, which no writer waits for
+		db.CommitMu.Unlock()
+		return db.flushAgain(idle)
 	case wait > 0 && !h.last.IsZero():
 		db.CommitMu.Unlock()
 		return wait, nil
@@ -102,7 +105,15 @@ func (db *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) 
 	if err != nil {
 		return 0, err
 	}
-	return 0, db.flushFrozen()
+	return db.flushAgain(idle)
+}
+
+// flushAgain flushes the frozen head. If that fails, it returns the time until the next attempt.
+func (db *Engine) flushAgain(idle time.Duration) (next time.Duration, err error) {
+	if err = db.flushFrozen(); err != nil && db.Err() == nil {
+		next = max(1, idle)
+	}
+	return next, err
 }
 
 // freeze replaces the active head by an empty one. It rotates the log, so that the log
@@ -222,7 +233,7 @@ func (f *flusher) writeSegments() error {
 			if err != nil {
 				return err
 			}
-			if s.Codes != nil && time.Since(f.head.first) >= f.db.Opts.Settle {
+			if settle := f.db.Opts.Settle; s.Codes != nil && settle > 0 && time.Since(f.head.first) >= settle {
 				f.db.makeNow(context.Background(), s.Codes) // searches found the rows by codes before
 			}
 			f.built[p.table] = s

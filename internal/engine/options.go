@@ -23,7 +23,7 @@ type Options struct {
 	Logger     *slog.Logger
 
 	Hook       vfs.Hook      // faults and traces, for tests
-	Settle     time.Duration // see SettleTime
+	Settle     time.Duration // see SettleTime; 0: flushes make no codes
 	CodedBytes int64         // vectors from which a segment gets codes
 	GraphSize  int64         // vector components from which a segment gets a graph
 }
