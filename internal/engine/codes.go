@@ -44,6 +44,6 @@ func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 
 // CodesIdent identifies a segment in the files derived from its vectors.
 func (s *OpenSegment) CodesIdent() codes.Ident {
-	return codes.Ident{DB: s.db.State.DB, Segment: s.Info.ID, Rows: s.Info.Rows, Dim: s.Info.Dim,
+	return codes.Ident{DB: s.db.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, Dim: s.Info.Dim,
 		Metric: s.metric, CRC: s.Info.CRC}
 }

@@ -29,7 +29,7 @@ func (db *Engine) columnsOf(s *OpenSegment) *Derived[columns.Columns] {
 }
 
 func (s *OpenSegment) ColumnsIdent() columns.Ident {
-	return columns.Ident{DB: s.db.State.DB, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC, Docs: s.Info.Docs}
+	return columns.Ident{DB: s.db.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC, Docs: s.Info.Docs}
 }
 
 func (s *OpenSegment) writeColumns(w io.WriterAt, b *columns.Builder) error {

@@ -20,7 +20,9 @@ type Engine struct {
 	FS    *vfs.FS
 	lock  *vfs.Lock
 	Store *meta.Store
-	Log   *wal.Log // nil when read-only
+	// Identity tells the database from others. It is set before the first version, once.
+	Identity [16]byte
+	Log      *wal.Log // nil when read-only
 
 	Queue commitQueue
 

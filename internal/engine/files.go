@@ -47,7 +47,7 @@ type OpenSegment struct {
 
 // openSegment maps a segment of a collection with the given metric.
 func (db *Engine) openSegment(info segment.Info, metric fileformat.Metric, dead *bitset.Cow) (*OpenSegment, error) {
-	seg, err := segment.Open(db.Files(), db.State.DB, info)
+	seg, err := segment.Open(db.Files(), db.Identity, info)
 	if err != nil {
 		return nil, err
 	}

@@ -260,7 +260,7 @@ func (db *Engine) createSegment(newID func() uint64, coll uint32, dim int, metri
 	var id uint64
 	for range 1000 {
 		id = newID()
-		if w, err = segment.Create(db.FS, db.State.DB, id, coll, dim); !errors.Is(err, fs.ErrExist) {
+		if w, err = segment.Create(db.FS, db.Identity, id, coll, dim); !errors.Is(err, fs.ErrExist) {
 			break
 		}
 		db.Opts.Logger.Warn("cannot create segment, taking the next number", "segment", id, "error", err)

@@ -276,6 +276,9 @@ func (db *Engine) load(store *meta.Store) (err error) {
 	if err != nil {
 		return err
 	}
+	if db.Cur == nil {
+		db.Identity = state.DB
+	}
 	ids := &db.ids
 	if db.Folder == nil || db.Cur == nil {
 		db.State = state
@@ -373,7 +376,7 @@ func (db *Engine) logOptions() wal.Options {
 	// Starting a log file takes a few syncs, so a file should last for many writes.
 	// Released files are reused instead of created: enough files for a full head
 	// are kept.
-	o := wal.Options{FS: db.FS, DB: db.State.DB, FileSize: max(wal.FirstSize, db.Opts.HeadSize/4)}
+	o := wal.Options{FS: db.FS, DB: db.Identity, FileSize: max(wal.FirstSize, db.Opts.HeadSize/4)}
 	o.Spares = int(2 * db.Opts.HeadSize / o.FileSize)
 	return o
 }

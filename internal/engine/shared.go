@@ -130,7 +130,7 @@ func (db *Engine) announce() {
 
 // root describes a root of meta.bolt. MetaMu is held.
 func (db *Engine) root(tx uint64) Root {
-	return Root{DB: db.State.DB, Leader: db.lock.Token(), Tx: tx, Applied: db.State.Applied}
+	return Root{DB: db.Identity, Leader: db.lock.Token(), Tx: tx, Applied: db.State.Applied}
 }
 
 // Join gives a new follower the state of the database: first a root and the number of the newest
@@ -156,7 +156,7 @@ func (db *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each fun
 		return nil
 	}
 	all := errors.New("all")
-	o := wal.Options{FS: db.FS, DB: db.State.DB, ReadOnly: true}
+	o := wal.Options{FS: db.FS, DB: db.Identity, ReadOnly: true}
 	_, err = wal.Replay(o, root.Applied, func(n uint64, record []byte) error {
 		if err := each(record); err != nil {
 			return err

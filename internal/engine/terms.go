@@ -236,7 +236,7 @@ func (db *Engine) Analysis(coll uint32) *Analysis {
 }
 
 func (s *OpenSegment) TermsIdent(a *Analysis) terms.Ident {
-	return terms.Ident{DB: s.db.State.DB, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC,
+	return terms.Ident{DB: s.db.Identity, Segment: s.Info.ID, Rows: s.Info.Rows, CRC: s.Info.CRC,
 		Analysis: a.id, Docs: s.Info.Docs}
 }
 

@@ -29,7 +29,7 @@ func (r *Rechecks) load() {
 	if err == nil {
 		old, err = decodeRecords(b)
 	}
-	if err == nil && old.db != r.engine.State.DB {
+	if err == nil && old.db != r.engine.Identity {
 		err = fmt.Errorf("%w: it is of another database", fileformat.ErrFormat)
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *Rechecks) restore(ver *engine.Version, old *records) {
 // the next process measures again. It is not called concurrently.
 func (r *Rechecks) save() {
 	e := r.engine
-	if e.Opts.ReadOnly || e.Dir == engine.Memory || e.Err() != nil {
+	if !e.Leads() || e.Dir == engine.Memory || e.Err() != nil {
 		return
 	}
 	ver, err := e.Acquire()
@@ -120,7 +120,7 @@ func (r *Rechecks) save() {
 func (r *Rechecks) records(ver *engine.Version) *records {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := &records{db: r.engine.State.DB}
+	now := &records{db: r.engine.Identity}
 	for _, coll := range slices.Sorted(maps.Keys(ver.Views)) {
 		for _, p := range ver.Views[coll].Parts {
 			s := p.Segment

@@ -145,7 +145,7 @@ func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engi
 	if err != nil {
 		return err
 	}
-	tail, err := wal.Replay(wal.Options{FS: to, DB: db.State.DB}, ver.Applied,
+	tail, err := wal.Replay(wal.Options{FS: to, DB: db.Identity}, ver.Applied,
 		func(uint64, []byte) error { return ctx.Err() })
 	if err == nil && tail.Last != ver.LSN {
 		err = &fileformat.CorruptError{File: engine.WALDir, Offset: -1,
@@ -162,7 +162,7 @@ func copySegment(ctx context.Context, db *engine.Engine, from, to *vfs.FS, s *en
 	if err := copyFile(ctx, from, to, segment.FileName(s.Info.ID), s.Info.Size); err != nil {
 		return err
 	}
-	written, err := segment.Open(to, db.State.DB, s.Info)
+	written, err := segment.Open(to, db.Identity, s.Info)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (p *Publisher) open(dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		if m.DB != p.db.State.DB {
+		if m.DB != p.db.Identity {
 			return fmt.Errorf("%w: the directory holds another database", engine.ErrExists)
 		}
 		p.last = m
@@ -243,7 +243,7 @@ func (p *Publisher) publish(ctx context.Context) (done Publication, err error) {
 	if _, err := p.db.MakeDerived(ctx, engine.ByClose, 0); err != nil {
 		return done, err
 	}
-	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.State.DB},
+	next := &publication{Publisher: p, ctx: ctx, m: &manifest.Manifest{DB: p.db.Identity},
 		found: map[string]any{}, old: map[string]string{}}
 	if p.last != nil {
 		next.old = p.last.Names()
@@ -484,8 +484,8 @@ func (p *publication) documents() (commits uint64, err error) {
 				seq++
 			}
 		}
-		name, err := wal.Copy(wal.Options{FS: db.FS, DB: db.State.DB, ReadOnly: true}, from, p.ver.LSN,
-			wal.Options{FS: p.temp, DB: db.State.DB}, seq)
+		name, err := wal.Copy(wal.Options{FS: db.FS, DB: db.Identity, ReadOnly: true}, from, p.ver.LSN,
+			wal.Options{FS: p.temp, DB: db.Identity}, seq)
 		if err == nil {
 			err = p.adopt(name)
 		}
@@ -522,7 +522,7 @@ func (p *publication) segments() error {
 	for _, s := range p.ver.Files.Segments {
 		name := segment.FileName(s.Info.ID)
 		if !p.have(name, s.Info, func() error {
-			published, err := segment.Open(view, p.db.State.DB, s.Info)
+			published, err := segment.Open(view, p.db.Identity, s.Info)
 			if err == nil {
 				err = published.Close()
 			}

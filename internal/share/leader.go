@@ -227,7 +227,7 @@ func (s *leader) greet(f *follower) error {
 		batch.First = root.Applied + 1
 		s.followers[f] = struct{}{}
 		s.keep(root.Tx, unpin, []*follower{f})
-		f.send(Welcome{Version: Version, DB: s.engine.State.DB, Process: s.self,
+		f.send(Welcome{Version: Version, DB: s.engine.Identity, Process: s.self,
 			Root: root.Tx, Applied: root.Applied, LSN: lsn})
 	}, func(record []byte) error {
 		batch.Records = append(batch.Records, slices.Clone(record))
