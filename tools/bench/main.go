@@ -53,7 +53,7 @@ type figure struct {
 
 var figures = []figure{
 	{"scan", scanFigure}, {"batch", batchFigure}, {"import", importFigure}, {"ingest", ingestFigure}, {"steady", steadyFigure},
-	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure}, {"retrieval", retrievalFigure},
+	{"graph", graphFigure}, {"filtered", filteredFigure}, {"open", openFigure}, {"filter", filterFigure}, {"space", spaceFigure}, {"memory", memoryFigure}, {"rag", ragFigure}, {"encoder", encoderFigure}, {"retrieval", retrievalFigure}, {"processes", processesFigure},
 }
 
 func main() {

@@ -186,6 +186,8 @@ func callChild(reply any, who, dir, queries string) error {
 func child(args []string) int {
 	var err error
 	switch args[0] {
+	case "processes":
+		err = processesChild(args[1], args[2])
 	case "memory":
 		err = memoryChild(args[1], args[2])
 	case "rag":
