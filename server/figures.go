@@ -66,7 +66,8 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := figures{
-		Stats: stats, Collections: []collectionFigures{}, Processes: s.processes(r.Context()), Former: stats.BackgroundError,
+		Stats: stats, Collections: []collectionFigures{}, Processes: s.processes(r.Context()),
+		Former: stats.BackgroundError,
 	}
 	for _, c := range out.Stats.Collections {
 		if c.Recall == nil {

@@ -190,8 +190,8 @@ func (db *Engine) abandon() {
 }
 
 // openMeta opens meta.bolt. If processes that followed an earlier leader still read it, or read it
-// before anybody led, it leaves the file to them and opens a copy. The lock of the database is
-// held.
+// before anybody led, it leaves the file to them and opens a copy, unless it is to keep others out.
+// The lock of the database is held.
 func (db *Engine) openMeta(o meta.Options) (*meta.Store, error) {
 	o.Shared = db.sharing()
 	store, err := meta.Open(db.FS, MetaName, o)

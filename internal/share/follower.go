@@ -246,7 +246,12 @@ func (m *Member) run(l *link) {
 		}
 		m.mu.Lock()
 		m.change(l)
+		closed := m.ctx.Err() != nil
 		m.mu.Unlock()
+		if closed { // Close did not see l
+			_ = l.close()
+			return
+		}
 	}
 }
 
@@ -254,7 +259,7 @@ func (m *Member) run(l *link) {
 // that it only reads and nobody leads, or that it is closed.
 func (m *Member) elect() *link {
 	for pause := minPause; m.ctx.Err() == nil; {
-		err := engine.ErrLocked
+		var err error
 		if !m.opts.ReadOnly {
 			if err = m.engine.TryLead(); err == nil {
 				m.leads()
