@@ -59,9 +59,7 @@ func (db *Engine) open() (err error) {
 	}
 	if !db.Opts.ReadOnly {
 		db.role.Store(uint32(Leader))
-		if err := db.takeLead(); err != nil {
-			return err
-		}
+		db.takeLead(db.lock)
 	}
 	created := false
 	if _, err := db.FS.Size(MetaName); errors.Is(err, fs.ErrNotExist) {
@@ -390,7 +388,7 @@ func (db *Engine) replayLog(o wal.Options) (wal.Tail, error) {
 	return wal.Replay(o, db.State.Applied, db.replay)
 }
 
-// startLog begins a new log behind the recovered one, and flushes what was recovered.
+// startLog begins a new log behind the recovered one, and flushes the recovered batches.
 func (db *Engine) startLog(o wal.Options, tail wal.Tail, unclean bool) error {
 	log, err := wal.Create(o, db.Cur.LSN+1, db.Cur.LSN)
 	if err != nil {

@@ -16,11 +16,13 @@ type Options struct {
 	SyncEvery  time.Duration // otherwise this often; 0: never
 	HeadSize   int64
 	Workers    int
-	Compaction bool                // in the background
-	Shared     bool                // other processes may follow this one
-	OnLead     func(*Engine) error // called when the lock is held, before anything is read
-	OnAbandon  func()              // called after OnLead if the database cannot be led, before the lock is given up
-	Logger     *slog.Logger
+	Compaction bool // in the background
+	Shared     bool // other processes may follow this one
+	// OnLead is called when the lock is held, before anything is read. OnAbandon is called after it
+	// if the database cannot be led, before the lock is given up.
+	OnLead    func(*Engine) (serves bool)
+	OnAbandon func()
+	Logger    *slog.Logger
 
 	Hook       vfs.Hook      // faults and traces, for tests
 	Settle     time.Duration // see SettleTime; 0: flushes make no codes

@@ -175,12 +175,11 @@ func (db *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each fun
 	return err
 }
 
-// takeLead lets other processes know that this one leads. The lock of the database is held.
-func (db *Engine) takeLead() error {
-	if db.Opts.OnLead == nil {
-		return nil
+// takeLead lets other processes find this one, or tells them that it serves none.
+func (db *Engine) takeLead(lock *vfs.Lock) {
+	if db.Opts.OnLead == nil || !db.Opts.OnLead(db) {
+		lock.Alone()
 	}
-	return db.Opts.OnLead(db)
 }
 
 func (db *Engine) abandon() {
@@ -368,6 +367,7 @@ func (db *Engine) TryLead() (err error) {
 		err = errors.Join(err, lock.Close())
 	}()
 	o := db.logOptions()
+	db.takeLead(lock)
 	tail, err := db.inherit(o)
 	if err != nil {
 		return err
@@ -386,9 +386,6 @@ func (db *Engine) TryLead() (err error) {
 func (db *Engine) inherit(o wal.Options) (tail wal.Tail, err error) {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
-	if err := db.takeLead(); err != nil {
-		return tail, err
-	}
 	err = db.replace(func() (*meta.Store, error) {
 		store, err := db.openMeta(meta.Options{Trusted: true})
 		if err != nil {

@@ -3,9 +3,10 @@
 // send their writes to the leader.
 //
 // Its inputs are messages, and bytes from the other end of a local socket. Its outputs are frames,
-// and messages or an error that says why the bytes are none. Both ends run as one user, but bytes
-// are not trusted: a frame never panics its reader, never allocates beyond its size, and never
-// holds a write that package db would have refused. docs/format/share.md describes every byte.
+// and messages or an error that says what is wrong with the bytes. Both ends run as one user, but
+// bytes are not trusted: a frame never panics its reader, never allocates beyond its size, and
+// never holds a write that package db would have refused. docs/format/share.md describes every
+// byte.
 //
 // It never knows a socket, a file or the state of a database: whether a collection exists, or an id
 // is taken, is for the leader to decide.

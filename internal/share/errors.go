@@ -52,7 +52,7 @@ var sentinels = [...]error{
 	ErrTooLarge,
 }
 
-// A remoteError is an error of another process. It has its text and matches what it matches.
+// A remoteError is an error of another process. It has the same text and matches the same errors.
 type remoteError struct {
 	text    string
 	matches []error // sentinels, *engine.DimensionError, *fileformat.CorruptError

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// openTime is how long Open waits for a leader that holds the lock and does not listen yet.
-	openTime = 250 * time.Millisecond
+	// openTime is how long Open waits for the process that holds the lock to listen, and
+	// readersTime for readers that hold it: other processes hold it for moments.
+	openTime    = 10 * time.Second
+	readersTime = 250 * time.Millisecond
 	// lookEvery is the time after which a reader looks for a leader again.
 	lookEvery = 2 * time.Millisecond
 	// lookTime is how long a call of a reader waits for a leader that recovers the database.
@@ -60,7 +62,7 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 	if opts.Shared {
 		m.opts.OnLead, m.opts.OnAbandon = m.onLead, m.abandon
 	}
-	deadline := time.Now().Add(openTime)
+	start, holder := time.Now(), ""
 	for {
 		e, err := engine.Open(dir, m.opts)
 		if err == nil {
@@ -83,7 +85,15 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 		if !errors.Is(joined, errNoLeader) && !errors.Is(joined, ErrNotLeader) {
 			return nil, fmt.Errorf("%w; it does not share it: %w", err, joined)
 		}
-		if errors.Is(joined, errNoLeader) && time.Now().After(deadline) {
+		token, _ := m.token() // without one the holder does not share
+		if token != holder {
+			start, holder = time.Now(), token
+		}
+		most := openTime
+		if token == "" || errors.Is(err, vfs.ErrReaders) {
+			most = readersTime
+		}
+		if time.Since(start) > most {
 			return nil, err
 		}
 		time.Sleep(minPause)
@@ -115,17 +125,17 @@ func (m *Member) Close() error {
 
 // onLead makes the socket as soon as the lock is held, so that others can wait for the end of the
 // recovery.
-func (m *Member) onLead(*engine.Engine) error {
+func (m *Member) onLead(*engine.Engine) (serves bool) {
 	s, err := lead(m.dir, m.process(engine.Leader))
 	if err != nil {
 		// The database works without: others find it locked.
 		m.opts.Logger.Warn("cannot share the database with other processes", "error", err)
-		return nil
+		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.leader = s
-	return nil
+	return true
 }
 
 func (m *Member) process(role engine.Role) Process {

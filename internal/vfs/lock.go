@@ -23,6 +23,24 @@ type Lock struct {
 	token string
 }
 
+// ErrReaders is the error of an exclusive lock while readers hold it. It wraps ErrLocked.
+var ErrReaders = fmt.Errorf("%w by readers", ErrLocked)
+
+// Alone removes the token from the file of an exclusive lock: others need not wait for an offer to
+// share what it protects.
+func (l *Lock) Alone() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return
+	}
+	own := readHolder(l.f)
+	own.token = ""
+	if l.f.Truncate(0) == nil {
+		_, _ = l.f.WriteAt(own.line(), 0)
+	}
+}
+
 // Token identifies this hold of an exclusive lock. No other hold has the same, not even of the same
 // process.
 func (l *Lock) Token() string { return l.token }
@@ -81,7 +99,7 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 func heldBy(file *os.File, exclusive bool) error {
 	if exclusive {
 		if held, err := flock(file, false); err == nil && !held { // held until the file is closed, immediately after
-			return fmt.Errorf("%w by readers", ErrLocked)
+			return ErrReaders
 		}
 	}
 	h := readHolder(file)
