@@ -186,8 +186,8 @@ func killLeaders(t *testing.T, workers, kills int) {
 	}
 	check(t, vdb)
 	slices.Sort(k.took)
-	t.Logf("%d kills, %d documents, %d of unknown outcome; from a kill to the next document: median %v, most %v",
-		kills, len(there), k.unknown, k.took[len(k.took)/2], k.took[len(k.took)-1])
+	t.Logf("%d kills, %d documents, %d of unknown outcome; from a kill to the next document: median %v, p99 %v, most %v",
+		kills, len(there), k.unknown, k.took[len(k.took)/2], k.took[len(k.took)*99/100], k.took[len(k.took)-1])
 }
 
 func startWorker(t *testing.T, k *killed, dir, name string) *worker {
