@@ -344,3 +344,35 @@ func TestSharedSnapshots(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletesOfAnotherLeader compacts a segment from which the leader before has deleted. The
+// second leader has had the segment open since before the delete.
+func TestDeletesOfAnotherLeader(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	first, second := open(t, dir, nil), open(t, dir, nil)
+	docs := collection(t, first, "c", Schema{Dim: 1})
+	for i := range 10 {
+		upsert(t, docs, Document{ID: fmt.Sprint(i), Vector: []float32{float32(i + 1)}})
+	}
+	if err := errors.Join(first.Flush(ctx), second.Barrier(ctx)); err != nil { // it has the segment
+		t.Fatal(err)
+	}
+	upsert(t, docs, Document{ID: "10", Vector: []float32{11}}) // of another segment, to be merged
+	if n, err := docs.Delete(ctx, "1"); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	if err := errors.Join(first.Flush(ctx), second.Barrier(ctx), first.Close()); err != nil {
+		t.Fatal(err)
+	}
+	compact(t, second)
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	vdb := open(t, dir, nil)
+	check(t, vdb)
+	r, err := collection(t, vdb, "c", Schema{Dim: 1}).Search(ctx, Query{Near: Vector{1}, K: 20, Accuracy: Exact})
+	if err != nil || len(r.Hits) != 10 {
+		t.Fatalf("%d hits of 10: %v", len(r.Hits), err)
+	}
+}
