@@ -54,7 +54,7 @@ func (db *Engine) open() (err error) {
 	} else if db.Opts.Follow > 0 {
 		return document.Invalidf("directory %q is a database, not a published folder", db.Dir)
 	}
-	if db.lock, err = db.FS.Lock(LockName, !db.Opts.ReadOnly); err != nil {
+	if db.lock, err = db.takeLock(); err != nil {
 		return err
 	}
 	if !db.Opts.ReadOnly {

@@ -175,9 +175,17 @@ func (db *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each fun
 	return err
 }
 
-// takeLead lets other processes find this one, or tells them that it serves none.
+// takeLock takes the lock of the database, as a reader or to lead.
+func (db *Engine) takeLock() (*vfs.Lock, error) {
+	if db.Opts.ReadOnly || db.sharing() {
+		return db.FS.Lock(LockName, !db.Opts.ReadOnly)
+	}
+	return db.FS.LockAlone(LockName)
+}
+
+// takeLead lets other processes find this one.
 func (db *Engine) takeLead(lock *vfs.Lock) {
-	if db.Opts.OnLead == nil || !db.Opts.OnLead(db) {
+	if db.Opts.OnLead != nil && !db.Opts.OnLead(db) {
 		lock.Alone()
 	}
 }
@@ -239,7 +247,7 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 		}
 		// A later leader may have opened the file before this process did, and knows nothing of it.
 		// It has put its token into the file of the lock before.
-		if token, err := db.FS.LockToken(LockName); err != nil || token != root.Leader {
+		if token, err := db.FS.LockToken(LockName); err != nil || token == "" || token != root.Leader {
 			return nil, errors.Join(meta.ErrRoot, err, store.Close())
 		}
 		db.Mu.Lock()

@@ -26,23 +26,18 @@ type Lock struct {
 // ErrReaders is the error of an exclusive lock while readers hold it. It wraps ErrLocked.
 var ErrReaders = fmt.Errorf("%w by readers", ErrLocked)
 
-// Alone removes the token from the file of an exclusive lock: others need not wait for an offer to
-// share what it protects.
+// Alone removes the token from the file of an exclusive lock: its holder cannot share after all.
 func (l *Lock) Alone() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f == nil {
-		return
-	}
-	own := readHolder(l.f)
-	own.token = ""
-	if l.f.Truncate(0) == nil {
-		_, _ = l.f.WriteAt(own.line(), 0)
+	if l.f != nil && l.token != "" {
+		l.token = ""
+		_, _ = l.f.WriteAt(ownHolder("").line(), 0) // shorter: only the first line counts
 	}
 }
 
 // Token identifies this hold of an exclusive lock. No other hold has the same, not even of the same
-// process.
+// process. It is empty if the holder shares with nobody, or the file could not be written.
 func (l *Lock) Token() string { return l.token }
 
 // LockToken returns the token of the process that holds or held the named lock exclusively, as far
@@ -61,7 +56,17 @@ func (f *FS) LockToken(name string) (string, error) {
 // ErrLocked and tells process id and program of a writer and since when, as far as the file does.
 // An exclusive lock creates the file and writes these into it, for people to read; a shared lock
 // needs read permission only, and an absent file then counts as locked: there is no writer.
+//
+// The file also gets a token, which tells others that the holder may share with them what the lock
+// protects. LockAlone leaves it out.
 func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
+	return f.lock(name, exclusive, rand.Text())
+}
+
+// LockAlone is Lock for an exclusive holder that shares with nobody.
+func (f *FS) LockAlone(name string) (*Lock, error) { return f.lock(name, true, "") }
+
+func (f *FS) lock(name string, exclusive bool, token string) (*Lock, error) {
 	if err := f.before(Op{Kind: OpLock, Name: name}); err != nil {
 		return nil, err
 	}
@@ -84,14 +89,18 @@ func (f *FS) Lock(name string, exclusive bool) (*Lock, error) {
 		file.Close()
 		return nil, &fs.PathError{Op: OpLock.String(), Path: name, Err: err}
 	}
-	own := ownHolder()
+	l := &Lock{f: file}
 	if exclusive {
 		// Informational, so a full disk must not keep the writer out.
-		if file.Truncate(0) == nil {
-			_, _ = file.WriteAt(own.line(), 0)
+		err := file.Truncate(0)
+		if err == nil {
+			_, err = file.WriteAt(ownHolder(token).line(), 0)
+		}
+		if err == nil {
+			l.token = token
 		}
 	}
-	return &Lock{f: file, token: own.token}, nil
+	return l, nil
 }
 
 // heldBy returns an error with the holder of a file's lock. Readers do not write their process id,
@@ -124,12 +133,12 @@ const (
 	maxProgram = 64
 )
 
-func ownHolder() holder {
+func ownHolder(token string) holder {
 	program := ""
 	if len(os.Args) > 0 {
 		program = filepath.Base(os.Args[0]) // no arguments: they may hold secrets
 	}
-	return holder{os.Getpid(), program, time.Now(), rand.Text()}
+	return holder{os.Getpid(), program, time.Now(), token}
 }
 
 // line returns the content of the file. A name is shown to people: it is cut, and without control
