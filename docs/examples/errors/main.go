@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 	_, err = vdb.OpenCollection(ctx, "points", db.Schema{Dim: 2, Metric: db.Dot})
 	fmt.Println("schema:", errors.Is(err, db.ErrSchema), "-", err)
 
-	_, err = db.Open("small.vdb", &db.Options{ReadOnly: true})
+	_, err = db.Open("small.vdb", &db.Options{Exclusive: true})
 	fmt.Println("locked:", errors.Is(err, db.ErrLocked))
 	return nil
 }
