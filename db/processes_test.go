@@ -185,8 +185,9 @@ func TestReaderBesideWriter(t *testing.T) {
 	}
 }
 
-// sharedHistory is linearHistory with clients in several members of one database, of which one
-// after the other is closed and opened again. Reads of a member begin with a Barrier.
+// sharedHistory records a history as linearHistory does, of clients of several processes. One
+// process after the other closes the database and opens it again. Reads of a member begin with a
+// Barrier.
 func sharedHistory(t *testing.T, seed uint64, members, calls int) []porcupine.Operation {
 	t.Helper()
 	dir := memDir(t)
@@ -375,4 +376,23 @@ func TestDeletesOfAnotherLeader(t *testing.T) {
 	if err != nil || len(r.Hits) != 10 {
 		t.Fatalf("%d hits of 10: %v", len(r.Hits), err)
 	}
+}
+
+// TestExclusiveBesideReader: an exclusive process is refused while another one reads, and no copy
+// of meta.bolt is made for it.
+func TestExclusiveBesideReader(t *testing.T) {
+	dir := t.TempDir()
+	writer := open(t, dir, nil)
+	upsert(t, collection(t, writer, "c", Schema{}), Document{ID: "a"})
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reader := open(t, dir, &Options{ReadOnly: true})
+	if _, err := Open(dir, &Options{Exclusive: true}); !errors.Is(err, ErrLocked) {
+		t.Fatalf("beside a reader: %v", err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, &Options{Exclusive: true})
 }

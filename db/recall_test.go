@@ -260,8 +260,8 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// A result states what was measured for queries like the rows, which is what they find, and which
-// share of the hardest queries found less than half.
+// A result states the recall measured for queries like the rows, which these queries find, and
+// which share of the hardest queries found less than half.
 func TestUsualRecall(t *testing.T) {
 	f := plant(t, t.TempDir(), Cosine, "normal", 3000, 24)
 	if err := f.vdb.Compact(t.Context()); err != nil {
@@ -431,7 +431,7 @@ func TestLearntRecallIsKept(t *testing.T) {
 }
 
 // A file of learnt recalls that is damaged, missing, of another database or of a later version is
-// as none, and what it held is learnt again.
+// as none, and its recalls are measured again.
 func TestLearntRecallIsDerived(t *testing.T) {
 	dir := t.TempDir()
 	l := learnRecall(t, dir)

@@ -6,8 +6,8 @@ import (
 )
 
 // Verify returns the id of a stored document, or an error unless b is exactly what Append writes.
-// It is for bytes that another process sends: they cost no more memory than what they hold, which
-// Decode, whose bytes come from Append, does not promise.
+// It is for bytes of another process: decoding them takes memory in proportion to their length,
+// which Decode, whose bytes come from Append, does not promise.
 func Verify(b []byte) (id string, err error) {
 	if len(b) > maxStored {
 		return "", Invalidf("document takes %d bytes, the limit is %d", len(b), maxStored)

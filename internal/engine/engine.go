@@ -64,7 +64,7 @@ type Engine struct {
 	active atomic.Int64 // calls on a version that run
 
 	compacts     int                // calls of Compact that wait; guarded by Mu
-	stopBuilding context.CancelFunc // ends what they wait for longest; guarded by Mu
+	stopBuilding context.CancelFunc // ends background building, for Compact; guarded by Mu
 
 	failures map[string]error // errors of background work by name; guarded by mu
 
@@ -99,7 +99,7 @@ func newEngine(dir string, opts Options) *Engine {
 		litter:   map[uint64]struct{}{},
 		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
 	}
-	db.shared.roots = map[*meta.Store]uint64{}
+	db.shared.roots = map[*meta.Store]Root{}
 	db.flushed = sync.NewCond(&db.CommitMu)
 	db.idle = sync.NewCond(&db.Mu)
 	return db

@@ -23,7 +23,8 @@ import (
 // A Role is the part of a process in a database that several share.
 type Role uint32
 
-// The roles of an engine. A Follower may become a Leader; no other role changes.
+// The roles of an engine. A Follower may become a Leader. A Reader follows while another process
+// leads.
 const (
 	Reader   Role = iota // reads a database that nothing writes, or a published folder
 	Leader               // writes
@@ -85,14 +86,14 @@ type Upstream interface {
 	// false if the leader has not begun the write, and this process may now lead.
 	Forward(ctx context.Context, ops []Op, size int, decide func() ([]Op, error)) (deleted int, done bool, err error)
 	// Left reports that no version of this process reads a root any more. It must not block.
-	Left(tx uint64)
+	Left(root Root)
 }
 
 // sharing is the part of an engine that other processes are concerned with.
 type sharing struct {
-	upstream Upstream               // of a process that followed first; set before the first version
-	observer Observer               // guarded by Mu
-	roots    map[*meta.Store]uint64 // of followers; guarded by Mu
+	upstream Upstream             // of a process that followed first; set before the first version
+	observer Observer             // guarded by Mu
+	roots    map[*meta.Store]Root // of followers; guarded by Mu
 	look     atomic.Pointer[func()]
 }
 
@@ -202,7 +203,7 @@ func (db *Engine) abandon() {
 func (db *Engine) openMeta(o meta.Options) (*meta.Store, error) {
 	o.Shared = db.sharing()
 	store, err := meta.Open(db.FS, MetaName, o)
-	if !errors.Is(err, vfs.ErrLocked) || o.ReadOnly {
+	if !errors.Is(err, vfs.ErrLocked) || o.ReadOnly || !o.Shared {
 		return store, err
 	}
 	if err := meta.Copy(db.FS, MetaName); err != nil {
@@ -251,7 +252,7 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 			return nil, errors.Join(meta.ErrRoot, err, store.Close())
 		}
 		db.Mu.Lock()
-		db.shared.roots[store] = root.Tx
+		db.shared.roots[store] = root
 		db.Mu.Unlock()
 		db.reset()
 		if err := db.load(store); err != nil {
@@ -276,7 +277,7 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 		return err
 	}
 	db.role.Store(uint32(Follower)) // it may have been a Reader
-	db.Opts.Logger.Info("took a root of the leader", "dir", db.Dir, "lsn", db.Cur.LSN, "applied", root.Applied,
+	db.Opts.Logger.Debug("took a root of the leader", "dir", db.Dir, "lsn", db.Cur.LSN, "applied", root.Applied,
 		"segments", len(db.Segments))
 	if first {
 		db.Background.start(db)
@@ -348,9 +349,9 @@ func (db *Engine) forward(ctx context.Context, r *request) (done bool, err error
 
 // left reports a store of a follower that is closed; Mu is held.
 func (db *Engine) left(s *meta.Store) {
-	if tx, ok := db.shared.roots[s]; ok {
+	if root, ok := db.shared.roots[s]; ok {
 		delete(db.shared.roots, s)
-		db.shared.upstream.Left(tx)
+		db.shared.upstream.Left(root)
 	}
 }
 

@@ -88,7 +88,7 @@ func (r *Rechecks) Start() {
 	})
 }
 
-// Stop ends the checks and keeps what they have shown. It waits for the present one to notice.
+// Stop ends the checks, waits for the running one, and stores the measured recalls.
 func (r *Rechecks) Stop() {
 	r.end()
 	_ = r.group.Wait() // Maintain has recorded the errors

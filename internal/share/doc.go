@@ -3,7 +3,7 @@
 // send their writes to the leader.
 //
 // Its inputs are messages, and bytes from the other end of a local socket. Its outputs are frames,
-// and messages or an error that says what is wrong with the bytes. Both ends run as one user, but
+// and messages or an error about the bytes. Both ends run as one user, but
 // bytes are not trusted: a frame never panics its reader, never allocates beyond its size, and
 // never holds a write that package db would have refused. docs/format/share.md describes every
 // byte.

@@ -173,6 +173,7 @@ func (m *Member) adoptFirst(l *link) error {
 			return err
 		}
 		// The leader has a newer root and has sent it.
+		l.send(Release{Tx: root.Tx})
 		_ = l.conn.SetReadDeadline(time.Now().Add(helloTime))
 		for sent := false; !sent; {
 			msg, err := Read(l.in)
@@ -307,7 +308,11 @@ func (m *Member) read(l *link) error {
 				}
 			}
 		case Root:
-			if err := m.adopt(l, l.root(msg.Tx, msg.Applied)); err != nil && !outdated(err) {
+			err := m.adopt(l, l.root(msg.Tx, msg.Applied))
+			switch {
+			case outdated(err):
+				l.send(Release{Tx: msg.Tx}) // a newer one is on its way
+			case err != nil:
 				return m.failed(err)
 			}
 		case Derived:
@@ -330,7 +335,7 @@ func (m *Member) read(l *link) error {
 // files.
 func (m *Member) failed(err error) error {
 	if !errors.Is(err, engine.ErrClosed) {
-		m.opts.Logger.Error("cannot apply what the leader sent, joining anew", "error", err)
+		m.opts.Logger.Error("cannot apply a message of the leader, joining again", "error", err)
 	}
 	return err
 }
@@ -453,10 +458,11 @@ func (m *Member) Forward(ctx context.Context, ops []engine.Op, size int,
 }
 
 // Left implements engine.Upstream.
-func (m *Member) Left(tx uint64) {
-	// The engine holds its lock, and may be called from here: only a queue may be touched.
-	if l := m.now.Load(); l != nil {
-		l.send(Release{Tx: tx})
+func (m *Member) Left(root engine.Root) {
+	// The engine holds its lock: only a queue may be touched. A later leader may have a root of the
+	// same number, which is not the one that was left.
+	if l := m.now.Load(); l != nil && l.token == root.Leader {
+		l.send(Release{Tx: root.Tx})
 	}
 }
 
