@@ -25,7 +25,7 @@
 //     score: float64 products summed in a fixed order, with the same bits on every CPU. Ties go by
 //     id. A search by vector is exact unless it uses a graph.
 //   - Recall: where it costs less, a search uses the graph of a large segment (ten million vector
-//     components or more; never with [Dot]). The answer is then not exact and states the recall
+//     components or more). The answer is then not exact and states the recall
 //     that it promises, [Result.Recall]: [DefaultRecall], unless [Query.Accuracy] asks for another
 //     one, or for [Exact]. A promise is about the mean over queries, whether they resemble the
 //     stored vectors or not. Hits always have canonical scores.

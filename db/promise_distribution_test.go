@@ -83,7 +83,27 @@ func syntheticQueries(set promiseSet, n int) (kinds []promiseQueries) {
 			}
 			return v
 		}},
+		{"in all directions alike", func() []float32 {
+			v := make([]float32, dim)
+			for i := range v {
+				v[i] = float32(r.NormFloat64())
+			}
+			return v
+		}},
+		{"opposite to a row", func() []float32 {
+			v := pick()
+			scale(v, -1)
+			return v
+		}},
+		{"opposite to means", func() []float32 {
+			v := mean(10)()
+			scale(v, -1)
+			return v
+		}},
 	} {
+		if set.metric != Dot && (strings.HasPrefix(k.name, "opposite") || k.name == "in all directions alike") {
+			continue
+		}
 		q := promiseQueries{name: k.name}
 		for range n {
 			q.vecs = append(q.vecs, k.next())
@@ -135,23 +155,14 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 	fmt.Fprintf(table, "\n|---|---|---|---|---|---|---|%s\n", strings.Repeat("---|", len(targets)))
 	var cells []distributionCell
 	promiseSets(t, rows, queries, func(set promiseSet) {
-		if !only.MatchString(set.name) || !*promiseFull && set.name != "text model" && set.name != "4,000 words" {
+		short := []string{"text model", "4,000 words", "lengths of 0.01 to 100", "giants and zeros", "words of unequal length"}
+		if !only.MatchString(set.name) || !*promiseFull && !slices.Contains(short, set.name) {
 			return
 		}
 		p := plantPromise(t, set)
 		kinds := append([]promiseQueries{{likeTheRows, set.queries}}, syntheticQueries(set, queries)...)
-		files, err := filepath.Glob(filepath.Join(*promiseData, set.name, "q-*.fvecs"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range files {
-			b, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			vecs := readVecs(b)
-			name, _ = strings.CutPrefix(strings.TrimSuffix(filepath.Base(name), ".fvecs"), "q-")
-			kinds = append(kinds, promiseQueries{name, vecs[:min(len(vecs), queries)]})
+		for _, kind := range queriesInFiles(t, set) {
+			kinds = append(kinds, promiseQueries{kind.name, kind.vecs[:min(len(kind.vecs), queries)]})
 		}
 		for _, kind := range kinds {
 			for _, k := range ks {
@@ -177,6 +188,24 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// queriesInFiles returns the further queries of a data set: see TestPromiseOutOfDistribution.
+func queriesInFiles(t *testing.T, set promiseSet) (kinds []promiseQueries) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(*promiseData, set.name, "q-*.fvecs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _ = strings.CutPrefix(strings.TrimSuffix(filepath.Base(name), ".fvecs"), "q-")
+		kinds = append(kinds, promiseQueries{name, readVecs(b)})
+	}
+	return kinds
 }
 
 // A distributionCell is the recall found by queries of one kind.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/filter"
@@ -23,7 +24,7 @@ import (
 
 var (
 	promiseRows = flag.Int("promise.rows", 1500, "rows of TestPromise; 10,000 and more take minutes, and hold promises without slack")
-	promiseData = flag.String("promise.data", "", "a directory with real data sets for TestPromise: each a directory with base.fvecs and query.fvecs")
+	promiseData = flag.String("promise.data", "", "a directory with real data sets for TestPromise: each a directory with base.fvecs and query.fvecs, for the metric dot if its name ends in .dot")
 	promiseOut  = flag.String("promise.out", "", "file for the table of TestPromise")
 	promiseOnly = flag.String("promise.set", "", "regular expression: the data sets of TestPromise")
 )
@@ -54,6 +55,15 @@ func shapes(r *rand.Rand) []shape {
 	}
 	wide, tight, copies, basis, mix := table(60, 32), table(60, 32), table(400, 24), table(8, 64), table(40, 544)
 	lift, uneven := table(24, 544), table(60, 64)
+	other := rand.New(rand.NewPCG(5, 6)) // the sets before keep their rows
+	groups := make([][]float32, 60)
+	for i := range groups {
+		groups[i] = make([]float32, 32)
+		normal(other, groups[i], 1)
+	}
+	lengths := func(r *rand.Rand, v []float32, decades float64) { // log-uniform: 10^-decades to 10^decades
+		scale(v, math.Pow(10, decades*(2*r.Float64()-1)))
+	}
 	return []shape{
 		{"normal", Cosine, 24, func(r *rand.Rand, v []float32) { normal(r, v, 1) }},
 		{"uniform", L2, 16, func(r *rand.Rand, v []float32) {
@@ -125,6 +135,32 @@ func shapes(r *rand.Rand) []shape {
 				v[i] += 0.3
 			}
 		}},
+		{"normal, inner products", Dot, 24, func(r *rand.Rand, v []float32) { normal(r, v, 1) }},
+		{"lengths of 0.1 to 10", Dot, 32, func(r *rand.Rand, v []float32) {
+			copy(v, groups[r.IntN(len(groups))])
+			normal(r, v, 0.5)
+			lengths(r, v, 1)
+		}},
+		{"lengths of 0.01 to 100", Dot, 24, func(r *rand.Rand, v []float32) {
+			normal(r, v, 1)
+			lengths(r, v, 2)
+		}},
+		{"giants and zeros", Dot, 32, func(r *rand.Rand, v []float32) {
+			switch r.IntN(100) {
+			case 0:
+				normal(r, v, 100)
+			case 1, 2, 3, 4, 5:
+			default:
+				copy(v, groups[r.IntN(len(groups))])
+				normal(r, v, 0.5)
+			}
+		}},
+		{"all products positive", Dot, 48, func(r *rand.Rand, v []float32) {
+			for i := range v {
+				v[i] = 2
+			}
+			normal(r, v, 1)
+		}},
 	}
 }
 
@@ -149,6 +185,12 @@ func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
 	r.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
 	words = words[:min(len(words), rows+queries)]
 	yield(promiseSet{"4,000 words", Cosine, words[queries:], words[:queries]})
+	long := make([][]float32, len(words))
+	for i, w := range words {
+		long[i] = slices.Clone(w)
+		scale(long[i], math.Exp(r.NormFloat64())/max(length(w), 1e-30))
+	}
+	yield(promiseSet{"words of unequal length", Dot, long[queries:], long[:queries]})
 	if *promiseData == "" {
 		return
 	}
@@ -166,7 +208,11 @@ func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
 		}
 		dir := filepath.Dir(base)
 		asked := read(filepath.Join(dir, "query.fvecs"))
-		yield(promiseSet{filepath.Base(dir), Cosine, read(base), asked[:min(len(asked), queries)]})
+		metric := Cosine
+		if strings.HasSuffix(dir, ".dot") {
+			metric = Dot
+		}
+		yield(promiseSet{filepath.Base(dir), metric, read(base), asked[:min(len(asked), queries)]})
 	}
 }
 

@@ -225,12 +225,12 @@ func TestCompactStray(t *testing.T) {
 		{"one stray alone", L2, []int{100}, 0, []int{100}},
 		{"too few for a graph", L2, []int{50, 60}, 0, []int{50, 60}},
 		{"enough for a graph", L2, []int{100, 50, 60}, 0, []int{210}},
+		{"enough for a graph of inner products", Dot, []int{100, 50, 60}, 0, []int{210}},
 		{"into the smallest graph", L2, []int{300, 50, 200}, 0, []int{250, 300}},
 		{"several into the smallest graph", L2, []int{30, 300, 30, 200}, 0, []int{260, 300}},
 		{"the graph is too large", L2, []int{300, 50}, 0, []int{50, 300}},
 		{"too few to matter", L2, []int{19, 160}, 0, []int{19, 160}},
 		{"young", L2, []int{100, 50, 60}, time.Hour, []int{50, 60, 100}},
-		{"a metric without graphs", Dot, []int{100, 50, 60}, 0, []int{50, 60, 100}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim})

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -432,5 +433,38 @@ func TestExisting(t *testing.T) {
 	// The message of other errors stands alone.
 	if got := s.must(404, "GET", "/collections/notes/documents/a", ""); len(got) != 1 {
 		t.Errorf("%v", got)
+	}
+}
+
+// An answer that is not exact has three figures for its recall, an exact one the first.
+func TestRecallOfAnswers(t *testing.T) {
+	s := start(t, nil)
+	s.must(201, "POST", "/collections", `{"name":"c","text_index":true}`)
+	c, err := s.db.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	docs := make([]db.Document, 4000) // too many for whole rankings of a hybrid query
+	for i := range docs {
+		docs[i].Text = fmt.Sprintf("w%d w%d w%d", rng.IntN(20), rng.IntN(20), rng.IntN(20))
+		docs[i].Vector = make([]float32, 1024)
+		for j := range docs[i].Vector {
+			docs[i].Vector[j] = rng.Float32() - 0.5
+		}
+	}
+	if _, err := c.Upsert(t.Context(), docs...); err != nil {
+		t.Fatal(err)
+	}
+	query := `{"text":"w1 w2 w3","vector":[` + strings.TrimSuffix(strings.Repeat("0.5,-1,", 512), ",") +
+		`],"k":10,"fusion":{"method":"rrf","vector":0.5,"text":0.5},"include":["id"]`
+	cut := s.must(200, "POST", "/collections/c/search", query+`}`)
+	recall, usual := cut["recall"], cut["usual_recall"]
+	if cut["exact"] != false || recall == nil || usual == nil || usual.(float64) < recall.(float64) || cut["poor"] == nil {
+		t.Errorf("rankings that were cut off: %v, recall %v, %v, %v", cut["plan"], recall, usual, cut["poor"])
+	}
+	whole := s.must(200, "POST", "/collections/c/search", query+`,"exact":true}`)
+	if whole["exact"] != true || whole["recall"] != 1.0 || whole["usual_recall"] != nil || whole["poor"] != nil {
+		t.Errorf("whole rankings: %v, recall %v, %v, %v", whole["plan"], whole["recall"], whole["usual_recall"], whole["poor"])
 	}
 }

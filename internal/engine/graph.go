@@ -16,13 +16,10 @@ import (
 // search a tenth of that.
 const GraphSize = 10_000_000
 
-// wantsGraph reports whether the segment is large enough for a graph and has a
-// metric for which a graph can promise a recall. Dot is excluded: among vectors
-// of different lengths with nearly equal products, a beam search finds fewer
-// rows than its calibration says.
+// wantsGraph reports whether the segment is large enough for a graph.
 func (s *OpenSegment) wantsGraph() bool {
 	size := int64(s.Info.Dim) * int64(s.Info.Rows)
-	return s.metric != fileformat.Dot && size > 0 && size >= s.db.Opts.GraphSize
+	return size > 0 && size >= s.db.Opts.GraphSize
 }
 
 // graphOf returns the graph of a segment. While it is absent, and where it

@@ -65,6 +65,10 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 			}
 			return
 		}
+		if !g.Covers(w.recall, p.Need, matched) {
+			p.Parts[i].reason = "the graph promises no recall among as many rows as the filter passes over"
+			return
+		}
 		if raise = s.View.Parts[i].Segment.Raise(); raise > 1 {
 			w.setting = w.setting.Times(raise)
 		}
@@ -262,6 +266,9 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + int64(len(rows))*int64(4*part.Dim))
 	why := ""
 	switch {
+	case errors.Is(err, graph.ErrFar) && set == nil:
+		why = fmt.Sprintf("the rows found are farther than those of the calibration, and then a beam search "+
+			"with %v promises no recall", w.setting)
 	case errors.Is(err, graph.ErrFar):
 		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall",
 			w.setting)

@@ -73,6 +73,7 @@ type Buffer struct {
 	bridgeScratch bridgeScratch
 	heap          []simd.Neighbour
 	expanded      []simd.Neighbour // under a filter: the expanded nodes
+	look          int              // under a guard: the search is judged after this many expansions
 	ids           []uint32
 	dists         []float32
 	others        []float32 // distances of excluded rows
@@ -94,6 +95,7 @@ func (b *Buffer) start(rows, ef, near int) {
 	b.near.reset(near)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
 	b.ef, b.stopRatio, b.keepRatio, b.bridge = ef, 0, 0, nil
+	b.look = firstLook
 	b.stats = Stats{}
 }
 

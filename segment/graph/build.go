@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -23,7 +26,8 @@ const (
 	newLinks        = 32  // most neighbours of a node at its insertion; in-links add more
 	alpha           = 1.1 // slack of the pruning rule, on squared distances
 	batch           = 512 // nodes inserted together
-	entryPointCount = 32  // number of entry points
+	entryPointCount = 32  // number of random entry points
+	longEntryPoints = 32  // for Dot: further ones, the longest rows
 	connectEF       = 64  // beam width of the search for an in-neighbour of an unreachable node
 )
 
@@ -43,7 +47,8 @@ type builder struct {
 	order   []uint32         // nodes in the order of insertion
 	workers []*workerScratch // one per goroutine
 
-	started bool // the graph has nodes
+	started  bool                  // the graph has nodes
+	hopeless [len(calibrated)]bool // columns without levels: see horizon
 
 	yield func()      // see Options
 	alone func() bool // see Options
@@ -160,9 +165,28 @@ func (b *builder) group() {
 	}
 }
 
-// build makes the nodes, the entry points and the overflow list.
+// link makes the nodes, the entry points and the overflow list. For Dot, other distances than
+// in searches decide which nodes are linked: see space.toLink.
+func (b *builder) link(rows codes.Source, lengths float64, opts *Options) error {
+	own := b.records
+	if b.head.ident.Metric == fileformat.Dot {
+		s := b.space.toLink(b.mean, lengths/float64(b.Len()))
+		records, err := b.code(rows, s.linkPoint)
+		if err != nil {
+			return err
+		}
+		b.records = records
+	}
+	err := b.build(opts)
+	b.records = own
+	if err == nil && b.head.layout == quick {
+		err = b.pack()
+	}
+	return err
+}
+
+// build links the nodes.
 func (b *builder) build(opts *Options) error {
-	b.group()
 	r := rand.New(rand.NewPCG(b.head.seed, 1))
 	r.Shuffle(len(b.order), func(i, j int) { b.order[i], b.order[j] = b.order[j], b.order[i] })
 	b.nodes = slices.Repeat([]uint32{none}, b.Len()*b.per)
@@ -178,6 +202,9 @@ func (b *builder) build(opts *Options) error {
 		}
 	}
 	b.entryPoints = slices.Clone(b.order[:min(entryPointCount, len(b.order))])
+	if b.head.ident.Metric == fileformat.Dot {
+		b.entryPoints = b.longest(b.entryPoints)
+	}
 	b.started = done > 0
 	progress := opts.Progress
 	if progress == nil {
@@ -191,13 +218,27 @@ func (b *builder) build(opts *Options) error {
 		}
 		progress(hi - lo)
 	}
-	if err := b.connect(); err != nil {
-		return err
+	return b.connect()
+}
+
+// longest appends the nodes of the longest rows to the entry points: they are among the best rows
+// of many queries, and too far from all others to be neighbours of many. b has the records of
+// space.toLink.
+func (b *builder) longest(entryPoints []uint32) []uint32 {
+	extra := func(node uint32) float32 {
+		rec := b.record(node)
+		return math.Float32frombits(binary.LittleEndian.Uint32(rec[len(rec)-simd.RecordTail+8:]))
 	}
-	if b.head.layout == quick {
-		return b.pack()
+	nodes := slices.Clone(b.order)
+	slices.SortFunc(nodes, func(x, y uint32) int {
+		return cmp.Or(cmp.Compare(extra(y), extra(x)), cmp.Compare(x, y))
+	})
+	for _, node := range nodes[:min(longEntryPoints, len(nodes))] {
+		if !slices.Contains(entryPoints, node) {
+			entryPoints = append(entryPoints, node)
+		}
 	}
-	return nil
+	return entryPoints
 }
 
 // A choice is a link from a node to a neighbour that it has chosen.

@@ -21,10 +21,16 @@ const (
 	perDecade    = 12    // beam widths per factor of ten
 	enough       = 0.998 // recall at which the calibration stops
 	finer        = 0.94  // each level misses at most this share of the previous one's miss
+	horizonEF    = 1000  // beam width of the searches that find the horizons
+	hidden       = 0.1   // share of rows that these miss beyond the horizon
+	tail         = 50    // one query in this many is farther than where the horizon is extrapolated from
+	mostBeyond   = 0.3   // share of queries beyond the horizon from which a graph is of no use
 	shareOfRows  = 0.7   // weight of the queries like the rows in the mean cost of a search
 )
 
-// A kind of trial is measured by itself: a level promises the recall that every kind gets.
+// A kind of trial is measured by itself: a level promises the recall that every kind gets. The last
+// two are for Dot, whose queries often come from another model than the rows and point anywhere. A
+// level keeps the means of the others.
 type kind int
 
 const (
@@ -33,7 +39,10 @@ const (
 	meansOfMany             // means of many rows
 	perturbed               // rows moved away from others or at random
 	sparse                  // rows with most elements erased
+	anywhere                // all directions alike
+	opposite                // rows times -1
 	kinds
+	kept = anywhere // kinds of which a level keeps the mean
 )
 
 // stopRatios are the stopping ratios tried during calibration, in ascending order.
@@ -64,6 +73,14 @@ type trial struct {
 	whole  []outcome                // outcome for each beam width, without early stopping
 	ended  [len(stopRatios)]outcome // outcome for each stopping ratio that has ended the search so far
 	margin [len(calibrated)]float32 // margin that would have been enough
+
+	deep [len(calibrated)]sight // what a wide search finds, by column
+}
+
+// A sight is what a search found, and the squared distance of the last row wanted.
+type sight struct {
+	seen        bool
+	found, dist float32
 }
 
 // A neighbour is a row with its true score for a trial. Which rows a search should find is decided
@@ -111,6 +128,11 @@ func (b *builder) calibrate(rows codes.Source) error {
 		}
 		return b.score(t, x), nil
 	}
+	if b.head.ident.Metric == fileformat.Dot {
+		if err := b.findHorizons(trials, score); err != nil {
+			return err
+		}
+	}
 	var margins [len(calibrated)]float32
 	for _, columns := range [...][]int{{0, 1}, {2}, {3}, {4}} { // columns with the same rank share their searches
 		if k := calibrated[columns[0]]; columns[0] >= always && b.Len() < rowsPerHit*k {
@@ -118,6 +140,11 @@ func (b *builder) calibrate(rows codes.Source) error {
 		}
 		if err := b.tabulate(trials, columns, score, &margins); err != nil {
 			return err
+		}
+		for _, c := range columns {
+			if b.hopeless[c] {
+				b.levels[c] = nil
+			}
 		}
 	}
 	for c, most := range margins {
@@ -311,7 +338,12 @@ func outcomes(trials []trial, column, i, ef int) (all []level) {
 		l.nodes, l.recall = expect(&sums)
 		for k := range sums {
 			m := &sums[k]
-			l.measured.recall[k] = float32(min(1, m.sum/m.n))
+			if m.n == 0 {
+				continue
+			}
+			if kind(k) < kept {
+				l.measured.recall[k] = float32(min(1, m.sum/m.n))
+			}
 			l.measured.poor = max(l.measured.poor, float32(m.poor/m.n))
 		}
 		l.whole = l.recall
@@ -348,13 +380,15 @@ func (m *moments) least(times float64) float64 {
 // standard error is enough.
 func expect(sums *[kinds]moments) (nodes, recall float32) {
 	worst := sums[likeRows].least(1)
-	mean := float64(shareOfRows * sums[likeRows].nodes / sums[likeRows].n)
+	usual := sums[likeRows].nodes / sums[likeRows].n
+	others, n := 0.0, 0.0
 	for k := likeRows + 1; k < kinds; k++ {
-		m := &sums[k]
-		worst = min(worst, m.least(0.5))
-		mean += float64((1 - shareOfRows) / float64(kinds-1) * m.nodes / m.n)
+		if m := &sums[k]; m.n > 0 {
+			worst = min(worst, m.least(0.5))
+			others, n = others+m.nodes/m.n, n+1
+		}
 	}
-	return float32(mean), float32(worst)
+	return float32(float64(shareOfRows*usual) + float64((1-shareOfRows)*others/n)), float32(worst)
 }
 
 // cost returns the cost of a search in expansions. Inserting a row into the beam costs a fraction
@@ -404,6 +438,7 @@ func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) erro
 		t.ended[j].nodes = math.MaxInt
 	}
 	var o outcome
+	var beyond [len(calibrated)]bool
 	for stopped := 0; len(t.whole) < len(efs); {
 		buf.ef, buf.stopRatio = efs[len(t.whole)], 0
 		if stopped < len(stopRatios) {
@@ -414,7 +449,7 @@ func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) erro
 		}
 		o.nodes = buf.stats.Expanded
 		for _, c := range columns {
-			if o.found[c] == 1 { // and stays so
+			if o.found[c] == 1 && !beyond[c] { // and stays so
 				continue
 			}
 			if err := q.collect(calibrated[c], nil, buf); err != nil {
@@ -423,6 +458,9 @@ func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) erro
 			var err error
 			if o.found[c], err = t.count(c, w, score); err != nil {
 				return err
+			}
+			if beyond[c] = t.beyond(c, buf); beyond[c] { // the answer would be exact
+				o.found[c] = 1
 			}
 		}
 		if buf.pool.next < min(buf.ef, len(buf.pool.rows)) { // stopped early
@@ -433,6 +471,79 @@ func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) erro
 		}
 	}
 	return nil
+}
+
+// beyond reports whether the last row found is beyond the horizon.
+func (t *trial) beyond(column int, buf *Buffer) bool {
+	k, horizon := calibrated[column], t.query.g.head.horizons[column]
+	return horizon > 0 && len(buf.dists) >= k && buf.dists[k-1] > horizon
+}
+
+// findHorizons sets the horizons of the graph. Among vectors of unequal lengths, a query that
+// points away from nearly all long rows has its best rows among countless short ones: all products
+// are nearly zero, and the links of the short rows do not lead to the few better ones. However
+// wide, a search finds little. So searches whose last row is beyond the horizon promise nothing.
+// Beyond it are the queries of which wide searches miss one row in ten, and whatever is clearly
+// farther than all queries of the calibration.
+func (b *builder) findHorizons(trials []trial, score scoreFunc) error {
+	columns := always
+	for columns < len(calibrated) && b.Len() >= rowsPerHit*calibrated[columns] {
+		columns++
+	}
+	err := b.each(len(trials), func(w *workerScratch, i int) error {
+		t := &trials[i]
+		k := min(t.most, calibrated[columns-1])
+		if err := t.query.attempt(k, Setting{EF: max(horizonEF, 2*k)}, nil, &w.buf); err != nil {
+			return err
+		}
+		for c := 0; c < columns && calibrated[c] <= k; c++ {
+			if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
+				return err
+			}
+			found, err := t.count(c, w, score)
+			if err != nil {
+				return err
+			}
+			if n := len(w.buf.dists); n > 0 {
+				t.deep[c] = sight{true, found, w.buf.dists[min(n, calibrated[c])-1]}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for c := range columns {
+		b.head.horizons[c], b.hopeless[c] = horizon(trials, c)
+	}
+	return nil
+}
+
+// horizon returns the horizon of a column by what wide searches found. It is hopeless if so many
+// queries are beyond the horizon that scans without searches are better.
+func horizon(trials []trial, column int) (dist float32, hopeless bool) {
+	var all []sight
+	for i := range trials {
+		if s := trials[i].deep[column]; s.seen {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(x, y sight) int { // the farthest first
+		return cmp.Or(cmp.Compare(y.dist, x.dist), cmp.Compare(x.found, y.found))
+	})
+	missed, most, beyond := 0.0, 0.0, 0 // rows missed, less those that are tolerated
+	for i, s := range all {
+		if missed += 1 - float64(s.found) - hidden; missed > most {
+			most, beyond = missed, i+1
+		}
+	}
+	switch {
+	case float64(beyond) >= mostBeyond*float64(len(all)):
+		return 0, true
+	case beyond == 0: // a little more: the farthest query of a sample is not the farthest of all
+		return all[0].dist + (all[0].dist - all[len(all)/tail].dist), false
+	}
+	return all[beyond].dist, false
 }
 
 // count returns the share of the k best rows that a search would score. Rows with the same score as

@@ -55,6 +55,7 @@ type header struct {
 	overflow    uint32
 	levels      [len(calibrated)]uint32
 	margins     [len(calibrated)]float32
+	horizons    [len(calibrated)]float32 // squared distances of the last row beyond which nothing is promised, or 0
 	tableCRC    uint32
 }
 
@@ -111,6 +112,9 @@ func (h *header) encode(g *geometry) []byte {
 			e.U32(math.Float32bits(h.margins[c]))
 		}
 	}
+	for _, d := range h.horizons {
+		e.U32(math.Float32bits(d))
+	}
 	return fileformat.SealHeader(e)
 }
 
@@ -155,6 +159,12 @@ func decodeHeader(b []byte) (header, geometry, error) {
 			h.margins[c] = math.Float32frombits(d.U32())
 		}
 	}
+	horizonAt := int64(len(magic) + d.Offset())
+	if len(columns) == len(headerColumns) {
+		for i := range h.horizons {
+			h.horizons[i] = math.Float32frombits(d.U32())
+		}
+	}
 	m, ok := fileformat.MetricOf(metric)
 	if !ok || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
@@ -172,6 +182,11 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	for i, m := range h.margins {
 		if !isFactor(m) {
 			return fail(at[i], "margin %g", m)
+		}
+	}
+	for i, d := range h.horizons {
+		if !(d >= 0 && d <= math.MaxFloat32) {
+			return fail(horizonAt+int64(i)*4, "horizon %g", d)
 		}
 	}
 	g := h.geometry()

@@ -837,18 +837,18 @@ func TestFarIsConfirmed(t *testing.T) {
 }
 
 // TestFarEnds counts expansions of searches that give up. If the nearest rows are excluded, that is
-// after a multiple of the calibrated expansions, not of the beam width. If the filter excludes the
-// rows beyond the nearest ones, so that the beam cannot be filled, it is at the limit.
+// at the first look, whatever the beam width. If the filter excludes the rows beyond the nearest
+// ones, so that the beam cannot be filled, it is at the limit.
 func TestFarEnds(t *testing.T) {
 	d, queries := make1("latent", 24, 3000, 5)
 	g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: plain})
 	const k = 10
-	s := Setting{EF: 100, nodes: 10}
+	s := Setting{EF: 100}
 	var buf Buffer
 	for _, vec := range queries {
 		order := exact(fileformat.Cosine, d, vec, d.rows(), nil)
 		for _, c := range []struct{ from, to, expanded int }{
-			{0, 1500, 16 + 2*slack*10}, {k, 1500 + k, 16 + 2*slack*100},
+			{0, 1500, firstLook}, {k, 1500 + k, 16 + 2*slack*100},
 		} {
 			allowed := bitset.New(d.rows())
 			for _, h := range slices.Concat(order[:c.from], order[c.to:]) {
@@ -860,6 +860,37 @@ func TestFarEnds(t *testing.T) {
 				t.Errorf("rows %d to %d excluded: %v after %d expansions, want %d", c.from, c.to, err, stats.Expanded, c.expanded)
 			}
 		}
+	}
+}
+
+// TestFarOnTheWay has rows in a line, and a search that walks along it to the query at its end. The
+// filter excludes the first half, which is no reason to give up there.
+func TestFarOnTheWay(t *testing.T) {
+	const rows, dim = 1000, 8
+	d := &data{dim: dim}
+	for i := range rows {
+		v := normal(rand.New(rand.NewPCG(1, uint64(i))), dim, 0.01)
+		v[0] = float32(i)
+		d.vecs = append(d.vecs, v...)
+	}
+	line := *d.graph(t, fileformat.L2, Options{quiet: true, layout: plain})
+	line.entryPoints, line.nodes = []uint32{0}, slices.Repeat([]uint32{none}, len(line.nodes))
+	second := bitset.New(rows)
+	for i := range rows {
+		if line.nodes[i*line.per] = uint32(i + 1); i == rows-1 {
+			line.nodes[i*line.per] = none
+		}
+		if i >= rows/2 {
+			second.Set(i)
+		}
+	}
+	vec := d.row(rows - 1)
+	q, s := line.Query(vec), Setting{EF: rows}
+	q.Guard(1, s, rows/2)
+	var buf Buffer
+	hits, stats, err := q.Search(1, s, second, d.scorer(fileformat.L2, vec), &buf)
+	if err != nil || hits[0].Row != rows-1 {
+		t.Errorf("%v, %v, %+v", hits, err, stats)
 	}
 }
 

@@ -18,13 +18,14 @@ type guard struct {
 	want     int // rows wanted; 0: no guard
 	passed   int // how many excluded rows may be nearer than the last row wanted
 	excluded int // rows that the filter excludes
-	look     int // after this many expansions a search is judged
 	most     int // limit of expansions
+
+	horizon float32 // see Graph.horizon
 }
 
-// ErrFar is returned when the filter excludes the neighbourhood of the query, so that the recall of
-// the setting does not hold.
-var ErrFar = errors.New("what is near is not allowed")
+// ErrFar is returned where the recall of the setting does not hold: when the filter excludes the
+// neighbourhood of the query, or when the rows found are farther than in the calibration.
+var ErrFar = errors.New("what is near is not allowed, or too far")
 
 // Parameters of guards.
 const (
@@ -32,13 +33,14 @@ const (
 	confirming = 4   // times as many other rows confirm what a sample says
 	tolerated  = 4   // one more excluded row is tolerated per this many rows wanted
 	deviations = 3   // standard deviations above the mean number of excluded rows
-	slack      = 3   // multiple of the calibrated expansions after which a search is judged or given up
+	firstLook  = 32  // expansions after which a search is judged; until the next look they grow by half
+	slack      = 3   // multiple of the beam width, for the limit of expansions
 	slackQuick = 1.6 // the same in the quick layout, where estimates are rough
-	longest    = 100 // most rows of a longer search
 )
 
-// Guard makes filtered searches for k rows with setting s return ErrFar where the calibration does
-// not apply: see Longer. allowed is the number of rows that the filter allows.
+// Guard makes searches for k rows with setting s return ErrFar where the calibration does not
+// apply: filtered ones (see Longer), and those whose last row is beyond the horizon of the graph.
+// allowed is the number of rows that the filter allows.
 func (q *Query) Guard(k int, s Setting, allowed int) {
 	share := min(1, float64(max(1, allowed))/float64(q.g.Len()))
 	// If the filter is independent of the query, the excluded rows before the k-th allowed one
@@ -54,8 +56,8 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 		want:     k,
 		passed:   k/tolerated + count(math.Ceil(mean+deviations*deviation)),
 		excluded: max(0, q.g.Len()-allowed),
-		look:     16 + count(far*s.expanded()/share),
 		most:     16 + count(far*float64(s.EF)/share),
+		horizon:  q.g.horizon(k, int(float64(k)/share)),
 	}
 }
 
@@ -65,7 +67,7 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 // rows, or if the number of excluded rows nearby is unknown.
 func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting, ok bool) {
 	more = max(k, tolerated*stats.Passed)
-	if stats.Passed == 0 || recall <= 0 || more > longest {
+	if stats.Passed == 0 || recall <= 0 || more > calibrated[g.columns()-1] {
 		return 0, Setting{}, false
 	}
 	s, ok = g.Setting(recall, more)
@@ -73,28 +75,66 @@ func (g *Graph) Longer(recall float64, k int, stats Stats) (more int, s Setting,
 }
 
 // halt returns ErrFar if the search should end now, because it is in a region that the filter
-// excludes.
+// excludes. To know that early costs little and saves much: an exact scan is still to come.
 func (q *Query) halt(allowed bitset.Set, b *Buffer) error {
-	switch g := &q.guard; {
-	case g.want == 0 || b.stats.Expanded < min(g.look, g.most):
+	g := &q.guard
+	switch {
+	case g.want == 0 || b.stats.Expanded < min(b.look, g.most):
 		return nil
-	case b.stats.Expanded == g.look:
-		last, found := float32(math.MaxFloat32), 0
-		for _, e := range q.found(b).rows {
-			in, _, err := q.count(e.ID&^simd.Marked, allowed)
-			if err != nil {
-				return err
-			}
-			if found += in; found >= g.want {
-				last = e.Dist
-				break
-			}
-		}
-		return q.judge(last, allowed, b)
 	case b.stats.Expanded >= g.most:
 		return ErrFar
 	}
-	return nil
+	b.look += b.look / 2
+	if !b.settled() {
+		return nil
+	}
+	last, found := float32(math.MaxFloat32), 0
+	for _, e := range q.found(b).rows {
+		in, _, err := q.count(e.ID&^simd.Marked, allowed)
+		if err != nil {
+			return err
+		}
+		if found += in; found >= g.want {
+			last = e.Dist
+			break
+		}
+	}
+	err := q.judge(last, allowed, b)
+	if errors.Is(err, ErrFar) { // the search has seen only some of the excluded rows nearby
+		if _, err := q.near(last, samples, 0, allowed, b); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// settled reports whether a search has arrived near the query: the later half of the expansions
+// found no nearer node.
+func (b *Buffer) settled() bool {
+	nearest := 0
+	for i := range b.expanded {
+		if b.expanded[i].Dist < b.expanded[nearest].Dist {
+			nearest = i
+		}
+	}
+	return nearest < (len(b.expanded)+1)/2
+}
+
+// horizon returns the squared distance beyond which the k-th row must not be for a promise; 0:
+// there is no bound. A filter that is independent of the query makes it the row number among.
+func (g *Graph) horizon(k, among int) float32 {
+	for _, k := range []int{among, k} {
+		if i, times := g.column(k); times == 1 && g.head.horizons[i] > 0 {
+			return g.head.horizons[i]
+		}
+	}
+	return 0
+}
+
+// beyond reports whether the last row wanted is beyond the horizon. b holds the rows found.
+func (q *Query) beyond(b *Buffer) bool {
+	g := &q.guard
+	return g.horizon > 0 && g.want > 0 && len(b.dists) >= g.want && b.dists[g.want-1] > g.horizon
 }
 
 // check tests, after a search, whether the filter excludes rows nearer than the last row wanted. It

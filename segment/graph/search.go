@@ -149,7 +149,11 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if err == nil {
 		err = q.collect(k, allowed, buf)
 	}
-	if err == nil && allowed != nil {
+	switch {
+	case err != nil:
+	case q.beyond(buf):
+		buf.stats.Passed, err = 0, ErrFar
+	case allowed != nil:
 		err = q.check(allowed, buf)
 	}
 	return buf.rows, buf.stats, err

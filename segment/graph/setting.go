@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
 // A Setting limits how far a search goes.
@@ -104,8 +106,8 @@ type level struct {
 
 // measured is what searches of a level found, by the kind of query.
 type measured struct {
-	recall [kinds]float32 // means
-	poor   float32        // share of queries that found less than half, in the kind that has most
+	recall [kept]float32 // means
+	poor   float32       // share of queries that found less than half, in the kind that has most
 }
 
 func (l *level) setting(k int, times float64) Setting {
@@ -141,7 +143,7 @@ func decodeLevel(b []byte) (level, error) {
 	l := level{ef: int(binary.LittleEndian.Uint32(b)), stopRatio: f32(4), nodes: f32(8), recall: f32(12),
 		whole: f32(16)}
 	if len(b) > oldLevelSize {
-		l.measured = &measured{poor: f32(oldLevelSize + 4*int(kinds))}
+		l.measured = &measured{poor: f32(oldLevelSize + 4*int(kept))}
 		for i := range l.measured.recall {
 			l.measured.recall[i] = f32(oldLevelSize + 4*i)
 		}
@@ -183,6 +185,23 @@ func (g *Graph) Setting(recall float64, k int) (s Setting, ok bool) {
 		}
 	}
 	return Setting{}, false
+}
+
+// Covers reports whether searches for k rows have the recall of Setting under a filter that allows
+// this many rows and is independent of them. Their k best rows lie among more of all rows. For Dot
+// these can be so short, beside the longest, that codes cannot tell their products apart. So a
+// setting must give the recall in searches for nearly that many rows, too.
+func (g *Graph) Covers(recall float64, k, allowed int) bool {
+	const slack = 2 // more rows than that are scored
+	if g.head.ident.Metric != fileformat.Dot {
+		return true
+	}
+	among := int(float64(k) * float64(g.Len()) / float64(max(1, allowed)) / slack)
+	if among <= k {
+		return true
+	}
+	_, ok := g.Setting(recall, among)
+	return ok && among <= calibrated[g.columns()-1]
 }
 
 // Recall returns the measured recall of searches for k results with a beam width of at most ef and

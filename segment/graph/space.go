@@ -80,6 +80,42 @@ func (s *space) point(dst, x []float32, query bool) (extra float32) {
 	return extra
 }
 
+// lengthWeight is the distance between rows of one direction if one is twice as long.
+const lengthWeight = 1
+
+// shortest is the ratio to the longest row from which shorter rows count as equally long.
+const shortest = 0x1p-20
+
+// toLink returns the space, for Dot, by which nodes are linked. By the points of s, short rows are
+// near to one another and to nearly all long rows, in whatever direction these point: long rows
+// would have only short ones for neighbours. A search for the greatest inner product climbs from
+// row to row, to longer ones and to directions nearer to the query. So nodes are linked if their
+// directions and the logarithms of their lengths are near. mean is the mean of the rows, length the
+// mean of their lengths.
+func (s *space) toLink(mean []float32, length float64) *space {
+	t := &space{metric: fileformat.Cosine, unit: 1, maxNorm: s.maxNorm, mean: make([]float64, len(mean))}
+	for i, m := range mean {
+		if c := float64(m) / length; c-c == 0 { // near the mean of the directions, where codes are finest
+			t.mean[i] = c
+		}
+	}
+	return t
+}
+
+// linkPoint sets dst to the point of a row in a space of toLink, without the extra element, and
+// returns the extra element, which stands for the length: 0 for the longest row, and less for
+// shorter ones.
+func (s *space) linkPoint(dst, x []float32) (extra float32) {
+	s.point(dst, x, true)
+	ratio := math.Sqrt(simd.Dot64(x, x)) / s.maxNorm
+	if !(ratio > shortest) {
+		ratio = shortest
+	}
+	// The logarithm is linear between powers of two: that is the same on every machine.
+	fraction, exp := math.Frexp(ratio)
+	return float32(lengthWeight * (float64(exp) + float64(2*fraction) - 2))
+}
+
 // record writes the record of a point.
 func record(dst []byte, y []float32, extra float32) {
 	var scale, f float32

@@ -15,12 +15,14 @@ type synthesizer struct {
 	*builder
 	rows codes.Source
 	rng  *rand.Rand
+
+	directions bool // rows are divided by their length
 }
 
 // queries returns trials of all kinds that have vectors only. Means of rows stand for averages of
 // words and for what lies between documents, the others for questions from another source.
 func (b *builder) queries(rows codes.Source) (all []trial, err error) {
-	s := synthesizer{b, rows, rand.New(rand.NewPCG(b.head.seed, 2))}
+	s := synthesizer{builder: b, rows: rows, rng: rand.New(rand.NewPCG(b.head.seed, 2))}
 	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampledRows)]
 	slices.Sort(picks)
 	depth := func(i int) int { // rows of truth of the i-th trial of a kind
@@ -36,8 +38,12 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 		}
 		all = append(all, trial{kind: likeRows, most: depth(i), row: uint32(row), vec: slices.Clone(x)})
 	}
+	last := sparse
+	if b.head.ident.Metric == fileformat.Dot {
+		last = opposite
+	}
 	for i := range sampledOther {
-		for k := meansOfFew; k < kinds; k++ {
+		for k := meansOfFew; k <= last; k++ {
 			vec, err := s.query(k, i)
 			if err != nil {
 				return nil, err
@@ -48,8 +54,11 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	return all, nil
 }
 
-// query returns the i-th query of a kind.
+// query returns the i-th query of a kind. For Dot, the longest row would dominate a mean of rows,
+// so half of the queries are made of the directions of rows.
 func (s *synthesizer) query(k kind, i int) ([]float32, error) {
+	const half = 12 // a multiple of the cycles below
+	s.directions = s.head.ident.Metric == fileformat.Cosine || s.head.ident.Metric == fileformat.Dot && i/half%2 == 1
 	switch k {
 	case meansOfFew:
 		return s.mean([...]int{2, 3, 4, 6}[i%4])
@@ -57,12 +66,24 @@ func (s *synthesizer) query(k kind, i int) ([]float32, error) {
 		return s.mean([...]int{10, 30}[i%2])
 	case perturbed:
 		return s.moved([...]change{away, noise, noise}[i%3], [...]float64{0.5, 0.5, 1}[i%3])
-	default:
+	case sparse:
 		return s.moved(erased, 1)
+	case anywhere:
+		v := make([]float32, s.Dim())
+		for j := range v {
+			v[j] = float32(s.rng.Float64() - 0.5)
+		}
+		return v, nil
+	default:
+		v, err := s.pick()
+		for j := range v {
+			v[j] = -v[j]
+		}
+		return v, err
 	}
 }
 
-// pick returns a random row; for cosine, of length 1.
+// pick returns a random row, or its direction.
 func (s *synthesizer) pick() ([]float32, error) {
 	row := s.rng.IntN(s.Len())
 	x, err := s.rows(row, row+1)
@@ -70,7 +91,7 @@ func (s *synthesizer) pick() ([]float32, error) {
 		return nil, err
 	}
 	v := slices.Clone(x)
-	if length := math.Sqrt(simd.Dot64(v, v)); s.head.ident.Metric == fileformat.Cosine && length > 0 {
+	if length := math.Sqrt(simd.Dot64(v, v)); s.directions && length > 0 {
 		for i := range v {
 			v[i] = float32(float64(v[i]) / length)
 		}

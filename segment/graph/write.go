@@ -43,12 +43,18 @@ type Options struct {
 // quickDim is the dimension from which the quick layout is faster.
 const quickDim = 512
 
+// sameLength is the mean length of rows, as a share of the longest, below which the estimates of
+// the quick layout are too rough for inner products: their error grows with the distances of linked
+// points, which are far apart if their lengths differ.
+const sameLength = 0.5
+
 // readBytes is about how many bytes of vectors are read at once.
 const readBytes = 1 << 20
 
 // Write builds the graph of a segment, writes its file to w, which must be empty, and returns its
 // size. It reads the rows three times from first to last, never two ranges at once, and stops when
-// ctx is done. Memory: the file's size, and about 200 bytes per row. It does not sync.
+// ctx is done. Memory: the file's size, and about 200 bytes per row. It does not sync. For Dot it
+// reads the rows once more, and keeps a second record per row until the nodes are linked.
 func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Source, opts Options) (int64, error) {
 	g, err := create(ctx, ident, rows, opts)
 	if err != nil {
@@ -71,9 +77,12 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 			h.layout = quick
 		}
 	}
-	mean, sum, err := survey(ctx, &h, rows)
+	mean, lengths, sum, err := survey(ctx, &h, rows)
 	if err != nil {
 		return nil, err
+	}
+	if opts.layout == 0 && ident.Metric == fileformat.Dot && lengths < sameLength*h.maxNorm*float64(ident.Rows) {
+		h.layout = plain
 	}
 	// The seed does not depend on the identity of the segment, so that equal documents have equal
 	// answers everywhere. It depends on the rows, so that each merge inserts other nodes again.
@@ -88,10 +97,17 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	}
 	b := newBuilder(ctx, g, opts.Workers)
 	b.yield, b.alone = opts.Yield, opts.Alone
-	if err := b.code(rows); err != nil {
+	if b.records, err = b.code(rows, func(dst, x []float32) float32 {
+		extra := b.space.point(dst, x, false)
+		if b.turn != nil {
+			b.turn.apply(dst)
+		}
+		return extra
+	}); err != nil {
 		return nil, err
 	}
-	if err := b.build(&opts); err != nil {
+	b.group()
+	if err := b.link(rows, lengths, &opts); err != nil {
 		return nil, err
 	}
 	if !opts.quiet {
@@ -131,8 +147,9 @@ func read(ctx context.Context, ident *codes.Ident, rows codes.Source, f func(lo 
 }
 
 // survey reads all rows to determine the parameters of the space: unit and maxNorm in h, and the
-// mean. It also returns a checksum of the rows.
-func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, crc uint32, err error) {
+// mean. It also returns the sum of their lengths, for Dot, and a checksum of the rows.
+func survey(ctx context.Context, h *header, rows codes.Source) (
+	mean []float32, lengths float64, crc uint32, err error) {
 	dim := h.ident.Dim
 	sum := make([]float64, dim)
 	largest, longest := 0.0, 0.0
@@ -149,6 +166,7 @@ func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, 
 					factor, length = 1/length, 1
 				}
 				longest = max(longest, length)
+				lengths += length
 			}
 			for i, v := range x[:dim] {
 				y := float64(float64(v) * factor)
@@ -161,7 +179,7 @@ func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, 
 		return nil
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	h.maxNorm = longest
 	largest = max(largest, longest) // of the extra elements
@@ -176,24 +194,24 @@ func survey(ctx context.Context, h *header, rows codes.Source) (mean []float32, 
 			mean[i] = m
 		}
 	}
-	return mean, crc, nil
+	return mean, lengths, crc, nil
 }
 
-// code makes the records.
-func (b *builder) code(rows codes.Source) error {
-	b.records = make([]byte, int64(b.Len())*b.geo.stride)
+// code makes the records of the rows. point sets dst to the point of a row and returns the extra
+// element.
+func (b *builder) code(rows codes.Source, point func(dst, x []float32) float32) ([]byte, error) {
+	stride := int(b.geo.stride)
+	records := make([]byte, b.Len()*stride)
 	dim := b.Dim()
-	return read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
+	err := read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
 		return b.each(len(x)/dim, func(w *workerScratch, i int) error {
 			w.point = slices.Grow(w.point[:0], dim)[:dim]
-			extra := b.space.point(w.point, x[i*dim:(i+1)*dim], false)
-			if b.turn != nil {
-				b.turn.apply(w.point)
-			}
-			record(b.record(uint32(lo+i)), w.point, extra)
+			extra := point(w.point, x[i*dim:(i+1)*dim])
+			record(records[(lo+i)*stride:][:stride], w.point, extra)
 			return nil
 		})
 	})
+	return records, err
 }
 
 // write writes the file.

@@ -90,6 +90,9 @@ func databases(dir string) (names []string) {
 		return nil // the hint does without
 	}
 	for _, e := range entries {
+		if e.Name()[0] == '.' { // hidden, such as what a process that was stopped has left
+			continue
+		}
 		if _, err := os.Stat(filepath.Join(dir, e.Name(), "meta.bolt")); e.IsDir() && err == nil {
 			names = append(names, e.Name())
 		}

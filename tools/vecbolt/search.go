@@ -304,6 +304,9 @@ func (c *searchArgs) appendResult(dst []byte, n int, r *db.Result, counts bool) 
 		return nil, err
 	}
 	dst = fmt.Appendf(dst, `{"query":%d,"exact":%t,"plan":%s,"recall":%v,`, n, r.Exact, plan, r.Recall)
+	if !r.Exact {
+		dst = fmt.Appendf(dst, `"usual_recall":%v,"poor":%v,`, r.UsualRecall, r.Poor)
+	}
 	if counts {
 		dst = fmt.Appendf(dst, `"complete":%t,"matched":%d,"considered":%d,`, r.Complete, r.Matched, r.Considered)
 	}
@@ -416,8 +419,11 @@ func (c *searchArgs) table(t *tool, n int, r *db.Result) error {
 		return err
 	}
 	quality := fmt.Sprintf("approximate, recall %.3g", r.Recall)
-	if r.Exact {
+	switch {
+	case r.Exact:
 		quality = "exact"
+	case r.UsualRecall > r.Recall:
+		quality += fmt.Sprintf(" (%.3g for queries like the vectors)", r.UsualRecall)
 	}
 	fmt.Fprintf(t.out, "%d hits, %s; %s documents match, %s vectors considered\n", len(r.Hits),
 		quality, comma(r.Matched), comma(r.Considered))
