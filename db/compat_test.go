@@ -359,6 +359,15 @@ func compatLogged(t *testing.T, vdb *DB) {
 	if err := vdb.Apply(ctx, batch); err != nil {
 		t.Fatal(err)
 	}
+
+	follower := open(t, vdb.engine.Dir, nil) // its writes say so in the log
+	upsert(t, existing(t, follower, "late"), Document{ID: "of a follower", Vector: compatVector(3, 5), Text: "by another process"})
+	if n, err := existing(t, follower, "late").Delete(ctx, "b"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := follower.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 var compatQueries = map[string][]expectedQuery{
@@ -431,7 +440,7 @@ func TestNewerVersions(t *testing.T) {
 		"batch": func(t *testing.T, dir string) {
 			// Without compaction, which could leave a segment for Open to sweep.
 			vdb := open(t, dir, &Options{Compaction: Manual})
-			if _, err := vdb.engine.Log.Append([]wal.Record{{Parts: [][]byte{{2, 0, 0}}}}); err != nil {
+			if _, err := vdb.engine.Log.Load().Append([]wal.Record{{Parts: [][]byte{{3, 0, 0}}}}); err != nil {
 				t.Fatal(err)
 			}
 			lose(t, vdb)

@@ -123,7 +123,7 @@ func (db *DB) delegate(ctx context.Context, kind uint8) (done bool, err error) {
 // Apply makes all writes of b take effect, across collections, or none. When it returns
 // nil, the writes survive power loss (see SyncPolicy). An error means that nothing was
 // written, except ErrUnknown: the disk failed during the write, or the leading process
-// ended before it answered.
+// ended before it answered and no other one knows its outcome.
 //
 // The context is honoured until the batch is queued for the log; from then on Apply waits
 // for the outcome. Concurrent calls share one fsync.

@@ -57,8 +57,9 @@ var (
 	// ErrUnknown is returned when the disk failed while a write was being made durable:
 	// the next Open decides whether the write survives. Until then the database answers
 	// reads and refuses writes. It is also returned for a write that was on its way to the
-	// leading process when that ended: it took effect as a whole or not at all, which a read
-	// tells, and the database takes further writes.
+	// leading process when that ended, or the context did, if no process can tell what became
+	// of it: it took effect as a whole or not at all, which a read tells, and the database
+	// takes further writes.
 	ErrUnknown = engine.ErrUnknown
 
 	// ErrCorrupt is matched by every *CorruptError.

@@ -254,13 +254,21 @@ func TestDecodersOfDamage(t *testing.T) {
 	def := &engine.Definition{Name: "c", Schema: engine.Schema{Dim: 2}}
 	ops := []engine.Op{{Kind: engine.OpDefine, Coll: 1, Def: def}, {Kind: engine.OpPut, Coll: 1, Doc: stored, Vec: []float32{1, 2}},
 		{Kind: engine.OpDelete, Coll: 1, ID: "x"}, {Kind: engine.OpDrop, Coll: 1}}
-	parts, err := engine.EncodeRecord(5, ops)
-	if err != nil {
-		t.Fatal(err)
+	encode := func(b engine.Batch) []byte {
+		parts, err := engine.EncodeRecord(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Join(parts, nil)
 	}
-	record := bytes.Join(parts, nil)
-	if first, got, err := engine.DecodeRecord(record); err != nil || first != 5 || len(got) != len(ops) {
-		t.Fatalf("%d, %v, %v", first, got, err)
+	record := encode(engine.Batch{First: 5, Ops: ops})
+	by := engine.RequestID{Writer: [16]byte{1, 2, 3}, Number: 1 << 40}
+	asked := encode(engine.Batch{First: 5, Ops: ops, Request: by})
+	for _, want := range []engine.RequestID{{}, by} {
+		b, err := engine.DecodeRecord(encode(engine.Batch{First: 5, Ops: ops, Request: want}))
+		if err != nil || b.First != 5 || len(b.Ops) != len(ops) || b.Request != want || b.Deleted() != 1 {
+			t.Fatalf("%+v, %v", b, err)
+		}
 	}
 	refused := 0
 	try := func(what string, good []byte, decode func([]byte) error) {
@@ -282,7 +290,9 @@ func TestDecodersOfDamage(t *testing.T) {
 		}
 	}
 	try("document", stored, func(b []byte) error { _, err := document.Decode(b, document.All); return err })
-	try("record", record, func(b []byte) error { _, _, err := engine.DecodeRecord(b); return err })
+	decode := func(b []byte) error { _, err := engine.DecodeRecord(b); return err }
+	try("record", record, decode)
+	try("record of a request", asked, decode)
 	bare, err := document.EncodeMetadata(doc.Metadata)
 	if err != nil {
 		t.Fatal(err)
@@ -291,14 +301,15 @@ func TestDecodersOfDamage(t *testing.T) {
 	if refused < 500 {
 		t.Errorf("only %d refused", refused)
 	}
-	if _, _, err := engine.DecodeRecord(append(bytes.Clone(record), 0)); err == nil {
+	if decode(append(bytes.Clone(record), 0)) == nil {
 		t.Error("record: a byte too many is no error")
 	}
 	for what, bad := range map[string][]byte{
 		"dimension": slices.Concat(record[:0:0], []byte{engine.RecordVersion}, make([]byte, 8), []byte{1, 0, 0, 0, engine.OpPut, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f}),
+		"writer":    slices.Concat([]byte{engine.RequestVersion}, make([]byte, 16+8+8+4)),
 		"version":   {9}, "kind": slices.Concat([]byte{engine.RecordVersion}, make([]byte, 8), []byte{1, 0, 0, 0, 77, 1, 0, 0, 0}),
 	} {
-		if _, _, err := engine.DecodeRecord(bad); err == nil || errors.Is(err, codec.ErrShort) {
+		if err := decode(bad); err == nil || errors.Is(err, codec.ErrShort) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 	"github.com/vecbolt/vecbolt/wal"
 )
@@ -29,6 +30,10 @@ func TestBatchPage(t *testing.T) {
 	batch.Insert("notes", Document{ID: "b", Text: "again"})
 	if err := vdb.Apply(ctx, batch); err != nil {
 		t.Fatal(err)
+	}
+	follower := engine.RequestID{Writer: [16]byte([]byte("follower 0123456")), Number: 7}
+	if n, err := vdb.engine.WriteFor(ctx, follower, []engine.Op{{Kind: engine.OpDelete, Collection: "notes", ID: "b"}}, 1); n != 1 || err != nil {
+		t.Fatal(n, err)
 	}
 	if err := vdb.Drop(ctx, "notes"); err != nil {
 		t.Fatal(err)
@@ -84,7 +89,10 @@ func (p *recordPrinter) u32(name string) int {
 func quoted(b []byte) string { return fmt.Sprintf("%q", b) }
 
 func (p *recordPrinter) record() {
-	p.u8("version")
+	if p.u8("version") == 2 {
+		p.field(16, "writer", quoted)
+		p.field(8, "request", func(b []byte) string { return fmt.Sprint(binary.LittleEndian.Uint64(b)) })
+	}
 	p.field(8, "first docnum", func(b []byte) string { return fmt.Sprint(binary.LittleEndian.Uint64(b)) })
 	for i := range p.u32("writes") {
 		switch kind := p.b[p.off]; kind {

@@ -252,7 +252,7 @@ func TestInconsistentLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	encode := func(first uint64, ops ...engine.Op) []byte {
-		parts, err := engine.EncodeRecord(first, ops)
+		parts, err := engine.EncodeRecord(engine.Batch{First: first, Ops: ops})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -102,7 +102,7 @@ func mappedVector(i int) []float32 {
 
 // Files that are cut, or rot before they are read, while a database has them
 // open: each way of reading gives the right answer or an error that names a
-// file. What is derived is done without. The process goes on, and ends.
+// file. Derived files are done without. The process goes on, and ends.
 func TestMappedFiles(t *testing.T) {
 	ctx := t.Context()
 	whole := filepath.Join(memDir(t), "db")
@@ -136,7 +136,7 @@ func TestMappedFiles(t *testing.T) {
 		for _, damage := range []string{"cut to nothing", "cut in the middle", "rotten"} {
 			for _, warm := range []bool{false, true} {
 				if warm && damage == "rotten" {
-					continue // what was verified once is not looked at again
+					continue // verified once, it is not looked at again
 				}
 				for _, readOnly := range []bool{true, false} {
 					writeFiles(t, dir, files)

@@ -28,7 +28,10 @@ func TestProcessesKilled(t *testing.T) {
 		}
 		return
 	}
-	killLeaders(t, 4, max(3, *kills/4))
+	disturbLeaders(t, 4, max(3, *kills/4), func(k *killed, w *worker, _ *rand.Rand) (again bool) {
+		k.kill(t, w)
+		return false
+	})
 }
 
 // insertUntilKilled inserts documents until standard input ends. It prints "try id",
@@ -105,6 +108,7 @@ type worker struct {
 type killed struct {
 	mu      sync.Mutex
 	done    map[string]bool // acknowledged
+	by      map[string]int  // number of them by worker
 	tried   map[string]bool
 	unknown int
 	leader  *worker
@@ -114,12 +118,15 @@ type killed struct {
 	changed chan struct{}
 }
 
-func killLeaders(t *testing.T, workers, kills int) {
+// disturbLeaders runs workers on one database, and calls disturb with the one that leads, again and
+// again. If that returns false the worker has ended, and another one is started.
+func disturbLeaders(t *testing.T, workers, times int,
+	disturb func(k *killed, w *worker, rng *rand.Rand) (again bool)) {
 	dir := filepath.Join(t.TempDir(), "db")
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	k := &killed{done: map[string]bool{}, tried: map[string]bool{}, changed: make(chan struct{}, 1)}
+	k := &killed{done: map[string]bool{}, by: map[string]int{}, tried: map[string]bool{}, changed: make(chan struct{}, 1)}
 	var running []*worker
 	started := 0
 	start := func() {
@@ -130,29 +137,17 @@ func killLeaders(t *testing.T, workers, kills int) {
 	for range workers {
 		start()
 	}
-	for range kills {
-		wait := k.count() + 20 + rng.IntN(200)
-		for k.count() < wait || k.leading(running) == nil {
-			select {
-			case <-k.changed:
-			case <-time.After(time.Minute):
-				t.Fatal("no document in a minute")
-			}
-			if f := k.failures(); len(f) > 0 {
-				t.Fatal(f)
-			}
-		}
+	for range times {
+		wait := k.count("") + 20 + rng.IntN(200)
+		k.await(t, func() bool { return k.count("") >= wait && k.leading(running) != nil })
 		w := k.leading(running)
 		k.mu.Lock()
 		k.leader, k.last = nil, time.Now()
 		k.mu.Unlock()
-		if err := w.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
+		if !disturb(k, w, rng) {
+			running = slices.DeleteFunc(running, func(o *worker) bool { return o == w })
+			start()
 		}
-		<-w.ended
-		_ = w.cmd.Wait()
-		running = slices.DeleteFunc(running, func(o *worker) bool { return o == w })
-		start()
 	}
 	for _, w := range running {
 		w.stdin.Close()
@@ -185,9 +180,13 @@ func killLeaders(t *testing.T, workers, kills int) {
 		}
 	}
 	check(t, vdb)
+	left, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil || len(left) != 1 {
+		t.Errorf("beside the database: %v, %v", left, err)
+	}
 	slices.Sort(k.took)
-	t.Logf("%d kills, %d documents, %d of unknown outcome; from a kill to the next document: median %v, p99 %v, most %v",
-		kills, len(there), k.unknown, k.took[len(k.took)/2], k.took[len(k.took)*99/100], k.took[len(k.took)-1])
+	t.Logf("%d times, %d documents, %d of unknown outcome; to the next document: median %v, p99 %v, most %v",
+		times, len(there), k.unknown, k.took[len(k.took)/2], k.took[len(k.took)*99/100], k.took[len(k.took)-1])
 }
 
 func startWorker(t *testing.T, k *killed, dir, name string) *worker {
@@ -225,6 +224,7 @@ func (k *killed) said(w *worker, line string) {
 		k.tried[id] = true
 	case "done":
 		k.done[id] = true
+		k.by[w.name]++
 		if !k.last.IsZero() {
 			k.took = append(k.took, time.Since(k.last))
 			k.last = time.Time{}
@@ -242,10 +242,40 @@ func (k *killed) said(w *worker, line string) {
 	}
 }
 
-func (k *killed) count() int {
+// await waits for a condition, which may change with the output of a worker.
+func (k *killed) await(t *testing.T, condition func() bool) {
+	t.Helper()
+	for !condition() {
+		select {
+		case <-k.changed:
+		case <-time.After(time.Minute):
+			t.Fatal("nothing has happened for a minute")
+		}
+		if f := k.failures(); len(f) > 0 {
+			t.Fatal(f)
+		}
+	}
+}
+
+// kill ends a worker.
+func (k *killed) kill(t *testing.T, w *worker) {
+	t.Helper()
+	if err := w.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-w.ended
+	_ = w.cmd.Wait()
+}
+
+// count returns the number of documents that were acknowledged, to the worker of that name or to
+// any.
+func (k *killed) count(worker string) (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.done)
+	if worker == "" {
+		return len(k.done)
+	}
+	return k.by[worker]
 }
 
 func (k *killed) failures() []string {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -111,6 +112,30 @@ func TestTwoProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(list)
+}
+
+// TestOpenTogether: of processes that open a database at the same time, before it exists, one makes
+// it, and all have it.
+func TestOpenTogether(t *testing.T) {
+	for range 30 {
+		dir := filepath.Join(t.TempDir(), "db")
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				vdb, err := Open(dir, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = vdb.OpenCollection(t.Context(), "c", Schema{})
+				if err := errors.Join(err, vdb.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		check(t, open(t, dir, nil))
+	}
 }
 
 // TestReaderBesideWriter opens a database for reading first. The process that writes later does not

@@ -360,7 +360,7 @@ func (l *recallLesson) reopen(t *testing.T, opts Options) {
 func TestLearntRecallIsKept(t *testing.T) {
 	dir := t.TempDir()
 	l := learnRecall(t, dir)
-	if _, err := os.Stat(filepath.Join(dir, nearest.TallyName)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, engine.TallyName)); err != nil {
 		t.Errorf("a killed process leaves nothing: %v", err)
 	}
 	l.ask(t)
@@ -414,7 +414,7 @@ func TestLearntRecallIsKept(t *testing.T) {
 	same("after a compaction and a close", more)
 
 	// A process that is killed after a compaction leaves a file that names the former segment.
-	file := filepath.Join(dir, nearest.TallyName)
+	file := filepath.Join(dir, engine.TallyName)
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -438,7 +438,7 @@ func TestLearntRecallIsDerived(t *testing.T) {
 	if err := l.vdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, nearest.TallyName)
+	file := filepath.Join(dir, engine.TallyName)
 	good, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -626,7 +626,7 @@ func TestDeletedBytesAreGone(t *testing.T) {
 func TestCompactionMemory(t *testing.T) {
 	const dim = 512
 	heap := func() int64 {
-		runtime.GC() // only what is in use counts,
+		runtime.GC() // only memory in use counts,
 		runtime.GC() // and what pools keep is not
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

@@ -440,7 +440,7 @@ func (c *copier) step(all bool) {
 			c.t.Fatal(err)
 		}
 	}
-	if all || c.rng.IntN(3) == 0 { // delete what is gone
+	if all || c.rng.IntN(3) == 0 { // delete the documents that are gone
 		for _, dir := range []string{engine.ManifestDir, engine.MetaDir, engine.SegDir, engine.WALDir} {
 			for _, name := range files(c.t, c.to, dir) {
 				if _, err := os.Stat(filepath.Join(c.from, name)); errors.Is(err, fs.ErrNotExist) {
@@ -559,7 +559,7 @@ func TestReplicaModel(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				replica, last = nil, 0 // what was removed meanwhile may not have come yet
+				replica, last = nil, 0 // a removal may not have come yet
 			}
 			names := []string{"a", "b"}
 			schema := Schema{Dim: 3, Text: &TextIndex{Language: "none"}}

@@ -35,7 +35,7 @@ func shareMessages(f *testing.F) []share.Message {
 	p := share.Process{PID: 4711, Program: "vecbolt", Role: "search", Version: "v1.0.0"}
 	damage := &fileformat.CorruptError{File: "wal/00000001.wal", Offset: 4096, Err: fileformat.ErrChecksum}
 	return []share.Message{
-		share.Hello{Version: share.Version, Process: p, ReadOnly: true},
+		share.Hello{Version: share.Version, Process: p, ReadOnly: true, Writer: [16]byte{1, 2, 3}},
 		share.Welcome{Version: share.Version, Process: p, Root: 8, Applied: 20, LSN: 22},
 		share.Refused{Err: engine.ErrLocked},
 		share.Records{First: 21, Records: [][]byte{[]byte("one record"), []byte("another")}},
@@ -55,6 +55,7 @@ func shareMessages(f *testing.F) []share.Message {
 		share.Result{Request: 8, Err: damage},
 		share.Result{Request: 9, Err: &engine.DimensionError{Collection: "notes", ID: "a", Expected: 2, Got: 3}},
 		share.Bye{},
+		share.Outcome{Request: 10, Of: 1, Seen: 22},
 	}
 }
 

@@ -19,6 +19,9 @@ type background struct {
 	stopped context.Context
 	cancel  context.CancelFunc
 	group   vfs.Group
+	lost    context.Context // ends with the lead
+	endWork context.CancelFunc
+	work    vfs.Group // of a leader
 	flush   chan struct{}
 	idle    chan struct{} // the head may have been idle for long enough
 	code    chan struct{} // a search met a full block of the head without codes
@@ -44,9 +47,13 @@ func (b *background) start(db *Engine) {
 
 // lead starts the work of the process that writes the files.
 func (b *background) lead(db *Engine) {
+	lost, end := context.WithCancel(b.stopped)
+	db.Mu.Lock()
+	b.lost, b.endWork = lost, end
+	db.Mu.Unlock()
 	b.serve(db, b.flush, "flush", func() error { return db.flushFrozen() })
 	if db.Opts.Compaction {
-		given := db.givingWay(b.stopped)
+		given := db.givingWay(lost)
 		b.serve(db, b.compact, "compaction", func() error { return db.CompactSome(given) })
 		b.serve(db, b.derive, "upkeep of derived files", func() error {
 			next, err := db.MakeDerived(given, ByCompact, db.Opts.Settle)
@@ -67,7 +74,7 @@ func (b *background) lead(db *Engine) {
 		b.WakeCompact()
 	}
 	if db.Opts.SyncEvery > 0 {
-		b.group.Go(WALDir, func() error {
+		b.work.Go(WALDir, func() error {
 			if err := vfs.Catch(WALDir, func() error { return b.syncEvery(db) }); err != nil {
 				return db.Fail(err)
 			}
@@ -86,10 +93,11 @@ func wakeAfter(next time.Duration, c chan<- struct{}) {
 
 // serve starts a goroutine that does work whenever it is woken.
 func (b *background) serve(db *Engine, wake <-chan struct{}, name string, work func() error) {
-	b.group.Go(SegDir, func() error {
+	lost := b.lost
+	b.work.Go(SegDir, func() error {
 		for {
 			select {
-			case <-b.stopped.Done():
+			case <-lost.Done():
 				return nil
 			case <-wake:
 				db.Maintain(name, work)
@@ -152,12 +160,13 @@ func (db *Engine) BackgroundErr() error {
 func (b *background) syncEvery(db *Engine) error {
 	ticker := time.NewTicker(db.Opts.SyncEvery)
 	defer ticker.Stop()
+	lost := b.lost
 	for {
 		select {
-		case <-b.stopped.Done():
+		case <-lost.Done():
 			return nil
 		case <-ticker.C:
-			if err := db.Log.Sync(); err != nil {
+			if err := db.Log.Load().Sync(); err != nil {
 				return err
 			}
 		}
@@ -167,8 +176,21 @@ func (b *background) syncEvery(db *Engine) error {
 func (b *background) stop() {
 	if b.cancel != nil {
 		b.cancel()
-		_ = b.group.Wait() // maintain has recorded the errors
+		_, _ = b.group.Wait(), b.work.Wait() // maintain has recorded the errors
 	}
+}
+
+// endLead ends the work of a leader, and waits for it.
+func (b *background) endLead() {
+	b.endWork()
+	_ = b.work.Wait() // maintain has recorded the errors
+}
+
+// leading returns a context that ends with the lead of this process.
+func (db *Engine) leading() context.Context {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	return db.Background.lost
 }
 
 func (b *background) wakeFlush()   { wake(b.flush) }

@@ -17,7 +17,13 @@ import (
 // Write applies ops, whose documents and vectors have size bytes, all or none. It returns how many
 // documents the deletes removed.
 func (db *Engine) Write(ctx context.Context, ops []Op, size int) (deleted int, err error) {
-	r := &request{ops: ops, size: size}
+	return db.WriteFor(ctx, RequestID{}, ops, size)
+}
+
+// WriteFor is Write for a follower. A request that was applied already is not applied again, and
+// has the result that it had.
+func (db *Engine) WriteFor(ctx context.Context, id RequestID, ops []Op, size int) (deleted int, err error) {
+	r := &request{id: id, ops: ops, size: size}
 	err = db.submit(ctx, r)
 	return r.deleted, err
 }
@@ -25,13 +31,20 @@ func (db *Engine) Write(ctx context.Context, ops []Op, size int) (deleted int, e
 // Exclusively runs decide while no other write happens, and applies the ops that decide
 // returns. decide sees the newest version.
 func (db *Engine) Exclusively(ctx context.Context, decide func(*Group) ([]Op, error)) (deleted int, err error) {
-	r := &request{decide: decide}
+	return db.ExclusivelyFor(ctx, RequestID{}, decide)
+}
+
+// ExclusivelyFor is Exclusively for a follower, as WriteFor is Write.
+func (db *Engine) ExclusivelyFor(ctx context.Context, id RequestID,
+	decide func(*Group) ([]Op, error)) (deleted int, err error) {
+	r := &request{id: id, decide: decide}
 	err = db.submit(ctx, r)
 	return r.deleted, err
 }
 
 // A request is one batch on its way through the queue.
 type request struct {
+	id      RequestID // of a follower; zero for a write of this process
 	ops     []Op
 	size    int
 	decide  func(*Group) ([]Op, error) // if set, computes ops, alone in its group
@@ -60,11 +73,25 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for db.Role() == Follower {
-		if done, err := db.forward(ctx, r); done {
-			return err
+	for {
+		for db.Role() == Follower {
+			if !r.id.zero() {
+				return errDeposed // its follower asks the new leader
+			}
+			if done, err := db.forward(ctx, r); done {
+				return err
+			}
 		}
+		r.err = nil
+		if db.enqueue(r); r.err == nil || !errors.Is(r.err, errDeposed) || errors.Is(r.err, ErrUnknown) {
+			return r.err
+		}
+		// The lead was lost before the request was begun.
 	}
+}
+
+// enqueue waits until a group with the request has been committed.
+func (db *Engine) enqueue(r *request) {
 	r.turn = make(chan bool, 1)
 	q := &db.Queue
 	q.Mu.Lock()
@@ -75,7 +102,6 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 	if lead || <-r.turn {
 		db.lead(r)
 	}
-	return r.err
 }
 
 // gather yields while more requests arrive: one sync costs the same for a large group as
@@ -169,6 +195,11 @@ func (db *Engine) commitGroup(requests []*request) {
 // applied: an error or panic then must stop further writes.
 func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 	g := newGroup(db)
+	for _, r := range requests {
+		if o, applied, _ := db.outcomes.find(r.id); applied { // its follower has sent it again
+			r.ops, r.decide, r.deleted = nil, nil, o.deleted
+		}
+	}
 	if r := requests[0]; r.decide != nil {
 		err := db.Guard(func() (err error) {
 			r.ops, err = r.decide(g)
@@ -186,7 +217,7 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 			if r.err = Translate(g.resolve(r)); r.err != nil || len(r.ops) == 0 {
 				continue
 			}
-			parts, err := EncodeRecord(first, r.ops)
+			parts, err := EncodeRecord(Batch{First: first, Ops: r.ops, Request: r.id})
 			if err != nil {
 				return err
 			}
@@ -198,25 +229,35 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 		return err
 	}
 	*logged = true
-	last, err := db.Log.Append(records)
+	log := db.Log.Load()
+	last, err := log.Append(records)
 	if err == nil && db.Opts.SyncAlways {
-		err = db.Log.Sync()
+		err = log.Sync()
 	}
 	if err != nil {
 		// A log that cannot create its next file has written nothing and stays usable.
 		// After a failed write or sync, the log refuses every further sync, so Sync tells
 		// the two apart.
-		if failed := db.Log.Sync(); failed != nil {
+		if failed := log.Sync(); failed != nil {
 			err = db.Fail(failed)
 		}
 		*logged = false
 		return err
 	}
+	if err := db.fenced(); errors.Is(err, errDeposed) {
+		*logged = false // the files are no longer the database
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	} else if err != nil {
+		return err
+	}
 	db.Active.logged += wal.GroupSize(records)
 	err = db.Guard(func() error {
+		lsn := last - uint64(len(records))
 		for _, r := range requests {
-			if r.err == nil {
+			if r.err == nil && len(r.ops) > 0 {
+				lsn++
 				g.apply(r.ops)
+				db.outcomes.note(lsn, r.id, r.deleted)
 			}
 		}
 		g.publish(last)

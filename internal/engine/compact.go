@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
-	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/segment"
 	"github.com/vecbolt/vecbolt/segment/columns"
@@ -32,12 +31,16 @@ const (
 func (db *Engine) Compact(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(db.Background.stopped, cancel)() // so that Close does not wait for the end
+	lost := db.leading()
+	defer context.AfterFunc(lost, cancel)() // so that Close does not wait for the end
 	err := db.compactAll(ctx)
-	if errors.Is(err, context.Canceled) && db.Background.stopped.Err() != nil {
+	switch {
+	case !errors.Is(err, context.Canceled) || lost.Err() == nil:
+		return err
+	case db.Background.stopped.Err() != nil:
 		return ErrClosed
 	}
-	return err
+	return errDeposed
 }
 
 func (db *Engine) compactAll(ctx context.Context) error {
@@ -94,6 +97,9 @@ func (db *Engine) compactAll(ctx context.Context) error {
 func (db *Engine) rewriteMeta() error {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
+	if err := errors.Join(db.mayWrite(), db.fenced()); err != nil {
+		return err
+	}
 	if err := db.Store.Rewrite(); err != nil {
 		return err
 	}
@@ -225,7 +231,7 @@ const (
 // strayVictims chooses from segments sorted by rows those that are too small for a graph: all of
 // them, if they get a graph together, and otherwise with the smallest segment that has one.
 func strayVictims(group []victim, age time.Duration) []victim {
-	if len(group) == 0 || group[0].metric == fileformat.Dot || group[0].Info.Dim == 0 {
+	if len(group) == 0 || group[0].Info.Dim == 0 {
 		return nil
 	}
 	least := group[0].db.Opts.GraphSize / int64(group[0].Info.Dim) // rows

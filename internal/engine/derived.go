@@ -183,6 +183,10 @@ func (d *Derived[T]) make(ctx context.Context) error {
 // keep writes the file durably with the content from write and replaces an existing file.
 func (d *Derived[T]) keep(write func(io.WriterAt) error) error {
 	db, temp := d.db, TmpDir+d.Name[len(SegDir):]
+	if err := db.beginKeeping(); err != nil {
+		return err
+	}
+	defer db.endKeeping()
 	f, err := db.FS.Create(temp)
 	for i := 1; errors.Is(err, fs.ErrExist) && i < 100; i++ { // foreign files stay
 		temp = fmt.Sprintf("%s%s.%d", TmpDir, d.Name[len(SegDir):], i)

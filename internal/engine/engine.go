@@ -22,7 +22,7 @@ type Engine struct {
 	Store *meta.Store
 	// Identity tells the database from others. It is set before the first version, once.
 	Identity [16]byte
-	Log      *wal.Log // nil when read-only
+	Log      atomic.Pointer[wal.Log] // nil in a process that does not lead
 
 	Queue commitQueue
 
@@ -70,11 +70,14 @@ type Engine struct {
 
 	ids KnownIDs
 
+	outcomes outcomes
+
 	Background background
 
-	role     atomic.Uint32 // a Role
-	shared   sharing
-	logFiles atomic.Pointer[wal.Log] // Log, for LogBytes
+	role    atomic.Uint32 // a Role
+	shared  sharing
+	writes  bool // from the lock to its end: this process may write; guarded by Mu
+	keeping int  // derived files that are being written; guarded by Mu
 
 	Folder *folderReader          // nil unless the directory is a published folder
 	names  atomic.Pointer[vfs.FS] // the file names of its newest version
@@ -126,7 +129,9 @@ func (db *Engine) Close() error {
 
 	var err error
 	if db.Leads() && db.Err() == nil {
-		err = db.finish()
+		if err = db.finish(); errors.Is(err, errDeposed) {
+			err = nil // the new leader has all that was acknowledged
+		}
 	}
 	err = errors.Join(err, db.release())
 	db.Opts.Logger.Info("closed", "dir", db.Dir)
@@ -176,8 +181,8 @@ func (db *Engine) release() error {
 		errs = append(errs, v.Files.Store.Close())
 	}
 	db.Mu.Unlock()
-	if db.Log != nil {
-		if err := db.Log.Close(); db.Err() == nil { // otherwise the error is known
+	if log := db.Log.Load(); log != nil {
+		if err := log.Close(); db.Err() == nil { // otherwise the error is known
 			errs = append(errs, err)
 		}
 	}
@@ -225,7 +230,7 @@ func (db *Engine) refused() error {
 
 // refuse sets the reason that writes are refused from now on. Mu is held.
 func (db *Engine) refuse(err error) {
-	db.Failed = fmt.Errorf("%w: %w", ErrUnknown, err)
+	db.Failed = fmt.Errorf("%w, reopen the database: %w", ErrUnknown, err)
 	db.Opts.Logger.Error("disk failed, refusing writes until reopened", "error", err)
 }
 

@@ -25,7 +25,7 @@ var (
 	ErrTextIndex         = errors.New("text index")
 	ErrDimensionMismatch = errors.New("dimension mismatch")
 	ErrNoSpace           = errors.New("no space left on device")
-	ErrUnknown           = errors.New("write outcome unknown, reopen the database")
+	ErrUnknown           = errors.New("write outcome unknown")
 )
 
 // A DimensionError says that a vector does not have the dimension of its

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -211,6 +213,45 @@ func (db *Engine) ended() {
 	}
 }
 
+// mayWrite returns an error unless this process has the lock for writing.
+func (db *Engine) mayWrite() error {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	if !db.writes {
+		return errDeposed
+	}
+	return nil
+}
+
+// beginKeeping begins to write a file that belongs to no commit, which endKeeping ends. Only a
+// leader does so, and StepDown waits for it.
+func (db *Engine) beginKeeping() error {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	if !db.writes {
+		return errDeposed
+	}
+	db.keeping++
+	return nil
+}
+
+func (db *Engine) endKeeping() {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	if db.keeping--; db.keeping == 0 {
+		db.idle.Broadcast()
+	}
+}
+
+// KeepFile gives a file that belongs to no commit its content, durably.
+func (db *Engine) KeepFile(name string, b []byte) error {
+	if err := db.beginKeeping(); err != nil {
+		return err
+	}
+	defer db.endKeeping()
+	return db.FS.WriteFileAtomic(name, b)
+}
+
 // Acquire begins a call on the current version, which done ends.
 func (db *Engine) Acquire() (*Version, error) {
 	if look := db.shared.look.Load(); look != nil {
@@ -311,4 +352,33 @@ func (db *Engine) inUse(id uint64) bool {
 		}
 	}
 	return false
+}
+
+// copyBytes is the number of bytes that CopyFile reads at once.
+const copyBytes = 1 << 20
+
+// CopyFile copies the first size bytes of a file to a new one of that name, and syncs it.
+func CopyFile(ctx context.Context, in *vfs.File, to *vfs.FS, name string, size int64) error {
+	out, err := to.Create(name)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	buf := make([]byte, min(copyBytes, size))
+	for off := int64(0); off < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(int64(len(buf)), size-off)
+		if got, err := in.ReadAt(buf[:n], off); errors.Is(err, io.EOF) {
+			return &fileformat.CorruptError{File: name, Offset: off + int64(got), Err: io.ErrUnexpectedEOF}
+		} else if err != nil {
+			return fmt.Errorf("read %s at offset %d: %w", name, off, err)
+		}
+		if _, err := out.WriteAt(buf[:n], off); err != nil {
+			return fmt.Errorf("write %s at offset %d: %w", name, off, err)
+		}
+		off += n
+	}
+	return out.Sync()
 }

@@ -28,11 +28,13 @@ import (
 func (db *Engine) makeRoom() error {
 	for tried := false; ; {
 		db.Mu.Lock()
-		closed, failed := db.closed, db.refused()
+		closed, failed, writes := db.closed, db.refused(), db.Leads()
 		db.Mu.Unlock()
 		switch {
 		case closed:
 			return ErrClosed
+		case !writes:
+			return errDeposed
 		case failed != nil:
 			return failed
 		case db.Active.Bytes < db.Opts.HeadSize && db.Active.logged < max(minLogged, logShare*db.Opts.HeadSize):
@@ -120,8 +122,8 @@ func (db *Engine) flushAgain(idle time.Duration) (next time.Duration, err error)
 // files of the frozen head can be removed after its flush. CommitMu is held and no head
 // is frozen.
 func (db *Engine) freeze() error {
-	if db.Log != nil {
-		if err := db.Log.Rotate(); err != nil {
+	if log := db.Log.Load(); log != nil {
+		if err := log.Rotate(); err != nil {
 			return db.Fail(err)
 		}
 	}
@@ -138,13 +140,14 @@ func (db *Engine) Flush() error {
 		return err
 	}
 	db.CommitMu.Lock()
-	if db.Frozen == nil && !db.Active.empty() {
-		if err := db.freeze(); err != nil {
-			db.CommitMu.Unlock()
-			return err
-		}
+	err := db.mayWrite()
+	if err == nil && db.Frozen == nil && !db.Active.empty() {
+		err = db.freeze()
 	}
 	db.CommitMu.Unlock()
+	if err != nil {
+		return err
+	}
 	return db.flushFrozen()
 }
 
@@ -592,7 +595,7 @@ func carryDead(p *Part, s *OpenSegment) *bitset.Cow {
 // nil). Afterwards it removes log and segment files that the previous commit made
 // obsolete. MetaMu is held.
 func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error) {
-	if err := db.Err(); err != nil {
+	if err := errors.Join(db.Err(), db.mayWrite()); err != nil {
 		return err
 	}
 	defer func() {
@@ -600,6 +603,9 @@ func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error)
 			err = db.Fail(&vfs.PanicError{Value: r, Stack: debug.Stack()})
 		}
 	}()
+	if err := db.fenced(); err != nil {
+		return err
+	}
 	before, segments, stored := db.State, maps.Clone(db.Segments), maps.Clone(db.stored)
 	kept := before.Obsolete
 	err = db.Store.Update(func(tx *meta.Tx) error {
@@ -623,8 +629,8 @@ func (db *Engine) commitMeta(v *Version, fn func(tx *meta.Tx) error) (err error)
 	db.Commits++
 	// If the newest root of meta.bolt is damaged, the next Open uses the root before it.
 	// The files of that root must stay until this commit replaces it.
-	if db.Log != nil {
-		if err := db.Log.Release(before.Applied); err != nil {
+	if log := db.Log.Load(); log != nil {
+		if err := log.Release(before.Applied); err != nil {
 			return db.Fail(err)
 		}
 	}

@@ -147,11 +147,11 @@ func (l *Leftovers) readLog() error {
 	next := l.state.NextDoc
 	_, err := wal.Replay(wal.Options{FS: l.FS, DB: l.state.DB, ReadOnly: true}, l.state.Applied,
 		func(lsn uint64, b []byte) error {
-			_, ops, err := DecodeRecord(b)
+			batch, err := DecodeRecord(b)
 			if err != nil {
 				return BadBatch(lsn, err)
 			}
-			for _, o := range ops {
+			for _, o := range batch.Ops {
 				if o.Kind == OpPut {
 					next = max(next, o.Num+1)
 				}

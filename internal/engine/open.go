@@ -30,6 +30,7 @@ const (
 	SocketName = "leader.sock"
 	MetaName   = "meta.bolt"
 	SumsName   = "meta.sums"
+	TallyName  = "recall.tally" // measured recalls
 	SegDir     = "seg"
 	WALDir     = "wal"
 	TmpDir     = "tmp"
@@ -47,7 +48,9 @@ func (db *Engine) open() (err error) {
 			return db.openPublished(start)
 		}
 		if err := db.mayCreate(); err != nil {
-			return err
+			if _, absent := db.FS.Size(MetaName); absent != nil { // otherwise another process has made it since
+				return err
+			}
 		}
 	} else if err != nil {
 		return err
@@ -59,6 +62,7 @@ func (db *Engine) open() (err error) {
 	}
 	if !db.Opts.ReadOnly {
 		db.role.Store(uint32(Leader))
+		db.setWrites(true)
 		db.takeLead(db.lock)
 	}
 	created := false
@@ -150,7 +154,8 @@ func (db *Engine) mayCreate() error {
 			}
 		case name == SumsName:
 			left = name
-		case name == LockName || name == SocketName || name == TmpDir || strings.HasPrefix(name, "."):
+		case name == LockName || name == FenceName || name == SocketName || name == TmpDir ||
+			strings.HasPrefix(name, "."):
 		default:
 			other = name
 		}
@@ -311,6 +316,7 @@ func (db *Engine) load(store *meta.Store) (err error) {
 	}
 	v.LSN, v.Applied, v.nextNum = state.Applied, state.Applied, state.NextDoc
 	db.nextNum, db.nextColl = state.NextDoc, state.NextCollection
+	db.outcomes.known(state.Applied)
 	db.Segments, db.stored = open, defs
 	v.Files = newFileSet(store, ids, open)
 	db.publish(v)
@@ -394,10 +400,7 @@ func (db *Engine) startLog(o wal.Options, tail wal.Tail, unclean bool) error {
 	if err != nil {
 		return err
 	}
-	db.CommitMu.Lock()
-	db.Log = log
-	db.CommitMu.Unlock()
-	db.logFiles.Store(log)
+	db.Log.Store(log)
 	if tail.Torn || tail.Files > 0 || !db.Active.empty() || db.Store.Torn() || unclean {
 		db.Opts.Logger.Info("recovered", "lsn", db.Cur.LSN, "files", tail.Files, "torn", tail.Torn)
 		return db.Settle()
@@ -438,12 +441,8 @@ func BadBatch(lsn uint64, err error) error {
 	return &fileformat.CorruptError{File: WALDir, Offset: -1, Err: err}
 }
 
-// replay applies one log record.
+// replay applies one record of the log.
 func (db *Engine) replay(lsn uint64, record []byte) error {
-	first, ops, err := DecodeRecord(record)
-	if err != nil {
-		return BadBatch(lsn, err)
-	}
 	db.CommitMu.Lock()
 	full := db.Leads() && db.Active.Bytes >= db.Opts.HeadSize
 	db.CommitMu.Unlock()
@@ -454,43 +453,78 @@ func (db *Engine) replay(lsn uint64, record []byte) error {
 	}
 	db.CommitMu.Lock()
 	defer db.CommitMu.Unlock()
+	_, err := db.replayTogether([]Record{{LSN: lsn, Data: record}})
+	return err
+}
+
+// replayTogether makes records of the log visible in one version, and returns those that need
+// another one: from the first one on that changes the collections. CommitMu is held.
+func (db *Engine) replayTogether(records []Record) (rest []Record, err error) {
 	g := newGroup(db)
-	if first != g.nextNum {
-		return BadBatch(lsn, fmt.Errorf("begins with docnum %d, expected %d", first, g.nextNum))
-	}
+	batches := make([]Batch, 0, len(records))
 	err = db.Read(g.Base, func(tx *meta.Tx) error {
 		g.tx = tx
-		for i := range ops {
-			o := &ops[i]
-			switch o.Kind {
-			case OpDefine:
-				g.defs[o.Coll] = o.Def
-				g.NextID = max(g.NextID, o.Coll+1)
-				continue
-			case OpDrop:
-				g.defs[o.Coll] = nil
-				continue
+		for i, r := range records {
+			b, err := DecodeRecord(r.Data)
+			if err != nil {
+				return BadBatch(r.LSN, err)
 			}
-			if g.defs[o.Coll] == nil && g.Base.Views[o.Coll] == nil {
-				return BadBatch(lsn, fmt.Errorf("writes to unknown collection %d", o.Coll))
-			}
-			var err error
-			if o.old, _, err = g.current(o.Coll, o.ID); err != nil {
+			if alone := b.defines(); alone && i > 0 {
+				return nil
+			} else if err := g.again(r.LSN, &b); err != nil {
 				return err
+			} else if batches = append(batches, b); alone {
+				return nil
 			}
-			if o.Kind == OpPut {
-				g.nextNum = o.Num + 1
-			}
-			g.own[docKey{o.Coll, o.ID}] = o
 		}
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return db.Guard(func() error {
-		g.apply(ops)
-		g.publish(lsn)
+	rest = records[len(batches):]
+	err = db.Guard(func() error {
+		for i := range batches {
+			g.apply(batches[i].Ops)
+		}
+		g.publish(records[len(batches)-1].LSN)
+		if !db.Opts.ReadOnly { // it may lead, and be asked
+			for i, b := range batches {
+				db.outcomes.note(records[i].LSN, b.Request, b.Deleted())
+			}
+		}
 		return nil
 	})
+	return rest, err
+}
+
+// again resolves the writes of a batch that was committed before.
+func (g *Group) again(lsn uint64, b *Batch) error {
+	if b.First != g.nextNum {
+		return BadBatch(lsn, fmt.Errorf("begins with docnum %d, expected %d", b.First, g.nextNum))
+	}
+	for i := range b.Ops {
+		o := &b.Ops[i]
+		switch o.Kind {
+		case OpDefine:
+			g.defs[o.Coll] = o.Def
+			g.NextID = max(g.NextID, o.Coll+1)
+			continue
+		case OpDrop:
+			g.defs[o.Coll] = nil
+			continue
+		}
+		if g.defs[o.Coll] == nil && g.Base.Views[o.Coll] == nil {
+			return BadBatch(lsn, fmt.Errorf("writes to unknown collection %d", o.Coll))
+		}
+		var err error
+		if o.old, _, err = g.current(o.Coll, o.ID); err != nil {
+			return err
+		}
+		if o.Kind == OpPut {
+			g.nextNum = o.Num + 1
+		}
+		g.pending[docKey{o.Coll, o.ID}] = o
+	}
+	return nil
 }

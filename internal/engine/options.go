@@ -22,6 +22,9 @@ type Options struct {
 	// if the database cannot be led, before the lock is given up.
 	OnLead    func(*Engine) (serves bool)
 	OnAbandon func()
+	// OnDeposed is called when this process finds that it has lost the lead. It must not block, and
+	// has StepDown called.
+	OnDeposed func()
 	Logger    *slog.Logger
 
 	Hook       vfs.Hook      // faults and traces, for tests

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -43,9 +45,35 @@ type Patch struct {
 	Unset []string
 }
 
+// A Batch is the content of a record.
+type Batch struct {
+	First   uint64 // DocNum of the first put
+	Ops     []Op
+	Request RequestID // that it answers, of a follower
+}
+
+// Deleted returns how many documents the deletes of a resolved batch remove: each names one that
+// exists.
+func (b *Batch) Deleted() (n int) {
+	for i := range b.Ops {
+		if b.Ops[i].Kind == OpDelete {
+			n++
+		}
+	}
+	return n
+}
+
+// defines reports whether a batch changes the collections.
+func (b *Batch) defines() bool {
+	return slices.ContainsFunc(b.Ops, func(o Op) bool { return o.Kind == OpDefine || o.Kind == OpDrop })
+}
+
 // A WAL record is the resolved form of one batch:
 //
 //	version u8 | first DocNum u64 | ops u32 | op …
+//	version u8 | writer 16 bytes | request u64 | first DocNum u64 | ops u32 | op …
+//
+// The second form is for a batch that a follower asked for.
 //
 //	put     1 u8 | collection u32 | document length u32 | dim u32 | document | dim × float32
 //	delete  2 u8 | collection u32 | id length u32 | id
@@ -53,11 +81,15 @@ type Patch struct {
 //	drop    4 u8 | collection u32
 //
 // Puts take DocNums in order from the first. All integers are little-endian.
-const RecordVersion = 1
+const (
+	RecordVersion  = 1
+	RequestVersion = 2 // of a batch that a follower asked for
+)
 
 // EncodeRecord returns the record as consecutive pieces, so that vectors are not copied.
-func EncodeRecord(first uint64, ops []Op) ([][]byte, error) {
-	head := codec.Encoder{B: make([]byte, 0, 13+len(ops)*16)}
+func EncodeRecord(b Batch) ([][]byte, error) {
+	ops := b.Ops
+	head := codec.Encoder{B: make([]byte, 0, 37+len(ops)*16)}
 	parts := make([][]byte, 0, 1+2*len(ops))
 	flushed := 0 // start of the bytes of head.B that are not in parts yet
 	emit := func(b []byte) {
@@ -67,8 +99,14 @@ func EncodeRecord(first uint64, ops []Op) ([][]byte, error) {
 			parts = append(parts, b)
 		}
 	}
-	head.U8(RecordVersion)
-	head.U64(first)
+	if b.Request.zero() {
+		head.U8(RecordVersion)
+	} else {
+		head.U8(RequestVersion)
+		head.Raw(b.Request.Writer[:])
+		head.U64(b.Request.Number)
+	}
+	head.U64(b.First)
 	head.U32(uint32(len(ops)))
 	for i := range ops {
 		o := &ops[i]
@@ -101,14 +139,22 @@ func EncodeRecord(first uint64, ops []Op) ([][]byte, error) {
 }
 
 // DecodeRecord is the inverse. The result shares no memory with b.
-func DecodeRecord(b []byte) (first uint64, ops []Op, err error) {
-	d := codec.NewDecoder(b)
-	if v := d.U8(); d.Err() == nil && v != RecordVersion {
-		return 0, nil, fmt.Errorf("%w: record version %d", fileformat.ErrVersion, v)
+func DecodeRecord(record []byte) (b Batch, err error) {
+	d := codec.NewDecoder(record)
+	switch v := d.U8(); {
+	case d.Err() != nil || v == RecordVersion:
+	case v == RequestVersion:
+		copy(b.Request.Writer[:], d.Raw(len(b.Request.Writer)))
+		b.Request.Number = d.U64()
+		if d.Err() == nil && b.Request.zero() {
+			d.Fail(errors.New("a request of nobody"))
+		}
+	default:
+		return Batch{}, fmt.Errorf("%w: record version %d", fileformat.ErrVersion, v)
 	}
-	first = d.U64()
+	b.First = d.U64()
 	n := int(d.U32())
-	next := first
+	next := b.First
 	for range n {
 		o := Op{Kind: d.U8(), Coll: d.U32()}
 		switch o.Kind {
@@ -140,10 +186,10 @@ func DecodeRecord(b []byte) (first uint64, ops []Op, err error) {
 		if d.Err() != nil {
 			break
 		}
-		ops = append(ops, o)
+		b.Ops = append(b.Ops, o)
 	}
 	if d.Err() == nil && d.Len() > 0 {
 		d.Fail(fmt.Errorf("%d bytes left over", d.Len()))
 	}
-	return first, ops, d.Err()
+	return b, d.Err()
 }

@@ -52,7 +52,7 @@ func (db *Engine) Leads() bool { return db.Role() == Leader }
 
 // LogBytes returns the size of the log in bytes, 0 for a process that does not lead.
 func (db *Engine) LogBytes() int64 {
-	if log := db.logFiles.Load(); log != nil {
+	if log := db.Log.Load(); log != nil {
 		return log.Size()
 	}
 	return 0
@@ -176,8 +176,34 @@ func (db *Engine) Join(begin func(root Root, lsn uint64, unpin func()), each fun
 	return err
 }
 
-// takeLock takes the lock of the database, as a reader or to lead.
+// takeLock takes the lock of the database, as a reader or to lead, in the directory where the
+// database is now.
 func (db *Engine) takeLock() (*vfs.Lock, error) {
+	for {
+		lock, err := db.lockHere()
+		moved, here := false, error(nil)
+		switch {
+		case err == nil:
+			moved, here = db.unfence()
+		case db.sharing(): // that directory may have been removed
+			moved, here = db.FS.Moved()
+		}
+		if here == nil && !moved {
+			return lock, err
+		}
+		if err == nil {
+			here = errors.Join(here, lock.Close())
+		}
+		if here == nil {
+			here = db.FS.Reopen()
+		}
+		if here != nil {
+			return nil, here
+		}
+	}
+}
+
+func (db *Engine) lockHere() (*vfs.Lock, error) {
 	if db.Opts.ReadOnly || db.sharing() {
 		return db.FS.Lock(LockName, !db.Opts.ReadOnly)
 	}
@@ -266,12 +292,7 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 				Err: fmt.Errorf("has batch %d of database %x, the leading process %d of %x",
 					db.State.Applied, db.State.DB, root.Applied, root.DB)}
 		}
-		for _, r := range records {
-			if err := db.replayNext(r); err != nil {
-				return nil, err
-			}
-		}
-		return store, nil
+		return store, db.replayAll(records)
 	})
 	if err != nil {
 		return err
@@ -285,29 +306,35 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 	return nil
 }
 
-// Replay makes a batch of the leader visible.
-func (db *Engine) Replay(r Record) error {
+// Replay makes batches of the leader visible, together as far as possible.
+func (db *Engine) Replay(records []Record) error {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
 	if err := db.Begin(); err != nil {
 		return err
 	}
 	defer db.End()
-	return db.replayNext(r)
+	return db.replayAll(records)
 }
 
-// replayNext replays a record that may be known already.
-func (db *Engine) replayNext(r Record) error {
+// replayAll replays records. It skips those that this process has: a root came after them.
+func (db *Engine) replayAll(records []Record) (err error) {
 	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
 	last := db.tip().LSN
-	db.CommitMu.Unlock()
-	switch {
-	case r.LSN <= last:
-		return nil
-	case r.LSN > last+1:
-		return BadBatch(r.LSN, fmt.Errorf("comes after batch %d", last))
+	for len(records) > 0 && records[0].LSN <= last {
+		records = records[1:]
 	}
-	return db.replay(r.LSN, r.Data)
+	for _, r := range records {
+		if r.LSN != last+1 {
+			return BadBatch(r.LSN, fmt.Errorf("comes after batch %d", last))
+		}
+		last++
+	}
+	for err == nil && len(records) > 0 {
+		records, err = db.replayTogether(records)
+	}
+	return err
 }
 
 // Retry looks for derived files that were absent: the leader has made some.
@@ -358,35 +385,33 @@ func (db *Engine) left(s *meta.Store) {
 // TryLead makes a follower the leader. It fails with ErrLocked, and the engine stays a follower,
 // while another process leads. It recovers the files of the leader before, as Open does. Readers go
 // on with the version before.
-func (db *Engine) TryLead() (err error) {
+func (db *Engine) TryLead() error {
 	if err := db.Begin(); err != nil {
 		return err
 	}
 	defer db.End()
-	lock, err := db.FS.Lock(LockName, true)
+	lock, err := db.takeLock()
 	if err != nil {
 		return Translate(err)
 	}
-	start := time.Now()
-	defer func() {
-		if err == nil {
-			return
-		}
-		db.abandon()
-		err = errors.Join(err, lock.Close())
-	}()
-	o := db.logOptions()
+	start, o := time.Now(), db.logOptions()
+	db.lock = lock
+	db.setWrites(true)
 	db.takeLead(lock)
 	tail, err := db.inherit(o)
+	if err == nil {
+		if err = db.startLog(o, tail, true); err != nil {
+			err = errors.Join(err, db.retreat())
+		}
+	}
 	if err != nil {
-		return err
+		db.setWrites(false)
+		db.abandon()
+		db.lock = nil
+		return errors.Join(err, lock.Close())
 	}
-	if err := db.startLog(o, tail, true); err != nil {
-		return err
-	}
-	db.lock = lock
-	db.role.Store(uint32(Leader))
 	db.Background.lead(db)
+	db.role.Store(uint32(Leader))
 	db.Opts.Logger.Info("leads", "dir", db.Dir, "lsn", db.Cur.LSN, "took", time.Since(start))
 	return nil
 }
@@ -395,21 +420,66 @@ func (db *Engine) TryLead() (err error) {
 func (db *Engine) inherit(o wal.Options) (tail wal.Tail, err error) {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
-	err = db.replace(func() (*meta.Store, error) {
-		store, err := db.openMeta(meta.Options{Trusted: true})
-		if err != nil {
-			return nil, err
-		}
-		db.reset()
-		if err := db.load(store); err != nil {
-			return nil, errors.Join(err, store.Close())
-		}
-		if err = db.sweep(); err == nil {
-			tail, err = db.replayLog(o)
-		}
+	err = db.replace(func() (store *meta.Store, err error) {
+		store, tail, err = db.loadAgain(meta.Options{Trusted: true}, o)
 		return store, err
 	})
 	return tail, err
+}
+
+// loadAgain loads the files and replays the log. The lock of the database and MetaMu are held.
+func (db *Engine) loadAgain(m meta.Options, o wal.Options) (store *meta.Store, tail wal.Tail, err error) {
+	if store, err = db.openMeta(m); err != nil {
+		return nil, tail, err
+	}
+	db.reset()
+	if err := db.load(store); err != nil {
+		return nil, tail, errors.Join(err, store.Close())
+	}
+	if db.State.DB != db.Identity {
+		return nil, tail, &fileformat.CorruptError{File: MetaName, Offset: -1,
+			Err: fmt.Errorf("of database %x, not %x: the directory was replaced", db.State.DB, db.Identity)}
+	}
+	if !m.ReadOnly {
+		err = db.sweep()
+	}
+	if err == nil {
+		tail, err = db.replayLog(o)
+	}
+	return store, tail, err
+}
+
+// retreat makes a follower again of a process that has begun to lead and cannot. Others may write
+// meta.bolt from now on, so it is opened for reading.
+func (db *Engine) retreat() error {
+	db.MetaMu.Lock()
+	defer db.MetaMu.Unlock()
+	err := db.endWriting()
+	return errors.Join(err, db.replace(func() (*meta.Store, error) {
+		store, _, err := db.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, db.logOptions())
+		return store, err
+	}))
+}
+
+// endWriting gives up the log and the head that is being flushed. Nobody may be writing.
+func (db *Engine) endWriting() error {
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	if db.Frozen != nil {
+		db.Drop(db.frozenAt)
+		db.Frozen, db.frozenAt, db.flushErr = nil, nil, nil
+	}
+	if log := db.Log.Swap(nil); log != nil {
+		return log.Close()
+	}
+	return nil
+}
+
+// setWrites notes whether this process may write.
+func (db *Engine) setWrites(may bool) {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	db.writes = may
 }
 
 // Reload loads the files again in a process that only reads, once the leader that it followed has
@@ -421,20 +491,12 @@ func (db *Engine) Reload() error {
 		return err
 	}
 	defer db.End()
-	lock, err := db.FS.Lock(LockName, false)
+	lock, err := db.takeLock()
 	if err != nil {
 		return Translate(err)
 	}
 	err = db.replace(func() (*meta.Store, error) {
-		store, err := db.openMeta(meta.Options{ReadOnly: true, Trusted: true})
-		if err != nil {
-			return nil, err
-		}
-		db.reset()
-		if err := db.load(store); err != nil {
-			return nil, errors.Join(err, store.Close())
-		}
-		_, err = db.replayLog(db.logOptions())
+		store, _, err := db.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, db.logOptions())
 		return store, err
 	})
 	if err == nil {
@@ -458,6 +520,9 @@ func (db *Engine) Alone(fn func() error) (alone bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	if moved, err := db.FS.Moved(); err != nil || moved {
+		return false, err
+	}
 	db.MetaMu.Lock()
 	store := db.Store
 	db.MetaMu.Unlock()

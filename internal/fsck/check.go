@@ -81,7 +81,7 @@ func (c *checker) log() error {
 	defer c.db.CommitMu.Unlock()
 	_, err := wal.Replay(wal.Options{FS: c.db.Files(), DB: c.db.State.DB}, c.db.Cur.Applied,
 		func(_ uint64, b []byte) error {
-			_, _, err := engine.DecodeRecord(b)
+			_, err := engine.DecodeRecord(b)
 			return errors.Join(err, c.ctx.Err())
 		})
 	return err

@@ -115,7 +115,7 @@ func (x *fileChecker) store(store *meta.Store) error {
 	}
 	_, err = wal.Replay(wal.Options{FS: x.fs, DB: state.DB, ReadOnly: true}, state.Applied,
 		func(_ uint64, b []byte) error {
-			_, _, err := engine.DecodeRecord(b)
+			_, err := engine.DecodeRecord(b)
 			return errors.Join(err, x.ctx.Err())
 		})
 	if err != nil && x.ctx.Err() == nil {

@@ -273,12 +273,12 @@ func (r *repairer) log() error {
 	next := r.state.Applied + 1
 	_, err := wal.Replay(wal.Options{FS: r.fs, DB: r.state.DB, ReadOnly: true}, r.state.Applied,
 		func(lsn uint64, b []byte) error {
-			_, ops, err := engine.DecodeRecord(b)
+			batch, err := engine.DecodeRecord(b)
 			if err != nil {
 				return engine.BadBatch(lsn, err)
 			}
 			next = lsn + 1
-			return r.replay(ops)
+			return r.replay(batch.Ops)
 		})
 	if errors.Is(engine.Translate(err), fileformat.ErrCorrupt) {
 		r.report.problem(err)

@@ -38,7 +38,7 @@ func (s *Store) rewrite() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bolt == nil {
-		return errors.Join(ErrClosed, s.discard(tmp))
+		return errors.Join(ErrClosed, discard(s.fs, tmp))
 	}
 	// Windows does not rename over an open file, so close it first. The lock of the database keeps
 	// other processes out.
@@ -60,7 +60,7 @@ func (s *Store) rewrite() error {
 		return s.failed
 	}
 	if renamed != nil {
-		return errors.Join(renamed, s.discard(tmp))
+		return errors.Join(renamed, discard(s.fs, tmp))
 	}
 	return nil
 }
@@ -77,13 +77,13 @@ func (s *Store) compactTo(tmp string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.discard(tmp))
+			err = errors.Join(err, discard(s.fs, tmp))
 		}
 	}()
 	if err := s.fs.Mkdir(path.Dir(tmp)); err != nil {
 		return err
 	}
-	if err := s.discard(tmp); err != nil {
+	if err := discard(s.fs, tmp); err != nil {
 		return err
 	}
 	f, err := s.fs.Create(tmp)
@@ -166,12 +166,12 @@ func check(f *vfs.File) error {
 }
 
 // discard removes a file that may not exist. A non-empty directory of that name counts as absent.
-func (s *Store) discard(name string) error {
-	err := s.fs.Remove(name)
+func discard(fsys *vfs.FS, name string) error {
+	err := fsys.Remove(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if _, derr := s.fs.ReadDir(name); derr == nil {
+	if _, derr := fsys.ReadDir(name); derr == nil {
 		return nil
 	}
 	return err

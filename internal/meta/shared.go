@@ -160,25 +160,33 @@ func (s *Store) closeViews() {
 // Copy replaces a file that other processes read by a copy of its newest root, which nobody reads.
 // They keep the file that they have open. The lock of the database must be held.
 func Copy(fsys *vfs.FS, name string) (err error) {
-	from, err := Open(fsys, name, Options{ReadOnly: true, Shared: true, Trusted: true})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
 	tmp := "tmp/" + path.Base(name) + ".copy"
 	if err := fsys.Mkdir(path.Dir(tmp)); err != nil {
 		return err
 	}
-	if err := from.discard(tmp); err != nil {
+	if err := discard(fsys, tmp); err != nil {
 		return err
 	}
-	if err := from.CopyTo(fsys, tmp); err != nil {
+	if err := copyRoot(fsys, name, fsys, tmp); err != nil {
 		return err
 	}
 	if err := fsys.Rename(tmp, name); err != nil {
-		return errors.Join(err, from.discard(tmp))
+		return errors.Join(err, discard(fsys, tmp))
 	}
 	return fsys.SyncDir(path.Dir(name))
+}
+
+// CopyTo copies the newest root of a file that other processes use to a new file of that name in
+// another directory. The process that writes the file may end a commit during that, but begin none.
+func CopyTo(from *vfs.FS, name string, to *vfs.FS) error { return copyRoot(from, name, to, name) }
+
+func copyRoot(from *vfs.FS, name string, to *vfs.FS, as string) (err error) {
+	s, err := Open(from, name, Options{ReadOnly: true, Shared: true, Trusted: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.CopyTo(to, as)
 }
 
 // Newest reports whether the newest root of the file of that name is the one that this store was

@@ -416,7 +416,7 @@ func (s *Store) unseal() error {
 	if err := s.whole(); err != nil {
 		return err
 	}
-	if err := s.discard(sumsName(s.name)); err != nil {
+	if err := discard(s.fs, sumsName(s.name)); err != nil {
 		return err
 	}
 	if err := s.fs.SyncDir(path.Dir(s.name)); err != nil {

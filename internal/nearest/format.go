@@ -10,9 +10,6 @@ import (
 
 // Constants of the file format (docs/format/recall.md). They never change for version 1.
 const (
-	// TallyName is the file that keeps what repeated probes have shown.
-	TallyName = "recall.tally"
-
 	tallyMagic   = "VECBOLTR"
 	tallyVersion = 1
 	tallySize    = 48                      // bytes of a tally

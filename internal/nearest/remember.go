@@ -21,7 +21,7 @@ func (r *Rechecks) load() {
 		return
 	}
 	defer r.engine.Done(ver)
-	b, err := r.engine.FS.ReadFile(TallyName, tallyLimit)
+	b, err := r.engine.FS.ReadFile(engine.TallyName, tallyLimit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -34,7 +34,7 @@ func (r *Rechecks) load() {
 	}
 	if err != nil {
 		r.engine.Opts.Logger.Warn("measured recalls are lost and will be measured again",
-			"file", TallyName, "error", err)
+			"file", engine.TallyName, "error", err)
 		return
 	}
 	r.stored = b
@@ -109,8 +109,8 @@ func (r *Rechecks) save() {
 	if bytes.Equal(b, r.stored) || r.stored == nil && len(now.graphs) == 0 && len(now.targets) == 0 {
 		return
 	}
-	if err := e.FS.WriteFileAtomic(TallyName, b); err != nil {
-		e.Opts.Logger.Warn("measured recalls cannot be kept", "file", TallyName, "error", err)
+	if err := e.KeepFile(engine.TallyName, b); err != nil {
+		e.Opts.Logger.Warn("measured recalls cannot be kept", "file", engine.TallyName, "error", err)
 		return
 	}
 	r.stored = b

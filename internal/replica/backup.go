@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -154,8 +153,6 @@ func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engi
 	return err
 }
 
-const copyBytes = 1 << 20
-
 // copySegment copies a vector file and verifies the copy. Columns are derived:
 // the copy builds them when it first needs them.
 func copySegment(ctx context.Context, db *engine.Engine, from, to *vfs.FS, s *engine.OpenSegment) error {
@@ -176,31 +173,5 @@ func copyFile(ctx context.Context, from, to *vfs.FS, name string, size int64) er
 		return err
 	}
 	defer in.Close()
-	return copyOpen(ctx, in, to, name, size)
-}
-
-// copyOpen is copyFile of an open file.
-func copyOpen(ctx context.Context, in *vfs.File, to *vfs.FS, name string, size int64) error {
-	out, err := to.Create(name)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	buf := make([]byte, copyBytes)
-	for off := int64(0); off < size; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n := min(int64(len(buf)), size-off)
-		if got, err := in.ReadAt(buf[:n], off); errors.Is(err, io.EOF) {
-			return &fileformat.CorruptError{File: name, Offset: off + int64(got), Err: io.ErrUnexpectedEOF}
-		} else if err != nil {
-			return fmt.Errorf("read %s at offset %d: %w", name, off, err)
-		}
-		if _, err := out.WriteAt(buf[:n], off); err != nil {
-			return fmt.Errorf("write %s at offset %d: %w", name, off, err)
-		}
-		off += n
-	}
-	return out.Sync()
+	return engine.CopyFile(ctx, in, to, name, size)
 }

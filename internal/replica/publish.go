@@ -448,7 +448,7 @@ func (p *publication) documents() (commits uint64, err error) {
 	// A replica must not have what the database may lose. Writers go on: their
 	// writes after this sync are not in the version, which was chosen before.
 	if !db.Opts.SyncAlways {
-		if err := db.Log.Sync(); err != nil {
+		if err := db.Log.Load().Sync(); err != nil {
 			return 0, db.Fail(err)
 		}
 	}
@@ -594,7 +594,7 @@ func (p *publication) derived(d engine.Publishable, view *vfs.FS) error {
 	defer in.Close()
 	size, err := in.Size() // of this file: SetText may replace the one of that name at any time
 	if err == nil {
-		err = copyOpen(p.ctx, in, p.temp, name, size)
+		err = engine.CopyFile(p.ctx, in, p.temp, name, size)
 	}
 	if err != nil {
 		return err

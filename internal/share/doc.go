@@ -1,13 +1,13 @@
-// Package share holds the messages between the processes that share one database directory: the
-// leader, which holds the lock and writes, and its followers, which read the files themselves and
-// send their writes to the leader.
+// Package share lets any number of processes open one database directory. One of them leads: its
+// engine holds the lock and writes. The others follow: they read the files themselves, get the
+// records of the log from the leader, and send their writes to it. When the leader ends or is
+// stopped, a follower takes its place.
 //
-// Its inputs are messages, and bytes from the other end of a local socket. Its outputs are frames,
-// and messages or an error about the bytes. Both ends run as one user, but
-// bytes are not trusted: a frame never panics its reader, never allocates beyond its size, and
-// never holds a write that package db would have refused. docs/format/share.md describes every
-// byte.
+// It is given a directory and the options of an engine. It gives back a [Member], whose engine
+// answers and writes as one that is alone, and the list of processes at work. Both ends of a socket
+// run as one user, but bytes are not trusted: a frame never panics its reader, never allocates
+// beyond its size, and never holds a write that package db would have refused. docs/format/share.md
+// describes every byte.
 //
-// It never knows a socket, a file or the state of a database: whether a collection exists, or an id
-// is taken, is for the leader to decide.
+// It must never know what an answer is made of: segments, versions and the log are for the engine.
 package share

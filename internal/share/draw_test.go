@@ -239,7 +239,9 @@ func drawMessage(t *rapid.T, kind int) Message {
 	u64 := func(what string) uint64 { return rapid.Uint64().Draw(t, what) }
 	switch kind {
 	case kindHello:
-		return Hello{Version, drawProcess(t), rapid.Bool().Draw(t, "read-only")}
+		m := Hello{Version: Version, Process: drawProcess(t), ReadOnly: rapid.Bool().Draw(t, "read-only"), Writer: [16]byte{1}}
+		copy(m.Writer[1:], rapid.SliceOfN(rapid.Byte(), 15, 15).Draw(t, "writer"))
+		return m
 	case kindWelcome:
 		m := Welcome{Version: Version, Process: drawProcess(t), Root: u64("root"), LSN: u64("lsn")}
 		m.Applied = m.LSN - rapid.Uint64Max(m.LSN).Draw(t, "behind")
@@ -282,6 +284,8 @@ func drawMessage(t *rapid.T, kind int) Message {
 		return Call{u64("request"), uint8(rapid.IntRange(CallFlush, CallProcesses).Draw(t, "call"))}
 	case kindCancel:
 		return Cancel{u64("request")}
+	case kindOutcome:
+		return Outcome{u64("request"), u64("of"), u64("seen")}
 	case kindResult:
 		m := Result{Request: u64("request"), LSN: u64("lsn"), Deleted: rapid.IntMin(0).Draw(t, "deleted")}
 		if rapid.Bool().Draw(t, "failed") {
@@ -323,7 +327,7 @@ func examples(t testing.TB) []Message {
 		t.Fatal(err)
 	}
 	return []Message{
-		Hello{Version, p, true},
+		Hello{Version, p, true, [16]byte{1, 2, 3}},
 		Welcome{Version, [16]byte{1, 2, 3}, p, 8, 20, 22},
 		Refused{engine.ErrLocked},
 		Records{21, [][]byte{[]byte("one record"), []byte("another")}},
@@ -343,5 +347,6 @@ func examples(t testing.TB) []Message {
 		Result{Request: 7, LSN: 23, Deleted: 1, Processes: []Process{p, {PID: 1}}},
 		Result{Request: 8, Err: &fileformat.CorruptError{File: "wal/00000001.wal", Offset: 4096, Err: fileformat.ErrChecksum}},
 		Bye{},
+		Outcome{9, 7, 22},
 	}
 }

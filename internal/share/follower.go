@@ -20,6 +20,9 @@ import (
 // A link is the connection to a leader.
 type link struct {
 	conn   *net.UnixConn
+	pid    int // of the leader, or 0: see checkPeer
+	since  time.Time
+	failed time.Time // when taking its place failed last; guarded by Member.deposing
 	in     *bufio.Reader
 	out    *queue
 	sender vfs.Group
@@ -55,7 +58,8 @@ func (m *Member) join(wait time.Duration) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: conn, in: bufio.NewReaderSize(conn, readBytes), out: newQueue(), pending: map[uint64]*pending{}}
+	l := &link{conn: conn, since: time.Now(), token: before, in: bufio.NewReaderSize(conn, readBytes), out: newQueue(),
+		pending: map[uint64]*pending{}}
 	// If sending fails, the leader has ended. It may have said so before, which is still to be
 	// read.
 	l.sender.Go(engine.SocketName, func() error { return l.out.send(conn) })
@@ -64,14 +68,34 @@ func (m *Member) join(wait time.Duration) (*link, error) {
 		_ = conn.SetReadDeadline(time.Now().Add(wait))
 		defer conn.SetReadDeadline(time.Time{})
 	}
-	err = l.greet(m.process(engine.Follower), m.opts.ReadOnly)
+	if l.pid, err = checkPeer(conn); err == nil {
+		defer m.watch(l)()
+		err = l.greet(Hello{Version: Version, Process: m.process(engine.Follower), ReadOnly: m.opts.ReadOnly,
+			Writer: m.writer})
+	}
 	if err == nil {
 		// A leader takes the lock before it listens, and stops listening before it gives the lock
 		// up. So if the token is the same before and after, it is the one of the process that
 		// answered.
-		if l.token, err = m.token(); err == nil && l.token != before {
+		var now string
+		if now, err = m.token(); err == nil && now != before {
 			err = errNoLeader
 		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	return l, nil
+}
+
+// joinAdopted joins the leader and adopts its state.
+func (m *Member) joinAdopted(wait time.Duration) (*link, error) {
+	l, err := m.join(wait)
+	if err != nil {
+		return nil, err
+	}
+	if err = m.engine.Reopen(); err == nil {
+		err = m.adoptFirst(l)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.close())
@@ -95,50 +119,54 @@ func (l *link) root(tx, applied uint64) engine.Root {
 }
 
 // greet exchanges Hello and Welcome, and reads the records of the present state.
-func (l *link) greet(self Process, readOnly bool) error {
-	if err := checkPeer(l.conn); err != nil {
-		return err
-	}
-	if !l.send(Hello{Version: Version, Process: self, ReadOnly: readOnly}) {
+func (l *link) greet(hello Hello) error {
+	if !l.send(hello) {
 		return errNoLeader
 	}
-	m, err := Read(l.in)
+	m, err := l.receive()
 	if err != nil {
-		if m == nil && isLost(err) {
-			return fmt.Errorf("%w: %w", errNoLeader, err)
-		}
 		return err
+	}
+	welcome, ok := m.(Welcome)
+	if !ok {
+		return fmt.Errorf("%T instead of Welcome", m)
+	}
+	l.welcome = welcome
+	for next := welcome.Applied + 1; next <= welcome.LSN; {
+		m, err := l.receive()
+		if err != nil {
+			return err
+		}
+		records, ok := m.(Records)
+		if !ok {
+			return fmt.Errorf("%T instead of Records", m)
+		}
+		if records.First != next {
+			return fmt.Errorf("records from %d instead of %d", records.First, next)
+		}
+		l.keep(records)
+		next += uint64(len(records.Records))
+	}
+	return nil
+}
+
+// receive reads a message of a leader that is being joined. A leader that ends or closes before it
+// has sent its state is none.
+func (l *link) receive() (Message, error) {
+	m, err := Read(l.in)
+	if isLost(err) {
+		return nil, fmt.Errorf("%w: %w", errNoLeader, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	switch m := m.(type) {
 	case Refused:
-		return m.Err
-	case Welcome:
-		l.welcome = m
-	default:
-		return fmt.Errorf("%T instead of Welcome", m)
+		return nil, m.Err
+	case Bye:
+		return nil, fmt.Errorf("%w: it closes", errNoLeader)
 	}
-	for next := l.welcome.Applied + 1; next <= l.welcome.LSN; {
-		m, err := Read(l.in)
-		if err != nil {
-			if isLost(err) {
-				return fmt.Errorf("%w: %w", errNoLeader, err)
-			}
-			return err
-		}
-		switch m := m.(type) {
-		case Records:
-			if m.First != next {
-				return fmt.Errorf("records from %d instead of %d", m.First, next)
-			}
-			l.keep(m)
-			next += uint64(len(m.Records))
-		case Refused:
-			return m.Err
-		default:
-			return fmt.Errorf("%T instead of Records", m)
-		}
-	}
-	return nil
+	return m, nil
 }
 
 // keep adds records to those after the root.
@@ -166,6 +194,7 @@ func (m *Member) adopt(l *link, root engine.Root) error {
 
 // adoptFirst adopts the state of Welcome, or a newer one that follows it.
 func (m *Member) adoptFirst(l *link) error {
+	defer m.watch(l)()
 	root := l.root(l.welcome.Root, l.welcome.Applied)
 	for {
 		err := m.adopt(l, root)
@@ -176,10 +205,7 @@ func (m *Member) adoptFirst(l *link) error {
 		l.send(Release{Tx: root.Tx})
 		_ = l.conn.SetReadDeadline(time.Now().Add(helloTime))
 		for sent := false; !sent; {
-			msg, err := Read(l.in)
-			if isLost(err) {
-				return fmt.Errorf("%w: %w", errNoLeader, err)
-			}
+			msg, err := l.receive()
 			if err != nil {
 				return err
 			}
@@ -230,9 +256,23 @@ func (l *link) send(m Message) bool {
 	return err == nil && l.out.add(frame)
 }
 
-// run follows leaders until the member is closed or leads.
+// run follows leaders until the member is closed or leads. Without a link it looks for a leader
+// first.
 func (m *Member) run(l *link) {
 	for {
+		if l == nil {
+			if l = m.elect(); l == nil {
+				return
+			}
+			m.mu.Lock()
+			m.change(l)
+			closed := m.ctx.Err() != nil
+			m.mu.Unlock()
+			if closed { // Close did not see l
+				_ = l.close()
+				return
+			}
+		}
 		err := m.read(l)
 		m.mu.Lock()
 		m.change(nil)
@@ -242,17 +282,7 @@ func (m *Member) run(l *link) {
 			return
 		}
 		m.opts.Logger.Info("the leader has ended", "process", l.welcome.Process.PID, "reason", err)
-		if l = m.elect(); l == nil {
-			return
-		}
-		m.mu.Lock()
-		m.change(l)
-		closed := m.ctx.Err() != nil
-		m.mu.Unlock()
-		if closed { // Close did not see l
-			_ = l.close()
-			return
-		}
+		l = nil
 	}
 }
 
@@ -267,17 +297,17 @@ func (m *Member) elect() *link {
 				return nil
 			}
 		} else if err = m.engine.Reload(); err == nil {
-			m.watch()
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.change(nil)
 			return nil
 		}
+		l, joined := m.joinAdopted(0) // a leader that has a full disk, say, leaves the lead to others
+		if joined == nil {
+			return l
+		}
 		if errors.Is(err, engine.ErrLocked) {
-			var l *link
-			if l, err = m.join(0); err == nil {
-				if err = m.adoptFirst(l); err == nil {
-					return l
-				}
-				_ = l.close()
-			}
+			err = joined
 		}
 		if errors.Is(err, errNoLeader) || errors.Is(err, ErrNotLeader) || isLost(err) {
 			pause = min(2*pause, maxPause)
@@ -302,10 +332,8 @@ func (m *Member) read(l *link) error {
 		}
 		switch msg := msg.(type) {
 		case Records:
-			for _, r := range l.keep(msg) {
-				if err := m.engine.Replay(r); err != nil {
-					return m.failed(err)
-				}
+			if err := m.engine.Replay(l.keep(msg)); err != nil {
+				return m.failed(err)
 			}
 		case Root:
 			err := m.adopt(l, l.root(msg.Tx, msg.Applied))
@@ -378,10 +406,13 @@ func (l *link) finish(r Result) {
 	}
 }
 
+// errUnanswered is the error of a write that the leader may or may not have applied.
+var errUnanswered = fmt.Errorf("%w: the leading process has not answered", engine.ErrUnknown)
+
 // request sends a message and waits for the result. again is true if the leader has not begun the
-// request: it can be repeated.
-func (l *link) request(ctx context.Context, id uint64, m Message, p *pending) (again bool, err error) {
-	frame, err := Append(nil, m)
+// request: it can be repeated. After errUnanswered the next leader can tell its outcome.
+func (m *Member) request(ctx context.Context, l *link, id uint64, msg Message, p *pending) (again bool, err error) {
+	frame, err := Append(nil, msg)
 	if err != nil {
 		return false, err
 	}
@@ -397,20 +428,30 @@ func (l *link) request(ctx context.Context, id uint64, m Message, p *pending) (a
 		l.drop(id)
 		return true, nil
 	}
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		l.send(Cancel{Request: id})
-		if sent := l.drop(id); sent {
-			return false, fmt.Errorf("%w: the leading process has not answered: %w", engine.ErrUnknown, ctx.Err())
+	look := time.NewTimer(patience)
+	defer look.Stop()
+	for answered := false; !answered; {
+		select {
+		case <-p.done:
+			answered = true
+		case <-look.C:
+			m.depose(l) // if the leader is stopped
+			look.Reset(patience)
+		case <-ctx.Done():
+			l.send(Cancel{Request: id})
+			if sent := l.drop(id); sent {
+				return false, fmt.Errorf("%w: %w", errUnanswered, ctx.Err())
+			}
+			return false, ctx.Err()
 		}
-		return false, ctx.Err()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case !p.lost && errors.Is(p.result.Err, ErrNotLeader):
 		return true, nil
+	case !p.lost && errors.Is(p.result.Err, engine.ErrUnknown) && errors.Is(p.result.Err, engine.ErrLocked):
+		return false, errUnanswered // it was fenced: the next one may have the write
 	case !p.lost && p.decided != nil:
 		return false, p.decided
 	case !p.lost:
@@ -418,8 +459,7 @@ func (l *link) request(ctx context.Context, id uint64, m Message, p *pending) (a
 	case l.bye || !p.sent:
 		return true, nil
 	}
-	return false, fmt.Errorf("%w: the leading process %d ended before it answered; "+
-		"the write took effect as a whole or not at all", engine.ErrUnknown, l.welcome.Process.PID)
+	return false, errUnanswered
 }
 
 // drop gives up a request. It reports whether ops of it have been sent.
@@ -433,48 +473,93 @@ func (l *link) drop(id uint64) (sent bool) {
 	return false
 }
 
+// ask sends a request to the leader, to the next one if it was not begun or has not been applied,
+// and waits for the result. It keeps its number. done is false if this process leads or nobody
+// does.
+func (m *Member) ask(ctx context.Context, decide func() ([]engine.Op, error), message func(id uint64) Message) (
+	result Result, done bool, err error) {
+	id := m.requests.Add(1)
+	for refused := (*link)(nil); ; {
+		l, err := m.present(ctx, refused)
+		if l == nil {
+			return Result{}, err != nil, err
+		}
+		seen := m.engine.Seen()
+		msg := message(id)
+		_, writes := msg.(WriteOps)
+		p := &pending{decide: decide, sent: writes}
+		again, err := m.request(ctx, l, id, msg, p)
+		if err == errUnanswered {
+			if p.result, err = m.outcome(ctx, id, seen); err == nil {
+				again = p.result.LSN == 0
+			}
+		}
+		if !again {
+			return p.result, true, err
+		}
+		refused = l
+	}
+}
+
+// outcome finds out the effect of a write that was sent, after batch seen, to a leader which has
+// not answered. LSN is 0 if it was not applied and never will be.
+func (m *Member) outcome(ctx context.Context, id, seen uint64) (result Result, err error) {
+	write := engine.RequestID{Writer: m.writer, Number: id}
+	if result.LSN, result.Deleted, seen = m.engine.Received(write, seen); result.LSN > 0 {
+		return result, nil
+	}
+	for {
+		var done bool
+		result, done, err = m.ask(ctx, nil, func(question uint64) Message {
+			return Outcome{Request: question, Of: id, Seen: seen}
+		})
+		if done {
+			break
+		}
+		result.LSN, result.Deleted, err = m.engine.Outcome(write, seen)
+		if !errors.Is(err, engine.ErrLocked) { // otherwise this process has just lost the lead
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, engine.ErrUnknown) {
+		err = fmt.Errorf("%w: %w", errUnanswered, err)
+	}
+	return result, err
+}
+
 // Forward implements engine.Upstream.
 func (m *Member) Forward(ctx context.Context, ops []engine.Op, size int,
 	decide func() ([]engine.Op, error)) (deleted int, done bool, err error) {
-	for {
-		l, err := m.present(ctx)
-		if l == nil {
-			return 0, err != nil, err
-		}
-		id := m.requests.Add(1)
-		p := &pending{decide: decide, sent: decide == nil}
-		var msg Message = WriteOps{Request: id, Ops: ops, Size: size}
+	result, done, err := m.ask(ctx, decide, func(id uint64) Message {
 		if decide != nil {
-			msg = Exclusive{Request: id}
+			return Exclusive{Request: id}
 		}
-		again, err := l.request(ctx, id, msg, p)
-		if !again {
-			return p.result.Deleted, true, err
-		}
-		if err := m.pass(ctx, l); err != nil {
-			return 0, true, err
-		}
-	}
+		return WriteOps{Request: id, Ops: ops, Size: size}
+	})
+	return result.Deleted, done, err
 }
 
 // Left implements engine.Upstream.
 func (m *Member) Left(root engine.Root) {
 	// The engine holds its lock: only a queue may be touched. A later leader may have a root of the
 	// same number, which is not the one that was left.
-	if l := m.now.Load(); l != nil && l.token == root.Leader {
+	if l := m.link.Load(); l != nil && l.token == root.Leader {
 		l.send(Release{Tx: root.Tx})
 	}
 }
 
 // present returns the connection to the leader; nil if this process leads or nobody does. While
-// there is no leader it waits.
-func (m *Member) present(ctx context.Context) (*link, error) {
+// no other leader than the one that has refused a request is there, it waits.
+func (m *Member) present(ctx context.Context, refused *link) (*link, error) {
 	for {
 		m.mu.Lock()
-		l, changed, alone := m.link, m.changed, m.engine.Role() != engine.Follower
+		l, changed, alone := m.link.Load(), m.changed, m.engine.Role() != engine.Follower
 		m.mu.Unlock()
-		if l != nil || alone {
+		switch {
+		case l != nil && l != refused:
 			return l, nil
+		case alone:
+			return nil, nil
 		}
 		select {
 		case <-changed:
@@ -486,42 +571,9 @@ func (m *Member) present(ctx context.Context) (*link, error) {
 	}
 }
 
-// pass waits until a connection that refuses requests has ended.
-func (m *Member) pass(ctx context.Context, l *link) error {
-	for {
-		m.mu.Lock()
-		now, changed := m.link, m.changed
-		m.mu.Unlock()
-		if now != l {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-m.ctx.Done():
-			return engine.ErrClosed
-		}
-	}
-}
-
 // Call has the leader run a call that only it can run. done is false if this process leads.
 func (m *Member) Call(ctx context.Context, kind uint8) (result Result, done bool, err error) {
-	for {
-		l, err := m.present(ctx)
-		if l == nil {
-			return Result{}, err != nil, err
-		}
-		id := m.requests.Add(1)
-		p := &pending{}
-		again, err := l.request(ctx, id, Call{Request: id, Kind: kind}, p)
-		if !again {
-			return p.result, true, err
-		}
-		if err := m.pass(ctx, l); err != nil {
-			return Result{}, true, err
-		}
-	}
+	return m.ask(ctx, nil, func(id uint64) Message { return Call{Request: id, Kind: kind} })
 }
 
 // Processes lists the processes at work on the database, the leader first.
@@ -546,6 +598,10 @@ func (m *Member) Barrier(ctx context.Context) error {
 		m.seek()
 		m.mu.Unlock()
 	}
-	_, _, err := m.Call(ctx, CallBarrier)
-	return err
+	for {
+		_, done, err := m.Call(ctx, CallBarrier)
+		if done || m.engine.Role() != engine.Leader || m.engine.CheckLead() == nil {
+			return err
+		}
+	}
 }

@@ -62,7 +62,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Append keeps what is in the buffer, and gives it back unchanged when it fails.
+// Append keeps the content of the buffer, and gives it back unchanged when it fails.
 func TestAppend(t *testing.T) {
 	var b []byte
 	for _, m := range examples(t) {

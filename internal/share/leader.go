@@ -34,7 +34,7 @@ const (
 
 // A leader serves the followers of an engine that leads.
 type leader struct {
-	dir      string
+	files    *vfs.FS // the directory of the socket, also after the database has got another one
 	self     Process
 	listener *net.UnixListener
 	group    vfs.Group
@@ -46,7 +46,8 @@ type leader struct {
 	mu        sync.Mutex
 	closing   bool // requests are refused
 	followers map[*follower]struct{}
-	roots     map[uint64]*pinned // by transaction
+	writers   map[[16]byte]*follower // the newest connection of each process
+	roots     map[uint64]*pinned     // by transaction
 }
 
 // pinned is a root with the number of followers that may read it.
@@ -57,7 +58,10 @@ type pinned struct {
 
 // A follower is one connection of a leader.
 type follower struct {
+	number  uint64 // in order of arrival
 	process Process
+	writer  [16]byte
+	ended   chan struct{} // closed when no request of it is worked on any more
 	conn    *net.UnixConn
 	in      *bufio.Reader
 	out     *queue
@@ -83,9 +87,13 @@ func lead(dir string, self Process) (*leader, error) {
 	if err != nil {
 		return nil, err
 	}
+	files, err := vfs.Open(dir, nil)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	s := &leader{
-		dir: dir, self: self, listener: listener, ready: make(chan struct{}),
-		followers: map[*follower]struct{}{}, roots: map[uint64]*pinned{},
+		files: files, self: self, listener: listener, ready: make(chan struct{}),
+		followers: map[*follower]struct{}{}, writers: map[[16]byte]*follower{}, roots: map[uint64]*pinned{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.group.Go(engine.SocketName, s.accept)
@@ -101,7 +109,7 @@ func (s *leader) serve(e *engine.Engine) {
 
 // accept takes connections until the listener is closed.
 func (s *leader) accept() error {
-	for {
+	for number := uint64(0); ; number++ {
 		conn, err := s.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
@@ -115,7 +123,7 @@ func (s *leader) accept() error {
 			continue
 		}
 		s.group.Go(engine.SocketName, func() error {
-			s.connected(conn)
+			s.connected(conn, number)
 			return nil
 		})
 	}
@@ -130,13 +138,7 @@ func (s *leader) abandon() error {
 // close ends the engine by closeEngine, and the connections. Requests that are refused from now on
 // have not been applied: their followers ask the next leader.
 func (s *leader) close(closeEngine func() error) error {
-	s.mu.Lock()
-	s.closing = true
-	all := s.all()
-	s.mu.Unlock()
-	for _, f := range all {
-		f.cancelRequests()
-	}
+	s.refuse()
 	errs := []error{s.unlisten()}
 	errs = append(errs, closeEngine())
 	s.cancel()
@@ -144,18 +146,31 @@ func (s *leader) close(closeEngine func() error) error {
 	return errors.Join(errs...)
 }
 
-// unlisten removes the socket. The lock of the database is held, so it is this leader's.
+// refuse ends the requests that are being worked on, as far as possible, and takes no others.
+func (s *leader) refuse() {
+	s.mu.Lock()
+	s.closing = true
+	all := s.all()
+	s.mu.Unlock()
+	for _, f := range all {
+		f.cancelRequests()
+	}
+}
+
+// depose ends the connections of a leader whose place another process has taken.
+func (s *leader) depose() error {
+	s.refuse()
+	s.cancel()
+	return errors.Join(s.unlisten(), s.group.Wait())
+}
+
+// unlisten removes the socket. The lock of the directory is held, so it is this leader's.
 func (s *leader) unlisten() error {
-	err := s.listener.Close()
-	path, done, perr := address(s.dir)
-	if perr != nil {
-		return perr
+	err := errors.Join(s.listener.Close(), s.files.Remove(engine.SocketName))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
 	}
-	defer done()
-	if rerr := os.Remove(path); !errors.Is(rerr, os.ErrNotExist) {
-		err = errors.Join(err, rerr)
-	}
-	return err
+	return errors.Join(err, s.files.Close())
 }
 
 func (s *leader) all() []*follower {
@@ -167,16 +182,17 @@ func (s *leader) all() []*follower {
 }
 
 // connected serves one connection to its end.
-func (s *leader) connected(conn *net.UnixConn) {
-	f := &follower{conn: conn, in: bufio.NewReaderSize(conn, readBytes), out: newQueue(),
-		requests: map[uint64]*request{}}
+func (s *leader) connected(conn *net.UnixConn, number uint64) {
+	f := &follower{number: number, ended: make(chan struct{}), conn: conn,
+		in: bufio.NewReaderSize(conn, readBytes), out: newQueue(), requests: map[uint64]*request{}}
+	defer close(f.ended)
 	var sender vfs.Group
 	sender.Go(engine.SocketName, func() error {
 		defer conn.Close()
 		return f.out.send(conn)
 	})
 	defer context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
-	err := checkPeer(conn)
+	_, err := checkPeer(conn)
 	if err == nil {
 		err = s.greet(f)
 	}
@@ -209,6 +225,9 @@ func (s *leader) greet(f *follower) error {
 		return ErrNotLeader
 	}
 	_ = f.conn.SetReadDeadline(time.Time{})
+	if err := s.succeed(f, hello.Writer); err != nil {
+		return err
+	}
 	f.process = hello.Process
 	f.process.Role = engine.Follower.String()
 	var batch Records
@@ -255,11 +274,33 @@ func (s *leader) greet(f *follower) error {
 	return nil
 }
 
+// succeed ends the connection that a process had before, and waits until its requests have ended:
+// the process may ask for their outcomes.
+func (s *leader) succeed(f *follower, writer [16]byte) error {
+	s.mu.Lock()
+	before := s.writers[writer]
+	if before != nil && before.number > f.number {
+		s.mu.Unlock()
+		return errors.New("the process has connected again")
+	}
+	f.writer = writer
+	s.writers[writer] = f
+	s.mu.Unlock()
+	if before != nil {
+		before.conn.Close()
+		<-before.ended
+	}
+	return nil
+}
+
 // leave forgets a follower.
 func (s *leader) leave(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.followers, f)
+	if s.writers[f.writer] == f {
+		delete(s.writers, f.writer)
+	}
 	for _, tx := range f.roots {
 		s.letGo(tx)
 	}
@@ -399,7 +440,7 @@ func (s *leader) read(f *follower) {
 			continue
 		}
 		id, work := s.work(f, m)
-		if work == nil {
+		if work == nil || f.working(id) {
 			s.engine.Opts.Logger.Warn("lost a follower", "process", f.process.PID,
 				"error", fmt.Errorf("unexpected %T", m))
 			break
@@ -445,10 +486,19 @@ func (s *leader) serving(ctx context.Context, r *request, do work, result *Resul
 func (s *leader) outcome(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing && (errors.Is(err, engine.ErrClosed) || errors.Is(err, context.Canceled)) {
+	switch {
+	case errors.Is(err, engine.ErrUnknown):
+		return err
+	case errors.Is(err, engine.ErrLocked), // it has lost the lead
+		s.closing && (errors.Is(err, engine.ErrClosed) || errors.Is(err, context.Canceled)):
 		return ErrNotLeader
 	}
 	return err
+}
+
+// id tells a write of a follower from all others.
+func (f *follower) id(number uint64) engine.RequestID {
+	return engine.RequestID{Writer: f.writer, Number: number}
 }
 
 // work returns the number of a request and its work.
@@ -456,12 +506,13 @@ func (s *leader) work(f *follower, m Message) (id uint64, _ work) {
 	switch m := m.(type) {
 	case WriteOps:
 		return m.Request, func(ctx context.Context, _ *request, result *Result) (err error) {
-			result.Deleted, err = s.engine.Write(ctx, m.Ops, m.Size)
+			result.Deleted, err = s.engine.WriteFor(ctx, f.id(m.Request), m.Ops, m.Size)
 			return err
 		}
 	case Exclusive:
+		id := f.id(m.Request)
 		return m.Request, func(ctx context.Context, r *request, result *Result) (err error) {
-			result.Deleted, err = s.engine.Exclusively(ctx, func(g *engine.Group) ([]engine.Op, error) {
+			result.Deleted, err = s.engine.ExclusivelyFor(ctx, id, func(g *engine.Group) ([]engine.Op, error) {
 				ops, err := s.decide(ctx, f, m.Request, g.Base.LSN, r)
 				if err == nil {
 					err = g.Accept(ops)
@@ -471,6 +522,11 @@ func (s *leader) work(f *follower, m Message) (id uint64, _ work) {
 			if err == nil {
 				s.engine.Background.WakeCompact() // segments may lack a new text index
 			}
+			return err
+		}
+	case Outcome:
+		return m.Request, func(_ context.Context, _ *request, result *Result) (err error) {
+			result.LSN, result.Deleted, err = s.engine.Outcome(f.id(m.Of), m.Seen)
 			return err
 		}
 	case Call:
@@ -547,6 +603,12 @@ func (f *follower) withRequest(id uint64, fn func(*request)) {
 	if r := f.requests[id]; r != nil {
 		fn(r)
 	}
+}
+
+// working reports whether a request is being worked on.
+func (f *follower) working(id uint64) (yes bool) {
+	f.withRequest(id, func(*request) { yes = true })
+	return yes
 }
 
 func (f *follower) cancelRequests() {

@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -20,8 +21,6 @@ const (
 	// readersTime for readers that hold it: other processes hold it for moments.
 	openTime    = 10 * time.Second
 	readersTime = 250 * time.Millisecond
-	// lookEvery is the time after which a reader looks for a leader again.
-	lookEvery = 2 * time.Millisecond
 	// lookTime is how long a call of a reader waits for a leader that recovers the database.
 	lookTime = time.Second
 	// Pauses between attempts to lead or to join.
@@ -41,14 +40,16 @@ type Member struct {
 	cancel context.CancelFunc
 	group  vfs.Group
 
+	writer   [16]byte      // random; with the number of a request, it tells a write from all others
 	requests atomic.Uint64 // numbers given out
 
-	looked atomic.Int64 // when a reader looked for a leader, in nanoseconds since the epoch
+	looked   atomic.Int64 // when look did something, in nanoseconds since the epoch
+	deposing sync.Mutex   // held while a stopped leader is replaced
 
 	mu      sync.Mutex
 	leader  *leader              // set while this process leads
-	link    *link                // set while it follows
-	now     atomic.Pointer[link] // link, for Left
+	lost    bool                 // the engine has lost the lead
+	link    atomic.Pointer[link] // set while it follows; changed with mu held
 	changed chan struct{}        // closed and replaced when one of them changes
 }
 
@@ -56,23 +57,25 @@ type Member struct {
 // what engine.Open does.
 func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 	m := &Member{dir: dir, opts: opts, self: self, changed: make(chan struct{})}
+	_, _ = rand.Read(m.writer[:]) // never fails
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	opts.Shared = opts.Shared && Supported && dir != engine.Memory && opts.Hook == nil
 	m.opts.Shared = opts.Shared
 	if opts.Shared {
-		m.opts.OnLead, m.opts.OnAbandon = m.onLead, m.abandon
+		m.opts.OnLead, m.opts.OnAbandon, m.opts.OnDeposed = m.onLead, m.abandon, m.deposed
 	}
 	start, holder := time.Now(), ""
 	for {
 		e, err := engine.Open(dir, m.opts)
 		if err == nil {
 			m.engine = e
-			if m.opts.ReadOnly && m.opts.Shared {
+			if m.opts.Shared {
 				e.SetUpstream(m)
-				m.watch()
-				return m, nil
+				e.Look(m.look)
 			}
-			m.leads()
+			if !m.opts.ReadOnly {
+				m.leads()
+			}
 			return m, nil
 		}
 		if !m.opts.Shared || !errors.Is(engine.Translate(err), engine.ErrLocked) {
@@ -106,8 +109,8 @@ func (m *Member) Engine() *engine.Engine { return m.engine }
 // Close closes the engine. Another process leads after a leader.
 func (m *Member) Close() error {
 	m.cancel()
-	m.mu.Lock()
-	l := m.link
+	m.mu.Lock() // run sees that ctx has ended, or this sees its link
+	l := m.link.Load()
 	m.mu.Unlock()
 	if l != nil {
 		l.conn.Close()
@@ -148,7 +151,7 @@ func (m *Member) process(role engine.Role) Process {
 func (m *Member) abandon() {
 	m.mu.Lock()
 	s := m.leader
-	m.leader = nil
+	m.leader, m.lost = nil, false
 	m.mu.Unlock()
 	if s != nil {
 		if err := s.abandon(); err != nil {
@@ -165,12 +168,13 @@ func (m *Member) leads() {
 		m.leader.serve(m.engine)
 	}
 	m.change(nil)
+	m.stepDown()
+	m.clear()
 }
 
 // change sets the link and wakes those who wait. mu is held.
 func (m *Member) change(l *link) {
-	m.link = l
-	m.now.Store(l)
+	m.link.Store(l)
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -181,69 +185,43 @@ func (m *Member) follow() error {
 	if err != nil {
 		return err
 	}
-	opts := m.opts
-	e, err := engine.NewFollower(m.dir, opts, m)
+	e, err := engine.NewFollower(m.dir, m.opts, m)
 	if err != nil {
 		return errors.Join(err, l.close())
 	}
+	e.Look(m.look)
 	m.engine = e
 	if err := m.adoptFirst(l); err != nil {
 		return errors.Join(err, l.close(), e.Close())
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begin(l)
+	return nil
+}
+
+// begin follows the leader at the other end of a link. mu is held.
+func (m *Member) begin(l *link) {
 	m.change(l)
-	m.mu.Unlock()
 	m.group.Go(engine.SocketName, func() error {
 		m.run(l)
 		return nil
 	})
-	return nil
-}
-
-// watch lets a reader find a process that has begun to lead.
-func (m *Member) watch() {
-	m.engine.Look(m.look)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.change(nil)
-}
-
-// look joins a leader if there is one now. Calls of a reader begin with it: the files that it has
-// open are left alone by every leader, but do not change any more.
-func (m *Member) look() {
-	now, last := time.Now().UnixNano(), m.looked.Load()
-	if now-last < int64(lookEvery) || !m.looked.CompareAndSwap(last, now) {
-		return
-	}
-	if m.mu.TryLock() { // otherwise another call is looking
-		defer m.mu.Unlock()
-		m.seek()
-	}
 }
 
 // seek joins a leader if there is one. mu is held.
 func (m *Member) seek() {
-	if m.link != nil || m.ctx.Err() != nil || m.engine.Role() != engine.Reader {
+	if m.link.Load() != nil || m.ctx.Err() != nil || m.engine.Role() != engine.Reader {
 		return
 	}
-	l, err := m.join(lookTime)
-	if err == nil {
-		if err = m.adoptFirst(l); err != nil {
-			_ = l.close()
-		}
-	}
+	l, err := m.joinAdopted(lookTime)
 	if err != nil {
 		if !errors.Is(err, errNoLeader) && !errors.Is(err, ErrNotLeader) {
 			m.opts.Logger.Error("cannot join the leader", "error", err)
 		}
 		return
 	}
-	m.engine.Look(nil)
-	m.change(l)
-	m.group.Go(engine.SocketName, func() error {
-		m.run(l)
-		return nil
-	})
+	m.begin(l)
 }
 
 // Self describes this process.

@@ -1,20 +1,19 @@
 package share
 
 import (
+	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// A Message is one of the structs of this file: Hello, Release, WriteOps, Exclusive, Decided, Call
-// and Cancel of a follower, all others of the leader.
+// A Message is one of the structs of this file: Hello, Release, WriteOps, Exclusive, Decided, Call,
+// Cancel and Outcome of a follower, all others of the leader.
 type Message interface {
 	kind() uint8
 	encode(e *codec.Encoder) error
@@ -35,6 +34,7 @@ type Hello struct {
 	Version  uint32 // Version; Read refuses others
 	Process  Process
 	ReadOnly bool
+	Writer   [16]byte // random, the same over all connections of a process; not zero
 }
 
 // Welcome answers a Hello. The records Applied+1 to LSN follow, as Records.
@@ -106,10 +106,19 @@ type Call struct {
 // Cancel says that nobody waits for the result of a request. It may be too late.
 type Cancel struct{ Request uint64 }
 
-// Result answers WriteOps, Decided and Call.
+// Outcome asks for the effect of a write that the follower sent over an earlier connection: its LSN
+// and Deleted in the Result, LSN 0 if it was not applied and never will be, or an error that
+// matches engine.ErrUnknown.
+type Outcome struct {
+	Request uint64 // number of this message
+	Of      uint64 // number of the write
+	Seen    uint64 // the newest record that the follower had when it sent the write
+}
+
+// Result answers WriteOps, Decided, Call and Outcome.
 type Result struct {
 	Request   uint64
-	LSN       uint64 // the last record that the request wrote or must wait for
+	LSN       uint64 // of an Outcome
 	Deleted   int    // documents that deletes removed
 	Err       error
 	Processes []Process // of CallProcesses
@@ -142,6 +151,7 @@ var kinds = [...]kind{
 	kindCancel:    {"cancel", smallPayload, func(d *codec.Decoder) Message { return Cancel{d.U64()} }},
 	kindResult:    {"result", middlePayload, decodeResult},
 	kindBye:       {"bye", smallPayload, func(*codec.Decoder) Message { return Bye{} }},
+	kindOutcome:   {"outcome", smallPayload, decodeOutcome},
 }
 
 func (Hello) kind() uint8     { return kindHello }
@@ -159,18 +169,31 @@ func (Call) kind() uint8      { return kindCall }
 func (Cancel) kind() uint8    { return kindCancel }
 func (Result) kind() uint8    { return kindResult }
 func (Bye) kind() uint8       { return kindBye }
+func (Outcome) kind() uint8   { return kindOutcome }
 
 func (m Hello) encode(e *codec.Encoder) error {
 	e.U32(m.Version)
 	encodeBool(e, m.ReadOnly)
-	return m.Process.encode(e)
+	e.Raw(m.Writer[:])
+	return errors.Join(checkWriter(m.Writer), m.Process.encode(e))
 }
 
 func decodeHello(d *codec.Decoder) Message {
 	m := Hello{Version: decodeVersion(d)}
 	m.ReadOnly = decodeBool(d)
+	copy(m.Writer[:], d.Raw(len(m.Writer)))
+	if d.Err() == nil {
+		d.Fail(checkWriter(m.Writer))
+	}
 	m.Process = decodeProcess(d)
 	return m
+}
+
+func checkWriter(w [16]byte) error {
+	if w == [16]byte{} {
+		return errors.New("a process without a number of its own")
+	}
+	return nil
 }
 
 func (m Welcome) encode(e *codec.Encoder) error {
@@ -371,6 +394,15 @@ func decodeResult(d *codec.Decoder) Message {
 
 func (Bye) encode(*codec.Encoder) error { return nil }
 
+func (m Outcome) encode(e *codec.Encoder) error {
+	e.U64(m.Request)
+	e.U64(m.Of)
+	e.U64(m.Seen)
+	return nil
+}
+
+func decodeOutcome(d *codec.Decoder) Message { return Outcome{d.U64(), d.U64(), d.U64()} }
+
 // decodeVersion reads the version of the protocol, whose place is the same in all of them.
 func decodeVersion(d *codec.Decoder) uint32 {
 	v := d.U32()
@@ -395,9 +427,9 @@ func (p Process) encode(e *codec.Encoder) error {
 	}
 	e.U32(uint32(p.PID))
 	e.U64(uint64(since))
-	e.String(printable(p.Program))
-	e.String(printable(p.Role))
-	e.String(printable(p.Version))
+	e.String(vfs.Printable(p.Program, maxString))
+	e.String(vfs.Printable(p.Role, maxString))
+	e.String(vfs.Printable(p.Version, maxString))
 	return nil
 }
 
@@ -412,23 +444,11 @@ func decodeProcess(d *codec.Decoder) Process {
 			d.Fail(fmt.Errorf("string of %d bytes, the limit is %d", len(b), maxString))
 			return p
 		}
-		if *s = string(b); printable(*s) != *s {
+		if *s = string(b); vfs.Printable(*s, maxString) != *s {
 			d.Fail(fmt.Errorf("string %q holds what cannot be shown", *s))
 		}
 	}
 	return p
-}
-
-// printable cuts a string that is shown to people, and removes control characters from it, as the
-// lock file does with the name of a program.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, s)
-	return cut(s, maxString)
 }
 
 // capacity returns for how many of n elements to reserve memory, when size bytes were sent for

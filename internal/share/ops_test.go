@@ -195,6 +195,7 @@ func TestRefusedMessages(t *testing.T) {
 		return func(e *codec.Encoder) {
 			e.U32(Version)
 			e.U8(0)
+			e.Raw([]byte("0123456789abcdef"))
 			e.U32(1)
 			e.U64(0)
 			e.String(program)
@@ -206,9 +207,13 @@ func TestRefusedMessages(t *testing.T) {
 		kind    uint8
 		payload []byte
 	}{
-		"control in a name":  {kindHello, encoded(process("a\x1b[31m"))},
-		"name not UTF-8":     {kindHello, encoded(process("a\xff"))},
-		"long name":          {kindHello, encoded(process(strings.Repeat("x", maxString+1)))},
+		"control in a name": {kindHello, encoded(process("a\x1b[31m"))},
+		"name not UTF-8":    {kindHello, encoded(process("a\xff"))},
+		"long name":         {kindHello, encoded(process(strings.Repeat("x", maxString+1)))},
+		"no writer": {kindHello, encoded(func(e *codec.Encoder) {
+			e.U32(Version)
+			e.Raw(make([]byte, 1+16+4+8+3))
+		})},
 		"applied above last": {kindWelcome, encoded(func(e *codec.Encoder) { e.U32(Version); e.Raw(make([]byte, 24)); e.U64(2); e.U64(1) })},
 		"no reason":          {kindRefused, nil},
 		"unknown sentinel":   {kindRefused, encoded(func(e *codec.Encoder) { e.String("x"); e.U64(1 << 63); e.U8(0) })},
@@ -294,8 +299,9 @@ func TestAppendRefuses(t *testing.T) {
 		"applied above last":  {Welcome{Applied: 1}, nil},
 		"records":             {Records{First: 1}, nil},
 		"empty record":        {Records{1, [][]byte{nil}}, nil},
-		"process id":          {Hello{Process: Process{PID: -1}}, nil},
-		"time":                {Hello{Process: Process{Since: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}}, nil},
+		"no writer":           {Hello{}, nil},
+		"process id":          {Hello{Writer: [16]byte{1}, Process: Process{PID: -1}}, nil},
+		"time":                {Hello{Writer: [16]byte{1}, Process: Process{Since: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}}, nil},
 
 		"unnamed":      {Decided{Ops: def(engine.Definition{})}, document.ErrInvalid},
 		"no id":        {WriteOps{Ops: []engine.Op{{Kind: engine.OpDelete}}}, document.ErrInvalid},
@@ -365,7 +371,7 @@ func TestPrintable(t *testing.T) {
 		"vecbolt": "vecbolt", "a\x1b[31mb\n": "a[31mb", "a\xffb\u202e": "ab",
 		strings.Repeat("é", 40): strings.Repeat("é", 32), "x" + strings.Repeat("é", 40): "x" + strings.Repeat("é", 31),
 	} {
-		got := crosses(t, Hello{Version: Version, Process: Process{Program: in, Role: in, Version: in}}).(Hello).Process
+		got := crosses(t, Hello{Version: Version, Writer: [16]byte{1}, Process: Process{Program: in, Role: in, Version: in}}).(Hello).Process
 		if diff := cmp.Diff(Process{Program: want, Role: want, Version: want}, got); diff != "" {
 			t.Errorf("%q: %s", in, diff)
 		}

@@ -71,14 +71,19 @@ func dial(dir string) (*net.UnixConn, error) {
 
 var errNoLeader = errors.New("no process listens")
 
-// checkPeer refuses a process of another user.
-func checkPeer(conn *net.UnixConn) error {
-	uid, err := peerUser(conn)
+// checkPeer returns the process at the other end, or 0 if this process could not take its place: it
+// is not visible here, or is root's. It refuses a process of another user.
+func checkPeer(conn *net.UnixConn) (pid int, err error) {
+	pid, uid, err := peer(conn)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if own := os.Geteuid(); uid != own && uid != 0 {
-		return fmt.Errorf("process of user %d, not %d", uid, own)
+	switch own := os.Geteuid(); uid {
+	case own:
+		return pid, nil
+	case 0:
+		return 0, nil
+	default:
+		return 0, fmt.Errorf("process of user %d, not %d", uid, own)
 	}
-	return nil
 }

@@ -1,27 +1,20 @@
 package share
 
-import (
-	"errors"
-	"net"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// Supported reports whether processes can share databases on this system.
-const Supported = true
-
-// peerUser returns the user of the process at the other end.
-func peerUser(conn *net.UnixConn) (uid int, err error) {
-	raw, err := conn.SyscallConn()
+// peerOf returns the process at the other end of a socket, and its user.
+func peerOf(socket int) (pid, uid int, err error) {
+	cred, err := unix.GetsockoptXucred(socket, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var cred *unix.Xucred
-	cerr := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
-	})
-	if cerr != nil || err != nil {
-		return 0, errors.Join(cerr, err)
-	}
-	return int(cred.Uid), nil
+	pid, err = unix.GetsockoptInt(socket, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
+	return pid, int(cred.Uid), err
+}
+
+// stopped reports whether a process is stopped, by a signal or a debugger.
+func stopped(pid int) bool {
+	const sstop = 4 // SSTOP of sys/proc.h
+	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	return err == nil && info.Proc.P_stat == sstop
 }

@@ -10,4 +10,6 @@ import (
 // Supported reports whether processes can share databases on this system.
 const Supported = false
 
-func peerUser(*net.UnixConn) (uid int, err error) { return 0, errors.ErrUnsupported }
+func peer(*net.UnixConn) (pid, uid int, err error) { return 0, 0, errors.ErrUnsupported }
+
+func stopped(int) bool { return false }

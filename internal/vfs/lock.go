@@ -40,10 +40,28 @@ func (l *Lock) Alone() {
 // process. It is empty if the holder shares with nobody, or the file could not be written.
 func (l *Lock) Token() string { return l.token }
 
+// Holds reports whether the held lock is on the file that has the name now.
+func (l *Lock) Holds(f *FS, name string) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return false, fs.ErrClosed
+	}
+	held, err := l.f.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := f.in().Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(held, there), err
+}
+
 // LockToken returns the token of the process that holds or held the named lock exclusively, as far
 // as its file tells.
 func (f *FS) LockToken(name string) (string, error) {
-	file, err := f.root.open(name, os.O_RDONLY, 0)
+	file, err := f.in().open(name, os.O_RDONLY, 0)
 	if err != nil {
 		return "", err
 	}
@@ -74,7 +92,7 @@ func (f *FS) lock(name string, exclusive bool, token string) (*Lock, error) {
 	if exclusive {
 		flag = os.O_RDWR | os.O_CREATE
 	}
-	file, err := f.root.open(name, flag, 0o600)
+	file, err := f.in().open(name, flag, 0o600)
 	if err != nil {
 		if !exclusive && errors.Is(err, fs.ErrNotExist) {
 			return &Lock{}, nil
@@ -144,18 +162,20 @@ func ownHolder(token string) holder {
 // line returns the content of the file. A name is shown to people: it is cut, and without control
 // characters.
 func (h holder) line() []byte {
-	return fmt.Appendf(nil, "%d\t%s\t%s\t%s\n", h.pid, printable(h.program),
+	return fmt.Appendf(nil, "%d\t%s\t%s\t%s\n", h.pid, Printable(h.program, maxProgram),
 		h.since.UTC().Format(time.RFC3339), h.token)
 }
 
-func printable(name string) string {
+// Printable cuts a name that is shown to people to max bytes, and removes control characters from
+// it.
+func Printable(name string, max int) string {
 	name = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return -1
 		}
 		return r
 	}, name)
-	for len(name) > maxProgram {
+	for len(name) > max {
 		_, size := utf8.DecodeLastRuneInString(name)
 		name = name[:len(name)-size]
 	}
@@ -190,10 +210,10 @@ func readHolder(f io.ReaderAt) (h holder) {
 		return holder{}
 	}
 	if len(parts) == 4 {
-		h.token = printable(parts[3])
+		h.token = Printable(parts[3], maxProgram)
 	}
 	if len(parts) >= 3 {
-		h.program = printable(parts[1])
+		h.program = Printable(parts[1], maxProgram)
 		h.since, _ = time.Parse(time.RFC3339, parts[2]) // zero if it is something else
 	}
 	return h

@@ -14,7 +14,7 @@ import (
 // temporary files that were unlinked when they were made, or that Windows deletes with the last
 // handle and keeps in its cache while there is room. Nothing is made durable. hook may be nil.
 func NewMemory(hook Hook) *FS {
-	return &FS{root: &memory{files: map[string]*os.File{}, dirs: map[string]bool{".": true}}, hook: hook}
+	return newFS(&memory{files: map[string]*os.File{}, dirs: map[string]bool{".": true}}, hook)
 }
 
 // memory is a directory of files without names in the system.

@@ -22,6 +22,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -106,7 +107,8 @@ func (s *Short) Unwrap() error { return s.Err }
 // FS gives access to the files below one directory.
 type FS struct {
 	dir   string
-	root  directory
+	path  string // of dir, from the root of the system
+	root  atomic.Pointer[directory]
 	hook  Hook
 	names map[string]string // of a view: see Named
 	tmp   atomic.Uint64     // number of the last temporary file
@@ -131,8 +133,22 @@ func Open(dir string, hook Hook) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &FS{dir: dir, root: rooted{root}, hook: hook}, nil
+	f := newFS(rooted{root}, hook)
+	f.dir = dir
+	if f.path, err = filepath.Abs(dir); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return f, nil
 }
+
+func newFS(root directory, hook Hook) *FS {
+	f := &FS{hook: hook}
+	f.root.Store(&root)
+	return f
+}
+
+// in returns the directory where the files lie.
+func (f *FS) in() directory { return *f.root.Load() }
 
 // Dir returns the directory given to Open; "" if the files lie in memory.
 func (f *FS) Dir() string { return f.dir }
@@ -141,7 +157,9 @@ func (f *FS) Dir() string { return f.dir }
 // of its value; other files do not exist in the view. The view shares the root of f; close only f.
 // Operations that change files do not map names. names must no longer be changed.
 func (f *FS) Named(names map[string]string) *FS {
-	return &FS{dir: f.dir, root: f.root, hook: f.hook, names: names}
+	view := newFS(f.in(), f.hook)
+	view.dir, view.path, view.names = f.dir, f.path, names
+	return view
 }
 
 // Real returns the real name, below the directory, of the file called name.
@@ -157,7 +175,7 @@ func (f *FS) Real(name string) (string, error) {
 }
 
 // Close releases the root. Files opened through it stay usable.
-func (f *FS) Close() error { return f.root.Close() }
+func (f *FS) Close() error { return f.in().Close() }
 
 // A directory is where the files of an FS lie.
 type directory interface {
@@ -211,7 +229,7 @@ func (f *FS) open(kind Kind, name string, flag int) (*File, error) {
 	if err := f.before(Op{Kind: kind, Name: name}); err != nil {
 		return nil, err
 	}
-	of, err := f.root.open(name, flag, 0o600)
+	of, err := f.in().open(name, flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +254,7 @@ func (f *FS) OS(name string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.root.open(name, flag&^os.O_CREATE, 0)
+	return f.in().open(name, flag&^os.O_CREATE, 0)
 }
 
 // Rename renames a file, replacing one that already has the new name. Durable only after SyncDir of
@@ -245,7 +263,7 @@ func (f *FS) Rename(oldname, newname string) error {
 	if err := f.before(Op{Kind: OpRename, Name: oldname, To: newname}); err != nil {
 		return err
 	}
-	return f.root.Rename(oldname, newname)
+	return f.in().Rename(oldname, newname)
 }
 
 // Remove removes a file or an empty directory. Durable only after SyncDir.
@@ -253,7 +271,7 @@ func (f *FS) Remove(name string) error {
 	if err := f.before(Op{Kind: OpRemove, Name: name}); err != nil {
 		return err
 	}
-	return f.root.Remove(name)
+	return f.in().Remove(name)
 }
 
 // Mkdir makes a directory; an existing one is no error. Durable only after SyncDir of its parent.
@@ -261,9 +279,9 @@ func (f *FS) Mkdir(name string) error {
 	if err := f.before(Op{Kind: OpMkdir, Name: name}); err != nil {
 		return err
 	}
-	err := f.root.Mkdir(name, 0o700)
+	err := f.in().Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		if st, serr := f.root.Stat(name); serr == nil && st.IsDir() {
+		if st, serr := f.in().Stat(name); serr == nil && st.IsDir() {
 			return nil
 		}
 	}
@@ -283,7 +301,7 @@ func (f *FS) SyncDir(name string) error {
 	err := f.before(Op{Kind: OpSyncDir, Name: name})
 	tried := err != nil
 	if err == nil {
-		tried, err = f.root.sync(name)
+		tried, err = f.in().sync(name)
 	}
 	if tried && err != nil {
 		f.mu.Lock()
@@ -325,7 +343,7 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	if f.names != nil {
 		return f.list(name)
 	}
-	names, err := f.root.list(name)
+	names, err := f.in().list(name)
 	if err != nil {
 		return nil, err
 	}
@@ -356,7 +374,7 @@ func (f *FS) Size(name string) (int64, error) {
 	if err := f.before(Op{Kind: OpStat, Name: name}); err != nil {
 		return 0, err
 	}
-	st, err := f.root.Stat(name)
+	st, err := f.in().Stat(name)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,371 @@
+//go:build linux || darwin
+
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// inDir opens a directory of files.
+func inDir(t *testing.T, dir string) *vfs.FS {
+	t.Helper()
+	f, err := vfs.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// depose does what a process does when it finds that the leader is stopped.
+func depose(t *testing.T, dir string) {
+	t.Helper()
+	for {
+		token, err := inDir(t, dir).LockToken(engine.LockName)
+		if err == nil {
+			err = engine.Depose(dir, token)
+		}
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, engine.ErrLocked) { // another process begins to lead
+			t.Fatal(err)
+		}
+	}
+}
+
+// alone fails the test if a directory holds other names than the given ones.
+func alone(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != len(names) {
+		t.Errorf("%v, not %v", left, names)
+	}
+}
+
+// TestDeposed takes the lead from a process that goes on: it follows, files of others stay, and
+// nothing is left beside the database.
+func TestDeposed(t *testing.T) {
+	ctx, parent := t.Context(), t.TempDir()
+	dir := filepath.Join(parent, "db")
+	first, second := open(t, dir, nil), open(t, dir, nil)
+	docs := collection(t, first, "c", Schema{Dim: 1})
+	upsert(t, docs, Document{ID: "flushed", Vector: []float32{1}})
+	if err := first.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, docs, Document{ID: "logged", Vector: []float32{2}})
+	snap, err := first.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	depose(t, dir)
+	upsert(t, docs, Document{ID: "after", Vector: []float32{3}})
+	upsert(t, collectionOf(t, second, "c"), Document{ID: "beside", Vector: []float32{4}})
+	if err := errors.Join(first.Barrier(ctx), second.Barrier(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	leaders := 0
+	for _, vdb := range []*DB{first, second} {
+		c := collectionOf(t, vdb, "c")
+		for i, id := range []string{"flushed", "logged", "after", "beside"} {
+			d, err := c.Get(ctx, id, WithVector)
+			if err != nil || d.Vector[0] != float32(i+1) {
+				t.Errorf("%s: %v, %v", id, d.Vector, err)
+			}
+		}
+		if vdb.engine.Leads() {
+			leaders++
+		}
+	}
+	if leaders != 1 {
+		t.Errorf("%d leaders", leaders)
+	}
+	before, err := snap.Collection("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := before.Count(ctx, nil); err != nil || n != 2 {
+		t.Errorf("the snapshot has %d documents: %v", n, err)
+	}
+	if err := errors.Join(snap.Close(), first.Close(), second.Close()); err != nil {
+		t.Fatal(err)
+	}
+	check(t, open(t, dir, nil))
+	if b, err := os.ReadFile(filepath.Join(dir, "notes.txt")); string(b) != "mine" {
+		t.Errorf("the file of another: %q, %v", b, err)
+	}
+	alone(t, parent, "db")
+}
+
+// TestDeposedUnawares: a leader that is deposed and ends without having noticed gives its lock up
+// in the directory that it had. The follower, which has had the same one open, leads in the other.
+func TestDeposedUnawares(t *testing.T) {
+	ctx, parent := t.Context(), t.TempDir()
+	dir := filepath.Join(parent, "db")
+	first, second := open(t, dir, nil), open(t, dir, nil)
+	upsert(t, collection(t, first, "c", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
+	if err := second.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	depose(t, dir)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, collectionOf(t, second, "c"), Document{ID: "b", Vector: []float32{2}})
+	third := open(t, dir, nil)
+	for _, id := range []string{"a", "b"} {
+		if _, err := collectionOf(t, third, "c").Get(ctx, id, WithText); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	depose(t, dir) // the one that is left to itself leads again
+	if err := third.Close(); err != nil {
+		t.Fatal(err)
+	}
+	upsert(t, collectionOf(t, second, "c"), Document{ID: "c", Vector: []float32{3}})
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	vdb := open(t, dir, nil)
+	check(t, vdb)
+	if n, err := collectionOf(t, vdb, "c").Count(ctx, nil); err != nil || n != 3 {
+		t.Errorf("%d documents, %v", n, err)
+	}
+	alone(t, parent, "db")
+}
+
+// TestDeposedWhileWriting takes the lead away again and again while all processes write, flush and
+// compact. All acknowledged documents are there, in every process and at the end.
+func TestDeposedWhileWriting(t *testing.T) {
+	ctx, parent := t.Context(), t.TempDir()
+	dir := filepath.Join(parent, "db")
+	var dbs []*DB
+	for range 3 {
+		dbs = append(dbs, open(t, dir, &Options{HeadSize: 16 << 10}))
+	}
+	collection(t, dbs[0], "c", Schema{Dim: 1})
+	if err := errors.Join(dbs[1].Barrier(ctx), dbs[2].Barrier(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	stop, failed := make(chan struct{}), make(chan struct{}, 6)
+	var writers sync.WaitGroup
+	var mu sync.Mutex
+	done, written := map[string]bool{}, make(chan struct{}, 1)
+	for p, vdb := range dbs {
+		docs := collectionOf(t, vdb, "c")
+		writers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				id := fmt.Sprintf("%d-%d", p, i)
+				_, err := docs.Insert(ctx, Document{ID: id, Text: id, Vector: []float32{float32(i)}})
+				if errors.Is(err, ErrUnknown) {
+					continue
+				}
+				if err == nil {
+					_, err = docs.Get(ctx, id, WithText)
+				}
+				if err != nil {
+					t.Errorf("%s: %v", id, err)
+					failed <- struct{}{}
+					return
+				}
+				mu.Lock()
+				done[id] = true
+				mu.Unlock()
+				select {
+				case written <- struct{}{}:
+				default:
+				}
+			}
+		})
+		writers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-written:
+				}
+				if err := vdb.Compact(ctx); err != nil && !errors.Is(err, ErrLocked) && !errors.Is(err, ErrUnknown) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		for range 3 {
+			select {
+			case <-written:
+			case <-failed:
+				t.FailNow()
+			case <-time.After(time.Minute):
+				t.Fatal("nothing was written for a minute")
+			}
+		}
+		depose(t, dir)
+	}
+	close(stop)
+	writers.Wait()
+	for _, vdb := range dbs {
+		if err := vdb.Barrier(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for id := range done {
+			if _, err := collectionOf(t, vdb, "c").Get(ctx, id, WithText); err != nil {
+				t.Fatalf("%s was acknowledged, and is not there: %v", id, err)
+			}
+		}
+	}
+	for _, vdb := range dbs {
+		if err := vdb.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	vdb := open(t, dir, nil)
+	check(t, vdb)
+	for id := range done {
+		if _, err := collectionOf(t, vdb, "c").Get(ctx, id, WithText); err != nil {
+			t.Fatalf("%s was acknowledged, and is lost: %v", id, err)
+		}
+	}
+	t.Logf("%d documents", len(done))
+	alone(t, parent, "db")
+}
+
+// TestFence: a fence whose maker has ended is removed, nobody begins to lead while its maker is at
+// work, and only the leader that was found stopped is replaced.
+func TestFence(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "db")
+	vdb := open(t, dir, nil)
+	collection(t, vdb, "c", Schema{Dim: 1})
+	if err := engine.Depose(dir, "of another leader"); !errors.Is(err, engine.ErrLocked) {
+		t.Errorf("with another token: %v", err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := inDir(t, dir)
+	fence, err := files.LockAlone(engine.FenceName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan *DB)
+	go func() {
+		vdb, err := Open(dir, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- vdb
+	}()
+	select {
+	case <-opened:
+		t.Fatal("opened while another process takes the lead")
+	case <-time.After(50 * time.Millisecond): // it fails at once without the lock
+	}
+	if err := fence.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if vdb = <-opened; vdb == nil {
+		t.FailNow()
+	}
+	defer vdb.Close()
+	if _, err := files.Size(engine.FenceName); err == nil {
+		t.Error("the fence is still there")
+	}
+	upsert(t, collectionOf(t, vdb, "c"), Document{ID: "a", Vector: []float32{1}})
+	alone(t, parent, "db")
+}
+
+// onMessage calls a function before a message is logged.
+type onMessage struct {
+	slog.Handler
+	text string
+	call func()
+}
+
+func (o onMessage) Enabled(context.Context, slog.Level) bool { return true }
+
+func (o onMessage) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == o.text {
+		o.call()
+	}
+	return nil
+}
+
+// TestFencedLink: a symbolic link in the place of what a leader left leads to a database of its
+// own, which stays.
+func TestFencedLink(t *testing.T) {
+	parent := t.TempDir()
+	other := filepath.Join(parent, "other")
+	vdb := open(t, other, nil)
+	upsert(t, collection(t, vdb, "c", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(parent, ".db.fenced-0")); err != nil {
+		t.Fatal(err)
+	}
+	open(t, filepath.Join(parent, "db"), nil)
+	if n, err := collectionOf(t, open(t, other, nil), "c").Count(t.Context(), nil); err != nil || n != 1 {
+		t.Errorf("%d documents, %v", n, err)
+	}
+}
+
+// TestCannotLead: a process that cannot begin to lead, because a fence appears after it has read
+// the files, stays a follower that reads. Another process leads, and it follows.
+func TestCannotLead(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	files, fences := inDir(t, dir), 0
+	before := func() { // its first commit
+		if fences++; fences > 1 {
+			return
+		}
+		fence, err := files.LockAlone(engine.FenceName)
+		if err = errors.Join(err, fence.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	first := open(t, dir, nil)
+	second := open(t, dir, &Options{Logger: slog.New(onMessage{slog.DiscardHandler, "recovered", before})})
+	upsert(t, collection(t, first, "c", Schema{Dim: 1}), Document{ID: "a", Vector: []float32{1}})
+	if err := second.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	docs := collectionOf(t, second, "c")
+	if _, err := docs.Get(ctx, "a", WithText); err != nil {
+		t.Error(err)
+	}
+	upsert(t, docs, Document{ID: "b", Vector: []float32{2}}) // it waits for a leader
+	if fences < 2 {
+		t.Error("it leads beside a fence")
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, open(t, dir, nil))
+}

@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+)
+
+// A RequestID tells a write that a follower asked for from every other write, whoever leads. The
+// follower keeps it when it sends the write again.
+type RequestID struct {
+	Writer [16]byte // random, of a process that follows; zero for a write of the leader itself
+	Number uint64   // counted by the writer
+}
+
+// zero reports whether a write was not asked for by another process.
+func (id RequestID) zero() bool { return id.Writer == [16]byte{} }
+
+// maxOutcomes is the number of requests whose outcomes are remembered, with 7 MB at most.
+const maxOutcomes = 1 << 16
+
+// outcomes tells which requests of followers are in the log: all requests of the batches above
+// since, up to last, and some older ones. A follower fills it from the batches that it replays, so
+// that it can answer for the leader before when it leads. Its methods are safe for concurrent use.
+type outcomes struct {
+	mu      sync.Mutex
+	since   uint64
+	last    uint64
+	applied map[RequestID]outcome
+	order   []RequestID // of applied, by batch; from maxOutcomes on a ring, whose oldest is at next
+	next    int
+}
+
+// An outcome is the effect of a request.
+type outcome struct {
+	lsn     uint64 // of the batch
+	deleted int    // documents
+}
+
+// note adds a batch. Batches come in order, and some again, when a process that followed reads the
+// log to lead.
+func (t *outcomes) note(lsn uint64, id RequestID, deleted int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if lsn <= t.last {
+		return
+	}
+	t.skip(lsn - 1)
+	t.last = lsn
+	if id.zero() {
+		return
+	}
+	if t.applied == nil {
+		t.applied = map[RequestID]outcome{}
+	}
+	if len(t.order) < maxOutcomes {
+		t.order = append(t.order, id)
+	} else {
+		oldest := t.order[t.next]
+		t.since = max(t.since, t.applied[oldest].lsn)
+		delete(t.applied, oldest)
+		t.order[t.next] = id
+		t.next = (t.next + 1) % maxOutcomes
+	}
+	t.applied[id] = outcome{lsn, deleted}
+}
+
+// known says that batches up to lsn are not read: meta.bolt has them.
+func (t *outcomes) known(lsn uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.skip(lsn)
+}
+
+// skip passes over the batches up to lsn. mu is held.
+func (t *outcomes) skip(lsn uint64) {
+	if lsn > t.last {
+		t.since, t.last = lsn, lsn
+	}
+}
+
+// find returns the outcome of a request, if it was applied. Otherwise it was not applied by any
+// batch above since.
+func (t *outcomes) find(id RequestID) (o outcome, applied bool, since uint64) {
+	if id.zero() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o, applied = t.applied[id]
+	return o, applied, t.since
+}
+
+// Outcome tells the effect of a request that went to an earlier leader, or over a connection that
+// has ended, after its writer had seen batch seen: the batch that applied it, with the number of
+// documents that it deleted, or 0 if it was not applied. ErrUnknown says that this process does not
+// know. The request must not be on its way any more.
+func (db *Engine) Outcome(id RequestID, seen uint64) (lsn uint64, deleted int, err error) {
+	// The observer has heard of a batch when its commit gives up CommitMu. So followers get the
+	// batch before the answer.
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	if !db.Leads() {
+		return 0, 0, errDeposed
+	}
+	o, applied, since := db.outcomes.find(id)
+	if applied {
+		return o.lsn, o.deleted, nil
+	}
+	if err := db.Err(); err != nil {
+		return 0, 0, err // the log may have it nevertheless
+	}
+	if seen < since {
+		return 0, 0, fmt.Errorf("%w: it was sent after batch %d, and what became of writes is known from batch %d on",
+			ErrUnknown, seen, since+1)
+	}
+	return 0, 0, nil
+}
+
+// Received looks for a request of this process, sent after batch seen, in the batches that it has
+// received since. It returns the batch that applied it, with the number of documents that it
+// deleted; or 0, and the newest batch up to which none has.
+func (db *Engine) Received(id RequestID, seen uint64) (lsn uint64, deleted int, until uint64) {
+	now := db.Seen()
+	o, applied, since := db.outcomes.find(id)
+	switch {
+	case applied && o.lsn <= now:
+		return o.lsn, o.deleted, now
+	case applied || seen < since:
+		return 0, 0, seen
+	}
+	return 0, 0, now
+}
+
+// Seen returns the number of the newest batch that is visible in this process.
+func (db *Engine) Seen() uint64 {
+	db.Mu.Lock()
+	defer db.Mu.Unlock()
+	return db.Cur.LSN
+}

@@ -1,0 +1,38 @@
+package share
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+)
+
+// TestReceive: a leader that ends while a process joins it is looked for again, and no reason to
+// give up.
+func TestReceive(t *testing.T) {
+	root := frame(t, Root{Tx: 7, Applied: 3})
+	for name, c := range map[string]struct {
+		sent []byte
+		want error
+	}{
+		"a message":        {root, nil},
+		"closes":           {frame(t, Bye{}), errNoLeader},
+		"ends":             {nil, errNoLeader},
+		"ends in a header": {root[:headerSize-1], errNoLeader},
+		"ends in a frame":  {root[:len(root)-1], errNoLeader},
+		"steps down":       {frame(t, Refused{Err: ErrNotLeader}), ErrNotLeader},
+		"refuses":          {frame(t, Refused{Err: engine.ErrLocked}), engine.ErrLocked},
+		"damaged":          {append(bytes.Clone(root[:len(root)-1]), root[len(root)-1]^1), fileformat.ErrChecksum},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &link{in: bufio.NewReader(bytes.NewReader(c.sent))}
+			m, err := l.receive()
+			if !errors.Is(err, c.want) || (m == nil) != (c.want != nil) {
+				t.Fatal(m, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package share
+
+import (
+	"errors"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// A leader may be stopped by a signal or a debugger. A process that waits for it takes its place:
+// see engine.Depose. When it goes on it finds the fence, and follows.
+
+const (
+	// lookEvery is the time after which a reader looks for a leader again.
+	lookEvery = 2 * time.Millisecond
+	// lookAgain is the time after which a process looks whether another one has taken the lead.
+	lookAgain = 5 * time.Millisecond
+	// patience is how long a process waits for an answer before it looks whether the leader is
+	// stopped, and takes its place then.
+	patience = 150 * time.Millisecond
+)
+
+// watch looks from time to time whether the leader of a link is stopped, and takes its place then,
+// until the returned function is called.
+func (m *Member) watch(l *link) (end func()) {
+	var group vfs.Group
+	ended := make(chan struct{})
+	group.Go(engine.SocketName, func() error {
+		for {
+			select {
+			case <-ended:
+				return nil
+			case <-time.After(patience):
+				if m.depose(l) {
+					return nil
+				}
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		_ = group.Wait() // it reports no error
+	}
+}
+
+// depose takes the lead from the process at the other end of a link if it is stopped, and reports
+// whether it has ended the link.
+func (m *Member) depose(l *link) bool {
+	if l.pid == 0 || !stopped(l.pid) {
+		return false
+	}
+	if m.opts.ReadOnly { // it changes no file, so it waits
+		late := m.link.Load() != l && time.Since(l.since) > openTime
+		if late {
+			l.conn.Close()
+		}
+		return late
+	}
+	m.deposing.Lock()
+	defer m.deposing.Unlock()
+	first := l.failed.IsZero()
+	if !first && time.Since(l.failed) < brokenPause {
+		return false
+	}
+	switch err := engine.Depose(m.dir, l.token); {
+	case err == nil:
+		m.opts.Logger.Info("the leader is stopped, another process takes its place", "process", l.pid)
+	case !errors.Is(err, engine.ErrLocked): // another process does the same
+		if first {
+			m.opts.Logger.Error("cannot take the place of the leader, which is stopped", "process", l.pid, "error", err)
+		}
+		l.failed = time.Now()
+		return false
+	}
+	l.conn.Close()
+	return true
+}
+
+// look notices a change of the leader that no message tells. Calls begin with it. A reader joins a
+// leader if there is one now: the files that it has open are left alone by every leader, but do not
+// change any more. Others notice that a process has taken the place of a leader that was stopped.
+func (m *Member) look() {
+	role, every := m.engine.Role(), lookAgain
+	if role == engine.Reader {
+		every = lookEvery
+	}
+	now, last := time.Now().UnixNano(), m.looked.Load()
+	if now-last < int64(every) || !m.looked.CompareAndSwap(last, now) {
+		return
+	}
+	switch role {
+	case engine.Leader:
+		_ = m.engine.CheckLead() // has deposed called
+	case engine.Follower:
+		if l := m.link.Load(); l != nil && m.engine.Moved() {
+			l.conn.Close()
+		}
+	case engine.Reader:
+		if m.mu.TryLock() { // otherwise another call is looking
+			defer m.mu.Unlock()
+			m.seek()
+		}
+	}
+}
+
+// deposed is called when the engine finds that it has lost the lead.
+func (m *Member) deposed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lost = true
+	m.stepDown()
+}
+
+// stepDown makes a leader that has lost the lead a follower, unless it is closed. mu is held.
+func (m *Member) stepDown() {
+	s := m.leader
+	if !m.lost || s == nil || s.engine == nil || m.ctx.Err() != nil {
+		return
+	}
+	m.leader, m.lost = nil, false
+	m.group.Go(engine.SocketName, func() error {
+		if err := errors.Join(s.depose(), m.engine.StepDown()); err != nil {
+			m.opts.Logger.Warn("met errors while it stepped down", "error", err)
+		}
+		m.clear()
+		m.run(nil)
+		return nil
+	})
+}
+
+// clear removes what leaders that were stopped have left.
+func (m *Member) clear() {
+	if !m.opts.Shared {
+		return
+	}
+	if err := engine.ClearFenced(m.dir); err != nil {
+		m.opts.Logger.Warn("cannot remove the files of a process that led before", "error", err)
+	}
+}
