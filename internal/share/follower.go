@@ -58,11 +58,11 @@ func (m *Member) join(wait time.Duration) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: conn, since: time.Now(), token: before, in: bufio.NewReaderSize(conn, readBytes), out: newQueue(),
-		pending: map[uint64]*pending{}}
+	l := &link{conn: conn, since: time.Now(), token: before, in: bufio.NewReaderSize(conn, readBytes),
+		out: newQueue(conn), pending: map[uint64]*pending{}}
 	// If sending fails, the leader has ended. It may have said so before, which is still to be
 	// read.
-	l.sender.Go(engine.SocketName, func() error { return l.out.send(conn) })
+	l.sender.Go(engine.SocketName, func() error { return l.out.send() })
 	defer context.AfterFunc(m.ctx, func() { conn.Close() })()
 	if wait > 0 {
 		_ = conn.SetReadDeadline(time.Now().Add(wait))

@@ -184,12 +184,12 @@ func (s *leader) all() []*follower {
 // connected serves one connection to its end.
 func (s *leader) connected(conn *net.UnixConn, number uint64) {
 	f := &follower{number: number, ended: make(chan struct{}), conn: conn,
-		in: bufio.NewReaderSize(conn, readBytes), out: newQueue(), requests: map[uint64]*request{}}
+		in: bufio.NewReaderSize(conn, readBytes), out: newQueue(conn), requests: map[uint64]*request{}}
 	defer close(f.ended)
 	var sender vfs.Group
 	sender.Go(engine.SocketName, func() error {
 		defer conn.Close()
-		return f.out.send(conn)
+		return f.out.send()
 	})
 	defer context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
 	_, err := checkPeer(conn)
@@ -350,7 +350,7 @@ func (s *leader) Committed(first uint64, records []wal.Record) {
 	for _, r := range records {
 		m.Records = append(m.Records, slices.Concat(r.Parts...))
 	}
-	s.broadcast(m)
+	s.broadcast(m, (*follower).addLater)
 }
 
 // Rooted sends a root to all followers.
@@ -358,19 +358,19 @@ func (s *leader) Rooted(root engine.Root, unpin func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep(root.Tx, unpin, s.all())
-	s.broadcast(Root{Tx: root.Tx, Applied: root.Applied})
+	s.broadcast(Root{Tx: root.Tx, Applied: root.Applied}, (*follower).add)
 }
 
 // Made tells all followers that there are new derived files.
 func (s *leader) Made() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broadcast(Derived{})
+	s.broadcast(Derived{}, (*follower).add)
 }
 
-// broadcast sends a message to all followers, to those that join once they have the present state.
-// mu is held.
-func (s *leader) broadcast(m Message) {
+// broadcast queues a message for all followers, for those that join once they have the present
+// state. mu is held.
+func (s *leader) broadcast(m Message, add func(f *follower, frame []byte) bool) {
 	if len(s.followers) == 0 {
 		return
 	}
@@ -382,7 +382,7 @@ func (s *leader) broadcast(m Message) {
 		case !f.joined:
 			f.later = append(f.later, frame)
 		default:
-			f.add(frame)
+			add(f, frame)
 		}
 	}
 }
@@ -398,12 +398,17 @@ func (f *follower) send(m Message) bool {
 }
 
 // add queues a frame. A follower that does not read is cut off.
-func (f *follower) add(frame []byte) bool {
-	if !f.out.add(frame) {
+func (f *follower) add(frame []byte) bool { return f.keepUp(f.out.add(frame)) }
+
+// addLater queues a frame that may wait for the next one.
+func (f *follower) addLater(frame []byte) bool { return f.keepUp(f.out.addLater(frame)) }
+
+// keepUp cuts a follower off whose queue takes no frame.
+func (f *follower) keepUp(added bool) bool {
+	if !added {
 		f.conn.Close()
-		return false
 	}
-	return true
+	return added
 }
 
 // read works on the requests of a follower until its connection or the leader ends.
