@@ -213,36 +213,51 @@ func fencedPath(path string, n int) string {
 
 // newPlace makes a directory beside the one of a database, with the same permissions, and locks it.
 func newPlace(path string) (next string, dir *vfs.FS, lock *vfs.Lock, err error) {
-	for n := 0; ; n++ {
-		next = fencedPath(path, n)
-		err := os.Mkdir(next, 0o700)
-		if errors.Is(err, fs.ErrExist) && n < maxFenced-1 {
-			continue
-		}
-		if err != nil {
-			return "", nil, nil, err
-		}
-		break
-	}
 	info, err := os.Stat(path)
-	if err == nil {
-		err = os.Chmod(next, info.Mode().Perm())
-	}
-	if err == nil {
-		dir, err = vfs.Open(next, nil)
-	}
 	if err != nil {
 		return "", nil, nil, err
 	}
-	if lock, err = dir.LockAlone(LockName); err != nil {
-		return "", nil, nil, errors.Join(err, dir.Close())
+	// ClearFenced in another process may remove a directory that is not locked yet, but not always.
+	for n, tries := 0, 0; n < maxFenced && tries < 1000; tries++ {
+		next = fencedPath(path, n)
+		if err = os.Mkdir(next, 0o700); errors.Is(err, fs.ErrExist) {
+			n++
+			continue
+		}
+		if err == nil {
+			dir, lock, err = lockPlace(next, info.Mode().Perm())
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, vfs.ErrLocked) {
+			break
+		}
 	}
-	return next, dir, lock, nil
+	return next, dir, lock, err
 }
 
-// copyDatabase makes what a crash of the leader would leave. A leader that goes on ends
-// the commit of meta.bolt that it has begun, and begins no other: such a commit changes no page of
-// the root before, and removes no file that this root needs.
+// lockPlace locks a new directory. It fails with fs.ErrNotExist if the directory has been removed.
+func lockPlace(next string, mode fs.FileMode) (dir *vfs.FS, lock *vfs.Lock, err error) {
+	if err = os.Chmod(next, mode); err != nil {
+		return nil, nil, err
+	}
+	if dir, err = vfs.Open(next, nil); err != nil {
+		return nil, nil, err
+	}
+	if lock, err = dir.LockAlone(LockName); err != nil {
+		return nil, nil, errors.Join(err, dir.Close())
+	}
+	holds, err := lock.Holds(dir, LockName)
+	if err == nil && !holds {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Close(), dir.Close())
+	}
+	return dir, lock, nil
+}
+
+// copyDatabase makes what a crash of the leader would leave. A leader that goes on ends the commit
+// of meta.bolt that it has begun, and begins no other: such a commit changes no page of the root
+// before, and removes no file that this root needs.
 func copyDatabase(from, to *vfs.FS) error {
 	if err := LayOut(to); err != nil {
 		return err
