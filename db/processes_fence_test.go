@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
@@ -113,6 +114,57 @@ func TestDeposed(t *testing.T) {
 		t.Errorf("the file of another: %q, %v", b, err)
 	}
 	alone(t, parent, "db")
+}
+
+// TestDeposedInAWrite takes the lead from a process while it commits a write: before the write is
+// in the log, so that the process asks the next leader and writes again; or after it.
+func TestDeposedInAWrite(t *testing.T) {
+	ctx := t.Context()
+	dir := filepath.Join(t.TempDir(), "db")
+	first, second := open(t, dir, nil), open(t, dir, nil)
+	docs := collection(t, first, "c", Schema{})
+	if err := second.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	put := func(id string) []engine.Op {
+		doc := Document{ID: id}
+		b, err := document.Append(nil, doc.stored())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []engine.Op{{Kind: engine.OpPut, Collection: "c", ID: id, Doc: b}}
+	}
+	id, seen := first.member.OwnID(), first.engine.Seen()
+	if _, err := first.engine.WriteFor(ctx, id, put("logged"), 1); err != nil {
+		t.Fatal(err)
+	}
+	decided := 0
+	_, err := first.engine.Exclusively(ctx, func(*engine.Group) ([]engine.Op, error) {
+		if decided++; decided == 1 {
+			depose(t, dir)
+		}
+		return put("late"), nil
+	})
+	if err != nil || decided != 2 {
+		t.Fatalf("decided %d times: %v", decided, err)
+	}
+	if _, applied, err := first.member.Lost(ctx, id, seen); !applied || err != nil {
+		t.Fatal(applied, err)
+	}
+	if n, err := docs.Count(ctx, nil); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := errors.Join(first.Close(), second.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if id := first.member.OwnID(); id != (engine.RequestID{}) {
+		t.Error("a process that nobody follows marks its writes")
+	}
+	vdb := open(t, dir, nil)
+	check(t, vdb)
+	if n := vdb.engine.Seen(); n != 3 { // the collection, and two writes
+		t.Errorf("%d batches", n)
+	}
 }
 
 // TestDeposedUnawares: a leader that is deposed and ends without having noticed gives its lock up

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/vecbolt/vecbolt/internal/document"
@@ -44,7 +45,7 @@ func (db *Engine) ExclusivelyFor(ctx context.Context, id RequestID,
 
 // A request is one batch on its way through the queue.
 type request struct {
-	id      RequestID // of a follower; zero for a write of this process
+	id      RequestID // zero for a write of this process that no other one follows
 	ops     []Op
 	size    int
 	decide  func(*Group) ([]Op, error) // if set, computes ops, alone in its group
@@ -73,21 +74,56 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	own := r.id.zero()
 	for {
 		for db.Role() == Follower {
-			if !r.id.zero() {
+			if !own {
 				return errDeposed // its follower asks the new leader
 			}
 			if done, err := db.forward(ctx, r); done {
 				return err
 			}
 		}
-		r.err = nil
-		if db.enqueue(r); r.err == nil || !errors.Is(r.err, errDeposed) || errors.Is(r.err, ErrUnknown) {
-			return r.err
+		unresolved, seen := r.ops, uint64(0)
+		if own {
+			if r.id = db.ownID(); !r.id.zero() {
+				unresolved, seen = slices.Clone(r.ops), db.Seen()
+			}
 		}
-		// The lead was lost before the request was begun.
+		r.err = nil
+		db.enqueue(r)
+		switch {
+		case r.err == nil || !errors.Is(r.err, errDeposed):
+			return r.err
+		case !errors.Is(r.err, ErrUnknown): // the lead was lost before the request was begun
+		case !own || r.id.zero():
+			return r.err
+		default:
+			if applied, err := db.resolveLost(ctx, r, seen); applied || err != nil {
+				return err
+			}
+		}
+		r.ops = unresolved
 	}
+}
+
+// ownID returns an id for a write of this process, which leads; zero if no other process follows.
+func (db *Engine) ownID() RequestID {
+	if up := db.shared.upstream; up != nil {
+		return up.OwnID()
+	}
+	return RequestID{}
+}
+
+// resolveLost finds out whether a write of this process, made after batch seen when it had lost the
+// lead without knowing, is in the log that the next leader took over.
+func (db *Engine) resolveLost(ctx context.Context, r *request, seen uint64) (applied bool, err error) {
+	if err := db.Begin(); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	defer db.End()
+	r.deleted, applied, err = db.shared.upstream.Lost(ctx, r.id, seen)
+	return applied, err
 }
 
 // enqueue waits until a group with the request has been committed.
@@ -234,6 +270,12 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 	if err == nil && db.Opts.SyncAlways {
 		err = log.Sync()
 	}
+	if fenced := db.fenced(); errors.Is(fenced, errDeposed) {
+		*logged = false // the files are no longer the database, and may be gone
+		return fmt.Errorf("%w: %w", ErrUnknown, fenced)
+	} else if err == nil && fenced != nil {
+		return fenced
+	}
 	if err != nil {
 		// A log that cannot create its next file has written nothing and stays usable.
 		// After a failed write or sync, the log refuses every further sync, so Sync tells
@@ -242,12 +284,6 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 			err = db.Fail(failed)
 		}
 		*logged = false
-		return err
-	}
-	if err := db.fenced(); errors.Is(err, errDeposed) {
-		*logged = false // the files are no longer the database
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
-	} else if err != nil {
 		return err
 	}
 	db.Active.logged += wal.GroupSize(records)

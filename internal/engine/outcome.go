@@ -5,22 +5,23 @@ import (
 	"sync"
 )
 
-// A RequestID tells a write that a follower asked for from every other write, whoever leads. The
-// follower keeps it when it sends the write again.
+// A RequestID tells a write from every other one, whoever leads. A follower keeps it when it sends
+// the write again. A leader gives its own writes one while others follow it: it may be deposed
+// before it knows whether the next leader has the write.
 type RequestID struct {
-	Writer [16]byte // random, of a process that follows; zero for a write of the leader itself
+	Writer [16]byte // random, of a process; zero if no other one followed
 	Number uint64   // counted by the writer
 }
 
-// zero reports whether a write was not asked for by another process.
+// zero reports whether a write has no id.
 func (id RequestID) zero() bool { return id.Writer == [16]byte{} }
 
-// maxOutcomes is the number of requests whose outcomes are remembered, with 7 MB at most.
+// maxOutcomes is the number of writes whose outcomes are remembered, with 7 MB at most.
 const maxOutcomes = 1 << 16
 
-// outcomes tells which requests of followers are in the log: all requests of the batches above
-// since, up to last, and some older ones. A follower fills it from the batches that it replays, so
-// that it can answer for the leader before when it leads. Its methods are safe for concurrent use.
+// outcomes tells which writes with an id are in the log: all in the batches above since, up to
+// last, and some older ones. A follower fills it from the batches that it replays, so that it can
+// answer for the leader before when it leads. Its methods are safe for concurrent use.
 type outcomes struct {
 	mu      sync.Mutex
 	since   uint64

@@ -49,7 +49,7 @@ type Patch struct {
 type Batch struct {
 	First   uint64 // DocNum of the first put
 	Ops     []Op
-	Request RequestID // that it answers, of a follower
+	Request RequestID // zero if no other process followed
 }
 
 // Deleted returns how many documents the deletes of a resolved batch remove: each names one that
@@ -73,7 +73,7 @@ func (b *Batch) defines() bool {
 //	version u8 | first DocNum u64 | ops u32 | op …
 //	version u8 | writer 16 bytes | request u64 | first DocNum u64 | ops u32 | op …
 //
-// The second form is for a batch that a follower asked for.
+// The second form is for a batch that was written while several processes shared the database.
 //
 //	put     1 u8 | collection u32 | document length u32 | dim u32 | document | dim × float32
 //	delete  2 u8 | collection u32 | id length u32 | id
@@ -83,7 +83,7 @@ func (b *Batch) defines() bool {
 // Puts take DocNums in order from the first. All integers are little-endian.
 const (
 	RecordVersion  = 1
-	RequestVersion = 2 // of a batch that a follower asked for
+	RequestVersion = 2 // of a batch with an id
 )
 
 // EncodeRecord returns the record as consecutive pieces, so that vectors are not copied.

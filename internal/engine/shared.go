@@ -85,6 +85,13 @@ type Upstream interface {
 	// returns while no other write happens. It returns once the batch is visible here. done is
 	// false if the leader has not begun the write, and this process may now lead.
 	Forward(ctx context.Context, ops []Op, size int, decide func() ([]Op, error)) (deleted int, done bool, err error)
+	// OwnID returns an id for a write of this process while it leads; zero if no other process
+	// follows.
+	OwnID() RequestID
+	// Lost tells whether a write of this process with an id, which it made after batch seen when it
+	// had lost the lead without knowing, has been applied, with the number of documents that it
+	// deleted. ErrUnknown says that nobody knows.
+	Lost(ctx context.Context, id RequestID, seen uint64) (deleted int, applied bool, err error)
 	// Left reports that no version of this process reads a root any more. It must not block.
 	Left(root Root)
 }

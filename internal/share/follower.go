@@ -150,8 +150,8 @@ func (l *link) greet(hello Hello) error {
 	return nil
 }
 
-// receive reads a message of a leader that is being joined. A leader that ends or closes before it
-// has sent its state is none.
+// receive reads a message of a leader that is being joined. errNoLeader says that it has ended or
+// closes.
 func (l *link) receive() (Message, error) {
 	m, err := Read(l.in)
 	if isLost(err) {
@@ -490,7 +490,7 @@ func (m *Member) ask(ctx context.Context, decide func() ([]engine.Op, error), me
 		p := &pending{decide: decide, sent: writes}
 		again, err := m.request(ctx, l, id, msg, p)
 		if err == errUnanswered {
-			if p.result, err = m.outcome(ctx, id, seen); err == nil {
+			if p.result, err = m.outcome(ctx, m.write(id), seen); err == nil {
 				again = p.result.LSN == 0
 			}
 		}
@@ -501,17 +501,22 @@ func (m *Member) ask(ctx context.Context, decide func() ([]engine.Op, error), me
 	}
 }
 
+// write returns the id of a write of this process.
+func (m *Member) write(number uint64) engine.RequestID {
+	return engine.RequestID{Writer: m.writer, Number: number}
+}
+
 // outcome finds out the effect of a write that was sent, after batch seen, to a leader which has
-// not answered. LSN is 0 if it was not applied and never will be.
-func (m *Member) outcome(ctx context.Context, id, seen uint64) (result Result, err error) {
-	write := engine.RequestID{Writer: m.writer, Number: id}
+// not answered, or that this process made as the leader. LSN is 0 if it was not applied and never
+// will be.
+func (m *Member) outcome(ctx context.Context, write engine.RequestID, seen uint64) (result Result, err error) {
 	if result.LSN, result.Deleted, seen = m.engine.Received(write, seen); result.LSN > 0 {
 		return result, nil
 	}
 	for {
 		var done bool
 		result, done, err = m.ask(ctx, nil, func(question uint64) Message {
-			return Outcome{Request: question, Of: id, Seen: seen}
+			return Outcome{Request: question, Of: write.Number, Seen: seen}
 		})
 		if done {
 			break
@@ -537,6 +542,22 @@ func (m *Member) Forward(ctx context.Context, ops []engine.Op, size int,
 		return WriteOps{Request: id, Ops: ops, Size: size}
 	})
 	return result.Deleted, done, err
+}
+
+// OwnID implements engine.Upstream.
+func (m *Member) OwnID() (id engine.RequestID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leader != nil && m.leader.followed() {
+		id = m.write(m.requests.Add(1))
+	}
+	return id
+}
+
+// Lost implements engine.Upstream.
+func (m *Member) Lost(ctx context.Context, id engine.RequestID, seen uint64) (deleted int, applied bool, err error) {
+	result, err := m.outcome(ctx, id, seen)
+	return result.Deleted, result.LSN > 0, err
 }
 
 // Left implements engine.Upstream.

@@ -173,6 +173,13 @@ func (s *leader) unlisten() error {
 	return errors.Join(err, s.files.Close())
 }
 
+// followed reports whether there are followers.
+func (s *leader) followed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.followers) > 0
+}
+
 func (s *leader) all() []*follower {
 	all := make([]*follower, 0, len(s.followers))
 	for f := range s.followers {

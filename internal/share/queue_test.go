@@ -31,8 +31,8 @@ func connected(t *testing.T) (a, b *net.UnixConn) {
 	return a, b
 }
 
-// TestQueue adds frames of all sizes from many goroutines, some of which may wait. They arrive whole
-// and in the order in which they were added.
+// TestQueue adds frames of all sizes from many goroutines, some of which may wait. They arrive
+// whole and in the order in which they were added.
 func TestQueue(t *testing.T) {
 	if !Supported {
 		t.Skip("processes cannot share databases here")
