@@ -4,8 +4,10 @@ package db
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -30,6 +32,8 @@ type wire struct {
 	// pass is called with each message, by one goroutine at a time, and may keep it back. nil lets
 	// everything through.
 	pass func(c *wireConn, m share.Message) bool
+	// send writes the frame of a message. If it returns an error, the connection is cut.
+	send func(c *wireConn, to *net.UnixConn, m share.Message, frame []byte) error
 }
 
 // A wireConn is one connection: down to the process that follows, up to the leader.
@@ -57,6 +61,10 @@ func newWire(t *testing.T, dir string) *wire {
 	t.Helper()
 	path := filepath.Join(dir, engine.SocketName)
 	w := &wire{t: t, leader: filepath.Join(shortDir(t), "leader")}
+	w.send = func(_ *wireConn, to *net.UnixConn, _ share.Message, frame []byte) error {
+		_, err := to.Write(frame)
+		return err
+	}
 	err := os.Rename(path, w.leader)
 	if err == nil {
 		w.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -68,14 +76,19 @@ func newWire(t *testing.T, dir string) *wire {
 	w.group.Go(w.accept)
 	t.Cleanup(func() {
 		w.listener.Close()
-		w.mu.Lock()
-		for _, c := range w.conns {
-			c.cut()
-		}
-		w.mu.Unlock()
+		w.cut()
 		w.group.Wait()
 	})
 	return w
+}
+
+// cut ends all connections.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		c.cut()
+	}
 }
 
 func (w *wire) accept() {
@@ -102,14 +115,15 @@ func (w *wire) accept() {
 func (w *wire) carry(c *wireConn, from, to *net.UnixConn) {
 	in := bufio.NewReader(from)
 	for {
-		m, err := share.Read(in)
+		var frame bytes.Buffer
+		m, err := share.Read(io.TeeReader(in, &frame))
 		if err != nil {
 			break
 		}
 		w.mu.Lock()
-		ok := w.pass == nil || w.pass(c, m)
+		ok, send := w.pass == nil || w.pass(c, m), w.send
 		w.mu.Unlock()
-		if ok && share.Write(to, m) != nil {
+		if ok && send(c, to, m, frame.Bytes()) != nil {
 			break
 		}
 	}

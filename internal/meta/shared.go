@@ -37,10 +37,10 @@ type pins struct {
 	open map[*bbolt.Tx]struct{}
 }
 
-func (p *pins) any() bool {
+func (p *pins) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.open) > 0
+	return len(p.open)
 }
 
 // release gives up all pins.
@@ -89,6 +89,9 @@ func (s *Store) Pin() (root uint64, unpin func(), err error) {
 		}
 	}, nil
 }
+
+// Pinned returns the number of pins that have not ended.
+func (s *Store) Pinned() int { return s.pins.count() }
 
 // openRoot opens the file at Options.Root. All transactions of View are begun here, because a later
 // one would see the newest root.

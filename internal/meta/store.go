@@ -419,7 +419,7 @@ func isFull(err error) bool {
 func (s *Store) forget(id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bolt == nil || s.broken.Load() != nil || s.pins.any() { // reopening would give up the pinned roots
+	if s.bolt == nil || s.broken.Load() != nil || s.Pinned() > 0 { // reopening would give up the pinned roots
 		return false
 	}
 	st, err := s.file.Stat()

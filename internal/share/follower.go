@@ -569,8 +569,8 @@ func (m *Member) Left(root engine.Root) {
 	}
 }
 
-// present returns the connection to the leader; nil if this process leads or nobody does. While
-// no other leader than the one that has refused a request is there, it waits.
+// present returns the connection to the leader; nil if this process leads or nobody does. While no
+// other leader than the one that has refused a request is there, it waits.
 func (m *Member) present(ctx context.Context, refused *link) (*link, error) {
 	for {
 		m.mu.Lock()
