@@ -3,10 +3,19 @@
 package db
 
 import (
+	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 var stops = flag.Int("stops", 6, "leading processes that TestProcessesStopped stops")
@@ -34,4 +43,67 @@ func TestProcessesStopped(t *testing.T) {
 		k.await(t, func() bool { return k.count(w.name) >= goes })
 		return true
 	})
+}
+
+// TestStoppedWhileItDecides stops a follower while it decides what to write, for which all others
+// wait. They go on without it, and it decides again when it goes on.
+func TestStoppedWhileItDecides(t *testing.T) {
+	if dir := os.Getenv("VECBOLT_DECIDES"); dir != "" {
+		if err := stopAndDecide(dir); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, dir := t.Context(), t.TempDir()
+	vdb := open(t, dir, nil)
+	c := collection(t, vdb, "c", Schema{})
+	upsert(t, c, Document{ID: "before"})
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestStoppedWhileItDecides$")
+	cmd.Env = append(os.Environ(), "VECBOLT_DECIDES="+dir)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatal(status, err)
+	}
+	if _, err := c.Insert(ctx, Document{ID: "beside"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.Get(ctx, "decided", WithText); err != nil || d.Text != "3 documents" {
+		t.Fatal(d.Text, err)
+	}
+}
+
+// stopAndDecide writes a document that tells how many there are with it. It stops itself in between.
+func stopAndDecide(dir string) (err error) {
+	vdb, err := Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, vdb.Close()) }()
+	stopped, goes := false, make(chan os.Signal, 1)
+	signal.Notify(goes, syscall.SIGCONT)
+	_, err = vdb.engine.Exclusively(context.Background(), func(g *engine.Group) ([]engine.Op, error) {
+		if !stopped {
+			stopped = true
+			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+				return nil, err
+			}
+			<-goes // this thread need not be the first that stops
+		}
+		id := g.Base.Names["c"]
+		doc := Document{ID: "decided", Text: fmt.Sprintf("%d documents", g.Base.Views[id].Count+1)}
+		b, err := document.Append(nil, doc.stored())
+		return []engine.Op{{Kind: engine.OpPut, Collection: "c", ID: doc.ID, Doc: b}}, err
+	})
+	return err
 }

@@ -59,6 +59,7 @@ type pinned struct {
 // A follower is one connection of a leader.
 type follower struct {
 	number  uint64 // in order of arrival
+	pid     int    // see checkPeer
 	process Process
 	writer  [16]byte
 	ended   chan struct{} // closed when no request of it is worked on any more
@@ -199,8 +200,8 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) {
 		return f.out.send()
 	})
 	defer context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
-	_, err := checkPeer(conn)
-	if err == nil {
+	var err error
+	if f.pid, err = checkPeer(conn); err == nil {
 		err = s.greet(f)
 	}
 	if err == nil {
@@ -552,23 +553,33 @@ func (s *leader) work(f *follower, m Message) (id uint64, _ work) {
 // errRefrained is the error of a follower that decided to write nothing.
 var errRefrained = errors.New("the follower writes nothing")
 
-// decide lets a follower decide what to write, while nobody writes.
+// decide lets a follower decide what to write, while nobody writes. A follower that is stopped is
+// cut off; it asks again when it goes on.
 func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *request) ([]engine.Op, error) {
 	if !f.send(Grant{Request: id, LSN: lsn}) {
 		return nil, net.ErrClosed
 	}
-	timer := time.NewTimer(decideTime)
-	defer timer.Stop()
-	select {
-	case d := <-r.decided:
-		if d.Err {
-			return nil, errRefrained
+	late := time.NewTimer(decideTime)
+	defer late.Stop()
+	look := time.NewTicker(patience)
+	defer look.Stop()
+	for {
+		select {
+		case d := <-r.decided:
+			if d.Err {
+				return nil, errRefrained
+			}
+			return d.Ops, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-look.C:
+			if f.pid != 0 && stopped(f.pid) {
+				f.conn.Close()
+				return nil, net.ErrClosed
+			}
+		case <-late.C:
+			return nil, fmt.Errorf("process %d has not decided for %v what to write", f.process.PID, decideTime)
 		}
-		return d.Ops, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timer.C:
-		return nil, fmt.Errorf("process %d has not decided for %v what to write", f.process.PID, decideTime)
 	}
 }
 
