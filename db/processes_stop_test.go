@@ -83,7 +83,8 @@ func TestStoppedWhileItDecides(t *testing.T) {
 	}
 }
 
-// stopAndDecide writes a document that tells how many there are with it. It stops itself in between.
+// stopAndDecide writes a document that tells how many there are with it. It stops itself in
+// between.
 func stopAndDecide(dir string) (err error) {
 	vdb, err := Open(dir, nil)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"runtime"
 	"slices"
 	"syscall"
 
@@ -73,6 +74,10 @@ func Translate(err error) error {
 	case errors.As(err, &fault):
 		return &fileformat.CorruptError{File: fault.Name, Offset: -1, Err: err}
 	case errors.Is(err, vfs.ErrLocked):
+		if !CanShare {
+			return fmt.Errorf("%w: %w; on %s processes do not share a database: let one have it open and ask that, "+
+				"as with vecbolt serve", ErrLocked, err, runtime.GOOS)
+		}
 		return errtext.InGo(fmt.Errorf("%w: %w", ErrLocked, err),
 			"without Options.Exclusive, processes share a database")
 	case noSpace(err):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,11 @@ import (
 // its place.
 //
 // This file is the part of an engine for leading and following. Package share connects processes.
+
+// CanShare reports whether processes can share databases on this system. It needs sockets that tell
+// the process at the other end, files that are replaced while others read them, and directories
+// that are exchanged.
+const CanShare = runtime.GOOS == "linux" || runtime.GOOS == "darwin"
 
 // A Role is the part of a process in a database that several share.
 type Role uint32

@@ -59,7 +59,7 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 	m := &Member{dir: dir, opts: opts, self: self, changed: make(chan struct{})}
 	_, _ = rand.Read(m.writer[:]) // never fails
 	m.ctx, m.cancel = context.WithCancel(context.Background())
-	opts.Shared = opts.Shared && Supported && dir != engine.Memory && opts.Hook == nil
+	opts.Shared = opts.Shared && engine.CanShare && dir != engine.Memory && opts.Hook == nil
 	m.opts.Shared = opts.Shared
 	if opts.Shared {
 		m.opts.OnLead, m.opts.OnAbandon, m.opts.OnDeposed = m.onLead, m.abandon, m.deposed

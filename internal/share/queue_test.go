@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // connected returns the two ends of a connection that holds few bytes.
@@ -34,7 +36,7 @@ func connected(t *testing.T) (a, b *net.UnixConn) {
 // TestQueue adds frames of all sizes from many goroutines, some of which may wait. They arrive
 // whole and in the order in which they were added.
 func TestQueue(t *testing.T) {
-	if !Supported {
+	if !engine.CanShare {
 		t.Skip("processes cannot share databases here")
 	}
 	conn, other := connected(t)
@@ -104,7 +106,7 @@ func TestQueue(t *testing.T) {
 
 // TestQueueLost: when the other side is gone, the sender ends and frames are refused.
 func TestQueueLost(t *testing.T) {
-	if !Supported {
+	if !engine.CanShare {
 		t.Skip("processes cannot share databases here")
 	}
 	conn, other := connected(t)

@@ -7,9 +7,6 @@ import (
 	"net"
 )
 
-// Supported reports whether processes can share databases on this system.
-const Supported = false
-
 func peer(*net.UnixConn) (pid, uid int, err error) { return 0, 0, errors.ErrUnsupported }
 
 func stopped(int) bool { return false }

@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported reports whether processes can share databases on this system.
-const Supported = true
-
 // peer returns the process at the other end and its user. The process is 0 if it is not visible to
 // this one.
 func peer(conn *net.UnixConn) (pid, uid int, err error) {
