@@ -421,3 +421,57 @@ func TestExclusiveBesideReader(t *testing.T) {
 	}
 	open(t, dir, &Options{Exclusive: true})
 }
+
+// TestBackupBesideALeader makes backups in processes that follow, also one that only reads, while
+// another one writes. Each has all that was acknowledged before.
+func TestBackupBesideALeader(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	leader, follower := open(t, dir, nil), open(t, dir, nil)
+	reader := open(t, dir, &Options{ReadOnly: true})
+	docs := collection(t, leader, "c", Schema{Dim: 1})
+	stop := make(chan struct{})
+	var acknowledged atomic.Int64
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := docs.Insert(ctx, Document{ID: fmt.Sprint(i), Vector: []float32{float32(i)}}); err != nil {
+				t.Error(err)
+				return
+			}
+			acknowledged.Add(1)
+		}
+	})
+	for i := range 10 {
+		for name, vdb := range map[string]*DB{"follower": follower, "reader": reader} {
+			to := filepath.Join(t.TempDir(), fmt.Sprint(name, i))
+			want := acknowledged.Load()
+			if err := vdb.Backup(ctx, to); err != nil {
+				t.Fatal(name, err)
+			}
+			copied := open(t, to, nil)
+			check(t, copied)
+			n, err := collectionOf(t, copied, "c").Count(ctx, nil)
+			if err != nil || int64(n) < want {
+				t.Errorf("%s: %d documents of %d: %v", name, n, want, err)
+			}
+			for id := range n { // no gap
+				if _, err := collectionOf(t, copied, "c").Get(ctx, fmt.Sprint(id), WithText); err != nil {
+					t.Fatal(name, err)
+				}
+			}
+		}
+	}
+	close(stop)
+	writer.Wait()
+	if follower.engine.Leads() || !leader.engine.Leads() {
+		t.Error("the lead has changed")
+	}
+	if err := reader.Flush(ctx); !errors.Is(err, ErrReadOnly) {
+		t.Error(err)
+	}
+}

@@ -17,10 +17,15 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
+// A Flush moves everything that any process has acknowledged to segments and meta.bolt, and returns
+// the last batch of that, if this process may get it later. led is false if nobody leads the
+// database, and the log may have more.
+type Flush func() (lsn uint64, led bool, err error)
+
 // Backup writes a consistent copy of the database to directory dir, which must be empty or missing
 // and lie outside the database's own directory. The copy becomes a database with the last step, so
 // an interrupted backup cannot be mistaken for a complete one.
-func Backup(ctx context.Context, db *engine.Engine, dir string) error {
+func Backup(ctx context.Context, db *engine.Engine, dir string, flush Flush) error {
 	if err := db.Begin(); err != nil {
 		return err
 	}
@@ -33,13 +38,9 @@ func Backup(ctx context.Context, db *engine.Engine, dir string) error {
 	if err := outside(db, dir); err != nil {
 		return err
 	}
-	if db.Role() == engine.Follower {
-		return db.Usable(ctx)
-	}
-	if !db.Opts.ReadOnly {
-		if err := db.Flush(); err != nil {
-			return err
-		}
+	lsn, led, err := flush()
+	if err != nil {
+		return err
 	}
 	if err := engine.MakeDir(dir); err != nil {
 		return err
@@ -57,7 +58,12 @@ func Backup(ctx context.Context, db *engine.Engine, dir string) error {
 		return err
 	}
 	const fresh = engine.TmpDir + "/" + engine.MetaName
-	ver, from, err := copyStore(db, to, fresh)
+	ver, from, err := copyStore(db, to, fresh, lsn)
+	for ver == nil && err == nil { // it gets the root of a flush a moment later, or none if the lead changes
+		if lsn, led, err = flush(); err == nil {
+			ver, from, err = copyStore(db, to, fresh, lsn)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -70,7 +76,7 @@ func Backup(ctx context.Context, db *engine.Engine, dir string) error {
 	if err := to.SyncDir(engine.SegDir); err != nil {
 		return err
 	}
-	if db.Opts.ReadOnly { // no writer can change the log; a writer would have flushed it
+	if !led {
 		if err := copyLog(ctx, db, from, to, ver); err != nil {
 			return err
 		}
@@ -84,8 +90,7 @@ func Backup(ctx context.Context, db *engine.Engine, dir string) error {
 	return to.SyncDir(".")
 }
 
-// outside refuses a directory inside the database directory, whose files the database
-// manages.
+// outside refuses a directory inside the database directory, whose files the database manages.
 func outside(db *engine.Engine, dir string) error {
 	if db.Dir == engine.Memory {
 		return nil
@@ -110,21 +115,23 @@ func outside(db *engine.Engine, dir string) error {
 	}
 }
 
-// copyStore copies meta.bolt and pins the version that lists its segments. from is the
-// file system that holds them.
-func copyStore(db *engine.Engine, to *vfs.FS, name string) (_ *engine.Version, from *vfs.FS, err error) {
+// copyStore copies meta.bolt and pins the version that lists its segments. from is the file system
+// that holds them. ver is nil if this process has no meta.bolt with batch lsn yet.
+func copyStore(db *engine.Engine, to *vfs.FS, name string, lsn uint64) (ver *engine.Version, from *vfs.FS, err error) {
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
-	ver := db.Current()
-	if err := ver.Files.Store.CopyTo(to, name); err != nil {
-		db.Drop(ver)
-		return nil, nil, err
+	ver = db.Current()
+	if ver.Applied >= lsn {
+		if err = ver.Files.Store.CopyTo(to, name); err == nil {
+			return ver, db.Files(), nil
+		}
 	}
-	return ver, db.Files(), nil
+	db.Drop(ver)
+	return nil, nil, err
 }
 
-// copyLog copies the log that a killed writer left behind. It replays the copy, because a
-// log that is cut short would lose acknowledged batches silently.
+// copyLog copies the log that a killed writer left behind. It replays the copy, because a log that
+// is cut short would lose acknowledged batches silently.
 func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engine.Version) error {
 	names, err := from.ReadDir(engine.WALDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,8 +160,8 @@ func copyLog(ctx context.Context, db *engine.Engine, from, to *vfs.FS, ver *engi
 	return err
 }
 
-// copySegment copies a vector file and verifies the copy. Columns are derived:
-// the copy builds them when it first needs them.
+// copySegment copies a vector file and verifies the copy. Columns are derived: the copy builds them
+// when it first needs them.
 func copySegment(ctx context.Context, db *engine.Engine, from, to *vfs.FS, s *engine.OpenSegment) error {
 	if err := copyFile(ctx, from, to, segment.FileName(s.Info.ID), s.Info.Size); err != nil {
 		return err

@@ -15,14 +15,14 @@ type backupCmd struct {
 }
 
 func (c *backupCmd) Help() string {
-	return "The copy is a database like any other. Other processes may read the database at the same time. While one has it " +
-		"open for writing, only that one can make a backup."
+	return "The copy is a database like any other. Other processes may read and write the database at the same time: the copy " +
+		"has everything that they were told is written before it began."
 }
 
 func (c *backupCmd) Run(ctx context.Context, t *tool) error {
 	start := time.Now()
 	p := t.copying("backup", c.DB, c.To)
-	err := c.read(func(vdb *db.DB) error { return leading(ctx, vdb, vdb.Backup(ctx, c.To)) })
+	err := c.read(func(vdb *db.DB) error { return vdb.Backup(ctx, c.To) })
 	p.end()
 	var copied int64
 	if err == nil {
