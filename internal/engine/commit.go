@@ -109,7 +109,7 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 
 // ownID returns an id for a write of this process, which leads; zero if no other process follows.
 func (db *Engine) ownID() RequestID {
-	if up := db.shared.upstream; up != nil {
+	if up := db.Opts.Upstream; up != nil {
 		return up.OwnID()
 	}
 	return RequestID{}
@@ -122,7 +122,7 @@ func (db *Engine) resolveLost(ctx context.Context, r *request, seen uint64) (app
 		return false, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	defer db.End()
-	r.deleted, applied, err = db.shared.upstream.Lost(ctx, r.id, seen)
+	r.deleted, applied, err = db.Opts.Upstream.Lost(ctx, r.id, seen)
 	return applied, err
 }
 

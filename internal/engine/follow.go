@@ -462,7 +462,7 @@ func (s *OpenSegment) documents(fn func(tx *meta.Tx) error) error {
 	db := s.db
 	db.Mu.Lock()
 	store, oldest := db.Store, (*Version)(nil)
-	if db.Folder != nil || db.shared.upstream != nil {
+	if db.Folder != nil || db.Opts.Upstream != nil {
 		for v := range db.Live {
 			if (oldest == nil || v.Applied < oldest.Applied) && v.Files.Holds(s) {
 				oldest = v

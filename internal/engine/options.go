@@ -25,6 +25,7 @@ type Options struct {
 	// OnDeposed is called when this process finds that it has lost the lead. It must not block, and
 	// has StepDown called.
 	OnDeposed func()
+	Upstream  Upstream // of a process that shares the database with others
 	Logger    *slog.Logger
 
 	Hook       vfs.Hook      // faults and traces, for tests

@@ -104,7 +104,6 @@ type Upstream interface {
 
 // sharing is the part of an engine that other processes are concerned with.
 type sharing struct {
-	upstream Upstream             // of a process that followed first; set before the first version
 	observer Observer             // guarded by Mu
 	roots    map[*meta.Store]Root // of followers; guarded by Mu
 	look     atomic.Pointer[func()]
@@ -252,10 +251,9 @@ func (db *Engine) openMeta(o meta.Options) (*meta.Store, error) {
 }
 
 // NewFollower prepares an engine without a version. Adopt gives it the first one.
-func NewFollower(dir string, opts Options, up Upstream) (_ *Engine, err error) {
+func NewFollower(dir string, opts Options) (_ *Engine, err error) {
 	db := newEngine(dir, opts)
 	db.role.Store(uint32(Follower))
-	db.shared.upstream = up
 	if db.FS, err = vfs.Open(dir, opts.Hook); err != nil {
 		return nil, errors.Join(err, db.release())
 	}
@@ -383,7 +381,7 @@ func (db *Engine) forward(ctx context.Context, r *request) (done bool, err error
 	if r.decide != nil {
 		decide = func() ([]Op, error) { return db.Decide(r.decide) }
 	}
-	r.deleted, done, err = db.shared.upstream.Forward(ctx, r.ops, r.size, decide)
+	r.deleted, done, err = db.Opts.Upstream.Forward(ctx, r.ops, r.size, decide)
 	return done, err
 }
 
@@ -391,7 +389,7 @@ func (db *Engine) forward(ctx context.Context, r *request) (done bool, err error
 func (db *Engine) left(s *meta.Store) {
 	if root, ok := db.shared.roots[s]; ok {
 		delete(db.shared.roots, s)
-		db.shared.upstream.Left(root)
+		db.Opts.Upstream.Left(root)
 	}
 }
 
@@ -544,9 +542,6 @@ func (db *Engine) Alone(fn func() error) (alone bool, err error) {
 	}
 	return true, fn()
 }
-
-// SetUpstream prepares a reader for following. It must be called before the engine is used.
-func (db *Engine) SetUpstream(up Upstream) { db.shared.upstream = up }
 
 // Look sets a function that every call of a reader runs first; nil ends that. A process that has
 // begun to lead meanwhile is found there.

@@ -62,7 +62,7 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 	opts.Shared = opts.Shared && engine.CanShare && dir != engine.Memory && opts.Hook == nil
 	m.opts.Shared = opts.Shared
 	if opts.Shared {
-		m.opts.OnLead, m.opts.OnAbandon, m.opts.OnDeposed = m.onLead, m.abandon, m.deposed
+		m.opts.OnLead, m.opts.OnAbandon, m.opts.OnDeposed, m.opts.Upstream = m.onLead, m.abandon, m.deposed, m
 	}
 	start, holder := time.Now(), ""
 	for {
@@ -70,7 +70,6 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 		if err == nil {
 			m.engine = e
 			if m.opts.Shared {
-				e.SetUpstream(m)
 				e.Look(m.look)
 			}
 			if !m.opts.ReadOnly {
@@ -185,7 +184,7 @@ func (m *Member) follow() error {
 	if err != nil {
 		return err
 	}
-	e, err := engine.NewFollower(m.dir, m.opts, m)
+	e, err := engine.NewFollower(m.dir, m.opts)
 	if err != nil {
 		return errors.Join(err, l.close())
 	}
