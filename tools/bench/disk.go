@@ -49,7 +49,8 @@ func rawWrites(dir string, rows, batch int, budget time.Duration) (ingestResult,
 	if err := f.Sync(); err != nil {
 		return ingestResult{}, err
 	}
-	t := time.Now()
+	var ms []float64
+	t, last := time.Now(), time.Duration(0)
 	n := 0
 	for at := 0; n < rows && time.Since(t) < budget; n += batch {
 		if _, err := f.WriteAt(b, int64(at)); err != nil {
@@ -61,6 +62,8 @@ func rawWrites(dir string, rows, batch int, budget time.Duration) (ingestResult,
 		if at += len(b); at >= ring {
 			at = 0
 		}
+		now := time.Since(t)
+		ms, last = append(ms, (now-last).Seconds()*1000), now
 	}
-	return ingestResult{Rows: n, Seconds: time.Since(t).Seconds()}, nil
+	return ingestResult{Rows: n, Seconds: time.Since(t).Seconds(), ms: ms}, nil
 }

@@ -15,9 +15,10 @@ const (
 
 // ingestResult is the result of one way of writing.
 type ingestResult struct {
-	Rows    int     `json:"rows"`
-	Seconds float64 `json:"seconds"`
-	bytes   int64   // allocated on disk afterwards, 0 if not measured
+	Rows    int       `json:"rows"`
+	Seconds float64   `json:"seconds"`
+	bytes   int64     // allocated on disk afterwards, 0 if not measured
+	ms      []float64 // of each batch, where it is measured
 }
 
 func (i ingestResult) rate() float64 { return float64(i.Rows) / i.Seconds }

@@ -146,7 +146,7 @@ func (e *env) processWrites(r *report) error {
 		exclusive     bool
 	}
 	var ways []way
-	for _, n := range []int{1, 4, 8} {
+	for _, n := range []int{1, 4, 8, 16} {
 		how := fmt.Sprintf("%d processes", n)
 		ways = append(ways, way{"single durable writes", "vecbolt", how, ours, n, false}, way{"single durable writes", "SQLite", how, sqlite, n, false})
 	}
@@ -165,7 +165,7 @@ func (e *env) processWrites(r *report) error {
 				if err != nil {
 					return err
 				}
-				rates[i] = append(rates[i], res.rate())
+				rates[i], times[i] = append(rates[i], res.rate()), append(times[i], res.ms...)
 			} else {
 				var all []work
 				for j := range w.n {
@@ -183,21 +183,20 @@ func (e *env) processWrites(r *report) error {
 			}
 		}
 	}
+	n := len(ways)
+	slowest := max(10, 4*quantile(times[n-3], 0.999)) // of the disk
 	for i, w := range ways {
-		m := measurement{Set: w.set, Who: w.who, How: w.how, Value: median(rates[i]), Unit: "commits/s", Detail: map[string]float64{}}
-		if w.argv != nil {
-			m.Detail["p50 ms"], m.Detail["p99.9 ms"] = quantile(times[i], 0.5), quantile(times[i], 0.999)
-		}
+		m := measurement{Set: w.set, Who: w.who, How: w.how, Value: median(rates[i]), Unit: "commits/s",
+			Detail: map[string]float64{"p50 ms": quantile(times[i], 0.5), "p99.9 ms": quantile(times[i], 0.999)}}
 		if w.who == "SQLite" {
 			m.Ratio = median(rates[i-1]) / m.Value
-			if w.n == processCount {
+			if w.n >= processCount {
 				r.atLeast(fmt.Sprintf("%d processes: times the commits of SQLite", w.n), 3, m.Ratio)
-				r.atMost(fmt.Sprintf("%d processes: p99.9 of a write, ms", w.n), 10, quantile(times[i-1], 0.999))
+				r.atMost(fmt.Sprintf("%d processes: p99.9 of a write, ms; the goal is 10, or 4 times that of the disk", w.n), slowest, quantile(times[i-1], 0.999))
 			}
 		}
 		r.add(m)
 	}
-	n := len(ways)
 	r.atLeast("a process alone: writes, shared ÷ exclusive", 0.98, median(rates[n-2])/median(rates[n-1]))
 	return nil
 }
