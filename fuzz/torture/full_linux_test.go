@@ -31,12 +31,18 @@ const (
 // without opening again. Or the database is closed, and read, while the disk is full, and opened
 // for writing when there is room.
 func TestFullDisk(t *testing.T) {
+	onSmallDisks(t, 24, func(t *testing.T, dir string, times int) { fillUp(t, dir, times**fullStep) })
+}
+
+// onSmallDisks runs a test on file systems of some MiB. times is how much longer it takes on one
+// than on another.
+func onSmallDisks(t *testing.T, size int64, test func(t *testing.T, dir string, times int)) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
 	t.Run("tmpfs", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
 			t.Skip("tmpfs:", err)
 		}
 		defer func() {
@@ -44,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		fillUp(t, dir, *fullStep)
+		test(t, dir, 1)
 	})
 	t.Run("ext4", func(t *testing.T) {
 		fs := &realFSs[0]
@@ -57,7 +63,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		defer os.RemoveAll(dir)
 		image, at := filepath.Join(dir, "image"), filepath.Join(dir, "mnt")
-		err = errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, 32<<20),
+		err = errors.Join(os.Mkdir(at, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, (size+8)<<20),
 			system(t.Context(), append(fs.mkfs, "-m", "0", image)...))
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +76,7 @@ func TestFullDisk(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		fillUp(t, at, 4**fullStep)
+		test(t, at, 4)
 	})
 }
 

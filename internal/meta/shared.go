@@ -55,8 +55,7 @@ func (p *pins) release() {
 
 // Pin keeps the newest root of the file as it is, for other processes that read it, until unpin is
 // called. Rewrite and Close give up all pins: they leave the file of these roots as it is, and
-// Rewrite writes another one. While there are pins, a commit that finds the disk full cannot be
-// undone.
+// Rewrite writes another one.
 func (s *Store) Pin() (root uint64, unpin func(), err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -416,10 +416,11 @@ func isFull(err error) bool {
 // file must hold both roots, and neither of this transaction. No root then refers to its pages. It
 // reopens the file, because bbolt's list of free pages may come from the new root: after a failed
 // write, some file systems show bytes in a mapping that are not in the file, until these are read.
+// Reopening would give up the pinned roots, so while there are any, it compares the lists instead.
 func (s *Store) forget(id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bolt == nil || s.broken.Load() != nil || s.Pinned() > 0 { // reopening would give up the pinned roots
+	if s.bolt == nil || s.broken.Load() != nil {
 		return false
 	}
 	st, err := s.file.Stat()
@@ -430,7 +431,41 @@ func (s *Store) forget(id uint64) bool {
 	if err != nil || roots[0].Err != nil || roots[1].Err != nil || roots[newest].TxID >= id {
 		return false
 	}
+	if s.Pinned() > 0 {
+		return s.isAt(roots[newest])
+	}
 	return s.close() == nil && s.open() == nil
+}
+
+// Outcomes of a comparison, which ends its transaction with them.
+var (
+	errEqual   = errors.New("meta: bbolt is at the root of the file")
+	errUnequal = errors.New("meta: bbolt is not at the root of the file")
+)
+
+// isAt reports whether bbolt goes on from a root of the file, with the pages that are free there.
+// mu and writing are held.
+func (s *Store) isAt(root boltcheck.Root) bool {
+	free, err := boltcheck.FreePages(s.file, root)
+	if err != nil {
+		return false
+	}
+	err = s.transact(true, func(tx *bbolt.Tx) error {
+		if uint64(tx.ID()) != root.TxID+1 {
+			return errUnequal
+		}
+		for page := range root.Pages {
+			info, err := tx.Page(int(page))
+			if err != nil || info == nil {
+				return errUnequal
+			}
+			if listed := free[page/64]>>(page%64)&1 == 1; listed != (info.Type == "free") {
+				return errUnequal
+			}
+		}
+		return errEqual
+	})
+	return errors.Is(err, errEqual)
 }
 
 // Usable reports whether Updates are still possible, that is, whether failed Updates changed

@@ -1,0 +1,65 @@
+package meta
+
+import (
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/boltcheck"
+)
+
+// TestForgetBesidePins: while roots are pinned, a commit that found no room counts as undone only
+// if bbolt goes on from the root in the file, with its list of free pages.
+func TestForgetBesidePins(t *testing.T) {
+	s := open(t, newFS(t, nil), Options{Create: true, DB: identity, Shared: true})
+	put := func(n uint64) {
+		t.Helper()
+		update(t, s, func(tx *Tx) error { return tx.PutDocument(1, n, make([]byte, 9000)) })
+	}
+	update(t, s, func(tx *Tx) error { return tx.PutCollection(1, "c", nil) })
+	put(1)
+	_, unpin, err := s.Pin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(5) {
+		put(n)
+	}
+	st, err := s.file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, newest, err := boltcheck.Roots(s.file, st.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, before := roots[newest], roots[1-newest]
+	other := now
+	other.Freelist = before.Freelist
+	s.writing.Lock()
+	switch {
+	case !s.isAt(now):
+		t.Error("bbolt is not at the newest root")
+	case s.isAt(before):
+		t.Error("bbolt is at the older root")
+	case s.isAt(other):
+		t.Error("bbolt has other free pages than the file")
+	case !s.forget(now.TxID + 1):
+		t.Error("a commit that has left nothing in the file is not undone")
+	case s.forget(now.TxID):
+		t.Error("a commit that is in the file is undone")
+	}
+	s.writing.Unlock()
+	if s.Pinned() != 1 {
+		t.Errorf("%d pins", s.Pinned())
+	}
+	put(6)
+	if unpin(); s.Pinned() != 0 {
+		t.Errorf("%d pins", s.Pinned())
+	}
+	put(7)
+	if st, err = s.file.Stat(); err == nil {
+		err = boltcheck.Check(s.file, st.Size())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
