@@ -40,7 +40,7 @@ func TestFullDiskOfProcesses(t *testing.T) {
 	onSmallDisks(t, 64, func(t *testing.T, dir string, times int) {
 		n := 0
 		for pages := 0; pages < fullPages; pages += times * *crampedStep {
-			for _, then := range []string{"room"} {
+			for _, then := range []string{"room", "close", "kill", "stop"} {
 				t.Run(fmt.Sprintf("%d pages, %s", pages, then), func(t *testing.T) {
 					at := filepath.Join(dir, "try")
 					if err := os.Mkdir(at, 0o700); err != nil {

@@ -289,6 +289,7 @@ func (m *Member) run(l *link) {
 // elect makes this process the leader, or joins the next one. nil says that this process leads,
 // that it only reads and nobody leads, or that it is closed.
 func (m *Member) elect() *link {
+	failed := false
 	for pause := minPause; m.ctx.Err() == nil; {
 		var err error
 		if !m.opts.ReadOnly {
@@ -314,9 +315,17 @@ func (m *Member) elect() *link {
 		} else if m.ctx.Err() == nil {
 			m.opts.Logger.Error("cannot follow the leader, nor lead", "error", err)
 			pause = brokenPause
+			if failed { // the first time, another process may still do better
+				m.mu.Lock()
+				m.stuck = fmt.Errorf("cannot follow the process that leads, nor lead: %w", engine.Translate(err))
+				m.wake()
+				m.mu.Unlock()
+			}
+			failed = true
 		}
 		select {
 		case <-m.ctx.Done():
+		case <-m.retry:
 		case <-time.After(pause):
 		}
 	}
@@ -570,17 +579,27 @@ func (m *Member) Left(root engine.Root) {
 }
 
 // present returns the connection to the leader; nil if this process leads or nobody does. While no
-// other leader than the one that has refused a request is there, it waits.
+// other leader than the one that has refused a request is there, it waits. It fails once this
+// process has tried in vain to lead and to follow.
 func (m *Member) present(ctx context.Context, refused *link) (*link, error) {
-	for {
+	for tried := false; ; tried = true {
 		m.mu.Lock()
-		l, changed, alone := m.link.Load(), m.changed, m.engine.Role() != engine.Follower
+		l, changed, alone, stuck := m.link.Load(), m.changed, m.engine.Role() != engine.Follower, m.stuck
+		if stuck != nil && !tried { // it may do better by now
+			m.stuck = nil
+			select {
+			case m.retry <- struct{}{}:
+			default:
+			}
+		}
 		m.mu.Unlock()
 		switch {
 		case l != nil && l != refused:
 			return l, nil
 		case alone:
 			return nil, nil
+		case stuck != nil && tried:
+			return nil, stuck
 		}
 		select {
 		case <-changed:

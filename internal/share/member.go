@@ -50,13 +50,15 @@ type Member struct {
 	leader  *leader              // set while this process leads
 	lost    bool                 // the engine has lost the lead
 	link    atomic.Pointer[link] // set while it follows; changed with mu held
+	stuck   error                // why this process can neither lead nor follow, as far as it has tried
 	changed chan struct{}        // closed and replaced when one of them changes
+	retry   chan struct{}        // has an element if the next attempt is not to wait
 }
 
 // Open opens a database: it leads, or follows the process that does. Without Options.Shared it does
 // what engine.Open does.
 func Open(dir string, opts engine.Options, self Process) (*Member, error) {
-	m := &Member{dir: dir, opts: opts, self: self, changed: make(chan struct{})}
+	m := &Member{dir: dir, opts: opts, self: self, changed: make(chan struct{}), retry: make(chan struct{}, 1)}
 	_, _ = rand.Read(m.writer[:]) // never fails
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	opts.Shared = opts.Shared && engine.CanShare && dir != engine.Memory && opts.Hook == nil
@@ -174,6 +176,12 @@ func (m *Member) leads() {
 // change sets the link and wakes those who wait. mu is held.
 func (m *Member) change(l *link) {
 	m.link.Store(l)
+	m.stuck = nil
+	m.wake()
+}
+
+// wake wakes those who wait for a change. mu is held.
+func (m *Member) wake() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
