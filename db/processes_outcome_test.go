@@ -5,6 +5,7 @@ package db
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -289,6 +290,38 @@ func TestForgottenWrite(t *testing.T) {
 	}
 	if _, err := docs.Insert(t.Context(), Document{ID: "new"}); !errors.Is(err, ErrExists) {
 		t.Fatal(err)
+	}
+}
+
+// TestNoOutcome asks a leader for the outcome of a write that never answers. The write waits as
+// long as its context, and its error says that the outcome is unknown.
+func TestNoOutcome(t *testing.T) {
+	w, leader, others := unanswered(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := false
+	w.arm(w.lost(true, func() {
+		w.pass = func(_ *wireConn, m share.Message) bool {
+			_, asks := m.(share.Outcome)
+			if asks {
+				asked = true
+				cancel()
+			}
+			return !asks
+		}
+	}))
+	_, err := existing(t, others[0], "docs").Insert(ctx, Document{ID: "new"})
+	w.arm(nil)
+	if !asked || !errors.Is(err, ErrUnknown) || !errors.Is(err, context.Canceled) {
+		t.Error(asked, err)
+	}
+	for _, vdb := range []*DB{leader, others[0]} {
+		if err := vdb.Barrier(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := existing(t, vdb, "docs").Get(t.Context(), "new", WithText); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

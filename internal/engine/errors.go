@@ -29,8 +29,8 @@ var (
 	ErrUnknown           = errors.New("write outcome unknown")
 )
 
-// A DimensionError says that a vector does not have the dimension of its
-// collection. It matches ErrDimensionMismatch.
+// A DimensionError says that a vector does not have the dimension of its collection. It matches
+// ErrDimensionMismatch.
 type DimensionError struct {
 	Collection string
 	ID         string // of the document; empty for queries and schemas
@@ -61,15 +61,14 @@ func noSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Translate turns errors of lower packages into public errors, once, at the boundary of
-// db.
+// Translate turns errors of lower packages into public errors, once, at the boundary of db.
 func Translate(err error) error {
 	var (
 		fault *vfs.FaultError
 		own   *fileformat.CorruptError
 	)
 	switch {
-	case err == nil || errors.As(err, &own) || errors.Is(err, fileformat.ErrVersion):
+	case err == nil || errors.As(err, &own):
 		return err
 	case errors.As(err, &fault):
 		return &fileformat.CorruptError{File: fault.Name, Offset: -1, Err: err}
@@ -80,6 +79,8 @@ func Translate(err error) error {
 		}
 		return errtext.InGo(fmt.Errorf("%w: %w", ErrLocked, err),
 			"without Options.Exclusive, processes share a database")
+	case errors.Is(err, fileformat.ErrVersion):
+		return err
 	case noSpace(err):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, fs.ErrNotExist):

@@ -16,8 +16,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 )
 
-// same compares messages: vectors bit by bit, nil against empty, definitions by their stored
-// form, errors by text and matches.
+// same compares messages: vectors bit by bit, nil against empty, definitions by their stored form,
+// errors by text and matches.
 var same = cmp.Options{
 	cmpopts.IgnoreUnexported(engine.Op{}),
 	cmp.Comparer(func(a, b []float32) bool {

@@ -307,8 +307,9 @@ func (m *Member) elect() *link {
 		if joined == nil {
 			return l
 		}
+		cause := engine.Translate(err)
 		if errors.Is(err, engine.ErrLocked) {
-			err = joined
+			cause, err = notShared(err, joined), joined
 		}
 		if errors.Is(err, errNoLeader) || errors.Is(err, ErrNotLeader) || isLost(err) {
 			pause = min(2*pause, maxPause)
@@ -317,7 +318,7 @@ func (m *Member) elect() *link {
 			pause = brokenPause
 			if failed { // the first time, another process may still do better
 				m.mu.Lock()
-				m.stuck = fmt.Errorf("cannot follow the process that leads, nor lead: %w", engine.Translate(err))
+				m.stuck = fmt.Errorf("cannot follow the process that leads, nor lead: %w", cause)
 				m.wake()
 				m.mu.Unlock()
 			}

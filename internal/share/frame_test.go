@@ -198,7 +198,7 @@ func TestOtherVersions(t *testing.T) {
 			for _, p := range [][]byte{payload, payload[:4], append(payload, 1, 2, 3)} {
 				got, err := Read(bytes.NewReader(sealed(m.kind(), p)))
 				if !errors.Is(err, fileformat.ErrVersion) || errors.Is(err, fileformat.ErrFormat) ||
-					!strings.Contains(err.Error(), fmt.Sprintf("protocol %d", v)) {
+					!strings.Contains(err.Error(), fmt.Sprintf("has %d, ", v)) {
 					t.Errorf("%T of version %d: %v, %v", m, v, got, err)
 				}
 			}

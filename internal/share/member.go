@@ -87,7 +87,7 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 			return m, nil
 		}
 		if !errors.Is(joined, errNoLeader) && !errors.Is(joined, ErrNotLeader) {
-			return nil, fmt.Errorf("%w; it does not share it: %w", err, joined)
+			return nil, notShared(err, joined)
 		}
 		token, _ := m.token() // without one the holder does not share
 		if token != holder {
@@ -102,6 +102,11 @@ func Open(dir string, opts engine.Options, self Process) (*Member, error) {
 		}
 		time.Sleep(minPause)
 	}
+}
+
+// notShared is the error of a lock whose holder cannot be followed.
+func notShared(locked, joined error) error {
+	return fmt.Errorf("%w; it does not share it: %w", locked, joined)
 }
 
 // Engine returns the engine.

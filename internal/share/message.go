@@ -179,7 +179,7 @@ func (m Hello) encode(e *codec.Encoder) error {
 }
 
 func decodeHello(d *codec.Decoder) Message {
-	m := Hello{Version: decodeVersion(d)}
+	m := Hello{Version: decodeVersion(d, "the process that follows", "the one that leads")}
 	m.ReadOnly = decodeBool(d)
 	copy(m.Writer[:], d.Raw(len(m.Writer)))
 	if d.Err() == nil {
@@ -209,7 +209,7 @@ func (m Welcome) encode(e *codec.Encoder) error {
 }
 
 func decodeWelcome(d *codec.Decoder) Message {
-	m := Welcome{Version: decodeVersion(d)}
+	m := Welcome{Version: decodeVersion(d, "the process that leads", "this one")}
 	copy(m.DB[:], d.Raw(len(m.DB)))
 	m.Root, m.Applied, m.LSN = d.U64(), d.U64(), d.U64()
 	if m.Applied > m.LSN {
@@ -403,11 +403,12 @@ func (m Outcome) encode(e *codec.Encoder) error {
 
 func decodeOutcome(d *codec.Decoder) Message { return Outcome{d.U64(), d.U64(), d.U64()} }
 
-// decodeVersion reads the version of the protocol, whose place is the same in all of them.
-func decodeVersion(d *codec.Decoder) uint32 {
+// decodeVersion reads the version of the protocol, whose place is the same in all of them. there
+// and here are the parts of the process that has sent the message and of this one.
+func decodeVersion(d *codec.Decoder, there, here string) uint32 {
 	v := d.U32()
 	if d.Err() == nil && v != Version {
-		d.Fail(fmt.Errorf("%w: protocol %d, this program has %d", fileformat.ErrVersion, v, Version))
+		d.Fail(fmt.Errorf("%w of the protocol: %s has %d, %s has %d", fileformat.ErrVersion, there, v, here, Version))
 	}
 	return v
 }
