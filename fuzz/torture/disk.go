@@ -157,11 +157,15 @@ func (d *Disk) apply(op *Op) {
 		moved := *op
 		moved.Ino = d.cur[op.Dir][op.Name]
 		d.rename(&moved)
-	case Remove:
+	case Exchange:
+		moved := *op
+		moved.Ino, moved.Ino2 = d.cur[op.Dir][op.Name], d.cur[op.Dir2][op.Name2]
+		d.rename(&moved)
+	case Remove, Link:
 		d.rename(op)
 	case SyncDir:
 		d.pending = slices.DeleteFunc(slices.Clone(d.pending), func(p *Op) bool {
-			covered := (p.Dir == op.Dir || p.Kind == Rename && p.Dir2 == op.Dir) && !d.lost[p]
+			covered := (p.Dir == op.Dir || (p.Kind == Rename || p.Kind == Exchange) && p.Dir2 == op.Dir) && !d.lost[p]
 			if covered && op.Failed && d.rng.IntN(2) == 0 {
 				d.lost[p] = true
 				return false
@@ -230,8 +234,10 @@ func name(dirs map[uint64]directory, op *Op) {
 		return dirs[ino]
 	}
 	switch op.Kind {
-	case Create, Mkdir:
+	case Create, Mkdir, Link:
 		in(op.Dir)[op.Name] = op.Ino
+	case Exchange:
+		in(op.Dir)[op.Name], in(op.Dir2)[op.Name2] = op.Ino2, op.Ino
 	case Remove:
 		delete(in(op.Dir), op.Name)
 	case Rename:

@@ -23,10 +23,12 @@ const (
 	Allocate Kind = 10 // reserves space
 	Read     Kind = 11 // Read and Open are recorded on demand: they change nothing
 	Open     Kind = 12
+	Link     Kind = 13
+	Exchange Kind = 14 // of two names
 )
 
 var kindNames = [...]string{"", "write", "truncate", "sync", "create", "mkdir", "remove", "rename",
-	"syncdir", "mark", "allocate", "read", "open"}
+	"syncdir", "mark", "allocate", "read", "open", "link", "exchange"}
 
 // String returns the lower-case name.
 func (k Kind) String() string {
@@ -43,8 +45,9 @@ type Op struct {
 	Short       bool   // of a Write: only a part was written, and the result says so
 	Full        bool   // with Failed: no space left
 	Interrupted bool   // with Failed: by a signal; nothing was done, it can be repeated
-	Ino         uint64 // the file of Write, Truncate, Sync, Allocate, Read and Open; the result of Create and Mkdir
-	Dir, Dir2   uint64 // the directory; the directory of a Rename's new name
+	Ino         uint64 // the file of an operation on a file or of a Link; the result of Create and Mkdir
+	Ino2        uint64 // of an Exchange that is replayed: what gets the name Name
+	Dir, Dir2   uint64 // the directory; the directory of the other name of a Rename or Exchange
 	Name, Name2 string
 	Off, Len    int64  // of a Write; Off is the new size of a Truncate
 	Data        []byte // of a Write; nil for zeros
@@ -68,12 +71,14 @@ func (o Op) String() string {
 		return fmt.Sprintf("truncate #%d to %d%s", o.Ino, o.Off, failed)
 	case Sync:
 		return fmt.Sprintf("sync #%d%s", o.Ino, failed)
-	case Create, Mkdir:
+	case Create, Mkdir, Link:
 		return fmt.Sprintf("%s %q in #%d: #%d%s", o.Kind, o.Name, o.Dir, o.Ino, failed)
 	case Remove:
 		return fmt.Sprintf("remove %q in #%d%s", o.Name, o.Dir, failed)
 	case Rename:
 		return fmt.Sprintf("rename %q in #%d to %q in #%d%s", o.Name, o.Dir, o.Name2, o.Dir2, failed)
+	case Exchange:
+		return fmt.Sprintf("exchange %q in #%d and %q in #%d%s", o.Name, o.Dir, o.Name2, o.Dir2, failed)
 	case SyncDir:
 		return fmt.Sprintf("syncdir #%d%s", o.Dir, failed)
 	case Allocate, Read, Open:

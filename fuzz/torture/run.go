@@ -447,6 +447,7 @@ func (r *recording) follow(b *bounds, fn func(i int, d *Disk) error) error {
 			d.settle()
 		case op.Note == opened:
 			d.reopened()
+		case op.Note == dies:
 		default:
 			if err := b.note(op.Note); err != nil {
 				return err
@@ -463,6 +464,7 @@ func (r *recording) follow(b *bounds, fn func(i int, d *Disk) error) error {
 const (
 	settled = "settled" // everything recorded before is durable
 	opened  = "opened"  // the database is about to be opened
+	dies    = "dies"    // a process ends before it syncs the directory of the database's directory
 )
 
 // candidates lists the distinct states of a recording: distinct in content or in expectation. from

@@ -67,6 +67,8 @@ type server struct {
 	changed *sync.Cond // signals changes of the fields below
 	stalled bool       // syncs block while it is set
 	waiting int        // number of blocked syncs
+
+	dies bool // the next sync of the root does nothing
 }
 
 func (s *server) obey(line string) error {
@@ -76,6 +78,7 @@ func (s *server) obey(line string) error {
 	switch verb {
 	case "mark":
 		s.log = append(s.log, Op{Kind: Mark, Note: rest})
+		s.dies = s.dies || rest == dies
 	case "forget":
 		s.log = nil
 	case "stall": // until "resume"
@@ -165,10 +168,14 @@ type fuseDir struct {
 
 type fuseFile struct {
 	fs.Inode
-	s    *server
-	ino  uint64
-	data file // guarded by s.mu
+	s     *server
+	ino   uint64
+	data  file // guarded by s.mu
+	names int  // guarded by s.mu
 }
+
+// A fuseSocket is the name of a socket.
+type fuseSocket struct{ fs.Inode }
 
 var (
 	_ fs.NodeCreater   = (*fuseDir)(nil)
@@ -178,6 +185,10 @@ var (
 	_ fs.NodeRenamer   = (*fuseDir)(nil)
 	_ fs.NodeFsyncer   = (*fuseDir)(nil)
 	_ fs.NodeGetattrer = (*fuseDir)(nil)
+	_ fs.NodeLinker    = (*fuseDir)(nil)
+	_ fs.NodeMknoder   = (*fuseDir)(nil)
+	_ fs.NodeSetattrer = (*fuseDir)(nil)
+	_ fs.NodeSetattrer = (*fuseSocket)(nil)
 	_ fs.NodeOpener    = (*fuseFile)(nil)
 	_ fs.NodeReader    = (*fuseFile)(nil)
 	_ fs.NodeWriter    = (*fuseFile)(nil)
@@ -197,11 +208,11 @@ func (d *fuseDir) Create(ctx context.Context, name string, _, mode uint32,
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	d.s.next++
-	n := &fuseFile{s: d.s, ino: d.s.next}
+	n := &fuseFile{s: d.s, ino: d.s.next, names: 1}
 	if errno := d.s.record(Op{Kind: Create, Ino: n.ino, Dir: d.ino, Name: name}); errno != 0 {
 		return nil, nil, 0, errno
 	}
-	out.Mode = fuse.S_IFREG | mode&0o777
+	out.Mode, out.Nlink = fuse.S_IFREG|mode&0o777, 1
 	return d.NewPersistentInode(ctx, n, fs.StableAttr{Mode: fuse.S_IFREG, Ino: n.ino}), nil, fuse.FOPEN_KEEP_CACHE, 0
 }
 
@@ -222,9 +233,57 @@ func (d *fuseDir) Unlink(_ context.Context, name string) syscall.Errno {
 	defer d.s.mu.Unlock()
 	errno := d.s.record(Op{Kind: Remove, Dir: d.ino, Name: name})
 	if child := d.GetChild(name); errno == 0 && child != nil {
+		if f, ok := child.Operations().(*fuseFile); ok {
+			if f.names--; f.names > 0 {
+				return 0
+			}
+		}
 		child.ForgetPersistent() // freed with its last user
 	}
 	return errno
+}
+
+func (d *fuseDir) Link(_ context.Context, target fs.InodeEmbedder, name string,
+	out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	f, ok := target.(*fuseFile)
+	if !ok {
+		return nil, syscall.EPERM
+	}
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	if errno := d.s.record(Op{Kind: Link, Ino: f.ino, Dir: d.ino, Name: name}); errno != 0 {
+		return nil, errno
+	}
+	f.names++
+	out.Mode, out.Size, out.Nlink = fuse.S_IFREG|0o600, uint64(f.data.size), uint32(f.names)
+	return f.EmbeddedInode(), 0
+}
+
+// Mknod makes the name of a socket. A crash leaves it as an empty file.
+func (d *fuseDir) Mknod(ctx context.Context, name string, mode, _ uint32,
+	out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	if mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		return nil, syscall.EPERM
+	}
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	d.s.next++
+	if errno := d.s.record(Op{Kind: Create, Ino: d.s.next, Dir: d.ino, Name: name}); errno != 0 {
+		return nil, errno
+	}
+	out.Mode = mode
+	return d.NewPersistentInode(ctx, &fuseSocket{}, fs.StableAttr{Mode: syscall.S_IFSOCK, Ino: d.s.next}), 0
+}
+
+// Setattr does not record permissions.
+func (d *fuseDir) Setattr(_ context.Context, _ fs.FileHandle, _ *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	out.Mode = fuse.S_IFDIR | 0o700
+	return 0
+}
+
+func (n *fuseSocket) Setattr(_ context.Context, _ fs.FileHandle, _ *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	out.Mode = syscall.S_IFSOCK | 0o600
+	return 0
 }
 
 func (d *fuseDir) Rmdir(ctx context.Context, name string) syscall.Errno { return d.Unlink(ctx, name) }
@@ -232,17 +291,25 @@ func (d *fuseDir) Rmdir(ctx context.Context, name string) syscall.Errno { return
 func (d *fuseDir) Rename(_ context.Context, name string, to fs.InodeEmbedder, toName string,
 	flags uint32) syscall.Errno {
 	target, ok := to.(*fuseDir)
-	if !ok || flags != 0 {
+	kind := Rename
+	if flags == unix.RENAME_EXCHANGE {
+		kind = Exchange
+	}
+	if !ok || flags != 0 && kind == Rename {
 		return syscall.EINVAL
 	}
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
-	return d.s.record(Op{Kind: Rename, Dir: d.ino, Name: name, Dir2: target.ino, Name2: toName})
+	return d.s.record(Op{Kind: kind, Dir: d.ino, Name: name, Dir2: target.ino, Name2: toName})
 }
 
 func (d *fuseDir) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
+	if d.s.dies && d.ino == rootIno {
+		d.s.dies = false
+		return 0
+	}
 	return d.s.record(Op{Kind: SyncDir, Dir: d.ino})
 }
 
@@ -255,7 +322,7 @@ func (f *fuseFile) Flush(context.Context, fs.FileHandle) syscall.Errno { return 
 func (f *fuseFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(f.data.size)
+	out.Mode, out.Size, out.Nlink = fuse.S_IFREG|0o600, uint64(f.data.size), uint32(f.names)
 	return 0
 }
 
@@ -268,7 +335,7 @@ func (f *fuseFile) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrI
 		}
 		f.data.truncate(int64(size))
 	}
-	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(f.data.size)
+	out.Mode, out.Size, out.Nlink = fuse.S_IFREG|0o600, uint64(f.data.size), uint32(f.names)
 	return 0
 }
 

@@ -110,7 +110,11 @@ func (e *expectation) verify(ctx context.Context, dir string, rng *rand.Rand) (f
 	if _, err := e.exactly(found).compare(ctx, vdb, rng); err != nil {
 		return nil, fmt.Errorf("after opening again: %w", err)
 	}
-	return found, nil
+	left, err := filepath.Glob(filepath.Join(dir, ".*.fenced-*"))
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("%v is left beside the database", left)
+	}
+	return found, err
 }
 
 // rotShare is the number of opened states per state whose newest root of meta.bolt is then damaged.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/vecbolt/vecbolt/db"
 	"github.com/vecbolt/vecbolt/filter"
+	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // A profile describes a kind of workload.
@@ -60,6 +62,7 @@ const (
 	stepRead     // reads everything, and compares
 	stepPublish  // to the folder of replicas
 	stepRestore  // restores the last backup: the database continues from there
+	stepDepose   // takes the lead away, as from a process that is stopped
 )
 
 const (
@@ -104,6 +107,8 @@ var profiles = []profile{
 	{name: "snapshots", steps: 60, head: 12 * kib, ids: 12, text: 300, docs: 3,
 		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepSnapshot, 2}, {stepFlush, 1},
 			{stepCompact, 1}, {stepDrop, 1}, {stepCreate, 1}}},
+	{name: "deposed", steps: 24, head: 16 * kib, compact: true, ids: 20, text: 400, docs: 3,
+		weights: []weight{{stepBatch, 4}, {stepDelete, 1}, {stepDepose, 2}, {stepFlush, 1}, {stepCompact, 1}}},
 	{name: "words", steps: 40, head: 12 * kib, compact: true, ids: 30, text: 400, docs: 4,
 		weights: []weight{{stepBatch, 4}, {stepCross, 2}, {stepDelete, 1}, {stepText, 2},
 			{stepFlush, 2}, {stepCompact, 1}}},
@@ -596,11 +601,35 @@ func (w *workload) maintain(ctx context.Context, t *track, s *step) (err error) 
 		err = w.publish(ctx, t)
 	case stepRestore:
 		return w.restore(t)
+	case stepDepose:
+		if t.taken%2 == 0 {
+			err = w.mark(dies)
+		}
+		if err == nil {
+			err = deposeLeader(filepath.Join(w.dir, w.name))
+		}
+		if err == nil {
+			err = w.vdb.Barrier(ctx) // it follows, and leads in the other directory
+		}
 	}
 	if err != nil {
 		return err
 	}
 	return w.safe(t)
+}
+
+// deposeLeader does what a process does that finds the leader stopped.
+func deposeLeader(dir string) (err error) {
+	files, err := vfs.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	token, err := files.LockToken(engine.LockName)
+	if err != nil {
+		return err
+	}
+	return engine.Depose(dir, token)
 }
 
 // publish publishes the database to the folder of replicas.

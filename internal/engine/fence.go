@@ -344,7 +344,11 @@ func clearFenced(parent *vfs.FS, path, old string, info fs.FileInfo) (err error)
 	}
 	_, err = dir.Size(FenceName)
 	if fenced := err == nil; fenced { // otherwise an exchange was prepared only
-		err = moveForeign(dir, parent, path, old)
+		// The process that made the exchange may have ended before it was durable: a power cut
+		// would bring this directory back.
+		if err = parent.SyncDir("."); err == nil {
+			err = moveForeign(dir, parent, path, old)
+		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
