@@ -13,12 +13,11 @@ const (
 	MaxSign     = 4096
 )
 
-// BlockSize returns the bytes of a block of points of dim elements, a multiple
-// of 16.
+// BlockSize returns the bytes of a block of points of dim elements, a multiple of 16.
 func BlockSize(dim int) int { return blockHead + 4*dim }
 
-// A Table is a query for Estimate: for every four elements, the sums of their
-// values with all combinations of signs.
+// A Table is a query for Estimate: for every four elements, the sums of their values with all
+// combinations of signs.
 type Table struct {
 	sums []uint8
 	bias int32   // bias of all sums
@@ -68,21 +67,33 @@ func whole(v float32) uint64 {
 
 // Estimate sets dst to
 //
-//	(add + block's first factor) + (t.unit * block's second factor) * sum
+//	(add + block's first factor) + (t.unit * block's second factor) * (sum + n)
 //
 // for the 32 points of a block, and returns the set of points with a result below limit. sum adds
-// the query's elements with the signs of the point's elements, as integers. A block is 32 first
-// factors and 32 second factors, float32, and then 16 bytes for every four elements. Byte j of
-// these holds the signs of the elements of point j in its low four bits, the first element's
-// lowest, and the signs of point j+16 in its high four bits; a set bit stands for plus. Operations
-// are rounded to float32 as written: the result is the same from every implementation on every CPU.
-// Estimate panics if the block does not have the size that t needs.
+// the query's elements with the signs of the point's elements, as integers. n is slack/t.unit,
+// rounded down, or 0 if slack is not a positive number: with it, and a negative second factor, a
+// result that may be too large by slack times the factor is not. If n would be above 2^22, it is
+// that, and slack/n takes the place of t.unit. A block is 32 first factors and 32 second factors,
+// float32, and then 16 bytes for every four elements. Byte j of these holds the signs of the
+// elements of point j in its low four bits, the first element's lowest, and the signs of point j+16
+// in its high four bits; a set bit stands for plus. Operations are rounded to float32 as written:
+// the result is the same from every implementation on every CPU. Estimate panics if the block does
+// not have the size that t needs.
 //
 // The look-up of sums of four elements in registers follows André, Kermarrec and Le Scouarnec,
 // "Quicker ADC", IEEE TPAMI 43 (2021).
-func Estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit float32) uint32 {
+func Estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit, slack float32) uint32 {
 	if len(block) != blockHead+len(t.sums) || len(t.sums) == 0 {
 		panic(fmt.Sprintf("simd: Estimate of a block of %d bytes with %d sums", len(block), len(t.sums)))
 	}
-	return estimate(dst, t, block, add, limit)
+	bias, unit := t.bias, t.unit
+	if slack > 0 && slack <= math.MaxFloat32 {
+		const most = 1 << 22 // then the sums are next to nothing
+		if slack >= most*unit {
+			bias, unit = bias-most, slack/most
+		} else {
+			bias -= int32(slack / unit)
+		}
+	}
+	return estimate(dst, t.sums, block, bias, unit, add, limit)
 }

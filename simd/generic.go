@@ -266,9 +266,9 @@ func dotNibblesGeneric(dst []int32, w *NibbleWeights, nibbles []uint8) {
 
 // estimateGeneric is the definition of Estimate. The conversions forbid the
 // compiler to fuse operations.
-func estimateGeneric(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit float32) uint32 {
+func estimateGeneric(dst *[BlockPoints]float32, table, block []uint8, bias int32, unit, add, limit float32) uint32 {
 	var sums [BlockPoints]int32
-	for signs, table := block[blockHead:], t.sums; len(signs) >= 16 && len(table) >= 16; signs, table = signs[16:], table[16:] {
+	for signs := block[blockHead:]; len(signs) >= 16 && len(table) >= 16; signs, table = signs[16:], table[16:] {
 		for j, s := range signs[:16] {
 			sums[j] += int32(table[s&15])
 			sums[j+16] += int32(table[s>>4])
@@ -278,7 +278,7 @@ func estimateGeneric(dst *[BlockPoints]float32, t *Table, block []uint8, add, li
 	for j, s := range sums {
 		first := math.Float32frombits(binary.LittleEndian.Uint32(block[4*j:]))
 		second := math.Float32frombits(binary.LittleEndian.Uint32(block[128+4*j:]))
-		v := float32(add+first) + float32(float32(t.unit*second)*float32(s-t.bias))
+		v := float32(add+first) + float32(float32(unit*second)*float32(s-bias))
 		dst[j] = v
 		if v < limit {
 			below |= 1 << j

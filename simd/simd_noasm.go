@@ -54,8 +54,8 @@ func gatherL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, rec
 
 func prefetch([]uint8) {}
 
-func estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit float32) uint32 {
-	return estimateGeneric(dst, t, block, add, limit)
+func estimate(dst *[BlockPoints]float32, sums, block []uint8, bias int32, unit, add, limit float32) uint32 {
+	return estimateGeneric(dst, sums, block, bias, unit, add, limit)
 }
 
 func hadamard(v []float32, scale float32) { hadamardGeneric(v, scale) }

@@ -232,7 +232,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 		b.stats.Estimated += degree
 		b.ids, b.dists = b.ids[:0], b.dists[:0]
 		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0],
-			min(at.worst(), b.within(b.keepRatio, &b.near))); below != 0; below &= below - 1 {
+			min(at.worst(), b.within(b.keepRatio, &b.near)), 0); below != 0; below &= below - 1 {
 			i := bits.TrailingZeros32(below)
 			id := ids[i]
 			if id >= uint32(g.Len()) {
