@@ -31,7 +31,7 @@ type forest struct {
 	rng  *rand.Rand
 }
 
-var walking = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, walkAlways: true, Compaction: Manual}
+var walking = Options{Sync: SyncNever, codedBytes: 1, graphSize: 1, quickSize: 1, walkAlways: true, Compaction: Manual}
 
 func plant(t *testing.T, dir string, metric Metric, kind string, rows, dim int) *forest {
 	t.Helper()

@@ -114,6 +114,7 @@ type Options struct {
 	codedBytes    int64         // see the constant
 	worthHelp     time.Duration // see the constant
 	graphSize     int64         // see the constant
+	quickSize     int64         // see graph.Options
 	recheckEvery  int           // see the constant
 	recheckByHand bool          // by rechecks.drain, not in the background
 	walkAlways    bool          // search graphs even where scans cost less
@@ -185,6 +186,7 @@ func (o Options) settings() engine.Options {
 		Shared: !o.Exclusive, HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic,
 		Logger: o.Logger, Hook: o.hook, Settle: o.settle,
 		CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
+		QuickSize: o.quickSize,
 	}
 	if o.Sync == SyncInterval {
 		s.SyncEvery = o.SyncEvery

@@ -13,17 +13,19 @@ import (
 )
 
 // The planner takes the walk or the scan, whichever costs less by the distances
-// that a walk turns out to estimate: at any selectivity and effort, in both
-// layouts of graphs.
+// that a walk turns out to estimate: at any selectivity and effort, in every
+// kind of graph.
 func TestPlanByWork(t *testing.T) {
 	const queries, tolerance = 2, 1.6
 	for _, set := range []struct {
 		kind      string
 		rows, dim int
-	}{{"normal", 2500, 256}, {"clustered", 1500, 512}} {
-		t.Run(fmt.Sprint(set.dim), func(t *testing.T) {
+		quickSize int64
+	}{{"normal", 2500, 256, 0}, {"clustered", 5000, 256, 1}, {"clustered", 1500, 512, 0}} {
+		t.Run(fmt.Sprintf("%s/%d", set.kind, set.dim), func(t *testing.T) {
 			kind, rows, dim := set.kind, set.rows, set.dim
 			opts := walking
+			opts.quickSize = set.quickSize
 			vdb := open(t, t.TempDir(), &opts)
 			c := collection(t, vdb, "c", Schema{Dim: dim})
 			rng := rand.New(rand.NewPCG(21, uint64(dim)))

@@ -155,7 +155,7 @@ func TestPromiseOutOfDistribution(t *testing.T) {
 	fmt.Fprintf(table, "\n|---|---|---|---|---|---|---|%s\n", strings.Repeat("---|", len(targets)))
 	var cells []distributionCell
 	promiseSets(t, rows, queries, func(set promiseSet) {
-		short := []string{"text model", "4,000 words", "lengths of 0.01 to 100", "giants and zeros", "words of unequal length"}
+		short := []string{"text model", "text model, middle dimension", "4,000 words", "lengths of 0.01 to 100", "giants and zeros", "words of unequal length"}
 		if !only.MatchString(set.name) || !*promiseFull && !slices.Contains(short, set.name) {
 			return
 		}

@@ -55,7 +55,7 @@ func shapes(r *rand.Rand) []shape {
 	}
 	wide, tight, copies, basis, mix := table(60, 32), table(60, 32), table(400, 24), table(8, 64), table(40, 544)
 	lift, uneven := table(24, 544), table(60, 64)
-	other := rand.New(rand.NewPCG(5, 6)) // the sets before keep their rows
+	other := rand.New(rand.NewPCG(5, 6)) // older sets keep their rows
 	groups := make([][]float32, 60)
 	for i := range groups {
 		groups[i] = make([]float32, 32)
@@ -63,6 +63,15 @@ func shapes(r *rand.Rand) []shape {
 	}
 	lengths := func(r *rand.Rand, v []float32, decades float64) { // log-uniform: 10^-decades to 10^decades
 		scale(v, math.Pow(10, decades*(2*r.Float64()-1)))
+	}
+	middle, middleLift := make([][]float32, 40), make([][]float32, 24)
+	for i := range middle {
+		middle[i] = make([]float32, len(middleLift))
+		normal(other, middle[i], 1)
+	}
+	for i := range middleLift {
+		middleLift[i] = make([]float32, 256)
+		normal(other, middleLift[i], 1)
 	}
 	return []shape{
 		{"normal", Cosine, 24, func(r *rand.Rand, v []float32) { normal(r, v, 1) }},
@@ -133,6 +142,16 @@ func shapes(r *rand.Rand) []shape {
 			}
 			for i := range v {
 				v[i] += 0.3
+			}
+		}},
+		{"text model, middle dimension", Cosine, 256, func(_ *rand.Rand, v []float32) { // quick layout: see walking
+			normal(other, v, 0.3)
+			c := middle[other.IntN(len(middle))]
+			for j, l := range middleLift {
+				w := float32(math.Pow(0.95, float64(j))) * (c[j] + 0.7*float32(other.NormFloat64()))
+				for i := range v {
+					v[i] += 0.1 + w*l[i]/4
+				}
 			}
 		}},
 		{"normal, inner products", Dot, 24, func(r *rand.Rand, v []float32) { normal(r, v, 1) }},

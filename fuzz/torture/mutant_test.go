@@ -205,7 +205,7 @@ var mutants = []mutant{
 		old: "return !l.Approximate || found >= wanted", new: "return true"},
 	{name: "seed-by-number", file: "internal/engine/graph.go", pkg: "db",
 		run: "TestEqualGraphs",
-		old: "graph.Options{Workers: db.Opts.Workers}", new: "graph.Options{Workers: db.Opts.Workers, Seed: s.Info.ID}"},
+		old: "graph.Options{Workers: db.Opts.Workers, ", new: "graph.Options{Workers: db.Opts.Workers, Seed: s.Info.ID, "},
 	{name: "recall-with-tolerance", file: "internal/nearest/tally.go", pkg: "db",
 		run: "TestMeasureRecallOfNearScores",
 		old: "worst := truth[len(truth)-1].Score", new: "worst := truth[len(truth)-1].Score; worst -= 4e-6 * max(worst, -worst)"},

@@ -39,7 +39,7 @@ func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 // writeGraph builds the graph of a segment. It extends the graph of the base,
 // if there is one.
 func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
-	opts := graph.Options{Workers: db.Opts.Workers}
+	opts := graph.Options{Workers: db.Opts.Workers, QuickSize: db.Opts.QuickSize}
 	if y := yielderOf(ctx); y != nil {
 		opts.Yield, opts.Alone = y.yield, y.alone
 	}

@@ -32,4 +32,5 @@ type Options struct {
 	Settle     time.Duration // see SettleTime; 0: flushes make no codes
 	CodedBytes int64         // vectors from which a segment gets codes
 	GraphSize  int64         // vector components from which a segment gets a graph
+	QuickSize  int64         // see graph.Options
 }

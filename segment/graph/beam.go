@@ -63,7 +63,8 @@ func (p *pool) pop(nearest int, most float32) (uint32, bool) {
 // A Buffer is memory that searches reuse. The zero value is ready. It is for one goroutine.
 type Buffer struct {
 	pool          pool
-	near          pool // of the quick layout: rows whose exact code distance is known
+	near          pool // where the beam has estimates: rows whose exact code distance is known
+	few           pool // of a graph that sifts: the neighbours to read
 	visited       bitset.Set
 	ef            int     // beam width: the nearest ef rows are expanded
 	rank          int     // of the row that stopRatio and keepRatio refer to
@@ -83,7 +84,7 @@ type Buffer struct {
 }
 
 // start resets b for a search of a graph of this many rows with beam width ef. near is the number
-// of rows that the search has to find in the quick layout.
+// of rows that the search has to find where its beam has estimates.
 func (b *Buffer) start(rows, ef, near int) {
 	words := bitset.Words(rows)
 	if len(b.visited) != words {
@@ -208,6 +209,12 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 		}
 		node := b.popHeap()
 		b.expanded = append(b.expanded, node)
+		if g.sifts {
+			if err := q.sift(node, b.admitted(), false, b); err != nil {
+				return err
+			}
+			continue
+		}
 		ids, err := g.neighbours(node.ID)
 		if err != nil {
 			return err

@@ -21,6 +21,9 @@ const (
 	perDecade    = 12    // beam widths per factor of ten
 	enough       = 0.998 // recall at which the calibration stops
 	finer        = 0.94  // each level misses at most this share of the previous one's miss
+	coarser      = 0.85  // the same for levels to confirm
+	coarsest     = 0.7   // and for 100 results and more
+	tryEvery     = 3     // if levels are confirmed, one trial in three of a kind chooses them
 	horizonEF    = 1000  // beam width of the searches that find the horizons
 	hidden       = 0.1   // share of rows that these miss beyond the horizon
 	tail         = 50    // one query in this many is farther than where the horizon is extrapolated from
@@ -281,20 +284,25 @@ func (b *builder) widths(k int) (efs []int) {
 func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins *[len(calibrated)]float32) error {
 	k := calibrated[columns[len(columns)-1]]
 	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k })
+	deep := columns[0] >= always
+	some := trials // to try settings with
+	if b.sifts && !deep {
+		some = oneIn(tryEvery, trials)
+	}
 	efs := b.widths(k)
 	step := 8 // efs per search: wide ones contain narrow ones, but easy rows need none
 	switch {
-	case b.head.layout == quick:
+	case b.rough():
 		step = 1 // the first useful estimate of a row counts, and the beam decides which is useful
-	case k > calibrated[always-1]:
+	case deep:
 		step = 3
 	}
 	var tried [len(calibrated)][]level
 	for least := float32(0); len(efs) > 0 && least < enough; {
 		round := efs[:min(step, len(efs))]
 		efs = efs[len(round):]
-		err := b.each(len(trials), func(w *workerScratch, i int) error {
-			return trials[i].walk(columns, round, w, score)
+		err := b.each(len(some), func(w *workerScratch, i int) error {
+			return some[i].walk(columns, round, w, score)
 		})
 		if err != nil {
 			return err
@@ -303,18 +311,104 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		for _, c := range columns {
 			whole := float32(0)
 			for i, ef := range round {
-				levels := outcomes(trials, c, i, ef)
+				levels := outcomes(some, c, i, ef)
 				whole = levels[0].recall
 				tried[c] = append(tried[c], levels...)
 			}
 			least = min(least, whole)
 		}
 	}
+	if b.sifts {
+		if err := b.confirm(trials, columns, score, &tried); err != nil {
+			return err
+		}
+	}
 	for _, c := range columns {
-		b.levels[c] = b.pick(tried[c])
+		b.levels[c] = b.pick(tried[c], finer)
 		for i := range trials {
 			margins[c] = max(margins[c], trials[i].margin[c])
 		}
+	}
+	return nil
+}
+
+// oneIn returns every n-th trial of each kind.
+func oneIn(n int, trials []trial) (some []trial) {
+	var seen [kinds]int
+	for _, t := range trials {
+		if seen[t.kind]++; seen[t.kind]%n == 1 {
+			some = append(some, t)
+		}
+	}
+	return some
+}
+
+// confirm replaces the levels that were tried by fewer ones, measured by searches with exactly
+// their settings. In graphs that sift, these read other records than a search that is continued
+// with one setting after the other: what a narrow beam or a small ratio has refused is not met
+// again.
+func (b *builder) confirm(trials []trial, columns []int, score scoreFunc, tried *[len(calibrated)][]level) error {
+	share := float32(coarser)
+	if columns[0] > 1 {
+		share = coarsest
+	}
+	var settings []Setting
+	for _, c := range columns {
+		for _, l := range b.pick(tried[c], share) {
+			if s := (Setting{EF: l.ef, StopRatio: l.stopRatio}); !slices.Contains(settings, s) {
+				settings = append(settings, s)
+			}
+		}
+		tried[c] = nil
+	}
+	slices.SortFunc(settings, func(x, y Setting) int { // without a stopping ratio first
+		return cmp.Or(cmp.Compare(x.StopRatio, y.StopRatio), cmp.Compare(x.EF, y.EF))
+	})
+	for _, s := range settings {
+		if err := b.try(trials, columns, s, score, tried); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try searches with a setting for all trials, and appends the level of each column to tried.
+func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
+	tried *[len(calibrated)][]level) error {
+	k := calibrated[columns[len(columns)-1]]
+	err := b.each(len(trials), func(w *workerScratch, i int) error {
+		t := &trials[i]
+		_, stats, err := t.query.Find(k, s, nil, &w.buf)
+		if err != nil {
+			return err
+		}
+		o := outcome{nodes: stats.Expanded}
+		for _, c := range columns {
+			if err := t.query.collect(calibrated[c], nil, &w.buf); err != nil {
+				return err
+			}
+			if o.found[c], err = t.count(c, w, score); err != nil {
+				return err
+			}
+			if t.beyond(c, &w.buf) { // the answer would be exact
+				o.found[c] = 1
+			}
+		}
+		t.whole = append(t.whole[:0], o)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range columns {
+		l := levelOf(trials, c, s, func(t *trial) *outcome { return &t.whole[0] })
+		l.whole = l.recall // at least, without the ratio
+		for _, other := range tried[c] {
+			if other.ef == s.EF && other.stopRatio == 0 {
+				l.whole = other.recall
+			}
+		}
+		tried[c] = append(tried[c], l)
 	}
 	return nil
 }
@@ -323,29 +417,16 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 // ratio and with each.
 func outcomes(trials []trial, column, i, ef int) (all []level) {
 	for j := range len(stopRatios) + 1 {
-		l := level{ef: ef, measured: &measured{}}
+		s := Setting{EF: ef}
 		if j > 0 {
-			l.stopRatio = stopRatios[j-1]
+			s.StopRatio = stopRatios[j-1]
 		}
-		var sums [kinds]moments
-		for t := range trials {
-			o := &trials[t].whole[i]
-			if j > 0 && trials[t].ended[j-1].nodes < o.nodes {
-				o = &trials[t].ended[j-1]
+		l := levelOf(trials, column, s, func(t *trial) *outcome {
+			if j > 0 && t.ended[j-1].nodes < t.whole[i].nodes {
+				return &t.ended[j-1]
 			}
-			sums[trials[t].kind].add(float64(o.found[column]), float64(o.nodes))
-		}
-		l.nodes, l.recall = expect(&sums)
-		for k := range sums {
-			m := &sums[k]
-			if m.n == 0 {
-				continue
-			}
-			if kind(k) < kept {
-				l.measured.recall[k] = float32(min(1, m.sum/m.n))
-			}
-			l.measured.poor = max(l.measured.poor, float32(m.poor/m.n))
-		}
+			return &t.whole[i]
+		})
 		l.whole = l.recall
 		if j > 0 {
 			l.whole = all[0].recall
@@ -353,6 +434,28 @@ func outcomes(trials []trial, column, i, ef int) (all []level) {
 		all = append(all, l)
 	}
 	return all
+}
+
+// levelOf returns the level of a column and a setting, except the recall without a stopping ratio.
+func levelOf(trials []trial, column int, s Setting, of func(t *trial) *outcome) level {
+	l := level{ef: s.EF, stopRatio: s.StopRatio, measured: &measured{}}
+	var sums [kinds]moments
+	for i := range trials {
+		o := of(&trials[i])
+		sums[trials[i].kind].add(float64(o.found[column]), float64(o.nodes))
+	}
+	l.nodes, l.recall = expect(&sums)
+	for k := range sums {
+		m := &sums[k]
+		if m.n == 0 {
+			continue
+		}
+		if kind(k) < kept {
+			l.measured.recall[k] = float32(min(1, m.sum/m.n))
+		}
+		l.measured.poor = max(l.measured.poor, float32(m.poor/m.n))
+	}
+	return l
 }
 
 // moments are sums over trials of one kind.
@@ -396,15 +499,16 @@ func expect(sums *[kinds]moments) (nodes, recall float32) {
 // if they are fewer.
 func (g *Graph) cost(l *level) float32 {
 	share := float32(160)
-	if g.head.layout == quick {
+	if g.rough() {
 		share = 40
 	}
 	return l.nodes + min(degree*l.nodes, 2*float32(l.ef))/share
 }
 
 // pick returns the Pareto-optimal levels, cheapest first: each has a higher recall than all cheaper
-// ones. It skips levels that are hardly better than the one before.
-func (g *Graph) pick(all []level) (chosen []level) {
+// ones. It skips levels that are hardly better than the one before: that miss more than a share of
+// what that misses.
+func (g *Graph) pick(all []level, share float32) (chosen []level) {
 	slices.SortStableFunc(all, func(a, b level) int {
 		return cmp.Or(cmp.Compare(g.cost(&a), g.cost(&b)), cmp.Compare(b.recall, a.recall))
 	})
@@ -414,7 +518,7 @@ func (g *Graph) pick(all []level) (chosen []level) {
 	}
 	missed := float32(2) // by the last level chosen
 	for _, l := range all {
-		if m := 1 - l.recall; len(chosen) < maxLevels && m < missed && (m <= finer*missed || l.recall == best) {
+		if m := 1 - l.recall; len(chosen) < maxLevels && m < missed && (m <= share*missed || l.recall == best) {
 			chosen, missed = append(chosen, l), m
 		}
 	}

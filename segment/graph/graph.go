@@ -17,6 +17,7 @@ type Graph struct {
 	space space
 	mean  []float32
 	turn  *rotation // of the quick layout
+	sifts bool      // see sift.go
 
 	file        *blocks.Content // nil for a graph that is being built
 	records     []byte
@@ -65,9 +66,7 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 		return nil, corrupt(geo.mean, "mean is not finite")
 	}
 	g.mean, g.space = mean, newSpace(&h, mean)
-	if h.layout == quick {
-		g.turn = newRotation(ident.Dim, h.seed)
-	}
+	g.prepare()
 	for i, row := range g.entryPoints {
 		if row >= uint32(ident.Rows) {
 			return nil, corrupt(geo.entryPoints+int64(i)*4, "entry point %d of %d rows", row, ident.Rows)
@@ -91,6 +90,16 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	}
 	return g, nil
 }
+
+// prepare makes whatever follows from the header alone.
+func (g *Graph) prepare() {
+	if g.head.layout == quick {
+		g.turn, g.sifts = newRotation(g.Dim(), g.head.seed), g.Dim() < quickDim
+	}
+}
+
+// rough reports whether the beam of a search is ordered by estimates.
+func (g *Graph) rough() bool { return g.head.layout == quick && !g.sifts }
 
 // Len returns the number of rows.
 func (g *Graph) Len() int { return g.head.ident.Rows }

@@ -40,6 +40,12 @@ func (d *data) scorer(m fileformat.Metric, vec []float32) func(int) (float64, er
 
 type memory = blocks.Memory
 
+// walks are the layouts, and a dimension for each of the walks.
+var walks = []struct {
+	layout uint32
+	dim    int
+}{{plain, 24}, {quick, 160}, {quick, quickDim}}
+
 // file builds the graph file of d.
 func (d *data) file(t testing.TB, m fileformat.Metric, opts Options) []byte {
 	t.Helper()
@@ -230,12 +236,15 @@ func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32
 // TestRecall holds promises: in every shape and for every metric, searches with the setting for a
 // recall have it.
 func TestRecall(t *testing.T) {
-	for _, name := range append(shapeNames(), "quick") {
+	for _, name := range append(shapeNames(), "quick", "sifting") {
 		for _, m := range metrics {
 			t.Run(fmt.Sprintf("%s/metric=%d", name, m), func(t *testing.T) {
 				shape, dim, opts := name, 24, Options{}
-				if name == "quick" {
-					shape, dim, opts.layout = "latent", 192, quick
+				switch name {
+				case "quick":
+					shape, dim = "latent", quickDim
+				case "sifting":
+					shape, dim, opts.QuickSize = "latent", middleDim, 1
 				}
 				d, queries := make1(shape, dim, 600, 150)
 				g := d.graph(t, m, opts)
@@ -275,11 +284,15 @@ func TestRecall(t *testing.T) {
 
 // TestFilters searches under filters down to a few rows: never fewer hits than there can be.
 func TestFilters(t *testing.T) {
-	for _, name := range []string{"normal", "clusters", "duplicates", "zeros", "constant", "latent"} {
-		d, queries := make1(name, 16, 1000, 30)
+	for _, name := range []string{"normal", "clusters", "duplicates", "zeros", "constant", "latent", "wide"} {
+		shape, dim := name, 16
+		if name == "wide" {
+			shape, dim = "latent", quickDim
+		}
+		d, queries := make1(shape, dim, 1000, 30)
 		for _, m := range metrics {
 			opts := Options{quiet: true, layout: plain}
-			if name == "latent" || name == "constant" {
+			if name == "latent" || name == "constant" || name == "wide" {
 				opts.layout = quick
 			}
 			g := d.graph(t, m, opts)
@@ -309,7 +322,11 @@ func TestFilters(t *testing.T) {
 func TestFew(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 10, 33, 64, 65} {
 		for _, name := range shapeNames() {
-			d, queries := make1(name, 5, n, 5)
+			dim := 5
+			if n == 33 {
+				dim = quickDim
+			}
+			d, queries := make1(name, dim, n, 5)
 			for _, m := range metrics {
 				g := d.graph(t, m, Options{Workers: 1, layout: uint32(1 + n%2)})
 				for _, q := range queries {
@@ -493,13 +510,13 @@ func TestSources(t *testing.T) {
 
 // TestParse damages every part of a file, cuts it and asks for other segments.
 func TestParse(t *testing.T) {
-	for _, layout := range []uint32{plain, quick} {
-		testParse(t, layout)
+	for _, w := range walks {
+		testParse(t, w.layout, w.dim)
 	}
 }
 
-func testParse(t *testing.T, layout uint32) {
-	d, queries := make1("normal", 50, 500, 1)
+func testParse(t *testing.T, layout uint32, dim int) {
+	d, queries := make1("normal", dim, 500, 1)
 	id := d.ident(fileformat.Cosine)
 	b := d.file(t, fileformat.Cosine, Options{layout: layout, quiet: true})
 	keepRatio := func(b []byte) error {
@@ -539,13 +556,13 @@ func testParse(t *testing.T, layout uint32) {
 
 // TestAllocations: a prepared query searches without allocating.
 func TestAllocations(t *testing.T) {
-	for _, layout := range []uint32{plain, quick} {
-		testAllocations(t, layout)
+	for _, w := range walks {
+		testAllocations(t, w.layout, w.dim)
 	}
 }
 
-func testAllocations(t *testing.T, layout uint32) {
-	d, queries := make1("normal", 32, 1000, 1)
+func testAllocations(t *testing.T, layout uint32, dim int) {
+	d, queries := make1("normal", dim, 1000, 1)
 	g := d.graph(t, fileformat.Cosine, Options{layout: layout, quiet: true})
 	q := g.Query(queries[0])
 	allowed := bitset.New(d.rows())
@@ -638,8 +655,9 @@ func TestMargin(t *testing.T) {
 // TestContinuedSearches continues searches that have ended. In the plain layout they find the same
 // as a search that was never stopped, at any ef and stopping ratio; the calibration rests on this.
 func TestContinuedSearches(t *testing.T) {
-	for _, layout := range []uint32{plain, quick} {
-		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 2000, 30)
+	for _, w := range walks {
+		layout := w.layout
+		d, queries := make1("latent", w.dim, 2000, 30)
 		g := d.graph(t, fileformat.L2, Options{quiet: true, layout: layout})
 		g.head.margins = [len(calibrated)]float32{1.1, 1.1, 1.05} // so that a search with a stopping ratio drops rows by it
 		var buf, other Buffer
@@ -672,7 +690,7 @@ func TestContinuedSearches(t *testing.T) {
 					t.Errorf("%+v: the search has ended within its stopping ratio", s)
 				}
 				if layout == quick {
-					continue // estimates depend on the beam
+					continue // estimates depend on the beam, and so does which of them is read
 				}
 				if stats.Expanded > before && (stats.Expanded != buf.stats.Expanded || !slices.Equal(rows, buf.rows)) {
 					t.Errorf("%+v: %d nodes and %v after going on from %d, %d and %v at once", s, buf.stats.Expanded, buf.rows, before, stats.Expanded, rows)
@@ -682,13 +700,14 @@ func TestContinuedSearches(t *testing.T) {
 	}
 }
 
-// TestFar excludes the neighbourhood of the query: a guarded search gives up, in both layouts,
+// TestFar excludes the neighbourhood of the query: a guarded search gives up, in every walk,
 // whether it has seen the excluded nodes or got lost, and however many other rows are excluded. A
 // search under a filter that is independent of the query does not give up, nor does one without a
 // filter or a guard.
 func TestFar(t *testing.T) {
-	for _, layout := range []uint32{plain, quick} {
-		d, queries := make1("latent", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
+	for _, w := range walks {
+		layout := w.layout
+		d, queries := make1("latent", w.dim, 3000, 20)
 		g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: layout})
 		r := rand.New(rand.NewPCG(1, 2))
 		half, n := bitset.New(d.rows()), d.rows()/2
@@ -720,7 +739,7 @@ func TestFar(t *testing.T) {
 				}
 				hits, stats, err := q.Search(k, s, c.allowed, score, &buf)
 				if !errors.Is(err, c.want) || err == nil && len(hits) != k || err != nil && (len(hits) > 0 || stats.Passed < 3) {
-					t.Fatalf("layout %d: %v, %d hits, %+v", layout, err, len(hits), stats)
+					t.Fatalf("%+v: %v, %d hits, %+v", w, err, len(hits), stats)
 				}
 			}
 			q := g.Query(vec)
@@ -761,10 +780,10 @@ func TestFar(t *testing.T) {
 			}
 		}
 		if gaveUp > 1 {
-			t.Errorf("layout %d: %d of %d searches gave up where half of the rows are allowed", layout, gaveUp, len(queries))
+			t.Errorf("%+v: %d of %d searches gave up where half of the rows are allowed", w, gaveUp, len(queries))
 		}
 		if noticed < len(queries) {
-			t.Errorf("layout %d: %d of %d searches noticed that the nearest are excluded", layout, noticed, len(queries))
+			t.Errorf("%+v: %d of %d searches noticed that the nearest are excluded", w, noticed, len(queries))
 		}
 	}
 }
@@ -773,8 +792,9 @@ func TestFar(t *testing.T) {
 // the query: these are many rows, though few nodes. Searches notice it. Where only the half is
 // excluded they find enough duplicates of the nearest vectors, and do not give up.
 func TestFarDuplicates(t *testing.T) {
-	for _, layout := range []uint32{plain, quick} {
-		d, queries := make1("duplicates", map[uint32]int{plain: 24, quick: 160}[layout], 3000, 20)
+	for _, w := range walks {
+		layout := w.layout
+		d, queries := make1("duplicates", w.dim, 3000, 20)
 		g := d.graph(t, fileformat.Cosine, Options{quiet: true, layout: layout})
 		half := bitset.New(d.rows())
 		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(d.rows())[:d.rows()/2] {
@@ -801,7 +821,7 @@ func TestFarDuplicates(t *testing.T) {
 				q := g.Query(vec)
 				q.Guard(k, s, c.allowed.Count())
 				if _, stats, err := q.Search(k, s, c.allowed, d.scorer(fileformat.Cosine, vec), &buf); !errors.Is(err, c.want) {
-					t.Errorf("layout %d, query %d: %v, want %v; %+v", layout, i, err, c.want, stats)
+					t.Errorf("%+v, query %d: %v, want %v; %+v", w, i, err, c.want, stats)
 				}
 			}
 		}

@@ -35,7 +35,7 @@ const (
 	deviations = 3   // standard deviations above the mean number of excluded rows
 	firstLook  = 32  // expansions after which a search is judged; until the next look they grow by half
 	slack      = 3   // multiple of the beam width, for the limit of expansions
-	slackQuick = 1.6 // the same in the quick layout, where estimates are rough
+	slackQuick = 1.6 // the same where the beam is ordered by estimates, which are rough
 )
 
 // Guard makes searches for k rows with setting s return ErrFar where the calibration does not
@@ -48,7 +48,7 @@ func (q *Query) Guard(k int, s Setting, allowed int) {
 	mean := float64(k) * (1 - share) / share
 	deviation := math.Sqrt(float64(k)*(1-share)) / share
 	far := float64(slack)
-	if q.g.head.layout == quick {
+	if q.g.rough() {
 		far = slackQuick
 	}
 	count := func(v float64) int { return int(min(v, math.MaxInt32)) }

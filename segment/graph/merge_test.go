@@ -26,9 +26,9 @@ func recall(t *testing.T, g *Graph, d *data, queries [][]float32, ef int) float6
 // TestChurn replaces a hundredth of the rows many times, each time upon the graph before. The
 // recall stays as high as in a graph that is rebuilt. With -rounds 1000 it takes some minutes.
 func TestChurn(t *testing.T) {
-	for _, layout := range []uint32{plain, quick} {
+	for _, w := range walks {
 		const n = 800
-		dim := map[uint32]int{plain: 40, quick: 112}[layout]
+		layout, dim := w.layout, w.dim
 		r := rand.New(rand.NewPCG(3, uint64(layout)))
 		next := shapes["latent"](r, dim)
 		d := &data{dim: dim}
@@ -56,11 +56,11 @@ func TestChurn(t *testing.T) {
 			d = kept
 			g = d.graph(t, fileformat.Cosine, Options{layout: layout, Seed: uint64(round), Base: g, Rows: rows, quiet: true})
 		}
-		ef := map[uint32]int{plain: 15, quick: 40}[layout]
+		ef := map[int]int{24: 15, 160: 20, quickDim: 40}[dim]
 		got, fresh := recall(t, g, d, queries, ef), recall(t, d.graph(t, fileformat.Cosine, Options{layout: layout}), d, queries, ef)
-		t.Logf("layout %d: recall %.4f after %d rounds, %.4f of a fresh graph", layout, got, *rounds, fresh)
+		t.Logf("%+v: recall %.4f after %d rounds, %.4f of a fresh graph", w, got, *rounds, fresh)
 		if got < fresh-0.005 {
-			t.Errorf("layout %d: recall %.4f after %d rounds, %.4f of a fresh graph", layout, got, *rounds, fresh)
+			t.Errorf("%+v: recall %.4f after %d rounds, %.4f of a fresh graph", w, got, *rounds, fresh)
 		}
 	}
 }

@@ -71,11 +71,11 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 func (g *Graph) Price(filtered bool) float64 {
 	dim := float64(g.Dim())
 	switch {
-	case g.head.layout == quick && filtered:
+	case g.rough() && filtered:
 		return 2.5 * dim
-	case g.head.layout == quick:
+	case g.rough():
 		return 1.75 * dim
-	case filtered:
+	case filtered: // in a graph that sifts, about the same as in a plain one
 		return 1800 + 1.3*dim
 	default:
 		return 1000 + 1.3*dim
@@ -210,7 +210,7 @@ func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 
 // found returns the pool that holds the results of a search.
 func (q *Query) found(buf *Buffer) *pool {
-	if q.g.head.layout == quick {
+	if q.g.rough() {
 		return &buf.near
 	}
 	return &buf.pool
@@ -239,8 +239,10 @@ func (q *Query) walk(allowed bitset.Set, buf *Buffer) error {
 		over = over[n:]
 	}
 	switch {
-	case g.head.layout == quick:
+	case g.rough():
 		return q.walkQuick(allowed, buf)
+	case g.sifts && allowed == nil:
+		return q.walkSift(buf)
 	case allowed == nil:
 		return g.walk(&q.point, buf)
 	}
@@ -249,8 +251,11 @@ func (q *Query) walk(allowed bitset.Set, buf *Buffer) error {
 
 // goOn continues an unfiltered search as far as ef and stopRatio of the buffer now allow.
 func (q *Query) goOn(buf *Buffer) error {
-	if q.g.head.layout == quick {
+	switch {
+	case q.g.rough():
 		return q.goOnQuick(nil, buf)
+	case q.g.sifts:
+		return q.goOnSift(buf)
 	}
 	return q.g.goOn(&q.point, buf)
 }
@@ -262,7 +267,7 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	margin, most := q.g.margin(k), float32(math.MaxFloat32)
 	want := rescored(k)
 	found := q.found(buf).rows
-	if q.g.head.layout == plain { // only rows within the beam count as found
+	if !q.g.rough() { // only rows within the beam count as found
 		found = found[:min(buf.ef, len(found))]
 	}
 	for _, e := range found {

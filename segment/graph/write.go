@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -36,12 +37,35 @@ type Options struct {
 	Yield func()
 	Alone func() bool
 
-	layout uint32 // 0: by the dimension
+	// QuickSize is the size of the records, in bytes, from which graphs of middle dimensions have
+	// the quick layout; 0: where it is faster.
+	QuickSize int64
+
+	layout uint32 // 0: by layoutOf
 	quiet  bool   // no calibration
 }
 
-// quickDim is the dimension from which the quick layout is faster.
-const quickDim = 512
+// Where the quick layout is faster.
+const (
+	quickDim  = 512      // for any number of rows
+	middleDim = 192      // for many rows
+	quickSize = 32 << 20 // bytes of their records
+)
+
+// layoutOf returns the layout that is better for this many rows of this dimension. The expansion of
+// a plain node reads some twenty records, at any places. A quick one reads the node, which takes
+// fifteen times as much memory at 384 dimensions, and three or four records. So in the middle
+// dimensions the quick layout pays where records come from memory, not from a cache: made rows of
+// 384 dimensions were searched 1.0 to 1.4 times as fast at 50,000, and 1.2 to 1.5 times from
+// 100,000 on. See docs/bench/2026-11-23-quick-layout.md. Short vectors have too few bits, and
+// records of one or two cache lines.
+func layoutOf(ident *codes.Ident, size int64) uint32 {
+	records := int64(ident.Rows) * align(int64(ident.Dim)+simd.RecordTail)
+	if ident.Dim > simd.MaxSign || ident.Dim < middleDim || ident.Dim < quickDim && records < size {
+		return plain
+	}
+	return quick
+}
 
 // sameLength is the mean length of rows, as a share of the longest, below which the estimates of
 // the quick layout are too rough for inner products: their error grows with the distances of linked
@@ -72,10 +96,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	}
 	h := header{levelSize: levelSize, ident: ident, layout: opts.layout}
 	if h.layout == 0 {
-		h.layout = plain
-		if ident.Dim >= quickDim && ident.Dim <= simd.MaxSign {
-			h.layout = quick
-		}
+		h.layout = layoutOf(&ident, cmp.Or(opts.QuickSize, quickSize))
 	}
 	mean, lengths, sum, err := survey(ctx, &h, rows)
 	if err != nil {
@@ -92,9 +113,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 		return nil, fmt.Errorf("graph: file of %d bytes does not fit into memory", geo.size)
 	}
 	g := &Graph{head: h, geo: geo, mean: mean, space: newSpace(&h, mean), per: degree}
-	if h.layout == quick {
-		g.turn = newRotation(ident.Dim, h.seed)
-	}
+	g.prepare()
 	b := newBuilder(ctx, g, opts.Workers)
 	b.yield, b.alone = opts.Yield, opts.Alone
 	if b.records, err = b.code(rows, func(dst, x []float32) float32 {
