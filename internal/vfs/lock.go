@@ -109,16 +109,22 @@ func (f *FS) lock(name string, exclusive bool, token string) (*Lock, error) {
 	}
 	l := &Lock{f: file}
 	if exclusive {
-		// Informational, so a full disk must not keep the writer out.
-		err := file.Truncate(0)
-		if err == nil {
-			_, err = file.WriteAt(ownHolder(token).line(), 0)
-		}
-		if err == nil {
+		if err := note(file, ownHolder(token).line()); err == nil {
 			l.token = token
 		}
 	}
 	return l, nil
+}
+
+// note replaces the content of the file of a lock, if it can: a full disk must not keep the writer
+// out. It writes over an earlier line, which needs no more space. An empty first line names nobody.
+func note(file *os.File, line []byte) error {
+	for _, b := range [][]byte{{'\n'}, line} {
+		if _, err := file.WriteAt(b, 0); err != nil {
+			return err
+		}
+	}
+	return file.Truncate(int64(len(line)))
 }
 
 // heldBy returns an error with the holder of a file's lock. Readers do not write their process id,
