@@ -272,6 +272,9 @@ func (c *cramped) run(room int64, n int, then string) {
 			c.insert(p, "ok", "full", "unknown") // what became of it only who leads next can tell
 			c.insert(p, "ok", "full")
 		}
+		for _, p := range left {
+			c.must(p, "barrier", "ok", "full") // full: nobody leads, so nobody has written
+		}
 		c.look(left...)
 	}
 	if err := os.Remove(filler); err != nil {
