@@ -218,7 +218,7 @@ func (s *cutSession) must(what string, err error) {
 	}
 }
 
-// read finds, whenever a message has been sent, what was acknowledged before.
+// read finds, whenever a message has been sent, all that had been acknowledged before.
 func (s *cutSession) read(stop, ended chan struct{}) {
 	defer close(ended)
 	c, err := s.vdb.Collection("docs")
@@ -236,7 +236,7 @@ func (s *cutSession) read(stop, ended chan struct{}) {
 	s.t.Error("reading: ", err)
 }
 
-// holds compares a collection with what was acknowledged.
+// holds compares a collection with the acknowledged writes.
 func (s *cutSession) holds(vdb *DB) {
 	s.t.Helper()
 	got := map[string]int64{}

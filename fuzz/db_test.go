@@ -63,7 +63,7 @@ func readImage(t testing.TB, dir string) image {
 	return files
 }
 
-// write replaces what is in dir.
+// write replaces the content of dir.
 func (files image) write(t testing.TB, dir string) {
 	t.Helper()
 	err := os.RemoveAll(dir)
@@ -120,7 +120,7 @@ func load(f *testing.F, name string) recording {
 	if err := os.CopyFS(dir, r); err != nil {
 		f.Fatal(err)
 	}
-	w := &writer{} // says what was written
+	w := &writer{} // says which batches were written
 	w.write(name == "killed")
 	return recording{
 		files: readImage(f, filepath.Join(dir, "files")), earlier: readImage(f, filepath.Join(dir, "earlier")),

@@ -466,7 +466,7 @@ func metaError(t *testing.T, err error) {
 	}
 }
 
-// metaWreck saves what is left of a store that does not open.
+// metaWreck saves the rest of a store that does not open.
 func metaWreck(t *testing.T, fsys *vfs.FS) {
 	w, err := meta.Examine(fsys, "meta.bolt")
 	if err != nil {

@@ -60,8 +60,8 @@ func TestFullDiskOfProcesses(t *testing.T) {
 // crampedText is what documents hold beside their id.
 var crampedText = strings.Repeat("A text of some length. ", 130)
 
-// obey opens a database and does what it is told, a line for each call: it answers "ok", "full", or
-// an error.
+// obey opens a database and follows orders, a line for each call: it answers "ok", "full", or an
+// error.
 func obey(dir string, in io.Reader, out io.Writer) error {
 	ctx := context.Background()
 	vdb, err := db.Open(dir, &db.Options{HeadSize: 16 * kib})
@@ -119,7 +119,7 @@ func obey(dir string, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// An obedient is a process that does what it is told.
+// An obedient is a process that follows orders.
 type obedient struct {
 	name string
 	cmd  *exec.Cmd

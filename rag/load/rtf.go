@@ -139,7 +139,7 @@ func (r *rtf) write(s string) {
 	}
 }
 
-// flush decodes what was read.
+// flush decodes the bytes read so far.
 func (r *rtf) flush() {
 	if len(r.bytes) > 0 {
 		page := r.page

@@ -274,13 +274,13 @@ func TestAddUpsertUpdate(t *testing.T) {
 	everything(`["c","a","nothing"]`, `{"ids":["c","a"],"documents":[null,"an apple a day"],"embeddings":[[3,4],[1,0]],
 		"metadatas":[null,{"kind":"pome","n":1,"tags":["x","y"]}],"uris":[null,"file:a"],"include":["documents","metadatas","embeddings","uris"]}`)
 
-	// Add leaves alone what is there.
+	// Add leaves existing records alone.
 	c.ok("POST", path+"/add", `{"ids":["a","d"],"embeddings":[[9,9],[5,5]],"documents":["other","new"]}`, `{}`)
 	c.ok("GET", path+"/count", "", "4")
 	everything(`["a","d"]`, `{"ids":["a","d"],"documents":["an apple a day","new"],"embeddings":[[1,0],[5,5]],
 		"metadatas":[{"kind":"pome","n":1,"tags":["x","y"]},null],"uris":["file:a",null],"include":["documents","metadatas","embeddings","uris"]}`)
 
-	// Upsert changes it: fields of metadata one by one, and what is null stays.
+	// Upsert changes it: fields of metadata one by one, and null leaves a field as before.
 	c.ok("POST", path+"/upsert", `{"ids":["a","e"],"embeddings":[[2,2],[6,6]],"metadatas":[{"n":7,"kind":null},{"only":null}],"documents":[null,"newer"]}`, `{}`)
 	everything(`["a","e"]`, `{"ids":["a","e"],"documents":["an apple a day","newer"],"embeddings":[[2,2],[6,6]],
 		"metadatas":[{"n":7,"tags":["x","y"]},null],"uris":["file:a",null],"include":["documents","metadatas","embeddings","uris"]}`)
