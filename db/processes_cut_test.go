@@ -278,7 +278,8 @@ func (s *cutSession) stall(kind string) {
 	}
 }
 
-// wrote notes an acknowledged batch, and reads what it has changed in both processes.
+// wrote counts an acknowledged batch, and compares the documents of both processes with all
+// acknowledged writes.
 func (s *cutSession) wrote() {
 	s.t.Helper()
 	s.last++

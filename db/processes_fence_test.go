@@ -148,7 +148,7 @@ func TestDeposedInAWrite(t *testing.T) {
 	if err != nil || decided != 2 {
 		t.Fatalf("decided %d times: %v", decided, err)
 	}
-	if _, applied, err := first.member.Lost(ctx, id, seen); !applied || err != nil {
+	if _, applied, err := first.member.Outcome(ctx, id, seen); !applied || err != nil {
 		t.Fatal(applied, err)
 	}
 	if n, err := docs.Count(ctx, nil); n != 2 || err != nil {

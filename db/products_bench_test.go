@@ -75,30 +75,12 @@ func compareProducts(b *testing.B, name, dir string, spread bool, table *strings
 			kinds = append(kinds, kind)
 		}
 	}
-	opts, folder := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, graphSize: 1}, b.TempDir()
-	vdb := open(b, folder, &opts)
-	c := collection(b, vdb, "c", Schema{Dim: len(rows[0]), Metric: Dot})
-	docs := func(yield func(Document, error) bool) {
-		for i, v := range rows {
-			if !yield(Document{ID: fmt.Sprint(i), Vector: v}, nil) {
-				return
-			}
-		}
-	}
-	if _, err := c.Load(b.Context(), docs, nil); err != nil {
-		b.Fatal(err)
-	}
-	start := time.Now()
-	if err := vdb.Compact(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	b.Logf("%s: %d rows of %d, compacted in %.1f s", name, len(rows), len(rows[0]), time.Since(start).Seconds())
-	if err := vdb.Close(); err != nil {
-		b.Fatal(err)
-	}
+	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, graphSize: 1}
+	folder, took := compacted(b, opts, Dot, rows)
+	b.Logf("%s: %d rows of %d, compacted in %.1f s", name, len(rows), len(rows[0]), took.Seconds())
 	opts.Workers = 1
-	vdb = open(b, folder, &opts)
-	c = collectionOf(b, vdb, "c")
+	vdb := open(b, folder, &opts)
+	c := collectionOf(b, vdb, "c")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for b.Loop() {
 		for _, kind := range kinds {

@@ -111,9 +111,30 @@ type layoutBench struct {
 }
 
 func (l *layoutBench) build(b *testing.B, rows [][]float32) {
-	opts, folder := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, graphSize: 1, quickSize: l.size}, b.TempDir()
+	opts := Options{Sync: SyncNever, Compaction: Manual, Recheck: Manual, graphSize: 1, quickSize: l.size}
+	folder, took := compacted(b, opts, Cosine, rows)
+	l.took = took
+	err := filepath.Walk(folder, func(path string, info os.FileInfo, err error) error {
+		if err == nil && !info.IsDir() {
+			if l.all += float64(info.Size()); strings.HasSuffix(path, ".graph") {
+				l.graph += float64(info.Size())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	opts.Workers = 1
+	l.c = collectionOf(b, open(b, folder, &opts), "c")
+}
+
+// compacted makes a database with a collection "c" of rows, whose ids are their places. It returns
+// the directory, and how long the compaction took.
+func compacted(b *testing.B, opts Options, metric Metric, rows [][]float32) (folder string, took time.Duration) {
+	folder = b.TempDir()
 	vdb := open(b, folder, &opts)
-	c := collection(b, vdb, "c", Schema{Dim: len(rows[0]), Metric: Cosine})
+	c := collection(b, vdb, "c", Schema{Dim: len(rows[0]), Metric: metric})
 	docs := func(yield func(Document, error) bool) {
 		for i, v := range rows {
 			if !yield(Document{ID: fmt.Sprint(i), Vector: v}, nil) {
@@ -128,23 +149,11 @@ func (l *layoutBench) build(b *testing.B, rows [][]float32) {
 	if err := vdb.Compact(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	l.took = time.Since(start)
+	took = time.Since(start)
 	if err := vdb.Close(); err != nil {
 		b.Fatal(err)
 	}
-	err := filepath.Walk(folder, func(path string, info os.FileInfo, err error) error {
-		if err == nil && !info.IsDir() {
-			if l.all += float64(info.Size()); strings.HasSuffix(path, ".graph") {
-				l.graph += float64(info.Size())
-			}
-		}
-		return err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	opts.Workers = 1
-	l.c = collectionOf(b, open(b, folder, &opts), "c")
+	return folder, took
 }
 
 // ask returns the result of a search and its time.

@@ -99,7 +99,7 @@ func (db *Engine) submit(ctx context.Context, r *request) error {
 		case !own || r.id.zero():
 			return r.err
 		default:
-			if applied, err := db.resolveLost(ctx, r, seen); applied || err != nil {
+			if applied, err := db.askOutcome(ctx, r, seen); applied || err != nil {
 				return err
 			}
 		}
@@ -115,14 +115,14 @@ func (db *Engine) ownID() RequestID {
 	return RequestID{}
 }
 
-// resolveLost finds out whether a write of this process, made after batch seen when it had lost the
+// askOutcome finds out whether a write of this process, made after batch seen when it had lost the
 // lead without knowing, is in the log that the next leader took over.
-func (db *Engine) resolveLost(ctx context.Context, r *request, seen uint64) (applied bool, err error) {
+func (db *Engine) askOutcome(ctx context.Context, r *request, seen uint64) (applied bool, err error) {
 	if err := db.Begin(); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	defer db.End()
-	r.deleted, applied, err = db.Opts.Upstream.Lost(ctx, r.id, seen)
+	r.deleted, applied, err = db.Opts.Upstream.Outcome(ctx, r.id, seen)
 	return applied, err
 }
 

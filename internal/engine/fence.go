@@ -190,8 +190,8 @@ func beside(dir string) (path string, parent *vfs.FS, err error) {
 }
 
 // syncExchange makes an exchange durable, if there was one: the process that made it may have ended
-// before it could. Otherwise a power cut would bring the other directory back, without what is
-// acknowledged from now on.
+// before it could. Otherwise a power cut would restore the former directory, which lacks all later
+// commits.
 func syncExchange(dir string) (err error) {
 	path, parent, err := beside(dir)
 	if err != nil {

@@ -94,10 +94,10 @@ type Upstream interface {
 	// OwnID returns an id for a write of this process while it leads; zero if no other process
 	// follows.
 	OwnID() RequestID
-	// Lost tells whether a write of this process with an id, which it made after batch seen when it
-	// had lost the lead without knowing, has been applied, with the number of documents that it
+	// Outcome tells whether a write of this process with an id, which it made after batch seen when
+	// it had lost the lead without knowing, has been applied, with the number of documents that it
 	// deleted. ErrUnknown says that nobody knows.
-	Lost(ctx context.Context, id RequestID, seen uint64) (deleted int, applied bool, err error)
+	Outcome(ctx context.Context, id RequestID, seen uint64) (deleted int, applied bool, err error)
 	// Left reports that no version of this process reads a root any more. It must not block.
 	Left(root Root)
 }

@@ -500,7 +500,7 @@ func (m *Member) ask(ctx context.Context, decide func() ([]engine.Op, error), me
 		p := &pending{decide: decide, sent: writes}
 		again, err := m.request(ctx, l, id, msg, p)
 		if err == errUnanswered {
-			if p.result, err = m.outcome(ctx, m.write(id), seen); err == nil {
+			if p.result, err = m.outcome(ctx, m.requestID(id), seen); err == nil {
 				again = p.result.LSN == 0
 			}
 		}
@@ -511,8 +511,8 @@ func (m *Member) ask(ctx context.Context, decide func() ([]engine.Op, error), me
 	}
 }
 
-// write returns the id of a write of this process.
-func (m *Member) write(number uint64) engine.RequestID {
+// requestID returns the id of a write of this process.
+func (m *Member) requestID(number uint64) engine.RequestID {
 	return engine.RequestID{Writer: m.writer, Number: number}
 }
 
@@ -559,13 +559,13 @@ func (m *Member) OwnID() (id engine.RequestID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.leader != nil && m.leader.followed() {
-		id = m.write(m.requests.Add(1))
+		id = m.requestID(m.requests.Add(1))
 	}
 	return id
 }
 
-// Lost implements engine.Upstream.
-func (m *Member) Lost(ctx context.Context, id engine.RequestID, seen uint64) (deleted int, applied bool, err error) {
+// Outcome implements engine.Upstream.
+func (m *Member) Outcome(ctx context.Context, id engine.RequestID, seen uint64) (deleted int, applied bool, err error) {
 	result, err := m.outcome(ctx, id, seen)
 	return result.Deleted, result.LSN > 0, err
 }

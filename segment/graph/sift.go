@@ -62,11 +62,11 @@ func (b *Buffer) admitted() float32 {
 	return most
 }
 
-// sift expands a node of which the distance is known. It computes the distances of those neighbours
-// that were not read yet and may be nearer than most, and marks them visited. They are left in
-// b.ids and b.dists. If there are many, only those with the least estimates are read: the others
-// are likely to be met again, from a node nearer to them. But all are while nothing bounds the
-// search, so that it passes by no row if it wants all of them.
+// sift expands a node whose distance is known. It computes the distances of the unvisited
+// neighbours that may be nearer than most, and marks them visited. They are left in b.ids and
+// b.dists. If there are many, only those with the least estimates are read: the others are likely
+// to be met again, from a node nearer to them. But all are while nothing bounds the search, so that
+// it passes by no row if it wants all of them.
 func (q *Query) sift(node simd.Neighbour, most float32, bounded bool, b *Buffer) error {
 	g := q.g
 	ids, err := g.neighbours(node.ID)
