@@ -39,7 +39,7 @@ const (
 	costPerByte   = 48        // of a body; allocated in all, not at once
 	costPerAgent  = 192       // of a body that the SDK of MCP decodes
 	costPerAnswer = 8         // of an answer
-	costPerQuery  = 160 << 20 // of a batch, from the second on: its time is what bounds a batch of many
+	costPerQuery  = 184 << 20 // of a batch, from the second on: its time is what bounds a batch of many
 	costTime      = 10 * time.Second
 	// costAfter is the processor time allowed after a request was cancelled.
 	costAfter = 3 * time.Second
