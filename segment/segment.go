@@ -165,6 +165,22 @@ func (s *Segment) Prefetch(row int) {
 	simd.Prefetch(s.vecs[row*s.lay.dim*floatSize : (row+1)*s.lay.dim*floatSize])
 }
 
+// ReadAhead has the vector of a row read from disk, ahead of Rows, and the blocks that have to be
+// verified with it. It is a hint, as Prefetch is, and does not wait.
+func (s *Segment) ReadAhead(row int) {
+	start, end := s.lay.vec(row), s.lay.vec(row+1)
+	if start == end {
+		return
+	}
+	for _, b := range [2]int64{s.lay.blockAt(start), s.lay.blockAt(end - 1)} {
+		if s.seen[b/64].Load()>>(b%64)&1 == 0 {
+			from, to := s.lay.block(b)
+			start, end = min(start, from), max(end, to)
+		}
+	}
+	vfs.ReadAhead(s.data[start:end])
+}
+
 // touch verifies the blocks of the file range [start, end), which is not empty, unless they were
 // verified before. Several goroutines may verify the same block at once; that is harmless.
 func (s *Segment) touch(start, end int64) error {

@@ -1,9 +1,11 @@
 package blocks
 
 import (
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 // Content is the content of a file. Its methods may be used concurrently.
@@ -50,6 +52,46 @@ func (c *Content) Touch(start, end int64) error {
 		}
 	}
 	return nil
+}
+
+// Reach returns the memory that a reader of the file range [start, end) touches: the range, with
+// the rest of its blocks while these are to be verified.
+func (c *Content) Reach(start, end int64) []byte {
+	if !c.Verified() && start < end {
+		first, last := block(start), block(end-1)
+		if c.seen[first/64].Load()>>(first%64)&1 == 0 {
+			start = HeaderSize + first*Size
+		}
+		if c.seen[last/64].Load()>>(last%64)&1 == 0 {
+			end = min(HeaderSize+(last+1)*Size, c.end)
+		}
+	}
+	return c.b[start:end]
+}
+
+// Evicted looks for a sample of the verified blocks, and says yes if three of them are gone.
+const (
+	sampled = 32
+	gone    = 3
+)
+
+// Evicted reports whether the system has taken parts of the file out of memory again: a tenth of a
+// sample of the verified blocks, which were in memory once.
+func (c *Content) Evicted() bool {
+	step := max(1, (Count(c.end)-c.left.Load())/sampled)
+	verified, absent := int64(0), 0
+	for i := range c.seen {
+		for word := c.seen[i].Load(); word != 0; word &= word - 1 {
+			block := int64(i)*64 + int64(bits.TrailingZeros64(word))
+			if verified%step == 0 && !vfs.Resident(c.b[HeaderSize+block*Size:]) {
+				if absent++; absent == gone {
+					return true
+				}
+			}
+			verified++
+		}
+	}
+	return false
 }
 
 // Verified reports whether all blocks are verified, so that Touch is not needed.

@@ -39,6 +39,8 @@ type OpenSegment struct {
 	baseRows []int32      // new row of each row of base, or -1; guarded by Engine.Mu
 
 	Raised atomic.Int32 // number of times that the beam width was raised
+	cold   atomic.Int32 // how many searches are to be cold: see Watch
+	looks  atomic.Uint32
 
 	Cols    *Derived[columns.Columns]
 	Codes   *Derived[codes.Codes] // nil if the segment is too small for codes
@@ -62,6 +64,7 @@ func (db *Engine) openSegment(info segment.Info, metric fileformat.Metric, dead 
 		s.Derived = append(s.Derived, s.Codes)
 	}
 	if s.wantsGraph() {
+		s.cold.Store(coldFirst)
 		s.Graph = db.graphOf(s)
 		s.Derived = append(s.Derived, s.Graph)
 	}

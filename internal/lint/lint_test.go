@@ -41,7 +41,7 @@ var imports = map[string][]string{
 	"internal/topk":       {},
 	"internal/needs64bit": {},
 	"internal/vfs":        {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/needs64bit"},
-	"internal/blocks":     {"internal/codec", "internal/fileformat"},
+	"internal/blocks":     {"internal/codec", "internal/fileformat", "internal/vfs"},
 	"internal/boltcheck":  {},
 
 	"internal/browsertest": {},

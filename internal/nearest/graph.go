@@ -246,6 +246,9 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 	}
 	matched := q.MatchedIn(s.View, i)
 	query.Guard(q.Need, w.setting, matched)
+	watch := part.Segment.Watch(w.graph)
+	defer watch.End()
+	query.Cold(watch.Cold)
 	rows, stats, err := query.Find(q.Need, w.setting, set, &memory.buf)
 	if errors.Is(err, graph.ErrFar) {
 		// The rows near the query do not match, so the promise does not hold:
@@ -280,6 +283,11 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 	case len(rows) < q.Need: // although more rows match: see planGraph
 		why = "the beam search found too few rows"
 	default:
+		if watch.Cold {
+			for _, row := range rows {
+				part.Segment.ReadAhead(int(row))
+			}
+		}
 		j.found, err = q.score(part, i, rows)
 		return err
 	}

@@ -81,6 +81,7 @@ type Buffer struct {
 	rows          []uint32
 	hits          []Hit
 	stats         Stats
+	cold          bool // see Query.Cold
 }
 
 // start resets b for a search of a graph of this many rows with beam width ef. near is the number
@@ -128,6 +129,7 @@ func (g *Graph) measure(p *simd.CodedVector, ids []uint32, b *Buffer) error {
 		n += int(^old >> (id % 64) & 1) // no branch: it would often be mispredicted
 	}
 	b.ids = b.ids[:n]
+	g.expectRecords(b.ids, b)
 	if err := g.touchRecords(b.ids); err != nil {
 		return err
 	}
@@ -162,9 +164,7 @@ func (g *Graph) goOn(p *simd.CodedVector, b *Buffer) error {
 			return err
 		}
 		b.stats.Expanded++
-		if next, ok := b.peek(true); ok { // likely the next node or the one after
-			simd.Prefetch(g.nodeBytes[int64(next)*degree*4:][:degree*4])
-		}
+		g.expectNode(b, true) // likely the next node or the one after
 		if b.bridge != nil {
 			if ids, err = g.bridged(b, node, ids); err != nil {
 				return err
@@ -174,6 +174,9 @@ func (g *Graph) goOn(p *simd.CodedVector, b *Buffer) error {
 			return err
 		}
 		b.pool.offerAll(b.ids, b.dists, b.within(b.keepRatio, &b.pool))
+		if b.cold {
+			g.expectNodes(b, true)
+		}
 	}
 }
 
@@ -209,6 +212,9 @@ func (q *Query) walkAllowed(allowed bitset.Set, b *Buffer) error {
 		}
 		node := b.popHeap()
 		b.expanded = append(b.expanded, node)
+		if b.cold {
+			g.expectNodes(b, false)
+		}
 		if g.sifts {
 			if err := q.sift(node, b.admitted(), false, b); err != nil {
 				return err

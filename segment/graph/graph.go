@@ -119,12 +119,12 @@ func (g *Graph) Verify() error {
 	return g.file.Verify()
 }
 
-// verified reports whether there is nothing left to touch.
-func (g *Graph) verified() bool { return g.file == nil || g.file.Verified() }
+// Verified reports whether all checksums have been compared: every block was in memory once.
+func (g *Graph) Verified() bool { return g.file == nil || g.file.Verified() }
 
 // touchRecords verifies the records of ids, all of them rows.
 func (g *Graph) touchRecords(ids []uint32) error {
-	if g.verified() {
+	if g.Verified() {
 		return nil
 	}
 	for _, id := range ids {
@@ -145,7 +145,7 @@ func (g *Graph) record(row uint32) []byte {
 // neighbours returns the ids of a node's neighbours, ended by none if there are fewer than degree.
 // The ids are not verified: they may be beyond the rows.
 func (g *Graph) neighbours(node uint32) (*[degree]uint32, error) {
-	if !g.verified() {
+	if !g.Verified() {
 		at := g.geo.nodes + int64(node)*g.geo.node
 		if err := g.file.Touch(at, at+g.geo.node); err != nil {
 			return nil, err
@@ -157,7 +157,7 @@ func (g *Graph) neighbours(node uint32) (*[degree]uint32, error) {
 // duplicate returns the next row with the same codes as row, or none.
 func (g *Graph) duplicate(row uint32) (uint32, error) {
 	at := g.geo.duplicates + int64(row)*4
-	if !g.verified() {
+	if !g.Verified() {
 		if err := g.file.Touch(at, at+4); err != nil {
 			return none, err
 		}

@@ -202,7 +202,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 				return err
 			}
 		}
-		g.prefetch(b, allowed == nil) // the next node, unless this expansion finds a nearer one
+		g.expectNode(b, allowed == nil) // the next one, unless this expansion finds a nearer one
 		ids, err := g.neighbours(node)
 		if err != nil {
 			return err
@@ -247,15 +247,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 			}
 		}
 		b.ahead(allowed == nil)
-		g.prefetch(b, allowed == nil)
-	}
-}
-
-// prefetch loads the memory of the next expansion into the cache.
-func (g *Graph) prefetch(b *Buffer, bounded bool) {
-	if next, ok := b.peek(bounded); ok {
-		simd.Prefetch(g.record(next))
-		simd.Prefetch(g.nodeBytes[int64(next)*g.geo.node:][:g.geo.node])
+		g.expectNode(b, allowed == nil)
 	}
 }
 

@@ -19,6 +19,8 @@ type Query struct {
 	without uint32     // a row treated as absent, or none
 	bridge  *bridge    // bridge links around without; nil until they are needed
 
+	cold bool // see Cold
+
 	y   []float32 // memory that Reset reuses
 	rec []byte
 }
@@ -36,7 +38,7 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 	if len(vec) != dim {
 		panic(fmt.Sprintf("graph: query of dimension %d, want %d", len(vec), dim))
 	}
-	q.guard, q.g, q.without, q.bridge = guard{}, g, none, nil
+	q.guard, q.g, q.without, q.bridge, q.cold = guard{}, g, none, nil, false
 	q.y = slices.Grow(q.y[:0], signs(dim))[:signs(dim)]
 	clear(q.y[dim:])
 	extra := g.space.point(q.y[:dim], vec, true)
@@ -53,6 +55,10 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 // unless its node stands for duplicates too. So a row serves as a query that is like the rows but
 // is not one of them. From then on q is for one goroutine.
 func (q *Query) Without(row int) { q.without, q.bridge = uint32(row), nil }
+
+// Cold says whether searches expect their memory on disk. They then ask the system for all pages of
+// an expansion at once, and wait for the disk once instead of once per page.
+func (q *Query) Cold(cold bool) { q.cold = cold }
 
 // Work returns about how many distances a search with this setting estimates (see Stats.Estimated)
 // for a filter that allows this many rows.
@@ -190,6 +196,7 @@ func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 		near = max(rescored(k), q.g.rank(k))
 	}
 	buf.start(q.g.Len(), ef, near)
+	buf.cold = q.cold && q.g.file != nil
 	buf.rank, buf.stopRatio = q.g.rank(k), s.StopRatio
 	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
 		buf.keepRatio = max(s.StopRatio, margin)

@@ -45,7 +45,7 @@ func (q *Query) goOnSift(b *Buffer) error {
 			return err
 		}
 		b.pool.offerAll(b.ids, b.dists, math.MaxFloat32)
-		q.g.prefetchNode(b, true)
+		q.g.expectNode(b, true)
 	}
 }
 
@@ -110,17 +110,11 @@ func (q *Query) sift(node simd.Neighbour, most float32, bounded bool, b *Buffer)
 		}
 	}
 	b.ids, b.dists = b.ids[:n], b.dists[:n]
+	g.expectNode(b, bounded) // the next one, unless a nearer one is found now
+	g.expectRecords(b.ids, b)
 	if err := g.touchRecords(b.ids); err != nil {
 		return err
 	}
-	g.prefetchNode(b, bounded) // the next one, unless a nearer one is found now
 	simd.GatherL2(b.dists, &q.point, g.records, b.ids)
 	return nil
-}
-
-// prefetchNode loads the node of the next expansion into the cache.
-func (g *Graph) prefetchNode(b *Buffer, bounded bool) {
-	if next, ok := b.peek(bounded); ok {
-		simd.Prefetch(g.nodeBytes[int64(next)*g.geo.node:][:g.geo.node])
-	}
 }

@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vecbolt/vecbolt/db"
 )
 
 const (
@@ -185,11 +188,17 @@ func callChild(reply any, who, dir, queries string) error {
 
 func child(args []string) int {
 	var err error
-	switch args[0] {
+	who, how, _ := strings.Cut(args[0], " ")
+	switch who {
 	case "processes":
 		err = processesChild(args[1], args[2])
 	case "memory":
-		err = memoryChild(args[1], args[2])
+		err = memoryChild(args[1], args[2], db.Exact, memoryQueries, 2)
+	case "memory-graph":
+		var asked float64
+		if asked, err = strconv.ParseFloat(how, 64); err == nil {
+			err = memoryChild(args[1], args[2], db.Recall(asked), memorySearches, 1)
+		}
 	case "rag":
 		err = ragChild(args[1], args[2])
 	case "encoder":

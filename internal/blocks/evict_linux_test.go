@@ -1,0 +1,77 @@
+package blocks
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// A file is evicted once verified blocks of it are no longer in memory. Blocks that were never read
+// say nothing.
+func TestEvicted(t *testing.T) {
+	const seed, blocks = 8, 200
+	var file Memory
+	if err := write(&file, [][]byte{random(rand.New(rand.NewPCG(seed, 0)), blocks*Size)}); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := vfs.MapFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	c, err := open(m.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Advise(vfs.Random)
+	evict := func() {
+		t.Helper()
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		m.Advise(vfs.Forget) // pages of this process stay otherwise
+		if err := f.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+			t.Fatal(err)
+		}
+		if vfs.Resident(m.Bytes()[HeaderSize+100*Size:]) {
+			t.Skip("the file system keeps pages in memory")
+		}
+	}
+	evict()
+	if c.Evicted() {
+		t.Error("evicted, but nothing was read")
+	}
+	for _, verified := range []int64{3, 40, blocks} {
+		if err := c.Touch(HeaderSize, HeaderSize+verified*Size); err != nil {
+			t.Fatal(err)
+		}
+		if c.Evicted() {
+			t.Errorf("%d blocks were verified, and are evicted", verified)
+		}
+		evict()
+		if !c.Evicted() {
+			t.Errorf("%d verified blocks are gone, and not noticed", verified)
+		}
+		sum := byte(0)
+		for i := range verified { // they come back
+			sum += m.Bytes()[HeaderSize+i*Size]
+		}
+		if c.Evicted() {
+			t.Errorf("%d blocks came back, and it was not noticed; sum %d", verified, sum)
+		}
+	}
+}

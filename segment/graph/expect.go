@@ -1,0 +1,62 @@
+package graph
+
+import (
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A search waits for memory, not for arithmetic. So it announces its next reads as soon as it knows
+// them: they come from memory into the cache of the processor, or from disk into memory.
+
+// coldNodes is how many nodes are announced to the disk at once: nearly all will be expanded.
+const coldNodes = 4
+
+// expectNode announces the node of the next expansion and, where the beam is ordered by estimates,
+// its record.
+func (g *Graph) expectNode(b *Buffer, bounded bool) {
+	next, ok := b.peek(bounded)
+	if !ok {
+		return
+	}
+	if b.cold {
+		g.expectNodes(b, bounded)
+		return
+	}
+	if g.rough() {
+		simd.Prefetch(g.record(next))
+	}
+	size := g.per * 4
+	simd.Prefetch(g.nodeBytes[int(next)*size:][:size])
+}
+
+// expectNodes announces the nodes of some next expansions to the disk.
+func (g *Graph) expectNodes(b *Buffer, bounded bool) {
+	next := b.heap
+	if bounded {
+		next = b.pool.rows[b.pool.next:]
+	}
+	for n := 0; n < min(coldNodes, len(next)); n++ {
+		row := int64(next[n].ID &^ simd.Marked)
+		if g.rough() {
+			g.readAhead(headerSize+row*g.geo.stride, g.geo.stride)
+		}
+		g.readAhead(g.geo.nodes+row*g.geo.node, g.geo.node)
+	}
+}
+
+// expectRecords announces the records of ids, all of them rows. In memory there is no need: the
+// kernels prefetch them.
+func (g *Graph) expectRecords(ids []uint32, b *Buffer) {
+	if b.cold {
+		for _, id := range ids {
+			g.readAhead(headerSize+int64(id)*g.geo.stride, g.geo.stride)
+		}
+	}
+}
+
+// Evicted reports whether the system has taken parts of the file out of memory, where searches will
+// look for them again.
+func (g *Graph) Evicted() bool { return g.file != nil && g.file.Evicted() }
+
+// readAhead has n bytes of the file read from disk, and the blocks to be verified with them.
+func (g *Graph) readAhead(at, n int64) { vfs.ReadAhead(g.file.Reach(at, at+n)) }

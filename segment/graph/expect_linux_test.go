@@ -1,0 +1,125 @@
+package graph
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+)
+
+// A search that expects its memory on disk finds what any other finds, whether its file is in
+// memory or not, verified or not. Where the file is on disk, it waits for far fewer pages: the
+// system has read them when the search comes to them, or is reading them.
+func TestCold(t *testing.T) {
+	for _, walk := range []struct {
+		layout uint32
+		dim    int
+	}{{plain, 200}, {quick, 200}, {quick, quickDim}} {
+		t.Run(fmt.Sprint(walk.layout, " ", walk.dim), func(t *testing.T) {
+			runtime.LockOSThread() // faults are counted for each thread
+			defer runtime.UnlockOSThread()
+			d, queries := make1("clusters", walk.dim, 3000, 4)
+			name := filepath.Join(t.TempDir(), "graph")
+			if err := os.WriteFile(name, d.file(t, fileformat.Cosine, Options{quiet: true, layout: walk.layout}), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m, err := vfs.MapFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			m.Advise(vfs.Random) // so that a fault brings one page
+			fresh := func() *Graph {
+				t.Helper()
+				g, err := Parse(m.Bytes(), d.ident(fileformat.Cosine))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return g
+			}
+			evict := func() {
+				t.Helper()
+				f, err := os.Open(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				m.Advise(vfs.Forget)
+				m.Advise(vfs.Random)
+				if err := f.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+					t.Fatal(err)
+				}
+			}
+			some := bitset.New(d.rows())
+			for i := range d.rows() {
+				if i%3 == 0 {
+					some.Set(i)
+				}
+			}
+			g := fresh()
+			var buf Buffer
+			// find returns what a search finds, and how many pages it waited for.
+			find := func(g *Graph, vec []float32, cold bool, allowed bitset.Set) (rows []uint32, stats Stats, faults int64) {
+				t.Helper()
+				var before, after unix.Rusage
+				if err := unix.Getrusage(unix.RUSAGE_THREAD, &before); err != nil {
+					t.Fatal(err)
+				}
+				q := g.Query(vec)
+				q.Cold(cold)
+				rows, stats, err := q.Find(10, Setting{EF: 40}, allowed, &buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := unix.Getrusage(unix.RUSAGE_THREAD, &after); err != nil {
+					t.Fatal(err)
+				}
+				return slices.Clone(rows), stats, after.Majflt - before.Majflt
+			}
+			var waited [2]int64
+			for i, vec := range queries {
+				for _, allowed := range []bitset.Set{nil, some} {
+					want, stats, _ := find(fresh(), vec, false, allowed)
+					for _, cold := range []bool{false, true} {
+						for state, at := range []*Graph{fresh(), g} { // the second one has verified the file
+							if state == 1 {
+								if err := g.Verify(); err != nil {
+									t.Fatal(err)
+								}
+							}
+							evict()
+							rows, did, faults := find(at, vec, cold, allowed)
+							if !slices.Equal(rows, want) || !reflect.DeepEqual(did, stats) {
+								t.Fatalf("query %d, cold %t: rows %v, want %v; did %+v, want %+v", i, cold, rows, want, did, stats)
+							}
+							if state == 1 && cold {
+								waited[1] += faults
+							} else if state == 1 {
+								waited[0] += faults
+							}
+						}
+					}
+				}
+			}
+			t.Logf("waited for %d pages, and for %d where they were announced", waited[0], waited[1])
+			if waited[0] < 100 {
+				t.Skip("the file system keeps pages in memory")
+			}
+			if waited[1] > waited[0]/2 {
+				t.Errorf("announced, %d pages are waited for instead of %d", waited[1], waited[0])
+			}
+		})
+	}
+}
