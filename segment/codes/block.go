@@ -38,7 +38,7 @@ func newBlock(ident Ident, rows Source, nibbles bool, mean []float32, like *Code
 		return nil, fmt.Errorf("codes: block of %d bytes does not fit into memory", lay.size)
 	}
 	b := make(blocks.Memory, lay.size)
-	if _, err := writeAround(&b, ident, rows, nibbles, mean); err != nil {
+	if _, err := writeAround(&b, ident, rows, header{nibbles: nibbles}, mean); err != nil {
 		return nil, err
 	}
 	c, err := Parse(b, ident)

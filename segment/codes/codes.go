@@ -75,6 +75,15 @@ func (c *Codes) Dim() int { return c.head.ident.Dim }
 // Halved reports whether a scan reads half a byte of each element first.
 func (c *Codes) Halved() bool { return c.nibbles != nil }
 
+// Outdated reports whether another file should replace this one: one of WriteSmall, if small, or
+// one of Write. Where nibbles do not pay, the files are the same.
+func (c *Codes) Outdated(small bool) bool {
+	if small {
+		return c.Halved()
+	}
+	return c.head.small
+}
+
 // Verify compares all checksums that were not compared yet.
 func (c *Codes) Verify() error { return c.file.Verify() }
 

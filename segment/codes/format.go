@@ -78,6 +78,7 @@ type header struct {
 	nibbles      bool
 	coarseSquare uint32
 	coarseSlope  float32
+	small        bool // without nibbles, to save space
 }
 
 func (h *header) encode(l *layout) []byte {
@@ -96,6 +97,9 @@ func (h *header) encode(l *layout) []byte {
 		e.U32(1)
 		e.U32(h.coarseSquare)
 		e.U32(math.Float32bits(h.coarseSlope))
+	} else if h.small {
+		e.Raw(make([]byte, 12))
+		e.U32(1)
 	}
 	return fileformat.SealHeader(e)
 }
@@ -123,6 +127,7 @@ func decodeHeader(b []byte) (header, layout, error) {
 	h.nibbles = nibbles == 1
 	h.coarseSquare = d.U32()
 	h.coarseSlope = math.Float32frombits(d.U32())
+	h.small = d.U32() == 1
 	m, ok := fileformat.MetricOf(metric)
 	if !ok || dim < 1 || dim > MaxDim || rows < 1 || rows > MaxRows {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)

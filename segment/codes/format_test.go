@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/formattest"
 )
@@ -52,6 +53,7 @@ func dump(t *testing.T, b []byte) string {
 	nibbles := u32("nibbles")
 	u32("largest square of them")
 	f32("slope of them")
+	u32("small")
 	zeros(4092-d.Offset(), "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for row := range rows {
@@ -137,6 +139,35 @@ func TestNibblesPay(t *testing.T) {
 			if got := c.nibbles != nil; got != (d == near) {
 				t.Errorf("metric %d, clusters %v: nibbles %v", m, d == near, got)
 			}
+			small := d.small(t, m)
+			if c.Outdated(false) || small.Outdated(true) {
+				t.Errorf("metric %d, clusters %v: a new file is outdated", m, d == near)
+			}
+			if got := c.Outdated(true); got != (d == near) || small.Outdated(false) != got || small.Halved() {
+				t.Errorf("metric %d, clusters %v: outdated for small files: %v, for others: %v", m, d == near,
+					got, small.Outdated(false))
+			}
+			if small.lay.size > c.lay.size || (small.lay.size < c.lay.size) != (d == near) {
+				t.Errorf("metric %d, clusters %v: %d bytes, %d with nibbles", m, d == near, small.lay.size, c.lay.size)
+			}
 		}
 	}
+}
+
+// small parses the file that WriteSmall writes.
+func (d *data) small(t *testing.T, m fileformat.Metric) *Codes {
+	t.Helper()
+	var b blocks.Memory
+	size, err := WriteSmall(&b, d.ident(m), d.source)
+	if err != nil || size != int64(len(b)) {
+		t.Fatalf("%d bytes, wrote %d: %v", len(b), size, err)
+	}
+	c, err := Parse(b, d.ident(m))
+	if err == nil {
+		err = c.Verify()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

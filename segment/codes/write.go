@@ -45,16 +45,30 @@ func Write(w io.WriterAt, ident Ident, rows Source) (int64, error) {
 	return write(w, ident, rows, nibbles)
 }
 
-func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error) {
-	return writeAround(w, ident, rows, nibbles, nil)
+// WriteSmall is Write without nibbles, which take up to a third of the file. Where they would have
+// paid, a scan of it takes longer.
+func WriteSmall(w io.WriterAt, ident Ident, rows Source) (int64, error) {
+	if err := ident.check(); err != nil {
+		return 0, err
+	}
+	pay, err := nibblesPay(ident, rows)
+	if err != nil {
+		return 0, err
+	}
+	return writeAround(w, ident, rows, header{small: pay}, nil)
 }
 
-// writeAround is write around a given mean, unless that is nil.
-func writeAround(w io.WriterAt, ident Ident, rows Source, nibbles bool, mean []float32) (int64, error) {
-	lay := layoutOf(ident.Rows, ident.Dim, nibbles)
+func write(w io.WriterAt, ident Ident, rows Source, nibbles bool) (int64, error) {
+	return writeAround(w, ident, rows, header{nibbles: nibbles}, nil)
+}
+
+// writeAround is write around a given mean, unless that is nil. The header says whether to write
+// nibbles.
+func writeAround(w io.WriterAt, ident Ident, rows Source, head header, mean []float32) (int64, error) {
+	lay := layoutOf(ident.Rows, ident.Dim, head.nibbles)
 	e := encoder{ident: ident, lay: lay, Writer: blocks.NewWriter(w, headerSize),
-		nibbles: blocks.NewWriter(w, lay.nibbles)}
-	e.head.ident, e.head.nibbles = ident, nibbles
+		nibbles: blocks.NewWriter(w, lay.nibbles), head: head}
+	e.head.ident = ident
 	if mean == nil {
 		var err error
 		if mean, err = e.sample(rows); err != nil {
@@ -78,7 +92,7 @@ func writeAround(w io.WriterAt, ident Ident, rows Source, nibbles bool, mean []f
 		e.Pad(sectionEnd)
 	}
 	runs := []*blocks.Writer{e.Writer}
-	if nibbles {
+	if head.nibbles {
 		e.PadTo(lay.nibbles)
 		e.nibbles.PadTo(lay.coarse)
 		e.nibbles.Add(codec.BytesFromF32s(e.coarse))

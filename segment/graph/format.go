@@ -56,6 +56,7 @@ type header struct {
 	levels      [len(calibrated)]uint32
 	margins     [len(calibrated)]float32
 	horizons    [len(calibrated)]float32 // squared distances of the last row beyond which nothing is promised, or 0
+	small       bool                     // plain to save space: without Options.Small it would be quick
 	tableCRC    uint32
 }
 
@@ -115,6 +116,9 @@ func (h *header) encode(g *geometry) []byte {
 	for _, d := range h.horizons {
 		e.U32(math.Float32bits(d))
 	}
+	if h.small {
+		e.U32(1)
+	}
 	return fileformat.SealHeader(e)
 }
 
@@ -164,6 +168,7 @@ func decodeHeader(b []byte) (header, geometry, error) {
 		for i := range h.horizons {
 			h.horizons[i] = math.Float32frombits(d.U32())
 		}
+		h.small = d.U32() == 1
 	}
 	m, ok := fileformat.MetricOf(metric)
 	if !ok || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {

@@ -129,6 +129,7 @@ func dump(t *testing.T, b []byte) string {
 	for _, k := range []int{1, 10, 100, 300, 1000} {
 		f32(fmt.Sprintf("horizon for %d", k))
 	}
+	u32("small")
 	repeat(4092-d.Offset(), 0, "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for r := range rows {

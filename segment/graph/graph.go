@@ -107,6 +107,19 @@ func (g *Graph) Len() int { return g.head.ident.Rows }
 // Dim returns the elements per vector.
 func (g *Graph) Dim() int { return g.head.ident.Dim }
 
+// Quick reports whether the nodes have the quick layout, which holds codes of the neighbours.
+func (g *Graph) Quick() bool { return g.head.layout == quick }
+
+// Outdated reports whether another file should replace this one because it was written without
+// Options.Small and they are set now, or the other way round. Where the layout is plain anyway, the
+// files are the same.
+func (g *Graph) Outdated(small bool) bool {
+	if small {
+		return g.Quick()
+	}
+	return g.head.small
+}
+
 // Overflow returns the number of nodes that no search can reach through links. Search looks at each
 // of them.
 func (g *Graph) Overflow() int { return len(g.over) }

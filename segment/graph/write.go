@@ -41,6 +41,10 @@ type Options struct {
 	// the quick layout; 0: where it is faster.
 	QuickSize int64
 
+	// Small makes a small file, with the plain layout whatever the dimension. Searches of many
+	// dimensions then take longer.
+	Small bool
+
 	layout uint32 // 0: by layoutOf
 	quiet  bool   // no calibration
 }
@@ -104,6 +108,9 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	}
 	if opts.layout == 0 && ident.Metric == fileformat.Dot && lengths < sameLength*h.maxNorm*float64(ident.Rows) {
 		h.layout = plain
+	}
+	if opts.Small && h.layout == quick {
+		h.layout, h.small = plain, true
 	}
 	// The seed does not depend on the identity of the segment, so that equal documents have equal
 	// answers everywhere. It depends on the rows, so that each merge inserts other nodes again.
