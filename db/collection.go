@@ -63,9 +63,9 @@ func (db *DB) CreateCollection(ctx context.Context, name string, s Schema, m Met
 
 // OpenCollection returns the collection of that name, and creates it if it does not
 // exist. The schema of an existing collection must fit: another dimension is a
-// *DimensionError; another metric, lineage or text index is ErrSchema. A zero dimension,
-// empty lineage fields and a nil text index fit everything. A collection without
-// dimension or text index takes it from s.
+// *DimensionError; another metric, lineage, text index or index is ErrSchema. A zero
+// dimension, empty lineage fields, a nil text index and the index IndexFast fit everything.
+// A collection without dimension or text index takes it from s.
 func (db *DB) OpenCollection(ctx context.Context, name string, s Schema) (*Collection, error) {
 	c, err := db.Collection(name)
 	var info CollectionInfo
@@ -181,6 +181,17 @@ func (c *Collection) SetMetadata(ctx context.Context, m Metadata) error {
 		err = c.db.engine.SetMetadata(ctx, c.id, own)
 	}
 	return c.wrap("set metadata", err)
+}
+
+// SetIndex changes which files are kept to search the vectors of the collection. Searches
+// go on with the present ones until the background, or Compact, has replaced them. The
+// space of a replaced file is free once every process has closed its segment: at the
+// latest when it closes the database.
+func (c *Collection) SetIndex(ctx context.Context, index Index) error {
+	if c.snap != nil {
+		return c.wrap("set index", ErrReadOnly)
+	}
+	return c.wrap("set index", c.db.engine.SetIndex(ctx, c.id, index))
 }
 
 // A decision returns the writes to make, given the newest version of a collection.

@@ -28,6 +28,27 @@ func ParseMetric(s string) (Metric, error) {
 	return m, nil
 }
 
+// An Index says which files are kept to search the vectors of a collection. It decides about speed
+// and space: promises of recall and exact answers hold with each. Its text, in JSON as well, is
+// "fast", "small" or "none".
+type Index = engine.Index
+
+// The indexes.
+const (
+	// IndexFast, the default, keeps a graph per large segment, in the layout that is searched
+	// fastest. From 512 dimensions on, and from 192 in large segments, it takes more space than the
+	// vectors.
+	IndexFast = engine.IndexFast
+	// IndexSmall keeps graphs without codes of the neighbours, and codes without their upper
+	// halves.
+	IndexSmall = engine.IndexSmall
+	// IndexNone keeps no graphs: every search scans.
+	IndexNone = engine.IndexNone
+)
+
+// ParseIndex reads "fast", "small" or "none", in upper or lower case. Any other name is ErrInvalid.
+func ParseIndex(s string) (Index, error) { return engine.ParseIndex(s) }
+
 // A Lineage records where the vectors of a collection come from, so that
 // vectors of another model never get mixed in. Every field may be empty:
 // unknown.
@@ -39,7 +60,7 @@ type Lineage struct {
 }
 
 // A Schema is the definition of a collection. Dim, if it is set, and Metric
-// never change.
+// never change; SetText and SetIndex change the indexes.
 type Schema struct {
 	// Dim is the number of components of every vector, at most MaxDim. Zero
 	// leaves it open: the first vector written sets it.
@@ -49,6 +70,9 @@ type Schema struct {
 	// Text says how documents are indexed for full-text search; nil means no
 	// index.
 	Text *TextIndex `json:"text,omitempty"`
+	// Index says which files are kept to search vectors; the zero value is
+	// IndexFast.
+	Index Index `json:"index,omitzero"`
 }
 
 // MaxCollectionNameLen is the limit of a collection name in bytes.
@@ -58,12 +82,14 @@ const MaxCollectionNameLen = engine.MaxNameLen // 255
 func (s Schema) engine() engine.Schema {
 	return engine.Schema{
 		Dim: s.Dim, Metric: s.Metric, Lineage: engine.Lineage(s.Lineage), Text: s.Text.engine(),
+		Index: s.Index,
 	}
 }
 
 // schemaOf is the inverse.
 func schemaOf(s engine.Schema) Schema {
-	return Schema{Dim: s.Dim, Metric: s.Metric, Lineage: Lineage(s.Lineage), Text: (*TextIndex)(s.Text)}
+	return Schema{Dim: s.Dim, Metric: s.Metric, Lineage: Lineage(s.Lineage), Text: (*TextIndex)(s.Text),
+		Index: s.Index}
 }
 
 // ValidateName returns ErrInvalid unless name can be the name of a collection:

@@ -105,9 +105,11 @@ func (db *DB) Stats() (Stats, error) {
 				c.Segments++
 				s.VectorBytes += p.Segment.Info.Size
 				c.EFFactor = max(c.EFFactor, p.Segment.Raise())
-				if g := p.Segment.Graph; g != nil && db.has(g) {
+				switch g := p.Segment.Graph; {
+				case g == nil || v.Def.Schema.Index == IndexNone:
+				case db.has(g):
 					c.Graphs++
-				} else if g != nil {
+				default:
 					c.GraphsDue++
 				}
 			} else {

@@ -28,8 +28,11 @@ func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 		verify: (*codes.Codes).Verify,
 		deep:   s.compareCodes,
 		Write: func(ctx context.Context, w io.WriterAt) error {
-			yield := yielderOf(ctx)
-			_, err := codes.Write(w, ident, func(lo, hi int) ([]float32, error) {
+			yield, write := yielderOf(ctx), codes.Write
+			if s.index() == IndexSmall {
+				write = codes.WriteSmall
+			}
+			_, err := write(w, ident, func(lo, hi int) ([]float32, error) {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
@@ -38,7 +41,8 @@ func (db *Engine) codesOf(s *OpenSegment) *Derived[codes.Codes] {
 			})
 			return err
 		},
-		newer: fileformat.ErrVersion,
+		newer:    fileformat.ErrVersion,
+		outdated: func(c *codes.Codes) bool { return c.Outdated(s.index() == IndexSmall) },
 	}
 }
 

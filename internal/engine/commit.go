@@ -570,7 +570,7 @@ func (g *Group) publish(lsn uint64) {
 	db.nextNum, db.nextColl = g.nextNum, max(g.NextID, db.nextColl)
 	next := g.Base.successor()
 	next.LSN, next.nextNum = lsn, g.nextNum
-	renamed := false
+	renamed, indexed := false, false
 	for id, v := range g.views {
 		before := next.Views[id]
 		if v == nil {
@@ -581,6 +581,7 @@ func (g *Group) publish(lsn uint64) {
 			next.Views[id] = v
 		}
 		renamed = renamed || v == nil || before == nil || before.Def.Name != v.Def.Name
+		indexed = indexed || v != nil && before != nil && before.Def.Schema.Index != v.Def.Schema.Index
 	}
 	if renamed {
 		next.Names = make(map[string]uint32, len(next.Views))
@@ -589,6 +590,9 @@ func (g *Group) publish(lsn uint64) {
 		}
 	}
 	db.publish(next)
+	if indexed {
+		db.Background.wakeDerive()
+	}
 }
 
 // refresh replaces the parts and entries of the active head by their newest state.

@@ -231,7 +231,7 @@ const (
 // strayVictims chooses from segments sorted by rows those that are too small for a graph: all of
 // them, if they get a graph together, and otherwise with the smallest segment that has one.
 func strayVictims(group []victim, age time.Duration) []victim {
-	if len(group) == 0 || group[0].Info.Dim == 0 {
+	if len(group) == 0 || group[0].Info.Dim == 0 || group[0].index() == IndexNone {
 		return nil
 	}
 	least := group[0].db.Opts.GraphSize / int64(group[0].Info.Dim) // rows

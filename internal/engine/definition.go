@@ -25,6 +25,7 @@ type Schema struct {
 	Metric  fileformat.Metric
 	Lineage Lineage
 	Text    *TextIndex // nil: no full-text index
+	Index   Index
 }
 
 // Validate returns an error if a collection cannot have the schema.
@@ -35,7 +36,7 @@ func (s Schema) Validate(collection string) error {
 	if s.Metric > fileformat.L2 {
 		return document.Invalidf("collection %q: unknown metric %d", collection, s.Metric)
 	}
-	return nil
+	return s.Index.validate(collection)
 }
 
 // Accepts reports whether a collection with schema s can serve a caller who
@@ -50,6 +51,9 @@ func (s Schema) Accepts(collection string, want Schema) error {
 	}
 	if want.Text != nil && s.Text != nil && !s.Text.equal(want.Text) {
 		return textIndexError{fmt.Errorf("%w: collection %q has another text index", ErrSchema, collection)}
+	}
+	if want.Index != IndexFast && want.Index != s.Index {
+		return otherIndex(collection, s.Index, want.Index)
 	}
 	for _, f := range []struct{ name, have, want string }{
 		{"provider", s.Lineage.Provider, want.Lineage.Provider},
@@ -105,6 +109,7 @@ type storedDefinition struct {
 	Chunker    string             `msgpack:"chunker,omitempty"`
 	Metadata   msgpack.RawMessage `msgpack:"metadata"`
 	Text       *storedText        `msgpack:"text,omitempty"`
+	Index      string             `msgpack:"index,omitempty"`
 }
 
 // storedText is the msgpack form of a TextIndex.
@@ -125,6 +130,7 @@ func (d *Definition) Encode() ([]byte, error) {
 		Provider: d.Schema.Lineage.Provider, Model: d.Schema.Lineage.Model,
 		Normalized: d.Schema.Lineage.Normalized, Chunker: d.Schema.Lineage.Chunker,
 		Metadata: meta, Text: (*storedText)(d.Schema.Text),
+		Index: d.Schema.Index.stored(),
 	})
 }
 
@@ -141,7 +147,7 @@ func DecodeDefinition(id uint32, b []byte) (*Definition, error) {
 		ID: id, Name: s.Name,
 		Schema: Schema{Dim: s.Dim, Metric: fileformat.Metric(s.Metric), Lineage: Lineage{
 			Provider: s.Provider, Model: s.Model, Normalized: s.Normalized, Chunker: s.Chunker},
-			Text: (*TextIndex)(s.Text)},
+			Text: (*TextIndex)(s.Text), Index: storedIndex(s.Index)},
 		Metadata: meta,
 	}
 	if d.Analysis, err = NewAnalysis(s.Name, d.Schema.Text); err != nil {

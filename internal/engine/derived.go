@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -48,16 +49,26 @@ type Derived[T any] struct {
 	Write func(context.Context, io.WriterAt) error
 	// scratch, if set, reports whether the content must stay in memory.
 	scratch func() bool
+	// outdated, if set, reports whether the file should be replaced although it fits the segment:
+	// it was made for another index of the collection. It is used until then.
+	outdated func(*T) bool
+	// unwanted, if set, reports whether the segment should have no such file at present. Then one
+	// is removed. Whoever reads the content has to look at the index as well.
+	unwanted func() bool
+	// dropped, if set, is called before that.
+	dropped func()
 	// newer is the error that parse returns for a file of a newer release.
 	newer error
 
 	building gate // held while the file is built; taken before mu
 
-	mu     sync.Mutex
-	Value  *T
-	Absent bool           // until it is built
-	faults int            // read faults so far
-	Maps   []*vfs.Mapping // of value, and of distrusted contents that readers may still use
+	mu      sync.Mutex
+	Value   *T
+	Absent  bool           // until it is built
+	again   bool           // the file may have been replaced by another process
+	faults  int            // read faults so far
+	edition int            // grows when the file is replaced
+	Maps    []*vfs.Mapping // of value, and of earlier contents that readers may still use
 }
 
 // stage says when a derived file is built.
@@ -73,13 +84,15 @@ const (
 type Publishable interface {
 	File() string
 	Fits(*vfs.FS) error
+	Behind(*vfs.FS) bool
+	Edition() any
 }
 
 // derivedFile is a derived of any type.
 type derivedFile interface {
 	File() string
 	stage() stage
-	make(context.Context) error
+	make(ctx context.Context, replace bool) error
 	Check() error
 	Recompute(context.Context) error
 	Present() Publishable
@@ -97,19 +110,57 @@ func (d *Derived[T]) Get() *T {
 	if d == nil {
 		return nil
 	}
+	v, again := d.present()
+	if again && v != nil && d.isOutdated(v) {
+		return d.renew(v)
+	}
+	return v
+}
+
+// present returns the content, and whether the file may have been replaced since.
+func (d *Derived[T]) present() (v *T, again bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.mu.Unlock() // also after a memory fault in load
 	if d.Value == nil && !d.Absent {
 		if err := d.load(); err != nil {
 			d.db.Opts.Logger.Debug("derived file is absent", "file", d.Name, "reason", err)
 		}
 	}
-	return d.Value
+	again, d.again = d.again, false
+	return d.Value, again
+}
+
+// isOutdated reports whether the file should be replaced. mu must not be held: outdated takes
+// Engine.Mu.
+func (d *Derived[T]) isOutdated(v *T) bool { return d.outdated != nil && d.outdated(v) }
+
+// renew returns the content of the file that another process has put in the place of v, or v.
+func (d *Derived[T]) renew(v *T) *T {
+	m, err := mapFile(d.db.Files(), d.Name)
+	if err != nil {
+		return v
+	}
+	d.mu.Lock()
+	d.Maps = append(d.Maps, m) // before parse, as in load
+	d.mu.Unlock()
+	fresh, err := d.Parse(m.Bytes())
+	fits := err == nil && !d.isOutdated(fresh)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !fits || d.Value != v {
+		d.Maps = slices.DeleteFunc(d.Maps, func(o *vfs.Mapping) bool { return o == m })
+		m.Close()
+		return v
+	}
+	d.Value = fresh
+	d.edition++
+	return fresh
 }
 
 // load maps the file. mu is held. A process that lacks file handles or address space does
 // not make the file absent: the next use tries again.
 func (d *Derived[T]) load() (err error) {
+	d.Value, d.again = nil, false
 	defer func() { d.Absent = err != nil && !isExhausted(err) }()
 	m, err := mapFile(d.db.Files(), d.Name)
 	if err != nil {
@@ -130,7 +181,7 @@ func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 		return v, nil
 	}
 	if d.db.Leads() && d.db.Err() == nil && (d.scratch == nil || !d.scratch()) {
-		if err := d.make(ctx); ctx.Err() != nil {
+		if err := d.make(ctx, false); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
 			d.db.Opts.Logger.Warn("cannot keep derived file", "file", d.Name, "error", err)
@@ -154,13 +205,16 @@ func (d *Derived[T]) Need(ctx context.Context) (*T, error) {
 	return v, err
 }
 
-// make builds the file unless it is there.
-func (d *Derived[T]) make(ctx context.Context) error {
+// make builds the file unless it is there. With replace, it also replaces an outdated file.
+func (d *Derived[T]) make(ctx context.Context, replace bool) error {
 	if err := d.building.enter(ctx); err != nil {
 		return err
 	}
 	defer d.building.leave()
-	if d.Get() != nil {
+	if d.unwanted != nil && d.unwanted() {
+		return d.discard()
+	}
+	if v := d.Get(); v != nil && !(replace && d.isOutdated(v)) {
 		return nil
 	}
 	d.mu.Lock()
@@ -177,6 +231,7 @@ func (d *Derived[T]) make(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.edition++
 	return d.load()
 }
 
@@ -211,6 +266,27 @@ func (d *Derived[T]) keep(write func(io.WriterAt) error) error {
 		return errors.Join(err, db.FS.Remove(temp))
 	}
 	return db.FS.SyncDir(SegDir)
+}
+
+// discard removes the file, if there is one. Readers may still use its content.
+func (d *Derived[T]) discard() error {
+	if d.dropped != nil {
+		d.dropped()
+	}
+	if err := d.db.beginKeeping(); err != nil {
+		return err
+	}
+	defer d.db.endKeeping()
+	d.mu.Lock()
+	d.Value, d.Absent = nil, true
+	d.mu.Unlock()
+	if _, err := d.db.FS.Size(d.Name); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := d.db.FS.Remove(d.Name); err != nil {
+		return err
+	}
+	return d.db.FS.SyncDir(SegDir)
 }
 
 // Distrust stops the use of damaged content.
@@ -248,16 +324,19 @@ func (d *Derived[T]) fault(f *vfs.FaultError) error {
 	return err
 }
 
-// retry makes the next use look for an absent file again: a newer published version may
-// have it.
+// retry makes the next use look for an absent or outdated file again: a newer published version
+// may have it.
 func (d *Derived[T]) retry() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.Absent = false
+	d.Absent, d.again = false, true
 }
 
 // Check reads the whole file on disk.
 func (d *Derived[T]) Check() error {
+	if d.unwanted != nil && d.unwanted() {
+		return nil // about to be removed
+	}
 	err := d.Fits(d.db.Files())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, d.newer) {
 		return nil
@@ -279,7 +358,45 @@ func (d *Derived[T]) Fits(from *vfs.FS) error {
 	return errors.Join(err, m.Close())
 }
 
-func (d *Derived[T]) Present() Publishable { return d }
+// Behind reports whether the file of the same name in from is outdated and the one here is not. It
+// must be called inside Guard.
+func (d *Derived[T]) Behind(from *vfs.FS) bool {
+	if d.outdated == nil {
+		return false
+	}
+	outdated := func(in *vfs.FS) (old, ok bool) {
+		m, err := mapFile(in, d.Name)
+		if err != nil {
+			return false, false
+		}
+		defer m.Close()
+		v, err := d.Parse(m.Bytes())
+		return err == nil && d.outdated(v), err == nil
+	}
+	if old, ok := outdated(from); !ok || !old {
+		return false
+	}
+	old, ok := outdated(d.db.Files())
+	return ok && !old
+}
+
+// Edition returns a value that changes when the file is replaced.
+func (d *Derived[T]) Edition() any {
+	type edition struct {
+		d      *Derived[T]
+		number int
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return edition{d, d.edition}
+}
+
+func (d *Derived[T]) Present() Publishable {
+	if d.unwanted != nil && d.unwanted() {
+		return nil
+	}
+	return d
+}
 
 func (d *Derived[T]) Close() {
 	d.mu.Lock()
@@ -318,7 +435,8 @@ func mapFile(from *vfs.FS, name string) (*vfs.Mapping, error) {
 const SettleTime = 5 * time.Second
 
 // MakeDerived builds missing derived files, except those made on demand, up to stage
-// last, for segments of the given age. It returns the time until the youngest segment
+// last, for segments of the given age. If that is ByCompact, it also replaces outdated
+// files and removes unwanted ones. It returns the time until the youngest segment
 // reaches that age, 0 if all have. A file that cannot be written costs speed, not data;
 // Stats reports the error.
 func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration) (next time.Duration, err error) {
@@ -337,7 +455,7 @@ func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration
 					continue
 				}
 				err := vfs.Catch(d.File(), func() error {
-					return db.Guard(func() error { return d.make(ctx) })
+					return db.Guard(func() error { return d.make(ctx, last == ByCompact) })
 				})
 				if ctx.Err() != nil {
 					return 0, ctx.Err()
@@ -357,7 +475,7 @@ func (db *Engine) MakeDerived(ctx context.Context, last stage, age time.Duration
 // only, and the background tries again.
 func (db *Engine) makeNow(ctx context.Context, d derivedFile) {
 	err := vfs.Catch(d.File(), func() error {
-		return db.Guard(func() error { return d.make(ctx) })
+		return db.Guard(func() error { return d.make(ctx, false) })
 	})
 	if err != nil && ctx.Err() == nil {
 		db.Opts.Logger.Warn("cannot keep derived file", append(reasons(err), "file", d.File())...)

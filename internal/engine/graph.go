@@ -33,13 +33,21 @@ func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 		deep:   func(ctx context.Context, g *graph.Graph) error { return g.Compare(ctx, s.Rows) },
 		Write:  func(ctx context.Context, w io.WriterAt) error { return db.writeGraph(ctx, w, s) },
 		newer:  fileformat.ErrVersion,
+
+		outdated: func(g *graph.Graph) bool { return g.Outdated(s.index() == IndexSmall) },
+		unwanted: func() bool { return s.index() == IndexNone },
+		dropped: func() {
+			db.Mu.Lock()
+			defer db.Mu.Unlock()
+			db.dropBase(s)
+		},
 	}
 }
 
 // writeGraph builds the graph of a segment. It extends the graph of the base,
 // if there is one.
 func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
-	opts := graph.Options{Workers: db.Opts.Workers, QuickSize: db.Opts.QuickSize}
+	opts := graph.Options{Workers: db.Opts.Workers, QuickSize: db.Opts.QuickSize, Small: s.index() == IndexSmall}
 	if y := yielderOf(ctx); y != nil {
 		opts.Yield, opts.Alone = y.yield, y.alone
 	}
@@ -88,7 +96,7 @@ func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment)
 // segment's rows. Otherwise it returns nil.
 func graphBase(victims []victim, rows int) *OpenSegment {
 	most := slices.MaxFunc(victims, func(a, b victim) int { return a.live() - b.live() })
-	if most.Graph.Get() == nil || 2*most.live() < rows {
+	if most.Graph.Get() == nil || most.index() == IndexNone || 2*most.live() < rows {
 		return nil
 	}
 	return most.OpenSegment

@@ -163,7 +163,7 @@ func (db *Engine) Uncoded(v *View, p *Part) int {
 			}
 		}
 		return n
-	case p.Segment.Codes.Get() != nil || p.Segment.Graph.Get() != nil:
+	case p.Segment.Codes.Get() != nil || v.Def.Schema.Index != IndexNone && p.Segment.Graph.Get() != nil:
 		return 0
 	}
 	return p.Live()

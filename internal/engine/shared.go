@@ -421,6 +421,7 @@ func (db *Engine) TryLead() error {
 		db.lock = nil
 		return errors.Join(err, lock.Close())
 	}
+	db.Retry() // the leader before may have replaced files
 	db.Background.lead(db)
 	db.role.Store(uint32(Leader))
 	db.Opts.Logger.Info("leads", "dir", db.Dir, "lsn", db.Cur.LSN, "took", time.Since(start))

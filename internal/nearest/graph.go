@@ -32,7 +32,9 @@ func (s *Search) planGraphs(p *Probe) {
 		if part.Segment == nil || part.Segment.Graph == nil {
 			continue
 		}
-		if p.Exact() {
+		if s.View.Def.Schema.Index == engine.IndexNone {
+			p.Parts[i].reason = "the collection has no graphs"
+		} else if p.Exact() {
 			p.Parts[i].reason = "the query wants an exact answer"
 		} else if g := part.Segment.Graph.Get(); g != nil {
 			s.planGraph(p, i, g)

@@ -574,13 +574,22 @@ func (p *publication) there() error {
 	return nil
 }
 
+// errBehind says that a published file was made for another index of the collection.
+var errBehind = errors.New("made for another index")
+
 // derived adds a derived file, if it exists and is valid.
 func (p *publication) derived(d engine.Publishable, view *vfs.FS) error {
 	if d == nil {
 		return nil
 	}
 	name := d.File()
-	if p.have(name, d, func() error { return d.Fits(view) }) {
+	edition := d.Edition()
+	if p.have(name, edition, func() error {
+		if d.Behind(view) {
+			return errBehind
+		}
+		return d.Fits(view)
+	}) {
 		return nil
 	}
 	in, err := p.db.FS.Open(name)
@@ -603,6 +612,6 @@ func (p *publication) derived(d engine.Publishable, view *vfs.FS) error {
 		p.db.Opts.Logger.Debug("derived file is not published", "file", name, "reason", err)
 		return p.temp.Remove(name)
 	}
-	p.found[name] = d
+	p.found[name] = edition
 	return p.adopt(name)
 }

@@ -4,9 +4,9 @@
 // file also holds nibbles, half a byte per element, so that a scan reads an eighth of the bytes of
 // the vectors.
 //
-// [Write] makes the file of a segment, [WriteSmall] one without nibbles, [Parse] opens it, [Codes.Query] prepares a query,
-// [Query.Candidates] scans rows, [Query.Among] checks single rows and [Query.Interval] gives the
-// bounds of one. [Codes.Batch] scans for many queries at once.
+// [Write] makes the file of a segment, [WriteSmall] one without nibbles, [Parse] opens it,
+// [Codes.Query] prepares a query, [Query.Candidates] scans rows, [Query.Among] checks single rows
+// and [Query.Interval] gives the bounds of one. [Codes.Batch] scans for many queries at once.
 //
 // Guarantees:
 //
