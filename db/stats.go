@@ -2,6 +2,7 @@ package db
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -55,6 +56,9 @@ type CollectionStats struct {
 	// or by Compact.
 	Graphs    int `json:"graphs"`
 	GraphsDue int `json:"graphs_due"`
+	// Layouts are the layouts of the graphs, each with its reason, as in
+	// "quick: from 512 dimensions".
+	Layouts []string `json:"layouts,omitempty"`
 	// Recall is the recall of live queries that graphs answered, by target,
 	// since a search setting was raised, of earlier processes too. It is
 	// measured on the few queries that were repeated exactly. See
@@ -105,12 +109,17 @@ func (db *DB) Stats() (Stats, error) {
 				c.Segments++
 				s.VectorBytes += p.Segment.Info.Size
 				c.EFFactor = max(c.EFFactor, p.Segment.Raise())
-				switch g := p.Segment.Graph; {
-				case g == nil || v.Def.Schema.Index == IndexNone:
-				case db.has(g):
-					c.Graphs++
-				default:
+				if p.Segment.Graph == nil || v.Def.Schema.Index == IndexNone {
+					continue
+				}
+				layout := db.layout(p.Segment.Graph)
+				if layout == "" {
 					c.GraphsDue++
+					continue
+				}
+				c.Graphs++
+				if !slices.Contains(c.Layouts, layout) {
+					c.Layouts = append(c.Layouts, layout)
 				}
 			} else {
 				c.HeadRows += p.Live()
@@ -121,13 +130,18 @@ func (db *DB) Stats() (Stats, error) {
 	return s, nil
 }
 
-// has reports whether a graph is built.
-func (db *DB) has(g *engine.Derived[graph.Graph]) (found bool) {
+// layout describes the layout of a graph; it is empty if the graph is not built.
+func (db *DB) layout(d *engine.Derived[graph.Graph]) (layout string) {
 	err := db.engine.Guard(func() error {
-		found = g.Get() != nil
+		if g := d.Get(); g != nil {
+			layout = g.Layout()
+		}
 		return nil
 	})
-	return found && err == nil
+	if err != nil {
+		return ""
+	}
+	return layout
 }
 
 // uncoded returns how many live rows of a part a search compares in full.

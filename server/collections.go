@@ -90,6 +90,8 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 			}
 		case key == "text_index" && !v.Null():
 			schema.Text, err = readTextIndex(v)
+		case key == "index" && !v.Null():
+			schema.Index, err = readIndex(v)
 		case strings.HasPrefix(key, "embedding_"):
 			if v.Null() {
 				return nil
@@ -104,8 +106,8 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 			case "embedding_model":
 				schema.Lineage.Model = text
 			}
-		case key != "metadata" && key != "dimension" && key != "metric" && key != "text_index":
-			return unknown(key, "name", "metadata", "dimension", "metric", "text_index",
+		case key != "metadata" && key != "dimension" && key != "metric" && key != "text_index" && key != "index":
+			return unknown(key, "name", "metadata", "dimension", "metric", "text_index", "index",
 				"embedding_provider", "embedding_model")
 		}
 		return named(key, err)
@@ -131,6 +133,15 @@ func (s *Server) createCollection(w http.ResponseWriter, r *http.Request) error 
 	}
 	w.Header().Set("Location", "collections/"+escape(name)) // relative: the service may be mounted anywhere
 	return answerCollection(w, http.StatusCreated, c)
+}
+
+// readIndex reads the name of an index over vectors.
+func readIndex(v *docjson.Reader) (db.Index, error) {
+	name, err := v.String()
+	if err != nil {
+		return 0, err
+	}
+	return db.ParseIndex(name)
 }
 
 // readTextIndex reads true or an index.
@@ -229,6 +240,33 @@ func (s *Server) setTextIndex(w http.ResponseWriter, r *http.Request, c *db.Coll
 	}
 	if err == nil {
 		err = c.SetText(r.Context(), index)
+	}
+	if err != nil {
+		return err
+	}
+	return answerCollection(w, http.StatusOK, c)
+}
+
+// setIndex changes the index over the vectors of a collection: {"index": "small"}.
+func (s *Server) setIndex(w http.ResponseWriter, r *http.Request, c *db.Collection) error {
+	if err := onlyParameters(r); err != nil {
+		return err
+	}
+	var index db.Index
+	given := false
+	err := s.object(w, r, func(key string, v *docjson.Reader) (err error) {
+		if key != "index" {
+			return unknown(key, "index")
+		}
+		given = true
+		index, err = readIndex(v)
+		return named(key, err)
+	})
+	if err == nil && !given {
+		err = rest.Errorf(http.StatusBadRequest, "'index' is required: fast, small or none")
+	}
+	if err == nil {
+		err = c.SetIndex(r.Context(), index)
 	}
 	if err != nil {
 		return err

@@ -220,6 +220,7 @@ func (s *Server) routes() []route {
 		{"PATCH /collections/{name}", writes, s.of(s.renameCollection)},
 		{"DELETE /collections/{name}", writes, s.of(s.dropCollection)},
 		{"PUT /collections/{name}/text_index", writes, s.of(s.setTextIndex)},
+		{"PUT /collections/{name}/index", writes, s.of(s.setIndex)},
 		{"PUT /collections/{name}/metadata", writes, s.of(s.setMetadata)},
 
 		{"POST /collections/{name}/documents", writes, s.of(s.addDocuments)},

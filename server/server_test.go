@@ -175,6 +175,17 @@ func TestCollections(t *testing.T) {
 	s.expect("found", s.must(200, "POST", "/collections/new/search", `{"text":"words"}`)["count"], `1`)
 	s.expect("dropped", s.must(200, "PUT", "/collections/new/text_index", `{"text_index":null}`)["schema"], `{"dim":1,"metric":"cosine"}`)
 
+	// The index over vectors is chosen, and changed.
+	s.must(400, "POST", "/collections", `{"name":"lean","index":"hnsw"}`)
+	s.expect("lean", s.must(201, "POST", "/collections", `{"name":"lean","index":"small"}`)["schema"], `{"dim":0,"metric":"cosine","index":"small"}`)
+	s.must(400, "PUT", "/collections/lean/index", `{}`)
+	s.must(400, "PUT", "/collections/lean/index", `{"index":null}`)
+	s.must(400, "PUT", "/collections/lean/index", `{"index":"hnsw"}`)
+	s.must(400, "PUT", "/collections/lean/index", `{"text_index":true}`)
+	s.must(404, "PUT", "/collections/nothing/index", `{"index":"none"}`)
+	s.expect("none", s.must(200, "PUT", "/collections/lean/index", `{"index":"none"}`)["schema"], `{"dim":0,"metric":"cosine","index":"none"}`)
+	s.expect("fast", s.must(200, "PUT", "/collections/lean/index", `{"index":"fast"}`)["schema"], `{"dim":0,"metric":"cosine"}`)
+
 	// Embeddings of another model are refused, if the client says which they are.
 	s.must(201, "POST", "/collections", `{"name":"made","embedding_provider":"p","embedding_model":"m"}`)
 	s.refuses(409, `open collection: schema mismatch: collection "made" has model "m", opened with "n"`, "POST", "/collections/made/documents", `{"embedding_model":"n","documents":[{"embedding":[1]}]}`)
@@ -412,7 +423,7 @@ func TestExisting(t *testing.T) {
 		{404, "GET", "/collections/zebra", "", collections, nil},
 		{404, "POST", "/collections/PLANTS/search", `{"text":"x"}`, collections, "plants"},
 		{404, "GET", "/providers/vecbold", "", []any{"vecbolt"}, "vecbolt"},
-		{400, "POST", "/collections", `{"nam":"x"}`, []any{"dimension", "embedding_model", "embedding_provider", "metadata", "metric", "name", "text_index"}, "name"},
+		{400, "POST", "/collections", `{"nam":"x"}`, []any{"dimension", "embedding_model", "embedding_provider", "index", "metadata", "metric", "name", "text_index"}, "name"},
 		{400, "POST", "/collections", `{"name":"x","text_index":{"lang":"german"}}`, []any{"b", "fields", "k1", "language"}, "language"},
 		{400, "POST", "/collections/notes/documents", `{"docs":[]}`, []any{"documents", "embedding_model", "embedding_provider", "mode"}, nil},
 		{400, "POST", "/collections/notes/documents", `{"documents":[{"ids":"a"}]}`, []any{"embedding", "id", "metadata", "text", "vector"}, "id"},

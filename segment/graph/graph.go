@@ -110,6 +110,25 @@ func (g *Graph) Dim() int { return g.head.ident.Dim }
 // Quick reports whether the nodes have the quick layout, which holds codes of the neighbours.
 func (g *Graph) Quick() bool { return g.head.layout == quick }
 
+// Layout describes the layout and its reason in a few words.
+func (g *Graph) Layout() string {
+	switch dim := g.Dim(); {
+	case g.Quick() && dim >= quickDim:
+		return fmt.Sprintf("quick: from %d dimensions", quickDim)
+	case g.Quick():
+		return fmt.Sprintf("quick: from %d dimensions, with as many rows", middleDim)
+	case g.head.small:
+		return "plain: to save space"
+	case dim < middleDim:
+		return fmt.Sprintf("plain: below %d dimensions", middleDim)
+	case dim < quickDim:
+		return fmt.Sprintf("plain: few rows, below %d dimensions", quickDim)
+	case dim > simd.MaxSign:
+		return fmt.Sprintf("plain: above %d dimensions", simd.MaxSign)
+	}
+	return "plain: the lengths of the vectors differ"
+}
+
 // Outdated reports whether another file should replace this one because it was written without
 // Options.Small and they are set now, or the other way round. Where the layout is plain anyway, the
 // files are the same.

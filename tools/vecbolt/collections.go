@@ -95,3 +95,25 @@ func (c *textIndexCmd) Run(ctx context.Context, t *tool) error {
 		}{info.Schema.Text}, "%s %s", done, c.Collection)
 	})
 }
+
+type indexCmd struct {
+	collection
+	To db.Index `arg:"" name:"index" help:"fast, small or none."`
+}
+
+func (c *indexCmd) Help() string {
+	return "fast, the default, keeps graphs in the layout that is searched fastest. small keeps smaller graphs and codes, " +
+		"which searches of 512 dimensions and more take longer with. none keeps no graphs, and scans. " +
+		"An open database replaces the files in the background; compact does so at once."
+}
+
+func (c *indexCmd) Run(ctx context.Context, t *tool) error {
+	return c.change(func(coll *db.Collection) error {
+		if err := coll.SetIndex(ctx, c.To); err != nil {
+			return err
+		}
+		return t.answer(struct {
+			Index db.Index `json:"index"`
+		}{c.To}, "index %v: %s", c.To, c.Collection)
+	})
+}

@@ -107,6 +107,7 @@ type schema struct {
 	TextIndex  bool       `help:"Index texts for full-text search. An existing collection gets an index, or keeps the one it has."`
 	Language   string     `placeholder:"NAME" help:"With --text-index: the language of the texts, for stemming and stop words; default english, none for no language."`
 	TextField  []string   `sep:"none" placeholder:"FIELD" help:"With --text-index: index this metadata field as well. May be repeated."`
+	Index      *db.Index  `placeholder:"INDEX" help:"Index over the vectors: fast, the default; small takes less space; none scans. An existing collection must have the given index, unless that is fast."`
 	bm25
 }
 
@@ -144,6 +145,9 @@ func (c collection) create(ctx context.Context, s schema, prepare func() error,
 			Normalized: s.Normalized, Chunker: s.Chunker}}
 		if s.Metric != nil {
 			want.Metric = *s.Metric
+		}
+		if s.Index != nil {
+			want.Index = *s.Index
 		}
 		var have *db.TextIndex
 		coll, err := vdb.Collection(c.Collection)

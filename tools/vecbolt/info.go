@@ -60,11 +60,11 @@ func (c *infoCmd) Run(ctx context.Context, t *tool) error {
 		}
 		count := func(n int) string { return humanize.Comma(int64(n)) }
 		header := table.Row{"collection", "documents", "vectors", "dimension", "metric", "texts",
-			"segments", "graphs", "in memory", "dead rows"}
+			"segments", "index", "graphs", "in memory", "dead rows"}
 		var rows []table.Row
 		for _, coll := range s.Collections {
 			rows = append(rows, table.Row{coll.Name, count(coll.Documents), count(coll.Vectors), coll.Schema.Dim,
-				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, graphs(coll),
+				coll.Schema.Metric, texts(coll.Schema.Text), coll.Segments, coll.Schema.Index, graphs(coll),
 				count(coll.HeadRows), count(coll.DeadRows)})
 		}
 		fmt.Fprintln(t.out)
@@ -107,12 +107,16 @@ func processes(ctx context.Context, vdb *db.DB) ([]process, error) {
 	return others, nil
 }
 
-// graphs describes the numbers of graphs that are built and due.
+// graphs describes the numbers of graphs that are built and due, and why they have their layout.
 func graphs(s db.CollectionStats) string {
+	text := fmt.Sprint(s.Graphs)
 	if s.GraphsDue > 0 {
-		return fmt.Sprintf("%d of %d", s.Graphs, s.Graphs+s.GraphsDue)
+		text = fmt.Sprintf("%d of %d", s.Graphs, s.Graphs+s.GraphsDue)
 	}
-	return fmt.Sprint(s.Graphs)
+	if len(s.Layouts) > 0 {
+		text += ", " + strings.Join(s.Layouts, "; ")
+	}
+	return text
 }
 
 // texts describes a text index.

@@ -53,6 +53,7 @@ type cli struct {
 	Rename      renameCmd      `cmd:"" help:"Rename a collection."`
 	Drop        dropCmd        `cmd:"" help:"Remove a collection with all its documents."`
 	TextIndex   textIndexCmd   `cmd:"" help:"Change or remove the full-text index of a collection."`
+	Index       indexCmd       `cmd:"" help:"Change the index over the vectors of a collection."`
 
 	Info    infoCmd    `cmd:"" help:"Show statistics of a database."`
 	Check   checkCmd   `cmd:"" help:"Read and verify every byte of a database."`
