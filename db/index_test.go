@@ -81,6 +81,9 @@ func TestIndexOfSchema(t *testing.T) {
 	if err := c.SetIndex(ctx, 3); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
+	if err := c.SetIndex(ctx, IndexSmall); err != nil || must(c.Info()).Schema.Index != IndexSmall {
+		t.Errorf("%+v, %v", must(c.Info()), err)
+	}
 	s := must(vdb.Snapshot())
 	defer s.Close()
 	if err := must(s.Collection("fast")).SetIndex(ctx, IndexNone); !errors.Is(err, ErrReadOnly) {
