@@ -12,7 +12,7 @@ import (
 const (
 	coldReads    = 64 // of 512 bytes: a search for which more was read looks whether pages are gone
 	coldSearches = 64 // searches for which the segment then is cold
-	coldFirst    = 1  // the same for a segment that was opened: its files may be on disk
+	coldFirst    = 16 // the same for a segment that was opened: its files may be on disk
 	coldLook     = 8  // of the searches of a graph that was read whole, one of these counts reads
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
-// The first search of a segment expects its files on disk. After it, the segment is cold only where
+// The first searches of a segment expect its files on disk. After them, the segment is cold only where
 // pages of its graph were evicted; this graph is in the heap, so none were.
 func TestCold(t *testing.T) {
 	s, g := new(OpenSegment), new(graph.Graph)
