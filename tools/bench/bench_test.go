@@ -25,6 +25,51 @@ func TestSynthIsDeterministic(t *testing.T) {
 	}
 }
 
+// A set that is written in pieces has the rows of one that is made at once.
+func TestWriteSynth(t *testing.T) {
+	const dim, first, n = 3, 5, 2*synthPiece + 7
+	name := filepath.Join(t.TempDir(), "a.fvecs")
+	if err := writeSynth(name, dim, first, n); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readFvecs(name)
+	if err != nil || got.dim != dim || !slices.Equal(got.data, synth(first+n, dim).data[first*dim:]) {
+		t.Fatalf("read back %d rows of %d dimensions that differ, %v", got.rows(), got.dim, err)
+	}
+}
+
+func TestBatched(t *testing.T) {
+	us := make([]float64, graphBatch+2)
+	for i := range us {
+		us[i] = float64(i)
+	}
+	if got := batched(us); !slices.Equal(got, []float64{(graphBatch - 1) / 2., graphBatch + .5}) {
+		t.Fatalf("means are %v", got)
+	}
+}
+
+// Every contestant of a peer has a name of its own, and large sets have no more indexes than small ones.
+func TestGraphIndexes(t *testing.T) {
+	for _, peer := range graphPeers {
+		small, large := graphIndexes(peer, 100_000, 384, 10), graphIndexes(peer, millionRows, 384, 100)
+		if len(large) == 0 || len(large) > len(small) {
+			t.Errorf("%s: %d indexes of a large set, %d of a small one", peer, len(large), len(small))
+		}
+		names := map[string]bool{}
+		for _, index := range small {
+			for _, variant := range index.variants {
+				if names[variant.name] {
+					t.Errorf("%s: two contestants are %q", peer, variant.name)
+				}
+				names[variant.name] = true
+			}
+		}
+		if got := large[0]; got.turned == "ef" && got.settings[0] != 100 {
+			t.Errorf("%s: 100 results with ef %v", peer, got.settings[0])
+		}
+	}
+}
+
 func TestVecsRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	m := synth(7, 5)

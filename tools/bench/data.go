@@ -24,6 +24,8 @@ const (
 	synthDim     = 768
 	wideRows     = 50_000
 	wideDim      = 1536
+	millionRows  = 1_000_000
+	millionDim   = 384
 )
 
 // Names of the sets.
@@ -32,6 +34,7 @@ const (
 	sentences = "sentences384"
 	synth768  = "synth768"
 	synth1536 = "synth1536"
+	synth384m = "synth384m" // a million rows
 )
 
 // eachSet runs a figure on the named sets that were chosen and are available.
@@ -59,9 +62,11 @@ func (e *env) set(name string) (*vectorSet, error) {
 	case sentences: // 26,000 embeddings of texts, of 384 dimensions
 		return e.readShared(sentences, "bgemicro_ml_384")
 	case synth768:
-		return e.made(synthRows, synthDim)
+		return e.made(name, synthRows, synthDim)
+	case synth384m:
+		return e.made(name, millionRows, millionDim)
 	default:
-		return e.made(wideRows, wideDim)
+		return e.made(name, wideRows, wideDim)
 	}
 }
 
@@ -72,8 +77,7 @@ func (e *env) readShared(name, folder string) (*vectorSet, error) {
 }
 
 // made returns a generated set, from the cache if possible.
-func (e *env) made(rows, dim int) (*vectorSet, error) {
-	set := fmt.Sprintf("synth%d", dim)
+func (e *env) made(set string, rows, dim int) (*vectorSet, error) {
 	dir := filepath.Join(e.cache, set)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -81,11 +85,10 @@ func (e *env) made(rows, dim int) (*vectorSet, error) {
 	base, queries := filepath.Join(dir, "base.fvecs"), filepath.Join(dir, "query.fvecs")
 	if stale(base) || stale(queries) {
 		e.logf("generating %s", set)
-		m := synth(rows+synthQueries, dim)
-		if err := writeFvecs(base, m.head(rows)); err != nil {
+		if err := writeSynth(base, dim, 0, rows); err != nil {
 			return nil, err
 		}
-		if err := writeFvecs(queries, matrix{m.dim, m.data[rows*dim:]}); err != nil {
+		if err := writeSynth(queries, dim, rows, synthQueries); err != nil {
 			return nil, err
 		}
 	}
@@ -104,16 +107,16 @@ func (e *env) readSet(name, base, queries string) (*vectorSet, error) {
 	if s.base.dim != s.queries.dim {
 		return nil, fmt.Errorf("%s: base of %d dimensions, queries of %d", name, s.base.dim, s.queries.dim)
 	}
-	s.truth, err = e.truthOf(s, truthQueries, name+"-truth.ivecs")
+	s.truth, err = e.truthOf(s, truthQueries, truthK, name+"-truth.ivecs")
 	return s, err
 }
 
-// truthOf returns the exact answers of the first n queries, from the cache if possible.
-func (e *env) truthOf(s *vectorSet, n int, file string) ([][]int, error) {
+// truthOf returns the k exact answers of each of the first n queries, from the cache if possible.
+func (e *env) truthOf(s *vectorSet, n, k int, file string) ([][]int, error) {
 	truth := filepath.Join(e.cache, file)
 	if stale(truth, s.basePath, s.queryPath) {
 		e.logf("computing the exact answers of %s", s.name)
-		if err := writeIvecs(truth, exactTop(s.base, s.queries.head(n), truthK)); err != nil {
+		if err := writeIvecs(truth, exactTop(s.base, s.queries.head(n), k)); err != nil {
 			return nil, err
 		}
 	}

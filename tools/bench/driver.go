@@ -24,18 +24,22 @@ import (
 type driver struct {
 	name     string
 	settings string
-	split    bool // two threads can work on one query
-	pin      bool // one thread requires limiting the process to one processor
-	blocks   bool // a query blocks the whole process, so there is no second caller
+	version  string // of a package that no package manager here knows
+	split    bool   // two threads can work on one query
+	pin      bool   // one thread requires limiting the process to one processor
+	blocks   bool   // a query blocks the whole process, so there is no second caller
 	cmd      *exec.Cmd
 	in       io.WriteCloser
 	out      *bufio.Reader
 	log      string
 }
 
-// callLimit ends a driver that does not answer. The slowest operation, filling sqlite-vec, takes
-// about a minute.
-const callLimit = 15 * time.Minute
+// callLimit ends a driver that does not answer. The slowest operation but building a graph, filling
+// sqlite-vec, takes about a minute; graphs of a million rows take up to half an hour.
+const (
+	callLimit  = 15 * time.Minute
+	buildLimit = 2 * time.Hour
+)
 
 func startDriver(name string, argv []string, logDir string) (*driver, error) {
 	d := &driver{name: name, cmd: exec.Command(argv[0], argv[1:]...), log: filepath.Join(logDir, name+".log")}
@@ -57,14 +61,14 @@ func startDriver(name string, argv []string, logDir string) (*driver, error) {
 		return nil, err
 	}
 	var hello struct {
-		Settings           string
+		Settings, Version  string
 		Split, Pin, Blocks bool
 	}
 	if err := d.call("hello", nil, &hello); err != nil {
 		d.close()
 		return nil, err
 	}
-	d.settings, d.split, d.pin, d.blocks = hello.Settings, hello.Split, hello.Pin, hello.Blocks
+	d.settings, d.version, d.split, d.pin, d.blocks = hello.Settings, hello.Version, hello.Split, hello.Pin, hello.Blocks
 	return d, nil
 }
 
@@ -81,7 +85,11 @@ func (d *driver) call(op string, a args, reply any) error {
 	if _, err := io.WriteString(d.in, line.String()); err != nil {
 		return d.failed(op, err)
 	}
-	timer := time.AfterFunc(callLimit, func() { d.cmd.Process.Kill() })
+	limit := callLimit
+	if op == "build" {
+		limit = buildLimit
+	}
+	timer := time.AfterFunc(limit, func() { d.cmd.Process.Kill() })
 	answer, err := d.out.ReadBytes('\n')
 	timer.Stop()
 	if err != nil {

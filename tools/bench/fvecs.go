@@ -59,6 +59,9 @@ func readVecs(name string, add func(values []byte)) (dim int, err error) {
 
 func readFvecs(name string) (matrix, error) {
 	var m matrix
+	if info, err := os.Stat(name); err == nil {
+		m.data = make([]float32, 0, info.Size()/4) // a little too large: grown by append, it takes twice as much
+	}
 	dim, err := readVecs(name, func(b []byte) {
 		for i := 0; i < len(b); i += 4 {
 			m.data = append(m.data, math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))

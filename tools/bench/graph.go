@@ -9,12 +9,16 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/vecbolt/vecbolt/db"
 )
 
-const graphQueries = 1000 // the first word vectors are frequent words, which are easy to find
+const (
+	graphQueries = 1000 // the first word vectors are frequent words, which are easy to find
+	graphBatch   = 50   // queries per call of a Python package
+)
 
 var (
 	graphRecalls = []float64{0.90, 0.95, 0.99}
@@ -32,42 +36,97 @@ var (
 )
 
 func graphFigure(e *env, r *report) error {
-	r.Title = "Approximate search, k = 10"
-	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the settings around it: values of ef of hnswlib and of nprobe of FAISS, of which the best k_factor counts for each recall, recalls asked of vecbolt. Of each query the best time of all rounds counts on one thread, and of each setting the best round with two callers: other programs use the machine. Every round asks every contestant in turn, and once before what is measured.")
+	r.Title = fmt.Sprintf("Approximate search, k = %d", e.k)
+	if e.k != truthK {
+		r.Figure += fmt.Sprintf("-k%d", e.k)
+	}
+	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the settings around it: values of nprobe of FAISS and of ef of the other peers, recalls asked of vecbolt. Of a peer with several indexes or k_factors the best counts for each recall. Of each %d queries the best time of all rounds counts on one thread, and of each setting the best round with two callers: other programs use the machine. Every round asks every contestant in turn, and once before what is measured.", graphBatch)
+	r.note("Vecbolt, and the peers from Debian, are asked query by query; packages of PyPI in calls of %d queries, whose time is divided by %d. A library may work on the queries of a call together.", graphBatch, graphBatch)
 	r.note("\"asked\" is what an application asks for: a recall, which finds its own effort, or an exact answer. Recall is that of %d held-out queries.", graphQueries)
-	return e.eachSet(r, e.graphSet, glove, sentences, synth768, synth1536)
+	names := []string{glove, sentences, synth768, synth1536}
+	if slices.Contains(e.sets, synth384m) { // takes too long for every run
+		names = append(names, synth384m)
+	}
+	return e.eachSet(r, e.graphSet, names...)
 }
 
-// A rival is a peer in one configuration with one varying setting.
-type rival struct {
-	peer     string
-	variant  string // distinguishes configurations of the same peer
-	fixed    args
-	turned   string
+// A rivalIndex is one index of a peer: how it is built, and the settings that it is asked with.
+type rivalIndex struct {
+	told     string // of the build, in the report
+	build    args
+	turned   string // the setting that varies
 	settings []float64
+	variants []rivalVariant
+}
+
+// A rivalVariant is a contestant: an index with settings that do not vary.
+type rivalVariant struct {
+	name  string
+	fixed args
 }
 
 var (
 	graphEfs    = []float64{10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448, 640}
 	graphProbes = []float64{1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256}
-
-	graphRivals = []rival{
-		{peer: "hnswlib", turned: "ef", settings: graphEfs},
-		{peer: "faiss", variant: "k_factor 4", fixed: args{"k_factor": 4}, turned: "nprobe", settings: graphProbes},
-		{peer: "faiss", variant: "k_factor 10", fixed: args{"k_factor": 10}, turned: "nprobe", settings: graphProbes},
-		{peer: "faiss", variant: "k_factor 20", fixed: args{"k_factor": 20}, turned: "nprobe", settings: graphProbes},
-	}
+	graphPeers  = []string{"hnswlib", "faiss", "hnswlib-pypi", "symphonyqg", "faiss-pypi", "glass"}
 )
 
-// graphBuild returns the build arguments of a peer for vectors of dim, and describes them: for
-// hnswlib the values that its documentation recommends, for FAISS the fastest configuration on
-// these sets.
-func graphBuild(peer string, dim int) (args, string) {
-	if peer == "hnswlib" {
-		return args{"m": 16, "construction": 200}, "HierarchicalNSW M=16 ef_construction=200"
+// graphIndexes returns the indexes of a peer for a set. Of hnswlib from Debian it is the one that
+// its documentation recommends, of FAISS the fastest on these sets, of the others a grid. Large
+// sets get a smaller grid: builds take minutes there, and all indexes are in memory at once.
+func graphIndexes(peer string, rows, dim, k int) []rivalIndex {
+	large := rows >= 500_000
+	efs := make([]float64, len(graphEfs))
+	for i, ef := range graphEfs {
+		efs[i] = ef * float64(k) / 10
 	}
-	factory := fmt.Sprintf("IVF512,PQ%dx4fs,RFlat", dim/2)
-	return args{"factory": factory}, factory + ", k_factor 4, 10 and 20"
+	var all []rivalIndex
+	add := func(told string, build args, variants ...rivalVariant) {
+		if len(variants) == 0 {
+			variants = []rivalVariant{{name: told}}
+		}
+		all = append(all, rivalIndex{told, build, "ef", efs, variants})
+	}
+	switch peer {
+	case "hnswlib":
+		add("HierarchicalNSW M=16 ef_construction=200", args{"m": 16, "construction": 200}, rivalVariant{})
+	case "faiss", "faiss-pypi":
+		lists := 512
+		if large {
+			lists = 4096
+		}
+		index := rivalIndex{turned: "nprobe", settings: graphProbes}
+		index.told = fmt.Sprintf("IVF%d,PQ%dx4fs,RFlat", lists, dim/2)
+		index.build = args{"factory": index.told}
+		for _, factor := range []int{4, 10, 20} {
+			index.variants = append(index.variants, rivalVariant{fmt.Sprintf("k_factor %d", factor), args{"k_factor": factor}})
+		}
+		all = append(all, index)
+	case "hnswlib-pypi":
+		for _, m := range []int{16, 32} {
+			for _, construction := range []int{200, 500} {
+				if !large || m == 16 == (construction == 200) {
+					add(fmt.Sprintf("M=%d ef_construction=%d", m, construction), args{"m": m, "construction": construction})
+				}
+			}
+		}
+	case "symphonyqg":
+		for _, shape := range []struct{ degree, bits int }{{32, 0}, {64, 0}, {32, 8}} {
+			if large && shape.degree != 32 {
+				continue
+			}
+			told := fmt.Sprintf("degree %d", shape.degree)
+			if shape.bits > 0 {
+				told += fmt.Sprintf(", %d bits", shape.bits)
+			}
+			add(told, args{"degree": shape.degree, "bits": shape.bits, "construction": 200})
+		}
+	case "glass":
+		for _, codes := range []string{"SQ8U", "SQ4U"} {
+			add("R=32 L=200 "+codes+" and FP32", args{"degree": 32, "construction": 200, "codes": codes, "refined": "FP32"})
+		}
+	}
+	return all
 }
 
 // A walker is a contestant: it answers the queries of a request with each of its settings.
@@ -84,7 +143,11 @@ type curve struct {
 }
 
 func (e *env) graphSet(set *vectorSet, r *report) error {
-	truth, err := e.truthOf(set, graphQueries, fmt.Sprintf("%s-graph-truth-%d.ivecs", set.name, graphQueries))
+	name := fmt.Sprintf("%s-graph-truth-%d.ivecs", set.name, graphQueries)
+	if e.k != truthK {
+		name = fmt.Sprintf("%s-graph-truth-%d-k%d.ivecs", set.name, graphQueries, e.k)
+	}
+	truth, err := e.truthOf(set, graphQueries, e.k, name)
 	if err != nil {
 		return err
 	}
@@ -102,34 +165,40 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	walkers := map[string]walker{"vecbolt": {graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
 		return v.ask(q, db.Query{Accuracy: db.Recall(recall)}, q.first, q.n)
 	}}}
-	drivers, stop := e.start("hnswlib", "faiss")
+	drivers, stop := e.start(graphPeers...)
 	defer stop()
+	variants := map[string][]string{} // by peer
 	for _, d := range drivers {
-		e.logf("%s: building the index of %s", set.name, d.name)
-		what, told := graphBuild(d.name, set.base.dim)
-		maps.Copy(what, args{"base": set.basePath, "queries": set.queryPath, "threads": runtime.NumCPU()})
-		var built struct{ Seconds float64 }
-		if err := d.call("build", what, &built); err != nil {
-			return err
+		var told []string
+		for i, index := range graphIndexes(d.name, set.base.rows(), set.base.dim, e.k) {
+			e.logf("%s: building %s of %s", set.name, index.told, d.name)
+			what := maps.Clone(index.build)
+			maps.Copy(what, args{"index": i, "base": set.basePath, "queries": set.queryPath, "threads": runtime.NumCPU()})
+			var built struct{ Seconds float64 }
+			if err := d.call("build", what, &built); err != nil {
+				return err
+			}
+			who := d.name
+			if len(index.variants) == 1 && index.variants[0].name != "" {
+				who += ", " + index.variants[0].name
+			}
+			r.add(measurement{Set: set.name, Who: who, How: "build, 2 threads", Value: built.Seconds, Unit: "s", Ratio: built.Seconds / took})
+			if d.name == "hnswlib" {
+				r.atLeast(set.name+": times as fast to build as hnswlib", 1, built.Seconds/took)
+			}
+			told = append(told, index.told)
+			for _, variant := range index.variants {
+				variants[d.name] = append(variants[d.name], variant.name)
+				walkers[d.name+variant.name] = walker{index.settings, func(q scanRequest, setting float64) (res scanResult, err error) {
+					err = d.call("walk", index.how(i, variant, q, setting), &res)
+					return res, err
+				}}
+			}
 		}
-		d.settings += "; " + told
+		d.settings += "; " + strings.Join(told, "; ")
 		for _, p := range e.peers {
 			if p.Name == d.name {
 				p.Setting = d.settings
-			}
-		}
-		r.add(measurement{Set: set.name, Who: d.name, How: "build, 2 threads", Value: built.Seconds, Unit: "s", Ratio: built.Seconds / took})
-		if d.name == "hnswlib" { // the other peers have no graphs
-			r.atLeast(set.name+": times as fast to build as hnswlib", 1, built.Seconds/took)
-		}
-		for _, v := range graphRivals {
-			if v.peer == d.name {
-				walkers[v.peer+v.variant] = walker{v.settings, func(q scanRequest, setting float64) (res scanResult, err error) {
-					how := args{v.turned: int(setting), "mode": q.mode, "first": q.first, "n": q.n, "k": q.k, "budget_ms": q.budget.Milliseconds()}
-					maps.Copy(how, v.fixed)
-					err = d.call("walk", how, &res)
-					return res, err
-				}}
 			}
 		}
 	}
@@ -142,7 +211,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 				c = &curve{walk.settings, map[string]map[float64][]float64{modeOne: {}, modeCallers: {}}, map[float64]float64{}}
 				curves[name] = c
 			}
-			if err := c.measure(walk.ask, truth); err != nil {
+			if err := c.measure(walk.ask, truth, e.k); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -153,6 +222,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 				1e6/mean(c.best[modeOne][setting]), 1e6/mean(c.best[modeCallers][setting]))
 		}
 	}
+	var behind []string
 	for _, mode := range []string{modeOne, modeCallers} {
 		for i, want := range graphRecalls {
 			how := fmt.Sprintf("%s, recall %.2f", modeTitles[mode], want)
@@ -160,11 +230,9 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 			r.add(measurement{Set: set.name, Who: "vecbolt", How: how, Value: us, Unit: "queries/s"})
 			for _, d := range drivers {
 				theirs, best := 0.0, ""
-				for _, v := range graphRivals {
-					if v.peer == d.name {
-						if fast := curves[v.peer+v.variant].at(mode, want); fast > theirs {
-							theirs, best = fast, v.variant
-						}
+				for _, v := range variants[d.name] {
+					if fast := curves[d.name+v].at(mode, want); fast > theirs {
+						theirs, best = fast, v
 					}
 				}
 				if theirs == 0 {
@@ -176,41 +244,98 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 					m.Who += ", " + best
 				}
 				r.add(m)
+				if us < theirs {
+					behind = append(behind, fmt.Sprintf("%s × %s (%s)", number(us/theirs), d.name, how))
+				}
 				goal := 1.0
-				if goals := graphGoals[set.name]; d.name == "hnswlib" && goals != nil {
+				if goals := graphGoals[set.name]; d.name == "hnswlib" && goals != nil && e.k == truthK {
 					goal = goals[mode][i]
 				}
 				r.atLeast(fmt.Sprintf("%s, %s: times as fast as %s", set.name, how, d.name), goal, us/theirs)
 			}
 		}
 	}
+	if len(behind) > 0 {
+		r.note("On %s Vecbolt is behind: %s.", set.name, strings.Join(behind, ", "))
+	}
+	for _, d := range drivers {
+		if err := e.callCost(set, d, r); err != nil {
+			return err
+		}
+	}
 	return e.graphPromises(set, v, truth, r)
 }
 
+// how returns the arguments of a request to the driver of a peer.
+func (index rivalIndex) how(number int, variant rivalVariant, q scanRequest, setting float64) args {
+	how := args{index.turned: int(setting), "index": number, "mode": q.mode, "first": q.first, "n": q.n, "k": q.k, "budget_ms": q.budget.Milliseconds(), "batch": graphBatch}
+	maps.Copy(how, variant.fixed)
+	return how
+}
+
+// callCost notes the time of a call of a Python package, and what its two callers are.
+func (e *env) callCost(set *vectorSet, d *driver, r *report) error {
+	if !slices.ContainsFunc(e.peers, func(p *peer) bool { return p.Name == d.name && p.pypi != "" }) {
+		return nil
+	}
+	index := graphIndexes(d.name, set.base.rows(), set.base.dim, e.k)[0]
+	var cost struct {
+		US       float64
+		Released bool
+	}
+	if err := d.call("overhead", index.how(0, index.variants[0], scanRequest{n: 200, k: e.k}, index.settings[0]), &cost); err != nil {
+		return err
+	}
+	callers := "one call for all queries on two threads of the library"
+	if cost.Released {
+		callers = "two threads of Python; the library releases the interpreter's lock"
+	}
+	r.note("%s on %s: a query in a call of its own takes %.1f µs more than in a call for 200, so calls for %d cost about %.2f µs a query. Two callers are %s.",
+		d.name, set.name, cost.US, graphBatch, cost.US/graphBatch, callers)
+	return nil
+}
+
 // measure runs all queries with each setting.
-func (c *curve) measure(ask func(scanRequest, float64) (scanResult, error), truth [][]int) error {
+func (c *curve) measure(ask func(scanRequest, float64) (scanResult, error), truth [][]int, k int) error {
 	// Warm up: another contestant ran last, and its memory is in the caches.
-	if _, err := ask(scanRequest{mode: modeOne, n: graphQueries, k: truthK, budget: time.Minute}, c.settings[len(c.settings)/2]); err != nil {
+	if _, err := ask(scanRequest{mode: modeOne, n: graphQueries, k: k, budget: time.Minute}, c.settings[len(c.settings)/2]); err != nil {
 		return err
 	}
 	for _, setting := range c.settings {
 		for _, mode := range []string{modeOne, modeCallers} {
-			res, err := ask(scanRequest{mode: mode, n: graphQueries, k: truthK, budget: time.Minute}, setting)
+			res, err := ask(scanRequest{mode: mode, n: graphQueries, k: k, budget: time.Minute}, setting)
 			if err != nil {
 				return err
 			}
-			c.recall[setting] = recall(truth, res.IDs, truthK)
+			c.recall[setting] = recall(truth, res.IDs, k)
+			us := res.US
+			if len(us) == len(res.IDs) {
+				us = batched(us)
+			}
 			best := c.best[mode][setting]
 			if best == nil {
-				best = slices.Repeat([]float64{math.Inf(1)}, len(res.US))
+				best = slices.Repeat([]float64{math.Inf(1)}, len(us))
 				c.best[mode][setting] = best
 			}
+			if len(us) != len(best) {
+				return errors.New("a round answered fewer queries")
+			}
 			for i := range best {
-				best[i] = min(best[i], res.US[i])
+				best[i] = min(best[i], us[i])
 			}
 		}
 	}
 	return nil
+}
+
+// batched returns the mean of every graphBatch values, as drivers that are asked in batches do: the
+// best of several rounds is better for single queries.
+func batched(us []float64) []float64 {
+	var means []float64
+	for batch := range slices.Chunk(us, graphBatch) {
+		means = append(means, mean(batch))
+	}
+	return means
 }
 
 func mean(v []float64) float64 {
@@ -259,11 +384,11 @@ func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r 
 	got := make([]float64, len(all))
 	for range e.rounds {
 		for i, a := range all {
-			res, err := v.ask(scanRequest{mode: a.mode, n: a.n, k: truthK, budget: time.Minute}, a.query, 0, a.n)
+			res, err := v.ask(scanRequest{mode: a.mode, n: a.n, k: e.k, budget: time.Minute}, a.query, 0, a.n)
 			if err != nil {
 				return err
 			}
-			got[i] = recall(truth, res.IDs, truthK)
+			got[i] = recall(truth, res.IDs, e.k)
 			if best[i] == nil {
 				best[i] = slices.Clone(res.US)
 			}
@@ -274,7 +399,7 @@ func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r 
 	}
 	for i, a := range all {
 		r.add(measurement{Set: set.name, Who: "vecbolt", How: modeTitles[a.mode] + ", " + a.how, Value: 1e6 / mean(best[i]), Unit: "queries/s",
-			Detail: map[string]float64{"recall@10": got[i]}})
+			Detail: map[string]float64{fmt.Sprintf("recall@%d", e.k): got[i]}})
 		if want, ok := a.query.Accuracy.(db.Recall); ok && want != db.Exact && a.mode == modeOne {
 			r.atLeast(set.name+": found where "+a.how, float64(want)-0.01, got[i])
 		}

@@ -40,6 +40,7 @@ type env struct {
 	judged   string        // directory with judged sets in the layout of BEIR
 	models   string        // directory with sentence encoders, by name
 	sets     []string      // of figures with several; empty: all
+	k        int           // results of a query in the graph figure
 }
 
 func (e *env) logf(format string, a ...any) {
@@ -94,6 +95,7 @@ func run() error {
 	flag.StringVar(&e.model, "model", "", "directory of the encoder figure's model, all-MiniLM-L6-v2")
 	flag.StringVar(&e.judged, "judged", "", "directory with judged sets of the retrieval figure, each in the layout of BEIR")
 	flag.StringVar(&e.models, "models", "", "directory with sentence encoders of the retrieval figure, each in the layout of Hugging Face")
+	flag.IntVar(&e.k, "k", truthK, "results of a query in the graph figure, at most 100")
 	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas; empty: all")
 	flag.Parse()
 	if *sets != "" {
@@ -103,6 +105,7 @@ func run() error {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
 	e.rounds = min(max(e.rounds, 1), truthQueries/3)
+	e.k = min(max(e.k, 1), 100)
 	e.rows = min(max(e.rows, 2000), synthRows)
 	e.dims, e.rate, e.steady = min(max(e.dims, 1), 4096), min(max(e.rate, 10), 100_000), max(e.steady, time.Second)
 

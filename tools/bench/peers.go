@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ type peer struct {
 	source  string   // driver, under peers/
 	link    []string // compiler arguments of a native driver
 	npm     string   // package under peers/node_modules
+	pypi    string   // module that the Python of peers/venv must have
 	args    func(dir string) []string
 }
 
@@ -38,7 +40,17 @@ func knownPeers() []*peer {
 		{Name: "lancedb", Package: "npm @lancedb/lancedb", npm: "@lancedb/lancedb", source: "lancedb.mjs"},
 		{Name: "usearch", Package: "npm usearch", npm: "usearch", source: "usearch.mjs"},
 		{Name: "zvec", Package: "npm @zvec/zvec", npm: "@zvec/zvec", source: "zvec.mjs"},
+		pypiPeer("hnswlib-pypi", "hnswlib", "hnswlib", "hnswlib"),
+		pypiPeer("symphonyqg", "rabitqlib", "rabitqlib", "symphonyqg"),
+		pypiPeer("faiss-pypi", "faiss-cpu", "faiss", "faiss"),
+		pypiPeer("glass", "pyglass-portable", "glass", "glass"),
 	}
+}
+
+// pypiPeer is a peer of a Python package, which peers/pypi.py runs in the virtual environment that
+// setup.sh makes.
+func pypiPeer(name, pkg, module, driver string) *peer {
+	return &peer{Name: name, Package: "PyPI " + pkg, pypi: module, source: "pypi.py", args: func(string) []string { return []string{driver} }}
 }
 
 // argv returns the command that runs the peer's driver. It compiles a native driver into the cache
@@ -58,6 +70,16 @@ func (p *peer) argv(peersDir, cache string) ([]string, error) {
 		}
 	}
 	src := filepath.Join(peersDir, p.source)
+	if p.pypi != "" {
+		python := filepath.Join(peersDir, "venv", "bin", "python")
+		if _, err := os.Stat(python); err != nil {
+			return nil, errors.New("no Python environment: setup.sh makes it")
+		}
+		if err := exec.Command(python, "-c", "import importlib.util as u, sys; sys.exit(not (u.find_spec('numpy') and u.find_spec('"+p.pypi+"')))").Run(); err != nil {
+			return nil, fmt.Errorf("%s is not installed", p.Package)
+		}
+		return append([]string{python, src}, p.args(peersDir)...), nil
+	}
 	if filepath.Ext(src) == ".mjs" {
 		return []string{"node", src}, nil
 	}
@@ -125,7 +147,7 @@ func (e *env) start(names ...string) (drivers []*driver, stop func()) {
 			e.logf("%s does not take part: %v", p.Name, err)
 			continue
 		}
-		p.Setting, p.Missing = d.settings, ""
+		p.Setting, p.Version, p.Missing = d.settings, d.version, ""
 		if len(p.debian) > 0 {
 			p.Version = debianVersion(p.debian[0])
 		}

@@ -24,6 +24,16 @@ const (
 // synth generates rows vectors of dimension dim, deterministically. Row i depends on i and seed
 // alone, so that parallel generation and longer sets give the same rows.
 func synth(rows, dim int) matrix {
+	return newSynth(dim).rows(0, rows)
+}
+
+// synthModel holds what the rows of one dimension share.
+type synthModel struct {
+	sigma, centres, lift, mean []float64
+	scale                      float64
+}
+
+func newSynth(dim int) *synthModel {
 	rng := rand.New(rand.NewPCG(synthSeed, 0))
 	sigma := make([]float64, synthLatent)
 	var energy float64
@@ -44,14 +54,35 @@ func synth(rows, dim int) matrix {
 	for i := range mean {
 		mean[i] = rng.NormFloat64() * synthMean / math.Sqrt(float64(dim))
 	}
-	m := matrix{dim, make([]float32, rows*dim)}
-	parallel(rows, func(lo, hi int) {
+	return &synthModel{sigma, centres, lift, mean, scale}
+}
+
+// rows generates n rows from row first on.
+func (s *synthModel) rows(first, n int) matrix {
+	dim := len(s.mean)
+	m := matrix{dim, make([]float32, n*dim)}
+	parallel(n, func(lo, hi int) {
 		z, x := make([]float64, synthLatent), make([]float64, dim)
 		for i := lo; i < hi; i++ {
-			synthRow(m.row(i), z, x, centres, sigma, lift, mean, scale, uint64(i)+1)
+			synthRow(m.row(i), z, x, s.centres, s.sigma, s.lift, s.mean, s.scale, uint64(first+i)+1)
 		}
 	})
 	return m
+}
+
+// synthPiece is the number of rows that are generated before they are written.
+const synthPiece = 16_384
+
+// writeSynth writes n rows from row first on. A set of a million rows is never in memory as a whole.
+func writeSynth(name string, dim, first, n int) error {
+	model := newSynth(dim)
+	var piece matrix
+	return writeVecs(name, n, dim, func(i, j int) uint32 {
+		if i%synthPiece == 0 && j == 0 {
+			piece = model.rows(first+i, min(synthPiece, n-i))
+		}
+		return math.Float32bits(piece.data[i%synthPiece*dim+j])
+	})
 }
 
 // synthRow fills dst with one row. The explicit conversions keep the compiler from fusing multiply

@@ -18,6 +18,12 @@ if [ -n "$missing" ]; then
 fi
 # No lock file: it would record download addresses. package.json names exact versions.
 npm install --no-package-lock --no-audit --no-fund --loglevel=error || echo "npm packages not installed"
+# Python packages in an environment of their own. hnswlib is compiled here, for this processor.
+pypi="numpy==2.4.6 hnswlib==0.8.0 rabitqlib==0.7.1 faiss-cpu==1.15.1 pyglass-portable==2.1.0"
+[ -x venv/bin/python ] || python3 -m venv venv || echo "no Python environment"
+for p in $pypi; do
+	venv/bin/python -m pip install --quiet --disable-pip-version-check "$p" || echo "not installed: $p"
+done
 
 echo "Debian packages:"
 for p in $debian; do
@@ -27,6 +33,11 @@ echo "npm packages, on node $(node --version 2>/dev/null || echo missing):"
 for p in @lancedb/lancedb apache-arrow sqlite-vec-linux-x64 usearch @zvec/zvec; do
 	v=$(node -p "JSON.parse(require('fs').readFileSync('node_modules/$p/package.json')).version" 2>/dev/null) || v=missing
 	echo "  $p $v"
+done
+echo "PyPI packages, on $(venv/bin/python --version 2>/dev/null || echo 'no Python'):"
+for p in $pypi; do
+	v=$(venv/bin/python -c "import importlib.metadata as m; print(m.version('${p%%=*}'))" 2>/dev/null) || v=missing
+	echo "  ${p%%=*} $v"
 done
 echo "Go modules:"
 (cd .. && go list -m -f '  {{.Path}} {{.Version}}' github.com/philippgille/chromem-go)

@@ -1,0 +1,288 @@
+"""Runs a peer that comes as a PyPI package: the graph figure of tools/bench.
+
+    python3 pypi.py hnswlib | symphonyqg | faiss | glass
+
+speaks the line protocol of driver.go: a request is one line, an operation and key=value pairs
+separated by tabs; the answer is one line of JSON. setup.sh makes the virtual environment.
+
+A call from Python costs microseconds, as much as a tenth of a query. So a call answers a batch of
+queries (the request's "batch"), the clock runs around the call, and the answer has the mean of each
+batch. The operation "overhead" measures what the calls cost.
+
+Two callers are two threads of this process, each taking the next batch, if the library releases the
+interpreter's lock while it searches (the first "walk" of two callers finds out) and allows searches
+at the same time; otherwise one call for all queries on two threads of the library.
+"""
+
+import functools
+import importlib.metadata
+import json
+import os
+import sys
+import threading
+import time
+
+# Some packages print. The answers get the standard output to themselves.
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+# Threads of OpenMP that wait must not take the processor from the others. Before the packages load.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import numpy as np  # noqa: E402
+
+
+def read_fvecs(name):
+    words = np.memmap(name, dtype="<i4", mode="r")
+    dim = int(words[0])
+    return np.ascontiguousarray(words.reshape(-1, dim + 1)[:, 1:]).view(np.float32)
+
+
+class Peer:
+    reentrant = True  # several threads may search at the same time
+    settings = ""
+
+
+class Hnswlib(Peer):
+    """hnswlib, compiled on this machine for its processor: PyPI has the source only."""
+
+    package = "hnswlib"
+    settings = "Index, inner product"
+
+    def __init__(self):
+        import hnswlib
+
+        self.lib = hnswlib
+
+    def build(self, base, request, threads):
+        index = self.lib.Index(space="ip", dim=base.shape[1])
+        index.init_index(len(base), M=int(request["m"]), ef_construction=int(request["construction"]))
+        index.add_items(base, num_threads=threads)
+        return index
+
+    def turn(self, index, request):
+        index.set_ef(int(request["ef"]))
+
+    def search(self, index, queries, k, request, threads):
+        return index.knn_query(queries, k, num_threads=threads)[0]
+
+
+class SymphonyQG(Peer):
+    package = "rabitqlib"
+    settings = "SymqgIndex, inner product"
+
+    def __init__(self):
+        import rabitqlib
+
+        self.lib = rabitqlib
+
+    def build(self, base, request, threads):
+        index = self.lib.SymqgIndex(base.shape[1], int(request["degree"]), "ip", int(request["bits"]))
+        index.build(base, int(request["construction"]), threads)
+        return index
+
+    def turn(self, index, request):
+        pass
+
+    def search(self, index, queries, k, request, threads):
+        return index.search(queries, k, int(request["ef"]), threads)[0]
+
+
+class Faiss(Peer):
+    package = "faiss-cpu"
+    settings = "index_factory, inner product"
+
+    def __init__(self):
+        import faiss
+
+        self.lib = faiss
+        self.settings += " (" + faiss.get_compile_options().strip() + ")"
+
+    def build(self, base, request, threads):
+        self.lib.omp_set_num_threads(threads)
+        index = self.lib.index_factory(base.shape[1], request["factory"], self.lib.METRIC_INNER_PRODUCT)
+        index.train(base)
+        index.add(base)
+        return index
+
+    def turn(self, index, request):
+        space = self.lib.ParameterSpace()
+        space.set_index_parameter(index, "nprobe", int(request["nprobe"]))
+        space.set_index_parameter(index, "k_factor_rf", int(request["k_factor"]))
+
+    def search(self, index, queries, k, request, threads):
+        self.lib.omp_set_num_threads(threads)  # a setting of each thread
+        return index.search(queries, k)[1]
+
+
+class Glass(Peer):
+    """Glass. Its portable wheel is compiled for AVX2."""
+
+    package = "pyglass-portable"
+    settings = "HNSW graph, inner product, wheel for AVX2"
+    reentrant = False  # searches at the same time return rows twice
+
+    def __init__(self):
+        import glass
+
+        self.lib = glass
+
+    def build(self, base, request, threads):
+        self.lib.set_num_threads(threads)
+        shape = int(request["degree"]), int(request["construction"])
+        graph = self.lib.Index("HNSW", "IP", "FP32", *shape).build(base)
+        # It takes the graph: a second one of the same graph finds nothing.
+        index = self.lib.Searcher(graph, base, "IP", request["codes"], request["refined"])
+        index.set_ef(32)
+        index.optimize(1)  # chooses distances of prefetches
+        return index
+
+    def turn(self, index, request):
+        index.set_ef(int(request["ef"]))
+
+    def search(self, index, queries, k, request, threads):
+        return index.batch_search(queries, k, threads)[0]
+
+
+class Driver:
+    def __init__(self, peer):
+        self.peer = peer
+        self.indexes = {}
+        self.free = {}  # by index: whether threads of Python can search at the same time
+        self.queries = None
+
+    def hello(self, request):
+        version = importlib.metadata.version(self.peer.package)
+        return {"settings": self.peer.settings, "version": version}
+
+    def build(self, request):
+        base, self.queries = read_fvecs(request["base"]), read_fvecs(request["queries"])
+        start = time.perf_counter()
+        index = self.peer.build(base, request, int(request["threads"]))
+        seconds = time.perf_counter() - start
+        self.indexes[request["index"]] = index
+        return {"seconds": seconds}
+
+    def searcher(self, request):
+        """Returns a function that answers queries on a number of threads with the settings of a request."""
+        index = self.indexes[request["index"]]
+        self.peer.turn(index, request)
+        return functools.partial(self.answer, index, int(request["k"]), request)
+
+    def answer(self, index, k, request, queries, threads=1):
+        return self.peer.search(index, queries, k, request, threads)
+
+    def walk(self, request):
+        search = self.searcher(request)
+        first, n, size = (int(request[key]) for key in ("first", "n", "batch"))
+        at = np.arange(first, first + n) % len(self.queries)
+        batches = [np.ascontiguousarray(self.queries[at[i : i + size]]) for i in range(0, n, size)]
+        budget = float(request["budget_ms"]) / 1e3
+        if request["mode"] != "callers":
+            return self.alone(search, batches, budget)
+        if request["index"] not in self.free:
+            self.free[request["index"]] = self.peer.reentrant and releases(search, self.queries)
+        if self.free[request["index"]]:
+            return self.pair(search, batches, n)
+        start = time.perf_counter()
+        ids = search(np.ascontiguousarray(self.queries[at]), threads=2)
+        return {"us": [(time.perf_counter() - start) * 1e6 / n], "ids": np.asarray(ids).tolist()}
+
+    def alone(self, search, batches, budget):
+        us, ids = [], []
+        begun = time.perf_counter()
+        for batch in batches:
+            if ids and time.perf_counter() - begun > budget:
+                break
+            start = time.perf_counter()
+            found = search(batch)
+            us.append((time.perf_counter() - start) * 1e6 / len(batch))
+            ids.extend(np.asarray(found).tolist())
+        return {"us": us, "ids": ids}
+
+    def pair(self, search, batches, n):
+        found = [None] * len(batches)
+        failed = []
+        following = iter(range(len(batches)))
+
+        def caller():
+            try:
+                for i in following:  # one step of it is atomic
+                    found[i] = search(batches[i])
+            except Exception as e:
+                failed.append(e)
+
+        other = threading.Thread(target=caller)
+        start = time.perf_counter()
+        other.start()
+        caller()
+        other.join()
+        took = time.perf_counter() - start
+        if failed:
+            raise failed[0]
+        return {"us": [took * 1e6 / n], "ids": np.concatenate([np.asarray(f) for f in found]).tolist()}
+
+    def overhead(self, request):
+        """Returns the microseconds that a call costs: queries one by one, less the same in one call."""
+        search = self.searcher(request)
+        n = min(int(request["n"]), len(self.queries))
+        queries = self.queries[:n]
+        single = [queries[i : i + 1] for i in range(n)]
+        best = [float("inf")] * 2
+        for _ in range(5):
+            start = time.perf_counter()
+            for query in single:
+                search(query)
+            middle = time.perf_counter()
+            search(queries)
+            took = middle - start, time.perf_counter() - middle
+            best = [min(pair) for pair in zip(best, took)]
+        free = self.free.get(request["index"], False)
+        return {"us": max(0.0, (best[0] - best[1]) * 1e6 / n), "released": free}
+
+
+def releases(search, queries):
+    """Whether another thread of Python can run while search does."""
+    start = time.perf_counter()
+    search(queries)
+    took = time.perf_counter() - start
+    many = np.tile(queries, (1 + int(0.1 / took), 1))
+    stamps, stop = [], threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            stamps.append(time.perf_counter())
+            time.sleep(0.001)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    start = time.perf_counter()
+    search(many)
+    end = time.perf_counter()
+    stop.set()
+    ticker.join()
+    margin = (end - start) / 10
+    return any(start + margin < at < end - margin for at in stamps)
+
+
+def main():
+    peers = {"hnswlib": Hnswlib, "symphonyqg": SymphonyQG, "faiss": Faiss, "glass": Glass}
+    driver, failure = None, ""
+    try:
+        driver = Driver(peers[sys.argv[1]]())
+    except Exception as e:
+        failure = f"{type(e).__name__}: {e}"
+    operations = ("hello", "build", "walk", "overhead")
+    for line in sys.stdin:
+        op, *fields = line.rstrip("\n").split("\t")
+        try:
+            if driver is None:
+                raise RuntimeError(failure)
+            if op not in operations:
+                raise ValueError("unknown operation " + op)
+            answer = getattr(driver, op)(dict(field.split("=", 1) for field in fields))
+        except Exception as e:
+            answer = {"error": f"{type(e).__name__}: {e}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+main()
