@@ -41,6 +41,7 @@ type env struct {
 	models   string        // directory with sentence encoders, by name
 	sets     []string      // of figures with several; empty: all
 	k        int           // results of a query in the graph figure
+	keep     bool          // indexes of packages of PyPI for later runs
 }
 
 func (e *env) logf(format string, a ...any) {
@@ -96,6 +97,7 @@ func run() error {
 	flag.StringVar(&e.judged, "judged", "", "directory with judged sets of the retrieval figure, each in the layout of BEIR")
 	flag.StringVar(&e.models, "models", "", "directory with sentence encoders of the retrieval figure, each in the layout of Hugging Face")
 	flag.IntVar(&e.k, "k", truthK, "results of a query in the graph figure, at most 100")
+	flag.BoolVar(&e.keep, "keep", false, "keep the indexes of hnswlib, SymphonyQG and FAISS from PyPI in the cache, for later runs of the graph figure")
 	sets := flag.String("sets", "", "sets of the scan, batch, graph and filtered figures, separated by commas; empty: all")
 	flag.Parse()
 	if *sets != "" {

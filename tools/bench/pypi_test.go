@@ -45,9 +45,18 @@ func TestPypiDrivers(t *testing.T) {
 				for key, value := range index.build {
 					what[key] = value
 				}
-				var built struct{ Seconds float64 }
-				if err := d.call("build", what, &built); err != nil || built.Seconds <= 0 {
-					t.Fatalf("%s: built in %v s, %v", index.told, built.Seconds, err)
+				if i == 0 {
+					what["keep"] = t.TempDir()
+				}
+				first, err := build(d, what)
+				if err != nil || first.Seconds <= 0 || first.Kept {
+					t.Fatalf("%s: built %+v, %v", index.told, first, err)
+				}
+				if i == 0 { // the rest is about the kept index
+					again, err := build(d, what)
+					if kept := p.Name != "glass"; err != nil || again.Kept != kept || kept && again.Seconds != first.Seconds {
+						t.Fatalf("%s: built %+v, then %+v, %v", index.told, first, again, err)
+					}
 				}
 				variant := index.variants[len(index.variants)-1]
 				checkWalk(t, d, index, i, variant, truth, k)
@@ -58,6 +67,11 @@ func TestPypiDrivers(t *testing.T) {
 			}
 		})
 	}
+}
+
+func build(d *driver, what args) (b built, err error) {
+	err = d.call("build", what, &b)
+	return b, err
 }
 
 // checkWalk asks queries 10 to 119 of an index, with its smallest and its largest setting.

@@ -38,8 +38,13 @@ def read_fvecs(name):
 
 
 class Peer:
+    """A library: build makes an index, save and load keep it, search returns an array of row numbers."""
+
     reentrant = True  # several threads may search at the same time
     settings = ""
+
+    def turn(self, index, request):
+        """Prepares an index for the settings of a request."""
 
 
 class Hnswlib(Peer):
@@ -57,6 +62,14 @@ class Hnswlib(Peer):
         index = self.lib.Index(space="ip", dim=base.shape[1])
         index.init_index(len(base), M=int(request["m"]), ef_construction=int(request["construction"]))
         index.add_items(base, num_threads=threads)
+        return index
+
+    def save(self, index, name):
+        index.save_index(name)
+
+    def load(self, name, base, request):
+        index = self.lib.Index(space="ip", dim=base.shape[1])
+        index.load_index(name)
         return index
 
     def turn(self, index, request):
@@ -80,8 +93,11 @@ class SymphonyQG(Peer):
         index.build(base, int(request["construction"]), threads)
         return index
 
-    def turn(self, index, request):
-        pass
+    def save(self, index, name):
+        index.save(name)
+
+    def load(self, name, base, request):
+        return self.lib.SymqgIndex.load(name)
 
     def search(self, index, queries, k, request, threads):
         return index.search(queries, k, int(request["ef"]), threads)[0]
@@ -103,6 +119,12 @@ class Faiss(Peer):
         index.train(base)
         index.add(base)
         return index
+
+    def save(self, index, name):
+        self.lib.write_index(index, name)
+
+    def load(self, name, base, request):
+        return self.lib.read_index(name)
 
     def turn(self, index, request):
         space = self.lib.ParameterSpace()
@@ -128,8 +150,7 @@ class Glass(Peer):
 
     def build(self, base, request, threads):
         self.lib.set_num_threads(threads)
-        shape = int(request["degree"]), int(request["construction"])
-        graph = self.lib.Index("HNSW", "IP", "FP32", *shape).build(base)
+        graph = self.lib.Index("HNSW", "IP", "FP32", int(request["degree"]), int(request["construction"])).build(base)
         # It takes the graph: a second one of the same graph finds nothing.
         index = self.lib.Searcher(graph, base, "IP", request["codes"], request["refined"])
         index.set_ef(32)
@@ -156,11 +177,29 @@ class Driver:
 
     def build(self, request):
         base, self.queries = read_fvecs(request["base"]), read_fvecs(request["queries"])
+        name = self.kept(request)
+        if name and os.path.exists(name) and os.path.getmtime(name) > os.path.getmtime(request["base"]):
+            self.indexes[request["index"]] = self.peer.load(name, base, request)
+            with open(name + ".seconds") as file:
+                return {"seconds": float(file.read()), "kept": True}
         start = time.perf_counter()
         index = self.peer.build(base, request, int(request["threads"]))
         seconds = time.perf_counter() - start
         self.indexes[request["index"]] = index
+        if name:
+            with open(name + ".seconds", "w") as file:
+                file.write(str(seconds))
+            self.peer.save(index, name + ".part")
+            os.rename(name + ".part", name)
         return {"seconds": seconds}
+
+    def kept(self, request):
+        """Returns the file of an index that is kept for later runs, empty if it is not."""
+        if "keep" not in request or not hasattr(self.peer, "save"):
+            return ""
+        shape = [f"{key}={value}" for key, value in sorted(request.items()) if key not in ("base", "queries", "threads", "index", "keep")]
+        package = self.peer.package + "-" + importlib.metadata.version(self.peer.package)
+        return os.path.join(request["keep"], "-".join([package, *shape]))
 
     def searcher(self, request):
         """Returns a function that answers queries on a number of threads with the settings of a request."""
