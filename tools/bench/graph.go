@@ -45,7 +45,7 @@ func graphFigure(e *env, r *report) error {
 		r.Figure += fmt.Sprintf("-k%d", e.k)
 	}
 	r.note("Queries per second at a recall are interpolated, on logarithmic scales, between the settings around it: values of nprobe of FAISS and of ef of the other peers, recalls asked of vecbolt. Of a peer with several indexes or k_factors the best counts for each recall. Of each %d queries the best time of all rounds counts on one thread, and of each setting the best round with two callers: other programs use the machine. Every round asks every contestant in turn, and once before what is measured.", graphBatch)
-	r.note("Vecbolt, and the peers from Debian, are asked query by query; packages of PyPI in calls of %d queries, whose time is divided by %d. A library may work on the queries of a call together.", graphBatch, graphBatch)
+	r.note("Vecbolt, and the peers from Debian, are asked query by query; packages of PyPI in calls of %d queries, but FAISS, which works on the queries of a call together, query by query.", graphBatch)
 	r.note("\"asked\" is what an application asks for: a recall, which finds its own effort, or an exact answer. Recall is that of %d held-out queries.", graphQueries)
 	names := []string{glove, sentences, synth768, synth1536}
 	if slices.Contains(e.sets, synth384m) { // takes too long for every run
@@ -304,8 +304,8 @@ func (e *env) callCost(set *vectorSet, d *driver, r *report) error {
 	}
 	index := graphIndexes(d.name, set.base.rows(), set.base.dim, e.k)[0]
 	var cost struct {
-		US       float64
-		Released bool
+		US               float64
+		Released, Single bool
 	}
 	if err := d.call("overhead", index.how(0, index.variants[0], scanRequest{n: 200, k: e.k}, index.settings[0]), &cost); err != nil {
 		return err
@@ -314,9 +314,19 @@ func (e *env) callCost(set *vectorSet, d *driver, r *report) error {
 	if cost.Released {
 		callers = "two threads of Python; the library releases the interpreter's lock"
 	}
-	r.note("%s on %s: a query in a call of its own takes %.1f µs more than in a call for 200, so calls for %d cost about %.2f µs a query. Two callers are %s.",
-		d.name, set.name, cost.US, graphBatch, cost.US/graphBatch, callers)
+	batch := graphBatch
+	if cost.Single {
+		batch = 1
+	}
+	r.note("%s on %s: a call answers %s and costs %.2f µs a query. Two callers are %s.", d.name, set.name, queriesOf(batch), cost.US, callers)
 	return nil
+}
+
+func queriesOf(n int) string {
+	if n == 1 {
+		return "a query"
+	}
+	return fmt.Sprintf("%d queries", n)
 }
 
 // measure runs all queries with each setting.

@@ -7,14 +7,15 @@ separated by tabs; the answer is one line of JSON. setup.sh makes the virtual en
 
 A call from Python costs microseconds, as much as a tenth of a query. So a call answers a batch of
 queries (the request's "batch"), the clock runs around the call, and the answer has the mean of each
-batch. The operation "overhead" measures what the calls cost.
+batch. The operation "overhead" measures what the calls cost. FAISS is the exception: it works on the
+queries of a batch together, which an application that asks one question cannot have, so it is called
+for each query, without the conversions of its Python layer.
 
 Two callers are two threads of this process, each taking the next batch, if the library releases the
 interpreter's lock while it searches (the first "walk" of two callers finds out) and allows searches
 at the same time; otherwise one call for all queries on two threads of the library.
 """
 
-import functools
 import importlib.metadata
 import json
 import os
@@ -41,10 +42,15 @@ class Peer:
     """A library: build makes an index, save and load keep it, search returns an array of row numbers."""
 
     reentrant = True  # several threads may search at the same time
+    single = False  # a call answers one query, not a batch
     settings = ""
 
     def turn(self, index, request):
         """Prepares an index for the settings of a request."""
+
+    def ready(self, index, queries, k, request, threads):
+        """Returns a function that searches. The clock runs around it alone."""
+        return lambda: self.search(index, queries, k, request, threads)
 
 
 class Hnswlib(Peer):
@@ -131,9 +137,25 @@ class Faiss(Peer):
         space.set_index_parameter(index, "nprobe", int(request["nprobe"]))
         space.set_index_parameter(index, "k_factor_rf", int(request["k_factor"]))
 
-    def search(self, index, queries, k, request, threads):
-        self.lib.omp_set_num_threads(threads)  # a setting of each thread
-        return index.search(queries, k)[1]
+    single = True
+
+    def ready(self, index, queries, k, request, threads):
+        scores, ids = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        calls = [tuple(map(self.lib.swig_ptr, rows)) for rows in zip(queries, scores, ids)]
+
+        def search():
+            self.lib.omp_set_num_threads(threads)  # a setting of each thread
+            for query, score, row in calls:
+                index.search_c(1, query, k, score, row)
+            return ids
+
+        search.memory = queries, scores  # the pointers do not keep it
+        return search
+
+    def call_cost(self, queries):
+        """Returns the microseconds of a call that finds nothing."""
+        search = self.ready(self.lib.IndexFlatIP(queries.shape[1]), queries, 10, None, 1)
+        return min(seconds(search) for _ in range(20)) * 1e6 / len(queries)
 
 
 class Glass(Peer):
@@ -201,52 +223,53 @@ class Driver:
         package = self.peer.package + "-" + importlib.metadata.version(self.peer.package)
         return os.path.join(request["keep"], "-".join([package, *shape]))
 
-    def searcher(self, request):
-        """Returns a function that answers queries on a number of threads with the settings of a request."""
+    def readier(self, request):
+        """Returns a function that makes searches of queries, with the settings of a request."""
         index = self.indexes[request["index"]]
         self.peer.turn(index, request)
-        return functools.partial(self.answer, index, int(request["k"]), request)
-
-    def answer(self, index, k, request, queries, threads=1):
-        return self.peer.search(index, queries, k, request, threads)
+        k = int(request["k"])
+        return lambda queries, threads=1: self.peer.ready(index, queries, k, request, threads)
 
     def walk(self, request):
-        search = self.searcher(request)
+        ready = self.readier(request)
         first, n, size = (int(request[key]) for key in ("first", "n", "batch"))
         at = np.arange(first, first + n) % len(self.queries)
-        batches = [np.ascontiguousarray(self.queries[at[i : i + size]]) for i in range(0, n, size)]
-        budget = float(request["budget_ms"]) / 1e3
         if request["mode"] != "callers":
-            return self.alone(search, batches, budget)
+            return self.alone(self.batches(ready, at, size), size, float(request["budget_ms"]) / 1e3)
         if request["index"] not in self.free:
-            self.free[request["index"]] = self.peer.reentrant and releases(search, self.queries)
+            self.free[request["index"]] = self.peer.reentrant and releases(ready, self.queries)
         if self.free[request["index"]]:
-            return self.pair(search, batches, n)
+            return self.pair(self.batches(ready, at, size), n)
+        search = ready(np.ascontiguousarray(self.queries[at]), threads=2)
         start = time.perf_counter()
-        ids = search(np.ascontiguousarray(self.queries[at]), threads=2)
+        ids = search()
         return {"us": [(time.perf_counter() - start) * 1e6 / n], "ids": np.asarray(ids).tolist()}
 
-    def alone(self, search, batches, budget):
+    def batches(self, ready, at, size):
+        return [ready(np.ascontiguousarray(self.queries[at[i : i + size]])) for i in range(0, len(at), size)]
+
+    def alone(self, searches, size, budget):
         us, ids = [], []
         begun = time.perf_counter()
-        for batch in batches:
+        for search in searches:
             if ids and time.perf_counter() - begun > budget:
                 break
             start = time.perf_counter()
-            found = search(batch)
-            us.append((time.perf_counter() - start) * 1e6 / len(batch))
+            found = search()
+            took = time.perf_counter() - start
+            us.append(took * 1e6 / len(found))
             ids.extend(np.asarray(found).tolist())
         return {"us": us, "ids": ids}
 
-    def pair(self, search, batches, n):
-        found = [None] * len(batches)
+    def pair(self, searches, n):
+        found = [None] * len(searches)
         failed = []
-        following = iter(range(len(batches)))
+        following = iter(range(len(searches)))
 
         def caller():
             try:
                 for i in following:  # one step of it is atomic
-                    found[i] = search(batches[i])
+                    found[i] = searches[i]()
             except Exception as e:
                 failed.append(e)
 
@@ -261,30 +284,34 @@ class Driver:
         return {"us": [took * 1e6 / n], "ids": np.concatenate([np.asarray(f) for f in found]).tolist()}
 
     def overhead(self, request):
-        """Returns the microseconds that a call costs: queries one by one, less the same in one call."""
-        search = self.searcher(request)
-        n = min(int(request["n"]), len(self.queries))
-        queries = self.queries[:n]
-        single = [queries[i : i + 1] for i in range(n)]
-        best = [float("inf")] * 2
+        """Returns the microseconds that calls cost a query.
+
+        They are the difference between queries one by one and the same in one call.
+        """
+        answer = {"released": self.free.get(request["index"], False), "single": self.peer.single}
+        if self.peer.single:
+            return {**answer, "us": self.peer.call_cost(self.queries)}
+        ready = self.readier(request)
+        queries = self.queries[: int(request["n"])]
+        single = [ready(queries[i : i + 1]) for i in range(len(queries))]
+        whole = ready(queries)
+        one = all = float("inf")
         for _ in range(5):
-            start = time.perf_counter()
-            for query in single:
-                search(query)
-            middle = time.perf_counter()
-            search(queries)
-            took = middle - start, time.perf_counter() - middle
-            best = [min(pair) for pair in zip(best, took)]
-        free = self.free.get(request["index"], False)
-        return {"us": max(0.0, (best[0] - best[1]) * 1e6 / n), "released": free}
+            one = min(one, seconds(lambda: [search() for search in single]))
+            all = min(all, seconds(whole))
+        return {**answer, "us": max(0.0, (one - all) * 1e6 / len(queries)) / int(request["batch"])}
 
 
-def releases(search, queries):
-    """Whether another thread of Python can run while search does."""
+def seconds(work):
     start = time.perf_counter()
-    search(queries)
-    took = time.perf_counter() - start
-    many = np.tile(queries, (1 + int(0.1 / took), 1))
+    work()
+    return time.perf_counter() - start
+
+
+def releases(ready, queries):
+    """Whether another thread of Python can run while a search does."""
+    took = seconds(ready(queries))
+    search = ready(np.tile(queries, (1 + int(0.1 / took), 1)))
     stamps, stop = [], threading.Event()
 
     def tick():
@@ -295,7 +322,7 @@ def releases(search, queries):
     ticker = threading.Thread(target=tick)
     ticker.start()
     start = time.perf_counter()
-    search(many)
+    search()
     end = time.perf_counter()
     stop.set()
     ticker.join()
