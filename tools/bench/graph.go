@@ -167,10 +167,15 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	}
 	e.logf("%s: building the graph of vecbolt", set.name)
 	took, err := buildVecbolt(dir, set)
-	if err != nil {
+	graph := !errors.Is(err, errNoGraph)
+	switch {
+	case !graph:
+		r.note("Vecbolt builds no graph for %s, whose vectors have %d components together; from ten million on it does. It answers every query exactly, by a scan.", set.name, len(set.base.data))
+	case err != nil:
 		return err
+	default:
+		r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
 	}
-	r.add(measurement{Set: set.name, Who: "vecbolt", How: "build, 2 threads", Value: took, Unit: "s"})
 	v := &vecboltScanner{dir: dir, dim: set.base.dim, queries: set.queries}
 	walkers := map[string]walker{"vecbolt": {graphAsked, func(q scanRequest, recall float64) (scanResult, error) {
 		return v.ask(q, db.Query{Accuracy: db.Recall(recall)}, q.first, q.n)
@@ -203,8 +208,12 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 			if built.Kept {
 				how += ", in an earlier run"
 			}
-			r.add(measurement{Set: set.name, Who: who, How: how, Value: built.Seconds, Unit: "s", Ratio: built.Seconds / took})
-			if d.name == "hnswlib" {
+			m := measurement{Set: set.name, Who: who, How: how, Value: built.Seconds, Unit: "s"}
+			if graph {
+				m.Ratio = built.Seconds / took
+			}
+			r.add(m)
+			if graph && d.name == "hnswlib" {
 				r.atLeast(set.name+": times as fast to build as hnswlib", 1, built.Seconds/took)
 			}
 			told = append(told, index.told)
@@ -444,8 +453,10 @@ func (e *env) graphPromises(set *vectorSet, v *vecboltScanner, truth [][]int, r 
 	return nil
 }
 
+var errNoGraph = errors.New("no graph was used")
+
 // buildVecbolt makes a database of the set with a column for filters, and returns the build time of
-// its graph in seconds.
+// its graph in seconds. It fails with errNoGraph if the set is too small for a graph.
 func buildVecbolt(dir string, s *vectorSet) (seconds float64, err error) {
 	err = withCollection(dir, s.base.dim, &db.Options{Compaction: db.Manual}, func(ctx context.Context, d *db.DB, c *db.Collection) error {
 		docs := func(yield func(db.Document, error) bool) {
@@ -465,7 +476,7 @@ func buildVecbolt(dir string, s *vectorSet) (seconds float64, err error) {
 		seconds = time.Since(start).Seconds()
 		res, err := c.Search(ctx, db.Query{Near: db.Vector(s.queries.row(0)), Accuracy: db.EF(10)})
 		if err == nil && res.Exact {
-			err = errors.New("no graph was used: " + res.Plan)
+			err = fmt.Errorf("%w: %s", errNoGraph, res.Plan)
 		}
 		return err
 	})
