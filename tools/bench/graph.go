@@ -123,7 +123,7 @@ func graphIndexes(peer string, rows, dim, k int) []rivalIndex {
 			if shape.bits > 0 {
 				told += fmt.Sprintf(", %d bits", shape.bits)
 			}
-			add(told, args{"degree": shape.degree, "bits": shape.bits, "construction": 200})
+			add(told, args{"degree": shape.degree, "bits": shape.bits, "construction": 200, "metric": "l2"})
 		}
 	case "glass":
 		for _, codes := range []string{"SQ8U", "SQ4U"} {
@@ -209,7 +209,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 				how += ", in an earlier run"
 			}
 			m := measurement{Set: set.name, Who: who, How: how, Value: built.Seconds, Unit: "s"}
-			if graph {
+			if graph && !built.Kept { // a ratio is of one run
 				m.Ratio = built.Seconds / took
 			}
 			r.add(m)

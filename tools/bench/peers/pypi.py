@@ -86,8 +86,13 @@ class Hnswlib(Peer):
 
 
 class SymphonyQG(Peer):
+    """SymphonyQG by distance, whose order is that of inner products for vectors of length 1.
+
+    For the metric "ip" it finds a twentieth of the rows where all vectors have much in common.
+    """
+
     package = "rabitqlib"
-    settings = "SymqgIndex, inner product"
+    settings = "SymqgIndex, L2"
 
     def __init__(self):
         import rabitqlib
@@ -95,7 +100,9 @@ class SymphonyQG(Peer):
         self.lib = rabitqlib
 
     def build(self, base, request, threads):
-        index = self.lib.SymqgIndex(base.shape[1], int(request["degree"]), "ip", int(request["bits"]))
+        if np.abs(np.linalg.norm(base, axis=1) - 1).max() > 1e-3:
+            raise ValueError("vectors are not of length 1")
+        index = self.lib.SymqgIndex(base.shape[1], int(request["degree"]), request["metric"], int(request["bits"]))
         index.build(base, int(request["construction"]), threads)
         return index
 
