@@ -325,7 +325,7 @@ func (e *env) callCost(set *vectorSet, d *driver, r *report) error {
 	}
 	batch := graphBatch
 	if cost.Single {
-		batch = 1
+		batch, callers = 1, "two processes"
 	}
 	r.note("%s on %s: a call answers %s and costs %.2f µs a query. Two callers are %s.", d.name, set.name, queriesOf(batch), cost.US, callers)
 	return nil
