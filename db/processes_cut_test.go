@@ -70,12 +70,13 @@ type cutter struct {
 	stall  func(kind string) // called then
 	sent   chan struct{}     // has an element after each message
 
-	mu     sync.Mutex
-	spots  []spot                      // that are to come
-	storm  func() (part int, yes bool) // ends connections at other spots
-	seen   map[string]int              // messages of each kind, since the last spot
-	before map[string]func()           // called before the next message of a kind
-	met    []spot                      // where connections have ended
+	mu       sync.Mutex
+	spots    []spot                      // that are to come
+	storm    func() (part int, yes bool) // ends connections at other spots
+	seen     map[string]int              // messages of each kind, since the last spot
+	before   map[string]func()           // called before the next message of a kind
+	met      []spot                      // where connections have ended
+	deciding int                         // requests to decide that were sent and not decided
 }
 
 // at returns the spot that a message is at.
@@ -83,6 +84,12 @@ func (c *cutter) at(kind string) (s spot, yes bool, before func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[kind]++
+	switch kind {
+	case "Exclusive":
+		c.deciding++
+	case "Decided":
+		c.deciding--
+	}
 	before = c.before[kind]
 	delete(c.before, kind)
 	if len(c.spots) > 0 && c.spots[0].kind == kind && c.spots[0].nth == c.seen[kind] {
@@ -249,6 +256,14 @@ func (s *cutSession) holds(vdb *DB) {
 	}
 }
 
+// waits reports whether the leader waits for a decision: nobody writes until it comes, behind the
+// message that stands still.
+func (c *cutter) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deciding > 0
+}
+
 // stall is what goes on while a message stands still.
 func (s *cutSession) stall(kind string) {
 	for _, vdb := range []*DB{s.leader, s.opened.Load()} {
@@ -263,7 +278,7 @@ func (s *cutSession) stall(kind string) {
 			s.t.Errorf("reading while %s stands still: %v", kind, err)
 		}
 	}
-	if kind == "Grant" || kind == "Decided" || kind == "Bye" {
+	if kind == "Decided" || kind == "Bye" || s.cutter.waits() {
 		return
 	}
 	c, err := s.leader.Collection("side")

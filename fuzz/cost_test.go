@@ -353,6 +353,7 @@ func (s *costly) hostile() map[string][]string {
 		"POST /providers/{provider}/validate": config,
 		"GET /collections":                    none, "POST /collections": append(names, metadata...), "GET /collections/{name}": none, "PATCH /collections/{name}": names[:1], "DELETE /collections/{name}": none,
 		"PUT /collections/{name}/text_index":                  {`{"text_index":{"fields":[` + rep(`"a",`, big/4) + `"b"]}}`, `{"text_index":{"language":"` + rep("x", big) + `"}}`},
+		"PUT /collections/{name}/index":                       {`{"index":"` + rep("x", big) + `"}`, `{"index":[` + rep("1,", big/2) + `1]}`},
 		"PUT /collections/{name}/metadata":                    metadata,
 		"POST /collections/{name}/documents":                  documents,
 		"GET /collections/{name}/documents":                   none,

@@ -6,8 +6,8 @@ import (
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
-// The first searches of a segment expect its files on disk. After them, the segment is cold only where
-// pages of its graph were evicted; this graph is in the heap, so none were.
+// The first searches of a segment expect its files on disk. After them, the segment is cold only
+// where pages of its graph were evicted; this graph is in the heap, so none were.
 func TestCold(t *testing.T) {
 	s, g := new(OpenSegment), new(graph.Graph)
 	search := func(reads int64) (cold bool) {
