@@ -342,7 +342,7 @@ func TestSetIndexByOthers(t *testing.T) {
 	}
 }
 
-// publish uses a Publisher that has to find out what was published before.
+// publish makes a new Publisher, which knows the published files from the folder alone.
 func (f *forest) publish(t *testing.T, folder string) {
 	t.Helper()
 	p := publisher(t, f.vdb, folder, nil)

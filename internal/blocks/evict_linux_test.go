@@ -2,11 +2,7 @@ package blocks
 
 import (
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
@@ -19,11 +15,20 @@ func TestEvicted(t *testing.T) {
 	if err := write(&file, [][]byte{random(rand.New(rand.NewPCG(seed, 0)), blocks*Size)}); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, file, 0o600); err != nil {
+	fsys, err := vfs.Open(t.TempDir(), nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := vfs.MapFile(name)
+	defer fsys.Close()
+	if err := fsys.WriteFileAtomic("file", file); err != nil {
+		t.Fatal(err)
+	}
+	f, err := fsys.Open("file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, err := f.Map(int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,18 +40,8 @@ func TestEvicted(t *testing.T) {
 	m.Advise(vfs.Random)
 	evict := func() {
 		t.Helper()
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		m.Advise(vfs.Forget) // pages of this process stay otherwise
-		if err := f.Sync(); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-			t.Fatal(err)
-		}
+		m.Advise(vfs.Forget) // pages of a process stay
+		f.DropCache()
 		if vfs.Resident(m.Bytes()[HeaderSize+100*Size:]) {
 			t.Skip("the file system keeps pages in memory")
 		}

@@ -2,8 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -28,11 +26,21 @@ func TestCold(t *testing.T) {
 			runtime.LockOSThread() // faults are counted for each thread
 			defer runtime.UnlockOSThread()
 			d, queries := make1("clusters", walk.dim, 3000, 4)
-			name := filepath.Join(t.TempDir(), "graph")
-			if err := os.WriteFile(name, d.file(t, fileformat.Cosine, Options{quiet: true, layout: walk.layout}), 0o600); err != nil {
+			fsys, err := vfs.Open(t.TempDir(), nil)
+			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := vfs.MapFile(name)
+			defer fsys.Close()
+			b := d.file(t, fileformat.Cosine, Options{quiet: true, layout: walk.layout})
+			if err := fsys.WriteFileAtomic("graph", b); err != nil {
+				t.Fatal(err)
+			}
+			f, err := fsys.Open("graph")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			m, err := f.Map(int64(len(b)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,20 +55,9 @@ func TestCold(t *testing.T) {
 				return g
 			}
 			evict := func() {
-				t.Helper()
-				f, err := os.Open(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer f.Close()
-				m.Advise(vfs.Forget)
+				m.Advise(vfs.Forget) // pages of a process stay
 				m.Advise(vfs.Random)
-				if err := f.Sync(); err != nil {
-					t.Fatal(err)
-				}
-				if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-					t.Fatal(err)
-				}
+				f.DropCache()
 			}
 			some := bitset.New(d.rows())
 			for i := range d.rows() {

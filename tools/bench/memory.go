@@ -76,7 +76,7 @@ func memoryFigure(e *env, r *report) error {
 
 // memoryGraph searches the same rows through a graph.
 func (e *env) memoryGraph(r *report, dir, queries string, base, asked matrix) error {
-	r.note("Then Compact makes a graph, and for each recall asked a fresh process, likewise from cold files, asks %d queries of one caller. Its first searches verify most of what they read, 64 KiB at a time. How many KiB the system reads around a page that is missing is said in /sys/block.", memorySearches)
+	r.note("Then Compact makes a graph, and for each recall asked a fresh process, likewise from cold files, asks %d queries of one caller. Searches are slowest at first, because a block of 64 KiB is read whole for its checksum when it is first used. The time also depends on the read-ahead of the disk (/sys/block/*/queue/read_ahead_kb).", memorySearches)
 	e.logf("making a graph")
 	err := withCollection(dir, base.dim, &db.Options{Compaction: db.Manual}, func(ctx context.Context, d *db.DB, _ *db.Collection) error {
 		return d.Compact(ctx)
