@@ -373,6 +373,20 @@ func loadPointGeneric(dst, record []uint8) {
 	}
 }
 
+// differenceGeneric is the definition of Difference.
+func differenceGeneric(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32) {
+	clear(plus)
+	for i, c := range codes {
+		o := float32(scale * float32(int(c)-128))
+		d := float32(o - from[i])
+		diff[i], signs[i] = d, -1
+		if d > 0 {
+			signs[i] = 1
+			plus[i/16] |= 1 << (i % 16)
+		}
+	}
+}
+
 // offerGeneric is the definition of Offer.
 func offerGeneric(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
 	const short = 64 // up to this length rows are moved during the search for their place

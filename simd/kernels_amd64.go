@@ -318,3 +318,8 @@ func encodeAVX2(codes []uint8, v []float32, factor float32) (sum int32, squares 
 //
 //go:noescape
 func loadPointAVX2(dst []uint8, record []uint8)
+
+// differenceAVX2 is the kernel of Difference for AVX2.
+//
+//go:noescape
+func differenceAVX2(diff []float32, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32)

@@ -16840,3 +16840,64 @@ step:
 none:
 	VZEROUPPER
 	RET
+
+// func differenceAVX2(diff []float32, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32)
+// Requires: AVX, AVX2
+TEXT ·differenceAVX2(SB), NOSPLIT, $0-128
+	MOVQ         diff_base+0(FP), AX
+	MOVQ         signs_base+24(FP), CX
+	MOVQ         diff_len+8(FP), DX
+	MOVQ         plus_base+48(FP), BX
+	MOVQ         codes_base+72(FP), SI
+	MOVQ         from_base+104(FP), DI
+	MOVL         $0x00000080, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x3f800000, R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x40000000, R8
+	VMOVD        R8, X5
+	VPBROADCASTD X5, Y5
+	VPXOR        Y6, Y6, Y6
+	VBROADCASTSS scale+96(FP), Y3
+	TESTQ        DX, DX
+	JE           none
+
+step:
+	VPMOVZXBD (SI), Y0
+	VPSUBD    Y2, Y0, Y0
+	VCVTDQ2PS Y0, Y0
+	VMULPS    Y3, Y0, Y0
+	VSUBPS    (DI), Y0, Y0
+	VMOVUPS   Y0, (AX)
+	VCMPPS    $0x01, Y0, Y6, Y1
+	VMOVMSKPS Y1, R8
+	VANDPS    Y5, Y1, Y1
+	VSUBPS    Y4, Y1, Y1
+	VMOVUPS   Y1, (CX)
+	VPMOVZXBD 8(SI), Y0
+	VPSUBD    Y2, Y0, Y0
+	VCVTDQ2PS Y0, Y0
+	VMULPS    Y3, Y0, Y0
+	VSUBPS    32(DI), Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	VCMPPS    $0x01, Y0, Y6, Y1
+	VMOVMSKPS Y1, R9
+	VANDPS    Y5, Y1, Y1
+	VSUBPS    Y4, Y1, Y1
+	VMOVUPS   Y1, 32(CX)
+	SHLQ      $0x08, R9
+	ORQ       R9, R8
+	MOVW      R8, (BX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DI
+	ADDQ      $0x00000010, SI
+	ADDQ      $0x00000002, BX
+	SUBQ      $0x00000010, DX
+	JNE       step
+
+none:
+	VZEROUPPER
+	RET

@@ -81,6 +81,30 @@ func testPoint(t *testing.T, v []float32, signs []uint32, seed uint32) {
 		}
 	}
 
+	whole := n &^ 15
+	random := make([]uint8, whole)
+	for i := range random {
+		random[i] = uint8(r.Uint32())
+	}
+	var diffs, plusMinus [2][]float32
+	var plus [2][]uint16
+	for i, f := range []func(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32){
+		Difference, differenceGeneric} {
+		diffs[i], plusMinus[i], plus[i] = make([]float32, whole), make([]float32, whole), slices.Repeat([]uint16{9}, whole/16)
+		f(diffs[i], plusMinus[i], plus[i], random, float32(factor), v[:whole])
+	}
+	if !slices.Equal(plus[0], plus[1]) || !slices.Equal(plusMinus[0], plusMinus[1]) {
+		t.Fatalf("signs of %v less %v: %v and %x, want %v and %x", random, v, plusMinus[0], plus[0], plusMinus[1], plus[1])
+	}
+	for i, x := range diffs[0] {
+		if y := diffs[1][i]; math.Float32bits(x) != math.Float32bits(y) && (x == x || y == y) {
+			t.Fatalf("difference %d of %v and %v: %g, want %g", i, random, v, x, y)
+		}
+		if up := x > 0; up != (plusMinus[0][i] == 1) || up != (plus[0][i/16]>>(i%16)&1 == 1) {
+			t.Fatalf("sign of difference %g: %g, %x", x, plusMinus[0][i], plus[0][i/16])
+		}
+	}
+
 	if !Finite(v) {
 		return // Encode promises nothing for it
 	}

@@ -319,6 +319,14 @@ func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
 	return sum, squares
 }
 
+func difference(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32) {
+	if active == generic {
+		differenceGeneric(diff, signs, plus, codes, scale, from)
+	} else {
+		differenceAVX2(diff, signs, plus, codes, scale, from)
+	}
+}
+
 func loadPoint(dst, record []uint8) {
 	if active == generic {
 		loadPointGeneric(dst, record)

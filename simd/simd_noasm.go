@@ -66,6 +66,10 @@ func centre(dst, v []float32, factor float64, mean []float64) uint32 {
 	return centreGeneric(dst, v, factor, mean)
 }
 
+func difference(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32) {
+	differenceGeneric(diff, signs, plus, codes, scale, from)
+}
+
 func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
 	return encodeGeneric(codes, v, factor)
 }

@@ -52,6 +52,7 @@ func main() {
 	centre()
 	encode()
 	loadPoint()
+	difference()
 	Generate()
 }
 

@@ -268,3 +268,43 @@ func loadPoint() {
 	})
 	end()
 }
+
+// difference generates the kernel of Difference for a multiple of 16 floats.
+func difference() {
+	begin(avx2, "difference", "func(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32)",
+		"is the kernel of Difference for AVX2.")
+	diff, signs, n := gp(Param("diff").Base()), gp(Param("signs").Base()), gp(Param("diff").Len())
+	plus, codes, from := gp(Param("plus").Base()), gp(Param("codes").Base()), gp(Param("from").Base())
+	const x, up, offset, scale, one, two, zero = 0, 1, 2, 3, 4, 5, 6
+	avx2.fill(offset, 128)
+	avx2.fill(one, 0x3f800000)
+	avx2.fill(two, 0x40000000)
+	avx2.zero(zero)
+	VBROADCASTSS(param("scale"), ymm[scale])
+	bits := [2]GPVirtual{GP64(), GP64()}
+	each(n, 16, func() {
+		for i := range bits {
+			VPMOVZXBD(Mem{Base: codes, Disp: 8 * i}, ymm[x])
+			VPSUBD(ymm[offset], ymm[x], ymm[x])
+			VCVTDQ2PS(ymm[x], ymm[x])
+			VMULPS(ymm[scale], ymm[x], ymm[x])
+			VSUBPS(Mem{Base: from, Disp: 32 * i}, ymm[x], ymm[x])
+			VMOVUPS(ymm[x], Mem{Base: diff, Disp: 32 * i})
+			const less = 1 // ordered: false for a NaN
+			VCMPPS(U8(less), ymm[x], ymm[zero], ymm[up])
+			VMOVMSKPS(ymm[up], bits[i].As32())
+			VANDPS(ymm[two], ymm[up], ymm[up])
+			VSUBPS(ymm[one], ymm[up], ymm[up])
+			VMOVUPS(ymm[up], Mem{Base: signs, Disp: 32 * i})
+		}
+		SHLQ(U8(8), bits[1])
+		ORQ(bits[1], bits[0])
+		MOVW(bits[0].As16(), Mem{Base: plus})
+		ADDQ(U32(64), diff)
+		ADDQ(U32(64), signs)
+		ADDQ(U32(64), from)
+		ADDQ(U32(16), codes)
+		ADDQ(U32(2), plus)
+	})
+	end()
+}
