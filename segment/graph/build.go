@@ -61,7 +61,8 @@ type workerScratch struct {
 	self       simd.CodedVector
 	other      simd.CodedVector
 	centre     decodedRecord
-	decoded    decodedRecord
+	diff, ups  []float32 // of a neighbour from a node: see sketch
+	plus       []uint16
 	dists      [degree]float32
 	chosen     []uint32
 	point      []float32

@@ -65,6 +65,13 @@ func (r *rotation) apply(v []float32) {
 	}
 }
 
+// tailOf returns the numbers of a record, except the sum of its codes.
+func tailOf(rec []byte) (scale, level, extra float32) {
+	tail := rec[len(rec)-simd.RecordTail:]
+	number := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(tail[at:])) }
+	return number(0), number(4), number(8)
+}
+
 // A decodedRecord is the point of a record.
 type decodedRecord struct {
 	y     []float32
@@ -73,10 +80,8 @@ type decodedRecord struct {
 }
 
 func (d *decodedRecord) read(rec []byte, dim int) {
-	tail := rec[len(rec)-simd.RecordTail:]
-	scale := math.Float32frombits(binary.LittleEndian.Uint32(tail))
-	d.level = math.Float32frombits(binary.LittleEndian.Uint32(tail[4:]))
-	d.extra = math.Float32frombits(binary.LittleEndian.Uint32(tail[8:]))
+	var scale float32
+	scale, d.level, d.extra = tailOf(rec)
 	d.y = slices.Grow(d.y[:0], signs(dim))[:signs(dim)]
 	clear(d.y[dim:])
 	for i, c := range rec[:dim] {
@@ -98,8 +103,10 @@ func (b *builder) pack() error {
 		me := b.order[i]
 		at := int(me) * per
 		ids := nodes[at:][:count((*[degree]uint32)(nodes[at:]))]
-		simd.LoadVector(&w.self, b.record(me))
-		ids = append(ids, b.fill(w, plain, me, ids)...)
+		if len(ids) < degree {
+			simd.LoadVector(&w.self, b.record(me))
+			ids = append(ids, b.fill(w, plain, me, ids)...)
+		}
 		w.sketch(b.Graph, nodes[at+degree:at+per], me, ids)
 		return nil
 	})
@@ -108,35 +115,41 @@ func (b *builder) pack() error {
 }
 
 // sketch writes the block that simd.Estimate reads for a node with these neighbours. words must be
-// zero.
+// zero. All sums are canonical: the file is the same on every machine.
 func (w *workerScratch) sketch(g *Graph, words []uint32, node uint32, ids []uint32) {
 	dim := g.Dim()
 	head, plus := words[:2*degree], words[2*degree:]
 	w.centre.read(g.record(node), dim)
 	c := w.centre.y
+	n := len(c)
+	w.diff, w.ups = slices.Grow(w.diff[:0], n)[:n], slices.Grow(w.ups[:0], n)[:n]
+	w.plus = slices.Grow(w.plus[:0], n/16)[:n/16]
 	for j, id := range ids {
-		w.decoded.read(g.record(id), dim)
-		var square, abs, along float64 // |d|^2, d.sgn and c.sgn
-		for e, o := range w.decoded.y {
-			d := o - c[e]
-			square += float64(d) * float64(d)
-			// No branch on the sign: it would be mispredicted every other time. up is 1 where d >
-			// 0.
-			up := math.Float32bits(0-d) >> 31
-			abs += math.Abs(float64(d))
-			along += math.Float64frombits(math.Float64bits(float64(c[e])) ^ uint64(1-up)<<63)
-			// Byte j%16 of every four elements: see simd.Estimate.
-			plus[e/4*4+j%16/4] |= up << (j%4*8 + j/16*4 + e%4)
-		}
+		rec := g.record(id)
+		scale, _, z := tailOf(rec)
+		simd.Difference(w.diff, w.ups, w.plus, rec[:n], scale, c)
+		square := simd.Dot64(w.diff, w.diff) // |d|^2
 		factor := 0.0
-		if abs > 0 {
+		if abs := simd.Dot64(w.diff, w.ups); abs > 0 { // d.sgn
 			factor = 2 * square / abs
 		}
-		z, own := float64(w.decoded.extra), float64(w.centre.extra)
-		head[j] = math.Float32bits(float32(square + float64(factor*along) + float64(z*z) - float64(own*own)))
+		along := simd.Dot64(c, w.ups) // c.sgn
+		z64, own := float64(z), float64(w.centre.extra)
+		head[j] = math.Float32bits(float32(square + float64(factor*along) + float64(z64*z64) - float64(own*own)))
 		head[degree+j] = math.Float32bits(float32(-factor))
+		// Byte j%16 of every four elements: see simd.Estimate.
+		to, shift := plus[j%16/4:], j%4*8+j/16*4
+		for i, bits := range w.plus {
+			for e := range 4 {
+				to[16*i+4*e] |= uint32(bits>>(4*e)&15) << shift
+			}
+		}
 	}
 }
+
+// fillCandidates: the free places of a node are filled from this many rows or a few more. With
+// all neighbours of neighbours, searches find as much.
+const fillCandidates = 256
 
 // fill returns neighbours of a node's neighbours for its free places. w.self is the node.
 func (b *builder) fill(w *workerScratch, plain []uint32, me uint32, ids []uint32) []uint32 {
@@ -151,6 +164,9 @@ func (b *builder) fill(w *workerScratch, plain []uint32, me uint32, ids []uint32
 	}
 	found := w.buf.ids[:0]
 	for _, via := range ids {
+		if len(found) >= fillCandidates {
+			break
+		}
 		for _, id := range plain[int(via)*degree:][:degree] {
 			if id != none && !seen.Has(int(id)) {
 				seen.Set(int(id))
