@@ -24,7 +24,7 @@
 //   - Exactness: an answer with [Result.Exact] set has the hits of brute force by the canonical
 //     score: float64 products summed in a fixed order, with the same bits on every CPU. Ties go by
 //     id. A search by vector is exact unless it uses a graph.
-//   - Recall: where it costs less, a search uses the graph of a large segment (ten million vector
+//   - Recall: where it costs less, a search uses the graph of a large segment (three million vector
 //     components or more). The answer is then not exact and states the recall
 //     that it promises, [Result.Recall]: [DefaultRecall], unless [Query.Accuracy] asks for another
 //     one, or for [Exact]. A promise is about the mean over queries, whether they resemble the

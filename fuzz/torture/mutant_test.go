@@ -47,7 +47,7 @@ var sumsNotSynced = &mutant{file: "internal/vfs/vfs.go", old: "\treturn f.SyncDi
 
 // smallest gives segments of any size every derived file, and uses them. It is no bug: see
 // TestSmallest.
-var smallest = &mutant{file: "internal/engine/graph.go", old: "const GraphSize = 10_000_000", new: "const GraphSize = 1",
+var smallest = &mutant{file: "internal/engine/graph.go", old: "const GraphSize = 3_000_000", new: "const GraphSize = 1",
 	also: &mutant{file: "internal/nearest/graph.go", old: "dear := cost > scan && !s.GraphAlways", new: "dear := false",
 		also: &mutant{file: "internal/engine/codes.go", old: "const CodedBytes = 1 << 20", new: "const CodedBytes = 1"}}}
 

@@ -11,10 +11,9 @@ import (
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
-// Segments of at least this many rows times dimensions get a graph. Scanning
-// the codes of such a segment takes one core about a millisecond, and a beam
-// search a tenth of that.
-const GraphSize = 10_000_000
+// Segments of at least this many rows times dimensions get a graph. From here on a beam search
+// takes at most half of the time of a scan of the codes.
+const GraphSize = 3_000_000
 
 // wantsGraph reports whether the segment is large enough for a graph.
 func (s *OpenSegment) wantsGraph() bool {

@@ -170,7 +170,7 @@ func (e *env) graphSet(set *vectorSet, r *report) error {
 	graph := !errors.Is(err, errNoGraph)
 	switch {
 	case !graph:
-		r.note("Vecbolt builds no graph for %s, whose vectors have %d components together; from ten million on it does. It answers every query exactly, by a scan.", set.name, len(set.base.data))
+		r.note("Vecbolt builds no graph for %s, whose vectors have %d components together; from three million on it does. It answers every query exactly, by a scan.", set.name, len(set.base.data))
 	case err != nil:
 		return err
 	default:
