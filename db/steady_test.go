@@ -208,10 +208,10 @@ func TestCompactionKeepsServing(t *testing.T) {
 	}
 }
 
-// Segments too small for a graph are merged when they have settled: with each other if they are
-// enough for a graph, and otherwise into the smallest segment that has one, unless that is much
-// larger.
-func TestCompactStray(t *testing.T) {
+// Settled segments are merged: those too small for a graph with each other if they are enough for a
+// graph, and otherwise into the smallest segment that has one; then, in an idle database, all but
+// those that are much larger than the others.
+func TestCompactSettled(t *testing.T) {
 	const dim, graph = 2, 160 // rows that make a graph
 	ctx := t.Context()
 	for _, test := range []struct {
@@ -226,11 +226,14 @@ func TestCompactStray(t *testing.T) {
 		{"too few for a graph", L2, []int{50, 60}, 0, []int{50, 60}},
 		{"enough for a graph", L2, []int{100, 50, 60}, 0, []int{210}},
 		{"enough for a graph of inner products", Dot, []int{100, 50, 60}, 0, []int{210}},
-		{"into the smallest graph", L2, []int{300, 50, 200}, 0, []int{250, 300}},
-		{"several into the smallest graph", L2, []int{30, 300, 30, 200}, 0, []int{260, 300}},
-		{"the graph is too large", L2, []int{300, 50}, 0, []int{50, 300}},
+		{"into the smallest graph", L2, []int{1300, 50, 200, 10, 4}, 0, []int{1564}},
+		{"strays into a larger graph", L2, []int{300, 50}, 0, []int{350}},
+		{"graphs", Cosine, []int{300, 200, 170, 20}, 0, []int{690}},
+		{"the graph is too large", L2, []int{1290, 20}, 0, []int{20, 1290}},
+		{"all but the largest", L2, []int{20, 160, 64*180 + 1}, 0, []int{180, 64*180 + 1}},
 		{"too few to matter", L2, []int{19, 160}, 0, []int{19, 160}},
 		{"young", L2, []int{100, 50, 60}, time.Hour, []int{50, 60, 100}},
+		{"young graphs", L2, []int{160, 170}, time.Hour, []int{160, 170}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim})
@@ -249,8 +252,8 @@ func TestCompactStray(t *testing.T) {
 			if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := vdb.engine.CompactStray(ctx, test.age); err != nil {
-				t.Fatal(err)
+			if next, err := vdb.engine.CompactSettled(ctx, test.age); next > 0 || err != nil {
+				t.Fatalf("again in %v, %v", next, err)
 			}
 			var sizes []int
 			for _, s := range vdb.engine.Segments {
@@ -265,4 +268,45 @@ func TestCompactStray(t *testing.T) {
 			check(t, vdb)
 		})
 	}
+}
+
+// A merge of graphs waits until writing pauses.
+func TestCompactSettledWaits(t *testing.T) {
+	const dim, graph = 2, 100
+	ctx, dir := t.Context(), t.TempDir()
+	opts := &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim}
+	vdb := open(t, dir, opts)
+	c := collection(t, vdb, "c", Schema{Dim: dim})
+	rng := rand.New(rand.NewPCG(2, 9))
+	for s := range 2 {
+		docs := make([]Document, graph)
+		for i, v := range randomVectors(rng, graph, dim) {
+			docs[i] = Document{ID: fmt.Sprint(s, i), Vector: v}
+		}
+		upsert(t, c, docs...)
+		if err := vdb.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := vdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	vdb = open(t, dir, opts) // its segments have settled
+	upsert(t, collection(t, vdb, "c", Schema{Dim: dim}), Document{ID: "new", Vector: []float32{1, 2}})
+	for _, test := range []struct {
+		age            time.Duration
+		again          bool
+		segments, head int
+	}{{time.Hour, true, 2, 1}, {0, false, 1, 1}} {
+		if next, err := vdb.engine.CompactSettled(ctx, test.age); (next > 0) != test.again || next > test.age || err != nil {
+			t.Errorf("idle for %v: again in %v, %v", test.age, next, err)
+		}
+		if s := must(vdb.Stats()).Collections[0]; s.Segments != test.segments || s.HeadRows != test.head {
+			t.Errorf("idle for %v: %d segments and %d rows in the head", test.age, s.Segments, s.HeadRows)
+		}
+	}
+	check(t, vdb)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// background maintains an open database. One goroutine each flushes, compacts, makes
-// derived files, and syncs the log under SyncInterval; in a published folder, one follows
-// new versions instead. Close stops them all. Each piece of work runs inside maintain,
-// which records its failure, so that neither the goroutine nor the process ends with it.
+// background maintains an open database. One goroutine each flushes, compacts, makes derived files,
+// and syncs the log under SyncInterval; in a published folder, one follows new versions instead.
+// Close stops them all. Each piece of work runs inside maintain, which records its failure, so that
+// neither the goroutine nor the process ends with it.
 type background struct {
 	stopped context.Context
 	cancel  context.CancelFunc
@@ -26,7 +26,7 @@ type background struct {
 	idle    chan struct{} // the head may have been idle for long enough
 	code    chan struct{} // a search met a full block of the head without codes
 	compact chan struct{}
-	stray   chan struct{} // all segments have settled
+	settled chan struct{} // all segments have settled
 	derive  chan struct{}
 }
 
@@ -39,7 +39,7 @@ func (b *background) start(db *Engine) {
 		})
 	}
 	b.flush, b.compact, b.derive = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	b.idle, b.code, b.stray = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	b.idle, b.code, b.settled = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	if db.Leads() {
 		b.lead(db)
 	}
@@ -58,12 +58,18 @@ func (b *background) lead(db *Engine) {
 		b.serve(db, b.derive, "upkeep of derived files", func() error {
 			next, err := db.MakeDerived(given, ByCompact, db.Opts.Settle)
 			if wakeAfter(next, b.derive); next == 0 {
-				wake(b.stray)
+				wake(b.settled)
 			}
 			return err
 		})
-		b.serve(db, b.stray, "compaction of small segments", func() error {
-			return db.CompactStray(given, db.Opts.Settle)
+		var again *time.Timer // one, however often segments settle
+		b.serve(db, b.settled, "compaction of settled segments", func() error {
+			next, err := db.CompactSettled(given, db.Opts.Settle)
+			if again != nil {
+				again.Stop()
+			}
+			again = wakeAfter(next, b.settled)
+			return err
 		})
 		b.serve(db, b.code, "codes of the head", func() error { return db.codeHeads(given) })
 		b.serve(db, b.idle, "flush", func() error {
@@ -83,12 +89,13 @@ func (b *background) lead(db *Engine) {
 	}
 }
 
-// wakeAfter signals a goroutine when a time has passed, unless that is 0. The timer must not keep a
-// closed database in memory.
-func wakeAfter(next time.Duration, c chan<- struct{}) {
-	if next > 0 {
-		time.AfterFunc(next, func() { wake(c) })
+// wakeAfter signals a goroutine when a time has passed, unless that is 0. The timer, nil for 0,
+// must not keep a closed database in memory.
+func wakeAfter(next time.Duration, c chan<- struct{}) *time.Timer {
+	if next <= 0 {
+		return nil
 	}
+	return time.AfterFunc(next, func() { wake(c) })
 }
 
 // serve starts a goroutine that does work whenever it is woken.
@@ -106,8 +113,8 @@ func (b *background) serve(db *Engine, wake <-chan struct{}, name string, work f
 	})
 }
 
-// Maintain does one piece of background work. Its error, or its panic as an error, is
-// kept for Stats until the same work succeeds.
+// Maintain does one piece of background work. Its error, or its panic as an error, is kept for
+// Stats until the same work succeeds.
 func (db *Engine) Maintain(name string, work func() error) {
 	err := vfs.Catch(SegDir, work)
 	if errors.Is(err, context.Canceled) {

@@ -17,17 +17,15 @@ import (
 const (
 	// deadShare is the share of dead rows at which a segment is rewritten.
 	deadShare = 0.3
-	// Background compaction merges tierCount segments when the largest has at
-	// most tierFactor times the rows of the smallest. Each row is then rewritten
-	// a logarithmic number of times.
+	// Background compaction merges tierCount segments when the largest has at most tierFactor times
+	// the rows of the smallest. Each row is then rewritten a logarithmic number of times.
 	tierFactor = 4
 	tierCount  = 8
 	// wholeBytes is the size from which Compact leaves a segment without dead rows alone.
 	wholeBytes = 1 << 30
 )
 
-// Compact compacts everything. It ends early with ctx, and with ErrClosed when the database
-// closes.
+// Compact compacts everything. It ends early with ctx, and with ErrClosed when the database closes.
 func (db *Engine) Compact(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,8 +122,7 @@ func (db *Engine) CompactSome(ctx context.Context) error {
 	}
 }
 
-// A compaction merges the live rows of several segments of one collection into a new
-// segment.
+// A compaction merges the live rows of several segments of one collection into a new segment.
 type compaction struct {
 	coll    uint32
 	dim     int
@@ -135,9 +132,9 @@ type compaction struct {
 	whole bool
 }
 
-// A victim is a segment with the dead rows that the compaction leaves out: the rows that
-// are dead in meta.bolt. Rows that died later are copied and marked dead in the new
-// segment, because meta.bolt maps ids to them until the next flush.
+// A victim is a segment with the dead rows that the compaction leaves out: the rows that are dead
+// in meta.bolt. Rows that died later are copied and marked dead in the new segment, because
+// meta.bolt maps ids to them until the next flush.
 type victim struct {
 	*OpenSegment
 	dead *bitset.Cow
@@ -179,8 +176,8 @@ func EveryVictim(group []victim) []victim {
 	return victims
 }
 
-// worthwhileVictims chooses from segments sorted by rows: several of similar size, or one
-// with many dead rows.
+// worthwhileVictims chooses from segments sorted by rows: several of similar size, or one with many
+// dead rows.
 func worthwhileVictims(group []victim) []victim {
 	for lo := range group {
 		hi := lo
@@ -199,23 +196,35 @@ func worthwhileVictims(group []victim) []victim {
 	return nil
 }
 
-// CompactStray merges segments that are too small for a graph, each of the given age at least,
-// until none is worthwhile: searches would scan them for ever if nothing else were written.
-func (db *Engine) CompactStray(ctx context.Context, age time.Duration) error {
+// CompactSettled merges segments of at least the given age that searches would otherwise visit one
+// by one for ever if nothing else were written: first those too small for a graph, then, if nothing
+// was written for as long, the others. It returns the time until it should be called again, 0 if
+// nothing is left.
+func (db *Engine) CompactSettled(ctx context.Context, age time.Duration) (next time.Duration, err error) {
 	db.compactMu.Lock()
 	defer db.compactMu.Unlock()
 	for db.Err() == nil {
+		start := time.Now()
 		jobs := db.Plan(func(group []victim) []victim { return strayVictims(group, age) })
-		if len(jobs) == 0 {
-			break
+		all := len(jobs) == 0
+		if all {
+			if jobs = db.Plan(func(group []victim) []victim { return idleVictims(group, age) }); len(jobs) == 0 {
+				return 0, nil
+			}
+			if wait := db.untilIdle(age); wait > 0 {
+				return wait, nil
+			}
 		}
 		jobs[0].whole = true
 		if err := db.CompactPart(ctx, jobs[0]); err != nil {
-			return err
+			return 0, err
+		}
+		if all {
+			db.rest(time.Since(start))
 		}
 		db.Background.wakeDerive()
 	}
-	return nil
+	return 0, nil
 }
 
 const (
@@ -254,6 +263,49 @@ func strayVictims(group []victim, age time.Duration) []victim {
 		return strays
 	}
 	return nil
+}
+
+const (
+	// idleFactor bounds the rows of the largest segment that is rewritten while the database is
+	// idle: at most this many times those of the smaller ones together.
+	idleFactor = 64
+	// restFactor: after such a merge there is a rest of this many times its duration. So they take
+	// a twentieth of the time at most, however often a few rows are written.
+	restFactor = 20
+)
+
+// rest postpones the next merge of idleVictims after one that took this long. compactMu is held.
+func (db *Engine) rest(took time.Duration) { db.rested = time.Now().Add(restFactor * took) }
+
+// untilIdle returns the time until idleVictims may be merged, 0 or less if that is now. compactMu
+// is held.
+func (db *Engine) untilIdle(age time.Duration) time.Duration {
+	written := time.Unix(0, db.lastWrite.Load())
+	return max(age-time.Since(written), time.Until(db.rested))
+}
+
+// idleVictims chooses from segments sorted by rows: all up to the largest that the smaller ones are
+// worth. A search then has one graph to visit instead of several.
+func idleVictims(group []victim, age time.Duration) []victim {
+	if len(group) == 0 || group[0].Info.Dim == 0 || group[0].index() == IndexNone {
+		return nil
+	}
+	least := group[0].db.Opts.GraphSize / int64(group[0].Info.Dim) // rows
+	group = slices.DeleteFunc(slices.Clone(group), func(v victim) bool { return v.Info.Size >= wholeBytes })
+	last, rows := 0, 0
+	for i, v := range group {
+		if time.Since(v.made) < age || v.Graph != nil && v.Graph.Get() == nil {
+			return nil // its graph is due, and serves while the segments are merged
+		}
+		if v.Graph != nil && int64(rows)*strayShare >= least && v.live() <= idleFactor*rows {
+			last = i
+		}
+		rows += v.live()
+	}
+	if last == 0 {
+		return nil
+	}
+	return group[:last+1]
 }
 
 // rows returns the number of rows that the compaction reads.
@@ -338,8 +390,8 @@ func (db *Engine) CompactPart(ctx context.Context, c compaction) error {
 	return nil
 }
 
-// haveVictims reports whether all victims are still in the database: a dropped collection
-// takes its segments with it. MetaMu is held.
+// haveVictims reports whether all victims are still in the database: a dropped collection takes its
+// segments with it. MetaMu is held.
 func (db *Engine) haveVictims(c compaction) bool {
 	for _, v := range c.Victims {
 		if db.Segments[v.Info.ID] != v.OpenSegment {
@@ -349,8 +401,8 @@ func (db *Engine) haveVictims(c compaction) bool {
 	return true
 }
 
-// carryOver marks rows of fresh that died in victim v during the compaction. now is the
-// newest set of dead rows of v.
+// carryOver marks rows of fresh that died in victim v during the compaction. now is the newest set
+// of dead rows of v.
 func carryOver(dead *bitset.Cow, v victim, now *bitset.Cow, fresh *OpenSegment) *bitset.Cow {
 	if fresh == nil || now == v.dead {
 		return dead
@@ -424,6 +476,7 @@ func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error)
 		return m.docs.sum(), err
 	}, func(s *OpenSegment) {
 		s.keepColumns(m.cols)
+		s.made = newest(c.Victims)
 		for _, v := range c.Victims { // the queries stay as they are
 			s.Raised.Store(max(s.Raised.Load(), v.Raised.Load()))
 		}
@@ -437,6 +490,16 @@ func (db *Engine) merge(ctx context.Context, c compaction) (*OpenSegment, error)
 			db.keepServing(ctx, s, c.Victims, rows)
 		}
 	})
+}
+
+// newest returns the time at which the youngest victim was made.
+func newest(victims []victim) (made time.Time) {
+	for _, v := range victims {
+		if v.made.After(made) {
+			made = v.made
+		}
+	}
+	return made
 }
 
 // keepServing builds the codes and the graph of a new segment, each if at least half of its rows
@@ -490,8 +553,8 @@ type merger struct {
 	cols *columns.Builder
 	dim  int
 	rows int // written
-	// moved maps each row of a segment to its new row or terms.Dropped. It has only the
-	// segments whose full-text index or graph is reused.
+	// moved maps each row of a segment to its new row or terms.Dropped. It has only the segments
+	// whose full-text index or graph is reused.
 	moved map[*OpenSegment][]uint32
 }
 
@@ -508,8 +571,8 @@ func (m *merger) Run(victims []victim) error {
 		sources = append(sources, &cursor{victim: v, nums: v.DocNums()})
 	}
 	for len(sources) > 0 {
-		// Copy from the source with the smallest DocNum up to the next source's smallest.
-		// Sources seldom overlap, so this mostly takes one run per source.
+		// Copy from the source with the smallest DocNum up to the next source's smallest. Sources
+		// seldom overlap, so this mostly takes one run per source.
 		slices.SortFunc(sources, func(a, b *cursor) int {
 			if a.nums[a.row] < b.nums[b.row] {
 				return -1

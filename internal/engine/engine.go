@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -47,6 +48,7 @@ type Engine struct {
 
 	// compactMu is held during a compaction. It is taken before all others.
 	compactMu sync.Mutex
+	rested    time.Time // when idleVictims may be merged again; guarded by compactMu
 
 	// Mu guards the fields below. It is held only briefly.
 	Mu      sync.Mutex
@@ -61,7 +63,8 @@ type Engine struct {
 	Failed  error
 	closed  bool
 
-	active atomic.Int64 // calls on a version that run
+	active    atomic.Int64 // calls on a version that run
+	lastWrite atomic.Int64 // time of the last batch, in nanoseconds since 1970
 
 	compacts     int                // calls of Compact that wait; guarded by Mu
 	stopBuilding context.CancelFunc // ends background building, for Compact; guarded by Mu

@@ -27,7 +27,7 @@ type OpenSegment struct {
 	db     *Engine
 	Info   segment.Info
 	metric fileformat.Metric
-	made   time.Time // creation time by this process; zero if it existed at Open
+	made   time.Time // when the newest rows began to be written; zero if they existed at Open
 
 	// dead has the dead rows that meta.bolt records, as of version.applied. Guarded by
 	// Engine.MetaMu.

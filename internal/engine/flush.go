@@ -63,7 +63,9 @@ const (
 // called later. CommitMu is held.
 func (db *Engine) noteWrite() {
 	h := db.Active
-	if h.last = time.Now(); h.first.IsZero() {
+	h.last = time.Now()
+	db.lastWrite.Store(h.last.UnixNano())
+	if h.first.IsZero() {
 		h.first = h.last
 	}
 	if !h.watched {
@@ -236,7 +238,8 @@ func (f *flusher) writeSegments() error {
 			if err != nil {
 				return err
 			}
-			if settle := f.db.Opts.Settle; s.Codes != nil && settle > 0 && time.Since(f.head.first) >= settle {
+			s.made = f.head.first // a head that was filled slowly is settled already
+			if settle := f.db.Opts.Settle; s.Codes != nil && settle > 0 && time.Since(s.made) >= settle {
 				f.db.makeNow(context.Background(), s.Codes) // searches found the rows by codes before
 			}
 			f.built[p.table] = s

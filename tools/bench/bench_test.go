@@ -210,10 +210,10 @@ func TestWaits(t *testing.T) {
 	second := time.Second
 	inserted := []time.Duration{0, 1 * second, 2 * second, 3 * second}
 	samples := []serving{
-		{1 * second, 1, 1}, // nothing served
-		{3 * second, 3, 1},
-		{5 * second, 4, 2}, // a row that was served is replaced
-		{6 * second, 4, 1},
+		{at: 1 * second, written: 1, uncoded: 1}, // nothing served
+		{at: 3 * second, written: 3, uncoded: 1},
+		{at: 5 * second, written: 4, uncoded: 2}, // a row that was served is replaced
+		{at: 6 * second, written: 4, uncoded: 1},
 	}
 	if got := waits(inserted, samples); !slices.Equal(got, []float64{3, 2, 4, 3}) {
 		t.Errorf("rows waited %v", got)

@@ -21,7 +21,7 @@ const (
 	steadyRecall  = 0.95 // asked for
 	steadyWarm    = 3 * time.Second
 	steadyIdle    = 10 * time.Second
-	steadyAfter   = 40 * time.Second // watched after the last write
+	steadyAfter   = 120 * time.Second // watched after the last write
 	steadySample  = 20 * time.Millisecond
 )
 
@@ -41,11 +41,12 @@ func between(calls []timing, lo, hi time.Duration) []float64 {
 	return us
 }
 
-// A serving says how far the database had come at a moment: how many rows had been written, and how
-// many of all rows searches compared in full.
+// A serving says how far the database had come at a moment: how many rows had been written, how
+// many of all rows searches compared in full, and the segments and graphs that there were.
 type serving struct {
 	at               time.Duration
 	written, uncoded int
+	segments, graphs int
 }
 
 // waits returns for each written row the seconds from its insertion until searches found it by a
@@ -204,7 +205,8 @@ func (s *steadyRun) write(ctx context.Context, m matrix, batches, rate int) erro
 			written := int(s.written.Load())
 			var stats db.Stats
 			if stats, failed[1] = s.d.Stats(); failed[1] == nil {
-				s.samples = append(s.samples, serving{time.Since(s.begin), written, stats.Collections[0].Uncoded})
+				s.samples = append(s.samples, serving{time.Since(s.begin), written,
+					stats.Collections[0].Uncoded, stats.Collections[0].Segments, stats.Collections[0].Graphs})
 				time.Sleep(steadySample)
 			}
 		}
@@ -270,26 +272,43 @@ func (s *steadyRun) recall(ctx context.Context) (float64, error) {
 	return float64(found) / float64(max(wanted, 1)), nil
 }
 
+// partsAt returns the last sample before a moment.
+func (s *steadyRun) partsAt(at time.Duration) (last serving) {
+	for _, sample := range s.samples {
+		if sample.at < at {
+			last = sample
+		}
+	}
+	return last
+}
+
 func (s *steadyRun) report(r *report, idle []timing, recall float64, stats db.CollectionStats) {
 	last := s.end + steadyAfter
 	const forever = time.Duration(math.MaxInt64)
 	idles := between(idle, 0, forever)
 	p50, p99 := median(idles), quantile(idles, 0.99)
-	row := func(set, how string, us []float64) {
-		r.add(measurement{Set: set, Who: "vecbolt", How: how, Value: median(us) / 1e3, Unit: "ms at p50",
+	row := func(how string, us []float64, until time.Duration) {
+		m := measurement{Set: "searches", Who: "vecbolt", How: how, Value: median(us) / 1e3, Unit: "ms at p50",
 			Detail: map[string]float64{"p99 ms": quantile(us, 0.99) / 1e3, "p99.9 ms": quantile(us, 0.999) / 1e3,
-				"calls": float64(len(us)), "p50 / idle": median(us) / p50, "p99 / idle": quantile(us, 0.99) / p99}})
+				"calls": float64(len(us)), "p50 / idle": median(us) / p50, "p99 / idle": quantile(us, 0.99) / p99}}
+		if parts := s.partsAt(until); parts.segments > 0 {
+			m.Detail["segments, at the end"] = float64(parts.segments)
+			m.Detail["graphs, at the end"] = float64(parts.graphs)
+		}
+		r.add(m)
 	}
 	during := between(s.searches, 0, s.end)
-	row("searches", "before", idles)
-	row("searches", "while rows are written", during)
+	row("before", idles, 0)
+	row("while rows are written", during, s.end)
 	third := s.end / 3
 	for i, name := range []string{"first", "second", "last"} {
-		row("searches", "while rows are written, the "+name+" third", between(s.searches, time.Duration(i)*third, time.Duration(i+1)*third))
+		lo := time.Duration(i) * third
+		row("while rows are written, the "+name+" third", between(s.searches, lo, lo+third), lo+third)
 	}
-	const span = 5 * time.Second
+	const span = 10 * time.Second
 	for lo := s.end; lo+span <= last; lo += span {
-		row("searches", fmt.Sprintf("%d to %d s after the last write", int((lo-s.end).Seconds()), int((lo-s.end+span).Seconds())), between(s.searches, lo, lo+span))
+		row(fmt.Sprintf("%d to %d s after the last write", int((lo-s.end).Seconds()), int((lo-s.end+span).Seconds())),
+			between(s.searches, lo, lo+span), lo+span)
 	}
 	writes := between(s.writes, 0, forever)
 	r.add(measurement{Set: "writes", Who: "vecbolt", How: "upserts of 10 rows", Value: median(writes) / 1e3, Unit: "ms at p50",
