@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -72,6 +73,65 @@ func TestGatherL2(t *testing.T) {
 	})
 	Prefetch(nil)
 	Prefetch(make([]uint8, 100))
+}
+
+// TestGatherSplitL2: records in two parts have the distances of whole ones, whatever follows the
+// codes of a row.
+func TestGatherSplitL2(t *testing.T) {
+	forEach(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(9, 10))
+		for _, dim := range []int{1, 15, 48, 49, 63, 64, 65, 100, 128, 192, 200, 640} {
+			const n = 50
+			stride := (dim + RecordTail + RecordAlign - 1) / RecordAlign * RecordAlign
+			long := (dim + RecordAlign - 1) / RecordAlign * RecordAlign
+			records := randomRecords(r, n, stride)
+			codes, tails := []uint8{}, []uint8{}
+			for i := range n {
+				record := records[i*stride:][:stride]
+				for j := dim; j < stride-RecordTail; j++ {
+					record[j] = 128
+				}
+				codes = append(codes, record[:dim]...)
+				tails = append(tails, record[stride-RecordTail:]...)
+			}
+			codes = append(codes, randomCodes(r, long-dim)...)
+			var whole, split CodedVector
+			for i := range n {
+				LoadVector(&whole, records[i*stride:][:stride])
+				LoadSplitVector(&split, codes[i*dim:][:long], dim, tails[i*RecordTail:])
+				if len(split.Codes) != long || !slices.Equal(split.Codes[:dim], whole.Codes[:dim]) ||
+					slices.Max(append(split.Codes[dim:], 0)) != 0 || split.Sum != whole.Sum ||
+					split.Scale != whole.Scale || split.Level != whole.Level || split.Extra != whole.Extra {
+					t.Fatalf("dim %d, row %d: %+v, want %+v", dim, i, split, whole)
+				}
+			}
+			for count := range 35 {
+				ids := make([]uint32, count)
+				for i := range ids {
+					ids[i] = uint32(r.IntN(n))
+				}
+				want, out := make([]float32, count), make([]float32, count+2)
+				GatherL2(want, &whole, records, ids)
+				if got := GatherSplitL2(out[1:count+1], &split, codes, dim, tails, ids); got != count {
+					t.Fatalf("%d of %d ids", got, count)
+				}
+				if out[0] != 0 || out[count+1] != 0 || !slices.Equal(out[1:count+1], want) {
+					t.Fatalf("dim %d, %d ids: %v, want %v", dim, count, out, want)
+				}
+			}
+			for _, short := range []struct{ codes, tails []uint8 }{
+				{codes[:len(codes)-1], tails}, {codes, tails[:len(tails)-1]}, {codes[:long-1], tails},
+			} {
+				ids, want := []uint32{0, n - 2, n - 1}, 2
+				if len(short.codes) < long {
+					want = 0
+				}
+				if got := GatherSplitL2(make([]float32, 3), &split, short.codes, dim, short.tails, ids); got != want {
+					t.Errorf("dim %d: %d leading ids have a record, want %d", dim, got, want)
+				}
+			}
+		}
+	})
 }
 
 // BenchmarkGatherL2 compares one point with 16 records at random places of 64 MiB.

@@ -225,25 +225,34 @@ func dotCodesAtGeneric(dst []int32, w *Weights, codes []uint8, rows []int32) {
 	}
 }
 
-// gatherL2Generic is the definition of GatherL2. bias is -128 times the sum of q,
-// because codes are stored 128 too large. The conversions forbid the compiler to
-// fuse operations.
 func gatherL2Generic(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32) {
 	for i, id := range ids {
 		record := records[int(id)*len(q):][:len(q)]
-		var s0, s1 int32
-		for j := 0; j < len(q); j += 4 {
-			r, w := record[j:j+4:j+4], q[j:j+4:j+4]
-			s0 += int32(int8(w[0]))*int32(r[0]) + int32(int8(w[1]))*int32(r[1])
-			s1 += int32(int8(w[2]))*int32(r[2]) + int32(int8(w[3]))*int32(r[3])
-		}
-		tail := record[len(record)-16:]
-		scale := math.Float32frombits(binary.LittleEndian.Uint32(tail))
-		level := math.Float32frombits(binary.LittleEndian.Uint32(tail[4:]))
-		other := math.Float32frombits(binary.LittleEndian.Uint32(tail[8:]))
-		product := float32(float32(mul*scale) * float32(s0+s1+bias))
-		dst[i] = float32(float32(level+add)+float32(extra*other)) + product
+		dst[i] = gatherGeneric(q, bias, mul, add, extra, record, record[len(q)-RecordTail:])
 	}
+}
+
+func gatherSplitL2Generic(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, dim int,
+	tails []uint8, ids []uint32) {
+	for i, id := range ids {
+		dst[i] = gatherGeneric(q, bias, mul, add, extra, records[int(id)*dim:][:len(q)], tails[int(id)*RecordTail:])
+	}
+}
+
+// gatherGeneric is the definition of GatherL2 and GatherSplitL2. bias is -128 times the sum of q,
+// because codes are stored 128 too large. The conversions forbid the compiler to fuse operations.
+func gatherGeneric(q []uint8, bias int32, mul, add, extra float32, record, tail []uint8) float32 {
+	var s0, s1 int32
+	for j := 0; j < len(q); j += 4 {
+		r, w := record[j:j+4:j+4], q[j:j+4:j+4]
+		s0 += int32(int8(w[0]))*int32(r[0]) + int32(int8(w[1]))*int32(r[1])
+		s1 += int32(int8(w[2]))*int32(r[2]) + int32(int8(w[3]))*int32(r[3])
+	}
+	scale := math.Float32frombits(binary.LittleEndian.Uint32(tail))
+	level := math.Float32frombits(binary.LittleEndian.Uint32(tail[4:]))
+	other := math.Float32frombits(binary.LittleEndian.Uint32(tail[8:]))
+	product := float32(float32(mul*scale) * float32(s0+s1+bias))
+	return float32(float32(level+add)+float32(extra*other)) + product
 }
 
 // dotNibblesGeneric is the definition of DotNibbles.

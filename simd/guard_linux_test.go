@@ -147,6 +147,16 @@ func TestBounds(t *testing.T) {
 					}
 				}
 				LoadVector(new(CodedVector), records[2*stride:])
+				for _, dim := range []int{stride - 63, stride - 1, stride} {
+					codes, tails := at[uint8](b, end, 2*dim+stride), at[uint8](c, end, 3*RecordTail)
+					for m := range 6 {
+						ids := []uint32{2, 0, 1, 2, 0, 1}[:m]
+						if got := GatherSplitL2(make([]float32, m), &q, codes, dim, tails, ids); got != m {
+							t.Fatalf("%d of %d ids, dimension %d", got, m, dim)
+						}
+					}
+					LoadSplitVector(new(CodedVector), codes[2*dim:], dim, tails)
+				}
 			}
 		}
 		for _, n := range append(span(0, 300), most-1, most) {

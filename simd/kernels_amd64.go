@@ -89,6 +89,11 @@ func tileL2AVX2(dst []uint64, block []uint32, w []uint32, steps int, cuts []uint
 //go:noescape
 func gatherL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
 
+// gatherSplitL2AVX2 is the kernel of GatherSplitL2 for AVX2.
+//
+//go:noescape
+func gatherSplitL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, dim int, tails []uint8, ids []uint32)
+
 // estimateAVX2 is the kernel of Estimate for AVX2.
 //
 //go:noescape
@@ -218,6 +223,11 @@ func tileL2AVX512(dst []uint64, block []uint32, w []uint32, steps int, cuts []ui
 //
 //go:noescape
 func gatherL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
+
+// gatherSplitL2AVX512 is the kernel of GatherSplitL2 for AVX512.
+//
+//go:noescape
+func gatherSplitL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, dim int, tails []uint8, ids []uint32)
 
 // estimateAVX512 is the kernel of Estimate for AVX512.
 //

@@ -2218,6 +2218,240 @@ single_end:
 	VZEROUPPER
 	RET
 
+// func gatherSplitL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, dim int, tails []uint8, ids []uint32)
+// Requires: AVX, AVX2, MMX+
+TEXT ·gatherSplitL2AVX2(SB), NOSPLIT, $0-144
+	MOVQ dst_base+0(FP), AX
+	MOVQ q_base+24(FP), CX
+	MOVQ q_len+32(FP), DX
+	MOVQ records_base+64(FP), BX
+	MOVQ ids_base+120(FP), SI
+	MOVQ ids_len+128(FP), R12
+	XORQ DI, DI
+
+ahead:
+	CMPQ       DI, R12
+	JE         asked
+	MOVL       (SI)(DI*4), R8
+	MOVQ       R8, R9
+	SHLQ       $0x04, R9
+	ADDQ       tails_base+96(FP), R9
+	PREFETCHT0 (R9)
+	IMULQ      dim+88(FP), R8
+	LEAQ       (BX)(R8*1), R9
+	LEAQ       (R9)(DX*1), R10
+
+line:
+	PREFETCHT0 (R9)
+	ADDQ       $0x00000040, R9
+	CMPQ       R9, R10
+	JB         line
+	PREFETCHT0 -1(R10)
+	INCQ       DI
+	JMP        ahead
+
+asked:
+	MOVL         bias+48(FP), DI
+	VMOVD        DI, X13
+	VPBROADCASTD X13, X13
+	VBROADCASTSS mul+52(FP), X14
+	VBROADCASTSS add+56(FP), X15
+	VBROADCASTSS extra+60(FP), X12
+
+group:
+	CMPQ  R12, $0x00000004
+	JL    group_end
+	MOVL  (SI), R8
+	IMULQ dim+88(FP), R8
+	ADDQ  BX, R8
+	VPXOR Y0, Y0, Y0
+	MOVL  4(SI), R9
+	IMULQ dim+88(FP), R9
+	ADDQ  BX, R9
+	VPXOR Y1, Y1, Y1
+	MOVL  8(SI), R10
+	IMULQ dim+88(FP), R10
+	ADDQ  BX, R10
+	VPXOR Y2, Y2, Y2
+	MOVL  12(SI), R11
+	IMULQ dim+88(FP), R11
+	ADDQ  BX, R11
+	VPXOR Y3, Y3, Y3
+	XORQ  DI, DI
+
+group_step:
+	VPMOVSXBW    (CX)(DI*1), Y4
+	VPMOVZXBW    (R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    (R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    (R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    (R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    16(CX)(DI*1), Y4
+	VPMOVZXBW    16(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    16(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    16(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    16(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    32(CX)(DI*1), Y4
+	VPMOVZXBW    32(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    32(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    32(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    32(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    48(CX)(DI*1), Y4
+	VPMOVZXBW    48(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    48(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    48(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    48(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, DX
+	JB           group_step
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VPUNPCKLDQ   Y3, Y2, Y4
+	VPUNPCKHDQ   Y3, Y2, Y5
+	VPADDD       Y4, Y5, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y4
+	VPUNPCKHQDQ  Y2, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X13, X0, X0
+	VCVTDQ2PS    X0, X0
+	MOVL         (SI), R8
+	SHLQ         $0x04, R8
+	ADDQ         tails_base+96(FP), R8
+	MOVL         4(SI), R9
+	SHLQ         $0x04, R9
+	ADDQ         tails_base+96(FP), R9
+	MOVL         8(SI), R10
+	SHLQ         $0x04, R10
+	ADDQ         tails_base+96(FP), R10
+	MOVL         12(SI), R11
+	SHLQ         $0x04, R11
+	ADDQ         tails_base+96(FP), R11
+	VMOVSS       (R8), X1
+	VINSERTPS    $0x10, (R9), X1, X1
+	VINSERTPS    $0x20, (R10), X1, X1
+	VINSERTPS    $0x30, (R11), X1, X1
+	VMOVSS       4(R8), X2
+	VINSERTPS    $0x10, 4(R9), X2, X2
+	VINSERTPS    $0x20, 4(R10), X2, X2
+	VINSERTPS    $0x30, 4(R11), X2, X2
+	VMOVSS       8(R8), X3
+	VINSERTPS    $0x10, 8(R9), X3, X3
+	VINSERTPS    $0x20, 8(R10), X3, X3
+	VINSERTPS    $0x30, 8(R11), X3, X3
+	VMULPS       X14, X1, X1
+	VMULPS       X1, X0, X0
+	VADDPS       X15, X2, X2
+	VMULPS       X12, X3, X3
+	VADDPS       X3, X2, X2
+	VADDPS       X2, X0, X0
+	VMOVUPS      X0, (AX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, SI
+	SUBQ         $0x00000004, R12
+	JMP          group
+
+group_end:
+single:
+	CMPQ  R12, $0x00000001
+	JL    single_end
+	MOVL  (SI), R8
+	IMULQ dim+88(FP), R8
+	ADDQ  BX, R8
+	VPXOR Y0, Y0, Y0
+	XORQ  DI, DI
+
+single_step:
+	VPMOVSXBW    (CX)(DI*1), Y4
+	VPMOVZXBW    (R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    16(CX)(DI*1), Y4
+	VPMOVZXBW    16(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    32(CX)(DI*1), Y4
+	VPMOVZXBW    32(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    48(CX)(DI*1), Y4
+	VPMOVZXBW    48(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, DX
+	JB           single_step
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VPUNPCKLDQ   Y3, Y2, Y4
+	VPUNPCKHDQ   Y3, Y2, Y5
+	VPADDD       Y4, Y5, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y4
+	VPUNPCKHQDQ  Y2, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X13, X0, X0
+	VCVTDQ2PS    X0, X0
+	MOVL         (SI), R8
+	SHLQ         $0x04, R8
+	ADDQ         tails_base+96(FP), R8
+	VMOVSS       (R8), X1
+	VMOVSS       4(R8), X2
+	VMOVSS       8(R8), X3
+	VMULPS       X14, X1, X1
+	VMULPS       X1, X0, X0
+	VADDPS       X15, X2, X2
+	VMULPS       X12, X3, X3
+	VADDPS       X3, X2, X2
+	VADDPS       X2, X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         $0x00000004, SI
+	SUBQ         $0x00000001, R12
+	JMP          single
+
+single_end:
+	VZEROUPPER
+	RET
+
 // func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
 // Requires: AVX, AVX2
 TEXT ·estimateAVX2(SB), NOSPLIT, $0-76
@@ -7364,6 +7598,188 @@ single_step:
 	VMOVSS        -16(R8)(DX*1), X1
 	VMOVSS        -12(R8)(DX*1), X2
 	VMOVSS        -8(R8)(DX*1), X3
+	VMULPS        X14, X1, X1
+	VMULPS        X1, X0, X0
+	VADDPS        X15, X2, X2
+	VMULPS        X12, X3, X3
+	VADDPS        X3, X2, X2
+	VADDPS        X2, X0, X0
+	VMOVSS        X0, (AX)
+	ADDQ          $0x00000004, AX
+	ADDQ          $0x00000004, SI
+	SUBQ          $0x00000001, R12
+	JMP           single
+
+single_end:
+	VZEROUPPER
+	RET
+
+// func gatherSplitL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, dim int, tails []uint8, ids []uint32)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, MMX+
+TEXT ·gatherSplitL2AVX512(SB), NOSPLIT, $0-144
+	MOVQ dst_base+0(FP), AX
+	MOVQ q_base+24(FP), CX
+	MOVQ q_len+32(FP), DX
+	MOVQ records_base+64(FP), BX
+	MOVQ ids_base+120(FP), SI
+	MOVQ ids_len+128(FP), R12
+	XORQ DI, DI
+
+ahead:
+	CMPQ       DI, R12
+	JE         asked
+	MOVL       (SI)(DI*4), R8
+	MOVQ       R8, R9
+	SHLQ       $0x04, R9
+	ADDQ       tails_base+96(FP), R9
+	PREFETCHT0 (R9)
+	IMULQ      dim+88(FP), R8
+	LEAQ       (BX)(R8*1), R9
+	LEAQ       (R9)(DX*1), R10
+
+line:
+	PREFETCHT0 (R9)
+	ADDQ       $0x00000040, R9
+	CMPQ       R9, R10
+	JB         line
+	PREFETCHT0 -1(R10)
+	INCQ       DI
+	JMP        ahead
+
+asked:
+	MOVL         bias+48(FP), DI
+	VMOVD        DI, X13
+	VPBROADCASTD X13, X13
+	VBROADCASTSS mul+52(FP), X14
+	VBROADCASTSS add+56(FP), X15
+	VBROADCASTSS extra+60(FP), X12
+
+group:
+	CMPQ   R12, $0x00000004
+	JL     group_end
+	MOVL   (SI), R8
+	IMULQ  dim+88(FP), R8
+	ADDQ   BX, R8
+	VPXORD Z0, Z0, Z0
+	MOVL   4(SI), R9
+	IMULQ  dim+88(FP), R9
+	ADDQ   BX, R9
+	VPXORD Z1, Z1, Z1
+	MOVL   8(SI), R10
+	IMULQ  dim+88(FP), R10
+	ADDQ   BX, R10
+	VPXORD Z2, Z2, Z2
+	MOVL   12(SI), R11
+	IMULQ  dim+88(FP), R11
+	ADDQ   BX, R11
+	VPXORD Z3, Z3, Z3
+	XORQ   DI, DI
+
+group_step:
+	VMOVDQU32     (CX)(DI*1), Z4
+	VMOVDQU32     (R8)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z0
+	VMOVDQU32     (R9)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z1
+	VMOVDQU32     (R10)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z2
+	VMOVDQU32     (R11)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z3
+	ADDQ          $0x00000040, DI
+	CMPQ          DI, DX
+	JB            group_step
+	VPUNPCKLDQ    Z1, Z0, Z4
+	VPUNPCKHDQ    Z1, Z0, Z5
+	VPADDD        Z4, Z5, Z0
+	VPUNPCKLDQ    Z3, Z2, Z4
+	VPUNPCKHDQ    Z3, Z2, Z5
+	VPADDD        Z4, Z5, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z4
+	VPUNPCKHQDQ   Z2, Z0, Z5
+	VPADDD        Z4, Z5, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X13, X0, X0
+	VCVTDQ2PS     X0, X0
+	MOVL          (SI), R8
+	SHLQ          $0x04, R8
+	ADDQ          tails_base+96(FP), R8
+	MOVL          4(SI), R9
+	SHLQ          $0x04, R9
+	ADDQ          tails_base+96(FP), R9
+	MOVL          8(SI), R10
+	SHLQ          $0x04, R10
+	ADDQ          tails_base+96(FP), R10
+	MOVL          12(SI), R11
+	SHLQ          $0x04, R11
+	ADDQ          tails_base+96(FP), R11
+	VMOVSS        (R8), X1
+	VINSERTPS     $0x10, (R9), X1, X1
+	VINSERTPS     $0x20, (R10), X1, X1
+	VINSERTPS     $0x30, (R11), X1, X1
+	VMOVSS        4(R8), X2
+	VINSERTPS     $0x10, 4(R9), X2, X2
+	VINSERTPS     $0x20, 4(R10), X2, X2
+	VINSERTPS     $0x30, 4(R11), X2, X2
+	VMOVSS        8(R8), X3
+	VINSERTPS     $0x10, 8(R9), X3, X3
+	VINSERTPS     $0x20, 8(R10), X3, X3
+	VINSERTPS     $0x30, 8(R11), X3, X3
+	VMULPS        X14, X1, X1
+	VMULPS        X1, X0, X0
+	VADDPS        X15, X2, X2
+	VMULPS        X12, X3, X3
+	VADDPS        X3, X2, X2
+	VADDPS        X2, X0, X0
+	VMOVUPS       X0, (AX)
+	ADDQ          $0x00000010, AX
+	ADDQ          $0x00000010, SI
+	SUBQ          $0x00000004, R12
+	JMP           group
+
+group_end:
+single:
+	CMPQ   R12, $0x00000001
+	JL     single_end
+	MOVL   (SI), R8
+	IMULQ  dim+88(FP), R8
+	ADDQ   BX, R8
+	VPXORD Z0, Z0, Z0
+	XORQ   DI, DI
+
+single_step:
+	VMOVDQU32     (CX)(DI*1), Z4
+	VMOVDQU32     (R8)(DI*1), Z5
+	VPDPBUSD      Z4, Z5, Z0
+	ADDQ          $0x00000040, DI
+	CMPQ          DI, DX
+	JB            single_step
+	VPXORD        Z1, Z1, Z1
+	VPXORD        Z2, Z2, Z2
+	VPXORD        Z3, Z3, Z3
+	VPUNPCKLDQ    Z1, Z0, Z4
+	VPUNPCKHDQ    Z1, Z0, Z5
+	VPADDD        Z4, Z5, Z0
+	VPUNPCKLDQ    Z3, Z2, Z4
+	VPUNPCKHDQ    Z3, Z2, Z5
+	VPADDD        Z4, Z5, Z2
+	VPUNPCKLQDQ   Z2, Z0, Z4
+	VPUNPCKHQDQ   Z2, Z0, Z5
+	VPADDD        Z4, Z5, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X13, X0, X0
+	VCVTDQ2PS     X0, X0
+	MOVL          (SI), R8
+	SHLQ          $0x04, R8
+	ADDQ          tails_base+96(FP), R8
+	VMOVSS        (R8), X1
+	VMOVSS        4(R8), X2
+	VMOVSS        8(R8), X3
 	VMULPS        X14, X1, X1
 	VMULPS        X1, X0, X0
 	VADDPS        X15, X2, X2

@@ -251,6 +251,18 @@ func gatherL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, rec
 	}
 }
 
+func gatherSplitL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, dim int,
+	tails []uint8, ids []uint32) {
+	switch dotCodesLevel() {
+	case avx512:
+		gatherSplitL2AVX512(dst, q, bias, mul, add, extra, records, dim, tails, ids)
+	case avx2:
+		gatherSplitL2AVX2(dst, q, bias, mul, add, extra, records, dim, tails, ids)
+	default:
+		gatherSplitL2Generic(dst, q, bias, mul, add, extra, records, dim, tails, ids)
+	}
+}
+
 func prefetch(b []uint8) { prefetchLines(b[:min(len(b), 1<<16)]) }
 
 func estimate(dst *[BlockPoints]float32, sums, block []uint8, bias int32, unit, add, limit float32) uint32 {

@@ -52,6 +52,11 @@ func gatherL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, rec
 	gatherL2Generic(dst, q, bias, mul, add, extra, records, ids)
 }
 
+func gatherSplitL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, dim int,
+	tails []uint8, ids []uint32) {
+	gatherSplitL2Generic(dst, q, bias, mul, add, extra, records, dim, tails, ids)
+}
+
 func prefetch([]uint8) {}
 
 func estimate(dst *[BlockPoints]float32, sums, block []uint8, bias int32, unit, add, limit float32) uint32 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/gotypes"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
@@ -165,10 +166,13 @@ func narrow(bits int, p GPVirtual, disp int, word GPVirtual) {
 	VPMOVMSKB(v[0], word.As32())
 }
 
-func param(name string) Mem {
-	c, err := Param(name).Resolve()
+func param(name string) Mem { return address(Param(name)) }
+
+// address returns the memory of an argument or of a part of it.
+func address(c gotypes.Component) Mem {
+	b, err := c.Resolve()
 	if err != nil {
 		panic(err)
 	}
-	return c.Addr
+	return b.Addr
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"math/bits"
+	"strings"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -9,13 +12,18 @@ import (
 // recordTail is RecordTail of package simd.
 const recordTail = 16
 
-// gatherL2 generates the kernel of GatherL2. Records lie anywhere in memory, so the cost is in
-// waiting for them: all are prefetched before the first is used.
-func gatherL2(s isa) {
-	begin(s, "gatherL2", "func(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32)",
-		"is the kernel of GatherL2 for "+s.name+".")
+// gatherL2 generates the kernel of GatherL2 or, if split, of GatherSplitL2. Records lie anywhere in
+// memory, so the cost is in waiting for them: all are prefetched before the first is used.
+func gatherL2(s isa, split bool) {
+	name, exported := "gatherL2", "GatherL2"
+	signature := "func(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32)"
+	if split {
+		name, exported = "gatherSplitL2", "GatherSplitL2"
+		signature = strings.Replace(signature, "ids", "dim int, tails []uint8, ids", 1)
+	}
+	begin(s, name, signature, "is the kernel of "+exported+" for "+s.name+".")
 	g := gather{
-		isa: s,
+		isa: s, split: split,
 		dst: gp(Param("dst").Base()), q: gp(Param("q").Base()), stride: gp(Param("q").Len()),
 		base: gp(Param("records").Base()), ids: gp(Param("ids").Base()),
 		off: GP64(), row: []GPVirtual{GP64(), GP64(), GP64(), GP64()},
@@ -29,7 +37,12 @@ func gatherL2(s isa) {
 	CMPQ(i, n)
 	JE(LabelRef("asked"))
 	MOVL(Mem{Base: g.ids, Index: i, Scale: 4}, id.As32())
-	IMULQ(g.stride, id)
+	if split {
+		MOVQ(id, p)
+		g.tail(p)
+		PREFETCHT0(Mem{Base: p})
+	}
+	g.offset(id)
 	LEAQ(Mem{Base: g.base, Index: id, Scale: 1}, p)
 	LEAQ(Mem{Base: p, Index: g.stride, Scale: 1}, last)
 	Label("line")
@@ -37,6 +50,9 @@ func gatherL2(s isa) {
 	ADDQ(U32(line), p)
 	CMPQ(p, last)
 	JB(LabelRef("line"))
+	if split { // a row may begin inside of a line
+		PREFETCHT0(Mem{Base: last, Disp: -1})
+	}
 	INCQ(i)
 	JMP(LabelRef("ahead"))
 	Label("asked")
@@ -55,6 +71,7 @@ func gatherL2(s isa) {
 
 type gather struct {
 	isa
+	split                          bool // the tails lie apart from the codes
 	dst, q, stride, base, ids, off GPVirtual
 	row                            []GPVirtual
 }
@@ -66,6 +83,21 @@ func (g gather) bias() int             { return 13 }
 func (g gather) mul() int              { return 14 }
 func (g gather) add() int              { return 15 }
 
+// offset turns the number of a row into the offset of its codes.
+func (g gather) offset(row GPVirtual) {
+	if g.split {
+		IMULQ(param("dim"), row)
+	} else {
+		IMULQ(g.stride, row)
+	}
+}
+
+// tail turns the number of a row into the address of its tail; only if split.
+func (g gather) tail(row GPVirtual) {
+	SHLQ(U8(bits.Len(recordTail)-1), row)
+	ADDQ(address(Param("tails").Base()), row)
+}
+
 // loop computes groups of size rows until fewer than that are left of n.
 func (g gather) loop(name string, n GPVirtual, size int) {
 	Label(name)
@@ -73,7 +105,7 @@ func (g gather) loop(name string, n GPVirtual, size int) {
 	JL(LabelRef(name + "_end"))
 	for r := range size {
 		MOVL(Mem{Base: g.ids, Disp: 4 * r}, g.row[r].As32())
-		IMULQ(g.stride, g.row[r])
+		g.offset(g.row[r])
 		ADDQ(g.base, g.row[r])
 		g.zero(r)
 	}
@@ -130,9 +162,18 @@ func (g gather) reduce(size int) {
 	VPADDD(ymm[g.bias()].AsX(), X0, X0)
 	VCVTDQ2PS(X0, X0)
 	// The scales, levels and extras of the records, in X1 to X3.
+	if g.split {
+		for r := range size {
+			MOVL(Mem{Base: g.ids, Disp: 4 * r}, g.row[r].As32())
+			g.tail(g.row[r])
+		}
+	}
 	for i, to := range []VecPhysical{X1, X2, X3} {
 		for r := range size {
 			at := Mem{Base: g.row[r], Index: g.stride, Scale: 1, Disp: 4*i - recordTail}
+			if g.split {
+				at = Mem{Base: g.row[r], Disp: 4 * i}
+			}
 			if r == 0 {
 				VMOVSS(at, to)
 			} else {

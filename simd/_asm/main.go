@@ -38,7 +38,8 @@ func main() {
 		tileCodes(s)
 		tileRows(s, dot)
 		tileRows(s, l2)
-		gatherL2(s)
+		gatherL2(s, false)
+		gatherL2(s, true)
 		estimate(s)
 		dense(s)
 	}
