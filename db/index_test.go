@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/engine"
+	"github.com/vecbolt/vecbolt/segment/codes"
 )
 
 func TestIndexText(t *testing.T) {
@@ -350,4 +353,150 @@ func (f *forest) publish(t *testing.T, folder string) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestSharedCodes damages and removes the files of a small collection, whose graph shares the
+// codes. Answers stay right. Whichever file was at fault is built again, and only that one.
+func TestSharedCodes(t *testing.T) {
+	const rows, dim, metric = 1500, 64, L2
+	ctx, dir := t.Context(), t.TempDir()
+	f := plantClusters(t, dir, metric, rows, dim)
+	if err := f.c.SetIndex(ctx, IndexSmall); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.vdb.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	path := func(ext string) string {
+		t.Helper()
+		names, err := filepath.Glob(filepath.Join(dir, engine.SegDir, "*."+ext))
+		if err != nil || len(names) != 1 {
+			t.Fatal(names, err)
+		}
+		return names[0]
+	}
+	queries := f.clusters(5, dim)
+	segment := func() *engine.OpenSegment {
+		ver := f.vdb.engine.Current()
+		defer f.vdb.engine.Drop(ver)
+		return ver.Files.Segments[0]
+	}
+	s := segment()
+	opposite := func(lo, hi int) ([]float32, error) {
+		vecs, err := s.Rows(lo, hi)
+		vecs = slices.Clone(vecs)
+		for i := range vecs {
+			vecs[i] = -vecs[i]
+		}
+		return vecs, err
+	}
+	var others blocks.Memory
+	if _, err := codes.WriteSmall(&others, s.CodesIdent(), opposite); err != nil {
+		t.Fatal(err)
+	}
+	const block = 65536
+	for _, x := range []struct {
+		name         string
+		open         bool // while the database is open
+		damage       func() error
+		problem      string // file that a check blames
+		graph, codes bool   // built again
+	}{
+		{"block of codes", false, func() error { return flipBytes(path("codes"), 4096+block/2) }, "codes", false, true},
+		{"mean of codes", false, func() error { return flipBytes(path("codes"), 4096+block+dim*rows%block+100) }, "codes", false, true},
+		{"no codes", false, func() error { return os.Remove(path("codes")) }, "", false, true},
+		{"other codes", false, func() error { return os.WriteFile(path("codes"), others, 0o600) }, "graph", true, false},
+		{"tails of the graph", false, func() error { return flipBytes(path("graph"), 4096+16*rows/2) }, "graph", true, false},
+		{"links of the graph", false, func() error { return flipBytes(path("graph"), 4096+16*rows+128*rows/2) }, "graph", true, false},
+		{"no graph", false, func() error { return os.Remove(path("graph")) }, "", true, false},
+		{"codes cut", true, func() error { return os.Truncate(path("codes"), 8192) }, "codes", false, true},
+		{"graph cut", true, func() error { return os.Truncate(path("graph"), 8192) }, "graph", true, false},
+	} {
+		if x.open && runtime.GOOS == "windows" {
+			continue // a mapped file cannot be made shorter there
+		}
+		graphBefore, codesBefore := stat(t, path("graph")), stat(t, path("codes"))
+		if !x.open {
+			if err := f.vdb.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := x.damage(); err != nil {
+			t.Fatal(err)
+		}
+		if !x.open {
+			opts := walking
+			f.vdb = open(t, dir, &opts)
+			f.c = must(f.vdb.Collection("c"))
+		}
+		if x.name == "other codes" { // intact, but they say nothing about the vectors
+			if r := must(f.vdb.Check(ctx, CheckBytes)); len(r.Problems) != 1 || !strings.HasSuffix(r.Problems[0].File, ".graph") {
+				t.Errorf("%s: %v", x.name, r.Problems)
+			}
+			if err := f.vdb.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(path("codes")); err != nil { // as a user would
+				t.Fatal(err)
+			}
+			opts := walking
+			f.vdb = open(t, dir, &opts)
+			f.c = must(f.vdb.Collection("c"))
+			f.ask(t, f.c, metric, queries, false)
+			if err := f.vdb.Compact(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if !same(graphBefore, stat(t, path("graph"))) {
+				t.Errorf("%s: the graph was built again, although the codes are back", x.name)
+			}
+			f.ask(t, f.c, metric, queries, true)
+			continue
+		}
+		for _, level := range []CheckLevel{CheckBytes, CheckDeep} {
+			r := must(f.vdb.Check(ctx, level))
+			if r.OK() != (x.problem == "") || slices.ContainsFunc(r.Problems, func(p Problem) bool {
+				return !strings.HasSuffix(p.File, "."+x.problem)
+			}) {
+				t.Errorf("%s: %v", x.name, r.Problems)
+			}
+		}
+		for range 2 { // the graph is asked first: a scan would read all codes
+			q := Query{Near: Vector(queries[0]), K: 10, Accuracy: Recall(0.95)}
+			if r, err := f.c.Search(ctx, q); err != nil || !r.Exact || recall(t, f.truth(metric, q), q, r) < 1 {
+				t.Errorf("%s: %+v, %v", x.name, r, err)
+			}
+		}
+		f.ask(t, f.c, metric, queries, false)
+		if c := must(f.vdb.Stats()).Collections[0]; c.GraphsDue != 1 {
+			t.Errorf("%s: %+v", x.name, c)
+		}
+		if err := f.vdb.Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+		f.ask(t, f.c, metric, queries, true)
+		if c := must(f.vdb.Stats()).Collections[0]; c.GraphsDue != 0 || !slices.Equal(c.Layouts, []string{"shared: to save space"}) {
+			t.Errorf("%s, repaired: %+v", x.name, c)
+		}
+		if r := must(f.vdb.Check(ctx, CheckDeep)); !r.OK() {
+			t.Errorf("%s, repaired: %v", x.name, r.Problems)
+		}
+		if got := !same(graphBefore, stat(t, path("graph"))); got != x.graph {
+			t.Errorf("%s: the graph was built again: %v", x.name, got)
+		}
+		if got := !same(codesBefore, stat(t, path("codes"))); got != x.codes {
+			t.Errorf("%s: the codes were built again: %v", x.name, got)
+		}
+	}
+}
+
+// same reports whether a file was not written again.
+func same(a, b os.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }
+
+func stat(t *testing.T, name string) os.FileInfo {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }

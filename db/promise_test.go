@@ -188,6 +188,7 @@ type promiseSet struct {
 	name          string
 	metric        Metric
 	rows, queries [][]float32
+	index         Index
 }
 
 func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
@@ -198,18 +199,18 @@ func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
 			all[i] = make([]float32, s.dim)
 			s.next(r, all[i])
 		}
-		yield(promiseSet{s.name, s.metric, all[:rows], all[rows:]})
+		yield(promiseSet{name: s.name, metric: s.metric, rows: all[:rows], queries: all[rows:]})
 	}
 	words := readDemoWords(t)
 	r.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
 	words = words[:min(len(words), rows+queries)]
-	yield(promiseSet{"4,000 words", Cosine, words[queries:], words[:queries]})
+	yield(promiseSet{name: "4,000 words", metric: Cosine, rows: words[queries:], queries: words[:queries]})
 	long := make([][]float32, len(words))
 	for i, w := range words {
 		long[i] = slices.Clone(w)
 		scale(long[i], math.Exp(r.NormFloat64())/max(length(w), 1e-30))
 	}
-	yield(promiseSet{"words of unequal length", Dot, long[queries:], long[:queries]})
+	yield(promiseSet{name: "words of unequal length", metric: Dot, rows: long[queries:], queries: long[:queries]})
 	if *promiseData == "" {
 		return
 	}
@@ -231,7 +232,7 @@ func promiseSets(t *testing.T, rows, queries int, yield func(promiseSet)) {
 		if strings.HasSuffix(dir, ".dot") {
 			metric = Dot
 		}
-		yield(promiseSet{filepath.Base(dir), metric, read(base), asked[:min(len(asked), queries)]})
+		yield(promiseSet{name: filepath.Base(dir), metric: metric, rows: read(base), queries: asked[:min(len(asked), queries)]})
 	}
 }
 
@@ -309,8 +310,32 @@ func TestPromise(t *testing.T) {
 	}
 }
 
-// Promised recall is delivered where a filter excludes the nearest rows of clusters.
-// Searches of the graph that do not notice it find 0.87 where 0.98 is promised.
+// Graphs that share codes deliver what they promise, as TestPromise has it.
+func TestPromiseOfSmall(t *testing.T) {
+	skipRecall(t)
+	only := regexp.MustCompile(*promiseOnly)
+	promiseSets(t, *promiseRows, 100, func(set promiseSet) {
+		if !only.MatchString(set.name) {
+			return
+		}
+		set.index = IndexSmall
+		p := plantPromise(t, set)
+		if c := must(p.vdb.Stats()).Collections[0]; !slices.Equal(c.Layouts, []string{"shared: to save space"}) {
+			t.Errorf("%s: layouts %q", set.name, c.Layouts)
+		}
+		for _, f := range p.filters(100) {
+			if f.name == "none" || f.name == "10 %" || f.name == "the same, for queries near to it" || f.seen == 10 {
+				p.measure(t, f, io.Discard)
+			}
+		}
+		if err := p.vdb.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Promised recall is delivered where a filter excludes the nearest rows of clusters. Searches of
+// the graph that do not notice it find 0.87 where 0.98 is promised.
 func TestPromiseWithoutTheNearest(t *testing.T) {
 	skipRecall(t)
 	const rows, queries = 1500, 100
@@ -341,7 +366,7 @@ func plantPromise(t *testing.T, set promiseSet) *promised {
 	opts := walking
 	opts.Recheck = Manual
 	p := &promised{promiseSet: set, vdb: open(t, t.TempDir(), &opts)}
-	p.c = collection(t, p.vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric})
+	p.c = collection(t, p.vdb, "c", Schema{Dim: len(set.rows[0]), Metric: set.metric, Index: set.index})
 	p.rng = rand.New(rand.NewPCG(7, uint64(len(set.rows[0]))))
 	p.near = nearness(set, set.rows[p.rng.IntN(len(set.rows))])
 	docs := func(yield func(Document, error) bool) {

@@ -3,6 +3,7 @@ package fuzz_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -17,8 +18,8 @@ import (
 )
 
 // sealGraph makes magic, size and all checksums of any bytes right, by docs/format/graph.md, so
-// that the fuzzer gets behind them.
-func sealGraph(data []byte) []byte {
+// that the fuzzer gets behind them. For the shared layout it also returns the codes.
+func sealGraph(data []byte) ([]byte, *codes.Codes) {
 	const header, table, level = 4096, 60, 44
 	b := append(slices.Clone(data), make([]byte, max(0, header+1-len(data)))...)
 	le := binary.LittleEndian
@@ -29,19 +30,31 @@ func sealGraph(data []byte) []byte {
 		}
 		return uint64(le.Uint32(b[at:]))
 	}
-	le.PutUint32(b[64:], le.Uint32(b[64:])%2+1)
+	layout := le.Uint32(b[64:])%3 + 1
+	le.PutUint32(b[64:], layout)
+	if layout == 3 {
+		b[8] = 4 // version
+	}
 	dim, rows := limit(48, 300), limit(52, 2000)
 	pilots, overflow, levels := limit(92, uint32(min(1024, rows))), limit(96, uint32(rows)), uint64(0)
 	for _, at := range []int{100, 104, 108, 124, 128} {
 		levels += limit(at, 64)
 	}
 	align := func(n uint64) uint64 { return (n + 63) &^ 63 }
-	node := uint64(128)
-	if le.Uint32(b[64:]) == 2 {
+	record, node, mean := align(dim+16), uint64(128), dim*4
+	var with *codes.Codes
+	switch layout {
+	case 2:
 		node += 256 + 4*((dim+15)&^15)
+	case 3:
+		record, mean = 16, 0
+		if with = graphCodes(codesIdent(b)); with != nil {
+			sum, _ := with.Checksum()
+			le.PutUint32(b[164:], sum)
+		}
 	}
-	size := align(header + rows*(align(dim+16)+node) + rows*4)
-	for _, n := range []uint64{dim * 4, pilots * 4, overflow * 4, levels * level} {
+	size := align(align(header+rows*record) + rows*node + rows*4)
+	for _, n := range []uint64{mean, pilots * 4, overflow * 4, levels * level} {
 		size = align(size + n)
 	}
 	end := size
@@ -49,14 +62,33 @@ func sealGraph(data []byte) []byte {
 	b = append(b, make([]byte, max(0, int(size)-len(b)))...)[:size]
 	le.PutUint64(b[40:], size)
 	sealBlocks(b, end, table)
-	return b
+	return b, with
+}
+
+// graphCodes returns the codes of simple rows, or nil if there are none for ident.
+func graphCodes(ident codes.Ident) *codes.Codes {
+	b, err := codes.Build(ident, func(lo, hi int) ([]float32, error) {
+		x := make([]float32, (hi-lo)*ident.Dim)
+		for i := range x {
+			x[i] = float32((lo*ident.Dim + i) % 7)
+		}
+		return x, nil
+	})
+	if err != nil {
+		return nil
+	}
+	c, err := codes.Parse(b, ident)
+	if err != nil {
+		return nil
+	}
+	return c
 }
 
 // FuzzGraph parses arbitrary bytes as they are and with size and checksums made right. What Parse
 // accepts can be searched; nothing panics or loops, every hit is a row, and Parse allocates a
 // fraction of its input.
 func FuzzGraph(f *testing.F) {
-	for i, dim := range []int{1, 7, 200, 100} {
+	for i, dim := range []int{1, 7, 200, 100, 50} {
 		r := rand.New(rand.NewPCG(uint64(dim), 1))
 		rows := 70*i + 1
 		vecs := make([]float32, dim*rows)
@@ -65,7 +97,14 @@ func FuzzGraph(f *testing.F) {
 		}
 		var b blocks.Memory
 		ident := codes.Ident{Segment: 3, Rows: rows, Dim: dim, Metric: fileformat.Metric(i % 3)}
-		if _, err := graph.Write(f.Context(), &b, ident, func(lo, hi int) ([]float32, error) { return vecs[lo*dim : hi*dim], nil }, graph.Options{}); err != nil {
+		opts := graph.Options{}
+		if dim == 50 {
+			opts.Small, opts.Codes = true, graphCodes(ident)
+			for i := range vecs {
+				vecs[i] = float32(i % 7)
+			}
+		}
+		if _, err := graph.Write(f.Context(), &b, ident, func(lo, hi int) ([]float32, error) { return vecs[lo*dim : hi*dim], nil }, opts); err != nil {
 			f.Fatal(err)
 		}
 		f.Add([]byte(b), false)
@@ -84,18 +123,22 @@ func FuzzGraph(f *testing.F) {
 	f.Add([]byte{}, true)
 	f.Add(bytes.Repeat([]byte{0xff}, 5000), true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		var with *codes.Codes
 		if seal {
-			data = sealGraph(data)
+			data, with = sealGraph(data)
 		}
 		ident := codesIdent(data)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		g, err := graph.Parse(data, ident)
+		g, err := graph.Parse(data, ident, with)
 		runtime.ReadMemStats(&after)
 		if got := after.TotalAlloc - before.TotalAlloc; got > uint64(64<<10+len(data)) {
 			t.Fatalf("%d bytes allocated for %d bytes of input", got, len(data))
 		}
 		if err != nil {
+			if seal && with != nil && errors.Is(err, fileformat.ErrMismatch) {
+				t.Fatal("other codes: ", err)
+			}
 			return
 		}
 		vec := make([]float32, g.Dim())

@@ -54,6 +54,29 @@ func (c *Content) Touch(start, end int64) error {
 	return nil
 }
 
+// Touched reports whether the blocks of the file range [start, end) are verified.
+func (c *Content) Touched(start, end int64) bool {
+	if c.Verified() || start >= end {
+		return true
+	}
+	for i := block(start); i <= block(end-1); i++ {
+		if c.seen[i/64].Load()>>(i%64)&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Checksum returns a checksum of the content up to the offset end, whatever follows there. It reads
+// the checksums of whole blocks, and verifies the rest.
+func (c *Content) Checksum(end int64) (uint32, error) {
+	rest := end - (end-HeaderSize)%Size
+	if err := c.Touch(rest, end); err != nil {
+		return 0, err
+	}
+	return codec.CRC(c.b[c.end:][:(rest-HeaderSize)/Size*CRCSize], c.b[rest:end]), nil
+}
+
 // Reach returns the memory that a reader of the file range [start, end) touches: the range, with
 // the rest of its blocks while these are to be verified.
 func (c *Content) Reach(start, end int64) []byte {

@@ -59,6 +59,12 @@ type Derived[T any] struct {
 	dropped func()
 	// newer is the error that parse returns for a file of a newer release.
 	newer error
+	// lacks, if set, is the error that parse returns while another file, which this one needs, is
+	// absent. Then this file counts as absent, but is not built again.
+	lacks error
+	// stale, if set, reports whether the content must be parsed again, because another file, which
+	// it needs, is absent or was replaced.
+	stale func(*T) bool
 
 	building gate // held while the file is built; taken before mu
 
@@ -121,14 +127,37 @@ func (d *Derived[T]) Get() *T {
 func (d *Derived[T]) present() (v *T, again bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock() // also after a memory fault in load
+	v = d.current()
+	again, d.again = d.again, false
+	return v, again
+}
+
+// Current returns the content, or nil if the file is absent. Unlike Get, it does not look for
+// another file in the place of an outdated one, and takes no lock of the engine.
+func (d *Derived[T]) Current() *T {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.current()
+}
+
+// current is Current with mu held.
+func (d *Derived[T]) current() *T {
+	if d.Value != nil && d.stale != nil && d.stale(d.Value) {
+		d.Value = nil
+	}
 	if d.Value == nil && !d.Absent {
 		if err := d.load(); err != nil {
 			d.db.Opts.Logger.Debug("derived file is absent", "file", d.Name, "reason", err)
 		}
 	}
-	again, d.again = d.again, false
-	return d.Value, again
+	return d.Value
 }
+
+// isLack reports whether parse returned err only because it needs another file.
+func (d *Derived[T]) isLack(err error) bool { return d.lacks != nil && errors.Is(err, d.lacks) }
 
 // isOutdated reports whether the file should be replaced. mu must not be held: outdated takes
 // Engine.Mu.
@@ -157,11 +186,11 @@ func (d *Derived[T]) renew(v *T) *T {
 	return fresh
 }
 
-// load maps the file. mu is held. A process that lacks file handles or address space does
-// not make the file absent: the next use tries again.
+// load maps the file. mu is held. A process that lacks file handles or address space does not make
+// the file absent, nor does another file that it lacks: the next use tries again.
 func (d *Derived[T]) load() (err error) {
 	d.Value, d.again = nil, false
-	defer func() { d.Absent = err != nil && !isExhausted(err) }()
+	defer func() { d.Absent = err != nil && !isExhausted(err) && !d.isLack(err) }()
 	m, err := mapFile(d.db.Files(), d.Name)
 	if err != nil {
 		return err
@@ -293,6 +322,20 @@ func (d *Derived[T]) discard() error {
 func (d *Derived[T]) Distrust(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.distrust(err)
+}
+
+// DistrustOf is Distrust of the content v, which may have been replaced.
+func (d *Derived[T]) DistrustOf(v *T, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.Value == v {
+		d.distrust(err)
+	}
+}
+
+// distrust is Distrust with mu held.
+func (d *Derived[T]) distrust(err error) {
 	if d.Absent {
 		return // another call was first
 	}
@@ -338,7 +381,7 @@ func (d *Derived[T]) Check() error {
 		return nil // about to be removed
 	}
 	err := d.Fits(d.db.Files())
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, d.newer) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, d.newer) || d.isLack(err) {
 		return nil
 	}
 	return err

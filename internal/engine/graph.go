@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/segment/graph"
 )
 
@@ -27,11 +28,19 @@ func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 	ident := s.CodesIdent()
 	return &Derived[graph.Graph]{
 		db: db, Name: derivedName(s.Info.ID, "graph"), when: ByCompact,
-		Parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident) },
+		Parse:  func(b []byte) (*graph.Graph, error) { return graph.Parse(b, ident, s.Codes.Current()) },
 		verify: (*graph.Graph).Verify,
-		deep:   func(ctx context.Context, g *graph.Graph) error { return g.Compare(ctx, s.Rows) },
-		Write:  func(ctx context.Context, w io.WriterAt) error { return db.writeGraph(ctx, w, s) },
-		newer:  fileformat.ErrVersion,
+		deep: func(ctx context.Context, g *graph.Graph) error {
+			err := g.Compare(ctx, s.Rows)
+			if errors.Is(err, graph.ErrCodes) {
+				return nil // the check of the codes reports it
+			}
+			return err
+		},
+		Write: func(ctx context.Context, w io.WriterAt) error { return db.writeGraph(ctx, w, s) },
+		newer: fileformat.ErrVersion,
+		lacks: graph.ErrCodes,
+		stale: func(g *graph.Graph) bool { return g.Codes() != nil && g.Codes() != s.Codes.Current() },
 
 		outdated: func(g *graph.Graph) bool { return g.Outdated(s.index() == IndexSmall) },
 		unwanted: func() bool { return s.index() == IndexNone },
@@ -43,8 +52,27 @@ func (db *Engine) graphOf(s *OpenSegment) *Derived[graph.Graph] {
 	}
 }
 
-// writeGraph builds the graph of a segment. It extends the graph of the base,
-// if there is one.
+// DistrustGraph stops the use of a damaged graph, or of the codes that it shares if these are
+// damaged: then there is no graph until they have been rebuilt.
+func (s *OpenSegment) DistrustGraph(g *graph.Graph, err error) {
+	if errors.Is(err, graph.ErrCodes) {
+		s.Codes.DistrustOf(g.Codes(), err)
+	} else {
+		s.Graph.Distrust(err)
+	}
+}
+
+// codesToShare returns the codes of a segment, which a small graph shares, and builds them if they
+// are absent. It returns nil if there are none.
+func (s *OpenSegment) codesToShare(ctx context.Context) *codes.Codes {
+	if s.Codes == nil {
+		return nil
+	}
+	s.db.makeNow(ctx, s.Codes)
+	return s.Codes.Get()
+}
+
+// writeGraph builds the graph of a segment. It extends the graph of the base, if there is one.
 func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment) error {
 	opts := graph.Options{Workers: db.Opts.Workers, QuickSize: db.Opts.QuickSize, Small: s.index() == IndexSmall}
 	if y := yielderOf(ctx); y != nil {
@@ -73,8 +101,16 @@ func (db *Engine) writeGraph(ctx context.Context, w io.WriterAt, s *OpenSegment)
 	if base != nil {
 		opts.Base = base.Graph.Get()
 	}
+	if opts.Small {
+		opts.Codes = s.codesToShare(ctx)
+	}
 	_, err := graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
-	if opts.Base != nil && errors.Is(err, fileformat.ErrDamaged) {
+	if errors.Is(err, graph.ErrCodes) {
+		s.Codes.DistrustOf(opts.Codes, err)
+		opts.Codes = s.codesToShare(ctx)
+		_, err = graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)
+	}
+	if opts.Base != nil && errors.Is(err, fileformat.ErrDamaged) && !errors.Is(err, graph.ErrCodes) {
 		base.Graph.Distrust(err)
 		opts.Base = nil
 		_, err = graph.Write(ctx, w, s.CodesIdent(), s.Rows, opts)

@@ -278,7 +278,7 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 		why = fmt.Sprintf("the rows near the query do not match, and then a beam search with %v promises no recall",
 			w.setting)
 	case errors.Is(err, fileformat.ErrDamaged):
-		part.Segment.Graph.Distrust(err)
+		part.Segment.DistrustGraph(w.graph, err)
 		why = "the graph is damaged"
 	case err != nil:
 		return err

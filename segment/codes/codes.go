@@ -2,6 +2,7 @@ package codes
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -23,6 +24,8 @@ type Codes struct {
 	nibbles []byte // and the padding; nil: none
 	coarse  []float32
 	root    *Codes // of blocks with one mean, the first
+
+	rowsSeen atomic.Bool // see RowsVerified
 }
 
 // Parse opens the code file b for the segment ident. It verifies header, checksums of blocks and
@@ -83,6 +86,44 @@ func (c *Codes) Outdated(small bool) bool {
 	}
 	return c.head.small
 }
+
+// Ident returns the segment that the codes belong to.
+func (c *Codes) Ident() Ident { return c.head.ident }
+
+// Mean returns the mean that the codes refer to.
+func (c *Codes) Mean() []float32 { return c.mean }
+
+// Bytes returns the codes of all rows, Dim bytes each, and 64 bytes or more behind the last row.
+// TouchRow must verify a row before its codes are used.
+func (c *Codes) Bytes() []byte { return c.codes }
+
+// TouchRow verifies the blocks that hold the codes of a row.
+func (c *Codes) TouchRow(row int) error { return c.touchCodes(row, row+1) }
+
+// ReachRow returns the memory that TouchRow and a reader of a row's codes touch.
+func (c *Codes) ReachRow(row int) []byte {
+	at := headerSize + int64(row)*int64(c.Dim())
+	return c.file.Reach(at, at+int64(c.Dim()))
+}
+
+// RowsVerified reports whether all codes are verified, so that TouchRow is not needed. Unlike the
+// other parts of the file, all readers need these.
+func (c *Codes) RowsVerified() bool {
+	if !c.rowsSeen.Load() {
+		if !c.file.Touched(headerSize, c.lay.mean-sectionEnd) {
+			return false
+		}
+		c.rowsSeen.Store(true)
+	}
+	return true
+}
+
+// Evicted reports whether the system has taken parts of the file out of memory.
+func (c *Codes) Evicted() bool { return c.file.Evicted() }
+
+// Checksum returns a checksum of the mean and the codes of all rows, the same with and without
+// nibbles. It reads the checksums of blocks, and one block at most.
+func (c *Codes) Checksum() (uint32, error) { return c.file.Checksum(c.lay.scales) }
 
 // Verify compares all checksums that were not compared yet.
 func (c *Codes) Verify() error { return c.file.Verify() }

@@ -137,7 +137,7 @@ func (g *Graph) measure(p *simd.CodedVector, ids []uint32, b *Buffer) error {
 		b.dists = make([]float32, max(maxEntryPoints, len(b.ids)))
 	}
 	b.dists = b.dists[:len(b.ids)]
-	simd.GatherL2(b.dists, p, g.records, b.ids)
+	g.measureL2(b.dists, p, b.ids)
 	b.stats.Estimated += len(b.ids)
 	return nil
 }

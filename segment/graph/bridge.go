@@ -78,9 +78,9 @@ func (g *Graph) bridged(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]u
 	if err := g.touchRecords(d.ids); err != nil {
 		return nil, err
 	}
-	simd.LoadVector(&d.point, g.record(node)) // verified already, when it was compared with the query
+	g.load(&d.point, node) // verified already, when it was compared with the query
 	d.dists = slices.Grow(d.dists[:0], len(d.ids)+degree)[:len(d.ids)+degree]
-	simd.GatherL2(d.dists, &d.point, g.records, d.ids)
+	g.measureL2(d.dists, &d.point, d.ids)
 	d.near.reset(buildEF)
 	d.near.offerAll(d.ids, d.dists[:len(d.ids)], math.MaxFloat32)
 	links, n := *ids, len(own)-1
@@ -90,8 +90,8 @@ next:
 		if n == degree {
 			break
 		}
-		simd.LoadVector(&d.point, g.record(e.ID))
-		simd.GatherL2(d.dists, &d.point, g.records, links[:n])
+		g.load(&d.point, e.ID)
+		g.measureL2(d.dists, &d.point, links[:n])
 		for _, dist := range d.dists[:n] {
 			if alpha*dist < e.Dist {
 				continue next

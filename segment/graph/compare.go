@@ -3,6 +3,7 @@ package graph
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -12,12 +13,17 @@ import (
 // Compare checks that the graph, whose checksums hold, belongs to the given rows. It returns an
 // error that names the first contradiction: a record that differs from its row, wrong duplicates, a
 // neighbour that is not a node, estimates that do not fit the neighbours, or a node that no search
-// can find. It does not check the choice of neighbours or the calibration. It reads the rows once
-// from first to last. An error that does not wrap fileformat.ErrDamaged comes from rows or from
-// ctx.
+// can find. It does not check the choice of neighbours or the calibration. Damage of shared codes
+// is an error that wraps ErrCodes. It reads the rows once from first to last. An error that does
+// not wrap fileformat.ErrDamaged comes from rows or from ctx.
 func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 	if err := g.Verify(); err != nil {
 		return err
+	}
+	if g.codes != nil {
+		if err := g.codes.Verify(); err != nil {
+			return fmt.Errorf("graph: %w: %w", ErrCodes, err)
+		}
 	}
 	if err := g.compareRecords(ctx, rows); err != nil {
 		return err
@@ -34,7 +40,7 @@ func (g *Graph) Compare(ctx context.Context, rows codes.Source) error {
 
 func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
 	dim := g.Dim()
-	point, want := make([]float32, dim), make([]byte, g.geo.stride)
+	point, want := make([]float32, dim), make([]byte, recordSize(dim))
 	return read(ctx, &g.head.ident, rows, func(lo int, x []float32) error {
 		for row := lo; len(x) > 0; row, x = row+1, x[dim:] {
 			extra := g.space.point(point, x[:dim], false)
@@ -42,12 +48,21 @@ func (g *Graph) compareRecords(ctx context.Context, rows codes.Source) error {
 				g.turn.apply(point)
 			}
 			record(want, point, extra)
-			if !bytes.Equal(g.record(uint32(row)), want) {
+			if !g.hasRecord(uint32(row), want) {
 				return corrupt(headerSize+int64(row)*g.geo.stride, "codes of row %d do not fit its vector", row)
 			}
 		}
 		return nil
 	})
+}
+
+// hasRecord reports whether the record of a row is want.
+func (g *Graph) hasRecord(row uint32, want []byte) bool {
+	if g.codes == nil {
+		return bytes.Equal(g.record(row), want)
+	}
+	coded, tail := g.parts(row)
+	return bytes.Equal(coded[:g.Dim()], want[:g.Dim()]) && bytes.Equal(tail, want[len(want)-len(tail):])
 }
 
 // compareDuplicates returns the rows that are not nodes, because they duplicate an earlier row.
@@ -61,13 +76,20 @@ func (g *Graph) compareDuplicates() (bitset.Set, error) {
 		if next == none {
 			continue
 		}
-		if duplicates.Has(int(next)) || !bytes.Equal(g.record(row), g.record(next)) {
+		if duplicates.Has(int(next)) || !g.alike(row, next) {
 			return nil, corrupt(g.geo.duplicates+int64(row)*4,
 				"row %d is not a duplicate of row %d, or of another row too", next, row)
 		}
 		duplicates.Set(int(next))
 	}
 	return duplicates, nil
+}
+
+// alike reports whether two rows have equal records.
+func (g *Graph) alike(a, b uint32) bool {
+	codesA, tailA := g.parts(a)
+	codesB, tailB := g.parts(b)
+	return bytes.Equal(codesA[:g.Dim()], codesB[:g.Dim()]) && bytes.Equal(tailA, tailB)
 }
 
 func (g *Graph) compareNodes(ctx context.Context, duplicates bitset.Set) error {

@@ -28,7 +28,7 @@ func withDuplicates(rows, dim int) *data {
 // and with each kind of change in a file that is rightly signed.
 func TestCompare(t *testing.T) {
 	ctx := t.Context()
-	for _, layout := range []uint32{plain, quick} {
+	for _, layout := range []uint32{plain, quick, shared} {
 		for _, m := range metrics {
 			for _, rows := range []int{10, 300} {
 				d := withDuplicates(rows, 9)
@@ -83,10 +83,11 @@ func TestCompare(t *testing.T) {
 			}, "row 4 is a duplicate that is reachable, or a node that is not"},
 			"estimates": {func(g *Graph) { g.nodes[9*g.per+degree+40] ^= 1 }, "estimates of row 9"},
 		} {
-			if name == "estimates" && layout == plain {
+			if name == "estimates" && layout != quick || name == "mean" && layout == shared {
 				continue // has none
 			}
-			g, err := create(ctx, d.ident(fileformat.L2), d.source, Options{layout: layout, quiet: true})
+			with := d.codes(t, fileformat.L2)
+			g, err := create(ctx, d.ident(fileformat.L2), d.source, Options{layout: layout, quiet: true, Codes: with})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +98,7 @@ func TestCompare(t *testing.T) {
 			if _, err := g.write(&b); err != nil {
 				t.Fatal(err)
 			}
-			if g, err = Parse(b, d.ident(fileformat.L2)); err == nil {
+			if g, err = Parse(b, d.ident(fileformat.L2), with); err == nil {
 				err = g.Verify()
 			}
 			if err != nil {
@@ -112,7 +113,7 @@ func TestCompare(t *testing.T) {
 	d := withDuplicates(200, 9)
 	b := d.file(t, fileformat.L2, Options{quiet: true})
 	b[headerSize]++
-	g, err := Parse(b, d.ident(fileformat.L2))
+	g, err := Parse(b, d.ident(fileformat.L2), nil)
 	if err == nil {
 		err = g.Compare(ctx, d.source)
 	}

@@ -50,13 +50,18 @@ func (g *Graph) expectRecords(ids []uint32, b *Buffer) {
 	if b.cold {
 		for _, id := range ids {
 			g.readAhead(headerSize+int64(id)*g.geo.stride, g.geo.stride)
+			if g.codes != nil {
+				vfs.ReadAhead(g.codes.ReachRow(int(id)))
+			}
 		}
 	}
 }
 
-// Evicted reports whether the system has taken parts of the file out of memory, where searches will
-// look for them again.
-func (g *Graph) Evicted() bool { return g.file != nil && g.file.Evicted() }
+// Evicted reports whether the system has taken parts of the file out of memory, or of the codes
+// that it shares, where searches will look for them again.
+func (g *Graph) Evicted() bool {
+	return g.file != nil && g.file.Evicted() || g.codes != nil && g.codes.Evicted()
+}
 
 // readAhead has n bytes of the file read from disk, and the blocks to be verified with them.
 func (g *Graph) readAhead(at, n int64) { vfs.ReadAhead(g.file.Reach(at, at+n)) }

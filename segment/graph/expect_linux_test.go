@@ -21,7 +21,7 @@ func TestCold(t *testing.T) {
 	for _, walk := range []struct {
 		layout uint32
 		dim    int
-	}{{plain, 200}, {quick, 200}, {quick, quickDim}} {
+	}{{plain, 200}, {quick, 200}, {quick, quickDim}, {shared, 200}} {
 		t.Run(fmt.Sprint(walk.layout, " ", walk.dim), func(t *testing.T) {
 			runtime.LockOSThread() // faults are counted for each thread
 			defer runtime.UnlockOSThread()
@@ -32,32 +32,40 @@ func TestCold(t *testing.T) {
 			}
 			defer fsys.Close()
 			b := d.file(t, fileformat.Cosine, Options{quiet: true, layout: walk.layout})
-			if err := fsys.WriteFileAtomic("graph", b); err != nil {
-				t.Fatal(err)
+			var files []*vfs.File
+			var maps []*vfs.Mapping
+			for i, b := range [][]byte{b, d.codeFile(t, fileformat.Cosine)} {
+				name := fmt.Sprint(i)
+				if err := fsys.WriteFileAtomic(name, b); err != nil {
+					t.Fatal(err)
+				}
+				f, err := fsys.Open(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				m, err := f.Map(int64(len(b)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Close()
+				m.Advise(vfs.Random) // so that a fault brings one page
+				files, maps = append(files, f), append(maps, m)
 			}
-			f, err := fsys.Open("graph")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			m, err := f.Map(int64(len(b)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
-			m.Advise(vfs.Random) // so that a fault brings one page
 			fresh := func() *Graph {
 				t.Helper()
-				g, err := Parse(m.Bytes(), d.ident(fileformat.Cosine))
+				g, err := Parse(maps[0].Bytes(), d.ident(fileformat.Cosine), parsed(t, maps[1].Bytes(), d.ident(fileformat.Cosine)))
 				if err != nil {
 					t.Fatal(err)
 				}
 				return g
 			}
 			evict := func() {
-				m.Advise(vfs.Forget) // pages of a process stay
-				m.Advise(vfs.Random)
-				f.DropCache()
+				for i, m := range maps {
+					m.Advise(vfs.Forget) // pages of a process stay
+					m.Advise(vfs.Random)
+					files[i].DropCache()
+				}
 			}
 			some := bitset.New(d.rows())
 			for i := range d.rows() {
@@ -94,6 +102,11 @@ func TestCold(t *testing.T) {
 							if state == 1 {
 								if err := g.Verify(); err != nil {
 									t.Fatal(err)
+								}
+								if g.Codes() != nil {
+									if err := g.Codes().Verify(); err != nil {
+										t.Fatal(err)
+									}
 								}
 							}
 							evict()

@@ -11,11 +11,13 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// Numbers of the file format. They never change for version 3. Version 2 has no levels for more
-// than 100 results. Version 1, which had a different calibration, was not released.
+// Numbers of the file format. They never change for versions 3 and 4. Version 4 is version 3 with
+// the shared layout. Version 2 has no levels for more than 100 results. Version 1, which had a
+// different calibration, was not released.
 const (
 	magic          = "VECBOLTG"
-	version        = 3
+	version        = 3 // of the plain and the quick layout
+	newest         = 4 // of the shared layout
 	oldest         = 2 // version that is still read
 	headerSize     = blocks.HeaderSize
 	sectionEnd     = 64         // sections are padded to a multiple of it
@@ -32,10 +34,14 @@ const (
 const (
 	plain = 1 // ids of the neighbours
 	quick = 2 // and their codes of one bit per element
+
+	// Plain nodes; the codes of the records and their mean are in the code file of the segment.
+	shared = 3
 )
 
 var (
 	format = blocks.Format{Magic: magic, Version: version, Name: "graph"}
+	newer  = blocks.Format{Magic: magic, Version: newest, Name: "graph"}
 	older  = blocks.Format{Magic: magic, Version: oldest, Name: "graph"}
 )
 
@@ -57,6 +63,8 @@ type header struct {
 	margins     [len(calibrated)]float32
 	horizons    [len(calibrated)]float32 // squared distances of the last row beyond which nothing is promised, or 0
 	small       bool                     // plain to save space: without Options.Small it would be quick
+	codesCRC    uint32                   // of the shared layout: codes.Codes.Checksum
+	unshared    bool                     // to save space, but the codes are in this file
 	tableCRC    uint32
 }
 
@@ -68,14 +76,18 @@ type geometry struct {
 
 func (h *header) geometry() geometry {
 	rows := int64(h.ident.Rows)
-	g := geometry{stride: align(int64(h.ident.Dim) + simd.RecordTail), node: degree * 4}
-	if h.layout == quick {
+	g := geometry{stride: recordSize(h.ident.Dim), node: degree * 4}
+	mean := int64(h.ident.Dim) * 4
+	switch h.layout {
+	case quick:
 		g.node += int64(simd.BlockSize(signs(h.ident.Dim)))
+	case shared:
+		g.stride, mean = simd.RecordTail, 0
 	}
-	g.nodes = headerSize + rows*g.stride
+	g.nodes = align(headerSize + rows*g.stride)
 	g.duplicates = g.nodes + rows*g.node
 	g.mean = align(g.duplicates + rows*4)
-	g.entryPoints = align(g.mean + int64(h.ident.Dim)*4)
+	g.entryPoints = align(g.mean + mean)
 	g.overflow = align(g.entryPoints + int64(h.entryPoints)*4)
 	g.levels = align(g.overflow + int64(h.overflow)*4)
 	lines := int64(0)
@@ -87,10 +99,17 @@ func (h *header) geometry() geometry {
 	return g
 }
 
+// recordSize returns the bytes of a whole record.
+func recordSize(dim int) int64 { return align(int64(dim) + simd.RecordTail) }
+
 func align(off int64) int64 { return (off + sectionEnd - 1) &^ (sectionEnd - 1) }
 
 func (h *header) encode(g *geometry) []byte {
-	e := format.Header()
+	f := &format
+	if h.layout == shared {
+		f = &newer
+	}
+	e := f.Header()
 	e.U32(h.ident.Metric.Code())
 	e.Raw(h.ident.DB[:])
 	e.U64(h.ident.Segment)
@@ -116,10 +135,17 @@ func (h *header) encode(g *geometry) []byte {
 	for _, d := range h.horizons {
 		e.U32(math.Float32bits(d))
 	}
-	if h.small {
-		e.U32(1)
-	}
+	e.U32(bit(h.small))
+	e.U32(h.codesCRC)
+	e.U32(bit(h.unshared))
 	return fileformat.SealHeader(e)
+}
+
+func bit(v bool) uint32 {
+	if v {
+		return 1
+	}
+	return 0
 }
 
 // decodeHeader reads the header of b, a whole file, and compares its checksum and the length of b.
@@ -127,11 +153,15 @@ func decodeHeader(b []byte) (header, geometry, error) {
 	fail := func(off int64, text string, args ...any) (header, geometry, error) {
 		return header{}, geometry{}, corrupt(off, text, args...)
 	}
+	columns, layouts := headerColumns[:], []uint32{plain, quick}
 	d, err := format.Open(b)
-	columns := headerColumns[:]
 	if errors.Is(err, fileformat.ErrVersion) {
+		layouts = []uint32{shared}
+		d, err = newer.Open(b)
+	}
+	if errors.Is(err, fileformat.ErrVersion) {
+		columns, layouts = headerColumns[:1], []uint32{plain, quick}
 		d, err = older.Open(b)
-		columns = columns[:1]
 	}
 	if err != nil {
 		return header{}, geometry{}, err
@@ -169,13 +199,15 @@ func decodeHeader(b []byte) (header, geometry, error) {
 			h.horizons[i] = math.Float32frombits(d.U32())
 		}
 		h.small = d.U32() == 1
+		h.codesCRC = d.U32()
+		h.unshared = d.U32() == 1
 	}
 	m, ok := fileformat.MetricOf(metric)
 	if !ok || dim < 1 || dim > codes.MaxDim || rows < 1 || rows > codes.MaxRows {
 		return fail(12, "metric %d, dimension %d, %d rows", metric, dim, rows)
 	}
 	h.ident.Metric, h.ident.Dim, h.ident.Rows = m, int(dim), int(rows)
-	if h.layout != plain && (h.layout != quick || dim > simd.MaxSign) {
+	if !slices.Contains(layouts, h.layout) || h.layout == quick && dim > simd.MaxSign {
 		return fail(64, "layout %d", h.layout)
 	}
 	if !(h.unit > 0) || math.IsInf(h.unit, 0) || !(h.maxNorm >= 0) || math.IsInf(h.maxNorm, 0) {

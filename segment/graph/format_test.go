@@ -21,10 +21,29 @@ func fixture(t *testing.T, layout uint32) []byte {
 	d := &data{dim: 3, vecs: []float32{1, 0, 0, 0.5, -0.5, 0.25, 0, 0, 0, -3, 0.5, 1, 0, 0, 0}}
 	id := codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}
 	var b memory
-	if _, err := Write(t.Context(), &b, id, d.source, Options{Seed: 9, layout: layout}); err != nil {
+	opts := Options{Seed: 9, layout: layout}
+	if layout == shared {
+		opts.Codes = fixtureCodes(t)
+	}
+	if _, err := Write(t.Context(), &b, id, d.source, opts); err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// fixtureCodes are the codes of the fixture, from a file of their first version that graphs share.
+func fixtureCodes(t *testing.T) *codes.Codes {
+	const name = "testdata/v2.codes"
+	id := codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := codes.Parse(b, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // TestFormatPage compares the hexdump in docs/format/graph.md with a file that Write makes now. A
@@ -34,11 +53,12 @@ func TestFormatPage(t *testing.T) {
 	formattest.Page(t, "../../docs/format/graph.md", got, *update)
 }
 
-// TestOldFile opens files that were written when the format was new, and files of version 2.
+// TestOldFile opens files that were written when the format was new, and files of earlier versions.
 func TestOldFile(t *testing.T) {
 	for name, layout := range map[string]uint32{
 		"testdata/v2-plain.graph": 0, "testdata/v2-quick.graph": 0,
 		"testdata/v3-plain.graph": plain, "testdata/v3-quick.graph": quick,
+		"testdata/v4-shared.graph": shared,
 	} {
 		if *update && layout > 0 {
 			if err := os.WriteFile(name, fixture(t, layout), 0o644); err != nil {
@@ -60,14 +80,14 @@ func TestFirstVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}); !errors.Is(err, fileformat.ErrVersion) {
+		if _, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}, nil); !errors.Is(err, fileformat.ErrVersion) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func oldFile(t *testing.T, b []byte) {
-	g, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe})
+	g, err := Parse(b, codes.Ident{DB: [16]byte{1, 2, 3}, Segment: 42, Rows: 5, Dim: 3, Metric: fileformat.Dot, CRC: 0xcafe}, fixtureCodes(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +150,8 @@ func dump(t *testing.T, b []byte) string {
 		f32(fmt.Sprintf("horizon for %d", k))
 	}
 	u32("small")
+	line(4, "checksum of shared codes", "%#08x", d.U32())
+	u32("not shared")
 	repeat(4092-d.Offset(), 0, "reserved")
 	line(4, "checksum of 0 to 4091", "%#08x", d.U32())
 	for r := range rows {

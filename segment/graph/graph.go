@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
@@ -20,7 +21,9 @@ type Graph struct {
 	sifts bool      // see sift.go
 
 	file        *blocks.Content // nil for a graph that is being built
-	records     []byte
+	records     []byte          // in the shared layout, their last bytes
+	codes       *codes.Codes    // of the shared layout
+	codeBytes   []byte          // of codes
 	nodes       []uint32
 	nodeBytes   []byte
 	per         int // uint32 per node
@@ -30,12 +33,17 @@ type Graph struct {
 	levels      [len(calibrated)][]level
 }
 
-// Parse opens the graph file b for the segment ident. It verifies the header, the checksums of
+// ErrCodes is wrapped by errors about the codes that a graph shares: they are absent or damaged.
+// The file of the graph may be right.
+var ErrCodes = errors.New("shared codes")
+
+// Parse opens the graph file b for the segment ident. with are the codes of the segment, nil if
+// they are absent; only the shared layout needs them. It verifies the header, the checksums of
 // blocks, and the small sections at the end; every other block when it is first used. b is kept: it
 // must stay readable and unchanged while the Graph is used. Its address must be a multiple of 4, as
 // mappings have it; otherwise, and on big-endian machines, everything except the records is copied.
-// The error wraps fileformat.ErrDamaged, fileformat.ErrVersion or fileformat.ErrMismatch.
-func Parse(b []byte, ident codes.Ident) (*Graph, error) {
+// The error wraps fileformat.ErrDamaged, fileformat.ErrVersion, fileformat.ErrMismatch or ErrCodes.
+func Parse(b []byte, ident codes.Ident, with *codes.Codes) (*Graph, error) {
 	h, geo, err := decodeHeader(b)
 	if err != nil {
 		return nil, err
@@ -61,11 +69,14 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	if err := file.Touch(geo.mean, geo.table); err != nil {
 		return nil, err
 	}
-	mean := codec.F32sFromBytes(b[geo.mean:][:ident.Dim*4])
-	if !simd.Finite(mean) {
+	if h.layout == shared {
+		if err := g.share(with); err != nil {
+			return nil, err
+		}
+	} else if g.mean = codec.F32sFromBytes(b[geo.mean:][:ident.Dim*4]); !simd.Finite(g.mean) {
 		return nil, corrupt(geo.mean, "mean is not finite")
 	}
-	g.mean, g.space = mean, newSpace(&h, mean)
+	g.space = newSpace(&h, g.mean)
 	g.prepare()
 	for i, row := range g.entryPoints {
 		if row >= uint32(ident.Rows) {
@@ -90,6 +101,27 @@ func Parse(b []byte, ident codes.Ident) (*Graph, error) {
 	}
 	return g, nil
 }
+
+// share takes the mean and the codes of the rows from their code file, if it has those that the
+// graph was made with.
+func (g *Graph) share(with *codes.Codes) error {
+	if with == nil {
+		return fmt.Errorf("graph: %w: they are absent", ErrCodes)
+	}
+	crc, err := with.Checksum()
+	if err != nil {
+		return fmt.Errorf("graph: %w: %w", ErrCodes, err)
+	}
+	if have := with.Ident(); have != g.head.ident || crc != g.head.codesCRC {
+		return fmt.Errorf("graph: %w: codes %08x of %+v, want %08x of %+v", fileformat.ErrMismatch, crc, have,
+			g.head.codesCRC, g.head.ident)
+	}
+	g.codes, g.codeBytes, g.mean = with, with.Bytes(), with.Mean()
+	return nil
+}
+
+// Codes returns the codes that the graph shares, or nil.
+func (g *Graph) Codes() *codes.Codes { return g.codes }
 
 // prepare makes whatever follows from the header alone.
 func (g *Graph) prepare() {
@@ -117,6 +149,10 @@ func (g *Graph) Layout() string {
 		return fmt.Sprintf("quick: from %d dimensions", quickDim)
 	case g.Quick():
 		return fmt.Sprintf("quick: from %d dimensions, with as many rows", middleDim)
+	case g.head.layout == shared:
+		return "shared: to save space"
+	case g.head.unshared:
+		return "plain: to save space, with codes that cannot be shared"
 	case g.head.small:
 		return "plain: to save space"
 	case dim < middleDim:
@@ -130,13 +166,13 @@ func (g *Graph) Layout() string {
 }
 
 // Outdated reports whether another file should replace this one because it was written without
-// Options.Small and they are set now, or the other way round. Where the layout is plain anyway, the
-// files are the same.
+// Options.Small and they are set now, or the other way round. Where the layout is plain in both
+// cases, the files serve both.
 func (g *Graph) Outdated(small bool) bool {
 	if small {
-		return g.Quick()
+		return g.head.layout != shared && !g.head.unshared
 	}
-	return g.head.small
+	return g.head.layout == shared || g.head.small
 }
 
 // Overflow returns the number of nodes that no search can reach through links. Search looks at each
@@ -151,8 +187,11 @@ func (g *Graph) Verify() error {
 	return g.file.Verify()
 }
 
-// Verified reports whether all checksums have been compared: every block was in memory once.
-func (g *Graph) Verified() bool { return g.file == nil || g.file.Verified() }
+// Verified reports whether all checksums have been compared: every block was in memory once, those
+// of the codes included.
+func (g *Graph) Verified() bool {
+	return g.file == nil || g.file.Verified() && (g.codes == nil || g.codes.RowsVerified())
+}
 
 // touchRecords verifies the records of ids, all of them rows.
 func (g *Graph) touchRecords(ids []uint32) error {
@@ -164,11 +203,45 @@ func (g *Graph) touchRecords(ids []uint32) error {
 		if err := g.file.Touch(at, at+g.geo.stride); err != nil {
 			return err
 		}
+		if g.codes != nil {
+			if err := g.codes.TouchRow(int(id)); err != nil {
+				return fmt.Errorf("graph: %w: %w", ErrCodes, err)
+			}
+		}
 	}
 	return nil
 }
 
-// record returns the record of a row.
+// measureL2 sets dst to the squared distances of p and the records of ids, all of them verified.
+func (g *Graph) measureL2(dst []float32, p *simd.CodedVector, ids []uint32) {
+	if g.codes != nil {
+		simd.GatherSplitL2(dst, p, g.codeBytes, g.Dim(), g.records, ids)
+	} else {
+		simd.GatherL2(dst, p, g.records, ids)
+	}
+}
+
+// parts returns the codes of a row, with the bytes behind them up to a multiple of 64, and the last
+// bytes of its record.
+func (g *Graph) parts(row uint32) (coded, tail []byte) {
+	if g.codes == nil {
+		rec := g.record(row)
+		return rec[:align(int64(g.Dim()))], rec[len(rec)-simd.RecordTail:]
+	}
+	return g.codeBytes[int(row)*g.Dim():][:align(int64(g.Dim()))], g.record(row)
+}
+
+// load sets p to the vector of a row.
+func (g *Graph) load(p *simd.CodedVector, row uint32) {
+	if g.codes != nil {
+		coded, tail := g.parts(row)
+		simd.LoadSplitVector(p, coded, g.Dim(), tail)
+	} else {
+		simd.LoadVector(p, g.record(row))
+	}
+}
+
+// record returns the record of a row, or its last bytes in the shared layout.
 func (g *Graph) record(row uint32) []byte {
 	stride := int(g.geo.stride)
 	return g.records[int(row)*stride:][:stride]

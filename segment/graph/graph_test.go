@@ -44,11 +44,14 @@ type memory = blocks.Memory
 var walks = []struct {
 	layout uint32
 	dim    int
-}{{plain, 24}, {quick, 160}, {quick, quickDim}}
+}{{plain, 24}, {quick, 160}, {quick, quickDim}, {shared, 24}}
 
 // file builds the graph file of d.
 func (d *data) file(t testing.TB, m fileformat.Metric, opts Options) []byte {
 	t.Helper()
+	if opts.layout == shared && opts.Codes == nil {
+		opts.Codes = d.codes(t, m)
+	}
 	var b memory
 	size, err := Write(context.Background(), &b, d.ident(m), d.source, opts)
 	if err != nil || size != int64(len(b)) {
@@ -59,11 +62,34 @@ func (d *data) file(t testing.TB, m fileformat.Metric, opts Options) []byte {
 
 func (d *data) graph(t testing.TB, m fileformat.Metric, opts Options) *Graph {
 	t.Helper()
-	g, err := Parse(d.file(t, m, opts), d.ident(m))
+	if opts.layout == shared && opts.Codes == nil {
+		opts.Codes = d.codes(t, m)
+	}
+	g, err := Parse(d.file(t, m, opts), d.ident(m), opts.Codes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// codeFile builds the code file of d.
+func (d *data) codeFile(t testing.TB, m fileformat.Metric) []byte {
+	t.Helper()
+	b, err := codes.Build(d.ident(m), d.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// codes returns the codes of d.
+func (d *data) codes(t testing.TB, m fileformat.Metric) *codes.Codes {
+	t.Helper()
+	c, err := codes.Parse(d.codeFile(t, m), d.ident(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // exact returns the k best rows that are allowed.
@@ -236,7 +262,7 @@ func compare(t testing.TB, g *Graph, d *data, m fileformat.Metric, vec []float32
 // TestRecall holds promises: in every shape and for every metric, searches with the setting for a
 // recall have it.
 func TestRecall(t *testing.T) {
-	for _, name := range append(shapeNames(), "quick", "sifting") {
+	for _, name := range append(shapeNames(), "quick", "sifting", "shared") {
 		for _, m := range metrics {
 			t.Run(fmt.Sprintf("%s/metric=%d", name, m), func(t *testing.T) {
 				shape, dim, opts := name, 24, Options{}
@@ -245,6 +271,8 @@ func TestRecall(t *testing.T) {
 					shape, dim = "latent", quickDim
 				case "sifting":
 					shape, dim, opts.QuickSize = "latent", middleDim, 1
+				case "shared":
+					shape, dim, opts.layout = "latent", 50, shared
 				}
 				d, queries := make1(shape, dim, 600, 150)
 				g := d.graph(t, m, opts)
@@ -328,7 +356,7 @@ func TestFew(t *testing.T) {
 			}
 			d, queries := make1(name, dim, n, 5)
 			for _, m := range metrics {
-				g := d.graph(t, m, Options{Workers: 1, layout: uint32(1 + n%2)})
+				g := d.graph(t, m, Options{Workers: 1, layout: uint32(1 + n%3)})
 				for _, q := range queries {
 					for _, k := range []int{1, 7, 100} {
 						if found, want := check(t, g, d, m, q, k, 100, nil, new(Buffer)); found != want {
@@ -448,7 +476,7 @@ func TestQueries(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	d, _ := make1("clusters", 12, 1200, 0)
 	for i, m := range metrics {
-		opts := Options{Workers: 1, Seed: 7, layout: uint32(1 + i%2)}
+		opts := Options{Workers: 1, Seed: 7, layout: uint32(1 + i%3)}
 		one := d.file(t, m, opts)
 		opts.Workers = 5
 		if !slices.Equal(one, d.file(t, m, opts)) {
@@ -518,9 +546,10 @@ func TestParse(t *testing.T) {
 func testParse(t *testing.T, layout uint32, dim int) {
 	d, queries := make1("normal", dim, 500, 1)
 	id := d.ident(fileformat.Cosine)
-	b := d.file(t, fileformat.Cosine, Options{layout: layout, quiet: true})
+	with := d.codes(t, fileformat.Cosine)
+	b := d.file(t, fileformat.Cosine, Options{layout: layout, quiet: true, Codes: with})
 	keepRatio := func(b []byte) error {
-		g, err := Parse(b, id)
+		g, err := Parse(b, id, with)
 		if err != nil {
 			return err
 		}
@@ -548,7 +577,7 @@ func testParse(t *testing.T, layout uint32, dim int) {
 	} {
 		other := id
 		change(&other)
-		if _, err := Parse(b, other); !errors.Is(err, fileformat.ErrMismatch) {
+		if _, err := Parse(b, other, with); !errors.Is(err, fileformat.ErrMismatch) {
 			t.Errorf("parsed for %+v: %v", other, err)
 		}
 	}

@@ -172,7 +172,7 @@ func (q *Query) near(last float32, n int, offset float64, allowed bitset.Set, b 
 		return false, err
 	}
 	b.others = slices.Grow(b.others[:0], len(ids))[:len(ids)]
-	simd.GatherL2(b.others, &q.point, g.records, ids)
+	g.measureL2(b.others, &q.point, ids)
 	nearer := 0
 	for i, d := range b.others {
 		if d < last && ids[i] != q.without {

@@ -46,9 +46,14 @@ func (q *Query) Reset(g *Graph, vec []float32) {
 		g.turn.apply(q.y[:dim])
 		q.table.Set(q.y)
 	}
-	q.rec = slices.Grow(q.rec[:0], int(g.geo.stride))[:g.geo.stride]
+	size := int(recordSize(dim))
+	q.rec = slices.Grow(q.rec[:0], size)[:size]
 	record(q.rec, q.y[:dim], extra)
-	simd.LoadVector(&q.point, q.rec)
+	if g.codes != nil {
+		simd.LoadSplitVector(&q.point, q.rec[:align(int64(dim))], dim, q.rec[size-simd.RecordTail:])
+	} else {
+		simd.LoadVector(&q.point, q.rec)
+	}
 }
 
 // Without makes searches ignore row, whose vector q is: they neither return it nor pass through it,
@@ -171,7 +176,7 @@ const inRegisters = 192
 // narrowFirst reports whether a search should try a beam in registers first. The stopping ratio
 // ends most searches before they have expanded that many rows.
 func (q *Query) narrowFirst(k int, s Setting, allowed bitset.Set) bool {
-	return s.StopRatio > 0 && allowed == nil && q.g.head.layout == plain && s.EF > inRegisters &&
+	return s.StopRatio > 0 && allowed == nil && q.g.head.layout != quick && s.EF > inRegisters &&
 		rescored(q.g.rank(k)) <= inRegisters
 }
 

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -41,9 +43,11 @@ type Options struct {
 	// the quick layout; 0: where it is faster.
 	QuickSize int64
 
-	// Small makes a small file, with the plain layout whatever the dimension. Searches of many
-	// dimensions then take longer.
+	// Small makes a small file, whatever the dimension: the records refer to Codes, the codes of
+	// the same rows, and to their mean. Without Codes, or if these do not code a row, the layout is
+	// plain. Searches of many dimensions then take longer.
 	Small bool
+	Codes *codes.Codes
 
 	layout uint32 // 0: by layoutOf
 	quiet  bool   // no calibration
@@ -109,8 +113,16 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	if opts.layout == 0 && ident.Metric == fileformat.Dot && lengths < sameLength*h.maxNorm*float64(ident.Rows) {
 		h.layout = plain
 	}
-	if opts.Small && h.layout == quick {
-		h.layout, h.small = plain, true
+	share := opts.layout == shared
+	if opts.Small {
+		h.small, share = h.layout == quick, opts.Codes != nil
+		h.layout = plain
+	}
+	if share {
+		h.layout, mean = plain, opts.Codes.Mean() // until it is written
+		if have := opts.Codes.Ident(); have != ident {
+			return nil, fmt.Errorf("graph: %w: codes of %+v for %+v", fileformat.ErrMismatch, have, ident)
+		}
 	}
 	// The seed does not depend on the identity of the segment, so that equal documents have equal
 	// answers everywhere. It depends on the rows, so that each merge inserts other nodes again.
@@ -132,6 +144,11 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	}); err != nil {
 		return nil, err
 	}
+	if share {
+		if share, err = b.hasCodes(opts.Codes); err != nil {
+			return nil, err
+		}
+	}
 	b.group()
 	if err := b.link(rows, lengths, &opts); err != nil {
 		return nil, err
@@ -145,8 +162,48 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	for i, table := range g.levels {
 		g.head.levels[i] = uint32(len(table))
 	}
+	g.head.unshared = opts.Small && !share
+	if share {
+		if err := g.split(opts.Codes); err != nil {
+			return nil, err
+		}
+	}
 	g.geo = g.head.geometry()
 	return g, nil
+}
+
+// hasCodes reports whether the records of a plain graph have the codes of the rows that c has. They
+// do, if the mean is the same, unless elements are so small, so large or so different that c does
+// not code a row.
+func (b *builder) hasCodes(c *codes.Codes) (bool, error) {
+	dim := b.Dim()
+	var other atomic.Bool
+	err := b.each(b.Len(), func(_ *workerScratch, row int) error {
+		if err := c.TouchRow(row); err != nil {
+			return fmt.Errorf("graph: %w: %w", ErrCodes, err)
+		}
+		if !bytes.Equal(b.record(uint32(row))[:dim], c.Bytes()[row*dim:][:dim]) {
+			other.Store(true)
+		}
+		return nil
+	})
+	return !other.Load(), err
+}
+
+// split changes the layout from plain to shared, with codes that the records have.
+func (g *Graph) split(c *codes.Codes) error {
+	crc, err := c.Checksum()
+	if err != nil {
+		return fmt.Errorf("graph: %w: %w", ErrCodes, err)
+	}
+	tails := make([]byte, 0, g.Len()*simd.RecordTail)
+	for row := range uint32(g.Len()) {
+		_, tail := g.parts(row)
+		tails = append(tails, tail...)
+	}
+	g.records, g.codes, g.codeBytes = tails, c, c.Bytes()
+	g.head.layout, g.head.codesCRC = shared, crc
+	return nil
 }
 
 // read calls f for all rows, in ascending ranges.
@@ -244,8 +301,13 @@ func (b *builder) code(rows codes.Source, point func(dst, x []float32) float32) 
 func (g *Graph) write(w io.WriterAt) (int64, error) {
 	out := blocks.NewWriter(w, headerSize)
 	out.Add(g.records)
+	out.Pad(sectionEnd)
 	out.Add(codec.BytesFromU32s(g.nodes))
-	for _, words := range [][]uint32{g.duplicates, meanBits(g.mean), g.entryPoints, g.over, encodeLevels(&g.levels)} {
+	mean := meanBits(g.mean)
+	if g.codes != nil {
+		mean = nil // it is in the codes
+	}
+	for _, words := range [][]uint32{g.duplicates, mean, g.entryPoints, g.over, encodeLevels(&g.levels)} {
 		out.Add(codec.BytesFromU32s(words))
 		out.Pad(sectionEnd)
 	}
