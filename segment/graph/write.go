@@ -85,8 +85,9 @@ const readBytes = 1 << 20
 
 // Write builds the graph of a segment, writes its file to w, which must be empty, and returns its
 // size. It reads the rows three times from first to last, never two ranges at once, and stops when
-// ctx is done. Memory: the file's size, and about 200 bytes per row. It does not sync. For Dot it
-// reads the rows once more, and keeps a second record per row until the nodes are linked.
+// ctx is done. Memory: the file's size with whole records, and about 200 bytes per row. It does not
+// sync. For Dot it reads the rows once more, and keeps a second record per row until the nodes are
+// linked.
 func Write(ctx context.Context, w io.WriterAt, ident codes.Ident, rows codes.Source, opts Options) (int64, error) {
 	g, err := create(ctx, ident, rows, opts)
 	if err != nil {
