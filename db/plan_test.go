@@ -12,74 +12,79 @@ import (
 	"github.com/vecbolt/vecbolt/internal/score"
 )
 
-// The planner takes the walk or the scan, whichever costs less by the distances
-// that a walk turns out to estimate: at any selectivity and effort, in every
-// kind of graph.
+// The planner takes the beam search or the scan, whichever costs less by the distances that the
+// search turns out to estimate: at any selectivity, recall or beam width, and number of results, in
+// every kind of graph. Work is counted, not timed. BenchmarkPrices measures the prices.
 func TestPlanByWork(t *testing.T) {
-	const queries, tolerance = 2, 1.6
+	// A choice whose cost exceeds the other one's by this factor is wrong.
+	const tolerance = 1.2
 	for _, set := range []struct {
-		kind      string
+		name      string
 		rows, dim int
 		quickSize int64
-	}{{"normal", 2500, 256, 0}, {"clustered", 5000, 256, 1}, {"clustered", 1500, 512, 0}} {
-		t.Run(fmt.Sprintf("%s/%d", set.kind, set.dim), func(t *testing.T) {
-			kind, rows, dim := set.kind, set.rows, set.dim
+	}{{"plain", 6000, 100, 0}, {"sifts", 8000, 192, 1}, {"quick", 2500, 512, 0}} {
+		t.Run(set.name, func(t *testing.T) {
+			if testing.Short() && set.name != "plain" {
+				t.Skip("-short: a graph of the quick layout takes seconds to build")
+			}
+			const queries = 12
 			opts := walking
-			opts.quickSize = set.quickSize
+			opts.quickSize, opts.walkAlways = set.quickSize, false
 			vdb := open(t, t.TempDir(), &opts)
-			c := collection(t, vdb, "c", Schema{Dim: dim})
-			rng := rand.New(rand.NewPCG(21, uint64(dim)))
-			vecs := vectorsOf(kind, rng, rows+queries, dim)
+			c := collection(t, vdb, "c", Schema{Dim: set.dim})
+			vecs := madeRows(set.rows+queries, set.dim)
+			order := rand.New(rand.NewPCG(21, uint64(set.dim))).Perm(set.rows)
 			var docs []Document
-			for i, v := range vecs[:rows] {
-				docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v, Metadata: Metadata{"i": i * 7919 % rows}})
+			for i, v := range vecs[queries:] {
+				docs = append(docs, Document{ID: fmt.Sprint(i), Vector: v, Metadata: Metadata{"i": order[i]}})
 			}
 			upsert(t, c, docs...)
 			if err := vdb.Compact(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			walked, scanned := 0, 0
-			for _, share := range []float64{1, 0.5, 0.2, 0.05, 0.01} {
-				for _, effort := range []int{10, 20, 40, 160} {
-					q := Query{K: 10, Accuracy: EF(effort)}
-					if share < 1 {
-						q.Where = filter.Lt("i", int(share*float64(rows)))
-					}
-					var walk, scan, graphs float64
-					for _, vec := range vecs[rows:] {
-						q.Near = Vector(vec)
-						vdb.searcher.Nearest.GraphAlways = true
-						w, s := costs(t, c, q)
-						walk, scan = walk+w, scan+s
-						vdb.searcher.Nearest.GraphAlways = false
-						if e, err := c.Explain(t.Context(), q); err != nil {
-							t.Fatal(err)
-						} else if e.Plan[0].Plan == "graph" {
-							graphs++
+			for _, share := range []float64{1, 0.5, 0.2, 0.05} {
+				for _, k := range []int{10, 100} {
+					for _, a := range []Accuracy{Recall(0.8), Recall(0.95), Recall(0.99), EF(20), EF(80)} {
+						q := Query{K: k, Accuracy: a}
+						if share < 1 {
+							q.Where = filter.Lt("i", int(share*float64(set.rows)))
 						}
-					}
-					switch {
-					case graphs > 0 && walk > tolerance*scan:
-						t.Errorf("%v of the rows, effort %d: walks for %.2g times the cost of scans", share, effort, walk/scan)
-					case graphs == 0 && scan > tolerance*walk:
-						t.Errorf("%v of the rows, effort %d: scans for %.2g times the cost of walks", share, effort, scan/walk)
-					case graphs > 0:
-						walked++
-					default:
-						scanned++
+						walk, scan, graphs := 0.0, 0.0, 0
+						for _, vec := range vecs[:queries] {
+							q.Near = Vector(vec)
+							w, s, planned := costs(t, c, q)
+							walk, scan = walk+w, scan+s
+							if planned {
+								graphs++
+							}
+						}
+						cell := fmt.Sprintf("%v of the rows, k = %d, %v", share, k, a)
+						switch {
+						case graphs != 0 && graphs != queries:
+							t.Errorf("%s: %d of %d plans are walks", cell, graphs, queries)
+						case graphs > 0 && walk > tolerance*scan:
+							t.Errorf("%s: walks for %.2g times the cost of scans", cell, walk/scan)
+						case graphs == 0 && scan > tolerance*walk:
+							t.Errorf("%s: scans for %.2g times the cost of walks", cell, scan/walk)
+						case graphs > 0:
+							walked++
+						default:
+							scanned++
+						}
 					}
 				}
 			}
-			if walked < 2 || scanned < 5 {
+			if walked < 5 || scanned < 5 {
 				t.Errorf("%d walks and %d scans: there was no choice", walked, scanned)
 			}
 		})
 	}
 }
 
-// costs returns the cost of a beam search by the distances that it estimates, and
-// the cost of a scan.
-func costs(t *testing.T, c *Collection, q Query) (walk, scan float64) {
+// costs returns the cost of a beam search by the distances that it estimates, together with the
+// scan that follows if it gives up, the cost of a scan, and whether the planner takes the search.
+func costs(t *testing.T, c *Collection, q Query) (walk, scan float64, planned bool) {
 	t.Helper()
 	ver, v, done, err := c.open()
 	if err != nil {
@@ -87,8 +92,14 @@ func costs(t *testing.T, c *Collection, q Query) (walk, scan float64) {
 	}
 	defer done()
 	probe := &nearest.Probe{
-		Scorer: score.New(v.Def.Schema.Metric, q.Near.(Vector)), Goal: nearest.Goal{EF: int(q.Accuracy.(EF))},
-		Need: q.K, Least: engine.NegInf, Parts: make([]nearest.PartSearch, len(v.Parts)), Matched: v.Count,
+		Scorer: score.New(v.Def.Schema.Metric, q.Near.(Vector)), Need: q.K, Least: engine.NegInf,
+		Parts: make([]nearest.PartSearch, len(v.Parts)), Matched: v.Count,
+	}
+	switch a := q.Accuracy.(type) {
+	case EF:
+		probe.Goal.EF = int(a)
+	case Recall:
+		probe.Goal.Recall = float64(a)
 	}
 	if q.Where != nil {
 		where, err := match.New(t.Context(), v, q.Where)
@@ -100,19 +111,27 @@ func costs(t *testing.T, c *Collection, q Query) (walk, scan float64) {
 		}
 		probe.Matched = probe.Parts[0].Set.Count()
 	}
+	searcher := *c.db.searcher.Nearest
 	s := nearest.Search{
-		Searcher: c.db.searcher.Nearest, Version: ver, View: v, Workers: c.db.opts.Workers,
-		Probes: []*nearest.Probe{probe}, Trace: &nearest.Trace{},
+		Searcher: &searcher, Version: ver, View: v, Workers: c.db.opts.Workers, Probes: []*nearest.Probe{probe},
 	}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	estimated := 0
-	for _, stage := range s.Trace.Stages {
-		if stage.Name == "graph" {
-			estimated += stage.Rows
+	for _, searcher.GraphAlways = range []bool{false, true} {
+		s.Trace = &nearest.Trace{}
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		estimated := 0
+		for _, stage := range s.Trace.Stages {
+			if stage.Name == "graph" {
+				estimated += stage.Rows
+			}
+		}
+		planned = planned || estimated > 0 && !searcher.GraphAlways
+		scan = s.ScanCost(probe, 0)
+		walk = s.GraphCost(probe, 0, v.Parts[0].Segment.Graph.Get(), float64(estimated))
+		if !probe.UsesGraphs() {
+			walk += scan
 		}
 	}
-	price := v.Parts[0].Segment.Graph.Get().Price(probe.Parts[0].Set != nil)
-	return float64(estimated) * price, s.ScanCost(probe, 0)
+	return walk, scan, planned
 }

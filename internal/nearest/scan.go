@@ -149,17 +149,26 @@ func (s *Search) rowCosts(part int) (each, alone float64) {
 	case c == nil:
 		return 4 * dim, 4 * dim / sparseRows
 	case c.Halved():
-		return 10 + dim/2, 400 + 1.3*dim
+		return 10 + 0.75*dim, 400 + 1.3*dim // the codes of rows that nibbles do not rule out, too
 	default:
 		return 10 + dim, 400 + 1.3*dim
 	}
 }
 
-// ScanCost returns the cost of scanning a part for a query, in the unit of
-// rowCosts.
+// Costs of the rows that may be among the best, in the unit of rowCosts.
+const (
+	vectorCost = 12   // of an element of a vector that is scored: memory delivers it late
+	offerCost  = 6000 // of a candidate of a scan: its bounds, its place among the best, and a sort
+)
+
+// ScanCost returns the cost of scanning a part for a query, in the unit of rowCosts. Of rows in
+// random order, the n-th is among the k best so far with probability k/n. So a scan of n rows has
+// about k (1 + ln(n/k)) candidates.
 func (s *Search) ScanCost(q *Probe, part int) float64 {
 	each, alone := s.rowCosts(part)
-	return min(each*float64(s.View.Parts[part].N), alone*float64(q.MatchedIn(s.View, part)))
+	p, n, k := s.View.Parts[part], float64(q.MatchedIn(s.View, part)), float64(q.Need)
+	candidates := min(n, k*(1+math.Log(max(1, n/k))))
+	return min(each*float64(p.N), alone*n) + candidates*(offerCost+vectorCost*float64(p.Dim))
 }
 
 // sparse returns the share of a part below which matching rows are read one by

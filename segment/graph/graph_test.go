@@ -636,6 +636,9 @@ func TestSetting(t *testing.T) {
 		{all, 0.8, 300, Setting{}, false}, {all, 0.8, 301, st(2000, 1.25, 1500), true}, {all, 0.75, 2000, st(2000, 0, 2000), true},
 	} {
 		g := &Graph{levels: c.levels}
+		if c.ok {
+			c.want.k = c.k
+		}
 		if s, ok := g.Setting(c.recall, c.k); s != c.want || ok != c.ok {
 			t.Errorf("recall %g of %d: %+v, %v, want %+v, %v", c.recall, c.k, s, ok, c.want, c.ok)
 		}

@@ -68,28 +68,31 @@ func (q *Query) Cold(cold bool) { q.cold = cold }
 // Work returns about how many distances a search with this setting estimates (see Stats.Estimated)
 // for a filter that allows this many rows.
 func (g *Graph) Work(s Setting, allowed int) float64 {
-	expanded := s.expanded() * float64(g.Len()) / float64(max(1, allowed))
+	rows := float64(g.Len())
+	expanded := s.usual() * rows / float64(max(1, allowed))
+	start := entryPointCount + float64(len(g.over))
 	if g.head.layout == quick {
-		return entryPointCount + degree*min(expanded, float64(g.Len()))
+		return start + degree*min(expanded, rows)
 	}
-	// Neighbours were visited before, the more often the longer a search goes on.
-	return min(50*math.Pow(expanded, 0.75), float64(g.Len()))
+	// Neighbours were visited before, the more of them the longer a search goes on. There are more
+	// than among rows drawn at random, because near nodes have the same neighbours.
+	fresh := rows * (1 - math.Exp(-0.4*math.Pow(degree*expanded/rows, 0.85)))
+	return min(start+fresh, rows)
 }
 
 // Price returns the cost of each of these distances, everything that a search does for it included,
-// as a multiple of the time in which a scan of codes reads a byte: see docs/decisions/0006. A
-// filtered search costs more, because its candidates wait in an unbounded heap instead of a pool.
+// as a multiple of the time in which a scan of codes reads a byte: see docs/decisions/0006. In the
+// plain layout, a filtered search costs more, because its candidates wait in an unbounded heap
+// instead of a pool. In the quick layout few neighbours of a node become candidates.
 func (g *Graph) Price(filtered bool) float64 {
 	dim := float64(g.Dim())
 	switch {
-	case g.rough() && filtered:
-		return 2.5 * dim
-	case g.rough():
-		return 1.75 * dim
-	case filtered: // in a graph that sifts, about the same as in a plain one
-		return 1800 + 1.3*dim
+	case g.Quick():
+		return 1000 + 0.9*dim
+	case filtered:
+		return 2000 + 3*dim
 	default:
-		return 1000 + 1.3*dim
+		return 1000 + 3*dim
 	}
 }
 

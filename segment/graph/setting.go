@@ -17,12 +17,12 @@ type Setting struct {
 	// StopRatio, if it is not 0, ends searches sooner: at the first candidate that is farther than
 	// StopRatio times the squared distance of a reference row. That is the 10th nearest so far in
 	// searches for up to 10 rows, the 100th in searches for up to 100, likewise the 300th and the
-	// 1,000th, and the k-th beyond. Most
-	// queries need not expand the whole beam; those that need it have many rows at nearly the same
-	// distance. After Al-Jazzazi et al., "Distance adaptive beam search for provably accurate
-	// graph-based nearest neighbor search", 2025.
+	// 1,000th, and the k-th beyond. Most queries need not expand the whole beam; those that need it
+	// have many rows at nearly the same distance. After Al-Jazzazi et al., "Distance adaptive beam
+	// search for provably accurate graph-based nearest neighbor search", 2025.
 	StopRatio float32
 
+	k        int       // rows wanted; 0: not known
 	nodes    float64   // mean number of expansions of an unfiltered search; 0: as many as EF
 	measured *measured // nil: the setting was not measured
 }
@@ -46,12 +46,17 @@ func (s Setting) Times(n float64) Setting {
 	return s
 }
 
-// expanded returns the mean number of expansions of an unfiltered search.
-func (s *Setting) expanded() float64 {
-	if s.nodes > 0 {
+// usual returns the number of expansions of a usual search without a filter. The mean of the
+// calibration is higher, the more so the farther searches go: three trials in ten are unlike the
+// rows, and the hardest go ten times as far as most.
+func (s *Setting) usual() float64 {
+	switch {
+	case s.nodes == 0:
+		return float64(s.EF)
+	case s.StopRatio == 0: // every search expands the whole beam
 		return s.nodes
 	}
-	return float64(s.EF)
+	return min(s.nodes, max(1.4*math.Pow(s.nodes, 0.8), 1.5*float64(s.k)))
 }
 
 // calibrated are the result counts k with a measured recall. Graphs of few rows, and files of
@@ -111,7 +116,7 @@ type measured struct {
 }
 
 func (l *level) setting(k int, times float64) Setting {
-	s := Setting{EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
+	s := Setting{k: k, EF: max(k, int(math.Ceil(float64(l.ef)*times))), StopRatio: l.stopRatio,
 		nodes: float64(l.nodes) * times}
 	if times == 1 {
 		s.measured = l.measured
