@@ -88,11 +88,11 @@ func (g *Graph) Price(filtered bool) float64 {
 	dim := float64(g.Dim())
 	switch {
 	case g.Quick():
-		return 1000 + 0.9*dim
+		return 900 + 0.9*dim
 	case filtered:
-		return 2000 + 3*dim
+		return 1800 + 3*dim
 	default:
-		return 1000 + 3*dim
+		return 900 + 3*dim
 	}
 }
 
