@@ -51,7 +51,7 @@ func GatherL2(dst []float32, q *CodedVector, records []uint8, ids []uint32) int 
 
 // GatherSplitL2 is GatherL2 for records in two parts. Row i has its dim codes from codes[i*dim] on,
 // and its last 16 bytes from tails[i*16] on. len(q.Codes) is dim, rounded up to a multiple of 64.
-// So many bytes are loaded for each row, those of the next one, or of whatever follows the last
+// So many bytes are loaded for each row, some from the next one, or from whatever follows the last
 // one, included: a row that has fewer behind it does not count.
 func GatherSplitL2(dst []float32, q *CodedVector, codes []uint8, dim int, tails []uint8, ids []uint32) int {
 	if len(dst) < len(ids) || dim <= 0 || len(q.Codes) != (dim+RecordAlign-1)/RecordAlign*RecordAlign {

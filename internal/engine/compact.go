@@ -267,7 +267,7 @@ func strayVictims(group []victim, age time.Duration) []victim {
 
 const (
 	// idleFactor bounds the rows of the largest segment that is rewritten while the database is
-	// idle: at most this many times those of the smaller ones together.
+	// idle: at most this many times the rows of the smaller ones together.
 	idleFactor = 64
 	// restFactor: after such a merge there is a rest of this many times its duration. So they take
 	// a twentieth of the time at most, however often a few rows are written.

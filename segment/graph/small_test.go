@@ -97,7 +97,7 @@ func whole(g *Graph) *Graph {
 }
 
 // TestSharedWalk: a graph that shares codes does what a plain one with the same records and nodes
-// does, in every walk: the same rows, the same work. Its records are those of the rows.
+// does, in every walk: the same rows, the same work. It has the records of the rows.
 func TestSharedWalk(t *testing.T) {
 	for i, name := range shapeNames() {
 		for j, dim := range []int{3, 48, 50, 64, 100} {
