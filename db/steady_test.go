@@ -270,7 +270,7 @@ func TestCompactSettled(t *testing.T) {
 	}
 }
 
-// A merge of graphs waits until writing pauses.
+// A merge of graphs waits until writing pauses, and for as long after Open.
 func TestCompactSettledWaits(t *testing.T) {
 	const dim, graph = 2, 100
 	ctx, dir := t.Context(), t.TempDir()
@@ -295,18 +295,18 @@ func TestCompactSettledWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	vdb = open(t, dir, opts) // its segments have settled
-	upsert(t, collection(t, vdb, "c", Schema{Dim: dim}), Document{ID: "new", Vector: []float32{1, 2}})
-	for _, test := range []struct {
-		age            time.Duration
-		again          bool
-		segments, head int
-	}{{time.Hour, true, 2, 1}, {0, false, 1, 1}} {
-		if next, err := vdb.engine.CompactSettled(ctx, test.age); (next > 0) != test.again || next > test.age || err != nil {
-			t.Errorf("idle for %v: again in %v, %v", test.age, next, err)
+	settled := func(age time.Duration, again bool, segments, head int) {
+		t.Helper()
+		if next, err := vdb.engine.CompactSettled(ctx, age); (next > 0) != again || next > age || err != nil {
+			t.Errorf("again in %v, %v", next, err)
 		}
-		if s := must(vdb.Stats()).Collections[0]; s.Segments != test.segments || s.HeadRows != test.head {
-			t.Errorf("idle for %v: %d segments and %d rows in the head", test.age, s.Segments, s.HeadRows)
+		if s := must(vdb.Stats()).Collections[0]; s.Segments != segments || s.HeadRows != head {
+			t.Errorf("%d segments and %d rows in the head, want %d and %d", s.Segments, s.HeadRows, segments, head)
 		}
 	}
+	settled(time.Hour, true, 2, 0) // just opened
+	upsert(t, collection(t, vdb, "c", Schema{Dim: dim}), Document{ID: "new", Vector: []float32{1, 2}})
+	settled(time.Hour, true, 2, 1)
+	settled(0, false, 1, 1)
 	check(t, vdb)
 }

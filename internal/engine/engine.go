@@ -64,7 +64,7 @@ type Engine struct {
 	closed  bool
 
 	active    atomic.Int64 // calls on a version that run
-	lastWrite atomic.Int64 // time of the last batch, in nanoseconds since 1970
+	lastWrite atomic.Int64 // time of the last batch or of Open, in nanoseconds since 1970
 
 	compacts     int                // calls of Compact that wait; guarded by Mu
 	stopBuilding context.CancelFunc // ends background building, for Compact; guarded by Mu
@@ -106,6 +106,7 @@ func newEngine(dir string, opts Options) *Engine {
 		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
 	}
 	db.shared.roots = map[*meta.Store]Root{}
+	db.lastWrite.Store(time.Now().UnixNano()) // so that a short open starts no merge
 	db.flushed = sync.NewCond(&db.CommitMu)
 	db.idle = sync.NewCond(&db.Mu)
 	return db
