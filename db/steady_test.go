@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -119,22 +120,22 @@ func TestFlushIdle(t *testing.T) {
 
 // A flush for idleness that fails is tried again, although nobody writes.
 func TestFlushIdleFails(t *testing.T) {
-	full := false
+	var full atomic.Bool // the flush of the background looks, too
 	vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, hook: func(op vfs.Op) error {
-		if full && op.Kind == vfs.OpCreate && strings.HasPrefix(op.Name, engine.TmpDir) {
+		if full.Load() && op.Kind == vfs.OpCreate && strings.HasPrefix(op.Name, engine.TmpDir) {
 			return syscall.ENOSPC
 		}
 		return nil
 	}})
 	c := collection(t, vdb, "c", Schema{Dim: 2})
 	upsert(t, c, Document{ID: "a", Vector: []float32{1, 2}})
-	full = true
+	full.Store(true)
 	for range 2 {
 		if next, err := vdb.engine.FlushIdle(0); err == nil || next <= 0 {
 			t.Errorf("again in %v, %v", next, err)
 		}
 	}
-	full = false
+	full.Store(false)
 	if next, err := vdb.engine.FlushIdle(0); err != nil || next != 0 {
 		t.Errorf("again in %v, %v", next, err)
 	}
