@@ -199,6 +199,7 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) {
 		defer conn.Close()
 		return f.out.send()
 	})
+	_ = conn.SetReadDeadline(time.Now().Add(helloTime)) // before the end of s.ctx sets an earlier one
 	defer context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
 	var err error
 	if f.pid, err = checkPeer(conn); err == nil {
@@ -216,10 +217,12 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) {
 	_ = sender.Wait() // the other side learns of an error by the end of the connection
 }
 
-// greet receives a follower and sends it the present state.
+// greet receives a follower and sends it the present state. ErrNotLeader says that the leader ends.
 func (s *leader) greet(f *follower) error {
-	_ = f.conn.SetReadDeadline(time.Now().Add(helloTime))
 	m, err := Read(f.in)
+	if s.ctx.Err() != nil { // which ends the read as well
+		return ErrNotLeader
+	}
 	if err != nil {
 		return err
 	}
@@ -233,6 +236,9 @@ func (s *leader) greet(f *follower) error {
 		return ErrNotLeader
 	}
 	_ = f.conn.SetReadDeadline(time.Time{})
+	if s.ctx.Err() != nil { // its deadline may have been removed
+		return ErrNotLeader
+	}
 	if err := s.succeed(f, hello.Writer); err != nil {
 		return err
 	}
