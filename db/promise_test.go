@@ -310,8 +310,8 @@ func TestPromise(t *testing.T) {
 	}
 }
 
-// Graphs that share codes deliver what they promise, as TestPromise has it: here with some of the
-// sets, for each metric and for the dimensions that are quick otherwise.
+// TestPromiseOfSmall measures the promised recall of graphs that share codes: one set for each
+// metric, and the dimensions at which the index fast has the quick layout.
 func TestPromiseOfSmall(t *testing.T) {
 	skipRecall(t)
 	only := regexp.MustCompile(*promiseOnly)

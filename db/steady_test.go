@@ -209,6 +209,26 @@ func TestCompactionKeepsServing(t *testing.T) {
 	}
 }
 
+// fillSegments writes a segment of random vectors for each number of rows, and makes their derived
+// files.
+func fillSegments(t *testing.T, c *Collection, sizes ...int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(2, 9))
+	for s, n := range sizes {
+		docs := make([]Document, n)
+		for i, v := range randomVectors(rng, n, must(c.Info()).Schema.Dim) {
+			docs[i] = Document{ID: fmt.Sprint(s, i), Vector: v}
+		}
+		upsert(t, c, docs...)
+		if err := c.db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.db.engine.MakeDerived(t.Context(), engine.ByCompact, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Settled segments are merged: those too small for a graph with each other if they are enough for a
 // graph, and otherwise into the smallest segment that has one; then, in an idle database, all but
 // those that are much larger than the others.
@@ -239,20 +259,7 @@ func TestCompactSettled(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			vdb := open(t, t.TempDir(), &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim})
 			c := collection(t, vdb, "c", Schema{Dim: dim, Metric: test.metric})
-			rng := rand.New(rand.NewPCG(2, 9))
-			for s, n := range test.sizes {
-				docs := make([]Document, n)
-				for i, v := range randomVectors(rng, n, dim) {
-					docs[i] = Document{ID: fmt.Sprint(s, i), Vector: v}
-				}
-				upsert(t, c, docs...)
-				if err := vdb.Flush(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
-				t.Fatal(err)
-			}
+			fillSegments(t, c, test.sizes...)
 			if next, err := vdb.engine.CompactSettled(ctx, test.age); next > 0 || err != nil {
 				t.Fatalf("again in %v, %v", next, err)
 			}
@@ -278,20 +285,7 @@ func TestCompactSettledWaits(t *testing.T) {
 	opts := &Options{Sync: SyncNever, Compaction: Manual, codedBytes: 1, graphSize: graph * dim}
 	vdb := open(t, dir, opts)
 	c := collection(t, vdb, "c", Schema{Dim: dim})
-	rng := rand.New(rand.NewPCG(2, 9))
-	for s := range 2 {
-		docs := make([]Document, graph)
-		for i, v := range randomVectors(rng, graph, dim) {
-			docs[i] = Document{ID: fmt.Sprint(s, i), Vector: v}
-		}
-		upsert(t, c, docs...)
-		if err := vdb.Flush(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := vdb.engine.MakeDerived(ctx, engine.ByCompact, 0); err != nil {
-		t.Fatal(err)
-	}
+	fillSegments(t, c, graph, graph)
 	if err := vdb.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -237,13 +237,22 @@ const (
 	strayFactor = 4
 )
 
+// graphRows returns the number of rows from which a segment of a group gets a graph. ok is false if
+// the collection has none.
+func graphRows(group []victim) (rows int, ok bool) {
+	if len(group) == 0 || group[0].Info.Dim == 0 || group[0].index() == IndexNone {
+		return 0, false
+	}
+	return int(group[0].db.Opts.GraphSize / int64(group[0].Info.Dim)), true
+}
+
 // strayVictims chooses from segments sorted by rows those that are too small for a graph: all of
 // them, if they get a graph together, and otherwise with the smallest segment that has one.
 func strayVictims(group []victim, age time.Duration) []victim {
-	if len(group) == 0 || group[0].Info.Dim == 0 || group[0].index() == IndexNone {
+	least, ok := graphRows(group)
+	if !ok {
 		return nil
 	}
-	least := group[0].db.Opts.GraphSize / int64(group[0].Info.Dim) // rows
 	var strays []victim
 	rows := 0
 	for _, v := range group {
@@ -253,13 +262,13 @@ func strayVictims(group []victim, age time.Duration) []victim {
 			strays, rows = append(strays, v), rows+v.live()
 		case v.Graph == nil:
 			return nil // soon: one merge is cheaper than two
-		case int64(rows)*strayShare < least:
+		case rows*strayShare < least:
 			return nil
-		case int64(rows) <= least && settled && v.Info.Rows <= strayFactor*rows && v.Graph.Get() != nil:
+		case rows <= least && settled && v.Info.Rows <= strayFactor*rows && v.Graph.Get() != nil:
 			return append(strays, v)
 		}
 	}
-	if int64(rows) > least && len(strays) > 1 {
+	if rows > least && len(strays) > 1 {
 		return strays
 	}
 	return nil
@@ -280,24 +289,25 @@ func (db *Engine) rest(took time.Duration) { db.rested = time.Now().Add(restFact
 // untilIdle returns the time until idleVictims may be merged, 0 or less if that is now. compactMu
 // is held.
 func (db *Engine) untilIdle(age time.Duration) time.Duration {
-	written := time.Unix(0, db.lastWrite.Load())
-	return max(age-time.Since(written), time.Until(db.rested))
+	db.CommitMu.Lock()
+	defer db.CommitMu.Unlock()
+	return max(age-time.Since(db.lastWrite), time.Until(db.rested))
 }
 
 // idleVictims chooses from segments sorted by rows: all up to the largest that the smaller ones are
 // worth. A search then has one graph to visit instead of several.
 func idleVictims(group []victim, age time.Duration) []victim {
-	if len(group) == 0 || group[0].Info.Dim == 0 || group[0].index() == IndexNone {
+	least, ok := graphRows(group)
+	if !ok {
 		return nil
 	}
-	least := group[0].db.Opts.GraphSize / int64(group[0].Info.Dim) // rows
 	group = slices.DeleteFunc(slices.Clone(group), func(v victim) bool { return v.Info.Size >= wholeBytes })
 	last, rows := 0, 0
 	for i, v := range group {
 		if time.Since(v.made) < age || v.Graph != nil && v.Graph.Get() == nil {
 			return nil // its graph is due, and serves while the segments are merged
 		}
-		if v.Graph != nil && int64(rows)*strayShare >= least && v.live() <= idleFactor*rows {
+		if v.Graph != nil && rows*strayShare >= least && v.live() <= idleFactor*rows {
 			last = i
 		}
 		rows += v.live()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -14,9 +15,9 @@ func TestUntilIdle(t *testing.T) {
 			t.Errorf("%s: %v, want %v to %v", what, wait, least, most)
 		}
 	}
-	const ever = 1 << 62
+	const ever = math.MaxInt64
 	within("nothing was written", time.Hour, -ever, 0)
-	db.lastWrite.Store(time.Now().UnixNano())
+	db.lastWrite = time.Now()
 	within("just written", time.Hour, time.Minute, time.Hour)
 	within("idle from the start", 0, -ever, 0)
 	db.rest(time.Minute)

@@ -29,14 +29,15 @@ type Engine struct {
 
 	// CommitMu is held while a new version is made: by a group of writes, or at the end
 	// of a flush or compaction. It guards the fields below.
-	CommitMu sync.Mutex
-	Active   *head
-	Frozen   *head    // being flushed, or nil
-	frozenAt *Version // the version at the freeze; the DB holds a reference
-	flushErr error    // of the last flush, if it failed and can be retried
-	nextNum  uint64
-	nextColl uint32
-	flushed  *sync.Cond // signals frozen == nil or flushErr
+	CommitMu  sync.Mutex
+	Active    *head
+	lastWrite time.Time // of the last batch, or of Open
+	Frozen    *head     // being flushed, or nil
+	frozenAt  *Version  // the version at the freeze; the DB holds a reference
+	flushErr  error     // of the last flush, if it failed and can be retried
+	nextNum   uint64
+	nextColl  uint32
+	flushed   *sync.Cond // signals frozen == nil or flushErr
 
 	// MetaMu is held during a commit to meta.bolt. It is taken before CommitMu. It guards
 	// the fields below.
@@ -63,8 +64,7 @@ type Engine struct {
 	Failed  error
 	closed  bool
 
-	active    atomic.Int64 // calls on a version that run
-	lastWrite atomic.Int64 // time of the last batch or of Open, in nanoseconds since 1970
+	active atomic.Int64 // calls on a version that run
 
 	compacts     int                // calls of Compact that wait; guarded by Mu
 	stopBuilding context.CancelFunc // ends background building, for Compact; guarded by Mu
@@ -106,7 +106,7 @@ func newEngine(dir string, opts Options) *Engine {
 		Segments: map[uint64]*OpenSegment{}, stored: map[uint32]*Definition{},
 	}
 	db.shared.roots = map[*meta.Store]Root{}
-	db.lastWrite.Store(time.Now().UnixNano()) // so that a short open starts no merge
+	db.lastWrite = time.Now() // so that a short open starts no merge
 	db.flushed = sync.NewCond(&db.CommitMu)
 	db.idle = sync.NewCond(&db.Mu)
 	return db

@@ -63,10 +63,8 @@ const (
 // called later. CommitMu is held.
 func (db *Engine) noteWrite() {
 	h := db.Active
-	h.last = time.Now()
-	db.lastWrite.Store(h.last.UnixNano())
-	if h.first.IsZero() {
-		h.first = h.last
+	if db.lastWrite = time.Now(); h.first.IsZero() {
+		h.first = db.lastWrite
 	}
 	if !h.watched {
 		h.watched = true
@@ -85,12 +83,12 @@ func (db *Engine) noteWrite() {
 func (db *Engine) FlushIdle(idle time.Duration) (next time.Duration, err error) {
 	db.CommitMu.Lock()
 	h := db.Active
-	wait := idle - time.Since(h.last)
+	wait := idle - time.Since(db.lastWrite)
 	switch {
 	case db.Frozen != nil && db.flushErr != nil: // of a flush for idleness, which no writer waits for
 		db.CommitMu.Unlock()
 		return db.flushAgain(idle)
-	case wait > 0 && !h.last.IsZero():
+	case wait > 0 && !h.first.IsZero():
 		db.CommitMu.Unlock()
 		return wait, nil
 	case h.vecs < max(1, db.Opts.CodedBytes):

@@ -27,7 +27,6 @@ type head struct {
 	logged int64
 	vecs   int64     // bytes of vectors
 	first  time.Time // of the first batch
-	last   time.Time // of the newest batch
 	// watched says that FlushIdle will be called again.
 	watched bool
 }

@@ -65,23 +65,22 @@ func (r *rotation) apply(v []float32) {
 	}
 }
 
-// tailOf returns the numbers of a record, except the sum of its codes.
-func tailOf(rec []byte) (scale, level, extra float32) {
+// tailOf returns the numbers of a record that make a point of its codes.
+func tailOf(rec []byte) (scale, extra float32) {
 	tail := rec[len(rec)-simd.RecordTail:]
 	number := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(tail[at:])) }
-	return number(0), number(4), number(8)
+	return number(0), number(8)
 }
 
 // A decodedRecord is the point of a record.
 type decodedRecord struct {
 	y     []float32
-	level float32
 	extra float32
 }
 
 func (d *decodedRecord) read(rec []byte, dim int) {
 	var scale float32
-	scale, d.level, d.extra = tailOf(rec)
+	scale, d.extra = tailOf(rec)
 	d.y = slices.Grow(d.y[:0], signs(dim))[:signs(dim)]
 	clear(d.y[dim:])
 	for i, c := range rec[:dim] {
@@ -126,7 +125,7 @@ func (w *workerScratch) sketch(g *Graph, words []uint32, node uint32, ids []uint
 	w.plus = slices.Grow(w.plus[:0], n/16)[:n/16]
 	for j, id := range ids {
 		rec := g.record(id)
-		scale, _, z := tailOf(rec)
+		scale, z := tailOf(rec)
 		simd.Difference(w.diff, w.ups, w.plus, rec[:n], scale, c)
 		square := simd.Dot64(w.diff, w.diff) // |d|^2
 		factor := 0.0
