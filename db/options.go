@@ -186,7 +186,7 @@ func (o Options) settings() engine.Options {
 		Shared: !o.Exclusive, HeadSize: o.HeadSize, Workers: o.Workers, Compaction: o.Compaction == Automatic,
 		Logger: o.Logger, Hook: o.hook, Settle: o.settle,
 		CodedBytes: cmp.Or(o.codedBytes, engine.CodedBytes), GraphSize: cmp.Or(o.graphSize, engine.GraphSize),
-		QuickSize: o.quickSize,
+		QuickSize: o.quickSize, WalkAlways: o.walkAlways,
 	}
 	if o.Sync == SyncInterval {
 		s.SyncEvery = o.SyncEvery

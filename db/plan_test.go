@@ -128,7 +128,7 @@ func costs(t *testing.T, c *Collection, q Query) (walk, scan float64, planned bo
 		}
 		planned = planned || estimated > 0 && !searcher.GraphAlways
 		scan = s.ScanCost(probe, 0)
-		walk = s.GraphCost(probe, 0, v.Parts[0].Segment.Graph.Get(), float64(estimated))
+		walk = v.Parts[0].Segment.Graph.Get().Price(float64(estimated), probe.Need, probe.Parts[0].Set != nil)
 		if !probe.UsesGraphs() {
 			walk += scan
 		}

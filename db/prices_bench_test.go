@@ -222,7 +222,7 @@ func timePlans(b *testing.B, c *Collection, base priceBase, kind promiseQueries,
 	scanCost := s.ScanCost(s.Probes[0], 0)
 	work := g.Work(setting, matched)
 	walk, scan := sums[0].Seconds()/n*1e6, sums[1].Seconds()/n*1e6
-	expected := s.GraphCost(s.Probes[0], 0, g, work) / scanCost
+	expected := g.Price(work, s.Probes[0].Need, s.Probes[0].Parts[0].Set != nil) / scanCost
 	chosen, regret := "walk", walk/min(walk, scan)
 	if expected > 1 {
 		chosen, regret = "scan", scan/min(walk, scan)

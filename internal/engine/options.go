@@ -33,4 +33,5 @@ type Options struct {
 	CodedBytes int64         // vectors from which a segment gets codes
 	GraphSize  int64         // vector components from which a segment gets a graph
 	QuickSize  int64         // see graph.Options
+	WalkAlways bool          // calibrate graphs for searches that cost more than scans; for tests
 }

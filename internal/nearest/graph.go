@@ -102,14 +102,7 @@ func (s *Search) planGraph(p *Probe, i int, g *graph.Graph) {
 
 // graphCost returns the expected cost of a graph search of a part, in the unit of ScanCost.
 func (s *Search) graphCost(p *Probe, i int, w graphPlan) float64 {
-	return s.GraphCost(p, i, w.graph, w.graph.Work(w.setting, p.MatchedIn(s.View, i)))
-}
-
-// GraphCost returns the cost of a graph search of a part that estimates this many distances, in the
-// unit of ScanCost.
-func (s *Search) GraphCost(p *Probe, i int, g *graph.Graph, estimated float64) float64 {
-	scored := 10 + 1.5*float64(p.Need) // about
-	return estimated*g.Price(p.Parts[i].Set != nil) + scored*vectorCost*float64(g.Dim())
+	return w.graph.Price(w.graph.Work(w.setting, p.MatchedIn(s.View, i)), p.Need, p.Parts[i].Set != nil)
 }
 
 // A graphJob is the graph search of one query in one part, and its result.

@@ -129,10 +129,8 @@ func (s *Search) queryBatches() []queryBatch {
 	return batches
 }
 
-// rowCosts returns the cost of a row of a part in a scan of all rows, and its
-// cost when it is read alone, which memory delivers later. The unit is the time
-// in which a scan of codes reads a byte; docs/decisions/0006 has the
-// measurements.
+// rowCosts returns the cost of a row of a part in a scan of all rows, and its cost when it is read
+// alone, in the unit of codes.RowPrice.
 func (s *Search) rowCosts(part int) (each, alone float64) {
 	p := s.View.Parts[part]
 	dim := float64(p.Dim)
@@ -145,30 +143,20 @@ func (s *Search) rowCosts(part int) (each, alone float64) {
 	switch {
 	case s.heads != nil && s.heads[part].Len() > 0:
 		coded := float64(s.heads[part].Len()) / float64(p.N)
-		return coded*(10+dim) + (1-coded)*4*dim, coded*(400+1.3*dim) + (1-coded)*4*dim/sparseRows
+		each, alone = codes.RowPrice(p.Dim, false)
+		return coded*each + (1-coded)*4*dim, coded*alone + (1-coded)*4*dim/sparseRows
 	case c == nil:
 		return 4 * dim, 4 * dim / sparseRows
-	case c.Halved():
-		return 10 + 0.75*dim, 400 + 1.3*dim // the codes of rows that nibbles do not rule out, too
 	default:
-		return 10 + dim, 400 + 1.3*dim
+		return codes.RowPrice(p.Dim, c.Halved())
 	}
 }
 
-// Costs of the rows that may be among the best, in the unit of rowCosts.
-const (
-	vectorCost = 12   // of an element of a vector that is scored: memory delivers it late
-	offerCost  = 6000 // of a candidate of a scan: its bounds, its place among the best, and a sort
-)
-
-// ScanCost returns the cost of scanning a part for a query, in the unit of rowCosts. Of rows in
-// random order, the n-th is among the k best so far with probability k/n. So a scan of n rows has
-// about k (1 + ln(n/k)) candidates.
+// ScanCost returns the cost of scanning a part for a query, in the unit of rowCosts.
 func (s *Search) ScanCost(q *Probe, part int) float64 {
 	each, alone := s.rowCosts(part)
-	p, n, k := s.View.Parts[part], float64(q.MatchedIn(s.View, part)), float64(q.Need)
-	candidates := min(n, k*(1+math.Log(max(1, n/k))))
-	return min(each*float64(p.N), alone*n) + candidates*(offerCost+vectorCost*float64(p.Dim))
+	p, n := s.View.Parts[part], q.MatchedIn(s.View, part)
+	return min(each*float64(p.N), alone*float64(n)) + codes.BestPrice(n, q.Need, p.Dim)
 }
 
 // sparse returns the share of a part below which matching rows are read one by

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -99,6 +100,51 @@ func BenchmarkSearch(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkBuild builds graphs of made rows, calibrated for a planner, and reports rows per second.
+func BenchmarkBuild(b *testing.B) {
+	for _, size := range [][2]int{{4000, 768}, {10_000, 1536}, {26_000, 768}, {26_000, 1536}, {40_000, 384},
+		{85_000, 384}, {100_000, 100}} {
+		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
+			d := lowRankData(size[0], size[1])
+			for b.Loop() {
+				if _, err := create(b.Context(), d.ident(fileformat.Cosine), d.source, Options{Planned: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(size[0]*b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
+
+// lowRankData returns rows of a hundred clusters in 48 directions, with some noise.
+func lowRankData(n, dim int) *data {
+	r := rand.New(rand.NewPCG(1, 2))
+	const rank = 48
+	basis := make([]float32, rank*dim)
+	for i := range basis {
+		basis[i] = float32(r.NormFloat64())
+	}
+	centres := make([]float32, 100*rank)
+	for i := range centres {
+		centres[i] = float32(r.NormFloat64())
+	}
+	d := &data{dim: dim, vecs: make([]float32, n*dim)}
+	for i := range n {
+		c := r.IntN(100)
+		v := d.vecs[i*dim:][:dim]
+		for j := range rank {
+			w := centres[c*rank+j] + 0.7*float32(r.NormFloat64())
+			for k := range v {
+				v[k] += w * basis[j*dim+k]
+			}
+		}
+		for k := range v {
+			v[k] += 0.5 * float32(r.NormFloat64())
+		}
+	}
+	return d
 }
 
 // benchLayouts returns the layouts in VECBOLT_BENCH_LAYOUTS, such as "12", or that by dimension.

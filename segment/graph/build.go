@@ -50,8 +50,9 @@ type builder struct {
 	started  bool                  // the graph has nodes
 	hopeless [len(calibrated)]bool // columns without levels: see horizon
 
-	yield func()      // see Options
-	alone func() bool // see Options
+	yield   func()      // see Options
+	alone   func() bool // see Options
+	planned bool        // see Options
 }
 
 // A workerScratch is memory that one goroutine reuses.

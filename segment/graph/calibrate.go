@@ -17,7 +17,8 @@ const (
 	sampledOther = 120 // queries of each other kind
 	firstEF      = 10
 	lastEF       = 1500  // for 1,000 results more: see widths
-	deepEvery    = 7     // one trial in seven has 1,000 results; prime to the cycles of query
+	middleEvery  = 5     // two trials in five have 100 results; prime to the cycles of query
+	deepEvery    = 7     // one in seven has 1,000; likewise
 	perDecade    = 12    // beam widths per factor of ten
 	enough       = 0.998 // recall at which the calibration stops
 	finer        = 0.94  // each level misses at most this share of the previous one's miss
@@ -29,6 +30,9 @@ const (
 	tail         = 50    // one query in this many is farther than where the horizon is extrapolated from
 	mostBeyond   = 0.3   // share of queries beyond the horizon from which a graph is of no use
 	shareOfRows  = 0.7   // weight of the queries like the rows in the mean cost of a search
+	worthScan    = 0.8   // share of the price of a scan up to which a search is worth while
+	mostVain     = 3     // rounds that improve on it only beyond that, after which the calibration stops
+	moreRatios   = 2     // stopping ratios to measure for each ef beyond those that made a difference
 )
 
 // A kind of trial is measured by itself: a level promises the recall that every kind gets. The last
@@ -73,8 +77,8 @@ type trial struct {
 	worst float32        // the largest squared distance in truth
 	ranks map[uint32]int // rank of each row of truth, from 0
 
-	whole  []outcome                // outcome for each beam width, without early stopping
-	ended  [len(stopRatios)]outcome // outcome for each stopping ratio that has ended the search so far
+	whole  []outcome                // outcome for each beam width, with the last stopping ratio
+	ended  [len(stopRatios)]outcome // outcome for each smaller ratio that has ended the search so far
 	margin [len(calibrated)]float32 // margin that would have been enough
 
 	deep [len(calibrated)]sight // what a wide search finds, by column
@@ -286,7 +290,7 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 	trials := slices.DeleteFunc(slices.Clone(all), func(t trial) bool { return t.most < k })
 	deep := columns[0] >= always
 	some := trials // to try settings with
-	if b.sifts && !deep {
+	if b.sifts && columns[0] <= 1 {
 		some = oneIn(tryEvery, trials)
 	}
 	efs := b.widths(k)
@@ -298,24 +302,37 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		step = 3
 	}
 	var tried [len(calibrated)][]level
-	for least := float32(0); len(efs) > 0 && least < enough; {
+	var best [len(calibrated)]float32 // recall of levels that are worth while
+	last := len(stopRatios)           // the largest ratio to measure; this one: searches without
+	for least, vain := float32(0), 0; len(efs) > 0 && least < enough && vain < mostVain; {
 		round := efs[:min(step, len(efs))]
 		efs = efs[len(round):]
 		err := b.each(len(some), func(w *workerScratch, i int) error {
-			return some[i].walk(columns, round, w, score)
+			return some[i].walk(columns, round, last, w, score)
 		})
 		if err != nil {
 			return err
 		}
 		least = 1
+		gain, dear := false, false // see better
+		useful := 0
 		for _, c := range columns {
-			whole := float32(0)
+			var levels []level
 			for i, ef := range round {
-				levels := outcomes(some, c, i, ef)
-				whole = levels[0].recall
+				levels = outcomes(some, c, i, ef, last)
 				tried[c] = append(tried[c], levels...)
+				recall, over := b.better(levels, c, best[c])
+				gain, dear, best[c] = gain || recall > best[c], dear || over, recall
 			}
+			whole := levels[last].recall
 			least = min(least, whole)
+			useful = max(useful, slices.IndexFunc(levels, func(l level) bool { return 1-whole >= finer*(1-l.recall) }))
+		}
+		last = min(len(stopRatios), useful+moreRatios*step)
+		if gain {
+			vain = 0
+		} else if dear {
+			vain++
 		}
 	}
 	if b.sifts {
@@ -330,6 +347,43 @@ func (b *builder) tabulate(all []trial, columns []int, score scoreFunc, margins 
 		}
 	}
 	return nil
+}
+
+// better returns the highest recall of those levels of a column that are worth while, best if none
+// is higher. dear says that others have a higher recall than best.
+func (b *builder) better(levels []level, column int, best float32) (recall float32, dear bool) {
+	recall = best
+	for i := range levels {
+		switch l := &levels[i]; {
+		case l.recall <= best:
+		case b.worth(l, column):
+			recall = max(recall, l.recall)
+		default:
+			dear = true
+		}
+	}
+	return recall, dear
+}
+
+// worth reports whether searches with a level of a column cost clearly less than scans of the
+// codes: those for the most rows that the column is for, or for the fewest.
+func (b *builder) worth(l *level, column int) bool {
+	if !b.planned {
+		return true
+	}
+	least := 1
+	if column > 0 {
+		least = calibrated[column-1] + 1
+	}
+	n := b.Len()
+	each, _ := codes.RowPrice(b.Dim(), true)
+	for _, k := range [...]int{calibrated[column], least} {
+		s := l.setting(k, 1)
+		if b.Price(b.Work(s, n), k, false) < worthScan*(each*float64(n)+codes.BestPrice(n, k, b.Dim())) {
+			return true
+		}
+	}
+	return false
 }
 
 // oneIn returns every n-th trial of each kind.
@@ -413,25 +467,23 @@ func (b *builder) try(trials []trial, columns []int, s Setting, score scoreFunc,
 	return nil
 }
 
-// outcomes returns the measured levels of a column for the i-th ef of a round, without a stopping
-// ratio and with each.
-func outcomes(trials []trial, column, i, ef int) (all []level) {
-	for j := range len(stopRatios) + 1 {
+// outcomes returns the measured levels of a column for the i-th ef of a round and each stopping
+// ratio up to the last.
+func outcomes(trials []trial, column, i, ef, last int) (all []level) {
+	for j := range last + 1 {
 		s := Setting{EF: ef}
-		if j > 0 {
-			s.StopRatio = stopRatios[j-1]
+		if j < len(stopRatios) {
+			s.StopRatio = stopRatios[j]
 		}
-		l := levelOf(trials, column, s, func(t *trial) *outcome {
-			if j > 0 && t.ended[j-1].nodes < t.whole[i].nodes {
-				return &t.ended[j-1]
+		all = append(all, levelOf(trials, column, s, func(t *trial) *outcome {
+			if j < last && t.ended[j].nodes < t.whole[i].nodes {
+				return &t.ended[j]
 			}
 			return &t.whole[i]
-		})
-		l.whole = l.recall
-		if j > 0 {
-			l.whole = all[0].recall
-		}
-		all = append(all, l)
+		}))
+	}
+	for j := range all {
+		all[j].whole = all[last].recall // at least
 	}
 	return all
 }
@@ -525,10 +577,10 @@ func (g *Graph) pick(all []level, share float32) (chosen []level) {
 	return chosen
 }
 
-// walk searches for a trial and records the outcome for each ef, without early stopping, and for
-// each stopping ratio. One search gives all of them, because a search with a larger limit continues
-// a search with a smaller one.
-func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) error {
+// walk searches for a trial and records the outcome for each ef with the last stopping ratio, and
+// with each smaller one. One search gives all of them, because a search with a larger limit
+// continues a search with a smaller one.
+func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score scoreFunc) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
 	if err := q.start(k, Setting{EF: efs[len(efs)-1]}, nil, buf); err != nil {
 		return err
@@ -567,11 +619,13 @@ func (t *trial) walk(columns, efs []int, w *workerScratch, score scoreFunc) erro
 				o.found[c] = 1
 			}
 		}
-		if buf.pool.next < min(buf.ef, len(buf.pool.rows)) { // stopped early
+		if early := buf.pool.next < min(buf.ef, len(buf.pool.rows)); !early {
+			t.whole = append(t.whole, o)
+		} else if stopped < last {
 			t.ended[stopped] = o
 			stopped++
-		} else {
-			t.whole = append(t.whole, o)
+		} else { // with every larger ef too
+			t.whole = append(t.whole, slices.Repeat([]outcome{o}, len(efs)-len(t.whole))...)
 		}
 	}
 	return nil

@@ -989,3 +989,55 @@ func TestCalibrationByScores(t *testing.T) {
 		t.Errorf("promised %.3f, found %.3f of those alone", promised, got)
 	}
 }
+
+// TestPlanned: a calibration for a planner offers the same searches as a whole one wherever they
+// cost clearly less than a scan, and measures fewer others.
+func TestPlanned(t *testing.T) {
+	for _, set := range []struct {
+		dim, rows int
+		metrics   []fileformat.Metric
+	}{{50, 1500, metrics}, {quickDim, 6000, []fileformat.Metric{fileformat.L2}}} {
+		dim, rows := set.dim, set.rows
+		for _, m := range set.metrics {
+			t.Run(fmt.Sprintf("dim=%d/metric=%d", dim, m), func(t *testing.T) {
+				d, _ := make1("latent", dim, rows, 0)
+				whole, planned := d.graph(t, m, Options{}), d.graph(t, m, Options{Planned: true})
+				worth, dear := 0, 0
+				for _, k := range []int{1, 10, 11, 100} {
+					for _, recall := range []float64{0.7, 0.8, 0.9, 0.95, 0.98, 0.99} {
+						want, ok := whole.Setting(recall, k)
+						if !ok {
+							continue
+						}
+						each, _ := codes.RowPrice(dim, true)
+						scan := each*float64(rows) + codes.BestPrice(rows, k, dim)
+						price := func(s Setting) float64 { return whole.Price(whole.Work(s, rows), k, false) }
+						got, ok := planned.Setting(recall, k)
+						switch {
+						case price(want) >= worthScan*scan:
+							dear++
+						case !ok || price(got) > price(want)*1.01:
+							t.Errorf("recall %g of %d: %v, %v instead of %v", recall, k, got, ok, want)
+						default:
+							worth++
+						}
+					}
+				}
+				if worth == 0 || dear == 0 {
+					t.Errorf("%d searches cost less than a scan, %d more", worth, dear)
+				}
+				for c := range calibrated {
+					most := func(g *Graph) (ef int) {
+						for _, l := range g.levels[c] {
+							ef = max(ef, l.ef)
+						}
+						return ef
+					}
+					if most(planned) > most(whole) {
+						t.Errorf("ef %d for %d rows, %d in a whole calibration", most(planned), calibrated[c], most(whole))
+					}
+				}
+			})
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/segment/codes"
 	"github.com/vecbolt/vecbolt/simd"
 )
 
@@ -80,20 +81,21 @@ func (g *Graph) Work(s Setting, allowed int) float64 {
 	return min(start+fresh, rows)
 }
 
-// Price returns the cost of each of these distances, everything that a search does for it included,
-// as a multiple of the time in which a scan of codes reads a byte: see docs/decisions/0006. In the
-// plain layout, a filtered search costs more, because its candidates wait in an unbounded heap
-// instead of a pool. In the quick layout few neighbours of a node become candidates.
-func (g *Graph) Price(filtered bool) float64 {
+// Price returns the price of a search for k rows that estimates this many distances, in the unit of
+// codes.RowPrice. In the plain layout, a filtered search costs more, because its candidates wait in
+// an unbounded heap instead of a pool. In the quick layout few neighbours of a node become
+// candidates.
+func (g *Graph) Price(estimated float64, k int, filtered bool) float64 {
 	dim := float64(g.Dim())
+	each := 900 + 3*dim
 	switch {
 	case g.Quick():
-		return 900 + 0.9*dim
+		each = 900 + 0.9*dim
 	case filtered:
-		return 1800 + 3*dim
-	default:
-		return 900 + 3*dim
+		each = 1800 + 3*dim
 	}
+	scored := 10 + 1.5*float64(k) // about
+	return estimated*each + scored*codes.VectorPrice*dim
 }
 
 // A Hit is a row with the score that the caller's function gave it.

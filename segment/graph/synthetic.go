@@ -26,10 +26,13 @@ func (b *builder) queries(rows codes.Source) (all []trial, err error) {
 	picks := s.rng.Perm(b.Len())[:min(b.Len(), sampledRows)]
 	slices.Sort(picks)
 	depth := func(i int) int { // rows of truth of the i-th trial of a kind
-		if i%deepEvery == 0 {
+		switch {
+		case i%deepEvery == 0:
 			return calibrated[len(calibrated)-1]
+		case i%middleEvery%2 == 1:
+			return calibrated[always-1]
 		}
-		return calibrated[always-1]
+		return calibrated[always-2]
 	}
 	for i, row := range picks {
 		x, err := rows(row, row+1)

@@ -49,6 +49,10 @@ type Options struct {
 	Small bool
 	Codes *codes.Codes
 
+	// Planned ends the calibration where a search costs nearly as much as a scan of the codes, for
+	// callers that scan then.
+	Planned bool
+
 	layout uint32 // 0: by layoutOf
 	quiet  bool   // no calibration
 }
@@ -135,7 +139,7 @@ func create(ctx context.Context, ident codes.Ident, rows codes.Source, opts Opti
 	g := &Graph{head: h, geo: geo, mean: mean, space: newSpace(&h, mean), per: degree}
 	g.prepare()
 	b := newBuilder(ctx, g, opts.Workers)
-	b.yield, b.alone = opts.Yield, opts.Alone
+	b.yield, b.alone, b.planned = opts.Yield, opts.Alone, opts.Planned
 	if b.records, err = b.code(rows, func(dst, x []float32) float32 {
 		extra := b.space.point(dst, x, false)
 		if b.turn != nil {
