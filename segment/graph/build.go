@@ -68,6 +68,7 @@ type workerScratch struct {
 	chosen     []uint32
 	point      []float32
 	scores     []float32
+	above      []uint64 // see compare
 	candidates []simd.Neighbour
 }
 
@@ -98,7 +99,7 @@ func (b *builder) rest(w *workerScratch) {
 // error of f or of the context. A fault of mapped memory in f becomes a *vfs.FaultError, and a
 // panic becomes an error.
 func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
-	const step = 8
+	step := max(1, min(8, n/(8*len(b.workers))))
 	var next atomic.Int64
 	var failed atomic.Bool
 	var group vfs.Group
@@ -114,7 +115,7 @@ func (b *builder) each(n int, f func(w *workerScratch, i int) error) error {
 				if at > 0 && b.alone != nil && b.alone() {
 					break // the first worker does the rest
 				}
-				lo := int(next.Add(step)) - step
+				lo := int(next.Add(int64(step))) - step
 				if lo >= n {
 					break
 				}

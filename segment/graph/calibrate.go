@@ -8,7 +8,6 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/segment/codes"
-	"github.com/vecbolt/vecbolt/simd"
 )
 
 // Parameters of the calibration.
@@ -90,32 +89,8 @@ type sight struct {
 	found, dist float32
 }
 
-// A neighbour is a row with its true score for a trial. Which rows a search should find is decided
-// by scores, and only equal scores are ties, because distances of points are rounded.
-type neighbour struct {
-	row   uint32
-	score float64
-	dist  float32 // squared, of the points
-}
-
 // A scoreFunc returns the true score of a row for a trial.
 type scoreFunc func(t *trial, row uint32) (float64, error)
-
-// score returns the true score of x for the vector of a trial, with the same bits as a search of a
-// collection.
-func (g *Graph) score(t *trial, x []float32) float64 {
-	switch g.head.ident.Metric {
-	case fileformat.Dot:
-		return simd.Dot64(t.vec, x)
-	case fileformat.L2:
-		return -simd.L264(t.vec, x)
-	}
-	norm := math.Sqrt(simd.Dot64(x, x))
-	if norm == 0 || t.norm == 0 {
-		return 0
-	}
-	return max(-1, min(1, simd.Dot64(t.vec, x)/(norm*t.norm)))
-}
 
 // calibrate measures the recall of searches for a sample of the rows, and for out-of-distribution
 // queries that are made of rows. A search for a row leaves out that row, and bridges it if it has
@@ -133,7 +108,7 @@ func (b *builder) calibrate(rows codes.Source) error {
 		if err != nil {
 			return 0, err
 		}
-		return b.score(t, x), nil
+		return b.score(t, x, b.norm(x)), nil
 	}
 	if b.head.ident.Metric == fileformat.Dot {
 		if err := b.findHorizons(trials, score); err != nil {
@@ -160,115 +135,6 @@ func (b *builder) calibrate(rows codes.Source) error {
 		}
 	}
 	return nil
-}
-
-// trials makes queries and finds the true neighbours of each by brute force.
-func (b *builder) trials(rows codes.Source) ([]trial, error) {
-	dim := b.Dim()
-	trials, err := b.queries(rows)
-	if err != nil {
-		return nil, err
-	}
-	for i := range trials {
-		t := &trials[i]
-		t.query, t.point = b.Query(t.vec), make([]float32, dim+1)
-		if t.row != none {
-			t.query.Without(int(t.row))
-		}
-		t.norm = math.Sqrt(simd.Dot64(t.vec, t.vec))
-		t.point[dim] = b.space.point(t.point[:dim], t.vec, true)
-	}
-	longest := 0.0 // length of the longest point
-	points := make([]float32, 0, readBytes/4/dim*(dim+1)+dim+1)
-	err = read(b.ctx, &b.head.ident, rows, func(lo int, x []float32) error {
-		points = points[:len(x)/dim*(dim+1)]
-		err := b.each(len(x)/dim, func(_ *workerScratch, i int) error {
-			p := points[i*(dim+1):][:dim+1]
-			p[dim] = b.space.point(p[:dim], x[i*dim:][:dim], false)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		for p := points; len(p) > 0; p = p[dim+1:] {
-			longest = max(longest, simd.Dot64(p[:dim+1], p[:dim+1]))
-		}
-		blur := b.blur(math.Sqrt(longest))
-		return b.each(len(trials), func(w *workerScratch, i int) error {
-			t := &trials[i]
-			w.scores = slices.Grow(w.scores[:0], len(x)/dim)[:len(x)/dim]
-			simd.L2Rows(w.scores, t.point, points)
-			far := b.beyond(t, blur)
-			for j, d := range w.scores {
-				if row := uint32(lo + j); row == t.row || d > far {
-					continue
-				}
-				// The screening distance depends on the kernel; what the file keeps must not.
-				y := points[j*(dim+1):][:dim+1]
-				if t.offer(neighbour{uint32(lo + j), b.score(t, x[j*dim:][:dim]), float32(simd.L264(t.point, y))}) {
-					far = b.beyond(t, blur)
-				}
-			}
-			return nil
-		})
-	})
-	for i := range trials {
-		t := &trials[i]
-		t.prune()
-		t.ranks = make(map[uint32]int, len(t.truth))
-		for rank, e := range t.truth {
-			t.ranks[e.row] = rank
-		}
-	}
-	return trials, err
-}
-
-// blur returns the rounding error of the distance between two points of at most this length.
-func (b *builder) blur(longest float64) float64 {
-	blur := 2 * longest * 0x1p-24 // for each element of both points
-	if b.head.ident.Metric == fileformat.Dot {
-		blur += 2e-6 * b.head.maxNorm / b.head.unit // for the extra elements: see space.point
-	}
-	return blur
-}
-
-// beyond returns a squared distance beyond which no row can be a true neighbour of the trial: the
-// largest one in truth, plus rounding errors.
-func (b *builder) beyond(t *trial, blur float64) float32 {
-	if !t.full {
-		return math.MaxFloat32
-	}
-	relative := 1.01*simd.ErrorBound(b.Dim()+1) + 0x1p-40 // of sums, and of scores
-	d := math.Sqrt(float64(t.worst)*(1+2*relative)) + 2*blur
-	return float32(min(d*d*(1+2*relative), math.MaxFloat32))
-}
-
-// offer adds a row to the truth of a trial if it may belong there, and reports whether worst has
-// changed. Rows are offered in ascending order: of equal scores the lower row is better.
-func (t *trial) offer(n neighbour) bool {
-	if t.full && n.score <= t.least {
-		return false
-	}
-	if t.truth = append(t.truth, n); len(t.truth) < 2*t.most {
-		return false
-	}
-	t.prune()
-	return true
-}
-
-// prune keeps the best rows of truth, in order.
-func (t *trial) prune() {
-	slices.SortFunc(t.truth, func(a, b neighbour) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.row, b.row))
-	})
-	t.truth = t.truth[:min(t.most, len(t.truth))]
-	t.worst = 0
-	for _, e := range t.truth {
-		t.worst = max(t.worst, e.dist)
-	}
-	if t.full = len(t.truth) == t.most; t.full {
-		t.least = t.truth[t.most-1].score
-	}
 }
 
 // widths returns the beam widths to measure for k results.

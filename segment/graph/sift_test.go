@@ -125,7 +125,10 @@ func TestLevelsOfSifting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		score := func(t *trial, row uint32) (float64, error) { return g.score(t, d.row(int(row))), nil }
+		score := func(t *trial, row uint32) (float64, error) {
+			x := d.row(int(row))
+			return g.score(t, x, g.norm(x)), nil
+		}
 		for c, k := range calibrated[:g.columns()] {
 			deep := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return t.most < k })
 			ratios := 0
