@@ -68,8 +68,8 @@ type Writer struct {
 	head  header
 	docs  []uint64
 	invs  []float32
-	buf   []byte // not yet written; its capacity is bufferSize
-	off   int64  // file offset of buf, where a block begins
+	buf   []byte // without checksums yet; its capacity is bufferSize
+	out   *vfs.Gather
 	table []uint32
 	err   error
 }
@@ -93,7 +93,7 @@ func Create(fsys *vfs.FS, db [16]byte, id uint64, collection uint32, dim int) (*
 		name: tempName(id),
 		head: header{db: db, info: Info{ID: id, Collection: collection, Dim: dim}},
 		buf:  make([]byte, 0, bufferSize),
-		off:  headerSize,
+		out:  vfs.NewGather(f, headerSize),
 	}, nil
 }
 
@@ -167,19 +167,18 @@ func (w *Writer) write(b []byte) error {
 	return w.err
 }
 
-// flush writes the buffer, which ends where a block does.
+// flush computes the checksums of the buffer, which ends where a block does, and writes it.
 func (w *Writer) flush() {
 	for block := range slices.Chunk(w.buf, blockSize) {
 		w.table = append(w.table, codec.CRC(block))
 	}
-	w.writeAt(w.buf, w.off)
-	w.off += int64(len(w.buf))
+	w.add(w.buf)
 	w.buf = w.buf[:0]
 }
 
-func (w *Writer) writeAt(b []byte, off int64) {
-	if w.err == nil && len(b) > 0 {
-		if _, err := w.file.WriteAt(b, off); err != nil {
+func (w *Writer) add(b []byte) {
+	if w.err == nil {
+		if _, err := w.out.Write(b); err != nil {
 			w.fail(err)
 		}
 	}
@@ -229,15 +228,21 @@ func (w *Writer) finish() error {
 	w.write(codec.BytesFromF32s(w.invs))
 	w.flush()
 	table := codec.BytesFromU32s(w.table)
-	w.writeAt(table, l.table)
+	w.add(table)
 
 	info.Size = l.size
 	info.MinDoc, info.MaxDoc = w.docs[0], w.docs[info.Rows-1]
 	info.MaxNorm = maxNorm(w.invs)
 	w.head.tableCRC = codec.CRC(table)
-	w.writeAt(w.head.encode(), 0)
 	if w.err != nil {
 		return w.err
+	}
+	if err := w.out.Flush(); err != nil {
+		return w.fail(err)
+	}
+	// Last, because a file is invalid without its header.
+	if _, err := w.file.WriteAt(w.head.encode(), 0); err != nil {
+		return w.fail(err)
 	}
 	if err := w.file.Sync(); err != nil {
 		return w.fail(err)

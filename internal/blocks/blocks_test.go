@@ -10,6 +10,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
 var testFormat = Format{Magic: "TESTTEST", Version: 3, Name: "test"}
@@ -183,12 +184,12 @@ func (f *failing) WriteAt(b []byte, _ int64) (int, error) {
 }
 
 func TestFailedWrites(t *testing.T) {
-	content := [][]byte{make([]byte, 3*gathered)}
+	content := [][]byte{make([]byte, 2*vfs.HugePage)} // three pieces
 	for n := failing(0); ; n++ {
 		f := n
 		err := write(&f, content)
 		if f >= 0 { // accepted all writes
-			if err != nil || n < 4 {
+			if err != nil || n < 5 {
 				t.Errorf("%d writes taken: %v", n, err)
 			}
 			return

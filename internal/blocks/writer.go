@@ -5,25 +5,28 @@ import (
 	"io"
 
 	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// gathered is the number of bytes that a Writer buffers before it writes.
+// gathered is the number of bytes that a Writer takes up before it computes checksums: few enough
+// to stay in the second-level cache.
 const gathered = 4 * Size
 
 // A Writer writes content, or a run of its blocks, sequentially, and computes the checksums of the
 // blocks. It keeps the first error, which Spill and Finish return.
 type Writer struct {
-	// Out is the buffer of unwritten bytes. Callers may append to it if they call Spill regularly.
+	// Out is the buffer of bytes without checksums. Callers may append to it if they call Spill
+	// regularly.
 	Out []byte
 
-	w     io.WriterAt
+	w     *vfs.Gather
 	off   int64 // file offset of Out
 	table []uint32
 	err   error
 }
 
 // NewWriter returns a Writer that begins at the offset off of w, the start of a block.
-func NewWriter(w io.WriterAt, off int64) *Writer { return &Writer{w: w, off: off} }
+func NewWriter(w io.WriterAt, off int64) *Writer { return &Writer{w: vfs.NewGather(w, off), off: off} }
 
 // At returns the file offset after the bytes written so far.
 func (w *Writer) At() int64 { return w.off + int64(len(w.Out)) }
@@ -45,7 +48,7 @@ func (w *Writer) Pad(n int64) { w.PadTo((w.At() + n - 1) / n * n) }
 // PadTo writes zeros up to a file offset.
 func (w *Writer) PadTo(off int64) { w.Add(make([]byte, off-w.At())) }
 
-// Spill writes the whole blocks of Out to the file if there are enough of them. It returns the
+// Spill takes the whole blocks of Out, to write them, if there are enough of them. It returns the
 // first error of the Writer.
 func (w *Writer) Spill() error {
 	if len(w.Out) >= gathered {
@@ -56,7 +59,7 @@ func (w *Writer) Spill() error {
 
 func (w *Writer) write(n int) {
 	if w.err == nil && n > 0 {
-		_, w.err = w.w.WriteAt(w.Out[:n], w.off)
+		_, w.err = w.w.Write(w.Out[:n])
 	}
 	for i := 0; i < n; i += Size {
 		w.table = append(w.table, codec.CRC(w.Out[i:min(i+Size, n)]))
@@ -72,6 +75,9 @@ func (f *Format) Finish(w io.WriterAt, header func(end int64, tableCRC uint32) [
 	var table []uint32
 	for _, r := range runs {
 		r.write(len(r.Out))
+		if r.err == nil {
+			r.err = r.w.Flush()
+		}
 		if r.err != nil {
 			return f.Failed(r.err)
 		}

@@ -357,8 +357,8 @@ func (db *Engine) inUse(id uint64) bool {
 	return false
 }
 
-// copyBytes is the number of bytes that CopyFile reads at once.
-const copyBytes = 1 << 20
+// copyBytes is the number of bytes that CopyFile copies at once: see vfs.Gather.
+const copyBytes = vfs.HugePage
 
 // CopyFile copies the first size bytes of a file to a new one of that name, and syncs it.
 func CopyFile(ctx context.Context, in *vfs.File, to *vfs.FS, name string, size int64) error {

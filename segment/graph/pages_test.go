@@ -1,0 +1,126 @@
+package graph
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vecbolt/vecbolt/internal/codec"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/internal/vfs"
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// inPieces writes nothing that is large enough for a huge page.
+type inPieces struct{ io.WriterAt }
+
+func (w inPieces) WriteAt(b []byte, off int64) (n int, err error) {
+	for piece := range slices.Chunk(b, 256<<10) {
+		if _, err := w.WriterAt.WriteAt(piece, off+int64(n)); err != nil {
+			return n, err
+		}
+		n += len(piece)
+	}
+	return n, nil
+}
+
+// mapped returns the content of a file that write writes, as the system maps it.
+func mapped(b *testing.B, name string, write func(w io.WriterAt) error, wrap func(io.WriterAt) io.WriterAt) []byte {
+	f, err := os.Create(filepath.Join(b.TempDir(), name))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := write(wrap(f)); err != nil {
+		b.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+	m, err := vfs.MapFile(f.Name())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { m.Close() })
+	return m.Bytes()
+}
+
+// BenchmarkPages searches one graph, for the 10 best rows, in two pairs of files, in turn: graph
+// and vectors as they are written, and written in small pieces. It prints queries per second on
+// one thread: see vfs.Gather for the file systems where they differ. The best time of seven counts
+// for each 50 queries.
+func BenchmarkPages(b *testing.B) {
+	for _, size := range [][2]int{{100_000, 100}, {340_000, 100}, {26_000, 1536}, {100_000, 768}, {300_000, 384}} {
+		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
+			dim := size[1]
+			rows := lowRankData(size[0]+1000, dim)
+			queries := data{dim: dim, vecs: rows.vecs[size[0]*dim:]}
+			rows.vecs = rows.vecs[:size[0]*dim]
+			ident := rows.ident(fileformat.Cosine)
+			built, err := create(b.Context(), ident, rows.source, Options{Planned: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var graphs [2]*Graph
+			var vectors [2][]float32
+			for i, wrap := range [2]func(w io.WriterAt) io.WriterAt{
+				func(w io.WriterAt) io.WriterAt { return inPieces{w} },
+				func(w io.WriterAt) io.WriterAt { return w },
+			} {
+				file := mapped(b, "graph", func(w io.WriterAt) error { _, err := built.write(w); return err }, wrap)
+				if graphs[i], err = Parse(file, ident, nil); err != nil {
+					b.Fatal(err)
+				}
+				if err := graphs[i].Verify(); err != nil {
+					b.Fatal(err)
+				}
+				vectors[i] = codec.F32sFromBytes(mapped(b, "vectors", func(w io.WriterAt) error {
+					to := vfs.NewGather(w, 0)
+					if _, err := to.Write(codec.BytesFromF32s(rows.vecs)); err != nil {
+						return err
+					}
+					return to.Flush()
+				}, wrap))
+			}
+			var buf Buffer
+			for b.Loop() {
+				for _, ef := range []int{12, 24, 48, 96, 192} {
+					const group = 50
+					best := [2][]float64{}
+					for i := range best {
+						best[i] = slices.Repeat([]float64{math.Inf(1)}, queries.rows()/group)
+					}
+					for round := range 7 * len(best) {
+						i := round % len(best)
+						for j := range best[i] {
+							start := time.Now()
+							for at := range group {
+								vec := queries.row(j*group + at)
+								_, _, err := graphs[i].Query(vec).Search(10, Setting{EF: ef}, nil, func(row int) (float64, error) {
+									return simd.Dot64(vec, vectors[i][row*dim:][:dim]), nil
+								}, &buf)
+								if err != nil {
+									b.Fatal(err)
+								}
+							}
+							best[i][j] = min(best[i][j], time.Since(start).Seconds())
+						}
+					}
+					var qps [2]float64
+					for i := range qps {
+						total := 0.0
+						for _, s := range best[i] {
+							total += s
+						}
+						qps[i] = float64(queries.rows()) / total
+					}
+					fmt.Printf("ef %d: %.0f queries/s in small pieces, %.0f as written, %.2f x\n", ef, qps[0], qps[1], qps[1]/qps[0])
+				}
+			}
+		})
+	}
+}
