@@ -80,10 +80,16 @@ func whole(v float32) uint64 {
 // the result is the same from every implementation on every CPU. Estimate panics if the block does
 // not have the size that t needs.
 //
+// next is the block of a call to come, or nil. It is loaded into the cache meanwhile, as Prefetch
+// would, but while the processor computes.
+//
 // The look-up of sums of four elements in registers follows André, Kermarrec and Le Scouarnec,
 // "Quicker ADC", IEEE TPAMI 43 (2021).
-func Estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit, slack float32) uint32 {
-	if len(block) != blockHead+len(t.sums) || len(t.sums) == 0 {
+func Estimate(dst *[BlockPoints]float32, t *Table, block, next []uint8, add, limit, slack float32) uint32 {
+	if next == nil {
+		next = block
+	}
+	if len(block) != blockHead+len(t.sums) || len(t.sums) == 0 || len(next) != len(block) {
 		panic(fmt.Sprintf("simd: Estimate of a block of %d bytes with %d sums", len(block), len(t.sums)))
 	}
 	bias, unit := t.bias, t.unit
@@ -95,5 +101,5 @@ func Estimate(dst *[BlockPoints]float32, t *Table, block []uint8, add, limit, sl
 			bias -= int32(slack / unit)
 		}
 	}
-	return estimate(dst, t.sums, block, bias, unit, add, limit)
+	return estimate(dst, t.sums, block, next, bias, unit, add, limit)
 }

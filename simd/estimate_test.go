@@ -44,7 +44,7 @@ func TestEstimate(t *testing.T) {
 			case slack > 0:
 				more = math.Floor(float64(slack / unit))
 			}
-			below := Estimate(&dst, &table, block, add, 0, slack)
+			below := Estimate(&dst, &table, block, nil, add, 0, slack)
 			for j := range BlockPoints {
 				var sum, all, exact float64
 				for i, v := range q {
@@ -74,7 +74,7 @@ func TestEstimate(t *testing.T) {
 func TestEstimateSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for _, dim := range []int{16, 160, 784, MaxSign} {
-		block := randomBlock(r, dim)
+		block, next := randomBlock(r, dim), randomBlock(r, dim)
 		q := make([]float32, dim)
 		for i := range q {
 			q[i] = float32(r.NormFloat64())
@@ -85,7 +85,7 @@ func TestEstimateSame(t *testing.T) {
 		below := estimateGeneric(&want, table.sums, block, table.bias, table.unit, 1, 0.5)
 		forEach(t, func(t *testing.T) {
 			var got [BlockPoints]float32
-			if b := Estimate(&got, &table, block, 1, 0.5, 0); got != want || b != below {
+			if b := Estimate(&got, &table, block, next, 1, 0.5, 0); got != want || b != below {
 				t.Errorf("dimension %d: %v, want %v", dim, got, want)
 			}
 		})
@@ -109,7 +109,7 @@ func BenchmarkEstimate(b *testing.B) {
 	b.Run("block", func(b *testing.B) {
 		var dst [BlockPoints]float32
 		for b.Loop() {
-			Estimate(&dst, &table, block, 1, 0.5, 0)
+			Estimate(&dst, &table, block, nil, 1, 0.5, 0)
 		}
 	})
 }

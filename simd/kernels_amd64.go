@@ -97,7 +97,7 @@ func gatherSplitL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add fl
 // estimateAVX2 is the kernel of Estimate for AVX2.
 //
 //go:noescape
-func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
+func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, next []uint8, bias int32, unit float32, add float32, limit float32) uint32
 
 // mulFloatsAVX2 is the kernel of Matrix.Mul for two vectors of columns.
 //
@@ -232,7 +232,7 @@ func gatherSplitL2AVX512(dst []float32, q []uint8, bias int32, mul float32, add 
 // estimateAVX512 is the kernel of Estimate for AVX512.
 //
 //go:noescape
-func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
+func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, next []uint8, bias int32, unit float32, add float32, limit float32) uint32
 
 // mulFloatsAVX512 is the kernel of Matrix.Mul for two vectors of columns.
 //

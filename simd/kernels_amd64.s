@@ -2452,25 +2452,31 @@ single_end:
 	VZEROUPPER
 	RET
 
-// func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
-// Requires: AVX, AVX2
-TEXT ·estimateAVX2(SB), NOSPLIT, $0-76
+// func estimateAVX2(dst *[32]float32, sums []uint8, block []uint8, next []uint8, bias int32, unit float32, add float32, limit float32) uint32
+// Requires: AVX, AVX2, MMX+
+TEXT ·estimateAVX2(SB), NOSPLIT, $0-100
 	MOVQ         dst+0(FP), AX
 	MOVQ         sums_base+8(FP), CX
 	MOVQ         sums_len+16(FP), DX
 	MOVQ         block_base+32(FP), BX
+	MOVQ         next_base+56(FP), SI
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	PREFETCHT0   128(SI)
+	PREFETCHT0   192(SI)
 	VPXOR        Y0, Y0, Y0
 	VPXOR        Y1, Y1, Y1
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
-	MOVL         $0x0f0f0f0f, SI
-	VMOVD        SI, X4
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X4
 	VPBROADCASTD X4, Y4
-	XORQ         SI, SI
+	XORQ         DI, DI
 
 step:
-	VMOVDQU      256(BX)(SI*1), Y5
-	VMOVDQU      (CX)(SI*1), Y7
+	PREFETCHT0   256(SI)(DI*1)
+	VMOVDQU      256(BX)(DI*1), Y5
+	VMOVDQU      (CX)(DI*1), Y7
 	VPSRLW       $0x04, Y5, Y6
 	VPAND        Y4, Y5, Y5
 	VPAND        Y4, Y6, Y6
@@ -2482,15 +2488,15 @@ step:
 	VPADDW       Y6, Y2, Y2
 	VPSRLW       $0x08, Y6, Y6
 	VPADDW       Y6, Y3, Y3
-	ADDQ         $0x00000020, SI
-	CMPQ         SI, DX
+	ADDQ         $0x00000020, DI
+	CMPQ         DI, DX
 	JB           step
-	MOVL         bias+56(FP), CX
+	MOVL         bias+80(FP), CX
 	VMOVD        CX, X8
 	VPBROADCASTD X8, Y8
-	VBROADCASTSS unit+60(FP), Y9
-	VBROADCASTSS add+64(FP), Y10
-	VBROADCASTSS limit+68(FP), Y11
+	VBROADCASTSS unit+84(FP), Y9
+	VBROADCASTSS add+88(FP), Y10
+	VBROADCASTSS limit+92(FP), Y11
 	XORL         CX, CX
 	VPSLLW       $0x08, Y1, Y5
 	VPSUBW       Y5, Y0, Y0
@@ -2560,7 +2566,7 @@ step:
 	VMOVMSKPS    Y6, DX
 	SHLL         $0x18, DX
 	ORL          DX, CX
-	MOVL         CX, ret+72(FP)
+	MOVL         CX, ret+96(FP)
 	VZEROUPPER
 	RET
 
@@ -7796,25 +7802,31 @@ single_end:
 	VZEROUPPER
 	RET
 
-// func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, bias int32, unit float32, add float32, limit float32) uint32
-// Requires: AVX, AVX2, AVX512BW, AVX512F
-TEXT ·estimateAVX512(SB), NOSPLIT, $0-76
+// func estimateAVX512(dst *[32]float32, sums []uint8, block []uint8, next []uint8, bias int32, unit float32, add float32, limit float32) uint32
+// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
+TEXT ·estimateAVX512(SB), NOSPLIT, $0-100
 	MOVQ         dst+0(FP), AX
 	MOVQ         sums_base+8(FP), CX
 	MOVQ         sums_len+16(FP), DX
 	MOVQ         block_base+32(FP), BX
+	MOVQ         next_base+56(FP), SI
+	PREFETCHT0   (SI)
+	PREFETCHT0   64(SI)
+	PREFETCHT0   128(SI)
+	PREFETCHT0   192(SI)
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVL         $0x0f0f0f0f, SI
-	VMOVD        SI, X4
+	MOVL         $0x0f0f0f0f, DI
+	VMOVD        DI, X4
 	VPBROADCASTD X4, Z4
-	XORQ         SI, SI
+	XORQ         DI, DI
 
 step:
-	VMOVDQU32     256(BX)(SI*1), Z5
-	VMOVDQU32     (CX)(SI*1), Z7
+	PREFETCHT0    256(SI)(DI*1)
+	VMOVDQU32     256(BX)(DI*1), Z5
+	VMOVDQU32     (CX)(DI*1), Z7
 	VPSRLW        $0x04, Z5, Z6
 	VPANDD        Z4, Z5, Z5
 	VPANDD        Z4, Z6, Z6
@@ -7826,15 +7838,15 @@ step:
 	VPADDW        Z6, Z2, Z2
 	VPSRLW        $0x08, Z6, Z6
 	VPADDW        Z6, Z3, Z3
-	ADDQ          $0x00000040, SI
-	CMPQ          SI, DX
+	ADDQ          $0x00000040, DI
+	CMPQ          DI, DX
 	JB            step
-	MOVL          bias+56(FP), CX
+	MOVL          bias+80(FP), CX
 	VMOVD         CX, X8
 	VPBROADCASTD  X8, Y8
-	VBROADCASTSS  unit+60(FP), Y9
-	VBROADCASTSS  add+64(FP), Y10
-	VBROADCASTSS  limit+68(FP), Y11
+	VBROADCASTSS  unit+84(FP), Y9
+	VBROADCASTSS  add+88(FP), Y10
+	VBROADCASTSS  limit+92(FP), Y11
 	XORL          CX, CX
 	VPSLLW        $0x08, Z1, Z5
 	VPSUBW        Z5, Z0, Z0
@@ -7928,7 +7940,7 @@ step:
 	VMOVMSKPS     Y6, DX
 	SHLL          $0x18, DX
 	ORL           DX, CX
-	MOVL          CX, ret+72(FP)
+	MOVL          CX, ret+96(FP)
 	VZEROUPPER
 	RET
 

@@ -265,12 +265,12 @@ func gatherSplitL2(dst []float32, q []uint8, bias int32, mul, add, extra float32
 
 func prefetch(b []uint8) { prefetchLines(b[:min(len(b), 1<<16)]) }
 
-func estimate(dst *[BlockPoints]float32, sums, block []uint8, bias int32, unit, add, limit float32) uint32 {
+func estimate(dst *[BlockPoints]float32, sums, block, next []uint8, bias int32, unit, add, limit float32) uint32 {
 	switch active {
 	case avx512:
-		return estimateAVX512(dst, sums, block, bias, unit, add, limit)
+		return estimateAVX512(dst, sums, block, next, bias, unit, add, limit)
 	case avx2:
-		return estimateAVX2(dst, sums, block, bias, unit, add, limit)
+		return estimateAVX2(dst, sums, block, next, bias, unit, add, limit)
 	default:
 		return estimateGeneric(dst, sums, block, bias, unit, add, limit)
 	}

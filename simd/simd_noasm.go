@@ -59,7 +59,7 @@ func gatherSplitL2(dst []float32, q []uint8, bias int32, mul, add, extra float32
 
 func prefetch([]uint8) {}
 
-func estimate(dst *[BlockPoints]float32, sums, block []uint8, bias int32, unit, add, limit float32) uint32 {
+func estimate(dst *[BlockPoints]float32, sums, block, _ []uint8, bias int32, unit, add, limit float32) uint32 {
 	return estimateGeneric(dst, sums, block, bias, unit, add, limit)
 }
 

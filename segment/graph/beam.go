@@ -81,7 +81,8 @@ type Buffer struct {
 	rows          []uint32
 	hits          []Hit
 	stats         Stats
-	cold          bool // see Query.Cold
+	expected      uint32 // the node that was announced last, or none
+	cold          bool   // see Query.Cold
 }
 
 // start resets b for a search of a graph of this many rows with beam width ef. near is the number
@@ -97,7 +98,7 @@ func (b *Buffer) start(rows, ef, near int) {
 	b.near.reset(near)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
 	b.ef, b.stopRatio, b.keepRatio, b.bridge = ef, 0, 0, nil
-	b.look = firstLook
+	b.look, b.expected = firstLook, none
 	b.stats = Stats{}
 }
 

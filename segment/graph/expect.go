@@ -11,22 +11,33 @@ import (
 // coldNodes is how many nodes are announced to the disk at once: nearly all will be expanded.
 const coldNodes = 4
 
+// nodeHead is how much of a node is announced: the ids of the neighbours, and their factors, which
+// simd.Estimate reads last.
+const nodeHead = 3 * 4 * degree
+
 // expectNode announces the node of the next expansion and, where the beam is ordered by estimates,
-// its record.
-func (g *Graph) expectNode(b *Buffer, bounded bool) {
-	next, ok := b.peek(bounded)
-	if !ok {
-		return
-	}
+// its record. The block of a node in the quick layout is announced by simd.Estimate alone, while it
+// computes: to announce so many lines at once takes as long as to wait for them. expectNode returns
+// the block for that, or nil.
+func (g *Graph) expectNode(b *Buffer, bounded bool) []byte {
 	if b.cold {
 		g.expectNodes(b, bounded)
-		return
+		return nil
 	}
+	next, ok := b.peek(bounded)
+	if !ok || next == b.expected {
+		return nil
+	}
+	b.expected = next
 	if g.rough() {
 		simd.Prefetch(g.record(next))
 	}
 	size := g.per * 4
-	simd.Prefetch(g.nodeBytes[int(next)*size:][:size])
+	simd.Prefetch(g.nodeBytes[int(next)*size:][:min(size, nodeHead)])
+	if size <= nodeHead { // in the plain layout, and while the graph is built
+		return nil
+	}
+	return g.block(next)
 }
 
 // expectNodes announces the nodes of some next expansions to the disk.

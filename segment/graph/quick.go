@@ -217,7 +217,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 				return err
 			}
 		}
-		g.expectNode(b, allowed == nil) // the next one, unless this expansion finds a nearer one
+		next := g.expectNode(b, allowed == nil) // unless this expansion finds a nearer one
 		ids, err := g.neighbours(node)
 		if err != nil {
 			return err
@@ -246,7 +246,7 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 		}
 		b.stats.Estimated += degree
 		b.ids, b.dists = b.ids[:0], b.dists[:0]
-		for below := simd.Estimate(&estimates, &q.table, g.block(node), dist[0],
+		for below := simd.Estimate(&estimates, &q.table, g.block(node), next, dist[0],
 			min(at.worst(), b.within(b.keepRatio, &b.near)), 0); below != 0; below &= below - 1 {
 			i := bits.TrailingZeros32(below)
 			id := ids[i]

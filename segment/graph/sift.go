@@ -77,8 +77,9 @@ func (q *Query) sift(node simd.Neighbour, most float32, bounded bool, b *Buffer)
 	b.stats.Estimated += degree
 	b.ids, b.dists = b.ids[:0], b.dists[:0]
 	var estimates [degree]float32
+	next := g.expectNode(b, bounded) // unless a nearer one is found now
 	slack := siftSlack * float32(math.Sqrt(max(0, float64(node.Dist))))
-	below := simd.Estimate(&estimates, &q.table, g.block(node.ID), node.Dist, most, slack)
+	below := simd.Estimate(&estimates, &q.table, g.block(node.ID), next, node.Dist, most, slack)
 	for ; below != 0; below &= below - 1 {
 		i := bits.TrailingZeros32(below)
 		id := ids[i]
@@ -110,7 +111,6 @@ func (q *Query) sift(node simd.Neighbour, most float32, bounded bool, b *Buffer)
 		}
 	}
 	b.ids, b.dists = b.ids[:n], b.dists[:n]
-	g.expectNode(b, bounded) // the next one, unless a nearer one is found now
 	g.expectRecords(b.ids, b)
 	if err := g.touchRecords(b.ids); err != nil {
 		return err

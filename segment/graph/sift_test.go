@@ -60,7 +60,7 @@ func TestSift(t *testing.T) {
 				most = math.MaxFloat32
 			}
 			var low [degree]float32
-			simd.Estimate(&low, &q.table, g.block(node.ID), node.Dist, most, siftSlack*float32(math.Sqrt(float64(node.Dist))))
+			simd.Estimate(&low, &q.table, g.block(node.ID), nil, node.Dist, most, siftSlack*float32(math.Sqrt(float64(node.Dist))))
 			var want []simd.Neighbour
 			for j, id := range ids[:count(ids)] {
 				if j > 0 && low[j] < most {

@@ -8,9 +8,13 @@ import (
 // estimate generates the kernel of Estimate. Every 128 bits of a vector hold the signs of 32 points
 // in four elements, and look up the same 16 sums.
 func estimate(s isa) {
-	begin(s, "estimate", "func(dst *[32]float32, sums, block []uint8, bias int32, unit, add, limit float32) uint32",
+	begin(s, "estimate", "func(dst *[32]float32, sums, block, next []uint8, bias int32, unit, add, limit float32) uint32",
 		"is the kernel of Estimate for "+s.name+".")
 	dst, sums, n, block := gp(Param("dst")), gp(Param("sums").Base()), gp(Param("sums").Len()), gp(Param("block").Base())
+	next := gp(Param("next").Base())
+	for at := 0; at < 256; at += line {
+		PREFETCHT0(Mem{Base: next, Disp: at})
+	}
 	// The sums of points 0 to 15 and of points 16 to 31: of all points with the odd ones in the
 	// high byte, and of the odd ones alone.
 	const low, high, mask, x, y, table = 0, 2, 4, 5, 6, 7
@@ -29,6 +33,7 @@ func estimate(s isa) {
 	off := GP64()
 	XORQ(off, off)
 	Label("step")
+	PREFETCHT0(Mem{Base: next, Index: off, Scale: 1, Disp: 256}) // loads wait for memory, computing does not
 	loadVector(s, Mem{Base: block, Index: off, Scale: 1, Disp: 256}, s.vec(x))
 	loadVector(s, Mem{Base: sums, Index: off, Scale: 1}, s.vec(table))
 	VPSRLW(U8(4), s.vec(x), s.vec(y))
