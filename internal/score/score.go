@@ -46,8 +46,9 @@ func New(metric fileformat.Metric, query []float32) Scorer {
 	case fileformat.Cosine:
 		s.Plain, s.Scaled = 0, 1
 		if s.Norm > 0 {
+			inverse := 1 / s.Norm
 			for i, x := range query {
-				s.Fast[i] = float32(float64(x) / s.Norm)
+				s.Fast[i] = float32(float64(x) * inverse)
 			}
 		}
 		// Here the error of underflow is multiplied by the inverse norm:
