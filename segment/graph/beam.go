@@ -98,7 +98,8 @@ func (b *Buffer) start(rows, ef, near int) {
 	b.near.reset(near)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
 	b.ef, b.stopRatio, b.keepRatio, b.bridge = ef, 0, 0, nil
-	b.look, b.expected = firstLook, none
+	b.look = firstLook
+	b.expected = none
 	b.stats = Stats{}
 }
 
