@@ -19,7 +19,8 @@ type Gather struct {
 // NewGather returns a Gather that begins at the offset off of w.
 func NewGather(w io.WriterAt, off int64) *Gather { return &Gather{w: w, off: off} }
 
-// Write appends b. An error may belong to bytes of earlier calls; nothing may be written after it.
+// Write appends b. Bytes wait in memory until their piece is complete, so an error may belong to an
+// earlier call. After an error the Gather must not be used again.
 func (g *Gather) Write(b []byte) (int, error) {
 	for n := 0; n < len(b); {
 		room := HugePage - int(g.off%HugePage) - len(g.buf)
@@ -35,7 +36,7 @@ func (g *Gather) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush writes what is left, up to where the next Write begins.
+// Flush writes the bytes that wait for the end of their piece. The file lacks them until then.
 func (g *Gather) Flush() error {
 	if len(g.buf) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/vecbolt/vecbolt/internal/vfs"
 )
 
-// pieces notes what is written.
+// pieces is a file in memory that records the length of each write, or fails all of them.
 type pieces struct {
 	b    []byte // the file
 	lens []int

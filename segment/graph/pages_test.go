@@ -16,7 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// inPieces writes nothing that is large enough for a huge page.
+// inPieces divides writes, so that none fills a huge page.
 type inPieces struct{ io.WriterAt }
 
 func (w inPieces) WriteAt(b []byte, off int64) (n int, err error) {

@@ -72,7 +72,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	return trials, err
 }
 
-// A rowChunk holds some rows in the forms that compare needs.
+// A rowChunk holds consecutive rows: their vectors for true scores, and their points for distances.
 type rowChunk struct {
 	lo     int // the first row
 	x      []float32
@@ -81,7 +81,7 @@ type rowChunk struct {
 	blocks []simd.RowBlock // of points
 }
 
-// packChunk makes x, the rows from lo on, the rows of a chunk.
+// packChunk sets a chunk to x, the rows from lo on. The chunk reuses its memory.
 func (b *builder) packChunk(c *rowChunk, lo int, x []float32) error {
 	dim := b.Dim()
 	n := len(x) / dim

@@ -33,7 +33,7 @@ func estimate(s isa) {
 	off := GP64()
 	XORQ(off, off)
 	Label("step")
-	PREFETCHT0(Mem{Base: next, Index: off, Scale: 1, Disp: 256}) // loads wait for memory, computing does not
+	PREFETCHT0(Mem{Base: next, Index: off, Scale: 1, Disp: 256}) // into the cache, while this block is computed
 	loadVector(s, Mem{Base: block, Index: off, Scale: 1, Disp: 256}, s.vec(x))
 	loadVector(s, Mem{Base: sums, Index: off, Scale: 1}, s.vec(table))
 	VPSRLW(U8(4), s.vec(x), s.vec(y))
