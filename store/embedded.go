@@ -21,7 +21,7 @@ func (e embedded) Create(ctx context.Context, name string, s Schema) (Collection
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.vdb.CreateCollection(ctx, name, db.Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text}, s.Metadata)
+	c, err := e.vdb.CreateCollection(ctx, name, embeddedSchema(s), s.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,12 @@ type embeddedCollection struct {
 
 func schemaOf(info db.CollectionInfo) Schema {
 	s := info.Schema
-	return Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text, Metadata: info.Metadata}
+	return Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text, Index: s.Index, Metadata: info.Metadata}
+}
+
+// embeddedSchema returns the schema of a collection of an embedded database.
+func embeddedSchema(s Schema) db.Schema {
+	return db.Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text, Index: s.Index}
 }
 
 func (c embeddedCollection) Name() string { return c.name }

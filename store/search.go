@@ -37,8 +37,7 @@ func (s *Adapter) Name() string { return s.c.Name() }
 
 // Schema returns the schema of the collection.
 func (s *Adapter) Schema() db.Schema {
-	schema := s.c.Schema()
-	return db.Schema{Dim: schema.Dim, Lineage: schema.Lineage, Text: schema.Text}
+	return embeddedSchema(s.c.Schema())
 }
 
 // Upsert writes documents as Collection.Upsert does, and returns their ids. Every document needs

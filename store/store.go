@@ -82,6 +82,9 @@ type Schema struct {
 	// Text enables TextQuery. Language, Fields and parameters are stored, and followed as far as
 	// the store can; nil: texts are not indexed.
 	Text *db.TextIndex `json:"text,omitempty"`
+	// Index says which files an embedded database keeps to search vectors. Other stores keep the
+	// choice for a migration back, and search by indexes of their own.
+	Index db.Index `json:"index,omitzero"`
 	// Metadata describes the collection itself.
 	Metadata db.Metadata `json:"metadata,omitempty"`
 }

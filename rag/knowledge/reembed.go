@@ -349,7 +349,9 @@ func (l *learner) follow(o ReembedOptions, open func() (*reader, func() error, e
 		if err != nil {
 			return err
 		}
-		after, more, err = l.portion(old, after)
+		if err = l.keepIndex(old); err == nil {
+			after, more, err = l.portion(old, after)
+		}
 		if err = errors.Join(err, done()); err != nil {
 			return err
 		}
@@ -371,6 +373,16 @@ func (l *learner) follow(o ReembedOptions, open func() (*reader, func() error, e
 		}
 	}
 	return l.drop(gone)
+}
+
+// keepIndex gives the staged chunks the index of the base's before they are written: its files are
+// built once.
+func (l *learner) keepIndex(old *reader) error {
+	chunks, err := old.chunks.Info()
+	if err != nil {
+		return err
+	}
+	return l.chunks.SetIndex(l.ctx, chunks.Schema.Index)
 }
 
 // portion collects files after id after that differ from the staged ones, until there are enough to

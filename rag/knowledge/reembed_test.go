@@ -88,6 +88,7 @@ func TestReembed(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.learn("b", nil)
+	f.byHand(func(_, chunks *db.Collection) error { return chunks.SetIndex(t.Context(), db.IndexSmall) })
 	r = f.reembed(ReembedOptions{Switch: yes})
 	if r.Embedded != 2 || r.Files != 21 || r.Chunks != 22 || !r.Switched {
 		t.Errorf("%+v", r)
@@ -99,6 +100,13 @@ func TestReembed(t *testing.T) {
 	if s.Config.Provider != "hash" || s.Config.Embedding.Dimensions != 128 || s.Config.ChunkSize != 40 || s.Next != "" || s.Chunks != 22 || s.Files != 21 || s.Learnt.IsZero() {
 		t.Errorf("%+v", s)
 	}
+	f.byHand(func(_, chunks *db.Collection) error {
+		info, err := chunks.Info()
+		if info.Schema.Index != db.IndexSmall {
+			t.Errorf("the base had the index small, and has %v", info.Schema.Index)
+		}
+		return err
+	})
 	if r := f.query("howl", QueryOptions{K: 1}); !strings.Contains(r.Chunks[0].Text, "howl at night") {
 		t.Errorf("%+v", r)
 	}

@@ -82,8 +82,8 @@ func (c *embedded) Describe(_ context.Context, name string) (store.Info, error) 
 
 func describe(info db.CollectionInfo) store.Info {
 	s := info.Schema
-	return store.Info{Name: info.Name, Documents: info.Documents,
-		Schema: store.Schema{Dim: s.Dim, Lineage: s.Lineage, Text: s.Text, Metadata: info.Metadata}}
+	return store.Info{Name: info.Name, Documents: info.Documents, Schema: store.Schema{Dim: s.Dim,
+		Lineage: s.Lineage, Text: s.Text, Index: s.Index, Metadata: info.Metadata}}
 }
 
 func (c *embedded) Create(ctx context.Context, name string, s store.Schema) error {

@@ -237,7 +237,7 @@ func keysOf(docs map[string]*db.Document) []string {
 func (s *suite) testCollections(t *testing.T) {
 	ctx := t.Context()
 	schema := store.Schema{Dim: 3, Lineage: db.Lineage{Provider: "p", Model: "m \"x\"", Normalized: true, Chunker: "c"},
-		Text: &db.TextIndex{Language: "none", Fields: []string{"title"}},
+		Text: &db.TextIndex{Language: "none", Fields: []string{"title"}}, Index: db.IndexSmall,
 		Metadata: db.Metadata{"n": int64(math.MaxInt64), "f": 1.0, "s": "ä \" \\ \n",
 			"l": []any{int64(1), "x"}, "m": map[string]any{"a-b": nil}}}
 	names := []string{"storetest", "Storetest", "storetest a", "storetest/ä", "storetest-日本",
