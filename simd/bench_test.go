@@ -138,6 +138,10 @@ func BenchmarkVectors(b *testing.B) {
 			run("L2/"+l.String(), l, func() { sink += L2(x, y) })
 			run("Dot64/"+l.String(), l, func() { sink += float32(Dot64(x, y)) })
 			run("L264/"+l.String(), l, func() { sink += float32(L264(x, y)) })
+			run("DotSquare64/"+l.String(), l, func() {
+				dot, square := DotSquare64(x, y, nil)
+				sink += float32(dot + square)
+			})
 			run("Finite/"+l.String(), l, func() { Finite(x) })
 		}
 	}

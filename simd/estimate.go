@@ -1,7 +1,6 @@
 package simd
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 )
@@ -31,7 +30,7 @@ func (t *Table) Set(q []float32) {
 	if len(q)%16 != 0 || len(q) > MaxSign {
 		panic(fmt.Sprintf("simd: Table of %d elements", len(q)))
 	}
-	steps := uint64(31)
+	steps := 31
 	if len(q) > 2048 { // so that no sum in 128 bits of AVX2 leaves 16 bits
 		steps = 15
 	}
@@ -44,25 +43,8 @@ func (t *Table) Set(q []float32) {
 	} else {
 		t.sums = t.sums[:n]
 	}
-	const each = 0x0101010101010101
 	t.bias = int32(steps) * int32(len(q))
-	for i := 0; i+4 <= len(q); i += 4 {
-		x := (*[4]float32)(q[i:])
-		a, b, c, d := whole(x[0]*inv), whole(x[1]*inv), whole(x[2]*inv), whole(x[3]*inv)
-		// Byte n is 4*steps + the sum of the four elements with the signs of the bits of n. Bytes
-		// may overflow into one another in between, but not in the end.
-		low := (4*steps-a-b-c-d)*each + 2*a*0x0100010001000100 + 2*b*0x0101000001010000 + 2*c*0x0101010100000000
-		out := (*[16]uint8)(t.sums[4*i:])
-		binary.LittleEndian.PutUint64(out[:8], low)
-		binary.LittleEndian.PutUint64(out[8:], low+2*d*each)
-	}
-}
-
-// whole rounds a small number to an integer, modulo 2^64.
-func whole(v float32) uint64 {
-	// From here to its double, the unit in the last place of a float32 is 1.
-	const integers = 3 << 22
-	return uint64(int64(int32(math.Float32bits(float32(v)+integers)) - 0x4b400000))
+	signSums(t.sums, q, inv, uint8(4*steps))
 }
 
 // Estimate sets dst to

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -87,6 +88,34 @@ func TestEstimateSame(t *testing.T) {
 			var got [BlockPoints]float32
 			if b := Estimate(&got, &table, block, next, 1, 0.5, 0); got != want || b != below {
 				t.Errorf("dimension %d: %v, want %v", dim, got, want)
+			}
+		})
+	}
+}
+
+// TestTableSame: every implementation makes the same table, of elements that round either way.
+func TestTableSame(t *testing.T) {
+	const seed = 13
+	r := rand.New(rand.NewPCG(seed, 14))
+	for _, dim := range []int{16, 64, 400, 2048, 2064, MaxSign} {
+		q := make([]float32, dim)
+		for i := range q {
+			switch q[i] = float32(r.NormFloat64()); i % 5 {
+			case 0:
+				q[i] = float32(r.IntN(63)-31) / 2 // ties, with the largest element that follows
+			case 1:
+				q[i] = 0
+			}
+		}
+		q[dim/2] = 31
+		var want Table
+		want.Set(q)
+		signSumsGeneric(want.sums, q, 1/want.unit, uint8(want.bias/int32(dim)*4))
+		forEach(t, func(t *testing.T) {
+			var got Table
+			got.Set(q)
+			if !slices.Equal(got.sums, want.sums) {
+				t.Errorf("dimension %d, seed %d: the tables differ", dim, seed)
 			}
 		})
 	}

@@ -61,6 +61,10 @@ func FuzzKernels(f *testing.F) {
 				if got, want := Dot64(q, row), dot64Generic(q, row); !sameBits(got, want) {
 					t.Errorf("Dot64(%v, %v) = %x, want %x", q, row, got, want)
 				}
+				dot, square := DotSquare64(q, row, nil)
+				if !sameBits(dot, dot64Generic(q, row)) || !sameBits(square, dot64Generic(row, row)) {
+					t.Errorf("DotSquare64(%v, %v) = %x, %x", q, row, dot, square)
+				}
 				if got, want := L264(q, row), l264Generic(q, row); !sameBits(got, want) {
 					t.Errorf("L264(%v, %v) = %x, want %x", q, row, got, want)
 				}

@@ -75,6 +75,9 @@ func GatherSplitL2(dst []float32, q *CodedVector, codes []uint8, dim int, tails 
 // without any other effect.
 func Prefetch(b []uint8) { prefetch(b) }
 
+// PrefetchVector is Prefetch for a vector.
+func PrefetchVector(v []float32) { prefetchVector(v) }
+
 // LoadVector sets p to the vector of a record, reusing p's memory. Every byte between the codes and
 // the tail must be 128.
 func LoadVector(p *CodedVector, record []uint8) {

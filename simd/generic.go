@@ -80,6 +80,11 @@ func dot64Generic(a, b []float32) float64 {
 	return sumLanes(&l)
 }
 
+// dotSquare64Generic is the definition of DotSquare64.
+func dotSquare64Generic(a, b []float32) (dot, square float64) {
+	return dot64Generic(a, b), dot64Generic(b, b)
+}
+
 // l264Generic is the definition of L264. It has the same lanes as Dot64; a term is d*d rounded to
 // float64, where d is float64(a[i])-float64(b[i]) rounded to float64. The conversion around d*d
 // keeps the compiler from fusing it with the addition.
@@ -294,6 +299,28 @@ func estimateGeneric(dst *[BlockPoints]float32, table, block []uint8, bias int32
 		}
 	}
 	return below
+}
+
+// signSumsGeneric is the definition of what Table.Set computes: byte n of the 16 for four elements
+// is base and their sum, with the signs of the bits of n.
+func signSumsGeneric(sums []uint8, q []float32, inv float32, base uint8) {
+	const each = 0x0101010101010101
+	for i := 0; i+4 <= len(q); i += 4 {
+		x := (*[4]float32)(q[i:])
+		a, b, c, d := whole(x[0]*inv), whole(x[1]*inv), whole(x[2]*inv), whole(x[3]*inv)
+		// Bytes may overflow into one another in between, but not in the end.
+		low := (uint64(base)-a-b-c-d)*each + 2*a*0x0100010001000100 + 2*b*0x0101000001010000 + 2*c*0x0101010100000000
+		out := (*[16]uint8)(sums[4*i:])
+		binary.LittleEndian.PutUint64(out[:8], low)
+		binary.LittleEndian.PutUint64(out[8:], low+2*d*each)
+	}
+}
+
+// whole rounds a small number to an integer, modulo 2^64.
+func whole(v float32) uint64 {
+	// From here to its double, the unit in the last place of a float32 is 1.
+	const integers = 3 << 22
+	return uint64(int64(int32(math.Float32bits(float32(v)+integers)) - 0x4b400000))
 }
 
 // hadamardGeneric is the definition of Hadamard. It takes two steps at once.

@@ -83,6 +83,8 @@ func TestBounds(t *testing.T) {
 		L2(x, y)
 		Dot64(x, y)
 		L264(x, y)
+		DotSquare64(x, y, nil)
+		PrefetchVector(x)
 		Finite(x)
 		Largest(x)
 		Flip(x, at[uint32](c, end, n))
@@ -157,6 +159,11 @@ func TestBounds(t *testing.T) {
 					}
 					LoadSplitVector(new(CodedVector), codes[2*dim:], dim, tails)
 				}
+			}
+		}
+		for n := 16; n <= most; n += 16 {
+			for _, end := range []bool{false, true} {
+				signSums(at[uint8](b, end, 4*n), at[float32](a, end, n), 1, 0)
 			}
 		}
 		for _, n := range append(span(0, 300), most-1, most) {

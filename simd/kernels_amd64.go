@@ -294,6 +294,11 @@ func offer128AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, 
 //go:noescape
 func offer192AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 
+// dotSquare64AVX2 is the kernel of DotSquare64 for AVX2. next has the length of b.
+//
+//go:noescape
+func dotSquare64AVX2(a []float32, b []float32, next *float32) (dot float64, square float64)
+
 // prefetchLines is the kernel of Prefetch.
 //
 //go:noescape
@@ -333,3 +338,8 @@ func loadPointAVX2(dst []uint8, record []uint8)
 //
 //go:noescape
 func differenceAVX2(diff []float32, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32)
+
+// signSumsAVX2 is the kernel of Table.Set for AVX2 and a multiple of 16 elements.
+//
+//go:noescape
+func signSumsAVX2(sums []uint8, q []float32, inv float32, base uint8)

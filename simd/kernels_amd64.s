@@ -62,6 +62,182 @@ DATA minus4<>+24(SB)/4, $0x80000000
 DATA minus4<>+28(SB)/4, $0x80000000
 GLOBL minus4<>(SB), RODATA|NOPTR, $32
 
+DATA pick0<>+0(SB)/8, $0x0000000000000000
+DATA pick0<>+8(SB)/8, $0x0000000000000000
+DATA pick0<>+16(SB)/8, $0x0000000000000000
+DATA pick0<>+24(SB)/8, $0x0000000000000000
+DATA pick0<>+32(SB)/8, $0x0404040404040404
+DATA pick0<>+40(SB)/8, $0x0404040404040404
+DATA pick0<>+48(SB)/8, $0x0404040404040404
+DATA pick0<>+56(SB)/8, $0x0404040404040404
+GLOBL pick0<>(SB), RODATA|NOPTR, $64
+
+DATA signed0<>+0(SB)/1, $0xff
+DATA signed0<>+1(SB)/1, $0x01
+DATA signed0<>+2(SB)/1, $0xff
+DATA signed0<>+3(SB)/1, $0x01
+DATA signed0<>+4(SB)/1, $0xff
+DATA signed0<>+5(SB)/1, $0x01
+DATA signed0<>+6(SB)/1, $0xff
+DATA signed0<>+7(SB)/1, $0x01
+DATA signed0<>+8(SB)/1, $0xff
+DATA signed0<>+9(SB)/1, $0x01
+DATA signed0<>+10(SB)/1, $0xff
+DATA signed0<>+11(SB)/1, $0x01
+DATA signed0<>+12(SB)/1, $0xff
+DATA signed0<>+13(SB)/1, $0x01
+DATA signed0<>+14(SB)/1, $0xff
+DATA signed0<>+15(SB)/1, $0x01
+DATA signed0<>+16(SB)/1, $0xff
+DATA signed0<>+17(SB)/1, $0x01
+DATA signed0<>+18(SB)/1, $0xff
+DATA signed0<>+19(SB)/1, $0x01
+DATA signed0<>+20(SB)/1, $0xff
+DATA signed0<>+21(SB)/1, $0x01
+DATA signed0<>+22(SB)/1, $0xff
+DATA signed0<>+23(SB)/1, $0x01
+DATA signed0<>+24(SB)/1, $0xff
+DATA signed0<>+25(SB)/1, $0x01
+DATA signed0<>+26(SB)/1, $0xff
+DATA signed0<>+27(SB)/1, $0x01
+DATA signed0<>+28(SB)/1, $0xff
+DATA signed0<>+29(SB)/1, $0x01
+DATA signed0<>+30(SB)/1, $0xff
+DATA signed0<>+31(SB)/1, $0x01
+GLOBL signed0<>(SB), RODATA|NOPTR, $32
+
+DATA pick1<>+0(SB)/8, $0x0101010101010101
+DATA pick1<>+8(SB)/8, $0x0101010101010101
+DATA pick1<>+16(SB)/8, $0x0101010101010101
+DATA pick1<>+24(SB)/8, $0x0101010101010101
+DATA pick1<>+32(SB)/8, $0x0505050505050505
+DATA pick1<>+40(SB)/8, $0x0505050505050505
+DATA pick1<>+48(SB)/8, $0x0505050505050505
+DATA pick1<>+56(SB)/8, $0x0505050505050505
+GLOBL pick1<>(SB), RODATA|NOPTR, $64
+
+DATA signed1<>+0(SB)/1, $0xff
+DATA signed1<>+1(SB)/1, $0xff
+DATA signed1<>+2(SB)/1, $0x01
+DATA signed1<>+3(SB)/1, $0x01
+DATA signed1<>+4(SB)/1, $0xff
+DATA signed1<>+5(SB)/1, $0xff
+DATA signed1<>+6(SB)/1, $0x01
+DATA signed1<>+7(SB)/1, $0x01
+DATA signed1<>+8(SB)/1, $0xff
+DATA signed1<>+9(SB)/1, $0xff
+DATA signed1<>+10(SB)/1, $0x01
+DATA signed1<>+11(SB)/1, $0x01
+DATA signed1<>+12(SB)/1, $0xff
+DATA signed1<>+13(SB)/1, $0xff
+DATA signed1<>+14(SB)/1, $0x01
+DATA signed1<>+15(SB)/1, $0x01
+DATA signed1<>+16(SB)/1, $0xff
+DATA signed1<>+17(SB)/1, $0xff
+DATA signed1<>+18(SB)/1, $0x01
+DATA signed1<>+19(SB)/1, $0x01
+DATA signed1<>+20(SB)/1, $0xff
+DATA signed1<>+21(SB)/1, $0xff
+DATA signed1<>+22(SB)/1, $0x01
+DATA signed1<>+23(SB)/1, $0x01
+DATA signed1<>+24(SB)/1, $0xff
+DATA signed1<>+25(SB)/1, $0xff
+DATA signed1<>+26(SB)/1, $0x01
+DATA signed1<>+27(SB)/1, $0x01
+DATA signed1<>+28(SB)/1, $0xff
+DATA signed1<>+29(SB)/1, $0xff
+DATA signed1<>+30(SB)/1, $0x01
+DATA signed1<>+31(SB)/1, $0x01
+GLOBL signed1<>(SB), RODATA|NOPTR, $32
+
+DATA pick2<>+0(SB)/8, $0x0202020202020202
+DATA pick2<>+8(SB)/8, $0x0202020202020202
+DATA pick2<>+16(SB)/8, $0x0202020202020202
+DATA pick2<>+24(SB)/8, $0x0202020202020202
+DATA pick2<>+32(SB)/8, $0x0606060606060606
+DATA pick2<>+40(SB)/8, $0x0606060606060606
+DATA pick2<>+48(SB)/8, $0x0606060606060606
+DATA pick2<>+56(SB)/8, $0x0606060606060606
+GLOBL pick2<>(SB), RODATA|NOPTR, $64
+
+DATA signed2<>+0(SB)/1, $0xff
+DATA signed2<>+1(SB)/1, $0xff
+DATA signed2<>+2(SB)/1, $0xff
+DATA signed2<>+3(SB)/1, $0xff
+DATA signed2<>+4(SB)/1, $0x01
+DATA signed2<>+5(SB)/1, $0x01
+DATA signed2<>+6(SB)/1, $0x01
+DATA signed2<>+7(SB)/1, $0x01
+DATA signed2<>+8(SB)/1, $0xff
+DATA signed2<>+9(SB)/1, $0xff
+DATA signed2<>+10(SB)/1, $0xff
+DATA signed2<>+11(SB)/1, $0xff
+DATA signed2<>+12(SB)/1, $0x01
+DATA signed2<>+13(SB)/1, $0x01
+DATA signed2<>+14(SB)/1, $0x01
+DATA signed2<>+15(SB)/1, $0x01
+DATA signed2<>+16(SB)/1, $0xff
+DATA signed2<>+17(SB)/1, $0xff
+DATA signed2<>+18(SB)/1, $0xff
+DATA signed2<>+19(SB)/1, $0xff
+DATA signed2<>+20(SB)/1, $0x01
+DATA signed2<>+21(SB)/1, $0x01
+DATA signed2<>+22(SB)/1, $0x01
+DATA signed2<>+23(SB)/1, $0x01
+DATA signed2<>+24(SB)/1, $0xff
+DATA signed2<>+25(SB)/1, $0xff
+DATA signed2<>+26(SB)/1, $0xff
+DATA signed2<>+27(SB)/1, $0xff
+DATA signed2<>+28(SB)/1, $0x01
+DATA signed2<>+29(SB)/1, $0x01
+DATA signed2<>+30(SB)/1, $0x01
+DATA signed2<>+31(SB)/1, $0x01
+GLOBL signed2<>(SB), RODATA|NOPTR, $32
+
+DATA pick3<>+0(SB)/8, $0x0303030303030303
+DATA pick3<>+8(SB)/8, $0x0303030303030303
+DATA pick3<>+16(SB)/8, $0x0303030303030303
+DATA pick3<>+24(SB)/8, $0x0303030303030303
+DATA pick3<>+32(SB)/8, $0x0707070707070707
+DATA pick3<>+40(SB)/8, $0x0707070707070707
+DATA pick3<>+48(SB)/8, $0x0707070707070707
+DATA pick3<>+56(SB)/8, $0x0707070707070707
+GLOBL pick3<>(SB), RODATA|NOPTR, $64
+
+DATA signed3<>+0(SB)/1, $0xff
+DATA signed3<>+1(SB)/1, $0xff
+DATA signed3<>+2(SB)/1, $0xff
+DATA signed3<>+3(SB)/1, $0xff
+DATA signed3<>+4(SB)/1, $0xff
+DATA signed3<>+5(SB)/1, $0xff
+DATA signed3<>+6(SB)/1, $0xff
+DATA signed3<>+7(SB)/1, $0xff
+DATA signed3<>+8(SB)/1, $0x01
+DATA signed3<>+9(SB)/1, $0x01
+DATA signed3<>+10(SB)/1, $0x01
+DATA signed3<>+11(SB)/1, $0x01
+DATA signed3<>+12(SB)/1, $0x01
+DATA signed3<>+13(SB)/1, $0x01
+DATA signed3<>+14(SB)/1, $0x01
+DATA signed3<>+15(SB)/1, $0x01
+DATA signed3<>+16(SB)/1, $0xff
+DATA signed3<>+17(SB)/1, $0xff
+DATA signed3<>+18(SB)/1, $0xff
+DATA signed3<>+19(SB)/1, $0xff
+DATA signed3<>+20(SB)/1, $0xff
+DATA signed3<>+21(SB)/1, $0xff
+DATA signed3<>+22(SB)/1, $0xff
+DATA signed3<>+23(SB)/1, $0xff
+DATA signed3<>+24(SB)/1, $0x01
+DATA signed3<>+25(SB)/1, $0x01
+DATA signed3<>+26(SB)/1, $0x01
+DATA signed3<>+27(SB)/1, $0x01
+DATA signed3<>+28(SB)/1, $0x01
+DATA signed3<>+29(SB)/1, $0x01
+DATA signed3<>+30(SB)/1, $0x01
+DATA signed3<>+31(SB)/1, $0x01
+GLOBL signed3<>(SB), RODATA|NOPTR, $32
+
 // func dotRowsAVX2(dst []float32, q []float32, rows []float32)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·dotRowsAVX2(SB), NOSPLIT, $0-72
@@ -543,22 +719,18 @@ TEXT ·dot64AVX2(SB), NOSPLIT, $0-56
 	VPXOR Y1, Y1, Y1
 
 vector:
-	TESTQ        DX, DX
-	JZ           rest
-	VMOVUPS      (AX), Y6
-	VMOVUPS      (CX), Y7
-	VCVTPS2PD    X6, Y2
-	VCVTPS2PD    X7, Y3
-	VFMADD231PD  Y2, Y3, Y0
-	VEXTRACTF128 $0x01, Y6, X6
-	VEXTRACTF128 $0x01, Y7, X7
-	VCVTPS2PD    X6, Y2
-	VCVTPS2PD    X7, Y3
-	VFMADD231PD  Y2, Y3, Y1
-	ADDQ         $0x00000020, AX
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x00000008, DX
-	JMP          vector
+	TESTQ       DX, DX
+	JZ          rest
+	VCVTPS2PD   (AX), Y2
+	VCVTPS2PD   (CX), Y3
+	VFMADD231PD Y2, Y3, Y0
+	VCVTPS2PD   16(AX), Y2
+	VCVTPS2PD   16(CX), Y3
+	VFMADD231PD Y2, Y3, Y1
+	ADDQ        $0x00000020, AX
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x00000008, DX
+	JMP         vector
 
 rest:
 	TESTQ        BX, BX
@@ -599,26 +771,22 @@ TEXT ·l264AVX2(SB), NOSPLIT, $0-56
 	VPXOR Y1, Y1, Y1
 
 vector:
-	TESTQ        DX, DX
-	JZ           rest
-	VMOVUPS      (AX), Y6
-	VMOVUPS      (CX), Y7
-	VCVTPS2PD    X6, Y2
-	VCVTPS2PD    X7, Y3
-	VSUBPD       Y3, Y2, Y2
-	VMULPD       Y2, Y2, Y2
-	VADDPD       Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y6, X6
-	VEXTRACTF128 $0x01, Y7, X7
-	VCVTPS2PD    X6, Y2
-	VCVTPS2PD    X7, Y3
-	VSUBPD       Y3, Y2, Y2
-	VMULPD       Y2, Y2, Y2
-	VADDPD       Y2, Y1, Y1
-	ADDQ         $0x00000020, AX
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x00000008, DX
-	JMP          vector
+	TESTQ     DX, DX
+	JZ        rest
+	VCVTPS2PD (AX), Y2
+	VCVTPS2PD (CX), Y3
+	VSUBPD    Y3, Y2, Y2
+	VMULPD    Y2, Y2, Y2
+	VADDPD    Y2, Y0, Y0
+	VCVTPS2PD 16(AX), Y2
+	VCVTPS2PD 16(CX), Y3
+	VSUBPD    Y3, Y2, Y2
+	VMULPD    Y2, Y2, Y2
+	VADDPD    Y2, Y1, Y1
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000008, DX
+	JMP       vector
 
 rest:
 	TESTQ        BX, BX
@@ -16856,6 +17024,74 @@ out:
 	VZEROUPPER
 	RET
 
+// func dotSquare64AVX2(a []float32, b []float32, next *float32) (dot float64, square float64)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+TEXT ·dotSquare64AVX2(SB), NOSPLIT, $0-72
+	MOVQ  a_base+0(FP), AX
+	MOVQ  b_base+24(FP), CX
+	MOVQ  a_len+8(FP), DX
+	MOVQ  next+48(FP), BX
+	MOVQ  DX, SI
+	ANDQ  $+7, SI
+	SUBQ  SI, DX
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+
+vector:
+	TESTQ       DX, DX
+	JZ          rest
+	PREFETCHT0  (BX)
+	VCVTPS2PD   (AX), Y6
+	VCVTPS2PD   (CX), Y7
+	VFMADD231PD Y6, Y7, Y0
+	VFMADD231PD Y7, Y7, Y2
+	VCVTPS2PD   16(AX), Y6
+	VCVTPS2PD   16(CX), Y7
+	VFMADD231PD Y6, Y7, Y1
+	VFMADD231PD Y7, Y7, Y3
+	ADDQ        $0x00000020, AX
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000020, BX
+	SUBQ        $0x00000008, DX
+	JMP         vector
+
+rest:
+	TESTQ        SI, SI
+	JZ           reduce
+	PREFETCHT0   (BX)
+	LEAQ         masks<>+32(SB), DX
+	MOVQ         SI, BX
+	NEGQ         BX
+	VMOVUPS      (DX)(BX*4), Y8
+	VMASKMOVPS   (AX), Y8, Y4
+	VMASKMOVPS   (CX), Y8, Y5
+	VCVTPS2PD    X4, Y6
+	VCVTPS2PD    X5, Y7
+	VFMADD231PD  Y6, Y7, Y0
+	VFMADD231PD  Y7, Y7, Y2
+	VEXTRACTF128 $0x01, Y4, X4
+	VEXTRACTF128 $0x01, Y5, X5
+	VCVTPS2PD    X4, Y6
+	VCVTPS2PD    X5, Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VFMADD231PD  Y7, Y7, Y3
+
+reduce:
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPD       X1, X0, X0
+	VHADDPD      X0, X0, X0
+	MOVSD        X0, dot+56(FP)
+	VADDPD       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPD       X3, X2, X2
+	VHADDPD      X2, X2, X2
+	MOVSD        X2, square+64(FP)
+	VZEROUPPER
+	RET
+
 // func prefetchLines(b []uint8)
 // Requires: MMX+
 TEXT ·prefetchLines(SB), NOSPLIT, $0-24
@@ -17323,6 +17559,65 @@ step:
 	ADDQ      $0x00000040, DI
 	ADDQ      $0x00000010, SI
 	ADDQ      $0x00000002, BX
+	SUBQ      $0x00000010, DX
+	JNE       step
+
+none:
+	VZEROUPPER
+	RET
+
+// func signSumsAVX2(sums []uint8, q []float32, inv float32, base uint8)
+// Requires: AVX, AVX2
+TEXT ·signSumsAVX2(SB), NOSPLIT, $0-53
+	MOVQ         sums_base+0(FP), AX
+	MOVQ         q_base+24(FP), CX
+	MOVQ         q_len+32(FP), DX
+	VBROADCASTSS inv+48(FP), Y4
+	MOVBLZX      base+52(FP), BX
+	VMOVD        BX, X5
+	VPBROADCASTB X5, Y5
+	VMOVDQU      signed0<>+0(SB), Y6
+	VMOVDQU      signed1<>+0(SB), Y7
+	VMOVDQU      signed2<>+0(SB), Y8
+	VMOVDQU      signed3<>+0(SB), Y9
+	TESTQ        DX, DX
+	JE           none
+
+step:
+	VMULPS    (CX), Y4, Y0
+	VCVTPS2DQ Y0, Y0
+	VMULPS    32(CX), Y4, Y1
+	VCVTPS2DQ Y1, Y1
+	VPACKSSDW Y1, Y0, Y0
+	VPACKSSWB Y0, Y0, Y0
+	VPSHUFB   pick0<>+0(SB), Y0, Y3
+	VPSIGNB   Y6, Y3, Y3
+	VPADDB    Y5, Y3, Y2
+	VPSHUFB   pick1<>+0(SB), Y0, Y3
+	VPSIGNB   Y7, Y3, Y3
+	VPADDB    Y3, Y2, Y2
+	VPSHUFB   pick2<>+0(SB), Y0, Y3
+	VPSIGNB   Y8, Y3, Y3
+	VPADDB    Y3, Y2, Y2
+	VPSHUFB   pick3<>+0(SB), Y0, Y3
+	VPSIGNB   Y9, Y3, Y3
+	VPADDB    Y3, Y2, Y2
+	VMOVDQU   Y2, (AX)
+	VPSHUFB   pick0<>+32(SB), Y0, Y3
+	VPSIGNB   Y6, Y3, Y3
+	VPADDB    Y5, Y3, Y2
+	VPSHUFB   pick1<>+32(SB), Y0, Y3
+	VPSIGNB   Y7, Y3, Y3
+	VPADDB    Y3, Y2, Y2
+	VPSHUFB   pick2<>+32(SB), Y0, Y3
+	VPSIGNB   Y8, Y3, Y3
+	VPADDB    Y3, Y2, Y2
+	VPSHUFB   pick3<>+32(SB), Y0, Y3
+	VPSIGNB   Y9, Y3, Y3
+	VPADDB    Y3, Y2, Y2
+	VMOVDQU   Y2, 32(AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000010, DX
 	JNE       step
 

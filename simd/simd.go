@@ -93,6 +93,18 @@ func Dot64(a, b []float32) float64 {
 	return dot64(a, b)
 }
 
+// DotSquare64 returns Dot64(a, b) and Dot64(b, b), in the time of one of them. next is the b of a
+// call to come, or nil. It is loaded into the cache, as Prefetch would, but while the processor
+// computes. DotSquare64 panics if the lengths differ.
+func DotSquare64(a, b, next []float32) (dot, square float64) {
+	checkPair("DotSquare64", a, b)
+	if next == nil {
+		next = b
+	}
+	checkPair("DotSquare64", b, next)
+	return dotSquare64(a, b, next)
+}
+
 // Cosine64 returns the cosine of the angle between a and b, in [-1, 1], from
 // canonical products: the same bits on every CPU. It is 0 if either is zero. It
 // panics if the lengths differ.

@@ -92,6 +92,15 @@ func l264(a, b []float32) float64 {
 	}
 }
 
+// With AVX-512, the kernel for AVX2 takes as long as dot64AVX512 and half as long as two of these:
+// a sum waits for its own additions.
+func dotSquare64(a, b, next []float32) (dot, square float64) {
+	if active == generic || len(a) == 0 {
+		return dotSquare64Generic(a, b)
+	}
+	return dotSquare64AVX2(a, b, &next[0])
+}
+
 func finite(a []float32) bool {
 	switch active {
 	case avx512:
@@ -263,7 +272,14 @@ func gatherSplitL2(dst []float32, q []uint8, bias int32, mul, add, extra float32
 	}
 }
 
-func prefetch(b []uint8) { prefetchLines(b[:min(len(b), 1<<16)]) }
+const prefetchMost = 1 << 16 // bytes
+
+func prefetch(b []uint8) { prefetchLines(b[:min(len(b), prefetchMost)]) }
+
+func prefetchVector(v []float32) {
+	b := unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
+	prefetchLines(b[:min(len(b), prefetchMost)])
+}
 
 func estimate(dst *[BlockPoints]float32, sums, block, next []uint8, bias int32, unit, add, limit float32) uint32 {
 	switch active {
@@ -273,6 +289,14 @@ func estimate(dst *[BlockPoints]float32, sums, block, next []uint8, bias int32, 
 		return estimateAVX2(dst, sums, block, next, bias, unit, add, limit)
 	default:
 		return estimateGeneric(dst, sums, block, bias, unit, add, limit)
+	}
+}
+
+func signSums(sums []uint8, q []float32, inv float32, base uint8) {
+	if active == generic {
+		signSumsGeneric(sums, q, inv, base)
+	} else {
+		signSumsAVX2(sums, q, inv, base)
 	}
 }
 

@@ -16,6 +16,8 @@ func dot64(a, b []float32) float64   { return dot64Generic(a, b) }
 func l264(a, b []float32) float64    { return l264Generic(a, b) }
 func finite(a []float32) bool        { return finiteGeneric(a) }
 
+func dotSquare64(a, b, _ []float32) (dot, square float64) { return dotSquare64Generic(a, b) }
+
 func rangeU8(dst []uint64, codes []uint8, lo, span uint8)    { rangeGeneric(dst, codes, lo, span) }
 func rangeU16(dst []uint64, codes []uint16, lo, span uint16) { rangeGeneric(dst, codes, lo, span) }
 func rangeU32(dst []uint64, codes []uint32, lo, span uint32) { rangeGeneric(dst, codes, lo, span) }
@@ -57,10 +59,15 @@ func gatherSplitL2(dst []float32, q []uint8, bias int32, mul, add, extra float32
 	gatherSplitL2Generic(dst, q, bias, mul, add, extra, records, dim, tails, ids)
 }
 
-func prefetch([]uint8) {}
+func prefetch([]uint8)         {}
+func prefetchVector([]float32) {}
 
 func estimate(dst *[BlockPoints]float32, sums, block, _ []uint8, bias int32, unit, add, limit float32) uint32 {
 	return estimateGeneric(dst, sums, block, bias, unit, add, limit)
+}
+
+func signSums(sums []uint8, q []float32, inv float32, base uint8) {
+	signSumsGeneric(sums, q, inv, base)
 }
 
 func hadamard(v []float32, scale float32) { hadamardGeneric(v, scale) }

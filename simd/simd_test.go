@@ -195,6 +195,11 @@ func TestCanonical(t *testing.T) {
 					if got, want := Dot64(a, b), dot64Generic(a, b); !sameBits(got, want) || !sameBits(got, fused(a, b)) {
 						t.Fatalf("Dot64, %s, %d elements, offset %d: %x, want %x", k.name, n, offset, got, want)
 					}
+					dot, square := DotSquare64(a, b, a)
+					if !sameBits(dot, dot64Generic(a, b)) || !sameBits(square, dot64Generic(b, b)) {
+						t.Fatalf("DotSquare64, %s, %d elements, offset %d: %x and %x, want %x and %x", k.name, n, offset,
+							dot, square, dot64Generic(a, b), dot64Generic(b, b))
+					}
 					if got, want := L264(a, b), l264Generic(a, b); !sameBits(got, want) {
 						t.Fatalf("L264, %s, %d elements, offset %d: %x, want %x", k.name, n, offset, got, want)
 					}
@@ -335,6 +340,8 @@ func TestLengths(t *testing.T) {
 		{"L2", func() { L2(v[:4], v[:3]) }},
 		{"Dot64", func() { Dot64(nil, v[:1]) }},
 		{"L264", func() { L264(v, v[1:]) }},
+		{"DotSquare64", func() { DotSquare64(v[:3], v[:4], nil) }},
+		{"DotSquare64", func() { DotSquare64(v[:3], v[:3], v[:4]) }},
 		{"DotRows", func() { DotRows(v[:2], v[:3], v[:7]) }},
 		{"DotRows", func() { DotRows(v[:2], v[:3], v[:5]) }},
 		{"L2Rows", func() { L2Rows(v[:2], nil, v[:1]) }},

@@ -23,6 +23,16 @@ func canonical(s isa, f metric) {
 	for i := range sum {
 		s.zero(i)
 	}
+	term := func(x, y, acc VecPhysical) {
+		if f == dot {
+			// The product of two float32 is exact in float64, fused or not.
+			VFMADD231PD(x, y, acc)
+		} else {
+			VSUBPD(y, x, x)
+			VMULPD(x, x, x)
+			VADDPD(x, acc, acc)
+		}
+	}
 	// Y6 and Y7 take eight values of a and b.
 	add := func() {
 		for i, acc := range sum {
@@ -40,22 +50,23 @@ func canonical(s isa, f metric) {
 				VCVTPS2PD(X6, x)
 				VCVTPS2PD(X7, y)
 			}
-			if f == dot {
-				// The product of two float32 is exact in float64, fused or not.
-				VFMADD231PD(x, y, acc)
-			} else {
-				VSUBPD(y, x, x)
-				VMULPD(x, x, x)
-				VADDPD(x, acc, acc)
-			}
+			term(x, y, acc)
 		}
 	}
 	Label("vector")
 	TESTQ(n, n)
 	JZ(LabelRef("rest"))
-	VMOVUPS(Mem{Base: a}, Y6)
-	VMOVUPS(Mem{Base: b}, Y7)
-	add()
+	if s.bytes == 64 {
+		VMOVUPS(Mem{Base: a}, Y6)
+		VMOVUPS(Mem{Base: b}, Y7)
+		add()
+	} else { // conversions from memory are faster than from the upper half of a register
+		for i, acc := range sum {
+			VCVTPS2PD(Mem{Base: a, Disp: 16 * i}, Y2)
+			VCVTPS2PD(Mem{Base: b, Disp: 16 * i}, Y3)
+			term(Y2, Y3, acc)
+		}
+	}
 	ADDQ(U32(32), a)
 	ADDQ(U32(32), b)
 	SUBQ(U32(8), n)
@@ -79,5 +90,69 @@ func canonical(s isa, f metric) {
 	VADDPD(X1, X0, X0)
 	VHADDPD(X0, X0, X0)
 	Store(X0, ReturnIndex(0))
+	end()
+}
+
+// dotSquare64 generates the kernel of DotSquare64. The two sums are as long as one: each waits for
+// itself.
+func dotSquare64() {
+	begin(avx2, "dotSquare64", "func(a, b []float32, next *float32) (dot, square float64)",
+		"is the kernel of DotSquare64 for AVX2. next has the length of b.")
+	a, b, n, next := gp(Param("a").Base()), gp(Param("b").Base()), gp(Param("a").Len()), gp(Param("next"))
+	rest := GP64()
+	MOVQ(n, rest)
+	ANDQ(I32(7), rest)
+	SUBQ(rest, n)
+	dots, squares := []VecPhysical{Y0, Y1}, []VecPhysical{Y2, Y3}
+	for _, acc := range append(dots, squares...) {
+		VPXOR(acc, acc, acc)
+	}
+	// Adds eight values of a and b, which load converts, four at a time.
+	add := func(load func(half int)) {
+		for i := range dots {
+			load(i)
+			VFMADD231PD(Y6, Y7, dots[i])
+			VFMADD231PD(Y7, Y7, squares[i])
+		}
+	}
+	Label("vector")
+	TESTQ(n, n)
+	JZ(LabelRef("rest"))
+	PREFETCHT0(Mem{Base: next})
+	add(func(half int) {
+		VCVTPS2PD(Mem{Base: a, Disp: 16 * half}, Y6)
+		VCVTPS2PD(Mem{Base: b, Disp: 16 * half}, Y7)
+	})
+	ADDQ(U32(32), a)
+	ADDQ(U32(32), b)
+	ADDQ(U32(32), next)
+	SUBQ(U32(8), n)
+	JMP(LabelRef("vector"))
+
+	Label("rest")
+	TESTQ(rest, rest)
+	JZ(LabelRef("reduce"))
+	PREFETCHT0(Mem{Base: next})
+	t := newTail(avx2, rest, 8)
+	t.load(Mem{Base: a}, 4)
+	t.load(Mem{Base: b}, 5)
+	add(func(half int) {
+		if half == 1 {
+			VEXTRACTF128(U8(1), Y4, X4)
+			VEXTRACTF128(U8(1), Y5, X5)
+		}
+		VCVTPS2PD(X4, Y6)
+		VCVTPS2PD(X5, Y7)
+	})
+
+	Label("reduce")
+	for i, acc := range [][]VecPhysical{dots, squares} {
+		x := acc[0].AsX()
+		VADDPD(acc[1], acc[0], acc[0])
+		VEXTRACTF128(U8(1), acc[0], acc[1].AsX())
+		VADDPD(acc[1].AsX(), x, x)
+		VHADDPD(x, x, x)
+		Store(x, ReturnIndex(i))
+	}
 	end()
 }

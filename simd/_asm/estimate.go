@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
@@ -89,5 +91,70 @@ func estimate(s isa) {
 		}
 	}
 	Store(below, ReturnIndex(0))
+	end()
+}
+
+// picks repeat one byte of four, of every 128 bits: from the first four bytes and, 32 bytes on, from
+// the next four. signed holds 1 for each number of four bits that has the bit set, and -1 for the
+// others.
+var picks, signed [4]Mem
+
+func pick(bit int) Mem {
+	m := GLOBL(fmt.Sprintf("pick%d", bit), RODATA|NOPTR)
+	for i := range 8 {
+		DATA(8*i, U64(0x0101010101010101*uint64(bit+i/4*4)))
+	}
+	return m
+}
+
+func signsOf(bit int) Mem {
+	m := GLOBL(fmt.Sprintf("signed%d", bit), RODATA|NOPTR)
+	for i := range 32 {
+		v := U8(0xff)
+		if i>>bit&1 == 1 {
+			v = 1
+		}
+		DATA(i, v)
+	}
+	return m
+}
+
+// signSums generates the kernel of Table.Set: for every four elements the 16 sums with all signs,
+// two times four elements in a register.
+func signSums() {
+	begin(avx2, "signSums", "func(sums []uint8, q []float32, inv float32, base uint8)",
+		"is the kernel of Table.Set for AVX2 and a multiple of 16 elements.")
+	sums, q, n := gp(Param("sums").Base()), gp(Param("q").Base()), gp(Param("q").Len())
+	const words, sum, term, factor, start, signs = 0, 2, 3, 4, 5, 6
+	VBROADCASTSS(param("inv"), ymm[factor])
+	base := GP32()
+	MOVBLZX(param("base"), base)
+	VMOVD(base, ymm[start].AsX())
+	VPBROADCASTB(ymm[start].AsX(), ymm[start])
+	for i := range signed {
+		VMOVDQU(signed[i], ymm[signs+i])
+	}
+	each(n, 16, func() {
+		for i := range 2 {
+			VMULPS(Mem{Base: q, Disp: 32 * i}, ymm[factor], ymm[words+i])
+			VCVTPS2DQ(ymm[words+i], ymm[words+i]) // to the nearest, ties to even
+		}
+		VPACKSSDW(ymm[words+1], ymm[words], ymm[words])
+		VPACKSSWB(ymm[words], ymm[words], ymm[words])
+		for i := range 2 {
+			for bit := range picks {
+				VPSHUFB(picks[bit].Offset(32*i), ymm[words], ymm[term])
+				VPSIGNB(ymm[signs+bit], ymm[term], ymm[term])
+				if bit == 0 {
+					VPADDB(ymm[start], ymm[term], ymm[sum])
+				} else {
+					VPADDB(ymm[term], ymm[sum], ymm[sum])
+				}
+			}
+			VMOVDQU(ymm[sum], Mem{Base: sums, Disp: 32 * i})
+		}
+		ADDQ(U32(64), q)
+		ADDQ(U32(64), sums)
+	})
 	end()
 }

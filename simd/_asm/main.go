@@ -46,6 +46,7 @@ func main() {
 	for _, size := range []int{32, 64, 128, 192} {
 		offer(size)
 	}
+	dotSquare64()
 	prefetch()
 	hadamard()
 	flip()
@@ -54,6 +55,7 @@ func main() {
 	encode()
 	loadPoint()
 	difference()
+	signSums()
 	Generate()
 }
 
@@ -158,6 +160,9 @@ func tables() {
 		DATA(4*i, U32(lane))
 	}
 	minuses = []Mem{minus(1), minus(2), minus(4)}
+	for i := range picks {
+		picks[i], signed[i] = pick(i), signsOf(i)
+	}
 }
 
 // begin opens a function that leaves through end.
