@@ -30,11 +30,16 @@ func fetch(ctx context.Context, ver *engine.Version, v *engine.View, q *Query, a
 	hits := make([]Hit, len(a.Rows))
 	passages := q.Snippet > 0 && a.Passages != nil
 	stored := q.Select.has(WithText) || q.Select.has(WithMetadata) || passages
+	if !stored {
+		ver.Files.IDs.GetAll(len(a.Rows), func(i int) uint64 {
+			return a.Rows[i].Part.Nums[a.Rows[i].Row]
+		}, func(i int, id string) { a.Rows[i].ID = id })
+	}
 	unknown := false
 	for i := range a.Rows {
-		h := &a.Rows[i]
-		hits[i] = Hit{Score: h.Score, Group: h.Group, Legs: legsOf(h.Legs)}
-		unknown = !stored && !h.Known(ver) || unknown
+		r, h := &a.Rows[i], &hits[i]
+		h.Score, h.Group, h.Legs = r.Score, r.Group, legsOf(r.Legs)
+		unknown = unknown || r.ID == ""
 	}
 	read := func(tx *meta.Tx) (err error) {
 		for i := range a.Rows {

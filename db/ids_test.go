@@ -1,8 +1,11 @@
 package db
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -23,6 +26,54 @@ func TestKnownIDs(t *testing.T) {
 	k.Put(7+engine.IDSlots, "another") // in its place
 	if k.Get(7) != "" || k.Get(7+engine.IDSlots) != "another" {
 		t.Fatalf("got %q and %q", k.Get(7), k.Get(7+engine.IDSlots))
+	}
+}
+
+// Whatever other goroutines put in the same places, an id belongs to its number or is not known.
+func TestKnownIDsTogether(t *testing.T) {
+	const numbers, rounds = 6, 4000
+	var k engine.KnownIDs
+	num := func(i int) uint64 { return uint64(5 + i%2 + i/2*engine.IDSlots) }
+	id := func(i int) string { return strings.Repeat(string(rune('a'+i)), 1+i*(engine.IDLongest-1)/(numbers-1)) }
+	var known atomic.Int64
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for round := range rounds {
+				k.Put(num(round%numbers), id(round%numbers))
+				if got := k.Get(num(round % numbers)); got != "" && got != id(round%numbers) {
+					t.Errorf("number %d is %q", round%numbers, got)
+				}
+				k.GetAll(numbers, num, func(i int, got string) {
+					if known.Add(1); got != id(i) {
+						t.Errorf("number %d is %q, among others", i, got)
+					}
+				})
+			}
+		})
+	}
+	group.Wait()
+	if known.Load() == 0 {
+		t.Error("nothing was ever known")
+	}
+}
+
+// The ids of many documents at once are those of each.
+func TestKnownIDsOfMany(t *testing.T) {
+	var k engine.KnownIDs
+	for i := range 100 {
+		if i%7 != 0 {
+			k.Put(uint64(3*i+1), fmt.Sprint("document ", i))
+		}
+	}
+	for _, n := range []int{0, 1, 15, 16, 17, 100} {
+		got := make([]string, n)
+		k.GetAll(n, func(i int) uint64 { return uint64(3*i + 1) }, func(i int, id string) { got[i] = id })
+		for i := range got {
+			if want := k.Get(uint64(3*i + 1)); got[i] != want || (want == "") != (i%7 == 0) {
+				t.Errorf("%d of %d: %q, want %q", i, n, got[i], want)
+			}
+		}
 	}
 }
 
