@@ -114,6 +114,44 @@ func TestPad(t *testing.T) {
 	}
 }
 
+// VerifyOne comes to the end of a range, one block at a time, and reports a damaged one.
+func TestVerifyOne(t *testing.T) {
+	const seed, size, bad = 3, 150, 77
+	var file Memory
+	if err := write(&file, [][]byte{random(rand.New(rand.NewPCG(seed, 0)), size*Size)}); err != nil {
+		t.Fatal(err)
+	}
+	file[HeaderSize+bad*Size+5]++
+	c, err := open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, end := int64(HeaderSize+70*Size+9), int64(HeaderSize+140*Size+1)
+	if err := c.Touch(start, start+1); err != nil {
+		t.Fatal(err)
+	}
+	damaged := 0
+	for range 200 {
+		if err := c.VerifyOne(start, end); err != nil {
+			if damaged++; !errors.Is(err, fileformat.ErrDamaged) {
+				t.Fatal(err)
+			}
+			file[HeaderSize+bad*Size+5]--
+		}
+	}
+	if left := c.left.Load(); damaged != 1 || left != size-71 || !c.Touched(start, end) {
+		t.Errorf("%d damaged blocks, %d left", damaged, left)
+	}
+	for range c.left.Load() {
+		if err := c.VerifyOne(HeaderSize, c.end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !c.Verified() || c.VerifyOne(HeaderSize, c.end) != nil {
+		t.Errorf("%d blocks left", c.left.Load())
+	}
+}
+
 // TestDamage changes every byte of the header and some of every other block: Touch must report each
 // change in its own block.
 func TestDamage(t *testing.T) {

@@ -50,6 +50,9 @@ func TestEvicted(t *testing.T) {
 	if c.Evicted() {
 		t.Error("evicted, but nothing was read")
 	}
+	if err := c.VerifyOne(HeaderSize, c.end); err != nil || c.left.Load() != blocks {
+		t.Errorf("verified %d blocks that are not in memory: %v", blocks-c.left.Load(), err)
+	}
 	for _, verified := range []int64{3, 40, blocks} {
 		if err := c.Touch(HeaderSize, HeaderSize+verified*Size); err != nil {
 			t.Fatal(err)

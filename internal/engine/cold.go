@@ -10,15 +10,17 @@ import (
 // waited for, with 128 KiB or more of its neighbours, which take the place of pages that are
 // needed. Where memory suffices, those neighbours are welcome: soon the whole file is in memory.
 const (
-	coldReads    = 64 // of 512 bytes: a search for which more was read looks whether pages are gone
-	coldSearches = 64 // searches for which the segment then is cold
-	coldFirst    = 16 // the same for a segment that was opened: its files may be on disk
-	coldLook     = 8  // of the searches of a graph that was read whole, one of these counts reads
+	coldReads    = 64  // of 512 bytes: a search for which more was read looks whether pages are gone
+	coldSearches = 64  // searches for which the segment then is cold
+	coldFirst    = 16  // the same for a segment that was opened: its files may be on disk
+	coldYoung    = 256 // of the first searches of a graph that was not read whole, this many count reads
+	coldLook     = 8   // of the others, one in this many does
 )
 
 // A Watch follows one search of a graph.
 type Watch struct {
 	Cold bool // the search should ask for its pages ahead
+	Look bool // it is one of coldLook
 
 	s      *OpenSegment
 	g      *graph.Graph
@@ -28,8 +30,9 @@ type Watch struct {
 
 // Watch begins a search of g, the graph of s.
 func (s *OpenSegment) Watch(g *graph.Graph) Watch {
-	w := Watch{s: s, g: g, Cold: s.cold.Load() > 0}
-	if w.counts = w.Cold || s.looks.Add(1)%coldLook == 0 || !g.Verified(); w.counts {
+	n := s.looks.Add(1)
+	w := Watch{s: s, g: g, Cold: s.cold.Load() > 0, Look: n%coldLook == 0}
+	if w.counts = w.Cold || w.Look || n < coldYoung && !g.Verified(); w.counts {
 		w.before = vfs.DiskReads()
 	}
 	return w

@@ -265,6 +265,9 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 			stats.Estimated += before
 		}
 	}
+	if err == nil && watch.Look && !watch.Cold {
+		err = w.graph.VerifyOne()
+	}
 	j.stats = stats
 	s.Trace.Read(int64(stats.Estimated)*int64(part.Dim) + int64(len(rows))*int64(4*part.Dim))
 	why := ""

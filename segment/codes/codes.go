@@ -106,6 +106,9 @@ func (c *Codes) ReachRow(row int) []byte {
 	return c.file.Reach(at, at+int64(c.Dim()))
 }
 
+// VerifyOneRow verifies a block of codes that was not verified yet, if one is in memory.
+func (c *Codes) VerifyOneRow() error { return c.file.VerifyOne(headerSize, c.lay.mean-sectionEnd) }
+
 // RowsVerified reports whether all codes are verified, so that TouchRow is not needed. Unlike the
 // other parts of the file, all readers need these.
 func (c *Codes) RowsVerified() bool {

@@ -193,6 +193,21 @@ func (g *Graph) Verified() bool {
 	return g.file == nil || g.file.Verified() && (g.codes == nil || g.codes.RowsVerified())
 }
 
+// VerifyOne verifies a block that was not verified yet, if one is in memory: so that searches need
+// not ask for ever whether the blocks that they read are verified.
+func (g *Graph) VerifyOne() error {
+	if g.Verified() {
+		return nil
+	}
+	err := g.file.VerifyOne(headerSize, g.geo.table)
+	if err == nil && g.codes != nil {
+		if err = g.codes.VerifyOneRow(); err != nil {
+			return fmt.Errorf("graph: %w: %w", ErrCodes, err)
+		}
+	}
+	return err
+}
+
 // touchRecords verifies the records of ids, all of them rows.
 func (g *Graph) touchRecords(ids []uint32) error {
 	if g.Verified() {
