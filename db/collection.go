@@ -135,8 +135,10 @@ func (db *DB) Rename(ctx context.Context, from, to string) error {
 func (c *Collection) open() (ver *engine.Version, v *engine.View, done func(), err error) {
 	if c.snap != nil {
 		ver, done, err = c.snap.open()
-	} else if ver, err = c.db.engine.Acquire(); err == nil {
-		done = func() { c.db.engine.Done(ver) }
+	} else if current, failed := c.db.engine.Acquire(); failed == nil {
+		ver, done = current, func() { c.db.engine.Done(current) }
+	} else {
+		err = failed
 	}
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("db: %w", err)

@@ -55,10 +55,11 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if o.Recheck == Manual {
 		every = 0
 	}
-	db := &DB{engine: e, member: member, opts: o, searcher: &query.Searcher{
+	searcher := &query.Searcher{
 		Engine: e, Nearest: nearest.NewSearcher(e, o.worthHelp), Rechecks: nearest.NewRechecks(e, every),
 		Workers: o.Workers, CheapFusion: o.cheapFusion, ConvexTexts: o.convexTexts,
-	}}
+	}
+	db := &DB{engine: e, member: member, opts: o, searcher: searcher.Init()}
 	db.searcher.Nearest.GraphAlways = o.walkAlways
 	if !o.recheckByHand {
 		db.searcher.Rechecks.Start()

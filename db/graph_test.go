@@ -569,7 +569,7 @@ func TestSearchAllocations(t *testing.T) {
 		for _, x := range []struct {
 			parts Select
 			most  float64
-		}{{IDsOnly, 20}, {WithText | WithMetadata, 100}} {
+		}{{IDsOnly, 8}, {WithText | WithMetadata, 90}} {
 			q := Query{Near: Vector(vec), Accuracy: EF(20), Select: x.parts}
 			got := testing.AllocsPerRun(200, func() {
 				if r, err := c.Search(t.Context(), q); err != nil || r.Plan != "graph" || len(r.Hits) != 10 {

@@ -18,8 +18,8 @@ import (
 
 // Search answers a query.
 func (c *Collection) Search(ctx context.Context, q Query) (*Result, error) {
-	results, err := c.SearchBatch(ctx, []Query{q})
-	if err != nil {
+	queries, results := [1]Query{q}, [1]*Result{}
+	if err := c.search(ctx, queries[:], results[:]); err != nil {
 		return nil, err
 	}
 	return results[0], nil
@@ -28,36 +28,29 @@ func (c *Collection) Search(ctx context.Context, q Query) (*Result, error) {
 // SearchBatch answers many queries on the same version of the collection in one
 // pass over the vectors. If one query is invalid, none is answered.
 func (c *Collection) SearchBatch(ctx context.Context, queries []Query) ([]*Result, error) {
-	ver, v, done, err := c.open()
-	if err != nil {
+	results := make([]*Result, len(queries))
+	if err := c.search(ctx, queries, results); err != nil {
 		return nil, err
-	}
-	defer done()
-	results, err := c.db.search(ctx, ver, v, queries)
-	if err != nil {
-		return nil, c.wrap("search", err)
 	}
 	return results, nil
 }
 
-// search answers queries on one view: it resolves them, has package query rank the rows of each,
-// and reads the documents of the hits. The caller holds the version.
-func (db *DB) search(ctx context.Context, ver *engine.Version, v *engine.View, queries []Query) ([]*Result, error) {
+// search sets results to the answers of queries on one view: it resolves the queries, has package
+// query rank the rows of each, and reads the documents of the hits.
+func (c *Collection) search(ctx context.Context, queries []Query, results []*Result) error {
+	ver, v, done, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer done()
 	resolved, err := resolveAll(queries)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = c.db.searcher.Search(ctx, ver, v, resolved, func(i int, a *query.Answer) (err error) {
+			results[i], err = c.db.result(ctx, ver, v, &queries[i], a)
+			return err
+		})
 	}
-	answers, err := db.searcher.Search(ctx, ver, v, resolved)
-	if err != nil {
-		return nil, err
-	}
-	results := make([]*Result, len(queries))
-	for i, a := range answers {
-		if results[i], err = db.result(ctx, ver, v, &queries[i], a); err != nil {
-			return nil, err
-		}
-	}
-	return results, nil
+	return c.wrap("search", err)
 }
 
 // SearchFused answers several queries, such as rewrites of one question, and fuses their

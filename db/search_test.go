@@ -201,9 +201,9 @@ func TestScoreBounds(t *testing.T) {
 		vec := rapid.SliceOfN(component.Filter(func(f float32) bool { return simd.Finite([]float32{f}) }), dim, dim)
 		x, q := vec.Draw(t, "x"), vec.Draw(t, "q")
 		s := score.New(metric, q)
-		inv := segment.InvNorm(x)
-		raw := s.Kernel(x)
-		lower, upper := s.Bounds(raw, inv)
+		inv, fast := segment.InvNorm(x), s.Fast()
+		raw := fast.Kernel(x)
+		lower, upper := fast.Bounds(raw, inv)
 		if score := s.Score(x); !(lower <= score && score <= upper) {
 			t.Fatalf("score %v outside [%v, %v]", score, lower, upper)
 		}

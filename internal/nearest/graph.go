@@ -116,15 +116,18 @@ type graphJob struct {
 // searchGraphs does the graph searches of all queries, and stores the results with each
 // query. If a graph turns out to be damaged, the part is scanned instead.
 func (s *Search) searchGraphs(ctx context.Context) error {
-	var jobs []graphJob
+	jobs := s.jobs[:0]
 	for _, q := range s.Probes {
 		q.found = nil
 		for i := range q.Parts {
 			if q.usesGraph(i) {
-				jobs = append(jobs, graphJob{query: q, part: i})
+				jobs = slices.Grow(jobs, 1)[:len(jobs)+1]
+				j := &jobs[len(jobs)-1]
+				*j = graphJob{query: q, part: i, found: j.found[:0]}
 			}
 		}
 	}
+	s.jobs = jobs
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -291,33 +294,38 @@ func (s *Search) searchGraph(j *graphJob, memory *graphScratch) error {
 				part.Segment.ReadAhead(int(row))
 			}
 		}
-		j.found, err = q.score(part, i, rows)
+		j.found, err = q.score(part, i, rows, j.found)
 		return err
 	}
 	q.Parts[i].plan, q.Parts[i].reason = graphPlan{}, why
 	return nil
 }
 
-// score computes the true scores of rows of a part and returns the p.Need best,
-// best first.
-func (p *Probe) score(part *engine.Part, at int, rows []uint32) ([]topk.Candidate, error) {
-	const ahead = 12 // rows prefetched ahead: all that most queries score
-	for _, row := range rows[:min(ahead, len(rows))] {
-		part.Segment.Prefetch(int(row))
-	}
-	found := make([]topk.Candidate, len(rows))
-	for n, row := range rows {
-		if n+ahead < len(rows) {
-			part.Segment.Prefetch(int(rows[n+ahead]))
+// score computes the true scores of rows of a part and returns the p.Need best, best first, in the
+// memory of found.
+func (p *Probe) score(part *engine.Part, at int, rows []uint32, found []topk.Candidate) ([]topk.Candidate, error) {
+	vector := func(n int) ([]float32, error) {
+		if n == len(rows) {
+			return nil, nil
 		}
-		vec, err := part.Source.Vectors(int(row), int(row)+1)
+		return part.Source.Vectors(int(rows[n]), int(rows[n])+1)
+	}
+	next, err := vector(0)
+	for n, row := range rows {
+		vec := next
+		if err == nil {
+			next, err = vector(n + 1)
+		}
 		if err != nil {
 			return nil, err
 		}
-		found[n] = topk.Candidate{Upper: p.Scorer.Score(vec), Part: int32(at), Row: int32(row)}
+		found = append(found, topk.Candidate{Upper: p.Scorer.ScoreAhead(vec, next), Part: int32(at), Row: int32(row)})
 	}
 	slices.SortFunc(found, func(a, b topk.Candidate) int {
-		return cmp.Or(cmp.Compare(b.Upper, a.Upper), cmp.Compare(a.Row, b.Row))
+		if a.Upper != b.Upper {
+			return cmp.Compare(b.Upper, a.Upper)
+		}
+		return cmp.Compare(a.Row, b.Row)
 	})
 	return found[:min(p.Need, len(found))], nil
 }

@@ -2,6 +2,7 @@ package nearest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,17 @@ type Search struct {
 
 	codes []*codes.Codes     // by part, opened by the first scan; nil: scan the vectors
 	heads []engine.HeadCodes // by part, of parts in memory
+
+	jobs []graphJob // the memory of searchGraphs
+}
+
+// Begin makes s a search on one view without probes, and reuses its memory.
+func (s *Search) Begin(on *Searcher, ver *engine.Version, v *engine.View, workers int) {
+	clear(s.Probes)
+	for i := range s.jobs {
+		s.jobs[i] = graphJob{found: s.jobs[i].found[:0]}
+	}
+	*s = Search{Searcher: on, Version: ver, View: v, Probes: s.Probes[:0], Workers: workers, jobs: s.jobs[:0]}
 }
 
 // A Probe asks for the rows nearest to one vector.
@@ -57,7 +69,28 @@ type Probe struct {
 	// The search sets these:
 	Best   []Ranked // in order
 	Ledger Ledger
+	fast   score.Fast // if a part is scanned
 	found  []topk.Candidate
+}
+
+// Reset makes p a probe that asks for nothing, and reuses its memory.
+func (p *Probe) Reset() {
+	clear(p.Parts)
+	clear(p.Best)
+	*p = Probe{Parts: p.Parts[:0], Best: p.Best[:0]}
+}
+
+// Another returns a copy of p that shares no memory which a search writes.
+func (p *Probe) Another() Probe {
+	c := *p
+	c.Parts, c.Best, c.found = slices.Clone(p.Parts), nil, nil
+	return c
+}
+
+// Search makes p consider no row yet of a view with this many parts.
+func (p *Probe) Search(parts int) {
+	p.Parts, p.Matched = slices.Grow(p.Parts[:0], parts)[:parts], 0
+	clear(p.Parts)
 }
 
 // A PartSearch is the search for a probe in one part.
@@ -134,6 +167,9 @@ func (s *Search) prepareScan(p *Probe) int {
 			p.Ledger.Add(Ledger{Approximate: true, share: w.recall, usual: max(w.recall, w.setting.Usual()),
 				poor: w.setting.Poor(), graph: true})
 		case part.Dim > 0 && part.N > 0:
+			if p.Ledger.scanned == 0 {
+				p.fast = p.Scorer.Fast()
+			}
 			s.openCodes()
 			n := p.MatchedIn(s.View, i)
 			coded := s.codes[i]

@@ -24,12 +24,15 @@ type Ranked struct {
 
 // Compare is the order of rows: by score, then by id.
 func Compare(a, b Ranked) int {
-	return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
+	if a.Score != b.Score {
+		return cmp.Compare(b.Score, a.Score)
+	}
+	return cmp.Compare(a.ID, b.ID)
 }
 
 // rank computes true scores of the rows found for a probe, and keeps the best, in order.
 func (s *Search) rank(ctx context.Context, p *Probe) error {
-	rows := make([]Ranked, 0, len(p.found))
+	rows := slices.Grow(p.Best[:0], len(p.found))
 	for i, c := range p.found {
 		if i%1024 == 0 {
 			if err := ctx.Err(); err != nil {

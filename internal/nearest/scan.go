@@ -122,7 +122,7 @@ func (s *Search) queryBatches() []queryBatch {
 			}
 			c.rows = tile(n, p.Dim)
 			for at, j := range c.queries {
-				c.rows.Set(at, s.Probes[j].Scorer.Fast)
+				c.rows.Set(at, s.Probes[j].fast.Vector)
 			}
 		}
 	}
@@ -427,7 +427,7 @@ func (w *worker) scanVectors(j int, u unit) error {
 		w.read += int64(set.CountRange(u.lo, u.hi)) * int64(4*p.Dim)
 		for row := set.NextSet(u.lo); row >= 0 && row < u.hi; row = set.NextSet(row + 1) {
 			vec := rows[(row-u.lo)*p.Dim : (row-u.lo+1)*p.Dim]
-			scan.offer(q.Scorer.Kernel(vec), p.Inv[row], row)
+			scan.offer(q.fast.Kernel(vec), p.Inv[row], row)
 		}
 		return nil
 	}
@@ -436,7 +436,7 @@ func (w *worker) scanVectors(j int, u unit) error {
 	for lo := u.lo; lo < u.hi; step = min(2*step, rawRows) {
 		n := min(step-lo%64, u.hi-lo)
 		raw, bits, inv := w.raw[:n], w.bits[:(n+63)/64], p.Inv[lo:lo+n]
-		q.Scorer.KernelRows(raw, rows[(lo-u.lo)*p.Dim:(lo-u.lo+n)*p.Dim])
+		q.fast.KernelRows(raw, rows[(lo-u.lo)*p.Dim:(lo-u.lo+n)*p.Dim])
 		simd.RowsAbove(bits, raw, inv, scan.Plain, scan.Scaled, scan.Least, scan.Most, scan.cut)
 		for i, word := range bits {
 			// A unit may begin within a word of the set, but then it ends there too.
@@ -457,7 +457,7 @@ func (w *worker) scanVectors(j int, u unit) error {
 // below the floor: one comparison of the raw value, scaled as scorer says, with
 // cut drops them.
 type rowOffer struct {
-	*score.Scorer
+	*score.Fast
 	c       *topk.Collector
 	part    int32
 	maxNorm float32
@@ -489,7 +489,7 @@ func (s *rowOffer) offer(raw, inv float32, row int) {
 }
 
 func (w *worker) newRowOffer(j, part int) rowOffer {
-	scan := rowOffer{Scorer: &w.Probes[j].Scorer, c: w.collectors[j], part: int32(part),
+	scan := rowOffer{Fast: &w.Probes[j].fast, c: w.collectors[j], part: int32(part),
 		maxNorm: w.View.Parts[part].MaxNorm}
 	scan.raise()
 	return scan
@@ -569,7 +569,7 @@ func (w *worker) scanBatchRows(c *queryBatch, u unit) error {
 			scan := &w.offers[i]
 			for ; word != 0; word &= word - 1 {
 				row := lo + mathbits.TrailingZeros64(word)
-				scan.offer(q.Scorer.Kernel(rows[(row-u.lo)*p.Dim:(row-u.lo+1)*p.Dim]), p.Inv[row], row)
+				scan.offer(q.fast.Kernel(rows[(row-u.lo)*p.Dim:(row-u.lo+1)*p.Dim]), p.Inv[row], row)
 			}
 			c.rows.SetCut(i, scan.cut)
 		}

@@ -35,9 +35,9 @@ type Leg struct {
 	Score *float64
 }
 
-// finish groups or diversifies the best rows of a query.
-func (s *search) finish(q *probe) (*Answer, error) {
-	a := &Answer{
+// finish sets a to the answer of a query: it groups or diversifies the best rows.
+func (s *search) finish(q *probe, a *Answer) error {
+	*a = Answer{
 		Rows: q.rows, Matched: q.Matched, Trace: s.near.Trace,
 		Complete: q.Ledger.Complete(len(q.rows), min(q.limit(), q.Matched)),
 	}
@@ -49,7 +49,7 @@ func (s *search) finish(q *probe) (*Answer, error) {
 		a.Rows, a.Complete, err = s.group(q, q.rows)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if q.Group == nil {
 		a.Rows = a.Rows[min(q.Offset, len(a.Rows)):min(q.limit(), len(a.Rows))]
@@ -58,7 +58,7 @@ func (s *search) finish(q *probe) (*Answer, error) {
 		a.Passages = &Passages{view: s.view, text: q.text}
 	}
 	a.Ledger, a.Plan = q.Ledger, q.plan()
-	return a, nil
+	return nil
 }
 
 // plan says how a query was answered.

@@ -55,12 +55,11 @@ func (s *Searcher) Explain(
 	err = engine.RetryDerived(func() error {
 		pass := s.on(ctx, ver, v)
 		pass.near.Trace = &nearest.Trace{}
-		answers, err := pass.answer([]Query{q})
-		if err != nil {
+		if err := pass.answer([]Query{q}); err != nil {
 			return err
 		}
 		p := pass.queries[0]
-		e = &Explanation{Answer: answers[0], Plan: pass.partPlans(p)}
+		e = &Explanation{Answer: &pass.answers[0], Plan: pass.partPlans(p)}
 		return s.Engine.Guard(func() error {
 			e.WhyNot, err = pass.whyNot(p, e.Rows, whyNot)
 			return err
@@ -221,7 +220,7 @@ func (s *search) metadata(at nearest.Place) (m map[string]any, err error) {
 // countBetter counts the rows ahead of each suspect by a scan of all matching rows. The
 // float32 score decides most comparisons; only close ones need the true score.
 func (s *search) countBetter(p *probe, suspects []*suspect) error {
-	raw := make([]float32, engine.ChunkBytes/4)
+	raw, fast := make([]float32, engine.ChunkBytes/4), p.Scorer.Fast()
 	for i, part := range s.view.Parts {
 		if part.Dim == 0 {
 			continue
@@ -240,12 +239,12 @@ func (s *search) countBetter(p *probe, suspects []*suspect) error {
 			if err != nil {
 				return err
 			}
-			p.Scorer.KernelRows(raw[:hi-lo], rows)
+			fast.KernelRows(raw[:hi-lo], rows)
 			for row := lo; row < hi; row++ {
 				if set != nil && !set.Has(row) {
 					continue
 				}
-				lower, upper := p.Scorer.Bounds(raw[row-lo], part.Inv[row])
+				lower, upper := fast.Bounds(raw[row-lo], part.Inv[row])
 				for _, x := range suspects {
 					switch {
 					case upper < x.doc.Score || x.doc.Part == part && x.doc.Row == row:

@@ -74,7 +74,7 @@ func (s *search) group(q *probe, best []Row) ([]Row, bool, error) {
 		if all || enough && filled {
 			break
 		}
-		next := *q
+		next := q.another()
 		next.Need = 2 * round.Need
 		if lists {
 			groups, values = nil, nil
@@ -82,11 +82,11 @@ func (s *search) group(q *probe, best []Row) ([]Row, bool, error) {
 		} else {
 			next.where = filter.Simplify(filter.And(q.where, filter.Nin(q.Group.Field, values...)))
 		}
-		found, err := s.again(q, &next)
+		found, err := s.again(q, next)
 		if err != nil {
 			return nil, false, err
 		}
-		round, best = &next, found[0]
+		round, best = next, found[0]
 		rows += len(best)
 	}
 	groups = groups[min(q.Offset, len(groups)):min(q.limit(), len(groups))]
@@ -95,10 +95,10 @@ func (s *search) group(q *probe, best []Row) ([]Row, bool, error) {
 	var probes []*probe
 	for _, g := range groups {
 		if !g.complete && !lists {
-			own := *q
+			own := q.another()
 			own.Need = q.Group.size()
 			own.where = filter.Simplify(filter.And(q.where, filter.Eq(q.Group.Field, g.hits[0].Group)))
-			asked, probes = append(asked, g), append(probes, &own)
+			asked, probes = append(asked, g), append(probes, own)
 		}
 	}
 	if len(probes) > 0 {
@@ -148,8 +148,8 @@ func (s *search) group(q *probe, best []Row) ([]Row, bool, error) {
 // again finds the best rows of probes derived from q, which consider other
 // rows. Their promises and costs are added to the ledger of q.
 func (s *search) again(q *probe, probes ...*probe) ([][]Row, error) {
-	sub := *s
-	sub.queries = probes
+	sub := s.on(s.ctx, s.ver, s.view)
+	sub.queries, sub.near.Workers = probes, s.near.Workers
 	if s.near.Trace != nil {
 		sub.near.Trace = &nearest.Trace{}
 	}

@@ -205,9 +205,9 @@ func (h *hybrid) longer() ([]fusion.Ranking[nearest.Place], error) {
 		return nil, nil
 	}
 	h.depth = min(8*h.depth, h.p.Matched)
-	leg := *h.leg
-	leg.Need, leg.Parts = h.depth, slices.Clone(leg.Parts)
-	if err := h.search.nearest([]*probe{&leg}); err != nil {
+	leg := h.leg.another()
+	leg.Need = h.depth
+	if err := h.search.nearest([]*probe{leg}); err != nil {
 		return nil, err
 	}
 	h.p.Ledger.Add(leg.Ledger)

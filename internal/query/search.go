@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
@@ -24,21 +25,46 @@ type Searcher struct {
 	Workers     int // goroutines of one search
 	CheapFusion int // see the constant
 	ConvexTexts int // see the constant
+
+	passes *sync.Pool // of *search; a pointer for the same reason as in nearest.Searcher
 }
 
-// Search answers queries on one view in one pass. If one query is invalid, none is answered.
-func (s *Searcher) Search(
-	ctx context.Context, ver *engine.Version, v *engine.View, queries []Query,
-) (answers []*Answer, err error) {
-	err = engine.RetryDerived(func() error {
-		pass := s.on(ctx, ver, v)
-		if answers, err = pass.answer(queries); err == nil {
-			pass.recheck()
-		}
-		return err
-	})
-	return answers, err
+// Init makes s ready once its fields are set.
+func (s *Searcher) Init() *Searcher {
+	s.passes = &sync.Pool{}
+	return s
 }
+
+// Search answers queries on one view in one pass, and passes each answer to use, which must not
+// keep it. If one query is invalid, none is answered.
+func (s *Searcher) Search(
+	ctx context.Context, ver *engine.Version, v *engine.View, queries []Query, use func(i int, a *Answer) error,
+) error {
+	pass, _ := s.passes.Get().(*search)
+	if pass == nil {
+		pass = &search{}
+	}
+	err := engine.RetryDerived(func() error {
+		pass.begin(s, ctx, ver, v)
+		return pass.answer(queries)
+	})
+	if err == nil {
+		pass.recheck()
+	}
+	for i := range pass.answers {
+		if err == nil {
+			err = use(i, &pass.answers[i])
+		}
+	}
+	if len(queries) <= pooledQueries {
+		pass.forget()
+		s.passes.Put(pass)
+	}
+	return err
+}
+
+// pooledQueries is the number of queries up to which the memory of a pass is kept for others.
+const pooledQueries = 16
 
 // A search is one pass over a view for one or more queries.
 type search struct {
@@ -48,6 +74,26 @@ type search struct {
 	view    *engine.View
 	queries []*probe
 	near    nearest.Search // for the vectors of queries
+	answers []Answer
+
+	probes []probe // the memory of queries
+}
+
+// begin makes s a search on one view, and reuses its memory.
+func (s *search) begin(on *Searcher, ctx context.Context, ver *engine.Version, v *engine.View) {
+	s.Searcher, s.ctx, s.ver, s.view = on, ctx, ver, v
+	s.queries, s.answers = s.queries[:0], s.answers[:0]
+	s.near.Begin(on.Nearest, ver, v, on.Workers)
+}
+
+// forget drops all references, so that only memory is left.
+func (s *search) forget() {
+	for i := range s.probes {
+		s.probes[i].reset(nil)
+	}
+	clear(s.answers)
+	s.near.Begin(nil, nil, nil, 0)
+	*s = search{queries: s.queries, near: s.near, answers: s.answers, probes: s.probes}
 }
 
 // A probe is one query while it is being answered.
@@ -63,23 +109,38 @@ type probe struct {
 	fused         []Row           // all fused rows, in order; only for Explain
 }
 
+// reset makes p the probe of q, and reuses its memory.
+func (p *probe) reset(q *Query) {
+	clear(p.rows)
+	*p = probe{Query: q, Probe: p.Probe, rows: p.rows[:0]}
+	p.Probe.Reset()
+}
+
+// another returns a copy of p that shares no memory which a search writes.
+func (p *probe) another() *probe {
+	c := *p
+	c.Probe, c.rows = p.Probe.Another(), nil
+	return &c
+}
+
 // on returns a search on one view.
 func (s *Searcher) on(ctx context.Context, ver *engine.Version, v *engine.View) *search {
-	near := nearest.Search{Searcher: s.Nearest, Version: ver, View: v, Workers: s.Workers}
-	return &search{Searcher: s, ctx: ctx, ver: ver, view: v, near: near}
+	pass := &search{}
+	pass.begin(s, ctx, ver, v)
+	return pass
 }
 
 // answer answers queries. prepare validates each and finds the rows that match; best ranks the rows
 // of all queries together, by vectors, by texts or by both; finish groups or diversifies the best
 // rows of each query.
-func (s *search) answer(queries []Query) ([]*Answer, error) {
+func (s *search) answer(queries []Query) error {
 	if err := s.rankAll(queries); err != nil {
-		return nil, err
+		return err
 	}
-	answers := make([]*Answer, len(queries))
-	return answers, s.Engine.Guard(func() (err error) {
+	s.answers = slices.Grow(s.answers, len(queries))[:len(queries)]
+	return s.Engine.Guard(func() error {
 		for i, p := range s.queries {
-			if answers[i], err = s.finish(p); err != nil {
+			if err := s.finish(p, &s.answers[i]); err != nil {
 				return err
 			}
 		}
@@ -90,9 +151,11 @@ func (s *search) answer(queries []Query) ([]*Answer, error) {
 // rankAll prepares queries and finds the best rows of all in one pass, so that they share scans.
 func (s *search) rankAll(queries []Query) error {
 	return s.Engine.Guard(func() error {
-		s.queries = make([]*probe, 0, len(queries))
+		s.queries = s.queries[:0]
+		s.probes = slices.Grow(s.probes[:0], len(queries))[:len(queries)]
 		for i := range queries {
-			p, err := s.prepare(&queries[i])
+			p := &s.probes[i]
+			err := s.prepare(p, &queries[i])
 			if err != nil && len(queries) > 1 {
 				err = fmt.Errorf("query %d: %w", i, err)
 			}
@@ -107,26 +170,20 @@ func (s *search) rankAll(queries []Query) error {
 
 // nearest finds the rows of probes by their vectors.
 func (s *search) nearest(probes []*probe) error {
-	s.near.Probes = make([]*nearest.Probe, len(probes))
-	for i, p := range probes {
-		s.near.Probes[i] = &p.Probe
+	s.near.Probes = s.near.Probes[:0]
+	for _, p := range probes {
+		s.near.Probes = append(s.near.Probes, &p.Probe)
 	}
 	if err := s.near.Run(s.ctx); err != nil {
 		return err
 	}
 	for _, p := range probes {
-		p.rows = rankedRows(p.Best)
+		p.rows = slices.Grow(p.rows[:0], len(p.Best))
+		for _, r := range p.Best {
+			p.rows = append(p.rows, Row{Ranked: r})
+		}
 	}
 	return nil
-}
-
-// rankedRows returns the rows that a search for a vector found.
-func rankedRows(best []nearest.Ranked) []Row {
-	rows := make([]Row, len(best))
-	for i, r := range best {
-		rows[i].Ranked = r
-	}
-	return rows
 }
 
 // order returns the n best of rows, in order.
@@ -135,12 +192,14 @@ func (s *search) order(rows []Row, n int) ([]Row, error) {
 	return nearest.Order(s.ctx, s.ver, s.view, rows, n, compare, func(r *Row) *nearest.Ranked { return &r.Ranked })
 }
 
-// prepare validates a query and finds its vector and the rows to consider.
-func (s *search) prepare(q *Query) (*probe, error) {
+// prepare makes p the probe of a query: it validates the query and finds its vector and the rows
+// to consider.
+func (s *search) prepare(p *probe, q *Query) error {
+	p.reset(q)
 	if err := q.check(s.view.Def); err != nil {
-		return nil, err
+		return err
 	}
-	p := &probe{Query: q, where: q.Where}
+	p.where = q.Where
 	p.Need, p.Least = q.limit(), engine.NegInf
 	if q.Threshold != nil {
 		p.Least = *q.Threshold
@@ -160,11 +219,11 @@ func (s *search) prepare(q *Query) (*probe, error) {
 		vec, p.examples, err = s.recommend(t)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.Scorer, p.vector = score.New(s.view.Def.Schema.Metric, vec), len(vec) > 0
 	if p.text, err = s.textLeg(q); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case q.MMR != nil:
@@ -177,15 +236,15 @@ func (s *search) prepare(q *Query) (*probe, error) {
 	}
 	clock := s.clock("filter")
 	if err := s.choose(p); err != nil {
-		return nil, err
+		return err
 	}
 	clock.Done(s.view.Vectors(), p.Matched, 0)
-	return p, nil
+	return nil
 }
 
 // choose evaluates the filter of a probe on every part.
 func (s *search) choose(p *probe) error {
-	p.Parts, p.Matched = make([]nearest.PartSearch, len(s.view.Parts)), 0
+	p.Search(len(s.view.Parts))
 	var where *match.Condition // nil until it is needed
 	if p.where != nil {
 		var err error
