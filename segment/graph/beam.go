@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -8,15 +9,32 @@ import (
 	"github.com/vecbolt/vecbolt/simd"
 )
 
-// A pool is the beam of a search: the nearest rows so far, nearest first. Expanded rows are marked.
+// A pool is the beam of a search: the nearest rows so far. Expanded rows are marked.
+//
+// The nearest rows are in order. A wide beam keeps only some in order at first, its front, and the
+// others apart: most searches end before they expand all rows of the front, and it is cheap to keep
+// few rows in order. Once a row behind the front is needed, all rows are brought into order.
 type pool struct {
-	rows  []simd.Neighbour // the rows
+	rows  []simd.Neighbour // the rows in order, nearest first
 	slots []simd.Neighbour // rows and vacant slots
-	limit int
-	next  int // all rows before it are marked
+	limit int              // of rows
+	next  int              // all rows before it are marked
+	rest  []simd.Neighbour // the rows behind a full front
+	ef    int              // limit without a front; 0: there is none
+	all   []simd.Neighbour // memory of unfold
 }
 
-func (p *pool) reset(limit int) {
+// reset makes p a pool of at most limit rows. If front is not 0, it may keep that many in order.
+func (p *pool) reset(limit, front int) {
+	p.ef, p.rest = 0, p.rest[:0]
+	if front > 0 && front < limit {
+		p.ef, limit = limit, front
+	}
+	p.vacate(limit)
+}
+
+// vacate makes p an empty pool of at most limit rows in order.
+func (p *pool) vacate(limit int) {
 	n := simd.PoolLen(limit)
 	p.slots = slices.Grow(p.slots[:0], n)[:n]
 	for i := range p.slots {
@@ -25,19 +43,82 @@ func (p *pool) reset(limit int) {
 	p.rows, p.limit, p.next = p.slots[:0], limit, 0
 }
 
+// unfold brings all rows into order.
+func (p *pool) unfold() {
+	all := append(append(p.all[:0], p.rows...), p.rest...)
+	slices.SortStableFunc(all, func(a, b simd.Neighbour) int { return cmp.Compare(a.Dist, b.Dist) })
+	p.vacate(p.ef)
+	p.rows = p.slots[:copy(p.slots[:p.limit], all)]
+	p.ef, p.rest, p.all = 0, p.rest[:0], all
+	for p.next < len(p.rows) && p.rows[p.next].ID >= simd.Marked {
+		p.next++
+	}
+}
+
 // worst returns the distance at and beyond which rows are refused.
-func (p *pool) worst() float32 { return p.slots[p.limit-1].Dist }
+func (p *pool) worst() float32 {
+	if p.ef > 0 {
+		return math.MaxFloat32
+	}
+	return p.slots[p.limit-1].Dist
+}
 
 // full reports whether a row at this distance would be refused.
 func (p *pool) full(dist float32) bool { return !(dist < p.worst()) }
+
+// within returns the distance of the row of a rank; false if there are fewer rows.
+func (p *pool) within(rank int) (float32, bool) {
+	if rank > len(p.rows) && rank <= len(p.rows)+len(p.rest) {
+		p.unfold()
+	}
+	if rank > len(p.rows) {
+		return 0, false
+	}
+	return p.rows[rank-1].Dist, true
+}
 
 // offer inserts a row unless it is too far.
 func (p *pool) offer(dist float32, id uint32) {
 	p.offerAll([]uint32{id}, []float32{dist}, math.MaxFloat32)
 }
 
-// offerAll inserts the rows ids, at dists, that are not farther than most and find a place.
+// offerAll inserts the rows ids, at dists, that are not farther than most and find a place. Where p
+// has a front, most never rises.
 func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
+	if p.ef == 0 || len(p.rows)+len(dists) <= p.limit {
+		p.insert(ids, dists, most)
+		return
+	}
+	for i, d := range dists {
+		last := p.slots[p.limit-1]
+		d = max(d, 0)
+		switch {
+		case !(d <= most):
+		case !(d < last.Dist):
+			p.rest = append(p.rest, simd.Neighbour{ID: ids[i], Dist: d})
+		default:
+			if last != simd.Vacant {
+				p.rest = append(p.rest, last)
+			}
+			p.insert(ids[i:i+1], dists[i:i+1], most)
+		}
+	}
+	if len(p.rows)+len(p.rest) >= p.ef {
+		p.prune(most)
+	}
+	if len(p.rows)+len(p.rest) >= p.ef {
+		p.unfold()
+	}
+}
+
+// prune forgets the rows behind the front that are farther than most. That bound only falls, so
+// they would never be expanded.
+func (p *pool) prune(most float32) {
+	p.rest = slices.DeleteFunc(p.rest, func(e simd.Neighbour) bool { return e.Dist > most })
+}
+
+// insert inserts rows in order.
+func (p *pool) insert(ids []uint32, dists []float32, most float32) {
 	if rows, next := simd.Offer(p.slots, p.limit, p.next, ids, dists, most); rows > 0 {
 		p.rows, p.next = p.slots[:rows], next
 	}
@@ -46,18 +127,33 @@ func (p *pool) offerAll(ids []uint32, dists []float32, most float32) {
 // pop marks and returns the nearest unmarked row. It returns false if that row is not among the
 // first nearest rows of the pool, or is farther than most.
 func (p *pool) pop(nearest int, most float32) (uint32, bool) {
-	for n := min(nearest, len(p.rows)); p.next < n; p.next++ {
-		if e := &p.rows[p.next]; e.ID < simd.Marked {
-			if e.Dist > most {
-				return 0, false
+	for {
+		for n := min(nearest, len(p.rows)); p.next < n; p.next++ {
+			if e := &p.rows[p.next]; e.ID < simd.Marked {
+				if e.Dist > most {
+					return 0, false
+				}
+				id := e.ID
+				e.ID |= simd.Marked
+				p.next++
+				return id, true
 			}
-			id := e.ID
-			e.ID |= simd.Marked
-			p.next++
-			return id, true
+		}
+		if nearest <= len(p.rows) || !p.behind(most) {
+			return 0, false
+		}
+		p.unfold()
+	}
+}
+
+// behind reports whether an unmarked row behind the front is not farther than most.
+func (p *pool) behind(most float32) bool {
+	for _, e := range p.rest {
+		if e.ID < simd.Marked && e.Dist <= most {
+			return true
 		}
 	}
-	return 0, false
+	return false
 }
 
 // A Buffer is memory that searches reuse. The zero value is ready. It is for one goroutine.
@@ -66,11 +162,13 @@ type Buffer struct {
 	near          pool // where the beam has estimates: rows whose exact code distance is known
 	few           pool // of a graph that sifts: the neighbours to read
 	visited       bitset.Set
-	ef            int     // beam width: the nearest ef rows are expanded
-	rank          int     // of the row that stopRatio and keepRatio refer to
-	stopRatio     float32 // see Setting
-	keepRatio     float32 // like stopRatio, for offering rows to the pool; 0: no bound
-	bridge        *bridge // nil: no node is left out
+	marks         bool     // marked is kept: the graph is in a file, so nothing else writes visited
+	marked        []uint32 // rows in visited: all of them, unless they are many
+	ef            int      // beam width: the nearest ef rows are expanded
+	rank          int      // of the row that stopRatio and keepRatio refer to
+	stopRatio     float32  // see Setting
+	keepRatio     float32  // like stopRatio, for offering rows to the pool; 0: no bound
+	bridge        *bridge  // nil: no node is left out
 	bridgeScratch bridgeScratch
 	heap          []simd.Neighbour
 	expanded      []simd.Neighbour // under a filter: the expanded nodes
@@ -85,17 +183,34 @@ type Buffer struct {
 	cold          bool   // see Query.Cold
 }
 
+// markedPerWord is how many words of the visited rows are cleared in the time of one of them alone.
+const markedPerWord = 8
+
+// mark notes that rows were added to b.visited. A list that is too long is not used.
+func (b *Buffer) mark(ids []uint32) {
+	if b.marks && len(b.marked) < len(b.visited)/markedPerWord {
+		b.marked = append(b.marked, ids...)
+	}
+}
+
 // start resets b for a search of a graph of this many rows with beam width ef. near is the number
-// of rows that the search has to find where its beam has estimates.
-func (b *Buffer) start(rows, ef, near int) {
+// of rows that the search has to find where its beam has estimates, and front the number of rows of
+// the beam that it may keep in order, 0 for all.
+func (b *Buffer) start(rows, ef, near, front int) {
 	words := bitset.Words(rows)
-	if len(b.visited) != words {
+	switch {
+	case len(b.visited) != words:
 		b.visited = make(bitset.Set, words)
-	} else {
+	case b.marks && len(b.marked) < words/markedPerWord:
+		for _, id := range b.marked {
+			b.visited[id/64] = 0
+		}
+	default:
 		b.visited.Reset()
 	}
-	b.pool.reset(ef)
-	b.near.reset(near)
+	b.marks, b.marked = false, b.marked[:0]
+	b.pool.reset(ef, front)
+	b.near.reset(near, 0)
 	b.heap, b.expanded = b.heap[:0], b.expanded[:0]
 	b.ef, b.stopRatio, b.keepRatio, b.bridge = ef, 0, 0, nil
 	b.look = firstLook
@@ -106,10 +221,12 @@ func (b *Buffer) start(rows, ef, near int) {
 // within returns times the distance of the row of b.rank in p. This bound shrinks as nearer rows
 // are found. There is no bound if times is 0, or while p has fewer rows than b.rank.
 func (b *Buffer) within(times float32, p *pool) float32 {
-	if times == 0 || len(p.rows) < b.rank {
-		return math.MaxFloat32
+	if times != 0 {
+		if dist, ok := p.within(b.rank); ok {
+			return times * dist
+		}
 	}
-	return times * p.rows[b.rank-1].Dist
+	return math.MaxFloat32
 }
 
 // measure computes the distances of those ids that were not visited yet, and marks them visited.
@@ -131,6 +248,7 @@ func (g *Graph) measure(p *simd.CodedVector, ids []uint32, b *Buffer) error {
 		n += int(^old >> (id % 64) & 1) // no branch: it would often be mispredicted
 	}
 	b.ids = b.ids[:n]
+	b.mark(b.ids)
 	g.expectRecords(b.ids, b)
 	if err := g.touchRecords(b.ids); err != nil {
 		return err

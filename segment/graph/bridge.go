@@ -81,7 +81,7 @@ func (g *Graph) bridged(b *Buffer, node uint32, ids *[degree]uint32) (*[degree]u
 	g.load(&d.point, node) // verified already, when it was compared with the query
 	d.dists = slices.Grow(d.dists[:0], len(d.ids)+degree)[:len(d.ids)+degree]
 	g.measureL2(d.dists, &d.point, d.ids)
-	d.near.reset(buildEF)
+	d.near.reset(buildEF, 0)
 	d.near.offerAll(d.ids, d.dists[:len(d.ids)], math.MaxFloat32)
 	links, n := *ids, len(own)-1
 	links[at], links[n] = links[n], none

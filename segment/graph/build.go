@@ -256,7 +256,7 @@ func (b *builder) insert(nodes []uint32) error {
 	err := b.each(len(nodes), func(w *workerScratch, i int) error {
 		me := nodes[i]
 		simd.LoadVector(&w.self, b.record(me))
-		w.buf.start(b.Len(), buildEF, 0)
+		w.buf.start(b.Len(), buildEF, 0, 0)
 		w.buf.visited.Set(int(me)) // it may be an entry point, or a neighbour of others already
 		if b.started {
 			if err := b.walk(&w.self, &w.buf); err != nil {
@@ -412,7 +412,7 @@ func (b *builder) connect() error {
 			return err
 		}
 		simd.LoadVector(&w.self, b.record(node))
-		w.buf.start(b.Len(), connectEF, 0)
+		w.buf.start(b.Len(), connectEF, 0, 0)
 		if err := b.walk(&w.self, &w.buf); err != nil {
 			return err
 		}

@@ -448,7 +448,7 @@ func (g *Graph) pick(all []level, share float32) (chosen []level) {
 // continues a search with a smaller one.
 func (t *trial) walk(columns, efs []int, last int, w *workerScratch, score scoreFunc) error {
 	k, q, buf := calibrated[columns[len(columns)-1]], t.query, &w.buf
-	if err := q.start(k, Setting{EF: efs[len(efs)-1]}, nil, buf); err != nil {
+	if err := q.start(k, Setting{EF: efs[len(efs)-1]}, nil, 0, buf); err != nil {
 		return err
 	}
 	buf.ef = 0 // first only the entry points

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/vfs"
 	"github.com/vecbolt/vecbolt/simd"
 )
@@ -65,6 +66,13 @@ func (g *Graph) expectRecords(ids []uint32, b *Buffer) {
 				vfs.ReadAhead(g.codes.ReachRow(int(id)))
 			}
 		}
+	}
+}
+
+// expectDuplicates announces the links from rows to their duplicates.
+func (g *Graph) expectDuplicates(rows []simd.Neighbour) {
+	for _, e := range rows {
+		simd.Prefetch(codec.BytesFromU32s(g.duplicates[e.ID&^simd.Marked:][:1]))
 	}
 }
 

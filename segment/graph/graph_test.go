@@ -695,7 +695,7 @@ func TestContinuedSearches(t *testing.T) {
 		var buf, other Buffer
 		for _, vec := range queries {
 			q := g.Query(vec)
-			if err := q.start(10, Setting{EF: 200}, nil, &buf); err != nil {
+			if err := q.start(10, Setting{EF: 200}, nil, 0, &buf); err != nil {
 				t.Fatal(err)
 			}
 			buf.ef = 0

@@ -81,7 +81,7 @@ func (b *builder) mergeBase(base *Graph, rows []int32) (fresh int, ok bool, err 
 		if err != nil {
 			return err
 		}
-		w.buf.start(n, connectEF, 0)
+		w.buf.start(n, connectEF, 0, 0)
 		w.buf.visited.Set(int(me))
 		w.chosen = w.chosen[:0]
 		lost := 0

@@ -176,7 +176,7 @@ func (b *builder) fill(w *workerScratch, plain []uint32, me uint32, ids []uint32
 	w.buf.ids = found
 	w.buf.dists = slices.Grow(w.buf.dists[:0], len(found))[:len(found)]
 	simd.GatherL2(w.buf.dists, &w.self, b.records, found)
-	w.buf.pool.reset(degree)
+	w.buf.pool.reset(degree, 0)
 	w.buf.pool.offerAll(found, w.buf.dists, math.MaxFloat32)
 	w.chosen = w.chosen[:0]
 	for _, e := range w.buf.pool.rows[:min(degree-len(ids), len(w.buf.pool.rows))] {
@@ -198,7 +198,7 @@ func (q *Query) walkQuick(allowed bitset.Set, b *Buffer) error {
 	if err := q.g.measure(&q.point, q.g.entryPoints, b); err != nil {
 		return err
 	}
-	b.ahead(allowed == nil)
+	b.ahead(allowed == nil, math.MaxFloat32)
 	return q.goOnQuick(allowed, b)
 }
 
@@ -245,9 +245,10 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 			at = &b.near
 		}
 		b.stats.Estimated += degree
+		most := b.within(b.keepRatio, &b.near)
 		b.ids, b.dists = b.ids[:0], b.dists[:0]
 		for below := simd.Estimate(&estimates, &q.table, g.block(node), next, dist[0],
-			min(at.worst(), b.within(b.keepRatio, &b.near)), 0); below != 0; below &= below - 1 {
+			min(at.worst(), most), 0); below != 0; below &= below - 1 {
 			i := bits.TrailingZeros32(below)
 			id := ids[i]
 			if id >= uint32(g.Len()) {
@@ -261,16 +262,17 @@ func (q *Query) goOnQuick(allowed bitset.Set, b *Buffer) error {
 				b.ids, b.dists = append(b.ids, id), append(b.dists, estimates[i])
 			}
 		}
-		b.ahead(allowed == nil)
+		b.mark(b.ids)
+		b.ahead(allowed == nil, most)
 		g.expectNode(b, allowed == nil)
 	}
 }
 
-// ahead adds the rows b.ids, at b.dists, to the candidates: to the pool if it is bounded, otherwise
-// to the heap.
-func (b *Buffer) ahead(bounded bool) {
+// ahead adds the rows b.ids, at b.dists, none farther than most, to the candidates: to the pool if
+// it is bounded, otherwise to the heap.
+func (b *Buffer) ahead(bounded bool, most float32) {
 	if bounded {
-		b.pool.offerAll(b.ids, b.dists, math.MaxFloat32)
+		b.pool.offerAll(b.ids, b.dists, most)
 		return
 	}
 	for i, d := range b.dists {

@@ -146,22 +146,7 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	if k < 1 {
 		return nil, Stats{}, nil
 	}
-	var before Stats
-	done := false
-	if q.narrowFirst(k, s, allowed) {
-		narrow := s
-		narrow.EF = inRegisters
-		err = q.attempt(k, narrow, allowed, buf)
-		// Unless all rows of the beam are within the stopping ratio, a wider beam does the same.
-		if done = err != nil || buf.pool.next < inRegisters; !done {
-			before = buf.stats
-		}
-	}
-	if !done {
-		err = q.attempt(k, s, allowed, buf)
-	}
-	buf.stats.Expanded += before.Expanded
-	buf.stats.Estimated += before.Estimated
+	err = q.attempt(k, s, allowed, buf)
 	if err == nil {
 		err = q.collect(k, allowed, buf)
 	}
@@ -175,19 +160,24 @@ func (q *Query) Find(k int, s Setting, allowed bitset.Set, buf *Buffer) (rows []
 	return buf.rows, buf.stats, err
 }
 
-// inRegisters is the width of the widest beam that is kept in registers.
-const inRegisters = 192
-
-// narrowFirst reports whether a search should try a beam in registers first. The stopping ratio
-// ends most searches before they have expanded that many rows.
-func (q *Query) narrowFirst(k int, s Setting, allowed bitset.Set) bool {
-	return s.StopRatio > 0 && allowed == nil && q.g.head.layout != quick && s.EF > inRegisters &&
-		rescored(q.g.rank(k)) <= inRegisters
+// front returns how many rows of the beam a search for k rows may keep in order at first, 0 for
+// all: the fewest that a processor keeps in registers, and that hold the rows to be found.
+func (g *Graph) front(k int) int {
+	for _, n := range []int{64, 192} {
+		if rescored(g.rank(k)) <= n {
+			return n
+		}
+	}
+	return 0
 }
 
 // attempt walks once.
 func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
-	err := q.start(k, s, allowed, buf)
+	front := 0
+	if allowed == nil {
+		front = q.g.front(k)
+	}
+	err := q.start(k, s, allowed, front, buf)
 	if err == nil {
 		err = q.walk(allowed, buf)
 	}
@@ -198,15 +188,16 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 // because codes may order near rows wrongly.
 func rescored(k int) int { return k + max(k/2, 10) }
 
-// start prepares buf for walk.
-func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
+// start prepares buf for walk. front is that of the pool.
+func (q *Query) start(k int, s Setting, allowed bitset.Set, front int, buf *Buffer) error {
 	ef := min(max(k, s.EF), q.g.Len()) // a beam wider than the graph would be empty at its end
 	near := ef
 	if allowed == nil {
 		near = max(rescored(k), q.g.rank(k))
 	}
-	buf.start(q.g.Len(), ef, near)
-	buf.cold = q.cold && q.g.file != nil
+	buf.start(q.g.Len(), ef, near, front)
+	buf.marks = q.g.file != nil
+	buf.cold = q.cold && buf.marks
 	buf.rank, buf.stopRatio = q.g.rank(k), s.StopRatio
 	if margin := q.g.margin(k); margin > 0 && s.StopRatio > 0 {
 		buf.keepRatio = max(s.StopRatio, margin)
@@ -217,6 +208,7 @@ func (q *Query) start(k int, s Setting, allowed bitset.Set, buf *Buffer) error {
 	duplicate, err := q.g.duplicate(q.without)
 	if err == nil && duplicate == none {
 		buf.visited.Set(int(q.without))
+		buf.mark([]uint32{q.without})
 		if q.bridge == nil {
 			q.bridge = newBridge(q.without)
 		}
@@ -287,6 +279,7 @@ func (q *Query) collect(k int, allowed bitset.Set, buf *Buffer) (err error) {
 	if !q.g.rough() { // only rows within the beam count as found
 		found = found[:min(buf.ef, len(found))]
 	}
+	q.g.expectDuplicates(found[:min(want, len(found))])
 	for _, e := range found {
 		if e.Dist > most {
 			break

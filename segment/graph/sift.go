@@ -53,8 +53,10 @@ func (q *Query) goOnSift(b *Buffer) error {
 // be among the nearest ef, or would end the search.
 func (b *Buffer) admitted() float32 {
 	most := float32(math.MaxFloat32)
-	if b.ef > 0 && len(b.pool.rows) >= b.ef {
-		most = b.pool.rows[b.ef-1].Dist
+	if b.ef > 0 {
+		if dist, ok := b.pool.within(b.ef); ok {
+			most = dist
+		}
 	}
 	if b.stopRatio > 0 {
 		most = min(most, b.within(max(b.stopRatio, siftRatio), &b.pool))
@@ -94,7 +96,7 @@ func (q *Query) sift(node simd.Neighbour, most float32, bounded bool, b *Buffer)
 		}
 	}
 	if len(b.ids) > siftMost && most < math.MaxFloat32 {
-		b.few.reset(siftMost)
+		b.few.reset(siftMost, 0)
 		b.few.offerAll(b.ids, b.dists, math.MaxFloat32)
 		b.ids = b.ids[:0]
 		for _, e := range b.few.rows {
@@ -111,6 +113,7 @@ func (q *Query) sift(node simd.Neighbour, most float32, bounded bool, b *Buffer)
 		}
 	}
 	b.ids, b.dists = b.ids[:n], b.dists[:n]
+	b.mark(b.ids)
 	g.expectRecords(b.ids, b)
 	if err := g.touchRecords(b.ids); err != nil {
 		return err

@@ -1,0 +1,96 @@
+package graph
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/simd"
+)
+
+// A pool with a front gives and holds the same rows as one that keeps all in order.
+func TestFront(t *testing.T) {
+	const seed = 5
+	r := rand.New(rand.NewPCG(seed, 0))
+	kept := [2]int{} // pools without and with a front at the end
+	for round := range 300 {
+		limit, front := 1+r.IntN(1+r.IntN(2000)), 1+r.IntN(200)
+		var whole, folded pool
+		whole.reset(limit, 0)
+		folded.reset(limit, front)
+		id, most := uint32(0), float32(math.MaxFloat32)
+		for step := range 40 {
+			ids, dists := make([]uint32, r.IntN(33)), make([]float32, 33)
+			for i := range ids {
+				id++
+				ids[i] = id | uint32(r.IntN(8)/7*simd.Marked)
+				switch dists[i] = float32(r.NormFloat64() * 100 / float64(1+step)); r.IntN(50) {
+				case 0:
+					dists[i] = float32(math.NaN())
+				case 1:
+					dists[i] = float32(math.Inf(1))
+				}
+			}
+			dists = dists[:len(ids)]
+			if most = min(most, float32(r.ExpFloat64())*200); step < 3 {
+				most = math.MaxFloat32
+			}
+			whole.offerAll(ids, dists, most)
+			folded.offerAll(ids, dists, most)
+			ef := 1 + r.IntN(limit)
+			for range r.IntN(3) {
+				a, aok := whole.pop(ef, most)
+				if b, bok := folded.pop(ef, most); a != b || aok != bok {
+					t.Fatalf("seed %d, round %d, step %d: popped %d %v, want %d %v", seed, round, step, b, bok, a, aok)
+				}
+			}
+			dist := float32(r.NormFloat64() * 10)
+			if dist <= most && whole.full(dist) != folded.full(dist) {
+				t.Fatalf("seed %d, round %d, step %d: full at %g: %v", seed, round, step, dist, folded.full(dist))
+			}
+		}
+		kept[min(folded.ef, 1)]++
+		for _, rank := range []int{1, front} {
+			a, aok := whole.within(rank)
+			if b, bok := folded.within(rank); a != b || aok != bok {
+				t.Fatalf("seed %d, round %d: row %d at %g %v, want %g %v", seed, round, rank, b, bok, a, aok)
+			}
+		}
+		byID := func(a, b simd.Neighbour) int { return int(a.ID&^simd.Marked) - int(b.ID&^simd.Marked) }
+		have, want := slices.Concat(folded.rows, folded.rest), slices.Clone(whole.rows)
+		far := func(e simd.Neighbour) bool { return e.Dist > most }
+		have, want = slices.DeleteFunc(have, far), slices.DeleteFunc(want, far)
+		slices.SortFunc(have, byID)
+		slices.SortFunc(want, byID)
+		if !slices.Equal(have, want) {
+			t.Fatalf("seed %d, round %d: rows %v, want %v", seed, round, have, want)
+		}
+	}
+	if kept[0] < 50 || kept[1] < 50 {
+		t.Errorf("%d pools without a front at the end, %d with one", kept[0], kept[1])
+	}
+}
+
+// A buffer forgets the rows that a search has visited, whether these are few or many.
+func TestVisitedAreForgotten(t *testing.T) {
+	const rows = 1 << 20
+	var b Buffer
+	for _, n := range []int{0, 10, rows / 64 / markedPerWord, rows / 100, 3} {
+		b.start(rows, 10, 10, 0)
+		if got := b.visited.Count(); got != 0 {
+			t.Fatalf("%d rows are visited at the start", got)
+		}
+		b.marks = true
+		for i := range n {
+			id := uint32(i * 97 % rows)
+			b.visited.Set(int(id))
+			b.mark([]uint32{id})
+		}
+	}
+	b.start(rows, 10, 10, 0)
+	b.visited.Set(5) // while a graph is built, nothing is marked
+	if b.start(rows, 10, 10, 0); b.visited.Count() != 0 {
+		t.Error("a row that was not marked is visited")
+	}
+}
