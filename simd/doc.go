@@ -30,7 +30,7 @@
 // of the CPU and the operating system: assembly for AVX-512 (F, BW, DQ, VL), assembly for AVX2 with
 // FMA, or the portable code. GODEBUG=cpu.avx512f=off or cpu.avx2=off in the environment withholds a
 // feature. DotCodes and CodeMatrix use the AVX2 kernel if AVX-512 lacks VNNI. The functions that
-// code a vector have kernels for AVX2 alone, and Offer for AVX-512 alone. The assembly is generated
+// code a vector, and DotSquare64, have kernels for AVX2 alone. The assembly is generated
 // by the module in _asm. Assembly cannot be preempted; the row kernels return to Go after every
 // mebibyte, the others run for about 25 microseconds per mebibyte of arguments.
 //

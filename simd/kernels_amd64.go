@@ -294,6 +294,16 @@ func offer128AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, 
 //go:noescape
 func offer192AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 
+// offer32AVX2 is the kernel of Offer for AVX2 and pools of 32 rows. The result may be beyond the limit.
+//
+//go:noescape
+func offer32AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+
+// offer64AVX2 is the kernel of Offer for AVX2 and pools of 64 rows. The result may be beyond the limit.
+//
+//go:noescape
+func offer64AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+
 // dotSquare64AVX2 is the kernel of DotSquare64 for AVX2. next has the length of b.
 //
 //go:noescape

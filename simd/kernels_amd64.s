@@ -17024,6 +17024,621 @@ out:
 	VZEROUPPER
 	RET
 
+// func offer32AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+// Requires: AVX, AVX2, BMI, CMOV, POPCNT
+TEXT ·offer32AVX2(SB), NOSPLIT, $0-80
+	MOVQ pool+0(FP), AX
+	MOVQ ids_base+8(FP), DX
+	MOVQ dists_base+32(FP), BX
+	MOVQ dists_len+40(FP), SI
+	XORQ DI, DI
+
+group:
+	TESTQ      SI, SI
+	JE         done
+	MOVQ       $0x00000008, R9
+	CMPQ       SI, R9
+	JGE        eight
+	MOVQ       SI, R9
+	LEAQ       masks<>+32(SB), CX
+	MOVQ       R9, R8
+	NEGQ       R8
+	VMOVUPS    (CX)(R8*4), Y12
+	VMASKMOVPS (BX), Y12, Y14
+	JMP        loaded
+
+eight:
+	VMOVUPS (BX), Y14
+
+loaded:
+	VPXOR        Y13, Y13, Y13
+	VMAXPS       Y14, Y13, Y14
+	VBROADCASTSS worst+56(FP), Y15
+	VCMPPS       $0x11, Y15, Y14, Y13
+	VBROADCASTSS most+60(FP), Y15
+	VCMPPS       $0x12, Y15, Y14, Y15
+	VANDPS       Y15, Y13, Y13
+	VMOVMSKPS    Y13, R8
+	MOVL         $0x00000001, R10
+	MOVQ         R9, CX
+	SHLL         CL, R10
+	DECL         R10
+	ANDL         R10, R8
+	JE           next_group
+	TESTQ        DI, DI
+	JNE          candidate
+	INCQ         DI
+	VMOVDQU      (AX), Y0
+	VMOVDQU      32(AX), Y1
+	VMOVDQU      64(AX), Y2
+	VMOVDQU      96(AX), Y3
+	VMOVDQU      128(AX), Y4
+	VMOVDQU      160(AX), Y5
+	VMOVDQU      192(AX), Y6
+	VMOVDQU      224(AX), Y7
+
+candidate:
+	TZCNTL       R8, CX
+	LEAL         -1(R8), R11
+	ANDL         R11, R8
+	MOVL         (BX)(CX*4), R10
+	XORL         R11, R11
+	TESTL        R10, R10
+	CMOVLLT      R11, R10
+	SHLQ         $0x20, R10
+	MOVL         (DX)(CX*4), R11
+	ORQ          R10, R11
+	VMOVQ        R11, X8
+	VPBROADCASTQ X8, Y8
+	MOVL         $0xffffffff, R11
+	ORQ          R11, R10
+	VMOVQ        R10, X9
+	VPBROADCASTQ X9, Y9
+	VPERMQ       $0x93, Y7, Y10
+	VPERMQ       $0x93, Y6, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y7, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y7, Y7
+	VMOVDQA      Y11, Y10
+	VPERMQ       $0x93, Y5, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y6, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y6, Y6
+	VMOVDQA      Y11, Y10
+	VPERMQ       $0x93, Y4, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y5, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y5, Y5
+	VMOVDQA      Y11, Y10
+	VPERMQ       $0x93, Y3, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y4, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y4, Y4
+	VMOVDQA      Y11, Y10
+	VPERMQ       $0x93, Y2, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y3, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y3, Y3
+	VMOVDQA      Y11, Y10
+	VPERMQ       $0x93, Y1, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y2, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y2, Y2
+	VMOVDQA      Y11, Y10
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQA      Y11, Y10
+	VPXOR        Y11, Y11, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQA      Y11, Y10
+	TESTL        R8, R8
+	JNE          candidate
+
+next_group:
+	ADDQ $0x00000020, DX
+	ADDQ $0x00000020, BX
+	SUBQ R9, SI
+	JMP  group
+
+done:
+	XORQ         CX, CX
+	XORQ         DX, DX
+	TESTQ        DI, DI
+	JE           out
+	MOVQ         $0x7f80000000000000, BX
+	VMOVQ        BX, X9
+	VPBROADCASTQ X9, Y9
+	XORQ         CX, CX
+	XORQ         DX, DX
+	VMOVDQU      Y7, 224(AX)
+	VPCMPGTQ     Y7, Y9, Y13
+	VPSLLQ       $0x20, Y7, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      Y6, 192(AX)
+	VPCMPGTQ     Y6, Y9, Y13
+	VPSLLQ       $0x20, Y6, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      Y5, 160(AX)
+	VPCMPGTQ     Y5, Y9, Y13
+	VPSLLQ       $0x20, Y5, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      Y4, 128(AX)
+	VPCMPGTQ     Y4, Y9, Y13
+	VPSLLQ       $0x20, Y4, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      Y3, 96(AX)
+	VPCMPGTQ     Y3, Y9, Y13
+	VPSLLQ       $0x20, Y3, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      Y2, 64(AX)
+	VPCMPGTQ     Y2, Y9, Y13
+	VPSLLQ       $0x20, Y2, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      Y1, 32(AX)
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      Y0, (AX)
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, AX
+	SHLQ         $0x04, CX
+	ORQ          AX, CX
+	VMOVMSKPD    Y12, AX
+	SHLQ         $0x04, DX
+	ORQ          AX, DX
+	POPCNTQ      CX, CX
+	NOTQ         DX
+	BTSQ         $0x20, DX
+	MOVQ         $0x00000020, BX
+	TZCNTQ       DX, DX
+	CMPQ         DX, BX
+	CMOVQGT      BX, DX
+
+out:
+	MOVQ CX, rows+64(FP)
+	MOVQ DX, unmarked+72(FP)
+	VZEROUPPER
+	RET
+
+// func offer64AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
+// Requires: AVX, AVX2, BMI, CMOV, POPCNT
+TEXT ·offer64AVX2(SB), NOSPLIT, $0-80
+	MOVQ pool+0(FP), AX
+	MOVQ ids_base+8(FP), DX
+	MOVQ dists_base+32(FP), BX
+	MOVQ dists_len+40(FP), SI
+	XORQ DI, DI
+
+group:
+	TESTQ      SI, SI
+	JE         done
+	MOVQ       $0x00000008, R9
+	CMPQ       SI, R9
+	JGE        eight
+	MOVQ       SI, R9
+	LEAQ       masks<>+32(SB), CX
+	MOVQ       R9, R8
+	NEGQ       R8
+	VMOVUPS    (CX)(R8*4), Y12
+	VMASKMOVPS (BX), Y12, Y14
+	JMP        loaded
+
+eight:
+	VMOVUPS (BX), Y14
+
+loaded:
+	VPXOR        Y13, Y13, Y13
+	VMAXPS       Y14, Y13, Y14
+	VBROADCASTSS worst+56(FP), Y15
+	VCMPPS       $0x11, Y15, Y14, Y13
+	VBROADCASTSS most+60(FP), Y15
+	VCMPPS       $0x12, Y15, Y14, Y15
+	VANDPS       Y15, Y13, Y13
+	VMOVMSKPS    Y13, R8
+	MOVL         $0x00000001, R10
+	MOVQ         R9, CX
+	SHLL         CL, R10
+	DECL         R10
+	ANDL         R10, R8
+	JE           next_group
+	TESTQ        DI, DI
+	JNE          candidate
+	INCQ         DI
+
+candidate:
+	TZCNTL       R8, CX
+	LEAL         -1(R8), R11
+	ANDL         R11, R8
+	MOVL         (BX)(CX*4), R10
+	XORL         R11, R11
+	TESTL        R10, R10
+	CMOVLLT      R11, R10
+	SHLQ         $0x20, R10
+	MOVL         (DX)(CX*4), R11
+	ORQ          R10, R11
+	VMOVQ        R11, X8
+	VPBROADCASTQ X8, Y8
+	MOVL         $0xffffffff, R11
+	ORQ          R11, R10
+	VMOVQ        R10, X9
+	VPBROADCASTQ X9, Y9
+	VMOVDQU      480(AX), Y1
+	VPERMQ       $0x93, Y1, Y10
+	VMOVDQU      448(AX), Y0
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQU      Y1, 480(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      416(AX), Y1
+	VPERMQ       $0x93, Y1, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQU      Y0, 448(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      384(AX), Y0
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQU      Y1, 416(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      352(AX), Y1
+	VPERMQ       $0x93, Y1, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQU      Y0, 384(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      320(AX), Y0
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQU      Y1, 352(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      288(AX), Y1
+	VPERMQ       $0x93, Y1, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQU      Y0, 320(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      256(AX), Y0
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQU      Y1, 288(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      224(AX), Y1
+	VPERMQ       $0x93, Y1, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQU      Y0, 256(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      192(AX), Y0
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQU      Y1, 224(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      160(AX), Y1
+	VPERMQ       $0x93, Y1, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQU      Y0, 192(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      128(AX), Y0
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQU      Y1, 160(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      96(AX), Y1
+	VPERMQ       $0x93, Y1, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQU      Y0, 128(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      64(AX), Y0
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQU      Y1, 96(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      32(AX), Y1
+	VPERMQ       $0x93, Y1, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQU      Y0, 64(AX)
+	VMOVDQA      Y11, Y10
+	VMOVDQU      (AX), Y0
+	VPERMQ       $0x93, Y0, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y1, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y1, Y1
+	VMOVDQU      Y1, 32(AX)
+	VMOVDQA      Y11, Y10
+	VPXOR        Y11, Y11, Y11
+	VPBLENDD     $0x03, Y11, Y10, Y10
+	VPCMPGTQ     Y9, Y0, Y12
+	VPCMPGTQ     Y9, Y10, Y13
+	VBLENDVPD    Y13, Y10, Y8, Y10
+	VBLENDVPD    Y12, Y10, Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VMOVDQA      Y11, Y10
+	TESTL        R8, R8
+	JNE          candidate
+
+next_group:
+	ADDQ $0x00000020, DX
+	ADDQ $0x00000020, BX
+	SUBQ R9, SI
+	JMP  group
+
+done:
+	XORQ         CX, CX
+	XORQ         DX, DX
+	TESTQ        DI, DI
+	JE           out
+	MOVQ         $0x7f80000000000000, BX
+	VMOVQ        BX, X9
+	VPBROADCASTQ X9, Y9
+	XORQ         CX, CX
+	XORQ         DX, DX
+	VMOVDQU      480(AX), Y1
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      448(AX), Y0
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      416(AX), Y1
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      384(AX), Y0
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      352(AX), Y1
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      320(AX), Y0
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      288(AX), Y1
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      256(AX), Y0
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      224(AX), Y1
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      192(AX), Y0
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      160(AX), Y1
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      128(AX), Y0
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      96(AX), Y1
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      64(AX), Y0
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      32(AX), Y1
+	VPCMPGTQ     Y1, Y9, Y13
+	VPSLLQ       $0x20, Y1, Y12
+	VMOVMSKPD    Y13, BX
+	SHLQ         $0x04, CX
+	ORQ          BX, CX
+	VMOVMSKPD    Y12, BX
+	SHLQ         $0x04, DX
+	ORQ          BX, DX
+	VMOVDQU      (AX), Y0
+	VPCMPGTQ     Y0, Y9, Y13
+	VPSLLQ       $0x20, Y0, Y12
+	VMOVMSKPD    Y13, AX
+	SHLQ         $0x04, CX
+	ORQ          AX, CX
+	VMOVMSKPD    Y12, AX
+	SHLQ         $0x04, DX
+	ORQ          AX, DX
+	POPCNTQ      CX, CX
+	NOTQ         DX
+	MOVQ         $0x00000040, BX
+	TZCNTQ       DX, DX
+	CMPQ         DX, BX
+	CMOVQGT      BX, DX
+
+out:
+	MOVQ CX, rows+64(FP)
+	MOVQ DX, unmarked+72(FP)
+	VZEROUPPER
+	RET
+
 // func dotSquare64AVX2(a []float32, b []float32, next *float32) (dot float64, square float64)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE2
 TEXT ·dotSquare64AVX2(SB), NOSPLIT, $0-72

@@ -371,21 +371,22 @@ func loadPoint(dst, record []uint8) {
 	}
 }
 
-// Each kernel takes pools of one length, which it keeps in registers.
+// Each kernel takes pools of one length, and keeps all but 64 rows with AVX2 in registers.
 func offer(pool []Neighbour, limit, next int, ids []uint32, dists []float32, most float32) (rows, unmarked int) {
-	if active != avx512 {
-		return offerGeneric(pool, limit, next, ids, dists, most)
-	}
 	words := (*uint64)(unsafe.Pointer(&pool[0]))
-	switch worst := pool[limit-1].Dist; len(pool) {
-	case 32:
+	switch worst := pool[limit-1].Dist; {
+	case active == avx512 && len(pool) == 32:
 		rows, unmarked = offer32AVX512(words, ids, dists, worst, most)
-	case 64:
+	case active == avx512 && len(pool) == 64:
 		rows, unmarked = offer64AVX512(words, ids, dists, worst, most)
-	case 128:
+	case active == avx512 && len(pool) == 128:
 		rows, unmarked = offer128AVX512(words, ids, dists, worst, most)
-	case 192:
+	case active == avx512 && len(pool) == 192:
 		rows, unmarked = offer192AVX512(words, ids, dists, worst, most)
+	case active == avx2 && len(pool) == 32:
+		rows, unmarked = offer32AVX2(words, ids, dists, worst, most)
+	case active == avx2 && len(pool) == 64:
+		rows, unmarked = offer64AVX2(words, ids, dists, worst, most)
 	default:
 		return offerGeneric(pool, limit, next, ids, dists, most)
 	}

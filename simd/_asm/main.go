@@ -46,6 +46,8 @@ func main() {
 	for _, size := range []int{32, 64, 128, 192} {
 		offer(size)
 	}
+	offerAVX2(32)
+	offerAVX2(64)
 	dotSquare64()
 	prefetch()
 	hadamard()

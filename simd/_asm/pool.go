@@ -127,3 +127,153 @@ func offer(size int) {
 	Store(next, ReturnIndex(1))
 	end()
 }
+
+// offerAVX2 generates the kernel of Offer for AVX2 and pools of size rows. It keeps 32 rows in
+// registers, four in each; of more it loads and stores each register for every row offered.
+func offerAVX2(size int) {
+	begin(avx2, fmt.Sprintf("offer%d", size), "func(pool *uint64, ids []uint32, dists []float32, worst, most float32) (rows, unmarked int)",
+		fmt.Sprintf("is the kernel of Offer for AVX2 and pools of %d rows. The result may be beyond the limit.", size))
+	pool, ids, dists, n := gp(Param("pool")), gp(Param("ids").Base()), gp(Param("dists").Base()), gp(Param("dists").Len())
+	vecs := size / 4
+	const fresh, bound, moved, before, farther, keep, dist, limit = 8, 9, 10, 11, 12, 13, 14, 15
+	at := func(i int) Mem { return Mem{Base: pool, Disp: 32 * i} }
+	held := vecs <= 8
+	row := func(i int) VecPhysical { // a register of rows
+		if held {
+			return ymm[i]
+		}
+		return ymm[i%2]
+	}
+	taken, bits, group := GP64(), GP64(), GP64()
+	XORQ(taken, taken)
+
+	Label("group")
+	TESTQ(n, n)
+	JE(LabelRef("done"))
+	// At most the next eight.
+	MOVQ(U32(8), group)
+	CMPQ(n, group)
+	JGE(LabelRef("eight"))
+	MOVQ(n, group)
+	t := newTail(avx2, group, farther)
+	t.load(Mem{Base: dists}, dist)
+	JMP(LabelRef("loaded"))
+	Label("eight")
+	VMOVUPS(Mem{Base: dists}, ymm[dist])
+	Label("loaded")
+	VPXOR(ymm[keep], ymm[keep], ymm[keep])
+	VMAXPS(ymm[dist], ymm[keep], ymm[dist]) // keeps NaN
+	VBROADCASTSS(param("worst"), ymm[limit])
+	VCMPPS(U8(0x11), ymm[limit], ymm[dist], ymm[keep]) // less
+	VBROADCASTSS(param("most"), ymm[limit])
+	VCMPPS(U8(0x12), ymm[limit], ymm[dist], ymm[limit]) // not more
+	VANDPS(ymm[limit], ymm[keep], ymm[keep])
+	VMOVMSKPS(ymm[keep], bits.As32())
+	one := GP32()
+	MOVL(U32(1), one)
+	MOVQ(group, RCX)
+	SHLL(CL, one)
+	DECL(one)
+	ANDL(one, bits.As32())
+	JE(LabelRef("next_group"))
+	TESTQ(taken, taken)
+	JNE(LabelRef("candidate"))
+	INCQ(taken)
+	if held {
+		for i := range vecs {
+			VMOVDQU(at(i), row(i))
+		}
+	}
+
+	Label("candidate")
+	first, key, id, none := GP64(), GP64(), GP64(), GP32()
+	TZCNTL(bits.As32(), first.As32())
+	LEAL(Mem{Base: bits, Disp: -1}, id.As32())
+	ANDL(id.As32(), bits.As32())
+	MOVL(Mem{Base: dists, Index: first, Scale: 4}, key.As32())
+	XORL(none, none)
+	TESTL(key.As32(), key.As32())
+	CMOVLLT(none, key.As32())
+	SHLQ(U8(32), key)
+	MOVL(Mem{Base: ids, Index: first, Scale: 4}, id.As32())
+	ORQ(key, id)
+	VMOVQ(id, ymm[fresh].AsX())
+	VPBROADCASTQ(ymm[fresh].AsX(), ymm[fresh])
+	MOVL(U32(0xffffffff), id.As32())
+	ORQ(id, key)
+	VMOVQ(key, ymm[bound].AsX())
+	VPBROADCASTQ(ymm[bound].AsX(), ymm[bound])
+	// From the farthest to the nearest: rows that are farther move up by one place.
+	if !held {
+		VMOVDQU(at(vecs-1), row(vecs-1))
+	}
+	VPERMQ(U8(0x93), row(vecs-1), ymm[moved])
+	for i := vecs - 1; i >= 0; i-- {
+		if i > 0 {
+			if !held {
+				VMOVDQU(at(i-1), row(i-1))
+			}
+			VPERMQ(U8(0x93), row(i-1), ymm[before])
+		} else {
+			VPXOR(ymm[before], ymm[before], ymm[before])
+		}
+		VPBLENDD(U8(3), ymm[before], ymm[moved], ymm[moved])
+		VPCMPGTQ(ymm[bound], row(i), ymm[farther])
+		VPCMPGTQ(ymm[bound], ymm[moved], ymm[keep])
+		VBLENDVPD(ymm[keep], ymm[moved], ymm[fresh], ymm[moved])
+		VBLENDVPD(ymm[farther], ymm[moved], row(i), row(i))
+		if !held {
+			VMOVDQU(row(i), at(i))
+		}
+		VMOVDQA(ymm[before], ymm[moved])
+	}
+	TESTL(bits.As32(), bits.As32())
+	JNE(LabelRef("candidate"))
+	Label("next_group")
+	ADDQ(U32(32), ids)
+	ADDQ(U32(32), dists)
+	SUBQ(group, n)
+	JMP(LabelRef("group"))
+
+	Label("done")
+	rows, next := GP64(), GP64()
+	XORQ(rows, rows)
+	XORQ(next, next)
+	TESTQ(taken, taken)
+	JE(LabelRef("out"))
+	word := GP64()
+	MOVQ(U64(0x7f800000<<32), word)
+	VMOVQ(word, ymm[bound].AsX())
+	VPBROADCASTQ(ymm[bound].AsX(), ymm[bound])
+	near, marked := GP64(), GP64()
+	XORQ(near, near)
+	XORQ(marked, marked)
+	for i := vecs - 1; i >= 0; i-- {
+		if held {
+			VMOVDQU(row(i), at(i))
+		} else {
+			VMOVDQU(at(i), row(i))
+		}
+		VPCMPGTQ(row(i), ymm[bound], ymm[keep])
+		VPSLLQ(U8(32), row(i), ymm[farther])
+		for j, w := range []GPVirtual{near, marked} {
+			part := GP32()
+			VMOVMSKPD([]VecPhysical{ymm[keep], ymm[farther]}[j], part)
+			SHLQ(U8(4), w)
+			ORQ(part.As64(), w)
+		}
+	}
+	POPCNTQ(near, rows)
+	NOTQ(marked)
+	if size < 64 {
+		BTSQ(U8(size), marked)
+	}
+	MOVQ(U32(uint32(size)), word)
+	TZCNTQ(marked, next)
+	CMPQ(next, word)
+	CMOVQGT(word, next)
+	Label("out")
+	Store(rows, ReturnIndex(0))
+	Store(next, ReturnIndex(1))
+	end()
+}
