@@ -58,7 +58,7 @@ func TestKnownIDsTogether(t *testing.T) {
 	}
 }
 
-// The ids of many documents at once are those of each.
+// Asked at once, the ids of many documents are the same as one by one.
 func TestKnownIDsOfMany(t *testing.T) {
 	var k engine.KnownIDs
 	for i := range 100 {

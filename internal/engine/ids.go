@@ -58,7 +58,7 @@ func (k *KnownIDs) Get(num uint64) string {
 	return ""
 }
 
-// GetAll calls set for those of n documents whose ids are known. num returns the DocNum of one.
+// GetAll calls set for each of n documents whose id is known. num returns the DocNum of one.
 // Their ids share memory.
 func (k *KnownIDs) GetAll(n int, num func(i int) uint64, set func(i int, id string)) {
 	slots := k.slots.Load()

@@ -20,7 +20,7 @@ type pool struct {
 	limit int              // of rows
 	next  int              // all rows before it are marked
 	rest  []simd.Neighbour // the rows behind a full front
-	ef    int              // limit without a front; 0: there is none
+	ef    int              // limit without a front; 0 if all rows are in order
 	all   []simd.Neighbour // memory of unfold
 }
 

@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/vecbolt/vecbolt/internal/blocks"
 	"github.com/vecbolt/vecbolt/internal/codec"
@@ -31,6 +32,8 @@ type Graph struct {
 	entryPoints []uint32
 	over        []uint32
 	levels      [len(calibrated)][]level
+
+	entrance *atomic.Pointer[entrance] // of the quick layout; the first search makes it
 }
 
 // ErrCodes is wrapped by errors about the codes that a graph shares: they are absent or damaged.
@@ -127,6 +130,7 @@ func (g *Graph) Codes() *codes.Codes { return g.codes }
 func (g *Graph) prepare() {
 	if g.head.layout == quick {
 		g.turn, g.sifts = newRotation(g.Dim(), g.head.seed), g.Dim() < quickDim
+		g.entrance = new(atomic.Pointer[entrance])
 	}
 }
 

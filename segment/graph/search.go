@@ -188,7 +188,7 @@ func (q *Query) attempt(k int, s Setting, allowed bitset.Set, buf *Buffer) error
 // because codes may order near rows wrongly.
 func rescored(k int) int { return k + max(k/2, 10) }
 
-// start prepares buf for walk. front is that of the pool.
+// start prepares buf for walk, with a front of this length: see pool.
 func (q *Query) start(k int, s Setting, allowed bitset.Set, front int, buf *Buffer) error {
 	ef := min(max(k, s.EF), q.g.Len()) // a beam wider than the graph would be empty at its end
 	near := ef
