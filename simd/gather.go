@@ -36,6 +36,25 @@ type CodedVector struct {
 // record: if that is not len(ids), it has computed nothing. It panics if dst is shorter than ids or
 // the length of a record is not a multiple of 64.
 func GatherL2(dst []float32, q *CodedVector, records []uint8, ids []uint32) int {
+	n := leading(dst, q, records, ids)
+	if n == len(ids) {
+		gatherL2(dst, q.Codes, -128*q.Sum, -2*q.Scale, q.Level, -2*q.Extra, records, ids)
+	}
+	return n
+}
+
+// GatherCachedL2 is GatherL2 for records that are likely in a cache of the processor: it is slower
+// for others.
+func GatherCachedL2(dst []float32, q *CodedVector, records []uint8, ids []uint32) int {
+	n := leading(dst, q, records, ids)
+	if n == len(ids) {
+		gatherCachedL2(dst, q.Codes, -128*q.Sum, -2*q.Scale, q.Level, -2*q.Extra, records, ids)
+	}
+	return n
+}
+
+// leading checks the arguments of GatherL2 and returns its result.
+func leading(dst []float32, q *CodedVector, records []uint8, ids []uint32) int {
 	if len(dst) < len(ids) || len(q.Codes) == 0 || len(q.Codes)%RecordAlign != 0 {
 		panic(fmt.Sprintf("simd: GatherL2 of %d ids into %d, records of %d bytes", len(ids), len(dst), len(q.Codes)))
 	}
@@ -45,7 +64,6 @@ func GatherL2(dst []float32, q *CodedVector, records []uint8, ids []uint32) int 
 			return i
 		}
 	}
-	gatherL2(dst, q.Codes, -128*q.Sum, -2*q.Scale, q.Level, -2*q.Extra, records, ids)
 	return len(ids)
 }
 

@@ -42,9 +42,12 @@ func TestGatherL2(t *testing.T) {
 				for i := range ids {
 					ids[i] = uint32(r.IntN(n))
 				}
-				out := make([]float32, count+2)
+				out, cached := make([]float32, count+2), make([]float32, count)
 				if got := GatherL2(out[1:count+1], &q, records, ids); got != count {
 					t.Fatalf("%d of %d ids", got, count)
+				}
+				if got := GatherCachedL2(cached, &q, records, ids); got != count || !slices.Equal(cached, out[1:count+1]) {
+					t.Fatalf("of cached records: %d of %d ids, %v, want %v", got, count, cached, out[1:count+1])
 				}
 				if out[0] != 0 || out[count+1] != 0 {
 					t.Fatalf("stride %d, %d ids: wrote beside dst", stride, count)
@@ -65,8 +68,10 @@ func TestGatherL2(t *testing.T) {
 				}
 			}
 			for _, bad := range []uint32{n, 1 << 31, math.MaxUint32} {
-				if got := GatherL2(make([]float32, 3), &q, records, []uint32{1, bad, 2}); got != 1 {
-					t.Errorf("%d leading ids have a record, want 1", got)
+				for _, gather := range []func([]float32, *CodedVector, []uint8, []uint32) int{GatherL2, GatherCachedL2} {
+					if got := gather(make([]float32, 3), &q, records, []uint32{1, bad, 2}); got != 1 {
+						t.Errorf("%d leading ids have a record, want 1", got)
+					}
 				}
 			}
 		}

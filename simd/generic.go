@@ -409,18 +409,23 @@ func loadPointGeneric(dst, record []uint8) {
 	}
 }
 
-// differenceGeneric is the definition of Difference.
-func differenceGeneric(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32) {
+// sketchGeneric is the definition of Sketch. The squares are exact: see dot64Generic.
+func sketchGeneric(plus []uint16, codes []uint8, scale float32, from []float32) (squares, sum, along float64) {
 	clear(plus)
+	var q, s, a [8]float64
 	for i, c := range codes {
 		o := float32(scale * float32(int(c)-128))
-		d := float32(o - from[i])
-		diff[i], signs[i] = d, -1
+		d, f := float64(float32(o-from[i])), float64(from[i])
 		if d > 0 {
-			signs[i] = 1
 			plus[i/16] |= 1 << (i % 16)
+		} else {
+			f = -f
 		}
+		q[i%8] += float64(d * d)
+		s[i%8] += math.Abs(d)
+		a[i%8] += f
 	}
+	return sumLanes(&q), sumLanes(&s), sumLanes(&a)
 }
 
 // offerGeneric is the definition of Offer.

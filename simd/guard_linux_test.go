@@ -138,6 +138,11 @@ func TestBounds(t *testing.T) {
 				}
 			}
 		}
+		for n := 0; n <= 64; n += 16 {
+			for _, end := range []bool{false, true} {
+				Sketch(at[uint16](a, end, n/16), at[uint8](b, end, n), 1, at[float32](c, end, n))
+			}
+		}
 		for stride := RecordAlign; stride <= most; stride += RecordAlign {
 			for _, end := range []bool{false, true} {
 				records := at[uint8](b, end, 3*stride)
@@ -147,6 +152,7 @@ func TestBounds(t *testing.T) {
 					if got := GatherL2(at[float32](c, end, m), &q, records, ids); got != m {
 						t.Fatalf("%d of %d ids", got, m)
 					}
+					GatherCachedL2(at[float32](c, end, m), &q, records, ids)
 				}
 				LoadVector(new(CodedVector), records[2*stride:])
 				for _, dim := range []int{stride - 63, stride - 1, stride} {

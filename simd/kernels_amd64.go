@@ -294,6 +294,11 @@ func offer128AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, 
 //go:noescape
 func offer192AVX512(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 
+// gatherCachedL2AVX2 is the kernel of GatherCachedL2 for AVX2.
+//
+//go:noescape
+func gatherCachedL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
+
 // offer32AVX2 is the kernel of Offer for AVX2 and pools of 32 rows. The result may be beyond the limit.
 //
 //go:noescape
@@ -344,12 +349,12 @@ func encodeAVX2(codes []uint8, v []float32, factor float32) (sum int32, squares 
 //go:noescape
 func loadPointAVX2(dst []uint8, record []uint8)
 
-// differenceAVX2 is the kernel of Difference for AVX2.
-//
-//go:noescape
-func differenceAVX2(diff []float32, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32)
-
 // signSumsAVX2 is the kernel of Table.Set for AVX2 and a multiple of 16 elements.
 //
 //go:noescape
 func signSumsAVX2(sums []uint8, q []float32, inv float32, base uint8)
+
+// sketchAVX2 is the kernel of Sketch for AVX2.
+//
+//go:noescape
+func sketchAVX2(plus []uint16, codes []uint8, scale float32, from []float32) (squares float64, sum float64, along float64)

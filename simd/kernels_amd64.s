@@ -17024,6 +17024,201 @@ out:
 	VZEROUPPER
 	RET
 
+// func gatherCachedL2AVX2(dst []float32, q []uint8, bias int32, mul float32, add float32, extra float32, records []uint8, ids []uint32)
+// Requires: AVX, AVX2
+TEXT ·gatherCachedL2AVX2(SB), NOSPLIT, $0-112
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         q_base+24(FP), CX
+	MOVQ         q_len+32(FP), DX
+	MOVQ         records_base+64(FP), BX
+	MOVQ         ids_base+88(FP), SI
+	MOVQ         ids_len+96(FP), R12
+	MOVL         bias+48(FP), DI
+	VMOVD        DI, X13
+	VPBROADCASTD X13, X13
+	VBROADCASTSS mul+52(FP), X14
+	VBROADCASTSS add+56(FP), X15
+	VBROADCASTSS extra+60(FP), X12
+
+group:
+	CMPQ  R12, $0x00000004
+	JL    group_end
+	MOVL  (SI), R8
+	IMULQ DX, R8
+	ADDQ  BX, R8
+	VPXOR Y0, Y0, Y0
+	MOVL  4(SI), R9
+	IMULQ DX, R9
+	ADDQ  BX, R9
+	VPXOR Y1, Y1, Y1
+	MOVL  8(SI), R10
+	IMULQ DX, R10
+	ADDQ  BX, R10
+	VPXOR Y2, Y2, Y2
+	MOVL  12(SI), R11
+	IMULQ DX, R11
+	ADDQ  BX, R11
+	VPXOR Y3, Y3, Y3
+	XORQ  DI, DI
+
+group_step:
+	VPMOVSXBW    (CX)(DI*1), Y4
+	VPMOVZXBW    (R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    (R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    (R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    (R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    16(CX)(DI*1), Y4
+	VPMOVZXBW    16(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    16(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    16(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    16(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    32(CX)(DI*1), Y4
+	VPMOVZXBW    32(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    32(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    32(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    32(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPMOVSXBW    48(CX)(DI*1), Y4
+	VPMOVZXBW    48(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVZXBW    48(R9)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVZXBW    48(R10)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVZXBW    48(R11)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, DX
+	JB           group_step
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VPUNPCKLDQ   Y3, Y2, Y4
+	VPUNPCKHDQ   Y3, Y2, Y5
+	VPADDD       Y4, Y5, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y4
+	VPUNPCKHQDQ  Y2, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X13, X0, X0
+	VCVTDQ2PS    X0, X0
+	VMOVSS       -16(R8)(DX*1), X1
+	VINSERTPS    $0x10, -16(R9)(DX*1), X1, X1
+	VINSERTPS    $0x20, -16(R10)(DX*1), X1, X1
+	VINSERTPS    $0x30, -16(R11)(DX*1), X1, X1
+	VMOVSS       -12(R8)(DX*1), X2
+	VINSERTPS    $0x10, -12(R9)(DX*1), X2, X2
+	VINSERTPS    $0x20, -12(R10)(DX*1), X2, X2
+	VINSERTPS    $0x30, -12(R11)(DX*1), X2, X2
+	VMOVSS       -8(R8)(DX*1), X3
+	VINSERTPS    $0x10, -8(R9)(DX*1), X3, X3
+	VINSERTPS    $0x20, -8(R10)(DX*1), X3, X3
+	VINSERTPS    $0x30, -8(R11)(DX*1), X3, X3
+	VMULPS       X14, X1, X1
+	VMULPS       X1, X0, X0
+	VADDPS       X15, X2, X2
+	VMULPS       X12, X3, X3
+	VADDPS       X3, X2, X2
+	VADDPS       X2, X0, X0
+	VMOVUPS      X0, (AX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, SI
+	SUBQ         $0x00000004, R12
+	JMP          group
+
+group_end:
+single:
+	CMPQ  R12, $0x00000001
+	JL    single_end
+	MOVL  (SI), R8
+	IMULQ DX, R8
+	ADDQ  BX, R8
+	VPXOR Y0, Y0, Y0
+	XORQ  DI, DI
+
+single_step:
+	VPMOVSXBW    (CX)(DI*1), Y4
+	VPMOVZXBW    (R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    16(CX)(DI*1), Y4
+	VPMOVZXBW    16(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    32(CX)(DI*1), Y4
+	VPMOVZXBW    32(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    48(CX)(DI*1), Y4
+	VPMOVZXBW    48(R8)(DI*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, DX
+	JB           single_step
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VPUNPCKLDQ   Y3, Y2, Y4
+	VPUNPCKHDQ   Y3, Y2, Y5
+	VPADDD       Y4, Y5, Y2
+	VPUNPCKLQDQ  Y2, Y0, Y4
+	VPUNPCKHQDQ  Y2, Y0, Y5
+	VPADDD       Y4, Y5, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDD       X1, X0, X0
+	VPADDD       X13, X0, X0
+	VCVTDQ2PS    X0, X0
+	VMOVSS       -16(R8)(DX*1), X1
+	VMOVSS       -12(R8)(DX*1), X2
+	VMOVSS       -8(R8)(DX*1), X3
+	VMULPS       X14, X1, X1
+	VMULPS       X1, X0, X0
+	VADDPS       X15, X2, X2
+	VMULPS       X12, X3, X3
+	VADDPS       X3, X2, X2
+	VADDPS       X2, X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x00000004, AX
+	ADDQ         $0x00000004, SI
+	SUBQ         $0x00000001, R12
+	JMP          single
+
+single_end:
+	VZEROUPPER
+	RET
+
 // func offer32AVX2(pool *uint64, ids []uint32, dists []float32, worst float32, most float32) (rows int, unmarked int)
 // Requires: AVX, AVX2, BMI, CMOV, POPCNT
 TEXT ·offer32AVX2(SB), NOSPLIT, $0-80
@@ -18120,67 +18315,6 @@ none:
 	VZEROUPPER
 	RET
 
-// func differenceAVX2(diff []float32, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32)
-// Requires: AVX, AVX2
-TEXT ·differenceAVX2(SB), NOSPLIT, $0-128
-	MOVQ         diff_base+0(FP), AX
-	MOVQ         signs_base+24(FP), CX
-	MOVQ         diff_len+8(FP), DX
-	MOVQ         plus_base+48(FP), BX
-	MOVQ         codes_base+72(FP), SI
-	MOVQ         from_base+104(FP), DI
-	MOVL         $0x00000080, R8
-	VMOVD        R8, X2
-	VPBROADCASTD X2, Y2
-	MOVL         $0x3f800000, R8
-	VMOVD        R8, X4
-	VPBROADCASTD X4, Y4
-	MOVL         $0x40000000, R8
-	VMOVD        R8, X5
-	VPBROADCASTD X5, Y5
-	VPXOR        Y6, Y6, Y6
-	VBROADCASTSS scale+96(FP), Y3
-	TESTQ        DX, DX
-	JE           none
-
-step:
-	VPMOVZXBD (SI), Y0
-	VPSUBD    Y2, Y0, Y0
-	VCVTDQ2PS Y0, Y0
-	VMULPS    Y3, Y0, Y0
-	VSUBPS    (DI), Y0, Y0
-	VMOVUPS   Y0, (AX)
-	VCMPPS    $0x01, Y0, Y6, Y1
-	VMOVMSKPS Y1, R8
-	VANDPS    Y5, Y1, Y1
-	VSUBPS    Y4, Y1, Y1
-	VMOVUPS   Y1, (CX)
-	VPMOVZXBD 8(SI), Y0
-	VPSUBD    Y2, Y0, Y0
-	VCVTDQ2PS Y0, Y0
-	VMULPS    Y3, Y0, Y0
-	VSUBPS    32(DI), Y0, Y0
-	VMOVUPS   Y0, 32(AX)
-	VCMPPS    $0x01, Y0, Y6, Y1
-	VMOVMSKPS Y1, R9
-	VANDPS    Y5, Y1, Y1
-	VSUBPS    Y4, Y1, Y1
-	VMOVUPS   Y1, 32(CX)
-	SHLQ      $0x08, R9
-	ORQ       R9, R8
-	MOVW      R8, (BX)
-	ADDQ      $0x00000040, AX
-	ADDQ      $0x00000040, CX
-	ADDQ      $0x00000040, DI
-	ADDQ      $0x00000010, SI
-	ADDQ      $0x00000002, BX
-	SUBQ      $0x00000010, DX
-	JNE       step
-
-none:
-	VZEROUPPER
-	RET
-
 // func signSumsAVX2(sums []uint8, q []float32, inv float32, base uint8)
 // Requires: AVX, AVX2
 TEXT ·signSumsAVX2(SB), NOSPLIT, $0-53
@@ -18237,5 +18371,106 @@ step:
 	JNE       step
 
 none:
+	VZEROUPPER
+	RET
+
+// func sketchAVX2(plus []uint16, codes []uint8, scale float32, from []float32) (squares float64, sum float64, along float64)
+// Requires: AVX, AVX2, FMA3, SSE2
+TEXT ·sketchAVX2(SB), NOSPLIT, $0-104
+	MOVQ         plus_base+0(FP), AX
+	MOVQ         codes_len+32(FP), CX
+	MOVQ         codes_base+24(FP), DX
+	MOVQ         from_base+56(FP), BX
+	MOVL         $0x00000080, SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Y5
+	VPXOR        Y7, Y7, Y7
+	VPCMPEQD     Y6, Y6, Y6
+	VPSRLQ       $0x01, Y6, Y6
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y12, Y12, Y12
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y15, Y15, Y15
+	VBROADCASTSS scale+48(FP), Y4
+	TESTQ        CX, CX
+	JE           none
+
+step:
+	VPMOVZXBD    (DX), Y0
+	VPSUBD       Y3, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VSUBPS       (BX), Y0, Y0
+	VCMPPS       $0x01, Y0, Y7, Y1
+	VMOVMSKPS    Y1, SI
+	VANDNPS      Y5, Y1, Y1
+	VXORPS       (BX), Y1, Y1
+	VCVTPS2PD    X0, Y2
+	VFMADD231PD  Y2, Y2, Y10
+	VANDPD       Y6, Y2, Y2
+	VADDPD       Y2, Y12, Y12
+	VCVTPS2PD    X1, Y2
+	VADDPD       Y2, Y14, Y14
+	VEXTRACTF128 $0x01, Y0, X0
+	VEXTRACTF128 $0x01, Y1, X1
+	VCVTPS2PD    X0, Y2
+	VFMADD231PD  Y2, Y2, Y11
+	VANDPD       Y6, Y2, Y2
+	VADDPD       Y2, Y13, Y13
+	VCVTPS2PD    X1, Y2
+	VADDPD       Y2, Y15, Y15
+	VPMOVZXBD    8(DX), Y0
+	VPSUBD       Y3, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VSUBPS       32(BX), Y0, Y0
+	VCMPPS       $0x01, Y0, Y7, Y1
+	VMOVMSKPS    Y1, DI
+	VANDNPS      Y5, Y1, Y1
+	VXORPS       32(BX), Y1, Y1
+	VCVTPS2PD    X0, Y2
+	VFMADD231PD  Y2, Y2, Y10
+	VANDPD       Y6, Y2, Y2
+	VADDPD       Y2, Y12, Y12
+	VCVTPS2PD    X1, Y2
+	VADDPD       Y2, Y14, Y14
+	VEXTRACTF128 $0x01, Y0, X0
+	VEXTRACTF128 $0x01, Y1, X1
+	VCVTPS2PD    X0, Y2
+	VFMADD231PD  Y2, Y2, Y11
+	VANDPD       Y6, Y2, Y2
+	VADDPD       Y2, Y13, Y13
+	VCVTPS2PD    X1, Y2
+	VADDPD       Y2, Y15, Y15
+	SHLQ         $0x08, DI
+	ORQ          DI, SI
+	MOVW         SI, (AX)
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000002, AX
+	SUBQ         $0x00000010, CX
+	JNE          step
+
+none:
+	VADDPD       Y11, Y10, Y10
+	VEXTRACTF128 $0x01, Y10, X0
+	VADDPD       X0, X10, X10
+	VHADDPD      X10, X10, X10
+	MOVSD        X10, squares+80(FP)
+	VADDPD       Y13, Y12, Y12
+	VEXTRACTF128 $0x01, Y12, X0
+	VADDPD       X0, X12, X12
+	VHADDPD      X12, X12, X12
+	MOVSD        X12, sum+88(FP)
+	VADDPD       Y15, Y14, Y14
+	VEXTRACTF128 $0x01, Y14, X0
+	VADDPD       X0, X14, X14
+	VHADDPD      X14, X14, X14
+	MOVSD        X14, along+96(FP)
 	VZEROUPPER
 	RET

@@ -50,16 +50,16 @@ func Encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
 	return encode(codes, v, factor)
 }
 
-// Difference sets diff[i] to scale*(codes[i]-128) - from[i], with both operations rounded to
-// float32. Where that is greater than 0, signs[i] becomes 1 and bit i%16 of plus[i/16] is set;
-// elsewhere signs[i] becomes -1 and the bit is cleared. The result is the same from every
-// implementation on every CPU, except for the bits of a NaN. Difference panics if the lengths of
-// diff, signs, codes and from differ or are not a multiple of 16, or if plus is not a sixteenth of
+// Sketch compares the vector of a record, which has scale*(codes[i]-128) for element i, with from.
+// The differences d are rounded to float32, as is the product. Bit i%16 of plus[i/16] is set where
+// d is greater than 0. Sketch returns the sums of the squares of d, of their absolute values, and
+// of from[i] where the bit is set, less from[i] elsewhere, each as Dot64 adds up. The result is the
+// same from every implementation on every CPU, except for the bits of a NaN. Sketch panics if the
+// lengths of codes and from differ or are not a multiple of 16, or if plus is not a sixteenth of
 // them.
-func Difference(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32) {
-	if n := len(diff); n%16 != 0 || len(signs) != n || len(codes) != n || len(from) != n || len(plus) != n/16 {
-		panic(fmt.Sprintf("simd: Difference of %d codes and %d elements into %d, with %d signs and %d words",
-			len(codes), len(from), n, len(signs), len(plus)))
+func Sketch(plus []uint16, codes []uint8, scale float32, from []float32) (squares, sum, along float64) {
+	if n := len(codes); n%16 != 0 || len(from) != n || len(plus) != n/16 {
+		panic(fmt.Sprintf("simd: Sketch of %d codes and %d elements into %d words", len(codes), len(from), len(plus)))
 	}
-	difference(diff, signs, plus, codes, scale, from)
+	return sketch(plus, codes, scale, from)
 }

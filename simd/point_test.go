@@ -86,24 +86,7 @@ func testPoint(t *testing.T, v []float32, signs []uint32, seed uint32) {
 	for i := range random {
 		random[i] = uint8(r.Uint32())
 	}
-	var diffs, plusMinus [2][]float32
-	var plus [2][]uint16
-	for i, f := range []func(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32){
-		Difference, differenceGeneric} {
-		diffs[i], plusMinus[i], plus[i] = make([]float32, whole), make([]float32, whole), slices.Repeat([]uint16{9}, whole/16)
-		f(diffs[i], plusMinus[i], plus[i], random, float32(factor), v[:whole])
-	}
-	if !slices.Equal(plus[0], plus[1]) || !slices.Equal(plusMinus[0], plusMinus[1]) {
-		t.Fatalf("signs of %v less %v: %v and %x, want %v and %x", random, v, plusMinus[0], plus[0], plusMinus[1], plus[1])
-	}
-	for i, x := range diffs[0] {
-		if y := diffs[1][i]; math.Float32bits(x) != math.Float32bits(y) && (x == x || y == y) {
-			t.Fatalf("difference %d of %v and %v: %g, want %g", i, random, v, x, y)
-		}
-		if up := x > 0; up != (plusMinus[0][i] == 1) || up != (plus[0][i/16]>>(i%16)&1 == 1) {
-			t.Fatalf("sign of difference %g: %g, %x", x, plusMinus[0][i], plus[0][i/16])
-		}
-	}
+	testSketch(t, random, float32(factor), v[:whole])
 
 	if !Finite(v) {
 		return // Encode promises nothing for it
@@ -134,6 +117,34 @@ func testPoint(t *testing.T, v []float32, signs []uint32, seed uint32) {
 	for i, c := range codes {
 		if d := float64(c) - 128 - math.RoundToEven(float64(v[i]*scale)); d != 0 {
 			t.Fatalf("Encode of %g: %d", v[i]*scale, int(c)-128)
+		}
+	}
+}
+
+// testSketch compares the kernel of Sketch with the generic one, and both with Dot64.
+func testSketch(t *testing.T, codes []uint8, scale float32, from []float32) {
+	t.Helper()
+	got, want := slices.Repeat([]uint16{9}, len(codes)/16), make([]uint16, len(codes)/16)
+	squares, sum, along := Sketch(got, codes, scale, from)
+	wantSquares, wantSum, wantAlong := sketchGeneric(want, codes, scale, from)
+	if !slices.Equal(got, want) {
+		t.Fatalf("signs of %v times %g less %v: %x, want %x", codes, scale, from, got, want)
+	}
+	diffs, signs := make([]float32, len(codes)), make([]float32, len(codes))
+	for i, c := range codes {
+		diffs[i], signs[i] = float32(float32(scale*float32(int(c)-128))-from[i]), -1
+		if up := diffs[i] > 0; up != (got[i/16]>>(i%16)&1 == 1) {
+			t.Fatalf("sign of difference %g: %x", diffs[i], got[i/16])
+		} else if up {
+			signs[i] = 1
+		}
+	}
+	for i, x := range []float64{squares, sum, along} {
+		for _, y := range []float64{[]float64{wantSquares, wantSum, wantAlong}[i],
+			[]float64{Dot64(diffs, diffs), Dot64(diffs, signs), Dot64(from, signs)}[i]} {
+			if math.Float64bits(x) != math.Float64bits(y) && (x == x || y == y) {
+				t.Fatalf("sum %d of %v times %g less %v: %g, want %g", i, codes, scale, from, x, y)
+			}
 		}
 	}
 }
@@ -171,6 +182,7 @@ func TestPointPanics(t *testing.T) {
 		"Flip":                func() { Flip(make([]float32, 3), make([]uint32, 2)) },
 		"Centre":              func() { Centre(make([]float32, 3), make([]float32, 3), 1, make([]float64, 2)) },
 		"Encode":              func() { Encode(make([]uint8, 2), make([]float32, 3), 1) },
+		"Sketch":              func() { Sketch(make([]uint16, 1), make([]uint8, 15), 1, make([]float32, 15)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -214,6 +226,12 @@ func BenchmarkPoint(b *testing.B) {
 			b.Run("Encode", func(b *testing.B) {
 				for b.Loop() {
 					Encode(codes, v, 0x1p-12)
+				}
+			})
+			b.Run("Sketch", func(b *testing.B) {
+				plus := make([]uint16, dim/16)
+				for b.Loop() {
+					Sketch(plus, codes, 0x1p-7, v)
 				}
 			})
 		})

@@ -260,6 +260,14 @@ func gatherL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, rec
 	}
 }
 
+func gatherCachedL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32) {
+	if dotCodesLevel() == avx2 {
+		gatherCachedL2AVX2(dst, q, bias, mul, add, extra, records, ids)
+	} else {
+		gatherL2(dst, q, bias, mul, add, extra, records, ids)
+	}
+}
+
 func gatherSplitL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, dim int,
 	tails []uint8, ids []uint32) {
 	switch dotCodesLevel() {
@@ -355,12 +363,11 @@ func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {
 	return sum, squares
 }
 
-func difference(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32) {
+func sketch(plus []uint16, codes []uint8, scale float32, from []float32) (squares, sum, along float64) {
 	if active == generic {
-		differenceGeneric(diff, signs, plus, codes, scale, from)
-	} else {
-		differenceAVX2(diff, signs, plus, codes, scale, from)
+		return sketchGeneric(plus, codes, scale, from)
 	}
+	return sketchAVX2(plus, codes, scale, from)
 }
 
 func loadPoint(dst, record []uint8) {

@@ -54,6 +54,10 @@ func gatherL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, rec
 	gatherL2Generic(dst, q, bias, mul, add, extra, records, ids)
 }
 
+func gatherCachedL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32) {
+	gatherL2Generic(dst, q, bias, mul, add, extra, records, ids)
+}
+
 func gatherSplitL2(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, dim int,
 	tails []uint8, ids []uint32) {
 	gatherSplitL2Generic(dst, q, bias, mul, add, extra, records, dim, tails, ids)
@@ -78,8 +82,8 @@ func centre(dst, v []float32, factor float64, mean []float64) uint32 {
 	return centreGeneric(dst, v, factor, mean)
 }
 
-func difference(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32) {
-	differenceGeneric(diff, signs, plus, codes, scale, from)
+func sketch(plus []uint16, codes []uint8, scale float32, from []float32) (squares, sum, along float64) {
+	return sketchGeneric(plus, codes, scale, from)
 }
 
 func encode(codes []uint8, v []float32, factor float32) (sum, squares int32) {

@@ -26,6 +26,7 @@ const (
 	newLinks        = 32  // most neighbours of a node at its insertion; in-links add more
 	alpha           = 1.1 // slack of the pruning rule, on squared distances
 	batch           = 512 // nodes inserted together
+	growth          = 1   // times the nodes of the graph that a round inserts at most
 	entryPointCount = 32  // number of random entry points
 	longEntryPoints = 32  // for Dot: further ones, the longest rows
 	connectEF       = 64  // beam width of the search for an in-neighbour of an unreachable node
@@ -33,14 +34,18 @@ const (
 
 // A builder links the nodes of a graph whose records exist.
 //
-// Nodes are inserted in random order, as in HNSW (Malkov and Yashunin, IEEE TPAMI 42, 2020), but
-// with a single layer. A beam search of the graph so far finds candidates. A node keeps the
+// Nodes are inserted one after the other, as in HNSW (Malkov and Yashunin, IEEE TPAMI 42, 2020),
+// but with a single layer. A beam search of the graph so far finds candidates. A node keeps the
 // candidates that are nearer to it than to any neighbour kept before, with some slack (Subramanya
 // et al., "DiskANN", NeurIPS 2019). Insertion is in batches, so that the graph depends neither on
 // the number of goroutines nor on their timing (Dobson et al., "Scaling graph-based ANNS algorithms
 // to billion-size datasets", 2023): all searches of a batch see the graph before it, and each node
 // of the batch is also compared with all others of the batch. Then the chosen nodes consider links
 // back.
+//
+// The order is random in rounds, each of which at most doubles the graph. Within a round, near
+// nodes follow each other: then their searches read the same nodes and records, which are in the
+// caches of the processor, and a batch has the nearest neighbours of its own nodes.
 type builder struct {
 	*Graph
 	ctx     context.Context
@@ -62,10 +67,10 @@ type workerScratch struct {
 	self       simd.CodedVector
 	other      simd.CodedVector
 	centre     decodedRecord
-	diff, ups  []float32 // of a neighbour from a node: see sketch
-	plus       []uint16
+	plus       []uint16 // see sketch
 	dists      [degree]float32
 	chosen     []uint32
+	tried      []uint32 // chosen, those that refused candidates lately first
 	point      []float32
 	scores     []float32
 	above      []uint64 // see compare
@@ -214,13 +219,27 @@ func (b *builder) build(opts *Options) error {
 		progress = func(int) {}
 	}
 	progress(done)
-	for lo := done; lo < len(b.order); lo += batch {
-		hi := min(lo+batch, len(b.order))
-		if err := b.insert(b.order[lo:hi]); err != nil {
-			return err
-		}
-		progress(hi - lo)
+	near, err := b.arrange(b.order)
+	if err != nil {
+		return err
 	}
+	rank := make([]uint32, b.Len())
+	for i, node := range near {
+		rank[node] = uint32(i)
+	}
+	for done < len(b.order) {
+		round := b.order[done:]
+		round = round[:min(len(round), max(batch, growth*done))]
+		done += len(round)
+		slices.SortFunc(round, func(x, y uint32) int { return cmp.Compare(rank[x], rank[y]) })
+		for nodes := range slices.Chunk(round, batch) {
+			if err := b.insert(nodes); err != nil {
+				return err
+			}
+			progress(len(nodes))
+		}
+	}
+	b.order = near
 	return b.connect()
 }
 
@@ -270,7 +289,7 @@ func (b *builder) insert(nodes []uint32) error {
 			}
 		}
 		w.buf.dists = slices.Grow(w.buf.dists[:0], batch)[:len(w.buf.ids)]
-		simd.GatherL2(w.buf.dists, &w.self, b.records, w.buf.ids)
+		simd.GatherCachedL2(w.buf.dists, &w.self, b.records, w.buf.ids)
 		w.buf.pool.offerAll(w.buf.ids, w.buf.dists, math.MaxFloat32)
 		w.chosen = w.chosen[:0]
 		for _, e := range b.choose(w, w.buf.pool.rows, newLinks) {
@@ -353,6 +372,7 @@ func sortNeighbours(e []simd.Neighbour) {
 // candidates.
 func (b *builder) choose(w *workerScratch, candidates []simd.Neighbour, limit int) []simd.Neighbour {
 	kept := candidates[:0]
+	w.tried = append(w.tried[:0], w.chosen...)
 next:
 	for _, c := range candidates {
 		if len(w.chosen) >= limit {
@@ -360,18 +380,21 @@ next:
 		}
 		c.ID &^= simd.Marked
 		simd.LoadVector(&w.other, b.record(c.ID))
-		const step = 8
-		for lo := 0; lo < len(w.chosen); lo += step {
-			ids := w.chosen[lo:min(lo+step, len(w.chosen))]
-			simd.GatherL2(w.dists[:], &w.other, b.records, ids)
-			for _, d := range w.dists[:len(ids)] {
+		const step = 4
+		for lo := 0; lo < len(w.tried); lo += step {
+			ids := w.tried[lo:min(lo+step, len(w.tried))]
+			simd.GatherCachedL2(w.dists[:], &w.other, b.records, ids)
+			for i, d := range w.dists[:len(ids)] {
 				if alpha*d < c.Dist {
+					half := (lo + i) / 2
+					w.tried[lo+i], w.tried[half] = w.tried[half], w.tried[lo+i]
 					continue next
 				}
 			}
 		}
 		kept = append(kept, c)
 		w.chosen = append(w.chosen, c.ID)
+		w.tried = append(w.tried, c.ID)
 	}
 	return kept
 }

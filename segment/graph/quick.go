@@ -122,30 +122,47 @@ func (w *workerScratch) sketch(g *Graph, words []uint32, node uint32, ids []uint
 
 // sketchFrom is sketch for a node at w.centre.
 func (w *workerScratch) sketchFrom(g *Graph, words []uint32, ids []uint32) {
-	head, plus := words[:2*degree], words[2*degree:]
+	head := words[:2*degree]
 	c := w.centre.y
 	n := len(c)
-	w.diff, w.ups = slices.Grow(w.diff[:0], n)[:n], slices.Grow(w.ups[:0], n)[:n]
-	w.plus = slices.Grow(w.plus[:0], n/16)[:n/16]
+	per := n / 16 // words of signs
+	w.plus = slices.Grow(w.plus[:0], degree*per)[:degree*per]
+	clear(w.plus[len(ids)*per:])
 	for j, id := range ids {
 		rec := g.record(id)
 		scale, z := tailOf(rec)
-		simd.Difference(w.diff, w.ups, w.plus, rec[:n], scale, c)
-		square := simd.Dot64(w.diff, w.diff) // |d|^2
+		square, abs, along := simd.Sketch(w.plus[j*per:][:per], rec[:n], scale, c) // |d|^2, d.sgn, c.sgn
 		factor := 0.0
-		if abs := simd.Dot64(w.diff, w.ups); abs > 0 { // d.sgn
+		if abs > 0 {
 			factor = 2 * square / abs
 		}
-		along := simd.Dot64(c, w.ups) // c.sgn
 		z64, own := float64(z), float64(w.centre.extra)
 		head[j] = math.Float32bits(float32(square + float64(factor*along) + float64(z64*z64) - float64(own*own)))
 		head[degree+j] = math.Float32bits(float32(-factor))
-		// Byte j%16 of every four elements: see simd.Estimate.
-		to, shift := plus[j%16/4:], j%4*8+j/16*4
-		for i, bits := range w.plus {
-			for e := range 4 {
-				to[16*i+4*e] |= uint32(bits>>(4*e)&15) << shift
+	}
+	interleave(words[2*degree:], w.plus, per)
+}
+
+// interleave writes the signs of 32 neighbours, of which each has per words of 16, as simd.Estimate
+// reads them: for every four elements 16 bytes, of which byte j has those of neighbours j and j+16.
+func interleave(dst []uint32, plus []uint16, per int) {
+	spread := func(v uint16) uint32 { // four bits to each byte
+		x := (uint32(v) | uint32(v)<<8) & 0x00ff00ff
+		return (x | x<<4) & 0x0f0f0f0f
+	}
+	const odd = 0xff00ff00
+	for i := range per {
+		for q := range 4 {
+			var v [4]uint32 // byte e of v[t] is byte 4*q+t of elements 4*e and following
+			for t := range v {
+				j := 4*q + t
+				v[t] = spread(plus[j*per+i]) | spread(plus[(j+16)*per+i])<<4
 			}
+			a, b := v[0]&^odd|v[1]&^odd<<8, v[0]&odd>>8|v[1]&odd
+			c, d := v[2]&^odd|v[3]&^odd<<8, v[2]&odd>>8|v[3]&odd
+			to := dst[16*i+q:]
+			to[0], to[4] = a&0xffff|c<<16, b&0xffff|d<<16
+			to[8], to[12] = a>>16|c&0xffff0000, b>>16|d&0xffff0000
 		}
 	}
 }
@@ -179,7 +196,7 @@ func (b *builder) fill(w *workerScratch, plain []uint32, me uint32, ids []uint32
 	}
 	w.buf.ids = found
 	w.buf.dists = slices.Grow(w.buf.dists[:0], len(found))[:len(found)]
-	simd.GatherL2(w.buf.dists, &w.self, b.records, found)
+	simd.GatherCachedL2(w.buf.dists, &w.self, b.records, found)
 	w.buf.pool.reset(degree, 0)
 	w.buf.pool.offerAll(found, w.buf.dists, math.MaxFloat32)
 	w.chosen = w.chosen[:0]

@@ -13,13 +13,17 @@ import (
 const recordTail = 16
 
 // gatherL2 generates the kernel of GatherL2 or, if split, of GatherSplitL2. Records lie anywhere in
-// memory, so the cost is in waiting for them: all are prefetched before the first is used.
-func gatherL2(s isa, split bool) {
+// memory, so the cost is in waiting for them: all are prefetched before the first is used. That is
+// a third of the time if they are in a cache: GatherCachedL2 does without.
+func gatherL2(s isa, split, cached bool) {
 	name, exported := "gatherL2", "GatherL2"
 	signature := "func(dst []float32, q []uint8, bias int32, mul, add, extra float32, records []uint8, ids []uint32)"
-	if split {
+	switch {
+	case split:
 		name, exported = "gatherSplitL2", "GatherSplitL2"
 		signature = strings.Replace(signature, "ids", "dim int, tails []uint8, ids", 1)
+	case cached:
+		name, exported = "gatherCachedL2", "GatherCachedL2"
 	}
 	begin(s, name, signature, "is the kernel of "+exported+" for "+s.name+".")
 	g := gather{
@@ -30,6 +34,23 @@ func gatherL2(s isa, split bool) {
 	}
 	n := gp(Param("ids").Len())
 
+	if !cached {
+		g.ahead(n)
+	}
+	bias := g.off.As32()
+	MOVL(param("bias"), bias)
+	VMOVD(bias, ymm[g.bias()].AsX())
+	VPBROADCASTD(ymm[g.bias()].AsX(), ymm[g.bias()].AsX())
+	VBROADCASTSS(param("mul"), ymm[g.mul()].AsX())
+	VBROADCASTSS(param("add"), ymm[g.add()].AsX())
+	VBROADCASTSS(param("extra"), ymm[g.extra()].AsX())
+	g.loop("group", n, 4)
+	g.loop("single", n, 1)
+	end()
+}
+
+// ahead prefetches the n records.
+func (g gather) ahead(n GPVirtual) {
 	id, p, last := g.row[0], g.row[1], g.row[2]
 	i := g.off
 	XORQ(i, i)
@@ -37,7 +58,7 @@ func gatherL2(s isa, split bool) {
 	CMPQ(i, n)
 	JE(LabelRef("asked"))
 	MOVL(Mem{Base: g.ids, Index: i, Scale: 4}, id.As32())
-	if split {
+	if g.split {
 		MOVQ(id, p)
 		g.tail(p)
 		PREFETCHT0(Mem{Base: p})
@@ -50,23 +71,12 @@ func gatherL2(s isa, split bool) {
 	ADDQ(U32(line), p)
 	CMPQ(p, last)
 	JB(LabelRef("line"))
-	if split { // a row may begin inside of a line
+	if g.split { // a row may begin inside of a line
 		PREFETCHT0(Mem{Base: last, Disp: -1})
 	}
 	INCQ(i)
 	JMP(LabelRef("ahead"))
 	Label("asked")
-
-	bias := g.off.As32()
-	MOVL(param("bias"), bias)
-	VMOVD(bias, ymm[g.bias()].AsX())
-	VPBROADCASTD(ymm[g.bias()].AsX(), ymm[g.bias()].AsX())
-	VBROADCASTSS(param("mul"), ymm[g.mul()].AsX())
-	VBROADCASTSS(param("add"), ymm[g.add()].AsX())
-	VBROADCASTSS(param("extra"), ymm[g.extra()].AsX())
-	g.loop("group", n, 4)
-	g.loop("single", n, 1)
-	end()
 }
 
 type gather struct {

@@ -38,14 +38,15 @@ func main() {
 		tileCodes(s)
 		tileRows(s, dot)
 		tileRows(s, l2)
-		gatherL2(s, false)
-		gatherL2(s, true)
+		gatherL2(s, false, false)
+		gatherL2(s, true, false)
 		estimate(s)
 		dense(s)
 	}
 	for _, size := range []int{32, 64, 128, 192} {
 		offer(size)
 	}
+	gatherL2(avx2, false, true)
 	offerAVX2(32)
 	offerAVX2(64)
 	dotSquare64()
@@ -56,8 +57,8 @@ func main() {
 	centre()
 	encode()
 	loadPoint()
-	difference()
 	signSums()
+	sketch()
 	Generate()
 }
 

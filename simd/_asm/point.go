@@ -269,42 +269,64 @@ func loadPoint() {
 	end()
 }
 
-// difference generates the kernel of Difference for a multiple of 16 floats.
-func difference() {
-	begin(avx2, "difference", "func(diff, signs []float32, plus []uint16, codes []uint8, scale float32, from []float32)",
-		"is the kernel of Difference for AVX2.")
-	diff, signs, n := gp(Param("diff").Base()), gp(Param("signs").Base()), gp(Param("diff").Len())
-	plus, codes, from := gp(Param("plus").Base()), gp(Param("codes").Base()), gp(Param("from").Base())
-	const x, up, offset, scale, one, two, zero = 0, 1, 2, 3, 4, 5, 6
+// sketch generates the kernel of Sketch for a multiple of 16 elements.
+func sketch() {
+	begin(avx2, "sketch", "func(plus []uint16, codes []uint8, scale float32, from []float32) (squares, sum, along float64)",
+		"is the kernel of Sketch for AVX2.")
+	plus, n := gp(Param("plus").Base()), gp(Param("codes").Len())
+	codes, from := gp(Param("codes").Base()), gp(Param("from").Base())
+	const diff, up, wide, offset, scale, minus, positive, zero = 0, 1, 2, 3, 4, 5, 6, 7
+	const squares, sum, along = 10, 12, 14 // and the register after each
 	avx2.fill(offset, 128)
-	avx2.fill(one, 0x3f800000)
-	avx2.fill(two, 0x40000000)
+	avx2.fill(minus, 1<<31)
 	avx2.zero(zero)
+	VPCMPEQD(ymm[positive], ymm[positive], ymm[positive])
+	VPSRLQ(U8(1), ymm[positive], ymm[positive])
+	for _, to := range []int{squares, sum, along} {
+		avx2.zero(to)
+		avx2.zero(to + 1)
+	}
 	VBROADCASTSS(param("scale"), ymm[scale])
 	bits := [2]GPVirtual{GP64(), GP64()}
 	each(n, 16, func() {
 		for i := range bits {
-			VPMOVZXBD(Mem{Base: codes, Disp: 8 * i}, ymm[x])
-			VPSUBD(ymm[offset], ymm[x], ymm[x])
-			VCVTDQ2PS(ymm[x], ymm[x])
-			VMULPS(ymm[scale], ymm[x], ymm[x])
-			VSUBPS(Mem{Base: from, Disp: 32 * i}, ymm[x], ymm[x])
-			VMOVUPS(ymm[x], Mem{Base: diff, Disp: 32 * i})
+			VPMOVZXBD(Mem{Base: codes, Disp: 8 * i}, ymm[diff])
+			VPSUBD(ymm[offset], ymm[diff], ymm[diff])
+			VCVTDQ2PS(ymm[diff], ymm[diff])
+			VMULPS(ymm[scale], ymm[diff], ymm[diff])
+			VSUBPS(Mem{Base: from, Disp: 32 * i}, ymm[diff], ymm[diff])
 			const less = 1 // ordered: false for a NaN
-			VCMPPS(U8(less), ymm[x], ymm[zero], ymm[up])
+			VCMPPS(U8(less), ymm[diff], ymm[zero], ymm[up])
 			VMOVMSKPS(ymm[up], bits[i].As32())
-			VANDPS(ymm[two], ymm[up], ymm[up])
-			VSUBPS(ymm[one], ymm[up], ymm[up])
-			VMOVUPS(ymm[up], Mem{Base: signs, Disp: 32 * i})
+			VANDNPS(ymm[minus], ymm[up], ymm[up])
+			VXORPS(Mem{Base: from, Disp: 32 * i}, ymm[up], ymm[up])
+			for half := range 2 {
+				if half == 1 {
+					VEXTRACTF128(U8(1), ymm[diff], ymm[diff].AsX())
+					VEXTRACTF128(U8(1), ymm[up], ymm[up].AsX())
+				}
+				// The square of a float32 is exact in float64, fused or not.
+				VCVTPS2PD(ymm[diff].AsX(), ymm[wide])
+				VFMADD231PD(ymm[wide], ymm[wide], ymm[squares+half])
+				VANDPD(ymm[positive], ymm[wide], ymm[wide])
+				VADDPD(ymm[wide], ymm[sum+half], ymm[sum+half])
+				VCVTPS2PD(ymm[up].AsX(), ymm[wide])
+				VADDPD(ymm[wide], ymm[along+half], ymm[along+half])
+			}
 		}
 		SHLQ(U8(8), bits[1])
 		ORQ(bits[1], bits[0])
 		MOVW(bits[0].As16(), Mem{Base: plus})
-		ADDQ(U32(64), diff)
-		ADDQ(U32(64), signs)
 		ADDQ(U32(64), from)
 		ADDQ(U32(16), codes)
 		ADDQ(U32(2), plus)
 	})
+	for i, to := range []int{squares, sum, along} { // as canonical does
+		VADDPD(ymm[to+1], ymm[to], ymm[to])
+		VEXTRACTF128(U8(1), ymm[to], ymm[diff].AsX())
+		VADDPD(ymm[diff].AsX(), ymm[to].AsX(), ymm[to].AsX())
+		VHADDPD(ymm[to].AsX(), ymm[to].AsX(), ymm[to].AsX())
+		Store(ymm[to].AsX(), ReturnIndex(i))
+	}
 	end()
 }
