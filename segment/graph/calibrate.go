@@ -76,6 +76,8 @@ type trial struct {
 	worst float32        // the largest squared distance in truth
 	ranks map[uint32]int // rank of each row of truth, from 0
 
+	others map[uint32]bool // rows that are not of truth: whether they score as the last one of truth
+
 	whole  []outcome                // outcome for each beam width, with the last stopping ratio
 	ended  [len(stopRatios)]outcome // outcome for each smaller ratio that has ended the search so far
 	margin [len(calibrated)]float32 // margin that would have been enough
@@ -591,11 +593,16 @@ func (t *trial) count(column int, w *workerScratch, score scoreFunc) (float32, e
 		}
 		found := known && t.truth[at].score == least || known && at < k
 		if !known && ties && row != t.row && hits < len(truth) {
-			s, err := score(t, row)
-			if err != nil {
-				return 0, err
+			tied, seen := t.others[row]
+			if !seen {
+				s, err := score(t, row)
+				if err != nil {
+					return 0, err
+				}
+				tied = s == least
+				t.others[row] = tied
 			}
-			found = s == least
+			found = tied
 		}
 		if found {
 			hits++

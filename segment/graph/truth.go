@@ -64,7 +64,7 @@ func (b *builder) trials(rows codes.Source) ([]trial, error) {
 	for i := range trials {
 		t := &trials[i]
 		t.prune()
-		t.ranks = make(map[uint32]int, len(t.truth))
+		t.ranks, t.others = make(map[uint32]int, len(t.truth)), map[uint32]bool{}
 		for rank, e := range t.truth {
 			t.ranks[e.row] = rank
 		}
