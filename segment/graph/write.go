@@ -256,9 +256,15 @@ func survey(ctx context.Context, h *header, rows codes.Source) (
 				longest = max(longest, length)
 				lengths += length
 			}
-			for i, v := range x[:dim] {
-				y := float64(float64(v) * factor)
-				if y-y == 0 {
+			if most := float64(simd.Largest(x[:dim])) * factor; most-most == 0 {
+				largest = max(largest, most)
+				for i, v := range x[:dim] {
+					sum[i] += float64(float64(v) * factor)
+				}
+				continue
+			}
+			for i, v := range x[:dim] { // some are not finite: without those
+				if y := float64(float64(v) * factor); y-y == 0 {
 					sum[i] += y
 					largest = max(largest, y, -y)
 				}
