@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	runtimemetrics "runtime/metrics"
 	"slices"
 	"testing"
 	"time"
@@ -102,20 +104,34 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// BenchmarkBuild builds graphs of made rows, calibrated for a planner, and reports rows per second.
+// BenchmarkBuild builds graphs of made rows, calibrated for a planner or not at all. It reports
+// rows per second, and the share of the processors' time in which they worked.
 func BenchmarkBuild(b *testing.B) {
 	for _, size := range [][2]int{{4000, 768}, {10_000, 1536}, {26_000, 768}, {26_000, 1536}, {40_000, 384},
 		{85_000, 384}, {100_000, 100}} {
-		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
-			d := lowRankData(size[0], size[1])
-			for b.Loop() {
-				if _, err := create(b.Context(), d.ident(fileformat.Cosine), d.source, Options{Planned: true}); err != nil {
-					b.Fatal(err)
+		d := lowRankData(size[0], size[1])
+		for _, quiet := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%dx%d/calibrated=%t", size[0], size[1], !quiet), func(b *testing.B) {
+				busy := busySeconds()
+				for b.Loop() {
+					opts := Options{Planned: true, quiet: quiet}
+					if _, err := create(b.Context(), d.ident(fileformat.Cosine), d.source, opts); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-			b.ReportMetric(float64(size[0]*b.N)/b.Elapsed().Seconds(), "rows/s")
-		})
+				b.ReportMetric(float64(size[0]*b.N)/b.Elapsed().Seconds(), "rows/s")
+				b.ReportMetric(100*(busySeconds()-busy)/b.Elapsed().Seconds()/float64(runtime.GOMAXPROCS(0)), "%busy")
+			})
+		}
 	}
+}
+
+// busySeconds returns the processor time that Go code has had so far.
+func busySeconds() float64 {
+	runtime.GC() // the sample is of the end of the last collection
+	s := []runtimemetrics.Sample{{Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"}}
+	runtimemetrics.Read(s)
+	return s[0].Value.Float64() - s[1].Value.Float64()
 }
 
 // lowRankData returns rows of a hundred clusters in 48 directions, with some noise.
