@@ -421,10 +421,11 @@ func (db *Engine) TryLead() error {
 		db.lock = nil
 		return errors.Join(err, lock.Close())
 	}
-	db.Retry() // the leader before may have replaced files
+	db.Retry()        // the leader before may have replaced files
+	lsn := db.Cur.LSN // before anybody else publishes versions
 	db.Background.lead(db)
 	db.role.Store(uint32(Leader))
-	db.Opts.Logger.Info("leads", "dir", db.Dir, "lsn", db.Cur.LSN, "took", time.Since(start))
+	db.Opts.Logger.Info("leads", "dir", db.Dir, "lsn", lsn, "took", time.Since(start))
 	return nil
 }
 
