@@ -171,13 +171,15 @@ func (db *Engine) finish() error {
 // release frees what open took, in reverse.
 func (db *Engine) release() error {
 	var errs []error
+	db.Mu.Lock()
+	db.closed = true
+	for db.Running > 0 { // without CommitMu, which they may wait for
+		db.idle.Wait()
+	}
+	db.Mu.Unlock()
 	db.CommitMu.Lock() // waits for a group that is being committed
 	defer db.CommitMu.Unlock()
 	db.Mu.Lock()
-	db.closed = true
-	for db.Running > 0 {
-		db.idle.Wait()
-	}
 	for s := range db.Mapped {
 		errs = append(errs, s.Close())
 	}
