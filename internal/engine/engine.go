@@ -123,10 +123,6 @@ func (db *Engine) Close() error {
 	db.closed = true
 	db.Mu.Unlock()
 	db.Background.stop()
-	if db.Folder != nil {
-		db.MetaMu.Lock() // waits for a running refresh
-		defer db.MetaMu.Unlock()
-	}
 	db.CommitMu.Lock()
 	db.flushed.Broadcast() // to writers that wait for a flush: none will come
 	db.CommitMu.Unlock()
@@ -173,7 +169,7 @@ func (db *Engine) release() error {
 	var errs []error
 	db.Mu.Lock()
 	db.closed = true
-	for db.Running > 0 { // without CommitMu, which they may wait for
+	for db.Running > 0 { // without other locks, which they may wait for
 		db.idle.Wait()
 	}
 	db.Mu.Unlock()

@@ -274,12 +274,10 @@ func (db *Engine) Refresh(ctx context.Context) (bool, error) {
 	}
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
-	db.Mu.Lock()
-	closed := db.closed
-	db.Mu.Unlock()
-	if closed {
-		return false, ErrClosed
+	if err := db.Begin(); err != nil {
+		return false, err
 	}
+	defer db.End()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(db.Background.stopped, cancel)()
