@@ -177,6 +177,7 @@ type cutSession struct {
 
 // runCut runs a session and returns the spots that it has met.
 func runCut(t *testing.T, c *cutter) []spot {
+	bounded(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	parent := shortDir(t)

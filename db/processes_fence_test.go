@@ -61,6 +61,7 @@ func alone(t *testing.T, dir string, names ...string) {
 // TestDeposed takes the lead from a process that goes on: it follows, files of others stay, and
 // nothing is left beside the database.
 func TestDeposed(t *testing.T) {
+	bounded(t)
 	ctx, parent := t.Context(), t.TempDir()
 	dir := filepath.Join(parent, "db")
 	first, second := open(t, dir, nil), open(t, dir, nil)
@@ -119,6 +120,7 @@ func TestDeposed(t *testing.T) {
 // TestDeposedInAWrite takes the lead from a process while it commits a write: before the write is
 // in the log, so that the process asks the next leader and writes again; or after it.
 func TestDeposedInAWrite(t *testing.T) {
+	bounded(t)
 	ctx := t.Context()
 	dir := filepath.Join(t.TempDir(), "db")
 	first, second := open(t, dir, nil), open(t, dir, nil)
@@ -170,6 +172,7 @@ func TestDeposedInAWrite(t *testing.T) {
 // TestDeposedUnawares: a leader that is deposed and ends without having noticed gives its lock up
 // in the directory that it had. The follower, which has had the same one open, leads in the other.
 func TestDeposedUnawares(t *testing.T) {
+	bounded(t)
 	ctx, parent := t.Context(), t.TempDir()
 	dir := filepath.Join(parent, "db")
 	first, second := open(t, dir, nil), open(t, dir, nil)
@@ -207,6 +210,7 @@ func TestDeposedUnawares(t *testing.T) {
 // TestDeposedWhileWriting takes the lead away again and again while all processes write, flush and
 // compact. All acknowledged documents are there, in every process and at the end.
 func TestDeposedWhileWriting(t *testing.T) {
+	bounded(t)
 	ctx, parent := t.Context(), t.TempDir()
 	dir := filepath.Join(parent, "db")
 	var dbs []*DB
@@ -308,6 +312,7 @@ func TestDeposedWhileWriting(t *testing.T) {
 // TestFence: a fence whose maker has ended is removed, nobody begins to lead while its maker is at
 // work, and only the leader that was found stopped is replaced.
 func TestFence(t *testing.T) {
+	bounded(t)
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "db")
 	vdb := open(t, dir, nil)
@@ -369,6 +374,7 @@ func (o onMessage) Handle(_ context.Context, r slog.Record) error {
 // TestFencedLink: a symbolic link in the place of what a leader left leads to a database of its
 // own, which stays.
 func TestFencedLink(t *testing.T) {
+	bounded(t)
 	parent := t.TempDir()
 	other := filepath.Join(parent, "other")
 	vdb := open(t, other, nil)
@@ -388,6 +394,7 @@ func TestFencedLink(t *testing.T) {
 // TestCannotLead: a process that cannot begin to lead, because a fence appears after it has read
 // the files, stays a follower that reads. Another process leads, and it follows.
 func TestCannotLead(t *testing.T) {
+	bounded(t)
 	ctx, dir := t.Context(), t.TempDir()
 	files, fences := inDir(t, dir), 0
 	before := func() { // its first commit

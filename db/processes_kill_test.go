@@ -149,6 +149,7 @@ func disturbLeaders(t *testing.T, workers, times int,
 			start()
 		}
 	}
+	bounded(t) // await has bounded the rest
 	for _, w := range running {
 		w.stdin.Close()
 		<-w.ended

@@ -229,6 +229,7 @@ func unanswered(t *testing.T, followers int) (w *wire, leader *DB, others []*DB)
 // TestUnansweredWrites loses the answer to a write, after the leader has committed it or before the
 // leader has got it. Whoever leads then, the write is acknowledged and was applied once.
 func TestUnansweredWrites(t *testing.T) {
+	bounded(t)
 	for _, next := range []string{"this process", "another process", "the same process"} {
 		for _, committed := range []bool{true, false} {
 			for _, u := range unansweredWrites {
@@ -279,6 +280,7 @@ func TestUnansweredWrites(t *testing.T) {
 // TestForgottenWrite loses the answer to a write whose batch the leader has flushed: the log no
 // longer tells the next leader whose it was.
 func TestForgottenWrite(t *testing.T) {
+	bounded(t)
 	w, leader, others := unanswered(t, 1)
 	docs := existing(t, others[0], "docs")
 	var ended error
@@ -296,6 +298,7 @@ func TestForgottenWrite(t *testing.T) {
 // TestNoOutcome asks a leader for the outcome of a write that never answers. The write waits as
 // long as its context, and its error says that the outcome is unknown.
 func TestNoOutcome(t *testing.T) {
+	bounded(t)
 	w, leader, others := unanswered(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -328,6 +331,7 @@ func TestNoOutcome(t *testing.T) {
 // TestRequestTwice gives the leader a request again when it has applied it. The second answer is as
 // the first, and nothing is applied.
 func TestRequestTwice(t *testing.T) {
+	bounded(t)
 	for _, u := range unansweredWrites[:2] {
 		t.Run(u.name, func(t *testing.T) {
 			w, leader, others := unanswered(t, 1)
@@ -365,6 +369,7 @@ func TestRequestTwice(t *testing.T) {
 // TestLateRequest loses a connection on which a write is still under way when the process asks over
 // another connection for its outcome. Its answer must stay true.
 func TestLateRequest(t *testing.T) {
+	bounded(t)
 	w, leader, others := unanswered(t, 1)
 	var request share.Message
 	var first *wireConn

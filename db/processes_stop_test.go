@@ -48,6 +48,7 @@ func TestProcessesStopped(t *testing.T) {
 // TestStoppedWhileItDecides stops a follower while it decides what to write, for which all others
 // wait. They go on without it, and it decides again when it goes on.
 func TestStoppedWhileItDecides(t *testing.T) {
+	bounded(t)
 	if dir := os.Getenv("VECBOLT_DECIDES"); dir != "" {
 		if err := stopAndDecide(dir); err != nil {
 			fmt.Println(err)

@@ -8,15 +8,38 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/vecbolt/vecbolt/filter"
 )
+
+// bounded ends the tests, with the stacks of all goroutines, if one takes far longer than it can:
+// its processes wait for each other for ever then.
+func bounded(t testing.TB) {
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	go func() {
+		second := time.NewTicker(time.Second)
+		defer second.Stop()
+		const most = 120
+		for range most { // single seconds: the time does not count in which all goroutines are stopped
+			select {
+			case <-ended:
+				return
+			case <-second.C:
+			}
+		}
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("%s has not ended for %d seconds: who waits for whom?", t.Name(), most))
+	}()
+}
 
 func openBoth(t *testing.T, dir string) (first, second *DB) {
 	t.Helper()
@@ -33,6 +56,7 @@ func openBoth(t *testing.T, dir string) (first, second *DB) {
 }
 
 func TestTwoProcesses(t *testing.T) {
+	bounded(t)
 	ctx := context.Background()
 	dir := t.TempDir()
 	one, two := openBoth(t, dir)
@@ -117,6 +141,7 @@ func TestTwoProcesses(t *testing.T) {
 // TestOpenTogether: of processes that open a database at the same time, before it exists, one makes
 // it, and all have it.
 func TestOpenTogether(t *testing.T) {
+	bounded(t)
 	for range 30 {
 		dir := filepath.Join(t.TempDir(), "db")
 		var all sync.WaitGroup
@@ -141,6 +166,7 @@ func TestOpenTogether(t *testing.T) {
 // TestReaderBesideWriter opens a database for reading first. The process that writes later does not
 // wait for it, and the reader sees its writes.
 func TestReaderBesideWriter(t *testing.T) {
+	bounded(t)
 	ctx := context.Background()
 	dir := t.TempDir()
 	writer, err := Open(dir, nil)
@@ -215,6 +241,7 @@ func TestReaderBesideWriter(t *testing.T) {
 // Barrier.
 func sharedHistory(t *testing.T, seed uint64, members, calls int) []porcupine.Operation {
 	t.Helper()
+	bounded(t)
 	dir := memDir(t)
 	opts := &Options{Sync: SyncNever, HeadSize: []int64{1, 4 << 10, 64 << 20}[seed%3], codedBytes: 1, Workers: 2}
 	var locks [8]sync.RWMutex // held by calls of a member, and while it is opened again
@@ -297,6 +324,7 @@ func TestLinearizableProcesses(t *testing.T) {
 // TestSharedSnapshots holds snapshots in a member that follows, while the leader flushes and
 // compacts: the pages and files that they read must not change.
 func TestSharedSnapshots(t *testing.T) {
+	bounded(t)
 	ctx := t.Context()
 	dir := t.TempDir()
 	opts := &Options{Sync: SyncNever, HeadSize: 16 << 10}
@@ -374,6 +402,7 @@ func TestSharedSnapshots(t *testing.T) {
 // TestDeletesOfAnotherLeader compacts a segment from which the leader before has deleted. The
 // second leader has had the segment open since before the delete.
 func TestDeletesOfAnotherLeader(t *testing.T) {
+	bounded(t)
 	ctx := t.Context()
 	dir := t.TempDir()
 	first, second := open(t, dir, nil), open(t, dir, nil)
@@ -406,6 +435,7 @@ func TestDeletesOfAnotherLeader(t *testing.T) {
 // TestExclusiveBesideReader: an exclusive process is refused while another one reads, and no copy
 // of meta.bolt is made for it.
 func TestExclusiveBesideReader(t *testing.T) {
+	bounded(t)
 	dir := t.TempDir()
 	writer := open(t, dir, nil)
 	upsert(t, collection(t, writer, "c", Schema{}), Document{ID: "a"})
@@ -425,6 +455,7 @@ func TestExclusiveBesideReader(t *testing.T) {
 // TestBackupBesideALeader makes backups in processes that follow, also one that only reads, while
 // another one writes. Each has all that was acknowledged before.
 func TestBackupBesideALeader(t *testing.T) {
+	bounded(t)
 	ctx, dir := t.Context(), t.TempDir()
 	leader, follower := open(t, dir, nil), open(t, dir, nil)
 	reader := open(t, dir, &Options{ReadOnly: true})

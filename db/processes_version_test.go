@@ -115,6 +115,7 @@ var otherVersions = []uint32{share.Version - 1, share.Version + 1, 1 << 31}
 // TestLeaderOfAnotherVersion opens a database beside a leader that has another version of the
 // protocol. The error says so, and when that leader has ended the database opens.
 func TestLeaderOfAnotherVersion(t *testing.T) {
+	bounded(t)
 	for _, version := range otherVersions {
 		for _, welcomes := range []bool{false, true} {
 			for _, readOnly := range []bool{false, true} {
@@ -141,6 +142,7 @@ func TestLeaderOfAnotherVersion(t *testing.T) {
 // TestFollowerOfAnotherVersion connects to a leader with another version of the protocol. It is
 // refused in words that every version reads, and the leader goes on.
 func TestFollowerOfAnotherVersion(t *testing.T) {
+	bounded(t)
 	dir := filepath.Join(shortDir(t), "db")
 	vdb := open(t, dir, nil)
 	docs := collection(t, vdb, "c", Schema{})
@@ -177,6 +179,7 @@ func TestFollowerOfAnotherVersion(t *testing.T) {
 // version of the protocol. Reads go on, a write gets an error that says so, and when that process
 // has ended this one leads.
 func TestNextLeaderOfAnotherVersion(t *testing.T) {
+	bounded(t)
 	for _, version := range otherVersions[:2] {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			dir := filepath.Join(shortDir(t), "db")
