@@ -504,7 +504,11 @@ func TestConnectionsEnd(t *testing.T) {
 				}
 				for _, late := range ends {
 					spots := append(slices.Clone(first), spot{kind, nth, part, late})
-					reached = try(fmt.Sprint(spots), &cutter{spots: spots}) || reached
+					// A busy machine may let a session end without its first Bye, say.
+					for tries, got := 0, false; !got && (tries == 0 || nth == 1 && tries < 5); tries++ {
+						got = try(fmt.Sprint(spots), &cutter{spots: spots})
+						reached = reached || got
+					}
 				}
 			}
 			if !*allCuts && len(first) > 0 {
