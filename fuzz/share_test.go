@@ -39,6 +39,7 @@ func shareMessages(f *testing.F) []share.Message {
 		share.Welcome{Version: share.Version, Process: p, Root: 8, Applied: 20, LSN: 22},
 		share.Refused{Err: engine.ErrLocked},
 		share.Records{First: 21, Records: [][]byte{[]byte("one record"), []byte("another")}},
+		share.Records{First: 23, Records: [][]byte{[]byte("one record")}, Replaced: [][]byte{{0, 0x80, 1}}},
 		share.Root{Tx: 9, Applied: 22},
 		share.Derived{},
 		share.Release{Tx: 8},

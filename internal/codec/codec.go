@@ -231,8 +231,6 @@ func (d *Decoder) F32s(n int) []float32 {
 		return nil
 	}
 	v := make([]float32, n)
-	for i := range v {
-		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
+	CopyF32s(v, b)
 	return v
 }

@@ -27,6 +27,9 @@ func U32sFromBytes(b []byte) []uint32 { return view[uint32](b) }
 // U16sFromBytes is F32sFromBytes for uint16.
 func U16sFromBytes(b []byte) []uint16 { return view[uint16](b) }
 
+// CopyF32s sets dst to the little-endian float32 values at the start of b, any bits.
+func CopyF32s(dst []float32, b []byte) { reorder(raw(dst), b, 4) }
+
 // BytesFromF32s returns the little-endian bytes of v: on a little-endian machine v's own memory,
 // which must not be written to, otherwise an encoded copy.
 func BytesFromF32s(v []float32) []byte { return unview(v) }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/meta"
 	"github.com/vecbolt/vecbolt/internal/vfs"
@@ -303,9 +304,26 @@ func (db *Engine) commitLocked(requests []*request, logged *bool) error {
 		return db.Fail(err) // the log is ahead of the state in memory
 	}
 	if o := db.observer(); o != nil {
-		o.Committed(last+1-uint64(len(records)), records)
+		replaced := make([][]byte, 0, len(records))
+		for _, r := range requests {
+			if r.err == nil && len(r.ops) > 0 {
+				replaced = append(replaced, replacedBy(r.ops))
+			}
+		}
+		o.Committed(last+1-uint64(len(records)), records, replaced)
 	}
 	return nil
+}
+
+// replacedBy returns Record.Replaced of resolved writes.
+func replacedBy(ops []Op) []byte {
+	e := codec.Encoder{B: make([]byte, 0, len(ops))}
+	for i := range ops {
+		if k := ops[i].Kind; k == OpPut || k == OpDelete {
+			e.Uvarint(ops[i].old)
+		}
+	}
+	return e.B
 }
 
 // A Group is a set of requests that become visible together. It resolves each request

@@ -260,6 +260,9 @@ func (db *Engine) Acquire() (*Version, error) {
 	if look := db.shared.look.Load(); look != nil {
 		(*look)()
 	}
+	if err := db.CatchUp(); err != nil {
+		return nil, err
+	}
 	db.Mu.Lock()
 	defer db.Mu.Unlock()
 	if db.closed {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vecbolt/vecbolt/filter"
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/score"
 	"github.com/vecbolt/vecbolt/segment"
@@ -108,17 +109,17 @@ func (c *collHead) IDs(n int) iter.Seq2[string, uint64] {
 // put appends a document to the table for its dimension.
 func (h *head) put(coll uint32, o *Op) {
 	c := h.coll(coll)
-	t := &c.bare
-	if len(o.Vec) > 0 {
+	t, dim := &c.bare, o.dim()
+	if dim > 0 {
 		t = &c.vec
 	}
 	if *t == nil {
-		*t = newTable(len(o.Vec))
+		*t = newTable(dim)
 	}
-	(*t).append(o.Num, o.Doc, o.Vec)
+	(*t).append(o)
 	c.record(o.ID, o.Num)
-	h.Bytes += int64(len(o.Doc)+4*len(o.Vec)+len(o.ID)) + entryOverhead
-	h.vecs += int64(4 * len(o.Vec))
+	h.Bytes += int64(len(o.Doc)+4*dim+len(o.ID)) + entryOverhead
+	h.vecs += int64(4 * dim)
 }
 
 // entryOverhead is the approximate memory of a row besides its bytes: slice
@@ -154,17 +155,27 @@ func newTable(dim int) *table {
 	return &table{dim: dim, per: per, cols: &tableColumns{}, terms: &tableTerms{}, codes: &tableCodes{}}
 }
 
-func (t *table) append(num uint64, doc []byte, vec []float32) {
-	t.nums = append(t.nums, num)
-	t.docs = append(t.docs, doc)
+// append adds the document of a put.
+func (t *table) append(o *Op) {
+	t.nums = append(t.nums, o.Num)
+	t.docs = append(t.docs, o.Doc)
 	if t.dim == 0 {
 		t.inv = append(t.inv, 0)
 		return
 	}
+	vec := t.row(len(t.nums) - 1)
+	if o.raw != nil {
+		codec.CopyF32s(vec, o.raw)
+	} else {
+		copy(vec, o.Vec)
+	}
 	inv := segment.InvNorm(vec)
 	t.inv = append(t.inv, inv)
 	t.maxNorm = max(t.maxNorm, score.NormBound(inv))
-	n := len(t.nums) - 1
+}
+
+// row makes room for the vector of row n, which is the next one.
+func (t *table) row(n int) []float32 {
 	if last := len(t.chunks) - 1; n == len(t.chunks)*t.per || last < 0 {
 		// The first chunk starts small, because most collections are small.
 		rows := t.per
@@ -180,7 +191,8 @@ func (t *table) append(num uint64, doc []byte, vec []float32) {
 		t.chunks[last] = grown
 	}
 	last := len(t.chunks) - 1
-	copy(t.chunks[last][(n-last*t.per)*t.dim:], vec)
+	at := (n - last*t.per) * t.dim
+	return t.chunks[last][at : at+t.dim]
 }
 
 // part returns the present rows as a part.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/vecbolt/vecbolt/internal/bitset"
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
 	"github.com/vecbolt/vecbolt/internal/meta"
@@ -453,32 +455,33 @@ func (db *Engine) replay(lsn uint64, record []byte) error {
 	}
 	db.CommitMu.Lock()
 	defer db.CommitMu.Unlock()
-	_, err := db.replayTogether([]Record{{LSN: lsn, Data: record}})
+	_, err := db.replayTogether([]Record{{LSN: lsn, Data: bytes.Clone(record)}})
 	return err
 }
 
 // replayTogether makes records of the log visible in one version, and returns those that need
-// another one: from the first one on that changes the collections. CommitMu is held.
+// another one: from the first one on that changes the collections. The head keeps the memory of the
+// documents. CommitMu is held.
 func (db *Engine) replayTogether(records []Record) (rest []Record, err error) {
+	batches, resolved, err := readTogether(records)
+	if err != nil {
+		return nil, err
+	}
 	g := newGroup(db)
-	batches := make([]Batch, 0, len(records))
-	err = db.Read(g.Base, func(tx *meta.Tx) error {
+	again := func(tx *meta.Tx) error {
 		g.tx = tx
-		for i, r := range records {
-			b, err := DecodeRecord(r.Data)
-			if err != nil {
-				return BadBatch(r.LSN, err)
-			}
-			if alone := b.defines(); alone && i > 0 {
-				return nil
-			} else if err := g.again(r.LSN, &b); err != nil {
+		for i := range batches {
+			if err := g.again(records[i], &batches[i]); err != nil {
 				return err
-			} else if batches = append(batches, b); alone {
-				return nil
 			}
 		}
 		return nil
-	})
+	}
+	if resolved {
+		err = again(nil)
+	} else {
+		err = db.Read(g.Base, again)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -498,8 +501,31 @@ func (db *Engine) replayTogether(records []Record) (rest []Record, err error) {
 	return rest, err
 }
 
-// again resolves the writes of a batch that was committed before.
-func (g *Group) again(lsn uint64, b *Batch) error {
+// readTogether decodes the first of some records that can become visible together. resolved is true
+// if all of them tell what they replace.
+func readTogether(records []Record) (batches []Batch, resolved bool, err error) {
+	batches, resolved = make([]Batch, 0, len(records)), true
+	for i, r := range records {
+		b, err := readRecord(r.Data)
+		if err != nil {
+			return nil, false, BadBatch(r.LSN, err)
+		}
+		alone := b.defines()
+		if alone && i > 0 {
+			break
+		}
+		batches, resolved = append(batches, b), resolved && r.Resolved
+		if alone {
+			break
+		}
+	}
+	return batches, resolved, nil
+}
+
+// again resolves the writes of a batch that was committed before. Without g.tx, its record tells
+// what they replace.
+func (g *Group) again(r Record, b *Batch) error {
+	lsn, replaced := r.LSN, codec.NewDecoder(r.Replaced)
 	if b.First != g.nextNum {
 		return BadBatch(lsn, fmt.Errorf("begins with docnum %d, expected %d", b.First, g.nextNum))
 	}
@@ -517,14 +543,27 @@ func (g *Group) again(lsn uint64, b *Batch) error {
 		if g.defs[o.Coll] == nil && g.Base.Views[o.Coll] == nil {
 			return BadBatch(lsn, fmt.Errorf("writes to unknown collection %d", o.Coll))
 		}
-		var err error
-		if o.old, _, err = g.current(o.Coll, o.ID); err != nil {
-			return err
+		if g.tx == nil {
+			o.old = replaced.Uvarint()
+			if o.old >= g.nextNum {
+				replaced.Fail(fmt.Errorf("docnum %d is replaced before %d is given out", o.old, g.nextNum))
+			}
+		} else {
+			var err error
+			if o.old, _, err = g.current(o.Coll, o.ID); err != nil {
+				return err
+			}
+			g.pending[docKey{o.Coll, o.ID}] = o
 		}
 		if o.Kind == OpPut {
 			g.nextNum = o.Num + 1
 		}
-		g.pending[docKey{o.Coll, o.ID}] = o
+	}
+	if g.tx == nil && replaced.Len() > 0 {
+		replaced.Fail(errors.New("replaces more documents than it writes"))
+	}
+	if err := replaced.Err(); err != nil {
+		return BadBatch(lsn, err)
 	}
 	return nil
 }

@@ -121,7 +121,12 @@ func (db *Engine) Outcome(id RequestID, seen uint64) (lsn uint64, deleted int, e
 // received since. It returns the batch that applied it, with the number of documents that it
 // deleted; or 0, and the newest batch up to which none has.
 func (db *Engine) Received(id RequestID, seen uint64) (lsn uint64, deleted int, until uint64) {
-	now := db.Seen()
+	if err := db.CatchUp(); err != nil { // others may know
+		return 0, 0, seen
+	}
+	db.Mu.Lock()
+	now := db.Cur.LSN
+	db.Mu.Unlock()
 	o, applied, since := db.outcomes.find(id)
 	switch {
 	case applied && o.lsn <= now:
@@ -132,9 +137,13 @@ func (db *Engine) Received(id RequestID, seen uint64) (lsn uint64, deleted int, 
 	return 0, 0, now
 }
 
-// Seen returns the number of the newest batch that is visible in this process.
+// Seen returns the number of the newest batch that this process has: the next call sees it.
 func (db *Engine) Seen() uint64 {
+	r := &db.shared.received
+	r.mu.Lock()
+	last := r.last
+	r.mu.Unlock()
 	db.Mu.Lock()
 	defer db.Mu.Unlock()
-	return db.Cur.LSN
+	return max(last, db.Cur.LSN)
 }

@@ -24,18 +24,27 @@ const (
 type Op struct {
 	Kind       uint8
 	Insert     bool   // the id must be free
+	Bound      bool   // Coll is set already
+	Coll       uint32 // a lower field, if it is not bound
 	Collection string // its name, unless bound
-	Bound      bool   // coll is set already
 	ID         string
 	Start, End int // range of the stored document in the batch's buffer
 	Vec        []float32
 	Patch      *Patch
 	Def        *Definition // OpDefine
 
-	Coll uint32
-	Doc  []byte // stored document
-	Num  uint64 // DocNum of a put
-	old  uint64 // DocNum of the version that this write replaces, 0 if none
+	Doc []byte // stored document
+	Num uint64 // DocNum of a put
+	old uint64 // DocNum of the version that this write replaces, 0 if none
+	raw []byte // the vector as in a record, in place of Vec
+}
+
+// dim returns the dimension of the vector of a put, 0 without one.
+func (o *Op) dim() int {
+	if o.raw != nil {
+		return len(o.raw) / 4
+	}
+	return len(o.Vec)
 }
 
 // A Patch changes parts of a stored document. Its vector, if it has one, is the vector of the op.
@@ -138,8 +147,23 @@ func EncodeRecord(b Batch) ([][]byte, error) {
 	return parts, nil
 }
 
-// DecodeRecord is the inverse. The result shares no memory with b.
-func DecodeRecord(record []byte) (b Batch, err error) {
+// DecodeRecord is the inverse. The result shares no memory with record.
+func DecodeRecord(record []byte) (Batch, error) {
+	b, err := readRecord(record)
+	for i := range b.Ops {
+		o := &b.Ops[i]
+		o.Doc = bytes.Clone(o.Doc)
+		if o.raw != nil {
+			o.Vec = make([]float32, o.dim())
+			codec.CopyF32s(o.Vec, o.raw)
+			o.raw = nil
+		}
+	}
+	return b, err
+}
+
+// readRecord is DecodeRecord without copies: documents and vectors share the memory of record.
+func readRecord(record []byte) (b Batch, err error) {
 	d := codec.NewDecoder(record)
 	switch v := d.U8(); {
 	case d.Err() != nil || v == RecordVersion:
@@ -160,11 +184,11 @@ func DecodeRecord(record []byte) (b Batch, err error) {
 		switch o.Kind {
 		case OpPut:
 			size, dim := int(d.U32()), int(d.U32())
-			o.Doc = bytes.Clone(d.Raw(size))
+			o.Doc = d.Raw(size)
 			if dim > document.MaxDim {
 				d.Fail(fmt.Errorf("dimension %d", dim))
 			}
-			o.Vec = d.F32s(dim)
+			o.raw = d.Raw(4 * dim)
 			if d.Err() == nil {
 				o.ID, err = document.DecodeID(o.Doc)
 				d.Fail(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,9 +76,9 @@ type Root struct {
 // An Observer hears of changes, for followers. Its methods are called in the order of events and
 // must not block: writers wait for them.
 type Observer interface {
-	// Committed reports batches that have become visible, from number first on. The memory of the
-	// records belongs to the caller.
-	Committed(first uint64, records []wal.Record)
+	// Committed reports batches that have become visible, from number first on, and Record.Replaced
+	// of each. The memory of the records belongs to the caller.
+	Committed(first uint64, records []wal.Record, replaced [][]byte)
 	// Rooted reports that meta.bolt has a new root. Its pages and the files that it names are kept
 	// until unpin is called.
 	Rooted(root Root, unpin func())
@@ -100,6 +101,9 @@ type Upstream interface {
 	Outcome(ctx context.Context, id RequestID, seen uint64) (deleted int, applied bool, err error)
 	// Left reports that no version of this process reads a root any more. It must not block.
 	Left(root Root)
+	// Broken reports that batches which were received cannot be applied: the process has to join
+	// again.
+	Broken(err error)
 }
 
 // sharing is the part of an engine that other processes are concerned with.
@@ -107,7 +111,24 @@ type sharing struct {
 	observer Observer             // guarded by Mu
 	roots    map[*meta.Store]Root // of followers; guarded by Mu
 	look     atomic.Pointer[func()]
+	received received
 }
+
+// received holds the batches of the leader that are in no version yet. They are applied together
+// when a call needs the newest version: a process that only writes, or waits, spends little on the
+// writes of others.
+type received struct {
+	waiting atomic.Bool // there are records, or err
+
+	mu      sync.Mutex // taken after CommitMu
+	records []Record
+	bytes   int
+	last    uint64 // number of the last batch that was received
+	err     error  // why batches could not be applied; until Adopt
+}
+
+// maxReceived is the size of records that wait. It takes a millisecond to apply as much.
+const maxReceived = 1 << 20
 
 // sharing reports whether other processes may use the database at the same time.
 func (db *Engine) sharing() bool { return db.Opts.Shared && db.Dir != Memory }
@@ -264,13 +285,18 @@ func NewFollower(dir string, opts Options) (_ *Engine, err error) {
 type Record struct {
 	LSN  uint64
 	Data []byte
+	// Replaced are the DocNums that its puts and deletes replace, a uvarint for each, 0 for none,
+	// if Resolved is set. Otherwise they are looked up.
+	Replaced []byte
+	Resolved bool
 }
 
 // Adopt makes a root of meta.bolt and the records after it the current version. The records must
 // begin at the batch after the root or before it, and have no gap. Readers see the version before
 // until all is ready. meta.ErrRoot says that the leader has a newer root meanwhile. One goroutine
-// calls Adopt and Replay.
+// at a time calls Adopt and Receive.
 func (db *Engine) Adopt(root Root, records []Record) error {
+	_ = db.CatchUp() // on an error, records has the batches as well
 	db.MetaMu.Lock()
 	defer db.MetaMu.Unlock()
 	if err := db.Begin(); err != nil {
@@ -303,11 +329,14 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 				Err: fmt.Errorf("has batch %d of database %x, the leading process %d of %x",
 					db.State.Applied, db.State.DB, root.Applied, root.DB)}
 		}
+		db.CommitMu.Lock()
+		defer db.CommitMu.Unlock()
 		return store, db.replayAll(records)
 	})
 	if err != nil {
 		return err
 	}
+	db.shared.received.restart()
 	db.role.Store(uint32(Follower)) // it may have been a Reader
 	db.Opts.Logger.Debug("took a root of the leader", "dir", db.Dir, "lsn", db.Cur.LSN, "applied", root.Applied,
 		"segments", len(db.Segments))
@@ -317,21 +346,74 @@ func (db *Engine) Adopt(root Root, records []Record) error {
 	return nil
 }
 
-// Replay makes batches of the leader visible, together as far as possible.
-func (db *Engine) Replay(records []Record) error {
-	db.MetaMu.Lock()
-	defer db.MetaMu.Unlock()
+// restart forgets the records: a version has been loaded that has all of them.
+func (r *received) restart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.records, r.bytes, r.err = nil, 0, nil
+	r.waiting.Store(false)
+}
+
+// Receive takes the next batches of the leader. They are in the version that a later call gets.
+func (db *Engine) Receive(records []Record) error {
+	r := &db.shared.received
+	r.mu.Lock()
+	r.records = append(r.records, records...)
+	for _, record := range records {
+		r.bytes += len(record.Data)
+		r.last = record.LSN
+	}
+	r.waiting.Store(true)
+	full := r.bytes > maxReceived
+	r.mu.Unlock()
+	if full {
+		return db.CatchUp()
+	}
+	return nil
+}
+
+// take returns the records that wait, or the reason why they cannot be applied.
+func (r *received) take() ([]Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	records := r.records
+	r.records, r.bytes = nil, 0
+	return records, r.err
+}
+
+// applied notes that the records of take are in the version, or why they are not.
+func (r *received) applied(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	r.waiting.Store(err != nil || len(r.records) > 0)
+}
+
+// CatchUp makes all batches visible that were received.
+func (db *Engine) CatchUp() error {
+	r := &db.shared.received
+	if !r.waiting.Load() {
+		return nil
+	}
 	if err := db.Begin(); err != nil {
 		return err
 	}
 	defer db.End()
-	return db.replayAll(records)
-}
-
-// replayAll replays records. It skips those that this process has: a root came after them.
-func (db *Engine) replayAll(records []Record) (err error) {
 	db.CommitMu.Lock()
 	defer db.CommitMu.Unlock()
+	records, err := r.take()
+	if err == nil && len(records) > 0 {
+		if err = db.replayAll(records); err != nil {
+			db.Opts.Upstream.Broken(err)
+		}
+	}
+	r.applied(err)
+	return err
+}
+
+// replayAll replays records. It skips those that this process has: a root came after them. CommitMu
+// is held.
+func (db *Engine) replayAll(records []Record) (err error) {
 	last := db.tip().LSN
 	for len(records) > 0 && records[0].LSN <= last {
 		records = records[1:]
@@ -361,6 +443,9 @@ func (db *Engine) Retry() {
 
 // Decide runs decide on the newest version.
 func (db *Engine) Decide(decide func(*Group) ([]Op, error)) (ops []Op, err error) {
+	if err := db.CatchUp(); err != nil {
+		return nil, err
+	}
 	db.CommitMu.Lock()
 	defer db.CommitMu.Unlock()
 	g := newGroup(db)
@@ -406,6 +491,7 @@ func (db *Engine) TryLead() error {
 		return Translate(err)
 	}
 	start, o := time.Now(), db.logOptions()
+	db.catchUpLast()
 	db.lock = lock
 	db.setWrites(true)
 	db.takeLead(lock)
@@ -421,12 +507,21 @@ func (db *Engine) TryLead() error {
 		db.lock = nil
 		return errors.Join(err, lock.Close())
 	}
+	db.shared.received.restart()
 	db.Retry()        // the leader before may have replaced files
 	lsn := db.Cur.LSN // before anybody else publishes versions
 	db.Background.lead(db)
 	db.role.Store(uint32(Leader))
 	db.Opts.Logger.Info("leads", "dir", db.Dir, "lsn", lsn, "took", time.Since(start))
 	return nil
+}
+
+// catchUpLast applies the last records of a leader that has ended. The files have all of them, but
+// after a flush they do not tell whose writes these were.
+func (db *Engine) catchUpLast() {
+	if err := db.CatchUp(); err != nil {
+		db.Opts.Logger.Warn("cannot apply the last batches of the leader, reading the files", "error", err)
+	}
 }
 
 // inherit loads the files of the leader before.
@@ -508,11 +603,13 @@ func (db *Engine) Reload() error {
 	if err != nil {
 		return Translate(err)
 	}
+	db.catchUpLast()
 	err = db.replace(func() (*meta.Store, error) {
 		store, _, err := db.loadAgain(meta.Options{ReadOnly: true, Trusted: true}, db.logOptions())
 		return store, err
 	})
 	if err == nil {
+		db.shared.received.restart()
 		db.role.Store(uint32(Reader))
 		db.Opts.Logger.Info("reads alone", "dir", db.Dir, "lsn", db.Cur.LSN, "segments", len(db.Segments))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/vecbolt/vecbolt/internal/codec"
 	"github.com/vecbolt/vecbolt/internal/document"
 	"github.com/vecbolt/vecbolt/internal/engine"
 	"github.com/vecbolt/vecbolt/internal/fileformat"
@@ -250,8 +251,18 @@ func drawMessage(t *rapid.T, kind int) Message {
 	case kindRefused:
 		return Refused{drawError(t)}
 	case kindRecords:
-		records := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 1, 50), 1, 5).Draw(t, "records")
-		return Records{rapid.Uint64Range(1, math.MaxUint64-5).Draw(t, "first"), records}
+		m := Records{First: rapid.Uint64Range(1, math.MaxUint64-5).Draw(t, "first"),
+			Records: rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 1, 50), 1, 5).Draw(t, "records")}
+		if rapid.Bool().Draw(t, "resolved") {
+			for range m.Records {
+				e := codec.Encoder{B: []byte{}}
+				for _, num := range rapid.SliceOfN(rapid.Uint64(), 0, 5).Draw(t, "replaced") {
+					e.Uvarint(num)
+				}
+				m.Replaced = append(m.Replaced, e.B)
+			}
+		}
+		return m
 	case kindRoot:
 		return Root{u64("tx"), u64("applied")}
 	case kindDerived:
@@ -330,7 +341,8 @@ func examples(t testing.TB) []Message {
 		Hello{Version, p, true, [16]byte{1, 2, 3}},
 		Welcome{Version, [16]byte{1, 2, 3}, p, 8, 20, 22},
 		Refused{engine.ErrLocked},
-		Records{21, [][]byte{[]byte("one record"), []byte("another")}},
+		Records{21, [][]byte{[]byte("one record"), []byte("another")}, nil},
+		Records{23, [][]byte{[]byte("one record"), []byte("another")}, [][]byte{{0, 0x80, 1}, {}}},
 		Root{9, 22},
 		Derived{},
 		Release{8},

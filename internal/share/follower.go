@@ -173,7 +173,11 @@ func (l *link) receive() (Message, error) {
 func (l *link) keep(m Records) []engine.Record {
 	n := len(l.records)
 	for i, data := range m.Records {
-		l.records = append(l.records, engine.Record{LSN: m.First + uint64(i), Data: data})
+		r := engine.Record{LSN: m.First + uint64(i), Data: data, Resolved: m.Replaced != nil}
+		if r.Resolved {
+			r.Replaced = m.Replaced[i]
+		}
+		l.records = append(l.records, r)
 	}
 	return l.records[n:]
 }
@@ -342,7 +346,7 @@ func (m *Member) read(l *link) error {
 		}
 		switch msg := msg.(type) {
 		case Records:
-			if err := m.engine.Replay(l.keep(msg)); err != nil {
+			if err := m.engine.Receive(l.keep(msg)); err != nil {
 				return m.failed(err)
 			}
 		case Root:
@@ -612,6 +616,14 @@ func (m *Member) present(ctx context.Context, refused *link) (*link, error) {
 	}
 }
 
+// Broken implements engine.Upstream.
+func (m *Member) Broken(err error) {
+	if l := m.link.Load(); l != nil {
+		_ = m.failed(err)
+		l.conn.Close()
+	}
+}
+
 // Call has the leader run a call that only it can run. done is false if this process leads.
 func (m *Member) Call(ctx context.Context, kind uint8) (result Result, done bool, err error) {
 	return m.ask(ctx, nil, func(id uint64) Message { return Call{Request: id, Kind: kind} })
@@ -642,7 +654,7 @@ func (m *Member) Barrier(ctx context.Context) error {
 	for {
 		_, done, err := m.Call(ctx, CallBarrier)
 		if done || m.engine.Role() != engine.Leader || m.engine.CheckLead() == nil {
-			return err
+			return errors.Join(err, m.engine.CatchUp())
 		}
 	}
 }

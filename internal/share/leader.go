@@ -354,13 +354,13 @@ func (s *leader) letGo(tx uint64) {
 }
 
 // Committed sends batches to all followers.
-func (s *leader) Committed(first uint64, records []wal.Record) {
+func (s *leader) Committed(first uint64, records []wal.Record, replaced [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.followers) == 0 {
 		return
 	}
-	m := Records{First: first}
+	m := Records{First: first, Replaced: replaced}
 	for _, r := range records {
 		m.Records = append(m.Records, slices.Concat(r.Parts...))
 	}

@@ -52,8 +52,9 @@ type Refused struct{ Err error }
 
 // Records are consecutive records of the log. What Read returns shares memory with the frame.
 type Records struct {
-	First   uint64   // LSN of the first one
-	Records [][]byte // as engine.EncodeRecord makes them, one at least
+	First    uint64   // LSN of the first one
+	Records  [][]byte // as engine.EncodeRecord makes them, one at least
+	Replaced [][]byte // of each record, see engine.Record; nil if the leader has not looked it up
 }
 
 // Root says that meta.bolt has a new root.
@@ -230,33 +231,65 @@ func (m Refused) encode(e *codec.Encoder) error {
 func decodeRefused(d *codec.Decoder) Message { return Refused{decodeError(d, 0)} }
 
 func (m Records) encode(e *codec.Encoder) error {
+	resolved := m.Replaced != nil
+	if resolved && len(m.Replaced) != len(m.Records) {
+		return fmt.Errorf("%d records replace something, of %d", len(m.Replaced), len(m.Records))
+	}
 	e.U64(m.First)
+	encodeBool(e, resolved)
 	e.Uvarint(uint64(len(m.Records)))
-	for _, r := range m.Records {
+	for i, r := range m.Records {
 		if len(r) == 0 {
 			return fmt.Errorf("an empty record")
 		}
 		e.Bytes(r)
+		if !resolved {
+			continue
+		}
+		if err := checkReplaced(m.Replaced[i]); err != nil {
+			return err
+		}
+		e.Bytes(m.Replaced[i])
 	}
 	return checkRecords(m.First, len(m.Records))
 }
 
+// checkReplaced checks that b has whole numbers.
+func checkReplaced(b []byte) error {
+	d := codec.NewDecoder(b)
+	for d.Len() > 0 {
+		d.Uvarint()
+	}
+	return d.Err()
+}
+
 func decodeRecords(d *codec.Decoder) Message {
 	m := Records{First: d.U64()}
+	resolved := decodeBool(d)
 	n := d.Count(2) // a length, and a byte at least
 	d.Fail(checkRecords(m.First, n))
 	if d.Err() == nil {
 		m.Records = make([][]byte, 0, capacity(n, d.Len()))
 	}
+	if resolved {
+		m.Replaced = make([][]byte, 0, cap(m.Records))
+	}
 	for range n {
-		r := d.Bytes()
+		r, replaced := d.Bytes(), []byte(nil)
 		if len(r) == 0 {
 			d.Fail(fmt.Errorf("an empty record"))
+		}
+		if resolved {
+			replaced = d.Bytes()
+			d.Fail(checkReplaced(replaced))
 		}
 		if d.Err() != nil {
 			break
 		}
 		m.Records = append(m.Records, r)
+		if resolved {
+			m.Replaced = append(m.Replaced, replaced)
+		}
 	}
 	return m
 }

@@ -241,13 +241,21 @@ func TestRefusedMessages(t *testing.T) {
 			e.Uvarint(1 << 63)
 			e.Uvarint(1)
 		})},
-		"no records":   {kindRecords, encoded(func(e *codec.Encoder) { e.U64(1); e.Uvarint(0) })},
-		"record 0":     {kindRecords, encoded(func(e *codec.Encoder) { e.U64(0); e.Uvarint(1); e.String("x") })},
-		"last record":  {kindRecords, encoded(func(e *codec.Encoder) { e.U64(math.MaxUint64); e.Uvarint(1); e.String("x") })},
-		"empty record": {kindRecords, encoded(func(e *codec.Encoder) { e.U64(1); e.Uvarint(1); e.String("") })},
-		"call 0":       {kindCall, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(0) })},
-		"call 5":       {kindCall, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(CallProcesses + 1) })},
-		"deleted":      {kindResult, encoded(func(e *codec.Encoder) { e.U64(1); e.U64(1); e.Uvarint(1 << 63); e.U8(0); e.U8(0) })},
+		"no records":   {kindRecords, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(0); e.Uvarint(0) })},
+		"record 0":     {kindRecords, encoded(func(e *codec.Encoder) { e.U64(0); e.U8(0); e.Uvarint(1); e.String("x") })},
+		"last record":  {kindRecords, encoded(func(e *codec.Encoder) { e.U64(math.MaxUint64); e.U8(0); e.Uvarint(1); e.String("x") })},
+		"empty record": {kindRecords, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(0); e.Uvarint(1); e.String("") })},
+		"half a docnum is replaced": {kindRecords, encoded(func(e *codec.Encoder) {
+			e.U64(1)
+			e.U8(1)
+			e.Uvarint(1)
+			e.String("x")
+			e.String("\x80")
+		})},
+		"replaces nothing known": {kindRecords, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(1); e.Uvarint(1); e.String("x") })},
+		"call 0":                 {kindCall, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(0) })},
+		"call 5":                 {kindCall, encoded(func(e *codec.Encoder) { e.U64(1); e.U8(CallProcesses + 1) })},
+		"deleted":                {kindResult, encoded(func(e *codec.Encoder) { e.U64(1); e.U64(1); e.Uvarint(1 << 63); e.U8(0); e.U8(0) })},
 		"too many processes": {kindResult, encoded(func(e *codec.Encoder) {
 			e.U64(1)
 			e.U64(1)
@@ -298,7 +306,9 @@ func TestAppendRefuses(t *testing.T) {
 		"processes":           {Result{Processes: make([]Process, maxProcesses+1)}, nil},
 		"applied above last":  {Welcome{Applied: 1}, nil},
 		"records":             {Records{First: 1}, nil},
-		"empty record":        {Records{1, [][]byte{nil}}, nil},
+		"empty record":        {Records{1, [][]byte{nil}, nil}, nil},
+		"replaced by nothing": {Records{1, [][]byte{{1}}, [][]byte{nil, nil}}, nil},
+		"not a docnum":        {Records{1, [][]byte{{1}}, [][]byte{{0x80}}}, nil},
 		"no writer":           {Hello{}, nil},
 		"process id":          {Hello{Writer: [16]byte{1}, Process: Process{PID: -1}}, nil},
 		"time":                {Hello{Writer: [16]byte{1}, Process: Process{Since: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}}, nil},

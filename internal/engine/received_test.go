@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/document"
+	"github.com/vecbolt/vecbolt/internal/fileformat"
+	"github.com/vecbolt/vecbolt/wal"
+)
+
+// A tap is the observer of a leader and keeps what it is told.
+type tap struct {
+	records []Record
+	unpin   []func()
+}
+
+func (o *tap) Committed(first uint64, records []wal.Record, replaced [][]byte) {
+	for i, r := range records {
+		o.records = append(o.records, Record{LSN: first + uint64(i), Data: slices.Concat(r.Parts...),
+			Replaced: replaced[i], Resolved: true})
+	}
+}
+
+func (o *tap) Rooted(_ Root, unpin func()) { o.unpin = append(o.unpin, unpin) }
+func (o *tap) Made()                       {}
+
+// A lonely upstream leads to no leader. It counts how often the follower has to join again.
+type lonely struct{ broken int }
+
+func (u *lonely) Forward(context.Context, []Op, int, func() ([]Op, error)) (int, bool, error) {
+	return 0, true, ErrLocked
+}
+func (u *lonely) OwnID() RequestID { return RequestID{} }
+func (u *lonely) Outcome(context.Context, RequestID, uint64) (int, bool, error) {
+	return 0, false, ErrUnknown
+}
+func (u *lonely) Left(Root)    {}
+func (u *lonely) Broken(error) { u.broken++ }
+
+// A pair is a leader and a follower in one process, without a connection.
+type pair struct {
+	t        *testing.T
+	tap      tap
+	up       lonely
+	leader   *Engine
+	follower *Engine
+	begin    []Record // what the follower began with
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	if !CanShare {
+		t.Skip("processes do not share here")
+	}
+	p := &pair{t: t}
+	dir := t.TempDir()
+	o := Options{HeadSize: 64 << 20, Workers: 1, Shared: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		OnLead: func(*Engine) bool { return true }, Upstream: &p.up}
+	var err error
+	if p.leader, err = Open(dir, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.leader.Close() })
+	p.leader.Observe(&p.tap)
+	p.decide(func(g *Group) ([]Op, error) {
+		return []Op{{Kind: OpDefine, Coll: g.NextID, Def: &Definition{ID: g.NextID, Name: "docs",
+			Schema: Schema{Dim: 2, Metric: fileformat.L2}}}}, nil
+	})
+	if p.follower, err = NewFollower(dir, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.follower.Close() })
+	p.adopt()
+	return p
+}
+
+// adopt gives the follower the state of the leader.
+func (p *pair) adopt() {
+	p.t.Helper()
+	var root Root
+	p.begin = nil
+	err := p.leader.Join(func(r Root, _ uint64, unpin func()) {
+		root = r
+		p.t.Cleanup(unpin)
+	}, func(record []byte) error {
+		p.begin = append(p.begin, Record{LSN: root.Applied + uint64(len(p.begin)) + 1, Data: bytes.Clone(record)})
+		return nil
+	})
+	if err == nil {
+		err = p.follower.Adopt(root, p.begin)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.tap.records = nil
+}
+
+func (p *pair) decide(decide func(*Group) ([]Op, error)) {
+	p.t.Helper()
+	if _, err := p.leader.Exclusively(p.t.Context(), decide); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// put writes documents in the leader.
+func (p *pair) put(texts map[string]string) {
+	p.t.Helper()
+	var ops []Op
+	for id, text := range texts {
+		doc, err := document.Append(nil, &document.Document{ID: id, Text: text})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		ops = append(ops, Op{Kind: OpPut, Collection: "docs", ID: id, Doc: doc, Vec: []float32{1, 2}})
+	}
+	if _, err := p.leader.Write(p.t.Context(), ops, 1); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// receive gives the follower the records that the leader has reported.
+func (p *pair) receive() error {
+	records := p.tap.records
+	p.tap.records = nil
+	return p.follower.Receive(records)
+}
+
+// content returns the texts of an engine by id, and the rows of its head that are dead.
+func content(t *testing.T, db *Engine) (texts map[string]string, dead int) {
+	t.Helper()
+	ver, err := db.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Done(ver)
+	texts = map[string]string{}
+	v := ver.Views[ver.Names["docs"]]
+	for _, p := range v.Parts {
+		live := p.Alive()
+		dead += p.N - p.Live()
+		for row := range live.All() {
+			d, err := document.Decode(p.docs[row], document.All)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[d.ID] = d.Text
+		}
+	}
+	if len(texts) != v.Count {
+		t.Errorf("%d documents, %d are counted", len(texts), v.Count)
+	}
+	return texts, dead
+}
+
+// TestReceivedRecords compares a follower with its leader after random writes. The leader tells
+// which documents each one replaces; a follower that joins looks them up.
+func TestReceivedRecords(t *testing.T) {
+	p := newPair(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 200 {
+		texts := map[string]string{}
+		for range 1 + rng.IntN(3) {
+			texts[fmt.Sprint(rng.IntN(20))] = fmt.Sprint(round)
+		}
+		p.put(texts)
+		if rng.IntN(3) == 0 {
+			op := Op{Kind: OpDelete, Collection: "docs", ID: fmt.Sprint(rng.IntN(20))}
+			if _, err := p.leader.Write(t.Context(), []Op{op}, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rng.IntN(50) == 0 {
+			p.adopt()
+		} else if rng.IntN(4) == 0 {
+			if err := p.receive(); err != nil {
+				t.Fatal(err)
+			}
+			if now, want := p.follower.Seen(), p.leader.Seen(); now != want {
+				t.Fatalf("the follower has batch %d, the leader %d", now, want)
+			}
+		} else {
+			continue
+		}
+		want, wantDead := content(t, p.leader)
+		got, dead := content(t, p.follower)
+		if fmt.Sprint(got) != fmt.Sprint(want) || dead != wantDead {
+			t.Fatalf("round %d: %v and %d dead rows, the leader has %v and %d", round, got, dead, want, wantDead)
+		}
+	}
+}
+
+// TestReceivedIsBounded: records that no call needs are applied when many wait.
+func TestReceivedIsBounded(t *testing.T) {
+	p := newPair(t)
+	text := string(bytes.Repeat([]byte("x"), 100<<10))
+	applied := p.follower.Cur.LSN
+	for range 3 * maxReceived / len(text) {
+		p.put(map[string]string{"a": text})
+		if err := p.receive(); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.follower.shared.received.bytes; n > maxReceived {
+			t.Fatalf("%d bytes wait", n)
+		}
+	}
+	if now := p.follower.Cur.LSN; now == applied || now == p.leader.Cur.LSN {
+		t.Fatalf("batch %d of %d is applied, after %d", now, p.leader.Cur.LSN, applied)
+	}
+}
+
+// TestReceivedDamage receives records that do not fit. No call sees a version that lacks them,
+// until the follower has joined again.
+func TestReceivedDamage(t *testing.T) {
+	for name, spoil := range map[string]func(*Record){
+		"a hole":           func(r *Record) { r.LSN++ },
+		"cut":              func(r *Record) { r.Data = r.Data[:len(r.Data)-1] },
+		"too few docnums":  func(r *Record) { r.Replaced = nil },
+		"too many docnums": func(r *Record) { r.Replaced = append(r.Replaced, 0) },
+		"a later docnum":   func(r *Record) { r.Replaced[0] = 100 },
+		"half a docnum":    func(r *Record) { r.Replaced[0] = 0x80 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			p.put(map[string]string{"a": "1"})
+			spoil(&p.tap.records[0])
+			if err := p.receive(); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if _, err := p.follower.Acquire(); !errors.Is(err, fileformat.ErrCorrupt) {
+					t.Fatal(err)
+				}
+			}
+			if p.up.broken != 1 {
+				t.Errorf("told to join again %d times", p.up.broken)
+			}
+			p.adopt()
+			if got, _ := content(t, p.follower); got["a"] != "1" {
+				t.Error(got)
+			}
+		})
+	}
+}
