@@ -61,6 +61,13 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// writeFor writes ops as the leader does for a follower.
+func writeFor(vdb *DB, id engine.RequestID, ops []engine.Op) (deleted int, err error) {
+	vdb.engine.Submit(id, ops, 1, func(n int, failed error) { deleted, err = n, failed })
+	vdb.engine.CommitSubmitted()
+	return deleted, err
+}
+
 func upsert(t testing.TB, c *Collection, docs ...Document) {
 	t.Helper()
 	if _, err := c.Upsert(t.Context(), docs...); err != nil {

@@ -32,7 +32,7 @@ func TestBatchPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	follower := engine.RequestID{Writer: [16]byte([]byte("follower 0123456")), Number: 7}
-	if n, err := vdb.engine.WriteFor(ctx, follower, []engine.Op{{Kind: engine.OpDelete, Collection: "notes", ID: "b"}}, 1); n != 1 || err != nil {
+	if n, err := writeFor(vdb, follower, []engine.Op{{Kind: engine.OpDelete, Collection: "notes", ID: "b"}}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	if err := vdb.Drop(ctx, "notes"); err != nil {

@@ -137,7 +137,7 @@ func TestDeposedInAWrite(t *testing.T) {
 		return []engine.Op{{Kind: engine.OpPut, Collection: "c", ID: id, Doc: b}}
 	}
 	id, seen := first.member.OwnID(), first.engine.Seen()
-	if _, err := first.engine.WriteFor(ctx, id, put("logged"), 1); err != nil {
+	if _, err := writeFor(first, id, put("logged")); err != nil {
 		t.Fatal(err)
 	}
 	decided := 0

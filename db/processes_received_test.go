@@ -15,6 +15,7 @@ import (
 // TestDecisionSeesAll: a process that decides sees all that was written before, also what it had no
 // call for.
 func TestDecisionSeesAll(t *testing.T) {
+	bounded(t)
 	leader, other := openBoth(t, t.TempDir())
 	docs, same := collection(t, leader, "docs", Schema{}), collection(t, other, "docs", Schema{})
 	for i := range 20 {
@@ -28,6 +29,7 @@ func TestDecisionSeesAll(t *testing.T) {
 // TestReceivedTellsOutcome loses the answer to a write whose batch the leader has flushed. One
 // process has its record, and no call that needs it: the writer itself, or the one that leads next.
 func TestReceivedTellsOutcome(t *testing.T) {
+	bounded(t)
 	for name, writerHasIt := range map[string]bool{"the writer": true, "the next leader": false} {
 		t.Run(name, func(t *testing.T) {
 			w, leader, others := unanswered(t, 2)

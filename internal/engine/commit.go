@@ -19,15 +19,37 @@ import (
 // Write applies ops, whose documents and vectors have size bytes, all or none. It returns how many
 // documents the deletes removed.
 func (db *Engine) Write(ctx context.Context, ops []Op, size int) (deleted int, err error) {
-	return db.WriteFor(ctx, RequestID{}, ops, size)
-}
-
-// WriteFor is Write for a follower. A request that was applied already is not applied again, and
-// has the result that it had.
-func (db *Engine) WriteFor(ctx context.Context, id RequestID, ops []Op, size int) (deleted int, err error) {
-	r := &request{id: id, ops: ops, size: size}
+	r := &request{ops: ops, size: size}
 	err = db.submit(ctx, r)
 	return r.deleted, err
+}
+
+// Submit is Write for a follower. It does not wait: done gets the result, and must not block.
+// CommitSubmitted, or a writer of this process, commits the write. A request that was applied
+// already is not applied again, and has the result that it had.
+func (db *Engine) Submit(id RequestID, ops []Op, size int, done func(deleted int, err error)) {
+	if !db.Leads() {
+		done(0, errDeposed) // its follower asks the new leader
+		return
+	}
+	q := &db.Queue
+	q.Mu.Lock()
+	defer q.Mu.Unlock()
+	q.Waiting = append(q.Waiting, &request{id: id, ops: ops, size: size, done: done})
+}
+
+// CommitSubmitted commits one group of requests, unless somebody is about to do so.
+func (db *Engine) CommitSubmitted() {
+	q := &db.Queue
+	q.Mu.Lock()
+	if q.leading || len(q.Waiting) == 0 {
+		q.Mu.Unlock()
+		return
+	}
+	q.leading = true
+	first := q.Waiting[0]
+	q.Mu.Unlock()
+	db.lead(first)
 }
 
 // Exclusively runs decide while no other write happens, and applies the ops that decide
@@ -36,7 +58,7 @@ func (db *Engine) Exclusively(ctx context.Context, decide func(*Group) ([]Op, er
 	return db.ExclusivelyFor(ctx, RequestID{}, decide)
 }
 
-// ExclusivelyFor is Exclusively for a follower, as WriteFor is Write.
+// ExclusivelyFor is Exclusively for a follower, whose request is not applied twice.
 func (db *Engine) ExclusivelyFor(ctx context.Context, id RequestID,
 	decide func(*Group) ([]Op, error)) (deleted int, err error) {
 	r := &request{id: id, decide: decide}
@@ -52,7 +74,8 @@ type request struct {
 	decide  func(*Group) ([]Op, error) // if set, computes ops, alone in its group
 	deleted int
 	err     error
-	turn    chan bool // true: lead the next group; false: done
+	turn    chan bool                    // true: lead the next group; false: done
+	done    func(deleted int, err error) // instead of turn, for a request of Submit
 }
 
 // commitQueue lines up requests. A request that finds no leader becomes the leader. It
@@ -63,6 +86,7 @@ type commitQueue struct {
 	Mu      sync.Mutex
 	Waiting []*request
 	leading bool
+	crowd   bool // several goroutines of this process write
 }
 
 // maxGroupBytes bounds the size of one append.
@@ -136,27 +160,27 @@ func (db *Engine) enqueue(r *request) {
 	lead := !q.leading
 	q.leading = true
 	q.Mu.Unlock()
-	if lead || <-r.turn {
-		db.lead(r)
+	for (lead || <-r.turn) && !db.lead(r) {
+		lead = false // the group was full before r
 	}
 }
 
 // gather yields while more requests arrive: one sync costs the same for a large group as
-// for a single request.
+// for a single request. To yield wakes another thread, so a lonely writer does not.
 func (q *commitQueue) gather() {
 	for before := 0; ; runtime.Gosched() {
 		q.Mu.Lock()
-		n := len(q.Waiting)
+		n, crowd := len(q.Waiting), q.crowd
 		q.Mu.Unlock()
-		if n == before {
+		if n == before || !crowd {
 			return
 		}
 		before = n
 	}
 }
 
-// lead commits one group, starting with r, and passes the lead on.
-func (db *Engine) lead(r *request) {
+// lead commits one group and passes the lead on. It reports whether r was in the group.
+func (db *Engine) lead(r *request) (included bool) {
 	q := &db.Queue
 	q.gather()
 	q.Mu.Lock()
@@ -176,25 +200,53 @@ func (db *Engine) lead(r *request) {
 	q.Waiting = q.Waiting[n:]
 	q.Mu.Unlock()
 
-	defer q.handOver(r, group) // also when a panic or Goexit ends this goroutine
+	defer db.handOver(r, group) // also when a panic or Goexit ends this goroutine
 	db.commitGroup(group)
+	return slices.Contains(group, r)
 }
 
-// handOver wakes the followers of a group after its commit and passes on the lead of r.
-func (q *commitQueue) handOver(r *request, group []*request) {
+// handOver passes on the lead of r after the commit of a group, and answers its members.
+func (db *Engine) handOver(r *request, group []*request) {
+	if db.Queue.passOn(group) {
+		if o := db.observer(); o != nil {
+			o.Submitted()
+		}
+	}
 	for _, member := range group {
-		if member != r {
+		switch {
+		case member.done != nil:
+			member.done(member.deleted, member.err)
+		case member != r:
 			member.turn <- false
 		}
 	}
+}
+
+// passOn gives the lead to the first request that waits. It reports whether that is one of Submit,
+// which has nobody to lead.
+func (q *commitQueue) passOn(group []*request) (submitted bool) {
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
-	if len(q.Waiting) > 0 {
-		q.Waiting[0].turn <- true
-	} else {
+	writers := 0
+	for _, requests := range [][]*request{group, q.Waiting} {
+		for _, r := range requests {
+			if r.done == nil {
+				writers++
+			}
+		}
+	}
+	q.crowd = writers > 1
+	if len(q.Waiting) == 0 {
 		q.Waiting = nil
 		q.leading = false
+		return false
 	}
+	if first := q.Waiting[0]; first.done == nil {
+		first.turn <- true
+		return false
+	}
+	q.leading = false
+	return true
 }
 
 // errAbandoned is the error of a group whose leader goroutine ended during the commit.

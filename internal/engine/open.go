@@ -502,7 +502,7 @@ func (db *Engine) replayTogether(records []Record) (rest []Record, err error) {
 }
 
 // readTogether decodes the first of some records that can become visible together. resolved is true
-// if all of them tell what they replace.
+// if all of them are.
 func readTogether(records []Record) (batches []Batch, resolved bool, err error) {
 	batches, resolved = make([]Batch, 0, len(records)), true
 	for i, r := range records {
@@ -522,8 +522,8 @@ func readTogether(records []Record) (batches []Batch, resolved bool, err error) 
 	return batches, resolved, nil
 }
 
-// again resolves the writes of a batch that was committed before. Without g.tx, its record tells
-// what they replace.
+// again resolves the writes of a batch that was committed before, by g.tx if there is one, and by
+// its record otherwise.
 func (g *Group) again(r Record, b *Batch) error {
 	lsn, replaced := r.LSN, codec.NewDecoder(r.Replaced)
 	if b.First != g.nextNum {

@@ -26,13 +26,16 @@ type outcomes struct {
 	mu      sync.Mutex
 	since   uint64
 	last    uint64
-	applied map[RequestID]outcome
-	order   []RequestID // of applied, by batch; from maxOutcomes on a ring, whose oldest is at next
+	applied []outcome // by batch; from maxOutcomes on a ring, whose oldest is at next
 	next    int
+	// places finds an element of applied by its request. Only a process that is asked needs it: nil
+	// until then.
+	places map[RequestID]int
 }
 
 // An outcome is the effect of a request.
 type outcome struct {
+	id      RequestID
 	lsn     uint64 // of the batch
 	deleted int    // documents
 }
@@ -50,19 +53,20 @@ func (t *outcomes) note(lsn uint64, id RequestID, deleted int) {
 	if id.zero() {
 		return
 	}
-	if t.applied == nil {
-		t.applied = map[RequestID]outcome{}
-	}
-	if len(t.order) < maxOutcomes {
-		t.order = append(t.order, id)
+	at := len(t.applied)
+	if o := (outcome{id, lsn, deleted}); at < maxOutcomes {
+		t.applied = append(t.applied, o)
 	} else {
-		oldest := t.order[t.next]
-		t.since = max(t.since, t.applied[oldest].lsn)
-		delete(t.applied, oldest)
-		t.order[t.next] = id
+		at = t.next
+		oldest := t.applied[at]
+		t.since = max(t.since, oldest.lsn)
+		delete(t.places, oldest.id)
+		t.applied[at] = o
 		t.next = (t.next + 1) % maxOutcomes
 	}
-	t.applied[id] = outcome{lsn, deleted}
+	if t.places != nil {
+		t.places[id] = at
+	}
 }
 
 // known says that batches up to lsn are not read: meta.bolt has them.
@@ -87,7 +91,16 @@ func (t *outcomes) find(id RequestID) (o outcome, applied bool, since uint64) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o, applied = t.applied[id]
+	if t.places == nil {
+		t.places = make(map[RequestID]int, len(t.applied))
+		for at, o := range t.applied {
+			t.places[o.id] = at
+		}
+	}
+	at, applied := t.places[id]
+	if applied {
+		o = t.applied[at]
+	}
 	return o, applied, t.since
 }
 

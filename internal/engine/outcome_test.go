@@ -13,18 +13,23 @@ func number(n uint64) RequestID { return RequestID{Writer: [16]byte{1}, Number: 
 // says from where on it knows all.
 func TestOutcomesAreBounded(t *testing.T) {
 	const more = 1000
-	var o outcomes
-	for n := range uint64(maxOutcomes + more) {
-		o.note(2*n+1, RequestID{}, 0) // of the leader itself: costs no room
-		o.note(2*n+2, number(n), int(n))
-	}
-	if len(o.applied) != maxOutcomes || len(o.order) != maxOutcomes || o.since != 2*more {
-		t.Fatalf("%d and %d requests since batch %d", len(o.applied), len(o.order), o.since)
-	}
-	for n := range uint64(maxOutcomes + more) {
-		got, applied, _ := o.find(number(n))
-		if want := n >= more; applied != want || want && got != (outcome{2*n + 2, int(n)}) {
-			t.Fatalf("request %d: %+v %v", n, got, applied)
+	for _, asked := range []bool{false, true} {
+		var o outcomes
+		for n := range uint64(maxOutcomes + more) {
+			o.note(2*n+1, RequestID{}, 0) // of the leader itself: costs no room
+			o.note(2*n+2, number(n), int(n))
+			if asked && n == more {
+				o.find(number(n))
+			}
+		}
+		if len(o.applied) != maxOutcomes || asked && len(o.places) != maxOutcomes || o.since != 2*more {
+			t.Fatalf("%d and %d requests since batch %d", len(o.applied), len(o.places), o.since)
+		}
+		for n := range uint64(maxOutcomes + more) {
+			got, applied, _ := o.find(number(n))
+			if want := n >= more; applied != want || want && got != (outcome{number(n), 2*n + 2, int(n)}) {
+				t.Fatalf("request %d: %+v %v", n, got, applied)
+			}
 		}
 	}
 }
@@ -50,7 +55,7 @@ func TestOutcomes(t *testing.T) {
 				if n := rapid.Uint64Range(0, 3).Draw(t, "missed"); n > 0 {
 					last += n
 					since = last
-					all[number(last)] = outcome{last, 0}
+					all[number(last)] = outcome{number(last), last, 0}
 				}
 				o.known(last)
 			case 2: // meta.bolt has known batches
@@ -60,7 +65,7 @@ func TestOutcomes(t *testing.T) {
 				o.note(last, RequestID{}, 0)
 			default:
 				last++
-				all[number(last)] = outcome{last, int(last % 5)}
+				all[number(last)] = outcome{number(last), last, int(last % 5)}
 				noted[number(last)] = true
 				o.note(last, number(last), int(last%5))
 			}

@@ -31,6 +31,7 @@ func (o *tap) Committed(first uint64, records []wal.Record, replaced [][]byte) {
 
 func (o *tap) Rooted(_ Root, unpin func()) { o.unpin = append(o.unpin, unpin) }
 func (o *tap) Made()                       {}
+func (o *tap) Submitted()                  {}
 
 // A lonely upstream leads to no leader. It counts how often the follower has to join again.
 type lonely struct{ broken int }

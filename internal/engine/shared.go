@@ -84,6 +84,8 @@ type Observer interface {
 	Rooted(root Root, unpin func())
 	// Made reports that a derived file has been written.
 	Made()
+	// Submitted reports that requests of Submit wait, and nobody commits them.
+	Submitted()
 }
 
 // An Upstream takes the writes of a follower to the leader.

@@ -478,7 +478,7 @@ var freeGoroutines = map[string]struct {
 	"segment/terms/compare.go":      {1, "iter.Pull2 passes panics on to its caller, and faults are made panics there"},
 	"exchange/rows.go":              {1, "iter.Pull2 passes panics on to its caller, and reads no mapped memory"},
 	"internal/share/follower.go":    {1, "closes a connection"},
-	"internal/share/leader.go":      {1, "ends the reading from a connection"},
+	"internal/share/leader.go":      {2, "end the reading from a connection, and a connection"},
 	"mcp/server.go":                 {1, "ends a context"},
 	"server/slots.go":               {2, "recovers, and passes panics on to the goroutine of the request; ends a context"},
 	"server/listen.go":              {1, "http.Server recovers in its own goroutines, and maps nothing"},

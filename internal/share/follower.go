@@ -1,15 +1,16 @@
 package share
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -19,22 +20,35 @@ import (
 
 // A link is the connection to a leader.
 type link struct {
-	conn   *net.UnixConn
+	socket *socket
 	pid    int // of the leader, or 0: see checkPeer
 	since  time.Time
 	failed time.Time // when taking its place failed last; guarded by Member.deposing
-	in     *bufio.Reader
+	source *source
+	in     *Reader // of source
 	out    *queue
 	sender vfs.Group
 
+	// One goroutine at a time reads, and turn has an element then. See reader.go.
+	turn      chan struct{}
+	held      Message       // read in passing, to be handled by the background; guarded by turn
+	pause     pause         // guarded by turn
+	uses      atomic.Uint64 // number of turns of calls
+	glanced   atomic.Int64  // time of the last glance, in nanoseconds since the epoch
+	attention chan struct{} // has an element if the background is to read at once
+	single    bool          // the process has one processor, which no call may keep while it waits
+	ended     chan struct{} // closed when reading has failed
+	err       error         // why; set before
+
 	welcome Welcome
 	token   string          // of the leader
-	records []engine.Record // after the last root that was adopted
+	records []engine.Record // after the last root that was adopted; guarded by turn
 
 	mu      sync.Mutex
 	lost    bool
 	bye     bool // the leader has said that it closes
 	pending map[uint64]*pending
+	parked  int // pending requests that leave reading to the background
 }
 
 // A pending request waits for its result.
@@ -42,6 +56,8 @@ type pending struct {
 	decide  func() ([]engine.Op, error) // of an Exclusive
 	decided error                       // of decide
 	sent    bool                        // ops that the leader may apply have been sent
+	id      uint64
+	parks   bool // it leaves reading to the background
 	done    chan struct{}
 	result  Result
 	lost    bool // the connection ended first
@@ -58,17 +74,21 @@ func (m *Member) join(wait time.Duration) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: conn, since: time.Now(), token: before, in: bufio.NewReaderSize(conn, readBytes),
-		out: newQueue(conn), pending: map[uint64]*pending{}}
+	socket, err := newSocket(conn)
+	if err != nil {
+		return nil, err
+	}
+	l := newLink(socket)
+	l.token = before
 	// If sending fails, the leader has ended. It may have said so before, which is still to be
 	// read.
 	l.sender.Go(engine.SocketName, func() error { return l.out.send() })
-	defer context.AfterFunc(m.ctx, func() { conn.Close() })()
+	defer context.AfterFunc(m.ctx, socket.cut)()
 	if wait > 0 {
-		_ = conn.SetReadDeadline(time.Now().Add(wait))
-		defer conn.SetReadDeadline(time.Time{})
+		l.source.deadline = time.Now().Add(wait)
+		defer func() { l.source.deadline = time.Time{} }()
 	}
-	if l.pid, err = checkPeer(conn); err == nil {
+	if l.pid, err = checkPeer(socket); err == nil {
 		defer m.watch(l)()
 		err = l.greet(Hello{Version: Version, Process: m.process(engine.Follower), ReadOnly: m.opts.ReadOnly,
 			Writer: m.writer})
@@ -86,6 +106,13 @@ func (m *Member) join(wait time.Duration) (*link, error) {
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
+}
+
+func newLink(s *socket) *link {
+	in := &source{socket: s, parks: true}
+	return &link{socket: s, since: time.Now(), source: in, in: NewReader(in), out: newQueue(s),
+		turn: make(chan struct{}, 1), attention: make(chan struct{}, 1), ended: make(chan struct{}),
+		single: runtime.GOMAXPROCS(0) == 1, pending: map[uint64]*pending{}}
 }
 
 // joinAdopted joins the leader and adopts its state.
@@ -153,7 +180,7 @@ func (l *link) greet(hello Hello) error {
 // receive reads a message of a leader that is being joined. errNoLeader says that it has ended or
 // closes.
 func (l *link) receive() (Message, error) {
-	m, err := Read(l.in)
+	m, err := l.in.Next()
 	if isLost(err) {
 		return nil, fmt.Errorf("%w: %w", errNoLeader, err)
 	}
@@ -207,7 +234,7 @@ func (m *Member) adoptFirst(l *link) error {
 		}
 		// The leader has a newer root and has sent it.
 		l.send(Release{Tx: root.Tx})
-		_ = l.conn.SetReadDeadline(time.Now().Add(helloTime))
+		l.source.deadline = time.Now().Add(helloTime)
 		for sent := false; !sent; {
 			msg, err := l.receive()
 			if err != nil {
@@ -223,7 +250,7 @@ func (m *Member) adoptFirst(l *link) error {
 				return fmt.Errorf("%T instead of Root", msg)
 			}
 		}
-		_ = l.conn.SetReadDeadline(time.Time{})
+		l.source.deadline = time.Time{}
 	}
 }
 
@@ -238,16 +265,17 @@ func isLost(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.As(err, &op))
 }
 
-// close ends the connection. Requests without a result are lost.
+// close ends the connection. Requests without a result are lost. Nobody reads any more.
 func (l *link) close() error {
+	l.socket.cut()
 	l.out.close()
-	err := l.conn.Close()
 	_ = l.sender.Wait() // its error is the end of the connection
+	err := l.socket.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost = true
-	for id, p := range l.pending {
-		delete(l.pending, id)
+	for _, p := range l.pending {
+		l.take(p.id)
 		p.lost = true
 		close(p.done)
 	}
@@ -278,6 +306,7 @@ func (m *Member) run(l *link) {
 			}
 		}
 		err := m.read(l)
+		l.turn <- struct{}{} // for good: nobody reads any more
 		m.mu.Lock()
 		m.change(nil)
 		m.mu.Unlock()
@@ -337,42 +366,6 @@ func (m *Member) elect() *link {
 	return nil
 }
 
-// read takes messages of the leader until the connection ends.
-func (m *Member) read(l *link) error {
-	for {
-		msg, err := Read(l.in)
-		if err != nil {
-			return err
-		}
-		switch msg := msg.(type) {
-		case Records:
-			if err := m.engine.Receive(l.keep(msg)); err != nil {
-				return m.failed(err)
-			}
-		case Root:
-			err := m.adopt(l, l.root(msg.Tx, msg.Applied))
-			switch {
-			case outdated(err):
-				l.send(Release{Tx: msg.Tx}) // a newer one is on its way
-			case err != nil:
-				return m.failed(err)
-			}
-		case Derived:
-			m.engine.Retry()
-		case Grant:
-			m.decide(l, msg)
-		case Result:
-			l.finish(msg)
-		case Bye:
-			l.mu.Lock()
-			l.bye = true
-			l.mu.Unlock()
-		default:
-			return fmt.Errorf("unexpected %T", msg)
-		}
-	}
-}
-
 // failed logs that a message of the leader could not be applied. The process joins again, from the
 // files.
 func (m *Member) failed(err error) error {
@@ -413,11 +406,22 @@ func (m *Member) decide(l *link, g Grant) {
 func (l *link) finish(r Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.pending[r.Request]; p != nil {
-		delete(l.pending, r.Request)
+	if p := l.take(r.Request); p != nil {
 		p.result = r
 		close(p.done)
 	}
+}
+
+// take removes a request from those that are pending; nil if it is not. mu is held.
+func (l *link) take(id uint64) *pending {
+	p := l.pending[id]
+	if p != nil {
+		delete(l.pending, id)
+		if p.parks {
+			l.parked--
+		}
+	}
+	return p
 }
 
 // errUnanswered is the error of a write that the leader may or may not have applied.
@@ -430,7 +434,7 @@ func (m *Member) request(ctx context.Context, l *link, id uint64, msg Message, p
 	if err != nil {
 		return false, err
 	}
-	p.done = make(chan struct{})
+	p.id, p.done = id, make(chan struct{})
 	l.mu.Lock()
 	if l.lost || l.bye {
 		l.mu.Unlock()
@@ -439,25 +443,16 @@ func (m *Member) request(ctx context.Context, l *link, id uint64, msg Message, p
 	l.pending[id] = p
 	l.mu.Unlock()
 	if !l.out.add(frame) {
+		l.socket.cut() // it may be full only, and this call waits for the next connection
 		l.drop(id)
 		return true, nil
 	}
-	look := time.NewTimer(patience)
-	defer look.Stop()
-	for answered := false; !answered; {
-		select {
-		case <-p.done:
-			answered = true
-		case <-look.C:
-			m.depose(l) // if the leader is stopped
-			look.Reset(patience)
-		case <-ctx.Done():
-			l.send(Cancel{Request: id})
-			if sent := l.drop(id); sent {
-				return false, fmt.Errorf("%w: %w", errUnanswered, ctx.Err())
-			}
-			return false, ctx.Err()
+	if err := m.await(ctx, l, p); err != nil {
+		l.send(Cancel{Request: id})
+		if sent := l.drop(id); sent {
+			return false, fmt.Errorf("%w: %w", errUnanswered, err)
 		}
+		return false, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -480,11 +475,8 @@ func (m *Member) request(ctx context.Context, l *link, id uint64, msg Message, p
 func (l *link) drop(id uint64) (sent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.pending[id]; p != nil {
-		delete(l.pending, id)
-		return p.sent
-	}
-	return false
+	p := l.take(id)
+	return p != nil && p.sent
 }
 
 // ask sends a request to the leader, to the next one if it was not begun or has not been applied,
@@ -579,7 +571,9 @@ func (m *Member) Left(root engine.Root) {
 	// The engine holds its lock: only a queue may be touched. A later leader may have a root of the
 	// same number, which is not the one that was left.
 	if l := m.link.Load(); l != nil && l.token == root.Leader {
-		l.send(Release{Tx: root.Tx})
+		if frame, err := Append(nil, Release{Tx: root.Tx}); err == nil {
+			l.out.addSoon(frame)
+		}
 	}
 }
 
@@ -620,7 +614,7 @@ func (m *Member) present(ctx context.Context, refused *link) (*link, error) {
 func (m *Member) Broken(err error) {
 	if l := m.link.Load(); l != nil {
 		_ = m.failed(err)
-		l.conn.Close()
+		l.socket.cut()
 	}
 }
 

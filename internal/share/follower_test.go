@@ -1,9 +1,9 @@
 package share
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -28,11 +28,29 @@ func TestReceive(t *testing.T) {
 		"damaged":          {append(bytes.Clone(root[:len(root)-1]), root[len(root)-1]^1), fileformat.ErrChecksum},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &link{in: bufio.NewReader(bytes.NewReader(c.sent))}
+			l := &link{in: NewReader(bytes.NewReader(c.sent))}
 			m, err := l.receive()
 			if !errors.Is(err, c.want) || (m == nil) != (c.want != nil) {
 				t.Fatal(m, err)
 			}
 		})
+	}
+}
+
+// TestFullQueue: a request that the queue has no room for ends the connection. The caller waits for
+// the next one, which would not come otherwise.
+func TestFullQueue(t *testing.T) {
+	if !engine.CanShare {
+		t.Skip("processes do not share here")
+	}
+	socket, other := connected(t)
+	l := newLink(socket)
+	l.out.bytes = maxQueued
+	again, err := new(Member).request(t.Context(), l, 1, Call{Request: 1, Kind: CallBarrier}, &pending{})
+	if !again || err != nil || len(l.pending) > 0 {
+		t.Error(again, err, l.pending)
+	}
+	if n, err := other.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }

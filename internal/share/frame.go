@@ -45,35 +45,114 @@ func Write(w io.Writer, m Message) error {
 	return err
 }
 
-// Read reads one frame. The end of r is io.EOF between two frames and io.ErrUnexpectedEOF within
-// one; other errors of r are returned as they are. A frame that no process of this version sends
-// gives an error that wraps fileformat.ErrChecksum or fileformat.ErrFormat, and a Hello or Welcome
-// of another version one that wraps fileformat.ErrVersion. After an error the connection is of no
-// more use, because nobody knows where the next frame begins.
+// Read reads one frame, and nothing behind it: see Reader.Next.
+func Read(in io.Reader) (Message, error) { return (&Reader{in: in}).Next() }
+
+// A Reader reads the frames of a connection.
+type Reader struct {
+	in         io.Reader
+	buf        []byte // buf[start:end] has arrived and is not taken
+	start, end int
+
+	header  [headerSize]byte
+	got     int  // bytes of the header that were taken
+	kind    kind // of the frame whose payload is being taken
+	size    int
+	payload []byte
+}
+
+// NewReader returns a Reader that takes much from in at once.
+func NewReader(in io.Reader) *Reader { return &Reader{in: in, buf: make([]byte, readBytes)} }
+
+// Next returns the next message. The end of the connection is io.EOF between two frames and
+// io.ErrUnexpectedEOF within one. Other errors of the connection are returned as they are; after
+// one that does not end it, such as a deadline, Next goes on where it was. A frame that no process
+// of this version sends gives an error that wraps fileformat.ErrChecksum or fileformat.ErrFormat,
+// and a Hello or Welcome of another version one that wraps fileformat.ErrVersion. After these the
+// connection is of no more use, because nobody knows where the next frame begins.
 //
 // The message may share memory with the frame, which belongs to it alone.
-func Read(r io.Reader) (Message, error) {
-	var header [headerSize]byte
-	if _, err := io.ReadFull(r, header[:]); err != nil {
-		return nil, err
+func (r *Reader) Next() (Message, error) {
+	for r.got < headerSize {
+		n, err := r.take(r.header[r.got:])
+		if r.got += n; n == 0 && err != nil {
+			return nil, r.ended(err)
+		}
+		if r.got == headerSize {
+			if err := r.begin(); err != nil {
+				return nil, err
+			}
+		}
 	}
-	d := codec.NewDecoder(header[:])
-	n, number, sum := d.U32(), d.U8(), d.U32()
+	// Memory at most doubles with what has arrived, because the length alone is only a claim.
+	for len(r.payload) < r.size {
+		r.payload = slices.Grow(r.payload, min(max(len(r.payload), 1), r.size-len(r.payload)))
+		n, err := r.take(r.payload[len(r.payload):min(cap(r.payload), r.size)])
+		if r.payload = r.payload[:len(r.payload)+n]; n == 0 && err != nil {
+			return nil, r.ended(err)
+		}
+	}
+	payload := r.payload
+	r.got, r.payload = 0, nil
+	return decode(r.kind, r.header[:], payload)
+}
+
+// take moves bytes that have arrived to b, and waits for the first of them.
+func (r *Reader) take(b []byte) (n int, err error) {
+	if r.start == r.end {
+		if len(b) >= len(r.buf) {
+			return r.in.Read(b)
+		}
+		r.start = 0
+		r.end, err = r.in.Read(r.buf)
+	}
+	n = copy(b, r.buf[r.start:r.end])
+	r.start += n
+	return n, err
+}
+
+// ended returns the error of Next for one of the connection.
+func (r *Reader) ended(err error) error {
+	if err == io.EOF && r.got > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// begin looks at a whole header.
+func (r *Reader) begin() error {
+	d := codec.NewDecoder(r.header[:])
+	n, number := d.U32(), d.U8()
 	if int(number) >= len(kinds) || kinds[number].decode == nil {
-		return nil, fmt.Errorf("%w: message of kind %d", fileformat.ErrFormat, number)
+		return fmt.Errorf("%w: message of kind %d", fileformat.ErrFormat, number)
 	}
-	k := kinds[number]
-	if n > uint32(k.limit) {
-		return nil, fmt.Errorf("%s: %w: %d bytes, the limit is %d", k.name, fileformat.ErrFormat, n, k.limit)
+	r.kind = kinds[number]
+	if n > uint32(r.kind.limit) {
+		return fmt.Errorf("%s: %w: %d bytes, the limit is %d", r.kind.name, fileformat.ErrFormat, n, r.kind.limit)
 	}
-	payload, err := readPayload(r, int(n))
-	if err != nil {
-		return nil, err
+	r.size = int(n)
+	r.payload = make([]byte, 0, min(r.size, chunk))
+	return nil
+}
+
+// chunk is the memory that a frame gets before any of its payload has arrived.
+const chunk = 64 << 10
+
+// Ready reports whether the next message has arrived.
+func (r *Reader) Ready() bool {
+	arrived := r.buf[r.start:r.end]
+	if r.got == 0 {
+		return len(arrived) >= headerSize && len(arrived)-headerSize >= int(binary.LittleEndian.Uint32(arrived))
 	}
-	if codec.CRC(header[:sumOffset], payload) != sum {
+	return r.got == headerSize && len(r.payload)+len(arrived) >= r.size
+}
+
+// decode returns the message of a frame.
+func decode(k kind, header, payload []byte) (Message, error) {
+	if codec.CRC(header[:sumOffset], payload) != binary.LittleEndian.Uint32(header[sumOffset:]) {
 		return nil, fmt.Errorf("%s: %w", k.name, fileformat.ErrChecksum)
 	}
-	d = codec.NewDecoder(payload)
+	d := codec.NewDecoder(payload)
 	m := k.decode(d)
 	if d.Err() == nil && d.Len() > 0 {
 		d.Fail(fmt.Errorf("%d bytes left over", d.Len()))
@@ -84,26 +163,4 @@ func Read(r io.Reader) (Message, error) {
 		return nil, fmt.Errorf("%s: %w: %w", k.name, fileformat.ErrFormat, err)
 	}
 	return m, nil
-}
-
-// chunk is the memory that a frame gets before any of its payload has arrived.
-const chunk = 64 << 10
-
-// readPayload reads n bytes. Its memory at most doubles with what has arrived, because the length
-// alone is only a claim.
-func readPayload(r io.Reader, n int) ([]byte, error) {
-	b := make([]byte, 0, min(n, chunk))
-	for len(b) < n {
-		b = slices.Grow(b, min(max(len(b), 1), n-len(b)))
-		end := min(cap(b), n)
-		got, err := io.ReadFull(r, b[len(b):end])
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return nil, err
-		}
-		b = b[:len(b)+got]
-	}
-	return b, nil
 }

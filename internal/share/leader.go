@@ -1,15 +1,15 @@
 package share
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
@@ -38,6 +38,9 @@ type leader struct {
 	self     Process
 	listener *net.UnixListener
 	group    vfs.Group
+	loop     *loop
+	flushes  chan struct{}   // has an element when records wait to be sent
+	timing   atomic.Bool     // flush looks again within gatherTime
 	ctx      context.Context // ends when the connections are to end
 	cancel   context.CancelFunc
 	ready    chan struct{} // closed once engine is set
@@ -63,9 +66,17 @@ type follower struct {
 	process Process
 	writer  [16]byte
 	ended   chan struct{} // closed when no request of it is worked on any more
-	conn    *net.UnixConn
-	in      *bufio.Reader
+	socket  *socket
+	source  *source
+	in      *Reader
 	out     *queue
+
+	heard  atomic.Int64  // when something was received or answered last, in nanoseconds since the epoch
+	failed error         // why the connection has ended; of the loop while it has the follower
+	quiet  chan struct{} // has an element when the loop gives the follower back
+
+	working vfs.Group      // on requests
+	writes  sync.WaitGroup // requests that the engine has
 
 	// Guarded by leader.mu.
 	roots  []uint64 // that it may read
@@ -75,6 +86,24 @@ type follower struct {
 	mu       sync.Mutex
 	requests map[uint64]*request // that are being worked on
 }
+
+// busy reports whether a request is being worked on.
+func (f *follower) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.requests) > 0
+}
+
+// full reports whether a follower has to wait before it sends more requests.
+func (f *follower) full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.requests) >= maxRequests
+}
+
+// unserved reports whether something has arrived that was left while the follower was full. It is
+// for the loop while it has the follower.
+func (f *follower) unserved() bool { return f.in.Ready() && !f.full() }
 
 // A request of a follower.
 type request struct {
@@ -93,11 +122,16 @@ func lead(dir string, self Process) (*leader, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	s := &leader{
-		files: files, self: self, listener: listener, ready: make(chan struct{}),
+		files: files, self: self, listener: listener, ready: make(chan struct{}), flushes: make(chan struct{}, 1),
 		followers: map[*follower]struct{}{}, writers: map[[16]byte]*follower{}, roots: map[uint64]*pinned{},
+	}
+	s.loop, err = newLoop(runtime.GOMAXPROCS(0) == 1, s.serveOne, func() { s.engine.CommitSubmitted() })
+	if err != nil {
+		return nil, errors.Join(err, listener.Close(), files.Close())
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.group.Go(engine.SocketName, s.accept)
+	s.group.Go(engine.SocketName, s.flush)
 	return s, nil
 }
 
@@ -123,17 +157,20 @@ func (s *leader) accept() error {
 			}
 			continue
 		}
-		s.group.Go(engine.SocketName, func() error {
-			s.connected(conn, number)
-			return nil
-		})
+		s.group.Go(engine.SocketName, func() error { return s.connected(conn, number) })
 	}
 }
 
 // abandon ends a leader that never served. Its followers are refused.
 func (s *leader) abandon() error {
 	s.cancel()
-	return errors.Join(s.unlisten(), s.group.Wait())
+	return errors.Join(s.unlisten(), s.wait())
+}
+
+// wait waits for the end of all connections.
+func (s *leader) wait() error {
+	err := s.group.Wait()
+	return errors.Join(err, s.loop.end())
 }
 
 // close ends the engine by closeEngine, and the connections. Requests that are refused from now on
@@ -143,7 +180,7 @@ func (s *leader) close(closeEngine func() error) error {
 	errs := []error{s.unlisten()}
 	errs = append(errs, closeEngine())
 	s.cancel()
-	errs = append(errs, s.group.Wait())
+	errs = append(errs, s.wait())
 	return errors.Join(errs...)
 }
 
@@ -162,7 +199,7 @@ func (s *leader) refuse() {
 func (s *leader) depose() error {
 	s.refuse()
 	s.cancel()
-	return errors.Join(s.unlisten(), s.group.Wait())
+	return errors.Join(s.unlisten(), s.wait())
 }
 
 // unlisten removes the socket. The lock of the directory is held, so it is this leader's.
@@ -190,19 +227,22 @@ func (s *leader) all() []*follower {
 }
 
 // connected serves one connection to its end.
-func (s *leader) connected(conn *net.UnixConn, number uint64) {
-	f := &follower{number: number, ended: make(chan struct{}), conn: conn,
-		in: bufio.NewReaderSize(conn, readBytes), out: newQueue(conn), requests: map[uint64]*request{}}
+func (s *leader) connected(conn *net.UnixConn, number uint64) error {
+	socket, err := newSocket(conn)
+	if err != nil {
+		return nil // the follower finds that it has ended
+	}
+	source := &source{socket: socket, parks: true, deadline: time.Now().Add(helloTime)}
+	f := &follower{number: number, ended: make(chan struct{}), socket: socket, source: source, in: NewReader(source),
+		out: newQueue(socket), quiet: make(chan struct{}, 1), requests: map[uint64]*request{}}
 	defer close(f.ended)
 	var sender vfs.Group
 	sender.Go(engine.SocketName, func() error {
-		defer conn.Close()
+		defer socket.cut()
 		return f.out.send()
 	})
-	_ = conn.SetReadDeadline(time.Now().Add(helloTime)) // before the end of s.ctx sets an earlier one
-	defer context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
-	var err error
-	if f.pid, err = checkPeer(conn); err == nil {
+	defer context.AfterFunc(s.ctx, socket.stopReading)()
+	if f.pid, err = checkPeer(socket); err == nil {
 		err = s.greet(f)
 	}
 	if err == nil {
@@ -213,13 +253,15 @@ func (s *leader) connected(conn *net.UnixConn, number uint64) {
 	}
 	s.leave(f)
 	f.out.close()
-	_ = conn.SetWriteDeadline(time.Now().Add(farewell))
+	late := time.AfterFunc(farewell, socket.cut)
 	_ = sender.Wait() // the other side learns of an error by the end of the connection
+	late.Stop()
+	return socket.Close()
 }
 
 // greet receives a follower and sends it the present state. ErrNotLeader says that the leader ends.
 func (s *leader) greet(f *follower) error {
-	m, err := Read(f.in)
+	m, err := f.in.Next()
 	if s.ctx.Err() != nil { // which ends the read as well
 		return ErrNotLeader
 	}
@@ -235,10 +277,7 @@ func (s *leader) greet(f *follower) error {
 	case <-s.ctx.Done():
 		return ErrNotLeader
 	}
-	_ = f.conn.SetReadDeadline(time.Time{})
-	if s.ctx.Err() != nil { // its deadline may have been removed
-		return ErrNotLeader
-	}
+	f.source.deadline = time.Time{}
 	if err := s.succeed(f, hello.Writer); err != nil {
 		return err
 	}
@@ -301,7 +340,7 @@ func (s *leader) succeed(f *follower, writer [16]byte) error {
 	s.writers[writer] = f
 	s.mu.Unlock()
 	if before != nil {
-		before.conn.Close()
+		before.socket.cut()
 		<-before.ended
 	}
 	return nil
@@ -364,7 +403,13 @@ func (s *leader) Committed(first uint64, records []wal.Record, replaced [][]byte
 	for _, r := range records {
 		m.Records = append(m.Records, slices.Concat(r.Parts...))
 	}
-	s.broadcast(m, (*follower).addLater)
+	s.broadcast(m, (*queue).addLater)
+	if !s.timing.Load() { // otherwise the goroutine looks within gatherTime
+		select {
+		case s.flushes <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // Rooted sends a root to all followers.
@@ -372,19 +417,22 @@ func (s *leader) Rooted(root engine.Root, unpin func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep(root.Tx, unpin, s.all())
-	s.broadcast(Root{Tx: root.Tx, Applied: root.Applied}, (*follower).add)
+	s.broadcast(Root{Tx: root.Tx, Applied: root.Applied}, (*queue).addSoon)
 }
 
 // Made tells all followers that there are new derived files.
 func (s *leader) Made() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broadcast(Derived{}, (*follower).add)
+	s.broadcast(Derived{}, (*queue).addSoon)
 }
 
+// Submitted has the writes of followers committed.
+func (s *leader) Submitted() { s.loop.submitted() }
+
 // broadcast queues a message for all followers, for those that join once they have the present
-// state. mu is held.
-func (s *leader) broadcast(m Message, add func(f *follower, frame []byte) bool) {
+// state. mu is held, and locks of the engine.
+func (s *leader) broadcast(m Message, add func(q *queue, frame []byte) bool) {
 	if len(s.followers) == 0 {
 		return
 	}
@@ -392,11 +440,45 @@ func (s *leader) broadcast(m Message, add func(f *follower, frame []byte) bool) 
 	for f := range s.followers {
 		switch {
 		case err != nil:
-			f.conn.Close() // it joins again, and reads the log
+			f.socket.cut() // it joins again, and reads the log
 		case !f.joined:
 			f.later = append(f.later, frame)
 		default:
-			add(f, frame)
+			f.keepUp(add(f.out, frame))
+		}
+	}
+}
+
+// flush sends the records that wait, with the results of followers or when they have waited for
+// long enough.
+func (s *leader) flush() error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var all []*follower
+	for {
+		select {
+		case <-s.ctx.Done():
+			return nil
+		case <-s.flushes:
+		case <-timer.C:
+		}
+		s.timing.Store(false) // before it looks
+		s.mu.Lock()
+		all = all[:0]
+		for f := range s.followers {
+			all = append(all, f)
+		}
+		s.mu.Unlock()
+		now, next := time.Now(), time.Duration(0)
+		for _, f := range all {
+			if wait := f.out.flush(now); wait > 0 && (next == 0 || wait < next) {
+				next = wait
+			}
+		}
+		clear(all)
+		if next > 0 {
+			timer.Reset(next)
+			s.timing.Store(true)
 		}
 	}
 }
@@ -405,7 +487,7 @@ func (s *leader) broadcast(m Message, add func(f *follower, frame []byte) bool) 
 func (f *follower) send(m Message) bool {
 	frame, err := Append(nil, m)
 	if err != nil {
-		f.conn.Close()
+		f.socket.cut()
 		return false
 	}
 	return f.add(frame)
@@ -414,77 +496,130 @@ func (f *follower) send(m Message) bool {
 // add queues a frame. A follower that does not read is cut off.
 func (f *follower) add(frame []byte) bool { return f.keepUp(f.out.add(frame)) }
 
-// addLater queues a frame that may wait for the next one.
-func (f *follower) addLater(frame []byte) bool { return f.keepUp(f.out.addLater(frame)) }
-
 // keepUp cuts a follower off whose queue takes no frame.
 func (f *follower) keepUp(added bool) bool {
 	if !added {
-		f.conn.Close()
+		f.socket.cut()
 	}
 	return added
 }
 
-// read works on the requests of a follower until its connection or the leader ends.
+// read works on the requests of a follower until its connection or the leader ends. The loop reads
+// while there are many.
 func (s *leader) read(f *follower) {
-	var requests vfs.Group
-	slots := make(chan struct{}, maxRequests)
-	for {
-		m, err := Read(f.in)
-		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
-				s.engine.Opts.Logger.Warn("lost a follower", "process", f.process.PID, "error", err)
-			}
-			break
+	f.source.parks, f.source.brief = false, 0
+	for f.failed == nil {
+		if f.failed = f.socket.park(time.Time{}); f.failed == nil {
+			s.loop.add(f)
+			<-f.quiet
 		}
-		switch m := m.(type) {
-		case Release:
-			s.mu.Lock()
-			if at := slices.Index(f.roots, m.Tx); at >= 0 {
-				f.roots = slices.Delete(f.roots, at, at+1)
-				s.letGo(m.Tx)
-			}
-			s.mu.Unlock()
-			continue
-		case Cancel:
-			f.withRequest(m.Request, func(r *request) { r.cancel() })
-			continue
-		case Decided:
-			f.withRequest(m.Request, func(r *request) {
-				select {
-				case r.decided <- m:
-				default: // a second answer
-				}
-			})
-			continue
-		}
-		id, work := s.work(f, m)
-		if work == nil || f.working(id) {
-			s.engine.Opts.Logger.Warn("lost a follower", "process", f.process.PID,
-				"error", fmt.Errorf("unexpected %T", m))
-			break
-		}
-		ctx, cancel := context.WithCancel(s.ctx)
-		r := &request{cancel: cancel, decided: make(chan Decided, 1)}
-		f.mu.Lock()
-		f.requests[id] = r
-		f.mu.Unlock()
-		slots <- struct{}{}
-		requests.Go(engine.SocketName, func() error {
-			defer func() { <-slots }()
-			defer cancel()
-			result := Result{Request: id}
-			err := vfs.Catch(engine.SocketName, func() error { return s.serving(ctx, r, work, &result) })
-			result.Err = s.outcome(err)
-			f.mu.Lock()
-			delete(f.requests, id)
-			f.mu.Unlock()
-			f.send(result)
-			return nil
-		})
+	}
+	if !isLost(f.failed) {
+		s.engine.Opts.Logger.Warn("lost a follower", "process", f.process.PID, "error", f.failed)
 	}
 	f.cancelRequests()
-	_ = requests.Wait() // their errors are in their results
+	_ = f.working.Wait() // their errors are in their results
+	f.writes.Wait()
+}
+
+// serveOne handles the messages of a follower that have arrived.
+func (s *leader) serveOne(f *follower) {
+	for more := true; more && f.failed == nil && !f.full(); more = f.in.Ready() {
+		m, err := f.in.Next()
+		if err == errNothing {
+			return
+		}
+		if err == nil {
+			err = s.handle(f, m)
+		}
+		f.failed = err
+	}
+}
+
+// handle handles a message of a follower. It does not wait for anything.
+func (s *leader) handle(f *follower, m Message) error {
+	switch m := m.(type) {
+	case Release:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if at := slices.Index(f.roots, m.Tx); at >= 0 {
+			f.roots = slices.Delete(f.roots, at, at+1)
+			s.letGo(m.Tx)
+		}
+		return nil
+	case Cancel:
+		f.withRequest(m.Request, func(r *request) { r.cancel() })
+		return nil
+	case Decided:
+		f.withRequest(m.Request, func(r *request) {
+			select {
+			case r.decided <- m:
+			default: // a second answer
+			}
+		})
+		return nil
+	case WriteOps:
+		return s.write(f, m)
+	}
+	id, work := s.work(f, m)
+	if work == nil {
+		return fmt.Errorf("unexpected %T", m)
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	r := &request{cancel: cancel, decided: make(chan Decided, 1)}
+	if err := f.begin(id, r); err != nil {
+		cancel()
+		return err
+	}
+	f.working.Go(engine.SocketName, func() error {
+		defer cancel()
+		result := Result{Request: id}
+		err := vfs.Catch(engine.SocketName, func() error { return s.serving(ctx, r, work, &result) })
+		s.answer(f, result, err)
+		return nil
+	})
+	return nil
+}
+
+// write gives the engine a write of a follower.
+func (s *leader) write(f *follower, m WriteOps) error {
+	if err := f.begin(m.Request, &request{cancel: func() {}}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	closing := s.closing
+	s.mu.Unlock()
+	if closing {
+		s.answer(f, Result{Request: m.Request}, ErrNotLeader)
+		return nil
+	}
+	f.writes.Add(1)
+	s.engine.Submit(f.id(m.Request), m.Ops, m.Size, func(deleted int, err error) {
+		defer f.writes.Done()
+		s.answer(f, Result{Request: m.Request, Deleted: deleted}, err)
+	})
+	return nil
+}
+
+// begin notes that a request is worked on.
+func (f *follower) begin(id uint64, r *request) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.requests[id] != nil {
+		return fmt.Errorf("request %d comes again", id)
+	}
+	f.requests[id] = r
+	return nil
+}
+
+// answer sends the result of a request.
+func (s *leader) answer(f *follower, result Result, err error) {
+	result.Err = s.outcome(err)
+	f.mu.Lock()
+	delete(f.requests, result.Request)
+	f.mu.Unlock()
+	f.send(result)
+	f.heard.Store(time.Now().UnixNano())
 }
 
 // work runs a request.
@@ -523,11 +658,6 @@ func (f *follower) id(number uint64) engine.RequestID {
 // work returns the number of a request and its work.
 func (s *leader) work(f *follower, m Message) (id uint64, _ work) {
 	switch m := m.(type) {
-	case WriteOps:
-		return m.Request, func(ctx context.Context, _ *request, result *Result) (err error) {
-			result.Deleted, err = s.engine.WriteFor(ctx, f.id(m.Request), m.Ops, m.Size)
-			return err
-		}
 	case Exclusive:
 		id := f.id(m.Request)
 		return m.Request, func(ctx context.Context, r *request, result *Result) (err error) {
@@ -580,7 +710,7 @@ func (s *leader) decide(ctx context.Context, f *follower, id, lsn uint64, r *req
 			return nil, ctx.Err()
 		case <-look.C:
 			if f.pid != 0 && stopped(f.pid) {
-				f.conn.Close()
+				f.socket.cut()
 				return nil, net.ErrClosed
 			}
 		case <-late.C:
@@ -632,12 +762,6 @@ func (f *follower) withRequest(id uint64, fn func(*request)) {
 	if r := f.requests[id]; r != nil {
 		fn(r)
 	}
-}
-
-// working reports whether a request is being worked on.
-func (f *follower) working(id uint64) (yes bool) {
-	f.withRequest(id, func(*request) { yes = true })
-	return yes
 }
 
 func (f *follower) cancelRequests() {

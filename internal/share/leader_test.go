@@ -1,7 +1,6 @@
 package share
 
 import (
-	"bufio"
 	"errors"
 	"testing"
 
@@ -35,14 +34,14 @@ func TestLeaderEndsBeforeHello(t *testing.T) {
 				if _, err := other.Write([]byte("no frame, but as long as a header of one")); err != nil {
 					t.Fatal(err)
 				}
-				if m, err := Read(bufio.NewReader(other)); err != nil {
+				if m, err := Read(other); err != nil {
 					t.Fatal(m, err)
 				}
 			}
 			if err := s.abandon(); err != nil {
 				t.Fatal(err)
 			}
-			l := &link{in: bufio.NewReader(conn)}
+			l := &link{in: NewReader(conn)}
 			m, err := l.receive()
 			if !errors.Is(err, ErrNotLeader) && !errors.Is(err, errNoLeader) {
 				t.Fatal(m, err)

@@ -119,7 +119,7 @@ func (m *Member) Close() error {
 	l := m.link.Load()
 	m.mu.Unlock()
 	if l != nil {
-		l.conn.Close()
+		l.socket.cut()
 	}
 	err := m.group.Wait()
 	m.mu.Lock()

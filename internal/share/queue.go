@@ -1,7 +1,6 @@
 package share
 
 import (
-	"net"
 	"sync"
 	"time"
 )
@@ -10,72 +9,59 @@ const (
 	// maxQueued is how many bytes wait for a process that does not read. Beyond them the connection
 	// is closed, and the process joins again: the leader waits for no follower.
 	maxQueued = 256 << 20
-	// gatherTime is how long a frame of addLater waits at most, counted from the frames before it.
-	// While many processes write, each one wakes for its own results, not for every commit.
+	// gatherTime is how long a frame of addLater waits at most. While many processes write, each
+	// one wakes for its own results, not for every commit.
 	gatherTime = 4 * time.Millisecond
 )
 
 // A queue holds the frames that wait to be sent on one connection, in order. Adding a frame never
 // waits.
 type queue struct {
-	conn *net.UnixConn
-	wake chan struct{} // for the sender; has room for one
+	socket *socket
+	wake   chan struct{} // for the sender; has room for one
 
 	mu      sync.Mutex
 	frames  [][]byte
-	bytes   int
-	now     bool      // one of them is not to wait
-	writing bool      // somebody writes the frames before them
+	since   time.Time // when the first of them was added
+	bytes   int       // of all frames that are not sent
 	sent    time.Time // when frames were taken last
+	writing bool      // somebody writes the frames before them
+	now     bool      // who writes them is to write these as well
+	stuck   [][]byte  // frames that the socket did not take, for the sender, which is the one who writes
 	closed  bool      // no frame is added any more
+	err     error     // why the connection takes nothing any more
 }
 
-func newQueue(conn *net.UnixConn) *queue {
-	return &queue{conn: conn, wake: make(chan struct{}, 1)}
-}
+func newQueue(s *socket) *queue { return &queue{socket: s, wake: make(chan struct{}, 1)} }
 
-// add appends a frame and has all sent. It writes itself, as far as the socket takes them at once,
-// unless somebody writes already: to wake another goroutine costs more. false says that the queue
-// is closed or full.
+// add appends a frame and sends all, as far as the socket takes them at once: to wake another
+// goroutine costs more. false says that the queue is closed or full.
 func (q *queue) add(frame []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.append(frame) {
 		return false
 	}
-	q.now = true
-	if q.writing {
-		return true
-	}
-	frames := q.take()
-	q.mu.Unlock()
-	rest := writeSome(q.conn, frames)
-	q.mu.Lock()
-	q.writing = false
-	if len(rest) > 0 {
-		q.frames, q.now = append(rest, q.frames...), true
-		for _, frame := range rest {
-			q.bytes += len(frame)
-		}
-	}
-	if len(q.frames) > 0 || q.closed {
-		q.signal()
-	}
+	q.write()
 	return true
 }
 
-// addLater appends a frame that goes out with the next one of add, or gatherTime after the frames
-// before it.
+// addLater appends a frame that goes out with the next one of add, or by flush.
 func (q *queue) addLater(frame []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	first := len(q.frames) == 0
+	return q.append(frame)
+}
+
+// addSoon appends a frame and leaves sending to another goroutine, for callers that hold a lock.
+func (q *queue) addSoon(frame []byte) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if !q.append(frame) {
 		return false
 	}
-	if first && !q.writing {
-		q.signal()
-	}
+	q.now = true
+	q.signal()
 	return true
 }
 
@@ -84,17 +70,77 @@ func (q *queue) append(frame []byte) bool {
 	if q.closed || q.bytes+len(frame) > maxQueued && q.bytes > 0 {
 		return false
 	}
+	if len(q.frames) == 0 {
+		q.since = time.Now()
+	}
 	q.frames = append(q.frames, frame)
 	q.bytes += len(frame)
 	return true
 }
 
-// take takes the frames to write them. mu is held.
-func (q *queue) take() [][]byte {
-	frames := q.frames
-	q.frames, q.bytes, q.now = nil, 0, false
-	q.writing, q.sent = true, time.Now()
-	return frames
+// flush sends the frames that have waited long enough, and returns the time until it should be
+// called again; 0 if none wait.
+func (q *queue) flush(now time.Time) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.frames) == 0 {
+		return 0
+	}
+	due := q.since
+	if q.sent.Before(due) { // at once while few frames are sent
+		due = q.sent
+	}
+	wait := due.Add(gatherTime).Sub(now)
+	switch {
+	case wait > 0:
+		return wait
+	case q.writing:
+		return gatherTime
+	}
+	q.write()
+	return 0
+}
+
+// write writes all frames unless somebody writes already, who will do so. mu is held.
+func (q *queue) write() {
+	if q.writing {
+		q.now = true
+		return
+	}
+	q.writing = true
+	for q.now = true; q.now && q.err == nil && len(q.frames) > 0; {
+		frames := q.frames
+		q.frames, q.now, q.sent = nil, false, time.Now()
+		q.mu.Unlock()
+		rest, err := q.socket.writeSome(frames)
+		q.mu.Lock()
+		switch {
+		case err != nil:
+			q.fail(err)
+		case len(rest) > 0:
+			q.stuck = rest
+			q.signal()
+			return
+		}
+		q.count()
+	}
+	if q.writing = false; q.closed {
+		q.signal() // the sender has not ended while this one wrote
+	}
+}
+
+// count counts the bytes of the frames that wait. mu is held.
+func (q *queue) count() {
+	q.bytes = 0
+	for _, frame := range q.frames {
+		q.bytes += len(frame)
+	}
+}
+
+// fail ends the queue at once. mu is held.
+func (q *queue) fail(err error) {
+	q.err, q.closed, q.frames = err, true, nil
+	q.signal()
 }
 
 // close ends the queue after the frames that are in it.
@@ -102,7 +148,7 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.signal()
+	q.write()
 }
 
 func (q *queue) signal() {
@@ -112,49 +158,35 @@ func (q *queue) signal() {
 	}
 }
 
-// next returns the frames that the sender is to write; or none, and how long it waits for a signal
-// at most, 0 for as long as it takes. more is false once the queue is closed and empty.
-func (q *queue) next() (frames [][]byte, wait time.Duration, more bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.writing {
-		return nil, 0, true // a signal follows if there is more to do
-	}
-	if len(q.frames) == 0 {
-		return nil, 0, !q.closed
-	}
-	if wait := gatherTime - time.Since(q.sent); wait > 0 && !q.now && !q.closed {
-		return nil, wait, true
-	}
-	return q.take(), 0, true
-}
-
-// send writes frames until the queue is closed and empty or the connection fails.
+// send writes the frames that nobody else does, until the queue is closed and empty or the
+// connection fails.
 func (q *queue) send() error {
-	defer q.close()
-	timer := time.NewTimer(gatherTime)
-	defer timer.Stop()
-	for {
-		frames, wait, more := q.next()
-		switch {
-		case !more:
-			return nil
-		case len(frames) > 0:
-			buffers := net.Buffers(frames)
-			if _, err := buffers.WriteTo(q.conn); err != nil {
-				return err
+	for range q.wake {
+		q.mu.Lock()
+		frames := q.stuck
+		q.mu.Unlock()
+		rest, err := frames, error(nil)
+		for len(rest) > 0 && err == nil {
+			if err = q.socket.parkWrite(); err == nil {
+				rest, err = q.socket.writeSome(rest)
 			}
-			q.mu.Lock()
-			q.writing = false
-			q.mu.Unlock()
-		case wait > 0:
-			timer.Reset(wait)
-			select {
-			case <-q.wake:
-			case <-timer.C:
-			}
-		default:
-			<-q.wake
+		}
+		q.mu.Lock()
+		if len(frames) > 0 {
+			q.stuck, q.writing = nil, false
+			q.count()
+		}
+		if err != nil {
+			q.fail(err)
+		}
+		if q.now || q.closed {
+			q.write()
+		}
+		err, ended := q.err, q.closed && !q.writing
+		q.mu.Unlock()
+		if err != nil || ended {
+			return err
 		}
 	}
+	return nil
 }

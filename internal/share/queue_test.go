@@ -6,30 +6,36 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vecbolt/vecbolt/internal/engine"
 )
 
 // connected returns the two ends of a connection that holds few bytes.
-func connected(t *testing.T) (a, b *net.UnixConn) {
+func connected(t *testing.T) (a *socket, b *net.UnixConn) {
 	at := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"}
 	l, err := net.ListenUnix("unix", at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if a, err = net.DialUnix("unix", nil, at); err != nil {
+	conn, err := net.DialUnix("unix", nil, at)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if b, err = l.AcceptUnix(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { a.Close(); b.Close() })
-	if err := a.SetWriteBuffer(4 << 10); err != nil {
+	if err := conn.SetWriteBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
+	if a, err = newSocket(conn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
 	return a, b
 }
 
@@ -62,17 +68,21 @@ func TestQueue(t *testing.T) {
 				binary.LittleEndian.PutUint32(frame, uint32(len(order)))
 				binary.LittleEndian.PutUint32(frame[4:], uint32(len(frame)))
 				order = append(order, [2]uint32{uint32(len(order)), uint32(len(frame))})
-				add := q.add
-				if rng.IntN(2) == 0 {
-					add = q.addLater
-				}
+				add := []func([]byte) bool{q.add, q.addLater, q.addSoon}[rng.IntN(3)]
 				if !add(frame) {
 					t.Error("refused")
 				}
 				mu.Unlock()
+				q.flush(time.Now().Add(gatherTime))
 			}
 		})
 	}
+	go func() { // the last of addLater
+		all.Wait()
+		for q.flush(time.Now().Add(gatherTime)) > 0 {
+			runtime.Gosched()
+		}
+	}()
 	for i := range adders * each {
 		var head [8]byte
 		if _, err := io.ReadFull(other, head[:]); err != nil {

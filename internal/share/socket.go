@@ -73,8 +73,8 @@ var errNoLeader = errors.New("no process listens")
 
 // checkPeer returns the process at the other end, or 0 if this process could not take its place: it
 // is not visible here, or is root's. It refuses a process of another user.
-func checkPeer(conn *net.UnixConn) (pid int, err error) {
-	pid, uid, err := peer(conn)
+func checkPeer(s *socket) (pid int, err error) {
+	pid, uid, err := s.peer()
 	if err != nil {
 		return 0, err
 	}

@@ -53,7 +53,7 @@ func (m *Member) depose(l *link) bool {
 	if m.opts.ReadOnly { // it changes no file, so it waits
 		late := m.link.Load() != l && time.Since(l.since) > openTime
 		if late {
-			l.conn.Close()
+			l.socket.cut()
 		}
 		return late
 	}
@@ -73,7 +73,7 @@ func (m *Member) depose(l *link) bool {
 		l.failed = time.Now()
 		return false
 	}
-	l.conn.Close()
+	l.socket.cut()
 	return true
 }
 
@@ -82,10 +82,15 @@ func (m *Member) depose(l *link) bool {
 // change any more. Others notice that a process has taken the place of a leader that was stopped.
 func (m *Member) look() {
 	role, every := m.engine.Role(), lookAgain
-	if role == engine.Reader {
-		every = lookEvery
-	}
 	now, last := time.Now().UnixNano(), m.looked.Load()
+	switch role {
+	case engine.Reader:
+		every = lookEvery
+	case engine.Follower:
+		if l := m.link.Load(); l != nil {
+			m.glance(l, now)
+		}
+	}
 	if now-last < int64(every) || !m.looked.CompareAndSwap(last, now) {
 		return
 	}
@@ -94,7 +99,7 @@ func (m *Member) look() {
 		_ = m.engine.CheckLead() // has deposed called
 	case engine.Follower:
 		if l := m.link.Load(); l != nil && m.engine.Moved() {
-			l.conn.Close()
+			l.socket.cut()
 		}
 	case engine.Reader:
 		if m.mu.TryLock() { // otherwise another call is looking

@@ -1,0 +1,89 @@
+package share
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/vecbolt/vecbolt/internal/engine"
+)
+
+// A looped is a loop with two followers that send bytes.
+type looped struct {
+	send   [2]func()
+	served chan int      // the follower of each byte that was handled
+	commit chan struct{} // commits wait until it is closed
+}
+
+func newLooped(t *testing.T, single bool) *looped {
+	t.Helper()
+	if !engine.CanShare {
+		t.Skip("processes cannot share databases here")
+	}
+	x := &looped{served: make(chan int, 1), commit: make(chan struct{})}
+	p, err := newLoop(single, func(f *follower) {
+		var b [1]byte
+		if _, f.failed = f.socket.read(b[:], 0); f.failed == nil {
+			x.served <- int(f.number)
+		}
+	}, func() { <-x.commit })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var connections sync.WaitGroup
+	t.Cleanup(func() { // after the other ends are closed
+		connections.Wait()
+		if err := p.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range x.send {
+		socket, other := connected(t)
+		f := &follower{number: uint64(i), socket: socket, in: NewReader(nil), quiet: make(chan struct{}, 1)}
+		x.send[i] = func() {
+			if _, err := other.Write([]byte{1}); err != nil {
+				t.Error(err)
+			}
+		}
+		connections.Go(func() {
+			for f.failed == nil {
+				p.add(f)
+				<-f.quiet
+			}
+		})
+		t.Cleanup(func() { other.Close() })
+	}
+	return x
+}
+
+// TestLoop: each byte is handled, soon after the one before or when the follower has left the loop.
+func TestLoop(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		t.Run(fmt.Sprint(single), func(t *testing.T) {
+			x := newLooped(t, single)
+			close(x.commit)
+			rng := rand.New(rand.NewPCG(3, 4))
+			for n := range 2000 {
+				i := rng.IntN(2)
+				x.send[i]()
+				if got := <-x.served; got != i {
+					t.Fatalf("byte %d of follower %d is served for %d", n, i, got)
+				}
+			}
+		})
+	}
+}
+
+// TestLoopStalls: what one follower sends is handled while the writes of another one are committed,
+// however long that takes.
+func TestLoopStalls(t *testing.T) {
+	x := newLooped(t, false)
+	for n := range 3 {
+		x.send[n%2]()
+		if got := <-x.served; got != n%2 {
+			t.Errorf("served follower %d", got)
+		}
+	}
+	close(x.commit)
+}
