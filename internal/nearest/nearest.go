@@ -1,6 +1,7 @@
 package nearest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -165,7 +166,7 @@ func (s *Search) prepareScan(p *Probe) int {
 		case p.usesGraph(i):
 			w := &p.Parts[i].plan
 			p.Ledger.Add(Ledger{Approximate: true, share: w.recall, usual: max(w.recall, w.setting.Usual()),
-				poor: w.setting.Poor(), graph: true})
+				likely: cmp.Or(w.found.Share, w.recall), poor: w.setting.Poor(), graph: true})
 		case part.Dim > 0 && part.N > 0:
 			if p.Ledger.scanned == 0 {
 				p.fast = p.Scorer.Fast()
