@@ -12,8 +12,8 @@ import (
 	"github.com/vecbolt/vecbolt/internal/share"
 )
 
-// TestDecisionSeesAll: a process that decides sees all that was written before, also what it had no
-// call for.
+// TestDecisionSeesAll: a process that decides what to write has applied every record before, even
+// if none of its calls has needed them yet.
 func TestDecisionSeesAll(t *testing.T) {
 	bounded(t)
 	leader, other := openBoth(t, t.TempDir())

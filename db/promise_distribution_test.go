@@ -221,9 +221,9 @@ type distributionCell struct {
 	usual, likely, poor float64 // sums over the queries of what Result states
 }
 
-// overshoot writes how far the cells exceed their targets, in parts of what the target leaves to be
-// missed, and how far what is estimated for each answer is from what is found, on average over the
-// queries of a cell.
+// overshoot writes by how much the cells exceed their targets, as a share of 1 - target, and the
+// error of the recall that results estimate: the mean over the queries of a cell, less the recall
+// found.
 func overshoot(table *bytes.Buffer, cells []distributionCell, targets []float64) {
 	table.WriteString("\nThe median cell: recall found, and the share by which it exceeds the target, of the share that may be missed. " +
 		"Then the mean distance of the cells from the recall that is likely by their answers, and from the usual one.\n\n" +

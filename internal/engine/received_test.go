@@ -16,7 +16,7 @@ import (
 	"github.com/vecbolt/vecbolt/wal"
 )
 
-// A tap is the observer of a leader and keeps what it is told.
+// A tap observes a leader and keeps its records and roots, as a follower would receive them.
 type tap struct {
 	records []Record
 	unpin   []func()

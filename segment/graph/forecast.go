@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Searches stop at different times, by what they have seen. A search goes on in stages, each with a
-// larger stopping ratio. At the end of a stage it has a course that tells how hard its query is:
-// how many nodes it has expanded, how far the rows are that it has found, and how much nearer the
-// first of them is than the last. From these a forecast estimates which share of the rows it has
-// found, and the search stops if that is enough. A rare word is far from all others, has few rows
-// near the stopping ratio, and is done soon; the mean of thirty words is as far, has hundreds of
-// them, and goes on. That the course of a search tells its recall is known from Chatzakis et al.,
-// "DARTH: Declarative recall through early termination for approximate nearest neighbor search",
-// SIGMOD 2026. The forecast is fitted to the queries of the calibration, all kinds of them alike,
-// so that it needs no other data.
+// Easy queries need fewer expansions than hard ones for the same recall. So a search goes on in
+// stages, each with a larger stopping ratio, and decides after each stage whether to stop. Its
+// course tells how hard the query is: the number of expansions, the distance of the k-th row, and
+// how much nearer the nearest row is. From these a forecast estimates which share of the rows it
+// has found, and the search stops if that is enough. A rare word is far from all others, has few
+// rows near the stopping ratio, and is done soon; the mean of thirty words is as far, has hundreds
+// of them, and goes on. That the course of a search tells its recall is known from Chatzakis et
+// al., "DARTH: Declarative recall through early termination for approximate nearest neighbor
+// search", SIGMOD 2026. The forecast is fitted to the queries of the calibration, all kinds of them
+// alike, so that it needs no other data.
 
 // A course describes a search at the end of a stage, by logarithms of the stopping ratio, the
 // number of expansions, the squared distance of the row that the ratio refers to, and the share of
